@@ -38,7 +38,7 @@ type passAgreed struct {
 	All    []passEnd  // by rank
 }
 
-func (m passAgreed) with(result any) any {
+func (m passAgreed) withResult(result any) message {
 	m.All = result.([]passEnd)
 	return m
 }
@@ -49,7 +49,7 @@ func (c *conductorCore) agree() []effect {
 		return nil
 	}
 	c.agreeing = true
-	own := passEnd{Sum: c.landed.Sum, Stop: c.asksStop, Layer: -1}
+	own := passEnd{Sum: c.landed.Sum, Stop: c.askedToStop, Layer: -1}
 	if c.landed.Pairs != nil {
 		own.Pairs = *c.landed.Pairs
 	}
@@ -78,7 +78,7 @@ func (c *conductorCore) agreed(m passAgreed) (out []effect) {
 		}
 		stop = stop || end.Stop
 		if c.program.Check {
-			c.diagnosis.found(rank, end)
+			c.diagnosis.addRank(rank, end)
 		}
 	}
 	if stop && !c.stop {
@@ -86,7 +86,7 @@ func (c *conductorCore) agreed(m passAgreed) (out []effect) {
 		out = append(out, work{do: stopAgreed{}})
 	}
 	if !c.program.Check {
-		c.takeDue()
+		c.startDueDiagnosis()
 	}
 	return append(out, c.lossLanded(landed)...)
 }
@@ -107,7 +107,7 @@ func (c *conductorCore) agreeLoad() []effect {
 	}
 	c.loading = true
 	own := c.routed.load()
-	if standsIn(c.program.Batch) {
+	if isStandIn(c.program.Batch) {
 		own = expertLoad{Counts: make([]int32, len(own.Counts)), Probs: make([]float64, len(own.Probs))}
 	}
 	w := work{do: agreeLoad{p: c.program, Own: own}}
@@ -117,12 +117,12 @@ func (c *conductorCore) agreeLoad() []effect {
 	return []effect{w}
 }
 
-// standsIn says whether a batch is that of a rank for which no row is left.
-func standsIn(b *data.Batch) bool { return b.Ranks != nil && b.Ranks.StandIn }
+// isStandIn says whether a batch is that of a rank for which no row is left.
+func isStandIn(b *data.Batch) bool { return b.Ranks != nil && b.Ranks.StandIn }
 
-// found notes what rank's part of a diagnosis has found: the first layer counts, and of several
+// addRank notes what rank's part of a diagnosis has found: the first layer counts, and of several
 // ranks the first.
-func (d *diagnosis) found(rank int, end passEnd) {
+func (d *diagnosis) addRank(rank int, end passEnd) {
 	if end.Layer >= 0 && (d.layer < 0 || end.Layer < d.layer) {
 		d.layer, d.microBatch, d.rank = end.Layer, end.MicroBatch, rank
 	}
@@ -131,27 +131,27 @@ func (d *diagnosis) found(rank int, end passEnd) {
 // stopAgreed tells the caller that all ranks stop.
 type stopAgreed struct{}
 
-// takeDue begins a diagnosis that is due.
-func (c *conductorCore) takeDue() {
+// startDueDiagnosis begins a diagnosis that is due.
+func (c *conductorCore) startDueDiagnosis() {
 	if c.diagnosis == nil {
-		c.diagnosis, c.due = c.due, nil
+		c.diagnosis, c.dueDiagnosis = c.dueDiagnosis, nil
 	}
 }
 
-// passes says whether there is a pass to plan, now or when its batch has come, whatever updates
+// passesLeft says whether there is a pass to plan, now or when its batch has come, whatever updates
 // turn out to be.
-func (c *conductorCore) passes() bool {
+func (c *conductorCore) passesLeft() bool {
 	return c.program != nil || c.eval.running || !c.closing && c.planned < c.end()
 }
 
 func (e agreePass) start(r *lane, w work) error {
 	own := e.encode()
 	what := fmt.Sprintf("agree on %v", e.p)
-	r.allGather(conductorID, w, r.team.agreement, what, own, func(values [][]byte) (any, error) {
+	r.allGather(conductorID, w, r.comm.agreement, what, own, func(values [][]byte) (any, error) {
 		var all []passEnd
 		for rank, v := range values {
 			if other, this := describe(v), describe(own); other != this {
-				return nil, fmt.Errorf("rank %d is at the end of %s, and this one, rank %d, of %s", rank, other, r.team.rank, this)
+				return nil, fmt.Errorf("rank %d is at the end of %s, and this one, rank %d, of %s", rank, other, r.comm.rank, this)
 			}
 			all = append(all, decodeEnd(v[24:]))
 		}
@@ -162,11 +162,11 @@ func (e agreePass) start(r *lane, w work) error {
 
 func (e agreeLoad) start(r *lane, w work) error {
 	what := fmt.Sprintf("agree on the experts' load in %v", e.p)
-	r.allGather(conductorID, w, r.team.balance, what, e.encode(), func(values [][]byte) (any, error) {
+	r.allGather(conductorID, w, r.comm.balance, what, e.encode(), func(values [][]byte) (any, error) {
 		var sum expertLoad
 		for rank, v := range values {
 			if other := readInt(v); other != e.p.Seq {
-				return nil, fmt.Errorf("rank %d has routed pass %d, and this one, rank %d, pass %d", rank, other, r.team.rank, e.p.Seq)
+				return nil, fmt.Errorf("rank %d has routed pass %d, and this one, rank %d, pass %d", rank, other, r.comm.rank, e.p.Seq)
 			}
 			sum = sum.plus(decodeLoad(v[8:]))
 		}

@@ -11,33 +11,33 @@ import (
 	"mt/layers"
 )
 
-// batchSlot is the memory for one batch, on the host and on the device: the rows of the
-// embedding that it uses, the ids and places of every micro-batch, and its losses.
+// batchSlot is the memory of one batch, on the host and on the device. It has the batch's embedding rows, the ids and
+// positions of every micro-batch, and the losses.
 type batchSlot struct {
-	staging []byte // host: ints, then rows
+	staging []byte // on the host: ints, then rows
 	place   placement
-	mem     device.Mem          // where the device reads the staging
+	mem     device.Mem          // the staging buffer as the device sees it
 	losses  device.Tensor       // (tokens of the batch) f32
-	lse     device.Tensor       // (tokens of the batch) f32, where the head is in parts
+	lse     device.Tensor       // (tokens of the batch) f32, if the head is in parts
 	rows    device.Tensor       // (unique ids, hidden) act
-	micro   []layers.MicroBatch // behind an empty one, which stands for all of them
-	offset  []int               // as micro: the first token in losses
-	scale   float32             // of every token's gradient
-	ints    int64               // bytes of staging in front of the rows
-	lists   []list              // what these bytes are to be
+	micro   []layers.MicroBatch // after an empty one, which stands for all micro-batches
+	offset  []int               // by index of micro: its first token in losses
+	scale   float32             // factor of every token's gradient
+	ints    int64               // bytes of staging before the rows
+	staged  []list              // the int lists to write into staging
 
 	ready    device.Event // the batch is on the device
-	computed device.Event // its losses are computed
+	computed device.Event // the batch's losses are computed
 }
 
-// list is a list of ints of a batch, and its offset in bytes in the staging.
+// list is a list of a batch's ints and its byte offset in the staging buffer.
 type list struct {
 	at     int64
 	values []int32
 }
 
-// allocBatches makes the batch slots, and the host memory that losses are copied to.
-// Once is enough, since the losses of only one batch at a time are on their way.
+// allocBatches allocates the batch slots and the host memory for losses. One host buffer is enough, because the losses
+// of only one batch are copied at a time.
 func (r *lane) allocBatches() (err error) {
 	r.batches = make([]batchSlot, r.o.batchSlots())
 	for i := range r.batches {
@@ -78,19 +78,19 @@ func (r *lane) allocBatch(b *batchSlot) (err error) {
 	return err
 }
 
-// layOut says where in the staging of a slot everything of a batch lies: its ints, and the
-// rows of its unique ids.
+// layOut assigns each part of a batch its place in a slot's staging buffer: the int lists, and the rows of the unique
+// ids.
 func (r *lane) layOut(e gatherRows) {
 	b, batch := &r.batches[e.Slot], e.p.Batch
 	b.scale = r.lossScale(batch)
-	b.micro, b.offset, b.lists = append(b.micro[:0], layers.MicroBatch{}), append(b.offset[:0], 0), b.lists[:0]
+	b.micro, b.offset, b.staged = append(b.micro[:0], layers.MicroBatch{}), append(b.offset[:0], 0), b.staged[:0]
 	var off int64
 	place := func(v []int32) device.Tensor {
 		if len(v) == 0 {
 			return device.Tensor{}
 		}
 		at := off
-		b.lists = append(b.lists, list{at, v})
+		b.staged = append(b.staged, list{at, v})
 		off = (at + 4*int64(len(v)) + device.Align - 1) / device.Align * device.Align
 		return b.mem.Tensor(device.I32, at, int64(len(v)))
 	}
@@ -102,9 +102,9 @@ func (r *lane) layOut(e gatherRows) {
 		r.plan.Spec.RopePositions(rows, m.Positions, m.CuSeqlens)
 		b.micro = append(b.micro, layers.MicroBatch{Tokens: m.Tokens, Seqs: len(m.CuSeqlens) - 1, MaxSeqlen: m.MaxSeqlen,
 			Index: place(m.Index), Targets: place(m.Targets), Pos: place(rows), Cu: place(m.CuSeqlens),
-			RowStart: place(m.RowStart), RowPos: place(m.RowPos), Stretches: place(r.plan.Spec.Stretches(m.CuSeqlens)),
+			RowStart: place(m.RowStart), RowPos: place(m.RowPos), ChunkBounds: place(r.plan.Spec.ChunkBounds(m.CuSeqlens)),
 			UniqueRows: len(batch.UniqueIDs), First: batch.FirstToken() + tokens})
-		r.prefer(e.p, m, &b.micro[1+i], place)
+		r.fillReferences(e.p, m, &b.micro[1+i], place)
 		tokens += m.Tokens
 	}
 	if r.schedule.On(0) != int(r.index) {
@@ -113,19 +113,19 @@ func (r *lane) layOut(e gatherRows) {
 	b.rows = b.mem.Tensor(r.plan.Spec.Act, b.ints, int64(len(batch.UniqueIDs))*int64(r.plan.Spec.Config.HiddenSize))
 }
 
-// gather fills the staging of a slot as layOut has laid it out.
+// gather fills a slot's staging buffer as layOut has laid it out.
 func (r *lane) gather(e gatherRows) {
 	b := &r.batches[e.Slot]
-	for _, l := range b.lists {
+	for _, l := range b.staged {
 		putInts(b.staging[l.at:], l.values)
 	}
-	if b.rows.None() { // another lane's
+	if b.rows.None() { // another lane has the embedding
 		return
 	}
 	host.GatherRows(b.staging[b.ints:b.ints+b.rows.Mem().Bytes], r.plan.Layouts[0], r.o.Home.Tile(0), 0, e.p.Batch.UniqueIDs, r.o.Pool)
 }
 
-// upload enqueues the copies of what gather has put into the staging.
+// upload enqueues the copies of the staging buffer to the device.
 func (r *lane) upload(b *batchSlot) {
 	used := b.rows.Len * r.plan.Spec.Act.Size()
 	b.place.upload(b.mem.Slice(0, b.ints), b.staging[:b.ints])
@@ -149,11 +149,11 @@ func putFloats(dst []byte, v []float32) {
 	}
 }
 
-// lossScale is the factor of every token's gradient: one over the number of supervised tokens in the global batch or, in a
-// run on pairs, of its pairs.
+// lossScale returns the factor of every token's gradient: 1 / supervised tokens of the global batch, or 1 / pairs if
+// the run trains on pairs.
 func (r *run) lossScale(b *data.Batch) float32 {
 	n := b.AllSupervised()
-	if r.preferred() {
+	if r.onPairs() {
 		n = b.AllPairs()
 	}
 	return float32(1 / float64(max(n, 1)))

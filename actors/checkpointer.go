@@ -2,34 +2,32 @@ package actors
 
 import "fmt"
 
-// The Checkpointer writes a consistent state: every layer as it was after step N. The
-// Optimizer holds a layer's next update until that layer is written, so saving runs beside
-// training and needs no second copy of the model. Where nothing is updated any more
-// (SaveRequested.AtRest), no layer has to be waited for.
+// The Checkpointer writes a consistent state: every layer as it is after step N. The Optimizer holds a layer's next
+// update until the layer is written. So saving runs beside training and needs no second copy of the model. If no update
+// follows (SaveRequested.AtRest), the Checkpointer waits for no layer.
 
 // checkpointerCore is the pure part of the Checkpointer.
 type checkpointerCore struct {
 	layers   int
-	reported int             // the last step that has been reported
-	queue    []SaveRequested // checkpoints to write; the first is at work
-	opened   bool            // the directory of queue[0] is there
+	reported int             // the last reported step
+	queue    []SaveRequested // checkpoints to write; the first is in progress
+	opened   bool            // the directory of queue[0] exists
 	left     int             // layers of queue[0] not yet written
 	ready    []LayerUpdated  // layers that can be written
-	last     LayerUpdated    // the last layer of queue[0] that was written
-	busy     bool            // a work is running
-	// away says, by layer, that its state is on a disk, and shown that the Stager has put it where it can be saved;
-	// nil: none is away. A layer that was updated need not be shown, unless saving it links the file that it is written to.
-	away, shown []bool
-	links       bool
+	last     LayerUpdated    // the last written layer of queue[0]
+	busy     bool            // a work is in progress
+	// stateOnDisk says by layer that its state is on a disk; nil: none. shown: the Stager has the state in memory for
+	// saving. An updated layer need not be shown, unless checkpoints link the states' files (links).
+	stateOnDisk, shown []bool
+	links              bool
 }
 
-// newCheckpointerCore makes a Checkpointer of so many layers for a run that begins after
-// step.
+// newCheckpointerCore makes the core for a run that begins after step.
 func newCheckpointerCore(layers, step int) *checkpointerCore {
 	return &checkpointerCore{layers: layers, reported: step}
 }
 
-// openSave begins a checkpoint: checks the disk, creates the directory.
+// openSave begins a checkpoint: it checks the disk and creates the directory.
 type openSave struct{ Save SaveRequested }
 
 type saveOpened struct{}
@@ -39,8 +37,8 @@ type saveLayer struct{ Layer int }
 
 type layerWritten struct{ Layer, Step int }
 
-// commitSave makes the checkpoint valid by one rename. Its step has been reported by then,
-// so no checkpoint is ever ahead of the log.
+// commitSave makes the checkpoint valid with one rename. Its step is reported first, so no checkpoint is ahead of the
+// log.
 type commitSave struct {
 	Save      SaveRequested
 	AdamStep  int64
@@ -49,7 +47,7 @@ type commitSave struct {
 
 type saveCommitted struct{ Step int }
 
-func (c *checkpointerCore) step(msg any) []effect {
+func (c *checkpointerCore) step(msg message) []effect {
 	var out []effect
 	switch m := msg.(type) {
 	case SaveRequested:
@@ -71,7 +69,7 @@ func (c *checkpointerCore) step(msg any) []effect {
 		c.busy = false
 		c.left--
 		saved := LayerSaved{Step: m.Step, Layer: m.Layer}
-		if c.away != nil && c.away[m.Layer] { // the Stager hears of it before the Optimizer can ask it for states again
+		if c.stateOnDisk != nil && c.stateOnDisk[m.Layer] { // the Stager must learn this before the Optimizer can ask it for states again
 			c.shown[m.Layer] = false
 			out = append(out, send{stagerID, saved})
 		}
@@ -105,11 +103,11 @@ func (c *checkpointerCore) advance() []effect {
 	}
 	for i, m := range c.ready {
 		if m.Version == save.Step {
-			if c.away != nil && c.away[m.Layer] && !c.shown[m.Layer] && (m.Unchanged || c.links) {
+			if c.stateOnDisk != nil && c.stateOnDisk[m.Layer] && !c.shown[m.Layer] && (m.Unchanged || c.links) {
 				if c.links {
 					continue
 				}
-				return nil // several ranks write layers together, so the order may not depend on when they are shown
+				return nil // several ranks write layers together, so their order must not depend on when states are shown
 			}
 			c.ready = append(c.ready[:i], c.ready[i+1:]...)
 			c.busy, c.last = true, m
@@ -152,7 +150,7 @@ func (e commitSave) start(r *lane, w work) error {
 	return nil
 }
 
-// saveLayer has the Saver write a layer.
+// saveLayer passes a layer to the Saver.
 func (r *run) saveLayer(layer int) error {
 	l, err := r.o.Home.Acquire(layer)
 	if err != nil {

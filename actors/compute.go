@@ -12,30 +12,29 @@ import (
 	"mt/plan"
 )
 
-// Compute runs the launches of a program in order. It owns the gradient
-// buffers' credits and holds, for a while, slots that the Prefetcher has granted. A
-// launch is enqueued when everything it needs has been granted: the batch, weights, activations,
-// a gradient buffer. What launches of layers with experts need beside that is in experts.go.
+// Compute runs the launches of a program in order. It owns the credits of gradient buffers and temporarily holds the
+// slots that the Prefetcher has granted. It enqueues a launch when all inputs are granted: the batch, weights,
+// activations, a gradient buffer. experts.go has the further inputs of layers with experts.
 
 // computeCore is the pure part of Compute.
 type computeCore struct {
 	computeSpec
 	programs []*Pass
-	next     int          // index of the next launch of programs[0]
-	weights  map[int]held // by tile; they may stay from one program to the next
-	batch    held
-	acts     map[int]held // by object of programs[0]
+	next     int               // index of the next launch in programs[0]
+	weights  map[int]slotGrant // by tile; a tile may stay from one program to the next
+	batch    slotGrant
+	acts     map[int]slotGrant // by object of programs[0]
 	gradFree []int
-	grad     int // gradient buffer of the visit at work; −1: none
-	// early keeps what is granted to programs that have not begun.
-	early   []any
-	ahead   runAhead
-	blocked Cause // what the next launch was last found to lack; NoStall: nothing
-	started bool
-	hooks   []launchHook
+	grad     int // gradient buffer of the current visit; −1: none
+	// deferred holds the messages for programs that have not begun.
+	deferred []message
+	ahead    runAhead
+	blocked  Cause // what the next launch lacked when it was last checked; NoStall: nothing
+	started  bool
+	hooks    []launchHook
 }
 
-// computeSpec is what a Compute has to know of a run.
+// computeSpec describes a run to Compute.
 type computeSpec struct {
 	lane        laneID
 	gradBuffers int
@@ -43,66 +42,66 @@ type computeSpec struct {
 	balance     balancing
 }
 
-// launchHook changes launches that only some runs have. Hooks are asked in their order.
+// launchHook changes launches in the runs that need it. Hooks are called in order.
 type launchHook interface {
-	// admit takes a message for p; ok is false for one that is not the hook's.
-	admit(p *Pass, msg any) (ok bool)
-	// ready says whether a visit's launches can be enqueued; if not, what they wait for.
+	// admit handles a message for p. ok is false if the message is not for this hook.
+	admit(p *Pass, msg message) (ok bool)
+	// ready reports whether a visit's launches can be enqueued; if not, waits is what they lack.
 	ready(p *Pass, v schedule.Visit) (waits Cause, ok bool)
-	// idle says whether the visit does without its tile.
+	// idle reports whether the visit does not need its tile.
 	idle(p *Pass, v schedule.Visit) bool
-	// begin adds what a launch needs. skip: there is nothing to enqueue.
+	// begin adds the launch's inputs to e. skip: there is nothing to enqueue.
 	begin(v schedule.Visit, e *enqueue) (skip bool)
-	// done follows a launch, before all else.
+	// done returns the effects that follow a launch, before all others.
 	done(v schedule.Visit, e enqueue) []effect
-	// computed adds what the losses of p need.
+	// computed adds the inputs of p's losses to m.
 	computed(p *Pass, m *LossComputed)
-	// over ends a program.
-	over()
+	// programDone forgets a program whose launches are all enqueued.
+	programDone()
 }
 
-// held is a slot that has been granted to the launches of a program.
-type held struct {
+// slotGrant is a slot granted to the launches of a program.
+type slotGrant struct {
 	slot   int
-	ok     bool  // it has been granted
-	cause  Cause // what the Prefetcher waited for before it could fill it
-	filled bool  // by a copy that the next launch which uses it must wait for
+	ok     bool  // granted
+	cause  Cause // what the Prefetcher waited for before filling the slot
+	filled bool  // by a copy; the next launch that uses the slot waits for it
 }
 
 func newComputeCore(x computeSpec) *computeCore {
-	c := &computeCore{computeSpec: x, weights: map[int]held{}, acts: map[int]held{}, gradFree: ids(x.gradBuffers), grad: -1}
+	c := &computeCore{computeSpec: x, weights: map[int]slotGrant{}, acts: map[int]slotGrant{}, gradFree: ids(x.gradBuffers), grad: -1}
 	if x.experts {
 		c.hooks = append(c.hooks, &expertLaunches{lane: x.lane, balance: x.balance, routed: routing{}})
 	}
 	return c
 }
 
-// needsSlot says whether v waits for its tile to be granted.
+// needsSlot reports whether v must wait for its tile.
 func (c *computeCore) needsSlot(p *Pass, v schedule.Visit) bool {
 	return v.Weighs() && !slices.ContainsFunc(c.hooks, func(w launchHook) bool { return w.idle(p, v) })
 }
 
-// enqueue is the work of enqueuing one launch on the compute stream.
+// enqueue is the task of enqueuing one launch on the compute stream.
 type enqueue struct {
 	p                           *Pass
 	Index                       int // of the launch in p.Launches
-	Batch                       int // slot
+	Batch                       int // batch slot
 	Weights, In, Out, Gr        int // slots; −1: none
 	Grad                        int // gradient buffer; −1: none
 	WaitWeights, WaitIn, WaitGr bool
-	WaitBatch                   bool    // it is a lane's first, and no embedding, which waits for the batch as others for weights
-	First, Last                 bool    // launch of the visit
-	Counts                      []int32 // by expert, of the layers of all lanes and ranks: the backward needs them; nil: the device has them
-	From, Pairs                 int     // of an expert: its first pair in the list by expert, and how many it has
-	Blocked                     Cause   // what it waited for before it could be enqueued
-	Fetched                     Cause   // what the Prefetcher waited for before it fetched its weights or batch
+	WaitBatch                   bool    // the lane's first launch, unless it is the embedding, which waits with WaitWeights
+	First, Last                 bool    // the visit's first and last launch
+	Counts                      []int32 // pairs by expert, over the layers of all lanes and ranks, for the backward; nil: the device has them
+	From, Pairs                 int     // of an expert: its first (token, choice) pair and the number of its pairs
+	Blocked                     Cause   // what the launch waited for before it could be enqueued
+	Fetched                     Cause   // what the Prefetcher waited for before fetching the weights or the batch
 }
 
-// passBatch is the work of waiting until the device is done with the batch. Only then may
-// the next batch take its place in the slot and in the staging on the host.
+// passBatch waits until the device has finished with the batch. Only then may the next batch use the slot and its host
+// staging buffer.
 type passBatch struct{}
 
-func (c *computeCore) step(msg any) []effect {
+func (c *computeCore) step(msg message) []effect {
 	switch m := msg.(type) {
 	case PassPlanned:
 		c.programs = append(c.programs, m.Pass)
@@ -111,7 +110,7 @@ func (c *computeCore) step(msg any) []effect {
 	case LaunchPassed:
 		c.ahead = c.ahead[1:]
 	case LayerFetched, ActivationFetched, BatchFetched, RoutingLanded, LoadAgreed:
-		c.early = append(c.early, msg)
+		c.deferred = append(c.deferred, msg)
 	default:
 		panic(unexpected(c.lane.compute(), msg))
 	}
@@ -137,32 +136,32 @@ func (c *computeCore) advance() []effect {
 		}
 		c.programs, c.next, c.started = c.programs[1:], 0, false
 		for _, w := range c.hooks {
-			w.over()
+			w.programDone()
 		}
 	}
 	return out
 }
 
-// admit takes over what has been granted to p. A tile that is in a slot already, for a visit
-// whose launches are still to come, waits until that slot is given back: where experts idle, the
-// Prefetcher has slots left over and may be as far as a tile's next visit.
+// admit takes over the messages for p. A tile that is still in a slot, for launches to come, is not replaced: its
+// second grant stays deferred until the first slot is returned. This happens if experts idle, because the Prefetcher
+// then has spare slots and may reach a tile's next visit.
 func (c *computeCore) admit(p *Pass) {
-	rest := c.early[:0]
-	for _, msg := range c.early {
+	rest := c.deferred[:0]
+	for _, msg := range c.deferred {
 		switch m := msg.(type) {
 		case LayerFetched:
 			if tile := p.Visits[m.Visit].Tile; m.Prog == p.Seq && !c.weights[tile].ok {
-				c.weights[tile] = held{slot: m.Slot, ok: true, cause: m.Cause, filled: true}
+				c.weights[tile] = slotGrant{slot: m.Slot, ok: true, cause: m.Cause, filled: true}
 				continue
 			}
 		case ActivationFetched:
 			if m.Prog == p.Seq {
-				c.acts[m.Object] = held{slot: m.Slot, ok: true, filled: m.Filled}
+				c.acts[m.Object] = slotGrant{slot: m.Slot, ok: true, filled: m.Filled}
 				continue
 			}
 		case BatchFetched:
 			if m.Prog == p.Seq {
-				c.batch = held{slot: m.Slot, ok: true, cause: m.Cause, filled: true}
+				c.batch = slotGrant{slot: m.Slot, ok: true, cause: m.Cause, filled: true}
 				continue
 			}
 		default:
@@ -172,11 +171,10 @@ func (c *computeCore) admit(p *Pass) {
 		}
 		rest = append(rest, msg)
 	}
-	c.early = rest
+	c.deferred = rest
 }
 
-// ready says whether the next launch has all it needs. If not, blocked keeps what is
-// missing.
+// ready reports whether the next launch has all its inputs. If not, blocked is the missing one.
 func (c *computeCore) ready(p *Pass) bool {
 	l := p.Launches[c.next]
 	v := p.Visits[l.Visit]
@@ -187,22 +185,22 @@ func (c *computeCore) ready(p *Pass) bool {
 	case c.needsSlot(p, v) && !c.weights[v.Tile].ok:
 		c.blocked = StallWeights
 	case l.In >= 0 && !c.acts[l.In].ok:
-		c.blocked = p.lateInput(l)
+		c.blocked = p.inputStall(l)
 	case l.Grad >= 0 && !c.acts[l.Grad].ok:
-		c.blocked = p.lateGrad(l)
+		c.blocked = p.gradStall(l)
 	case l.Out >= 0 && !c.acts[l.Out].ok:
 		c.blocked = StallActivation
 	case v.Grad() && c.grad < 0 && len(c.gradFree) == 0:
 		c.blocked = StallGradBuffer
 	case !c.ahead.room(l.Tokens):
-		c.blocked = NoStall // the device is at work
+		c.blocked = NoStall // the device is busy
 	default:
 		return true
 	}
 	return false
 }
 
-// clear says whether no hook holds v up. If one does, blocked keeps what for.
+// clear reports whether no hook holds v up. If one does, blocked is the cause.
 func (c *computeCore) clear(p *Pass, v schedule.Visit) bool {
 	for _, w := range c.hooks {
 		if waits, ok := w.ready(p, v); !ok {
@@ -224,10 +222,10 @@ func (c *computeCore) enqueueNext(p *Pass) []effect {
 		return c.after(p, v, l, e)
 	}
 	switch {
-	case c.needsSlot(p, v): // also where it is not read: its update must not begin before the copy has ended
+	case c.needsSlot(p, v): // even if the tile is not read: its update must not begin before the copy has ended
 		w := c.weights[v.Tile]
 		e.Weights, e.WaitWeights, e.Fetched = w.slot, w.filled, w.cause
-		w.filled = false // the stream waits once
+		w.filled = false // one wait is enough for the stream
 		c.weights[v.Tile] = w
 	case v.Stage == schedule.Embed:
 		e.WaitWeights = e.First && v.Phase != schedule.Backward
@@ -254,8 +252,8 @@ func (c *computeCore) enqueueNext(p *Pass) []effect {
 	return append(out, c.after(p, v, l, e)...)
 }
 
-// use returns the slot of an object, −1 for none, and whether the launch must wait for a
-// copy into it: the first launch that uses it waits.
+// use returns the slot of an object, or −1 for none. wait: this is the first launch after a copy into the slot and must
+// wait for the copy.
 func (c *computeCore) use(object int) (slot int, wait bool) {
 	if object < 0 {
 		return -1, false
@@ -267,8 +265,8 @@ func (c *computeCore) use(object int) (slot int, wait bool) {
 	return h.slot, wait
 }
 
-// after lists what follows a launch: activations that are given back or spilled and, after
-// the last launch of a visit, what the visit has made and the slots that are free.
+// after returns the effects that follow a launch: activations to return, spill or pass on. After the last launch of a
+// visit it adds the visit's results and the free slots.
 func (c *computeCore) after(p *Pass, v schedule.Visit, l schedule.Launch, e enqueue) []effect {
 	var out []effect
 	for _, w := range c.hooks {
@@ -302,13 +300,13 @@ func (c *computeCore) after(p *Pass, v schedule.Visit, l schedule.Launch, e enqu
 	}
 	if e.Index+1 == len(p.Launches) {
 		out = append(out, work{do: passBatch{}, done: []send{{c.lane.prefetcher(), BatchSlotFreed{c.batch.slot}}}})
-		c.batch = held{}
+		c.batch = slotGrant{}
 	}
 	return out
 }
 
-// release gives back the weight slot of a visit that is over, if the program says so. A visit that does without its tile may
-// have none.
+// release returns the weight slot of a finished visit if the program says so. A visit that does not need its tile may
+// have no slot.
 func (c *computeCore) release(v schedule.Visit) []effect {
 	w := c.weights[v.Tile]
 	if !w.ok || !v.Weighs() || !v.Release {
@@ -321,7 +319,7 @@ func (c *computeCore) release(v schedule.Visit) []effect {
 func (e passBatch) start(r *lane, w work) error {
 	r.compute.Notify(func(err error) {
 		r.hub.notified(func() {
-			if err != nil { // of a launch, which has told of it before, or of the wait
+			if err != nil { // from the wait, or from a launch that has reported the error already
 				r.hub.fail(r.index.compute(), fmt.Errorf("compute: %w", err))
 				return
 			}
@@ -345,8 +343,7 @@ func (e enqueue) start(r *lane, w work) error {
 		return r.launchError(e, v, err)
 	}
 	r.record(e, v)
-	// A call that fails later is reported here and nowhere else: the first launch
-	// whose notification brings an error is the one it belongs to.
+	// The first launch whose notification has an error is the failed one. Its error is reported here and nowhere else.
 	r.compute.Notify(func(err error) {
 		r.hub.notified(func() {
 			if err != nil {
@@ -364,9 +361,8 @@ func (r *lane) launchError(e enqueue, v schedule.Visit, err error) error {
 	return fmt.Errorf("compute %s %s step %d: %w", r.names[v.Layer], v.Phase, e.p.Step, err)
 }
 
-// enqueue makes the compute stream wait for what a launch needs and then do it, and, but
-// for an evaluation, marks both on the program's timeline. It returns how many marks the
-// timeline has by then.
+// enqueue makes the compute stream wait for the launch's inputs and then run the launch. Outside evaluations it marks
+// both on the program's timeline. marks is the number of the timeline's marks so far.
 func (r *lane) enqueue(e enqueue, l schedule.Launch, v schedule.Visit) (marks int, err error) {
 	var t *passTimeline
 	if !e.p.Eval {
@@ -386,35 +382,35 @@ func (r *lane) enqueue(e enqueue, l schedule.Launch, v schedule.Visit) (marks in
 	if e.p.Eval && e.Index+1 == len(e.p.Launches) {
 		return 0, r.stalls.skip(r.compute)
 	}
-	return t.soFar(), t.failed()
+	return t.marksMade(), t.failed()
 }
 
-// laneHook is what a lane of some runs does beside launches.
+// laneHook adds work beside launches, on the lanes of some runs.
 type laneHook interface {
-	// begin precedes the first launch of a program.
+	// begin runs before the first launch of a program.
 	begin(p *Pass)
-	// before precedes what a launch computes.
+	// before runs before each launch.
 	before(e enqueue, l schedule.Launch, v schedule.Visit)
-	// after follows the last launch of a visit.
+	// after runs after the last launch of a visit.
 	after(v schedule.Visit)
 }
 
-// wait is an event that a launch waits for, and the cause that the time is booked to.
+// wait is an event that a launch waits for, and the cause of that wait.
 type wait struct {
 	event device.Event
 	cause Cause
 }
 
-// waits lists the events that a launch waits for. It need not wait for the slot of its
-// output: that was last used on this stream, or by a spill that has landed.
+// waits lists the events that a launch waits for. The output's slot needs none: its last use was on this stream, or a
+// spill that has landed.
 func (r *lane) waits(e enqueue, l schedule.Launch, v schedule.Visit) []wait {
 	var out []wait
 	if e.WaitBatch {
 		out = append(out, wait{r.batches[e.Batch].ready, StallData})
 	}
 	if e.WaitWeights {
-		// For what it was fetched late, the stream has stood still before the launch was enqueued
-		// (Blocked): what is left is the copy.
+		// If the fetch was late, the stream stood still before the launch was enqueued, which Blocked accounts for. The
+		// rest is the copy.
 		if e.Weights >= 0 {
 			out = append(out, wait{r.weights[e.Weights].ready, StallWeights})
 		} else {
@@ -422,10 +418,10 @@ func (r *lane) waits(e enqueue, l schedule.Launch, v schedule.Visit) []wait {
 		}
 	}
 	if e.WaitIn {
-		out = append(out, wait{r.acts[e.In].ready, e.p.lateInput(l)})
+		out = append(out, wait{r.acts[e.In].ready, e.p.inputStall(l)})
 	}
 	if e.WaitGr {
-		out = append(out, wait{r.acts[e.Gr].ready, e.p.lateGrad(l)})
+		out = append(out, wait{r.acts[e.Gr].ready, e.p.gradStall(l)})
 	}
 	if v.Grad() && e.First {
 		out = append(out, wait{r.gradBufs[e.Grad].idle, StallGradBuffer})
@@ -433,8 +429,7 @@ func (r *lane) waits(e enqueue, l schedule.Launch, v schedule.Visit) []wait {
 	return out
 }
 
-// record records, after a launch, the events of what is ready now and of what is idle
-// again.
+// record records the events after a launch: slots that are ready, and slots that are idle again.
 func (r *lane) record(e enqueue, v schedule.Visit) {
 	for _, slot := range []int{e.Out, e.Gr} {
 		if slot >= 0 {
@@ -463,26 +458,26 @@ func (r *lane) record(e enqueue, v schedule.Visit) {
 	}
 }
 
-// What follows bounds how far Compute is ahead of the device. The driver has room for some 1,024
-// operations of a stream; a thread that enqueues one more waits inside the driver, and with it whoever
-// needs the driver's locks. So each launch that is enqueued and not done is a credit of Compute's.
+// The launch-ahead credit bounds how far Compute runs ahead of the device. A driver's queue holds about 1,024
+// operations of a stream. A thread that enqueues one more blocks inside the driver, together with all threads that need
+// the driver's locks. So each launch in progress is a credit of Compute.
 //
-// A launch that lacks this credit alone is not late: the device has others to work on. So it
-// is the cause of no stall (computeCore.ready).
+// A launch that lacks only this credit is not late: the device is busy with others. So the credit never causes a stall
+// (computeCore.ready).
 
-// How much may be enqueued and not be done: so many launches, and of those that go over a micro-batch so many tokens,
-// or else one launch. A launch of a block has about 80 operations in its backward, of an expert 11; over a long
-// micro-batch it has one group of them for every 16,384 tokens or so.
+// The bounds of launches in progress: their number, and the tokens of launches over a micro-batch. One launch is always
+// allowed. A block's backward has about 80 operations, an expert's has 11. A long micro-batch repeats them for about
+// every 16,384 tokens.
 const (
 	launchesAhead = 8
 	tokensAhead   = 8 * 16384
 )
 
-// runAhead has the tokens of each launch that is enqueued and that the device has not done, in order.
+// runAhead lists the tokens of each launch in progress, in order.
 type runAhead []int
 
-// room says whether a launch of so many tokens may be enqueued. That of an expert counts as none: it has a few large
-// operations, whatever its tokens.
+// room reports whether a launch of this many tokens may be enqueued. An expert's launch counts 0 tokens: it has a few
+// large operations.
 func (a runAhead) room(tokens int) bool {
 	for _, n := range a {
 		tokens += n
@@ -490,10 +485,10 @@ func (a runAhead) room(tokens int) bool {
 	return len(a) == 0 || len(a) < launchesAhead && tokens <= tokensAhead
 }
 
-// gradPlace is where a gradient is summed over the micro-batches: in a gradient buffer
-// that is copied to the host (buffered), or in the layer's slab (inSlab).
+// gradPlace is the place where a gradient is summed over the micro-batches: a gradient buffer that is copied to the
+// host (buffered), or the layer's slab (inSlab).
 type gradPlace interface {
-	// grads views the gradients of a tile's tensors, for a batch of so many unique ids.
+	// grads views the gradients of a tile's tensors. ids is the number of unique ids in the batch.
 	grads(t layers.Tile, buf, ids int) layers.Grads
 	// offload enqueues the copies of a tile's gradient into a slab.
 	offload(t layers.Tile, buf, slab, ids int)
@@ -514,7 +509,7 @@ func (b buffered) offload(t layers.Tile, buf, slab, ids int) {
 	}
 }
 
-// narrowed is buffered where gradients leave the device in bf16.
+// narrowed is buffered with a conversion of gradients to bf16 before the copy.
 type narrowed struct{ buffered }
 
 func (b narrowed) offload(t layers.Tile, buf, slab, ids int) {
@@ -526,9 +521,8 @@ func (b narrowed) offload(t layers.Tile, buf, slab, ids int) {
 	}
 }
 
-// inSlab sums gradients in slabs, of which each of these layers has one. The layer's update
-// has read its slab before it is written again, because the layer's next backward comes
-// after that update.
+// inSlab sums gradients in slabs, one for each layer. A slab is never overwritten too early: the layer's next backward
+// comes after the update that reads the slab.
 type inSlab struct{ r *lane }
 
 func (l inSlab) grads(t layers.Tile, _, ids int) layers.Grads {
@@ -537,8 +531,7 @@ func (l inSlab) grads(t layers.Tile, _, ids int) layers.Grads {
 
 func (inSlab) offload(layers.Tile, int, int, int) {}
 
-// allocGrads makes the gradient buffers, and makes copies into the slabs fast. A run
-// that only evaluates has neither.
+// allocGrads allocates the gradient buffers and registers the slabs for fast copies. An evaluation has neither.
 func (r *lane) allocGrads() (err error) {
 	p := r.plan
 	if p.EvalOnly {
@@ -561,15 +554,15 @@ func (r *lane) allocGrads() (err error) {
 	}
 	for i, slab := range r.slabs {
 		if len(slab) == 0 || p.SlabLane(i) != int(r.index) {
-			continue // it is no layer's, or another lane's
+			continue // no layer's slab, or another lane's
 		}
 		r.register(slab, usedBackward)
 	}
 	return nil
 }
 
-// weightsOf views the weights of a visit in their slot; slot is −1 where there are none,
-// as for the gradient of an idle expert on demand.
+// weightsOf views the weights of a visit in their slot. slot −1: there are none, for example in the backward of an idle
+// expert on demand.
 func (r *lane) weightsOf(v schedule.Visit, slot int) layers.Weights {
 	if slot < 0 {
 		return nil
@@ -578,7 +571,7 @@ func (r *lane) weightsOf(v schedule.Visit, slot int) layers.Weights {
 	return s.place.weights(r.tiles[v.Tile], s)
 }
 
-// gradsOf views the gradient of a visit's tile, which is summed in gradient buffer buf, for a batch of so many unique ids.
+// gradsOf views the gradient of a visit's tile in gradient buffer buf. ids is the number of unique ids in the batch.
 func (r *lane) gradsOf(v schedule.Visit, buf, ids int) layers.Grads {
 	if !v.Grad() {
 		return nil
@@ -586,7 +579,7 @@ func (r *lane) gradsOf(v schedule.Visit, buf, ids int) layers.Grads {
 	return r.gradPlaces[v.Layer].grads(r.tiles[v.Tile], buf, ids)
 }
 
-// hidden is the hidden state of so many tokens in a slot; slot is −1 where there is none.
+// hidden views the hidden state of tokens tokens in a slot. slot −1: there is none.
 func (r *lane) hidden(slot, tokens int) layers.Hidden {
 	if slot < 0 {
 		return layers.Hidden{}
@@ -594,8 +587,8 @@ func (r *lane) hidden(slot, tokens int) layers.Hidden {
 	return r.state(&r.acts[slot], tokens)
 }
 
-// savedFor is the memory in which a layer keeps what its backward of micro-batch mb
-// reads; none where it keeps nothing.
+// savedFor returns the memory that a layer's forward fills for the backward of micro-batch mb. It is empty if the layer
+// saves nothing.
 func (r *lane) savedFor(layer, mb int) device.Mem {
 	if len(r.saved[layer]) == 0 {
 		return device.Mem{}
@@ -603,7 +596,7 @@ func (r *lane) savedFor(layer, mb int) device.Mem {
 	return r.saved[layer][mb]
 }
 
-// stage enqueues what a launch computes: the kind of its layer does that.
+// stage enqueues the computation of a launch through the layer's kind.
 func (r *lane) stage(e enqueue, l schedule.Launch, v schedule.Visit) {
 	b := &r.batches[e.Batch]
 	x := layers.Launch{Stream: r.compute.Stream, Visit: v, Block: r.plan.Layouts[v.Layer].Block, First: e.First, Last: e.Last, Step: e.p.Batch.Step,

@@ -8,48 +8,46 @@ import (
 	"mt/layers/schedule"
 )
 
-// The Conductor plans passes, closes steps, asks for checkpoints, makes evaluations and
-// ends the run. It plans one program at a time, and the next when the losses of the one
-// before have landed. That is early enough for the next program's first layers to begin
-// as soon as they are updated.
+// The Conductor plans passes, closes steps, requests checkpoints, runs evaluations and ends the run. It plans one
+// program at a time, and the next one when the losses of the current one have landed. That is early enough: the next
+// program's first layers can begin as soon as they are updated.
 
-// Schedule is what a run does, and when.
+// Schedule says which steps, evaluations and checkpoints a run makes.
 type Schedule struct {
-	FirstStep, LastStep int  // counted from 1; no step is made where FirstStep > LastStep
-	SaveSteps           int  // a checkpoint every so many steps; 0: only at the end
-	EvalSteps           int  // an evaluation every so many steps; 0: none
+	FirstStep, LastStep int  // counted from 1; FirstStep > LastStep: no step
+	SaveSteps           int  // a checkpoint every SaveSteps steps; 0: only at the end
+	EvalSteps           int  // an evaluation every EvalSteps steps; 0: none
 	SaveEpochs          bool // a checkpoint at the end of every epoch
-	SaveEvals           bool // a checkpoint of every state that is evaluated
+	SaveEvals           bool // a checkpoint of every evaluated state
 	EvalEpochs          bool // an evaluation at the end of every epoch
 	EvalPasses          int  // batches of an evaluation; 0: no evaluations
 	EvalAtEnd           bool // an evaluation after LastStep
-	EvalAtStart         bool // an evaluation before anything else
-	MaxNonFinite        int  // after so many skipped steps in a row the run fails
-	SynchronousUpdates  bool // a step begins when all updates of the step before are done
+	EvalAtStart         bool // an evaluation before the first step
+	MaxNonFinite        int  // the run fails after this many skipped steps in a row
+	SynchronousUpdates  bool // a step begins only after all updates of the previous step
 	NoSave              bool // no checkpoints at all
-	NoFinalSave         bool // no checkpoint of LastStep, whose model is written after the run
-	// PauseAfter is the step after which the run ends before LastStep, without a checkpoint
-	// that is not due: the caller goes on with another run from there. 0: there is none.
+	NoFinalSave         bool // no checkpoint of LastStep, because the model is written after the run
+	// PauseAfter is a step after which the run ends early, without an extra checkpoint. The caller continues with
+	// another run. 0: none.
 	PauseAfter int
-	// Enough, which may be nil, gets every evaluation as its loss is known. Where it says
-	// so, the run ends with the state that was evaluated, as if it had been asked to stop.
-	Enough func(EvalReport) bool
+	// StopEarly, which may be nil, is called with every evaluation. If it returns true, the run stops with the
+	// evaluated state.
+	StopEarly func(EvalReport) bool
 	// LR is the learning rate of a step.
 	LR func(step int) float64
-	// DataPos is the data position after a step, which a checkpoint has.
+	// DataPos is the data position after a step, for its checkpoint.
 	DataPos func(step int) int64
-	// EndsEpoch says whether a step takes the last row of an epoch. It may be nil without
-	// SaveEpochs and EvalEpochs.
+	// EndsEpoch reports whether a step takes the last row of an epoch. It may be nil without SaveEpochs and EvalEpochs.
 	EndsEpoch func(step int) bool
 }
 
-// due says whether, after step, it is time for something that is done every so many steps
-// (0: never) and, where epochs is set, also at the end of every epoch.
+// due reports whether an action is due after step: every `every` steps (0: never) and, with epochs, at the end of every
+// epoch.
 func (s *Schedule) due(step, every int, epochs bool) bool {
 	return every > 0 && step%every == 0 || epochs && s.EndsEpoch(step)
 }
 
-// saves says whether there may be a checkpoint of the state after a step.
+// saves reports whether the schedule allows a checkpoint after a step.
 func (s *Schedule) saves(step int) bool {
 	return !s.NoSave && !(s.NoFinalSave && step >= s.LastStep)
 }
@@ -57,77 +55,76 @@ func (s *Schedule) saves(step int) bool {
 // conductorCore is the pure part of the Conductor.
 type conductorCore struct {
 	plan      Schedule
-	ahead     int // how many batches are packed ahead
+	ahead     int // batches packed ahead
 	spec      schedule.Spec
-	seq       int // of the next pass
-	planned   int // the last training step that was planned
-	version   int // steps closed
+	seq       int // number of the next pass
+	planned   int // the last planned training step
+	version   int // closed steps
 	updated   int // steps whose updates are complete
 	batches   map[BatchWanted]*data.Batch
-	asked     int   // the last step whose batch was asked for
-	evalAsked int   // the last pass of the evaluation whose batch was asked for
-	program   *Pass // in progress: its loss has not landed
+	asked     int   // the last step whose batch was requested
+	evalAsked int   // the last evaluation pass whose batch was requested
+	program   *Pass // in progress: its losses have not landed
 	open      map[int]*stepInProgress
 	eval      evalState
-	// evaluated is the report of an evaluation that has to wait for the report of its step:
-	// the evaluation's losses can land before StepUpdated arrives.
+	// evaluated is an evaluation's report that waits for the report of its step. The evaluation's losses can land
+	// before StepUpdated arrives.
 	evaluated *EvalReport
-	waited    Cause // what the planning of the next step has waited for
-	// pairs gives how many (query, key) pairs a document of so many tokens has in all
-	// blocks together; nil: they are not counted.
-	pairs     func(length int) (all, again int64)
-	adam      int64 // updates made
-	nonFinite int
-	tokens    int64         // consumed by closed steps
-	saving    int           // checkpoints that were requested and are not complete
-	lastSave  int           // the step of the last that was requested
-	stop      bool          // no step is begun after the one in progress
-	enough    bool          // it is an evaluation that stops the run
-	givesUp   bool          // the step in progress is given up, if it still can be
-	dropped   bool          // its losses have landed, and nothing is updated by it
-	leaving   *GivenUpError // the run ends so, once all is reported; nil: it goes on
-	closing   bool          // the last step of the run is closed
-	diagnosis *diagnosis
-	flushed   bool // the Reporter has been asked whether all is reported
-	finished  bool // the run has ended; no message matters any more
-	away      bool // the state of some layers is on a disk
-	// several: the rank is not alone, see agreement.go.
-	several  bool
-	landed   *LossLanded // of program, which the ranks have not agreed on; nil: not yet
-	agreeing bool        // they are about to
-	asksStop bool        // this rank was asked to stop
-	due      *diagnosis  // a diagnosis that begins when all ranks know of it
-	failing  error       // how the run ends when no checkpoint is being written any more
-	balance  balancing   // no layer's, unless several ranks agree on the load of their experts
-	routed   routing     // of program, where the ranks agree on its load
-	loading  bool        // they do so, or have
+	waited    Cause // what the planning of the next step waited for
+	// pairs returns the number of attended (query, key) pairs of a document, over all blocks. again: those that the
+	// backward recomputes. nil: pairs are not counted.
+	pairs        func(length int) (all, again int64)
+	adam         int64 // updates
+	nonFinite    int
+	tokens       int64             // tokens of closed steps
+	saving       int               // checkpoints requested and not complete
+	lastSave     int               // step of the last requested checkpoint
+	stop         bool              // no step begins after the current one
+	stoppedEarly bool              // an evaluation stopped the run
+	aborting     bool              // abort the step in progress if possible
+	dropped      bool              // its losses have landed, and it updates nothing
+	abortErr     *StepAbortedError // the run's error once everything is reported; nil: not aborted
+	closing      bool              // the last step is closed
+	diagnosis    *diagnosis
+	flushed      bool // the Reporter was asked to flush
+	finished     bool // the run has ended; later messages are ignored
+	statesOnDisk bool // some layers' states are on disks
+	// distributed: there are several ranks, see agreement.go.
+	distributed  bool
+	landed       *LossLanded // losses of program, before the ranks agree; nil: not landed
+	agreeing     bool        // the ranks' agreement on program is in progress
+	askedToStop  bool        // this rank was asked to stop
+	dueDiagnosis *diagnosis  // a diagnosis that begins when all ranks know of it
+	failing      error       // the run's error, once no checkpoint is in progress
+	balance      balancing   // zero unless several ranks agree on the load of their experts
+	routed       routing     // of program, if the ranks agree on its load
+	loading      bool        // that agreement has begun
 	// likelihood is Preferences.Likelihood.
 	likelihood float64
 }
 
-// stepInProgress is a step that is closed and whose updates are not all done.
+// stepInProgress is a closed step with pending updates.
 type stepInProgress struct {
 	batch  *data.Batch
 	report StepReport
 }
 
-// evalState is how far an evaluation is.
+// evalState is the progress of an evaluation.
 type evalState struct {
 	running    bool
-	pass       int       // the last that was planned, counted from 1
-	sum        float64   // of the losses, in nats
-	pairs      *PairSums // nil, but in a run on pairs
-	supervised int64     // tokens that they are of
+	pass       int       // the last planned pass, counted from 1
+	sum        float64   // sum of losses, in nats
+	pairs      *PairSums // nil: the run does not train on pairs
+	supervised int64     // tokens in sum
 }
 
-// diagnosis is a forward of a batch that is run once more, to find the first layer whose
-// output is not finite.
+// diagnosis repeats the forward of a batch to find the first layer with a non-finite output.
 type diagnosis struct {
-	step              int // the last step that was skipped
-	finite            int // the last step before it that was not
+	step              int // the last skipped step
+	finite            int // the last earlier step that was not skipped
 	batch             *data.Batch
-	layer, microBatch int // where the first output is that is not finite; layer −1: nowhere so far
-	rank              int // of several: whose it is
+	layer, microBatch int // place of the first non-finite output; layer −1: none so far
+	rank              int // the rank with that output
 }
 
 func newConductorCore(plan Schedule, start State, ahead int, spec schedule.Spec) *conductorCore {
@@ -138,25 +135,24 @@ func newConductorCore(plan Schedule, start State, ahead int, spec schedule.Spec)
 	return c
 }
 
-// begin starts the run.
+// begin starts a run, or the Stager.
 type begin struct{}
 
-// flushReports asks the Reporter for a reported, which comes when everything that it was
-// sent before has been reported.
+// flushReports asks the Reporter to answer with reported after it has handled all earlier messages.
 type flushReports struct{}
 
-// reported is the answer to flushReports.
+// reported answers flushReports.
 type reported struct{}
 
-// runEnded ends the run: with Err, or well where Err is nil.
+// runEnded ends the run with Err. nil: success.
 type runEnded struct{ Err error }
 
-func (c *conductorCore) step(msg any) []effect {
+func (c *conductorCore) step(msg message) []effect {
 	if c.finished {
 		return nil
 	}
-	if c.leaving != nil {
-		return c.left(msg)
+	if c.abortErr != nil {
+		return c.awaitReports(msg)
 	}
 	var out []effect
 	switch m := msg.(type) {
@@ -164,7 +160,7 @@ func (c *conductorCore) step(msg any) []effect {
 	case BatchReady:
 		c.batches[BatchWanted{Step: m.Step, Eval: m.Eval}] = m.Batch
 	case LossLanded:
-		if c.several {
+		if c.distributed {
 			c.landed = &m
 		} else {
 			out = c.lossLanded(m)
@@ -182,13 +178,13 @@ func (c *conductorCore) step(msg any) []effect {
 	case SaveDone:
 		c.saving--
 	case StopRequested:
-		if c.several {
-			c.asksStop = true
+		if c.distributed {
+			c.askedToStop = true
 		} else {
 			c.stop = true
 		}
-	case GiveUpRequested:
-		out = c.giveUp()
+	case AbortRequested:
+		out = c.abortStep()
 	case StepDropped:
 		c.stepDropped(m)
 	case reported:
@@ -201,7 +197,7 @@ func (c *conductorCore) step(msg any) []effect {
 	return append(out, c.advance()...)
 }
 
-// end is the last step of this run.
+// end returns the last step of this run.
 func (c *conductorCore) end() int {
 	if c.plan.PauseAfter > 0 {
 		return min(c.plan.PauseAfter, c.plan.LastStep)
@@ -209,7 +205,7 @@ func (c *conductorCore) end() int {
 	return c.plan.LastStep
 }
 
-// finish ends the run.
+// finish ends the run with err.
 func (c *conductorCore) finish(err error) []effect {
 	c.finished = true
 	return []effect{work{do: runEnded{err}}}
@@ -228,11 +224,11 @@ func (c *conductorCore) advance() []effect {
 		}
 		return c.finish(c.failing)
 	}
-	if out := c.leave(); out != nil || c.dropped {
+	if out := c.endAborted(); out != nil || c.dropped {
 		return out
 	}
-	if !c.passes() {
-		c.takeDue()
+	if !c.passesLeft() {
+		c.startDueDiagnosis()
 	}
 	out := append(c.saveAtRest(), c.wantBatches()...)
 	switch {
@@ -251,31 +247,30 @@ func (c *conductorCore) advance() []effect {
 	return out
 }
 
-// saveAtRest asks for a checkpoint where a run was asked to stop while no step was in
-// progress, as in an evaluation. A run that goes on from there makes the evaluation again.
+// saveAtRest requests a checkpoint if the run was asked to stop between steps, for example in an evaluation. A run that
+// resumes from the checkpoint repeats the evaluation.
 func (c *conductorCore) saveAtRest() []effect {
-	if !c.stop || !c.closing || !c.plan.saves(c.version) || c.enough && c.plan.NoFinalSave || c.diagnosis != nil || c.lastSave == c.version || c.updated < c.version {
+	if !c.stop || !c.closing || !c.plan.saves(c.version) || c.stoppedEarly && c.plan.NoFinalSave || c.diagnosis != nil || c.lastSave == c.version || c.updated < c.version {
 		return nil
 	}
 	m := c.save(c.version)
 	m.AtRest, m.AdamStep, m.NonFinite = true, c.adam, c.nonFinite
 	out := []effect{send{checkpointerID, m}}
-	if c.away {
+	if c.statesOnDisk {
 		out = append(out, send{optimizerID, StatesWanted{}})
 	}
 	return out
 }
 
-// save makes the request for a checkpoint of the state after a step, and keeps account of
-// it.
+// save makes the request for a checkpoint of the state after a step, and counts it.
 func (c *conductorCore) save(step int) SaveRequested {
 	c.saving++
 	c.lastSave = step
 	return SaveRequested{Step: step, DataPos: c.plan.DataPos(step), Tokens: c.tokens}
 }
 
-// wantBatches asks for batches, so that BatchesAhead of them are packed or being packed
-// beyond the last step that was planned, and as many for an evaluation.
+// wantBatches requests batches. It keeps `ahead` batches packed or in progress beyond the last planned step, and as
+// many for an evaluation.
 func (c *conductorCore) wantBatches() []effect {
 	var out []effect
 	for c.asked < min(c.planned+c.ahead, c.end()) && !c.closing && !c.stop {
@@ -319,8 +314,7 @@ func (c *conductorCore) planEval() []effect {
 	return append(c.start(&Pass{Step: c.version, Eval: true, Version: c.version, Batch: b}, again), c.wantBatches()...)
 }
 
-// start plans p and hands it to the lanes. again says that another pass of the same
-// evaluation follows it.
+// start plans p and sends it to the lanes. again: another pass of the same evaluation follows.
 func (c *conductorCore) start(p *Pass, again bool) []effect {
 	p.Seq = c.seq
 	c.seq++
@@ -355,11 +349,10 @@ func (c *conductorCore) lossLanded(m LossLanded) []effect {
 	case p.Eval:
 		return c.evalLanded(p, m)
 	case c.diagnosis != nil:
-		// The run is about to fail: this step changes nothing, but its gradients
-		// must make room.
+		// The run is about to fail. This step updates nothing, but its gradients must free their slabs.
 		c.version = m.Step
 		return []effect{send{optimizerID, StepClosed{Step: m.Step, Skip: true}}}
-	case c.givesUp: // it is not closed at all
+	case c.aborting: // the step is never closed
 		c.dropped = true
 		return nil
 	}
@@ -382,7 +375,7 @@ func (c *conductorCore) lossLanded(m LossLanded) []effect {
 	return out
 }
 
-// meanLoss is the mean of losses that add up to sum over so many supervised tokens, or that of pairs.
+// meanLoss returns the mean loss: that of pairs if pairs is set, otherwise sum divided by the supervised tokens.
 func (c *conductorCore) meanLoss(sum float64, supervised int64, pairs *PairSums) float64 {
 	if pairs != nil {
 		return pairs.mean(c.likelihood)
@@ -390,7 +383,7 @@ func (c *conductorCore) meanLoss(sum float64, supervised int64, pairs *PairSums)
 	return sum / float64(max(supervised, 1))
 }
 
-// attendedPairs counts the (query, key) pairs of b, and those that are attended again.
+// attendedPairs counts the (query, key) pairs of b. again: the pairs that the backward recomputes.
 func (c *conductorCore) attendedPairs(b *data.Batch) (pairs, again int64) {
 	if c.pairs == nil {
 		return 0, 0
@@ -416,8 +409,8 @@ func (c *conductorCore) evalLanded(p *Pass, m LossLanded) []effect {
 	}
 	r := EvalReport{Step: c.version, Loss: c.meanLoss(c.eval.sum, c.eval.supervised, c.eval.pairs), Tokens: c.eval.supervised, Pairs: c.eval.pairs}
 	c.eval = evalState{}
-	if c.plan.Enough != nil && c.plan.Enough(r) {
-		c.stop, c.enough = true, true
+	if c.plan.StopEarly != nil && c.plan.StopEarly(r) {
+		c.stop, c.stoppedEarly = true, true
 	}
 	if c.updated < c.version {
 		c.evaluated = &r
@@ -430,15 +423,15 @@ func (c *conductorCore) stepUpdated(m StepUpdated) []effect {
 	c.updated = m.Step
 	s := c.open[m.Step]
 	if s == nil {
-		return nil // it was closed while a diagnosis ran, see lossLanded
+		return nil // closed while a diagnosis ran, see lossLanded
 	}
 	delete(c.open, m.Step)
 	s.report.GradNorm, s.report.Skipped = m.GradNorm, m.Skipped
 	c.adam, c.nonFinite = m.AdamStep, m.NonFinite
-	if m.NonFinite >= c.plan.MaxNonFinite && m.Skipped && c.diagnosis == nil && c.due == nil {
-		c.due = &diagnosis{step: m.Step, finite: m.Step - m.NonFinite, layer: -1, batch: s.batch}
-		if !c.several {
-			c.takeDue()
+	if m.NonFinite >= c.plan.MaxNonFinite && m.Skipped && c.diagnosis == nil && c.dueDiagnosis == nil {
+		c.dueDiagnosis = &diagnosis{step: m.Step, finite: m.Step - m.NonFinite, layer: -1, batch: s.batch}
+		if !c.distributed {
+			c.startDueDiagnosis()
 		}
 	}
 	out := []effect{send{reporterID, s.report}}
@@ -449,8 +442,7 @@ func (c *conductorCore) stepUpdated(m StepUpdated) []effect {
 	return out
 }
 
-// diagnosed ends the run with an error that names the first layer whose output is not
-// finite.
+// diagnosed ends the run with an error that names the first layer with a non-finite output.
 func (c *conductorCore) diagnosed() []effect {
 	d := c.diagnosis
 	err := fmt.Errorf("step %d: the loss or the gradient was not finite in %d steps in a row (max_nonfinite_steps: %d)",
@@ -459,14 +451,14 @@ func (c *conductorCore) diagnosed() []effect {
 		err = fmt.Errorf("%w: every layer's output is finite, so it arises in the loss or in the backward; try a lower learning_rate", err)
 	} else {
 		of := ""
-		if c.several {
+		if c.distributed {
 			of = fmt.Sprintf(" of rank %d", d.rank)
 		}
 		err = fmt.Errorf("%w: the first output that is not finite is that of %s, micro-batch %d%s; look at the weights and the data", err,
 			c.spec.Layers[d.layer].Name, d.microBatch, of)
 	}
 	failed := &NonFiniteError{Step: d.step, Finite: d.finite, err: err}
-	if c.several {
+	if c.distributed {
 		c.failing = failed
 		return nil
 	}

@@ -15,8 +15,8 @@ func TestEvaluationIsReportedAfterItsStep(t *testing.T) {
 	c := newConductorCore(Schedule{FirstStep: 1, LastStep: 2, EvalSteps: 1, EvalPasses: 1, MaxNonFinite: 1, NoSave: true,
 		LR: func(int) float64 { return 1 }, DataPos: func(int) int64 { return 0 }}, State{}, 1, schedule.Spec{Layers: dense(3), WeightSlots: 1, ActivationSlots: 3})
 	c.program = &Pass{Step: 1, Batch: batch}
-	var reports []any
-	for _, m := range []any{LossLanded{Step: 1, Sum: 1}, nil, LossLanded{Step: 1, Eval: true, Sum: 1}, StepUpdated{Step: 1}} {
+	var reports []message
+	for _, m := range []message{LossLanded{Step: 1, Sum: 1}, nil, LossLanded{Step: 1, Eval: true, Sum: 1}, StepUpdated{Step: 1}} {
 		if m == nil { // the evaluation has begun
 			c.program, c.eval.pass = &Pass{Step: 1, Eval: true, Batch: batch}, 1
 			continue
@@ -99,7 +99,7 @@ func TestStopSavesTheStepInProgress(t *testing.T) {
 		State{}, 1, schedule.Spec{Layers: dense(3), WeightSlots: 1, ActivationSlots: 3})
 	c.program = &Pass{Step: 1, Batch: &data.Batch{Supervised: 2, Tokens: 5}}
 	var saves []effect
-	for _, m := range []any{StopRequested{}, LossLanded{Step: 1, Sum: 1}, StepUpdated{Step: 1, AdamStep: 1}} {
+	for _, m := range []message{StopRequested{}, LossLanded{Step: 1, Sum: 1}, StepUpdated{Step: 1, AdamStep: 1}} {
 		for _, e := range c.step(m) {
 			switch m := e.(send).msg.(type) {
 			case StepClosed:
@@ -126,12 +126,12 @@ func TestTokensOfAStepThatIsDropped(t *testing.T) {
 	c.plan.NoSave, c.plan.SaveSteps = false, 1
 	c.step(LossLanded{Step: 1, Sum: 3})
 	var end effect
-	for _, m := range []any{GiveUpRequested{}, StepDropped{Step: 1}, reported{}} {
+	for _, m := range []message{AbortRequested{}, StepDropped{Step: 1}, reported{}} {
 		for _, end = range c.step(m) {
 			continue
 		}
 	}
-	up, ok := end.(work).do.(runEnded).Err.(*GivenUpError)
+	up, ok := end.(work).do.(runEnded).Err.(*StepAbortedError)
 	if !ok || up.Reached != (State{Tokens: 100}) {
 		t.Errorf("the run ends with %+v", end)
 	}
@@ -141,7 +141,7 @@ func TestTokensOfAStepThatIsDropped(t *testing.T) {
 func TestGivingUpWhileARunFails(t *testing.T) {
 	c := closing(State{})
 	c.diagnosis = &diagnosis{}
-	if c.step(GiveUpRequested{}); c.stop || c.givesUp {
+	if c.step(AbortRequested{}); c.stop || c.aborting {
 		t.Error("it is asked to stop")
 	}
 }
@@ -150,7 +150,7 @@ func TestGivingUpWhileARunFails(t *testing.T) {
 func TestLossesOfAStepThatIsGivenUp(t *testing.T) {
 	c := closing(State{})
 	c.saving = 1
-	for _, m := range []any{GiveUpRequested{}, LossLanded{Step: 1, Sum: 1}} {
+	for _, m := range []message{AbortRequested{}, LossLanded{Step: 1, Sum: 1}} {
 		if got := c.step(m); len(got) != 0 {
 			t.Errorf("it does %v", got)
 		}
@@ -164,15 +164,15 @@ func TestLossesOfAStepThatIsGivenUp(t *testing.T) {
 func TestEvaluationsAreGivenUp(t *testing.T) {
 	c := closing(State{})
 	c.program.Eval = true
-	c.step(GiveUpRequested{})
+	c.step(AbortRequested{})
 	for step, want := range map[bool]string{true: "the evaluation of step 0 was given up", false: "step 1 was given up"} {
-		if c.leaving.Eval = step; c.leaving.Error() != want {
-			t.Errorf("%v, want %s", c.leaving, want)
+		if c.abortErr.Eval = step; c.abortErr.Error() != want {
+			t.Errorf("%v, want %s", c.abortErr, want)
 		}
 	}
 	c = closing(State{})
 	c.program.Eval = true
-	if c.step(GiveUpRequested{}); !c.leaving.Eval {
+	if c.step(AbortRequested{}); !c.abortErr.Eval {
 		t.Error("a step is given up")
 	}
 }

@@ -8,27 +8,26 @@ import (
 	"mt/plan"
 )
 
-// The Exchanger exists where several ranks train together. It sends every rank its share of the
-// gradients that have landed here, and receives this rank's of all others, layer by layer, into
-// exchange buffers, whose credits it owns. The order of the layers is that of the backward,
-// the same on all ranks whatever their timing, as operations of all ranks have to be; a table
-// that two layers share comes last, when both gradients are in one slab.
+// The Exchanger exists with several ranks. Layer by layer, it sends every rank its share of the gradients that landed
+// here. It receives this rank's share from all others into exchange buffers, whose credits it owns. The order of layers
+// is the order of the backward, which is the same on all ranks whatever their timing. Collective operations require
+// this. A table that two layers share comes last, when both gradients are in one slab.
 
 // exchangerCore is the pure part of the Exchanger.
 type exchangerCore struct {
-	into   []int         // by layer: into whose gradient its own is added; itself, unless both share a table
-	order  []int         // the layers that have a gradient, as these are exchanged in a step
-	landed []*GradLanded // by layer: its gradient, which is in a slab; nil: it is not there, or has been exchanged
-	merged []bool        // by layer: its gradient has been added to that which it shares
-	begun  int           // how many layers of the order have begun
-	buffer []int         // by layer: the exchange buffer
-	done   []bool        // by layer: its exchange is done
-	told   int           // how many layers of the order have been told
-	free   []int         // exchange buffers
+	into     []int         // by layer: the layer whose gradient its own is added to; itself, unless two layers share a table
+	order    []int         // the layers with a gradient, in the order of their exchanges
+	landed   []*GradLanded // by layer: its gradient in a slab; nil: not landed, or already exchanged
+	merged   []bool        // by layer: its gradient is added to the shared table's
+	begun    int           // layers of order whose exchange has begun
+	buffer   []int         // by layer: its exchange buffer
+	done     []bool        // by layer: its exchange is done
+	reported int           // layers of order reported to the Optimizer
+	free     []int         // free exchange buffers
 }
 
-// newExchangerCore makes an Exchanger; for into see exchangerCore. frozen says, by layer, that it has no gradient; nil: none
-// is.
+// newExchangerCore makes the core. into is exchangerCore.into. frozen says by layer that it has no gradient; nil: none
+// is frozen.
 func newExchangerCore(into []int, frozen []bool, d plan.Depths) *exchangerCore {
 	n := len(into)
 	c := &exchangerCore{into: into, landed: make([]*GradLanded, n), merged: make([]bool, n), buffer: make([]int, n), done: make([]bool, n), free: ids(d.ExchangeBuffers)}
@@ -36,9 +35,9 @@ func newExchangerCore(into []int, frozen []bool, d plan.Depths) *exchangerCore {
 	return c
 }
 
-// backwardOrder is the order in which gradients are complete: from the last layer to the first, and behind
-// them, the embedding first, which the next batch needs first, the layers that share a table: its gradient is
-// complete when all have landed. into has, by layer, into whose gradient its own is added.
+// backwardOrder returns the order in which gradients are complete: from the last layer to the first, then the layers
+// that share a table. A shared table is complete when both gradients have landed. Its embedding comes first, because
+// the next batch needs it first. into is exchangerCore.into.
 func backwardOrder(into []int) (order []int) {
 	sharing := map[int]int{}
 	for _, k := range into {
@@ -56,17 +55,17 @@ func backwardOrder(into []int) (order []int) {
 	return append(order, last...)
 }
 
-// exchange sends the gradient of a layer, which is in a slab, to the ranks whose shares it is
-// of, and receives this rank's share of it from all.
+// exchange sends the gradient of a layer in a slab to all ranks, each its share, and receives this rank's share from
+// all ranks.
 type exchange struct {
 	Step, Layer, Slab, Buffer int
 	AllIDs                    [][]int32
 }
 
-// exchanged tells that exchange is done.
+// exchanged reports that exchange is done.
 type exchanged struct{ Layer int }
 
-// toExchanger tells the Exchanger of a gradient, with the ids of all ranks' rows.
+// toExchanger sends a gradient to the Exchanger, with the row ids of all ranks.
 func toExchanger(m GradLanded, b *data.Batch) send {
 	if b.Ranks != nil {
 		m.AllIDs = b.Ranks.IDs
@@ -74,7 +73,7 @@ func toExchanger(m GradLanded, b *data.Batch) send {
 	return send{exchangerID, m}
 }
 
-func (c *exchangerCore) step(msg any) []effect {
+func (c *exchangerCore) step(msg message) []effect {
 	var out []effect
 	switch m := msg.(type) {
 	case GradLanded:
@@ -95,8 +94,7 @@ func (c *exchangerCore) step(msg any) []effect {
 	return append(out, c.advance()...)
 }
 
-// merge has a layer's gradient added to that of the table that it shares, when both have
-// landed.
+// merge adds the gradients of two layers that share a table when both have landed.
 func (c *exchangerCore) merge(landed int) []effect {
 	for l, into := range c.into {
 		if l != into && (landed == l || landed == into) && c.landed[l] != nil && c.landed[into] != nil {
@@ -107,8 +105,7 @@ func (c *exchangerCore) merge(landed int) []effect {
 	return nil
 }
 
-// ready says whether the gradient of a layer can be exchanged: it is in a slab with all that is
-// added to it.
+// ready reports whether the gradient of a layer can be exchanged: the slab contains everything that is added to it.
 func (c *exchangerCore) ready(l int) bool {
 	for k, into := range c.into {
 		if into == c.into[l] && (c.landed[k] == nil || k != into && !c.merged[k]) {
@@ -118,7 +115,7 @@ func (c *exchangerCore) ready(l int) bool {
 	return true
 }
 
-// advance begins what can be exchanged.
+// advance begins the next exchanges.
 func (c *exchangerCore) advance() (out []effect) {
 	for c.begun < len(c.order) && len(c.free) > 0 {
 		l := c.order[c.begun]
@@ -134,7 +131,7 @@ func (c *exchangerCore) advance() (out []effect) {
 	return out
 }
 
-// freed gives back the slab out of which a layer's gradient was sent, unless another's still is.
+// freed returns the slab of a layer's gradient, unless another layer is still sent from the slab.
 func (c *exchangerCore) freed(l int) []effect {
 	for k, into := range c.into {
 		if into == c.into[l] && !c.done[k] {
@@ -145,17 +142,17 @@ func (c *exchangerCore) freed(l int) []effect {
 	return []effect{send{slab.Lane.offloader(), SlabFreed{slab.Slab}}}
 }
 
-// tell tells the Optimizer of exchanges that are done, in their order, in which it adds up,
-// updates, and agrees with others: all ranks do so in the same order.
+// tell reports finished exchanges to the Optimizer in their order. The Optimizer's sums, updates and agreements follow
+// that order, so it is the same on all ranks.
 func (c *exchangerCore) tell() (out []effect) {
-	for c.told < len(c.order) && c.done[c.order[c.told]] {
-		l := c.order[c.told]
+	for c.reported < len(c.order) && c.done[c.order[c.reported]] {
+		l := c.order[c.reported]
 		m := c.landed[l]
 		out = append(out, send{optimizerID, GradExchanged{Step: m.Step, Layer: l, Buffer: c.buffer[l], AllIDs: m.AllIDs}})
-		c.told++
+		c.reported++
 	}
-	if c.told == len(c.order) { // gradients of the next step come when this one's are added up
-		c.begun, c.told = 0, 0
+	if c.reported == len(c.order) { // the next step's gradients come after this step's are summed
+		c.begun, c.reported = 0, 0
 		clear(c.landed)
 		clear(c.merged)
 		clear(c.done)
@@ -163,10 +160,9 @@ func (c *exchangerCore) tell() (out []effect) {
 	return out
 }
 
-// start begins the exchange of a layer's gradient. What is sent lies in the slab in rank
-// order.
+// start begins the exchange. The slab holds the parts in rank order.
 func (e exchange) start(r *lane, w work) error {
-	t, shares := r.team, r.run.plan.Shares[e.Layer]
+	t, shares := r.comm, r.run.plan.Shares[e.Layer]
 	sent, received := make([]int, t.size), make([]int, t.size)
 	var first, all, own int64 // in elements
 	if g := r.gradients[e.Layer]; !g.OfRows(e.Layer) {
@@ -185,7 +181,7 @@ func (e exchange) start(r *lane, w work) error {
 	return nil
 }
 
-// sharePart is how many elements of the gradient that rank has of a layer are of a share.
+// sharePart returns how many elements of rank's gradient of a layer are in share s.
 func (r *run) sharePart(layer int, s optim.Share, allIDs [][]int32, rank int) int64 {
 	if g := r.gradients[layer]; g.OfRows(layer) {
 		from, to := s.Rows(allIDs[rank], g.Row)
@@ -194,8 +190,8 @@ func (r *run) sharePart(layer int, s optim.Share, allIDs [][]int32, rank int) in
 	return s.Elems()
 }
 
-// sumShare adds up what all ranks have sent of a layer's gradient into share slab Into, in rank
-// order, and measures it.
+// sumShare sums the parts of all ranks for a layer's gradient into share slab Into, in rank order. It then computes the
+// sum of squares.
 type sumShare struct {
 	Step, Layer, Buffer, Into int
 	AllIDs                    [][]int32
@@ -207,14 +203,14 @@ type shareSum struct {
 	ids     []int32
 }
 
-// summed tells of this rank's share of a layer's gradient that it is added up.
+// summed reports that this rank's share of a layer's gradient is summed.
 type summed struct {
 	Layer   int
 	Squares float64
-	IDs     []int32 // where the gradient is of rows: those that the share has anything of
+	IDs     []int32 // for a gradient of rows: the ids with elements in the share
 }
 
-func (m summed) with(result any) any {
+func (m summed) withResult(result any) message {
 	found := result.(shareSum)
 	m.Squares, m.IDs = found.squares, found.ids
 	return m
@@ -225,15 +221,15 @@ func (e sumShare) start(r *lane, w work) error {
 	return nil
 }
 
-// sumShare does that work.
+// sumShare does the work of the task.
 func (r *run) sumShare(e sumShare) (out shareSum) {
 	g, own, pool := r.gradients[e.Layer], r.plan.Share(e.Layer), r.o.Pool
 	var parts []optim.Grad
 	var at int64
-	for k := range r.team.size {
+	for k := range r.comm.size {
 		n := r.sharePart(e.Layer, own, e.AllIDs, k)
 		size := r.plan.GradBytes()
-		parts = append(parts, optim.Grad{Data: r.team.received[e.Buffer][at*size : (at+n)*size], BF16: r.plan.GradBF16, Elems: n})
+		parts = append(parts, optim.Grad{Data: r.comm.received[e.Buffer][at*size : (at+n)*size], BF16: r.plan.GradBF16, Elems: n})
 		at += n
 	}
 	if g.OfRows(e.Layer) {

@@ -15,20 +15,19 @@ import (
 	"mt/layers/schedule"
 )
 
-// This file has what layers with experts need beyond what other layers need: a state on
-// the device, which one of them at a time works in, and what of it is copied to the host.
+// This file has the parts of a run that only layers with experts need: a state on the device, used by one layer at a
+// time, and copies of the routing to the host.
 
-// experts is the state of the layer with experts that is at work, for all tokens of a
-// batch, and the host memory for what of it is copied there.
+// experts is the state of the current layer with experts, for all tokens of a batch, and host memory for its routing.
 type experts struct {
 	mem   device.Mem
-	state layers.MoEState // of the program in progress
-	ready device.Event    // the pairs are sorted by expert
-	// Of the program in progress: whether its loss balances the load, and auxScale.
+	state layers.MoEState // of the current program
+	ready device.Event    // recorded when the pairs are sorted by expert
+	// balances says that the current program's loss balances the load. auxScale is lane.auxScale of its batch.
 	balances bool
 	auxScale float32
-	// These are on the host. offsets and probs get, of a layer, where each expert's pairs begin
-	// and the sums of probabilities; from counts the counts of all lanes go to the device.
+	// These are on the host. A layer's routing is copied to offsets, the first pair of each expert, and probs, its sum
+	// of probabilities. counts, the pairs of each expert over all lanes, is copied to the device.
 	offsets, probs, counts []byte
 }
 
@@ -54,10 +53,10 @@ func (r *lane) allocExperts() (err error) {
 	return nil
 }
 
-// expertLane is the hook of a lane that has experts.
+// expertLane is the hook of a lane with experts.
 type expertLane struct{ *lane }
 
-// begin makes the state ready for a program.
+// begin prepares the state for a program.
 func (r expertLane) begin(p *Pass) {
 	x := &r.experts
 	x.state = r.ops.BindMoE(x.mem, int(p.Batch.Tokens), !r.plan.EvalOnly)
@@ -67,34 +66,32 @@ func (r expertLane) begin(p *Pass) {
 	}
 }
 
-// balances says whether a pass has the loss that balances the experts' load.
+// balances reports whether a pass has the balancing loss.
 func (r *lane) balances(p *Pass) bool {
 	return !p.Eval && r.plan.Balances()
 }
 
-// auxWeight is the factor of Σ_e Counts_e·ProbSum_e in the loss that balances the
-// load, over all tokens of a step and all layers with experts: the coefficient
-// times the number of experts, with Counts and ProbSum as means over as many
-// tokens as went through a router. Source: arXiv:2101.03961, as Transformers'
+// auxWeight returns the factor of Σ_e Counts_e·ProbSum_e in the balancing loss of a step. It is the coefficient times
+// the number of experts, divided by n². n is the number of tokens times the number of layers with experts, because
+// Counts and ProbSum are means over n routed tokens. Source: arXiv:2101.03961, as Transformers'
 // load_balancing_loss_func computes it over the layers' concatenated logits.
 func (r *lane) auxWeight(b *data.Batch) float64 {
 	n := float64(r.plan.ExpertLayers()) * float64(b.AllTokens())
 	return r.plan.Spec.Config.RouterAuxLossCoef * float64(r.plan.Experts) / (n * n)
 }
 
-// auxScale, times an expert's count, is the gradient of that loss with respect to every
-// token's probability of the expert; 0 where the model has no such loss. The number of
-// supervised tokens has no part in it: the loss is added once a step. A batch that stands in
-// for rows has no part in the loss.
+// auxScale times an expert's count is the gradient of the balancing loss with respect to each token's probability of
+// the expert. It does not depend on the number of supervised tokens, because the loss is added once a step. 0: the
+// model has no balancing loss, or the batch stands in for missing rows and does not count.
 func (r *lane) auxScale(b *data.Batch) float32 {
-	if !r.plan.Balances() || standsIn(b) {
+	if !r.plan.Balances() || isStandIn(b) {
 		return 0
 	}
 	return float32(r.auxWeight(b))
 }
 
-// offloadRouting copies to the host where each expert's pairs begin and, where the loss balances
-// the load, the sums of probabilities.
+// offloadRouting copies a layer's routing to the host: the first pair of each expert and, for the balancing loss, the
+// sums of probabilities.
 type offloadRouting struct {
 	p     *Pass
 	Layer int
@@ -117,7 +114,7 @@ type routed struct {
 	probs   []float32
 }
 
-// landedRouting reads what offloadRouting has copied.
+// landedRouting reads the copied routing from the host memory.
 func (r *lane) landedRouting(p *Pass) (out routed) {
 	if r.o.predicted != nil {
 		out.offsets = r.evenOffsets(int(p.Batch.Tokens))
@@ -136,10 +133,11 @@ func (r *lane) landedRouting(p *Pass) (out routed) {
 	return out
 }
 
-// expertHook fetches experts' tiles. On demand each waits until it is known whether anybody needs it.
+// expertHook is the Prefetcher's hook for tiles of experts. On demand, a tile waits for the routing, which says whether
+// a token needs the expert.
 type expertHook struct{ c *prefetcherCore }
 
-func (w expertHook) take(msg any) ([]effect, bool) {
+func (w expertHook) take(msg message) ([]effect, bool) {
 	m, ok := msg.(RoutingLanded)
 	if ok {
 		if s := w.c.program(m.Prog); s != nil {
@@ -154,45 +152,45 @@ func (w expertHook) ready(s *prefetchState, v schedule.Visit) (Cause, bool) {
 	return StallRouting, known || !s.p.OnDemand || v.Stage != schedule.Expert
 }
 
-// idle says whether no token goes to the expert: Compute needs no weights.
+// idle reports whether no token goes to the expert. Compute then needs no weights.
 func (w expertHook) idle(s *prefetchState, v schedule.Visit) bool {
 	return s.p.OnDemand && s.routed.idle(v)
 }
 
-func (w expertHook) begin(g *granted) ([]effect, bool) {
+func (w expertHook) begin(g *grantedTile) ([]effect, bool) {
 	if g.to == schedule.Expert {
 		g.task = fetchExpert{g.copy}
 	}
 	return nil, false
 }
 
-// fetchExpert fetches the tile of an expert, and counts it as such.
+// fetchExpert fetches the tile of an expert and counts its bytes.
 type fetchExpert struct{ fetchWeights }
 
 func (e fetchExpert) start(r *lane, _ work) error {
 	defer r.copying(r.h2d, e.fetchWeights).end()
 	moved, err := r.fetch(e.fetchWeights)
 	if moved > 0 {
-		r.travelled.add(e.Prog, moved)
+		r.expertTraffic.add(e.Prog, moved)
 	}
 	return err
 }
 
-// balancing says whether the loss has a part that balances the experts' load, which needs the
-// routing of all layers before the backward. No layer's: it has none.
+// balancing describes the loss that balances the experts' load. The loss needs the routing of all layers before the
+// backward. layers 0: the run has no such loss.
 type balancing struct {
-	layers  int  // with experts, on all lanes
-	lanes   int  // each hears of the routing of all these layers
-	several bool // the load is that of several ranks, which agree on it: see agreeLoad
+	layers      int  // layers with experts, on all lanes
+	lanes       int  // lanes, each of which needs the routing of all layers
+	distributed bool // the load is summed over several ranks, see agreeLoad
 }
 
-// expertLoad is what the experts have to bear in a pass, by expert, in all layers together.
+// expertLoad is the load of each expert in a pass, summed over all layers.
 type expertLoad struct {
-	Counts []int32   // how many pairs it has
-	Probs  []float64 // the sum of its probabilities
+	Counts []int32   // pairs
+	Probs  []float64 // sums of probabilities
 }
 
-// load sums up the routing of all layers, in their order.
+// load sums the routing of all layers, in layer order.
 func (r routing) load() (sum expertLoad) {
 	for _, layer := range slices.Sorted(maps.Keys(r)) {
 		at := r[layer]
@@ -205,7 +203,7 @@ func (r routing) load() (sum expertLoad) {
 	return sum
 }
 
-// plus adds two loads; one of the zero value is none.
+// plus returns the sum of two loads. The zero value is an empty load.
 func (l expertLoad) plus(other expertLoad) expertLoad {
 	if l.Counts == nil {
 		return other
@@ -217,7 +215,7 @@ func (l expertLoad) plus(other expertLoad) expertLoad {
 	return l
 }
 
-// product is Σ counts·probabilities over the experts.
+// product returns Σ counts·probabilities over the experts.
 func (l expertLoad) product() (sum float64) {
 	for e, n := range l.Counts {
 		sum += float64(n) * l.Probs[e]
@@ -225,11 +223,10 @@ func (l expertLoad) product() (sum float64) {
 	return sum
 }
 
-// routing has, by layer, what is known of where the tokens go.
+// routing has the known routing by layer.
 type routing map[int]RoutingLanded
 
-// pairs says whether the routing of v's layer is known, and then how many pairs go to the
-// expert of v.
+// pairs returns the number of pairs of v's expert. known: the routing of v's layer has landed.
 func (r routing) pairs(v schedule.Visit) (known bool, n int) {
 	landed, known := r[v.Layer]
 	if known {
@@ -238,7 +235,7 @@ func (r routing) pairs(v schedule.Visit) (known bool, n int) {
 	return known, n
 }
 
-// idle says whether v is a visit to an expert that no token goes to.
+// idle reports whether v visits an expert without tokens.
 func (r routing) idle(v schedule.Visit) bool {
 	if v.Stage != schedule.Expert {
 		return false
@@ -247,17 +244,17 @@ func (r routing) idle(v schedule.Visit) bool {
 	return known && pairs == 0
 }
 
-// expertLaunches is the hook for launches of layers with experts.
+// expertLaunches is Compute's hook for layers with experts.
 type expertLaunches struct {
 	lane    laneID
 	balance balancing
-	routed  routing     // of the program at work
-	load    *expertLoad // of several ranks: what they have agreed on for it; nil: not yet
-	counted bool        // the counts of all lanes and ranks have gone to the device, for its backward
+	routed  routing     // of the current program
+	load    *expertLoad // agreed by several ranks; nil: not yet
+	counted bool        // the counts of all lanes and ranks were sent to the device for the backward
 }
 
-// admit takes, where the load is balanced, also the routing of other lanes' layers.
-func (x *expertLaunches) admit(p *Pass, msg any) bool {
+// admit also takes the routing of other lanes' layers, for the balancing loss.
+func (x *expertLaunches) admit(p *Pass, msg message) bool {
 	switch m := msg.(type) {
 	case RoutingLanded:
 		if m.Prog == p.Seq {
@@ -273,8 +270,8 @@ func (x *expertLaunches) admit(p *Pass, msg any) bool {
 	return false
 }
 
-// ready says whether the routing that v needs is known: that of its layer or, for the loss
-// and the backward where the load is balanced, of all layers and ranks.
+// ready reports whether the routing that v needs is known. An expert needs its own layer's routing. With the balancing
+// loss, the loss and the backward need the load of all layers and ranks.
 func (x *expertLaunches) ready(p *Pass, v schedule.Visit) (Cause, bool) {
 	if x.balances(p) && (v.Loss || v.Phase == schedule.Backward) && !x.knowsLoad() {
 		return StallRouting, false
@@ -283,8 +280,8 @@ func (x *expertLaunches) ready(p *Pass, v schedule.Visit) (Cause, bool) {
 	return StallRouting, known || v.Stage != schedule.Expert
 }
 
-// idle says whether v is a visit to an expert that no token goes to, whose tile is not fetched. Where tiles are fetched ahead, such a
-// tile is granted too: it is not read, but its slot has to be given back.
+// idle reports whether v visits an expert without tokens, on demand. Its tile is not fetched. Tiles that are fetched
+// ahead are granted anyway; an unread tile's slot must still be returned.
 func (x *expertLaunches) idle(p *Pass, v schedule.Visit) bool { return p.OnDemand && x.routed.idle(v) }
 
 // begin skips the forward of an idle expert.
@@ -296,14 +293,14 @@ func (x *expertLaunches) begin(v schedule.Visit, e *enqueue) (skip bool) {
 		e.From = int(x.routed[v.Layer].Offsets[v.Part-1])
 		_, e.Pairs = x.routed.pairs(v)
 	}
-	if x.balances(e.p) && (x.balance.lanes > 1 || x.balance.several) && !x.counted && v.Stage == schedule.Route && v.Phase == schedule.Backward {
+	if x.balances(e.p) && (x.balance.lanes > 1 || x.balance.distributed) && !x.counted && v.Stage == schedule.Route && v.Phase == schedule.Backward {
 		x.counted = true
 		e.Counts = x.wholeLoad().Counts
 	}
 	return false
 }
 
-// done tells of a routing first, because the device waits for the answer.
+// done reports a routing before anything else, because the device waits for the answer.
 func (x *expertLaunches) done(v schedule.Visit, e enqueue) []effect {
 	if v.Stage != schedule.Route || v.Phase == schedule.Backward || !e.Last {
 		return nil
@@ -317,28 +314,28 @@ func (x *expertLaunches) computed(p *Pass, m *LossComputed) {
 	}
 }
 
-func (x *expertLaunches) over() { x.routed, x.load, x.counted = routing{}, nil, false }
+func (x *expertLaunches) programDone() { x.routed, x.load, x.counted = routing{}, nil, false }
 
-// balances says whether p has the loss that balances the experts' load.
+// balances reports whether p has the balancing loss.
 func (x *expertLaunches) balances(p *Pass) bool { return x.balance.layers > 0 && !p.Eval }
 
-// knowsLoad says whether it is known what the experts of all layers have to bear, on all ranks.
+// knowsLoad reports whether the load of all layers and ranks is known.
 func (x *expertLaunches) knowsLoad() bool {
-	if x.balance.several {
+	if x.balance.distributed {
 		return x.load != nil
 	}
 	return len(x.routed) == x.balance.layers
 }
 
-// wholeLoad is that load.
+// wholeLoad returns the load of all layers and ranks.
 func (x *expertLaunches) wholeLoad() expertLoad {
-	if x.balance.several {
+	if x.balance.distributed {
 		return *x.load
 	}
 	return x.routed.load()
 }
 
-// auxLoss is the balancing loss of p, of a load as LossComputed has it; 0 where p has none.
+// auxLoss returns the balancing loss of p. load is LossComputed.Load. 0: p has no such loss.
 func (r *lane) auxLoss(p *Pass, load float64) float64 {
 	if !r.balances(p) {
 		return 0
@@ -346,15 +343,14 @@ func (r *lane) auxLoss(p *Pass, load float64) float64 {
 	return r.auxWeight(p.Batch) * load
 }
 
-// before enqueues the copy of the experts' counts in all layers, on all ranks, to the device,
-// which has counted those of its own lane.
+// before copies the experts' counts over all layers and ranks to the device, which has counted only its own lane.
 func (r expertLane) before(e enqueue, _ schedule.Launch, _ schedule.Visit) {
 	if e.Counts == nil {
 		return
 	}
 	x := &r.experts
 	for e, n := range e.Counts {
-		if r.o.predicted == nil { // else there is no memory to write to
+		if r.o.predicted == nil { // a prediction has no memory to write to
 			binary.LittleEndian.PutUint32(x.counts[4*e:], uint32(n))
 		}
 	}
@@ -368,11 +364,11 @@ func (r expertLane) after(v schedule.Visit) {
 	}
 }
 
-// expertTraffic counts the experts' tiles that were copied. It counts by program, because
-// tiles of a step may travel while the step before is still at work.
+// expertTraffic counts the copied tiles of experts. It counts by program, because tiles of a step may be copied during
+// the step before.
 type expertTraffic struct {
-	mu   sync.Mutex
-	prog map[int]traffic
+	mu     sync.Mutex
+	byPass map[int]traffic
 }
 
 type traffic struct{ tiles, bytes int64 }
@@ -380,25 +376,24 @@ type traffic struct{ tiles, bytes int64 }
 func (x *expertTraffic) add(prog int, bytes int64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.prog == nil {
-		x.prog = map[int]traffic{}
+	if x.byPass == nil {
+		x.byPass = map[int]traffic{}
 	}
-	t := x.prog[prog]
-	x.prog[prog] = traffic{tiles: t.tiles + 1, bytes: t.bytes + bytes}
+	t := x.byPass[prog]
+	x.byPass[prog] = traffic{tiles: t.tiles + 1, bytes: t.bytes + bytes}
 }
 
-// read returns what travelled for a program that is done, and forgets that program and
-// all before it.
+// read returns the traffic of a finished program. It forgets that program and all earlier ones.
 func (x *expertTraffic) read(prog int) traffic {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	t := x.prog[prog]
-	maps.DeleteFunc(x.prog, func(p int, _ traffic) bool { return p <= prog })
+	t := x.byPass[prog]
+	maps.DeleteFunc(x.byPass, func(p int, _ traffic) bool { return p <= prog })
 	return t
 }
 
-// evenOffsets are the Offsets of RoutingLanded where every expert gets as many of a batch's
-// pairs as any other, or one more; a shared one has all tokens.
+// evenOffsets returns the RoutingLanded.Offsets of a uniform routing: the experts' numbers of pairs differ by at most
+// one. A shared expert gets all tokens.
 func (r *lane) evenOffsets(tokens int) []int32 {
 	c, pairs := r.plan.Spec.Config, int64(tokens)*int64(r.plan.Spec.Config.NumExpertsPerTok)
 	out := make([]int32, c.AllExperts()+1)

@@ -19,7 +19,7 @@ func TestIdleExperts(t *testing.T) {
 		depths := testDepths(9)
 		depths.WeightSlots = 9
 		pre := newPrefetcherCore(fetching(s, false, depths), 0)
-		fetched := func(msg any) (parts []int) {
+		fetched := func(msg message) (parts []int) {
 			for _, e := range pre.step(msg) {
 				if w, ok := e.(work); ok {
 					f, _ := w.do.(fetchWeights)
@@ -51,7 +51,7 @@ func TestIdleExperts(t *testing.T) {
 func checkIdleLaunches(t *testing.T, p *Pass, landed RoutingLanded, gradBuffers int, onDemand bool) {
 	t.Helper()
 	c := newComputeCore(computeSpec{gradBuffers: gradBuffers, experts: true})
-	msgs := []any{PassPlanned{p}, BatchFetched{}}
+	msgs := []message{PassPlanned{p}, BatchFetched{}}
 	for o := range p.Objects {
 		msgs = append(msgs, ActivationFetched{Object: o, Slot: o})
 	}
@@ -128,7 +128,7 @@ func TestExpertTrafficIsForgotten(t *testing.T) {
 		x.add(prog, 10)
 		x.add(prog, 20)
 	}
-	if got := x.read(2); got != (traffic{tiles: 2, bytes: 30}) || len(x.prog) != 1 {
-		t.Errorf("program 2 moved %+v, and %d programs are remembered; want 2 tiles of 30 bytes, and the last", got, len(x.prog))
+	if got := x.read(2); got != (traffic{tiles: 2, bytes: 30}) || len(x.byPass) != 1 {
+		t.Errorf("program 2 moved %+v, and %d programs are remembered; want 2 tiles of 30 bytes, and the last", got, len(x.byPass))
 	}
 }

@@ -6,8 +6,7 @@ import (
 	"mt/data"
 )
 
-// The Feeder packs the batches the Conductor asks for, one at a time, in the
-// order of the requests.
+// The Feeder packs the batches that the Conductor requests, one at a time and in order.
 
 // feederCore is the pure part of the Feeder.
 type feederCore struct {
@@ -15,21 +14,21 @@ type feederCore struct {
 	busy  bool
 }
 
-// packBatch reads the rows of a step and makes its batch.
+// packBatch reads the rows of a step and packs its batch.
 type packBatch struct {
 	Step int
 	Eval bool
 }
 
-// batchPacked brings that batch.
+// batchPacked reports the packed batch to the Feeder.
 type batchPacked struct{ ready BatchReady }
 
-func (m batchPacked) with(result any) any {
+func (m batchPacked) withResult(result any) message {
 	m.ready.Batch = result.(*data.Batch)
 	return m
 }
 
-func (c *feederCore) step(msg any) []effect {
+func (c *feederCore) step(msg message) []effect {
 	var out []effect
 	switch m := msg.(type) {
 	case BatchWanted:
@@ -70,9 +69,8 @@ func (e packBatch) start(r *lane, w work) error {
 	return nil
 }
 
-// passOnStop tells the Conductor of a stop, if the run has been asked to stop, before the
-// batch is sent that has just been packed. So no step and no pass of an evaluation begins
-// with a batch whose packing ended after the stop.
+// passOnStop forwards a stop request to the Conductor before the packed batch is sent. So no step or evaluation pass
+// begins with a batch whose packing ended after the stop.
 func (r *run) passOnStop() {
 	select {
 	case <-r.o.Stop:
@@ -81,10 +79,10 @@ func (r *run) passOnStop() {
 	}
 }
 
-// checkBatch refuses a batch that is larger than the buffers were made for.
+// checkBatch rejects a batch that exceeds the buffers.
 func (r *run) checkBatch(b *data.Batch) error {
-	if r.team != nil && (b.Ranks == nil || len(b.Ranks.IDs) != r.team.size) {
-		return fmt.Errorf("the batch is not one of %d ranks", r.team.size)
+	if r.comm != nil && (b.Ranks == nil || len(b.Ranks.IDs) != r.comm.size) {
+		return fmt.Errorf("the batch is not one of %d ranks", r.comm.size)
 	}
 	l, largest := r.plan.Limits, 0
 	for _, m := range b.MicroBatches {

@@ -2,23 +2,23 @@ package actors
 
 import "mt/plan"
 
-// The Gatherer exists where several ranks train together. When this rank's share of a layer is
-// updated, it has the others' parts of the tile brought in, and tells that the layer is updated
-// when the tile is complete. Layers are gathered in the order in which shares are updated, which
-// is the same on all ranks, and told in that order, whatever order they are complete in.
+// The Gatherer exists with several ranks. When this rank's share of a layer is updated, it gathers the other parts of
+// the tile from all ranks. When the tile is complete, it reports the layer as updated. It gathers layers in the order
+// of the share updates, which is the same on all ranks. It reports them in that order too, whatever order the gathers
+// end in.
 
 // gathererCore is the pure part of the Gatherer.
 type gathererCore struct {
 	lanes    int
-	ahead    int         // how many layers are gathered at once, at most
-	queue    []gathering // what is to be told, in order
+	ahead    int         // the maximum number of gathers in progress
+	queue    []gathering // what to send, in order
 	underWay int
 }
 
-// gathering is something that the Gatherer tells when all before it is told.
+// gathering is a report that is sent after all earlier ones.
 type gathering struct {
-	layer       int // that is gathered
-	version     int // that it then is at
+	layer       int // the layer to gather
+	version     int // its version after the gather
 	begun, done bool
 	then        []effect
 }
@@ -27,24 +27,24 @@ func newGathererCore(lanes int, d plan.Depths) *gathererCore {
 	return &gathererCore{lanes: lanes, ahead: d.GathersAhead}
 }
 
-// gather completes the tile of a layer: every rank gives its share.
+// gather completes the tile of a layer from the shares of all ranks.
 type gather struct{ Layer, Version int }
 
-// gathered tells that gather is done.
+// gathered reports that gather is done.
 type gathered struct{ Layer int }
 
-func (c *gathererCore) step(msg any) []effect {
+func (c *gathererCore) step(msg message) []effect {
 	switch m := msg.(type) {
 	case ShareUpdated:
 		u := m.Updated
-		var told []effect
+		var sends []effect
 		for lane := range laneID(c.lanes) {
-			told = append(told, send{lane.prefetcher(), u})
+			sends = append(sends, send{lane.prefetcher(), u})
 		}
 		if u.Save {
-			told = append(told, send{checkpointerID, u})
+			sends = append(sends, send{checkpointerID, u})
 		}
-		c.queue = append(c.queue, gathering{layer: u.Layer, version: u.Version, begun: u.Unchanged, done: u.Unchanged, then: told})
+		c.queue = append(c.queue, gathering{layer: u.Layer, version: u.Version, begun: u.Unchanged, done: u.Unchanged, then: sends})
 	case gathered:
 		c.underWay--
 		for i := range c.queue {
@@ -55,7 +55,7 @@ func (c *gathererCore) step(msg any) []effect {
 		}
 	case StepUpdated:
 		c.queue = append(c.queue, gathering{begun: true, done: true, then: []effect{send{conductorID, m}}})
-	case GradSpoilt:
+	case GradNotFinite:
 		c.queue = append(c.queue, gathering{begun: true, done: true, then: []effect{work{do: nonFiniteGradient(m)}}})
 	default:
 		panic(unexpected(gathererID, msg))
@@ -63,7 +63,7 @@ func (c *gathererCore) step(msg any) []effect {
 	return append(c.begin(), c.tell()...)
 }
 
-// begin begins to gather the next layers.
+// begin starts the gathers of the next layers.
 func (c *gathererCore) begin() (out []effect) {
 	for i := range c.queue {
 		g := &c.queue[i]
@@ -80,7 +80,7 @@ func (c *gathererCore) begin() (out []effect) {
 	return out
 }
 
-// tell tells what is done and has nothing before it.
+// tell sends the finished reports at the head of the queue.
 func (c *gathererCore) tell() (out []effect) {
 	for len(c.queue) > 0 && c.queue[0].done {
 		out = append(out, c.queue[0].then...)
@@ -96,9 +96,9 @@ func (e gather) start(r *lane, w work) error {
 		from, to := s.Tile(layout)
 		counts = append(counts, int(to-from))
 	}
-	r.team.sent.Add(int64((r.team.size - 1) * counts[r.team.rank]))
+	r.comm.sent.Add(int64((r.comm.size - 1) * counts[r.comm.rank]))
 	r.collective(gathererID, w, "gather the weights of "+r.names[e.Layer], func(done func(error)) {
-		r.team.weights.AllGatherV(r.o.Home.Tile(e.Layer)[:layout.TileBytes], counts, done)
+		r.comm.weights.AllGatherV(r.o.Home.Tile(e.Layer)[:layout.TileBytes], counts, done)
 	}, nil)
 	return nil
 }

@@ -60,15 +60,15 @@ type trial struct {
 	maxNonFinite                 int
 	stop                         <-chan struct{}
 	leave                        func(error) bool // Options.LeavePinned
-	giveUp                       <-chan struct{}
+	abortStep                    <-chan struct{}
 	saver                        Saver
 	saveSteps                    int
 	spoil                        func(s *host.Store)
 	home                         func(s *host.Store) host.Home // in place of the store
 	links                        bool                          // saving a layer that is away links the file that it is written to
-	away                         []bool                        // by layer: its state is on a disk; nil: none is
-	params                       []bool                        // by layer: its tile is on a disk too; nil: none is
-	gradAway                     []bool                        // by layer: its gradient waits on a disk too; nil: none does
+	stateOnDisk                  []bool                        // by layer: its state is on a disk; nil: none is
+	weightsOnDisk                []bool                        // by layer: its tile is on a disk too; nil: none is
+	gradOnDisk                   []bool                        // by layer: its gradient waits on a disk too; nil: none does
 	stateSlots                   int
 	packed                       bool            // what is away is in fewer bytes
 	by                           optim.Optimizer // nil: recipe, or with muon muonRecipe
@@ -200,7 +200,7 @@ func (tr trial) plan(c *model.Config) *plan.Run {
 		p.Layouts[i].BF16Master = tr.bf16Master
 	}
 	p.Experts, p.OnDemand = tr.experts, tr.onDemand
-	p.Away, p.GradAway, p.ParamAway, p.Depths.StateSlots, p.Planes = tr.away, tr.gradAway, tr.params, tr.stateSlots, tr.recipe().Planes
+	p.StateOnDisk, p.GradOnDisk, p.WeightsOnDisk, p.Depths.StateSlots, p.Planes = tr.stateOnDisk, tr.gradOnDisk, tr.weightsOnDisk, tr.stateSlots, tr.recipe().Planes
 	p.Spec = layers.Spec{Config: c, Keep: tr.keeps, MaxTokens: p.Limits.MicroBatchTokens, ChunkTokens: 16, HeadChunk: 8, HeadShards: tr.shards}
 	if tr.noise {
 		p.Spec.Noise = op.Noise{Alpha: 1, Seed: 21}
@@ -265,7 +265,7 @@ func (tr trial) run(t *testing.T) (_ outcome, err error) {
 	store, err := host.NewTieredStore(p.Layouts, tr.recipe().Planes, nil, openTier(t, p), pool)
 	testkit.NoError(t, err)
 	defer store.Close()
-	store.Draw(14)
+	store.SetRoundingSeed(14)
 	tr.fill(t, store, c)
 	var out outcome
 	o := tr.options(devs, store, pool, p, &out)
@@ -283,7 +283,7 @@ func (tr trial) run(t *testing.T) (_ outcome, err error) {
 	if len(out.steps) > 0 {
 		out.arenas = minus(out.arenas, arenas)
 	}
-	if err == nil || tr.away == nil {
+	if err == nil || tr.stateOnDisk == nil {
 		out.state = stateOf(t, store)
 	}
 	return out, err
@@ -292,7 +292,7 @@ func (tr trial) run(t *testing.T) (_ outcome, err error) {
 // stateOf copies weights and planes.
 func stateOf(t *testing.T, store *host.Store) (out []layerBytes) {
 	for i := range store.Layers {
-		testkit.NoError(t, store.Lend(i, false, func(l *host.LayerState) error {
+		testkit.NoError(t, store.WithLayer(i, false, func(l *host.LayerState) error {
 			out = append(out, bytesOf(l))
 			return nil
 		}))
@@ -303,14 +303,14 @@ func stateOf(t *testing.T, store *host.Store) (out []layerBytes) {
 // openTier makes files for the states of p that are away.
 func openTier(t *testing.T, p *plan.Run) host.Tier {
 	t.Helper()
-	if p.Away == nil {
+	if p.StateOnDisk == nil {
 		return host.Tier{}
 	}
 	open := func(name string, chunk int64, size func(int) int64) *extents.Files {
 		o := extents.Options{Dirs: []string{t.TempDir(), t.TempDir()}, Name: name, Chunk: chunk, Run: t.Name(), Compress: p.Compress}
-		for l, away := range p.Away {
+		for l, onDisk := range p.StateOnDisk {
 			bytes := int64(0)
-			if away {
+			if onDisk {
 				bytes = size(l)
 			}
 			o.Bytes, o.Names = append(o.Bytes, bytes), append(o.Names, fmt.Sprintf("layer %d", l))
@@ -319,15 +319,15 @@ func openTier(t *testing.T, p *plan.Run) host.Tier {
 		testkit.Close(t, e)
 		return e
 	}
-	tier := host.Tier{Away: p.Away, Slots: p.Depths.StateSlots, Extents: open("mt-state.bin", 0, p.ExtentBytes)}
-	for l := range p.GradAway {
+	tier := host.Tier{StateOnDisk: p.StateOnDisk, Slots: p.Depths.StateSlots, Extents: open("mt-state.bin", 0, p.ExtentBytes)}
+	for l := range p.GradOnDisk {
 		tier.Grads = append(tier.Grads, p.GradExtentBytes(l))
 	}
-	if p.GradAway != nil {
+	if p.GradOnDisk != nil {
 		tier.GradExtents = open("mt-grads.bin", 0, p.GradExtentBytes)
 	}
-	if p.ParamAway != nil {
-		tier.Tiles, tier.TileExtents = p.ParamAway, open("mt-params.bin", p.ChunkBytes(), p.ParamBytes)
+	if p.WeightsOnDisk != nil {
+		tier.TileOnDisk, tier.TileExtents = p.WeightsOnDisk, open("mt-params.bin", p.ChunkBytes(), p.ParamBytes)
 	}
 	return tier
 }
@@ -353,7 +353,7 @@ func clone[T any](s []T) []T { return append([]T(nil), s...) }
 // fill puts the start into the store: random weights, or an outcome's state.
 func (tr trial) fill(t *testing.T, store *host.Store, c *model.Config) {
 	for i := range store.Layers {
-		testkit.NoError(t, store.Lend(i, true, func(l *host.LayerState) error {
+		testkit.NoError(t, store.WithLayer(i, true, func(l *host.LayerState) error {
 			tr.fillLayer(i, l, c)
 			return nil
 		}))
@@ -380,7 +380,7 @@ func (tr trial) fillLayer(i int, l *host.LayerState, c *model.Config) {
 }
 
 func (tr trial) options(devs []device.Device, store *host.Store, pool *parallel.Pool, p *plan.Run, out *outcome) Options {
-	o := Options{Devices: devs, Home: store, Pool: pool, Plan: p, Stop: tr.stop, GiveUp: tr.giveUp, Saver: tr.saver, LinkStates: tr.links, Timeline: tr.timeline, ThroughHost: tr.throughHost, moreBatches: tr.moreBatches, LeavePinned: tr.leave,
+	o := Options{Devices: devs, Home: store, Pool: pool, Plan: p, Stop: tr.stop, AbortStep: tr.abortStep, Saver: tr.saver, LinkStates: tr.links, Timeline: tr.timeline, ThroughHost: tr.throughHost, extraBatchSlots: tr.moreBatches, LeavePinned: tr.leave,
 		Schedule: Schedule{FirstStep: 1, LastStep: tr.steps, EvalSteps: tr.evalSteps, EvalPasses: min(1, tr.evalSteps) * 2, MaxNonFinite: max(1, tr.maxNonFinite),
 			SynchronousUpdates: tr.sync, NoSave: tr.saver == nil, SaveSteps: tr.saveSteps, LR: tr.lr, DataPos: func(s int) int64 { return int64(s * tr.rows) }},
 		Optimizer: tr.recipe(), MaxGradNorm: 1, LayerNorms: tr.layerwise,

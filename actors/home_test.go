@@ -25,13 +25,13 @@ type lender struct {
 	out   map[int]*host.LayerState
 }
 
-var errAway = errors.New("the disk of the layer is away")
+var errDiskGone = errors.New("the disk of the layer is away")
 
 func (h *lender) Acquire(i int) (*host.LayerState, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.calls++; h.calls == h.fail {
-		return nil, errAway
+		return nil, errDiskGone
 	}
 	h.lent[i]++
 	h.taken[i]++
@@ -117,7 +117,7 @@ func TestLayersThatCannotBeHad(t *testing.T) {
 			testkit.NoError(t, err)
 			break
 		}
-		if !errors.Is(err, errAway) {
+		if !errors.Is(err, errDiskGone) {
 			t.Fatalf("Acquire %d failed, and the run ends with %v", fail, err)
 		}
 		words := strings.Fields(err.Error())

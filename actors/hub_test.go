@@ -37,15 +37,15 @@ func TestPanicEndsTheRun(t *testing.T) {
 }
 
 // talk spawns one actor with a conductor that keeps what it is told.
-func talk(t *testing.T, s *process, msg any) []any {
+func talk(t *testing.T, s *process, msg message) []message {
 	t.Helper()
 	h := newHub(newProtoCarrier())
-	heard := &listener{got: make(chan any, 8)}
+	heard := &listener{got: make(chan message, 8)}
 	for _, sh := range []*process{{id: conductorID, core: heard}, s} {
 		testkit.NoError(t, h.spawn(sh))
 	}
 	h.tell(s.id, msg)
-	out := []any{<-heard.got}
+	out := []message{<-heard.got}
 	h.close()
 	close(heard.got)
 	for m := range heard.got {
@@ -54,15 +54,19 @@ func talk(t *testing.T, s *process, msg any) []any {
 	return out
 }
 
-type listener struct{ got chan any }
+type listener struct{ got chan message }
 
-func (l *listener) step(msg any) []effect { l.got <- msg; return nil }
+func (l *listener) step(msg message) []effect { l.got <- msg; return nil }
+
+// stranger is a message that no core knows.
+type stranger struct{}
+
+func (stranger) isMessage() {}
 
 // TestUnknownMessages: every core fails loudly.
 func TestUnknownMessages(t *testing.T) {
-	type stranger struct{}
 	quiet := func(work) error { return nil }
-	cores := map[address]core{feederID: &feederCore{}, laneID(0).prefetcher(): newPrefetcherCore(prefetcherSpec{experts: true, onDisk: []bool{true}}, 0), laneID(0).compute(): newComputeCore(computeSpec{experts: true}),
+	cores := map[address]core{feederID: &feederCore{}, laneID(0).prefetcher(): newPrefetcherCore(prefetcherSpec{experts: true, weightsOnDisk: []bool{true}}, 0), laneID(0).compute(): newComputeCore(computeSpec{experts: true}),
 		laneID(0).offloader(): newOffloaderCore(offloaderSpec{own: 3}), optimizerID: newOptimizerCore(optimizerSpec{lanes: 1, clip: 1, into: ids(3)}, State{}), checkpointerID: newCheckpointerCore(3, 0), reporterID: reporterCore{}}
 	for id, c := range cores {
 		got := talk(t, &process{id: id, core: c, exec: quiet}, stranger{})
@@ -89,15 +93,15 @@ type it struct{}
 
 func (it) start(*lane, work) error { panic("started") }
 
-func (f *failing) step(any) []effect {
+func (f *failing) step(message) []effect {
 	f.steps++
-	return []effect{work{do: it{}}, send{conductorID, "never sent"}}
+	return []effect{work{do: it{}}, send{conductorID, stranger{}}}
 }
 
 // TestFailedWorkStopsItsMessage: the effects behind a failed one are dropped.
 func TestFailedWorkStopsItsMessage(t *testing.T) {
 	bad := errors.New("it fails")
-	got := talk(t, &process{id: laneID(0).compute(), core: &failing{}, exec: func(work) error { return bad }}, "go")
+	got := talk(t, &process{id: laneID(0).compute(), core: &failing{}, exec: func(work) error { return bad }}, stranger{})
 	if f, ok := got[0].(Failed); !ok || len(got) != 1 || f.Actor != laneID(0).compute() || !errors.Is(f.Err, bad) {
 		t.Errorf("the conductor heard %v", got)
 	}
@@ -109,12 +113,12 @@ func TestAfterTheEndNothingIsHandled(t *testing.T) {
 	h := newHub(carrier)
 	c := &failing{}
 	s := &process{id: laneID(0).compute(), core: c, exec: func(work) error { return nil }}
-	heard := &listener{got: make(chan any, 8)}
+	heard := &listener{got: make(chan message, 8)}
 	for _, sh := range []*process{{id: conductorID, core: heard}, s} {
 		testkit.NoError(t, h.spawn(sh))
 	}
 	h.close()
-	h.handle(s, "late")
+	h.handle(s, stranger{})
 	h.async(laneID(0).compute(), work{}, func() (any, error) { c.steps++; return nil, nil })
 	h.notified(func() { c.steps++ })
 	carrier.works.Wait()

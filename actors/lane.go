@@ -17,88 +17,87 @@ import (
 	"mt/plan"
 )
 
-// run is one run of the pipeline: its lanes, and what exists once.
+// run is one run of the pipeline: its lanes, and everything that exists once.
 type run struct {
 	o         *Options
 	plan      *plan.Run
 	hub       *hub
 	schedule  schedule.Spec
-	names     []string        // of the layers, for people
-	tiles     []layers.Tile   // as schedule.Visit.Tile numbers them
+	names     []string        // names of the layers, for messages
+	tiles     []layers.Tile   // indexed by schedule.Visit.Tile
 	gradients []plan.Gradient // by layer
-	gradBytes int64           // of an element of a gradient on the host
-	slabs     [][]byte        // as plan.Run.SlabBytes has them
-	passage   []byte          // host memory for activations on their way from lane to lane
+	gradBytes int64           // bytes of one gradient element on the host
+	slabs     [][]byte        // sizes: plan.Run.SlabBytes
+	passage   []byte          // host memory for activations between lanes
 	lanes     []*lane
-	// registered is host memory that copies are made fast from and to, of all lanes: a device pins pages, and memory of
-	// two lanes may lie on one page.
+	// registered is the pinned host memory of all lanes. It is registered together: a device pins whole pages, and one
+	// page may hold memory of two lanes.
 	registered [][]byte
-	// registering is the same memory by its first use.
+	// registering is the same memory, grouped by first use.
 	registering [usedBackward + 1][][]byte
 
-	team  *team                            // nil: the rank is alone
-	moves []func(*host.LayerState, update) // by layer: how it is moved by its gradient
+	comm     *rankComm                        // nil: there is one rank
+	updaters []func(*host.LayerState, update) // by layer: the function that updates it
 
-	disks disks
+	disks diskTraffic
 
-	saving atomic.Bool // a checkpoint is open
+	saving atomic.Bool // a save is open
 
-	// When and what the Reporter reported last; used by it alone.
-	lastStep  time.Duration // as the hub counts it
+	// The values at the Reporter's last report, for its use only.
+	lastStep  time.Duration // by the hub's clock
 	lastMoved linkBytes
-	lastBusy  time.Duration // of disks
+	lastBusy  time.Duration // busy time of disks
 
-	closers []func()
-	late    error // the first that closing a stream gave
+	closers  []func()
+	closeErr error // the first error from closing a stream
 }
 
-// lane is a device with its streams and all that a run has on it: slots, buffers,
-// events, and the host memory that copies to and from it go through. Everything is
-// allocated before the first step, in the sizes that package plan gives.
+// lane is a device with its streams and the run's memory on it: slots, buffers, events, and host memory for copies.
+// Everything is allocated before the first step, in the sizes that package plan gives.
 type lane struct {
 	*run
-	plan              *plan.Run // what the lane has of the run
+	plan              *plan.Run // the plan of this lane
 	index             laneID
 	dev               device.Device
 	ops               *layers.Templates
 	kinds             []layers.Kind  // by layer
-	h2d, compute, d2h *countedStream // h2d copies weights and batches, d2h gradients, losses and routings
-	// in and out copy activations from and to the host, so that neither these nor weights and gradients wait for
-	// each other; nil: no activation is there.
+	h2d, compute, d2h *countedStream // h2d copies weights and batches; d2h copies gradients, losses and routings
+	// in and out copy activations from and to the host. They are separate from h2d and d2h, so that activations and
+	// weights or gradients never wait for each other. nil: no activation is copied.
 	in, out *countedStream
-	ups     []*countedStream // those that copy to the device
-	peer    *countedStream   // copies into other lanes' slots; nil: it reaches none
-	reaches []bool           // by lane: whether its device can copy into that one's slots
+	ups     []*countedStream // the streams that copy to the device
+	peer    *countedStream   // copies into other lanes' slots; nil: the device reaches no other lane
+	reaches []bool           // by lane: the device can copy into that lane's slots
 
-	weights    []slot      // of all classes, one class after the other
-	held       []tileView  // by layer: where a tile that is being fetched lies on the host
-	params     [][]byte    // by weight slot, its param buffer; none where all tiles are in memory
-	gradPlaces []gradPlace // by layer: where its gradient is summed
+	weights    []slot      // of all classes, class by class
+	hostTile   []tileView  // by layer: finds a tile on the host
+	params     [][]byte    // by weight slot: its param buffer; empty if all tiles are in memory
+	gradPlaces []gradPlace // by layer: the place where its gradient is summed
 	gradBufs   []slot
-	narrow     device.Mem // bf16 image of a gradient on its way to the host
+	narrow     device.Mem // bf16 copy of a gradient before its copy to the host
 	acts       []slot
-	state      func(s *slot, tokens int) layers.Hidden // in an activation slot
-	hooks      []laneHook                              // beside launches
-	saved      [][]device.Mem                          // by layer and micro-batch of the pass in progress: cut from savedMem
-	savedMem   []device.Mem                            // by layer: what it keeps for its backward; none where it keeps nothing
+	state      func(s *slot, tokens int) layers.Hidden // views a hidden state in an activation slot
+	hooks      []laneHook                              // run beside launches
+	saved      [][]device.Mem                          // by layer and micro-batch of the current pass: slices of savedMem
+	savedMem   []device.Mem                            // by layer: memory that its forward fills for its backward; empty if none
 	workspace  device.Mem
-	matrices   *matrixRoom // nil: no matrix is updated whole
+	matrices   *matrixStaging // nil: no matrix is orthogonalized
 	batches    []batchSlot
 	experts    experts
-	spills     []byte // host memory for activations that have no slot
-	scratch    []byte // host memory that launches work with where hidden states lie there
-	lossHost   []byte // host memory that the losses of a batch are copied to
+	spills     []byte // host memory for activations without a slot
+	scratch    []byte // host memory for launches, if hidden states are on the host
+	lossHost   []byte // host memory for the losses of a batch
 
-	travelled expertTraffic
-	stalls    *stalls
-	watch     laneWatch
+	expertTraffic expertTraffic
+	stalls        *stalls
+	watch         laneWatch
 }
 
-// tileView views so many bytes of a layer on the host, from byte from of its tile on, which are copied or bound for tile t in
-// slot s.
+// tileView views bytes bytes of a layer on the host, from byte from of its tile. The bytes are copied or bound for tile
+// t in slot s.
 type tileView func(t layers.Tile, s slot, layer int, from, bytes int64) []byte
 
-// newRun allocates what a run has once. On an error nothing stays allocated.
+// newRun allocates what exists once in a run. On an error it frees everything.
 func newRun(o *Options) (*run, error) {
 	r := &run{o: o, plan: o.Plan, schedule: o.Plan.Schedule(), tiles: layers.Tiles(o.Plan.Layouts, o.Plan.Spec), gradients: o.Plan.Gradients(), gradBytes: o.Plan.GradBytes()}
 	for _, l := range r.schedule.Layers {
@@ -119,11 +118,11 @@ func newRun(o *Options) (*run, error) {
 			return nil, fmt.Errorf("prepare the pipeline: %w", err)
 		}
 	}
-	if err := r.joinTeam(); err != nil {
+	if err := r.joinRanks(); err != nil {
 		_ = r.close() // err came first
 		return nil, fmt.Errorf("prepare the pipeline: %w", err)
 	}
-	r.chooseMoves()
+	r.chooseUpdaters()
 	return r, nil
 }
 
@@ -135,14 +134,13 @@ func (r *run) newArena(p accounts.Purpose, bytes int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.onClose(func() { r.team.atRest(func() { _ = a.Close() }) })
+	r.onClose(func() { r.comm.whenIdle(func() { _ = a.Close() }) })
 	return a.Bytes(), nil
 }
 
-// newLane allocates what a lane needs on dev. s.close gives it back, also what was made
-// before an error.
+// newLane allocates the memory, streams and events of a lane on dev. s.close frees them, also after an error.
 func newLane(s *run, index laneID, dev device.Device) (*lane, error) {
-	r := &lane{run: s, watch: nobody{}, plan: s.plan.On(int(index)), index: index, dev: dev}
+	r := &lane{run: s, watch: noWatch{}, plan: s.plan.On(int(index)), index: index, dev: dev}
 	for l := range r.plan.Layouts {
 		r.kinds = append(r.kinds, r.plan.Kind(l))
 	}
@@ -157,22 +155,22 @@ func newLane(s *run, index laneID, dev device.Device) (*lane, error) {
 // do starts a work on the lane.
 func (r *lane) do(w work) error { return w.do.start(r, w) }
 
-// close gives everything back, in reverse order. The error is the first that closing a
-// stream gave: a failure that came after the last notification that anybody looked at.
+// close frees everything in reverse order. It returns the first error from closing a stream: a failure after the last
+// notification that was handled.
 func (r *run) close() error {
 	for i := len(r.closers) - 1; i >= 0; i-- {
 		r.closers[i]()
 	}
 	r.closers = nil
-	return r.late
+	return r.closeErr
 }
 
 func (r *run) onClose(f func()) { r.closers = append(r.closers, f) }
 
-// slab views n elements of slab i, from element off on.
+// slab views n elements of slab i, from element off.
 func (r *run) slab(i int, off, n int64) optim.Grad { return r.gradIn(r.slabs[i], off, n) }
 
-// gradIn views n elements of a landed gradient in mem, from element off on.
+// gradIn views n elements of a gradient on the host in mem, from element off.
 func (r *run) gradIn(mem []byte, off, n int64) optim.Grad {
 	w := r.gradBytes
 	return optim.Grad{Data: mem[off*w : (off+n)*w], BF16: r.plan.GradBF16, Elems: n}
@@ -221,14 +219,14 @@ func (r *lane) openStream(name string, to **countedStream) error {
 	}
 	*to = &countedStream{Stream: s, watch: unwatched{s}}
 	r.onClose(func() {
-		if err := s.Close(); r.late == nil {
-			r.late = err
+		if err := s.Close(); r.closeErr == nil {
+			r.closeErr = err
 		}
 	})
 	return nil
 }
 
-// streams are all streams of the lane's device, each with its name.
+// streams lists the streams of the lane's device with their names.
 func (r *lane) streams() []namedStream {
 	all := []namedStream{{"h2d", r.h2d}, {"compute", r.compute}, {"d2h", r.d2h}}
 	if r.in != nil {
@@ -243,7 +241,7 @@ func (r *lane) streams() []namedStream {
 	return all
 }
 
-// namedStream is a stream and what people see it called.
+// namedStream is a stream and its name in traces.
 type namedStream struct {
 	name string
 	*countedStream
@@ -290,7 +288,8 @@ func (r *lane) allocActivations() (err error) {
 	return nil
 }
 
-// statesOnHost is what a run does whose hidden states lie on the host: launches copy chunks of them, which are counted.
+// statesOnHost is the hook of runs whose hidden states are on the host. It counts the bytes that launches copy in
+// chunks.
 type statesOnHost struct{ r *lane }
 
 func (x statesOnHost) state(s *slot, tokens int) layers.Hidden {
@@ -307,7 +306,7 @@ func (x statesOnHost) before(e enqueue, l schedule.Launch, v schedule.Visit) {
 
 func (statesOnHost) after(schedule.Visit) {}
 
-// pinned is an arena for activations on the host, from and to which registerAll makes copies fast.
+// pinned allocates an arena for activations on the host. registerAll makes copies from and to it fast.
 func (r *lane) pinned(p accounts.Purpose, bytes int64, use firstUse) ([]byte, error) {
 	b, err := r.newArena(p, bytes)
 	if err == nil {
@@ -316,26 +315,26 @@ func (r *lane) pinned(p accounts.Purpose, bytes int64, use firstUse) ([]byte, er
 	return b, err
 }
 
-// firstUse is when memory that is registered is first copied from or to.
+// firstUse is the time when registered memory is first used by a copy.
 type firstUse int
 
 const (
-	usedAtOnce   firstUse = iota // by every visit
+	usedAtOnce   firstUse = iota // in every visit
 	usedForward                  // tiles, in the order of their layers
-	usedBetween                  // by some visit of the forward pass
+	usedBetween                  // in some visit of the forward pass
 	usedBackward                 // gradients
 )
 
-// register has registerAll register host memory, so that copies from and to it are fast and a device that computes in place
-// reaches it.
+// register queues host memory for registerAll. Registered memory is copied fast, and a device that computes in place
+// can address it.
 func (r *run) register(b []byte, use firstUse) {
 	if len(b) > 0 {
 		r.registering[use] = append(r.registering[use], b)
 	}
 }
 
-// registerAll registers the host memory of all lanes with the device of each, in one call, in which a device can do several
-// things at once, in the order of first use. All devices are given the same memory, so that all cut it into the same pieces.
+// registerAll registers the host memory of all lanes with each device, ordered by first use. One call per device lets
+// the device work in parallel. All devices get the same list, so all cut it into the same pieces.
 func (r *run) registerAll() error {
 	r.register(r.passage, usedBetween)
 	r.registered = slices.Concat(r.registering[:]...)
@@ -351,13 +350,12 @@ func (r *run) registerAll() error {
 	return nil
 }
 
-// makeTemplates puts the rotary tables on the device and binds the templates to
-// them. The tables are copied through the staging of a batch, which nothing uses yet, so
-// that the copy takes no memory beyond what the run holds anyway.
+// makeTemplates copies the RoPE tables to the device and makes the templates. It copies through the still unused
+// staging buffer of a batch, which needs no extra memory.
 func (r *lane) makeTemplates() error {
 	spec := r.plan.Spec
 	spec.Scratch = r.scratch
-	if r.o.predicted != nil { // nobody reads the tables
+	if r.o.predicted != nil { // a prediction never reads the tables
 		r.ops = layers.New(spec, r.dev)
 		return nil
 	}
@@ -387,7 +385,7 @@ func (r *lane) makeTemplates() error {
 	return nil
 }
 
-// bindSaved cuts the saved memory of every layer into one piece for each micro-batch of b.
+// bindSaved cuts each layer's saved memory into one piece for each micro-batch of b.
 func (r *lane) bindSaved(b *data.Batch) {
 	spec := r.plan.Spec
 	r.saved = r.saved[:0]
@@ -407,13 +405,13 @@ func (r *lane) bindSaved(b *data.Batch) {
 	}
 }
 
-// copying shows the watch that the copies of a task follow on s.
+// copying tells the watch that copies of a task follow on s, and returns s.
 func (r *lane) copying(s *countedStream, e task) *countedStream {
 	r.watch.copying(s, e)
 	return s
 }
 
-// event makes an event that is closed at the end of the run.
+// event makes an event. The end of the run closes it.
 func (r *lane) event() (device.Event, error) {
 	e, err := r.dev.NewEvent()
 	if err == nil {
@@ -422,14 +420,14 @@ func (r *lane) event() (device.Event, error) {
 	return e, err
 }
 
-// makeStalls makes what times the waits of the compute stream.
+// makeStalls makes the timer for waits of the compute stream.
 func (r *lane) makeStalls() error {
 	r.stalls = newStalls(r.dev)
 	r.onClose(r.stalls.close)
 	return nil
 }
 
-// drain waits until the device has done all that was enqueued.
+// drain waits until the device has completed all enqueued work.
 func (r *lane) drain() (err error) {
 	for _, s := range r.streams() {
 		err = errors.Join(err, s.Sync())
@@ -437,24 +435,22 @@ func (r *lane) drain() (err error) {
 	return err
 }
 
-// slot is device memory that something stays in for a while: a tile of weights, a
-// gradient, an activation. The stream that fills it records ready when it is full; the
-// stream that reads it records idle when it has been read.
+// slot is device memory for a tile of weights, a gradient or an activation. The stream that fills the slot records
+// ready. The stream that reads it records idle after the last read.
 type slot struct {
-	mem         device.Mem // none where what it is for lies on the host
-	host        []byte     // of an activation slot, where hidden states lie on the host
+	mem         device.Mem // empty if the content is on the host
+	host        []byte     // of an activation slot, if hidden states are on the host
 	ready, idle device.Event
-	place       placement // of the tiles of a weight slot
+	place       placement // of a weight slot
 	index       int       // of a weight slot
 }
 
-// onDevice is the hidden state of so many tokens in an activation slot.
+// onDevice views the hidden state of tokens tokens in an activation slot.
 func (r *lane) onDevice(s *slot, tokens int) layers.Hidden {
 	return layers.OnDevice(s.mem.Tensor(r.plan.Spec.Act, 0, int64(tokens)*int64(r.plan.Spec.Config.HiddenSize)))
 }
 
-// makeSlots allocates n slots of so many bytes; with 0 bytes a slot has no memory, only
-// events.
+// makeSlots allocates n slots. With 0 bytes a slot has only events.
 func (r *lane) makeSlots(p accounts.Purpose, n int, bytes int64) ([]slot, error) {
 	out := make([]slot, n)
 	for i := range out {

@@ -9,56 +9,56 @@ import (
 	"mt/layers"
 )
 
-// This file is what the Optimizer does where matrices are moved whole (optim.Muon). The host moves the
-// momentum of one and puts what follows into a matrix buffer; the device of the layer's lane makes of it,
-// on streams of their own, what the weights are moved by; the host moves them. So three matrices may be
-// under way at once, and the layer that is next need not wait for the one before. A layer is updated when
-// all its matrices are, and its units, which are all else.
+// This file orthogonalizes momentum matrices for the Optimizer (optim.Muon). The host updates the momentum and writes
+// the device's input into a matrix buffer. The device of the layer's lane orthogonalizes the matrix on separate
+// streams. The host then applies the result to the weights. Three matrices may be in progress at once, and the next
+// layer need not wait for the previous one. A layer is updated when its matrices and its units, which are all other
+// weights, are updated.
 
-// matrixCore is the subcore, and the hook that takes over the updates of layers that have matrices.
+// matrixCore is the Optimizer's subcore for matrices, and the hook that takes over the updates of layers with matrices.
 type matrixCore struct {
-	c        *optimizerCore
-	buffers  [][]int // by lane: the matrix buffers that are free
-	layer    int     // that is being updated; −1: none, the next may begin
-	at       int     // its first matrix that has not been begun
-	units    bool    // its units have still to be updated
-	left     []int   // by layer: how many of its works are not done
-	returned []MatrixOrthogonalized
-	by       update // of the layer, or of the last one: its slab, and the rate and factor of all
+	c            *optimizerCore
+	buffers      [][]int // by lane: the free matrix buffers
+	layer        int     // the layer whose matrices are being begun; −1: none, the next layer may begin
+	nextMatrix   int     // its next matrix
+	unitsPending bool    // its units are not yet updated
+	worksLeft    []int   // by layer: its works in progress or to come
+	returned     []MatrixOrthogonalized
+	update       update // of the current or last layer; all layers share its rate and factor
 }
 
 func newMatrixCore(c *optimizerCore) {
-	p := &matrixCore{c: c, layer: -1, left: make([]int, c.layers)}
+	p := &matrixCore{c: c, layer: -1, worksLeft: make([]int, c.layers)}
 	for range c.lanes {
 		p.buffers = append(p.buffers, ids(c.matrixBuffers))
 	}
 	c.subcores, c.hooks = append(c.subcores, p), append(c.hooks, p)
 }
 
-// unitsUpdated tells that the units of a layer that has matrices are updated.
+// unitsUpdated reports that the units of a layer with matrices are updated.
 type unitsUpdated struct{ Layer int }
 
-// prepareMatrix moves the momentum of a matrix of a layer and writes what is to be orthogonalized.
+// prepareMatrix updates the momentum of a matrix and writes the input of the orthogonalization.
 type prepareMatrix struct {
 	Of             update
 	Matrix, Buffer int
 	Lane           laneID
 }
 
-// orthogonalize has the device of a lane work on a matrix buffer.
+// orthogonalize runs the orthogonalization of a matrix buffer on a lane's device.
 type orthogonalize struct {
 	Layer, Matrix, Buffer int
 	Lane                  laneID
 }
 
-// applyMatrix moves the weights of a matrix.
+// applyMatrix updates the weights of a matrix.
 type applyMatrix struct {
 	Of             update
 	Matrix, Buffer int
 	Lane           laneID
 }
 
-func (p *matrixCore) take(msg any) ([]effect, bool) {
+func (p *matrixCore) take(msg message) ([]effect, bool) {
 	switch m := msg.(type) {
 	case MatrixPrepared:
 		p.c.busy = false
@@ -79,48 +79,48 @@ func (p *matrixCore) take(msg any) ([]effect, bool) {
 	return nil, false
 }
 
-// workDone notes that one of the works of a layer's update is done.
+// workDone counts one finished work of a layer's update.
 func (p *matrixCore) workDone(l int) []effect {
-	if p.left[l]--; p.left[l] > 0 {
+	if p.worksLeft[l]--; p.worksLeft[l] > 0 {
 		return nil
 	}
 	return p.c.updated(l, false)
 }
 
-// next begins the next work on matrices: first with what has come back from a device, since
-// that returns a buffer. While no buffer is free, the units of the layer are updated.
+// next begins the next work on matrices. A matrix that came back from a device is first, because it returns a buffer.
+// If no buffer is free, the layer's units are updated.
 func (p *matrixCore) next() []effect {
 	switch {
 	case len(p.returned) > 0:
 		r := p.returned[0]
 		p.returned, p.c.busy = p.returned[1:], true
-		of := p.by
+		of := p.update
 		of.Layer, of.Slab, of.IDs = r.Layer, noSlab, nil
 		return []effect{work{do: applyMatrix{Of: of, Matrix: r.Matrix, Buffer: r.Buffer, Lane: p.c.laneOf[r.Layer]},
 			done: []send{{optimizerID, MatrixApplied(r)}}}}
 	case p.layer < 0:
 		return nil
 	}
-	l, of := p.layer, p.by
+	l, of := p.layer, p.update
 	lane := p.c.laneOf[l]
-	if free := p.buffers[lane]; p.at < p.c.matrices[l] && len(free) > 0 {
-		m := MatrixPrepared{Layer: l, Matrix: p.at, Buffer: free[0]}
+	if free := p.buffers[lane]; p.nextMatrix < p.c.matrices[l] && len(free) > 0 {
+		m := MatrixPrepared{Layer: l, Matrix: p.nextMatrix, Buffer: free[0]}
 		p.buffers[lane], p.c.busy = free[1:], true
-		p.at++
+		p.nextMatrix++
 		p.preparedAll()
 		return []effect{work{do: prepareMatrix{Of: of, Matrix: m.Matrix, Buffer: m.Buffer, Lane: lane}, done: []send{{optimizerID, m}}}}
 	}
-	if !p.units {
-		return nil // until a buffer comes back
+	if !p.unitsPending {
+		return nil // waits for a buffer
 	}
-	p.units, p.c.busy = false, true
+	p.unitsPending, p.c.busy = false, true
 	p.preparedAll()
 	return []effect{work{do: of, done: []send{{optimizerID, unitsUpdated{l}}}}}
 }
 
-// preparedAll lets the next layer begin when all works of the one at hand have.
+// preparedAll lets the next layer begin when all works of the current layer have begun.
 func (p *matrixCore) preparedAll() {
-	if p.at == p.c.matrices[p.layer] && !p.units {
+	if p.nextMatrix == p.c.matrices[p.layer] && !p.unitsPending {
 		p.layer = -1
 	}
 }
@@ -132,32 +132,32 @@ func (p *matrixCore) begin(u update) ([]effect, bool) {
 		return nil, false
 	}
 	p.c.cur.begun = true
-	p.layer, p.at, p.units, p.by = u.Layer, 0, true, u
-	p.left[u.Layer] = p.c.matrices[u.Layer] + 1
+	p.layer, p.nextMatrix, p.unitsPending, p.update = u.Layer, 0, true, u
+	p.worksLeft[u.Layer] = p.c.matrices[u.Layer] + 1
 	return p.next(), true
 }
 
 func (p *matrixCore) done(LayerUpdated) []effect { return nil }
 
-// matrixRoom is what a lane has for the matrices of its layers; nil where there are none.
-type matrixRoom struct {
+// matrixStaging is a lane's memory and streams for matrices. nil: its layers have none.
+type matrixStaging struct {
 	up, compute, down *countedStream
-	of                [][]optim.Matrix // by layer
-	host              [][]byte         // by buffer: what host and device hand over
+	byLayer           [][]optim.Matrix // by layer
+	host              [][]byte         // by buffer: memory shared by host and device
 	buffers           []slot
 	workspace         device.Mem
 }
 
-// allocMatrices makes what matrices need.
+// allocMatrices allocates the lane's matrixStaging.
 func (r *lane) allocMatrices() error {
 	p := r.plan
 	bytes := p.MatrixBytes()
 	if bytes == 0 {
 		return nil
 	}
-	m := &matrixRoom{}
+	m := &matrixStaging{}
 	for l := range p.Layouts {
-		m.of = append(m.of, p.Matrices(l))
+		m.byLayer = append(m.byLayer, p.Matrices(l))
 	}
 	for _, s := range []struct {
 		name string
@@ -192,15 +192,15 @@ func (r *lane) allocMatrices() error {
 	return err
 }
 
-// matrix views a matrix of a layer in the part of a buffer that host and device hand over.
+// matrix returns a matrix of a layer and a view of its host buffer.
 func (r *lane) matrix(layer, matrix, buffer int) (optim.Matrix, optim.Grad) {
-	m := r.matrices.of[layer][matrix]
+	m := r.matrices.byLayer[layer][matrix]
 	act := r.plan.Spec.Act
 	return m, optim.Grad{Data: r.matrices.host[buffer][:m.Elems()*act.Size()], BF16: act == device.BF16, Elems: m.Elems()}
 }
 
-// orthogonalize enqueues what the device does with a matrix: a copy to it, unless it computes on host
-// memory, the iterations, and a copy back.
+// orthogonalize enqueues a matrix on the device: a copy in, the iterations, a copy back. A device that computes on host
+// memory needs no copies.
 func (r *lane) orthogonalize(w work, e orthogonalize) {
 	room := r.matrices
 	m, host := r.matrix(e.Layer, e.Matrix, e.Buffer)

@@ -184,16 +184,16 @@ func TestPlanIsWhatIsAllocated(t *testing.T) {
 		if err != nil {
 			t.Fatalf("seed %d: %+v: %v", seed, q, err)
 		}
-		if p.Away != nil && r.Intn(2) == 0 { // models so small gain nothing by it
-			p.ParamAway = make([]bool, len(p.Layouts))
-			for l, away := range p.Away {
-				p.ParamAway[l] = away && p.Layouts[l].Kind != model.Embedding && p.Layouts[l].Kind != model.Head
+		if p.StateOnDisk != nil && r.Intn(2) == 0 { // models so small gain nothing by it
+			p.WeightsOnDisk = make([]bool, len(p.Layouts))
+			for l, onDisk := range p.StateOnDisk {
+				p.WeightsOnDisk[l] = onDisk && p.Layouts[l].Kind != model.Embedding && p.Layouts[l].Kind != model.Head
 			}
 		}
-		if p.Away != nil && p.Clip && r.Intn(2) == 0 {
-			p.GradAway = make([]bool, len(p.Layouts))
-			for l, away := range p.Away {
-				p.GradAway[l] = away && p.Layouts[l].Kind != model.Embedding && p.Layouts[l].Kind != model.Head && r.Intn(4) > 0
+		if p.StateOnDisk != nil && p.Clip && r.Intn(2) == 0 {
+			p.GradOnDisk = make([]bool, len(p.Layouts))
+			for l, onDisk := range p.StateOnDisk {
+				p.GradOnDisk[l] = onDisk && p.Layouts[l].Kind != model.Embedding && p.Layouts[l].Kind != model.Head && r.Intn(4) > 0
 			}
 		}
 		drawn := !p.EvalOnly && !p.Spec.OnHost && r.Intn(4) == 0 // of models so small some choices are never made
@@ -212,7 +212,7 @@ func TestPlanIsWhatIsAllocated(t *testing.T) {
 		if t.Failed() {
 			t.FailNow()
 		}
-		for what, is := range map[string]bool{"small device": q.DeviceMemory > 0, "states on disks": p.Away != nil, "weights on disks": p.ParamBufferBytes() > 0, "gradients on disks": p.GradDiskBytes() > 0, "spilled": p.SpillBytes() > 0, "hidden states on the host": p.Spec.OnHost, "evaluation": p.EvalOnly, "pairs": !p.Spec.Preference.None(),
+		for what, is := range map[string]bool{"small device": q.DeviceMemory > 0, "states on disks": p.StateOnDisk != nil, "weights on disks": p.ParamBufferBytes() > 0, "gradients on disks": p.GradDiskBytes() > 0, "spilled": p.SpillBytes() > 0, "hidden states on the host": p.Spec.OnHost, "evaluation": p.EvalOnly, "pairs": !p.Spec.Preference.None(),
 			"tied": q.Config.TieEmbeddings, "copied": !p.Unified, "in place": p.Unified, "gradients in place": p.GradsInPlace(), "slabs": !p.Clip && !p.EvalOnly,
 			"bf16": q.Act == device.BF16, "bf16 gradients": p.GradBF16, "parts of the head": p.Spec.Shards() > 1, "micro-batches": p.Limits.MicroBatches > 1,
 			"experts ahead": p.Experts > 0 && !p.OnDemand && !p.Unified, "experts on demand": p.OnDemand, "experts in place": p.Experts > 0 && p.Unified,

@@ -8,21 +8,21 @@ import (
 	"mt/layers/schedule"
 )
 
-// Cause is why the compute stream stood still.
+// Cause is the reason why the compute stream was idle.
 type Cause uint8
 
-// The causes of a stall: what was missing.
+// The causes of a stall. Each names the missing input.
 const (
 	NoStall         Cause = iota
-	StallWeights          // a free weight slot, or the end of a copy into it
+	StallWeights          // a free weight slot, or the end of the copy into it
 	StallUpdate           // the Optimizer's update of a layer
-	StallActivation       // an activation slot, or an activation that comes back from the host
+	StallActivation       // an activation slot, or an activation to be copied back from the host
 	StallGradBuffer       // a free gradient buffer
 	StallData             // the batch, or the end of its copy
-	StallCheckpoint       // an update that had to wait until the layer was written to disk
-	StallRouting          // the numbers of the experts' tokens, on the host
-	StallPassage          // a hidden state, or its gradient, that another lane has to make and pass on
-	StallDisk             // an update that had to wait until the layer's state or gradient was read from a disk, or weights that were read from one
+	StallCheckpoint       // an update that waited for the Checkpointer to write the layer
+	StallRouting          // the number of tokens for each expert, on the host
+	StallPassage          // a hidden state, or its gradient, from another lane
+	StallDisk             // a disk: an update that waited for the layer's state or gradient, or a tile of weights
 	NumCauses
 )
 
@@ -30,8 +30,8 @@ func (c Cause) String() string {
 	return [...]string{"none", "weights", "update", "activation", "gradient_buffer", "data", "checkpoint", "routing", "passage", "disk"}[c]
 }
 
-// The messages follow. All but those that ask (…Wanted, …Requested) tell what has
-// happened. Prog is the number of the pass that a message belongs to (Pass.Seq).
+// The messages follow. …Wanted and …Requested ask for something; all others report an event. Prog is the number of the
+// message's pass (Pass.Seq).
 
 // BatchWanted asks the Feeder for the batch of a training step, or of an
 // evaluation pass.
@@ -40,7 +40,7 @@ type BatchWanted struct {
 	Eval bool
 }
 
-// BatchReady brings the batch that a BatchWanted asked for.
+// BatchReady answers BatchWanted with the batch.
 type BatchReady struct {
 	Step  int
 	Eval  bool
@@ -50,32 +50,31 @@ type BatchReady struct {
 // PassPlanned hands the next pass to the actors of a lane.
 type PassPlanned struct{ Pass *Pass }
 
-// StepClosed tells that the loss of a training step is known, so that updates may
-// begin.
+// StepClosed reports that the loss of a training step is known. Updates may begin.
 type StepClosed struct {
 	Step int
 	LR   float64
-	// Skip: the loss is not finite, so no layer is updated.
+	// Skip: the loss is not finite, so the step updates no layer.
 	Skip bool
-	// Save: the state after this step is written to disk.
+	// Save: a checkpoint of the state after this step is requested.
 	Save bool
 }
 
-// LayerUpdated tells that a layer's weights are at Version, counted in steps taken.
+// LayerUpdated reports that a layer's weights are at Version, counted in steps.
 type LayerUpdated struct {
 	Layer, Version int
-	// Save: the Checkpointer writes the layer at this version.
+	// Save: the Checkpointer must write the layer at this version.
 	Save bool
-	// Waited is what the update had to wait for: the Checkpointer or a disk.
+	// Waited is the cause of the update's delay: the Checkpointer, a disk, or NoStall.
 	Waited Cause
-	// Unchanged: the step was skipped or the layer is frozen, and it is what it was.
+	// Unchanged: the step was skipped or the layer is frozen, so its bytes are the same as before.
 	Unchanged bool
-	// AdamStep counts the updates made, NonFinite the steps skipped in a row.
+	// AdamStep counts updates. NonFinite counts the steps skipped in a row.
 	AdamStep  int64
 	NonFinite int
 }
 
-// toPrefetchers tells it to the Prefetchers of so many lanes.
+// toPrefetchers sends m to the Prefetchers of the first lanes.
 func (m LayerUpdated) toPrefetchers(lanes int) (out []effect) {
 	for lane := range laneID(lanes) {
 		out = append(out, send{lane.prefetcher(), m})
@@ -83,7 +82,7 @@ func (m LayerUpdated) toPrefetchers(lanes int) (out []effect) {
 	return out
 }
 
-// toCheckpointer tells it to the Checkpointer, if the layer is to be saved.
+// toCheckpointer sends m to the Checkpointer if the layer must be saved.
 func (m LayerUpdated) toCheckpointer() []effect {
 	if !m.Save {
 		return nil
@@ -91,54 +90,51 @@ func (m LayerUpdated) toCheckpointer() []effect {
 	return []effect{send{checkpointerID, m}}
 }
 
-// LayerFetched tells that the tile of a visit is on its way into Slot: the compute
-// stream waits for the slot's event.
+// LayerFetched reports that the copy of a visit's tile into Slot is enqueued. The compute stream waits for the slot's
+// event.
 type LayerFetched struct {
 	Prog, Visit, Slot int
 	Cause             Cause
 }
 
-// BatchFetched tells that a batch is on its way into batch slot Slot: its ids, and
-// the rows of the embedding that they name. The compute stream waits for the slot's
-// event.
+// BatchFetched reports that the copy of a batch into batch slot Slot is enqueued: its ids and the embedding rows of
+// these ids. The compute stream waits for the slot's event.
 type BatchFetched struct {
 	Prog, Slot int
 	Cause      Cause
 }
 
-// LaunchPassed tells Compute that the device has done the first of the launches that are enqueued.
+// LaunchPassed tells Compute that the device has completed the oldest launch in progress.
 type LaunchPassed struct{}
 
-// SlotFreed returns a weight slot; its idle event is recorded.
+// SlotFreed returns a weight slot. The slot's idle event is recorded.
 type SlotFreed struct{ Slot int }
 
 // BatchSlotFreed returns a batch slot.
 type BatchSlotFreed struct{ Slot int }
 
-// ActivationFetched grants an activation slot to an object of the program. Filled:
-// the object is being copied into it from the host; else a launch writes it, or it has
-// come from another lane.
+// ActivationFetched grants an activation slot to an object of the program. Filled: a copy from the host into the slot
+// is enqueued. Otherwise a launch writes the object, or another lane has copied it into the slot.
 type ActivationFetched struct {
 	Prog, Object, Slot int
 	Filled             bool
 }
 
-// ActivationComputed hands an activation to the Offloader, to be spilled.
+// ActivationComputed asks the Offloader to spill an activation.
 type ActivationComputed struct{ Prog, Object, Slot int }
 
-// ActivationSpilled tells that an activation is on the host.
+// ActivationSpilled reports that an activation is on the host.
 type ActivationSpilled struct{ Prog, Object int }
 
-// ActivationLeft hands an activation to the Offloader, to be passed on to another lane.
+// ActivationLeft asks the Offloader to pass an activation on to another lane.
 type ActivationLeft struct{ Prog, Object, Slot int }
 
-// SlotOffered tells the Offloader of a lane that the lane which an activation is passed on to, and
-// on which it is Object, has activation slot Slot free for it: it can be copied straight there.
+// SlotOffered offers activation slot Slot to the Offloader of another lane. The Offloader can copy the activation,
+// which is Object on the offering lane, straight into the slot.
 type SlotOffered struct{ Prog, Object, Slot int }
 
-// ActivationPassed tells the Prefetcher of a lane that an activation from another lane, which
-// is Object there, has been passed on: Direct, into the slot that was offered for it, else to the
-// host.
+// ActivationPassed tells a Prefetcher that an activation from another lane has arrived. Object is its number on the
+// receiving lane. Direct: the copy went into the offered slot; otherwise it went to the host.
 type ActivationPassed struct {
 	Prog, Object int
 	Direct       bool
@@ -147,58 +143,56 @@ type ActivationPassed struct {
 // ActivationSlotFreed returns an activation slot.
 type ActivationSlotFreed struct{ Slot int }
 
-// GradComputed tells that the gradient of a layer, or of one part of it, is complete
-// in gradient buffer Buf; Tile is its tile. Complete: it is the layer's last one.
+// GradComputed reports that the gradient of a layer, or of one of its parts, is complete in gradient buffer Buf. Tile
+// is the tile of the layer or part. Complete: this is the layer's last part.
 type GradComputed struct {
 	Prog, Step, Layer, Part, Tile, Buf int
 	Complete                           bool
 }
 
-// RoutingComputed tells that the launches are enqueued which decide, on the device,
-// which tokens go to which experts of a layer.
+// RoutingComputed reports that the launches which assign a layer's tokens to experts are enqueued.
 type RoutingComputed struct{ Prog, Layer int }
 
-// RoutingLanded brings the routing of a layer to the host: where each expert's pairs
-// (token, choice) begin and end in the list of all pairs, which stays on the device.
+// RoutingLanded brings a layer's routing to the host: the range of each expert in the list of (token, choice) pairs.
+// The list stays on the device.
 type RoutingLanded struct {
 	Prog, Layer int
 	Offsets     []int32 // expert e, counted from 0, has pairs Offsets[e] to Offsets[e+1]−1
-	// Probs is, by expert, the sum of its probabilities over all tokens; nil where the loss has
-	// no part that balances the load.
+	// Probs is, by expert, the sum of its router probabilities over all tokens. nil: the loss has no balancing part.
 	Probs []float32
 }
 
-// LoadAgreed brings what the experts of all layers have to bear in a pass, on all ranks together.
+// LoadAgreed brings the load of each expert in a pass, summed over all layers and ranks.
 type LoadAgreed struct {
 	Prog int
 	Load expertLoad
 }
 
-func (m LoadAgreed) with(result any) any {
+func (m LoadAgreed) withResult(result any) message {
 	m.Load = result.(expertLoad)
 	return m
 }
 
-func (m RoutingLanded) with(result any) any {
+func (m RoutingLanded) withResult(result any) message {
 	found := result.(routed)
 	m.Offsets, m.Probs = found.offsets, found.probs
 	return m
 }
 
-// GradBufferFreed returns a gradient buffer; its idle event is recorded.
+// GradBufferFreed returns a gradient buffer. The buffer's idle event is recorded.
 type GradBufferFreed struct{ Buf int }
 
-// GradLanded tells that a layer's gradient, all of it, is on the host, in Slab.
+// GradLanded reports that a layer's complete gradient is on the host, in Slab.
 type GradLanded struct {
 	Step, Layer, Slab int
-	Lane              laneID  // whose slab it is
-	IDs               []int32 // of the batch, rising: row i of the embedding's gradient is that of IDs[i]
-	// AllIDs are the IDs of all ranks, by rank; nil: this one is alone.
+	Lane              laneID  // the slab's lane
+	IDs               []int32 // unique ids of the batch, ascending: row i of the embedding's gradient belongs to IDs[i]
+	// AllIDs are the IDs of all ranks, by rank. nil: there is one rank.
 	AllIDs [][]int32
 }
 
-// GradExchanged tells that all ranks' gradients of this rank's share of a layer are in exchange
-// buffer Buffer. AllIDs are those of GradLanded.
+// GradExchanged reports that exchange buffer Buffer holds the gradients of all ranks for this rank's share of a layer.
+// AllIDs is the field of GradLanded.
 type GradExchanged struct {
 	Step, Layer, Buffer int
 	AllIDs              [][]int32
@@ -207,66 +201,63 @@ type GradExchanged struct {
 // ExchangeBufferFreed returns an exchange buffer.
 type ExchangeBufferFreed struct{ Buffer int }
 
-// ShareUpdated tells that this rank's share of a layer is at a version; when the tile is
-// complete, Updated is passed on.
+// ShareUpdated reports that this rank's share of a layer is updated. When the tile is complete, the Gatherer sends
+// Updated on.
 type ShareUpdated struct {
 	Updated LayerUpdated
 }
 
-// GradSpoilt tells that a step without clipping has a gradient that is not finite, on all
-// ranks, and that the Optimizer has come to rest. Finite is the last step before it that was
-// not skipped.
-type GradSpoilt struct{ Step, Layer, Finite int }
+// GradNotFinite reports, in a run without clipping, a non-finite gradient. All ranks see it, and the Optimizer has
+// stopped. Finite is the last earlier step that was not skipped.
+type GradNotFinite struct{ Step, Layer, Finite int }
 
-// MatrixPrepared tells that the momentum of a matrix of a layer is moved, and that what the device is
-// to make of it is in matrix buffer Buffer of the layer's lane.
+// MatrixPrepared reports that a matrix's momentum is updated. Matrix buffer Buffer of the layer's lane holds the input
+// of the orthogonalization.
 type MatrixPrepared struct{ Layer, Matrix, Buffer int }
 
-// MatrixOrthogonalized tells that the device has made of it what the weights are moved by, in the same
-// buffer.
+// MatrixOrthogonalized reports that the device has replaced the buffer's content by the orthogonalized matrix.
 type MatrixOrthogonalized struct{ Layer, Matrix, Buffer int }
 
-// MatrixApplied returns a matrix buffer: the weights of its matrix are moved.
+// MatrixApplied returns a matrix buffer. The weights of its matrix are updated.
 type MatrixApplied struct{ Layer, Matrix, Buffer int }
 
 // SlabFreed returns a slab.
 type SlabFreed struct{ Slab int }
 
-// LossComputed tells that the losses of a pass are complete, in a batch slot.
+// LossComputed reports that all losses of a pass are computed, in batch slot Slot.
 type LossComputed struct {
 	Prog, Slot int
-	Load       float64 // Σ counts·probabilities over the experts; 0 where no loss balances their load
+	Load       float64 // Σ counts·probabilities over the experts; 0: the loss has no balancing part
 }
 
-// LossLanded brings the sum of the losses of a pass.
+// LossLanded brings the sum of a pass's losses.
 type LossLanded struct {
 	Prog, Step int
 	Eval       bool
-	Sum        float64   // nats over all supervised tokens
-	Aux        float64   // the loss that balances the experts' load, to be added to the mean
-	Pairs      *PairSums // nil, but in a run on pairs
+	Sum        float64   // over all supervised tokens, in nats
+	Aux        float64   // the experts' balancing loss, to be added to the mean
+	Pairs      *PairSums // nil: the run does not train on pairs
 }
 
-func (m LossLanded) with(result any) any {
+func (m LossLanded) withResult(result any) message {
 	found := result.(losses)
 	m.Sum, m.Aux, m.Pairs = found.sum, found.aux, found.pairs
 	return m
 }
 
-// StepUpdated tells that every layer is at version Step. Of several ranks, the Gatherer passes
-// it on when all tiles are complete.
+// StepUpdated reports that every layer is at version Step. With several ranks, the Gatherer sends it on when all tiles
+// are complete.
 type StepUpdated struct {
 	Step     int
 	GradNorm float64 // before clipping
 	Skipped  bool
-	// AdamStep counts the updates made, NonFinite the steps skipped in a row.
+	// AdamStep counts updates. NonFinite counts the steps skipped in a row.
 	AdamStep  int64
 	NonFinite int
 }
 
-// SaveRequested asks for a checkpoint of the state after Step. Its layers come one by
-// one, with LayerUpdated. AtRest: no update follows, and all layers can be written as
-// they are; only then AdamStep and NonFinite are set, which mean what they mean in
+// SaveRequested asks for a checkpoint of the state after Step. Each layer follows with a LayerUpdated. AtRest: no
+// update follows, so all layers can be written as they are. Only then AdamStep and NonFinite are set, as in
 // LayerUpdated.
 type SaveRequested struct {
 	Step            int
@@ -276,141 +267,141 @@ type SaveRequested struct {
 	NonFinite       int
 }
 
-// GradMeasured hands to the Stager a slab with a gradient that has been measured and that waits for the norm on a disk.
+// GradMeasured hands a slab to the Stager. Its gradient is measured and waits for the norm on a disk.
 type GradMeasured struct {
 	Layer, Slab int
-	Lane        laneID // whose slab it is
+	Lane        laneID // the slab's lane
 }
 
-// GradsWanted asks the Stager for all gradients of the step that wait on disks: the norm is known.
+// GradsWanted asks the Stager for all gradients of the step that wait on disks. The norm is known.
 type GradsWanted struct{}
 
-// StateFetched tells that the state of a layer is in a state slot: the Optimizer, that it can update the
-// layer, whose gradient is there too if it has waited on a disk; the Checkpointer, that it can save it as it is. Round counts how often all layers were to be
-// shown to the Checkpointer: what was told in an earlier round holds no more.
+// StateFetched reports that a layer's state is in a state slot.
+//
+//   - Sent to the Optimizer: the layer can be updated. If its gradient waited on a disk, the gradient is in memory too.
+//
+// - Sent to the Checkpointer: the layer can be saved as it is.
+//
+// Round counts the save rounds. Messages of an earlier round are void.
 type StateFetched struct{ Layer, Round int }
 
-// StateUpdated returns a state slot whose layer is updated: it is to be written to the disk. Where its
-// tile is written too, Updated is passed on when that is done.
+// StateUpdated returns the state slot of an updated layer, whose state must be written to disk. If the tile is written
+// too, the Stager sends Updated on after the write.
 type StateUpdated struct {
 	Updated LayerUpdated
 }
 
-// StateFlushed tells, where checkpoints link the files that states are written to, that the state of a layer that is to be
-// saved is written, and still in its state slot.
+// StateFlushed reports that the state of a layer to be saved is written and still in its state slot. The Stager sends
+// it if checkpoints link the files of states.
 type StateFlushed struct{ Layer int }
 
-// StatesWanted asks for the states of all layers that are away, for the Checkpointer. The Conductor
-// asks the Optimizer, who asks the Stager behind all its updates.
+// StatesWanted asks for all states on disks, for the Checkpointer. The Conductor asks the Optimizer; after its updates
+// the Optimizer asks the Stager.
 type StatesWanted struct{}
 
-// LayerSaved tells that a layer of a checkpoint is written, though not yet safe on disk.
+// LayerSaved reports that a layer of a checkpoint is written, though not yet synced.
 type LayerSaved struct{ Step, Layer int }
 
-// SaveDone tells that a checkpoint is complete.
+// SaveDone reports that a checkpoint is complete.
 type SaveDone struct{ Step int }
 
-// ActivationChecked tells, in a diagnosis, whether a layer's output for one
-// micro-batch is finite.
+// ActivationChecked reports, in a diagnosis, whether a layer's output for one micro-batch is finite.
 type ActivationChecked struct {
 	Prog, Layer, MicroBatch int
 	Finite                  bool
 }
 
-func (m ActivationChecked) with(result any) any {
+func (m ActivationChecked) withResult(result any) message {
 	m.Finite = result.(bool)
 	return m
 }
 
-// StopRequested asks the run to end after the step in progress; of several ranks, after the
-// pass at whose end they agree to. It may come more than once.
+// StopRequested asks the run to end after the step in progress. Several ranks end after the pass at whose end they
+// agree to stop. It may come more than once.
 type StopRequested struct{}
 
-// GiveUpRequested asks the run to end without the step in progress.
-type GiveUpRequested struct{}
+// AbortRequested asks the run to end without the step in progress.
+type AbortRequested struct{}
 
-// StepGivenUp asks the Optimizer to drop a step that is closed.
-type StepGivenUp struct{ Step int }
+// StepAbortRequested asks the Optimizer to drop a step that is closed.
+type StepAbortRequested struct{ Step int }
 
-// StepDropped tells that no layer was updated by a step, and none will be.
+// StepDropped reports that a step has updated no layer and will update none.
 type StepDropped struct{ Step int }
 
-// Failed tells the Conductor of the first fault; the run ends.
+// Failed tells the Conductor of a fault. The first one ends the run.
 type Failed struct {
 	Actor address
 	Err   error
 }
 
-// StepReported tells that a step has been reported to the caller, so that its
-// checkpoint may be committed.
+// StepReported reports that the caller has received a step's report. Its checkpoint may now be committed.
 type StepReported struct{ Step int }
 
-// StepReport is what the Reporter reports of a step. The Conductor sends it without
-// the fields from Elapsed on, which the Reporter adds.
+// StepReport is the report of a step. The Conductor sends it; the Reporter adds the fields from Elapsed on.
 type StepReport struct {
 	Step, Prog     int
 	Loss, GradNorm float64
 	LR             float64
 	Skipped        bool
-	Saved          bool // a checkpoint of the state after it is to be committed
+	Saved          bool // a checkpoint of the state after this step will be committed
 	Tokens         int64
 	TotalTokens    int64 // since the start of training
 	Supervised     int64
-	Pairs          *PairSums                // of the step; nil, but in a run on pairs
-	AttendedPairs  int64                    // (query, key) pairs, in all blocks together
-	AttendedAgain  int64                    // those of them in blocks whose attention the backward computes again
-	Elapsed        time.Duration            // since the report before, of a step or an evaluation
-	Compute        time.Duration            // of the compute stream, from the end of the step before to the end of this one
-	Stall          [NumCauses]time.Duration // how much of Compute went by waiting, by cause; the mean of all lanes
-	H2D, D2H       int64                    // bytes copied between host and devices since the report before
-	Peer           int64                    // bytes copied from one device to another since then
-	Sent           int64                    // bytes of gradients and weights sent to other ranks since then
-	DiskRead       int64                    // bytes of states, gradients and weights read from disks since then
-	DiskWritten    int64                    // bytes of states, gradients and weights written to disks since then
-	DiskBusy       time.Duration            // since then, in which something was read from or written to disks; of predictions 0
-	Experts        int64                    // tiles of experts that were copied to the device
-	ExpertBytes    int64                    // the bytes of those tiles, which H2D contains
+	Pairs          *PairSums                // of the step; nil: the run does not train on pairs
+	AttendedPairs  int64                    // attended (query, key) pairs, summed over all blocks
+	AttendedAgain  int64                    // the pairs of blocks whose attention the backward recomputes
+	Elapsed        time.Duration            // since the previous report of a step or an evaluation
+	Compute        time.Duration            // compute stream: from the end of the previous step to the end of this one
+	Stall          [NumCauses]time.Duration // the part of Compute spent waiting, by cause; mean of all lanes
+	H2D, D2H       int64                    // bytes copied between host and devices since the previous report
+	Peer           int64                    // bytes copied between devices, same interval
+	Sent           int64                    // bytes of gradients and weights sent to other ranks, same interval
+	DiskRead       int64                    // bytes of states, gradients and weights read from disks, same interval
+	DiskWritten    int64                    // bytes of states, gradients and weights written to disks, same interval
+	DiskBusy       time.Duration            // time with a disk read or write in progress, same interval; 0 in predictions
+	Experts        int64                    // experts' tiles copied to the device
+	ExpertBytes    int64                    // bytes of those tiles, included in H2D
 }
 
-// EvalReport is what the Reporter reports of an evaluation.
+// EvalReport is the report of an evaluation.
 type EvalReport struct {
 	Step   int
-	Loss   float64   // nats per supervised token, or the mean of pairs' losses
+	Loss   float64   // nats per supervised token, or the mean loss of the pairs
 	Tokens int64     // supervised tokens
-	Pairs  *PairSums // nil, but in a run on pairs
+	Pairs  *PairSums // nil: the run does not train on pairs
 }
 
-// Pass is one pass over the layers with the batch that goes through them: the
-// program it follows, and its place in the run.
+// Pass is one pass of a batch over the layers: its program and its place in the run.
 type Pass struct {
 	*schedule.Program
-	Seq     int // its number: passes are counted from 0
-	Step    int // the training step it belongs to; for an evaluation the step it follows
+	Seq     int // counted from 0
+	Step    int // its training step; for an evaluation the step before it
 	Eval    bool
-	Check   bool // diagnosis: look for non-finite values after every launch
-	Version int  // the version of the weights that it needs, counted in steps taken
+	Check   bool // diagnosis: check every output for non-finite values
+	Version int  // the version of the weights that it needs, counted in steps
 	Batch   *data.Batch
-	Waited  Cause // what the Conductor waited for before it could plan it
+	Waited  Cause // the cause of the delay before it could be planned
 	hooks   []passHook
 }
 
-// passHook is what some passes do beside launches.
+// passHook adds effects to the launches of some passes.
 type passHook interface {
-	// enqueued follows a launch of a visit.
+	// enqueued returns the effects that follow a launch.
 	enqueued(v schedule.Visit, e enqueue) []effect
 }
 
-// lateInput is why the input of a launch can be late: it comes from another lane or, as always
-// in the backward, from the host.
-func (p *Pass) lateInput(l schedule.Launch) Cause {
+// inputStall returns the cause to book if a launch waits for its input. The input comes from another lane or, always in
+// the backward, from the host.
+func (p *Pass) inputStall(l schedule.Launch) Cause {
 	if p.Objects[l.In].From >= 0 && p.Visits[l.Visit].Phase != schedule.Backward {
 		return StallPassage
 	}
 	return StallActivation
 }
 
-// lateGrad is why the gradient that a launch reads can be late.
-func (p *Pass) lateGrad(l schedule.Launch) Cause {
+// gradStall returns the cause to book if a launch waits for the gradient that it reads.
+func (p *Pass) gradStall(l schedule.Launch) Cause {
 	if p.Objects[l.Grad].From >= 0 {
 		return StallPassage
 	}

@@ -24,7 +24,7 @@ type worldConfig struct {
 	evalPasses           int
 	batches              int // slots; 0: 1
 	stopAfter            int // messages until StopRequested; −1: never
-	giveUpAfter          int // messages until GiveUpRequested, counted from 1; 0: never
+	abortAfter           int // messages until AbortRequested, counted from 1; 0: never
 	pauseAfter           int // the step after which the run ends unfinished; 0: none
 	enoughAt             int // the step whose evaluation ends the run; 0: none
 	skip                 map[int]bool
@@ -32,12 +32,12 @@ type worldConfig struct {
 	slowLane             int // of the role that is late
 	seed                 int64
 	ranks                int    // that train together; 0: the world is alone
-	giveUp               int    // after so many skipped steps in a row the run fails; 0: it does not
+	maxNonFinite         int    // after so many skipped steps in a row the run fails; 0: it does not
 	matrices             int    // of every layer but the first and the last, moved whole; 0: none are
-	away                 []bool // by layer: its state is on a disk; nil: none is
+	stateOnDisk          []bool // by layer: its state is on a disk; nil: none is
 	links                bool   // checkpoints link the files that states are written to
-	params               []bool // by layer: its tile is on a disk too; nil: none is
-	gradAway             []bool // by layer: its gradient waits on a disk too; nil: none does
+	weightsOnDisk        []bool // by layer: its tile is on a disk too; nil: none is
+	gradOnDisk           []bool // by layer: its gradient waits on a disk too; nil: none does
 	spoilt               int    // the step in which the last rank has a gradient that is not finite; 0: none
 }
 
@@ -75,7 +75,7 @@ func (c worldConfig) kinds() []model.LayerKind {
 func (c worldConfig) balance(lanes int) (b balancing) {
 	for _, k := range c.kinds() {
 		if c.balanced && k == model.MoE {
-			b.layers, b.lanes, b.several = b.layers+1, lanes, c.ranks > 1
+			b.layers, b.lanes, b.distributed = b.layers+1, lanes, c.ranks > 1
 		}
 	}
 	return b
@@ -122,17 +122,17 @@ func randomConfig(seed int64) worldConfig {
 		c.matrices, c.depths.MatrixBuffers = 1+r.Intn(4), 1+r.Intn(3)
 	}
 	if r.Intn(3) == 0 {
-		c.away, c.depths.StateSlots = make([]bool, c.layers), 1+r.Intn(4)
-		for l := range c.away {
-			c.away[l] = r.Intn(3) > 0
+		c.stateOnDisk, c.depths.StateSlots = make([]bool, c.layers), 1+r.Intn(4)
+		for l := range c.stateOnDisk {
+			c.stateOnDisk[l] = r.Intn(3) > 0
 		}
-		c.away[r.Intn(c.layers)] = true
+		c.stateOnDisk[r.Intn(c.layers)] = true
 		if c.ranks == 0 && r.Intn(2) == 0 {
-			c.params = c.blocks(c.away)
+			c.weightsOnDisk = c.blocks(c.stateOnDisk)
 		}
 		if c.clip > 0 && c.ranks == 0 && r.Intn(3) > 0 {
-			if c.gradAway = c.blocks(c.away); r.Intn(2) == 0 {
-				c.gradAway[r.Intn(c.layers)] = false
+			if c.gradOnDisk = c.blocks(c.stateOnDisk); r.Intn(2) == 0 {
+				c.gradOnDisk[r.Intn(c.layers)] = false
 			}
 		}
 		c.links = c.ranks == 0 && r.Intn(2) == 0
@@ -144,13 +144,13 @@ func randomConfig(seed int64) worldConfig {
 		c.enoughAt = 1 + r.Intn(3)
 	}
 	if c.ranks == 0 && r.Intn(4) == 0 {
-		c.giveUpAfter = 1 + r.Intn(500)
+		c.abortAfter = 1 + r.Intn(500)
 	}
 	return c
 }
 
 // isAsked says whether the run is asked to end early, if it lasts that long.
-func (c worldConfig) isAsked() bool { return c.stopAfter >= 0 || c.giveUpAfter > 0 }
+func (c worldConfig) isAsked() bool { return c.stopAfter >= 0 || c.abortAfter > 0 }
 
 // matricesOf are those of a layer.
 func (c worldConfig) matricesOf(layer int) int {

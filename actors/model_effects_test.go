@@ -29,7 +29,7 @@ func (w *world) do(e work, lane laneID) {
 			w.failf("host buffer %d is fetched before it was spilled", d.Host)
 		}
 		l.acts[d.Slot] = c
-	case takeIn:
+	case fetchPassed:
 		c := w.passage[d.Passage]
 		if !c.written {
 			w.failf("token %d of the passage is taken in before it was passed on", d.Passage)
@@ -45,9 +45,9 @@ func (w *world) do(e work, lane laneID) {
 		s := &l.streams[computeStream]
 		s.pending = append(s.pending, func() []send { return e.completed(nil) })
 	case checkOutput:
-	case passAcross:
+	case passDirect:
 		w.copying(&l.streams[acrossStream], e, l)
-	case spill, passOn:
+	case spill, passToHost:
 		w.copying(&l.streams[outStream], e, l)
 	case offloadGrad, offloadRouting, offloadLoss:
 		w.copying(&l.streams[d2hStream], e, l)
@@ -89,7 +89,7 @@ func (w *world) do(e work, lane laneID) {
 		if errors.As(d.Err, &w.givenUp) {
 			return
 		}
-		if w.cfg.giveUp+w.cfg.spoilt > 0 {
+		if w.cfg.maxNonFinite+w.cfg.spoilt > 0 {
 			w.team.failed = d.Err
 		} else if d.Err != nil {
 			w.failf("run ended: %v", d.Err)
@@ -161,7 +161,7 @@ func (w *world) landing(e work, l *laneWorld) func() []send {
 			l.spilled[d.Host] = c
 			return e.completed(nil)
 		}
-	case passOn:
+	case passToHost:
 		c := l.acts[d.Slot]
 		if was, ok := w.passage[d.Passage]; ok {
 			w.failf("token %d of the passage has %+v when %+v is passed on", d.Passage, was, c)
@@ -176,7 +176,7 @@ func (w *world) landing(e work, l *laneWorld) func() []send {
 			w.on++
 			return e.completed(nil)
 		}
-	case passAcross:
+	case passDirect:
 		c, to := l.acts[d.Slot], w.lanes[d.Lane].acts
 		passed := e.done[0].msg.(ActivationPassed)
 		if w.cfg.reaches>>(4*l.index+d.Lane)&1 == 0 {
@@ -279,7 +279,7 @@ func (w *world) load(p *Pass) (sum expertLoad) {
 		all := routing{}
 		for layer, kind := range w.cfg.kinds() {
 			if kind == model.MoE {
-				all[layer] = RoutingLanded{}.with(w.routedOn(rank, p, layer)).(RoutingLanded)
+				all[layer] = RoutingLanded{}.withResult(w.routedOn(rank, p, layer)).(RoutingLanded)
 			}
 		}
 		sum = sum.plus(all.load())
@@ -379,7 +379,7 @@ func (w *world) launch(d enqueue, on *laneWorld) {
 // order checks that experts run between the router's visits.
 func (w *world) order(p *Pass, v schedule.Visit, on *laneWorld) {
 	switch at := &on.routed; {
-	case v.Stage < schedule.Route || v.Stage > schedule.Join:
+	case v.Stage < schedule.Route || v.Stage > schedule.Combine:
 		if *at != 0 {
 			w.failf("%v: layer %d begins within one with experts", p, v.Layer)
 		}
@@ -387,7 +387,7 @@ func (w *world) order(p *Pass, v schedule.Visit, on *laneWorld) {
 		*at = 1
 	case *at != 1:
 		w.failf("%v: layer %d part %d before its tokens are routed", p, v.Layer, v.Part)
-	case v.Stage == schedule.Join:
+	case v.Stage == schedule.Combine:
 		if counts := w.load(p).Counts; w.cfg.balanced && len(w.lanes)*w.team.size() > 1 && v.Phase == schedule.Backward && !slices.Equal(counts, on.counts[p.Seq]) {
 			w.failf("%v: layer %d has the counts %v of all lanes, want %v", p, v.Layer, on.counts[p.Seq], counts)
 		}

@@ -6,13 +6,13 @@ import "mt/layers/schedule"
 
 // optimizer is what the Optimizer of a world with so many lanes has to know.
 func (cfg worldConfig) optimizer(spec schedule.Spec, lanes int) optimizerSpec {
-	x := optimizerSpec{lanes: lanes, clip: cfg.clip, into: summedIn(cfg.layers, cfg.tied), ranks: cfg.ranks > 1,
-		away: cfg.away, gradAway: cfg.gradAway, params: cfg.params, matrixBuffers: cfg.depths.MatrixBuffers}
-	if x.ranks {
-		x.gradAway, x.params = nil, nil
+	x := optimizerSpec{lanes: lanes, clip: cfg.clip, into: summedIn(cfg.layers, cfg.tied), distributed: cfg.ranks > 1,
+		stateOnDisk: cfg.stateOnDisk, gradOnDisk: cfg.gradOnDisk, weightsOnDisk: cfg.weightsOnDisk, matrixBuffers: cfg.depths.MatrixBuffers}
+	if x.distributed {
+		x.gradOnDisk, x.weightsOnDisk = nil, nil
 	}
 	for l := range cfg.layers {
-		if cfg.matrices > 0 && !x.ranks {
+		if cfg.matrices > 0 && !x.distributed {
 			x.matrices, x.laneOf = append(x.matrices, cfg.matricesOf(l)), append(x.laneOf, laneID(spec.On(l)))
 		}
 	}

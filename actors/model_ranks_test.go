@@ -54,17 +54,17 @@ func TestRanksFailInAnyOrder(t *testing.T) {
 	first := drawSeed(t, n, 10_000)
 	for seed := first; seed < first+int64(n); seed++ {
 		cfg := randomConfig(seed)
-		cfg.ranks, cfg.params, cfg.gradAway, cfg.links, cfg.steps, cfg.pauseAfter, cfg.enoughAt = 2+int(seed)%2, nil, nil, false, 6, 0, 0
+		cfg.ranks, cfg.weightsOnDisk, cfg.gradOnDisk, cfg.links, cfg.steps, cfg.pauseAfter, cfg.enoughAt = 2+int(seed)%2, nil, nil, false, 6, 0, 0
 		cfg.depths.ExchangeBuffers, cfg.depths.GathersAhead, cfg.depths.GradSlabs = 1+int(seed/2)%2, 1+int(seed/4)%2, max(2, cfg.depths.GradSlabs)
 		wantStep, wantFinite := 0, 0
 		if cfg.skip = nil; cfg.clip == 0 && seed%2 == 0 {
 			cfg.spoilt, wantStep, wantFinite = 2, 2, 1
 		} else {
-			cfg.skip, cfg.giveUp = map[int]bool{}, 1+int(seed/8)%2
+			cfg.skip, cfg.maxNonFinite = map[int]bool{}, 1+int(seed/8)%2
 			for step := 2; step <= 6; step++ {
 				cfg.skip[step] = true
 			}
-			wantStep, wantFinite = 1+cfg.giveUp, 1
+			wantStep, wantFinite = 1+cfg.maxNonFinite, 1
 		}
 		w := newWorld(t, cfg)
 		err := w.play()
@@ -97,7 +97,7 @@ func (w *world) join(sit func(address, core)) {
 	w.team = &teamWorld{sending: map[int]int{}, buffers: map[int]int{}, full: map[int]bool{}, shares: make([]int, w.cfg.layers)}
 	into := summedIn(w.cfg.layers, w.cfg.tied)
 	conductor := w.once(conductorRole).(*conductorCore)
-	conductor.several, conductor.balance = true, w.cfg.balance(len(w.lanes))
+	conductor.distributed, conductor.balance = true, w.cfg.balance(len(w.lanes))
 	for lane := range laneID(len(w.lanes)) {
 		w.cores[seat(lane.offloader())].(*offloaderCore).landed = toExchanger
 	}
@@ -126,7 +126,7 @@ func (w *world) play() error {
 	if err := f.run(); err != nil {
 		return err
 	}
-	if w.cfg.giveUp+w.cfg.spoilt > 0 {
+	if w.cfg.maxNonFinite+w.cfg.spoilt > 0 {
 		return nil
 	}
 	for rank, one := range f.worlds {
@@ -318,7 +318,7 @@ func (t *teamWorld) complete(w *world, o *joint) {
 }
 
 // sends checks what a message tells of buffers.
-func (t *teamWorld) sends(w *world, msg any) {
+func (t *teamWorld) sends(w *world, msg message) {
 	if t == nil {
 		return
 	}

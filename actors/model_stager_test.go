@@ -36,11 +36,13 @@ func newTierWorld(layers int) *tierWorld {
 	return &tierWorld{version: make([]int, layers), disk: make([]int, layers), states: map[int]*stateAt{}, params: map[[2]int]*paramsAt{}, grads: make([]gradAt, layers), slabs: map[int]int{}}
 }
 
-// away says whether the state of a layer is on a disk.
-func (c worldConfig) isAway(layer int) bool { return c.away != nil && c.away[layer] }
+// isOnDisk says whether the state of a layer is on a disk.
+func (c worldConfig) isOnDisk(layer int) bool { return c.stateOnDisk != nil && c.stateOnDisk[layer] }
 
-// paramsAway says whether the tile of a layer is on a disk.
-func (c worldConfig) paramsAway(layer int) bool { return c.params != nil && c.params[layer] }
+// tileOnDisk says whether the tile of a layer is on a disk.
+func (c worldConfig) tileOnDisk(layer int) bool {
+	return c.weightsOnDisk != nil && c.weightsOnDisk[layer]
+}
 
 // readParams checks, when a tile begins to be read, that its buffer is free and that the disk has it.
 func (w *world) readParams(d readParams, lane laneID) {
@@ -48,7 +50,7 @@ func (w *world) readParams(d readParams, lane laneID) {
 	if p := t.params[at]; p != nil && !p.here {
 		w.failf("the tile of layer %d is read into buffer %d while that of layer %d is", d.Layer, d.Slot, p.layer)
 	}
-	if !w.cfg.paramsAway(d.Layer) || d.Slot >= w.cfg.depths.WeightSlots {
+	if !w.cfg.tileOnDisk(d.Layer) || d.Slot >= w.cfg.depths.WeightSlots {
 		w.failf("the tile of layer %d is read into buffer %d", d.Layer, d.Slot)
 	}
 	if s := t.states[d.Layer]; s != nil && s.flushes > 0 || t.disk[d.Layer] != w.version[d.Layer] {
@@ -59,7 +61,7 @@ func (w *world) readParams(d readParams, lane laneID) {
 
 // needParams checks that the tile of a layer is in the buffer that it is copied from.
 func (w *world) needParams(d fetchWeights, lane laneID) {
-	if !w.cfg.paramsAway(d.Layer) {
+	if !w.cfg.tileOnDisk(d.Layer) {
 		return
 	}
 	if p := w.tier.params[[2]int{int(lane), d.Slot}]; p == nil || !p.here || p.tile != d.Tile || p.layer != d.Layer || p.version != w.version[d.Layer] {
@@ -90,7 +92,7 @@ func (w *world) fetchState(d fetchState) {
 
 // gradLanded notes that a gradient is in a slab.
 func (w *world) gradLanded(d offloadGrad) {
-	if turns := w.cfg.gradAway != nil && w.cfg.gradAway[d.Layer]; !w.cfg.creditSlabs() && (turns != (d.Slab >= w.cfg.layers) || !turns && d.Slab != d.Layer) {
+	if turns := w.cfg.gradOnDisk != nil && w.cfg.gradOnDisk[d.Layer]; !w.cfg.creditSlabs() && (turns != (d.Slab >= w.cfg.layers) || !turns && d.Slab != d.Layer) {
 		w.failf("the gradient of layer %d has landed in slab %d", d.Layer, d.Slab)
 	}
 	w.tier.grads[d.Layer].landed++
@@ -100,7 +102,7 @@ func (w *world) gradLanded(d offloadGrad) {
 // putGrad checks, when a gradient begins to be written, that it is the one in the slab.
 func (w *world) putGrad(d putGrad) {
 	g := &w.tier.grads[d.Layer]
-	if g.writes++; !w.full[d.Slab] || w.tier.slabs[d.Slab] != d.Layer || !w.cfg.gradAway[d.Layer] {
+	if g.writes++; !w.full[d.Slab] || w.tier.slabs[d.Slab] != d.Layer || !w.cfg.gradOnDisk[d.Layer] {
 		w.failf("the gradient of layer %d is written from slab %d, full %t, with that of layer %d", d.Layer, d.Slab, w.full[d.Slab], w.tier.slabs[d.Slab])
 	}
 }
@@ -124,15 +126,15 @@ func (w *world) fetchGrad(d fetchGrad) {
 
 // needGrad checks that a layer is updated by the gradient that landed last.
 func (w *world) needGrad(e update) {
-	g, away := w.tier.grads[e.Layer], w.cfg.gradAway != nil && w.cfg.gradAway[e.Layer]
-	if away != (e.Slab == noSlab) || away && g.slot != g.landed {
+	g, onDisk := w.tier.grads[e.Layer], w.cfg.gradOnDisk != nil && w.cfg.gradOnDisk[e.Layer]
+	if onDisk != (e.Slab == noSlab) || onDisk && g.slot != g.landed {
 		w.failf("layer %d is updated from slab %d, its gradients are %+v", e.Layer, e.Slab, g)
 	}
 }
 
 // needState checks that the state of a layer is in memory for whoever uses it.
 func (w *world) needState(layer int, what string) {
-	if !w.cfg.isAway(layer) {
+	if !w.cfg.isOnDisk(layer) {
 		return
 	}
 	if s := w.tier.states[layer]; s == nil || !s.here {
@@ -142,7 +144,7 @@ func (w *world) needState(layer int, what string) {
 
 // mayLink checks, when a layer begins to be saved, that what is linked is written and is what is saved.
 func (w *world) mayLink(layer int) {
-	if !w.cfg.links || !w.cfg.isAway(layer) {
+	if !w.cfg.links || !w.cfg.isOnDisk(layer) {
 		return
 	}
 	if t := w.tier; t.states[layer].flushes > 0 || t.disk[layer] != t.version[layer] {

@@ -24,12 +24,12 @@ type world struct {
 	t       *testing.T
 	rnd     *rand.Rand
 	cfg     worldConfig
-	cores   []core     // by seat
-	boxes   [][]any    // by seat
-	todo    [][]effect // by seat
-	choices []int      // what may happen next, reused
-	async   []work     // running works, any of which may end
-	saying  [][]send   // what works that have ended have not said yet
+	cores   []core      // by seat
+	boxes   [][]message // by seat
+	todo    [][]effect  // by seat
+	choices []int       // what may happen next, reused
+	async   []work      // running works, any of which may end
+	saying  [][]send    // what works that have ended have not said yet
 
 	lanes    []*laneWorld
 	across   int             // how many activations went from device to device
@@ -48,7 +48,7 @@ type world struct {
 	saves    []int
 	booked   map[string]bool // the messages that the table of credits names
 	ended    bool
-	givenUp  *GivenUpError                // how it ended; nil: otherwise
+	givenUp  *StepAbortedError            // how it ended; nil: otherwise
 	trace    map[address]*strings.Builder // nil: not kept
 	err      error
 	team     *teamWorld         // nil: the world is alone
@@ -110,37 +110,37 @@ func newWorld(t *testing.T, cfg worldConfig) *world {
 	w := &world{t: t, rnd: rand.New(rand.NewSource(cfg.seed)), cfg: cfg, passage: map[int]content{}, drawn: map[[3]int][]int32{}, full: map[int]bool{}, version: make([]int, cfg.layers),
 		reading: make([]int, cfg.layers), saved: map[int]int{}, parts: make([]int, cfg.layers), matrices: map[[2]int]matrixAt{}, taken: map[string]int{}, returned: map[string]int{}, booked: bookedMessages, atStop: -1, tier: newTierWorld(cfg.layers)}
 	sched := Schedule{FirstStep: 1, LastStep: cfg.steps, SaveSteps: cfg.saveSteps, EvalSteps: cfg.evalSteps, EvalPasses: cfg.evalPasses,
-		PauseAfter: cfg.pauseAfter, Enough: func(r EvalReport) bool { return r.Step == cfg.enoughAt },
-		MaxNonFinite: cmp.Or(cfg.giveUp, 100), SynchronousUpdates: cfg.sync, LR: func(int) float64 { return 1 }, DataPos: func(s int) int64 { return int64(s) }}
+		PauseAfter: cfg.pauseAfter, StopEarly: func(r EvalReport) bool { return r.Step == cfg.enoughAt },
+		MaxNonFinite: cmp.Or(cfg.maxNonFinite, 100), SynchronousUpdates: cfg.sync, LR: func(int) float64 { return 1 }, DataPos: func(s int) int64 { return int64(s) }}
 	spec := schedule.Spec{Layers: stages(cfg.kinds(), cfg.experts, cfg.headShards), OnDemand: cfg.onDemand, Lane: cfg.lane,
 		WeightSlots: cfg.depths.WeightSlots, ActivationSlots: cfg.depths.ActivationSlots}
 	if cfg.lane != nil {
 		spec.Order = schedule.Lanes
 	}
 	n := spec.Lanes()
-	w.cores, w.boxes, w.todo = make([]core, n*int(numRoles)), make([][]any, n*int(numRoles)), make([][]effect, n*int(numRoles))
+	w.cores, w.boxes, w.todo = make([]core, n*int(numRoles)), make([][]message, n*int(numRoles)), make([][]effect, n*int(numRoles))
 	sit := func(a address, c core) { w.cores[seat(a)] = c }
 	for lane := range laneID(n) {
 		w.lanes = append(w.lanes, &laneWorld{index: int(lane), counts: map[int][]int32{}, slots: map[int]content{}, acts: map[int]content{}, spilled: map[int]content{}})
 		prefetcher := fetching(spec, cfg.tied, cfg.depths)
 		prefetcher.lane, prefetcher.rows, prefetcher.batches = lane, spec.On(0) == int(lane), max(1, cfg.batches)
-		prefetcher.experts, prefetcher.onDisk = cfg.experts > 0, cfg.params
+		prefetcher.experts, prefetcher.weightsOnDisk = cfg.experts > 0, cfg.weightsOnDisk
 		for from := range n {
 			prefetcher.reachedBy = append(prefetcher.reachedBy, cfg.reaches>>(4*from+int(lane))&1 == 1)
 		}
 		sit(lane.prefetcher(), newPrefetcherCore(prefetcher, 0))
 		sit(lane.compute(), newComputeCore(computeSpec{lane, cfg.depths.GradBuffers, cfg.experts > 0, cfg.balance(n)}))
-		offloader := offloaderSpec{lane: lane, own: cfg.ownSlabs(), turns: cfg.depths.GradSlabs, away: cfg.gradAway, parts: spec.InParts(), balance: cfg.balance(n), landed: toOptimizer}
+		offloader := offloaderSpec{lane: lane, own: cfg.ownSlabs(), turns: cfg.depths.GradSlabs, gradOnDisk: cfg.gradOnDisk, parts: spec.InParts(), balance: cfg.balance(n), landed: toOptimizer}
 		sit(lane.offloader(), newOffloaderCore(offloader))
 	}
 	conductor, checkpointer := newConductorCore(sched, State{}, cfg.depths.BatchesAhead, spec), newCheckpointerCore(cfg.layers, 0)
-	conductor.away, checkpointer.away, checkpointer.shown = cfg.away != nil, cfg.away, make([]bool, len(cfg.away))
+	conductor.statesOnDisk, checkpointer.stateOnDisk, checkpointer.shown = cfg.stateOnDisk != nil, cfg.stateOnDisk, make([]bool, len(cfg.stateOnDisk))
 	checkpointer.links = cfg.links
 	sit(conductorID, conductor)
-	if cfg.away != nil {
-		stager := newStagerCore(awayOrder(cfg.away, summedIn(cfg.layers, cfg.tied), cfg.clip > 0), cfg.depths.StateSlots)
-		stager.lanes, stager.params, stager.links = n, cfg.params, cfg.links
-		stager.setGradsAway(cfg.gradAway)
+	if cfg.stateOnDisk != nil {
+		stager := newStagerCore(stagingOrder(cfg.stateOnDisk, summedIn(cfg.layers, cfg.tied), cfg.clip > 0), cfg.depths.StateSlots)
+		stager.lanes, stager.weightsOnDisk, stager.links = n, cfg.weightsOnDisk, cfg.links
+		stager.setGradsOnDisk(cfg.gradOnDisk)
 		sit(stagerID, stager)
 	}
 	sit(feederID, &feederCore{})
@@ -153,7 +153,7 @@ func newWorld(t *testing.T, cfg worldConfig) *world {
 	return w
 }
 
-func (w *world) send(to address, msg any) {
+func (w *world) send(to address, msg message) {
 	if m, ok := msg.(SlabFreed); ok {
 		w.full[m.Slab] = false
 	}
@@ -172,7 +172,7 @@ var bookedMessages = func() map[string]bool {
 }()
 
 // count books credits by the names of the table.
-func (w *world) count(name string, msg any) {
+func (w *world) count(name string, msg message) {
 	if _, ok := w.booked[name]; !ok {
 		return
 	}
@@ -199,7 +199,7 @@ func (w *world) count(name string, msg any) {
 // begin starts the run.
 func (w *world) begin() {
 	w.send(conductorID, begin{})
-	if w.cfg.away != nil {
+	if w.cfg.stateOnDisk != nil {
 		w.send(stagerID, begin{})
 	}
 }
@@ -212,8 +212,8 @@ func (w *world) run() error {
 		if n == w.cfg.stopAfter && !w.ended {
 			w.askToStop()
 		}
-		if n+1 == w.cfg.giveUpAfter && !w.ended {
-			w.send(conductorID, GiveUpRequested{})
+		if n+1 == w.cfg.abortAfter && !w.ended {
+			w.send(conductorID, AbortRequested{})
 		}
 		if !w.move() {
 			break
@@ -309,7 +309,7 @@ func (w *world) turn(id int) {
 		w.boxes[id] = w.boxes[id][1:]
 		w.todo[id] = w.cores[id].step(msg)
 		switch msg.(type) {
-		case StopRequested, GiveUpRequested:
+		case StopRequested, AbortRequested:
 			if w.atStop < 0 {
 				w.atStop = w.once(conductorRole).(*conductorCore).planned
 			}
@@ -449,7 +449,7 @@ func (w *world) verify() error {
 		return fmt.Errorf("step %d was the last and the last save is %v", n, w.saves)
 	}
 	for _, c := range Credits {
-		if !w.cfg.creditSlabs() && w.cfg.gradAway == nil && c.Name == "slab" {
+		if !w.cfg.creditSlabs() && w.cfg.gradOnDisk == nil && c.Name == "slab" {
 			continue // every layer has its own slab, which is no credit
 		}
 		if c.Name == "batch" {

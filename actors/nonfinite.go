@@ -7,32 +7,32 @@ import (
 
 // NonFiniteError ends a run whose loss or gradients were not finite.
 type NonFiniteError struct {
-	Step   int // the step at which the run gave up
-	Finite int // the last step before it whose loss and gradients were finite
+	Step   int // the step at which the run failed
+	Finite int // the last earlier step with finite loss and gradients
 	err    error
 }
 
 func (e *NonFiniteError) Error() string { return e.err.Error() }
 
-// Unwrap returns the error whose text Error returns.
+// Unwrap returns the wrapped error.
 func (e *NonFiniteError) Unwrap() error { return e.err }
 
-// outputChecks has the output of every launch of a diagnosis looked at.
+// outputChecks checks the output of every launch of a diagnosis.
 type outputChecks struct{}
 
-// checkOutput is the work of looking at what a launch has made.
+// checkOutput checks the output of one launch for non-finite values.
 type checkOutput struct{ enqueue }
 
 func (outputChecks) enqueued(v schedule.Visit, e enqueue) []effect {
-	if e.Out < 0 { // the head has no output: its losses tell
+	if e.Out < 0 { // the head has no output; its losses are checked instead
 		return nil
 	}
 	checked := ActivationChecked{Prog: e.p.Seq, Layer: v.Layer, MicroBatch: e.p.Launches[e.Index].MicroBatch}
 	return []effect{work{do: checkOutput{e}, done: []send{{conductorID, checked}}}}
 }
 
-// start waits until a launch of a diagnosis is done, and completes w with whether its
-// output is finite. It holds up Compute, which in a diagnosis does no harm.
+// start waits for the launch and completes w with whether its output is finite. It blocks Compute, which is harmless in
+// a diagnosis.
 func (c checkOutput) start(r *lane, w work) error {
 	e := c.enqueue
 	l := e.p.Launches[e.Index]
@@ -54,8 +54,8 @@ func (c checkOutput) start(r *lane, w work) error {
 	return nil
 }
 
-// allFinite says whether all elements of b are finite; dt is fp32 or bf16. One that is not
-// has an exponent of ones alone.
+// allFinite reports whether all elements of b are finite. dt is fp32 or bf16. In a non-finite element all exponent bits
+// are 1.
 func allFinite(b []byte, dt device.DType) bool {
 	step := int(dt.Size())
 	for i := step; i <= len(b); i += step {

@@ -9,56 +9,55 @@ import (
 	"mt/layers"
 )
 
-// The Offloader brings to the host what the device computed: gradients, which go into
-// slabs, activations that are spilled, the experts' routing and losses. It owns the
-// slabs' credits.
-// "Landed" means that the bytes are on the host, not that the copy is enqueued.
+// The Offloader copies the device's results to the host: gradients into slabs, spilled activations, the experts'
+// routing, and losses. It owns the credits of slabs. "Landed" means that the bytes are on the host, not that the copy
+// is enqueued.
 
 // offloaderCore is the pure part of the Offloader.
 type offloaderCore struct {
 	offloaderSpec
-	programs map[int]*Pass // by Seq, as long as messages of theirs may come
+	programs map[int]*Pass // by Seq, while messages of the program may arrive
 	slabs    slabKeeper
 	waiting  []GradComputed
-	offers   map[transit]int // activation slots of other lanes, for what they wait for
+	offers   map[transit]int // activation slots that other lanes offer
 }
 
-// offloaderSpec is what an Offloader has to know of a run.
+// offloaderSpec describes a run to an Offloader.
 type offloaderSpec struct {
-	lane    laneID
-	own     int    // slabs that are layers' own, before those that layers take turns in; 0: all layers take turns
-	turns   int    // slabs that layers of the lane take turns in
-	away    []bool // by layer: its gradient waits on a disk, and it takes turns though others do not; nil: none does
-	parts   bool   // some layers are visited in parts, and so are their gradients
-	balance balancing
-	landed  func(GradLanded, *data.Batch) send // tells who takes gradients that have landed
+	lane       laneID
+	own        int    // slabs that belong to layers; the shared slabs follow; 0: all slabs are shared
+	turns      int    // shared slabs of each lane
+	gradOnDisk []bool // by layer: its gradient waits on a disk, so it uses a shared slab; nil: none
+	parts      bool   // some layers are visited in parts and have gradients in parts
+	balance    balancing
+	landed     func(GradLanded, *data.Batch) send // makes the message for a landed gradient
 }
 
-// slabKeeper gives gradients the slabs in which they land.
+// slabKeeper assigns slabs to gradients.
 type slabKeeper interface {
-	// take takes the slab in which a gradient lands; ok is false while none is free.
+	// take returns the slab for a gradient. ok is false if none is free.
 	take(m GradComputed) (slab int, ok bool)
-	// told is whom the landing of a gradient is told to, who takes the layer's when it is complete.
-	told(m GradComputed, taker send) []send
+	// sends lists the messages for a landed gradient or part: taker, once the layer's gradient is complete.
+	sends(m GradComputed, taker send) []send
 	free(slab int)
 }
 
-// wholeGrads are gradients that land at once.
+// wholeGrads is embedded in keepers of gradients without parts.
 type wholeGrads struct{}
 
-func (wholeGrads) told(_ GradComputed, taker send) []send { return []send{taker} }
+func (wholeGrads) sends(_ GradComputed, taker send) []send { return []send{taker} }
 
-// ownSlabs are slabs that are layers' own: slab l is layer l's, and always free.
+// ownSlabs gives layer l slab l, which is always free.
 type ownSlabs struct{ wholeGrads }
 
 func (ownSlabs) take(m GradComputed) (int, bool) { return m.Layer, true }
 
 func (ownSlabs) free(int) {}
 
-// turnSlabs are slabs that layers take turns in, which are a credit.
+// turnSlabs has slabs that layers share in turns. They are a credit.
 type turnSlabs struct {
 	wholeGrads
-	slabs []int // that are free
+	slabs []int // the free slabs
 }
 
 func (k *turnSlabs) take(GradComputed) (slab int, ok bool) {
@@ -71,15 +70,15 @@ func (k *turnSlabs) take(GradComputed) (slab int, ok bool) {
 
 func (k *turnSlabs) free(slab int) { k.slabs = append(k.slabs, slab) }
 
-// mixedSlabs are layers' own, but for those layers whose gradient waits on a disk: these take turns.
+// mixedSlabs gives layers their own slabs, and shared slabs to layers whose gradients wait on disks.
 type mixedSlabs struct {
 	turnSlabs
-	own  int
-	away []bool
+	own        int
+	gradOnDisk []bool
 }
 
 func (k *mixedSlabs) take(m GradComputed) (int, bool) {
-	if k.away[m.Layer] {
+	if k.gradOnDisk[m.Layer] {
 		return k.turnSlabs.take(m)
 	}
 	return m.Layer, true
@@ -91,10 +90,10 @@ func (k *mixedSlabs) free(slab int) {
 	}
 }
 
-// gradsInParts are gradients of which some land part by part, in one slab. The parts of a layer come one after the other.
+// gradsInParts puts the parts of a gradient into one slab. The parts of a layer come one after the other.
 type gradsInParts struct {
 	slabKeeper
-	slab int // in which a gradient is landing; −1: none
+	slab int // of the current gradient; −1: none
 }
 
 func (k *gradsInParts) take(m GradComputed) (slab int, ok bool) {
@@ -109,14 +108,14 @@ func (k *gradsInParts) take(m GradComputed) (slab int, ok bool) {
 	return slab, true
 }
 
-func (k *gradsInParts) told(m GradComputed, taker send) []send {
+func (k *gradsInParts) sends(m GradComputed, taker send) []send {
 	if !m.Complete {
 		return nil
 	}
-	return k.slabKeeper.told(m, taker)
+	return k.slabKeeper.sends(m, taker)
 }
 
-// newOffloaderCore makes the Offloader of a lane.
+// newOffloaderCore makes the core of a lane.
 func newOffloaderCore(x offloaderSpec) *offloaderCore {
 	c := &offloaderCore{offloaderSpec: x, programs: map[int]*Pass{}, slabs: ownSlabs{}, offers: map[transit]int{}}
 	var turns turnSlabs
@@ -126,8 +125,8 @@ func newOffloaderCore(x offloaderSpec) *offloaderCore {
 	switch {
 	case x.own == 0:
 		c.slabs = &turns
-	case x.away != nil:
-		c.slabs = &mixedSlabs{turns, x.own, x.away}
+	case x.gradOnDisk != nil:
+		c.slabs = &mixedSlabs{turns, x.own, x.gradOnDisk}
 	}
 	if x.parts {
 		c.slabs = &gradsInParts{c.slabs, -1}
@@ -135,22 +134,19 @@ func newOffloaderCore(x offloaderSpec) *offloaderCore {
 	return c
 }
 
-// toOptimizer tells the Optimizer of a gradient.
+// toOptimizer sends a gradient to the Optimizer.
 func toOptimizer(m GradLanded, _ *data.Batch) send { return send{optimizerID, m} }
 
-// spill copies an activation of so many tokens to the host; Host is where to, as in
-// schedule.Object.
+// spill copies an activation to the host, to schedule.Object.Host.
 type spill struct{ Slot, Host, Tokens int }
 
-// offloadGrad copies the gradient of a tile into its ranges of a slab, and records that
-// the gradient buffer is idle when it has been read.
+// offloadGrad copies the gradient of a tile into its ranges of a slab and records that the gradient buffer is idle.
 type offloadGrad struct {
 	Layer, Part, Tile, Buf, Slab int
 	IDs                          []int32 // unique ids of the batch
 }
 
-// offloadLoss copies the losses of p from a batch slot to the host and sums them. Load is that
-// of LossComputed.
+// offloadLoss copies the losses of p from a batch slot to the host and sums them. Load is LossComputed.Load.
 type offloadLoss struct {
 	p    *Pass
 	Slot int
@@ -163,7 +159,7 @@ type losses struct {
 	pairs    *PairSums
 }
 
-func (c *offloaderCore) step(msg any) []effect {
+func (c *offloaderCore) step(msg message) []effect {
 	switch m := msg.(type) {
 	case PassPlanned:
 		c.programs[m.Pass.Seq] = m.Pass
@@ -177,22 +173,22 @@ func (c *offloaderCore) step(msg any) []effect {
 	case SlotOffered:
 		c.offers[transit{m.Prog, m.Object}] = m.Slot
 	case ActivationLeft:
-		return []effect{c.leave(m)}
+		return []effect{c.passOn(m)}
 	case LossComputed:
 		p := c.programs[m.Prog]
 		return []effect{work{do: offloadLoss{p: p, Slot: m.Slot, Load: m.Load}, done: []send{{conductorID, LossLanded{Prog: p.Seq, Step: p.Step, Eval: p.Eval}}}}}
 	case RoutingComputed:
 		p, landed := c.programs[m.Prog], RoutingLanded{Prog: m.Prog, Layer: m.Layer}
-		told := []send{{c.lane.prefetcher(), landed}, {c.lane.compute(), landed}}
-		if c.balance.several && !p.Eval {
-			told = append(told, send{conductorID, landed})
+		sends := []send{{c.lane.prefetcher(), landed}, {c.lane.compute(), landed}}
+		if c.balance.distributed && !p.Eval {
+			sends = append(sends, send{conductorID, landed})
 		}
 		for lane := range laneID(c.balance.lanes) {
-			if lane != c.lane && !p.Eval && !c.balance.several {
-				told = append(told, send{lane.compute(), landed})
+			if lane != c.lane && !p.Eval && !c.balance.distributed {
+				sends = append(sends, send{lane.compute(), landed})
 			}
 		}
-		return []effect{work{do: offloadRouting{p: p, Layer: m.Layer}, done: told}}
+		return []effect{work{do: offloadRouting{p: p, Layer: m.Layer}, done: sends}}
 	case GradComputed:
 		c.waiting = append(c.waiting, m)
 	case SlabFreed:
@@ -203,8 +199,7 @@ func (c *offloaderCore) step(msg any) []effect {
 	return c.advance()
 }
 
-// programsKept is how many programs are kept: messages may come late, but not from one
-// that is further back.
+// programsKept is the number of programs kept for late messages. No message is later than that.
 const programsKept = 4
 
 func (c *offloaderCore) advance() (out []effect) {
@@ -217,13 +212,13 @@ func (c *offloaderCore) advance() (out []effect) {
 		c.waiting = c.waiting[1:]
 		batch := c.programs[m.Prog].Batch
 		taker := c.landed(GradLanded{Step: m.Step, Layer: m.Layer, Slab: slab, Lane: c.lane, IDs: batch.UniqueIDs}, batch)
-		w := work{do: offloadGrad{Layer: m.Layer, Part: m.Part, Tile: m.Tile, Buf: m.Buf, Slab: slab, IDs: batch.UniqueIDs}, done: c.slabs.told(m, taker)}
+		w := work{do: offloadGrad{Layer: m.Layer, Part: m.Part, Tile: m.Tile, Buf: m.Buf, Slab: slab, IDs: batch.UniqueIDs}, done: c.slabs.sends(m, taker)}
 		out = append(out, w, send{c.lane.compute(), GradBufferFreed{m.Buf}})
 	}
 	return out
 }
 
-// An error of the stream comes with the notification: no task of the Offloader returns one.
+// No task of the Offloader returns an error: errors of its streams come with the notifications.
 
 func (e spill) start(r *lane, w work) error {
 	s := r.copying(r.out, e)
@@ -251,13 +246,12 @@ func (e offloadLoss) start(r *lane, w work) error {
 	return nil
 }
 
-// nothing is the result of a copy that finds nothing out.
+// nothing is the result of a copy without a result.
 func nothing() any { return nil }
 
-// landed returns what a stream that copies is to call when the copies of w have landed. It
-// completes w with the result of found, unless a stream has failed: what a failed stream
-// leaves behind must not reach the Optimizer. Then it reports the error, and what was
-// copied; that of the compute stream is left to that stream's own notifications.
+// landed returns the notification for the copies of w. It completes w with the result of found if no stream has failed,
+// because a failed stream's data must not reach the Optimizer. Otherwise it reports the error and what was copied.
+// Errors of the compute stream are left to that stream's own notifications.
 func (r *lane) landed(w work, what string, found func() any) func(error) {
 	return func(err error) {
 		r.hub.notified(func() {
@@ -274,23 +268,22 @@ func (r *lane) landed(w work, what string, found func() any) func(error) {
 	}
 }
 
-// toHost copies an activation from a slot to host memory.
+// toHost enqueues the copy of an activation from a slot to host memory.
 func (r *lane) toHost(from int, host []byte) {
 	s, slot := r.out, r.acts[from]
 	s.Wait(slot.ready)
 	layers.CopyDown(s, host, slot.mem.Slice(0, int64(len(host))))
-	s.Wait(slot.idle) // its last reader may still be at work
+	s.Wait(slot.idle) // the last reader may still be running
 	s.Record(slot.idle)
 }
 
-// spilled is the host memory of a spilled activation of so many tokens; at is where it
-// begins, in tokens.
+// spilled views the host memory of a spilled activation. at is its place, in tokens.
 func (r *lane) spilled(at, tokens int) []byte {
 	from := r.plan.ActivationBytes(at)
 	return r.spills[from : from+r.plan.ActivationBytes(tokens)]
 }
 
-// sumF32 adds up the little-endian float32 of b in their order, in float64.
+// sumF32 sums the little-endian float32 values of b in order, in float64.
 func sumF32(b []byte) float64 {
 	var sum float64
 	for i := 0; i+4 <= len(b); i += 4 {

@@ -32,9 +32,9 @@ type optimizerCore struct {
 	saving []bool
 
 	order    []int // in which layers are updated
-	gate     gate
+	gate     updateGate
 	grads    gradients
-	told     audience
+	listener updateListener
 	subcores []subcore
 	hooks    []updateHook
 }
@@ -49,9 +49,9 @@ type optimizerSpec struct {
 	frozen []bool
 	// ranks: the rank is not alone. Gradients come from the Exchanger, summed over all ranks they are this rank's shares, all
 	// ranks agree on norms, and the Gatherer is told of updates.
-	ranks bool
+	distributed bool
 	// By layer: its state, its gradient while that waits for the norm, and its tile are on a disk; nil: none is.
-	away, gradAway, params []bool
+	stateOnDisk, gradOnDisk, weightsOnDisk []bool
 	// matrices is how many matrices of each layer are moved whole; nil: none are. laneOf is the lane of each layer, and
 	// matrixBuffers how many matrix buffers a lane has.
 	matrices      []int
@@ -72,28 +72,28 @@ type gradients interface {
 	drop(s *stepState, l int) []effect
 }
 
-// gate says when the layers of a step may be updated.
-type gate interface {
-	// known says whether everything is known that the step's norm depends on.
-	known(s *stepState) bool
+// updateGate says when the layers of a step may be updated.
+type updateGate interface {
+	// normKnown says whether everything is known that the step's norm depends on.
+	normKnown(s *stepState) bool
 	// open says whether layer l may be updated, and by what its gradient is multiplied.
 	open(s *stepState, l int) (factor float64, ok bool)
-	// shut is what follows where it may not.
-	shut(s *stepState, l int) []effect
+	// blocked returns the effects that follow when it may not.
+	blocked(s *stepState, l int) []effect
 	// norm is the L2 norm over all layers, as far as it is known.
 	norm(s *stepState) float64
 }
 
-// audience is who is told that a layer and that a step is updated.
-type audience interface {
-	layer(m LayerUpdated) []effect
-	step(m StepUpdated) effect
+// updateListener is who is told that a layer and that a step is updated.
+type updateListener interface {
+	layerUpdated(m LayerUpdated) []effect
+	stepUpdated(m StepUpdated) effect
 }
 
 // subcore is a core of its own within the Optimizer, with messages and works that only some runs have.
 type subcore interface {
 	// take handles a message that is the subcore's; ok is false for any other.
-	take(msg any) (out []effect, ok bool)
+	take(msg message) (out []effect, ok bool)
 	// next begins what the subcore does before anything is measured or updated.
 	next() []effect
 }
@@ -133,12 +133,12 @@ const noSlab = -1
 func newOptimizerCore(x optimizerSpec, start State) *optimizerCore {
 	n := len(x.into)
 	c := &optimizerCore{optimizerSpec: x, layers: n, version: start.Step, adam: start.AdamStep, skipped: start.NonFinite, saving: make([]bool, n)}
-	c.grads, c.told = slabs{}, prefetchers(x.lanes)
+	c.grads, c.listener = slabs{}, prefetcherListeners(x.lanes)
 	squares, fail := c.squares, c.nonFinite
 	c.order = backwardOrder(x.into)
-	if x.ranks {
+	if x.distributed {
 		r := newRankCore(c)
-		squares, fail = r.squares, r.spoil
+		squares, fail = r.squares, r.nonFinite
 	} else if !slices.Equal(x.into, ids(n)) {
 		newTiedCore(c)
 	}
@@ -150,7 +150,7 @@ func newOptimizerCore(x optimizerSpec, start State) *optimizerCore {
 	if x.frozen != nil {
 		c.hooks = append(c.hooks, frozenHook{c})
 	}
-	if x.away != nil {
+	if x.stateOnDisk != nil {
 		newDiskCore(c)
 	}
 	if x.matrices != nil {
@@ -171,7 +171,7 @@ type measured struct {
 	Squares float64
 }
 
-func (m measured) with(result any) any {
+func (m measured) withResult(result any) message {
 	m.Squares = result.(float64)
 	return m
 }
@@ -191,7 +191,7 @@ func (u update) rate() optim.Rate { return optim.Rate{LR: u.LR, Step: u.AdamStep
 // updateDone tells that update is done.
 type updateDone struct{ Layer int }
 
-func (c *optimizerCore) step(msg any) (out []effect) {
+func (c *optimizerCore) step(msg message) (out []effect) {
 	switch m := msg.(type) {
 	case GradLanded:
 		s := c.open(m.Step)
@@ -208,8 +208,8 @@ func (c *optimizerCore) step(msg any) (out []effect) {
 		out = c.updated(m.Layer, false)
 	case LayerSaved:
 		c.saving[m.Layer] = false
-	case StepGivenUp:
-		return c.giveUp(m)
+	case StepAbortRequested:
+		return c.abortStep(m)
 	default:
 		out = c.take(msg)
 	}
@@ -217,7 +217,7 @@ func (c *optimizerCore) step(msg any) (out []effect) {
 }
 
 // take hands a message to the subcore that it is for.
-func (c *optimizerCore) take(msg any) []effect {
+func (c *optimizerCore) take(msg message) []effect {
 	for _, p := range c.subcores {
 		if out, ok := p.take(msg); ok {
 			return out
@@ -278,7 +278,7 @@ func (c *optimizerCore) updateNext(s *stepState) (out []effect) {
 		l := c.order[s.next]
 		factor, open := c.gate.open(s, l)
 		if !open {
-			return append(out, c.gate.shut(s, l)...)
+			return append(out, c.gate.blocked(s, l)...)
 		}
 		if waits, ok := c.ready(l); !ok {
 			if waits != NoStall {
@@ -335,7 +335,7 @@ func (c *optimizerCore) updated(l int, unchanged bool) []effect {
 func (c *optimizerCore) announce(s *stepState, l int, adam int64, unchanged bool) []effect {
 	c.saving[l] = s.closed.Save
 	m := LayerUpdated{Layer: l, Version: s.step, Save: s.closed.Save, Waited: s.waited[l], Unchanged: unchanged, AdamStep: adam, NonFinite: c.skipped}
-	out := c.told.layer(m)
+	out := c.listener.layerUpdated(m)
 	for _, h := range c.hooks {
 		out = append(out, h.done(m)...)
 	}
@@ -357,7 +357,7 @@ func (c *optimizerCore) dropMeasured(s *stepState) (out []effect) {
 // whose version changes but not its bytes, unless this step is to be saved too.
 func (c *optimizerCore) skip(s *stepState) []effect {
 	out := c.dropMeasured(s)
-	if !c.gate.known(s) || s.closed.Save && slices.Contains(c.saving, true) { // the earlier save comes first
+	if !c.gate.normKnown(s) || s.closed.Save && slices.Contains(c.saving, true) { // the earlier save comes first
 		return out
 	}
 	c.skipped++
@@ -371,7 +371,7 @@ func (c *optimizerCore) skip(s *stepState) []effect {
 
 func (c *optimizerCore) finish(s *stepState, skipped bool) effect {
 	c.cur, c.version = nil, s.step
-	return c.told.step(StepUpdated{Step: s.step, GradNorm: c.gate.norm(s), Skipped: skipped, AdamStep: c.adam, NonFinite: c.skipped})
+	return c.listener.stepUpdated(StepUpdated{Step: s.step, GradNorm: c.gate.norm(s), Skipped: skipped, AdamStep: c.adam, NonFinite: c.skipped})
 }
 
 // squares is the sum of squares over all layers, in the order of the layers, and whether that of every layer is known.
@@ -393,7 +393,7 @@ type clipGate struct {
 	squares func(s *stepState) (sum float64, known bool)
 }
 
-func (g *clipGate) known(s *stepState) bool {
+func (g *clipGate) normKnown(s *stepState) bool {
 	_, known := g.squares(s)
 	return known
 }
@@ -403,8 +403,8 @@ func (g *clipGate) open(s *stepState, _ int) (float64, bool) {
 	return clipping(g.max, math.Sqrt(sum)), known && optim.AllFinite(sum)
 }
 
-func (g *clipGate) shut(s *stepState, _ int) []effect {
-	if !g.known(s) {
+func (g *clipGate) blocked(s *stepState, _ int) []effect {
+	if !g.normKnown(s) {
 		return nil
 	}
 	return g.c.skip(s)
@@ -431,14 +431,14 @@ func newLayerGate(c *optimizerCore, fail func(*stepState, int) []effect) *layerG
 	return g
 }
 
-func (g *layerGate) known(s *stepState) bool { return !slices.Contains(s.have, false) }
+func (g *layerGate) normKnown(s *stepState) bool { return !slices.Contains(s.have, false) }
 
 func (g *layerGate) open(s *stepState, l int) (float64, bool) {
 	squares := s.squares[g.c.into[l]]
 	return clipping(g.bound, math.Sqrt(squares)), s.have[l] && optim.AllFinite(squares)
 }
 
-func (g *layerGate) shut(s *stepState, l int) []effect {
+func (g *layerGate) blocked(s *stepState, l int) []effect {
 	if !s.have[l] {
 		return nil
 	}
@@ -478,14 +478,14 @@ func (slabs) drop(s *stepState, l int) []effect {
 	return []effect{send{s.lane[l].offloader(), SlabFreed{slab}}}
 }
 
-// prefetchers are those of so many lanes. They hear of every layer, and the Checkpointer of what is to be saved.
-type prefetchers int
+// prefetcherListeners are those of so many lanes. They hear of every layer, and the Checkpointer of what is to be saved.
+type prefetcherListeners int
 
-func (n prefetchers) layer(m LayerUpdated) []effect {
+func (n prefetcherListeners) layerUpdated(m LayerUpdated) []effect {
 	return append(m.toPrefetchers(int(n)), m.toCheckpointer()...)
 }
 
-func (prefetchers) step(m StepUpdated) effect { return send{conductorID, m} }
+func (prefetcherListeners) stepUpdated(m StepUpdated) effect { return send{conductorID, m} }
 
 func (e measure) start(r *lane, w work) error {
 	r.hub.async(optimizerID, w, func() (any, error) { return r.squares(e), nil })
@@ -513,31 +513,33 @@ func (r *run) update(e update) error {
 		return fmt.Errorf("update %s: %w", r.names[e.Layer], err)
 	}
 	defer r.o.Home.Release(e.Layer)
-	r.moves[e.Layer](l, e)
+	r.updaters[e.Layer](l, e)
 	return nil
 }
 
-// chooseMoves chooses how each layer is moved by its gradient.
-func (r *run) chooseMoves() {
+// chooseUpdaters chooses how each layer is moved by its gradient.
+func (r *run) chooseUpdaters() {
 	for l, g := range r.gradients {
-		move := r.moveAll
+		move := r.updateFromSlab
 		switch {
-		case r.team != nil:
-			move = r.moveShare
+		case r.comm != nil:
+			move = r.updateShare
 		case g.OfRows(l):
-			move = r.moveByRows
-		case r.plan.GradAway != nil && r.plan.GradAway[l]:
-			move = r.moveFromDisk
+			move = r.updateRows
+		case r.plan.GradOnDisk != nil && r.plan.GradOnDisk[l]:
+			move = r.updateFromDisk
 		}
-		r.moves = append(r.moves, move)
+		r.updaters = append(r.updaters, move)
 	}
 }
 
-// moveAll moves a layer by the gradient in its slab.
-func (r *run) moveAll(l *host.LayerState, e update) { l.Update(r.slabOf(e), r.o.Optimizer, e.rate()) }
+// updateFromSlab moves a layer by the gradient in its slab.
+func (r *run) updateFromSlab(l *host.LayerState, e update) {
+	l.Update(r.slabOf(e), r.o.Optimizer, e.rate())
+}
 
-// moveByRows moves the embedding's table by the gradient of the rows that the batch uses.
-func (r *run) moveByRows(l *host.LayerState, e update) {
+// updateRows moves the embedding's table by the gradient of the rows that the batch uses.
+func (r *run) updateRows(l *host.LayerState, e update) {
 	rows := r.slab(e.Slab, 0, int64(len(e.IDs))*r.gradients[e.Layer].Row)
 	l.UpdateRows(e.IDs, rows, r.o.Optimizer, e.rate())
 }

@@ -20,15 +20,15 @@ type diskCore struct {
 func newDiskCore(c *optimizerCore) {
 	p := &diskCore{c: c, staged: make([]bool, c.layers)}
 	c.subcores, c.hooks = append(c.subcores, p), append(c.hooks, p)
-	if c.gradAway != nil {
+	if c.gradOnDisk != nil {
 		c.grads = gradsOnDisk{c.grads, p}
 	}
-	if c.params != nil {
-		c.told = tilesOnDisk{prefetchers(c.lanes), c.params}
+	if c.weightsOnDisk != nil {
+		c.listener = diskTileListeners{prefetcherListeners(c.lanes), c.weightsOnDisk}
 	}
 }
 
-func (p *diskCore) take(msg any) ([]effect, bool) {
+func (p *diskCore) take(msg message) ([]effect, bool) {
 	switch m := msg.(type) {
 	case StateFetched:
 		if m.Round == p.round {
@@ -53,7 +53,7 @@ func (p *diskCore) wantStates() []effect {
 // next asks for the gradients that wait on disks, once in a step, when the norm is known.
 func (p *diskCore) next() []effect {
 	s := p.c.cur
-	if p.c.gradAway == nil || s.closed == nil || s.closed.Skip || p.wanted == s.step {
+	if p.c.gradOnDisk == nil || s.closed == nil || s.closed.Skip || p.wanted == s.step {
 		return nil
 	}
 	if _, open := p.c.gate.open(s, 0); !open {
@@ -65,7 +65,7 @@ func (p *diskCore) next() []effect {
 
 func (p *diskCore) ready(l int) (Cause, bool) {
 	frozen := p.c.frozen != nil && p.c.frozen[l]
-	return StallDisk, !p.c.away[l] || p.staged[l] || frozen
+	return StallDisk, !p.c.stateOnDisk[l] || p.staged[l] || frozen
 }
 
 // begin takes over nothing: the update is made in the state slot as it is made in memory.
@@ -79,7 +79,7 @@ func (p *diskCore) begin(u update) ([]effect, bool) {
 func (p *diskCore) done(m LayerUpdated) []effect {
 	skipped := m.NonFinite > 0
 	switch {
-	case p.c.away[m.Layer] && !m.Unchanged:
+	case p.c.stateOnDisk[m.Layer] && !m.Unchanged:
 		return []effect{send{stagerID, StateUpdated{m}}}
 	case skipped && m.Save && m.Layer == p.c.layers-1:
 		return p.wantStates()
@@ -96,7 +96,7 @@ type gradsOnDisk struct {
 // measured hands a gradient that waits on a disk to the Stager, which gives the slab back. In
 // a step that is skipped too: that is rare, and the gradient is asked for in no step.
 func (g gradsOnDisk) measured(s *stepState, l int) []effect {
-	if !g.p.c.gradAway[l] {
+	if !g.p.c.gradOnDisk[l] {
 		return nil
 	}
 	slab := s.landed[l]
@@ -104,22 +104,22 @@ func (g gradsOnDisk) measured(s *stepState, l int) []effect {
 	return []effect{send{stagerID, GradMeasured{Layer: l, Slab: slab, Lane: s.lane[l]}}}
 }
 
-// tilesOnDisk is the audience where some tiles are on disks too: the Stager tells the Prefetchers of these, when they are
+// diskTileListeners is the audience where some tiles are on disks too: the Stager tells the Prefetchers of these, when they are
 // written.
-type tilesOnDisk struct {
-	prefetchers
-	params []bool
+type diskTileListeners struct {
+	prefetcherListeners
+	weightsOnDisk []bool
 }
 
-func (a tilesOnDisk) layer(m LayerUpdated) []effect {
-	if a.params[m.Layer] && !m.Unchanged {
+func (a diskTileListeners) layerUpdated(m LayerUpdated) []effect {
+	if a.weightsOnDisk[m.Layer] && !m.Unchanged {
 		return m.toCheckpointer()
 	}
-	return a.prefetchers.layer(m)
+	return a.prefetcherListeners.layerUpdated(m)
 }
 
-// moveFromDisk moves a layer by the gradient that has waited on a disk.
-func (r *run) moveFromDisk(l *host.LayerState, e update) {
+// updateFromDisk moves a layer by the gradient that has waited on a disk.
+func (r *run) updateFromDisk(l *host.LayerState, e update) {
 	l.Update(r.stagedGrad(e), r.o.Optimizer, e.rate())
 }
 

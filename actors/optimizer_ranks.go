@@ -27,7 +27,7 @@ type normAgreed struct {
 	Squares float64
 }
 
-func (m normAgreed) with(result any) any {
+func (m normAgreed) withResult(result any) message {
 	m.Squares = result.(float64)
 	return m
 }
@@ -39,17 +39,17 @@ type rankCore struct {
 	buffer []int     // by layer: the exchange buffer that its gradient still needs; −1: none
 	// With clipping: the last step whose norm the ranks agree on, the last whose norm they have agreed on, and its sum of squares.
 	asked, agreed int
-	all           float64
+	normSquares   float64
 }
 
 func newRankCore(c *optimizerCore) *rankCore {
 	p := &rankCore{c: c, buffer: slices.Repeat([]int{-1}, c.layers)}
-	c.grads, c.told, c.subcores = p, gatherer{}, append(c.subcores, p)
+	c.grads, c.listener, c.subcores = p, gathererListener{}, append(c.subcores, p)
 	c.into = ids(c.layers) // the Exchanger adds up what shares a table
 	return p
 }
 
-func (p *rankCore) take(msg any) ([]effect, bool) {
+func (p *rankCore) take(msg message) ([]effect, bool) {
 	switch m := msg.(type) {
 	case GradExchanged:
 		s := p.c.open(m.Step)
@@ -63,7 +63,7 @@ func (p *rankCore) take(msg any) ([]effect, bool) {
 		return p.summed(m), true
 	case normAgreed:
 		if s := p.c.cur; m.Layer < 0 {
-			p.all, p.agreed = m.Squares, s.step
+			p.normSquares, p.agreed = m.Squares, s.step
 		} else {
 			s.squares[m.Layer], s.have[m.Layer] = m.Squares, true
 		}
@@ -102,21 +102,21 @@ func (p *rankCore) next() []effect {
 // squares is the sum of squares over all layers that the ranks have agreed on.
 func (p *rankCore) squares(s *stepState) (sum float64, known bool) {
 	if p.agreed == s.step {
-		return p.all, true
+		return p.normSquares, true
 	}
 	sum, _ = p.c.squares(s)
 	return sum, false
 }
 
-// spoil ends the run without clipping when a gradient is not finite, which all ranks do after the
+// nonFinite ends the run without clipping when a gradient is not finite, which all ranks do after the
 // same exchanges, agreements and updates: nothing that they do together is left under way.
-func (p *rankCore) spoil(s *stepState, l int) []effect {
+func (p *rankCore) nonFinite(s *stepState, l int) []effect {
 	out := p.c.dropMeasured(s)
 	if slices.Contains(s.have, false) || slices.Contains(p.c.saving, true) { // ranks write a layer together
 		return out
 	}
 	p.c.cur = nil
-	return append(out, send{gathererID, GradSpoilt{Step: s.step, Layer: l, Finite: s.finite}})
+	return append(out, send{gathererID, GradNotFinite{Step: s.step, Layer: l, Finite: s.finite}})
 }
 
 func (p *rankCore) landed(s *stepState, l int) { s.queue = append(s.queue, l) }
@@ -140,14 +140,14 @@ func (p *rankCore) drop(s *stepState, l int) []effect {
 	return p.free(s, l)
 }
 
-// gatherer is the audience: the Gatherer tells the others when the tile of a layer is complete.
-type gatherer struct{}
+// gathererListener is the audience: the Gatherer tells the others when the tile of a layer is complete.
+type gathererListener struct{}
 
-func (gatherer) layer(m LayerUpdated) []effect {
+func (gathererListener) layerUpdated(m LayerUpdated) []effect {
 	return []effect{send{gathererID, ShareUpdated{Updated: m}}}
 }
 
-func (gatherer) step(m StepUpdated) effect { return send{gathererID, m} }
+func (gathererListener) stepUpdated(m StepUpdated) effect { return send{gathererID, m} }
 
 // start returns the error that ends a run without clipping.
 func (e nonFiniteGradient) start(r *lane, _ work) error {
@@ -164,7 +164,7 @@ func (e agreeNorm) start(r *lane, w work) error {
 	own := binary.LittleEndian.AppendUint64(nil, uint64(e.Step))
 	own = binary.LittleEndian.AppendUint64(own, uint64(int64(e.Layer)))
 	own = binary.LittleEndian.AppendUint64(own, math.Float64bits(e.Squares))
-	r.allGather(optimizerID, w, r.team.norm, what, own, func(values [][]byte) (any, error) {
+	r.allGather(optimizerID, w, r.comm.norm, what, own, func(values [][]byte) (any, error) {
 		var sum float64
 		for rank, v := range values {
 			if step, layer := readInt(v), readInt(v[8:]); step != e.Step || layer != e.Layer {
@@ -191,8 +191,8 @@ func (r *run) allGather(id address, w work, c cluster.Comm, what string, value [
 	}, func() (any, error) { return found(all) })
 }
 
-// moveShare moves this rank's share of a layer.
-func (r *run) moveShare(l *host.LayerState, e update) {
+// updateShare moves this rank's share of a layer.
+func (r *run) updateShare(l *host.LayerState, e update) {
 	rate := e.rate()
 	if g := r.gradients[e.Layer]; g.OfRows(e.Layer) {
 		l.UpdateRows(e.IDs, r.sum(e.Slab, int64(len(e.IDs))*g.Row), r.o.Optimizer, rate)

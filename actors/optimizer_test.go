@@ -14,7 +14,7 @@ type optimizing struct {
 	did  []string
 }
 
-func (o *optimizing) tell(msgs ...any) {
+func (o *optimizing) tell(msgs ...message) {
 	for _, msg := range msgs {
 		for _, e := range o.core.step(msg) {
 			o.take(e)
@@ -54,15 +54,15 @@ func (o *optimizing) take(e effect) {
 // an earlier save goes on, but the layers stay held; a skipped step that is to be
 // saved itself comes after the save before it.
 func TestSkippedStepsAndSaves(t *testing.T) {
-	step := func(n int, skip, save bool) []any {
-		return []any{GradLanded{Step: n, Layer: 1}, GradLanded{Step: n, Layer: 0}, StepClosed{Step: n, LR: 1, Skip: skip, Save: save}}
+	step := func(n int, skip, save bool) []message {
+		return []message{GradLanded{Step: n, Layer: 1}, GradLanded{Step: n, Layer: 0}, StepClosed{Step: n, LR: 1, Skip: skip, Save: save}}
 	}
-	saved := []any{LayerSaved{Step: 1, Layer: 0}, LayerSaved{Step: 1, Layer: 1}}
+	saved := []message{LayerSaved{Step: 1, Layer: 0}, LayerSaved{Step: 1, Layer: 1}}
 	one := []string{"update 0", "layer 0 is at 1", "update 1", "layer 1 is at 1", "step 1 is done"}
 	two := []string{"layer 0 is at 2", "layer 1 is at 2", "step 2 is done"}
 	three := []string{"update 0", "layer 0 is at 3", "update 1", "layer 1 is at 3", "step 3 is done"}
 	for name, c := range map[string]struct {
-		told []any // after step 1, which is saved
+		told []message // after step 1, which is saved
 		want []string
 	}{
 		"a skipped step passes, the next update waits": {slices.Concat(step(2, true, false), step(3, false, false)), two},

@@ -33,7 +33,7 @@ func newTiedCore(c *optimizerCore) {
 	c.grads, c.subcores = p, append(c.subcores, p)
 }
 
-func (p *tiedCore) take(msg any) ([]effect, bool) {
+func (p *tiedCore) take(msg message) ([]effect, bool) {
 	m, ok := msg.(merged)
 	if ok {
 		s := p.c.cur

@@ -11,8 +11,7 @@ import (
 	"mt/plan"
 )
 
-// State is where training stands after Step steps: where a run starts, or what a
-// checkpoint has.
+// State is the state of training after Step steps: the start of a run, or the content of a checkpoint.
 type State struct {
 	Step      int
 	AdamStep  int64 // updates made
@@ -20,85 +19,82 @@ type State struct {
 	Tokens    int64 // consumed by all steps
 }
 
-// Saver writes checkpoints; one save is open at a time. Calls come from several
-// goroutines, but never two at once. An error ends the run.
+// Saver writes checkpoints. One save is open at a time. Calls come from several goroutines, but never two at once. An
+// error ends the run.
 type Saver interface {
 	// Open begins a save of the state after a step.
 	Open(step int) error
-	// Layer writes layer i, which is lent as l until Layer returns.
+	// Layer writes layer i. l is valid until Layer returns.
 	Layer(i int, l *host.LayerState) error
-	// Commit ends the save when all layers are written. dataPos is the data position
-	// after the step, as Schedule.DataPos gives it.
+	// Commit ends the save after all layers are written. dataPos is Schedule.DataPos of the step.
 	Commit(s State, dataPos int64) error
-	// Abort ends a save that will not be committed.
+	// Abort ends a save without a commit.
 	Abort()
 }
 
-// Options are all a run needs. The caller owns Devices and Home.
+// Options configure a run. The caller owns Devices and Home.
 type Options struct {
-	Devices []device.Device // by lane; alike
-	Home    host.Home       // of the layers: what is fetched, updated and saved
-	Pool    *parallel.Pool  // the host's cores, on which norms are computed and arenas filled
-	// Plan says what of the model there is (layouts, layers.Spec), and how much memory
-	// each purpose gets (depths, limits of batches).
+	Devices []device.Device // by lane; all alike
+	Home    host.Home       // the layers in host memory
+	Pool    *parallel.Pool  // the host's cores for norms and for filling arenas
+	// Plan has the model's layouts and layers.Spec, and the memory for each purpose: depths and batch limits.
 	Plan     *plan.Run
 	Schedule Schedule
 	Start    State
-	// Optimizer makes the updates; nil where there are none.
+	// Optimizer makes the updates. nil: the run makes none.
 	Optimizer optim.Optimizer
-	// Matrices, if the plan has NSSteps, is what moves matrices whole; Optimizer then is the same or made
-	// from it. nil: nothing does.
+	// Matrices orthogonalizes whole matrices if the plan has NSSteps; Optimizer then is Matrices or wraps it. nil: no
+	// matrices.
 	Matrices *optim.Muon
-	// ThroughHost: what passes from lane to lane goes through the host even where devices reach
-	// each other.
+	// ThroughHost sends activations between lanes through the host even if their devices reach each other.
 	ThroughHost bool
-	// MaxGradNorm bounds the norm of all gradients together or, with LayerNorms, that of each layer's by
-	// itself; 0: nothing is clipped. Plan.Clip says that the former is so.
+	// MaxGradNorm bounds the norm of all gradients together or, with LayerNorms, of each layer's gradient. 0: no
+	// clipping. Plan.Clip is set for global clipping.
 	MaxGradNorm float64
 	LayerNorms  bool
-	// Batch packs the batch of a training step (1-based) or, with eval, of an
-	// evaluation pass (1-based).
+	// Batch packs the batch of a training step or, with eval, of an evaluation pass. step counts from 1.
 	Batch func(step int, eval bool) (*data.Batch, error)
-	// Ending, which may be nil, is called once when the run ends, before it waits for calls of Batch that are under way: these
+	// Ending, which may be nil, is called once when the run ends, before the run waits for calls of Batch. These calls
 	// must then return.
 	Ending func()
-	// Preferences are given where Plan has a preference loss, and nil elsewhere.
+	// Preferences are set if and only if Plan has a preference loss.
 	Preferences *Preferences
 	Saver       Saver // nil with Schedule.NoSave
-	// LinkStates: of a layer whose state is on a disk the Saver links the file that it is written to. So it is saved only when
-	// that is done, and is not written again before Saver.Layer has returned. There is one rank then.
+	// LinkStates: the Saver links the file of a layer's state instead of copying it. A layer is saved after its state
+	// is written, and its file is not written again before Saver.Layer returns. Requires one rank.
 	LinkStates bool
-	// OnStep and OnEval, which may be nil, get the measurements in order, never two
-	// calls at once. OnStep has returned for a step before its checkpoint is committed.
+	// OnStep and OnEval, which may be nil, receive the reports in order, never two at once. A step's OnStep returns
+	// before its checkpoint is committed.
 	OnStep func(StepReport)
 	OnEval func(EvalReport)
-	// moreBatches is how many batch slots there are beyond the one that a run needs.
-	// More gain nothing, because the rows of the next batch wait for the update that this
-	// batch's gradient makes; tests show that they change nothing either.
-	moreBatches int
-	// predicted is set by Predict: nothing is computed, and no memory touched.
+	// extraBatchSlots is the number of batch slots beyond the first. Extra slots gain nothing: the rows of the next
+	// batch wait for the update from this batch's gradient. Tests check that they change no bit either.
+	extraBatchSlots int
+	// predicted is set by Predict. The run then computes nothing and touches no memory.
 	predicted *prediction
-	// Wrap, unless nil, is put around the device of a predicted run.
+	// Wrap, unless nil, wraps the device of a predicted run.
 	Wrap func(device.Device) device.Device
-	// Timeline is told what happens when; nil: nobody wants to know.
+	// Timeline receives the timeline of the run. nil: none is recorded.
 	Timeline *timeline.Recorder
-	// Stop, when closed, ends the run after the step in progress. Of several ranks all end, after
-	// the same step, whichever was asked to.
+	// Stop, when closed, ends the run after the step in progress. With several ranks, one Stop ends all ranks after the
+	// same step.
 	Stop <-chan struct{}
-	// GiveUp, when closed, ends the run without the step in progress, if none of its layers is updated yet: the error
-	// is a *GivenUpError. Several ranks do not heed it.
-	GiveUp <-chan struct{}
-	// LeavePinned, which may be nil, is called with the error of the run when everything has come to rest. Where it returns true
-	// the process is about to end, and devices leave host memory pinned (cuda's LeavePinned).
+	// AbortStep, when closed, ends the run without the step in progress, unless a layer of the step is already updated.
+	// The run's error is then a *StepAbortedError. A run with several ranks ignores AbortStep.
+	AbortStep <-chan struct{}
+	// LeavePinned, which may be nil, is called with the run's error when the device is idle. If it returns true, the
+	// process is about to end, and devices leave host memory pinned (cuda's LeavePinned).
 	LeavePinned func(err error) bool
-	// World is the ranks that train together, of which this is one; nil: it trains alone. They make
-	// the same calls of Run. Home then has whole tiles and of the rest the shares that Plan names,
-	// and batches are those of ranks (data.NewRankBatch). The run makes the communicators "gradients", "weights", "agreement",
-	// "norm" and "balance"; when it ends well, or by a NonFiniteError, nothing is under way on them. After
-	// another error World.Abort is to be called: what is still under way keeps its memory.
+	// World is the group of ranks that train together, this one included. nil: one rank.
+	//
+	//   - All ranks make the same calls of Run.   - Home has whole tiles, and this rank's share of everything else
+	// (Plan.Shares).   - Batches are batches of ranks (data.NewRankBatch).   - The run makes the communicators
+	// "gradients", "weights", "agreement", "norm" and "balance".   - If the run ends well, or with a NonFiniteError, no
+	// operation is in progress on them.   - After any other error the caller must call World.Abort. Operations in
+	// progress keep their memory.
 	World cluster.World
-	// Stopping, which may be nil, is called once when several ranks have agreed to stop.
+	// Stopping, which may be nil, is called once after several ranks have agreed to stop.
 	Stopping func()
 }
 
-func (o *Options) batchSlots() int { return 1 + o.moreBatches }
+func (o *Options) batchSlots() int { return 1 + o.extraBatchSlots }

@@ -24,31 +24,31 @@ import (
 // it is on the lane that takes it.
 type transit struct{ prog, object int }
 
-// passOn copies an activation from a slot to the place of its micro-batch on the host.
-type passOn struct{ Slot, Passage, Tokens int }
+// passToHost copies an activation from a slot to the place of its micro-batch on the host.
+type passToHost struct{ Slot, Passage, Tokens int }
 
-// passAcross copies an activation from a slot into a slot of another lane.
-type passAcross struct{ Slot, Lane, Into, Tokens int }
+// passDirect copies an activation from a slot into a slot of another lane.
+type passDirect struct{ Slot, Lane, Into, Tokens int }
 
-// takeIn copies an activation that another lane has passed on to the host into a slot. Step is that
+// fetchPassed copies an activation that another lane has passed on to the host into a slot. Step is that
 // of the pass.
-type takeIn struct{ Slot, Passage, Tokens, Step int }
+type fetchPassed struct{ Slot, Passage, Tokens, Step int }
 
-func (e takeIn) start(r *lane, _ work) error {
+func (e fetchPassed) start(r *lane, _ work) error {
 	defer r.copying(r.in, e).end()
-	r.bringIn(e.Slot, r.place(e.Passage, e.Tokens))
+	r.bringIn(e.Slot, r.passagePlace(e.Passage, e.Tokens))
 	return r.enqueued("take an activation into slot %d", e.Slot)
 }
 
-func (e passOn) start(r *lane, w work) error {
+func (e passToHost) start(r *lane, w work) error {
 	s := r.copying(r.out, e)
-	r.toHost(e.Slot, r.place(e.Passage, e.Tokens))
+	r.toHost(e.Slot, r.passagePlace(e.Passage, e.Tokens))
 	s.Notify(r.landed(w, fmt.Sprintf("pass on an activation from slot %d", e.Slot), nothing))
 	return nil
 }
 
-// leave is the work of passing on an activation.
-func (c *offloaderCore) leave(m ActivationLeft) work {
+// passOn is the work of passing on an activation.
+func (c *offloaderCore) passOn(m ActivationLeft) work {
 	objects := c.programs[m.Prog].Objects
 	o := objects[m.Object]
 	to, key := objects[o.To].Lane, transit{m.Prog, o.To}
@@ -58,9 +58,9 @@ func (c *offloaderCore) leave(m ActivationLeft) work {
 		{laneID(to).prefetcher(), ActivationPassed{Prog: m.Prog, Object: o.To, Direct: offered}},
 		{c.lane.prefetcher(), ActivationSlotFreed{m.Slot}}}}
 	if offered {
-		w.do = passAcross{Slot: m.Slot, Lane: to, Into: slot, Tokens: o.Tokens}
+		w.do = passDirect{Slot: m.Slot, Lane: to, Into: slot, Tokens: o.Tokens}
 	} else {
-		w.do = passOn{Slot: m.Slot, Passage: o.Passage, Tokens: o.Tokens}
+		w.do = passToHost{Slot: m.Slot, Passage: o.Passage, Tokens: o.Tokens}
 	}
 	return w
 }
@@ -74,7 +74,7 @@ func (c *offloaderCore) forgetOffers(prog int) {
 // lane is offered the slot, if its device reaches this one.
 func (x *activationServer) arrives(p *Pass, t schedule.Take, granted send, slot int) []effect {
 	o, key := p.Objects[t.Object], transit{p.Seq, t.Object}
-	in := takeIn{Slot: slot, Passage: o.Passage, Tokens: o.Tokens, Step: p.Step}
+	in := fetchPassed{Slot: slot, Passage: o.Passage, Tokens: o.Tokens, Step: p.Step}
 	if x.passed[key] {
 		delete(x.passed, key)
 		return []effect{work{do: in}, granted}
@@ -102,8 +102,8 @@ func (x *activationServer) arrived(m ActivationPassed) []effect {
 	return []effect{work{do: in}, granted}
 }
 
-// place is the place on the host of a micro-batch that begins at token at.
-func (r *run) place(at, tokens int) []byte {
+// passagePlace is the place on the host of a micro-batch that begins at token at.
+func (r *run) passagePlace(at, tokens int) []byte {
 	from := r.plan.ActivationBytes(at)
 	return r.passage[from : from+r.plan.ActivationBytes(tokens)]
 }
@@ -144,7 +144,7 @@ func (r *lane) reachedBy() []bool {
 
 // start makes the copy wait for the last reader of the other lane's slot, which may still be at
 // work there. Nobody has to wait for the copy on a device: it is over when the other lane is told.
-func (e passAcross) start(r *lane, w work) error {
+func (e passDirect) start(r *lane, w work) error {
 	other, s, slot, bytes := r.lanes[e.Lane], r.copying(r.peer, e), r.acts[e.Slot], r.plan.ActivationBytes(e.Tokens)
 	into := other.acts[e.Into]
 	s.Wait(slot.ready)

@@ -18,7 +18,7 @@ func passing(seq int) *Pass {
 func TestSlotsThatWaitAreForgotten(t *testing.T) {
 	c := newOffloaderCore(offloaderSpec{own: 1})
 	across := func(prog int) bool {
-		_, ok := c.step(ActivationLeft{Prog: prog, Object: 0, Slot: 2})[0].(work).do.(passAcross)
+		_, ok := c.step(ActivationLeft{Prog: prog, Object: 0, Slot: 2})[0].(work).do.(passDirect)
 		return ok
 	}
 	c.step(SlotOffered{Prog: 7, Object: 1, Slot: 5}) // before the pass is known

@@ -82,7 +82,7 @@ type prediction struct {
 // mailbox is an actor with the messages that have arrived and that it has not handled.
 type mailbox struct {
 	process *process
-	arrived []any
+	arrived []message
 	busy    bool // it handles a message, or is about to
 }
 
@@ -138,7 +138,7 @@ func (p *prediction) start(s *process) error {
 	return nil
 }
 
-func (p *prediction) tell(to address, msg any) {
+func (p *prediction) tell(to address, msg message) {
 	p.clock.After(p.machine.Host.Message/1e6, func() {
 		m := p.mail[to]
 		m.arrived = append(m.arrived, msg)
@@ -193,52 +193,52 @@ func (p *prediction) cost(do task) virtualdevice.Work {
 		w.Share[virtualdevice.Cores] = 1 / float64(h.Cores)
 		return w
 	case gatherRows:
-		return p.moved(h.Gather, 2*float64(r.ActivationBytes(len(e.p.Batch.UniqueIDs))))
+		return p.memoryWork(h.Gather, 2*float64(r.ActivationBytes(len(e.p.Batch.UniqueIDs))))
 	case merge:
 		g := p.grads[e.Layer]
-		return p.moved(h.Gather, 3*float64(int64(len(e.IDs))*g.Row*r.GradBytes()))
+		return p.memoryWork(h.Gather, 3*float64(int64(len(e.IDs))*g.Row*r.GradBytes()))
 	case measure:
 		var bytes int64
 		for _, x := range p.grads[e.Layer].Ranges(len(e.IDs)) {
 			bytes += x.Elems * r.GradBytes()
 		}
-		return p.moved(h.Norm, float64(bytes))
+		return p.memoryWork(h.Norm, float64(bytes))
 	case sumShare: // the parts of all ranks are read, and their sum is written and read
 		bytes := float64(p.plan.ShareSumBytes(e.Layer))
-		return p.moved(h.Gather, float64(r.Ranks+1)*bytes).Then(p.moved(h.Norm, bytes))
+		return p.memoryWork(h.Gather, float64(r.Ranks+1)*bytes).Then(p.memoryWork(h.Norm, bytes))
 	case update:
 		by := r.Optim
 		if r.NSSteps > 0 { // what is no matrix
 			by = strings.Replace(by, "muon", "adamw", 1)
 		}
-		return p.moved(h.UpdateBy(by), r.UnitBytes(e.Layer, p.grads[e.Layer]))
+		return p.memoryWork(h.UpdateBy(by), r.UnitBytes(e.Layer, p.grads[e.Layer]))
 	case prepareMatrix:
-		return p.moved(h.UpdateBy(r.Optim), float64(r.PrepareBytes(e.Of.Layer, r.Matrices(e.Of.Layer)[e.Matrix])))
+		return p.memoryWork(h.UpdateBy(r.Optim), float64(r.PrepareBytes(e.Of.Layer, r.Matrices(e.Of.Layer)[e.Matrix])))
 	case applyMatrix:
-		return p.moved(h.UpdateBy(r.Optim), float64(r.ApplyBytes(r.Matrices(e.Of.Layer)[e.Matrix])))
+		return p.memoryWork(h.UpdateBy(r.Optim), float64(r.ApplyBytes(r.Matrices(e.Of.Layer)[e.Matrix])))
 	case fetchState:
 		packed := r.PackedStaged(e.Layer)
-		return p.packed(packed.Bytes, packed.Unpack, p.machine.Disk.Read)
+		return p.packedWork(packed.Bytes, packed.Unpack, p.machine.Disk.Read)
 	case readParams:
 		_, bytes := r.ParamSpan(p.tiles[e.Tile])
 		packed := r.PackedTile(e.Layer, bytes)
-		return p.packed(packed.Bytes, packed.Unpack, p.machine.Disk.Read)
+		return p.packedWork(packed.Bytes, packed.Unpack, p.machine.Disk.Read)
 	case flushState:
 		packed := r.PackedStaged(e.Layer)
-		return p.packed(packed.Bytes, packed.Pack, p.machine.Disk.Write)
+		return p.packedWork(packed.Bytes, packed.Pack, p.machine.Disk.Write)
 	case putGrad:
-		return p.onDisk(float64(r.GradExtentBytes(e.Layer)), p.machine.Disk.Write)
+		return p.diskWork(float64(r.GradExtentBytes(e.Layer)), p.machine.Disk.Write)
 	case fetchGrad:
-		return p.onDisk(float64(r.GradExtentBytes(e.Layer)), p.machine.Disk.Read)
+		return p.diskWork(float64(r.GradExtentBytes(e.Layer)), p.machine.Disk.Read)
 	case saveLayer:
-		return p.onDisk(float64(r.Planes.UpdateBytes(r.Layouts[e.Layer]))/2, p.machine.Disk.Write) // each plane once
+		return p.diskWork(float64(r.Planes.UpdateBytes(r.Layouts[e.Layer]))/2, p.machine.Disk.Write) // each plane once
 	}
 	return virtualdevice.Work{}
 }
 
-// onDisk is a work that moves so many bytes to or from a disk at rate GB/s. Whatever it does at once, a
+// diskWork is a work that moves so many bytes to or from a disk at rate GB/s. Whatever it does at once, a
 // disk does one after the other.
-func (p *prediction) onDisk(bytes, rate float64) (w virtualdevice.Work) {
+func (p *prediction) diskWork(bytes, rate float64) (w virtualdevice.Work) {
 	if bytes > 0 {
 		w.Seconds = bytes / (rate * 1e9)
 	}
@@ -246,9 +246,9 @@ func (p *prediction) onDisk(bytes, rate float64) (w virtualdevice.Work) {
 	return w
 }
 
-// packed is onDisk where cores are at work on the bytes for some seconds, all cores at once.
-func (p *prediction) packed(bytes int64, seconds, rate float64) virtualdevice.Work {
-	w, cores := p.onDisk(float64(bytes), rate), float64(p.machine.Host.Cores)
+// packedWork is onDisk where cores are at work on the bytes for some seconds, all cores at once.
+func (p *prediction) packedWork(bytes int64, seconds, rate float64) virtualdevice.Work {
+	w, cores := p.diskWork(float64(bytes), rate), float64(p.machine.Host.Cores)
 	if seconds > 0 {
 		w.Seconds = max(w.Seconds, seconds/cores)
 		w.Share[virtualdevice.Cores] = min(1, w.Share[virtualdevice.Cores]+seconds/w.Seconds/cores)
@@ -256,8 +256,8 @@ func (p *prediction) packed(bytes int64, seconds, rate float64) virtualdevice.Wo
 	return w
 }
 
-// moved is a work on the host that reads and writes so many bytes.
-func (p *prediction) moved(o rates.Op, bytes float64) virtualdevice.Work {
+// memoryWork is a work on the host that reads and writes so many bytes.
+func (p *prediction) memoryWork(o rates.Op, bytes float64) virtualdevice.Work {
 	h, c := &p.machine.Host, o.Cost(bytes)
 	w := virtualdevice.Work{Seconds: c.Seconds}
 	w.Share[virtualdevice.Cores] = 1

@@ -250,7 +250,7 @@ func TestPredictedLanes(t *testing.T) {
 func TestPredictedPacking(t *testing.T) {
 	tr := base()
 	tr.steps, tr.noClip, tr.saveSteps = 3, true, 0
-	tr = tr.allAway(2).tilesAway()
+	tr = tr.statesOnDisk(2).weightsOnDiskToo()
 	packed := tr
 	packed.packed = true
 	slow, fast := machine(), machine()

@@ -22,7 +22,7 @@ type Preferences struct {
 	// goroutines. nil, in runs without steps: the model is the reference itself.
 	Reference func(eval bool, id int64) [2]float32
 	// Found, which may be nil, is told what the model's log p are in an evaluation, pair by pair.
-	Found func(id int64, logp [2]float32)
+	OnLogProbs func(id int64, logp [2]float32)
 }
 
 // PairSums are sums over pairs.
@@ -70,13 +70,13 @@ func decodePairs(v []byte) (s PairSums) {
 	return s
 }
 
-// preferred says whether the run learns from pairs.
-func (r *run) preferred() bool { return !r.plan.Spec.Preference.None() }
+// onPairs says whether the run learns from pairs.
+func (r *run) onPairs() bool { return !r.plan.Spec.Preference.None() }
 
-// prefer fills what a micro-batch has of pairs: place puts a list into the batch. A rank for which no row is left has documents
+// fillReferences fills what a micro-batch has of pairs: place puts a list into the batch. A rank for which no row is left has documents
 // and no pairs: as they have no targets, nothing depends on what it is told of them.
-func (r *lane) prefer(p *Pass, m *data.MicroBatch, to *layers.MicroBatch, place func([]int32) device.Tensor) {
-	if !r.preferred() || p.Eval {
+func (r *lane) fillReferences(p *Pass, m *data.MicroBatch, to *layers.MicroBatch, place func([]int32) device.Tensor) {
+	if !r.onPairs() || p.Eval {
 		return
 	}
 	if r.o.predicted != nil { // nothing is known of documents, and nothing is computed
@@ -99,7 +99,7 @@ func (r *lane) prefer(p *Pass, m *data.MicroBatch, to *layers.MicroBatch, place 
 
 // landedPairs adds up what the losses of a pass on the host say of its pairs; nil where the run is not on pairs.
 func (r *lane) landedPairs(p *Pass, losses []byte) *PairSums {
-	if !r.preferred() || r.o.predicted != nil || p.Check {
+	if !r.onPairs() || r.o.predicted != nil || p.Check {
 		return nil
 	}
 	sums, o, loss := &PairSums{}, r.o.Preferences, r.plan.Spec.Preference
@@ -114,8 +114,8 @@ func (r *lane) landedPairs(p *Pass, losses []byte) *PairSums {
 			}
 			chosen, n := logP(pair.Chosen)
 			rejected, k := logP(pair.Rejected)
-			if p.Eval && o.Found != nil {
-				o.Found(pair.ID, [2]float32{chosen, rejected})
+			if p.Eval && o.OnLogProbs != nil {
+				o.OnLogProbs(pair.ID, [2]float32{chosen, rejected})
 			}
 			ref := [2]float32{chosen, rejected}
 			if o.Reference != nil {
@@ -150,7 +150,7 @@ func readFloats(b []byte, n int) []float32 {
 
 // checkPairs refuses a batch of a run on pairs whose documents are not pairs, the chosen answer before the rejected one.
 func (r *run) checkPairs(b *data.Batch) error {
-	if !r.preferred() || r.o.predicted != nil || standsIn(b) {
+	if !r.onPairs() || r.o.predicted != nil || isStandIn(b) {
 		return nil
 	}
 	for i, m := range b.MicroBatches {

@@ -40,7 +40,7 @@ func TestSamePairs(t *testing.T) {
 		CuSeqlens: []int32{0, 3, 6, 8, 10, 12, 14}, Pairs: []data.Pair{{ID: 1, Chosen: 0, Rejected: 1}, {ID: 2, Chosen: 2, Rejected: 3}, {ID: 3, Chosen: 4, Rejected: 5}}}
 	to := &layers.MicroBatch{Seqs: 6}
 	var got []string
-	r.prefer(&Pass{Batch: &data.Batch{}}, &m, to, func(bits []int32) device.Tensor {
+	r.fillReferences(&Pass{Batch: &data.Batch{}}, &m, to, func(bits []int32) device.Tensor {
 		for _, b := range bits {
 			got = append(got, fmt.Sprint(math.Float32frombits(uint32(b))))
 		}

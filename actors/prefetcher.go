@@ -30,22 +30,22 @@ type prefetcherCore struct {
 
 // prefetcherSpec is what a Prefetcher has to know of a run.
 type prefetcherSpec struct {
-	lane        laneID
-	layers      int
-	rows        bool                     // its batches have the embedding's rows
-	sources     [][]int                  // by tile, the layers that it is copied from
-	slots       [schedule.NumClasses]int // how many weight slots there are of each class
-	batches     int                      // how many batch slots
-	activations int                      // how many activation slots
-	experts     bool                     // some layers have experts
-	onDisk      []bool                   // by layer: its tile is on a disk; nil: none is
-	reachedBy   []bool                   // by lane: whether its device can copy into the slots of this one
+	lane          laneID
+	layers        int
+	rows          bool                     // its batches have the embedding's rows
+	sources       [][]int                  // by tile, the layers that it is copied from
+	slots         [schedule.NumClasses]int // how many weight slots there are of each class
+	batches       int                      // how many batch slots
+	activations   int                      // how many activation slots
+	experts       bool                     // some layers have experts
+	weightsOnDisk []bool                   // by layer: its tile is on a disk; nil: none is
+	reachedBy     []bool                   // by lane: whether its device can copy into the slots of this one
 }
 
 // server fills the slots of one kind for the takes of a program. Servers are asked in their order.
 type server interface {
 	// take handles a message that is the server's; ok is false for any other.
-	take(msg any) (out []effect, ok bool)
+	take(msg message) (out []effect, ok bool)
 	// serve serves whatever can be served of a program.
 	serve(s *prefetchState) []effect
 	// served says whether all is.
@@ -60,14 +60,14 @@ type versionState struct {
 
 // prefetchState is how far the Prefetcher is with one program.
 type prefetchState struct {
-	p        *Pass
-	batch    bool        // the gathering of the batch's rows has begun
-	weights  int         // next entry of WeightTakes
-	acts     int         // next entry of ActTakes
-	spilled  map[int]int // by object: how often it has been spilled
-	routed   routing     // of the layers whose routing has landed
-	waited   Cause       // what the next tile to fetch has waited for
-	waitedIn Cause       // what the batch has waited for
+	p         *Pass
+	batch     bool        // the gathering of the batch's rows has begun
+	weights   int         // next entry of WeightTakes
+	acts      int         // next entry of ActTakes
+	spilled   map[int]int // by object: how often it has been spilled
+	routed    routing     // of the layers whose routing has landed
+	tileWait  Cause       // what the next tile to fetch has waited for
+	batchWait Cause       // what the batch has waited for
 }
 
 // newPrefetcherCore makes a Prefetcher of layers that are all at the same version.
@@ -78,7 +78,7 @@ func newPrefetcherCore(x prefetcherSpec, version int) *prefetcherCore {
 	if x.experts {
 		tiles.hooks = append(tiles.hooks, expertHook{c})
 	}
-	if x.onDisk != nil {
+	if x.weightsOnDisk != nil {
 		tiles.hooks = append(tiles.hooks, &diskHook{c: c})
 	}
 	return c
@@ -93,7 +93,7 @@ func ids(n int) []int {
 	return s
 }
 
-func (c *prefetcherCore) step(msg any) (out []effect) {
+func (c *prefetcherCore) step(msg message) (out []effect) {
 	switch m := msg.(type) {
 	case PassPlanned:
 		c.programs = append(c.programs, &prefetchState{p: m.Pass, spilled: map[int]int{}, routed: routing{}})
@@ -106,7 +106,7 @@ func (c *prefetcherCore) step(msg any) (out []effect) {
 }
 
 // take hands a message to the server that it is for.
-func (c *prefetcherCore) take(msg any) []effect {
+func (c *prefetcherCore) take(msg message) []effect {
 	for _, s := range c.servers {
 		if out, ok := s.take(msg); ok {
 			return out
@@ -182,7 +182,7 @@ type fetchBatch struct {
 	Slot int
 }
 
-func (x *batchServer) take(msg any) ([]effect, bool) {
+func (x *batchServer) take(msg message) ([]effect, bool) {
 	switch m := msg.(type) {
 	case BatchSlotFreed:
 		x.free = append(x.free, m.Slot)
@@ -205,12 +205,12 @@ func (x *batchServer) serve(s *prefetchState) []effect {
 	}
 	switch {
 	case !ok:
-		s.waitedIn = cause
+		s.batchWait = cause
 		return nil
 	case cause == StallCheckpoint || cause == StallDisk:
-		s.waitedIn = cause
-	case s.waitedIn == NoStall:
-		s.waitedIn = cmp.Or(s.p.Waited, StallData)
+		s.batchWait = cause
+	case s.batchWait == NoStall:
+		s.batchWait = cmp.Or(s.p.Waited, StallData)
 	}
 	if len(x.free) == 0 {
 		return nil
@@ -219,7 +219,7 @@ func (x *batchServer) serve(s *prefetchState) []effect {
 	slot := x.free[0]
 	x.free = x.free[1:]
 	return []effect{work{do: gatherRows{p: s.p, Slot: slot},
-		done: []send{{x.c.lane.prefetcher(), rowsGathered{p: s.p, sent: BatchFetched{Prog: s.p.Seq, Slot: slot, Cause: s.waitedIn}}}}}}
+		done: []send{{x.c.lane.prefetcher(), rowsGathered{p: s.p, sent: BatchFetched{Prog: s.p.Seq, Slot: slot, Cause: s.batchWait}}}}}}
 }
 
 func (e gatherRows) start(r *lane, w work) error {
@@ -248,17 +248,17 @@ type tileServer struct {
 // tileHook changes how tiles are fetched that only some runs have. Hooks are asked in their order.
 type tileHook interface {
 	// take handles a message that is the hook's; ok is false for any other.
-	take(msg any) (out []effect, ok bool)
+	take(msg message) (out []effect, ok bool)
 	// ready says whether a visit's tile can be fetched; if not, what it waits for.
 	ready(s *prefetchState, v schedule.Visit) (waits Cause, ok bool)
 	// idle says whether the visit does without its tile.
 	idle(s *prefetchState, v schedule.Visit) bool
 	// begin takes over a tile that has got a slot, or changes how it is fetched.
-	begin(g *granted) (out []effect, ok bool)
+	begin(g *grantedTile) (out []effect, ok bool)
 }
 
-// granted is a tile that has got a slot, and what Compute is told when it is on its way there.
-type granted struct {
+// grantedTile is a tile that has got a slot, and what Compute is told when it is on its way there.
+type grantedTile struct {
 	copy fetchWeights
 	task task // copy, or one that does more
 	sent LayerFetched
@@ -283,7 +283,7 @@ func newTileServer(c *prefetcherCore) *tileServer {
 	return x
 }
 
-func (x *tileServer) take(msg any) ([]effect, bool) {
+func (x *tileServer) take(msg message) ([]effect, bool) {
 	if m, ok := msg.(SlotFreed); ok {
 		class := x.classes[m.Slot]
 		x.free[class] = append(x.free[class], m.Slot)
@@ -305,22 +305,22 @@ func (x *tileServer) serve(s *prefetchState) (out []effect) {
 		visit := s.p.Visits[v]
 		ready, cause := x.ready(s, visit)
 		if !ready {
-			s.waited = cause
+			s.tileWait = cause
 			return out
 		}
 		s.weights++
 		if slices.ContainsFunc(x.hooks, func(w tileHook) bool { return w.idle(s, visit) }) {
 			continue
 		}
-		if s.waited == NoStall || cause == StallCheckpoint || cause == StallDisk {
-			s.waited = cause
+		if s.tileWait == NoStall || cause == StallCheckpoint || cause == StallDisk {
+			s.tileWait = cause
 		}
 		free := &x.free[visit.Class]
 		slot := (*free)[0]
 		*free = (*free)[1:]
 		fetch := fetchWeights{Prog: s.p.Seq, Layer: visit.Layer, Part: visit.Part, Tile: visit.Tile, Slot: slot, Step: s.p.Step}
-		out = append(out, x.fetch(granted{copy: fetch, task: fetch, to: visit.Stage, sent: LayerFetched{Prog: s.p.Seq, Visit: v, Slot: slot, Cause: s.waited}})...)
-		s.waited = NoStall
+		out = append(out, x.fetch(grantedTile{copy: fetch, task: fetch, to: visit.Stage, sent: LayerFetched{Prog: s.p.Seq, Visit: v, Slot: slot, Cause: s.tileWait}})...)
+		s.tileWait = NoStall
 	}
 	return out
 }
@@ -342,7 +342,7 @@ func (x *tileServer) ready(s *prefetchState, v schedule.Visit) (ok bool, cause C
 }
 
 // fetch brings a tile into its slot and tells Compute.
-func (x *tileServer) fetch(g granted) []effect {
+func (x *tileServer) fetch(g grantedTile) []effect {
 	for _, w := range x.hooks {
 		if out, ok := w.begin(&g); ok {
 			return out
@@ -351,7 +351,7 @@ func (x *tileServer) fetch(g granted) []effect {
 	return g.fetch(x.c.lane)
 }
 
-func (g granted) fetch(lane laneID) []effect {
+func (g grantedTile) fetch(lane laneID) []effect {
 	return []effect{work{do: g.task}, send{lane.compute(), g.sent}}
 }
 
@@ -394,7 +394,7 @@ type copied struct{ r *lane }
 func (c copied) fetch(t layers.Tile, s slot) (moved int64) {
 	c.r.h2d.Wait(s.idle)
 	for _, x := range t.Copies {
-		c.r.h2d.CopyH2D(s.mem.Slice(x.To, x.Bytes), c.r.held[x.Layer](t, s, x.Layer, x.From, x.Bytes))
+		c.r.h2d.CopyH2D(s.mem.Slice(x.To, x.Bytes), c.r.hostTile[x.Layer](t, s, x.Layer, x.From, x.Bytes))
 		moved += x.Bytes
 	}
 	return moved
@@ -419,7 +419,7 @@ func (inPlace) fetch(layers.Tile, slot) int64 { return 0 }
 func (p inPlace) weights(t layers.Tile, s slot) layers.Weights {
 	return layers.BindInPlace(t.Layout, p.r.dev, func(off, bytes int64) []byte {
 		layer, at := t.Host(off)
-		return p.r.held[layer](t, s, layer, at, bytes)
+		return p.r.hostTile[layer](t, s, layer, at, bytes)
 	})
 }
 
@@ -451,7 +451,7 @@ func (r *lane) allocWeights() error {
 		if r.plan.ParamBytes(l) > 0 {
 			held = r.inParamBuffer
 		}
-		r.held = append(r.held, held)
+		r.hostTile = append(r.hostTile, held)
 	}
 	for _, l := range r.sourceLayers() {
 		r.register(r.o.Home.Tile(l), usedForward)
@@ -477,18 +477,18 @@ type activationServer struct {
 	// passed are the activations that other lanes have passed on to the host and that have no slot
 	// yet; allotted, by what they wait for, the slots of those that have not come.
 	passed   map[transit]bool
-	allotted map[transit]takeIn
+	allotted map[transit]fetchPassed
 }
 
 func newActivationServer(c *prefetcherCore) *activationServer {
-	return &activationServer{c: c, free: ids(c.activations), passed: map[transit]bool{}, allotted: map[transit]takeIn{}}
+	return &activationServer{c: c, free: ids(c.activations), passed: map[transit]bool{}, allotted: map[transit]fetchPassed{}}
 }
 
 // fetchActivation enqueues the copy of a spilled activation of so many tokens into a
 // slot; Host is where it lies on the host, as in schedule.Object, and Step that of the pass.
 type fetchActivation struct{ Slot, Host, Tokens, Step int }
 
-func (x *activationServer) take(msg any) ([]effect, bool) {
+func (x *activationServer) take(msg message) ([]effect, bool) {
 	switch m := msg.(type) {
 	case ActivationSlotFreed:
 		x.free = append(x.free, m.Slot)

@@ -17,25 +17,25 @@ import (
 // diskHook has such tiles read. One is read at a time, by several calls: a disk reads large pieces fastest.
 type diskHook struct {
 	c      *prefetcherCore
-	toRead []granted // tiles whose slots are idle, in the order of reading; the first is being read
+	toRead []grantedTile // tiles whose slots are idle, in the order of reading; the first is being read
 }
 
 // awaitSlot waits until a weight slot is idle.
 type awaitSlot struct{ Layer, Slot int }
 
 // slotIdle tells that awaitSlot is done.
-type slotIdle struct{ granted }
+type slotIdle struct{ grantedTile }
 
 // readParams reads a tile from its disk into the param buffer of a weight slot.
 type readParams struct{ Layer, Tile, Slot, Step int }
 
 // paramsRead tells that readParams is done.
-type paramsRead struct{ granted }
+type paramsRead struct{ grantedTile }
 
-func (x *diskHook) take(msg any) ([]effect, bool) {
+func (x *diskHook) take(msg message) ([]effect, bool) {
 	switch m := msg.(type) {
 	case slotIdle:
-		if x.toRead = append(x.toRead, m.granted); len(x.toRead) > 1 {
+		if x.toRead = append(x.toRead, m.grantedTile); len(x.toRead) > 1 {
 			return nil, true
 		}
 		return x.readNext(), true
@@ -54,8 +54,8 @@ func (x *diskHook) ready(*prefetchState, schedule.Visit) (Cause, bool) { return 
 func (x *diskHook) idle(*prefetchState, schedule.Visit) bool { return false }
 
 // begin has a tile that is on a disk read first.
-func (x *diskHook) begin(g *granted) ([]effect, bool) {
-	if !x.c.onDisk[g.copy.Layer] {
+func (x *diskHook) begin(g *grantedTile) ([]effect, bool) {
+	if !x.c.weightsOnDisk[g.copy.Layer] {
 		return nil, false
 	}
 	if g.sent.Cause == StallWeights { // the disk is slower than a link

@@ -13,7 +13,7 @@ func TestFetchesWaitForSpills(t *testing.T) {
 	c := newPrefetcherCore(fetching(s, false, testDepths(1)), 0)
 	p := &Pass{Seq: 7, Program: &schedule.Program{Objects: []schedule.Object{{Tokens: 4, Host: 8}}, ActTakes: []schedule.Take{{Object: 0, Fetch: true, Spills: 2}}}}
 	var fetched []int // after how many spills
-	for spills, m := range []any{PassPlanned{p}, ActivationSpilled{Prog: 7}, ActivationSpilled{Prog: 6}, ActivationSpilled{Prog: 7}} {
+	for spills, m := range []message{PassPlanned{p}, ActivationSpilled{Prog: 7}, ActivationSpilled{Prog: 6}, ActivationSpilled{Prog: 7}} {
 		for _, e := range c.step(m) {
 			if w, ok := e.(work); ok {
 				if f, ok := w.do.(fetchActivation); ok && f.Host == 8 && f.Tokens == 4 {

@@ -17,13 +17,12 @@ import (
 	"mt/layers/schedule"
 )
 
-// process is the side of an actor that is not pure: it feeds messages to the core and
-// executes the effects. Mailboxes have no bound of their own, because credits bound how
-// many messages can be in them.
+// process is the impure part of an actor. It passes messages to the core and executes the effects. Its mailbox is
+// unbounded; credits bound the number of messages in it.
 type process struct {
 	id   address
 	core core
-	exec func(w work) error // starts a work: task.start
+	exec func(w work) error // starts a work with task.start
 	hub  *hub
 	mu   sync.Mutex // held while a message is handled
 }
@@ -33,18 +32,18 @@ type hub struct {
 	carrier
 	processes []*process
 	stopped   atomic.Bool  // no message is handled and no effect executed any more
-	notices   sync.RWMutex // held for reading while a stream tells what is complete
-	ended     chan error   // how the run ended, sent once by the Conductor; nil: well
+	notices   sync.RWMutex // read-locked during a stream's notification
+	ended     chan error   // how the run ended: the Conductor sends one value; nil means success
 	watch     runWatch
 }
 
-// runWatch follows the works of a run on the host.
+// runWatch observes the works of a run on the host.
 type runWatch interface {
 	begin(id address, do task) *piece
 	done(p *piece)
 }
 
-// laneWatch follows what is enqueued on the streams of a lane.
+// laneWatch observes what is enqueued on the streams of a lane.
 type laneWatch interface {
 	launch(e enqueue, l schedule.Launch, v schedule.Visit, t *passTimeline)
 	copying(s *countedStream, do task)
@@ -53,37 +52,36 @@ type laneWatch interface {
 	stepDone(t *passTimeline)
 }
 
-// nobody is the watch of a run that nobody follows (timeline.go).
-type nobody struct{}
+// noWatch is the watch of a run without a timeline (timeline.go).
+type noWatch struct{}
 
-func (nobody) begin(address, task) *piece                                     { return nil }
-func (nobody) done(*piece)                                                    {}
-func (nobody) launch(enqueue, schedule.Launch, schedule.Visit, *passTimeline) {}
-func (nobody) copying(*countedStream, task)                                   {}
-func (nobody) matrix(*countedStream, string, orthogonalize)                   {}
-func (nobody) marked(*passTimeline, device.Event, mark)                       {}
-func (nobody) stepDone(*passTimeline)                                         {}
+func (noWatch) begin(address, task) *piece                                     { return nil }
+func (noWatch) done(*piece)                                                    {}
+func (noWatch) launch(enqueue, schedule.Launch, schedule.Visit, *passTimeline) {}
+func (noWatch) copying(*countedStream, task)                                   {}
+func (noWatch) matrix(*countedStream, string, orthogonalize)                   {}
+func (noWatch) marked(*passTimeline, device.Event, mark)                       {}
+func (noWatch) stepDone(*passTimeline)                                         {}
 
-// carrier carries messages and works: protoactor as time goes by, or a virtual clock.
+// carrier delivers messages and runs works, with protoactor in real time or on a virtual clock.
 type carrier interface {
 	// start makes an actor ready for messages.
 	start(s *process) error
 	// tell puts msg into an actor's mailbox.
-	tell(to address, msg any)
-	// begin calls started and then f, which does w, on a goroutine of their own. On a virtual
-	// clock f is called after as long as w is said to take.
+	tell(to address, msg message)
+	// begin calls started and then f, which does w, on a new goroutine. A virtual clock calls f after the predicted
+	// duration of w.
 	begin(w work, started, f func())
-	// result does a work by calling f. On a virtual clock nothing is computed, but what
-	// others need is found out.
+	// result returns the result of f. On a virtual clock it skips computations and returns only values that others
+	// need.
 	result(w work, f func() (any, error)) (any, error)
-	// now is the time by which everything in the run is measured, but for what happens on the
-	// device.
+	// now is the clock of everything except the work of devices.
 	now() time.Duration
-	// stop waits for the works that were begun, and ends all actors.
+	// stop waits for the works in progress and ends all actors.
 	stop()
 }
 
-func newHub(c carrier) *hub { return &hub{carrier: c, watch: nobody{}, ended: make(chan error, 1)} }
+func newHub(c carrier) *hub { return &hub{carrier: c, watch: noWatch{}, ended: make(chan error, 1)} }
 
 // spawn starts the actor of s.
 func (h *hub) spawn(s *process) error {
@@ -98,9 +96,9 @@ func (h *hub) spawn(s *process) error {
 // fail reports a fault to the Conductor, which ends the run.
 func (h *hub) fail(id address, err error) { h.tell(conductorID, Failed{Actor: id, Err: err}) }
 
-// handle runs one message through a core. A panic, which is a broken invariant,
-// ends the run like any other fault: no actor is ever restarted.
-func (h *hub) handle(s *process, msg any) {
+// handle passes one message to a core and executes the effects. A panic means a broken invariant and ends the run like
+// any other fault; no actor is ever restarted.
+func (h *hub) handle(s *process, msg message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if h.stopped.Load() {
@@ -108,7 +106,7 @@ func (h *hub) handle(s *process, msg any) {
 	}
 	defer func() {
 		if p := recover(); p != nil {
-			h.fail(s.id, broken(s.id, p))
+			h.fail(s.id, panicError(s.id, p))
 		}
 	}()
 	for _, e := range s.core.step(msg) {
@@ -124,16 +122,15 @@ func (h *hub) handle(s *process, msg any) {
 	}
 }
 
-// done sends the messages of a work that is complete, with result in those that are
-// findings.
+// done sends the messages of a completed work. Each resultMessage gets result.
 func (h *hub) done(w work, result any) {
 	for _, s := range w.completed(result) {
 		h.tell(s.to, s.msg)
 	}
 }
 
-// async does a work of actor id on a goroutine of its own, by calling f. It then sends
-// the work's messages with the result, or tells the Conductor of the error.
+// async does a work of actor id by calling f on a new goroutine. It then sends the work's messages with the result, or
+// reports the error to the Conductor.
 func (h *hub) async(id address, w work, f func() (result any, err error)) {
 	var span *piece
 	started := func() {
@@ -144,7 +141,7 @@ func (h *hub) async(id address, w work, f func() (result any, err error)) {
 	h.begin(w, started, func() {
 		defer func() {
 			if p := recover(); p != nil {
-				h.fail(id, broken(id, p))
+				h.fail(id, panicError(id, p))
 			}
 		}()
 		if h.stopped.Load() {
@@ -160,8 +157,8 @@ func (h *hub) async(id address, w work, f func() (result any, err error)) {
 	})
 }
 
-// notified calls f, by which a stream tells that something is complete, unless the run has ended. f may
-// read the lanes' memory, as close waits for it.
+// notified calls f, the body of a stream's notification, unless the run has ended. f may use the lanes' memory, because
+// close waits for f.
 func (h *hub) notified(f func()) {
 	h.notices.RLock()
 	defer h.notices.RUnlock()
@@ -170,20 +167,20 @@ func (h *hub) notified(f func()) {
 	}
 }
 
-// close ends all actors and waits for the works that they have started on goroutines, and for what streams
-// tell. No effect begins after it returns.
+// close ends all actors. It waits for their works on goroutines and for notifications of streams. After it returns, no
+// effect begins.
 func (h *hub) close() {
 	h.notices.Lock()
 	h.stopped.Store(true)
 	h.notices.Unlock()
 	for _, s := range h.processes {
-		s.rest()
+		s.waitIdle()
 	}
 	h.stop()
 }
 
-// broken is the error for a panic of actor id. With MT_DEBUG set it has the stack.
-func broken(id address, cause any) error {
+// panicError makes the error for a panic of actor id. With MT_DEBUG set, the error includes the stack.
+func panicError(id address, cause any) error {
 	trace := " (a defect of mt; MT_DEBUG=1 shows where)"
 	if os.Getenv("MT_DEBUG") != "" {
 		trace = "\n" + string(debug.Stack())
@@ -191,75 +188,75 @@ func broken(id address, cause any) error {
 	return fmt.Errorf("%s: broken invariant: %v%s", id, cause, trace)
 }
 
-// rest waits until the actor has handled the message it is at work on, if any.
-func (s *process) rest() {
+// waitIdle waits until the actor has handled its current message, if any.
+func (s *process) waitIdle() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 }
 
-// unexpected is the panic of a core for a message it does not know.
-func unexpected(id address, msg any) string { return fmt.Sprintf("%s: unexpected message %T", id, msg) }
-
-// core is the pure part of an actor: it answers a message with effects, in the order
-// in which they are to happen, and changes nothing but its own state.
-type core interface {
-	step(msg any) []effect
+// unexpected is a core's panic message for an unknown message type.
+func unexpected(id address, msg message) string {
+	return fmt.Sprintf("%s: unexpected message %T", id, msg)
 }
 
-// effect is what a core asks its process to do: a send or a work.
+// core is the pure part of an actor. It answers a message with effects, to be executed in order, and changes only its
+// own state.
+type core interface {
+	step(msg message) []effect
+}
+
+// effect is an instruction from a core to its process: a send or a work.
 type effect interface{ effect() }
 
 // send puts msg into the mailbox of to.
 type send struct {
 	to  address
-	msg any
+	msg message
 }
 
 func (send) effect() {}
 
 func (s send) String() string { return fmt.Sprintf("→ %s %T%+v", s.to, s.msg, s.msg) }
 
-// work is something for the process to do. When it is complete, the messages in done
-// are sent; when it fails, Failed is sent to the Conductor instead.
+// work is an action of the process. When it is complete, the messages in done are sent. If it fails, Failed goes to the
+// Conductor instead.
 type work struct {
 	do   task
 	done []send
 }
 
-// task is what a work does. The interface is closed: each task stands in the file of the actor that asks for it.
+// task is the action of a work. The interface is closed: each task is in the file of the actor that requests it.
 type task interface {
-	// start begins the task of w. What takes time it starts, and returns; only in a diagnosis Compute waits for the device.
-	// r is the lane of the actor, the first lane for an actor that exists once.
+	// start begins the task of w. It returns at once; only Compute waits for the device, in a diagnosis. r is the
+	// actor's lane, or the first lane if the actor exists once.
 	start(r *lane, w work) error
 }
 
 func (work) effect() {}
 
-// finding is a message that tells what a work has found out. A core makes the message
-// without the result; when the work is complete, the method with returns it with the
-// result added.
-type finding interface {
-	with(result any) any
+// resultMessage is a message that carries the result of a work. The core makes the message without the result;
+// withResult adds the result when the work is complete.
+type resultMessage interface {
+	withResult(result any) message
 }
 
-// completed returns the sends of w with result in every message that is a finding.
+// completed returns the sends of w, with result added to every resultMessage.
 func (w work) completed(result any) []send {
 	out := make([]send, len(w.done))
 	for i, s := range w.done {
-		if f, ok := s.msg.(finding); ok {
-			s.msg = f.with(result)
+		if f, ok := s.msg.(resultMessage); ok {
+			s.msg = f.withResult(result)
 		}
 		out[i] = s
 	}
 	return out
 }
 
-// role is what an actor does.
+// role is the kind of an actor.
 type role uint8
 
-// The roles. Every lane has a Prefetcher, a Compute and an Offloader; the others exist
-// once, Exchanger and Gatherer only where several ranks train together, the Stager only where the state of
-// layers is on disks.
+// The roles. Every lane has a Prefetcher, a Compute and an Offloader; the others exist once. Exchanger and Gatherer
+// exist only with several ranks, the Stager only with states on disks.
 const (
 	conductorRole role = iota
 	feederRole
@@ -279,13 +276,13 @@ func (r role) String() string {
 	return [...]string{"conductor", "feeder", "prefetcher", "compute", "offloader", "optimizer", "checkpointer", "reporter", "exchanger", "gatherer", "stager"}[r]
 }
 
-// address names one actor of a run.
+// address identifies one actor of a run.
 type address struct {
 	role role
-	lane laneID // 0 for those that exist once
+	lane laneID // 0 for actors that exist once
 }
 
-// String is such as "conductor"; "compute" in the first lane, "compute 1" in the second.
+// String returns, for example, "conductor", "compute" for the first lane or "compute 1" for the second.
 func (a address) String() string {
 	if a.lane == 0 {
 		return a.role.String()
@@ -305,34 +302,33 @@ var (
 	stagerID       = address{role: stagerRole}
 )
 
-// laneID is the number of a lane, from 0 on.
+// laneID is the index of a lane, from 0.
 type laneID int
 
 func (l laneID) prefetcher() address { return address{role: prefetcherRole, lane: l} }
 func (l laneID) compute() address    { return address{role: computeRole, lane: l} }
 func (l laneID) offloader() address  { return address{role: offloaderRole, lane: l} }
 
-// protoCarrier is the carrier of real runs: every process is an actor of protoactor, and
-// every work a goroutine.
+// protoCarrier is the carrier of real runs. Every process is a protoactor actor, and every work a goroutine.
 type protoCarrier struct {
 	system *actor.ActorSystem
-	prefix string // of this carrier's actors' names in the system
+	prefix string // prefix of the actors' names in the system
 	pids   map[address]*actor.PID
-	works  sync.WaitGroup // that have been begun
+	works  sync.WaitGroup // the works in progress
 }
 
-// theSystem returns the program's actor system, which all carriers share: a registry of actors
-// has 32,768 maps, which take longer to make than a small run takes.
-var theSystem = sync.OnceValue(func() *actor.ActorSystem {
+// sharedSystem returns the program's only actor system. Creating one allocates 32,768 maps, which takes longer than a
+// small run.
+var sharedSystem = sync.OnceValue(func() *actor.ActorSystem {
 	quiet := func(*actor.ActorSystem) *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
 	return actor.NewActorSystem(actor.WithLoggerFactory(quiet))
 })
 
-// carriers counts the carriers of the program.
+// carriers counts the carriers made so far.
 var carriers atomic.Int64
 
 func newProtoCarrier() *protoCarrier {
-	return &protoCarrier{pids: map[address]*actor.PID{}, system: theSystem(), prefix: strconv.FormatInt(carriers.Add(1), 10) + " "}
+	return &protoCarrier{pids: map[address]*actor.PID{}, system: sharedSystem(), prefix: strconv.FormatInt(carriers.Add(1), 10) + " "}
 }
 
 func (c *protoCarrier) start(s *process) error {
@@ -343,7 +339,7 @@ func (c *protoCarrier) start(s *process) error {
 	return err
 }
 
-func (c *protoCarrier) tell(to address, msg any) { c.system.Root.Send(c.pids[to], msg) }
+func (c *protoCarrier) tell(to address, msg message) { c.system.Root.Send(c.pids[to], msg) }
 
 func (c *protoCarrier) begin(_ work, started, f func()) {
 	c.works.Go(func() {
@@ -354,7 +350,7 @@ func (c *protoCarrier) begin(_ work, started, f func()) {
 
 func (c *protoCarrier) result(_ work, f func() (any, error)) (any, error) { return f() }
 
-// epoch is when the program began: runs that follow each other have one clock.
+// epoch is the start of the program, so consecutive runs share one clock.
 var epoch = time.Now()
 
 func (c *protoCarrier) now() time.Duration { return time.Since(epoch) }
@@ -368,9 +364,7 @@ func (c *protoCarrier) stop() {
 
 // Receive implements actor.Actor.
 func (s *process) Receive(ctx actor.Context) {
-	switch m := ctx.Message().(type) {
-	case *actor.Started, *actor.Stopping, *actor.Stopped, *actor.Restarting:
-	default:
+	if m, ok := ctx.Message().(message); ok { // the others are protoactor's own: Started, Stopping, Stopped
 		s.hub.handle(s, m)
 	}
 }

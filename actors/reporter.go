@@ -8,7 +8,7 @@ import "time"
 // reporterCore is the pure part of the Reporter.
 type reporterCore struct{}
 
-func (reporterCore) step(msg any) []effect {
+func (reporterCore) step(msg message) []effect {
 	switch m := msg.(type) {
 	case flushReports:
 		return []effect{send{conductorID, reported{}}}
@@ -43,7 +43,7 @@ func (r *run) report(m StepReport) {
 		for cause, d := range stall {
 			m.Stall[cause] += d / time.Duration(len(r.lanes))
 		}
-		experts := l.travelled.read(m.Prog)
+		experts := l.expertTraffic.read(m.Prog)
 		m.Experts, m.ExpertBytes = m.Experts+experts.tiles, m.ExpertBytes+experts.bytes
 	}
 	if r.o.OnStep != nil {
@@ -82,8 +82,8 @@ func (r *run) moved() (out linkBytes) {
 			out.peer += l.peer.bytes.Load()
 		}
 	}
-	if r.team != nil {
-		out.sent = r.team.sent.Load()
+	if r.comm != nil {
+		out.sent = r.comm.sent.Load()
 	}
 	read, written := r.o.Home.Spared()
 	out.read, out.written = r.disks.read.Load()-read, r.disks.written.Load()-written

@@ -7,28 +7,27 @@ import (
 	"mt/layers/schedule"
 )
 
-// Run trains (or evaluates) as o says and returns when everything has come to rest: the
-// device is idle, goroutines have ended, buffers are given back. The first fault anywhere
-// ends the run and is its error; checkpoints that were complete by then remain.
+// Run trains or evaluates as o says. It returns when the device is idle, goroutines have ended and buffers are freed.
+// The first fault anywhere ends the run and is its error. Checkpoints that were complete by then remain.
 func Run(o Options) (err error) {
 	return execute(o, newProtoCarrier(), func(r *run) error {
-		for stop, giveUp := o.Stop, o.GiveUp; ; {
+		for stop, abort := o.Stop, o.AbortStep; ; {
 			select {
 			case err := <-r.hub.ended:
 				return err
 			case <-stop:
 				r.hub.tell(conductorID, StopRequested{})
 				stop = nil
-			case <-giveUp:
-				r.hub.tell(conductorID, GiveUpRequested{})
-				giveUp = nil
+			case <-abort:
+				r.hub.tell(conductorID, AbortRequested{})
+				abort = nil
 			}
 		}
 	})
 }
 
-// execute is Run with the actors on a carrier; wait is called once they are at work, and
-// returns how the run ended.
+// execute runs o with its actors on carrier c. It calls wait once the actors have started; wait returns the run's
+// error.
 func execute(o Options, c carrier, wait func(*run) error) (err error) {
 	if n := o.Plan.Lanes(); n != len(o.Devices) {
 		return fmt.Errorf("%d devices for a plan with %d lanes", len(o.Devices), n)
@@ -42,8 +41,8 @@ func execute(o Options, c carrier, wait func(*run) error) (err error) {
 	}
 	defer func() {
 		o.leavePinned(err)
-		if late := r.close(); err == nil {
-			err = late
+		if closeErr := r.close(); err == nil {
+			err = closeErr
 		}
 	}()
 	r.hub = newHub(c)
@@ -75,7 +74,7 @@ func execute(o Options, c carrier, wait func(*run) error) (err error) {
 		if r.saving.Load() {
 			o.Saver.Abort()
 		}
-		if o.Plan.Away != nil {
+		if o.Plan.StateOnDisk != nil {
 			if settled := o.Home.Settle(); err == nil {
 				err = settled
 			}
@@ -89,13 +88,13 @@ func execute(o Options, c carrier, wait func(*run) error) (err error) {
 		return err
 	}
 	r.hub.tell(conductorID, begin{})
-	if o.Plan.Away != nil {
+	if o.Plan.StateOnDisk != nil {
 		r.hub.tell(stagerID, begin{})
 	}
 	return wait(r)
 }
 
-// leavePinned has the devices leave host memory pinned if the process is about to end. err is how the run ended.
+// leavePinned has the devices keep host memory pinned if the process is about to end. err is the run's error.
 func (o *Options) leavePinned(err error) {
 	if o.LeavePinned == nil || !o.LeavePinned(err) {
 		return
@@ -107,7 +106,7 @@ func (o *Options) leavePinned(err error) {
 	}
 }
 
-// startTrace begins to tell Options.Timeline what happens.
+// startTrace connects the run to Options.Timeline.
 func (r *run) startTrace() error {
 	t := newTracer(r.o.Timeline, r.hub.now, r.names)
 	if t == nil {
@@ -140,29 +139,29 @@ func (r *run) spawn() error {
 	}
 	balance := balancing{}
 	if o.Plan.Balances() && !o.Plan.EvalOnly {
-		balance = balancing{layers: o.Plan.ExpertLayers(), lanes: len(r.lanes), several: r.team != nil}
+		balance = balancing{layers: o.Plan.ExpertLayers(), lanes: len(r.lanes), distributed: r.comm != nil}
 	}
 	clip, bound := o.MaxGradNorm, 0.0
 	if o.LayerNorms {
 		clip, bound = 0, o.MaxGradNorm
 	}
-	away := o.Plan.Away
+	onDisk := o.Plan.StateOnDisk
 	checkpointer := newCheckpointerCore(n, o.Start.Step)
-	checkpointer.away, checkpointer.shown, conductor.away = away, make([]bool, len(away)), away != nil
+	checkpointer.stateOnDisk, checkpointer.shown, conductor.statesOnDisk = onDisk, make([]bool, len(onDisk)), onDisk != nil
 	checkpointer.links = o.LinkStates
 	processes := []*process{
 		{id: reporterID, core: reporterCore{}},
 		{id: checkpointerID, core: checkpointer},
 	}
-	if away != nil {
-		stager := newStagerCore(awayOrder(away, into, clip > 0), o.Plan.Depths.StateSlots)
-		stager.lanes, stager.params, stager.links = len(r.lanes), o.Plan.ParamAway, o.LinkStates
-		stager.setGradsAway(o.Plan.GradAway)
+	if onDisk != nil {
+		stager := newStagerCore(stagingOrder(onDisk, into, clip > 0), o.Plan.Depths.StateSlots)
+		stager.lanes, stager.weightsOnDisk, stager.links = len(r.lanes), o.Plan.WeightsOnDisk, o.LinkStates
+		stager.setGradsOnDisk(o.Plan.GradOnDisk)
 		processes = append(processes, &process{id: stagerID, core: stager})
 	}
 	processes = append(processes, &process{id: optimizerID, core: newOptimizerCore(r.optimizerSpec(into, clip, bound), o.Start)})
-	if r.team != nil {
-		conductor.several, conductor.balance = true, balance
+	if r.comm != nil {
+		conductor.distributed, conductor.balance = true, balance
 		processes = append(processes,
 			&process{id: exchangerID, core: newExchangerCore(into, o.Plan.FrozenLayers(), o.Plan.Depths)},
 			&process{id: gathererID, core: newGathererCore(len(r.lanes), o.Plan.Depths)})
@@ -194,9 +193,9 @@ func (l *lane) processes(balance balancing) []*process {
 		slots[class], _ = l.plan.Slots(schedule.Class(class))
 	}
 	prefetcher := newPrefetcherCore(prefetcherSpec{lane: l.index, layers: len(o.Plan.Layouts), rows: l.schedule.On(0) == int(l.index), sources: sources, slots: slots,
-		batches: o.batchSlots(), activations: o.Plan.Depths.ActivationSlots, experts: o.Plan.Experts > 0, onDisk: o.Plan.ParamAway, reachedBy: l.reachedBy()}, o.Start.Step)
-	offloader := offloaderSpec{lane: l.index, own: o.Plan.OwnSlabs(), turns: o.Plan.Depths.GradSlabs, away: o.Plan.GradAway, parts: l.schedule.InParts(), balance: balance, landed: toOptimizer}
-	if l.team != nil {
+		batches: o.batchSlots(), activations: o.Plan.Depths.ActivationSlots, experts: o.Plan.Experts > 0, weightsOnDisk: o.Plan.WeightsOnDisk, reachedBy: l.reachedBy()}, o.Start.Step)
+	offloader := offloaderSpec{lane: l.index, own: o.Plan.OwnSlabs(), turns: o.Plan.Depths.GradSlabs, gradOnDisk: o.Plan.GradOnDisk, parts: l.schedule.InParts(), balance: balance, landed: toOptimizer}
+	if l.comm != nil {
 		offloader.landed = toExchanger
 	}
 	return []*process{
@@ -205,11 +204,11 @@ func (l *lane) processes(balance balancing) []*process {
 		{id: l.index.prefetcher(), core: prefetcher}}
 }
 
-// optimizerSpec is what the Optimizer has to know of the run.
+// optimizerSpec describes the run to the Optimizer.
 func (r *run) optimizerSpec(into []int, clip, bound float64) optimizerSpec {
 	p := r.plan
-	x := optimizerSpec{lanes: len(r.lanes), clip: clip, bound: bound, into: into, frozen: p.FrozenLayers(), ranks: r.team != nil,
-		away: p.Away, gradAway: p.GradAway, params: p.ParamAway, matrixBuffers: p.Depths.MatrixBuffers}
+	x := optimizerSpec{lanes: len(r.lanes), clip: clip, bound: bound, into: into, frozen: p.FrozenLayers(), distributed: r.comm != nil,
+		stateOnDisk: p.StateOnDisk, gradOnDisk: p.GradOnDisk, weightsOnDisk: p.WeightsOnDisk, matrixBuffers: p.Depths.MatrixBuffers}
 	if p.NSSteps > 0 && !p.EvalOnly {
 		for l := range p.Layouts {
 			x.matrices, x.laneOf = append(x.matrices, len(p.Matrices(l))), append(x.laneOf, laneID(r.schedule.On(l)))

@@ -105,7 +105,7 @@ func TestSaves(t *testing.T) {
 func TestCommitsCarryTheOptimizersCounts(t *testing.T) {
 	c := newCheckpointerCore(1, 0)
 	var got []commitSave
-	for _, m := range []any{
+	for _, m := range []message{
 		SaveRequested{Step: 4}, saveOpened{}, LayerUpdated{Version: 4, AdamStep: 2, NonFinite: 1, Save: true}, layerWritten{Step: 4}, StepReported{4}, saveCommitted{Step: 4},
 		LayerUpdated{Version: 5, AdamStep: 2, NonFinite: 2, Save: true}, SaveRequested{Step: 5}, saveOpened{}, StepReported{5}, layerWritten{Step: 5}, saveCommitted{Step: 5},
 	} {
@@ -127,7 +127,7 @@ func TestCommitsCarryTheOptimizersCounts(t *testing.T) {
 // before.
 func TestCommitsWaitForReports(t *testing.T) {
 	c := newCheckpointerCore(1, 3)
-	for _, m := range []any{SaveRequested{Step: 5}, saveOpened{}, LayerUpdated{Version: 5, Save: true}, layerWritten{Step: 5}, StepReported{4}} {
+	for _, m := range []message{SaveRequested{Step: 5}, saveOpened{}, LayerUpdated{Version: 5, Save: true}, layerWritten{Step: 5}, StepReported{4}} {
 		for _, e := range c.step(m) {
 			if w, ok := e.(work); ok {
 				if _, ok := w.do.(commitSave); ok {

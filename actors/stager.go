@@ -29,34 +29,34 @@ import (
 
 // stagerCore is the pure part of the Stager.
 type stagerCore struct {
-	order   []int // the layers that are away, in the order of updates
-	updates int   // how many layers are updated so far, in all steps
-	reads   int   // how many are read for updates, or being read
-	free    []int // state slots
-	staged  map[int]*stagedLayer
-	saved   map[int]int // by layer, saves that ended before the Stager heard of the update
-	round   int         // counts the rounds
-	show    []int       // layers that are to be shown
-	showing int         // those of them that are shown and not saved
-	reading bool        // one state is read at a time: a disk reads large pieces fastest
-	writing bool        // and one is written
-	toWrite []work      // what is to be written, in order
-	grads   stagedGrads
-	lanes   int
-	params  []bool // by layer: its tile is on a disk too; nil: none is
-	links   bool   // checkpoints link the files that states are written to
+	order         []int // the layers that are away, in the order of updates
+	updates       int   // how many layers are updated so far, in all steps
+	reads         int   // how many are read for updates, or being read
+	free          []int // state slots
+	staged        map[int]*stagedLayer
+	saved         map[int]int // by layer, saves that ended before the Stager heard of the update
+	round         int         // counts the rounds
+	toShow        []int       // layers that are to be shown
+	shownUnsaved  int         // those of them that are shown and not saved
+	reading       bool        // one state is read at a time: a disk reads large pieces fastest
+	writing       bool        // and one is written
+	toWrite       []work      // what is to be written, in order
+	grads         stagedGrads
+	lanes         int
+	weightsOnDisk []bool // by layer: its tile is on a disk too; nil: none is
+	links         bool   // checkpoints link the files that states are written to
 }
 
 // stagedLayer is a layer in a state slot.
 type stagedLayer struct {
 	slot    int
 	round   int  // in which it was read
-	here    bool // it has been read
+	read    bool // it has been read
 	shown   bool // it is for the Checkpointer alone
 	updated bool
 	flushed bool
 	saving  bool // the Checkpointer has not written it yet
-	told    LayerUpdated
+	update  LayerUpdated
 }
 
 // newStagerCore makes a Stager of these layers and so many slots.
@@ -64,14 +64,14 @@ func newStagerCore(order []int, slots int) *stagerCore {
 	return &stagerCore{order: order, free: ids(slots), staged: map[int]*stagedLayer{}, saved: map[int]int{}}
 }
 
-// awayOrder is the order in which the layers that are away are updated: with clipping that of the forward, else
+// stagingOrder is the order in which the layers that are away are updated: with clipping that of the forward, else
 // that in which gradients are complete.
-func awayOrder(away []bool, into []int, clip bool) []int {
+func stagingOrder(onDisk []bool, into []int, clip bool) []int {
 	order := ids(len(into))
 	if !clip {
 		order = backwardOrder(into)
 	}
-	return slices.DeleteFunc(order, func(l int) bool { return !away[l] })
+	return slices.DeleteFunc(order, func(l int) bool { return !onDisk[l] })
 }
 
 // fetchState reads a layer's state into a slot.
@@ -89,7 +89,7 @@ type stateWritten struct{ Layer int }
 // dropState frees the memory of a layer's state.
 type dropState struct{ Layer int }
 
-func (c *stagerCore) step(msg any) []effect {
+func (c *stagerCore) step(msg message) []effect {
 	var out []effect
 	switch m := msg.(type) {
 	case begin:
@@ -98,7 +98,7 @@ func (c *stagerCore) step(msg any) []effect {
 	case StateUpdated:
 		s := c.staged[m.Updated.Layer]
 		c.updates++
-		s.updated, s.saving, s.told = true, m.Updated.Save, m.Updated
+		s.updated, s.saving, s.update = true, m.Updated.Save, m.Updated
 		if m.Updated.Save && c.saved[m.Updated.Layer] > 0 {
 			c.saved[m.Updated.Layer]--
 			s.saving = false
@@ -108,8 +108,8 @@ func (c *stagerCore) step(msg any) []effect {
 		c.writing = false
 		s := c.staged[m.Layer]
 		s.flushed = true
-		if c.params != nil && c.params[m.Layer] {
-			out = s.told.toPrefetchers(c.lanes)
+		if c.weightsOnDisk != nil && c.weightsOnDisk[m.Layer] {
+			out = s.update.toPrefetchers(c.lanes)
 		}
 		if c.links && s.saving {
 			out = append(out, send{checkpointerID, StateFlushed(m)})
@@ -123,18 +123,18 @@ func (c *stagerCore) step(msg any) []effect {
 		}
 		s.saving = false
 		if s.shown {
-			c.showing--
+			c.shownUnsaved--
 			s.flushed = true // nothing has changed
 		}
 		out = c.release(m.Layer)
 	case StatesWanted:
-		out = c.begin()
+		out = c.beginRound()
 	case GradMeasured:
 		c.putGrad(m)
 	case gradWritten:
 		out = c.gradWritten(m)
 	case GradsWanted:
-		c.grads.want()
+		c.grads.wantAll()
 	case gradRead:
 		out = c.gradRead(m.Layer)
 	default:
@@ -143,14 +143,14 @@ func (c *stagerCore) step(msg any) []effect {
 	return append(out, c.advance()...)
 }
 
-// begin begins a round: all layers are to be shown, behind those of a round before it, and what was read
+// beginRound begins a round: all layers are to be shown, behind those of a round before it, and what was read
 // ahead is dropped.
-func (c *stagerCore) begin() (out []effect) {
+func (c *stagerCore) beginRound() (out []effect) {
 	c.round++
-	c.show = append(c.show, slices.Sorted(slices.Values(c.order))...)
+	c.toShow = append(c.toShow, slices.Sorted(slices.Values(c.order))...)
 	c.reads = c.updates
 	for _, l := range c.order {
-		if s := c.staged[l]; s != nil && s.here && !s.updated && !s.shown {
+		if s := c.staged[l]; s != nil && s.read && !s.updated && !s.shown {
 			out = append(out, c.drop(l)...)
 		}
 	}
@@ -160,7 +160,7 @@ func (c *stagerCore) begin() (out []effect) {
 // read tells of a layer that has been read whoever it was read for.
 func (c *stagerCore) read(l int) []effect {
 	s := c.staged[l]
-	s.here, c.reading = true, false
+	s.read, c.reading = true, false
 	switch {
 	case s.shown:
 		return []effect{send{checkpointerID, StateFetched{Layer: l, Round: c.round}}}
@@ -202,9 +202,9 @@ func (c *stagerCore) advance() (out []effect) {
 	}
 	s := &stagedLayer{slot: c.free[0], round: c.round}
 	c.free, c.staged[l], c.reading = c.free[1:], s, true
-	if len(c.show) > 0 {
-		c.show = c.show[1:]
-		c.showing++
+	if len(c.toShow) > 0 {
+		c.toShow = c.toShow[1:]
+		c.shownUnsaved++
 		s.shown, s.saving = true, true
 	} else {
 		c.reads++
@@ -215,9 +215,9 @@ func (c *stagerCore) advance() (out []effect) {
 // next is the layer that is read next: in a round one that is to be shown, else one that is updated next.
 func (c *stagerCore) next() (layer int, ok bool) {
 	switch {
-	case len(c.show) > 0:
-		return c.show[0], true
-	case c.showing > 0 || c.reads-c.updates == len(c.order):
+	case len(c.toShow) > 0:
+		return c.toShow[0], true
+	case c.shownUnsaved > 0 || c.reads-c.updates == len(c.order):
 		return 0, false
 	}
 	return c.order[c.reads%len(c.order)], true
@@ -250,8 +250,8 @@ func (r *run) named(what string, layer int, err error) error {
 	return fmt.Errorf("%s %s: %w", what, r.names[layer], err)
 }
 
-// disks counts what a run reads from and writes to disks, but for checkpoints.
-type disks struct {
+// diskTraffic counts what a run reads from and writes to disks, but for checkpoints.
+type diskTraffic struct {
 	read, written atomic.Int64 // bytes, as they are in memory
 
 	mu    sync.Mutex
@@ -260,8 +260,8 @@ type disks struct {
 	busy  time.Duration // during which some were, until then
 }
 
-// begin notes at time now that a work begins, or with n −1 that one ends.
-func (d *disks) begin(n int, now time.Duration) {
+// count notes at time now that a work begins, or with n −1 that one ends.
+func (d *diskTraffic) count(n int, now time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.works > 0 {
@@ -271,8 +271,8 @@ func (d *disks) begin(n int, now time.Duration) {
 }
 
 // busyUntil is for how long, until now, some work has been under way.
-func (d *disks) busyUntil(now time.Duration) time.Duration {
-	d.begin(0, now)
+func (d *diskTraffic) busyUntil(now time.Duration) time.Duration {
+	d.count(0, now)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.busy
@@ -282,8 +282,8 @@ func (d *disks) busyUntil(now time.Duration) time.Duration {
 // in moved when it is done, as those that compression spares are (host.Home.Spared).
 func (r *run) onDisk(id address, w work, moved *atomic.Int64, bytes int64, f func() error) {
 	r.hub.async(id, w, func() (any, error) {
-		r.disks.begin(1, r.hub.now())
-		defer func() { r.disks.begin(-1, r.hub.now()) }()
+		r.disks.count(1, r.hub.now())
+		defer func() { r.disks.count(-1, r.hub.now()) }()
 		err := f()
 		if err == nil {
 			moved.Add(bytes)

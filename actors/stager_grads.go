@@ -8,21 +8,21 @@ package actors
 
 // stagedGrads is what the Stager knows of them.
 type stagedGrads struct {
-	away    []bool // by layer: its gradient waits on a disk; nil: none does
+	onDisk  []bool // by layer: its gradient waits on a disk; nil: none does
 	writing []int  // by layer: how many of its gradients are written, or to be written
 	due     []bool // by layer: its gradient is wanted, and not being read
 }
 
-// setGradsAway tells the core, by layer, whose gradients wait on disks; nil: none do.
-func (c *stagerCore) setGradsAway(away []bool) {
-	c.grads = stagedGrads{away: away, writing: make([]int, len(away)), due: make([]bool, len(away))}
+// setGradsOnDisk tells the core, by layer, whose gradients wait on disks; nil: none do.
+func (c *stagerCore) setGradsOnDisk(onDisk []bool) {
+	c.grads = stagedGrads{onDisk: onDisk, writing: make([]int, len(onDisk)), due: make([]bool, len(onDisk))}
 }
 
 // has says whether the gradient of layer l waits on a disk.
-func (g *stagedGrads) has(l int) bool { return g.away != nil && g.away[l] }
+func (g *stagedGrads) has(l int) bool { return g.onDisk != nil && g.onDisk[l] }
 
-// want makes all gradients due.
-func (g *stagedGrads) want() { copy(g.due, g.away) }
+// wantAll makes all gradients due.
+func (g *stagedGrads) wantAll() { copy(g.due, g.onDisk) }
 
 // putGrad writes the gradient of a layer from its slab to the disk.
 type putGrad struct{ Layer, Slab int }
@@ -67,7 +67,7 @@ func (c *stagerCore) gradWritten(m gradWritten) []effect {
 // readGrad reads the next gradient that is wanted: of the layers in state slots that of the one which is updated first, if
 // it has been written. Their states are all there, since nothing is being read.
 func (c *stagerCore) readGrad() (work, bool) {
-	if c.reading || c.grads.away == nil {
+	if c.reading || c.grads.onDisk == nil {
 		return work{}, false
 	}
 	for i := c.updates; i < c.reads; i++ {

@@ -52,7 +52,7 @@ type mark struct {
 }
 
 func newStalls(dev device.Device) *stalls {
-	return &stalls{dev: dev, watch: nobody{}, timelines: map[int]*passTimeline{}}
+	return &stalls{dev: dev, watch: noWatch{}, timelines: map[int]*passTimeline{}}
 }
 
 func (c *stalls) event() (device.Event, error) {
@@ -114,9 +114,9 @@ func (t *passTimeline) add(m mark) {
 	t.made++
 }
 
-// soFar is how many marks were made so far: what passed is to be told when the device has
+// marksMade is how many marks were made so far: what passed is to be told when the device has
 // passed them.
-func (t *passTimeline) soFar() int {
+func (t *passTimeline) marksMade() int {
 	if t == nil {
 		return 0
 	}

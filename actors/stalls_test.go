@@ -122,7 +122,7 @@ func TestClockSumsAsItGoes(t *testing.T) {
 				s.now += time.Duration(wait) * time.Millisecond
 				wait, work = work, wait
 			}
-			if told = append(told, clocks[1].timeline(s, prog).soFar()); r.Intn(3) > 0 {
+			if told = append(told, clocks[1].timeline(s, prog).marksMade()); r.Intn(3) > 0 {
 				clocks[1].passed(prog, told[len(told)-1]-ahead)
 			}
 		}
@@ -157,9 +157,9 @@ func TestClockOfNothing(t *testing.T) {
 
 // launchesOf gives a Compute core its program and what it needs, in the given
 // order, and returns the launches by index.
-func launchesOf(c *computeCore, p *Pass, msgs ...any) map[int]enqueue {
+func launchesOf(c *computeCore, p *Pass, msgs ...message) map[int]enqueue {
 	out := map[int]enqueue{}
-	for _, m := range append([]any{PassPlanned{p}}, msgs...) {
+	for _, m := range append([]message{PassPlanned{p}}, msgs...) {
 		for _, e := range c.step(m) {
 			if w, ok := e.(work); ok {
 				if l, ok := w.do.(enqueue); ok {
@@ -182,13 +182,13 @@ func TestCausesOfStalls(t *testing.T) {
 	act := func(o int) ActivationFetched { return ActivationFetched{Object: o, Slot: o} }
 	for _, c := range []struct {
 		name    string
-		msgs    []any
+		msgs    []message
 		blocked [5]Cause // by launch
 	}{
-		{"late batch", []any{block, head, act(0), act(1), batch}, [5]Cause{0: StallUpdate}},
-		{"late block", []any{batch, head, act(0), act(1), block}, [5]Cause{1: StallCheckpoint}},
-		{"late head", []any{batch, block, act(0), act(1), head}, [5]Cause{2: StallWeights}},
-		{"late activation", []any{batch, block, head, act(0), act(1)}, [5]Cause{0: StallActivation, 1: StallActivation}},
+		{"late batch", []message{block, head, act(0), act(1), batch}, [5]Cause{0: StallUpdate}},
+		{"late block", []message{batch, head, act(0), act(1), block}, [5]Cause{1: StallCheckpoint}},
+		{"late head", []message{batch, block, act(0), act(1), head}, [5]Cause{2: StallWeights}},
+		{"late activation", []message{batch, block, head, act(0), act(1)}, [5]Cause{0: StallActivation, 1: StallActivation}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			core := newComputeCore(computeSpec{gradBuffers: 3, experts: true})
@@ -227,10 +227,10 @@ func TestCauseOfPassage(t *testing.T) {
 		for i, l := range p.Launches {
 			at := fmt.Sprintf("%d: layer %d %s", i, p.Visits[l.Visit].Layer, p.Visits[l.Visit].Phase)
 			if l.In >= 0 {
-				got = append(got, fmt.Sprintf("%s in %s", at, p.lateInput(l)))
+				got = append(got, fmt.Sprintf("%s in %s", at, p.inputStall(l)))
 			}
 			if l.Grad >= 0 {
-				got = append(got, fmt.Sprintf("%s grad %s", at, p.lateGrad(l)))
+				got = append(got, fmt.Sprintf("%s grad %s", at, p.gradStall(l)))
 			}
 		}
 		if !slices.Equal(got, want) {
@@ -250,7 +250,7 @@ func TestCauseOfPassage(t *testing.T) {
 func TestGradBufferStall(t *testing.T) {
 	p := planned(t, schedule.Spec{Layers: dense(3), WeightSlots: 1, ActivationSlots: 3}, fakeBatch(1))
 	core := newComputeCore(computeSpec{gradBuffers: 1, experts: true})
-	all := []any{BatchFetched{}, LayerFetched{Visit: 1}, LayerFetched{Visit: 2}, ActivationFetched{Object: 0}, ActivationFetched{Object: 1, Slot: 1}}
+	all := []message{BatchFetched{}, LayerFetched{Visit: 1}, LayerFetched{Visit: 2}, ActivationFetched{Object: 0}, ActivationFetched{Object: 1, Slot: 1}}
 	if got := launchesOf(core, p, all...); len(got) != 3 {
 		t.Fatalf("%d launches with one gradient buffer, want 3", len(got))
 	}
@@ -281,7 +281,7 @@ func TestRunAhead(t *testing.T) {
 		}
 		programs := testkit.Must(schedule.Programs(schedule.Spec{Layers: dense(3), WeightSlots: 1, ActivationSlots: 100}, sizes))(t)
 		p := &Pass{Program: programs[0], Batch: batch}
-		msgs := []any{BatchFetched{Cause: StallData}, LayerFetched{Visit: 1, Cause: StallUpdate}}
+		msgs := []message{BatchFetched{Cause: StallData}, LayerFetched{Visit: 1, Cause: StallUpdate}}
 		for o := range p.Objects {
 			msgs = append(msgs, ActivationFetched{Object: o, Slot: o})
 		}
@@ -290,7 +290,7 @@ func TestRunAhead(t *testing.T) {
 			t.Errorf("micro-batches of %d tokens: %d launches ahead, want %d", tc.tokens, len(got), tc.ahead)
 		}
 		causes := map[int]Cause{} // by launch
-		pass := func(m any) {
+		pass := func(m message) {
 			for _, e := range core.step(m) {
 				if w, ok := e.(work); ok {
 					if l, ok := w.do.(enqueue); ok {
@@ -320,15 +320,15 @@ func TestCauseOfBatch(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		waited Cause // of the plan
-		before []any
-		after  []any
+		before []message
+		after  []message
 		want   Cause
 	}{
-		{"ready", NoStall, []any{LayerUpdated{Layer: 0, Version: 1}}, nil, StallData},
-		{"synchronous", StallUpdate, []any{LayerUpdated{Layer: 0, Version: 1}}, nil, StallUpdate},
-		{"update", NoStall, nil, []any{LayerUpdated{Layer: 0, Version: 1}}, StallUpdate},
-		{"checkpoint", NoStall, nil, []any{LayerUpdated{Layer: 0, Version: 1, Waited: StallCheckpoint}}, StallCheckpoint},
-		{"checkpoint before", StallUpdate, []any{LayerUpdated{Layer: 0, Version: 1, Waited: StallCheckpoint}}, nil, StallCheckpoint},
+		{"ready", NoStall, []message{LayerUpdated{Layer: 0, Version: 1}}, nil, StallData},
+		{"synchronous", StallUpdate, []message{LayerUpdated{Layer: 0, Version: 1}}, nil, StallUpdate},
+		{"update", NoStall, nil, []message{LayerUpdated{Layer: 0, Version: 1}}, StallUpdate},
+		{"checkpoint", NoStall, nil, []message{LayerUpdated{Layer: 0, Version: 1, Waited: StallCheckpoint}}, StallCheckpoint},
+		{"checkpoint before", StallUpdate, []message{LayerUpdated{Layer: 0, Version: 1, Waited: StallCheckpoint}}, nil, StallCheckpoint},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := schedule.Spec{Layers: dense(3), WeightSlots: 1, ActivationSlots: 3}

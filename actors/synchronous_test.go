@@ -50,7 +50,7 @@ func (tr trial) synchronous(t *testing.T) (out outcome, err error) {
 	store, err := host.NewStore(p.Layouts, tr.recipe().Planes, nil)
 	testkit.NoError(t, err)
 	defer store.Close()
-	store.Draw(14)
+	store.SetRoundingSeed(14)
 	tr.fill(t, store, c)
 	if tr.spoil != nil {
 		tr.spoil(store)

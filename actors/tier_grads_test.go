@@ -12,11 +12,11 @@ import (
 
 // This file is about gradients that wait for the norm on disks.
 
-// gradsAway has the gradients of those blocks wait on disks whose state is there, and so many slabs that they take turns in.
-func (tr trial) gradsAway(slabs int) trial {
-	tr.gradAway, tr.depths.GradSlabs = make([]bool, len(tr.away)), slabs
+// gradsOnDisk has the gradients of those blocks wait on disks whose state is there, and so many slabs that they take turns in.
+func (tr trial) gradsOnDisk(slabs int) trial {
+	tr.gradOnDisk, tr.depths.GradSlabs = make([]bool, len(tr.stateOnDisk)), slabs
 	for l, layer := range tr.config().Layers() {
-		tr.gradAway[l] = tr.away[l] && layer.Kind != model.Embedding && layer.Kind != model.Head
+		tr.gradOnDisk[l] = tr.stateOnDisk[l] && layer.Kind != model.Embedding && layer.Kind != model.Head
 	}
 	return tr
 }
@@ -64,37 +64,37 @@ func TestGradientsOnDisksChangeNothing(t *testing.T) {
 			tr := base()
 			tr.evalSteps, tr.saveSteps = 0, 2
 			change(&tr)
-			in, away := &recorder{cuts: map[int][]byte{}}, &recorder{cuts: map[int][]byte{}}
+			in, withDisks := &recorder{cuts: map[int][]byte{}}, &recorder{cuts: map[int][]byte{}}
 			tr.saver = in
 			want := mustRun(t, tr)
 			for _, depths := range [][2]int{{1, 1}, {1 + rand.IntN(4), 2 + rand.IntN(3)}} {
-				away.cuts = map[int][]byte{}
+				withDisks.cuts = map[int][]byte{}
 				got := tr
-				got.saver = away
-				got = got.allAway(depths[0]).gradsAway(depths[1])
+				got.saver = withDisks
+				got = got.statesOnDisk(depths[0]).gradsOnDisk(depths[1])
 				if depths[1] > 1 {
-					got.gradAway[1+rand.IntN(len(got.gradAway)-2)] = false
+					got.gradOnDisk[1+rand.IntN(len(got.gradOnDisk)-2)] = false
 				}
 				if rand.IntN(2) == 0 && name != "skips for the norm" { // which spoils tiles in memory
-					got = got.tilesAway()
+					got = got.weightsOnDiskToo()
 				}
-				if !slices.Contains(got.gradAway, true) {
+				if !slices.Contains(got.gradOnDisk, true) {
 					t.Fatal("no gradient is away")
 				}
 				var read, written int64
 				got.reported = func(r StepReport) { read, written = read+r.DiskRead, written+r.DiskWritten }
 				sameAs(t, want, got)
 				// In each step states and gradients are read and written; of states of the last step some are written when that is reported.
-				if n, g := got.stateBytes(), got.gradBytes(); name != "evaluation" && want.end.AdamStep == 4 && (read < 4*(n+g) || written < 2*n+4*g || got.params == nil && written > 4*(n+g)) {
+				if n, g := got.stateBytes(), got.gradBytes(); name != "evaluation" && want.end.AdamStep == 4 && (read < 4*(n+g) || written < 2*n+4*g || got.weightsOnDisk == nil && written > 4*(n+g)) {
 					t.Errorf("%d bytes were read and %d written in 4 steps of %d bytes of state and %d of gradients", read, written, n, g)
 				}
 				for step, cut := range in.cuts {
-					if !slices.Equal(sorted(away.cuts[step]), sorted(cut)) {
+					if !slices.Equal(sorted(withDisks.cuts[step]), sorted(cut)) {
 						t.Errorf("the checkpoint of step %d differs from one of a run in memory", step)
 					}
 				}
-				if len(in.cuts) == 0 || len(in.cuts) != len(away.cuts) {
-					t.Errorf("%d checkpoints in memory, %d with disks", len(in.cuts), len(away.cuts))
+				if len(in.cuts) == 0 || len(in.cuts) != len(withDisks.cuts) {
+					t.Errorf("%d checkpoints in memory, %d with disks", len(in.cuts), len(withDisks.cuts))
 				}
 			}
 		})
@@ -105,7 +105,7 @@ func TestGradientsOnDisksChangeNothing(t *testing.T) {
 func TestPredictionOfGradientsOnDisks(t *testing.T) {
 	tr := base()
 	tr.copyTiles, tr.steps, tr.evalSteps = true, 3, 0
-	with, without := tr.allAway(2).gradsAway(2), tr.allAway(2)
+	with, without := tr.statesOnDisk(2).gradsOnDisk(2), tr.statesOnDisk(2)
 	const slow = 1e-4 // GB/s
 	sum := func(tr trial, read, write float64) (all StepReport) {
 		m := machine()

@@ -19,20 +19,20 @@ import (
 
 // This file is about runs whose state is on disks.
 
-// allAway has the state of every layer of a trial away, with so many state slots.
-func (tr trial) allAway(slots int) trial {
-	tr.away, tr.stateSlots = make([]bool, len(tr.config().Layers())), slots
-	for l := range tr.away {
-		tr.away[l] = true
+// statesOnDisk has the state of every layer of a trial away, with so many state slots.
+func (tr trial) statesOnDisk(slots int) trial {
+	tr.stateOnDisk, tr.stateSlots = make([]bool, len(tr.config().Layers())), slots
+	for l := range tr.stateOnDisk {
+		tr.stateOnDisk[l] = true
 	}
 	return tr
 }
 
-// tilesAway has the tiles of those blocks away too whose state is.
-func (tr trial) tilesAway() trial {
-	tr.params = make([]bool, len(tr.away))
+// weightsOnDiskToo has the tiles of those blocks away too whose state is.
+func (tr trial) weightsOnDiskToo() trial {
+	tr.weightsOnDisk = make([]bool, len(tr.stateOnDisk))
 	for l, layer := range tr.config().Layers() {
-		tr.params[l] = tr.away[l] && layer.Kind != model.Embedding && layer.Kind != model.Head
+		tr.weightsOnDisk[l] = tr.stateOnDisk[l] && layer.Kind != model.Embedding && layer.Kind != model.Head
 	}
 	return tr
 }
@@ -61,15 +61,15 @@ func TestStatesOnDisksChangeNothing(t *testing.T) {
 			tr := base()
 			tr.evalSteps, tr.saveSteps = 0, 2
 			change(&tr)
-			in, away := &recorder{cuts: map[int][]byte{}}, &recorder{cuts: map[int][]byte{}}
+			in, withDisks := &recorder{cuts: map[int][]byte{}}, &recorder{cuts: map[int][]byte{}}
 			tr.saver = in
 			want := mustRun(t, tr)
-			tr.saver = away
+			tr.saver = withDisks
 			r := rand.New(rand.NewPCG(14, uint64(len(name))))
-			tr = tr.allAway(1 + r.IntN(4))
+			tr = tr.statesOnDisk(1 + r.IntN(4))
 			tr.links = r.IntN(2) == 0
 			if r.IntN(2) == 0 {
-				tr.away[r.IntN(len(tr.away))] = false
+				tr.stateOnDisk[r.IntN(len(tr.stateOnDisk))] = false
 			}
 			var read, written int64
 			tr.reported = func(r StepReport) { read, written = read+r.DiskRead, written+r.DiskWritten }
@@ -84,12 +84,12 @@ func TestStatesOnDisksChangeNothing(t *testing.T) {
 				t.Errorf("%d bytes were read and %d written in 4 steps of %d bytes of state", read, written, tr.stateBytes())
 			}
 			for step, cut := range in.cuts {
-				if !slices.Equal(sorted(away.cuts[step]), sorted(cut)) {
+				if !slices.Equal(sorted(withDisks.cuts[step]), sorted(cut)) {
 					t.Errorf("the checkpoint of step %d differs from one of a run in memory", step)
 				}
 			}
-			if len(in.cuts) == 0 || len(in.cuts) != len(away.cuts) {
-				t.Errorf("%d checkpoints in memory, %d with disks", len(in.cuts), len(away.cuts))
+			if len(in.cuts) == 0 || len(in.cuts) != len(withDisks.cuts) {
+				t.Errorf("%d checkpoints in memory, %d with disks", len(in.cuts), len(withDisks.cuts))
 			}
 		})
 	}
@@ -125,13 +125,13 @@ func TestTilesOnDisksChangeNothing(t *testing.T) {
 			tr := base()
 			tr.evalSteps, tr.saveSteps = 0, 2
 			change(&tr)
-			in, away := &recorder{cuts: map[int][]byte{}}, &recorder{cuts: map[int][]byte{}}
+			in, withDisks := &recorder{cuts: map[int][]byte{}}, &recorder{cuts: map[int][]byte{}}
 			tr.saver = in
 			want := mustRun(t, tr)
-			tr.saver = away
-			tr = tr.allAway(1 + rand.IntN(3)).tilesAway()
+			tr.saver = withDisks
+			tr = tr.statesOnDisk(1 + rand.IntN(3)).weightsOnDiskToo()
 			tr.links = rand.IntN(2) == 0
-			if !slices.Contains(tr.params, true) {
+			if !slices.Contains(tr.weightsOnDisk, true) {
 				t.Fatal("no tile is away")
 			}
 			var read, steps int64
@@ -143,12 +143,12 @@ func TestTilesOnDisksChangeNothing(t *testing.T) {
 				t.Errorf("%d bytes were read in %d steps of %d bytes of states and tiles, of which %d in tiles", read, steps, tr.stateBytes(), tiles)
 			}
 			for step, cut := range in.cuts {
-				if !slices.Equal(sorted(away.cuts[step]), sorted(cut)) {
+				if !slices.Equal(sorted(withDisks.cuts[step]), sorted(cut)) {
 					t.Errorf("the checkpoint of step %d differs from one of a run in memory", step)
 				}
 			}
-			if len(in.cuts) == 0 || len(in.cuts) != len(away.cuts) {
-				t.Errorf("%d checkpoints in memory, %d with disks", len(in.cuts), len(away.cuts))
+			if len(in.cuts) == 0 || len(in.cuts) != len(withDisks.cuts) {
+				t.Errorf("%d checkpoints in memory, %d with disks", len(in.cuts), len(withDisks.cuts))
 			}
 		})
 	}
@@ -211,7 +211,7 @@ func TestEveryStateCallMayFail(t *testing.T) {
 	t.Parallel()
 	every := int(testkit.Every(t, 2))
 	for fail := 1; ; fail += every {
-		tr := small().allAway(2).tilesAway().gradsAway(1)
+		tr := small().statesOnDisk(2).weightsOnDiskToo().gradsOnDisk(1)
 		tr.steps, tr.saveSteps, tr.evalSteps, tr.saver = 2, 1, 1, &recorder{}
 		var h *failingHome
 		tr.home = func(s *host.Store) host.Home {
@@ -236,12 +236,12 @@ func TestEveryStateCallMayFail(t *testing.T) {
 
 // TestDisksAreBusy: works that go on at the same time count once.
 func TestDisksAreBusy(t *testing.T) {
-	var d disks
+	var d diskTraffic
 	for _, at := range []struct {
 		n   int
 		now time.Duration
 	}{{1, 1}, {1, 3}, {-1, 4}, {-1, 6}, {1, 10}} {
-		d.begin(at.n, at.now)
+		d.count(at.n, at.now)
 	}
 	if first, second := d.busyUntil(12), d.busyUntil(13); first != 7 || second != 8 {
 		t.Errorf("disks are busy for %d and %d, want 7 and 8", first, second)

@@ -51,7 +51,7 @@ type piece struct {
 	from, to     device.Event  // round the copies of a work; none: of a launch that is marked, or of work on the host
 	over         bool          // start and end are known
 	arrows       []*arrow      // that wait for its end
-	in           []*hold       // the slots that it works in
+	holds        []*hold       // the slots that it works in
 }
 
 // arrow leads from the end of a piece to the start of another one.
@@ -78,8 +78,8 @@ type hold struct {
 	begun      bool   // start is known
 	pending    int    // pieces that are not over
 	made, last *piece // that changed what is there, that came
-	across     bool   // another lane's device has copied it there, and no launch has used it
-	left       bool   // nothing follows
+	byPeer     bool   // another lane's device has copied it there, and no launch has used it
+	released   bool   // nothing follows
 }
 
 // object names an activation; the zero object names none.
@@ -142,7 +142,7 @@ func (t *tracer) uses(c credit, p *piece) (before *piece) {
 	}
 	before, h.last = h.last, p
 	h.pending++
-	p.in = append(p.in, h)
+	p.holds = append(p.holds, h)
 	return before
 }
 
@@ -157,17 +157,17 @@ func (t *tracer) follows(message string, c credit, p *piece) {
 
 // frees notes that nobody else will use what a slot holds.
 func (t *tracer) frees(h *hold) {
-	if h.left {
+	if h.released {
 		return
 	}
-	h.left = true
+	h.released = true
 	if h.pending == 0 {
-		t.tell(h)
+		t.reportHold(h)
 	}
 }
 
-// tell tells of a hold that is over.
-func (t *tracer) tell(h *hold) {
+// reportHold tells of a hold that is over.
+func (t *tracer) reportHold(h *hold) {
 	if s := t.span(h); h.begun && s.Start <= s.End {
 		t.until[h.track] = s.End
 		t.rec.Span(s)
@@ -213,16 +213,16 @@ func (t *tracer) ended(p *piece) {
 	for _, a := range p.arrows {
 		t.draw(a)
 	}
-	for _, h := range p.in {
+	for _, h := range p.holds {
 		if !h.begun || p.start < h.start {
 			h.begun, h.start = true, p.start
 		}
 		h.end = max(h.end, p.end)
-		if h.pending--; h.pending == 0 && h.left {
-			t.tell(h)
+		if h.pending--; h.pending == 0 && h.released {
+			t.reportHold(h)
 		}
 	}
-	p.arrows, p.in = nil, nil
+	p.arrows, p.holds = nil, nil
 }
 
 // begin notes that an actor begins with a work on the host.
@@ -358,7 +358,7 @@ func (t *tracer) packs(e packBatch, p *piece) {
 		p.name, p.detail, p.step = "pack a batch to evaluate", "pass "+strconv.Itoa(e.Step), 0
 	}
 	c := credit{kind: batchCredit}
-	for h := t.holds[c]; h != nil && !h.left; h = t.holds[c] {
+	for h := t.holds[c]; h != nil && !h.released; h = t.holds[c] {
 		c.index++
 	}
 	t.ahead[e] = c
@@ -389,7 +389,7 @@ func (t *tracer) takesBatch(pass *Pass, p *piece) {
 // open lists what is held and not over, as far as it reaches by now.
 func (t *tracer) open() (out []timeline.Span) {
 	for _, h := range t.holds {
-		if !h.begun || h.left && h.pending == 0 {
+		if !h.begun || h.released && h.pending == 0 {
 			continue
 		}
 		s := t.span(h)
@@ -408,7 +408,7 @@ func (t *tracer) close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, h := range t.holds {
-		if !h.left {
+		if !h.released {
 			h.pending = 0
 			t.frees(h)
 		}

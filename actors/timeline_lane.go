@@ -36,20 +36,20 @@ type laneTracer struct {
 
 // streamTracer follows one stream: events round each of its works, read in their order.
 type streamTracer struct {
-	of     *laneTracer
-	stream device.Stream
-	track  timeline.Track
-	cur    *piece // that is being enqueued
-	copied bool   // something of cur is
-	parted bool   // the end of cur is recorded
-	inside []*piece
+	of         *laneTracer
+	stream     device.Stream
+	track      timeline.Track
+	cur        *piece // that is being enqueued
+	copied     bool   // something of cur is
+	ended      bool   // the end of cur is recorded
+	unreported []*piece
 
 	// The time of an event follows from that of the one before: last, which was at. Of a long
 	// time between two, CUDA gives no more than seven digits.
-	last device.Event
-	own  bool // last is the tracer's
-	at   time.Duration
-	told time.Duration // until when the stream was shown before its clock was set
+	last       device.Event
+	own        bool // last is the tracer's
+	at         time.Duration
+	shownUntil time.Duration // until when the stream was shown before its clock was set
 }
 
 // startTrace begins to follow a lane on which nothing is under way.
@@ -84,11 +84,11 @@ func (t *tracer) places(lanes []*lane) {
 	for _, a := range append(actors, optimizerID, checkpointerID) {
 		t.rec.Track(a.String(), timeline.Actor)
 	}
-	if lanes[0].plan.Away != nil {
+	if lanes[0].plan.StateOnDisk != nil {
 		t.rec.Track(readsTrack, timeline.Actor)
 		t.rec.Track(writesTrack, timeline.Actor)
 	}
-	several := func(kind string, n int, lane laneID) {
+	places := func(kind string, n int, lane laneID) {
 		for i := range n {
 			t.place(credit{kind, i, lane})
 		}
@@ -97,9 +97,9 @@ func (t *tracer) places(lanes []*lane) {
 		for i := range r.weights {
 			t.place(r.weightCredit(i))
 		}
-		several(batchSlotCredit, len(r.batches), r.index)
-		several(activationCredit, len(r.acts), r.index)
-		several(gradBufferCredit, len(r.gradBufs), r.index)
+		places(batchSlotCredit, len(r.batches), r.index)
+		places(activationCredit, len(r.acts), r.index)
+		places(gradBufferCredit, len(r.gradBufs), r.index)
 	}
 	for i, slab := range lanes[0].slabs {
 		if len(slab) > 0 {
@@ -107,10 +107,10 @@ func (t *tracer) places(lanes []*lane) {
 		}
 	}
 	for _, r := range lanes {
-		several(matrixCredit, r.plan.Depths.MatrixBuffers, r.index)
+		places(matrixCredit, r.plan.Depths.MatrixBuffers, r.index)
 	}
-	several(stateCredit, lanes[0].plan.Depths.StateSlots, 0)
-	several(batchCredit, lanes[0].plan.Depths.BatchesAhead, 0)
+	places(stateCredit, lanes[0].plan.Depths.StateSlots, 0)
+	places(batchCredit, lanes[0].plan.Depths.BatchesAhead, 0)
 }
 
 // weightCredit is the credit of a weight slot, which may be that of the head.
@@ -149,8 +149,8 @@ func (l *laneTracer) synchronize() (origin device.Event, err error) {
 	return origin, nil
 }
 
-// heard bounds the shift by a piece that is over.
-func (l *laneTracer) heard(p *piece) {
+// boundShift bounds the shift by a piece that is over.
+func (l *laneTracer) boundShift(p *piece) {
 	end := p.end - l.shift
 	l.low, l.high = max(l.low, p.enqueued+l.skew-end), min(l.high, l.now()+l.skew-end)
 }
@@ -199,8 +199,8 @@ func (s *streamTracer) begins(p *piece) {
 		l.r.hub.fail(l.r.index.compute(), fmt.Errorf("trace: %w", err))
 		return
 	}
-	s.cur, s.copied, s.parted = p, false, false
-	s.inside = append(s.inside, p)
+	s.cur, s.copied, s.ended = p, false, false
+	s.unreported = append(s.unreported, p)
 	s.stream.Record(p.from)
 }
 
@@ -220,8 +220,8 @@ func (s *streamTracer) wait(e device.Event) {
 
 // stops records that what is being enqueued ends here.
 func (s *streamTracer) stops() {
-	if s.cur != nil && !s.parted {
-		s.parted = true
+	if s.cur != nil && !s.ended {
+		s.ended = true
 		s.stream.Record(s.cur.to)
 	}
 }
@@ -265,8 +265,8 @@ func (s *streamTracer) end() {
 func (s *streamTracer) newest() *piece {
 	s.of.mu.Lock()
 	defer s.of.mu.Unlock()
-	if n := len(s.inside); n > 0 {
-		return s.inside[n-1]
+	if n := len(s.unreported); n > 0 {
+		return s.unreported[n-1]
 	}
 	return nil
 }
@@ -276,20 +276,20 @@ func (s *streamTracer) passed(p *piece) {
 	l := s.of
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for !l.closed && len(s.inside) > 0 && !p.over {
-		next := s.inside[0]
-		s.inside = s.inside[1:]
-		next.start = s.reach(next.from)
+	for !l.closed && len(s.unreported) > 0 && !p.over {
+		next := s.unreported[0]
+		s.unreported = s.unreported[1:]
+		next.start = s.shownTime(next.from)
 		l.free = append(l.free, next.from)
-		next.end = s.reach(next.to)
+		next.end = s.shownTime(next.to)
 		s.own = true
-		l.heard(next)
+		l.boundShift(next)
 		l.ended(next)
 	}
 }
 
-// reach is the time that is shown of an event after the last, which becomes the last.
-func (s *streamTracer) reach(e device.Event) time.Duration {
+// shownTime is the time that is shown of an event after the last, which becomes the last.
+func (s *streamTracer) shownTime(e device.Event) time.Duration {
 	if e != s.last {
 		s.at += max(0, e.Elapsed(s.last))
 		if s.own {
@@ -297,7 +297,7 @@ func (s *streamTracer) reach(e device.Event) time.Duration {
 		}
 		s.last, s.own = e, false
 	}
-	return max(s.at+s.of.shift, s.told)
+	return max(s.at+s.of.shift, s.shownUntil)
 }
 
 // marked tells of the time before a mark, of which stalls have just booked it. The event of
@@ -306,7 +306,7 @@ func (l *laneTracer) marked(t *passTimeline, before device.Event, m mark) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.compute
-	start, end := s.reach(before), s.reach(m.event)
+	start, end := s.shownTime(before), s.shownTime(m.event)
 	if t.shown == [2]time.Duration{} {
 		t.shown[0], t.step = start, m.work.step
 	}
@@ -314,7 +314,7 @@ func (l *laneTracer) marked(t *passTimeline, before device.Event, m mark) {
 	switch {
 	case m.busy:
 		m.work.start, m.work.end = start, end
-		l.heard(m.work)
+		l.boundShift(m.work)
 		l.ended(m.work)
 	case m.cause != NoStall && end > start:
 		l.rec.Span(timeline.Span{Track: s.track, Name: "wait for " + m.cause.words(), Step: m.work.step, Start: start, End: end, Cause: m.cause.String()})
@@ -347,7 +347,7 @@ func (l *laneTracer) setClocks() {
 		return
 	}
 	for _, s := range l.streams {
-		s.told = max(s.told, s.at+l.shift)
+		s.shownUntil = max(s.shownUntil, s.at+l.shift)
 	}
 	l.shift += wrong
 }
@@ -357,10 +357,10 @@ func (c Cause) words() string {
 	return [...]string{"", "weights", "an update", "an activation", "a gradient buffer", "data", "a checkpoint", "the routing", "another device", "a disk"}[c]
 }
 
-// part is what a visit's layer is called, with the part of it that is visited.
-func (l *laneTracer) part(v schedule.Visit) string {
+// visitName is what a visit's layer is called, with the part of it that is visited.
+func (l *laneTracer) visitName(v schedule.Visit) string {
 	switch v.Stage {
-	case schedule.Route, schedule.Join, schedule.Attention:
+	case schedule.Route, schedule.Combine, schedule.Attention:
 		return l.names[v.Layer] + ", " + v.Stage.String()
 	case schedule.Expert:
 		return l.names[v.Layer] + ", expert " + strconv.Itoa(v.Part)

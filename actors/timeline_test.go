@@ -129,18 +129,18 @@ func tracedShapes() map[string]trial {
 	add("experts", func(tr *trial) { tr.copyTiles, tr.experts, tr.chosen, tr.onDemand = true, 6, 1, true })
 	add("on disks", func(tr *trial) {
 		tr.copyTiles, tr.saver, tr.saveSteps = true, &recorder{}, 2
-		*tr = tr.allAway(2)
+		*tr = tr.statesOnDisk(2)
 	})
 	add("gradients on disks", func(tr *trial) {
 		tr.copyTiles, tr.muon, tr.saver, tr.saveSteps = true, true, &recorder{}, 2
-		*tr = tr.allAway(2).gradsAway(1)
+		*tr = tr.statesOnDisk(2).gradsOnDisk(1)
 	})
-	add("gradients on disks, in place", func(tr *trial) { *tr = tr.allAway(2).gradsAway(2) })
+	add("gradients on disks, in place", func(tr *trial) { *tr = tr.statesOnDisk(2).gradsOnDisk(2) })
 	add("weights on disks", func(tr *trial) {
 		tr.copyTiles, tr.depths.WeightSlots = true, 3
-		*tr = tr.allAway(2).tilesAway()
+		*tr = tr.statesOnDisk(2).weightsOnDiskToo()
 	})
-	add("weights on disks, in place", func(tr *trial) { *tr = tr.allAway(1).tilesAway() })
+	add("weights on disks, in place", func(tr *trial) { *tr = tr.statesOnDisk(1).weightsOnDiskToo() })
 	add("saved", func(tr *trial) { tr.copyTiles, tr.saver, tr.saveSteps = true, &recorder{}, 1 })
 	return out
 }
@@ -197,7 +197,7 @@ func TestTraceBesideALostStream(t *testing.T) {
 		if name == "up" {
 			s.stream = lost{stream}
 		}
-		s.inside = []*piece{p}
+		s.unreported = []*piece{p}
 		l.streams = append(l.streams, s)
 	}
 	l.close()
@@ -242,7 +242,7 @@ func TestClocksAreKeptTogether(t *testing.T) {
 			for _, s := range streams {
 				s.at = step.device
 			}
-			l.heard(&piece{enqueued: step.enqueued, end: told})
+			l.boundShift(&piece{enqueued: step.enqueued, end: told})
 			l.stepDone(&passTimeline{})
 			if got := l.shift - l.skew; got != step.wrong {
 				t.Errorf("lane %d, at %v: the device is behind by %v, want %v", index, step.device, got, step.wrong)
@@ -255,7 +255,7 @@ func TestClocksAreKeptTogether(t *testing.T) {
 			}
 			for _, s := range streams {
 				s.last = &fakeEvent{}
-				if got := s.reach(s.last); got < told {
+				if got := s.shownTime(s.last); got < told {
 					t.Errorf("lane %d: after %v the stream goes on at %v", index, told, got)
 				}
 			}
@@ -399,7 +399,7 @@ func (g traced) checkSteps(t *testing.T, tr trial) {
 			if c.Name == "launch ahead" {
 				continue // which is shown as the launch that it is
 			}
-			if !seen[c.Name] && i > 0 && c.Name != "exchange buffer" && (c.Name != "state slot" || tr.away != nil) && (c.Name != "matrix buffer" || tr.muon && (r.Step-1)%tr.evalSteps != 0) && (c.Name != "head slot" || tr.shards == 0) && (c.Name != "batch" || r.Step < g.reports[len(g.reports)-1].Step) {
+			if !seen[c.Name] && i > 0 && c.Name != "exchange buffer" && (c.Name != "state slot" || tr.stateOnDisk != nil) && (c.Name != "matrix buffer" || tr.muon && (r.Step-1)%tr.evalSteps != 0) && (c.Name != "head slot" || tr.shards == 0) && (c.Name != "batch" || r.Step < g.reports[len(g.reports)-1].Step) {
 				t.Errorf("step %d: nobody holds a %s", r.Step, c.Name)
 			}
 		}

@@ -14,7 +14,7 @@ import (
 func (l *laneTracer) launch(e enqueue, la schedule.Launch, v schedule.Visit, t *passTimeline) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	p := &piece{track: l.compute.track, name: v.Phase.String() + " " + l.part(v), step: e.p.Step, enqueued: l.now()}
+	p := &piece{track: l.compute.track, name: v.Phase.String() + " " + l.visitName(v), step: e.p.Step, enqueued: l.now()}
 	if la.MicroBatch >= 0 {
 		p.detail = "micro-batch " + strconv.Itoa(la.MicroBatch+1)
 	}
@@ -49,7 +49,7 @@ func (l *laneTracer) launchCredits(e enqueue, la schedule.Launch, v schedule.Vis
 	}
 	switch buf := (credit{gradBufferCredit, e.Grad, lane}); {
 	case v.Grad() && e.First:
-		l.takes(buf, "gradient of "+l.part(v), p)
+		l.takes(buf, "gradient of "+l.visitName(v), p)
 	case v.Grad():
 		l.uses(buf, p)
 	}
@@ -67,9 +67,9 @@ func (l *laneTracer) activation(pass *Pass, slot, id int, fetched, turned bool, 
 	if h == nil {
 		return
 	}
-	if fetched || h.across {
+	if fetched || h.byPeer {
 		l.link("ActivationFetched", before, p)
-		h.across = false
+		h.byPeer = false
 	}
 	if h.object != (object{pass.Seq + 1, id}) {
 		h.object, h.name = object{pass.Seq + 1, id}, l.objectName(pass, id)
@@ -131,22 +131,22 @@ func (l *laneTracer) copying(s *countedStream, do task) {
 	case fetchActivation:
 		p.name, p.step = "fetch an activation", e.Step
 		l.takes(credit{activationCredit, e.Slot, lane}, "activation", p)
-	case takeIn:
+	case fetchPassed:
 		p.name, p.step = "take an activation in", e.Step
 		l.takes(credit{activationCredit, e.Slot, lane}, "activation", p)
-	case passOn:
+	case passToHost:
 		p.name = "pass an activation on"
 		l.reads(e.Slot, "ActivationLeft", p)
-	case passAcross:
+	case passDirect:
 		p.name = "pass an activation on, to lane " + strconv.Itoa(e.Lane)
 		if l.reads(e.Slot, "ActivationLeft", p) {
-			l.takes(credit{activationCredit, e.Into, laneID(e.Lane)}, "activation", p).across = true
+			l.takes(credit{activationCredit, e.Into, laneID(e.Lane)}, "activation", p).byPeer = true
 		}
 	case spill:
 		p.name = "spill an activation"
 		l.reads(e.Slot, "ActivationComputed", p)
 	case offloadGrad:
-		p.name = "offload the gradient of " + l.tile(e.Layer, e.Part)
+		p.name = "offload the gradient of " + l.tileName(e.Layer, e.Part)
 		l.follows("GradComputed", credit{gradBufferCredit, e.Buf, lane}, p)
 		slab := credit{kind: slabCredit, index: e.Slab}
 		if h := l.holds[slab]; h != nil && h.last.track == p.track {
@@ -180,7 +180,7 @@ func (l *laneTracer) matrix(s *countedStream, what string, e orthogonalize) {
 
 // fetch notes that p fetches a tile.
 func (l *laneTracer) fetch(e fetchWeights, p *piece) {
-	what := l.tile(e.Layer, e.Part)
+	what := l.tileName(e.Layer, e.Part)
 	p.name, p.step = "fetch "+what, e.Step
 	l.takes(l.r.weightCredit(e.Slot), what, p)
 	for _, layer := range l.r.tiles[e.Tile].Sources() {
@@ -188,8 +188,8 @@ func (l *laneTracer) fetch(e fetchWeights, p *piece) {
 	}
 }
 
-// tile is what a tile is called: by its layer, with its part where that has several.
-func (l *laneTracer) tile(layer, part int) string {
+// tileName is what a tile is called: by its layer, with its part where that has several.
+func (l *laneTracer) tileName(layer, part int) string {
 	if part == 0 {
 		return l.names[layer]
 	}

@@ -46,13 +46,13 @@ func TestTranscripts(t *testing.T) {
 		"ranks-no-clip-tied": {layers: 4, micro: 1, steps: 1, depths: leastOfRanks, tied: true, ranks: 2, stopAfter: -1, seed: 16},
 		"ranks-stop":         {layers: 3, micro: 1, steps: 5, depths: ofRanks, clip: 1, ranks: 2, stopAfter: 60, seed: 17},
 		"matrices":           {layers: 4, micro: 1, steps: 1, depths: ofMatrices, clip: 1, matrices: 3, lane: []int{0, 0, 1, 1}, stopAfter: -1, seed: 18},
-		"away":               {layers: 4, micro: 1, steps: 2, depths: ofDisk, clip: 1, away: []bool{false, true, true, true}, saveSteps: 1, skip: map[int]bool{2: true}, stopAfter: -1, seed: 19},
-		"linked":             {layers: 4, micro: 1, steps: 2, depths: ofDisk, clip: 1, away: []bool{false, true, true, true}, links: true, saveSteps: 1, skip: map[int]bool{2: true}, stopAfter: -1, seed: 19},
-		"gradients":          {layers: 5, micro: 1, steps: 2, depths: ofGradients, clip: 1, away: []bool{false, true, true, true, true}, gradAway: []bool{false, true, true, true, false}, saveSteps: 1, skip: map[int]bool{2: true}, stopAfter: -1, seed: 20},
-		"tiles":              {layers: 4, micro: 1, steps: 2, depths: ofDisk, clip: 1, away: []bool{false, true, true, true}, params: []bool{false, true, true, false}, saveSteps: 1, skip: map[int]bool{2: true}, stopAfter: -1, seed: 19},
+		"away":               {layers: 4, micro: 1, steps: 2, depths: ofDisk, clip: 1, stateOnDisk: []bool{false, true, true, true}, saveSteps: 1, skip: map[int]bool{2: true}, stopAfter: -1, seed: 19},
+		"linked":             {layers: 4, micro: 1, steps: 2, depths: ofDisk, clip: 1, stateOnDisk: []bool{false, true, true, true}, links: true, saveSteps: 1, skip: map[int]bool{2: true}, stopAfter: -1, seed: 19},
+		"gradients":          {layers: 5, micro: 1, steps: 2, depths: ofGradients, clip: 1, stateOnDisk: []bool{false, true, true, true, true}, gradOnDisk: []bool{false, true, true, true, false}, saveSteps: 1, skip: map[int]bool{2: true}, stopAfter: -1, seed: 20},
+		"tiles":              {layers: 4, micro: 1, steps: 2, depths: ofDisk, clip: 1, stateOnDisk: []bool{false, true, true, true}, weightsOnDisk: []bool{false, true, true, false}, saveSteps: 1, skip: map[int]bool{2: true}, stopAfter: -1, seed: 19},
 		"stop":               {layers: 3, micro: 1, steps: 5, depths: wide, clip: 1, stopAfter: 60, seed: 6},
-		"give-up":            {layers: 3, micro: 1, steps: 5, depths: wide, clip: 1, saveSteps: 2, giveUpAfter: 170, stopAfter: -1, seed: 6},
-		"give-up-closed":     {layers: 3, micro: 1, steps: 5, depths: wide, clip: 1, saveSteps: 1, giveUpAfter: 54, stopAfter: -1, seed: 6},
+		"give-up":            {layers: 3, micro: 1, steps: 5, depths: wide, clip: 1, saveSteps: 2, abortAfter: 170, stopAfter: -1, seed: 6},
+		"give-up-closed":     {layers: 3, micro: 1, steps: 5, depths: wide, clip: 1, saveSteps: 1, abortAfter: 54, stopAfter: -1, seed: 6},
 		"pause":              {layers: 3, micro: 1, steps: 3, depths: wide, clip: 1, saveSteps: 3, evalSteps: 2, evalPasses: 1, pauseAfter: 2, stopAfter: -1, seed: 11},
 		"enough":             {layers: 3, micro: 1, steps: 5, depths: wide, clip: 1, evalSteps: 1, evalPasses: 2, enoughAt: 2, stopAfter: -1, seed: 12},
 		"stop-in-evaluation": {layers: 3, micro: 1, steps: 5, depths: wide, clip: 1, evalSteps: 1, evalPasses: 3, stopAfter: 100, seed: 10},
@@ -93,7 +93,7 @@ func compareTranscript(t *testing.T, file string, got *strings.Builder) {
 }
 
 // record notes a message and what came of it.
-func (w *world) record(id address, msg any, effects []effect) {
+func (w *world) record(id address, msg message, effects []effect) {
 	if w.trace == nil {
 		return
 	}

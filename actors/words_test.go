@@ -53,15 +53,15 @@ func words(v any) string {
 		return fmt.Sprintf("spill %d tokens of activations from slot %d to %d", m.Tokens, m.Slot, m.Host)
 	case ActivationSpilled:
 		return fmt.Sprintf("pass %d: object %d is spilled", m.Prog, m.Object)
-	case takeIn:
+	case fetchPassed:
 		return fmt.Sprintf("take %d tokens of activations in from place %d, into slot %d", m.Tokens, m.Passage, m.Slot)
 	case ActivationLeft:
 		return fmt.Sprintf("pass %d: object %d in activation slot %d is for another lane", m.Prog, m.Object, m.Slot)
-	case passOn:
+	case passToHost:
 		return fmt.Sprintf("pass %d tokens of activations on from slot %d to place %d", m.Tokens, m.Slot, m.Passage)
 	case SlotOffered:
 		return fmt.Sprintf("pass %d: activation slot %d waits for object %d", m.Prog, m.Slot, m.Object)
-	case passAcross:
+	case passDirect:
 		return fmt.Sprintf("pass %d tokens of activations across from slot %d to slot %d of lane %d", m.Tokens, m.Slot, m.Into, m.Lane)
 	case ActivationPassed:
 		if m.Direct {
@@ -250,9 +250,9 @@ func afterTheLoss(v any) string {
 		return "all is reported"
 	case StopRequested:
 		return "stop"
-	case GiveUpRequested:
+	case AbortRequested:
 		return "give up the step"
-	case StepGivenUp:
+	case StepAbortRequested:
 		return fmt.Sprintf("step %d is given up", m.Step)
 	case StepDropped:
 		return fmt.Sprintf("step %d is dropped", m.Step)

@@ -25,7 +25,7 @@ type Agreement struct {
 
 // bounds are the largest differences of sides that compute the same. Measured beside PyTorch, FSDP2
 // and ZeRO-3 at small shapes on a CPU, and left room for sums of other lengths
-// (docs/decisions/2026-11-beside-others.md has both): in fp32 2e-7 for losses and 3e-7 for norms, in
+// (docs/decisions/2026-11-comparisons.md has both): in fp32 2e-7 for losses and 3e-7 for norms, in
 // bf16 3e-5 and 6e-4. A row that is missing changes them by 1e-3 and 2e-1, another batch by 5e-3
 // and 6e-2, other rotary frequencies by 1e-5 and 2e-4.
 var bounds = map[string]Agreement{

@@ -14,10 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Commit completes the checkpoint: config.json, state and the extra files (name
-// to content, such as the tokenizer's) are written, everything is put on disk,
-// the manifest last, and the directory gets its name. A checkpoint that had the
-// name is replaced.
+// Commit completes the checkpoint. It writes config.json, the state and the extra files (name to content, such as
+// the tokenizer's). It syncs everything and writes the manifest last. It then renames the directory to its final
+// name; an existing checkpoint of that name is replaced.
 func (w *Writer) Commit(state TrainerState, extra map[string][]byte) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -40,7 +39,7 @@ func (w *Writer) Commit(state TrainerState, extra map[string][]byte) error {
 	return nil
 }
 
-// finish writes all that is not tensors and puts every file on disk.
+// finish writes all files without tensors and syncs every file.
 func (w *Writer) finish(state TrainerState, extra map[string][]byte) error {
 	for _, f := range slices.Clone(w.open) {
 		if err := w.close(f); err != nil {
@@ -82,7 +81,7 @@ func (w *Writer) finish(state TrainerState, extra map[string][]byte) error {
 	return w.disk.do("sync directory", "", w.disk.fs.SyncDir(w.disk.root))
 }
 
-// smallFiles are the contents of all files but the tensors and the manifest.
+// smallFiles returns the contents of all files except tensors and manifest, by name.
 func (w *Writer) smallFiles(state TrainerState, extra map[string][]byte) (map[string][]byte, error) {
 	text, err := json.MarshalIndent(state, "", "  ")
 	if err != nil {
@@ -97,7 +96,7 @@ func (w *Writer) smallFiles(state TrainerState, extra map[string][]byte) (map[st
 	return small, nil
 }
 
-// extras are the files beside the weights: those given and config.json.
+// extras returns the extra files and config.json.
 func (o WriterOptions) extras(extra map[string][]byte) (map[string][]byte, error) {
 	small, err := modelExtras(extra)
 	if err == nil {
@@ -106,8 +105,8 @@ func (o WriterOptions) extras(extra map[string][]byte) (map[string][]byte, error
 	return small, err
 }
 
-// modelExtras are the files given. It is an error where one has a name that a save uses
-// itself, or lies in a folder that is not for companions.
+// modelExtras returns a copy of extra. It fails if a name belongs to the save itself, or if its folder is not one
+// of companions'.
 func modelExtras(extra map[string][]byte) (map[string][]byte, error) {
 	small := map[string][]byte{}
 	for name, data := range extra {
@@ -119,7 +118,7 @@ func modelExtras(extra map[string][]byte) (map[string][]byte, error) {
 	return small, nil
 }
 
-// folders are the folders that names of files have, below the directory that is written.
+// folders returns the folders in the names of small.
 func folders(small map[string][]byte) (list []string) {
 	for name := range small {
 		if f := filepath.Dir(name); f != "." && !slices.Contains(list, f) {
@@ -147,14 +146,14 @@ func (d *disk) syncFolders(small map[string][]byte) error {
 	return nil
 }
 
-// addIndex adds the index of shards, where there is more than one.
+// addIndex adds the index if there are several shards.
 func addIndex(small map[string][]byte, shards []*outFile) {
 	if len(shards) > 1 {
 		small[indexName] = indexJSON(shards)
 	}
 }
 
-// close puts f on disk and closes it.
+// close syncs and closes f.
 func (w *Writer) close(f *outFile) error {
 	if err := w.disk.do("sync", f.name, f.out.Sync()); err != nil {
 		return err
@@ -163,7 +162,7 @@ func (w *Writer) close(f *outFile) error {
 	return w.disk.do("close", f.name, f.out.Close())
 }
 
-// writeSmall writes a whole file and puts it on disk.
+// writeSmall writes and syncs a whole file.
 func (w *Writer) writeSmall(name string, data []byte) error {
 	f := &outFile{file: &file{name: name, header: data, bytes: int64(len(data))}}
 	w.disk.left += f.bytes
@@ -173,7 +172,7 @@ func (w *Writer) writeSmall(name string, data []byte) error {
 	return w.close(f)
 }
 
-// rename gives the directory its name, replacing an older one.
+// rename gives the directory its final name. An existing directory of that name is replaced.
 func (w *Writer) rename() error {
 	fs, tmp := w.disk.fs, w.disk.root
 	if _, err := os.Stat(w.final); err == nil {
@@ -182,13 +181,13 @@ func (w *Writer) rename() error {
 	if err := w.disk.do("rename", "", fs.Rename(tmp, w.final)); err != nil {
 		return err
 	}
-	w.disk.root = w.final // what a failure removes
+	w.disk.root = w.final // a failure removes this directory
 	output := filepath.Dir(w.final)
 	return opError("sync directory", output, fs.SyncDir(output))
 }
 
-// replace swaps the directory with the older one of its name and removes that.
-// After an error the older one has its name again.
+// replace swaps the directory with the existing one of its name, then removes the older one. After an error the
+// older one has its name again.
 func (w *Writer) replace() error {
 	fs, tmp, output := w.disk.fs, w.disk.root, filepath.Dir(w.final)
 	swap := fs.Exchange
@@ -204,16 +203,16 @@ func (w *Writer) replace() error {
 		err = opError("sync directory", output, err)
 		if serr := swap(tmp, w.final); serr != nil {
 			err = fmt.Errorf("%w; and then %w", err, opError("rename", tmp, serr))
-			w.disk.root = "" // nothing is removed: the older one is there
+			w.disk.root = "" // keep both: the older one may be under the temporary name
 		}
 		return err
 	}
-	_ = fs.RemoveAll(tmp) // if it stays, Prune removes it
+	_ = fs.RemoveAll(tmp) // Prune removes it if it stays
 	return nil
 }
 
-// exchange swaps two directories by renames, where the file system cannot do it in one
-// step: for a moment there is no b. After an error both are where they were.
+// exchange swaps two directories by renames, for file systems without an atomic exchange. For a moment b does not
+// exist. After an error both are back in place.
 func exchange(fs FS, a, b string) error {
 	aside := a + "-old"
 	if err := fs.Rename(b, aside); err != nil {
@@ -229,20 +228,19 @@ func exchange(fs FS, a, b string) error {
 	return errors.Join(err, fs.Rename(aside, b))
 }
 
-// WriteFile replaces the file path, or makes it, so that whoever reads it, even
-// after a power cut, finds the older content or this one: content is put on disk
-// under another name, which is renamed. Its directory must be there.
+// WriteFile creates or replaces the file path atomically: readers find the old or the new content, also after a
+// power cut. It syncs the content under another name and renames that file. The directory of path must exist.
 func WriteFile(fs FS, path string, content []byte) error {
 	return writeBy(fs, path, path+WholeTemp, content)
 }
 
-// WriteShared is WriteFile for a file that other processes may write at the same time: each of them has another name of its
-// own, and the last to rename it has its content stay.
+// WriteShared is WriteFile for a file that several processes may write at the same time. Each process uses its own
+// temporary name; the last rename decides the content.
 func WriteShared(fs FS, path string, content []byte) error {
 	return writeBy(fs, path, fmt.Sprintf("%s-%016x%s", path, rand.Uint64(), WholeTemp), content)
 }
 
-// writeBy is WriteFile, by way of the name tmp.
+// writeBy is WriteFile with the temporary name tmp.
 func writeBy(fs FS, path, tmp string, content []byte) error {
 	err := writeSynced(fs, tmp, content)
 	if err == nil {
@@ -255,10 +253,10 @@ func writeBy(fs FS, path, tmp string, content []byte) error {
 	return opError("sync directory", dir, fs.SyncDir(dir))
 }
 
-// WholeTemp ends the names under which WriteFile and WriteShared write.
+// WholeTemp ends the temporary names of WriteFile and WriteShared.
 const WholeTemp = ".tmp"
 
-// writeSynced writes a file and puts its content on disk.
+// writeSynced writes and syncs a file.
 func writeSynced(fs FS, path string, content []byte) (err error) {
 	f, err := fs.Create(path)
 	if err != nil {
@@ -275,8 +273,8 @@ func writeSynced(fs FS, path string, content []byte) (err error) {
 	return err
 }
 
-// MakeDirs makes the directory dir and those above it, and puts on disk that they
-// are there: what is saved in a directory whose own name is lost is lost with it.
+// MakeDirs makes the directory dir and its parents, and syncs their entries. Without this, a power cut could lose
+// the directory and everything saved in it.
 func MakeDirs(fs FS, dir string) error {
 	made := missing(dir)
 	if err := fs.MkdirAll(dir); err != nil {
@@ -290,13 +288,12 @@ func MakeDirs(fs FS, dir string) error {
 	return nil
 }
 
-// ErrLocked is the error of Lock where another process writes.
+// ErrLocked is the error of Lock if another process holds the lock.
 var ErrLocked = errors.New("another mt writes there now; wait for its end, or choose another name")
 
-// Lock locks a directory for the caller to write into, or a file to write, until it
-// calls unlock or the process ends. So two runs do not write one set of files, and no
-// run takes what another is writing for a leftover. On a file system without locks
-// nobody is kept out.
+// Lock locks a directory, or a file, for writing until unlock is called or the process ends. Two runs then never
+// write the same files, and no run takes the files of another for leftovers. A file system without locks keeps
+// nobody out.
 func Lock(path string) (unlock func(), err error) {
 	d, err := os.Open(path)
 	if err != nil {
@@ -308,8 +305,8 @@ func Lock(path string) (unlock func(), err error) {
 	return func() { _ = d.Close() }, nil
 }
 
-// Sweep removes what killed saves have left in dir; a directory that is not there
-// has none. It fails with ErrLocked while somebody writes there.
+// Sweep removes leftovers of killed saves in dir. A missing directory has none. Sweep fails with ErrLocked if
+// another process writes into dir.
 func Sweep(fs FS, dir string) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, os.ErrNotExist) {
@@ -325,7 +322,7 @@ func Sweep(fs FS, dir string) error {
 	defer unlock()
 	for _, e := range entries {
 		if IsLeftover(e) {
-			_ = fs.RemoveAll(filepath.Join(dir, e.Name())) // what stays takes room, and how much is left is checked next
+			_ = fs.RemoveAll(filepath.Join(dir, e.Name())) // a leftover that stays takes space; the next check of free space sees this
 		}
 	}
 	return nil

@@ -95,8 +95,8 @@ func (o overtaken) MkdirAll(dir string) error {
 	return o.osFS.MkdirAll(dir)
 }
 
-// TestCopyOfTwo: a copy that comes too late removes nothing of the one that is under
-// way, neither its directory nor a shard that both call alike.
+// TestCopyOfTwo: a copy that starts too late removes nothing of the running copy: neither its directory nor a shard
+// of the same name.
 func TestCopyOfTwo(t *testing.T) {
 	w, err := OpenWeights(fakeModel(t, config(t, nil), "F32", counted, nil))
 	testkit.NoError(t, err)
@@ -120,8 +120,8 @@ func TestCopyOfTwo(t *testing.T) {
 	}
 }
 
-// TestCopyBehindACopy: a copy before which another one has ended takes none of the
-// names of the other's shards, since the index names those until the last step.
+// TestCopyBehindACopy: if another copy has ended in between, a copy uses none of its shards' names, since the index
+// refers to those until the last step.
 func TestCopyBehindACopy(t *testing.T) {
 	w, err := OpenWeights(fakeModel(t, config(t, nil), "F32", counted, nil))
 	testkit.NoError(t, err)
@@ -146,8 +146,8 @@ func TestCopyBehindACopy(t *testing.T) {
 	whole.Close()
 }
 
-// TestCopyThatEndsBehindACopy: a copy that fails leaves what another has made in the
-// directory since it looked.
+// TestCopyThatEndsBehindACopy: a failing copy keeps files that another copy has written into the directory
+// meanwhile.
 func TestCopyThatEndsBehindACopy(t *testing.T) {
 	w, err := OpenWeights(fakeModel(t, config(t, nil), "F32", counted, nil))
 	testkit.NoError(t, err)
@@ -214,8 +214,7 @@ func TestWeights(t *testing.T) {
 	}
 }
 
-// TestCopyTidiesBehindItsLock: what a copy that fails removes, it removes before
-// another may write there.
+// TestCopyTidiesBehindItsLock: a failing copy removes its files before it releases the lock.
 func TestCopyTidiesBehindItsLock(t *testing.T) {
 	w := testkit.Must(OpenWeights(fakeModel(t, config(t, nil), "F32", counted, nil)))(t)
 	defer w.Close()
@@ -235,7 +234,7 @@ func TestCopyTidiesBehindItsLock(t *testing.T) {
 	}
 }
 
-// watched is a disk that says what is about to be removed.
+// watched is a disk that reports each removal beforehand.
 type watched struct {
 	osFS
 	removes func(path string)
@@ -246,8 +245,8 @@ func (w watched) RemoveAll(path string) error {
 	return w.osFS.RemoveAll(path)
 }
 
-// TestLoadVocab: the tables of a directory fill the first rows of larger ones and
-// touch nothing behind them, every other tensor is read as by LoadModel.
+// TestLoadVocab: the directory's embedding and head fill the first rows of larger ones and leave the other rows
+// unchanged. Every other tensor is read as by LoadModel.
 func TestLoadVocab(t *testing.T) {
 	value := func(i int64) []byte { return binary.LittleEndian.AppendUint32(nil, 0x3f800000+uint32(i)) }
 	for _, tied := range []bool{false, true} {

@@ -1,22 +1,22 @@
-// Package checkpoint reads and writes models and training states on disk:
-// safetensors in Hugging Face's layout, the optimizer's state beside it, atomic
-// saves and exact resumes. What a directory holds beside the trained parameters
-// is copied through, byte for byte.
+// Package checkpoint reads and writes models and training states on disk. Weights are safetensors in Hugging Face's
+// layout, with the optimizer's state beside them. Saves are atomic and resumes exact. Other files of a model
+// directory and tensors that are not trained are copied byte for byte.
 //
-// A state on a disk that can be linked is not written again (linked.go). Its extent is a file of its own,
-// already in the form of a checkpoint's optimizer file. Saving pins the file, syncs it and gives it a
-// second name. The next write of the layer goes into a new file.
+// A checkpoint in bf16 also stores the lower half of each weight: the 16 bits that complete the bf16 value to the
+// fp32 master weight. All arrays beside the weights, such as AdamW's moments, are called planes.
 //
-// A checkpoint counts as good once a later step has a finite loss and gradient. Until then the older one
-// is kept. The size of a checkpoint follows from the layouts (WriterOptions.CheckpointBytes).
+// A layer's optimizer state on a disk is linked into the checkpoint if the file system allows this (linked.go). The
+// state's extent is already a checkpoint's optimizer file. Saving pins the file, syncs it and gives it a second
+// name. The next write of the layer goes into a new file.
 //
-// It imports model, host/optim, base/files and base/human; the memory of a
-// layer comes as a Layer, which views what package host owns. Files are read and
-// written in pieces, so there is never a second copy of the model in memory.
+// A checkpoint counts as good once a later step has a finite loss and gradient. Until then the previous good
+// checkpoint is kept. The size of a checkpoint follows from the layouts (WriterOptions.CheckpointBytes).
 //
-// Invariant: a directory called checkpoint-N is complete. It is written under
-// another name, its manifest last, and renamed once everything is on disk, also what
-// was linked into it and not written; what
-// Load reads back is bit for bit what was saved. A model that takes the place of
-// another is shown in one step.
+// It imports model, host/optim, base/files and base/human. The memory of a layer is passed as a Layer, a view of
+// package host's arenas. Files are read and written in pieces, so there is never a second copy of the model in
+// memory.
+//
+// Invariant: a directory called checkpoint-N is complete. A save writes it under another name, the manifest last.
+// It renames the directory once all files, linked ones included, are synced. Load returns bit for bit what was
+// saved. A model replaces an older one in a single step.
 package checkpoint

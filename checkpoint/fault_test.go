@@ -17,9 +17,8 @@ import (
 	"mt/model"
 )
 
-// faultyFS fails the operation number failAt with err, and with dead all that
-// come after it too: what a killed process leaves behind. Nothing waits for the
-// disk.
+// faultyFS fails operation number failAt with err and, with dead, all later operations too, like a killed process.
+// It never waits for the disk.
 type faultyFS struct {
 	osFS
 	failAt  int
@@ -33,7 +32,7 @@ type faultyFS struct {
 
 var errDisk = errors.New("the disk is on fire")
 
-// next counts an operation and says whether it fails.
+// next counts an operation and returns the error if it is to fail.
 func (f *faultyFS) next(op, path string) error {
 	f.ops++
 	if f.ops == f.failAt || f.dead && f.ops > f.failAt {
@@ -171,7 +170,7 @@ func saves(t *testing.T) map[string]func(output string, disk *faultyFS) error {
 	}
 }
 
-// TestFailingDisk fails file operation i, for every i, until a save succeeds.
+// TestFailingDisk fails file operation i, for each i until a save succeeds.
 func TestFailingDisk(t *testing.T) {
 	testkit.NotShort(t)
 	for name, save := range saves(t) {
@@ -292,8 +291,7 @@ func TestDiskFull(t *testing.T) {
 	}
 }
 
-// TestDamaged: a checkpoint of which any file is cut, changed or gone is passed
-// over with the reason, which names the file.
+// TestDamaged: a checkpoint with a truncated, changed or missing file is skipped. The reason names the file.
 func TestDamaged(t *testing.T) {
 	c := small(t)
 	layers := newLayers(c, true)
@@ -337,7 +335,7 @@ func TestDamaged(t *testing.T) {
 				if err != nil || got != "" || len(skipped) != 1 || skipped[0].Dir != dir || !strings.Contains(skipped[0].Why, name) {
 					t.Errorf("%s %s: %q, %v, %v", name, d.what, got, skipped, err)
 				}
-				// Load finds what it reads itself, whoever calls it.
+				// Load detects damage of the files it reads itself.
 				if strings.Contains(name, "safetensors") && !strings.Contains(name, "index") {
 					if _, err := Load(dir, newLayers(c, true), nil); err == nil {
 						t.Errorf("%s %s: loaded", name, d.what)
@@ -454,7 +452,7 @@ func TestManifestThatLies(t *testing.T) {
 			if err != nil || got != "" || len(skipped) != 1 || !strings.Contains(skipped[0].Why, c.says) {
 				t.Errorf("%s, zstd %t: Latest gives %q, %v, %v; want %q", name, zstd, got, skipped, err, c.says)
 			}
-			// A file's header is held against what it must say, not against its checksum.
+			// A file's header is compared with the expected tensors, not with its checksum.
 			if _, err := Load(dir, newLayers(small(t), true), nil); (err == nil || !strings.Contains(err.Error(), c.says)) && !(strings.Contains(name, "first region") && !zstd) {
 				t.Errorf("%s, zstd %t: Load says %v; want %q", name, zstd, err, c.says)
 			}
@@ -462,8 +460,7 @@ func TestManifestThatLies(t *testing.T) {
 	}
 }
 
-// TestDamagedHeader: a header that says the same of its tensors, and is not as it was
-// written, is damage, and the error names it.
+// TestDamagedHeader: a header that was changed without changing its tensors is damage, and the error names it.
 func TestDamagedHeader(t *testing.T) {
 	out, _ := twoSaves(t)
 	name := filepath.Join(out, "checkpoint-20", singleName)
@@ -502,8 +499,8 @@ func TestStateFileLacksATensor(t *testing.T) {
 	}
 }
 
-// TestExchangeByRenames: where a file system cannot swap two directories, three
-// renames do, and whichever fails both directories are where they were.
+// TestExchangeByRenames: on a file system without an atomic exchange, three renames swap two directories. If one
+// fails, both are back in place.
 func TestExchangeByRenames(t *testing.T) {
 	for failAt := range 4 { // 0: none
 		dir := fastDir(t)

@@ -14,41 +14,41 @@ import (
 	"mt/model"
 )
 
-// defaultShardBytes is where a model is cut into shards, as save_pretrained does.
+// defaultShardBytes is the default size of a shard, as in save_pretrained.
 const defaultShardBytes = 5_000_000_000
 
-// entry is one tensor to be written: where its values come from and go to.
+// entry is a tensor to be read or written, and the place of its values in memory.
 type entry struct {
 	tensor
-	layer  int // whose memory it is in; fromFile: it is copied from a file
+	layer  int // index of the layer, fromFile or passedOver
 	layout model.TensorLayout
-	elem   int64 // its first element in the parameter, or of a plane beside the weights its first byte there
+	elem   int64 // first element in the parameter; for a plane beside the weights, the first byte in the plane
 	elems  int64
 	plane  plane
-	from   *stored  // not nil: the tensor of another file
-	placed []placed // not nil: it has the rows of these (placed.go), and layout and elem mean nothing
+	from   *stored  // not nil: the values are a tensor of another file
+	placed []placed // not nil: the tensor has the rows of these (placed.go); layout and elem are unused
 }
 
-// fromFile is the layer of tensors that come from another file, passedOver of those that are read for
-// their checksum alone.
+// fromFile marks tensors that are copied from another file. passedOver marks tensors that are read only for their
+// checksum.
 const (
 	fromFile   = -1
 	passedOver = -2
 )
 
-// file is one safetensors file to be written.
+// file is the plan of one safetensors file.
 type file struct {
-	name    string // relative to the directory, slashes
+	name    string // relative to the directory, with slashes
 	header  []byte
 	entries []*entry
 	bytes   int64 // before compression
 	zstd    bool
-	linked  bool // it is there already, and gets a second name (linked.go)
+	linked  bool // the file exists already and gets a second name (linked.go)
 }
 
-// entriesOf lists plane p of the weights of every tensor that layout owns and that has it: those of a checkpoint, or
-// for lower halves those that parameters have of their own. What is always saved in fp32 is so in place of bf16, and
-// then has no lower halves.
+// entriesOf lists plane p of the weights of every tensor that layout owns. A tensor with SavedF32 is fp32 instead
+// of bf16 and has no lower halves. For lower halves, each parameter has a tensor of its own; tensors without lower
+// halves are left out.
 func entriesOf(layer int, layout model.Layout, p plane) []*entry {
 	var out []*entry
 	for _, t := range layout.Tensors {
@@ -74,8 +74,8 @@ func entriesOf(layer int, layout model.Layout, p plane) []*entry {
 	return out
 }
 
-// stateEntries lists the values of a plane beside the weights of every checkpoint tensor that has some.
-// A tensor with a value for each element has its weight's shape; all others are lists.
+// stateEntries lists the values of a plane beside the weights, one entry per tensor that has such values. Values
+// per element have the weight's shape; other values are lists.
 func stateEntries(layer int, layout model.Layout, of optim.Placed) []*entry {
 	p := statePlane(of.Plane)
 	var out []*entry
@@ -99,8 +99,8 @@ func stateEntries(layer int, layout model.Layout, of optim.Placed) []*entry {
 	return out
 }
 
-// newFile lays out a file: tensors of wider elements first, so that every one is
-// aligned, else in the order given.
+// newFile lays out a file. Tensors with wider elements come first, so that all are aligned; otherwise the order is
+// kept.
 func newFile(name string, entries []*entry) *file {
 	entries = slices.Clone(entries)
 	slices.SortStableFunc(entries, func(a, b *entry) int { return int(dtypeSize[b.dtype] - dtypeSize[a.dtype]) })
@@ -112,7 +112,7 @@ func newFile(name string, entries []*entry) *file {
 	return f
 }
 
-// weightEntries lists the weights of all layers, in order.
+// weightEntries lists the weights of all layers in order.
 func weightEntries(layouts []model.Layout, d DType) []*entry {
 	var out []*entry
 	for i, l := range layouts {
@@ -121,8 +121,8 @@ func weightEntries(layouts []model.Layout, d DType) []*entry {
 	return out
 }
 
-// modelFiles cuts each group of tensors into shards of at most maxBytes (a larger
-// tensor is alone in one), in order; no shard has tensors of two groups.
+// modelFiles cuts each group of tensors into shards of at most maxBytes, in order. A larger tensor has a shard of
+// its own. No shard has tensors of two groups.
 func modelFiles(maxBytes int64, groups ...[]*entry) []*file {
 	var shards [][]*entry
 	for _, g := range groups {
@@ -146,8 +146,8 @@ func modelFiles(maxBytes int64, groups ...[]*entry) []*file {
 	return out
 }
 
-// optimizerFile holds the planes beside the weights of a layer and, where these
-// are saved in bf16, the lower halves that make them exact again.
+// optimizerFile plans a layer's optimizer file: the planes beside the weights and, if the weights are saved in
+// bf16, their lower halves, which make them exact again.
 func optimizerFile(layer int, layout model.Layout, planes []optim.Placed, d DType, zstd bool) *file {
 	var entries []*entry
 	for _, p := range planes {
@@ -161,7 +161,7 @@ func optimizerFile(layer int, layout model.Layout, planes []optim.Placed, d DTyp
 	return f
 }
 
-// stateFiles plans the optimizer's files, one for each layer, in order.
+// stateFiles plans the optimizer's files, one per layer, in order.
 func (o WriterOptions) stateFiles() []*file {
 	if o.ModelOnly {
 		return nil
@@ -185,7 +185,7 @@ func optimizerName(layer int, zstd bool) string {
 	return name
 }
 
-// indexJSON is model.safetensors.index.json for shards.
+// indexJSON returns the model.safetensors.index.json of shards.
 func indexJSON(shards []*outFile) []byte {
 	var bytes, params int64
 	where := map[string]string{}
@@ -206,19 +206,17 @@ func indexJSON(shards []*outFile) []byte {
 	return append(out, '\n')
 }
 
-// The names of the weights in a model directory: all in one file, or an index
-// that says which shard holds what.
+// The names of the weights in a model directory: one file, or an index of shards.
 const (
 	singleName = "model.safetensors"
 	indexName  = "model.safetensors.index.json"
 )
 
-// Weights lie in one file, or in shards with an index. Where a directory has both,
-// readers take the one file. So a model is replaced in one step: by the rename of the
-// one file, or by that of an index whose shards the older index does not name.
+// Readers prefer the single file if a directory has both. So one rename replaces a model: the rename of the single
+// file, or of an index whose shards the older index does not name.
 
-// shardName is the name of shard i of a model with so many shards (of). version counts
-// the models that the directory has had; the first has no number in its names.
+// shardName returns the name of shard i of a model with of shards. version counts the models that the directory has
+// held; names of the first have no version.
 func shardName(version, i, of int) string {
 	v := ""
 	if version > 1 {
@@ -229,14 +227,12 @@ func shardName(version, i, of int) string {
 
 var shardNames = regexp.MustCompile(`^model-(v\d+-)?\d{5,}-of-\d{5,}\.safetensors$`)
 
-// IsWeights says whether a file of that name is one that WriteModel or CopyModel
-// may have written weights to.
+// IsWeights reports whether WriteModel or CopyModel may have written weights to a file of this name.
 func IsWeights(name string) bool {
 	return name == singleName || name == indexName || shardNames.MatchString(name)
 }
 
-// freshNames gives files, the shards of a model for dir, names that the index in dir
-// does not have.
+// freshNames names files, the shards of a model for dir. It avoids the names in dir's index.
 func freshNames(dir string, files []*file) {
 	if len(files) < 2 {
 		return
@@ -254,14 +250,13 @@ func freshNames(dir string, files []*file) {
 	}
 }
 
-// indexed are the shards that the index in dir names; where it cannot be read, all
-// files in dir.
+// indexed returns the shards that dir's index names. If the index cannot be read, it returns all files in dir.
 func indexed(dir string) map[string]bool {
 	used := map[string]bool{}
 	old := source{dir: dir}
 	weightMap, err := old.readIndex()
 	if err != nil {
-		entries, _ := os.ReadDir(dir) // a directory that cannot be read is an error later
+		entries, _ := os.ReadDir(dir) // an unreadable directory is an error later
 		for _, e := range entries {
 			used[e.Name()] = true
 		}
@@ -272,8 +267,8 @@ func indexed(dir string) map[string]bool {
 	return used
 }
 
-// show moves the files to their places and then removes those of the older model. The
-// file by which readers find the weights is moved last.
+// show moves the files to their places and then removes the older model's files. The file by which readers find the
+// weights moves last.
 func (m *modelWriter) show() error {
 	first, last := []string{}, singleName
 	if len(m.shards) > 1 {
@@ -309,7 +304,7 @@ func (m *modelWriter) show() error {
 	return m.removeOlder(append(first, last))
 }
 
-// move gives a file of the temporary directory its place.
+// move moves a file from the temporary directory to its place.
 func (m *modelWriter) move(name string) error {
 	return m.disk.do("rename", name, m.disk.fs.Rename(m.disk.path(name), filepath.Join(m.dir, name)))
 }
@@ -318,8 +313,7 @@ func (m *modelWriter) syncDir() error {
 	return opError("sync directory", m.dir, m.disk.fs.SyncDir(m.dir))
 }
 
-// removeOlder removes the files of an older model, except those listed in names.
-// Directories stay.
+// removeOlder removes the files of an older model, except those in names. It keeps directories.
 func (m *modelWriter) removeOlder(names []string) error {
 	older, err := m.older()
 	if err != nil {
@@ -337,7 +331,8 @@ func (m *modelWriter) removeOlder(names []string) error {
 	return m.syncDir()
 }
 
-// older are the names in the directory that a model may have: those of weights and, in a directory for one model alone, of companions.
+// older returns the names in the directory that an older model may have left: weights and, if m.alone is set,
+// companions.
 func (m *modelWriter) older() (names []string, err error) {
 	entries, err := os.ReadDir(m.dir)
 	if err != nil {
@@ -355,8 +350,8 @@ func (m *modelWriter) older() (names []string, err error) {
 	return append(names, beside...), err
 }
 
-// What a save takes beside its tensors: every file ends in a block of its own,
-// and the manifest and the index have some lines for every tensor.
+// Space of a save beside its tensors. Every file ends in a partly used block; manifest and index have some lines
+// for every tensor.
 const (
 	blockBytes  = 4 << 10
 	lineBytes   = 256
@@ -364,8 +359,8 @@ const (
 	fewInBlocks = 16       // such files, each in a block
 )
 
-// CheckpointBytes is how many bytes a checkpoint takes on disk at most. A file that is linked counts: it is the
-// checkpoint's alone as soon as the run writes that state again.
+// CheckpointBytes returns an upper bound on a checkpoint's bytes on disk. Linked files count too: as soon as the
+// run writes that state again, only the checkpoint uses them.
 func (o WriterOptions) CheckpointBytes() int64 {
 	o = o.defaults()
 	files := append(o.files(), o.stateFiles()...)
@@ -375,13 +370,13 @@ func (o WriterOptions) CheckpointBytes() int64 {
 	return o.room(files)
 }
 
-// ModelBytes is how many bytes WriteModel writes at most.
+// ModelBytes returns an upper bound on the bytes that WriteModel writes.
 func (o WriterOptions) ModelBytes() int64 {
 	o = o.defaults()
 	return o.room(o.files())
 }
 
-// room is how many bytes files take at most, with the small ones beside them.
+// room returns an upper bound on the bytes of files and of the small files beside them.
 func (o WriterOptions) room(files []*file) int64 {
 	n := o.Extra + fewBytes + fewInBlocks*blockBytes
 	for _, f := range files {
@@ -392,8 +387,8 @@ func (o WriterOptions) room(files []*file) int64 {
 
 func blocks(bytes int64) int64 { return (bytes + blockBytes - 1) / blockBytes * blockBytes }
 
-// Held are the sizes of the checkpoints in output, the oldest first, and of what
-// unfinished saves have left, in bytes. A directory that is not there holds none.
+// Held returns the sizes in bytes of the checkpoints in output, oldest first, and of the leftovers of unfinished
+// saves. A missing directory holds none.
 func Held(output string) (checkpoints []int64, leftovers int64, err error) {
 	found, left, err := list(output)
 	for _, c := range slices.Backward(found) {
@@ -405,8 +400,7 @@ func Held(output string) (checkpoints []int64, leftovers int64, err error) {
 	return checkpoints, leftovers, err
 }
 
-// treeBytes is the size of the files below path, in bytes. A file that cannot be looked
-// at counts as none.
+// treeBytes returns the size in bytes of the files below path. Files that cannot be examined count as 0.
 func treeBytes(path string) (n int64) {
 	_ = filepath.WalkDir(path, func(_ string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {

@@ -15,13 +15,13 @@ import (
 	"mt/base/files"
 )
 
-// WriteModel writes the model alone, without the optimizer's state, into dir as
-// save_pretrained would: weights of opts.SaveDType, what opts.Source holds beside them,
-// config.json and the extra files (name to content). Everything is written and put on
-// disk in a temporary directory inside dir. Weights of an older model are replaced in
-// one step: at every moment, and after a power cut, those that dir shows are of one
-// model, as docs/decisions/2026-11-replacing-a-model.md says. opts.Step and
-// opts.Layouts are not used.
+// WriteModel writes the model without optimizer state into dir, as save_pretrained does: weights of opts.SaveDType,
+// the tensors of opts.Source, config.json and the extra files (name to content). opts.Step and opts.Layouts are
+// ignored.
+//
+// All files are written and synced in a temporary directory inside dir. The weights of an older model are replaced
+// in one step: at every moment, also after a power cut, dir shows the weights of one model. See
+// docs/decisions/2026-11-replacing-a-model.md.
 func WriteModel(dir string, layers []Layer, opts WriterOptions, extra map[string][]byte) error {
 	opts = opts.defaults()
 	opts.Layouts = nil
@@ -43,21 +43,20 @@ func WriteModel(dir string, layers []Layer, opts WriterOptions, extra map[string
 // modelWriter writes a model file by file.
 type modelWriter struct {
 	dir    string
-	disk   *disk // of the temporary directory
+	disk   *disk // rooted at the temporary directory
 	layers []Layer
-	whole  func(i int) (Layer, error) // see WriterOptions
-	at     int                        // the layer that whole gave last, and it; −1: none
+	whole  func(i int) (Layer, error) // see WriterOptions.Whole
+	at     int                        // layer that whole returned last; −1: none
 	last   Layer
 	shards []*outFile
-	small  map[string][]byte // everything else
+	small  map[string][]byte // all other files
 	buf    []byte
-	alone  bool     // dir is for this model alone and not locked yet: run locks it, and files that go with an older model are removed
+	alone  bool     // dir is for this model alone: run locks it, and companions of an older model are removed
 	shown  bool     // dir shows the new weights
-	made   []string // those of dir and the directories above it that were not there before
+	made   []string // dir and its parents, as far as they did not exist before
 }
 
-// add plans the files of the weights. Shards get their names in write, which knows
-// those that are taken.
+// add plans the files of the weights. write names the shards, since only write knows which names are taken.
 func (m *modelWriter) add(files []*file) {
 	for _, f := range files {
 		m.shards = append(m.shards, &outFile{file: f, sums: map[*entry]uint32{}})
@@ -66,24 +65,22 @@ func (m *modelWriter) add(files []*file) {
 	m.buf = make([]byte, pieceFor(m.shards))
 }
 
-// run writes everything and leaves no temporary directory, whatever happens, and
-// after an error no directory that was not there before. What another process
-// writes there stays.
+// run writes everything and always removes the temporary directory. After an error it also removes the directories
+// it made, unless another process has written into them.
 func (m *modelWriter) run() error {
 	m.made = missing(m.dir)
 	unlock, err := m.enter()
 	if errors.Is(err, ErrLocked) {
-		return err // the directory, and shards of any name, belong to the process that has the lock
+		return err // the directory and its shards belong to the process that holds the lock
 	}
-	defer unlock() // after tidying, so that another process writes here only then
+	defer unlock() // after tidied, so that no other process writes here before
 	if err == nil {
 		err = m.write()
 	}
 	return m.tidied(err)
 }
 
-// enter makes the directory and, where nobody has locked it, locks it. unlock is never
-// nil.
+// enter makes the directory and locks it if it is for this model alone. unlock is never nil.
 func (m *modelWriter) enter() (unlock func(), err error) {
 	none := func() {}
 	if err := MakeDirs(m.disk.fs, m.dir); err != nil || !m.alone {
@@ -95,10 +92,10 @@ func (m *modelWriter) enter() (unlock func(), err error) {
 	return unlock, nil
 }
 
-// tidied removes what run must not leave behind; err is the error of the save, or nil.
-// It returns err, or else the error of removing.
+// tidied removes the temporary directory and, after an error, the unfinished model. err is the error of the save,
+// or nil. It returns err, or otherwise the error of removing.
 func (m *modelWriter) tidied(err error) error {
-	named := m.disk.root != "" // the shards have got their names in write; those they had before may be of files of an older model
+	named := m.disk.root != "" // before write, the shards may have names of an older model's files
 	if named {
 		if rerr := m.disk.fs.RemoveAll(m.disk.root); err == nil && rerr != nil {
 			err = opError("remove", m.disk.root, rerr)
@@ -106,19 +103,19 @@ func (m *modelWriter) tidied(err error) error {
 	}
 	if err != nil && named && !m.shown && len(m.shards) > 1 {
 		for _, f := range m.shards { // no index names them
-			_ = m.disk.fs.RemoveAll(filepath.Join(m.dir, f.name)) // err says what went wrong
+			_ = m.disk.fs.RemoveAll(filepath.Join(m.dir, f.name)) // err already reports the failure
 		}
 	}
 	if err != nil && len(m.made) > 0 {
-		_ = m.disk.fs.RemoveAll(m.dir) // err says what went wrong
+		_ = m.disk.fs.RemoveAll(m.dir) // err already reports the failure
 		for _, dir := range m.made[1:] {
-			_ = os.Remove(dir) // it stays where another process has put something there
+			_ = os.Remove(dir) // fails if another process has put files there, which stay
 		}
 	}
 	return err
 }
 
-// missing lists those of dir and the directories above it that do not exist, dir first.
+// missing lists dir and its parents as far as they do not exist, dir first.
 func missing(dir string) []string {
 	var out []string
 	for {
@@ -130,18 +127,18 @@ func missing(dir string) []string {
 	}
 }
 
-// write writes the model, while the lock is held.
+// write writes the model. The caller holds the lock.
 func (m *modelWriter) write() (err error) {
 	if len(m.made) > 0 {
 		if entries, err := os.ReadDir(m.dir); err != nil || len(entries) > 0 {
-			m.made = nil // another process has written here, and ended before the lock was taken
+			m.made = nil // another process has written here before the lock was taken
 		}
 	}
 	var files []*file
 	for _, f := range m.shards {
 		files = append(files, f.file)
 	}
-	freshNames(m.dir, files) // nobody else takes them while the lock is held
+	freshNames(m.dir, files) // the names stay free while the lock is held
 	addIndex(m.small, m.shards)
 	var opts WriterOptions
 	for _, data := range m.small {
@@ -175,7 +172,7 @@ func (m *modelWriter) write() (err error) {
 	return m.show()
 }
 
-// layer is layer i, or none where an entry comes from a file.
+// layer returns layer i, or an empty Layer if i is fromFile.
 func (m *modelWriter) layer(i int) (l Layer, err error) {
 	switch {
 	case i == fromFile:
@@ -191,7 +188,7 @@ func (m *modelWriter) layer(i int) (l Layer, err error) {
 	return m.last, nil
 }
 
-// file writes f into the temporary directory and puts it on disk.
+// file writes f into the temporary directory and syncs it.
 func (m *modelWriter) file(f *outFile) (err error) {
 	if f.out, err = m.disk.fs.Create(m.disk.path(f.name)); err != nil {
 		return m.disk.do("create", f.name, err)
@@ -199,7 +196,7 @@ func (m *modelWriter) file(f *outFile) (err error) {
 	closed := false
 	defer func() {
 		if !closed {
-			_ = f.out.Close() // err says what went wrong before
+			_ = f.out.Close() // err already reports the failure
 		}
 	}()
 	if err := m.disk.do("allocate", f.name, f.out.Allocate(f.bytes)); err != nil {
@@ -224,8 +221,8 @@ func (m *modelWriter) file(f *outFile) (err error) {
 	return m.disk.do("close", f.name, f.out.Close())
 }
 
-// companions are the files of a model directory that go with the weights:
-// patterns of their names, which may lie in a folder of the directory.
+// companions are name patterns of the files that belong to the weights of a model directory. A pattern may name a
+// folder.
 var companions = []string{
 	"generation_config.json", "tokenizer.json", "tokenizer_config.json", "tokenizer.model",
 	"special_tokens_map.json", "added_tokens.json", "vocab.json", "merges.txt",
@@ -234,15 +231,12 @@ var companions = []string{
 	"LICENSE*", "NOTICE*",
 }
 
-// maxCompanion bounds the bytes of one of them; the largest published tokenizers take a
-// quarter of it.
+// maxCompanion bounds the bytes of one companion. The largest published tokenizers have a quarter of this size.
 const maxCompanion = 256 << 20
 
-// Companions reads the files of the model directory dir that go beside its
-// weights, those that are there: the tokenizer's, the generation's, a processor's
-// for images, the licence, and Python code that config.json may name, which is
-// copied and never run. A Git LFS pointer in place of one is an error, and so is a
-// link out of the directory.
+// Companions reads the existing companions of the model directory dir: files of the tokenizer, of generation and of
+// image processors, the licence, and Python code that config.json may name. The code is copied and never run. A Git
+// LFS pointer or a link out of the directory is an error.
 func Companions(dir string) (map[string][]byte, error) {
 	names, err := CompanionNames(dir)
 	if err != nil {
@@ -257,8 +251,8 @@ func Companions(dir string) (map[string][]byte, error) {
 	return out, nil
 }
 
-// CompanionNames are the names of the files that Companions reads. It fails where
-// one is a link out of the directory, without having read any.
+// CompanionNames returns the names of the files that Companions reads. It reads no file, and fails if one is a link
+// out of the directory.
 func CompanionNames(dir string) (names []string, err error) {
 	found, err := companionsIn(dir)
 	if err != nil {
@@ -281,7 +275,7 @@ func CompanionNames(dir string) (names []string, err error) {
 	return names, nil
 }
 
-// companionsIn are the names in dir, and in its folders that patterns name, that are those of companions.
+// companionsIn returns the names in dir, and in the folders of the patterns, that match companions.
 func companionsIn(dir string) (names []string, err error) {
 	folders := []string{"."}
 	for _, pattern := range companions {
@@ -306,10 +300,9 @@ func companionsIn(dir string) (names []string, err error) {
 	return names, nil
 }
 
-// CheckLink returns an error where path, a file of a model directory that is to be
-// copied, is a link out of that directory: a model may be published, so what is copied
-// beside it must come from the model. The files of the Hugging Face cache are links to
-// its blobs, which are allowed.
+// CheckLink returns an error if path, a file of a model directory, is a link out of that directory. A saved model
+// may be published, so files copied beside it must come from the model. Links to the blobs of the Hugging Face
+// cache are allowed.
 func CheckLink(path string) error {
 	st, err := os.Lstat(path)
 	if err != nil || st.Mode().Type() != os.ModeSymlink {
@@ -339,8 +332,7 @@ func CheckLink(path string) error {
 	return fmt.Errorf("%s: a link to %s, outside of the model directory, and it would be copied beside what is saved; put the file itself there", path, to)
 }
 
-// ReadCompanion reads one file that goes beside weights, config.json among them. A file
-// that is longer than maxCompanion, or a Git LFS pointer, is an error.
+// ReadCompanion reads a companion or config.json. A file longer than maxCompanion or a Git LFS pointer is an error.
 func ReadCompanion(path string) ([]byte, error) {
 	data, err := files.Read(path, maxCompanion)
 	if err == nil && bytes.HasPrefix(data, []byte(lfsPointer)) {
@@ -358,29 +350,28 @@ func isCompanion(name string) bool {
 	return false
 }
 
-// CopyOptions says how CopyModel writes.
+// CopyOptions controls how CopyModel writes.
 type CopyOptions struct {
-	DType         DType             // of the weights; empty: each as it is
-	F32           map[string]bool   // tensors that DType does not narrow to bf16
-	MaxShardBytes int64             // the most bytes of weights in a file; 5 GB unless given
-	Files         map[string][]byte // everything beside the weights: config.json, the tokenizer, …
-	FS            FS                // the operating system's unless given
+	DType         DType             // of the weights; "": unchanged
+	F32           map[string]bool   // tensors that stay fp32 if DType is bf16
+	MaxShardBytes int64             // most bytes of weights in a file; 0: 5 GB
+	Files         map[string][]byte // all files except the weights: config.json, the tokenizer, …
+	FS            FS                // nil: the operating system's
 	Progress      Progress          // may be nil
 }
 
-// Copied is what CopyModel wrote.
+// Copied is the result of CopyModel.
 type Copied struct {
 	Files   []string // of weights
 	Tensors int
 	Bytes   int64 // of weights
 }
 
-// CopyModel writes all tensors of w into the directory dir under their names and in
-// their shapes, cut into shards anew, with an index where there is more than one.
-// Floating-point tensors become opts.DType (bf16 rounded half up, as training saves
-// it); others are copied. It writes as WriteModel does: to a temporary directory inside
-// dir first. Files that go with an older model there, such as its tokenizer, are
-// removed. Where ctx is cancelled the copy ends with its cause as the error.
+// CopyModel writes all tensors of w into the directory dir with their names and shapes. It cuts them into new
+// shards, with an index if there are several. Floating-point tensors become opts.DType (bf16 is rounded half up, as
+// in training); others are copied. Like WriteModel, it writes into a temporary directory inside dir first.
+// Companions of an older model in dir, such as its tokenizer, are removed. If ctx is cancelled, CopyModel returns
+// its cause.
 func CopyModel(ctx context.Context, dir string, w *Weights, opts CopyOptions) (Copied, error) {
 	o := WriterOptions{MaxShardBytes: opts.MaxShardBytes, FS: opts.FS}.defaults()
 	m := &modelWriter{dir: dir, disk: &disk{fs: o.FS}, alone: true}

@@ -9,7 +9,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestFingerprint: the copy of a model has the same one; a model of which a first or a last element differs, or a name, has not.
+// TestFingerprint: a copy of a model has the same fingerprint. A model with another first or last element or name
+// differs.
 func TestFingerprint(t *testing.T) {
 	const dir = "../internal/run/testdata/recordings/dpo-ipo/model"
 	raw := testkit.Must(os.ReadFile(filepath.Join(dir, singleName)))(t)

@@ -12,61 +12,55 @@ import (
 	"mt/base/human"
 )
 
-// FS is the file operations of a save, so that tests can give it a failing disk.
-// Paths are the operating system's.
+// FS is the file operations of a save. Tests replace it by a failing disk. Paths are the operating system's.
 type FS interface {
-	// MkdirAll makes a directory and those above it; one that exists is all right.
+	// MkdirAll makes a directory and its parents. Existing directories are no error.
 	MkdirAll(path string) error
-	// Mkdir makes a directory and fails with fs.ErrExist where there is one.
+	// Mkdir makes a directory. It fails with fs.ErrExist if the directory exists.
 	Mkdir(path string) error
-	// Create makes a file, emptying one that exists.
+	// Create makes a file, or truncates an existing one.
 	Create(path string) (File, error)
-	// Append opens a file, which exists, to write behind what it holds.
+	// Append opens an existing file for writing at its end.
 	Append(path string) (Log, error)
 	Rename(from, to string) error
 	// Link gives the file at from a second name.
 	Link(from, to string) error
-	// SyncFile puts the content of the file at path, which somebody else has written, on disk.
+	// SyncFile syncs the content of the file at path, which another writer may have written.
 	SyncFile(path string) error
-	// Exchange swaps two directories in one step, or fails with
-	// errors.ErrUnsupported.
+	// Exchange swaps two directories atomically, or fails with errors.ErrUnsupported.
 	Exchange(a, b string) error
-	// RemoveAll removes a file or a directory with all that is in it; one that
-	// does not exist is all right.
+	// RemoveAll removes a file or a directory with its content. A missing path is no error.
 	RemoveAll(path string) error
-	// SyncDir puts the entries of a directory on disk.
+	// SyncDir syncs the entries of a directory.
 	SyncDir(path string) error
-	// Free is the number of bytes that can still be written at path.
+	// Free returns the number of bytes that can still be written at path.
 	Free(path string) (int64, error)
 }
 
 // File is a file being written.
 type File interface {
 	io.WriterAt
-	// Allocate reserves the space of the first size bytes, where the file
-	// system can.
+	// Allocate reserves space for the first size bytes, if the file system can.
 	Allocate(size int64) error
-	// Flush says that bytes off … off+n will not be written again: they may go
-	// to disk now and leave the page cache.
+	// Flush announces that bytes [off, off+n) will not be written again. They may be written to disk and leave the
+	// page cache.
 	Flush(off, n int64)
-	// Sync puts the file on disk.
+	// Sync syncs the file.
 	Sync() error
 	Close() error
 }
 
-// Log is a file that grows at its end.
+// Log is a file that is only appended to.
 type Log interface {
 	io.Writer
-	// Sync puts on disk what was written.
+	// Sync syncs all that was written.
 	Sync() error
 	Close() error
 }
 
-// OS is the operating system's file system: what a save uses unless it is given
-// another.
+// OS returns the operating system's file system, the default of a save.
 func OS() FS { return osFS{} }
 
-// osFS is the operating system's file system.
 type osFS struct{}
 
 func (osFS) MkdirAll(path string) error   { return os.MkdirAll(path, 0o755) }
@@ -103,24 +97,23 @@ func (osFS) SyncFile(path string) error {
 	return errors.Join(syncData(f), f.Close())
 }
 
-// osFile is an open file and the range last given to Flush.
+// osFile is an open file and the range of the last Flush.
 type osFile struct {
 	*os.File
 	off, n int64
 }
 
-// disk does the file operations of one save below root and words their errors.
+// disk performs one save's file operations below root and adds operation and path to their errors.
 type disk struct {
 	fs   FS
 	root string
-	left int64 // bytes not written yet
-	// wrote is told the bytes of every piece of a tensor; an error ends the save.
-	// May be nil.
+	left int64 // bytes still to be written
+	// wrote is called with the bytes of every written piece of a tensor. An error ends the save. May be nil.
 	wrote func(bytes int64) error
 }
 
-// do words the error of operation op on the file name, relative to the root. Where the
-// disk is full it says how much space is missing.
+// do adds the operation op and the file name, relative to the root, to err. If the disk is full, it adds how much
+// space is missing.
 func (d *disk) do(op, name string, err error) error {
 	if err == nil {
 		return nil
@@ -135,7 +128,7 @@ func (d *disk) do(op, name string, err error) error {
 	return err
 }
 
-// opError words the error of a file operation in the same way for every FS.
+// opError adds operation and path to err, in the same form for every FS.
 func opError(op, path string, err error) error {
 	if err == nil {
 		return nil
@@ -153,15 +146,14 @@ func opError(op, path string, err error) error {
 
 func (d *disk) path(name string) string { return filepath.Join(d.root, filepath.FromSlash(name)) }
 
-// What an error about missing room advises, besides freeing some: for a run, and for a
-// copy, whose place and type come from a command line.
+// Advice in errors about missing space, for a run and for a copy. The place and type of a copy come from a command
+// line.
 const (
 	lessOfRun  = "choose another output_dir, or keep fewer checkpoints (save_total_limit)"
 	lessOfCopy = "or choose another place or a smaller type"
 )
 
-// checkFree refuses a save of need bytes into dir where there is no room for it; ways
-// are the ways out besides freeing some.
+// checkFree returns an error if dir lacks need bytes of free space. ways is the advice besides freeing some.
 func checkFree(f FS, dir string, need int64, ways string) error {
 	free, err := f.Free(dir)
 	if err != nil {

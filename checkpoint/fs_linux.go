@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Free is the space a user without privileges can still fill.
+// Free returns the space that an unprivileged user can still fill.
 func (osFS) Free(path string) (int64, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(path, &st); err != nil {
@@ -25,7 +25,7 @@ func (osFS) Exchange(a, b string) error {
 	return err
 }
 
-// Allocate reserves space with fallocate(2), where the file system has it.
+// Allocate reserves space with fallocate(2), if the file system supports it.
 func (f *osFile) Allocate(size int64) error {
 	err := unix.Fallocate(int(f.Fd()), 0, 0, size)
 	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EINTR) {
@@ -34,9 +34,9 @@ func (f *osFile) Allocate(size int64) error {
 	return err
 }
 
-// Flush starts writing the range to disk, then waits for the range before it
-// and drops that from the page cache: only clean pages can be dropped. All of
-// it is advice, so errors do not count; Sync reports what was not written.
+// Flush starts writing the range to disk. It then waits for the previous range and drops that from the page cache,
+// since only clean pages can be dropped. Errors are ignored, since all of this is advice; Sync reports what was not
+// written.
 func (f *osFile) Flush(off, n int64) {
 	fd := int(f.Fd())
 	_ = unix.SyncFileRange(fd, off, n, unix.SYNC_FILE_RANGE_WRITE)
@@ -47,7 +47,7 @@ func (f *osFile) Flush(off, n int64) {
 	f.off, f.n = off, n
 }
 
-// syncData is fdatasync(2): what is needed to read the file, and no times.
+// syncData is fdatasync(2): it syncs the content and size of the file, but no times.
 func syncData(f *os.File) error {
 	for {
 		if err := unix.Fdatasync(int(f.Fd())); !errors.Is(err, unix.EINTR) {
@@ -56,7 +56,7 @@ func syncData(f *os.File) error {
 	}
 }
 
-// Sync puts the file on disk and drops it from the page cache.
+// Sync syncs the file and drops it from the page cache.
 func (f *osFile) Sync() error {
 	if err := f.File.Sync(); err != nil {
 		return err

@@ -10,8 +10,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestSyncReachesTheSystem: what the power cuts of other tests count on is asked of
-// the operating system, which refuses it of what is closed or cannot be synced.
+// TestSyncReachesTheSystem: the syncs that the power-cut tests rely on reach the operating system, which refuses
+// them for closed and unsyncable files.
 func TestSyncReachesTheSystem(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "x")
 	f, err := OS().Create(name)

@@ -15,17 +15,16 @@ import (
 	"mt/base/files"
 )
 
-// maxHeader bounds the JSON header of a safetensors file, as the reference
-// implementation does.
+// maxHeader bounds the JSON header of a safetensors file in bytes, as in the reference implementation.
 const maxHeader = 100_000_000
 
 // maxTensors bounds the number of tensors in a file. The largest published files have about 50,000.
 const maxTensors = 1 << 18
 
-// maxIndexed bounds how many tensors an index lists.
+// maxIndexed bounds the number of tensors in an index.
 const maxIndexed = 1 << 19
 
-// dtypeSize is the bytes of an element by safetensors dtype.
+// dtypeSize is the size of an element in bytes, by safetensors dtype.
 var dtypeSize = map[string]int64{
 	"BOOL": 1, "U8": 1, "I8": 1, "F8_E4M3": 1, "F8_E5M2": 1,
 	"I16": 2, "U16": 2, "F16": 2, "BF16": 2,
@@ -42,13 +41,13 @@ type tensor struct {
 	bytes int64
 }
 
-// header is what a safetensors file says about itself.
+// header is the parsed header of a safetensors file.
 type header struct {
-	bytes   int64    // length word and JSON
+	bytes   int64    // the 8-byte length and the JSON
 	tensors []tensor // in the order of their data
 }
 
-// end is where the data ends.
+// end returns the offset at which the data ends.
 func (h header) end() int64 {
 	if len(h.tensors) == 0 {
 		return h.bytes
@@ -57,16 +56,16 @@ func (h header) end() int64 {
 	return last.off + last.bytes
 }
 
-// lfsPointer is what Git LFS begins a file with that stands for another.
+// lfsPointer is the start of a Git LFS pointer file.
 const lfsPointer = "version https://git-lfs"
 
 // errLFS is the error for a Git LFS pointer in place of a file.
 var errLFS = errors.New("this is a Git LFS pointer, not the weights; fetch them with `git lfs pull`")
 
-// errTruncated is part of every error about a file that is shorter than it says.
+// errTruncated is wrapped by every error about a file that is shorter than its header or record says.
 var errTruncated = errors.New("truncated")
 
-// fits says what of t is not as e wants it.
+// fits returns an error if the dtype or the shape of t differs from e's.
 func (t tensor) fits(e *entry) error {
 	if t.dtype != e.dtype || !slices.Equal(t.shape, e.shape) {
 		return fmt.Errorf("tensor %q: %s %v, not %s %v", t.name, t.dtype, t.shape, e.dtype, e.shape)
@@ -74,10 +73,9 @@ func (t tensor) fits(e *entry) error {
 	return nil
 }
 
-// readHeader reads the header of a safetensors file from r, a file of the given
-// size or, with size < 0, a stream of unknown length. It checks everything that
-// can be checked without the data: the tensors fill the file without gaps or
-// overlaps and each has the bytes its dtype and shape ask for.
+// readHeader reads the header of a safetensors file from r. size is the file's size; size < 0: a stream of unknown
+// length. readHeader checks everything that needs no data: the tensors fill the file without gaps or overlaps, and
+// each has the bytes that its dtype and shape require.
 func readHeader(r io.Reader, size int64) (header, error) {
 	var word [8]byte
 	if _, err := io.ReadFull(r, word[:]); err != nil {
@@ -111,8 +109,8 @@ func readHeader(r io.Reader, size int64) (header, error) {
 	return h, nil
 }
 
-// truncated words err, met while what was read: the end of the file is errTruncated,
-// and any other error is returned as it is.
+// truncated turns the end of the file into an errTruncated that names what was being read. Other errors are
+// returned unchanged.
 func truncated(err error, what string) error {
 	if err == nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return fmt.Errorf("%w: the file ends in %s", errTruncated, what)
@@ -127,7 +125,7 @@ func parseHeader(text []byte) (header, error) {
 		return h, errors.New("not a safetensors file: the header is not a JSON object")
 	}
 	seen := map[string]bool{}
-	var bad error // of a tensor; others are of the text
+	var bad error // the error of a tensor; err is an error of the JSON
 	err := files.Members(text, func(name string, val []byte) error {
 		if name == "__metadata__" && !seen[name] {
 			seen[name] = true
@@ -159,14 +157,14 @@ func parseHeader(text []byte) (header, error) {
 	return h, h.order()
 }
 
-// headerEntry is what a header says of a tensor.
+// headerEntry is the header's entry for one tensor.
 type headerEntry struct {
 	DType   string  `json:"dtype"`
 	Shape   []int64 `json:"shape"`
 	Offsets []int64 `json:"data_offsets"`
 }
 
-// parseEntry reads an entry. It reads the form that programs write by itself, which is several times as fast as encoding/json.
+// parseEntry reads an entry. It parses the usual form directly, which is several times faster than encoding/json.
 func parseEntry(val []byte) (v headerEntry, err error) {
 	plain := true
 	err = files.Members(val, func(key string, value []byte) error {
@@ -190,7 +188,7 @@ func parseEntry(val []byte) (v headerEntry, err error) {
 	return v, json.Unmarshal(val, &v)
 }
 
-// parseInts reads a JSON list of whole numbers; plain stays true where it is one.
+// parseInts reads a JSON list of integers. It returns plain if the list is one, otherwise false.
 func parseInts(list []byte, plain bool) ([]int64, bool) {
 	if len(list) < 2 || list[0] != '[' {
 		return nil, false
@@ -238,8 +236,7 @@ func parseTensor(name string, val []byte, dataStart int64) (tensor, error) {
 	return t, nil
 }
 
-// order sorts the tensors by where their data lie, and checks that the data fill the
-// file.
+// order sorts the tensors by offset and checks that their data fill the file.
 func (h *header) order() error {
 	slices.SortStableFunc(h.tensors, func(a, b tensor) int {
 		if a.off != b.off {
@@ -260,11 +257,11 @@ func (h *header) order() error {
 	return nil
 }
 
-// headerBytes is the header of a file that holds ts in this order, with off set
-// in each: padded so that the data begin at a multiple of 8 bytes.
+// headerBytes returns the header of a file that holds ts in this order, and sets off in each. The header is padded
+// so that the data begin at a multiple of 8 bytes.
 func headerBytes(ts []*entry) []byte { return paddedHeader(ts, 8) }
 
-// paddedHeader is headerBytes with data that begin at a multiple of align bytes, itself one of 8.
+// paddedHeader is headerBytes with data that begin at a multiple of align bytes. align must be a multiple of 8.
 func paddedHeader(ts []*entry, align int) []byte {
 	text := []byte(`{"__metadata__":{"format":"pt"}`)
 	var off int64

@@ -76,7 +76,8 @@ func TestHeaderReads(t *testing.T) {
 	}
 }
 
-// TestHeaderEnds: a file of unknown size that ends in its header is truncated, and an error of reading is that error.
+// TestHeaderEnds: a file of unknown size that ends inside its header is truncated; a read error is returned
+// unchanged.
 func TestHeaderEnds(t *testing.T) {
 	file := append(binary.LittleEndian.AppendUint64(nil, 100), "{}"...)
 	if _, err := readHeader(bytes.NewReader(file), -1); err == nil || err.Error() != "truncated: the file ends in its header" {
@@ -144,7 +145,7 @@ func TestSourceRefuses(t *testing.T) {
 	}
 }
 
-// TestFetch: in the Hugging Face cache the way out names the model.
+// TestFetch: in the Hugging Face cache the suggested command names the model.
 func TestFetch(t *testing.T) {
 	got := fetch("/c/hub/models--org--name-7b/snapshots/abc", "x.safetensors")
 	if got != "fetch it again with `hf download --force-download org/name-7b x.safetensors`" {
@@ -165,7 +166,7 @@ func TestUnindexed(t *testing.T) {
 	}
 }
 
-// TestCompanions: every file that goes with weights is taken as it is, and no other.
+// TestCompanions: every companion of the weights is copied unchanged, and no other file.
 func TestCompanions(t *testing.T) {
 	dir := t.TempDir()
 	taken := []string{"generation_config.json", "tokenizer.json", "tokenizer_config.json", "tokenizer.model", "special_tokens_map.json", "added_tokens.json",

@@ -44,7 +44,7 @@ func newLayers(c *model.Config, bf16 bool) []Layer {
 	return out
 }
 
-// planes are what the tests keep beside the weights.
+// planes are the planes that the tests keep beside the weights.
 var planes = optim.Planes(optim.AdamW{}.Planes)
 
 // newPlanes is memory for what AdamW keeps of a layer, zero.
@@ -139,7 +139,7 @@ func loadWhole(dir string, layers []Layer, progress Progress) ([]string, error) 
 	return LoadModel(dir, layers, layers[0].Layout.Tensors[0].Rows, progress)
 }
 
-// options are those of a save of step 20.
+// options returns the options of a save of step 20.
 func options(c *model.Config, layers []Layer, d DType) WriterOptions {
 	o := WriterOptions{Step: 20, Config: c, Planes: planes, SaveDType: d}
 	for _, l := range layers {
@@ -165,8 +165,7 @@ func save(output string, layers []Layer, o WriterOptions, s TrainerState) error 
 	return w.Commit(s, map[string][]byte{"tokenizer.json": []byte("{}")})
 }
 
-// fastDir is a directory in memory, where there is room in one, for tests that
-// save hundreds of times.
+// fastDir returns a directory in memory if there is space for one, for tests that save hundreds of times.
 func fastDir(t *testing.T) string {
 	t.Helper()
 	free, err := osFS{}.Free("/dev/shm")

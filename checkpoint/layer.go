@@ -10,28 +10,26 @@ import (
 	"mt/model"
 )
 
-// Layer is the memory of one layer as package host holds it. Nothing is copied: the
-// slices are views of its arenas.
+// Layer is a view of one layer's memory in package host's arenas. Nothing is copied.
 type Layer struct {
 	Layout model.Layout
-	Tile   []byte   // (Layout.TileBytes) hi planes and fp32 tensors
-	Lo     []uint16 // lower halves of tensors with BF16 set; may be nil where there are none (model.Layout.BF16Master)
+	Tile   []byte   // hi planes and fp32 tensors; Layout.TileBytes
+	Lo     []uint16 // lower halves of tensors with BF16 set; nil if there are none (model.Layout.BF16Master)
 	Planes []optim.State
-	// Share is the part of the layer that Lo is of; nil: it is of all of it. What is
-	// read into a layer is kept in so far as it has a place. Only a layer of which all is there can
-	// be written.
+	// Share is the part of the layer that Lo covers; nil: the whole layer. Reading keeps only the values in this
+	// part. Only a whole layer can be written.
 	Share *optim.Share
-	// Mean, unless nil, is the plane that is written in place of the weights that are trained.
+	// Mean is written instead of the trained weights (an average of them); nil: the weights are.
 	Mean *optim.State
-	// Lend, unless nil, has use work on the layer with Lo and Planes, which have no memory else; what use
-	// changes is kept. One layer is lent at a time.
+	// Lend is set if Lo and Planes have no memory of their own. It calls use with a layer that has them, and keeps
+	// the changes. Only one layer is lent at a time.
 	Lend func(use func(Layer) error) error
-	// Extent is where Lo and Planes are on a disk, in a layer whose optimizer's file is linked (WriterOptions.Linked).
+	// Extent is the file that holds Lo and Planes if the layer's optimizer file is linked (WriterOptions.Linked).
 	Extent *Extent
 }
 
-// kept is what of the n elements from element e of the flat element space on is kept of lower halves:
-// from element from of those on, so many, at place at of the memory.
+// kept intersects the n elements from e of the flat element space with l.Share. It returns the overlap's offset in
+// the n elements, its length, and its offset in Lo.
 func (l Layer) kept(e, n int64) (from, count, at int64) {
 	if l.Share == nil {
 		return 0, n, e
@@ -43,7 +41,7 @@ func (l Layer) kept(e, n int64) (from, count, at int64) {
 	return first - e, end - first, first - l.Share.From
 }
 
-// state is the plane of that name beside the weights.
+// state returns the plane with this name beside the weights. It panics if there is none.
 func (l Layer) state(name string) *optim.State {
 	for i := range l.Planes {
 		if l.Planes[i].Name == name {
@@ -53,8 +51,8 @@ func (l Layer) state(name string) *optim.State {
 	panic(fmt.Sprintf("checkpoint: layer %d is without the plane %q", l.Layout.Index, name))
 }
 
-// setState stores raw, bytes of the plane of that name from byte at of the whole plane on, in so far as
-// they have a place.
+// setState stores raw, bytes from offset at of the whole plane with this name. Bytes outside of the memory's range
+// are dropped.
 func (l Layer) setState(name string, at int64, raw []byte) {
 	s := l.state(name)
 	first := s.DType.Bytes(s.From)
@@ -64,8 +62,7 @@ func (l Layer) setState(name string, at int64, raw []byte) {
 	}
 }
 
-// DType is how a saved model's weights are written, in the words of the config
-// key save_dtype.
+// DType is the type of a saved model's weights, with the values of the key save_dtype.
 type DType string
 
 // The types weights are saved in.
@@ -74,7 +71,7 @@ const (
 	F32  DType = "fp32"
 )
 
-// name is the dtype in the words of config.json.
+// name returns the dtype's name in config.json.
 func (d DType) name() string {
 	if d == BF16 {
 		return "bfloat16"
@@ -89,36 +86,34 @@ func (d DType) plane() plane {
 	return planeF32
 }
 
-// plane is one of the arrays that a parameter has on disk.
+// plane is an array that a parameter has on disk.
 type plane struct {
-	dtype  string // of safetensors; "": the tensor is copied as it is
-	prefix string // put before a tensor's name in the optimizer's files
-	state  string // the name of the plane beside the weight; "": it is of the weight
+	dtype  string // safetensors dtype; "": the tensor is copied unchanged
+	prefix string // prefix of tensor names in the optimizer's files
+	state  string // name of the plane beside the weight; "": a plane of the weight itself
 }
 
 // The planes of a weight.
 var (
 	planeF32  = plane{dtype: "F32"}
 	planeBF16 = plane{dtype: "BF16"}               // rounded half up: the hi plane
-	planeF16  = plane{dtype: "F16"}                // in half precision, only read
-	planeF64  = plane{dtype: "F64"}                // in double precision, only read: rounded to fp32
-	planeLo   = plane{dtype: "U16", prefix: "lo."} // what planeBF16 lacks: bits = hi<<16 + int16(lo)
+	planeF16  = plane{dtype: "F16"}                // half precision, only read
+	planeF64  = plane{dtype: "F64"}                // double precision, only read and rounded to fp32
+	planeLo   = plane{dtype: "U16", prefix: "lo."} // the lower half: bits = hi<<16 + int16(lo)
 	planeAsIs = plane{}
 )
 
-// stateDType are the dtypes of safetensors that planes beside the weight are
-// stored in: two codes of 4 bits are one element.
+// stateDType is the safetensors dtype of planes beside the weight. One U8 element holds two 4-bit codes.
 var stateDType = [...]string{optim.F32: "F32", optim.U8: "U8", optim.U4: "U8"}
 
-// statePlane is p on disk.
+// statePlane returns p as a plane on disk.
 func statePlane(p optim.Plane) plane {
 	return plane{dtype: stateDType[p.DType], prefix: p.Name + ".", state: p.Name}
 }
 
 func (p plane) size() int64 { return dtypeSize[p.dtype] }
 
-// weightPlane is the plane as which weights of a safetensors dtype are read, and
-// whether they can be read.
+// weightPlane returns the plane that reads weights of a safetensors dtype; false: they cannot be read.
 func weightPlane(dtype string) (plane, bool) {
 	for _, p := range []plane{planeF32, planeBF16, planeF16, planeF64} {
 		if p.dtype == dtype {
@@ -128,8 +123,7 @@ func weightPlane(dtype string) (plane, bool) {
 	return plane{}, false
 }
 
-// hiOf is bits rounded half up to bf16. The sum wraps for NaNs with all upper
-// bits set; they stay NaNs.
+// hiOf rounds fp32 bits half up to bf16. For NaNs with all upper bits set the sum wraps; hiOf keeps these NaN.
 func hiOf(bits uint32) uint16 {
 	hi := uint16((bits + 0x8000) >> 16)
 	if bits&0x7fffffff > 0x7f800000 && hi&0x7fff <= 0x7f80 {
@@ -138,18 +132,18 @@ func hiOf(bits uint32) uint16 {
 	return hi
 }
 
-// join is the fp32 pattern of the planes hi and lo (arXiv:2005.04680).
+// join returns the fp32 bits of the planes hi and lo (arXiv:2005.04680).
 func join(hi, lo uint16) uint32 { return uint32(hi)<<16 + uint32(int32(int16(lo))) }
 
-// tile is the bytes of n elements of t from elem on.
+// tile returns the bytes of n elements of t, starting at element elem.
 func (l Layer) tile(t model.TensorLayout, elem, n int64) []byte {
 	size := t.TileBytes() / t.Elems()
 	off := t.TileOff + elem*size
 	return l.Tile[off : off+n*size]
 }
 
-// encode gives n elements of plane p of t, a weight's, from elem on, as they are stored. The result
-// is a view of the arena where that has the same bytes, and otherwise in buf.
+// encode returns n elements of plane p of the weight t from element elem, in the bytes of the file. The result is a
+// view of the arena if the bytes are equal there, otherwise it is in buf.
 func (l Layer) encode(t model.TensorLayout, p plane, elem, n int64, buf []byte) []byte {
 	switch {
 	case l.Mean != nil && !t.Frozen:
@@ -188,7 +182,7 @@ func (l Layer) encode(t model.TensorLayout, p plane, elem, n int64, buf []byte) 
 	return buf[:2*n]
 }
 
-// mean is encode of the average of the weights, fp32 or rounded to bf16.
+// mean is encode for the average of the weights: fp32, or rounded to bf16.
 func (l Layer) mean(t model.TensorLayout, p plane, elem, n int64, buf []byte) []byte {
 	i := slices.IndexFunc(l.Layout.Tensors, func(of model.TensorLayout) bool { return !of.Ref && !of.Frozen && of.Elem == t.Elem })
 	values := l.Mean.Floats(i, elem, n)
@@ -204,9 +198,8 @@ func (l Layer) mean(t model.TensorLayout, p plane, elem, n int64, buf []byte) []
 	return buf[:2*n]
 }
 
-// decode stores raw, values of plane p, a weight's, at the elements of t from elem on. A
-// weight is stored whole, with a lower half of zero where raw has none; planeLo
-// must come after the weight and completes it.
+// decode stores raw, values of plane p of the weight t, at the elements from elem. Weights without a lower half get
+// a lower half of 0. planeLo must come after the weight and completes it.
 func (l Layer) decode(t model.TensorLayout, p plane, elem int64, raw []byte) {
 	n := int64(len(raw)) / p.size()
 	if p == planeLo {
@@ -221,7 +214,7 @@ func (l Layer) decode(t model.TensorLayout, p plane, elem int64, raw []byte) {
 	}
 }
 
-// widen turns stored weights into fp32 patterns.
+// widen converts stored weights to fp32 bits.
 func widen(bits []uint32, p plane, raw []byte) {
 	switch p {
 	case planeF32:
@@ -243,7 +236,7 @@ func widen(bits []uint32, p plane, raw []byte) {
 	}
 }
 
-// narrow turns fp32 patterns into stored weights, fp32 or bf16, in buf.
+// narrow converts fp32 bits to stored weights, fp32 or bf16, in buf.
 func narrow(buf []byte, p plane, bits []uint32) []byte {
 	buf = buf[:int64(len(bits))*p.size()]
 	for i, b := range bits {
@@ -256,7 +249,7 @@ func narrow(buf []byte, p plane, bits []uint32) []byte {
 	return buf
 }
 
-// setWeights stores weights, in two planes or in one.
+// setWeights stores fp32 bits as weights, in two planes or in one.
 func (l Layer) setWeights(t model.TensorLayout, elem int64, bits []uint32) {
 	tile := l.tile(t, elem, int64(len(bits)))
 	if !t.BF16 {
@@ -281,7 +274,7 @@ func (l Layer) setWeights(t model.TensorLayout, elem int64, bits []uint32) {
 	}
 }
 
-// addLo completes weights that were stored from planeBF16.
+// addLo adds lower halves to weights stored from planeBF16.
 func (l Layer) addLo(t model.TensorLayout, elem int64, raw []byte) {
 	n := len(raw) / 2
 	if t.BF16 {
@@ -305,7 +298,7 @@ func getFloats(dst []float32, raw []byte) {
 	}
 }
 
-// halfBits is the fp32 pattern of an IEEE half; every half is exact in fp32.
+// halfBits returns the fp32 bits of an IEEE half. The conversion is exact.
 func halfBits(h uint16) uint32 {
 	sign, exp, frac := uint32(h>>15)<<31, uint32(h>>10)&31, uint32(h&0x3ff)
 	switch {

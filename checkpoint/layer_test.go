@@ -92,8 +92,8 @@ func BenchmarkPlanes(b *testing.B) {
 	}
 }
 
-// TestNamesOfState: what AdamW keeps has these names and types in the optimizer's
-// files, in this order, since there have been any.
+// TestNamesOfState: AdamW's planes have these names and types in the optimizer's files, in this order. Older
+// checkpoints rely on that.
 func TestNamesOfState(t *testing.T) {
 	l := small(t).Layouts(true)[2] // the head: its norm
 	for d, want := range map[DType][]string{
@@ -110,8 +110,7 @@ func TestNamesOfState(t *testing.T) {
 	}
 }
 
-// TestPlanesByName: a plane of any name comes back as it was saved, and it is an error
-// where the layers have other planes than were saved.
+// TestPlanesByName: a plane of any name is loaded as saved. Layers with other planes than saved are an error.
 func TestPlanesByName(t *testing.T) {
 	c := small(t)
 	both := []optim.Plane{{Name: "another", DType: optim.F32}, {Name: "average", DType: optim.F32}}
@@ -155,8 +154,8 @@ func TestPlanesByName(t *testing.T) {
 	}
 }
 
-// TestStateOfPieces: planes of codes and of blocks, which only some tensors have, are saved with these
-// shapes and come back as they were, on a share of a rank in so far as it has them.
+// TestStateOfPieces: planes of codes and of blocks, which only some tensors have, are saved with these shapes and
+// loaded unchanged. A rank's share loads its part.
 func TestStateOfPieces(t *testing.T) {
 	c := config(t, map[string]any{"hidden_size": 64, "intermediate_size": 32, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16})
 	kept := optim.Planes(func(p optim.Piece) []optim.Plane {

@@ -17,34 +17,36 @@ import (
 	"mt/model"
 )
 
-// This file has the optimizer's files of layers whose lower halves and planes are on a disk: what a run keeps there becomes
-// part of a checkpoint by a second name (link(2)), and is not written again.
+// This file links the optimizer files of layers whose lower halves and planes are on a disk. The run's file becomes
+// part of the checkpoint through a second name (link(2)) and is not written again.
 //
-// Such a file is a run's extent behind a header of whole pages. Tensors lie where they are in memory (optim.ExtentBytes): the lower
-// halves, then the planes, each from a page on. What is between them is named padding, so that the file has no gaps. Lower
-// halves that are not in the extent, of weights that are fp32 in memory, are in a file besides, lowerName, for all layers together.
+// Such a file is the run's extent after a header of whole pages. Tensors have the same offsets as in memory
+// (optim.ExtentBytes): the lower halves, then the planes, each from a page boundary on. Padding tensors fill the
+// gaps. Weights that are fp32 in memory have no lower halves in the extent; all layers share one more file for
+// these, lowerName.
 
-// Extent is where the lower halves and planes of a layer are on a disk.
+// Extent is the file on a disk that holds a layer's lower halves and planes.
 type Extent struct {
-	Memory []byte // the same, as in the file behind its header (WriterOptions.Head)
-	// Pin makes sure that nobody writes into the file any more, and returns its path.
+	Memory []byte // mapping of the file after its header (WriterOptions.Head)
+	// Pin ensures that nobody writes into the file from now on, and returns its path.
 	Pin func() (path string)
 }
 
 const (
-	// lowerName is the file with lower halves of linked layers that are not in their own files.
+	// lowerName is the file with those lower halves of linked layers that their extents lack.
 	lowerName = "optimizer/lower.safetensors"
-	// paddingPrefix begins the names of tensors that mean nothing. No plane has that name.
+	// paddingPrefix begins the names of padding tensors. No plane has this name.
 	paddingPrefix = "padding."
 	headAlign     = optim.PageBytes
 )
 
 func isPadding(name string) bool { return strings.HasPrefix(name, paddingPrefix) }
 
-// linked says whether the optimizer's file of layer i is linked.
+// linked reports whether layer i's optimizer file is linked.
 func (o WriterOptions) linked(i int) bool { return o.Linked != nil && o.Linked[i] && !o.ModelOnly }
 
-// CanLink says whether the optimizer's files of these layers can be linked: what is in their extents must be what is saved.
+// CanLink reports whether the optimizer files of these layers can be linked: the extents must hold what would be
+// saved.
 func (o WriterOptions) CanLink() bool {
 	o = o.defaults()
 	for _, l := range o.Layouts {
@@ -55,12 +57,12 @@ func (o WriterOptions) CanLink() bool {
 	return !o.Zstd && !o.ModelOnly
 }
 
-// Head is what the file of layer i begins with, whole pages, if it is to be linked.
+// Head returns the header of layer i's linked optimizer file. It fills whole pages.
 func (o WriterOptions) Head(i int) []byte {
 	return linkedFile(i, o.Layouts[i], o.Planes.Of(o.Layouts[i])).header
 }
 
-// linkedFile is the optimizer's file of a layer that is linked.
+// linkedFile returns the plan of a layer's linked optimizer file.
 func linkedFile(layer int, layout model.Layout, planes []optim.Placed) *file {
 	whole := optim.Whole(layout)
 	base := optim.Pages(optim.LoBytes(layout, whole))
@@ -85,10 +87,10 @@ func linkedFile(layer int, layout model.Layout, planes []optim.Placed) *file {
 	return f
 }
 
-// inExtent says whether e, lower halves of a layer's weights, is in its extent.
+// inExtent reports whether the lower halves e are in the layer's extent.
 func inExtent(layout model.Layout, e *entry) bool { return layout.HasLo(e.layout) }
 
-// fillGaps puts padding between entries, which lie at their offsets, and behind them up to end.
+// fillGaps adds padding between entries, which are sorted by offset, and after them up to offset end.
 func fillGaps(entries []*entry, end int64) (out []*entry) {
 	at := int64(0)
 	fill := func(to int64) {
@@ -106,7 +108,7 @@ func fillGaps(entries []*entry, end int64) (out []*entry) {
 	return out
 }
 
-// lowerFile has the lower halves of linked layers that are not in their extents; nil where there are none.
+// lowerFile returns the plan of the file lowerName; nil: the extents hold all lower halves.
 func (o WriterOptions) lowerFile() *file {
 	var entries []*entry
 	for i, l := range o.Layouts {
@@ -125,7 +127,8 @@ func (o WriterOptions) lowerFile() *file {
 	return newFile(lowerName, entries)
 }
 
-// linkState makes the extent of a layer its optimizer's file. The content is on the disk before the file has a second name.
+// linkState links a layer's extent as its optimizer file. It syncs the content before the file gets its second
+// name.
 func (w *Writer) linkState(f *outFile, e *Extent) error {
 	for _, t := range f.entries {
 		f.sums[t] = crc32.Checksum(e.Memory[t.off-int64(len(f.header)):][:t.bytes], castagnoli)
@@ -141,8 +144,8 @@ func (w *Writer) linkState(f *outFile, e *Extent) error {
 	return nil
 }
 
-// readLower reads what is wanted of a layer, and was not in its own file, from the lower halves besides. It returns
-// what is not there either.
+// readLower reads the tensors in wanted that lowerName holds. These are lower halves missing in the layer's own
+// file. It returns the tensors that are missing there too.
 func readLower(dir string, wanted map[string]*entry, l Layer, records map[string]fileRecord) (missing map[string]*entry, err error) {
 	record, ok := records[lowerName]
 	if !ok || len(wanted) == 0 {
@@ -174,7 +177,7 @@ func readLower(dir string, wanted map[string]*entry, l Layer, records map[string
 	return wanted, nil
 }
 
-// openLower opens the file with lower halves besides.
+// openLower opens the file lowerName.
 func openLower(dir string, record fileRecord) (*shard, error) {
 	f, err := files.Open(filepath.Join(dir, filepath.FromSlash(lowerName)))
 	if err != nil {
@@ -198,8 +201,8 @@ func openLower(dir string, record fileRecord) (*shard, error) {
 	return sh, nil
 }
 
-// TryLink says why the file at path, which the run has made, cannot be linked by checkpoints in the directory output; empty: it
-// can. The error is one of the disk.
+// TryLink returns why checkpoints in the directory output cannot link the file at path, which the run has made; "":
+// they can. err is an error of the disk.
 func TryLink(f FS, output, path string) (why string, err error) {
 	tmp, err := makeTemp(f, filepath.Join(output, "checkpoint-0"))
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"mt/model"
 )
 
-// inExtents are layers of which those that o links are in files of their own in dir, as a run keeps them.
+// inExtents returns layers; those that o links are in files of their own in dir, as in a run.
 func inExtents(t testing.TB, layers []Layer, o WriterOptions, dir string) []Layer {
 	t.Helper()
 	var out []Layer

@@ -18,30 +18,31 @@ import (
 	"mt/model"
 )
 
-// target is a checkpoint tensor and the place in memory it belongs to.
+// target is a tensor on disk and the parameter in memory that it fills.
 type target struct {
 	*entry
 	src   *shard
 	plane plane
 	in    tensor
-	// packed, unless nil, is what it is read from: then src and plane mean nothing, and in has only the size.
+	// packed is the MXFP4 tensor to read instead of in, if it is not nil. src and plane are then unused, and in has
+	// only the size.
 	packed *packed
 }
 
-// Progress is told how many of total bytes are done. Calls come from several
-// goroutines at once and may come late: the greatest done counts.
+// Progress is called with the bytes done and the bytes in total. Calls come from several goroutines and may arrive
+// out of order, so the greatest done counts.
 type Progress func(done, total int64)
 
-// LoadModel reads the weights of the Hugging Face directory dir (F32, BF16,
-// F16, F64 or, of tensors in others (model.Place), MXFP4, sharded or not) into layers, which are all layers of the model. Planes
-// beside them are left alone. Every tensor must be there with the right shape;
-// a tied lm_head.weight may be there and must then be the embedding. It returns
-// the names of the tensors that are not trained (see Source), buffers apart,
-// for one note. progress may be nil.
+// LoadModel reads the weights of the Hugging Face directory dir into layers, which must be all layers of the model.
+// It leaves the planes beside the weights unchanged. progress may be nil. dir may be sharded. Tensors are F32,
+// BF16, F16 or F64; tensors with a model.Place may also be MXFP4. Every tensor must exist with the right shape. If
+// lm_head.weight exists although it is tied, it must equal the embedding.
 //
-// The embedding and the head of the directory have tokens rows, one for each
-// token: as many as those of layers, or fewer. Further rows of layers are left
-// alone.
+// The embedding and the head in dir have tokens rows, one per token. Layers may have more rows; LoadModel leaves
+// these unchanged.
+//
+// It returns the names of the tensors that are not trained (see Source), without buffers, so that the caller can
+// mention them.
 func LoadModel(dir string, layers []Layer, tokens int, progress Progress) (others []string, err error) {
 	layouts := layoutsOf(layers)
 	for i, l := range layouts {
@@ -49,7 +50,7 @@ func LoadModel(dir string, layers []Layer, tokens int, progress Progress) (other
 		for k, t := range l.Tensors {
 			if t.Role == model.RoleEmbed || t.Role == model.RoleLMHead || t.Role == model.RoleLMHeadBias {
 				t.Rows, t.Stored = tokens, []model.Stored{{Name: t.Stored[0].Name, Rows: tokens}}
-				layouts[i].Tensors[k] = t // the first rows lie where all rows begin
+				layouts[i].Tensors[k] = t // the first rows have the same offset
 			}
 		}
 	}
@@ -89,8 +90,7 @@ func layoutsOf(layers []Layer) []model.Layout {
 	return out
 }
 
-// CheckModel says whether LoadModel can fill layers of these layouts, as
-// OpenSource does.
+// CheckModel returns an error if LoadModel could not fill layers of these layouts, like OpenSource.
 func CheckModel(dir string, layouts []model.Layout) error {
 	w, err := OpenWeights(dir)
 	if err != nil {
@@ -100,7 +100,7 @@ func CheckModel(dir string, layouts []model.Layout) error {
 	return w.Check(layouts)
 }
 
-// match finds the tensor of every parameter, before any is read.
+// match finds the tensor of every parameter. It reads no data.
 func (s *source) match(layouts []model.Layout) ([]target, error) {
 	var out []target
 	var missing []string
@@ -136,7 +136,7 @@ func (s *source) match(layouts []model.Layout) ([]target, error) {
 	return out, nil
 }
 
-// whyMissing says, behind an error about tensors that are not there, what may be the cause and the way out.
+// whyMissing returns a likely cause of missing tensors and what to do, to append to an error.
 func (s *source) whyMissing(names []string) string {
 	for _, name := range names {
 		if sh := s.absent[name]; sh != nil {
@@ -161,7 +161,7 @@ func (s *source) whyMissing(names []string) string {
 	return ": not the weights that config.json describes"
 }
 
-// unreadable says why weights of a dtype are not read.
+// unreadable returns why weights of this dtype cannot be read.
 func unreadable(dtype string) string {
 	what := fmt.Sprintf("its dtype is %s; F32, BF16, F16 and F64 are read", dtype)
 	if dtypeSize[dtype] == 1 {
@@ -170,7 +170,7 @@ func unreadable(dtype string) string {
 	return what
 }
 
-// several quotes up to four names.
+// several quotes up to four names, followed by "is" or "are".
 func several(what string, names []string) string {
 	if len(names) == 1 {
 		return fmt.Sprintf("%s %q is", what, names[0])
@@ -182,7 +182,7 @@ func several(what string, names []string) string {
 	return fmt.Sprintf("%ss %q%s are", what, shown, rest)
 }
 
-// readAll is read for layers of which some may be lent.
+// readAll reads all targets. Layers with a Lend function are lent one after the other.
 func (s *source) readAll(targets []target, layers []Layer, progress Progress) error {
 	if err := s.read(here(targets, layers), layers, nil, progress); err != nil {
 		return err
@@ -198,7 +198,7 @@ func (s *source) readAll(targets []target, layers []Layer, progress Progress) er
 	return nil
 }
 
-// here are the targets in layers that are not lent.
+// here returns the targets in layers that need not be lent.
 func here(targets []target, layers []Layer) (out []target) {
 	for _, t := range targets {
 		if layers[t.layer].Lend == nil {
@@ -208,7 +208,7 @@ func here(targets []target, layers []Layer) (out []target) {
 	return out
 }
 
-// readLayer is read for the targets in layer i of n alone.
+// readLayer reads the targets of layer i into l. n is the number of layers.
 func (s *source) readLayer(i int, l Layer, n int, targets []target, records map[string]fileRecord) error {
 	into := make([]Layer, n)
 	into[i] = l
@@ -221,8 +221,8 @@ func (s *source) readLayer(i int, l Layer, n int, targets []target, records map[
 	return s.read(its, into, records, nil)
 }
 
-// read reads the data of all targets, several at a time. With records, what is
-// read must have the checksums they say.
+// read reads the data of all targets, several at a time. If records is not nil, the data must have the recorded
+// checksums.
 func (s *source) read(targets []target, layers []Layer, records map[string]fileRecord, progress Progress) error {
 	var total int64
 	var done atomic.Int64
@@ -246,7 +246,7 @@ func (s *source) read(targets []target, layers []Layer, records map[string]fileR
 	})
 }
 
-// read reads one tensor in pieces into l.
+// read reads one tensor in pieces into l and returns its CRC32C. The sum of an MXFP4 tensor is 0.
 func (t target) read(l Layer, done func(n int64)) (sum uint32, err error) {
 	if t.packed != nil {
 		return 0, t.readPacked(l, done)
@@ -271,10 +271,9 @@ func (t target) read(l Layer, done func(n int64)) (sum uint32, err error) {
 	return sum, err
 }
 
-// Source is what saves take from the model directory that weights were loaded
-// from: the tensors beside the parameters that are trained, such as vision
-// towers, heads for further tokens and buffers. Files that hold any stay open, so
-// a save succeeds even where the directory is gone by then.
+// Source holds the tensors of a model directory that are not trained, such as vision towers, heads for further
+// tokens, and buffers. Saves copy them. Files with such tensors stay open, so a save succeeds even if the directory
+// has been removed.
 type Source struct {
 	files *source
 	others
@@ -283,13 +282,12 @@ type Source struct {
 // others are the tensors of a directory that belong to no parameter.
 type others struct {
 	entries []*entry
-	tied    string // the name of a head that is stored although it is tied; "" for none
+	tied    string // name of a stored head that is tied to the embedding; "": none
 }
 
-// OpenSource opens the weights in the model directory dir. It fails where LoadModel
-// could not fill layers of these layouts: every file and tensor must be there, in range
-// and of the right shape, and no unknown tensor may look trained. Only headers are
-// read.
+// OpenSource opens the weights in the model directory dir. It reads only headers. It fails if LoadModel could not
+// fill layers of these layouts: a file or tensor is missing, out of range or of the wrong shape, or an unknown
+// tensor looks trained.
 func OpenSource(dir string, layouts []model.Layout) (*Source, error) {
 	files, err := openSource(dir)
 	if err != nil {
@@ -312,11 +310,10 @@ func OpenSource(dir string, layouts []model.Layout) (*Source, error) {
 	return s, nil
 }
 
-// Close closes the files; no save with s may be under way.
+// Close closes the files. No save that uses s may be running.
 func (s *Source) Close() { s.files.Close() }
 
-// files plans the files of a model: the weights of o.Layouts, then, in files of
-// their own, what o.Source has beside them.
+// files plans the files of a model: the weights of o.Layouts and, in separate files, the tensors of o.Source.
 func (o WriterOptions) files() []*file {
 	weights := weightEntries(o.Layouts, o.SaveDType)
 	if o.Source == nil {
@@ -324,18 +321,18 @@ func (o WriterOptions) files() []*file {
 	}
 	var beside []*entry
 	if o.Source.tied != "" {
-		head := *weights[0] // the embedding as it is trained: the head that is stored would not be tied to it any more
+		head := *weights[0] // the trained embedding; a copy of the stored head would differ from it
 		head.name = o.Source.tied
 		beside = append(beside, &head)
 	}
 	for _, e := range o.Source.entries {
-		copied := *e // its place in the file is this save's
+		copied := *e // its offset belongs to this save
 		beside = append(beside, &copied)
 	}
 	return modelFiles(o.MaxShardBytes, weights, beside)
 }
 
-// check says whether every parameter of layouts is there, and lists the others.
+// check returns an error if a parameter of layouts is missing; otherwise it lists the other tensors.
 func (s *source) check(layouts []model.Layout) (others, error) {
 	if _, err := s.match(layouts); err != nil {
 		return others{}, err
@@ -343,10 +340,9 @@ func (s *source) check(layouts []model.Layout) (others, error) {
 	return s.others(layouts)
 }
 
-// others lists the tensors that belong to no parameter of layouts, in the order
-// of the files. One that looks like a weight of a layer that is trained is an
-// error: config.json does not announce it, so the model would be computed without
-// it.
+// others lists the tensors that belong to no parameter of layouts, in the order of the files. A tensor that looks
+// like a weight of a trained layer is an error: config.json does not announce it, so the model would be computed
+// without this weight.
 func (s *source) others(layouts []model.Layout) (others, error) {
 	known := tableOf(layouts)
 	var out others
@@ -369,7 +365,7 @@ func (s *source) others(layouts []model.Layout) (others, error) {
 	return out, nil
 }
 
-// copied is an entry that copies a tensor as it is.
+// copied returns an entry that copies a tensor unchanged.
 func (s *source) copied(name string) *entry {
 	sh := s.where[name]
 	in := sh.tensors[name]
@@ -381,7 +377,7 @@ func (s *source) copied(name string) *entry {
 	return e
 }
 
-// checkShape compares the shape of a head that is tied with the embedding's.
+// checkShape checks that a stored but tied head has the embedding's shape.
 func (s *source) checkShape(head string, embedding model.Layout) error {
 	sh, want := s.where[head], entriesOf(0, embedding, planeF32)[0].shape
 	if in := sh.tensors[head]; !slices.Equal(in.shape, want) {
@@ -391,8 +387,8 @@ func (s *source) checkShape(head string, embedding model.Layout) error {
 	return nil
 }
 
-// checkTied compares head, stored although it is tied, with the embedding, where
-// both have one dtype.
+// checkTied checks that a stored but tied head equals the embedding. It compares them only if both have the same
+// dtype.
 func (s *source) checkTied(head string, embedding model.Layout) error {
 	table := embedding.Tensors[0].Stored[0].Name
 	a, b := s.where[head], s.where[table]
@@ -419,16 +415,16 @@ func (s *source) checkTied(head string, embedding model.Layout) error {
 	})
 }
 
-// table holds the names of the parameters.
+// table holds the names of the parameters and of their modules.
 type table struct {
 	names   map[string]bool
-	modules map[string]bool // names without their last word: a module that has a weight may have a bias
-	blocks  string          // "model.layers.", or what takes its place beside a vision tower
-	count   int             // decoder blocks
-	tied    map[string]bool // the names a head can have where it is tied
+	modules map[string]bool // names without their last part: a module with a weight may also have a bias
+	blocks  string          // "model.layers.", or the prefix beside a vision tower
+	count   int             // number of decoder blocks
+	tied    map[string]bool // names of a head that is stored although it is tied
 }
 
-// blocksOf is how the names of the blocks' tensors begin, before the number of the block.
+// blocksOf returns the prefix of the names of the blocks' tensors, up to the block's number.
 func blocksOf(layouts []model.Layout) string {
 	for _, l := range layouts {
 		if l.Kind.BeginsBlock() {
@@ -464,14 +460,13 @@ func tableOf(layouts []model.Layout) table {
 
 func moduleOf(name string) string { return name[:max(0, strings.LastIndexByte(name, '.'))] }
 
-// buffers are endings of the names of values that older versions of Transformers saved and that
-// follow from config.json.
+// buffers are name endings of values that older versions of Transformers saved. They follow from config.json.
 var buffers = []string{".inv_freq", ".original_inv_freq", ".cos_cached", ".sin_cached", ".masked_bias", ".position_ids"}
 
-// untrained tells whether t cannot be a weight, in whatever module it lies: a buffer, truth values or 64-bit integers.
+// untrained reports whether t cannot be a weight in any module: a buffer, booleans or 64-bit integers.
 func (t tensor) untrained() bool { return t.isBuffer() || t.dtype == "BOOL" || t.dtype == "I64" }
 
-// isBuffer tells whether t follows from config.json: by its name, or as a mask (1, 1, n, n) of positions, a shape that no
+// isBuffer reports whether t follows from config.json: by its name, or as a mask of shape (1, 1, n, n), which no
 // parameter has.
 func (t tensor) isBuffer() bool {
 	for _, end := range buffers {
@@ -482,12 +477,11 @@ func (t tensor) isBuffer() bool {
 	return len(t.shape) == 4 && t.shape[0] == 1 && t.shape[1] == 1 && t.shape[2] == t.shape[3]
 }
 
-// quantized are endings of the tensors that stand for, or beside, quantized
-// weights.
+// quantized matches the endings of tensors that hold quantized weights or belong to them.
 var quantized = regexp.MustCompile(`(_scale|_scale_inv|_scale_2|_zero_point|_packed|\.qweight|\.qzeros|\.scales|\.g_idx|\.absmax|\.quant_map|\.SCB|quant_state\..*)$`)
 
-// refuses says why the tensor cannot be passed over; "" if it can. It cannot where it
-// lies in a block that is trained, or in the module of a parameter.
+// refuses returns why the tensor must not be ignored; "": it may be. A tensor must not be ignored if it is in a
+// trained block or in a parameter's module.
 func (t table) refuses(name string) string {
 	inside := t.modules[moduleOf(name)]
 	if rest, ok := strings.CutPrefix(name, t.blocks); ok {
@@ -506,14 +500,13 @@ func (t table) refuses(name string) string {
 		"or a key such as attention_bias or num_hidden_layers is wrong"
 }
 
-// stored is a tensor of another directory.
+// stored is a tensor in a file of another directory.
 type stored struct {
 	shard *shard
 	in    tensor
 }
 
-// pieces passes the tensor's bytes to put, as they are or, where to says so, as
-// fp32 or bf16.
+// pieces passes the tensor's bytes to put, unchanged or converted to the fp32 or bf16 of plane to.
 func (s *stored) pieces(to plane, buf []byte, put func([]byte) error) error {
 	from, ok := weightPlane(s.in.dtype)
 	if to == planeAsIs || ok && to.dtype == s.in.dtype {
@@ -531,19 +524,16 @@ func (s *stored) pieces(to plane, buf []byte, put func([]byte) error) error {
 	})
 }
 
-// notThere are the system's errors that tell what lies at a path. They do not mean that
-// the disk cannot be read.
+// notThere are system errors about what a path names. They do not mean that the disk is unreadable.
 var notThere = []error{fs.ErrNotExist, syscall.ENOTDIR, syscall.EISDIR, syscall.ELOOP}
 
-// IsDiskError tells whether err is an error of the disk or of the system. It says
-// nothing about what was to be read, which may be whole.
+// IsDiskError reports whether err is an error of the disk or the system. The data itself may then be intact.
 func IsDiskError(err error) bool {
 	var onPath *fs.PathError
 	return errors.As(err, &onPath) && !slices.ContainsFunc(notThere, func(e error) bool { return errors.Is(onPath, e) })
 }
 
-// opening is how the files of a checkpoint are opened; tests give another than
-// openFile.
+// opening opens a file of a checkpoint. Tests replace openFile.
 type opening func(path string) (fs.File, error)
 
 func openFile(path string) (fs.File, error) { return files.Open(path) }

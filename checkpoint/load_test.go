@@ -48,8 +48,8 @@ func TestTowers(t *testing.T) {
 // tower are the names of what stands beside a language model in recorded models.
 var tower = regexp.MustCompile(`^(model\.)?(visual|vision_tower|multi_modal_projector)\.`)
 
-// TestFixtures: reading a fixture's model and writing it in fp32 gives every
-// tensor back byte for byte, from either kind of memory; those of a vision tower are copied.
+// TestFixtures: reading a fixture's model and writing it in fp32 yields every tensor byte for byte, from either
+// kind of memory. A vision tower's tensors are copied.
 func TestFixtures(t *testing.T) {
 	for i, dir := range testkit.Recordings(t) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
@@ -214,9 +214,8 @@ func tie(m map[string]*fakeTensor) {
 	m["lm_head.weight"] = &head
 }
 
-// spelt is a config and a directory of its tensors: of a language model alone, or of
-// one beside a vision tower, whose names begin with pre in place of "model." and head
-// in place of "lm_head.".
+// spelt returns a config and a directory with its tensors, of a language model alone or beside a vision tower.
+// Names begin with pre instead of "model." and with head instead of "lm_head.".
 func spelt(t *testing.T, tied bool, pre, head string) (*model.Config, string) {
 	t.Helper()
 	keys := map[string]any{"tie_word_embeddings": tied, "num_hidden_layers": 2}
@@ -281,9 +280,8 @@ func saved(t *testing.T, c *model.Config, layers []Layer, source *Source, d DTyp
 	return map[string]string{"checkpoint": filepath.Join(out, "checkpoint-20"), "final": final}
 }
 
-// TestOthersAreCopied: a directory read and written without a step in between is
-// the same, tensor by tensor, whatever it holds beside the parameters and however
-// it spells their names.
+// TestOthersAreCopied: reading and writing a directory without a step in between keeps every tensor, whatever other
+// tensors it has and however their names are spelled.
 func TestOthersAreCopied(t *testing.T) {
 	for _, tied := range []bool{false, true} {
 		for _, p := range prefixes {
@@ -342,9 +340,8 @@ func checkIndex(t *testing.T, dir string, n int) {
 	}
 }
 
-// TestTiedHeadMoves: a head that is stored although it is tied is saved as the
-// embedding is, not as it was: Transformers reads both and unties them where they
-// differ.
+// TestTiedHeadMoves: a stored but tied head is saved as the trained embedding. Transformers reads both and unties
+// them if they differ.
 func TestTiedHeadMoves(t *testing.T) {
 	c := config(t, map[string]any{"tie_word_embeddings": true})
 	dir := fakeModel(t, c, "F32", counted, tie)
@@ -528,7 +525,7 @@ func (l layout) dir(t *testing.T) string {
 	return dir
 }
 
-// TestLayouts: directories as they are published open, and what cannot be trained says why.
+// TestLayouts: published directory layouts open, and errors explain models that cannot be trained.
 func TestLayouts(t *testing.T) {
 	var all []layout
 	testkit.NoError(t, json.Unmarshal(read(t, "../model/testdata/layouts.json"), &all))
@@ -565,7 +562,7 @@ func twoSaves(t *testing.T) (string, []Layer) {
 	return out, layers
 }
 
-// brokenFile is a file of which the disk gives only the beginning.
+// brokenFile is a file of which only the beginning can be read.
 type brokenFile struct {
 	fs.File
 	path string
@@ -581,8 +578,8 @@ func (f *brokenFile) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// TestDiskErrorIsNotDamage: where a file of the newest checkpoint cannot be read, or
-// opened, that error comes back and no older checkpoint is taken.
+// TestDiskErrorIsNotDamage: if a file of the newest checkpoint cannot be opened or read, the error is returned and
+// no older checkpoint is used.
 func TestDiskErrorIsNotDamage(t *testing.T) {
 	out, _ := twoSaves(t)
 	records := testkit.Must(readManifest(filepath.Join(out, "checkpoint-20"), openFile))(t)
@@ -637,8 +634,7 @@ func TestIsDiskError(t *testing.T) {
 	}
 }
 
-// unseal applies change to the manifest of a checkpoint and writes it as one of version
-// 1, which has no checksum of its own.
+// unseal applies change to a checkpoint's manifest and writes it as version 1, without a checksum of its own.
 func unseal(t *testing.T, dir string, change func(m *manifest)) []byte {
 	t.Helper()
 	name := filepath.Join(dir, manifestName)
@@ -670,9 +666,8 @@ func TestOlderManifest(t *testing.T) {
 	sameValues(t, values(to), values(layers))
 }
 
-// TestFlippedManifest: whichever bit of a manifest is flipped, the checkpoint is passed
-// over or, with a manifest of version 1, may load as it was: only later versions have a
-// checksum of their own.
+// TestFlippedManifest: a checkpoint with any flipped bit in its manifest is skipped. With version 1 it may also
+// load unchanged, since only later versions have a checksum of their own.
 func TestFlippedManifest(t *testing.T) {
 	testkit.NotShort(t)
 	out, layers := twoSaves(t)
@@ -750,8 +745,8 @@ func fake(dtype string, shape ...int64) *fakeTensor {
 	return &fakeTensor{DType: dtype, Shape: shape, data: make([]byte, n)}
 }
 
-// TestBuffersOfPublishedFiles: values that follow from config.json may lie in the modules of trained blocks, whatever their
-// type; what has the name of one and the shape of a parameter is refused.
+// TestBuffersOfPublishedFiles: values that follow from config.json may be in the modules of trained blocks, in any
+// type. A tensor with a buffer's name but a parameter's shape is refused.
 func TestBuffersOfPublishedFiles(t *testing.T) {
 	c := config(t, nil)
 	const block = "model.layers.0."
@@ -805,8 +800,8 @@ func writeIndex(t *testing.T, dir string, index map[string]string) {
 	write(t, filepath.Join(dir, indexName), text)
 }
 
-// TestIndexOfPublishedFiles: shards may lie in a folder below, an index may list what no shard has and nothing needs, and a
-// tensor that is needed and missing is an error that names the index.
+// TestIndexOfPublishedFiles: shards may be in a subfolder, and an index may list tensors that no shard has and
+// nothing needs. A needed but missing tensor is an error that names the index.
 func TestIndexOfPublishedFiles(t *testing.T) {
 	c := config(t, nil)
 	for _, shard := range []string{"x.safetensors", "weights/x.safetensors", "a/b/x-00001-of-00001.safetensors"} {
@@ -857,7 +852,7 @@ func TestDoublePrecision(t *testing.T) {
 	}
 }
 
-// TestWhyMissing: an error about missing tensors says what the directory has in their place.
+// TestWhyMissing: an error about missing tensors describes what the directory has instead.
 func TestWhyMissing(t *testing.T) {
 	c := config(t, nil)
 	wrapped := func(by string) func(map[string]*fakeTensor) {

@@ -23,27 +23,27 @@ const (
 	manifestName    = "manifest.json"
 	manifestFormat  = "mt checkpoint"
 	manifestVersion = 2
-	unsealedVersion = 1  // manifests of which had no checksum of their own
-	wholeFile       = "" // the name of a region that is a whole file
+	unsealedVersion = 1  // version of manifests without a checksum of their own
+	wholeFile       = "" // name of a region that is a whole file
 	headerRegion    = "__header__"
 )
 
-// manifest lists every other file of a checkpoint with its checksums. It is
-// written last: a directory whose manifest holds is complete.
+// manifest lists every other file of a checkpoint with its checksums. It is written last, so a directory with a
+// valid manifest is complete.
 type manifest struct {
 	Format  string       `json:"format"`
 	Version int          `json:"version"`
 	Files   []fileRecord `json:"files"`
 }
 
-// fileRecord says what a file contains. Its regions cover it without gaps.
+// fileRecord describes a file. Its regions cover the file without gaps.
 type fileRecord struct {
 	Name    string   `json:"name"`
 	Bytes   int64    `json:"bytes"`
 	Regions []region `json:"regions"`
 }
 
-// region is a tensor of a file, its header, or all of it.
+// region is a tensor of a file, the file's header, or the whole file.
 type region struct {
 	Name   string `json:"name,omitempty"`
 	Bytes  int64  `json:"bytes"`
@@ -69,13 +69,13 @@ func (c *crc) UnmarshalJSON(b []byte) error {
 	return err
 }
 
-// sumRecord is the record of a small file.
+// sumRecord returns the record of a small file.
 func sumRecord(name string, data []byte) fileRecord {
 	n := int64(len(data))
 	return fileRecord{Name: name, Bytes: n, Regions: []region{{Name: wholeFile, Bytes: n, CRC32C: crc(crc32.Checksum(data, castagnoli))}}}
 }
 
-// recordOf is the record of a finished, uncompressed file of tensors.
+// recordOf returns the record of a finished, uncompressed tensor file.
 func (f *outFile) recordOf() fileRecord {
 	r := fileRecord{Name: f.name, Bytes: f.bytes}
 	r.Regions = append(r.Regions, region{Name: headerRegion, Bytes: int64(len(f.header)), CRC32C: crc(crc32.Checksum(f.header, castagnoli))})
@@ -85,8 +85,7 @@ func (f *outFile) recordOf() fileRecord {
 	return r
 }
 
-// region is the record of a region of the file. One that is not recorded gets
-// a record that only an empty region passes.
+// region returns the record of a region. A missing region gets a record that only an empty region matches.
 func (f fileRecord) region(name string) region {
 	for _, r := range f.Regions {
 		if r.Name == name {
@@ -96,8 +95,7 @@ func (f fileRecord) region(name string) region {
 	return region{Name: name}
 }
 
-// sealed is the text of m with its own checksum at the end, which covers every byte
-// before it.
+// sealed returns the text of m, which ends with a checksum of all bytes before it.
 func (m manifest) sealed() ([]byte, error) {
 	text, err := json.MarshalIndent(m, "", " ")
 	if err != nil {
@@ -109,18 +107,18 @@ func (m manifest) sealed() ([]byte, error) {
 
 const manifestEnd = "\n}"
 
-// seal is the end of a manifest that begins with text, with the checksum of text.
+// seal returns the end of a manifest that begins with text: the checksum of text.
 func seal(text []byte) string {
 	return fmt.Sprintf(",\n \"crc32c\": %q%s\n", crc(crc32.Checksum(text, castagnoli)), manifestEnd)
 }
 
-// isSealed tells whether raw, a manifest, is as it was written.
+// isSealed reports whether raw, a manifest, matches its own checksum.
 func isSealed(raw []byte) bool {
 	text := raw[:max(0, len(raw)-len(seal(nil)))]
 	return string(raw[len(text):]) == seal(text)
 }
 
-// readManifest reads dir's manifest and checks that it makes sense.
+// readManifest reads and checks dir's manifest. It returns the records by file name.
 func readManifest(dir string, open opening) (map[string]fileRecord, error) {
 	raw, err := readSmall(filepath.Join(dir, manifestName), open)
 	if errors.Is(err, os.ErrNotExist) {
@@ -152,8 +150,8 @@ func readManifest(dir string, open opening) (map[string]fileRecord, error) {
 	return files, nil
 }
 
-// makesSense tells whether the regions of f fill it, its name is of a file in the
-// checkpoint, and it has a header exactly if it is a file of tensors.
+// makesSense reports whether f is consistent: its regions fill the file, its name lies inside the checkpoint, and
+// exactly tensor files have a header.
 func (f fileRecord) makesSense() bool {
 	left := f.Bytes
 	for _, r := range f.Regions {
@@ -166,14 +164,14 @@ func (f fileRecord) makesSense() bool {
 		f.isTensors() == (len(f.Regions) > 0 && f.Regions[0].Name == headerRegion)
 }
 
-// isTensors tells whether f is of an uncompressed file of tensors.
+// isTensors reports whether f is an uncompressed tensor file.
 func (f fileRecord) isTensors() bool { return strings.HasSuffix(f.Name, ".safetensors") }
 
-// maxSmall bounds the bytes of a file of a checkpoint that holds no tensors. The
-// manifest of a model of a million tensors takes half of it.
+// maxSmall bounds the bytes of a checkpoint's file without tensors. The manifest of a model with a million tensors
+// takes half of it.
 const maxSmall = 1 << 30
 
-// readSmall is the content of a small file.
+// readSmall returns the content of a small file.
 func readSmall(path string, open opening) ([]byte, error) {
 	f, err := open(path)
 	if err != nil {
@@ -183,14 +181,14 @@ func readSmall(path string, open opening) ([]byte, error) {
 	return files.ReadAll(path, f, maxSmall)
 }
 
-// HasManifest tells whether dir has a manifest of ours, valid or not.
+// HasManifest reports whether dir has a manifest of mt, valid or not.
 func HasManifest(dir string) bool {
 	begin, err := files.Begin(filepath.Join(dir, manifestName), 100)
 	return err == nil && bytes.Contains(begin, []byte(manifestFormat))
 }
 
-// Verify reads all of the checkpoint in dir and compares it with its manifest.
-// The error names the file and the tensor that differ.
+// Verify reads the whole checkpoint in dir and compares it with its manifest. The error names the file and tensor
+// that differ.
 func Verify(dir string) error { return verify(dir, openFile) }
 
 func verify(dir string, open opening) error {
@@ -247,8 +245,7 @@ func (f fileRecord) verify(dir string, open opening) error {
 	return f.matches(&head)
 }
 
-// matches compares the names and sizes of the regions with what the file's header,
-// whose bytes are head, says.
+// matches compares the names and sizes of the regions with the file's header; head holds the header's bytes.
 func (f fileRecord) matches(head *bytes.Buffer) error {
 	h, err := readHeader(head, -1)
 	if err != nil {
@@ -264,7 +261,7 @@ func (f fileRecord) matches(head *bytes.Buffer) error {
 	return nil
 }
 
-// check compares the checksum of what was read with that of what was written.
+// check compares the checksum of the data read with the recorded one.
 func (r region) check(file string, sum uint32) error {
 	if crc(sum) == r.CRC32C {
 		return nil
@@ -280,18 +277,18 @@ func (r region) check(file string, sum uint32) error {
 	return fmt.Errorf("%s: damaged: checksum %v, not %v", what, crc(sum), r.CRC32C)
 }
 
-// onlyReader and onlyWriter hide the other methods, so that io.CopyBuffer uses
-// the buffer it is given.
+// onlyReader and onlyWriter hide other methods, so that io.CopyBuffer uses the given buffer.
 type (
 	onlyReader struct{ io.Reader }
 	onlyWriter struct{ io.Writer }
 )
 
-// sampled is how many bytes Fingerprint reads at either end of a tensor.
+// sampled is the number of bytes that Fingerprint reads at each end of a tensor.
 const sampled = 4 << 10
 
-// Fingerprint tells models apart without reading all of them: it is a digest of the names, types and shapes of the tensors in
-// the model directory dir, and of the first and last 4 KiB of each. Whatever trains a tensor changes some of these.
+// Fingerprint returns a digest that tells models apart without reading all their weights. It covers the name, dtype
+// and shape of each tensor in the model directory dir, and the first and last 4 KiB of its data. Training changes
+// some of these bytes.
 func Fingerprint(dir string) (string, error) {
 	s, err := openSource(dir)
 	if err != nil {

@@ -10,30 +10,31 @@ import (
 	"mt/model"
 )
 
-// This file reads tensors in MXFP4 (OCP Microscaling Formats (MX) Specification 1.0): 32 neighbouring elements of a
-// row share a power of two, and each is a code of 4 bits. A tensor NAME of slices (rows, columns) is two,
+// This file reads tensors in MXFP4 (OCP Microscaling Formats (MX) Specification 1.0). 32 neighbouring elements of a
+// row share a power of two, and each element is a 4-bit code. A tensor NAME of shape (slices, rows, columns) is
+// stored as two tensors:
 //
-//	NAME_blocks U8 (slices, rows, columns/32, 16): two codes a byte, the first in the lower half
-//	NAME_scales U8 (slices, rows, columns/32): the exponent, plus 127
+//	NAME_blocks U8 (slices, rows, columns/32, 16): two codes per byte, the first in the lower half
+//	NAME_scales U8 (slices, rows, columns/32): the exponent plus 127
 //
-// with rows as the engine has them, whatever the tensor itself is like where it is not packed (model.Place.Transposed).
+// rows are the parameter's rows, even if the unpacked tensor would be transposed (model.Place.Transposed).
 
 const (
 	blocksEnd, scalesEnd = "_blocks", "_scales"
-	packedLen            = 32 // elements of a block
+	packedLen            = 32 // elements per block
 )
 
-// fp4 are the values of the codes: a sign, two bits of exponent, one of fraction.
+// fp4 holds the values of the codes: a sign, two bits of exponent, one bit of fraction.
 var fp4 = [16]float32{0, 0.5, 1, 1.5, 2, 3, 4, 6, float32(math.Copysign(0, -1)), -0.5, -1, -1.5, -2, -3, -4, -6}
 
 // packed is a tensor in MXFP4.
 type packed struct {
 	blocks, scales       *shard
 	inBlocks, inScales   tensor
-	perLine, scalesALine int64 // elements, and blocks, of a row
+	perLine, scalesALine int64 // elements and blocks per row
 }
 
-// packedAs finds the two tensors that stand for e, which may not be there. An error says that they are there and have the wrong shape.
+// packedAs returns the MXFP4 tensor for e; nil: there is none. If its shape or dtype is wrong, it returns an error.
 func (s *source) packedAs(e *entry) (*packed, error) {
 	p := &packed{blocks: s.where[e.name+blocksEnd], scales: s.where[e.name+scalesEnd]}
 	if e.placed == nil || e.placed[0].layout.Dims < 2 || e.placed[0].at.Place.Slices == 0 || p.blocks == nil || p.scales == nil {
@@ -58,7 +59,7 @@ func (s *source) packedAs(e *entry) (*packed, error) {
 	return p, nil
 }
 
-// asRows is e with its parts where they are in p: in rows.
+// asRows returns a copy of e whose parts are not transposed, as MXFP4 stores them.
 func (p *packed) asRows(e *entry) *entry {
 	out := *e
 	out.placed = slices.Clone(e.placed)
@@ -68,10 +69,11 @@ func (p *packed) asRows(e *entry) *entry {
 	return &out
 }
 
-// bytes is the size of both tensors.
+// bytes returns the size of both tensors in bytes.
 func (p *packed) bytes() int64 { return p.inBlocks.bytes + p.inScales.bytes }
 
-// read decodes rows from to to−1 of all slices together into dst, with raw as memory.
+// read decodes rows [from, to) into dst. Rows are numbered through all slices. raw is a buffer; read returns it for
+// reuse.
 func (p *packed) read(from, to int64, dst []float32, raw []byte) ([]byte, error) {
 	n := (to - from) * p.scalesALine
 	raw = slices.Grow(raw[:0], int(n*(1+packedLen/2)))[:n*(1+packedLen/2)]
@@ -88,7 +90,7 @@ func (p *packed) read(from, to int64, dst []float32, raw []byte) ([]byte, error)
 	return raw, nil
 }
 
-// unpackBlock decodes a block whose exponent, plus 127, is scale; 255 stands for NaN.
+// unpackBlock decodes a block. scale is the exponent plus 127; 255: NaN.
 func unpackBlock(dst []float32, codes []byte, scale byte) {
 	by := float32(math.Ldexp(1, int(scale)-127))
 	if scale == 255 {
@@ -123,7 +125,7 @@ func (t target) readPacked(l Layer, done func(n int64)) error {
 	return nil
 }
 
-// standsFor is the name of the tensor that name is half of in MXFP4; name itself where it is none.
+// standsFor returns the name of the tensor that name is one half of in MXFP4, or name itself.
 func standsFor(name string) string {
 	for _, end := range []string{blocksEnd, scalesEnd} {
 		if rest, ok := strings.CutSuffix(name, end); ok {
@@ -133,7 +135,7 @@ func standsFor(name string) string {
 	return name
 }
 
-// packedRows is the tensor in MXFP4 that has rows i of p.Stored; nil: there is none.
+// packedRows returns the MXFP4 tensor with rows i of p.Stored; nil: none.
 func (w *Weights) packedRows(p model.Param, i int) *packed {
 	entries := addPlaced(nil, 0, model.TensorLayout{Param: p}, i, planeF32)
 	found, _ := w.src.packedAs(entries[0]) // shapes were checked by Check

@@ -22,8 +22,7 @@ func oss(t *testing.T) *model.Config {
 		"num_hidden_layers": 1, "mlp_bias": nil})
 }
 
-// pack puts random MXFP4 in the place of the experts' weights. Scales are those of numbers near 1, of the least and of
-// the greatest that there are.
+// pack replaces the experts' weights by random MXFP4. Scales are near 1, the smallest and the largest possible.
 func pack(m map[string]*fakeTensor) {
 	r := rand.New(rand.NewPCG(4, 4))
 	for name, shape := range map[string][]int64{"gate_up_proj": {3, 192, 2, 16}, "down_proj": {3, 64, 3, 16}} {
@@ -111,7 +110,7 @@ func TestMXFP4(t *testing.T) {
 	}
 }
 
-// TestMXFP4InPieces: a tensor of more than a piece is that of its halves.
+// TestMXFP4InPieces: a tensor larger than a piece equals the tensors of its halves.
 func TestMXFP4InPieces(t *testing.T) {
 	const rows, cols = 600, 2048 // 4·rows·cols are more than a piece
 	codes, scales := make([]byte, rows*cols/2), make([]byte, rows*cols/32)
@@ -202,7 +201,7 @@ func TestMXFP4Refuses(t *testing.T) {
 	}
 }
 
-// TestMXFP4IsTransformers: the weights of a directory in MXFP4 are those that Transformers makes of it.
+// TestMXFP4IsTransformers: weights read from MXFP4 equal Transformers' weights.
 func TestMXFP4IsTransformers(t *testing.T) {
 	python := testkit.NeedPython(t, "torch", "transformers", "safetensors")
 	c, dir := oss(t), ""

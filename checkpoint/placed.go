@@ -6,17 +6,17 @@ import (
 	"mt/model"
 )
 
-// This file reads and writes tensors that hold rows of several parameters, or have them transposed (model.Place). The bytes
-// of such a tensor pass in whole lines: a line is a row of its last two dimensions. In the optimizer's files every parameter
-// has tensors of its own all the same.
+// This file reads and writes tensors that hold rows of several parameters, or hold them transposed (model.Place).
+// The bytes of such a tensor are processed in whole lines; a line is a row of the tensor's last two dimensions. In
+// the optimizer's files every parameter still has its own tensors.
 
-// placed is rows of a parameter in a tensor that has more.
+// placed is the rows of a parameter inside a larger tensor.
 type placed struct {
 	layout model.TensorLayout
 	at     model.Stored
 }
 
-// line is how many elements a line of the tensor that p lies in has.
+// line returns the number of elements in a line of p's tensor.
 func (p placed) line() int64 {
 	if p.at.Place.Transposed {
 		return int64(p.at.Place.Rows)
@@ -24,7 +24,7 @@ func (p placed) line() int64 {
 	return int64(p.layout.Cols)
 }
 
-// lines is how many lines a slice of it has.
+// lines returns the number of lines in a slice of p's tensor.
 func (p placed) lines() int64 {
 	if p.at.Place.Transposed {
 		return int64(p.layout.Cols)
@@ -32,7 +32,8 @@ func (p placed) lines() int64 {
 	return int64(p.at.Place.Rows)
 }
 
-// addPlaced adds rows i of t, which belong to layer, to the tensor of out that has them, or else to a new one.
+// addPlaced adds rows i of t, a tensor of layer, to the entry in out for their tensor. If there is none, it appends
+// a new entry.
 func addPlaced(out []*entry, layer int, t model.TensorLayout, i int, p plane) []*entry {
 	piece := placed{t, t.Stored[i]}
 	for _, e := range out {
@@ -49,14 +50,15 @@ func addPlaced(out []*entry, layer int, t model.TensorLayout, i int, p plane) []
 	return append(out, e)
 }
 
-// stretch is elements that follow each other in a parameter, and stand at every stride-th element of a tensor from first on.
+// stretch is n neighbouring elements of a parameter. In the tensor they stand at every stride-th element, starting
+// at first.
 type stretch struct {
 	layout        model.TensorLayout
 	elem, n       int64
 	first, stride int64
 }
 
-// stretches passes on all that is in lines from to to of p's tensor, those of all slices counted together.
+// stretches calls do for all parts of p in lines [from, to) of its tensor. Lines are numbered through all slices.
 func (p placed) stretches(from, to int64, do func(stretch)) {
 	at, lines, line, cols := p.at.Place, p.lines(), p.line(), int64(p.layout.Cols)
 	base := int64(at.Slice) * lines
@@ -76,13 +78,13 @@ func (p placed) stretches(from, to int64, do func(stretch)) {
 	}
 }
 
-// chunk is how many bytes of the tensor pass together: whole lines, of about most bytes.
+// chunk returns the number of bytes to process together: whole lines of about most bytes.
 func (e *entry) chunk(most, size int64) int64 {
 	line := e.placed[0].line() * size
 	return max(1, most/line) * line
 }
 
-// scatter stores raw, whole lines of the tensor in plane p from element elem on.
+// scatter stores raw, whole lines of the tensor in plane p that start at element elem, in the parameters.
 func (e *entry) scatter(l Layer, p plane, elem int64, raw []byte) {
 	size, line := p.size(), e.placed[0].line()
 	var buf [stretchBytes]byte
@@ -94,7 +96,7 @@ func (e *entry) scatter(l Layer, p plane, elem int64, raw []byte) {
 	}
 }
 
-// collect gives whole lines of the tensor, n elements from elem on, in buf.
+// collect gathers whole lines of the tensor in buf: n elements, starting at element elem.
 func (e *entry) collect(l Layer, elem, n int64, buf []byte) []byte {
 	size, line := e.plane.size(), e.placed[0].line()
 	var part [stretchBytes]byte
@@ -107,10 +109,10 @@ func (e *entry) collect(l Layer, elem, n int64, buf []byte) []byte {
 	return buf[:n*size]
 }
 
-// stretchBytes is how much of a stretch is moved at a time.
+// stretchBytes is the most bytes of a stretch moved at a time.
 const stretchBytes = 4096
 
-// parts cuts s into stretches of at most stretchBytes.
+// parts splits s into stretches of at most stretchBytes.
 func (s stretch) parts(size int64, do func(stretch)) {
 	step := stretchBytes / size
 	for at := int64(0); at < s.n; at += step {
@@ -118,7 +120,8 @@ func (s stretch) parts(size int64, do func(stretch)) {
 	}
 }
 
-// gather is the elements of s, of the given size, out of raw: a view where they follow each other there, else in buf.
+// gather returns the elements of s from raw; size is the bytes of one. The result is a view of raw if stride is 1,
+// otherwise it is in buf.
 func (s stretch) gather(buf, raw []byte, size int64) []byte {
 	if s.stride == 1 {
 		return raw[s.first*size:][:s.n*size]
@@ -130,7 +133,7 @@ func (s stretch) gather(buf, raw []byte, size int64) []byte {
 	return buf
 }
 
-// put is gather's opposite.
+// put stores values at the elements of s in raw. It is the inverse of gather.
 func (s stretch) put(raw, values []byte, size int64) {
 	if s.stride == 1 {
 		copy(raw[s.first*size:], values[:s.n*size])
@@ -141,14 +144,14 @@ func (s stretch) put(raw, values []byte, size int64) {
 	}
 }
 
-// ReadRows reads rows i of p.Stored, all of them, as p has them.
+// ReadRows reads rows i of p.Stored, in the parameter's layout.
 func (w *Weights) ReadRows(p model.Param, i int) ([]float32, error) {
 	at := p.Stored[i]
 	out := make([]float32, at.Rows*p.Cols)
 	if at.Place.Tensor == "" {
 		return out, w.Read(at.Name, 0, out)
 	}
-	// The rows' slice is read in whole lines, and what is theirs taken out.
+	// Read the slice in whole lines, and take the rows out of them.
 	piece := placed{model.TensorLayout{Param: p}, at}
 	packed := w.packedRows(p, i)
 	if packed != nil {

@@ -12,8 +12,8 @@ import (
 	"mt/model"
 )
 
-// place puts parameters of a layer into tensors that have them in every other way than as they are: woven by heads, by
-// rows and transposed, one after the other, in slices.
+// place puts parameters of a layer into tensors in every supported way: interleaved by heads, by rows and
+// transposed, concatenated, and in slices.
 func place(l *model.Layout, c *model.Config) {
 	at := func(role model.Role, i int, p model.Place) {
 		for k, t := range l.Tensors {
@@ -42,7 +42,7 @@ func place(l *model.Layout, c *model.Config) {
 	}
 }
 
-// placedLayers are newLayers of which blocks lie as place says.
+// placedLayers is newLayers with blocks changed by place.
 func placedLayers(c *model.Config, bf16 bool) []Layer {
 	layers := newLayers(c, bf16)
 	for i := range layers {
@@ -101,7 +101,7 @@ func weightsAlone(layers []Layer) map[string][]uint32 {
 	return values(out)
 }
 
-// readRows compares what Weights.ReadRows says of all parameters.
+// readRows checks Weights.ReadRows for all parameters.
 func readRows(t *testing.T, dir string, layers []Layer, d DType, want map[string][]uint32) {
 	t.Helper()
 	w := testkit.Must(OpenWeights(dir))(t)
@@ -127,7 +127,7 @@ func readRows(t *testing.T, dir string, layers []Layer, d DType, want map[string
 	}
 }
 
-// TestPlacedResumes: a checkpoint of such a model is exact, also where a rank has a share of each layer.
+// TestPlacedResumes: a checkpoint of such a model is exact, also for a rank with a share of each layer.
 func TestPlacedResumes(t *testing.T) {
 	c := config(t, nil)
 	from := placedLayers(c, true)

@@ -19,7 +19,7 @@ import (
 	"mt/model"
 )
 
-// filled is memory for a small model of which every value is v.
+// filled returns memory for a small model in which every value is v.
 func filled(t *testing.T, v float32) (*model.Config, []checkpoint.Layer) {
 	t.Helper()
 	c := testkit.Must(model.FromInline(map[string]any{"model_type": "llama", "vocab_size": 37, "hidden_size": 14, "intermediate_size": 11,
@@ -37,7 +37,7 @@ func filled(t *testing.T, v float32) (*model.Config, []checkpoint.Layer) {
 	return c, out
 }
 
-// optionsOf are those of a save of layers in files of at most shard bytes.
+// optionsOf returns the options of a save of layers in files of at most shard bytes.
 func optionsOf(c *model.Config, layers []checkpoint.Layer, step int, shard int64, fs checkpoint.FS) checkpoint.WriterOptions {
 	o := checkpoint.WriterOptions{Step: step, Config: c, Planes: optim.AdamW{}.Planes, SaveDType: checkpoint.F32, MaxShardBytes: shard, FS: fs}
 	for _, l := range layers {
@@ -46,7 +46,7 @@ func optionsOf(c *model.Config, layers []checkpoint.Layer, step int, shard int64
 	return o
 }
 
-// saveStep writes checkpoint-STEP, every moment of which is v.
+// saveStep writes checkpoint-STEP with all moments set to v.
 func saveStep(t *testing.T, out string, step int, v float32, fs checkpoint.FS) {
 	t.Helper()
 	c, layers := filled(t, v)
@@ -152,8 +152,7 @@ func weigh(t *testing.T, v byte) (*model.Config, []checkpoint.Layer) {
 	return c, layers
 }
 
-// weight is what weigh set all weights in dir to; an error where there are no
-// weights to be read, or not all are the same.
+// weight returns the value of all weights in dir, as set by weigh. It fails if there are no weights or they differ.
 func weight(dir string, layers []checkpoint.Layer) (byte, error) {
 	if _, err := checkpoint.LoadModel(dir, layers, layers[0].Layout.Tensors[0].Rows, nil); err != nil {
 		return 0, err
@@ -200,8 +199,7 @@ var replacements = map[string][2]int64{
 	"several by as many": {3000, 3000}, "several by others": {3000, 2000},
 }
 
-// TestReplacedModel: whenever somebody looks, and whenever the power is cut, the
-// weights in a directory are those of one model.
+// TestReplacedModel: at every moment, and after every power cut, the weights in a directory belong to one model.
 func TestReplacedModel(t *testing.T) {
 	for who, write := range writers {
 		for how, shards := range replacements {
@@ -264,8 +262,7 @@ func indexOf(t *testing.T, dir string) map[string]string {
 	return index.Map
 }
 
-// TestSlowReader: who has read the index, and takes its time, finds the shards it
-// names as they were or not at all.
+// TestSlowReader: a slow reader of the index finds the shards it names unchanged or not at all.
 func TestSlowReader(t *testing.T) {
 	for who, write := range writers {
 		t.Run(who, func(t *testing.T) {

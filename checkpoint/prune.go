@@ -5,15 +5,16 @@ import (
 	"fmt"
 )
 
-// Prune removes the checkpoints of the least steps in output until keep are left
-// (save_total_limit; 0 or less: all stay), and what unfinished saves have left.
-// The checkpoint of the highest step and that of the step current, which the run
-// at hand wrote last or goes on from, always stay, and so does the newest that is
-// known to be good: one before finite, the last step whose loss and gradients were
-// finite. Those made since, in steps that were skipped, do not count and only the
-// last of them stays. That of the step best (0: none) stays beside the others; it is
-// one of the keep only where it is the newest. What cannot be removed is in the error; nothing else is
-// removed in its place. No save into output may be under way.
+// Prune removes unfinished saves in output, and the oldest checkpoints until keep are left (save_total_limit; 0 or
+// less: all stay). No save into output may be running. These checkpoints always stay:
+//
+//   - the newest one
+//   - the one of step current, which the run wrote last or resumed from
+//   - the one of step best (0: none); it counts among the keep only if it is the newest
+//   - the newest good one: older than step finite, the last step with finite loss and gradients
+//
+// Marked checkpoints (MarkNonFinite), and those made in skipped steps after finite, do not count; of these only the
+// newest stays. The error lists what could not be removed; nothing else is removed instead.
 func Prune(fs FS, output string, keep, finite, current, best int) error {
 	checkpoints, leftovers, err := list(output)
 	if err != nil {
@@ -25,8 +26,8 @@ func Prune(fs FS, output string, keep, finite, current, best int) error {
 	return nil
 }
 
-// Remove removes all checkpoints in output, and what unfinished saves have left.
-// The model in output stays. No save into output may be under way.
+// Remove removes all checkpoints and unfinished saves in output. The model in output stays. No save into output may
+// be running.
 func Remove(output string) error {
 	checkpoints, leftovers, err := list(output)
 	if err == nil {
@@ -38,16 +39,15 @@ func Remove(output string) error {
 	return nil
 }
 
-// removeAll removes leftovers and then checkpoints. Leftovers go first, since one may
-// have the name that a checkpoint gets while it is removed. It goes on after an error
-// and returns them all.
+// removeAll removes leftovers and then checkpoints. Leftovers go first, since one may have the temporary name that
+// a checkpoint gets before its removal. It continues after an error and returns all errors.
 func removeAll(fs FS, checkpoints []found, leftovers []string) error {
 	var errs []error
 	for _, path := range leftovers {
 		errs = append(errs, opError("remove", path, fs.RemoveAll(path)))
 	}
 	for _, c := range checkpoints {
-		// Under its own name a half removed checkpoint would look damaged.
+		// A half removed checkpoint under its own name would look damaged.
 		aside := c.path + ".tmp-remove"
 		if err := fs.Rename(c.path, aside); err != nil {
 			errs = append(errs, opError("rename", c.path, err))
@@ -58,8 +58,7 @@ func removeAll(fs FS, checkpoints []found, leftovers []string) error {
 	return errors.Join(errs...)
 }
 
-// surplus picks those of checkpoints, which come newest first, that are too many; it
-// returns them oldest first.
+// surplus returns the checkpoints to remove, oldest first. checkpoints are sorted newest first.
 func surplus(checkpoints []found, keep, finite, current, best int) (out []found) {
 	if keep <= 0 {
 		return nil
@@ -88,9 +87,8 @@ func surplus(checkpoints []found, keep, finite, current, best int) (out []found)
 	return out
 }
 
-// counts tells whether a checkpoint is one of the keep that stay: it is not marked, and
-// a finite step came after it or its own step was not skipped. finite is the last step
-// that was finite.
+// counts reports whether a checkpoint is one of the keep. It must not be marked as non-finite. Also, a finite step
+// must have followed it, or its own step must not have been skipped. finite is the last finite step.
 func (c found) counts(finite int) bool {
 	if NonFinite(c.path) != "" {
 		return false

@@ -32,7 +32,7 @@ func TestPrune(t *testing.T) {
 		{steps: []int{1, 2, 3}, keep: 1, finite: good, want: "[3]"},
 		{steps: []int{3, 2, 1, 4}, keep: 2, finite: good, want: "[3 4]"}, // the step counts, not the clock
 		{steps: []int{1, 30, 2}, keep: 1, finite: good, want: "[2 30]"},  // resumed from 1: both the highest and the last stay
-		// The best stays beside the others; where it is the newest it is one of them.
+		// The best stays beside the others; if it is the newest, it counts among them.
 		{steps: []int{1, 2, 3, 4}, keep: 1, finite: good, best: 2, want: "[2 4]"},
 		{steps: []int{1, 2, 3, 4}, keep: 2, finite: good, best: 1, want: "[1 3 4]"},
 		{steps: []int{1, 2, 3, 4}, keep: 2, finite: good, best: 4, want: "[3 4]"},
@@ -97,8 +97,8 @@ func TestPrune(t *testing.T) {
 	}
 }
 
-// TestMarkNonFinite: what is marked is passed over, says why, is whole, and is
-// no longer marked once it is written again.
+// TestMarkNonFinite: a marked checkpoint is skipped with a reason and is still valid. Writing it again removes the
+// mark.
 func TestMarkNonFinite(t *testing.T) {
 	c := small(t)
 	layers := newLayers(c, false)
@@ -156,8 +156,7 @@ func (f stuckFS) RemoveAll(path string) error {
 	return f.osFS.RemoveAll(path)
 }
 
-// TestPruneCannot: what cannot be removed is said, and a newer one does not go in
-// its place.
+// TestPruneCannot: a checkpoint that cannot be removed is reported, and no newer one is removed instead.
 func TestPruneCannot(t *testing.T) {
 	for _, tc := range []struct {
 		disk       stuckFS
@@ -186,8 +185,8 @@ func TestPruneCannot(t *testing.T) {
 	}
 }
 
-// TestRemovedAgain: a checkpoint that was half removed, and written again, goes with
-// what is left of the one before.
+// TestRemovedAgain: a checkpoint that was half removed and written again is removed together with the older
+// remains.
 func TestRemovedAgain(t *testing.T) {
 	for name, tc := range map[string]struct {
 		remove func(out string) error

@@ -10,19 +10,18 @@ import (
 	"mt/model"
 )
 
-// Reader reads a checkpoint layer by layer, for those who have no memory for all of it. What is
-// read is compared with the manifest's checksums, as by Load.
+// Reader reads a checkpoint layer by layer, for callers without memory for the whole model. Like Load, it compares
+// the data with the manifest's checksums.
 type Reader struct {
 	dir     string
 	layers  int
 	src     *source
 	targets []target
 	records map[string]fileRecord
-	rounded []bool // by layer: its weights were saved in bf16, and their lower halves beside them
+	rounded []bool // by layer: weights were saved in bf16, and their lower halves beside them
 }
 
-// OpenReader opens the checkpoint dir of a model whose layers have these layouts. Close has to be
-// called.
+// OpenReader opens the checkpoint dir of a model with these layouts. The caller must call Close.
 func OpenReader(dir string, layouts []model.Layout) (*Reader, error) {
 	r, err := openReader(dir, layouts)
 	if err != nil {
@@ -53,17 +52,17 @@ func openReader(dir string, layouts []model.Layout) (*Reader, error) {
 	return r, nil
 }
 
-// Beside says what is read of what a checkpoint has beside its weights.
+// Beside selects what Reader.Layer reads besides the weights.
 type Beside int
 
-// What is read: of a checkpoint that has weights alone Nothing, and else as LoadWeights and Load do.
+// Nothing is for checkpoints of weights alone. LowerHalves is what LoadWeights reads, Everything what Load reads.
 const (
 	Nothing Beside = iota
 	LowerHalves
 	Everything
 )
 
-// Layer reads layer i into l: its weights, and what was saved beside them.
+// Layer reads the weights of layer i into l, and the parts that beside selects.
 func (r *Reader) Layer(i int, l Layer, beside Beside) error {
 	if err := r.layer(i, l, beside); err != nil {
 		return fmt.Errorf("resume from %s: %w", r.dir, err)
@@ -82,8 +81,8 @@ func (r *Reader) layer(i int, l Layer, beside Beside) error {
 // Close closes the files.
 func (r *Reader) Close() { r.src.Close() }
 
-// Digest is that of the manifest of dir, in hexadecimal: two directories that have the same one hold
-// the same checkpoint, or damaged copies of it. It is empty where there is no manifest.
+// Digest returns the SHA-256 of dir's manifest in hexadecimal; "": no manifest. Directories with equal digests hold
+// the same checkpoint, or damaged copies of it.
 func Digest(dir string) string {
 	raw, err := files.Read(filepath.Join(dir, manifestName), maxHeader)
 	if err != nil {

@@ -25,8 +25,8 @@ import (
 type Skipped struct {
 	Dir        string
 	Why        string
-	Unfinished bool // what a save that did not end has left; never a checkpoint
-	NonFinite  bool // whole, but MarkNonFinite has marked it
+	Unfinished bool // left by a save that did not end; never a checkpoint
+	NonFinite  bool // whole, but marked by MarkNonFinite
 }
 
 var (
@@ -34,11 +34,10 @@ var (
 	leftoverName  = regexp.MustCompile(`^((checkpoint-\d+|model)\.tmp-\d+(-\d+)?(-old)?|checkpoint-\d+\.tmp-remove)$`)
 )
 
-// IsLeftover says whether e is a directory that a killed save has left: its name
-// is one that only a save gives.
+// IsLeftover reports whether e is a directory left by a killed save. Only saves use such names.
 func IsLeftover(e fs.DirEntry) bool { return e.IsDir() && leftoverName.MatchString(e.Name()) }
 
-// IsCheckpoint says whether e is a directory named checkpoint-N.
+// IsCheckpoint reports whether e is a directory named checkpoint-N.
 func IsCheckpoint(e fs.DirEntry) bool { return e.IsDir() && checkpointDir.MatchString(e.Name()) }
 
 // found is a directory named checkpoint-N.
@@ -48,8 +47,8 @@ type found struct {
 	entry fs.DirEntry
 }
 
-// list finds the checkpoints in output, newest first, and what unfinished saves
-// have left. A directory that does not exist has none.
+// list returns the checkpoints in output, newest first, and the leftovers of unfinished saves. A missing directory
+// has none.
 func list(output string) (checkpoints []found, leftovers []string, err error) {
 	entries, err := os.ReadDir(output)
 	if errors.Is(err, os.ErrNotExist) {
@@ -76,11 +75,10 @@ func list(output string) (checkpoints []found, leftovers []string, err error) {
 	return checkpoints, leftovers, nil
 }
 
-// Latest is the newest checkpoint in output whose manifest holds and that
-// MarkNonFinite has not marked, with all it had to skip to find it: dir is
-// empty where there is none. Every byte of the checkpoint is read and checked.
-// Those of unusable, by directory and reason, are skipped without a look. Where
-// the disk cannot be read that is the error, and no older checkpoint is taken.
+// Latest returns the newest valid checkpoint in output that MarkNonFinite has not marked, and all it skipped to
+// find it. dir is "" if there is none. Latest reads every byte of the checkpoint and compares checksums. It skips
+// the directories in unusable (directory to reason) without reading them. If the disk cannot be read, Latest fails
+// instead of taking an older checkpoint.
 func Latest(output string, unusable map[string]string) (dir string, state TrainerState, skipped []Skipped, err error) {
 	return latest(output, unusable, openFile)
 }
@@ -120,8 +118,7 @@ func latest(output string, unusable map[string]string, open opening) (dir string
 	return "", TrainerState{}, skipped, nil
 }
 
-// After is the newest checkpoint in output if it is of a later step than step,
-// valid or not; else it is empty.
+// After returns the newest checkpoint in output, valid or not, if its step is later than step; otherwise "".
 func After(output string, step int) string {
 	checkpoints, _, err := list(output)
 	if err != nil || len(checkpoints) == 0 || checkpoints[0].step <= step {
@@ -130,17 +127,15 @@ func After(output string, step int) string {
 	return checkpoints[0].path
 }
 
-// Load reads the checkpoint dir into layers: weights and the planes beside
-// them, bit for bit as they were saved. Weights may have lain in one plane or
-// in two when they were saved, and may lie in either now. What is read is
-// compared with the manifest's checksums. progress may be nil; it is told about
-// the weights.
+// Load reads the checkpoint dir into layers: the weights and the planes beside them, bit for bit as saved. A weight
+// may have been saved in one plane or in two, and may be held in one or two now. The data are compared with the
+// manifest's checksums. progress covers the weights and may be nil.
 func Load(dir string, layers []Layer, progress Progress) (TrainerState, error) {
 	return load(dir, layers, true, progress)
 }
 
-// LoadWeights is Load without the planes beside the weights, which stay as they are: an optimizer
-// that keeps others may have written the checkpoint. Checksums of all that is there are compared.
+// LoadWeights is Load, but leaves the planes beside the weights unchanged: an optimizer with other planes may have
+// written the checkpoint. It still compares all checksums.
 func LoadWeights(dir string, layers []Layer, progress Progress) (TrainerState, error) {
 	return load(dir, layers, false, progress)
 }
@@ -186,11 +181,11 @@ func loadState(dir string, layers []Layer, planes bool, progress Progress) (Trai
 	return ReadState(dir)
 }
 
-// wanted is what must be in a layer's optimizer file: the weights' lower halves, the planes beside
-// the weights. Lower halves that are not wanted are not there; planes are passed over.
+// wanted selects what a layer's optimizer file must hold: the weights' lower halves, and the planes beside the
+// weights. If lower halves are not wanted, the file has none. Planes that are not wanted are skipped.
 type wanted struct{ lo, planes bool }
 
-// loadLayerState reads a layer's optimizer file.
+// loadLayerState reads a layer's optimizer file into l.
 func loadLayerState(dir string, i int, l Layer, w wanted, records map[string]fileRecord) error {
 	for _, compressed := range []bool{false, true} {
 		name := optimizerName(i, compressed)
@@ -214,7 +209,7 @@ func loadLayerState(dir string, i int, l Layer, w wanted, records map[string]fil
 	return fmt.Errorf("%s: missing", optimizerName(i, false))
 }
 
-// readState reads one optimizer file from its start to its end, and returns what it lacks of what is wanted.
+// readState reads one optimizer file from start to end. It returns the wanted tensors that the file lacks.
 func readState(dir, name string, record fileRecord, compressed bool, layer int, l Layer, w wanted) (lacks map[string]*entry, err error) {
 	f, err := files.Open(filepath.Join(dir, filepath.FromSlash(name)))
 	if err != nil {
@@ -252,8 +247,8 @@ func readState(dir, name string, record fileRecord, compressed bool, layer int, 
 	return lacks, record.Regions[0].check(name, sum.Sum32())
 }
 
-// readStateTensors reads the tensors of an optimizer file in the order they
-// have there, and returns what it lacks of what is wanted. Checksums are compared where the record has regions.
+// readStateTensors reads the tensors of an optimizer file in file order. It returns the wanted tensors that the
+// file lacks. It compares checksums if the record has regions.
 func readStateTensors(r io.Reader, size int64, record fileRecord, layer int, l Layer, w wanted) (lacks map[string]*entry, err error) {
 	h, err := readHeader(r, size)
 	if err != nil {
@@ -300,7 +295,7 @@ func readStateTensors(r io.Reader, size int64, record fileRecord, layer int, l L
 	return want, nil
 }
 
-// read reads e from the stream r into l.
+// read reads e from the stream r into l and returns its CRC32C.
 func (e *entry) read(r io.Reader, l Layer, buf []byte) (sum uint32, err error) {
 	for at := int64(0); at < e.bytes; at += int64(len(buf)) {
 		p := buf[:min(int64(len(buf)), e.bytes-at)]

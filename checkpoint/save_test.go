@@ -59,8 +59,8 @@ func TestResumeIsExact(t *testing.T) {
 	}
 }
 
-// partOf are layers as one of several ranks has them: their memory is that of layers, of lower halves
-// and planes only the rank's part.
+// partOf returns layers as one of several ranks has them: the same tiles, but only the rank's part of lower halves
+// and planes.
 func partOf(layers []Layer, rank, ranks int) []Layer {
 	out := slices.Clone(layers)
 	for i, l := range layers {
@@ -99,7 +99,7 @@ func TestPieces(t *testing.T) {
 	}
 }
 
-// TestSavedFiles: what lies in a checkpoint, and that nothing else is left.
+// TestSavedFiles checks the files of a checkpoint, and that nothing else is left.
 func TestSavedFiles(t *testing.T) {
 	c := config(t, nil)
 	layers := newLayers(c, true)
@@ -262,8 +262,8 @@ func grouped(t *testing.T) *model.Config {
 	return c
 }
 
-// TestSavedF32: what is always saved in fp32 is so in a checkpoint whose weights are in bf16, and comes back as it
-// was; it has no lower halves, in a file of its own or in a linked one.
+// TestSavedF32: tensors that are always fp32 stay fp32 in a bf16 checkpoint and are loaded unchanged. They have no
+// lower halves, neither in a file of their own nor in a linked one.
 func TestSavedF32(t *testing.T) {
 	for _, linked := range []bool{false, true} {
 		c, dir := grouped(t), t.TempDir()
@@ -315,7 +315,7 @@ func TestCopyKeepsF32(t *testing.T) {
 	}
 }
 
-// onDisk is what the files and directories below dir take, in blocks.
+// onDisk returns the space of the files and directories below dir, in blocks.
 func onDisk(t *testing.T, dir string) (n int64) {
 	t.Helper()
 	testkit.NoError(t, filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
@@ -407,7 +407,8 @@ func (f *meetingFS) Rename(from, to string) error {
 	return f.FS.Rename(from, to)
 }
 
-// TestWriteShared: two that write one file at the same time both succeed, the last to rename wins, and nothing else stays.
+// TestWriteShared: two simultaneous writers of one file both succeed, the last rename wins, and no other file
+// stays.
 func TestWriteShared(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "f")

@@ -23,7 +23,7 @@ import (
 
 // shard is an open safetensors file.
 type shard struct {
-	name    string // in its directory
+	name    string // relative to its directory
 	path    string
 	file    *os.File
 	tensors map[string]tensor
@@ -34,12 +34,11 @@ type shard struct {
 type source struct {
 	dir    string
 	shards map[string]*shard
-	where  map[string]*shard // by tensor
-	absent map[string]*shard // by tensor: the shard that the index names and that does not hold it
+	where  map[string]*shard // by tensor: the shard that holds it
+	absent map[string]*shard // by tensor: the shard that the index names but that lacks the tensor
 }
 
-// openSource opens the weights in dir: model.safetensors, else the shards of
-// model.safetensors.index.json.
+// openSource opens the weights in dir: model.safetensors, otherwise the shards of model.safetensors.index.json.
 func openSource(dir string) (*source, error) {
 	s := &source{dir: dir, shards: map[string]*shard{}, where: map[string]*shard{}, absent: map[string]*shard{}}
 	err := s.openAll()
@@ -53,7 +52,7 @@ func openSource(dir string) (*source, error) {
 func (s *source) openAll() error {
 	_, err := os.Stat(filepath.Join(s.dir, singleName))
 	if IsDiskError(err) {
-		return err // whether there are shards instead is not known
+		return err // shards may exist, but this is unknown
 	}
 	if err == nil {
 		sh, err := s.open(singleName)
@@ -81,7 +80,7 @@ func (s *source) openAll() error {
 		}
 	}
 	for _, file := range slices.Sorted(maps.Keys(s.shards)) {
-		for name := range s.shards[file].tensors { // what the index forgot
+		for name := range s.shards[file].tensors { // tensors that the index omits
 			if s.where[name] == nil {
 				s.where[name] = s.shards[file]
 			}
@@ -90,7 +89,7 @@ func (s *source) openAll() error {
 	return nil
 }
 
-// names are the tensors in the order of the files and of their data.
+// names lists the tensors in the order of the files and of their data.
 func (s *source) names() []string {
 	var out []string
 	for _, file := range slices.Sorted(maps.Keys(s.shards)) {
@@ -103,9 +102,8 @@ func (s *source) names() []string {
 	return out
 }
 
-// fetch is the way out where a file of a model directory is not what it should
-// be: the command that fetches it again, with the model's name where the
-// directory lies in the Hugging Face cache.
+// fetch returns the command that downloads a damaged or missing file of a model directory again. If the directory
+// is in the Hugging Face cache, the command has the model's name.
 func fetch(dir, file string) string {
 	for part := range strings.SplitSeq(filepath.ToSlash(dir), "/") {
 		if id, ok := strings.CutPrefix(part, "models--"); ok {
@@ -115,7 +113,7 @@ func fetch(dir, file string) string {
 	return fmt.Sprintf("fetch it again with `hf download ORG/NAME %s --local-dir %s`, or `git lfs pull` in a clone", file, dir)
 }
 
-// readIndex reads which tensor is in which shard.
+// readIndex returns the shard of each tensor.
 func (s *source) readIndex() (map[string]string, error) {
 	file := filepath.Join(s.dir, indexName)
 	raw, err := files.Read(file, maxHeader)
@@ -132,8 +130,7 @@ func (s *source) readIndex() (map[string]string, error) {
 	return weightMap, nil
 }
 
-// parseIndex reads the text of an index: the shard of every tensor, each a file
-// beside the index or in a folder below.
+// parseIndex parses an index into the shard of each tensor. Shards are files beside the index or in a folder below.
 func parseIndex(raw []byte) (map[string]string, error) {
 	weightMap := map[string]string{}
 	err := files.Members(files.JSON(raw), func(key string, val []byte) error {
@@ -157,7 +154,7 @@ func parseIndex(raw []byte) (map[string]string, error) {
 	return weightMap, nil
 }
 
-// addShard adds to an index that the tensor called name is in the shard whose name val is, in JSON.
+// addShard adds an index entry: the tensor name is in the shard val, a JSON string.
 func addShard(weightMap map[string]string, name string, val []byte) error {
 	var shard string
 	if val[0] != '"' || json.Unmarshal(val, &shard) != nil {
@@ -172,10 +169,10 @@ func addShard(weightMap map[string]string, name string, val []byte) error {
 	return nil
 }
 
-// numberedShard is what the shards of an index are called.
+// numberedShard matches the names of an index's shards.
 var numberedShard = regexp.MustCompile(`-\d+-of-\d+\.safetensors$`)
 
-// noWeights is the error for a directory without weights we can read.
+// noWeights returns the error for a directory without readable weights.
 func (s *source) noWeights() error {
 	for _, name := range []string{singleName, indexName} {
 		if _, err := os.Lstat(filepath.Join(s.dir, name)); err == nil {
@@ -199,7 +196,7 @@ func (s *source) noWeights() error {
 	return fmt.Errorf("%s: no model.safetensors and no %s", s.dir, indexName)
 }
 
-// open opens the shard of the given name, once.
+// open opens a shard, or returns the open one.
 func (s *source) open(name string) (*shard, error) {
 	if sh, ok := s.shards[name]; ok {
 		return sh, nil
@@ -230,7 +227,7 @@ func (s *source) open(name string) (*shard, error) {
 	return sh, nil
 }
 
-// readAt reads p from byte at of the tensor on.
+// readAt fills p with the tensor's bytes from offset at.
 func (sh *shard) readAt(t tensor, at int64, p []byte) error {
 	if n, err := sh.file.ReadAt(p, t.off+at); n < len(p) {
 		return fmt.Errorf("%s: tensor %q: %w", sh.path, t.name, truncated(err, "the tensor's data"))
@@ -238,7 +235,7 @@ func (sh *shard) readAt(t tensor, at int64, p []byte) error {
 	return nil
 }
 
-// each passes the tensor's bytes to put in pieces of len(buf), in order.
+// each passes the tensor's bytes to put in order, in pieces of len(buf).
 func (sh *shard) each(t tensor, buf []byte, put func([]byte) error) error {
 	for at := int64(0); at < t.bytes; at += int64(len(buf)) {
 		p := buf[:min(int64(len(buf)), t.bytes-at)]
@@ -259,24 +256,24 @@ func (s *source) Close() {
 	}
 }
 
-// Weights is the opened weights of a model directory, to be read tensor by
-// tensor. Its methods may be called from several goroutines.
+// Weights gives access to the weights of a model directory, tensor by tensor. Its methods are safe for concurrent
+// use.
 type Weights struct{ src *source }
 
-// TensorInfo is what the header of a safetensors file says about a tensor.
+// TensorInfo describes a tensor as in the header of its safetensors file.
 type TensorInfo struct {
-	Name  string // as in the file
-	File  string // the shard, in the directory
+	Name  string // name in the file
+	File  string // shard, relative to the directory
 	DType string // "F32", "BF16", …
 	Shape []int64
 	Bytes int64
 }
 
-// Elems is the number of elements of the tensor.
+// Elems returns the number of elements.
 func (t TensorInfo) Elems() int64 { return t.Bytes / dtypeSize[t.DType] }
 
-// OpenWeights opens model.safetensors in dir, or the shards of its index. Only
-// headers are read; every one must be whole and its file as long as it says.
+// OpenWeights opens model.safetensors in dir, or the shards of its index. It reads only headers. Every header must
+// be valid and match the size of its file.
 func OpenWeights(dir string) (*Weights, error) {
 	src, err := openSource(dir)
 	if err != nil {
@@ -285,8 +282,7 @@ func OpenWeights(dir string) (*Weights, error) {
 	return &Weights{src}, nil
 }
 
-// Check says whether LoadModel can fill layers of these layouts, as OpenSource
-// does.
+// Check returns an error if LoadModel could not fill layers of these layouts, like OpenSource.
 func (w *Weights) Check(layouts []model.Layout) error {
 	if _, err := w.src.check(layouts); err != nil {
 		return fmt.Errorf("model weights: %w", err)
@@ -297,7 +293,7 @@ func (w *Weights) Check(layouts []model.Layout) error {
 // Close closes the files.
 func (w *Weights) Close() { w.src.Close() }
 
-// Dir is the directory.
+// Dir returns the directory.
 func (w *Weights) Dir() string { return w.src.dir }
 
 // Tensors lists all tensors in the order of the files and of their data.
@@ -310,7 +306,7 @@ func (w *Weights) Tensors() []TensorInfo {
 	return out
 }
 
-// Tensor is the tensor of the given name, and whether there is one.
+// Tensor returns the tensor with this name, and whether it exists.
 func (w *Weights) Tensor(name string) (TensorInfo, bool) {
 	sh, ok := w.src.where[name]
 	if !ok {
@@ -320,8 +316,7 @@ func (w *Weights) Tensor(name string) (TensorInfo, bool) {
 	return TensorInfo{Name: name, File: sh.name, DType: t.dtype, Shape: t.shape, Bytes: t.bytes}, true
 }
 
-// Read reads len(dst) elements of a tensor of dtype F32, BF16, F16 or F64, from
-// element elem on.
+// Read reads len(dst) elements of a tensor of dtype F32, BF16, F16 or F64, starting at element elem.
 func (w *Weights) Read(name string, elem int64, dst []float32) error {
 	sh, ok := w.src.where[name]
 	if !ok {
@@ -354,9 +349,8 @@ func (w *Weights) Read(name string, elem int64, dst []float32) error {
 	return nil
 }
 
-// each calls f(0) … f(n-1) on as many goroutines as there are processors and
-// returns the error of the least index that failed. After an error no further
-// index is begun.
+// each calls f(0) … f(n-1) on GOMAXPROCS goroutines. After an error it starts no further call. It returns the error
+// of the lowest index that failed.
 func each(n int, f func(i int) error) error {
 	var (
 		mu     sync.Mutex

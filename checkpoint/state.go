@@ -11,56 +11,47 @@ import (
 
 const stateName = "trainer_state.json"
 
-// TrainerState is what a run must know, beside the layers, to go on
-// after Step as if it had not stopped.
+// TrainerState is what a run needs, beside the layers, to continue after Step as if it had never stopped.
 type TrainerState struct {
-	Step      int     `json:"global_step"` // steps done
-	AdamStep  int64   `json:"adam_step"`   // updates done: steps not skipped
+	Step      int     `json:"global_step"` // completed steps
+	AdamStep  int64   `json:"adam_step"`   // completed updates: steps without the skipped ones
 	DataPos   int64   `json:"data_pos"`    // rows consumed since the start of training
-	Tokens    int64   `json:"tokens"`      // tokens consumed since then
+	Tokens    int64   `json:"tokens"`      // tokens consumed since the start of training
 	Seed      int64   `json:"seed"`
 	Epoch     float64 `json:"epoch"`
-	NonFinite int     `json:"nonfinite"` // steps in a row that were skipped
-	// Log is the window of the log after Step. It is absent after a step that was
-	// logged, and in checkpoints of older versions, which had no windows: then the
-	// window begins here.
+	NonFinite int     `json:"nonfinite"` // number of consecutive skipped steps so far
+	// Log is the window of the log after Step. It is absent after a logged step, and in checkpoints of older
+	// versions; the window then begins at Step.
 	Log LogWindow `json:"log_window,omitzero"`
-	// Best is what the evaluations of the steps before Step have come to, with save_best
-	// or early stopping.
+	// Best is the result of the evaluations before Step, for save_best and early stopping.
 	Best Best `json:"best,omitzero"`
-	// Ended is set where a run with save_best or early stopping is done, and absent in
-	// checkpoints.
+	// Ended is set when a run with save_best or early stopping has ended. Checkpoints do not have it.
 	Ended Ended `json:"ended,omitzero"`
-	// Schedule says over which steps the learning rate's schedule lies, where a
-	// run went on with another one than it began with.
-	Schedule Laid `json:"schedule,omitzero"`
-	// Origin is the checkpoint of another run that the run began from; empty: it did
-	// not begin from one.
-	Origin string `json:"origin,omitempty"`
-	// Lanes is, by layer, the device that it was on; absent where devices are alike.
+	// Schedule is the position of the learning rate's schedule, if a resume has changed the schedule.
+	Schedule SchedulePosition `json:"schedule,omitzero"`
+	// ParentRun is the checkpoint of another run that this run started from; "": none.
+	ParentRun string `json:"origin,omitempty"`
+	// Lanes is the device of each layer; absent if all devices are alike.
 	Lanes []int `json:"lanes,omitempty"`
-	// Ranks is how many ranks trained together up to there; absent where one process trained
-	// alone.
+	// Ranks is the number of ranks that trained together until Step; absent for a single process.
 	Ranks int `json:"ranks,omitempty"`
-	// ModelOnly says that the optimizer's state was not saved.
+	// ModelOnly reports that the optimizer's state was not saved.
 	ModelOnly bool `json:"model_only,omitempty"`
-	// ConfigDigests identify what a resume must share with this run, by name:
-	// model, tokenizer, dataset.
+	// ConfigDigests identify what a resume must share with this run, by name: model, tokenizer, dataset.
 	ConfigDigests map[string]string `json:"config_digests,omitempty"`
 }
 
-// Best is the lowest loss of a run's evaluations so far.
+// Best is the lowest evaluation loss of a run so far.
 type Best struct {
-	Step int     `json:"step"` // 0: no evaluation had a finite loss
+	Step int     `json:"step"` // 0: no evaluation has had a finite loss
 	Loss float64 `json:"loss"` // nats per supervised token
-	// Since is how many evaluations in a row were not lower by more than a threshold than
-	// the lowest before them.
+	// Since is the number of consecutive evaluations that did not improve on the lowest loss by more than the
+	// threshold.
 	Since int `json:"evaluations_since"`
 }
 
-// Add takes in the loss of the evaluation after a step. It counts as an improvement where
-// it is lower than the lowest so far by more than threshold, as in the
-// EarlyStoppingCallback of Transformers.
+// Add adds the loss of the evaluation after a step. As in Transformers' EarlyStoppingCallback, a loss is an
+// improvement if it is lower than the lowest so far by more than threshold.
 func (b *Best) Add(step int, loss, threshold float64) {
 	finite := !math.IsNaN(loss) && !math.IsInf(loss, 0)
 	switch {
@@ -74,27 +65,26 @@ func (b *Best) Add(step int, loss, threshold float64) {
 	}
 }
 
-// Ended says how a run has ended.
+// Ended describes how a run has ended.
 type Ended struct {
-	Model int  `json:"model_of_step"` // the step whose weights the final model has
+	Model int  `json:"model_of_step"` // step whose weights the final model has
 	Best  Best `json:"best,omitzero"` // after all evaluations
 	Early bool `json:"early,omitempty"`
 }
 
-// LogWindow is what the next line of the log will say of the steps since the last
-// one: the mean of their losses, weighted by supervised tokens or, of runs on pairs, by pairs. A step whose loss
-// is not finite counts as a step and not in the mean.
+// LogWindow is the log's next line so far: the mean loss of the steps since the last line. The mean is weighted by
+// supervised tokens or, for runs on pairs, by pairs. A step without a finite loss counts as a step but not in the
+// mean.
 type LogWindow struct {
 	Steps  int     `json:"steps"`
-	Tokens int64   `json:"supervised_tokens"` // of the steps in Loss
+	Tokens int64   `json:"supervised_tokens"` // of the steps that count in Loss
 	Loss   float64 `json:"loss"`              // nats per supervised token
-	// Pairs, of runs on pairs, are those of the steps.
+	// Pairs holds the sums over the steps' pairs, for runs on pairs.
 	Pairs PairLog `json:"pairs,omitzero"`
 }
 
-// Add takes in a step: the mean loss over so many supervised tokens. The mean is
-// updated, not a sum, so that of one step it is that step's loss to the bit
-// (West, Communications of the ACM 22(9), 1979).
+// Add adds a step with the mean loss over supervised tokens. It updates the mean rather than a sum, so the mean of
+// a single step is exactly its loss (West, Communications of the ACM 22(9), 1979).
 func (w *LogWindow) Add(loss float64, supervised int64) {
 	w.Steps++
 	if math.IsNaN(loss) || math.IsInf(loss, 0) || supervised == 0 {
@@ -104,7 +94,7 @@ func (w *LogWindow) Add(loss float64, supervised int64) {
 	w.Loss += (loss - w.Loss) * (float64(supervised) / float64(w.Tokens))
 }
 
-// Mean is the mean loss, NaN where no step has one.
+// Mean returns the mean loss; NaN: no step has a finite loss.
 func (w LogWindow) Mean() float64 {
 	if w.Tokens == 0 {
 		return math.NaN()
@@ -112,8 +102,8 @@ func (w LogWindow) Mean() float64 {
 	return w.Loss
 }
 
-// Laid is where a schedule lies: config.Laid, field by field.
-type Laid struct {
+// SchedulePosition is where a schedule lies: config.SchedulePosition, field by field.
+type SchedulePosition struct {
 	Base   int `json:"base"`
 	From   int `json:"from"`
 	Warmup int `json:"warmup"`
@@ -135,20 +125,20 @@ func readTrainerState(dir string, open opening) (TrainerState, error) {
 	return s, nil
 }
 
-// PairLog is a number of pairs and sums over them. In a file it is the list of these numbers, in the order of the fields.
+// PairLog is a number of pairs and sums over them. In JSON it is the list of the fields in order.
 type PairLog struct {
 	Pairs                  float64
-	Chosen, Rejected       float64 // rewards of both answers
-	Right                  float64 // how often the chosen one's was larger
-	LogChosen, LogRejected float64 // log p of both answers
+	Chosen, Rejected       float64 // rewards of the chosen and the rejected answers
+	Right                  float64 // pairs whose chosen answer has the larger reward
+	LogChosen, LogRejected float64 // log-probabilities of the chosen and the rejected answers
 }
 
-// numbers are the fields in their order.
+// numbers returns the fields in order.
 func (l *PairLog) numbers() [6]*float64 {
 	return [6]*float64{&l.Pairs, &l.Chosen, &l.Rejected, &l.Right, &l.LogChosen, &l.LogRejected}
 }
 
-// AddPairs takes in the pairs of a step, unless something of them is not finite.
+// AddPairs adds the pairs of a step, unless one of the numbers is not finite.
 func (w *LogWindow) AddPairs(pairs PairLog) {
 	for _, x := range pairs.numbers() {
 		if math.IsNaN(*x) || math.IsInf(*x, 0) {
@@ -160,10 +150,10 @@ func (w *LogWindow) AddPairs(pairs PairLog) {
 	}
 }
 
-// MarshalJSON writes the list.
+// MarshalJSON writes the fields as a list.
 func (l PairLog) MarshalJSON() ([]byte, error) { return json.Marshal(l.numbers()) }
 
-// UnmarshalJSON reads the list.
+// UnmarshalJSON reads the list that MarshalJSON writes.
 func (l *PairLog) UnmarshalJSON(b []byte) error {
 	var list []float64
 	if err := json.Unmarshal(b, &list); err != nil {
@@ -178,21 +168,19 @@ func (l *PairLog) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// nonFiniteName is the file that marks a checkpoint after which no step was finite. It
-// is in no manifest, so that a checkpoint it marks is still whole.
+// nonFiniteName is the file that marks a checkpoint after which no step was finite. No manifest lists it, so a
+// marked checkpoint is still valid.
 const nonFiniteName = "nonfinite.json"
 
-// nonFiniteMark is its content.
+// nonFiniteMark is the content of nonFiniteName.
 type nonFiniteMark struct {
 	LastFiniteStep int `json:"last_finite_step"` // its update may have broken the weights
 	FailedStep     int `json:"failed_step"`      // where the run gave up
 }
 
-// MarkNonFinite marks the checkpoints in output from step finite to step last,
-// after a run whose last finite step was finite gave up at step failed: no step
-// has shown that their weights are good, so Latest passes them over. good is the
-// newest of those before, whose weights a step has shown to be good; it is empty
-// where there is none.
+// MarkNonFinite marks the checkpoints in output of the steps finite to last. The run's last finite step was finite,
+// and it gave up at step failed. No step has shown that these weights are good, so Latest skips the marked
+// checkpoints. good is the newest checkpoint before finite that is not marked; "": none.
 func MarkNonFinite(fs FS, output string, finite, last, failed int) (good string, marked []string, err error) {
 	checkpoints, _, err := list(output)
 	if err != nil {
@@ -216,10 +204,9 @@ func MarkNonFinite(fs FS, output string, finite, last, failed int) (good string,
 	return good, marked, nil
 }
 
-// NonFinite says in a sentence why the checkpoint in dir is marked; nothing
-// where it is not.
+// NonFinite returns a sentence that says why the checkpoint in dir is marked; "": it is not.
 func NonFinite(dir string) string {
-	why, _ := nonFinite(dir, openFile) // Latest reports a mark that cannot be read
+	why, _ := nonFinite(dir, openFile) // Latest reports an unreadable mark
 	return why
 }
 
@@ -239,9 +226,8 @@ func nonFinite(dir string, open opening) (why string, err error) {
 	return fmt.Sprintf("the run that made it failed at step %d, and no step after %d was finite: its weights may be broken", m.FailedStep, m.LastFiniteStep), nil
 }
 
-// Newest is the newest checkpoint in output by its name, with its state; dir is
-// empty where there is none. One that is marked as NonFinite is passed over. Unlike
-// Latest it reads no weights: whoever loads them sees whether they are whole.
+// Newest returns the newest checkpoint in output that is not marked by MarkNonFinite, with its state; dir is "" if
+// there is none. Unlike Latest it reads no weights; loading them shows whether they are intact.
 func Newest(output string) (dir string, state TrainerState, err error) {
 	checkpoints, _, err := list(output)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"mt/model"
 )
 
-// TestLogWindow: the mean is that of the losses by their tokens, of one step its own
-// to the bit; what has no finite loss or no tokens is a step all the same.
+// TestLogWindow: the mean weighs losses by their tokens; a single step's mean is exactly its loss. A step without a
+// finite loss or without tokens still counts as a step.
 func TestLogWindow(t *testing.T) {
 	third := 1.0 / 3
 	type add struct {
@@ -51,8 +51,7 @@ func TestLogWindow(t *testing.T) {
 	}
 }
 
-// TestStateWithoutWindow: a state whose window is empty is written as it was before
-// there were windows, and one without is read as an empty window.
+// TestStateWithoutWindow: an empty window is not written, as in older versions, and a missing one is read as empty.
 func TestStateWithoutWindow(t *testing.T) {
 	raw, err := json.Marshal(TrainerState{Step: 4})
 	if err != nil || strings.Contains(string(raw), "window") {
@@ -64,8 +63,8 @@ func TestStateWithoutWindow(t *testing.T) {
 	}
 }
 
-// TestPairLog: a window of the log is written as it always was, a list of numbers, and none where there are no pairs; it is
-// read back, and takes in no numbers that are not finite.
+// TestPairLog: the sums are written as a list of numbers, and not at all without pairs. They are read back, and
+// numbers that are not finite are ignored.
 func TestPairLog(t *testing.T) {
 	w := LogWindow{Steps: 2, Tokens: 3, Loss: 0.5}
 	for _, text := range []string{
@@ -127,8 +126,8 @@ func TestNewest(t *testing.T) {
 	}
 }
 
-// TestMean: a plane that is written in place of the weights gives the model of its numbers, fp32 or rounded, wherever rows lie; of what is frozen
-// it has the weights.
+// TestMean: a plane written instead of the weights gives its values as the model, fp32 or rounded, wherever rows
+// are. Frozen tensors keep their weights.
 func TestMean(t *testing.T) {
 	c := config(t, nil)
 	testkit.NoError(t, c.SetFreeze(model.Freeze{Names: []string{"o_proj", "input_layernorm"}}))

@@ -15,33 +15,32 @@ import (
 	"mt/model"
 )
 
-// pieceBytes is how much of a tensor is converted and written at a time.
+// pieceBytes is the size of the pieces in which tensors are converted and written.
 const pieceBytes = 4 << 20
 
-// leastPiece is the bytes of one element of the widest dtype, before or after it is
-// converted.
+// leastPiece is the size of one element of the widest dtype, before or after conversion.
 const leastPiece = 8
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// WriterOptions says what a Writer writes.
+// WriterOptions controls what a Writer writes.
 type WriterOptions struct {
 	Step          int // names the directory: checkpoint-STEP
 	Config        *model.Config
-	Layouts       []model.Layout // of all layers, as Config.Layouts gives them
-	Planes        optim.Planes   // what is kept beside the weights, as all layers have it
-	SaveDType     DType          // of the weights; BF16 unless given
-	MaxShardBytes int64          // the most bytes of weights in a file; 5 GB unless given
+	Layouts       []model.Layout // of all layers, as returned by Config.Layouts
+	Planes        optim.Planes   // planes beside the weights, the same for all layers
+	SaveDType     DType          // of the weights; "": BF16
+	MaxShardBytes int64          // most bytes of weights in a file; 0: 5 GB
 	Zstd          bool           // compress the optimizer's state
-	ModelOnly     bool           // leave the optimizer's state out; the state that Commit gets says so too
-	Linked        []bool         // by layer: the optimizer's file is linked, and Layer.Extent says what to; nil: none is (linked.go)
-	Extra         int64          // bytes of the files that Commit is given, for the check of free space
-	FS            FS             // the operating system's unless given
-	// Whole, which may be nil, gives WriteModel layer i, which is good until the next call, in place
-	// of the one in its list, which then may be without its lower halves.
+	ModelOnly     bool           // leave out the optimizer's state; the state passed to Commit must say so too
+	Linked        []bool         // by layer: link the optimizer's file to Layer.Extent; nil: no layer (linked.go)
+	Extra         int64          // bytes of Commit's extra files, for the check of free space
+	FS            FS             // nil: the operating system's
+	// Whole returns layer i for WriteModel, valid until the next call. WriteModel then ignores its list of layers,
+	// which may lack lower halves. nil: WriteModel uses the list.
 	Whole func(i int) (Layer, error)
-	// Source is the model directory that the weights were loaded from: what it
-	// holds beside the parameters is copied. nil for a model made from scratch.
+	// Source is the model directory that the weights were loaded from. Its tensors beside the parameters are
+	// copied. nil: the model was made from scratch.
 	Source *Source
 }
 
@@ -58,9 +57,8 @@ func (o WriterOptions) defaults() WriterOptions {
 	return o
 }
 
-// Writer writes one checkpoint, layer by layer in any order, into a temporary
-// directory that Commit renames. After an error the directory is gone and every
-// call returns that error. Its methods may be called from several goroutines.
+// Writer writes one checkpoint into a temporary directory that Commit renames. Layers may come in any order. After
+// an error the directory is removed and every call returns the error. Methods are safe for concurrent use.
 type Writer struct {
 	opts  WriterOptions
 	disk  *disk
@@ -68,25 +66,24 @@ type Writer struct {
 
 	mu      sync.Mutex
 	err     error
-	open    []*outFile   // everything that is not closed yet
+	open    []*outFile   // files that are not closed
 	shards  []*outFile   // the weights
 	state   []*outFile   // the optimizer, by layer
-	lower   *outFile     // lower halves besides (linked.go); nil: there are none
+	lower   *outFile     // remaining lower halves of linked layers (linked.go); nil: none
 	written []bool       // by layer
 	record  []fileRecord // of finished files
 	buf     []byte
 }
 
-// outFile is a planned file being written.
+// outFile is a planned file that is being written.
 type outFile struct {
 	*file
 	out  File
-	sums map[*entry]uint32 // CRC32C of the tensors written
+	sums map[*entry]uint32 // CRC32C of the written tensors
 }
 
-// NewWriter begins the checkpoint of opts.Step in the directory output: it plans
-// every file, checks that there is room for all of them, and makes them under a
-// temporary name. Abort or Commit must follow.
+// NewWriter begins the checkpoint of opts.Step in the directory output. It plans every file, checks the free space,
+// and makes the files under a temporary name. The caller must call Abort or Commit.
 func NewWriter(output string, opts WriterOptions) (*Writer, error) {
 	w := &Writer{opts: opts.defaults(), written: make([]bool, len(opts.Layouts))}
 	w.final = filepath.Join(output, fmt.Sprintf("checkpoint-%d", opts.Step))
@@ -112,8 +109,8 @@ func NewWriter(output string, opts WriterOptions) (*Writer, error) {
 	return w, nil
 }
 
-// pieceFor is the size of a piece: pieceBytes, or less where no tensor has as
-// much, or a whole line where tensors pass in lines.
+// pieceFor returns the size of a piece in bytes: pieceBytes, less if no tensor is as large, or a whole line if
+// tensors are written in lines.
 func pieceFor(files []*outFile) int64 {
 	var most, line int64
 	for _, f := range files {
@@ -127,7 +124,7 @@ func pieceFor(files []*outFile) int64 {
 	return max(min(max(most, leastPiece), pieceBytes), line)
 }
 
-// made are the files of tensors that are written, and not linked.
+// made returns the tensor files that are written rather than linked.
 func (w *Writer) made() []*outFile {
 	out := slices.Clone(w.shards)
 	for _, f := range w.state {
@@ -167,7 +164,7 @@ func (w *Writer) begin(output string) error {
 	return nil
 }
 
-// makeTemp makes a directory called base.tmp-… that is not there yet.
+// makeTemp makes a new directory called base.tmp-….
 func makeTemp(f FS, base string) (string, error) {
 	for i := 0; ; i++ {
 		tmp := fmt.Sprintf("%s.tmp-%d", base, os.Getpid())
@@ -205,8 +202,8 @@ func (f *outFile) writeAt(d *disk, p []byte, off int64) error {
 	return err
 }
 
-// WriteLayer writes the weights of layer i and the planes beside them, which must not
-// change meanwhile, and returns when the operating system has taken them.
+// WriteLayer writes the weights of layer i and the planes beside them. It returns when the operating system has
+// accepted the data. l must not change until then.
 func (w *Writer) WriteLayer(i int, l Layer) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -233,7 +230,7 @@ func (w *Writer) WriteLayer(i int, l Layer) error {
 	return nil
 }
 
-// writeWeights writes the weights of layer i, or those that come fromFile.
+// writeWeights writes the weights of layer i; i may be fromFile.
 func (w *Writer) writeWeights(i int, l Layer) error {
 	for _, f := range w.shards {
 		if err := f.writeLayer(w.disk, i, l, w.buf); err != nil {
@@ -243,7 +240,7 @@ func (w *Writer) writeWeights(i int, l Layer) error {
 	return nil
 }
 
-// writeLayer writes what the file has of layer i.
+// writeLayer writes the file's tensors of layer i.
 func (f *outFile) writeLayer(d *disk, i int, l Layer, buf []byte) error {
 	for _, e := range f.entries {
 		if e.layer != i {
@@ -256,7 +253,7 @@ func (f *outFile) writeLayer(d *disk, i int, l Layer, buf []byte) error {
 	return nil
 }
 
-// writeEntry converts and writes one tensor at its place.
+// writeEntry converts and writes one tensor at its offset.
 func (f *outFile) writeEntry(d *disk, e *entry, l Layer, buf []byte) error {
 	var sum uint32
 	off := e.off
@@ -309,7 +306,7 @@ func (e *entry) pieces(l Layer, buf []byte, put func([]byte) error) error {
 	return nil
 }
 
-// writeState writes a layer's optimizer file, or links it.
+// writeState writes or links a layer's optimizer file.
 func (w *Writer) writeState(f *outFile, l Layer) error {
 	switch {
 	case f.linked:
@@ -325,7 +322,7 @@ func (w *Writer) writeState(f *outFile, l Layer) error {
 	return nil
 }
 
-// compressState writes a layer's optimizer file through zstd.
+// compressState writes a layer's optimizer file with zstd compression.
 func (w *Writer) compressState(f *outFile, l Layer) error {
 	seq := &sequential{f: f, disk: w.disk}
 	left := w.disk.left
@@ -350,7 +347,7 @@ func (w *Writer) compressState(f *outFile, l Layer) error {
 	return err
 }
 
-// sequential writes a file from its start to its end.
+// sequential is an io.Writer that writes a file from start to end.
 type sequential struct {
 	f    *outFile
 	disk *disk
@@ -369,7 +366,7 @@ func (s *sequential) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Abort removes what was written. After Commit it does nothing.
+// Abort removes the written files. After Commit it does nothing.
 func (w *Writer) Abort() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -378,7 +375,7 @@ func (w *Writer) Abort() {
 	}
 }
 
-// fail keeps err as the writer's error and removes what was written.
+// fail records err as the writer's error and removes the written files.
 func (w *Writer) fail(err error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -388,7 +385,7 @@ func (w *Writer) fail(err error) error {
 func (w *Writer) failLocked(err error) error {
 	w.err = fmt.Errorf("save checkpoint-%d: %w", w.opts.Step, err)
 	for _, f := range w.open {
-		_ = f.out.Close() // what it would report is being removed
+		_ = f.out.Close() // the file is removed anyway
 	}
 	w.open = nil
 	if w.disk.root != "" {

@@ -14,47 +14,46 @@ import (
 	"time"
 )
 
-// The two ways in which files of Arrow begin. A stream begins with arrowStreamStart. A file
-// that can be read at any place begins with arrowFileStart, and the same stream follows.
-// Source: "Arrow Columnar Format", IPC.
+// The two ways an Arrow file begins. A stream begins with arrowStreamStart. The random access format begins with
+// arrowFileStart, followed by the same stream. Source: "Arrow Columnar Format", IPC.
 const (
 	arrowFileStart   = "ARROW1\x00\x00"
 	arrowStreamStart = "\xff\xff\xff\xff"
 )
 
-// maxArrowSchema and maxArrowBatch bound how many bytes one message may have.
+// maxArrowSchema and maxArrowBatch bound the bytes of one message.
 const (
 	maxArrowSchema = 16 << 20
 	maxArrowBatch  = 2 << 30
 )
 
-// Kinds of messages, with the numbers that Message.fbs gives them.
+// Kinds of messages, with the numbers of Message.fbs.
 const (
 	arrowSchemaMessage = iota + 1
 	arrowDictionaryMessage
 	arrowBatchMessage
 )
 
-// arrowRows gives the rows of an Arrow stream as JSON, with one batch at a time in
-// memory. Reading outside of a batch panics, and guarded turns that into an error.
+// arrowRows reads the rows of an Arrow stream as JSON, with one batch in memory. Reading outside of a batch panics;
+// guarded turns the panic into an error.
 type arrowRows struct {
 	r       io.Reader
 	body    bytes.Buffer // of the current message
 	fields  []*arrowField
-	read    []bool // for each of fields: whether it is read
+	read    []bool // for each field: whether it is read
 	dicts   map[int64]*arrowColumn
 	types   map[string]*colType
-	columns []*arrowColumn // of the current batch; nil for those that are not read
-	rows    int64          // of the batch
-	at, n   int64          // the next row of the batch; how many rows were given so far
+	columns []*arrowColumn // of the current batch; nil if not read
+	rows    int64          // of the current batch
+	at, n   int64          // next row of the batch; rows returned so far
 	done    error
 }
 
-// openArrow reads the schema of a stream, of whose columns those are read that wanted names.
-// known are the types of columns that a file beside the stream tells; nil for none.
+// openArrow reads the schema of a stream. wanted reports which columns to read. known are column types from a file
+// beside the stream; nil: none.
 func openArrow(from io.Reader, wanted func(string) bool, known map[string]*colType) (a *arrowRows, err error) {
-	b := bufio.NewReaderSize(from, 8<<10)                                         // bodies of messages are larger, and are read past this buffer
-	if start, _ := b.Peek(len(arrowFileStart)); string(start) == arrowFileStart { // an error of reading comes again below
+	b := bufio.NewReaderSize(from, 8<<10)                                         // message bodies are larger and bypass this buffer
+	if start, _ := b.Peek(len(arrowFileStart)); string(start) == arrowFileStart { // a read error recurs below
 		_, _ = b.Discard(len(arrowFileStart))
 	}
 	a = &arrowRows{r: b, dicts: map[int64]*arrowColumn{}}
@@ -95,8 +94,8 @@ func (a *arrowRows) begin(wanted func(string) bool, known map[string]*colType) e
 	return noImageColumns(names)
 }
 
-// message reads the next message: its kind, the table that describes it, and its body,
-// which goes to a.body. The error is io.EOF at the end of the stream.
+// message reads the next message. It returns the kind and the table that describes it, and stores the body in
+// a.body. err is io.EOF at the end of the stream.
 func (a *arrowRows) message() (kind int, header flat, err error) {
 	var start [8]byte
 	if _, err := io.ReadFull(a.r, start[:]); err != nil {
@@ -121,7 +120,7 @@ func (a *arrowRows) message() (kind int, header flat, err error) {
 		return 0, flat{}, fmt.Errorf("a batch of %d bytes, and at most %d are read", size, maxArrowBatch)
 	}
 	a.body.Reset()
-	if _, err := io.CopyN(&a.body, a.r, size); err != nil { // takes memory only for what is there
+	if _, err := io.CopyN(&a.body, a.r, size); err != nil { // allocates only for data that exists
 		return 0, flat{}, cutOff(err)
 	}
 	header, ok := m.table(2)
@@ -131,7 +130,7 @@ func (a *arrowRows) message() (kind int, header flat, err error) {
 	return int(m.number(1, 1, 0)), header, nil
 }
 
-// cutOff is err, where an io.EOF means that the file was cut off.
+// cutOff turns io.EOF into an error for a truncated file.
 func cutOff(err error) error {
 	if err == io.EOF {
 		return io.ErrUnexpectedEOF
@@ -167,7 +166,7 @@ func (a *arrowRows) next(dst []byte) (row []byte, n int64, err error) {
 	return dst[:from], a.n, err
 }
 
-// nextBatch reads the next batch of rows, and the dictionaries in front of it.
+// nextBatch reads the next batch of rows and the dictionaries before it.
 func (a *arrowRows) nextBatch() error {
 	a.rows, a.at = 0, 0
 	kind, m, err := a.message()
@@ -203,7 +202,7 @@ func (a *arrowRows) nextBatch() error {
 	return nil
 }
 
-// dictionary keeps the values of a dictionary, to which columns of later batches refer.
+// dictionary stores the values of a dictionary, which columns of later batches refer to.
 func (a *arrowRows) dictionary(m flat) error {
 	id := m.number(0, 8, 0)
 	data, ok := m.table(1)
@@ -224,8 +223,7 @@ func (a *arrowRows) dictionary(m flat) error {
 	return err
 }
 
-// dictionaryField is the field whose values are in the dictionary of that id, nil where there is
-// none.
+// dictionaryField returns the field whose values are in the dictionary with this id, or nil.
 func dictionaryField(fields []*arrowField, id int64) *arrowField {
 	for _, f := range fields {
 		if f.index != nil && f.dict == id {
@@ -238,13 +236,12 @@ func dictionaryField(fields []*arrowField, id int64) *arrowField {
 	return nil
 }
 
-// arrowBatch hands out the nodes and buffers of a batch, in the order in which the
-// columns have them.
+// arrowBatch returns the nodes and buffers of a batch one by one, in the order of the columns.
 type arrowBatch struct {
 	flat
 	body                     []byte
 	rows                     int64
-	nodes, buffers, variadic [2]int // for each kind: where the next one is described, and how many are left
+	nodes, buffers, variadic [2]int // per kind: offset of the next description; number left
 }
 
 func newArrowBatch(m flat, body []byte) (*arrowBatch, error) {
@@ -258,8 +255,7 @@ func newArrowBatch(m flat, body []byte) (*arrowBatch, error) {
 	return b, nil
 }
 
-// check tells whether a body of so many bytes can hold the rows: each row takes at least
-// one bit.
+// check checks that a body of this many bytes can hold the rows, at one bit or more per row.
 func (b *arrowBatch) check(bytes int) error {
 	if b.rows < 0 || b.rows > 8*int64(bytes) {
 		return fmt.Errorf("a batch of %d rows in %d bytes", b.rows, bytes)
@@ -267,8 +263,8 @@ func (b *arrowBatch) check(bytes int) error {
 	return nil
 }
 
-// take gives the place of the next description in at (nodes, buffers or variadic), which
-// has so many bytes.
+// take returns the offset of the next description in at (nodes, buffers or variadic). bytes is the size of a
+// description.
 func (b *arrowBatch) take(at *[2]int, bytes int) int {
 	if at[1]--; at[1] < 0 {
 		panic("a batch lacks a part")
@@ -279,15 +275,14 @@ func (b *arrowBatch) take(at *[2]int, bytes int) int {
 
 func (b *arrowBatch) number64(at int) int64 { return int64(binary.LittleEndian.Uint64(b.b[at:])) }
 
-// buffer is the content of the next buffer.
+// buffer returns the content of the next buffer.
 func (b *arrowBatch) buffer() []byte {
 	at := b.take(&b.buffers, 16)
 	from, n := b.number64(at), b.number64(at+8)
 	return b.body[from:][:n]
 }
 
-// column takes a field's nodes and buffers from the batch. Where the column is read, it
-// checks that they are as long as they must be.
+// column takes a field's nodes and buffers from the batch. If the column is read, it checks their lengths.
 func (b *arrowBatch) column(f *arrowField, read bool, dicts map[int64]*arrowColumn) (*arrowColumn, error) {
 	if f.index != nil {
 		index, err := b.column(f.index, read, dicts)
@@ -363,14 +358,14 @@ func (a *arrowRows) appendRow(dst []byte, i int64) ([]byte, error) {
 	return append(dst, '}'), nil
 }
 
-// arrowMeaning is what the values of a column of Arrow mean, beside how they lie in memory.
+// arrowMeaning is the meaning of an Arrow column's values, beyond their memory layout.
 type arrowMeaning struct {
-	json      bool  // a text in JSON
-	column    bool  // it is a column of its own, in no struct or list
-	scale     int   // of a decimal: digits behind the point
-	perSecond int64 // of times: units in a second
-	zone      bool  // of a timestamp: it is UTC
-	unit      int64 // of dates and intervals, as Schema.fbs numbers it
+	json      bool  // JSON text
+	column    bool  // a top-level column, in no struct or list
+	scale     int   // of a decimal: digits after the point
+	perSecond int64 // of times: units per second
+	zone      bool  // of a timestamp: UTC
+	unit      int64 // of dates and intervals, with Schema.fbs's number
 }
 
 // arrowTypeNames are the names of Arrow's types, by kind.
@@ -383,7 +378,7 @@ var arrowTypeNames = map[int]string{
 	arrowListView: "list_view", arrowLargeListView: "large_list_view",
 }
 
-// typeName is the name of the field's type, for errors.
+// typeName returns the name of the field's type, for errors.
 func (f *arrowField) typeName() string {
 	switch name := arrowTypeNames[f.kind]; f.kind {
 	case arrowFloat, arrowDecimal:
@@ -395,13 +390,13 @@ func (f *arrowField) typeName() string {
 	}
 }
 
-// isText reports whether values are texts, or bytes that may be.
+// isText reports whether values are text, or bytes that may be text.
 func (f *arrowField) isText() bool {
 	return slices.Contains([]int{arrowUtf8, arrowLargeUtf8, arrowUtf8View, arrowBinary, arrowLargeBinary, arrowBinaryView}, f.kind)
 }
 
-// means notes what values of the field's type mean; the table of describes the type. Source:
-// Schema.fbs, with the defaults there.
+// means sets the meaning of the field's values; the table of describes the type. Source: Schema.fbs, defaults
+// included.
 func (f *arrowField) means(of flat) error {
 	unit := int64(-1)
 	switch f.kind {
@@ -429,8 +424,7 @@ func (f *arrowField) means(of flat) error {
 	return nil
 }
 
-// meanings applies descriptions of the columns that stand beside the schema, by column, and
-// marks the columns themselves.
+// meanings applies descriptions of the columns from outside the schema, and marks the fields as top-level columns.
 func meanings(fields []*arrowField, said ...map[string]*colType) {
 	for _, f := range fields {
 		f.column = true
@@ -440,7 +434,7 @@ func meanings(fields []*arrowField, said ...map[string]*colType) {
 	}
 }
 
-// take applies another description of a column, which may know that texts are JSON.
+// take applies another description of a column, which may declare texts as JSON.
 func (f *arrowField) take(t *colType) {
 	switch {
 	case t == nil:
@@ -457,7 +451,7 @@ func (f *arrowField) take(t *colType) {
 	}
 }
 
-// arrowColumnTypes describes the columns of a schema.
+// arrowColumnTypes returns the types of a schema's columns.
 func arrowColumnTypes(fields []*arrowField) map[string]*colType {
 	out := map[string]*colType{}
 	for _, f := range fields {
@@ -466,7 +460,7 @@ func arrowColumnTypes(fields []*arrowField) map[string]*colType {
 	return out
 }
 
-// describe is the field's type.
+// describe returns the field's type.
 func (f *arrowField) describe() *colType {
 	t := &colType{name: f.typeName(), json: f.json}
 	switch f.kind {
@@ -480,8 +474,7 @@ func (f *arrowField) describe() *colType {
 	return t
 }
 
-// keyed is the value of a key in field i, a vector of pairs of keys and values; "" where there
-// is none.
+// keyed returns the value of a key in field i, a vector of key/value pairs; "": none.
 func (t flat) keyed(i int, key string) string {
 	from, n := t.vector(i, 4)
 	for k := range n {
@@ -492,7 +485,7 @@ func (t flat) keyed(i int, key string) string {
 	return ""
 }
 
-// bytes are those of value i of a column of texts or bytes.
+// bytes returns the bytes of value i in a column of texts or bytes.
 func (c *arrowColumn) bytes(i int64) []byte {
 	switch c.kind {
 	case arrowFixedBinary:
@@ -511,7 +504,7 @@ func (c *arrowColumn) bytes(i int64) []byte {
 	return c.data[from:to]
 }
 
-// littleEndian is b the other way round.
+// littleEndian returns b reversed.
 func littleEndian(b []byte) []byte {
 	out := slices.Clone(b)
 	slices.Reverse(out)
@@ -558,7 +551,7 @@ func (c *arrowColumn) appendTyped(dst []byte, i int64) ([]byte, error) {
 	return dst, fmt.Errorf("type %s of Arrow is not read; write it as JSONL or Parquet", kind)
 }
 
-// appendMap appends value i of a map as an object.
+// appendMap appends value i of a map as a JSON object.
 func (c *arrowColumn) appendMap(dst []byte, i int64, most int) (_ []byte, err error) {
 	entries := c.children[0]
 	from, to := c.span(i)
@@ -581,19 +574,19 @@ func (c *arrowColumn) appendMap(dst []byte, i int64, most int) (_ []byte, err er
 	return append(dst, '}'), nil
 }
 
-// arrowColumn is a column of a batch, or a column nested in one.
+// arrowColumn is a column of a batch, or nested in one.
 type arrowColumn struct {
 	*arrowField
-	n        int64  // how many values it has
-	valid    []byte // a bit for each value, 0 where it is null; empty: none is null
-	offsets  []byte // where each value begins, then where the last one ends
+	n        int64  // number of values
+	valid    []byte // one bit per value, 0: null; empty: no value is null
+	offsets  []byte // start of each value, then the end of the last
 	data     []byte
-	sizes    []byte   // of a list's view: how many elements each value has
-	blocks   [][]byte // of views of texts: the texts that are longer than a view
+	sizes    []byte   // of list views: number of elements of each value
+	blocks   [][]byte // of text views: texts longer than a view
 	children []*arrowColumn
 }
 
-// offsetBytes is the width in bytes of one of a column's offsets, 0 where it has none.
+// offsetBytes returns the bytes of one offset; 0: the column has none.
 func (f *arrowField) offsetBytes() int64 {
 	switch f.kind {
 	case arrowUtf8, arrowBinary, arrowList, arrowMap, arrowListView:
@@ -604,8 +597,7 @@ func (f *arrowField) offsetBytes() int64 {
 	return 0
 }
 
-// check tells whether a column that is to be read is of a type that is supported, and
-// whether its buffers are long enough for its values.
+// check checks that the type of a column to read is supported and that the buffers are long enough.
 func (c *arrowColumn) check() error {
 	switch c.kind {
 	case arrowUnion, arrowRunEnd:
@@ -634,7 +626,7 @@ func (c *arrowColumn) check() error {
 	return nil
 }
 
-// append appends value i as JSON. It is an error where dst has more than most bytes.
+// append appends value i as JSON. It fails if dst exceeds most bytes.
 func (c *arrowColumn) append(dst []byte, i int64, most int) ([]byte, error) {
 	if len(dst) > most {
 		return dst, errRowSize
@@ -677,12 +669,12 @@ func (c *arrowColumn) append(dst []byte, i int64, most int) ([]byte, error) {
 	}
 }
 
-// isListView reports whether the field's lists have sizes of their own.
+// isListView reports whether lists have explicit sizes.
 func (f *arrowField) isListView() bool {
 	return f.kind == arrowListView || f.kind == arrowLargeListView
 }
 
-// span is where value i lies: the range of bytes in data, or of elements in the child.
+// span returns the range of value i: bytes in data, or elements of the child.
 func (c *arrowColumn) span(i int64) (from, to int64) {
 	if c.isListView() {
 		at := func(b []byte) int64 {
@@ -699,8 +691,7 @@ func (c *arrowColumn) span(i int64) (from, to int64) {
 	return int64(int32(binary.LittleEndian.Uint32(c.offsets[4*i:]))), int64(int32(binary.LittleEndian.Uint32(c.offsets[4*i+4:])))
 }
 
-// whole is whole number i in data. An unsigned number of 64 bits may come out negative;
-// its bits are then those of the number.
+// whole returns integer i in data. An unsigned 64-bit integer may appear negative, with the same bits.
 func (f *arrowField) whole(data []byte, i int64) int64 {
 	switch {
 	case f.bits == 8 && f.unsigned:
@@ -721,7 +712,7 @@ func (f *arrowField) whole(data []byte, i int64) int64 {
 	panic(fmt.Sprintf("whole numbers of %d bits", f.bits))
 }
 
-// appendFloat appends number i, or null where JSON cannot write it.
+// appendFloat appends number i, or null if JSON cannot express it.
 func (c *arrowColumn) appendFloat(dst []byte, i int64) []byte {
 	var v float64
 	switch c.bits {
@@ -767,24 +758,23 @@ func (c *arrowColumn) appendStruct(dst []byte, i int64, most int) (_ []byte, err
 	return append(dst, '}'), nil
 }
 
-// Arrow describes itself in flatbuffers: tables whose fields are found through a vtable,
-// which lies before the table. Only the little that is needed is read here, and every
-// place is checked, since a library would allocate whatever a damaged file asks for.
-// Sources: "FlatBuffers Internals", and Message.fbs and Schema.fbs of Apache Arrow's format.
+// Arrow describes itself in flatbuffers: tables whose fields are found through a vtable before the table. Only the
+// necessary parts are read here, with every offset checked. A library would allocate whatever a damaged file asks
+// for. Sources: "FlatBuffers Internals", and Message.fbs and Schema.fbs of Apache Arrow's format.
 
-// flat is a table in the buffer b, at pos. Reading outside of the buffer panics, as slices
-// do; guarded turns that into an error.
+// flat is the table at offset pos of the buffer b. Reading outside of the buffer panics like a slice; guarded turns
+// the panic into an error.
 type flat struct {
 	b   []byte
 	pos int
 }
 
-// flatRoot is the table to which the start of a buffer refers.
+// flatRoot returns the root table of a buffer.
 func flatRoot(b []byte) flat {
 	return flat{b, int(binary.LittleEndian.Uint32(b))}
 }
 
-// field is the place of field i of the table, 0 where the field is absent and has its default.
+// field returns the offset of field i; 0: the field is absent and has its default.
 func (t flat) field(i int) int {
 	vtable := t.pos - int(int32(binary.LittleEndian.Uint32(t.b[t.pos:])))
 	if at := 4 + 2*i; at < int(binary.LittleEndian.Uint16(t.b[vtable:])) {
@@ -795,7 +785,7 @@ func (t flat) field(i int) int {
 	return 0
 }
 
-// number is field i, an integer of so many bytes, or usual where the field is absent.
+// number returns the integer field i of the given bytes; usual: the field is absent.
 func (t flat) number(i, bytes int, usual int64) int64 {
 	at := t.field(i)
 	switch {
@@ -811,7 +801,7 @@ func (t flat) number(i, bytes int, usual int64) int64 {
 	return int64(binary.LittleEndian.Uint64(t.b[at:]))
 }
 
-// table is the table that field i refers to; false where the field is absent.
+// table returns the table that field i refers to; false: the field is absent.
 func (t flat) table(i int) (flat, bool) {
 	at := t.field(i)
 	if at == 0 {
@@ -822,7 +812,7 @@ func (t flat) table(i int) (flat, bool) {
 
 func (t flat) follow(at int) int { return at + int(binary.LittleEndian.Uint32(t.b[at:])) }
 
-// vector is field i, a vector: n elements of so many bytes each, the first at from.
+// vector returns the vector field i: the offset of the first element and the number of elements of the given bytes.
 func (t flat) vector(i, bytes int) (from, n int) {
 	at := t.field(i)
 	if at == 0 {
@@ -834,13 +824,13 @@ func (t flat) vector(i, bytes int) (from, n int) {
 	return at + 4, n
 }
 
-// text is field i, a string.
+// text returns the string field i.
 func (t flat) text(i int) string {
 	from, n := t.vector(i, 1)
 	return string(t.b[from : from+n])
 }
 
-// Kinds of Arrow types, with the numbers that Schema.fbs gives them.
+// Kinds of Arrow types, with the numbers of Schema.fbs.
 const (
 	arrowNull = iota + 1
 	arrowInt
@@ -870,22 +860,22 @@ const (
 	arrowLargeListView
 )
 
-// arrowField is a column of a schema, or one that is nested in a column.
+// arrowField is a column of a schema, or nested in a column.
 type arrowField struct {
 	name     string
 	kind     int
-	bits     int  // width of a value; 0: values have no fixed width
-	unsigned bool // for whole numbers
-	size     int  // elements of a list of fixed size
-	buffers  int  // how many it has in a batch, without its children's; -1: the batch says
+	bits     int  // bits of a value; 0: no fixed width
+	unsigned bool // of integers
+	size     int  // elements of a fixed-size list
+	buffers  int  // number of buffers in a batch, without children's; -1: given by the batch
 	children []*arrowField
-	index    *arrowField // with a dictionary: the type of the indices; the values are of the field's own type
+	index    *arrowField // with a dictionary: type of the indices; values have the field's own type
 	dict     int64
 	arrowMeaning
 }
 
-// mostArrowDepth bounds how deep types are nested, and mostArrowFields how many there are:
-// in a damaged file references can lead in a circle.
+// mostArrowDepth bounds the nesting of types, mostArrowFields their number. In a damaged file, references may form
+// a cycle.
 const (
 	mostArrowDepth  = 32
 	mostArrowFields = 1 << 16
@@ -894,7 +884,7 @@ const (
 // arrowTypes reads a schema's fields and counts them in n.
 type arrowTypes struct{ n int }
 
-// arrowSchema are the fields of a schema.
+// arrowSchema returns the fields of a schema.
 func arrowSchema(s flat) ([]*arrowField, error) {
 	if s.number(0, 2, 0) != 0 {
 		return nil, errors.New("its numbers are big-endian; write the file on another machine")
@@ -902,7 +892,7 @@ func arrowSchema(s flat) ([]*arrowField, error) {
 	return (&arrowTypes{}).fields(s, 1, 0)
 }
 
-// fields are the Arrow fields that field i of a table lists, depth levels deep.
+// fields returns the Arrow fields listed in field i of a table, at the given depth.
 func (a *arrowTypes) fields(t flat, i, depth int) ([]*arrowField, error) {
 	if depth > mostArrowDepth {
 		return nil, fmt.Errorf("types are nested deeper than %d levels", mostArrowDepth)
@@ -942,7 +932,7 @@ func (a *arrowTypes) field(t flat, depth int) (f *arrowField, err error) {
 	return f, err
 }
 
-// shape notes how values of the field's type lie in memory; the table of describes the type.
+// shape sets the memory layout of the field's values; the table of describes the type.
 func (f *arrowField) shape(of flat) error {
 	f.buffers = 2
 	children := -1 // any number
@@ -978,8 +968,7 @@ func (f *arrowField) shape(of flat) error {
 	return f.means(of)
 }
 
-// plainBits is the width in bits of a value of a type of which no more need be known: dates,
-// times, decimals and the like.
+// plainBits returns the width in bits of a date, time, decimal or similar type.
 func (f *arrowField) plainBits(of flat) int {
 	switch f.kind {
 	case arrowDate:

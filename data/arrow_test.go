@@ -47,7 +47,7 @@ func arrowNamed(t testing.TB, name string) arrowCase {
 	return cases[i]
 }
 
-// checkArrow reads each case, those of its columns that its rows have, and compares.
+// checkArrow reads the columns of each case and compares the rows.
 func checkArrow(t *testing.T, cases []arrowCase) {
 	for _, c := range cases {
 		var rows rowReader
@@ -116,8 +116,8 @@ func TestArrowOfTheDay(t *testing.T) {
 	}
 }
 
-// TestArrowDataSet reads Arrow files as a data set, known by their name or by their first
-// bytes, both as streams and as files that can be read at any place.
+// TestArrowDataSet reads Arrow files as a data set, identified by name or by first bytes, as streams and in the
+// random access format.
 func TestArrowDataSet(t *testing.T) {
 	saved := arrowNamed(t, "save_to_disk")
 	want := []string{"u:h0|a:[g|]", "u:h1|a:[g|]", "u:h2|a:[g|]", "u:h3|a:[g|]", "u:h4|a:[g|]"}
@@ -158,8 +158,7 @@ func TestArrowErrors(t *testing.T) {
 	}
 }
 
-// TestArrowLimits: what a file claims is not believed where that would cost memory or
-// time.
+// TestArrowLimits: sizes claimed by a file are not trusted if they would cost memory or time.
 func TestArrowLimits(t *testing.T) {
 	saved := arrowNamed(t, "save_to_disk").File
 	schema := 8 + int(binary.LittleEndian.Uint32(saved[4:])) // its message has no body
@@ -195,8 +194,7 @@ func TestArrowLimits(t *testing.T) {
 	wantError(t, err, "more than 65536 columns")
 }
 
-// nested is a field that has wide children, each of which has wide children again, and
-// so on for that many levels.
+// nested returns a field with wide children, each with wide children again, for the given number of levels.
 func nested(levels, wide int) flat {
 	b := []byte{16, 0, 12, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 8, 0} // a vtable: the type is at 4, the children at 8
 	first := len(b)
@@ -216,10 +214,10 @@ func nested(levels, wide int) flat {
 	return flat{append(b, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0), first}
 }
 
-// TestUnionBuffers: a union has a buffer of types, and where it is dense one of places too. Its mode is two bytes wide.
+// TestUnionBuffers: a union has a buffer of types and, if dense, one of offsets. Its mode is two bytes wide.
 func TestUnionBuffers(t *testing.T) {
 	for mode, want := range []int{1, 2} {
-		table := flat{[]byte{6, 0, 12, 0, 4, 0, 6, 0, 0, 0, byte(mode), 0, 9, 9, 9, 9, 9, 9}, 6} // the mode is behind the way to the vtable
+		table := flat{[]byte{6, 0, 12, 0, 4, 0, 6, 0, 0, 0, byte(mode), 0, 9, 9, 9, 9, 9, 9}, 6} // the mode follows the offset to the vtable
 		f := &arrowField{kind: arrowUnion}
 		if err := f.shape(table); err != nil || f.buffers != want {
 			t.Errorf("mode %d: %d buffers, want %d: %v", mode, f.buffers, want, err)
@@ -227,8 +225,8 @@ func TestUnionBuffers(t *testing.T) {
 	}
 }
 
-// TestArrowDamage changes every byte of a stream, one at a time. Rows may come out
-// changed, else there is an error, soon and in little memory.
+// TestArrowDamage changes every byte of a stream, one at a time. Reading must yield rows, perhaps changed, or an
+// error, in little time and memory.
 func TestArrowDamage(t *testing.T) {
 	testkit.NotShort(t)
 	for _, c := range arrowCases(t, arrowRecorded) {

@@ -6,84 +6,80 @@ import (
 	"slices"
 )
 
-// IgnoreIndex is the label that takes no part in the loss, as in PyTorch.
+// IgnoreIndex is the label of tokens outside the loss, as in PyTorch.
 const IgnoreIndex = -100
 
 // Row is one training sequence. Packed rows hold several documents.
 type Row struct {
-	IDs []int32 // tokens
-	// Labels are aligned with IDs: the token at position t is predicted from the
-	// positions before it, so the first label of a document never counts. Nil: the
-	// labels are the IDs.
+	IDs []int32 // token ids
+	// Labels are aligned with IDs. The token at position t is predicted from earlier positions, so a document's
+	// first label never counts. nil: the labels are the IDs.
 	Labels []int32
-	// Docs are the lengths of the documents in the row, in order. Attention does not
-	// see from one document to the next, and positions restart. Nil: one document.
+	// Docs are the lengths of the row's documents in order. Attention does not cross documents, and positions
+	// restart in each. nil: one document.
 	Docs []int32
-	// Pairs are the pairs whose documents the row holds, in order; of a data set of pairs
-	// all documents are in them. Nil for others.
+	// Pairs are the row's pairs in order. In a data set of pairs, every document belongs to a pair. nil for other
+	// data.
 	Pairs []Pair
 }
 
-// Pair says where a pair of answers to one prompt stands in a row or micro-batch. Both answers
-// are documents, adjacent ones, that begin with the prompt; their targets are the answers' tokens.
+// Pair locates a pair of answers to one prompt in a row or micro-batch. The two answers are adjacent documents that
+// begin with the prompt. Their targets are the tokens of the answers.
 type Pair struct {
-	// ID is the pair's number in the data set: the same in every row that has it, in every
-	// epoch, order and run over the same data.
+	// ID is the pair's number in the data set. It is the same in every row, epoch, order and run over the same
+	// data.
 	ID int64
-	// Chosen and Rejected are the numbers of its documents among those of the row or
-	// micro-batch: document i of a micro-batch begins at CuSeqlens[i].
+	// Chosen and Rejected are indices of documents in the row or micro-batch. Document i of a micro-batch begins at
+	// CuSeqlens[i].
 	Chosen, Rejected int32
 }
 
-// MicroBatch is the rows that go through a layer in one launch: all documents one after
-// the other, without padding.
+// MicroBatch is the rows that one launch passes through a layer: all documents concatenated, without padding.
 type MicroBatch struct {
 	Tokens int
 	IDs    []int32 // (Tokens)
-	// Index is where each token's id stands in the batch's UniqueIDs.
+	// Index maps each token to its id's position in the batch's UniqueIDs.
 	Index []int32 // (Tokens)
-	// Targets is the token to predict at each place. Labels are shifted already: the
-	// target at place t is the label of t+1. IgnoreIndex where there is none.
+	// Targets is the token to predict at each position: labels shifted by one, so the target at t is the label of
+	// t+1. IgnoreIndex: none.
 	Targets   []int32 // (Tokens)
-	Positions []int32 // (Tokens), restarting with every document
-	CuSeqlens []int32 // (documents + 1), the first token of each document, then Tokens
-	MaxSeqlen int     // the longest document
-	// RowStart and RowPos list the places that hold each unique id of the batch: those
-	// of id u are RowPos[RowStart[u]:RowStart[u+1]], in rising order.
+	Positions []int32 // (Tokens), restarts with every document
+	CuSeqlens []int32 // (documents + 1), first token of each document, then Tokens
+	MaxSeqlen int     // tokens of the longest document
+	// RowStart and RowPos list the positions of each unique id of the batch: id u is at
+	// RowPos[RowStart[u]:RowStart[u+1]], in rising order.
 	RowStart []int32 // (unique ids of the batch + 1)
 	RowPos   []int32 // (Tokens)
 	// Supervised counts the targets that are not IgnoreIndex.
 	Supervised int64
-	// Pairs are the pairs of its documents, in order: none is in two micro-batches.
+	// Pairs are the pairs of its documents in order. No pair is split between micro-batches.
 	Pairs []Pair
 }
 
-// Same tells whether the documents of a pair have the same tokens and targets.
+// Same reports whether both documents of a pair have the same tokens and targets.
 func (m *MicroBatch) Same(p Pair) bool {
 	of := func(list []int32, doc int32) []int32 { return list[m.CuSeqlens[doc]:m.CuSeqlens[doc+1]] }
 	return slices.Equal(of(m.IDs, p.Chosen), of(m.IDs, p.Rejected)) && slices.Equal(of(m.Targets, p.Chosen), of(m.Targets, p.Rejected))
 }
 
-// Batch is one optimizer step's (or evaluation pass's) global batch, or the part of it that one
-// of several ranks takes. What it says of tokens, ids and micro-batches is of that part.
+// Batch is the global batch of one optimizer step or evaluation pass, or one rank's part of it. Tokens, ids and
+// micro-batches are of that part.
 type Batch struct {
-	Step         int // 1-based number of the step, or of the evaluation pass
+	Step         int // number of the step or evaluation pass, from 1
 	MicroBatches []MicroBatch
-	UniqueIDs    []int32 // all ids of the batch, each once, in rising order
+	UniqueIDs    []int32 // distinct ids of the batch, in rising order
 	Tokens       int64
 	Supervised   int64 // over all micro-batches; the loss is divided by AllSupervised
-	Pairs        int64 // over all micro-batches; AllPairs has those of all ranks
-	Chosen       int64 // the targets of the pairs' chosen answers; AllChosen has those of all ranks
-	// Ranks is what all ranks have of the step; nil: this batch is all of it.
+	Pairs        int64 // over all micro-batches; AllPairs covers all ranks
+	Chosen       int64 // targets of the pairs' chosen answers; AllChosen covers all ranks
+	// Ranks covers all ranks of the step; nil: this batch is the whole step.
 	Ranks *AllRanks
-	// Pos is the data position after this batch: how many rows were consumed since
-	// the start of training, over all epochs.
+	// Pos is the data position after this batch: rows consumed since the start of training, over all epochs.
 	Pos int64
 }
 
-// NewBatch groups rows, in order, into micro-batches of at most maxTokens tokens, or of
-// one row that alone has more, and lists the unique ids. It leaves Pos to the caller. It
-// does not keep the rows.
+// NewBatch groups rows in order into micro-batches of at most maxTokens tokens; a longer row has a micro-batch of
+// its own. It sets UniqueIDs but leaves Pos to the caller. It does not keep the rows.
 func NewBatch(step int, rows []Row, maxTokens int) *Batch {
 	b := &Batch{Step: step}
 	for len(rows) > 0 {
@@ -106,7 +102,7 @@ func NewBatch(step int, rows []Row, maxTokens int) *Batch {
 	return b
 }
 
-// newMicroBatch puts the documents of rows, which have so many tokens, one after the other.
+// newMicroBatch concatenates the documents of rows, which have the given number of tokens.
 func newMicroBatch(rows []Row, tokens int) MicroBatch {
 	mb := MicroBatch{
 		Tokens:    tokens,
@@ -147,7 +143,7 @@ func (mb *MicroBatch) add(ids, labels []int32) {
 	mb.Supervised += supervised(labels)
 }
 
-// index fills UniqueIDs and, in each micro-batch, Index, RowStart and RowPos.
+// index sets UniqueIDs and each micro-batch's Index, RowStart and RowPos.
 func (b *Batch) index() {
 	largest := int32(-1)
 	for _, mb := range b.MicroBatches {
@@ -155,7 +151,7 @@ func (b *Batch) index() {
 			largest = max(largest, id)
 		}
 	}
-	place := make([]int32, largest+1) // where each id stands in UniqueIDs
+	place := make([]int32, largest+1) // position of each id in UniqueIDs
 	for _, mb := range b.MicroBatches {
 		for _, id := range mb.IDs {
 			place[id] = 1
@@ -172,7 +168,7 @@ func (b *Batch) index() {
 	}
 }
 
-// index lists the places of each of the batch's unique ids, by a counting sort.
+// index lists the positions of each of the batch's unique ids with a counting sort.
 func (mb *MicroBatch) index(place []int32, unique int) {
 	mb.Index = make([]int32, mb.Tokens)
 	mb.RowStart = make([]int32, unique+1)
@@ -191,7 +187,7 @@ func (mb *MicroBatch) index(place []int32, unique int) {
 	}
 }
 
-// docs are the lengths of the row's documents.
+// docs yields the lengths of the row's documents.
 func (r Row) docs() iter.Seq[int] {
 	return func(yield func(int) bool) {
 		if r.Docs == nil {
@@ -213,7 +209,7 @@ func (r Row) labels() []int32 {
 	return r.Labels
 }
 
-// Supervised counts the tokens of the row that count in the loss.
+// Supervised returns the number of the row's tokens in the loss.
 func (r Row) Supervised() int64 {
 	var sum int64
 	first, labels := 0, r.labels()
@@ -224,9 +220,9 @@ func (r Row) Supervised() int64 {
 	return sum
 }
 
-// chosen counts the tokens of the row that count in the loss, in the chosen answers of its pairs.
+// chosen returns the number of tokens in the loss that belong to chosen answers.
 func (r Row) chosen() (sum int64) {
-	doc, first, labels, pairs := int32(0), 0, r.labels(), r.Pairs // which are in the order of their documents
+	doc, first, labels, pairs := int32(0), 0, r.labels(), r.Pairs // pairs are in the order of their documents
 	for n := range r.docs() {
 		if len(pairs) > 0 && pairs[0].Chosen == doc {
 			sum, pairs = sum+supervised(labels[first:first+n]), pairs[1:]
@@ -236,7 +232,7 @@ func (r Row) chosen() (sum int64) {
 	return sum
 }
 
-// supervised counts the tokens of one document that count in the loss.
+// supervised returns the number of a document's tokens in the loss.
 func supervised(labels []int32) int64 {
 	var n int64
 	for i, l := range labels {
@@ -247,20 +243,20 @@ func supervised(labels []int32) int64 {
 	return n
 }
 
-// Sampler says which rows make up a step. It keeps no position: all methods depend on the
-// step's number alone, so training can resume at any step.
+// Sampler selects the rows of a step. It has no state: results depend only on the step's number, so training can
+// resume at any step.
 type Sampler struct {
 	view    View
 	perStep int
 	seed    int64
 	shuffle bool
-	// The first done steps have taken the rows before data position at.
+	// The first done steps have consumed the rows before data position at.
 	done int
 	at   int64
 }
 
-// NewSampler makes a Sampler that gives rowsPerStep rows (at least 1) of view to a step: in
-// file order, or with shuffle in an order that follows from seed and the epoch's number.
+// NewSampler returns a Sampler that gives each step rowsPerStep rows (at least 1) of view. They are in file order
+// or, with shuffle, in an order that depends on seed and epoch.
 func NewSampler(view View, rowsPerStep int, seed int64, shuffle bool) *Sampler {
 	if rowsPerStep < 1 {
 		panic(fmt.Sprintf("data: %d rows a step", rowsPerStep))
@@ -268,22 +264,22 @@ func NewSampler(view View, rowsPerStep int, seed int64, shuffle bool) *Sampler {
 	return &Sampler{view: view, perStep: rowsPerStep, seed: seed, shuffle: shuffle}
 }
 
-// From is a sampler like s whose first step after step begins at the data position pos,
-// whichever rows the steps before took. Where pos is s's own position after step, it gives
-// what s gives. Its methods may be called for steps after step, and Pos for step too.
+// From returns a sampler whose first step after step begins at data position pos, whatever rows earlier steps took.
+// If pos is s's own position after step, the result equals s. Its methods accept steps after step; Pos also accepts
+// step.
 func (s *Sampler) From(step int, pos int64) *Sampler {
 	out := *s
 	out.done, out.at = step, pos
 	return &out
 }
 
-// StepAt is the first step after which the position is at least pos.
+// StepAt returns the first step after which the position is at least pos.
 func (s *Sampler) StepAt(pos int64) int {
 	rows, epoch := int64(s.view.Rows()), s.at/int64(s.view.Rows())
 	if pos <= s.at {
 		return s.done
 	}
-	last := (pos - 1) / rows // the epoch that pos lies in, or that ends at pos
+	last := (pos - 1) / rows // epoch that contains pos or ends at pos
 	steps := func(from, to int64) int { return int((to - from + int64(s.perStep) - 1) / int64(s.perStep)) }
 	if last == epoch {
 		return s.done + steps(s.at, pos)
@@ -291,10 +287,10 @@ func (s *Sampler) StepAt(pos int64) int {
 	return s.done + steps(s.at, (epoch+1)*rows) + int(last-epoch-1)*s.StepsPerEpoch() + steps(last*rows, pos)
 }
 
-// StepsPerEpoch is how many steps take every row once. The last of them may have fewer rows.
+// StepsPerEpoch returns the number of steps in an epoch. The last step may have fewer rows.
 func (s *Sampler) StepsPerEpoch() int { return (s.view.Rows() + s.perStep - 1) / s.perStep }
 
-// Step is the rows of step n >= 1. The view must not be empty.
+// Step returns the rows of step n >= 1. The view must not be empty.
 func (s *Sampler) Step(n int) []Row {
 	epoch, first, end := s.span(n)
 	order := newPermutation(int64(s.view.Rows()), s.seed, uint64(epoch))
@@ -309,8 +305,7 @@ func (s *Sampler) Step(n int) []Row {
 	return rows
 }
 
-// Pos is the data position after step n: how many rows steps 1 to n have taken, over all
-// epochs; 0 for n = 0.
+// Pos returns the data position after step n: the rows of steps 1 to n over all epochs; 0 for n = 0.
 func (s *Sampler) Pos(n int) int64 {
 	if n == s.done {
 		return s.at
@@ -319,12 +314,11 @@ func (s *Sampler) Pos(n int) int64 {
 	return int64(epoch)*int64(s.view.Rows()) + int64(end)
 }
 
-// Batch is step n in micro-batches, as NewBatch makes them, with its data position. The
-// error is that of Dataset.Read.
+// Batch returns step n in micro-batches, with its data position. See NewBatch; errors are from Dataset.Read.
 func (s *Sampler) Batch(n, maxTokens int) (*Batch, error) { return s.RankBatch(n, maxTokens, 0, 1) }
 
-// RankBatch is the part of step n that one of several ranks takes, as NewRankBatch makes it.
-// Its data position is that after the whole step. The error is that of Dataset.Read.
+// RankBatch returns one rank's part of step n; see NewRankBatch. Its data position is after the whole step. Errors
+// are from Dataset.Read.
 func (s *Sampler) RankBatch(n, maxTokens, rank, ranks int) (*Batch, error) {
 	var rows []Row
 	if err := s.view.d.Read(func() { rows = s.Step(n) }); err != nil {
@@ -335,9 +329,8 @@ func (s *Sampler) RankBatch(n, maxTokens, rank, ranks int) (*Batch, error) {
 	return b, nil
 }
 
-// span is the epoch (from 0) that step n is in, and the range of the rows that it takes, in
-// that epoch's order. The last step of an epoch takes what is left of it, which may be fewer
-// rows, so that no step has rows of two epochs.
+// span returns the epoch of step n, from 0, and the step's range of rows in that epoch's order. The last step of an
+// epoch takes the remaining rows, so no step crosses epochs.
 func (s *Sampler) span(n int) (epoch, first, end int) {
 	rows, steps := s.view.Rows(), s.StepsPerEpoch()
 	if n <= s.done || steps == 0 {
@@ -354,22 +347,22 @@ func (s *Sampler) span(n int) (epoch, first, end int) {
 	return epoch, first, min(first+s.perStep, rows)
 }
 
-// AllRanks is what the ranks that train together have of one step between them.
+// AllRanks describes the global batch of all ranks.
 type AllRanks struct {
-	// StandIn: no row is left for this rank, and its batch is one that nothing may be learnt from.
+	// StandIn reports that no row is left for this rank. Its batch must not train anything.
 	StandIn    bool
 	Tokens     int64 // of the global batch
-	Supervised int64 // of the global batch; the loss is divided by it
+	Supervised int64 // of the global batch; divisor of the loss
 	Pairs      int64 // of the global batch
-	Chosen     int64 // of the global batch: the targets of the pairs' chosen answers
+	Chosen     int64 // of the global batch: targets of the pairs' chosen answers
 	// Docs are the lengths of the documents of the global batch, in tokens.
 	Docs  []int32
-	First int // how many tokens of the global batch are in front of this rank's
-	// IDs are the UniqueIDs of each rank's batch, by rank.
+	First int // tokens of the global batch before this rank's
+	// IDs are the UniqueIDs of each rank's batch.
 	IDs [][]int32
 }
 
-// AllTokens is how many tokens the global batch has: those of all ranks.
+// AllTokens returns the number of tokens in the global batch.
 func (b *Batch) AllTokens() int64 {
 	if b.Ranks == nil {
 		return b.Tokens
@@ -377,7 +370,7 @@ func (b *Batch) AllTokens() int64 {
 	return b.Ranks.Tokens
 }
 
-// AllSupervised is how many targets of the global batch are not IgnoreIndex.
+// AllSupervised returns the number of targets in the global batch that are not IgnoreIndex.
 func (b *Batch) AllSupervised() int64 {
 	if b.Ranks == nil {
 		return b.Supervised
@@ -385,7 +378,7 @@ func (b *Batch) AllSupervised() int64 {
 	return b.Ranks.Supervised
 }
 
-// FirstToken is the place in the step of the batch's first token: how many tokens of the global batch are in front of it.
+// FirstToken returns the index of the batch's first token in the global batch.
 func (b *Batch) FirstToken() int {
 	if b.Ranks == nil {
 		return 0
@@ -393,7 +386,7 @@ func (b *Batch) FirstToken() int {
 	return b.Ranks.First
 }
 
-// AllPairs is how many pairs the global batch has.
+// AllPairs returns the number of pairs in the global batch.
 func (b *Batch) AllPairs() int64 {
 	if b.Ranks == nil {
 		return b.Pairs
@@ -401,7 +394,7 @@ func (b *Batch) AllPairs() int64 {
 	return b.Ranks.Pairs
 }
 
-// AllChosen is how many targets the chosen answers of the global batch's pairs have.
+// AllChosen returns the number of targets in the chosen answers of the global batch.
 func (b *Batch) AllChosen() int64 {
 	if b.Ranks == nil {
 		return b.Chosen
@@ -409,7 +402,7 @@ func (b *Batch) AllChosen() int64 {
 	return b.Ranks.Chosen
 }
 
-// AllDocs are the lengths of the documents of the global batch, in tokens.
+// AllDocs returns the lengths of the global batch's documents in tokens.
 func (b *Batch) AllDocs() []int32 {
 	if b.Ranks != nil {
 		return b.Ranks.Docs
@@ -423,10 +416,9 @@ func (b *Batch) AllDocs() []int32 {
 	return docs
 }
 
-// NewRankBatch makes the batch of one of several ranks out of the rows of the global batch:
-// rank r of n takes the rows from r·len(rows)/n to (r+1)·len(rows)/n, in micro-batches as
-// NewBatch makes them. A rank for which no row is left takes the first row of all, without
-// labels and pairs: it computes as the others do, and its gradients are zero.
+// NewRankBatch returns one rank's batch from the rows of the global batch. Rank r of n takes rows r·len(rows)/n to
+// (r+1)·len(rows)/n, in micro-batches like NewBatch's. A rank without rows takes the first row of all without
+// labels and pairs: it computes like the others, with zero gradients.
 func NewRankBatch(step int, rows []Row, maxTokens, rank, ranks int) *Batch {
 	b := NewBatch(step, rankRows(rows, rank, ranks), maxTokens)
 	if ranks <= 1 {
@@ -460,7 +452,7 @@ func NewRankBatch(step int, rows []Row, maxTokens, rank, ranks int) *Batch {
 	return b
 }
 
-// rankRows are the rows of the global batch that a rank takes.
+// rankRows returns the rows that a rank computes.
 func rankRows(rows []Row, rank, ranks int) []Row {
 	if ranks <= 1 {
 		return rows
@@ -475,13 +467,13 @@ func rankRows(rows []Row, rank, ranks int) []Row {
 	return []Row{unlabelled}
 }
 
-// ownRows are those of them that are not another rank's; there may be none.
+// ownRows returns the rank's share of rows; it may be empty.
 func ownRows(rows []Row, rank, ranks int) []Row {
 	return rows[rank*len(rows)/ranks : (rank+1)*len(rows)/ranks]
 }
 
-// uniqueIDs lists the ids of rows, each once, in rising order. used has a place for every id,
-// all false, and is so again afterwards.
+// uniqueIDs returns the distinct ids of rows in rising order. used has one entry per id; all are false before and
+// after.
 func uniqueIDs(rows []Row, used []bool) []int32 {
 	var out []int32
 	for _, r := range rows {

@@ -81,7 +81,7 @@ func TestNewBatchRefusesBrokenRow(t *testing.T) {
 	NewBatch(1, []Row{{IDs: []int32{1, 2, 3}, Docs: []int32{2}}}, 8)
 }
 
-// TestNewBatchIndexes checks, on random batches, what must hold for every batch.
+// TestNewBatchIndexes checks the invariants of a batch on random batches.
 func TestNewBatchIndexes(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 50 {
@@ -138,8 +138,8 @@ func checkIndex(t *testing.T, b *Batch, mb *MicroBatch) {
 	}
 }
 
-// TestLongestDocument: MaxSeqlen, by which kernels are launched, is that of the longest document,
-// wherever it stands.
+// TestLongestDocument: MaxSeqlen, which kernels are launched with, is the longest document's length, wherever it
+// is.
 func TestLongestDocument(t *testing.T) {
 	row := func(docs ...int32) Row {
 		r := Row{Docs: docs}
@@ -185,7 +185,7 @@ func TestSamplerFrom(t *testing.T) {
 				}
 				taken = append(taken, ids(rows)...)
 			}
-			// The order of rows is that of the epoch, whichever sampler takes them.
+			// The order of rows depends on the epoch, not on the sampler.
 			one := d.Sampler(1)
 			var want []int32
 			for k := range taken {
@@ -229,9 +229,8 @@ func flattened(batches ...*Batch) (ids, targets, docs []int32) {
 	return ids, targets, docs
 }
 
-// TestRankBatches: the batches of all ranks together are the global batch, row by row; each
-// knows what the global batch has, and which ids each of the others has. Ranks without a row
-// have one that nothing is learnt from.
+// TestRankBatches: the batches of all ranks form the global batch, row by row. Each knows the global batch's sums
+// and the ids of every other rank. Ranks without rows get one that trains nothing.
 func TestRankBatches(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for round := range 60 {
@@ -283,7 +282,7 @@ func tokensOf(rows []Row) (n int) {
 	return n
 }
 
-// TestRankAlone: the only rank's batch is the batch, and says of the global one what it is.
+// TestRankAlone: the batch of a single rank is the global batch.
 func TestRankAlone(t *testing.T) {
 	rows := randomRows(rand.New(rand.NewPCG(5, 6)), 7)
 	b, want := NewRankBatch(2, rows, 30, 0, 1), NewBatch(2, rows, 30)
@@ -293,8 +292,7 @@ func TestRankAlone(t *testing.T) {
 	}
 }
 
-// TestSamplerRankBatch: the ranks take the rows of the step between them, and stand at the
-// position after all of them.
+// TestSamplerRankBatch: the ranks divide the rows of the step, and their position is after all of them.
 func TestSamplerRankBatch(t *testing.T) {
 	s := idsSpec(t, 8, 1000, numbered(t, 10))
 	s.Seed, s.Shuffle = 3, true

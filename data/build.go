@@ -10,45 +10,44 @@ import (
 	"time"
 )
 
-// kind is what the documents of a data set are: one kind for the whole data set.
+// kind is the kind of all documents of a data set.
 type kind string
 
 const (
 	kindText kind = "text"
 	kindChat kind = "chat"
 	kindIDs  kind = "input_ids"
-	// kindPairs are pairs of answers to a prompt: the chosen one and then the rejected one.
+	// kindPairs are pairs of answers to a prompt: the chosen answer, then the rejected one.
 	kindPairs kind = "pairs"
 )
 
-// partBytes is how many bytes of the sources are tokenised from one commit to the next.
+// partBytes is the number of source bytes tokenized between two commits.
 const partBytes = 64 << 20
 
-// What Spec.Progress is told that is being done.
+// Names of work for Spec.Progress.
 const (
 	tokenizing    = "tokenize"
 	CheckingCache = "check token cache"
 )
 
-// builder reads sources into a cache file. A feeder cuts them into chunks, several
-// encoders turn chunks into tokens at once, and the builder writes these in order.
+// builder reads sources into a cache file. A feeder cuts them into chunks, several encoders tokenize chunks in
+// parallel, and the builder writes the results in order.
 type builder struct {
-	spec        *Spec
-	w           *cacheWriter
-	sources     []source
-	before      []int64 // for each source, the bytes of all sources before it
-	total       int64   // bytes of all sources
-	done, told  int64   // bytes that are done; how many were when Progress was last told
-	open        int64   // tokens of the current document in the pieces written so far
-	inside      bool    // some but not all pieces of the current document are written
-	skippedFrom int64   // bad rows before the current source
-	docsFrom    int64
-	at          position
-	committed   int64 // the value of done at the last commit
-	supply      *supply
+	spec           *Spec
+	w              *cacheWriter
+	sources        []source
+	before         []int64 // by source: bytes of all sources before it
+	total          int64   // bytes of all sources
+	done, reported int64   // bytes done; bytes last reported to Progress
+	inside         bool    // the current document is partly written
+	skippedFrom    int64   // bad rows before the current source
+	docsFrom       int64
+	at             position
+	committed      int64 // value of done at the last commit
+	supply         *supply
 }
 
-// buildCache reads all sources into the cache file name.
+// buildCache reads all sources into the cache file name. note mentions resumed work.
 func buildCache(name string, s *Spec, sources []source) (note string, err error) {
 	b := &builder{spec: s, sources: sources}
 	for _, src := range sources {
@@ -76,7 +75,7 @@ func buildCache(name string, s *Spec, sources []source) (note string, err error)
 	}
 	s.progress(b.total, b.total, tokenizing)
 	if b.w.Docs == 0 {
-		return "", fmt.Errorf("the data set is empty: %s", b.nothing())
+		return "", fmt.Errorf("the data set is empty: %s", b.noDocuments())
 	}
 	if err := b.w.finish(); err != nil {
 		return "", fmt.Errorf("token cache: %w", err)
@@ -84,7 +83,7 @@ func buildCache(name string, s *Spec, sources []source) (note string, err error)
 	return b.w.resumed, nil
 }
 
-// resume goes on from where an earlier process stopped, if it left something.
+// resume continues where an earlier process stopped, if it left anything.
 func (b *builder) resume() error {
 	at, err := b.w.resume(b.sources)
 	if err != nil {
@@ -101,7 +100,7 @@ func (b *builder) resume() error {
 	return nil
 }
 
-// stopAt commits what is done where err says that the user stopped the reading.
+// stopAt commits the work so far if err means that the user stopped the reading.
 func (b *builder) stopAt(err error) error {
 	if errors.Is(err, ErrStopped) && !b.inside && b.w.Docs > 0 {
 		if e := b.commit(); e != nil {
@@ -111,8 +110,8 @@ func (b *builder) stopAt(err error) error {
 	return err
 }
 
-// nothing words why the sources hold no document.
-func (b *builder) nothing() string {
+// noDocuments returns why the sources hold no document.
+func (b *builder) noDocuments() string {
 	out := ""
 	switch n := len(b.sources); n {
 	case 0:
@@ -131,13 +130,13 @@ func (b *builder) nothing() string {
 	return out
 }
 
-// run moves all chunks from the feeder through the encoders into the file.
+// run passes all chunks from the feeder through the encoders to the file.
 func (b *builder) run() error {
 	ahead := 2*b.spec.Threads + 2
 	f := &feeder{spec: b.spec, supply: b.supply, size: int(min(chunkBytes, b.spec.part)), out: make(chan *chunk, ahead), work: make(chan *chunk, ahead+2), quit: make(chan struct{})}
 	var all sync.WaitGroup
 	all.Go(func() { f.run(b.sources, b.at) })
-	var wanted atomic.Int64 // chunks up to this number are wanted; those behind a row that ends the reading are not
+	var wanted atomic.Int64 // chunks up to this number are wanted; those after a row that ends the reading are not
 	wanted.Store(math.MaxInt64)
 	for range b.spec.Threads {
 		all.Go(func() {
@@ -166,13 +165,13 @@ func (b *builder) run() error {
 			return err
 		}
 	}
-	if b.at.Source < len(b.sources) { // the feeder ended without an error: only a stop does that
+	if b.at.Source < len(b.sources) { // only a stop ends the feeder without an error
 		return ErrStopped
 	}
 	return nil
 }
 
-// lower sets v to n, unless it is less already.
+// lower sets v to n unless v is smaller already.
 func lower(v *atomic.Int64, n int64) {
 	for {
 		if was := v.Load(); was <= n || v.CompareAndSwap(was, n) {
@@ -181,15 +180,15 @@ func lower(v *atomic.Int64, n int64) {
 	}
 }
 
-// write adds a chunk's documents to the file.
+// write writes a chunk's documents to the file.
 func (b *builder) write(c *chunk) error {
 	for i := range c.docs {
 		if err := b.document(c, &c.docs[i]); err != nil {
 			return err
 		}
 	}
-	if b.done = b.before[c.index] + c.bytes; b.done-b.told >= 1<<20 {
-		b.told = b.done
+	if b.done = b.before[c.index] + c.bytes; b.done-b.reported >= 1<<20 {
+		b.reported = b.done
 		b.spec.progress(b.done, b.total, tokenizing)
 	}
 	if b.at.Source, b.at.Rows = c.index, c.rows; c.end != nil {
@@ -205,7 +204,7 @@ func (b *builder) write(c *chunk) error {
 	return nil
 }
 
-// commit makes what is written last, should the process end.
+// commit keeps all written data in case the process ends.
 func (b *builder) commit() error {
 	b.committed = b.done
 	b.at.Docs, b.at.Skipped = b.docsFrom, b.skippedFrom
@@ -219,7 +218,7 @@ func (b *builder) commit() error {
 	return nil
 }
 
-// document adds a document, or a piece of one, or handles a bad row.
+// document writes a document or a piece of one, or handles a bad row.
 func (b *builder) document(c *chunk, d *encoded) error {
 	where := place(c.src.path, c.unit, d.line)
 	switch {
@@ -230,15 +229,12 @@ func (b *builder) document(c *chunk, d *encoded) error {
 	case d.err != nil:
 		return b.bad(fmt.Errorf("%s: %w", where, d.err))
 	}
-	if err := b.become(d.kind, c.src.set); err != nil {
+	if err := b.setKind(d.kind, c.src.set); err != nil {
 		return fmt.Errorf("%s: %w", where, err)
 	}
 	var labels []int32
 	if d.labels >= 0 {
 		labels = c.labs[d.labels : d.labels+d.to-d.from]
-	}
-	if d.first {
-		b.open = b.w.Tokens
 	}
 	b.inside = !d.last
 	if err := b.w.tokens(c.ids[d.from:d.to], labels); err != nil || b.inside {
@@ -255,7 +251,7 @@ func (b *builder) document(c *chunk, d *encoded) error {
 	return b.w.endDoc(d.line, d.flags, d.cut)
 }
 
-// bad counts a bad row where skip_bad_rows is set, else returns its error.
+// bad counts a bad row if skip_bad_rows is set, otherwise it returns the row's error.
 func (b *builder) bad(err error) error {
 	if !b.spec.SkipBadRows {
 		return fmt.Errorf("%w (or set skip_bad_rows, which leaves out such rows)", err)
@@ -270,9 +266,9 @@ func (b *builder) bad(err error) error {
 	return nil
 }
 
-// become notes the kind of the documents, and refuses a document of another kind: there is
-// only one, in all data sets. set is the number of the document's data set.
-func (b *builder) become(k kind, set int) error {
+// setKind records the kind of the documents. It refuses another kind, since all data sets must have the same one.
+// set is the index of the document's data set.
+func (b *builder) setKind(k kind, set int) error {
 	if b.w.Kind == "" {
 		b.w.Kind = k
 	}
@@ -286,11 +282,11 @@ func (b *builder) become(k kind, set int) error {
 	return nil
 }
 
-// ErrStopped is the error of Open when Spec.Stop has ended it. What is tokenised so far
-// stays in the cache folder, and the next Open goes on from there.
+// ErrStopped is the error of Open when Spec.Stop was closed. Tokens made so far stay in the cache folder; the next
+// Open continues there.
 var ErrStopped = errors.New("reading the data was stopped")
 
-// stopped tells whether Stop is closed.
+// stopped reports whether Stop is closed.
 func (s *Spec) stopped() bool {
 	select {
 	case <-s.Stop:
@@ -306,17 +302,17 @@ func (s *Spec) progress(done, total int64, what string) {
 	}
 }
 
-// supply counts what was read of each data set of which not all is needed.
+// supply counts the rows read of each data set that is not needed completely.
 type supply struct {
 	spec *Spec
-	most []int64       // documents that are needed, by data set: see Spec.most
-	docs []int64       // documents that the builder has written
-	rows []int64       // rows that the feeder has sent, with the documents of earlier runs
-	full []atomic.Bool // the builder has as many documents as are needed
+	most []int64       // documents needed, by data set; see Spec.most
+	docs []int64       // documents the builder has written
+	rows []int64       // rows the feeder has sent, and documents of earlier runs
+	full []atomic.Bool // the builder has all needed documents
 }
 
-// newSupply is the supply of a cache that holds what is in w already, and of which the builder goes
-// on in a source of data set number set; -1: there is no such source.
+// newSupply returns the supply of a cache that already holds the documents of m. set is the data set of the source
+// in which the builder continues; -1: none.
 func newSupply(s *Spec, m *manifest, set int) *supply {
 	n := len(s.sets)
 	out := &supply{s, make([]int64, n), make([]int64, n), make([]int64, n), make([]atomic.Bool, n)}
@@ -330,7 +326,7 @@ func newSupply(s *Spec, m *manifest, set int) *supply {
 	}
 	copy(out.rows, out.docs)
 	for i := range out.docs {
-		out.most[i] = s.most(i)
+		out.most[i] = s.documentLimit(i)
 		out.wrote(i, 0)
 	}
 	return out
@@ -343,14 +339,14 @@ func (s *supply) wrote(set int, n int64) {
 	}
 }
 
-// reached reports whether the builder has all documents that are needed of a data set.
+// reached reports whether the builder has all needed documents of a data set.
 func (s *supply) reached(set int) bool {
 	most := s.most[set]
 	return most > 0 && s.docs[set] >= most
 }
 
-// enough reports to the feeder whether it need read no more of a data set. Each row makes a document
-// or more, unless bad rows are left out; then the builder has to say.
+// enough reports whether the feeder can stop reading a data set. Each row becomes at least one document, unless bad
+// rows are skipped; only the builder can tell then.
 func (s *supply) enough(set int) bool {
 	most := s.most[set]
 	return most > 0 && (s.full[set].Load() || !s.spec.SkipBadRows && s.rows[set] >= most)

@@ -26,29 +26,28 @@ import (
 	"mt/base/files"
 )
 
-// A cache file consists of these, with all numbers little-endian:
+// A cache file has these parts, with little-endian numbers:
 //
 //	tokens    (Tokens) u16 or u32
 //	labels    (Tokens) of the same width, or nothing
-//	documents (Docs) of two u64: the number of tokens up to its end; its line
-//	          or row in its file, with flags << 48. A pair counts as one document, and has
-//	          a third: how many of its tokens are the chosen answer's, with the prompt
+//	documents (Docs) of two u64: total tokens up to its end; its line or row in its file, with flags << 48.
+//	          A pair counts as one document and has a third u64: the tokens of prompt and chosen answer
 //	manifest  JSON
 //	trailer   u64 length of the manifest, u32 its CRC32C, u32 version, magic
 //
-// It is written under another name, renamed when it is complete, and never changed then.
+// The file is written under another name and renamed when complete. It never changes after that.
 const (
 	cacheVersion = 6
 	cacheMagic   = "mt-token-cache\r\n"
 	trailerBytes = 16 + len(cacheMagic)
-	docBytes     = 16     // of a pair 8 more
-	flagShift    = 48     // the bit at which a document's flags begin
-	ignore16     = 0xffff // how u16 labels write IgnoreIndex
+	docBytes     = 16     // 8 more for a pair
+	flagShift    = 48     // lowest bit of a document's flags
+	ignore16     = 0xffff // IgnoreIndex in u16 labels
 )
 
-// racy is by how much a file must have been older than our reading of it, so that its
-// size and time vouch for its content. Two changes within one tick of the file system's
-// clock leave the same time, so a younger file may have changed unseen.
+// racy is the age that a file must have had when it was read, so that its size and time prove its content. Two
+// changes within one tick of the file system's clock leave the same time, so a younger file may have changed
+// unnoticed.
 const racy = 2 * time.Second
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -58,17 +57,17 @@ type manifest struct {
 	Tokenizer  string       `json:"tokenizer"`
 	Kind       kind         `json:"kind"`
 	TokenBytes int64        `json:"token_bytes"` // 2 or 4
-	Started    int64        `json:"started"`     // when reading began, nanoseconds since 1970
+	Started    int64        `json:"started"`     // start of reading, nanoseconds since 1970
 	Tokens     int64        `json:"tokens"`
 	Docs       int64        `json:"docs"`
 	HasLabels  bool         `json:"has_labels"`
-	Sums       [3]uint32    `json:"sums"` // the CRC32C of the tokens, the labels and the documents
+	Sums       [3]uint32    `json:"sums"` // CRC32C of tokens, labels and documents
 	Files      []cachedFile `json:"files"`
 
 	Skipped      int64  `json:"skipped,omitempty"` // bad rows
 	Unsupervised int64  `json:"unsupervised,omitempty"`
 	FirstSkipped string `json:"first_skipped,omitempty"`
-	MissingEOS   int64  `json:"missing_eos,omitempty"` // this and the following count documents
+	MissingEOS   int64  `json:"missing_eos,omitempty"` // this and the following fields count documents
 	DoubledBOS   int64  `json:"doubled_bos,omitempty"`
 	LeftThinking int64  `json:"left_thinking,omitempty"`
 	LeftText     int64  `json:"left_text,omitempty"`
@@ -81,37 +80,37 @@ type manifest struct {
 	Verbatim     int64  `json:"verbatim,omitempty"`
 	SameRow      int64  `json:"same_row,omitempty"`
 
-	// IDSum is the CRC32C of the documents with no flags but those in idFlags.
+	// IDSum is the CRC32C of the documents with only the flags in idFlags.
 	IDSum uint32 `json:"id_sum"`
 }
 
-// counts are the counters of documents, by the flag that they count.
+// counts returns the counters of documents by the flag they count.
 func (m *manifest) counts() map[uint64]*int64 {
 	return map[uint64]*int64{flagMissingEOS: &m.MissingEOS, flagDoubledBOS: &m.DoubledBOS,
 		flagLeftThinking: &m.LeftThinking, flagLeftText: &m.LeftText, flagLeftCalls: &m.LeftCalls, flagPromptCut: &m.PromptCut, flagVerbatim: &m.Verbatim,
 		flagJoined: &m.Joined, flagDecoded: &m.Decoded, flagEncoded: &m.Encoded, flagReshaped: &m.Reshaped, flagSameRow: &m.SameRow}
 }
 
-// cachedFile is a source as it was when it was read.
+// cachedFile is a source at the time it was read.
 type cachedFile struct {
 	Path        string `json:"path"`
 	Size        int64  `json:"size"`
 	MTime       int64  `json:"mtime"`
-	SHA256      string `json:"sha256"` // empty for a binary file
+	SHA256      string `json:"sha256"` // "": a binary file
 	Binary      bool   `json:"binary,omitempty"`
-	Unsupported string `json:"alien,omitempty"` // what a file with Binary set is, where that is known
+	Unsupported string `json:"alien,omitempty"` // the format of a file with Binary set, if known
 	Docs        int64  `json:"docs"`
-	// Partial says that no more was read of it than is needed: its first Read bytes, which SHA256 is of.
+	// Partial reports that only the first Read bytes were read, since no more are needed. SHA256 covers these.
 	Partial bool  `json:"partial,omitempty"`
 	Read    int64 `json:"read,omitempty"`
 
-	Set     int    `json:"set"` // the number of its entry in Spec.Paths
+	Set     int    `json:"set"` // index of its entry in Spec.Paths
 	Format  string `json:"format"`
 	Unit    string `json:"unit,omitempty"` // "line" or "row"
 	Skipped int64  `json:"skipped,omitempty"`
 }
 
-// sizes are the sizes in bytes of the tokens, the labels and the documents.
+// sizes returns the bytes of tokens, labels and documents.
 func (m *manifest) sizes() [3]int64 {
 	s := [3]int64{m.Tokens * m.TokenBytes, 0, m.Docs * m.docBytes()}
 	if m.HasLabels {
@@ -120,7 +119,7 @@ func (m *manifest) sizes() [3]int64 {
 	return s
 }
 
-// docBytes is how many bytes a document takes among the documents.
+// docBytes returns the bytes of one entry in documents.
 func (m *manifest) docBytes() int64 {
 	if m.Kind == kindPairs {
 		return docBytes + 8
@@ -128,7 +127,7 @@ func (m *manifest) docBytes() int64 {
 	return docBytes
 }
 
-// cache is a cache file that is mapped into memory.
+// cache is a memory-mapped cache file.
 type cache struct {
 	manifest
 	file         *os.File
@@ -137,7 +136,7 @@ type cache struct {
 	docs         []byte
 }
 
-// cacheTokenBytes is how many bytes an id below vocab, or IgnoreIndex, takes: 2 or 4.
+// cacheTokenBytes returns the bytes of an id below vocab, or IgnoreIndex: 2 or 4.
 func cacheTokenBytes(vocab int) int64 {
 	if vocab <= ignore16 {
 		return 2
@@ -145,8 +144,8 @@ func cacheTokenBytes(vocab int) int64 {
 	return 4
 }
 
-// CacheFolder is where caches lie: dir, with variables and "~" replaced, or a folder of the user's
-// where dir is empty.
+// CacheFolder returns the folder of caches: dir with variables and "~" replaced, or a folder of the user's if dir
+// is "".
 func CacheFolder(dir string) (string, error) {
 	if dir != "" {
 		return ExpandVars(dir)
@@ -158,8 +157,8 @@ func CacheFolder(dir string) (string, error) {
 	return filepath.Join(user, "mt"), nil
 }
 
-// cachePath is where the cache of sources lies. Its name depends on what is read and how;
-// the manifest inside tells whether the content is still the same.
+// cachePath returns the path of the cache of sources. The name depends on the sources and the settings; the
+// manifest inside tells whether the content is current.
 func cachePath(s *Spec, sources []source) (string, error) {
 	dir, err := CacheFolder(s.CacheDir)
 	if err != nil {
@@ -176,8 +175,8 @@ func cachePath(s *Spec, sources []source) (string, error) {
 	for _, src := range sources {
 		fmt.Fprintf(h, "%q %v %d\n", src.path, src.named, src.set)
 	}
-	for i, set := range s.sets { // what else a set says chooses among documents and changes no token
-		if most := s.most(i); most > 0 {
+	for i, set := range s.sets { // other settings of a set choose documents and change no token
+		if most := s.documentLimit(i); most > 0 {
 			fmt.Fprintf(h, "the first %d\n", most)
 		}
 		how, err := json.Marshal(struct {
@@ -194,11 +193,11 @@ func cachePath(s *Spec, sources []source) (string, error) {
 	return filepath.Join(dir, hex.EncodeToString(h.Sum(nil)[:16])+".tokens"), nil
 }
 
-// errNoCache stands for a cache that is not there.
+// errNoCache reports a missing cache.
 var errNoCache = errors.New("no cache")
 
-// openCache maps a cache file and checks all of it. The error is errNoCache, or
-// says what is wrong with the file.
+// openCache maps a cache file and checks all of it. The error is errNoCache or describes what is wrong with the
+// file.
 func openCache(name string, s *Spec) (*cache, error) {
 	f, info, err := openRegular(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -214,7 +213,7 @@ func openCache(name string, s *Spec) (*cache, error) {
 	return c, nil
 }
 
-// open maps the file, of size bytes, and parses it.
+// open maps and parses the file, which has size bytes.
 func (c *cache) open(size int64, s *Spec) (err error) {
 	if size < int64(trailerBytes) {
 		return fmt.Errorf("%d bytes are too few", size)
@@ -228,7 +227,7 @@ func (c *cache) open(size int64, s *Spec) (err error) {
 	return err
 }
 
-// close gives the memory and the file back. The manifest can still be read.
+// close releases memory and file. The manifest stays readable.
 func (c *cache) close() error {
 	if c.file == nil {
 		return nil
@@ -242,7 +241,7 @@ func (c *cache) close() error {
 	return errors.Join(err, f.Close())
 }
 
-// parse finds the sections of the file and checks their sums.
+// parse finds the parts of the file and checks their checksums.
 func (c *cache) parse(s *Spec) error {
 	body, t := c.mapped[:len(c.mapped)-trailerBytes], c.mapped[len(c.mapped)-trailerBytes:]
 	if !bytes.Equal(t[16:], []byte(cacheMagic)) || binary.LittleEndian.Uint32(t[12:]) != cacheVersion {
@@ -297,8 +296,8 @@ func slicesOf(b []byte, n int) func(func([]byte) bool) {
 	}
 }
 
-// isOf tells whether the cache holds what is in sources now. Where a file's time does not
-// vouch for its content, the file is read and its checksum compared.
+// isOf reports whether the cache holds the current content of sources. If a file's time does not prove its content,
+// isOf reads the file and compares checksums.
 func (c *cache) isOf(sources []source) bool {
 	if len(c.Files) != len(sources) {
 		return false
@@ -311,19 +310,19 @@ func (c *cache) isOf(sources []source) bool {
 	return true
 }
 
-// holds tells whether src has the same content as when it was read and noted as f.
+// holds reports whether src still has the content recorded in f.
 func (m *manifest) holds(f cachedFile, src source) bool {
 	if f.Path != src.path || f.Size != src.size {
 		return false
 	}
-	if m.vouched(f.MTime, src) {
+	if m.unchangedSince(f.MTime, src) {
 		return true
 	}
 	most := int64(math.MaxInt64)
 	switch {
 	case f.Partial && f.Docs == 0: // no row of it was needed
 		return true
-	case f.Partial && f.Read == 0: // its rows do not follow each other in the file
+	case f.Partial && f.Read == 0: // its rows are not in file order
 		return false
 	case f.Partial:
 		most = f.Read
@@ -332,12 +331,12 @@ func (m *manifest) holds(f cachedFile, src source) bool {
 	return err == nil && sum == f.SHA256
 }
 
-// vouched tells whether the file's time suffices to say that it has not changed since it was read.
-func (m *manifest) vouched(mtime int64, src source) bool {
+// unchangedSince reports whether the file's time proves that it has not changed since it was read.
+func (m *manifest) unchangedSince(mtime int64, src source) bool {
 	return mtime == src.mtime && mtime < m.Started-int64(racy)
 }
 
-// sumOf is the SHA-256 of the first most bytes of a file.
+// sumOf returns the SHA-256 of the first most bytes of a file.
 func sumOf(name string, most int64) (string, error) {
 	f, _, err := openRegular(name)
 	if err != nil {
@@ -351,16 +350,16 @@ func sumOf(name string, most int64) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// end is where document i ends, in tokens from the start of the data set.
+// end returns the end of document i, in tokens from the start of the data set.
 func (c *cache) end(i int64) int64 { return int64(binary.LittleEndian.Uint64(c.docs[i*c.docBytes():])) }
 
-// line is the line or row of its file at which document i stands, and its flags.
+// line returns the line or row of document i in its file, and its flags.
 func (c *cache) line(i int64) (n int64, flags uint64) {
 	v := binary.LittleEndian.Uint64(c.docs[i*c.docBytes()+8:])
 	return int64(v & (1<<flagShift - 1)), v >> flagShift
 }
 
-// span is document i's tokens [first, end).
+// span returns the range of document i's tokens, [first, end).
 func (c *cache) span(i int64) (first, end int64) {
 	if i > 0 {
 		first = c.end(i - 1)
@@ -368,12 +367,12 @@ func (c *cache) span(i int64) (first, end int64) {
 	return first, c.end(i)
 }
 
-// chosen is how many tokens of pair i are its chosen document's.
+// chosen returns the number of tokens in the chosen document of pair i.
 func (c *cache) chosen(i int64) int64 {
 	return int64(binary.LittleEndian.Uint64(c.docs[i*c.docBytes()+16:]))
 }
 
-// fileOf is the file that document i is in.
+// fileOf returns the file of document i.
 func (c *cache) fileOf(i int64) (f *cachedFile) {
 	for k := range c.Files {
 		if f = &c.Files[k]; i < f.Docs {
@@ -384,7 +383,7 @@ func (c *cache) fileOf(i int64) (f *cachedFile) {
 	return f
 }
 
-// where says for an error where document i is.
+// where returns the location of document i for an error.
 func (c *cache) where(i int64) string {
 	f := c.fileOf(i)
 	n, _ := c.line(i)
@@ -396,8 +395,7 @@ func (c *cache) readIDs(dst []int32, first, end int64) []int32 {
 	return c.read(dst, c.tokens, first, end)
 }
 
-// readLabels appends the labels of tokens [first, end) to dst; nil where the
-// data set has none.
+// readLabels appends the labels of tokens [first, end) to dst; nil: the data set has no labels.
 func (c *cache) readLabels(dst []int32, first, end int64) []int32 {
 	if !c.HasLabels {
 		return nil
@@ -429,21 +427,20 @@ func (c *cache) read(dst []int32, from []byte, first, end int64) []int32 {
 	return dst
 }
 
-// cacheWriter writes a cache file. Tokens are written to it directly; labels and documents,
-// which come after them, wait in files of their own. A commit keeps all of it for another
-// process to go on with.
+// cacheWriter writes a cache file. It writes tokens into the file itself. Labels and documents come later in the
+// file, so they wait in separate files. After a commit, another process can continue from all three.
 type cacheWriter struct {
 	manifest
 	name    string
 	parts   [3]*part // tokens, labels, documents
 	buf     []byte
-	private bool   // another process writes the same cache, so this one keeps nothing for later
+	private bool   // another process writes the same cache, so nothing is kept for later
 	kept    bool   // a commit was made
-	whole   bool   // the cache has its final name; files with the names of parts are now another process's
-	resumed string // a note on what was taken over from an earlier process, "" where nothing was
+	whole   bool   // the cache has its final name; files with names of parts belong to another process
+	resumed string // note on work taken over from an earlier process; "": none
 }
 
-// part is one of the three arrays of a cache file, with the file that it is written to.
+// part is one of the three arrays of a cache file, with the file that holds it during writing.
 type part struct {
 	f   *os.File
 	w   *bufio.Writer
@@ -456,24 +453,23 @@ func (p *part) write(b []byte) error {
 	return err
 }
 
-// partNames are the ends of the names of an unfinished cache's three files.
+// partNames are the suffixes of an unfinished cache's three files.
 var partNames = [3]string{".part", ".part-labels", ".part-documents"}
 
-// journalName is the end of the name of a commit's file. newName follows it while that file
-// is being written.
+// journalName is the suffix of a commit's file. newName follows it while the file is being written.
 const (
 	journalName = ".part.json"
 	newName     = ".new"
 )
 
-// tempName is in the names of files that no other process can go on with.
+// tempName is part of the names of files that no other process can continue.
 const tempName = ".tmp-"
 
-// besides are the ends of the names of all files beside a cache's first part.
+// besides are the suffixes of all files beside a cache's first part.
 var besides = []string{partNames[1], partNames[2], journalName, journalName + newName}
 
-// newCacheWriter opens the files beside name, with what an earlier process left in them;
-// resume decides what of that is used. close must be called in any case.
+// newCacheWriter opens the files beside name with what an earlier process left in them. resume decides which of
+// that is used. The caller must always call close.
 func newCacheWriter(name string, m manifest) (*cacheWriter, error) {
 	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 		return nil, err
@@ -509,8 +505,7 @@ func newCacheWriter(name string, m manifest) (*cacheWriter, error) {
 
 func (w *cacheWriter) pattern() string { return w.name + tempName }
 
-// lockedFile opens a file and locks it for this process; it is nil where another process has
-// it.
+// lockedFile opens and locks a file for this process; nil: another process holds the lock.
 func lockedFile(name string) (*os.File, error) {
 	for {
 		f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o644)
@@ -529,10 +524,10 @@ func lockedFile(name string) (*os.File, error) {
 	}
 }
 
-// namesIn are the paths in a folder whose names begin with start and end with end.
-// filepath.Glob would not do, since the folder's own name may hold signs of a pattern.
+// namesIn returns the paths in a folder whose names have the given start and end. filepath.Glob would interpret
+// wildcards in the folder's name.
 func namesIn(folder, start, end string) []string {
-	entries, _ := os.ReadDir(folder) // what cannot be listed is not removed
+	entries, _ := os.ReadDir(folder) // files that cannot be listed are not removed
 	var names []string
 	for _, e := range entries {
 		if strings.HasPrefix(e.Name(), start) && strings.HasSuffix(e.Name(), end) {
@@ -542,9 +537,8 @@ func namesIn(folder, start, end string) []string {
 	return names
 }
 
-// removeAbandoned removes files that killed processes left: those whose paths begin with
-// start and which nobody holds a lock on. Files of the last minute are left alone, since they
-// may be about to be locked.
+// removeAbandoned removes files of killed processes: those whose paths have the given start and that nobody has
+// locked. It keeps files of the last minute, since they may be about to be locked.
 func removeAbandoned(start string) {
 	for _, name := range namesIn(filepath.Dir(start), filepath.Base(start), "") {
 		f, err := os.Open(name)
@@ -560,17 +554,16 @@ func removeAbandoned(start string) {
 	}
 }
 
-// removeBesides removes the files beside the first part of the cache name. The caller must
-// hold that part's lock.
+// removeBesides removes the files beside the first part of the cache name. The caller must hold that part's lock.
 func removeBesides(name string) {
 	for _, end := range besides {
 		os.Remove(name + end)
 	}
 }
 
-// sweep removes what killed processes have left in the folder of the finished cache name: the
-// parts of that cache, and those of other caches whose first part is gone, so that nobody can
-// go on with them. What a living process works at is locked, and stays.
+// sweep removes files of killed processes in the folder of the finished cache name: the parts of this cache, and
+// parts of other caches whose first part is missing, since nobody can continue those. Files of a living process are
+// locked and stay.
 func sweep(name string) {
 	removeAbandoned(name + tempName)
 	var left []string
@@ -582,7 +575,7 @@ func sweep(name string) {
 	slices.Sort(left)
 	for _, n := range slices.Compact(left) {
 		if _, err := os.Lstat(n + partNames[0]); n != name && err == nil {
-			continue // a process works at it, or one can go on with it
+			continue // a process is writing it, or can continue it
 		}
 		if f, err := lockedFile(n + partNames[0]); err == nil && f != nil {
 			removeBesides(n)
@@ -592,8 +585,7 @@ func sweep(name string) {
 	}
 }
 
-// tokens adds tokens to the current document. Where labels is nil they are the tokens
-// themselves, if other documents have labels.
+// tokens appends tokens to the current document. labels nil: the tokens are their own labels.
 func (w *cacheWriter) tokens(ids, labels []int32) error {
 	w.Tokens += int64(len(ids))
 	if labels != nil {
@@ -612,8 +604,8 @@ func (w *cacheWriter) tokens(ids, labels []int32) error {
 	return w.parts[1].write(w.buf)
 }
 
-// endDoc ends the current document, which is on the given line of its file; 0 where it is
-// the whole file. The first chosen tokens of a pair are its chosen document.
+// endDoc ends the current document. line is its line in the file; 0: the whole file. chosen is the number of tokens
+// of a pair's chosen document.
 func (w *cacheWriter) endDoc(line int64, flags uint64, chosen int) error {
 	w.Docs++
 	w.buf = binary.LittleEndian.AppendUint64(w.buf[:0], uint64(w.Tokens))
@@ -640,7 +632,7 @@ func appendTokens(dst []byte, ids []int32, width int64) []byte {
 	return dst
 }
 
-// flush hands everything written so far to the operating system.
+// flush passes all data written so far to the operating system.
 func (w *cacheWriter) flush() error {
 	for i, p := range w.parts {
 		w.Sums[i] = p.sum
@@ -651,8 +643,8 @@ func (w *cacheWriter) flush() error {
 	return nil
 }
 
-// finish completes the file and gives it its name. The other parts are removed before that,
-// so that a process killed in between leaves none of them beside a complete cache.
+// finish completes and renames the file. It removes the other parts before that, so a process killed in between
+// leaves none of them beside a complete cache.
 func (w *cacheWriter) finish() error {
 	if err := w.flush(); err != nil {
 		return err
@@ -689,7 +681,7 @@ func (w *cacheWriter) finish() error {
 	return err
 }
 
-// close closes the files. It removes what is neither finished nor committed.
+// close closes the files and removes those that are neither finished nor committed.
 func (w *cacheWriter) close() error {
 	var errs []error
 	for i, p := range w.parts {
@@ -707,29 +699,27 @@ func (w *cacheWriter) close() error {
 	return errors.Join(errs...)
 }
 
-// position is a place in the sources: Source of them are done, and Rows rows of the one
-// after these.
+// position is a position in the sources: Source sources are done, and Rows rows of the next one.
 type position struct {
 	Source int   `json:"source"`
 	Rows   int64 `json:"rows"`
-	// File is the path of the current source; Docs and Skipped are the numbers of
-	// documents and bad rows in all before it.
+	// File is the path of the current source. Docs and Skipped count documents and bad rows of all sources before
+	// it.
 	File    string `json:"file"`
 	Docs    int64  `json:"docs_before"`
 	Skipped int64  `json:"skipped_before"`
-	// Size and MTime are those of the current source.
+	// Size and MTime belong to the current source.
 	Size  int64 `json:"size"`
 	MTime int64 `json:"mtime"`
 }
 
-// journal says which part of an unfinished cache is committed. It is a file of its own,
-// replaced as a whole.
+// journal records the committed part of an unfinished cache. It is a separate file that is replaced atomically.
 type journal struct {
 	Manifest manifest `json:"manifest"`
 	At       position `json:"at"`
 }
 
-// commit makes everything written so far last, up to the position at, where a document ends.
+// commit keeps everything written so far for a later process. at is the position, at the end of a document.
 func (w *cacheWriter) commit(at position) error {
 	if w.private {
 		return nil
@@ -749,13 +739,13 @@ func (w *cacheWriter) commit(at position) error {
 	return os.Rename(name+newName, name)
 }
 
-// resume goes on from the last commit, if there is one that was made for these sources. It
-// cuts the files back to that commit, or to nothing where there is none.
+// resume continues from the last commit if that was made for these sources. It truncates the files to the commit,
+// or to nothing if there is none.
 func (w *cacheWriter) resume(sources []source) (position, error) {
 	var j journal
 	if !w.private {
 		text, err := os.ReadFile(w.name + journalName)
-		if err != nil || json.Unmarshal(text, &j) != nil || !w.goesOn(&j, sources) {
+		if err != nil || json.Unmarshal(text, &j) != nil || !w.canResume(&j, sources) {
 			j = journal{}
 		}
 	}
@@ -778,7 +768,7 @@ func (w *cacheWriter) resume(sources []source) (position, error) {
 	return j.At, nil
 }
 
-// partSizes are the sizes in bytes of the three files of an unfinished cache.
+// partSizes returns the bytes of an unfinished cache's three files.
 func (m *manifest) partSizes() [3]int64 {
 	s := m.sizes()
 	if s[1] = s[0]; m.Kind == kindText {
@@ -787,9 +777,9 @@ func (m *manifest) partSizes() [3]int64 {
 	return s
 }
 
-// goesOn tells whether a journal was made for these sources, which have not changed since,
-// and whether the files hold what the journal says.
-func (w *cacheWriter) goesOn(j *journal, sources []source) bool {
+// canResume reports whether a journal was made for these sources, the sources are unchanged, and the files match the
+// journal.
+func (w *cacheWriter) canResume(j *journal, sources []source) bool {
 	m, at := &j.Manifest, &j.At
 	if m.Tokenizer != w.Tokenizer || m.TokenBytes != w.TokenBytes || len(m.Files) != at.Source || at.Source > len(sources) || m.Docs < 1 {
 		return false
@@ -801,7 +791,7 @@ func (w *cacheWriter) goesOn(j *journal, sources []source) bool {
 	}
 	if at.Source < len(sources) && at.Rows > 0 {
 		src := sources[at.Source]
-		if at.File != src.path || at.Size != src.size || !m.vouched(at.MTime, src) {
+		if at.File != src.path || at.Size != src.size || !m.unchangedSince(at.MTime, src) {
 			return false
 		}
 	}
@@ -818,13 +808,12 @@ func (w *cacheWriter) goesOn(j *journal, sources []source) bool {
 	return true
 }
 
-// Read calls f, which may call the methods of d. It returns an error where the token cache
-// was cut off or could not be read meanwhile; what f has read is then of no use. The cache
-// is mapped into memory, so that touching what is gone would otherwise end the process with
-// SIGBUS. Sampler.Batch and BigramLoss call Read themselves.
+// Read calls f, which may call methods of d. Read returns an error if the token cache was truncated or unreadable
+// meanwhile; the data that f read is then invalid. The cache is memory-mapped, so without Read such an access ends
+// the process with SIGBUS. Sampler.Batch and BigramLoss call Read themselves.
 func (d *Dataset) Read(f func()) error { return d.c.reading(f) }
 
-// reading does the work of Dataset.Read.
+// reading implements Dataset.Read.
 func (c *cache) reading(f func()) (err error) {
 	if err := c.unchanged(); err != nil {
 		return err
@@ -850,7 +839,7 @@ func (c *cache) reading(f func()) (err error) {
 	return nil
 }
 
-// unchanged is an error where the file does not have the length that it had when it was opened.
+// unchanged returns an error if the file's length has changed since it was opened.
 func (c *cache) unchanged() error {
 	info, err := c.file.Stat()
 	if err != nil {
@@ -866,8 +855,8 @@ func (c *cache) lost(why string) error {
 	return fmt.Errorf("token cache %s was changed while it was in use: %s; run the same again, and it is made anew", c.file.Name(), why)
 }
 
-// openRegular opens a regular file for reading, and refuses anything else: a pipe or a
-// device could keep its reader waiting for ever.
+// openRegular opens a regular file for reading. It refuses other files, since a pipe or device could block its
+// reader forever.
 func openRegular(name string) (*os.File, os.FileInfo, error) {
 	f, err := files.Open(name)
 	if err != nil {
@@ -881,8 +870,7 @@ func openRegular(name string) (*os.File, os.FileInfo, error) {
 	return f, info, nil
 }
 
-// readSmall reads a file of at most most bytes; the content is nil where there is no such
-// file.
+// readSmall reads a file of at most most bytes. A missing file gives nil.
 func readSmall(name string, most int64) ([]byte, error) {
 	text, err := files.Read(name, most)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -891,8 +879,7 @@ func readSmall(name string, most int64) ([]byte, error) {
 	return text, err
 }
 
-// notRegular adds, to the error of a path that is not a regular file, why data must be in
-// one.
+// notRegular adds the reason why data must be in a regular file to the error for another path.
 func notRegular(err error) error {
 	var is *files.NotAFile
 	if errors.As(err, &is) {

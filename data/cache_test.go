@@ -106,8 +106,8 @@ func TestCacheIsKeyedByHowItIsRead(t *testing.T) {
 	}
 }
 
-// TestCacheOfChatsIsKeyed: whatever changes the tokens of chats leads to another cache,
-// and nothing else does.
+// TestCacheOfChatsIsKeyed: every setting that changes the tokens of chats leads to another cache, and no other
+// setting does.
 func TestCacheOfChatsIsKeyed(t *testing.T) {
 	dir := t.TempDir()
 	name := write(t, dir, "a.jsonl", `{"x":[{"role":"user","content":"h"},{"role":"assistant","content":"g"}],"messages":[{"role":"user","content":"i"},{"role":"assistant","content":"j"}]}`)
@@ -165,8 +165,8 @@ func TestIDIsOfTheContentAlone(t *testing.T) {
 	}
 }
 
-// TestCacheDamage changes and cuts a cache at many places. Each time the damage must be
-// noticed and the cache be made anew.
+// TestCacheDamage changes and truncates a cache at many places. The damage must be noticed and the cache built
+// again.
 func TestCacheDamage(t *testing.T) {
 	name := write(t, t.TempDir(), "a.jsonl", `{"input_ids":[1,2,3],"labels":[-100,2,3]}
 {"input_ids":[4,5],"labels":[-100,5]}`)
@@ -234,8 +234,8 @@ func TestSweepOfAnyFolder(t *testing.T) {
 	}
 }
 
-// TestLeftPartsAreSwept: the next run removes what killed processes left, unless a living
-// process works at it or a later one could go on with it.
+// TestLeftPartsAreSwept: the next run removes files of killed processes, unless a living process uses them or a
+// later one could continue with them.
 func TestLeftPartsAreSwept(t *testing.T) {
 	name := write(t, t.TempDir(), "a.txt", "some text")
 	age(t, name)
@@ -354,7 +354,7 @@ func manyFiles(t *testing.T, dir string) []string {
 	return paths
 }
 
-// counting is a tokenizer that counts the texts it encodes; after so many it calls stop, once.
+// counting is a tokenizer that counts the texts it encodes. After a given number it calls stop once.
 type counting struct {
 	tokenizer.Tokenizer
 	left *atomic.Int64
@@ -374,8 +374,8 @@ func (c counting) Encode(dst []int32, text []byte) ([]int32, error) {
 	return c.Tokenizer.Encode(dst, text)
 }
 
-// TestStoppedTokenisationGoesOn stops the reading again and again. Each time it goes on from
-// where it was, and at the end the cache is what it would be without any stop.
+// TestStoppedTokenisationGoesOn stops the reading repeatedly. Each run continues where the last one stopped, and
+// the final cache equals that of an uninterrupted run.
 func TestStoppedTokenisationGoesOn(t *testing.T) {
 	paths := manyFiles(t, t.TempDir())
 	want := mustOpen(t, textSpec(t, 64, paths...))
@@ -428,8 +428,8 @@ func leftOver(t *testing.T, s Spec) (*cacheWriter, int64) {
 	return w, w.Docs
 }
 
-// TestKilledTokenisationGoesOn kills a process that tokenises. Another goes on from its last
-// commit, and what the files hold beyond that commit does no harm.
+// TestKilledTokenisationGoesOn kills a tokenizing process. Another continues from its last commit and ignores data
+// written after it.
 func TestKilledTokenisationGoesOn(t *testing.T) {
 	if dir := os.Getenv("MT_TEST_KILLED"); dir != "" {
 		s := Spec{Paths: []string{dir + "/data"}, CacheDir: dir + "/cache", part: 4096, Threads: 1}
@@ -586,8 +586,8 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// TestTruncatedCache: a cache that is cut off while it is in use is an error that names it,
-// wherever it is cut and however it is read. The next Open makes it anew.
+// TestTruncatedCache: a cache truncated during use is an error that names it, for any length and any way of
+// reading. The next Open builds it again.
 func TestTruncatedCache(t *testing.T) {
 	name := write(t, t.TempDir(), "a.txt", strings.Repeat("some text of a row. ", 5000))
 	age(t, name)

@@ -15,18 +15,17 @@ import (
 // conversation is a chat in the form that chat templates take.
 type conversation struct {
 	messages []any    // *jinja.Object with role and content
-	names    []string // what errors call each message, by its place in the row: "messages[2]"
+	names    []string // names of the messages in errors, by their place in the row: "messages[2]"
 	tools    []any    // nil: none
 	vars     *jinja.Object
-	// from is the first message whose turn may be supervised.
+	// from is the index of the first message that may be supervised.
 	from int
-	// plain says that the row is a prompt and its answer, which need no chat template.
-	// verbatim says that they follow each other with nothing between.
+	// plain reports that the row is a prompt and its answer, which need no chat template. verbatim reports that the
+	// two are concatenated without anything between.
 	plain, verbatim bool
 }
 
-// conversation reads a row to be trained on. The error names the field, the value and
-// the way out.
+// conversation parses a row to train on. Errors name the field, the value and what to do.
 func (c *columns) conversation(f format, fields map[string]json.RawMessage) (*conversation, error) {
 	v, err := c.turns(f, fields)
 	if err != nil {
@@ -35,7 +34,7 @@ func (c *columns) conversation(f format, fields map[string]json.RawMessage) (*co
 	return v, v.check()
 }
 
-// noImages refuses a conversation about images or the like: its answers would be learned blindly.
+// noImages refuses rows with images or other media, since the model would learn answers without seeing them.
 func noImages(fields map[string]json.RawMessage) error {
 	for _, k := range notText {
 		if raw := given(fields[k]); raw != nil && !slices.Contains([]string{"[]", `""`, "{}"}, string(raw)) {
@@ -45,10 +44,10 @@ func noImages(fields map[string]json.RawMessage) error {
 	return nil
 }
 
-// notText are the usual names of fields with what is no text.
+// notText are the usual names of fields with media.
 var notText = []string{"images", "image", "videos", "video", "audios", "audio"}
 
-// noImageColumns is noImages of a file of columns, of which those without a text are not read.
+// noImageColumns is noImages for a file's columns. Columns without text are not read, so rows cannot tell.
 func noImageColumns(names []string) error {
 	about := slices.IndexFunc(names, func(n string) bool { return slices.Contains(notText, n) })
 	for _, m := range marks {
@@ -60,7 +59,7 @@ func noImageColumns(names []string) error {
 	return nil
 }
 
-// turns reads a row without checking the order of its turns.
+// turns parses a row without checking the order of its turns.
 func (c *columns) turns(f format, fields map[string]json.RawMessage) (*conversation, error) {
 	if err := checkUTF8(fields); err != nil {
 		return nil, err
@@ -87,14 +86,14 @@ func (c *columns) turns(f format, fields map[string]json.RawMessage) (*conversat
 	return v, c.extras(v, fields)
 }
 
-// extras reads what a row says of a conversation beside its turns: tools, and variables of the template.
+// extras parses the fields beside the turns: tools, and variables of the template.
 func (c *columns) extras(v *conversation, fields map[string]json.RawMessage) (err error) {
 	if v.tools, err = c.toolsOf(fields); err != nil {
 		return err
 	}
 	if raw := given(fields["chat_template_kwargs"]); raw != nil {
 		vars, err := jinja.DecodeJSON(raw)
-		if text, ok := vars.(string); ok { // JSON in a text, as tables have it
+		if text, ok := vars.(string); ok { // JSON in text, as in tables
 			vars, err = jinja.DecodeJSON([]byte(text))
 		}
 		o, ok := vars.(*jinja.Object)
@@ -114,7 +113,7 @@ func (c *columns) extras(v *conversation, fields map[string]json.RawMessage) (er
 	return nil
 }
 
-// checkUTF8 refuses a row that has bytes which are not UTF-8, and names the field.
+// checkUTF8 returns an error if a field of the row is not valid UTF-8.
 func checkUTF8(fields map[string]json.RawMessage) error {
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
 		if err := notUTF8(name, fields[name]); err != nil {
@@ -124,8 +123,7 @@ func checkUTF8(fields map[string]json.RawMessage) error {
 	return nil
 }
 
-// notUTF8 is the error that names the first byte of text that is not UTF-8, nil where all
-// is.
+// notUTF8 returns an error that names the first invalid byte of text; nil: text is valid UTF-8.
 func notUTF8(name string, text []byte) error {
 	if utf8.Valid(text) {
 		return nil
@@ -146,7 +144,7 @@ func (v *conversation) add(role, content string) {
 	v.names = append(v.names, "the "+role+"'s turn")
 }
 
-// textField is the content of a field which, if it is there, must be a string.
+// textField returns the content of an optional field, which must be a string.
 func textField(name string, fields map[string]json.RawMessage) (string, error) {
 	if name == "" {
 		return "", nil
@@ -164,7 +162,7 @@ func textField(name string, fields map[string]json.RawMessage) (string, error) {
 	return string(unquote(nil, raw[1:len(raw)-1])), nil
 }
 
-// alpaca reads the fields instruction, input, output, system and history.
+// alpaca parses the fields instruction, input, output, system and history.
 func (c *columns) alpaca(v *conversation, fields map[string]json.RawMessage) error {
 	answer, err := textField(c.Response, fields)
 	switch {
@@ -181,7 +179,7 @@ func (c *columns) alpaca(v *conversation, fields map[string]json.RawMessage) err
 	return nil
 }
 
-// question adds the user's turn that instruction and input make, and what comes before it.
+// question adds the user turn of instruction and input, and the turns before it.
 func (c *columns) question(v *conversation, fields map[string]json.RawMessage) error {
 	var parts [3]string // system, instruction, input
 	for i, name := range []string{c.System, c.Prompt, c.Query} {
@@ -196,7 +194,7 @@ func (c *columns) question(v *conversation, fields map[string]json.RawMessage) e
 	if parts[0] != "" {
 		v.add("system", parts[0])
 	}
-	if err := c.earlier(v, fields); err != nil {
+	if err := c.addHistory(v, fields); err != nil {
 		return err
 	}
 	query := parts[1]
@@ -204,7 +202,7 @@ func (c *columns) question(v *conversation, fields map[string]json.RawMessage) e
 		query += "\n"
 	}
 	v.add("user", query+parts[2])
-	if parts[1] != "" && parts[2] != "" { // for templates that have different places for them
+	if parts[1] != "" && parts[2] != "" { // for templates that place them separately
 		asked := v.messages[len(v.messages)-1].(*jinja.Object)
 		asked.Set("instruction", parts[1])
 		asked.Set("input", parts[2])
@@ -212,8 +210,8 @@ func (c *columns) question(v *conversation, fields map[string]json.RawMessage) e
 	return nil
 }
 
-// earlier adds the turns of the field history, which is a list of pairs.
-func (c *columns) earlier(v *conversation, fields map[string]json.RawMessage) error {
+// addHistory adds the turns of the field history, a list of pairs.
+func (c *columns) addHistory(v *conversation, fields map[string]json.RawMessage) error {
 	raw := given(fields[c.History])
 	if c.History == "" || raw == nil {
 		return nil
@@ -235,8 +233,7 @@ func (c *columns) earlier(v *conversation, fields map[string]json.RawMessage) er
 	return nil
 }
 
-// prompt reads a prompt and its completion: two strings, or two lists of
-// messages.
+// prompt parses a prompt and its completion: two strings or two lists of messages.
 func (c *columns) prompt(v *conversation, fields map[string]json.RawMessage) error {
 	p, r := given(fields[c.Prompt]), given(fields[c.Response])
 	switch {
@@ -276,7 +273,7 @@ func (c *columns) prompt(v *conversation, fields map[string]json.RawMessage) err
 	return nil
 }
 
-// chat reads a list of messages. The system's message is in a field of its own or among them.
+// chat parses a list of messages. The system message is in a field of its own or in the list.
 func (c *columns) chat(v *conversation, fields map[string]json.RawMessage) error {
 	raw := given(fields[c.Messages])
 	if raw == nil {
@@ -292,7 +289,7 @@ func (c *columns) chat(v *conversation, fields map[string]json.RawMessage) error
 	return c.list(v, c.Messages, raw)
 }
 
-// check refuses turns in an order that cannot be trained on.
+// check returns an error if the turns cannot be trained on in this order.
 func (v *conversation) check() error {
 	answers := 0
 	for i, m := range v.messages {
@@ -317,8 +314,8 @@ func roleOf(m any) string {
 	return s
 }
 
-// toolsIn is the field that has the tools of a row: the usual one may be functions, as OpenAI's
-// older form has it. It is "" where there is none.
+// toolsIn returns the field that holds a row's tools; "": none. If the usual field is missing, it is functions,
+// OpenAI's older name.
 func (c *columns) toolsIn(fields map[string]json.RawMessage) string {
 	if c.Tools == usualTools && given(fields[usualTools]) == nil && given(fields[olderTools]) != nil {
 		return olderTools
@@ -331,8 +328,8 @@ const (
 	olderTools = "functions"
 )
 
-// toolsOf are the tools of a row: a list, or a string that holds one as JSON. In ShareGPT's
-// rows, and under OpenAI's older name, they are functions, which are wrapped as tools.
+// toolsOf returns the tools of a row: a list, or a string that holds one as JSON. ShareGPT rows and OpenAI's older
+// field hold functions, which are wrapped as tools.
 func (c *columns) toolsOf(fields map[string]json.RawMessage) ([]any, error) {
 	name := c.toolsIn(fields)
 	raw := given(fields[name])
@@ -403,8 +400,8 @@ func (c *columns) list(v *conversation, field string, raw []byte) error {
 	return nil
 }
 
-// message is m with the field names that chat templates use. Fields that are null are left
-// out, except for content: in Parquet a field is in all messages or in none.
+// message returns m with the field names of chat templates. Fields that are null are dropped, except for content:
+// in Parquet a field is present in all messages or in none.
 func (c *columns) message(m *jinja.Object, where string) (*jinja.Object, error) {
 	role, err := c.role(m, where)
 	if err != nil {
@@ -436,7 +433,7 @@ func (c *columns) message(m *jinja.Object, where string) (*jinja.Object, error) 
 		out.Set("content", content)
 	case calls == nil || role != "assistant":
 		return nil, fmt.Errorf("%s has no %s", where, c.Content)
-	default: // beside calls, OpenAI's messages leave content out or have null
+	default: // OpenAI's messages with calls have null content or none
 		out.Set("content", nil)
 	}
 	for _, k := range m.Keys() {
@@ -450,14 +447,14 @@ func (c *columns) message(m *jinja.Object, where string) (*jinja.Object, error) 
 	return out, nil
 }
 
-// turnMark is a field of a message that says whether the message is trained on.
+// turnMark is a message's field that says whether the message is trained on.
 type turnMark struct {
 	field string
-	whose string // the program that has it
-	skips bool   // true means: not trained on
+	whose string // the program that uses the field
+	skips bool   // true means not trained on
 }
 
-// turnMarks are the fields that other programs have for it; docs/data.md lists them.
+// turnMarks are such fields of other programs; docs/data.md lists them.
 var turnMarks = []turnMark{
 	{field: "weight", whose: "OpenAI"}, {field: "loss", whose: "ms-swift"}, {field: "loss_scale", whose: "ms-swift"},
 	{field: "train", whose: "axolotl"}, {field: "training", whose: "axolotl"}, {field: "loss_mask", whose: "slime"}, {field: "step_loss_mask", whose: "slime"},
@@ -465,12 +462,11 @@ var turnMarks = []turnMark{
 	{field: "masked", skips: true, whose: "torchtune"},
 }
 
-// partMarks are axolotl's fields that divide a message into parts that are trained on and parts
-// that are not.
+// partMarks are axolotl's fields that train on parts of a message.
 var partMarks = []string{"train_detail", "training_detail"}
 
-// checkMarks is an error where a message says in a way that mt cannot follow what of it is trained
-// on: with a value that is neither yes nor no, of a message that is never trained on, or part by part.
+// checkMarks returns an error if mt cannot follow a message's marks: the value is neither yes nor no, the message
+// is never trained on, or only parts of the message are.
 func checkMarks(m *jinja.Object, role, where string) error {
 	for _, mark := range turnMarks {
 		v, _ := m.Get(mark.field)
@@ -493,7 +489,7 @@ func checkMarks(m *jinja.Object, role, where string) error {
 	return nil
 }
 
-// yesNo is what a value says as a yes or a no; known is false where it says neither.
+// yesNo interprets a value as yes or no; known is false if it is neither.
 func yesNo(v any) (yes, known bool) {
 	switch v := v.(type) {
 	case bool:
@@ -510,7 +506,7 @@ func yesNo(v any) (yes, known bool) {
 	return false, false
 }
 
-// copyMarks gives a message the marks that another has.
+// copyMarks copies the marks of a message to another.
 func copyMarks(to, from *jinja.Object) {
 	for _, mark := range turnMarks {
 		if v, _ := from.Get(mark.field); v != nil {
@@ -519,7 +515,7 @@ func copyMarks(to, from *jinja.Object) {
 	}
 }
 
-// weightless reports whether a message has a mark that it is not to be trained on.
+// weightless reports whether a mark excludes a message from training.
 func weightless(m any) bool {
 	o := m.(*jinja.Object)
 	return slices.ContainsFunc(turnMarks, func(mark turnMark) bool {
@@ -529,11 +525,11 @@ func weightless(m any) bool {
 	})
 }
 
-// notAnswers are fields of a row by which programs mark an answer that a model is not to learn.
-// Sources: TRL's KTOTrainer (label), LLaMA-Factory's kto_tag.
+// notAnswers are fields that mark an answer as one not to learn. Sources: TRL's KTOTrainer (label), LLaMA-Factory's
+// kto_tag.
 var notAnswers = []string{"label", "kto_tag"}
 
-// checkLabel is an error where a row of a chat says that its answer is a bad one.
+// checkLabel returns an error if a chat's row marks its answer as a bad one.
 func checkLabel(fields map[string]json.RawMessage) error {
 	for _, name := range notAnswers {
 		if string(fields[name]) == "false" {
@@ -543,7 +539,7 @@ func checkLabel(fields map[string]json.RawMessage) error {
 	return nil
 }
 
-// role is the message's role by the name that templates use.
+// role returns the message's role with the templates' name.
 func (c *columns) role(m *jinja.Object, where string) (string, error) {
 	v, ok := m.Get(c.Role)
 	if !ok {
@@ -557,14 +553,14 @@ func (c *columns) role(m *jinja.Object, where string) (string, error) {
 	return role, nil
 }
 
-// Types of parts that a content may have. Those of OpenAI's Responses mean the same as text.
+// Types of the parts of a content. OpenAI's Responses API uses the longer names for text.
 var (
 	textParts    = []string{"text", "input_text", "output_text"}
 	thoughtParts = []string{"thinking", "reasoning"}
 )
 
-// contentOf is a message's content as templates take it: a string, or a list of parts. nil
-// stays nil. Fields of parts that are null are left out.
+// contentOf returns a message's content as templates take it: a string or a list of parts. nil stays nil. Null
+// fields of parts are dropped.
 func contentOf(v any, where string) (any, error) {
 	list, ok := v.([]any)
 	if !ok {
@@ -606,8 +602,7 @@ func contentOf(v any, where string) (any, error) {
 	return parts, nil
 }
 
-// partText is the text of a part and the key under which the part has it; both are empty
-// where it has none.
+// partText returns the text of a part and the key that holds it. Both are "" if the part has no text.
 func partText(part *jinja.Object) (key, text string) {
 	keys := []string{"text"}
 	if isThought(part) {
@@ -622,7 +617,7 @@ func partText(part *jinja.Object) (key, text string) {
 	return "", ""
 }
 
-// isThought tells whether a part of an answer is a thought.
+// isThought reports whether a part of a content is a thought.
 func isThought(part any) bool {
 	o, ok := part.(*jinja.Object)
 	if !ok {
@@ -633,8 +628,7 @@ func isThought(part any) bool {
 	return slices.Contains(thoughtParts, name)
 }
 
-// contentText is the text of a content, and its thoughts where they are parts of it. Between
-// parts stands between.
+// contentText returns the text of a content, and the text of its parts that are thoughts. between separates parts.
 func contentText(content any, between string) (text, thought string) {
 	if s, ok := content.(string); ok {
 		return s, ""
@@ -655,8 +649,8 @@ func contentText(content any, between string) (text, thought string) {
 	return strings.Join(said, between), strings.Join(thoughts, between)
 }
 
-// called is an assistant's message that calls functions. content has the calls as JSON: one
-// {"name", "arguments"} or a list of them.
+// called returns an assistant message that calls functions. content holds the calls as JSON: one {"name",
+// "arguments"} or a list of them.
 func called(content any, where string) (*jinja.Object, error) {
 	text, ok := content.(string)
 	if !ok {
@@ -681,8 +675,8 @@ func called(content any, where string) (*jinja.Object, error) {
 	return jinja.NewObject("role", "assistant", "content", "", "tool_calls", calls), nil
 }
 
-// callsOf are the tool_calls of a message, nil where it has none. A function_call, OpenAI's older
-// form, is the one call of its message. Beside tool_calls it must say what their one call says.
+// callsOf returns the tool_calls of a message, or nil. A function_call, OpenAI's older form, is a single call. If
+// the message has both, they must be the same call.
 func callsOf(m *jinja.Object, where string) ([]any, error) {
 	v, _ := m.Get("tool_calls")
 	if text, ok := v.(string); ok {
@@ -715,7 +709,7 @@ func callsOf(m *jinja.Object, where string) ([]any, error) {
 	return callsIn(list, where)
 }
 
-// callsIn are the calls of the list tool_calls.
+// callsIn parses the calls in the list tool_calls.
 func callsIn(list []any, where string) ([]any, error) {
 	calls := make([]any, len(list))
 	for i, c := range list {
@@ -727,8 +721,7 @@ func callsIn(list []any, where string) ([]any, error) {
 	return calls, nil
 }
 
-// sameCall tells whether two calls are of one function with the same arguments, be these an
-// object or JSON in a string.
+// sameCall reports whether two calls name the same function and arguments. Arguments may be an object or JSON text.
 func sameCall(a, b any) bool {
 	var plain [2]any
 	for i, c := range []any{a, b} {
@@ -742,8 +735,7 @@ func sameCall(a, b any) bool {
 	return sameMessage(plain[0], plain[1])
 }
 
-// callOf is a call as the row has it, without fields that are null. Arguments in a string
-// must be JSON.
+// callOf returns a call without its null fields. Arguments in a string must be JSON.
 func callOf(v any, where string) (*jinja.Object, error) {
 	call, ok := v.(*jinja.Object)
 	if !ok {
@@ -782,7 +774,7 @@ func callOf(v any, where string) (*jinja.Object, error) {
 	return out, nil
 }
 
-// clipValue quotes a decoded value for an error message, shortened.
+// clipValue shortens a decoded value for an error message.
 func clipValue(v any) string {
 	switch v := v.(type) {
 	case nil:

@@ -191,8 +191,7 @@ func TestChatMLWithoutItsTokens(t *testing.T) {
 	}
 }
 
-// TestWithoutTemplate: prompts with answers need no template; chats without one are an
-// error that says what to do.
+// TestWithoutTemplate: prompts with answers need no template; chats without one are an error that tells what to do.
 func TestWithoutTemplate(t *testing.T) {
 	tests := []struct{ row, template, want string }{
 		{`{"prompt":"p ","completion":"c"}`, "", "p [c$]"},
@@ -237,8 +236,7 @@ func TestWithoutTemplate(t *testing.T) {
 	}
 }
 
-// TestTemplateOfTheModel: the template is that of the model's directory, and one that asks
-// for the time is always told the same.
+// TestTemplateOfTheModel: the model directory's template is used, and the time it sees never changes.
 func TestTemplateOfTheModel(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "chat_template.jinja", `{{ bos_token }}{{ eos_token }}{{ strftime_now("%d %b %Y") }}{{ kind }}{% for m in messages %}{{ m.role[0] }}{{ m.content }}{% endfor %}{% if add_generation_prompt %}a{% endif %}`)
@@ -309,8 +307,8 @@ func TestMaskHistory(t *testing.T) {
 	}
 }
 
-// TestEndOfUnlearnedAnswer: where EOS ends answers without standing in the text, it is
-// learned behind the answers that are learned themselves.
+// TestEndOfUnlearnedAnswer: if EOS ends answers without being in the text, it is supervised only after answers that
+// are supervised themselves.
 func TestEndOfUnlearnedAnswer(t *testing.T) {
 	for _, template := range []string{"fewshot", "breeze", "falcon"} {
 		for weight, want := range map[string]int{"0": 0, "1": 1} {
@@ -352,8 +350,8 @@ type endless struct{ tokenizer.Tokenizer }
 func (endless) EOS() (int32, bool) { return 0, false }
 func (endless) ID() string         { return "endless" }
 
-// TestSpecialTokensOfText: a text begins with BOS, where the tokenizer adds one, and ends
-// with EOS. It has each exactly once, whether or not the text itself brings them.
+// TestSpecialTokensOfText: a text begins with BOS if the tokenizer adds one, and ends with EOS. Each appears
+// exactly once, even if the text contains it.
 func TestSpecialTokensOfText(t *testing.T) {
 	bytes := tokenizer.Bytes()
 	for _, tok := range []tokenizer.Tokenizer{bytes, withBOS{bytes}, withEnd{withBOS{bytes}}} {
@@ -379,8 +377,7 @@ func TestSpecialTokensOfText(t *testing.T) {
 	}
 }
 
-// TestTextOfOneToken: a text that makes one token has nothing to predict and is a bad row.
-// With a token that ends it, it has something.
+// TestTextOfOneToken: a text of one token has nothing to predict and is a bad row, unless a token ends it.
 func TestTextOfOneToken(t *testing.T) {
 	s := textSpec(t, 64, write(t, t.TempDir(), "a.jsonl", "{\"text\":\"ab\"}\n{\"text\":\"c\"}\n{\"text\":\"de\"}\n"))
 	s.Packing = set(false)
@@ -410,7 +407,7 @@ func TestPrompt(t *testing.T) {
 	}
 }
 
-// TestSpecialTokensOfLongText: a long text that is read in pieces has its BOS and its EOS once.
+// TestSpecialTokensOfLongText: a long text that is read in pieces has one BOS and one EOS.
 func TestSpecialTokensOfLongText(t *testing.T) {
 	testkit.NotShort(t)
 	text := strings.Repeat("0123456789abcde\n", wholeFile/16+1)
@@ -440,8 +437,7 @@ func TestMissingEOS(t *testing.T) {
 	}
 }
 
-// TestRecordedTokenizers: texts begin with BOS where the post-processor of a recorded
-// tokenizer adds one.
+// TestRecordedTokenizers: texts begin with BOS if a recorded tokenizer's post-processor adds one.
 func TestRecordedTokenizers(t *testing.T) {
 	names := testkit.Must(filepath.Glob("../../shared/fixtures/tokenizers/*/tokenizer.json"))(t)
 	if len(names) == 0 {

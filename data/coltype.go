@@ -17,30 +17,29 @@ import (
 	"unicode/utf8"
 )
 
-// colType is the type of a column of a Parquet or Arrow file, or of a part of a column.
+// colType is the type of a column in a Parquet or Arrow file, or of a part of a column.
 type colType struct {
-	name    string              // the type in the file's words, for errors
-	json    bool                // values are texts in JSON and mean what the JSON says
+	name    string              // the type's name in the file, for errors
+	json    bool                // values are JSON texts
 	fields  map[string]*colType // of a struct, by name; nil for other types
 	element *colType            // of a list; nil for other types
 }
 
-// mostTypeDepth is how many levels deep a description of types is read.
+// mostTypeDepth bounds the nesting of types.
 const mostTypeDepth = 64
 
-// jsonExtension is the name of Arrow's extension type for JSON in text. datasets writes its
-// feature Json as this type. Source: Arrow, "Canonical Extension Types".
+// jsonExtension is Arrow's extension type for JSON text, which datasets uses for its feature Json. Source: Arrow,
+// "Canonical Extension Types".
 const jsonExtension = "arrow.json"
 
 // Keys of the metadata in Arrow schemas and Parquet footers.
 const (
-	extensionKey   = "ARROW:extension:name" // of a field of Arrow
-	arrowSchemaKey = "ARROW:schema"         // of a Parquet file: its schema in Arrow
+	extensionKey   = "ARROW:extension:name" // of an Arrow field
+	arrowSchemaKey = "ARROW:schema"         // of a Parquet file: its Arrow schema
 	featuresKey    = "huggingface"          // of both: the features of datasets
 )
 
-// featureTypes reads the features that datasets writes beside a schema, by column. It returns
-// nil where text holds no features.
+// featureTypes returns the column types in the features that datasets writes beside a schema; nil: text has none.
 func featureTypes(text []byte) map[string]*colType {
 	var meta struct {
 		Info struct {
@@ -53,8 +52,7 @@ func featureTypes(text []byte) map[string]*colType {
 	return typesOf(meta.Info.Features, 0)
 }
 
-// savedTypes reads the features in the dataset_info.json beside a file of save_to_disk, by
-// column. It returns nil where there are none.
+// savedTypes returns the column types in the dataset_info.json beside a file of save_to_disk; nil: none.
 func savedTypes(path string) map[string]*colType {
 	text, err := readSmall(filepath.Join(filepath.Dir(path), infoName), maxInfo)
 	var info struct {
@@ -77,7 +75,7 @@ func typesOf(features map[string]json.RawMessage, depth int) map[string]*colType
 	return out
 }
 
-// featureType reads one feature: {"_type": NAME, …}, a struct of features, or a list of one.
+// featureType parses one feature: {"_type": NAME, …}, a struct of features, or a list of one feature.
 func featureType(raw json.RawMessage, depth int) *colType {
 	var list []json.RawMessage
 	if json.Unmarshal(raw, &list) == nil && len(list) == 1 && depth <= mostTypeDepth {
@@ -88,7 +86,7 @@ func featureType(raw json.RawMessage, depth int) *colType {
 		return nil
 	}
 	kind := ""
-	_ = json.Unmarshal(keys["_type"], &kind) // a struct may have a field of that name, which is no string
+	_ = json.Unmarshal(keys["_type"], &kind) // a struct may have a field _type that is not a string
 	switch inner := keys["feature"]; {
 	case kind == "":
 		return &colType{fields: typesOf(keys, depth)}
@@ -100,7 +98,7 @@ func featureType(raw json.RawMessage, depth int) *colType {
 	return nil
 }
 
-// field returns the type of a struct's field. It is nil where t is nil or lacks the field.
+// field returns the type of a struct's field; nil: t is nil or lacks the field.
 func (t *colType) field(name string) *colType {
 	if t == nil {
 		return nil
@@ -108,7 +106,7 @@ func (t *colType) field(name string) *colType {
 	return t.fields[name]
 }
 
-// item returns the type of a list's elements. It is nil where t is nil or no list.
+// item returns the type of a list's elements; nil: t is nil or not a list.
 func (t *colType) item() *colType {
 	if t == nil {
 		return nil
@@ -116,10 +114,10 @@ func (t *colType) item() *colType {
 	return t.element
 }
 
-// saysJSON reports whether t is known to be JSON in text.
-func (t *colType) saysJSON() bool { return t != nil && t.json }
+// isJSON reports whether t is JSON text.
+func (t *colType) isJSON() bool { return t != nil && t.json }
 
-// appendJSON appends the value that text, a value of a column of JSON, stands for.
+// appendJSON appends the JSON value in text, a value of a JSON column.
 func appendJSON(dst, text []byte) ([]byte, error) {
 	plain := withoutNaN(text)
 	if !json.Valid(plain) {
@@ -128,7 +126,7 @@ func appendJSON(dst, text []byte) ([]byte, error) {
 	return append(dst, strings.TrimSpace(string(plain))...), nil
 }
 
-// inColumn adds the name of a column to an error of reading it. The error of one row stays one.
+// inColumn adds a column's name to an error. A *badRow stays one.
 func inColumn(name string, err error) error {
 	out := fmt.Errorf("column %q: %w", name, err)
 	if bad := (*badRow)(nil); errors.As(err, &bad) {
@@ -137,9 +135,9 @@ func inColumn(name string, err error) error {
 	return out
 }
 
-// appendNamed appends a value that JSON has no type for. Inside a struct or list it is its
-// text. A column of its own gets an object that names the type: no text is needed there but
-// the one to learn, and whoever needs it refuses the object and shows the type.
+// appendNamed appends a value of a type that JSON lacks. Inside a struct or list it is text. A top-level column
+// gets an object with the type's name. The only text needed there is the text to learn, and its reader then refuses
+// the object and shows the type.
 func appendNamed(dst []byte, column bool, kind, text string) []byte {
 	if !column {
 		return quote(dst, text)
@@ -148,8 +146,8 @@ func appendNamed(dst []byte, column bool, kind, text string) []byte {
 	return append(quote(dst, text), '}')
 }
 
-// appendNumber appends a number, given as text, of a type that JSON lacks. A column of its own gets
-// the text, which may be the one to learn.
+// appendNumber appends a number, given as text, of a type that JSON lacks. A top-level column gets a string, which
+// may be the text to learn.
 func appendNumber(dst []byte, column bool, text string) []byte {
 	if column {
 		return quote(dst, text)
@@ -157,7 +155,7 @@ func appendNumber(dst []byte, column bool, text string) []byte {
 	return append(dst, text...)
 }
 
-// appendBytes appends bytes of a type that need not be text. Bytes that are UTF-8 are a text.
+// appendBytes appends bytes that may be text: valid UTF-8 becomes a string.
 func appendBytes(dst []byte, kind string, b []byte) []byte {
 	if utf8.Valid(b) {
 		return quote(dst, b)
@@ -165,7 +163,7 @@ func appendBytes(dst []byte, kind string, b []byte) []byte {
 	return appendNamed(dst, true, kind+" in Base64", base64.StdEncoding.EncodeToString(b))
 }
 
-// decimalText is the decimal number unscaled·10^-scale.
+// decimalText returns unscaled·10^-scale as decimal text.
 func decimalText(unscaled *big.Int, scale int) string {
 	digits := new(big.Int).Abs(unscaled).String()
 	switch {
@@ -183,10 +181,10 @@ func decimalText(unscaled *big.Int, scale int) string {
 	return digits
 }
 
-// mostScale bounds the scale of a decimal. Source: no format has decimals of more than 76 digits.
+// mostScale bounds the scale of a decimal. No format has decimals of more than 76 digits.
 const mostScale = 1 << 10
 
-// bigEndian is the number whose two's complement b is, the highest byte first.
+// bigEndian returns the big-endian two's complement number in b.
 func bigEndian(b []byte) *big.Int {
 	n := new(big.Int).SetBytes(b)
 	if len(b) > 0 && b[0] >= 0x80 {
@@ -195,7 +193,7 @@ func bigEndian(b []byte) *big.Int {
 	return n
 }
 
-// half is the number in half precision with these bits. Source: IEEE 754, binary16.
+// half returns the half-precision number with these bits. Source: IEEE 754, binary16.
 func half(bits uint16) float64 {
 	sign, exponent, fraction := float64(1), int(bits>>10&31), float64(bits&1023)
 	if bits>>15 == 1 {
@@ -213,14 +211,13 @@ func half(bits uint16) float64 {
 	return sign * (1024 + fraction) / 1024 * float64(int64(1)<<exponent) / (1 << 15)
 }
 
-// Layouts of texts of times, as ISO 8601 has them.
+// Layouts of times in ISO 8601.
 const (
 	dateLayout  = "2006-01-02"
 	clockLayout = "15:04:05.999999999"
 )
 
-// instantText is a point in time, given in nanoseconds and seconds since 1970. zone says
-// whether the clock is UTC's; else no zone is known.
+// instantText returns a time since 1970 as text. zone marks the time as UTC; otherwise the zone is unknown.
 func instantText(seconds, nanos int64, zone bool) string {
 	text := time.Unix(seconds, nanos).UTC().Format(dateLayout + "T" + clockLayout)
 	if zone {
@@ -229,20 +226,20 @@ func instantText(seconds, nanos int64, zone bool) string {
 	return text
 }
 
-// timeText is a point in time counted in units of which a second has perSecond.
+// timeText returns a time since 1970 in units of 1/perSecond seconds as text.
 func timeText(v, perSecond int64, zone bool) string {
 	return instantText(floorDiv(v, perSecond), (v-floorDiv(v, perSecond)*perSecond)*(1_000_000_000/perSecond), zone)
 }
 
-// clockText is a time of day counted in units of which a second has perSecond.
+// clockText returns a time of day in units of 1/perSecond seconds as text.
 func clockText(v, perSecond int64) string {
 	return time.Unix(floorDiv(v, perSecond), (v-floorDiv(v, perSecond)*perSecond)*(1_000_000_000/perSecond)).UTC().Format(clockLayout)
 }
 
-// dateText is the day that lies so many days after 1970-01-01.
+// dateText returns the date this many days after 1970-01-01.
 func dateText(days int64) string { return time.Unix(days*86400, 0).UTC().Format(dateLayout) }
 
-// floorDiv is a/b rounded down; b is positive.
+// floorDiv returns a/b rounded down; b must be positive.
 func floorDiv(a, b int64) int64 {
 	q := a / b
 	if a%b < 0 {
@@ -251,24 +248,24 @@ func floorDiv(a, b int64) int64 {
 	return q
 }
 
-// uuidText is a UUID as it is usually written.
+// uuidText returns a UUID in its usual form.
 func uuidText(b []byte) string {
 	h := fmt.Sprintf("%x", b)
 	return h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:]
 }
 
-// intervalText is an interval of Parquet or Arrow: months, days and a rest of nanoseconds.
+// intervalText returns an interval of months, days and nanoseconds as text.
 func intervalText(months, days, nanos int64) string {
 	return fmt.Sprintf("%d months %d days %s", months, days, time.Duration(nanos))
 }
 
-// parquetInterval is the text of an INTERVAL of Parquet: months, days and milliseconds.
+// parquetInterval returns a Parquet INTERVAL, in months, days and milliseconds, as text.
 func parquetInterval(b []byte) string {
 	n := func(i int) int64 { return int64(binary.LittleEndian.Uint32(b[4*i:])) }
 	return intervalText(n(0), n(1), n(2)*1_000_000)
 }
 
-// appendHalf appends a number in half precision like appendNumber, null where JSON cannot write it.
+// appendHalf is appendNumber for a half-precision number; null: JSON cannot express it.
 func appendHalf(dst []byte, column bool, bits uint16) []byte {
 	v := half(bits)
 	if math.IsNaN(v) || math.IsInf(v, 0) {
@@ -281,18 +278,17 @@ func appendHalf(dst []byte, column bool, bits uint16) []byte {
 	return appendNumber(dst, column, text)
 }
 
-// A struct of a Parquet or Arrow file has every field that some row has. A row that lacks a
-// field has null there. TRL drops such nulls (remove_none_values), and so does unpad.
+// In Parquet and Arrow, a struct has every field that occurs in any row, and rows without a field hold null. TRL
+// drops these nulls (remove_none_values), and so does unpad.
 
 // padding drops the nulls of structs.
 type padding struct {
-	tools map[string]any // the schema of each tool's parameters, by the tool's name
+	tools map[string]any // schema of each tool's parameters, by tool name
 }
 
-// unpad drops the nulls that stand for absent fields in a row of columns with these types. Nulls in
-// arguments of a call stay where the tool's schema has null among the values of a parameter. The
-// fields of a message itself stay too: whoever reads a message knows which may be null. cols name
-// the row's columns.
+// unpad drops the nulls of absent fields in a row with columns of these types. Nulls in call arguments stay if the
+// tool's schema allows null for the parameter. The fields of a message itself stay too, since the message's reader
+// knows which may be null. cols names the row's columns.
 func unpad(fields map[string]json.RawMessage, types map[string]*colType, cols *columns) {
 	p := &padding{}
 	toolsField := ""
@@ -314,7 +310,7 @@ func unpad(fields map[string]json.RawMessage, types map[string]*colType, cols *c
 	}
 }
 
-// nests reports whether t has structs in structs, at least levels of them.
+// nests reports whether t has structs nested at least levels deep.
 func (t *colType) nests(levels int) bool {
 	switch {
 	case t == nil:
@@ -329,8 +325,8 @@ func (t *colType) nests(levels int) bool {
 	return slices.ContainsFunc(slices.Collect(maps.Values(t.fields)), func(f *colType) bool { return f.nests(levels - 1) })
 }
 
-// strip appends raw, a value of type t, without the nulls of its structs. drop says whether those of
-// the outermost struct go too. schema describes a value inside arguments of a call; nil: there is none.
+// strip appends raw, a value of type t, without the nulls of its structs. drop: also those of the outermost struct.
+// schema describes a value inside call arguments; nil: there is none.
 func (p *padding) strip(dst, raw []byte, t *colType, schema any, drop bool) []byte {
 	switch {
 	case t == nil || t.json || len(raw) == 0:
@@ -370,7 +366,7 @@ func (p *padding) strip(dst, raw []byte, t *colType, schema any, drop bool) []by
 	return append(dst, '}')
 }
 
-// nameIn is the text of the field name of an object; "" where it has none.
+// nameIn returns the string field name of an object; "": none.
 func nameIn(raw []byte) string {
 	for key, value := range members(raw) {
 		if key == "name" && value[0] == '"' {
@@ -380,7 +376,8 @@ func nameIn(raw []byte) string {
 	return ""
 }
 
-// elements are those of a JSON list as the readers of columns write it: with no space between them.
+// elements yields the elements of a JSON list written by the column readers, which has no white space between
+// elements.
 func elements(raw []byte) func(func(int, []byte) bool) {
 	return func(yield func(int, []byte) bool) {
 		for i, at := 0, 1; raw[at] != ']'; i++ {
@@ -396,7 +393,7 @@ func elements(raw []byte) func(func(int, []byte) bool) {
 	}
 }
 
-// members are the names and values of a JSON object as the readers of columns write it.
+// members yields the names and values of a JSON object written by the column readers.
 func members(raw []byte) func(func(string, []byte) bool) {
 	return func(yield func(string, []byte) bool) {
 		for at := 1; raw[at] != '}'; {
@@ -415,7 +412,7 @@ func members(raw []byte) func(func(string, []byte) bool) {
 	}
 }
 
-// parameters are the schemas of the parameters of a row's tools, by the tools' names.
+// parameters returns the parameter schemas of a row's tools, by tool name.
 func parameters(raw json.RawMessage) map[string]any {
 	out := map[string]any{}
 	var tools any
@@ -435,7 +432,7 @@ func parameters(raw json.RawMessage) map[string]any {
 	return out
 }
 
-// opened is v, or where v is a text in JSON what the text says.
+// opened returns the value of a JSON text, or v if it is something else.
 func opened(v any) any {
 	text, ok := v.(string)
 	if !ok {
@@ -448,14 +445,14 @@ func opened(v any) any {
 	return out
 }
 
-// keyOf is the value of a key of an object; nil where v is no object or lacks the key.
+// keyOf returns the value of an object's key; nil: v is not an object or lacks the key.
 func keyOf(v any, key string) any {
 	o, _ := v.(map[string]any)
 	return o[key]
 }
 
-// allowsNull reports whether a schema names null among its values. Sources: JSON Schema 2020-12;
-// "nullable" is OpenAPI's, which Transformers' get_json_schema writes.
+// allowsNull reports whether a schema allows null. Sources: JSON Schema 2020-12; "nullable" is from OpenAPI, and
+// Transformers' get_json_schema writes it.
 func allowsNull(schema any) bool {
 	o, ok := schema.(map[string]any)
 	if !ok {

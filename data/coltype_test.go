@@ -182,8 +182,7 @@ func TestMapColumns(t *testing.T) {
 	}
 }
 
-// TestTypedColumns learns numbers of types that JSON lacks as their text, and refuses other such types
-// where a text is due.
+// TestTypedColumns trains on the text of numbers whose types JSON lacks, and refuses other such types as text.
 func TestTypedColumns(t *testing.T) {
 	typed := string(arrowNamed(t, "typed").File)
 	inParquet := string(arrowNamed(t, "typed in Parquet").File)

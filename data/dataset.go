@@ -10,40 +10,37 @@ import (
 	"sort"
 )
 
-// Dataset is rows of tokens, read from a token cache that is mapped into
-// memory. Its methods may be called from several goroutines at once, but none
-// after Close.
+// Dataset is rows of tokens in a memory-mapped token cache. Methods are safe for concurrent use, but must not be
+// called after Close.
 type Dataset struct {
 	spec     Spec
 	c        *cache
-	file     string // the token cache
+	file     string // path of the token cache
 	packing  bool
 	warnings []string
-	problems []string // what is wrong with single documents, one sentence each
+	problems []string // problems of single documents, one sentence each
 
 	rows int64
 	mix  mix
-	// first[p] is the first row of the document at place p of the mix, where documents
-	// make more than one row. first[n], behind the last, is the number of rows.
+	// first[p] is the first row of the document at position p of the mix, if documents can have several rows.
+	// first[n], after the last, is the number of rows.
 	first []int64
-	// fit are the documents of the rows, where rows are made of whole documents and do
-	// not simply follow the mix. Row i has fit[fitAt[i]:fitAt[i+1]] where there is a
-	// fitAt, else fit[i].
+	// fit lists the documents of rows that consist of whole documents and do not follow the mix. With fitAt, row i
+	// has fit[fitAt[i]:fitAt[i+1]]; without, fit[i].
 	fit, fitAt []int64
-	// drop are the packed rows that are left out, in rising order.
+	// drop lists the packed rows that are left out, in rising order.
 	drop []int64
-	val  []int64 // the rows of Eval, in rising order
+	val  []int64 // rows of Eval in rising order
 
-	hidden, binary int   // files that were skipped
-	truncated      int64 // rows that were cut to MaxSeqLen
-	cutTokens      int64 // tokens cut from those rows, and from dropped documents
-	dropped        int64 // documents with nothing supervised before the cut
+	hidden, binary int   // skipped files
+	truncated      int64 // rows truncated to MaxSeqLen
+	cutTokens      int64 // tokens cut from these rows and from dropped documents
+	dropped        int64 // documents without anything supervised before the cut
 	cutAt, dropAt  []string
 }
 
-// Open reads the data set, or finds it in the token cache. Warnings says what
-// was skipped or cut. The error names file, line and value, and the way out.
-// Close the data set when it is no longer needed.
+// Open reads the data set or finds it in the token cache. Warnings lists what was skipped or truncated. Errors name
+// the file, the line, the value and what to do. Call Close after use.
 func Open(spec Spec) (_ *Dataset, err error) {
 	d := &Dataset{}
 	if d.spec, err = spec.resolved(); err != nil {
@@ -71,7 +68,7 @@ func Open(spec Spec) (_ *Dataset, err error) {
 	return d, nil
 }
 
-// openCache takes the cache of sources. Where it does not hold what they hold now, it is made anew.
+// openCache opens the cache of sources. If the sources have changed, it builds the cache again.
 func (d *Dataset) openCache(sources []source) error {
 	name, err := cachePath(&d.spec, sources)
 	if err != nil {
@@ -104,7 +101,7 @@ func (d *Dataset) openCache(sources []source) error {
 	return nil
 }
 
-// Cache is the token cache's file and its size in bytes.
+// Cache returns the path of the token cache and its size in bytes.
 func (d *Dataset) Cache() (file string, bytes int64) { return d.file, int64(len(d.c.mapped)) }
 
 func (d *Dataset) warnf(format string, args ...any) {
@@ -129,7 +126,7 @@ func (d *Dataset) warnSkipped() {
 	d.binary += len(unsupported)
 }
 
-// warnRows notes what is wrong with rows and documents.
+// warnRows records problems of rows and documents.
 func (d *Dataset) warnRows() {
 	if n := d.c.Skipped; n > 0 {
 		d.warnf("skipped %d bad row(s) (skip_bad_rows); the first: %s", n, d.c.FirstSkipped)
@@ -172,7 +169,7 @@ func (d *Dataset) warnRows() {
 	}
 }
 
-// valStream makes the choice of Eval's rows independent of the order of any epoch.
+// valStream makes the choice of Eval's rows independent of any epoch's order.
 const valStream = math.MaxUint64
 
 // split chooses Eval's rows.
@@ -193,41 +190,41 @@ func (d *Dataset) split() error {
 	return nil
 }
 
-// Rows is the number of rows, Train's and Eval's together.
+// Rows returns the number of rows of Train and Eval together.
 func (d *Dataset) Rows() int { return int(d.rows) }
 
-// Sampler gives Train's rows in the order that the Spec asks for.
+// Sampler returns a Sampler of Train's rows in the order of the Spec.
 func (d *Dataset) Sampler(rowsPerStep int) *Sampler {
 	return NewSampler(d.Train(), rowsPerStep, d.spec.Seed, d.spec.Shuffle)
 }
 
-// Warnings are what a user should know, one sentence each: the Notes, and the
-// documents that Report names for what they lack or bring twice.
+// Warnings returns hints for the user, one sentence each: the Notes, and the problems of documents that Report
+// locates.
 func (d *Dataset) Warnings() []string { return slices.Concat(d.warnings, d.problems) }
 
-// Notes are the Warnings without what Report tells of single documents.
+// Notes returns the Warnings without problems of single documents.
 func (d *Dataset) Notes() []string { return slices.Clone(d.warnings) }
 
-// Packed tells whether rows are packed.
+// Packed reports whether rows are packed.
 func (d *Dataset) Packed() bool { return d.packing }
 
-// VocabSize is the size of the vocabulary: all ids are below it.
+// VocabSize returns the size of the vocabulary; all ids are smaller.
 func (d *Dataset) VocabSize() int { return d.spec.VocabSize }
 
-// IsText tells whether documents are text that was tokenised, and not input_ids.
+// IsText reports whether documents are tokenized text.
 func (d *Dataset) IsText() bool { return d.c.Kind == kindText }
 
-// IsChat tells whether documents are chats, or prompts with their answers; of pairs, whether
-// some are not of texts that are taken as they are.
+// IsChat reports whether documents are chats or prompts with answers. For pairs it reports whether some are not
+// plain text that is used unchanged.
 func (d *Dataset) IsChat() bool {
 	return d.c.Kind == kindChat || d.IsPairs() && d.c.Verbatim < d.c.Docs
 }
 
-// IsPairs tells whether documents are pairs of answers to prompts.
+// IsPairs reports whether documents are pairs of answers.
 func (d *Dataset) IsPairs() bool { return d.c.Kind == kindPairs }
 
-// ID stands for the content: the same files, read with the same tokenizer, have the
-// same ID, wherever they lie. The length and the order of rows do not change it.
+// ID identifies the content: the same files read with the same tokenizer have the same ID in any location. Length
+// and order of rows do not matter.
 func (d *Dataset) ID() string {
 	h := sha256.New()
 	sums := d.c.Sums
@@ -235,7 +232,7 @@ func (d *Dataset) ID() string {
 	fmt.Fprintf(h, "%d %s %s %d %d %08x\n", idVersion, d.c.Tokenizer, d.c.Kind, d.c.Tokens, d.c.Docs, sums)
 	for _, f := range d.c.Files {
 		switch {
-		case f.Partial: // what was read beyond the documents has no meaning; their sums are above
+		case f.Partial: // data read beyond the documents is irrelevant; the sums above cover the documents
 			fmt.Fprintf(h, "the first %d\n", f.Docs)
 		case f.Docs > 0:
 			fmt.Fprintf(h, "%s %d\n", f.SHA256, f.Docs)
@@ -247,36 +244,36 @@ func (d *Dataset) ID() string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// idVersion changes when ID is computed in another way.
+// idVersion changes when the computation of ID does.
 const idVersion = 1
 
-// Close gives the memory back.
+// Close releases the memory.
 func (d *Dataset) Close() error { return d.c.close() }
 
-// Train is the rows that are not in Eval.
+// Train returns the rows that are not in Eval.
 func (d *Dataset) Train() View {
 	return View{d: d, rows: int(d.rows) - len(d.val), drop: d.val}
 }
 
-// Eval is the rows that ValSize holds out. Seed alone chooses them, whatever the order of
-// training. A share of the rows is rounded up.
+// Eval returns the rows that ValSize holds out. Only Seed chooses them, so the order of training does not matter. A
+// share of the rows is rounded up.
 func (d *Dataset) Eval() View { return View{d: d, rows: len(d.val), pick: d.val} }
 
-// All is Train and Eval together.
+// All returns Train and Eval together.
 func (d *Dataset) All() View { return View{d: d, rows: int(d.rows)} }
 
-// View is some rows of a data set, in file order. The zero value has no rows.
+// View is a selection of a data set's rows in file order. The zero value has no rows.
 type View struct {
 	d    *Dataset
 	rows int
-	pick []int64 // where not nil: the rows of the view
-	drop []int64 // else the view has all rows but these, which rise
+	pick []int64 // not nil: the view's rows
+	drop []int64 // otherwise all rows but these, in rising order
 }
 
-// Rows is the number of rows.
+// Rows returns the number of rows.
 func (v View) Rows() int { return v.rows }
 
-// Row is row i of the view. The slices are the caller's.
+// Row returns row i of the view. The caller owns the slices.
 func (v View) Row(i int) Row {
 	var r Row
 	v.fill(i, &r)
@@ -285,7 +282,7 @@ func (v View) Row(i int) Row {
 
 func (v View) fill(i int, r *Row) { v.d.fill(v.at(i), r) }
 
-// at is the data set's number of the view's row i.
+// at returns the data set's index of the view's row i.
 func (v View) at(i int) int {
 	switch {
 	case i < 0 || i >= v.rows:
@@ -296,7 +293,7 @@ func (v View) at(i int) int {
 	return int(without(v.drop, int64(i)))
 }
 
-// Longest is how many tokens the view's longest row has; 0 where the view has no rows.
+// Longest returns the tokens of the view's longest row; 0: the view is empty.
 func (v View) Longest() int {
 	longest := 0
 	for i := range v.rows {
@@ -308,18 +305,16 @@ func (v View) Longest() int {
 	return longest
 }
 
-// without is the i-th number, from 0, of those that are not in drop, which rises.
+// without returns the i-th number, from 0, that is not in drop. drop is sorted.
 func without(drop []int64, i int64) int64 {
 	return i + int64(sort.Search(len(drop), func(k int) bool { return drop[k]-int64(k) > i }))
 }
 
-// bigramVocab is the largest vocabulary that BigramLoss takes: its table has one number
-// for each pair of tokens.
+// bigramVocab is the largest vocabulary for BigramLoss, whose table has one number per pair of tokens.
 const bigramVocab = 4096
 
-// BigramLoss counts pairs of tokens in train's supervised tokens, with add-one
-// smoothing, p(b|a) = (n(ab)+1) / (n(a)+V), and returns the mean loss of that model over
-// eval's, in nats a token: what a model reaches that sees only the token before.
+// BigramLoss returns the loss over eval of a bigram model of train, in nats per token: the loss of a model that
+// sees only the previous token. It counts supervised tokens with add-one smoothing, p(b|a) = (n(ab)+1) / (n(a)+V).
 func BigramLoss(train, eval View) (float64, error) {
 	if train.Rows() == 0 || eval.Rows() == 0 {
 		return 0, fmt.Errorf("bigram loss: %d rows to fit and %d to score; both must be there", train.Rows(), eval.Rows())
@@ -345,8 +340,7 @@ func BigramLoss(train, eval View) (float64, error) {
 	return sum / float64(n), err
 }
 
-// eachPair calls f with each supervised token b and the token a before it, in
-// order. The error is that of Dataset.Read.
+// eachPair calls f with each supervised token b and the previous token a, in order. Errors are from Dataset.Read.
 func (v View) eachPair(f func(a, b int32)) error {
 	return v.d.Read(func() { v.pairs(f) })
 }

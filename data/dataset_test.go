@@ -434,8 +434,8 @@ func lines(prefix string, n int) string {
 	return b.String()
 }
 
-// TestNoMoreIsRead stops reading a data set where no more of it is needed, in every kind of file. What
-// lies behind is not looked at, not even where it is damaged.
+// TestNoMoreIsRead stops reading a data set once enough is read, in every kind of file. The rest of the file may be
+// damaged.
 func TestNoMoreIsRead(t *testing.T) {
 	type row = pqText
 	var rows []row
@@ -490,8 +490,8 @@ func TestUpTo(t *testing.T) {
 	}
 }
 
-// TestEnoughOfSeveral reads of several data sets, of several files and with bad rows as much as is needed
-// of each, and takes the same rows as from all of them.
+// TestEnoughOfSeveral reads only as much as needed of several data sets, with several files and bad rows, and takes
+// the same rows as from all of them.
 func TestEnoughOfSeveral(t *testing.T) {
 	dir := t.TempDir()
 	for i := range 3 {

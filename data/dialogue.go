@@ -13,16 +13,14 @@ import (
 	"mt/data/jinja"
 )
 
-// Dialogue turns conversations into prompts for a model to answer, by the chat template
-// that a data set of the same Spec would go through.
+// Dialogue turns conversations into prompts, with the chat template that a data set of the same Spec would use.
 type Dialogue struct {
 	e *encoder
-	// Notes are what a user should know, one sentence each.
+	// Notes are hints for the user, one sentence each.
 	Notes []string
 }
 
-// NewDialogue finds the chat template of s. Of s it uses Tokenizer, VocabSize, Template,
-// TemplateVars and ModelDir.
+// NewDialogue finds the chat template of s. It uses only Tokenizer, VocabSize, Template, TemplateVars and ModelDir.
 func NewDialogue(s Spec) (*Dialogue, error) {
 	if s.chat = newChatForm(&s); s.chat.err != nil {
 		return nil, &SpecError{"template", s.chat.err}
@@ -30,7 +28,7 @@ func NewDialogue(s Spec) (*Dialogue, error) {
 	return &Dialogue{newEncoder(&s), s.unreadVars()}, nil
 }
 
-// Prompt gives the ids of a conversation up to where the assistant's answer begins.
+// Prompt returns the ids of a conversation up to the start of the assistant's answer.
 func (d *Dialogue) Prompt(c *Conversation) ([]int32, error) {
 	ids, err := d.prompt(c)
 	if err != nil {
@@ -63,7 +61,7 @@ func (d *Dialogue) prompt(c *Conversation) ([]int32, error) {
 	return d.e.tok.Encode(nil, []byte(out.Text))
 }
 
-// askByLayout are the ids of a conversation by the layout l, up to where the answer begins.
+// askByLayout returns the ids of a conversation in the layout l, up to the start of the answer.
 func (e *encoder) askByLayout(l *layout, v *conversation) ([]int32, error) {
 	if v.tools != nil {
 		return nil, l.noTools()
@@ -72,19 +70,19 @@ func (e *encoder) askByLayout(l *layout, v *conversation) ([]int32, error) {
 	if err := e.layTurns(l, v, len(v.messages)-1); err != nil {
 		return nil, err
 	}
-	if l.thinks() && !e.thinking(v) { // the answer goes on behind thoughts that there were none of
+	if l.thinks() && !e.thinking(v) { // the answer follows an empty thought
 		return e.tok.Encode(slices.Clone(e.ids), []byte(l.emptyThought()))
 	}
 	return slices.Clone(e.ids), nil
 }
 
-// Ends are the special tokens with which the chat template ends an answer: the one that
-// it writes behind an answer, else the markers with which turns of the user and of a tool
-// begin. There are none where it ends answers with none, or where that could not be found out.
+// Ends returns the special tokens that end an answer: the token that the chat template writes after an answer, or
+// otherwise the tokens that begin turns of the user and of a tool. It returns nil if there are none or they cannot
+// be found.
 func (d *Dialogue) Ends() []int32 {
 	const answer = "answer"
 	var ids []int32
-	if l := d.e.spec.chat.layout; l != nil { // EOS ends answers anyway
+	if l := d.e.spec.chat.layout; l != nil { // EOS always ends answers
 		for _, end := range l.ends {
 			if id, ok := d.e.tok.TokenID(end); ok {
 				ids = append(ids, id)
@@ -122,9 +120,9 @@ func (d *Dialogue) Ends() []int32 {
 	return ids
 }
 
-// Conversation is a chat that a model is to go on with.
+// Conversation is a chat for a model to continue.
 type Conversation struct {
-	// Where says where it was read, as chats.jsonl:3; "" for one that was not read.
+	// Where is the origin of the chat, such as chats.jsonl:3; "": it was not read from a file.
 	Where string
 	v     conversation
 }
@@ -132,10 +130,10 @@ type Conversation struct {
 // Add appends a turn of plain text.
 func (c *Conversation) Add(role, text string) { c.v.add(role, text) }
 
-// Turns is the number of turns.
+// Turns returns the number of turns.
 func (c *Conversation) Turns() int { return len(c.v.messages) }
 
-// LastRole is the role of the last turn, "" without any.
+// LastRole returns the role of the last turn; "": there are no turns.
 func (c *Conversation) LastRole() string {
 	if n := c.Turns(); n > 0 {
 		return roleOf(c.v.messages[n-1])
@@ -143,13 +141,12 @@ func (c *Conversation) LastRole() string {
 	return ""
 }
 
-// Cut removes turn n, counted from 0, and all after it.
+// Cut removes turn n, counted from 0, and all later turns.
 func (c *Conversation) Cut(n int) {
 	c.v.messages, c.v.names = c.v.messages[:n:n], c.v.names[:n:n]
 }
 
-// Begin puts a system's turn before all others. It is an error where the conversation has
-// one already.
+// Begin puts a system turn before all others. It fails if the conversation already has one.
 func (c *Conversation) Begin(system string) error {
 	if slices.ContainsFunc(c.v.messages, func(m any) bool { return roleOf(m) == "system" || roleOf(m) == "developer" }) {
 		return errors.New("the conversation has a system's turn already; give one of the two")
@@ -161,14 +158,14 @@ func (c *Conversation) Begin(system string) error {
 	return nil
 }
 
-// Clone is a copy that can be changed without changing c.
+// Clone returns a copy. Changes to the copy do not affect c.
 func (c *Conversation) Clone() *Conversation {
 	out := *c
 	out.Cut(c.Turns())
 	return &out
 }
 
-// MarshalJSON writes {"messages": [...]}, with "tools" where there are any.
+// MarshalJSON writes {"messages": [...]}, and "tools" if there are any.
 func (c *Conversation) MarshalJSON() ([]byte, error) {
 	o := jinja.NewObject("messages", c.v.messages)
 	if c.v.tools != nil {
@@ -177,10 +174,9 @@ func (c *Conversation) MarshalJSON() ([]byte, error) {
 	return o.MarshalJSON()
 }
 
-// ReadConversations reads chats to be answered, from JSON or JSONL; name says in errors
-// where r comes from. A list of messages is one conversation, and so is an object with
-// messages, as a row of a data set has them. A list of either holds several, and so do
-// lines of such objects. Lines that are messages make up one conversation.
+// ReadConversations reads chats to be answered, from JSON or JSONL. name is the origin of r in errors. These are
+// conversations: a list of messages, and an object with messages, like a row of a data set. A list of
+// conversations, or one object per line, gives several. Lines that are single messages form one conversation.
 func ReadConversations(r io.Reader, name string) ([]*Conversation, error) {
 	text, err := io.ReadAll(io.LimitReader(r, maxRow+1))
 	switch {
@@ -216,7 +212,7 @@ func ReadConversations(r io.Reader, name string) ([]*Conversation, error) {
 	}
 }
 
-// oneRow is a rowReader of one row.
+// oneRow is a rowReader of a single row.
 type oneRow struct{ row []byte }
 
 func (o *oneRow) next(dst []byte) ([]byte, int64, error) {
@@ -227,13 +223,13 @@ func (o *oneRow) next(dst []byte) ([]byte, int64, error) {
 	return dst, 1, nil
 }
 
-// conversations are those read so far: whole ones, or the messages that make up one.
+// conversations collects what was read: whole conversations, or the messages of one.
 type conversations struct {
 	all      []*Conversation
 	messages [][]byte
 }
 
-// row takes a row that is a message or a conversation.
+// row adds a row that is a message or a conversation.
 func (b *conversations) row(raw []byte, where string) error {
 	if raw[0] == '[' { // an element of a list of conversations
 		return b.whole(map[string]json.RawMessage{"messages": raw}, where)
@@ -254,7 +250,7 @@ func (b *conversations) row(raw []byte, where string) error {
 	return b.whole(fields, where)
 }
 
-// whole takes a row that is a conversation.
+// whole adds a row that is a conversation.
 func (b *conversations) whole(fields map[string]json.RawMessage, where string) error {
 	f, err := recognised(fields)
 	if err != nil || f.format != fmtMessages && f.format != fmtShareGPT {
@@ -268,7 +264,7 @@ func (b *conversations) whole(fields map[string]json.RawMessage, where string) e
 	return nil
 }
 
-// end gives what was read, when all rows have been taken.
+// end returns the conversations after the last row.
 func (b *conversations) end(name string) ([]*Conversation, error) {
 	if len(b.messages) > 0 {
 		list := append(append([]byte{'['}, bytes.Join(b.messages, []byte{','})...), ']')

@@ -136,7 +136,7 @@ func TestPromptsAreWhatWasLearned(t *testing.T) {
 			learned := mustOpen(t, s).Row(0)
 			all := testkit.Must(ReadConversations(strings.NewReader(row), "a.jsonl"))(t)
 			v, d := all[0], dialogue(t, s)
-			v.v.tools = nil // the template small writes tools at the end, where no prompt has them
+			v.v.tools = nil // the template small writes tools at the end, which no prompt contains
 			answers := 0
 			for n := v.Turns(); n > 0; n-- {
 				if v.LastRole() == "assistant" {

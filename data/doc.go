@@ -1,7 +1,6 @@
-// Package data turns text, rows of JSON and Parquet, chats and ready token ids
-// into batches: readers, chat templates applied, the token cache on disk, the mix
-// of several data sets, packing, the seeded order of rows, and the split of a
-// step's rows into ragged micro-batches.
+// Package data turns text, rows of JSON and Parquet, chats and token ids into batches. It reads files, applies chat
+// templates, keeps a token cache on disk, mixes data sets, packs rows, orders rows by a seed, and splits a step's
+// rows into ragged micro-batches.
 //
 // A chat row passes these files, in this order:
 //
@@ -14,7 +13,6 @@
 //	packing.go    makes rows of documents; dataset.go divides the rows
 //	batch.go      makes batches of rows
 //
-// It imports tokenizer, jinja and base/files. Invariant:
-// which rows make up a step, and in which order, follows from the data set, the
-// seed and the step's number alone.
+// It imports tokenizer, jinja and base/files. Invariant: the rows of a step and their order depend only on the data
+// set, the seed and the step's number.
 package data

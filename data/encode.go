@@ -9,42 +9,42 @@ import (
 	"mt/data/tokenizer"
 )
 
-// fatalRow is an error found in one row that every row would have.
+// fatalRow is an error that was found in one row but would affect every row.
 type fatalRow struct{ err error }
 
 func (e *fatalRow) Error() string { return e.err.Error() }
 
-// Unwrap is what was wrong.
+// Unwrap returns the cause.
 func (e *fatalRow) Unwrap() error { return e.err }
 
-// encoder turns documents into tokens. Each goroutine has one of its own.
+// encoder turns documents into tokens. Each goroutine has its own.
 type encoder struct {
 	spec      *Spec
 	tok       tokenizer.Tokenizer
 	row       jsonRow
 	ids, labs []int32
-	cut       int // of a pair: where in ids its rejected document begins
+	cut       int // of a pair: start of the rejected document in ids
 	starts    []int
-	muted     []jinja.Span // the places in ids of turns of weight 0 that a layout wrote
-	paused    []int        // where in ids the assistant's turn pauses for what others say
+	muted     []jinja.Span // ranges of ids of weight-0 turns that a layout wrote
+	paused    []int        // positions in ids where the assistant's turn pauses for other messages
 	around    special
-	// tmpl is the template that the row goes through, of templates: copies of the form's, by
-	// their names, with the encoder's own Stop. It is nil where there is none.
+	// tmpl is the row's template, one of templates, or nil. templates are copies of the form's templates, by name,
+	// with the encoder's own Stop.
 	tmpl      *jinja.Template
 	templates map[string]*jinja.Template
-	ends      map[*jinja.Template]*answerEnds      // how templates end answers, where that was looked for
-	abandoned func() bool                          // tells whether nobody wants the encoder's tokens any more
-	lists     func(name string, value []byte) bool // Spec.lists of the data set of number listsSet
+	ends      map[*jinja.Template]*answerEnds      // end of answers of each template, found on demand
+	abandoned func() bool                          // reports whether the encoder's tokens are still wanted
+	lists     func(name string, value []byte) bool // Spec.lists of data set listsSet
 	listsSet  int
 }
 
-// special is what the tokenizer puts before and after a text, and its two special tokens.
+// special holds the tokens around a text, and BOS and EOS.
 type special struct {
 	before, after []int32
-	bos, eos      int32 // IgnoreIndex: there is none
+	bos, eos      int32 // IgnoreIndex: none
 }
 
-// specialOf finds out what t puts around a text, by letting it do so for one token.
+// specialOf finds the tokens that t puts around a text by encoding a single token.
 func specialOf(t tokenizer.Tokenizer) special {
 	s := special{bos: IgnoreIndex, eos: IgnoreIndex}
 	if id, ok := t.BOS(); ok {
@@ -73,12 +73,12 @@ func specialOf(t tokenizer.Tokenizer) special {
 	return s
 }
 
-// class is a kind of bad row that has a count of its own.
+// class is a kind of bad row with its own count.
 type class string
 
 const classUnsupervised class = "unsupervised"
 
-// badRow is the error of one row. With skip_bad_rows the row is left out.
+// badRow is the error of one row. skip_bad_rows leaves out such rows.
 type badRow struct {
 	class class
 	err   error
@@ -86,10 +86,10 @@ type badRow struct {
 
 func (e *badRow) Error() string { return e.err.Error() }
 
-// Unwrap is what was wrong.
+// Unwrap returns the cause.
 func (e *badRow) Unwrap() error { return e.err }
 
-// place says, for an error, where a row is, or names a file that is one document.
+// place returns the location of a row for an error; n 0: the whole file is one document.
 func place(path, unit string, n int64) string {
 	switch {
 	case n == 0:
@@ -121,7 +121,7 @@ func newEncoder(s *Spec) *encoder {
 	return e
 }
 
-// needTokenizer fails where there is no tokenizer; where says where the text is that needs it.
+// needTokenizer returns an error if there is no tokenizer. where is the location of the text that needs one.
 func (s *Spec) needTokenizer(where string) error {
 	switch {
 	case s.Tokenizer != nil:
@@ -132,8 +132,8 @@ func (s *Spec) needTokenizer(where string) error {
 	return fmt.Errorf("%s: text needs a tokenizer, and there is none; give input_ids (JSONL) instead", where)
 }
 
-// encode turns the records of a chunk into tokens. It ends early behind a row whose error
-// ends the reading; or when nobody wants the tokens any more, with c.err ErrStopped.
+// encode turns the records of a chunk into tokens. It stops after a row whose error ends the reading. It also stops
+// if the tokens are not wanted; c.err is then ErrStopped.
 func (e *encoder) encode(c *chunk) {
 	for _, r := range c.recs {
 		if e.abandoned() {
@@ -161,7 +161,7 @@ func (e *encoder) encode(c *chunk) {
 	c.buf = nil
 }
 
-// divided is the row d as the documents in it, each of which ends at one of ends.
+// divided splits the row d into its documents, which end at ends.
 func divided(d encoded, ends []int) []encoded {
 	out := make([]encoded, len(ends))
 	from := 0
@@ -179,7 +179,7 @@ func divided(d encoded, ends []int) []encoded {
 	return out
 }
 
-// record turns a record into tokens and appends them to the chunk's.
+// record turns a record into tokens and appends them to the chunk.
 func (e *encoder) record(c *chunk, r record, d *encoded) {
 	raw := c.buf[r.from:r.to]
 	var err error
@@ -205,15 +205,15 @@ func (e *encoder) record(c *chunk, r record, d *encoded) {
 		d.cut = e.cut
 	}
 	if d.kind != kindIDs && d.first {
-		d.flags |= e.doubled()
+		d.flags |= e.doubledBOS()
 	}
 	if d.kind == kindText && d.last && len(e.around.after) == 0 {
 		d.flags |= flagOpenEnd | flagMissingEOS
 	}
 }
 
-// within is an error where ids has an id for which the model has no row. A tokenizer may
-// have more tokens than its model, as Gemma 3's has one for images.
+// within returns an error if an id is outside the model's vocabulary. A tokenizer may have more tokens than its
+// model, such as Gemma 3's for images.
 func (e *encoder) within(ids []int32) error {
 	for _, id := range ids {
 		if int(id) >= e.spec.VocabSize {
@@ -224,7 +224,7 @@ func (e *encoder) within(ids []int32) error {
 	return nil
 }
 
-// listsOf is Spec.lists of a data set.
+// listsOf is Spec.lists of a data set, cached.
 func (e *encoder) listsOf(set int) func(string, []byte) bool {
 	if e.lists == nil || e.listsSet != set {
 		e.lists, e.listsSet = e.spec.lists(set), set
@@ -241,13 +241,13 @@ func (e *encoder) file(c *chunk, r record, text []byte) error {
 	if err == nil {
 		err = e.within(e.ids)
 	}
-	if err != nil && !(r.first && r.last) { // earlier pieces are written already, so the row cannot be left out
+	if err != nil && !(r.first && r.last) { // earlier pieces are written, so the row cannot be left out
 		return &fatalRow{fmt.Errorf("%s: %w", c.src.path, err)}
 	}
 	return err
 }
 
-// rowTokens reads a row and sets e.ids, and e.labs where the row has labels.
+// rowTokens parses a row and sets e.ids, and e.labs if the row has labels.
 func (e *encoder) rowTokens(c *chunk, r record, raw []byte, d *encoded) error {
 	fields, err := rowFields(raw, e.listsOf(c.src.set))
 	if err != nil {
@@ -310,7 +310,7 @@ func (e *encoder) rowTokens(c *chunk, r record, raw []byte, d *encoded) error {
 	return err
 }
 
-// begin empties e.ids and appends what comes before a text.
+// begin resets the buffers and puts the tokens before a text into e.ids.
 func (e *encoder) begin() {
 	e.ids, e.labs, e.starts = append(e.ids[:0], e.around.before...), e.labs[:0], e.starts[:0]
 }
@@ -337,10 +337,10 @@ func (e *encoder) chat(v *conversation) (flags uint64, err error) {
 	if len(e.ids) < 2 || supervised(e.labs) == 0 {
 		return 0, &badRow{class: classUnsupervised, err: errors.New("no token is supervised: the assistant's turns are empty, or of weight 0; remove the row")}
 	}
-	return flags | e.unended(), nil
+	return flags | e.openEnd(), nil
 }
 
-// text sets e.ids to the tokens of a text, or of a piece of one.
+// text sets e.ids to the tokens of a text or of a piece of one.
 func (e *encoder) text(text []byte, name string, first, last bool) (err error) {
 	if !utf8.Valid(text) && e.tok.ID() != tokenizer.Bytes().ID() { // in the byte vocabulary every byte is a token
 		return notUTF8(name, text)
@@ -370,40 +370,38 @@ func (e *encoder) text(text []byte, name string, first, last bool) (err error) {
 	return nil
 }
 
-// Prompt gives the ids of text that is to be continued: with what the tokenizer puts before
-// a text, and without what it puts after one.
+// Prompt returns the ids of text to continue: with the tokens before a text, without those after.
 func Prompt(t tokenizer.Tokenizer, text []byte) ([]int32, error) {
 	e := &encoder{spec: &Spec{}, tok: t, around: specialOf(t)}
 	err := e.text(text, "the prompt", true, false)
 	return e.ids, err
 }
 
-// Flags of a document, as they are kept in the token cache.
+// Flags of a document in the token cache.
 const (
 	flagOpenEnd      uint64 = 1 << iota // a supervised turn does not end with a special token, or a text not with EOS
-	flagDoubledBOS                      // it begins with two BOS
-	flagMissingEOS                      // flagOpenEnd, where it is not just white space that follows the special token
-	flagLeftThinking                    // the template left out thoughts
-	flagLeftText                        // the template left out text of a message
-	flagLeftCalls                       // the template left out tools or calls of them
-	flagVerbatim                        // of a pair: it is of texts, which no template writes
-	flagPromptCut                       // of a pair: the prompt alone ends with other tokens than it has before an answer
-	flagJoined                          // the template was given the parts of a content as one text
-	flagDecoded                         // it was given arguments of calls as objects, which the row has as JSON in strings
-	flagEncoded                         // it was given arguments of calls as JSON in strings, which the row has as objects
-	flagReshaped                        // it was given functions, texts or thoughts in another shape
+	flagDoubledBOS                      // begins with two BOS
+	flagMissingEOS                      // like flagOpenEnd, but white space after the special token is allowed
+	flagLeftThinking                    // the template dropped thoughts
+	flagLeftText                        // the template dropped text of a message
+	flagLeftCalls                       // the template dropped tools or calls
+	flagVerbatim                        // of a pair: plain text that no template writes
+	flagPromptCut                       // of a pair: the prompt alone ends with other tokens than before an answer
+	flagJoined                          // the template got the parts of a content as one text
+	flagDecoded                         // the template got call arguments as objects instead of JSON strings
+	flagEncoded                         // the template got call arguments as JSON strings instead of objects
+	flagReshaped                        // the template got functions, texts or thoughts in another shape
 )
 
-// flagSameRow says of a document that it stands in the row of the document before it: a row of ids may
-// hold several.
+// flagSameRow marks a document from the same row as the previous document. A row of ids may hold several documents.
 const flagSameRow uint64 = 1 << 15
 
-// idFlags are the flags that take part in a data set's ID, which checkpoints compare. They
-// are those that there were when the ID was defined; later flags must not change IDs.
+// idFlags are the flags that are part of a data set's ID, which checkpoints compare. They are the flags that
+// existed when the ID was defined; later flags must not change IDs.
 const idFlags = flagOpenEnd | flagDoubledBOS
 
-// piece appends the tokens of text and an EOS. Where sup is set, the tokens from byte from
-// on and the EOS are supervised.
+// piece appends the tokens of text and an EOS. With sup, the EOS and the tokens from byte offset from are
+// supervised.
 func (e *encoder) piece(text string, from int, sup bool) (err error) {
 	first := len(e.ids)
 	if e.ids, e.starts, err = e.tok.EncodeSpans(e.ids, e.starts[:0], []byte(text)); err != nil {
@@ -423,8 +421,7 @@ func (e *encoder) piece(text string, from int, sup bool) (err error) {
 	return nil
 }
 
-// verbatim sets e.ids to a prompt and its completion, one directly after the other, with EOS
-// at the end.
+// verbatim sets e.ids to a prompt directly followed by its completion and EOS.
 func (e *encoder) verbatim(v *conversation) error {
 	if v.tools != nil {
 		return defaultLayout.noTools()
@@ -445,15 +442,15 @@ func (e *encoder) verbatim(v *conversation) error {
 		}
 	}
 	if answer == "" {
-		return nil // then nothing is supervised
+		return nil // nothing is supervised
 	}
 	err := e.piece(prompt+answer, len(prompt), true)
 	e.whole()
 	return err
 }
 
-// doubled is flagDoubledBOS where e.ids begin with two BOS, else 0.
-func (e *encoder) doubled() uint64 {
+// doubledBOS returns flagDoubledBOS if e.ids begins with two BOS, otherwise 0.
+func (e *encoder) doubledBOS() uint64 {
 	if bos := e.around.bos; bos != IgnoreIndex && len(e.ids) > 1 && e.ids[0] == bos && e.ids[1] == bos {
 		return flagDoubledBOS
 	}

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// format says which fields rows have and what these mean.
+// format names the fields that rows have and their meaning.
 type format string
 
 const (
@@ -23,16 +23,16 @@ const (
 	fmtPairs    format = "pairs"
 )
 
-// form is a format with the names of the columns that the rows of a file have.
+// form is a format together with the column names of a file's rows.
 type form struct {
 	format format
-	field  string // the field by which the format was recognised
+	field  string // field that identified the format
 	cols   *columns
-	// loose says that the format was given, so that columns may go by any of its usual names.
+	// loose reports that the format was given explicitly, so columns may have any of its usual names.
 	loose bool
 }
 
-// kind is the kind of documents that rows of the format make.
+// kind returns the kind of documents that rows of the format become.
 func (f format) kind() kind {
 	switch f {
 	case fmtText:
@@ -45,7 +45,7 @@ func (f format) kind() kind {
 	return kindChat
 }
 
-// marks are the fields by which formats are recognised; the first that a row has counts.
+// marks lists the fields that identify formats. The first one that a row has decides.
 var marks = []struct {
 	field  string
 	format format
@@ -57,22 +57,22 @@ var marks = []struct {
 // responses are the usual names of the field with the answer to "prompt".
 var responses = []string{"completion", "response"}
 
-// columns are the names that the parts of a row have in a file; empty for parts that it lacks.
+// columns maps the parts of a row to the file's column names. "": rows lack this part.
 type columns struct {
 	Text, System, Tools              string
 	Prompt, Query, Response, History string
 	Messages                         string
 	Role, Content                    string // fields of a message
-	// Chosen and Rejected are the answers of a pair. Turn says that the prompt of a pair is the
-	// user's turn also where it is a text; else texts follow each other as they are.
+	// Chosen and Rejected are the answers of a pair. Turn reports that a text prompt of a pair is a user turn.
+	// Without Turn, texts are concatenated unchanged.
 	Chosen, Rejected string `json:",omitempty"`
 	Turn             bool   `json:",omitempty"`
-	// Roles maps the names that a chat has for roles to those of templates. function_call
-	// stands for an assistant that calls a function.
+	// Roles maps a chat's names of roles to the templates' names. function_call is an assistant that calls a
+	// function.
 	Roles map[string]string
 }
 
-// columnsOf are the usual names of the columns of a format.
+// columnsOf returns the usual column names of a format.
 func columnsOf(f format) *columns {
 	switch f {
 	case fmtAlpaca:
@@ -98,15 +98,15 @@ var (
 		functionCall: functionCall, "observation": "tool", "tool": "tool"}
 )
 
-// anyRoles are the roles of both, for rows in which either may stand.
+// anyRoles returns the roles of OpenAI and ShareGPT, for rows that may use either.
 func anyRoles() map[string]string {
 	roles := maps.Clone(shareGPTRoles)
 	maps.Copy(roles, openAIRoles)
 	return roles
 }
 
-// lists tells which values of a table are lists in JSON, and not the text that a table has in
-// every column. In the columns of pairs, which may be texts too, these are lists of messages.
+// lists returns a function that reports whether a table's value is a JSON list rather than text. Columns of prompts
+// and answers may hold either; there a list must look like messages.
 func (s *Spec) lists(set int) func(name string, value []byte) bool {
 	known := append(slices.Clone(idLists), "input_ids", olderTools, s.Columns.Messages)
 	for _, m := range marks {
@@ -132,8 +132,8 @@ func (s *Spec) lists(set int) func(name string, value []byte) bool {
 	}
 }
 
-// answers tells which columns of a data set hold answers, by their usual names and by those that
-// are given. A table has no null, so an empty value there is an answer that is missing.
+// answers returns a function that reports whether a column of a data set holds answers, by usual and given names.
+// Tables have no null, so an empty answer is a missing one.
 func (s *Spec) answers(set int) func(name string) bool {
 	known := append(slices.Clone(responses), columnsOf(fmtAlpaca).Response, chosenField, rejectedField, s.Columns.Response)
 	if set < len(s.sets) {
@@ -146,7 +146,7 @@ func (s *Spec) answers(set int) func(name string) bool {
 	return func(name string) bool { return name != "" && slices.Contains(known, name) }
 }
 
-// isMessages tells whether text is a list of messages in JSON.
+// isMessages reports whether text is a JSON list of messages.
 func isMessages(text []byte) bool {
 	if len(text) == 0 || text[0] != '[' {
 		return false
@@ -155,12 +155,12 @@ func isMessages(text []byte) bool {
 	return first["role"] != nil || first["from"] != nil
 }
 
-// recognised is the form of a row whose fields have their usual names.
+// recognised returns the form of a row whose fields have their usual names.
 func recognised(fields map[string]json.RawMessage) (form, error) {
 	if given(fields["text"]) != nil && given(fields["input_ids"]) != nil {
 		return form{}, errors.New("both text and input_ids; keep the one to train on")
 	}
-	unanswered := false // there is a prompt, and the field of its answer is null
+	unanswered := false // the row has a prompt, and its answer is null
 	for _, m := range marks {
 		raw := given(fields[m.field])
 		if raw == nil {
@@ -198,8 +198,8 @@ func recognised(fields map[string]json.RawMessage) (form, error) {
 	return form{}, errNoForm(fields)
 }
 
-// chatForms sets the format of a list of messages: ShareGPT's where they have "from" and
-// "value", OpenAI's where they have "role" and "content", whatever the list is called.
+// chatForms sets the format of a list of messages by its first message: "from" means ShareGPT, "role" means OpenAI.
+// The list may have either name.
 func chatForms(f form, raw json.RawMessage) form {
 	var first []map[string]json.RawMessage
 	if json.Unmarshal(raw, &first) == nil && len(first) > 0 {
@@ -214,7 +214,7 @@ func chatForms(f form, raw json.RawMessage) form {
 	return f
 }
 
-// formOf recognises the form of a row of a data set by its fields.
+// formOf recognises the form of a data set's row by its fields.
 func (s *Spec) formOf(set int, fields map[string]json.RawMessage) (form, error) {
 	d := &s.sets[set]
 	if !s.Pairs && d.Format != fmtPairs && s.Format != string(fmtPairs) {
@@ -231,8 +231,7 @@ func (s *Spec) formOf(set int, fields map[string]json.RawMessage) (form, error) 
 	return pairForm(named, fields)
 }
 
-// formIn is the form of all rows of a data set; false where none is given, and each file's
-// first row decides.
+// formIn returns the form of all rows of a data set; false: each file's first row decides.
 func (s *Spec) formIn(set int) (form, bool) {
 	d := &s.sets[set]
 	if d.Format != "" && d.Columns != nil {
@@ -245,8 +244,7 @@ func (s *Spec) formIn(set int) (form, bool) {
 	return form{}, false
 }
 
-// agree is the form of a row. It is an error where its format is not f's, with which the
-// file began.
+// agree returns the form of a row. It fails if the format differs from f's, the format of the file's first row.
 func (f form) agree(s *Spec, set int, fields map[string]json.RawMessage) (form, error) {
 	g, err := s.formOf(set, fields)
 	if err == nil && g.format != f.format {
@@ -255,14 +253,13 @@ func (f form) agree(s *Spec, set int, fields map[string]json.RawMessage) (form, 
 	return g, err
 }
 
-// Columns names the columns of rows where they have other names than their format's own:
-// that of a row's text, of its list of messages, or of its prompt and of the answer. An
-// empty one has its usual name. Entries of dataset_info.json have columns of their own.
+// Columns names columns with unusual names: a row's text, its list of messages, its prompt, or its answer. "": the
+// usual name. Entries of dataset_info.json name their columns themselves.
 type Columns struct {
 	Text, Messages, Prompt, Response string
 }
 
-// The keys of the configuration that set Columns.
+// The configuration keys that set Columns.
 const (
 	textColumnKey     = "text_column"
 	messagesColumnKey = "messages_column"
@@ -270,7 +267,7 @@ const (
 	responseColumnKey = "response_column"
 )
 
-// given are the keys of the columns that are given, in order.
+// given returns the keys of the given columns in order.
 func (c Columns) given() []string {
 	var keys []string
 	for _, k := range []struct{ key, name string }{
@@ -283,13 +280,12 @@ func (c Columns) given() []string {
 	return keys
 }
 
-// has tells whether name is the name of one of the columns.
+// has reports whether name is one of the given columns.
 func (c Columns) has(name string) bool {
 	return name != "" && slices.Contains([]string{c.Text, c.Messages, c.Prompt, c.Response}, name)
 }
 
-// columnsIn are, for each dataset_format, the column keys that go with it. With a format
-// that is not listed all of them do.
+// columnsIn lists the column keys that each dataset_format allows. Formats that are not listed allow all.
 var columnsIn = map[string][]string{
 	"text":            {},
 	string(fmtAlpaca): {promptColumnKey, responseColumnKey}, string(fmtPrompt): {promptColumnKey, responseColumnKey},
@@ -297,7 +293,7 @@ var columnsIn = map[string][]string{
 	string(fmtPairs): {promptColumnKey, messagesColumnKey},
 }
 
-// checkColumns refuses columns that contradict each other or the Spec's format.
+// checkColumns returns an error if columns contradict each other or the Spec's format.
 func (s *Spec) checkColumns() error {
 	given := s.Columns.given()
 	if len(given) == 0 {
@@ -327,7 +323,7 @@ func (s *Spec) checkColumns() error {
 	return nil
 }
 
-// rename replaces names in cols, the columns of format f, by those that c gives.
+// rename replaces names in cols, the columns of format f, by given names.
 func (c Columns) rename(cols *columns, f format) *columns {
 	switch f {
 	case fmtAlpaca, fmtPrompt:
@@ -352,7 +348,7 @@ func (c Columns) formOf(fields map[string]json.RawMessage) (form, error) {
 	return recognised(fields)
 }
 
-// named is f, if the row has the field that f is known by.
+// named returns f if the row has f's field.
 func (c Columns) named(f form, fields map[string]json.RawMessage) (form, error) {
 	if given(fields[f.field]) == nil {
 		return form{}, fmt.Errorf("%s: %w", c.given()[0], missingField(f.field, fields))
@@ -360,8 +356,8 @@ func (c Columns) named(f form, fields map[string]json.RawMessage) (form, error) 
 	return f, nil
 }
 
-// prompted recognises a row with a prompt and its answer, at least one of which has a name
-// that c gives. It is of Alpaca's form where the prompt is the field "instruction".
+// prompted recognises a row with a prompt and its answer, if c names at least one of the two. The form is Alpaca's
+// if the prompt is the field "instruction".
 func (c Columns) prompted(fields map[string]json.RawMessage) (form, error) {
 	f := form{format: fmtPrompt}
 	has := func(name string) bool { return given(fields[name]) != nil }
@@ -387,7 +383,7 @@ func (c Columns) prompted(fields map[string]json.RawMessage) (form, error) {
 	return c.named(f, fields)
 }
 
-// ofText is an error where columns are given and the file is plain text, which has none.
+// ofText returns an error if columns are given for a plain text file, which has none.
 func (c Columns) ofText(name string) error {
 	if keys := c.given(); len(keys) > 0 {
 		return fmt.Errorf("%s is plain text and has no columns; leave out %s, or choose the files that have some, for instance with a glob", name, keys[0])
@@ -395,13 +391,13 @@ func (c Columns) ofText(name string) error {
 	return nil
 }
 
-// errNoColumn is the error of a file with these columns, none of which is known.
+// errNoColumn returns the error of a file without a known column. all are its columns.
 func errNoColumn(all []string) error {
 	return fmt.Errorf("no column that could be trained on among %q; say which they are: %s, %s, or %s and %s; or name them in %s",
 		all, textColumnKey, messagesColumnKey, promptColumnKey, responseColumnKey, infoName)
 }
 
-// errNoForm is the error of a row with no field that is known.
+// errNoForm returns the error of a row without a known field.
 func errNoForm(fields map[string]json.RawMessage) error {
 	hint := ""
 	for _, name := range slices.Sorted(maps.Keys(fields)) {

@@ -68,8 +68,7 @@ func FuzzJSONL(f *testing.F) {
 	f.Fuzz(func(t *testing.T, content []byte) { fuzzOpen(t, "a.jsonl", content) })
 }
 
-// FuzzJSON reads arrays with any content, and checks that rows are cut out of them as
-// encoding/json would cut them.
+// FuzzJSON reads arrays of any content and checks that rows are cut like encoding/json does.
 func FuzzJSON(f *testing.F) {
 	for _, tt := range formatRows {
 		f.Add([]byte("[" + tt.row + " ,\n" + tt.row + "]"))

@@ -39,9 +39,8 @@ func mustOpen(t *testing.T, s Spec) *Dataset {
 	return d
 }
 
-// reopen opens a data set and says whether it came from a token cache that was there
-// before. Caches that were there are held open meanwhile, so that no new file can get the
-// identity of one of them.
+// reopen opens a data set and reports whether an existing token cache was used. It holds existing caches open
+// meanwhile, so that no new file can get the identity of one.
 func reopen(t *testing.T, s Spec) (d *Dataset, cached bool) {
 	t.Helper()
 	names := testkit.Must(filepath.Glob(filepath.Join(s.CacheDir, "*.tokens")))(t)

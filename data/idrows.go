@@ -8,19 +8,19 @@ import (
 	"strings"
 )
 
-// The lists that a row of input_ids may have beside its ids; docs/data.md says what each means. All
-// have one value a token, but for lengthsField.
+// Lists that a row of input_ids may have beside its ids; docs/data.md explains each. All but lengthsField have one
+// value per token.
 var (
-	// lossMasks say 1 for a token that is learned and 0 for one that is not.
+	// lossMasks are 1 for tokens in the loss and 0 for others.
 	lossMasks = []string{"assistant_masks", "assistant_mask", "assistant_tokens_mask", "completion_mask", "loss_mask", "response_mask",
 		"label_mask", "labels_mask", "target_mask", "train_mask", "output_mask"}
-	// lossWeights weigh each token; 0 and 1 alone can be obeyed.
+	// lossWeights weigh each token. Only 0 and 1 are supported.
 	lossWeights = []string{"loss_weights", "loss_weight", "token_weights", "loss_scale", "weights"}
-	// noEffect must be 0 everywhere, since models of text alone are trained.
+	// noEffect must be 0 everywhere, since only text models are trained.
 	noEffect = []string{"token_type_ids", "mm_token_type_ids"}
 	// ambiguous have opposite meanings in different programs.
 	ambiguous = []string{"mask", "prompt_mask"}
-	// idLists are all of them.
+	// idLists are all of these.
 	idLists = slices.Concat([]string{labelsField, attentionField, positionsField, lengthsField}, lossMasks, lossWeights, noEffect, ambiguous)
 )
 
@@ -31,7 +31,7 @@ const (
 	lengthsField   = "seq_lengths"
 )
 
-// parseIDs reads a row of input_ids with its labels, without padding, and finds the documents in it.
+// parseIDs parses a row of input_ids with labels, removes padding, and finds the documents in the row.
 func (r *jsonRow) parseIDs(fields map[string]json.RawMessage, vocab int) (err error) {
 	r.text, r.labels, r.ends, r.masks = r.text[:0], nil, nil, r.masks[:0]
 	if r.ids, err = parseInts(r.ids[:0], "input_ids", fields["input_ids"]); err != nil {
@@ -62,7 +62,7 @@ func (r *jsonRow) parseIDs(fields map[string]json.RawMessage, vocab int) (err er
 	return r.checkLabels(vocab)
 }
 
-// beside obeys the lists beside the ids. why tells of padding that was taken off, for an error.
+// beside applies the lists beside the ids. why mentions removed padding, for an error.
 func (r *jsonRow) beside(fields map[string]json.RawMessage) (why string, err error) {
 	for _, name := range ambiguous {
 		if given(fields[name]) != nil {
@@ -103,7 +103,7 @@ func (r *jsonRow) beside(fields map[string]json.RawMessage) (why string, err err
 	return why, r.divide(append(starts, more...), from)
 }
 
-// perToken are the numbers of a list with one for each token; nil where the row lacks the list.
+// perToken returns the numbers of a list with one value per token; nil: the row lacks the list.
 func (r *jsonRow) perToken(name string, fields map[string]json.RawMessage) (_ []int32, err error) {
 	raw := given(fields[name])
 	if raw == nil {
@@ -118,7 +118,7 @@ func (r *jsonRow) perToken(name string, fields map[string]json.RawMessage) (_ []
 	return r.marks, nil
 }
 
-// parseMarks is parseInts that takes booleans too, and whole numbers written with a point.
+// parseMarks is parseInts, but also accepts booleans and integers written with a decimal point.
 func parseMarks(dst []int32, field string, raw []byte) ([]int32, error) {
 	dst, err := parseInts(dst, field, raw)
 	if err == nil || raw[0] != '[' {
@@ -145,7 +145,7 @@ func parseMarks(dst []int32, field string, raw []byte) ([]int32, error) {
 	return dst, nil
 }
 
-// mask takes the tokens out of the labels for which a list of the row has 0.
+// mask removes tokens from the labels where a list of the row has 0.
 func (r *jsonRow) mask(name string, fields map[string]json.RawMessage) error {
 	marks, err := r.perToken(name, fields)
 	if err != nil || marks == nil {
@@ -168,9 +168,8 @@ func (r *jsonRow) mask(name string, fields map[string]json.RawMessage) error {
 	return nil
 }
 
-// attended returns the range [from, to) of tokens that attention_mask does not mark as padding, and the places where
-// documents begin in the range. A mask with values above 1 numbers the documents of a row, as LLaMA-Factory's
-// neat_packing does.
+// attended returns the range [from, to) of tokens that attention_mask does not mark as padding, and the documents'
+// starts in this range. Values above 1 number the documents of a row, as in LLaMA-Factory's neat_packing.
 func (r *jsonRow) attended(fields map[string]json.RawMessage) (from, to int, starts []int, err error) {
 	marks, err := r.perToken(attentionField, fields)
 	if err != nil || marks == nil {
@@ -194,7 +193,7 @@ func (r *jsonRow) attended(fields map[string]json.RawMessage) (from, to int, sta
 	return from, to, starts, nil
 }
 
-// restarts are the places in [from, to) at which position_ids or seq_lengths begin a document.
+// restarts returns the positions in [from, to) where position_ids or seq_lengths begin a document.
 func (r *jsonRow) restarts(fields map[string]json.RawMessage, from, to int) (starts []int, err error) {
 	at, err := r.perToken(positionsField, fields)
 	if err != nil {
@@ -229,9 +228,8 @@ func (r *jsonRow) restarts(fields map[string]json.RawMessage, from, to int) (sta
 	return starts, nil
 }
 
-// divide notes the documents that begin at starts, which count padding tokens before the first of the
-// row's; there are shift of those. Documents of which nothing is learned are left out, as no other
-// document sees them.
+// divide records the documents that begin at starts. starts count the shift padding tokens before the row's first
+// token. Documents without a supervised token are dropped, since no other document attends to them.
 func (r *jsonRow) divide(starts []int, shift int) error {
 	slices.Sort(starts)
 	n := len(r.ids)
@@ -268,7 +266,7 @@ func (r *jsonRow) divide(starts []int, shift int) error {
 	return nil
 }
 
-// checkLabels refuses labels that are no ids of the vocabulary, and a row of which nothing is learned.
+// checkLabels returns an error for labels outside the vocabulary and for a row without a supervised token.
 func (r *jsonRow) checkLabels(vocab int) error {
 	if r.labels == nil {
 		return nil

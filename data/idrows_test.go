@@ -9,8 +9,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestRowsOfIDsSayWhatIsLearned reads rows of ids with lists beside the ids: what of a row is left, and
-// what of that is learned. Brackets stand around what is learned, a bar between documents.
+// TestRowsOfIDsSayWhatIsLearned reads rows of ids with lists beside the ids. Expected results show the remaining
+// ids, with brackets around supervised ones and a bar between documents.
 func TestRowsOfIDsSayWhatIsLearned(t *testing.T) {
 	cases := []struct{ row, want string }{
 		{`"assistant_masks":[0,0,1,1,0]`, "ab[cd]e"},
@@ -66,7 +66,7 @@ func byDocument(r Row) (out string) {
 	return out
 }
 
-// TestRowsOfIDsErrors names what of a row of ids cannot be obeyed.
+// TestRowsOfIDsErrors checks the errors for lists that mt cannot follow.
 func TestRowsOfIDsErrors(t *testing.T) {
 	for row, want := range map[string]string{
 		`"assistant_masks":[0,0,0,0,0]`:                          "no token is supervised: assistant_masks leaves none",
@@ -91,8 +91,8 @@ func TestRowsOfIDsErrors(t *testing.T) {
 	}
 }
 
-// TestDocumentsOfOneRow keeps documents of a row of ids in one row, whatever else is read and mixed. A
-// row that is too long is divided between its documents.
+// TestDocumentsOfOneRow keeps documents of a row of ids in one row, whatever else is read and mixed. A row that is
+// too long is split between its documents.
 func TestDocumentsOfOneRow(t *testing.T) {
 	name := write(t, t.TempDir(), "a.jsonl", `{"input_ids":[97,98]}
 {"input_ids":[97,98,99,100,101,102],"position_ids":[0,1,0,1,0,1]}

@@ -16,21 +16,21 @@ import (
 	"unicode/utf8"
 )
 
-// jsonRow is a row of JSON. Its slices are reused for the next row.
+// jsonRow is a parsed row of JSON. Its slices are reused for the next row.
 type jsonRow struct {
 	kind   kind
 	text   []byte
 	ids    []int32
-	labels []int32 // nil: none are given
-	ends   []int   // of a row of ids that holds several documents: where each ends; else nil
+	labels []int32 // nil: the row has none
+	ends   []int   // of a row of ids with several documents: end of each document; otherwise nil
 	labBuf []int32
 	marks  []int32
-	masks  []string // the lists of a row of ids that take tokens out of its labels
+	masks  []string // names of the lists that mask labels of a row of ids
 	chat   *conversation
 	pair   *pair
 }
 
-// fieldsOf are the fields of a row, by name.
+// fieldsOf returns the fields of a row by name.
 func fieldsOf(line []byte) (map[string]json.RawMessage, error) {
 	switch {
 	case len(line) > 0 && line[0] == '[':
@@ -52,7 +52,7 @@ func fieldsOf(line []byte) (map[string]json.RawMessage, error) {
 	return fields, nil
 }
 
-// fill reads a row whose form is known.
+// fill parses a row of the form f.
 func (r *jsonRow) fill(f form, fields map[string]json.RawMessage, vocab int) (err error) {
 	r.kind = f.format.kind()
 	switch f.format {
@@ -77,7 +77,7 @@ func (r *jsonRow) fill(f form, fields map[string]json.RawMessage, vocab int) (er
 	return err
 }
 
-// missingField is the error of a row that lacks a field.
+// missingField returns the error of a row that lacks a field.
 func missingField(name string, fields map[string]json.RawMessage) error {
 	if fields[name] != nil {
 		return fmt.Errorf("%s is null; remove the row", name)
@@ -85,7 +85,7 @@ func missingField(name string, fields map[string]json.RawMessage) error {
 	return fmt.Errorf("field %q is missing; the row has %q", name, slices.Sorted(maps.Keys(fields)))
 }
 
-// given is nil for a field that is absent or null.
+// given returns nil for a field that is absent or null, otherwise raw.
 func given(raw json.RawMessage) json.RawMessage {
 	if string(raw) == "null" {
 		return nil
@@ -108,7 +108,7 @@ func (r *jsonRow) parseText(name string, raw []byte) error {
 	return nil
 }
 
-// parseInts appends the numbers of a valid JSON value to dst.
+// parseInts appends the integers in a valid JSON list to dst.
 func parseInts(dst []int32, field string, raw []byte) ([]int32, error) {
 	if raw[0] != '[' {
 		return dst, fmt.Errorf("%s is %s; it must be a list of whole numbers", field, clip(raw))
@@ -130,8 +130,8 @@ func parseInts(dst []int32, field string, raw []byte) ([]int32, error) {
 	}
 }
 
-// leadingInt is the number at the start of b, and its length. The length is 0 where there
-// is no number, or one that needs more than 32 bits.
+// leadingInt returns the integer at the start of b and its length. A length of 0 means there is none, or one beyond
+// 32 bits.
 func leadingInt(b []byte) (int32, int) {
 	n, v, negative := 0, int64(0), b[0] == '-'
 	if negative {
@@ -152,7 +152,7 @@ func leadingInt(b []byte) (int32, int) {
 	return int32(v), n
 }
 
-// element is b up to where the first element of its list ends, for a message.
+// element returns the first element of the list that b continues, for an error message.
 func element(b []byte) []byte {
 	if i := slices.IndexFunc(b, func(c byte) bool { return c == ',' || c == ']' }); i > 0 {
 		return b[:i]
@@ -160,7 +160,7 @@ func element(b []byte) []byte {
 	return b
 }
 
-// clip quotes a value for an error message, shortened.
+// clip shortens a value for an error message.
 func clip(b []byte) string {
 	const most = 40
 	s := strings.TrimSpace(string(b))
@@ -172,8 +172,8 @@ func clip(b []byte) string {
 
 func isSpace(c byte) bool { return c == ' ' || c == '\t' || c == '\r' || c == '\n' }
 
-// halfSurrogate is the error of valid JSON that escapes half of a surrogate pair alone, which
-// no UTF-8 can hold; nil where it does not.
+// halfSurrogate returns an error if valid JSON escapes one half of a surrogate pair alone, since UTF-8 cannot
+// encode it.
 func halfSurrogate(name string, raw []byte) error {
 	for i := bytes.IndexByte(raw, '\\'); i >= 0 && i+1 < len(raw); {
 		n := 2
@@ -193,8 +193,8 @@ func halfSurrogate(name string, raw []byte) error {
 	return nil
 }
 
-// unquote appends the text of a valid JSON string, given without its quotes. Bytes that
-// are not UTF-8 stay as they are; half of a surrogate pair becomes U+FFFD.
+// unquote appends the text of a valid JSON string; s lacks the quotes. Bytes that are not UTF-8 stay unchanged.
+// Half of a surrogate pair becomes U+FFFD.
 func unquote(dst, s []byte) []byte {
 	for i := 0; i < len(s); i++ {
 		if s[i] != '\\' {
@@ -217,15 +217,15 @@ func unquote(dst, s []byte) []byte {
 			r, n := unicodeEscape(s[i+1:])
 			dst = utf8.AppendRune(dst, r)
 			i += n
-		default: // a quote or a slash stands for itself
+		default: // a quote or a slash
 			dst = append(dst, s[i])
 		}
 	}
 	return dst
 }
 
-// unicodeEscape is the character that the four digits at the start of s stand for, together
-// with the escape after them where the two are a surrogate pair; and how long that is in s.
+// unicodeEscape returns the character of the four hex digits at the start of s and the number of bytes read. If
+// another escape follows and both form a surrogate pair, it reads both.
 func unicodeEscape(s []byte) (rune, int) {
 	r := hex4(s)
 	if !utf16.IsSurrogate(r) {
@@ -247,9 +247,8 @@ func hex4(s []byte) rune {
 	return rune(v)
 }
 
-// rowFields reads the fields of a row. A text in JSON that stands where a list is due is read as
-// that list: so lists are kept where columns have fixed types, and in tables. lists says which fields
-// may be lists, as Spec.lists does.
+// rowFields returns the fields of a row. Columns with fixed types and tables store lists as JSON text; such a text
+// is parsed if lists reports that the field may be a list (see Spec.lists).
 func rowFields(row []byte, lists func(name string, value []byte) bool) (map[string]json.RawMessage, error) {
 	fields, err := fieldsOf(row)
 	if err != nil {
@@ -263,8 +262,8 @@ func rowFields(row []byte, lists func(name string, value []byte) bool) (map[stri
 	return fields, nil
 }
 
-// listIn is the list that raw holds as a text in JSON, or whose elements it holds as such texts; nil
-// where raw is something else, or has half of a surrogate pair, which the reader of the field refuses.
+// listIn returns the list that raw holds as JSON text, or the list whose elements raw holds as JSON texts. It
+// returns nil for other values. A text with half of a surrogate pair also gives nil; the field's reader refuses it.
 func listIn(raw json.RawMessage) json.RawMessage {
 	if raw[0] == '"' {
 		inside := bytes.TrimLeft(raw[1:], " ")
@@ -298,11 +297,11 @@ func listIn(raw json.RawMessage) json.RawMessage {
 	return append(out, ']')
 }
 
-// pythonNumbers are the words for numbers that Python's json writes and JSON does not have.
+// pythonNumbers are numbers that Python's json module writes and JSON lacks.
 var pythonNumbers = []string{"NaN", "-Infinity", "Infinity"}
 
-// withoutNaN is JSON in which null stands for each NaN or infinity, as Python writes them. It
-// returns text itself where there are none.
+// withoutNaN replaces each NaN or infinity in JSON written by Python by null. It returns text itself if there are
+// none.
 func withoutNaN(text []byte) []byte {
 	if !bytes.Contains(text, []byte("NaN")) && !bytes.Contains(text, []byte("Infinity")) {
 		return text
@@ -330,8 +329,7 @@ func withoutNaN(text []byte) []byte {
 	return out
 }
 
-// pythonNumber is how long the word for a number is that stands at place i as a value of its own; 0
-// where none stands there.
+// pythonNumber returns the length of the word in pythonNumbers that stands at offset i as a whole value; 0: none.
 func pythonNumber(text []byte, i int) int {
 	for _, word := range pythonNumbers {
 		end := i + len(word)
@@ -342,11 +340,11 @@ func pythonNumber(text []byte, i int) int {
 	return 0
 }
 
-// newJSONRows reads an array of rows, or a row on each line, whichever the file begins with.
-// It sets unit to what rows are counted in.
+// newJSONRows reads an array of rows or one row per line, depending on the start of the file. It sets unit to the
+// unit that rows are counted in.
 func newJSONRows(r io.Reader, unit *string) rowReader {
 	b := bufio.NewReaderSize(r, 256<<10)
-	start, _ := b.Peek(4) // an error of reading comes again at the first row
+	start, _ := b.Peek(4) // a read error recurs at the first row
 	if bytes.HasPrefix(start, []byte("\xef\xbb\xbf")) {
 		_, _ = b.Discard(3)
 	}
@@ -367,10 +365,10 @@ func newJSONRows(r io.Reader, unit *string) rowReader {
 	}
 }
 
-// spread is an error where the file begins with a JSON object that goes on over several lines. It names
-// a list of objects in that object, which may be the rows.
+// spread returns an error if the file begins with a JSON object that spans several lines. The error names a list of
+// objects inside, which may hold the rows.
 func spread(b *bufio.Reader) error {
-	start, _ := b.Peek(b.Size()) // an error of reading comes again at the first row
+	start, _ := b.Peek(b.Size()) // a read error recurs at the first row
 	var line jsonScan
 	first := bytes.TrimLeft(start, " \t\r\n")
 	end := bytes.IndexByte(first, '\n')
@@ -385,7 +383,7 @@ func spread(b *bufio.Reader) error {
 		named := depth == 1 && d.More()
 		t, err := d.Token()
 		if _, broken := errors.AsType[*json.SyntaxError](err); broken {
-			return nil // it is a row that was cut off, and others may follow
+			return nil // a truncated row; other rows may follow
 		}
 		switch t {
 		case json.Delim('{'), json.Delim('['):
@@ -408,16 +406,16 @@ func spread(b *bufio.Reader) error {
 	return errors.New("an object goes on over several lines; write each object on one line (jq -c . FILE)")
 }
 
-// jqOf is the command that writes each element of a file's list on a line.
+// jqOf returns the command that writes each element of a list in a file on its own line.
 func jqOf(field string) string { return fmt.Sprintf("jq -c '.[%q][]' FILE", field) }
 
-// lineRows makes a row of every line that is not blank.
+// lineRows reads each line that is not blank as a row.
 type lineRows struct {
 	r *bufio.Reader
 	n int64
-	// done is the error that next gives after the last line.
+	// done is the error that next returns after the last line.
 	done error
-	// broken is the error of the first row, after which there is none; nil: there are rows.
+	// broken is the error of the first and only row; nil: the file has rows.
 	broken error
 }
 
@@ -446,8 +444,8 @@ func (l *lineRows) next(dst []byte) ([]byte, int64, error) {
 
 var errTooLong = errors.New("a line that is too long")
 
-// readLine appends the next line to dst. Where dst would come to have more than most bytes,
-// the rest of the line is passed over.
+// readLine appends the next line to dst. If dst would exceed most bytes, the rest of the line is skipped and the
+// error is errTooLong.
 func readLine(r *bufio.Reader, dst []byte, most int) ([]byte, error) {
 	tooLong := false
 	for {
@@ -468,8 +466,8 @@ func readLine(r *bufio.Reader, dst []byte, most int) ([]byte, error) {
 	}
 }
 
-// arrayRows gives the elements of a JSON array, with one in memory at a time. It only finds
-// where each one ends; whoever reads them checks that they are valid JSON.
+// arrayRows reads the elements of a JSON array, one at a time. It only finds the end of each element; the caller
+// checks that the element is valid JSON.
 type arrayRows struct {
 	r    *bufio.Reader
 	n    int64
@@ -512,8 +510,7 @@ func (a *arrayRows) next(dst []byte) ([]byte, int64, error) {
 	return dst, a.n, nil
 }
 
-// begin passes over what stands before the next element. The error is io.EOF at the end of
-// the array.
+// begin skips the text before the next element. It returns io.EOF at the end of the array.
 func (a *arrayRows) begin() error {
 	b, err := a.mark()
 	switch {
@@ -540,7 +537,7 @@ func (a *arrayRows) begin() error {
 	return fmt.Errorf("behind row %d stands %q where a comma or \"]\" is due", a.n, b)
 }
 
-// end checks that nothing but white space follows the array.
+// end checks that only white space follows the array.
 func (a *arrayRows) end() error {
 	b, err := a.mark()
 	if err == nil {
@@ -549,7 +546,7 @@ func (a *arrayRows) end() error {
 	return err
 }
 
-// mark is the next byte that is not white space.
+// mark returns the next byte that is not white space.
 func (a *arrayRows) mark() (byte, error) {
 	for {
 		if b, err := a.r.ReadByte(); err != nil || !isSpace(b) {
@@ -558,15 +555,15 @@ func (a *arrayRows) mark() (byte, error) {
 	}
 }
 
-// jsonScan finds where a JSON value ends.
+// jsonScan finds the end of a JSON value.
 type jsonScan struct {
 	depth           int64
 	quoted, escaped bool
-	scalar          bool // the value is a number or a word
+	scalar          bool // the value is a number or a literal
 	ended           bool
 }
 
-// scan is how many bytes at the start of b still belong to the value.
+// scan returns the number of bytes of b that belong to the value. ended is set when the value is complete.
 func (s *jsonScan) scan(b []byte) int {
 	for i, c := range b {
 		switch {

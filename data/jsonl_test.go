@@ -16,8 +16,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// parse reads a row of any form, with or without white space around it, and checks it
-// against a vocabulary of vocab ids. The error names the field, the value and the way out.
+// parse parses a row of any form, with or without surrounding white space, and checks it against a vocabulary of
+// vocab ids. Errors name the field, the value and what to do.
 func (r *jsonRow) parse(line []byte, vocab int) error {
 	fields, err := fieldsOf(line)
 	if err != nil {
@@ -105,8 +105,8 @@ func TestParseRowErrors(t *testing.T) {
 	}
 }
 
-// FuzzParseRow: a row that is accepted means what encoding/json reads in it, and has what
-// the rest of the package relies on.
+// FuzzParseRow: an accepted row has the meaning that encoding/json gives it, and the properties the package relies
+// on.
 func FuzzParseRow(f *testing.F) {
 	for _, s := range []string{
 		`{"text": "a\u00e9\ud83d\ude42\ud83d"}`, `{"input_ids": [1, 2, 3], "labels": [-100, 2, 3]}`,
@@ -155,8 +155,7 @@ func FuzzParseRow(f *testing.F) {
 	})
 }
 
-// checkArray reads content as an array of rows. Where content is valid JSON, the rows must
-// be its elements.
+// checkArray reads content as an array of rows. If content is valid JSON, the rows must be its elements.
 func checkArray(t *testing.T, content []byte) {
 	t.Helper()
 	var unit string
@@ -247,7 +246,7 @@ func TestNaN(t *testing.T) {
 	}
 }
 
-// TestTrueCauses names what is wrong, and not what failed because of that.
+// TestTrueCauses: errors name the cause instead of its consequences.
 func TestTrueCauses(t *testing.T) {
 	for _, tt := range []struct{ name, content, want string }{
 		{"a.jsonl", `{"prompt":"a","completion":null}`, "a.jsonl:1: completion is null; remove the row"},
@@ -262,7 +261,7 @@ func TestTrueCauses(t *testing.T) {
 		_, err := Open(textSpec(t, 64, write(t, t.TempDir(), tt.name, tt.content)))
 		wantError(t, err, tt.want)
 	}
-	// Rows behind one that was cut off are read where bad rows are left out.
+	// With skip_bad_rows, rows after a truncated one are read.
 	s := textSpec(t, 64, write(t, t.TempDir(), "a.jsonl", "{\"text\": \"a\n{\"text\":\"b\"}\n"))
 	s.SkipBadRows = true
 	if got := texts(mustOpen(t, s).All()); got[0] != "b$" {
@@ -280,7 +279,7 @@ func TestTrueCauses(t *testing.T) {
 	}
 }
 
-// TestLongWindow says what to do with a file of zstd whose window is larger than memory should be.
+// TestLongWindow: a zstd file with too large a window is an error that tells what to do.
 func TestLongWindow(t *testing.T) {
 	row := `{"text":"a"}`
 	for _, log := range []uint{28, 30, 31} { // source of the layout: RFC 8878, 3.1.1
@@ -316,8 +315,8 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// badRowTable holds rows each of which makes a file an error, with what the error says.
-// The first row of the file is good and says the format.
+// badRowTable holds rows that are errors, with parts of the error. The file's first row is good and decides the
+// format.
 var badRowTable = []struct {
 	name, good, bad string
 	says            []string
@@ -375,14 +374,14 @@ func talk(field, role, content string, turns []string) string {
 func chat(turns ...string) string  { return talk("messages", "role", "content", turns) }
 func share(turns ...string) string { return talk("conversations", "from", "value", turns) }
 
-// TestBadRows: in every container a bad row is an error that names file, row,
-// field and value, or is counted where that is wanted.
+// TestBadRows: in every container a bad row is an error that names file, row, field and value, or is counted with
+// skip_bad_rows.
 func TestBadRows(t *testing.T) {
 	for _, tt := range badRowTable {
 		for _, name := range []string{"a.jsonl", "a.json.gz", "b.json.zst"} {
 			array := strings.HasPrefix(name, "b")
 			if array && tt.name == "no JSON" {
-				continue // its open brace would make the rows behind it part of it
+				continue // its open brace would swallow the following rows
 			}
 			t.Run(tt.name+" "+name, func(t *testing.T) {
 				content, where := "\n"+tt.good+"\n"+tt.bad+"\n"+tt.good, ":3: "
@@ -448,7 +447,7 @@ func TestBadFiles(t *testing.T) {
 		}
 		wantError(t, err, tt.want...)
 	}
-	// Where the file is cut off inside a row, only that row is lost.
+	// If the file is truncated inside a row, only that row is lost.
 	s := chatSpec(t, small, write(t, t.TempDir(), "a.json", "["+row+`,{"text":"b`))
 	_, err := Open(s)
 	wantError(t, err, "a.json: row 2: the file ends inside this row")

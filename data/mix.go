@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// setSpans are, for each data set, the range [from, to) of its documents.
+// setSpans returns the range [from, to) of documents of each data set.
 func (d *Dataset) setSpans() [][2]int64 {
 	spans := make([][2]int64, len(d.spec.sets))
 	at := int64(0)
@@ -21,17 +21,17 @@ func (d *Dataset) setSpans() [][2]int64 {
 	return spans
 }
 
-// sampleStream numbers the random permutations that choose a data set's documents, mixStream
-// the random numbers that choose the next data set, so that they are independent of others.
+// sampleStream numbers the permutations that sample documents. mixStream is the stream that chooses the next data
+// set. Different streams are independent.
 const (
 	sampleStream = uint64(1) << 62
 	mixStream    = uint64(3) << 61
 )
 
-// mostMixed bounds how many documents a mix can have.
+// mostMixed bounds the number of documents in a mix.
 const mostMixed = 1 << 32
 
-// newMix puts the documents of all data sets in order.
+// newMix decides the order of the documents of all data sets.
 func (d *Dataset) newMix() (mix, error) {
 	concat, whole := len(d.spec.sets) == 1 || d.spec.MixStrategy == mixConcat, true
 	for _, set := range d.spec.sets {
@@ -59,9 +59,8 @@ func (d *Dataset) newMix() (mix, error) {
 	return d.interleave(parts)
 }
 
-// sample is the choice of data set i's documents, out of those in [from, to): all of them,
-// or as many as its entry says. They are in file order; where more are asked for than there
-// are, each comes once before any comes again.
+// sample returns the selected documents of data set i from [from, to): all, or as many as its entry asks for. They
+// are in file order. If more are requested than exist, all come once before any repeats.
 func (d *Dataset) sample(i int, from, to int64) []int64 {
 	want := d.spec.sets[i].Samples
 	if want == 0 || from == to {
@@ -83,11 +82,10 @@ func (d *Dataset) sample(i int, from, to int64) []int64 {
 	return out
 }
 
-// interleave takes one document after the other: from the data sets in turn, or from one
-// that is drawn by its share. A data set that has come to its end begins again. "under"
-// stops when the first data set has come to its end, "over" when all have; in turn, each
-// data set gives the same number of documents. Source: interleave_datasets of Hugging
-// Face's datasets, first_exhausted and all_exhausted.
+// interleave takes one document at a time, from the data sets in turn or from one drawn by its share. A data set
+// restarts after its end. "under" stops when the first data set has ended, "over" when all have. In turn, all give
+// the same number of documents. Source: Hugging Face datasets, interleave_datasets, first_exhausted and
+// all_exhausted.
 func (d *Dataset) interleave(parts [][]int64) (mix, error) {
 	share := d.spec.InterleaveProbs
 	if err := d.checkLength(parts, share); err != nil {
@@ -116,7 +114,7 @@ func (d *Dataset) interleave(parts [][]int64) (mix, error) {
 	return mixOf(seq), nil
 }
 
-// mixOf is the mix of the documents seq, in that order.
+// mixOf returns the mix of the documents seq in this order.
 func mixOf(seq []int64) mix {
 	h, buf := sha256.New(), make([]byte, 0, 8<<10)
 	for part := range slices.Chunk(seq, 1<<10) {
@@ -129,18 +127,18 @@ func mixOf(seq []int64) mix {
 	return mix{n: int64(len(seq)), seq: seq, id: [32]byte(h.Sum(nil))}
 }
 
-// draw chooses a data set, by the shares, with a random number.
+// draw chooses a data set by the shares, from a random number.
 func draw(share []float64, random uint64) int {
-	x := float64(random>>11) / (1 << 53) // in [0, 1), without rounding
+	x := float64(random>>11) / (1 << 53) // in [0, 1), exact
 	for i, s := range share {
 		if x -= s; x < 0 {
 			return i
 		}
 	}
-	return len(share) - 1 // the shares may add up to a little less than 1
+	return len(share) - 1 // the shares may sum to slightly less than 1
 }
 
-// checkLength refuses shares that would make the mix absurdly long.
+// checkLength returns an error if the shares would make the mix absurdly long.
 func (d *Dataset) checkLength(parts [][]int64, share []float64) error {
 	var lengths []float64
 	for i, p := range parts {

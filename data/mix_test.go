@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// sets writes data sets with so many rows each: row k of set i is [i, k].
+// sets writes data sets with the given numbers of rows: row k of set i is [i, k].
 func sets(t *testing.T, rows ...int) Spec {
 	dir := t.TempDir()
 	var paths []string
@@ -53,8 +53,8 @@ func TestMixInTurn(t *testing.T) {
 	}
 }
 
-// TestMixByShares: data sets come by their shares, each in its own order, until the first or
-// the last has come to its end. The seed decides which comes when.
+// TestMixByShares: data sets are drawn by their shares, each in its own order, until the first or the last has
+// ended. The seed decides the sequence.
 func TestMixByShares(t *testing.T) {
 	s := sets(t, 150, 1000)
 	s.MixStrategy, s.InterleaveProbs, s.Seed = "interleave_under", []float64{0.25, 0.75}, 5

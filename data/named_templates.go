@@ -14,37 +14,36 @@ import (
 	"mt/data/tokenizer"
 )
 
-// layout says how turns are written one after the other. Each of its pieces of text is tokenised by
-// itself, with what stands in a turn in place of the sign §. Source: LLaMA-Factory's Template,
-// whose layouts these are.
+// layout is a chat format made of text pieces, one list per kind of turn. Each piece is tokenized separately; the
+// sign § stands for the turn's text. Source: LLaMA-Factory's Template, which defines these layouts.
 type layout struct {
 	name   string
-	prefix []string // before everything
-	system []string // the system's turn; nil: its text alone
-	user   []string // a user's turn, up to where the answer begins; nil: its text alone
-	answer []string // nil: its text, and EOS unless efficient
-	base   string   // what the system says where the row has no such turn
-	// ends are the tokens that an answer ends with. With replaces the first of them is EOS.
+	prefix []string // before the first turn
+	system []string // system turn; nil: only its text
+	user   []string // user turn, up to the start of the answer; nil: only its text
+	answer []string // answer; nil: its text, and EOS unless efficient
+	base   string   // default system text
+	// ends are the tokens that end an answer. With replaces, the first of them is EOS.
 	ends     []string
 	replaces bool
-	// efficient layouts have no EOS in their answers: the row ends with one, and after every earlier answer
-	// EOS is what the model is to say.
+	// efficient layouts have no EOS in answers. The row ends with EOS, and EOS is the label after every earlier
+	// answer.
 	efficient bool
-	merged    bool // the system's turn is a part of the first user's
-	// thought is what stands around thoughts; an answer without any gets empty ones, with closesOnly
-	// the end of them alone. Empty: the model does not think.
+	merged    bool // the system text is part of the first user turn
+	// thought are the marks around thoughts; empty: the model does not think. An answer without thoughts gets empty
+	// ones; with closesOnly, only the closing mark.
 	thought    [2]string
 	closesOnly bool
 }
 
 const (
-	itsText = "§"    // where the text of a turn comes
-	token   = "\x00" // before the name of a token, which no text has
+	itsText = "§"    // placeholder for the text of a turn
+	token   = "\x00" // prefix of a token's name; no text contains it
 	bos     = token + "bos"
 	eos     = token + "eos"
 )
 
-// layoutNamed is the layout of that name; nil where there is none.
+// layoutNamed returns the layout with this name, or nil.
 func layoutNamed(name string) *layout {
 	l, ok := layouts[name]
 	if !ok {
@@ -67,26 +66,26 @@ func layoutNamed(name string) *layout {
 	return &l
 }
 
-// thinks tells whether answers have thoughts.
+// thinks reports whether answers have thoughts.
 func (l *layout) thinks() bool { return l.thought[0] != "" }
 
-// id stands for the layout in the key of a token cache.
+// id identifies the layout in the key of a token cache.
 func (l *layout) id() string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%#v", *l))
 	return "layout " + hex.EncodeToString(sum[:])
 }
 
-// Templates are the names that Spec.Template can have instead of a file: chatml, the layout
-// that most chat models use, stanford_alpaca, the words with which Alpaca asked, and those of LLaMA-Factory.
+// Templates are the names that Spec.Template accepts besides files: chatml, the format of most chat models;
+// stanford_alpaca, Alpaca's prompt; and LLaMA-Factory's names.
 var Templates = slices.Sorted(slices.Values(append(slices.Collect(maps.Keys(layouts)), "chatml", "stanford_alpaca")))
 
-// noTemplate is the error of a template that is neither a file nor built in.
+// noTemplate returns the error for a template that is neither a file nor built in.
 func noTemplate(name string) error {
 	return fmt.Errorf("template %q is neither a file nor a built-in name such as chatml, qwen3 or llama3%s; docs/data.md lists those. Leave it out to use the model's own",
 		name, human.Suggest(name, Templates))
 }
 
-// check is an error where the tokenizer lacks a token of the layout.
+// check returns an error if the tokenizer lacks a token of the layout.
 func (l *layout) check(t tokenizer.Tokenizer) error {
 	var lacking []string
 	need := func(s string) {
@@ -112,7 +111,7 @@ func (l *layout) check(t tokenizer.Tokenizer) error {
 		l.name, strings.Join(lacking, `", "`))
 }
 
-// eosOf is the token that the layout ends answers with; IgnoreIndex where there is none.
+// eosOf returns the token that ends answers in the layout. own is the tokenizer's EOS.
 func (l *layout) eosOf(t tokenizer.Tokenizer, own int32) int32 {
 	if l.replaces {
 		if id, ok := t.TokenID(l.ends[0]); ok {
@@ -122,7 +121,7 @@ func (l *layout) eosOf(t tokenizer.Tokenizer, own int32) int32 {
 	return own
 }
 
-// layOut sets e.ids and e.labs to a conversation as the layout l writes it.
+// layOut sets e.ids and e.labs to a conversation in the layout l.
 func (e *encoder) layOut(l *layout, v *conversation) error {
 	if v.tools != nil {
 		return l.noTools()
@@ -150,7 +149,7 @@ func (e *encoder) layOut(l *layout, v *conversation) error {
 	return nil
 }
 
-// layTurns appends the turns up to and including number last.
+// layTurns appends the turns up to and including index last.
 func (e *encoder) layTurns(l *layout, v *conversation, last int) error {
 	system, messages := l.base, v.messages
 	skipped := 0
@@ -178,7 +177,7 @@ func (e *encoder) layTurns(l *layout, v *conversation, last int) error {
 			e.muted = append(e.muted, jinja.Span{From: from, To: len(e.ids)})
 		}
 	}
-	turn := &laidTurns{l: l, v: v, last: last, think: e.thinking(v)}
+	turn := &answerState{l: l, v: v, last: last, think: e.thinking(v)}
 	for i := skipped; i <= last; i++ {
 		from := len(e.ids)
 		role, text, err := plainTurn(messages[i-skipped], l.name)
@@ -203,18 +202,18 @@ func (e *encoder) layTurns(l *layout, v *conversation, last int) error {
 	return nil
 }
 
-// laidTurns is what the answers of one conversation have in common.
-type laidTurns struct {
+// answerState is the state shared by the answers of one conversation.
+type answerState struct {
 	l     *layout
 	v     *conversation
-	last  int  // the last answer
-	think bool // thoughts are supervised, and not removed
-	from  int  // where the prompt of the next answer begins in e.ids
-	ended bool // the answer before it is learned, and so is its end
+	last  int  // index of the last answer
+	think bool // thoughts are supervised rather than removed
+	from  int  // start of the next answer's prompt in e.ids
+	ended bool // the previous answer is trained on, and so is its end
 }
 
-// answer appends the answer that message i gives, with the labels of its prompt.
-func (e *encoder) answer(t *laidTurns, i int, text string) error {
+// answer appends the answer in message i, and the labels of its prompt.
+func (e *encoder) answer(t *answerState, i int, text string) error {
 	l, isLast := t.l, i == t.last
 	learned := i >= t.v.from && (!e.spec.MaskHistory || isLast) && !weightless(t.v.messages[i])
 	supervised := learned && text != ""
@@ -231,7 +230,7 @@ func (e *encoder) answer(t *laidTurns, i int, text string) error {
 			}
 		}
 	}
-	if !t.think { // the model is not to say them
+	if !t.think { // empty thoughts are part of the prompt
 		e.ids, empty = append(e.ids, empty...), nil
 	}
 	e.labs = ignored(e.labs, len(e.ids)-len(e.labs))
@@ -251,7 +250,7 @@ func (e *encoder) answer(t *laidTurns, i int, text string) error {
 	return nil
 }
 
-// elements appends the tokens of pieces of a layout, with text in its place.
+// elements appends the tokens of a layout's pieces, with text at the placeholder.
 func (e *encoder) elements(l *layout, pieces []string, text string) (err error) {
 	for _, p := range pieces {
 		switch name, isToken := strings.CutPrefix(p, token); {
@@ -259,9 +258,9 @@ func (e *encoder) elements(l *layout, pieces []string, text string) (err error) 
 			e.ids = append(e.ids, e.around.bos)
 		case p == eos && l.eosOf(e.tok, e.around.eos) != IgnoreIndex:
 			e.ids = append(e.ids, l.eosOf(e.tok, e.around.eos))
-		case p == bos, p == eos: // the model has none
+		case p == bos, p == eos: // the model has no such token
 		case isToken:
-			id, _ := e.tok.TokenID(name) // it has it: see check
+			id, _ := e.tok.TokenID(name) // check has found it
 			e.ids = append(e.ids, id)
 		default:
 			if e.ids, err = e.tok.Encode(e.ids, []byte(strings.Replace(p, itsText, text, 1))); err != nil {
@@ -272,8 +271,8 @@ func (e *encoder) elements(l *layout, pieces []string, text string) (err error) 
 	return nil
 }
 
-// thinking tells whether answers of a conversation keep their thoughts, by the variable
-// enable_thinking, which the row itself may give.
+// thinking reports whether answers keep their thoughts, from the variable enable_thinking. The row's value
+// overrides the Spec's.
 func (e *encoder) thinking(v *conversation) bool {
 	if v.vars != nil {
 		if x, ok := v.vars.Get(thinkingVar); ok {
@@ -283,16 +282,16 @@ func (e *encoder) thinking(v *conversation) bool {
 	return e.spec.TemplateVars[thinkingVar] != false
 }
 
-// thinkingVar is the variable by which layouts with thoughts go.
+// thinkingVar is the variable that turns thoughts on or off.
 const thinkingVar = "enable_thinking"
 
-// withoutThought is text without thoughts.
+// withoutThought returns text without thoughts.
 func (l *layout) withoutThought(text string) string {
 	thought := regexp.MustCompile("(?s)" + regexp.QuoteMeta(l.thought[0]) + ".*?" + regexp.QuoteMeta(l.thought[1]))
 	return strings.TrimLeft(thought.ReplaceAllLiteralString(text, ""), "\n")
 }
 
-// emptyThought is what an answer without thoughts gets.
+// emptyThought returns the thought added to answers without thoughts.
 func (l *layout) emptyThought() string {
 	if l.closesOnly {
 		return l.thought[1]
@@ -300,7 +299,8 @@ func (l *layout) emptyThought() string {
 	return l.thought[0] + l.thought[1]
 }
 
-// plainTurn gives the role and the text of a message, which must have nothing else; template is for the error.
+// plainTurn returns the role and text of a message. It fails if the message has calls or thoughts. template is
+// named in errors.
 func plainTurn(m any, template string) (role, text string, err error) {
 	o := m.(*jinja.Object)
 	if _, ok := o.Get("tool_calls"); ok {
@@ -314,12 +314,12 @@ func plainTurn(m any, template string) (role, text string, err error) {
 	return roleOf(m), text, nil
 }
 
-// noTools is the error of a row that brings tools.
+// noTools returns the error for a row with tools.
 func (l *layout) noTools() error {
 	return fmt.Errorf("template %s has no place for tools; use a chat template that does", l.name)
 }
 
-// The parts that several layouts have.
+// Pieces shared by several layouts.
 var (
 	glmPrefix    = []string{"[gMASK]<sop>"}
 	glmSystem    = []string{"<|system|>\n§"}
@@ -340,8 +340,8 @@ var (
 	think        = [2]string{"<think>\n", "\n</think>\n\n"}
 )
 
-// layouts are the layouts that LLaMA-Factory has under these names, as far as they are of text. Source:
-// LLaMA-Factory's src/llamafactory/data/template.py (register_template), of August 2026.
+// layouts are LLaMA-Factory's layouts for text, by name. Source: LLaMA-Factory, src/llamafactory/data/template.py
+// (register_template), August 2026.
 var layouts = map[string]layout{
 	"aeva":                     {prefix: glmPrefix, system: glmSystem, user: glmUser, answer: glmAnswer, base: "You are an AI assistant named Aeva created by Zongzhi Lou. Your answer should be friendly, unbiased, faithful, informative and detailed.", ends: glmEnds, efficient: true, thought: [2]string{"<think>", "</think>"}, closesOnly: true},
 	"alpaca":                   {user: []string{"### Instruction:\n§\n\n### Response:\n"}, answer: []string{"§", eos, "\n\n"}, base: "Below is an instruction that describes a task. Write a response that appropriately completes the request.\n\n"},

@@ -74,8 +74,8 @@ func TestLayouts(t *testing.T) {
 	wantError(t, err, "train_on_prompt: in template fewshot no token ends an answer")
 }
 
-// TestLayoutsEndWithTheirOwn: where a layout has an EOS of its own, its pieces with EOS have that. Caches of
-// different layouts are different files.
+// TestLayoutsEndWithTheirOwn: a layout with an EOS of its own uses it in its pieces. Different layouts have
+// different caches.
 func TestLayoutsEndWithTheirOwn(t *testing.T) {
 	name := write(t, t.TempDir(), "a.jsonl", `{"messages":[{"role":"user","content":"h"},{"role":"assistant","content":"g"}]}`)
 	s := textSpec(t, 4096, name)
@@ -115,7 +115,7 @@ func TestStanfordAlpaca(t *testing.T) {
 	}
 }
 
-// TestLayoutPrompts: a conversation that is to be answered goes up to where the answer begins.
+// TestLayoutPrompts: the prompt of a conversation ends where the answer begins.
 func TestLayoutPrompts(t *testing.T) {
 	v := &Conversation{}
 	v.Add("system", "s")

@@ -10,8 +10,7 @@ import (
 	"sort"
 )
 
-// arrange says in which order documents come, which of their tokens make up each
-// row, and which rows are Eval's.
+// arrange decides the order of documents, the tokens of each row, and the rows of Eval.
 func (d *Dataset) arrange() (err error) {
 	if d.mix, err = d.newMix(); err != nil {
 		return err
@@ -41,7 +40,7 @@ func (d *Dataset) arrange() (err error) {
 	return d.split()
 }
 
-// noRows is the error of a data set of which no row is left.
+// noRows returns the error of a data set without any row.
 func (d *Dataset) noRows() error {
 	if d.dropped == 0 {
 		return errors.New("no row has a token to predict; give more data")
@@ -53,18 +52,17 @@ func (d *Dataset) noRows() error {
 	return &SpecError{"max_seq_len", fmt.Errorf("no row has a token to predict: max_seq_len is %d, and in all %d rows %s (the first: %s); raise max_seq_len, or give shorter rows", d.spec.MaxSeqLen, d.dropped, what, d.dropAt[0])}
 }
 
-// mix is the order in which documents come: all in file order, or a choice of them in any
-// order, the same one perhaps several times.
+// mix is the order of documents: all in file order, or a selection in any order, perhaps with repetitions.
 type mix struct {
 	n      int64
 	seq    []int64 // the documents; nil: all, in file order
-	ends   []int64 // tokens up to the end of each of seq; set by sum
-	tokens int64   // tokens of all; set by sum
+	ends   []int64 // total tokens up to the end of each document in seq; set by sum
+	tokens int64   // total tokens of all documents; set by sum
 	id     [32]byte
 	cache  *cache
 }
 
-// doc is the document at place p of the mix.
+// doc returns the document at position p of the mix.
 func (m *mix) doc(p int64) int64 {
 	if m.seq == nil {
 		return p
@@ -72,7 +70,7 @@ func (m *mix) doc(p int64) int64 {
 	return m.seq[p]
 }
 
-// upTo are the documents at the places before p, in a slice of the caller's.
+// upTo returns a new slice of the documents before position p.
 func (m *mix) upTo(p int64) []int64 {
 	if m.seq != nil {
 		return slices.Clone(m.seq[:p])
@@ -84,7 +82,7 @@ func (m *mix) upTo(p int64) []int64 {
 	return out
 }
 
-// sum adds up the documents' tokens: tokens is set then, and end can be called.
+// sum sets tokens and ends. end works only after sum.
 func (m *mix) sum(c *cache) {
 	m.cache, m.tokens = c, c.Tokens
 	if m.seq == nil {
@@ -98,7 +96,7 @@ func (m *mix) sum(c *cache) {
 	}
 }
 
-// end is where the document at place p ends, in tokens from the start of the mix.
+// end returns the end of the document at position p, in tokens from the start of the mix.
 func (m *mix) end(p int64) int64 {
 	if m.ends == nil {
 		return m.cache.end(p)
@@ -110,9 +108,8 @@ func (m *mix) end(p int64) int64 {
 func (d *Dataset) pack() {
 	n := int64(d.spec.MaxSeqLen)
 	total := (d.mix.tokens + n - 1) / n
-	// A document has at least two tokens and, without labels, all but its first are
-	// supervised. So among three tokens in a row one is always supervised, and only
-	// the last row, which may be shorter, has to be looked at.
+	// A document has at least two tokens. Without labels, all its tokens but the first are supervised. So any three
+	// consecutive tokens contain a supervised one, and only the last row, which may be shorter, needs a check.
 	from := int64(0)
 	if !d.c.HasLabels && n > 2 {
 		from = total - 1
@@ -157,7 +154,7 @@ func (d *Dataset) anyLonger() bool {
 	return false
 }
 
-// truncate makes each document a row and cuts long ones.
+// truncate makes each document a row and truncates long ones.
 func (d *Dataset) truncate() error {
 	kept, err := d.cutAll()
 	if err != nil {
@@ -177,8 +174,8 @@ func (d *Dataset) truncate() error {
 	return nil
 }
 
-// together makes rows of documents that stood in one row. A row that is longer than MaxSeqLen is
-// divided between its documents.
+// together puts documents that came from one input row into one row. If they exceed MaxSeqLen, it splits the row
+// between documents.
 func (d *Dataset) together(docs []int64) (fit, at []int64) {
 	at = []int64{0}
 	tokens := int64(0)
@@ -193,9 +190,8 @@ func (d *Dataset) together(docs []int64) (fit, at []int64) {
 	return docs, append(at, int64(len(docs)))
 }
 
-// cutAll counts the documents and pairs that are longer than MaxSeqLen, and drops those that
-// have nothing supervised before the cut, of a pair in either document. It returns those that
-// are left; nil stands for all of them, in file order.
+// cutAll counts the documents and pairs longer than MaxSeqLen. It drops those without anything supervised before
+// the cut; for a pair, in either document. It returns the rest; nil: all, in file order.
 func (d *Dataset) cutAll() (kept []int64, err error) {
 	n := int64(d.spec.MaxSeqLen)
 	for p := range d.mix.n {
@@ -236,7 +232,7 @@ func (d *Dataset) cutAll() (kept []int64, err error) {
 	return kept, nil
 }
 
-// teaches tells whether what a document, or each of a pair, has before the cut is supervised somewhere.
+// teaches reports whether a document, or each document of a pair, has a supervised token before the cut.
 func (d *Dataset) teaches(doc int64) bool {
 	first, _ := d.c.span(doc)
 	for _, part := range d.parts(doc) {
@@ -248,7 +244,7 @@ func (d *Dataset) teaches(doc int64) bool {
 	return true
 }
 
-// length is how many tokens of a document, or of a pair, a row has.
+// length returns the number of tokens of a document or pair that fit into a row.
 func (d *Dataset) length(doc int64) (sum int64) {
 	for _, part := range d.parts(doc) {
 		sum += part.to - part.from
@@ -256,7 +252,7 @@ func (d *Dataset) length(doc int64) (sum int64) {
 	return sum
 }
 
-// example appends where doc is, for a message, unless there are enough examples already.
+// example appends doc's location for a message, unless there are ReportExamples already.
 func (d *Dataset) example(to []string, doc int64) []string {
 	if len(to) < ReportExamples {
 		to = append(to, d.c.where(doc))
@@ -264,7 +260,7 @@ func (d *Dataset) example(to []string, doc int64) []string {
 	return to
 }
 
-// packWhole makes rows of several whole chats or pairs each, such that little room is left in them.
+// packWhole packs whole chats or pairs into rows with little space left.
 func (d *Dataset) packWhole() error {
 	kept, err := d.cutAll()
 	if err != nil {
@@ -278,14 +274,14 @@ func (d *Dataset) packWhole() error {
 	return nil
 }
 
-// Row is row i in file order. The slices are the caller's.
+// Row returns row i in file order. The caller owns the slices.
 func (d *Dataset) Row(i int) Row {
 	var r Row
 	d.fill(i, &r)
 	return r
 }
 
-// fill makes r row i. It reuses r's slices where they are large enough.
+// fill sets r to row i. It reuses r's slices.
 func (d *Dataset) fill(i int, r *Row) {
 	d.assemble(d.pieces(i), r)
 	if !d.packing && !d.IsPairs() && d.fitAt == nil {
@@ -293,8 +289,8 @@ func (d *Dataset) fill(i int, r *Row) {
 	}
 }
 
-// assemble makes r of ranges of documents, one after the other.
-func (d *Dataset) assemble(pieces iter.Seq2[int64, stretch], r *Row) {
+// assemble concatenates ranges of documents in r.
+func (d *Dataset) assemble(pieces iter.Seq2[int64, tokenRange], r *Row) {
 	r.IDs, r.Labels, r.Docs, r.Pairs = r.IDs[:0], r.Labels[:0], r.Docs[:0], r.Pairs[:0]
 	for doc, piece := range pieces {
 		first, _ := d.c.span(doc)
@@ -307,13 +303,13 @@ func (d *Dataset) assemble(pieces iter.Seq2[int64, stretch], r *Row) {
 	}
 }
 
-// pieces are the documents of row i, each with the range of its tokens that the row holds. A pair
-// comes twice: with the range of the chosen document, then with that of the rejected one.
-func (d *Dataset) pieces(i int) iter.Seq2[int64, stretch] {
+// pieces yields the documents of row i with the range of tokens in the row. A pair comes twice: with the range of
+// the chosen document, then of the rejected one.
+func (d *Dataset) pieces(i int) iter.Seq2[int64, tokenRange] {
 	row := d.checked(i)
 	switch {
 	case d.fitAt != nil:
-		return func(yield func(int64, stretch) bool) {
+		return func(yield func(int64, tokenRange) bool) {
 			for _, doc := range d.fit[d.fitAt[row]:d.fitAt[row+1]] {
 				for _, part := range d.parts(doc) {
 					if !yield(doc, part) {
@@ -325,7 +321,7 @@ func (d *Dataset) pieces(i int) iter.Seq2[int64, stretch] {
 	case d.packing:
 		return d.packed(without(d.drop, row))
 	}
-	return func(yield func(int64, stretch) bool) {
+	return func(yield func(int64, tokenRange) bool) {
 		doc, part := d.single(row)
 		if !d.IsPairs() {
 			yield(doc, part)
@@ -339,21 +335,21 @@ func (d *Dataset) pieces(i int) iter.Seq2[int64, stretch] {
 	}
 }
 
-// stretch is the range [from, to) of a document's tokens.
-type stretch struct{ from, to int64 }
+// tokenRange is the range [from, to) of a document's tokens.
+type tokenRange struct{ from, to int64 }
 
-// packed are the pieces of packed row i: tokens [i*MaxSeqLen, (i+1)*MaxSeqLen) of the mix.
-func (d *Dataset) packed(i int64) iter.Seq2[int64, stretch] {
+// packed yields the pieces of packed row i: tokens [i*MaxSeqLen, (i+1)*MaxSeqLen) of the mix.
+func (d *Dataset) packed(i int64) iter.Seq2[int64, tokenRange] {
 	n := int64(d.spec.MaxSeqLen)
 	at, end := i*n, min((i+1)*n, d.mix.tokens)
 	p := int64(sort.Search(int(d.mix.n), func(k int) bool { return d.mix.end(int64(k)) > at }))
-	return func(yield func(int64, stretch) bool) {
+	return func(yield func(int64, tokenRange) bool) {
 		for ; at < end; p++ {
 			doc := d.mix.doc(p)
 			first, last := d.c.span(doc)
 			start := d.mix.end(p) - (last - first)
 			to := min(end, d.mix.end(p))
-			if !yield(doc, stretch{at - start, to - start}) {
+			if !yield(doc, tokenRange{at - start, to - start}) {
 				return
 			}
 			at = to
@@ -361,8 +357,8 @@ func (d *Dataset) packed(i int64) iter.Seq2[int64, stretch] {
 	}
 }
 
-// single is the document of row i, where rows are not packed, and the range of its tokens in the row.
-func (d *Dataset) single(i int64) (doc int64, piece stretch) {
+// single returns the document of the unpacked row i and the range of its tokens in the row.
+func (d *Dataset) single(i int64) (doc int64, piece tokenRange) {
 	switch {
 	case d.fit != nil:
 		return d.fit[i], d.part(d.fit[i], 0)
@@ -375,21 +371,21 @@ func (d *Dataset) single(i int64) (doc int64, piece stretch) {
 	return doc, d.part(doc, (i-d.first[p])*int64(d.spec.MaxSeqLen))
 }
 
-// part is the range of a document's tokens, beginning with token from, that fits into one row.
-func (d *Dataset) part(doc, from int64) stretch {
+// part returns the range of a document's tokens from token from that fits into one row.
+func (d *Dataset) part(doc, from int64) tokenRange {
 	first, end := d.c.span(doc)
-	return stretch{from, min(end-first, from+int64(d.spec.MaxSeqLen))}
+	return tokenRange{from, min(end-first, from+int64(d.spec.MaxSeqLen))}
 }
 
-// parts are the ranges of a document's tokens that a row has where it is not split: one that
-// begins with the document, or of a pair two, one for each of its documents.
-func (d *Dataset) parts(doc int64) []stretch {
+// parts returns the ranges of a document's tokens in a row that is not split: one from the start or, for a pair,
+// one for each of its documents.
+func (d *Dataset) parts(doc int64) []tokenRange {
 	if !d.IsPairs() {
-		return []stretch{d.part(doc, 0)}
+		return []tokenRange{d.part(doc, 0)}
 	}
 	first, end := d.c.span(doc)
 	most, cut := int64(d.spec.MaxSeqLen), d.c.chosen(doc)
-	return []stretch{{0, min(cut, most)}, {cut, min(end-first, cut+most)}}
+	return []tokenRange{{0, min(cut, most)}, {cut, min(end-first, cut+most)}}
 }
 
 func (d *Dataset) checked(i int) int64 {
@@ -399,7 +395,7 @@ func (d *Dataset) checked(i int) int64 {
 	return int64(i)
 }
 
-// tokens is how many tokens row i has.
+// tokens returns the number of tokens in row i.
 func (d *Dataset) tokens(i int) (sum int64) {
 	for _, piece := range d.pieces(i) {
 		sum += piece.to - piece.from
@@ -407,13 +403,12 @@ func (d *Dataset) tokens(i int) (sum int64) {
 	return sum
 }
 
-// longestRow is how many tokens a row has at most.
+// longestRow returns the most tokens of a row.
 func (d *Dataset) longestRow() int64 {
 	return int64(RowTokens(d.spec.MaxSeqLen, d.IsPairs()))
 }
 
-// RowTokens is how many tokens a row has at most where a document has at most maxSeqLen: a row
-// of pairs has room for two documents.
+// RowTokens returns the most tokens of a row. A row of pairs has room for two documents of maxSeqLen tokens.
 func RowTokens(maxSeqLen int, pairs bool) int {
 	if pairs {
 		return 2 * maxSeqLen
@@ -421,13 +416,12 @@ func RowTokens(maxSeqLen int, pairs bool) int {
 	return maxSeqLen
 }
 
-// fitWindow is how many chats are packed at a time. A larger window leaves less room in the
-// rows, and takes chats further from their order in the files.
+// fitWindow is the number of chats packed together. A larger window fills rows better but moves chats further from
+// file order.
 const fitWindow = 8192
 
-// bestFit packs documents and pairs, cut to MaxSeqLen, into rows. In each window of documents it takes
-// the longest first and puts each into the row with the least room that it fits in. Rows are
-// in the order of their first documents, and the documents of a row in file order.
+// bestFit packs documents and pairs, truncated to MaxSeqLen, into rows, one window of documents at a time. Rows are
+// sorted by their first document, and documents within a row are in file order.
 func (d *Dataset) bestFit(docs []int64) (fit, at []int64) {
 	at = []int64{0}
 	most := d.longestRow()
@@ -446,16 +440,15 @@ func (d *Dataset) bestFit(docs []int64) (fit, at []int64) {
 	return fit, at
 }
 
-// room is what is left of a bin: so many units free in the bin of that number.
-type room struct {
+// binSpace is a bin with free space.
+type binSpace struct {
 	free int64
 	bin  int
 }
 
-// bestFit puts things of the given lengths, none above most, into bins that hold most:
-// the longest first, each into the fullest bin that has room for it. It returns, for each
-// bin, the numbers of the things in it, rising; bins are in the order of their first thing.
-// Source: best-fit decreasing, as in arXiv:2404.10830.
+// bestFit packs items of the given lengths, none above most, into bins of size most. It takes the longest first and
+// puts each into the fullest bin with enough room. It returns the items of each bin in rising order, bins sorted by
+// first item. Source: best-fit decreasing, as in arXiv:2404.10830.
 func bestFit(lengths []int64, most int64) [][]int {
 	order := make([]int, len(lengths))
 	for i := range order {
@@ -463,11 +456,11 @@ func bestFit(lengths []int64, most int64) [][]int {
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(lengths[b], lengths[a]) })
 	var bins [][]int
-	var open []room // rising
-	before := func(a, b room) int { return cmp.Or(cmp.Compare(a.free, b.free), cmp.Compare(a.bin, b.bin)) }
+	var open []binSpace // rising
+	before := func(a, b binSpace) int { return cmp.Or(cmp.Compare(a.free, b.free), cmp.Compare(a.bin, b.bin)) }
 	for _, i := range order {
-		r := room{most, len(bins)}
-		if k, _ := slices.BinarySearchFunc(open, room{lengths[i], -1}, before); k < len(open) {
+		r := binSpace{most, len(bins)}
+		if k, _ := slices.BinarySearchFunc(open, binSpace{lengths[i], -1}, before); k < len(open) {
 			r = open[k]
 			open = slices.Delete(open, k, k+1)
 		} else {
@@ -488,17 +481,16 @@ func bestFit(lengths []int64, most int64) [][]int {
 
 const feistelRounds = 8
 
-// permutation is a bijection of [0, n). It takes constant memory, and constant expected time
-// for each index. It is a Feistel network over a power of four that is at least n, applied
-// again and again until the result is below n (cycle walking: Black and Rogaway, "Ciphers
-// with Arbitrary Finite Domains", 2002).
+// permutation is a bijection of [0, n) with constant memory and constant expected time per index. It is a Feistel
+// network over a power of four that is at least n, repeated until the result is below n (cycle walking: Black and
+// Rogaway, "Ciphers with Arbitrary Finite Domains", 2002).
 type permutation struct {
 	n    uint64
-	half int // bits in each of the two halves of the network's domain
+	half int // bits of each half of the network's domain
 	keys [feistelRounds]uint64
 }
 
-// newPermutation is one of the permutations that seed gives, which stream numbers.
+// newPermutation returns the permutation number stream of those that seed determines.
 func newPermutation(n int64, seed int64, stream uint64) permutation {
 	p := permutation{n: uint64(n), half: 1}
 	if n > 1 {
@@ -512,7 +504,7 @@ func newPermutation(n int64, seed int64, stream uint64) permutation {
 	return p
 }
 
-// at is what i is mapped to, for 0 <= i < n.
+// at returns the image of i, for 0 <= i < n.
 func (p permutation) at(i int64) int64 {
 	x := uint64(i)
 	for {

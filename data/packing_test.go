@@ -63,8 +63,7 @@ func TestBestFitOfMany(t *testing.T) {
 	}
 }
 
-// chatsOf is a file of chats that have so many tokens each, at least 7, when they go
-// through the template small (u:h|a:…|).
+// chatsOf returns a file of chats with the given numbers of tokens, at least 7, in the template small (u:h|a:…|).
 func chatsOf(t *testing.T, tokens ...int) string {
 	var b strings.Builder
 	for i, n := range tokens {
@@ -135,8 +134,7 @@ func TestPackingDoesNotLeak(t *testing.T) {
 	}
 }
 
-// TestDroppedChats: chats of which nothing supervised is left before the cut are left out
-// and counted, whether rows are packed or not.
+// TestDroppedChats: chats without anything supervised before the cut are dropped and counted, packed or not.
 func TestDroppedChats(t *testing.T) {
 	long := chat("user", strings.Repeat("h", 50), "assistant", "g")
 	name := write(t, t.TempDir(), "a.jsonl", long+"\n"+chat("user", "h", "assistant", "g")+"\n"+long)
@@ -161,7 +159,7 @@ func TestDroppedChats(t *testing.T) {
 	wantError(t, err, "no row has a token to predict")
 }
 
-// TestPiecesOfText: Pieces says where the rows of packed and of cut texts come from.
+// TestPiecesOfText: Pieces locates the rows of packed and of cut texts.
 func TestPiecesOfText(t *testing.T) {
 	dir := t.TempDir()
 	for i, text := range []string{"abc", "defghij", "k"} {

@@ -13,12 +13,11 @@ import (
 	"mt/data/jinja"
 )
 
-// pair is a prompt with the answer that was chosen and the one that was rejected: as texts that
-// follow each other with nothing between, or as conversations.
+// pair is a prompt with a chosen and a rejected answer: as texts that are concatenated, or as conversations.
 type pair struct {
 	text    *textPair
-	asked   *conversation    // the prompt, up to where an answer begins
-	answers [2]*conversation // the prompt and an answer: chosen, rejected
+	asked   *conversation    // the prompt
+	answers [2]*conversation // prompt and answer: chosen, rejected
 }
 
 // textPair is a pair of texts.
@@ -27,16 +26,15 @@ type textPair struct {
 	answers [2]string
 }
 
-// Names of the columns of pairs, where nothing else is said.
+// The usual names of columns of pairs.
 const (
 	chosenField   = "chosen"
 	rejectedField = "rejected"
 	questionField = "question"
 )
 
-// pairForm is the form of a row that is a pair. The prompt is in a field of its own, or it is
-// what both answers begin with, as in TRL. named are the columns that have other names than
-// usual; those that it leaves empty are recognised.
+// pairForm returns the form of a row that is a pair. The prompt has its own field, or is the common beginning of
+// both answers, as in TRL. named holds unusual column names; columns that it leaves empty are recognised.
 func pairForm(named *columns, fields map[string]json.RawMessage) (form, error) {
 	c := columnsOf(fmtPairs)
 	c.Chosen, c.Rejected, c.Tools = cmp.Or(named.Chosen, c.Chosen), cmp.Or(named.Rejected, c.Rejected), cmp.Or(named.Tools, c.Tools)
@@ -55,8 +53,7 @@ func pairForm(named *columns, fields map[string]json.RawMessage) (form, error) {
 	return form{format: fmtPairs, field: c.Chosen, cols: c}, nil
 }
 
-// findPrompt names the columns that the prompt of a row is in, and gives the first message of
-// the row, if it has any.
+// findPrompt sets the columns of the prompt. It returns the first message of the row, or nil.
 func (c *columns) findPrompt(named *columns, fields map[string]json.RawMessage) (first map[string]any) {
 	has := func(name string) bool { return given(fields[name]) != nil }
 	first = firstMessage(fields[c.Chosen])
@@ -93,22 +90,21 @@ func (c *columns) findPrompt(named *columns, fields map[string]json.RawMessage) 
 	return first
 }
 
-// inMessages says that the prompt is a list of messages in the column of that name.
+// inMessages declares the prompt as a list of messages in the column name.
 func (c *columns) inMessages(name string) { c.Messages, c.Prompt = name, "" }
 
-// firstMessage is the first message of a JSON list, or a message that stands alone; nil for
-// anything else.
+// firstMessage returns the first message of a JSON list, or a single message; nil for other values.
 func firstMessage(raw json.RawMessage) map[string]any {
 	var list []map[string]any
 	if json.Unmarshal(raw, &list) == nil && len(list) > 0 {
 		return list[0]
 	}
 	var one map[string]any
-	_ = json.Unmarshal(raw, &one) // what it is not is told when the row is read
+	_ = json.Unmarshal(raw, &one) // the row's reader reports what is wrong
 	return one
 }
 
-// roleIn is the role of a message, whichever of the usual fields has it.
+// roleIn returns the role of a message, from any of the usual fields.
 func (c *columns) roleIn(m map[string]any, named *columns) string {
 	for _, field := range []string{named.Role, "role", "from"} {
 		if name, ok := m[field].(string); ok {
@@ -118,7 +114,7 @@ func (c *columns) roleIn(m map[string]any, named *columns) string {
 	return ""
 }
 
-// pair reads a row that is a pair. The error names the field, the value and the way out.
+// pair parses a row that is a pair. Errors name the field, the value and what to do.
 func (c *columns) pair(fields map[string]json.RawMessage) (*pair, error) {
 	if err := checkUTF8(fields); err != nil {
 		return nil, err
@@ -169,7 +165,7 @@ func (c *columns) pair(fields map[string]json.RawMessage) (*pair, error) {
 	return p, p.checkMarks()
 }
 
-// textPair reads three texts.
+// textPair parses a pair of three texts.
 func (c *columns) textPair(fields map[string]json.RawMessage) (*pair, error) {
 	system, err := textField(c.System, fields)
 	if err != nil {
@@ -191,8 +187,8 @@ func (c *columns) textPair(fields map[string]json.RawMessage) (*pair, error) {
 	return &pair{text: t}, nil
 }
 
-// commonText reads two texts that begin with the prompt: up to the first character that
-// differs, and without a space before it. Source: TRL's extract_prompt.
+// commonText parses two texts that begin with the prompt. The prompt ends before the first difference, and before a
+// space there. Source: TRL's extract_prompt.
 func (c *columns) commonText(fields map[string]json.RawMessage) (*pair, error) {
 	var texts [2][]rune
 	for i, name := range []string{c.Chosen, c.Rejected} {
@@ -207,7 +203,7 @@ func (c *columns) commonText(fields map[string]json.RawMessage) (*pair, error) {
 		n--
 	}
 	if n < 1 {
-		return nil, c.noPrompt()
+		return nil, c.errNoPrompt()
 	}
 	t := &textPair{prompt: string(texts[0][:n])}
 	for i, text := range texts {
@@ -216,19 +212,19 @@ func (c *columns) commonText(fields map[string]json.RawMessage) (*pair, error) {
 	return &pair{text: t}, nil
 }
 
-// commonLength is how many elements at the start of a and b are the same; one less than the
-// shorter of them has where it is all of that. Source: TRL's extract_prompt.
+// commonLength returns the number of equal elements at the start of a and b. At least one element of the shorter
+// slice is left. Source: TRL's extract_prompt.
 func commonLength[E any](a, b []E, same func(a, b E) bool) int {
 	n := max(min(len(a), len(b))-1, 0)
 	return agreeing(a[:n], b[:n], same)
 }
 
-func (c *columns) noPrompt() error {
+func (c *columns) errNoPrompt() error {
 	return fmt.Errorf("%s and %s have no beginning in common that could be the prompt; give it in a field of its own, prompt, or remove the row", c.Chosen, c.Rejected)
 }
 
-// common reads two conversations that begin with the same messages, which are the prompt. extras
-// has what else the row says of a conversation.
+// common parses two conversations; their common first messages are the prompt. extras holds the row's tools and
+// variables.
 func (c *columns) common(extras *conversation, raw [2]json.RawMessage) (*pair, error) {
 	p := &pair{}
 	for i, field := range []string{c.Chosen, c.Rejected} {
@@ -239,15 +235,15 @@ func (c *columns) common(extras *conversation, raw [2]json.RawMessage) (*pair, e
 	}
 	n := commonLength(p.answers[0].messages, p.answers[1].messages, sameMessage)
 	if n < 1 {
-		return nil, c.noPrompt()
+		return nil, c.errNoPrompt()
 	}
 	p.asked = p.answers[0].clone()
 	p.asked.messages, p.asked.names = p.asked.messages[:n], p.asked.names[:n]
 	return p, p.checkMarks()
 }
 
-// checkMarks is an error where a turn of an answer has a mark that it is not to be trained on: a pair's
-// answers are compared as a whole.
+// checkMarks returns an error if a mark excludes a turn of an answer from training, since answers of pairs are
+// compared as a whole.
 func (p *pair) checkMarks() error {
 	for _, v := range p.answers {
 		for i, m := range v.messages[len(p.asked.messages):] {
@@ -259,7 +255,7 @@ func (p *pair) checkMarks() error {
 	return nil
 }
 
-// sameMessage tells whether two messages say the same, in whichever order they name it.
+// sameMessage reports whether two messages are equal, with fields in any order.
 func sameMessage(a, b any) bool {
 	var plain [2]any
 	for i, m := range []any{a, b} {
@@ -271,8 +267,7 @@ func sameMessage(a, b any) bool {
 	return reflect.DeepEqual(plain[0], plain[1])
 }
 
-// answered is the prompt asked with the answer that field holds: a text, a message, or a list
-// of messages.
+// answered returns the prompt asked with the answer in field: a text, a message, or a list of messages.
 func (c *columns) answered(asked *conversation, field string, raw json.RawMessage) (*conversation, error) {
 	v := asked.clone()
 	switch raw[0] {
@@ -290,20 +285,20 @@ func (c *columns) answered(asked *conversation, field string, raw json.RawMessag
 	return nil, fmt.Errorf("%s is %s; it must be a text, a message or a list of messages", field, clip(raw))
 }
 
-// clone is a copy to which messages can be added.
+// clone returns a copy to which messages can be added.
 func (v *conversation) clone() *conversation {
 	out := *v
 	out.messages, out.names = slices.Clip(v.messages), slices.Clip(v.names)
 	return &out
 }
 
-// errNoAnswer is the error of a pair of which a side is nothing but the prompt.
+// errNoAnswer is the error of a pair with an empty answer.
 var errNoAnswer = &badRow{class: classUnsupervised, err: errors.New("no token of an answer is supervised: chosen or rejected is empty; remove the row")}
 
-// pair sets e.ids to the chosen document of a pair and then the rejected one, e.labs to their
-// labels, and e.cut to where the second begins. Each is the prompt with an answer. The answer
-// begins where the tokens of the prompt alone, with what the template writes before an answer,
-// and those of either document part; only answers are supervised. Source: TRL's DPOTrainer.
+// pair sets e.ids to the chosen document of a pair followed by the rejected one, e.labs to their labels, and e.cut
+// to the start of the second. Each document is the prompt with an answer. The answer begins where the tokens of the
+// prompt alone, with the header of an answer, differ from either document. Only answers are supervised. Source:
+// TRL's DPOTrainer.
 func (e *encoder) pair(p *pair) (flags uint64, err error) {
 	e.paused = e.paused[:0]
 	var prompt []int32
@@ -331,14 +326,14 @@ func (e *encoder) pair(p *pair) (flags uint64, err error) {
 		if supervised(e.labs) == 0 {
 			return 0, errNoAnswer
 		}
-		flags |= e.unended()
+		flags |= e.openEnd()
 		ids, labs = append(ids, e.ids...), append(labs, e.labs...)
 	}
 	e.ids, e.labs, e.cut = ids, labs, len(sides[0])
 	return flags, nil
 }
 
-// agreeing is how many elements at the start of a and b are the same.
+// agreeing returns the number of equal elements at the start of a and b.
 func agreeing[E any](a, b []E, same func(a, b E) bool) int {
 	n := min(len(a), len(b))
 	for i := range n {
@@ -351,14 +346,13 @@ func agreeing[E any](a, b []E, same func(a, b E) bool) int {
 
 func equal[E comparable](a, b E) bool { return a == b }
 
-// textSides are the tokens of a prompt and of the two texts that follow it, each with EOS at
-// its end.
+// textSides returns the tokens of a prompt, and of the prompt with each answer and EOS.
 func (e *encoder) textSides(t *textPair) (prompt []int32, sides [2][]int32, err error) {
-	if prompt, err = e.beginning(t.prompt); err != nil {
+	if prompt, err = e.prefixTokens(t.prompt); err != nil {
 		return nil, sides, err
 	}
 	for i, answer := range t.answers {
-		if sides[i], err = e.beginning(t.prompt + answer); err != nil {
+		if sides[i], err = e.prefixTokens(t.prompt + answer); err != nil {
 			return nil, sides, err
 		}
 		eos, n := e.around.eos, len(sides[i])
@@ -369,13 +363,13 @@ func (e *encoder) textSides(t *textPair) (prompt []int32, sides [2][]int32, err 
 	return prompt, sides, nil
 }
 
-// beginning are the tokens of a text, with what the tokenizer puts before it.
-func (e *encoder) beginning(text string) ([]int32, error) {
+// prefixTokens returns the tokens of a text, with the tokens before a text.
+func (e *encoder) prefixTokens(text string) ([]int32, error) {
 	return e.tok.Encode(slices.Clone(e.around.before), []byte(text))
 }
 
-// chatSides are the tokens of a prompt, up to where the answer begins, and of the prompt with
-// each of its answers, as the template or layout writes them.
+// chatSides returns the tokens of a prompt up to the start of the answer, and of the prompt with each answer, as
+// the template or layout writes them.
 func (e *encoder) chatSides(p *pair) (flags uint64, prompt []int32, sides [2][]int32, err error) {
 	form := &e.spec.chat
 	layout := form.layout
@@ -405,23 +399,22 @@ func (e *encoder) chatSides(p *pair) (flags uint64, prompt []int32, sides [2][]i
 		return 0, nil, sides, err
 	}
 	for i, v := range p.answers {
-		out, given, err := e.writeAny(v, e.told)
+		out, given, err := e.writeAny(v, e.renderUnchanged)
 		if err != nil {
 			return 0, nil, sides, err
 		}
 		if sides[i], err = e.tok.Encode(nil, []byte(out.Text)); err != nil {
 			return 0, nil, sides, err
 		}
-		sides[i] = e.closed(given, out, sides[i], agreeing(prompt, sides[i], equal))
+		sides[i] = e.withEndMarker(given, out, sides[i], agreeing(prompt, sides[i], equal))
 		flags |= out.left
 	}
 	return flags, prompt, sides, nil
 }
 
-// closed is ids, the tokens of a conversation with its answer, the first of which are the
-// prompt's. Where the template ends the answer with the marker of the next turn, that marker is
-// appended, as to a single answer.
-func (e *encoder) closed(v *conversation, out written, ids []int32, first int) []int32 {
+// withEndMarker returns ids, the tokens of a conversation with its answer; the first ones are the prompt's. If the
+// template ends the answer with the next turn's marker, closed appends the marker.
+func (e *encoder) withEndMarker(v *conversation, out written, ids []int32, first int) []int32 {
 	last := len(v.messages) - 1
 	end := len(ids)
 	for end > first && !e.special(ids[end-1]) && blank(e.tok.Decode(ids[end-1:end])) {

@@ -85,8 +85,8 @@ func pairLines(n int) string {
 	return b.String()
 }
 
-// TestPairBatches finds each pair's documents where a batch says that they are, in micro-batches
-// of any size, of one rank and of several.
+// TestPairBatches finds each pair's documents where the batch locates them, in micro-batches of any size, for one
+// rank and for several.
 func TestPairBatches(t *testing.T) {
 	const n = 23
 	for _, packing := range []bool{false, true} {
@@ -422,7 +422,8 @@ func TestPairsWithoutTemplate(t *testing.T) {
 	}
 }
 
-// TestPairsPromptCut counts prompts that end otherwise before an answer than alone. What differs counts as the answer's.
+// TestPairsPromptCut counts prompts that end differently before an answer than alone. The difference belongs to the
+// answer.
 func TestPairsPromptCut(t *testing.T) {
 	s := pairSpec(t, small+`{% if add_generation_prompt %}<think>{% endif %}`, write(t, t.TempDir(), "d.jsonl",
 		`{"prompt":[{"role":"user","content":"u"}],"chosen":"c","rejected":"<think>r"}`+"\n"+`{"prompt":[{"role":"user","content":"u"}],"chosen":"<think>c","rejected":"<think>r"}`))
@@ -451,7 +452,7 @@ func TestPairsPromptCut(t *testing.T) {
 	)
 }
 
-// TestPairsOfTRL compares tokens and masks with those of TRL's DPOTrainer, which testdata/pairs.py recorded.
+// TestPairsOfTRL compares tokens and masks with those of TRL's DPOTrainer, recorded by testdata/pairs.py.
 func TestPairsOfTRL(t *testing.T) {
 	content, err := os.ReadFile("testdata/pairs.json")
 	testkit.NoError(t, err)

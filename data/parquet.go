@@ -19,27 +19,27 @@ import (
 	pqformat "github.com/parquet-go/parquet-go/format"
 )
 
-// parquetRows gives the rows of a Parquet file as JSON. It reads column by column, with one
-// page of each column in memory at a time. A panic of the library becomes an error.
+// parquetRows reads the rows of a Parquet file as JSON. It reads column by column, with one page of each column in
+// memory. A panic of the library becomes an error.
 type parquetRows struct {
 	src    io.ReaderAt
 	file   *parquet.File
 	size   int64
 	wanted func(string) bool
-	types  map[string]*colType // of the columns
-	leaves []parquetLeaf       // the meaning of each column without columns in it
-	fields []*parquetField     // of the current row group
+	types  map[string]*colType // types of the columns
+	leaves []parquetLeaf       // meaning of each leaf column
+	fields []*parquetField     // columns of the current row group
 	group  int                 // the next row group
-	left   int64               // rows of the current row group that are left
-	n      int64               // rows given so far
+	left   int64               // remaining rows of the current row group
+	n      int64               // rows returned so far
 }
 
-// parquetField is a column, or a group of columns.
+// parquetField is a column or a group of columns.
 type parquetField struct {
 	name     string
 	optional bool // a value may be null
 	repeated bool
-	def, rep int // the levels at which a value is not null, and at which an element repeats
+	def, rep int // definition level of a value that is not null; repetition level of a further element
 	children []*parquetField
 	leaf     *leafReader
 	list     bool // LIST: the elements are in children[0]
@@ -47,8 +47,8 @@ type parquetField struct {
 	of       parquetLeaf
 }
 
-// wanted says which columns of a data set's Parquet files are read: all that some format
-// has a use for.
+// wanted returns a function that reports which columns of a data set's Parquet files are read: all that some format
+// uses.
 func (s *Spec) wanted(set int) func(name string) bool {
 	known := map[string]bool{"chat_template_kwargs": true, questionField: true, olderTools: true}
 	add := func(c *columns) {
@@ -71,8 +71,7 @@ func (s *Spec) wanted(set int) func(name string) bool {
 	return func(name string) bool { return known[name] || s.Columns.has(name) }
 }
 
-// beside adds to the columns that are wanted, of a file with columns of these names, those that say
-// something about them and are of no use alone.
+// beside extends wanted by the columns that only describe other columns. names are the file's columns.
 func beside(names []string, wanted func(string) bool) func(string) bool {
 	ids := slices.Contains(names, "input_ids")
 	return func(name string) bool {
@@ -80,7 +79,7 @@ func beside(names []string, wanted func(string) bool) func(string) bool {
 	}
 }
 
-// guarded calls f and turns a panic in it into an error.
+// guarded calls f and turns a panic into an error.
 func guarded(f func() error) (err error) {
 	faulting := debug.SetPanicOnFault(true)
 	defer func() {
@@ -92,7 +91,7 @@ func guarded(f func() error) (err error) {
 	return f()
 }
 
-// openParquet reads the file's footer. Those columns are read that wanted names.
+// openParquet reads the file's footer. wanted reports which columns to read.
 func openParquet(f io.ReaderAt, size int64, wanted func(string) bool) (r *parquetRows, err error) {
 	r = &parquetRows{src: f, size: size, wanted: wanted}
 	err = guarded(func() error {
@@ -121,7 +120,7 @@ func openParquet(f io.ReaderAt, size int64, wanted func(string) bool) (r *parque
 	return r, nil
 }
 
-// progress is about how many bytes of the file are done.
+// progress estimates the bytes of the file that are done.
 func (r *parquetRows) progress() int64 {
 	if all := r.file.NumRows(); all > 0 {
 		return int64(float64(r.size) * min(1, float64(r.n)/float64(all)))
@@ -151,7 +150,7 @@ func (r *parquetRows) next(dst []byte) (row []byte, n int64, err error) {
 	return dst, r.n, err
 }
 
-// advance goes on to the next row group that has rows, if the current one has none left.
+// advance moves to the next row group with rows, if the current one has none left.
 func (r *parquetRows) advance() error {
 	for r.left <= 0 {
 		r.close()
@@ -164,7 +163,7 @@ func (r *parquetRows) advance() error {
 		if r.left = g.NumRows(); r.left < 0 {
 			return fmt.Errorf("a row group of %d rows", r.left)
 		}
-		if r.left == 0 { // the columns of an empty group may have no pages
+		if r.left == 0 { // columns of an empty group may have no pages
 			continue
 		}
 		chunks := g.ColumnChunks()
@@ -182,8 +181,8 @@ func (r *parquetRows) advance() error {
 	return nil
 }
 
-// field prepares a column of the row group that chunks are of. def and rep are the
-// definition and repetition levels of what the column is in.
+// field prepares a column of the row group with the given chunks. def and rep are the definition and repetition
+// levels of its parent.
 func (r *parquetRows) field(c *parquet.Column, chunks []parquet.ColumnChunk, def, rep int) (*parquetField, error) {
 	f := &parquetField{name: c.Name(), optional: c.Optional(), repeated: c.Repeated()}
 	if f.optional || f.repeated {
@@ -224,7 +223,7 @@ func (r *parquetRows) field(c *parquet.Column, chunks []parquet.ColumnChunk, def
 	return f, nil
 }
 
-// close ends the current row group.
+// close closes the current row group.
 func (r *parquetRows) close() {
 	_ = guarded(func() error {
 		for _, f := range r.fields {
@@ -248,7 +247,7 @@ func (f *parquetField) close() {
 func (r *parquetRows) appendRow(dst []byte) ([]byte, error) {
 	from := len(dst)
 	dst = append(dst, '{')
-	for _, f := range r.fields { // all of them, so that a row that is left out leaves no column behind
+	for _, f := range r.fields { // load all columns, so that a skipped row leaves none behind
 		if err := f.load(); err != nil {
 			return dst, fmt.Errorf("column %q: %w", f.name, err)
 		}
@@ -272,8 +271,7 @@ func (r *parquetRows) appendRow(dst []byte) ([]byte, error) {
 	return append(dst, '}'), nil
 }
 
-// quote appends text as a JSON string. Bytes that are not UTF-8 are left as they are: whoever
-// reads the row says what is wrong with them.
+// quote appends text as a JSON string. Invalid UTF-8 is left unchanged; the row's reader reports it.
 func quote[T string | []byte](dst []byte, text T) []byte {
 	const digits = "0123456789abcdef"
 	dst = append(dst, '"')
@@ -290,17 +288,17 @@ func quote[T string | []byte](dst []byte, text T) []byte {
 	return append(dst, '"')
 }
 
-// leafKind is what the values of a Parquet column mean.
+// leafKind is the meaning of a Parquet column's values.
 type leafKind int
 
 const (
-	leafPlain    leafKind = iota // numbers and booleans, as their physical type has them
-	leafBytes                    // bytes, which may be a text
-	leafText                     // a text
-	leafJSON                     // a text in JSON
-	leafOpaque                   // bytes of a format that is no text
-	leafUnsigned                 // a whole number without a sign
-	leafHalf                     // a number in half precision
+	leafPlain    leafKind = iota // numbers and booleans of the physical type
+	leafBytes                    // bytes that may be text
+	leafText                     // text
+	leafJSON                     // JSON text
+	leafOpaque                   // bytes in a binary format
+	leafUnsigned                 // an unsigned integer
+	leafHalf                     // a half-precision number
 	leafDecimal
 	leafDate
 	leafClock
@@ -309,18 +307,17 @@ const (
 	leafUUID
 )
 
-// parquetLeaf is the meaning of the values of a Parquet column, which has one of few physical
-// types.
+// parquetLeaf is the meaning of the values of a leaf column.
 type parquetLeaf struct {
 	kind      leafKind
-	name      string // the type, for errors
-	column    bool   // it is a column of its own, in no struct or list
-	scale     int    // of leafDecimal: digits behind the point
-	perSecond int64  // of leafClock and leafInstant: units in a second
-	zone      bool   // of leafInstant: it is UTC
+	name      string // type name, for errors
+	column    bool   // a top-level column, in no struct or list
+	scale     int    // of leafDecimal: digits after the point
+	perSecond int64  // of leafClock and leafInstant: units per second
+	zone      bool   // of leafInstant: UTC
 }
 
-// readTypes reads what the footer says of the columns' types.
+// readTypes reads the columns' types from the footer.
 func (r *parquetRows) readTypes() {
 	var elements []pqformat.SchemaElement
 	for _, e := range r.file.Metadata().Schema {
@@ -338,14 +335,14 @@ func (r *parquetRows) readTypes() {
 	}
 }
 
-// schemaTypes reads the schema of Arrow that a Parquet file's footer has in Base64: columns of
-// an extension type are known by it alone. It returns nil where text holds none.
+// schemaTypes returns the types in the Base64 Arrow schema of a Parquet footer; only this schema names extension
+// types. It returns nil if text holds none.
 func schemaTypes(text string) (types map[string]*colType) {
 	b, err := base64.StdEncoding.DecodeString(text)
 	if err != nil || len(b) < 16 {
 		return nil
 	}
-	_ = guarded(func() error { // a damaged schema of Arrow leaves that of Parquet, which is whole
+	_ = guarded(func() error { // if the Arrow schema is damaged, Parquet's own suffices
 		m := flatRoot(b[8:])
 		schema, ok := m.table(2)
 		if !ok || m.number(1, 1, 0) != arrowSchemaMessage {
@@ -360,7 +357,7 @@ func schemaTypes(text string) (types map[string]*colType) {
 	return types
 }
 
-// fieldsSaid and itemsSaid go from several descriptions of one type to those of a field or an element.
+// fieldsSaid and itemsSaid map several descriptions of a type to those of a field or of the elements.
 func fieldsSaid(said []*colType, name string) []*colType {
 	out := make([]*colType, len(said))
 	for i, t := range said {
@@ -377,8 +374,8 @@ func itemsSaid(said []*colType) []*colType {
 	return out
 }
 
-// columnType describes a column with what repeats in it, and notes the meaning of its leaves. said
-// are other descriptions of the column.
+// columnType returns the type of a column, repetition included, and records the meaning of its leaves. said are
+// other descriptions of the column.
 func (r *parquetRows) columnType(c *parquet.Column, elements []pqformat.SchemaElement, said []*colType, column bool) *colType {
 	if c.Repeated() {
 		return &colType{name: "list", element: r.valueType(c, elements, itemsSaid(said), false)}
@@ -386,7 +383,7 @@ func (r *parquetRows) columnType(c *parquet.Column, elements []pqformat.SchemaEl
 	return r.valueType(c, elements, said, column)
 }
 
-// valueType describes one value of a column.
+// valueType returns the type of a single value of a column.
 func (r *parquetRows) valueType(c *parquet.Column, elements []pqformat.SchemaElement, said []*colType, column bool) *colType {
 	if c.Leaf() {
 		t := &colType{name: c.Type().String()}
@@ -397,7 +394,7 @@ func (r *parquetRows) valueType(c *parquet.Column, elements []pqformat.SchemaEle
 		leaf := leafOf(c.Type(), &elements[at])
 		leaf.column = column
 		for _, s := range said {
-			if s.saysJSON() && (leaf.kind == leafText || leaf.kind == leafBytes) {
+			if s.isJSON() && (leaf.kind == leafText || leaf.kind == leafBytes) {
 				leaf.kind = leafJSON
 			}
 		}
@@ -412,7 +409,7 @@ func (r *parquetRows) valueType(c *parquet.Column, elements []pqformat.SchemaEle
 		}
 		return &colType{name: "list", element: r.valueType(element, elements, itemsSaid(said), false)}
 	}
-	if isMap(c) { // any keys, each of which is there
+	if isMap(c) { // keys may be any, and all of them are present
 		for _, k := range kids[0].Columns() {
 			r.columnType(k, elements, nil, false)
 		}
@@ -425,13 +422,13 @@ func (r *parquetRows) valueType(c *parquet.Column, elements []pqformat.SchemaEle
 	return t
 }
 
-// isMap reports whether c is a MAP, whose one column repeats and has a key and a value.
+// isMap reports whether c is a MAP: one repeated child with a key and a value.
 func isMap(c *parquet.Column) bool {
 	kids := c.Columns()
 	return len(kids) == 1 && kids[0].Repeated() && c.Type().String() == "MAP" && len(kids[0].Columns()) == 2
 }
 
-// perSecond is how many units a second has; 1 for a unit that is not known.
+// perSecond returns the number of units per second; 1: the unit is unknown.
 func perSecond(u pqformat.TimeUnit) int64 {
 	switch u.Value.(type) {
 	case *pqformat.MilliSeconds:
@@ -444,15 +441,14 @@ func perSecond(u pqformat.TimeUnit) int64 {
 	return 1
 }
 
-// leafOf is the meaning of a column of type t, which e describes. Source: parquet-format,
-// LogicalTypes.md.
+// leafOf returns the meaning of a column of type t with schema element e. Source: parquet-format, LogicalTypes.md.
 func leafOf(t parquet.Type, e *pqformat.SchemaElement) parquetLeaf {
 	leaf := parquetLeaf{name: t.String()}
 	bytes := t.Kind() == parquet.ByteArray || t.Kind() == parquet.FixedLenByteArray
 	if l := t.LogicalType(); l != nil {
 		leaf.annotated(l.Value)
 	}
-	if leaf.kind == leafPlain && e.LogicalType.Value != nil { // the library does not know all annotations
+	if leaf.kind == leafPlain && e.LogicalType.Value != nil { // annotations that the library does not know
 		leaf.name = e.LogicalType.String()
 		leaf.annotated(e.LogicalType.Value)
 	}
@@ -469,7 +465,7 @@ func leafOf(t parquet.Type, e *pqformat.SchemaElement) parquetLeaf {
 		leaf.kind = leafBytes
 	}
 	for kind, size := range map[leafKind]int32{leafHalf: 2, leafUUID: 16, leafInterval: 12} {
-		if leaf.kind == kind && fixed != size { // an annotation that does not fit the type
+		if leaf.kind == kind && fixed != size { // the annotation does not fit the type
 			leaf.kind = leafOpaque
 		}
 	}
@@ -491,7 +487,7 @@ func leafOf(t parquet.Type, e *pqformat.SchemaElement) parquetLeaf {
 	return leaf
 }
 
-// annotated takes the meaning that a logical type gives to values.
+// annotated sets the meaning that a logical type gives to values.
 func (leaf *parquetLeaf) annotated(l pqformat.LogicalTypeValue) {
 	switch l := l.(type) {
 	case *pqformat.StringType, *pqformat.EnumType:
@@ -517,7 +513,7 @@ func (leaf *parquetLeaf) annotated(l pqformat.LogicalTypeValue) {
 	}
 }
 
-// appendValue appends a value of a column without columns in it.
+// appendValue appends a value of a leaf column.
 func (f *parquetField) appendValue(dst []byte, v parquet.Value) ([]byte, error) {
 	l := &f.of
 	whole := func() int64 {
@@ -564,7 +560,7 @@ func (f *parquetField) appendValue(dst []byte, v parquet.Value) ([]byte, error) 
 	return f.appendPlain(dst, v)
 }
 
-// appendPlain appends a value of which the physical type says all.
+// appendPlain appends a value whose physical type is its meaning.
 func (f *parquetField) appendPlain(dst []byte, v parquet.Value) ([]byte, error) {
 	switch v.Kind() {
 	case parquet.Boolean:
@@ -588,19 +584,18 @@ func (f *parquetField) appendPlain(dst []byte, v parquet.Value) ([]byte, error) 
 	return dst, fmt.Errorf("values of kind %s", v.Kind())
 }
 
-// leafReader gives the values of one column, row by row. The values of a row can be used
-// until the next row is loaded.
+// leafReader reads the values of one column row by row. A row's values are valid until the next row is loaded.
 type leafReader struct {
 	pages  parquet.Pages
 	page   parquet.Page
 	values parquet.ValueReader
 	buf    [256]parquet.Value
-	at, n  int // the next value in buf, and how many there are
+	at, n  int // next value in buf; number of values in buf
 	row    []parquet.Value
-	next   int // the next value in row
+	next   int // next value in row
 }
 
-// maxValues bounds how many values of one column a row can have.
+// maxValues bounds the values of one column in a row.
 const maxValues = 1 << 24
 
 var errUnfit = errors.New("its columns do not fit together")
@@ -633,7 +628,7 @@ func (l *leafReader) load() error {
 	}
 }
 
-// fill reads values into buf, from the next page where the current one has no more.
+// fill reads values into buf, from the next page if the current one is exhausted.
 func (l *leafReader) fill() error {
 	for {
 		if l.values != nil {
@@ -646,7 +641,7 @@ func (l *leafReader) fill() error {
 				return err
 			}
 			for i, v := range l.row {
-				l.row[i] = v.Clone() // the memory of the page will be reused
+				l.row[i] = v.Clone() // the page's memory is about to be reused
 			}
 			parquet.Release(l.page)
 			l.values, l.page = nil, nil
@@ -659,7 +654,7 @@ func (l *leafReader) fill() error {
 	}
 }
 
-// peek is the value that pop would give; false at the end of the row.
+// peek returns the next value of the row; false: the row has no more.
 func (l *leafReader) peek() (parquet.Value, bool) {
 	if l.next == len(l.row) {
 		return parquet.Value{}, false
@@ -674,7 +669,7 @@ func (l *leafReader) close() {
 	_ = l.pages.Close()
 }
 
-// load reads the values of the next row in all columns in f.
+// load reads the next row's values in all columns of f.
 func (f *parquetField) load() error {
 	if f.leaf != nil {
 		return f.leaf.load()
@@ -687,7 +682,7 @@ func (f *parquetField) load() error {
 	return nil
 }
 
-// empty tells whether all columns in f are at the end of the row.
+// empty reports whether all columns of f are at the end of the row.
 func (f *parquetField) empty() bool {
 	if f.leaf != nil {
 		_, more := f.leaf.peek()
@@ -701,7 +696,7 @@ func (f *parquetField) empty() bool {
 	return true
 }
 
-// first is the first column in f; its levels say what is there.
+// first returns the first leaf of f. Its levels tell which values are present.
 func (f *parquetField) first() *leafReader {
 	for f.leaf == nil {
 		f = f.children[0]
@@ -709,7 +704,7 @@ func (f *parquetField) first() *leafReader {
 	return f.leaf
 }
 
-// pass passes over one value of every column in f.
+// pass skips one value in every column of f.
 func (f *parquetField) pass() error {
 	if f.leaf != nil {
 		if _, ok := f.leaf.peek(); !ok {
@@ -726,8 +721,8 @@ func (f *parquetField) pass() error {
 	return nil
 }
 
-// append appends what f holds in this row, as JSON. It is an error where dst grows to more
-// than most bytes. Source: the record assembly of Melnik and others, "Dremel", 2010.
+// append appends f's value in this row as JSON. It fails if dst exceeds most bytes. Source: the record assembly of
+// Melnik et al., "Dremel", 2010.
 func (f *parquetField) append(dst []byte, most int) ([]byte, error) {
 	if len(dst) > most {
 		return dst, errRowSize
@@ -748,8 +743,8 @@ func (f *parquetField) append(dst []byte, most int) ([]byte, error) {
 	return f.value(dst, most)
 }
 
-// element gives the function that appends one element of a LIST. What repeats is either the
-// element itself or a group with the element in it.
+// element returns the function that appends one element of a LIST. The repeated field is the element itself or a
+// group that contains it.
 func (f *parquetField) element() func([]byte, int) ([]byte, error) {
 	if f.leaf == nil && len(f.children) == 1 && f.name != "array" {
 		return f.children[0].append
@@ -757,7 +752,7 @@ func (f *parquetField) element() func([]byte, int) ([]byte, error) {
 	return f.value
 }
 
-// entry appends an entry of a map as a member of an object.
+// entry appends an entry of a map as a member of a JSON object.
 func (f *parquetField) entry(dst []byte, most int) ([]byte, error) {
 	from := len(dst)
 	dst, err := f.children[0].append(dst, most)
@@ -767,8 +762,7 @@ func (f *parquetField) entry(dst []byte, most int) ([]byte, error) {
 	return f.children[1].append(append(asKey(dst, from), ':'), most)
 }
 
-// asKey makes the value at the end of dst, from byte from on, the name of an object's member:
-// a string.
+// asKey turns the JSON value at dst[from:] into an object key, which must be a string.
 func asKey(dst []byte, from int) []byte {
 	if dst[from] == '"' {
 		return dst
@@ -777,7 +771,7 @@ func asKey(dst []byte, from int) []byte {
 	return quote(dst[:from], text)
 }
 
-// elements appends what repeats in a column, between brackets.
+// elements appends the repeated values of a column, enclosed in brackets.
 func (f *parquetField) elements(dst []byte, most int, brackets string, one func([]byte, int) ([]byte, error)) ([]byte, error) {
 	dst = append(dst, brackets[0])
 	first := f.first()
@@ -801,7 +795,7 @@ func (f *parquetField) elements(dst []byte, most int, brackets string, one func(
 	}
 }
 
-// value appends a value, or a group of columns as an object.
+// value appends a leaf's value, or a group of columns as an object.
 func (f *parquetField) value(dst []byte, most int) ([]byte, error) {
 	if f.leaf != nil {
 		v, ok := f.leaf.peek()
@@ -831,16 +825,15 @@ func (f *parquetField) value(dst []byte, most int) ([]byte, error) {
 	return append(dst, '}'), nil
 }
 
-// Limits of a page of a Parquet file. Writers make pages of about 1 MB, with some ten
-// thousand values at most. A header of a few bytes can claim any number of either, and the
-// library would take memory for it.
+// Limits of a Parquet page. Writers make pages of about 1 MB with at most some ten thousand values. A header of a
+// few bytes can claim more, and the library would allocate memory for it.
 const (
 	maxPageBytes  = 1 << 30
 	maxPageValues = 1 << 24
 )
 
-// checkPages checks the headers of all pages of a column of the current row group before
-// memory is taken for what they claim.
+// checkPages checks the headers of all pages of a column in the current row group, before the library allocates
+// memory for them.
 func (r *parquetRows) checkPages(column int) error {
 	groups := r.file.Metadata().RowGroups
 	if r.group < 1 || r.group > len(groups) || column >= len(groups[r.group-1].Columns) {
@@ -877,19 +870,18 @@ func (r *parquetRows) checkPages(column int) error {
 	return nil
 }
 
-// pageHeader is what a page's header says of the page; size is the header's own length in
-// bytes. In a data page of version 2 the first def + rep bytes, its levels, are never
-// compressed; where stored is set, nothing is.
+// pageHeader is a parsed page header; size is its own length in bytes. In a data page of version 2 the first def +
+// rep bytes, the levels, are never compressed. stored: the page is not compressed at all.
 type pageHeader struct {
 	size, unpacked, packed, values int64
 	kind, def, rep                 int64
 	stored                         bool
 }
 
-const dataPageV2 = 3 // a pageHeader's kind
+const dataPageV2 = 3 // kind of a data page of version 2
 
-// checkBody checks that a page unpacks to the size that its header says. The header is at
-// place at of r, and the page's content behind it.
+// checkBody checks that a page decompresses to the size in its header. The header is at offset at of r, followed by
+// the page.
 func (h *pageHeader) checkBody(c pqformat.CompressionCodec, r io.ReaderAt, at int64) error {
 	plain := int64(0)
 	if h.kind == dataPageV2 {
@@ -905,10 +897,10 @@ func (h *pageHeader) checkBody(c pqformat.CompressionCodec, r io.ReaderAt, at in
 	return checkPacked(c, io.NewSectionReader(r, at+h.size+plain, h.packed-plain), h.unpacked-plain)
 }
 
-// maxFooter is the largest footer that is read, in bytes.
+// maxFooter bounds the footer in bytes.
 const maxFooter = 1 << 28
 
-// checkFooter checks the footer before memory is taken for what it claims.
+// checkFooter checks the footer before the library allocates memory for it.
 func checkFooter(r io.ReaderAt, size int64) error {
 	var tail [8]byte
 	if size < 12 {
@@ -937,7 +929,7 @@ func checkFooter(r io.ReaderAt, size int64) error {
 	return nil
 }
 
-// readPageHeader reads the header that is at place at of r, and ends before end.
+// readPageHeader reads the header at offset at of r. The header must end before end.
 func readPageHeader(r io.ReaderAt, at, end int64) (pageHeader, error) {
 	for n := int64(1 << 9); ; n <<= 4 {
 		buf := make([]byte, min(n, end-at))
@@ -956,12 +948,11 @@ func readPageHeader(r io.ReaderAt, at, end int64) (pageHeader, error) {
 	}
 }
 
-// compact reads values in Thrift's compact protocol. Source: thrift-compact-protocol.md of
-// Apache Thrift.
+// compact reads Thrift's compact protocol. Source: thrift-compact-protocol.md of Apache Thrift.
 type compact struct {
 	b          []byte
 	at         int
-	short, bad bool // b ends too early; b is not in this protocol
+	short, bad bool // b ends too early; b is not valid
 }
 
 // Types of values in the compact protocol.
@@ -1026,7 +1017,7 @@ func (t *compact) fields(f func(id int64, kind byte)) {
 	}
 }
 
-// skip passes over a value of the given type.
+// skip skips a value of the given type.
 func (t *compact) skip(kind byte, depth int) {
 	if depth > 16 {
 		t.bad = true
@@ -1052,7 +1043,7 @@ func (t *compact) skip(kind byte, depth int) {
 		}
 		for ; n > 0 && !t.failed(); n-- {
 			if k := b & 15; k == thriftTrue || k == thriftFalse {
-				t.byte() // in a list a boolean takes a byte
+				t.byte() // booleans in a list take one byte
 			} else {
 				t.skip(k, depth+1)
 			}
@@ -1118,9 +1109,8 @@ func (t *compact) pageHeader() (h pageHeader) {
 
 var errPageGrows = errors.New("it holds more than its header says")
 
-// checkCodec refuses the compressions whose pages could take any amount of memory: the
-// library unpacks them without a limit, and there is no cheap way to tell how much is in
-// them.
+// checkCodec refuses compressions whose pages could take any amount of memory: the library decompresses them
+// without a limit, and their size cannot be checked cheaply.
 func checkCodec(c pqformat.CompressionCodec) error {
 	switch c {
 	case pqformat.Uncompressed, pqformat.Snappy, pqformat.Gzip, pqformat.Zstd:
@@ -1129,11 +1119,10 @@ func checkCodec(c pqformat.CompressionCodec) error {
 	return fmt.Errorf("it is compressed with %s, which mt does not read; write the file with snappy or zstd", c)
 }
 
-// checkPacked unpacks a page to see that it holds at most most bytes. It keeps nothing of
-// them.
+// checkPacked decompresses a page to check that it holds at most most bytes. It keeps none of them.
 func checkPacked(c pqformat.CompressionCodec, packed io.Reader, most int64) error {
 	switch c {
-	case pqformat.Snappy: // such a page begins with its unpacked length; source: format_description.txt of Snappy
+	case pqformat.Snappy: // a page begins with its decompressed length; source: format_description.txt of Snappy
 		var b [binary.MaxVarintLen64]byte
 		n, _ := io.ReadFull(packed, b[:])
 		if size, k := binary.Uvarint(b[:n]); n > 0 && (k <= 0 || size > uint64(most)) {
@@ -1157,7 +1146,7 @@ func checkPacked(c pqformat.CompressionCodec, packed io.Reader, most int64) erro
 	return nil
 }
 
-// atMost reads r to its end, and is an error where there are more than most bytes.
+// atMost reads r to its end. It fails if there are more than most bytes.
 func atMost(r io.Reader, most int64) error {
 	n, err := io.Copy(io.Discard, io.LimitReader(r, most+1))
 	if err == nil && n > most {

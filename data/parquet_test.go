@@ -21,8 +21,7 @@ func parquetOf[T any](t testing.TB, rows ...T) string {
 	return parquetIn(t, 2, 64, rows...)
 }
 
-// parquetIn is a Parquet file of rows, with so many rows in a group and so many bytes in a
-// page.
+// parquetIn writes a Parquet file of rows, with group rows per row group and page bytes per page.
 func parquetIn[T any](t testing.TB, group int64, page int, rows ...T) string {
 	t.Helper()
 	return parquetWith(t, []parquet.WriterOption{parquet.MaxRowsPerRowGroup(group), parquet.PageBufferSize(page)}, rows...)
@@ -181,9 +180,8 @@ func TestParquetClaims(t *testing.T) {
 	}
 }
 
-// TestParquetPagesUnpackToWhatTheySay: a page that would unpack to more than its header says
-// is refused before the library unpacks it. A page whose header is right is read, in whichever
-// way it is written.
+// TestParquetPagesUnpackToWhatTheySay: a page that would decompress to more than its header claims is refused
+// before the library decompresses it. A page with a correct header is read, in every encoding.
 func TestParquetPagesUnpackToWhatTheySay(t *testing.T) {
 	const size = 1 << 20
 	for _, codec := range []compress.Codec{&parquet.Snappy, &parquet.Gzip, &parquet.Zstd} {

@@ -19,17 +19,17 @@ import (
 	"mt/base/files"
 )
 
-// source is a file that is to be read.
+// source is a file to be read.
 type source struct {
 	path  string // absolute
-	named bool   // given by its own name: it is never skipped
+	named bool   // given by its own name, so never skipped
 	size  int64
 	mtime int64 // nanoseconds since 1970
-	set   int   // the number of its data set in Spec.sets
+	set   int   // index of its data set in Spec.sets
 }
 
-// CheckFiles looks for the files of the data set of spec and reads none of them. The error is that of Open where
-// there are none, or where what spec says of them cannot be.
+// CheckFiles looks for the files of spec's data set without reading them. It returns the error of Open for missing
+// files or impossible settings.
 func CheckFiles(spec Spec) error {
 	if _, _, err := findSources(&spec); err != nil {
 		return asSpecError(err)
@@ -37,8 +37,8 @@ func CheckFiles(spec Spec) error {
 	return nil
 }
 
-// findSources lists the files of s in order, and counts the hidden ones in its directories; a
-// hidden directory counts as one. It sets s.sets, with one data set for each of s.entries().
+// findSources lists the files of s in order and counts hidden ones in its directories; a hidden directory counts as
+// one. It sets s.sets, with one data set for each of s.entries().
 func findSources(s *Spec) (found []source, hidden int, err error) {
 	if s.Dir, err = localPath(s.Dir); err != nil {
 		return nil, 0, err
@@ -84,7 +84,7 @@ func findSources(s *Spec) (found []source, hidden int, err error) {
 		s.sets = append(s.sets, set)
 		for _, src := range sources {
 			key := source{path: src.path}
-			if src.set = i; described || !from.plain() { // two entries may take different parts or columns of one file
+			if src.set = i; described || !from.plain() { // two entries may use different parts or columns of a file
 				key.set = i + 1
 			}
 			if !seen[key] {
@@ -99,7 +99,7 @@ func findSources(s *Spec) (found []source, hidden int, err error) {
 	return found, hidden, nil
 }
 
-// listed lists the names of the data sets in info, or the first of them where there are many.
+// listed returns the names of the data sets in info; only the first ones if there are many.
 func listed(info map[string]json.RawMessage) string {
 	const most = 10
 	names := slices.Sorted(maps.Keys(info))
@@ -109,8 +109,7 @@ func listed(info map[string]json.RawMessage) string {
 	return strings.Join(names, ", ")
 }
 
-// describedIn is what says how rows are read: the keys of each data set, or the file that
-// describes them.
+// describedIn returns where the reading of rows is described: the keys of each data set, or a file.
 func (s *Spec) describedIn() string {
 	if len(s.Sets) > 0 {
 		return "datasets"
@@ -118,7 +117,7 @@ func (s *Spec) describedIn() string {
 	return filepath.Join(s.Dir, infoName)
 }
 
-// findOnHub looks for a data set of the Hub with the path of entry, where there is no such file.
+// findOnHub looks for a data set of the Hub for an entry that is not a file. missed is the error of the file.
 func (s *Spec) findOnHub(entry *Set, missed error) ([]source, int, error) {
 	if s.Hub == nil || !errors.Is(missed, fs.ErrNotExist) {
 		return nil, 0, missed
@@ -135,8 +134,8 @@ func (s *Spec) findOnHub(entry *Set, missed error) ([]source, int, error) {
 	return s.findEntry(&there)
 }
 
-// directory lists the files of a directory. Where it is laid out as a data set of the Hub,
-// these are the files of the split that is wanted.
+// directory lists the files of a directory. If it is laid out as a data set of the Hub, these are the files of the
+// wanted split.
 func (s *Spec) directory(name string, entry *Set) ([]source, int, error) {
 	if len(entry.Files) > 0 {
 		found, err := entry.filesIn(name)
@@ -176,7 +175,7 @@ func (s *Spec) directory(name string, entry *Set) ([]source, int, error) {
 	return files, w.hidden, nil
 }
 
-// passedOver adds a note on what was found that is not a file.
+// passedOver adds a note on paths that are not files.
 func (s *Spec) passedOver(w *walker) {
 	if n := len(w.odd); n > 0 {
 		s.notes = append(s.notes, fmt.Sprintf("passed over %d that are no files (a pipe, a device or a socket), the first %s", n, w.odd[0]))
@@ -227,10 +226,10 @@ func (s *Spec) findEntry(entry *Set) ([]source, int, error) {
 	return w.sorted(), 0, nil
 }
 
-// missing is the error of a file that is not there. It says where the file was looked for.
+// missing returns the error of a missing file, with the path that was tried.
 func missing(entry, name string, err error) error {
 	if !errors.Is(err, fs.ErrNotExist) {
-		return err // this error names the file already
+		return err // the error already names the file
 	}
 	if entry == name {
 		return &missingError{name}
@@ -238,12 +237,12 @@ func missing(entry, name string, err error) error {
 	return &missingError{fmt.Sprintf("%s (looked for %s)", entry, name)}
 }
 
-// missingError is the error of a file that is not there. It is an fs.ErrNotExist.
+// missingError is the error of a missing file. It matches fs.ErrNotExist.
 type missingError struct{ name string }
 
 func (e *missingError) Error() string { return "no such file or directory: " + e.name }
 
-// Is says that the error is fs.ErrNotExist.
+// Is makes the error match fs.ErrNotExist.
 func (e *missingError) Is(target error) bool { return target == fs.ErrNotExist }
 
 func newSource(name string, named bool, info fs.FileInfo) source {
@@ -252,16 +251,15 @@ func newSource(name string, named bool, info fs.FileInfo) source {
 
 func hasGlob(name string) bool { return strings.ContainsAny(name, "*?[") }
 
-// walker collects regular files. It follows symbolic links to files. It follows those to
-// directories only where a name or a pattern leads through them, and never by "**" or in a
-// walk, so that every walk ends.
+// walker collects regular files. It follows symbolic links to files. It follows links to directories only in
+// explicit path elements, never for "**" or in a walk, so every walk ends.
 type walker struct {
 	found  []source
 	hidden int
 	odd    []string // pipes, devices and the like
 }
 
-// nothing is the error where no file was found. It names what else was found.
+// nothing returns the error for no file found. It names other things that were found.
 func (w *walker) nothing(format string, args ...any) error {
 	err := fmt.Errorf(format, args...)
 	if len(w.odd) > 0 {
@@ -270,18 +268,18 @@ func (w *walker) nothing(format string, args ...any) error {
 	return err
 }
 
-// sorted gives the files by name, each once.
+// sorted returns the distinct files by name.
 func (w *walker) sorted() []source {
 	slices.SortFunc(w.found, func(a, b source) int { return strings.Compare(a.path, b.path) })
 	return slices.CompactFunc(w.found, func(a, b source) bool { return a.path == b.path })
 }
 
-// add takes name if it is a regular file or a link to one.
+// add adds name if it is a regular file or a link to one.
 func (w *walker) add(name string) error {
 	info, err := os.Stat(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP):
-		return nil // it is gone, or a link that leads nowhere
+		return nil // it is gone, or a dangling link
 	case err != nil:
 		return err
 	case info.Mode().IsRegular():
@@ -292,7 +290,7 @@ func (w *walker) add(name string) error {
 	return nil
 }
 
-// directory takes all files below dir.
+// directory adds all files below dir.
 func (w *walker) directory(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -315,7 +313,7 @@ func (w *walker) directory(dir string) error {
 	return nil
 }
 
-// glob takes the files below dir that match a pattern, whose levels are parts.
+// glob adds the files below dir that match a pattern. parts are the pattern's path elements.
 func (w *walker) glob(dir string, parts []string) error {
 	part, last := parts[0], len(parts) == 1
 	switch {
@@ -329,7 +327,7 @@ func (w *walker) glob(dir string, parts []string) error {
 	return w.glob(filepath.Join(dir, part), parts[1:])
 }
 
-// match takes what matches a pattern whose first level is not "**".
+// match is glob for a pattern whose first element is not "**".
 func (w *walker) match(dir string, parts []string) error {
 	entries, err := readDir(dir)
 	if err != nil {
@@ -355,8 +353,8 @@ func (w *walker) match(dir string, parts []string) error {
 	return nil
 }
 
-// anyDepth takes what matches the rest of the pattern, in dir and in all directories below
-// it. "**" at the end of a pattern means all files.
+// anyDepth matches the rest of the pattern in dir and in all directories below. "**" at the end of a pattern means
+// all files.
 func (w *walker) anyDepth(dir string, parts []string) error {
 	rest := parts[1:]
 	if len(rest) == 0 {
@@ -380,7 +378,7 @@ func (w *walker) anyDepth(dir string, parts []string) error {
 	return nil
 }
 
-// readDir is os.ReadDir, but finds nothing where dir is not a directory.
+// readDir is os.ReadDir, but returns nothing if dir is not a directory.
 func readDir(dir string) ([]fs.DirEntry, error) {
 	info, err := os.Stat(dir)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) || err == nil && !info.IsDir() {
@@ -396,8 +394,7 @@ func isHidden(name string) bool { return strings.HasPrefix(name, ".") }
 
 var address = regexp.MustCompile(`^([a-zA-Z][a-zA-Z0-9+.-]+)://(.*)$`)
 
-// localPath is the path of a file on this machine, with variables and "~" replaced. It is an error for an
-// address of a file elsewhere.
+// localPath returns a local path with variables and "~" replaced. A remote URL is an error.
 func localPath(path string) (string, error) {
 	m := address.FindStringSubmatch(path)
 	switch {
@@ -413,9 +410,8 @@ func localPath(path string) (string, error) {
 
 var variable = regexp.MustCompile(`\$\{([^}]*)\}`)
 
-// ExpandVars replaces each ${NAME} by that variable of the environment, and a "~" at the start of a
-// path by the user's home folder. Where GOROOT is not set, the go command is asked for it. The error
-// names a variable that is not set.
+// ExpandVars replaces each ${NAME} by the environment variable, and a leading "~" by the user's home folder. If
+// GOROOT is not set, it asks the go command. An unset variable is an error that names it.
 func ExpandVars(s string) (string, error) {
 	var failed error
 	if rest, ok := strings.CutPrefix(s, "~"); ok && (rest == "" || rest[0] == '/') {
@@ -439,7 +435,7 @@ func ExpandVars(s string) (string, error) {
 	return out, failed
 }
 
-// goroot is the directory of the Go installation on the PATH.
+// goroot returns the directory of the Go installation on the PATH.
 func goroot() (string, bool) {
 	if out, err := exec.Command("go", "env", "GOROOT").Output(); err == nil {
 		if dir := strings.TrimSpace(string(out)); dir != "" {

@@ -214,8 +214,8 @@ func TestNamedTokens(t *testing.T) {
 	}
 }
 
-// TestPublishedWithoutData: a data set of the Hub, or one with a card, of which nothing is
-// data is an error that says what it is; its card and its scripts are never text.
+// TestPublishedWithoutData: a data set of the Hub, or one with a card, without any data is an error that describes
+// its files. Cards and scripts are never text.
 func TestPublishedWithoutData(t *testing.T) {
 	const card, zip = "---\nlicense: mit\n---\n# A card\n", "PK\x03\x04aaaa"
 	for _, c := range []struct {

@@ -19,8 +19,7 @@ import (
 	"mt/data/tokenizer"
 )
 
-// chatML is that layout in our own words. Source: OpenAI's chat markup language, as in
-// Qwen's model cards.
+// chatML is OpenAI's chat markup language as a template, in our own words. Source: Qwen's model cards.
 const chatML = `{% if tools %}{{ raise_exception('chatml has no place for tools; use a chat template that does') }}{% endif %}` +
 	`{% for message in messages %}{% if message.tool_calls %}{{ raise_exception('chatml has no place for calls of functions; use a chat template that does') }}{% endif %}` +
 	`<|im_start|>{{ message.role }}
@@ -28,8 +27,8 @@ const chatML = `{% if tools %}{{ raise_exception('chatml has no place for tools;
 {% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
 {% endif %}`
 
-// stanfordAlpaca is how Alpaca asked: in words that say whether an input comes with the instruction. Sources: the prompts of
-// Stanford Alpaca (github.com/tatsu-lab/stanford_alpaca), which axolotl's type alpaca and torchtune's AlpacaToMessages have too.
+// stanfordAlpaca is Alpaca's prompt, whose text depends on whether the instruction has an input. Sources: Stanford
+// Alpaca (github.com/tatsu-lab/stanford_alpaca), also axolotl's type alpaca and torchtune's AlpacaToMessages.
 const stanfordAlpaca = `{% if tools %}{{ raise_exception('stanford_alpaca has no place for tools; use a chat template that does') }}{% endif %}` +
 	`{{ bos_token if bos_token is defined }}{% for message in messages %}` +
 	`{% if message.tool_calls %}{{ raise_exception('stanford_alpaca has no place for calls of functions; use a chat template that does') }}{% endif %}{% if message.role == 'system' %}{{ message.content }}
@@ -46,25 +45,23 @@ const stanfordAlpaca = `{% if tools %}{{ raise_exception('stanford_alpaca has no
 {% endif %}### Response:
 {% endif %}{% endfor %}`
 
-// maxTemplate is the largest template file that is read, in bytes.
+// maxTemplate bounds a template file in bytes.
 const maxTemplate = 4 << 20
 
-// templateClock is the time that every template is told that asks for it. It never changes,
-// so that the same data gives the same tokens. It is the date that Llama 3.1's own template
-// uses where none is given.
+// templateClock is the time that every template sees. It is constant, so the same data gives the same tokens. Llama
+// 3.1's template uses this date by default.
 var templateClock = time.Date(2024, time.July, 26, 0, 0, 0, 0, time.UTC)
 
-// chatForm says how chats are turned into text.
+// chatForm is the way chats become text.
 type chatForm struct {
 	tmpl   *jinja.Template
-	own    bool           // tmpl comes from the model's directory
-	layout *layout        // what was asked for by name in place of tmpl; nil: none
-	err    error          // why both are nil
-	tokens map[string]any // the variables that name special tokens
+	own    bool           // tmpl is from the model's directory
+	layout *layout        // requested by name instead of tmpl; nil: none
+	err    error          // the reason why tmpl and layout are nil
+	tokens map[string]any // template variables that name special tokens
 }
 
-// newChatForm finds the template of s. Where there is none, err says why, which matters only
-// if chats are read.
+// newChatForm finds the template of s. If there is none, err is the reason; it only matters if chats are read.
 func newChatForm(s *Spec) chatForm {
 	f := chatForm{}
 	if f.layout = layoutNamed(s.Template); f.layout != nil {
@@ -84,7 +81,7 @@ func newChatForm(s *Spec) chatForm {
 	return f
 }
 
-// all are the form's templates: tmpl, then those that it has for rows with tools or documents.
+// all returns the form's templates: tmpl, then its variants for rows with tools and with documents.
 func (f *chatForm) all() (out []*jinja.Template) {
 	if f.tmpl == nil {
 		return nil
@@ -130,8 +127,8 @@ func hasChatML(t tokenizer.Tokenizer) bool {
 	return start && end
 }
 
-// namedTemplate reads the template that Spec.Template gives: Jinja itself, a directory with a tokenizer, whose template is
-// taken, or a Jinja file.
+// namedTemplate reads the template that Spec.Template gives: Jinja text, a directory with a tokenizer and a
+// template, or a Jinja file.
 func namedTemplate(name string) (*jinja.Template, error) {
 	if isJinja(name) {
 		return jinja.Parse("template", name)
@@ -160,10 +157,10 @@ func namedTemplate(name string) (*jinja.Template, error) {
 	return jinja.Parse(name, string(text))
 }
 
-// isJinja tells whether a template is given as its text and not by a name.
+// isJinja reports whether a template is given as text rather than by name.
 func isJinja(name string) bool { return strings.Contains(name, "{%") || strings.Contains(name, "{{") }
 
-// CheckTemplate returns the error that reading Spec.Template gives. A name of a file that is not there is no error here.
+// CheckTemplate returns the error of reading Spec.Template. The name of a missing file is no error here.
 func CheckTemplate(name string) error {
 	if slices.Contains(Templates, name) {
 		return nil
@@ -175,7 +172,7 @@ func CheckTemplate(name string) error {
 	return err
 }
 
-// id stands for the form in the key of a token cache.
+// id identifies the form in the key of a token cache.
 func (f *chatForm) id() string {
 	switch {
 	case f.layout != nil:
@@ -191,11 +188,11 @@ func (f *chatForm) id() string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// defaultLayout is how rows of a prompt and its answer are laid out where there is no template.
+// defaultLayout is the layout of a prompt and its answer if there is no template.
 var defaultLayout = layoutNamed("default")
 
-// variables are what the template is given for a conversation. Variables that the row brings
-// itself replace those of chat_template_kwargs.
+// variables returns the template's variables for a conversation. The row's own variables override
+// chat_template_kwargs.
 func (e *encoder) variables(v *conversation) map[string]any {
 	vars := map[string]any{"messages": v.messages, "tools": nil, "documents": nil, "add_generation_prompt": false}
 	if v.tools != nil {
@@ -219,8 +216,8 @@ func (e *encoder) variables(v *conversation) map[string]any {
 	return vars
 }
 
-// take chooses the conversation's template: the tools template if the conversation has tools, the documents template if the
-// variables have documents, otherwise the default template.
+// take chooses the conversation's template: the tools template if it has tools, otherwise the documents template if
+// the variables have documents, otherwise the default template.
 func (e *encoder) take(v *conversation) {
 	e.tmpl = e.templates[jinja.DefaultTemplate]
 	if documents, _ := e.variables(v)["documents"].([]any); len(documents) > 0 && e.templates[jinja.DocumentsTemplate] != nil {
@@ -231,7 +228,7 @@ func (e *encoder) take(v *conversation) {
 	}
 }
 
-// unreadVars are notes on variables that have no effect, since no template reads them.
+// unreadVars returns notes on variables that no template reads.
 func (s *Spec) unreadVars() (notes []string) {
 	for _, name := range slices.Sorted(maps.Keys(s.TemplateVars)) {
 		switch f := &s.chat; {
@@ -245,7 +242,7 @@ func (s *Spec) unreadVars() (notes []string) {
 	return notes
 }
 
-// typed is v as text in which 1, 1.0 and "1" are different, as they are to templates.
+// typed returns v as text that distinguishes 1, 1.0 and "1", as templates do.
 func typed(v any) string {
 	var b strings.Builder
 	switch v := v.(type) {
@@ -263,19 +260,17 @@ func typed(v any) string {
 	return fmt.Sprintf("%T(%#v)", v, v)
 }
 
-// OwnVars are the variables of chat templates that mt sets itself, so that
-// chat_template_kwargs cannot set them.
+// OwnVars are template variables that mt sets itself; chat_template_kwargs cannot set them.
 var OwnVars = []string{"messages", "tools", "add_generation_prompt"}
 
-// written is what the template made of a conversation: its text, the turns that are
-// supervised, and as flags what was left out.
+// written is a rendered conversation with its supervised turns. left holds flags for dropped parts.
 type written struct {
 	*jinja.Rendered
 	turns []jinja.Turn
 	left  uint64
 }
 
-// learned renders a conversation that is trained on, with the turns that are supervised.
+// learned renders a conversation to train on, with its supervised turns.
 func (e *encoder) learned(v *conversation) (written, error) {
 	r, turns, err := e.tmpl.SupervisedSpans(e.variables(v))
 	if err != nil {
@@ -284,8 +279,8 @@ func (e *encoder) learned(v *conversation) (written, error) {
 	return written{r, turns, leftOut(v, r)}, nil
 }
 
-// told renders a conversation as it is.
-func (e *encoder) told(v *conversation) (written, error) {
+// renderUnchanged renders a conversation unchanged.
+func (e *encoder) renderUnchanged(v *conversation) (written, error) {
 	r, err := e.tmpl.Render(e.variables(v))
 	if err != nil {
 		return written{}, err
@@ -293,7 +288,7 @@ func (e *encoder) told(v *conversation) (written, error) {
 	return written{r, nil, leftOut(v, r)}, nil
 }
 
-// asked renders a conversation up to where the answer begins.
+// asked renders a conversation up to the start of the answer.
 func (e *encoder) asked(v *conversation) (written, error) {
 	vars := e.variables(v)
 	vars["add_generation_prompt"] = true
@@ -304,9 +299,8 @@ func (e *encoder) asked(v *conversation) (written, error) {
 	return written{r, nil, leftOut(v, r)}, nil
 }
 
-// writeAny renders a conversation as its row has it. Where the template fails on that, or
-// does not write all of it, it is given the conversation with the fewest changes with which
-// it does. It gives the conversation that was rendered too.
+// writeAny renders a conversation as its row has it. If the template fails or drops parts, writeAny applies the
+// fewest repairs with which it does not. It also returns the conversation that was rendered.
 func (e *encoder) writeAny(v *conversation, write func(*conversation) (written, error)) (written, *conversation, error) {
 	e.take(v)
 	all := v.repairs()
@@ -332,8 +326,8 @@ func (e *encoder) writeAny(v *conversation, write func(*conversation) (written, 
 	return out, given, nil
 }
 
-// rendered sets e.ids and e.labs to what the template makes of a conversation, and tells by
-// flags what the template left out.
+// rendered sets e.ids and e.labs to the tokens and labels of the rendered conversation. left holds flags for
+// dropped parts.
 func (e *encoder) rendered(v *conversation) (left uint64, err error) {
 	out, given, err := e.writeAny(v, e.learned)
 	if err != nil {
@@ -345,8 +339,7 @@ func (e *encoder) rendered(v *conversation) (left uint64, err error) {
 	return out.left, e.label(v, given, out)
 }
 
-// templateError adds to an error of the template at which message it failed and what to do
-// about it.
+// templateError adds the failing message and what to do to a template's error.
 func (v *conversation) templateError(err error) error {
 	var t *jinja.Error
 	if !errors.As(err, &t) {
@@ -362,10 +355,13 @@ func (v *conversation) templateError(err error) error {
 	return fmt.Errorf("%sthe chat template fails: %w; give the row what the template reads there, or mend the template (template: FILE)", where, err)
 }
 
-// leftOut tells by flags what the conversation holds and the template did not write: the
-// thoughts of earlier answers, which many templates leave out on purpose; text of a message,
-// such as the text beside calls of tools; tools or calls of them. Text counts as written
-// where its lines are found in order, however they are indented.
+// leftOut returns flags for the parts of a conversation that the template did not write:
+//
+//   - thoughts of earlier answers, which many templates drop on purpose
+//   - text of a message, such as the text beside tool calls
+//   - tools or calls
+//
+// Text counts as written if its lines appear in order, with any indentation.
 func leftOut(v *conversation, r *jinja.Rendered) (flags uint64) {
 	if missingNames(v, r) > 0 {
 		flags |= flagLeftCalls
@@ -383,7 +379,7 @@ func leftOut(v *conversation, r *jinja.Rendered) (flags uint64) {
 		if answers && thought == "" {
 			thought, said = thoughtIn(said)
 		}
-		// An answer must be written in its own turn, since another message may say the same.
+		// An answer must appear in its own turn, since another message may have the same text.
 		if !writes(text, said) && (answers || !writes(r.Text, said)) {
 			flags |= flagLeftText
 		}
@@ -399,7 +395,7 @@ func leftOut(v *conversation, r *jinja.Rendered) (flags uint64) {
 	return flags
 }
 
-// turnTexts are what was written while a loop stood at each message.
+// turnTexts returns the text written for each message.
 func turnTexts(r *jinja.Rendered) map[int]string {
 	turns := map[int]string{}
 	for _, t := range r.Turns {
@@ -408,8 +404,8 @@ func turnTexts(r *jinja.Rendered) map[int]string {
 	return turns
 }
 
-// missingNames counts the tools whose names are not in the text, and the calls whose
-// functions' names are not in the turns of their messages.
+// missingNames counts the tools whose names are missing in the text, and the calls whose function names are missing
+// in their messages' turns.
 func missingNames(v *conversation, r *jinja.Rendered) (n int) {
 	for _, t := range v.tools {
 		if !strings.Contains(r.Text, functionOf(t.(*jinja.Object))) {
@@ -433,13 +429,13 @@ func missingNames(v *conversation, r *jinja.Rendered) (n int) {
 	return n
 }
 
-// The marks that reasoning models write before and after their thoughts.
+// The marks that reasoning models write around their thoughts.
 const (
 	thinkOpen  = "<think>"
 	thinkClose = "</think>"
 )
 
-// thoughtIn divides an answer into its thoughts and what it says then.
+// thoughtIn splits an answer into its thoughts and the rest.
 func thoughtIn(answer string) (thought, said string) {
 	before, after, found := strings.Cut(answer, thinkClose)
 	if !found {
@@ -448,8 +444,7 @@ func thoughtIn(answer string) (thought, said string) {
 	return strings.Replace(before, thinkOpen, "", 1), after
 }
 
-// writes tells whether text has the lines of part, in order, either as they are or as JSON
-// quotes them.
+// writes reports whether text has the lines of part in order, either unchanged or quoted as in JSON.
 func writes(text, part string) bool {
 	if part = strings.TrimSpace(part); part == "" || strings.Contains(text, part) {
 		return true
@@ -468,7 +463,7 @@ func writes(text, part string) bool {
 	return true
 }
 
-// quoted is a line as it stands inside a JSON string.
+// quoted returns a line as inside a JSON string.
 func quoted(line string) string {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

@@ -13,16 +13,15 @@ import (
 	"mt/internal/testkit"
 )
 
-// callingChat is a chat in which a message calls a tool. more is JSON that this message has
-// in addition.
+// callingChat is a chat with a message that calls a tool. more is additional JSON of this message.
 func callingChat(more string) string {
 	return `{"tools":[{"name":"f"}],"messages":[{"role":"user","content":"h"},{"role":"assistant",` + more + `"tool_calls":[{"type":"function","function":{"name":"f","arguments":"{\"k\": \"None\"}"}}]},` +
 		`{"role":"tool","content":"r"},{"role":"assistant","content":"g"}]}`
 }
 
-// TestContentBesideCalls: beside calls of tools OpenAI's messages have null for content, or
-// no content. Every kind of template takes that, and the tokens are those of empty text,
-// except where the template tests for null, or writes messages as JSON.
+// TestContentBesideCalls: OpenAI's messages with tool calls have null content or none. Every kind of template
+// accepts that. The tokens equal those of empty text, unless the template tests for null or writes messages as
+// JSON.
 func TestContentBesideCalls(t *testing.T) {
 	const (
 		begin = "{% for m in messages %}{{ m.role[0] }}:"
@@ -71,8 +70,8 @@ func TestContentBesideCalls(t *testing.T) {
 	}
 }
 
-// TestTemplateErrors: an error of the template names the file, the row, the message, the
-// place in the template and the way out.
+// TestTemplateErrors: a template's error names the file, the row, the message, the place in the template and what
+// to do.
 func TestTemplateErrors(t *testing.T) {
 	const refuses = "{% for m in messages %}{% if m.content == 'x' %}{{ raise_exception('no x here') }}{% endif %}{{ m.content }}{% endfor %}{% if add_generation_prompt %}{% endif %}"
 	const fails = "{% for m in messages %}{{ m.content + m.more }}{% endfor %}"
@@ -137,8 +136,8 @@ func TestAnswerSaidElsewhere(t *testing.T) {
 	}
 }
 
-// TestIDStays: the ID of a data set whose turns end with a line break is what it was before
-// such turns counted as ended, since checkpoints compare it.
+// TestIDStays: the ID of a data set whose turns end with a line break must never change, since checkpoints compare
+// it.
 func TestIDStays(t *testing.T) {
 	s := chatSpec(t, "{% for m in messages %}{{ m.role[0] }}{% if m.role == 'assistant' %}{% generation %}{{ m.content }}{{ eos_token }}\n{% endgeneration %}{% else %}{{ m.content }}{% endif %}{% endfor %}",
 		write(t, t.TempDir(), "a.jsonl", chat("user", "h", "assistant", "g")))
@@ -147,8 +146,8 @@ func TestIDStays(t *testing.T) {
 	}
 }
 
-// TestLooseMarks: a mark after the loop over messages is supervised. Where something depends
-// on the message that it belongs to, and that is not known, it is an error.
+// TestLooseMarks: a mark after the loop over messages is supervised. If its message matters but is unknown, that is
+// an error.
 func TestLooseMarks(t *testing.T) {
 	const loop = "{% for m in messages %}{{ m.role[0] }}{% if m.role == 'assistant' %}{% generation %}{{ m.content }}.{% endgeneration %}{% else %}{{ m.content }}{% endif %}{% endfor %}"
 	const tail = "{% generation %}{{ eos_token }}{% endgeneration %}"
@@ -307,8 +306,8 @@ func (c tallying) EncodeSpans(ids []int32, starts []int, text []byte) ([]int32, 
 	return c.Tokenizer.EncodeSpans(ids, starts, text)
 }
 
-// TestFirstErrorAtOnce: the first bad row ends the reading before any row after it is
-// looked at, both in its own chunk and in those that wait.
+// TestFirstErrorAtOnce: the first bad row ends the reading before any later row is parsed, in its own chunk and in
+// waiting ones.
 func TestFirstErrorAtOnce(t *testing.T) {
 	good := chat("user", strings.Repeat("h", 1000), "assistant", "g") + "\n"
 	for _, name := range []string{"a.jsonl", "b.jsonl"} {
@@ -358,9 +357,8 @@ func markerRow(calls bool, more ...string) string {
 	return row + "}" + strings.Join(more, "") + "]}"
 }
 
-// TestMarkerEnds: where a template writes no end of a turn, the marker of the next turn is
-// the end, which is learned with every answer; behind the last message it is that of a turn
-// that could follow.
+// TestMarkerEnds: if a template writes no end of a turn, the next turn's marker is the end and is supervised with
+// every answer. After the last message it is the marker of a turn that could follow.
 func TestMarkerEnds(t *testing.T) {
 	const (
 		bare   = "{% for m in messages %}{{ {'user': 'U', 'assistant': 'A', 'tool': 'T'}[m.role] }}{{ m.content }}{% for c in m.tool_calls or [] %}!{{ c.function.name }}{% endfor %}{% endfor %}{{ 'A' if add_generation_prompt }}"
@@ -422,9 +420,9 @@ func TestMarkerEnds(t *testing.T) {
 	}
 }
 
-// TestResultsInsideTurns: results of tools in the assistant's turn are not learned. The
-// special token with which they begin is learned where the template also writes it behind
-// calls that nothing follows; brackets around the results are not.
+// TestResultsInsideTurns: results of tools in the assistant's turn are not supervised. The special token before
+// them is supervised if the template also writes it after calls that nothing follows. Brackets around the results
+// are not.
 func TestResultsInsideTurns(t *testing.T) {
 	const (
 		begin = "{% set ns = namespace(open=false) %}{% for m in messages %}{% if m.role == 'user' %}U{{ m.content }}E{% elif m.role == 'assistant' %}{{ 'A' if not ns.open }}{% set ns.open = false %}{{ '!f' if m.tool_calls }}"
@@ -444,8 +442,8 @@ func TestResultsInsideTurns(t *testing.T) {
 	}
 }
 
-// TestMarkerEndsOfPairs: an answer of a pair ends with the marker of the next turn as a single
-// answer does, where the template writes no end of its own.
+// TestMarkerEndsOfPairs: like a single answer, an answer of a pair ends with the next turn's marker if the template
+// writes no end.
 func TestMarkerEndsOfPairs(t *testing.T) {
 	const (
 		bare  = "{% for m in messages %}{{ {'user': 'U', 'assistant': 'A', 'tool': 'T'}[m.role] }}{{ m.content }}{{ '!f' if m.tool_calls }}{% endfor %}{{ 'A' if add_generation_prompt }}"

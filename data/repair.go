@@ -11,27 +11,26 @@ import (
 	"mt/data/jinja"
 )
 
-// repair is a set of changes to a conversation that a chat template cannot take as its row
-// has it.
+// repair is a set of changes to a conversation that a chat template does not accept as its row has it.
 type repair uint8
 
 const (
-	textForNull     repair = 1 << iota // empty text in place of a content that is null
-	joinParts                          // the parts of a content as one text
-	decodeArguments                    // arguments of calls that are JSON in a string as the object itself
-	encodeArguments                    // arguments of calls that are an object as JSON in a string
-	wrapFunctions                      // functions wrapped as tools and calls, with the type function
-	splitThoughts                      // thoughts that are parts of a content in reasoning_content
-	textAsParts                        // texts as a list of one part
+	textForNull     repair = 1 << iota // null content becomes empty text
+	joinParts                          // parts of a content become one text
+	decodeArguments                    // call arguments that are JSON in a string become objects
+	encodeArguments                    // call arguments that are objects become JSON in a string
+	wrapFunctions                      // functions are wrapped as tools and calls with the type function
+	splitThoughts                      // parts of a content that are thoughts move to reasoning_content
+	textAsParts                        // texts become a list of one part
 )
 
-// repairFlags are the flags of documents that tell which repairs were made.
+// repairFlags maps repairs to the flags of documents that got them.
 var repairFlags = map[repair]uint64{
 	joinParts: flagJoined, decodeArguments: flagDecoded, encodeArguments: flagEncoded,
 	wrapFunctions: flagReshaped, splitThoughts: flagReshaped, textAsParts: flagReshaped,
 }
 
-// flags are the flags of the documents that r was made to.
+// flags returns the document flags of the repairs in r.
 func (r repair) flags() (flags uint64) {
 	for one, flag := range repairFlags {
 		if r&one != 0 {
@@ -41,7 +40,7 @@ func (r repair) flags() (flags uint64) {
 	return flags
 }
 
-// repairs are those that would change v, but for textAsParts.
+// repairs returns all repairs that would change v, except textAsParts.
 func (v *conversation) repairs() (all repair) {
 	for _, t := range v.tools {
 		if needsWrap(t) {
@@ -76,7 +75,7 @@ func (v *conversation) repairs() (all repair) {
 	return all
 }
 
-// needsWrap tells whether a tool or call is a function that is not wrapped, or has no type.
+// needsWrap reports whether a tool or call is an unwrapped function or lacks a type.
 func needsWrap(v any) bool {
 	o, _ := v.(*jinja.Object)
 	_, has := o.Get("function")
@@ -84,7 +83,7 @@ func needsWrap(v any) bool {
 	return !has || !typed
 }
 
-// innerOf is the function of a tool or call.
+// innerOf returns the function inside a tool or call.
 func innerOf(o *jinja.Object) *jinja.Object {
 	if f, ok := o.Get("function"); ok {
 		if inner, ok := f.(*jinja.Object); ok {
@@ -94,15 +93,14 @@ func innerOf(o *jinja.Object) *jinja.Object {
 	return o
 }
 
-// functionOf is the name of the function that a tool or call is of.
+// functionOf returns the name of a tool's or call's function.
 func functionOf(o *jinja.Object) string {
 	v, _ := innerOf(o).Get("name")
 	name, _ := v.(string)
 	return name
 }
 
-// wrapped is a function as a tool or call, with its type. What a call has beside the
-// function's name and arguments stays beside the function.
+// wrapped returns a function as a tool or call with a type. Other fields of a call stay beside the function.
 func wrapped(o *jinja.Object) *jinja.Object {
 	out := jinja.NewObject("type", "function")
 	if _, ok := o.Get("function"); !ok {
@@ -116,7 +114,7 @@ func wrapped(o *jinja.Object) *jinja.Object {
 	return out
 }
 
-// with is a copy of o with another value under key.
+// with returns a copy of o with another value under key.
 func with(o *jinja.Object, key string, value any) *jinja.Object {
 	out := jinja.NewObject()
 	for _, k := range o.Keys() {
@@ -127,7 +125,7 @@ func with(o *jinja.Object, key string, value any) *jinja.Object {
 	return out
 }
 
-// repaired is v with the changes r.
+// repaired returns v with the repairs r.
 func (v *conversation) repaired(r repair) *conversation {
 	if r == 0 {
 		return v
@@ -164,8 +162,7 @@ func (v *conversation) repaired(r repair) *conversation {
 	return &out
 }
 
-// content is the content of a message after the changes r, but for thoughts, and whether they
-// change it.
+// content returns the content of a message after the repairs r, thoughts aside, and whether they change it.
 func (r repair) content(message *jinja.Object) (content any, changed bool) {
 	content, _ = message.Get("content")
 	switch c := content.(type) {
@@ -183,7 +180,7 @@ func (r repair) content(message *jinja.Object) (content any, changed bool) {
 	return content, false
 }
 
-// call is a call after the changes r.
+// call returns a call after the repairs r.
 func (r repair) call(call *jinja.Object) *jinja.Object {
 	inner := innerOf(call)
 	changed := inner
@@ -208,25 +205,25 @@ func (r repair) call(call *jinja.Object) *jinja.Object {
 	return call
 }
 
-// Signs around the number of a probe. They stand in no text, and Python escapes them where
-// it prints a list or a dict.
+// Characters around the number of a probe. They occur in no text, and Python escapes them when it prints a list or
+// dict.
 const (
 	probeOpen  = "\ue000"
 	probeClose = "\ue001"
 )
 
-// probe is what must stand in the text if the template writes a part of a content or the
-// arguments of a call.
+// probe is a placeholder for a part of a content or for call arguments. It appears in the text if the template
+// writes this part.
 type probe struct {
-	text      string // a part's text, or the key of the arguments
+	text      string // text of a part, or key of the arguments
 	arguments bool
 	asText    bool // the arguments are JSON in a string
 }
 
-// json is the arguments of the probe as JSON.
+// json returns the probe as call arguments in JSON.
 func (p probe) json() string { return fmt.Sprintf(`{"%s": "%s"}`, p.text, probeClose) }
 
-// written tells whether the probe stands in text, where the changes r were made.
+// written reports whether the probe appears in text, rendered after the repairs r.
 func (p probe) written(text string, r repair) bool {
 	if p.arguments && (p.asText && r&decodeArguments == 0 || !p.asText && r&encodeArguments != 0) {
 		return strings.Contains(text, p.json())
@@ -234,7 +231,7 @@ func (p probe) written(text string, r repair) bool {
 	return strings.Contains(text, p.text)
 }
 
-// probed is v with probes in place of the arguments of calls and of the parts of contents.
+// probed returns v with probes instead of call arguments and parts of contents.
 func (v *conversation) probed() (*conversation, []probe) {
 	var all []probe
 	next := func(p probe) probe {
@@ -272,7 +269,7 @@ func (v *conversation) probed() (*conversation, []probe) {
 	return &out, all
 }
 
-// probedCall is a call with a probe in place of its arguments.
+// probedCall returns a call with a probe instead of its arguments.
 func probedCall(call *jinja.Object, next func(probe) probe) *jinja.Object {
 	inner := innerOf(call)
 	changed := inner
@@ -288,8 +285,8 @@ func probedCall(call *jinja.Object, next func(probe) probe) *jinja.Object {
 	return with(call, "function", changed)
 }
 
-// unwritten counts what the template does not write of v with the changes r: arguments, parts
-// and functions; and what it writes for null.
+// unwritten counts the arguments, parts and functions of v that the template drops after the repairs r, and the
+// nulls it writes.
 func (e *encoder) unwritten(v *conversation, r repair) (n int, err error) {
 	probed, probes := v.probed()
 	probed = probed.repaired(r)
@@ -305,9 +302,9 @@ func (e *encoder) unwritten(v *conversation, r repair) (n int, err error) {
 	return n + missingNames(probed, out) + nulls(out.Text), nil
 }
 
-// choose finds the fewest changes to v with which the template takes it and writes all of
-// it, of those in all; where it never writes all, the fewest with which it writes most. The
-// error is that of the attempt that came furthest, with the changes of that attempt.
+// choose returns the fewest repairs in all with which the template accepts v and writes all of it. If it never
+// writes all of v, choose returns those that lose least. If every attempt fails, it returns the error and the
+// repairs of the attempt that reached the latest message.
 func (e *encoder) choose(v *conversation, all repair) (best repair, err error) {
 	var sets []repair
 	for r := range all + 1 {
@@ -345,15 +342,15 @@ func (e *encoder) choose(v *conversation, all repair) (best repair, err error) {
 	return best, nil
 }
 
-// endsRepairs tells whether no other form of a conversation is tried after err: the reading was stopped, or the template met a
-// bound of its runs, which it would meet again, each time after seconds.
+// endsRepairs reports whether err makes other repairs pointless: the reading was stopped, or the template exceeded
+// a limit. It would exceed the limit again, each time after seconds.
 func endsRepairs(err error) bool {
 	t, ok := errors.AsType[*jinja.Error](err)
 	return errors.Is(err, jinja.ErrStopped) || ok && t.Limit
 }
 
-// writeParts is writeAny with texts as lists of parts, for templates that take no other
-// content. It fails where that leaves out no less than was left out, or failed, without.
+// writeParts is writeAny with texts as lists of parts, for templates that accept no other content. It returns false
+// unless it loses less than was lost without, or succeeds where that failed.
 func (e *encoder) writeParts(v *conversation, all repair, left uint64, failed bool, write func(*conversation) (written, error)) (written, *conversation, bool) {
 	if !strings.Contains(e.tmpl.Source(), "text") {
 		return written{}, nil, false
@@ -380,8 +377,8 @@ func (e *encoder) writeParts(v *conversation, all repair, left uint64, failed bo
 	return out, given, true
 }
 
-// nulls counts what a template writes for null: None, as Python prints it, and the null of JSON
-// where it stands by itself. A null among values of JSON is one that the row has there.
+// nulls counts the nulls that a template writes: Python's None, and JSON's null outside of JSON. A null inside JSON
+// comes from the row.
 func nulls(text string) int {
 	n := strings.Count(text, "None")
 	for before, rest, found := strings.Cut(text, "null"); found; before, rest, found = strings.Cut(rest, "null") {

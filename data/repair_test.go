@@ -39,8 +39,8 @@ func argumentTemplate(body string) string {
 	return "{% for m in messages %}{{ m.role[0] }}:{{ m.content }}{% for c in m.tool_calls or [] %}{% set a = c.function.arguments %}!{{ c.function.name }} " + body + "{% endfor %}{{ eos_token }}{% endfor %}{% if add_generation_prompt %}a:{% endif %}"
 }
 
-// TestArguments: a call's arguments go to the template as the row has them, an object or JSON
-// in a string. Where it fails on that, or writes something else, it is given the other one.
+// TestArguments: the template gets a call's arguments as the row has them, an object or JSON in a string. If it
+// fails or writes something else, it gets the other form.
 func TestArguments(t *testing.T) {
 	const object, text = `{"k": "é", "n": {"m": 1}}`, `"{\"k\":\"é\", \"n\":{\"m\":1}}"`
 	const opened = `{"k": "é", "n": {"m": 1}}`
@@ -90,8 +90,8 @@ func TestCutArguments(t *testing.T) {
 	}
 }
 
-// TestParts: the parts of a content go to the template as they are; where it does not write
-// them, it is given them as one text, and where it writes no text, it is given parts.
+// TestParts: the template gets the parts of a content unchanged. If it does not write them, it gets them as one
+// text; if it does not write text, it gets parts.
 func TestParts(t *testing.T) {
 	const parts = `[{"type":"text","text":"h "},{"type":"text","text":"i"}]`
 	const each = "{% for p in m.content %}{{ p.text | trim }}{% endfor %}"
@@ -120,8 +120,8 @@ func TestParts(t *testing.T) {
 	wantError(t, err, `messages[0].content[0].type is "image"; mt reads text alone`)
 }
 
-// TestThoughtParts: thoughts that are parts of an answer stay parts for a template that takes
-// them, and become reasoning_content for others.
+// TestThoughtParts: thoughts that are parts of an answer stay parts if the template accepts them, and otherwise
+// become reasoning_content.
 func TestThoughtParts(t *testing.T) {
 	row := `{"messages":[{"role":"user","content":"h"},{"role":"assistant","content":[{"type":"thinking","thinking":"w"},{"type":"text","text":"g"},{"type":"output_text","text":"i"}]}]}`
 	for body, want := range map[string][2]string{
@@ -140,8 +140,8 @@ func TestThoughtParts(t *testing.T) {
 	wantError(t, err, "template default has no place for parts that are thoughts")
 }
 
-// TestShapesOfFunctions: functions that are not wrapped as tools or calls are wrapped where
-// the template does not write them as they are.
+// TestShapesOfFunctions: unwrapped functions are wrapped as tools or calls if the template does not write them as
+// they are.
 func TestShapesOfFunctions(t *testing.T) {
 	const row = `{"tools":[{"name":"f"}],"messages":[{"role":"user","content":"h"},{"role":"assistant","content":"","tool_calls":[{"name":"f","arguments":{}}]}]}`
 	for body, want := range map[string]string{
@@ -160,8 +160,8 @@ func TestShapesOfFunctions(t *testing.T) {
 	}
 }
 
-// TestRepairsEndAtLimits: a template that meets a bound of its runs is not run again with other forms of the row, each of
-// which would take as long.
+// TestRepairsEndAtLimits: a template that exceeds a limit is not run again with other forms of the row, since each
+// would take as long.
 func TestRepairsEndAtLimits(t *testing.T) {
 	for is, messages := range map[string]string{
 		"none":     `{"role":"user","content":"h"},{"role":"assistant","content":null,"tool_calls":[{"function":{"name":"f","arguments":{}}}]}`,

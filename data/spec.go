@@ -16,26 +16,24 @@ import (
 	"mt/data/tokenizer"
 )
 
-// dataSet is one of Spec.Paths or Spec.Sets: files, and how their rows are read.
+// dataSet is one of Spec.Paths or Spec.Sets: files and how to read their rows.
 type dataSet struct {
 	Name    string
-	Format  format   // the format of all its rows; empty: each file's first row decides
-	Columns *columns // nil: the usual ones of Format
-	Names   *columns // of pairs: those that are given; the others are recognised in each row
-	// Samples is how many documents are taken. The seed chooses them, and where there are
-	// fewer some come more than once. 0: all.
+	Format  format   // format of all rows; "": each file's first row decides
+	Columns *columns // nil: the usual columns of Format
+	Names   *columns // of pairs: given names; other columns are recognised in each row
+	// Samples is the number of documents to take; 0: all. The seed chooses them. If there are fewer, some repeat.
 	Samples int64
 	Split   split
-	Kept    string // how files keep rows, one of Builders; empty: their names tell
+	Kept    string // container of the rows, one of Builders; "": by file name
 }
 
-// split is a range of a data set's rows, as Hugging Face writes it: "train" or
-// "train[10:20%]".
+// split is a range of a data set's rows, in Hugging Face's notation: "train" or "train[10:20%]".
 type split struct {
 	From, To               int64
 	FromPercent, ToPercent bool
-	Cut                    bool // a range is given; else all rows
-	// Shards is into how many pieces that range is cut, and Shard which of them is taken; 0: it is whole.
+	Cut                    bool // a range is given; otherwise all rows
+	// Shards is the number of pieces of the range, and Shard the piece to take; 0: the whole range.
 	Shards, Shard int64
 }
 
@@ -66,7 +64,7 @@ func number(s string, empty int64) (int64, error) {
 	return strconv.ParseInt(s, 10, 62)
 }
 
-// of is the range [from, to) that the split takes of n rows.
+// of returns the range [from, to) that the split takes of n rows.
 func (p split) of(n int64) (from, to int64) {
 	if !p.Cut {
 		return p.shard(0, n)
@@ -81,9 +79,8 @@ func (p split) of(n int64) (from, to int64) {
 	return p.shard(from, max(from, to))
 }
 
-// shard is the piece of the range [from, to) that is taken. The first pieces are longer by a
-// row where they cannot all have the same length. Source: Dataset.shard of Hugging Face's datasets,
-// which are contiguous.
+// shard returns the piece of the range [from, to) to take. If the pieces cannot be equal, the first ones have one
+// more row. Source: Dataset.shard of Hugging Face datasets, contiguous.
 func (p split) shard(from, to int64) (first, end int64) {
 	if p.Shards == 0 {
 		return from, to
@@ -97,8 +94,8 @@ func (p split) shard(from, to int64) (first, end int64) {
 	return first, end
 }
 
-// upTo is the number of rows from the start behind which none is taken, where the first most rows
-// of the range are; most 0: the whole range. It is 0 where that depends on how many rows there are.
+// upTo returns the number of rows from the start that suffice for the first most rows of the range; most 0: the
+// whole range. 0: this depends on the number of rows.
 func (p split) upTo(most int64) int64 {
 	switch {
 	case p.Shards > 0, p.Cut && p.FromPercent && p.From > 0, p.Cut && p.ToPercent && p.To < 100:
@@ -115,16 +112,16 @@ func (p split) upTo(most int64) int64 {
 	return min(p.To, p.From+most)
 }
 
-// most is how many documents from a data set's start are needed; 0: all. No more are read. Of several
-// data sets of pairs all are, since a pair's ID counts the pairs of the data sets before its own.
-func (s *Spec) most(set int) int64 {
+// documentLimit returns the number of documents needed from a data set's start; 0: all. No more are read. Several data sets
+// of pairs are read completely, since a pair's ID counts the pairs of earlier data sets.
+func (s *Spec) documentLimit(set int) int64 {
 	if len(s.sets) > 1 && (s.Pairs || s.Format == string(fmtPairs) || s.sets[set].Format == fmtPairs) {
 		return 0
 	}
 	return s.sets[set].Split.upTo(s.MaxSamples)
 }
 
-// whole tells whether all rows are taken.
+// whole reports whether all rows are taken.
 func (p split) whole() bool { return !p.Cut && p.Shards == 0 }
 
 const (
@@ -136,7 +133,7 @@ const (
 // Mixes are the values of Spec.MixStrategy.
 var Mixes = []string{mixConcat, mixUnder, mixOver}
 
-// checkMix checks what the Spec says about mixing several data sets.
+// checkMix checks the Spec's settings for mixing data sets.
 func (s *Spec) checkMix() error {
 	if s.MixStrategy == "" {
 		s.MixStrategy = mixConcat
@@ -163,49 +160,46 @@ func (s *Spec) checkMix() error {
 		}
 		sum += v
 	}
-	if sum < 0.999 || sum > 1.001 { // 0.333 written three times is near enough
+	if sum < 0.999 || sum > 1.001 { // allows 0.333 three times
 		return wrong("sum up to %v; they must to 1", sum)
 	}
 	return nil
 }
 
-// Set is a data set with keys of its own.
+// Set is a data set with its own keys.
 type Set struct {
-	// Path is what an entry of Spec.Paths is; or one of Builders, where Files are given.
+	// Path is like an entry of Spec.Paths; or one of Builders if Files are given.
 	Path string
-	// Config is the config of a data set's card; empty: the default one.
+	// Config is a config of the data set's card; "": the default config.
 	Config string
-	// Files are files and patterns, in Path where that is a directory or a data set of the
-	// Hub; empty: all.
+	// Files are files and patterns inside Path, if Path is a directory or a data set of the Hub; empty: all files.
 	Files []string
-	// Split is the split that is taken, or a part of it, as in "train[:10%]"; empty: train,
-	// and of what is evaluated with, validation, else test.
+	// Split is the split to take, or a part of it such as "train[:10%]". "": train, or for evaluation validation,
+	// otherwise test.
 	Split string
-	// Shards is into how many pieces of about the same length the set is cut, and Shard
-	// which of them is taken, from 0; Shards 0: it is taken whole.
+	// Shards is the number of pieces of about equal length, and Shard the piece to take, from 0. Shards 0: the
+	// whole set.
 	Shards, Shard int
-	// Kept says how files keep rows, whatever their names say: one of Builders; empty: the
-	// names tell.
+	// Kept is the container of the rows, one of Builders, whatever the files' names; "": by file name.
 	Kept string
-	// Format is what rows hold, one of SetFormats; empty: the fields that are given tell,
-	// else each file's first row.
+	// Format is the content of rows, one of SetFormats; "": decided by the given fields, otherwise by each file's
+	// first row.
 	Format string
-	// Fields are names of columns, and of what messages have, by what they are: those of
-	// FieldNames. Those that are not given have their usual names.
+	// Fields maps FieldNames to names of columns and of message fields. Missing entries have their usual names.
 	Fields map[string]string
-	// Roles are further names that messages have for the roles of templates.
+	// Roles are further names of messages' roles, mapped to the templates' roles.
 	Roles map[string]string
 
 	hub bool // Path is a data set of the Hub
 }
 
-// Builders are the words for ways to keep rows in files.
+// Builders are the names of containers of rows.
 var Builders = []string{"json", "csv", "parquet", "arrow", "text"}
 
 // SetFormats are the values of Set.Format.
 var SetFormats = []string{string(fmtText), string(fmtMessages), string(fmtShareGPT), string(fmtAlpaca), string(fmtPrompt), string(fmtPairs)}
 
-// fieldOf gives where in columns a field of a Set goes.
+// fieldOf returns the place in columns of a Set's field.
 var fieldOf = map[string]func(*columns) *string{
 	"text":        func(c *columns) *string { return &c.Text },
 	"messages":    func(c *columns) *string { return &c.Messages },
@@ -224,7 +218,7 @@ var fieldOf = map[string]func(*columns) *string{
 // FieldNames are the keys of Set.Fields.
 var FieldNames = slices.Sorted(maps.Keys(fieldOf))
 
-// fieldsIn are, for each format, the fields that its rows have.
+// fieldsIn lists the fields of each format's rows.
 var fieldsIn = map[format][]string{
 	fmtText:     {"text"},
 	fmtMessages: {"messages", "system", "tools", "role", "content"}, fmtShareGPT: {"messages", "system", "tools", "role", "content"},
@@ -233,8 +227,7 @@ var fieldsIn = map[format][]string{
 	fmtPairs:  {"prompt", "instruction", "input", "messages", "chosen", "rejected", "system", "tools", "role", "content"},
 }
 
-// format is the format of a set's rows: the one that is given, or that of its fields. It is
-// empty where each file's first row decides.
+// format returns the format of a set's rows, given or implied by its fields; "": each file's first row decides.
 func (s *Set) format() format {
 	has := func(name string) bool { return s.Fields[name] != "" }
 	switch {
@@ -254,7 +247,7 @@ func (s *Set) format() format {
 	return ""
 }
 
-// Check is an error where s contradicts itself.
+// Check returns an error if s contradicts itself.
 func (s *Set) Check() error {
 	f := s.format()
 	switch {
@@ -287,8 +280,7 @@ func (s *Set) Check() error {
 	return nil
 }
 
-// columns are the names of the columns of a set's rows; nil where each file's first row
-// decides, and of pairs.
+// columns returns the column names of a set's rows; nil: each file's first row decides, or rows are pairs.
 func (s *Set) columns() *columns {
 	f := s.format()
 	if f == "" || f == fmtPairs {
@@ -300,14 +292,14 @@ func (s *Set) columns() *columns {
 			*fieldOf[name](c) = column
 		}
 	}
-	if f == fmtMessages || f == fmtShareGPT { // whichever names the fields of messages have
+	if f == fmtMessages || f == fmtShareGPT { // accept either naming of message fields
 		c.Roles = anyRoles()
 		maps.Copy(c.Roles, s.Roles)
 	}
 	return c
 }
 
-// names are the columns of pairs that are given; nil where rows are no pairs.
+// names returns the given columns of pairs; nil: rows are not pairs.
 func (s *Set) names() *columns {
 	if s.format() != fmtPairs {
 		return nil
@@ -321,12 +313,12 @@ func (s *Set) names() *columns {
 	return c
 }
 
-// plain tells whether nothing but a path is given.
+// plain reports whether only a path is given.
 func (s *Set) plain() bool {
 	return s.Config == "" && len(s.Files) == 0 && s.Split == "" && s.Shards == 0 && s.Kept == "" && s.format() == ""
 }
 
-// dataSet is what s says of its rows.
+// dataSet returns s as a dataSet.
 func (s *Set) dataSet() (set dataSet, err error) {
 	set = dataSet{Name: s.Path, Format: s.format(), Columns: s.columns(), Names: s.names(), Kept: s.Kept}
 	if slices.Contains(Builders, s.Path) {
@@ -339,15 +331,15 @@ func (s *Set) dataSet() (set dataSet, err error) {
 	return set, err
 }
 
-// wanted is the split that is taken of a directory; "" where it goes by what the data is for.
+// wanted returns the split to take from a directory; "": decided by the data's purpose.
 func (s *Set) wanted() string {
-	word, _, _ := splitPart(s.Split) // dataSet has reported what is wrong with it
+	word, _, _ := splitPart(s.Split) // dataSet has reported errors
 	return word
 }
 
 var anySplit = regexp.MustCompile(`^(\w[\w.-]*)(\[.*\])?$`)
 
-// splitPart cuts a split such as "validation[:10%]" into its name and the part of it.
+// splitPart cuts a split such as "validation[:10%]" into its name and its range.
 func splitPart(s string) (word string, part split, err error) {
 	m := anySplit.FindStringSubmatch(s)
 	if m == nil {
@@ -360,7 +352,7 @@ func splitPart(s string) (word string, part split, err error) {
 	return m[1], part, nil
 }
 
-// files lists the files that a set names in dir, where its path is a directory.
+// filesIn lists the files that a set names in dir. dir is "" if the set's path is not a directory.
 func (s *Set) filesIn(dir string) ([]source, error) {
 	w := walker{}
 	for _, given := range s.Files {
@@ -390,99 +382,92 @@ func (s *Set) filesIn(dir string) ([]source, error) {
 	return w.sorted(), nil
 }
 
-// Spec says what a data set is made of.
+// Spec describes a data set.
 type Spec struct {
-	// Paths are files, directories and globs. "**" stands for any number of directories,
-	// ${NAME} for a variable of the environment. Each entry is a data set, whose files
-	// come in the order of their names. A file that several entries name comes once,
-	// unless the entries are names of dataset_info.json: these are data sets of their own.
+	// Paths are files, directories and globs. "**" matches any number of directories; ${NAME} is an environment
+	// variable. Each entry is a data set, with files in the order of their names. A file named by several entries
+	// is read once, except for entries that name data sets of dataset_info.json.
 	Paths []string
-	// Sets are data sets with keys of their own, in place of Paths.
+	// Sets are data sets with their own keys. They replace Paths.
 	Sets []Set
-	// Dir is the directory that relative Paths are in; empty: the working directory. It
-	// may hold a dataset_info.json, as LLaMA-Factory has it, whose names Paths may use.
+	// Dir is the directory of relative Paths; "": the working directory. Its dataset_info.json, as in
+	// LLaMA-Factory, defines names that Paths may use.
 	Dir string
-	// Held says that the data is evaluated with. Of a directory with splits it takes
-	// validation, else test; without Held train is taken.
+	// Held reports that the data is for evaluation. From a directory with splits, Held takes validation, otherwise
+	// test. Without Held, train is taken.
 	Held bool
-	// Hub finds a data set of the Hub on this machine, where an entry of Paths is no
-	// file. It returns the data set's directory, or "" where name cannot be one, or an
-	// error that says how to get it. Hub may be nil.
+	// Hub finds a data set of the Hub on this machine, for an entry of Paths that is not a file. It returns the
+	// data set's directory, "" if name cannot be one, or an error that tells how to get it. May be nil.
 	Hub func(name string) (string, error)
-	// Format is one of Formats; empty: auto.
+	// Format is one of Formats; "": auto.
 	Format string
-	// Tokenizer encodes text. It may be nil where there are only input_ids; TokenizerErr
-	// then says why there is none, for the error if there is text after all.
+	// Tokenizer encodes text. It may be nil if all rows are input_ids. TokenizerErr is the reason, for the error if
+	// there is text.
 	Tokenizer    tokenizer.Tokenizer
 	TokenizerErr error
-	// VocabSize is the model's number of rows: ids must be below it. 0: the tokenizer's.
+	// VocabSize is the model's vocabulary size; all ids must be smaller. 0: the tokenizer's.
 	VocabSize int
-	// Template is the chat template: a file or one of Templates; empty: that of the model
-	// in ModelDir.
+	// Template is the chat template: a file or one of Templates; "": the template of the model in ModelDir.
 	Template string
 	ModelDir string
-	// TemplateVars are given to the chat template by name. Values have the types of
-	// chat_template_kwargs: nil, bool, int64, float64, string, []any, map[string]any.
+	// TemplateVars are further variables of the chat template. Values have the types of chat_template_kwargs: nil,
+	// bool, int64, float64, string, []any, map[string]any.
 	TemplateVars map[string]any
-	// Columns names the columns of rows that have other names than usual.
+	// Columns names columns with unusual names.
 	Columns Columns
-	// Pairs says that rows are pairs of answers to a prompt. Without it they are where nothing
-	// else is recognised in them, or where Format or a Set's says so.
+	// Pairs reports that rows are pairs of answers. Without it, rows are pairs if Format or a Set's Format says so,
+	// or if no other form is recognised.
 	Pairs bool
-	// MaskHistory supervises the last turn of a chat alone. TrainOnPrompt supervises
-	// everything.
+	// MaskHistory supervises only the last turn of a chat. TrainOnPrompt supervises everything.
 	MaskHistory, TrainOnPrompt bool
-	// SkipBadRows counts rows that cannot be read, and goes on. Without it the first such
-	// row is an error.
+	// SkipBadRows counts and skips rows that cannot be read. Without it the first such row is an error.
 	SkipBadRows bool
-	// MixStrategy says how several data sets (each entry of Paths is one) are mixed:
-	// concat (or empty), interleave_under, interleave_over, as in LLaMA-Factory.
-	// InterleaveProbs are their shares; empty: equal.
+	// MixStrategy is how several data sets are mixed: concat (or ""), interleave_under or interleave_over, as in
+	// LLaMA-Factory. InterleaveProbs are their shares; empty: equal.
 	MixStrategy     string
 	InterleaveProbs []float64
-	// MaxSamples is how many documents of each data set are taken at most, from
-	// its start; 0: all.
+	// MaxSamples is the most documents to take from the start of each data set; 0: all.
 	MaxSamples int64
-	// MaxSeqLen is how many tokens a row has at most, at least 2; 0 means 2048. Of a pair each
-	// of the two documents has at most so many, and a row twice as many.
+	// MaxSeqLen is the most tokens of a row, at least 2; 0: 2048. For pairs, it limits each of the two documents,
+	// and a row has up to twice as many tokens.
 	MaxSeqLen int
-	// Packing puts several documents into a row of MaxSeqLen. nil: yes for text and
-	// chats, no for input_ids and pairs, each of which then is a row. Chats and pairs are never split.
+	// Packing puts several documents into a row of MaxSeqLen. nil: yes for text and chats; no for input_ids and
+	// pairs, which then have a row each. Chats and pairs are never split.
 	Packing *bool
-	// Seed decides the order of rows, where Shuffle is set, and which rows Eval has.
+	// Seed decides the rows of Eval and, with Shuffle, the order of rows.
 	Seed    int64
 	Shuffle bool
-	// ValSize is how many rows Eval has: below 1 a share of all rows, else their number.
+	// ValSize is the size of Eval: a share of all rows if below 1, otherwise a number of rows.
 	ValSize float64
-	// CacheDir holds token caches; empty: the user's cache folder.
+	// CacheDir holds token caches; "": the user's cache folder.
 	CacheDir string
-	// Threads is how many goroutines tokenise; 0: one a core. The result does not depend on it.
+	// Threads is the number of goroutines that tokenize; 0: one per core. The result does not depend on it.
 	Threads int
-	// Progress is called now and then with how many bytes of how many are done; what
-	// names the work. It may be nil.
+	// Progress is called from time to time with the bytes done and the bytes in total; what names the work. May be
+	// nil.
 	Progress func(done, total int64, what string)
-	// Stop ends the reading, with ErrStopped, when it is closed. It may be nil.
+	// Stop ends the reading with ErrStopped when it is closed. May be nil.
 	Stop <-chan struct{}
 
-	sets  []dataSet // the data sets, one for each of Paths or Sets
-	notes []string  // what a user should know of how they were found
-	chat  chatForm  // how chats are turned into text
+	sets  []dataSet // one data set for each of Paths or Sets
+	notes []string  // hints for the user about how they were found
+	chat  chatForm  // how chats become text
 	part  int64     // bytes of the sources between two commits; 0: partBytes
 }
 
-// SpecError says that the Spec itself is wrong, and not what is in its files: that a file is
-// not there, or that a value is impossible.
+// SpecError reports that the Spec itself is wrong, rather than the content of files: a missing file or an
+// impossible value.
 type SpecError struct {
-	Key string // the key of the configuration that is wrong; empty: the one that names the files
+	Key string // the wrong configuration key; "": the key that names the files
 	err error
 }
 
 func (e *SpecError) Error() string { return e.err.Error() }
 
-// Unwrap is what was wrong.
+// Unwrap returns the cause.
 func (e *SpecError) Unwrap() error { return e.err }
 
-// asSpecError is err as a SpecError, unless it is one already.
+// asSpecError returns err as a SpecError.
 func asSpecError(err error) error {
 	if _, ok := err.(*SpecError); ok {
 		return err
@@ -492,12 +477,12 @@ func asSpecError(err error) error {
 
 const defaultMaxSeqLen = 2048
 
-// Formats are the values of Spec.Format. auto goes by a file's name and its first row. text
-// takes files as they are. jsonl, parquet and csv (or TSV) say how files keep rows. The others
-// say what a row holds, whichever way files keep rows.
+// Formats are the values of Spec.Format. auto decides by file name and first row. text reads files as they are.
+// jsonl, parquet and csv (or TSV) are containers of rows. The others describe the content of a row in any
+// container.
 var Formats = []string{"auto", "text", "jsonl", "parquet", "csv", "alpaca", "sharegpt", "messages", "prompt_completion", "pairs"}
 
-// resolved is s with defaults filled in. The error says what is wrong with s.
+// resolved returns s with defaults filled in. Errors describe what is wrong with s.
 func (s Spec) resolved() (Spec, error) {
 	for i := range s.Sets {
 		if err := s.Sets[i].Check(); err != nil {
@@ -543,7 +528,7 @@ func (s Spec) resolved() (Spec, error) {
 	return s, nil
 }
 
-// entries are the data sets: Sets, or Paths as such.
+// entries returns the data sets: Sets, or otherwise Paths.
 func (s *Spec) entries() []Set {
 	if len(s.Sets) > 0 {
 		return s.Sets
@@ -565,7 +550,7 @@ func (s *Spec) resolveVocab() error {
 	return nil
 }
 
-// tokenizerID stands for the tokenizer in the key of a token cache.
+// tokenizerID identifies the tokenizer in the key of a token cache.
 func (s *Spec) tokenizerID() string {
 	if s.Tokenizer == nil {
 		return "none"

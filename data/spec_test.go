@@ -123,8 +123,8 @@ func TestSetsTogether(t *testing.T) {
 	}
 }
 
-// TestColumns: rows are read by the names that are given for their columns. Where a given
-// name is not in a row, the error says which names are.
+// TestColumns: rows are read by the given names of their columns. If a row lacks a given name, the error lists its
+// names.
 func TestColumns(t *testing.T) {
 	const chatted = `[{"role":"user","content":"h"},{"role":"assistant","content":"g"}]`
 	tests := []struct {
@@ -181,8 +181,8 @@ func TestColumns(t *testing.T) {
 	}
 }
 
-// TestColumnsThatContradict: columns that contradict each other, or that the format does
-// not have, are an error that names the key.
+// TestColumnsThatContradict: columns that contradict each other, or that the format lacks, are an error that names
+// the key.
 func TestColumnsThatContradict(t *testing.T) {
 	dir := t.TempDir()
 	rows, text := write(t, dir, "a.jsonl", `{"text":"ab"}`), write(t, dir, "b.txt", "ab")
@@ -209,7 +209,7 @@ func TestColumnsThatContradict(t *testing.T) {
 			t.Errorf("%v is not of the key %s", err, tt.key)
 		}
 	}
-	// Beside an entry that has columns of its own, other files are read by those given here.
+	// Beside an entry with its own columns, other files use the columns given here.
 	write(t, dir, "c.jsonl", `{"body":"cd"}`)
 	s := textSpec(t, 16, "named", "c.jsonl")
 	s.Dir, s.Columns = dir, Columns{Text: "body"}

@@ -16,15 +16,15 @@ import (
 	"github.com/goccy/go-yaml"
 )
 
-// The splits that are trained on (train) and evaluated with (the other two).
+// Names of splits: train is for training, the other two are for evaluation.
 const (
 	splitTrain      = "train"
 	splitValidation = "validation"
 	splitTest       = "test"
 )
 
-// splitWords are, for each split, the words by which Hugging Face's datasets recognises it.
-// The first split that fits counts. Source: datasets, data_files.py.
+// splitWords lists the words that identify each split in Hugging Face's datasets. The first match counts. Source:
+// datasets, data_files.py.
 var splitWords = []struct {
 	split string
 	words string
@@ -32,14 +32,14 @@ var splitWords = []struct {
 	{splitTrain, "train|training"}, {splitValidation, "validation|valid|dev|val"}, {splitTest, "test|testing|eval|evaluation"},
 }
 
-// repository is a directory that is laid out as a data set of the Hub, or that save_to_disk
-// wrote: its files by split, and what says so.
+// repository is a directory that is laid out as a data set of the Hub or was written by save_to_disk. It holds the
+// files of each split.
 type repository struct {
 	dir    string
-	names  []string // the names of the splits, train first
+	names  []string // names of the splits, train first
 	files  map[string][]source
-	others int    // how many files are in no split
-	how    string // what says which split a file is of; empty: the files' names
+	others int    // number of files in no split
+	how    string // file that assigns files to splits; "": the files' names do
 }
 
 func newRepository(dir, how string) *repository {
@@ -54,8 +54,8 @@ func (r *repository) add(split string, files ...source) {
 	r.files[split] = append(r.files[split], files...)
 }
 
-// repositoryOf is a directory as a data set of the Hub; nil where it is a directory of plain
-// files. config names a config of its card; empty: the default one.
+// repositoryOf returns a directory as a data set of the Hub; nil: a directory of plain files. config names a config
+// of its card; "": the default config.
 func repositoryOf(dir string, files []source, config string) (*repository, error) {
 	card := func(dir string, files []source) (*repository, error) { return cardSplits(dir, files, config) }
 	for _, f := range []func(string, []source) (*repository, error){savedSplits, savedToDisk, card} {
@@ -66,12 +66,12 @@ func repositoryOf(dir string, files []source, config string) (*repository, error
 	return namedSplits(dir, files), nil
 }
 
-// below are the files in a directory, at any depth.
+// below returns the files in a directory, at any depth.
 func below(dir string, files []source) []source {
 	return slices.DeleteFunc(slices.Clone(files), func(f source) bool { return !strings.HasPrefix(f.path, dir+string(filepath.Separator)) })
 }
 
-// savedSplits are the splits of a DatasetDict that save_to_disk wrote, each in a directory.
+// savedSplits returns the splits of a DatasetDict written by save_to_disk, each in its own directory.
 func savedSplits(dir string, files []source) (*repository, error) {
 	name := filepath.Join(dir, "dataset_dict.json")
 	text, err := readSmall(name, maxInfo)
@@ -97,8 +97,7 @@ func savedSplits(dir string, files []source) (*repository, error) {
 	return all, nil
 }
 
-// savedToDisk is a Dataset that save_to_disk wrote. Its state.json names the files, in their
-// order.
+// savedToDisk returns a Dataset written by save_to_disk. Its state.json lists the files in order.
 func savedToDisk(dir string, files []source) (*repository, error) {
 	name := filepath.Join(dir, "state.json")
 	if !slices.ContainsFunc(files, func(f source) bool { return filepath.Dir(f.path) == dir && ends(f.path, arrowNames) }) {
@@ -114,7 +113,7 @@ func savedToDisk(dir string, files []source) (*repository, error) {
 		Indices named `json:"_indices_data_files"`
 	}
 	if json.Unmarshal(text, &state) != nil || len(state.Files) == 0 {
-		return nil, nil // this state.json is another program's
+		return nil, nil // another program's state.json
 	}
 	if len(state.Indices) > 0 {
 		return nil, fmt.Errorf("%s: some rows are chosen (_indices_data_files), which only datasets reads; write them out: "+
@@ -138,8 +137,8 @@ var (
 	inDirName = wordPatterns(`(?:[-._ 0-9]|$)`)
 )
 
-// wordPatterns are, for each split, the pattern of a name that has one of its words. After the
-// word must come what behind matches.
+// wordPatterns returns, for each split, a pattern that matches names with one of the split's words. The text after
+// the word must match behind.
 func wordPatterns(behind string) map[string]*regexp.Regexp {
 	out := map[string]*regexp.Regexp{}
 	for _, s := range splitWords {
@@ -148,7 +147,7 @@ func wordPatterns(behind string) map[string]*regexp.Regexp {
 	return out
 }
 
-// wordSplit is the split whose words are in name, by patterns; "" where there is none.
+// wordSplit returns the split whose words are in name; "": none.
 func wordSplit(name string, patterns map[string]*regexp.Regexp) string {
 	for _, s := range splitWords {
 		if patterns[s.split].MatchString(name) {
@@ -158,8 +157,8 @@ func wordSplit(name string, patterns map[string]*regexp.Regexp) string {
 	return ""
 }
 
-// splitOf are the three ways in which the Hub recognises the split of a file by its path in
-// the directory; each gives "" where it does not apply.
+// splitOf are the Hub's three ways to find the split of a file from its path in the directory. Each returns "" if
+// it does not apply.
 var splitOf = []func(path string) string{
 	func(path string) string { // data/train-00000-of-00002.parquet
 		if m := sharded.FindStringSubmatch(filepath.Base(path)); m != nil && filepath.Dir(path) == "data" {
@@ -178,15 +177,12 @@ var splitOf = []func(path string) string{
 	func(path string) string { return wordSplit(filepath.Base(path), inFile) }, // train.jsonl
 }
 
-// mediaNames are extensions of files that lie beside data sets and hold neither rows nor
-// prose.
+// mediaNames are extensions of files beside data sets that hold neither rows nor prose.
 var mediaNames = []string{".png", ".jpg", ".jpeg", ".gif", ".svg", ".webp", ".pdf", ".zip", ".mp3", ".mp4", ".wav"}
 
-// namedSplits are the splits that the names of files and directories tell of; nil where they
-// tell of none. A file of text may well be about a train, so text counts only where there is
-// both something to train on and something held out. A directory of mostly other files is
-// not a data set.
-// a data set.
+// namedSplits returns the splits that file and directory names imply; nil: none. A text file may be about a train,
+// so text counts only with both a training and an evaluation split. A directory of mostly other files is not a data
+// set.
 func namedSplits(dir string, files []source) *repository {
 	for _, split := range splitOf {
 		r := newRepository(dir, "")
@@ -216,7 +212,7 @@ func namedSplits(dir string, files []source) *repository {
 	return nil
 }
 
-// bySplit orders names of splits: train, validation, test, then others by name.
+// bySplit orders split names: train, validation, test, then others by name.
 func bySplit(a, b string) int {
 	order := []string{splitTrain, splitValidation, splitTest}
 	at := func(s string) int {
@@ -231,8 +227,7 @@ func bySplit(a, b string) int {
 	return strings.Compare(a, b)
 }
 
-// withRest adds the rows that are in no split to train, where only held-out splits have
-// names.
+// withRest adds the rows outside any split to train, if only evaluation splits have names.
 func (r *repository) withRest(files []source) *repository {
 	held := !slices.ContainsFunc(r.names, func(n string) bool { return n != splitValidation && n != splitTest })
 	if !held {
@@ -249,8 +244,8 @@ func (r *repository) withRest(files []source) *repository {
 	return r
 }
 
-// choose gives the files of the split asked; where none is asked for, those to train on, or
-// with held those to evaluate with. It adds a note on the splits that are not taken.
+// choose returns the files of the split asked. Without one it returns the training files, or the evaluation files
+// if held is set. The note names the splits that are left out.
 func (r *repository) choose(asked string, held bool) ([]source, string, error) {
 	want := cmp.Or(asked, splitTrain)
 	if held && asked == "" {
@@ -293,7 +288,7 @@ func (r *repository) choose(asked string, held bool) ([]source, string, error) {
 		note += fmt.Sprintf("; %d other file(s) are not read", r.others)
 	}
 	if len(rest) == 0 && r.others == 0 {
-		note = "" // there was no choice
+		note = "" // no choice was made
 	}
 	return r.files[want], note, nil
 }
@@ -305,7 +300,7 @@ func (r *repository) count(split string) string {
 	return "1 file"
 }
 
-// without is the error where there is no split to take.
+// without returns the error for a missing split.
 func (r *repository) without(asked string, held bool) error {
 	want := "split called " + cmp.Or(asked, splitTrain)
 	if held && asked == "" {
@@ -322,8 +317,8 @@ func (r *repository) without(asked string, held bool) error {
 	return fmt.Errorf("%s has no %s; it has %s; name the files to take, for instance with a glob", r.dir, want, strings.Join(all, ", "))
 }
 
-// about are the starts of the names of files that describe a data set and are not part of
-// it; aboutNames are whole names of such files.
+// about are name prefixes of files that describe a data set without being part of it. aboutNames are full names of
+// such files.
 var (
 	about      = []string{"README", "LICENSE", "LICENCE", "COPYING", "NOTICE", "CITATION", "CHANGELOG"}
 	aboutNames = []string{infoName, "dataset_infos.json", "dataset_dict.json", "state.json", "config.json", "dummy_data.zip"}
@@ -335,8 +330,8 @@ func isAbout(path string) bool {
 		slices.ContainsFunc(about, func(a string) bool { return strings.HasPrefix(strings.ToUpper(base), a) })
 }
 
-// withoutAbout gives files without those that describe the data set, if any of the others
-// has rows, and a note on what it left out.
+// withoutAbout removes files that describe the data set, if any other file has rows. The note says what was left
+// out.
 func withoutAbout(dir string, files []source) ([]source, string) {
 	data := slices.DeleteFunc(slices.Clone(files), func(f source) bool { return isAbout(f.path) })
 	if len(data) == len(files) || !slices.ContainsFunc(data, func(f source) bool { name, _ := uncompressed(f.path); return ends(name, rowNames) }) {
@@ -349,11 +344,10 @@ func withoutAbout(dir string, files []source) ([]source, string) {
 // infoName is the file in which LLaMA-Factory describes data sets by name.
 const infoName = "dataset_info.json"
 
-// maxInfo is the largest such file that is read, in bytes.
+// maxInfo is the largest size of such a file in bytes.
 const maxInfo = 16 << 20
 
-// setInfo is what dataset_info.json says about one data set. Source: LLaMA-Factory,
-// data/README.md.
+// setInfo is an entry of dataset_info.json. Source: LLaMA-Factory, data/README.md.
 type setInfo struct {
 	FileName   string             `json:"file_name"`
 	HubURL     string             `json:"hf_hub_url"`
@@ -366,16 +360,16 @@ type setInfo struct {
 	Ranking    bool               `json:"ranking"`
 }
 
-// elsewhere are the keys which say that a data set is not a local file.
+// elsewhere are the keys of data sets that are not local files.
 var elsewhere = []string{"hf_hub_url", "ms_hub_url", "om_hub_url", "script_url", "cloud_file_name"}
 
-// unread are the columns that mt does not use, each with the reason.
+// unread are columns that mt does not use, with the reasons.
 var unread = map[string]string{
 	"images": "mt trains on text", "videos": "mt trains on text", "audios": "mt trains on text",
 	"kto_tag": "mt trains on pairs of answers, and not on single ones with a mark",
 }
 
-// readInfo reads the dataset_info.json in dir; nil where there is none.
+// readInfo reads the dataset_info.json in dir; nil: there is none.
 func readInfo(dir string) (map[string]json.RawMessage, error) {
 	name := filepath.Join(dir, infoName)
 	text, err := readSmall(name, maxInfo)
@@ -389,8 +383,7 @@ func readInfo(dir string) (map[string]json.RawMessage, error) {
 	return sets, nil
 }
 
-// parseInfo makes a dataSet of the entry called name, and gives the file that it refers
-// to. hub is Spec.Hub.
+// parseInfo turns the entry called name into a dataSet, and returns the file it refers to. hub is Spec.Hub.
 func parseInfo(name string, raw json.RawMessage, hub func(string) (string, error)) (set dataSet, file string, err error) {
 	var keys map[string]json.RawMessage
 	var in setInfo
@@ -431,8 +424,7 @@ func parseInfo(name string, raw json.RawMessage, hub func(string) (string, error
 	return set, in.FileName, nil
 }
 
-// columns are the names that the entry gives to columns, and their format. Where an entry
-// names any columns, those that it does not name are absent.
+// columns returns the entry's column names and format. If an entry names any column, all other columns are absent.
 func (in *setInfo) columns() (*columns, format, error) {
 	f := fmtAlpaca
 	switch in.Formatting {
@@ -465,13 +457,13 @@ func (in *setInfo) columns() (*columns, format, error) {
 	if len(in.Tags) > 0 {
 		return nil, "", errors.New("tags are of formatting sharegpt")
 	}
-	if c.Response == "" && f != fmtPairs { // then the prompt is a column of plain text, for pre-training
+	if c.Response == "" && f != fmtPairs { // the prompt is then plain text for pre-training
 		return &columns{Text: c.Prompt}, fmtText, nil
 	}
 	return c, f, nil
 }
 
-// nameColumns fills c from the entry's columns, if it has any.
+// nameColumns sets c from the entry's columns, if it has any.
 func (in *setInfo) nameColumns(c *columns) error {
 	if in.Columns == nil {
 		return nil
@@ -511,7 +503,7 @@ func (in *setInfo) nameColumns(c *columns) error {
 	return nil
 }
 
-// nameTags fills c's roles and names from the entry's tags.
+// nameTags sets c's roles and field names from the entry's tags.
 func (in *setInfo) nameTags(c *columns) error {
 	roles := map[string]string{"user_tag": "human", "assistant_tag": "gpt", "observation_tag": "observation", "function_tag": functionCall, "system_tag": "system"}
 	if in.Tags == nil {
@@ -539,22 +531,22 @@ func (in *setInfo) nameTags(c *columns) error {
 	return nil
 }
 
-// cardName is the file that describes a data set on the Hub: prose below a head in YAML.
+// cardName is the file that describes a data set on the Hub: prose after a YAML header.
 const cardName = "README.md"
 
-// maxCard is the largest card that is read, in bytes.
+// maxCard is the largest size of a card in bytes.
 const maxCard = 4 << 20
 
-// cardConfig is one config of a card: files of the data set that can be loaded by
-// themselves. Source: the Hub's "Manual Configuration".
+// cardConfig is one config of a card: files that can be loaded on their own. Source: the Hub's "Manual
+// Configuration".
 type cardConfig struct {
 	Name    string `yaml:"config_name"`
 	Default bool   `yaml:"default"`
-	Files   any    `yaml:"data_files"` // a pattern, a list of patterns, or a list of splits each with its patterns
+	Files   any    `yaml:"data_files"` // a pattern, a list of patterns, or a list of splits with patterns
 	Dir     string `yaml:"data_dir"`
 }
 
-// cardSplits are the splits that the card in dir lists for a config; nil where it lists none.
+// cardSplits returns the splits that the card in dir lists for a config; nil: none.
 func cardSplits(dir string, files []source, config string) (*repository, error) {
 	name := filepath.Join(dir, cardName)
 	text, err := readSmall(name, maxCard)
@@ -579,7 +571,7 @@ func cardSplits(dir string, files []source, config string) (*repository, error) 
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	if c.Files == nil && c.Dir == "" {
-		return nil, nil // the config has options of loading and names no files
+		return nil, nil // the config has options but names no files
 	}
 	how := cardName
 	if len(card.Configs) > 1 {
@@ -595,7 +587,7 @@ func cardSplits(dir string, files []source, config string) (*repository, error) 
 	return r, nil
 }
 
-// dirSplits are the splits of a config that names a directory and no files.
+// dirSplits returns the splits of a config that names a directory instead of files.
 func dirSplits(dir, how string, c *cardConfig, files []source) (*repository, error) {
 	sub := filepath.Join(dir, c.Dir)
 	files = below(sub, files)
@@ -612,7 +604,7 @@ func dirSplits(dir, how string, c *cardConfig, files []source) (*repository, err
 	return r, nil
 }
 
-// cardHead is the YAML between the first two lines of three dashes, "" where there is none.
+// cardHead returns the YAML between the first two lines of three dashes; "": there is none.
 func cardHead(text string) string {
 	text = strings.ReplaceAll(strings.TrimPrefix(text, "\xef\xbb\xbf"), "\r\n", "\n")
 	head, ok := strings.CutPrefix(text, "---\n")
@@ -626,7 +618,7 @@ func cardHead(text string) string {
 	return head
 }
 
-// configOf is the config of that name; the default one where name is empty.
+// configOf returns the config with this name; "": the default config.
 func configOf(configs []cardConfig, name string) (*cardConfig, error) {
 	if name == "" {
 		return defaultConfig(configs)
@@ -641,7 +633,7 @@ func configOf(configs []cardConfig, name string) (*cardConfig, error) {
 	return nil, fmt.Errorf("there is no config %q; there are %s", name, strings.Join(names, ", "))
 }
 
-// defaultConfig is the config that is loaded where none is asked for by name.
+// defaultConfig returns the config that is used if none is named.
 func defaultConfig(configs []cardConfig) (*cardConfig, error) {
 	if len(configs) == 1 {
 		return &configs[0], nil
@@ -656,7 +648,7 @@ func defaultConfig(configs []cardConfig) (*cardConfig, error) {
 	}
 	if chosen == nil {
 		first := ""
-		_ = configs[0].eachPattern(func(_, pattern string) error { // a mistake in it is reported when it is chosen
+		_ = configs[0].eachPattern(func(_, pattern string) error { // errors in it are reported when it is chosen
 			if first == "" {
 				first = fmt.Sprintf(", for instance %s of %s", filepath.Join(configs[0].Dir, pattern), configs[0].Name)
 			}
@@ -672,7 +664,7 @@ var errElsewhere = errors.New("that is not in the directory")
 
 var errDataFiles = errors.New("it must be a pattern, a list of patterns, or a list of split and path")
 
-// eachPattern calls f with every pattern and the split that it is of.
+// eachPattern calls f with every pattern and its split.
 func (c *cardConfig) eachPattern(f func(split, pattern string) error) error {
 	patterns := func(split string, v any) error {
 		list, ok := v.([]any)
@@ -731,15 +723,14 @@ func (r *repository) match(split, pattern, spelled string) error {
 	return nil
 }
 
-// hasCard tells whether a directory has the card of a data set: a README.md with a head.
+// hasCard reports whether a directory has a data set's card: a README.md with a YAML header.
 func hasCard(dir string) bool {
 	text, err := readSmall(filepath.Join(dir, cardName), maxCard)
 	return err == nil && cardHead(string(text)) != ""
 }
 
-// dataIn gives the files of a published data set without those that describe it, which are
-// never text, and a note on what it left out. It is an error where nothing is left but
-// archives and other files that mt does not read.
+// dataIn returns the files of a published data set without those that describe it, and a note on what was left out.
+// It fails if only archives and other unsupported files are left.
 func dataIn(dir string, files []source) (found []source, note string, err error) {
 	found = slices.DeleteFunc(slices.Clone(files), func(f source) bool { return isAbout(f.path) })
 	if len(found) == 0 {
@@ -756,7 +747,7 @@ func dataIn(dir string, files []source) (found []source, note string, err error)
 	return found, note, nil
 }
 
-// errNoRows is the error of a data set of files that all describe it.
+// errNoRows returns the error of a data set whose files all describe it.
 func errNoRows(dir string, files []source) error {
 	var names []string
 	script := ""
@@ -777,8 +768,8 @@ func errNoRows(dir string, files []source) error {
 		"write the rows out with the datasets library (load_dataset(…).to_parquet(…)), or take the data set's branch refs/convert/parquet", dir, strings.Join(names, ", "), script)
 }
 
-// firstUnsupported is the first file and what it is, where mt reads none of the files; nil where
-// one of them can be read.
+// firstUnsupported returns the first file and its format if mt supports none of the files; nil: it supports at
+// least one.
 func firstUnsupported(files []source) (path string, what *unsupportedFormat) {
 	for _, f := range files {
 		a, is := unsupportedFile(f.path)
@@ -792,11 +783,11 @@ func firstUnsupported(files []source) (path string, what *unsupportedFormat) {
 	return path, what
 }
 
-// unsupportedFile says which unsupported format a file is, by its first bytes.
+// unsupportedFile returns the unsupported format of a file, by its first bytes.
 func unsupportedFile(path string) (unsupportedFormat, bool) {
 	f, err := os.Open(path)
 	if err != nil {
-		return unsupportedFormat{}, false // reading it tells why
+		return unsupportedFormat{}, false // reading the file reports the reason
 	}
 	defer func() { _ = f.Close() }() // nothing was written
 	head := make([]byte, headBytes)

@@ -97,7 +97,7 @@ func TestSplits(t *testing.T) {
 	}
 	_, _, err := read(t, laidOut(t, "data/train_sft-00000-of-00001.jsonl", "data/train_gen-00000-of-00001.jsonl"), true)
 	wantError(t, err, "has no validation or test split", "glob")
-	// A pattern takes the files that it matches, whatever their splits.
+	// A pattern takes all files that it matches, in any split.
 	dir := laidOut(t, "train.jsonl", "test.jsonl")
 	if got, notes, err := read(t, filepath.Join(dir, "*.jsonl"), false); err != nil || len(got) != 2 || len(notes) != 0 {
 		t.Errorf("a pattern: %q, notes %q, %v", got, notes, err)

@@ -5,50 +5,47 @@ import (
 	"slices"
 )
 
-// Stats describes a data set. Tokens and the fields after it count what is in the rows;
-// what was cut off is not counted.
+// Stats describes a data set. Tokens and all later fields count the rows as they are; truncated parts do not count.
 type Stats struct {
 	ID         string `json:"id"`
 	Kind       string `json:"kind"` // text, chat, input_ids or pairs
 	Packed     bool   `json:"packed"`
 	Files      int    `json:"files"`
-	Documents  int64  `json:"documents"` // a pair counts as one
+	Documents  int64  `json:"documents"` // a pair counts once
 	Rows       int    `json:"rows"`
 	TrainRows  int    `json:"train_rows"`
 	EvalRows   int    `json:"eval_rows"`
 	Tokens     int64  `json:"tokens"`
 	Supervised int64  `json:"supervised_tokens"`
 	VocabSize  int    `json:"vocab_size"`
-	VocabUsed  int    `json:"vocab_used"`     // different ids
-	Truncated  int64  `json:"truncated_rows"` // rows, or pairs, that were cut to max_seq_len
-	Unused     int    `json:"unused_rows"`    // packed rows that were left out: they have no supervised token
-	Binary     int    `json:"binary_files"`   // skipped
-	Hidden     int    `json:"hidden_files"`   // skipped
-	// CutTokens are the tokens that were cut off Truncated rows. Dropped are the chats and pairs
-	// that were left out since nothing supervised was left of them before the cut.
+	VocabUsed  int    `json:"vocab_used"`     // number of different ids
+	Truncated  int64  `json:"truncated_rows"` // rows, or pairs, truncated to max_seq_len
+	Unused     int    `json:"unused_rows"`    // packed rows left out because no token is supervised
+	Binary     int    `json:"binary_files"`   // skipped files
+	Hidden     int    `json:"hidden_files"`   // skipped files
+	// CutTokens is the number of tokens cut off the Truncated rows. Dropped counts chats and pairs left out because
+	// nothing before the cut is supervised.
 	CutTokens int64 `json:"cut_tokens,omitempty"`
 	Dropped   int64 `json:"dropped_rows,omitempty"`
-	// Skipped are the rows that skip_bad_rows left out; Unsupervised are those of them that
-	// had no supervised token.
+	// Skipped counts the rows that skip_bad_rows left out. Unsupervised counts those of them without a supervised
+	// token.
 	Skipped      int64 `json:"skipped_rows,omitempty"`
 	Unsupervised int64 `json:"unsupervised_rows,omitempty"`
-	// MissingEOS are the chats with a supervised turn that does not end with a special
-	// token, and the texts that do not end with EOS. DoubledBOS are the documents that
-	// begin with two BOS.
+	// MissingEOS counts chats with a supervised turn that does not end with a special token, and texts that do not
+	// end with EOS. DoubledBOS counts documents that begin with two BOS.
 	MissingEOS int64 `json:"missing_eos,omitempty"`
 	DoubledBOS int64 `json:"doubled_bos,omitempty"`
-	// LeftThinking, LeftText and LeftCalls are the chats of which the chat template left
-	// out some thoughts, some text of a message, or tools or calls.
+	// LeftThinking, LeftText and LeftCalls count chats whose template dropped thoughts, text of a message, or tools
+	// or calls.
 	LeftThinking int64 `json:"left_thinking,omitempty"`
 	LeftText     int64 `json:"left_text,omitempty"`
 	LeftCalls    int64 `json:"left_calls,omitempty"`
-	// PromptCut are the pairs whose prompt ends with other tokens before an answer than alone.
-	// These tokens count as the answer's.
+	// PromptCut counts pairs whose prompt ends with other tokens before an answer than alone. These tokens count as
+	// the answer's.
 	PromptCut int64 `json:"prompt_cut,omitempty"`
-	// Joined, Decoded, Encoded and Reshaped are the chats that the chat template did not take
-	// as their rows have them: it was given parts of a content as one text, arguments of
-	// calls as objects, arguments as JSON in strings, or functions, texts and thoughts in
-	// another shape.
+	// Joined, Decoded, Encoded and Reshaped count chats that the template does not accept as they are. It got the
+	// parts of a content as one text, call arguments as objects, call arguments as JSON strings, or functions,
+	// texts and thoughts in another shape.
 	Joined   int64    `json:"joined_parts,omitempty"`
 	Decoded  int64    `json:"decoded_arguments,omitempty"`
 	Encoded  int64    `json:"encoded_arguments,omitempty"`
@@ -56,16 +53,15 @@ type Stats struct {
 	Lengths  []Bucket `json:"document_lengths"`
 }
 
-// Bucket counts the documents, or pairs, that, as read, have From to To tokens.
+// Bucket counts the documents, or pairs, of From to To tokens before truncation.
 type Bucket struct {
 	From      int64 `json:"from"`
 	To        int64 `json:"to"`
 	Documents int64 `json:"documents"`
 }
 
-// Pairs is how many pairs were read: the IDs of pairs in rows are below it. Rows may lack some,
-// which were too long or are not in the mix, and have others several times. It is 0 where
-// documents are no pairs.
+// Pairs returns the number of pairs read; IDs of pairs are smaller. Rows may lack a pair that is too long or not in
+// the mix, and may repeat others. The result is 0 if documents are not pairs.
 func (d *Dataset) Pairs() int64 {
 	if !d.IsPairs() {
 		return 0
@@ -73,7 +69,7 @@ func (d *Dataset) Pairs() int64 {
 	return d.c.Docs
 }
 
-// PairsInRows is how many pairs all rows hold together.
+// PairsInRows returns the number of pairs in all rows.
 func (d *Dataset) PairsInRows() int64 {
 	switch {
 	case !d.IsPairs():
@@ -84,8 +80,8 @@ func (d *Dataset) PairsInRows() int64 {
 	return d.mix.n
 }
 
-// ChatTemplates are the templates that chats went through, as files of a model directory, which belong beside the
-// trained model; nil where they are the model's own, or where none was used.
+// ChatTemplates returns the templates used for chats as files of a model directory. They belong beside the trained
+// model. nil: the model's own templates were used, or none.
 func (d *Dataset) ChatTemplates() map[string]string {
 	if f := &d.spec.chat; d.IsChat() && f.tmpl != nil && !f.own {
 		return f.tmpl.Files()
@@ -93,7 +89,7 @@ func (d *Dataset) ChatTemplates() map[string]string {
 	return nil
 }
 
-// Stats counts, for which it reads all rows.
+// Stats computes the statistics. It reads all rows.
 func (d *Dataset) Stats() Stats {
 	s := Stats{
 		ID: d.ID(), Kind: string(d.c.Kind), Packed: d.packing, Files: len(d.c.Files),
@@ -122,8 +118,7 @@ func (d *Dataset) Stats() Stats {
 	return s
 }
 
-// lengths is a histogram of the documents' lengths by powers of two, without the empty buckets at
-// its ends.
+// lengths returns a histogram of document lengths by powers of two, without empty buckets at either end.
 func (d *Dataset) lengths() []Bucket {
 	var counts [64]int64
 	for i := range d.c.Docs {
@@ -146,86 +141,83 @@ func (d *Dataset) lengths() []Bucket {
 	return out[:len(out)-empty]
 }
 
-// bucket is the Bucket of the lengths that have k binary digits.
+// bucket returns the Bucket of lengths with k binary digits.
 func bucket(k int, n int64) Bucket {
 	return Bucket{From: 1 << k >> 1, To: 1<<k - 1, Documents: n}
 }
 
-// Report says how much of each data set is used, and which documents have something wrong
-// with them. Making it reads no tokens.
+// Report tells how much of each data set is used and which documents have problems. Making it reads no tokens.
 type Report struct {
 	Sets []SetReport `json:"sets"`
-	// FirstSkipped is the error of the first row that was left out by skip_bad_rows.
+	// FirstSkipped is the error of the first row that skip_bad_rows left out.
 	FirstSkipped string `json:"first_skipped,omitempty"`
-	// MissingEOS and DoubledBOS name the first documents that Stats counts under these
-	// names, at most ReportExamples of each.
+	// MissingEOS and DoubledBOS locate the first documents that Stats counts under these names, at most
+	// ReportExamples of each.
 	MissingEOS []string `json:"missing_eos_at,omitempty"`
 	DoubledBOS []string `json:"doubled_bos_at,omitempty"`
-	// LeftThinking, LeftText and LeftCalls name those of which the chat template left
-	// something out.
+	// LeftThinking, LeftText and LeftCalls locate the first chats that Stats counts under these names.
 	LeftThinking []string `json:"left_thinking_at,omitempty"`
 	LeftText     []string `json:"left_text_at,omitempty"`
 	LeftCalls    []string `json:"left_calls_at,omitempty"`
-	// PromptCut names the first pairs that Stats counts under this name.
+	// PromptCut locates the first pairs that Stats counts under this name.
 	PromptCut []string `json:"prompt_cut_at,omitempty"`
-	// Joined, Decoded, Encoded and Reshaped name the first chats that Stats counts under
-	// these names.
+	// Joined, Decoded, Encoded and Reshaped locate the first chats that Stats counts under these names.
 	Joined   []string `json:"joined_parts_at,omitempty"`
 	Decoded  []string `json:"decoded_arguments_at,omitempty"`
 	Encoded  []string `json:"encoded_arguments_at,omitempty"`
 	Reshaped []string `json:"reshaped_at,omitempty"`
-	// Cut and Dropped name the first documents that were cut to max_seq_len, and the first
-	// that were left out because nothing supervised was left of them.
+	// Cut locates the first documents truncated to max_seq_len. Dropped locates the first documents left out
+	// because nothing before the cut is supervised.
 	Cut     []string `json:"cut_at,omitempty"`
 	Dropped []string `json:"dropped_at,omitempty"`
 }
 
-// places are the lists of named documents, by the flag that leads to each list.
+// places returns the lists of located documents by their flags.
 func (r *Report) places() map[uint64]*[]string {
 	return map[uint64]*[]string{flagMissingEOS: &r.MissingEOS, flagDoubledBOS: &r.DoubledBOS,
 		flagLeftThinking: &r.LeftThinking, flagLeftText: &r.LeftText, flagLeftCalls: &r.LeftCalls, flagPromptCut: &r.PromptCut,
 		flagJoined: &r.Joined, flagDecoded: &r.Decoded, flagEncoded: &r.Encoded, flagReshaped: &r.Reshaped}
 }
 
-// ReportExamples is how many documents of each kind a Report names at most.
+// ReportExamples is the most documents of each kind that a Report locates.
 const ReportExamples = 5
 
-// SetReport is what a Report says of one of the data sets.
+// SetReport is the part of a Report about one data set.
 type SetReport struct {
 	Name      string   `json:"name"`
-	Formats   []string `json:"formats"` // the formats of its files, each once
+	Formats   []string `json:"formats"` // distinct formats of its files
 	Files     int      `json:"files"`
-	Documents int64    `json:"documents"` // how many were read
-	Used      int64    `json:"used"`      // how many are in the mix; a repeated one counts each time
-	Tokens    int64    `json:"tokens"`    // how many were read
+	Documents int64    `json:"documents"` // documents read
+	Used      int64    `json:"used"`      // documents in the mix; repeated ones count each time
+	Tokens    int64    `json:"tokens"`    // tokens read
 	Skipped   int64    `json:"skipped_rows"`
 }
 
-// Piece is the range of one document that a row holds. A packed row has several, in the
-// order of Row.Docs; another has one.
+// Piece is the range of one document in a row. A packed row has several pieces, in the order of Row.Docs; other
+// rows have one.
 type Piece struct {
-	Document int64  `json:"document"` // its number, in file order
-	From     int64  `json:"from"`     // the number of its first token that is in the row
-	Tokens   int64  `json:"tokens"`   // how many of its tokens are in the row
-	Total    int64  `json:"total"`    // how many tokens it has
-	File     string `json:"file"`     // where it was read
-	Line     int64  `json:"line"`     // its line or row in the file, from 1; 0: it is the whole file
-	Where    string `json:"-"`        // File and Line in one, for messages
-	Set      string `json:"set"`      // the data set it belongs to
-	Format   string `json:"format"`   // the format of its row: text, messages, ...
-	// Side is which document of a pair it is, chosen or rejected, by itself; Document is then
-	// the pair's ID. It is empty where documents are no pairs.
+	Document int64  `json:"document"` // number of the document in file order
+	From     int64  `json:"from"`     // first token in the row
+	Tokens   int64  `json:"tokens"`   // number of tokens in the row
+	Total    int64  `json:"total"`    // number of tokens of the document
+	File     string `json:"file"`     // file it was read from
+	Line     int64  `json:"line"`     // line or row in the file, from 1; 0: the whole file
+	Where    string `json:"-"`        // File and Line for messages
+	Set      string `json:"set"`      // data set it belongs to
+	Format   string `json:"format"`   // format of its row: text, messages, ...
+	// Side is chosen or rejected for a document of a pair; Document is then the pair's ID. "": documents are not
+	// pairs.
 	Side string `json:"side,omitempty"`
-	// MissingEOS and DoubledBOS say whether Stats counts the document under these names.
+	// MissingEOS and DoubledBOS report that Stats counts the document under these names.
 	MissingEOS bool `json:"missing_eos"`
 	DoubledBOS bool `json:"doubled_bos"`
-	// LeftThinking, LeftText and LeftCalls do too.
+	// LeftThinking, LeftText and LeftCalls report the same.
 	LeftThinking bool `json:"left_thinking,omitempty"`
 	LeftText     bool `json:"left_text,omitempty"`
 	LeftCalls    bool `json:"left_calls,omitempty"`
 }
 
-// Pieces says which documents row i is made of.
+// Pieces returns the pieces of row i.
 func (d *Dataset) Pieces(i int) []Piece {
 	var out []Piece
 	for doc, part := range d.pieces(i) {
@@ -235,7 +227,7 @@ func (d *Dataset) Pieces(i int) []Piece {
 }
 
 // piece describes the range part of a document.
-func (d *Dataset) piece(doc int64, part stretch) Piece {
+func (d *Dataset) piece(doc int64, part tokenRange) Piece {
 	first, end := d.c.span(doc)
 	f := d.c.fileOf(doc)
 	line, flags := d.c.line(doc)
@@ -253,7 +245,7 @@ func (d *Dataset) piece(doc int64, part stretch) Piece {
 		LeftThinking: flags&flagLeftThinking != 0, LeftText: flags&flagLeftText != 0, LeftCalls: flags&flagLeftCalls != 0}
 }
 
-// Report makes the Report, for which it looks at the flags of all documents.
+// Report makes the Report. It reads the flags of all documents.
 func (d *Dataset) Report() Report {
 	r := Report{FirstSkipped: d.c.FirstSkipped, Cut: d.cutAt, Dropped: d.dropAt}
 	spans := d.setSpans()

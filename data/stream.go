@@ -22,7 +22,7 @@ import (
 	"mt/data/tokenizer"
 )
 
-// container is the way in which a file keeps its documents.
+// container is the way a file stores its documents.
 type container int
 
 const (
@@ -30,23 +30,23 @@ const (
 	asJSON           // JSONL, or one array
 	asParquet
 	asTable // CSV or TSV
-	asLines // every line is a row
+	asLines // one row per line
 	asArrow
 )
 
-// What the rows of a file are counted in; "" where the file is one document.
+// Units that the rows of a file are counted in; "": the file is one document.
 const (
 	unitLine = "line"
 	unitRow  = "row"
 )
 
-// maxWindow bounds how much memory, in bytes, a zstd file can ask for.
+// maxWindow bounds the memory in bytes that a zstd file can request.
 const maxWindow = 128 << 20
 
-// codecs are the compressions, by the extension of a file's name.
+// codecs maps file extensions to compressions.
 var codecs = map[string]string{".gz": "gzip", ".gzip": "gzip", ".zst": "zstd", ".zstd": "zstd", ".bz2": "bzip2", ".xz": "xz"}
 
-// Extensions of files, without that of a compression, by what the files hold.
+// File extensions, without a compression's, by container.
 var (
 	parquetNames = []string{".parquet", ".pq"}
 	arrowNames   = []string{".arrow"}
@@ -55,34 +55,34 @@ var (
 	rowNames     = slices.Concat(parquetNames, arrowNames, tableNames, jsonNames)
 )
 
-// stream reads a source, uncompressed.
+// stream reads and decompresses a source.
 type stream struct {
 	src         source
-	name        string // the file's name in lower case, without the extension of a compression
+	name        string // lower-case file name without a compression's extension
 	stop        <-chan struct{}
 	file        *os.File
-	size        int64     // of the file, when it was opened
-	h           hash.Hash // of what was read of the file so far
-	count       int64     // bytes read of the file so far
-	failed      error     // the error of the first read of the file that failed
+	size        int64     // size of the file when it was opened
+	h           hash.Hash // hash of the bytes read so far
+	count       int64     // bytes of the file read so far
+	failed      error     // first error of reading the file
 	codec       string    // gzip, zstd, bzip2, xz or none
 	container   container
-	unsupported *unsupportedFormat // set: the file is of a kind that mt does not read
+	unsupported *unsupportedFormat // not nil: the file has a format that mt does not read
 	r           io.Reader
 	unpacked    func() // frees the decompressor
 	progress    func() int64
 
-	types map[string]*colType // of the columns of a Parquet or Arrow file
+	types map[string]*colType // column types of a Parquet or Arrow file
 	unit  string
-	form  form // the form of the file's rows; known says whether it is set
+	form  form // form of the file's rows; known reports that it is set
 	known bool
-	given bool // form was given and holds for every row
+	given bool // form was given and holds for all rows
 	rows  int64
 
 	partial bool // no more of the file is needed
 }
 
-// openStream opens a source and finds out from its start how to read it.
+// openStream opens a source and finds its format from its start.
 func openStream(src source, s *Spec) (*stream, error) {
 	f, info, err := openRegular(src.path)
 	if err != nil {
@@ -124,8 +124,8 @@ func (st *stream) begin(s *Spec) error {
 	return nil
 }
 
-// peeked gives the first bytes of r, at most n, and a reader of all that r gives: those bytes
-// again, then the rest or the error that came.
+// peeked returns the first bytes of r, at most n, and a reader that yields everything r yields, these bytes and
+// errors included.
 func peeked(r io.Reader, n int) ([]byte, io.Reader) {
 	head := make([]byte, 0, n)
 	var err error
@@ -139,13 +139,12 @@ func peeked(r io.Reader, n int) ([]byte, io.Reader) {
 	return head, io.MultiReader(bytes.NewReader(head), r)
 }
 
-// failing is a reader that only gives an error.
+// failing is a reader that only returns an error.
 type failing struct{ err error }
 
 func (f failing) Read([]byte) (int, error) { return 0, f.err }
 
-// uncompressed is a file's name in lower case without the extension of a compression, and
-// the compression; codec is "" where there is none.
+// uncompressed returns a file's lower-case name without a compression's extension, and the compression; "": none.
 func uncompressed(name string) (base, codec string) {
 	name = strings.ToLower(name)
 	for end, codec := range codecs {
@@ -156,24 +155,24 @@ func uncompressed(name string) (base, codec string) {
 	return name, ""
 }
 
-// ends tells whether name ends with one of with.
+// ends reports whether name ends with one of with.
 func ends(name string, with []string) bool {
 	return slices.ContainsFunc(with, func(w string) bool { return strings.HasSuffix(name, w) })
 }
 
-// NamesFile tells whether a name ends like those of files that data is read from.
+// NamesFile reports whether a name ends like a data file's.
 func NamesFile(name string) bool {
 	base, codec := uncompressed(name)
 	return codec != "" || ends(base, rowNames) || ends(base, []string{".txt", ".md"})
 }
 
-// isPointer tells whether a file with that start and size is a Git LFS pointer, which stands
-// for a file kept elsewhere. Source: the Git LFS specification; pointers have less than 1024 bytes.
+// isPointer reports whether a file with this start and size is a Git LFS pointer, which stands for a file stored
+// elsewhere. Source: the Git LFS specification; pointers have fewer than 1024 bytes.
 func isPointer(head []byte, size int64) bool {
 	return size < 1024 && bytes.HasPrefix(head, []byte("version https://git-lfs.github.com/spec/"))
 }
 
-// container is the way to read a file with that name, of the data set of that number.
+// container returns the container of a file with this name in data set number set.
 func (s *Spec) container(name string, set int) container {
 	described := s.sets[set].Format != ""
 	switch s.sets[set].Kept {
@@ -207,7 +206,7 @@ func (s *Spec) container(name string, set int) container {
 		return asArrow
 	case ends(name, tableNames):
 		return asTable
-	case described && strings.HasSuffix(name, ".txt"): // as LLaMA-Factory reads it
+	case described && strings.HasSuffix(name, ".txt"): // like LLaMA-Factory
 		return asLines
 	case described || s.Format != "auto" || ends(name, jsonNames):
 		return asJSON
@@ -215,9 +214,8 @@ func (s *Spec) container(name string, set int) container {
 	return asText
 }
 
-// raw reads the file as it is, and counts and hashes what it reads. After a read that failed
-// all others fail too: whoever looks at how a file begins may drop the error
-// (bufio.Reader.Peek does), and would take the file for one of another kind.
+// raw reads the file and counts and hashes the bytes. After a failed read all further reads fail: code that peeks
+// at a file's start may drop the error (as bufio.Reader.Peek does) and mistake the file's format.
 type raw struct{ st *stream }
 
 func (r raw) Read(p []byte) (int, error) {
@@ -226,7 +224,7 @@ func (r raw) Read(p []byte) (int, error) {
 		return 0, ErrStopped
 	default:
 	}
-	if r.st.size == 0 { // files that are made up as they are read have size 0 too, and some have no end
+	if r.st.size == 0 { // generated files, as in /proc, have size 0 too, and some never end
 		return 0, io.EOF
 	}
 	if r.st.failed != nil {
@@ -265,7 +263,7 @@ func (st *stream) unpack() error {
 	case "bzip2":
 		st.r = bzip2.NewReader(bufio.NewReaderSize(st.r, 64<<10))
 	case "xz":
-		var end [4]byte // the library does not notice where a file was cut off between two blocks
+		var end [4]byte // the library misses a truncation between two blocks
 		if _, err := st.file.ReadAt(end[:], st.size-4); err != nil || string(end[2:]) != "YZ" && end != [4]byte{} {
 			return errors.New("the file was cut off")
 		}
@@ -280,7 +278,7 @@ func (st *stream) unpack() error {
 
 func (st *stream) Read(p []byte) (int, error) { return st.r.Read(p) }
 
-// counted is how many bytes of the file are done.
+// counted returns the number of bytes of the file that are done.
 func (st *stream) counted() int64 {
 	if st.progress != nil {
 		return st.progress()
@@ -288,7 +286,7 @@ func (st *stream) counted() int64 {
 	return st.count
 }
 
-// sum is the SHA-256 of the whole file, in hexadecimal.
+// sum returns the SHA-256 of the whole file in hexadecimal.
 func (st *stream) sum() (string, error) {
 	if st.container == asParquet { // it was not read from start to end
 		return sumOf(st.src.path, math.MaxInt64)
@@ -299,7 +297,7 @@ func (st *stream) sum() (string, error) {
 	return hex.EncodeToString(st.h.Sum(nil)), nil
 }
 
-// wrap adds the file's name to an error of reading it.
+// wrap adds the file's name to an error.
 func (st *stream) wrap(err error) error {
 	if errors.Is(err, zstd.ErrWindowSizeExceeded) {
 		err = fmt.Errorf("%w: it was written with --long, and reading it takes more than %d MiB of memory; uncompress it (zstd -d --long=31), or recompress it without --long", err, maxWindow>>20)
@@ -315,57 +313,57 @@ func (st *stream) close() {
 	st.file.Close()
 }
 
-// A chunk is sent on when it has this many bytes, or this many rows.
+// A chunk is sent when it has this many bytes or rows.
 const (
 	chunkBytes = 256 << 10
 	chunkRows  = 4096
 )
 
-// record is a row, or a piece of a text. Its bytes are buf[from:to] of its chunk.
+// record is a row or a piece of a text. Its bytes are buf[from:to] of its chunk.
 type record struct {
 	from, to    int
-	n           int64 // the number of its line or row; 0: the file is one document
-	first, last bool  // whether it is the first or the last piece of its document
-	err         error // what is wrong with it
+	n           int64 // line or row number; 0: the file is one document
+	first, last bool  // first or last piece of its document
+	err         error // the error of a bad row
 }
 
-// chunk is a range of rows, or a piece, of a source on its way through the encoders.
+// chunk is a range of rows, or a piece of text, of a source on its way through the encoders.
 type chunk struct {
 	src   source
-	index int   // the number of the source
-	seq   int64 // the number of the chunk, in the order of reading
+	index int   // index of the source
+	seq   int64 // number of the chunk in reading order
 	unit  string
-	types map[string]*colType // of the columns of a Parquet or Arrow file
+	types map[string]*colType // column types of a Parquet or Arrow file
 	form  form
-	known bool // form is set; else every row so far was bad
-	given bool // the form was given, so it need not be recognised in each row
+	known bool // form is set; otherwise every row so far was bad
+	given bool // form was given and need not be recognised in each row
 	buf   []byte
 	recs  []record
-	rows  int64         // of the source, up to the end of this chunk
-	bytes int64         // of the source, up to the end of this chunk
-	end   *cachedFile   // set: the chunk says that the source ends, and holds nothing else
-	err   error         // why reading ended here
+	rows  int64         // rows of the source up to the end of this chunk
+	bytes int64         // bytes of the source up to the end of this chunk
+	end   *cachedFile   // not nil: the chunk only marks the end of the source
+	err   error         // the reason why reading ended here
 	ready chan struct{} // closed when docs are set
 
 	docs      []encoded
 	ids, labs []int32
 }
 
-// encoded is a document, or a piece of one. Its ids are ids[from:to] of its chunk.
+// encoded is a document or a piece of one. Its ids are ids[from:to] of its chunk.
 type encoded struct {
 	kind        kind
-	from, to    int // the range of its ids
-	labels      int // where its labels start in the chunk's labs; -1: it has none
-	cut         int // of a pair: how many of its ids are the chosen document's
+	from, to    int // range of its ids
+	labels      int // start of its labels in the chunk's labs; -1: none
+	cut         int // of a pair: number of ids of the chosen document
 	line        int64
 	flags       uint64
 	first, last bool
-	err         error // what makes the row a bad one
-	fatal       error // an error that skip_bad_rows does not help
-	ends        bool  // its error ends the reading: no row after it is wanted
+	err         error // the error of a bad row
+	fatal       error // an error that skip_bad_rows does not skip
+	ends        bool  // its error ends the reading: no later row is wanted
 }
 
-// bad tells whether the chunk's last document ends the reading.
+// bad reports whether the chunk's last document ends the reading.
 func (c *chunk) bad() bool {
 	n := len(c.docs)
 	return c.err != nil || n > 0 && c.docs[n-1].ends
@@ -378,27 +376,27 @@ func (c *chunk) add(r record, text []byte) {
 	c.recs = append(c.recs, r)
 }
 
-// feeder reads sources, cuts them into chunks, and hands these on in order.
+// feeder reads sources, cuts them into chunks and sends these in order.
 type feeder struct {
 	spec   *Spec
 	supply *supply
-	size   int         // of a chunk, in bytes
-	index  int         // the number of the current source
-	sent   int64       // how many chunks were sent so far
+	size   int         // bytes of a chunk
+	index  int         // index of the current source
+	sent   int64       // number of chunks sent
 	out    chan *chunk // to the builder, in order
-	work   chan *chunk // to whichever encoder is free
+	work   chan *chunk // to any free encoder
 	quit   chan struct{}
 }
 
-// errQuit ends a feeder when nobody wants its chunks any more.
+// errQuit ends a feeder whose chunks are not wanted.
 var errQuit = errors.New("quit")
 
-// chunk makes an empty chunk for what is read of the stream.
+// chunk returns an empty chunk for the stream's next data.
 func (f *feeder) chunk(st *stream) *chunk {
 	return &chunk{src: st.src, index: f.index, ready: make(chan struct{})}
 }
 
-// send hands a chunk on. It waits while as many as out holds are on their way.
+// send sends a chunk. It blocks while out is full.
 func (f *feeder) send(c *chunk) error {
 	c.seq = f.sent
 	f.sent++
@@ -414,11 +412,11 @@ func (f *feeder) send(c *chunk) error {
 		close(c.ready)
 		return c.err
 	}
-	f.work <- c // never blocks: work has room for all chunks that out can hold
+	f.work <- c // never blocks: work has room for all chunks in out
 	return nil
 }
 
-// run feeds all sources, beginning at the position from.
+// run feeds all sources, starting at position from.
 func (f *feeder) run(sources []source, from position) {
 	defer close(f.out)
 	defer close(f.work)
@@ -439,15 +437,14 @@ func (f *feeder) run(sources []source, from position) {
 // wholeFile is the size in bytes up to which a text file is read in one piece.
 const wholeFile = 16 << 20
 
-// pieceBytes is how much of a longer file is read at a time. mostPiece is how much is read
-// at most where the tokenizer finds no place to cut.
+// pieceBytes is the size in which longer files are read. mostPiece is the limit if the tokenizer finds no place to
+// cut.
 const (
 	pieceBytes = 4 << 20
 	mostPiece  = 1 << 30
 )
 
-// text makes a file one document. A file with a NUL byte is binary and makes none, and
-// neither does an empty one.
+// text sends a file as one document. Empty files and files with a NUL byte, which are binary, send none.
 func (f *feeder) text(st *stream, skip int64) (isBinary bool, err error) {
 	src := st.src
 	text, err := io.ReadAll(io.LimitReader(st, wholeFile+1))
@@ -488,7 +485,7 @@ func (f *feeder) text(st *stream, skip int64) (isBinary bool, err error) {
 	return false, f.sendAt(st, c)
 }
 
-// findNUL is the place of the first NUL byte of r, -1 where there is none. It reads all of r.
+// findNUL returns the offset of the first NUL byte in r; -1: none. It reads all of r.
 func findNUL(r io.Reader) (int64, error) {
 	buf, at, found := make([]byte, 1<<20), int64(0), int64(-1)
 	for {
@@ -506,7 +503,7 @@ func findNUL(r io.Reader) (int64, error) {
 	}
 }
 
-// pieces reads a long file a second time and sends it piece by piece.
+// pieces reads a long file a second time and sends it in pieces.
 func (f *feeder) pieces(st *stream, tok tokenizer.Splitter) error {
 	again, err := openStream(st.src, f.spec)
 	if err != nil {
@@ -523,7 +520,7 @@ func (f *feeder) pieces(st *stream, tok tokenizer.Splitter) error {
 		text, last := buf[:kept+n], err != nil
 		cut := len(text)
 		if !last {
-			cut = tok.Split(text[:len(text)-1]) // one byte stays, so that the last piece is not empty
+			cut = tok.Split(text[:len(text)-1]) // keep one byte, so that the last piece is not empty
 		}
 		if cut == 0 {
 			if len(buf) >= mostPiece {
@@ -546,7 +543,7 @@ func (f *feeder) pieces(st *stream, tok tokenizer.Splitter) error {
 	}
 }
 
-// rows sends a file's rows without the first skip of them.
+// rows sends a file's rows without the first skip rows.
 func (f *feeder) rows(st *stream, r rowReader, skip int64) error {
 	st.form, st.known = f.spec.formIn(st.src.set)
 	st.given = st.known
@@ -586,14 +583,14 @@ func (f *feeder) rows(st *stream, r rowReader, skip int64) error {
 	}
 }
 
-// sendAt sends c, and notes in it how far the stream has been read.
+// sendAt sends c with the stream's position.
 func (f *feeder) sendAt(st *stream, c *chunk) error {
 	c.form, c.known, c.given, c.unit, c.types = st.form, st.known, st.given, st.unit, st.types
 	c.rows, c.bytes = st.rows, st.counted()
 	return f.send(c)
 }
 
-// learn takes the form of the file's rows from row, if no earlier row had one.
+// learn takes the form of the file's rows from row, if it is still unknown.
 func (st *stream) learn(s *Spec, row []byte) {
 	if st.known {
 		return
@@ -605,8 +602,7 @@ func (st *stream) learn(s *Spec, row []byte) {
 	}
 }
 
-// source sends one file: its documents, without those of the first skip rows, and then its
-// end.
+// source sends one file: its documents, without those of the first skip rows, and then its end.
 func (f *feeder) source(src source, skip int64) error {
 	entry := &cachedFile{Path: src.path, Size: src.size, MTime: src.mtime, Set: src.set}
 	if f.supply.enough(src.set) {
@@ -647,13 +643,13 @@ func (f *feeder) source(src source, skip int64) error {
 	return f.ended(f.chunk(st), entry)
 }
 
-// ended sends c, which says that its source ends.
+// ended sends c as the end of its source.
 func (f *feeder) ended(c *chunk, entry *cachedFile) error {
 	c.end, c.bytes = entry, entry.Size
 	return f.send(c)
 }
 
-// table sends the rows of a file that has rows.
+// table sends the rows of a file with rows.
 func (f *feeder) table(st *stream, skip int64) error {
 	set := st.src.set
 	st.unit = unitLine
@@ -690,13 +686,13 @@ func (f *feeder) parquet(st *stream, skip int64) error {
 	return f.rows(st, r, skip)
 }
 
-// maxRow is the largest row that is read, in bytes.
+// maxRow bounds a row in bytes.
 const maxRow = 256 << 20
 
-// rowReader gives the rows of a file in order.
+// rowReader reads the rows of a file in order.
 type rowReader interface {
-	// next appends a row's JSON to dst; n is its number, from 1. At the end of the file
-	// the error is io.EOF. A *badRow is an error of this row alone: reading can go on.
+	// next appends a row's JSON to dst. n is its number, from 1. err is io.EOF at the end of the file. A *badRow is
+	// an error of this row only, and reading can continue.
 	next(dst []byte) (row []byte, n int64, err error)
 }
 

@@ -10,8 +10,8 @@ import (
 	"mt/data/jinja"
 )
 
-// label sets e.labs to the labels of a conversation that the template wrote as out and whose text e.ids
-// encodes. given is v with the changes that the template needed.
+// label sets e.labs for a conversation that the template wrote as out; e.ids are its tokens. given is v with the
+// repairs that the template needed.
 func (e *encoder) label(v, given *conversation, out written) error {
 	if err := e.placed(v, out.turns); err != nil {
 		return err
@@ -36,8 +36,8 @@ func (e *encoder) label(v, given *conversation, out written) error {
 	return e.mute(given, out, out.turns)
 }
 
-// supervise gives those tokens their own ids as labels that start within span of the text.
-// e.starts say where the tokens from number first on start.
+// supervise labels the tokens that start within span of the text. e.starts are the starts of the tokens from index
+// first.
 func (e *encoder) supervise(first int, span jinja.Span) {
 	for i, at := range e.starts {
 		if at >= span.From && at < span.To {
@@ -46,14 +46,14 @@ func (e *encoder) supervise(first int, span jinja.Span) {
 	}
 }
 
-// whole supervises every token where Spec.TrainOnPrompt asks for that.
+// whole supervises every token if Spec.TrainOnPrompt is set.
 func (e *encoder) whole() {
 	if e.spec.TrainOnPrompt {
 		copy(e.labs, e.ids)
 	}
 }
 
-// ignored appends n labels that do not count.
+// ignored appends n times IgnoreIndex.
 func ignored(dst []int32, n int) []int32 {
 	for range n {
 		dst = append(dst, IgnoreIndex)
@@ -61,8 +61,7 @@ func ignored(dst []int32, n int) []int32 {
 	return dst
 }
 
-// placed is an error where it matters to which message a mark of the template belongs, and
-// that is not known.
+// placed returns an error if the messages of generation blocks are unknown but needed.
 func (e *encoder) placed(v *conversation, turns []jinja.Turn) error {
 	if !slices.ContainsFunc(turns, func(t jinja.Turn) bool { return t.Message == jinja.NoMessage }) {
 		return nil
@@ -81,15 +80,14 @@ func (e *encoder) placed(v *conversation, turns []jinja.Turn) error {
 	return fmt.Errorf("the chat template's {%% generation %%} blocks stand outside a loop over messages, so it is not known which message each is of, and %s needs that: put them into the loop", why)
 }
 
-// answerEnds is what a chat template writes behind the text of an answer, in the answer's own
-// turn: with a turn behind the answer, and without. Both are empty where the turn ends with
-// the marker of the next one.
+// answerEnds is the text that a template writes after an answer within the answer's turn: followed by another turn,
+// and as the last turn. Both are "" if the next turn's marker ends the turn.
 type answerEnds struct {
 	known bool
 	own   [2]string
 }
 
-// ended finds out how the template ends answers, once for each template.
+// ended finds the template's answerEnds, once per template.
 func (e *encoder) ended() *answerEnds {
 	if end := e.ends[e.tmpl]; end != nil {
 		return end
@@ -119,8 +117,7 @@ func (e *encoder) ended() *answerEnds {
 	return end
 }
 
-// endsTurn tells whether the text of a turn, whose last token is last, has the end of the
-// turn in it.
+// endsTurn reports whether the text of a turn contains the turn's end. last is the turn's last token.
 func (e *encoder) endsTurn(text string, last int32) bool {
 	end := e.ended()
 	written := ""
@@ -133,14 +130,13 @@ func (e *encoder) endsTurn(text string, last int32) bool {
 	return !end.known || last == e.around.eos || written != "" && e.special(last)
 }
 
-// marker tells whether id can be the marker with which a turn begins.
+// marker reports whether id may be the token that begins a turn.
 func (e *encoder) marker(id int32) bool {
 	return e.tok.IsSpecial(id) && (id != e.around.bos || id == e.around.eos)
 }
 
-// superviseEnds supervises the token that ends each of the turns, where the template writes
-// it as the marker of the next turn. Behind the last message the marker is what the template
-// writes where there is one message more; it is appended to e.ids.
+// superviseEnds supervises the token that ends each turn, if the template writes it as the marker of the next turn.
+// After the last message it appends to e.ids the marker that a further message would have.
 func (e *encoder) superviseEnds(v *conversation, turns []jinja.Turn, text string) error {
 	var after int32 = IgnoreIndex
 	e.paused = e.paused[:0]
@@ -169,8 +165,8 @@ func (e *encoder) superviseEnds(v *conversation, turns []jinja.Turn, text string
 	return nil
 }
 
-// endBehind returns the place behind the marker that follows place at, white space between, or
-// at where none does. last says that only white space follows.
+// endBehind returns the position after the marker that follows at, with white space between. Without a marker it
+// returns at. last reports that only white space follows.
 func (e *encoder) endBehind(at int) (end int, last bool) {
 	next := at
 	for next < len(e.ids) && !e.special(e.ids[next]) && blank(e.tok.Decode(e.ids[next:next+1])) {
@@ -182,15 +178,15 @@ func (e *encoder) endBehind(at int) (end int, last bool) {
 	return at, next == len(e.ids)
 }
 
-// tokenAt is the first token that starts at byte at of the text or behind it.
+// tokenAt returns the first token that starts at or after byte offset at of the text.
 func (e *encoder) tokenAt(at int) int {
 	i, _ := slices.BinarySearch(e.starts, at)
 	return i
 }
 
-// pausedAt corrects the labels of the tokens [from, to), which others' text follows. alone is
-// what the template writes for the message where nothing follows it: the special token at its
-// end is learned where it also follows in the text; what stands only in the text is not.
+// pausedAt corrects the labels of tokens [from, to), which text of other messages follows. alone is the message
+// rendered as the last one. Its final special token is supervised if the token also follows in the text. Tokens
+// that appear only in the text are not supervised.
 func (e *encoder) pausedAt(from, to int, alone string) error {
 	ids, err := e.tok.Encode(nil, []byte(strings.TrimSpace(alone)))
 	if err != nil {
@@ -214,9 +210,8 @@ func (e *encoder) pausedAt(from, to int, alone string) error {
 	return nil
 }
 
-// nextMarker is the special token with which the template begins a turn behind the last of
-// v: a tool's where that message calls one, else the user's. It is IgnoreIndex where there
-// is none.
+// nextMarker returns the special token that begins the turn after v: a tool's turn if the last message calls a
+// tool, otherwise the user's. IgnoreIndex: there is none.
 func (e *encoder) nextMarker(v *conversation) int32 {
 	next := jinja.NewObject("role", "user", "content", "x")
 	calls, _ := v.messages[len(v.messages)-1].(*jinja.Object).Get("tool_calls")
@@ -233,9 +228,9 @@ func (e *encoder) nextMarker(v *conversation) int32 {
 	return e.markerOf(v, next)
 }
 
-// markerOf is the special token that the template writes directly behind the last turn of v
-// where the turn next follows: an end that the last turn of a text lacks, or the token with
-// which next begins. It is IgnoreIndex where there is none.
+// markerOf returns the special token that the template writes directly after the last turn of v if the turn next
+// follows. This is an end that the last turn lacks at the end of a text, or the token that begins next.
+// IgnoreIndex: there is none.
 func (e *encoder) markerOf(v *conversation, next *jinja.Object) int32 {
 	n := len(v.messages)
 	more := v.clone()
@@ -257,9 +252,8 @@ func (e *encoder) markerOf(v *conversation, next *jinja.Object) int32 {
 	return e.firstMarker(r.Text[r.Turns[at].From:r.Turns[at].To])
 }
 
-// addedBy is what r, a rendering of v with one turn more, has behind the text that the template
-// writes for v alone. It is "" where r does not begin with that text, or the text does not end
-// with the last turn of v.
+// addedBy returns the text that r, a rendering of v and one more turn, adds to v alone. It returns "" if r does not
+// begin with that text, or if the text does not end with v's last turn.
 func (e *encoder) addedBy(v *conversation, r *jinja.Rendered) string {
 	alone, err := e.tmpl.Render(e.variables(v))
 	if err != nil {
@@ -274,8 +268,8 @@ func (e *encoder) addedBy(v *conversation, r *jinja.Rendered) string {
 	return added
 }
 
-// firstMarker is the token with which text begins, white space aside, where that token can be a
-// marker; else IgnoreIndex.
+// firstMarker returns the first token of text, white space aside, if the token may be a marker; otherwise
+// IgnoreIndex.
 func (e *encoder) firstMarker(text string) int32 {
 	if ids, err := e.tok.Encode(nil, []byte(strings.TrimSpace(text))); err == nil && len(ids) > 0 && e.marker(ids[0]) {
 		return ids[0]
@@ -283,11 +277,11 @@ func (e *encoder) firstMarker(text string) int32 {
 	return IgnoreIndex
 }
 
-// unended is flagOpenEnd where a supervised turn does not end with a special token, together
-// with flagMissingEOS where none comes before the white space at its end either. Many
-// templates end a turn with a special token and a line break, and supervise both.
-func (e *encoder) unended() (flags uint64) {
-	if e.spec.TrainOnPrompt { // everything is one supervised turn, which may end with one token of white space
+// openEnd returns flagOpenEnd if a supervised turn does not end with a special token. It adds flagMissingEOS if
+// there is no special token before trailing white space either. Many templates end a turn with a special token and
+// a line break, and supervise both.
+func (e *encoder) openEnd() (flags uint64) {
+	if e.spec.TrainOnPrompt { // all is one supervised turn, which may end with one white space token
 		n := len(e.ids)
 		if !e.tok.IsSpecial(e.ids[n-1]) && !e.tok.IsSpecial(e.ids[n-2]) {
 			flags = flagOpenEnd | e.endOf(n)
@@ -303,8 +297,8 @@ func (e *encoder) unended() (flags uint64) {
 	return flags
 }
 
-// endOf is flagMissingEOS where the supervised tokens before place end do not end with a
-// special token, nor with one and white space after it. Else it is 0.
+// endOf returns 0 if the supervised tokens before position end finish with a special token, or with one and white
+// space. Otherwise it returns flagMissingEOS.
 func (e *encoder) endOf(end int) uint64 {
 	for i := end - 1; i >= 0 && e.labs[i] != IgnoreIndex; i-- {
 		if e.special(e.ids[i]) {
@@ -317,15 +311,15 @@ func (e *encoder) endOf(end int) uint64 {
 	return flagMissingEOS
 }
 
-// special tells whether id is a token that a turn may end with.
+// special reports whether id may end a turn.
 func (e *encoder) special(id int32) bool { return id == e.around.eos || e.tok.IsSpecial(id) }
 
-// blank tells whether text is nothing but white space.
+// blank reports whether text is only white space.
 func blank(text []byte) bool { return len(bytes.TrimSpace(text)) == 0 }
 
-// mute takes turns of weight 0 out of the labels of a rendered conversation, of which
-// train_on_prompt supervises everything. Each turn goes with the marker that ends it. answers
-// are the assistants' turns. A turn that the template writes outside of its loop is an error.
+// mute removes weight-0 turns, with the markers that end them, from the labels of a rendered conversation. This is
+// needed only for train_on_prompt. answers are the assistant's turns. A turn that the template writes outside of
+// its loop is an error.
 func (e *encoder) mute(v *conversation, out written, answers []jinja.Turn) error {
 	if !e.spec.TrainOnPrompt {
 		return nil
@@ -354,7 +348,7 @@ func (e *encoder) mute(v *conversation, out written, answers []jinja.Turn) error
 	return nil
 }
 
-// unlearn takes the tokens [from, to) out of the labels.
+// unlearn removes tokens [from, to) from the labels.
 func (e *encoder) unlearn(from, to int) {
 	for i := from; i < to; i++ {
 		e.labs[i] = IgnoreIndex

@@ -47,8 +47,7 @@ func TestTurnMarks(t *testing.T) {
 	}
 }
 
-// TestMutedPrompts: with train_on_prompt everything is learned but turns of weight 0, whoever
-// speaks, together with their ends.
+// TestMutedPrompts: with train_on_prompt everything is supervised except weight-0 turns of any role and their ends.
 func TestMutedPrompts(t *testing.T) {
 	const (
 		bare    = "{% for m in messages %}{{ {'user': 'U', 'assistant': 'A', 'system': 'T'}[m.role] }}{{ m.content }}{% endfor %}{{ 'A' if add_generation_prompt }}"

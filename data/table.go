@@ -10,34 +10,32 @@ import (
 	"strings"
 )
 
-// tableRows gives the records of a CSV or TSV file as JSON objects of strings, with the names
-// in the first record as keys. It reads what Python's csv and pandas write: a value may stand
-// in double quotes, and may then hold line ends and doubled quotes. However a file is broken,
-// a row takes bounded memory, which encoding/csv does not promise.
+// tableRows reads the records of a CSV or TSV file as JSON objects of strings; the first record holds the keys. It
+// reads what Python's csv and pandas write: quoted values may contain line ends and doubled quotes. Unlike
+// encoding/csv, it bounds the memory of a row in damaged files.
 type tableRows struct {
 	r      *bufio.Reader
 	comma  byte
-	lists  func(name string, value []byte) bool // whether a value may be a JSON list
-	answer func(name string) bool               // whether a column holds answers, in which an empty value is null
+	lists  func(name string, value []byte) bool // reports whether a value may be a JSON list
+	answer func(name string) bool               // reports whether a column holds answers; an empty answer is null
 	header []string                             // nil: not read yet
-	line   int64                                // lines read
-	text   []byte                               // the values of the current record one after the other, without quotes
-	ends   []int                                // where each of these values ends in text
-	quoted bool                                 // at least one of them stood in quotes
+	line   int64                                // lines read so far
+	text   []byte                               // values of the current record, concatenated, without quotes
+	ends   []int                                // end of each value in text
+	quoted bool                                 // at least one value was quoted
 	done   error
 }
 
-// maxRowValues is how many values a record may have at most.
+// maxRowValues is the most values of a record.
 const maxRowValues = 1 << 16
 
 var errRowValues = &badRow{err: fmt.Errorf("the row has more than %d values", maxRowValues)}
 
-// newTable reads a file of the given name. Its values are separated by commas, or by tabs
-// where the name says so. Where the first line has none of those, they are separated by
-// another of the usual separators that it has.
+// newTable returns a reader for a file of the given name. The separator is a comma, or a tab for the names .tsv and
+// .tab. If the first line lacks this separator, another common separator in the line is used.
 func newTable(r io.Reader, name string, lists func(string, []byte) bool, answer func(string) bool) *tableRows {
 	t := &tableRows{r: bufio.NewReaderSize(r, 256<<10), comma: ',', lists: lists, answer: answer}
-	if start, _ := t.r.Peek(3); bytes.Equal(start, []byte("\xef\xbb\xbf")) { // an error of reading comes again at the first row
+	if start, _ := t.r.Peek(3); bytes.Equal(start, []byte("\xef\xbb\xbf")) { // a read error recurs at the first row
 		_, _ = t.r.Discard(3)
 	}
 	if strings.HasSuffix(name, ".tsv") || strings.HasSuffix(name, ".tab") {
@@ -80,7 +78,7 @@ func (t *tableRows) next(dst []byte) ([]byte, int64, error) {
 	dst = append(dst, '{')
 	more := false
 	for i, name := range t.header {
-		if name == "" { // the column of row numbers that pandas writes first
+		if name == "" { // pandas' column of row numbers
 			continue
 		}
 		if more {
@@ -93,8 +91,8 @@ func (t *tableRows) next(dst []byte) ([]byte, int64, error) {
 	return append(dst, '}'), at, nil
 }
 
-// appendValue appends a value as JSON: as a string, or in a column of lists as the list that
-// it writes. An empty value is null in a column of lists or of answers.
+// appendValue appends a value as JSON: a string, or the list that a column of lists holds. An empty value in a
+// column of lists or answers is null.
 func (t *tableRows) appendValue(dst []byte, name string, v []byte) []byte {
 	if list := bytes.TrimSpace(v); t.lists(name, list) {
 		switch {
@@ -121,7 +119,7 @@ func (t *tableRows) value(i int) []byte {
 // readHeader reads the names of the columns.
 func (t *tableRows) readHeader() error {
 	at, err := t.record()
-	if bad := (*badRow)(nil); errors.As(err, &bad) { // without the names no row can be read
+	if bad := (*badRow)(nil); errors.As(err, &bad) { // no row can be read without the names
 		return fmt.Errorf("line %d: %w", at, bad.err)
 	}
 	if err != nil {
@@ -139,8 +137,8 @@ func (t *tableRows) readHeader() error {
 	return nil
 }
 
-// record reads the next record, passing over blank lines, and gives the line on which it
-// begins. After a *badRow the next record begins on the line after it.
+// record reads the next record and returns the line it begins on. Blank lines are skipped. After a *badRow the next
+// record begins on the following line.
 func (t *tableRows) record() (at int64, err error) {
 	for {
 		at = t.line + 1
@@ -155,7 +153,7 @@ func (t *tableRows) scan() error {
 	t.text, t.ends, t.quoted = t.text[:0], t.ends[:0], false
 	var bad error
 	size, inside, start := 0, false, true // start: b is the first byte of a value
-	whole := 0                            // no \r before this place in text is part of a line end: a separator or a closing quote came there
+	whole := 0                            // a \r in text belongs to a line end only at or after this offset; a separator or closing quote came before
 	for {
 		b, err := t.r.ReadByte()
 		switch size++; {
@@ -204,7 +202,7 @@ func (t *tableRows) scan() error {
 	}
 }
 
-// doubled tells whether another quote follows the quote just read, and reads that one.
+// doubled reports whether another quote follows the quote just read. If so, it reads that quote.
 func (t *tableRows) doubled() bool {
 	b, err := t.r.ReadByte()
 	if err == nil && b != '"' {
@@ -213,13 +211,13 @@ func (t *tableRows) doubled() bool {
 	return err == nil && b == '"'
 }
 
-// atEnd tells whether the value ends here.
+// atEnd reports whether the value ends here.
 func (t *tableRows) atEnd() bool {
-	next, _ := t.r.Peek(2) // fewer at the end of the file
+	next, _ := t.r.Peek(2) // fewer bytes at the end of the file
 	return len(next) == 0 || next[0] == t.comma || next[0] == '\n' || string(next) == "\r\n" || string(next) == "\r"
 }
 
-// textRows makes a row {"text": line} of every line that is not blank.
+// textRows turns each line that is not blank into a row {"text": line}.
 type textRows struct {
 	r    *bufio.Reader
 	n    int64

@@ -144,7 +144,7 @@ func FuzzTable(f *testing.F) {
 	})
 }
 
-// validHeader tells whether all names are different, so that a JSON object can have them as keys.
+// validHeader reports whether all names are different, so that a JSON object can have them as keys.
 func validHeader(names []string) bool {
 	for i, n := range names {
 		if n == "" || n != strings.ToValidUTF8(n, "") || slices.Contains(names[:i], n) {

@@ -9,13 +9,13 @@ import (
 	"unicode"
 )
 
-// headBytes is how many bytes from its start are looked at to tell what a file is.
+// headBytes is the number of bytes at a file's start that identify its format.
 const headBytes = 512
 
-// unsupportedFormat is a kind of file that holds neither text nor rows that mt reads: how it
-// begins, what it is called, and what to do with it.
+// unsupportedFormat is a file format with neither text nor rows that mt reads: how it begins, its name, and what to
+// do.
 type unsupportedFormat struct {
-	at     int // the byte at which start stands
+	at     int // offset of start
 	start  string
 	name   string
 	remedy string
@@ -33,8 +33,8 @@ const (
 	toUTF8    = "convert it (iconv -f UTF-16 -t UTF-8)"
 )
 
-// unsupportedFormats are known by their first bytes, as file(1) knows them. A text may begin with
-// the same letters as some of them: see words.
+// unsupportedFormats are identified by their first bytes, as in file(1). Text may begin with the same letters; see
+// words.
 var unsupportedFormats = []unsupportedFormat{
 	{0, "PK\x03\x04", "a ZIP archive", toUnpack},
 	{0, "PK\x05\x06", "an empty ZIP archive", noData},
@@ -62,16 +62,15 @@ var unsupportedFormats = []unsupportedFormat{
 	{0, "\xfe\xff", "text in UTF-16", toUTF8},
 }
 
-// words are those starts of unsupported formats that consist of letters alone, so that a text can begin with them.
+// words are the starts of unsupported formats that consist of letters only, so text may begin with them.
 var words = []string{"LZIP", "ORC", "GGUF"}
 
-// isProse tells whether head, the start of a file, has only bytes that occur in text.
+// isProse reports whether head, the start of a file, has only bytes that occur in text.
 func isProse(head []byte) bool {
 	return !bytes.ContainsFunc(head, func(r rune) bool { return r < ' ' && !unicode.IsSpace(r) })
 }
 
-// inZIP are kinds of files that are ZIP archives inside, by the extension of the
-// file's name.
+// inZIP are file formats inside ZIP archives, by file extension.
 var inZIP = map[string]unsupportedFormat{
 	".xlsx": {name: "an Excel workbook", remedy: toCSV}, ".xlsm": {name: "an Excel workbook", remedy: toCSV}, ".ods": {name: "a spreadsheet", remedy: toCSV},
 	".docx": {name: "a Word document", remedy: toText}, ".odt": {name: "a text document", remedy: toText}, ".epub": {name: "an EPUB book", remedy: toText},
@@ -79,13 +78,12 @@ var inZIP = map[string]unsupportedFormat{
 	".pt":  {name: "a file of PyTorch", remedy: toRows}, ".pth": {name: "a file of PyTorch", remedy: toRows},
 }
 
-// olderOffice are the kinds of files of old versions of Microsoft Office, by extension.
+// olderOffice are file formats of old Microsoft Office versions, by extension.
 var olderOffice = map[string]unsupportedFormat{
 	".xls": {name: "an Excel workbook", remedy: toCSV}, ".doc": {name: "a Word document", remedy: toText},
 }
 
-// unsupportedOf says which unsupported format a file is, by its name and its start; false where it is none
-// that is known.
+// unsupportedOf returns the unsupported format of a file, by its name and start; false: none is known.
 func unsupportedOf(name string, head []byte) (unsupportedFormat, bool) {
 	end := strings.ToLower(filepath.Ext(name))
 	for _, a := range unsupportedFormats {
@@ -110,13 +108,13 @@ func unsupportedOf(name string, head []byte) (unsupportedFormat, bool) {
 	return unsupportedFormat{}, false
 }
 
-// codecStarts are what compressed files begin with. A "?" stands for any byte: there a
-// bzip2 file has its level, a digit.
+// codecStarts are the first bytes of compressed files. "?" is any byte, since bzip2 has a digit for its level
+// there.
 var codecStarts = []struct{ start, codec string }{
 	{"\x1f\x8b\x08", "gzip"}, {"\x28\xb5\x2f\xfd", "zstd"}, {"\xfd7zXZ\x00", "xz"}, {"BZh?1AY&SY", "bzip2"}, {"BZh?\x17\x72\x45\x38\x50\x90", "bzip2"},
 }
 
-// codecOf is how a file that begins with head is compressed, "" where it is not.
+// codecOf returns the compression of a file that begins with head; "": none.
 func codecOf(head []byte) string {
 	for _, c := range codecStarts {
 		same := len(head) >= len(c.start)
@@ -130,7 +128,7 @@ func codecOf(head []byte) string {
 	return ""
 }
 
-// rowsIn is the container that a file's first bytes show, asText where they show none.
+// rowsIn returns the container that a file's first bytes identify; asText: none.
 func rowsIn(head []byte) container {
 	switch {
 	case strings.HasPrefix(string(head), "PAR1"):

@@ -28,8 +28,8 @@ func zipped(t *testing.T) string {
 	return b.String()
 }
 
-// TestUnsupported: a file that holds neither text nor rows is an error that says what it is
-// and what to do, whatever the file is called. It is never read as prose.
+// TestUnsupported: a file with neither text nor rows is an error that names its format and what to do, for any file
+// name. It is never read as prose.
 func TestUnsupported(t *testing.T) {
 	tar := strings.Repeat("a", 257) + "ustar" + strings.Repeat("b", 250)
 	for file, tt := range map[string]struct {
@@ -135,8 +135,8 @@ func TestCompressedFiles(t *testing.T) {
 	}
 }
 
-// TestNoRegularFiles: a file that could keep its reader waiting for ever, such as a pipe,
-// is an error that names it, also where it takes the place of a file at the last moment.
+// TestNoRegularFiles: a file that could block its reader forever, such as a pipe, is an error that names it, even
+// if it replaces a regular file at the last moment.
 func TestNoRegularFiles(t *testing.T) {
 	dir := t.TempDir()
 	pipe, socket := filepath.Join(dir, "pipe.jsonl"), filepath.Join(dir, "s")
@@ -178,8 +178,7 @@ func TestNoRegularFiles(t *testing.T) {
 	wantError(t, err, info+": it is a pipe")
 }
 
-// TestFilesWithoutEnd: reading ends even where a file grows as it is read, or where the
-// system does not tell its size.
+// TestFilesWithoutEnd: reading ends even if a file grows meanwhile or the system does not know its size.
 func TestFilesWithoutEnd(t *testing.T) {
 	name := write(t, t.TempDir(), "a.txt", "abc")
 	s := textSpec(t, 64, name)

@@ -35,7 +35,7 @@ func TestAverages(t *testing.T) {
 				for _, level := range optim.Levels() {
 					useLevel(t, level)
 					s := filledStore(t, o, l, nil)
-					s.Average(by)
+					s.SetEMA(by)
 					var want [][]float32
 					for step := int64(1); step <= 5; step++ {
 						updateAll(s, o, step)
@@ -48,7 +48,7 @@ func TestAverages(t *testing.T) {
 				}
 				for _, shares := range sharesOf(l, o, 3) {
 					part := filledStore(t, o, l, shares)
-					part.Average(by)
+					part.SetEMA(by)
 					for step := int64(1); step <= 5; step++ {
 						updateAll(part, o, step)
 					}
@@ -81,7 +81,7 @@ func TestAveragesOfMatrices(t *testing.T) {
 	s := testkit.Must(NewStore(l, by.With(o.Planes), poolOf(t, 2)))(t)
 	t.Cleanup(func() { _ = s.Close() })
 	fillWeights(s)
-	s.Average(by)
+	s.SetEMA(by)
 	var want [][]float32
 	for step := int64(1); step <= 3; step++ {
 		r := optim.Rate{LR: 0.1, Step: step, Clip: 1}
@@ -108,7 +108,7 @@ func TestAveragesOfCodes(t *testing.T) {
 		s := testkit.Must(NewStore(l, by.With(o.Planes), poolOf(t, 2)))(t)
 		t.Cleanup(func() { _ = s.Close() })
 		fillWeights(s)
-		s.Average(by)
+		s.SetEMA(by)
 		var want [][]float32
 		for step := int64(1); step <= 3; step++ {
 			for i, layer := range s.Layers {
@@ -137,7 +137,7 @@ func filledStore(t *testing.T, o optim.Optimizer, l []model.Layout, shares []opt
 	t.Helper()
 	s := testkit.Must(NewShareStore(l, o.Planes, shares, poolOf(t, 2)))(t)
 	t.Cleanup(func() { _ = s.Close() })
-	s.Draw(7)
+	s.SetRoundingSeed(7)
 	fillWeights(s)
 	return s
 }

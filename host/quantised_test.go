@@ -46,7 +46,7 @@ func moved(t *testing.T, o optim.Optimizer, l []model.Layout, shares []optim.Sha
 	t.Helper()
 	s := testkit.Must(NewShareStore(l, o.Planes, shares, poolOf(t, threads)))(t)
 	t.Cleanup(func() { _ = s.Close() })
-	s.Draw(7)
+	s.SetRoundingSeed(7)
 	for i, layer := range s.Layers {
 		for n, tl := range layer.Layout.Tensors {
 			layer.WriteRows(n, 0, tl.Rows, values(gradOf(tl.Elems(), false, uint64(10*i+n), mean)))

@@ -23,7 +23,7 @@ type Store struct {
 	tier    Tier
 	slots   [][]byte   // state slots
 	slotOf  []int      // by layer, the state slot that it is in
-	lending sync.Mutex // see Lend
+	lending sync.Mutex // see WithLayer
 }
 
 // LayerState is the host memory of one layer, all of it zero at first. A tensor
@@ -48,8 +48,8 @@ type LayerState struct {
 	onCores func(units []optim.Unit, f func(i int))
 
 	pool  *parallel.Pool
-	seed  uint64          // see Store.Draw
-	means []optim.Mean    // see Store.Average
+	seed  uint64          // see Store.SetRoundingSeed
+	means []optim.Mean    // see Store.SetEMA
 	units []optim.Unit    // the units into which by cuts the layer
 	by    optim.Optimizer // the optimizer of the last update
 
@@ -137,23 +137,23 @@ func shareOf(layouts []model.Layout, shares []optim.Share, i int) optim.Share {
 	return shares[i]
 }
 
-// Use makes pool the cores that updates run on from now on, while none is under way.
-func (s *Store) Use(pool *parallel.Pool) {
+// SetPool makes later updates run on pool. No update may be under way.
+func (s *Store) SetPool(pool *parallel.Pool) {
 	for _, l := range s.Layers {
 		l.pool = pool
 	}
 }
 
-// Draw makes seed what the rounding of weights without lower halves follows from (model.Layout.BF16Master); it is 0
-// at first.
-func (s *Store) Draw(seed uint64) {
+// SetRoundingSeed sets the seed of stochastic rounding for weights without lower halves (model.Layout.BF16Master).
+// The initial seed is 0.
+func (s *Store) SetRoundingSeed(seed uint64) {
 	for _, l := range s.Layers {
 		l.seed = seed
 	}
 }
 
-// Average says how the averages move that are kept of the weights (optim.Average.With); at first none are.
-func (s *Store) Average(by optim.Average) {
+// SetEMA sets the decay of the exponential moving averages of the weights (optim.Average.With). Initially there are none.
+func (s *Store) SetEMA(by optim.Average) {
 	for _, l := range s.Layers {
 		l.means = by.Means(l.Planes)
 	}
@@ -212,7 +212,7 @@ func (s *Store) newArenas(layouts []model.Layout, planes optim.Planes, shares []
 		}
 		s.arenas, arenas[name] = append(s.arenas, a), a.Bytes()
 	}
-	if s.tier.Away == nil {
+	if s.tier.StateOnDisk == nil {
 		return arenas, nil
 	}
 	return arenas, s.takeSlots(s.tier.slotBytes(layouts, planes, shares), pool)

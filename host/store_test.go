@@ -242,7 +242,7 @@ func TestWordsOfLackingMemory(t *testing.T) {
 func TestUse(t *testing.T) {
 	first, second := poolOf(t, 1), poolOf(t, 2)
 	s := &Store{Layers: []*LayerState{{pool: first}, {pool: first}}}
-	s.Use(second)
+	s.SetPool(second)
 	for i, l := range s.Layers {
 		if l.pool != second {
 			t.Errorf("layer %d is updated on the first cores", i)

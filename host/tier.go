@@ -15,11 +15,11 @@ import (
 // is away too: then it is an extent of its own, and in memory beside them. So is its gradient, where that
 // waits on a disk until it is used. The zero Tier has nothing away.
 type Tier struct {
-	Away    []bool // by layer
-	Slots   int    // state slots, each as large as the largest layer that is away
-	Extents *extents.Files
+	StateOnDisk []bool // by layer
+	Slots       int    // state slots, each as large as the largest layer that is away
+	Extents     *extents.Files
 
-	Tiles       []bool // by layer: the tile is away, as its state is; nil: none is
+	TileOnDisk  []bool // by layer: the tile is away, as its state is; nil: none is
 	TileExtents *extents.Files
 
 	// Grads says, by layer, how large its gradient is on a disk, in whole pages, where that waits there as the state does; 0: it does
@@ -29,10 +29,10 @@ type Tier struct {
 }
 
 // has says whether layer i is away.
-func (t Tier) has(i int) bool { return t.Away != nil && t.Away[i] }
+func (t Tier) has(i int) bool { return t.StateOnDisk != nil && t.StateOnDisk[i] }
 
 // hasTile says whether the tile of layer i is away.
-func (t Tier) hasTile(i int) bool { return t.Tiles != nil && t.Tiles[i] }
+func (t Tier) hasTile(i int) bool { return t.TileOnDisk != nil && t.TileOnDisk[i] }
 
 // tileBytes is what the tile of layer i takes of a state slot.
 func (t Tier) tileBytes(i int, l model.Layout) int64 {
@@ -62,7 +62,7 @@ func (s *Store) takeSlots(bytes int64, pool *parallel.Pool) error {
 	for n := range s.tier.Slots {
 		s.slots = append(s.slots, a.Bytes()[int64(n)*bytes:int64(n+1)*bytes])
 	}
-	s.slotOf = make([]int, len(s.tier.Away))
+	s.slotOf = make([]int, len(s.tier.StateOnDisk))
 	for i := range s.slotOf {
 		s.slotOf[i] = none
 	}
@@ -162,10 +162,10 @@ func (s *Store) Settle() error {
 	return nil
 }
 
-// Lend has use work on layer i with all that is kept of it, while no pipeline is at work on the store:
-// the state of a layer that is away is in memory until use returns. If use changes the layer,
-// change must be set. One layer is lent at a time.
-func (s *Store) Lend(i int, change bool, use func(*LayerState) error) error {
+// WithLayer calls use with layer i and its complete state. A state on a disk is read first and dropped after use returns.
+// With change, the state is also written back. No pipeline may be running on the store. Layers on disks are lent one at a
+// time.
+func (s *Store) WithLayer(i int, change bool, use func(*LayerState) error) error {
 	if !s.tier.has(i) {
 		return use(s.Layers[i])
 	}
@@ -181,11 +181,11 @@ func (s *Store) Lend(i int, change bool, use func(*LayerState) error) error {
 	return s.Flush(i)
 }
 
-// Away says whether the state of layer i is on disks.
-func (s *Store) Away(i int) bool { return s.tier.has(i) }
+// StateOnDisk says whether the state of layer i is on disks.
+func (s *Store) StateOnDisk(i int) bool { return s.tier.has(i) }
 
-// TileAway says whether its tile is there too.
-func (s *Store) TileAway(i int) bool { return s.tier.hasTile(i) }
+// TileOnDisk says whether its tile is there too.
+func (s *Store) TileOnDisk(i int) bool { return s.tier.hasTile(i) }
 
 // extentBytes is the size of what is kept of the layer beside its tile.
 func (l *LayerState) extentBytes() int64 {

@@ -20,7 +20,7 @@ func TestGradientsOfATier(t *testing.T) {
 	layouts := layouts(true)
 	planes := optim.Planes(optim.AdamW{}.Planes)
 	dir := t.TempDir()
-	tier := Tier{Away: make([]bool, len(layouts)), Tiles: make([]bool, len(layouts)), Slots: 1}
+	tier := Tier{StateOnDisk: make([]bool, len(layouts)), TileOnDisk: make([]bool, len(layouts)), Slots: 1}
 	open := func(name string, size func(i int) int64) *extents.Files {
 		o := extents.Options{Dirs: []string{dir}, Name: name, Run: "r"}
 		for i := range layouts {
@@ -31,7 +31,7 @@ func TestGradientsOfATier(t *testing.T) {
 		return files
 	}
 	for i := range layouts {
-		tier.Away[i], tier.Tiles[i] = true, i == 2
+		tier.StateOnDisk[i], tier.TileOnDisk[i] = true, i == 2
 		tier.Grads = append(tier.Grads, int64(i)*2*extents.BlockBytes) // the first has none
 	}
 	tier.Extents = open("state", func(i int) int64 {
@@ -58,7 +58,7 @@ func TestGradientsOfATier(t *testing.T) {
 		put(i)
 	}
 	for i := 1; i < len(layouts); i++ {
-		testkit.NoError(t, s.Lend(i, true, func(l *LayerState) error {
+		testkit.NoError(t, s.WithLayer(i, true, func(l *LayerState) error {
 			for _, p := range l.Planes {
 				for k := range p.Data {
 					p.Data[k] = 7
@@ -96,13 +96,13 @@ func TestGradientsOfATier(t *testing.T) {
 		}
 	}
 	change("gradient", 3)
-	err = s.Lend(1, false, func(*LayerState) error { return s.FetchGrad(1) })
+	err = s.WithLayer(1, false, func(*LayerState) error { return s.FetchGrad(1) })
 	var bad *extents.Damaged
 	if !errors.As(err, &bad) || bad.Name != "gradient of layer 1" {
 		t.Errorf("with a gradient that has changed: %v", err)
 	}
 	change("state", optim.ExtentBytes(layouts[0], planes.Of(layouts[0]), optim.Whole(layouts[0]))+3)
-	err = s.Lend(1, false, func(*LayerState) error { t.Error("a layer is lent whose state has changed"); return nil })
+	err = s.WithLayer(1, false, func(*LayerState) error { t.Error("a layer is lent whose state has changed"); return nil })
 	if !errors.As(err, &bad) || bad.Name != "state of layer 1" {
 		t.Errorf("with a state that has changed: %v", err)
 	}

@@ -24,11 +24,11 @@ func testTieredStore(t *testing.T, tiles []bool) {
 	layouts := layouts(true)
 	planes := optim.Planes(optim.AdamW{}.Planes)
 	o := extents.Options{Dirs: []string{t.TempDir()}, Name: "states", Run: "r"}
-	away := make([]bool, len(layouts))
+	onDisk := make([]bool, len(layouts))
 	for i, l := range layouts {
-		away[i] = i != 1
+		onDisk[i] = i != 1
 		bytes := int64(0)
-		if away[i] {
+		if onDisk[i] {
 			bytes = optim.ExtentBytes(l, planes.Of(l), optim.Whole(l))
 		}
 		o.Bytes, o.Names = append(o.Bytes, bytes), append(o.Names, fmt.Sprint(i))
@@ -36,9 +36,9 @@ func testTieredStore(t *testing.T, tiles []bool) {
 	files, err := extents.Open(o)
 	testkit.NoError(t, err)
 	defer files.Close()
-	tier := Tier{Away: away, Slots: 2, Extents: files}
+	tier := Tier{StateOnDisk: onDisk, Slots: 2, Extents: files}
 	if tiles != nil {
-		o.Name, o.Bytes, tier.Tiles = "tiles", nil, tiles[:len(layouts)]
+		o.Name, o.Bytes, tier.TileOnDisk = "tiles", nil, tiles[:len(layouts)]
 		for i, l := range layouts {
 			o.Bytes = append(o.Bytes, tier.tileBytes(i, l))
 		}
@@ -87,16 +87,16 @@ func testTieredStore(t *testing.T, tiles []bool) {
 		return nil
 	}
 	for i := range layouts {
-		testkit.NoError(t, s.Lend(i, true, write))
+		testkit.NoError(t, s.WithLayer(i, true, write))
 		if i+1 < len(layouts) {
-			testkit.NoError(t, s.Lend(i+1, false, isZero))
+			testkit.NoError(t, s.WithLayer(i+1, false, isZero))
 		}
 	}
 	for i, l := range layouts {
-		if got := s.Tile(i); (got == nil) != s.TileAway(i) {
-			t.Errorf("layer %d, tile away %t, has a tile of %d bytes", i, s.TileAway(i), len(got))
+		if got := s.Tile(i); (got == nil) != s.TileOnDisk(i) {
+			t.Errorf("layer %d, tile away %t, has a tile of %d bytes", i, s.TileOnDisk(i), len(got))
 		}
-		if s.TileAway(i) {
+		if s.TileOnDisk(i) {
 			b := make([]byte, optim.Pages(l.TileBytes)+extents.BlockBytes)
 			b = b[int(-uintptr(unsafe.Pointer(&b[0]))%extents.BlockBytes):][:optim.Pages(l.TileBytes)]
 			testkit.NoError(t, s.ReadTile(i, 0, b))
@@ -106,10 +106,10 @@ func testTieredStore(t *testing.T, tiles []bool) {
 				}
 			}
 		}
-		if _, err := s.Acquire(i); away[i] != (err != nil && strings.Contains(err.Error(), "on the disk")) {
-			t.Errorf("layer %d, away %t, is acquired with %v", i, away[i], err)
+		if _, err := s.Acquire(i); onDisk[i] != (err != nil && strings.Contains(err.Error(), "on the disk")) {
+			t.Errorf("layer %d, away %t, is acquired with %v", i, onDisk[i], err)
 		}
-		testkit.NoError(t, s.Lend(i, false, isWritten))
+		testkit.NoError(t, s.WithLayer(i, false, isWritten))
 	}
 	// In slots, settled without being flushed: what an update has changed is written, and nothing else.
 	_, before := files.Moved()

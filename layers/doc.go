@@ -4,7 +4,7 @@
 // anything. A layer's Kind answers what a run has to know of the layer before it runs.
 //
 // A block whose attention is a recurrence (Qwen3-Next) is a kind of its own with the visits of
-// other blocks (kind_block.go, recurrence.go). The plan chooses for each block what its forward keeps for the
+// other blocks (kind_block.go, gated_delta_net.go). The plan chooses for each block what its forward keeps for the
 // backward (Keeps). Gradients of pairs need the losses of all chunks first, because both answers decide
 // the factor of each token (op.PreferenceWeights).
 //
@@ -19,10 +19,10 @@
 //     where each expert's pairs begin and enqueues no expert earlier; no thread blocks.
 //   - Expert: one launch over the tokens of all micro-batches adds to the sum. A shared expert is one
 //     that every token chooses, the last part of the layer, with a width of its own.
-//   - Join: each micro-batch takes its rows of the sum as the layer's output.
+//   - Combine: each micro-batch takes its rows of the sum as the layer's output.
 //
 // The backward routes again with the same bits, so the counts of the forward still hold. Experts follow in
-// reverse, first those still in slots. Each gradient goes to its range of the layer's slab. Join turns the
+// reverse, first those still in slots. Each gradient goes to its range of the layer's slab. Combine turns the
 // gradient of the output into that of the input, and its own gradient is the last part.
 //
 // If the plan expects fewer than 0.5 idle experts in a layer, all tiles are fetched ahead. Otherwise, unless
@@ -33,7 +33,7 @@
 //
 // With output_router_logits the loss balances the experts' load. The routing of all layers then goes to
 // Compute of every lane, which adds probabilities in the order of the layers before any loss or backward.
-// Several ranks add theirs first. The balancing loss joins the step's, and its gradient is part of Join.
+// Several ranks add theirs first. The balancing loss joins the step's, and its gradient is part of Combine.
 //
 // # Rows longer than the device holds
 //

@@ -42,7 +42,7 @@ type Kind interface {
 
 // kinds has the Kind of every model.LayerKind.
 var kinds = [...]Kind{model.Embedding: embeddingKind{}, model.Positions: positionsKind{}, model.Block: blockKind{mlp: true}, model.Attention: blockKind{},
-	model.MoE: moeKind{}, model.Recurrent: blockKind{mlp: true, recurs: true}, model.Mixer: blockKind{recurs: true}, model.Head: headKind{}}
+	model.MoE: moeKind{}, model.Recurrent: blockKind{mlp: true, recurrent: true}, model.Mixer: blockKind{recurrent: true}, model.Head: headKind{}}
 
 // KindOf returns the Kind of the layers that model calls k.
 func KindOf(k model.LayerKind) Kind { return kinds[k] }
@@ -79,6 +79,6 @@ func (plainKind) Part(_ Spec, l model.Layout, _ int) Tile {
 // backward it turns the gradient of the output into that of the input.
 func once(stage schedule.Stage) schedule.Layer {
 	up := []schedule.Visit{{Stage: stage, Parts: 1, Uses: schedule.Weights | schedule.Input | schedule.Output}}
-	down := []schedule.Visit{{Stage: stage, Parts: 1, Uses: schedule.Weights | schedule.Sums | schedule.Input | schedule.Turns}}
+	down := []schedule.Visit{{Stage: stage, Parts: 1, Uses: schedule.Weights | schedule.AccumulatesGrad | schedule.Input | schedule.UpdatesGradInPlace}}
 	return schedule.Layer{Tiles: 1, Sweeps: 1, Forward: up, Backward: down, Evaluate: up}
 }

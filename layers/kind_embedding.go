@@ -11,7 +11,7 @@ type embeddingKind struct{ plainKind }
 
 func (embeddingKind) Stages(Spec, model.Layout) schedule.Layer {
 	up := []schedule.Visit{{Stage: schedule.Embed, Parts: 1, Uses: schedule.Output}}
-	down := []schedule.Visit{{Stage: schedule.Embed, Parts: 1, Uses: schedule.Sums | schedule.Turns}}
+	down := []schedule.Visit{{Stage: schedule.Embed, Parts: 1, Uses: schedule.AccumulatesGrad | schedule.UpdatesGradInPlace}}
 	return schedule.Layer{Tiles: 1, Sweeps: 1, Class: schedule.NoSlot, Forward: up, Backward: down, Evaluate: up}
 }
 

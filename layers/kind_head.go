@@ -17,7 +17,7 @@ func (h headKind) Stages(s Spec, _ model.Layout) schedule.Layer {
 	parts := s.Shards()
 	out := schedule.Layer{Tiles: parts, Sweeps: parts, Class: h.Class(s)}
 	if parts == 1 {
-		out.Backward = []schedule.Visit{{Stage: schedule.Head, Parts: 1, Uses: schedule.Weights | schedule.Sums | schedule.Turns, Loss: true}}
+		out.Backward = []schedule.Visit{{Stage: schedule.Head, Parts: 1, Uses: schedule.Weights | schedule.AccumulatesGrad | schedule.UpdatesGradInPlace, Loss: true}}
 		out.Evaluate = []schedule.Visit{{Stage: schedule.Head, Parts: 1, Uses: schedule.Weights | schedule.Input, Loss: true}}
 		return out
 	}
@@ -26,11 +26,11 @@ func (h headKind) Stages(s Spec, _ model.Layout) schedule.Layer {
 			Uses: schedule.Weights | schedule.Input, Loss: k == parts-1})
 	}
 	out.Evaluate = out.Forward
-	grad := schedule.Makes
+	grad := schedule.AllocatesGrad
 	for k := parts - 1; k >= 0; k-- {
 		out.Backward = append(out.Backward, schedule.Visit{Stage: schedule.HeadPart, Part: k, Parts: parts, Turn: k,
-			Uses: schedule.Weights | schedule.Sums | schedule.Input | grad})
-		grad = schedule.Turns
+			Uses: schedule.Weights | schedule.AccumulatesGrad | schedule.Input | grad})
+		grad = schedule.UpdatesGradInPlace
 	}
 	return out
 }

@@ -15,14 +15,14 @@ type moeKind struct{ plainKind }
 func (moeKind) Stages(_ Spec, l model.Layout) schedule.Layer {
 	parts := l.Parts()
 	up := []schedule.Visit{{Stage: schedule.Route, Parts: parts, Uses: schedule.Weights | schedule.Input}}
-	down := []schedule.Visit{{Stage: schedule.Route, Parts: parts, Turn: 1, Uses: schedule.Weights | schedule.Input | schedule.Reads}}
+	down := []schedule.Visit{{Stage: schedule.Route, Parts: parts, Turn: 1, Uses: schedule.Weights | schedule.Input | schedule.ReadsGrad}}
 	for k := 1; k < parts; k++ {
 		up = append(up, schedule.Visit{Stage: schedule.Expert, Part: k, Parts: parts, Uses: schedule.Weights})
-		down = append(down, schedule.Visit{Stage: schedule.Expert, Part: parts - k, Parts: parts, Uses: schedule.Weights | schedule.Sums})
+		down = append(down, schedule.Visit{Stage: schedule.Expert, Part: parts - k, Parts: parts, Uses: schedule.Weights | schedule.AccumulatesGrad})
 	}
-	up = append(up, schedule.Visit{Stage: schedule.Join, Parts: parts, Turn: 1, Uses: schedule.Output})
-	down = append(down, schedule.Visit{Stage: schedule.Join, Parts: parts,
-		Uses: schedule.Weights | schedule.Sums | schedule.Input | schedule.Turns})
+	up = append(up, schedule.Visit{Stage: schedule.Combine, Parts: parts, Turn: 1, Uses: schedule.Output})
+	down = append(down, schedule.Visit{Stage: schedule.Combine, Parts: parts,
+		Uses: schedule.Weights | schedule.AccumulatesGrad | schedule.Input | schedule.UpdatesGradInPlace})
 	return schedule.Layer{Tiles: parts, Sweeps: 2, Forward: up, Backward: down, Evaluate: up}
 }
 
@@ -47,10 +47,10 @@ func (moeKind) Launch(t *Templates, x *Launch) {
 		t.ExpertBackward(s, x.Weights, x.Grads, x.Experts, x.From, x.Pairs, x.Workspace)
 	case x.Visit.Stage == schedule.Expert:
 		t.ExpertForward(s, x.Weights, x.Experts, x.From, x.Pairs, x.Workspace)
-	case x.Visit.Stage == schedule.Join && backward:
+	case x.Visit.Stage == schedule.Combine && backward:
 		t.MoERouteBackward(s, x.Weights, x.Grads, x.Grad.Dev, x.In.Dev, x.At, x.MicroBatch, x.Experts, x.Workspace, x.First, x.AuxScale)
-	case x.Visit.Stage == schedule.Join:
-		t.MoECombine(s, x.Out.Dev, x.At, x.MicroBatch, x.Experts)
+	case x.Visit.Stage == schedule.Combine:
+		t.Combine(s, x.Out.Dev, x.At, x.MicroBatch, x.Experts)
 	case backward:
 		t.MoERouteAgain(s, x.Weights, x.Grad.Dev, x.In.Dev, x.At, x.MicroBatch, x.Experts, x.Workspace)
 	default:

@@ -58,11 +58,11 @@ func (t *Templates) ExpertForward(s device.Stream, w Weights, st MoEState, from,
 	}
 }
 
-// MoECombine is the last visit of a micro-batch in the forward: y = its rows of
+// Combine is the last visit of a micro-batch in the forward: y = its rows of
 // Sum.
 //
 //	y (T, h) act
-func (t *Templates) MoECombine(s device.Stream, y device.Tensor, at int, mb MicroBatch, st MoEState) {
+func (t *Templates) Combine(s device.Stream, y device.Tensor, at int, mb MicroBatch, st MoEState) {
 	h := int64(t.dims.hidden)
 	n := int64(mb.Tokens) * h
 	op.Do(t.dev, s, op.Convert{Dst: y, Src: st.Sum.Slice(int64(at)*h, n), N: n})
@@ -138,7 +138,7 @@ func (l *moeLaunch) widened(r routing, c span) device.Tensor {
 func (s Spec) routerRule() op.RouterRule {
 	c := s.Config
 	return op.RouterRule{Sigmoid: c.SigmoidScores, Groups: c.ExpertGroups, OpenGroups: c.OpenGroups, GroupBest: c.GroupBest,
-		Near: float32(c.NearExperts), Scale: float32(c.RoutedScale), Shared: c.SharedSize > 0, Gated: c.SharedGate}
+		Near: float32(c.SparseMixer), Scale: float32(c.RoutedScale), Shared: c.SharedSize > 0, Gated: c.SharedGate}
 }
 
 // routerLogits is how many logits a router has for a token.

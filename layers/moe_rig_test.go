@@ -137,7 +137,7 @@ func (r *moeRig) forward(st MoEState, ws device.Mem, eval bool) []float64 {
 	var out []float64
 	for i := range r.xs {
 		y := r.tensor(r.spec.Act, r.counts[i]*r.cfg.HiddenSize)
-		r.tpl.MoECombine(r.s, y, r.at(i), r.mb(i), st)
+		r.tpl.Combine(r.s, y, r.at(i), r.mb(i), st)
 		out = append(out, r.get(y)...)
 	}
 	return out

@@ -91,7 +91,7 @@ func TestVisitsOfExperts(t *testing.T) {
 2.0 route forward tile 2 turn 2
 2.1 expert forward tile 3 turn 2
 2.2 expert forward tile 4 turn 2
-2.0 join forward tile 2 turn 3
+2.0 combine forward tile 2 turn 3
 3.0 head part forward tile 5 turn 4
 3.1 head part forward tile 6 turn 5
 3.1 head part backward tile 6 turn 5
@@ -99,7 +99,7 @@ func TestVisitsOfExperts(t *testing.T) {
 2.0 route backward tile 2 turn 3
 2.2 expert backward tile 4 turn 2
 2.1 expert backward tile 3 turn 2
-2.0 join backward tile 2 turn 2
+2.0 combine backward tile 2 turn 2
 1.0 attention backward tile 1 turn 1
 0.0 embed backward tile 0 turn 0`,
 		true: `0.0 embed evaluate tile 0 turn 0
@@ -107,7 +107,7 @@ func TestVisitsOfExperts(t *testing.T) {
 2.0 route evaluate tile 2 turn 2
 2.1 expert evaluate tile 3 turn 2
 2.2 expert evaluate tile 4 turn 2
-2.0 join evaluate tile 2 turn 3
+2.0 combine evaluate tile 2 turn 3
 3.0 head part evaluate tile 5 turn 4
 3.1 head part evaluate tile 6 turn 5`,
 	} {
@@ -132,7 +132,7 @@ func TestLaunchesOfExperts(t *testing.T) {
 	experts := 0
 	for i, l := range p.Launches {
 		v := p.Visits[l.Visit]
-		if v.Stage < schedule.Route || v.Stage > schedule.Join {
+		if v.Stage < schedule.Route || v.Stage > schedule.Combine {
 			continue
 		}
 		in, out, grad := n+l.MicroBatch, 2*n+l.MicroBatch, 2*n+l.MicroBatch // the gradient begins as the head's input

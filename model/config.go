@@ -21,9 +21,9 @@ const (
 	ReLU                       // "relu"
 )
 
-// CutGate is a gate and an up that are cut off: g·σ(Alpha·g)·(u+1) with g = min(gate, Limit) and u = up, but
+// ClampedSwiGLU is a gate and an up that are cut off: g·σ(Alpha·g)·(u+1) with g = min(gate, Limit) and u = up, but
 // within ±Limit. Source: the gpt-oss model card, arXiv:2508.10925.
-type CutGate struct{ Alpha, Limit float64 }
+type ClampedSwiGLU struct{ Alpha, Limit float64 }
 
 // Config is a decoder-only architecture in the terms of config.json. From NormOffset on, the
 // zero value of a field is what Llama has.
@@ -36,7 +36,7 @@ type Config struct {
 	NumLayers        int
 	NumHeads         int
 	NumKVHeads       int
-	HeadDim          int // of queries and keys, and of values unless Latent says otherwise
+	HeadDim          int // of queries and keys, and of values unless MLA says otherwise
 	MaxPositions     int
 	RMSNormEps       float32
 	Rope             Rope
@@ -62,13 +62,13 @@ type Config struct {
 	EmbedRounded  bool    // EmbedScale is rounded to the type of activations before it multiplies
 	ResidualScale float64 // the outputs of attention and MLP are multiplied by it before they are added; 0: 1. Their inputs are normed
 	Activation    Activation
-	// Cut, unless nil, is what takes the place of f(gate)·up in a gated MLP.
-	Cut          *CutGate
-	AttnScale    float64 // of the scores; 0: 1/√HeadDim
-	AttnSoftcap  float64 // scores become cap·tanh(score/cap); 0: they don't
-	LogitSoftcap float64 // the same for the logits
-	HeadBias     bool    // logits have a bias
-	LogitScale   float64 // logits are multiplied by it, before they are capped; 0: 1
+	// ClampedSwiGLU, unless nil, is what takes the place of f(gate)·up in a gated MLP.
+	ClampedSwiGLU *ClampedSwiGLU
+	AttnScale     float64 // of the scores; 0: 1/√HeadDim
+	AttnSoftcap   float64 // scores become cap·tanh(score/cap); 0: they don't
+	LogitSoftcap  float64 // the same for the logits
+	HeadBias      bool    // logits have a bias
+	LogitScale    float64 // logits are multiplied by it, before they are capped; 0: 1
 	// LearnedPositions says that each of MaxPositions positions has a learned row that is added to the embedding, and
 	// that nothing is rotated. No document may be longer.
 	LearnedPositions bool
@@ -83,14 +83,14 @@ type Config struct {
 	// differs from Rope.
 	LocalRope *Rope
 
-	// StretchSize cuts a document into stretches of so many positions, the last maybe shorter: in a block for which
-	// Stretched is true a query sees those up to its own of its stretch alone. Such a block has no sliding window. 0: nothing is cut.
-	StretchSize int
-	Stretched   []bool
+	// ChunkSize cuts a document into stretches of so many positions, the last maybe shorter: in a block for which
+	// ChunkedAttention is true a query sees those up to its own of its stretch alone. Such a block has no sliding window. 0: nothing is cut.
+	ChunkSize        int
+	ChunkedAttention []bool
 
-	// Temper multiplies queries by a factor that grows with their position, in the blocks of NoRope or, where there are
+	// QueryScaling multiplies queries by a factor that grows with their position, in the blocks of NoRope or, where there are
 	// none, in all; nil: it does not.
-	Temper *Temper
+	QueryScaling *QueryScaling
 
 	// NoRope are the blocks whose queries and keys do not turn; nil: none.
 	NoRope []bool
@@ -112,16 +112,16 @@ type Config struct {
 
 	Sinks bool // each head's softmax has one more term, a parameter, whose value is 0
 
-	Latent *Latent // attention's queries, keys and values are made of narrow vectors; nil: they are not
+	MLA *MLA // attention's queries, keys and values are made of narrow vectors; nil: they are not
 
-	// NearExperts weights each chosen expert by a softmax over those that are near it, as op.RouterRule.Near says; 0: it is not so.
-	NearExperts float64
+	// SparseMixer weights each chosen expert by a softmax over those that are near it, as op.RouterRule.Near says; 0: it is not so.
+	SparseMixer float64
 
 	// OutputGate says that attention's output is multiplied by the sigmoid of a gate, which is made as queries are.
 	OutputGate bool
-	// Recurrence takes the place of attention in the blocks that Recurrent is true of.
-	Recurrence *Recurrence
-	Recurrent  []bool
+	// GatedDeltaNet takes the place of attention in the blocks that Recurrent is true of.
+	GatedDeltaNet *GatedDeltaNet
+	Recurrent     []bool
 
 	// How experts are chosen and weighted, where that is not a softmax over all logits.
 	SigmoidScores                       bool    // an expert's score is the sigmoid of its logit
@@ -220,12 +220,12 @@ func (c *Config) Window(block int) int {
 	return c.SlidingWindow
 }
 
-// Stretch is the size of the stretches that documents are cut into in a block; 0: they are not cut.
-func (c *Config) Stretch(block int) int {
-	if c.Stretched == nil || !c.Stretched[block] {
+// AttentionChunk is the size of the stretches that documents are cut into in a block; 0: they are not cut.
+func (c *Config) AttentionChunk(block int) int {
+	if c.ChunkedAttention == nil || !c.ChunkedAttention[block] {
 		return 0
 	}
-	return c.StretchSize
+	return c.ChunkSize
 }
 
 // inlineKeys are the keys an inline config of any family may have: those of
@@ -371,12 +371,12 @@ func (c *Config) windows(f *fields, size int, sliding func(block int) bool) {
 	}
 }
 
-// stretches reads attention_chunk_size, and layer_types, which says in what blocks documents are cut into such
-// stretches. Where the latter is missing these are the blocks that turn.
-func (c *Config) stretches(f *fields) {
+// chunkedFields reads attention_chunk_size, and layer_types, which says in what blocks documents are cut into such
+// chunkedFields. Where the latter is missing these are the blocks that turn.
+func (c *Config) chunkedFields(f *fields) {
 	size := f.int("attention_chunk_size", 0, 1, maxPositions)
 	if has := c.blocksOf(f, chunkedAttention, "attention_chunk_size", size, c.Turns); slices.Contains(has, true) {
-		c.StretchSize, c.Stretched = size, has
+		c.ChunkSize, c.ChunkedAttention = size, has
 	}
 }
 
@@ -438,27 +438,27 @@ func (c *Config) layerTypes() []string {
 		if c.Window(b) > 0 {
 			out[b] = slidingAttention
 		}
-		if c.Stretch(b) > 0 {
+		if c.AttentionChunk(b) > 0 {
 			out[b] = chunkedAttention
 		}
 	}
 	return out
 }
 
-// Temper is what queries are multiplied by at position p of their document, 1 + Scale·ln(1 + ⌊(p + Ahead)/Every⌋): scores
+// QueryScaling is what queries are multiplied by at position p of their document, 1 + Scale·ln(1 + ⌊(p + Ahead)/Every⌋): scores
 // grow with the number of positions that a query sees. Source: arXiv:2501.19399; transformers.Llama4TextConfig, where it is
 // called attn_temperature_tuning.
-type Temper struct {
+type QueryScaling struct {
 	Scale, Every float64
 	Ahead        int
 }
 
 // At is the factor at position p.
-func (t Temper) At(p int) float64 {
+func (t QueryScaling) At(p int) float64 {
 	return 1 + t.Scale*math.Log1p(math.Floor(float64(p+t.Ahead)/t.Every))
 }
 
-// Tempers says whether a block's queries are multiplied by Temper.
-func (c *Config) Tempers(block int) bool {
-	return c.Temper != nil && (c.NoRope == nil || c.NoRope[block])
+// ScalesQueries says whether a block's queries are multiplied by QueryScaling.
+func (c *Config) ScalesQueries(block int) bool {
+	return c.QueryScaling != nil && (c.NoRope == nil || c.NoRope[block])
 }

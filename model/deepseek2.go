@@ -11,10 +11,10 @@ func init() {
 		arch: "DeepseekV2ForCausalLM", modelType: "deepseek_v2",
 		defaults: map[string]any{"max_position_embeddings": 2048, "q_lora_rank": 1536, "kv_lora_rank": 512, "n_routed_experts": 64,
 			"n_shared_experts": 2, "moe_intermediate_size": 1407, "first_k_dense_replace": 0, "routed_scaling_factor": 1.0},
-		keys: slices.Concat(latentKeys, routedKeys, []string{"mlp_bias", "ep_size", "aux_loss_alpha", "seq_aux", "pretraining_tp"}),
+		keys: slices.Concat(mlaKeys, routedKeys, []string{"mlp_bias", "ep_size", "aux_loss_alpha", "seq_aux", "pretraining_tp"}),
 		options: func(c *Config, f *fields) {
 			c.RopeInterleaved = true
-			c.latentFields(f)
+			c.mlaFields(f)
 			c.routedExperts(f, "softmax", "greedy", groupLimited)
 			c.MLPBias = f.bool("mlp_bias", false)
 			if c.SharedBias = c.MLPBias; c.MLPBias && c.SharedSize == 0 {
@@ -28,7 +28,7 @@ func init() {
 			}
 		},
 		write: func(c *Config, m map[string]any) {
-			c.latentJSON(m)
+			c.mlaJSON(m)
 			m["mlp_bias"] = c.MLPBias
 			c.routedJSON(m)
 			if c.ExpertGroups > 0 {

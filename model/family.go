@@ -129,14 +129,14 @@ func (c *Config) tensorNames(r Role) []string {
 	if c.NormsOutputs() && outputNormTensors[r] != nil {
 		return outputNormTensors[r]
 	}
-	if c.Latent != nil && c.Latent.tensorNames(r) != nil {
-		return c.Latent.tensorNames(r)
+	if c.MLA != nil && c.MLA.tensorNames(r) != nil {
+		return c.MLA.tensorNames(r)
 	}
-	if c.OutputGate && gatedTensors[r] != nil {
-		return gatedTensors[r]
+	if c.OutputGate && outputGateTensors[r] != nil {
+		return outputGateTensors[r]
 	}
-	if recurrenceTensors[r] != nil {
-		return recurrenceTensors[r]
+	if gatedDeltaTensors[r] != nil {
+		return gatedDeltaTensors[r]
 	}
 	return llamaTensors[r]
 }

@@ -147,7 +147,7 @@ func (c *Config) BackwardFLOPs(tokens, pairs int64) float64 {
 		case Block, Attention:
 			blocks++
 		case Recurrent, Mixer:
-			recurrences += float64(2 * c.Recurrence.FLOPs())
+			recurrences += float64(2 * c.GatedDeltaNet.FLOPs())
 		}
 		for _, p := range l.Tensors {
 			n := float64(p.Elems())

@@ -30,12 +30,12 @@ func init() {
 			// chosen are a softmax over them alone.
 			c.MoEIntermediateSize, c.NormTopKProb = c.IntermediateSize, true
 			c.Sinks, c.RouterBias, c.ExpertBias = true, true, true
-			c.Cut = &CutGate{Alpha: f.float("swiglu_alpha", 1.702, 1e-3, 1e3), Limit: f.float("swiglu_limit", 7, 1e-3, 1e6)}
+			c.ClampedSwiGLU = &ClampedSwiGLU{Alpha: f.float("swiglu_alpha", 1.702, 1e-3, 1e3), Limit: f.float("swiglu_limit", 7, 1e-3, 1e6)}
 			c.windows(f, f.int("sliding_window", 0, 1, maxPositions), func(b int) bool { return b%2 == 0 })
 		},
 		write: func(c *Config, m map[string]any) {
 			m["attention_bias"], m["sliding_window"], m["layer_types"] = c.QKVBias, optional(c.SlidingWindow), c.layerTypes()
-			m["swiglu_alpha"], m["swiglu_limit"] = float(c.Cut.Alpha), float(c.Cut.Limit)
+			m["swiglu_alpha"], m["swiglu_limit"] = float(c.ClampedSwiGLU.Alpha), float(c.ClampedSwiGLU.Limit)
 			m["num_local_experts"], m["num_experts_per_tok"] = c.NumExperts, c.NumExpertsPerTok
 			m["output_router_logits"], m["router_aux_loss_coef"] = c.OutputRouterLogits, float(c.RouterAuxLossCoef)
 		},

@@ -61,9 +61,9 @@ func (c *Config) llama4(f *fields) {
 	c.RopeInterleaved = true
 	c.QKNorm = f.bool("use_qk_norm", false)
 	c.QKNormPlain = c.QKNorm
-	c.stretches(f)
+	c.chunkedFields(f)
 	if f.bool("attn_temperature_tuning", false) && c.NoRope != nil {
-		c.Temper = &Temper{Scale: f.float("attn_scale", 0, 0, 1e3), Every: f.float("floor_scale", 1, 1, maxPositions), Ahead: 1}
+		c.QueryScaling = &QueryScaling{Scale: f.float("attn_scale", 0, 0, 1e3), Every: f.float("floor_scale", 1, 1, maxPositions), Ahead: 1}
 	}
 	c.MoEIntermediateSize, c.SharedSize = c.IntermediateSize, c.IntermediateSize
 	c.IntermediateSize = f.need("intermediate_size_mlp", 1, maxFFN)
@@ -107,9 +107,9 @@ func (c *Config) llama4JSON(m map[string]any) {
 		}
 	}
 	m["moe_layers"], m["interleave_moe_layer_step"], m["no_rope_layers"], m["layer_types"] = moe, 1, turns, c.layerTypes()
-	m["attention_chunk_size"], m["attn_temperature_tuning"] = optional(c.StretchSize), c.Temper != nil
-	if c.Temper != nil {
-		m["attn_scale"], m["floor_scale"] = float(c.Temper.Scale), int(c.Temper.Every)
+	m["attention_chunk_size"], m["attn_temperature_tuning"] = optional(c.ChunkSize), c.QueryScaling != nil
+	if c.QueryScaling != nil {
+		m["attn_scale"], m["floor_scale"] = float(c.QueryScaling.Scale), int(c.QueryScaling.Every)
 	}
 	m["output_router_logits"], m["router_jitter_noise"] = false, float(0)
 }

@@ -17,7 +17,7 @@ func init() {
 	register(family{
 		arch: "Ministral3ForCausalLM", modelType: "ministral3",
 		defaults: ministralDefaults,
-		keys:     slices.Concat(mistralKeys, []string{tempersKey}),
+		keys:     slices.Concat(mistralKeys, []string{queryScalingKey}),
 		prepare:  ministralRope,
 		options:  (*Config).ministral3,
 		write:    (*Config).ministral3JSON,
@@ -52,14 +52,14 @@ var towerPrefixes = []prefix{{"language_model.model.", "language_model.lm_head."
 
 func isMinistral(f *fields) bool { return f.str("model_type", "mistral") == "ministral3" }
 
-// tempersKey is, in the mapping of the rotary embedding, by how much queries grow with their position.
-const tempersKey = "llama_4_scaling_beta"
+// queryScalingKey is, in the mapping of the rotary embedding, by how much queries grow with their position.
+const queryScalingKey = "llama_4_scaling_beta"
 
 // ministralRope sets the class's own rotary embedding where there is none.
 func ministralRope(f *fields) {
 	if !f.has("rope_scaling") && !f.has("rope_parameters") {
 		f.vals["rope_parameters"] = map[string]any{"rope_type": "yarn", "rope_theta": 1e6, "factor": 16.0, "original_max_position_embeddings": 16384,
-			"beta_fast": 32.0, "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0, tempersKey: 0.1}
+			"beta_fast": 32.0, "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0, queryScalingKey: 0.1}
 	}
 }
 
@@ -74,8 +74,8 @@ func (c *Config) ministral3(f *fields) {
 	if o == nil {
 		return
 	}
-	if scale := o.float(tempersKey, 0, 0, 1e3); scale > 0 {
-		c.Temper = &Temper{Scale: scale, Every: float64(originalPositions(f, o, 0))}
+	if scale := o.float(queryScalingKey, 0, 0, 1e3); scale > 0 {
+		c.QueryScaling = &QueryScaling{Scale: scale, Every: float64(originalPositions(f, o, 0))}
 	}
 	if f.err == nil {
 		f.err = o.err
@@ -84,12 +84,12 @@ func (c *Config) ministral3(f *fields) {
 
 func (c *Config) ministral3JSON(m map[string]any) {
 	m["sliding_window"] = optional(c.SlidingWindow)
-	if c.Temper == nil {
+	if c.QueryScaling == nil {
 		return
 	}
 	for _, key := range []string{"rope_scaling", "rope_parameters"} {
 		if rope, ok := m[key].(map[string]any); ok {
-			rope[tempersKey] = float(c.Temper.Scale)
+			rope[queryScalingKey] = float(c.QueryScaling.Scale)
 		}
 	}
 }

@@ -24,7 +24,7 @@ func init() {
 		write: func(c *Config, m map[string]any) {
 			m["attention_bias"], m["lm_head_bias"], m["sliding_window"] = c.QKVBias, c.HeadBias, optional(c.SlidingWindow)
 			m["num_local_experts"], m["num_experts_per_tok"] = c.NumExperts, c.NumExpertsPerTok
-			m["router_jitter_noise"], m["input_jitter_noise"] = float(c.NearExperts), float(0)
+			m["router_jitter_noise"], m["input_jitter_noise"] = float(c.SparseMixer), float(0)
 			c.balanceJSON(m)
 		},
 	})
@@ -55,7 +55,7 @@ func (c *Config) phimoe(f *fields) {
 	if c.NumExpertsPerTok != 2 {
 		f.fail("num_experts_per_tok", "%d is not supported: SparseMixer chooses 2", c.NumExpertsPerTok)
 	}
-	if c.NearExperts = f.float("router_jitter_noise", 0, 0, 1); c.NearExperts == 0 {
+	if c.SparseMixer = f.float("router_jitter_noise", 0, 0, 1); c.SparseMixer == 0 {
 		f.fail("router_jitter_noise", "0 is not supported: all weights would be 1, and routers would have no gradient")
 	}
 	f.noNoise("input_jitter_noise")

@@ -79,7 +79,7 @@ func (w weave) run(rows int, c *Config) int {
 	case byHeads:
 		return c.HeadDim
 	case byKeyHeads:
-		return rows / c.Recurrence.KeyHeads
+		return rows / c.GatedDeltaNet.KeyHeads
 	}
 	return rows
 }

@@ -33,7 +33,7 @@ var ropeTypes = []string{"default", "linear", "dynamic", "yarn", "longrope", "ll
 
 var ropeKeys = []string{"rope_type", "type", "rope_theta", "factor", "low_freq_factor", "high_freq_factor",
 	"original_max_position_embeddings", "partial_rotary_factor", "attention_factor", "beta_fast", "beta_slow", "mscale",
-	"mscale_all_dim", "truncate", "short_factor", "long_factor", "short_mscale", "long_mscale", tempersKey}
+	"mscale_all_dim", "truncate", "short_factor", "long_factor", "short_mscale", "long_mscale", queryScalingKey}
 
 const (
 	defaultTheta       = 10000
@@ -298,7 +298,7 @@ func (c *Config) RopeRows(maxPos int) int { return c.RopeShift(maxPos) + maxPos 
 
 // RopeElems is the size in elements of RopeTables' cos, or of its sin, for documents of at most maxPos tokens.
 func (c *Config) RopeElems(maxPos int) int64 {
-	n := c.TemperElems(maxPos)
+	n := c.QueryScalingElems(maxPos)
 	if c.QKNormPlain {
 		n += int64(c.HeadDim)
 	}
@@ -308,9 +308,9 @@ func (c *Config) RopeElems(maxPos int) int64 {
 	return n
 }
 
-// TemperElems is the size of Temper's table in RopeTables; 0 without one.
-func (c *Config) TemperElems(maxPos int) int64 {
-	if c.Temper == nil {
+// QueryScalingElems is the size of QueryScaling's table in RopeTables; 0 without one.
+func (c *Config) QueryScalingElems(maxPos int) int64 {
+	if c.QueryScaling == nil {
 		return 0
 	}
 	return int64(c.RopeRows(maxPos)) * int64(c.HeadDim/2)
@@ -383,7 +383,7 @@ func floatList(xs []float64) []float {
 // says where one begins. The angle is rounded to float32, as Transformers
 // computes it.
 //
-// Behind them Temper, if the model has one, has a table (RopeRows, HeadDim/2): a factor is a
+// Behind them QueryScaling, if the model has one, has a table (RopeRows, HeadDim/2): a factor is a
 // rotation by no angle. Then there are HeadDim ones, the weights of a q/k norm without weights.
 func (c *Config) RopeTables(maxPos int) (cos, sin []float32) {
 	n := c.RopeElems(maxPos)
@@ -400,10 +400,10 @@ func (c *Config) RopeTables(maxPos int) (cos, sin []float32) {
 			}
 		}
 	}
-	if c.Temper != nil {
+	if c.QueryScaling != nil {
 		for _, length := range c.ropeSections(maxPos) {
 			for p := range length {
-				cos = append(cos, slices.Repeat([]float32{float32(c.Temper.At(p))}, c.HeadDim/2)...)
+				cos = append(cos, slices.Repeat([]float32{float32(c.QueryScaling.At(p))}, c.HeadDim/2)...)
 			}
 		}
 	}

@@ -124,14 +124,14 @@ func (n blockNames) attention() []Param {
 	c := n.c
 	h, q, kv := c.HiddenSize, c.NumHeads*c.HeadDim, c.NumKVHeads*c.HeadDim
 	if c.IsRecurrent(n.block) {
-		return n.recurrence()
+		return n.gatedDelta()
 	}
 	var p []Param
 	if c.NormsInputs() {
 		p = n.norm(RoleAttnNorm, RoleAttnNormBias)
 	}
-	if c.Latent != nil {
-		p = append(p, n.latent()...)
+	if c.MLA != nil {
+		p = append(p, n.mla()...)
 	} else {
 		p = append(p, matrix(RoleQKV, h, n.queries(RoleQKV, q, kv)))
 	}
@@ -350,7 +350,7 @@ func (c *Config) BlockPairs(block, length int) int64 {
 	if c.IsRecurrent(block) {
 		return 0
 	}
-	if size := c.Stretch(block); size > 0 && length > size {
+	if size := c.AttentionChunk(block); size > 0 && length > size {
 		return int64(length/size)*c.BlockPairs(block, size) + c.BlockPairs(block, length%size)
 	}
 	n, w := int64(length), int64(length)
@@ -370,8 +370,8 @@ func (c *Config) FLOPs(tokens, pairs int64) float64 {
 // ForwardFLOPs is the forward's part of FLOPs, a third where nothing is frozen.
 func (c *Config) ForwardFLOPs(tokens, pairs int64) float64 {
 	recurrences := 0.0
-	if c.Recurrence != nil {
-		recurrences = float64(int64(c.RecurrentBlocks()) * c.Recurrence.FLOPs())
+	if c.GatedDeltaNet != nil {
+		recurrences = float64(int64(c.RecurrentBlocks()) * c.GatedDeltaNet.FLOPs())
 	}
 	return (2*float64(c.MatrixParams())+recurrences)*float64(tokens) + c.PairFLOPs()*float64(pairs)
 }

@@ -35,7 +35,7 @@ func (r *Run) dropFrozen(layers []schedule.Layer) {
 		for k := range l.Backward {
 			v := &l.Backward[k]
 			if r.Kind(i).Part(r.Spec, r.Layouts[i], v.Part).GradElems(r.Limits.UniqueIDs) == 0 {
-				v.Uses &^= schedule.Sums
+				v.Uses &^= schedule.AccumulatesGrad
 			}
 		}
 	}

@@ -12,12 +12,12 @@ import (
 // (param buffer), and read and written with the state when the layer is updated. So weight slots bound how
 // many are read ahead.
 
-// paramAway says whether the tile of layer l is on a disk.
-func (r *Run) paramAway(l int) bool { return r.ParamAway != nil && r.ParamAway[l] }
+// weightsOnDisk says whether the tile of layer l is on a disk.
+func (r *Run) weightsOnDisk(l int) bool { return r.WeightsOnDisk != nil && r.WeightsOnDisk[l] }
 
 // ParamBytes is the size of the tile of layer l on a disk; 0: it is in memory.
 func (r *Run) ParamBytes(l int) int64 {
-	if !r.paramAway(l) {
+	if !r.weightsOnDisk(l) {
 		return 0
 	}
 	return optim.Pages(r.Layouts[l].TileBytes)
@@ -52,8 +52,8 @@ func (r *Run) inChunks(bytes int64) int64 {
 // ParamBufferBytes is the size of a param buffer of r's lane: what the largest of its tiles takes wherever it begins; 0: it
 // has none.
 func (r *Run) ParamBufferBytes() (most int64) {
-	for l := range r.ParamAway {
-		if !r.has(l) || !r.paramAway(l) {
+	for l := range r.WeightsOnDisk {
+		if !r.has(l) || !r.weightsOnDisk(l) {
 			continue
 		}
 		for _, k := range r.Kind(l).Largest(r.Spec, r.Layouts[l]) {
@@ -91,7 +91,7 @@ func (r *Run) blocks() (out []int) {
 
 // leaveAll is leave with all gradients of blocks waiting on disks.
 func (r *Run) leaveAll(spare int64, slots int) onDisks {
-	return r.leave(spare+r.sendAway(r.blocks()), slots)
+	return r.leave(spare+r.putGradsOnDisk(r.blocks()), slots)
 }
 
 // leave decides which tiles are on disks, where states alone do not do: with all states away that allStates sends, as few tiles as
@@ -100,11 +100,11 @@ func (r *Run) leave(spare int64, slots int) (d onDisks) {
 	spare = r.allStates(spare-r.packMemory(true), slots)
 	blocks := r.blocks()
 	for n := 1; n <= len(blocks); n++ {
-		r.ParamAway = make([]bool, len(r.Layouts))
+		r.WeightsOnDisk = make([]bool, len(r.Layouts))
 		left := spare
 		for k := range n {
 			l := blocks[k*len(blocks)/n]
-			r.ParamAway[l] = true
+			r.WeightsOnDisk[l] = true
 			left += r.ParamBytes(l)
 		}
 		if d = r.onDisks(left - int64(slots)*r.StateSlotBytes() - r.paramBuffersBytes()); d.left >= 0 {

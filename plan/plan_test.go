@@ -672,7 +672,7 @@ func TestFrozenRun(t *testing.T) {
 			t.Errorf("layer %d has a backward", v.Layer)
 		}
 	}
-	if v := spec.Layers[8].Backward[0]; v.Grad() || !v.Uses.Has(schedule.Turns) {
+	if v := spec.Layers[8].Backward[0]; v.Grad() || !v.Uses.Has(schedule.UpdatesGradInPlace) {
 		t.Errorf("the backward of a frozen block sums up a gradient: %t", v.Grad())
 	}
 	backward := spec.Layers[7].Backward[0] // its MLP is frozen, its attention is not

@@ -132,7 +132,7 @@ func choose(q Request) (*Run, error) {
 	if q.Depths.ActivationSlots == 0 && !r.Spec.OnHost {
 		r.raise(q, &r.Depths.ActivationSlots, r.allActivations())
 	}
-	if r.Away != nil { // activations that have got slots need no memory of the host any more
+	if r.StateOnDisk != nil { // activations that have got slots need no memory of the host any more
 		r.tiered = false
 		r.raiseBuffers(q)
 	}

@@ -110,7 +110,7 @@ func (r *Run) slotChoices(q Request) []int {
 	}
 	all := r.allActivations()
 	choices := []int{all}
-	if r.OneMemory || r.Away != nil {
+	if r.OneMemory || r.StateOnDisk != nil {
 		return choices
 	}
 	least := 2*r.Limits.MicroBatches + minActSlots

@@ -162,7 +162,7 @@ func TestInputsSpillForMore(t *testing.T) {
 				c.change(&q)
 			}
 			r := resolve(t, q)
-			if over := beyond(r, q); over != "" || (r.SpillBytes() > 0) != c.spills || q.StateDir != (r.Away != nil) {
+			if over := beyond(r, q); over != "" || (r.SpillBytes() > 0) != c.spills || q.StateDir != (r.StateOnDisk != nil) {
 				t.Errorf("%d of %d slots, %v: %s", r.Depths.ActivationSlots, r.allActivations(), r.Spec.Keep, over)
 			}
 			if least := 2*r.Limits.MicroBatches + minActSlots; r.Depths.ActivationSlots < least {
@@ -330,7 +330,7 @@ func TestHiddenStatesStayWhereTheyFit(t *testing.T) {
 // TestRecurrencesKeepHiddenStates: recurrences and output gates are refused with hidden states on the host.
 func TestRecurrencesKeepHiddenStates(t *testing.T) {
 	for want, edit := range map[string]func(c *model.Config){
-		"with recurrences, whose convolution": func(c *model.Config) { c.Recurrence = &model.Recurrence{} },
+		"with recurrences, whose convolution": func(c *model.Config) { c.GatedDeltaNet = &model.GatedDeltaNet{} },
 		"with an output gate":                 func(c *model.Config) { c.OutputGate = true },
 	} {
 		q := longRows(65536, 24)

@@ -63,12 +63,12 @@ type Run struct {
 	OnDemand bool
 	// Lane is, by layer, the lane that it is on; nil: there is one lane.
 	Lane []int
-	// Away says, by layer, that its state (lower halves and planes) is on a disk; nil: none is.
-	Away []bool
-	// GradAway says, by layer, that its gradient waits for the norm on a disk too, as its state is there; nil: none does.
-	GradAway []bool
-	// ParamAway says, by layer, that its tile is on a disk too, as its state is; nil: none is.
-	ParamAway []bool
+	// StateOnDisk says, by layer, that its state (lower halves and planes) is on a disk; nil: none is.
+	StateOnDisk []bool
+	// GradOnDisk says, by layer, that its gradient waits for the norm on a disk too, as its state is there; nil: none does.
+	GradOnDisk []bool
+	// WeightsOnDisk says, by layer, that its tile is on a disk too, as its state is; nil: none is.
+	WeightsOnDisk []bool
 	// ParamChunk is what those are read in multiples of, a multiple of 4 KiB; 0: 1 MiB.
 	ParamChunk int64
 	// Compress says that what is on disks is written in fewer bytes.
@@ -160,7 +160,7 @@ func (r *Run) Binding() Binding {
 
 // GradBinding says where the gradient of layer l is summed.
 func (r *Run) GradBinding(l int) Binding {
-	if r.GradsInPlace() && !r.gradAway(l) {
+	if r.GradsInPlace() && !r.gradOnDisk(l) {
 		return InPlace
 	}
 	return Copied
@@ -275,7 +275,7 @@ func (r *Run) BatchIntBytes() int64 {
 	l := r.Limits
 	n := 4*int64(l.Tokens) + int64(l.Sequences+l.MicroBatches) + int64(l.MicroBatches)*int64(l.UniqueIDs+1)
 	tensors := int64(6)
-	if size := r.Spec.Config.StretchSize; size > 0 {
+	if size := r.Spec.Config.ChunkSize; size > 0 {
 		n += int64(l.Tokens/size + l.Sequences + l.MicroBatches)
 		tensors++
 	}

@@ -53,10 +53,10 @@ func (r *Run) Table() Table {
 	var tiles, lo int64
 	for i, l := range r.Layouts {
 		t.Params += l.Layer.Elems()
-		if !r.paramAway(i) {
+		if !r.weightsOnDisk(i) {
 			tiles += optim.Pages(l.TileBytes)
 		}
-		if r.away(i) {
+		if r.onDisk(i) {
 			continue
 		}
 		lo += optim.Pages(optim.LoBytes(l, r.Share(i)))
@@ -66,21 +66,21 @@ func (r *Run) Table() Table {
 		host("lo planes", lo, "lower halves of fp32 master weights%s", r.ofAll())
 	}
 	r.planeRows(host)
-	if r.Away != nil {
+	if r.StateOnDisk != nil {
 		n := r.Depths.StateSlots
-		host("state slots", int64(n)*r.StateSlotBytes(), "%d layers whose state is read, updated or written%s", n, also(r.GradAway != nil, ", with their gradients"))
-		if n := r.packMemory(r.ParamAway != nil); n > 0 {
+		host("state slots", int64(n)*r.StateSlotBytes(), "%d layers whose state is read, updated or written%s", n, also(r.GradOnDisk != nil, ", with their gradients"))
+		if n := r.packMemory(r.WeightsOnDisk != nil); n > 0 {
 			host("compression", n, "of what is written to disks, in chunks")
 		}
 		states, weights := r.DiskBytes()
 		t.Disk = states + weights + r.GradDiskBytes()
-		t.Rows = append(t.Rows, Row{"disk", "state", states, fmt.Sprintf("%s of %d of %d layers%s", r.stateWords(), count(r.Away), len(r.Away), r.ofAll())})
+		t.Rows = append(t.Rows, Row{"disk", "state", states, fmt.Sprintf("%s of %d of %d layers%s", r.stateWords(), count(r.StateOnDisk), len(r.StateOnDisk), r.ofAll())})
 		if n := r.GradDiskBytes(); n > 0 {
-			t.Rows = append(t.Rows, Row{"disk", "gradients", n, fmt.Sprintf("%s of %d of %d layers, which wait for the norm", r.gradType(), count(r.GradAway), len(r.GradAway))})
+			t.Rows = append(t.Rows, Row{"disk", "gradients", n, fmt.Sprintf("%s of %d of %d layers, which wait for the norm", r.gradType(), count(r.GradOnDisk), len(r.GradOnDisk))})
 		}
 		if weights > 0 {
 			host("param buffers", r.paramBuffersBytes(), "of %d weight slots, where weights on disks are read to", r.Depths.WeightSlots)
-			t.Rows = append(t.Rows, Row{"disk", "weights", weights, fmt.Sprintf("what streams to the device, of %d of %d layers", count(r.ParamAway), len(r.Layouts))})
+			t.Rows = append(t.Rows, Row{"disk", "weights", weights, fmt.Sprintf("what streams to the device, of %d of %d layers", count(r.WeightsOnDisk), len(r.Layouts))})
 		}
 	}
 	t.PerParam = float64(t.Host) / float64(t.Params)
@@ -124,7 +124,7 @@ func (r *Run) planeRows(host addRow) {
 	var order []optim.Plane // without names
 	groups := map[optim.Plane]*group{}
 	for i, l := range r.Layouts {
-		if r.away(i) {
+		if r.onDisk(i) {
 			continue
 		}
 		for _, p := range r.placed(i) {
@@ -177,10 +177,10 @@ func (r *Run) slabRow(host addRow) {
 	switch {
 	case r.SlabsAreCredits():
 		host("gradient slabs", slabs, "%s × %d", kind, r.Depths.GradSlabs*r.Lanes())
-	case r.GradAway == nil:
+	case r.GradOnDisk == nil:
 		host("gradient slabs", slabs, "%s, all layers wait for the norm", kind)
 	default:
-		host("gradient slabs", slabs-pool, "%s, %d layers wait for the norm in memory", kind, len(r.GradAway)-count(r.GradAway))
+		host("gradient slabs", slabs-pool, "%s, %d layers wait for the norm in memory", kind, len(r.GradOnDisk)-count(r.GradOnDisk))
 		host("gradient slabs", pool, "%s × %d, for layers that wait on disks", kind, r.Depths.GradSlabs*r.Lanes())
 	}
 	if r.Ranks <= 1 {

@@ -34,13 +34,13 @@ func (r *Run) extents() []int64 {
 	return r.kept.extents
 }
 
-// away says whether the state of layer l is on a disk.
-func (r *Run) away(l int) bool { return r.Away != nil && r.Away[l] }
+// stateOnDisk says whether the state of layer l is on a disk.
+func (r *Run) onDisk(l int) bool { return r.StateOnDisk != nil && r.StateOnDisk[l] }
 
 // StateSlotBytes is the size of a state slot: that of the largest layer that is on a disk, with its gradient where that is.
 func (r *Run) StateSlotBytes() (most int64) {
-	for l, away := range r.Away {
-		if away {
+	for l, onDisk := range r.StateOnDisk {
+		if onDisk {
 			most = max(most, r.StagedBytes(l)+r.GradExtentBytes(l))
 		}
 	}
@@ -49,8 +49,8 @@ func (r *Run) StateSlotBytes() (most int64) {
 
 // DiskBytes is the size of all states that are on disks, and of the tiles that are.
 func (r *Run) DiskBytes() (states, tiles int64) {
-	for l, away := range r.Away {
-		if away {
+	for l, onDisk := range r.StateOnDisk {
+		if onDisk {
 			states += r.ExtentBytes(l)
 			tiles += r.ParamBytes(l)
 		}
@@ -62,7 +62,7 @@ func (r *Run) DiskBytes() (states, tiles int64) {
 func (r *Run) stateWords() string {
 	var kinds []string
 	for l, layout := range r.Layouts {
-		if !r.away(l) {
+		if !r.onDisk(l) {
 			continue
 		}
 		if layout.Split() && !slices.Contains(kinds, lowerHalves) {
@@ -88,19 +88,19 @@ type onDisks struct {
 
 // onDisks is the decision that r has now.
 func (r *Run) onDisks(left int64) onDisks {
-	return onDisks{states: r.Away, grads: r.GradAway, tiles: r.ParamAway, slots: r.Depths.StateSlots, left: left}
+	return onDisks{states: r.StateOnDisk, grads: r.GradOnDisk, tiles: r.WeightsOnDisk, slots: r.Depths.StateSlots, left: left}
 }
 
 // put makes d the decision of r.
 func (r *Run) put(d onDisks) {
-	r.Away, r.GradAway, r.ParamAway, r.Depths.StateSlots = d.states, d.grads, d.tiles, d.slots
+	r.StateOnDisk, r.GradOnDisk, r.WeightsOnDisk, r.Depths.StateSlots = d.states, d.grads, d.tiles, d.slots
 }
 
 // tier decides what goes to disks, where there is a place for it: first states, then gradients that wait for the
 // norm, then tiles; as little as lets the rest of the run fit into the host's memory. Where nothing fits, it is what takes
 // least.
 func (r *Run) tier(q Request) {
-	r.Away, r.GradAway, r.ParamAway = nil, nil, nil
+	r.StateOnDisk, r.GradOnDisk, r.WeightsOnDisk = nil, nil, nil
 	if !q.StateDir || r.EvalOnly || q.HostMemory <= 0 {
 		return
 	}
@@ -117,7 +117,7 @@ func (r *Run) tier(q Request) {
 	best := onDisks{left: math.MinInt64}
 	for _, way := range r.waysToDisks(q) {
 		for n := most; n >= least; n-- {
-			r.GradAway, r.ParamAway = nil, nil
+			r.GradOnDisk, r.WeightsOnDisk = nil, nil
 			d := way(spare, n)
 			if d.left > best.left {
 				best = d
@@ -165,16 +165,16 @@ func (r *Run) choose(spare int64, slots int) onDisks {
 			}
 		}
 		for n := 1; n <= len(able); n++ {
-			away, saved, largest := make([]bool, len(sizes)), int64(0), int64(0)
+			onDisk, saved, largest := make([]bool, len(sizes)), int64(0), int64(0)
 			for k := range n {
 				l := able[k*len(able)/n]
-				away[l] = true
+				onDisk[l] = true
 				saved += sizes[l]
 				largest = max(largest, sizes[l])
 			}
 			left := spare + saved - int64(slots)*largest
 			if left > best.left {
-				best = onDisks{states: away, slots: slots, left: left}
+				best = onDisks{states: onDisk, slots: slots, left: left}
 			}
 			if left >= 0 {
 				return best
@@ -191,9 +191,9 @@ func (r *Run) allStates(spare int64, slots int) int64 {
 	for _, l := range r.blocks() {
 		most = max(most, r.extents()[l])
 	}
-	r.Away, r.Depths.StateSlots = make([]bool, len(r.Layouts)), slots
+	r.StateOnDisk, r.Depths.StateSlots = make([]bool, len(r.Layouts)), slots
 	for l, size := range r.extents() {
-		if r.Away[l] = size > 0 && size <= most; r.Away[l] {
+		if r.StateOnDisk[l] = size > 0 && size <= most; r.StateOnDisk[l] {
 			spare += size
 		}
 	}

@@ -44,8 +44,8 @@ func TestStatesGoToDisksAsMemoryAsks(t *testing.T) {
 	for _, clip := range []bool{true, false} {
 		q := tiered(t, 12, clip)
 		all := testkit.Must(Resolve(q))(t)
-		if all.Away != nil || all.Table().Disk != 0 {
-			t.Fatalf("with room for everything %d states are away", count(all.Away))
+		if all.StateOnDisk != nil || all.Table().Disk != 0 {
+			t.Fatalf("with room for everything %d states are away", count(all.StateOnDisk))
 		}
 		need, before, least := all.Table().Host, 0, int64(0)
 		for budget := need - 1; ; budget -= 1 + r.Int64N(need/40) {
@@ -56,14 +56,14 @@ func TestStatesGoToDisksAsMemoryAsks(t *testing.T) {
 				break
 			}
 			table := p.Table()
-			n := count(p.Away)
+			n := count(p.StateOnDisk)
 			if table.Host > budget || n == 0 || n < before-4 {
 				t.Fatalf("clip %t: %d of %d bytes, %d states away, %d with more memory", clip, table.Host, budget, n, before)
 			}
 			if states, tiles := p.DiskBytes(); table.Disk != states+p.GradDiskBytes() || states <= 0 || tiles > 0 {
 				t.Fatalf("%d bytes on disks in the table, %d of the states, %d of tiles", table.Disk, states, tiles)
 			}
-			if p.GradAway != nil { // TestGradientsGoToDisksAsMemoryAsks
+			if p.GradOnDisk != nil { // TestGradientsGoToDisksAsMemoryAsks
 				if n != 12 {
 					t.Fatalf("gradients are away and the states of %d layers, not those of all blocks alone", n)
 				}
@@ -104,7 +104,7 @@ func TestWeightsGoToDisksAsMemoryAsks(t *testing.T) {
 		for k := range int64(10) {
 			q.HostMemory = states - 1 - k*(states-least)/12
 			p := testkit.Must(Resolve(q))(t)
-			table, n := p.Table(), count(p.ParamAway)
+			table, n := p.Table(), count(p.WeightsOnDisk)
 			need := table.Host
 			if unified {
 				need += table.AllDevices
@@ -112,19 +112,19 @@ func TestWeightsGoToDisksAsMemoryAsks(t *testing.T) {
 			if need > q.HostMemory || n < before-8 || n == 0 {
 				t.Errorf("unified %t: %d of %d bytes, %d tiles away, %d with more memory", unified, need, q.HostMemory, n, before)
 			}
-			one := p.ParamBytes(slices.Index(p.ParamAway, true))
+			one := p.ParamBytes(slices.Index(p.WeightsOnDisk, true))
 			if p.StateSlotBytes() != one+p.ExtentBytes(1) || p.ParamBufferBytes() != one || n > 1 && q.HostMemory-need > 2*one {
 				t.Errorf("unified %t: %d tiles of %d bytes are away, %d bytes are left, slots have %d, buffers %d", unified, n, one, q.HostMemory-need, p.StateSlotBytes(), p.ParamBufferBytes())
 			}
 			if i := slices.IndexFunc(table.Rows, func(r Row) bool { return r.Purpose == "param buffers" }); i < 0 || table.Rows[i].Bytes != 3*one {
 				t.Errorf("unified %t: 3 weight slots have buffers as in row %d of %v", unified, i, table.Rows)
 			}
-			if p.ParamAway[0] || p.ParamAway[p.Head()] {
-				t.Errorf("away are the tiles of %v", p.ParamAway)
+			if p.WeightsOnDisk[0] || p.WeightsOnDisk[p.Head()] {
+				t.Errorf("away are the tiles of %v", p.WeightsOnDisk)
 			}
-			for i, away := range p.ParamAway[1:p.Head()] { // spread
-				if first := count(p.ParamAway[1 : 2+i]); away && 2 < n && n < 60 && (first > (i+1)*n/64+2 || first < (i+1)*n/64-2) {
-					t.Errorf("%d of the first %d blocks are away, of %d: %v", first, i+1, n, p.ParamAway)
+			for i, onDisk := range p.WeightsOnDisk[1:p.Head()] { // spread
+				if first := count(p.WeightsOnDisk[1 : 2+i]); onDisk && 2 < n && n < 60 && (first > (i+1)*n/64+2 || first < (i+1)*n/64-2) {
+					t.Errorf("%d of the first %d blocks are away, of %d: %v", first, i+1, n, p.WeightsOnDisk)
 					break
 				}
 			}
@@ -145,13 +145,13 @@ func TestSpansOfExperts(t *testing.T) {
 	c.Arch, c.ModelType, c.QKNorm, c.NumExperts, c.NumExpertsPerTok, c.MoEIntermediateSize, c.DecoderSparseStep = "Qwen3MoeForCausalLM", "qwen3_moe", true, 16, 2, 200, 1
 	q.Config = &c
 	p := testkit.Must(Resolve(q))(t)
-	p.ParamChunk, p.ParamAway = 4096, make([]bool, len(p.Layouts))
-	for l := range p.ParamAway {
-		p.ParamAway[l] = p.ableToLeave(l)
+	p.ParamChunk, p.WeightsOnDisk = 4096, make([]bool, len(p.Layouts))
+	for l := range p.WeightsOnDisk {
+		p.WeightsOnDisk[l] = p.ableToLeave(l)
 	}
 	experts, inside := 0, 0
 	for _, x := range layers.Tiles(p.Layouts, p.Spec) {
-		if !p.paramAway(x.Layer) {
+		if !p.weightsOnDisk(x.Layer) {
 			continue
 		}
 		from, bytes := p.ParamSpan(x)
@@ -208,7 +208,7 @@ func TestStateSlots(t *testing.T) {
 		if asked == 0 {
 			want = autoStateSlots
 		}
-		if p.Depths.StateSlots != want || !slices.Contains(p.Away, true) {
+		if p.Depths.StateSlots != want || !slices.Contains(p.StateOnDisk, true) {
 			t.Errorf("state_slots %d: %d are planned", asked, p.Depths.StateSlots)
 		}
 	}
@@ -225,14 +225,14 @@ func TestStatesAreSpread(t *testing.T) {
 	q.HostMemory, q.Depths.StateSlots = all.Table().Host-7*all.ExtentBytes(1), 1
 	p := testkit.Must(Resolve(q))(t)
 	run, longest := 0, 0
-	for _, away := range p.Away {
-		if run++; !away {
+	for _, onDisk := range p.StateOnDisk {
+		if run++; !onDisk {
 			run = 0
 		}
 		longest = max(longest, run)
 	}
-	if n := count(p.Away); n < 8 || n > 10 || longest > 2 {
-		t.Errorf("away are %v: %d in all, %d of them in a row", p.Away, n, longest)
+	if n := count(p.StateOnDisk); n < 8 || n > 10 || longest > 2 {
+		t.Errorf("away are %v: %d in all, %d of them in a row", p.StateOnDisk, n, longest)
 	}
 }
 
@@ -245,8 +245,8 @@ func TestStatesGoToDisksWhereMemoryIsOne(t *testing.T) {
 	table := all.Table()
 	q.HostMemory = table.Host + table.AllDevices - 5*all.ExtentBytes(1)
 	p := testkit.Must(Resolve(q))(t)
-	if table := p.Table(); table.Host+table.AllDevices > q.HostMemory || count(p.Away) == 0 {
-		t.Errorf("%d bytes with %d states away, %d there are", table.Host+table.AllDevices, count(p.Away), q.HostMemory)
+	if table := p.Table(); table.Host+table.AllDevices > q.HostMemory || count(p.StateOnDisk) == 0 {
+		t.Errorf("%d bytes with %d states away, %d there are", table.Host+table.AllDevices, count(p.StateOnDisk), q.HostMemory)
 	}
 }
 
@@ -273,14 +273,14 @@ func TestWordsOfStates(t *testing.T) {
 			q.HostMemory, q.Depths.StateSlots = all.Table().Host-4*all.ExtentBytes(1), 1
 			p := testkit.Must(Resolve(q))(t)
 			var want int64
-			for l, away := range p.Away {
-				if n := p.Layouts[l].Elems; away {
+			for l, onDisk := range p.StateOnDisk {
+				if n := p.Layouts[l].Elems; onDisk {
 					want += optim.Pages(c.lo*n) + c.planes*optim.Pages(4*n)
 				}
 			}
 			rows := p.Table().Rows
 			i := slices.IndexFunc(rows, func(r Row) bool { return r.Where == "disk" && r.Purpose == "state" })
-			if detail := fmt.Sprintf("%s of %d of 14 layers", c.want, count(p.Away)); i < 0 || rows[i].Detail != detail || rows[i].Bytes != want || want == 0 {
+			if detail := fmt.Sprintf("%s of %d of 14 layers", c.want, count(p.StateOnDisk)); i < 0 || rows[i].Detail != detail || rows[i].Bytes != want || want == 0 {
 				t.Errorf("row %d of %v is not of %d bytes: %s", i, rows, want, detail)
 			}
 		})
@@ -292,7 +292,7 @@ func TestLowerHalvesComeFirst(t *testing.T) {
 	q := tiered(t, 12, false)
 	testkit.NoError(t, q.Config.SetFreeze(model.Freeze{Names: []string{`embed_tokens`, `layers\.0\..*proj`}}))
 	p := testkit.Must(Resolve(q))(t)
-	p.Away = []bool{1: true, 2: true, 13: false}
+	p.StateOnDisk = []bool{1: true, 2: true, 13: false}
 	if lo, got := optim.LoBytes(p.Layouts[1], p.Share(1)), p.stateWords(); lo != 0 || got != "lower halves and moments" {
 		t.Errorf("states are %s, the first with %d bytes of lower halves", got, lo)
 	}
@@ -303,7 +303,7 @@ func TestLowerHalvesComeFirst(t *testing.T) {
 func TestPackedBytes(t *testing.T) {
 	q := tiered(t, 4, false)
 	r := testkit.Must(Resolve(q))(t)
-	r.Away, r.ParamAway = []bool{false, true, true, true, true, false}, []bool{false, false, true, false, false, false}
+	r.StateOnDisk, r.WeightsOnDisk = []bool{false, true, true, true, true, false}, []bool{false, false, true, false, false, false}
 	for l := range r.Layouts {
 		if got := r.PackedStaged(l); got != (Packed{Bytes: r.StagedBytes(l)}) {
 			t.Errorf("layer %d without compression: %+v of %d bytes", l, got, r.StagedBytes(l))
@@ -327,7 +327,7 @@ func TestPackedBytes(t *testing.T) {
 	}
 	q.Planes = optim.Quantised{By: optim.AdamW{}, Bits: 8}.Planes
 	coded := testkit.Must(Resolve(q))(t)
-	coded.Away, coded.Compress = r.Away, true
+	coded.StateOnDisk, coded.Compress = r.StateOnDisk, true
 	packed := coded.PackedStaged(2)
 	if float64(packed.Bytes) < 0.95*float64(coded.StagedBytes(2)) {
 		t.Errorf("codes: %d bytes of %d", packed.Bytes, coded.StagedBytes(2))
@@ -354,7 +354,7 @@ func TestPackingTakesMemory(t *testing.T) {
 	all.HostMemory = 1 << 40
 	r, err := Resolve(all)
 	testkit.NoError(t, err)
-	if r.Away != nil || slices.ContainsFunc(r.Table().Rows, func(r Row) bool { return r.Purpose == "compression" }) {
+	if r.StateOnDisk != nil || slices.ContainsFunc(r.Table().Rows, func(r Row) bool { return r.Purpose == "compression" }) {
 		t.Error("with room for everything something is compressed")
 	}
 	full, most := r.Table().Host, least+2*int64(packers)*(1<<20+coderBytes)
@@ -366,7 +366,7 @@ func TestPackingTakesMemory(t *testing.T) {
 			continue
 		}
 		files := int64(1)
-		if p.ParamAway != nil {
+		if p.WeightsOnDisk != nil {
 			files = 2
 		}
 		i := slices.IndexFunc(p.Table().Rows, func(r Row) bool { return r.Purpose == "compression" })
@@ -416,35 +416,35 @@ func TestGradientsGoToDisksAsMemoryAsks(t *testing.T) {
 		for k := range int64(8) {
 			q.HostMemory = least + (7-k)*7*grad
 			p := testkit.Must(Resolve(q))(t)
-			table, n := p.Table(), count(p.GradAway)
+			table, n := p.Table(), count(p.GradOnDisk)
 			need := table.Host
 			if unified {
 				need += table.AllDevices
 			}
 			one := optim.Pages(grad)
 			switch {
-			case need > q.HostMemory || n <= before && k > 0 || n == 0 || count(p.Away) != 64:
-				t.Errorf("unified %t: %d of %d bytes, %d gradients away, %d with more memory, and %d states", unified, need, q.HostMemory, n, before, count(p.Away))
+			case need > q.HostMemory || n <= before && k > 0 || n == 0 || count(p.StateOnDisk) != 64:
+				t.Errorf("unified %t: %d of %d bytes, %d gradients away, %d with more memory, and %d states", unified, need, q.HostMemory, n, before, count(p.StateOnDisk))
 			case q.HostMemory-need > grad:
 				t.Errorf("unified %t: %d gradients are away, and %d bytes of %d are left", unified, n, q.HostMemory-need, q.HostMemory)
 			case p.StateSlotBytes() != p.ExtentBytes(1)+one || p.GradDiskBytes() != int64(n)*one:
 				t.Errorf("slots have %d bytes, gradients %d on disks", p.StateSlotBytes(), p.GradDiskBytes())
-			case p.GradAway[0] || p.GradAway[p.Head()] || !p.GradAway[p.Head()-1] || p.GradAway[1] && n < 64:
-				t.Errorf("%d gradients are away: %v", n, p.GradAway)
+			case p.GradOnDisk[0] || p.GradOnDisk[p.Head()] || !p.GradOnDisk[p.Head()-1] || p.GradOnDisk[1] && n < 64:
+				t.Errorf("%d gradients are away: %v", n, p.GradOnDisk)
 			}
 			slabs := p.SlabBytes()
 			if len(slabs) != 66+3 || slices.Max(slabs[66:]) != one || p.OwnSlabs() != 66 || p.SlabLane(1)+p.SlabLane(66) != 0 {
 				t.Errorf("%d slabs, %d of layers' own, the last have %v", len(slabs), p.OwnSlabs(), slabs[66:])
 			}
-			for l, away := range p.GradAway {
-				if want := p.GradElems(l) * 4; (slabs[l] == 0) != away || !away && slabs[l] != want || away != p.gradAway(l) {
-					t.Errorf("layer %d, its gradient away %t, has a slab of %d bytes", l, away, slabs[l])
+			for l, onDisk := range p.GradOnDisk {
+				if want := p.GradElems(l) * 4; (slabs[l] == 0) != onDisk || !onDisk && slabs[l] != want || onDisk != p.gradOnDisk(l) {
+					t.Errorf("layer %d, its gradient away %t, has a slab of %d bytes", l, onDisk, slabs[l])
 				}
-				if (p.GradBinding(l) == InPlace) != (unified && !away) {
-					t.Errorf("layer %d, its gradient away %t, is summed as %d", l, away, p.GradBinding(l))
+				if (p.GradBinding(l) == InPlace) != (unified && !onDisk) {
+					t.Errorf("layer %d, its gradient away %t, is summed as %d", l, onDisk, p.GradBinding(l))
 				}
-				if first := count(p.GradAway[1 : 1+max(l, 1)]); 0 < l && l < 65 && 2 < n && n < 60 && (first > l*n/64+2 || first < l*n/64-2) {
-					t.Errorf("%d of the first %d blocks are away, of %d: %v", first, l, n, p.GradAway)
+				if first := count(p.GradOnDisk[1 : 1+max(l, 1)]); 0 < l && l < 65 && 2 < n && n < 60 && (first > l*n/64+2 || first < l*n/64-2) {
+					t.Errorf("%d of the first %d blocks are away, of %d: %v", first, l, n, p.GradOnDisk)
 					break
 				}
 			}
@@ -462,8 +462,8 @@ func TestGradientsGoToDisksAsMemoryAsks(t *testing.T) {
 				t.Errorf("%d bytes on disks", table.Disk)
 			}
 			withTiles.HostMemory = q.HostMemory
-			if w, err := Resolve(withTiles); err != nil || w.ParamAway != nil || !slices.Equal(w.GradAway, p.GradAway) {
-				t.Errorf("unified %t: with a place for tiles %d of them are away, %v", unified, count(w.ParamAway), err)
+			if w, err := Resolve(withTiles); err != nil || w.WeightsOnDisk != nil || !slices.Equal(w.GradOnDisk, p.GradOnDisk) {
+				t.Errorf("unified %t: with a place for tiles %d of them are away, %v", unified, count(w.WeightsOnDisk), err)
 			}
 			before = n
 		}
@@ -471,8 +471,8 @@ func TestGradientsGoToDisksAsMemoryAsks(t *testing.T) {
 			t.Errorf("with least memory %d gradients are away", before)
 		}
 		withTiles.HostMemory = least - grad
-		if w, err := Resolve(withTiles); err != nil || count(w.GradAway) != 64 || count(w.ParamAway) == 0 {
-			t.Errorf("unified %t: with less memory %d gradients and %d tiles are away: %v", unified, count(w.GradAway), count(w.ParamAway), err)
+		if w, err := Resolve(withTiles); err != nil || count(w.GradOnDisk) != 64 || count(w.WeightsOnDisk) == 0 {
+			t.Errorf("unified %t: with less memory %d gradients and %d tiles are away: %v", unified, count(w.GradOnDisk), count(w.WeightsOnDisk), err)
 		}
 	}
 }
@@ -485,8 +485,8 @@ func TestGradientsStayInMemory(t *testing.T) {
 	_, err := Resolve(q)
 	q.HostMemory = lacks(t, err)
 	p, err := Resolve(q)
-	if err != nil || count(p.GradAway) == 0 {
-		t.Fatalf("%d gradients are away: %v", count(p.GradAway), err)
+	if err != nil || count(p.GradOnDisk) == 0 {
+		t.Fatalf("%d gradients are away: %v", count(p.GradOnDisk), err)
 	}
 	for name, change := range map[string]func(*Request){
 		"no clipping": func(q *Request) { q.Clip = false },
@@ -496,18 +496,18 @@ func TestGradientsStayInMemory(t *testing.T) {
 	} {
 		q := q
 		change(&q)
-		if p, err := Resolve(q); p != nil && (p.GradAway != nil || p.PoolsSlabs() != p.SlabsAreCredits()) {
+		if p, err := Resolve(q); p != nil && (p.GradOnDisk != nil || p.PoolsSlabs() != p.SlabsAreCredits()) {
 			t.Errorf("%s: gradients are away: %v", name, err)
 		}
 	}
 	q.GradDType = "auto"
 	q.HostMemory += 12 * (p.GradElems(1) * 2)
 	auto, err := Resolve(q)
-	if err != nil || !auto.GradBF16 || auto.GradAway != nil {
-		t.Errorf("gradients of type %s are away: %v, %v", auto.gradType(), auto.GradAway, err)
+	if err != nil || !auto.GradBF16 || auto.GradOnDisk != nil {
+		t.Errorf("gradients of type %s are away: %v, %v", auto.gradType(), auto.GradOnDisk, err)
 	}
 	q.GradDType = "fp32"
-	if p, err := Resolve(q); err != nil || p.GradAway == nil {
+	if p, err := Resolve(q); err != nil || p.GradOnDisk == nil {
 		t.Errorf("none are away of fp32: %v", err)
 	}
 }
@@ -522,8 +522,8 @@ func TestSmallModelsKeepTheirGradients(t *testing.T) {
 	_, err := Resolve(q)
 	q.HostMemory = lacks(t, err)
 	p, err := Resolve(q)
-	if err != nil || p.GradAway != nil || count(p.ParamAway) != 4 {
-		t.Errorf("%d gradients and %d tiles are away: %v", count(p.GradAway), count(p.ParamAway), err)
+	if err != nil || p.GradOnDisk != nil || count(p.WeightsOnDisk) != 4 {
+		t.Errorf("%d gradients and %d tiles are away: %v", count(p.GradOnDisk), count(p.WeightsOnDisk), err)
 	}
 }
 
@@ -536,7 +536,7 @@ func TestLeastSlabs(t *testing.T) {
 	_, err := Resolve(q)
 	q.HostMemory = lacks(t, err)
 	p, err := Resolve(q)
-	if err != nil || p.Depths.GradSlabs != 1 || p.GradAway == nil || len(p.SlabBytes()) != 18+1 {
+	if err != nil || p.Depths.GradSlabs != 1 || p.GradOnDisk == nil || len(p.SlabBytes()) != 18+1 {
 		t.Errorf("%+v, %v", p, err)
 	}
 	q.Clip = false
@@ -559,7 +559,7 @@ func TestSlabsOfGradientsOnDisks(t *testing.T) {
 		if asked == 0 {
 			want = autoGradSlabs
 		}
-		if p, err := Resolve(q); err != nil || p.GradAway == nil || p.Depths.GradSlabs != want {
+		if p, err := Resolve(q); err != nil || p.GradOnDisk == nil || p.Depths.GradSlabs != want {
 			t.Errorf("asked for %d: %+v, %v", asked, p.Depths, err)
 		}
 	}
@@ -572,7 +572,7 @@ func TestSlabsOfLanes(t *testing.T) {
 	_, err := Resolve(q)
 	q.HostMemory = lacks(t, err)
 	p, err := Resolve(q)
-	if err != nil || p.GradAway == nil {
+	if err != nil || p.GradOnDisk == nil {
 		t.Fatalf("%+v, %v", p, err)
 	}
 	var lanes []int

@@ -8,13 +8,13 @@ import "mt/host/optim"
 // known, it is read into its layer's state slot, behind the state. So it is written and read once a step, as a
 // state is, and saves as much for a byte that is moved; weights, which are read more often, follow last.
 
-// gradAway says whether the gradient of layer l waits for the norm on a disk.
-func (r *Run) gradAway(l int) bool { return r.GradAway != nil && r.GradAway[l] }
+// gradOnDisk says whether the gradient of layer l waits for the norm on a disk.
+func (r *Run) gradOnDisk(l int) bool { return r.GradOnDisk != nil && r.GradOnDisk[l] }
 
 // GradExtentBytes is what the gradient of layer l takes on a disk, in a state slot, and of a slab that layers take turns in; 0: it
 // waits in memory.
 func (r *Run) GradExtentBytes(l int) int64 {
-	if !r.gradAway(l) {
+	if !r.gradOnDisk(l) {
 		return 0
 	}
 	return optim.Pages(r.GradElems(l) * r.GradBytes())
@@ -22,7 +22,7 @@ func (r *Run) GradExtentBytes(l int) int64 {
 
 // GradDiskBytes is the size of all gradients that wait on disks.
 func (r *Run) GradDiskBytes() (sum int64) {
-	for l := range r.GradAway {
+	for l := range r.GradOnDisk {
 		sum += r.GradExtentBytes(l)
 	}
 	return sum
@@ -37,7 +37,7 @@ func (r *Run) OwnSlabs() int {
 }
 
 // PoolsSlabs says whether some layers take turns in slabs, which are a credit then.
-func (r *Run) PoolsSlabs() bool { return r.SlabsAreCredits() || r.GradAway != nil }
+func (r *Run) PoolsSlabs() bool { return r.SlabsAreCredits() || r.GradOnDisk != nil }
 
 // SlabLane is the lane whose gradients land in slab i.
 func (r *Run) SlabLane(i int) int {
@@ -52,7 +52,7 @@ func (r *Run) SlabLane(i int) int {
 
 // ownSlabBytes is the size of the slab of layer l; 0: its gradient waits on a disk.
 func (r *Run) ownSlabBytes(l int) int64 {
-	if r.gradAway(l) {
+	if r.gradOnDisk(l) {
 		return 0
 	}
 	return r.GradElems(l) * r.GradBytes()
@@ -63,7 +63,7 @@ func (r *Run) poolSlabBytes() (most int64) {
 	if r.SlabsAreCredits() {
 		return r.SlabElems() * r.GradBytes()
 	}
-	for l := range r.GradAway {
+	for l := range r.GradOnDisk {
 		most = max(most, r.GradExtentBytes(l))
 	}
 	return most
@@ -73,15 +73,15 @@ func (r *Run) poolSlabBytes() (most int64) {
 // wait as shares of them.
 func (r *Run) mayWaitOnDisks() bool { return !r.SlabsAreCredits() && !r.gradsStay }
 
-// sendAway puts the gradients of these layers on disks, and says how much of the host's memory that saves, but for what
+// putGradsOnDisk puts the gradients of these layers on disks, and says how much of the host's memory that saves, but for what
 // state slots grow by.
-func (r *Run) sendAway(layers []int) (saved int64) {
+func (r *Run) putGradsOnDisk(layers []int) (saved int64) {
 	for _, l := range layers {
 		saved += r.ownSlabBytes(l)
 	}
-	r.GradAway = make([]bool, len(r.Layouts))
+	r.GradOnDisk = make([]bool, len(r.Layouts))
 	for _, l := range layers {
-		r.GradAway[l] = true
+		r.GradOnDisk[l] = true
 	}
 	saved -= int64(r.Depths.GradSlabs*r.Lanes()) * r.poolSlabBytes()
 	if r.GradsInPlace() { // the others are summed in their slabs, and these in buffers, which are in the same memory
@@ -101,12 +101,12 @@ func (r *Run) waitOnDisks(spare int64, slots int) (d onDisks) {
 	spare = r.allStates(spare-r.packMemory(false), slots)
 	blocks := r.blocks()
 	for n := 1; n <= len(blocks); n++ {
-		r.GradAway = nil
-		var away []int
+		r.GradOnDisk = nil
+		var chosen []int
 		for k := range n {
-			away = append(away, blocks[len(blocks)-1-k*len(blocks)/n])
+			chosen = append(chosen, blocks[len(blocks)-1-k*len(blocks)/n])
 		}
-		left := spare + r.sendAway(away)
+		left := spare + r.putGradsOnDisk(chosen)
 		if d = r.onDisks(left - int64(slots)*r.StateSlotBytes()); d.left >= 0 {
 			break
 		}

@@ -14,24 +14,24 @@ import (
 	"mt/checkpoint"
 )
 
-// underway is between a file's name and the number of the process that writes it.
+// underway stands between a file's name and the id of the process that writes it.
 const underway = ".tmp-"
 
 var underwayName = regexp.MustCompile(`^(.+)\.tmp-\d+$`)
 
-// removeLeftovers removes what killed exports have left in the directory of the
-// file name, each as large as an output: those of name itself, and of other names
-// those that begin as GGUF files do. What somebody is writing stays.
+// removeLeftovers removes leftovers of killed exports in the directory of the file name: those of name itself, and
+// those of other names that begin like a GGUF file. Each is as large as an output. Files that another process is
+// writing stay.
 func removeLeftovers(fs checkpoint.FS, name string) {
 	dir, base := filepath.Dir(name), filepath.Base(name)
-	entries, _ := os.ReadDir(dir) // one that stays takes room, which is looked at next
+	entries, _ := os.ReadDir(dir) // a leftover that stays takes space, which is checked next
 	for _, e := range entries {
 		of := underwayName.FindStringSubmatch(e.Name())
 		path := filepath.Join(dir, e.Name())
 		if of == nil || !e.Type().IsRegular() {
 			continue
 		}
-		if begin, _ := files.Begin(path, 4); of[1] != base && string(begin) != "GGUF" { // one that cannot be read stays
+		if begin, _ := files.Begin(path, 4); of[1] != base && string(begin) != "GGUF" { // an unreadable one stays
 			continue
 		}
 		if unlock, err := checkpoint.Lock(path); err == nil {
@@ -41,15 +41,15 @@ func removeLeftovers(fs checkpoint.FS, name string) {
 	}
 }
 
-// atomically writes a file of the given size under another name, puts it on disk
-// and renames it. After an error nothing is left.
+// atomically writes a file of the given size under a temporary name, syncs it and renames it. After an error no
+// file is left.
 func atomically(fs checkpoint.FS, name string, size int64, write func(io.Writer) error) (err error) {
 	tmp := name + underway + strconv.Itoa(os.Getpid())
 	f, err := fs.Create(tmp)
 	if err != nil {
 		return err
 	}
-	if unlock, err := checkpoint.Lock(tmp); err == nil { // else it may be taken for a leftover, and the export fails
+	if unlock, err := checkpoint.Lock(tmp); err == nil { // without the lock another export may remove the file, and this export fails
 		defer unlock()
 	}
 	closed := false

@@ -14,9 +14,8 @@ import (
 	"mt/checkpoint/gguf"
 )
 
-// settings are the keys of a config.json as they stand there; those of
-// text_config, where multimodal models keep the language model's, lie over the
-// others. The first mistake is kept in err, so that a caller checks once.
+// settings are the keys of a config.json. Multimodal models keep the language model's keys in text_config; these
+// override the others. err is the first error, so that a caller checks once.
 type settings struct {
 	file string
 	vals map[string]any
@@ -40,7 +39,7 @@ func readSettings(dir string) (*settings, error) {
 	return s, nil
 }
 
-// readJSON reads a whole file, numbers as json.Number.
+// readJSON reads a whole file. Numbers are json.Number.
 func readJSON(file string) (any, error) {
 	raw, err := checkpoint.ReadCompanion(file)
 	if err != nil {
@@ -55,8 +54,8 @@ func readJSON(file string) (any, error) {
 	return v, nil
 }
 
-// renamed moves the values of keys that the file calls otherwise. A key of the name that most families
-// have means nothing there.
+// renamed moves the values of keys that the family's config.json names differently. names maps the common key to
+// the family's own key. The common key means nothing in such a file and is dropped.
 func (s *settings) renamed(names map[string]string) {
 	for common, own := range names {
 		delete(s.vals, common)
@@ -66,7 +65,8 @@ func (s *settings) renamed(names map[string]string) {
 	}
 }
 
-// defaults sets the keys that are not there, not even as null; rope_scaling is rope_parameters by its older name.
+// defaults sets keys that are missing. A key that is null counts as given. rope_scaling is the older name of
+// rope_parameters.
 func (s *settings) defaults(of map[string]any) {
 	for k, v := range of {
 		if _, given := s.vals[k]; !given && (k != "rope_parameters" || s.vals["rope_scaling"] == nil) {
@@ -81,7 +81,7 @@ func (s *settings) fail(key, format string, args ...any) {
 	}
 }
 
-// num is a number, or def where there is none.
+// num returns a number, or def if the key is missing or null.
 func (s *settings) num(key string, def float64) float64 {
 	v, ok := s.vals[key]
 	if !ok || v == nil {
@@ -94,7 +94,7 @@ func (s *settings) num(key string, def float64) float64 {
 	return x
 }
 
-// int is a whole number from 0 to 2³¹, or def where there is none.
+// int returns an integer from 0 to 2³¹−1, or def if the key is missing or null.
 func (s *settings) int(key string, def int) int {
 	x := s.num(key, float64(def))
 	if x != math.Trunc(x) || x < 0 || x > math.MaxInt32 {
@@ -104,7 +104,7 @@ func (s *settings) int(key string, def int) int {
 	return int(x)
 }
 
-// need is a whole number that must be there and above 0.
+// need returns a required integer above 0.
 func (s *settings) need(key string) int {
 	n := s.int(key, 0)
 	if n == 0 {
@@ -136,7 +136,7 @@ func (s *settings) object(key string) map[string]any {
 	return m
 }
 
-// layerTypes are the kinds of the layers, nil where the config has none.
+// layerTypes returns the kinds of the layers; nil: the config does not list them.
 func (s *settings) layerTypes() []string {
 	const key = "layer_types"
 	list, _ := s.vals[key].([]any)
@@ -151,7 +151,7 @@ func (s *settings) layerTypes() []string {
 	return out
 }
 
-// id is a token id, or the first of a list of them; -1 where there is none.
+// id returns a token id, or the first of a list of ids; -1: none.
 func (s *settings) id(key string) int {
 	v := s.vals[key]
 	if list, ok := v.([]any); ok && len(list) > 0 {
@@ -177,16 +177,16 @@ func number(v any) (float64, bool) {
 	return 0, false
 }
 
-// rope is the rotary embedding of config.json, in either spelling.
+// rope holds the rotary embedding's settings of config.json, from either spelling.
 type rope struct {
 	kind   string
 	theta  float64
-	local  float64   // base of layers with a window, 0: the same
-	params *settings // of the scaling
+	local  float64   // base of layers with a sliding window; 0: the same base
+	params *settings // parameters of the scaling
 }
 
-// readRope reads rope_parameters of Transformers 5, which may differ by layer
-// type, or rope_theta, rope_local_base_freq and rope_scaling of 4.
+// readRope reads rope_parameters of Transformers 5, which may differ by layer type. For Transformers 4 it reads
+// rope_theta, rope_local_base_freq and rope_scaling.
 func (s *settings) readRope() rope {
 	all := s.object("rope_parameters")
 	if all == nil {
@@ -213,14 +213,14 @@ func (s *settings) readRope() rope {
 	return r
 }
 
-// original is the context the scaling starts from: that at the top of the config
-// goes before the mapping's, as in Transformers.
+// original returns the context length before scaling. As in Transformers, the config's own key precedes the one in
+// rope_parameters.
 func (p *plan) original() int {
 	const key = "original_max_position_embeddings"
 	return p.s.int(key, p.rope.params.int(key, p.s.int("max_position_embeddings", 2048)))
 }
 
-// ropeKeys sets the base and the scaling.
+// ropeKeys sets the keys of the rotary base and of the scaling.
 func (p *plan) ropeKeys() {
 	r := p.rope
 	p.add("rope.freq_base", float32(r.theta))
@@ -247,8 +247,8 @@ func (p *plan) ropeKeys() {
 	}
 }
 
-// yarn sets the keys of yarn's scaling. llama.cpp multiplies a factor of its own on attention,
-// 1 + ln(factor)/10, with the one in the file, and takes beta_fast and beta_slow to be 32 and 1.
+// yarn sets the keys of yarn scaling. llama.cpp multiplies the file's attention factor by its own factor 1 +
+// ln(factor)/10, and always uses beta_fast 32 and beta_slow 1.
 func (p *plan) yarn() {
 	y := p.rope.params
 	factor := y.num("factor", 1)
@@ -258,8 +258,8 @@ func (p *plan) yarn() {
 	scale := func(m float64) float64 { return 1 + m*math.Log(max(factor, 1))/10 }
 	own, m, all := y.num("attention_factor", 0), y.num("mscale", 0), y.num("mscale_all_dim", 0)
 	switch {
-	case p.family.latent && own == 0:
-		p.latentYarn(m, all)
+	case p.family.mla && own == 0:
+		p.mlaYarn(m, all)
 	case own == 0 && m != 0 && all != 0:
 		own = scale(m) / scale(all)
 	}
@@ -283,25 +283,24 @@ func (p *plan) yarn() {
 	}
 }
 
-// ropeDims sets how many elements of a head turn.
+// ropeDims sets the number of rotary elements per head.
 func (p *plan) ropeDims() { p.add("rope.dimension_count", uint32(p.rotary())) }
 
-// rotary is how many elements of a head turn: head_dim, or the share of it that
-// partial_rotary_factor says.
+// rotary returns the number of rotary elements per head: head_dim times partial_rotary_factor.
 func (p *plan) rotary() int {
 	part := p.rope.params.num("partial_rotary_factor", p.s.num("partial_rotary_factor", 1))
 	return int(part * float64(p.headDim))
 }
 
-// noFreqs is for architectures whose code in llama.cpp reads no divisors of the frequencies.
+// noFreqs is for architectures that cannot divide rotary frequencies in llama.cpp. It refuses llama3 scaling.
 func (p *plan) noFreqs() {
 	if p.rope.kind == "llama3" {
 		p.s.fail("rope_type", "llama3 cannot be written as GGUF: llama.cpp's %s does not know it", p.family.arch)
 	}
 }
 
-// ropeFreqs adds the divisors of the frequencies that llama3's scaling makes
-// (transformers.modeling_rope_utils, _compute_llama3_parameters).
+// ropeFreqs adds the tensor of frequency divisors for llama3 scaling. Source: transformers.modeling_rope_utils,
+// _compute_llama3_parameters.
 func (p *plan) ropeFreqs() {
 	if p.rope.kind != "llama3" {
 		return
@@ -329,7 +328,7 @@ func (p *plan) ropeFreqs() {
 	p.vector("rope_freqs.weight", out)
 }
 
-// longRope adds the two tables of phi3's scaling, for short and long contexts.
+// longRope adds the two tensors of Phi-3's scaling, for short and for long contexts.
 func (p *plan) longRope() {
 	p.add("rope.scaling.original_context_length", uint32(p.original()))
 	if p.rope.kind != "longrope" {
@@ -363,7 +362,7 @@ func (p *plan) longRope() {
 	}
 }
 
-// vector adds a tensor of values that are computed here.
+// vector adds a computed fp32 tensor.
 func (p *plan) vector(name string, values []float32) {
 	p.items = append(p.items, item{Tensor: gguf.Tensor{Name: name, Type: gguf.F32, Shape: []int64{int64(len(values))}}, values: values})
 }

@@ -15,19 +15,19 @@ import (
 	"mt/checkpoint/gguf"
 )
 
-// Format is a form of output.
+// Format is an output format.
 type Format string
 
-// The formats there are.
+// The supported formats.
 const (
 	GGUF        Format = "gguf"
 	Safetensors Format = "safetensors"
 )
 
-// Type is what matrices are stored as, in llama.cpp's words.
+// Type is the type that matrices are stored in, with llama.cpp's names.
 type Type string
 
-// The types there are; a Q8 has GGUF alone.
+// The supported types. Only GGUF has Q8.
 const (
 	F32  Type = "f32"
 	F16  Type = "f16"
@@ -35,7 +35,7 @@ const (
 	Q8   Type = "q8_0"
 )
 
-// Types lists the types that a format has.
+// Types lists the types that the format supports.
 func (f Format) Types() []Type {
 	if f == GGUF {
 		return []Type{F32, F16, BF16, Q8}
@@ -43,39 +43,39 @@ func (f Format) Types() []Type {
 	return []Type{F32, BF16}
 }
 
-// Options says what Run does.
+// Options controls Run.
 type Options struct {
 	Format Format
 	Model  string // a model directory
-	Out    string // the file of GGUF, the directory of safetensors
-	// Type of the matrices. Empty: with GGUF bf16 where the weights are, else f16;
-	// with safetensors each tensor as it is.
+	Out    string // a file for GGUF, a directory for safetensors
+	// Type is the type of the matrices. "": for GGUF, bf16 if the weights are bf16, otherwise f16; for safetensors,
+	// each tensor keeps its type.
 	Type          Type
-	MaxShardBytes int64 // of safetensors; 5 GB unless given
-	Overwrite     bool  // take the place of what is there
-	// Progress is told how many of total bytes are written; may be nil.
+	MaxShardBytes int64 // of safetensors; 0: 5 GB
+	Overwrite     bool  // replace an existing output
+	// Progress is called with the bytes written and the bytes in total; may be nil.
 	Progress func(done, total int64)
 
-	fs checkpoint.FS // the operating system's unless a test gives another
+	fs checkpoint.FS // nil: the operating system's
 }
 
-// Summary is what Run wrote.
+// Summary describes the output of Run.
 type Summary struct {
 	Format       Format         `json:"format"`
 	Architecture string         `json:"architecture,omitempty"` // llama.cpp's name
 	Out          string         `json:"out"`
-	Files        []string       `json:"files"` // with weights
+	Files        []string       `json:"files"` // names of the files with weights
 	Tensors      int            `json:"tensors"`
-	Bytes        int64          `json:"bytes"`           // of those files
-	Types        map[string]int `json:"types,omitempty"` // tensors by type
+	Bytes        int64          `json:"bytes"`           // of these files
+	Types        map[string]int `json:"types,omitempty"` // number of tensors by type
 	Notes        []string       `json:"notes,omitempty"` // what the user should know
 }
 
-// ErrExists is part of the error where the output is there already.
+// ErrExists is wrapped by the error for an output that already exists.
 var ErrExists = errors.New("exists")
 
-// Run writes a model directory in another form. Closing ctx ends it, with the
-// cause; whatever ends it early, nothing is left of the output.
+// Run writes a model directory in another form. If ctx is cancelled, Run returns its cause. After any error no
+// output is left.
 func Run(ctx context.Context, o Options) (Summary, error) {
 	if o.fs == nil {
 		o.fs = checkpoint.OS()
@@ -94,7 +94,7 @@ func Run(ctx context.Context, o Options) (Summary, error) {
 	return s, nil
 }
 
-// checkOut refuses an output that would overwrite something.
+// checkOut returns an error if the output is not writable or would overwrite something.
 func (o Options) checkOut() error {
 	st, err := os.Stat(o.Out)
 	switch {
@@ -138,7 +138,7 @@ func (o Options) checkParent() error {
 	return nil
 }
 
-// gguf is the type's number in the file.
+// gguf returns the type's number in GGUF.
 func (t Type) gguf() gguf.Type {
 	return map[Type]gguf.Type{F32: gguf.F32, F16: gguf.F16, BF16: gguf.BF16, Q8: gguf.Q8_0}[t]
 }

@@ -10,83 +10,82 @@ import (
 	"mt/model"
 )
 
-// family is what llama.cpp calls and expects of a family of models. Sources:
-// the families' modules in https://github.com/ggml-org/llama.cpp, conversion/,
-// and MODEL_TENSORS of the PyPI package gguf.
+// family describes how llama.cpp represents a family of models. Sources: conversion/ in
+// https://github.com/ggml-org/llama.cpp, and MODEL_TENSORS of the PyPI package gguf.
 type family struct {
 	types []string // model_type in config.json
 	arch  string   // general.architecture
 	block []rule   // tensors of a decoder block
-	dense []rule   // those of blocks without experts, where only some have them
-	// recurrent are those of blocks with a recurrence in the place of attention, where some have one.
+	dense []rule   // tensors of blocks without experts, if only some blocks have experts
+	// recurrent are the tensors of blocks with a recurrence instead of attention, if some blocks have one.
 	recurrent []rule
-	// width is what config.json calls the width of a dense MLP; "": intermediate_size.
+	// width is the key of the dense MLP's width; "": intermediate_size.
 	width string
-	// defaults of config.json are those of package model, as far as keys need them.
+	// defaults are package model's defaults of config.json, for the keys used here.
 	defaults map[string]any
-	// names are what config.json calls keys that most families share, where it is not that.
+	// names maps common keys to the family's own keys, if these differ.
 	names map[string]string
-	// top are the tensors outside the blocks; nil: outer. blocks is how the blocks' names begin; "": "layers.".
+	// top are the tensors outside the blocks; nil: outer. blocks is the prefix of the blocks' names; "": "layers.".
 	top    []rule
 	blocks string
-	// latent: attention is latent, and has its own rules in front of these.
-	latent bool
-	// layerNorm: norms are LayerNorm.
+	// mla reports multi-head latent attention, whose rules come before block and dense.
+	mla bool
+	// layerNorm reports that norms are LayerNorm, not RMSNorm.
 	layerNorm bool
 	noRope    bool // positions are learned
-	// ropeTypes are other names of rotary embeddings.
+	// ropeTypes maps other names of rotary embeddings to the usual ones.
 	ropeTypes map[string]string
-	// halves: rotary pairs are (i, i+D/2) in the directory and (2i, 2i+1) in
-	// llama.cpp's code for this architecture, so rows of q and k are reordered.
+	// halves reports that the directory pairs rotary elements (i, i+D/2), but llama.cpp's code for the architecture
+	// pairs (2i, 2i+1). The rows of q and k are then reordered.
 	halves bool
-	// shift is added to norm weights: (1+w) norms are stored as 1+w.
+	// shift is added to norm weights. Norms that scale by 1+w are stored as 1+w.
 	shift float32
-	// rounds: yarn's "truncate: false" is written all the same, with a note.
+	// rounds reports that "truncate: false" of yarn is accepted with a note.
 	rounds bool
-	// act is what llama.cpp computes of the gate, or of up where there is none.
+	// act is the activation that llama.cpp computes on the gate, or on up if there is no gate.
 	act model.Activation
-	// keys are those beside the common ones; modelled what needs package model's reading of them, and comes behind.
+	// keys set keys beside the common ones. modelled runs after package model has read config.json, and sets keys
+	// that need this.
 	keys     []func(p *plan)
 	modelled func(p *plan)
 }
 
-// rule names a module of a block on both sides; its weight and, where there is
-// one, its bias.
+// rule maps a module of a block to its name in GGUF: the weight, and the bias if there is one.
 type rule struct {
 	from, to string
 	how      how
 }
 
-// how says what happens to a tensor on its way.
+// how selects the conversion of a tensor.
 type how uint8
 
 const (
 	copied        how = iota
-	queries           // heads may be reordered, num_attention_heads of them
-	keys              // the same, num_key_value_heads of them
+	queries           // num_attention_heads heads, reordered if halves is set
+	keys              // num_key_value_heads heads, reordered if halves is set
 	norm              // the family's shift is added; always fp32
-	normIfAny         // the same of a module that some models do not have
+	normIfAny         // norm, but the module may be missing
 	router            // always fp32
-	experts           // one tensor per expert becomes one tensor of three dimensions, biases of two
+	experts           // one tensor per expert becomes one tensor with another dimension
 	single            // a matrix of one row becomes a vector
-	bare              // the names are whole: it is not the weight or bias of a module
-	rates             // the same, and the values are −exp of the directory's
-	taps              // a matrix of three dimensions, the second of which is 1, becomes one of two; always fp32
-	stacked           // modules whose names stand with spaces between them become one, by rows
-	keysOfHeads       // of latent attention's product for keys and values, what is for keys
-	valuesOfHeads     // the same for values
-	firstHalf         // the first half of the rows
-	secondHalf        // the second half of them
+	bare              // from and to are whole tensor names, not modules
+	rates             // like bare, and each value v becomes −exp(v)
+	taps              // a shape (a, 1, b) becomes (a, b); always fp32
+	stacked           // several modules, separated by spaces, are concatenated by rows
+	keysOfHeads       // the rows for keys in latent attention's kv_b_proj
+	valuesOfHeads     // the rows for values in latent attention's kv_b_proj
+	firstHalf         // first half of the rows
+	secondHalf        // second half of the rows
 )
 
-// outer are the tensors outside the blocks, the same everywhere.
+// outer are the tensors outside the blocks that most families have.
 var outer = []rule{
 	{"model.embed_tokens", "token_embd", copied},
 	{"model.norm", "output_norm", norm},
 	{"lm_head", "output", copied},
 }
 
-// attention of separate projections.
+// attention is attention with separate projections.
 var attention = []rule{
 	{"input_layernorm", "attn_norm", norm},
 	{"self_attn.q_proj", "attn_q", queries},
@@ -95,7 +94,7 @@ var attention = []rule{
 	{"self_attn.o_proj", "attn_output", copied},
 }
 
-// headNorms are the norms of q and k.
+// headNorms are the norms of queries and keys.
 var headNorms = []rule{
 	{"self_attn.q_norm", "attn_q_norm", norm},
 	{"self_attn.k_norm", "attn_k_norm", norm},
@@ -113,14 +112,14 @@ var feedForward = []rule{
 	{"mlp.down_proj", "ffn_down", copied},
 }
 
-// expertMatrices are those of experts with the usual names.
+// expertMatrices are the matrices of experts with the usual names.
 var expertMatrices = []rule{
 	{"mlp.experts.gate_proj", "ffn_gate_exps", experts},
 	{"mlp.experts.up_proj", "ffn_up_exps", experts},
 	{"mlp.experts.down_proj", "ffn_down_exps", experts},
 }
 
-// sharedExpert are the matrices of the expert that every token goes through, in a module of that name.
+// sharedExpert returns the rules of the expert that every token uses, in the given module.
 func sharedExpert(module string) []rule {
 	return []rule{
 		{module + ".gate_proj", "ffn_gate_shexp", copied},
@@ -129,21 +128,21 @@ func sharedExpert(module string) []rule {
 	}
 }
 
-// sharedAndChosen are what Qwen3-Next has in the place of an MLP, with the norm before it.
+// sharedAndChosen is the mixture of experts of Qwen3-Next, with the norm before it.
 var sharedAndChosen = slices.Concat([]rule{
 	{"post_attention_layernorm", "post_attention_norm", norm},
 	{"mlp.gate", "ffn_gate_inp", router},
 }, expertMatrices, []rule{{"mlp.shared_expert_gate", "ffn_gate_inp_shexp", single}}, sharedExpert("mlp.shared_expert"))
 
-// ungated is an MLP without a gate, as llama.cpp has it.
+// ungated returns the rules of an MLP without a gate.
 func ungated(mlpNorm, up, down string) []rule {
 	return []rule{{mlpNorm, "ffn_norm", norm}, {up, "ffn_up", copied}, {down, "ffn_down", copied}}
 }
 
-// mrope is a name of rotary embeddings that turn with a token's place in an image; sections has the rest.
+// mrope maps the multimodal rotary embedding to the usual name; sections writes its other keys.
 var mrope = map[string]string{"mrope": "default"}
 
-// olmo has norms of outputs alone.
+// olmo has norms only on the outputs of sublayers.
 var olmo = slices.Concat(attention[1:], headNorms, outputNorms, feedForward[1:])
 
 var outputNorms = []rule{
@@ -172,7 +171,7 @@ var families = []family{
 		defaults: map[string]any{"num_key_value_heads": 8, "head_dim": 128, "max_position_embeddings": 262144, "rms_norm_eps": 1e-5,
 			"rope_parameters": map[string]any{"rope_type": "yarn", "rope_theta": 1e6, "factor": 16.0, "original_max_position_embeddings": 16384.0,
 				"mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.1}},
-		keys: []func(*plan){(*plan).ropeDims, (*plan).tempers, (*plan).windowIgnored},
+		keys: []func(*plan){(*plan).ropeDims, (*plan).queryScaling, (*plan).windowIgnored},
 	},
 	{
 		types: []string{"qwen2"}, arch: "qwen2",
@@ -229,21 +228,21 @@ var families = []family{
 	},
 	{
 		types: []string{"qwen3_next"}, arch: "qwen3next", shift: 1,
-		block: slices.Concat(attention, headNorms, sharedAndChosen), // attn_q has, head by head, the query and its gate
+		block: slices.Concat(attention, headNorms, sharedAndChosen), // attn_q holds, head by head, the query and its gate
 		recurrent: slices.Concat([]rule{
 			{"input_layernorm", "attn_norm", norm},
 			{"linear_attn.q linear_attn.k linear_attn.v", "attn_qkv", stacked},
 			{"linear_attn.z", "attn_gate", copied},
-			{"linear_attn.in_proj_ba", "ssm_ba", copied}, // by key heads, as it is
+			{"linear_attn.in_proj_ba", "ssm_ba", copied}, // already ordered by key heads
 			{"linear_attn.conv1d", "ssm_conv1d", taps},
 			{"linear_attn.dt_bias", "ssm_dt.bias", bare},
 			{"linear_attn.A_log", "ssm_a", rates},
-			{"linear_attn.norm", "ssm_norm", copied}, // the weight is all of the factor
+			{"linear_attn.norm", "ssm_norm", copied}, // the norm scales by the weight, not by 1+w
 			{"linear_attn.out_proj", "ssm_out", copied},
 		}, sharedAndChosen),
 		defaults: map[string]any{"max_position_embeddings": 32768, "num_key_value_heads": 2, "head_dim": 256, "partial_rotary_factor": 0.25, "intermediate_size": 5632,
 			"num_experts": 512, "num_experts_per_tok": 10, "moe_intermediate_size": 512, "shared_expert_intermediate_size": 512, "norm_topk_prob": true},
-		keys: []func(*plan){(*plan).normalisedExperts, (*plan).ropeDims, (*plan).noFreqs, (*plan).recurrences},
+		keys: []func(*plan){(*plan).normalisedExperts, (*plan).ropeDims, (*plan).noFreqs, (*plan).gatedDeltaKeys},
 	},
 	{
 		types: []string{"mixtral"}, arch: "llama", halves: true,
@@ -271,14 +270,14 @@ var families = []family{
 		keys: []func(*plan){(*plan).sigmoidExperts, (*plan).ropeDims, (*plan).ropeFreqs},
 	},
 	{
-		types: []string{"deepseek_v2"}, arch: "deepseek2", latent: true,
+		types: []string{"deepseek_v2"}, arch: "deepseek2", mla: true,
 		dense: feedForward, block: deepseekExperts(),
 		defaults: map[string]any{"max_position_embeddings": 2048, "q_lora_rank": 1536, "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64,
 			"v_head_dim": 128, "n_routed_experts": 64, "n_shared_experts": 2, "moe_intermediate_size": 1407, "first_k_dense_replace": 0},
 		keys: []func(*plan){(*plan).deepseek2Keys},
 	},
 	{
-		types: []string{"deepseek_v3"}, arch: "deepseek2", latent: true,
+		types: []string{"deepseek_v3"}, arch: "deepseek2", mla: true,
 		dense: feedForward, block: deepseekExperts(rule{"mlp.gate.e_score_correction_bias", "exp_probs_b.bias", bare}),
 		defaults: map[string]any{"max_position_embeddings": 4096, "q_lora_rank": 1536, "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64,
 			"v_head_dim": 128, "n_routed_experts": 256, "n_shared_experts": 1, "num_experts_per_tok": 8, "moe_intermediate_size": 2048, "first_k_dense_replace": 3,
@@ -346,7 +345,7 @@ var families = []family{
 	{
 		types: []string{"cohere2"}, arch: "cohere2", layerNorm: true,
 		names: map[string]string{"rms_norm_eps": "layer_norm_eps"},
-		block: slices.Concat(attention, feedForward[1:]), // one norm
+		block: slices.Concat(attention, feedForward[1:]), // one norm per block
 		defaults: map[string]any{"vocab_size": 256000, "hidden_size": 8192, "intermediate_size": 22528, "num_hidden_layers": 40, "num_attention_heads": 64,
 			"max_position_embeddings": 8192, "rms_norm_eps": 1e-5, "tie_word_embeddings": true, "sliding_window": 4096},
 		keys: []func(*plan){(*plan).ropeDims, (*plan).noFreqs, (*plan).cohereAttention},
@@ -476,7 +475,7 @@ var families = []family{
 	},
 }
 
-// findFamily is the family of the model type, or an error that lists all.
+// findFamily returns the family of the model type, or an error that lists all types.
 func findFamily(s *settings) (*family, error) {
 	var known []string
 	for i, f := range families {
@@ -491,7 +490,8 @@ func findFamily(s *settings) (*family, error) {
 	return nil, s.err
 }
 
-// gemmaBlock is a block whose sublayers have a norm before and a norm behind them; within are the norms in its attention.
+// gemmaBlock returns the rules of a block with norms before and after each sublayer. within are the norms inside
+// attention.
 func gemmaBlock(within ...rule) []rule {
 	return slices.Concat(attention, within, []rule{
 		{"post_attention_layernorm", "post_attention_norm", norm},
@@ -503,7 +503,7 @@ func gemmaBlock(within ...rule) []rule {
 	})
 }
 
-// gemma2Keys are Gemma 2's. llama.cpp caps scores and logits of every model.
+// gemma2Keys sets the keys of Gemma 2. llama.cpp always caps its scores and logits.
 func (p *plan) gemma2Keys() {
 	s := p.s
 	for _, key := range []string{"attn_logit_softcapping", "final_logit_softcapping"} {
@@ -524,27 +524,27 @@ func (p *plan) gemma2Keys() {
 	p.gemmaAttention(period, 46)
 }
 
-// noHead: llama.cpp's code for the architecture has no head beside the embedding.
+// noHead refuses a head that is not tied to the embedding, since llama.cpp's architecture has none.
 func (p *plan) noHead() {
 	if !p.model.TieEmbeddings {
 		p.s.fail("tie_word_embeddings", "%v, but llama.cpp's %s takes the embedding for the head", p.s.vals["tie_word_embeddings"], p.family.arch)
 	}
 }
 
-// cappedLogits: logits may be capped, which the class beside a vision tower does not do whatever its key says (model/gemma3.go).
+// cappedLogits writes the cap of the logits. The class beside a vision tower ignores its key (model/gemma3.go).
 func (p *plan) cappedLogits() {
 	if c := p.model.LogitSoftcap; c > 0 {
 		p.add("final_logit_softcapping", float32(c))
 	}
 }
 
-// gemma3Keys are Gemma 3's.
+// gemma3Keys sets the keys of Gemma 3.
 func (p *plan) gemma3Keys() {
 	s := p.s
 	p.gemmaAttention(p.fullEach(s.int("sliding_window_pattern", s.int("_sliding_window_pattern", 6))), 62)
 }
 
-// fullEach is n where each n-th layer and no other has full attention: what layer_types say or, where they are not given, usual.
+// fullEach returns n if exactly every n-th layer has full attention. It uses layer_types if given, otherwise usual.
 func (p *plan) fullEach(usual int) int {
 	if types := p.s.layerTypes(); len(types) > 0 {
 		return p.period(types)
@@ -552,8 +552,9 @@ func (p *plan) fullEach(usual int) int {
 	return usual
 }
 
-// gemmaAttention is a window in all layers but each so many-th, and a scale of the scores that llama.cpp takes from other
-// keys: by another rule in the model of 27B, which it knows by its number of layers.
+// gemmaAttention writes the sliding window; every period-th layer has full attention. It refuses a score scale that
+// llama.cpp would not derive: llama.cpp takes the scale from other keys, and recognises the 27B model by its number
+// of layers.
 func (p *plan) gemmaAttention(period, layersOf27B int) {
 	s := p.s
 	if period > 1 {
@@ -573,37 +574,38 @@ func (p *plan) gemmaAttention(period, layersOf27B int) {
 	p.noBias()
 }
 
-// This file is of latent attention, llama.cpp's deepseek2: keys and values are one narrow vector for all heads, which
-// the file has as one head that is as wide as the vector and the part that turns.
+// The functions below write latent attention, llama.cpp's deepseek2. One narrow vector holds keys and values of all
+// heads. The file describes it as one head, as wide as the vector plus the rotary part.
 
-// narrow are the sizes of latent attention.
+// narrow holds the sizes of latent attention: the latent rank, and per head the sizes without and with rotary, and
+// of values.
 type narrow struct{ rank, nope, rope, value int64 }
 
-// latentSizes reads them; what the file calls heads follows.
-func (p *plan) latentSizes() {
+// mlaSizes reads these sizes and sets headDim and kvHeads accordingly.
+func (p *plan) mlaSizes() {
 	s := p.s
 	p.narrowed = narrow{rank: int64(s.need("kv_lora_rank")), nope: int64(s.need("qk_nope_head_dim")), rope: int64(s.need("qk_rope_head_dim")), value: int64(s.need("v_head_dim"))}
 	p.headDim, p.kvHeads = int(p.narrowed.rope), 1
 }
 
-// headLengths sets how long keys and values are.
+// headLengths sets the lengths of keys and values.
 func (p *plan) headLengths() {
 	key, value := p.headDim, p.headDim
-	if n := p.narrowed; p.family.latent {
+	if n := p.narrowed; p.family.mla {
 		key, value = int(n.rank+n.rope), int(n.rank)
 		p.add("attention.key_length_mla", uint32(n.nope+n.rope))
 		p.add("attention.value_length_mla", uint32(n.value))
 		p.add("attention.kv_lora_rank", uint32(n.rank))
-		p.add("attention.q_lora_rank", uint32(p.s.int("q_lora_rank", 0))) // 0, for queries of the hidden state, must be said but for 27 layers
+		p.add("attention.q_lora_rank", uint32(p.s.int("q_lora_rank", 0))) // 0: queries come from the hidden state; must be written unless there are 27 layers
 	}
 	p.add("attention.key_length", uint32(key))
 	p.add("attention.value_length", uint32(value))
 }
 
-// latentAttention are the rules of a block's attention, whose queries are made of a narrow vector or not.
-func (p *plan) latentAttention() []rule {
+// mlaRules returns the rules of a block's attention. Queries have a low-rank projection if QRank is above 0.
+func (p *plan) mlaRules() []rule {
 	queries := []rule{{"self_attn.q_proj", "attn_q", copied}}
-	if p.model.Latent.QRank > 0 {
+	if p.model.MLA.QRank > 0 {
 		queries = []rule{
 			{"self_attn.q_a_proj", "attn_q_a", copied},
 			{"self_attn.q_a_layernorm", "attn_q_a_norm", norm},
@@ -619,17 +621,17 @@ func (p *plan) latentAttention() []rule {
 	})
 }
 
-// deepseekExperts are the experts that every block has but the first ones.
+// deepseekExperts returns the rules of a block with experts. The first blocks have none.
 func deepseekExperts(more ...rule) []rule {
 	return slices.Concat([]rule{{"post_attention_layernorm", "ffn_norm", norm}, {"mlp.gate", "ffn_gate_inp", router}}, more,
 		expertMatrices, sharedExpert("mlp.shared_experts"))
 }
 
-// deepseekKeys are those of attention and of experts, whose scores are gated so.
+// deepseekKeys sets the keys of attention and experts. gating is the scoring function.
 func (p *plan) deepseekKeys(gating uint32) {
 	s := p.s
 	p.noBias()
-	if eps := s.num("rms_norm_eps", 1e-6); eps != 1e-6 { // transformers.DeepseekV3RMSNorm, which narrow vectors go through
+	if eps := s.num("rms_norm_eps", 1e-6); eps != 1e-6 { // transformers.DeepseekV3RMSNorm, the norm of the narrow vectors
 		p.note(fmt.Sprintf("llama.cpp norms the narrow vectors of attention with rms_norm_eps %g too, this model with 1e-06: results differ a little", eps))
 	}
 	p.add("rope.dimension_count", uint32(p.narrowed.rope))
@@ -641,7 +643,8 @@ func (p *plan) deepseekKeys(gating uint32) {
 	p.add("leading_dense_block_count", uint32(s.int("first_k_dense_replace", 0)))
 }
 
-// deepseek2Keys: scores are a softmax of all logits. Of groups of experts llama.cpp has V3's alone.
+// deepseek2Keys sets the keys of DeepSeek V2, whose scores are a softmax. llama.cpp supports only V3's choice by
+// groups.
 func (p *plan) deepseek2Keys() {
 	const softmax = 1 // gguf.ExpertGatingFuncType
 	p.deepseekKeys(softmax)
@@ -650,7 +653,8 @@ func (p *plan) deepseek2Keys() {
 	}
 }
 
-// deepseek3Keys: scores are sigmoids, and experts are chosen from the groups whose best two have the largest sums.
+// deepseek3Keys sets the keys of DeepSeek V3. Scores are sigmoids. Experts come from the groups whose best two have
+// the largest sums.
 func (p *plan) deepseek3Keys() {
 	const sigmoid = 2
 	s := p.s
@@ -665,22 +669,23 @@ func (p *plan) deepseek3Keys() {
 	}
 }
 
-// latentYarn sets the temperature of yarn's scaling. llama.cpp's deepseek2 takes it for both of the factors that a model may
-// have, of the scores and of what turns, whose quotient is then 1.
-func (p *plan) latentYarn(m, all float64) {
+// mlaYarn sets the temperature of yarn scaling. llama.cpp's deepseek2 has one number for two factors of the
+// model, the scores' and the rotary part's; their quotient is then 1.
+func (p *plan) mlaYarn(m, all float64) {
 	if m != all || m == 0 {
 		p.s.fail("mscale", "is %g and mscale_all_dim %g, but llama.cpp's %s has one number for both: the model would be another", m, all, p.family.arch)
 	}
 	p.add("rope.scaling.yarn_log_multiplier", float32(0.1*all))
 }
 
-// headRows are rows of each head of a tensor: n of its each, from number from on. turned: as (columns, rows).
+// headRows selects n rows of each head, starting at row from; a head has each rows. turned: transposed to (columns,
+// rows).
 type headRows struct {
 	each, from, n int64
 	turned        bool
 }
 
-// ofHeads plans the rows of keys, turned, or those of values of a product that makes both, as (heads, rows, columns).
+// ofHeads plans the rows for keys, transposed, or for values of kv_b_proj. Their shape is (heads, rows, columns).
 func (p *plan) ofHeads(f *finder, r rule) error {
 	t, ok := f.find(r.from + ".weight")
 	if !ok {
@@ -698,7 +703,7 @@ func (p *plan) ofHeads(f *finder, r rule) error {
 	return nil
 }
 
-// headRows writes the item's rows, one head after the other.
+// headRows writes the selected rows, head by head.
 func (j *writing) headRows(w io.Writer, it item) error {
 	rows, t := it.rows, it.parts[0]
 	cols := t.shape[1]
@@ -722,8 +727,9 @@ func (j *writing) headRows(w io.Writer, it item) error {
 	return nil
 }
 
-// llama4Keys are Llama 4's. llama.cpp takes for granted what published models have: stretches, and what tempers queries; which
-// blocks have them; and that all norm queries and keys but those with 128 experts.
+// llama4Keys sets the keys of Llama 4. It refuses models that differ from what llama.cpp assumes: the chunk size of
+// attention, the scaling of queries, the layers with full attention, and norms of queries and keys except with 128
+// experts.
 func (p *plan) llama4Keys() {
 	s, must := p.s, func(key string, is, want any) {
 		if is != want {
@@ -732,7 +738,7 @@ func (p *plan) llama4Keys() {
 	}
 	must("attention_chunk_size", s.int("attention_chunk_size", 0), 8192)
 	tempers := s.vals["attn_temperature_tuning"]
-	if x, ok := number(tempers); ok { // so it stands in published files
+	if x, ok := number(tempers); ok { // published files have a number here
 		tempers = x != 0
 	}
 	must("attn_temperature_tuning", tempers, true)
@@ -753,7 +759,7 @@ func (p *plan) llama4Keys() {
 	p.add("expert_feed_forward_length", uint32(s.need("intermediate_size")))
 }
 
-// expertsEach is n where every n-th block and no other has experts; 0 where none has.
+// expertsEach returns n if exactly every n-th block has experts; 0: no block has.
 func (p *plan) expertsEach() int {
 	listed, ok := p.s.vals["moe_layers"].([]any)
 	if !ok {
@@ -777,9 +783,9 @@ func (p *plan) expertsEach() int {
 	return step
 }
 
-// recurrences are the keys of blocks with a recurrence. What llama.cpp takes for granted must be so: that values are as long as keys, that each n-th block
-// and no other has attention, and that there are no biases.
-func (p *plan) recurrences() {
+// gatedDeltaKeys sets the keys of blocks with a recurrence. It refuses models that differ from what llama.cpp assumes:
+// values as long as keys, attention in exactly every n-th block, and no biases.
+func (p *plan) gatedDeltaKeys() {
 	s := p.s
 	keys, heads, key := s.int("linear_num_key_heads", 16), s.int("linear_num_value_heads", 32), s.int("linear_key_head_dim", 128)
 	value := s.int("linear_value_head_dim", 128)
@@ -787,7 +793,7 @@ func (p *plan) recurrences() {
 		s.fail("linear_value_head_dim", "%d, where linear_key_head_dim is %d: llama.cpp's %s has one for both", value, key, p.family.arch)
 	}
 	p.noBias()
-	attends := s.int("full_attention_interval", 4) // the last block of each so many
+	attends := s.int("full_attention_interval", 4) // the last block of each group of this size has attention
 	if types := s.layerTypes(); len(types) > 0 {
 		attends = p.period(types)
 	}

@@ -24,8 +24,7 @@ var nested = map[string][2]string{"gemma3": {"gemma3", "gemma3_text"}, "mistral3
 	"qwen2_5_vl_text": {"qwen2_5_vl", "qwen2_5_vl_text"}, "qwen3_vl": {"qwen3_vl", "qwen3_vl_text"}, "qwen3_vl_text": {"qwen3_vl", "qwen3_vl_text"},
 	"qwen3_vl_moe": {"qwen3_vl_moe", "qwen3_vl_moe_text"}, "qwen3_vl_moe_text": {"qwen3_vl_moe", "qwen3_vl_moe_text"}}
 
-// TestDefaults: keys that config.json leaves out are what package model, which
-// trains with them, takes them to be.
+// TestDefaults: keys missing in config.json get the defaults of package model, which trains with them.
 func TestDefaults(t *testing.T) {
 	for _, family := range families {
 		for _, kind := range family.types {
@@ -37,7 +36,7 @@ func TestDefaults(t *testing.T) {
 			if kind == "qwen2_moe" { // llama.cpp never normalises their weights there
 				text["norm_topk_prob"] = false
 			}
-			if strings.HasPrefix(kind, "gpt") || family.latent { // they have as many as heads
+			if strings.HasPrefix(kind, "gpt") || family.mla { // they have as many as heads
 				delete(text, "num_key_value_heads")
 			}
 			text["bos_token_id"], text["eos_token_id"], text["pad_token_id"] = 1, 2, 0 // a family's own may not be in the small vocabulary
@@ -90,14 +89,14 @@ func checkDefaults(t *testing.T, kind string, config []byte) {
 	want := map[string]any{"context_length": uint32(c.MaxPositions), p.family.epsilon(): c.RMSNormEps, "attention.key_length": uint32(c.HeadDim),
 		"rope.freq_base": float32(c.Rope.Theta), "attention.sliding_window": uint32(c.SlidingWindow),
 		"attn_logit_softcapping": float32(c.AttnSoftcap), "final_logit_softcapping": float32(c.LogitSoftcap)}
-	if l := c.Latent; l != nil {
+	if l := c.MLA; l != nil {
 		want["attention.key_length"], want["attention.key_length_mla"] = uint32(l.KVRank+l.RopeDim), uint32(c.HeadDim)
 		want["attention.value_length"], want["attention.value_length_mla"] = uint32(l.KVRank), uint32(l.ValueDim)
 		want["attention.q_lora_rank"] = uint32(l.QRank)
 	}
-	if c.Temper != nil && c.ModelType == "ministral3" {
-		want["attention.temperature_scale"] = float32(c.Temper.Scale)
-		want["rope.scaling.factor"], want["rope.scaling.original_context_length"] = float32(c.Rope.Factor), uint32(c.Temper.Every)
+	if c.QueryScaling != nil && c.ModelType == "ministral3" {
+		want["attention.temperature_scale"] = float32(c.QueryScaling.Scale)
+		want["rope.scaling.factor"], want["rope.scaling.original_context_length"] = float32(c.Rope.Factor), uint32(c.QueryScaling.Every)
 	}
 	if c.LocalRope != nil {
 		want["rope.freq_base_swa"] = float32(c.LocalRope.Theta)
@@ -175,7 +174,7 @@ func TestGemma2Refused(t *testing.T) {
 	}
 }
 
-// TestGemma3WithoutWindows: where no layer has one, none is written.
+// TestGemma3WithoutWindows: if no layer has a sliding window, no window is written.
 func TestGemma3WithoutWindows(t *testing.T) {
 	config := llamaConfig(map[string]any{"architectures": nil, "model_type": "gemma3_text", "query_pre_attn_scalar": 4, "layer_types": []any{"full_attention", "full_attention"}})
 	f, _ := exportGGUF(t, makeModel(t, config, tensorsFor(t, config), nil), F32)
@@ -207,7 +206,7 @@ func TestGemma3Of27B(t *testing.T) {
 	}
 }
 
-// TestGemma3Windows: where layer_types are not given, a key with either spelling says which layers have full attention.
+// TestGemma3Windows: without layer_types, a key in either spelling decides which layers have full attention.
 func TestGemma3Windows(t *testing.T) {
 	for key, want := range map[string]int{"sliding_window_pattern": 2, "_sliding_window_pattern": 2, "initializer_range": 6} {
 		f, _ := exportGGUF(t, gemma3(t, map[string]any{key: 2}), F32)
@@ -241,9 +240,10 @@ func TestActivations(t *testing.T) {
 	}
 }
 
-// TestLlamaCppGemma2: llama.cpp itself computes what the reference does: of the recorded model, with its windows elsewhere, with linearly
-// scaled positions, and of one with as many layers as that of 27B, whose scores have another scale. It looks GELU up, argument and value in half
-// precision; where they are rounded so in the reference too, and none to the other side, the logits are within 1e-6, and within 7e-4 as they are here.
+// TestLlamaCppGemma2: llama.cpp computes the reference's logits for the recorded model, with windows in other
+// layers, with linearly scaled positions, and with the layer count of the 27B model, whose scores have another
+// scale. llama.cpp looks up GELU with argument and value in half precision. If the reference rounds the same way,
+// the logits agree within 1e-6, otherwise within 7e-4.
 func TestLlamaCppGemma2(t *testing.T) {
 	run := python(t, "xllamacpp", "llama_cpp_py_sync")
 	window, full := "sliding_attention", "full_attention"
@@ -285,7 +285,8 @@ func deepGemma2(t *testing.T) string {
 	return makeModelOf(t, config, tensors, nil, func(name string, i int64) float32 { return values[name][i] })
 }
 
-// TestGranite4: the rows of gate and up, which the directory has as one, are two tensors; that nothing turns is said.
+// TestGranite4: the combined gate and up rows become two tensors, and a model without rotary embedding is marked as
+// such.
 func TestGranite4(t *testing.T) {
 	for turns, finetuned := range map[string]bool{"nope": false, "rope": true} {
 		config := llamaConfig(map[string]any{"architectures": []any{"GraniteMoeHybridForCausalLM"}, "model_type": "granitemoehybrid", "num_local_experts": 0,
@@ -316,8 +317,8 @@ func TestLlamaCppGranite4(t *testing.T) {
 	}
 }
 
-// latentConfig is a small DeepSeek-V3.
-func latentConfig(changes map[string]any) map[string]any {
+// mlaConfig is a small DeepSeek-V3.
+func mlaConfig(changes map[string]any) map[string]any {
 	config := map[string]any{"model_type": "deepseek_v3", "vocab_size": 24, "hidden_size": 32, "intermediate_size": 12, "num_hidden_layers": 2, "num_attention_heads": 3,
 		"num_key_value_heads": 3, "head_dim": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 8, "n_routed_experts": 4, "n_shared_experts": 2, "first_k_dense_replace": 1,
 		"n_group": 2, "topk_group": 1, "q_lora_rank": 10, "kv_lora_rank": 6, "qk_nope_head_dim": 8, "qk_rope_head_dim": 4, "v_head_dim": 5, "routed_scaling_factor": 1.5,
@@ -326,10 +327,10 @@ func latentConfig(changes map[string]any) map[string]any {
 	return config
 }
 
-// TestLatent: what makes keys is cut from what makes values, head by head, and turned; the file says that there is one
-// head of keys, as wide as the narrow vector and what turns.
+// TestLatent: kv_b_proj is split into its key and value rows, head by head, with keys transposed. The file declares
+// one key head, as wide as the narrow vector plus the rotary part.
 func TestLatent(t *testing.T) {
-	config := latentConfig(nil)
+	config := mlaConfig(nil)
 	f, s := exportGGUF(t, makeModel(t, config, tensorsFor(t, config), nil), F32)
 	wantKeys(t, f, map[string]any{"general.architecture": "deepseek2", "deepseek2.attention.head_count": 3, "deepseek2.attention.head_count_kv": 1,
 		"deepseek2.attention.key_length": 10, "deepseek2.attention.value_length": 6, "deepseek2.attention.key_length_mla": 12, "deepseek2.attention.value_length_mla": 5,
@@ -363,7 +364,7 @@ func TestLatent(t *testing.T) {
 	if x, _ := tensorOf(t, f, "blk.0.ffn_up.weight"); x.Type != gguf.F32 {
 		t.Errorf("the first block is not dense: %v", x)
 	}
-	config = latentConfig(map[string]any{"model_type": "deepseek_v2", "q_lora_rank": nil, "n_group": nil, "topk_group": nil, "rope_scaling": nil, "rms_norm_eps": 1e-5})
+	config = mlaConfig(map[string]any{"model_type": "deepseek_v2", "q_lora_rank": nil, "n_group": nil, "topk_group": nil, "rope_scaling": nil, "rms_norm_eps": 1e-5})
 	f, s = exportGGUF(t, makeModel(t, config, tensorsFor(t, config), nil), F32)
 	wantKeys(t, f, map[string]any{"deepseek2.expert_gating_func": 1})
 	if x, _ := tensorOf(t, f, "blk.1.attn_q.weight"); !slices.Equal(x.Shape, []int64{36, 32}) || f.Value("deepseek2.expert_group_count") != nil {
@@ -387,7 +388,7 @@ func TestLatentRefused(t *testing.T) {
 		"mlp_bias: is true, but llama.cpp":             {"model_type": "deepseek_v2", "topk_method": "greedy", "n_group": nil, "topk_group": nil, "mlp_bias": true},
 		`topk_method: "group_limited_greedy": a group`: {"model_type": "deepseek_v2", "topk_method": "group_limited_greedy"},
 	} {
-		config := latentConfig(changes)
+		config := mlaConfig(changes)
 		_, err := Run(t.Context(), Options{Format: GGUF, Model: makeModel(t, config, tensorsFor(t, config), nil), Out: filepath.Join(t.TempDir(), "x"), Type: F32})
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: error %v, want %s", changes, err, want)
@@ -395,8 +396,8 @@ func TestLatentRefused(t *testing.T) {
 	}
 }
 
-// TestLlamaCppDeepseekV2: llama.cpp itself computes what the reference does, for queries that are made of a narrow vector
-// and for such as are not, with and without yarn's temperatures.
+// TestLlamaCppDeepseekV2: llama.cpp computes the reference's logits, with and without a low-rank query projection,
+// and with and without yarn's temperatures.
 func TestLlamaCppDeepseekV2(t *testing.T) {
 	run := python(t, "xllamacpp", "llama_cpp_py_sync")
 	for _, name := range []string{"deepseekv2-whole", "deepseekv2-groups"} {
@@ -427,8 +428,9 @@ func recordedModel(t *testing.T, name string, keys map[string]any) string {
 	return dir
 }
 
-// sameLogits writes a model of at least 45 tokens as GGUF, of which llama.cpp must compute the reference's logits: to bound, in units of the
-// largest if that is above 1. In fp32 1e-5 suffices for sums of up to 50 products in another order.
+// sameLogits exports a model of at least 45 tokens as GGUF and compares llama.cpp's logits with the reference's.
+// bound is relative to the largest logit if that is above 1. In fp32, 1e-5 suffices for sums of up to 50 products
+// in another order.
 func sameLogits(t *testing.T, run func(args ...string) []byte, dir string, bound float64) {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "x.gguf")
@@ -472,8 +474,8 @@ func recurrentModel(t *testing.T, config map[string]any) string {
 	return makeModelOf(t, config, tensorsFor(t, config), nil, func(string, int64) float32 { return float32(0.3 * rng.NormFloat64()) })
 }
 
-// TestRecurrence: blocks with a recurrence have rows of q, k and v together, head by head as the others, and z apart; A_log is the rate
-// itself, the taps a matrix; of norms, only that of the recurrence's output is written as it is.
+// TestRecurrence: blocks with a recurrence store q, k and v together, head by head, and z separately. A_log becomes
+// the rate itself, and the convolution a matrix. Only the norm of the recurrence's output is written unchanged.
 func TestRecurrence(t *testing.T) {
 	config := recurrentConfig(nil)
 	f, _ := exportGGUF(t, makeModel(t, config, tensorsFor(t, config), nil), F16)
@@ -603,8 +605,8 @@ func glmConfig(changes map[string]any) map[string]any {
 	return config
 }
 
-// TestDenseAndShared: the first block has a dense MLP, the other experts, a bias that chooses them, and three shared
-// ones that are one as wide as three.
+// TestDenseAndShared: the first block has a dense MLP. The others have experts, a bias for their choice, and three
+// shared experts stored as one of triple width.
 func TestDenseAndShared(t *testing.T) {
 	config := glmConfig(nil)
 	f, _ := exportGGUF(t, makeModel(t, config, tensorsFor(t, config), nil), F16)
@@ -745,7 +747,7 @@ func TestTowers(t *testing.T) {
 func TestTemperRefused(t *testing.T) {
 	p := &plan{s: &settings{file: "c", vals: map[string]any{}}, family: &family{arch: "mistral3"},
 		rope: rope{kind: "linear", params: &settings{vals: map[string]any{"llama_4_scaling_beta": 0.5}}}}
-	if p.tempers(); p.s.err == nil || !strings.Contains(p.s.err.Error(), "llama_4_scaling_beta: 0.5, without yarn") {
+	if p.queryScaling(); p.s.err == nil || !strings.Contains(p.s.err.Error(), "llama_4_scaling_beta: 0.5, without yarn") {
 		t.Error(p.s.err)
 	}
 	s := &settings{vals: map[string]any{"model_type": "ministral3", "rope_scaling": map[string]any{"type": "yarn", "rope_theta": 7.0}}}

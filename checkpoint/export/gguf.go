@@ -15,10 +15,10 @@ import (
 	"mt/model"
 )
 
-// chunkElems is how many elements are converted and written at a time.
+// chunkElems is the number of elements converted and written at a time.
 const chunkElems = 1 << 20
 
-// toGGUF writes one file.
+// toGGUF writes the model as one GGUF file.
 func toGGUF(ctx context.Context, o Options, fs checkpoint.FS) (Summary, error) {
 	w, err := checkpoint.OpenWeights(o.Model)
 	if err != nil {
@@ -54,7 +54,7 @@ func toGGUF(ctx context.Context, o Options, fs checkpoint.FS) (Summary, error) {
 	return s, nil
 }
 
-// newPlan decides everything about the file before it is written.
+// newPlan plans the whole file before anything is written.
 func newPlan(o Options, w *checkpoint.Weights) (*plan, error) {
 	s, err := readSettings(o.Model)
 	if err != nil {
@@ -95,8 +95,8 @@ func newPlan(o Options, w *checkpoint.Weights) (*plan, error) {
 	return p, p.tensors(f)
 }
 
-// modelName is what the model in a directory is called: the directory's name, or
-// the repository's where it is a snapshot of the Hugging Face cache.
+// modelName returns the name of the model in a directory: the directory's name, or the repository's name for a
+// snapshot in the Hugging Face cache.
 func modelName(dir string) string {
 	for part := range strings.SplitSeq(filepath.ToSlash(dir), "/") {
 		if id, ok := strings.CutPrefix(part, "models--"); ok {
@@ -106,8 +106,7 @@ func modelName(dir string) string {
 	return filepath.Base(dir)
 }
 
-// guess is the type where the user named none: that of the weights if it has two bytes, else
-// half precision.
+// guess returns the default type: bf16 if the first matrix is bf16, otherwise f16.
 func guess(w *checkpoint.Weights) Type {
 	for _, t := range w.Tensors() {
 		if len(t.Shape) == 2 && t.DType == "BF16" {
@@ -119,7 +118,7 @@ func guess(w *checkpoint.Weights) Type {
 	return F16
 }
 
-// appender writes a file from its start on and keeps it out of the page cache.
+// appender writes a file from start to end and keeps it out of the page cache.
 type appender struct {
 	f   checkpoint.File
 	off int64
@@ -135,7 +134,7 @@ func (a *appender) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// writing is a file under way.
+// writing is the state of a file being written.
 type writing struct {
 	ctx         context.Context
 	plan        *plan
@@ -162,7 +161,7 @@ func (j *writing) write(w io.Writer, header []byte) error {
 	return nil
 }
 
-// put writes p, unless the user has asked to stop.
+// put writes p and reports progress. It fails if ctx is cancelled.
 func (j *writing) put(w io.Writer, p []byte) error {
 	if j.ctx.Err() != nil {
 		return context.Cause(j.ctx)
@@ -191,10 +190,10 @@ func (j *writing) item(w io.Writer, it item) error {
 	return nil
 }
 
-// part writes one tensor of the directory, some whole rows at a time. Where rows are reordered
-// inside heads, it is some whole heads at a time.
+// part writes one tensor of the directory in pieces of whole rows. If rows are reordered within heads, the pieces
+// are whole heads.
 func (j *writing) part(w io.Writer, it item, t part) error {
-	var all []float32 // of rows that lie with others
+	var all []float32 // rows that share a tensor with other rows
 	if t.param != nil {
 		var err error
 		if all, err = j.weights.ReadRows(*t.param, t.i); err != nil {
@@ -243,14 +242,14 @@ func (j *writing) part(w io.Writer, it item, t part) error {
 	return nil
 }
 
-// limits are the magnitudes from which on values do not fit into a type: those that round to
-// more than a half can hold, in Q8_0 as the scale of a block. Other types hold what fp32 does.
+// limits are the magnitudes from which values do not fit into a type. F16: they round beyond the largest half.
+// Q8_0: the scale of their block does. Other types hold everything that fp32 holds.
 var limits = map[gguf.Type]float32{gguf.F16: 65520, gguf.Q8_0: 127 * 65504}
 
-// chunk writes whole rows, encoded on all processors.
+// chunk encodes whole rows on all processors and writes them.
 func (j *writing) chunk(w io.Writer, it item, values []float32) error {
 	j.raw = sized(j.raw, it.Type.Bytes(int64(len(values))))
-	const least = 1 << 14 // elements that are worth another goroutine
+	const least = 1 << 14 // fewest elements worth another goroutine
 	blocks := max(len(values)/runtime.GOMAXPROCS(0), least)/gguf.BlockLen + 1
 	step := blocks * gguf.BlockLen
 	errs := make([]error, (len(values)+step-1)/step)
@@ -269,7 +268,7 @@ func (j *writing) chunk(w io.Writer, it item, values []float32) error {
 	return j.put(w, j.raw)
 }
 
-// encode stores values of t in dst, if its type has room for them.
+// encode stores values of t in dst. It fails if a value does not fit into the type.
 func encode(dst []byte, t gguf.Tensor, values []float32) error {
 	if most := limits[t.Type]; most > 0 {
 		for _, v := range values {
@@ -282,8 +281,8 @@ func encode(dst []byte, t gguf.Tensor, values []float32) error {
 	return nil
 }
 
-// interleave reorders the rows of a head. In src the rows i and i+D/2 turn together; in dst
-// these are the rows 2i and 2i+1.
+// interleave reorders the rows of a head. Rows i and i+D/2 of src form a rotary pair; in dst they are rows 2i and
+// 2i+1.
 func interleave(dst, src []float32, cols int) {
 	half := len(src) / cols / 2
 	for i := range half {
@@ -292,7 +291,7 @@ func interleave(dst, src []float32, cols int) {
 	}
 }
 
-// sized is a slice of n elements, buf's if they suffice.
+// sized returns a slice of n elements, with buf's memory if that suffices.
 func sized[T any](buf []T, n int64) []T {
 	if int64(cap(buf)) < n {
 		return make([]T, n)

@@ -9,36 +9,36 @@ import (
 	"mt/model"
 )
 
-// plan is a GGUF file before it is written.
+// plan is everything about a GGUF file before it is written.
 type plan struct {
 	s      *settings
-	model  *model.Config // what config.json means; it is read once the common keys are set
+	model  *model.Config // package model's reading of config.json; set after the common keys
 	family *family
 	out    Type
 	kvs    []gguf.KV
 	items  []item
 	notes  []string
-	narrow []string // matrices whose rows cannot be cut into blocks
+	narrow []string // names of matrices whose rows are no multiple of a Q8_0 block
 
 	layers, heads, kvHeads, headDim int
-	narrowed                        narrow // of latent attention
+	narrowed                        narrow // sizes of latent attention
 	rope                            rope
 }
 
-// maxHeadDim bounds the tables that are made before the weights are looked at.
+// maxHeadDim bounds tables that are computed before the weights are checked.
 const maxHeadDim = 1 << 16
 
-// add sets a key of the architecture, written below its name.
+// add sets a key below the architecture's name.
 func (p *plan) add(key string, value any) {
 	p.kvs = append(p.kvs, gguf.KV{Key: p.family.arch + "." + key, Value: value})
 }
 
 func (p *plan) note(text string) { p.notes = append(p.notes, text) }
 
-// fileTypes are the numbers of general.file_type: what most tensors are.
+// fileTypes are the values of general.file_type, the type of most tensors.
 var fileTypes = map[Type]uint32{F32: 0, F16: 1, Q8: 7, BF16: 32}
 
-// general sets the keys that every file begins with; name is the model's.
+// general sets the first keys of every file. name is the model's name.
 func (p *plan) general(name string) {
 	p.kvs = append(p.kvs,
 		gguf.KV{Key: "general.architecture", Value: p.family.arch},
@@ -48,20 +48,20 @@ func (p *plan) general(name string) {
 		gguf.KV{Key: "general.quantization_version", Value: uint32(2)})
 }
 
-// common sets the keys that all families share, then the family's.
+// common sets the keys that all families share, then the family's own keys.
 func (p *plan) common() error {
 	s := p.s
 	p.layers, p.heads = s.need("num_hidden_layers"), s.need("num_attention_heads")
 	p.kvHeads = s.int("num_key_value_heads", p.heads)
 	hidden := s.need("hidden_size")
 	p.headDim = s.int("head_dim", hidden/p.heads)
-	if p.family.latent {
-		p.latentSizes()
+	if p.family.mla {
+		p.mlaSizes()
 	}
 	if s.err == nil && (p.headDim == 0 || p.headDim > maxHeadDim || p.headDim%2 != 0 || p.kvHeads == 0 || p.heads%p.kvHeads != 0) {
 		s.fail("num_attention_heads", "%d heads, %d of keys, of %d elements: impossible", p.heads, p.kvHeads, p.headDim)
 	}
-	p.add("vocab_size", uint32(s.need("vocab_size"))) // what files without a vocabulary go by
+	p.add("vocab_size", uint32(s.need("vocab_size"))) // for files without a vocabulary
 	p.add("block_count", uint32(p.layers))
 	p.add("context_length", uint32(s.int("max_position_embeddings", 2048)))
 	p.add("embedding_length", uint32(hidden))
@@ -84,7 +84,7 @@ func (p *plan) common() error {
 	return s.err
 }
 
-// epsilon is the key of what norms add.
+// epsilon returns the key of the norms' epsilon.
 func (f *family) epsilon() string {
 	if f.layerNorm {
 		return "attention.layer_norm_epsilon"
@@ -92,13 +92,13 @@ func (f *family) epsilon() string {
 	return "attention.layer_norm_rms_epsilon"
 }
 
-// parallel says whether attention and MLP are beside each other.
+// parallel writes whether attention and MLP run in parallel.
 func (p *plan) parallel() {
 	p.add("use_parallel_residual", p.s.bool("use_parallel_residual", true))
 }
 
-// activation holds the function of the MLP, which llama.cpp knows by the architecture, against the model's. For the GELU
-// with erf llama.cpp has the one with tanh, which a note says.
+// activation checks that llama.cpp computes the model's activation in the MLP; the architecture decides it. For
+// GELU with erf llama.cpp uses the tanh form, which becomes a note.
 func (p *plan) activation() {
 	switch act := p.model.Activation; {
 	case act == p.family.act:
@@ -110,13 +110,13 @@ func (p *plan) activation() {
 	}
 }
 
-// expertCount is how many experts a block chooses from.
+// expertCount returns the number of experts that a block chooses from.
 func (p *plan) expertCount() int {
 	s := p.s
 	return s.int("num_experts", s.int("num_local_experts", s.int("n_routed_experts", 0)))
 }
 
-// expertCounts are the keys of every mixture of experts.
+// expertCounts sets the keys of every mixture of experts.
 func (p *plan) expertCounts() {
 	count := p.expertCount()
 	if count == 0 {
@@ -126,7 +126,8 @@ func (p *plan) expertCounts() {
 	p.add("expert_used_count", uint32(p.s.need("num_experts_per_tok")))
 }
 
-// everywhere are the keys of experts that are in every layer, which norm_topk_prob must be for.
+// everywhere sets the keys of models with experts in every layer. llama.cpp's architecture implies norm_topk_prob;
+// the model's must be normalised.
 func (p *plan) everywhere(normalised bool) {
 	s := p.s
 	if is := s.bool("norm_topk_prob", false); is != normalised {
@@ -145,13 +146,14 @@ func (p *plan) everywhere(normalised bool) {
 
 func (p *plan) normalisedExperts() { p.everywhere(true) }
 
-// expertsAndShared: one more expert that every token goes through, and weights as they are.
+// expertsAndShared adds one expert that every token uses. Weights of chosen experts are not normalised.
 func (p *plan) expertsAndShared() {
 	p.everywhere(false)
 	p.add("expert_shared_feed_forward_length", uint32(p.s.need("shared_expert_intermediate_size")))
 }
 
-// sigmoidExperts: scores are sigmoids, some experts are shared, and the first blocks have none.
+// sigmoidExperts sets the keys of experts with sigmoid scores. Some experts are shared, and the first blocks have
+// none.
 func (p *plan) sigmoidExperts() {
 	const sigmoid = 2 // gguf.ExpertGatingFuncType
 	s := p.s
@@ -167,7 +169,8 @@ func (p *plan) sigmoidExperts() {
 	p.add("leading_dense_block_count", uint32(s.int("first_k_dense_replace", 0)))
 }
 
-// ossKeys are those of gpt-oss. What llama.cpp takes for granted must be so: which layers have a window, and how the gate is cut off.
+// ossKeys sets the keys of gpt-oss. It refuses models that differ from what llama.cpp assumes: the layers with a
+// sliding window, and the clamping of the gate.
 func (p *plan) ossKeys() {
 	s := p.s
 	p.add("attention.sliding_window", uint32(s.need("sliding_window")))
@@ -185,7 +188,7 @@ func (p *plan) ossKeys() {
 	p.add("expert_feed_forward_length", uint32(s.need("intermediate_size")))
 }
 
-// windowIgnored notes that llama.cpp's llama ignores the model's window.
+// windowIgnored notes that llama.cpp's llama ignores the sliding window.
 func (p *plan) windowIgnored() {
 	if w := p.s.int("sliding_window", 0); w > 0 {
 		p.add("attention.sliding_window", uint32(w))
@@ -197,7 +200,7 @@ func (p *plan) noteWindow(w int) {
 	p.note("llama.cpp attends to everything where this model has a sliding window: results are the same up to " + itoa(w) + " tokens")
 }
 
-// windowUnused is for families that have a window only where a key switches it on.
+// windowUnused is for families whose sliding window is off unless use_sliding_window is set.
 func (p *plan) windowUnused() {
 	s := p.s
 	if w := s.int("sliding_window", 0); w > 0 && s.bool("use_sliding_window", false) {
@@ -205,8 +208,8 @@ func (p *plan) windowUnused() {
 	}
 }
 
-// sections sets how many pairs of a head's elements turn with each of the positions of a token, time, row and column in
-// an image, which are one in a text. usual is what a file without the key means.
+// sections returns a function that sets how many rotary pairs of a head use each position of a token: time, row and
+// column in an image. In text all three positions are equal. usual is the default of the key.
 func sections(usual ...int32) func(p *plan) {
 	return func(p *plan) {
 		of := append([]int32{}, usual...)
@@ -224,7 +227,7 @@ func sections(usual ...int32) func(p *plan) {
 		if len(of) != 3 || int(sum) != p.headDim/2 {
 			p.s.fail("mrope_section", "%v are not three numbers whose sum is half of a head's %d elements", of, p.headDim)
 		}
-		p.add("rope.dimension_sections", append(of, 0)) // llama.cpp has a fourth position, 0 in texts
+		p.add("rope.dimension_sections", append(of, 0)) // llama.cpp has a fourth position, which is 0 in text
 		if still := p.still(of); len(still) > 0 && p.s.err == nil {
 			p.note(fmt.Sprintf("llama.cpp does not turn pairs %v of a head's elements, which in this model turn with the time: they turn slowly, and "+
 				"results differ in long texts", still))
@@ -232,8 +235,9 @@ func sections(usual ...int32) func(p *plan) {
 	}
 }
 
-// still are the pairs of a head's elements that the architectures of Qwen3-VL in llama.cpp turn with none of the three positions: there the pairs
-// of each are 3i, 3i+1 or 3i+2 for i below its section, where in the model all others turn with the time.
+// still returns the pairs of a head that llama.cpp's Qwen3-VL architectures rotate with none of the three
+// positions. There the pairs of a position are 3i, 3i+1 or 3i+2 with i below the position's section. The model
+// rotates all other pairs with the time.
 func (p *plan) still(sections []int32) []int {
 	var out []int
 	if p.family.arch == "qwen2vl" {
@@ -247,14 +251,15 @@ func (p *plan) still(sections []int32) []int {
 	return out
 }
 
-// deepstack sets how many of the first layers a vision tower adds to; they are expected where there are images.
+// deepstack sets the number of first layers that receive the vision tower's features. They are used only with
+// images.
 func (p *plan) deepstack() {
 	at, _ := p.s.object("vision_config")["deepstack_visual_indexes"].([]any)
 	p.add("n_deepstack_layers", uint32(len(at)))
 }
 
-// tempers sets by how much queries grow with their position, at each further stretch of yarn's original length.
-func (p *plan) tempers() {
+// queryScaling sets how much queries grow with their position, for each further multiple of yarn's original length.
+func (p *plan) queryScaling() {
 	r := p.rope
 	if scale := r.params.num("llama_4_scaling_beta", 0); scale > 0 {
 		if r.kind != "yarn" {
@@ -264,7 +269,7 @@ func (p *plan) tempers() {
 	}
 }
 
-// windowInFour: olmo2 has a window in all layers but each fourth, if it has one.
+// windowInFour sets the sliding window. llama.cpp's architecture has full attention in exactly every fourth layer.
 func (p *plan) windowInFour() {
 	s := p.s
 	for i, t := range s.layerTypes() {
@@ -278,8 +283,8 @@ func (p *plan) windowInFour() {
 	}
 }
 
-// exaoneWindow: exaone4 has a window, and layers without a rotary embedding, in models of 64 layers
-// alone.
+// exaoneWindow sets the sliding window. llama.cpp's exaone4 has a window, and layers without a rotary embedding,
+// only in models with 64 layers.
 func (p *plan) exaoneWindow() {
 	s := p.s
 	w := s.int("sliding_window", 0)
@@ -297,7 +302,8 @@ func (p *plan) exaoneWindow() {
 	p.add("attention.sliding_window_pattern", uint32(period))
 }
 
-// noBias is for architectures whose code in llama.cpp reads no biases. Package model refuses those of the keys that a family does not have.
+// noBias refuses biases, for architectures that have none in llama.cpp. Package model refuses bias keys that a
+// family lacks.
 func (p *plan) noBias() {
 	for _, key := range []string{"use_bias", "attention_bias", "mlp_bias"} {
 		if p.s.bool(key, false) {
@@ -306,7 +312,7 @@ func (p *plan) noBias() {
 	}
 }
 
-// turnsInFour: smollm3 has no rotary embedding in each fourth layer, whatever a file says.
+// turnsInFour checks that exactly every fourth layer has no rotary embedding. llama.cpp assumes this.
 func (p *plan) turnsInFour() {
 	turns, _ := p.s.vals["no_rope_layers"].([]any)
 	if len(turns) == 0 && p.s.int("no_rope_layer_interval", 4) != 4 {
@@ -319,7 +325,7 @@ func (p *plan) turnsInFour() {
 	}
 }
 
-// cohereAttention is cohere2's: windows, the scale of the logits, and no biases.
+// cohereAttention sets the keys of cohere2: sliding windows and the scale of the logits. It refuses biases.
 func (p *plan) cohereAttention() {
 	if n := p.s.int("sliding_window_pattern", 4); n != 4 && p.s.vals["layer_types"] == nil {
 		p.s.fail("sliding_window_pattern", "is %d: llama.cpp's %s has full attention in each fourth layer and no other", n, p.family.arch)
@@ -329,7 +335,7 @@ func (p *plan) cohereAttention() {
 	p.noBias()
 }
 
-// multipliers are granite's.
+// multipliers sets the four scales of Granite.
 func (p *plan) multipliers() {
 	for _, m := range []struct{ from, to string }{{"embedding_multiplier", "embedding_scale"}, {"residual_multiplier", "residual_scale"},
 		{"attention_multiplier", "attention.scale"}, {"logits_scaling", "logit_scale"}} {
@@ -337,13 +343,13 @@ func (p *plan) multipliers() {
 	}
 }
 
-// turnsIfAsked: queries and keys of Granite 4 turn where position_embedding_type says so. llama.cpp's granite turns them
-// unless this key, which is of something else elsewhere, says no.
+// turnsIfAsked writes whether Granite 4 has a rotary embedding. llama.cpp's granite uses this key for the purpose,
+// although it means something else in other architectures.
 func (p *plan) turnsIfAsked() {
 	p.add("rope.scaling.finetuned", p.s.str("position_embedding_type") == "rope")
 }
 
-// windowOrZero: phi3 always has the key; llama.cpp ignores it.
+// windowOrZero writes the sliding window. llama.cpp's phi3 requires the key but ignores its value.
 func (p *plan) windowOrZero() {
 	w := p.s.int("sliding_window", 0)
 	p.add("attention.sliding_window", uint32(w))
@@ -352,7 +358,7 @@ func (p *plan) windowOrZero() {
 	}
 }
 
-// period is n where every n-th layer, and no other, has full attention.
+// period returns n if exactly every n-th layer has full attention.
 func (p *plan) period(types []string) int {
 	n := 0
 	for i, t := range types {
@@ -364,7 +370,7 @@ func (p *plan) period(types []string) int {
 			return 0
 		}
 	}
-	if n == 0 { // a window everywhere: the first full layer would come after the last
+	if n == 0 { // only sliding windows: the first full layer would follow the last
 		return len(types) + 1
 	}
 	return n

@@ -15,8 +15,7 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestNothingIsLeft: where a copy fails, whichever operation failed, a directory that it made
-// is removed again.
+// TestNothingIsLeft: a failing copy removes the directory it made, whichever operation failed.
 func TestNothingIsLeft(t *testing.T) {
 	dir := makeModel(t, llamaConfig(nil), llamaTensors(), nil)
 	parent := t.TempDir()
@@ -60,8 +59,8 @@ func TestStopInTensor(t *testing.T) {
 	}
 }
 
-// TestOverwriteDirectory: files that belong to an older model are removed with it, and so is
-// what a killed copy left; the user's own files stay.
+// TestOverwriteDirectory: an export replaces the files of an older model and removes leftovers of killed copies.
+// The user's own files stay.
 func TestOverwriteDirectory(t *testing.T) {
 	dir := makeModel(t, llamaConfig(nil), llamaTensors(), map[string]string{"tokenizer.json": "{}", "additional_chat_templates/tool_use.jinja": "{{ tools }}"})
 	out := makeModel(t, llamaConfig(nil), llamaTensors(), map[string]string{"chat_template.jinja": "old", "tokenizer.json": "old", "mine.txt": "mine",
@@ -79,9 +78,8 @@ func TestOverwriteDirectory(t *testing.T) {
 	}
 }
 
-// TestLeftovers: what killed exports left in a directory goes with the next one,
-// before room is looked for; what another is writing, and files that only look like
-// it, stay.
+// TestLeftovers: an export removes leftovers of killed exports before it checks the free space. Files that another
+// process is writing, and files that only look like leftovers, stay.
 func TestLeftovers(t *testing.T) {
 	dir, out := makeModel(t, llamaConfig(nil), llamaTensors(), nil), t.TempDir()
 	stay := []string{"mine.tmp-1", "x.gguf.tmp-", "x.gguf.tmp-2", "x.gguf.tmp-mine", "y.gguf.tmp-1", "y.gguf.tmp-4"}
@@ -110,9 +108,8 @@ func TestLeftovers(t *testing.T) {
 	}
 }
 
-// TestKilledCopy: the same command goes through after a first try was killed, what
-// that left is gone before room is looked for, and one that is still at it is left
-// alone.
+// TestKilledCopy: after a killed attempt the same command succeeds. It removes the leftovers before it checks the
+// free space, but leaves a running copy alone.
 func TestKilledCopy(t *testing.T) {
 	dir, out := makeModel(t, llamaConfig(nil), llamaTensors(), nil), t.TempDir()
 	leftover := filepath.Join(out, "model.tmp-7")
@@ -134,8 +131,7 @@ func TestKilledCopy(t *testing.T) {
 	}
 }
 
-// TestFileUnderWay: another export does not take for a leftover what this one
-// writes.
+// TestFileUnderWay: an export does not mistake the file of a running export for a leftover.
 func TestFileUnderWay(t *testing.T) {
 	o := Options{Format: GGUF, Model: makeModel(t, llamaConfig(nil), llamaTensors(), nil), Out: filepath.Join(t.TempDir(), "x.gguf")}
 	o.Progress = func(int64, int64) { removeLeftovers(checkpoint.OS(), o.Out) }
@@ -240,8 +236,7 @@ func TestPointers(t *testing.T) {
 	}
 }
 
-// TestLinksOut: what would be copied beside the weights comes from the model's own
-// directory; a file of llama.cpp's takes nothing over as it is.
+// TestLinksOut: files copied beside the weights must come from the model's own directory. GGUF copies no files.
 func TestLinksOut(t *testing.T) {
 	for _, name := range []string{"config.json", "LICENSE", "tokenizer.json"} {
 		files := map[string]string{"tokenizer.json": `{"model": {"type": "BPE", "vocab": {"a": 0}, "merges": [], "byte_fallback": true}}`, "LICENSE": "x"}

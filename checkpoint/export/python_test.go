@@ -85,7 +85,7 @@ func TestLlamaCpp(t *testing.T) {
 		case strings.HasPrefix(name, "qwen2vl") || strings.HasPrefix(name, "qwen25vl"): // this release of llama.cpp does not read the norms' epsilon there
 			want = altered(t, filepath.Dir(dir), func(c *model.Config) { c.RMSNormEps = 0 })
 		case strings.HasPrefix(name, "deepseek"): // llama.cpp has one epsilon for all norms; a note says so
-			want = altered(t, filepath.Dir(dir), func(c *model.Config) { c.Latent.NormEps = c.RMSNormEps })
+			want = altered(t, filepath.Dir(dir), func(c *model.Config) { c.MLA.NormEps = c.RMSNormEps })
 		case name == "gemma2-capped": // see changed
 			want = altered(t, filepath.Dir(dir), func(c *model.Config) { c.AttnScale = 1 / math.Sqrt(float64(c.HeadDim)) })
 		}
@@ -127,9 +127,9 @@ func altered(t *testing.T, dir string, alter func(*model.Config)) map[string][]f
 	return out
 }
 
-// changed is the model directory to write: of two cases a copy with other keys. llama.cpp's contexts begin at 256
-// positions, where phi3-longrope's long factors rule and the recording has the short ones, so both are made those; and its gemma2
-// takes the scale of scores from the size of heads.
+// changed returns the model directory to export. For two cases it is a copy with other keys. llama.cpp's contexts
+// have at least 256 positions, where phi3-longrope uses the long factors but the recording has the short ones, so
+// both become the short ones. llama.cpp's gemma2 derives the scale of scores from the head size.
 func changed(t *testing.T, name, dir string) string {
 	t.Helper()
 	change := map[string]func(config map[string]any){
@@ -206,7 +206,7 @@ func TestLlamaCppTokenizes(t *testing.T) {
 	if err != nil || len(dirs) == 0 {
 		t.Skip(fixtures + "/tokenizers is not here")
 	}
-	// What llama.cpp does not do, and a note says: NFC, and rstrip of added tokens.
+	// Notes cover what llama.cpp lacks: NFC, and rstrip of added tokens.
 	differ := map[string]int{"qwen2": 98, "phi3": 28}
 	for _, file := range dirs {
 		name := filepath.Base(filepath.Dir(file))

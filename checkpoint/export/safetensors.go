@@ -12,14 +12,13 @@ import (
 	"mt/model"
 )
 
-// dtypes are the safetensors types in the words of config.json and of package
-// checkpoint.
+// dtypes are the types of safetensors, as config.json and package checkpoint name them.
 var dtypes = map[Type]struct {
 	name string
 	d    checkpoint.DType
 }{F32: {"float32", checkpoint.F32}, BF16: {"bfloat16", checkpoint.BF16}}
 
-// toSafetensors writes a directory like the model's, its weights cut anew.
+// toSafetensors writes a directory like the model's, with its weights in new shards.
 func toSafetensors(ctx context.Context, o Options, fs checkpoint.FS) (Summary, error) {
 	w, err := checkpoint.OpenWeights(o.Model)
 	if err != nil {
@@ -44,8 +43,8 @@ func toSafetensors(ctx context.Context, o Options, fs checkpoint.FS) (Summary, e
 	return Summary{Format: Safetensors, Out: o.Out, Files: done.Files, Tensors: done.Tensors, Bytes: done.Bytes}, nil
 }
 
-// companions are the files beside the weights, and which of these are in fp32 whatever others are;
-// config.json is as it was read but for the dtype, where that is another.
+// companions returns the files beside the weights, and the tensors that stay fp32 in any type. config.json is
+// unchanged except for the dtype, if o.Type sets another.
 func companions(o Options) (files map[string][]byte, keep map[string]bool, err error) {
 	files, err = checkpoint.Companions(o.Model)
 	config := filepath.Join(o.Model, "config.json")
@@ -70,7 +69,7 @@ func companions(o Options) (files map[string][]byte, keep map[string]bool, err e
 	return files, savedF32(c), nil
 }
 
-// savedF32 are the tensors that are saved in fp32 whatever others are.
+// savedF32 returns the tensors that are always saved in fp32.
 func savedF32(c *model.Config) map[string]bool {
 	keep := map[string]bool{}
 	for _, l := range c.Layers() {
@@ -85,7 +84,7 @@ func savedF32(c *model.Config) map[string]bool {
 	return keep
 }
 
-// size is about the bytes of the weights in another type.
+// size estimates the bytes of the weights in another type.
 func size(w *checkpoint.Weights, t Type) int64 {
 	var n int64
 	for _, x := range w.Tensors() {
@@ -109,8 +108,7 @@ func filesSize(files map[string][]byte) int64 {
 	return n
 }
 
-// room refuses to begin an output of need bytes at path where there is no space
-// for it.
+// room returns an error if path lacks need bytes of free space.
 func room(fs checkpoint.FS, path string, need int64) error {
 	dir := path
 	for {

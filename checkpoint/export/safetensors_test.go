@@ -13,8 +13,8 @@ import (
 	"mt/model"
 )
 
-// TestSafetensors: the same names and shapes in other files, config.json as it
-// was but for the type, the tokenizer beside it.
+// TestSafetensors: the output has the same names and shapes in other files. config.json changes only its dtype, and
+// the tokenizer is copied.
 func TestSafetensors(t *testing.T) {
 	tensors := llamaTensors()
 	tensors["vision_tower.x.weight"] = shape{3}
@@ -101,7 +101,7 @@ func TestRoomByType(t *testing.T) {
 	}
 }
 
-// left is a disk with so many bytes left.
+// left is a disk with a given number of free bytes.
 type left struct {
 	checkpoint.FS
 	bytes int64

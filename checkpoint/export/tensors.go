@@ -12,27 +12,27 @@ import (
 	"mt/model"
 )
 
-// item is one tensor of the file and where its values come from.
+// item is one tensor of the file and the source of its values.
 type item struct {
 	gguf.Tensor
-	parts  []part    // of the directory, one after the other
-	values []float32 // in place of parts
+	parts  []part    // tensors of the directory, concatenated
+	values []float32 // computed values, instead of parts
 	heads  int       // not 0: the rows of each head are reordered
 	shift  float32   // added to every element
-	minus  bool      // −exp of every element is what is written
-	rows   headRows  // n is not 0: these of each head are all that is written
+	minus  bool      // write −exp of every element
+	rows   headRows  // n not 0: write only these rows of each head
 }
 
-// part is a tensor of the directory, or rows that lie in one with others, which then have the name and shape
-// of a tensor of their own.
+// part is a tensor of the directory, or rows inside a tensor that several parameters share. Such rows have the name
+// and shape of a tensor of their own.
 type part struct {
 	name  string
 	shape []int64
-	param *model.Param // nil: it is a tensor
-	i     int          // which rows of the parameter's Stored it is
+	param *model.Param // nil: a whole tensor
+	i     int          // index into the parameter's Stored
 }
 
-// elems is the number of elements.
+// elems returns the number of elements.
 func (p part) elems() int64 {
 	n := int64(1)
 	for _, d := range p.shape {
@@ -41,17 +41,16 @@ func (p part) elems() int64 {
 	return n
 }
 
-// finder hands out the tensors of a directory, which has the names and shapes of package
-// model's table, and knows which were not asked for.
+// finder finds tensors of a directory by the names of package model's table, and records which were requested.
 type finder struct {
 	w     *checkpoint.Weights
-	top   string // where names begin that the families' table begins with "model."
-	head  string // the same of "lm_head"
+	top   string // the directory's prefix for names that begin with "model." in the families' table
+	head  string // the directory's prefix for "lm_head"
 	asked map[string]bool
-	rows  map[string]part // those that lie in others, by name
+	rows  map[string]part // rows inside shared tensors, by name
 }
 
-// newFinder checks that w is the weights c describes.
+// newFinder returns a finder. It fails if w are not the weights that c describes.
 func newFinder(w *checkpoint.Weights, c *model.Config) (*finder, error) {
 	if err := w.Check(c.Layouts(false)); err != nil {
 		return nil, err
@@ -71,7 +70,7 @@ func newFinder(w *checkpoint.Weights, c *model.Config) (*finder, error) {
 	return f, nil
 }
 
-// find is a tensor by its name in the families' table.
+// find returns a tensor by its name in the families' table.
 func (f *finder) find(name string) (part, bool) {
 	if rest, ok := strings.CutPrefix(name, "model."); ok {
 		name = f.top + rest
@@ -91,8 +90,8 @@ func (f *finder) missing(name string) error {
 	return fmt.Errorf("%s: tensor %q is missing: not the weights that config.json describes", f.w.Dir(), name)
 }
 
-// tensors plans all tensors of the directory in the order llama.cpp's loader
-// walks: the embedding, the blocks, the head.
+// tensors plans all tensors in the order of llama.cpp's loader: the embedding, the blocks, the final norm and the
+// head.
 func (p *plan) tensors(f *finder) error {
 	top, blocks := p.family.top, cmp.Or(p.family.blocks, "layers.")
 	if top == nil {
@@ -111,7 +110,7 @@ func (p *plan) tensors(f *finder) error {
 			}
 		}
 		if r.to == "output" && p.model.TieEmbeddings {
-			continue // llama.cpp takes the embedding
+			continue // llama.cpp uses the embedding as the head
 		}
 		if err := p.tensor(f, r); err != nil {
 			return err
@@ -121,7 +120,7 @@ func (p *plan) tensors(f *finder) error {
 	return nil
 }
 
-// rules are those of block b.
+// rules returns the rules of block b.
 func (p *plan) rules(b int) []rule {
 	of := p.family.block
 	switch {
@@ -130,8 +129,8 @@ func (p *plan) rules(b int) []rule {
 	case p.family.dense != nil && !p.model.HasExperts(b):
 		of = p.family.dense
 	}
-	if p.family.latent {
-		return slices.Concat(p.latentAttention(), of)
+	if p.family.mla {
+		return slices.Concat(p.mlaRules(), of)
 	}
 	return of
 }
@@ -179,7 +178,7 @@ func (p *plan) tensor(f *finder, r rule) error {
 	return nil
 }
 
-// half plans half of the rows of a product that makes two things.
+// half plans one half of the rows of a combined projection.
 func (p *plan) half(f *finder, r rule) error {
 	t, ok := f.find(r.from + ".weight")
 	if !ok {
@@ -194,7 +193,7 @@ func (p *plan) half(f *finder, r rule) error {
 	return nil
 }
 
-// stacked plans one tensor of the rows of several modules, and one of their biases.
+// stacked concatenates the rows of several modules into one tensor, and their biases into another.
 func (p *plan) stacked(f *finder, r rule) error {
 	for _, end := range []string{".weight", ".bias"} {
 		var it item
@@ -217,8 +216,8 @@ func (p *plan) stacked(f *finder, r rule) error {
 	return nil
 }
 
-// experts plans one tensor (experts, rows, columns) of the experts' matrices, and one (experts, rows) of their biases, if
-// they have some.
+// experts plans one tensor (experts, rows, columns) of the experts' matrices and, if they have biases, one
+// (experts, rows) of these.
 func (p *plan) experts(f *finder, r rule) error {
 	dot := strings.LastIndexByte(r.from, '.')
 	for _, end := range []string{".weight", ".bias"} {
@@ -244,8 +243,8 @@ func (p *plan) experts(f *finder, r rule) error {
 	return nil
 }
 
-// take settles the type of a tensor: vectors, norms and routers stay fp32, and
-// rows that cannot be cut into blocks fall back to half precision.
+// take sets the type of a tensor and adds it. Vectors, norms and routers are fp32. Rows that are no multiple of a
+// Q8_0 block are F16.
 func (p *plan) take(it item, h how) {
 	it.Type = p.out.gguf()
 	switch {
@@ -258,8 +257,8 @@ func (p *plan) take(it item, h how) {
 	p.items = append(p.items, it)
 }
 
-// rest notes what the user may not expect in the file: matrices of another type than was asked
-// for, and tensors that were left out, which belong to other parts of a larger model.
+// rest notes what may surprise the user: matrices of another type than requested, and tensors that were left out
+// because they belong to other parts of a larger model.
 func (p *plan) rest(f *finder) {
 	if n := len(p.narrow); n > 0 {
 		p.note(fmt.Sprintf("%d tensors are F16, such as %s: their rows are no multiple of %d elements", n, p.narrow[0], gguf.BlockLen))

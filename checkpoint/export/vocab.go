@@ -13,8 +13,7 @@ import (
 	"mt/checkpoint/gguf"
 )
 
-// tokenizerFile is the part of a tokenizer.json that llama.cpp's keys follow
-// from.
+// tokenizerFile is the part of a tokenizer.json that determines llama.cpp's keys.
 type tokenizerFile struct {
 	AddedTokens []struct {
 		ID      int    `json:"id"`
@@ -35,7 +34,7 @@ type tokenizerFile struct {
 	} `json:"model"`
 }
 
-// step is one step of the normaliser, the pre-tokeniser or the post-processor.
+// step is one step of the normalizer, the pre-tokenizer or the post-processor.
 type step struct {
 	Type    string `json:"type"`
 	Pattern struct {
@@ -54,7 +53,7 @@ type step struct {
 	Procs []*step `json:"processors"`
 }
 
-// flat is the steps of a sequence, or the one step.
+// flat returns the steps of a sequence, or the single step.
 func (s *step) flat() []*step {
 	if s == nil {
 		return nil
@@ -71,7 +70,7 @@ func (s *step) flat() []*step {
 	return out
 }
 
-// merge is two pieces that become one, in either spelling: "a b" or ["a", "b"].
+// merge is a pair of pieces that merge into one. The JSON is "a b" or ["a", "b"].
 type merge [2]string
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -132,8 +131,9 @@ func (p *plan) vocabulary(dir string) error {
 	return p.template(dir, config)
 }
 
-// strips settles whether white space after added tokens belongs to them. In llama.cpp it does
-// where general.name says Phi-3; the model must then have these three tokens.
+// strips makes llama.cpp treat white space after added tokens as tokenizer.json does. llama.cpp drops this white
+// space only if general.name contains Phi-3, and requires these three tokens. So strips changes general.name if
+// necessary.
 func (v *vocab) strips(p *plan) {
 	wanted, can := false, true
 	for _, a := range v.file.AddedTokens {
@@ -163,8 +163,7 @@ func (v *vocab) strips(p *plan) {
 	}
 }
 
-// readTokenizer reads tokenizer.json, nil where there is none, and
-// tokenizer_config.json.
+// readTokenizer reads tokenizer.json and tokenizer_config.json. It returns nil for a missing tokenizer.json.
 func readTokenizer(dir string) (*tokenizerFile, *settings, error) {
 	config := &settings{file: filepath.Join(dir, "tokenizer_config.json")}
 	v, err := readJSON(config.file)
@@ -194,16 +193,15 @@ func readTokenizer(dir string) (*tokenizerFile, *settings, error) {
 	return t, config, nil
 }
 
-// vocab is the tokens by id.
+// vocab holds the tokens by id.
 type vocab struct {
 	file   *tokenizerFile
 	tokens []string
 	types  []int32
-	ids    map[string]int // added tokens and the others
+	ids    map[string]int // ids of all tokens, added ones included
 }
 
-// newVocab lists the tokens: as many as the embedding has rows, those without a
-// name as unused.
+// newVocab lists one token per row of the embedding. Rows without a token become unused tokens.
 func (p *plan) newVocab(t *tokenizerFile) (*vocab, error) {
 	n := p.s.need("vocab_size")
 	v := &vocab{file: t, tokens: make([]string, n), types: make([]int32, n), ids: map[string]int{}}
@@ -245,8 +243,8 @@ func (p *plan) newVocab(t *tokenizerFile) (*vocab, error) {
 	return v, p.s.err
 }
 
-// looksSpecial tells whether a token is no text although the model does not mark it as
-// special. llama.cpp's converter does the same (does_token_look_special).
+// looksSpecial reports whether a token is not text although the model does not mark it as special. Source:
+// llama.cpp's converter, does_token_look_special.
 func looksSpecial(token string) bool {
 	wrapped := func(a, b string) bool { return strings.HasPrefix(token, a) && strings.HasSuffix(token, b) }
 	return token == "<pad>" || token == "<mask>" || token == "<2mass>" || token == "[@BOS@]" ||
@@ -272,7 +270,7 @@ func (v *vocab) byteLevel(p *plan) error {
 	return nil
 }
 
-// pieces sets the keys of a vocabulary of SentencePiece's kind.
+// pieces sets the keys of a SentencePiece-like vocabulary.
 func (v *vocab) pieces(p *plan) {
 	prefix := false
 	for _, s := range append(v.file.Normalizer.flat(), v.file.PreTokenizer.flat()...) {
@@ -302,21 +300,20 @@ func (v *vocab) pieces(p *plan) {
 		gguf.KV{Key: "tokenizer.ggml.add_space_prefix", Value: prefix})
 }
 
-// isByte: <0x00> to <0xFF>.
+// isByte reports whether token is one of <0x00> to <0xFF>.
 func isByte(token string) bool {
 	var b byte
 	n, err := fmt.Sscanf(token, "<0x%02X>", &b)
 	return n == 1 && err == nil && len(token) == 6
 }
 
-// maxPiece is the length in bytes of pieces that are looked at for other ways to
-// put them together; the longest in use have some dozens.
+// maxPiece bounds the bytes of pieces that scores checks for other merges. Real pieces have at most some dozen
+// bytes.
 const maxPiece = 1 << 12
 
-// scores are what SentencePiece sorts pieces by: minus the place of the merge that makes the
-// piece. Pieces that no merge makes come last. other counts the pieces that two others can be
-// joined to without a merge that says so; for these, merging by score and merging by the list
-// may differ.
+// scores returns SentencePiece's scores of the tokens: minus the rank of the merge that makes the piece. Pieces
+// without a merge come last. other counts the pieces that two tokens form without a listed merge. For these,
+// merging by score may differ from merging by the list.
 func (v *vocab) scores() (scores []float32, other int) {
 	rank := map[string]int{}
 	pairs := map[merge]bool{}
@@ -349,8 +346,7 @@ func (v *vocab) scores() (scores []float32, other int) {
 	return scores, other
 }
 
-// special sets the ids of the tokens with a meaning, and which are put around a
-// text.
+// special sets the ids of special tokens, and whether BOS and EOS are added to a text.
 func (v *vocab) special(p *plan, config *settings) {
 	ids := map[string]int{}
 	for _, name := range []string{"bos", "eos", "unk", "pad"} {
@@ -381,8 +377,7 @@ func (v *vocab) special(p *plan, config *settings) {
 		gguf.KV{Key: "tokenizer.ggml.add_eos_token", Value: v.puts(config.vals["add_eos_token"], last, ids, "eos")})
 }
 
-// puts tells whether a token is put around a text: what tokenizer_config.json says, else what
-// the post-processor does.
+// puts reports whether a token is added to a text. tokenizer_config.json decides, otherwise the post-processor.
 func (v *vocab) puts(said any, token string, ids map[string]int, name string) bool {
 	if b, ok := said.(bool); ok {
 		return b
@@ -392,8 +387,7 @@ func (v *vocab) puts(said any, token string, ids map[string]int, name string) bo
 	return known && ok && n == id
 }
 
-// around is the first and the last special token of the post-processor's
-// template for one text, "" for none.
+// around returns the first and last special token of the post-processor's template for a single text; "": none.
 func (v *vocab) around() (first, last string) {
 	for _, s := range v.file.PostProcessor.flat() {
 		if s.Type != "TemplateProcessing" || len(s.Single) < 2 {
@@ -409,8 +403,7 @@ func (v *vocab) around() (first, last string) {
 	return first, last
 }
 
-// tokenText is a token of tokenizer_config.json: a string, or an object with its
-// content.
+// tokenText returns the text of a token in tokenizer_config.json: a string, or an object with a content.
 func tokenText(v any) string {
 	if m, ok := v.(map[string]any); ok {
 		v = m["content"]
@@ -419,8 +412,8 @@ func tokenText(v any) string {
 	return s
 }
 
-// template sets the keys of the chat templates: chat_template.jinja, else those
-// of tokenizer_config.json, else that of a processor for images in chat_template.json.
+// template sets the keys of the chat templates. They come from chat_template.jinja, otherwise from
+// tokenizer_config.json, otherwise from an image processor's chat_template.json.
 func (p *plan) template(dir string, config *settings) error {
 	add := func(key, text string) { p.kvs = append(p.kvs, gguf.KV{Key: key, Value: text}) }
 	const key = "tokenizer.chat_template"
@@ -464,24 +457,23 @@ func (p *plan) template(dir string, config *settings) error {
 	return nil
 }
 
-// pattern is a way of splitting text before byte pairs are merged: the regular
-// expression in tokenizer.json and llama.cpp's name for it.
+// pattern is a regular expression that splits text before merging, as in tokenizer.json, with llama.cpp's names for
+// it.
 type pattern struct {
 	regex string
-	// name where the vocabulary's own tokens are taken whole before merging
-	// (ignore_merges), and where they are not. llama.cpp's names say both.
+	// whole is the name if tokens of the vocabulary are not merged (ignore_merges), merged the name otherwise.
+	// llama.cpp's names imply this.
 	whole, merged string
 }
 
-// patterns are those of the families' tokenizers. Sources: the files
-// tokenizer.json of the models, and llama_vocab_pre_type in llama.cpp's
-// src/llama-vocab.cpp.
+// patterns are the patterns of published tokenizers. Sources: the models' tokenizer.json, and llama_vocab_pre_type
+// in llama.cpp's src/llama-vocab.cpp.
 var patterns = []pattern{
 	{ // Llama 3
 		regex: `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`,
 		whole: "llama-bpe", merged: "dbrx",
 	},
-	{ // cl100k as Phi-4 writes it; what it matches is what the one above does
+	{ // cl100k as Phi-4 spells it; it matches the same text as the pattern above
 		regex: `'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+`,
 		whole: "llama-bpe", merged: "dbrx",
 	},
@@ -501,7 +493,7 @@ var patterns = []pattern{
 			`\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+`,
 		whole: "tekken", merged: "tekken",
 	},
-	{ // GPT-2, as ByteLevel with use_regex has it built in
+	{ // GPT-2, which ByteLevel with use_regex has built in
 		regex: `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`,
 		whole: "gpt-2", merged: "gpt-2",
 	},
@@ -510,8 +502,8 @@ var patterns = []pattern{
 // gpt2 is the last of patterns.
 var gpt2 = patterns[len(patterns)-1].regex
 
-// preTokenizer is llama.cpp's name of how the tokenizer splits text, and false
-// where it has none. Without merges nothing depends on it.
+// preTokenizer returns llama.cpp's name for the way the tokenizer splits text; false: there is none. Without merges
+// any name is right.
 func (t *tokenizerFile) preTokenizer() (string, bool) {
 	var regex []string
 	bytes := false

@@ -7,17 +7,15 @@ import (
 	"mt/base/bf16"
 )
 
-// blockLen is the number of elements in a Q8_0 block: a scale in half precision, then a
-// signed byte for each element.
+// blockLen is the number of elements in a Q8_0 block: a half-precision scale, then one signed byte per element.
 const blockLen = 32
 
-// known reports whether the type is one that is read here.
+// known reports whether Decode supports the type.
 func known(t Type) bool {
 	return t == F32 || t == F16 || t == Q8_0 || t == BF16
 }
 
-// Decode reads len(dst) elements of type t from src, the inverse of
-// Encode as far as there is one.
+// Decode reads len(dst) elements of type t from src. It is the inverse of Encode, apart from rounding.
 func Decode(dst []float32, t Type, src []byte) {
 	switch t {
 	case F32:
@@ -42,7 +40,7 @@ func Decode(dst []float32, t Type, src []byte) {
 	}
 }
 
-// FromHalf is a number in IEEE half precision as a float32, exact.
+// FromHalf converts a number from IEEE half precision to float32. The conversion is exact.
 func FromHalf(h uint16) float32 {
 	sign, exp, frac := uint32(h>>15)<<31, uint32(h>>10)&31, uint32(h&0x3ff)
 	switch {

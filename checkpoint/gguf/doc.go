@@ -1,13 +1,11 @@
-// Package gguf writes GGUF files, version 3, little endian: the model format of
-// llama.cpp. It also reads them back, for tests. Source of the layout:
-// https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
+// Package gguf writes GGUF files, llama.cpp's model format: version 3, little endian. It also reads them back, for
+// tests. Source of the layout: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 //
-// It imports base/bf16 alone. What the keys and tensors mean is the caller's. The reader
-// (reader.go, decode.go) shares no number of the format with the writer: each has its own, so
-// that a wrong number in the writer is not read back as if it were right.
+// It imports base/bf16 alone. The caller decides what the keys and tensors mean. Reader (reader.go, decode.go) and
+// writer define every number of the format separately, so a wrong number in the writer is not read back as if it
+// were right.
 //
-// Invariants: a header is computed from sizes alone, before any data is read, so
-// a file is written from its start to its end in one pass; its tensors do not overlap.
-// What Open accepts lies within the file, tensor by tensor, without overlaps; a damaged
-// file is an error and takes no memory without end.
+// Invariants: Header needs only sizes and no data, so a file is written in one pass from start to end. Tensors do
+// not overlap. Open accepts a file only if each tensor lies within the file and no two overlap. A damaged file is
+// an error and takes bounded memory.
 package gguf

@@ -7,10 +7,9 @@ import (
 	"mt/base/bf16"
 )
 
-// Encode stores src, fp32, as type t in dst, which has t.Bytes(len(src)) bytes.
-// Everything is rounded to nearest: F16 and BF16 with ties to even, Q8_0 with
-// ties away from zero and a scale of a block's greatest magnitude over 127, as
-// ggml's quantize_row_q8_0_ref has it.
+// Encode converts src to type t and stores it in dst, which has t.Bytes(len(src)) bytes. It rounds to nearest: F16
+// and BF16 with ties to even, Q8_0 with ties away from zero. The scale of a Q8_0 block is its largest magnitude
+// over 127. Source: ggml, quantize_row_q8_0_ref.
 func Encode(dst []byte, t Type, src []float32) {
 	switch t {
 	case F32:
@@ -51,8 +50,7 @@ func encodeBlock(dst []byte, src []float32) {
 	}
 }
 
-// half is v rounded to IEEE half precision, ties to even; what is too large
-// becomes an infinity.
+// half rounds v to IEEE half precision, ties to even. Numbers that are too large become infinite.
 func half(v float32) uint16 {
 	bits := math.Float32bits(v)
 	sign, bits := uint16(bits>>16&0x8000), bits&0x7fffffff
@@ -65,6 +63,6 @@ func half(v float32) uint16 {
 		bits -= 112 << 23
 		return sign | uint16((bits+0xfff+bits>>13&1)>>13)
 	}
-	// Below that a half is a multiple of 2^-24; the product is exact.
+	// Smaller numbers become multiples of 2^-24; the product is exact.
 	return sign | uint16(math.RoundToEven(float64(math.Float32frombits(bits))*(1<<24)))
 }

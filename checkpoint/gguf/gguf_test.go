@@ -109,8 +109,7 @@ func TestSizes(t *testing.T) {
 
 func second(_ []byte, err error) error { return err }
 
-// TestHalves: every half comes back, and what lies between two goes to the nearer
-// one, to the even one from the middle.
+// TestHalves: every half survives a round trip. Values between two halves round to the nearer one, ties to even.
 func TestHalves(t *testing.T) {
 	for h := range 1 << 16 {
 		v := gguf.FromHalf(uint16(h))
@@ -151,9 +150,8 @@ func TestBrain(t *testing.T) {
 	}
 }
 
-// TestQ8: the scale is the greatest magnitude over 127, rounded to half precision
-// only where it is stored, and no element is off by more than half a step and
-// what that rounding does.
+// TestQ8: the scale is the largest magnitude over 127, rounded to half precision only when stored. No element is
+// off by more than half a step plus the effect of that rounding.
 func TestQ8(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	src := make([]float32, 50*gguf.BlockLen)
@@ -174,8 +172,8 @@ func TestQ8(t *testing.T) {
 		if scale != gguf.Half(float32(most)/127) {
 			t.Fatalf("block %d: scale %04x of %g", b/gguf.BlockLen, scale, most)
 		}
-		// Half a step of most/127, and 127 times half an ulp of a half: 2^-11 of the
-		// scale, or 2^-25 where it is subnormal.
+		// Half a step of most/127, plus 127 times half an ulp of the scale as a half: 2^-11 of the scale, or 2^-25
+		// if subnormal.
 		step := most / 127
 		bound := step/2*1.0001 + 127*max(step*math.Pow(2, -11), math.Pow(2, -25))
 		for i := b; i < b+gguf.BlockLen; i++ {
@@ -215,7 +213,7 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// dataBytes is the size of the part behind the header.
+// dataBytes returns the size of the data section.
 func dataBytes(t *testing.T, file []byte) int64 {
 	f := testkit.Must(gguf.Open(bytes.NewReader(file), int64(len(file))))(t)
 	return int64(len(file)) - f.Data

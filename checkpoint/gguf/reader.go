@@ -10,8 +10,8 @@ import (
 	"slices"
 )
 
-// What a file begins with; and the alignment: the data begin at a multiple of it in the
-// file, and each tensor's data at a multiple of it in the data.
+// The start of a file, and the alignment in bytes. The data section begins at a multiple of readAlignment, and so
+// does each tensor within the section.
 const (
 	readMagic     = "GGUF"
 	readVersion   = 3
@@ -29,8 +29,7 @@ const (
 	readUint64  = 10
 )
 
-// Bounds on what a file may say, far above any there is: a damaged one must not
-// take memory without end.
+// Limits on the numbers in a file, far above real files. They bound the memory that a damaged file takes.
 const (
 	maxCount  = 1 << 24 // keys, tensors, elements of an array
 	maxString = 1 << 26
@@ -42,7 +41,7 @@ type File struct {
 	KVs     []KV // in the file's order
 	Tensors []Tensor
 
-	// Data is where the tensors' data begin, in bytes from the file's start.
+	// Data is the offset of the data section in bytes, from the file's start.
 	Data int64
 
 	r io.ReaderAt
@@ -79,7 +78,7 @@ func Open(r io.ReaderAt, size int64) (*File, error) {
 	return f, f.check(size)
 }
 
-// check says whether the tensors lie within the file and do not overlap.
+// check returns an error if a tensor lies beyond the file, overlaps another or is not aligned.
 func (f *File) check(size int64) error {
 	byOff := slices.Clone(f.Tensors)
 	slices.SortFunc(byOff, func(a, b Tensor) int { return int(max(-1, min(1, a.Off-b.Off))) })
@@ -96,7 +95,7 @@ func (f *File) check(size int64) error {
 	return nil
 }
 
-// Value is the value of a key, nil where there is none.
+// Value returns the value of a key, or nil.
 func (f *File) Value(key string) any {
 	for _, kv := range f.KVs {
 		if kv.Key == key {
@@ -106,7 +105,7 @@ func (f *File) Value(key string) any {
 	return nil
 }
 
-// Tensor is the tensor of the given name, and whether there is one.
+// Tensor returns the tensor with this name, and whether there is one.
 func (f *File) Tensor(name string) (Tensor, bool) {
 	i := slices.IndexFunc(f.Tensors, func(t Tensor) bool { return t.Name == name })
 	if i < 0 {
@@ -126,7 +125,7 @@ func (f *File) Read(t Tensor) ([]float32, error) {
 	return out, nil
 }
 
-// parser reads the fields of a header. After its first error it reads nothing more.
+// parser reads the fields of a header. It stops reading at its first error.
 type parser struct {
 	r    io.Reader
 	left int64

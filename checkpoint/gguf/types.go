@@ -2,10 +2,10 @@ package gguf
 
 import "fmt"
 
-// Type is how the elements of a tensor are stored, with ggml's numbers.
+// Type is the element type of a tensor, with ggml's numbers.
 type Type uint32
 
-// The types that are written.
+// The types that Encode supports.
 const (
 	F32  Type = 0
 	F16  Type = 1
@@ -13,11 +13,11 @@ const (
 	BF16 Type = 30
 )
 
-// BlockLen is the number of elements in a block of Q8_0. A row of such a tensor has a
-// multiple of it.
+// BlockLen is the number of elements in a Q8_0 block. The rows of a Q8_0 tensor have a multiple of BlockLen
+// elements.
 const BlockLen = 32
 
-// blockBytes is the size of a Q8_0 block.
+// blockBytes is the size of a Q8_0 block in bytes.
 const blockBytes = 2 + BlockLen
 
 func (t Type) String() string {
@@ -34,7 +34,7 @@ func (t Type) String() string {
 	return fmt.Sprintf("type %d", uint32(t))
 }
 
-// Bytes is the size of n elements; for Q8_0 n is a multiple of BlockLen.
+// Bytes returns the size of n elements in bytes. For Q8_0, n must be a multiple of BlockLen.
 func (t Type) Bytes(n int64) int64 {
 	switch t {
 	case F32:
@@ -46,19 +46,17 @@ func (t Type) Bytes(n int64) int64 {
 	}
 }
 
-// Tensor is an entry of a file's list of tensors.
+// Tensor is an entry in a file's list of tensors.
 type Tensor struct {
 	Name string
 	Type Type
-	// Shape has the outermost dimension first, as safetensors has it; the file
-	// has it the other way round.
+	// Shape has the outermost dimension first, as in safetensors. The file stores the dimensions in reverse.
 	Shape []int64
-	// Off is where its data begin, counted from the start of the data; the
-	// writer sets it.
+	// Off is the offset of the tensor's data in bytes, from the start of the data section. Header sets it.
 	Off int64
 }
 
-// Elems is the number of elements.
+// Elems returns the number of elements.
 func (t Tensor) Elems() int64 {
 	n := int64(1)
 	for _, d := range t.Shape {
@@ -67,11 +65,11 @@ func (t Tensor) Elems() int64 {
 	return n
 }
 
-// Bytes is the size of the data.
+// Bytes returns the size of the data in bytes.
 func (t Tensor) Bytes() int64 { return t.Type.Bytes(t.Elems()) }
 
-// KV is a key and its value: a bool, uint32, int32, uint64, float32, string, or a
-// slice of strings, int32 or float32.
+// KV is a key and its value. The value is a bool, uint32, int32, uint64, float32, string, or a slice of strings,
+// int32 or float32.
 type KV struct {
 	Key   string
 	Value any
@@ -91,8 +89,7 @@ const (
 const (
 	magic   = "GGUF"
 	version = 3
-	// alignment of every tensor's data, in bytes. It is GGUF's default, so no key names
-	// it.
+	// alignment of every tensor's data in bytes. This is GGUF's default, so no key states it.
 	alignment = 32
 )
 

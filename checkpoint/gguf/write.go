@@ -7,10 +7,9 @@ import (
 	"math"
 )
 
-// Header is the bytes of a file up to its first tensor's data, with Off set in
-// every tensor: they follow each other in the order given, each padded (see
-// Pad). It fails on a value of a type that KV does not allow and on a key or
-// tensor that comes twice.
+// Header returns the bytes of a file up to the first tensor's data, and sets Off in every tensor. The data follow
+// in the order given, each padded with Pad. Header fails on a value of a type that KV does not allow, and on a
+// duplicate key or tensor.
 func Header(kvs []KV, tensors []Tensor) ([]byte, error) {
 	out := append([]byte(magic), 0, 0, 0, 0)
 	binary.LittleEndian.PutUint32(out[len(magic):], version)
@@ -42,13 +41,13 @@ func Header(kvs []KV, tensors []Tensor) ([]byte, error) {
 	return append(out, make([]byte, padded(int64(len(out)))-int64(len(out)))...), nil
 }
 
-// Pad writes the zeros that come after n bytes of a tensor's data.
+// Pad writes the zeros that follow n bytes of a tensor's data.
 func Pad(w io.Writer, n int64) error {
 	_, err := w.Write(make([]byte, padded(n)-n))
 	return err
 }
 
-// Size is the length of a file with this header and these tensors.
+// Size returns the length in bytes of a file with this header and these tensors.
 func Size(header []byte, tensors []Tensor) int64 {
 	n := int64(len(header))
 	for _, t := range tensors {
@@ -71,7 +70,7 @@ func appendString(out []byte, s string) []byte {
 	return append(binary.LittleEndian.AppendUint64(out, uint64(len(s))), s...)
 }
 
-// appendValue appends the type of a value and the value.
+// appendValue appends a value's type and the value.
 func appendValue(out []byte, v any) ([]byte, error) {
 	kind := func(k uint32) { out = binary.LittleEndian.AppendUint32(out, k) }
 	array := func(k uint32, n int) {

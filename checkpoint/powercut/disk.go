@@ -14,23 +14,22 @@ import (
 	"mt/checkpoint"
 )
 
-// Loss says which of the changes that were not synced a power cut takes.
+// Loss selects which unsynced changes a power cut loses.
 type Loss int
 
-// What file systems do: those that write names early, as XFS and ext4 with
-// noauto_da_alloc, lose the content alone; those without a journal may write names
-// in another order than they were given.
+// Losses of real file systems. XFS and ext4 with noauto_da_alloc write names early and lose only the content. File
+// systems without a journal may write names in another order.
 const (
 	NamesAndContent Loss = iota
 	ContentAlone
 	NamesButTheLast // in each directory
 )
 
-// Losses are all of them.
+// Losses lists all of them.
 var Losses = []Loss{NamesAndContent, ContentAlone, NamesButTheLast}
 
-// Disk is a checkpoint.FS over the directory tree root, which is on disk when it
-// is opened. Its methods may be called from several goroutines.
+// Disk is a checkpoint.FS over the directory tree at root. The tree's content at New counts as synced. Methods are
+// safe for concurrent use.
 type Disk struct {
 	checkpoint.FS
 	root  string
@@ -42,14 +41,14 @@ type Disk struct {
 
 // node is a file or a directory.
 type node struct {
-	names   map[string]*node // of a directory; nil: a file
-	synced  map[string]*node // those that are on disk
-	last    map[string]*node // the last change to names that is not on disk; nil: removed
-	content []byte           // of a file, as it is on disk
-	other   *os.File         // a file that was made by another than the Disk
+	names   map[string]*node // of a directory; nil: this is a file
+	synced  map[string]*node // names that are on disk
+	last    map[string]*node // the last unsynced change to names; a nil node: removed
+	content []byte           // of a file: the synced content
+	other   *os.File         // open file that was not made through the Disk
 }
 
-// change gives names in a directory to other nodes, nil to none, at once.
+// change sets several names of a directory at once. A nil node removes the name.
 func (n *node) change(to map[string]*node) {
 	n.last = to
 	for name, below := range to {
@@ -61,9 +60,9 @@ func (n *node) change(to map[string]*node) {
 
 func directory() *node { return &node{names: map[string]*node{}, synced: map[string]*node{}} }
 
-// New opens root. after is called when an operation is done, with its name and the
-// last part of its path, such as "rename config.yaml.tmp"; it may call Cut. A write
-// is none of them: it changes nothing that is sure to survive.
+// New opens root. After each operation it calls after with the operation and the last part of its path, such as
+// "rename config.yaml.tmp". after may call Cut. Writes are not reported, since they change nothing that is sure to
+// survive.
 func New(root string, after func(op string)) (*Disk, error) {
 	d := &Disk{FS: checkpoint.OS(), root: root, after: after, top: directory()}
 	err := filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
@@ -84,7 +83,7 @@ func New(root string, after func(op string)) (*Disk, error) {
 	return d, err
 }
 
-// place is the directory that path is in, and its name there.
+// place returns the directory that contains path, and the name of path in it.
 func (d *Disk) place(path string) (*node, string) {
 	rel, err := filepath.Rel(d.root, path)
 	if err != nil || strings.HasPrefix(rel, "..") {
@@ -100,7 +99,7 @@ func (d *Disk) place(path string) (*node, string) {
 	return at, name
 }
 
-// at is what is called path.
+// at returns the node at path.
 func (d *Disk) at(path string) *node {
 	if path == d.root {
 		return d.top
@@ -109,7 +108,7 @@ func (d *Disk) at(path string) *node {
 	return in.names[name]
 }
 
-// note makes the change to the tree and calls after, if the operation did not fail.
+// note applies the change to the tree and calls after, unless the operation failed.
 func (d *Disk) note(op, path string, err error, change func()) error {
 	if err != nil {
 		return err
@@ -152,7 +151,7 @@ func (d *Disk) Create(path string) (checkpoint.File, error) {
 	n := &node{}
 	err = d.note("create", path, err, func() {
 		in, name := d.place(path)
-		if old := in.names[name]; old != nil { // emptied
+		if old := in.names[name]; old != nil { // truncated
 			old.content, n = nil, old
 			return
 		}
@@ -184,8 +183,8 @@ func (d *Disk) Rename(from, to string) error {
 	})
 }
 
-// Link implements checkpoint.FS. What made the file need not have gone through d: of one that d has synced all survives that is
-// written into it.
+// Link implements checkpoint.FS. The file need not have been made through d. Once d has synced such a file, later
+// writes into it survive too.
 func (d *Disk) Link(from, to string) error {
 	d.mu.Lock()
 	n, err := d.made(from)
@@ -199,7 +198,7 @@ func (d *Disk) Link(from, to string) error {
 	})
 }
 
-// made is the file at path, which another may have made, and made anew since.
+// made returns the file at path. If another program made or replaced the file, made opens it anew.
 func (d *Disk) made(path string) (*node, error) {
 	in, name := d.place(path)
 	n := in.names[name]
@@ -213,7 +212,7 @@ func (d *Disk) made(path string) (*node, error) {
 	if n != nil && sameFile(n.other, f) {
 		return n, f.Close()
 	}
-	n = &node{other: f} // left open: what is in it later shows whether somebody wrote into it
+	n = &node{other: f} // kept open: its content later shows whether somebody wrote into the file
 	in.change(map[string]*node{name: n})
 	return n, nil
 }
@@ -263,15 +262,14 @@ func (d *Disk) SyncDir(path string) error {
 	})
 }
 
-// Cut writes into the directory to, which it makes, what is left if the power
-// fails now.
+// Cut writes the files that a power cut at this moment would leave to the directory to, which Cut creates.
 func (d *Disk) Cut(loss Loss, to string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.top.write(loss, to)
 }
 
-// Digest returns a digest of what Cut would write now: cuts with the same digest leave the same.
+// Digest returns a hash of the files that Cut would write. Equal digests mean equal files.
 func (d *Disk) Digest(loss Loss) ([sha256.Size]byte, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -312,7 +310,7 @@ func (n *node) write(loss Loss, to string) error {
 	return nil
 }
 
-// survives returns what is left of the content of a file.
+// survives returns the content of a file after a power cut.
 func (n *node) survives() ([]byte, error) {
 	if n.other == nil || n.content == nil {
 		return n.content, nil
@@ -322,7 +320,7 @@ func (n *node) survives() ([]byte, error) {
 	return content, err
 }
 
-// left returns what is left in a directory, by name.
+// left returns the names of a directory after a power cut.
 func (n *node) left(loss Loss) map[string]*node {
 	left := n.synced
 	switch loss {
@@ -350,13 +348,13 @@ func (f *file) Flush(off, n int64) {}
 // Sync implements checkpoint.File.
 func (f *file) Sync() error { return f.d.sync(f.path, f.n) }
 
-// sync puts the content of n, which is called path, on disk.
+// sync marks the content of n, the file at path, as synced.
 func (d *Disk) sync(path string, n *node) error {
 	content, err := os.ReadFile(path)
 	return d.note("sync", path, err, func() { n.content = content })
 }
 
-// log is a file that grows.
+// log is a file that is only appended to.
 type log struct {
 	checkpoint.Log
 	d    *Disk

@@ -1,8 +1,6 @@
-// Package powercut is a disk whose power can be cut, for tests: a checkpoint.FS
-// that works on real files, knows what was put on disk, and writes down what
-// would be left of the rest.
+// Package powercut simulates a disk whose power can be cut, for tests. It is a checkpoint.FS over real files. It
+// records what was synced, and writes down what a power cut would leave.
 //
-// It imports checkpoint. Invariant: a file's content survives as it was when the
-// file was last synced, and a name as it was when its directory was; what else a
-// file system may have kept is one of the Losses.
+// It imports checkpoint. Invariant: after a power cut, a file has the content of its last sync, and a directory the
+// names of its own last sync. Each Loss describes which of the unsynced names a file system may have kept.
 package powercut

@@ -5,7 +5,7 @@ import (
 	"unicode"
 )
 
-// upper is Python's s.upper(): one character may become several.
+// upper is Python's s.upper(). One character may become several.
 func upper(s string) string {
 	if isASCII(s) {
 		return strings.ToUpper(s)
@@ -21,7 +21,7 @@ func upper(s string) string {
 	return b.String()
 }
 
-// lower is Python's s.lower(): a sigma that ends a word has a form of its own.
+// lower is Python's s.lower(). A sigma at the end of a word becomes ς.
 func lower(s string) string {
 	if isASCII(s) {
 		return strings.ToLower(s)
@@ -29,7 +29,7 @@ func lower(s string) string {
 	return lowerFrom([]rune(s), 0)
 }
 
-// lowerFrom is the lower case of the characters from from on.
+// lowerFrom returns chars[from:] in lower case. The characters before from only decide the form of a sigma.
 func lowerFrom(chars []rune, from int) string {
 	var b strings.Builder
 	for i := from; i < len(chars); i++ {
@@ -45,7 +45,8 @@ func lowerFrom(chars []rune, from int) string {
 	return b.String()
 }
 
-// endsWord says that chars[at] has a letter before it and none behind.
+// endsWord reports whether a letter precedes chars[at] and no letter follows. Characters that ignore case are
+// skipped.
 func endsWord(chars []rune, at int) bool {
 	i := at - 1
 	for i >= 0 && ignoresCase(chars[i]) {
@@ -69,7 +70,7 @@ func ignoresCase(c rune) bool {
 	return unicode.In(c, unicode.Mn, unicode.Me, unicode.Cf, unicode.Lm, unicode.Sk) || strings.ContainsRune("'.:·’‘․‧︓﹒﹕＇．：", c)
 }
 
-// titleRune is the form of c that begins a word.
+// titleRune returns c in title case, the form that begins a word.
 func titleRune(c rune) string {
 	if special, ok := specialTitle[c]; ok {
 		return special
@@ -123,7 +124,7 @@ func swapcase(s string) string {
 	return b.String()
 }
 
-// isUpper is Python's s.isupper(): there is a letter with case, and none is lower.
+// isUpper is Python's s.isupper(): s has at least one cased letter, and no lower-case or title-case letter.
 func isUpper(s string) bool {
 	cased := false
 	for _, c := range s {

@@ -1,16 +1,14 @@
-// Package jinja renders chat templates: the Jinja text that a model directory
-// carries in chat_template.jinja or tokenizer_config.json, byte for byte as
-// Transformers renders it (an immutable sandbox of Jinja 3.1 with trim_blocks,
-// lstrip_blocks, loop controls and {% generation %}), and tells which bytes of
+// Package jinja renders the chat templates of model directories, byte for byte as Transformers does. A template is
+// Jinja text in chat_template.jinja or tokenizer_config.json. Transformers runs it in an immutable sandbox of Jinja
+// 3.1 with trim_blocks, lstrip_blocks, loop controls and {% generation %}. The package also reports which bytes of
 // the result belong to which message.
 //
-// It imports base/files alone. A template reaches nothing outside: no file, no
-// environment, no clock but the one it is given; it runs in a budget of steps,
-// bytes and depth, and ends with an error where that is spent.
+// It imports base/files alone. A template cannot read files or the environment, and its only clock is the one the
+// caller sets. Each rendering has a budget of steps, bytes and depth; a template that exceeds the budget fails with
+// an error.
 //
-// Inside, a failing template panics with a private type, which Parse and Render
-// turn into an *Error; no panic leaves the package.
+// A failing template panics with a private type. Parse and Render turn this panic into an *Error, so no panic
+// leaves the package.
 //
-// Invariant: rendering changes nothing it is given and keeps nothing of it, so a
-// Template may be used by any number of goroutines.
+// Invariant: Render neither changes nor keeps its arguments, so any number of goroutines may use a Template.
 package jinja

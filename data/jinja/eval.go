@@ -10,10 +10,10 @@ import (
 	"unicode/utf8"
 )
 
-// eval is the value of e.
+// eval returns the value of e.
 func (r *run) eval(e expr, s *scope) any { return plain(r.raw(e, s)) }
 
-// raw is the value of e in which text that a macro wrote still says what is known of it (*spanned).
+// raw returns the value of e. Text that a macro wrote keeps its spans and turns (*spanned).
 func (r *run) raw(e expr, s *scope) any {
 	r.step(1)
 	switch e := e.(type) {
@@ -28,7 +28,7 @@ func (r *run) raw(e expr, s *scope) any {
 	return v
 }
 
-// compound is the value of an expression that is made of other expressions.
+// compound returns the value of an expression that contains other expressions.
 func (r *run) compound(e expr, s *scope) any {
 	switch e := e.(type) {
 	case *attrExpr:
@@ -53,7 +53,7 @@ func (r *run) compound(e expr, s *scope) any {
 	return r.operator(e, s)
 }
 
-// operator is the value of an expression that is made with operators or brackets.
+// operator returns the value of an expression made with operators or brackets.
 func (r *run) operator(e expr, s *scope) any {
 	switch e := e.(type) {
 	case *logicExpr:
@@ -140,7 +140,7 @@ func (r *run) compare(e *compareExpr, s *scope) any {
 	return true
 }
 
-// usable fails where v is undefined, with the reason.
+// usable fails with the reason if v is undefined.
 func (r *run) usable(v any) {
 	if u, ok := v.(*undefined); ok {
 		r.fail("%s", u.hint)
@@ -239,7 +239,7 @@ func (r *run) join(a, b any) (any, bool) {
 	return both, true
 }
 
-// repeat is a * b where one is a string, list or tuple and the other an integer.
+// repeat is a * b for an integer and a string, list or tuple.
 func (r *run) repeat(a, b any) (any, bool) {
 	n, ok := asInt(b)
 	if !ok {
@@ -279,7 +279,7 @@ func (r *run) repeat(a, b any) (any, bool) {
 // method is a method of a value.
 type method func(r *run, self any, a *args) any
 
-// objectName is how an error names v's type.
+// objectName returns the name of v's type for errors.
 func objectName(v any) string {
 	if v == nil {
 		return "None"
@@ -287,7 +287,7 @@ func objectName(v any) string {
 	return typeName(v) + " object"
 }
 
-// methodOf is the method of that name that values of v's type have.
+// methodOf returns the method of this name of v's type.
 func methodOf(v any, name string) (method, bool) {
 	var m method
 	var ok bool
@@ -308,14 +308,13 @@ func methodOf(v any, name string) (method, bool) {
 	return m, ok
 }
 
-// unsafe are the methods that change a list or a dict, which the sandbox keeps
-// away from templates.
+// unsafe lists the methods that change a list or dict, with the types that have them. The sandbox refuses them.
 var unsafe = map[string]string{
 	"append": "list", "clear": "list dict", "pop": "list dict", "reverse": "list", "insert": "list", "sort": "list",
 	"extend": "list", "remove": "list", "popitem": "dict", "setdefault": "dict", "update": "dict",
 }
 
-// attribute is an attribute of v that is none of its items.
+// attribute returns an attribute of v, but not an item.
 func (r *run) attribute(v any, name string) (any, bool) {
 	if strings.HasPrefix(name, "__") && strings.HasSuffix(name, "__") || strings.Contains(unsafe[name], typeName(v)) {
 		return &undefined{"access to attribute '" + name + "' of '" + typeName(v) + "' object is unsafe"}, true
@@ -350,7 +349,7 @@ func (r *run) attribute(v any, name string) (any, bool) {
 	return nil, false
 }
 
-// getattr is v.name: an attribute, else an item.
+// getattr is v.name: an attribute, otherwise an item.
 func (r *run) getattr(v any, name string) any {
 	r.usable(v)
 	if o, ok := v.(*Object); ok && dictMethods[name] == nil && unsafe[name] == "" && !strings.HasPrefix(name, "__") {
@@ -368,7 +367,7 @@ func (r *run) getattr(v any, name string) any {
 	return &undefined{"'" + objectName(v) + "' has no attribute '" + name + "'"}
 }
 
-// getitem is v[key]: an item, else for a string an attribute.
+// getitem is v[key]: an item, otherwise an attribute if key is a string.
 func (r *run) getitem(v, key any) any {
 	r.usable(v)
 	if item, ok := r.index(v, key); ok {
@@ -384,7 +383,7 @@ func (r *run) getitem(v, key any) any {
 	return &undefined{"'" + objectName(v) + "' has no attribute '" + name + "'"}
 }
 
-// index is Python's v[key], as far as there is such an item.
+// index is Python's v[key]. It returns false if there is no such item.
 func (r *run) index(v, key any) (any, bool) {
 	if o, ok := v.(*Object); ok {
 		h, ok := hashKey(key)
@@ -422,7 +421,7 @@ func (r *run) index(v, key any) (any, bool) {
 	return nil, false
 }
 
-// character is the i-th character of s, from its end where i is negative.
+// character returns the i-th character of s; a negative i counts from the end.
 func (r *run) character(s string, i int64) (string, bool) {
 	r.grow(len(s) / 64)
 	if i < 0 {
@@ -492,7 +491,7 @@ func (r *run) slice(v any, e *sliceExpr, s *scope) any {
 	return part
 }
 
-// sliceText is the part of a string that at tells.
+// sliceText returns the characters of a string at the positions in at.
 func (r *run) sliceText(v any, at intRange) any {
 	text, _ := asStr(v)
 	r.grow(4 * len(text))
@@ -512,7 +511,7 @@ func (r *run) sliceText(v any, at intRange) any {
 	return like(v, part)
 }
 
-// bounds are the places that a slice of n items takes, as Python's slice.indices.
+// bounds returns the positions that a slice of n items selects, like Python's slice.indices.
 func (r *run) bounds(n int64, parts [3]any) intRange {
 	step := r.bound(parts[2], 1)
 	if step == 0 {
@@ -537,7 +536,7 @@ func (r *run) bounds(n int64, parts [3]any) intRange {
 	return intRange{clamp(parts[0], from), clamp(parts[1], to), step}
 }
 
-// bound is an integer of a slice, within what a length can be.
+// bound returns an integer of a slice, clamped to ±2^40, or otherwise if v is None.
 func (r *run) bound(v any, otherwise int64) int64 {
 	const most = 1 << 40
 	if v == nil {
@@ -553,7 +552,7 @@ func (r *run) bound(v any, otherwise int64) int64 {
 	return max(-most, min(most, i))
 }
 
-// callExpr is a call; a method is called without making a function of it.
+// callExpr evaluates a call. It calls a method directly, without making a function value.
 func (r *run) callExpr(e *callExpr, s *scope) any {
 	if fn, ok := e.fn.(*attrExpr); ok {
 		v := r.eval(fn.node, s)
@@ -574,7 +573,7 @@ func (r *run) callExpr(e *callExpr, s *scope) any {
 	return r.call(fn, a)
 }
 
-// arguments are the values of a call's arguments.
+// arguments evaluates the arguments of a call.
 func (r *run) arguments(l *argList, s *scope) *args {
 	a := &args{pos: r.evalAll(l.args, s), names: slices.Clip(l.names), named: r.evalAll(l.named, s)}
 	if l.star != nil {
@@ -591,7 +590,7 @@ func (r *run) arguments(l *argList, s *scope) *args {
 	}
 	a.names = append([]string(nil), a.names...)
 	for i, k := range o.keys {
-		r.step(len(a.names) >> 4) // take looks at them all
+		r.step(len(a.names) >> 4) // take scans all of them
 		name, ok := asStr(k)
 		if !ok {
 			r.fail("keywords must be strings")
@@ -604,7 +603,7 @@ func (r *run) arguments(l *argList, s *scope) *args {
 	return a
 }
 
-// call is fn(a).
+// call calls fn with the arguments a.
 func (r *run) call(fn any, a *args) any {
 	switch fn := fn.(type) {
 	case *macro:
@@ -663,7 +662,7 @@ func (p *parser) arguments() argList {
 	return a
 }
 
-// filters reads filters, each behind a |.
+// filters reads filters, each after a |.
 func (p *parser) filters(e expr) expr {
 	for p.skipOp("|") {
 		e = p.filter(e, p.expectName())
@@ -671,7 +670,7 @@ func (p *parser) filters(e expr) expr {
 	return e
 }
 
-// dotted reads a name that goes on with dots.
+// dotted reads the rest of a name that contains dots.
 func (p *parser) dotted(name string) string {
 	for p.skipOp(".") {
 		name += "." + p.expectName().text
@@ -679,7 +678,7 @@ func (p *parser) dotted(name string) string {
 	return name
 }
 
-// filter reads what follows a filter's name.
+// filter reads the arguments after a filter's name.
 func (p *parser) filter(e expr, name token) expr {
 	f := &filterExpr{pos: name.pos, node: e, name: p.dotted(name.text)}
 	if p.isOp("(") {
@@ -689,7 +688,7 @@ func (p *parser) filter(e expr, name token) expr {
 	return f
 }
 
-// mustExist notes where the filter or test of f does not exist.
+// mustExist records the filter or test of f as missing if it is unknown.
 func (p *parser) mustExist(f *filterExpr) {
 	if _, missing := named(f.name, f.test); missing != "" && !p.soft {
 		p.missing = append(p.missing, syntaxError{f.pos, missing})
@@ -718,10 +717,10 @@ func (p *parser) test(e expr) expr {
 	return f
 }
 
-// maxBits bounds integers, which Python lets grow without end.
+// maxBits bounds the size of integers, which Python does not limit.
 const maxBits = 1 << 14
 
-// small is i op j where neither they nor the result is far from zero.
+// small is i op j if both are within ±2^31 and the result is simple to compute. Otherwise it returns false.
 func small(op string, i, j int64) (int64, bool) {
 	const far = 1 << 31
 	if i < -far || i > far || j < -far || j > far {
@@ -747,7 +746,7 @@ func small(op string, i, j int64) (int64, bool) {
 	return 0, false
 }
 
-// integer is a op b for integers, x and y their values.
+// integer is a op b for integers with the values x and y.
 func (r *run) integer(op string, a, b any, x, y *big.Int) any {
 	z := new(big.Int)
 	switch op {
@@ -843,8 +842,7 @@ func (r *run) power(f, g float64) any {
 	return p
 }
 
-// intOf is f as an integer value: int64, or *big.Int where that is too small. f
-// is finite and whole.
+// intOf returns f as an integer value: int64, or *big.Int beyond int64. f must be finite and whole.
 func intOf(f float64) any {
 	if math.Abs(f) < 1<<63 {
 		return int64(f)
@@ -892,8 +890,8 @@ func toFloat(r *run, v any, a *args) any {
 	return b.or(0, 0.0)
 }
 
-// number is s without the white space around it and without single underscores between
-// digits, which Python's int and float ignore; false where underscores stand elsewhere.
+// number returns s without surrounding white space and without single underscores between digits, which Python's
+// int and float ignore. It returns false if underscores stand elsewhere.
 func number(s string) (string, bool) {
 	s = strings.Map(asciiDigit, strings.TrimFunc(s, isSpace))
 	if !strings.Contains(s, "_") {
@@ -907,7 +905,7 @@ func number(s string) (string, bool) {
 	return strings.ReplaceAll(s, "_", ""), true
 }
 
-// asciiDigit is the ASCII digit of the same value as a digit of any script.
+// asciiDigit returns the ASCII digit with the value of a digit of any script.
 func asciiDigit(c rune) rune {
 	if c < utf8.RuneSelf || !unicode.IsDigit(c) {
 		return c
@@ -1008,7 +1006,7 @@ func round(r *run, v any, a *args) any {
 	return (f + 0) / scale
 }
 
-// roundInt rounds to a multiple of a power of ten, halves to even.
+// roundInt rounds to a multiple of 10^-digits, halves to even.
 func roundInt(i *big.Int, digits int64) any {
 	if digits >= 0 {
 		return shrink(i)
@@ -1018,7 +1016,7 @@ func roundInt(i *big.Int, digits int64) any {
 	return shrink(whole.Mul(whole, unit))
 }
 
-// halfEven is a / b, rounded to the nearest integer, halves to even; b > 0.
+// halfEven returns a / b rounded to the nearest integer, halves to even. b must be positive.
 func halfEven(a, b *big.Int) *big.Int {
 	whole, rest := new(big.Int).DivMod(a, b, new(big.Int))
 	if c := rest.Lsh(rest, 1).Cmp(b); c > 0 || c == 0 && whole.Bit(0) == 1 {
@@ -1027,7 +1025,7 @@ func halfEven(a, b *big.Int) *big.Int {
 	return whole
 }
 
-// roundFloat rounds the exact value of f, halves to even.
+// roundFloat rounds the exact value of f to digits decimals, halves to even.
 func roundFloat(r *run, f float64, digits int) float64 {
 	if math.IsNaN(f) || math.IsInf(f, 0) {
 		return f

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// signal says how statements ended.
+// signal is how a list of statements ended.
 type signal uint8
 
 const (
@@ -91,8 +91,8 @@ func (r *run) filterBlock(st *filterStmt, s *scope) signal {
 	return sig
 }
 
-// captured is what body writes, after the filters of filter if that is not nil. It is nil
-// where body ends with a break or continue.
+// captured returns the output of body, filtered by filter unless that is nil. It returns nil if body ends with a
+// break or continue.
 func (r *run) captured(body []stmt, filter expr, s *scope) (v any, sig signal) {
 	inner := &scope{outer: s}
 	v = r.capture(func() { sig = r.exec(body, inner) })
@@ -114,8 +114,8 @@ func (r *run) filtered(e expr, v any, s *scope) any {
 	return r.filter(f, v, s)
 }
 
-// namedBlock runs a block. The block sees the template's own variables; a scoped one also
-// sees those of the loops and blocks around it.
+// namedBlock runs a block. A block sees the template's own variables; a scoped block also sees the enclosing loops'
+// and blocks' variables.
 func (r *run) namedBlock(st *blockStmt, s *scope) signal {
 	if st.required {
 		r.fail("required block '%s' not found", st.name)
@@ -128,14 +128,14 @@ func (r *run) namedBlock(st *blockStmt, s *scope) signal {
 	return ended
 }
 
-// assign gives each name in target its part of v.
+// assign assigns v to target, or the items of v to the names in target.
 func (r *run) assign(target expr, v any, s *scope) {
 	switch t := target.(type) {
 	case *nameExpr:
 		s.set(t.name, v)
 	case *nsExpr:
 		ns, ok := r.lookup(s, t.name).(*namespace)
-		if !ok { // a set block's target, which is not looked at before
+		if !ok { // the target of a set block, which checkSpaces has not seen
 			r.fail("cannot assign attribute on non-namespace object")
 		}
 		r.checkSpaceName(t.attr)
@@ -155,7 +155,7 @@ func (r *run) assign(target expr, v any, s *scope) {
 	}
 }
 
-// checkSpaces fails where target is an attribute of something that is not a namespace.
+// checkSpaces fails if target is an attribute of a value that is not a namespace.
 func (r *run) checkSpaces(target expr, s *scope) {
 	switch t := target.(type) {
 	case *nsExpr:
@@ -169,7 +169,7 @@ func (r *run) checkSpaces(target expr, s *scope) {
 	}
 }
 
-// checkSpaceName refuses names that Transformers keeps out of namespaces.
+// checkSpaceName refuses names that Transformers does not allow in namespaces.
 func (r *run) checkSpaceName(name string) {
 	if name != "" && name[0] == '_' {
 		r.fail("a namespace cannot store '%s', whose name begins with an underscore", name)
@@ -179,10 +179,10 @@ func (r *run) checkSpaceName(name string) {
 // loop is the variable "loop" of a for loop.
 type loop struct {
 	items       *iterator
-	count       int64 // -1: not known yet
+	count       int64 // -1: unknown
 	index0      int64
 	before, now any
-	ahead       []any // read from items, but not reached by the loop yet
+	ahead       []any // read from items, but not reached by the loop
 	depth0      int
 	again       func(v any, depth int) any // nil: the loop is not recursive
 	changed     []any
@@ -199,7 +199,7 @@ func (r *run) newLoop(it *iterator, source any) *loop {
 	return l
 }
 
-// peek is the next item, if there is one.
+// peek returns the next item, if there is one.
 func (l *loop) peek() (any, bool) {
 	if len(l.ahead) == 0 {
 		item, ok := l.items.next()
@@ -211,7 +211,7 @@ func (l *loop) peek() (any, bool) {
 	return l.ahead[0], true
 }
 
-// advance goes on to the next item.
+// advance moves to the next item and returns it.
 func (l *loop) advance() (any, bool) {
 	item, ok := l.peek()
 	if !ok {
@@ -223,7 +223,7 @@ func (l *loop) advance() (any, bool) {
 	return item, true
 }
 
-// length is the number of items. Where that is not known, it reads all items to count them.
+// length returns the number of items. If it is unknown, length reads all items to count them.
 func (l *loop) length() int64 {
 	if l.count < 0 {
 		for {
@@ -238,7 +238,7 @@ func (l *loop) length() int64 {
 	return l.count
 }
 
-// attr is an attribute of the variable loop.
+// attr returns an attribute of the variable loop.
 func (l *loop) attr(name string) (any, bool) {
 	switch name {
 	case "index":
@@ -293,11 +293,11 @@ var loopMethods = map[string]method{
 	},
 }
 
-// iteration is one turn of a loop's body that is being run.
+// iteration is one run of a loop's body.
 type iteration struct {
 	item any
-	// message is the message that the loop stands at, NoMessage where it stands at none.
-	// from is where the output of this turn begins in out.
+	// message is the message that the loop is at, or NoMessage. from is the offset in out at which the output of
+	// this iteration begins.
 	message int
 	from    int
 	out     *buffer
@@ -345,7 +345,7 @@ func (r *run) loop(st *forStmt, s *scope, v any, depth int, again func(any, int)
 		if sig == broken {
 			break
 		}
-		// as in Jinja, an iteration that ends with continue does not count
+		// As in Jinja, an iteration that ends with continue does not count.
 		none = none && sig != ended
 	}
 	if none {
@@ -354,7 +354,7 @@ func (r *run) loop(st *forStmt, s *scope, v any, depth int, again func(any, int)
 	return ended
 }
 
-// filteredItems gives those items for which the loop's test holds.
+// filteredItems returns the items for which the loop's test holds.
 func (r *run) filteredItems(st *forStmt, s *scope, it *iterator) *iterator {
 	return &iterator{"generator", func() (any, bool) {
 		for {
@@ -375,8 +375,8 @@ func (r *run) filteredItems(st *forStmt, s *scope, it *iterator) *iterator {
 	}}
 }
 
-// packed is item as the variables in target hold it: a tuple where there are several of them,
-// even if item was a list, as in Jinja when a loop has a test.
+// packed returns item as the variables in target hold it. Several variables give a tuple even if item was a list,
+// as in Jinja for a loop with a test.
 func (r *run) packed(target expr, item any, s *scope) any {
 	t, ok := target.(*listExpr)
 	if !ok {
@@ -392,7 +392,7 @@ func (r *run) packed(target expr, item any, s *scope) any {
 	return items
 }
 
-// begin notes that a turn of the loop begins, at item.
+// begin records that an iteration over item begins.
 func (r *run) begin(st *forStmt, item any) {
 	i := &iteration{item: item, message: NoMessage, from: len(r.out.text), out: r.out, target: st.target}
 	if o, ok := item.(*Object); ok {
@@ -403,7 +403,7 @@ func (r *run) begin(st *forStmt, item any) {
 	r.standing = append(r.standing, i)
 }
 
-// end notes what the turn wrote, if it stood at a message.
+// end records the output of the iteration as a Turn if the loop was at a message.
 func (r *run) end() {
 	n := len(r.standing) - 1
 	i := r.standing[n]
@@ -413,7 +413,7 @@ func (r *run) end() {
 	}
 }
 
-// isStanding tells whether a loop around i stands at the same message.
+// isStanding reports whether an enclosing loop is at the same message.
 func (r *run) isStanding(i *iteration) bool {
 	for _, outer := range r.standing {
 		if outer.message == i.message {
@@ -423,8 +423,8 @@ func (r *run) isStanding(i *iteration) bool {
 	return false
 }
 
-// looked notes that items[index] gave item. Where item is a message and index is the number
-// that the innermost loop stands at, the loop stands at that message from now on.
+// looked records that items[index] returned item. If item is a message and index is the current number of the
+// innermost loop, the loop is at that message from this point on.
 func (r *run) looked(index expr, at, item any) {
 	n := len(r.standing)
 	o, ok := item.(*Object)
@@ -452,7 +452,7 @@ func (r *run) looked(index expr, at, item any) {
 	}
 }
 
-// macro is a macro with the scope it was defined in.
+// macro is a macro and the scope in which it was defined.
 type macro struct {
 	*macroStmt
 	name  string
@@ -466,7 +466,7 @@ type args struct {
 	named []any
 }
 
-// take takes the argument name out of the keywords.
+// take removes the keyword argument name and returns it.
 func (a *args) take(name string) (any, bool) {
 	i := slices.Index(a.names, name)
 	if i < 0 {
@@ -477,7 +477,7 @@ func (a *args) take(name string) (any, bool) {
 	return v, true
 }
 
-// keywords are the keyword arguments as a dict.
+// keywords returns the keyword arguments as a dict.
 func (a *args) keywords() *Object {
 	o := &Object{}
 	for i, name := range a.names {
@@ -492,11 +492,11 @@ func (a *args) noKeywords(r *run, name string) {
 	}
 }
 
-// missing stands for a parameter that was not given.
+// missing stands for a parameter without an argument.
 type missing struct{}
 
-// bind gives the arguments of the function name in the order of params. The first need of
-// params must be given; of the others those that are not given are missing{}.
+// bind returns the arguments of the function name in the order of params. The first need params are required;
+// missing{} stands for other params that are not given.
 func (a *args) bind(r *run, name string, need int, params ...string) bound {
 	if len(a.pos) > len(params) {
 		r.fail("%s() takes at most %d arguments (%d given)", name, len(params), len(a.pos))
@@ -524,7 +524,7 @@ func (a *args) bind(r *run, name string, need int, params ...string) bound {
 	return bound{r, name, params, vals}
 }
 
-// bound are the arguments of a function in the order of its parameters.
+// bound holds the arguments of a function in the order of its parameters.
 type bound struct {
 	r      *run
 	name   string
@@ -534,7 +534,7 @@ type bound struct {
 
 func (b bound) has(i int) bool { return b.vals[i] != (missing{}) }
 
-// or is argument i, or v where it is missing.
+// or returns argument i, or v if it is missing.
 func (b bound) or(i int, v any) any {
 	if !b.has(i) {
 		return v
@@ -542,15 +542,14 @@ func (b bound) or(i int, v any) any {
 	return b.vals[i]
 }
 
-// optional is argument i, nil where it is missing.
+// optional returns argument i, or nil if it is missing.
 func (b bound) optional(i int) any { return b.or(i, nil) }
 
 func (b bound) int(i int, v int64) int64 { return typed(b, i, v, asInt, "an integer") }
 
 func (b bound) str(i int, v string) string { return typed(b, i, v, asStr, "a string") }
 
-// typed is argument i, converted by as, or v where it is missing. It fails where as cannot
-// convert it.
+// typed returns argument i converted by as, or v if it is missing. It fails if as cannot convert the argument.
 func typed[T any](b bound, i int, v T, as func(any) (T, bool), kind string) T {
 	if !b.has(i) {
 		return v
@@ -565,11 +564,11 @@ func typed[T any](b bound, i int, v T, as func(any) (T, bool), kind string) T {
 
 func (b bound) bool(i int) bool { return b.has(i) && truth(b.vals[i]) }
 
-// macroDepth is how many levels of nesting a macro's call counts for beyond its one, since it
-// takes more stack than an expression does.
+// macroDepth is the extra depth of nesting that one call of a macro counts, since it takes more stack than an
+// expression.
 const macroDepth = 3
 
-// callMacro runs a macro. Arguments become its parameters by Jinja's rules.
+// callMacro runs a macro. It binds arguments to parameters by Jinja's rules.
 func (r *run) callMacro(m *macro, a *args) any {
 	r.depth += macroDepth
 	r.enter()
@@ -606,8 +605,7 @@ func (r *run) callMacro(m *macro, a *args) any {
 	return out
 }
 
-// special gives a macro caller, kwargs and varargs where its body reads them, and
-// fails on arguments that nothing takes.
+// special sets caller, kwargs and varargs if the macro's body reads them. It fails on arguments that nothing takes.
 func (r *run) special(m *macro, a *args, inner *scope, foundCaller bool) {
 	if m.caller && !foundCaller {
 		v, ok := a.take("caller")
@@ -628,7 +626,7 @@ func (r *run) special(m *macro, a *args, inner *scope, foundCaller bool) {
 	}
 }
 
-// callBlock runs a call with the block's body as its caller.
+// callBlock runs a call with the block's body as the caller.
 func (r *run) callBlock(st *callStmt, s *scope) any {
 	caller := &macro{st.macro, "", s}
 	fn := r.eval(st.call.fn, s)
@@ -641,22 +639,20 @@ func (r *run) callBlock(st *callStmt, s *scope) any {
 	return r.call(fn, a)
 }
 
-// The budget of one rendering. Chat templates use some hundreds of steps for a message; a
-// million steps take a tenth to half a second.
+// The budget of one rendering. Chat templates take some hundred steps per message; a million steps take 0.1 to 0.5
+// s.
 const (
-	// Each byte of text in the variables adds stepsPerByte and bytesPerByte to these.
+	// Each byte of text in the variables adds stepsPerByte to maxSteps, and bytesPerByte to maxBytes and maxOutput.
 	maxSteps     = 4_000_000
 	stepsPerByte = 4
 	maxBytes     = 64 << 20
 	maxOutput    = 16 << 20
 	bytesPerByte = 64
-	// maxDepth bounds the depth of macros that call each other, of recursive loops and of
-	// nested values, all counted together.
+	// maxDepth bounds the total depth of nested macro calls, recursive loops and nested values.
 	maxDepth = 900
 )
 
-// run is one rendering. Where the template fails it panics with a failure, and pos says at
-// which place.
+// run is one rendering. A failing template panics with a failure at position pos.
 type run struct {
 	t         *Template
 	vars      map[string]any
@@ -670,14 +666,14 @@ type run struct {
 	maxBytes  int
 	maxOutput int
 	depth     int
-	// messages finds a message's place by its identity; it is ToolResult for an element of
-	// a message's tool_responses.
+	// messages maps a message to its index, by identity. An element of a message's tool_responses maps to
+	// ToolResult.
 	messages map[*Object]int
-	// standing are the iterations of loops that are under way, innermost last.
+	// standing lists the running iterations of loops, innermost last.
 	standing []*iteration
 }
 
-// failure is what a run panics with.
+// failure is the panic value of a run.
 type failure struct {
 	msg    string
 	raised bool
@@ -688,16 +684,16 @@ func (r *run) fail(format string, args ...any) {
 	panic(failure{msg: fmt.Sprintf(format, args...)})
 }
 
-// overrun fails at a bound of a run.
+// overrun fails because the run exceeded its budget.
 func (r *run) overrun(format string, args ...any) {
 	panic(failure{msg: fmt.Sprintf(format, args...), limit: true})
 }
 
-// stopped is what a run panics with when Template.Stop ends it.
+// stopped is the panic value of a run that Template.Stop ends.
 type stopped struct{}
 
-// askEvery is the binary logarithm of how many steps pass until Stop is asked again, which
-// takes a thousandth of a second or less.
+// askEvery is the binary logarithm of the number of steps between two calls of Stop. 2^askEvery steps take a
+// millisecond or less.
 const askEvery = 12
 
 // step uses n steps of the budget.
@@ -711,7 +707,7 @@ func (r *run) step(n int) {
 	}
 }
 
-// message is the message at which the innermost loop over messages stands.
+// message returns the message that the innermost loop over messages is at, or NoMessage.
 func (r *run) message() int {
 	for _, i := range slices.Backward(r.standing) {
 		if i.message >= 0 {
@@ -721,17 +717,17 @@ func (r *run) message() int {
 	return NoMessage
 }
 
-// read uses the steps that it costs to read all of s.
+// read uses the steps that reading all of s costs.
 func (r *run) read(s string) { r.step(len(s) >> 8) }
 
-// grow uses n bytes of the budget, for a value that is about to be made.
+// grow uses n bytes of the budget, before a value of this size is made.
 func (r *run) grow(n int) {
 	if r.bytes -= n; r.bytes < 0 || n < 0 {
 		r.overrun("the template makes more than %d bytes of values", r.maxBytes)
 	}
 }
 
-// enter counts a level of nesting, which leave ends.
+// enter adds a level of nesting; leave ends the level.
 func (r *run) enter() {
 	if r.depth++; r.depth > maxDepth {
 		r.fail("the template nests macros, loops or values more than %d deep", maxDepth)
@@ -740,8 +736,8 @@ func (r *run) enter() {
 
 func (r *run) leave() { r.depth-- }
 
-// scope is the variables of a template, a loop's iteration, a macro call or a
-// block; a name that it lacks is looked up in the one around.
+// scope holds the variables of a template, an iteration, a macro call or a block. Other names are looked up in
+// outer.
 type scope struct {
 	names []string
 	vals  []any
@@ -758,7 +754,7 @@ func (s *scope) set(name string, v any) {
 	s.names, s.vals = append(s.names, name), append(s.vals, v)
 }
 
-// lookup is the value of a name, *undefined where there is none.
+// lookup returns the value of a name, or *undefined.
 func (r *run) lookup(s *scope, name string) any {
 	for ; s != nil; s = s.outer {
 		for i, n := range s.names {
@@ -779,15 +775,15 @@ func (r *run) lookup(s *scope, name string) any {
 	return &undefined{"'" + name + "' is undefined"}
 }
 
-// buffer is output, with the generation spans and the messages' turns in it.
+// buffer is output with the generation spans and the messages' turns in it.
 type buffer struct {
 	text  []byte
 	gens  []Span
 	turns []Turn
 }
 
-// spanned is text that a macro wrote, with the generation spans and the messages' turns in
-// it. Printed as it is, it keeps them; any other use makes a plain string of it.
+// spanned is text that a macro wrote, with its generation spans and its messages' turns. Printing it unchanged
+// keeps these; any other use turns it into a plain string.
 type spanned struct {
 	text  string
 	gens  []Span
@@ -815,8 +811,7 @@ func (r *run) writeText(text string) {
 	r.out.text = append(r.out.text, text...)
 }
 
-// capture runs f and gives what it wrote: a string, or a *spanned where
-// generation blocks or messages' turns are in it.
+// capture runs f and returns its output: a string, or a *spanned if the output contains generation blocks or turns.
 func (r *run) capture(f func()) any {
 	outer := r.out
 	r.out = &buffer{}
@@ -829,7 +824,7 @@ func (r *run) capture(f func()) any {
 	return &spanned{string(r.out.text), r.out.gens, r.out.turns}
 }
 
-// plain is v, or its text where v is a *spanned.
+// plain returns v, or the text of a *spanned.
 func plain(v any) any {
 	if s, ok := v.(*spanned); ok {
 		return s.text
@@ -837,19 +832,18 @@ func plain(v any) any {
 	return v
 }
 
-// late are the names that the template's own statements set before they read
-// them. Jinja takes such a name from nowhere else: a macro or a loop that reads it
-// earlier finds nothing, even where the caller gave a variable of that name.
+// late returns the names that the template's own statements set before they read them. As in Jinja, such a name is
+// then local to the template: a macro or loop that reads it earlier finds nothing, even if the caller passed such a
+// variable.
 func late(body []stmt) []string {
 	s := &symbols{known: map[string]bool{}}
 	s.statements(body)
 	return s.late
 }
 
-// symbols goes through the statements of one frame, without those inside its loops, macros
-// and blocks.
+// symbols collects names from the statements of one frame, without the bodies of its loops, macros and blocks.
 type symbols struct {
-	known map[string]bool // read or set before
+	known map[string]bool // already read or set
 	late  []string
 }
 
@@ -875,7 +869,7 @@ func (s *symbols) statements(body []stmt) {
 		case *printStmt:
 			s.load(st.exprs...)
 		case *ifStmt:
-			// Jinja looks a name up before a branch that sets it, so it is not late.
+			// Jinja looks a name up before a branch that sets it, so the name is not late.
 			s.load(st.test)
 			late := len(s.late)
 			s.statements(st.body)

@@ -7,11 +7,10 @@ import (
 	"unicode"
 )
 
-// filterFunc is a filter or a test: v with the arguments behind it.
+// filterFunc is a filter or a test. v is the value it is applied to, a the further arguments.
 type filterFunc func(r *run, v any, a *args) any
 
-// filters are those of Jinja but for random, which is not reproducible, and those
-// that make HTML of text.
+// filters are Jinja's filters, except random, which is not reproducible, and the filters that make HTML of text.
 var filters map[string]filterFunc
 
 func init() {
@@ -30,8 +29,7 @@ func init() {
 	}
 }
 
-// named is the filter of that name, or with test the test; where there is none,
-// missing says so.
+// named returns the filter or, with test, the test of this name. If there is none, missing is the error's text.
 func named(name string, test bool) (f filterFunc, missing string) {
 	table, kind := filters, "filter"
 	if test {
@@ -59,7 +57,7 @@ func (r *run) apply(name string, test bool, v any, a *args) any {
 	return f(r, v, a)
 }
 
-// soft is v as text for filters that take anything: markup stays markup.
+// soft returns v as text, for filters that take any value. Markup stays markup.
 func (r *run) soft(v any) any {
 	switch v.(type) {
 	case string, markup:
@@ -68,7 +66,7 @@ func (r *run) soft(v any) any {
 	return r.str(v)
 }
 
-// textFilter makes a filter without arguments of f.
+// textFilter returns a filter without arguments that applies f to the text of any value.
 func textFilter(f func(string) string) filterFunc {
 	m := plainText("filter", f)
 	return func(r *run, v any, a *args) any { return m(r, r.soft(v), a) }
@@ -88,8 +86,8 @@ func centerFilter(r *run, v any, a *args) any {
 	return stringMethods["center"](r, r.soft(v), &args{pos: []any{width}})
 }
 
-// titleFilter is the filter title, which unlike the method begins words behind
-// spaces, hyphens and opening brackets alone.
+// titleFilter is the filter title. Unlike the method, it begins words only after spaces, hyphens and opening
+// brackets.
 func titleFilter(s string) string {
 	var b strings.Builder
 	for s != "" {
@@ -289,10 +287,10 @@ func absolute(r *run, v any, a *args) any {
 	return shrink(new(big.Int).Abs(b))
 }
 
-// tests are those of Jinja; each takes the value, then its arguments.
+// tests are Jinja's tests. Each takes the value, then its arguments.
 var tests map[string]filterFunc
 
-// kindTest makes a test without arguments.
+// kindTest returns a test without arguments.
 func kindTest(name string, f func(v any) bool) filterFunc {
 	return func(r *run, v any, a *args) any {
 		a.bind(r, name, 0)
@@ -300,7 +298,7 @@ func kindTest(name string, f func(v any) bool) filterFunc {
 	}
 }
 
-// compareTest makes a test that compares.
+// compareTest returns the test for the comparison op.
 func compareTest(op string) filterFunc {
 	return func(r *run, v any, a *args) any {
 		b := a.bind(r, op, 1, "other").vals[0]
@@ -314,7 +312,7 @@ func compareTest(op string) filterFunc {
 	}
 }
 
-// caseTest makes a test of the text of any value.
+// caseTest returns a test without arguments that applies f to the text of any value.
 func caseTest(name string, f func(string) bool) filterFunc {
 	return func(r *run, v any, a *args) any {
 		a.bind(r, name, 0)
@@ -322,7 +320,7 @@ func caseTest(name string, f func(string) bool) filterFunc {
 	}
 }
 
-// restTest says that v modulo by is rest.
+// restTest reports whether v modulo by equals rest.
 func restTest(r *run, v any, by any, rest int64) bool {
 	return r.equal(r.binary("%", v, by), rest)
 }
@@ -396,7 +394,7 @@ func isNumber(v any) bool {
 	return false
 }
 
-// isSequence says that v has a length and items.
+// isSequence reports whether v has a length and items.
 func (r *run) isSequence(v any) bool {
 	switch v.(type) {
 	case *view, *loop:
@@ -414,10 +412,10 @@ func isCallable(v any) bool {
 	return false
 }
 
-// maxRange is the length of the longest range that the sandbox makes.
+// maxRange bounds the length of a range, as Jinja's sandbox does.
 const maxRange = 100000
 
-// cycler gives its items one after the other, again and again.
+// cycler returns its items in turn and starts again after the last one.
 type cycler struct {
 	items []any
 	at    int
@@ -438,8 +436,7 @@ var cyclerMethods = map[string]method{
 	},
 }
 
-// globals are the names that every template has: those of Jinja and the two that
-// Transformers adds.
+// globals are the names defined in every template: Jinja's, and the two that Transformers adds.
 var globals map[string]any
 
 func init() {
@@ -529,7 +526,7 @@ func newCycler(r *run, a *args) any {
 	return &cycler{items: a.pos}
 }
 
-// newJoiner gives a function that is empty at its first call and then sep.
+// newJoiner returns a function whose first call returns "" and whose later calls return sep.
 func newJoiner(r *run, a *args) any {
 	sep := a.bind(r, "joiner", 0, "sep").or(0, ", ")
 	used := false

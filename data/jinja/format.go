@@ -23,13 +23,13 @@ func formatMapMethod(r *run, self any, a *args) any {
 	return r.formatText(self, nil, o)
 }
 
-// formatter is one str.format under way.
+// formatter is the state of one call of str.format.
 type formatter struct {
 	r     *run
 	pos   []any
 	named *Object
 	mark  bool
-	// next is the place that {} takes; -1 once places are numbered by hand.
+	// next is the index of the argument for the next {}. -1: the fields are numbered explicitly.
 	next int
 }
 
@@ -39,7 +39,7 @@ func (r *run) formatText(self any, pos []any, named *Object) any {
 	return like(self, (&formatter{r, pos, named, mark, 0}).expand(s, 2))
 }
 
-// expand puts the values in for the fields of s; fields nest levels deep.
+// expand replaces the fields of s with their values. Fields may nest levels deep.
 func (f *formatter) expand(s string, levels int) string {
 	if levels < 0 {
 		f.r.fail("format(): fields nest too deep")
@@ -74,8 +74,7 @@ func (f *formatter) expand(s string, levels int) string {
 	return b.String()
 }
 
-// matching is the place of the shut that closes the open at the begin of s, -1
-// where none does.
+// matching returns the position of the shut that closes the open at the start of s, or -1.
 func matching(s string, open, shut byte) int {
 	depth := 0
 	for i := range len(s) {
@@ -91,7 +90,7 @@ func matching(s string, open, shut byte) int {
 	return -1
 }
 
-// field is the value of a field: name, !conversion, :format.
+// field formats a field: name, !conversion, :format.
 func (f *formatter) field(s string, levels int) string {
 	name, format := s, ""
 	end := 0
@@ -122,8 +121,7 @@ func (f *formatter) field(s string, levels int) string {
 	return out
 }
 
-// value is what a field's name stands for: a place or a name, then .attributes
-// and [items].
+// value returns the value that a field's name refers to: an index or a name, then .attributes and [items].
 func (f *formatter) value(name string) any {
 	first := strings.IndexAny(name, ".[")
 	if first < 0 {
@@ -284,7 +282,7 @@ func (r *run) formatFloat(f spec, x float64) string {
 		text = floatRepr(x)
 	default:
 		digits := max(f.precision, 1)
-		text = generalText(x, digits, digits-1, false) // which leaves room for a decimal
+		text = generalText(x, digits, digits-1, false) // room for one decimal
 		if !strings.ContainsAny(text, ".e") {
 			text += ".0"
 		}
@@ -292,7 +290,7 @@ func (r *run) formatFloat(f spec, x float64) string {
 	return r.padNumber(f, r.group(f, text+percent))
 }
 
-// group puts f's comma between groups of digits of the whole part.
+// group inserts f.comma between groups of three digits of the integer part.
 func (r *run) group(f spec, text string) string {
 	if f.comma == 0 {
 		return text
@@ -318,25 +316,25 @@ func (r *run) group(f spec, text string) string {
 // maxWidth bounds the width and precision of a formatted value.
 const maxWidth = 1 << 16
 
-// spec is how one value is formatted.
+// spec is a parsed format specification.
 type spec struct {
-	fill      string // "" means a space
-	align     byte   // < > ^ =, 0 as the type has it
-	sign      byte   // + or space, 0 only -
+	fill      string // "": a space
+	align     byte   // < > ^ or =; 0: the default of the type
+	sign      byte   // + or space; 0: only - is shown
 	alt       bool   // #
 	width     int
-	comma     byte // , or _, 0 none
+	comma     byte // , or _; 0: none
 	precision int  // -1: none
 	verb      byte // 0: none
 }
 
-// formatMarkup is v % arg for a string v.
+// formatMarkup is v % arg for a string v; s is the text of v.
 func (r *run) formatMarkup(v any, s string, arg any) any {
 	_, mark := v.(markup)
 	return like(v, r.percent(s, arg, mark))
 }
 
-// percentArgs gives the arguments of a % one by one.
+// percentArgs returns the arguments of a % one by one.
 type percentArgs struct {
 	r    *run
 	arg  any
@@ -352,7 +350,7 @@ func (p *percentArgs) next() any {
 	return p.list[p.used-1]
 }
 
-// percent is Python's s % arg. With escape, what is inserted is escaped for HTML.
+// percent is Python's s % arg. With escape, inserted values are escaped for HTML.
 func (r *run) percent(s string, arg any, escape bool) string {
 	args := &percentArgs{r: r, arg: arg, list: []any{arg}}
 	if isTuple(arg) {
@@ -387,8 +385,7 @@ func (r *run) percent(s string, arg any, escape bool) string {
 	return b.String()
 }
 
-// isMapping tells whether Python takes v for a mapping of values to format, which may have
-// values that are not used.
+// isMapping reports whether Python accepts v as a mapping for %. A mapping may hold values that are not used.
 func isMapping(v any) bool {
 	switch v.(type) {
 	case *Object, []any, *undefined, intRange:
@@ -397,7 +394,7 @@ func isMapping(v any) bool {
 	return false
 }
 
-// percentOne formats one value as s says, which begins after the %. rest is the rest of s.
+// percentOne formats one value. s begins after the %; rest is the text after the conversion.
 func (r *run) percentOne(s string, args *percentArgs, escape bool) (out, rest string, byKey bool) {
 	f := spec{precision: -1}
 	var v any
@@ -435,7 +432,7 @@ func (r *run) percentOne(s string, args *percentArgs, escape bool) (out, rest st
 	return out, s[1:], byKey
 }
 
-// flags reads the flags at s.
+// flags reads the flags at the start of s and returns the rest.
 func (f *spec) flags(s string) string {
 	for ; s != ""; s = s[1:] {
 		switch c := s[0]; c {
@@ -460,7 +457,8 @@ func (f *spec) flags(s string) string {
 	return s
 }
 
-// number reads digits, or a * for an argument, at the start of s; it is none where neither is there.
+// number reads digits, or with args a * that stands for an argument, at the start of s. Without either it returns
+// none.
 func (r *run) number(s string, args *percentArgs, none int) (int, string) {
 	n, digits := none, 0
 	if strings.HasPrefix(s, "*") && args != nil {
@@ -526,7 +524,7 @@ func (r *run) percentValue(f spec, v any, escape bool) string {
 	return ""
 }
 
-// converted is v as the conversion s, r or a makes it.
+// converted applies the conversion s, r or a to v.
 func (r *run) converted(conversion byte, v any) string {
 	switch conversion {
 	case 'r':
@@ -572,7 +570,7 @@ func (r *run) percentInt(f spec, v any) string {
 	return r.padNumber(f, text)
 }
 
-// intText is b in the base of the verb, with its prefix where f has #.
+// intText returns b in the base of f.verb, with the base's prefix if f.alt is set.
 func intText(f spec, b *big.Int) string {
 	base, prefix := 10, ""
 	switch f.verb {
@@ -596,7 +594,7 @@ func intText(f spec, b *big.Int) string {
 	return text
 }
 
-// floatText is x in the form e, f or g.
+// floatText returns x in the form e, f or g.
 func floatText(f spec, x float64) string {
 	verb := f.verb | 0x20
 	var text string
@@ -623,8 +621,8 @@ func floatText(f spec, x float64) string {
 	return text
 }
 
-// generalText is x with the given number of digits, in the form g: with a power of ten
-// from 10^most on.
+// generalText returns x with the given number of digits in the form g. Exponents below -4 or from most on are
+// written out. keep keeps zeros at the end.
 func generalText(x float64, digits, most int, keep bool) string {
 	e := strconv.FormatFloat(x, 'e', digits-1, 64)
 	at := strings.IndexByte(e, 'e')
@@ -639,7 +637,7 @@ func generalText(x float64, digits, most int, keep bool) string {
 	return mantissa + tail
 }
 
-// cutText is the first n characters of s, all of them where n is negative.
+// cutText returns the first n characters of s; all of them if n is negative.
 func cutText(s string, n int) string {
 	if n < 0 {
 		return s
@@ -647,7 +645,7 @@ func cutText(s string, n int) string {
 	return s[:byteOffset(s, int64(n))]
 }
 
-// padText fills text to f's width.
+// padText pads text to f.width.
 func (r *run) padText(f spec, text string) string {
 	n := f.width - runeCount(text)
 	if n <= 0 {
@@ -667,7 +665,7 @@ func (r *run) padText(f spec, text string) string {
 	return strings.Repeat(fill, n) + text
 }
 
-// padNumber puts f's sign before text and fills it; = fills behind the sign.
+// padNumber puts the sign before text and pads both; with align = the padding follows the sign.
 func (r *run) padNumber(f spec, text string) string {
 	sign := ""
 	if strings.HasPrefix(text, "-") {
@@ -686,16 +684,15 @@ func (r *run) padNumber(f spec, text string) string {
 	return sign + r.padText(f, text)
 }
 
-// clockCodes are the codes of strftime that a Go layout says.
+// clockCodes are the strftime codes that a Go layout can express.
 var clockCodes = map[byte]string{
 	'a': "Mon", 'A': "Monday", 'b': "Jan", 'h': "Jan", 'B': "January", 'd': "02", 'e': "_2", 'm': "01", 'y': "06",
 	'H': "15", 'I': "03", 'M': "04", 'S': "05", 'p': "PM", 'D': "01/02/06", 'F': "2006-01-02", 'T': "15:04:05",
 	'R': "15:04", 'r': "03:04:05 PM", 'c': "Mon Jan _2 15:04:05 2006", 'x': "01/02/06", 'X': "15:04:05",
 }
 
-// strftime is the time now in the C locale's format, as Python's strftime writes
-// it on Linux for a time without a zone. A - behind the % takes leading zeros
-// away.
+// strftime formats now as Python's strftime does on Linux, in the C locale and for a time without a zone. A - after
+// the % removes leading zeros.
 func (r *run) strftime(now time.Time, format string) string {
 	var b strings.Builder
 	for i := 0; i < len(format); i++ {

@@ -12,13 +12,13 @@ import (
 	"unicode/utf8"
 )
 
-// jsonWriter writes what Python's json.dumps writes.
+// jsonWriter writes JSON as Python's json.dumps does.
 type jsonWriter struct {
 	r           *run
 	b           *strings.Builder
 	ascii, sort bool
 	indent      string
-	lines       bool // one item a line
+	lines       bool // one item per line
 	item, key   string
 }
 
@@ -56,7 +56,7 @@ func toJSON(r *run, v any, a *args) any {
 	return w.b.String()
 }
 
-// value writes v; newline is a line break and the indentation of what is around.
+// value writes v. newline is a line break followed by the indentation of the enclosing value.
 func (w *jsonWriter) value(v any, newline string) {
 	w.r.enter()
 	defer w.r.leave()
@@ -89,8 +89,7 @@ func (w *jsonWriter) value(v any, newline string) {
 	w.r.grow(w.b.Len() - from)
 }
 
-// EncodeJSON is a value that DecodeJSON gives as Python's json.dumps(ensure_ascii=False)
-// writes it.
+// EncodeJSON writes a value of DecodeJSON's types as Python's json.dumps(ensure_ascii=False) does.
 func EncodeJSON(v any) (text string, err error) {
 	if v, err = (&intake{}).value(v, 0); err != nil {
 		return "", err
@@ -127,7 +126,7 @@ func (w *jsonWriter) list(items []any, newline string) {
 	w.close(newline, ']')
 }
 
-// between writes what stands before item i.
+// between writes the separator and the line break before item i.
 func (w *jsonWriter) between(i int, inner string) {
 	if i > 0 {
 		w.b.WriteString(w.item)
@@ -223,17 +222,15 @@ func (w *jsonWriter) text(s string) {
 	w.b.WriteByte('"')
 }
 
-// Limits of one JSON text: nesting, and digits of an integer (Python's own
-// limit).
+// Limits of one JSON text: the depth of nesting, and the digits of an integer (Python's own limit).
 const (
 	maxJSONDepth  = 256
 	maxJSONDigits = 4300
 )
 
-// DecodeJSON reads one JSON value with nothing but white space behind it. It
-// gives *Object, []any, string, bool, nil, int64 and float64, and *big.Int for an
-// integer that int64 does not hold. A key that comes twice has its last value. An
-// error names the byte where it is.
+// DecodeJSON reads one JSON value; only white space may follow it. It returns *Object, []any, string, bool, nil,
+// int64 or float64, and *big.Int for an integer beyond int64. If a key appears twice, its last value counts. Errors
+// name the byte offset.
 func DecodeJSON(text []byte) (value any, err error) {
 	d := &jsonReader{text: text}
 	defer func() {
@@ -259,7 +256,7 @@ type jsonError struct {
 	what string
 }
 
-// jsonReader reads text from at on; it panics with a jsonError.
+// jsonReader reads text from offset at. On an error it panics with a jsonError.
 type jsonReader struct {
 	text []byte
 	at   int
@@ -280,7 +277,7 @@ func (d *jsonReader) space() {
 	}
 }
 
-// peek is the next byte, 0 at the end.
+// peek returns the next byte; 0: the end of the text.
 func (d *jsonReader) peek() byte {
 	if d.at < len(d.text) {
 		return d.text[d.at]
@@ -420,7 +417,7 @@ func (d *jsonReader) digits() {
 	}
 }
 
-// str reads a string; at stands at its opening quote.
+// str reads a string whose opening quote is at offset at.
 func (d *jsonReader) str() string {
 	d.at++
 	s := d.plain()
@@ -455,7 +452,7 @@ func (d *jsonReader) plain() string {
 	return d.utf8(from)
 }
 
-// utf8 is the text from offset from up to d.at, which must be UTF-8.
+// utf8 returns the text between offset from and d.at. It fails if the text is not UTF-8.
 func (d *jsonReader) utf8(from int) string {
 	part := d.text[from:d.at]
 	if !utf8.Valid(part) {

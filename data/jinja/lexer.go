@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// Kinds of tokens.
+// kind is the kind of a token.
 type kind uint8
 
 const (
@@ -28,12 +28,12 @@ const (
 type token struct {
 	kind
 	pos
-	// text is a name, an operator, a string's value or data.
+	// text is a name, an operator, the value of a string, or the text between tags.
 	text  string
-	value any // of a number
+	value any // the value of a number
 }
 
-// String is the token as an error shows it.
+// String returns the token as error messages show it.
 func (t token) String() string {
 	switch t.kind {
 	case tEOF:
@@ -56,7 +56,7 @@ func (t token) String() string {
 	return "'" + t.text + "'"
 }
 
-// syntaxError is what the lexer and the parser panic with.
+// syntaxError is the panic value of the lexer and the parser.
 type syntaxError struct {
 	pos
 	msg string
@@ -66,21 +66,19 @@ func syntaxFail(at pos, format string, args ...any) {
 	panic(syntaxError{at, fmt.Sprintf(format, args...)})
 }
 
-// normalize turns all line breaks into "\n" and removes the one at the end, as Jinja does
-// before it reads a template.
+// normalize turns all line breaks into "\n" and removes the last one, as Jinja does before it reads a template.
 func normalize(source string) string {
 	source = strings.ReplaceAll(source, "\r\n", "\n")
 	source = strings.ReplaceAll(source, "\r", "\n")
 	return strings.TrimSuffix(source, "\n")
 }
 
-// lexer cuts a normalised source into tokens.
+// lexer cuts normalised source into tokens.
 type lexer struct {
 	src    string
 	at     int
 	tokens []token
-	// lineStart says that the text read last ended with a line break, or that nothing was
-	// read yet.
+	// lineStart reports that the text just read ended with a line break, or that nothing has been read.
 	lineStart bool
 }
 
@@ -95,7 +93,7 @@ func lex(src string) []token {
 
 func (l *lexer) add(t token) { l.tokens = append(l.tokens, t) }
 
-// advance moves to offset to and notes whether a line break was read last.
+// advance moves to offset to and records whether the text just read ended with a line break.
 func (l *lexer) advance(to int) {
 	if to > l.at {
 		l.lineStart = l.src[to-1] == '\n'
@@ -103,7 +101,7 @@ func (l *lexer) advance(to int) {
 	l.at = to
 }
 
-// root reads text up to the next tag, and the tag.
+// root reads the text up to the next tag, then the tag.
 func (l *lexer) root() {
 	open := l.at
 	for ; open < len(l.src); open++ {
@@ -138,7 +136,7 @@ func (l *lexer) root() {
 	}
 }
 
-// sign reads the + or - at offset from, 0 where there is none.
+// sign reads an optional + or - at offset from. It returns the offset after the sign, and the sign; 0: none.
 func (l *lexer) sign(from int) (int, byte) {
 	if from < len(l.src) && (l.src[from] == '-' || l.src[from] == '+') {
 		return from + 1, l.src[from]
@@ -152,9 +150,9 @@ func (l *lexer) data(text string) {
 	}
 }
 
-// strip removes from the end of text, which stands before a tag, what the tag removes. With
-// '-' that is all white space. Else for a block or a comment without '+' it is the white
-// space after the last line break, if there is nothing else on that line.
+// strip returns the text before a tag without the white space that the tag removes. A '-' removes all white space
+// at the end. A block or comment without '+' removes the white space after the last line break if the line holds
+// nothing else.
 func (l *lexer) strip(text string, sign byte, variable bool) string {
 	switch {
 	case sign == '-':
@@ -169,12 +167,12 @@ func (l *lexer) strip(text string, sign byte, variable bool) string {
 	return text
 }
 
-// skip is the offset of the first character at or after from that is not white space.
+// skip returns the offset of the first non-space character at or after from.
 func (l *lexer) skip(from int) int {
 	return len(l.src) - len(strings.TrimLeftFunc(l.src[from:], isSpace))
 }
 
-// rawBegin is the offset after "raw %}" if that stands at from, else -1.
+// rawBegin returns the offset after "raw %}" if this text stands at from, otherwise -1.
 func (l *lexer) rawBegin(from int) int {
 	at := l.skip(from)
 	if !strings.HasPrefix(l.src[at:], "raw") {
@@ -190,8 +188,8 @@ func (l *lexer) rawBegin(from int) int {
 	return -1
 }
 
-// blockEnd is the offset after the end of a block, if that stands at from, and after the
-// white space that this end removes; else -1.
+// blockEnd returns the offset after the end of a block at from, including the white space that the end removes. It
+// returns -1 if no block ends at from.
 func (l *lexer) blockEnd(from int, end string) int {
 	rest := l.src[from:]
 	switch {
@@ -250,7 +248,7 @@ func (l *lexer) tag(block bool) {
 	var brackets []byte
 	for {
 		if l.at >= len(l.src) {
-			return // the parser says what is missing
+			return // the parser reports what is missing
 		}
 		if len(brackets) == 0 {
 			if end := l.tagEnd(block); end >= 0 {
@@ -303,8 +301,8 @@ func (l *lexer) name() bool {
 	return true
 }
 
-// run is the offset after the digits that begin at from, between which single underscores
-// may stand. It is from where no digit is there.
+// run returns the offset after the digits that begin at from; single underscores may separate digits. It returns
+// from if there is no digit.
 func (l *lexer) run(from int, digits string) int {
 	end := from
 	for i := from; i < len(l.src); i++ {
@@ -336,7 +334,7 @@ func (l *lexer) number() bool {
 	}
 	base, end := 10, whole
 	if l.src[l.at] == '0' {
-		end = l.run(l.at, "0") // 01 is 0 and 1, as Jinja cuts it
+		end = l.run(l.at, "0") // 01 is read as 0 and 1, as in Jinja
 		if l.at+1 < len(l.src) {
 			base, end = l.prefixed(end)
 		}
@@ -354,7 +352,7 @@ func (l *lexer) number() bool {
 	return true
 }
 
-// prefixed reads 0x, 0o, 0b; zero is the end where there is none of them.
+// prefixed reads a number that begins with 0x, 0o or 0b. Without such a prefix it returns base 10 and zero.
 func (l *lexer) prefixed(zero int) (base, end int) {
 	for _, p := range []struct {
 		letter byte
@@ -374,8 +372,8 @@ func (l *lexer) prefixed(zero int) (base, end int) {
 	return 10, zero
 }
 
-// float is the offset behind the fraction and exponent of a number whose whole
-// part ends at whole; whole where it has neither.
+// float returns the offset after the fraction and the exponent of a number whose integer part ends at whole. It
+// returns whole if the number has neither.
 func (l *lexer) float(whole int) int {
 	if l.at > 0 && l.src[l.at-1] == '.' {
 		return whole
@@ -427,7 +425,7 @@ func (l *lexer) operator(brackets []byte) []byte {
 	return nil
 }
 
-// str reads a string literal, where one begins here.
+// str reads a string literal and reports whether one begins here.
 func (l *lexer) str() bool {
 	quote := l.src[l.at]
 	if quote != '\'' && quote != '"' {
@@ -451,7 +449,7 @@ var stringEscapes = map[byte]string{
 	'\n': "", '\\': "\\", '\'': "'", '"': "\"", 'a': "\a", 'b': "\b", 'f': "\f", 'n': "\n", 'r': "\r", 't': "\t", 'v': "\v",
 }
 
-// unescape is a literal's text with Python's escapes resolved.
+// unescape returns the text of a literal with Python's escapes resolved.
 func unescape(text string, at pos) string {
 	if !strings.Contains(text, "\\") {
 		return text
@@ -494,7 +492,7 @@ func unescape(text string, at pos) string {
 	return string(out)
 }
 
-// codePoint is the character whose number stands in the first digits of text.
+// codePoint returns the character whose number is written in the first digits bytes of text.
 func codePoint(text string, digits, base int, at pos) rune {
 	if len(text) < digits {
 		syntaxFail(at, "an escape in a string is cut short")

@@ -6,15 +6,14 @@ import (
 	"unicode/utf8"
 )
 
-// maxNesting bounds how deep statements and expressions of a template may nest.
+// maxNesting bounds the nesting of a template's statements and expressions.
 const maxNesting = 150
 
-// maxSource bounds a template's own length in bytes; those of models have some
-// tens of thousands.
+// maxSource bounds the length of a template in bytes. The templates of models have some ten thousand.
 const maxSource = 1 << 20
 
-// Parse reads a template. name stands in errors, which are *Error. Statements
-// that reach outside (include, import, from, extends) are refused.
+// Parse reads a template. name appears in errors, which are *Error. Parse refuses statements that read other files:
+// include, import, from and extends.
 func Parse(name, source string) (t *Template, err error) {
 	src := normalize(source)
 	t = &Template{name: name, source: source, src: src, steps: maxSteps, blocks: map[string]*blockStmt{}}
@@ -43,7 +42,7 @@ func Parse(name, source string) (t *Template, err error) {
 	return t, nil
 }
 
-// endsWithPrompt finds Template.endsWithPrompt.
+// endsWithPrompt computes Template.endsWithPrompt.
 func endsWithPrompt(tokens []token, body []stmt) bool {
 	if len(body) == 0 {
 		return false
@@ -62,27 +61,26 @@ func endsWithPrompt(tokens []token, body []stmt) bool {
 	return ok && name.name == promptFlag && named == 1
 }
 
-// parser reads statements by recursive descent; the grammar is that of Jinja 3.1
-// (https://jinja.palletsprojects.com/en/stable/templates/). It panics with a
-// syntaxError.
+// parser reads statements by recursive descent. The grammar is Jinja 3.1's:
+// https://jinja.palletsprojects.com/en/stable/templates/. On an error it panics with a syntaxError.
 type parser struct {
 	tokens []token
 	at     int
 	t      *Template
 	depth  int
-	// loops is how many loops around the current place break and continue can end. stores
-	// is how many loops around it forbid to assign to the name loop.
+	// loops counts the enclosing loops that break and continue may end. stores counts the enclosing loops that
+	// forbid assigning to the name loop.
 	loops, stores int
-	// soft says that a filter or test that does not exist is an error only when it runs.
+	// soft reports that an unknown filter or test is an error only when it runs.
 	soft bool
-	// missing are the uses of filters and tests that do not exist, except those in
-	// conditional expressions, which are errors only when they run.
+	// missing lists the uses of unknown filters and tests. Uses in conditional expressions are left out, since they
+	// are errors only when they run.
 	missing []syntaxError
-	// names notes which special names the macro being read uses; nil outside of macros.
+	// names records the special names that the current macro uses; nil outside of macros.
 	names *nameUse
 }
 
-// nameUse tells which of a macro's special names its body reads.
+// nameUse records which of a macro's special names its body reads.
 type nameUse struct {
 	outer                   *nameUse
 	caller, kwargs, varargs bool
@@ -90,7 +88,7 @@ type nameUse struct {
 
 func (p *parser) cur() token { return p.tokens[p.at] }
 
-// next gives the current token and goes on to the one after it.
+// next returns the current token and moves to the one after it.
 func (p *parser) next() token {
 	t := p.tokens[p.at]
 	if t.kind != tEOF {
@@ -143,7 +141,7 @@ func (p *parser) expectName() token {
 	return p.next()
 }
 
-// enter begins a level of nesting; the function that it gives ends it.
+// enter begins a level of nesting and returns the function that ends it.
 func (p *parser) enter() func() {
 	if p.depth++; p.depth > maxNesting {
 		syntaxFail(p.cur().pos, "nested more than %d deep", maxNesting)
@@ -151,8 +149,8 @@ func (p *parser) enter() func() {
 	return func() { p.depth-- }
 }
 
-// separated reads items with commas between them, up to and including end. With trailing, a
-// comma may follow the last item.
+// separated reads items separated by commas, up to and including end. With trailing, a comma may follow the last
+// item.
 func (p *parser) separated(end string, trailing bool, item func()) {
 	for first := true; !p.isOp(end); first = false {
 		if !first {
@@ -165,8 +163,8 @@ func (p *parser) separated(end string, trailing bool, item func()) {
 	p.expectOp(end)
 }
 
-// body reads statements up to a tag that is named in ends, before which it stops; without
-// ends, up to the end of the template.
+// body reads statements up to a tag named in ends and stops before that tag. Without ends it reads to the end of
+// the template.
 func (p *parser) body(ends ...string) []stmt {
 	defer p.enter()()
 	var body []stmt
@@ -196,22 +194,21 @@ func (p *parser) body(ends ...string) []stmt {
 	}
 }
 
-// block reads the end of a tag and then statements, up to a tag that is named in ends and is
-// left to be read.
+// block reads the end of a tag and then statements, up to a tag named in ends. That tag is not read.
 func (p *parser) block(ends ...string) []stmt {
 	p.skipOp(":")
 	p.expectKind(tBlockEnd)
 	return p.body(ends...)
 }
 
-// whole is block with one end, whose name it reads too.
+// whole is block with one end, and also reads the name of the end.
 func (p *parser) whole(end string) []stmt {
 	body := p.block(end)
 	p.next()
 	return body
 }
 
-// refused are statements of Jinja that are not run here, and why.
+// refused are Jinja's statements that this package refuses, and the reasons.
 var refused = map[string]string{
 	"include": "reads another file", "import": "reads another file", "from": "reads another file", "extends": "reads another file",
 	"autoescape": "escapes for HTML, which no chat template needs",
@@ -260,8 +257,8 @@ func (p *parser) statement(ends []string) stmt {
 	return nil
 }
 
-// closed reads the body of a macro or of a block. A break or continue in it cannot end a
-// loop around it, and filters in it must exist even inside a conditional expression.
+// closed reads the body of a macro or block. A break or continue in the body cannot end an enclosing loop. Filters
+// in the body must exist even inside a conditional expression.
 func (p *parser) closed(read func()) {
 	loops := p.loops
 	p.loops = 0
@@ -269,7 +266,7 @@ func (p *parser) closed(read func()) {
 	p.loops = loops
 }
 
-// hard reads something whose filters and tests must exist.
+// hard reads a part whose filters and tests must exist.
 func (p *parser) hard(read func()) {
 	soft := p.soft
 	p.soft = false
@@ -277,8 +274,7 @@ func (p *parser) hard(read func()) {
 	p.soft = soft
 }
 
-// expr is an expression. Statement and expression nodes are never changed after
-// Parse.
+// expr is an expression. Nodes of expressions and statements never change after Parse.
 type expr interface{ at() pos }
 
 type (
@@ -333,7 +329,7 @@ type (
 		ops   []string // == != < <= > >= in notin
 		rest  []expr
 	}
-	// condExpr is yes if test else no; no is nil where there is no else.
+	// condExpr is "yes if test else no". no is nil without an else.
 	condExpr struct {
 		pos
 		test, yes, no expr
@@ -347,7 +343,7 @@ type (
 		pos
 		node, index expr
 	}
-	// sliceExpr stands as the index of an itemExpr; each part may be nil.
+	// sliceExpr is the index of an itemExpr. Each part may be nil.
 	sliceExpr struct {
 		pos
 		start, stop, step expr
@@ -357,7 +353,7 @@ type (
 		fn   expr
 		args argList
 	}
-	// filterExpr is a filter, or with test a test. node is nil in a filter block.
+	// filterExpr is a filter or, with test, a test. node is nil in a filter block.
 	filterExpr struct {
 		pos
 		node expr
@@ -419,7 +415,7 @@ type (
 		params   []string
 		defaults []expr // of the last len(defaults) params
 		body     []stmt
-		// uses of the special names in the body
+		// whether the body reads the special names
 		caller, kwargs, varargs bool
 	}
 	callStmt struct {
@@ -454,17 +450,16 @@ type (
 	}
 )
 
-// tupleMode says how a list of expressions without brackets is read.
+// tupleMode controls how a list of expressions without brackets is read.
 type tupleMode struct {
-	cond    bool // x if y else z may stand in it
-	parens  bool // it stands in parentheses: may be empty
-	targets bool // only what can be assigned to
-	spaces  bool // with targets: a.b too
+	cond    bool // x if y else z is allowed
+	parens  bool // in parentheses: may be empty
+	targets bool // only assignable expressions
+	spaces  bool // with targets: a.b is allowed
 	end     string
 }
 
-// tuple reads expressions with commas between them; one without a comma is that
-// expression itself.
+// tuple reads expressions separated by commas. An expression without a comma is returned as it is.
 func (p *parser) tuple(m tupleMode) expr {
 	from := p.cur().pos
 	var items []expr
@@ -561,7 +556,7 @@ func (p *parser) compare() expr {
 	}
 }
 
-// binary reads operands with operators of ops between them, from the left.
+// binary reads operands separated by operators of ops. It is left-associative.
 func (p *parser) binary(operand func() expr, ops ...string) expr {
 	e := operand()
 	for p.cur().kind == tOp && slices.Contains(ops, p.cur().text) {
@@ -616,8 +611,7 @@ func (p *parser) unary(filters bool) expr {
 	}
 }
 
-// primary reads a name or a literal; with spaces a.b is read as a namespace's
-// attribute.
+// primary reads a name or a literal. With spaces, a.b is read as a namespace's attribute.
 func (p *parser) primary(spaces bool) expr {
 	t := p.next()
 	switch {
@@ -828,8 +822,7 @@ func (p *parser) signature(m *macroStmt) {
 	})
 }
 
-// macroBody reads a macro's statements up to end and notes which special names
-// they read.
+// macroBody reads a macro's statements up to end and records the special names they use.
 func (p *parser) macroBody(m *macroStmt, end string) {
 	use := &nameUse{outer: p.names}
 	p.names = use
@@ -917,11 +910,11 @@ func (p *parser) print(at pos) stmt {
 	return s
 }
 
-// reserved are names that nothing can be assigned to.
+// reserved are names that cannot be assigned to.
 var reserved = map[string]bool{"true": true, "false": true, "none": true, "True": true, "False": true, "None": true}
 
-// target reads what something is assigned to: a name, several, or with spaces a
-// namespace's attribute too. end is a name at which a tuple may end.
+// target reads the target of an assignment: a name, a tuple of names or, with spaces, a namespace's attribute. A
+// tuple may end at the name end.
 func (p *parser) target(spaces bool, end string) expr {
 	e := p.tuple(tupleMode{targets: true, spaces: spaces, end: end})
 	p.assignable(e)

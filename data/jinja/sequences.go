@@ -7,9 +7,8 @@ import (
 	"strings"
 )
 
-// getter gives a function that looks up a path of attributes, such as "a.b.0", in an item. A
-// nil path is the item itself. What is missing on the way is replaced by otherwise, unless
-// that is nil.
+// getter returns a function that looks up a path of attributes, such as "a.b.0", in an item. A nil path returns the
+// item. If otherwise is not nil, it replaces every part of the path that is undefined.
 func (r *run) getter(path, otherwise any) func(any) any {
 	var parts []any
 	if s, ok := asStr(path); ok {
@@ -35,7 +34,7 @@ func (r *run) getter(path, otherwise any) func(any) any {
 	}
 }
 
-// fold is v in lower case where it is a string, for comparisons that ignore case.
+// fold returns a string in lower case, for comparisons that ignore case, and any other value as it is.
 func fold(v any) any {
 	if s, ok := asStr(v); ok {
 		return lower(s)
@@ -43,7 +42,7 @@ func fold(v any) any {
 	return v
 }
 
-// keyed is a getter that turns strings into lower case, unless exact is set.
+// keyed is getter, but turns strings into lower case unless exact is set.
 func (r *run) keyed(path, otherwise any, exact bool) func(any) any {
 	get := r.getter(path, otherwise)
 	if exact {
@@ -58,7 +57,7 @@ func (r *run) keyed(path, otherwise any, exact bool) func(any) any {
 	}
 }
 
-// sorted is items in the order of their keys; items with equal keys keep their order.
+// sorted returns items sorted by key. Items with equal keys keep their order.
 func (r *run) sorted(items []any, key func(any) any, reverse bool) []any {
 	r.grow(32 * len(items))
 	keys, order := make([]any, len(items)), make([]int, len(items))
@@ -145,8 +144,8 @@ func unique(r *run, v any, a *args) any {
 	})
 }
 
-// extreme makes min or max. An item takes the place of the best so far if its key compares
-// by op with the key of that.
+// extreme returns the filter min (op "<") or max (op ">"). An item replaces the best so far if r.less(op, its key,
+// the best key) holds, so the first of equal items wins.
 func extreme(name, op string) filterFunc {
 	return func(r *run, v any, a *args) any {
 		b := a.bind(r, name, 0, "case_sensitive", "attribute")
@@ -237,7 +236,7 @@ func reverse(r *run, v any, a *args) any {
 	return items
 }
 
-// lazy is an iterator that calls begin only when its first value is asked for.
+// lazy returns an iterator that calls begin when its first value is requested.
 func (r *run) lazy(begin func() func() (any, bool)) *iterator {
 	var next func() (any, bool)
 	return &iterator{"generator", func() (any, bool) {
@@ -342,7 +341,7 @@ func mapFilter(r *run, v any, a *args) any {
 	})
 }
 
-// mapped is what map does to an item: a lookup, or a filter.
+// mapped returns the function that the filter map applies to each item: an attribute lookup or a filter.
 func (r *run) mapped(a *args) func(any) any {
 	if len(a.pos) == 0 && slices.Contains(a.names, "attribute") {
 		b := a.bind(r, "map", 0, "", "attribute", "default")
@@ -359,7 +358,7 @@ func (r *run) mapped(a *args) func(any) any {
 	return func(item any) any { return r.apply(name, false, item, rest) }
 }
 
-// selectFilter makes the filters select and reject, or with attr selectattr and rejectattr.
+// selectFilter returns the filters select and reject; with attr, selectattr and rejectattr.
 func selectFilter(keep, attr bool) filterFunc {
 	return func(r *run, v any, a *args) any {
 		if !truth(v) {
@@ -384,7 +383,7 @@ func selectFilter(keep, attr bool) filterFunc {
 	}
 }
 
-// selector gives the test that the arguments of a select ask for, for one item.
+// selector returns the test that select's arguments describe.
 func (r *run) selector(a *args, attr bool) func(any) bool {
 	pos, get := a.pos, r.getter(nil, nil)
 	if attr {

@@ -7,23 +7,20 @@ import (
 	"strings"
 )
 
-// markHint ends the errors of templates whose supervised text cannot be found; it says what to do.
+// markHint ends the errors of templates whose supervised text cannot be found. It tells the user what to do.
 const markHint = "; mark what the model learns in the template with {%% generation %%}...{%% endgeneration %%} around an assistant's text"
 
-// SupervisedSpans renders the conversation and gives the text that the model
-// learns.
+// SupervisedSpans renders the conversation and returns the spans of text that the model is trained on.
 //
-// Where the template marks text with {% generation %}, that is what those blocks
-// wrote, one Turn for each block: a message may have several or none, and a block
-// may be of no message (NoMessage). Else there is one Turn for each message of role
-// assistant, in their order: what the loop over messages wrote while it stood at the
-// message, but for the header that add_generation_prompt would have written
-// (found by rendering the conversation up to an answer with and without it)
-// and but for white space at the end: an end-of-turn token belongs to it, a line
-// break behind that does not. Text that a loop inside wrote at another message, such as
-// the result of a tool, is not the assistant's: a message around it has a Turn for each
-// piece that is left. A template that writes assistant messages in another way is an error
-// that says how to mark them.
+// If the template uses {% generation %}, each non-empty block is one Turn. A message may have several Turns or
+// none, and a block may belong to no message (NoMessage).
+//
+// Otherwise each message of role assistant has a Turn: the text that the loop over messages wrote for it. The Turn
+// leaves out the header, which is found by rendering the conversation up to the answer with and without
+// add_generation_prompt. It also leaves out white space at the end: an end-of-turn token is part of the Turn, a
+// line break after the token is not. Text that an inner loop wrote for another message, such as the result of a
+// tool, is left out too; the message then has one Turn for each remaining piece. Turns are in the order of the
+// messages. A template that writes assistant messages in another way is an error that says how to mark them.
 func (t *Template) SupervisedSpans(vars map[string]any) (*Rendered, []Turn, error) {
 	out, err := t.Render(vars)
 	if err != nil {
@@ -45,7 +42,7 @@ func (t *Template) SupervisedSpans(vars map[string]any) (*Rendered, []Turn, erro
 	return out, turns, nil
 }
 
-// conversation is the messages of vars.
+// conversation returns the messages in vars, converted.
 func conversation(vars map[string]any) ([]any, error) {
 	v, err := (&intake{}).value(vars["messages"], 0)
 	if err != nil {
@@ -55,7 +52,7 @@ func conversation(vars map[string]any) ([]any, error) {
 	return list, nil
 }
 
-// roleAt is the role of message i, nil where there is none.
+// roleAt returns the role of message i, or nil if i is negative or the message has no role.
 func roleAt(messages []any, i int) any {
 	if i < 0 {
 		return nil
@@ -65,7 +62,7 @@ func roleAt(messages []any, i int) any {
 	return role
 }
 
-// assistants are the places of the messages of role assistant.
+// assistants returns the indices of the messages of role assistant.
 func assistants(messages []any) []int {
 	var at []int
 	for i := range messages {
@@ -76,12 +73,13 @@ func assistants(messages []any) []int {
 	return at
 }
 
-// marked are the turns of the generation spans, one for each span that is not empty. A span
-// belongs to the message at which a loop stood around it. Where none did, as a template may
-// mark the end of the text after its loop, it belongs to the assistant message with the mark
-// before it. Where no loop stood around any span and there are as many spans as assistant
-// messages, they belong to each other in order. Else it is not known to which message a span
-// belongs.
+// marked returns one Turn for each non-empty generation span, with the message it belongs to:
+//
+//   - the message that a loop was at while the span was written
+//   - outside of loops, the last assistant message that an earlier span belongs to, since a template may mark the
+//     end of the text after its loop
+//   - in order, if no span was written in a loop and there are as many spans as assistant messages
+//   - otherwise NoMessage
 func (out *Rendered) marked(messages []any) ([]Turn, error) {
 	asked := assistants(messages)
 	var turns []Turn
@@ -117,7 +115,7 @@ func (out *Rendered) marked(messages []any) ([]Turn, error) {
 	return turns, nil
 }
 
-// standing is the message at which a loop stood while all of g was written.
+// standing returns the message that a loop was at while all of g was written, or NoMessage.
 func (out *Rendered) standing(g Span) int {
 	for _, t := range out.Turns {
 		if t.Message >= 0 && t.From <= g.From && g.To <= t.To {
@@ -127,10 +125,9 @@ func (out *Rendered) standing(g Span) int {
 	return NoMessage
 }
 
-// fromLoop are the assistants' turns that the loop over messages wrote, without their
-// headers and without what loops inside them wrote at other messages. A header depends on
-// the role of the message before it (after a tool's result some templates write none), and
-// is found once for each such role.
+// fromLoop returns the assistants' Turns that the loop over messages wrote, without headers and without text of
+// other messages. A header depends on the role of the message before it: after a tool's result some templates write
+// none. So fromLoop renders one header for each such role.
 func (t *Template) fromLoop(out *Rendered, vars map[string]any, messages []any) ([]Turn, error) {
 	asked := assistants(messages)
 	if len(asked) == 0 {
@@ -171,7 +168,7 @@ func (t *Template) fromLoop(out *Rendered, vars map[string]any, messages []any) 
 	return turns, t.checkOthers(out, turns, vars, messages)
 }
 
-// turnOf is the turn of a message, which must have exactly one that is more than white space.
+// turnOf returns the only Turn of a message that is not blank. No such Turn, or several, is an error.
 func (out *Rendered) turnOf(message int) (Turn, error) {
 	var found []Turn
 	for _, t := range out.Turns {
@@ -188,19 +185,19 @@ func (out *Rendered) turnOf(message int) (Turn, error) {
 	return Turn{}, fmt.Errorf("the template writes message %d, an assistant's, in %d places"+markHint, message, len(found))
 }
 
-// opening is what a template writes before an answer.
+// opening is the text that a template writes before an answer.
 type opening struct {
-	header string // what add_generation_prompt adds
-	tail   string // all that stands behind the last message; it ends with header
-	prompt string // the whole text up to the answer; "": not known
-	// written is the part of the answer's turn that stands in the prompt too. It is "" where
-	// the conversation does not begin with the prompt, or the turn begins behind the prompt.
+	header string // the text that add_generation_prompt adds
+	tail   string // the text after the last message; it ends with header
+	prompt string // the whole text up to the answer; "": unknown
+	// written is the part of the answer's turn that the prompt contains too. "": the text does not begin with the
+	// prompt, or the turn begins after the prompt.
 	written string
 }
 
-// endIn returns where the prompt ends in the turn of its answer, or -1 where out does not begin
-// with the prompt or the prompt ends elsewhere. White space between prompt and turn does not
-// matter.
+// endIn returns the offset in out.Text at which the prompt ends inside the answer's turn. It returns -1 if the text
+// does not begin with the prompt or the prompt ends outside the turn. White space between prompt and turn is
+// ignored.
 func (o opening) endIn(out *Rendered, turn Turn) int {
 	n := len(o.prompt)
 	if n == 0 || n > turn.To || !strings.HasPrefix(out.Text, o.prompt) || n < turn.From && !isBlank(out.Text[n:turn.From]) {
@@ -209,11 +206,11 @@ func (o opening) endIn(out *Rendered, turn Turn) int {
 	return max(n, turn.From)
 }
 
-// header is the opening after all messages before the given one.
+// header returns the opening of an answer after the messages before the given one.
 func (t *Template) header(vars map[string]any, messages []any, message int) (opening, error) {
 	open, err := t.promptOf(vars, messages[:message])
 	if err != nil || message == 0 {
-		// Some templates want a user's message there, or another number of messages.
+		// Some templates require a user message there, or another number of messages.
 		if whole, e := t.promptOf(vars, messages); e == nil {
 			whole.prompt = ""
 			return whole, nil
@@ -222,7 +219,7 @@ func (t *Template) header(vars map[string]any, messages []any, message int) (ope
 	return open, err
 }
 
-// withMessages is vars with other messages, and with add_generation_prompt as prompt says.
+// withMessages returns a copy of vars with other messages and another add_generation_prompt.
 func withMessages(vars map[string]any, messages []any, prompt bool) map[string]any {
 	with := make(map[string]any, len(vars)+2)
 	maps.Copy(with, vars)
@@ -230,7 +227,7 @@ func withMessages(vars map[string]any, messages []any, prompt bool) map[string]a
 	return with
 }
 
-// promptOf is the opening of an answer to messages.
+// promptOf returns the opening of an answer to messages.
 func (t *Template) promptOf(vars map[string]any, messages []any) (open opening, err error) {
 	with, err := t.Render(withMessages(vars, messages, true))
 	if err != nil {
@@ -253,15 +250,15 @@ func (t *Template) promptOf(vars map[string]any, messages []any) (open opening, 
 		open.header = rest
 		return open, nil
 	}
-	// The flag also removes something, such as an EOS after the last message. The header
-	// is then what comes after the last turn.
+	// The flag also removes text, such as an EOS after the last message. The header is then the text after the last
+	// turn.
 	open.header = open.tail
 	return open, nil
 }
 
-// answerIn is the part of a turn that the model writes. Where the turn does not have the opening
-// as its own text, the answer begins where the message's own prompt ends. Where the prompt
-// differs from the turn in white space alone, the answer begins where other content would.
+// answerIn returns the part of a turn that the model writes. If the turn does not contain the opening, the answer
+// begins where the message's own prompt ends. If prompt and turn differ in white space alone, the answer begins
+// where the content begins (contentAt).
 func (t *Template) answerIn(out *Rendered, turn Turn, open opening, vars map[string]any, messages []any) (Span, error) {
 	own, err := out.answer(turn, open, roleAt(messages, turn.Message-1))
 	if err == nil || turn.Message == 0 {
@@ -279,9 +276,9 @@ func (t *Template) answerIn(out *Rendered, turn Turn, open opening, vars map[str
 	return Span{from, max(from, turn.From+len(strings.TrimRightFunc(out.Text[turn.From:turn.To], isSpace)))}, nil
 }
 
-// contentAt returns where the content of a turn begins, found by rendering other content in its
-// place; or -1 where the text before the content is, white space aside, neither the header nor
-// its first lines or tokens.
+// contentAt returns the offset in out.Text at which a turn's content begins. To find it, contentAt renders a
+// placeholder as the content. It returns -1 if the text before the content is neither the header nor the header's
+// first lines or tokens. White space is ignored in this comparison.
 func (t *Template) contentAt(out *Rendered, turn Turn, open opening, vars map[string]any, messages []any) int {
 	o, _ := messages[turn.Message].(*Object)
 	if content, _ := o.Get("content"); o == nil {
@@ -313,19 +310,18 @@ func (t *Template) contentAt(out *Rendered, turn Turn, open opening, vars map[st
 	return -1
 }
 
-// squeezed is s without its white space.
+// squeezed returns s without white space.
 func squeezed(s string) string { return strings.Join(strings.FieldsFunc(s, isSpace), "") }
 
-// cutLast is a header without its last line or token.
+// cutLast returns a header without its last line or token.
 func cutLast(header string) string {
 	return header[:strings.LastIndexAny(header[:len(header)-1], "\n>]")+1]
 }
 
-// answer is the part of a turn that the model writes: what comes after the opening, without
-// the white space at the end. Where the turn has only the header's first lines or tokens, it
-// is what comes after those: a template may write a closed thinking block in the header
-// alone. A turn without any of it, behind an answer or a tool's result, goes on with the
-// model's turn before it.
+// answer returns the part of a turn that the model writes: the text after the opening, without white space at the
+// end. If the turn contains only the first lines or tokens of the header, the answer begins after these: some
+// templates write a closed thinking block in the header alone. A turn without any part of the header continues the
+// model's turn if it follows an answer or a tool's result; otherwise it is an error.
 func (out *Rendered) answer(turn Turn, open opening, before any) (Span, error) {
 	text := out.Text[turn.From:turn.To]
 	end := turn.From + len(strings.TrimRightFunc(text, isSpace))
@@ -358,10 +354,10 @@ func (out *Rendered) answer(turn Turn, open opening, before any) (Span, error) {
 	return Span{}, fmt.Errorf("the text of message %d, an assistant's, has no %q, which add_generation_prompt writes before an answer"+markHint, turn.Message, open.header)
 }
 
-// inside are the turns of other messages inside a turn, in their order, without those that
-// are inside one another and without white space alone.
+// inside returns the outermost turns of other messages inside a turn, in order of position. Blank turns are left
+// out.
 func (out *Rendered) inside(turn Turn) (others []Turn) {
-	for _, t := range out.Turns { // in the order in which they end: those inside come first
+	for _, t := range out.Turns { // in the order in which they end, so inner turns come first
 		if t == turn {
 			break
 		}
@@ -377,10 +373,9 @@ func (out *Rendered) inside(turn Turn) (others []Turn) {
 
 func isBlank(s string) bool { return strings.TrimFunc(s, isSpace) == "" }
 
-// without is the part own of a turn without the turns of others in it. What stands between
-// two others is the message's where it also stands in what the template writes for the
-// message alone: a second call does, the brackets of a list of results do not. What follows
-// the last of them is the message's from its content on.
+// without cuts the turns of others out of own and returns the remaining pieces. A piece between two others is kept
+// only if it also appears when the message is rendered alone: a second tool call does, the brackets around a list
+// of results do not. The piece after the last other begins at the message's content; without content it is dropped.
 func (t *Template) without(others []Turn, own Turn, out *Rendered, vars map[string]any, messages []any, open opening) (parts []Turn) {
 	alone := t.alone(own.Message, vars, messages, open)
 	o, _ := messages[own.Message].(*Object)
@@ -410,8 +405,7 @@ func (t *Template) without(others []Turn, own Turn, out *Rendered, vars map[stri
 	return parts
 }
 
-// alone is what the template writes for a message where no message follows it, "" where
-// that is not known.
+// alone returns the answer that the template writes for a message if the conversation ends with it; "": unknown.
 func (t *Template) alone(message int, vars map[string]any, messages []any, open opening) string {
 	out, err := t.Render(withMessages(vars, messages[:message+1], false))
 	if err != nil {
@@ -428,11 +422,11 @@ func (t *Template) alone(message int, vars map[string]any, messages []any, open 
 	return out.Text[own.From:own.To]
 }
 
-// foreignMark stands for the content of a message, to see where a template writes it.
+// foreignMark is a placeholder for a message's content. It shows where a template writes the content.
 const foreignMark = "\ue000 \ue001"
 
-// checkOthers is an error where turns hold the content of another message than an
-// assistant's, which the template writes there without a loop that stands at it.
+// checkOthers returns an error if turns contain the content of a message that is not an assistant's and that the
+// template writes without a loop over such messages.
 func (t *Template) checkOthers(out *Rendered, turns []Turn, vars map[string]any, messages []any) error {
 	marked := slices.Clone(messages)
 	suspect := NoMessage
@@ -455,7 +449,7 @@ func (t *Template) checkOthers(out *Rendered, turns []Turn, vars map[string]any,
 	}
 	other, err := t.Render(withMessages(vars, marked, false))
 	if err != nil {
-		return nil // the template wants something of the content, so nothing can be seen
+		return nil // the template depends on the content, so the placeholder cannot be used
 	}
 	for _, turn := range other.Turns {
 		if turn.Message >= 0 && roleAt(messages, turn.Message) == "assistant" && strings.Contains(other.Text[turn.From:turn.To], foreignMark) {

@@ -105,8 +105,8 @@ func TestSupervisedSpans(t *testing.T) {
 	}
 }
 
-// A template that ends with the prompt has its headers found by one rendering
-// instead of two: they are equal.
+// A template that ends with the prompt needs one rendering instead of two to find headers. Both ways give the same
+// headers.
 func TestEndsWithPrompt(t *testing.T) {
 	const prompt = "{% if add_generation_prompt %}A{% endif %}"
 	for source, want := range map[string]bool{
@@ -147,8 +147,8 @@ func TestEndsWithPrompt(t *testing.T) {
 	}
 }
 
-// TestSupervisedEmptyThoughts: where add_generation_prompt closes the thoughts
-// itself, an answer in the history begins behind the header's first line.
+// TestSupervisedEmptyThoughts: if add_generation_prompt closes the thoughts itself, an answer in the history begins
+// after the header's first line.
 func TestSupervisedEmptyThoughts(t *testing.T) {
 	vars := withTokens(twoTurns)
 	vars["enable_thinking"] = false
@@ -161,7 +161,7 @@ func TestSupervisedEmptyThoughts(t *testing.T) {
 	}
 }
 
-// Loops over what is made of messages keep telling which message they stand at.
+// Loops over values made from messages still record their message.
 func TestTurns(t *testing.T) {
 	const body = "{{ m.content }},{% endfor %}"
 	for source, want := range map[string]string{
@@ -221,7 +221,7 @@ func TestSupervisedSpansRefuses(t *testing.T) {
 	}
 }
 
-// One object that stands for two messages is two turns.
+// One object that stands for two messages has two turns.
 func TestSharedMessage(t *testing.T) {
 	m := NewObject("role", "assistant", "content", "x")
 	out, turns, err := parse(t, "shared", "{% for m in messages %}<a>{{ m.content }}</a>{% endfor %}{% if add_generation_prompt %}<a>{% endif %}").
@@ -238,8 +238,8 @@ func TestNoAssistant(t *testing.T) {
 	}
 }
 
-// TestMarks: {% generation %} blocks are taken as they are, however many there
-// are, each with the message that it belongs to, where that can be known.
+// TestMarks: {% generation %} blocks become turns unchanged, in any number, each with its message if that can be
+// known.
 func TestMarks(t *testing.T) {
 	const (
 		answer = "{% generation %}{{ m.content }};{% endgeneration %}"
@@ -290,7 +290,7 @@ func TestStop(t *testing.T) {
 		if !errors.Is(err, ErrStopped) || out != nil || turns != nil {
 			t.Errorf("%s: %v, %v, %v", source, out, turns, err)
 		}
-		if asked > 4 { // once more where the header is looked for in two ways
+		if asked > 4 { // once more if the header is found in two ways
 			t.Errorf("%s: Stop was asked %d times", source, asked)
 		}
 	}
@@ -322,8 +322,8 @@ func TestErrorNamesMessage(t *testing.T) {
 	}
 }
 
-// TestPromptOpensTurn: an answer begins where the prompt before it ends, whichever part of the
-// template writes the opening.
+// TestPromptOpensTurn: an answer begins where the prompt before it ends, whichever part of the template writes the
+// opening.
 func TestPromptOpensTurn(t *testing.T) {
 	const (
 		inLoop = "{% for m in messages %}{{ 'U:' if m.role == 'user' else 'A:' }}{{ m.content }}\n{% if loop.last and m.role == 'user' %}A:{% endif %}{% endfor %}"
@@ -339,8 +339,8 @@ func TestPromptOpensTurn(t *testing.T) {
 	})
 }
 
-// TestOpeningsInOtherSpaces: an opening that differs from the prompt's in white space alone is
-// not learned, nor is white space that the template writes; what an answer itself begins with is.
+// TestOpeningsInOtherSpaces: an opening that differs from the prompt's only in white space is not supervised, nor
+// is white space from the template. White space at the start of an answer is.
 func TestOpeningsInOtherSpaces(t *testing.T) {
 	const (
 		indented = "{% for m in messages %}{% if m.role == 'user' %}\n        U: {{ m.content }}\n{% else %}\n        A: {{ m.content }}</s>\n{% endif %}{% endfor %}{{ '    A:\n' if add_generation_prompt }}"
@@ -388,8 +388,7 @@ func checkAnswers(t *testing.T, cases []answersCase) {
 	}
 }
 
-// callChat is a chat with two calls in one message and their results, of which a further one stands in
-// the message itself.
+// callChat is a chat with two calls in one message and their results. A further result is in the message itself.
 func callChat(content any) []any {
 	call := func(name string) any { return NewObject("function", NewObject("name", name, "arguments", NewObject())) }
 	return []any{
@@ -409,8 +408,8 @@ const (
 	turnClose = "{{ m.content or '' }}{% if not ns.open %}</a>{% endif %}{% endif %}{% endfor %}{% if add_generation_prompt and not ns.open %}<a>{% endif %}"
 )
 
-// TestOthersInside: what tools returned is not the assistant's where a template writes it
-// into the assistant's turn, however it finds the results.
+// TestOthersInside: results of tools are not the assistant's text if a template writes them into the assistant's
+// turn, however it finds them.
 func TestOthersInside(t *testing.T) {
 	for _, c := range []struct{ name, inside, content, want string }{
 		{"by numbers, through a macro", "{% macro result(x) %}<r>{{ x }}</r>{% endmacro %}" + turnOpen + turnCalls +
@@ -441,8 +440,8 @@ func TestOthersInside(t *testing.T) {
 	}
 }
 
-// TestOthersWithoutLoop: a template that writes what others say into an answer, and does not
-// loop over it, is refused. Equal words of the assistant's own are no reason.
+// TestOthersWithoutLoop: a template that writes text of other messages into an answer without looping over them is
+// refused. The assistant may use the same words itself.
 func TestOthersWithoutLoop(t *testing.T) {
 	const end = "{% if add_generation_prompt %}<a>{% endif %}"
 	for source, refused := range map[string]bool{
@@ -458,8 +457,8 @@ func TestOthersWithoutLoop(t *testing.T) {
 	}
 }
 
-// TestOpenings: what a prompt already has before an answer is not learned: the end of a list
-// of results that comes with the answer, or nothing where the turn is open still.
+// TestOpenings: text that the prompt already has before an answer is not supervised: the end of a list of results
+// that comes with the answer, or nothing if the turn is still open.
 func TestOpenings(t *testing.T) {
 	const results = "{% set ns = namespace(in=false) %}{% for m in messages %}{% if m.role == 'tool' %}{{ '<results>' if not ns.in }}<r>{{ m.content }}</r>{% set ns.in = true %}" +
 		"{% elif m.role == 'user' %}<u>{{ m.content }}{% else %}{{ '</results>' if ns.in else '<a>' }}{% set ns.in = false %}{% for c in m.tool_calls or [] %}!{% endfor %}{{ m.content }}</a>{% endif %}{% endfor %}" +

@@ -11,10 +11,10 @@ import (
 	"unicode/utf8"
 )
 
-// textFunc is a method that makes a string of a string.
+// textFunc is a method that returns a string.
 type textFunc func(r *run, s string, a *args) string
 
-// text makes a method of f. Called on markup, it gives markup.
+// text turns f into a method. Called on markup, the method returns markup.
 func text(f textFunc) method {
 	return func(r *run, self any, a *args) any {
 		s, _ := asStr(self)
@@ -23,7 +23,7 @@ func text(f textFunc) method {
 	}
 }
 
-// plainText makes a method without arguments of f.
+// plainText turns f into a method without arguments.
 func plainText(name string, f func(string) string) method {
 	return text(func(r *run, s string, a *args) string {
 		a.bind(r, name, 0)
@@ -32,7 +32,7 @@ func plainText(name string, f func(string) string) method {
 	})
 }
 
-// about makes a method, without arguments, that answers a question about a string.
+// about turns f into a method without arguments that returns a bool.
 func about(name string, f func(string) bool) method {
 	return func(r *run, self any, a *args) any {
 		a.bind(r, name, 0)
@@ -42,7 +42,7 @@ func about(name string, f func(string) bool) method {
 	}
 }
 
-// all says that s is not empty and f holds for all its characters.
+// all returns a function that reports whether a string is not empty and f holds for all its characters.
 func all(f func(rune) bool) func(string) bool {
 	return func(s string) bool {
 		return s != "" && strings.IndexFunc(s, func(c rune) bool { return !f(c) }) < 0
@@ -107,7 +107,7 @@ func isDigit(c rune) bool {
 	return unicode.IsDigit(c) || strings.ContainsRune("²³¹⁰⁴⁵⁶⁷⁸⁹₀₁₂₃₄₅₆₇₈₉①②③④⑤⑥⑦⑧⑨", c)
 }
 
-// inName says that c may stand in a name, first that it may begin one.
+// inName reports whether c may stand in a name or, with first, at the start of a name.
 func inName(c rune, first bool) bool {
 	return c == '_' || unicode.IsLetter(c) || !first && (unicode.IsDigit(c) || unicode.IsMark(c))
 }
@@ -153,7 +153,7 @@ func padMethod(name string) method {
 	})
 }
 
-// pad fills s up to width characters on the side, or sides, that the method name asks for.
+// pad fills s up to width characters, on the sides that the method name (ljust, rjust, center) implies.
 func (r *run) pad(s string, width int64, name, fill string) string {
 	n := width - int64(runeCount(s))
 	if n <= 0 {
@@ -251,7 +251,7 @@ func joinMethod(r *run, self any, a *args) any {
 	return like(self, b.String())
 }
 
-// listOf is parts as a list of strings, or of markup as self is.
+// listOf returns parts as a list of values of self's string type.
 func (r *run) listOf(self any, parts []string) []any {
 	r.grow(32 * len(parts))
 	list := make([]any, len(parts))
@@ -285,7 +285,7 @@ func splitMethod(name string, right bool) method {
 	}
 }
 
-// splitRight cuts s at the last n places where sep stands.
+// splitRight splits s at the last n occurrences of sep.
 func splitRight(s, sep string, n int) []string {
 	parts := make([]string, n+1)
 	for i := n; i > 0; i-- {
@@ -299,7 +299,7 @@ func splitRight(s, sep string, n int) []string {
 	return parts
 }
 
-// splitSpace cuts s at up to most runs of white space.
+// splitSpace splits s at up to most runs of white space, from the left or from the right.
 func splitSpace(s string, most int, right bool) []string {
 	var parts []string
 	trim, index := strings.TrimLeftFunc, strings.IndexFunc
@@ -326,7 +326,7 @@ func splitSpace(s string, most int, right bool) []string {
 	return parts
 }
 
-// isLineEnd says that Python's splitlines cuts behind c.
+// isLineEnd reports whether Python's splitlines splits after c.
 func isLineEnd(c rune) bool {
 	return c >= '\n' && c <= '\r' || c >= 0x1c && c <= 0x1e || c == 0x85 || c == 0x2028 || c == 0x2029
 }
@@ -436,7 +436,7 @@ func (r *run) repr(b *strings.Builder, v any) {
 	r.grow(b.Len() - from)
 }
 
-// reprOther writes what has no text that a template could rely on.
+// reprOther writes values whose repr differs between runs of Python, such as addresses of functions.
 func (r *run) reprOther(b *strings.Builder, v any) {
 	switch v := v.(type) {
 	case *macro:
@@ -488,8 +488,8 @@ func (r *run) reprObject(b *strings.Builder, o *Object) {
 	b.WriteString("}")
 }
 
-// floatRepr is Python's repr of a float: the shortest digits that read back as
-// it, with an exponent below 1e-4 and from 1e16 on.
+// floatRepr is Python's repr of a float: the shortest digits that read back as f, with an exponent below 1e-4 and
+// from 1e16 on.
 func floatRepr(f float64) string {
 	switch {
 	case math.IsNaN(f):
@@ -509,9 +509,8 @@ func floatRepr(f float64) string {
 	return s
 }
 
-// reprString writes s as Python writes a string in a list: in single quotes, in
-// double quotes where s has single ones alone, with what does not print escaped;
-// with ascii all that is not ASCII too.
+// reprString writes Python's repr of a string. It uses single quotes, or double quotes if s contains only single
+// ones. Characters that are not printable are escaped; with ascii, so are all characters beyond ASCII.
 func reprString(b *strings.Builder, s string, ascii bool) {
 	quote := byte('\'')
 	if strings.Contains(s, "'") && !strings.Contains(s, "\"") {
@@ -542,10 +541,10 @@ func reprString(b *strings.Builder, s string, ascii bool) {
 	b.WriteByte(quote)
 }
 
-// runeCount is the number of characters of s.
+// runeCount returns the number of characters of s.
 func runeCount(s string) int { return utf8.RuneCountInString(s) }
 
-// isASCII says that every character of s is one byte.
+// isASCII reports whether every character of s is one byte.
 func isASCII(s string) bool {
 	for i := range len(s) {
 		if s[i] >= utf8.RuneSelf {
@@ -555,13 +554,13 @@ func isASCII(s string) bool {
 	return true
 }
 
-// escapeHTML is s with the five characters replaced that mean something in HTML.
+// escapeHTML escapes the characters & > < ' and ".
 func escapeHTML(s string) string { return htmlEscapes.Replace(s) }
 
 var htmlEscapes = strings.NewReplacer("&", "&amp;", ">", "&gt;", "<", "&lt;", "'", "&#39;", `"`, "&#34;")
 
-// window is the part of s from character start up to character stop, cut as a slice is, and
-// the place of its first character. ok is false where start lies after the end of s.
+// window returns s[start:stop] in characters, with Python's rules for slices, and the index of its first character.
+// ok is false if start is beyond the end of s.
 func (r *run) window(s string, start, stop any) (string, int64, bool) {
 	n := int64(runeCount(s))
 	r.grow(len(s) / 16)
@@ -576,7 +575,7 @@ func (r *run) window(s string, start, stop any) (string, int64, bool) {
 	return s[from : from+byteOffset(s[from:], at.stop-at.start)], at.start, true
 }
 
-// byteOffset is where the n-th character of s begins.
+// byteOffset returns the byte offset of the n-th character of s.
 func byteOffset(s string, n int64) int {
 	for i := range s {
 		if n == 0 {
@@ -587,8 +586,8 @@ func byteOffset(s string, n int64) int {
 	return len(s)
 }
 
-// affixMethod makes a method that asks whether a part of a string begins, or ends, with a
-// given string or with one of a tuple of strings.
+// affixMethod returns startswith or endswith: whether a part of the string has a given affix, or one of a tuple of
+// affixes.
 func affixMethod(name string, has func(s, affix string) bool) method {
 	return func(r *run, self any, a *args) any {
 		b := a.bind(r, name, 1, "affix", "start", "end")
@@ -646,8 +645,8 @@ func countMethod(r *run, self any, a *args) any {
 	return int64(strings.Count(part, sub))
 }
 
-// sequenceMethods are those of lists, tuples and ranges; listMethods adds what
-// lists alone have.
+// sequenceMethods are the methods of lists, tuples and ranges. listMethods are these and the methods of lists
+// alone.
 var sequenceMethods, listMethods, dictMethods map[string]method
 
 func init() {

@@ -16,118 +16,113 @@ import (
 	"mt/base/files"
 )
 
-// Template is a parsed chat template. It is safe for concurrent use; set Now
-// and Stop before the first Render.
+// Template is a parsed chat template. It is safe for concurrent use; set Now and Stop before the first Render.
 type Template struct {
 	// Now is the clock of strftime_now; nil means time.Now.
 	Now func() time.Time
-	// Stop is asked every few thousand steps of a rendering, which ends with
-	// ErrStopped once it is true; nil: never. Copies of a Template may have their
-	// own.
+	// Stop is called every few thousand steps. When Stop returns true, the rendering ends with ErrStopped. nil:
+	// never stop. Copies of a Template may have different Stop functions.
 	Stop func() bool
 
 	name   string
-	named  map[string]*Template // others of the same directory
+	named  map[string]*Template // the other templates of the same directory, by name
 	source string               // as given
 	src    string               // with line breaks normalised
-	steps  int                  // budget of a rendering without text in its variables
+	steps  int                  // budget of steps, before stepsPerByte adds to it
 	body   []stmt
-	late   []string // names that are missing until the template sets them
+	late   []string // names that are undefined until the template sets them; see late
 	blocks map[string]*blockStmt
-	// marks says that the template has a {% generation %} block.
+	// marks reports that the template has a {% generation %} block.
 	marks bool
-	// endsWithPrompt says that the template ends with {% if add_generation_prompt %} and
-	// uses that variable nowhere else, so that setting it only adds text at the end.
+	// endsWithPrompt reports that the template ends with {% if add_generation_prompt %} and uses the variable
+	// nowhere else. Setting the variable then only appends text.
 	endsWithPrompt bool
 }
 
-// Span is the bytes From up to To, To not included, of Rendered.Text.
+// Span is the range [From, To) of bytes in Rendered.Text.
 type Span struct{ From, To int }
 
-// Turn is output that was written while a for loop stood at messages[Message].
-// The loop may run over messages itself, over a slice or a filtered copy of it,
-// since a message is known by its identity; or over numbers, where the body looks
-// up messages[i] with the loop's own variable.
+// Turn is output that a for loop wrote while its item was messages[Message]. Messages are recognised by identity,
+// so the loop may run over messages itself, a slice or a filtered copy. The loop may also run over numbers if its
+// body reads messages[i] with the loop's own variable.
 type Turn struct {
-	Message int // NoMessage: it is not known which; ToolResult: see there
+	Message int // index into messages; NoMessage: unknown; or ToolResult
 	Span
-	// Paused says that what others say follows inside the message's turn.
+	// Paused reports that text of other messages, such as a tool's result, follows inside this message's turn.
 	Paused bool
-	// Alone is, with Paused, what the template writes for the message where no message
-	// follows it, without the header; "": it is not known.
+	// Alone is set with Paused: the text without the header that the template writes if the message is the last
+	// one. "": unknown.
 	Alone string
 }
 
-// NoMessage stands for the place of a message that is not known.
+// NoMessage is the index of an unknown message.
 const NoMessage = -1
 
-// ToolResult stands for an element of a message's own list tool_responses, which holds
-// what tools returned.
+// ToolResult is the index of an element of a message's own list tool_responses, which holds the results of tools.
 const ToolResult = -2
 
-// Rendered is what a template made of a conversation.
+// Rendered is the text that a template made of a conversation, and the origin of its parts.
 type Rendered struct {
 	Text string
-	// Generation are the spans that the template's {% generation %} blocks wrote,
-	// in order.
+	// Generation lists the spans that {% generation %} blocks wrote, in order.
 	Generation []Span
-	// Turns are in the order in which they end; a message that wrote nothing has
-	// none.
+	// Turns are in the order in which they end. A message that wrote nothing has no Turn.
 	Turns []Turn
-	// last is where the template's last statement begins in Text.
+	// last is the offset in Text at which the output of the template's last statement begins.
 	last int
 }
 
-// ErrStopped is the error of a rendering that Template.Stop ended.
+// ErrStopped is returned by a rendering that Template.Stop ended.
 var ErrStopped = errors.New("the rendering was stopped")
 
-// Error is a template that cannot be parsed, or fails as it runs.
+// Error reports a template that cannot be parsed or that fails while it runs.
 type Error struct {
-	// Name is the name given to Parse; Line and Col count from 1, Col in
-	// characters.
+	// Name is the name given to Parse. Line and Col count from 1; Col counts characters.
 	Name      string
 	Line, Col int
 	Msg       string
-	// Raised says that the template itself called raise_exception with Msg.
+	// Raised reports that the template called raise_exception with Msg.
 	Raised bool
-	// Limit says that the run met its bound of steps, of bytes of values or of text.
+	// Limit reports that the run exceeded its budget of steps, of bytes of values or of output.
 	Limit bool
-	// Message is the message at which a loop stood, NoMessage where none did.
+	// Message is the message that the innermost loop was at; NoMessage: none.
 	Message int
 }
 
-// Error is name:line:col: message.
+// Error returns "name:line:col: message".
 func (e *Error) Error() string {
 	return fmt.Sprintf("%s:%d:%d: %s", e.Name, e.Line, e.Col, e.Msg)
 }
 
-// Marks tells whether the template says with {% generation %} what the model learns.
+// Marks reports whether the template marks the trained text with {% generation %}.
 func (t *Template) Marks() bool { return t.marks }
 
-// Source is the text that was parsed.
+// Source returns the text given to Parse.
 func (t *Template) Source() string { return t.source }
 
-// The names of templates that a model directory may have several of, as in Transformers:
-// the one that is used where no other is asked for, the one for rows with tools and the one
-// for rows with documents.
+// Names of the templates that a model directory may hold, as in Transformers: the default, the one for rows with
+// tools, and the one for rows with documents.
 const (
 	DefaultTemplate   = "default"
 	ToolTemplate      = "tool_use"
 	DocumentsTemplate = "rag"
 )
 
-// defaultFile has the template named default.
+// defaultFile holds the template named default.
 const defaultFile = "chat_template.jinja"
 
-// namedFolder has, beside it, further templates, each by its file's name.
+// namedFolder holds further templates, named after their files.
 const namedFolder = "additional_chat_templates"
 
-// Load reads the chat templates of a model directory: chat_template.jinja and
-// additional_chat_templates/NAME.jinja, else chat_template in tokenizer_config.json, which
-// is a text or a list of named texts, else chat_template.json, which older processors for
-// images have beside the tokenizer. It gives the one named default, which has the others
-// (Named); where there are others alone, among them one for tools, it gives one that refuses
-// all. It is nil without an error where the directory has none.
+// Load reads the chat templates of a model directory and returns the one named default; Named finds the others.
+// Sources, in order of precedence:
+//
+//   - chat_template.jinja and additional_chat_templates/NAME.jinja
+//   - chat_template in tokenizer_config.json: one text or a list of named texts
+//   - chat_template.json, which older image processors store beside the tokenizer
+//
+// If no template is named default but one is for tools, the returned template fails for every conversation. Load
+// returns nil without an error if the directory has no template.
 func Load(dir string) (*Template, error) {
 	path := filepath.Join(dir, defaultFile)
 	source, err := files.Read(path, maxFile)
@@ -160,7 +155,7 @@ func Load(dir string) (*Template, error) {
 	return assemble(dir, texts, where)
 }
 
-// readNamed reads the templates in a folder.
+// readNamed reads the templates in a folder into texts, and their paths into where.
 func readNamed(folder string, texts, where map[string]string) error {
 	paths, err := filepath.Glob(filepath.Join(folder, "*.jinja"))
 	if err != nil {
@@ -177,7 +172,7 @@ func readNamed(folder string, texts, where map[string]string) error {
 	return nil
 }
 
-// assemble parses the templates of a directory.
+// assemble parses the templates of a directory. Both maps have the templates' names as keys.
 func assemble(dir string, texts, where map[string]string) (*Template, error) {
 	if len(texts) == 0 {
 		return nil, nil
@@ -208,18 +203,17 @@ func assemble(dir string, texts, where map[string]string) (*Template, error) {
 	return out, nil
 }
 
-// pythonString is s as Python and Jinja write a string.
+// pythonString returns s as a Python string literal, which Jinja reads too.
 func pythonString(s string) string {
 	var b strings.Builder
 	reprString(&b, s, true)
 	return b.String()
 }
 
-// Named is the template of that name in the directory that t was loaded from; nil where
-// there is none.
+// Named returns the template with this name from the directory that t was loaded from, or nil.
 func (t *Template) Named(name string) *Template { return t.named[name] }
 
-// Files are t, and those with names that it was loaded with, as the files of a model directory that Load reads.
+// Files returns t and its named templates as files of a model directory: Load reads them back. Keys are file names.
 func (t *Template) Files() map[string]string {
 	out := map[string]string{defaultFile: t.Source()}
 	for name, other := range t.named {
@@ -228,11 +222,10 @@ func (t *Template) Files() map[string]string {
 	return out
 }
 
-// IsFile says whether name is that of a file of a model directory with a chat template alone.
+// IsFile reports whether name is a file of a model directory that holds nothing but a chat template.
 func IsFile(name string) bool { return name == defaultFile || path.Dir(name) == namedFolder }
 
-// readJSON reads the templates in the file at path, by name; there are none where it is
-// missing.
+// readJSON returns the templates in the JSON file at path, by name. A missing file has none.
 func readJSON(path string) (map[string]string, error) {
 	text, err := files.Read(path, maxFile)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -260,8 +253,8 @@ func readJSON(path string) (map[string]string, error) {
 // maxFile bounds the memory that reading a file takes.
 const maxFile = 64 << 20
 
-// pick are the templates that a configuration holds, by name: a text, a list of objects with
-// name and template, or an object of texts.
+// pick returns the templates in a configuration's chat_template, by name. The value is a text, a list of objects
+// with name and template, or an object of texts.
 func pick(v any) (map[string]string, error) {
 	out := map[string]string{}
 	switch v := v.(type) {
@@ -301,15 +294,14 @@ func pick(v any) (map[string]string, error) {
 	return nil, fmt.Errorf("it is a %s, not a string or a list", typeName(v))
 }
 
-// Render writes the template with vars: messages ([]any of *Object), tools,
-// documents, add_generation_prompt, bos_token, enable_thinking, whatever the
-// template reads. Values are what DecodeJSON gives, int, float32, []string,
-// []*Object and map[string]any (whose keys are sorted). As in Transformers,
-// tools, documents (None) and add_generation_prompt (false) are defined where
-// vars lacks them, and a message's reasoning is found under the names
-// reasoning_content and thinking, whichever it has. vars is not changed.
+// Render runs the template with vars: messages ([]any of *Object), tools, documents, add_generation_prompt,
+// bos_token, enable_thinking and whatever else the template reads. Values have the types that DecodeJSON returns,
+// or int, float32, []string, []*Object and map[string]any, whose keys are sorted. vars is not changed.
 //
-// An error of the template is an *Error; Raised tells a call of raise_exception.
+// As in Transformers, tools and documents default to None and add_generation_prompt to false. A message's reasoning
+// is available as reasoning_content and as thinking, whichever name the message uses.
+//
+// A failing template returns an *Error. Its Raised is set after a call of raise_exception.
 func (t *Template) Render(vars map[string]any) (out *Rendered, err error) {
 	r := &run{t: t, now: t.Now, out: &buffer{}, root: &scope{}}
 	if r.now == nil {
@@ -345,10 +337,10 @@ func (t *Template) Render(vars map[string]any) (out *Rendered, err error) {
 	return &Rendered{string(r.out.text), r.out.gens, r.out.turns, last}, nil
 }
 
-// promptFlag is the variable that asks for the header of an answer to come.
+// promptFlag is the variable that asks for the header of the next answer.
 const promptFlag = "add_generation_prompt"
 
-// prepare sets the variables from vars, and gives the number of bytes of text in them.
+// prepare sets the variables from vars and returns the number of bytes of text in them.
 func (r *run) prepare(vars map[string]any) (size int, err error) {
 	r.vars = map[string]any{"tools": nil, "documents": nil, promptFlag: false}
 	in := &intake{}
@@ -384,7 +376,7 @@ func (r *run) prepare(vars map[string]any) (size int, err error) {
 	return in.size, nil
 }
 
-// noteResults notes the objects in a message's list tool_responses.
+// noteResults records the objects in a message's list tool_responses as ToolResult.
 func (r *run) noteResults(message *Object) {
 	v, _ := message.Get("tool_responses")
 	results, _ := v.([]any)
@@ -397,8 +389,8 @@ func (r *run) noteResults(message *Object) {
 	}
 }
 
-// withReasoning is message with its reasoning under both names that templates read; it is
-// message itself where it has no reasoning.
+// withReasoning returns message with its reasoning under both names that templates read. A message without
+// reasoning is returned as it is.
 func withReasoning(message *Object) *Object {
 	for _, name := range []string{"reasoning_content", "thinking", "reasoning"} {
 		v, _ := message.Get(name)
@@ -416,7 +408,7 @@ func withReasoning(message *Object) *Object {
 	return message
 }
 
-// intake turns Go values into values of the template, and counts the size of their text.
+// intake converts Go values to values of the template and adds up the size of their text.
 type intake struct{ size int }
 
 func (in *intake) value(v any, depth int) (any, error) {
@@ -454,7 +446,7 @@ func (in *intake) value(v any, depth int) (any, error) {
 	return nil, fmt.Errorf("a value of type %T cannot be used in a template", v)
 }
 
-// object is o itself where no value in it needs to be changed, else a changed copy.
+// object returns o if no value in it needs conversion, otherwise a converted copy.
 func (in *intake) object(o *Object, depth int) (*Object, error) {
 	if o == nil {
 		return nil, fmt.Errorf("an object is nil")
@@ -478,7 +470,7 @@ func (in *intake) object(o *Object, depth int) (*Object, error) {
 	return out, nil
 }
 
-// list is items itself where no item needs to be changed, else a changed copy.
+// list returns items if no item needs conversion, otherwise a converted copy.
 func list[T any](in *intake, items []T, depth int) ([]any, error) {
 	out, same := any(items).([]any)
 	if !same {
@@ -500,7 +492,7 @@ func list[T any](in *intake, items []T, depth int) ([]any, error) {
 	return out, nil
 }
 
-// unchanged tells whether w, which intake made of v, is v as it was.
+// unchanged reports whether w, the result of intake.value(v), is v itself.
 func unchanged(v, w any) bool {
 	if x, ok := v.([]any); ok {
 		y := w.([]any)
@@ -518,7 +510,7 @@ type pos int
 
 func (p pos) at() pos { return p }
 
-// errorAt is an *Error with at as line and column.
+// errorAt returns an *Error with the line and column of at.
 func (t *Template) errorAt(at pos, msg string) *Error {
 	before := t.src[:min(int(at), len(t.src))]
 	line := strings.Count(before, "\n") + 1

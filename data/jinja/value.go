@@ -12,39 +12,38 @@ import (
 	"unicode/utf8"
 )
 
-// Values are: nil (None), bool, int64, *big.Int (an integer that int64 does not
-// hold), float64, string, markup, []any (a list), tuple, *Object (a dict), and the
-// types below.
+// The types of a template's values are nil (None), bool, int64, *big.Int (an integer beyond int64), float64,
+// string, markup, []any (a list), tuple, *Object (a dict), and the types below.
 type (
-	// markup is a string that the filters safe and escape made. A string that is joined to
-	// it is escaped first.
+	// markup is a string that the filters safe and escape return. Strings that are concatenated with it are escaped
+	// first.
 	markup string
 	tuple  []any
-	// group is a pair that groupby makes.
+	// group is a pair that groupby returns.
 	group struct{ grouper, list any }
-	// undefined is the value of a name or an attribute that does not exist; hint says why.
-	// Printing it writes nothing, and using it fails with hint.
+	// undefined is the value of a name or attribute that does not exist. It prints as nothing; any other use fails
+	// with hint.
 	undefined struct{ hint string }
 	namespace struct{ attrs *Object }
 	intRange  struct{ start, stop, step int64 }
-	// view is what a dict's keys(), values() and items() give.
+	// view is the result of a dict's keys(), values() or items().
 	view struct {
 		kind string
 		obj  *Object
 	}
-	// function is something that can be called.
+	// function is a callable value.
 	function struct {
 		name string
 		call func(r *run, a *args) any
 	}
-	// iterator gives values once, one by one.
+	// iterator yields its values once.
 	iterator struct {
 		name string
 		next func() (any, bool)
 	}
 )
 
-// typeName is Python's name for v's type.
+// typeName returns Python's name for v's type.
 func typeName(v any) string {
 	switch v := v.(type) {
 	case nil:
@@ -120,7 +119,7 @@ func truth(v any) bool {
 	return true
 }
 
-// shrink is b as int64 where that holds it.
+// shrink returns b as int64 if it fits, otherwise b.
 func shrink(b *big.Int) any {
 	if b.IsInt64() {
 		return b.Int64()
@@ -128,7 +127,7 @@ func shrink(b *big.Int) any {
 	return b
 }
 
-// asStr is the text of a string.
+// asStr returns the text of a string or markup.
 func asStr(v any) (string, bool) {
 	switch v := v.(type) {
 	case string:
@@ -139,7 +138,7 @@ func asStr(v any) (string, bool) {
 	return "", false
 }
 
-// asInt is the value of an integer; True is 1.
+// asInt returns the value of an int64 or a bool; True is 1.
 func asInt(v any) (int64, bool) {
 	switch v := v.(type) {
 	case int64:
@@ -153,7 +152,7 @@ func asInt(v any) (int64, bool) {
 	return 0, false
 }
 
-// asFloat is the value of a number of any type.
+// asFloat returns the value of a number of any type.
 func asFloat(v any) (float64, bool) {
 	switch v := v.(type) {
 	case float64:
@@ -166,7 +165,7 @@ func asFloat(v any) (float64, bool) {
 	return float64(i), ok
 }
 
-// asBig is the value of an integer of any size.
+// asBig returns the value of an integer of any size.
 func asBig(v any) (*big.Int, bool) {
 	if b, ok := v.(*big.Int); ok {
 		return b, true
@@ -193,7 +192,7 @@ func compareInts(a, b any) (int, bool) {
 	return p.Cmp(q), true
 }
 
-// asSeq is the items of a list or a tuple.
+// asSeq returns the items of a list or a tuple.
 func asSeq(v any) ([]any, bool) {
 	switch v := v.(type) {
 	case []any:
@@ -206,7 +205,7 @@ func asSeq(v any) ([]any, bool) {
 	return nil, false
 }
 
-// like is s as a string of v's type: markup where v is markup.
+// like returns s in v's string type: markup if v is markup, otherwise string.
 func like(v any, s string) any {
 	if _, ok := v.(markup); ok {
 		return markup(s)
@@ -222,22 +221,20 @@ func isTuple(v any) bool {
 	return false
 }
 
-// none is the hash key of None, bigKey that of an integer that int64 does not hold.
+// none is the hash key of None. bigKey is the hash key of an integer beyond int64.
 type (
 	none   struct{}
 	bigKey string
 )
 
-// hashKey is a comparable value that is the same for all values that Python takes for the
-// same key of a dict. Where v cannot be a key, ok is false and the result is the name of the
-// type that cannot.
+// hashKey returns a comparable value that is equal for all values that are the same dict key in Python. If v cannot
+// be a key, it returns the name of the offending type and false.
 func hashKey(v any) (any, bool) {
 	left := maxTuple * maxTuple
 	return hashAt(v, 0, &left)
 }
 
-// maxTuple bounds how deep tuples that are keys may nest and how long each may be; its square
-// bounds how many items they may have in all.
+// maxTuple bounds the nesting and the length of tuples used as keys. Its square bounds their total number of items.
 const maxTuple = 50
 
 func hashAt(v any, depth int, left *int) (any, bool) {
@@ -272,8 +269,7 @@ func hashAt(v any, depth int, left *int) (any, bool) {
 	return v, true
 }
 
-// pairKey is the hash key of a tuple: that of the tuple without its last item, and that of the
-// last item.
+// pairKey is the hash key of a tuple: the hash key of all items but the last, and the hash key of the last.
 type pairKey struct{ first, last any }
 
 func tupleKey(items []any, depth int, left *int) (any, bool) {
@@ -383,7 +379,7 @@ func (r *run) equalViews(a, b *view) bool {
 	return true
 }
 
-// same is Python's a is b, as far as it can be told.
+// same is Python's a is b, as far as Go can decide it. Tuples and empty lists are never the same.
 func same(a, b any) bool {
 	if isTuple(a) || isTuple(b) {
 		return false
@@ -398,7 +394,7 @@ func same(a, b any) bool {
 	return a == b
 }
 
-// less is Python's a < b; it fails where the two have no order.
+// less applies the comparison op (<, <=, > or >=) to a and b. It fails if their types have no order.
 func (r *run) less(op string, a, b any) bool {
 	order, ok := r.order(a, b)
 	if !ok {
@@ -415,15 +411,14 @@ func (r *run) less(op string, a, b any) bool {
 	return order == 1 || order == 0
 }
 
-// ordered fails since op does not stand between a and b.
+// ordered fails with Python's error for operands that op does not support.
 func (r *run) ordered(op string, a, b any) {
 	r.usable(a)
 	r.usable(b)
 	r.fail("'%s' not supported between instances of '%s' and '%s'", op, typeName(a), typeName(b))
 }
 
-// order compares a and b: -1, 0, 1, or 2 where neither is less nor equal (NaN). ok is false
-// where they have no order.
+// order compares a and b: -1, 0 or 1, or 2 if they are unordered (NaN). ok is false if their types have no order.
 func (r *run) order(a, b any) (int, bool) {
 	r.enter()
 	defer r.leave()
@@ -467,20 +462,18 @@ func (r *run) order(a, b any) (int, bool) {
 	return 0, true
 }
 
-// Object is a JSON object that keeps the order of its keys, as Python's dict
-// does. It is what messages, tools and their parts are made of. An Object that
-// templates read at the same time must not be written.
+// Object is a JSON object that keeps the order of its keys, like Python's dict. Messages, tools and their parts are
+// Objects. Do not write to an Object while a template reads it.
 type Object struct {
 	keys, vals []any
-	// index finds a key's place by its hash key; it is made with the
-	// indexFrom-th key, below that a scan is faster.
+	// index maps a key's hash key to its position. It exists from indexFrom keys on; a scan is faster below that.
 	index map[any]int
 }
 
 const indexFrom = 9
 
-// NewObject is an Object of the given keys and values: key, value, key, value. It
-// panics on an odd number or a key that is no string.
+// NewObject returns an Object with the given pairs: key, value, key, value. It panics on an odd number of arguments
+// or a key that is not a string.
 func NewObject(pairs ...any) *Object {
 	if len(pairs)%2 != 0 {
 		panic("template: NewObject: a key without a value")
@@ -492,18 +485,16 @@ func NewObject(pairs ...any) *Object {
 	return o
 }
 
-// Len is the number of keys.
+// Len returns the number of keys.
 func (o *Object) Len() int { return len(o.keys) }
 
-// Get is the value of key, and whether there is one.
+// Get returns the value of key, and whether key exists.
 func (o *Object) Get(key string) (any, bool) { return o.get(key) }
 
-// Set gives key a value. A new key goes to the end, one that is there keeps its
-// place.
+// Set stores value under key. A new key goes to the end; an existing key keeps its position.
 func (o *Object) Set(key string, value any) { o.set(key, key, value) }
 
-// Keys are the keys in their order. Keys that are no strings, which only a
-// template can make, are left out.
+// Keys returns the keys in order. Only templates can make keys that are not strings; Keys leaves these out.
 func (o *Object) Keys() []string {
 	keys := make([]string, 0, len(o.keys))
 	for _, k := range o.keys {
@@ -514,7 +505,7 @@ func (o *Object) Keys() []string {
 	return keys
 }
 
-// MarshalJSON writes the keys in their order, those that are strings.
+// MarshalJSON writes the string keys and their values in order.
 func (o *Object) MarshalJSON() ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -537,7 +528,7 @@ func (o *Object) MarshalJSON() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// find is the place of the key with hash key h, -1 where there is none.
+// find returns the position of the key with hash key h, or -1.
 func (o *Object) find(h any) int {
 	if o.index != nil {
 		if i, ok := o.index[h]; ok {
@@ -557,7 +548,7 @@ func (o *Object) find(h any) int {
 	return -1
 }
 
-// get is the value under the hash key h.
+// get returns the value of the key with hash key h.
 func (o *Object) get(h any) (any, bool) {
 	if i := o.find(h); i >= 0 {
 		return o.vals[i], true
@@ -583,7 +574,7 @@ func (o *Object) set(h, key, value any) {
 	}
 }
 
-// clone is a copy of o's own keys and values; what the values hold is shared.
+// clone returns a shallow copy of o.
 func (o *Object) clone() *Object {
 	c := &Object{}
 	for i, k := range o.keys {
@@ -608,7 +599,7 @@ func (g intRange) same(h intRange) bool {
 	return n == h.len() && (n == 0 || g.start == h.start && (n == 1 || g.step == h.step))
 }
 
-// items are what the view shows now.
+// items returns the view's current items.
 func (v *view) items() []any {
 	switch v.kind {
 	case "keys":
@@ -623,7 +614,7 @@ func (v *view) items() []any {
 	return items
 }
 
-// overSlice gives the items of a slice.
+// overSlice returns an iterator over items.
 func overSlice(name string, items []any) *iterator {
 	i := 0
 	return &iterator{name, func() (any, bool) {
@@ -635,7 +626,7 @@ func overSlice(name string, items []any) *iterator {
 	}}
 }
 
-// overString gives the characters of s.
+// overString returns an iterator over the characters of s.
 func overString(s string) *iterator {
 	return &iterator{"str_iterator", func() (any, bool) {
 		if s == "" {
@@ -648,7 +639,7 @@ func overString(s string) *iterator {
 	}}
 }
 
-// tryIter is Python's iter(v); not ok where v cannot be iterated.
+// tryIter is Python's iter(v). It returns false if v is not iterable.
 func (r *run) tryIter(v any) (*iterator, bool) {
 	if items, ok := asSeq(v); ok {
 		return overSlice("list_iterator", items), true
@@ -684,7 +675,7 @@ func (r *run) tryIter(v any) (*iterator, bool) {
 	return nil, false
 }
 
-// iter is Python's iter(v); it fails where v cannot be iterated.
+// iter is Python's iter(v). It fails if v is not iterable.
 func (r *run) iter(v any) *iterator {
 	it, ok := r.tryIter(v)
 	if !ok {
@@ -693,7 +684,7 @@ func (r *run) iter(v any) *iterator {
 	return it
 }
 
-// collect is Python's list(v), a slice of its own.
+// collect is Python's list(v). The result never shares memory with v.
 func (r *run) collect(v any) []any {
 	if items, ok := asSeq(v); ok {
 		r.grow(16 * len(items))
@@ -774,7 +765,7 @@ func (r *run) hasKey(o *Object, key any) bool {
 	return ok
 }
 
-// hash is key's hash key; it fails where it cannot be a dict's key.
+// hash returns key's hash key. It fails if key is not hashable.
 func (r *run) hash(key any) any {
 	h, ok := hashKey(key)
 	if !ok {

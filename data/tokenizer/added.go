@@ -8,34 +8,33 @@ import (
 	"unicode/utf8"
 )
 
-// added is a token that is looked for in the text itself, before the text is cut into words.
+// added is an added token. It is searched in the whole text, before the text is cut into words.
 type added struct {
 	id         int32
 	content    string
-	spelled    string // how the token is written where it is looked for: normalized, if normalized is set
-	singleWord bool   // found only where it is not inside of a word
-	lstrip     bool   // takes the white space before it too
-	rstrip     bool   // takes the white space after it too
-	normalized bool   // looked for in the normalized text, not in the original
+	spelled    string // the spelling that is searched: the normalized content if normalized is set
+	singleWord bool   // matches only at word boundaries
+	lstrip     bool   // also matches the white space before the token
+	rstrip     bool   // also matches the white space after the token
+	normalized bool   // searched in the normalized text instead of the original
 }
 
-// trie finds added tokens in a text: the leftmost, and of those that begin there the longest.
+// trie finds added tokens in a text: the leftmost match, and the longest of those.
 type trie struct {
-	first  [256]int32       // the node to which each byte leads from the root; 0: none
-	next   map[uint64]int32 // the node to which a byte leads from another node, by node<<8|byte
-	tokens map[int32]*added // the token that ends at each node
-	single []byte           // the first bytes of all tokens
+	first  [256]int32       // node that each first byte leads to; 0: none
+	next   map[uint64]int32 // node that a byte leads to from another node; the key is node<<8|byte
+	tokens map[int32]*added // token that ends at each node
+	single []byte           // distinct first bytes of all tokens
 	long   int              // bytes of the longest token
 	nodes  int32
 }
 
-// newTrie is a trie without tokens.
+// newTrie returns a trie without tokens.
 func newTrie() *trie {
 	return &trie{next: map[uint64]int32{}, tokens: map[int32]*added{}}
 }
 
-// add adds a token that is found where the text says spelled. Of two tokens with the same
-// spelling the first one counts.
+// add adds a token that matches the text spelled. If two tokens have the same spelling, the first one counts.
 func (t *trie) add(spelled string, tok *added) {
 	if spelled == "" {
 		return
@@ -68,7 +67,7 @@ func (t *trie) step(at int32, b byte) int32 {
 	return t.next[uint64(at)<<8|uint64(b)]
 }
 
-// longest is the longest token at the start of text and its length.
+// longest returns the longest token at the start of text, and its length in bytes. It uses up one step per byte.
 func (t *trie) longest(text []byte, steps *int) (tok *added, size int) {
 	at := int32(0)
 	for i, b := range text {
@@ -83,7 +82,7 @@ func (t *trie) longest(text []byte, steps *int) (tok *added, size int) {
 	return tok, size
 }
 
-// find is the first token at or after from; nil where there is none or where the steps are used up.
+// find returns the first token at or after from. tok is nil if there is none or the steps are used up.
 func (t *trie) find(text []byte, from int, steps *int) (start, end int, tok *added) {
 	for i := from; i < len(text) && *steps >= 0; i++ {
 		if len(t.single) == 1 {
@@ -102,9 +101,8 @@ func (t *trie) find(text []byte, from int, steps *int) (start, end int, tok *add
 	return 0, 0, nil
 }
 
-// split calls f for each piece of text in order: for a token with that token, for the text
-// between tokens with nil. As in `tokenizers`, a token that takes white space may overlap the
-// next one.
+// split calls f for each piece of text in order: tok is the token of the piece, or nil for text between tokens. As
+// in `tokenizers`, a token that takes white space may overlap the next token.
 func (t *trie) split(u *unicodeTable, text []byte, steps *int, f func(from, to int, tok *added) error) error {
 	done := 0
 	for at := 0; len(t.single) > 0; {
@@ -124,7 +122,7 @@ func (t *trie) split(u *unicodeTable, text []byte, steps *int, f func(from, to i
 		}
 		switch {
 		case !tok.rstrip:
-		case end < done: // within white space that the token before has taken
+		case end < done: // inside white space that the previous token has taken
 			end = done
 		default:
 			end = len(text) - len(bytes.TrimLeftFunc(text[end:], isSpace))
@@ -161,8 +159,7 @@ func wordAt(u *unicodeTable, text []byte, i int) bool {
 	return u.of(r)&classWord != 0
 }
 
-// touches tells whether a token in text ends at i, begins there, or goes across it, as far as
-// the bytes of text show.
+// touches reports whether a token in text ends at i, begins at i or crosses i, as far as text extends.
 func (t *trie) touches(text []byte, i int) bool {
 	var steps int // bounded by Split
 	for from := max(0, i-t.long); from <= i; from++ {
@@ -174,11 +171,11 @@ func (t *trie) touches(text []byte, i int) bool {
 }
 
 const (
-	maxAdded    = 512     // bytes of an added token
-	maxAllAdded = 8 << 20 // of all of them: each takes some memory
+	maxAdded    = 512     // bytes of one added token
+	maxAllAdded = 8 << 20 // bytes of all added tokens together, since each takes memory
 )
 
-// readAdded reads "added_tokens".
+// readAdded reads "added_tokens" of tokenizer.json.
 func (t *hf) readAdded(raw []byte) error {
 	t.added, t.addedIDs, t.specials = map[int32]*added{}, map[string]int32{}, map[string]bool{}
 	if len(raw) == 0 || string(raw) == "null" {
@@ -202,7 +199,7 @@ func (t *hf) readAdded(raw []byte) error {
 	return t.addTokens(all)
 }
 
-// check refuses an added token that no published tokenizer has.
+// check refuses an added token that is too long or whose id is out of range.
 func (f *addedToken) check() error {
 	switch {
 	case len(f.Content) > maxAdded:
@@ -213,9 +210,8 @@ func (f *addedToken) check() error {
 	return nil
 }
 
-// addTokens adds tokens, and changes those that are there with the same content. As
-// `tokenizers` does, it ignores their ids: a token of the vocabulary keeps its own, and any
-// other gets the next one after all.
+// addTokens adds tokens, and replaces existing ones with the same content. As in `tokenizers`, the ids in the file
+// are ignored: a token of the vocabulary keeps its id, and any other token gets the next free id.
 func (t *hf) addTokens(all []addedToken) error {
 	known := make([]addedToken, 0, len(all))
 	for _, f := range all {
@@ -249,8 +245,8 @@ func (t *hf) addTokens(all []addedToken) error {
 	return nil
 }
 
-// index prepares the search for added tokens. Where two are spelled alike, special ones come
-// first, then those that were added first.
+// index builds the tries that find added tokens. If two tokens have the same spelling, special tokens take
+// precedence, then tokens that were added first.
 func (t *hf) index() error {
 	t.raw, t.normal = newTrie(), newTrie()
 	for _, content := range slices.Concat(t.order[0], t.order[1]) {

@@ -7,54 +7,53 @@ import (
 	"unicode/utf8"
 )
 
-// bpe is the model of tokenizer.json: a vocabulary, and the merges that make larger tokens
-// out of smaller ones. It does not change after it is read.
+// bpe is the model in tokenizer.json: a vocabulary, and the merges that combine tokens into larger ones. It is
+// immutable after loading.
 type bpe struct {
 	ids    map[string]int32
-	tokens []string // by id; "" where there is none
+	tokens []string // by id; "": no token has this id
 	long   int      // bytes of the longest token
-	sizes  []int32  // by id: how many bytes of text it stands for; 0: that varies
+	sizes  []int32  // by id: bytes of text that the token stands for; 0: varies
 	pairs  pairs
 
 	unk          int32 // -1: none
 	fuseUnk      bool
-	ignoreMerges bool   // a word that is a token is that token
-	prefix       string // written before all pieces of a word but the first
-	suffix       string // written after the last piece of a word
+	ignoreMerges bool   // a word that is itself a token is not merged
+	prefix       string // prefix of every piece of a word except the first
+	suffix       string // suffix of the last piece of a word
 
-	// raw is set where words are taken as bytes and not as characters, each byte written
-	// as a letter. letters are the ids of these letters.
+	// raw reports that words are sequences of bytes, not of characters; the vocabulary spells each byte as a
+	// letter. letters holds the ids of these letters.
 	raw     bool
 	letters [byteVocab]int32
-	// fallback are the ids of <0x00> to <0xFF>, which stand for the bytes of unknown
-	// characters; -1 where there is no such token or where they are not used so.
+	// fallback holds the ids of <0x00> to <0xFF>, the bytes of unknown characters. -1: there is no such token, or
+	// byte fallback is off.
 	fallback [byteVocab]int32
-	ascii    [utf8.RuneSelf]int32 // the ids of single characters, -1: none
-	// cuts is set where a word may be cut before each metaspace that does not come after
-	// a character in joins: no merge goes across such a place.
+	ascii    [utf8.RuneSelf]int32 // ids of single ASCII characters; -1: none
+	// cuts reports that a word may be cut before each metaspace, except after a character in joins: no merge
+	// crosses such a place.
 	cuts  bool
 	joins map[rune]bool
 }
 
-// metaspace stands for a space in vocabularies made like SentencePiece's.
+// metaspace stands for a space in vocabularies that follow SentencePiece.
 const metaspace = "▁"
 
 const (
-	cacheBits  = 14 // the cache holds two words in each of 1<<cacheBits places
-	cachedSize = 24 // bytes of the longest word in it
-	cachedIDs  = 9  // and its tokens
+	cacheBits  = 14 // the cache has 1<<cacheBits sets of two words
+	cachedSize = 24 // bytes of the longest cached word
+	cachedIDs  = 9  // most tokens of a cached word
 )
 
-// cached is a word whose tokens are known; one cache line.
+// cached is a word with its tokens. It fills one cache line.
 type cached struct {
-	key  [3]uint64 // its bytes, then zeros
-	size uint8     // 0: no word
+	key  [3]uint64 // the bytes of the word, padded with zeros
+	size uint8     // bytes of the word; 0: empty entry
 	n    uint8
 	ids  [cachedIDs]int32
 }
 
-// worker is what one call of Encode works with. A tokenizer keeps some of them,
-// with the words that each has seen.
+// worker holds the buffers of one call of Encode. A tokenizer keeps idle workers with their caches of words.
 type worker struct {
 	t       *hf
 	u       *unicodeTable
@@ -66,12 +65,12 @@ type worker struct {
 
 	ids    []int32
 	starts []int
-	spans  bool // starts are wanted
+	spans  bool // record starts
 	last   int  // the last of starts
-	track  bool // origins are kept
+	track  bool // keep origins, see span
 }
 
-// cacheKey is text[i:j], at most cachedSize bytes, as numbers.
+// cacheKey returns text[i:j], at most cachedSize bytes, as three numbers.
 func cacheKey(text []byte, i, j int) (k [3]uint64) {
 	n := j - i
 	if i+cachedSize > len(text) {
@@ -92,7 +91,7 @@ func cacheKey(text []byte, i, j int) (k [3]uint64) {
 	return k
 }
 
-// cachePlace is where in the cache a word with key k is looked for.
+// cachePlace returns the index of the cache set for a word of n bytes with key k.
 func cachePlace(k [3]uint64, n int) uint64 {
 	h := (k[0] ^ uint64(n)) * 0x9e3779b97f4a7c15
 	if n > 8 {
@@ -102,7 +101,7 @@ func cachePlace(k [3]uint64, n int) uint64 {
 	return h >> (64 - cacheBits) * 2
 }
 
-// word appends the ids of text[i:j], one word.
+// word appends the ids of the word text[i:j].
 func (w *worker) word(m *bpe, s *span, i, j int) {
 	n := j - i
 	if n > cachedSize {
@@ -131,8 +130,8 @@ func (w *worker) word(m *bpe, s *span, i, j int) {
 	}
 }
 
-// place appends ids, the tokens of s.text[i:j], with their starts. It is false, and appends
-// nothing, where the starts do not follow from the ids.
+// place appends ids, the tokens of s.text[i:j], with their starts. If the starts do not follow from the ids, place
+// appends nothing and returns false.
 func (w *worker) place(m *bpe, s *span, i, j int, ids []int32) bool {
 	at := i
 	for _, id := range ids {
@@ -151,17 +150,17 @@ func (w *worker) place(m *bpe, s *span, i, j int, ids []int32) bool {
 	return true
 }
 
-// add appends one id, whose text starts at byte i of s.
+// add appends one id whose text starts at byte i of s.
 func (w *worker) add(s *span, id int32, i int) {
 	w.ids = append(w.ids, id)
 	if !w.spans {
 		return
 	}
-	w.last = max(w.last, s.at(i)) // normalizing may have put marks in another order
+	w.last = max(w.last, s.at(i)) // normalizing may have reordered marks
 	w.starts = append(w.starts, w.last)
 }
 
-// merged does what word does, without the cache.
+// merged is word without the cache.
 func (w *worker) merged(m *bpe, s *span, i, j int) {
 	text := s.text[i:j]
 	if m.ignoreMerges {
@@ -185,7 +184,7 @@ func (w *worker) merged(m *bpe, s *span, i, j int) {
 	}
 }
 
-// whole is the token whose text is text, if there is one.
+// whole returns the token whose text is text, if there is one.
 func (m *bpe) whole(w *worker, text []byte) (int32, bool) {
 	if len(text) > m.long {
 		return 0, false
@@ -201,11 +200,10 @@ func (m *bpe) whole(w *worker, text []byte) (int32, bool) {
 	return id, ok
 }
 
-// characters turns text's characters into symbols. A character that is not in the vocabulary
-// becomes its bytes where all of these are in it, else the unknown token where there is one,
-// else nothing.
+// characters splits text into one symbol for each character. A character outside the vocabulary becomes its bytes
+// if all of them are tokens, otherwise the unknown token. Without an unknown token, the character is dropped.
 func (w *worker) characters(m *bpe, text []byte) {
-	unknown := int32(0) // bytes of unknown characters that wait for their token
+	unknown := int32(0) // bytes of unknown characters that have no symbol yet
 	flush := func() {
 		if unknown > 0 {
 			w.symbols = append(w.symbols, symbol{id: m.unk, size: unknown})
@@ -231,7 +229,7 @@ func (w *worker) characters(m *bpe, text []byte) {
 	flush()
 }
 
-// character is the id of the character of n bytes at i.
+// character returns the id of the character of n bytes at i.
 func (m *bpe) character(w *worker, text []byte, i, n int) (int32, bool) {
 	if m.prefix == "" && m.suffix == "" {
 		if n == 1 {
@@ -252,8 +250,7 @@ func (m *bpe) character(w *worker, text []byte, i, n int) (int32, bool) {
 	return id, ok
 }
 
-// bytesOf appends the tokens of a character's bytes, if the vocabulary has them all; else it is
-// false.
+// bytesOf appends the tokens of a character's bytes. If the vocabulary lacks one of them, bytesOf returns false.
 func (w *worker) bytesOf(m *bpe, character []byte) bool {
 	for _, b := range character {
 		if m.fallback[b] < 0 {
@@ -266,7 +263,7 @@ func (w *worker) bytesOf(m *bpe, character []byte) bool {
 	return true
 }
 
-// words cuts a long word at places that no merge goes across, and appends the ids of each part.
+// words cuts a word at places that no merge crosses, and appends the ids of each part.
 func (w *worker) words(m *bpe, s *span, i, j int) {
 	if !m.cuts {
 		w.word(m, s, i, j)
@@ -288,20 +285,20 @@ func (w *worker) words(m *bpe, s *span, i, j int) {
 	}
 }
 
-// shortWord is the number of symbols up to which a word is merged by looking at all its pairs
-// again and again. A longer word takes a heap, which needs O(n log n).
+// shortWord is the number of symbols up to which mergeShort scans all pairs for each merge. Longer words use a
+// heap, which takes O(n log n).
 const shortWord = 40
 
-// symbol is a piece of a word between merges.
+// symbol is a piece of a word during merging.
 type symbol struct {
 	id         int32
-	size       int32 // bytes of text; 0: merged into the one before it
-	prev, next int32 // the neighbours among the symbols that are left, -1 at the ends; only in long words
-	merge      merge // with the next symbol; only in short words
+	size       int32 // bytes of text; 0: merged into the previous symbol
+	prev, next int32 // neighbours among the remaining symbols, -1 at the ends; only in mergeLong
+	merge      merge // merge with the next symbol; only in mergeShort
 }
 
-// mergeSymbols merges pairs in w.symbols until no pair merges any more: always the pair with
-// the least rank, and of equal ones the leftmost.
+// mergeSymbols merges pairs in w.symbols until none merges. It always takes the pair with the lowest rank, and the
+// leftmost of equal ranks.
 func (w *worker) mergeSymbols(p *pairs) {
 	if len(w.symbols) <= shortWord {
 		w.mergeShort(p)
@@ -338,7 +335,7 @@ func (w *worker) mergeShort(p *pairs) {
 	w.symbols = s
 }
 
-// candidate is a pair that may merge: the symbol at pos with its next.
+// candidate is a pair that may merge: the symbol at pos and its next symbol.
 type candidate struct {
 	merge
 	pos int32
@@ -369,7 +366,7 @@ func (w *worker) mergeLong(p *pairs) {
 		}
 		right := &s[left.next]
 		if m := p.find(left.id, right.id); m != c.merge {
-			continue // one of them has merged with another since
+			continue // one of the two has merged since
 		}
 		left.id = c.id
 		left.size += right.size
@@ -393,8 +390,8 @@ func (w *worker) mergeLong(p *pairs) {
 	w.symbols = s[:n]
 }
 
-// offer appends the pair that begins at pos to the heap without restoring the heap's order; false
-// where it never merges.
+// offer appends the pair that begins at pos to the heap without restoring the heap's order. It returns false if the
+// pair never merges.
 func (w *worker) offer(p *pairs, s []symbol, pos int32) bool {
 	m := p.find(s[pos].id, s[s[pos].next].id)
 	if m.rank == noRank {
@@ -428,7 +425,7 @@ func (w *worker) pop() candidate {
 	return top
 }
 
-// sink restores the heap's order where only the candidate at i may be too far up.
+// sink moves the candidate at i down until the heap is ordered.
 func (w *worker) sink(i int) {
 	h := w.heap
 	for {
@@ -447,7 +444,7 @@ func (w *worker) sink(i int) {
 	}
 }
 
-// merge is what two neighbours become: the earlier in the file, the earlier.
+// merge is the token that two neighbours become. Lower ranks merge first; the rank is the order in the file.
 type merge struct {
 	rank, id int32
 }
@@ -455,19 +452,18 @@ type merge struct {
 // noRank is the rank of a pair that never merges.
 const noRank = 1<<31 - 1
 
-// pairs is a hash table from two ids to their merge. It is written once, then
-// read by all.
+// pairs is a hash table from two ids to their merge. It is written once and then only read.
 type pairs struct {
 	slots []pairSlot
 	shift uint
 }
 
 type pairSlot struct {
-	key uint64 // left<<32 | right, plus one; 0: empty
+	key uint64 // left<<32 | right, plus 1; 0: empty
 	merge
 }
 
-// newPairs is a table with room for n pairs.
+// newPairs returns a table with room for n pairs.
 func newPairs(n int) pairs {
 	bits := uint(4)
 	for 1<<bits < n+n/2 {
@@ -487,14 +483,14 @@ func (p *pairs) slot(key uint64) *pairSlot {
 	}
 }
 
-// set makes m what left and right become, whatever it was before.
+// set stores m as the merge of left and right. It replaces an earlier merge.
 func (p *pairs) set(left, right int32, m merge) {
 	key := pairKey(left, right)
 	s := p.slot(key)
 	s.key, s.merge = key, m
 }
 
-// find is what left and right become; its rank is noRank where they stay.
+// find returns the merge of left and right. Its rank is noRank if they do not merge.
 func (p *pairs) find(left, right int32) merge {
 	key := pairKey(left, right)
 	if s := p.slot(key); s.key == key {

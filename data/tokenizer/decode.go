@@ -8,8 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// decoder turns tokens, as the vocabulary writes them, into pieces of text. It
-// may change tokens in place.
+// decoder turns tokens, as the vocabulary spells them, into pieces of text. It may change tokens in place.
 type decoder interface {
 	decode(tokens []string) []string
 }
@@ -43,7 +42,7 @@ func (t *hf) decode(ids []int32, clean bool) []byte {
 	return b.Bytes()
 }
 
-// each is a decoder that looks at one token at a time.
+// each is a decoder that handles one token at a time.
 type each func(i int, token string) string
 
 func (f each) decode(tokens []string) []string {
@@ -53,8 +52,8 @@ func (f each) decode(tokens []string) []string {
 	return tokens
 }
 
-// byteLevelDecoder turns letters back into the bytes that they stand for. A token with
-// another character stays as it is. Bytes that are not UTF-8 then become U+FFFD.
+// byteLevelDecoder turns letters back into the bytes they stand for. A token with any other character stays as it
+// is. Invalid UTF-8 in the joined result becomes U+FFFD.
 type byteLevelDecoder struct{}
 
 func (byteLevelDecoder) decode(tokens []string) []string {
@@ -69,8 +68,8 @@ func (byteLevelDecoder) decode(tokens []string) []string {
 	return []string{lossy(b.String())}
 }
 
-// lossy is s in which every broken character is replaced by one U+FFFD: each longest start of
-// a character that does not go on, as the Unicode standard recommends (3.9, U+FFFD substitution).
+// lossy replaces each broken character in s by U+FFFD. A broken character is the longest valid start of a character
+// that is not completed (Unicode Standard 3.9, U+FFFD substitution).
 func lossy(s string) string {
 	if utf8.ValidString(s) {
 		return s
@@ -87,10 +86,9 @@ func lossy(s string) string {
 	return b.String()
 }
 
-// brokenOff is how many bytes at the start of s are the beginning of a character whose rest
-// is missing; at least 1.
+// brokenOff returns the length of the incomplete character at the start of s; at least 1.
 func brokenOff(s string) int {
-	n, low, high := 0, byte(0x80), byte(0xbf) // n: the bytes that may follow
+	n, low, high := 0, byte(0x80), byte(0xbf) // n: most continuation bytes
 	switch c := s[0]; {
 	case c >= 0xc2 && c <= 0xdf:
 		n = 1
@@ -118,8 +116,8 @@ func brokenOff(s string) int {
 	return i
 }
 
-// byteFallbackDecoder turns each run of <0x00> to <0xFF> into the characters that these bytes
-// are. Where the bytes of a run are not UTF-8, each becomes U+FFFD.
+// byteFallbackDecoder turns each run of <0x00> to <0xFF> into characters. If the bytes of a run are not UTF-8, each
+// byte becomes U+FFFD.
 type byteFallbackDecoder struct{}
 
 func (byteFallbackDecoder) decode(tokens []string) []string {
@@ -147,7 +145,7 @@ func (byteFallbackDecoder) decode(tokens []string) []string {
 	return out
 }
 
-// byteToken is the byte that token, <0x00> to <0xFF>, stands for.
+// byteToken returns the byte of a token <0x00> to <0xFF>.
 func byteToken(token string) (byte, bool) {
 	if len(token) != 6 || !strings.HasPrefix(token, "<0x") || token[5] != '>' {
 		return 0, false
@@ -161,7 +159,8 @@ type fuse struct{}
 
 func (fuse) decode(tokens []string) []string { return []string{strings.Join(tokens, "")} }
 
-// stripEnds removes up to a number of one character at the ends of each token.
+// stripEnds returns a decoder that removes up to start copies of character at the start of each token, and up to
+// stop copies at its end.
 func stripEnds(character string, start, stop int) each {
 	return func(_ int, s string) string {
 		for n := 0; n < start && character != "" && strings.HasPrefix(s, character); n++ {
@@ -174,8 +173,8 @@ func stripEnds(character string, start, stop int) each {
 	}
 }
 
-// spacesOf writes each letter as a space. Where prefixed is set, a letter in the first token
-// was put before the text and is removed.
+// spacesOf returns a decoder that replaces letter by a space. With prefixed, the letter in the first token is
+// removed, since encoding put it before the text.
 func spacesOf(letter string, prefixed bool) each {
 	return func(i int, s string) string {
 		if i == 0 && prefixed {
@@ -185,7 +184,7 @@ func spacesOf(letter string, prefixed bool) each {
 	}
 }
 
-// endsOfWords writes suffix as a space, and as nothing at the end of the text.
+// endsOfWords is a decoder that replaces this suffix by a space, or by nothing in the last token.
 type endsOfWords string
 
 func (d endsOfWords) decode(tokens []string) []string {
@@ -199,8 +198,7 @@ func (d endsOfWords) decode(tokens []string) []string {
 	return tokens
 }
 
-// replaced is a decoder that normalizes each token. A token for which that takes too long, or
-// which it makes too long, stays as it is.
+// replaced returns a decoder that normalizes each token. A token stays as it is if normalizing exceeds the budget.
 func replaced(n normalizer) each {
 	const most = 1 << 16 // bytes of a token
 	return func(_ int, s string) string {
@@ -213,7 +211,7 @@ func replaced(n normalizer) each {
 	}
 }
 
-// decoder is what p stands for.
+// decoder returns the decoder that p describes.
 func (p *part) decoder() (decoder, error) {
 	switch p.Type {
 	case "ByteLevel":

@@ -1,26 +1,22 @@
-// Package tokenizer turns text into token ids and back: a token is a byte
-// (Bytes), or what a tokenizer.json says (Load).
+// Package tokenizer turns text into token ids and back. A token is a byte (Bytes), or the vocabulary comes from a
+// tokenizer.json (Load).
 //
-// Of tokenizer.json it reads BPE, byte-level and with byte fallback, with the
-// normalizers, pre-tokenizers, added tokens, post-processors and decoders
-// around it, and makes what PyPI `tokenizers` 0.23 makes of every text:
-// testdata/differences.py compares. What it does not read is refused by name.
-// The parts follow each other as there:
+// Load supports BPE models, byte-level and with byte fallback, with their normalizers, pre-tokenizers, added tokens,
+// post-processors and decoders. Every text gets the same ids as with PyPI `tokenizers` 0.23;
+// testdata/differences.py compares the two. Load refuses an unsupported part and names it. The steps run in the
+// library's order:
 //
 //	added tokens (added.go) → normalizers (norm.go) → added tokens →
 //	pre-tokenizers (pretokenize.go, scan.go, regex.go) → BPE (bpe.go)
 //
-// Which added tokens there are also depends on the files beside it (named.go), as
-// in Transformers.
+// As in Transformers, the set of added tokens also depends on the files beside tokenizer.json (named.go).
 //
-// Two things differ on purpose: Decode drops every special token, also one that
-// a normalizer spells differently; and offsets are those of whole tokens, with
-// the space before a word, whatever a post-processor's trim_offsets says.
+// Two differences from `tokenizers` are on purpose. Decode drops every special token, even if a normalizer spells
+// the token differently. Offsets cover whole tokens, with the space before a word, whatever a post-processor's
+// trim_offsets says.
 //
-// It imports base/files alone; data and whatever prints or saves tokens import
-// it.
+// It imports base/files alone. Package data and all code that prints or saves tokens import it.
 //
-// Invariant: the ids of a text do not depend on how it was cut where Split
-// allows, on what was encoded before, or on which method was called; and the
-// files a tokenizer gives for a saved model describe exactly that encoding.
+// Invariant: the ids of a text depend neither on cuts at places that Split returns, nor on earlier calls, nor on
+// the method used. The files a tokenizer returns for a saved model describe exactly this encoding.
 package tokenizer

@@ -9,21 +9,19 @@ import (
 	"unicode/utf8"
 )
 
-// ErrUTF8 is Encode's error for text that is not UTF-8, which the vocabularies
-// of tokenizer.json take.
+// ErrUTF8 is Encode's error for text that is not UTF-8. A tokenizer.json describes only UTF-8 text.
 var ErrUTF8 = errors.New("this is not UTF-8 text")
 
-// ErrLong is Encode's error for a text too long to be encoded at once.
+// ErrLong is Encode's error for a text that is too long for one call.
 var ErrLong = errors.New("a text of more than 256 MiB; cut it into several")
 
-// ErrGrown is Encode's error for a text that normalizers make many times
-// longer.
+// ErrGrown is Encode's error for a text that the normalizers make many times longer.
 var ErrGrown = errors.New("the normalizers of tokenizer.json make this text far too long")
 
 const maxText = 256 << 20
 
-// span is a text with, for each byte, the place at which the character that it came from
-// starts in the caller's text. Without origins, byte i came from base+i.
+// span is a text and the origin of each byte: the offset in the caller's text of the character it came from.
+// Without origins, byte i came from base+i.
 type span struct {
 	text   []byte
 	origin []int
@@ -31,20 +29,19 @@ type span struct {
 	left   *budget
 }
 
-// budget is what one call of Encode may still spend.
+// budget is what one call of Encode may still use.
 type budget struct {
 	steps int // of regular expressions and of the search for added tokens
-	bytes int // that one normalizer or pre-tokenizer may make
+	bytes int // that one normalizer or pre-tokenizer may write
 }
 
-// newBudget is the budget for a text of n bytes: far more than the published vocabularies
-// need.
+// newBudget returns the budget for a text of n bytes. Published vocabularies need far less.
 func newBudget(n int) *budget {
 	return &budget{steps: 1<<20 + 200*n, bytes: min(1<<16+32*n, 2*maxText)}
 }
 
-// at is the origin of the byte at i. For the end of the text it is where the text ends, or
-// with origins that of the last byte.
+// at returns the origin of byte i. At the end of the text it returns the end or, with origins, the origin of the
+// last byte.
 func (s *span) at(i int) int {
 	switch {
 	case s.origin == nil:
@@ -60,7 +57,7 @@ func (s *span) at(i int) int {
 	return s.base
 }
 
-// slice is the part of s from one byte up to another.
+// slice returns s[from:to].
 func (s *span) slice(from, to int) span {
 	out := span{text: s.text[from:to], base: s.base + from, left: s.left}
 	if s.origin != nil {
@@ -74,23 +71,23 @@ type hf struct {
 	model *bpe
 	norms []normalizer
 	pre   []preTokenizer
-	// scan is the pattern that cuts a text into words, where nothing else has to be done
-	// to the text; nil where there is more to do.
+	// scan is the pattern that cuts a text into words, if cutting and BPE are the only steps. nil: there are other
+	// steps.
 	scan *scanner
 
 	added    map[int32]*added
 	addedIDs map[string]int32
-	specials map[string]bool // the contents of the special ones
-	names    map[string]any  // what templates see of the named ones: see Named
-	order    [2][]string     // the contents of special tokens, and of others, in the order of the files
-	// lastAdded is the largest id of an added token, addedBytes the length of all their contents.
+	specials map[string]bool // contents of special tokens
+	names    map[string]any  // named tokens as chat templates see them, see Named
+	order    [2][]string     // contents of special tokens, and of the others, in the order of the files
+	// lastAdded is the largest id of an added token; -1: none. addedBytes is the length of all their contents.
 	lastAdded, addedBytes int
 	// raw and normal find added tokens before and after normalizing.
 	raw, normal *trie
-	decoders    []decoder // without any, tokens are joined with spaces
+	decoders    []decoder // empty: tokens are joined with spaces
 	post        []postProcessor
 
-	origins  bool  // origins are needed, since ids depend on where pieces come from
+	origins  bool  // ids depend on the origins of pieces, so origins are always kept
 	bos, eos int32 // -1: none
 	size     int
 	id       string
@@ -100,7 +97,7 @@ type hf struct {
 	workers []*worker
 }
 
-// maxWorkers is how many workers are kept between calls of Encode.
+// maxWorkers is the most workers kept between calls of Encode.
 const maxWorkers = 64
 
 func (t *hf) worker() *worker {
@@ -114,7 +111,7 @@ func (t *hf) worker() *worker {
 	return &worker{t: t, u: unicodeClasses(), cache: make([]cached, 2<<cacheBits)}
 }
 
-// release keeps w for the next call, without large buffers.
+// release returns w to the idle workers, without large buffers.
 func (t *hf) release(w *worker) {
 	const large = 1 << 16
 	if cap(w.symbols) > large {
@@ -164,7 +161,7 @@ func (t *hf) encode(ids []int32, starts []int, text []byte, spans bool) ([]int32
 	return w.ids, w.starts, nil
 }
 
-// badByte is the first byte of text that is not UTF-8.
+// badByte returns the offset of the first byte of text that is not UTF-8.
 func badByte(text []byte) int {
 	for i := 0; i < len(text); {
 		r, n := utf8.DecodeRune(text[i:])
@@ -198,7 +195,7 @@ func (w *worker) segment(s span) error {
 	})
 }
 
-// cut encodes normalized text that has no added tokens.
+// cut encodes normalized text without added tokens.
 func (w *worker) cut(s span) error {
 	m := w.t.model
 	if scan := w.t.scan; scan != nil {
@@ -227,7 +224,7 @@ func (w *worker) cut(s span) error {
 	return nil
 }
 
-// postProcessor has the ids that are put before and behind the ids of a text.
+// postProcessor holds the ids put before and after the ids of a text.
 type postProcessor struct {
 	before, behind []int32
 }
@@ -276,7 +273,7 @@ func (t *hf) ID() string { return t.id }
 
 func (t *hf) Files() map[string][]byte { return maps.Clone(t.files) }
 
-// postProcessor is what p puts around the ids of a text.
+// postProcessor returns the post-processor that p describes.
 func (t *hf) postProcessor(p *part) (postProcessor, error) {
 	switch p.Type {
 	case "ByteLevel": // for offsets only
@@ -289,7 +286,7 @@ func (t *hf) postProcessor(p *part) (postProcessor, error) {
 	return postProcessor{}, p.unknown()
 }
 
-// template reads what a template puts around a single text.
+// template reads the tokens that a template puts around a single text.
 func (t *hf) template(p *part) (out postProcessor, err error) {
 	texts := 0
 	for i, raw := range p.Single {
@@ -350,7 +347,7 @@ func (t *hf) around(p *part) (out postProcessor, err error) {
 	return out, nil
 }
 
-// known refuses ids that no token has.
+// known refuses an id that no token has.
 func (t *hf) known(where string, id int64) error {
 	if id < 0 || id >= maxID || t.Token(int32(id)) == "" {
 		return fmt.Errorf("%s: no token has the id %d", where, id)

@@ -13,15 +13,15 @@ import (
 	"mt/base/files"
 )
 
-// NewToken is a token that Extend was asked for.
+// NewToken is a token that Extend was asked to add.
 type NewToken struct {
 	Content string
 	ID      int32
-	// Known: the vocabulary had it before, with the same id.
+	// Known reports that the vocabulary already had the token, with the same id.
 	Known bool
 }
 
-// CheckToken says what is wrong with content as an added token.
+// CheckToken returns an error if content cannot be an added token.
 func CheckToken(content string) error {
 	switch {
 	case content == "":
@@ -34,14 +34,11 @@ func CheckToken(content string) error {
 	return nil
 }
 
-// Extend is t with more added tokens, plain ones first and then special ones,
-// with the flags that Transformers' add_tokens gives them: plain ones are looked
-// for in the normalized text. A new token follows behind all others. One that t has
-// keeps its id; a word of the vocabulary is from now on found in the text itself,
-// and an added token that is asked for as special becomes special. Files has what
-// the tokens change in tokenizer.json, tokenizer_config.json,
-// special_tokens_map.json and added_tokens.json, as far as these are there. All
-// contents must pass CheckToken.
+// Extend returns t with more added tokens, plain ones first. They have the flags that Transformers' add_tokens
+// sets; plain tokens are searched in the normalized text. New tokens get the ids after all others. A token that t
+// already has keeps its id. A token of the vocabulary becomes an added token, and an added token becomes special if
+// special contains it. The result's Files contain the changes to tokenizer.json, tokenizer_config.json,
+// special_tokens_map.json and added_tokens.json, as far as t has these files. All contents must pass CheckToken.
 func Extend(t Tokenizer, plain, special []string) (Tokenizer, []NewToken, error) {
 	old, err := asHF(t)
 	if err != nil {
@@ -71,7 +68,7 @@ func Extend(t Tokenizer, plain, special []string) (Tokenizer, []NewToken, error)
 	return out.splitter(), e.asked, nil
 }
 
-// asHF is t as its files describe it.
+// asHF returns t as its files describe it.
 func asHF(t Tokenizer) (*hf, error) {
 	switch t := t.(type) {
 	case *hf:
@@ -86,8 +83,7 @@ func asHF(t Tokenizer) (*hf, error) {
 	return reread(t.Files(), -1, eos)
 }
 
-// reread reads the tokenizer from files. bos and eos are given, since they may come from
-// files that are not among these.
+// reread reads a tokenizer from files. The caller passes bos and eos, since they may come from other files.
 func reread(files map[string][]byte, bos, eos int32) (*hf, error) {
 	t, err := parse(files["tokenizer.json"])
 	if err != nil {
@@ -102,15 +98,15 @@ func reread(files map[string][]byte, bos, eos int32) (*hf, error) {
 	return t, nil
 }
 
-// extension is the tokens that are added to a tokenizer.
+// extension collects the tokens that are added to a tokenizer.
 type extension struct {
 	old     *hf
 	next    int32 // the id of the next new token
 	asked   []NewToken
-	changed []addedToken // new tokens, and those that become special or added; in the end sorted by id
+	changed []addedToken // new tokens, and tokens that become special or added; files sorts them by id
 }
 
-// add notes a token that is asked for.
+// add records a requested token.
 func (e *extension) add(content string, special bool) {
 	if slices.ContainsFunc(e.asked, func(n NewToken) bool { return n.Content == content }) {
 		return
@@ -122,13 +118,13 @@ func (e *extension) add(content string, special bool) {
 	}
 	e.asked = append(e.asked, NewToken{content, id, known})
 	if e.old.added[id] != nil && (e.old.specials[content] || !special) {
-		return // it stays as it is, while Transformers would remove its flags
+		return // the token stays unchanged; Transformers would clear its flags
 	}
 	e.changed = append(e.changed, addedToken{ID: int(id), Content: content, Normalized: !special, Special: special})
 }
 
-// verify checks the tokenizer that was read from the new files: the tokens that were asked
-// for have their ids, and all others are as they were.
+// verify checks the tokenizer read from the new files: requested tokens have their ids, and all others are
+// unchanged.
 func (e *extension) verify(t *hf) error {
 	for id := range int32(e.old.size) {
 		if was, is := e.old.Token(id), t.Token(id); was != "" && was != is {
@@ -144,7 +140,7 @@ func (e *extension) verify(t *hf) error {
 	return nil
 }
 
-// files are the files of the extended tokenizer.
+// files returns the files of the extended tokenizer.
 func (e *extension) files() (map[string][]byte, error) {
 	slices.SortFunc(e.changed, func(a, b addedToken) int { return a.ID - b.ID })
 	files := maps.Clone(e.old.files)
@@ -172,9 +168,8 @@ func (e *extension) files() (map[string][]byte, error) {
 	return files, nil
 }
 
-// inTokenizer writes added_tokens of tokenizer.json: first those that are in it, in their
-// order, some of them changed; then those that only tokenizer_config.json or
-// added_tokens.json has; then the new ones.
+// inTokenizer writes added_tokens of tokenizer.json in this order: the existing entries, some of them changed;
+// tokens that only tokenizer_config.json or added_tokens.json lists; the new tokens.
 func (e *extension) inTokenizer(o *jsonFields) error {
 	todo := map[string]addedToken{}
 	for _, f := range e.changed {
@@ -189,7 +184,7 @@ func (e *extension) inTokenizer(o *jsonFields) error {
 				return err
 			}
 			if to, ok := todo[f.Content]; ok {
-				to.ID = f.ID // nothing reads this id; it stays what the file had
+				to.ID = f.ID // nothing reads this id; keep the file's
 				value = tokenJSON(to, true)
 			}
 			seen[f.Content] = true
@@ -222,9 +217,9 @@ func (e *extension) inTokenizer(o *jsonFields) error {
 	return nil
 }
 
-// inConfig writes added_tokens_decoder of tokenizer_config.json where the file has it: if it
-// had to be made, the other files would no longer count. Special tokens are also listed,
-// under the key of the version of Transformers that wrote the file.
+// inConfig updates tokenizer_config.json. It writes added_tokens_decoder only if the file has the key: a new
+// added_tokens_decoder would make Transformers ignore the other files. Special tokens are also added to the list
+// whose key depends on the version of Transformers.
 func (e *extension) inConfig(o *jsonFields) error {
 	if raw := o.get("added_tokens_decoder"); raw != nil {
 		var decoder jsonFields
@@ -245,7 +240,7 @@ func (e *extension) inConfig(o *jsonFields) error {
 	return e.list(o, "additional_special_tokens")
 }
 
-// idOf is the key of f in added_tokens_decoder: the one that the file has for it, else its id.
+// idOf returns the key of f in added_tokens_decoder: the existing key, otherwise f's id.
 func (o *jsonFields) idOf(f addedToken) string {
 	for _, key := range o.keys {
 		if has, ok := unmarshalToken(o.values[key]); ok && has.Content == f.Content {
@@ -255,7 +250,7 @@ func (o *jsonFields) idOf(f addedToken) string {
 	return strconv.Itoa(f.ID)
 }
 
-// inMap writes additional_special_tokens.
+// inMap updates additional_special_tokens in special_tokens_map.json.
 func (e *extension) inMap(o *jsonFields) error { return e.list(o, "additional_special_tokens") }
 
 // list appends special tokens to the list under key.
@@ -284,7 +279,7 @@ func (e *extension) list(o *jsonFields, key string) error {
 	return nil
 }
 
-// inAdded writes the ids of tokens that the vocabulary does not have.
+// inAdded writes the ids of tokens outside the vocabulary.
 func (e *extension) inAdded(o *jsonFields) error {
 	for _, f := range e.changed {
 		if _, word := e.old.model.ids[f.Content]; !word {
@@ -294,8 +289,7 @@ func (e *extension) inAdded(o *jsonFields) error {
 	return nil
 }
 
-// tokenJSON is a token as tokenizer.json has it, or without its id as
-// tokenizer_config.json does.
+// tokenJSON returns a token as in tokenizer.json; without id, as in tokenizer_config.json.
 func tokenJSON(f addedToken, id bool) []byte {
 	var o jsonFields
 	if id {
@@ -311,14 +305,13 @@ func tokenJSON(f addedToken, id bool) []byte {
 	return o.text("    ")
 }
 
-// jsonFields is a JSON object whose values stay as they are written.
+// jsonFields is a JSON object whose values are kept as written.
 type jsonFields struct {
 	keys   []string
 	values map[string][]byte
-	edited bool // since it was read
+	edited bool // changed since it was read
 }
 
-// readJSONFields reads an object.
 func readJSONFields(raw []byte) (o jsonFields, err error) {
 	if plain := files.JSON(raw); !json.Valid(plain) {
 		var v any
@@ -332,10 +325,10 @@ func readJSONFields(raw []byte) (o jsonFields, err error) {
 	return o, err
 }
 
-// get is the value of key, nil where there is none.
+// get returns the value of key; nil: none.
 func (o *jsonFields) get(key string) []byte { return o.values[key] }
 
-// set gives key a value, in its place or behind all others.
+// set stores value under key. A new key goes to the end.
 func (o *jsonFields) set(key string, value []byte) {
 	if o.values == nil {
 		o.values = map[string][]byte{}
@@ -346,7 +339,7 @@ func (o *jsonFields) set(key string, value []byte) {
 	o.values[key], o.edited = value, true
 }
 
-// text is the object over several lines; indent is that of the line it starts on.
+// text returns the object over several lines. indent is the indentation of the object's first line.
 func (o *jsonFields) text(indent string) []byte {
 	items := make([][]byte, len(o.keys))
 	for i, key := range o.keys {
@@ -355,7 +348,7 @@ func (o *jsonFields) text(indent string) []byte {
 	return jsonLines("{", items, "}", indent)
 }
 
-// jsonList is an array over several lines.
+// jsonList returns an array over several lines.
 func jsonList(items [][]byte, indent string) []byte { return jsonLines("[", items, "]", indent) }
 
 func jsonLines(open string, items [][]byte, end, indent string) []byte {
@@ -372,8 +365,8 @@ func jsonLines(open string, items [][]byte, end, indent string) []byte {
 	return append(out, end...)
 }
 
-// jsonQuote is s as JSON, with letters of all languages and signs as they are.
+// jsonQuote returns s as a JSON string; non-ASCII and HTML characters are not escaped.
 func jsonQuote(s string) []byte { return []byte(strings.TrimSuffix(string(indented(s)), "\n")) }
 
-// given tells whether there is a value, and not null.
+// given reports whether raw holds a value other than null.
 func given(raw []byte) bool { return len(raw) > 0 && string(raw) != "null" }

@@ -33,8 +33,8 @@ func encode(t *testing.T, tok Tokenizer, text string) []int32 {
 	return ids
 }
 
-// TestExtend adds tokens of every kind: a new one, one that the vocabulary has as
-// a word, one that is added already, one that becomes special.
+// TestExtend adds tokens of every kind: a new one, one that is in the vocabulary, one that is added already, and
+// one that becomes special.
 func TestExtend(t *testing.T) {
 	dir := t.TempDir()
 	writeFiles(t, dir, map[string]string{
@@ -141,7 +141,7 @@ func TestExtendFiles(t *testing.T) {
 	}
 }
 
-// TestExtendBytes: the byte vocabulary with tokens encodes all else as before.
+// TestExtendBytes: the byte vocabulary with added tokens encodes all other text unchanged.
 func TestExtendBytes(t *testing.T) {
 	tok, loaded, asked := extended(t, Bytes(), []string{"<x>"}, []string{"<|im_start|>", "<|im_end|>"})
 	if want := []NewToken{{"<x>", 256, false}, {"<|im_start|>", 257, false}, {"<|im_end|>", 258, false}}; !reflect.DeepEqual(asked, want) {

@@ -20,22 +20,20 @@ import (
 	"mt/base/files"
 )
 
-// vocabularyFiles are what a vocabulary may be kept in where tokenizer.json is
-// not.
+// vocabularyFiles are other files that may hold the vocabulary if tokenizer.json is missing. Load refuses them.
 var vocabularyFiles = []string{"tokenizer.model", "spiece.model", "vocab.json", "vocab.txt", "tekken.json"}
 
-// companions are the files that go beside a saved model as they are.
+// companions are the files copied unchanged beside a saved model.
 var companions = []string{"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
 	"vocab.json", "merges.txt", "tokenizer.model", "chat_template.jinja", "chat_template.json"}
 
-// maxFile bounds the memory that a file of a tokenizer takes.
+// maxFile bounds the size of a tokenizer's file in bytes, and so the memory it takes.
 const maxFile = 256 << 20
 
-// Load is the tokenizer of the model in dir, which has vocabSize tokens:
-// tokenizer.json, with what tokenizer_config.json, special_tokens_map.json,
-// generation_config.json and config.json say about the tokens that begin and
-// end texts, first to last. No directory (""), or one without a tokenizer whose
-// vocabulary has about as many tokens as there are bytes, means Bytes. The error names the file, the key and the way out.
+// Load returns the tokenizer of the model in dir, whose vocabulary has vocabSize tokens. It reads tokenizer.json.
+// BOS and EOS come from the first of tokenizer_config.json, special_tokens_map.json, generation_config.json and
+// config.json that names them. Load returns Bytes if dir is "", or if dir has no tokenizer and vocabSize is at most
+// mostByteRows. Errors name the file, the key and what to do.
 func Load(dir string, vocabSize int) (Tokenizer, error) {
 	if dir != "" {
 		t, err := load(dir)
@@ -54,10 +52,10 @@ func Load(dir string, vocabSize int) (Tokenizer, error) {
 	return Bytes(), nil
 }
 
-// mostByteRows is how many rows the table of a vocabulary of bytes has at most, padded for matrix products.
+// mostByteRows is the largest vocabulary that can be bytes: models pad the table's rows for matrix products.
 const mostByteRows = 2 * byteVocab
 
-// load is the tokenizer that dir has; nil for Bytes.
+// load returns the tokenizer in dir; nil means Bytes.
 func load(dir string) (Tokenizer, error) {
 	name := filepath.Join(dir, "tokenizer.json")
 	text, err := readFile(name)
@@ -87,7 +85,7 @@ func load(dir string) (Tokenizer, error) {
 	return t.splitter(), nil
 }
 
-// readFile reads a file that is not too large and is not a Git LFS pointer.
+// readFile reads a file. It fails if the file exceeds maxFile or is a Git LFS pointer.
 func readFile(name string) ([]byte, error) {
 	text, err := files.Read(name, maxFile)
 	switch {
@@ -141,7 +139,7 @@ func parse(text []byte) (*hf, error) {
 	return t, t.index()
 }
 
-// finish fills in what follows from what was read.
+// finish computes the fields that depend on more than one part of tokenizer.json.
 func (t *hf) finish(letters bool) {
 	if letters && !t.model.raw {
 		t.pre = append(t.pre, letterPieces{})
@@ -158,9 +156,9 @@ func (t *hf) finish(letters bool) {
 	}
 }
 
-// isByteLevel tells whether text, a tokenizer.json, encodes as Bytes does.
+// isByteLevel reports whether text, a tokenizer.json, encodes as Bytes does.
 func isByteLevel(text []byte) bool {
-	const most = 1 << 16 // ours are far smaller
+	const most = 1 << 16 // the files that Bytes writes are far smaller
 	var f tokenizerFile
 	if len(text) > most || json.Unmarshal(text, &f) != nil {
 		return false
@@ -179,8 +177,7 @@ func isByteLevel(text []byte) bool {
 	return maps.Equal(m.Vocab, byteLevelVocab) && reflect.DeepEqual(f.AddedTokens, newTokenizerFile(nil).AddedTokens)
 }
 
-// The files of Hugging Face tokenizers, as far as the byte-level vocabulary
-// needs them.
+// The structures of Hugging Face's tokenizer files, as far as the byte-level vocabulary needs them.
 
 type addedToken struct {
 	ID         int    `json:"id"`
@@ -192,7 +189,7 @@ type addedToken struct {
 	Special    bool   `json:"special"`
 }
 
-// byteStep is the ByteLevel pre-tokenizer, post-processor and decoder.
+// byteStep is the pre-tokenizer, post-processor or decoder ByteLevel.
 type byteStep struct {
 	Type           string `json:"type"`
 	AddPrefixSpace bool   `json:"add_prefix_space"`
@@ -239,11 +236,10 @@ func newTokenizerConfig() tokenizerConfig {
 	return tokenizerConfig{Class: "PreTrainedTokenizerFast", EOS: EndOfText}
 }
 
-// The functions here walk through JSON that json.Valid has passed, without
-// making anything of what they pass by: vocabularies are large.
+// The json functions below scan JSON that json.Valid has accepted. They allocate nothing for the parts they skip,
+// since vocabularies are large.
 
-// jsonSpace is the start of the next thing at or after i: not white space, a
-// comma or a colon.
+// jsonSpace skips white space, commas and colons from offset i. It returns the offset of the next token.
 func jsonSpace(b []byte, i int) int {
 	for i < len(b) {
 		switch b[i] {
@@ -256,7 +252,7 @@ func jsonSpace(b []byte, i int) int {
 	return i
 }
 
-// jsonEnd is where the value that starts at i ends.
+// jsonEnd returns the offset after the value that starts at i.
 func jsonEnd(b []byte, i int) int {
 	switch b[i] {
 	case '"':
@@ -286,7 +282,7 @@ func jsonEnd(b []byte, i int) int {
 	return i
 }
 
-// jsonText is the string that raw writes; false where it is no string.
+// jsonText returns the string that raw encodes; false: raw is not a string.
 func jsonText(raw []byte) (string, bool) {
 	if len(raw) < 2 || raw[0] != '"' {
 		return "", false
@@ -336,7 +332,7 @@ func jsonArray(raw []byte, f func(n int, value []byte) error) error {
 	return nil
 }
 
-// shorten is raw for an error message.
+// shorten returns raw, cut to a length that fits an error message.
 func shorten(raw []byte) string {
 	const most = 60
 	if len(raw) == 0 {
@@ -348,12 +344,10 @@ func shorten(raw []byte) string {
 	return string(raw)
 }
 
-// encodingVersion is part of ID: it changes when the same file encodes
-// differently than before.
+// encodingVersion is part of ID. Increase it when the same file yields other ids than before.
 const encodingVersion = 2
 
-// readFiles reads the files beside tokenizer.json, whose content is text, and
-// finds the tokens that begin and end a text.
+// readFiles reads the files beside tokenizer.json and finds BOS and EOS. text is the content of tokenizer.json.
 func (t *hf) readFiles(dir string, text []byte) error {
 	t.files = map[string][]byte{"tokenizer.json": text}
 	for _, name := range companions[1:] {
@@ -384,7 +378,7 @@ func (t *hf) readFiles(dir string, text []byte) error {
 	return nil
 }
 
-// identify makes the ID, of everything that ids depend on.
+// identify sets the ID: a hash of everything that ids depend on.
 func (t *hf) identify() {
 	h := sha256.New()
 	h.Write(t.files["tokenizer.json"])
@@ -395,8 +389,7 @@ func (t *hf) identify() {
 	t.id = fmt.Sprintf("bpe-%d-%s", encodingVersion, hex.EncodeToString(h.Sum(nil)[:16]))
 }
 
-// edge is the only token that the post-processors put at one side, -1 where
-// there is none or another number.
+// edge returns the only token that the post-processors put on one side. -1: there is none, or more than one.
 func edge(post []postProcessor, side func(postProcessor) []int32) int32 {
 	var all []int32
 	for _, p := range post {
@@ -408,10 +401,10 @@ func edge(post []postProcessor, side func(postProcessor) []int32) int32 {
 	return all[0]
 }
 
-// readEnds takes bos_token_id and eos_token_id from a file, where they are not
-// known yet: a number, or a list of which the first counts.
+// readEnds reads bos_token_id and eos_token_id from a file if they are still unknown. A value is a number, or a
+// list whose first element counts.
 func (t *hf) readEnds(name string) error {
-	_, told := t.files["tokenizer_config.json"] // which would name a token that begins texts
+	_, told := t.files["tokenizer_config.json"] // the file would name BOS if there were one
 	if (t.bos >= 0 || told) && t.eos >= 0 {
 		return nil
 	}
@@ -433,7 +426,7 @@ func (t *hf) readEnds(name string) error {
 		}
 		if raw := f[key]; json.Unmarshal(raw, &list) != nil {
 			list = []int64{-1}
-			_ = json.Unmarshal(raw, &list[0]) // neither: as if it were not there
+			_ = json.Unmarshal(raw, &list[0]) // neither a number nor a list: treated as missing
 		}
 		if *id < 0 && len(list) > 0 && t.known("", list[0]) == nil {
 			*id = int32(list[0])
@@ -442,10 +435,10 @@ func (t *hf) readEnds(name string) error {
 	return nil
 }
 
-// maxID bounds ids, which tables are indexed with.
+// maxID bounds ids, since they index tables.
 const maxID = 1 << 22
 
-// modelOptions are the small members of "model".
+// modelOptions are the members of "model" without vocab and merges.
 type modelOptions struct {
 	Type         string   `json:"type"`
 	Dropout      *float64 `json:"dropout"`
@@ -457,7 +450,7 @@ type modelOptions struct {
 	IgnoreMerges bool     `json:"ignore_merges"`
 }
 
-// readModel reads "model". Where letters is set, words come to it as bytes.
+// readModel reads "model". letters reports that the pre-tokenizer writes each byte of a word as a letter.
 func readModel(raw []byte, letters bool) (*bpe, error) {
 	var o modelOptions
 	var vocab, merges []byte
@@ -497,11 +490,11 @@ func readModel(raw []byte, letters bool) (*bpe, error) {
 	return m, m.readMerges(merges)
 }
 
-// read takes the members of "model" in.
+// read reads the members of "model".
 func (o *modelOptions) read(members map[string][]byte) error {
 	for key, raw := range members {
 		one := append(append([]byte(`{"`+key+`":`), raw...), '}')
-		if !json.Valid(one) { // a key that would have to be escaped: none of ours
+		if !json.Valid(one) { // no option's key needs escaping
 			continue
 		}
 		if err := json.Unmarshal(one, o); err != nil {
@@ -518,7 +511,7 @@ func text(s *string) string {
 	return *s
 }
 
-// check refuses what is not read.
+// check refuses models that are not supported.
 func (o *modelOptions) check(merges bool) error {
 	switch {
 	case o.Type == "" && !merges || o.Type != "" && o.Type != "BPE":
@@ -556,7 +549,7 @@ func (m *bpe) readVocab(raw []byte) error {
 	return nil
 }
 
-// tables fills in what can be computed from the vocabulary.
+// tables computes the tables that follow from the vocabulary.
 func (m *bpe) tables(letters, fallback bool) {
 	m.raw = letters && m.prefix == "" && m.suffix == ""
 	for b := range byteVocab {
@@ -581,13 +574,13 @@ func (m *bpe) tables(letters, fallback bool) {
 		m.long = max(m.long, len(token))
 	}
 	_, ok := m.ids[metaspace]
-	// An unknown character that vanished would join what a cut separates.
+	// Cutting would be wrong if unknown characters were dropped, since their neighbours could then merge.
 	ok = ok && (m.unk >= 0 || slices.Min(m.fallback[:]) >= 0)
 	m.cuts = ok && !m.raw && !m.ignoreMerges && m.prefix == "" && m.suffix == ""
 	m.joins = map[rune]bool{}
 }
 
-// sizeOf is how many bytes of text the token stands for, 0 where that is not known.
+// sizeOf returns the number of bytes of text that the token stands for; 0: unknown.
 func (m *bpe) sizeOf(id int32, token string) int {
 	switch {
 	case m.prefix != "" || m.suffix != "" || id == m.unk:
@@ -618,7 +611,7 @@ func (m *bpe) readMerges(raw []byte) error {
 		if err != nil {
 			return fmt.Errorf("[%d]: %w", n, err)
 		}
-		if a == "" && b == "" { // the first line of merges.txt
+		if a == "" && b == "" { // the version line of merges.txt
 			return nil
 		}
 		left, okLeft := m.ids[a]
@@ -644,7 +637,7 @@ func (m *bpe) readMerges(raw []byte) error {
 	return nil
 }
 
-// join notes that a merge makes token, so that no word may be cut inside of it.
+// join records the characters before metaspaces inside token, the result of a merge. Words are not cut after them.
 func (m *bpe) join(token []byte) {
 	for i := 1; m.cuts && i < len(token); {
 		n := bytes.Index(token[i:], []byte(metaspace))
@@ -657,7 +650,7 @@ func (m *bpe) join(token []byte) {
 	}
 }
 
-// mergeOf reads "a b" or ["a", "b"]; the first line of merges.txt gives nothing.
+// mergeOf reads "a b" or ["a", "b"]. For the version line of merges.txt it returns two empty strings.
 func mergeOf(raw []byte) (a, b string, err error) {
 	if line, ok := jsonText(raw); ok {
 		if strings.HasPrefix(line, "#version") {

@@ -70,7 +70,7 @@ func loadTests() []loadTest {
 	}
 }
 
-// modelTests are those of the model and the added tokens.
+// modelTests are tests of the model and the added tokens.
 func modelTests() []loadTest {
 	vocab := func(v, merges string) string {
 		return small(`"model": {"type": "BPE", "vocab": ` + v + `, "merges": ` + merges + `}`)
@@ -97,7 +97,7 @@ func modelTests() []loadTest {
 	}
 }
 
-// partTests are those of what stands around the model.
+// partTests are tests of the parts around the model.
 func partTests() []loadTest {
 	return []loadTest{
 		{"normalizer", "tokenizer.json", small(`"normalizer": {"type": "Sequence", "normalizers": [{"type": "NFC"}, {"type": "Nmt"}]}`), 300, `normalizer.normalizers[1].type: "Nmt" is not supported`},
@@ -142,8 +142,7 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// TestEnds looks for the tokens that begin and end texts where the files say
-// them.
+// TestEnds finds BOS and EOS in the files that name them.
 func TestEnds(t *testing.T) {
 	template := small(`"post_processor": {"type": "RobertaProcessing", "cls": ["a", 0], "sep": ["b", 1]}`)
 	tests := []struct {
@@ -251,7 +250,7 @@ func TestInvalidText(t *testing.T) {
 	}
 }
 
-// TestLoadWithoutTokenizer: a model whose vocabulary is not about that of bytes needs its tokenizer.
+// TestLoadWithoutTokenizer: a model with a vocabulary unlike that of bytes needs its tokenizer.
 func TestLoadWithoutTokenizer(t *testing.T) {
 	for vocab, fine := range map[int]bool{256: true, 384: true, 512: true, 513: false, 32000: false} {
 		tok, err := Load(t.TempDir(), vocab)

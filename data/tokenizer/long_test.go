@@ -61,8 +61,8 @@ func TestMergesAgree(t *testing.T) {
 	})
 }
 
-// TestMergesAgreeWhereAllMerge: few symbols and many merges of them, so that nearly
-// every pair merges, equal ones overlap, and merges make more of them.
+// TestMergesAgreeWhereAllMerge has few symbols and many merges: nearly every pair merges, equal pairs overlap, and
+// merges create new pairs.
 func TestMergesAgreeWhereAllMerge(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 3))
@@ -129,8 +129,7 @@ func texts(t testing.TB) []string {
 	return long
 }
 
-// TestSplit encodes texts piece by piece, each as long as Split says of what is
-// there so far.
+// TestSplit encodes texts in pieces, each as long as Split allows for the text so far.
 func TestSplit(t *testing.T) {
 	testkit.NotShort(t)
 	splitters := 0
@@ -198,7 +197,7 @@ func TestSplitBeforeToken(t *testing.T) {
 	})
 }
 
-// TestScanners compares the scanners with the expressions that they stand for.
+// TestScanners compares the scanners with their regular expressions.
 func TestScanners(t *testing.T) {
 	u := unicodeClasses()
 	for _, s := range scanners {
@@ -247,8 +246,7 @@ func TestGrowth(t *testing.T) {
 	}
 }
 
-// TestSlowAddedTokens looks for tokens that nearly match everywhere, and for
-// ones that take the white space around them.
+// TestSlowAddedTokens has tokens that nearly match everywhere, and tokens that take surrounding white space.
 func TestSlowAddedTokens(t *testing.T) {
 	testkit.NotShort(t)
 	one := `"added_tokens": [{"id": 9, "content": "` + strings.Repeat("a", 500) + `c"}],`

@@ -12,23 +12,22 @@ import (
 	"mt/base/files"
 )
 
-// names are the keys of tokens that Transformers knows.
+// names are the keys of special tokens that Transformers knows.
 var names = []string{"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"}
 
-// named are the tokens that the files beside tokenizer.json name or list.
+// named holds the tokens that the files beside tokenizer.json name or list.
 type named struct {
 	tokens map[string]addedToken // by key
-	extra  []addedToken          // special tokens that have no key
-	more   []string              // the contents of additional_special_tokens
-	listed []addedToken          // with their ids, which are in order
+	extra  []addedToken          // special tokens without a key
+	more   []string              // contents of additional_special_tokens
+	listed []addedToken          // tokens with ids, sorted by id
 }
 
-// readNamed adds the tokens that only the files beside tokenizer.json have, and finds those
-// that begin and end a text. As in Transformers 5, added_tokens_decoder of
-// tokenizer_config.json changes and adds tokens. Only where that is missing does
-// special_tokens_map.json override the names in tokenizer_config.json, and does
-// added_tokens.json add tokens. A token with a name, or an extra one, is special. Unlike
-// there, a token for which no file has an id is not added: the model has no row for it.
+// readNamed adds the tokens that only the files beside tokenizer.json have, and finds BOS and EOS. As in
+// Transformers 5, added_tokens_decoder of tokenizer_config.json changes and adds tokens. If this key is missing,
+// special_tokens_map.json overrides the names in tokenizer_config.json, and added_tokens.json adds tokens. A named
+// or extra token is special. Unlike Transformers, readNamed does not add a token without an id in any file: the
+// model has no row for such a token.
 func (t *hf) readNamed(dir string) error {
 	n := named{tokens: map[string]addedToken{}}
 	name := filepath.Join(dir, "tokenizer_config.json")
@@ -70,7 +69,7 @@ func (t *hf) readNamed(dir string) error {
 	return nil
 }
 
-// object is a file, of t.files, as an object; nil where there is none.
+// object returns a file of t.files as a JSON object; nil: there is no such file.
 func (t *hf) object(name string) (f map[string]json.RawMessage, err error) {
 	text, ok := t.files[filepath.Base(name)]
 	if !ok {
@@ -93,7 +92,7 @@ func (t *hf) readOld(dir string, n *named) error {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	for i := range t.order {
-		for _, content := range t.order[i] { // those of tokenizer.json, which become special where they have a name
+		for _, content := range t.order[i] { // tokens of tokenizer.json; a token with a name becomes special
 			tok := t.added[t.addedIDs[content]]
 			n.listed = append(n.listed, addedToken{ID: int(tok.id), Content: tok.content, SingleWord: tok.singleWord,
 				LStrip: tok.lstrip, RStrip: tok.rstrip, Normalized: tok.normalized, Special: t.specials[content]})
@@ -122,7 +121,7 @@ func (t *hf) readOld(dir string, n *named) error {
 	return nil
 }
 
-// readDecoder reads tokens by their ids.
+// readDecoder reads added_tokens_decoder, whose keys are ids.
 func (n *named) readDecoder(raw json.RawMessage) error {
 	var all map[string]addedToken
 	if len(raw) == 0 {
@@ -147,7 +146,7 @@ func (n *named) readDecoder(raw json.RawMessage) error {
 	return nil
 }
 
-// read notes the tokens that a file names.
+// read records the tokens that a file names.
 func (n *named) read(f map[string]json.RawMessage) error {
 	for key, raw := range f {
 		known := slices.Contains(names, key)
@@ -158,7 +157,7 @@ func (n *named) read(f map[string]json.RawMessage) error {
 		if !ok && known {
 			return fmt.Errorf("%s: it is %s, neither a string nor an object with a content", key, shorten(raw))
 		}
-		if ok { // else something like add_bos_token
+		if ok { // otherwise a key such as add_bos_token
 			n.tokens[key] = tok
 		}
 	}
@@ -185,9 +184,9 @@ func (n *named) read(f map[string]json.RawMessage) error {
 	return nil
 }
 
-// Named are the special tokens that t's files name, as chat templates see them: by the name
-// of each, eos_token or image_token, and as a list under additional_special_tokens. Without
-// files of Hugging Face there are none.
+// Named returns the special tokens that t's files name, as chat templates see them. Each has its name, such as
+// eos_token or image_token, as the key; additional_special_tokens is a list. The result is nil for a tokenizer
+// without such files.
 func Named(t Tokenizer) map[string]any {
 	switch t := t.(type) {
 	case *hf:
@@ -198,7 +197,7 @@ func Named(t Tokenizer) map[string]any {
 	return nil
 }
 
-// inOrder is the values of m in the order of their keys.
+// inOrder returns the values of m in the order of their keys.
 func inOrder[V any](m map[string]V) (values []V) {
 	for _, key := range slices.Sorted(maps.Keys(m)) {
 		values = append(values, m[key])
@@ -215,7 +214,7 @@ func unmarshalToken(raw []byte) (f addedToken, ok bool) {
 	return f, f.Content != "" && len(f.Content) <= maxAdded
 }
 
-// contents are those of the tokens with a name, and of these and the extra ones.
+// contents returns the contents of the named tokens, and of all special tokens: the named and the extra ones.
 func (n *named) contents() (names, special map[string]bool) {
 	names, special = map[string]bool{}, map[string]bool{}
 	for _, f := range n.tokens {
@@ -227,7 +226,7 @@ func (n *named) contents() (names, special map[string]bool) {
 	return names, special
 }
 
-// all are the tokens to add to t, in order.
+// all returns the tokens to add to t, in order.
 func (n *named) all(t *hf) []addedToken {
 	all, seen := slices.Clone(n.listed), map[string]bool{}
 	names, _ := n.contents()
@@ -247,12 +246,12 @@ func (n *named) all(t *hf) []addedToken {
 	return all
 }
 
-// NamedTokens are the keys that Name takes.
+// NamedTokens are the keys that Name accepts.
 var NamedTokens = []string{"bos_token", "eos_token", "unk_token", "pad_token"}
 
-// Name is t with other tokens under keys of NamedTokens, all of which t must know. bos_token and
-// eos_token begin and end texts from then on. Files has the names in tokenizer_config.json,
-// which is made where it is not there, and in special_tokens_map.json where that is.
+// Name returns t with other tokens under keys of NamedTokens; t must have all of these tokens. bos_token and
+// eos_token become BOS and EOS. The result's Files contain the names in tokenizer_config.json, which is created if
+// it is missing, and in special_tokens_map.json if t has the file.
 func Name(t Tokenizer, tokens map[string]string) (Tokenizer, error) {
 	old, err := asHF(t)
 	if err != nil {
@@ -273,7 +272,7 @@ func Name(t Tokenizer, tokens map[string]string) (Tokenizer, error) {
 		}
 	}
 	files := maps.Clone(old.files)
-	if _, ok := files["tokenizer_config.json"]; !ok { // it has to say too what other files said before
+	if _, ok := files["tokenizer_config.json"]; !ok { // a new file must also contain what other files said
 		files["tokenizer_config.json"] = []byte("{}")
 		tokens = maps.Clone(tokens)
 		for key, id := range map[string]int32{"bos_token": bos, "eos_token": eos} {
@@ -303,8 +302,8 @@ func Name(t Tokenizer, tokens map[string]string) (Tokenizer, error) {
 	return out.splitter(), nil
 }
 
-// EndsWith is the text of a generation_config.json by which generation ends at id too: the
-// first of eos_token_id, before those that are there.
+// EndsWith returns text, a generation_config.json, with id added as the first of eos_token_id. Generation then also
+// ends at id.
 func EndsWith(text []byte, id int32) ([]byte, error) {
 	o, err := readJSONFields(text)
 	if err != nil {

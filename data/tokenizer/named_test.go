@@ -53,8 +53,8 @@ func TestNamed(t *testing.T) {
 	}
 }
 
-// TestNamedErrors reads files beside tokenizer.json that are not as they
-// should be; and one that names a token without an id, which is left out.
+// TestNamedErrors reads invalid files beside tokenizer.json, and one that names a token without an id, which is
+// ignored.
 func TestNamedErrors(t *testing.T) {
 	for _, tt := range []struct{ file, content, want string }{
 		{"tokenizer_config.json", "{", "tokenizer_config.json: unexpected end"},
@@ -80,7 +80,7 @@ func TestNamedErrors(t *testing.T) {
 	}
 }
 
-// TestName gives tokens other names, in files that are there and in one that is made.
+// TestName gives tokens other names, in existing files and in a new one.
 func TestName(t *testing.T) {
 	for name, files := range map[string]map[string]string{
 		"all files": {"tokenizer_config.json": `{"eos_token": {"content": "<s>"}, "bos_token": "<s>", "added_tokens_decoder": {"5": {"content": "<s>", "special": true}, "6": {"content": "<t>", "special": true}}}`,

@@ -11,23 +11,22 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// rewriter makes one span of another, piece by piece. It keeps origins where
-// track is set.
+// rewriter builds a new span from another one. With track it records origins.
 type rewriter struct {
 	in    *span
 	out   span
 	track bool
-	most  int // bytes of out
+	most  int // limit on the bytes of out
 	over  bool
 }
 
-// fits tells whether n more bytes may be written.
+// fits reports whether n more bytes fit into the limit.
 func (w *rewriter) fits(n int) bool {
 	w.over = w.over || len(w.out.text)+n > w.most
 	return !w.over
 }
 
-// done is the new span.
+// done returns the new span, or ErrGrown if the limit was exceeded.
 func (w *rewriter) done() (span, error) {
 	if w.over {
 		return *w.in, ErrGrown
@@ -35,7 +34,7 @@ func (w *rewriter) done() (span, error) {
 	return w.out, nil
 }
 
-// keep copies bytes of the old span.
+// keep copies bytes [from, to) of the old span.
 func (w *rewriter) keep(from, to int) {
 	if !w.fits(to - from) {
 		return
@@ -48,7 +47,7 @@ func (w *rewriter) keep(from, to int) {
 	w.out.text = append(w.out.text, w.in.text[from:to]...)
 }
 
-// put writes something new that came from origin.
+// put appends text with the given origin.
 func (w *rewriter) put(text string, origin int) {
 	if !w.fits(len(text)) {
 		return
@@ -61,7 +60,7 @@ func (w *rewriter) put(text string, origin int) {
 	w.out.text = append(w.out.text, text...)
 }
 
-// putRune is put for a character.
+// putRune is put for one character.
 func (w *rewriter) putRune(r rune, origin int) {
 	if !w.fits(utf8.UTFMax) {
 		return
@@ -75,7 +74,7 @@ func (w *rewriter) putRune(r rune, origin int) {
 	}
 }
 
-// rewrite starts a span that replaces in.
+// rewrite returns a rewriter that replaces in.
 func rewrite(in *span, track bool) *rewriter {
 	w := &rewriter{in: in, track: track, most: in.left.bytes}
 	w.out = span{text: make([]byte, 0, len(in.text)+len(in.text)/8+8), base: in.base, left: in.left}
@@ -85,13 +84,13 @@ func rewrite(in *span, track bool) *rewriter {
 	return w
 }
 
-// normalizer changes a text before it is cut into words. Where track is set, the result has
-// origins, unless it is the very span that came in.
+// normalizer changes a text before it is cut into words. With track, the result has origins, unless it is the
+// unchanged input.
 type normalizer interface {
 	normalize(in span, track bool) (span, error)
 }
 
-// prependText puts a text before another that is not empty.
+// prependText is a normalizer that puts a text before a non-empty text.
 type prependText string
 
 func (p prependText) normalize(in span, track bool) (span, error) {
@@ -104,7 +103,7 @@ func (p prependText) normalize(in span, track bool) (span, error) {
 	return w.done()
 }
 
-// replaceText replaces each occurrence of a text.
+// replaceText is a normalizer that replaces each occurrence of a text.
 type replaceText struct{ old, new string }
 
 func (p replaceText) normalize(in span, track bool) (span, error) {
@@ -123,7 +122,7 @@ func (p replaceText) normalize(in span, track bool) (span, error) {
 	return w.done()
 }
 
-// replacePattern replaces each match of a regular expression.
+// replacePattern is a normalizer that replaces each match of a regular expression.
 type replacePattern struct {
 	re  *regex
 	new string
@@ -148,7 +147,7 @@ func (p replacePattern) normalize(in span, track bool) (span, error) {
 	return w.done()
 }
 
-// lowercase maps each character to its small ones.
+// lowercase is a normalizer that maps each character to lower case.
 type lowercase struct{}
 
 func (lowercase) normalize(in span, track bool) (span, error) {
@@ -168,7 +167,7 @@ func (lowercase) normalize(in span, track bool) (span, error) {
 	return w.done()
 }
 
-// toLower is r's small letter; those of Unicode 16 and 17 Go does not know yet.
+// toLower returns r in lower case. It includes the characters of Unicode 16 and 17, which Go's tables lack.
 func toLower(r rune) rune {
 	switch {
 	case r == 0xa7cb:
@@ -185,7 +184,7 @@ func toLower(r rune) rune {
 	return unicode.ToLower(r)
 }
 
-// stripSpace removes white space at the ends.
+// stripSpace is a normalizer that removes white space at the ends.
 type stripSpace struct{ left, right bool }
 
 func (p stripSpace) normalize(in span, _ bool) (span, error) {
@@ -199,7 +198,7 @@ func (p stripSpace) normalize(in span, _ bool) (span, error) {
 	return in.slice(from, to), nil
 }
 
-// stripAccents removes combining marks.
+// stripAccents is a normalizer that removes combining marks.
 type stripAccents struct{}
 
 func (stripAccents) normalize(in span, track bool) (span, error) {
@@ -214,7 +213,7 @@ func (stripAccents) normalize(in span, track bool) (span, error) {
 	return w.done()
 }
 
-// byteLetters writes each byte as the letter that stands for it.
+// byteLetters is a normalizer that writes each byte as its letter in byteAlphabet.
 type byteLetters struct{}
 
 func (byteLetters) normalize(in span, track bool) (span, error) {
@@ -225,7 +224,7 @@ func (byteLetters) normalize(in span, track bool) (span, error) {
 	return w.done()
 }
 
-// letterBytes is the byte that each letter of byteAlphabet stands for.
+// letterBytes maps each letter of byteAlphabet to its byte.
 var letterBytes = func() map[rune]byte {
 	m := make(map[rune]byte, byteVocab)
 	for b, r := range byteAlphabet {
@@ -234,8 +233,7 @@ var letterBytes = func() map[rune]byte {
 	return m
 }()
 
-// fromLetters is the bytes that token's letters stand for; false where one of
-// them stands for none.
+// fromLetters returns the bytes that token's letters stand for. It returns false if a letter stands for no byte.
 func fromLetters(token string) (string, bool) {
 	var b strings.Builder
 	for _, r := range token {
@@ -248,16 +246,15 @@ func fromLetters(token string) (string, bool) {
 	return b.String(), true
 }
 
-// unicodeForm is one of the four normal forms as `tokenizers` has them. Its tables are those
-// of Unicode 9: a younger character is neither decomposed nor reordered, and none is composed.
-// Source: Unicode Standard Annex 15.
+// unicodeForm is one of the four Unicode normal forms, as `tokenizers` computes them with the tables of Unicode 9.
+// Newer characters are neither decomposed, reordered nor composed. Source: Unicode Standard Annex 15.
 type unicodeForm struct {
 	form    norm.Form // NFC, NFD, NFKC or NFKD
 	compose bool
 }
 
-// normRune is a character that is being normalized. change is 0 where it stands for one
-// character of the text, -n where it stands for n more, and 1 where it was added.
+// normRune is a character during normalization. change relates it to the characters of the text: 0: it replaces
+// one, -n: it replaces n+1, 1: it was added.
 type normRune struct {
 	r      rune
 	ccc    uint8
@@ -277,7 +274,7 @@ func (f unicodeForm) normalize(in span, track bool) (span, error) {
 		if from == len(in.text) {
 			return w.done()
 		}
-		end := from + 1 // up to the next ASCII character, which combines with nothing before it
+		end := from + 1 // up to the next ASCII character, which never combines with the text before it
 		for end < len(in.text) && in.text[end] >= utf8.RuneSelf {
 			end++
 		}
@@ -291,7 +288,7 @@ func (f unicodeForm) normalize(in span, track bool) (span, error) {
 	}
 }
 
-// write puts runes in place of the characters that start at i.
+// write replaces the characters that start at i by runes.
 func write(w *rewriter, runes []normRune, i int) {
 	for _, c := range runes {
 		if c.change > 0 {
@@ -311,9 +308,9 @@ const (
 	hangulLs, hangulVs, hangulTs          = 19, 21, 28
 )
 
-// decompose appends the parts of text's characters, marks in canonical order.
+// decompose appends the decompositions of text's characters, with marks in canonical order.
 func (f unicodeForm) decompose(out []normRune, text []byte) []normRune {
-	u, marks := unicodeClasses(), 0 // marks: where the marks after the last starter begin
+	u, marks := unicodeClasses(), 0 // marks: index of the first mark after the last starter
 	add := func(r rune, first bool) {
 		c := normRune{r: r, change: 1}
 		if first {
@@ -361,10 +358,10 @@ func sortMarks(marks []normRune) {
 	slices.SortStableFunc(marks, func(a, b normRune) int { return cmp.Compare(a.ccc, b.ccc) })
 }
 
-// recompose joins starters with the marks after them, in place.
+// recompose composes starters with the marks after them, in place.
 func recompose(runes []normRune) []normRune {
 	out := runes[:0]
-	starter, last := -1, uint8(0) // last: the class of the mark before, behind starter
+	starter, last := -1, uint8(0) // last: combining class of the previous mark after starter
 	for _, c := range runes {
 		if starter >= 0 && (last < c.ccc || last == 0) {
 			if r, ok := composed(out[starter].r, c.r); ok {
@@ -381,7 +378,7 @@ func recompose(runes []normRune) []normRune {
 	return out
 }
 
-// composed is the character that two make, where they make one.
+// composed returns the composition of a and b, if there is one.
 func composed(a, b rune) (rune, bool) {
 	if l, v := a-hangulL, b-hangulV; l >= 0 && l < hangulLs && v >= 0 && v < hangulVs {
 		return hangulBase + (l*hangulVs+v)*hangulTs, true

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// TestUnicodeForms compares normalized texts with those of golang.org/x/text: marks out of order behind several letters,
-// and syllables of Hangul in parts.
+// TestUnicodeForms compares normalized texts with golang.org/x/text: marks out of order after several letters, and
+// decomposed Hangul syllables.
 func TestUnicodeForms(t *testing.T) {
 	for _, text := range []string{"a\u0307\u0323b\u0307\u0323 \u0307\u0323", "\u1112\u1161\u11ab\u1100\u1161", "\ud55c\u11ab", "q\u0307\u0323\u0301e\u0301\u0323", "\u0307\u0323a"} {
 		for form, compose := range map[norm.Form]bool{norm.NFC: true, norm.NFKC: true, norm.NFD: false, norm.NFKD: false} {
@@ -20,7 +20,7 @@ func TestUnicodeForms(t *testing.T) {
 	}
 }
 
-// TestStartsOfNormalized: tokens of a normalized text begin where their characters stand in the text.
+// TestStartsOfNormalized: tokens of a normalized text start where their characters are in the original text.
 func TestStartsOfNormalized(t *testing.T) {
 	tok := mustParse(t, `"normalizer": {"type": "Lowercase"}`)
 	ids, starts, err := tok.EncodeSpans(nil, nil, []byte("ABa b"))

@@ -10,13 +10,13 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// piece is a part of a text that is being cut into words.
+// piece is a part of a text during pre-tokenization.
 type piece struct {
 	span
-	first bool // it starts where the whole text does
+	first bool // starts where the whole text starts
 }
 
-// sub is a part of p.
+// sub returns the bytes [from, to) of p as a piece.
 func (p *piece) sub(from, to int) piece {
 	out := piece{span: p.slice(from, to)}
 	out.first = p.first && from == 0
@@ -29,33 +29,32 @@ type preTokenizer interface {
 	split(w *worker, p piece, out []piece) ([]piece, error)
 }
 
-// behavior says what becomes of the matches of a splitter.
+// behavior is what a splitter does with matches.
 type behavior uint8
 
 const (
 	isolated           behavior = iota // a match is a piece
 	removed                            // a match is dropped
-	mergedWithPrevious                 // it ends the piece before it
-	mergedWithNext                     // it begins the piece behind it
-	contiguous                         // matches without anything between them are one piece
+	mergedWithPrevious                 // a match ends the previous piece
+	mergedWithNext                     // a match begins the next piece
+	contiguous                         // adjacent matches form one piece
 )
 
-// splitter cuts pieces at the matches of a pattern; with invert, what lies between matches
-// counts as the matches.
+// splitter splits pieces at the matches of a pattern. With invert, matches and the text between them swap roles.
 type splitter struct {
 	f        finder
 	behavior behavior
 	invert   bool
 }
 
-// stretch is a match, or the text between two matches.
-type stretch struct {
+// splitPiece is a match, or the text between two matches.
+type splitPiece struct {
 	from, to int
 	match    bool
 }
 
 func (c *splitter) split(w *worker, p piece, out []piece) ([]piece, error) {
-	var all []stretch
+	var all []splitPiece
 	m, done := matches{f: c.f, text: p.text, steps: &p.left.steps}, 0
 	for len(p.text) > 0 {
 		start, end, ok, err := m.next()
@@ -66,13 +65,13 @@ func (c *splitter) split(w *worker, p piece, out []piece) ([]piece, error) {
 			break
 		}
 		if done < start {
-			all = append(all, stretch{done, start, c.invert})
+			all = append(all, splitPiece{done, start, c.invert})
 		}
-		all = append(all, stretch{start, end, !c.invert})
+		all = append(all, splitPiece{start, end, !c.invert})
 		done = end
 	}
 	if done < len(p.text) {
-		all = append(all, stretch{done, len(p.text), c.invert})
+		all = append(all, splitPiece{done, len(p.text), c.invert})
 	}
 	for _, s := range c.behavior.apply(all) {
 		if s.from < s.to {
@@ -82,8 +81,8 @@ func (c *splitter) split(w *worker, p piece, out []piece) ([]piece, error) {
 	return out, nil
 }
 
-// apply joins or drops stretches as b says, in place.
-func (b behavior) apply(all []stretch) []stretch {
+// apply joins or drops stretches according to b, in place.
+func (b behavior) apply(all []splitPiece) []splitPiece {
 	out := all[:0]
 	switch b {
 	case removed:
@@ -124,7 +123,7 @@ func (b behavior) apply(all []stretch) []stretch {
 	return all
 }
 
-// spaceBefore puts a space before pieces that do not start with one.
+// spaceBefore is a preTokenizer that puts a space before pieces that do not start with one.
 type spaceBefore struct{}
 
 func (spaceBefore) split(w *worker, p piece, out []piece) ([]piece, error) {
@@ -135,7 +134,7 @@ func (spaceBefore) split(w *worker, p piece, out []piece) ([]piece, error) {
 	return append(out, piece{span: s, first: p.first}), err
 }
 
-// letterPieces writes each byte of a piece as the letter that stands for it.
+// letterPieces is a preTokenizer that writes each byte of a piece as its letter in byteAlphabet.
 type letterPieces struct{}
 
 func (letterPieces) split(w *worker, p piece, out []piece) ([]piece, error) {
@@ -143,11 +142,11 @@ func (letterPieces) split(w *worker, p piece, out []piece) ([]piece, error) {
 	return append(out, piece{span: s, first: p.first}), err
 }
 
-// metaspaces writes spaces as another character, puts one in front of pieces, and may cut
-// pieces before each.
+// metaspaces is a preTokenizer that writes spaces as letter. It may put a letter before pieces, and cut pieces
+// before each letter.
 type metaspaces struct {
 	letter        string
-	always, first bool // whether one is put in front of every piece, or of that at the start of the text
+	always, first bool // put a letter before every piece, or before the piece at the start of the text
 	cut           bool
 }
 
@@ -164,10 +163,10 @@ func (c *metaspaces) split(w *worker, p piece, out []piece) ([]piece, error) {
 	return at.split(w, p, out)
 }
 
-// part is a normalizer, pre-tokenizer, post-processor or decoder of
-// tokenizer.json, with the members of all of them.
+// part is a normalizer, pre-tokenizer, post-processor or decoder of tokenizer.json. It has the members of all of
+// them.
 type part struct {
-	where string // in tokenizer.json
+	where string // path in tokenizer.json
 	Type  string `json:"type"`
 
 	Normalizers   []json.RawMessage `json:"normalizers"`
@@ -199,11 +198,10 @@ type part struct {
 	Cls           json.RawMessage            `json:"cls"`
 }
 
-// maxParts is how many a sequence may have.
+// maxParts bounds the parts of a sequence.
 const maxParts = 256
 
-// parts reads raw, which is at where in tokenizer.json, and takes sequences apart. null gives no
-// parts.
+// parts reads raw, which stands at path where in tokenizer.json, and flattens sequences. null has no parts.
 func parts(where string, raw []byte, depth int) ([]*part, error) {
 	if len(raw) == 0 || string(raw) == "null" {
 		return nil, nil
@@ -236,8 +234,7 @@ func parts(where string, raw []byte, depth int) ([]*part, error) {
 	return all, nil
 }
 
-// readParts reads raw, the member where of tokenizer.json, and calls read for each of its
-// parts.
+// readParts reads raw, the member where of tokenizer.json, and calls read for each part.
 func readParts[T any](where string, raw []byte, read func(*part) (T, error)) ([]T, error) {
 	all, err := parts(where, raw, 0)
 	if err != nil {
@@ -258,7 +255,8 @@ func (p *part) unknown() error {
 	return fmt.Errorf("%s.type: %q is not supported; give input_ids (JSONL) that another tool has made", p.where, p.Type)
 }
 
-// pattern reads {"String": …} or {"Regex": …}: a literal or an expression.
+// pattern reads {"String": …} or {"Regex": …}. re is nil for a literal; lit is the literal, or the expression's
+// source.
 func (p *part) pattern() (lit string, re *regex, err error) {
 	var v struct {
 		String *string
@@ -306,8 +304,8 @@ func (p *part) normalizer() (normalizer, error) {
 	return nil, p.unknown()
 }
 
-// replace reads a normalizer or decoder that replaces a literal or the matches of an
-// expression. Text that refers to the expression's groups is refused.
+// replace reads a normalizer or decoder that replaces a literal or the matches of an expression. Replacements that
+// refer to groups are refused.
 func (p *part) replace() (normalizer, error) {
 	lit, re, err := p.pattern()
 	switch {
@@ -321,8 +319,8 @@ func (p *part) replace() (normalizer, error) {
 	return replacePattern{re, p.Content}, nil
 }
 
-// readPreTokenizers reads "pre_tokenizer". The second result tells whether words come out as
-// bytes, each written as a letter; the step that would write these letters is left out.
+// readPreTokenizers reads "pre_tokenizer". The bool reports that words are bytes written as letters. The last step,
+// which would write these letters, is then left out.
 func readPreTokenizers(raw []byte) ([]preTokenizer, bool, error) {
 	all, err := readParts("pre_tokenizer", raw, (*part).preTokenizers)
 	out := slices.Concat(all...)
@@ -332,7 +330,7 @@ func readPreTokenizers(raw []byte) ([]preTokenizer, bool, error) {
 	return out, false, err
 }
 
-// preTokenizers are the steps that p stands for, in order.
+// preTokenizers returns the steps that p stands for, in order.
 func (p *part) preTokenizers() (out []preTokenizer, err error) {
 	at := func(f finder, b behavior) *splitter { return &splitter{f: f, behavior: b} }
 	u := unicodeClasses()
@@ -375,13 +373,12 @@ func (p *part) preTokenizers() (out []preTokenizer, err error) {
 	return nil, p.unknown()
 }
 
-// punctuation tells whether `tokenizers` takes r for punctuation: what is so in Unicode, and
-// the symbols of ASCII.
+// punctuation reports whether `tokenizers` treats r as punctuation: Unicode punctuation and ASCII symbols.
 func punctuation(u *unicodeTable, r rune) bool {
 	return u.in(r, setP) || r < 0x80 && u.in(r, setS)
 }
 
-// behaviorOf reads the behavior; where it is "" that is isolated.
+// behaviorOf reads the behavior. The default is isolated.
 func (p *part) behaviorOf() (behavior, error) {
 	for i, n := range []string{"Isolated", "Removed", "MergedWithPrevious", "MergedWithNext", "Contiguous"} {
 		if p.Behavior == n {
@@ -433,7 +430,8 @@ func (p *part) metaspaces() (*metaspaces, error) {
 	return m, nil
 }
 
-// scheme says in front of which pieces Metaspace puts its letter; old files say it in another key.
+// scheme returns which pieces Metaspace prepends its letter to: always, first or never. Old files use
+// add_prefix_space instead.
 func (p *part) scheme() string {
 	switch {
 	case p.PrependScheme != nil:
@@ -447,14 +445,14 @@ func (p *part) scheme() string {
 // splitting is an hf that can encode a long text piece by piece.
 type splitting struct {
 	*hf
-	// cut tells whether text may be cut at i, which is neither 0 nor the end.
+	// cut reports whether text may be cut at i; 0 < i < len(text).
 	cut func(text []byte, i int) bool
 }
 
-// splitter is t; it is a Splitter where texts can be cut safely.
+// splitter returns t, as a Splitter if texts can be cut safely.
 func (t *hf) splitter() Tokenizer {
 	if len(t.normal.single) > 0 && len(t.norms) > 0 {
-		return t // added tokens are looked for in the normalized text, where Split cannot look
+		return t // Split cannot see added tokens of the normalized text
 	}
 	switch {
 	case t.scan != nil && t.normalizesInPlace():
@@ -477,8 +475,8 @@ func (t *hf) splitter() Tokenizer {
 	return t
 }
 
-// normalizesInPlace tells whether every normalizer is a normal form of Unicode, which changes
-// nothing across a space or a line feed.
+// normalizesInPlace reports whether every normalizer is a Unicode normal form. Normal forms change nothing across a
+// space or a line feed.
 func (t *hf) normalizesInPlace() bool {
 	for _, n := range t.norms {
 		if _, ok := n.(unicodeForm); !ok {
@@ -488,8 +486,7 @@ func (t *hf) normalizesInPlace() bool {
 	return true
 }
 
-// onlySpaces tells whether nothing happens to a text before merging but that its spaces are
-// written as metaspaces.
+// onlySpaces reports whether the only step before merging replaces spaces by metaspaces.
 func (t *hf) onlySpaces() bool {
 	if len(t.norms) != 1 || t.norms[0] != (replaceText{" ", metaspace}) {
 		return false
@@ -499,19 +496,18 @@ func (t *hf) onlySpaces() bool {
 		if !ok {
 			return false
 		}
-		if lit, ok := s.f.(literal); !ok || string(lit) != " " { // a splitter at spaces does nothing, since no space is left
+		if lit, ok := s.f.(literal); !ok || string(lit) != " " { // no space is left, so splitting at spaces does nothing
 			return false
 		}
 	}
 	return true
 }
 
-// Split is the length of the longest prefix of text that may be encoded apart from all that
-// follows it, in text or later. It looks at a bounded number of places, and is 0 where it
-// finds none.
+// Split returns the length of the longest prefix of text that can be encoded independently of all later text. It
+// checks a bounded number of places and returns 0 if none is safe.
 func (s *splitting) Split(text []byte) int {
 	last := len(text) - max(s.raw.long, s.normal.long, 1) // an added token may begin in text and end after it
-	const most = 256                                      // places to look at closely
+	const most = 256                                      // places to check
 	for i, tries := last, 0; i > 0 && tries < most; i-- {
 		if text[i] <= ' ' || text[i-1] == '\n' {
 			if !s.cut(text, i) {

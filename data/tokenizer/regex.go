@@ -11,32 +11,31 @@ import (
 	"unicode/utf8"
 )
 
-// ErrSteps is Encode's error for a text on which a regular expression of the
-// tokenizer, or the search for its added tokens, takes too long.
+// ErrSteps is Encode's error for a text on which a regular expression, or the search for added tokens, takes too
+// many steps.
 var ErrSteps = errors.New("a regular expression of tokenizer.json, or the search for its added tokens, takes too many steps on this text; cut it into several")
 
-// regex is a regular expression that is matched by backtracking, as Oniguruma does. Go's own
-// have no lookahead and choose other matches. The split patterns of the published
-// vocabularies are not matched by it but by their scanners.
+// regex is a regular expression matched by backtracking, as in Oniguruma. Package regexp has no lookahead and
+// prefers other matches. For the split patterns of published vocabularies, scanners replace regex.
 type regex struct {
 	u    *unicodeTable
 	code []instruction
 	subs []*regex // the bodies of lookarounds and atomic groups
-	size int      // how many characters it matches, if it is the body of a lookbehind
+	size int      // characters that the body of a lookbehind matches
 }
 
-// op is what an instruction does.
+// op is the operation of an instruction.
 type op uint8
 
 const (
 	opSet      op = iota // one character of set
-	opRun                // min to max characters of set, as many as mode wants
-	opSplit              // goes on at a, and at b if that fails
-	opJump               // goes on at a
-	opMark               // notes where the repetition with counter a begins
-	opProgress           // fails where the repetition with counter a has not moved
-	opLook               // succeeds where subs[a] matches here; with not, where it does not match
-	opAtomic             // what subs[a] matches, without trying other ways later
+	opRun                // min to max characters of set, as many as mode prefers
+	opSplit              // tries a, then b
+	opJump               // continues at a
+	opMark               // records where iteration of counter a begins
+	opProgress           // fails if the iteration of counter a matched nothing
+	opLook               // succeeds if subs[a] matches here; with not, if it does not match
+	opAtomic             // matches subs[a] without backtracking into it
 	opAssert
 	opMatch
 )
@@ -51,7 +50,7 @@ type instruction struct {
 	min, max int
 }
 
-// compileRegex reads pattern. The error says what is wrong with it.
+// compileRegex compiles pattern. Errors describe what is wrong with the pattern.
 func compileRegex(pattern string) (*regex, error) {
 	n, err := parseRegex(pattern)
 	if err != nil {
@@ -72,11 +71,11 @@ func newRegex(n *node, total *int, depth int) (*regex, error) {
 	return c.re, nil
 }
 
-// compiler turns a tree into instructions.
+// compiler turns a syntax tree into instructions.
 type compiler struct {
 	re    *regex
 	marks int
-	total *int // how many instructions the whole expression has
+	total *int // instructions of the whole expression
 	depth int
 }
 
@@ -186,7 +185,7 @@ func (c *compiler) repeat(n *node) error {
 	return nil
 }
 
-// loop compiles body, repeated any number of times, but never after a turn that matched nothing.
+// loop compiles body repeated any number of times. An iteration that matches nothing fails.
 func (c *compiler) loop(body *node, mode byte) error {
 	mark := c.marks
 	c.marks++
@@ -201,8 +200,8 @@ func (c *compiler) loop(body *node, mode byte) error {
 	return nil
 }
 
-// choose sets the two ways of the instruction at i: into the loop, or on behind it. mode says
-// which comes first.
+// choose sets the two branches of the instruction at i: into the loop, or past it. mode decides which one is tried
+// first.
 func (c *compiler) choose(i, in, on int, mode byte) {
 	if mode == lazy {
 		in, on = on, in
@@ -210,7 +209,7 @@ func (c *compiler) choose(i, in, on int, mode byte) {
 	c.re.code[i].a, c.re.code[i].b = in, on
 }
 
-// width is how many characters n matches; it is an error where that is not always the same number.
+// width returns the number of characters that n matches. A variable number is an error.
 func (n *node) width() (int, error) {
 	total := 0
 	for i, p := range n.parts {
@@ -243,8 +242,7 @@ func (n *node) width() (int, error) {
 	return total, nil
 }
 
-// find is the first match at or after from. It counts steps down, and is an error where they are
-// used up.
+// find returns the first match at or after from. It uses up steps, and returns ErrSteps when none are left.
 func (re *regex) find(text []byte, from int, steps *int) (start, end int, ok bool, err error) {
 	m := matcher{re: re, text: text, steps: steps}
 	for i := from; ; {
@@ -260,7 +258,7 @@ func (re *regex) find(text []byte, from int, steps *int) (start, end int, ok boo
 	}
 }
 
-// describe says in an error which pattern it is about, and where that stands.
+// describe adds the pattern and its path to an error.
 func describe(where, pattern string, err error) error {
 	if len(pattern) > 80 {
 		pattern = pattern[:80] + "…"
@@ -268,7 +266,7 @@ func describe(where, pattern string, err error) error {
 	return fmt.Errorf("%s: the regular expression %q: %w", where, pattern, err)
 }
 
-// matcher runs a regular expression over a text.
+// matcher is one run of a regular expression over a text.
 type matcher struct {
 	re    *regex
 	text  []byte
@@ -277,14 +275,14 @@ type matcher struct {
 	marks []int
 }
 
-// retry is a way that was not taken, where matching goes on after a failure.
+// retry is an alternative to continue with after a failure.
 type retry struct {
 	pc, i int
-	least int // opRun: the least end (greedy) or the count so far (lazy); -1 for other instructions
-	mark  int // opMark: the counter whose old value is in i; -1 for other instructions
+	least int // opRun: the least end (greedy) or the count so far (lazy); other instructions: -1
+	mark  int // opMark: the counter whose old value is in i; other instructions: -1
 }
 
-// before is where the character that ends at i starts.
+// before returns the start of the character that ends at i.
 func before(text []byte, i int) int {
 	_, n := utf8.DecodeLastRune(text[:i])
 	return i - n
@@ -297,7 +295,7 @@ const (
 	maxProgram = 1 << 16  // instructions
 )
 
-// nodeKind is what a node of a regular expression is.
+// nodeKind is the kind of a syntax tree's node.
 type nodeKind uint8
 
 const (
@@ -305,9 +303,9 @@ const (
 	nodeCat                    // all of parts, one after the other
 	nodeAlt                    // the first of parts that matches
 	nodeRepeat                 // parts[0], min to max times
-	nodeLook                   // parts[0] matches ahead of this place or behind it; with not, it does not
-	nodeAtomic                 // parts[0], which is not tried again
-	nodeAssert                 // the place is one that assert names
+	nodeLook                   // parts[0] matches ahead of or behind this position; with not, does not match
+	nodeAtomic                 // parts[0], without backtracking into it
+	nodeAssert                 // the assertion assert holds at this position
 )
 
 type node struct {
@@ -328,18 +326,17 @@ const (
 	possessive = byte('+')
 )
 
-// parser reads a regular expression in Oniguruma's syntax, which tokenizer.json uses. Source:
-// oniguruma's doc/RE.
+// parser reads a regular expression in Oniguruma's syntax, which tokenizer.json uses. Source: doc/RE of Oniguruma.
 type parser struct {
 	s     string
 	i     int
 	depth int
 	fold  bool // (?i)
 	all   bool // (?m): . matches line feeds too
-	free  bool // (?x): white space means nothing
+	free  bool // (?x): white space is ignored
 }
 
-// parseRegex is the tree of pattern.
+// parseRegex returns the syntax tree of pattern.
 func parseRegex(pattern string) (*node, error) {
 	if len(pattern) > maxPattern {
 		return nil, fmt.Errorf("it is longer than %d bytes", maxPattern)
@@ -422,7 +419,7 @@ func (p *parser) sequence() (*node, error) {
 	return cat, nil
 }
 
-// repeats reads the repetitions that follow n and applies them.
+// repeats reads the quantifiers after n and applies them.
 func (p *parser) repeats(n *node) (*node, error) {
 	for p.i < len(p.s) {
 		least, most, braces := 0, -1, false
@@ -457,8 +454,7 @@ func (p *parser) repeats(n *node) (*node, error) {
 	return n, nil
 }
 
-// interval reads {n}, {n,}, {,m} or {n,m} at the start of s. size is its length, 0 where s
-// begins with none of these.
+// interval reads {n}, {n,}, {,m} or {n,m} at the start of s. size is its length; 0: s begins with none of these.
 func interval(s string) (least, most, size int) {
 	end := strings.IndexByte(s, '}')
 	if end < 2 {
@@ -532,7 +528,7 @@ func (p *parser) group() (*node, error) {
 	return p.body(n)
 }
 
-// body reads the inside of a group into n, up to the group's ).
+// body reads the rest of a group into n, including its closing parenthesis.
 func (p *parser) body(n *node) (*node, error) {
 	inner, err := p.alternatives()
 	if err != nil {
@@ -545,7 +541,7 @@ func (p *parser) body(n *node) (*node, error) {
 	return n, nil
 }
 
-// options reads (?i), which holds to the end of the group around it, and (?i:…).
+// options reads (?i), which holds until the enclosing group ends, and (?i:…). It returns nil for the former.
 func (p *parser) options() (*node, error) {
 	was := *p
 	on := true
@@ -577,7 +573,7 @@ func (p *parser) options() (*node, error) {
 	}
 }
 
-// escape reads what follows a \ outside of a set.
+// escape reads an escape outside of a set.
 func (p *parser) escape() (*node, error) {
 	if p.i+1 < len(p.s) {
 		switch c := p.s[p.i+1]; c {
@@ -596,7 +592,7 @@ func (p *parser) escape() (*node, error) {
 	return &node{kind: nodeSet, set: s}, err
 }
 
-// escaped reads an escape that stands for one of a set of characters.
+// escaped reads an escape that stands for any character of a set.
 func (p *parser) escaped() (*charset, error) {
 	p.i++
 	if p.i >= len(p.s) {
@@ -672,7 +668,7 @@ func (p *parser) escapedRune() (rune, error) {
 	return rune(r), err
 }
 
-// class reads a set in [].
+// class reads a set in square brackets.
 func (p *parser) class() (*charset, error) {
 	if p.depth++; p.depth > maxNesting {
 		return nil, errors.New("sets nest too deeply")
@@ -702,12 +698,12 @@ func (p *parser) class() (*charset, error) {
 			}
 			s.parts = append(s.parts, part)
 		case p.accept("&&"):
-			p.i-- // the rest is read as a set of its own
+			p.i-- // read the rest as another set
 			rest, err := p.class()
 			if err != nil {
 				return nil, err
 			}
-			p.i-- // at its ]
+			p.i-- // back to its ]
 			s.and = rest
 		default:
 			if err := p.member(s); err != nil {
@@ -761,11 +757,11 @@ func (p *parser) limit(s *charset) (r rune, single bool, err error) {
 	return 0, false, nil
 }
 
-// latinWords are the characters of Latin-1 that \w and \b take for letters
-// though [\w] does not: ² ³ ¹ ¼ ½ ¾.
+// latinWords are the Latin-1 characters that \w and \b treat as word characters although [\w] does not: ² ³ ¹ ¼ ½
+// ¾.
 var latinWords = []runeRange{{0xb2, 0xb3}, {0xb9, 0xb9}, {0xbc, 0xbe}}
 
-// charset is a set of characters as a regular expression writes one.
+// charset is a set of characters in a regular expression.
 type charset struct {
 	ranges []runeRange
 	cats   categories
@@ -773,14 +769,14 @@ type charset struct {
 	word   bool
 	tables []*unicode.RangeTable // scripts
 	parts  []*charset            // sets within the set
-	and    *charset              // what it is cut with
-	not    bool                  // all the others are meant
-	fold   bool                  // case does not matter
+	and    *charset              // intersected with this set
+	not    bool                  // complement
+	fold   bool                  // ignores case
 }
 
 type runeRange struct{ from, to rune }
 
-// has tells whether r is in the set.
+// has reports whether r is in the set.
 func (s *charset) has(u *unicodeTable, r rune) bool {
 	in := s.plain(u, r)
 	if s.fold {
@@ -818,7 +814,7 @@ func (s *charset) plain(u *unicodeTable, r rune) bool {
 
 func (s *charset) add(from, to rune) { s.ranges = append(s.ranges, runeRange{from, to}) }
 
-// categoryNames are the names that \p{…} knows.
+// categoryNames are the names of categories in \p{…}.
 var categoryNames = map[string]categories{
 	"l": setL, "m": setM, "n": setN, "p": setP, "s": setS, "z": setZ, "c": setC,
 	"letter": setL, "mark": setM, "number": setN, "punctuation": setP, "punct": setP, "symbol": setS, "separator": setZ,
@@ -829,8 +825,7 @@ var categoryNames = map[string]categories{
 	"cc": 1 << catCc, "cf": 1 << catCf, "co": 1 << catCo, "digit": 1 << catNd,
 }
 
-// property is the set that \p{name} stands for. Scripts other than Han are
-// those of Go's version of Unicode.
+// property returns the set of \p{name}. Scripts other than Han have the characters of Go's Unicode version.
 func property(name string) (*charset, error) {
 	s := &charset{}
 	if strings.HasPrefix(name, "^") {
@@ -858,10 +853,10 @@ func property(name string) (*charset, error) {
 	return nil, fmt.Errorf("the property {%s} is not known here", name)
 }
 
-// maxRetries bounds how many ways not taken a match keeps, and so its memory.
+// maxRetries bounds the backtracking stack of a match, and so its memory.
 const maxRetries = 1 << 20
 
-// match tells whether there is a match that starts at i, and where it ends.
+// match reports whether there is a match that starts at i, and returns its end.
 func (m *matcher) match(i int) (end int, ok bool, err error) {
 	m.stack = m.stack[:0]
 	pc := 0
@@ -907,7 +902,7 @@ func (m *matcher) match(i int) (end int, ok bool, err error) {
 	}
 }
 
-// mark notes that a turn of the repetition n begins at i.
+// mark records that an iteration of the repetition n begins at i.
 func (m *matcher) mark(n, i int) {
 	for len(m.marks) <= n {
 		m.marks = append(m.marks, 0)
@@ -916,7 +911,7 @@ func (m *matcher) mark(n, i int) {
 	m.marks[n] = i
 }
 
-// back goes back to the last way that was not taken; false where there is none.
+// back returns to the last untried alternative; false: there is none.
 func (m *matcher) back() (pc, i int, ok bool) {
 	for len(m.stack) > 0 {
 		last := len(m.stack) - 1
@@ -929,7 +924,7 @@ func (m *matcher) back() (pc, i int, ok bool) {
 		case r.least < 0:
 			m.stack = m.stack[:last]
 			return r.pc, r.i, true
-		case m.re.code[r.pc].mode == lazy: // take one character more; least is how many there are
+		case m.re.code[r.pc].mode == lazy: // take one more character; least is the count so far
 			in := &m.re.code[r.pc]
 			if r.i < len(m.text) && (in.max < 0 || r.least < in.max) {
 				c, n := decodeRune(m.text[r.i:])
@@ -950,7 +945,7 @@ func (m *matcher) back() (pc, i int, ok bool) {
 	return 0, 0, false
 }
 
-// run matches characters of one set: as many as there are, or where mode is lazy as few as it may.
+// run matches characters of one set: as many as possible, or with mode lazy as few as allowed.
 func (m *matcher) run(in *instruction, pc, i int) (int, bool) {
 	most := in.max
 	if in.mode == lazy {
@@ -979,7 +974,7 @@ func (m *matcher) run(in *instruction, pc, i int) (int, bool) {
 	return i, true
 }
 
-// sub matches a group whose inside is not tried again: a lookaround or an atomic group.
+// sub matches a lookaround or an atomic group. Matching never backtracks into either.
 func (m *matcher) sub(in *instruction, i int) (int, bool, error) {
 	inner := matcher{re: m.re.subs[in.a], text: m.text, steps: m.steps}
 	start := i
@@ -998,7 +993,7 @@ func (m *matcher) sub(in *instruction, i int) (int, bool, error) {
 	return i, ok != in.not, err
 }
 
-// holds tells whether the place at i is what assert says.
+// holds reports whether the assertion holds at position i.
 func (m *matcher) holds(assert byte, i int) bool {
 	n := len(m.text)
 	word := func(i int) bool {
@@ -1021,26 +1016,26 @@ func (m *matcher) holds(assert byte, i int) bool {
 	return edge == (assert == 'b')
 }
 
-// wordSet is \w.
+// wordSet is \w outside of sets.
 var wordSet = &charset{word: true, ranges: latinWords}
 
-// finder finds pieces of a text.
+// finder finds matches in a text.
 type finder interface {
-	// find is the first match at or after from; steps bounds the work.
+	// find returns the first match at or after from. steps bounds the work.
 	find(text []byte, from int, steps *int) (start, end int, ok bool, err error)
 }
 
-// matches are all matches of f in text, one after the other. After an empty match the search
-// goes on at the next character. An empty match directly behind another match does not count.
+// matches yields all matches of f in text, from left to right. After an empty match the search continues at the
+// next character. An empty match right after another match is skipped.
 type matches struct {
 	f     finder
 	text  []byte
 	from  int
-	last  int // where the last match ended, plus one
+	last  int // end of the last match, plus one; 0: none
 	steps *int
 }
 
-// next is the next match; false after the last.
+// next returns the next match; false: there are no more.
 func (m *matches) next() (start, end int, ok bool, err error) {
 	for m.from <= len(m.text) {
 		start, end, ok, err = m.f.find(m.text, m.from, m.steps)
@@ -1059,7 +1054,7 @@ func (m *matches) next() (start, end int, ok bool, err error) {
 	return 0, 0, false, nil
 }
 
-// literal is a finder of a text.
+// literal is a finder of a fixed text.
 type literal []byte
 
 func (l literal) find(text []byte, from int, _ *int) (start, end int, ok bool, err error) {
@@ -1070,7 +1065,7 @@ func (l literal) find(text []byte, from int, _ *int) (start, end int, ok bool, e
 	return from + i, from + i + len(l), i >= 0, nil
 }
 
-// oneOf is a finder of single characters.
+// oneOf is a finder of single characters that satisfy a predicate.
 type oneOf func(r rune) bool
 
 func (f oneOf) find(text []byte, from int, _ *int) (start, end int, ok bool, err error) {
@@ -1084,7 +1079,7 @@ func (f oneOf) find(text []byte, from int, _ *int) (start, end int, ok bool, err
 	return 0, 0, false, nil
 }
 
-// find is the first match at or after from, so that a scanner is a finder.
+// find makes scanner a finder. It returns the match that starts at from.
 func (s *scanner) find(text []byte, from int, _ *int) (start, end int, ok bool, err error) {
 	if from >= len(text) {
 		return 0, 0, false, nil

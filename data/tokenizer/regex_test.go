@@ -10,8 +10,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestRegexAsGo compares matches of small patterns in all short texts with those of Go's package regexp, which prefers the
-// same ways but has neither lookaheads nor possessive repetitions.
+// TestRegexAsGo compares matches of small patterns in all short texts with package regexp, which prefers the same
+// alternatives but has neither lookaheads nor possessive repetitions.
 func TestRegexAsGo(t *testing.T) {
 	texts := []string{""}
 	for i := 0; len(texts[i]) < 5; i++ {
@@ -50,7 +50,8 @@ func TestHan(t *testing.T) {
 	}
 }
 
-// TestBrokenOff: a broken character ends where no character goes on like that, as in Unicode's "maximal subparts".
+// TestBrokenOff: a broken character ends at the first byte that cannot continue it, as in Unicode's "maximal
+// subparts".
 func TestBrokenOff(t *testing.T) {
 	for text, want := range map[string]int{
 		"\xff\x80": 1, "\x80\x80": 1, "\xc1\x80": 1, "\xf5\x80": 1, "\xc2": 1, "\xc2a": 1, "\xe2\x82": 2, "\xe2\x82\xe2": 2, "\xe0\x80": 1, "\xe0\xa0": 2,
@@ -69,9 +70,8 @@ func mustParse(t *testing.T, members string) *hf {
 	return tok
 }
 
-// TestWordCache: a word that was seen before has the tokens that it had, whatever
-// its length, what stands behind it in the text, and however many tokens it has. A
-// zero byte at its end makes it another word.
+// TestWordCache: a cached word yields the same tokens, for any length, following text and number of tokens. A zero
+// byte at the end makes another word.
 func TestWordCache(t *testing.T) {
 	const members = `"added_tokens": [], "pre_tokenizer": {"type": "Split", "pattern": {"String": " "}, "behavior": "Isolated"},
 		"model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "\u0000": 2, "ab": 3, " ": 4, "abab": 5}, "merges": ["a b", "ab ab"]}`
@@ -135,9 +135,8 @@ func TestIgnoreMerges(t *testing.T) {
 		check(t, "letters, false", mustParse(t, letters+"false}"))
 }
 
-// TestPartialFallback: a character becomes its bytes where the vocabulary has all
-// of them, and is unknown where it lacks one; the bytes that it has are not used.
-// Unknown characters wait for the next known one, not for bytes.
+// TestPartialFallback: a character becomes its bytes if the vocabulary has all of them, and is otherwise unknown
+// without using any of them. Unknown characters are fused up to the next known one, not up to bytes.
 func TestPartialFallback(t *testing.T) {
 	const model = `"added_tokens": [], "model": {"type": "BPE", "vocab": {"a": 0, "<unk>": 1, "<0xC3>": 2, "<0xA9>": 3, "<0xE2>": 4, "<0x82>": 5}, "merges": []`
 	for _, c := range []struct {

@@ -2,8 +2,8 @@ package tokenizer
 
 import "unicode/utf8"
 
-// The split patterns of the published byte-level vocabularies, as their tokenizer.json has
-// them. The matches of each cover a text without gaps.
+// The split patterns of the published byte-level vocabularies, as in their tokenizer.json. Matches of each pattern
+// cover a text without gaps.
 const (
 	patternGPT2 = `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`
 	// GPT-4, Llama 3.
@@ -16,12 +16,11 @@ const (
 		`|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+`
 )
 
-// scanner matches one of these patterns, by code written for it.
+// scanner matches one of these patterns with hand-written code.
 type scanner struct {
 	pattern string
-	next    func(u *unicodeTable, text []byte, i int) int // where the match that starts at i ends
-	// newlineEnds tells whether a run of white space that ends with a line feed
-	// is always followed by the start of a match.
+	next    func(u *unicodeTable, text []byte, i int) int // returns the end of the match that starts at i
+	// newlineEnds reports whether a match always starts after a run of white space that ends with a line feed.
 	newlineEnds bool
 }
 
@@ -32,13 +31,13 @@ var scanners = []scanner{
 	{patternO200K, nextO200K, true},
 }
 
-// kind is what the patterns distinguish in a character, one bit for each.
+// kind is the class of a character as the patterns distinguish it; sets of kinds are bit masks.
 type kind uint8
 
 const (
 	isLetter kind = 1 << iota
 	isNumber
-	isBlank   // white space but the next
+	isBlank   // white space except CR and LF
 	isNewline // CR and LF
 	isOther
 )
@@ -62,7 +61,7 @@ var asciiKinds = func() (k [256]kind) {
 	return k
 }()
 
-// kindAt is the kind of the character at i and its length in bytes; 0 at the end of text.
+// kindAt returns the kind of the character at i and its length in bytes; 0 at the end of text.
 func (u *unicodeTable) kindAt(text []byte, i int) (kind, int) {
 	if i >= len(text) {
 		return 0, 0
@@ -87,7 +86,7 @@ func (u *unicodeTable) wideKind(text []byte) (kind, int) {
 	return isOther, n
 }
 
-// run is where the characters of kind k end that start at i.
+// run returns the end of the run of characters of kind k that starts at i.
 func (u *unicodeTable) run(text []byte, i int, k kind) int {
 	for i < len(text) {
 		if a := asciiKinds[text[i]]; a != 0 {
@@ -106,7 +105,7 @@ func (u *unicodeTable) run(text []byte, i int, k kind) int {
 	return i
 }
 
-// runOf does what run does, for characters whose category is one of set.
+// runOf is run for characters whose category is in set.
 func (u *unicodeTable) runOf(text []byte, i int, set categories) int {
 	for i < len(text) {
 		r, n := decodeRune(text[i:])
@@ -118,8 +117,7 @@ func (u *unicodeTable) runOf(text []byte, i int, set categories) int {
 	return i
 }
 
-// contraction is the length of 's, 't, 're, 've, 'm, 'll or 'd at i, 0 where
-// there is none. With fold, case does not matter.
+// contraction returns the length of 's, 't, 're, 've, 'm, 'll or 'd at i; 0: none. With fold, case does not matter.
 func contraction(text []byte, i int, fold bool) int {
 	if i+1 >= len(text) || text[i] != '\'' {
 		return 0
@@ -148,8 +146,8 @@ func contraction(text []byte, i int, fold bool) int {
 	return 0
 }
 
-// blanks is where the match of \s+(?!\S)|\s+ ends that starts at i, where white space is. With
-// newlines, the alternative \s*[\r\n]+ is tried before.
+// blanks returns the end of the match of \s+(?!\S)|\s+ at i, where a white space stands. With newlines, the
+// alternative \s*[\r\n]+ has precedence.
 func (u *unicodeTable) blanks(text []byte, i int, newlines bool) int {
 	end, last, newline := i, i, 0
 	for end < len(text) {
@@ -205,8 +203,8 @@ func nextGPT4(u *unicodeTable, text []byte, i, digits int) int {
 	return u.rest(text, i, digits, false)
 }
 
-// rest is where a match ends of the alternatives that GPT-4's pattern shares with those
-// derived from it: numbers, other characters, white space.
+// rest returns the end of a match of the alternatives that GPT-4's pattern shares with its derivatives: numbers,
+// other characters, white space.
 func (u *unicodeTable) rest(text []byte, i, digits int, slash bool) int {
 	k, n := u.kindAt(text, i)
 	if k == isNumber {
@@ -247,14 +245,14 @@ func nextO200K(u *unicodeTable, text []byte, i int) int {
 	return u.rest(text, i, 3, true)
 }
 
-// lowerWord is where a word ends that starts at i with any number of letters of setUpper and
-// goes on with at least one of setLower; 0 where there is none.
+// lowerWord returns the end of a word at i that consists of any number of letters of setUpper, then at least one of
+// setLower. 0: no such word.
 func lowerWord(u *unicodeTable, text []byte, i int) int {
 	upper := u.runOf(text, i, setUpper)
 	if end := u.runOf(text, upper, setLower); end > upper {
 		return end
 	}
-	for upper > i { // go back to the last letter that is in both sets
+	for upper > i { // backtrack to the last letter in both sets
 		r, n := utf8.DecodeLastRune(text[i:upper])
 		if u.in(r, setLower) {
 			return upper
@@ -264,8 +262,8 @@ func lowerWord(u *unicodeTable, text []byte, i int) int {
 	return 0
 }
 
-// upperWord is where a word ends that starts at i with at least one letter of setUpper and
-// goes on with any number of setLower; 0 where there is none.
+// upperWord returns the end of a word at i that consists of at least one letter of setUpper, then any number of
+// setLower. 0: no such word.
 func upperWord(u *unicodeTable, text []byte, i int) int {
 	if upper := u.runOf(text, i, setUpper); upper > i {
 		return u.runOf(text, upper, setLower)

@@ -9,76 +9,71 @@ import (
 	"unicode/utf8"
 )
 
-// Tokenizer is a vocabulary with its two directions. All methods may be called
-// from several goroutines at once.
+// Tokenizer encodes text and decodes ids. All methods are safe for concurrent use.
 type Tokenizer interface {
-	// Encode appends the ids of text to dst. Added tokens in the text are
-	// recognised as the tokenizer's file says; nothing is put around it.
+	// Encode appends the ids of text to dst. It recognises added tokens as the tokenizer's file says, and adds no
+	// special tokens around the text.
 	Encode(dst []int32, text []byte) ([]int32, error)
-	// EncodeSpans is Encode that also appends to starts, for each id, the byte of
-	// text where what it stands for starts. The ids are always those of Encode;
-	// starts never fall.
+	// EncodeSpans is Encode, and also appends to starts the offset in text at which each id's text starts. The ids
+	// are the same as Encode's; starts never decrease.
 	EncodeSpans(ids []int32, starts []int, text []byte) ([]int32, []int, error)
-	// AddSpecial is ids with what belongs around a text: the token that begins
-	// one, the token that ends one, or nothing. It does not change ids, and
-	// returns them where there is nothing to add.
+	// AddSpecial returns ids with the special tokens that belong around a text, such as BOS and EOS. It does not
+	// change ids, and returns ids itself if there is nothing to add.
 	AddSpecial(ids []int32) []int32
-	// Decode is the text of ids. Special tokens are dropped; so are ids without a
-	// text, which Bytes prints as "<id>".
+	// Decode returns the text of ids. It drops special tokens and ids without a text; Bytes prints the latter as
+	// "<id>".
 	Decode(ids []int32) []byte
-	// DecodeSpecial is Decode with special tokens kept.
+	// DecodeSpecial is Decode, but keeps special tokens.
 	DecodeSpecial(ids []int32) []byte
-	// Token is id as the vocabulary writes it, "" where there is no such id.
+	// Token returns id as the vocabulary spells it; "": there is no such id.
 	Token(id int32) string
-	// TokenID is the id of what the vocabulary writes as token.
+	// TokenID returns the id of a token as the vocabulary spells it.
 	TokenID(token string) (id int32, ok bool)
-	// IsSpecial tells whether Decode drops id.
+	// IsSpecial reports whether Decode drops id.
 	IsSpecial(id int32) bool
-	// VocabSize is one more than the largest id.
+	// VocabSize returns the largest id plus one.
 	VocabSize() int
-	// BOS is the id that begins a text; false where there is none.
+	// BOS returns the id that begins a text; false: none.
 	BOS() (int32, bool)
-	// EOS is the id that ends a document; false where there is none.
+	// EOS returns the id that ends a document; false: none.
 	EOS() (int32, bool)
-	// ID names the encoding: equal IDs encode equally. For cache keys.
+	// ID identifies the encoding, for cache keys: tokenizers with equal IDs encode equally.
 	ID() string
-	// Files are to be put beside a saved model, by name.
+	// Files returns the files to put beside a saved model, by name.
 	Files() map[string][]byte
 }
 
 // Splitter is a Tokenizer that can encode a long text piece by piece.
 type Splitter interface {
 	Tokenizer
-	// Split is the length of a prefix of text that may be encoded apart from
-	// all that follows it, in text or later. It is 0 where there is none.
+	// Split returns the length of a prefix of text that can be encoded independently of all later text. 0: there is
+	// none.
 	Split(text []byte) int
 }
 
-// EndOfText is how the token that ends a document is written.
+// EndOfText is the spelling of the token that ends a document.
 const EndOfText = "<|endoftext|>"
 
-// Stream decodes tokens one at a time, so that they can be printed as they come. It holds
-// back the bytes of a character that is not complete.
+// Stream decodes tokens one at a time, for printing them as they are generated. It holds back the bytes of an
+// incomplete character.
 type Stream struct {
 	t    Tokenizer
-	ids  []int32 // the last tokens, since how one prints may depend on those before it
-	seen int     // how many of ids have printed in full
-	sent int     // bytes of the text of ids that have been returned
+	ids  []int32 // the last tokens; the text of the next token may depend on them
+	seen int     // number of ids that are printed in full
+	sent int     // bytes of the text of ids that Next has returned
 }
 
-// maxHeld is how many tokens Stream holds back for one character, which has at
-// most four bytes.
+// maxHeld is the most tokens that Stream holds back for one character, which has at most four bytes.
 const maxHeld = 8
 
-// maxQuiet is how many tokens that print nothing Stream keeps.
+// maxQuiet is the most tokens without text that Stream keeps.
 const maxQuiet = 64
 
-// NewStream starts a text, or continues one that ends with the tokens before. These may
-// decide whether the next token prints a space, and a character that is incomplete at their
-// end comes with the token that completes it.
+// NewStream starts a text, or continues one that ends with the tokens before. These may decide whether the next
+// token begins with a space. An incomplete character at their end is returned with the token that completes it.
 func NewStream(t Tokenizer, before ...int32) *Stream {
 	s := &Stream{t: t}
-	for n := min(maxHeld, len(before)); n > 0; n-- { // begin, if possible, where a character begins
+	for n := min(maxHeld, len(before)); n > 0; n-- { // prefer a start at a character boundary
 		s.ids = slices.Clone(before[len(before)-n:])
 		if !bytes.HasPrefix(t.Decode(s.ids), []byte(string(utf8.RuneError))) {
 			break
@@ -92,8 +87,8 @@ func NewStream(t Tokenizer, before ...int32) *Stream {
 	return s
 }
 
-// Next is the text that is complete with id, "" while a character is incomplete. Bytes that
-// are not UTF-8 come as the tokenizer decodes them.
+// Next returns the text that id completes, "" while a character is incomplete. Bytes that are not UTF-8 are
+// returned as the tokenizer decodes them.
 func (s *Stream) Next(id int32) string {
 	s.ids = append(s.ids, id)
 	text := s.t.Decode(s.ids)
@@ -104,7 +99,7 @@ func (s *Stream) Next(id int32) string {
 	n = max(n, s.sent)
 	out := string(text[min(s.sent, n):n])
 	s.sent = n
-	if n == len(text) { // keep only the tokens since the last time, on which the next may depend, if they print
+	if n == len(text) { // keep only the tokens printed by this call, since the next one may depend on them
 		if size := len(s.t.Decode(s.ids[s.seen:])); size > 0 || len(s.ids) > maxQuiet {
 			s.ids, s.sent = append(s.ids[:0], s.ids[s.seen:]...), size
 		}
@@ -113,7 +108,7 @@ func (s *Stream) Next(id int32) string {
 	return out
 }
 
-// Flush is the text that was held back: the bytes of a character that was never completed.
+// Flush returns the held-back bytes of a character that was never completed.
 func (s *Stream) Flush() string {
 	text := s.t.Decode(s.ids)
 	out := string(text[min(s.sent, len(text)):])
@@ -121,8 +116,8 @@ func (s *Stream) Flush() string {
 	return out
 }
 
-// incomplete is how many bytes at the end of b are the start of a character, or are U+FFFD,
-// which stands for one.
+// incomplete returns the number of bytes at the end of b that are an incomplete character, or U+FFFD, which may
+// stand for one.
 func incomplete(b []byte) int {
 	if cut := bytes.TrimRight(b, string(utf8.RuneError)); len(cut) < len(b) && utf8.Valid(b) {
 		return len(b) - len(cut)
@@ -140,13 +135,11 @@ func incomplete(b []byte) int {
 
 const byteVocab = 256
 
-// ErrBinary is Encode's error for text that holds a NUL byte, whose id ends
-// documents.
+// ErrBinary is the error of Bytes for text with a NUL byte, since id 0 ends documents.
 var ErrBinary = errors.New("a NUL byte: this is not text")
 
-// Bytes is the byte-level vocabulary: the id of a byte is its value, and id 0,
-// the byte no text holds, ends documents: so does EndOfText where a text spells
-// it, as it does to other readers of the files. It is a Splitter.
+// Bytes returns the byte-level vocabulary, a Splitter. The id of a byte is its value. Id 0, which no text contains,
+// ends documents. EndOfText in a text also becomes id 0, as it does for other readers of the files.
 func Bytes() Tokenizer { return byteLevel{} }
 
 var endOfText = []byte(EndOfText)
@@ -187,7 +180,7 @@ func (t byteLevel) EncodeSpans(ids []int32, starts []int, text []byte) ([]int32,
 	return ids, starts, nil
 }
 
-// Split leaves the end of text that may be the beginning of EndOfText.
+// Split keeps back the end of text that may be the beginning of EndOfText.
 func (byteLevel) Split(text []byte) int {
 	for n := min(len(text), len(endOfText)-1); n > 0; n-- {
 		if bytes.HasPrefix(endOfText, text[len(text)-n:]) {
@@ -201,7 +194,7 @@ func (byteLevel) AddSpecial(ids []int32) []int32     { return ids }
 func (t byteLevel) Decode(ids []int32) []byte        { return t.decode(ids, "") }
 func (t byteLevel) DecodeSpecial(ids []int32) []byte { return t.decode(ids, EndOfText) }
 
-// decode is the text of ids with end in place of the token that ends a text.
+// decode returns the text of ids. end replaces the token that ends a document.
 func (byteLevel) decode(ids []int32, end string) []byte {
 	text := make([]byte, 0, len(ids))
 	for _, id := range ids {
@@ -246,7 +239,7 @@ func (byteLevel) Files() map[string][]byte {
 	}
 }
 
-// byteLevelVocab is the vocabulary as tokenizer.json spells it.
+// byteLevelVocab is the vocabulary of Bytes as tokenizer.json spells it.
 var byteLevelVocab = func() map[string]int {
 	v := map[string]int{EndOfText: 0}
 	for b, r := range byteAlphabet {
@@ -257,9 +250,8 @@ var byteLevelVocab = func() map[string]int {
 	return v
 }()
 
-// byteAlphabet is the letter that stands for each byte in the files of
-// byte-level vocabularies: a printable Latin-1 letter for itself, the others
-// counted up from U+0100. Source: GPT-2, bytes_to_unicode.
+// byteAlphabet is the letter for each byte in the files of byte-level vocabularies. Printable Latin-1 characters
+// stand for themselves; the other bytes count up from U+0100. Source: GPT-2, bytes_to_unicode.
 var byteAlphabet = func() (letters [byteVocab]rune) {
 	next := rune(byteVocab)
 	for b := range rune(byteVocab) {

@@ -173,7 +173,7 @@ func FuzzStream(f *testing.F) {
 	})
 }
 
-// recorded is one string and what PyPI `tokenizers` made of it.
+// recorded is a string with the result of PyPI `tokenizers`.
 type recorded struct {
 	Text         string
 	IDs          []int32 // with special tokens around
@@ -182,7 +182,7 @@ type recorded struct {
 	DecodedClean string  `json:"decoded_clean"` // without special tokens
 }
 
-// check compares tok with c and tells whether they agree.
+// check compares tok with c and reports whether they agree.
 func (c *recorded) check(t *testing.T, tok Tokenizer) bool {
 	ids, err := tok.Encode(nil, []byte(c.Text))
 	if err != nil {
@@ -247,8 +247,7 @@ func TestFixtures(t *testing.T) {
 	}
 }
 
-// TestConcurrent encodes the same texts from several goroutines at once, each
-// of which has seen other words before.
+// TestConcurrent encodes the same texts in several goroutines, each with other cached words.
 func TestConcurrent(t *testing.T) {
 	all := texts(t)[:40]
 	readShapes(t, "testdata/shapes.json", func(s *shape, text []byte) {

@@ -7,14 +7,14 @@ import (
 	"unicode/utf8"
 )
 
-// unicodeRuns says what each code point is to the `tokenizers` library. Its version of Unicode
-// is not Go's and does not change when Go's does. testdata/unicode.py makes the file and says
-// what its bytes mean.
+// unicodeRuns holds the classes of all code points as the `tokenizers` library sees them. The library's Unicode
+// version is not Go's and stays the same when Go's changes. testdata/unicode.py writes the file and documents its
+// format.
 //
 //go:embed unicode.bin
 var unicodeRuns []byte
 
-// class is what a code point is: its general category and three properties.
+// class is the general category of a code point, with three properties as flags.
 type class uint8
 
 const (
@@ -46,18 +46,18 @@ const (
 	catCc
 	catCf
 	catCo
-	// Marks younger than the normalizers.
+	// Marks added to Unicode after the version that the normalizers know.
 	catYoungMn
 	catYoungMc
 	catYoungMe
 
 	catMask    class = 31
 	classWord  class = 32
-	classInert class = 64 // without decomposition and combining class
+	classInert class = 64 // has no decomposition and combining class 0
 	classHan   class = 128
 )
 
-// categories is a set of general categories, a bit for each.
+// categories is a set of general categories, one bit each.
 type categories uint32
 
 const (
@@ -69,13 +69,12 @@ const (
 	setS    = 1<<catSm | 1<<catSc | 1<<catSk | 1<<catSo
 	setZ    = 1<<catZs | 1<<catZl | 1<<catZp
 	setC    = 1<<catCc | 1<<catCf | 1<<catCo | 1<<catMask
-	// The letters that o200k takes for the start of a word, and for its rest.
+	// The letters that o200k accepts at the start of a word, and in its rest.
 	setUpper = 1<<catLu | 1<<catLt | 1<<catLm | 1<<catLo | setM
 	setLower = 1<<catLl | 1<<catLm | 1<<catLo | setM
 )
 
-// unicodeTable is unicodeRuns in two stages: for each 256 code points the number of a block,
-// and for each block the classes of its code points.
+// unicodeTable is unicodeRuns as a two-stage table: block maps each 256 code points to a row of class.
 type unicodeTable struct {
 	block [0x1100]uint16
 	class [][256]class
@@ -106,10 +105,10 @@ var unicodeClasses = sync.OnceValue(func() *unicodeTable {
 
 func (t *unicodeTable) of(r rune) class { return t.class[t.block[r>>8]][r&255] }
 
-// in tells whether r's category is one of set.
+// in reports whether r's category is in set.
 func (t *unicodeTable) in(r rune, set categories) bool { return set>>(t.of(r)&catMask)&1 != 0 }
 
-// isSpace tells whether r is white space: \s, Rust's char::is_whitespace.
+// isSpace reports whether r is white space: \s, or Rust's char::is_whitespace.
 func isSpace(r rune) bool {
 	switch {
 	case r <= ' ':
@@ -120,8 +119,7 @@ func isSpace(r rune) bool {
 	return r <= 0x200a || r == 0x2028 || r == 0x2029 || r == 0x202f || r == 0x205f || r == 0x3000
 }
 
-// decodeRune is the first character of text and its length in bytes. Text is UTF-8
-// and not empty.
+// decodeRune returns the first character of text and its length in bytes. Text must be valid UTF-8 and not empty.
 func decodeRune(text []byte) (rune, int) {
 	if text[0] < utf8.RuneSelf {
 		return rune(text[0]), 1

@@ -14,7 +14,7 @@ func init() {
 	row("ActivateBackward", activateBackwardCases)
 }
 
-// activations are those of the units that are computed of a single number.
+// activations are the units with one input: no gate.
 var activations = slices.DeleteFunc(slices.Clone(units), func(u unit) bool { return u.f == op.CutSiLU || u.f == op.SigmoidGate })
 
 func activateCases(add func(string, func(*rig))) {

@@ -21,7 +21,7 @@ func addRowsCases(add func(string, func(*rig))) {
 			enqueue(r, op.AddRows{Dst: dst.t, Src: src.t, Index: ids.t, U: P, T: T, C: C})
 		})
 		weighted := func(r *rig, biased bool) {
-			index, pairs := r.distinct(T, P), make([]int32, T) // some weights are taken twice
+			index, pairs := r.distinct(T, P), make([]int32, T) // some weights are used twice
 			for i := range pairs {
 				pairs[i] = int32(r.rng.IntN(P + 2))
 			}

@@ -14,12 +14,11 @@ func init() {
 	row("AttentionBackward", attentionBackwardCases)
 }
 
-// attentionShape is a case: the lengths of the sequences' queries and, where they
-// differ, of their keys.
+// attentionShape is a case: the lengths of the sequences' queries and, if they differ, of their keys.
 type attentionShape struct {
 	queries, keys       []int
 	heads, kvHeads      int
-	dim, window, beyond int // beyond: how much longer than dense rows the strides are
+	dim, window, beyond int // beyond: how much longer than a dense row the strides are
 	softcap             float64
 }
 
@@ -72,8 +71,7 @@ func (sh attentionShape) String() string {
 	return name
 }
 
-// cumulative turns the lengths of sequences into the places where they begin and
-// end.
+// cumulative turns the lengths of sequences into their bounds.
 func cumulative(lengths []int) []int32 {
 	cu := []int32{0}
 	for i, n := range lengths {
@@ -90,7 +88,7 @@ func longest(lengths []int) int {
 	return m
 }
 
-// attentionInput is the input that the forward and the backward share.
+// attentionInput is the input that forward and backward share.
 type attentionInput struct {
 	oracle.Shape
 	shape   op.AttentionShape
@@ -122,10 +120,11 @@ func newAttention(r *rig, sh attentionShape) *attentionInput {
 	return in
 }
 
-// attended is what the oracle says of a forward.
+// attended is the oracle's result of a forward.
 type attended struct{ o, lse []float64 }
 
-// exact is the forward of a shape, whose inputs do not depend on the case. Every query must see a key.
+// exact returns the oracle's forward of a shape; cases of a shape have equal inputs. Every query must attend to a
+// key.
 func (in *attentionInput) exact(r *rig, sh attentionShape) attended {
 	return once(fmt.Sprintf("Attention %v %#v", r.dt, sh), func() attended {
 		n := in.TQ * in.Heads
@@ -135,8 +134,8 @@ func (in *attentionInput) exact(r *rig, sh attentionShape) attended {
 	})
 }
 
-// attention checks the forward. A score is a sum of Dim products, and its error
-// becomes a relative error of its exponential; the output is a mean of values.
+// attention checks the forward. A score is a sum of Dim products. Its absolute error becomes a relative error of the
+// exponential. The output is a mean of values.
 func attention(r *rig, sh attentionShape, withLSE bool) {
 	in := newAttention(r, sh)
 	n := in.TQ * in.Heads
@@ -151,10 +150,9 @@ func attention(r *rig, sh attentionShape, withLSE bool) {
 	enqueue(r, a)
 }
 
-// attentionBackward checks the backward. dP and delta nearly cancel, so what
-// remains are errors relative to these two, not to dS; their size is that of a
-// gradient or a few times as much. Where they cancel completely, as with a window
-// of 1, errors are relative to the inputs, whose size is 1.
+// attentionBackward checks the backward. dP and delta nearly cancel, so errors are relative to these two, not to dS.
+// Their size is that of a gradient or a few times as much. If they cancel completely, as with a window of 1, errors
+// are relative to the inputs, whose size is 1.
 func attentionBackward(r *rig, sh attentionShape, withSums bool) {
 	in := newAttention(r, sh)
 	n, tk := in.TQ*in.Heads, in.shape.TK

@@ -18,7 +18,7 @@ func convertCases(add func(string, func(*rig))) {
 				want := make([]float64, n)
 				for i, v := range src.v {
 					want[i] = v
-					if to == device.BF16 { // to nearest even, exactly
+					if to == device.BF16 { // exactly, to nearest even
 						want[i] = float64(bf16.Widen(bf16.Round(float32(v))))
 					}
 				}

@@ -22,8 +22,8 @@ func lossCases(add func(string, func(*rig))) {
 	}
 }
 
-// lossForm is what logits are like and what a loss has beside −log p: smoothing and z are
-// op.LossTerms. Rows of the gradient may have weights.
+// lossForm describes the logits and the loss of a case. smoothing and z are op.LossTerms. weighted: gradient rows
+// have weights.
 type lossForm struct {
 	size, limit, smoothing, z float64
 	weighted                  bool
@@ -53,7 +53,8 @@ func (f lossForm) terms() op.LossTerms {
 	return op.LossTerms{Smoothing: float32(f.smoothing), Z: float32(f.z)}
 }
 
-// weights makes the weights of T rows, none where the form has none, and multiplies the rows of grad, of V columns, by them.
+// weights returns the weights of T rows, or none for an unweighted form. It multiplies the rows of grad, of V
+// columns, by the weights.
 func (f lossForm) weights(r *rig, T, V int, grad []float64) device.Tensor {
 	if !f.weighted {
 		return device.Tensor{}
@@ -65,16 +66,15 @@ func (f lossForm) weights(r *rig, T, V int, grad []float64) device.Tensor {
 	return w.t
 }
 
-// more is how much larger than without terms a loss and its error can be.
+// more bounds the factor by which terms enlarge a loss and its error.
 func (f lossForm) more(V int) float64 {
 	lse := 5*f.size + math.Log(float64(V))
 	return 1 + 2*f.z*lse
 }
 
-// exponents bounds the error of exp(x − log Σ exp x) for V numbers of some size,
-// relative to 1. The argument is up to 8·size, and half an ulp of it becomes the
-// relative error of the exponential. A capped logit was divided, turned into its
-// tanh and multiplied before, each of which costs an ulp.
+// exponents bounds the error of exp(x − log Σ exp x) for V numbers x of the given size, relative to 1. The argument
+// is up to 8·size, and half an ulp of it becomes the exponential's relative error. A softcapped logit has three more
+// operations of one ulp each: a division, a tanh and a product.
 func exponents(V int, size, limit float64) float64 {
 	if limit > 0 {
 		size += 4 * min(size, limit)
@@ -101,13 +101,13 @@ func lossCase(r *rig, T, V int, f lossForm, forwardOnly bool) {
 	}
 	if !forwardOnly {
 		logits.expect(want, exponents(V, size, limit), 1)
-		if limit > 0 { // 1 − tanh² is as inexact as a number near 1
+		if limit > 0 { // the error of 1 − tanh² is that of a number near 1
 			logits.least = scale
 		}
 	}
 	losses.expect(wantL, exponents(V, size, limit), 0)
 	switch {
-	case !f.terms().None(): // differences of numbers as large as these
+	case !f.terms().None(): // differences of numbers of this size
 		logits.least, losses.least = scale*f.more(V), f.more(V)
 	case V == 1: // the loss is exactly 0
 		losses.expect(wantL, 0, 0)

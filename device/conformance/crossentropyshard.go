@@ -10,9 +10,8 @@ import (
 
 func init() { row("CrossEntropyShard", shardCases) }
 
-// shardCases cuts a vocabulary into shards at the given columns. It takes the
-// shards in one order for the losses and in the other for the gradient, and
-// compares both with the oracle of the whole vocabulary.
+// shardCases cuts a vocabulary into shards at the given columns. Losses take the shards in one order, and gradients
+// in the opposite order. The oracle of the whole vocabulary gives the expected values.
 func shardCases(add func(string, func(*rig))) {
 	for _, c := range []struct {
 		T    int
@@ -33,7 +32,7 @@ func shardCases(add func(string, func(*rig))) {
 func shardCase(r *rig, T int, cuts []int, f lossForm, gradient bool) {
 	size, limit := f.size, f.limit
 	shards, V := len(cuts)-1, cuts[len(cuts)-1]
-	targets := make([]int32, T) // in each shard in turn: its first column, its last, any
+	targets := make([]int32, T) // in each shard in turn: its first column, its last, a random one
 	for t := range targets {
 		from, to := cuts[t%shards], cuts[t%shards+1]
 		targets[t] = int32([]int{from, to - 1, from + r.rng.IntN(to-from)}[t/shards%3])
@@ -82,9 +81,8 @@ func shardCase(r *rig, T int, cuts []int, f lossForm, gradient bool) {
 		for t := range T {
 			copy(want[t*width:(t+1)*width], whole[t*V+cuts[k]:])
 		}
-		// The bound is that of the whole vocabulary, with the error of the
-		// log-sum-exp added in every exponent. A shard that holds no target may
-		// have small gradients only.
+		// The bound for the whole vocabulary, plus the error of the log-sum-exp in every exponent. A shard without a
+		// target may have small gradients only.
 		parts[k].least = scale * f.more(V)
 		parts[k].expect(want, exponents(V, size, limit)+rounded, 1)
 		shard(k, true, i == 0, i == shards-1)

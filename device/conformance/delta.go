@@ -15,7 +15,7 @@ func init() {
 	row("GatedDeltaBackward", gatedDeltaBackwardCases)
 }
 
-// someConvs are the bounds of sequences, channels, taps and what is beside a row.
+// someConvs are the sequences' bounds, channels, taps, and the padding of a row.
 var someConvs = []struct {
 	cu                   []int32
 	channels, taps, more int
@@ -24,7 +24,7 @@ var someConvs = []struct {
 	{[]int32{0, 2100}, 16, 2, 8}, {[]int32{0}, 4, 4, 0},
 }
 
-// A sum of few products, and SiLU.
+// The result is a sum of few products, then SiLU.
 func shortConvCases(add func(string, func(*rig))) {
 	for _, sh := range someConvs {
 		C, T := sh.channels, int(sh.cu[len(sh.cu)-1])
@@ -51,7 +51,7 @@ func shortConvCases(add func(string, func(*rig))) {
 	}
 }
 
-// tailOf are the last rows of tail and x.
+// tailOf returns the last taps−1 rows of tail followed by x.
 func tailOf(tail, x []float64, T, C, taps, stride int) []float64 {
 	all := append([]float64(nil), tail...)
 	for t := range T {
@@ -85,7 +85,7 @@ func shortConvBackwardCases(add func(string, func(*rig))) {
 	}
 }
 
-// someDeltas are the bounds of sequences, key heads, heads, and elements of keys and values.
+// someDeltas are the sequences' bounds, key heads, heads, and elements of keys and values.
 var someDeltas = []struct {
 	cu                                []int32
 	keyHeads, heads, keyDim, valueDim int
@@ -94,7 +94,7 @@ var someDeltas = []struct {
 	{[]int32{0, 129}, 1, 1, 40, 33}, {[]int32{0, 80}, 1, 2, 128, 128}, {[]int32{0}, 1, 1, 4, 4},
 }
 
-// deltaRig are the arrays that the forward and the backward read.
+// deltaRig holds the arrays that forward and backward read.
 type deltaRig struct {
 	op.DeltaShape
 	oracle                   oracle.Delta
@@ -111,8 +111,8 @@ func newDeltaRig(r *rig, cu []int32, keyHeads, heads, keyDim, valueDim int) delt
 	return d
 }
 
-// Norms, gates and sums over a chunk and over a state; what a system of equations makes of their errors stays small, as keys
-// have length 1 and β is below 1.
+// The errors come from norms, gates, and sums over a chunk and over a state. Solving the linear system enlarges them
+// little, because keys have length 1 and β is below 1.
 func gatedDeltaCases(add func(string, func(*rig))) {
 	for _, sh := range someDeltas {
 		for _, kind := range []string{"", " keeps states", " goes on"} {
@@ -149,8 +149,8 @@ func gatedDeltaCases(add func(string, func(*rig))) {
 	}
 }
 
-// forget makes every token's state decay to 1e-6 or less when the next one comes. The gradients of ALog and DtBias are then as small,
-// and what cancels out in them must do so exactly.
+// forget makes a token's state decay to 1e-6 or less before the next token. The gradients of ALog and DtBias are then
+// as small, so large contributions to them must cancel exactly.
 func (d *deltaRig) forget(r *rig) {
 	d.aLog, d.dtBias = r.values("ALog", device.F32, filled(d.Heads, 1.2)), r.values("DtBias", device.F32, filled(d.Heads, 8))
 }

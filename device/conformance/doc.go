@@ -1,14 +1,14 @@
 // Package conformance tests every device against the contract.
 //
-// Operations is the table of operations: shapes of 1, odd sizes and sizes just beside those of the
-// tiles that kernels work in, strides, windows, ragged sequences, and every aliasing that the contract
-// allows. The oracle beside this package defines what they compute. Streams is the table of everything
-// else: memory and its budget, streams, events, notifications, errors.
+// Operations is the table of operations. Its cases have shapes of 1, odd sizes, sizes next to the kernels' tile
+// sizes, strides, windows, ragged sequences, and every aliasing that the contract allows. The oracle package defines
+// the expected results. Streams is the table of everything else: memory and its budget, streams, events,
+// notifications, errors.
 //
-// It imports device, device/op and device/conformance/oracle. Tests import it, and so does the
-// self test of mt doctor; so it does without the package testing.
+// It imports device, device/op and device/conformance/oracle. Tests and the self test of mt doctor import it. So it
+// does not import the package testing.
 //
-// Invariants: every array an operation may see has sentinels behind it, and
-// every array it must not write is compared bit for bit afterwards. The tests of streams use a device by
-// its contract alone, and time by order alone, never by the clock.
+// Invariants: every array that an operation may access has sentinels behind it. Every array that an operation must
+// not write is compared bit for bit afterwards. The stream tests use only the device contract. They test order, and
+// never read the clock.
 package conformance

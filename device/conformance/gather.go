@@ -9,8 +9,7 @@ import (
 
 func init() { row("GatherRows", gatherCases) }
 
-// rowShapes are the number of rows that there are, of rows that are gathered or
-// added, and their length.
+// rowShapes are the number of existing rows, the number of gathered or added rows, and the row length.
 var rowShapes = [][3]int{{1, 1, 1}, {4, 9, 5}, {7, 40, 33}, {50, 20, 16}, {3, 0, 4}}
 
 func gatherCases(add func(string, func(*rig))) {

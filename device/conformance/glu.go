@@ -14,8 +14,8 @@ func init() {
 	row("GLUBackward", gluBackwardCases)
 }
 
-// unit is an activation, its oracle, and how far f(x)·u may be off: relative to the
-// largest result, which counts as least if it is smaller.
+// unit is an activation, its oracle, and the allowed error of f(x)·u. The error is relative to the largest result, or
+// to least if the largest result is smaller.
 type unit struct {
 	f      op.Activation
 	oracle oracle.Activation
@@ -24,16 +24,19 @@ type unit struct {
 	cut    op.Cut
 }
 
-// A sigmoid σ is an exponential (2e-7), a sum and a quotient. That of the GELU has an argument z
-// with four more roundings, and z times the derivative of the GELU's slope is below 3. The slope
-// also has x·dz/dx, up to 12 where it counts, times 1 − σ, which is as inexact as a number near 1.
-// Far below 0 a result is only as exact as z is large. The exact GELU's z is a polynomial: its rounding counts as little, and it
-// is fitted to 1e-7. A gate that is cut off has two roundings more. A ReLU has none of its own.
+// A sigmoid σ is an exponential (2e-7), a sum and a quotient.
+//
+// The GELU's sigmoid has an argument z with four more roundings, and z times the derivative of the GELU's slope is
+// below 3. The slope also has x·dz/dx, up to 12 where it matters, times 1 − σ, whose error is that of a number near
+// 1. Far below 0 the relative error of a result grows with z.
+//
+// The exact GELU's z is a polynomial. Its rounding is as small, and its fit has an error of 1e-7. A clamped gate has
+// two more roundings. A ReLU has none.
 var units = []unit{{f: op.SiLU, oracle: oracle.SiLU, bound: 12 * uF32}, {f: op.GELUTanh, oracle: oracle.GELUTanh, bound: 40 * uF32, least: 1},
 	{f: op.CutSiLU, bound: 16 * uF32, cut: op.Cut{Alpha: 1.75, Limit: 3}}, {f: op.SigmoidGate, oracle: oracle.Sigmoid, bound: 12 * uF32},
 	{f: op.GELU, oracle: oracle.GELU, bound: 40 * uF32, least: 1}, {f: op.ReLU, oracle: oracle.ReLU, bound: 2 * uF32}}
 
-// inputs are gates and ups, some of which lie exactly where they are cut off, or where a slope changes.
+// inputs returns gates and ups. Some lie exactly at a clamping limit or where a slope changes.
 func (u *unit) inputs(r *rig, n int) *array {
 	v := scaled(r.normal(n), 4)
 	for i := range v {
@@ -47,7 +50,7 @@ func (u *unit) inputs(r *rig, n int) *array {
 	return r.values("gu", r.dt, v)
 }
 
-// forward and gradient are the oracle's.
+// forward and gradient call the oracle.
 func (u *unit) forward(y, gu []float64, T, F int) {
 	if u.oracle == nil {
 		oracle.CutGLU(float64(u.cut.Alpha), float64(u.cut.Limit), y, gu, T, F)
@@ -64,7 +67,7 @@ func (u *unit) gradient(dgu, y, dy, gu []float64, T, F int) {
 	oracle.GLUBackward(u.oracle, dgu, y, dy, gu, T, F)
 }
 
-// gluShapes are pairs of T and F.
+// gluShapes are T and F.
 var gluShapes = [][2]int{{1, 1}, {3, 5}, {7, 16}, {40, 33}, {5, 704}, {0, 3}}
 
 func gluCases(add func(string, func(*rig))) {

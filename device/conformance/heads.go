@@ -12,8 +12,8 @@ func init() {
 	row("SumHeads", sumHeadsCases)
 }
 
-// headShapes are rows, heads, elements of each, and zeros behind them. In some all
-// distances are multiples of 16 bytes.
+// headShapes are rows, heads, elements of each head, and zeros behind them. In some shapes all distances are
+// multiples of 16 bytes.
 var headShapes = [][4]int{{1, 1, 1, 0}, {4, 3, 5, 2}, {7, 2, 33, 1}, {9, 4, 16, 8}, {9, 4, 16, 3}, {6, 4, 12, 4}, {5, 6, 128, 64}, {3, 20, 64, 0}, {2, 3, 0, 4}, {3, 2, 0, 0}, {3, 0, 4, 4}, {0, 2, 4, 4}}
 
 func copyHeadsCases(add func(string, func(*rig))) {
@@ -23,9 +23,9 @@ func copyHeadsCases(add func(string, func(*rig))) {
 			to, from := oracle.Heads{Head: C + zeros + 8}, oracle.Heads{Head: C + zeros + 24}
 			to.Stride, from.Stride = heads*to.Head+16, heads*from.Head+8
 			switch kind {
-			case " shared": // one head's elements for all, and no room between heads
+			case " shared": // all heads read the same elements, and no gap between heads
 				to.Head, from.Head = C+zeros, 0
-			case " odd": // rows may begin at multiples of 16 bytes where heads do not
+			case " odd": // rows may begin at multiples of 16 bytes while heads do not
 				from.Head--
 			}
 			add(fmt.Sprintf("%v%s", sh, kind), func(r *rig) {

@@ -16,7 +16,7 @@ func init() {
 // layerNormShapes are rows and dim.
 var layerNormShapes = [][2]int{{1, 1}, {5, 7}, {40, 33}, {2, 300}, {0, 4}, {2100, 5}, {3, 4100}, {1, 8200}}
 
-// away is added to X, so that a mean that is forgotten shows.
+// away is added to X, so that a kernel that forgets the mean fails.
 const away = 3
 
 func shifted(v []float64) []float64 {
@@ -26,8 +26,8 @@ func shifted(v []float64) []float64 {
 	return v
 }
 
-// layerNormCases are those of LayerNorm. What is left of x when the mean is subtracted has
-// the rounding of x itself and of the mean, which are away times larger than it.
+// layerNormCases are the cases of LayerNorm. x minus the mean keeps the rounding errors of x and of the mean, which
+// are away times larger.
 func layerNormCases(add func(string, func(*rig))) {
 	for _, sh := range layerNormShapes {
 		for _, form := range []string{"plain", "in place", "no stats", "no bias"} {
@@ -37,7 +37,7 @@ func layerNormCases(add func(string, func(*rig))) {
 }
 
 func layerNorm(r *rig, rows, dim int, form string) {
-	const eps = 1e-2 // so that the one element of a row of one does not decide by its rounding
+	const eps = 1e-2 // large, so that the rounding of a single element does not decide
 	x, w, b, stats := r.values("X", r.dt, shifted(r.normal(rows*dim))), r.f32("W", dim), r.f32("B", dim), r.f32("Stats", 2*rows)
 	y := x
 	if form != "in place" {
@@ -82,7 +82,7 @@ func layerNormBackward(r *rig, rows, dim int, form string) {
 	wantX, wantW := dx.copy(), dw.copy()
 	oracle.LayerNormBackward(wantX, wantW, dy.copy(), x.v, w.v, stats.v, form == "add")
 	dx.expect(wantX, 2*(1+away)*summing(dim), 1)
-	dx.least = 1 // terms that are about 1 may cancel
+	dx.least = 1 // terms of about 1 may cancel
 	gradient := dw.t
 	if form == "no dw" {
 		gradient = device.Tensor{}

@@ -24,9 +24,8 @@ func matMulCases(add func(string, func(*rig))) {
 	}
 }
 
-// raggedCases are the products that an expert has: the forward, and its gradients
-// with respect to the input and to the weights. The numbers of rows are such that
-// several have the same power of two above them.
+// raggedCases are an expert's products: the forward, and the gradients of the input and of the weights. Several
+// numbers of rows round up to the same power of two.
 func raggedCases(add func(string, func(*rig))) {
 	const wide, narrow = 48, 16
 	for _, rows := range []int{0, 1, 2, 31, 32, 33, 47, 64, 200} {
@@ -36,7 +35,7 @@ func raggedCases(add func(string, func(*rig))) {
 				a, b := r.act("A", m.M*m.K), r.act("B", m.K*m.N)
 				d := r.act("D", m.M*m.N)
 				var c []float64
-				if m.TransA { // it is added to what is there
+				if m.TransA { // added to D
 					d = r.f32("D", m.M*m.N)
 					m.C, c = d.t, d.v
 				}

@@ -22,7 +22,7 @@ func weightedSumCases(add func(string, func(*rig))) {
 				}
 				want := make([]float64, n)
 				oracle.WeightedSum(want, x.v, y.v, -4.775, 2.0315)
-				d.least = 5 // the terms may be larger than their sum
+				d.least = 5 // the terms may exceed their sum
 				d.expect(want, 3*uF32, 1)
 				enqueue(r, op.WeightedSum{D: d.t, X: x.t, Y: y.t, N: int64(n), A: -4.775, B: 2.0315})
 			})
@@ -30,8 +30,7 @@ func weightedSumCases(add func(string, func(*rig))) {
 	}
 }
 
-// divideByNormCases: of sizes from nothing to several pieces; with eps 100 the norm of few elements
-// does not count.
+// divideByNormCases have sizes from nothing to several pieces. With eps 100 the norm of few elements does not matter.
 func divideByNormCases(add func(string, func(*rig))) {
 	for _, n := range []int{0, 1, 7, 33, 20000, 70001} {
 		for _, eps := range []float32{1e-7, 100} {

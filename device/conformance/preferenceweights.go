@@ -11,7 +11,7 @@ import (
 
 func init() { row("PreferenceWeights", preferenceCases) }
 
-// preferenceLosses are all kinds of loss; of the second one a margin is so large that the loss is 0.
+// preferenceLosses have all kinds of loss. The hinge has a pair with a margin so large that the loss is 0.
 var preferenceLosses = []op.PreferenceLoss{{Kind: op.Sigmoid, Beta: 0.125}, {Kind: op.Sigmoid, Beta: 0.5, Smoothing: 0.25}, {Kind: op.Hinge, Beta: 0.25},
 	{Kind: op.IPO, Beta: 0.5}}
 
@@ -25,8 +25,8 @@ func preferenceCases(add func(string, func(*rig))) {
 	}
 }
 
-// preferenceCase has a prompt in front of every answer. A log p is a sum that is rounded to fp32 as its reference is; half an
-// ulp of each moves the argument of the sigmoid, and so the weight, by Beta times as much.
+// preferenceCase has a prompt before every answer. A log p is a sum that is rounded to fp32, as its reference is.
+// Half an ulp of each moves the sigmoid's argument, and so the weight, by Beta times as much.
 func preferenceCase(r *rig, lengths []int, loss op.PreferenceLoss, likelihood float32) {
 	cu, _ := bounds(lengths)
 	T, pairs := int(cu[len(cu)-1]), len(lengths)/2

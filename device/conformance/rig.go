@@ -18,19 +18,18 @@ import (
 	"mt/device/op"
 )
 
-// Results are the results of the cases, by name.
+// Results maps case names to results.
 type Results map[string]Result
 
 // Result is the result of one case.
 type Result struct {
-	// Hash is a hash of the bits of every output. It is equal for devices that
-	// promise the same bits.
+	// Hash is a hash of the bits of all outputs. Devices that promise the same bits have equal hashes.
 	Hash uint64
-	// Worst is the largest error as a share of the error that is allowed.
+	// Worst is the largest error as a share of the allowed error.
 	Worst float64
 }
 
-// Reporter takes the findings of a case, as *testing.T does.
+// Reporter receives the failures of a case, as *testing.T does.
 type Reporter interface {
 	Helper()
 	Errorf(format string, args ...any)
@@ -44,21 +43,20 @@ type OperationsT[Self any] interface {
 	Run(name string, f func(Self)) bool
 }
 
-// Enqueuer is a Reporter that enqueues the operation of a case itself, to measure
-// that. It gets a stream, and a function that enqueues the operation there once and
-// may be called any number of times. What the case then finds says nothing of the
-// device.
+// Enqueuer is a Reporter that enqueues a case's operation itself, to measure it. It gets a stream and a function that
+// enqueues the operation there once. Enqueue may call the function any number of times. The case's findings then say
+// nothing about the device.
 type Enqueuer interface {
 	Enqueue(s device.Stream, once func())
 }
 
-// Operations tests all operations of dev and returns what they computed.
+// Operations tests all operations of dev and returns their results.
 func Operations[Self OperationsT[Self]](t Self, dev device.Device) Results {
 	t.Helper()
 	return SomeOperations(t, dev, func(string) bool { return true })
 }
 
-// SomeOperations is Operations for the cases that want accepts, by their names: OPERATION/TYPE/CASE.
+// SomeOperations is Operations for the cases whose names (OPERATION/TYPE/CASE) want accepts.
 func SomeOperations[Self OperationsT[Self]](t Self, dev device.Device, want func(name string) bool) Results {
 	t.Helper()
 	out := Results{}
@@ -74,7 +72,7 @@ func SomeOperations[Self OperationsT[Self]](t Self, dev device.Device, want func
 	return out
 }
 
-// OneIn accepts one in n cases of each operation, in each type, the first among them. 0: the first alone.
+// OneIn accepts one in n cases of each operation and type, including the first case. n = 0 accepts only the first.
 func OneIn(n int) func(name string) bool {
 	picked := map[string]bool{}
 	for _, op := range OperationNames() {
@@ -91,21 +89,20 @@ func OneIn(n int) func(name string) bool {
 	}
 }
 
-// computed has what once has computed, by key: a func() V.
+// computed caches the results of once by key: a func() V.
 var computed sync.Map
 
-// once returns the result of f, which is called once per process and key. Cases have the same inputs on every device, so
-// many share their expected values. The caller must not change the result.
+// once returns the result of f, and calls f once per process and key. Cases have the same inputs on every device, so
+// they share expected values. The caller must not change the result.
 func once[V any](key string, f func() V) V {
 	of, _ := computed.LoadOrStore(key, sync.OnceValue(f))
 	return of.(func() V)()
 }
 
-// table has the cases of every operation, by the operation's name. The file of each
-// operation adds its own.
+// table has the cases of every operation by name. Each operation's file adds its own.
 var table = map[string]cases{}
 
-// cases is a function that calls add with every case of an operation.
+// cases calls add for every case of an operation.
 type cases func(add func(name string, f func(*rig)))
 
 // row adds the cases of an operation to the table.
@@ -116,19 +113,19 @@ func row(op string, c cases) {
 	table[op] = c
 }
 
-// OperationNames are the operations that the table has cases of, sorted.
+// OperationNames returns the names of the table's operations, sorted.
 func OperationNames() []string { return slices.Sorted(maps.Keys(table)) }
 
-// The unit roundoffs of the types.
+// Unit roundoffs of the types.
 const (
 	uF32  = 1.0 / (1 << 24)
 	uBF16 = 1.0 / (1 << 8)
 )
 
-// rig is one case: its operation and device, its arrays and its random numbers.
+// rig is one case: its operation, device, arrays and random numbers.
 type rig struct {
 	op     string
-	done   int // how often the operation has been enqueued
+	done   int // how many times the operation has been enqueued
 	t      Reporter
 	dev    device.Device
 	s      device.Stream
@@ -137,17 +134,17 @@ type rig struct {
 	arrays []*array
 }
 
-// array is a tensor on the device and what is known of it.
+// array is a tensor on the device and its expected content.
 type array struct {
 	name  string
 	mem   device.Mem
 	t     device.Tensor
-	bits  []byte    // the bytes that were uploaded, sentinels included
+	bits  []byte    // the uploaded bytes, with sentinels
 	v     []float64 // the same elements as numbers
-	want  []float64 // what it must hold afterwards; nil: the same bits
-	bound float64   // bounds the error of want, relative to its largest element
-	least float64   // the largest element counts as at least this
-	any   bool      // it may hold anything afterwards
+	want  []float64 // expected content afterwards; nil: the same bits
+	bound float64   // allowed error, relative to the largest element of want
+	least float64   // lower limit of the largest element
+	any   bool      // any content is allowed afterwards
 }
 
 // enqueue enqueues the operation of the case.
@@ -187,7 +184,7 @@ func (r *rig) free() {
 	}
 }
 
-// guard is the number of bytes behind an array that nobody may write.
+// guard is the number of bytes behind an array that no operation may write.
 const guard = 256
 
 // upload makes an array of n elements.
@@ -220,7 +217,7 @@ func (r *rig) values(name string, dt device.DType, v []float64) *array {
 	})
 }
 
-// distinct is n different numbers below limit, in random order.
+// distinct returns n different numbers below limit, in random order.
 func (r *rig) distinct(n, limit int) []int32 {
 	v := make([]int32, n)
 	for i, p := range r.rng.Perm(limit)[:n] {
@@ -252,7 +249,7 @@ func (r *rig) normal(n int) []float64 {
 	return v
 }
 
-// act and f32 make arrays of n random numbers, of the compute type and of fp32.
+// act and f32 return arrays of n random numbers, of the compute type and of fp32.
 func (r *rig) act(name string, n int) *array { return r.values(name, r.dt, r.normal(n)) }
 func (r *rig) f32(name string, n int) *array { return r.values(name, device.F32, r.normal(n)) }
 
@@ -276,12 +273,11 @@ func numbers(bits []byte, dt device.DType, n int) []float64 {
 	return v
 }
 
-// copy is a copy of the array's elements, for the oracle to change.
+// copy returns a copy of the array's elements, for the oracle to change.
 func (a *array) copy() []float64 { return append([]float64(nil), a.v...) }
 
-// expect says what a must hold afterwards: want, up to an error of computing and,
-// in bf16, so many roundings of the result or of values that lead to it. Errors are
-// relative to the largest element.
+// expect sets the expected content of a: want, with an error of at most computing. In bf16, roundings more roundings
+// of the result or of intermediate values are allowed. Errors are relative to the largest element.
 func (a *array) expect(want []float64, computing float64, roundings int) {
 	a.want, a.bound = want, computing
 	if a.t.DType == device.BF16 {
@@ -321,7 +317,7 @@ func (r *rig) check() Result {
 	return Result{h.Sum64(), worst}
 }
 
-// compare returns the worst error as a share of the error that is allowed.
+// compare returns the worst error as a share of the allowed error.
 func (a *array) compare(t Reporter, got []float64) float64 {
 	t.Helper()
 	size, worst := a.least, 0.0
@@ -342,8 +338,7 @@ func (a *array) compare(t Reporter, got []float64) float64 {
 	return worst / (a.bound * size)
 }
 
-// summing bounds the error of a sum of n products, relative to the largest of many
-// such sums. n roundings of partial sums of size √n add up like a random walk, to
-// n·u, and the largest sum is some √n. The 8 stands for the roundings of the
-// products and for unlikely sums.
+// summing bounds the error of a sum of n products, relative to the largest of many such sums. The n roundings of
+// partial sums of size √n add up like a random walk, to n·u, and the largest sum is about √n. The 8 allows for the
+// products' roundings and for unlikely sums.
 func summing(n int) float64 { return (8 + math.Sqrt(float64(n))) * uF32 }

@@ -13,12 +13,11 @@ func init() {
 	row("RMSNormBackward", normBackwardCases)
 }
 
-// normShapes are rows, groups, dim, and how much longer than dense rows the strides
-// are.
+// normShapes are rows, groups, dim, and how much longer than a dense row the strides are.
 var normShapes = [][4]int{{1, 1, 1, 0}, {5, 1, 7, 0}, {3, 2, 16, 5}, {40, 1, 33, 3}, {130, 3, 8, 9}, {2, 1, 300, 0}, {0, 2, 4, 0}, {2100, 1, 5, 1}}
 
-// normCases are those of RMSNorm. Every element is a few roundings away from its
-// inputs; the mean of squares is a sum of dim positive terms.
+// normCases are the cases of RMSNorm. Every element is a few roundings away from its inputs. The mean of squares is a
+// sum of dim positive terms.
 func normCases(add func(string, func(*rig))) {
 	for _, sh := range normShapes {
 		for _, form := range []string{"plain", "in place", "no rstd", "offset", "residual", "onto residual", "residual in place"} {
@@ -97,7 +96,7 @@ func normBackward(r *rig, sh [4]int, form string) {
 	rstd, dw := r.values("RStd", device.F32, rstds), r.f32("DW", n.Dim)
 	wantX, wantW := dx.copy(), dw.copy()
 	oracle.RMSNormBackward(wantX, wantW, dy.copy(), x.v, w.v, rstd.v, n)
-	// There is one rounding, of the gradient or of the sum.
+	// There is one rounding: of the gradient, or of the sum.
 	dx.expect(wantX, 2*summing(n.Dim), 1)
 	if form == "no DW" {
 		dw.t = device.Tensor{}

@@ -13,10 +13,10 @@ func init() {
 	row("RouterBackward", routerBackwardCases)
 }
 
-// routerShapes are tokens, experts, and how many experts are chosen for a token.
+// routerShapes are tokens, experts, and chosen experts for a token.
 var routerShapes = [][3]int{{1, 1, 1}, {3, 5, 2}, {70, 8, 8}, {9, 60, 4}, {33, 128, 8}, {5, 256, 6}, {2, 1024, 32}, {40, 33, 32}, {0, 4, 2}}
 
-// routerRules are tried on every shape that they fit.
+// routerRules are combined with every shape that they fit.
 var routerRules = []struct {
 	name string
 	bias bool
@@ -34,7 +34,7 @@ var routerRules = []struct {
 	{"many groups", false, op.RouterRule{Groups: 32, OpenGroups: 9, GroupBest: 1}},
 }
 
-// routerForms calls f for every case, by its name.
+// routerForms calls f with every case and its name.
 func routerForms(f func(name string, z routing)) {
 	for _, sh := range routerShapes {
 		for _, of := range routerRules {
@@ -48,7 +48,7 @@ func routerForms(f func(name string, z routing)) {
 			}
 			forms := []string{"spread", "ties"}
 			if of.rule == (op.RouterRule{}) {
-				forms = append(forms, "far apart") // scores would be too close to 0 and 1 for a choice between them
+				forms = append(forms, "far apart") // sigmoids of these logits would be too close to 0 and 1 to choose between
 			}
 			for _, normalize := range []bool{false, true} {
 				if normalize && of.rule.Near > 0 {
@@ -62,7 +62,7 @@ func routerForms(f func(name string, z routing)) {
 	}
 }
 
-// routing is what a case is about.
+// routing describes a case.
 type routing struct {
 	T, E, K   int
 	normalize bool
@@ -82,9 +82,8 @@ func routerBackwardCases(add func(string, func(*rig))) {
 	routerForms(func(name string, z routing) { add(name, func(r *rig) { routerBackward(r, z) }) })
 }
 
-// routerLogits are random logits, some of them equal where form says so. The oracle
-// gets them as they were rounded, so rounding never decides what is chosen. size is
-// a bound that differences of two logits exceed a few times at most.
+// routerLogits returns random logits; some are equal if form says so. The oracle gets the rounded logits, so rounding
+// never changes a choice. Differences of two logits are at most a few times size.
 func (r *rig) routerLogits(n int, form string) (v []float64, size float64) {
 	v, size = r.normal(n), 1
 	switch form {
@@ -98,7 +97,7 @@ func (r *rig) routerLogits(n int, form string) (v []float64, size float64) {
 	return v, size
 }
 
-// routerBias is a bias for the choice, in steps that no rounding bridges; none where the case has none.
+// routerBias returns a bias in steps larger than any rounding error; none if the case has no bias.
 func (r *rig) routerBias(z routing) *array {
 	if !z.bias {
 		return &array{}
@@ -110,8 +109,8 @@ func (r *rig) routerBias(z routing) *array {
 	return r.values("Bias", device.F32, v)
 }
 
-// router checks the forward. Where no softmax is taken, exponentials are of single logits, and
-// what is said of those of a softmax holds all the more.
+// router checks the forward. A sigmoid is an exponential of one logit, and its error is below the bound for a
+// softmax.
 func router(r *rig, z routing) {
 	v, size := r.routerLogits(z.logits(), z.form)
 	logits, bias, ids := r.values("Logits", device.F32, v), r.routerBias(z), r.i32("IDs", make([]int32, z.chosen()))
@@ -128,8 +127,8 @@ func router(r *rig, z routing) {
 	enqueue(r, a)
 }
 
-// routerBackward checks the backward. A gradient is a probability times a
-// difference of gradients, whose size is a few units.
+// routerBackward checks the backward. A gradient is a probability times a difference of gradients, whose size is a
+// few units.
 func routerBackward(r *rig, z routing) {
 	v, size := r.routerLogits(z.logits(), z.form)
 	logits := r.values("Logits", device.F32, v)

@@ -12,14 +12,14 @@ func init() {
 	row("ScaleRowsBackward", scaleRowsBackwardCases)
 }
 
-// someRows are T, C, and the number of factors that rows choose from.
+// someRows are T, C, and the number of factors.
 var someRows = [][3]int{{1, 1, 1}, {3, 5, 7}, {9, 40, 9}, {50, 33, 60}, {7, 264, 1000}, {2, 2048, 3}, {0, 4, 3}, {3, 0, 4}, {0, 4, 0}}
 
 func scaleRowsCases(add func(string, func(*rig))) {
 	for _, sh := range someRows {
 		T, C, P := sh[0], sh[1], sh[2]
 		add(fmt.Sprintf("%v", sh), func(r *rig) {
-			index := make([]int32, T) // some factors are chosen twice
+			index := make([]int32, T) // some factors are used twice
 			for i := range index {
 				index[i] = int32(r.rng.IntN(P))
 			}
@@ -42,7 +42,7 @@ func scaleRowsBackwardCases(add func(string, func(*rig))) {
 			oracle.ScaleRowsBackward(wantDY, wantY, w.v, wantW, index, C)
 			y.expect(wantY, uF32, 1)
 			dy.expect(wantDY, uF32, 1)
-			dw.least = 1 // the size of what it held before
+			dw.least = 1 // the size of the earlier content
 			dw.expect(wantW, summing(C), 0)
 			enqueue(r, op.ScaleRowsBackward{DY: dy.t, Y: y.t, W: w.t, DW: dw.t, Index: ids.t, T: T, C: C, P: P})
 		})

@@ -14,11 +14,11 @@ func init() {
 	row("WeightedBiasGrad", weightedBiasGradCases)
 }
 
-// someHeads are T, heads and the elements of a head.
+// someHeads are T, heads, and the elements of a head.
 var someHeads = [][3]int{{1, 1, 2}, {3, 2, 5}, {33, 4, 16}, {130, 3, 8}, {2, 64, 64}, {2100, 2, 2}, {0, 2, 4}}
 
-// Sums of exponentials differ from theirs by far or not at all: sinks are far above the scores, near them, and far
-// below. A share is an exponential (2e-7), a sum and a quotient, of a difference that is rounded to u·64.
+// Sinks are far above the scores, near them, and far below. The share p(sink) is an exponential (2e-7), a sum and a
+// quotient; the rounding of the exponent's difference is u·64.
 func sinksCases(add func(string, func(*rig))) {
 	for _, sh := range someHeads {
 		T, heads, dim := sh[0], sh[1], sh[2]
@@ -40,7 +40,7 @@ func sinksGradCases(add func(string, func(*rig))) {
 		add(fmt.Sprintf("%v", sh[:2]), func(r *rig) {
 			ds, delta, sinks := r.f32("DSinks", heads), r.f32("Delta", heads*T), r.f32("Sinks", heads)
 			lse := r.values("LSE", device.F32, r.normal(heads*T))
-			for i, v := range lse.v { // a sink is part of the sum
+			for i, v := range lse.v { // lse includes the sink
 				lse.v[i] = max(v, 0) + sinks.v[i/max(T, 1)]
 			}
 			lse = r.values("LSE with sinks", device.F32, lse.v)
@@ -61,7 +61,7 @@ func weightedBiasGradCases(add func(string, func(*rig))) {
 			wantB, wantW := db.copy(), dw.copy()
 			oracle.WeightedBiasGrad(wantB, wantW, dy.v, b.v, w.v, index)
 			db.expect(wantB, summing(T), 0)
-			dw.least = 1 // the size of what it held before
+			dw.least = 1 // the size of the earlier content
 			dw.expect(wantW, summing(C), 0)
 			enqueue(r, op.WeightedBiasGrad{DB: db.t, DW: dw.t, DY: dy.t, B: b.t, W: w.t, Index: ids.t, T: T, C: C, P: P})
 		})

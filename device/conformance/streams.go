@@ -48,8 +48,7 @@ func copies(t Tester, d streamRig) {
 	}
 }
 
-// Copies of memory that is not pinned keep their order on a stream and, by
-// events, between streams.
+// Copies of unpinned memory keep their order on a stream and, through events, between streams.
 func copiesKeepOrder(t Tester, d streamRig) {
 	up, down := Stream(t, d, "up"), Stream(t, d, "down")
 	there, back := Event(t, d), Event(t, d)
@@ -98,7 +97,7 @@ func waitRefersToTheLastRecordBefore(t Tester, d streamRig) {
 	order := make(chan string, 3)
 	s.Wait(e)
 	s.Notify(func(error) { order <- "after the gate" })
-	// The wait above is not for a later record, for which it would wait for ever.
+	// The wait above refers to the earlier record. A wait for the later record would never end.
 	openLate := d.held(t, late)
 	late.Record(e)
 	order <- "gate opens"
@@ -106,7 +105,7 @@ func waitRefersToTheLastRecordBefore(t Tester, d streamRig) {
 	if a, b := <-order, <-order; a != "gate opens" || b != "after the gate" {
 		t.Errorf("order %q, %q", a, b)
 	}
-	s.Wait(e) // this one waits for the later record
+	s.Wait(e) // waits for the later record
 	s.Notify(func(error) { order <- "after the block" })
 	order <- "block ends"
 	openLate()
@@ -115,16 +114,14 @@ func waitRefersToTheLastRecordBefore(t Tester, d streamRig) {
 	}
 }
 
-// A wait that its stream has not come to yet is for the record that was the last
-// when Wait was called, although the event has been recorded again since.
+// A pending wait refers to the last record before the call of Wait, even if the event is recorded again meanwhile.
 func waitKeepsItsRecord(t Tester, d streamRig) {
 	s, other := Stream(t, d, "s"), Stream(t, d, "other")
 	e := Event(t, d)
 	other.Record(e)
 	open := d.held(t, s)
 	s.Wait(e)
-	// The second record comes after s. If the wait above meant this record, s would
-	// wait for itself.
+	// The second record comes after s. If the wait above referred to this record, s would wait for itself.
 	done := Event(t, d)
 	s.Record(done)
 	other.Wait(done)
@@ -177,7 +174,7 @@ func notifyKeepsOrder(t Tester, d streamRig) {
 		}
 		s.Notify(func(error) { got = append(got, i) })
 	}
-	if err := s.Close(); err != nil { // which waits for them
+	if err := s.Close(); err != nil { // waits for the notifications
 		t.Fatal(err)
 	}
 	for i, v := range got {
@@ -229,8 +226,8 @@ func badArguments(t Tester, d streamRig) {
 	badRows(t, d, f, h, ints)
 }
 
-// badRows makes calls of operations on rows, experts and losses that a device refuses. f, h and ints are memory for numbers of
-// each type.
+// badRows makes invalid calls of operations on rows, experts and losses. f, h and ints are memory for numbers of each
+// type.
 func badRows(t Tester, d streamRig, f, h, ints device.Tensor) {
 	BadArguments(t, d, []BadCall{
 		{"AddPositions: Pos is fp32, want int32", func(s device.Stream) {
@@ -275,11 +272,9 @@ func badRows(t Tester, d streamRig, f, h, ints device.Tensor) {
 	})
 }
 
-// ErrorSticks tests what follows a failure on a stream: work is dropped, and
-// everything else goes on. fail makes the stream s fail with an error that begins
-// with the device's kind, the stream's name and want. Where hold is not nil, it
-// holds the stream as in Run, so that everything that follows is enqueued before
-// the failure happens.
+// ErrorSticks tests a stream after a failure: it drops work, and everything else continues. fail makes the stream s
+// fail with an error. The error begins with the device's kind, the stream's name and want. If hold is not nil, it
+// holds the stream as in Streams, so that all later calls are enqueued before the failure.
 func ErrorSticks(t Tester, d device.Device, hold func(s device.Stream) func(), want string, fail func(s device.Stream)) {
 	t.Helper()
 	s, e := Stream(t, d, "s"), Event(t, d)
@@ -296,7 +291,7 @@ func ErrorSticks(t Tester, d device.Device, hold func(s device.Stream) func(), w
 	told := make(chan error, 1)
 	s.Notify(func(err error) { told <- err })
 	other := Stream(t, d, "other")
-	other.Wait(e) // completes all the same
+	other.Wait(e) // completes in spite of the failure
 	before := make([]byte, 1)
 	other.CopyD2H(before, m)
 	goOn()
@@ -353,14 +348,13 @@ func closedStream(t Tester, d streamRig) {
 	}
 }
 
-// BadCall is a call of an operation with bad arguments, and what its error says.
+// BadCall is an invalid call of an operation, and the text that its error contains.
 type BadCall struct {
 	Want string
 	Call func(s device.Stream)
 }
 
-// BadArguments tests that each call makes a stream of its own fail with an error
-// that contains want.
+// BadArguments tests that each call makes its own stream fail with an error that contains Want.
 func BadArguments(t Tester, d device.Device, calls []BadCall) {
 	t.Helper()
 	for i, c := range calls {

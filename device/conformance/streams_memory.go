@@ -10,7 +10,7 @@ import (
 	"mt/device"
 )
 
-// address is where b begins.
+// address returns the address of b.
 func address(b []byte) uintptr { return reflect.ValueOf(b).Pointer() }
 
 func allocHost(t Tester, d device.Device, n int64) []byte {
@@ -59,7 +59,7 @@ func usage(t Tester, d streamRig) {
 	}
 }
 
-// The whole budget can be allocated and no more, and host memory is not part of it.
+// The whole budget can be allocated, but no more. Host memory is not part of the budget.
 func limit(t Tester, d streamRig) {
 	was := d.Usage()
 	all := (was.Limit - was.Total) &^ (device.Align - 1)
@@ -106,7 +106,7 @@ func badAllocations(t Tester, d streamRig) {
 	}
 }
 
-// Calls that only a mistake in the program can make panic.
+// Calls that only a bug in the program can make panic.
 func misuse(t Tester, d streamRig) {
 	m, h := Alloc(t, d, 512), allocHost(t, d, 512)
 	cases := map[string]func(){
@@ -132,7 +132,7 @@ func misuse(t Tester, d streamRig) {
 	}
 }
 
-// Close does not wait for streams, gives everything back, and ends the device.
+// Close refuses open streams, frees everything, and ends the device.
 func closing(t Tester, d streamRig) {
 	s, err := d.NewStream("s")
 	if err != nil {
@@ -141,7 +141,7 @@ func closing(t Tester, d streamRig) {
 	if err := d.Close(); err == nil || !strings.Contains(err.Error(), "1 streams are still open") {
 		t.Errorf("Close with a stream open: %v", err)
 	}
-	// This is left to Close: memory on both sides, a registration, an event.
+	// Close has to release this: memory on both sides, a registration, an event.
 	Alloc(t, d, 100)
 	allocHost(t, d, 100)
 	Event(t, d)
@@ -168,11 +168,10 @@ func closing(t Tester, d streamRig) {
 	}
 }
 
-// Peers tests what two devices that reach each other do together: a copies to b, in the order that
-// events of both fix. What is no such copy makes the stream fail; alone is a device that a does not
-// reach.
+// Peers tests two devices that reach each other: a copies to b, in an order fixed by events of both. An invalid peer
+// copy makes the stream fail; a does not reach alone.
 func Peers(t Tester, a, b, alone device.Device) {
-	for range 2 { // asking again changes nothing
+	for range 2 { // a second call changes nothing
 		for _, pair := range [][2]device.Device{{a, b}, {b, a}} {
 			if ok, err := pair[0].Reach(pair[1]); !ok || err != nil {
 				t.Fatalf("one device reaches the other: %t, %v", ok, err)
@@ -211,7 +210,7 @@ func Peers(t Tester, a, b, alone device.Device) {
 			t.Errorf("round %d: other bytes arrive", i)
 		}
 	}
-	from.CopyPeer(b, device.Mem{}, device.Mem{}) // of nothing
+	from.CopyPeer(b, device.Mem{}, device.Mem{}) // an empty copy
 	if err := from.Sync(); err != nil {
 		t.Error(err)
 	}

@@ -13,7 +13,7 @@ type streamRig struct {
 	hold func(s device.Stream) func()
 }
 
-// Tester is what the tests of streams need of *testing.T.
+// Tester has the methods of *testing.T that the stream tests need.
 type Tester interface {
 	Helper()
 	Error(args ...any)
@@ -31,9 +31,8 @@ type Subtester[Self any] interface {
 
 // Streams tests the devices that open returns, one for each line of the table.
 //
-// open returns a device with a limit of memory that can be filled, and has it
-// closed when the test ends, whether or not the test has closed it. hold gives a
-// stream work that lasts until the function which hold returns is called.
+// open returns a device whose memory limit can be filled. It closes the device when the test ends, even if the test
+// has closed it. hold gives a stream work that lasts until the returned function is called.
 func Streams[Self Subtester[Self]](t Self, open func(t Self) device.Device, hold func(s device.Stream) (release func())) {
 	for _, c := range []struct {
 		name string
@@ -50,16 +49,15 @@ func Streams[Self Subtester[Self]](t Self, open func(t Self) device.Device, hold
 	t.Run("ErrorsStick", func(t Self) { errorsStick(t, streamRig{open(t), hold}) })
 }
 
-// held holds s until the function that it returns is called, but no longer than the
-// test lasts.
+// held holds s until the returned function is called or the test ends.
 func (r streamRig) held(t Tester, s device.Stream) func() {
 	release := sync.OnceFunc(r.hold(s))
 	t.Cleanup(release)
 	return release
 }
 
-// Stream starts a stream that is closed when the test ends. The error of that Close
-// is ignored; tests of errors look at it themselves.
+// Stream starts a stream and closes it when the test ends. It ignores the error of Close; tests of errors check it
+// themselves.
 func Stream(t Tester, d device.Device, name string) device.Stream {
 	t.Helper()
 	s, err := d.NewStream(name)
@@ -70,7 +68,7 @@ func Stream(t Tester, d device.Device, name string) device.Stream {
 	return s
 }
 
-// Event makes an event.
+// Event returns an event.
 func Event(t Tester, d device.Device) device.Event {
 	t.Helper()
 	e, err := d.NewEvent()
@@ -80,8 +78,7 @@ func Event(t Tester, d device.Device) device.Event {
 	return e
 }
 
-// Alloc allocates n bytes of device memory. The caller frees them, or leaves that
-// to the device's Close.
+// Alloc allocates n bytes of device memory. The caller frees them, or leaves them to the device's Close.
 func Alloc(t Tester, d device.Device, n int64) device.Mem {
 	t.Helper()
 	m, err := d.Alloc(accounts.Activations, n)
@@ -91,7 +88,7 @@ func Alloc(t Tester, d device.Device, n int64) device.Mem {
 	return m
 }
 
-// Panics says whether f panics.
+// Panics reports whether f panics.
 func Panics(f func()) (yes bool) {
 	defer func() { yes = recover() != nil }()
 	f()

@@ -7,8 +7,7 @@ import (
 	"mt/device/cpu/vec"
 )
 
-// act is a tensor of the compute type. fp32 elements are used in place, bf16
-// elements by way of a buffer.
+// act is a tensor of the compute type. fp32 elements are used in place, bf16 elements through a buffer.
 type act struct {
 	addr uintptr
 	bf16 bool
@@ -24,8 +23,7 @@ func (a act) u16(off, n int) []uint16 {
 	return unsafe.Slice((*uint16)(pointer(a.addr+uintptr(2*off))), n)
 }
 
-// load returns the n elements from off on as fp32. In fp32 that is the tensor's own
-// memory, else a copy in buffer buf of sc.
+// load returns n elements from off as fp32: the tensor's own memory for fp32, a copy in buffer buf of sc for bf16.
 func (a act) load(sc *scratch, buf, off, n int) []float32 {
 	if !a.bf16 {
 		return a.f32(off, n)
@@ -35,8 +33,8 @@ func (a act) load(sc *scratch, buf, off, n int) []float32 {
 	return x
 }
 
-// target returns room for n elements which store will put at off. In fp32 that is
-// the tensor's own memory, else buffer buf of sc.
+// target returns memory for n elements that store will write at off: the tensor's own memory for fp32, buffer buf of
+// sc for bf16.
 func (a act) target(sc *scratch, buf, off, n int) []float32 {
 	if !a.bf16 {
 		return a.f32(off, n)
@@ -44,17 +42,15 @@ func (a act) target(sc *scratch, buf, off, n int) []float32 {
 	return sc.f32(buf, n)
 }
 
-// store puts x, which was written to a target, into the tensor at off, rounded for
-// bf16.
+// store writes x, which target returned, to off and rounds to bf16. An fp32 tensor already holds x.
 func (a act) store(off int, x []float32) {
 	if a.bf16 {
 		vec.Narrow(a.u16(off, len(x)), x)
 	}
 }
 
-// loadRows returns n rows of width elements as fp32, and the distance between them.
-// The rows begin at off and are stride apart. In fp32 they are the tensor's own
-// memory, else a copy in buffer buf of sc.
+// loadRows returns n rows of width elements as fp32, and their stride. The rows begin at off, stride apart. They are
+// the tensor's own memory for fp32, a copy in buffer buf of sc for bf16.
 func (a act) loadRows(sc *scratch, buf, off, n, stride, width int) ([]float32, int) {
 	if n == 0 || width == 0 {
 		return nil, stride
@@ -69,7 +65,7 @@ func (a act) loadRows(sc *scratch, buf, off, n, stride, width int) ([]float32, i
 	return x, width
 }
 
-// put writes x at off, rounded for bf16.
+// put writes x at off and rounds to bf16 if necessary.
 func (a act) put(off int, x []float32) {
 	if a.bf16 {
 		vec.Narrow(a.u16(off, len(x)), x)

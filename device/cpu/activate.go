@@ -10,10 +10,9 @@ func init() {
 	op.Add(&table, activateBackward)
 }
 
-// An activation without a gate is computed as a gated unit whose up is 1 everywhere: the
-// exponential costs more than the product.
+// An activation without a gate is a gated unit whose up is 1 everywhere. The exponential costs more than the product.
 
-// activate works on a row while the row is in the cache.
+// activate works row by row, so the row stays in the cache.
 func activate(s *stream, a *op.Activate) error {
 	reads(a.X, 1, 0, a.T*a.F)
 	writes(a.Y, 1, 0, a.T*a.F)
@@ -30,7 +29,7 @@ func activate(s *stream, a *op.Activate) error {
 	return nil
 }
 
-// activateBackward works on a row while the row is in the cache. DX may be X, Y may be DY.
+// activateBackward works row by row, so the row stays in the cache. DX may be X, Y may be DY.
 func activateBackward(s *stream, a *op.ActivateBackward) error {
 	reads(a.X, 1, 0, a.T*a.F)
 	reads(a.DY, 1, 0, a.T*a.F)
@@ -39,7 +38,7 @@ func activateBackward(s *stream, a *op.ActivateBackward) error {
 	in, grad, din, act := actOf(a.X), actOf(a.DY), actOf(a.DX), actOf(a.Y)
 	unit := [...]func(dgate, dup, y, dy, gate, up []float32){op.SiLU: vec.SwiGLUGrad, op.GELUTanh: vec.GeGLUGrad, op.GELU: vec.ErfGLUGrad, op.ReLU: reluGrad}[a.Activation]
 	s.forRows(a.T, 6*a.F, func(sc *scratch, from, to int) {
-		up, dup := ones(sc, 4, a.F), sc.f32(5, a.F) // nobody reads the gradient of 1
+		up, dup := ones(sc, 4, a.F), sc.f32(5, a.F) // dup is not used: up is constant
 		for t := from; t < to; t++ {
 			x, dy := in.load(sc, 0, t*a.F, a.F), grad.load(sc, 1, t*a.F, a.F)
 			dx := din.target(sc, 2, t*a.F, a.F)
@@ -57,7 +56,7 @@ func activateBackward(s *stream, a *op.ActivateBackward) error {
 	return nil
 }
 
-// ones is n times 1, in buffer buf of sc.
+// ones returns n ones in buffer buf of sc.
 func ones(sc *scratch, buf, n int) []float32 {
 	v := sc.f32(buf, n)
 	for i := range v {

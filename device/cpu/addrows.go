@@ -7,7 +7,7 @@ import (
 
 func init() { op.Add(&table, addRows) }
 
-// addRows relies on no row of the destination coming twice.
+// addRows needs distinct destination rows, because threads add to them concurrently.
 func addRows(s *stream, a *op.AddRows) error {
 	reads(a.Src, 1, 0, a.T*a.C)
 	reads(a.Index, 1, 0, a.T)
@@ -35,7 +35,7 @@ func addRows(s *stream, a *op.AddRows) error {
 	return nil
 }
 
-// weighted sets dst to w·(row + bias), without a bias to w·row.
+// weighted sets dst to w·(row + bias); without a bias, to w·row.
 func weighted(dst, row, bias []float32, w float32) []float32 {
 	if bias != nil {
 		copy(dst, row)

@@ -9,9 +9,8 @@ import (
 
 func init() { op.Add(&table, attention) }
 
-// attention writes O and LSE. Each job goes, block by block, over the keys that its
-// queries see, and keeps the greatest score and the sum of exponentials of every
-// row. Source: arXiv:2205.14135, arXiv:2307.08691.
+// attention writes O and LSE. Each job goes block by block over the keys of its queries, and keeps the largest score
+// and the sum of exponentials of every row. Source: arXiv:2205.14135, arXiv:2307.08691.
 func attention(s *stream, a *op.Attention) error {
 	wide, narrow := a.Heads*a.Dim, a.KVHeads*a.Dim
 	if raceEnabled {
@@ -35,8 +34,8 @@ func attention(s *stream, a *op.Attention) error {
 	return nil
 }
 
-// queryBlock is how many queries a job has at most, where group heads share the
-// keys. It is large enough for the packing of keys to cost little beside their use.
+// queryBlock returns the most queries of a job, if group heads share the keys. Large jobs make the packing of keys
+// cheap relative to their use.
 func queryBlock(group int) int { return max(28, min(128, 256/group)) }
 
 // forward is the work of one job.
@@ -61,7 +60,7 @@ func (f *forward) run() {
 	f.was, f.blockSum = f.sc.f32(bufWas, stripRows), f.sc.f32(bufBlockSum, stripRows)
 	f.out, f.top, f.sum = f.sc.f32(bufOut, rows*f.wide), f.sc.f32(bufMax, rows), f.sc.f32(bufSum, rows)
 	if f.Window > 0 {
-		clear(f.out) // a strip may see no key of the first block
+		clear(f.out) // a strip may attend to no key of the first block
 	}
 	clear(f.sum)
 	for i := range f.top {
@@ -92,7 +91,7 @@ func (f *forward) pack() {
 	packPanels(f.values, rows, stride, f.n, f.Dim)
 }
 
-// strip brings queries from … to−1 of head g of the group, and the block, together.
+// strip applies queries from … to−1 of head g of the group to the block of keys.
 func (f *forward) strip(g, from, to int) {
 	see := seen(from, to, f.shift(), f.Window, f.k0, f.n)
 	if see.lo >= see.hi {
@@ -117,10 +116,8 @@ func (f *forward) strip(g, from, to int) {
 		f.out[at*f.wide:], f.wide, f.wide/vec.Panel, again)
 }
 
-// softmax turns the scores of a strip into exponentials relative to the greatest
-// score of each query so far, and brings what was summed up before to the same
-// scale. from is the strip's first query and at the first of its rows in the
-// output.
+// softmax turns the scores of a strip into exponentials relative to each query's largest score so far. It rescales
+// the earlier sums to the new maximum. from is the strip's first query, and at is its first row in the output.
 func (f *forward) softmax(scores []float32, at, from, rows int, see span) {
 	was := f.was[:rows]
 	top := f.top[at : at+rows]

@@ -7,21 +7,22 @@ import (
 
 func init() { op.Add(&table, attentionBackward) }
 
-// queryTile is how many queries add to the gradients of keys and values at a time.
+// queryTile is the number of queries whose contributions to the gradients of keys and values are added at a time.
 const queryTile = 56
 
-// attentionBackward overwrites DQ, DK, DV. With P = exp(scale·QKᵀ − LSE), dP =
-// dO·Vᵀ and delta = Σ dO·O: dS = scale·P·(dP − delta), dQ = dS·K, dK = dSᵀ·Q,
-// dV = Pᵀ·dO. Source: arXiv:2307.08691.
+// attentionBackward overwrites DQ, DK, DV. With P = exp(scale·QKᵀ − LSE), dP = dO·Vᵀ and delta = Σ dO·O:
 //
-// A job is a sequence and a key head. It goes over the blocks of keys in order, and
-// within each block over the heads of the group and their queries in order. Where
-// there are too few such jobs for the threads, the gradients of queries and those
-// of keys and values are computed one after the other, and each job has a range of
-// them; that takes 7 products instead of 5. Every sum has the same order in both
-// ways. A gradient of keys or values adds up heads, and within them queries; one of
-// queries adds up blocks of keys, and within them keys. For keys that a query does
-// not see zeros are added, which change nothing.
+//	dS = scale·P·(dP − delta), dQ = dS·K, dK = dSᵀ·Q, dV = Pᵀ·dO
+//
+// Source: arXiv:2307.08691.
+//
+// A job is a sequence and a key/value head. It goes over the blocks of keys in order, and within each block over the
+// heads of the group and their queries in order. If there are too few jobs for the threads, one pass computes the
+// gradients of queries, and another the gradients of keys and values. Each job then covers a range of queries or
+// keys. Two passes take 7 matrix products instead of 5.
+//
+// Both ways add in the same order. A gradient of keys or values adds heads, and within them queries. A gradient of
+// queries adds blocks of keys, and within them keys. Masked keys add zeros, which change nothing.
 func attentionBackward(s *stream, a *op.AttentionBackward) error {
 	wide, narrow := a.Heads*a.Dim, a.KVHeads*a.Dim
 	if raceEnabled {
@@ -43,7 +44,7 @@ func attentionBackward(s *stream, a *op.AttentionBackward) error {
 	return nil
 }
 
-// backward runs the jobs that s has listed, each as a copy of b.
+// backward runs the listed jobs of s, each as a copy of b.
 func (s *stream) backward(a *op.AttentionBackward, b backward) {
 	b.AttentionBackward, b.group, b.wide = a, a.Heads/a.KVHeads, panels(a.Dim)*vec.Panel
 	s.pool.Run(len(s.jobs), func(i int) {
@@ -76,13 +77,12 @@ type backward struct {
 	sc    *scratch
 	group int
 	wide  int // Dim rounded up to panels
-	// Whether the job computes the gradients of queries, and those of keys and
-	// values.
+	// The gradients that the job computes: for queries, for keys and values, or for both.
 	forQueries, forKeys bool
 
 	dq               []float32 // (group, queries, wide)
 	k0, n            int       // the block of keys
-	fresh            int       // keys of the block from here on have not got a gradient yet
+	fresh            int       // first key of the block that has no gradient yet
 	keys, values     []float32 // the block, as columns of panels
 	keyRows          []float32
 	dk, dv           []float32 // (keys, wide)
@@ -125,7 +125,7 @@ func (b *backward) run() {
 	}
 }
 
-// sumDelta writes Σ dO·O of every query and head.
+// sumDelta writes Σ dO·O for every query and head.
 func (b *backward) sumDelta() {
 	o, dout, delta := actOf(b.O), actOf(b.DO), f32s(b.Delta, b.Heads*b.TQ)
 	for q := b.q + b.from; q < b.q+b.to; q++ {
@@ -150,7 +150,7 @@ func (b *backward) pack() {
 	vec.Transpose(b.values, rows, stride, b.n, b.Dim)
 }
 
-// tile brings queries from … to−1 of head g of the group, and the block, together.
+// tile applies queries from … to−1 of head g of the group to the block of keys.
 func (b *backward) tile(g, from, to int) {
 	h, rows := b.kv*b.group+g, to-from
 	see := seen(from, to, b.shift(), b.Window, b.k0, b.n)
@@ -168,8 +168,8 @@ func (b *backward) tile(g, from, to int) {
 	b.addKeys(from, rows, see)
 }
 
-// strip computes the scores of queries from … to−1 of the tile that begins at query
-// tile, and the gradients of these scores, and adds to the gradient of the queries.
+// strip computes the scores of queries from … to−1 and the gradients of the scores, and adds to the queries'
+// gradient. The tile begins at query tile.
 func (b *backward) strip(g, tile, from, to int, all span) {
 	h, rows, row := b.kv*b.group+g, to-from, from-tile
 	see := seen(from, to, b.shift(), b.Window, b.k0, b.n)
@@ -196,9 +196,8 @@ func (b *backward) strip(g, tile, from, to int, all span) {
 		b.dq[(g*(b.to-b.from)+from-b.from)*b.wide:], b.wide, b.wide/vec.Panel, true)
 }
 
-// cap caps the scores of a strip, if a cap is set and some of its queries see keys.
-// It returns the factors that the gradients of the capped scores must be multiplied
-// by, in one row for each query.
+// cap applies the softcap, if there is one and some query of the strip attends to a key. It returns the factors for
+// the gradients of the capped scores, one row for each query.
 func (b *backward) cap(scores []float32, rows int, see span) []float32 {
 	if b.Softcap == 0 {
 		return nil
@@ -216,8 +215,8 @@ func (b *backward) cap(scores []float32, rows int, see span) []float32 {
 	return slopes
 }
 
-// gradient turns the scores of a strip, whose first query is from, into
-// probabilities, and the gradients of those into the gradients of the scores.
+// gradient turns the scores of a strip into probabilities, and the probabilities' gradients into the scores'
+// gradients. from is the strip's first query.
 func (b *backward) gradient(scores, dscores []float32, from, rows int, all span, lse, delta []float32) {
 	s := vec.Strip{Stride: scoreStride, Rows: rows, Width: all.hi, Most: all.hi, Scale: scoreScale(&b.AttentionShape)}
 	s.N = from + b.shift() + 1 - b.k0
@@ -237,18 +236,17 @@ func (b *backward) gradient(scores, dscores []float32, from, rows int, all span,
 	}
 }
 
-// addKeys adds, to the gradients of the keys and values of the block, what the tile
-// of queries from … from+rows−1 contributes. Keys that every query sees are handled
-// together; of the others, each strip leaves out the queries that do not reach
-// them. The keys that no query has seen so far are the last of the block.
+// addKeys adds the contributions of queries from … from+rows−1 to the gradients of the block's keys and values. It
+// takes the keys that every query attends to at once. In each strip of other keys it skips the queries before the
+// first key. Keys that no query has attended to so far are the last ones of the block.
 func (b *backward) addKeys(from, rows int, see span) {
 	b.dk, b.dv = b.sc.f32(bufDKeys, b.n*b.wide), b.sc.f32(bufDValues, b.n*b.wide)
-	if b.fresh < see.lo { // these keys lie before the window of the first query
+	if b.fresh < see.lo { // keys before the window of the first query
 		clear(b.dk[b.fresh*b.wide : see.lo*b.wide])
 		clear(b.dv[b.fresh*b.wide : see.lo*b.wide])
 		b.fresh = see.lo
 	}
-	diagonal := from + b.shift() - b.k0 // the key at the place of the first query
+	diagonal := from + b.shift() - b.k0 // the key at the position of the first query
 	for j := see.lo; j < see.hi; {
 		next, r := j+stripRows, max(0, j-diagonal)
 		if r == 0 {
@@ -263,8 +261,7 @@ func (b *backward) addKeys(from, rows int, see span) {
 	b.fresh = max(b.fresh, see.hi)
 }
 
-// addStrip adds what queries r … rows−1 of the tile contribute to the gradients of
-// keys and values j … next−1.
+// addStrip adds the contributions of queries r … rows−1 of the tile to the gradients of keys and values j … next−1.
 func (b *backward) addStrip(j, next, r, rows int) {
 	at, add := r*scoreStride+j, j < b.fresh
 	vec.Tile(next-j, rows-r, b.scores[at:], scoreStride, true, b.dPanels[r*vec.Panel:], rows*vec.Panel,
@@ -273,8 +270,7 @@ func (b *backward) addStrip(j, next, r, rows int) {
 		b.dk[j*b.wide:], b.wide, b.wide/vec.Panel, add)
 }
 
-// storeKeys stores the gradients of the block's keys and values. They are 0 for
-// keys that no query sees.
+// storeKeys stores the gradients of the block's keys and values. Keys that no query attends to get 0.
 func (b *backward) storeKeys() {
 	dk, dv := actOf(b.DK), actOf(b.DV)
 	b.dk, b.dv = b.sc.f32(bufDKeys, b.n*b.wide), b.sc.f32(bufDValues, b.n*b.wide)

@@ -9,35 +9,32 @@ import (
 	"mt/device/op"
 )
 
-// Attention works on one sequence and one key head at a time, with all the query
-// heads that share it. Keys come in blocks, packed so that the tiles of package vec
-// can read them; queries come in strips of at most stripRows. Scores only exist for
-// one strip and one block at a time.
+// Attention works on one sequence and one key/value head at a time, with all query heads of the group. Keys are
+// packed in blocks for the tiles of package vec, and queries come in strips of at most stripRows. Scores exist only
+// for one strip and one block at a time.
 const (
 	keyBlock    = 256
 	stripRows   = 14
-	scoreStride = keyBlock + 16 // not a power of two, so that rows fall into different cache sets
+	scoreStride = keyBlock + 16 // not a power of two, so rows fall into different cache sets
 )
 
-// attnJob is the part of attention that one worker does at a time.
+// attnJob is one worker's unit of attention.
 type attnJob struct {
-	q, k   int // the first row of the sequence's queries, and of its keys
-	nq, nk int // how many queries and keys the sequence has
-	kv     int // the key head
+	q, k   int // the first row of the sequence's queries and of its keys
+	nq, nk int // the sequence's numbers of queries and keys
+	kv     int // the key/value head
 	from,
-	to int // queries of this job, counted within the sequence
+	to int // queries of this job, relative to the sequence
 	keyFrom,
-	keyTo int // the keys of this job, counted within the sequence
+	keyTo int // keys of this job, relative to the sequence
 }
 
-// shift is the difference between the place of a query among the keys and its
-// number among the queries.
+// shift is the position of a sequence's first query among its keys.
 func (j *attnJob) shift() int { return j.nk - j.nq }
 
-// cost is proportional to the work. Causality is taken into account, windows are
-// not.
+// cost is proportional to the work. It accounts for the causal mask, but not for windows.
 func (j *attnJob) cost() int {
-	first := max(j.from, j.keyFrom-j.shift()) // the queries before see none of the keys
+	first := max(j.from, j.keyFrom-j.shift()) // earlier queries attend to none of the keys
 	if first >= j.to {
 		return 0
 	}
@@ -45,11 +42,10 @@ func (j *attnJob) cost() int {
 	return (j.to - first) * max(1, seen)
 }
 
-// jobList is the jobs of one operation, the most expensive first.
+// jobList lists the jobs of one operation, the most expensive first.
 type jobList []attnJob
 
-// list cuts every sequence into jobs of at most block queries; with block 0 a job
-// is a whole sequence.
+// list cuts every sequence into jobs of at most block queries; block 0 makes a job of each whole sequence.
 func (l *jobList) list(a *op.AttentionShape, block int) error {
 	jobs := (*l)[:0]
 	cuQ, cuK := i32s(a.CuQ, a.Seqs+1), i32s(a.CuK, a.Seqs+1)
@@ -77,8 +73,7 @@ func (l *jobList) list(a *op.AttentionShape, block int) error {
 	return nil
 }
 
-// listKeys makes a job of every block of keys. list must have found the sequences
-// to be valid before.
+// listKeys makes a job of every block of keys. list must have validated the sequences before.
 func (l *jobList) listKeys(a *op.AttentionShape) {
 	jobs := (*l)[:0]
 	cuQ, cuK := i32s(a.CuQ, a.Seqs+1), i32s(a.CuK, a.Seqs+1)
@@ -92,14 +87,14 @@ func (l *jobList) listKeys(a *op.AttentionShape) {
 	l.set(jobs)
 }
 
-// sequence is a job with all queries and keys of sequence i.
+// sequence returns a job with all queries and keys of sequence i.
 func sequence(cuQ, cuK []int32, i int) attnJob {
 	j := attnJob{q: int(cuQ[i]), nq: int(cuQ[i+1] - cuQ[i]), k: int(cuK[i]), nk: int(cuK[i+1] - cuK[i])}
 	j.to, j.keyTo = j.nq, j.nk
 	return j
 }
 
-// eachHead appends a copy of j for every key head.
+// eachHead appends a copy of j for every key/value head.
 func (j attnJob) eachHead(jobs []attnJob, heads int) []attnJob {
 	for j.kv = range heads {
 		jobs = append(jobs, j)
@@ -112,8 +107,8 @@ func (l *jobList) set(jobs []attnJob) {
 	*l = jobs
 }
 
-// balanced says whether the jobs keep the threads so busy that cutting them
-// further, which takes 7 products in place of 5, would not pay.
+// balanced reports whether the jobs keep the threads busy enough. Otherwise smaller jobs pay, although they take 7
+// matrix products instead of 5.
 func (l jobList) balanced(threads int) bool {
 	total := 0
 	for i := range l {
@@ -122,11 +117,11 @@ func (l jobList) balanced(threads int) bool {
 	return total == 0 || 5*threads*l[0].cost() <= 7*total
 }
 
-// span is a range of keys lo … hi−1, counted within a block of keys.
+// span is a range of keys lo … hi−1, relative to a block of keys.
 type span struct{ lo, hi int }
 
-// visible is the keys that query q sees of the block which begins at key k0 and has
-// n keys. The query stands at place q + shift.
+// visible returns the keys of a block that query q attends to. The block begins at key k0 and has n keys. The query
+// is at position q + shift.
 func visible(q, shift, window, k0, n int) span {
 	s := span{0, min(n, q+shift+1-k0)}
 	if window > 0 {
@@ -135,16 +130,15 @@ func visible(q, shift, window, k0, n int) span {
 	return s
 }
 
-// seen is the range of the block's keys that queries from … to−1 see, each key
-// being seen by one of them.
+// seen returns the block's keys that any of the queries from … to−1 attends to.
 func seen(from, to, shift, window, k0, n int) span {
 	return span{visible(from, shift, window, k0, n).lo, visible(to-1, shift, window, k0, n).hi}
 }
 
-// panels is the number of panels that n columns fill.
+// panels returns the number of panels that hold n columns.
 func panels(n int) int { return (n + vec.Panel - 1) / vec.Panel }
 
-// packPanels copies n rows of width floats, which are stride apart, into panels.
+// packPanels copies n rows of width floats, stride apart, into panels.
 func packPanels(dst, src []float32, stride, n, width int) {
 	for p := 0; p < width; p += vec.Panel {
 		d := dst[p*n:]
@@ -160,8 +154,7 @@ func packPanels(dst, src []float32, stride, n, width int) {
 	}
 }
 
-// scoreScale is the factor that scores still need: 1 where they are capped, since
-// the cap applies the scale.
+// scoreScale returns the factor that scores still need: 1 after a softcap, which applies the scale.
 func scoreScale(a *op.AttentionShape) float32 {
 	if a.Softcap > 0 {
 		return 1
@@ -169,7 +162,7 @@ func scoreScale(a *op.AttentionShape) float32 {
 	return a.Scale
 }
 
-// strips is the number of strips that n queries make.
+// strips returns the number of strips for n queries.
 func strips(n int) int { return (n + stripRows - 1) / stripRows }
 
 // The buffers of a scratch that attention uses.
@@ -181,14 +174,14 @@ const (
 	bufScores         // scores, then probabilities
 	bufDScores        // gradients of the scores
 	bufOut            // output, or gradient of the queries
-	bufMax            // greatest score of a row so far
+	bufMax            // largest score of a row so far
 	bufSum            // sum of its exponentials so far
 	bufKeyRows        // keys, as rows of panels
 	bufQueries        // queries of a tile, as rows of panels
 	bufDOut           // gradient of the output of a tile, as rows of panels
 	bufDKeys
 	bufDValues
-	bufWas      // the bufMax of before the block
+	bufWas      // bufMax before the block
 	bufBlockSum // sum of the exponentials of a block
 	bufSlopes   // slopes of the cap for the scores of a strip
 )

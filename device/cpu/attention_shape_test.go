@@ -2,7 +2,7 @@ package cpu
 
 import "testing"
 
-// TestCostOfAJob: a job costs twice the pairs of a query and a key that it sees, less at most one for each query.
+// TestCostOfAJob: a job costs twice its attended (query, key) pairs, less at most one for each query.
 func TestCostOfAJob(t *testing.T) {
 	for _, j := range []attnJob{
 		{nq: 600, nk: 600, to: 600, keyTo: 600},               // a sequence

@@ -76,8 +76,7 @@ func (b *bench) run(name string, f func()) {
 	})
 }
 
-// cpuTime is how long this process has computed. On a machine that others use too,
-// it is steadier than the time on the clock.
+// cpuTime returns the CPU time of this process. On a shared machine it is steadier than wall-clock time.
 func cpuTime(t *testing.B) time.Duration {
 	var u unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {

@@ -7,8 +7,7 @@ import (
 
 func init() { op.Add(&table, addBiasGrad) }
 
-// addBiasGrad sums blocks of rows, into which the rows fall by their number alone,
-// and then adds up the blocks in order.
+// addBiasGrad sums blocks of rows and then adds the blocks in order. The number of rows alone determines the blocks.
 func addBiasGrad(s *stream, a *op.AddBiasGrad) error {
 	reads(a.DY, 1, 0, a.T*a.N)
 	writes(a.DB, 1, 0, a.N)

@@ -7,7 +7,7 @@ import (
 
 func init() { op.Add(&table, copyColumns) }
 
-// copyColumns copies the bytes of a part of every row, whatever their type is.
+// copyColumns copies bytes of every row, whatever their type.
 func copyColumns(s *stream, a *op.CopyColumns) error {
 	if a.C == 0 {
 		return nil

@@ -11,8 +11,7 @@ import (
 
 func init() { op.Add(&table, crossEntropy) }
 
-// crossEntropy takes the steps of one row while the row is in the cache: maximum,
-// sum of exponentials, gradient.
+// crossEntropy takes all steps of a row (maximum, sum of exponentials, gradient) while the row is in the cache.
 func crossEntropy(s *stream, a *op.CrossEntropy) error {
 	if raceEnabled {
 		reads(a.Targets, 1, 0, a.T)
@@ -68,7 +67,7 @@ func lossRow(a *op.CrossEntropy, logits act, sc *scratch, t, target int) float32
 	return terms.loss(lse, taken)
 }
 
-// weightOf is element t of weights; 1 where there are none.
+// weightOf returns element t of weights, or 1 if there are none.
 func weightOf(weights device.Tensor, t int) float32 {
 	if weights.None() {
 		return 1
@@ -76,8 +75,8 @@ func weightOf(weights device.Tensor, t int) float32 {
 	return f32s(weights, t+1)[t]
 }
 
-// lossTerms are op.LossTerms over a vocabulary: what the target and what each column takes off
-// the log-sum-exp, by their logits, and the factor of its square.
+// lossTerms holds op.LossTerms as coefficients of the loss: of the target's logit, of every logit, and of the squared
+// log-sum-exp.
 type lossTerms struct{ target, column, z float64 }
 
 func termsOf(t op.LossTerms, vocab int) lossTerms {
@@ -88,7 +87,7 @@ func termsOf(t op.LossTerms, vocab int) lossTerms {
 	return l
 }
 
-// takes is what these logits take off the log-sum-exp. The target may be none of their columns.
+// takes returns the sum that the logits subtract from the log-sum-exp. target may be outside these columns.
 func (l lossTerms) takes(logits []float32, target int) (sum float64) {
 	if target >= 0 && target < len(logits) {
 		sum = l.target * float64(logits[target])
@@ -103,11 +102,11 @@ func (l lossTerms) takes(logits []float32, target int) (sum float64) {
 	return sum
 }
 
-// loss is that of a row with this log-sum-exp, of which so much is taken.
+// loss returns the loss of a row with log-sum-exp lse, from which taken is subtracted.
 func (l lossTerms) loss(lse, taken float64) float32 { return float32(lse - taken + l.z*lse*lse) }
 
-// gradient turns exponentials into the gradient of the logits: k makes them probabilities times
-// scale. The target may be none of these columns.
+// gradient turns exponentials into the gradient of the logits. k scales exponentials to probabilities times scale.
+// target may be outside these columns.
 func (l lossTerms) gradient(row []float32, k, scale float32, lse float64, target int) {
 	vec.Scale(row, row, k*float32(1+2*l.z*lse))
 	if l.column > 0 {
@@ -121,8 +120,7 @@ func (l lossTerms) gradient(row []float32, k, scale float32, lse float64, target
 	}
 }
 
-// capped is the logits that the softmax sees: without a limit they are logits
-// itself, else a copy in buffer 1 of sc.
+// capped returns the logits after the softcap: logits itself without a limit, otherwise a copy in buffer 1 of sc.
 func capped(sc *scratch, logits []float32, limit float32) []float32 {
 	if limit == 0 {
 		return logits
@@ -132,5 +130,5 @@ func capped(sc *scratch, logits []float32, limit float32) []float32 {
 	return y
 }
 
-// logSum is log(sum · exp(top)).
+// logSum returns log(sum · exp(top)).
 func logSum(sum, top float32) float64 { return math.Log(float64(sum)) + float64(top) }

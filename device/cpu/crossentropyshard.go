@@ -10,9 +10,8 @@ import (
 
 func init() { op.Add(&table, crossEntropyShard) }
 
-// crossEntropyShard goes over every row of a shard once. In the first sweep it
-// merges the shard's log-sum-exp into that of the shards before, in the second it
-// writes the gradient.
+// crossEntropyShard goes over every row of a shard once. The first sweep merges the shard's log-sum-exp into LSE, and
+// the second writes the gradient.
 func crossEntropyShard(s *stream, a *op.CrossEntropyShard) error {
 	if raceEnabled {
 		announceShard(a)
@@ -49,7 +48,7 @@ func announceShard(a *op.CrossEntropyShard) {
 	reads(a.Logits, 1, 0, a.T*a.V)
 }
 
-// shardLoss adds row t of the shard to lse, and brings loss up to date.
+// shardLoss adds row t of the shard to lse and loss.
 func shardLoss(a *op.CrossEntropyShard, logits act, sc *scratch, t, target int, lse, loss *float32) {
 	row := capped(sc, logits.load(sc, 0, t*a.V, a.V), a.Softcap)
 	top := vec.Max(row)
@@ -67,7 +66,7 @@ func shardLoss(a *op.CrossEntropyShard, logits act, sc *scratch, t, target int, 
 	}
 }
 
-// logAdd is log(exp(a) + exp(b)).
+// logAdd returns log(exp(a) + exp(b)).
 func logAdd(a, b float64) float64 {
 	return max(a, b) + math.Log1p(math.Exp(-math.Abs(a-b)))
 }

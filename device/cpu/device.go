@@ -12,16 +12,15 @@ import (
 
 // Options configure a device. The zero value uses all cores and any memory.
 type Options struct {
-	Threads     int   // goroutines that compute; 0 means GOMAXPROCS
-	MemoryLimit int64 // the limit of device memory in bytes; 0 means none
-	// Unified makes the device use host memory in place (Device.BindHost). Without
-	// it tiles are copied, as a GPU would copy them.
+	Threads     int   // computing goroutines; 0: GOMAXPROCS
+	MemoryLimit int64 // limit of device memory in bytes; 0: none
+	// Unified makes the device use host memory in place (Device.BindHost). Otherwise tiles are copied, as on a GPU.
 	Unified bool
-	// LinkLimit is how many bytes a second copies between host memory and the device's, or another
-	// device's, move at most, each way; 0: as many as they can.
+	// LinkLimit is the most bytes a second that copies between host memory and device memory, or to another device,
+	// move in each direction; 0: no limit.
 	LinkLimit float64
-	// Delay, unless nil, says how long a stream sleeps before its n-th command,
-	// counted from 0. Tests use it to change the order of events.
+	// Delay returns the time that a stream sleeps before its n-th command, counted from 0; nil: no sleep. Tests use
+	// Delay to change the order of events.
 	Delay func(stream string, n int64) time.Duration
 }
 
@@ -39,7 +38,7 @@ type dev struct {
 	closed  bool
 }
 
-// New makes a device that computes on the host's cores.
+// New returns a device that computes on the host's cores.
 func New(o Options) (device.Device, error) {
 	level, err := vec.Level()
 	if err != nil {
@@ -62,13 +61,13 @@ func (d *dev) Name() string  { return d.name }
 func (d *dev) Kind() string  { return "cpu" }
 func (d *dev) Unified() bool { return d.opts.Unified }
 
-// Reach is true of every other CPU device: what they compute on is the host's memory.
+// Reach returns true for every other CPU device, because all of them compute in host memory.
 func (d *dev) Reach(to device.Device) (bool, error) {
 	other, ok := device.Inner(to).(*dev)
 	return ok && other != d, nil
 }
 
-// NewEvent makes an event; it holds no resources.
+// NewEvent returns an event; it holds no resources.
 func (d *dev) NewEvent() (device.Event, error) { return &event{}, nil }
 
 // Do enqueues an operation on a stream of this package.
@@ -97,7 +96,7 @@ func (d *dev) streamClosed() {
 	d.streams--
 }
 
-// Close frees all memory and ends the goroutines that compute.
+// Close frees all memory and ends the computing goroutines.
 func (d *dev) Close() error {
 	d.mu.Lock()
 	if d.streams > 0 {

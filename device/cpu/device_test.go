@@ -9,7 +9,7 @@ import (
 	"mt/internal/testkit"
 )
 
-// Without a budget, too, it is an error that the system lacks memory.
+// Without a budget, a system that lacks memory is an error too.
 func TestOutOfMemoryOfTheSystem(t *testing.T) {
 	if raceEnabled {
 		t.Skip("memory is the Go heap's, which cannot say no")

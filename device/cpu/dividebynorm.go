@@ -9,7 +9,7 @@ import (
 
 func init() { op.Add(&table, divideByNorm) }
 
-// divideByNorm adds up squares in float64, piece by piece, and then the pieces in order.
+// divideByNorm sums squares in float64, piece by piece, and then the pieces in order.
 func divideByNorm(s *stream, a *op.DivideByNorm) error {
 	n, x := int(a.N), actOf(a.X)
 	writes(a.X, 1, 0, n)

@@ -17,8 +17,7 @@ func TestEveryOperation(t *testing.T) {
 	}
 }
 
-// enqueues runs some cases of each operation and type and counts the allocations of
-// enqueueing. It takes no notice of results.
+// enqueues runs some cases of each operation and type, counts the allocations of enqueueing, and ignores results.
 type enqueues struct {
 	*testing.T
 	name string
@@ -35,10 +34,9 @@ func (e enqueues) Run(name string, f func(enqueues)) bool {
 	return true
 }
 
-// Enqueue holds the stream back, so that nothing but enqueueing runs. A round makes
-// what the next one uses again, unless a pool has lost it: sync.Pool starts anew when
-// GOMAXPROCS has changed, as AllocsPerRun changes it. What allocates by itself does so in
-// every round.
+// Enqueue holds the stream, so that nothing but enqueueing runs. Each round reuses the values of the previous one,
+// unless a pool has lost them: sync.Pool starts over when AllocsPerRun changes GOMAXPROCS. Code that allocates does
+// so in every round.
 func (e enqueues) Enqueue(s device.Stream, once func()) {
 	const n, rounds = 40, 8
 	got := 1.0
@@ -55,9 +53,8 @@ func (e enqueues) Enqueue(s device.Stream, once func()) {
 	}
 }
 
-// TestEnqueueingAllocatesNothing has no garbage collected meanwhile, because that
-// empties pools. It wants less than one allocation for each call on average: of a
-// pool, what lies at another core's hand is not found.
+// TestEnqueueingAllocatesNothing disables garbage collection, which would empty the pools. It allows less than one
+// allocation for each call on average, because a pool does not find values that another core holds.
 func TestEnqueueingAllocatesNothing(t *testing.T) {
 	if raceEnabled {
 		t.Skip("with the race detector every operation has memory of its own")

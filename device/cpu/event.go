@@ -20,7 +20,7 @@ func (m *mark) complete() {
 	close(m.done)
 }
 
-// event implements device.Event. It stands for its last record.
+// event implements device.Event. It refers to its last record.
 type event struct {
 	mu   sync.Mutex
 	last *mark // nil until recorded
@@ -38,8 +38,7 @@ func (e *event) get() *mark {
 	return e.last
 }
 
-// Elapsed is 0 where one of the events was never recorded. It panics where one is
-// not complete.
+// Elapsed returns 0 if one of the events was never recorded. It panics if one is not complete.
 func (e *event) Elapsed(start device.Event) time.Duration {
 	from, to := start.(*event).get(), e.get()
 	if from == nil || to == nil {

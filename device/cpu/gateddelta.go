@@ -9,52 +9,53 @@ import (
 
 func init() { op.Add(&table, gatedDelta) }
 
-// The buffers of the gated delta rule. Matrices of a chunk have op.DeltaChunk rows at most; rows are as long as whole panels.
+// Buffers of the gated delta rule. Matrices of a chunk have at most op.DeltaChunk rows, padded to whole panels.
 const (
 	dPack    = iota // an operand of a product, in panels
-	dQ              // q of the chunk, normed (n, KeyDim)
-	dK              // and k
+	dQ              // normalized q of the chunk (n, KeyDim)
+	dK              // normalized k of the chunk (n, KeyDim)
 	dStates         // the state of each head of the group (KeyDim, ValueDim)
 	dV              // v (n, ValueDim)
 	dRest           // v − e^γ·K·S
 	dNew            // the chunk's new values, as panels of rows
 	dPairs          // K·Kᵀ
 	dReads          // Q·Kᵀ
-	dDecays         // decay of a head, the diagonal included: by what a state that a token wrote has decayed when a later one reads it
+	dDecays         // decay of a head, with the diagonal: the factor on a token's write when a later token reads it
 	dLower          // −β·K·Kᵀ·decay below the diagonal
 	dScores         // Q·Kᵀ·decay, the diagonal included
 	dOut            // o, or its gradient
 	dKeys           // keys times factors
-	dGates          // numbers of every token, see deltaHead
+	dGates          // per-token numbers, see deltaHead
 	dNewRows        // the new values as rows
-	// Of the backward:
-	dGrad     // gradient of the new values, then of what they are made of, as rows
-	dGradPack // the same as panels of rows
+	// For the backward:
+	dGrad     // gradient of the new values, then of the right-hand side, as rows
+	dGradPack // dGrad as panels of rows
 	dDScores  // gradients of scores, then of pairs
-	dDStates  // gradients of the states behind the chunk
-	dDQ       // gradients of normed q
-	dDK       // and of k
-	dTerm     // a product on its way into a sum
-	dNorms    // 1 over the lengths of q and k
+	dDStates  // gradients of the states after the chunk
+	dDQ       // gradient of the normalized q
+	dDK       // gradient of the normalized k
+	dTerm     // a product before it is added to a sum
+	dNorms    // reciprocal lengths of q and k
 	dDGates   // gradients of β and γ
-	dWide     // a row on its way
+	dWide     // a temporary row
 )
 
-// deltaJob is a sequence and a key head, with the value heads that share it. It goes from chunk to chunk.
+// deltaJob is a sequence and a key head with the value heads that share it. It goes from chunk to chunk.
 type deltaJob struct {
 	*op.DeltaShape
 	sc           *scratch
 	qkv, gates   act
 	aLog, dtBias []float32
 	group, kh    int
-	keys, values int // KeyDim and ValueDim in whole panels
+	keys, values int // KeyDim and ValueDim rounded up to whole panels
 	first, end   int // tokens of the sequence
-	at, n        int // the chunk: its first token, and how many
+	at, n        int // the chunk: its first token and its length
 	q, k, norms  []float32
 }
 
-// deltaHead is what a head of a chunk has of every token: β, g, and of γ, the sum of g from the chunk's first token on, e^γ and
-// e^(γ of the last − γ); decay[i·DeltaChunk + e] is e^(γ of token i − γ of token e), where e ≤ i.
+// deltaHead holds per-token numbers of a head in a chunk. Let γ be the sum of g from the chunk's first token on. Then
+// from is e^γ, and to is e^(γ of the last token − γ). For e ≤ i, decay[i·DeltaChunk + e] is e^(γ of token i − γ of
+// token e).
 type deltaHead struct {
 	beta, g, from, to []float32
 	decay             []float32
@@ -108,17 +109,17 @@ func gatedDelta(s *stream, a *op.GatedDelta) error {
 	})
 }
 
-// state is the state of head g of the group in a buffer.
+// state returns the state of head g of the group in buffer buf.
 func (j *deltaJob) state(buf, g int) []float32 {
 	return j.sc.f32(buf, j.group*j.KeyDim*j.values)[g*j.KeyDim*j.values:][:j.KeyDim*j.values]
 }
 
-// place is where States has the state before the chunk of head g of the group.
+// place returns the offset in States of the state before the chunk, for head g of the group.
 func (j *deltaJob) place(g int) int {
 	return (j.at/op.DeltaChunk*j.Heads + j.kh*j.group + g) * j.KeyDim * j.ValueDim
 }
 
-// copyState copies a dense state from or, with load, to a buffer's rows of whole panels.
+// copyState copies a dense state to rows padded to whole panels if load is set, and back otherwise.
 func (j *deltaJob) copyState(dense, rows []float32, load bool) {
 	for i := range j.KeyDim {
 		if d, r := dense[i*j.ValueDim:][:j.ValueDim], rows[i*j.values:]; load {
@@ -129,7 +130,7 @@ func (j *deltaJob) copyState(dense, rows []float32, load bool) {
 	}
 }
 
-// begin sets the states before a sequence: 0, or what last has.
+// begin sets the states before a sequence: from last, or to 0.
 func (j *deltaJob) begin(last []float32) {
 	for g := range j.group {
 		s := j.state(dStates, g)
@@ -140,7 +141,8 @@ func (j *deltaJob) begin(last []float32) {
 	}
 }
 
-// load reads q and k of the chunk, norms them, and multiplies both by k: so much is the same for all value heads of the group.
+// load reads and normalizes q and k of the chunk, and multiplies both by k. All value heads of the group share the
+// results.
 func (j *deltaJob) load() {
 	j.n = min(op.DeltaChunk, j.end-j.at)
 	j.q, j.k = j.sc.f32(dQ, op.DeltaChunk*j.keys), j.sc.f32(dK, op.DeltaChunk*j.keys)
@@ -155,7 +157,7 @@ func (j *deltaJob) load() {
 	j.product(j.sc.f32(dReads, chunkSquare), op.DeltaChunk, j.q, j.keys, false, j.k, j.keys, true, j.n, j.n, j.KeyDim, false)
 }
 
-// unit writes the row of QKV at so many elements, of length 1 and then times scale, and returns 1 over its length.
+// unit writes row at of QKV, scaled to length scale, and returns its reciprocal length.
 func (j *deltaJob) unit(y []float32, at int, scale float32) float32 {
 	x := j.qkv.load(j.sc, dWide, at, j.KeyDim)
 	r := float32(1 / math.Sqrt(float64(vec.Dot(x, x))+1e-6))
@@ -169,7 +171,7 @@ func (j *deltaJob) head(g int) deltaHead {
 	at := func(i int) []float32 { return v[i*op.DeltaChunk:][:j.n] }
 	d, h := deltaHead{at(0), at(1), at(2), decay[(j.n-1)*op.DeltaChunk:][:j.n], decay}, j.kh*j.group+g
 	rate, sum := math.Exp(float64(j.aLog[h])), 0.0
-	var sums [op.DeltaChunk]float64 // γ, in fp64: what counts are differences
+	var sums [op.DeltaChunk]float64 // γ, in fp64, because its differences matter
 	for i := range j.n {
 		b, a := j.gate(i, h)
 		d.beta[i] = float32(1 / (1 + math.Exp(-b)))
@@ -183,7 +185,7 @@ func (j *deltaJob) head(g int) deltaHead {
 	return d
 }
 
-// gate is b, and a + DtBias, of head h of token i of the chunk.
+// gate returns b, and a + DtBias, for head h of token i of the chunk.
 func (j *deltaJob) gate(i, h int) (b, a float64) {
 	row := (j.at + i) * j.GateStride
 	b = float64(j.gates.load(j.sc, dWide, row+h, 1)[0])
@@ -192,7 +194,8 @@ func (j *deltaJob) gate(i, h int) (b, a float64) {
 
 func softplus(x float64) float64 { return max(x, 0) + math.Log1p(math.Exp(-math.Abs(x))) }
 
-// product is C (m, n) = A (m, k)·B (k, n), or added to C. With aCols A's columns are given, with bRows B's.
+// product computes C (m, n) = A (m, k)·B (k, n); with adds, it adds to C. aCols: A is stored transposed. bRows: B is
+// stored transposed.
 func (j *deltaJob) product(c []float32, cs int, a []float32, as int, aCols bool, b []float32, bs int, bRows bool, m, n, k int, adds bool) {
 	pack := j.sc.f32(dPack, panels(n)*vec.Panel*k)
 	if bRows {
@@ -205,8 +208,8 @@ func (j *deltaJob) product(c []float32, cs int, a []float32, as int, aCols bool,
 
 const chunkPanel = op.DeltaChunk * vec.Panel // a panel of a chunk's rows
 
-// solve finds the chunk's new values: (I + L)·new = β·(v − e^γ·K·S) with L = β·K·Kᵀ·decay below the diagonal. They
-// stand in dNew as panels, in dNewRows as rows.
+// solve computes the chunk's new values: (I + L)·new = β·(v − e^γ·K·S) with L = β·K·Kᵀ·decay below the diagonal. It
+// stores them in dNew as panels and in dNewRows as rows.
 func (j *deltaJob) solve(g int, h deltaHead) {
 	rest, v := j.sc.f32(dRest, op.DeltaChunk*j.values), j.sc.f32(dV, op.DeltaChunk*j.values)
 	j.product(rest, j.values, j.k, j.keys, false, j.state(dStates, g), j.values, false, j.n, j.ValueDim, j.KeyDim, false)
@@ -237,7 +240,7 @@ func (j *deltaJob) solve(g int, h deltaHead) {
 
 const chunkSquare = op.DeltaChunk * op.DeltaChunk
 
-// toPanels copies a chunk's rows of values into panels, which are 0 beside them; toRows copies them back.
+// toPanels copies a chunk's rows of values into panels and zeroes the padding; toRows copies them back.
 func (j *deltaJob) toPanels(dst, src []float32) {
 	for i := range j.n {
 		for p := range panels(j.ValueDim) {
@@ -268,7 +271,7 @@ func (j *deltaJob) scores(h deltaHead) []float32 {
 	return s
 }
 
-// output writes o of the chunk: e^γ·Q·S + scores·new.
+// output writes o for the chunk: e^γ·Q·S + scores·new.
 func (j *deltaJob) output(g int, h deltaHead, to act) {
 	o := j.sc.f32(dOut, op.DeltaChunk*j.values)
 	j.product(o, j.values, j.q, j.keys, false, j.state(dStates, g), j.values, false, j.n, j.ValueDim, j.KeyDim, false)
@@ -282,7 +285,7 @@ func (j *deltaJob) output(g int, h deltaHead, to act) {
 	}
 }
 
-// carry turns the state of head g into that behind the chunk: decayed, + (what is left of each key)ᵀ·new.
+// carry advances the state of head g past the chunk: the decayed state plus (K scaled by its remaining decay)ᵀ·new.
 func (j *deltaJob) carry(g int, h deltaHead) {
 	s, keys := j.state(dStates, g), j.scaledRows(j.k, func(i int) float32 { return h.to[i] })
 	vec.Scale(s, s, h.from[j.n-1])
@@ -290,7 +293,7 @@ func (j *deltaJob) carry(g int, h deltaHead) {
 		panels(j.ValueDim), true)
 }
 
-// scaledRows is a copy of the chunk's rows of keys or queries, each times a factor.
+// scaledRows returns a copy of the chunk's keys or queries, each row times a factor.
 func (j *deltaJob) scaledRows(x []float32, factor func(i int) float32) []float32 {
 	y := j.sc.f32(dKeys, op.DeltaChunk*j.keys)
 	for i := range j.n {

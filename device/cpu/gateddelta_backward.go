@@ -16,8 +16,8 @@ func announceDelta(a *op.DeltaShape, qkv, gates device.Tensor) {
 	reads(gates, a.T, a.GateStride, 2*a.Heads)
 }
 
-// gatedDeltaBackward takes the chunks of a sequence in reverse. It has the state before each chunk, computes the chunk's
-// new values again, and goes back through the equations of gatedDelta.
+// gatedDeltaBackward takes the chunks of a sequence in reverse. From the stored state before each chunk, it
+// recomputes the chunk's new values and goes back through the equations of gatedDelta.
 func gatedDeltaBackward(s *stream, a *op.GatedDeltaBackward) error {
 	announceDelta(&a.DeltaShape, a.QKV, a.Gates)
 	reads(a.ALog, 1, 0, a.Heads)
@@ -46,15 +46,16 @@ func gatedDeltaBackward(s *stream, a *op.GatedDeltaBackward) error {
 	return err
 }
 
-// addSums adds to total, unless it is nil, number which of two rows of every sequence, in order.
+// addSums adds row which of the two rows of every sequence to total, in order, unless total is nil.
 func addSums(total, sums []float32, seqs, which int) {
 	for s := 0; total != nil && s < seqs; s++ {
 		vec.Add(total, sums[(2*s+which)*len(total):][:len(total)])
 	}
 }
 
-// deltaBackward is the backward of a deltaJob. What reaches γ by the decay of scores, e^(γi−γj), is added at i and subtracted at j. Where i is j,
-// both are left out: their rounding would be more than all else where a state is forgotten at once.
+// deltaBackward is the backward of a deltaJob. The decay of scores, e^(γi−γj), adds a gradient to γ at i and
+// subtracts it at j. On the diagonal the two cancel, so both are left out. Otherwise their rounding errors would
+// dominate if a state decays to 0 at once.
 type deltaBackward struct {
 	*deltaJob
 	a          *op.GatedDeltaBackward
@@ -63,7 +64,7 @@ type deltaBackward struct {
 	dbeta, dof []float32 // gradients of β and of γ
 }
 
-// chunk goes back through the chunk at work, head by head, and then through the norms of q and k.
+// chunk goes back through the current chunk head by head, and then through the normalization of q and k.
 func (b *deltaBackward) chunk(states []float32) {
 	b.dq, b.dk = b.sc.f32(dDQ, op.DeltaChunk*b.keys), b.sc.f32(dDK, op.DeltaChunk*b.keys)
 	clear(b.dq)
@@ -93,7 +94,8 @@ func (b *deltaBackward) chunk(states []float32) {
 	}
 }
 
-// throughUnit is the gradient of row i of q or k before the norm, given dy of y = scale·r·x; it lies in dy.
+// throughUnit returns the gradient of row i of q or k before normalization, given dy of y = scale·r·x. It overwrites
+// dy.
 func (b *deltaBackward) throughUnit(dy, y []float32, i int, r float32, scale float64) []float32 {
 	d, u := dy[i*b.keys:][:b.KeyDim], y[i*b.keys:][:b.KeyDim]
 	along := float32(float64(vec.Dot(d, u)) / scale)
@@ -103,8 +105,8 @@ func (b *deltaBackward) throughUnit(dy, y []float32, i int, r float32, scale flo
 	return d
 }
 
-// newValues writes the gradient of the chunk's new values, as rows: that of what the outputs and the state behind the chunk
-// made of them.
+// newValues writes the gradient of the chunk's new values, as rows. It sums the gradients that come from the outputs
+// and from the state after the chunk.
 func (b *deltaBackward) newValues(g int, h deltaHead) {
 	dnew, do, scores := b.sc.f32(dGrad, op.DeltaChunk*b.values), b.sc.f32(dOut, op.DeltaChunk*b.values), b.scores(h)
 	b.product(dnew, b.values, b.k, b.keys, false, b.state(dDStates, g), b.values, false, b.n, b.ValueDim, b.KeyDim, false)
@@ -120,8 +122,8 @@ func (b *deltaBackward) newValues(g int, h deltaHead) {
 	b.product(dnew, b.values, scores, op.DeltaChunk, true, do, b.values, false, b.n, b.ValueDim, b.n, true)
 }
 
-// throughScores adds to the gradients of q, k and γ what the outputs pass on, and what the state behind the chunk passes on
-// by its new values.
+// throughScores adds the gradients of q, k and γ that come from the outputs, and from the state after the chunk
+// through the new values.
 func (b *deltaBackward) throughScores(g int, h deltaHead) {
 	do, fresh := b.sc.f32(dOut, op.DeltaChunk*b.values), b.sc.f32(dNewRows, op.DeltaChunk*b.values)
 	ds, scores, term := b.sc.f32(dDScores, chunkSquare), b.sc.f32(dScores, chunkSquare), b.sc.f32(dTerm, op.DeltaChunk*b.keys)
@@ -153,8 +155,8 @@ func (b *deltaBackward) throughScores(g int, h deltaHead) {
 	}
 }
 
-// addRows adds to dx the rows of term, each times a factor and sign; the factor is an exponential of γ, whose gradient is what
-// x is along its own.
+// addRows adds the rows of term to dx, each times sign and a factor. The factor is an exponential of γ, so γ's
+// gradient is the dot product of the added row and x.
 func (b *deltaBackward) addRows(dx, term, x, factor []float32, sign float32) {
 	for i := range b.n {
 		row := term[i*b.keys:][:b.KeyDim]
@@ -164,8 +166,8 @@ func (b *deltaBackward) addRows(dx, term, x, factor []float32, sign float32) {
 	}
 }
 
-// throughSystem turns the gradient of the new values into that of what they were made of, dGrad, which it writes as the
-// gradient of β·(v − e^γ·K·S), and adds what the system's matrix passes on to β, γ and k.
+// throughSystem turns the gradient of the new values into the gradient of the right-hand side β·(v − e^γ·K·S), in
+// dGrad. It adds the gradients that come through the system's matrix to β, γ and k.
 func (b *deltaBackward) throughSystem(h deltaHead) {
 	rows, solved, lower := b.sc.f32(dGrad, op.DeltaChunk*b.values), b.sc.f32(dGradPack, panels(b.ValueDim)*chunkPanel), b.sc.f32(dLower, chunkSquare)
 	b.toPanels(solved, rows)
@@ -198,8 +200,8 @@ func (b *deltaBackward) throughSystem(h deltaHead) {
 	b.product(b.dk, b.keys, dl, op.DeltaChunk, true, b.k, b.keys, false, b.n, b.KeyDim, b.n, true)
 }
 
-// throughState stores the gradient of v, adds what the state before the chunk passes on to k, β and γ, and turns the
-// gradient of the state behind the chunk into that of the state before.
+// throughState stores the gradient of v and adds the gradients of k, β and γ that come through the state before the
+// chunk. It turns the gradient of the state after the chunk into that before the chunk.
 func (b *deltaBackward) throughState(g int, h deltaHead) {
 	rows, rest, term := b.sc.f32(dGrad, op.DeltaChunk*b.values), b.sc.f32(dRest, op.DeltaChunk*b.values), b.sc.f32(dTerm, op.DeltaChunk*b.keys)
 	off, to := 2*b.KeyHeads*b.KeyDim+(b.kh*b.group+g)*b.ValueDim, actOf(b.a.DQKV)
@@ -222,8 +224,8 @@ func (b *deltaBackward) throughState(g int, h deltaHead) {
 		false, b.KeyDim, b.ValueDim, b.n, true)
 }
 
-// storeGates turns the gradients of β and γ into those of b and a, and adds to those of ALog and DtBias. Token i's g is in γ of
-// all tokens from i on.
+// storeGates turns the gradients of β and γ into gradients of b and a, and adds to the gradients of ALog and DtBias.
+// Every γ from token i on includes token i's g.
 func (b *deltaBackward) storeGates(g int, h deltaHead) {
 	head, to, dg := b.kh*b.group+g, actOf(b.a.DGates), 0.0
 	rate := math.Exp(float64(b.aLog[head]))

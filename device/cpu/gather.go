@@ -7,7 +7,7 @@ import (
 
 func init() { op.Add(&table, gatherRows) }
 
-// gatherRows copies the bytes of rows, whatever their type is.
+// gatherRows copies the bytes of rows, whatever their type.
 func gatherRows(s *stream, a *op.GatherRows) error {
 	if a.C == 0 {
 		return nil

@@ -12,7 +12,7 @@ func init() {
 	op.Add(&table, gluBackward)
 }
 
-// glu works on a row while the row is in the cache. Source: arXiv:2002.05202.
+// glu works row by row, so the row stays in the cache. Source: arXiv:2002.05202.
 func glu(s *stream, a *op.GLU) error {
 	reads(a.GU, 1, 0, 2*a.T*a.F)
 	writes(a.Y, 1, 0, a.T*a.F)
@@ -40,8 +40,7 @@ func glu(s *stream, a *op.GLU) error {
 	return nil
 }
 
-// gluBackward works on a row while the row is in the cache. DGU may be GU, Y may be
-// DY.
+// gluBackward works row by row, so the row stays in the cache. DGU may be GU, Y may be DY.
 func gluBackward(s *stream, a *op.GLUBackward) error {
 	reads(a.GU, 1, 0, 2*a.T*a.F)
 	reads(a.DY, 1, 0, a.T*a.F)
@@ -82,8 +81,8 @@ func gluBackward(s *stream, a *op.GLUBackward) error {
 	return nil
 }
 
-// cutOff writes to dst the gates and the ups of a row of which vec.SwiGLU makes op.CutSiLU: Alpha·min(gate,
-// Limit) and (up+1)/Alpha, with up cut off.
+// cutOff writes the gates and ups to dst with which vec.SwiGLU computes op.CutSiLU: Alpha·min(gate, Limit), and
+// (up+1)/Alpha with up clamped to ±Limit.
 func cutOff(dst, row []float32, cut op.Cut) []float32 {
 	f := len(row) / 2
 	for i, g := range row[:f] {
@@ -96,7 +95,7 @@ func cutOff(dst, row []float32, cut op.Cut) []float32 {
 	return dst
 }
 
-// cutGrad is vec.SwiGLUGrad for op.CutSiLU; drow may be row. buf has room for a row.
+// cutGrad is vec.SwiGLUGrad for op.CutSiLU; drow may be row. buf holds one row.
 func cutGrad(drow, out, dout, row, buf []float32, cut op.Cut) {
 	f := len(row) / 2
 	cutOff(buf, row, cut)
@@ -116,14 +115,15 @@ func cutGrad(drow, out, dout, row, buf []float32, cut op.Cut) {
 	}
 }
 
-// sigmoidGLU is y = σ(gate)·up.
+// sigmoidGLU computes y = σ(gate)·up.
 func sigmoidGLU(y, gate, up []float32) {
 	for i, g := range gate {
 		y[i] = up[i] / (1 + float32(math.Exp(float64(-g))))
 	}
 }
 
-// sigmoidGrad turns dy into the gradients of gate and up, which these may be, and unless y is nil into what sigmoidGLU makes.
+// sigmoidGrad writes the gradients of gate and up, and the result of sigmoidGLU unless y is nil. dgate may be gate,
+// dup may be up and y may be dy.
 func sigmoidGrad(dgate, dup, y, dy, gate, up []float32) {
 	for i, g := range gate {
 		s, d, u := 1/(1+float32(math.Exp(float64(-g)))), dy[i], up[i]
@@ -134,7 +134,7 @@ func sigmoidGrad(dgate, dup, y, dy, gate, up []float32) {
 	}
 }
 
-// reluGLU is y = max(0, gate)·up. What is no number stays so.
+// reluGLU computes y = max(0, gate)·up. A NaN stays a NaN.
 func reluGLU(y, gate, up []float32) {
 	for i, g := range gate {
 		y[i] = max(0, g) * up[i]

@@ -11,7 +11,7 @@ func init() {
 	op.Add(&table, sumHeads)
 }
 
-// copyHeads copies the bytes of a part of every head of every row, whatever their type is.
+// copyHeads copies bytes of every head of every row, whatever their type.
 func copyHeads(s *stream, a *op.CopyHeads) error {
 	wide := a.C + a.Zeros
 	if wide == 0 || a.Heads == 0 {
@@ -39,7 +39,7 @@ func copyHeads(s *stream, a *op.CopyHeads) error {
 	return nil
 }
 
-// sumHeads adds up the heads of a row in their order.
+// sumHeads adds the heads of a row in their order.
 func sumHeads(s *stream, a *op.SumHeads) error {
 	if a.C == 0 {
 		return nil
@@ -64,5 +64,5 @@ func sumHeads(s *stream, a *op.SumHeads) error {
 	return nil
 }
 
-// from is the elements of t from off on.
+// from returns the elements of t from off on.
 func from(t device.Tensor, off int) device.Tensor { return t.Slice(int64(off), t.Len-int64(off)) }

@@ -12,7 +12,7 @@ func init() {
 	op.Add(&table, layerNormBackward)
 }
 
-// layerNorm normalises every row while it is in the cache. Source: arXiv:1607.06450.
+// layerNorm normalizes every row while it is in the cache. Source: arXiv:1607.06450.
 func layerNorm(s *stream, a *op.LayerNorm) error {
 	reads(a.X, 1, 0, a.Rows*a.Dim)
 	reads(a.W, 1, 0, a.Dim)
@@ -40,8 +40,10 @@ func layerNorm(s *stream, a *op.LayerNorm) error {
 	return nil
 }
 
-// layerNormBackward writes DX (or adds to it) and accumulates DW. With g = dy·w, c = x −
-// mean and n elements a row, dx = rstd·(g − Σg/n) − c·rstd³·Σ(g·c)/n and dw = Σ dy·c·rstd.
+// layerNormBackward writes DX (or adds to it) and accumulates DW. With g = dy·w, c = x − mean and n elements a row:
+//
+//	dx = rstd·(g − Σg/n) − c·rstd³·Σ(g·c)/n
+//	dw = Σ dy·c·rstd
 func layerNormBackward(s *stream, a *op.LayerNormBackward) error {
 	reads(a.X, 1, 0, a.Rows*a.Dim)
 	reads(a.DY, 1, 0, a.Rows*a.Dim)
@@ -62,7 +64,7 @@ func layerNormBackward(s *stream, a *op.LayerNormBackward) error {
 				out = dx.target(sc, 2, r*n, n)
 			}
 			k := stats[2*r+1]
-			mean := k * vec.Dot(grad, w) / float32(n) // before dx, which may be dy, is written
+			mean := k * vec.Dot(grad, w) / float32(n) // before dx is written, which may be dy
 			c := float64(vec.Dot3(centred, grad, w)) * float64(k) * float64(k) * float64(k) / float64(n)
 			vec.NormGrad(out, dw, grad, centred, w, k, float32(c), a.Add)
 			vec.Shift(out, out, -mean)

@@ -2,12 +2,12 @@ package cpu
 
 import "time"
 
-// link is the clock of copies over a link that has a limit. A copy engine needs no core: it
-// begins a copy when that was enqueued, what it waits for was complete and the copy before it
-// had ended, even if the stream's goroutine, which stands for it here, wakes up later.
+// link is the clock of copies over a rate-limited link. It models a copy engine, which needs no core. A copy begins
+// once it is enqueued, its waits are complete and the previous copy has ended. A late wake-up of the stream's
+// goroutine does not delay it.
 type link struct {
-	free  time.Time // when the last copy ended
-	ready time.Time // when what the stream has waited for last was complete
+	free  time.Time // end of the last copy
+	ready time.Time // completion of the latest mark that the stream waited for
 }
 
 // waited notes that the stream has waited for a mark.
@@ -17,8 +17,8 @@ func (l *link) waited(m *mark) {
 	}
 }
 
-// copied is told that the bytes of a copy that was enqueued at a time were copied in so much
-// time, and returns when the copy ends at so many bytes a second.
+// copied returns the time when a copy ends at limit bytes a second. The copy was enqueued at enqueued, and took is
+// the time it took without the limit.
 func (l *link) copied(bytes int64, enqueued time.Time, took time.Duration, limit float64) time.Time {
 	begins := l.free
 	for _, t := range []time.Time{l.ready, enqueued} {

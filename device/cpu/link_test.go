@@ -9,8 +9,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestLinkLimit: copies over a link with a limit take at least their time, all of a stream's
-// together, and bring the same bytes.
+// TestLinkLimit: copies over a rate-limited link take at least their time, summed over a stream, and copy the right
+// bytes.
 func TestLinkLimit(t *testing.T) {
 	const n = 100 << 10
 	d, err := New(Options{Threads: 1, LinkLimit: 20 * n}) // 50 ms for n bytes
@@ -36,9 +36,8 @@ func TestLinkLimit(t *testing.T) {
 	}
 }
 
-// TestLinkClock: a copy begins when it was enqueued, what it waits for was complete and the one
-// before had ended, whichever is latest, and not when somebody gets to it; and it takes what
-// copying takes where that is longer.
+// TestLinkClock: a copy begins once it is enqueued, its waits are complete and the previous copy has ended, even if
+// the stream's goroutine is late. If the copy itself takes longer than the limit, its own time counts.
 func TestLinkClock(t *testing.T) {
 	zero := time.Now()
 	at := func(ms int) time.Time { return zero.Add(time.Duration(ms) * time.Millisecond) }
@@ -51,9 +50,9 @@ func TestLinkClock(t *testing.T) {
 	}{
 		{nil, 5, 0, 15},                       // enqueued last
 		{nil, 6, 0, 25},                       // after the copy before
-		{[]int{40, 30}, 7, 0, 50},             // after the later one of what it waits for
+		{[]int{40, 30}, 7, 0, 50},             // after the later of its waits
 		{nil, 9, 25 * time.Millisecond, 75},   // slow memory
-		{nil, 200, 5 * time.Millisecond, 210}, // the link stood still
+		{nil, 200, 5 * time.Millisecond, 210}, // the link was idle
 	} {
 		for _, ms := range c.waited {
 			l.waited(&mark{at: at(ms)})

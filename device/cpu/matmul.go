@@ -8,7 +8,7 @@ import (
 
 func init() { op.Add(&table, matMul) }
 
-// matMul computes a product with gemm.Run.
+// matMul computes the product with gemm.Run.
 func matMul(s *stream, m *op.MatMul) error {
 	if raceEnabled {
 		reads(m.A, 1, 0, m.M*m.K)

@@ -11,20 +11,20 @@ import (
 // block is one allocation.
 type block struct {
 	purpose accounts.Purpose
-	bytes   int64  // the size that was asked for, rounded up to device.Align
-	data    []byte // the memory, for as long as it lives
+	bytes   int64  // requested size, rounded up to device.Align
+	data    []byte // the memory; keeps it alive
 }
 
-// pointer makes a pointer of an address. The memory is not Go's, or dev.blocks
-// keeps it alive until it is freed.
+// pointer converts an address to a pointer. The memory is outside the Go heap, or dev.blocks keeps it alive until it
+// is freed.
 func pointer(addr uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&addr)) }
 
-// memory is the bytes of m.
+// memory returns the bytes of m.
 func memory(m device.Mem) []byte { return unsafe.Slice((*byte)(pointer(m.Addr)), m.Bytes) }
 
 func address(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
 
-// Alloc maps memory for a device purpose. Zero bytes give no memory.
+// Alloc maps memory for a device purpose. Zero bytes map no memory.
 func (d *dev) Alloc(p accounts.Purpose, bytes int64) (device.Mem, error) {
 	if !p.OfDevice() || bytes < 0 {
 		return device.Mem{}, fmt.Errorf("cpu: alloc %d bytes for %s: not a request for device memory", bytes, p)
@@ -36,7 +36,7 @@ func (d *dev) Alloc(p accounts.Purpose, bytes int64) (device.Mem, error) {
 	return device.Mem{Addr: address(b), Bytes: bytes}, nil
 }
 
-// AllocHost maps zeroed memory that counts as HostStaging.
+// AllocHost maps zeroed memory. It counts as HostStaging.
 func (d *dev) AllocHost(bytes int64) ([]byte, error) {
 	if bytes < 0 {
 		return nil, fmt.Errorf("cpu: alloc %d bytes of host memory", bytes)
@@ -68,17 +68,17 @@ func (d *dev) alloc(p accounts.Purpose, bytes int64) ([]byte, error) {
 	return data[:bytes:bytes], nil
 }
 
-// count adds bytes to the usage. d.mu is held.
+// count adds bytes to the usage. The caller holds d.mu.
 func (d *dev) count(p accounts.Purpose, bytes int64) { d.usage.Count(p, bytes) }
 
-// Free unmaps what Alloc gave; anything else panics.
+// Free unmaps memory of Alloc. It panics for any other memory.
 func (d *dev) Free(m device.Mem) {
 	if m.Addr != 0 {
 		d.free(m.Addr, false)
 	}
 }
 
-// FreeHost unmaps what AllocHost gave; anything else panics.
+// FreeHost unmaps memory of AllocHost. It panics for any other memory.
 func (d *dev) FreeHost(b []byte) {
 	if cap(b) > 0 {
 		d.free(address(b), true)
@@ -95,20 +95,20 @@ func (d *dev) free(addr uintptr, host bool) {
 	d.drop(addr, b)
 }
 
-// drop unmaps a block and forgets it. d.mu is held.
+// drop unmaps a block and forgets it. The caller holds d.mu.
 func (d *dev) drop(addr uintptr, b *block) {
 	delete(d.blocks, addr)
 	d.count(b.purpose, -b.bytes)
 	unmapMemory(b.data)
 }
 
-// Register does nothing: copies are equally fast from and to all host memory.
+// Register does nothing: copies are equally fast for all host memory.
 func (d *dev) Register(...[]byte) error { return nil }
 
 // Unregister does nothing.
 func (d *dev) Unregister(...[]byte) {}
 
-// BindHost is b itself as device memory.
+// BindHost returns b itself as device memory.
 func (d *dev) BindHost(b []byte) device.Mem {
 	if !d.opts.Unified {
 		panic("cpu: BindHost on a device that is not unified")

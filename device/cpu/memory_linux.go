@@ -8,15 +8,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mapMemory returns zeroed memory outside the Go heap, in huge pages where the
-// system has them.
+// mapMemory returns zeroed memory outside the Go heap, in huge pages if the system has them.
 func mapMemory(bytes int64) ([]byte, error) {
 	data, err := unix.Mmap(-1, 0, int(bytes), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	if err != nil {
 		return nil, err
 	}
-	// This is only advice: a system without huge pages answers EINVAL and is
-	// slower, no more.
+	// The call is only advice: a system without huge pages answers EINVAL, and memory is slower.
 	if err := unix.Madvise(data, unix.MADV_HUGEPAGE); err != nil && !errors.Is(err, unix.EINVAL) {
 		return nil, errors.Join(err, unix.Munmap(data))
 	}

@@ -9,14 +9,14 @@ import (
 	"mt/device/op"
 )
 
-// table has the function that runs each operation; the file of each operation adds its own. The
-// values of index tensors are checked before an operation uses them.
+// table maps each operation to the function that runs it; each operation's file adds its own. Functions check the
+// values of index tensors before they use them.
 var table op.Table[*stream]
 
-// on is s as a stream of this package, which it must be.
+// on returns s as a stream of this package.
 func on(s device.Stream) *stream { return s.(*stream) }
 
-// f32s is the first n elements of an fp32 tensor, nil where there is no tensor.
+// f32s returns the first n elements of an fp32 tensor; nil if there is no tensor.
 func f32s(t device.Tensor, n int) []float32 {
 	if t.None() {
 		return nil
@@ -24,7 +24,7 @@ func f32s(t device.Tensor, n int) []float32 {
 	return unsafe.Slice((*float32)(pointer(t.Addr)), n)
 }
 
-// i32s is the first n elements of an int32 tensor.
+// i32s returns the first n elements of an int32 tensor.
 func i32s(t device.Tensor, n int) []int32 {
 	if n == 0 {
 		return nil
@@ -32,8 +32,7 @@ func i32s(t device.Tensor, n int) []int32 {
 	return unsafe.Slice((*int32)(pointer(t.Addr)), n)
 }
 
-// ascending returns an error unless bounds never fall, begin at 0 or more and end
-// at n or less.
+// ascending returns an error unless bounds are from 0 to n and never decrease.
 func ascending(name string, bounds []int32, n int) error {
 	last := int32(0)
 	for i, v := range bounds {
@@ -55,8 +54,7 @@ func within(name string, index []int32, n int) error {
 	return nil
 }
 
-// reads and writes tell the race detector of rows rows of n elements, which are
-// stride elements apart.
+// reads and writes announce rows rows of n elements, stride elements apart, to the race detector.
 func reads(t device.Tensor, rows, stride, n int) { announce(t, rows, stride, n, raceRead) }
 
 func writes(t device.Tensor, rows, stride, n int) { announce(t, rows, stride, n, raceWrite) }
@@ -74,7 +72,7 @@ func announce(t device.Tensor, rows, stride, n int, f func(uintptr, int)) {
 	}
 }
 
-// announceRows tells the race detector that those rows of n elements are written.
+// announceRows announces writes of the given rows of n elements to the race detector.
 func announceRows(t device.Tensor, rows []int32, n int) {
 	if !raceEnabled {
 		return
@@ -84,11 +82,11 @@ func announceRows(t device.Tensor, rows []int32, n int) {
 	}
 }
 
-// pieceElems is about how many elements a worker takes at a time.
+// pieceElems is the approximate number of elements that a worker takes at a time.
 const pieceElems = 16 << 10
 
-// forRows calls f, on all cores, for pieces of the rows 0 … rows−1, which have
-// width elements each. It is only for operations that treat every row by itself.
+// forRows calls f on all cores for pieces of the rows 0 … rows−1 of width elements. The operation must treat rows
+// independently.
 func (s *stream) forRows(rows, width int, f func(sc *scratch, from, to int)) {
 	piece := min(max(1, pieceElems/max(width, 1)), max(1, rows/(2*s.pool.Threads())))
 	s.pool.Run((rows+piece-1)/piece, func(i int) {
@@ -98,9 +96,9 @@ func (s *stream) forRows(rows, width int, f func(sc *scratch, from, to int)) {
 	})
 }
 
-// sumRows adds to total (n) f32, unless that is none, what f sums up over rows: f adds rows from …
-// to−1 to sum, which is zero at first. Into which blocks the rows fall follows from their number
-// alone, and the blocks' sums are added in order.
+// sumRows adds the sum of f over all rows to total (n) f32, unless total is none. The function f adds rows from …
+// to−1 to sum, which starts at zero. The number of rows alone determines the blocks of rows, and the blocks' sums are
+// added in order.
 func (s *stream) sumRows(total device.Tensor, n, rows int, f func(sc *scratch, sum []float32, from, to int)) {
 	each := max(32, (rows+63)/64)
 	blocks := (rows + each - 1) / each

@@ -22,8 +22,7 @@ func newDevice(t *testing.T, o Options) device.Device {
 	return d
 }
 
-// TestOps: every number of threads gives correct results, with the same bits, whatever the buffers hold when an
-// operation begins.
+// TestOps: results are correct and have the same bits for any number of threads, whatever the buffers hold initially.
 func TestOps(t *testing.T) {
 	var first conformance.Results
 	ways := []struct {
@@ -58,7 +57,7 @@ func TestOps(t *testing.T) {
 	}
 }
 
-// TestOpsOfALevel is what TestOpsAtEveryLevel runs in processes of their own: a few cases of each operation.
+// TestOpsOfALevel is a child process of TestOpsAtEveryLevel: a few cases of each operation.
 func TestOpsOfALevel(t *testing.T) {
 	if os.Getenv(vec.LevelEnv) == "" {
 		t.Skipf("TestOps is run by the level that is chosen without %s", vec.LevelEnv)
@@ -68,8 +67,8 @@ func TestOpsOfALevel(t *testing.T) {
 	conformance.SomeOperations(t, d, conformance.OneIn(7))
 }
 
-// TestOpsAtEveryLevel tries the slower levels in processes of their own, because a level is chosen when a process
-// starts. The whole table is run at each by .ci/run.
+// TestOpsAtEveryLevel tests the slower levels in child processes, because a process chooses its level at start.
+// .ci/run runs the whole table at each level.
 func TestOpsAtEveryLevel(t *testing.T) {
 	if os.Getenv(vec.LevelEnv) != "" {
 		t.Skip("this is one of the processes")

@@ -12,7 +12,7 @@ func init() {
 	op.Add(&table, addPositionsBackward)
 }
 
-// addPositions works on a row while the row is in the cache.
+// addPositions works row by row, so the row stays in the cache.
 func addPositions(s *stream, a *op.AddPositions) error {
 	if a.T == 0 || a.C == 0 {
 		return nil
@@ -37,7 +37,7 @@ func addPositions(s *stream, a *op.AddPositions) error {
 	return nil
 }
 
-// addPositionsBackward goes through all sequences for every position.
+// addPositionsBackward goes over all sequences for every position.
 func addPositionsBackward(s *stream, a *op.AddPositionsBackward) error {
 	if a.T == 0 || a.C == 0 {
 		return nil

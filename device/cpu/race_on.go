@@ -4,7 +4,7 @@ package cpu
 
 import "runtime"
 
-// raceEnabled says whether the race detector is on.
+// raceEnabled is true in race builds.
 const raceEnabled = true
 
 // raceRead tells the race detector that this goroutine reads n bytes at addr.

@@ -12,12 +12,11 @@ import (
 	"mt/device/op"
 )
 
-// racyCase is the environment variable that says which program a child process
-// runs.
+// racyCase is the environment variable that selects the program of a child process.
 const racyCase = "MT_TEST_RACE"
 
-// The race detector reports that a wait between two streams is missing, although
-// kernels are assembly. With the wait it reports nothing.
+// The race detector reports a missing wait between two streams, although kernels are assembly. With the wait it
+// reports nothing.
 func TestRaceDetectorSeesAMissingWait(t *testing.T) {
 	if os.Getenv(racyCase) != "" {
 		t.Skip("this is the child")
@@ -46,8 +45,8 @@ func TestTwoStreams(t *testing.T) {
 	a, b, e := newStream(t, d, "a"), newStream(t, d, "b"), newEvent(t, d)
 	m := alloc(t, d, 1024)
 	x, y := m.Slice(0, 512).Tensor(device.F32, 0, 128), m.Slice(512, 512).Tensor(device.F32, 0, 128)
-	// The locks of the queues also order things. Therefore the goroutine of a has
-	// everything in its hands, behind a gate, before anything is enqueued on b.
+	// The locks of the queues also order events. So the goroutine of a already holds all its work behind a gate
+	// before anything is enqueued on b.
 	holding, hold, begun, gate := make(chan struct{}), make(chan struct{}), make(chan struct{}), make(chan struct{})
 	run(a, "hold", func(*stream) error { close(holding); <-hold; return nil })
 	<-holding

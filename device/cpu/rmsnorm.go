@@ -13,8 +13,7 @@ func init() {
 	op.Add(&table, rmsNormBackward)
 }
 
-// rmsNorm normalises every group of every row while it is in the cache.
-// Source: arXiv:1910.07467.
+// rmsNorm normalizes every group of every row while it is in the cache. Source: arXiv:1910.07467.
 func rmsNorm(s *stream, a *op.RMSNorm) error {
 	width := a.Groups * a.Dim
 	reads(a.X, a.Rows, a.XStride, width)
@@ -55,8 +54,7 @@ func normRows(a *op.RMSNorm, sc *scratch, from, to int) {
 	}
 }
 
-// normWeight is offset + w (n): w itself where offset is 0, else a copy in the last
-// buffer of sc.
+// normWeight returns offset + w (n): w itself if offset is 0, otherwise a copy in the last buffer of sc.
 func normWeight(sc *scratch, w device.Tensor, n int, offset float32) []float32 {
 	v := f32s(w, n)
 	if offset == 0 || n == 0 {
@@ -69,8 +67,10 @@ func normWeight(sc *scratch, w device.Tensor, n int, offset float32) []float32 {
 	return sum
 }
 
-// rmsNormBackward writes DX (or adds to it) and accumulates DW. With g = dy·(Offset
-// + w) and n elements a group, dx = rstd·g − x·rstd³·Σ(g·x)/n and dw = Σ dy·x·rstd.
+// rmsNormBackward writes DX (or adds to it) and accumulates DW. With g = dy·(Offset + w) and n elements a group:
+//
+//	dx = rstd·g − x·rstd³·Σ(g·x)/n
+//	dw = Σ dy·x·rstd
 func rmsNormBackward(s *stream, a *op.RMSNormBackward) error {
 	width := a.Groups * a.Dim
 	reads(a.X, a.Rows, a.XStride, width)

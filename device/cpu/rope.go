@@ -7,8 +7,7 @@ import (
 
 func init() { op.Add(&table, rope) }
 
-// rope rotates heads in place. Source: arXiv:2104.09864; which elements are a pair is
-// said at op.RoPE.
+// rope rotates heads in place. Source: arXiv:2104.09864. op.RoPE defines the pairs of elements.
 func rope(s *stream, a *op.RoPE) error {
 	half, width := a.Rotary/2, a.Heads*a.Dim
 	if half == 0 || width == 0 {

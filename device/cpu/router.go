@@ -14,8 +14,8 @@ func init() {
 	op.Add(&table, routerBackward)
 }
 
-// router writes IDs and Weights token by token. It adds up the scores in
-// fixed blocks of tokens, and then the blocks in order.
+// router writes IDs and Weights token by token. It sums the scores in fixed blocks of tokens, and then the blocks in
+// order.
 func router(s *stream, a *op.Router) error {
 	reads(a.Logits, 1, 0, a.T*a.Rule.Logits(a.E))
 	reads(a.Bias, 1, 0, a.E)
@@ -30,7 +30,7 @@ func router(s *stream, a *op.Router) error {
 	return nil
 }
 
-// route chooses the experts of token t and returns the scores of all.
+// route chooses the experts of token t and returns all scores.
 func route(a *op.Router, sc *scratch, t int) []float32 {
 	n, k := a.Rule.Logits(a.E), a.Rule.Chosen(a.K)
 	row, p := f32s(a.Logits, a.T*n)[t*n:(t+1)*n], sc.f32(0, a.E)
@@ -64,8 +64,8 @@ func route(a *op.Router, sc *scratch, t int) []float32 {
 	return p
 }
 
-// scores writes the scores of all experts times the number that it returns: exponentials of
-// the logits and their sum, or sigmoids and 1.
+// scores writes unnormalized scores to p and returns the divisor that makes them scores. For a softmax they are
+// exponentials, and the divisor is their sum. Otherwise they are sigmoids, and the divisor is 1.
 func scores(r op.RouterRule, p, logits []float32) float32 {
 	if !r.Sigmoid {
 		return vec.ExpSum(p, logits, 1, vec.Max(logits))
@@ -77,8 +77,8 @@ func scores(r op.RouterRule, p, logits []float32) float32 {
 	return 1
 }
 
-// near writes what the experts have in the softmax that weights the k-th of those chosen, times the sum that it returns; the
-// chosen one has 1. What is out of it, or was chosen before, has 0.
+// near writes the terms of the softmax that weights the k-th chosen expert, and returns their sum. The chosen expert
+// has the term 1. Far experts and experts chosen earlier have 0.
 func near(out, logits []float32, ids []int32, k int, by float32) (sum float32) {
 	top := logits[ids[k]]
 	vec.ExpSum(out, logits, 1, top)
@@ -98,18 +98,18 @@ func near(out, logits []float32, ids []int32, k int, by float32) (sum float32) {
 
 func abs(x float32) float32 { return math.Float32frombits(math.Float32bits(x) &^ (1 << 31)) }
 
-// sigmoid is that of one logit, with the bits that scores has for it.
+// sigmoid returns one logit's sigmoid, with the same bits as scores.
 func sigmoid(x float32) float32 {
 	p := [1]float32{x}
 	vec.ExpSum(p[:], p[:], -1, 0)
 	return 1 / (1 + p[0])
 }
 
-// routedScale is what the weights of chosen experts are multiplied by.
+// routedScale returns the factor on the weights of chosen experts.
 func routedScale(r op.RouterRule) float32 { return cmp.Or(r.Scale, 1) }
 
-// least is what normalising adds to the sum of the chosen scores, so that it is not 0. An
-// exponential among those of a softmax is 1.
+// least returns the addend that keeps the sum of the chosen scores above 0. A softmax needs none, because its largest
+// exponential is 1.
 func least(r op.RouterRule) float32 {
 	if r.Sigmoid {
 		return 1e-20
@@ -117,7 +117,7 @@ func least(r op.RouterRule) float32 {
 	return 0
 }
 
-// keys are what the experts of a token are chosen by.
+// keys returns the numbers by which a token's experts are chosen.
 func keys(a *op.Router, sc *scratch, logits, p []float32, sum float32) []float32 {
 	if !a.Rule.Sigmoid && a.Bias.None() && a.Rule.Groups == 0 {
 		return logits
@@ -135,8 +135,7 @@ func keys(a *op.Router, sc *scratch, logits, p []float32, sum float32) []float32
 	return out
 }
 
-// chooseOpen fills ids with the places of the largest keys in the groups that are open, as choose does. It
-// overwrites the keys where there are groups.
+// chooseOpen is choose over the keys of the open groups. If there are groups, it overwrites the keys.
 func chooseOpen(ids []int32, keys []float32, r op.RouterRule) {
 	if r.Groups == 0 {
 		choose(ids, keys)
@@ -149,7 +148,7 @@ func chooseOpen(ids []int32, keys []float32, r op.RouterRule) {
 		worth[g] = largest(keys[g*size:(g+1)*size], r.GroupBest)
 	}
 	choose(open, worth[:r.Groups])
-	slices.Sort(open) // so that the lower of equal experts stays the lower
+	slices.Sort(open) // ascending, so that equal keys choose the lower expert
 	for i, g := range open {
 		copy(keys[i*size:(i+1)*size], keys[int(g)*size:])
 	}
@@ -159,7 +158,7 @@ func chooseOpen(ids []int32, keys []float32, r op.RouterRule) {
 	}
 }
 
-// largest is the sum of the n largest keys, n being 1 or 2.
+// largest returns the sum of the n largest keys; n is 1 or 2.
 func largest(keys []float32, n int) float32 {
 	var at [2]int32
 	choose(at[:n], keys)
@@ -169,9 +168,8 @@ func largest(keys []float32, n int) float32 {
 	return keys[at[0]] + keys[at[1]]
 }
 
-// choose fills ids with the places of the largest keys, the largest first, and of
-// equal ones the first one first. No comparison with a NaN holds, so a key never
-// passes a NaN that stands before it. ids always differ.
+// choose fills ids with the indices of the largest keys, the largest first. Among equal keys the lower index comes
+// first. A comparison with a NaN is false, so a key never passes a NaN before it. The ids always differ.
 func choose(ids []int32, keys []float32) {
 	n := 0
 	for e, x := range keys {
@@ -188,9 +186,8 @@ func choose(ids []int32, keys []float32) {
 	}
 }
 
-// routerBackward writes DLogits token by token. With g the gradient of the scores p, that of
-// the logits is p·(g − Σ p·g) where p is the softmax over all experts, and p·(1 − p)·g where
-// p are sigmoids.
+// routerBackward writes DLogits token by token. Let g be the gradient of the scores p. The gradient of the logits is
+// p·(g − Σ p·g) for a softmax over all experts, and p·(1 − p)·g for sigmoids.
 func routerBackward(s *stream, a *op.RouterBackward) error {
 	n, k := a.Rule.Logits(a.E), a.Rule.Chosen(a.K)
 	reads(a.Logits, 1, 0, a.T*n)
@@ -217,8 +214,7 @@ func routerBackward(s *stream, a *op.RouterBackward) error {
 	return nil
 }
 
-// routeBack writes the gradient of token t's logits. aux is the gradient that every
-// score has in addition.
+// routeBack writes the gradient of token t's logits. aux is an additional gradient of every score.
 func routeBack(a *op.RouterBackward, sc *scratch, aux []float32, t int) {
 	n, k := a.Rule.Logits(a.E), a.Rule.Chosen(a.K)
 	logits, out := f32s(a.Logits, a.T*n)[t*n:(t+1)*n], f32s(a.DLogits, a.T*n)[t*n:(t+1)*n]
@@ -239,7 +235,8 @@ func routeBack(a *op.RouterBackward, sc *scratch, aux []float32, t int) {
 	}
 }
 
-// nearBack writes the gradient of logits whose exponentials p sum to sum, where weights are those of near. out may be logits.
+// nearBack writes the gradient of logits with exponentials p and their sum, if near computed the weights. out may be
+// logits.
 func nearBack(a *op.RouterBackward, sc *scratch, out, logits, p []float32, sum float32, aux []float32, ids []int32, dw []float32) {
 	grad, by := sc.f32(1, a.E), sc.f32(2, a.E)
 	vec.Scale(p, p, 1/sum)
@@ -258,9 +255,8 @@ func nearBack(a *op.RouterBackward, sc *scratch, out, logits, p []float32, sum f
 	copy(out, grad)
 }
 
-// softmaxBack writes the gradient of logits whose exponentials p sum to sum. Where the
-// weights w of the chosen experts are normalised, w is the softmax over those
-// experts alone, and the same formula holds for w and its gradient.
+// softmaxBack writes the gradient of logits with exponentials p and their sum. Normalized weights w of the chosen
+// experts are a softmax over these experts, so the same formula holds for w and its gradient.
 func softmaxBack(a *op.RouterBackward, sc *scratch, out, p []float32, sum float32, aux []float32, ids []int32, dw []float32) {
 	g := sc.f32(1, a.E)
 	var chosen, mean float32 // sums over the chosen experts: Σ exp, Σ w·dw
@@ -269,7 +265,7 @@ func softmaxBack(a *op.RouterBackward, sc *scratch, out, p []float32, sum float3
 		mean += p[e] * dw[k]
 	}
 	mean /= chosen
-	own := sc.f32(2, a.K) // the gradients that come through normalised weights
+	own := sc.f32(2, a.K) // gradients through normalized weights
 	for k, e := range ids {
 		own[k] = p[e] / chosen * (dw[k] - mean) * routedScale(a.Rule)
 	}
@@ -291,7 +287,7 @@ func softmaxBack(a *op.RouterBackward, sc *scratch, out, p []float32, sum float3
 	}
 }
 
-// sigmoidsBack writes the gradient of logits whose sigmoids are p.
+// sigmoidsBack writes the gradient of logits with sigmoids p.
 func sigmoidsBack(a *op.RouterBackward, sc *scratch, out, p, aux []float32, ids []int32, dw []float32) {
 	g := sc.f32(1, a.E)
 	copy(g, aux)

@@ -7,7 +7,7 @@ import (
 
 func init() { op.Add(&table, scatterAddRows) }
 
-// scatterAddRows adds up the rows for row u in the order of u's places.
+// scatterAddRows adds the rows for row u in the order of u's entries in Pos.
 func scatterAddRows(s *stream, a *op.ScatterAddRows) error {
 	if a.U == 0 || a.C == 0 {
 		return nil

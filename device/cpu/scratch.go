@@ -6,24 +6,24 @@ import (
 	"unsafe"
 )
 
-// scratch is the working memory of one worker during one piece of an operation:
-// buffers that grow and are used again, with whatever is left in them.
+// scratch is one worker's memory during one piece of an operation. Its buffers grow and are reused with their old
+// content.
 type scratch struct {
 	bufs [numBuffers][]float32
 }
 
-// The number of buffers of a scratch. Operations on rows number the first ones in
-// their own order; attention gives its buffers names.
+// numBuffers is the number of buffers of a scratch. Operations on rows number the first ones in their own order;
+// attention names its buffers.
 const numBuffers = 26
 
-// f32 is buffer i with n elements, on a cache line.
+// f32 returns buffer i with n elements, aligned to a cache line.
 func (s *scratch) f32(i, n int) []float32 {
 	s.bufs[i] = grown(s.bufs[i], n)
 	return s.bufs[i][:n]
 }
 
-// grown is buf, or a larger buffer where buf is too small, with at least n
-// elements. It begins on a cache line.
+// grown returns buf, or a larger buffer if buf is too small. The result has at least n elements and begins on a cache
+// line.
 func grown(buf []float32, n int) []float32 {
 	if cap(buf) >= n {
 		return buf[:cap(buf)]
@@ -34,11 +34,11 @@ func grown(buf []float32, n int) []float32 {
 	return buf[skip:]
 }
 
-// scratchList keeps the scratches that nobody uses at the moment.
+// scratchList keeps unused scratches.
 type scratchList struct {
 	mu     sync.Mutex
 	free   []*scratch
-	poison bool // for tests: what was left in the buffers becomes NaN
+	poison bool // for tests: old content of buffers becomes NaN
 }
 
 func (l *scratchList) get() *scratch {

@@ -13,7 +13,7 @@ func init() {
 	op.Add(&table, shortConvBackward)
 }
 
-// taps reads rows of a convolution's input, with those before a sequence.
+// taps reads rows of a convolution's input, including the tail before a sequence.
 type taps struct {
 	x, tail         act
 	hasTail         bool
@@ -24,7 +24,7 @@ type taps struct {
 	stride          int
 }
 
-// The buffers of a convolution.
+// Buffers of a convolution.
 const (
 	convW = iota
 	convOnes
@@ -33,7 +33,7 @@ const (
 	convRow
 	convOut
 	convSlope
-	convRing // MostTaps of them
+	convRing // MostTaps buffers
 )
 
 func tapsOf(sc *scratch, w []float32, channels, count int) taps {
@@ -44,13 +44,13 @@ func tapsOf(sc *scratch, w []float32, channels, count int) taps {
 	return c
 }
 
-// sequence is the first token of the sequence that has token t, and its end.
+// sequence returns the first token and the end of token t's sequence.
 func (c *taps) sequence(t int) (first, end int) {
 	i := sort.Search(len(c.cu), func(i int) bool { return int(c.cu[i]) > t })
 	return int(c.cu[i-1]), int(c.cu[i])
 }
 
-// row is what tap j of token t reads, nil where that is 0: first is where its sequence begins.
+// row returns the input row of tap j of token t; nil: 0. first is the first token of the sequence.
 func (c *taps) row(sc *scratch, t, first, j int) []float32 {
 	switch from := t - c.count + 1 + j; {
 	case from >= first:
@@ -61,7 +61,7 @@ func (c *taps) row(sc *scratch, t, first, j int) []float32 {
 	return nil
 }
 
-// sum is the convolution of token t before SiLU.
+// sum returns the convolution of token t before SiLU.
 func (c *taps) sum(sc *scratch, t, first int) []float32 {
 	sum, term := sc.f32(convSum, c.channels), sc.f32(convTerm, c.channels)
 	clear(sum)
@@ -74,7 +74,7 @@ func (c *taps) sum(sc *scratch, t, first int) []float32 {
 	return sum
 }
 
-// shortConv makes row after row, with the taps of all channels in turn.
+// shortConv computes row after row, with one tap of all channels at a time.
 func shortConv(s *stream, a *op.ShortConv) error {
 	reads(a.X, a.T, a.XStride, a.C)
 	reads(a.W, 1, 0, a.C*a.Taps)
@@ -103,7 +103,7 @@ func shortConv(s *stream, a *op.ShortConv) error {
 	return nil
 }
 
-// keepTail moves the last rows of what the tail and X make up together into the tail.
+// keepTail copies the last rows of tail and X together into the tail.
 func keepTail(s *stream, a *op.ShortConv) {
 	sc := s.scratch.get()
 	defer s.scratch.put(sc)
@@ -119,7 +119,7 @@ func keepTail(s *stream, a *op.ShortConv) {
 	}
 }
 
-// tokensOf checks that the bounds of sequences are those of T tokens.
+// tokensOf checks that the bounds of sequences cover exactly tokens tokens.
 func tokensOf(cu []int32, tokens int) ([]int32, error) {
 	if err := ascending("Cu", cu, tokens); err != nil {
 		return nil, err
@@ -130,8 +130,8 @@ func tokensOf(cu []int32, tokens int) ([]int32, error) {
 	return cu, nil
 }
 
-// shortConvBackward goes over blocks of rows, and for each row of the gradient before SiLU over the rows of X that it adds
-// to: a row of DX is complete when the last token that reads it is done.
+// shortConvBackward goes over blocks of rows. The gradients before SiLU of the last Taps tokens are in a ring. A row
+// of DX is complete once the last token that reads it is done.
 func shortConvBackward(s *stream, a *op.ShortConvBackward) error {
 	reads(a.X, a.T, a.XStride, a.C)
 	reads(a.W, 1, 0, a.C*a.Taps)
@@ -159,7 +159,7 @@ func shortConvBackward(s *stream, a *op.ShortConvBackward) error {
 	return nil
 }
 
-// slope leaves the gradient before SiLU of token t in its place of the ring, and adds to dw where adds is set.
+// slope writes the gradient before SiLU of token t to its buffer in the ring, and adds to dw if adds is set.
 func (c *taps) slope(sc *scratch, a *op.ShortConvBackward, t int, dw []float32, adds bool) {
 	first, _ := c.sequence(t)
 	sum, d := c.sum(sc, t, first), sc.f32(convRing+t%a.Taps, a.C)
@@ -172,7 +172,7 @@ func (c *taps) slope(sc *scratch, a *op.ShortConvBackward, t int, dw []float32, 
 	}
 }
 
-// spread writes DX of token u from the gradients of the tokens that read it.
+// spread computes DX of token u from the gradients of the tokens that read it.
 func (c *taps) spread(sc *scratch, a *op.ShortConvBackward, u int) {
 	_, end := c.sequence(u)
 	sum, term := sc.f32(convSum, a.C), sc.f32(convTerm, a.C)

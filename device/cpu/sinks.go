@@ -12,7 +12,7 @@ func init() {
 	op.Add(&table, sinksGrad)
 }
 
-// sinks weighs the row of every head by what of the softmax is not the sink's.
+// sinks scales each head's output row by 1 − p(sink).
 func sinks(s *stream, a *op.Sinks) error {
 	reads(a.Sinks, 1, 0, a.Heads)
 	writes(a.O, 1, 0, a.T*a.Heads*a.Dim)

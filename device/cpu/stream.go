@@ -12,24 +12,23 @@ import (
 	"mt/device/op"
 )
 
-// command is an entry of a stream's queue. It is an operation, a Zero or a copy,
-// which a failure before it drops; or a wait, the completion of a mark or a
-// notification, which happen even then.
+// command is an entry of a stream's queue. Operations, Zeros and copies are dropped after a failure. Waits,
+// completions of marks and notifications happen even then.
 type command struct {
 	name     string
 	call     op.Call[*stream] // the call of an operation
 	zero     bool             // dst = 0
 	dst, src device.Mem       // of a copy, unless zero
-	host     []byte           // the side of a copy that is Go's memory, which must stay alive
-	peer     bool             // the copy is into another device's memory
-	at       time.Time        // when a copy over a link with a limit was enqueued
+	host     []byte           // the Go memory of a copy, kept alive
+	peer     bool             // a copy into another device's memory
+	at       time.Time        // when a copy over a rate-limited link was enqueued
 
 	wait   *mark
 	mark   *mark
 	notify func(error)
 }
 
-// notice is a notification that has not been delivered yet.
+// notice is an undelivered notification.
 type notice struct {
 	f   func(error)
 	err error
@@ -50,18 +49,17 @@ type stream struct {
 	// Only the stream's goroutine uses these.
 	pool    *parallel.Pool
 	scratch *scratchList
-	broken  bool  // a command has failed: what follows is dropped
-	count   int64 // commands that have begun
+	broken  bool  // a command has failed, so later work is dropped
+	count   int64 // commands begun
 	gemm    gemm.Workspace
 	partial []float32 // partial sums of reductions
 	link    link
-	next    []int32 // for SortByExpert: where each expert's next pair goes
+	next    []int32 // for SortByExpert: the place of each expert's next pair
 	jobs    jobList
 }
 
-// startStream starts a stream that shares the device's workers with the others. In
-// race builds each stream has workers of its own: the race detector would take it
-// for an order between two streams that workers go from one to the other.
+// startStream starts a stream that shares the device's workers. In race builds each stream has workers of its own.
+// The race detector would treat a shared worker as an order between two streams.
 func startStream(d *dev, name string) *stream {
 	s := &stream{dev: d, name: name, queue: parallel.NewQueue[command](), notices: parallel.NewQueue[notice](), pool: d.pool, scratch: &d.scratch}
 	if raceEnabled {
@@ -77,7 +75,7 @@ func startStream(d *dev, name string) *stream {
 	return s
 }
 
-// execute does what a command asks for, on the stream's goroutine.
+// execute runs a command on the stream's goroutine.
 func (s *stream) execute(c command) {
 	if s.dev.opts.Delay != nil {
 		time.Sleep(s.dev.opts.Delay(s.name, s.count))
@@ -118,8 +116,8 @@ func (s *stream) attempt(c command) (err error) {
 	return nil
 }
 
-// transfer copies as a command says. Where the link has a limit, a copy over it, to the host's
-// memory or to another device's, ends no earlier than the limit allows.
+// transfer runs a copy. A copy to or from host memory, or to another device, takes at least as long as LinkLimit
+// demands.
 func (s *stream) transfer(c command) {
 	began := time.Now()
 	copy(memory(c.dst), memory(c.src))
@@ -137,8 +135,7 @@ func (s *stream) fail(name string, err error) {
 	}
 }
 
-// do enqueues c, or makes the stream fail with bad, which says what is wrong with
-// the call.
+// do enqueues c. If bad is not nil, the call was wrong, and the stream fails with bad.
 func (s *stream) do(c command, bad error) {
 	if bad != nil {
 		s.fail(c.name, bad)
@@ -148,8 +145,7 @@ func (s *stream) do(c command, bad error) {
 	}
 }
 
-// put enqueues c. On a closed stream the call fails, and a mark that others wait
-// for is complete at once.
+// put enqueues c. On a closed stream the call fails, and a mark completes at once because others wait for it.
 func (s *stream) put(c command) {
 	if s.queue.Put(c) {
 		return
@@ -173,7 +169,7 @@ func (s *stream) CopyD2H(dst []byte, src device.Mem) {
 
 func (s *stream) CopyD2D(dst, src device.Mem) { s.copy("CopyD2D", dst, src, nil) }
 
-// CopyPeer copies as any other copy does: the devices' memory is the same host's.
+// CopyPeer is a plain copy: all devices use the memory of the same host.
 func (s *stream) CopyPeer(to device.Device, dst, src device.Mem) {
 	bad := equal(dst, src)
 	if ok, _ := s.dev.Reach(to); !ok {
@@ -182,8 +178,7 @@ func (s *stream) CopyPeer(to device.Device, dst, src device.Mem) {
 	s.copies(command{name: "CopyPeer", dst: dst, src: src, peer: true}, bad)
 }
 
-// copy enqueues dst = src. host is the side that is Go's memory, which must stay
-// alive.
+// copy enqueues dst = src. host is Go memory that must stay alive.
 func (s *stream) copy(name string, dst, src device.Mem, host []byte) {
 	s.copies(command{name: name, dst: dst, src: src, host: host}, equal(dst, src))
 }
@@ -196,7 +191,7 @@ func (s *stream) copies(c command, bad error) {
 	s.do(c, bad)
 }
 
-// equal returns an error where the sizes of a copy differ.
+// equal returns an error if the sizes of a copy differ.
 func equal(dst, src device.Mem) error {
 	if dst.Bytes != src.Bytes {
 		return fmt.Errorf("%d bytes to %d bytes", src.Bytes, dst.Bytes)
@@ -246,8 +241,7 @@ func (s *stream) Err() error {
 	return s.err
 }
 
-// Close waits for everything enqueued, and also until the notifications are
-// delivered. It returns Err.
+// Close waits for everything enqueued and for the delivery of all notifications. It returns Err.
 func (s *stream) Close() error {
 	s.closing.Do(func() {
 		s.queue.Close()

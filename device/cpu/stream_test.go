@@ -45,7 +45,7 @@ func TestPeers(t *testing.T) {
 	conformance.Peers(t, a, b, foreign{b})
 }
 
-// function is an operation that a test makes up.
+// function is an operation defined by a test.
 type function struct{ f func(*stream) error }
 
 func (f *function) Name() string { return "function" }
@@ -63,7 +63,7 @@ func run(s device.Stream, name string, f func(*stream) error) {
 	on(s).do(command{name: name, call: call}, err)
 }
 
-// hold gives s work until the function that is returned is called.
+// hold gives s work until the returned function is called.
 func hold(s device.Stream) func() {
 	open := make(chan struct{})
 	run(s, "hold", func(*stream) error { <-open; return nil })
@@ -109,8 +109,7 @@ func TestErrorsStick(t *testing.T) {
 	}
 }
 
-// TestFirstErrorStays: errors that follow from the first one tell less, and are not
-// kept.
+// TestFirstErrorStays: later errors are consequences of the first one and say less, so they are dropped.
 func TestFirstErrorStays(t *testing.T) {
 	d := newDevice(t, Options{})
 	s, m := newStream(t, d, "s"), alloc(t, d, 64)
@@ -185,8 +184,7 @@ func f32AsI32(t device.Tensor) device.Tensor {
 	return t
 }
 
-// Whatever the logits are, experts that differ are chosen, and among equal logits
-// the first ones.
+// choose returns different experts for any logits, and the first ones among equal logits.
 func TestChoose(t *testing.T) {
 	nan, inf := float32(math.NaN()), float32(math.Inf(1))
 	for _, c := range []struct {
@@ -199,7 +197,7 @@ func TestChoose(t *testing.T) {
 		{[]float32{5, 4, 3, 2, 1, 6}, []int32{5, 0, 1}},
 		{[]float32{1, 2, 3}, []int32{2, 1, 0}},
 		{[]float32{nan, nan, nan, nan}, []int32{0, 1, 2}},
-		{[]float32{1, nan, 3, 2}, []int32{0, 1, 2}}, // in which order they are chosen does not matter
+		{[]float32{1, nan, 3, 2}, []int32{0, 1, 2}}, // the order of the chosen does not matter
 	} {
 		got := []int32{-1, -1, -1}
 		if choose(got, c.logits); !slices.Equal(got, c.want) {
@@ -241,8 +239,7 @@ func TestOpsHardlyAllocate(t *testing.T) {
 		testkit.NoError(t, s.Sync())
 	}
 	one()
-	// The allocations are the loop body and what hands it to the workers, and
-	// Sync's mark with its channel.
+	// The allocations are the loop body and its distribution to the workers, and Sync's mark with its channel.
 	if got := testing.AllocsPerRun(100, one); got > 7 {
 		t.Errorf("%v allocations an operation", got)
 	}

@@ -7,7 +7,7 @@ import (
 
 func init() { op.Add(&table, weightedBiasGrad) }
 
-// weightedBiasGrad sums blocks of rows for DB, as addBiasGrad does, and adds the product of a row with B to the
+// weightedBiasGrad sums blocks of rows for DB, as addBiasGrad does. It adds the dot product of a row and B to the
 // row's DW.
 func weightedBiasGrad(s *stream, a *op.WeightedBiasGrad) error {
 	reads(a.W, 1, 0, a.P)

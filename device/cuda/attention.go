@@ -9,23 +9,22 @@ import (
 	"mt/device/cuda/kernels"
 )
 
-// The kernels that compute attention: those that every GPU runs, the same with all gradients by one kernel where there is memory
-// for sums (op.AttentionBackward), and those for sm_90a alone. They differ in the last bits.
+// The kinds of attention kernels; results differ in the last bits. Portable runs on every GPU. Fused is Portable with
+// one kernel for all gradients, if there is memory for sums (op.AttentionBackward). SM90a runs on sm_90a only.
 const (
 	Portable = "portable"
 	Fused    = "fused"
 	SM90a    = "sm90a"
 )
 
-// capabilitySM90a is the compute capability, 9.0, of the GPUs that run kernels for sm_90a. No later one
-// does.
+// capabilitySM90a is compute capability 9.0. Only GPUs of this capability run kernels for sm_90a; later GPUs do not.
 const capabilitySM90a = 90
 
-// RunsSM90a says whether the device runs kernels for sm_90a. Then it computes attention by them, where
-// there are some, until UseAttention says otherwise.
+// RunsSM90a reports whether the device runs kernels for sm_90a. If so, attention uses them where they exist, unless
+// UseAttention says otherwise.
 func (d *dev) RunsSM90a() bool { return d.lacksSM90a() == "" }
 
-// lacksSM90a says why the device does not run kernels for sm_90a; "" if it does.
+// lacksSM90a returns the reason why the device does not run kernels for sm_90a; "" if it does.
 func (d *dev) lacksSM90a() string {
 	switch {
 	case d.capability != capabilitySM90a:
@@ -39,15 +38,15 @@ func (d *dev) lacksSM90a() string {
 	return ""
 }
 
-// noteSM90a notes that the GPU would run kernels for sm_90a if it had another driver.
+// noteSM90a notes that the GPU would run kernels for sm_90a with another driver.
 func (d *dev) noteSM90a() {
 	if lacks := d.lacksSM90a(); d.capability == capabilitySM90a && lacks != "" {
 		d.note(lacks + "; attention runs on the kernels for all GPUs, slower")
 	}
 }
 
-// UseAttention has attention computed by the kernels of that name from then on; the error says that the
-// device does not run them. It is to be called before the first operation.
+// UseAttention makes attention use the named kernels. It fails if the device does not run them. It must be called
+// before the first operation.
 func (d *dev) UseAttention(kernels string) error {
 	switch {
 	case kernels != Portable && kernels != Fused && kernels != SM90a:
@@ -59,7 +58,7 @@ func (d *dev) UseAttention(kernels string) error {
 	return nil
 }
 
-// SM90a says whether kernels for sm_90a are taken.
+// SM90a reports whether attention uses kernels for sm_90a.
 func (l *launcher) SM90a() bool { return l.stream.dev.sm90a }
 
 // TensorMap describes rows of bf16 in t.
@@ -73,13 +72,13 @@ func (l *launcher) TensorMap(t device.Tensor, columns, rows, stride, boxRows int
 	return kernels.TensorMap(m)
 }
 
-// slower is what was told to be slower than it could be.
+// slower identifies a note about a missing faster kernel.
 type slower struct {
 	what kernels.Lacking
 	dim  int
 }
 
-// Slower notes, once, that the device could compute attention faster if there were a kernel.
+// Slower notes once that a missing kernel would make attention faster.
 func (l *launcher) Slower(what kernels.Lacking, dim int) {
 	d := l.stream.dev
 	d.mu.Lock()

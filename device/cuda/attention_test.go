@@ -13,8 +13,7 @@ import (
 	"mt/internal/testkit"
 )
 
-// attend computes attention of one sequence, on memory that holds zeros, and returns the modules of its
-// kernels.
+// attend computes attention of one sequence in zeroed memory, and returns the modules of its kernels.
 func attend(t *testing.T, d *dev, dim int) (modules []string) {
 	t.Helper()
 	const rows = 20
@@ -74,7 +73,8 @@ func TestAttentionKernels(t *testing.T) {
 	}
 }
 
-// TestFusedAttention: with memory for sums all gradients come of one kernel, of two the one that the GPU's shared memory has room for.
+// TestFusedAttention: with memory for sums, one kernel computes all gradients: the one of two that fits the GPU's
+// shared memory.
 func TestFusedAttention(t *testing.T) {
 	for capability, want := range map[int]string{80: "attention_gradients_d128", 89: "attention_gradients_small_d128", 100: "attention_gradients_d128"} {
 		d, _ := newDevice(t, emu.Options{ComputeCapability: capability}, Options{})
@@ -104,7 +104,7 @@ func TestFusedAttention(t *testing.T) {
 	}
 }
 
-// TestUseAttention: kernels that a device does not run are refused.
+// TestUseAttention: UseAttention refuses kernels that the device does not run.
 func TestUseAttention(t *testing.T) {
 	for cc, words := range map[int]string{80: "of compute capability 8.0, does not run kernels for sm_90a", 100: "of compute capability 10.0"} {
 		d, _ := newDevice(t, emu.Options{ComputeCapability: cc}, Options{})

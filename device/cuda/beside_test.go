@@ -13,7 +13,7 @@ import (
 	"mt/internal/testkit"
 )
 
-// besideRig is a device that pins memory beside what it does, a page at a time. Each such piece comes through begun, and waits
+// besideRig is a device that pins memory in the background, a page at a time. Each piece is sent to begun and waits
 // until open is closed.
 type besideRig struct {
 	d     *dev
@@ -32,15 +32,15 @@ func newBesideRig(t *testing.T, e emu.Options) *besideRig {
 	return r
 }
 
-// pieces are the pages of the last pinning that goes on, or went on, beside.
+// pieces returns the pages of the last background pinning.
 func (r *besideRig) pieces() []piece { return r.d.pinnings[len(r.d.pinnings)-1].pieces }
 
-// TestPinnedBeside: Register returns when the memory is pinned that is used first, and the rest follows in the order of its use.
-// Meanwhile copies from memory that is not pinned are staged, and the bytes are the same.
+// TestPinnedBeside: Register returns when the memory of first use is pinned. The rest follows in the order of use.
+// Meanwhile copies of unpinned memory are staged, and copy the right bytes.
 func TestPinnedBeside(t *testing.T) {
 	r := newBesideRig(t, emu.Options{Mode: emu.Random})
 	all := pages(44 * page)
-	second, first, third := all[:10*page], all[12*page:][:10*page], all[24*page:][:20*page] // others by address than by use
+	second, first, third := all[:10*page], all[12*page:][:10*page], all[24*page:][:20*page] // the order by address differs from the order of use
 	testkit.NoError(t, r.d.Register(first, nil, second, third))
 	if made, _ := r.drv.Registrations(); made != pinThreads || !r.d.pins(first[:pinThreads*page]) {
 		t.Errorf("%d pieces are pinned at once; those that are used first: %v", made, r.d.pins(first[:pinThreads*page]))
@@ -78,7 +78,7 @@ func TestPinnedBeside(t *testing.T) {
 	}
 }
 
-// pins says whether all of b is pinned, in whatever pieces.
+// pins reports whether all of b is pinned, in any pieces.
 func (d *dev) pins(b []byte) bool {
 	for len(b) > 0 {
 		n, is := d.run(b)
@@ -90,7 +90,7 @@ func (d *dev) pins(b []byte) bool {
 	return true
 }
 
-// TestPinningIsStopped: Unregister and Close end pinning that goes on beside, other pinning goes on.
+// TestPinningIsStopped: Unregister and Close end their background pinning; other pinning continues.
 func TestPinningIsStopped(t *testing.T) {
 	r := newBesideRig(t, emu.Options{})
 	a, b := pages(40*page), pages(40*page)
@@ -129,7 +129,7 @@ func TestPinningIsStopped(t *testing.T) {
 	}
 }
 
-// TestPinningRefusedBeside: where the limit is reached beside what the device does, the note is that of Register.
+// TestPinningRefusedBeside: if background pinning reaches the limit, the note is the same as Register's.
 func TestPinningRefusedBeside(t *testing.T) {
 	r := newBesideRig(t, emu.Options{RegisterLimit: 20 * page})
 	close(r.open)
@@ -142,13 +142,13 @@ func TestPinningRefusedBeside(t *testing.T) {
 	if !there(t, r.d, to, from) || r.drv.PageableCopies() != 0 {
 		t.Error("what is not pinned is not staged, or left to the driver to stage")
 	}
-	if n := len(r.d.registered); n != 20 || !r.d.pins(from[:pinThreads*page]) { // the others by which thread is faster
+	if n := len(r.d.registered); n != 20 || !r.d.pins(from[:pinThreads*page]) { // which of the others are registered depends on the threads' timing
 		t.Errorf("%d pieces are pinned", n)
 	}
 	r.d.Unregister(from)
 }
 
-// TestPinningFailsBeside: an error ends the pinning, with a note, and is that of Close. Copies are staged.
+// TestPinningFailsBeside: an error ends the pinning, with a note, and Close returns the error. Copies are staged.
 func TestPinningFailsBeside(t *testing.T) {
 	try := func(fail int) (call int, notes []string, err error) {
 		drv := emu.New(emu.Options{FailCall: fail})
@@ -195,8 +195,8 @@ func TestPinningFailsBeside(t *testing.T) {
 	}
 }
 
-// TestLeavePinned: memory is unpinned in a process that goes on. In one that ends the driver unpins nothing, what is pinned beside
-// ends, and what comes later is staged, never pinned: its addresses may be those of memory that was pinned before.
+// TestLeavePinned: a continuing process unpins memory. In an ending process the driver unpins nothing and background
+// pinning ends. Later memory is staged and never pinned, because its addresses may be those of memory pinned before.
 func TestLeavePinned(t *testing.T) {
 	for _, leave := range []bool{false, true} {
 		drv := emu.New(emu.Options{})

@@ -7,45 +7,47 @@ import (
 	"mt/cudart"
 )
 
-// Platform is what the choice of an algorithm holds for: elsewhere the same words may mean another
-// algorithm, or none, and another one may be the fastest.
+// Platform is where a choice of algorithm is valid. On another platform the same words may mean another algorithm or
+// none, and another algorithm may be the fastest.
 type Platform struct {
-	Device   string `json:"device"`   // its name
-	Driver   int    `json:"driver"`   // 12040 serves CUDA 12.4
-	CuBLASLt int    `json:"cublaslt"` // 120402 is 12.4.2
+	Device   string `json:"device"`   // the device's name
+	Driver   int    `json:"driver"`   // 12040: the driver serves CUDA 12.4
+	CuBLASLt int    `json:"cublaslt"` // 120402: version 12.4.2
 }
 
-// Store keeps choices of algorithms from one process to the next.
+// Store keeps choices of algorithms across processes.
 type Store interface {
-	// Load returns what was kept for a platform, by Algorithm.Shape. note, unless empty, says why
-	// something that is there was passed over.
+	// Load returns the choices kept for a platform, by Algorithm.Shape. If an existing choice was skipped, note says
+	// why.
 	Load(p Platform) (kept map[string][8]uint64, note string)
-	// Keep adds a choice.
+	// Keep stores a choice.
 	Keep(p Platform, shape string, words [8]uint64) error
 }
 
-// Choices say which algorithm of cuBLASLt computes products of a shape. Devices that share Choices,
-// as those of a run do, choose alike where they are of one platform. Of the algorithms that cuBLASLt
-// proposes for a shape it is, in this order: that of Resume, with timing that of the store, with timing
-// the one that is the fastest when the shape is first used, the first one. What the library does not
-// propose is never used, wherever it was kept.
+// Choices decide which algorithm of cuBLASLt computes products of a shape. Devices that share Choices, as the devices
+// of a run do, choose alike if they have the same platform. Only algorithms that cuBLASLt proposes for the shape are
+// used. The first of these wins:
+//
+//   - the algorithm of Resume
+//   - with timing, the algorithm in the store
+//   - with timing, the fastest when the shape is first used
+//   - the first proposal
 type Choices struct {
 	timed bool
 	store Store
 
-	mu       sync.Mutex // also held while a product is timed, so that no two devices choose for one shape
+	mu       sync.Mutex // also held during timing, so that no two devices choose for one shape
 	recorded map[string]cudart.Algorithm
 	kept     map[Platform]map[string]cudart.Algorithm
 }
 
-// NewChoices returns choices of cuBLASLt's first proposals or, with timed, of those that are the
-// fastest on the device. A store, which may be nil, has what was timed earlier, and is told what is
-// timed.
+// NewChoices returns choices of cuBLASLt's first proposals or, with timed, of the fastest proposals on the device.
+// The store has earlier timed choices and receives new ones; nil: no store.
 func NewChoices(timed bool, store Store) *Choices {
 	return &Choices{timed: timed, store: store, kept: map[Platform]map[string]cudart.Algorithm{}}
 }
 
-// resume has shapes computed as was recorded.
+// resume makes recorded shapes use their recorded algorithms.
 func (c *Choices) resume(recorded map[string][8]uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -55,8 +57,7 @@ func (c *Choices) resume(recorded map[string][8]uint64) {
 	}
 }
 
-// of returns the choices that were kept for a platform, which it loads when it is first asked. c.mu
-// is held.
+// of returns the choices kept for a platform. The first call loads them. The caller holds c.mu.
 func (c *Choices) of(p Platform, note func(string)) map[string]cudart.Algorithm {
 	if c.kept[p] == nil {
 		c.kept[p] = map[string]cudart.Algorithm{}
@@ -73,7 +74,7 @@ func (c *Choices) of(p Platform, note func(string)) map[string]cudart.Algorithm 
 	return c.kept[p]
 }
 
-// made returns which of the proposed algorithms was chosen before for a shape. c.mu is held.
+// made returns the earlier choice for a shape, if it is one of the proposed algorithms. The caller holds c.mu.
 func (c *Choices) made(p Platform, shape string, proposed []cudart.Algorithm, note func(string)) (cudart.Algorithm, bool) {
 	if a, ok := c.recorded[shape]; ok && slices.Contains(proposed, a) {
 		return a, true
@@ -85,7 +86,7 @@ func (c *Choices) made(p Platform, shape string, proposed []cudart.Algorithm, no
 	return a, ok && slices.Contains(proposed, a)
 }
 
-// keep keeps the choice for a shape. c.mu is held.
+// keep stores the choice for a shape. The caller holds c.mu.
 func (c *Choices) keep(p Platform, shape string, a cudart.Algorithm) error {
 	c.kept[p][shape] = a
 	if c.store == nil {
@@ -94,6 +95,6 @@ func (c *Choices) keep(p Platform, shape string, a cudart.Algorithm) error {
 	return c.store.Keep(p, shape, a)
 }
 
-// ResumeAlgorithms has shapes computed in the way that a run which goes on has recorded, by
-// Algorithm.Shape, where cuBLASLt still proposes that. It is to be called before the first product.
+// ResumeAlgorithms makes products use the algorithms that a resumed run recorded, by Algorithm.Shape, if cuBLASLt
+// still proposes them. It must be called before the first product.
 func (d *dev) ResumeAlgorithms(recorded map[string][8]uint64) { d.blas.choices.resume(recorded) }

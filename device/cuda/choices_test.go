@@ -16,8 +16,7 @@ import (
 	"mt/internal/testkit"
 )
 
-// The content of one small product: sums of terms terms, in so many parts that are added up in order,
-// as the emulator's algorithms do it.
+// terms is the length of a small product's sums. The emulator's algorithms add sums in parts, in order.
 const terms = 96
 
 func term(i int) (a, b float32) { return 1000 * float32(math.Sin(float64(i*i))), 1 }
@@ -80,7 +79,7 @@ func (s *shelf) Keep(p Platform, shape string, words [8]uint64) error {
 	return s.err
 }
 
-// hours are device times that no wait of the machine reaches.
+// hours returns device times that no wait of the machine reaches.
 func hours(h ...int) emu.Options {
 	var o emu.Options
 	for _, n := range h {
@@ -98,8 +97,8 @@ func calls(drv *emu.Driver, name string) (n int) {
 	return n
 }
 
-// TestTimedChoice: with timing a shape is computed by the fastest of the proposals, which are run a few
-// times once and leave no trace in the result; without it, by the first one.
+// TestTimedChoice: with timing, the fastest proposal computes a shape. The proposals run a few times once and leave
+// no trace in the result. Without timing, the first proposal computes it.
 func TestTimedChoice(t *testing.T) {
 	for _, tc := range []struct {
 		hours []int
@@ -107,7 +106,7 @@ func TestTimedChoice(t *testing.T) {
 		parts int
 	}{
 		{[]int{3, 2, 1, 2}, true, 3}, {[]int{1, 2, 3}, true, 1}, {[]int{2, 1, 3}, true, 2}, {[]int{2, 2, 2}, true, 1}, {[]int{2, 1, 3}, false, 1},
-		{[]int{9, 9, 9, 9, 9, 9, 9, 8, 1}, true, 8}, // eight are looked at
+		{[]int{9, 9, 9, 9, 9, 9, 9, 8, 1}, true, 8}, // only eight are considered
 		{[]int{5}, true, 1},
 	} {
 		d, drv := newDevice(t, hours(tc.hours...), Options{Choices: NewChoices(tc.timed, nil)})
@@ -132,8 +131,8 @@ func TestTimedChoice(t *testing.T) {
 	}
 }
 
-// TestKeptChoices: what was timed is kept for the platform and taken by the next device of it, even
-// where that would choose otherwise. What is not proposed is timed again.
+// TestKeptChoices: a timed choice is kept for the platform. The next device of the platform uses it, even if it would
+// choose otherwise. An algorithm that is not proposed is timed again.
 func TestKeptChoices(t *testing.T) {
 	kept := &shelf{}
 	first, _ := newDevice(t, hours(2, 3, 1), Options{Choices: NewChoices(true, kept)})
@@ -160,7 +159,8 @@ func TestKeptChoices(t *testing.T) {
 	}
 }
 
-// TestRefusedWhileTimed: where the library refuses all that it has proposed, nothing is kept for the next run, and our own kernels compute.
+// TestRefusedWhileTimed: if the library refuses all its proposals, no choice is kept for the next run, and mt's own
+// kernels compute.
 func TestRefusedWhileTimed(t *testing.T) {
 	kept, o := &shelf{}, hours(2, 1)
 	o.RefuseProducts = 15
@@ -170,8 +170,7 @@ func TestRefusedWhileTimed(t *testing.T) {
 	}
 }
 
-// TestNotesOfTheStore: what the store passes over, and what it cannot keep, is noted, and both change
-// nothing else.
+// TestNotesOfTheStore: what the store skips, and what it cannot keep, becomes a note and changes nothing else.
 func TestNotesOfTheStore(t *testing.T) {
 	d, _ := newDevice(t, hours(2, 1), Options{Choices: NewChoices(true, &shelf{note: "passed over", err: errors.New("the disk is full")})})
 	if got := dot(t, d, false, 0); got != sumIn(2) {
@@ -182,8 +181,8 @@ func TestNotesOfTheStore(t *testing.T) {
 	}
 }
 
-// TestResumedChoices: a run that goes on computes as it has recorded, with timing or without, and
-// whatever the store has; unless that is not proposed any more.
+// TestResumedChoices: a resumed run computes as it has recorded, with or without timing, whatever the store has. The
+// exception is an algorithm that is not proposed any more.
 func TestResumedChoices(t *testing.T) {
 	record := func(o emu.Options) map[string][8]uint64 {
 		d, _ := newDevice(t, o, Options{Choices: NewChoices(true, nil)})
@@ -212,7 +211,7 @@ func TestResumedChoices(t *testing.T) {
 	}
 }
 
-// TestSharedChoices: devices of one run choose alike, and only the first to need a shape times it.
+// TestSharedChoices: devices of one run choose alike. Only the first device that needs a shape times it.
 func TestSharedChoices(t *testing.T) {
 	o := hours(2, 1, 3)
 	o.Devices = 2

@@ -12,12 +12,12 @@ import (
 	"mt/device/op"
 )
 
-// mostProposals is how many algorithms are chosen among.
+// mostProposals is the most algorithms to choose from.
 const mostProposals = 8
 
-// propose asks cuBLASLt for algorithms, the one that should be the fastest first. It asks for such as
-// give the same bits at every call: a sum over K that several blocks share is added up from the
-// workspace in order, and never in place by whichever block is done first.
+// propose asks cuBLASLt for algorithms, the presumably fastest first. It asks only for algorithms that give the same
+// bits at every call. If several blocks share a sum over K, the sum must be added from the workspace in order. It
+// must not be added in place in the order in which blocks finish.
 func (b *blas) propose(p *product, k productKey) (proposed []cudart.Algorithm, err error) {
 	prefer, err := b.lib.PreferenceCreate()
 	if err != nil {
@@ -47,7 +47,7 @@ func (b *blas) propose(p *product, k productKey) (proposed []cudart.Algorithm, e
 	return proposed, err
 }
 
-// choose settles the algorithm of p, or leaves in p the proposals that are to be timed.
+// choose sets the algorithm of p, or leaves the proposals in p for timing.
 func (b *blas) choose(p *product, k productKey) error {
 	proposed, err := b.propose(p, k)
 	if err != nil {
@@ -62,14 +62,14 @@ func (b *blas) choose(p *product, k productKey) error {
 	return nil
 }
 
-// settle chooses among the proposals for p by timing them on the product m, whose arguments are a.
-// It waits for the device, once for each shape. What it computes is computed again after it, and where
-// the product adds to its result, that is put back as it was.
+// settle times the proposals for p on the product m, with arguments a, and chooses one. It waits for the device, once
+// for each shape. The product is computed again afterwards. If the product adds to its result, settle restores the
+// result.
 func (b *blas) settle(p *product, k productKey, shape *cudart.MatmulShape, a cudart.MatmulArgs, m *op.MatMul, l *launcher) (err error) {
 	c := b.choices
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if algorithm, made := c.made(b.platform, k.String(), p.proposed, b.dev.note); made { // by another device, meanwhile
+	if algorithm, made := c.made(b.platform, k.String(), p.proposed, b.dev.note); made { // another device chose meanwhile
 		p.algorithm, p.proposed = algorithm, nil
 		return nil
 	}
@@ -85,7 +85,7 @@ func (b *blas) settle(p *product, k productKey, shape *cudart.MatmulShape, a cud
 		return err
 	}
 	if math.IsInf(float64(slices.Min(times)), 1) {
-		return nil // the call that follows is refused too, and says so
+		return nil // the following call is refused too, and reports it
 	}
 	p.algorithm, p.proposed = p.proposed[slices.Index(times, slices.Min(times))], nil
 	if err := c.keep(b.platform, k.String(), p.algorithm); err != nil {
@@ -94,7 +94,7 @@ func (b *blas) settle(p *product, k productKey, shape *cudart.MatmulShape, a cud
 	return nil
 }
 
-// save copies device memory to the host, and returns what copies it back and waits until that is done.
+// save copies device memory to the host. restore copies it back and waits for the copy.
 func (b *blas) save(mem device.Mem, s cudart.Stream) (restore func() error, err error) {
 	d := b.dev
 	host, err := d.AllocHost(mem.Bytes)
@@ -114,11 +114,11 @@ func (b *blas) save(mem device.Mem, s cudart.Stream) (restore func() error, err 
 	}, nil
 }
 
-// timings is how often each proposal is timed, after once in which its kernel is loaded.
+// timings is how often each proposal is timed, after a first run that loads its kernel.
 const timings = 3
 
-// time returns the least device time in ms of each algorithm: +Inf where cuBLASLt refuses it after all.
-// The algorithms take turns, so that the clocks are the same for all.
+// time returns the least device time in ms of each algorithm; +Inf if cuBLASLt refuses it. The algorithms take turns,
+// so that all see the same clocks.
 func (b *blas) time(algorithms []cudart.Algorithm, shape *cudart.MatmulShape, a cudart.MatmulArgs, l *launcher) (times []float32, err error) {
 	d, s := b.dev, l.stream.cuda
 	var marks []cudart.Event
@@ -162,8 +162,7 @@ func (b *blas) time(algorithms []cudart.Algorithm, shape *cudart.MatmulShape, a 
 	return b.least(marks, refused)
 }
 
-// least is the least time of each algorithm between marks that were made in turns; the first turn does
-// not count.
+// least returns the least time of each algorithm, from marks recorded in turns. The first turn does not count.
 func (b *blas) least(marks []cudart.Event, refused []bool) ([]float32, error) {
 	n := len(refused)
 	times := make([]float32, n)

@@ -17,71 +17,69 @@ import (
 
 // Options configure a device.
 type Options struct {
-	// CUDA is the bound libraries.
+	// CUDA has the bound libraries.
 	CUDA *cudart.CUDA
-	// Ordinal is which GPU: 0 is the first that CUDA_VISIBLE_DEVICES shows.
+	// Ordinal is the GPU's number; 0 is the first GPU that CUDA_VISIBLE_DEVICES shows.
 	Ordinal int
-	// MemoryLimit is the budget in bytes, of which the context is a part. 0 is all
-	// that is free on the card, less a reserve.
+	// MemoryLimit is the budget in bytes, including the context. 0: all free memory of the card, less a reserve.
 	MemoryLimit int64
-	// Choices say by which algorithms cuBLASLt computes; nil is its first proposals.
+	// Choices decide the algorithms of cuBLASLt; nil: its first proposals.
 	Choices *Choices
-	// Watchdog says that launches which take long are ended, also where the driver does not say so.
+	// Watchdog means that long launches are ended, even if the driver does not report a watchdog.
 	Watchdog bool
-	// PinPiece is how many bytes of host memory Register pins at once; 0: 256 MiB. It is a multiple of a page's size.
+	// PinPiece is the number of bytes of host memory that Register pins at once, a multiple of the page size. 0: 256
+	// MiB.
 	PinPiece int64
-	// Page is the size of the host's pages in bytes; 0: as the system says. Tests set it.
+	// Page is the size of the host's pages in bytes; 0: the system's. Tests set it.
 	Page int64
-	// Pinning, which may be nil, is told how many bytes a call of Register has dealt with so far, and of how
-	// many, one call at a time.
+	// Pinning is called with the bytes that a call of Register has processed so far, and their total. Calls do not
+	// overlap. nil: no calls.
 	Pinning func(done, total int64)
-	// Available returns how many bytes of the host's memory a process can still take, and false where the system does
-	// not say. An integrated GPU has this memory. CUDA would count the page cache as used. nil: CUDA's figures hold.
+	// Available returns the bytes of host memory that a process can still take, or false if the system does not say.
+	// An integrated GPU uses this memory, and CUDA would count the page cache as used. nil: use CUDA's numbers.
 	Available func() (int64, bool)
-	// Hang, which may be nil, is told of work on the device that has not ended after a hundred times what it should take
-	// at most, and when it has ended after all, on a goroutine of the device's own. nil: Notes has it.
+	// Hang is told about work that has not ended after a hundred times its longest expected time, and again if the
+	// work ends after all. It is called on a goroutine of the device. nil: the text goes to Notes.
 	Hang func(text string)
-	// OwnMatMul has our own kernels compute matrix products even where there is
-	// cuBLASLt.
+	// OwnMatMul makes mt's own kernels compute matrix products even if there is cuBLASLt.
 	OwnMatMul bool
 }
 
-// What the kernels need.
+// Requirements of the kernels.
 const (
-	leastDriver     = 12000 // CUDA 12.0, the first to load PTX 8.0
+	leastDriver     = 12000 // CUDA 12.0, the first that loads PTX 8.0
 	leastCapability = 80    // sm_80: bf16 in tensor cores, cp.async
 )
 
-// dev implements device.Device on one GPU. Its calls are made in that GPU's primary
-// context, on whatever thread the caller runs.
+// dev implements device.Device on one GPU. Its calls run in the GPU's primary context, on the caller's thread.
 type dev struct {
 	opts Options
 	cuda *cudart.CUDA
 	name string
-	// driver is the CUDA version that the driver serves, 12040 for 12.4; its compiler is of that version.
+	// driver is the CUDA version that the driver serves, 12040 for 12.4. The driver's compiler has the same version.
 	driver int
-	// capability is the compute capability, 80 for 8.0; sm90a says whether kernels for sm_90a are taken.
+	// capability is the compute capability, 80 for 8.0. sm90a: attention uses kernels for sm_90a.
 	capability int
 	sm90a      bool
 	context    cudart.Context
 	blas       blas
 	own        atomic.Int64 // see OwnProducts
 	unified    atomic.Bool  // see InPlace
-	// pace is how many FLOPs a second the device reaches at least, by the type of operands.
+	// pace is the least FLOPs a second of the device, by operand type.
 	pace [2]float64
-	// mostWork is how many FLOPs a launch should have at most, by the type of its operands; 0: any number.
+	// mostWork is the most FLOPs that a launch should have, by operand type; 0: no limit.
 	mostWork [2]float64
 
-	modulesMu sync.Mutex // held while a module is being loaded
+	modulesMu sync.Mutex // held while a module loads
 	modules   map[string]cudart.Module
 
 	functionsMu sync.RWMutex
 	functions   map[functionName]cudart.Function
 
-	allocating sync.Mutex // held while device memory is being allocated
+	allocating sync.Mutex // held while device memory is allocated
 
 	peersMu sync.RWMutex
-	peers   map[int]bool // by ordinal: the devices whose memory this one has access to
+	peers   map[int]bool // by ordinal: devices whose memory this device can access
 
 	mu          sync.Mutex
 	blocks      map[uintptr]*block
@@ -92,7 +90,7 @@ type dev struct {
 	scratch     []device.Mem // free scratch memory
 	events      []cudart.Event
 	allEvents   []cudart.Event
-	streams     []*stream // those that are open
+	streams     []*stream // open streams
 	closed      bool
 	notes       []string
 	noted       map[string]bool // the subjects that noteOnce has noted
@@ -100,17 +98,17 @@ type dev struct {
 	fallbacks   []string       // see Fallbacks
 	late        []error        // the errors that Close returns
 	leaving     atomic.Bool    // see LeavePinned
-	beside      func(*piece)   // nil but in tests: called before a piece is pinned beside what the device does
-	lookEvery   time.Duration  // how often look is called
-	looking     sync.WaitGroup // the goroutine that calls it
-	lookingEnds chan struct{}  // ends it; nil: it does not run
+	beside      func(*piece)   // nil except in tests: called before a piece is pinned beside the device's work
+	lookEvery   time.Duration  // interval of look
+	looking     sync.WaitGroup // the goroutine that calls look
+	lookingEnds chan struct{}  // ends the goroutine; nil: it does not run
 }
 
-// blas is cuBLASLt and the products it has been asked for.
+// blas is cuBLASLt and the products used so far.
 type blas struct {
 	dev      *dev
-	lib      *cudart.Blas // nil where our own kernels compute all products
-	platform Platform     // of lib
+	lib      *cudart.Blas // nil if mt's own kernels compute all products
+	platform Platform     // platform of lib
 	choices  *Choices
 	context  cudart.Context
 	handle   cudart.BlasHandle
@@ -118,7 +116,7 @@ type blas struct {
 	products map[productKey]*product
 }
 
-// New opens a GPU. The error says what is missing.
+// New opens a GPU. The error names what is missing.
 func New(o Options) (_ device.Device, err error) {
 	if o.Ordinal < 0 {
 		return nil, fmt.Errorf("cuda: device %d: GPUs are counted from 0", o.Ordinal)
@@ -149,7 +147,7 @@ func New(o Options) (_ device.Device, err error) {
 	return d, nil
 }
 
-// crowded adds a likely reason to the error of a card that is too full to open.
+// crowded adds a likely reason to the error of a card that is too full.
 func (d *dev) crowded(err error) error {
 	var counted *device.OutOfMemory
 	if !errors.Is(err, cudart.ErrOutOfMemory) || errors.As(err, &counted) {
@@ -158,7 +156,7 @@ func (d *dev) crowded(err error) error {
 	return fmt.Errorf("%w: the %s has no room for mt's kernels; is another process using it (nvidia-smi lists them)?", err, d.name)
 }
 
-// check refuses a GPU or a driver that the kernels cannot run on.
+// check refuses GPUs and drivers that cannot run the kernels.
 func (d *dev) check() error {
 	driver, err := d.cuda.DriverVersion()
 	if err != nil {
@@ -169,7 +167,7 @@ func (d *dev) check() error {
 		return fmt.Errorf("%w: libcuda is there and the NVIDIA driver is not loaded (%v)", cudart.ErrNoDevice, err)
 	}
 	if errors.Is(err, cudart.ErrDriverTooOld) {
-		runtime, _ := d.cuda.RuntimeVersion() // where it fails, 0 is left out of the text
+		runtime, _ := d.cuda.RuntimeVersion() // 0 after an error: then the text leaves it out
 		return fmt.Errorf("%w: the driver serves CUDA %s and libcudart is of CUDA %s: update the driver, or name a folder with an older libcudart in MT_CUDA_LIBS",
 			err, cudaVersion(driver), cudaVersion(runtime))
 	}
@@ -207,10 +205,10 @@ func (d *dev) check() error {
 	return nil
 }
 
-// cudaVersion is a version as people write it: 12040 is 12.4.
+// cudaVersion formats a version: 12040 is 12.4.
 func cudaVersion(v int) string { return fmt.Sprintf("%d.%d", v/1000, v%1000/10) }
 
-// open makes the context, loads the first kernels and sets the budget.
+// open creates the context, loads the first kernels and sets the budget.
 func (d *dev) open() (err error) {
 	before, visible, err := d.freeBefore()
 	if err != nil {
@@ -223,9 +221,8 @@ func (d *dev) open() (err error) {
 	if err != nil {
 		return err
 	}
-	// NVML's figures are for something else where it shows far more memory than
-	// CUDA: CUDA sees one instance of a card that is partitioned (MIG), NVML the
-	// whole card.
+	// NVML's numbers are unusable if they show far more memory than CUDA's. On a partitioned card (MIG) CUDA sees one
+	// instance, and NVML sees the whole card.
 	if before == 0 || visible-total > total/8 {
 		before = min(total, free+AssumedContext)
 	}
@@ -247,7 +244,7 @@ func (d *dev) open() (err error) {
 	return d.setBudget(before, free, total)
 }
 
-// openBlas uses cuBLASLt where it is installed.
+// openBlas uses cuBLASLt if it is installed.
 func (d *dev) openBlas() error {
 	lib := d.cuda.BlasLt()
 	switch {
@@ -266,21 +263,19 @@ func (d *dev) openBlas() error {
 	return nil
 }
 
-// AssumedContext is how many bytes the context, the kernels and the workspaces of
-// libraries are assumed to need where no GPU can be asked.
+// AssumedContext is the assumed size in bytes of the context, the kernels and the libraries' workspaces, when no GPU
+// can be asked.
 const AssumedContext = 512 << 20
 
 const (
-	leastContext = 192 << 20 // no context of a GPU that mt runs on is smaller
-	mostContext  = 2 << 30   // more than this is memory that another process has taken meanwhile
-	lazyBlas     = 64 << 20  // kernels that cuBLASLt loads when it first needs them
-	lazyModule   = 2 << 20   // for a module of ours: it needs less than 256 KiB, but memory comes in such pieces
+	leastContext = 192 << 20 // smallest context of any supported GPU
+	mostContext  = 2 << 30   // above it, another process must have taken memory meanwhile
+	lazyBlas     = 64 << 20  // kernels that cuBLASLt loads at first use
+	lazyModule   = 2 << 20   // for a module of mt: it needs less than 256 KiB, but memory comes in such pieces
 )
 
-// setBudget works out how much memory the context takes, from the free memory
-// before and after and from what is loaded later, and sets the limit. The scratch
-// memory of one stream is allocated at once, so that it is counted before anybody
-// plans.
+// setBudget sets the limit. It computes the context's memory from the free memory before and after, and from later
+// loads. It allocates one stream's scratch memory at once, so plans account for that memory.
 func (d *dev) setBudget(before, free, total int64) error {
 	context := min(mostContext, max(leastContext, before-free))
 	later := lazyModule * int64(len(kernels.Modules())-len(d.modules))
@@ -311,15 +306,14 @@ func (d *dev) setBudget(before, free, total int64) error {
 	return err
 }
 
-// reserve is how much of a card a budget leaves free. CUDA gives out large
-// allocations in pieces of 2 MiB, so the ends of a hundred of them may waste a
-// hundred MiB.
+// reserve returns the memory of a card that a budget leaves free. CUDA allocates in pieces of 2 MiB, so the ends of a
+// hundred large allocations may waste a hundred MiB.
 func reserve(total int64) int64 {
 	return min(max(total/50, min(total/8, 256<<20)), 512<<20)
 }
 
-// freeBefore is how much device memory is free before there is a context, and how
-// much there is in all. Both are 0 where NVML cannot say.
+// freeBefore returns the free and the total device memory before the context exists. Both are 0 if NVML does not
+// tell.
 func (d *dev) freeBefore() (free, total int64, err error) {
 	id, err := d.cuda.PCIBusID(d.opts.Ordinal)
 	n := d.cuda.NVML()
@@ -337,14 +331,14 @@ func (d *dev) freeBefore() (free, total int64, err error) {
 	return free, total, nil
 }
 
-// note keeps s, for Notes to return.
+// note adds s to Notes.
 func (d *dev) note(s string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.notes = append(d.notes, s)
 }
 
-// noteOnce does the same, but only the first time for each subject.
+// noteOnce adds s to Notes, once for each subject.
 func (d *dev) noteOnce(about, s string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -354,7 +348,7 @@ func (d *dev) noteOnce(about, s string) {
 	}
 }
 
-// fallBack keeps a shape of Fallbacks.
+// fallBack adds a shape to Fallbacks.
 func (d *dev) fallBack(shape string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -363,25 +357,24 @@ func (d *dev) fallBack(shape string) {
 	}
 }
 
-// Fallbacks are the matrix products that cuBLASLt refused although their memory is aligned, and
-// that mt's own kernels computed, slower.
+// Fallbacks lists the aligned matrix products that cuBLASLt refused. mt's own kernels computed them, more slowly.
 func (d *dev) Fallbacks() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return slices.Clone(d.fallbacks)
 }
 
-// OwnProducts is how many matrix products mt's own kernels have computed so far because there is no
-// cuBLASLt or it refused them.
+// OwnProducts returns the number of matrix products that mt's own kernels have computed so far, because cuBLASLt is
+// absent or refused them.
 func (d *dev) OwnProducts() int64 { return d.own.Load() }
 
-// CuBLASLt is the version of the library that computes products, 120402 for 12.4.2; 0: there is none.
+// CuBLASLt returns the version of the library that computes products, 120402 for 12.4.2; 0: none.
 func (d *dev) CuBLASLt() int { return d.blas.platform.CuBLASLt }
 
-// pinHelp is what to do where memory cannot be pinned.
+// pinHelp is advice for memory that cannot be pinned.
 const pinHelp = "a higher limit of locked memory helps (ulimit -l, or --ulimit memlock=-1 of a container)"
 
-// refuse notes that so much host memory cannot be pinned, once for each reason.
+// refuse notes that host memory cannot be pinned, once for each reason. what is the amount.
 func (d *dev) refuse(what string, err error) {
 	about, help := "pinning", pinHelp
 	if errors.Is(err, cudart.ErrAlreadyRegistered) {
@@ -390,8 +383,8 @@ func (d *dev) refuse(what string, err error) {
 	d.noteOnce(about, fmt.Sprintf("the system does not pin %s of host memory (%v): copies go through staging memory, slower; %s", what, err, help))
 }
 
-// Notes are what the user should know about this device, in the order in which it
-// came up. Some only come up while it works.
+// Notes returns what the user should know about this device, in the order of occurrence. Some notes appear during
+// work.
 func (d *dev) Notes() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -401,25 +394,23 @@ func (d *dev) Notes() []string {
 func (d *dev) Name() string { return d.name }
 func (d *dev) Kind() string { return "cuda" }
 
-// regret keeps an error for Close to return, because no other call of the contract
-// is sure to return it.
+// regret keeps an error for Close, because no other call is sure to return it.
 func (d *dev) regret(err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.late = append(d.late, err)
 }
 
-// release calls f to give something back. f has done so even where it returns an
-// error: what CUDA fails to give back is gone anyway, or can never be given back.
-// The error is returned by Close.
+// release calls f, which gives something back, and keeps f's error for Close. After an error the resource is gone, or
+// can never be given back.
 func (d *dev) release(f func() error) {
 	if err := f(); err != nil {
 		d.regret(err)
 	}
 }
 
-// releaseBy is release for an f in which other calls are made before the C function
-// op. Where one of those fails, f is called a second time.
+// releaseBy is release for an f that makes other calls before the C function op. If one of those fails, f is called
+// again.
 func (d *dev) releaseBy(op string, f func() error) {
 	for try := range 2 {
 		err := f()
@@ -436,9 +427,8 @@ func (d *dev) releaseBy(op string, f func() error) {
 	}
 }
 
-// Close gives everything back: memory, events, kernels and the context. It does not
-// wait for a device that is lost. Its error is the first one that nobody may have
-// been told of, such as one of Free.
+// Close releases everything: memory, events, kernels and the context. It does not wait for a lost device. It returns
+// the first error that no caller may have seen, such as an error of Free.
 func (d *dev) Close() error {
 	d.mu.Lock()
 	if n := len(d.streams); n > 0 {

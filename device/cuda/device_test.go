@@ -26,8 +26,7 @@ func TestUsageOfTheContext(t *testing.T) {
 	}
 }
 
-// Where the driver has less memory than the budget, the error says so and how much
-// there is.
+// If the driver has less memory than the budget, the error says so and how much there is.
 func TestOutOfMemoryOfTheDriver(t *testing.T) {
 	d, _ := newDevice(t, emu.Options{DeviceMemory: 1 << 30}, Options{})
 	d.usage.Limit = 1 << 40 // as if another process had taken memory since
@@ -58,8 +57,8 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-// TestIntegrated: the memory of an integrated GPU is the host's, of which CUDA counts copies of files as used. What the system
-// has available counts, and no more than there is.
+// TestIntegrated: an integrated GPU uses host memory, and CUDA counts the page cache as used. The budget uses the
+// system's available memory, and no more than the total.
 func TestIntegrated(t *testing.T) {
 	const most = 8 << 30
 	said := func(bytes int64, known bool) func() (int64, bool) {
@@ -83,8 +82,7 @@ func TestIntegrated(t *testing.T) {
 	}
 }
 
-// TestBudgetIsForAll: memory that is taken from the budget for one purpose is
-// missing for all others.
+// TestBudgetIsForAll: memory used for one purpose is missing for all others.
 func TestBudgetIsForAll(t *testing.T) {
 	testkit.NotShort(t)
 	d, _ := newDevice(t, emu.Options{}, Options{MemoryLimit: 1 << 30})
@@ -124,11 +122,10 @@ func TestNewAndClose(t *testing.T) {
 	}
 }
 
-// lazyModules is how many bytes the context counts for modules that are not loaded
-// at the start.
+// lazyModules is the bytes that the context counts for modules not loaded at start.
 var lazyModules = lazyModule * int64(len(kernels.Modules())-1)
 
-// Where CUDA sees a part of a board, NVML's figures are not the device's.
+// If CUDA sees a part of a board, NVML's numbers are not the device's.
 func TestBudgetOfAnInstance(t *testing.T) {
 	d, _ := newDevice(t, emu.Options{DeviceMemory: 4 << 30, BoardMemory: 16 << 30, ContextMemory: 300 << 20}, Options{})
 	want := 300<<20 + lazyBlas + lazyModules + kernels.ScratchBytes + biasBytes
@@ -174,8 +171,7 @@ func TestModulesAreLoadedOnce(t *testing.T) {
 	}
 }
 
-// A GPU or driver that mt cannot run on is refused with its name, and nothing is
-// left behind.
+// New refuses an unusable GPU or driver by name, and leaves nothing behind.
 func TestUnusable(t *testing.T) {
 	_, drv := newDevice(t, emu.Options{}, Options{})
 	retain := 1

@@ -19,9 +19,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// work does a little of everything that a device can do: two streams that an event
-// orders, copies from memory that is pinned and from memory that is not, kernels,
-// matrix products, a notification. Its result depends on seed alone.
+// work uses everything that a device can do: two streams ordered by an event, copies of pinned and unpinned memory,
+// kernels, matrix products, a notification. Its result depends on seed alone.
 func work(d device.Device, seed int) (out []byte, err error) {
 	const n, bytes = 16, 16 * 16 * 4
 	m, err := d.Alloc(accounts.Batch, 6*bytes)
@@ -74,8 +73,8 @@ func work(d device.Device, seed int) (out []byte, err error) {
 	return append(slices.Clone(pinned[bytes:2*bytes]), pageable[:n]...), err
 }
 
-// TestTwoDevices works on two devices of one driver, from several goroutines at a
-// time. The results are those of a device that works alone.
+// TestTwoDevices works on two devices of one driver, from several goroutines at a time. The results are those of a
+// single device.
 func TestTwoDevices(t *testing.T) {
 	testkit.NotShort(t)
 	const workers, rounds = 4, 3
@@ -160,8 +159,8 @@ func TestOrdinal(t *testing.T) {
 	}
 }
 
-// TestDevicesShareHostMemory: memory that two devices register is pinned for both,
-// and stays so until the last of them gives it up.
+// TestDevicesShareHostMemory: memory that two devices register is pinned for both, until the last of them unregisters
+// it.
 func TestDevicesShareHostMemory(t *testing.T) {
 	drv, c := bind(t, emu.Options{Devices: 2})
 	var devices []*dev

@@ -1,27 +1,22 @@
-// Package cuda is the device contract on an NVIDIA GPU: the CUDA runtime and
-// driver through package cudart, matrix products by cuBLASLt, everything else by
-// the kernels of package kernels.
+// Package cuda implements the device contract on an NVIDIA GPU. It uses the CUDA runtime and driver through package
+// cudart, cuBLASLt for matrix products, and package kernels for everything else.
 //
-// Calls enqueue their work from the caller's goroutine. Two more goroutines serve a
-// stream. One waits for events and delivers notifications. The other one, the
-// worker, starts with the first copy from or to host memory that is not pinned; it
-// moves such copies through pinned slabs, and enqueues whatever comes after them.
+// Calls enqueue their work from the caller's goroutine. Two more goroutines serve a stream. One waits for events and
+// delivers notifications. The other one, the worker, starts with the first copy of unpinned host memory. It moves
+// such copies through pinned staging slabs, and enqueues all later work.
 //
-// Matrix products go to cuBLASLt with one algorithm for each shape (choose.go), or to our own kernels
-// where the library is absent or refuses. Nothing is allocated between op.Do and the driver's call.
-// Attention that a watchdog would end is cut by heads (watchdog.go).
+// Matrix products use cuBLASLt with one algorithm for each shape (choose.go), or mt's own kernels if the library is
+// absent or refuses. Nothing is allocated between op.Do and the driver's call. Attention that a watchdog would end is
+// split by heads (watchdog.go).
 //
-// Host memory is pinned in pieces of 256 MiB, several at a time, and copies are cut where pieces meet
-// (register.go). Ranges whose pages touch are merged first: the driver refuses a page that is pinned
-// already, and a page of 64 KiB holds parts of several tiles.
+// Host memory is pinned in pieces of 256 MiB, several at a time, and copies are cut where pieces meet (register.go).
+// Ranges whose pages touch are merged first, because the driver refuses a page that is already pinned. A page of 64
+// KiB holds parts of several tiles.
 //
-// It imports device, device/op, device/cuda/kernels, cudart, base/human
-// and base/parallel.
+// It imports device, device/op, device/cuda/kernels, cudart, base/human and base/parallel.
 //
-// A device is one GPU, known by its ordinal. Several GPUs are several devices,
-// which share nothing here.
+// A device is one GPU, identified by its ordinal. Several GPUs are several devices and share nothing here.
 //
-// Invariant: nothing here waits for the device on the caller's goroutine, except
-// Sync, Free, the Close methods, the first call that needs a module of kernels, and
-// calls that fail.
+// Invariant: no call waits for the device on the caller's goroutine. The exceptions are Sync, Free, the Close
+// methods, the first call that needs a module of kernels, and calls that fail.
 package cuda

@@ -22,8 +22,8 @@ func TestEveryOperation(t *testing.T) {
 	}
 }
 
-// unheard is an emulated driver in which every function that operations call is
-// replaced by a function of C that does nothing. So measurements end at the call.
+// unheard is an emulated driver whose functions for operations are replaced by a C function that does nothing. So
+// measurements end at the call.
 type unheard struct {
 	*emu.Driver
 	nothing uintptr
@@ -67,8 +67,7 @@ func newUnheard(t *testing.T) *dev {
 	return d.(*dev)
 }
 
-// enqueues runs some cases of each operation and type and counts the allocations of
-// enqueueing. It takes no notice of results.
+// enqueues runs some cases of each operation and type, counts the allocations of enqueueing, and ignores results.
 type enqueues struct {
 	*testing.T
 	name string
@@ -99,9 +98,9 @@ func (e enqueues) Enqueue(s device.Stream, once func()) {
 	}
 }
 
-// TestEnqueueingAllocatesNothing measures the whole way from the caller to cuLaunchKernel. No
-// garbage is collected meanwhile, because that empties pools. It wants less than one allocation
-// for each operation on average: of a pool, what lies at another core's hand is not found.
+// TestEnqueueingAllocatesNothing measures the whole path from the caller to cuLaunchKernel. It disables garbage
+// collection, which would empty the pools. It allows less than one allocation for each operation on average, because
+// a pool does not find values that another core holds.
 func TestEnqueueingAllocatesNothing(t *testing.T) {
 	testkit.NotShort(t)
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
@@ -116,8 +115,8 @@ func TestEnqueueingAllocatesNothing(t *testing.T) {
 	}
 }
 
-// TestProductsAllocateNothing measures the same up to cublasLtMatmul, for a product whose algorithm
-// has been chosen: plain, with a bias, and with a number of rows that comes from the data.
+// TestProductsAllocateNothing measures the path to cublasLtMatmul for products with a chosen algorithm: plain, with a
+// bias, and with a number of rows that depends on the data.
 func TestProductsAllocateNothing(t *testing.T) {
 	d := newUnheard(t)
 	d.blas.lib = d.cuda.BlasLt()

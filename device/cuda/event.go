@@ -11,24 +11,23 @@ import (
 	"mt/device"
 )
 
-// mark stands for one recording of an event. A CUDA event is recorded again under
-// the same mark while nobody needs to tell the records apart. A wait that is called
-// now and enqueued later does: it must find the record that was the last when it
-// was called, and so holds its mark.
+// mark is one recording of an event. While nobody has to tell the records apart, one mark serves several recordings
+// of its CUDA event. A Wait that the worker enqueues later keeps its mark, because the Wait refers to the last record
+// when it was called.
 type mark struct {
 	dev  *dev
 	cuda cudart.Event
-	refs atomic.Int32  // the event, waits that are not enqueued yet, and a stream's fence; at 0 cuda can be used again
-	made chan struct{} // closed when the first record has been enqueued, or has failed
+	refs atomic.Int32  // the event, waits not yet enqueued, and a stream's fence; at 0 cuda is free for reuse
+	made chan struct{} // closed when the first record is enqueued or has failed
 
 	recorded bool // the record was enqueued; set before made is closed
 
-	// The last record that was enqueued is after the first at launches of stream on.
+	// The last enqueued record comes after the first at launches of stream on.
 	on atomic.Pointer[stream]
 	at atomic.Uint64
 }
 
-// submit records m on a stream. Where that fails, m is complete when it returns.
+// submit records m on a stream. If that fails, m is complete on return.
 func (m *mark) submit(s *stream) error {
 	err := m.dev.cuda.EventRecord(m.dev.context, m.cuda, s.cuda)
 	if err != nil {
@@ -49,7 +48,7 @@ func (m *mark) settle(recorded bool) {
 	close(m.made)
 }
 
-// pending says whether the first record is still to be enqueued.
+// pending reports whether the first record has yet to be enqueued.
 func (m *mark) pending() bool {
 	select {
 	case <-m.made:
@@ -78,16 +77,16 @@ func (m *mark) release() {
 	}
 }
 
-// event implements device.Event. It stands for its last record.
+// event implements device.Event. It refers to its last record.
 type event struct {
 	dev *dev
 
 	mu   sync.Mutex
 	last *mark
-	used bool // it has been recorded
+	used bool // has been recorded
 }
 
-// NewEvent makes an event that counts as complete until it is recorded.
+// NewEvent returns an event that counts as complete until it is recorded.
 func (d *dev) NewEvent() (device.Event, error) {
 	m, err := d.newMark()
 	if err != nil {
@@ -106,9 +105,8 @@ func (d *dev) newMark() (*mark, error) {
 	return m, nil
 }
 
-// record returns the mark for the record that is made now. later says that another
-// goroutine will enqueue it. The last mark is used again where nobody else refers
-// to it.
+// record returns the mark for a new record. later: another goroutine will enqueue the record. The last mark is reused
+// if nobody else refers to it.
 func (e *event) record(later bool) (*mark, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -121,12 +119,11 @@ func (e *event) record(later bool) (*mark, error) {
 	if e.last != nil {
 		e.last.release()
 	}
-	e.last = m // nil where newMark failed: the event then counts as complete
+	e.last = m // nil if newMark failed: the event then counts as complete
 	return m, err
 }
 
-// hold returns the last mark, which stays valid until it is released. It is nil
-// where there is none.
+// hold returns the last mark, which stays valid until its release; nil: none.
 func (e *event) hold() *mark {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -137,9 +134,8 @@ func (e *event) hold() *mark {
 	return e.last
 }
 
-// Elapsed is the time between two events by the GPU's clock. It is 0 where one
-// of them was never recorded or the device has failed, which Close then tells.
-// It panics when one is not complete.
+// Elapsed returns the time between two events by the GPU's clock. It returns 0 if an event was never recorded or the
+// device has failed; Close then reports the failure. It panics if an event is not complete.
 func (e *event) Elapsed(start device.Event) time.Duration {
 	from, to := start.(*event).hold(), e.hold()
 	for _, m := range []*mark{from, to} {
@@ -167,7 +163,7 @@ func (e *event) Elapsed(start device.Event) time.Duration {
 	return time.Duration(float64(ms) * float64(time.Millisecond))
 }
 
-// Close gives the CUDA event back. Streams that wait for it go on waiting.
+// Close gives the CUDA event back. Streams that wait for it keep waiting.
 func (e *event) Close() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -177,9 +173,8 @@ func (e *event) Close() {
 	}
 }
 
-// takeEvent returns a CUDA event for one user at a time. CUDA's waits and records
-// refer to the state of an event when they were enqueued, so an event may be given
-// to the next user while the device still uses it.
+// takeEvent returns a CUDA event for one user at a time. CUDA's waits and records refer to the event's state when
+// they were enqueued. So the next user may get the event while the device still uses it.
 func (d *dev) takeEvent() (cudart.Event, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -82,8 +82,7 @@ func scenario(c *cudart.CUDA) (err error) {
 	return err
 }
 
-// Every call fails once. Its error comes out, whoever made the call, and nothing is
-// left on the device.
+// Every call fails once. Its error is reported, whoever made the call, and nothing is left on the device.
 func TestEveryCallFailsOnce(t *testing.T) {
 	run := func(o emu.Options) (calls int, name string, err error) {
 		drv := emu.New(o)
@@ -152,8 +151,8 @@ func TestFailedNotification(t *testing.T) {
 	}
 }
 
-// TestFailedClosing: an error that shows only when a stream is closed is also the device's, since callers that have waited for a
-// stream close it without a look.
+// TestFailedClosing: the device also reports an error that appears only when a stream is closed. Callers that have
+// waited for a stream ignore the error of its Close.
 func TestFailedClosing(t *testing.T) {
 	closing := func(fail int) (sync int, err error) {
 		drv := emu.New(emu.Options{FailCall: fail, FailCode: 1})
@@ -184,8 +183,7 @@ func TestFailedClosing(t *testing.T) {
 	}
 }
 
-// mayFail says whether a device can do without a call: those for NVML's figures,
-// and those that pin memory.
+// mayFail reports whether a device can work without a call: calls for NVML's numbers, and calls that pin memory.
 func mayFail(name string, code int) bool {
 	switch name {
 	case "nvmlInit_v2", "nvmlShutdown", "nvmlDeviceGetHandleByPciBusId_v2", "nvmlDeviceGetMemoryInfo", "nvmlErrorString":

@@ -13,47 +13,50 @@ import (
 	"mt/device/op"
 )
 
-// This file names launches that do not end. A stream keeps what was enqueued on it and is not known to have ended. Once a
-// second a goroutine looks whether a stream got on. It tells and ends nothing. The driver's watchdog (watchdog.go) is
-// another thing: that one ends kernels.
+// This file reports launches that do not end. A stream keeps its launches until they are known to have ended. Once a
+// second a goroutine checks each stream for progress. It reports a hang, but ends nothing. The driver's watchdog
+// (watchdog.go) is something else: it ends kernels.
 //
-// How far a stream got is known by its fences: the events of notifications and of Record, which are recorded anyway, and
-// an event of its own after so much work that it should take fenceSeconds. So a launch costs no call of its own.
+// Fences show a stream's progress. A fence is the event of a notification or of Record, which is recorded anyway.
+// After launches that should take fenceSeconds, the stream records a fence of its own. So a launch costs no extra
+// call.
 
 const (
-	// A launch is told of after hangFactor times what it should take at most, and not before hangLeast.
+	// A launch is reported after hangFactor times its longest expected time, and not before hangLeast.
 	hangFactor = 100
 	hangLeast  = 10 * time.Second
-	// lookEvery is how often streams are looked at. Time counts in looks: a process that stood still for an hour, as in a
-	// debugger, has not waited for an hour.
+	// lookEvery is the interval of looks at streams. Time counts in looks: a process that stands still for an hour,
+	// as in a debugger, has not waited for an hour.
 	lookEvery = time.Second
-	// fenceSeconds is how much work there is at most, by what it should take at most, between two fences.
+	// fenceSeconds is the most work between two fences, in seconds of longest expected time.
 	fenceSeconds = 0.02
-	// mostUnended is how many launches, and mostFences how many fences, a stream keeps at most. CUDA's own queues hold some 1,000.
+	// mostUnended and mostFences are the most launches and fences that a stream keeps. CUDA's own queues hold about
+	// 1,000.
 	mostUnended = 2048
 	mostFences  = 256
 )
 
-// Rates that everything reaches which mt runs on, in bytes a second: device memory of the smallest cards has twice the
-// bandwidth, a link of one lane of PCI Express 3.0 reaches this.
+// Rates in bytes a second that all supported hardware reaches. The smallest cards have twice this memory bandwidth. A
+// PCI Express 3.0 link of one lane reaches leastLink.
 const (
 	leastBandwidth = 50e9
 	leastLink      = 1e9
 )
 
-// task is an operation under way, or a copy, and what it should take at most.
+// task is an operation or copy, and its longest expected time.
 type task struct {
 	op      string
 	shape   op.Shape
 	seconds float64
 }
 
-// launch is a call that enqueued something: a kernel, a call of cuBLASLt, a copy. Or it is a wait for another stream.
+// launch is a call that enqueued something: a kernel, a call of cuBLASLt or a copy. It may also be a wait for another
+// stream.
 type launch struct {
 	task
 	call   string // the kernel or the C function
 	stream *stream
-	at     uint64 // with stream: the wait ends when as many launches of stream have ended
+	at     uint64 // with stream: the wait ends when the first at launches of stream have ended
 }
 
 func (l *launch) String() string {
@@ -68,29 +71,29 @@ func (l *launch) String() string {
 type fence struct {
 	at    uint64
 	event cudart.Event
-	mark  *mark // of Record: the fence has a reference
-	own   bool  // the event is given back with the fence
+	mark  *mark // of Record: the fence holds a reference
+	own   bool  // the fence owns the event and gives it back
 }
 
-// unended are the launches of a stream that are not known to have ended. Its lock is taken before that of the device.
+// unended are the launches of a stream that are not known to have ended. Its lock is taken before the device's lock.
 type unended struct {
 	mu       sync.Mutex
 	n        uint64   // launches so far
-	ended    uint64   // how many of them are known to have ended
-	launches []launch // those from number from on, mostUnended at most
+	ended    uint64   // launches known to have ended
+	launches []launch // launches from number from on, at most mostUnended
 	from     uint64
 	fences   []fence // by at
-	since    float64 // what launches after the last fence should take, in seconds
+	since    float64 // longest expected seconds of the launches after the last fence
 
-	looking sync.Mutex // held while the stream is looked at, and while it is destroyed
+	looking sync.Mutex // held while the stream is checked, and while it is destroyed
 	gone    bool       // the stream is destroyed
 	seen    uint64     // ended, at the last look
-	looks   int        // how often the same launches were found at work
-	told    bool       // they were told of; see hold
-	hanging string     // what has been at work for hangLeast and longer; under mu
+	looks   int        // consecutive looks without progress
+	told    bool       // the hang was reported; see hold
+	hanging string     // work that has not ended for hangLeast or longer; under mu
 }
 
-// add appends a launch. It says whether a fence is due.
+// add appends a launch. It reports whether a fence is due.
 func (u *unended) add(l launch) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -105,15 +108,15 @@ func (u *unended) add(l launch) bool {
 	return u.since >= fenceSeconds && len(u.fences) < mostFences
 }
 
-// count returns how many launches there were so far.
+// count returns the number of launches so far.
 func (u *unended) count() uint64 {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.n
 }
 
-// fence appends f, an event that was recorded after the first f.at launches. It says whether it did: not where another one
-// says the same.
+// fence appends f, an event recorded after the first f.at launches. It returns false, without appending, if a fence
+// already covers this point or mostFences fences exist.
 func (u *unended) fence(f fence) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -155,14 +158,14 @@ func (u *unended) reached(d *dev, n uint64) {
 	u.fences = slices.Delete(u.fences, 0, passed)
 }
 
-// has says whether the first n launches are known to have ended.
+// has reports whether the first n launches are known to have ended.
 func (u *unended) has(n uint64) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.ended >= n
 }
 
-// launched notes a call that enqueued something. An error is of the event that it may record.
+// launched notes a call that enqueued something. It returns the error of the fence that it may record.
 func (s *stream) launched(call string, w task) error {
 	if !s.unended.add(launch{task: w, call: call}) {
 		return nil
@@ -170,7 +173,7 @@ func (s *stream) launched(call string, w task) error {
 	return s.ownFence(s.unended.count())
 }
 
-// ownFence records an event of its own after the first at launches, all of which are enqueued.
+// ownFence records a fence of the stream's own after the first at launches, all of which are enqueued.
 func (s *stream) ownFence(at uint64) error {
 	d := s.dev
 	e, err := d.takeEvent()
@@ -183,7 +186,7 @@ func (s *stream) ownFence(at uint64) error {
 	return err
 }
 
-// recorded has a record of an event be a fence.
+// recorded uses the record of an event as a fence.
 func (s *stream) recorded(m *mark) {
 	at := s.unended.count()
 	m.on.Store(s)
@@ -193,19 +196,19 @@ func (s *stream) recorded(m *mark) {
 	}
 }
 
-// awaits notes that what follows waits for the record of a mark.
+// awaits notes that later work waits for the record of a mark.
 func (s *stream) awaits(m *mark) {
 	if on, at := m.on.Load(), m.at.Load(); on != nil && on != s && !on.unended.has(at) {
 		s.unended.add(launch{stream: on, at: at})
 	}
 }
 
-// copied notes a copy of so many bytes over a link, or in device memory.
+// copied notes a copy of bytes bytes over a link or in device memory.
 func (s *stream) copied(call, what string, bytes int64, rate float64) error {
 	return s.launched(call, task{what, op.BytesShape(bytes), float64(bytes) / rate})
 }
 
-// expected is what an operation should take at most.
+// expected returns an operation's task with its longest expected time.
 func (d *dev) expected(o string, l op.Load) task {
 	seconds := float64(l.Bytes) / leastBandwidth
 	if l.FLOPs > 0 {
@@ -214,7 +217,7 @@ func (d *dev) expected(o string, l op.Load) task {
 	return task{o, l.Shape, seconds}
 }
 
-// watchHangs starts the goroutine that looks at the streams, once. d.mu is held.
+// watchHangs starts the goroutine that checks the streams, once. The caller holds d.mu.
 func (d *dev) watchHangs() {
 	if d.lookingEnds != nil {
 		return
@@ -235,7 +238,7 @@ func (d *dev) watchHangs() {
 	})
 }
 
-// endLooking ends that goroutine.
+// endLooking ends the goroutine of watchHangs.
 func (d *dev) endLooking() {
 	if d.lookingEnds != nil {
 		close(d.lookingEnds)
@@ -244,7 +247,7 @@ func (d *dev) endLooking() {
 	}
 }
 
-// look looks at all streams.
+// look checks all streams.
 func (d *dev) look() {
 	d.mu.Lock()
 	streams := slices.Clone(d.streams)
@@ -254,7 +257,7 @@ func (d *dev) look() {
 	}
 }
 
-// look counts how often the same launches were found at work on the stream, and tells of them when that is too long.
+// look counts consecutive looks at the stream without progress, and reports a hang when the count is too high.
 func (s *stream) look() {
 	u := &s.unended
 	u.looking.Lock()
@@ -263,10 +266,10 @@ func (s *stream) look() {
 		return
 	}
 	u.mu.Lock()
-	if len(u.fences) == 0 { // after the last launch
+	if len(u.fences) == 0 { // fence after the last launch
 		n := u.n
 		u.mu.Unlock()
-		_ = s.ownFence(n) // without it nobody is told
+		_ = s.ownFence(n) // after an error no hang is reported
 		return
 	}
 	until := u.fences[0].at
@@ -298,7 +301,7 @@ func (s *stream) look() {
 	}
 }
 
-// moved says whether launches have ended since the last look, or none is left, or the context is lost.
+// moved reports whether launches have ended since the last look, or none is left, or the context is lost.
 func (s *stream) moved() bool {
 	u, d := &s.unended, s.dev
 	for {
@@ -335,13 +338,13 @@ func (s *stream) moved() bool {
 	}
 }
 
-// held counts the streams of this process whose work has been told of and has not ended.
+// held counts the streams of this process with reported work that has not ended.
 var held atomic.Int32
 
-// Hangs says whether some work of this process has been told of as not ending, and still has not ended.
+// Hangs reports whether some work of this process was reported as not ending and still has not ended.
 func Hangs() bool { return held.Load() > 0 }
 
-// hold notes whether the stream's work has been told of and has not ended. looking is held.
+// hold sets whether the stream has reported work that has not ended. The caller holds looking.
 func (u *unended) hold(told bool) {
 	switch {
 	case told && !u.told:
@@ -352,7 +355,7 @@ func (u *unended) hold(told bool) {
 	u.told = told
 }
 
-// describe says which launches have been at work for how long. There are n, of which those in head are known.
+// describe formats launches that have not ended and their age. There are n launches; head has the known ones.
 func (s *stream) describe(head []launch, n uint64, age time.Duration, seconds float64) string {
 	const most = 4
 	var names []string
@@ -373,7 +376,7 @@ func (s *stream) describe(head []launch, n uint64, age time.Duration, seconds fl
 		age, time.Duration(seconds*float64(time.Second)).Round(time.Microsecond))
 }
 
-// tellHang tells who opened the device, or else keeps a note.
+// tellHang calls Options.Hang, or keeps a note if it is nil.
 func (d *dev) tellHang(text string) {
 	if d.opts.Hang != nil {
 		d.opts.Hang(text)
@@ -382,7 +385,7 @@ func (d *dev) tellHang(text string) {
 	d.note(text)
 }
 
-// hanging is what was at work for hangLeast and longer at the last look, on any stream; "" if nothing was.
+// hanging returns the work on any stream that had not ended for hangLeast or longer at the last look; "": none.
 func (d *dev) hanging() string {
 	d.mu.Lock()
 	streams := slices.Clone(d.streams)

@@ -16,7 +16,7 @@ import (
 	"mt/internal/testkit"
 )
 
-// hangRig is a device on which something hangs. Nobody looks at its streams but the test.
+// hangRig is a device with a hanging launch. Only the test looks at its streams.
 type hangRig struct {
 	t    *testing.T
 	d    *dev
@@ -32,7 +32,7 @@ func newHangRig(t *testing.T, hang string, o Options) *hangRig {
 	return r
 }
 
-// looks looks so often.
+// looks looks at the streams n times.
 func (r *hangRig) looks(n int) {
 	for range n {
 		r.d.look()
@@ -63,8 +63,8 @@ func (r *hangRig) wants(n int, parts ...string) {
 
 const leastLooks = int(hangLeast / lookEvery)
 
-// TestHang: a launch that does not end is named once, after hangLeast, with its operation and shape; streams that wait for
-// it, or for which its own stream will wait, are not. It is told when it has ended after all.
+// TestHang: a launch that does not end is reported once, after hangLeast, with its operation and shape. Streams that
+// wait for it, or for which its own stream will wait, are not reported. A late end is reported too.
 func TestHang(t *testing.T) {
 	r := newHangRig(t, "kernel scale", Options{})
 	compute, up, down := newStream(t, r.d, "compute"), newStream(t, r.d, "h2d"), newStream(t, r.d, "d2h")
@@ -91,7 +91,7 @@ func TestHang(t *testing.T) {
 	down.Notify(func(error) {})
 	r.looks(leastLooks)
 	r.wants(0)
-	r.looks(1) // the first one may have noticed what had ended before
+	r.looks(1) // the first look may notice work that had ended before
 	r.wants(1, "Emulated GPU, stream compute: Scale (8.0 KiB) by scale", "has not ended after 10s, and should take at most")
 	if strings.Contains(r.told[0], "Convert") || strings.Contains(r.told[0], "one of") {
 		t.Errorf("told %q, which names other launches", r.told[0])
@@ -115,7 +115,7 @@ func TestHang(t *testing.T) {
 	}
 }
 
-// TestHangIsLookedFor: a device looks at its streams by itself, until it is closed.
+// TestHangIsLookedFor: a device looks at its streams until it is closed.
 func TestHangIsLookedFor(t *testing.T) {
 	told := make(chan string, 1)
 	d, drv := newDevice(t, emu.Options{Hang: "set of"}, Options{Hang: func(text string) { told <- text }})
@@ -131,7 +131,7 @@ func TestHangIsLookedFor(t *testing.T) {
 	}
 }
 
-// TestHangOfLostContext: the error of a lost context names what did not end before, also on another stream.
+// TestHangOfLostContext: the error of a lost context names the work that did not end before, also on another stream.
 func TestHangOfLostContext(t *testing.T) {
 	drv := emu.New(emu.Options{Hang: "kernel scale"})
 	c := testkit.Must(cudart.New(drv))(t)
@@ -167,7 +167,7 @@ func TestHangOfLostContext(t *testing.T) {
 	_, _ = d.Close(), drv.Close() // of a device that is lost
 }
 
-// TestHangOfCopies: copies from and to pinned memory and memory that is not pinned are named, with their size.
+// TestHangOfCopies: hanging copies of pinned and unpinned memory are named, with their size.
 func TestHangOfCopies(t *testing.T) {
 	for _, tc := range []struct {
 		hang, want string
@@ -224,8 +224,8 @@ func TestHangOfProducts(t *testing.T) {
 	}
 }
 
-// TestHangAfterItsTime: what should take long is told of after a hundred times that, and an unknown share of what a stream holds
-// does not matter.
+// TestHangAfterItsTime: a long launch is reported after a hundred times its expected time, even if some launches of
+// the stream are unknown.
 func TestHangAfterItsTime(t *testing.T) {
 	r := newHangRig(t, "kernel scale", Options{})
 	defer r.drv.EndHang(0)
@@ -263,8 +263,8 @@ func TestHangAfterItsTime(t *testing.T) {
 	}
 }
 
-// TestLaunchesCostNoCalls: what the streams keep of launches, copies and events costs no call of CUDA, but an event after
-// work that should take fenceSeconds.
+// TestLaunchesCostNoCalls: keeping launches, copies and events costs no CUDA call, except for an event after
+// fenceSeconds of expected work.
 func TestLaunchesCostNoCalls(t *testing.T) {
 	r := newHangRig(t, "", Options{})
 	s, x, e := newStream(t, r.d, "s"), alloc(t, r.d, 1<<12), newEvent(t, r.d)

@@ -21,8 +21,7 @@ var (
 	panics    = conformance.Panics
 )
 
-// bind starts an emulated driver and binds it. At its end the test fails if the
-// driver has found faults, or if something was not given back.
+// bind starts an emulated driver and binds it. At the end the test fails if the driver has found faults or leaks.
 func bind(t *testing.T, o emu.Options) (*emu.Driver, *cudart.CUDA) {
 	t.Helper()
 	drv := emu.New(o)
@@ -54,7 +53,7 @@ func checkEmpty(t *testing.T, d device.Device) {
 	}
 }
 
-// function is an operation that a test makes up.
+// function is an operation defined by a test.
 type function struct{ f func() error }
 
 func (f *function) Name() string { return "function" }
@@ -75,8 +74,7 @@ func run(s device.Stream, name string, slow bool, f func() error) {
 	on(s).do(command{name: name, slow: slow, call: call}, err)
 }
 
-// hold keeps the worker of s busy until the function that it returns is called.
-// What is enqueued meanwhile waits on the host.
+// hold keeps the worker of s busy until the returned function is called. Later work waits on the host meanwhile.
 func hold(s device.Stream) func() {
 	open := make(chan struct{})
 	run(s, "hold", true, func() error { <-open; return nil })

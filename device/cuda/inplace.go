@@ -8,13 +8,13 @@ import (
 	"mt/device"
 )
 
-// This file lets an integrated GPU compute on host memory in place. Kernels, cuBLASLt, sets and copies then take pinned host
-// memory by its host address, as they take device memory. Pinned memory is registered in pieces, between which kernels see
-// no border, while CUDA refuses a copy or a set across one: those are cut.
+// This file lets an integrated GPU compute in host memory in place. Kernels, cuBLASLt, sets and copies then take the
+// host address of pinned memory as if it were device memory. Pinned memory is registered in pieces. Kernels may cross
+// from piece to piece, but CUDA refuses copies and sets across a border, so they are cut.
 
-// InPlace makes the device unified (Unified, BindHost), or one that copies again, while nothing is enqueued. All that is bound
-// must be pinned: Register and AllocHost of a unified device fail where the system refuses to pin. The error says why the GPU
-// cannot use host memory in place.
+// InPlace makes the device unified (Unified, BindHost) or makes it copy again. Nothing may be enqueued meanwhile. All
+// bound memory must be pinned, so Register and AllocHost of a unified device fail if the system refuses to pin. The
+// error says why the GPU cannot use host memory in place.
 func (d *dev) InPlace(on bool) error {
 	if !on {
 		d.unified.Store(false)
@@ -34,7 +34,7 @@ func (d *dev) InPlace(on bool) error {
 	return nil
 }
 
-// Unified says whether InPlace has made the device use host memory in place.
+// Unified reports whether InPlace has made the device use host memory in place.
 func (d *dev) Unified() bool { return d.unified.Load() }
 
 // BindHost returns pinned host memory as device memory. It panics unless the device is unified.
@@ -48,10 +48,11 @@ func (d *dev) BindHost(b []byte) device.Mem {
 	return device.Mem{Addr: address(b), Bytes: int64(len(b))}
 }
 
-// ErrNotPinned is wrapped by errors of Register and AllocHost of a unified device: the system refused to pin the memory.
+// ErrNotPinned is wrapped by errors of Register and AllocHost of a unified device: the system refused to pin the
+// memory.
 var ErrNotPinned = errors.New("the GPU uses host memory in place, which must be pinned for that: raise the limit of locked memory (ulimit -l), or set binding: copy")
 
-// within returns how many bytes of m from its beginning on lie in one registered piece, or all of them if m is no bound host
+// within returns the number of first bytes of m that are in one registered piece, or all bytes if m is not bound host
 // memory.
 func (d *dev) within(m device.Mem) int64 {
 	if !d.Unified() {
@@ -65,7 +66,8 @@ func (d *dev) within(m device.Mem) int64 {
 	return m.Bytes
 }
 
-// direction returns the direction of a copy, which CUDA is to find out where either side may be bound host memory.
+// direction returns the direction of a copy. On a unified device either side may be bound host memory, so CUDA has to
+// detect it.
 func (d *dev) direction(kind cudart.MemcpyKind) cudart.MemcpyKind {
 	if d.Unified() {
 		return cudart.AnyDirection

@@ -32,8 +32,8 @@ func TestContractInPlace(t *testing.T) {
 	}, hold)
 }
 
-// TestInPlace: sets, copies, kernels and products take pinned host memory as they take device memory, also across the pieces
-// in which it is pinned.
+// TestInPlace: sets, copies, kernels and products take pinned host memory as if it were device memory, also across
+// pieces.
 func TestInPlace(t *testing.T) {
 	d := integrated(t, emu.Options{Mode: emu.Random})
 	const n = 3 * page / 4 // fp32 in three pages
@@ -57,7 +57,8 @@ func TestInPlace(t *testing.T) {
 	if !bytes.Equal(src, dst) {
 		t.Error("other bytes came by copies")
 	}
-	// A kernel narrows them from host memory into device memory, one widens them back; a product with one row in host memory.
+	// One kernel narrows them from host memory into device memory, another widens them back; a product with one row
+	// is in host memory.
 	half := own.Tensor(device.BF16, 4*n, n)
 	s.Zero(to)
 	op.Do(d, s, op.Convert{Dst: half, Src: from.Tensor(device.F32, 0, n), N: n})
@@ -78,7 +79,7 @@ func TestInPlace(t *testing.T) {
 	}
 }
 
-// TestInPlaceRefused: what stands in the way of using host memory in place is said, with the way out.
+// TestInPlaceRefused: the error says why host memory cannot be used in place, and what to do.
 func TestInPlaceRefused(t *testing.T) {
 	other, _ := newDevice(t, emu.Options{Name: "GPU of the test"}, Options{})
 	if err := other.InPlace(true); err == nil || !strings.Contains(err.Error(), "GPU of the test has memory of its own") || other.Unified() {

@@ -2,9 +2,9 @@ package cuda
 
 import "mt/cudart"
 
-// ofHost returns how much device memory was free before the context and is free now, in bytes. The two are what CUDA says,
-// unless the GPU is integrated: its memory is the host's, and CUDA counts copies of files in it as used, which the
-// system drops when a process wants the memory.
+// ofHost returns the free device memory before the context and at present, in bytes. These are CUDA's numbers, unless
+// the GPU is integrated. An integrated GPU uses host memory. CUDA counts the page cache as used, although the system
+// drops it when a process needs memory.
 func (d *dev) ofHost(before, free, total int64) (int64, int64, error) {
 	integrated, err := d.cuda.DeviceAttribute(cudart.AttrIntegrated, d.opts.Ordinal)
 	if err != nil || integrated == 0 {

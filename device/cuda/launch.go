@@ -10,25 +10,24 @@ import (
 	"mt/device/op"
 )
 
-// biasBytes is the room, beside the scratch memory, for a copy of a bias. A bias
-// must lie at a multiple of biasAlign bytes: cuBLASLt cannot be told how a bias is
-// aligned, and has kernels that read 16 bytes of it at a time.
+// biasBytes is the space beside the scratch memory for a copy of a bias. A bias must be aligned to biasAlign bytes.
+// cuBLASLt has kernels that read 16 bytes of a bias at a time, and no way to state its alignment.
 const (
 	biasBytes = 1 << 20
 	biasAlign = 16
 )
 
-// table has the function that runs each operation: that of the kernels, unless a file here replaces
-// it. The values of index tensors are not checked; the caller answers for them.
+// table maps each operation to the function that runs it: the kernels' function, unless a file here replaces it.
+// Nothing checks the values of index tensors; the caller is responsible for them.
 var table = kernels.Operations.Clone()
 
-// launcher implements kernels.Launcher, for one operation after the other.
+// launcher implements kernels.Launcher for one operation after another.
 type launcher struct {
 	stream  *stream
 	params  kernels.Params
-	scratch device.Mem // the stream's, from its first use on
-	err     error      // of the operation under way
-	task    task       // the operation under way
+	scratch device.Mem // the stream's, from the first use on
+	err     error      // error of the current operation
+	task    task       // the current operation
 }
 
 // Do enqueues an operation on a stream of this package.
@@ -53,7 +52,7 @@ func (l *launcher) do(call op.Call[kernels.Launcher], w task) error {
 // Params returns the parameters of the next launch, emptied.
 func (l *launcher) Params() *kernels.Params { return l.params.Reset() }
 
-// Launch enqueues k. After a failure the rest of the operation is dropped.
+// Launch enqueues k. After a failure it drops the rest of the operation.
 func (l *launcher) Launch(k *kernels.Kernel, grid, block kernels.Dim3, shared int, params *kernels.Params) {
 	if l.err != nil {
 		return
@@ -77,15 +76,15 @@ func (l *launcher) Launch(k *kernels.Kernel, grid, block kernels.Dim3, shared in
 	}
 }
 
-// launched notes a launch of the operation under way, by a kernel or a C function of that name.
+// launched notes a launch of the current operation by the named kernel or C function.
 func (l *launcher) launched(call string) error { return l.stream.launched(call, l.task) }
 
-// Scratch is the first n bytes of the stream's scratch memory. Where that cannot be
-// allocated the operation fails, and what it launches is dropped.
+// Scratch returns the first n bytes of the stream's scratch memory. If the memory cannot be allocated, the operation
+// fails and its launches are dropped.
 func (l *launcher) Scratch(n int64) device.Mem { return l.memory(0, n, kernels.ScratchBytes) }
 
-// SharedBytes is what a block may have of shared memory. Source: CUDA C++ Programming Guide, "Technical Specifications per
-// Compute Capability"; of capabilities that are not listed, the least of all.
+// SharedBytes returns the most shared memory of a block. Source: CUDA C++ Programming Guide, "Technical
+// Specifications per Compute Capability". Unlisted capabilities get the least value.
 func (l *launcher) SharedBytes() int {
 	switch l.stream.dev.capability {
 	case 80, 87:
@@ -96,10 +95,10 @@ func (l *launcher) SharedBytes() int {
 	return 99 << 10
 }
 
-// MostWork is what a launch should have at most where a watchdog ends those that take long.
+// MostWork returns the most FLOPs that a launch should have, if a watchdog ends long launches.
 func (l *launcher) MostWork(dt device.DType) float64 { return l.stream.dev.mostWork[dt] }
 
-// memory is n bytes of the stream's scratch memory, from off on.
+// memory returns n bytes of the stream's scratch memory from off.
 func (l *launcher) memory(off, n, most int64) device.Mem {
 	if l.err == nil && n > most {
 		l.err = fmt.Errorf("%d bytes of scratch memory, there are %d", n, most)
@@ -113,7 +112,7 @@ func (l *launcher) memory(off, n, most int64) device.Mem {
 	return l.scratch.Slice(off, n)
 }
 
-// free gives the scratch memory back, for another stream to use.
+// free gives the scratch memory back for another stream.
 func (l *launcher) free() {
 	if l.scratch.Addr != 0 {
 		l.stream.dev.giveScratch(l.scratch)
@@ -121,12 +120,11 @@ func (l *launcher) free() {
 	}
 }
 
-// StreamBytes is the device memory that a stream takes on which operations run, from its first on that
-// needs it; that of the first stream is part of the context.
+// StreamBytes is the device memory that a stream takes for its first operation with scratch memory. The first
+// stream's memory is part of the context.
 const StreamBytes = kernels.ScratchBytes + biasBytes
 
-// takeScratch returns scratch memory for a stream: some that is free, or else new
-// memory.
+// takeScratch returns scratch memory for a stream: free memory or new memory.
 func (d *dev) takeScratch() (device.Mem, error) {
 	d.mu.Lock()
 	if n := len(d.scratch); n > 0 {
@@ -174,14 +172,13 @@ func (d *dev) function(k *kernels.Kernel) (cudart.Function, error) {
 	return f, nil
 }
 
-// firstModule is loaded at start, to see that the driver takes our PTX. It is a
-// small one, of the version and for the target that all are.
+// firstModule is loaded at start to check that the driver accepts mt's PTX. It is small, and has the PTX version and
+// target of all modules.
 const firstModule = "convert"
 
-// module is one of our modules on this device, loaded when it is first needed. The
-// driver compiles PTX that is not in its cache, which takes seconds for all
-// modules, and a model uses fewer than half of them. They are loaded one at a time,
-// because CUDA does not document compiling in parallel within one context.
+// module returns a module of this device and loads it at first use. The driver takes seconds to compile all modules
+// that are not in its cache, and a model uses fewer than half of them. Modules load one at a time, because CUDA does
+// not document parallel compilation within one context.
 func (d *dev) module(name string) (cudart.Module, error) {
 	d.modulesMu.Lock()
 	defer d.modulesMu.Unlock()
@@ -200,6 +197,6 @@ func (d *dev) module(name string) (cudart.Module, error) {
 	return m, nil
 }
 
-// freeShared is how much dynamic shared memory, in bytes, a launch may ask for
-// without setting an attribute of the kernel first.
+// freeShared is the dynamic shared memory in bytes that a launch may use without setting an attribute of the kernel
+// first.
 const freeShared = 48 << 10

@@ -15,9 +15,8 @@ import (
 
 func init() { op.Replace(&table, matMul) }
 
-// matMul computes a product with cuBLASLt, or with our own kernels where there is
-// no cuBLASLt or it refuses the product. For a bf16 result cuBLASLt takes the bias
-// in bf16, so the bias is rounded once more.
+// matMul computes a product with cuBLASLt, or with mt's own kernels if cuBLASLt is absent or refuses the product. For
+// a bf16 result cuBLASLt takes the bias in bf16, so the bias is rounded once more.
 func matMul(on kernels.Launcher, m *op.MatMul) error {
 	l := on.(*launcher)
 	d := l.stream.dev
@@ -57,8 +56,7 @@ func matMul(on kernels.Launcher, m *op.MatMul) error {
 	return nil
 }
 
-// cause adds what the device says to an error of cuBLASLt, which reports all faults
-// of the device by one name.
+// cause adds the device's error to an error of cuBLASLt, which reports all device faults under one name.
 func (s *stream) cause(err error) error {
 	if fault := s.dev.cuda.StreamSynchronize(s.dev.context, s.cuda); fault != nil {
 		return fmt.Errorf("%w: %w", err, fault)
@@ -66,14 +64,13 @@ func (s *stream) cause(err error) error {
 	return err
 }
 
-// matmulCall is what computes products where cuBLASLt does.
+// matmulCall is the C function that computes products of cuBLASLt.
 const matmulCall = "cublasLtMatmul"
 
 // errRefused is the error of a product that cuBLASLt does not compute.
 var errRefused = errors.New("cuBLASLt does not take the product")
 
-// refusal says whether err means that cuBLASLt does not compute a product, and no
-// fault.
+// refusal reports whether err means that cuBLASLt does not compute a product, and is no fault.
 func refusal(err error) bool {
 	if err == nil {
 		return false
@@ -82,15 +79,14 @@ func refusal(err error) bool {
 	return errors.As(err, &e) && e.Library == cudart.BlasLt && (errors.Is(e, cudart.ErrNotSupported) || errors.Is(e, cudart.ErrInvalidValue))
 }
 
-// productKey is all that the choice of an algorithm may depend on. An extent that comes from the
-// data is replaced by the power of two at or above it: an algorithm works for all extents, and they
-// only decide how fast it is.
+// productKey has everything that the choice of an algorithm may depend on. An extent that depends on the data is
+// rounded up to a power of two: an algorithm works for all extents, and extents only decide its speed.
 type productKey struct {
 	m, n, k                 int
-	ragged                  bool // m, or k with transA, is such a power of two
+	ragged                  bool // m, or k with transA, is a rounded extent
 	transA, transB, c, bias bool
 	in, out                 device.DType
-	align                   [5]uint16 // in bytes, of A, B, C, D and the bias
+	align                   [5]uint16 // of A, B, C, D and the bias, in bytes
 }
 
 func (k productKey) String() string {
@@ -114,8 +110,7 @@ func (k productKey) String() string {
 	return fmt.Sprintf("%s align %v", s, k.align)
 }
 
-// alignment is the largest of the alignments that algorithms distinguish of which
-// addr is a multiple.
+// alignment returns the alignment of addr, as far as algorithms distinguish it.
 func alignment(addr uintptr) uint16 {
 	for _, n := range []uintptr{device.Align, 16, 8, 4} {
 		if addr%n == 0 {
@@ -140,9 +135,9 @@ func keyOf(m *op.MatMul) productKey {
 	return k
 }
 
-// shared is the key of all products that are chosen for together where choosing takes time: of those
-// whose rows, or with transA sums, are as many up to the same power of two, which itself is apart. A
-// last chunk of tokens, or a row of any length, is so not one more shape.
+// shared returns the key under which products share a choice, because choosing takes time. Rows (with transA, sums)
+// are rounded up to a power of two; exact powers of two have keys of their own. So a last chunk of tokens, or a row
+// of any length, is not a new shape.
 func (k productKey) shared(m *op.MatMul) productKey {
 	of := *m
 	n := *pick(m.TransA, &m.K, &m.M)
@@ -150,8 +145,7 @@ func (k productKey) shared(m *op.MatMul) productKey {
 	return keyOf(&of)
 }
 
-// takeable says whether all addresses and all rows of m begin at multiples of 16 bytes, which is
-// all that cuBLASLt asks for.
+// takeable reports whether all addresses and rows of m begin at multiples of 16 bytes, cuBLASLt's only condition.
 func takeable(m *op.MatMul) bool {
 	for _, t := range []struct {
 		tensor device.Tensor
@@ -164,7 +158,7 @@ func takeable(m *op.MatMul) bool {
 	return true
 }
 
-// pick is yes where ok is true, else no.
+// pick returns yes if ok is true, else no.
 func pick[T any](ok bool, yes, no T) T {
 	if ok {
 		return yes
@@ -176,16 +170,15 @@ func pick[T any](ok bool, yes, no T) T {
 type product struct {
 	cudart.MatmulShape
 	algorithm cudart.Algorithm
-	proposed  []cudart.Algorithm // those that are to be timed first, nil where algorithm is chosen
-	refused   error              // errRefused with the reason, nil where cuBLASLt computes the product
+	proposed  []cudart.Algorithm // proposals to time first; nil: algorithm is chosen
+	refused   error              // errRefused with the reason; nil: cuBLASLt computes the product
 }
 
-// mostProducts is how many shapes are remembered. Batches of many lengths make many
-// shapes.
+// mostProducts is the number of remembered shapes. Batches of many lengths make many shapes.
 const mostProducts = 4096
 
-// run enqueues m. The same shape always runs with the same algorithm and a
-// workspace of the same size, because cuBLASLt then gives the same bits each time.
+// run enqueues m. A shape always runs with the same algorithm and workspace size, so cuBLASLt gives the same bits
+// each time.
 func (b *blas) run(m *op.MatMul, workspace device.Mem, l *launcher) (err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -230,17 +223,16 @@ func (b *blas) run(m *op.MatMul, workspace device.Mem, l *launcher) (err error) 
 	switch {
 	case err == nil:
 		return l.launched(matmulCall)
-	case refusal(err) && key.ragged: // only this extent is refused, not all extents up to the power of two
+	case refusal(err) && key.ragged: // refused for this extent only, not for all extents up to the power of two
 		return refusedError(key, err)
-	case refusal(err): // cuBLASLt refuses the algorithm that it proposed, and nothing was enqueued
+	case refusal(err): // cuBLASLt refuses the algorithm that it proposed, and has enqueued nothing
 		p.refuse(key, err)
 		return p.refused
 	}
 	return err
 }
 
-// refusedError is the error of a product that cuBLASLt does not compute, with the
-// reason.
+// refusedError returns the error of a product that cuBLASLt does not compute, with the reason.
 func refusedError(k productKey, why error) error { return fmt.Errorf("%w %s (%w)", errRefused, k, why) }
 
 // refuse notes that cuBLASLt does not compute the product, and why.
@@ -248,8 +240,7 @@ func (p *product) refuse(k productKey, why error) {
 	p.refused, p.algorithm = refusedError(k, why), cudart.Algorithm{}
 }
 
-// product returns the product with that key, which it makes where there is none
-// yet. b.mu is held.
+// product returns the product with a key, and makes it if necessary. The caller holds b.mu.
 func (b *blas) product(key productKey, m *op.MatMul) (*product, error) {
 	if p := b.products[key]; p != nil {
 		return p, nil
@@ -275,7 +266,7 @@ func (b *blas) product(key productKey, m *op.MatMul) (*product, error) {
 	return p, nil
 }
 
-// describe makes the description and the layouts of a product.
+// describe creates the descriptor and the layouts of a product.
 func (b *blas) describe(p *product, k productKey, m *op.MatMul) (err error) {
 	if p.Desc, err = b.lib.DescCreate(cudart.ComputeFloat32, cudart.Float32); err != nil {
 		return err
@@ -294,7 +285,7 @@ func (b *blas) describe(p *product, k productKey, m *op.MatMul) (err error) {
 	if k.bias {
 		set(cudart.DescEpilogue, int32(cudart.EpilogueBias))
 		set(cudart.DescBiasDataType, int32(dataType(k.out)))
-		if err == nil { // its alignment matters to the choice
+		if err == nil { // the choice depends on the bias's alignment
 			err = b.lib.DescSetPointer(p.Desc, cudart.DescBiasPointer, cudart.DevicePtr(m.Bias.Addr))
 		}
 	}
@@ -304,8 +295,7 @@ func (b *blas) describe(p *product, k productKey, m *op.MatMul) (err error) {
 	return b.layouts(&p.MatmulShape, k)
 }
 
-// layouts makes the layouts of a product and stores them in s. Where it fails,
-// those made before stay in s.
+// layouts creates the layouts of a product in s. After an error, s keeps the layouts created before.
 func (b *blas) layouts(s *cudart.MatmulShape, k productKey) (err error) {
 	layout := func(to *cudart.MatrixLayout, dt device.DType, trans bool, rows, cols int) {
 		if err != nil {
@@ -327,7 +317,7 @@ func (b *blas) layouts(s *cudart.MatmulShape, k productKey) (err error) {
 	return err
 }
 
-// destroyLayouts destroys the layouts of s that were made, the last first.
+// destroyLayouts destroys the created layouts of s, the last first.
 func (b *blas) destroyLayouts(s *cudart.MatmulShape) (err error) {
 	for _, l := range [...]cudart.MatrixLayout{s.D, s.B, s.A} {
 		if l != 0 {
@@ -337,7 +327,7 @@ func (b *blas) destroyLayouts(s *cudart.MatmulShape) (err error) {
 	return err
 }
 
-// destroy destroys what the shape of p is made of, the last first.
+// destroy destroys the layouts and the descriptor of p, the last first.
 func (b *blas) destroy(p *product) error {
 	err := b.destroyLayouts(&p.MatmulShape)
 	if p.Desc != 0 {
@@ -354,7 +344,7 @@ func dataType(dt device.DType) cudart.DataType {
 	return cudart.Float32
 }
 
-// forget destroys all products. b.mu is held.
+// forget destroys all products. The caller holds b.mu.
 func (b *blas) forget() error {
 	var err error
 	for key, p := range b.products {
@@ -364,14 +354,13 @@ func (b *blas) forget() error {
 	return err
 }
 
-// Algorithm is how cuBLASLt computes products of one shape.
+// Algorithm is cuBLASLt's algorithm for products of one shape.
 type Algorithm struct {
 	Shape string    // sizes, transposes, types, alignment
-	Words [8]uint64 // cublasLtMatmulAlgo_t; zeros where our own kernel serves all of that shape
+	Words [8]uint64 // cublasLtMatmulAlgo_t; zeros if mt's own kernel computes all products of the shape
 }
 
-// Algorithms lists the shapes of matrix products that are remembered, mostProducts
-// at most, sorted, for the record of a run.
+// Algorithms lists the remembered shapes of matrix products, at most mostProducts, sorted, for the record of a run.
 func (d *dev) Algorithms() []Algorithm {
 	d.blas.mu.Lock()
 	defer d.blas.mu.Unlock()

@@ -17,17 +17,17 @@ import (
 // block is one allocation.
 type block struct {
 	purpose accounts.Purpose
-	bytes   int64  // the size that was asked for, rounded up to device.Align
-	host    []byte // host memory, pinned or Go's
+	bytes   int64  // requested size, rounded up to device.Align
+	host    []byte // host memory, pinned or of the Go heap
 	pinned  bool
 }
 
-// span is a range of host memory that is pinned.
+// span is a pinned range of host memory.
 type span struct{ from, to uintptr }
 
 func address(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
 
-// Alloc allocates device memory. Zero bytes give no memory.
+// Alloc allocates device memory. Zero bytes allocate no memory.
 func (d *dev) Alloc(p accounts.Purpose, bytes int64) (device.Mem, error) {
 	if !p.OfDevice() || bytes < 0 {
 		return device.Mem{}, fmt.Errorf("cuda: alloc %d bytes for %s: not a request for device memory", bytes, p)
@@ -63,7 +63,7 @@ func (d *dev) alloc(p accounts.Purpose, bytes int64) (device.Mem, error) {
 	return device.Mem{Addr: uintptr(ptr), Bytes: bytes}, nil
 }
 
-// fits returns an error for a request that the budget does not allow.
+// fits returns an error for a request beyond the budget.
 func (d *dev) fits(p accounts.Purpose, bytes, rounded int64) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -76,7 +76,7 @@ func (d *dev) fits(p accounts.Purpose, bytes, rounded int64) error {
 	return nil
 }
 
-// outOfMemory is the error of an allocation that the driver refused with err.
+// outOfMemory returns the error of an allocation that the driver refused with err.
 func (d *dev) outOfMemory(p accounts.Purpose, bytes int64, err error) error {
 	if !errors.Is(err, cudart.ErrOutOfMemory) {
 		return fmt.Errorf("alloc %d bytes for %s: %w", bytes, p, err)
@@ -90,11 +90,10 @@ func (d *dev) outOfMemory(p accounts.Purpose, bytes int64, err error) error {
 	return fmt.Errorf("%w: %w: of its %s %s has %s free; is another process using it?", lacking, err, human.Bytes(total), d.name, human.Bytes(free))
 }
 
-// count adds bytes to the usage. d.mu is held.
+// count adds bytes to the usage. The caller holds d.mu.
 func (d *dev) count(p accounts.Purpose, bytes int64) { d.usage.Count(p, bytes) }
 
-// AllocHost allocates zeroed host memory that counts as HostStaging. It is
-// pinned, unless the system refuses.
+// AllocHost allocates zeroed host memory. The memory counts as HostStaging, and is pinned unless the system refuses.
 func (d *dev) AllocHost(bytes int64) ([]byte, error) {
 	if bytes < 0 {
 		return nil, fmt.Errorf("cuda: alloc %d bytes of host memory", bytes)
@@ -139,15 +138,14 @@ func (d *dev) AllocHost(bytes int64) ([]byte, error) {
 	return data[:bytes:bytes], nil
 }
 
-// aligned is that many bytes of Go's memory, at a multiple of device.Align.
+// aligned returns bytes of the Go heap, aligned to device.Align.
 func aligned(bytes int64) []byte {
 	b := make([]byte, bytes+device.Align)
 	off := int64(-address(b) & (device.Align - 1))
 	return b[off : off+bytes]
 }
 
-// zero clears b, with several threads where it is large. This is when the pages are
-// first touched.
+// zero clears b, with several threads if b is large. This is the first access to the pages.
 func zero(b []byte) {
 	const piece = 16 << 20
 	if len(b) <= piece {
@@ -159,7 +157,7 @@ func zero(b []byte) {
 	pool.Run((len(b)+piece-1)/piece, func(i int) { clear(b[i*piece : min(len(b), (i+1)*piece)]) })
 }
 
-// Free gives back what Alloc gave; anything else panics.
+// Free releases memory of Alloc. It panics for any other memory.
 func (d *dev) Free(m device.Mem) {
 	if m.Addr != 0 {
 		d.forget(m.Addr, false)
@@ -167,7 +165,7 @@ func (d *dev) Free(m device.Mem) {
 	}
 }
 
-// FreeHost gives back what AllocHost gave; anything else panics.
+// FreeHost releases memory of AllocHost. It panics for any other memory.
 func (d *dev) FreeHost(b []byte) {
 	if cap(b) == 0 {
 		return
@@ -177,7 +175,7 @@ func (d *dev) FreeHost(b []byte) {
 	}
 }
 
-// forget removes an allocation from the books.
+// forget removes an allocation from the accounts.
 func (d *dev) forget(addr uintptr, host bool) *block {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -193,12 +191,11 @@ func (d *dev) forget(addr uintptr, host bool) *block {
 	return b
 }
 
-// refused says whether err means that the system does not pin memory, rather than
-// that something failed: because of its limit of locked memory, or because it
-// cannot pin this kind of mapping.
+// refused reports whether err means that the system does not pin memory, because of the limit of locked memory or the
+// kind of mapping. Other errors are failures.
 func refused(err error) bool {
 	var e *cudart.Error
-	if !errors.As(err, &e) || e.Library != cudart.Runtime { // it is of setting the context
+	if !errors.As(err, &e) || e.Library != cudart.Runtime { // an error of setting the context
 		return false
 	}
 	for _, is := range []error{cudart.ErrOutOfMemory, cudart.ErrNotSupported, cudart.ErrInvalidValue, cudart.ErrAlreadyRegistered} {
@@ -215,7 +212,7 @@ const (
 	codeNotPermitted    = 800
 )
 
-// pin and unpin keep the list of pinned ranges, by address. d.mu is held.
+// pin and unpin maintain the list of pinned ranges, sorted by address. The caller holds d.mu.
 func (d *dev) pin(b []byte) {
 	s := span{address(b), address(b) + uintptr(len(b))}
 	i := sort.Search(len(d.spans), func(i int) bool { return d.spans[i].from >= s.from })
@@ -231,8 +228,8 @@ func (d *dev) unpin(addr uintptr) {
 	}
 }
 
-// run is how many bytes from the beginning of b on lie in one pinned range, or outside all
-// pinned ranges, and whether they are pinned. CUDA refuses a copy that is neither.
+// run returns how many first bytes of b are in one pinned range, or outside all pinned ranges, and whether they are
+// pinned. CUDA refuses a copy across such a border.
 func (d *dev) run(b []byte) (bytes int64, pinned bool) {
 	from := address(b)
 	d.mu.Lock()
@@ -248,7 +245,7 @@ func (d *dev) run(b []byte) (bytes int64, pinned bool) {
 	return int64(end - from), false
 }
 
-// spanOf returns the range of pinned memory with the byte at addr. d.mu is held.
+// spanOf returns the pinned range with the byte at addr. The caller holds d.mu.
 func (d *dev) spanOf(addr uintptr) (span, bool) {
 	i := sort.Search(len(d.spans), func(i int) bool { return d.spans[i].from > addr })
 	if i > 0 && addr < d.spans[i-1].to {

@@ -24,9 +24,9 @@ import (
 // side, each with a device of its own.
 const parts = 4
 
-// TestOps runs the table of operations with matrix products by cuBLASLt, and the products again by our own
-// kernels. Of operations other than products, whose kernels have tests of their own, and of our own products
-// it tries one case in seven, unless long tests are asked for.
+// TestOps runs the table of operations with matrix products by cuBLASLt, and the products again by mt's own kernels.
+// It runs one case in seven of mt's own products and of operations other than products, whose kernels have tests of
+// their own. Long tests run all.
 func TestOps(t *testing.T) {
 	some := conformance.OneIn(testkit.Every(t, 7))
 	if testing.Short() {
@@ -59,8 +59,7 @@ func TestOps(t *testing.T) {
 	}
 }
 
-// cuBLASLt computes products, with one algorithm for each shape, and our own
-// kernels do where it refuses.
+// cuBLASLt computes products with one algorithm for each shape. mt's own kernels compute products that it refuses.
 func TestAlgorithms(t *testing.T) {
 	d, _ := newDevice(t, emu.Options{}, Options{})
 	s := newStream(t, d, "s")
@@ -90,9 +89,8 @@ func TestAlgorithms(t *testing.T) {
 	}
 }
 
-// The number of rows of an expert's products comes from the data: the list of
-// algorithms and the questions for one grow by powers of two of it, and the values
-// are those of that very number. So too where it is the length of the sums.
+// The number of rows of an expert's products, or the length of its sums, depends on the data. The list of algorithms
+// and the queries grow with its powers of two. The values are those of the exact number.
 func TestRaggedProducts(t *testing.T) {
 	for _, refuse := range []int{0, 15} {
 		for trans, want := range map[bool]string{
@@ -121,8 +119,7 @@ func TestRaggedProducts(t *testing.T) {
 	}
 }
 
-// raggedProducts computes products of 1 to 70 rows, or with trans sums of as many
-// terms, and returns their keys.
+// raggedProducts computes products of 1 to 70 rows (with trans, sums of 1 to 70 terms), and returns their keys.
 func raggedProducts(t *testing.T, d *dev, trans bool) map[string]bool {
 	t.Helper()
 	const n = 3
@@ -162,8 +159,7 @@ func floats(b []byte) []float64 {
 	return v
 }
 
-// A product that cuBLASLt proposes an algorithm for and then refuses is computed
-// all the same, and noted once.
+// A product whose proposed algorithm cuBLASLt refuses is computed anyway, and noted once.
 func TestRefusedProducts(t *testing.T) {
 	for _, code := range []int{7, 15} { // invalid value, not supported
 		d, _ := newDevice(t, emu.Options{RefuseProducts: code}, Options{})
@@ -197,8 +193,7 @@ func TestRefusedProducts(t *testing.T) {
 	}
 }
 
-// TestFallbacks: of the products that cuBLASLt refuses, those whose addresses and rows are
-// multiples of 16 bytes are told.
+// TestFallbacks lists the refused products whose addresses and rows are multiples of 16 bytes.
 func TestFallbacks(t *testing.T) {
 	d, _ := newDevice(t, emu.Options{RefuseProducts: 15}, Options{})
 	s := newStream(t, d, "s")
@@ -207,12 +202,12 @@ func TestFallbacks(t *testing.T) {
 	at := func(off int64) device.Tensor { return x.Tensor(device.BF16, off, 8*8) }
 	for _, m := range []op.MatMul{
 		{M: 8, N: 8, K: 8, A: at(0), B: at(0), D: at(512)},
-		{M: 3, N: 8, K: 8, A: at(0), B: at(0), D: at(512)},               // rows that are few are aligned all the same
+		{M: 3, N: 8, K: 8, A: at(0), B: at(0), D: at(512)},               // a small number of aligned rows
 		{M: 8, N: 4, K: 8, A: at(0), B: at(0), D: at(512)},               // rows of 8 bytes
 		{M: 8, N: 8, K: 4, A: at(0), B: at(0), D: at(512)},               // in A
 		{M: 4, N: 8, K: 8, A: at(0), B: at(0), D: at(512), TransA: true}, // in A, transposed
 		{M: 8, N: 8, K: 8, A: at(0), B: at(0), D: at(520)},               // an address
-		{M: 8, N: 8, K: 8, A: at(0), B: at(0), D: at(512)},               // again
+		{M: 8, N: 8, K: 8, A: at(0), B: at(0), D: at(512)},               // the same again
 	} {
 		op.Do(d, s, m)
 	}
@@ -223,7 +218,7 @@ func TestFallbacks(t *testing.T) {
 	}
 }
 
-// A bias may lie anywhere; cuBLASLt is given an aligned copy of it.
+// A bias may be at any address; cuBLASLt gets an aligned copy.
 func TestUnalignedBias(t *testing.T) {
 	d, _ := newDevice(t, emu.Options{}, Options{})
 	s := newStream(t, d, "s")
@@ -242,7 +237,7 @@ func TestUnalignedBias(t *testing.T) {
 	}
 }
 
-// An error of cuBLASLt comes with what the device says about it.
+// An error of cuBLASLt includes the device's own error.
 func TestProductOnALostDevice(t *testing.T) {
 	calls := func(o emu.Options) (at int, err error) {
 		drv := emu.New(o)
@@ -274,8 +269,7 @@ func TestProductOnALostDevice(t *testing.T) {
 	}
 }
 
-// The list of shapes does not grow without limit, and what belongs to forgotten
-// ones is given back.
+// The list of shapes is limited, and forgotten shapes release their resources.
 func TestProductsAreForgotten(t *testing.T) {
 	d, _ := newDevice(t, emu.Options{}, Options{})
 	s := newStream(t, d, "s")
@@ -291,8 +285,7 @@ func TestProductsAreForgotten(t *testing.T) {
 	}
 }
 
-// Heads that are too wide for every kernel are an error; the widest that a kernel
-// takes are not.
+// Heads beyond MaxHeadDim are an error; heads of MaxHeadDim are not.
 func TestWidestHeads(t *testing.T) {
 	d, _ := newDevice(t, emu.Options{}, Options{})
 	m := alloc(t, d, 4096)
@@ -314,7 +307,7 @@ func TestWidestHeads(t *testing.T) {
 	})
 }
 
-// TestAlignment: addresses that algorithms tell apart have keys of their own.
+// TestAlignment: addresses that algorithms distinguish have different keys.
 func TestAlignment(t *testing.T) {
 	for addr, want := range map[uintptr]uint16{0: device.Align, 3 * device.Align: device.Align, device.Align + 16: 16, 48: 16, 24: 8, 20: 4, 6: 2} {
 		if got := alignment(addr); got != want {

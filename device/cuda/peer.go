@@ -10,8 +10,8 @@ import (
 	"mt/device"
 )
 
-// Reach gives this device access to the memory of another GPU, where there is a way over NVLink or
-// PCI Express. Access lasts as long as the context.
+// Reach gives this device access to the memory of another GPU, if NVLink or PCI Express connects them. Access lasts
+// as long as the context.
 func (d *dev) Reach(to device.Device) (bool, error) {
 	other, ok := device.Inner(to).(*dev)
 	if !ok || other.cuda != d.cuda {
@@ -27,7 +27,7 @@ func (d *dev) Reach(to device.Device) (bool, error) {
 		err = d.cuda.DeviceEnablePeerAccess(d.context, other.opts.Ordinal)
 	}
 	switch {
-	case errors.Is(err, cudart.ErrNotSupported): // such as too many peers
+	case errors.Is(err, cudart.ErrNotSupported): // for example, too many peers
 		return false, nil
 	case err != nil:
 		return false, fmt.Errorf("cuda: reach device %d from device %d: %w", other.opts.Ordinal, d.opts.Ordinal, err)
@@ -46,8 +46,8 @@ func (d *dev) Reach(to device.Device) (bool, error) {
 	return right, nil
 }
 
-// copiesTo makes a copy to another device and says whether the right bytes arrive. On machines with
-// an IOMMU that stands in the way they do not, and no call fails.
+// copiesTo makes a copy to another device and reports whether the right bytes arrive. With some IOMMUs wrong bytes
+// arrive although no call fails.
 func (d *dev) copiesTo(other *dev) (right bool, err error) {
 	const n = 64 << 10
 	host, err := d.AllocHost(2 * n)
@@ -87,7 +87,7 @@ func (d *dev) copiesTo(other *dev) (right bool, err error) {
 	return bytes.Equal(sent, got), err
 }
 
-// reached is the device under to, if Reach was true of it; else it gives an error.
+// reached returns the device under to if Reach has returned true for it; otherwise an error.
 func (d *dev) reached(to device.Device) (*dev, error) {
 	other, ok := device.Inner(to).(*dev)
 	if !ok {

@@ -47,8 +47,8 @@ func TestPeers(t *testing.T) {
 	}
 }
 
-// TestNoPeers: where GPUs have no way to each other, or one that changes what is sent, none reaches
-// another, and a copy is refused before it is made.
+// TestNoPeers: without a path between GPUs, or with one that corrupts bytes, no GPU reaches another. A copy is
+// refused before it is made.
 func TestNoPeers(t *testing.T) {
 	for note, o := range map[string]emu.Options{"": {WithoutPeers: true}, "other bytes arrive": {SpoilPeers: true}} {
 		o.Devices = 2
@@ -72,8 +72,8 @@ func TestNoPeers(t *testing.T) {
 	}
 }
 
-// TestFailingPeers: every call of reaching another device, and of a copy to it, fails once. Its error
-// comes out, or the device is not reached, and nothing is left behind.
+// TestFailingPeers: every call of Reach and of a peer copy fails once. Its error is reported, or the device is not
+// reached, and nothing is left behind.
 func TestFailingPeers(t *testing.T) {
 	testkit.NotShort(t)
 	try := func(o emu.Options) (drv *emu.Driver, before int, reached bool, err error) {
@@ -117,7 +117,7 @@ func TestFailingPeers(t *testing.T) {
 			t.Errorf("call %d (%s): reached %t, %v", call, name, reached, err)
 		}
 		err = drv.Close()
-		if name == "cuCtxSetCurrent" { // what gives something back then does so on a thread that may have no context
+		if name == "cuCtxSetCurrent" { // later releases then run on a thread that may have no context
 			continue
 		}
 		if err != nil {

@@ -12,32 +12,32 @@ import (
 	"mt/base/human"
 )
 
-// This file pins host memory. The driver pins some gigabytes a second with one thread, and a run
-// has hundreds. So memory is registered in pieces, several at a time: each piece is a range of its
-// own for the driver, and copies are cut where pieces meet (stream.go). Memory whose pages touch is merged before it
-// is cut, so that a model of thousands of tiles has few pieces.
+// This file pins host memory. One thread pins a few gigabytes a second, and a run has hundreds. So memory is
+// registered in pieces, several at a time. Each piece is a range of its own for the driver, and copies are cut where
+// pieces meet (stream.go). Memory with touching pages is merged before it is cut, so a model of thousands of tiles
+// has few pieces.
 //
-// Register itself pins the memory that is used first. A goroutine pins the rest beside what the device does, in the order of
-// first use. A copy from or to a piece whose turn has not come goes through staging memory, as from all memory that is not
-// pinned.
+// Register itself pins the memory that is used first. A goroutine pins the rest beside the device's work, in the
+// order of first use. Until a piece is pinned, its copies go through staging memory, as for all unpinned memory.
 
-// Pieces end at multiples of pinPiece in the address space, so where huge pages end too. At most
-// pinThreads are registered at a time, and pinBeside beside what the device does, since the driver may hold a lock
-// meanwhile that launches need. Register itself pins as many bytes as pinThreads pieces have.
+// pinPiece is the size of pieces. Pieces end at multiples of pinPiece in the address space, where huge pages end too.
+//
+// At most pinThreads pieces are registered at a time, and at most pinBeside beside the device's work: the driver may
+// hold a lock that launches need. Register itself pins as many bytes as pinThreads pieces have.
 const (
 	pinPiece   = 256 << 20
 	pinThreads = 8
 	pinBeside  = 2
 )
 
-// piece is a part of the memory that Register was given, which is registered at once.
+// piece is a part of Register's memory that is registered at once.
 type piece struct {
 	mem []byte
-	use int   // the first of the slices that Register was given which it has a part of
+	use int   // the first of Register's slices that shares bytes with the piece
 	err error // why it is not pinned; nil: it is, or nobody has tried
 }
 
-// pinning is the rest of a call of Register, which is pinned beside what the device does.
+// pinning is the rest of a call of Register, which is pinned beside the device's work.
 type pinning struct {
 	pieces  []piece
 	total   int64 // bytes of the whole call
@@ -48,11 +48,11 @@ type pinning struct {
 
 // refusals are pieces that the system did not pin.
 type refusals struct {
-	err   error // the last one's
+	err   error // of the last one
 	bytes int64
 }
 
-// pieceSize is where pieces are cut: at multiples of it.
+// pieceSize returns the size of pieces. Pieces are cut at its multiples.
 func (d *dev) pieceSize() int64 {
 	if d.opts.PinPiece > 0 {
 		return d.opts.PinPiece
@@ -68,10 +68,10 @@ func (d *dev) pageSize() uintptr {
 	return uintptr(os.Getpagesize())
 }
 
-// ranges merges memory that overlaps, that has a page in common, or whose pages follow each other, and returns what comes
-// out by address. The driver pins pages, and refuses one that is pinned already.
+// ranges merges memory that overlaps, shares a page, or has adjacent pages, and returns the result by address. The
+// driver pins pages, and refuses a page that is already pinned.
 func (d *dev) ranges(memory [][]byte) (out [][]byte) {
-	in := d.pageSize() - 1 // an address's part inside a page
+	in := d.pageSize() - 1 // mask of the offset in a page
 	sorted := slices.DeleteFunc(slices.Clone(memory), func(b []byte) bool { return len(b) == 0 })
 	slices.SortFunc(sorted, func(a, b []byte) int { return cmp.Compare(address(a), address(b)) })
 	for _, b := range sorted {
@@ -87,12 +87,12 @@ func (d *dev) ranges(memory [][]byte) (out [][]byte) {
 	return out
 }
 
-// extend returns the bytes of memory from the beginning of b on, where b and what follows may be of several allocations.
+// extend returns bytes bytes of memory from the beginning of b. They may cross several allocations.
 //
 //go:nocheckptr
 func extend(b []byte, bytes uintptr) []byte { return unsafe.Slice(unsafe.SliceData(b), bytes) }
 
-// pieces cuts memory into pieces, of so many bytes together.
+// pieces cuts memory into pieces and returns their total bytes.
 func (d *dev) pieces(memory [][]byte) (out []piece, total int64) {
 	each := uintptr(d.pieceSize())
 	for _, b := range d.ranges(memory) {
@@ -106,7 +106,7 @@ func (d *dev) pieces(memory [][]byte) (out []piece, total int64) {
 	return out, total
 }
 
-// forAll calls f for every piece, for so many at a time where there is more of them than one piece can be.
+// forAll calls f for every piece, with up to threads calls at a time.
 func (d *dev) forAll(pieces []piece, total int64, threads int, f func(*piece)) {
 	var next atomic.Int64
 	var all sync.WaitGroup
@@ -120,7 +120,8 @@ func (d *dev) forAll(pieces []piece, total int64, threads int, f func(*piece)) {
 	all.Wait()
 }
 
-// byFirstUse sorts pieces of memory, which are in the order of addresses, by the first of the slices that each has a part of.
+// byFirstUse sorts pieces by the first of the slices that each piece shares bytes with. The pieces are sorted by
+// address before.
 func byFirstUse(pieces []piece, memory [][]byte) {
 	for i := range pieces {
 		pieces[i].use = len(memory)
@@ -140,10 +141,10 @@ func byFirstUse(pieces []piece, memory [][]byte) {
 	slices.SortStableFunc(pieces, func(a, b piece) int { return cmp.Compare(a.use, b.use) })
 }
 
-// Register pins memory, which is given in the order of its first use: the first pinThreads pieces' worth before it returns,
-// the rest beside what follows. Pieces that the system refuses to pin stay as they are, and copies from and to
-// them are staged in pinned slabs. A unified device pins all before it returns, and fails with a refusal. After any other
-// error of the first pieces nothing of memory is pinned.
+// Register pins memory, which is given in the order of its first use. It pins the first pinThreads pieces' worth
+// before it returns, and the rest beside later work. Pieces that the system refuses to pin stay unpinned, and their
+// copies go through pinned staging slabs. A unified device pins everything before it returns, and a refusal is an
+// error. After any other error of the first pieces nothing of memory is pinned.
 func (d *dev) Register(memory ...[]byte) error {
 	if d.leaving.Load() {
 		return nil
@@ -167,7 +168,7 @@ func (d *dev) Register(memory ...[]byte) error {
 	return nil
 }
 
-// RegisterBy pins all of memory before it returns, so many pieces at a time, to measure what threads gain.
+// RegisterBy pins all memory before it returns, threads pieces at a time. It measures the gain of threads.
 func (d *dev) RegisterBy(threads int, memory ...[]byte) error {
 	pieces, total := d.pieces(memory)
 	refused, err := d.registerFirst(pieces, total, threads)
@@ -179,7 +180,7 @@ func (d *dev) RegisterBy(threads int, memory ...[]byte) error {
 	return err
 }
 
-// registerFirst registers pieces of so many bytes together. After an error none of them is.
+// registerFirst registers pieces of bytes bytes in total. After an error none of them is registered.
 func (d *dev) registerFirst(pieces []piece, bytes int64, threads int) (out refusals, err error) {
 	d.registerAll(pieces, bytes, threads)
 	for _, p := range pieces {
@@ -196,17 +197,17 @@ func (d *dev) registerFirst(pieces []piece, bytes int64, threads int) (out refus
 
 func (r *refusals) add(p *piece) { r.err, r.bytes = p.err, r.bytes+int64(len(p.mem)) }
 
-// noteRefused notes what of so many bytes the system did not pin.
+// noteRefused notes how much of total bytes the system did not pin.
 func (d *dev) noteRefused(r refusals, total int64) {
 	if r.err != nil {
 		d.refuse(fmt.Sprintf("%s of %s", human.Bytes(r.bytes), human.Bytes(total)), r.err)
 	}
 }
 
-// registerAll registers pieces of so many bytes together, until one fails that the system does not just refuse,
-// and tells Options.Pinning how far that is.
+// registerAll registers pieces of total bytes until one fails for another reason than a refusal. It reports progress
+// to Options.Pinning.
 func (d *dev) registerAll(pieces []piece, total int64, threads int) {
-	var mu sync.Mutex // of what follows
+	var mu sync.Mutex // of the following variables
 	var done int64
 	var failed atomic.Bool
 	d.forAll(pieces, total, threads, func(p *piece) {
@@ -235,7 +236,7 @@ func (d *dev) register(p *piece) {
 	d.pin(p.mem)
 }
 
-// registerBeside starts to pin what is left of a call of Register.
+// registerBeside starts to pin the rest of a call of Register.
 func (d *dev) registerBeside(r *pinning) {
 	d.mu.Lock()
 	d.pinnings = append(d.pinnings, r)
@@ -256,7 +257,8 @@ func (d *dev) registerBeside(r *pinning) {
 	})
 }
 
-// endPinning tells what was not pinned of r. An error is also that of Close, for no other call returns it.
+// endPinning notes which pieces of r were not pinned. It also keeps an error for Close, because no other call returns
+// it.
 func (d *dev) endPinning(r *pinning) {
 	for _, p := range r.pieces {
 		switch {
@@ -271,7 +273,7 @@ func (d *dev) endPinning(r *pinning) {
 	d.noteRefused(r.refused, r.total)
 }
 
-// AwaitPinned returns when nothing is being pinned any more beside what the device does.
+// AwaitPinned waits until nothing is being pinned beside the device's work.
 func (d *dev) AwaitPinned() {
 	d.mu.Lock()
 	all := slices.Clone(d.pinnings)
@@ -281,7 +283,7 @@ func (d *dev) AwaitPinned() {
 	}
 }
 
-// stopPinning ends the pinning of what has a piece among pieces, nil for everything, and waits until it has ended.
+// stopPinning ends each pinning that has one of pieces, and waits for its end; nil: all pinnings.
 func (d *dev) stopPinning(pieces []piece) {
 	at := map[uintptr]bool{}
 	for _, p := range pieces {
@@ -308,7 +310,7 @@ func (d *dev) stopPinning(pieces []piece) {
 	}
 }
 
-// Unregister undoes Register; what was never registered is left alone. After LeavePinned the driver keeps it pinned.
+// Unregister undoes Register and ignores memory that was never registered. After LeavePinned memory stays pinned.
 func (d *dev) Unregister(memory ...[]byte) {
 	pieces, total := d.pieces(memory)
 	if len(pieces) > 0 {
@@ -333,10 +335,10 @@ func (d *dev) unregister(pieces []piece, total int64) {
 	})
 }
 
-// LeavePinned says that the process ends with the device. From then on the device unpins nothing, which takes long where much is
-// pinned and which the system does anyway when a process ends; Close leaves the context to the system too. Memory that stays
-// pinned must not be taken for something else, so the device pins nothing more: it stages copies from and to memory that
-// comes later.
+// LeavePinned says that the process ends with the device. From then on the device unpins nothing: unpinning takes
+// long, and the system does it anyway when a process ends. Close leaves the context to the system too. Memory that
+// stays pinned must not be reused for something else, so the device pins nothing more. Later memory is copied through
+// staging memory.
 func (d *dev) LeavePinned() {
 	d.leaving.Store(true)
 	d.stopPinning(nil)

@@ -18,7 +18,7 @@ import (
 
 const page = 4096
 
-// pages is so many bytes at the beginning of a page, each byte another than its neighbours.
+// pages returns bytes bytes at the beginning of a page. Neighbouring bytes differ.
 func pages(bytes int) []byte {
 	b := make([]byte, bytes+page)
 	b = b[-address(b)&(page-1):][:bytes]
@@ -28,8 +28,8 @@ func pages(bytes int) []byte {
 	return b
 }
 
-// there copies from to the device and back into to, which may be pinned in pieces or in part, and says whether a copy
-// was staged.
+// there copies from to the device and back into to, and reports whether a copy was staged. Both may be pinned in
+// pieces or in part.
 func there(t *testing.T, d device.Device, to, from []byte) (staged bool) {
 	t.Helper()
 	m, err := d.Alloc(accounts.Batch, int64(len(from)))
@@ -48,8 +48,8 @@ func there(t *testing.T, d device.Device, to, from []byte) (staged bool) {
 	return staged
 }
 
-// TestRegisterInPieces: memory is pinned in pieces, what is done is told, and copies that begin and end in
-// any piece are not staged.
+// TestRegisterInPieces: memory is pinned in pieces, Pinning is told the progress, and copies between any pieces are
+// not staged.
 func TestRegisterInPieces(t *testing.T) {
 	var told []int64
 	d, drv := newDevice(t, emu.Options{Mode: emu.Random}, Options{PinPiece: 2 * page, Pinning: func(done, total int64) {
@@ -58,7 +58,7 @@ func TestRegisterInPieces(t *testing.T) {
 		}
 	}})
 	a, b := pages(10*page), pages(7*page+100)
-	a = a[(address(a)+page)%(2*page):][:9*page] // which begins within a piece
+	a = a[(address(a)+page)%(2*page):][:9*page] // begins within a piece
 	calls := drv.Calls()
 	testkit.NoError(t, d.RegisterBy(pinThreads, a, b, nil))
 	registered := 0
@@ -67,7 +67,7 @@ func TestRegisterInPieces(t *testing.T) {
 			registered++
 		}
 	}
-	if registered < 9 || registered > 11 { // by where the two begin
+	if registered < 9 || registered > 11 { // depends on where the two begin
 		t.Errorf("%d calls", registered)
 	}
 	if len(told) != registered || !slices.IsSorted(told) || told[len(told)-1] != 16*page+100 {
@@ -95,11 +95,11 @@ func TestRegisterInPieces(t *testing.T) {
 	}
 }
 
-// inAPiece is memory of so many bytes within one piece, wherever the system puts it.
+// inAPiece returns bytes bytes of memory within one piece, wherever the system puts it.
 func inAPiece(t *testing.T, d *dev, bytes int) []byte {
 	t.Helper()
 	each := uintptr(d.pieceSize())
-	var tried [][]byte // kept, so that none is given again
+	var tried [][]byte // kept, so that no address is returned twice
 	for range 20 {
 		b := pages(bytes)
 		if address(b)/each == (address(b)+uintptr(bytes)-1)/each {
@@ -111,8 +111,8 @@ func inAPiece(t *testing.T, d *dev, bytes int) []byte {
 	return nil
 }
 
-// TestPagesInCommon: of tiles whose pages touch one range is registered, whatever the page's size; the driver would refuse
-// the second of two that share a page. Copies of single tiles are not staged, nor cut.
+// TestPagesInCommon: tiles with touching pages are registered as one range, for any page size. The driver would
+// refuse the second of two tiles that share a page. Copies of single tiles are neither staged nor cut.
 func TestPagesInCommon(t *testing.T) {
 	const large = 64 << 10
 	for name, tc := range map[string]struct {
@@ -166,7 +166,7 @@ func TestThousandsOfTiles(t *testing.T) {
 	}
 }
 
-// TestThreadsOfRegistering: as many pieces are registered at a time as threads are asked for, and no more.
+// TestThreadsOfRegistering: as many pieces are registered at a time as there are threads, and no more.
 func TestThreadsOfRegistering(t *testing.T) {
 	d, _ := newDevice(t, emu.Options{}, Options{PinPiece: page})
 	pieces, total := d.pieces([][]byte{pages(16 * page)})
@@ -187,7 +187,7 @@ func TestThreadsOfRegistering(t *testing.T) {
 	}
 }
 
-// TestPiecesAtATime: a piece that is being registered holds up no other one.
+// TestPiecesAtATime: a piece being registered does not delay other pieces.
 func TestPiecesAtATime(t *testing.T) {
 	d, _ := newDevice(t, emu.Options{}, Options{PinPiece: page})
 	pieces, total := d.pieces([][]byte{pages(2 * pinThreads * page)})
@@ -205,7 +205,7 @@ func TestPiecesAtATime(t *testing.T) {
 	}
 }
 
-// TestRegisterRefusedInPart: what the system pins stays pinned, the rest is staged, and the note says how much that is.
+// TestRegisterRefusedInPart: pinned pieces stay pinned, the rest is staged, and the note says how much the rest is.
 func TestRegisterRefusedInPart(t *testing.T) {
 	d, drv := newDevice(t, emu.Options{RegisterLimit: 5 * page}, Options{PinPiece: page})
 	from, to := pages(8*page), make([]byte, 8*page)
@@ -225,8 +225,8 @@ func TestRegisterRefusedInPart(t *testing.T) {
 	}
 }
 
-// TestRegisterFails makes each call of a registration fail, one by one: nothing of it stays pinned, and the error says
-// how much memory it was and what helps.
+// TestRegisterFails makes each call of a registration fail, one by one. No memory stays pinned, and the error says
+// how much memory it was and what to do.
 func TestRegisterFails(t *testing.T) {
 	try := func(o emu.Options) (from, to int, name string) {
 		d, drv := newDevice(t, o, Options{PinPiece: page})

@@ -9,29 +9,29 @@ import (
 	"mt/device"
 )
 
-// slab is pinned host memory through which pieces of a copy go.
+// slab is pinned host memory that pieces of a copy pass through.
 type slab struct {
 	mem  []byte
 	done cudart.Event // recorded after the last copy from or to the slab
-	busy bool         // done is recorded and has not been waited for
+	busy bool         // done is recorded, and nobody has waited for it
 }
 
-// A slab is half as large as the largest copy so far, between these sizes. The time
-// of a few milliseconds on the link is enough to hide a call.
+// A slab is half as large as the largest copy so far, between these sizes. A few milliseconds on the link are enough
+// to hide a call.
 const (
 	leastSlab = 64 << 10
 	mostSlab  = 8 << 20
 )
 
-// staging does, on the stream's worker, the copies from and to memory that is not
-// pinned. While one slab is on the link, the other one is filled or emptied.
+// staging makes the copies of unpinned memory on the stream's worker. While one slab is on the link, the other is
+// filled or emptied.
 type staging struct {
 	stream *stream
 	slabs  [2]slab
 	pool   *parallel.Pool // copies within host memory
 }
 
-// prepare makes slabs for a copy of n bytes.
+// prepare allocates slabs for a copy of n bytes.
 func (g *staging) prepare(n int64) error {
 	d := g.stream.dev
 	if g.pool == nil {
@@ -67,7 +67,7 @@ func (g *staging) prepare(n int64) error {
 	return nil
 }
 
-// settle waits until the last copy from or to sl is done.
+// settle waits for the last copy from or to sl.
 func (g *staging) settle(sl *slab) error {
 	if !sl.busy {
 		return nil
@@ -76,8 +76,7 @@ func (g *staging) settle(sl *slab) error {
 	return g.stream.dev.cuda.EventSynchronize(g.stream.dev.context, sl.done)
 }
 
-// piece is piece i of n bytes: its offset and size, and the slab that it goes
-// through.
+// piece returns piece i of n bytes: its offset and size, and its slab.
 func (g *staging) piece(i int, n int64) (off, size int64, sl *slab) {
 	each := int64(min(len(g.slabs[0].mem), len(g.slabs[1].mem)))
 	off = min(n, int64(i)*each)
@@ -105,7 +104,7 @@ func (g *staging) up(dst device.Mem, src []byte) error {
 	}
 }
 
-// down copies src from the device and returns when it has all arrived.
+// down copies src from the device and returns when all bytes have arrived.
 func (g *staging) down(dst []byte, src device.Mem) error {
 	n := int64(len(dst))
 	if err := g.prepare(n); err != nil {
@@ -121,7 +120,7 @@ func (g *staging) down(dst []byte, src device.Mem) error {
 				return err
 			}
 		}
-		if i > 0 { // the piece before has arrived, or does now
+		if i > 0 { // the previous piece has arrived, or arrives here
 			off, size, sl := g.piece(i-1, n)
 			if err := g.settle(sl); err != nil {
 				return err
@@ -147,7 +146,7 @@ func (g *staging) enqueue(sl *slab, dst, src uintptr, size int64, kind cudart.Me
 	return s.copied("cudaMemcpyAsync", [...]string{cudart.HostToDevice: "CopyH2D", cudart.DeviceToHost: "CopyD2H"}[kind], size, leastLink)
 }
 
-// copy is dst = src by several threads, since one alone is slower than a link.
+// copy is dst = src by several threads, because one thread is slower than a link.
 func (g *staging) copy(dst, src []byte) {
 	const part = 512 << 10
 	g.pool.Run((len(src)+part-1)/part, func(i int) {
@@ -155,7 +154,7 @@ func (g *staging) copy(dst, src []byte) {
 	})
 }
 
-// free gives everything back. The stream must have finished.
+// free releases everything. The stream must have finished.
 func (g *staging) free() {
 	if g.pool == nil {
 		return

@@ -19,8 +19,7 @@ var (
 	errStreamClosed = errors.New("the stream is closed")
 )
 
-// what says what a command does. Those from recording on are done even after a
-// failure.
+// what is the kind of a command. Kinds from recording on run even after a failure.
 type what uint8
 
 const (
@@ -39,35 +38,34 @@ const (
 type command struct {
 	name string
 	what what
-	slow bool // it may wait on the host and so goes to the worker. A copy is then staged
+	slow bool // may wait on the host, so it goes to the worker; a slow copy is staged
 
 	call     op.Call[kernels.Launcher] // operation
 	task     task                      // operation
-	dst, src device.Mem                // of copies and zeros: the device's sides
-	host     []byte                    // the host's side of a copy
-	peer     int                       // copyPeer: the device that dst is of
+	dst, src device.Mem                // of copies and zeros: the device memory
+	host     []byte                    // the host memory of a copy
+	peer     int                       // copyPeer: the device that owns dst
 	mark     *mark                     // recording and waiting
 	err      error                     // recording: the reason why mark is nil
 	f        func(error)               // notifying
 }
 
-// notice is a notification on its way.
+// notice is a notification that is not delivered yet.
 type notice struct {
-	after cudart.Event // the event that it waits for; 0 where recording that failed
-	at    uint64       // it comes after the first at launches
+	after cudart.Event // the event that it waits for; 0: recording the event failed
+	at    uint64       // the notification comes after the first at launches
 	f     func(error)
 }
 
-// stream implements device.Stream. A call is enqueued on the CUDA stream at once,
-// unless the worker has not enqueued everything before it yet. Then the worker
-// enqueues it too.
+// stream implements device.Stream. A call enqueues on the CUDA stream at once, unless the worker still has earlier
+// work. Then the worker enqueues the call too.
 type stream struct {
 	dev     *dev
 	name    string
 	cuda    cudart.Stream
 	notices *parallel.Queue[notice]
 	later   *parallel.Queue[command] // for the worker
-	worker  sync.Once                // starts it
+	worker  sync.Once                // starts the worker
 	ended   sync.WaitGroup
 	closing sync.Once
 	closed  atomic.Bool
@@ -77,17 +75,16 @@ type stream struct {
 	mu  sync.Mutex
 	err error
 
-	// Only whoever enqueues uses these: the caller or the worker, never both at a
-	// time.
-	broken   bool // a call has failed: what follows is dropped
+	// Only the enqueuing goroutine uses these: the caller or the worker, never both at once.
+	broken   bool // a call has failed, so later work is dropped
 	staging  staging
 	launcher launcher
 }
 
-// on is the stream under s, which must be one of this package.
+// on returns s as a stream of this package.
 func on(s device.Stream) *stream { return s.(*stream) }
 
-// NewStream makes a stream and starts the goroutine of its notifications.
+// NewStream creates a stream and starts the goroutine of its notifications.
 func (d *dev) NewStream(name string) (device.Stream, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -106,8 +103,8 @@ func (d *dev) NewStream(name string) (device.Stream, error) {
 	return s, nil
 }
 
-// tell waits for the work before a notification, and delivers the notification. A
-// fault of the device that shows here is kept as the stream's error.
+// tell waits for the work before a notification and delivers the notification. If a device fault shows up here, it
+// becomes the stream's error.
 func (s *stream) tell(n notice) {
 	if n.after == 0 {
 		s.finish()
@@ -122,8 +119,8 @@ func (s *stream) tell(n notice) {
 	n.f(s.Err())
 }
 
-// put enqueues c at once, or has the worker do so after what it has. It reports
-// whether the stream was open; if not, the call fails.
+// put enqueues c at once, or gives it to the worker after the worker's other commands. It reports whether the stream
+// was open; if not, the call fails.
 func (s *stream) put(c command) bool {
 	switch {
 	case s.closed.Load():
@@ -142,7 +139,7 @@ func (s *stream) put(c command) bool {
 	return true
 }
 
-// execute enqueues c on the CUDA stream. A panic becomes an error of the call.
+// execute enqueues c on the CUDA stream. It turns a panic into an error of the call.
 func (s *stream) execute(c command) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -222,8 +219,7 @@ func (s *stream) fail(name string, err error) {
 	}
 }
 
-// do enqueues c, or makes the stream fail with bad, which says what is wrong with
-// the call.
+// do enqueues c. If bad is not nil, the call was wrong, and the stream fails with bad.
 func (s *stream) do(c command, bad error) {
 	if bad != nil {
 		s.fail(c.name, bad)
@@ -233,8 +229,8 @@ func (s *stream) do(c command, bad error) {
 	}
 }
 
-// copies enqueues a copy between host and the device's memory mem, as one command for each run of
-// pinned memory and each run of memory that is not, which goes through the slabs.
+// copies enqueues a copy between host memory and the device's memory mem. Each run of pinned and each run of unpinned
+// memory is a command; unpinned runs go through the slabs.
 func (s *stream) copies(name string, what what, mem device.Mem, host []byte, bad error) {
 	if bad != nil || len(host) == 0 {
 		s.do(command{name: name, what: what}, bad)
@@ -277,7 +273,7 @@ func (s *stream) CopyD2D(dst, src device.Mem) {
 	}
 }
 
-// CopyPeer enqueues dst = src, where dst is memory of another device that Reach was true of.
+// CopyPeer enqueues dst = src. dst is memory of another device for which Reach has returned true.
 func (s *stream) CopyPeer(to device.Device, dst, src device.Mem) {
 	other, bad := s.dev.reached(to)
 	if bad != nil {
@@ -291,7 +287,7 @@ func (s *stream) copyPeer(to *dev, dst, src device.Mem) {
 	s.do(command{name: "CopyPeer", what: copyPeer, dst: dst, src: src, peer: to.opts.Ordinal}, equal(src.Bytes, dst.Bytes))
 }
 
-// equal returns an error where the sizes of a copy differ.
+// equal returns an error if the sizes of a copy differ.
 func equal(from, to int64) error {
 	if from != to {
 		return fmt.Errorf("%d bytes to %d bytes", from, to)
@@ -308,7 +304,7 @@ func (s *stream) Zero(dst device.Mem) {
 	}
 }
 
-// Record enqueues e. Where that fails the event counts as complete.
+// Record enqueues e. If that fails, the event counts as complete.
 func (s *stream) Record(e device.Event) {
 	m, err := e.(*event).record(!s.later.Empty())
 	if !s.put(command{name: "Record", what: recording, mark: m, err: err}) && m != nil {
@@ -316,8 +312,7 @@ func (s *stream) Record(e device.Event) {
 	}
 }
 
-// record enqueues the record m. Where err says that there is no mark, it fails with
-// err.
+// record enqueues the record m. If there is no mark, it fails with err, the reason.
 func (s *stream) record(m *mark, err error) error {
 	if err != nil {
 		s.finish()
@@ -326,16 +321,14 @@ func (s *stream) record(m *mark, err error) error {
 	return m.submit(s)
 }
 
-// finish waits for all that is on a stream which has failed. A record that failed
-// orders nothing; whatever would have waited for it comes after that work all the
-// same.
+// finish waits for all work of a failed stream. A failed record orders nothing, but work that would have waited for
+// it then still comes after the stream's work.
 func (s *stream) finish() {
-	_ = s.dev.cuda.StreamSynchronize(s.dev.context, s.cuda) // the stream's error is known already
+	_ = s.dev.cuda.StreamSynchronize(s.dev.context, s.cuda) // the stream's error is already known
 }
 
-// Wait makes what is enqueued later wait for e's last record. Where the worker of
-// e's stream has yet to enqueue that record, the worker of this stream waits for
-// it.
+// Wait makes later work wait for e's last record. If the worker of e's stream has yet to enqueue the record, this
+// stream's worker waits for it.
 func (s *stream) Wait(e device.Event) {
 	m := e.(*event).hold()
 	if m == nil {
@@ -356,7 +349,7 @@ func (s *stream) wait(m *mark) error {
 	if err == nil {
 		s.awaits(m)
 	}
-	if err != nil { // what is enqueued later must still come after it
+	if err != nil { // later work must still come after m
 		_ = s.dev.cuda.EventSynchronize(s.dev.context, m.cuda) // err is the first error
 	}
 	return err
@@ -369,7 +362,7 @@ func (s *stream) Notify(f func(err error)) {
 	}
 }
 
-// notify arranges for f to be called after the work that is on the stream now.
+// notify calls f after the work that is on the stream at present.
 func (s *stream) notify(f func(err error)) {
 	after, err := s.dev.takeEvent()
 	if err == nil {
@@ -404,22 +397,22 @@ func (s *stream) Sync() error {
 	return s.Err()
 }
 
-// Err is the first error of the stream so far.
+// Err returns the stream's first error so far, or nil.
 func (s *stream) Err() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.err
 }
 
-// Close waits for everything enqueued, and also until the notifications are
-// delivered. It returns Err. On a device that has failed it waits for nothing.
+// Close waits for everything enqueued and for the delivery of all notifications. It returns Err. On a failed device
+// it waits for nothing.
 func (s *stream) Close() error {
 	s.closing.Do(func() {
 		s.closed.Store(true)
 		s.later.Wait()
 		if err := s.dev.cuda.StreamSynchronize(s.dev.context, s.cuda); err != nil {
 			s.fail("Close", err)
-			s.dev.regret(err) // callers that close a stream after it has drained ignore the error
+			s.dev.regret(err) // callers that close a drained stream ignore the error
 		}
 		s.later.Close()
 		s.notices.Close()

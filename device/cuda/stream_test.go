@@ -22,8 +22,8 @@ var orders = map[string]emu.Options{
 	"random2": {Mode: emu.Random, Seed: 2},
 }
 
-// TestContract runs the table of everything in the contract except operations. It
-// runs on devices that differ in when work runs.
+// TestContract runs the table of everything in the contract except operations, on devices that run work in different
+// orders.
 func TestContract(t *testing.T) {
 	for name, o := range orders {
 		t.Run(name, func(t *testing.T) {
@@ -36,8 +36,8 @@ func TestContract(t *testing.T) {
 	}
 }
 
-// Copies of memory inside a registered range are not staged. That others are staged
-// is noted once, with the system's reason.
+// Copies of memory inside a registered range are not staged. Staging of others is noted once, with the system's
+// reason.
 func TestRegistration(t *testing.T) {
 	d, drv := newDevice(t, emu.Options{}, Options{})
 	host := make([]byte, 1<<20)
@@ -100,8 +100,7 @@ func TestRegistrationRefused(t *testing.T) {
 	}
 }
 
-// The GPU says what is complete. An event that was recorded and then closed counts
-// as never recorded.
+// The GPU decides what is complete. An event that was recorded and then closed counts as never recorded.
 func TestElapsed(t *testing.T) {
 	d, _ := newDevice(t, emu.Options{Mode: emu.Lazy}, Options{})
 	s, a, b := newStream(t, d, "s"), newEvent(t, d), newEvent(t, d)
@@ -119,8 +118,7 @@ func TestElapsed(t *testing.T) {
 	}
 }
 
-// CUDA events are used again: a long run makes only as many as it has in use at a
-// time.
+// CUDA events are reused: a long run creates only as many as it uses at a time.
 func TestEventsAreReused(t *testing.T) {
 	d, _ := newDevice(t, emu.Options{}, Options{})
 	s := newStream(t, d, "s")
@@ -215,7 +213,7 @@ func TestLostDevice(t *testing.T) {
 	}
 }
 
-// TestScratchIsGivenBack: a stream that is closed leaves its scratch memory to the next one.
+// TestScratchIsGivenBack: a closed stream leaves its scratch memory to the next one.
 func TestScratchIsGivenBack(t *testing.T) {
 	d, _ := newDevice(t, emu.Options{}, Options{})
 	before := d.Usage().Total
@@ -233,7 +231,8 @@ func TestScratchIsGivenBack(t *testing.T) {
 	}
 }
 
-// TestSharedMemoryOfALaunch: a launch with more shared memory than its kernel says fails before the driver has it.
+// TestSharedMemoryOfALaunch: a launch with more shared memory than its kernel declares fails before it reaches the
+// driver.
 func TestSharedMemoryOfALaunch(t *testing.T) {
 	d, drv := newDevice(t, emu.Options{}, Options{})
 	s := newStream(t, d, "s")
@@ -249,7 +248,8 @@ func TestSharedMemoryOfALaunch(t *testing.T) {
 	})
 }
 
-// TestSharedMemoryOfGPUs: a block may have what NVIDIA says of its GPU, and of one that mt does not know the least of all.
+// TestSharedMemoryOfGPUs: a block may use the shared memory that NVIDIA states for its GPU. Unknown GPUs get the
+// least value.
 func TestSharedMemoryOfGPUs(t *testing.T) {
 	for capability, want := range map[int]int{80: 163 << 10, 86: 99 << 10, 87: 163 << 10, 89: 99 << 10, 90: 227 << 10, 100: 227 << 10, 103: 227 << 10, 120: 99 << 10, 999: 99 << 10} {
 		if got := (&launcher{stream: &stream{dev: &dev{capability: capability}}}).SharedBytes(); got != want {
@@ -258,7 +258,7 @@ func TestSharedMemoryOfGPUs(t *testing.T) {
 	}
 }
 
-// TestNotifyWaits: what Notify calls finds the work before it done, in whichever order streams run.
+// TestNotifyWaits: when Notify calls its function, all earlier work is done, in whichever order streams run.
 func TestNotifyWaits(t *testing.T) {
 	for seed := range uint64(4) {
 		d, _ := newDevice(t, emu.Options{Mode: emu.Random, Seed: seed}, Options{})

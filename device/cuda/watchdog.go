@@ -7,32 +7,32 @@ import (
 	"mt/device"
 )
 
-// This file is about a watchdog of the driver. What mt itself says of launches that do not end is in hangs.go.
+// This file is about the driver's watchdog. hangs.go reports launches that do not end.
 //
-// A GPU that draws a display, and one under Windows' driver, has a watchdog: it ends a kernel after some 2
-// seconds, and with it the context. A launch that might take longer is then cut.
+// A GPU that drives a display, and a GPU under Windows' driver, has a watchdog. The watchdog ends a kernel after
+// about 2 seconds, and the context with it. mt splits launches that might take longer.
 const (
-	launchSeconds = 1.0 // that a launch should take at most
-	// What a multiprocessor does in a cycle on the slowest of the GPUs that mt runs on: 512 FLOPs in tensor
-	// cores with fp32 sums (GA102, AD102), 128 outside them (GA100). Source: NVIDIA's whitepapers of these.
+	launchSeconds = 1.0 // longest time of a launch
+	// FLOPs of a multiprocessor in a cycle on the slowest supported GPUs: 512 in tensor cores with fp32 sums (GA102,
+	// AD102), 128 outside them (GA100). Source: NVIDIA's whitepapers of these GPUs.
 	cycleBF16, cycleF32 = 512, 128
-	// attained is the share of that which attention reaches at least.
+	// attained is the least share of this rate that attention reaches.
 	attained = 0.25
 )
 
-// watch sets pace, and mostWork where there is a watchdog.
+// watch sets pace, and mostWork if there is a watchdog.
 func (d *dev) watch() error {
 	watched, err := d.cuda.DeviceAttribute(cudart.AttrExecTimeout, d.opts.Ordinal)
 	if err != nil {
 		return err
 	}
-	cycles := 1000 * attained // a second, of a clock in kHz
+	cycles := 1000 * attained // a second, for a clock in kHz
 	for _, attr := range []cudart.DeviceAttr{cudart.AttrProcessors, cudart.AttrClockRate} {
 		n, err := d.cuda.DeviceAttribute(attr, d.opts.Ordinal)
 		if err != nil {
 			return err
 		}
-		cycles *= float64(max(n, 1)) // a virtual GPU may say 0
+		cycles *= float64(max(n, 1)) // a virtual GPU may report 0
 	}
 	d.pace = [2]float64{device.F32: cycleF32 * cycles, device.BF16: cycleBF16 * cycles}
 	if watched == 0 && !d.opts.Watchdog {

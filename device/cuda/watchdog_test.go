@@ -11,7 +11,7 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestWatchdog: work is bounded where the driver, or who opens the device, says that there is a watchdog.
+// TestWatchdog: work is bounded if the driver or Options.Watchdog says that there is a watchdog.
 func TestWatchdog(t *testing.T) {
 	for _, tc := range []struct{ driver, said bool }{{false, false}, {true, false}, {false, true}} {
 		d, _ := newDevice(t, emu.Options{Watchdog: tc.driver}, Options{Watchdog: tc.said})
@@ -22,8 +22,8 @@ func TestWatchdog(t *testing.T) {
 	}
 }
 
-// attention runs attention over two sequences, forward and backward, and returns O, LSE, DQ, DK and DV, and how
-// many launches that took.
+// attention runs attention over two sequences, forward and backward. It returns O, LSE, DQ, DK and DV, and the number
+// of launches.
 func attention(t *testing.T, o emu.Options, act device.DType, most float64) (all []byte, launches int) {
 	t.Helper()
 	d, drv := newDevice(t, o, Options{})
@@ -62,7 +62,7 @@ func attention(t *testing.T, o emu.Options, act device.DType, most float64) (all
 	return all, calls(drv, "cuLaunchKernel") - before
 }
 
-// TestCutAttention: attention that is cut by heads has the bits of the whole.
+// TestCutAttention: attention split by heads has the bits of the whole.
 func TestCutAttention(t *testing.T) {
 	testkit.NotShort(t)
 	const head = 2 * 70 * 65 * 32 // FLOPs of one product of one head

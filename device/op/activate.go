@@ -2,8 +2,7 @@ package op
 
 import "mt/device"
 
-// Activate writes Y (T, F) act = f(X), X (T, F) act: the middle of an MLP without a gate.
-// Y may be X.
+// Activate writes Y (T, F) act = f(X), X (T, F) act: the activation of an MLP without a gate. Y may be X.
 type Activate struct {
 	Activation Activation
 	Y, X       device.Tensor
@@ -23,8 +22,8 @@ func (a *Activate) Check() error {
 	return c.err
 }
 
-// ActivateBackward overwrites DX (T, F) act = DY·f'(X), given DY and X (T, F); DX may be
-// X. Unless Y (T, F) is none it is written too, as Activate would write it; Y may be DY.
+// ActivateBackward overwrites DX (T, F) act = DY·f'(X), given DY and X (T, F). DX may be X. It also writes Y (T, F)
+// as Activate does, unless Y is none. Y may be DY.
 type ActivateBackward struct {
 	Activation   Activation
 	DX, Y, DY, X device.Tensor

@@ -2,13 +2,13 @@ package op
 
 import "mt/device"
 
-// AddRows adds row t of Src (T, C) act to row Index[t] of Dst (U, C) f32. Index (T)
-// i32 has numbers below U, none of them twice.
+// AddRows adds row t of Src (T, C) act to row Index[t] of Dst (U, C) f32. Index (T) i32 holds distinct numbers below
+// U.
 //
-// With W the row is multiplied by W[Pairs[t]] on its way, and with Bias that is added to it before:
-// W[Pairs[t]]·(row + Bias) is what a token gets of an expert.
+// With W and Bias it adds W[Pairs[t]]·(row + Bias) instead: an expert's weighted contribution to a token.
 //
-//	W (P) f32, or none, and then Pairs and Bias are none; Pairs (T) i32, each < P; Bias (C) f32, or none
+//	W (P) f32; if none, Pairs and Bias are none too
+//	Pairs (T) i32, each < P; Bias (C) f32, or none
 type AddRows struct {
 	Dst, Src, Index device.Tensor
 	U, T, C         int

@@ -2,18 +2,16 @@ package op
 
 import "mt/device"
 
-// AttentionShape says where queries and keys lie. Sequence i of Seqs has the
-// queries CuQ[i]..CuQ[i+1] and the keys CuK[i]..CuK[i+1]. The last query of a
-// sequence stands at its last key (with a key/value cache there are more keys than
-// queries), and a query sees the keys at and before its own place.
+// AttentionShape describes ragged sequences of queries and keys. Sequence i of Seqs has the queries CuQ[i]..CuQ[i+1]
+// and the keys CuK[i]..CuK[i+1]. The last query of a sequence is at the position of its last key; with a key/value
+// cache there are more keys than queries. A query attends to the keys up to its own position.
 //
 //	CuQ, CuK (Seqs+1) i32; in training the same tensor
 //	MaxQ, MaxK: the longest sequence's queries, keys
-//	TQ, TK: queries and keys in all
-//	Heads query heads share KVHeads key heads: head h reads h / (Heads/KVHeads)
-//	Window: 0, or how many keys a query sees at most, itself included
-//	Softcap: 0, or scaled scores become Softcap·tanh(score/Softcap). Source:
-//	arXiv:2408.00118
+//	TQ, TK: all queries, all keys
+//	Heads query heads share KVHeads key/value heads: head h reads h / (Heads/KVHeads)
+//	Window: the most keys that a query attends to, itself included; 0: all
+//	Softcap: scaled scores become Softcap·tanh(score/Softcap); 0: they do not. Source: arXiv:2408.00118
 type AttentionShape struct {
 	CuQ, CuK           device.Tensor
 	Seqs               int
@@ -25,11 +23,11 @@ type AttentionShape struct {
 	Softcap            float32
 }
 
-// Attention writes O and LSE: softmax(scale·QKᵀ)V over ragged sequences. It never
-// keeps all scores in memory. Source: arXiv:2205.14135, arXiv:2307.08691.
+// Attention writes O and LSE: softmax(scale·QKᵀ)V over ragged sequences. It never holds all scores in memory. Source:
+// arXiv:2205.14135, arXiv:2307.08691.
 //
-//	Q (TQ, Heads, Dim) with QStride elements from row to row; K, V (TK,
-//	KVHeads, Dim) with KStride; act. O (TQ, Heads·Dim) dense act
+//	Q (TQ, Heads, Dim) act with row stride QStride; K, V (TK, KVHeads, Dim) act with row stride KStride
+//	O (TQ, Heads·Dim) dense act
 //	LSE (Heads, TQ) f32: log-sum-exp of the scores, written unless none
 type Attention struct {
 	AttentionShape
@@ -54,7 +52,7 @@ func (a *Attention) Check() error {
 	return c.err
 }
 
-// Work implements Worker. It counts two products.
+// Work implements Worker. It counts two matrix products.
 func (a *Attention) Work() (shape string, flops float64) {
 	shape, product := a.work()
 	return shape, 2 * product
@@ -63,9 +61,9 @@ func (a *Attention) Work() (shape string, flops float64) {
 // AttentionBackward overwrites DQ, DK, DV.
 //
 //	DQ like Q with stride DQStride, DK and DV like K with DKStride, act
-//	DO, O (TQ, Heads·Dim) dense act; Delta (Heads, TQ) f32 becomes Σ DO·O of a query and head
-//	Sums: none, or SumsLen f32 scratch for sums of DQ. With it a device may compute a with fewer
-//	products, and to other last bits.
+//	DO, O (TQ, Heads·Dim) dense act; Delta (Heads, TQ) f32 is overwritten with Σ DO·O for each query and head
+//	Sums: none, or SumsLen f32 scratch for sums of DQ. With Sums a device may compute fewer products, and the last bits
+//	of the result may differ
 type AttentionBackward struct {
 	AttentionShape
 	DQ, DK, DV, DO, O, LSE, Q, K, V      device.Tensor
@@ -97,17 +95,16 @@ func (a *AttentionBackward) Check() error {
 	return c.err
 }
 
-// Work implements Worker. It counts five products, although a device may compute
-// some of them twice.
+// Work implements Worker. It counts five matrix products, although a device may compute some of them twice.
 func (a *AttentionBackward) Work() (shape string, flops float64) {
 	shape, product := a.work()
 	return shape, 5 * product
 }
 
-// heads is the number of elements of a row of queries, and of a row of keys.
+// heads returns the elements of a row of queries and of a row of keys.
 func (a *AttentionShape) heads() (wide, narrow int) { return a.Heads * a.Dim, a.KVHeads * a.Dim }
 
-// attention checks what the forward and the backward both need of a shape.
+// attention checks the shape that forward and backward share.
 func (c *checker) attention(a *AttentionShape) {
 	c.sizes(a.Seqs, a.TQ, a.TK, a.MaxQ, a.MaxK, a.Heads, a.KVHeads, a.Dim, a.Window)
 	c.softcap(a.Softcap)
@@ -118,9 +115,8 @@ func (c *checker) attention(a *AttentionShape) {
 	c.tensor("CuK", a.CuK, a.Seqs+1, device.I32)
 }
 
-// work describes a and counts the FLOPs of one of its products. Attention is
-// causal, so that is half of a rectangle where every sequence is as long as the
-// longest. Where they differ in length the FLOPs are not known, and 0.
+// work describes a and counts the FLOPs of one of its matrix products. The causal mask leaves half of the rectangle
+// if all sequences are as long as the longest. If lengths differ, the FLOPs are unknown, and work returns 0.
 func (a *AttentionShape) work() (shape string, product float64) {
 	shape = a.shape().String()
 	if a.TQ != a.Seqs*a.MaxQ || a.TK != a.TQ || a.Window != 0 {
@@ -141,8 +137,8 @@ func (a *AttentionBackward) Bytes() int64 {
 	return int64(4*a.TQ*wide+4*a.TK*narrow) * a.Q.DType.Size()
 }
 
-// Pairs is how many (query, key) pairs the causal mask and the window leave, for each head,
-// as far as lengths tell: every sequence counts as being as long as the mean of all.
+// Pairs estimates the (query, key) pairs that the causal mask and the window leave, for each head. It takes every
+// sequence to have the mean length.
 func (a *AttentionShape) Pairs() float64 {
 	if a.Seqs == 0 || a.TQ == 0 {
 		return 0

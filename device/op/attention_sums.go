@@ -1,13 +1,13 @@
 package op
 
-// MostSummed and sumsBytes bound the scratch for sums of DQ. It is a matter of the shape alone whether a backward is summed in it, so that no bit depends on
-// the device's memory, nor on whether heads are computed all at once or one group after the other.
+// MostSummed and sumsBytes bound the scratch for sums of DQ. Only the shape decides whether a backward uses the
+// scratch. So no bit depends on the device's memory, or on whether heads are computed at once or in groups.
 const (
-	MostSummed = 1 << 16   // queries in all: of longer rows the sums of one group alone would be large
-	sumsBytes  = 160 << 20 // that sums take at most, where that is enough for one group: of 8,192 queries they have 32 heads of 128
+	MostSummed = 1 << 16   // queries in all; above it the sums of one group alone would be large
+	sumsBytes  = 160 << 20 // most bytes of sums, if one group fits: room for 32 heads of 128 over 8,192 queries
 )
 
-// summedWidth is how many columns of sums a head of dim elements has; 0 where it is not summed.
+// summedWidth returns the columns of sums for a head of dim elements; 0: the backward does not use Sums.
 func summedWidth(dim int) int {
 	for _, w := range []int{64, 96, 128} {
 		if dim <= w {
@@ -17,8 +17,9 @@ func summedWidth(dim int) int {
 	return 0
 }
 
-// SumsLen is how many f32 the sums of a backward take: of all heads, or of some groups of those that share a key head; 0
-// where it is not summed. It needs TQ, Heads, KVHeads, Dim and Softcap. A sequence may take up to 15 queries more than it has.
+// SumsLen returns the f32 elements that a backward's sums take, for all heads or for some key/value groups of heads;
+// 0: the backward does not use Sums. It reads TQ, Heads, KVHeads, Dim and Softcap. The result includes up to 15
+// padding queries for each sequence.
 func (a *AttentionShape) SumsLen() int {
 	if a.TQ == 0 || a.TQ > MostSummed || a.Softcap > 0 || a.KVHeads <= 0 {
 		return 0
@@ -27,9 +28,9 @@ func (a *AttentionShape) SumsLen() int {
 	if group == 0 {
 		return 0
 	}
-	return min(a.KVHeads*group, max(group, sumsBytes/4)) // of fewer queries it is not more
+	return min(a.KVHeads*group, max(group, sumsBytes/4)) // fewer queries never need more
 }
 
-// Summed says whether a backward of this shape that has Sums is summed in them. Sequences that are shorter than 128 queries on
-// average are not: attention takes little of their time, and sums would take up to twice the room.
+// Summed reports whether a backward of this shape uses its Sums. Sequences below 128 queries on average do not: their
+// attention is cheap, and sums would take up to twice the memory.
 func (a *AttentionShape) Summed() bool { return a.SumsLen() > 0 && a.Seqs <= a.TQ/128+1 }

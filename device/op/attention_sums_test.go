@@ -2,8 +2,8 @@ package op
 
 import "testing"
 
-// TestSumsLen: sums have room for one group at least, take no more than all heads need, grow with the queries, and are the larger of
-// a group's and what is allowed.
+// TestSumsLen: sums hold at least one group, take no more than all heads need, and grow with the queries. They are
+// the larger of one group's size and the limit.
 func TestSumsLen(t *testing.T) {
 	before := 0
 	for _, c := range []struct{ tq, heads, kv, dim, want int }{

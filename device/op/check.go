@@ -8,10 +8,10 @@ import (
 	"mt/device"
 )
 
-// checker keeps the first thing that is wrong with the arguments of an operation.
+// checker keeps the first mistake found in an operation's arguments.
 type checker struct{ err error }
 
-// tensor checks that t holds at least n elements and is of type dt.
+// tensor checks that t holds at least n elements of type dt.
 func (c *checker) tensor(name string, t device.Tensor, n int, dt device.DType) {
 	switch {
 	case c.err != nil:
@@ -22,14 +22,14 @@ func (c *checker) tensor(name string, t device.Tensor, n int, dt device.DType) {
 	}
 }
 
-// optional does the same, and allows t to be none.
+// optional is tensor for a t that may be none.
 func (c *checker) optional(name string, t device.Tensor, n int, dt device.DType) {
 	if !t.None() {
 		c.tensor(name, t, n, dt)
 	}
 }
 
-// act checks that t holds at least n elements and that its type is a compute type.
+// act checks that t holds at least n elements of a compute type (fp32 or bf16).
 func (c *checker) act(name string, t device.Tensor, n int) {
 	if c.err == nil && n > 0 && t.DType != device.F32 && t.DType != device.BF16 {
 		c.err = fmt.Errorf("%s is %s, want fp32 or bf16", name, t.DType)
@@ -46,16 +46,15 @@ func (c *checker) sizes(extents ...int) {
 	}
 }
 
-// fail keeps what is wrong, unless something was wrong before. Callers only call it after they have
-// found a mistake, so that good arguments allocate nothing.
+// fail keeps the first mistake. Callers call it only after they have found a mistake, so valid arguments allocate
+// nothing.
 func (c *checker) fail(format string, args ...any) {
 	if c.err == nil {
 		c.err = fmt.Errorf(format, args...)
 	}
 }
 
-// strided is how many elements rows rows of n elements reach over, if they are
-// stride apart.
+// strided returns the number of elements from the first to the last of rows rows of n elements, stride apart.
 func strided(rows, stride, n int) int {
 	if rows == 0 || n == 0 {
 		return 0
@@ -63,7 +62,7 @@ func strided(rows, stride, n int) int {
 	return (rows-1)*stride + n
 }
 
-// lossTerms checks that terms of a loss are 0, which is none, or a share and a positive number.
+// lossTerms checks that Smoothing is in [0, 1) and that Z is finite and not negative.
 func (c *checker) lossTerms(t LossTerms) {
 	if !(t.Smoothing >= 0 && t.Smoothing < 1) {
 		c.fail("Smoothing is %v: want a share of 1, or 0 for none", t.Smoothing)
@@ -73,7 +72,7 @@ func (c *checker) lossTerms(t LossTerms) {
 	}
 }
 
-// softcap checks that a limit is 0, which is none, or a positive number.
+// softcap checks that limit is 0 (none) or positive and finite.
 func (c *checker) softcap(limit float32) {
 	if !(limit >= 0 && limit <= math.MaxFloat32) {
 		c.fail("Softcap is %v: want a positive number, or 0 for none", limit)

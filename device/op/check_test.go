@@ -11,8 +11,7 @@ import (
 	"mt/device"
 )
 
-// space is where the next tensor lies. All lie in different places, so that none is
-// taken for another.
+// space is the address of the next tensor. All tensors have different addresses, so none is mistaken for another.
 var space uintptr
 
 func tensor(dt device.DType, n int) device.Tensor {
@@ -30,8 +29,8 @@ func shape() AttentionShape {
 	return AttentionShape{CuQ: i32(3), CuK: i32(3), Seqs: 2, TQ: 3, TK: 5, MaxQ: 2, MaxK: 3, Heads: 4, KVHeads: 2, Dim: 6}
 }
 
-// Tensors of exactly the size that is needed are good. One element less, another
-// type, or no tensor where one is needed is refused, and so is a negative extent.
+// Check accepts tensors of exactly the needed size. It refuses one element less, another type, a missing tensor, or a
+// negative extent.
 func TestEveryField(t *testing.T) {
 	rows := func(n, stride, width int) int { return (n-1)*stride + width }
 	q, k := rows(3, 30, 24), rows(5, 13, 12)
@@ -92,8 +91,8 @@ func TestEveryField(t *testing.T) {
 	every(t, Convert{Dst: bf16(7), Src: f32(7), N: 7})
 }
 
-// every tries on the good arguments what TestEveryField says. Tensors named in
-// optional may be none. Checking good arguments must allocate nothing.
+// every tests valid arguments as TestEveryField describes. Tensors named in optional may be none. Checking valid
+// arguments must allocate nothing.
 func every[O any, P interface {
 	*O
 	device.Op
@@ -140,8 +139,7 @@ func every[O any, P interface {
 	}
 }
 
-// checkBytes checks that o says how many bytes it moves, and that these are not more than all its
-// tensors, each of them read and written.
+// checkBytes checks that o counts bytes, and no more than reading and writing each of its tensors.
 func checkBytes(t *testing.T, o device.Op) {
 	t.Helper()
 	m, ok := o.(Mover)
@@ -184,7 +182,7 @@ func TestBytes(t *testing.T) {
 	}
 }
 
-// TestPreferenceLoss compares losses with their formulas, and derivatives with differences.
+// TestPreferenceLoss compares losses with their formulas, and derivatives with finite differences.
 func TestPreferenceLoss(t *testing.T) {
 	const chosen, rejected, step = 3, 5, 1e-6
 	logSigmoid := func(x float64) float64 { return -math.Log1p(math.Exp(-x)) }
@@ -205,7 +203,7 @@ func TestPreferenceLoss(t *testing.T) {
 	}
 }
 
-// TestPairs: pairs are those that a mask leaves, counted one by one.
+// TestPairs compares Pairs with a count of the pairs that a mask leaves.
 func TestPairs(t *testing.T) {
 	for _, a := range []AttentionShape{{Seqs: 1, TQ: 7, TK: 7}, {Seqs: 3, TQ: 15, TK: 15}, {Seqs: 2, TQ: 6, TK: 14}, {Seqs: 1, TQ: 9, TK: 9, Window: 4},
 		{Seqs: 2, TQ: 8, TK: 20, Window: 3}, {Seqs: 1, TQ: 5, TK: 9, Window: 7}, {Seqs: 1, TQ: 4, TK: 4, Window: 9}, {Seqs: 1, TQ: 4, TK: 4, Window: 1}, {Seqs: 1, TQ: 1, TK: 5}, {}} {
@@ -227,7 +225,7 @@ func TestPairs(t *testing.T) {
 	}
 }
 
-// The contract allows these arguments, which are less usual.
+// The contract allows these unusual arguments.
 func TestGood(t *testing.T) {
 	x, w, r := f32(8), f32(4), f32(2)
 	norm := RMSNormBackward{DX: x, DW: w, DY: x, X: x, W: w, RStd: r, Rows: 2, Groups: 1, Dim: 4, DXStride: 4, DYStride: 4, XStride: 4}
@@ -278,7 +276,7 @@ func TestNothingToDo(t *testing.T) {
 	}
 }
 
-// These mistakes do not lie in a single field.
+// These mistakes involve several fields.
 func TestBad(t *testing.T) {
 	x, w := f32(8), f32(4)
 	odd, wide := shape(), shape()

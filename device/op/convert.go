@@ -2,8 +2,7 @@ package op
 
 import "mt/device"
 
-// Convert writes Dst (N) = Src (N) in the type of Dst; bf16 is rounded to nearest
-// even. Each of the two is fp32 or bf16.
+// Convert writes Dst (N) = Src (N) in the type of Dst, and rounds bf16 to nearest even. Both are fp32 or bf16.
 type Convert struct {
 	Dst, Src device.Tensor
 	N        int64

@@ -2,8 +2,8 @@ package op
 
 import "mt/device"
 
-// CopyColumns copies C elements from each of T rows of Src to the same row of Dst, bit by
-// bit. The two do not overlap.
+// CopyColumns copies C elements from each of T rows of Src to the same row of Dst, bit by bit. Dst and Src do not
+// overlap.
 //
 //	Dst, Src (T, C) of one type, act, with DstStride and SrcStride elements from row to row
 type CopyColumns struct {

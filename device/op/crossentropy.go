@@ -2,31 +2,30 @@ package op
 
 import "mt/device"
 
-// IgnoreIndex is the target of a row that takes no part in the loss.
+// IgnoreIndex is the target of a row that does not count in the loss.
 const IgnoreIndex = -100
 
-// LossTerms are what a loss has beside −log p(target). The zero value adds nothing.
+// LossTerms are additions to the loss −log p(target). The zero value adds nothing.
 //
 //	loss = lse − (1−Smoothing)·x(target) − Smoothing·mean x + Z·lse²
 //
-// x are the logits of the whole vocabulary, capped if they are, and lse their log-sum-exp. Source:
+// x are the logits of the whole vocabulary, after a softcap if there is one, and lse is their log-sum-exp. Source:
 // arXiv:1512.00567 (label smoothing, as torch.nn.CrossEntropyLoss has it), arXiv:2204.02311 (z-loss).
 type LossTerms struct{ Smoothing, Z float32 }
 
-// None says that there are none.
+// None reports whether there are no additions.
 func (t LossTerms) None() bool { return t == LossTerms{} }
 
-// CrossEntropy computes losses and, unless ForwardOnly, turns logits into their
-// gradient in place.
+// CrossEntropy computes losses and, unless ForwardOnly, turns logits into their gradient in place.
 //
 //	Logits (T, V) act, overwritten by (softmax − onehot)·Scale unless
 //	ForwardOnly (rows whose target is IgnoreIndex become 0)
 //	Targets (T) i32; Losses (T) f32 overwritten: −log p(target), unscaled,
 //	0 for IgnoreIndex
-//	Weights (T) f32, or none: what a row's gradient is multiplied by beside Scale
-//	Terms: what is added to losses, and its gradient to the gradient
+//	Weights (T) f32, or none: a factor on each row's gradient, beside Scale
+//	Terms: additions to the losses and their gradient
 //	Softcap: 0, or the logits become Softcap·tanh(logit/Softcap) first; the
-//	gradient is that of the logits as they were
+//	gradient is that of the original logits
 type CrossEntropy struct {
 	Logits, Targets, Losses, Weights device.Tensor
 	T, V                             int

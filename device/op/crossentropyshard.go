@@ -2,20 +2,19 @@ package op
 
 import "mt/device"
 
-// CrossEntropyShard is CrossEntropy for a vocabulary that comes in shards, one
-// after the other, in two sweeps. An operation takes the columns From … From+V of
-// the vocabulary.
+// CrossEntropyShard is CrossEntropy for a vocabulary in shards, which two sweeps take one after the other. One
+// operation takes the columns From … From+V of the vocabulary.
 //
 //	Logits (T, V) act; Targets (T) i32, of the whole vocabulary
 //	LSE (T) f32: log-sum-exp of the logits so far; Losses (T) f32
 //	Softcap, Terms and Weights as for CrossEntropy; with Terms, Vocab is the size of the whole vocabulary
 //
-// In the sweep without Gradient, Logits are only read. LSE takes in the shard; with
-// First it starts from this shard alone. Losses gets the logit of the target in the
-// shard that has it, and with Last it becomes −log p(target), unscaled, and 0 for
-// IgnoreIndex. With Terms it gathers what these take of every shard too. The sweep with Gradient reads the complete LSE, changes neither LSE
-// nor Losses, and overwrites Logits by (softmax − onehot)·Scale, or by 0 in rows
-// whose target is IgnoreIndex.
+// The sweep without Gradient only reads Logits. It adds the shard to LSE; with First, LSE starts from this shard
+// alone. The shard with a row's target stores the target's logit in Losses. With Last, Losses become −log p(target),
+// unscaled, and 0 for IgnoreIndex. With Terms, Losses also sum each shard's share of the Terms.
+//
+// The sweep with Gradient reads the complete LSE and changes neither LSE nor Losses. It overwrites Logits by (softmax
+// − onehot)·Scale, or by 0 in rows whose target is IgnoreIndex.
 type CrossEntropyShard struct {
 	Logits, Targets, LSE, Losses, Weights device.Tensor
 	T, V, From                            int

@@ -6,9 +6,8 @@ import (
 	"mt/device"
 )
 
-// DivideByNorm divides X (N) act in place by max(‖X‖, Eps). ‖X‖ is the root of the sum of
-// squares of all elements, which is the Frobenius norm of a matrix, rounded to X's type; the
-// quotients are rounded once. The order of the sum depends on N alone. Eps is above 0.
+// DivideByNorm divides X (N) act in place by max(‖X‖, Eps), Eps > 0. ‖X‖ is the Frobenius norm, rounded to X's type.
+// The quotients are rounded once. The order of the sum of squares depends on N alone.
 type DivideByNorm struct {
 	X   device.Tensor
 	N   int64

@@ -7,13 +7,12 @@ import (
 	"mt/device"
 )
 
-// pools hold, for each type of operation, values that nobody uses at the moment.
-// They save allocations, as an argument of Device.Do lies on the heap.
+// pools hold unused values of each type of operation. They save allocations, because an argument of Device.Do escapes
+// to the heap.
 var pools sync.Map // reflect.Type of the operation → *sync.Pool
 
-// Do enqueues o on s, a stream of d. It allocates nothing, once as many operations
-// of that type have been made as are enqueued at the same time. An error makes the
-// stream fail.
+// Do enqueues o on s, a stream of d. It takes the argument from a pool, so it stops allocating once the pool holds
+// the most operations of that type enqueued at a time. An error makes the stream fail.
 func Do[O any, P interface {
 	*O
 	device.Op
@@ -34,20 +33,18 @@ func Do[O any, P interface {
 	pool.(*sync.Pool).Put(p)
 }
 
-// Worker is an operation whose cost depends on more than its name.
+// Worker is an operation whose cost depends on its shape.
 type Worker interface {
 	device.Op
-	// Work returns the shape that decides the cost, for people, and the number of
-	// floating point operations, 0 where that is not known.
+	// Work returns the shape for people, and the number of floating-point operations; 0: unknown.
 	Work() (shape string, flops float64)
-	// MostWork returns the same shape, and the most floating point operations that the arguments allow, on operands of
-	// that type. It takes no memory.
+	// MostWork returns the same shape, the type of the operands, and an upper bound of the floating-point operations.
+	// It does not allocate.
 	MostWork() (Shape, device.DType, float64)
 }
 
-// Mover is an operation that says how many bytes of device memory it reads and writes at
-// least: every operand once, but what it keeps by itself (tables, one number a row) not at
-// all. All operations of this package are Movers.
+// Mover is an operation that counts its bytes: the least device memory that it reads and writes. Every operand counts
+// once; small operands (tables, one number a row) do not count. All operations of this package are Movers.
 type Mover interface {
 	device.Op
 	Bytes() int64

@@ -2,10 +2,10 @@ package op
 
 import "mt/device"
 
-// DeltaChunk is how many tokens the gated delta rule takes at a time.
+// DeltaChunk is the number of tokens in a chunk of the gated delta rule.
 const DeltaChunk = 64
 
-// DeltaShape is what the gated delta rule goes over: sequences, and heads that each have a state (KeyDim, ValueDim).
+// DeltaShape describes the sequences and heads of the gated delta rule. Each head has a state (KeyDim, ValueDim).
 // Heads value heads share KeyHeads key heads: head h reads h / (Heads/KeyHeads).
 //
 //	Cu (Seqs+1) i32: the first token of each sequence, then the end of the last
@@ -17,29 +17,33 @@ type DeltaShape struct {
 	GateStride       int
 }
 
-// Width is the number of columns of a row of q, k and v.
+// Width returns the columns of a row of q, k and v.
 func (a *DeltaShape) Width() int { return 2*a.KeyHeads*a.KeyDim + a.Heads*a.ValueDim }
 
-// StatesLen is how many elements States has for T tokens.
+// StatesLen returns the elements of States for T tokens.
 func (a *DeltaShape) StatesLen() int {
 	return (a.T + DeltaChunk - 1) / DeltaChunk * a.Heads * a.KeyDim * a.ValueDim
 }
 
-// GatedDelta writes O. With q and k of length 1 (x/√(Σx² + 1e-6)), q over √KeyDim besides, β = σ(b), and g =
-// −e^ALog·log(1 + e^(a + DtBias)), a head's state S, which is 0 where a sequence begins, goes from token to token as
+// GatedDelta writes O, with these inputs:
+//
+//	q, k scaled to length 1: x/√(Σx² + 1e-6); q also divided by √KeyDim
+//	β = σ(b);  g = −e^ALog·log(1 + e^(a + DtBias))
+//
+// A head's state S is 0 where a sequence begins. Each token updates S:
 //
 //	S ← e^g·S;  S ← S + k·(β·(v − Sᵀk))ᵀ;  o = Sᵀq
 //
-// It is computed by chunks of DeltaChunk tokens, for which a system of equations stands in the place of the recurrence.
-// Source: arXiv:2412.06464, section 3; arXiv:2406.06484, section 3.
+// Chunks of DeltaChunk tokens are computed at once: a linear system replaces the recurrence within a chunk. Source:
+// arXiv:2412.06464, section 3; arXiv:2406.06484, section 3.
 //
 //	QKV (T, Width) act: q and k of all key heads, v of all heads
-//	Gates act: b of head h of token t at t·GateStride + h, a behind those of all heads
+//	Gates act: b of head h of token t at t·GateStride + h, a behind the b of all heads
 //	ALog, DtBias (Heads) f32; O (T, Heads·ValueDim) act
-//	States: none, or (⌈T/64⌉, Heads, KeyDim, ValueDim) f32: the state before a chunk that begins at token t, and is not
-//	the first of its sequence, in place t/64; the others are left as they are
-//	Last: none, or (Heads, KeyDim, ValueDim) f32 of the only sequence: the state before its first token here, and
-//	afterwards that behind its last
+//	States: none, or (⌈T/64⌉, Heads, KeyDim, ValueDim) f32. Element t/64 receives the state before the chunk that begins
+//	at token t. The first chunk of a sequence writes no element
+//	Last: none, or (Heads, KeyDim, ValueDim) f32 for a single sequence: the state before its first token here, replaced
+//	by the state after its last
 type GatedDelta struct {
 	DeltaShape
 	O, QKV, Gates, ALog, DtBias, States, Last device.Tensor
@@ -59,8 +63,9 @@ func (a *GatedDelta) Check() error {
 	return c.err
 }
 
-// GatedDeltaBackward overwrites DQKV and DGates, which lie as QKV and Gates do, and accumulates DALog and DDtBias (Heads)
-// f32, unless they are none. States are as GatedDelta left them, and then hold anything. The sequences' states begin as 0.
+// GatedDeltaBackward overwrites DQKV and DGates, which have the layouts of QKV and Gates. It accumulates DALog and
+// DDtBias (Heads) f32, unless they are none. States are input as GatedDelta left them; their content afterwards is
+// undefined. Every sequence starts with state 0.
 type GatedDeltaBackward struct {
 	DeltaShape
 	DQKV, DGates, DALog, DDtBias         device.Tensor
@@ -83,7 +88,7 @@ func (a *GatedDeltaBackward) Check() error {
 	return c.err
 }
 
-// delta checks what the forward and the backward both read.
+// delta checks the arguments that forward and backward share.
 func (c *checker) delta(a *DeltaShape, qkv, gates, aLog, dtBias device.Tensor) {
 	c.sizes(a.Seqs, a.T, a.KeyHeads, a.Heads, a.KeyDim, a.ValueDim, a.GateStride)
 	if a.KeyHeads <= 0 || a.Heads%a.KeyHeads != 0 {
@@ -102,20 +107,19 @@ func (c *checker) delta(a *DeltaShape, qkv, gates, aLog, dtBias device.Tensor) {
 	c.tensor("Cu", a.Cu, a.Seqs+1, device.I32)
 }
 
-// MostDeltaDim is how many elements a key or a value of the gated delta rule has at most, MostDeltaHeads how many heads there
-// are.
+// MostDeltaDim is the largest KeyDim or ValueDim of the gated delta rule, and MostDeltaHeads its largest Heads.
 const MostDeltaDim, MostDeltaHeads = 128, 64
 
 // Work implements Worker.
 func (a *GatedDelta) Work() (shape string, flops float64) { return a.shape().String(), a.FLOPs() }
 
-// Work implements Worker. What is computed again of the forward is in it.
+// Work implements Worker. It includes the recomputed part of the forward.
 func (a *GatedDeltaBackward) Work() (shape string, flops float64) {
 	return a.shape().String(), 3 * a.FLOPs()
 }
 
-// FLOPs is the work of the forward where chunks are full: three products of a token with the state, two of a chunk's
-// keys, and two of its rows with its values, of which a triangle counts.
+// FLOPs counts the forward's work for full chunks: three products of a token with the state, two of a chunk's keys,
+// and two of a chunk's rows with its values. The last four count triangles only.
 func (a *DeltaShape) FLOPs() float64 {
 	state, keys, values := float64(a.KeyDim*a.ValueDim), float64(DeltaChunk*a.KeyDim), float64(DeltaChunk*a.ValueDim)
 	return float64(a.T) * float64(a.Heads) * (6*state + 2*keys + 2*values)

@@ -2,8 +2,7 @@ package op
 
 import "mt/device"
 
-// GatherRows sets row t of Dst (T, C) to row Index[t] of Src (U, C). Index (T) is
-// i32; Dst and Src are act.
+// GatherRows sets row t of Dst (T, C) act to row Index[t] of Src (U, C) act. Index (T) is i32.
 type GatherRows struct {
 	Dst, Src, Index device.Tensor
 	T, C            int

@@ -6,22 +6,21 @@ import (
 	"mt/device"
 )
 
-// Activation is the function of an MLP, or of its gate.
+// Activation is the activation function of an MLP or of its gate.
 type Activation uint8
 
 // The activations.
 const (
 	SiLU        Activation = iota // x/(1+e^−x)
 	GELUTanh                      // ½x(1+tanh(√(2/π)(x+0.044715x³))). Source: arXiv:1606.08415
-	CutSiLU                       // of gate and up together, see Cut
-	GELU                          // ½x(1+erf(x/√2)), of the same source
-	SigmoidGate                   // 1/(1+e^−x), of a gate alone
+	CutSiLU                       // a function of gate and up together, see Cut
+	GELU                          // ½x(1+erf(x/√2)), from the same source
+	SigmoidGate                   // 1/(1+e^−x), for gates only
 	ReLU                          // max(0, x), whose slope at 0 is 0
 )
 
-// Cut has the numbers of CutSiLU, 0 for the other activations: with g = min(gate, Limit) and u = up, but within
-// ±Limit, it is g·σ(Alpha·g)·(u+1). What is cut off gets no gradient. Source: the gpt-oss model card,
-// arXiv:2508.10925.
+// Cut parametrizes CutSiLU and is zero for other activations. With g = min(gate, Limit) and u = up clamped to ±Limit,
+// the result is g·σ(Alpha·g)·(u+1). Clamped inputs have gradient 0. Source: the gpt-oss model card, arXiv:2508.10925.
 type Cut struct{ Alpha, Limit float32 }
 
 func (f Activation) String() string {
@@ -42,8 +41,7 @@ func (f Activation) String() string {
 	return fmt.Sprintf("Activation(%d)", uint8(f))
 }
 
-// GLU writes Y (T, F) act = f(gate)·up. Each row of GU (T, 2F) act holds first the
-// gate and then the up. Source: arXiv:2002.05202.
+// GLU writes Y (T, F) act = f(gate)·up. Each row of GU (T, 2F) act holds the gate, then up. Source: arXiv:2002.05202.
 type GLU struct {
 	Activation Activation
 	Cut        Cut
@@ -64,9 +62,8 @@ func (a *GLU) Check() error {
 	return c.err
 }
 
-// GLUBackward overwrites DGU (T, 2F) act, given DY (T, F) and GU (T, 2F); DGU may
-// be GU. Unless Y (T, F) is none it is written too, as GLU would write it; Y may be
-// DY.
+// GLUBackward overwrites DGU (T, 2F) act, given DY (T, F) and GU (T, 2F). DGU may be GU. It also writes Y (T, F) as
+// GLU does, unless Y is none. Y may be DY.
 type GLUBackward struct {
 	Activation     Activation
 	Cut            Cut
@@ -96,14 +93,14 @@ func (c *checker) activation(f Activation) {
 	}
 }
 
-// alone checks that f is one of the activations of a single number.
+// alone checks that f is an activation of a single number.
 func (c *checker) alone(f Activation) {
 	if c.activation(f); f == CutSiLU || f == SigmoidGate {
 		c.fail("%v is computed of a gate", f)
 	}
 }
 
-// gate checks that f is one of the activations that a gate may have, and that it has the numbers it needs.
+// gate checks that f may be the activation of a gate, and that cut has the numbers that f needs.
 func (c *checker) gate(f Activation, cut Cut) {
 	c.activation(f)
 	switch {

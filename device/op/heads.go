@@ -2,11 +2,11 @@ package op
 
 import "mt/device"
 
-// CopyHeads copies C elements of each of Heads heads of T rows from Src to Dst, bit by bit,
-// and clears the Zeros elements behind them in Dst. The two do not overlap.
+// CopyHeads copies C elements from each head of Src to Dst, bit by bit, for T rows of Heads heads. It clears the
+// Zeros elements that follow in Dst. Dst and Src do not overlap.
 //
-//	Dst, Src of one type, act: element (t, head, c) at t·DstStride + head·DstHead + c and at
-//	t·SrcStride + head·SrcHead + c. With a SrcHead of 0 all heads get the same elements
+//	Dst, Src of one type, act: element (t, head, c) is at t·DstStride + head·DstHead + c in Dst and at t·SrcStride +
+//	head·SrcHead + c in Src. With a SrcHead of 0 all heads get the same elements
 type CopyHeads struct {
 	Dst, Src           device.Tensor
 	T, Heads, C, Zeros int
@@ -17,7 +17,7 @@ type CopyHeads struct {
 // Name implements device.Op.
 func (a *CopyHeads) Name() string { return "CopyHeads" }
 
-// Check implements device.Op. It refuses heads of Dst that overlap.
+// Check implements device.Op. It also refuses overlapping heads of Dst.
 func (a *CopyHeads) Check() error {
 	var c checker
 	c.sizes(a.T, a.Heads, a.C, a.Zeros, a.DstStride, a.DstHead, a.SrcStride, a.SrcHead)
@@ -38,12 +38,11 @@ func (a *CopyHeads) Bytes() int64 {
 	return int64(a.T) * (int64(a.Heads)*int64(a.C+a.Zeros) + read*int64(a.C)) * a.Dst.DType.Size()
 }
 
-// SumHeads writes C elements of each of T rows of Dst: the sum over Heads heads of Src, in
-// fp32 in the order of the heads, rounded once. It is the gradient of a CopyHeads with a
-// SrcHead of 0.
+// SumHeads sums C elements over Heads heads of Src into each of T rows of Dst. It adds the heads in their order in
+// fp32 and rounds once. It is the gradient of a CopyHeads with a SrcHead of 0.
 //
-//	Dst, Src of one type, act: element (t, c) at t·DstStride + c, element (t, head, c) at
-//	t·SrcStride + head·SrcHead + c; the two do not overlap
+//	Dst, Src of one type, act: element (t, c) is at t·DstStride + c in Dst, element (t, head, c) at t·SrcStride +
+//	head·SrcHead + c in Src; Dst and Src do not overlap
 type SumHeads struct {
 	Dst, Src                      device.Tensor
 	T, Heads, C                   int

@@ -30,10 +30,10 @@ func (a *LayerNorm) Check() error {
 	return c.err
 }
 
-// LayerNormBackward writes DX (or adds to it) and accumulates DW. The gradient of B is
-// the sum of DY's rows, which AddBiasGrad makes.
+// LayerNormBackward writes DX (or adds to it) and accumulates DW. The gradient of B is the sum of DY's rows
+// (AddBiasGrad).
 //
-//	X, W, Stats as the forward had and left them; DX, DY (Rows, Dim) act; DX may be DY
+//	X, W, Stats as in the forward; DX, DY (Rows, Dim) act; DX may be DY
 //	DW (Dim) f32 accumulates, or is none
 //	Add: DX += gradient (one rounding) instead of DX = gradient; then DX is not DY
 type LayerNormBackward struct {

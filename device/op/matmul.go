@@ -7,17 +7,16 @@ import (
 	"mt/device"
 )
 
-// MatMul is D = op(A)·op(B) [+ C] [+ Bias].
+// MatMul computes D = op(A)·op(B) [+ C] [+ Bias].
 //
 //	A (M, K), or (K, M) with TransA; B (K, N), or (N, K) with TransB
 //	D (M, N); C none or (M, N) of D's dtype, may be D itself (accumulate)
 //	Bias none or (N) f32
-//	Ragged: M (with TransA: K) comes from the data, as the number of an expert's
-//	tokens does; a device that picks algorithms by shape then picks one per power
-//	of two of it
+//	Ragged: M (with TransA: K) depends on the data, as the number of an expert's tokens does. A device that chooses
+//	algorithms by shape then chooses one for each power of two
 //
-// A and B have the same dtype (F32 or BF16), D is F32 or BF16. Products and
-// sums are fp32; D is rounded once after C and Bias were added.
+// A and B have the same dtype (F32 or BF16), D is F32 or BF16. Products and sums are fp32. D is rounded once, after C
+// and Bias were added.
 type MatMul struct {
 	M, N, K        int
 	TransA, TransB bool
@@ -41,14 +40,14 @@ func (m *MatMul) Check() error {
 	return c.err
 }
 
-// Work implements Worker. It counts 2·M·N·K. In the shape, an extent that comes
-// from the data is replaced by the power of two at or above it.
+// Work implements Worker. It counts 2·M·N·K. The shape rounds an extent that depends on the data up to a power of
+// two.
 func (m *MatMul) Work() (shape string, flops float64) {
 	return m.shape().String(), 2 * float64(m.M) * float64(m.N) * float64(m.K)
 }
 
-// atMost names the power of two at or above n ≥ 0. With it, extents that come from
-// the data make few shapes.
+// atMost names the power of two at or above n ≥ 0. It keeps the number of shapes small for extents that depend on the
+// data.
 func atMost(n int) string { return fmt.Sprintf("≤%d", 1<<bits.Len(uint(max(n, 1)-1))) }
 
 func transposes(a, b bool) string {

@@ -2,5 +2,5 @@
 
 package op
 
-// pooled says whether arguments are put back into a pool and used again.
+// pooled reports whether arguments return to a pool for reuse.
 const pooled = true

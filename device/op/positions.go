@@ -2,10 +2,9 @@ package op
 
 import "mt/device"
 
-// AddPositions writes Y (T, C) act = X (T, C) + Table row Pos[t]: learned positions. Y may
-// be X.
+// AddPositions writes Y (T, C) act = X (T, C) + Table row Pos[t]: learned position embeddings. Y may be X.
 //
-//	Table (P, C) act, P rows as it is long for; Pos (T) i32
+//	Table (P, C) act, P given by its length; Pos (T) i32
 type AddPositions struct {
 	Y, X, Table, Pos device.Tensor
 	T, C             int
@@ -25,12 +24,12 @@ func (a *AddPositions) Check() error {
 	return c.err
 }
 
-// AddPositionsBackward accumulates the gradient of the table of AddPositions: row p adds DY
-// of position p of every sequence, in the order of the sequences.
+// AddPositionsBackward accumulates the gradient of AddPositions' table. Row p sums the DY of position p over the
+// sequences, in their order.
 //
 //	DTable (P, C) f32; DY (T, C) act: tokens From, From+1, … of the micro-batch
 //	Cu (Seqs+1) i32: the first token of each sequence, then the end of the last
-//	Longest: no sequence has more positions; at most P
+//	Longest: at least the positions of the longest sequence, at most P
 type AddPositionsBackward struct {
 	DTable, DY, Cu            device.Tensor
 	Seqs, Longest, From, T, C int

@@ -6,15 +6,16 @@ import (
 	"mt/device"
 )
 
-// PreferenceLoss says how the loss of a pair, a chosen document and a rejected one, follows from how likely the model and a
-// reference think them. The zero value is none.
+// PreferenceLoss is the loss of a pair of a chosen and a rejected document. It compares their log-probabilities under
+// the model and under a reference model. The zero value is none.
 //
 //	c, r = log p(document) − log p(document by the reference), of the chosen and the rejected; δ = c − r
 //	Sigmoid: −(1−Smoothing)·log σ(Beta·δ) − Smoothing·log σ(−Beta·δ)
 //	Hinge:   max(0, 1 − Beta·δ)
 //	IPO:     (c/tokens − r/tokens − 1/(2·Beta))², by each document's targets
 //
-// Source: arXiv:2305.18290, its note on label smoothing (cDPO), arXiv:2305.10425, arXiv:2310.12036 as TRL's DPOTrainer has it.
+// Source: arXiv:2305.18290, its note on label smoothing (cDPO), arXiv:2305.10425, arXiv:2310.12036 as TRL's
+// DPOTrainer has it.
 type PreferenceLoss struct {
 	Kind            PreferenceKind
 	Beta, Smoothing float32
@@ -31,11 +32,11 @@ const (
 	IPO
 )
 
-// None says that there is no such loss.
+// None reports whether there is no such loss.
 func (l PreferenceLoss) None() bool { return l.Kind == NoPreference }
 
-// Of is the loss of a pair whose documents have the log-ratios c and r and so many targets, and what c and r change of it:
-// its derivatives by them.
+// Of returns the loss of a pair with log-ratios c and r, and its derivatives by c and by r. chosen and rejected are
+// the documents' numbers of targets.
 func (l PreferenceLoss) Of(c, r float64, chosen, rejected int) (loss, byC, byR float64) {
 	beta, smoothing := float64(l.Beta), float64(l.Smoothing)
 	perC, perR := 1.0, 1.0
@@ -60,13 +61,13 @@ func (l PreferenceLoss) Of(c, r float64, chosen, rejected int) (loss, byC, byR f
 	return loss, slope * perC, -slope * perR
 }
 
-// softplus is −log σ(−x).
+// softplus returns −log σ(−x).
 func softplus(x float64) float64 { return max(x, 0) + math.Log1p(math.Exp(-math.Abs(x))) }
 
 func sigmoid(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
 
-// LogP is log p of a document, given the losses of its tokens, and how many targets it has: the sum is made in float64 and
-// rounded to fp32, as what a reference thinks of it is.
+// LogP returns log p of a document and its number of targets, given its tokens' losses. The float64 sum is rounded to
+// fp32, as the reference's log p is.
 func LogP(losses []float32, targets []int32) (p float32, n int) {
 	var sum float64
 	for t, target := range targets {
@@ -77,19 +78,20 @@ func LogP(losses []float32, targets []int32) (p float32, n int) {
 	return float32(-sum), n
 }
 
-// SameDocuments takes the place of the reference of a pair whose two documents are the same.
+// SameDocuments replaces the reference of a pair of identical documents.
 var SameDocuments = [2]float32{float32(math.NaN()), float32(math.NaN())}
 
-// PreferenceWeights turns the losses of tokens into what the gradient of each has to be multiplied by, so that it is that of
-// the losses of pairs. Documents follow each other in pairs, the chosen before the rejected one.
+// PreferenceWeights turns token losses into factors for each token's gradient. With these factors, the backward pass
+// computes the gradient of the pairs' losses. Documents follow each other in pairs, the chosen before the rejected
+// one.
 //
-//	Losses (T) f32: −log p(target), 0 where none is; Targets (T) i32
+//	Losses (T) f32: −log p(target), 0 for tokens without a target; Targets (T) i32
 //	Cu (2·Pairs+1) i32: the documents' bounds, from 0 to T
 //	Reference (Pairs, 2) f32: log p of the chosen and of the rejected document by the reference
 //	Weights (T) f32 overwritten: the derivative of the pair's loss by the token's, plus Likelihood in chosen documents
 //
-// Documents have the log p that LogP gives. A pair whose reference is SameDocuments has documents that are the same: the
-// derivatives of its loss cancel each other, and are 0 here, so that rounding leaves nothing of them.
+// LogP defines a document's log p. A pair with the reference SameDocuments has identical documents. The derivatives
+// of its loss cancel, and are set to 0 so that no rounding error remains.
 type PreferenceWeights struct {
 	Weights, Losses, Targets, Cu, Reference device.Tensor
 	T, Pairs                                int

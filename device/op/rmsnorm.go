@@ -2,15 +2,14 @@ package op
 
 import "mt/device"
 
-// RMSNorm writes Y and RStd: for each of Rows rows and each of Groups groups, y = x
-// · rstd · (Offset + w) over Dim elements with rstd = 1/√(mean(x²) + Eps). Groups
-// is 1 for a hidden state and the number of heads for q/k norm. Source:
+// RMSNorm writes Y and RStd. For each of Rows rows and Groups groups of Dim elements, y = x·rstd·(Offset + w) with
+// rstd = 1/√(mean(x²) + Eps). Groups is 1 for a hidden state and the number of heads for q/k norm. Source:
 // arXiv:1910.07467.
 //
 //	X, Y act: element (r, g, c) at r·XStride + g·Dim + c (elements); Y may be X
 //	W (Dim) f32; RStd (Rows, Groups) f32, written unless none
-//	Residual: none, or act that lies as Y does: Y = Residual + norm, rounded
-//	once. It may be Y, but not X; its gradient is DY
+//	Residual: none, or act laid out as Y: Y = Residual + norm, rounded once. It
+//	may be Y, but not X; its gradient is DY
 type RMSNorm struct {
 	Y, RStd, X, W     device.Tensor
 	Residual          device.Tensor

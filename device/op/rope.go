@@ -2,9 +2,8 @@ package op
 
 import "mt/device"
 
-// RoPE rotates the heads of each row in place: of the Dim elements of a head the
-// first Rotary take part. Source: arXiv:2104.09864, which turns pairs of neighbours
-// (Interleaved: element 2i pairs with 2i + 1); most models of Hugging Face have the
+// RoPE rotates the first Rotary of the Dim elements of each head, in place. Source: arXiv:2104.09864. The paper
+// rotates neighbouring elements (Interleaved: element 2i pairs with 2i + 1). Most Hugging Face models have the
 // half-split layout (element i pairs with i + Rotary/2).
 //
 //	X act: element (t, head, c) at t·Stride + head·Dim + c
@@ -19,8 +18,7 @@ type RoPE struct {
 // Name implements device.Op.
 func (a *RoPE) Name() string { return "RoPE" }
 
-// Check implements device.Op. The tables must hold at least one place; the values
-// of Pos are not checked.
+// Check implements device.Op. The tables must hold at least one position. The values of Pos are not checked.
 func (a *RoPE) Check() error {
 	var c checker
 	c.sizes(a.T, a.Heads, a.Dim, a.Rotary, a.Stride)

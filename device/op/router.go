@@ -2,47 +2,44 @@ package op
 
 import "mt/device"
 
-// The most experts that a router can choose from, the most that it can choose for a
-// token, the one that is shared included, and the most groups that experts can stand in.
+// Limits of a router: experts, experts chosen for a token (the shared expert included), and groups of experts.
 const (
 	MaxExperts = 1024
 	MaxChosen  = 32
 	MaxGroups  = 32
 )
 
-// RouterRule is how a router differs from Router's plainest form, its zero value.
+// RouterRule selects variants of Router. The zero value is the plain router.
 type RouterRule struct {
-	Sigmoid bool // an expert's score is the sigmoid of its logit; else the softmax over all E logits
+	Sigmoid bool // an expert's score is the sigmoid of its logit; otherwise the softmax over all E logits
 
-	// Groups: the experts stand in so many groups of equal size, in their order, and those of a
-	// token are chosen from the OpenGroups best groups alone. A group is worth the sum of its
-	// GroupBest (1 or 2) largest keys. 0: there are no groups.
+	// Groups divides the experts, in their order, into groups of equal size. A token chooses its experts from the
+	// OpenGroups best groups only. A group's rank is the sum of its GroupBest (1 or 2) largest keys. 0: no groups.
 	Groups, OpenGroups, GroupBest int
 
-	// Near: each of the chosen experts is weighted by the softmax of its logit over itself and those experts that stay
-	// when the ones chosen before it are out and that are near: with s a logit and top the chosen expert's, (top − s) /
-	// max(|s|, top) is at most 2·Near. There are then no sigmoids, groups or Bias. 0: it is not so. Source: SparseMixer-v2,
-	// arXiv:2409.12136, as an evaluation has it in Transformers' Phi-3.5-MoE.
+	// Near > 0 weights each chosen expert by a softmax over the chosen expert and the experts near it. Experts chosen
+	// earlier do not take part. An expert with logit s is near the chosen logit top if (top − s) / max(|s|, top) ≤
+	// 2·Near. Near excludes sigmoids, groups and Bias. 0: no such weights. Source: SparseMixer-v2, arXiv:2409.12136,
+	// in evaluation mode as in Transformers' Phi-3.5-MoE.
 	Near float32
 
-	Scale float32 // the weights of the chosen experts are multiplied by it; 0: they aren't
+	Scale float32 // multiplies the weights of the chosen experts; 0: no factor
 
-	// Shared: every token has expert number E too, behind those that are chosen for it, with the
-	// weight 1; or, with Gated, with the sigmoid of one more logit, its row's last.
+	// Shared gives every token the additional expert number E, after its chosen experts, with weight 1. With Gated
+	// the weight is the sigmoid of one more logit, the row's last.
 	Shared, Gated bool
 }
 
-// Router chooses the experts of every token: those with the K largest keys (of equal ones,
-// the lower index first), weighted by their scores. An expert's key is its score + Bias; of a
-// softmax without Bias it is the logit. Source: arXiv:2101.03961, arXiv:2505.09388; with
-// sigmoids, groups and Bias arXiv:2412.19437; the shared expert's gate: Qwen2-MoE in Transformers.
+// Router chooses for every token the K experts with the largest keys (for equal keys, the lower index first). Scores
+// weight the chosen experts. An expert's key is its score + Bias; for a softmax without Bias, the logit. Source:
+// arXiv:2101.03961, arXiv:2505.09388; with sigmoids, groups and Bias arXiv:2412.19437; the shared expert's gate:
+// Qwen2-MoE in Transformers.
 //
 //	Logits (T, E) f32, with Gated (T, E+1); E ≤ MaxExperts; 1 ≤ K ≤ min(E, MaxChosen)
-//	Bias (E) f32; none: not wanted
-//	IDs (T, K) i32, Weights (T, K) f32, with Shared (T, K+1); the largest key first. Weights are
-//	Scale times scores, which with Normalize are divided by the sum of those chosen (and with
-//	Sigmoid that sum + 1e-20, as Transformers has it). IDs of a token differ, whatever the
-//	logits hold
+//	Bias (E) f32, or none
+//	IDs (T, K) i32, Weights (T, K) f32, with Shared (T, K+1); the largest key first. Weights are Scale times scores.
+//	Normalize divides the scores by the sum of the chosen (with Sigmoid, the sum + 1e-20, as in Transformers). The IDs
+//	of a token differ, whatever the logits are
 //	ProbSum (E) f32 accumulates Σ_t scores; none: not wanted
 type Router struct {
 	Logits, Bias, IDs, Weights, ProbSum device.Tensor
@@ -67,13 +64,11 @@ func (a *Router) Check() error {
 	return c.err
 }
 
-// RouterBackward overwrites DLogits. The choice of experts counts as fixed, so Bias has no
-// gradient.
+// RouterBackward overwrites DLogits. The choice of experts is treated as constant, so Bias has no gradient.
 //
-//	DLogits as Logits, overwritten, may be Logits; DWeights as the forward's Weights
+//	DLogits like Logits, overwritten, may be Logits; DWeights like the forward's Weights
 //	Logits, IDs, Normalize, Rule as in the forward
-//	Counts (E) i32: the score of expert e has, for every token, the additional
-//	gradient AuxScale·Counts[e]; none: no such term
+//	Counts (E) i32: for every token, AuxScale·Counts[e] is added to the gradient of expert e's score; none: no such term
 type RouterBackward struct {
 	DLogits, Logits, IDs, DWeights, Counts device.Tensor
 	T, E, K                                int
@@ -95,7 +90,7 @@ func (a *RouterBackward) Check() error {
 	return c.err
 }
 
-// Logits is how many logits a token has where there are so many experts to choose from.
+// Logits returns the logits of a token for a router with this many experts.
 func (r RouterRule) Logits(experts int) int {
 	if r.Gated {
 		return experts + 1
@@ -103,7 +98,7 @@ func (r RouterRule) Logits(experts int) int {
 	return experts
 }
 
-// Chosen is how many experts a token has where so many are chosen for it.
+// Chosen returns the experts of a token if the router chooses k.
 func (r RouterRule) Chosen(k int) int {
 	if r.Shared {
 		return k + 1
@@ -111,8 +106,7 @@ func (r RouterRule) Chosen(k int) int {
 	return k
 }
 
-// router checks what the forward and the backward of a router both need: that each
-// of T tokens chooses K of E experts.
+// router checks the arguments that a router's forward and backward share: each of T tokens chooses K of E experts.
 func (c *checker) router(logits, ids device.Tensor, T, E, K int, r RouterRule) {
 	c.sizes(T, E, K)
 	c.experts(T, r.Chosen(E))
@@ -135,7 +129,7 @@ func (c *checker) router(logits, ids device.Tensor, T, E, K int, r RouterRule) {
 	c.tensor("IDs", ids, T*r.Chosen(K), device.I32)
 }
 
-// groups checks how E experts stand in groups.
+// groups checks that r divides E experts into valid groups.
 func (c *checker) groups(E int, r RouterRule) {
 	switch {
 	case r.Groups == 0:
@@ -148,8 +142,7 @@ func (c *checker) groups(E int, r RouterRule) {
 	}
 }
 
-// experts checks that there are at most MaxExperts experts, and at least one where
-// n, the number of tokens, is above 0.
+// experts checks that there are at most MaxExperts experts, and at least one if there are tokens (n > 0).
 func (c *checker) experts(n, experts int) {
 	if n > 0 && experts <= 0 {
 		c.fail("there are no experts")

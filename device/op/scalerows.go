@@ -21,16 +21,14 @@ func (a *ScaleRows) Check() error {
 	return c.err
 }
 
-// ScaleRowsBackward writes the gradient of the weights and scales both Y and its
-// gradient.
+// ScaleRowsBackward writes the gradient of the weights and scales both Y and its gradient.
 //
-//	Y (T, C) act: the rows before they were scaled; DY (T, C) act: the gradient
-//	of the scaled rows
+//	Y (T, C) act: the unscaled rows; DY (T, C) act: the gradient of the scaled rows
 //	W (P) f32; Index (T) i32, each < P, none twice
-//	DW (P) f32: element Index[t] becomes Σ_c DY·Y, the others stay
+//	DW (P) f32: element Index[t] becomes Σ_c DY·Y, other elements keep their value
 //
-// Then row t of both DY and Y is multiplied by W[Index[t]], in place. DY becomes
-// the gradient of the rows before they were scaled, and Y the scaled rows.
+// Then it multiplies row t of both DY and Y by W[Index[t]], in place. DY becomes the gradient of the unscaled rows,
+// and Y the scaled rows.
 type ScaleRowsBackward struct {
 	DY, Y, W, DW, Index device.Tensor
 	T, C, P             int
@@ -49,8 +47,7 @@ func (a *ScaleRowsBackward) Check() error {
 	return c.err
 }
 
-// scaledRows checks what the forward and the backward both need: for each of T
-// rows, one of P factors.
+// scaledRows checks the arguments that forward and backward share: one of P factors for each of T rows.
 func (c *checker) scaledRows(w, index device.Tensor, T, C, P int) {
 	c.sizes(T, C, P)
 	c.tensor("W", w, P, device.F32)

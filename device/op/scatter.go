@@ -2,10 +2,10 @@ package op
 
 import "mt/device"
 
-// ScatterAddRows adds to row u of DRows (U, C) f32 the rows
-// Pos[Start[u]:Start[u+1]] of DY (T, C) act, in that order.
+// ScatterAddRows adds the rows Pos[Start[u]:Start[u+1]] of DY (T, C) act, in that order, to row u of DRows (U, C)
+// f32.
 //
-//	Start (U+1) i32, none where U is 0; Pos (T) i32
+//	Start (U+1) i32, none if U is 0; Pos (T) i32
 type ScatterAddRows struct {
 	DRows, DY, Start, Pos device.Tensor
 	U, T, C               int

@@ -7,14 +7,13 @@ import (
 	"mt/device"
 )
 
-// Shape is the sizes that decide what an operation costs. It holds numbers and takes no
-// memory of its own; String writes them for people.
+// Shape holds the sizes that decide an operation's cost. It does not allocate. String formats the sizes for people.
 type Shape struct {
 	sizes  [5]int
 	format func(sizes [5]int) string
 }
 
-// String is "" for the zero Shape.
+// String formats the sizes; "" for the zero Shape.
 func (s Shape) String() string {
 	if s.format == nil {
 		return ""
@@ -22,21 +21,21 @@ func (s Shape) String() string {
 	return s.format(s.sizes)
 }
 
-// BytesShape is the shape of what reads or writes so many bytes.
+// BytesShape returns the Shape of an operation that moves bytes bytes.
 func BytesShape(bytes int64) Shape {
 	return Shape{[5]int{int(bytes)}, func(n [5]int) string { return human.Bytes(int64(n[0])) }}
 }
 
-// Load is what an operation has to do at most, as far as its arguments show that. It serves
-// to tell work that takes long from work that never ends.
+// Load is an upper bound of an operation's work, as far as its arguments show it. With a Load, a watchdog can tell
+// long work from work that never ends.
 type Load struct {
 	Shape Shape
-	FLOPs float64      // 0: next to none
+	FLOPs float64      // 0: almost none
 	DType device.DType // of the operands of the FLOPs
 	Bytes int64        // of device memory; see Mover
 }
 
-// LoadOf returns the load of o. It takes no memory.
+// LoadOf returns the load of o. It does not allocate.
 func LoadOf(o device.Op) Load {
 	var l Load
 	if m, ok := o.(Mover); ok {
@@ -77,7 +76,7 @@ func (a *AttentionShape) shape() Shape {
 	return Shape{[5]int{a.Seqs, a.Heads, a.Dim}, func(n [5]int) string { return fmt.Sprintf("%d seqs, %d heads of %d", n[0], n[1], n[2]) }}
 }
 
-// most is the FLOPs of one product if every query saw every key of the longest sequence, or of its window.
+// most returns the FLOPs of one product if every query attended to all keys of the longest sequence or of its window.
 func (a *AttentionShape) most() float64 {
 	seen := a.MaxK
 	if a.Window > 0 {
@@ -102,7 +101,7 @@ func (a *Attention) MostWork() (Shape, device.DType, float64) {
 	return a.shape(), a.Q.DType, 2 * a.most()
 }
 
-// MostWork implements Worker. It counts seven products: a device may compute some of them twice.
+// MostWork implements Worker. It counts seven products, because a device may compute some of them twice.
 func (a *AttentionBackward) MostWork() (Shape, device.DType, float64) {
 	return a.shape(), a.Q.DType, 7 * a.most()
 }

@@ -6,7 +6,8 @@ import (
 	"mt/device"
 )
 
-// TestLoad: an operation has the same shape in a profile and in its load, which has at least its FLOPs, and takes no memory.
+// TestLoad: an operation has the same shape in a profile and in its load. The load has at least the profile's FLOPs,
+// and does not allocate.
 func TestLoad(t *testing.T) {
 	a := AttentionShape{Seqs: 2, TQ: 10, TK: 10, MaxQ: 5, MaxK: 5, Heads: 4, KVHeads: 2, Dim: 8}
 	short := a

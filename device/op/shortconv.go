@@ -2,12 +2,12 @@ package op
 
 import "mt/device"
 
-// ShortConv writes Y: each channel of X convolved along each sequence with the channel's own taps, then SiLU.
-// y[t] = SiLU(Σ_j w[j]·x[t−Taps+1+j]), where x is 0 before a sequence begins.
+// ShortConv writes Y: a causal convolution of each channel of X along each sequence, then SiLU. Each channel has its
+// own taps. y[t] = SiLU(Σ_j w[j]·x[t−Taps+1+j]), where x is 0 before a sequence begins.
 //
 //	X act: element (t, c) at t·XStride + c; Y (T, C) act; W (C, Taps) f32
 //	Cu (Seqs+1) i32: the first token of each sequence, then the end of the last
-//	Tail: none, or (Taps−1, C) act of the only sequence: the rows before its first here, and afterwards its last
+//	Tail: none, or (Taps−1, C) act for a single sequence: the rows before its first row, replaced by its last rows
 type ShortConv struct {
 	Y, X, W, Cu, Tail         device.Tensor
 	Seqs, T, C, Taps, XStride int
@@ -30,10 +30,10 @@ func (a *ShortConv) Check() error {
 	return c.err
 }
 
-// ShortConvBackward overwrites DX and accumulates DW (C, Taps) f32, unless that is none, given X as ShortConv read it and
-// DY (T, C) act. There is no Tail: sequences begin with zeros.
+// ShortConvBackward overwrites DX and accumulates DW (C, Taps) f32, unless DW is none. It reads X as ShortConv did
+// and DY (T, C) act. There is no Tail: sequences begin with zeros.
 //
-//	DX act: element (t, c) at t·DXStride + c, beside DY
+//	DX act: element (t, c) at t·DXStride + c. It does not overlap DY
 type ShortConvBackward struct {
 	DX, DW, DY, X, W, Cu                device.Tensor
 	Seqs, T, C, Taps, XStride, DXStride int
@@ -56,17 +56,17 @@ func (a *ShortConvBackward) Check() error {
 	return c.err
 }
 
-// MostTaps is how many taps a ShortConv has at most.
+// MostTaps is the most taps of a ShortConv.
 const MostTaps = 8
 
-// taps checks how many taps there are.
+// taps checks that n is from 1 to MostTaps.
 func (c *checker) taps(n int) {
 	if n < 1 || n > MostTaps {
 		c.fail("%d taps: want 1 to %d", n, MostTaps)
 	}
 }
 
-// single checks that what goes on from call to call is that of one sequence.
+// single checks that t, a state carried from call to call, belongs to one sequence.
 func (c *checker) single(name string, t device.Tensor, seqs int) {
 	if !t.None() && seqs != 1 {
 		c.fail("%s with %d sequences: want one", name, seqs)

@@ -2,10 +2,10 @@ package op
 
 import "mt/device"
 
-// Sinks turns attention without sinks into attention with them: every head's softmax has one more score, the
-// head's sink, whose value is 0. Row t of head h of O is multiplied by σ(LSE − sink), and LSE becomes
-// log(e^LSE + e^sink), both in place. AttentionBackward of O and LSE as they are then is that of attention
-// with sinks. Source: the gpt-oss model card, arXiv:2508.10925.
+// Sinks adds attention sinks to the result of Attention. With a sink, every head's softmax has one more score, whose
+// value vector is 0. In place, Sinks multiplies row t of head h of O by σ(LSE − sink) and sets LSE to log(e^LSE +
+// e^sink). AttentionBackward with the new O and LSE then gives the gradients of attention with sinks. Source: the
+// gpt-oss model card, arXiv:2508.10925.
 //
 //	O (T, Heads·Dim) act, LSE (Heads, T) f32, as Attention wrote them
 //	Sinks (Heads) f32
@@ -27,7 +27,7 @@ func (a *Sinks) Check() error {
 	return c.err
 }
 
-// SinksGrad accumulates DSinks (Heads) f32: −Σ_t e^(sink − LSE)·Delta, by head.
+// SinksGrad accumulates DSinks (Heads) f32: −Σ_t e^(sink − LSE)·Delta for each head.
 //
 //	LSE (Heads, T) f32 as Sinks left it, Delta (Heads, T) f32 as AttentionBackward left it
 type SinksGrad struct {

@@ -4,11 +4,11 @@ import "mt/device"
 
 // SortByExpert lists the pairs (token, choice) by expert.
 //
-//	IDs (N) i32, N = T·K, each < E ≤ MaxExperts: what Router writes
-//	Order (N) i32: the numbers t·K + k of the pairs by expert, rising within one
+//	IDs (N) i32, N = T·K, each < E ≤ MaxExperts: the result of Router
+//	Order (N) i32: the pairs' numbers t·K + k by expert, ascending within an expert
 //	Rows (N) i32 = Order/K
 //	Offsets (E+1) i32: expert e has Order[Offsets[e]:Offsets[e+1]]
-//	Counts (E) i32 accumulates how many pairs an expert has; none: not wanted
+//	Counts (E) i32 accumulates each expert's number of pairs; none: not wanted
 type SortByExpert struct {
 	IDs, Order, Rows, Offsets, Counts device.Tensor
 	N, K, E                           int

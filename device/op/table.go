@@ -10,24 +10,20 @@ import (
 	"mt/device"
 )
 
-// Table has the functions with which a device runs each type of operation. They get
-// an S, which is what the device runs operations on, such as one of its streams.
-// The device's file for an operation adds its function, and all must be added
-// before the first Take. From then on any number of goroutines may call Take. The
-// zero value is an empty table.
+// Table maps each type of operation to the function with which a device runs it. The function gets an S, such as one
+// of the device's streams. The device's file for an operation adds its function with Add. All Adds come before the
+// first Take. Any number of goroutines may call Take. The zero value is an empty table.
 type Table[S any] struct{ kinds map[reflect.Type]kind[S] } // by the type of the pointer
 
 // kind is one type of operation.
 type kind[S any] interface {
 	name() string
-	// take returns a copy of what o points to, as a pointer. run runs such a copy,
-	// and puts it back into the pool.
+	// take returns a pointer to a copy of the struct behind o. run runs such a copy and puts it back into the pool.
 	take(o device.Op) any
 	run(on S, copy any) error
 }
 
-// Add puts f in the table as the function that runs operations of type O. It panics
-// where the table has one already.
+// Add makes f the function that runs operations of type O. It panics if the table already has one.
 func Add[S, O any, P interface {
 	*O
 	device.Op
@@ -38,8 +34,8 @@ func Add[S, O any, P interface {
 	t.put(reflect.TypeFor[P](), newKind[S, O, P](f))
 }
 
-// Replace puts f in the place of the function that runs operations of type O. It
-// panics where the table has none.
+// Replace makes f the function that runs operations of type O, in place of the earlier one. It panics if the table
+// has none.
 func Replace[S, O any, P interface {
 	*O
 	device.Op
@@ -57,10 +53,10 @@ func (t *Table[S]) put(of reflect.Type, k kind[S]) {
 	t.kinds[of] = k
 }
 
-// Clone is a new table with the content of t.
+// Clone returns a copy of t.
 func (t *Table[S]) Clone() Table[S] { return Table[S]{maps.Clone(t.kinds)} }
 
-// Names are the names of the table's operations, sorted.
+// Names returns the names of the table's operations, sorted.
 func (t *Table[S]) Names() []string {
 	var names []string
 	for _, k := range t.kinds {
@@ -70,8 +66,8 @@ func (t *Table[S]) Names() []string {
 	return names
 }
 
-// Take returns a call: a copy of what o points to, and the function that runs it.
-// The error names an operation that the table lacks.
+// Take returns a Call with a copy of the operation behind o and the function that runs it. The error names an
+// operation that the table lacks.
 func (t *Table[S]) Take(o device.Op) (Call[S], error) {
 	k, ok := t.kinds[reflect.TypeOf(o)]
 	if !ok {
@@ -80,18 +76,16 @@ func (t *Table[S]) Take(o device.Op) (Call[S], error) {
 	return Call[S]{k, k.take(o)}, nil
 }
 
-// Call is an operation with its arguments and the function that runs it. The zero
-// Call is none.
+// Call is an operation's arguments and the function that runs it. The zero Call is none.
 type Call[S any] struct {
 	kind kind[S]
 	copy any // a pointer
 }
 
-// None says whether c is no call at all.
+// None reports whether c is the zero Call.
 func (c Call[S]) None() bool { return c.kind == nil }
 
-// Run runs the operation and puts its arguments back into the pool. A call must be
-// run at most once.
+// Run runs the operation and puts its arguments back into the pool. A Call may run at most once.
 func (c Call[S]) Run(on S) error { return c.kind.run(on, c.copy) }
 
 // kindOf implements kind for operations of type O.

@@ -9,7 +9,7 @@ import (
 	"mt/device"
 )
 
-// direct is a device that runs every operation of its table at once, on itself.
+// direct is a device that runs every operation of its table at once.
 type direct struct {
 	device.Device
 	table Table[*direct]
@@ -42,8 +42,7 @@ func newDirect() *direct {
 	return d
 }
 
-// Each call has its own copy of the arguments, however many calls there are at a
-// time.
+// Each call has its own copy of the arguments, however many calls exist at a time.
 func TestCallsAreCopies(t *testing.T) {
 	d := newDirect()
 	d.hold = true
@@ -67,8 +66,8 @@ func TestCallsAreCopies(t *testing.T) {
 	}
 }
 
-// The arguments belong to a call until it has run, and to the caller until Do returns, whatever is
-// enqueued meanwhile.
+// The arguments belong to a call until it has run, and to the caller until Do returns, whatever else is enqueued
+// meanwhile.
 func TestArgumentsAreHeld(t *testing.T) {
 	d := &direct{}
 	Add(&d.table, func(on *direct, a *Scale) error {
@@ -96,8 +95,7 @@ func (n nested) Do(s device.Stream, o device.Op) {
 	n.direct.Do(s, o)
 }
 
-// For an operation that a table lacks the error has its name, and the error of a
-// function that runs one is returned.
+// The error of an operation without a function names the operation. The error of a function is returned.
 func TestTakeAndRunErrors(t *testing.T) {
 	d, broken := newDirect(), errors.New("broken")
 	Do(d, nil, Convert{})
@@ -135,8 +133,8 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// From its caller to the function that runs it, an operation allocates nothing once
-// there has been one. In race builds nothing is used a second time: see pooled.
+// From its caller to its function, an operation allocates nothing after the first call. Race builds reuse nothing:
+// see pooled.
 func TestNothingIsAllocated(t *testing.T) {
 	d := &direct{}
 	var sum float32

@@ -2,11 +2,11 @@ package op
 
 import "mt/device"
 
-// WeightedBiasGrad accumulates the gradients of a bias and of the weights with which AddRows added it.
+// WeightedBiasGrad accumulates the gradients of the bias and of the weights of AddRows.
 //
 //	DY (T, C) act: the gradient of the rows; B (C) f32; W (P) f32; Index (T) i32, each < P, none twice
 //	DB (C) f32 += Σ_t W[Index[t]]·DY, or none
-//	DW (P) f32: element Index[t] += Σ_c DY·B, the others stay
+//	DW (P) f32: element Index[t] += Σ_c DY·B, other elements keep their value
 type WeightedBiasGrad struct {
 	DB, DW, DY, B, W, Index device.Tensor
 	T, C, P                 int

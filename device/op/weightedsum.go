@@ -2,8 +2,8 @@ package op
 
 import "mt/device"
 
-// WeightedSum writes D (N) act = A·X + B·Y, computed in fp32 and rounded once. X (N) has the
-// type of D and may be D itself; Y (N) is fp32.
+// WeightedSum writes D (N) act = A·X + B·Y, computed in fp32 and rounded once. X (N) has D's type and may be D. Y (N)
+// is fp32.
 type WeightedSum struct {
 	D, X, Y device.Tensor
 	N       int64

@@ -7,51 +7,49 @@ import (
 	"time"
 )
 
-// Resource is something that works share.
+// Resource is something that concurrent works share.
 type Resource int
 
-// String is what the resource is called.
+// String returns the resource's name.
 func (r Resource) String() string {
 	return [...]string{"host cores", "host memory", "link to the device", "link to the host", "link both ways", "device", "wires to other devices",
 		"wires from other devices", "switch to the devices", "switch to the host", "switch both ways", "disk", "network"}[r]
 }
 
-// perDevice says whether every device has the resource to itself, perSwitch whether those behind
-// one switch share it.
+// perDevice reports whether each device has its own instance of the resource; perSwitch, whether each switch has one.
 func (r Resource) perDevice() bool { return r >= LinkUp && r <= WiresIn }
 func (r Resource) perSwitch() bool { return r >= SwitchUp && r <= SwitchBoth }
 
-// The resources. A work's share of each is between 0, it does not need it, and 1,
-// it uses all of it when it goes on at full speed.
+// The resources. A work's share of a resource is from 0 (not used) to 1 (all of it, at the work's full speed).
 const (
 	Cores      Resource = iota // of the host
 	HostMemory                 // the bandwidth of the host's memory
 	LinkUp                     // from the host to the device
 	LinkDown                   // from the device to the host
 	LinkBoth                   // both directions together
-	Compute                    // the device's units that compute
+	Compute                    // the device's compute units
 	WiresOut                   // between devices, apart from the links: out of a device
-	WiresIn                    // and into it
-	SwitchUp                   // as LinkUp, of the link that the devices behind a switch share
+	WiresIn                    // into a device
+	SwitchUp                   // the shared link of the devices behind a switch, to the devices
 	SwitchDown
 	SwitchBoth
 	Disk
-	Network // to the other hosts, each way
+	Network // to the other hosts, in each direction
 	NumResources
 )
 
-// Work takes so many seconds at full speed, and as much of every resource as Share says.
+// Work takes Seconds at full speed, and uses Share of every resource meanwhile.
 type Work struct {
 	Seconds float64
 	Share   [NumResources]float64
-	Device  int // whose links and units it uses, of several devices
-	// Peer is another device that it needs something of, as PeerShare says; where it needs
-	// nothing of any, Peer is Device.
+	Device  int // the device whose links and units it uses
+	// Peer is another device whose resources the work uses, as given by PeerShare. Without such a device, Peer is
+	// Device.
 	Peer      int
 	PeerShare [NumResources]float64
 }
 
-// Then is w followed by next, as one work of the same devices: shares are averaged over the time.
+// Then combines w followed by next into one work of the same devices. Shares are averaged over the time.
 func (w Work) Then(next Work) Work {
 	total := w.Seconds + next.Seconds
 	if total <= 0 {
@@ -65,27 +63,26 @@ func (w Work) Then(next Work) Work {
 	return out
 }
 
-// Clock runs works and calls functions at their times. It is not for several goroutines.
+// Clock runs works and calls functions at their times. It is not for concurrent use.
 type Clock struct {
 	now    float64 // seconds
-	spent  float64 // by the function that is being called, see Spend
+	spent  float64 // by the current function, see Spend
 	timers timers
-	count  int // of timers that were ever set
+	count  int // timers set so far
 	active []*running
-	stale  bool // speeds are to be computed anew
+	stale  bool // speeds must be recomputed
 	used   Use
 
-	// Devices is how many devices there are; 0: one. Use is the mean of what each has to itself.
+	// Devices is the number of devices; 0: one. Use is the mean over per-device resources.
 	Devices int
-	// PerSwitch is how many of them are behind one switch; 0: one. Use is the mean of the switches.
+	// PerSwitch is the number of devices behind one switch; 0: one. Use is the mean over switches.
 	PerSwitch int
 }
 
-// Use says for how many seconds each resource was used up, or for how many more it was used
-// in part.
+// Use is the time in seconds that each resource was used up; partial use counts in proportion.
 type Use [NumResources]float64
 
-// Since is what u has more than an earlier one.
+// Since returns u minus earlier.
 func (u Use) Since(earlier Use) Use {
 	for r := range u {
 		u[r] -= earlier[r]
@@ -93,10 +90,10 @@ func (u Use) Since(earlier Use) Use {
 	return u
 }
 
-// Used is the use of all resources so far.
+// Used returns the use of all resources so far.
 func (c *Clock) Used() Use { return c.used }
 
-// running is a work that goes on.
+// running is a work in progress.
 type running struct {
 	needs []need
 	left  float64 // seconds at full speed
@@ -104,14 +101,14 @@ type running struct {
 	done  func()
 }
 
-// need is how much of a resource a work uses at full speed, and whose: the number of the device
-// or of the switch, 0 of what all share.
+// need is the share of one resource instance that a work uses at full speed. The owner is the number of the device or
+// switch, or 0 for a resource that all share.
 type need struct {
 	resource, owner int
 	share           float64
 }
 
-// needs lists what a work uses.
+// needs lists the resources that a work uses.
 func (c *Clock) needs(w *Work) (out []need) {
 	add := func(shares *[NumResources]float64, device int) {
 		for r, s := range shares {
@@ -131,7 +128,7 @@ func (c *Clock) needs(w *Work) (out []need) {
 	return out
 }
 
-// owners is how many there are of a resource.
+// owners returns the number of instances of a resource.
 func (c *Clock) owners(r Resource) int {
 	n, per := max(1, c.Devices), max(1, c.PerSwitch)
 	switch {
@@ -149,27 +146,27 @@ type timer struct {
 	f     func()
 }
 
-// Now is how long the clock has run. While a function is called it stands still, but for
-// what the function spends.
+// Now returns the time that has passed on the clock. During a function call it advances only by what the function
+// spends.
 func (c *Clock) Now() time.Duration { return time.Duration((c.now + c.spent) * 1e9) }
 
-// Time is Now in seconds, without what is being spent.
+// Time is Now in seconds, without Spend of the current function.
 func (c *Clock) Time() float64 { return c.now }
 
-// At has f called at a time, in seconds as Time gives it.
+// At calls f at a time in seconds, on the scale of Time.
 func (c *Clock) At(seconds float64, f func()) {
 	c.count++
 	heap.Push(&c.timers, timer{at: seconds, order: c.count, f: f})
 }
 
-// Spend says that the function which is being called takes so many seconds of its own, such
-// as for a call into a driver: what it starts from here on starts later.
+// Spend says that the current function takes seconds of its own, for example for a call into a driver. Work that the
+// function starts afterwards starts later.
 func (c *Clock) Spend(seconds float64) { c.spent += seconds }
 
-// After has f called so many seconds from now.
+// After calls f in seconds seconds from Now.
 func (c *Clock) After(seconds float64, f func()) { c.At(c.now+c.spent+seconds, f) }
 
-// Start begins a work, and has done called when it is complete.
+// Start begins a work and calls done when it is complete.
 func (c *Clock) Start(w Work, done func()) {
 	begin := func() {
 		c.active = append(c.active, &running{needs: c.needs(&w), left: w.Seconds, done: done})
@@ -185,8 +182,7 @@ func (c *Clock) Start(w Work, done func()) {
 	}
 }
 
-// Run goes on until until is true, and says whether it is: false where nothing is left
-// that could happen.
+// Run advances the clock until until returns true. It returns false if no event is left before that.
 func (c *Clock) Run(until func() bool) bool {
 	for !until() {
 		if !c.next() {
@@ -196,7 +192,7 @@ func (c *Clock) Run(until func() bool) bool {
 	return true
 }
 
-// next goes on to the next time at which something happens, and lets it happen.
+// next advances to the time of the next event and runs the event.
 func (c *Clock) next() bool {
 	if c.stale {
 		c.share()
@@ -242,17 +238,16 @@ func (c *Clock) call(f func()) {
 	c.spent = 0
 }
 
-// share sets the speeds: all grow alike until a resource is used up; the works that need
-// that one go on at the speed they have reached, and the others grow on, up to 1. This is
-// max-min fairness.
+// share sets the speeds by max-min fairness. All speeds grow equally until a resource is used up. Works that need
+// this resource keep their speed. The others keep growing, up to 1.
 func (c *Clock) share() {
 	for _, w := range c.active {
-		w.speed = -1 // not yet known
+		w.speed = -1 // not set yet
 	}
 	used, need := make([]Use, max(1, c.Devices)), make([]Use, max(1, c.Devices))
 	speed := 0.0
 	for left := len(c.active); left > 0; {
-		// How far can those grow whose speed is not known?
+		// How far can the unset speeds grow?
 		clear(need)
 		for _, w := range c.active {
 			if w.speed < 0 {
@@ -285,12 +280,12 @@ func (c *Clock) share() {
 	}
 }
 
-// uses says whether a work needs something of a resource.
+// uses reports whether a work uses a resource instance.
 func (w *running) uses(resource, owner int) bool {
 	return slices.ContainsFunc(w.needs, func(n need) bool { return n.resource == resource && n.owner == owner })
 }
 
-// timers is a heap by time; those of the same time are in the order in which they were set.
+// timers is a heap by time. Timers of equal time keep the order in which they were set.
 type timers []timer
 
 func (t timers) Len() int { return len(t) }

@@ -17,7 +17,7 @@ func ends(works ...Work) []float64 {
 	return out
 }
 
-// needs is a work of so many seconds that uses shares of resources, in pairs.
+// needs returns a work of seconds seconds that uses shares of resources, given in pairs.
 func needs(seconds float64, shares ...float64) Work {
 	w := Work{Seconds: seconds}
 	for i := 0; i < len(shares); i += 2 {
@@ -40,8 +40,8 @@ func second(w Work) Work {
 
 func near(a, b float64) bool { return math.Abs(a-b) < 1e-9 }
 
-// TestShares: works that need the same resource slow each other down as far as it is short,
-// and no further; who needs less of it than its fair part is not slowed down for the others.
+// TestShares: works that need the same resource slow each other down only if the resource is short. A work that needs
+// less than its fair share is not slowed down.
 func TestShares(t *testing.T) {
 	const cores, memory, up, down, both = float64(Cores), float64(HostMemory), float64(LinkUp), float64(LinkDown), float64(LinkBoth)
 	for _, tc := range []struct {
@@ -56,9 +56,9 @@ func TestShares(t *testing.T) {
 		{"there is enough", []Work{needs(2, memory, 0.5), needs(3, memory, 0.5)}, []float64{2, 3}},
 		// Both go on at 1/1.6 of their speed, which uses all of the memory.
 		{"a little too little", []Work{needs(1, memory, 0.8), needs(1, memory, 0.8)}, []float64{1.6, 1.6}},
-		// The link both ways is short, 1/1.5; who needs cores alone is not touched.
+		// The link in both directions is short, 1/1.5; a work on cores alone is not affected.
 		{"both ways", []Work{needs(1, up, 1, both, 0.75), needs(1, down, 1, both, 0.75), needs(1, cores, 1)}, []float64{1.5, 1.5, 1}},
-		// Two share the cores, at half speed; the third grows on until the memory is used up: 1 − 0.5·0.4 = 0.8.
+		// Two share the cores, at half speed; the third speeds up until the memory is used up: 1 − 0.5·0.4 = 0.8.
 		{"what others leave", []Work{needs(1, cores, 1, memory, 0.4), needs(1, cores, 1), needs(0.8, memory, 1)}, []float64{2, 2, 1}},
 		{"another device's link", []Work{needs(1, up, 1), second(needs(1, up, 1))}, []float64{1, 1}},
 		{"a copy that needs both links", []Work{beside(needs(1, up, 1), down, 1), second(needs(1, down, 1))}, []float64{2, 2}},
@@ -74,8 +74,8 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// TestOrder: functions are called at their times; those of the same time in the order in which they
-// were asked for, and what one spends delays what it starts.
+// TestOrder: functions are called at their times, and functions of the same time in the order of At. Spend delays
+// what a function starts.
 func TestOrder(t *testing.T) {
 	var c Clock
 	var got []string
@@ -108,7 +108,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestThen: two works one after the other take as long, and use as much, as one.
+// TestThen: two works one after another take the time, and the resources, of their combination.
 func TestThen(t *testing.T) {
 	w := needs(1, float64(Cores), 1).Then(needs(3, float64(Cores), 0.2, float64(HostMemory), 0.4))
 	if w.Seconds != 4 || !near(w.Share[Cores], 0.4) || !near(w.Share[HostMemory], 0.3) {
@@ -129,8 +129,7 @@ func TestThen(t *testing.T) {
 	}
 }
 
-// TestSwitches: devices behind one switch share its link, others do not; the use of it is the mean of
-// the switches.
+// TestSwitches: devices behind one switch share its link, other devices do not. Use is the mean over the switches.
 func TestSwitches(t *testing.T) {
 	for _, resource := range []Resource{SwitchUp, SwitchDown, SwitchBoth} {
 		for _, tc := range []struct {
@@ -154,10 +153,10 @@ func TestSwitches(t *testing.T) {
 	}
 }
 
-// TestEndless: times that are as good as equal do not keep the clock from going on.
+// TestEndless: almost equal times do not stop the clock.
 func TestEndless(t *testing.T) {
 	var c Clock
-	c.After(1e6, func() {}) // where a second is 2⁻³³ of what a float64 tells apart
+	c.After(1e6, func() {}) // near 1e6 s a float64 resolves 2⁻³³ s
 	c.Run(func() bool { return false })
 	left := 1000
 	var again func()

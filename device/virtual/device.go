@@ -9,22 +9,22 @@ import (
 	"mt/plan/rates"
 )
 
-// Device is a machine's device on a virtual clock. It is not for several goroutines.
+// Device is a machine's device on a virtual clock. It is not for concurrent use.
 type Device struct {
 	clock   *Clock
-	index   int // of several devices
+	index   int // number of the device
 	machine *rates.Machine
 	costs   *rates.Costs
 	unified bool
 	next    uintptr // the next address
 	blank   func(bytes int64) ([]byte, error)
-	enqueue float64 // seconds that the host takes to enqueue something
-	// engines copy between host and device, one in each direction; none where cores copy.
+	enqueue float64 // seconds that the host takes to enqueue a command
+	// The copy engines, one for each direction; nil: cores copy.
 	up, down *engine
 }
 
-// New makes device number index of a machine that has passed Check. With unified it computes on
-// host memory in place. blank gives host memory that is only looked at: see AllocHost.
+// New returns device number index of a machine that has passed Check. With unified it computes in host memory in
+// place. blank returns host memory for AllocHost; the memory is only read.
 func New(clock *Clock, m *rates.Machine, index int, unified bool, blank func(bytes int64) ([]byte, error)) *Device {
 	d := &Device{clock: clock, index: index, machine: m, costs: rates.NewCosts(m), unified: unified, next: device.Align, blank: blank, enqueue: m.Device.Enqueue / 1e6}
 	if m.Device.Kind != "cpu" {
@@ -42,7 +42,7 @@ func (d *Device) Kind() string { return d.machine.Device.Kind }
 // Unified implements device.Device.
 func (d *Device) Unified() bool { return d.unified }
 
-// Alloc implements device.Device. There is no limit: whoever plans has looked at it.
+// Alloc implements device.Device. It has no limit, because the plan has checked the memory.
 func (d *Device) Alloc(p accounts.Purpose, bytes int64) (device.Mem, error) {
 	if bytes < 0 {
 		return device.Mem{}, fmt.Errorf("virtual: allocate %d bytes", bytes)
@@ -50,7 +50,7 @@ func (d *Device) Alloc(p accounts.Purpose, bytes int64) (device.Mem, error) {
 	return d.place(bytes), nil
 }
 
-// place is memory at addresses that nothing else has.
+// place returns memory at unused addresses.
 func (d *Device) place(bytes int64) device.Mem {
 	m := device.Mem{Addr: d.next, Bytes: bytes}
 	d.next += (uintptr(bytes) + 2*device.Align - 1) / device.Align * device.Align
@@ -60,7 +60,7 @@ func (d *Device) place(bytes int64) device.Mem {
 // Free implements device.Device.
 func (d *Device) Free(device.Mem) {}
 
-// AllocHost implements device.Device: the memory reads as zeros, and must not be written.
+// AllocHost implements device.Device. The memory reads as zeros and must not be written.
 func (d *Device) AllocHost(bytes int64) ([]byte, error) { return d.blank(bytes) }
 
 // FreeHost implements device.Device.
@@ -78,8 +78,7 @@ func (d *Device) BindHost(b []byte) device.Mem { return d.place(int64(len(b))) }
 // Usage implements device.Device.
 func (d *Device) Usage() device.Usage { return device.Usage{} }
 
-// Reach implements device.Device: the machine says of each device whether it copies to others,
-// and both must.
+// Reach implements device.Device. Both devices' machines must allow copies between devices.
 func (d *Device) Reach(to device.Device) (bool, error) {
 	other, ok := device.Inner(to).(*Device)
 	return ok && other.index != d.index && min(d.machine.Link.Peer, other.machine.Link.Peer) > 0, nil
@@ -98,13 +97,13 @@ func (d *Device) Do(s device.Stream, o device.Op) {
 	s.(*stream).work(d.work(d.costs.Op(o)), true)
 }
 
-// inHost says whether the device's memory is the host's.
+// inHost reports whether the device's memory is host memory.
 func (d *Device) inHost() bool {
 	return d.machine.Device.Kind == "cpu" || d.machine.Device.Integrated
 }
 
-// work is what an operation of that cost needs. On a CPU it takes cores, and where the device's memory
-// is the host's it takes bandwidth that others need as well.
+// work returns the work of an operation with cost c. A CPU's operations use cores. If device memory is host memory,
+// operations also use host bandwidth.
 func (d *Device) work(c rates.Cost) Work {
 	w := Work{Seconds: c.Seconds}
 	w.Share[Compute] = 1
@@ -122,15 +121,14 @@ func (d *Device) work(c rates.Cost) Work {
 	return w
 }
 
-// engine copies in one direction: one copy after the other, in the order in which they are ready on their streams, each
-// whole.
+// engine copies in one direction: one whole copy at a time, in the order in which streams are ready for them.
 type engine struct {
 	busy    bool
 	waiting []func()
 }
 
-// start calls begin now, or when the copies before it are done. It returns what whoever copies calls at the end of its own
-// copy. A nil engine has copies go on beside each other.
+// start calls begin now, or after the earlier copies. The copying stream calls end when its copy is complete. Copies
+// of a nil engine run concurrently.
 func (e *engine) start(begin func()) {
 	if e != nil && e.busy {
 		e.waiting = append(e.waiting, begin)
@@ -142,7 +140,7 @@ func (e *engine) start(begin func()) {
 	begin()
 }
 
-// end lets the next copy begin.
+// end starts the next copy.
 func (e *engine) end() {
 	if e == nil {
 		return
@@ -157,10 +155,10 @@ func (e *engine) end() {
 // Close implements device.Device.
 func (d *Device) Close() error { return nil }
 
-// event is the last record of an event.
+// event refers to its last record.
 type event struct{ last *mark }
 
-// mark is one record: the point of a stream that a wait waits for.
+// mark is one record: a point of a stream.
 type mark struct {
 	done    bool
 	at      time.Duration

@@ -11,7 +11,7 @@ import (
 	"mt/plan/rates"
 )
 
-// machine moves 1 GB/s on every way, launches in no time, and multiplies at 1 TFLOP/s.
+// machine moves 1 GB/s on every path, launches in no time, and multiplies at 1 TFLOP/s.
 func machine() *rates.Machine {
 	one := rates.Op{Rate: 1}
 	return &rates.Machine{Name: "test", Device: rates.Device{Name: "test", Kind: "cuda", Memory: 1, Bandwidth: 1,
@@ -54,7 +54,7 @@ func (r *rig) event() device.Event {
 	return e
 }
 
-// rest runs until nothing is left.
+// rest runs until no event is left.
 func (r *rig) rest() { r.clock.Run(func() bool { return false }) }
 
 func (r *rig) at(what string, want float64) func(error) {
@@ -65,8 +65,8 @@ func (r *rig) at(what string, want float64) func(error) {
 	}
 }
 
-// TestStreams: work on a stream is in order, streams go on beside each other, and a wait is for
-// the last record before it.
+// TestStreams: work on a stream is in order, streams run concurrently, and a wait refers to the last record before
+// it.
 func TestStreams(t *testing.T) {
 	r := newRig(t, machine())
 	up, compute := r.stream("h2d"), r.stream("compute")
@@ -89,7 +89,7 @@ func TestStreams(t *testing.T) {
 	}
 }
 
-// TestLink: where both ways together are no faster than one, each takes twice as long.
+// TestLink: if both directions together are no faster than one, each takes twice as long.
 func TestLink(t *testing.T) {
 	r := newRig(t, machine())
 	up, down := r.stream("h2d"), r.stream("d2h")
@@ -109,8 +109,8 @@ func TestLink(t *testing.T) {
 	r.rest()
 }
 
-// TestPeers: a copy to another device uses wires of its own, or the links of both; where the two are
-// behind different switches, also what each shares with those beside it.
+// TestPeers: a copy to another device uses separate wires, or the links of both devices. If the two are behind
+// different switches, it also uses the links of both switches.
 func TestPeers(t *testing.T) {
 	for _, tc := range []struct {
 		what  string
@@ -161,8 +161,8 @@ func TestPeers(t *testing.T) {
 	}
 }
 
-// TestPeersThatDiffer: devices copy to each other if both do so, at the rate of the slower one, and over
-// wires if both have them.
+// TestPeersThatDiffer: devices copy to each other if both support it, at the slower rate, and over wires if both have
+// them.
 func TestPeersThatDiffer(t *testing.T) {
 	for _, tc := range []struct {
 		first, second rates.Link
@@ -201,7 +201,7 @@ func TestPeersThatDiffer(t *testing.T) {
 	}
 }
 
-// TestPeersInTurn: copies that follow each other go to the devices that they are for.
+// TestPeersInTurn: consecutive copies go to their own destinations.
 func TestPeersInTurn(t *testing.T) {
 	m := machine()
 	m.Link.Both, m.Link.Peer, m.Link.Wires = 2, 1, true
@@ -227,7 +227,7 @@ func TestPeersInTurn(t *testing.T) {
 	}
 }
 
-// TestEnqueue: what is enqueued later begins no earlier, though the device is idle.
+// TestEnqueue: a command starts no earlier than it is enqueued, even if the device is idle.
 func TestEnqueue(t *testing.T) {
 	m := machine()
 	m.Device.Enqueue = 1000
@@ -241,7 +241,7 @@ func TestEnqueue(t *testing.T) {
 	r.rest()
 }
 
-// TestCPU: on a CPU operations, copies and the host's works are all done by the same cores.
+// TestCPU: on a CPU, operations, copies and the host's works share the same cores.
 func TestCPU(t *testing.T) {
 	m := machine()
 	m.Device.Kind, m.Link.Cores, m.Link.Both = "cpu", 4, 2
@@ -254,7 +254,8 @@ func TestCPU(t *testing.T) {
 	r.rest()
 }
 
-// TestIntegrated: where the device's memory is the host's, operations and copies share its bandwidth: a copy reads and writes it.
+// TestIntegrated: if device memory is host memory, operations and copies share its bandwidth. A copy reads and writes
+// it.
 func TestIntegrated(t *testing.T) {
 	for integrated, want := range map[bool][2]float64{false: {1e-3, 1e-3}, true: {1.5e-3, 1.5e-3}} {
 		m := machine()
@@ -269,9 +270,9 @@ func TestIntegrated(t *testing.T) {
 	}
 }
 
-// TestEngines: copies of one direction go one after the other, whole, in the order in which they are ready. So a tile that
-// becomes ready while activations are copied waits for what is left of one copy: of all of them where they are copied at once, of
-// a piece where they are cut. Copies that follow each other do not become one that is longer than a piece.
+// TestEngines: copies of one direction run one after another, whole, in the order in which they are ready. So a tile
+// that becomes ready during activation copies waits for the rest of one copy. That is all activations if they are one
+// copy, and one piece if they are cut. Consecutive copies do not merge into one longer than a piece.
 func TestEngines(t *testing.T) {
 	const mib = 1 << 20
 	for name, tc := range map[string]struct {
@@ -289,7 +290,7 @@ func TestEngines(t *testing.T) {
 			mem := testkit.Must(r.dev.Alloc(accounts.Workspace, 256*mib))(t)
 			activations, tiles, other := r.stream("activations in"), r.stream("h2d"), r.stream("d2h")
 			gate := r.event()
-			activations.CopyH2D(mem.Slice(0, 1), blank[:1]) // at work while the others are enqueued
+			activations.CopyH2D(mem.Slice(0, 1), blank[:1]) // runs while the others are enqueued
 			activations.Record(gate)
 			for off := int64(0); off < 256*mib; off += tc.piece {
 				activations.CopyH2D(mem.Slice(off, tc.piece), blank[:tc.piece])
@@ -316,8 +317,8 @@ func TestEngines(t *testing.T) {
 	}
 }
 
-// TestRestart: what begins after the stream stood still takes up to twice as long, until as much is
-// lost as a restart costs or, where that is less, as the stream stood still. Copies lose nothing.
+// TestRestart: work after an idle time of the stream takes up to twice as long, until the restart's cost, or the idle
+// time if shorter, is lost. Copies lose nothing.
 func TestRestart(t *testing.T) {
 	m := machine()
 	m.Device.Restart = 1500
@@ -336,7 +337,7 @@ func TestRestart(t *testing.T) {
 	op(1)
 	compute.Notify(r.at("one right behind it", 0.004))
 	r.rest()
-	fetch() // the stream has nothing to do from the end of the last operation on
+	fetch() // the stream is idle from the end of the last operation on
 	fetch()
 	op(1)
 	compute.Notify(r.at("an operation of 1 ms after 2 ms", 0.004+0.002+0.002))
@@ -347,7 +348,7 @@ func TestRestart(t *testing.T) {
 	r.rest()
 }
 
-// TestRefusedMemory: less than nothing is no memory, and a device says whether its memory is the host's.
+// TestRefusedMemory: a negative size is refused, and a device tells whether its memory is host memory.
 func TestRefusedMemory(t *testing.T) {
 	for _, unified := range []bool{false, true} {
 		d := New(&Clock{}, machine(), 0, unified, nil)
@@ -357,7 +358,7 @@ func TestRefusedMemory(t *testing.T) {
 	}
 }
 
-// TestCoresOfCopies: copies that take half of the host's cores each go on beside each other.
+// TestCoresOfCopies: copies that take half of the host's cores each run concurrently.
 func TestCoresOfCopies(t *testing.T) {
 	m := machine()
 	m.Link.Both, m.Link.Cores = 2, 2
@@ -370,8 +371,8 @@ func TestCoresOfCopies(t *testing.T) {
 	r.rest()
 }
 
-// TestWork: an operation on a CPU takes its cores and the host's memory and no other device; work that takes no time
-// needs what it needs also after the stream stood still.
+// TestWork: an operation on a CPU uses its cores and host memory, and no other device. Work of zero time keeps its
+// shares, also after an idle time of the stream.
 func TestWork(t *testing.T) {
 	m := machine()
 	m.Device.Kind = "cpu"
@@ -386,8 +387,8 @@ func TestWork(t *testing.T) {
 	}
 }
 
-// TestEnqueueApart: works with an event between them, which were all enqueued while the stream waited for the first, are
-// done one after the other.
+// TestEnqueueApart: works with an event between them run one after another, even if all were enqueued while the
+// stream waited for the first.
 func TestEnqueueApart(t *testing.T) {
 	m := machine()
 	m.Device.Enqueue = 1000

@@ -4,20 +4,20 @@ import (
 	"mt/device"
 )
 
-// stream keeps what is enqueued and begins the next when the one before is complete.
+// stream holds the enqueued items and starts each when the previous one is complete.
 type stream struct {
 	d     *Device
 	items []item
-	busy  bool    // a work is going on, or the head waits for its time
-	ended float64 // when the last operation ended, in the clock's seconds
-	slow  float64 // how many seconds operations are still to lose, since the stream stood still
+	busy  bool    // a work runs, or the first item waits for its time
+	ended float64 // end of the last operation, in the clock's seconds
+	slow  float64 // seconds that operations have yet to lose because the stream was idle
 }
 
-// item is one thing that was enqueued: exactly one of the four.
+// item is one enqueued command: a work, a wait, a record or a notification.
 type item struct {
-	after  float64 // the clock's seconds before which it had not been enqueued
+	after  float64 // the time at which it was enqueued, in the clock's seconds
 	work   Work
-	op     bool // work is that of operations, not of a copy
+	op     bool // the work belongs to operations, not to a copy
 	engine *engine
 	bytes  int64 // of copies by the engine
 	wait   *mark
@@ -25,7 +25,7 @@ type item struct {
 	notify func(error)
 }
 
-// put enqueues x; the host takes a moment for it.
+// put enqueues x. The call costs the host a moment.
 func (s *stream) put(x item) {
 	s.d.clock.Spend(s.d.enqueue)
 	x.after = s.d.clock.Now().Seconds()
@@ -33,8 +33,8 @@ func (s *stream) put(x item) {
 	s.advance()
 }
 
-// work enqueues w. Works that follow each other with nothing between them become one, so
-// that there are few events however many operations a launch has.
+// work enqueues w. Consecutive works become one, so the number of events stays small for launches with many
+// operations.
 func (s *stream) work(w Work, op bool) {
 	w.Device = s.d.index
 	if w.PeerShare == [NumResources]float64{} {
@@ -48,11 +48,11 @@ func (s *stream) work(w Work, op bool) {
 	s.put(item{work: w, op: op})
 }
 
-// joined is how many bytes of copies that follow each other count as one: a copy that others wait for is not made longer
-// than the pieces of activations are.
+// joined is the most bytes of consecutive copies that become one. A copy that others wait for is no longer than the
+// pieces of activations.
 const joined = 32 << 20
 
-// copy enqueues the copy w of so many bytes by an engine. Small copies that follow each other become one, as works do.
+// copy enqueues the copy w of bytes bytes by an engine. Small consecutive copies become one, like works.
 func (s *stream) copy(w Work, e *engine, bytes int64) {
 	if e == nil {
 		s.work(w, false)
@@ -68,7 +68,7 @@ func (s *stream) copy(w Work, e *engine, bytes int64) {
 	s.put(item{work: w, engine: e, bytes: bytes})
 }
 
-// advance does what can be done now.
+// advance handles all items that are due.
 func (s *stream) advance() {
 	for !s.busy && len(s.items) > 0 {
 		x := s.items[0]
@@ -105,15 +105,15 @@ func (s *stream) advance() {
 	}
 }
 
-// resume goes on with the item at the head, whose time has come.
+// resume continues with the first item, whose time has come.
 func (s *stream) resume() {
 	s.busy = false
 	s.advance()
 }
 
-// restarted is the work w of operations that begin now. Where the stream has stood still, they take
-// up to twice as long, until the device has lost rates.Device.Restart, or as long as it stood still,
-// if that was less. Meanwhile they need as much less of what others use.
+// restarted returns the work w of operations that begin now. If the stream was idle, operations take up to twice as
+// long. This lasts until the device has lost rates.Device.Restart, or the idle time if that is shorter. Meanwhile the
+// operations use proportionally less of shared resources.
 func (s *stream) restarted(w Work) Work {
 	if still := s.d.clock.Time() - s.ended; still > 1e-9 {
 		s.slow = min(s.d.machine.Device.Restart/1e6, still)
@@ -131,7 +131,7 @@ func (s *stream) restarted(w Work) Work {
 	return w
 }
 
-// completed goes on behind the work at the head.
+// completed continues after the first item's work.
 func (s *stream) completed(op bool) {
 	if op {
 		s.ended = s.d.clock.Time()
@@ -140,7 +140,7 @@ func (s *stream) completed(op bool) {
 	s.resume()
 }
 
-// reach completes a record, and lets those go on who waited for it.
+// reach completes a record and resumes the streams that wait for it.
 func (s *stream) reach(m *mark) {
 	m.done, m.at = true, s.d.clock.Now()
 	for _, w := range m.waiting {
@@ -159,7 +159,7 @@ func (s *stream) CopyD2H(dst []byte, src device.Mem) {
 	s.copyLink(s.d.down, LinkDown, s.d.machine.Link.Down, int64(len(dst)))
 }
 
-// copyLink enqueues a copy over the link by an engine, which reads or writes host memory as well.
+// copyLink enqueues a copy over the link by an engine. The copy also uses host memory.
 func (s *stream) copyLink(e *engine, direction Resource, rate float64, bytes int64) {
 	if bytes == 0 {
 		return
@@ -167,8 +167,8 @@ func (s *stream) copyLink(e *engine, direction Resource, rate float64, bytes int
 	m := s.d.machine
 	moving := float64(bytes) / (rate * 1e9)
 	w := Work{Seconds: m.Link.Latency/1e6 + moving}
-	part := moving / w.Seconds // of the time in which bytes move
-	touched := 1.0             // how often a byte of it passes through host memory
+	part := moving / w.Seconds // part of the time in which bytes move
+	touched := 1.0             // how often each byte passes through host memory
 	if s.d.inHost() {
 		touched = 2
 	}
@@ -178,8 +178,7 @@ func (s *stream) copyLink(e *engine, direction Resource, rate float64, bytes int
 	s.copy(w, e, bytes)
 }
 
-// crossing says what a copy in one direction needs of its device's link, and whether it needs as
-// much of what the device shares with those behind the same switch.
+// crossing sets the link usage of a copy in one direction. If shared, the copy uses as much of the switch's link.
 func crossing(share *[NumResources]float64, direction Resource, one, both float64, shared bool) {
 	share[direction], share[LinkBoth] = one, both
 	if shared {
@@ -187,8 +186,8 @@ func crossing(share *[NumResources]float64, direction Resource, one, both float6
 	}
 }
 
-// CopyPeer implements device.Stream: over wires between the devices, or over the links of both,
-// which meet at their switch or else at the host. Of devices that differ the slower one's rate holds.
+// CopyPeer implements device.Stream. The copy goes over wires between the devices, or over both devices' links, which
+// meet at a switch or at the host. The slower device's rate applies.
 func (s *stream) CopyPeer(to device.Device, dst, src device.Mem) {
 	m, other := s.d.machine, device.Inner(to).(*Device)
 	theirs := other.machine.Link
@@ -205,7 +204,7 @@ func (s *stream) CopyPeer(to device.Device, dst, src device.Mem) {
 		crossing(&w.Share, LinkDown, min(1, rate/m.Link.Down), min(1, rate/m.Link.Both)*part, apart)
 		crossing(&w.PeerShare, LinkUp, min(1, rate/theirs.Up), min(1, rate/theirs.Both)*part, apart)
 	}
-	if m.Device.Kind == "cpu" { // a copy within the host's memory
+	if m.Device.Kind == "cpu" { // a copy within host memory
 		w.Share[HostMemory] = min(1, 2*rate/m.Host.Bandwidth) * part
 		w.Share[Cores] = min(1, m.Link.Cores/float64(m.Host.Cores))
 	}
@@ -233,11 +232,10 @@ func (s *stream) Wait(e device.Event) { s.put(item{wait: e.(*event).last}) }
 // Notify implements device.Stream.
 func (s *stream) Notify(f func(error)) { s.put(item{notify: f}) }
 
-// Sync implements device.Stream. On this clock nobody can wait for a stream; whoever calls
-// Sync at the end of a run finds it at rest.
+// Sync implements device.Stream. Nobody can wait on this clock; streams are idle when a run's end calls Sync.
 func (s *stream) Sync() error { return nil }
 
-// Err implements device.Stream: nothing fails.
+// Err implements device.Stream. Nothing fails.
 func (s *stream) Err() error { return nil }
 
 // Close implements device.Stream.

@@ -11,42 +11,38 @@ import (
 	"mt/device/op"
 )
 
-// Fault is the error of the call that was made to fail.
+// Fault is the error of the call that Fail or FailLate made fail.
 type Fault struct {
-	Call int64  // which call, counted from 1
-	Name string // its name, and the stream it was on
+	Call int64  // number of the call, counted from 1
+	Name string // the call's name and its stream
 }
 
 func (e *Fault) Error() string {
 	return fmt.Sprintf("injected fault: device call %d (%s)", e.Call, e.Name)
 }
 
-// Failing counts calls and fails one of them.
+// Failing counts calls and makes one of them fail.
 type Failing struct {
 	device.Device
 	failAt int64
 	late   bool // see FailLate
 	calls  atomic.Int64
 	rows   []int32               // the memory that misread's operation reads and would write
-	fault  atomic.Pointer[Fault] // the fault, once the call has come
+	fault  atomic.Pointer[Fault] // the fault, once the call has happened
 }
 
-// Fail returns dev with call number failAt failing; calls are counted from 1, and
-// with 0 none fails. The calls that count are Alloc, AllocHost, Register, Reach,
-// NewStream, NewEvent, every call of a stream that can fail (copies, Zero, Record,
-// Wait, Sync) and every operation. The streams and events of the result can only be
-// used with the result.
+// Fail returns dev with call number failAt failing; calls are counted from 1, and 0 makes none fail. Counted calls
+// are Alloc, AllocHost, Register, Reach, NewStream, NewEvent, every operation, and every call of a stream that can
+// fail (copies, Zero, Record, Wait, Sync). The result's streams and events work only with the result.
 func Fail(dev device.Device, failAt int64) *Failing { return &Failing{Device: dev, failAt: failAt} }
 
-// FailLate is Fail with a fault that shows as it does on a GPU: the call itself returns, and the
-// stream fails when it comes to it. To this end dev, which must be of device/cpu, gets another
-// operation in place of the call, one that it only finds to be wrong when it runs it.
+// FailLate is Fail with a late fault, as on a GPU: the call returns, and the stream fails when it executes the call.
+// To do so it replaces the call by an operation whose fault dev finds only when it runs. dev must be of device/cpu.
 func FailLate(dev device.Device, failAt int64) *Failing {
 	return &Failing{Device: dev, failAt: failAt, late: true, rows: make([]int32, 3*device.Align/4)}
 }
 
-// misread enqueues on s, a stream of the wrapped device, an operation that gathers row 1 of a table
-// with one row.
+// misread enqueues on s, a stream of the wrapped device, an operation that gathers row 1 of a table with one row.
 func (d *Failing) misread(s device.Stream) {
 	d.rows[0] = 1
 	mem := device.Mem{Addr: reflect.ValueOf(d.rows).Pointer(), Bytes: 4 * int64(len(d.rows))}
@@ -54,11 +50,10 @@ func (d *Failing) misread(s device.Stream) {
 	op.Do(d.Device, s, op.GatherRows{Dst: row(1, device.F32), Src: row(2, device.F32), Index: row(0, device.I32), T: 1, C: 1})
 }
 
-// Calls is the number of calls counted so far.
+// Calls returns the number of calls counted so far.
 func (d *Failing) Calls() int64 { return d.calls.Load() }
 
-// call counts a call, which the words of name describe. It returns the fault of the
-// call, nil if it has none.
+// call counts a call that the words of name describe. It returns the call's fault, or nil.
 func (d *Failing) call(name ...string) error {
 	n := d.calls.Add(1)
 	if n != d.failAt {
@@ -93,10 +88,10 @@ func (d *Failing) Register(memory ...[]byte) error {
 	return d.Device.Register(memory...)
 }
 
-// Unwrap is the wrapped device.
+// Unwrap returns the wrapped device.
 func (d *Failing) Unwrap() device.Device { return d.Device }
 
-// Reach fails, or has the wrapped device reach another.
+// Reach fails, or calls the wrapped device's Reach.
 func (d *Failing) Reach(to device.Device) (bool, error) {
 	if err := d.call("Reach"); err != nil {
 		return false, err
@@ -124,8 +119,7 @@ func (d *Failing) NewEvent() (device.Event, error) {
 	return d.Device.NewEvent()
 }
 
-// Do counts the operation and enqueues it on the wrapped device's stream inside s, which must be a
-// stream of d.
+// Do counts the operation and enqueues it on the wrapped device's stream in s, a stream of d.
 func (d *Failing) Do(s device.Stream, o device.Op) {
 	on := s.(*failingStream)
 	on.do(o.Name(), func() { d.Device.Do(on.Stream, o) })

@@ -6,9 +6,8 @@ import (
 	"mt/device"
 )
 
-// failingStream fails with the fault of the device. Work that is enqueued afterwards is
-// dropped, but records, waits and notifications go on, so that nobody waits for
-// ever.
+// failingStream fails with the device's fault. After the fault it drops work, but records, waits and notifications
+// continue, so nobody waits forever.
 type failingStream struct {
 	device.Stream
 	dev  *Failing
@@ -18,8 +17,7 @@ type failingStream struct {
 	err error
 }
 
-// do counts the call of that name and makes it, unless it or a call before it
-// failed.
+// do counts the named call and makes it, unless a call has failed.
 func (s *failingStream) do(name string, call func()) {
 	if s.fails(name) {
 		return
@@ -27,8 +25,7 @@ func (s *failingStream) do(name string, call func()) {
 	call()
 }
 
-// fails counts the call of that name, keeps its fault, and says whether the stream
-// has failed.
+// fails counts the named call, keeps its fault, and reports whether the stream has failed.
 func (s *failingStream) fails(name string) bool {
 	fault := s.dev.call(name, "on stream", s.name)
 	s.mu.Lock()
@@ -44,9 +41,8 @@ func (s *failingStream) fails(name string) bool {
 	return s.err != nil
 }
 
-// told is the error that the stream reports where the wrapped stream reports err. A late fault is
-// reported once the wrapped stream has failed, and then by every stream that fails for whatever
-// reason, as on a GPU.
+// told returns the stream's error, given the wrapped stream's error err. A late fault is reported once the wrapped
+// stream has failed. Then every stream that fails reports it, for whatever reason, as on a GPU.
 func (s *failingStream) told(err error) error {
 	if fault := s.dev.fault.Load(); s.dev.late && fault != nil && err != nil {
 		return fault

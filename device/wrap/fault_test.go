@@ -30,8 +30,8 @@ func TestTransparent(t *testing.T) {
 	}
 }
 
-// TestNothingFails: a late fault that is not reached changes nothing, a copy inside the device goes the right way, and an
-// error of the wrapped device itself comes through.
+// TestNothingFails: a late fault that is not reached changes nothing, a copy inside the device takes the right path,
+// and the wrapped device's own errors are returned.
 func TestNothingFails(t *testing.T) {
 	d := wrap.FailLate(newCPU(t), 1000)
 	defer d.Close()
@@ -55,8 +55,8 @@ func TestNothingFails(t *testing.T) {
 	}
 }
 
-// program makes one call of each kind and returns the first error that it is told
-// of. It checks for errors once after many calls, as callers do.
+// program makes one call of each kind and returns the first reported error. It checks for errors once after many
+// calls, as callers do.
 func program(t *testing.T, d device.Device) (err error) {
 	t.Helper()
 	mem, err := d.Alloc(accounts.Batch, 1024)
@@ -113,8 +113,7 @@ func program(t *testing.T, d device.Device) (err error) {
 	return err
 }
 
-// Every call fails once. Each time its error comes out and names the call, and all
-// memory is given back.
+// Every call fails once. Each time its error is returned and names the call, and all memory is released.
 func TestEveryCall(t *testing.T) {
 	want := []string{"Alloc for batch", "AllocHost", "Register", "NewStream compute", "NewEvent", "Reach", "Zero on stream compute",
 		"CopyH2D on stream compute", "CopyD2D on stream compute", "Convert on stream compute", "CopyPeer on stream compute", "CopyD2H on stream compute",
@@ -167,8 +166,8 @@ func TestDropped(t *testing.T) {
 	}
 }
 
-// TestLate: a late fault is not reported before the stream has come to it. Neither the call that
-// fails nor anything after it is done.
+// TestLate: a late fault is reported only when the stream has reached it. Neither the failing call nor later work is
+// done.
 func TestLate(t *testing.T) {
 	open := make(chan struct{})
 	held := testkit.Must(cpu.New(cpu.Options{Threads: 1, Delay: func(string, int64) time.Duration { <-open; return 0 }}))(t)

@@ -11,17 +11,16 @@ import (
 	"mt/device/op"
 )
 
-// Profiled times the operations of the device that it wraps. Its streams are those of
-// that device.
+// Profiled times the operations of the wrapped device. Its streams are the wrapped device's streams.
 type Profiled struct {
 	device.Device
 	mu      sync.Mutex
 	pending []span
 	spare   []device.Event
-	err     error // the error of the first event that could not be made
+	err     error // the error of the first event that could not be created
 }
 
-// span is one operation that was enqueued.
+// span is one enqueued operation.
 type span struct {
 	what       key
 	flops      float64
@@ -29,30 +28,28 @@ type span struct {
 	start, end device.Event
 }
 
-// key is what times are added up by: the operation and the sizes that decide its
-// cost.
+// key identifies a sum of times: the operation and the sizes that decide its cost.
 type key struct{ op, shape string }
 
-// OpTime is what all calls of one operation with one shape took.
+// OpTime is the time of all calls of one operation with one shape.
 type OpTime struct {
 	Op string `json:"op"`
-	// Shape is the shape of a matrix product or of attention. In a product whose
-	// number of rows comes from the data, that number is replaced by "≤" and the
-	// power of two at or above it.
+	// Shape is the shape of a matrix product or of attention. If a product's number of rows depends on the data, "≤"
+	// and the next power of two replace it.
 	Shape string `json:"shape,omitempty"`
 	Calls int    `json:"calls"`
-	// Total is device time, from the start of each call to its end.
+	// Total is device time, from each call's start to its end.
 	Total time.Duration `json:"total_ns"`
-	// FLOPs are those of all calls together, 0 where they are not known.
+	// FLOPs is the sum over all calls; 0: unknown.
 	FLOPs float64 `json:"flops,omitempty"`
-	// Bytes of device memory are what all calls together must read and write, 0 where they are not known.
+	// Bytes is the device memory that all calls must read and write; 0: unknown.
 	Bytes int64 `json:"bytes,omitempty"`
 }
 
 // Profile returns dev with its operations timed.
 func Profile(dev device.Device) *Profiled { return &Profiled{Device: dev} }
 
-// Unwrap is the wrapped device.
+// Unwrap returns the wrapped device.
 func (d *Profiled) Unwrap() device.Device { return d.Device }
 
 // Do enqueues o between two events.
@@ -80,8 +77,8 @@ func (d *Profiled) Do(s device.Stream, o device.Op) {
 	d.mu.Unlock()
 }
 
-// Times adds up what was enqueued since the last call of it, and lists the longest
-// first. All of that must be complete.
+// Times returns the times of the operations enqueued since the last call of Times, the longest first. All of them
+// must be complete.
 func (d *Profiled) Times() ([]OpTime, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -112,7 +109,7 @@ func (d *Profiled) Times() ([]OpTime, error) {
 	return out, nil
 }
 
-// Close gives the events back and closes the device.
+// Close releases the events and closes the device.
 func (d *Profiled) Close() error {
 	d.mu.Lock()
 	for _, s := range d.pending {
@@ -126,7 +123,7 @@ func (d *Profiled) Close() error {
 	return d.Device.Close()
 }
 
-// event is an event to record, nil where none can be made.
+// event returns an event to record, or nil if none can be created.
 func (d *Profiled) event() device.Event {
 	if n := len(d.spare); n > 0 {
 		e := d.spare[n-1]

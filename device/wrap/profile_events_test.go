@@ -12,7 +12,7 @@ import (
 	"mt/internal/testkit"
 )
 
-// counted counts the events that are made. With err set it makes none, and cannot be closed without it.
+// counted counts the created events. With err set it creates none, and Close returns err.
 type counted struct {
 	device.Device
 	events int
@@ -29,8 +29,8 @@ func (c *counted) NewEvent() (device.Event, error) {
 
 func (c *counted) Close() error { return errors.Join(c.err, c.Device.Close()) }
 
-// TestEvents: events are used again after Times, and an operation without an event is made all the same; Times and
-// Close tell why.
+// TestEvents: events are reused after Times. An operation without an event runs anyway; Times and Close return the
+// reason.
 func TestEvents(t *testing.T) {
 	inner, err := cpu.New(cpu.Options{Threads: 1})
 	testkit.NoError(t, err)

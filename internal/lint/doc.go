@@ -8,6 +8,8 @@
 //   - that every package has a doc.go
 //   - that no note postpones work
 //   - that docs/decisions/README.md lists every decision
+//   - that every relative link of a page leads somewhere
+//   - how many sentences of comments and pages are hard to read
 //
 // It may import the standard library only; nothing imports it.
 //

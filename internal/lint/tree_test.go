@@ -117,18 +117,26 @@ func TestModulePackages(t *testing.T) {
 	}
 }
 
-func TestModuleFiles(t *testing.T) {
+// moduleFiles is the root of this module and the files that git knows below it. Where there is no git
+// or no work tree, the test is skipped.
+func moduleFiles(t *testing.T) (root string, files []string) {
+	t.Helper()
 	if _, err := exec.LookPath("git"); err != nil {
 		t.Skip("git is not installed, so the files of the tree are not known")
 	}
-	root, _ := moduleRoot(t)
+	root, _ = moduleRoot(t)
 	if _, err := os.Stat(filepath.Join(root, ".git")); err != nil {
 		t.Skip("this is no git work tree, so the files of the project are not known")
 	}
-	files := testkit.Must(Tree(root))(t)
+	files = testkit.Must(Tree(root))(t)
 	if len(files) == 0 {
 		t.Fatal("git lists no file")
 	}
+	return root, files
+}
+
+func TestModuleFiles(t *testing.T) {
+	root, files := moduleFiles(t)
 	folders := map[string]bool{}
 	for _, name := range files {
 		content := testkit.Must(os.ReadFile(filepath.Join(root, name)))(t)

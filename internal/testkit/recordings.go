@@ -11,7 +11,7 @@ import (
 // make.py writes it.
 const RecordingsVariable = "MT_FIXTURES"
 
-// families are the cases in the folder of families to come that mt trains by now, one a line.
+// families lists the recorded cases of published families that mt trains, one a line.
 var families = []string{
 	"cohere2",
 	"deepseekv3",
@@ -70,9 +70,11 @@ func FoundRecordings(t testing.TB) []string {
 		return found
 	}
 	found := in(t, filepath.Join(shared(t), "fixtures"))
-	for _, dir := range in(t, filepath.Join(shared(t), "families")) {
-		if slices.Contains(families, filepath.Base(dir)) {
-			found = append(found, dir)
+	for _, folder := range []string{"families", "families2026"} {
+		for _, dir := range in(t, filepath.Join(shared(t), folder)) {
+			if slices.Contains(families, filepath.Base(dir)) {
+				found = append(found, dir)
+			}
 		}
 	}
 	return found
@@ -81,7 +83,7 @@ func FoundRecordings(t testing.TB) []string {
 // Recording is the folder of one recorded case beside the repository.
 func Recording(t testing.TB, name string) string {
 	t.Helper()
-	for _, folder := range []string{"fixtures", "families"} {
+	for _, folder := range []string{"fixtures", "families", "families2026"} {
 		dir := filepath.Join(shared(t), folder, name)
 		if _, err := os.Stat(dir); err == nil {
 			return dir

@@ -30,7 +30,7 @@ func newBuilder(s Spec, tokens []int) *builder {
 			b.object(mb, s.On(layer))
 		}
 	}
-	apart := slices.ContainsFunc(s.visits(), func(v Visit) bool { return v.Uses.Has(Makes) })
+	apart := slices.ContainsFunc(s.visits(), func(v Visit) bool { return v.Uses.Has(AllocatesGrad) })
 	for mb := range tokens {
 		if apart { // beside the head's input; else the head turns its input into it
 			b.gradient = append(b.gradient, b.object(mb, s.On(b.top)))
@@ -146,11 +146,11 @@ func (b *builder) launch(v Visit, mb int) {
 	switch {
 	case v.Uses.Has(Output):
 		l.Out = b.output(v.Layer, mb)
-	case v.Uses.Has(Makes):
+	case v.Uses.Has(AllocatesGrad):
 		l.Out = b.gradient[mb]
-	case v.Uses.Has(Turns), v.Uses.Has(Reads):
+	case v.Uses.Has(UpdatesGradInPlace), v.Uses.Has(ReadsGrad):
 		l.Grad = b.gradientOn(lane, mb)
-		b.use(lane, use{at: at, object: l.Grad, modify: v.Uses.Has(Turns)})
+		b.use(lane, use{at: at, object: l.Grad, modify: v.Uses.Has(UpdatesGradInPlace)})
 	}
 	if l.Out >= 0 {
 		b.use(lane, use{at: at, object: l.Out, create: true})

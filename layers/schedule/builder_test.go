@@ -203,9 +203,9 @@ func (y *lanesAtWork) compute(lane int, l Launch, v Visit) error {
 	switch {
 	case v.Uses.Has(Output):
 		y.slots[lane][l.Out] = input(v.Layer + 1)
-	case v.Uses.Has(Makes):
+	case v.Uses.Has(AllocatesGrad):
 		y.slots[lane][l.Out] = gradient(v.Layer)
-	case v.Uses.Has(Turns):
+	case v.Uses.Has(UpdatesGradInPlace):
 		y.slots[lane][l.Grad] = gradient(v.Layer)
 	}
 	return nil

@@ -9,28 +9,28 @@ func passed(stage Stage, class Class, forward, backward Uses) Layer {
 	return Layer{Tiles: 1, Sweeps: 1, Class: class, Forward: up, Evaluate: up, Backward: []Visit{{Stage: stage, Parts: 1, Uses: backward}}}
 }
 
-func embedding() Layer { return passed(Embed, NoSlot, Output, Sums|Turns) }
+func embedding() Layer { return passed(Embed, NoSlot, Output, AccumulatesGrad|UpdatesGradInPlace) }
 
 func block() Layer {
-	return passed(Block, Streamed, Weights|Input|Output, Weights|Sums|Input|Turns)
+	return passed(Block, Streamed, Weights|Input|Output, Weights|AccumulatesGrad|Input|UpdatesGradInPlace)
 }
 
 // routed is a layer with so many experts.
 func routed(experts int) Layer {
-	up, down := []Visit{{Stage: Route, Uses: Weights | Input}}, []Visit{{Stage: Route, Turn: 1, Uses: Weights | Input | Reads}}
+	up, down := []Visit{{Stage: Route, Uses: Weights | Input}}, []Visit{{Stage: Route, Turn: 1, Uses: Weights | Input | ReadsGrad}}
 	for k := range experts {
 		up = append(up, Visit{Stage: Expert, Part: 1 + k, Uses: Weights})
-		down = append(down, Visit{Stage: Expert, Part: experts - k, Uses: Weights | Sums})
+		down = append(down, Visit{Stage: Expert, Part: experts - k, Uses: Weights | AccumulatesGrad})
 	}
-	up = append(up, Visit{Stage: Join, Turn: 1, Uses: Output})
-	down = append(down, Visit{Stage: Join, Uses: Weights | Sums | Input | Turns})
+	up = append(up, Visit{Stage: Combine, Turn: 1, Uses: Output})
+	down = append(down, Visit{Stage: Combine, Uses: Weights | AccumulatesGrad | Input | UpdatesGradInPlace})
 	return Layer{Tiles: 1 + experts, Sweeps: 2, Forward: up, Backward: down, Evaluate: up}
 }
 
 // head is a head in so many parts.
 func head(parts int) Layer {
 	if parts == 1 {
-		l := passed(Head, Whole, Weights|Input, Weights|Sums|Turns)
+		l := passed(Head, Whole, Weights|Input, Weights|AccumulatesGrad|UpdatesGradInPlace)
 		l.Forward, l.Evaluate[0].Loss, l.Backward[0].Loss = nil, true, true
 		return l
 	}
@@ -38,9 +38,9 @@ func head(parts int) Layer {
 	for k := range parts {
 		l.Forward = append(l.Forward, Visit{Stage: HeadPart, Part: k, Parts: parts, Turn: k, Uses: Weights | Input, Loss: k == parts-1})
 		back := parts - 1 - k
-		l.Backward = append(l.Backward, Visit{Stage: HeadPart, Part: back, Parts: parts, Turn: back, Uses: Weights | Sums | Input | Turns})
+		l.Backward = append(l.Backward, Visit{Stage: HeadPart, Part: back, Parts: parts, Turn: back, Uses: Weights | AccumulatesGrad | Input | UpdatesGradInPlace})
 	}
-	l.Backward[0].Uses = Weights | Sums | Input | Makes
+	l.Backward[0].Uses = Weights | AccumulatesGrad | Input | AllocatesGrad
 	l.Evaluate = l.Forward
 	return l
 }

@@ -42,13 +42,13 @@ type Uses uint8
 
 // The uses.
 const (
-	Weights Uses = 1 << iota // reads the weights of its tile
-	Sums                     // sums up the gradient of its tile
-	Input                    // reads the layer's input
-	Output                   // makes the layer's output
-	Makes                    // makes a gradient that lies beside the layer's input, not in its place
-	Turns                    // turns the gradient of the layer's output into that of its input, in place
-	Reads                    // reads the gradient of the layer's output
+	Weights            Uses = 1 << iota // reads the weights of its tile
+	AccumulatesGrad                     // sums up the gradient of its tile
+	Input                               // reads the layer's input
+	Output                              // makes the layer's output
+	AllocatesGrad                       // makes a gradient that lies beside the layer's input, not in its place
+	UpdatesGradInPlace                  // turns the gradient of the layer's output into that of its input, in place
+	ReadsGrad                           // reads the gradient of the layer's output
 )
 
 // Has says whether all of v are among u.
@@ -80,13 +80,13 @@ const (
 	Attention       // the first half of a block with experts
 	Route           // the router (part 0) decides which tokens go to which experts
 	Expert          // one expert (part 1, 2, …) serves its tokens, of all micro-batches at once
-	Join            // the sum of the experts' outputs becomes the layer's; in the backward: router and norm go backward
+	Combine         // the sum of the experts' outputs becomes the layer's; in the backward: router and norm go backward
 	Head            // all of the head
 	HeadPart        // a range of the vocabulary
 )
 
 func (s Stage) String() string {
-	return [...]string{"embed", "positions", "block", "attention", "route", "expert", "join", "head", "head part"}[s]
+	return [...]string{"embed", "positions", "block", "attention", "route", "expert", "combine", "head", "head part"}[s]
 }
 
 // Class says which slots a tile of weights goes through.
@@ -101,7 +101,7 @@ const (
 )
 
 // Grad says whether the visit computes the gradient of its tile's weights.
-func (v Visit) Grad() bool { return v.Uses.Has(Sums) }
+func (v Visit) Grad() bool { return v.Uses.Has(AccumulatesGrad) }
 
 // Weighs says whether the visit reads weights of its tile.
 func (v Visit) Weighs() bool { return v.Uses.Has(Weights) }

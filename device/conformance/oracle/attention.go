@@ -2,7 +2,7 @@ package oracle
 
 import "math"
 
-// Shape says where queries and keys lie: see op.AttentionShape.
+// Shape describes queries and keys as op.AttentionShape does.
 type Shape struct {
 	CuQ, CuK            []int32
 	TQ                  int
@@ -14,8 +14,8 @@ type Shape struct {
 	DQStride, DKStride  int
 }
 
-// scores calls f for every query and head with the head, the query's row, the first
-// key that it sees, and the scaled scores of that key and those after it.
+// scores calls f for every query and head. The arguments of f are the head, the query's row, the first key that the
+// query attends to, and the scaled scores from that key on.
 func (s *Shape) scores(q, k []float64, f func(h, row, key int, scores, slopes []float64)) {
 	for i := range len(s.CuQ) - 1 {
 		nq, nk := int(s.CuQ[i+1]-s.CuQ[i]), int(s.CuK[i+1]-s.CuK[i])
@@ -37,14 +37,14 @@ func (s *Shape) scores(q, k []float64, f func(h, row, key int, scores, slopes []
 	}
 }
 
-// query is the row of head h in a tensor like Q, key in one like K.
+// query returns the row of head h in a tensor laid out as Q; key does so for K.
 func (s *Shape) query(q []float64, row, h int) []float64 { return q[row*s.QStride+h*s.Dim:][:s.Dim] }
 
 func (s *Shape) key(k []float64, row, h int) []float64 {
 	return k[row*s.KStride+h/(s.Heads/s.KVHeads)*s.Dim:][:s.Dim]
 }
 
-// dot adds up four sums, which a processor computes side by side.
+// dot adds four partial sums, which a processor computes in parallel.
 func dot(x, y []float64) float64 {
 	var a, b, c, d float64
 	y = y[:len(x)]
@@ -61,14 +61,14 @@ func dot(x, y []float64) float64 {
 	return a + b + c + d
 }
 
-// add is y += a·x.
+// add computes y += a·x.
 func add(y []float64, a float64, x []float64) {
 	for i := range x {
 		y[i] += a * x[i]
 	}
 }
 
-// LogSumExp is log Σ exp x, computed so that nothing overflows.
+// LogSumExp returns log Σ exp x without overflow.
 func LogSumExp(x []float64) float64 {
 	top := math.Inf(-1)
 	for _, v := range x {

@@ -2,21 +2,21 @@ package oracle
 
 import "math"
 
-// Delta says what the gated delta rule goes over, as op.DeltaShape does.
+// Delta describes sequences and heads of the gated delta rule, as op.DeltaShape does.
 type Delta struct {
 	Cu                                            []int32
 	KeyHeads, Heads, KeyDim, ValueDim, GateStride int
 }
 
-// ShortConv sets y (T, channels) to SiLU of the causal convolution of each sequence of x with w (channels, taps). tail, unless
-// nil, are the (taps−1, channels) rows before the only sequence's first.
+// ShortConv sets y (T, channels) to SiLU of the causal convolution of each sequence of x with w (channels, taps).
+// Unless nil, tail (taps−1, channels) has the rows before a single sequence.
 func ShortConv(y, x, w, tail []float64, cu []int32, channels, taps, stride int) {
 	convolve(x, w, tail, cu, channels, taps, stride, func(t, c int, sum float64, _ func(j int) (float64, int)) {
 		y[t*channels+c] = sum / (1 + math.Exp(-sum))
 	})
 }
 
-// ShortConvBackward sets dx and adds to dw, unless that is nil, the gradients of x and of w, given that of y.
+// ShortConvBackward sets dx and adds to dw, unless dw is nil: the gradients of x and of w, given dy.
 func ShortConvBackward(dx, dw, dy, x, w []float64, cu []int32, channels, taps, stride, dxStride int) {
 	for t := range int(cu[len(cu)-1]) {
 		clear(dx[t*dxStride:][:channels])
@@ -36,8 +36,8 @@ func ShortConvBackward(dx, dw, dy, x, w []float64, cu []int32, channels, taps, s
 	})
 }
 
-// convolve calls f with the sum of every token and channel, and with what a tap reads: the value, and of which token it is,
-// −1 where that is before the sequence.
+// convolve calls f for every token and channel with the sum and with a function of a tap. The function returns the
+// value that the tap reads and its token, −1 for a token before the sequence.
 func convolve(x, w, tail []float64, cu []int32, channels, taps, stride int, f func(t, c int, sum float64, at func(j int) (float64, int))) {
 	for s := range len(cu) - 1 {
 		for t := int(cu[s]); t < int(cu[s+1]); t++ {
@@ -63,17 +63,17 @@ func convolve(x, w, tail []float64, cu []int32, channels, taps, stride int, f fu
 	}
 }
 
-// step is what one head does at one token.
+// step is one token of one head.
 type step struct {
-	q, k, v          []float64 // q and k normed
-	rq, rk           float64   // what q and k were multiplied by, the scale of q apart
+	q, k, v          []float64 // q and k are normalized
+	rq, rk           float64   // factors that normalized q and k, without the scale of q
 	beta, g, a, rate float64   // rate: e^ALog
-	before, mid      []float64 // the state before, and decayed
-	after, d         []float64 // the state after; β(v − midᵀk)
+	before, mid      []float64 // the state before the token, and the decayed state
+	after, d         []float64 // the state after the token; d: β(v − midᵀk)
 	memory           []float64 // midᵀk
 }
 
-// steps are the steps of head h through a sequence, whose state begins as s.
+// steps returns the steps of head h through a sequence that begins with state s.
 func (a Delta) steps(h int, from, to int32, qkv, gates, aLog, dtBias, s []float64) (out []step) {
 	K, V := a.KeyDim, a.ValueDim
 	keys := a.KeyHeads * K
@@ -104,7 +104,7 @@ func (a Delta) steps(h int, from, to int32, qkv, gates, aLog, dtBias, s []float6
 
 func softplus(x float64) float64 { return max(x, 0) + math.Log1p(math.Exp(-math.Abs(x))) }
 
-// unit is x of length 1, times scale, and 1 over its length.
+// unit returns x scaled to length scale, and the reciprocal of its length.
 func unit(x []float64, scale float64) (y []float64, r float64) {
 	r = 1 / math.Sqrt(dot(x, x)+1e-6)
 	for _, v := range x {
@@ -113,8 +113,8 @@ func unit(x []float64, scale float64) (y []float64, r float64) {
 	return y, r
 }
 
-// GatedDelta sets o (T, Heads·ValueDim), token by token, and states as op.GatedDelta says, unless that is nil. last, unless
-// nil, is the state before the only sequence, and then that behind it.
+// GatedDelta sets o (T, Heads·ValueDim), token by token. It sets states as op.GatedDelta does, unless states is nil.
+// Unless nil, last is the state before a single sequence, and is set to the state after it.
 func (a Delta) GatedDelta(o, states, last, qkv, gates, aLog, dtBias []float64) {
 	K, V := a.KeyDim, a.ValueDim
 	for s := range len(a.Cu) - 1 {
@@ -170,8 +170,8 @@ func (a Delta) GatedDeltaBackward(dqkv, dgates, daLog, ddtBias, do, qkv, gates, 
 	}
 }
 
-// backward adds to the gradients of q, k and v before the norms, turns ds, the gradient of the state after the step, into that
-// of the state before, and returns those of β and g.
+// backward adds to the gradients of v and of unnormalized q and k, and returns the gradients of β and g. It turns ds,
+// the gradient of the state after the step, into that before the step.
 func (st step) backward(dq, dk, dv, ds, do []float64) (dbeta, dg float64) {
 	V := len(st.v)
 	dqn, dkn, dd := make([]float64, len(st.q)), make([]float64, len(st.k)), make([]float64, V)

@@ -1,7 +1,6 @@
-// Package oracle defines every operation of the device contract in plain Go on
-// float64, written for clarity alone. Tests compare devices with it.
+// Package oracle defines every operation of the device contract in plain Go on float64. Clarity is its only goal.
+// Tests compare devices with it.
 //
-// It imports the standard library only. Invariant: a function here is the
-// definition of its operation without rounding; what it overwrites, what it adds to
-// and what may be aliased is as package op says.
+// It imports the standard library only. Invariant: a function defines its operation without rounding. Package op
+// states which arguments are overwritten, accumulated or aliased.
 package oracle

@@ -20,8 +20,7 @@ func ScaleRows(x, w []float64, index []int32, C int) {
 	}
 }
 
-// ScaleRowsBackward sets dw[index[t]] to the product of the rows t of dy and y, and
-// then scales both rows.
+// ScaleRowsBackward sets dw[index[t]] to the dot product of the rows t of dy and y, and then scales both rows.
 func ScaleRowsBackward(dy, y, w, dw []float64, index []int32, C int) {
 	for t, p := range index {
 		dw[p] = dot(dy[t*C:(t+1)*C], y[t*C:(t+1)*C])
@@ -53,7 +52,7 @@ type RouterRule struct {
 	Shared, Gated                 bool
 }
 
-// scale is what weights are multiplied by.
+// scale returns the factor on weights.
 func (r RouterRule) scale() float64 {
 	if r.Scale == 0 {
 		return 1
@@ -61,7 +60,7 @@ func (r RouterRule) scale() float64 {
 	return float64(r.Scale)
 }
 
-// widths are how many logits and how many experts a token has.
+// widths returns a token's number of logits and of experts.
 func (r RouterRule) widths(E, K int) (logits, chosen int) {
 	if r.Shared {
 		K++
@@ -72,7 +71,7 @@ func (r RouterRule) widths(E, K int) (logits, chosen int) {
 	return E, K
 }
 
-// scores are those of a row of logits.
+// scores returns the scores of a row of logits.
 func (r RouterRule) scores(row []float64) []float64 {
 	if !r.Sigmoid {
 		return softmax(row)
@@ -86,7 +85,7 @@ func (r RouterRule) scores(row []float64) []float64 {
 
 func sigmoid(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
 
-// least is what a sum of scores that others are divided by begins with.
+// least returns the initial value of a sum of scores that becomes a divisor.
 func (r RouterRule) least() float64 {
 	if r.Sigmoid {
 		return 1e-20
@@ -94,7 +93,7 @@ func (r RouterRule) least() float64 {
 	return 0
 }
 
-// falling are the indices of v from its largest element on; of equal ones the first is first.
+// falling returns the indices of v, the largest element first; among equal elements, the lower index first.
 func falling(v []float64) []int32 {
 	order := make([]int32, len(v))
 	for i := range order {
@@ -104,7 +103,7 @@ func falling(v []float64) []int32 {
 	return order
 }
 
-// choose returns the K experts with the largest keys, of the open groups alone.
+// choose returns the K experts with the largest keys in the open groups.
 func (r RouterRule) choose(keys []float64, K int) []int32 {
 	order := falling(keys)
 	if r.Groups > 0 {
@@ -122,7 +121,7 @@ func (r RouterRule) choose(keys []float64, K int) []int32 {
 	return order[:K]
 }
 
-// near is the softmax that weights the k-th of the chosen experts: over those that are near it, without the ones chosen before.
+// near returns the softmax that weights the k-th chosen expert, over the experts near it except those chosen before.
 func (r RouterRule) near(row []float64, chosen []int32, k int) []float64 {
 	p, top, sum := make([]float64, len(row)), row[chosen[k]], 0.0
 	for e, s := range row {
@@ -137,10 +136,9 @@ func (r RouterRule) near(row []float64, chosen []int32, k int) []float64 {
 	return p
 }
 
-// Router writes ids and weights (T, K): the experts with the largest keys of a token, by its
-// logits (T, E), and their scores times a scale, which are divided by their sum where
-// normalize is set; then what there is of a shared expert. It adds all scores to probSum (E).
-// bias (E) may be nil.
+// Router writes ids and weights (T, K) for logits (T, E): the experts with the largest keys and their scores times a
+// scale. With normalize, the scores are divided by their sum. A shared expert follows, if there is one. Router adds
+// all scores to probSum (E). bias (E) may be nil.
 func Router(logits, bias []float64, ids []int32, weights, probSum []float64, E, K int, normalize bool, rule RouterRule) {
 	wide, chosen := rule.widths(E, K)
 	for t := range len(logits) / max(1, wide) {
@@ -176,8 +174,8 @@ func Router(logits, bias []float64, ids []int32, weights, probSum []float64, E, 
 	}
 }
 
-// RouterBackward writes dlogits, which may be logits, from dweights and from
-// aux·counts, an additional gradient of every score; counts may be nil.
+// RouterBackward writes dlogits, which may be logits, from dweights. aux·counts is an additional gradient of every
+// score; counts may be nil.
 func RouterBackward(dlogits, logits []float64, ids []int32, dweights []float64, counts []int32, E, K int, normalize bool, rule RouterRule, aux float64) {
 	wide, each := rule.widths(E, K)
 	for t := range len(logits) / max(1, wide) {
@@ -206,7 +204,7 @@ func RouterBackward(dlogits, logits []float64, ids []int32, dweights []float64, 
 			w := sigmoid(row[E])
 			dlogits[t*wide+E] = dw[K] * w * (1 - w)
 		}
-		back := make([]float64, E) // what comes back through weights of near experts
+		back := make([]float64, E) // gradients through weights of near experts
 		for k, e := range chosen {
 			if rule.Near > 0 {
 				by := rule.near(row[:E], chosen, k)
@@ -225,9 +223,8 @@ func RouterBackward(dlogits, logits []float64, ids []int32, dweights []float64, 
 	}
 }
 
-// SortByExpert lists the places of ids by the expert they hold. order has the
-// places, rows is order/K, offsets says where each expert's begin, and to counts
-// (E) the number of each expert's places is added.
+// SortByExpert lists the indices of ids by expert in order; rows is order/K. offsets has the start of each expert's
+// list. It adds the length of each expert's list to counts (E).
 func SortByExpert(ids, order, rows, offsets, counts []int32, E, K int) {
 	n := 0
 	for e := range E {
@@ -243,8 +240,8 @@ func SortByExpert(ids, order, rows, offsets, counts []int32, E, K int) {
 	offsets[E] = int32(n)
 }
 
-// Sinks turns o (T, heads·dim) and lse (heads, T) of attention into those of attention with sinks (heads): one
-// more score a head, whose value is 0.
+// Sinks turns o (T, heads·dim) and lse (heads, T) of attention into attention with sinks (heads): one more score for
+// each head, with value 0.
 func Sinks(o, lse, sinks []float64, T, dim int) {
 	for h, sink := range sinks {
 		for t := range T {
@@ -255,8 +252,8 @@ func Sinks(o, lse, sinks []float64, T, dim int) {
 	}
 }
 
-// SinksGrad adds to dsinks (heads) the gradient of the sinks, given lse (heads, T) as Sinks left it and delta (heads, T)
-// = Σ do·o.
+// SinksGrad adds the gradient of the sinks to dsinks (heads), given lse (heads, T) as Sinks left it and delta (heads,
+// T) = Σ do·o.
 func SinksGrad(dsinks, lse, delta, sinks []float64, T int) {
 	for h, sink := range sinks {
 		for t := range T {
@@ -274,7 +271,7 @@ func AddWeightedRows(dst, src, bias, w []float64, index, pairs []int32, C int) {
 	}
 }
 
-// WeightedBiasGrad adds the gradients of b and of w to db and dw, given that of y.
+// WeightedBiasGrad adds the gradients of b and w to db and dw, given dy.
 func WeightedBiasGrad(db, dw, dy, b, w []float64, index []int32) {
 	for t, p := range index {
 		row := dy[t*len(b) : (t+1)*len(b)]
@@ -283,8 +280,8 @@ func WeightedBiasGrad(db, dw, dy, b, w []float64, index []int32) {
 	}
 }
 
-// CutGLU sets y (T, F) to g·σ(alpha·g)·(u+1) of gu (T, 2F), where g is the gate, limit at most, and u the up, limit in
-// magnitude at most.
+// CutGLU sets y (T, F) to g·σ(alpha·g)·(u+1) for gu (T, 2F). g is the gate, at most limit, and u is up, clamped to
+// ±limit.
 func CutGLU(alpha, limit float64, y, gu []float64, T, F int) {
 	for t := range T {
 		for i := range F {
@@ -294,7 +291,8 @@ func CutGLU(alpha, limit float64, y, gu []float64, T, F int) {
 	}
 }
 
-// CutGLUBackward is GLUBackward for CutGLU. What is cut off has no gradient; what lies at the limit has one.
+// CutGLUBackward is GLUBackward for CutGLU. Inputs beyond a limit have gradient 0; inputs at the limit have a
+// gradient.
 func CutGLUBackward(alpha, limit float64, dgu, y, dy, gu []float64, T, F int) {
 	for t := range T {
 		for i := range F {

@@ -44,8 +44,7 @@ func TestScaleRowsBackward(t *testing.T) {
 	}
 }
 
-// Of equal logits the first ones are chosen. Weights are probabilities, or are
-// normalised and sum to 1.
+// Among equal logits the first ones are chosen. Weights are probabilities, or are normalized and sum to 1.
 func TestRouter(t *testing.T) {
 	logits := []float64{0, math.Log(2), 0, math.Log(2), 0}
 	for _, normalize := range []bool{false, true} {
@@ -66,8 +65,7 @@ func TestRouter(t *testing.T) {
 	}
 }
 
-// Experts are chosen by score and bias, in the best groups alone, and weighted by score. The
-// shared expert comes last.
+// Score plus bias chooses the experts, in the best groups only, and scores weight them. The shared expert comes last.
 func TestRouterRule(t *testing.T) {
 	logit := func(p float64) float64 { return math.Log(p / (1 - p)) }
 	logits := []float64{logit(0.9), logit(0.1), logit(0.6), logit(0.5), logit(0.2), logit(0.3), logit(0.75)}
@@ -150,7 +148,8 @@ func TestSortByExpert(t *testing.T) {
 	}
 }
 
-// TestSinksGrad: attention with sinks has the gradients of AttentionBackward, given what Sinks left, and SinksGrad.
+// TestSinksGrad checks AttentionBackward with the O and LSE of Sinks, and SinksGrad: together they give the gradients
+// of attention with sinks.
 func TestSinksGrad(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 1))
 	s := Shape{CuQ: []int32{0, 3, 5}, CuK: []int32{0, 3, 5}, TQ: 5, Heads: 2, KVHeads: 1, Dim: 3, Scale: 0.7, QStride: 6, KStride: 3,

@@ -2,7 +2,7 @@ package oracle
 
 import "math"
 
-// MatMul is D (M, N) = op(A)·op(B) + C + bias; C and bias may be nil.
+// MatMul computes D (M, N) = op(A)·op(B) + C + bias; C and bias may be nil.
 func MatMul(d, a, b, c, bias []float64, M, N, K int, transA, transB bool) {
 	out := make([]float64, M*N)
 	for i := range M {
@@ -30,7 +30,7 @@ func MatMul(d, a, b, c, bias []float64, M, N, K int, transA, transB bool) {
 	copy(d, out)
 }
 
-// AddBiasGrad is db (N) += Σ_t dy (T, N).
+// AddBiasGrad computes db (N) += Σ_t dy (T, N).
 func AddBiasGrad(db, dy []float64, T, N int) {
 	for t := range T {
 		for j := range N {
@@ -39,17 +39,17 @@ func AddBiasGrad(db, dy []float64, T, N int) {
 	}
 }
 
-// Norm says where the rows of RMSNorm lie.
+// Norm describes the layout of RMSNorm's rows.
 type Norm struct {
 	Rows, Groups, Dim            int
 	XStride, YStride             int // forward
-	DXStride, DYStride, XBStride int // backward; XBStride is that of x
+	DXStride, DYStride, XBStride int // backward; XBStride is x's stride
 	Eps, Offset                  float64
 	Add                          bool
 }
 
-// RMSNorm writes y = x·rstd·(Offset + w) and rstd (Rows, Groups). It adds residual,
-// which lies as y does, unless that is nil.
+// RMSNorm writes y = x·rstd·(Offset + w) and rstd (Rows, Groups). It adds residual, laid out as y, unless residual is
+// nil.
 func RMSNorm(y, rstd, x, w, residual []float64, n Norm) {
 	for r := range n.Rows {
 		for g := range n.Groups {
@@ -94,8 +94,8 @@ func RMSNormBackward(dx, dw, dy, x, w, rstd []float64, n Norm) {
 	}
 }
 
-// RoPE rotates the first rotary elements of every head in place: pairs of elements half of them
-// apart or, where interleaved is set, of neighbours.
+// RoPE rotates the first rotary elements of every head in place. Pairs are half of rotary apart; with interleaved,
+// they are neighbours.
 func RoPE(x, cos, sin []float64, pos []int32, T, heads, dim, rotary, stride int, inverse, interleaved bool) {
 	half := rotary / 2
 	for t := range T {
@@ -130,7 +130,7 @@ func CopyColumns(dst, src []float64, T, C, dstStride, srcStride int) {
 	}
 }
 
-// ScatterAddRows adds to row u of drows the rows pos[start[u]:start[u+1]] of dy.
+// ScatterAddRows adds the rows pos[start[u]:start[u+1]] of dy to row u of drows.
 func ScatterAddRows(drows, dy []float64, start, pos []int32, C int) {
 	for u := range len(start) - 1 {
 		for _, t := range pos[start[u]:start[u+1]] {
@@ -141,9 +141,8 @@ func ScatterAddRows(drows, dy []float64, start, pos []int32, C int) {
 	}
 }
 
-// CrossEntropy writes losses and, unless forwardOnly is set, turns logits (T, V)
-// into their gradient times scale. A target of −100 does not count. For limit see
-// Softcap, for smoothing and z op.LossTerms.
+// CrossEntropy writes losses and, unless forwardOnly is set, turns logits (T, V) into their gradient times scale. A
+// target of −100 does not count. limit is as in Softcap; smoothing and z are as in op.LossTerms.
 func CrossEntropy(logits []float64, targets []int32, losses []float64, V int, scale, limit, smoothing, z float64, forwardOnly bool) {
 	for t, target := range targets {
 		out := logits[t*V : (t+1)*V]
@@ -178,7 +177,7 @@ func CrossEntropy(logits []float64, targets []int32, losses []float64, V int, sc
 	}
 }
 
-// softcapped is x with the cap applied, and the slopes there.
+// softcapped returns x after the softcap, and the slopes.
 func softcapped(x []float64, limit float64) (y, slopes []float64) {
 	y, slopes = make([]float64, len(x)), make([]float64, len(x))
 	for i, v := range x {
@@ -187,7 +186,7 @@ func softcapped(x []float64, limit float64) (y, slopes []float64) {
 	return y, slopes
 }
 
-// Activation returns the value of a function at x and its slope there.
+// Activation returns the value and the slope of a function at x.
 type Activation func(x float64) (y, slope float64)
 
 // SiLU is x/(1+e^−x).
@@ -223,7 +222,7 @@ func Sigmoid(x float64) (y, slope float64) {
 	return s, s * (1 - s)
 }
 
-// Softcap is limit·tanh(x/limit) and its slope; where limit is 0 it is x itself.
+// Softcap returns limit·tanh(x/limit) and its slope; for limit 0, x itself.
 func Softcap(x, limit float64) (y, slope float64) {
 	if limit == 0 {
 		return x, 1
@@ -232,7 +231,7 @@ func Softcap(x, limit float64) (y, slope float64) {
 	return limit * t, 1 - t*t
 }
 
-// GLU sets y (T, F) to f(gate)·up, of gu (T, 2F).
+// GLU sets y (T, F) to f(gate)·up for gu (T, 2F).
 func GLU(f Activation, y, gu []float64, T, F int) {
 	for t := range T {
 		for i := range F {
@@ -242,8 +241,7 @@ func GLU(f Activation, y, gu []float64, T, F int) {
 	}
 }
 
-// GLUBackward overwrites dgu, which may be gu, and y unless that is nil; y may be
-// dy.
+// GLUBackward overwrites dgu, which may be gu, and y unless y is nil; y may be dy.
 func GLUBackward(f Activation, dgu, y, dy, gu []float64, T, F int) {
 	for t := range T {
 		for i := range F {
@@ -264,7 +262,7 @@ func Activate(f Activation, y, x []float64) {
 	}
 }
 
-// ActivateBackward overwrites dx, which may be x, and y unless that is nil; y may be dy.
+// ActivateBackward overwrites dx, which may be x, and y unless y is nil; y may be dy.
 func ActivateBackward(f Activation, dx, y, dy, x []float64) {
 	for i, d := range dy {
 		v, slope := f(x[i])
@@ -275,8 +273,8 @@ func ActivateBackward(f Activation, dx, y, dy, x []float64) {
 	}
 }
 
-// LayerNorm writes y = (x − mean)·rstd·w + b for rows of len(w) elements, and stats: mean
-// and rstd of every row. b may be nil.
+// LayerNorm writes y = (x − mean)·rstd·w + b for rows of len(w) elements, and stats: mean and rstd of every row. b
+// may be nil.
 func LayerNorm(y, stats, x, w, b []float64, eps float64) {
 	n := len(w)
 	for r := 0; r*n < len(x); r++ {
@@ -321,13 +319,13 @@ func LayerNormBackward(dx, dw, dy, x, w, stats []float64, add bool) {
 	}
 }
 
-// Heads says where heads of rows lie: element (t, head, c) at t·Stride + head·Head + c.
+// Heads is a layout of heads in rows: element (t, head, c) is at t·Stride + head·Head + c.
 type Heads struct{ Stride, Head int }
 
 func (h Heads) at(t, head, c int) int { return t*h.Stride + head*h.Head + c }
 
-// CopyHeads copies C elements of each head of T rows of src to dst, and clears the zeros
-// elements behind them.
+// CopyHeads copies C elements of each head of T rows from src to dst, and clears the zeros elements that follow in
+// dst.
 func CopyHeads(dst, src []float64, T, heads, C, zeros int, to, from Heads) {
 	for t := range T {
 		for h := range heads {
@@ -341,8 +339,7 @@ func CopyHeads(dst, src []float64, T, heads, C, zeros int, to, from Heads) {
 	}
 }
 
-// SumHeads sets C elements of each of T rows of dst, stride apart, to the sum over the heads
-// of src.
+// SumHeads sets C elements of each of T rows of dst, stride apart, to the sum over the heads of src.
 func SumHeads(dst, src []float64, T, heads, C, stride int, from Heads) {
 	for t := range T {
 		for c := range C {
@@ -362,8 +359,7 @@ func AddPositions(y, x, table []float64, pos []int32, C int) {
 	}
 }
 
-// AddPositionsBackward adds dy (T, C), the tokens from `from` on, to the rows of their positions
-// in dtable.
+// AddPositionsBackward adds dy (T, C), the tokens from from on, to the rows of their positions in dtable.
 func AddPositionsBackward(dtable, dy []float64, cu []int32, from, T, C int) {
 	for s, first := range cu[:len(cu)-1] {
 		for t := max(int(first), from); t < min(int(cu[s+1]), from+T); t++ {
@@ -374,7 +370,8 @@ func AddPositionsBackward(dtable, dy []float64, cu []int32, from, T, C int) {
 	}
 }
 
-// AddNoise adds to x (T, C) what op.AddNoise says, with its names. cu bounds the documents.
+// AddNoise adds the noise of op.AddNoise to x (T, C). The arguments have op.AddNoise's names. cu bounds the
+// documents.
 func AddNoise(x []float64, cu []int32, from, first, step, C int, seed uint64, scale float64) {
 	for t := range len(x) / C {
 		at, doc := from+t, 0
@@ -388,11 +385,11 @@ func AddNoise(x []float64, cu []int32, from, first, step, C int, seed uint64, sc
 	}
 }
 
-// Uniform is the number between −1 and 1 that is drawn for column c of a token's place in a step.
+// Uniform returns the number in (−1, 1) for column c at a place in a step.
 func Uniform(seed uint64, step, place, c int) float64 {
 	l0, l1, r0, r1 := uint64(c/4), uint64(place), uint64(step), uint64(0)
 	k0, k1 := seed&math.MaxUint32, seed>>32
-	for range 10 { // Philox4x32-10: a round multiplies two words, whose lower halves change places with the others
+	for range 10 { // Philox4x32-10: a round multiplies two words, and their lower halves swap with the other words
 		high0, low0 := (l0*0xd2511f53)>>32, (l0*0xd2511f53)&math.MaxUint32
 		high1, low1 := (r0*0xcd9e8d57)>>32, (r0*0xcd9e8d57)&math.MaxUint32
 		l0, l1, r0, r1 = high1^l1^k0, low1, high0^r1^k1, low0
@@ -402,25 +399,24 @@ func Uniform(seed uint64, step, place, c int) float64 {
 	return (float64(word>>8)+0.5)/(1<<23) - 1
 }
 
-// WeightedSum is d = a·x + b·y.
+// WeightedSum computes d = a·x + b·y.
 func WeightedSum(d, x, y []float64, a, b float64) {
 	for i := range d {
 		d[i] = a*x[i] + b*y[i]
 	}
 }
 
-// DivideByNorm divides x by its norm, or by eps where that is more.
+// DivideByNorm divides x by its norm, or by eps if eps is larger.
 func DivideByNorm(x []float64, eps float64) {
 	Scale(x, 1/max(math.Sqrt(dot(x, x)), eps))
 }
 
-// Coefficients are those of the Newton-Schulz iteration that torch.optim.Muon takes.
+// Coefficients are the Newton-Schulz coefficients of torch.optim.Muon.
 var Coefficients = [3]float64{3.4445, -4.775, 2.0315}
 
-// NewtonSchulz brings the singular values of x (rows, cols) near 1, in so many steps: x is
-// divided by its norm, and then x = a·x + (b·g + c·g²)·x with g = x·xᵀ again and again, on
-// the transposed matrix where there are more rows than columns. round is what happens to
-// everything that is stored. Source: torch.optim.Muon.
+// NewtonSchulz brings the singular values of x (rows, cols) near 1 in steps iterations. It divides x by its norm, and
+// then repeats x = a·x + (b·g + c·g²)·x with g = x·xᵀ. If rows > cols, it works on the transposed matrix. round is
+// applied to every stored value. Source: torch.optim.Muon.
 func NewtonSchulz(x []float64, rows, cols, steps int, eps float64, round func(float64) float64) {
 	if rows > cols {
 		t := transposed(x, rows, cols)

@@ -181,7 +181,7 @@ func TestCrossEntropyGradient(t *testing.T) {
 func TestPreferenceGradient(t *testing.T) {
 	r := rand.New(rand.NewPCG(6, 6))
 	for kind := 1; kind <= 3; kind++ {
-		for _, sums := range [][]float64{random(r, 2), {-5, 5}} { // of the latter the chosen document is far more likely
+		for _, sums := range [][]float64{random(r, 2), {-5, 5}} { // in the last pair the chosen document is far more likely
 			reference, targets := [2]float64{-0.5, -0.25}, [2]int{3, 5}
 			f := func() float64 {
 				loss, _ := Preference(kind, 0.5, 0.25, [2]float64(sums), reference, targets)
@@ -276,7 +276,7 @@ func TestShortConvBackward(t *testing.T) {
 	checkGrad(t, "w", w, dw, f)
 }
 
-// A sequence that is cut in two has the same output where the second part goes on from the first.
+// The two parts of a cut sequence give the same output as the whole, if the second part continues from the first.
 func TestDeltaGoesOn(t *testing.T) {
 	r := rand.New(rand.NewPCG(6, 2))
 	a := Delta{Cu: []int32{0, 9}, KeyHeads: 1, Heads: 2, KeyDim: 3, ValueDim: 4, GateStride: 5}
@@ -311,8 +311,8 @@ func TestGatedDeltaBackward(t *testing.T) {
 	checkGrad(t, "DtBias", dt, ddt, f)
 }
 
-// TestUniform: what is drawn is spread evenly and neighbours have nothing to do with each other, whether they are
-// columns, places, steps or seeds. Of n independent numbers a mean is off by σ/√n; five times that is once in two million.
+// TestUniform: numbers are uniform, and neighbouring columns, places, steps and seeds are uncorrelated. A mean of n
+// independent numbers has the standard error σ/√n; five times that happens once in two million.
 func TestUniform(t *testing.T) {
 	const n = 1 << 16
 	draw := map[string]func(i int) float64{
@@ -348,7 +348,7 @@ func TestUniform(t *testing.T) {
 	}
 }
 
-// TestAddNoise: each document gets the size that its length asks for, and a token what its place in the step is drawn, wherever
+// TestAddNoise: the size follows from the document's length, and a token's noise from its place in the step, wherever
 // a part begins.
 func TestAddNoise(t *testing.T) {
 	const C = 6

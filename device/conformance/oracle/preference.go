@@ -2,8 +2,9 @@ package oracle
 
 import "math"
 
-// Preference is the loss of a pair whose documents have these sums of −log p(target), chosen before rejected, these log p by
-// a reference, and so many targets; and its derivatives by the two sums. kind is op.PreferenceKind.
+// Preference returns the loss of a pair and its derivatives by the two sums. Arrays have the chosen document before
+// the rejected one: sums of −log p(target), log p by the reference, and numbers of targets. kind is
+// op.PreferenceKind.
 func Preference(kind int, beta, smoothing float64, sums, reference [2]float64, targets [2]int) (loss float64, by [2]float64) {
 	c, r := -sums[0]-reference[0], -sums[1]-reference[1]
 	logSigmoid := func(x float64) float64 { return -LogSumExp([]float64{0, -x}) }
@@ -23,7 +24,7 @@ func Preference(kind int, beta, smoothing float64, sums, reference [2]float64, t
 	}
 }
 
-// PreferenceWeights writes what the gradient of every token of pairs is multiplied by; see op.PreferenceWeights.
+// PreferenceWeights writes the factor on every token's gradient; see op.PreferenceWeights.
 func PreferenceWeights(weights, losses []float64, targets, cu []int32, reference []float64, kind int, beta, smoothing, likelihood float64) {
 	for p := range len(cu) / 2 {
 		var sums [2]float64

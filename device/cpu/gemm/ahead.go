@@ -2,8 +2,7 @@ package gemm
 
 import "unsafe"
 
-// panelAfter is the address of the panel that is used after the j-th panel of block
-// kb of K.
+// panelAfter returns the address of the panel that kernels use after the j-th panel of block kb of K.
 func (w *Workspace) panelAfter(b *block, kb, j int) uintptr {
 	switch {
 	case j+1 < b.last:
@@ -16,24 +15,21 @@ func (w *Workspace) panelAfter(b *block, kb, j int) uintptr {
 
 const cacheLine = 64
 
-// source is the part of A, as it is stored, that will be read next. Each call of a
-// kernel prefetches one or two rows of it.
+// source is the part of A, as stored, that kernels will read next. Each kernel call prefetches one or two rows of it.
 type source struct {
-	from uintptr // where the rows begin that the next call prefetches
+	from uintptr // the first row that the next call prefetches
 	ld   uintptr // bytes between rows
 	rows int     // rows left
 
-	// What a call of a kernel is told: how many bytes after the first row the
-	// second lies, 0 for a single row, and how many bytes to move on after every 16
-	// of K.
+	// Arguments of a kernel call: the offset in bytes of a second row (0: there is one row only), and the step in
+	// bytes after every 16 of K.
 	across, down uintptr
 }
 
-// sourceAfter is what is read after block kb of K of task b; that many calls of
-// kernels share the prefetching of it. It is the next block of K or, after the
-// last, the first block of the task that is claimed next, most likely by this
-// thread and else soon by another. A transposed A is not prefetched, which would
-// not pay: its rows are short and far apart.
+// sourceAfter returns the part of A that kernels read after block kb of K of task b. calls kernel calls share its
+// prefetching. It is the next block of K or, after the last block, the first block of the task that is claimed next,
+// probably by this thread. A transposed A is not prefetched: its rows are short and far apart, so prefetching does
+// not pay.
 func (w *Workspace) sourceAfter(b *block, kb, calls int) source {
 	if w.TransA {
 		return source{}
@@ -64,8 +60,7 @@ func (w *Workspace) sourceAfter(b *block, kb, calls int) source {
 	return s
 }
 
-// take is the address at which the next call of a kernel begins to prefetch, 0
-// where nothing is left.
+// take returns the address at which the next kernel call begins to prefetch; 0: nothing is left.
 func (s *source) take() uintptr {
 	if s.rows <= 0 {
 		s.from, s.across, s.down = 0, 0, 0

@@ -6,10 +6,10 @@ import (
 	"mt/base/parallel"
 )
 
-// packGroup is how many panels of B are packed as one piece of work.
+// packGroup is the number of panels of B in one unit of packing work.
 const packGroup = 8
 
-// chunk is the range of columns of B that is packed at the moment.
+// chunk is the range of columns of B that is packed.
 type chunk struct{ from, n int }
 
 // runBlocks computes the product with packed operands.
@@ -30,14 +30,13 @@ func (w *Workspace) runBlocks(p *parallel.Pool) {
 	}
 }
 
-// panelStride is the distance in packed elements between panels of a block of K which
-// is k long.
+// panelStride returns the distance in packed elements between panels of a block of k of K.
 func (w *Workspace) panelStride(k int) int { return roundUp(w.layout.steps(k), kGrain) * w.level.nr }
 
-// panelsBefore is where the panels of block kb of K begin. All blocks before it are whole.
+// panelsBefore returns the offset of the panels of block kb of K. All earlier blocks have full length.
 func (w *Workspace) panelsBefore(kb int) int { return kb * w.plan.panels * w.panelStride(w.plan.kc) }
 
-// panel is the j-th packed panel of block kb of K.
+// panel returns the j-th packed panel of block kb of K.
 func (w *Workspace) panel(kb, j int) *float32 {
 	_, k := w.plan.kRange(kb, w.K)
 	return &w.b[w.panelsBefore(kb)+j*w.panelStride(k)]
@@ -45,7 +44,7 @@ func (w *Workspace) panel(kb, j int) *float32 {
 
 func (w *Workspace) packUnits() int { return w.plan.kBlocks * ceil(w.plan.panels, packGroup) }
 
-// packLane packs pieces of B on one thread until none are left.
+// packLane packs units of B on one thread until none are left.
 func (w *Workspace) packLane(lane int) {
 	units := w.packUnits()
 	for u := w.claim(); u < units; u = w.claim() {
@@ -87,19 +86,18 @@ func (w *Workspace) tileLane(lane int) {
 type block struct {
 	*lane
 	m0, m       int // rows
-	first, last int // its panels, the last excluded
+	first, last int // panels; last is excluded
 	n0, n       int // columns
-	tiles, h    int // the tiles have h rows each, the last one perhaps fewer
+	tiles, h    int // row tiles of height h; the last one may be lower
 
-	left *float32 // the block of A that kernels read; its rows are lda apart
+	left *float32 // the block of A that kernels read, with row stride lda
 	lda  int
 
-	c, d     *float32 // what kernels add and where they write, both from (m0, n0) on
+	c, d     *float32 // what kernels add and where they write, from (m0, n0) on
 	ldc, ldd int
 }
 
-// blockOf is the block of the t-th task. Tasks with neighbouring numbers read the
-// same panels of B.
+// blockOf returns the block of the t-th task. Consecutive tasks read the same panels of B.
 func (w *Workspace) blockOf(t int) block {
 	p, l := &w.plan, w.level
 	var b block
@@ -114,8 +112,7 @@ func (w *Workspace) blockOf(t int) block {
 	return b
 }
 
-// prepare sets what the first block of K is added to, and where results are
-// written.
+// prepare sets the destination of the block and the initial value to which the first block of K is added.
 func (w *Workspace) prepare(b *block, s *lane) {
 	b.lane = s
 	if !w.plan.inPlace {
@@ -143,8 +140,7 @@ func (w *Workspace) prepare(b *block, s *lane) {
 	}
 }
 
-// readA finds the rows of A that b needs for block kb of K where they lie, or packs
-// them.
+// readA points b to its rows of A for block kb of K: in place, or packed.
 func (w *Workspace) readA(b *block, kb int) {
 	k0, k := w.plan.kRange(kb, w.K)
 	if w.plan.inPlace {
@@ -159,14 +155,13 @@ func (w *Workspace) readA(b *block, kb int) {
 	}
 }
 
-// multiply runs the kernels of a block of D for one block of K. The kernels
-// prefetch the next panel and the part of A that will be read next.
+// multiply runs the kernels of b for one block of K. The kernels prefetch the next panel and the next part of A.
 func (w *Workspace) multiply(b *block, kb int) {
 	l := w.level
 	_, k := w.plan.kRange(kb, w.K)
 	k = w.layout.steps(k)
 	next := w.sourceAfter(b, kb, (b.last-b.first)*b.tiles)
-	whole := uintptr(8 * k * b.tiles) // how much of the next panel the calls for one panel prefetch
+	whole := uintptr(8 * k * b.tiles) // the bytes of the next panel that the calls for one panel prefetch
 	for j := b.first; j < b.last; j++ {
 		panel := w.panel(kb, j)
 		ahead := w.panelAfter(b, kb, j)
@@ -179,7 +174,7 @@ func (w *Workspace) multiply(b *block, kb int) {
 				c = at(b.c, i*b.h*b.ldc+column)
 			}
 			block, across, down := next.take(), next.across, next.down
-			if block == 0 { // there is nothing of A to prefetch, so prefetch more of B
+			if block == 0 { // no part of A to prefetch: prefetch more of B
 				block, across, down = ahead+whole, cacheLine, 2*cacheLine
 			}
 			w.layout.kernels[h](k, at(b.left, i*b.h*b.lda), b.lda, panel, c, b.ldc, at(b.d, i*b.h*b.ldd+column), b.ldd, mask,
@@ -189,7 +184,7 @@ func (w *Workspace) multiply(b *block, kb int) {
 	}
 }
 
-// complete adds the bias where prepare could not, and rounds to bf16.
+// complete adds the bias if prepare could not, and rounds to bf16.
 func (w *Workspace) complete(b *block) {
 	late := w.C != nil && w.Bias != nil
 	if !late && !w.DBF16 {

@@ -8,11 +8,10 @@ import (
 )
 
 const (
-	// maxDotRows is the greatest M for which B is read where it lies. Such a
-	// product takes as long as reading B does, and packing would read B twice and
-	// write it once.
+	// maxDotRows is the largest M for which kernels read B in place. The time of such a product is the time to read
+	// B. Packing would read B twice and write it once.
 	maxDotRows = 4
-	// dotUnit is about how many bytes of B are one piece of work.
+	// dotUnit is the approximate number of bytes of B in one unit of work.
 	dotUnit = 256 << 10
 )
 
@@ -32,10 +31,10 @@ func (w *Workspace) runDots(p *parallel.Pool) {
 	p.Run(min(w.threads, ceil(w.N, w.dotRows())), w.dotBody)
 }
 
-// dotRows is how many rows of B are one piece of work, a multiple of four.
+// dotRows returns the rows of B in one unit of work, a multiple of four.
 func (w *Workspace) dotRows() int { return max(roundUp(dotUnit/(w.K*w.right.size()), 4), 4) }
 
-// dotLane computes pieces of D until there are none left.
+// dotLane computes units of D until none are left.
 func (w *Workspace) dotLane(lane int) {
 	rows := w.dotRows()
 	units := ceil(w.N, rows)
@@ -60,7 +59,7 @@ func (w *Workspace) dotGroup(s *lane, n, count int) {
 	}
 }
 
-// addOnly computes the product where K is 0.
+// addOnly writes D for K = 0.
 func (w *Workspace) addOnly() {
 	for m := range w.M {
 		for n := range w.N {

@@ -4,9 +4,9 @@ package gemm
 
 import "unsafe"
 
-// This file makes, of kernels that take a multiple of 8 elements, what takes any number.
+// This file extends kernels that take a multiple of 8 elements to any number of elements.
 
-// widenOf makes a conversion of bf16 to fp32.
+// widenOf returns a conversion of bf16 to fp32 for any n.
 func widenOf(eights func(dst *float32, src *uint16, n int)) func(dst *float32, src *uint16, n int) {
 	return func(dst *float32, src *uint16, n int) {
 		whole := n &^ 7
@@ -17,7 +17,7 @@ func widenOf(eights func(dst *float32, src *uint16, n int)) func(dst *float32, s
 	}
 }
 
-// narrowOf makes a conversion back.
+// narrowOf returns a conversion of fp32 to bf16 for any n.
 func narrowOf(eights func(dst *uint16, src *float32, n int)) func(dst *uint16, src *float32, n int) {
 	return func(dst *uint16, src *float32, n int) {
 		whole := n &^ 7
@@ -28,7 +28,7 @@ func narrowOf(eights func(dst *uint16, src *float32, n int)) func(dst *uint16, s
 	}
 }
 
-// packRowsOf makes a level's packRows of its conversion to fp32.
+// packRowsOf returns a level's packRows, given its conversion to fp32.
 func packRowsOf(widen func(dst *float32, src *uint16, n int)) func(dst *float32, a operand, rows, k int) {
 	return func(dst *float32, a operand, rows, k int) {
 		for r := range rows {
@@ -42,7 +42,7 @@ func packRowsOf(widen func(dst *float32, src *uint16, n int)) func(dst *float32,
 	}
 }
 
-// addDots adds to d the products of the elements of x and of four rows of b from element from on.
+// addDots adds to d the products of x and four rows of b, over the elements from from to k.
 func addDots(d *[4]float32, x *float32, b operand, offsets *[4]int, from, k int) {
 	in := unsafe.Slice(x, k)
 	for r, off := range offsets {

@@ -11,25 +11,22 @@ import (
 //
 //	D (M,N) = op(A) (M,K) · op(B) (K,N) + C (M,N) + Bias (N)
 //
-// of dense row-major matrices. An operand is fp32, or bf16 (the upper half of
-// an fp32, two bytes) where its flag is set. Products and sums are fp32; a bf16
-// D is rounded once, to nearest even, after C and Bias have been added.
+// of dense row-major matrices. An operand is bf16 (the upper two bytes of an fp32) if its flag is set, else fp32.
+// Products and sums are fp32; a bf16 D is rounded once, to nearest even, after C and Bias have been added.
 type Args struct {
 	M, N, K int
 	// TransA: A is stored (K,M). TransB: B is stored (N,K).
 	TransA, TransB bool
-	// C is nil or has D's type; it may be D itself. Otherwise D overlaps
-	// nothing that is read.
+	// C is nil or has D's type, and may be D. Otherwise D overlaps no input.
 	A, B, C, D unsafe.Pointer
-	// The types of A, of B, and of C and D.
+	// ABF16 and BBF16 are the types of A and B; DBF16 is the type of C and D.
 	ABF16, BBF16, DBF16 bool
-	// Bias is nil or N fp32 that are added to every row.
+	// Bias is nil or N fp32, added to every row.
 	Bias unsafe.Pointer
 }
 
-// Run computes a on the threads of p, with ws as scratch memory. Where M or N is 0
-// it does nothing; where K is 0 the product is 0. It panics where an extent is
-// negative.
+// Run computes a on the threads of p, with ws as scratch memory. It does nothing if M or N is 0. If K is 0, the
+// product is 0. It panics if an extent is negative.
 func Run(p *parallel.Pool, ws *Workspace, a Args) {
 	if a.M < 0 || a.N < 0 || a.K < 0 {
 		panic(fmt.Sprintf("gemm: negative extent: M %d, N %d, K %d", a.M, a.N, a.K))
@@ -56,7 +53,7 @@ type operand struct {
 	bf16 bool
 }
 
-// at is the part of o that begins at row r, column c.
+// at returns the part of o that begins at row r, column c.
 func (o operand) at(r, c int) operand {
 	o.p = unsafe.Add(o.p, (r*o.ld+c)*o.size())
 	return o
@@ -70,13 +67,13 @@ func (o operand) size() int {
 	return 4
 }
 
-// f32 is the first n elements of o, which is fp32.
+// f32 returns the first n elements of an fp32 o.
 func (o operand) f32(n int) []float32 { return unsafe.Slice((*float32)(o.p), n) }
 
-// u16 is the first n elements of o, which is bf16.
+// u16 returns the first n elements of a bf16 o.
 func (o operand) u16(n int) []uint16 { return unsafe.Slice((*uint16)(o.p), n) }
 
-// operands are A, B and D as they are stored. C lies as D does.
+// operands returns A, B and D as stored. C has D's layout.
 func (a *Args) operands() (left, right, result operand) {
 	left = operand{a.A, a.K, a.ABF16}
 	if a.TransA {
@@ -89,7 +86,7 @@ func (a *Args) operands() (left, right, result operand) {
 	return left, right, operand{a.D, a.N, a.DBF16}
 }
 
-// bias is the bias of the columns from n on, nil where there is none.
+// bias returns the bias of n columns from column from; nil: none.
 func (a *Args) bias(from, n int) []float32 {
 	if a.Bias == nil {
 		return nil

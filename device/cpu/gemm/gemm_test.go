@@ -66,8 +66,7 @@ func (m *matrix) all() []float32 {
 	return out
 }
 
-// problem is one product with its data. cMode is 0 without C, 1 where C is another
-// matrix than D, 2 where C is D.
+// problem is one product with its data. cMode 0: no C; 1: C is another matrix than D; 2: C is D.
 type problem struct {
 	m, n, k             int
 	transA, transB      bool
@@ -192,8 +191,7 @@ var shapes = []struct{ m, n, k int }{
 	{225, 290, 18}, {300, 65, 36}, {29, 33, 1024}, {1, 300, 130}, {2, 130, 550}, {65, 600, 20},
 }
 
-// Such integers are added without rounding in any order, so every bit of the result
-// is known: it is rounded once where D is bf16, and else not at all.
+// Sums of such integers are exact in any order, so every bit of the result is known. Only a bf16 D is rounded, once.
 func TestExactProducts(t *testing.T) {
 	pool := parallel.New(3)
 	defer pool.Close()
@@ -235,12 +233,10 @@ func checkExact(t *testing.T, pool *parallel.Pool, ws *Workspace, x *data) {
 	}
 }
 
-// K + 2 roundings have a relative size of at most u = 2^-24 each (products are
-// fused or rounded, C and the bias are two more sums). So the error of an element
-// is at most (K+2)·u/(1−(K+2)·u) times the sum of absolute values, in whatever
-// order they are added (Higham, Accuracy and Stability, section 3.1). A product
-// that is rounded before it is added counts for one rounding more. A bf16 result is
-// off by another 2^-8 of itself, beside which the error of fp32 is nothing.
+// Each of K + 2 roundings has a relative size of at most u = 2^-24 (products are fused or rounded, C and the bias are
+// two more sums). So an element's error is at most (K+2)·u/(1−(K+2)·u) times the sum of absolute values, in any order
+// of addition (Higham, Accuracy and Stability, section 3.1). A product rounded before its addition counts as one more
+// rounding. A bf16 result has an additional error of 2^-8 of itself, which dominates.
 func TestErrorBound(t *testing.T) {
 	pool := parallel.New(2)
 	defer pool.Close()
@@ -306,8 +302,8 @@ func TestThreadsDoNotChangeBits(t *testing.T) {
 	})
 }
 
-// Rows do not depend on how many there are, as long as B is packed: a batch that is
-// cut differently gives the same products.
+// A row of the result does not depend on the number of rows, as long as B is packed. So a batch that is cut
+// differently gives the same products.
 func TestRowsDoNotDependOnM(t *testing.T) {
 	pool := parallel.New(2)
 	defer pool.Close()

@@ -6,8 +6,8 @@ import (
 	"mt/base/bf16"
 )
 
-// The level in plain Go. Every machine without another level uses it, and the
-// assembly is compared with it. Tiles are 4 by 8.
+// The level in plain Go. Machines without another level use it, and tests compare the assembly with it. Tiles are 4
+// by 8.
 const (
 	genericMR = 4
 	genericNR = 8
@@ -34,7 +34,7 @@ var generic = &level{
 	dot:    dotGeneric,
 }
 
-// genericKernels makes the kernels for all heights.
+// genericKernels returns the kernels of all heights.
 func genericKernels() []kernelFunc {
 	kernels := make([]kernelFunc, genericMR+1)
 	for h := 1; h <= genericMR; h++ {
@@ -52,7 +52,7 @@ func genericKernels() []kernelFunc {
 	return kernels
 }
 
-// rowProduct is the product of one row of A and a panel.
+// rowProduct returns the product of one row of A and a panel.
 func rowProduct(a, b []float32) [genericNR]float32 {
 	var s0, s1, s2, s3, s4, s5, s6, s7 float32
 	for i, x := range a {
@@ -69,8 +69,7 @@ func rowProduct(a, b []float32) [genericNR]float32 {
 	return [genericNR]float32{s0, s1, s2, s3, s4, s5, s6, s7}
 }
 
-// storeRow writes row, plus c unless that is nil, to those columns of d whose bit
-// in mask is set.
+// storeRow writes row, plus c unless c is nil, to the columns of d whose bit in mask is set.
 func storeRow(row *[genericNR]float32, c, d *float32, mask uint32) {
 	for j, v := range row {
 		if mask>>j&1 == 0 {
@@ -83,7 +82,7 @@ func storeRow(row *[genericNR]float32, c, d *float32, mask uint32) {
 	}
 }
 
-// at is the address i floats after p.
+// at returns the address i floats after p.
 func at(p *float32, i int) *float32 {
 	return (*float32)(unsafe.Add(unsafe.Pointer(p), 4*i))
 }
@@ -107,7 +106,7 @@ func packPanels(dst *float32, stride, w int, src operand, n, k int) {
 		for i := range k {
 			row, from := out[i*w:], src.at(i, j)
 			switch {
-			case cols == 16 && !src.bf16: // the two most frequent cases need no call
+			case cols == 16 && !src.bf16: // the two most frequent cases avoid a call
 				*(*[16]float32)(row) = *(*[16]float32)(from.p)
 			case cols == 8 && !src.bf16:
 				*(*[8]float32)(row) = *(*[8]float32)(from.p)
@@ -125,8 +124,7 @@ func packPanelsT(dst *float32, stride, w int, src operand, n, k int) {
 	}
 }
 
-// transposeTo writes the transpose of rows rows of n elements of src. That is n
-// rows, stride apart.
+// transposeTo writes the transpose of rows rows of n elements of src: n rows, stride apart.
 func transposeTo(dst *float32, stride int, src operand, rows, n int) {
 	r := 0
 	if !src.bf16 {
@@ -145,7 +143,7 @@ func transposeTo(dst *float32, stride int, src operand, rows, n int) {
 	}
 }
 
-// copyRow fills dst with the elements of src from its origin on, as fp32.
+// copyRow fills dst with the first elements of src, as fp32.
 func copyRow(dst []float32, src operand) {
 	if !src.bf16 {
 		copy(dst, src.f32(len(dst)))
@@ -187,7 +185,7 @@ func dotGeneric(d *[4]float32, x *float32, b operand, offsets *[4]int, k int) {
 	}
 }
 
-// value is the i-th element after o's origin.
+// value returns the i-th element after o's origin.
 func (o operand) value(i int) float32 {
 	if o.bf16 {
 		return bf16.Widen(*(*uint16)(unsafe.Add(o.p, 2*i)))

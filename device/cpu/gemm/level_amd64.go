@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/cpu"
 )
 
-// levels lists what this machine can run, the fastest first.
+// levels lists the levels of this machine, the fastest first.
 func levels() []*level {
 	var all []*level
 	x := &cpu.X86
@@ -57,16 +57,16 @@ func packRows512(dst *float32, a operand, rows, k int) {
 	}
 }
 
-// packRowsT512 packs 16 of K at a time. Where a row ends before that, its end is
-// repeated; kernels do not read that.
+// packRowsT512 packs 16 of K at a time. A row that ends earlier repeats its last element; kernels do not read the
+// repetitions.
 func packRowsT512(dst *float32, a operand, rows, k int, s *rowOffsets) {
 	for j := 0; j < k; j += 16 {
 		transpose16(at(dst, j), rowStride, a.at(j, 0), k-j, rows, s)
 	}
 }
 
-// transpose16 writes the transpose of n elements of up to 16 rows of src. Where
-// there are fewer rows, the last one is repeated.
+// transpose16 writes the transpose of n elements of up to 16 rows of src. If there are fewer rows, it repeats the
+// last.
 func transpose16(dst *float32, stride int, src operand, rows, n int, s *rowOffsets) {
 	offsets := s.first16(src, rows)
 	if src.bf16 {
@@ -76,7 +76,7 @@ func transpose16(dst *float32, stride int, src operand, rows, n int, s *rowOffse
 	}
 }
 
-// first16 sets where the first 16 of rows rows of src begin. Where there are fewer, the last one is repeated.
+// first16 returns the offsets of the first 16 of rows rows of src. If there are fewer rows, the last one is repeated.
 func (s *rowOffsets) first16(src operand, rows int) *[16]int {
 	offsets := (*[16]int)(s[:16])
 	for i := range offsets {
@@ -95,8 +95,8 @@ func packB512(dst *float32, stride int, b operand, n, k int) {
 	}
 }
 
-// packBT512 packs 16 columns at a time. Where there are fewer, the last one is
-// repeated; its products are not stored.
+// packBT512 packs 16 columns at a time. If there are fewer, it repeats the last one. Products of repeated columns are
+// not stored.
 func packBT512(dst *float32, stride int, b operand, n, k int, s *rowOffsets) {
 	for j := 0; j < n; j += 16 {
 		transpose16(at(dst, j/nr512*stride+j%nr512), nr512, b.at(j, 0), n-j, k, s)
@@ -111,5 +111,5 @@ func dot512(d *[4]float32, x *float32, b operand, offsets *[4]int, k int) {
 	}
 }
 
-// lowBits has the lowest n bits set.
+// lowBits returns a mask of the n lowest bits.
 func lowBits(n int) uint32 { return uint32(1<<n - 1) }

@@ -2,7 +2,7 @@
 
 package gemm
 
-// levels lists what this machine can run, the fastest first. Every arm64 processor that Go supports has NEON.
+// levels lists the levels of this machine, the fastest first. Every arm64 processor that Go supports has NEON.
 func levels() []*level { return []*level{neon, generic} }
 
 const (
@@ -32,7 +32,7 @@ var neon = &level{
 	dot:    dotNEON,
 }
 
-// neonKernels are the kernels of all heights.
+// neonKernels returns the kernels of all heights.
 func neonKernels() []kernelFunc {
 	kernels := make([]kernelFunc, mrNEON+1)
 	for h := 1; h <= mrNEON; h++ {
@@ -41,7 +41,7 @@ func neonKernels() []kernelFunc {
 				kernelNEON(h, k, a, lda, b, c, ldc, d, ldd, panel, block, across, down)
 				return
 			}
-			// The assembly writes whole panels, so a part of one goes by way of memory of our own.
+			// The assembly writes whole panels, so a partial panel goes through a local buffer.
 			var whole [mrNEON * nrNEON]float32
 			kernelNEON(h, k, a, lda, b, nil, 0, &whole[0], nrNEON, panel, block, across, down)
 			for r := range h {
@@ -60,7 +60,7 @@ func neonKernels() []kernelFunc {
 	return kernels
 }
 
-// kernelNEON runs the kernel of height h. It names each, so that the compiler sees that none keeps a pointer.
+// kernelNEON runs the kernel of height h. It calls each kernel by name, so the compiler sees that no pointer escapes.
 func kernelNEON(h, k int, a *float32, lda int, b, c *float32, ldc int, d *float32, ldd int, panel, block, across, down uintptr) {
 	switch h {
 	case 1:

@@ -4,7 +4,7 @@ package gemm
 
 const nr256 = 16
 
-// avx2 packs in plain Go, whose speed is close to that of memory.
+// avx2 packs in plain Go, which is almost as fast as memory.
 var avx2 = &level{
 	name: "avx2",
 	mr:   6,

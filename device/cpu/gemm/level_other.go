@@ -2,5 +2,5 @@
 
 package gemm
 
-// levels lists what this machine can run, the fastest first.
+// levels lists the levels of this machine, the fastest first.
 func levels() []*level { return []*level{generic} }

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/cpu"
 )
 
-// avx512bf16 is avx512 with products of bf16 by bf16 in pairs.
+// avx512bf16 is avx512 with pair products of bf16 by bf16.
 var avx512bf16 = func() *level {
 	l := *avx512
 	l.name = "avx512bf16"
@@ -26,11 +26,11 @@ var avx512bf16 = func() *level {
 	return &l
 }()
 
-// pairsWork says whether this processor, which has AVX-512, multiplies pairs as they are meant to be.
+// pairsWork reports whether this processor, which has AVX-512, has VDPBF16PS and adds pairs in the expected order.
 func pairsWork() bool { return cpu.X86.HasAVX512BF16 && addsInOrder(kernelPairsx1) }
 
-// madeByAMD says whether the processor is one of AMD, where VDPBF16PS was measured to be as fast as the fp32
-// instruction that does half the work. On the Xeons that have it, it takes twice as long, so that nothing is gained.
+// madeByAMD reports whether AMD made the processor. On AMD, VDPBF16PS was measured to be as fast as the fp32
+// instruction that does half the work. On Xeons, VDPBF16PS takes twice as long, so it gains nothing.
 func madeByAMD() bool {
 	const auth, enti, camd = 0x68747541, 0x69746e65, 0x444d4163 // "Auth", "enti", "cAMD"
 	ebx, ecx, edx := maker()
@@ -43,8 +43,8 @@ func packRowPairs(dst *float32, a operand, rows, k int) {
 	}
 }
 
-// packRowPairsT packs 32 of K at a time. Where a row ends before that, its end is repeated; kernels do not read
-// that, except for the element that completes the last pair, which becomes 0.
+// packRowPairsT packs 32 of K at a time. A row that ends earlier repeats its last element. Kernels do not read the
+// repetitions, except the one that completes the last pair, which becomes 0.
 func packRowPairsT(dst *float32, a operand, rows, k int, s *rowOffsets) {
 	for j := 0; j < k; j += 32 {
 		for i := range s {
@@ -69,14 +69,14 @@ func packPairs(dst *float32, stride int, b operand, n, k int) {
 		return
 	}
 	end := at(dst, k/2*nr512)
-	packPairs512(end, stride, (*uint16)(b.at(k-1, 0).p), 0, panels, 1, last) // the last row with itself
+	packPairs512(end, stride, (*uint16)(b.at(k-1, 0).p), 0, panels, 1, last) // the last row paired with itself
 	for p := range panels {
 		clearLower(at(end, p*stride), nr512)
 	}
 }
 
-// packPairsT packs 16 columns at a time. Where there are fewer, the last one is
-// repeated; its products are not stored.
+// packPairsT packs 16 columns at a time. If there are fewer, it repeats the last one. Products of repeated columns
+// are not stored.
 func packPairsT(dst *float32, stride int, b operand, n, k int, s *rowOffsets) {
 	for j := 0; j < n; j += 16 {
 		column := b.at(j, 0)
@@ -84,7 +84,7 @@ func packPairsT(dst *float32, stride int, b operand, n, k int, s *rowOffsets) {
 	}
 }
 
-// clearLower makes the lower halves of n pairs 0.
+// clearLower sets the lower halves of n pairs to 0.
 func clearLower(p *float32, n int) {
 	for i := range n {
 		half := (*uint32)(unsafe.Pointer(at(p, i)))

@@ -12,8 +12,7 @@ import (
 	"mt/base/parallel"
 )
 
-// anyBF16 draws patterns of bf16 whose products and sums often are close to leastNormal, overflow, cancel, or are no
-// numbers at all.
+// anyBF16 draws bf16 patterns whose products and sums often are close to leastNormal, overflow, cancel, or are NaN.
 func anyBF16(r *rand.Rand) func() uint16 {
 	return func() uint16 {
 		sign, mantissa := uint16(r.IntN(2))<<15, uint16(r.IntN(128))
@@ -38,8 +37,8 @@ func sameNumber(a, b float32) bool {
 	return math.Float32bits(a) == math.Float32bits(b) || a != a && b != b
 }
 
-// exactSum is what addFlushed must return for numbers: the exact sum, rounded to 24 bits however small it is, and then a
-// zero of its sign if it is below leastNormal.
+// exactSum returns the correct result of addFlushed: the exact sum, rounded to 24 bits however small it is. A result
+// below leastNormal becomes a zero of its sign.
 func exactSum(acc, a, b float32) float32 {
 	x := new(big.Float).SetPrec(600).SetFloat64(float64(flush(acc)))
 	y := new(big.Float).SetPrec(600).SetFloat64(float64(flush(a)))
@@ -59,7 +58,7 @@ func TestAddFlushedRoundsOnce(t *testing.T) {
 		bits := uint32(draw()) << 16
 		return bits, math.Float32frombits(bits)
 	}
-	for _, tiny := range []float64{0x1p-149, 0x1p-150, 0x1p-151, 0x1p-152, 0x1.8p-151, 0x1.8p-152} { // about the border of what is flushed
+	for _, tiny := range []float64{0x1p-149, 0x1p-150, 0x1p-151, 0x1p-152, 0x1.8p-151, 0x1.8p-152} { // around the limit of flushing
 		for _, sign := range []float32{1, -1} {
 			a, b := -sign*0x1p-60, float32(tiny*0x1p60)
 			if got, want := addFlushed(sign*leastNormal, math.Float32bits(a), math.Float32bits(b)), exactSum(sign*leastNormal, a, b); !sameNumber(got, want) {
@@ -105,7 +104,7 @@ func kernelOfPairs(columns int, add func(acc float32, x, y uint32) float32) kern
 	}
 }
 
-// What adds otherwise than addPair is found out, whatever it does.
+// addsInOrder detects every kernel that adds otherwise than addPair.
 func TestAddsInOrder(t *testing.T) {
 	if got := addPair(0x1p24, pair(1, -0x1p24), pair(1, 1)); got != 0 {
 		t.Errorf("2^24, rounded after 1 is added, less 2^24 is %g, want 0", got)
@@ -166,7 +165,7 @@ func TestAddsInOrder(t *testing.T) {
 	}
 }
 
-// withPairs runs f for the level that multiplies pairs, whether or not it is one that this machine chooses.
+// withPairs runs f for the level that multiplies pairs, even if this machine does not choose that level.
 func withPairs(t *testing.T, f func(l *level)) {
 	l := pairsLevel()
 	if l == nil {
@@ -232,7 +231,8 @@ func TestPairsKeepTheBits(t *testing.T) {
 	})
 }
 
-// TestPairsAreFilledWithZeros: what completes the last pair is a product of zeros, so an infinity at the end of K stays one.
+// TestPairsAreFilledWithZeros: an incomplete last pair is filled with zeros, so an infinity at the end of K stays
+// one.
 func TestPairsAreFilledWithZeros(t *testing.T) {
 	pool := parallel.New(1)
 	defer pool.Close()

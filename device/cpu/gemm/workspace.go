@@ -7,18 +7,17 @@ import (
 	"mt/base/parallel"
 )
 
-// Workspace is the scratch memory for one call of Run at a time. It grows to what a
-// shape needs and is kept, so repeated calls allocate nothing. The zero value is
-// ready for use. A Workspace must not be copied.
+// Workspace is the scratch memory for one call of Run at a time. It grows to the largest shape used, so repeated
+// calls allocate nothing. The zero value is ready for use. A Workspace must not be copied.
 type Workspace struct {
 	lanes []lane
 	b     []float32 // packed panels of B
 	x     []float32 // rows of A as fp32, for dot products
 
-	// The call under way.
+	// The current call.
 	Args
 	level   *level
-	layout  *layout // how it packs: one of the level's
+	layout  *layout // one of the level's layouts
 	left    operand
 	right   operand
 	result  operand
@@ -26,25 +25,24 @@ type Workspace struct {
 	chunk   chunk
 	threads int
 
-	// The bodies of the loops that the pool runs, made once, and the indices that
-	// they share.
+	// The loop bodies that the pool runs, made once, and the index that they share.
 	next     atomic.Int64
 	packBody func(int)
 	tileBody func(int)
 	dotBody  func(int)
 }
 
-// lane is the scratch of one thread.
+// lane is the scratch memory of one thread.
 type lane struct {
 	a    []float32 // a packed block of A
-	tile []float32 // a block of D in fp32, where D is bf16
+	tile []float32 // a block of D in fp32, if D is bf16
 	rows rowOffsets
-	four [4]int // the offsets of the rows of a dot product
+	four [4]int // offsets of the rows of a dot product
 	sums [4]float32
 	_    [64]byte // keeps lanes off each other's cache lines
 }
 
-// begin makes w ready for the call a.
+// begin prepares w for the call a.
 func (w *Workspace) begin(p *parallel.Pool, a Args) {
 	if w.packBody == nil {
 		w.packBody, w.tileBody, w.dotBody = w.packLane, w.tileLane, w.dotLane
@@ -70,9 +68,8 @@ func (w *Workspace) end() {
 	w.left, w.right, w.result = operand{}, operand{}, operand{}
 }
 
-// Bytes is the size of the memory that w holds. It is at most about 32 MiB for
-// packed panels of B, or 256 bytes for each of K where that is more, and about 0.5
-// MiB for each thread (1 MiB where D is bf16).
+// Bytes returns the bytes of memory that w holds. Packed panels of B take at most about 32 MiB, or 256 bytes for each
+// element of K if that is more. Each thread takes about 0.5 MiB (1 MiB if D is bf16).
 func (w *Workspace) Bytes() int64 {
 	n := cap(w.b) + cap(w.x)
 	for i := range w.lanes {
@@ -81,11 +78,11 @@ func (w *Workspace) Bytes() int64 {
 	return 4 * int64(n)
 }
 
-// claim takes the next index of the phase under way.
+// claim takes the next index of the current phase.
 func (w *Workspace) claim() int { return int(w.next.Add(1) - 1) }
 
-// grown is buf, or a new buffer where buf is too small, with at least n floats. It
-// begins on a cache line.
+// grown returns buf, or a new buffer if buf is too small. The result has at least n floats and begins on a cache
+// line.
 func grown(buf []float32, n int) []float32 {
 	if len(buf) >= n {
 		return buf

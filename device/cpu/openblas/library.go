@@ -10,29 +10,28 @@ import (
 	"unsafe"
 )
 
-// Variable names the environment variable with the path of a library to take
-// instead of the first that is found. Any library with the CBLAS interface will do.
+// Variable is the environment variable with the path of a library that replaces the search. Any library with the
+// CBLAS interface works.
 const Variable = "MT_OPENBLAS"
 
-// ErrNotFound is what Open returns where there is no OpenBLAS.
+// ErrNotFound is the error of Open if there is no OpenBLAS.
 var ErrNotFound = errors.New("no OpenBLAS found: install libopenblas0, or numpy, or set " + Variable + " to the path of a library")
 
 // Library is an OpenBLAS in this process. It is never unloaded.
 type Library struct {
-	// Path is where the library was found. Config is what it says of itself: its
-	// version and how it was built. Core is the kind of processor that it chose its
-	// kernels for; OPENBLAS_CORETYPE tells the library to choose another. Config
-	// and Core are empty where the library does not say.
+	// Path is the library's path. Config is the library's own description: its version and build options. Core is the
+	// processor type whose kernels the library has chosen; OPENBLAS_CORETYPE overrides the choice. Config and Core
+	// are empty if the library does not report them.
 	Path, Config, Core string
-	// Name is "OpenBLAS", "MKL", or the name of the file where it is neither.
+	// Name is "OpenBLAS", "MKL", or the file's name for any other library.
 	Name string
 
 	multiply   func(p *Product)
 	setThreads func(n int)
 }
 
-// CBLAS's names for row-major order and for the two kinds of operands.
-// Source: https://www.netlib.org/blas/cblas.h
+// CBLAS constants for row-major order and for plain and transposed operands. Source:
+// https://www.netlib.org/blas/cblas.h
 const (
 	rowMajor = 101
 	noTrans  = 111
@@ -45,8 +44,8 @@ type (
 	sgemm64 func(order, transA, transB int32, m, n, k int64, alpha float32, a unsafe.Pointer, lda int64, b unsafe.Pointer, ldb int64, beta float32, c unsafe.Pointer, ldc int64)
 )
 
-// Open loads the library that MT_OPENBLAS names, or else the first that the
-// loader knows by name or that lies where Debian's or numpy's packages put it.
+// Open loads the library that MT_OPENBLAS names. Without MT_OPENBLAS it tries the names that the loader knows, and
+// then the paths of Debian's and numpy's packages.
 func Open() (*Library, error) {
 	if path := os.Getenv(Variable); path != "" {
 		l, err := load(path)
@@ -63,7 +62,7 @@ func Open() (*Library, error) {
 	return nil, ErrNotFound
 }
 
-// candidates are the names and paths to try, in order.
+// candidates returns the names and paths to try, in order.
 func candidates() []string {
 	names := []string{"libopenblas.so.0", "libopenblas.so"}
 	prefixes := []string{"/usr", "/usr/local", "/opt/*", os.Getenv("VIRTUAL_ENV"), os.Getenv("CONDA_PREFIX")}
@@ -77,7 +76,7 @@ func candidates() []string {
 			"lib/python3*/*-packages/numpy.libs/libscipy_openblas*.so",
 		} {
 			found, err := filepath.Glob(filepath.Join(prefix, pattern))
-			if err == nil { // it fails only for a prefix with brackets in it, which is left out
+			if err == nil { // fails only for a prefix with brackets, which is skipped
 				names = append(names, found...)
 			}
 		}
@@ -85,17 +84,16 @@ func candidates() []string {
 	return names
 }
 
-// Multiply computes p on as many threads as SetThreads said.
+// Multiply computes p with the number of threads that SetThreads has set.
 func (l *Library) Multiply(p *Product) {
 	p.check()
 	l.multiply(p)
 }
 
-// SetThreads says how many threads Multiply uses from now on.
+// SetThreads sets the number of threads of later calls of Multiply.
 func (l *Library) SetThreads(n int) { l.setThreads(n) }
 
-// layout is how CBLAS is told of p: the transpositions, the lengths of stored rows,
-// and the factor for what D holds.
+// layout returns p's arguments for CBLAS: the transpositions, the lengths of stored rows, and the factor on D.
 func (p *Product) layout() (transA, transB int32, lda, ldb, ldc int, beta float32) {
 	transA, lda = noTrans, p.K
 	if p.TransA {
@@ -111,7 +109,7 @@ func (p *Product) layout() (transA, transB int32, lda, ldb, ldc int, beta float3
 	return transA, transB, lda, ldb, p.N, beta
 }
 
-// with32 and with64 make the function behind Multiply of a cblas_sgemm.
+// with32 and with64 return a Multiply that calls the given cblas_sgemm.
 func with32(f sgemm32) func(p *Product) {
 	return func(p *Product) {
 		ta, tb, lda, ldb, ldc, beta := p.layout()
@@ -128,12 +126,11 @@ func with64(f sgemm64) func(p *Product) {
 	}
 }
 
-// spellings are the names that a function of OpenBLAS has in different builds:
-// plain, with a suffix, and in numpy's packages. wide are those with 64-bit
-// integers.
+// spellings returns the names of an OpenBLAS function in different builds: plain, with a suffix, and in numpy's
+// packages. wide are the names with 64-bit integers.
 func spellings(name string) (plain []string, wide []string) {
 	return []string{name, "scipy_" + name}, []string{name + "64_", "scipy_" + name + "64_"}
 }
 
-// words joins what a library says of itself into one line.
+// words joins a library's description into one line.
 func words(s string) string { return strings.Join(strings.Fields(s), " ") }

@@ -10,8 +10,8 @@ import (
 	"github.com/ebitengine/purego"
 )
 
-// load opens the library at path and binds what Library needs. Where it lacks an
-// optional function, the fields that this would fill stay empty.
+// load opens the library at path and binds the functions of Library. The fields of missing optional functions stay
+// empty.
 func load(path string) (*Library, error) {
 	handle, err := purego.Dlopen(path, purego.RTLD_NOW|purego.RTLD_LOCAL)
 	if err != nil {
@@ -34,7 +34,7 @@ func load(path string) (*Library, error) {
 	return l, nil
 }
 
-// describe binds the functions that tell about the library and set its threads.
+// describe binds the functions that describe the library and set its threads.
 func (l *Library) describe(handle uintptr) {
 	find := func(names ...string) uintptr {
 		for _, name := range names {
@@ -63,8 +63,7 @@ func (l *Library) describe(handle uintptr) {
 	}
 }
 
-// symbol is the address of the first of names that the library has, 0 where it has
-// none.
+// symbol returns the address of the first of names that the library has; 0: none.
 func symbol(handle uintptr, names []string) uintptr {
 	for _, name := range names {
 		if at, err := purego.Dlsym(handle, name); err == nil && at != 0 {

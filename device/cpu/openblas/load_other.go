@@ -4,7 +4,7 @@ package openblas
 
 import "errors"
 
-// load fails: libraries are not opened on this system.
+// load fails: this system does not open libraries.
 func load(string) (*Library, error) {
 	return nil, errors.New("libraries cannot be opened on this system")
 }

@@ -56,8 +56,7 @@ func want(p *Product) []float64 {
 	return out
 }
 
-// check compares p.D with the sums. A sum of K products, each at most 1, is off by
-// at most K roundings of a number that is at most K+1.
+// check compares p.D with the sums. A sum of K products of at most 1 has at most K roundings of numbers up to K+1.
 func check(t *testing.T, p *Product, sums []float64) {
 	t.Helper()
 	bound := float64(p.K+1) * float64(p.K+1) * 0x1p-24

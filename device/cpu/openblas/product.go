@@ -8,8 +8,8 @@ import (
 	"mt/device/cpu/gemm"
 )
 
-// Product is D (M,N) = op(A) (M,K) · op(B) (K,N) for dense row-major fp32 matrices.
-// It is added to what D holds where Accumulate is set.
+// Product is D (M,N) = op(A) (M,K) · op(B) (K,N) for dense row-major fp32 matrices. With Accumulate the product is
+// added to D.
 type Product struct {
 	M, N, K int
 	// TransA: A is stored (K,M). TransB: B is stored (N,K).
@@ -18,10 +18,10 @@ type Product struct {
 	A, B, D        []float32
 }
 
-// FLOPs is the number of multiplications and additions of p.
+// FLOPs returns the multiplications and additions of p.
 func (p *Product) FLOPs() float64 { return 2 * float64(p.M) * float64(p.N) * float64(p.K) }
 
-// check panics unless the slices are at least as long as the extents need.
+// check panics if a slice is shorter than the extents need.
 func (p *Product) check() {
 	if min(p.M, p.N, p.K) < 1 || len(p.A) < p.M*p.K || len(p.B) < p.K*p.N || len(p.D) < p.M*p.N {
 		panic(fmt.Sprintf("openblas: M %d, N %d, K %d with %d, %d and %d elements",

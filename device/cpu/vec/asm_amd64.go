@@ -58,7 +58,7 @@ var avx512 = kernels{
 	transpose:    transposeAVX512,
 }
 
-// available lists what this machine runs, fastest first.
+// available lists the implementations that this machine runs, the fastest first.
 func available() []*kernels {
 	var found []*kernels
 	if x := &cpu.X86; x.HasAVX512F && x.HasAVX512BW && x.HasAVX512DQ && x.HasAVX512VL && x.HasFMA && x.HasBMI2 {

@@ -30,5 +30,6 @@ var neon = kernels{
 	transpose:    transposeNEON,
 }
 
-// available lists what this machine runs, fastest first. Every arm64 processor that Go supports has NEON.
+// available lists the implementations that this machine runs, the fastest first. Every arm64 processor that Go
+// supports has NEON.
 func available() []*kernels { return []*kernels{&neon, &generic} }

@@ -2,5 +2,5 @@
 
 package vec
 
-// available lists what this machine runs.
+// available lists the implementations that this machine runs.
 func available() []*kernels { return []*kernels{&generic} }

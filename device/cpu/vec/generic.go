@@ -7,8 +7,7 @@ import (
 	"mt/base/bf16"
 )
 
-// generic has every kernel in plain Go. It runs where there is no assembly, and the
-// assembly is compared with it.
+// generic has every kernel in plain Go. Machines without assembly use it, and tests compare the assembly with it.
 var generic = kernels{
 	level: Generic, widen: genericWiden, narrow: genericNarrow, add: genericAdd,
 	scale: genericScale, shift: genericShift, scaleMul: genericScaleMul, dot: genericDot, sum: genericSum, dot3: genericDot3,
@@ -129,7 +128,7 @@ func genericMax(x *float32, n int) float32 {
 	return m
 }
 
-// exp is e^x, by the same polynomial as the assembly (see tools/_asm/vec/exp.go).
+// exp returns e^x by the same polynomial as the assembly (see tools/_asm/vec/exp.go).
 func exp(x float32) float32 {
 	const magic = 3 << 22
 	switch {
@@ -147,7 +146,7 @@ func exp(x float32) float32 {
 	for _, c := range [...]float32{0.00836874544620514, 0.04166838899254799, 0.1666652113199234, 0.4999999403953552, 1, 1} {
 		p = p*r + c
 	}
-	half := int32(n) >> 1 // 2^n in two factors, each of them a normal number
+	half := int32(n) >> 1 // 2^n as two factors, each of them a normal number
 	p *= math.Float32frombits(uint32(int32(n)-half+127) << 23)
 	return p * math.Float32frombits(uint32(half+127)<<23)
 }
@@ -171,7 +170,7 @@ func genericSumExp(x *float32, n int, scale, shift float32) float32 {
 	return (acc[0] + acc[1]) + (acc[2] + acc[3])
 }
 
-// softmaxRows makes softmaxStrip of what works on a row.
+// softmaxRows returns a softmaxStrip that works row by row.
 func softmaxRows(most func(x *float32, n int) float32, expSum func(dst, x *float32, n int, scale, shift float32) float32) func(x *float32, stride, rows, n, most, width int, scale float32, top, sum *float32) {
 	return func(x *float32, stride, rows, n, limit, width int, scale float32, top, sum *float32) {
 		tops, sums := span(top, rows), span(sum, rows)
@@ -185,7 +184,7 @@ func softmaxRows(most func(x *float32, n int) float32, expSum func(dst, x *float
 	}
 }
 
-// gradRows makes gradStrip of what works on a row.
+// gradRows returns a gradStrip that works row by row.
 func gradRows(grad func(x, dx *float32, n int, scale, lse, delta float32)) func(x, dx *float32, stride, rows, n, most, width int, scale float32, lse, delta *float32) {
 	return func(x, dx *float32, stride, rows, n, most, width int, scale float32, lse, delta *float32) {
 		lses, deltas := span(lse, rows), span(delta, rows)
@@ -207,8 +206,8 @@ func genericGradRow(x, dx *float32, n int, scale, lse, delta float32) {
 	}
 }
 
-// argument is the z of a unit's x·sigmoid(z), and dz/dx. The square of x stops growing
-// where the sigmoid has long been 0 or 1, so that 0 times dz/dx stays 0.
+// argument returns z of a unit's x·sigmoid(z), and dz/dx. x² is clamped at a value where the sigmoid is already 0 or
+// 1, so that 0·dz/dx stays 0.
 type argument func(x float32) (z, slope float32)
 
 func identity(x float32) (z, slope float32) { return x, 1 }
@@ -219,9 +218,8 @@ func geluArgument(x float32) (z, slope float32) {
 	return x * (line + cube*square), line + 3*cube*square
 }
 
-// logit is the log of Φ(x)/Φ(−x), Φ being the normal distribution. It is x times a
-// polynomial in x², by Horner's rule with the derivative; see
-// docs/decisions/2026-11-layer-norm.md.
+// logit returns the log of Φ(x)/Φ(−x), where Φ is the cumulative normal distribution. It is x times a polynomial in
+// x², by Horner's rule with the derivative; see docs/decisions/2026-11-layer-norm.md.
 func logit(x float32) (z, slope float32) {
 	square := min(x*x, 30)
 	var p, d float32
@@ -268,8 +266,8 @@ func genericGLUGradY(f argument) func(dgate, dup, y, dy, gate, up *float32, n in
 	}
 }
 
-// genericTiles are the kernels for tiles of up to four rows. They work row by row;
-// all that matters is that sums have the same order as in the assembly.
+// genericTiles returns the kernels for tiles of up to four rows. They work row by row, and add in the order of the
+// assembly.
 func genericTiles(cols bool) []tileFunc {
 	var funcs []tileFunc
 	for h := 1; h <= 4; h++ {
@@ -291,8 +289,7 @@ func genericTiles(cols bool) []tileFunc {
 	return funcs
 }
 
-// genericTileRow computes one row of one panel. Its elements of a begin at element
-// from and are step apart.
+// genericTileRow computes one row of one panel. Its elements of a begin at element from and are step apart.
 func genericTileRow(c []float32, a *float32, from, step int, b []float32, k int, acc bool) {
 	var sum [Panel]float32
 	if k > 0 {

@@ -6,7 +6,7 @@ import "math"
 type unit struct {
 	forward func(y, gate, up *float32, n int)
 	grad    func(dgate, dup, dy, gate, up *float32, n int)
-	gradY   func(dgate, dup, y, dy, gate, up *float32, n int) // the gradients of both, and the result
+	gradY   func(dgate, dup, y, dy, gate, up *float32, n int) // both gradients and the result
 }
 
 func (u *unit) result(y, gate, up []float32) {
@@ -27,9 +27,8 @@ func (u *unit) gradient(dgate, dup, y, dy, gate, up []float32) {
 // SwiGLU writes y = silu(gate)·up with silu(x) = x/(1+e^−x).
 func SwiGLU(y, gate, up []float32) { chosen.swiglu.result(y, gate, up) }
 
-// SwiGLUGrad writes the gradients of gate and up, given dy, the gradient of
-// SwiGLU's result. Unless y is nil it writes the result too. dgate may be gate, dup
-// may be up and y may be dy.
+// SwiGLUGrad writes the gradients of gate and up, given dy, the gradient of SwiGLU's result. It also writes the
+// result, unless y is nil. dgate may be gate, dup may be up and y may be dy.
 func SwiGLUGrad(dgate, dup, y, dy, gate, up []float32) {
 	chosen.swiglu.gradient(dgate, dup, y, dy, gate, up)
 }
@@ -38,16 +37,16 @@ func SwiGLUGrad(dgate, dup, y, dy, gate, up []float32) {
 // 0.044715x³), which is ½x(1+tanh(z/2)).
 func GeGLU(y, gate, up []float32) { chosen.geglu.result(y, gate, up) }
 
-// GeGLUGrad is to GeGLU what SwiGLUGrad is to SwiGLU.
+// GeGLUGrad is SwiGLUGrad for GeGLU.
 func GeGLUGrad(dgate, dup, y, dy, gate, up []float32) {
 	chosen.geglu.gradient(dgate, dup, y, dy, gate, up)
 }
 
-// ErfGLU writes y = gelu(gate)·up with the exact gelu(x) = x/2·(1+erf(x/√2)), which is
-// x/(1+e^−z) where z is the logit of the normal distribution at x.
+// ErfGLU writes y = gelu(gate)·up with the exact gelu(x) = x/2·(1+erf(x/√2)). That equals x/(1+e^−z), where z is the
+// logit of the normal distribution at x.
 func ErfGLU(y, gate, up []float32) { chosen.erfglu.result(y, gate, up) }
 
-// ErfGLUGrad is to ErfGLU what SwiGLUGrad is to SwiGLU.
+// ErfGLUGrad is SwiGLUGrad for ErfGLU.
 func ErfGLUGrad(dgate, dup, y, dy, gate, up []float32) {
 	chosen.erfglu.gradient(dgate, dup, y, dy, gate, up)
 }
@@ -61,8 +60,8 @@ func Softcap(y, x []float32, scale, limit float32) {
 	}
 }
 
-// SoftcapGrad multiplies dx by 1 − (y/limit)², the slope of Softcap where its
-// result is y, without the factor scale.
+// SoftcapGrad multiplies dx by 1 − (y/limit)², where y is the result of Softcap. The factor scale of the slope is
+// left to the caller.
 func SoftcapGrad(dx, y []float32, limit float32) {
 	same(len(dx), len(y))
 	k := 1 / limit
@@ -72,9 +71,8 @@ func SoftcapGrad(dx, y []float32, limit float32) {
 	}
 }
 
-// tanh is the hyperbolic tangent to fp32 precision. Near 0, where an exponential
-// would lose digits, it is Lambert's continued fraction, elsewhere it is computed
-// from an exponential.
+// tanh is the hyperbolic tangent to fp32 precision. Near 0, where an exponential would lose digits, it uses Lambert's
+// continued fraction, elsewhere an exponential.
 func tanh(x float32) float32 {
 	z := x * x
 	if z < 0.5 { // the relative error of the fraction is below 1e-9

@@ -51,10 +51,9 @@ func TestUnits(t *testing.T) {
 	})
 }
 
-// Over all arguments, the error of the GELU has three parts: what the four roundings of the
-// argument z leave, which counts z·d/dz of the result times, less than 0.3; the exponential, 2e-7;
-// and the last products. Its slope also has x·dz/dx, up to 12 where it counts, times 1 − σ, which
-// is as inexact as a number near 1. The exact GELU's polynomial adds no more than 1e-7.
+// The error of the GELU has three parts: the four roundings of the argument z, times less than 0.3; the exponential,
+// 2e-7; and the last products. Its slope also has x·dz/dx, up to 12 where it matters, times 1 − σ, which has the
+// error of a number near 1. The exact GELU's polynomial adds at most 1e-7.
 func TestGeGLURange(t *testing.T) {
 	eachLevel(t, func(t *testing.T) {
 		var x []float32

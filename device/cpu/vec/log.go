@@ -2,8 +2,8 @@ package vec
 
 import "math"
 
-// Log is the natural logarithm of x, to fp32 precision where x is a positive normal
-// number. For anything else it is the result of math.Log.
+// Log returns the natural logarithm of x, to fp32 precision if x is a positive normal number. For any other x it
+// returns the result of math.Log.
 func Log(x float32) float32 {
 	bits := math.Float32bits(x)
 	const smallest, infinity = 1 << 23, 255 << 23

@@ -1,10 +1,9 @@
 package vec
 
-// Panel is the width of the panels in which Tile reads its second operand.
+// Panel is the width in columns of the panels of Tile's second operand.
 const Panel = 32
 
-// Tile computes C (m, Panel·panels) = A (m, k)·B (k, Panel·panels). With acc it
-// adds the product to C.
+// Tile computes C (m, Panel·panels) = A (m, k)·B (k, Panel·panels). With acc it adds the product to C instead.
 //
 //	a: element (r, i) at r·astride + i; with cols at i·astride + r
 //	b: panels of k rows of Panel floats each, bpanel floats apart
@@ -17,7 +16,7 @@ func Tile(m, k int, a []float32, astride int, cols bool, b []float32, bpanel int
 	if cols {
 		step, funcs = 1, chosen.tileCols
 	}
-	if k > 0 { // checks that all that is read and written lies inside the slices
+	if k > 0 { // checks that all reads and writes are inside the slices
 		last := (m-1)*astride + k - 1
 		if cols {
 			last = (k-1)*astride + m - 1
@@ -27,17 +26,16 @@ func Tile(m, k int, a []float32, astride int, cols bool, b []float32, bpanel int
 	_ = c[(m-1)*cstride+panels*Panel-1]
 	parts := (m + len(funcs) - 1) / len(funcs)
 	for p, r := 0, 0; p < parts; p++ {
-		h := (m - r) / (parts - p) // the heights are nearly equal, the greater ones last
+		h := (m - r) / (parts - p) // the heights are nearly equal, the larger ones last
 		f := funcs[h-1]
 		f(k, first(a[r*step:]), 4*astride, first(b), 4*bpanel, first(c[r*cstride:]), 4*cstride, panels, acc)
 		r += h
 	}
 }
 
-// Transpose writes the (n, k) rows of src, which are stride floats apart, as panels
-// of k rows of Panel floats. Column r%Panel of panel r/Panel is row r of src. dst
-// holds whole panels; what lies beside the n columns in the last one is left as it
-// is.
+// Transpose writes the n rows of k elements of src, stride floats apart, as panels of k rows of Panel floats. Row r
+// of src becomes column r%Panel of panel r/Panel. dst holds whole panels. Columns of the last panel beyond the n keep
+// their value.
 func Transpose(dst, src []float32, stride, n, k int) {
 	const side = 16
 	r := 0

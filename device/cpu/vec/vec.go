@@ -9,16 +9,15 @@ import (
 // The levels, from the slowest to the fastest.
 const (
 	Generic = "generic"
-	AVX2    = "avx2" // and on arm64, as fast,
+	AVX2    = "avx2" // as fast as NEON on arm64
 	NEON    = "neon"
 	AVX512  = "avx512"
 )
 
-// LevelEnv is the environment variable that limits which level is chosen.
+// LevelEnv is the environment variable that limits the level.
 const LevelEnv = "MT_CPU"
 
-// kernels is one implementation of everything here. A pointer is to the first of n
-// elements.
+// kernels is one implementation of the whole package. A pointer is to the first of n elements.
 type kernels struct {
 	level        string
 	eights       bool // widen and narrow take a multiple of 8 elements
@@ -42,21 +41,20 @@ type kernels struct {
 	swiglu       unit
 	geglu        unit
 	erfglu       unit
-	tileRows     []tileFunc // by height, from 1 on; a is read by rows
-	tileCols     []tileFunc // the same, a is read by columns
+	tileRows     []tileFunc // by height, from 1; a is read by rows
+	tileCols     []tileFunc // by height, from 1; a is read by columns
 	transpose    func(dst, src *float32, stride, blocks int)
 }
 
-// tileFunc multiplies some rows of a, as many as the function is for, with the
-// panels of b. Strides are in bytes. Read by rows, element (r, i) of a lies r
-// strides and i floats on; read by columns, i strides and r floats.
+// tileFunc multiplies a fixed number of rows of a with the panels of b. Strides are in bytes. Read by rows, element
+// (r, i) of a is at r strides plus i floats. Read by columns, it is at i strides plus r floats.
 type tileFunc func(k int, a *float32, astride int, b *float32, bpanel int, c *float32, cstride, panels int, acc bool)
 
-// chosen is the implementation that the functions of this package use.
+// chosen is the implementation in use.
 var chosen, chosenErr = choose(os.Getenv(LevelEnv), available())
 
-// choose takes the fastest of the available kernels that limit allows. available
-// begins with the fastest and ends with generic.
+// choose returns the fastest of the available kernels that limit allows. available is sorted from the fastest to
+// generic.
 func choose(limit string, available []*kernels) (*kernels, error) {
 	rank := map[string]int{Generic: 0, AVX2: 1, NEON: 1, AVX512: 2}
 	most, ok := rank[limit]
@@ -71,14 +69,14 @@ func choose(limit string, available []*kernels) (*kernels, error) {
 	return &generic, nil
 }
 
-// Level is the implementation in use: the fastest that this machine has, limited by
-// LevelEnv. The error says that LevelEnv has a value which means nothing.
+// Level returns the level in use: this machine's fastest, limited by LevelEnv. An unknown value of LevelEnv is an
+// error.
 func Level() (string, error) { return chosen.level, chosenErr }
 
 func first[E float32 | uint16](x []E) *E { return unsafe.SliceData(x) }
 
-// same panics unless all lengths are n. The message does not have the lengths,
-// because they would then escape to the heap in every call.
+// same panics unless all lengths are n. The message omits the lengths, because otherwise they would escape to the
+// heap in every call.
 func same(n int, lengths ...int) {
 	for _, l := range lengths {
 		if l != n {
@@ -87,7 +85,7 @@ func same(n int, lengths ...int) {
 	}
 }
 
-// Widen writes dst = src, bf16 bit patterns as fp32.
+// Widen writes dst = src, from bf16 bit patterns to fp32.
 func Widen(dst []float32, src []uint16) {
 	same(len(dst), len(src))
 	n := len(dst)
@@ -98,8 +96,7 @@ func Widen(dst []float32, src []uint16) {
 	chosen.widen(first(dst), first(src), n)
 }
 
-// Narrow writes dst = src, rounded to the nearest bf16, ties to even. NaNs stay
-// NaNs.
+// Narrow writes dst = src, rounded to the nearest bf16, ties to even. NaNs stay NaNs.
 func Narrow(dst []uint16, src []float32) {
 	same(len(dst), len(src))
 	n := len(dst)
@@ -110,47 +107,47 @@ func Narrow(dst []uint16, src []float32) {
 	chosen.narrow(first(dst), first(src), n)
 }
 
-// Add is y += x.
+// Add computes y += x.
 func Add(y, x []float32) {
 	same(len(y), len(x))
 	chosen.add(first(y), first(x), len(y))
 }
 
-// Scale is y = a·x; y may be x.
+// Scale computes y = a·x; y may be x.
 func Scale(y, x []float32, a float32) {
 	same(len(y), len(x))
 	chosen.scale(first(y), first(x), len(y), a)
 }
 
-// Shift is y = x + a; y may be x.
+// Shift computes y = x + a; y may be x.
 func Shift(y, x []float32, a float32) {
 	same(len(y), len(x))
 	chosen.shift(first(y), first(x), len(y), a)
 }
 
-// ScaleMul is y = (a·x)·w, element by element; y may be x.
+// ScaleMul computes y = (a·x)·w, element by element; y may be x.
 func ScaleMul(y, x, w []float32, a float32) {
 	same(len(y), len(x), len(w))
 	chosen.scaleMul(first(y), first(x), first(w), len(y), a)
 }
 
-// Dot is Σ x·y.
+// Dot returns Σ x·y.
 func Dot(x, y []float32) float32 {
 	same(len(x), len(y))
 	return chosen.dot(first(x), first(y), len(x))
 }
 
-// Sum is Σ x.
+// Sum returns Σ x.
 func Sum(x []float32) float32 { return chosen.sum(first(x), len(x)) }
 
-// Dot3 is Σ x·y·w.
+// Dot3 returns Σ x·y·w.
 func Dot3(x, y, w []float32) float32 {
 	same(len(x), len(y), len(w))
 	return chosen.dot3(first(x), first(y), first(w), len(x))
 }
 
-// NormGrad is the last pass of RMSNorm's backward over a row: dx = rstd·dy·w − c·x
-// (with add: dx += that) and dw += rstd·dy·x. Unless add is set, dx may be dy.
+// NormGrad is the last pass of RMSNorm's backward over a row: dw += rstd·dy·x and dx = rstd·dy·w − c·x. With add it
+// computes dx += instead of dx =. Without add, dx may be dy.
 func NormGrad(dx, dw, dy, x, w []float32, rstd, c float32, add bool) {
 	same(len(dx), len(dw), len(dy), len(x), len(w))
 	f := chosen.normGrad
@@ -160,9 +157,8 @@ func NormGrad(dx, dw, dy, x, w []float32, rstd, c float32, add bool) {
 	f(first(dx), first(dw), first(dy), first(x), first(w), len(dx), rstd, c)
 }
 
-// Rotate turns heads vectors of x, which are stride floats apart. In each it turns
-// the pair (i, i + len(cos)) by the angle that has cosine cos[i] and sine sin[i];
-// with inverse it turns back.
+// Rotate rotates heads vectors of x, stride floats apart. It rotates each pair (i, i + len(cos)) by the angle with
+// cosine cos[i] and sine sin[i]. With inverse it rotates back.
 func Rotate(x, cos, sin []float32, heads, stride int, inverse bool) {
 	same(len(cos), len(sin))
 	if heads == 0 || len(cos) == 0 {
@@ -176,8 +172,8 @@ func Rotate(x, cos, sin []float32, heads, stride int, inverse bool) {
 	chosen.rotate(first(x), first(cos), first(sin), len(cos), heads, stride, sign)
 }
 
-// RotatePairs is Rotate of the pairs (2i, 2i + 1). It is plain Go on every machine: it takes a
-// hundredth of the time of the products that its rows come from.
+// RotatePairs is Rotate for the pairs (2i, 2i + 1). It is plain Go on every machine: the matrix products that compute
+// the rows take a hundred times as long.
 func RotatePairs(x, cos, sin []float32, heads, stride int, inverse bool) {
 	same(len(cos), len(sin))
 	sign := float32(1)
@@ -193,19 +189,18 @@ func RotatePairs(x, cos, sin []float32, heads, stride int, inverse bool) {
 	}
 }
 
-// Max is the largest element of x, −Inf where x is empty. A NaN may be ignored.
+// Max returns the largest element of x, −Inf if x is empty. It may ignore a NaN.
 func Max(x []float32) float32 { return chosen.max(first(x), len(x)) }
 
-// ExpSum writes dst = exp(scale·x − shift) and returns the sum; dst may be x. The
-// relative error of an exponential is at most 2e-7, in addition to what the error
-// of its argument makes. It is 0 for −Inf, +Inf beyond the range of fp32, and NaN
-// for NaN.
+// ExpSum writes dst = exp(scale·x − shift) and returns the sum; dst may be x. The relative error of an exponential is
+// at most 2e-7, in addition to the effect of its argument's error. The exponential is 0 for −Inf, +Inf beyond the
+// range of fp32, and NaN for NaN.
 func ExpSum(dst, x []float32, scale, shift float32) float32 {
 	same(len(dst), len(x))
 	return chosen.expSum(first(dst), first(x), len(x), scale, shift)
 }
 
-// SumExp is what ExpSum returns.
+// SumExp returns the sum that ExpSum returns.
 func SumExp(x []float32, scale, shift float32) float32 {
 	return chosen.sumExp(first(x), len(x), scale, shift)
 }

@@ -296,14 +296,15 @@ func testTile(t *testing.T, rng *rand.Rand, m, k, panels int, cols bool) {
 	}
 }
 
-// saysOnPanic is what f panics with, nil where it does not.
+// saysOnPanic returns the value with which f panics; nil: no panic.
 func saysOnPanic(f func()) (said any) {
 	defer func() { said = recover() }()
 	f()
 	return nil
 }
 
-// TestTileStaysInside: an operand may be as short as a product needs, and not shorter. An empty product needs nothing.
+// TestTileStaysInside: an operand may be exactly as long as the product needs. A shorter one panics. An empty product
+// needs nothing.
 func TestTileStaysInside(t *testing.T) {
 	const m, k, stride = 2, 5, 7
 	for cols, n := range map[bool]int{false: (m-1)*stride + k, true: (k-1)*stride + m} {
@@ -414,15 +415,15 @@ func TestStrips(t *testing.T) {
 	})
 }
 
-// TestPlaces: what is made of an element has the same bits wherever in a row of any length it lies.
+// TestPlaces: the result for an element has the same bits at any place in a row of any length.
 func TestPlaces(t *testing.T) {
 	minus := float32(math.Inf(-1))
 	eachLevel(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(13, 14))
 		for n := 1; n < 40; n++ {
 			x, y, u := newRow(rng, n), newRow(rng, n), newRow(rng, n)
-			Scale(x.v(), x.v(), 20)         // so that all of an exponential counts
-			for i := n % 3; i < n; i += 3 { // and what is beyond its range
+			Scale(x.v(), x.v(), 20)         // so that the whole range of an exponential matters
+			for i := n % 3; i < n; i += 3 { // and values beyond its range
 				x.v()[i] = float32(math.Copysign(float64(90+77*i*i), x.at(i)))
 			}
 			for _, f := range []struct {
@@ -469,7 +470,7 @@ func TestPlaces(t *testing.T) {
 	})
 }
 
-// unitAt is what a gated unit and its gradients make of some elements.
+// unitAt returns the results and gradients of a gated unit for some elements.
 func unitAt(forward func(y, gate, up []float32), grad func(dgate, dup, y, dy, gate, up []float32), x, y, u row, from, to int) [][]float32 {
 	n, gate, dy, up := to-from, x.v()[from:to], y.v()[from:to], u.v()[from:to]
 	out := [][]float32{make([]float32, n), make([]float32, n), make([]float32, n), make([]float32, n), make([]float32, n), make([]float32, n)}

@@ -17,8 +17,8 @@ import (
 // tiny is small enough to run every block.
 var tiny = Size{512, 256, 2, 1, 512, 2048, 16, []int{128, 512}}
 
-// TestSample: what is said of all blocks from some of them is what all of them count. Of its cases, which run on one
-// thread each, one in eight is tried under the race detector.
+// TestSample: estimates from some blocks equal the counts of all blocks. Cases run on one thread each, so the race
+// detector gets only one in eight.
 func TestSample(t *testing.T) {
 	checked := map[string]bool{}
 	for i, c := range Cases(tiny) {
@@ -80,7 +80,7 @@ func checkSample(t *testing.T, c *Case) (kernels []string) {
 	return kernels
 }
 
-// TestSequencesThatDiffer: where blocks are said to repeat and do not, that is noticed.
+// TestSequencesThatDiffer: take notices if blocks that should repeat do not.
 func TestSequencesThatDiffer(t *testing.T) {
 	c := tiny.attend(device.BF16, 64, 128, false)
 	r := newRig()
@@ -130,7 +130,7 @@ func TestCount(t *testing.T) {
 	}
 }
 
-// TestNotBelowTheBound: no launch is expected to take less than what it cannot beat.
+// TestNotBelowTheBound: no launch is expected to take less than its bound.
 func TestNotBelowTheBound(t *testing.T) {
 	testkit.NotShort(t)
 	g := testkit.Must(FindGPU("rtx-3090"))(t)
@@ -145,8 +145,8 @@ func TestNotBelowTheBound(t *testing.T) {
 	}
 }
 
-// TestTwoForwards: of every forward attention in bf16 two blocks share a multiprocessor, so that one computes
-// while the other waits. GPUs for games have the least shared memory.
+// TestTwoForwards: two blocks of every bf16 attention forward fit on a multiprocessor, so that one computes while the
+// other waits. GPUs for games have the least shared memory.
 func TestTwoForwards(t *testing.T) {
 	for _, name := range []string{"rtx-3080", "rtx-4090", "rtx-5090", "a100-sxm-80gb", "h100-sxm"} {
 		g := testkit.Must(FindGPU(name))(t)
@@ -170,7 +170,7 @@ func TestTwoForwards(t *testing.T) {
 	}
 }
 
-// TestFullShapes: every case of the shapes that are printed makes launches that are accepted. They do not run here.
+// TestFullShapes: every case of the printed shapes makes valid launches. They do not run here.
 func TestFullShapes(t *testing.T) {
 	if testing.Short() || testkit.Race {
 		t.Skip("-short and the race detector leave it out: it allocates what a GPU would have")
@@ -188,7 +188,7 @@ func TestFullShapes(t *testing.T) {
 	}
 }
 
-// TestKink: blocks whose work lies on two lines, which meet where no block runs at first.
+// TestKink: the blocks' work lies on two lines, which meet where no block runs at first.
 func TestKink(t *testing.T) {
 	m := testkit.Must(ptx.Parse("kink.ptx", `.version 8.0
 .target sm_80
@@ -219,8 +219,8 @@ ret;
 	}
 }
 
-// TestAttentionOnHopper: attention is counted by the kernels that a GPU would run. On an H100 it should reach, by the
-// replay, 450 TFLOP/s forward and 300 backward.
+// TestAttentionOnHopper: attention is counted with the kernels that a GPU would run. The replay expects at least 450
+// TFLOP/s forward and 300 backward on an H100.
 func TestAttentionOnHopper(t *testing.T) {
 	testkit.LongOnly(t)
 	for gpu, prefix := range map[string]string{"h100": "attention_sm90a_", "a100": "attention_"} {
@@ -241,7 +241,7 @@ func TestAttentionOnHopper(t *testing.T) {
 	}
 }
 
-// TestTypical: the typical block is the one nearest to the average, the first of those as near.
+// TestTypical: the typical block is the one closest to the mean; of equally close blocks, the first.
 func TestTypical(t *testing.T) {
 	s := &sample{known: map[int]*ptx.Counts{}, average: 10}
 	for g, n := range map[int]int64{0: 3, 2: 30, 3: 11, 5: 9, 7: 12} {
@@ -252,7 +252,8 @@ func TestTypical(t *testing.T) {
 	}
 }
 
-// TestCases: heads of attention share keys and values as those of the size do, and every kind of operation is judged.
+// TestCases: attention heads share keys and values in the proportion of the size, and every kind of operation has a
+// case.
 func TestCases(t *testing.T) {
 	cases := Cases(Full)
 	for name, shape := range map[string]string{"Attention": "32/8 heads of 128", "AttentionBackward": "64/16 heads of 64", "GLU": "", "RoPE": "", "MatMul": ""} {

@@ -2,23 +2,23 @@ package appraise
 
 import "mt/cudart/emu/ptx"
 
-// Work is what a launch does as a whole.
+// Work is the work of a whole launch.
 type Work struct {
 	Counts ptx.Counts
-	// Memory is how many bytes of device memory it must read and write, each once.
+	// Memory is the bytes of device memory that the launch must read and write, each once.
 	Memory int64
 }
 
-// Busy is how long a resource of the GPU is busy with a launch.
+// Busy is the time that a launch keeps a resource of the GPU busy.
 type Busy struct {
 	Resource string  `json:"resource"`
 	Seconds  float64 `json:"seconds"`
 }
 
-// Bound lists how long each resource is busy, if all of it is busy all the while: no launch that
-// does this work takes less than the longest of these times. It takes PTX at its word, but for moves
-// and parameters: what ptxas saves beyond them is not known. Of the L2 cache it asks for what each
-// block reads once, and for all that is written and all that bulk copies move.
+// Bound returns the busy time of each resource, if all its units are always busy. No launch with this work takes less
+// than the longest of these times. Bound counts the PTX instructions, except for moves and parameters; further
+// savings by ptxas are unknown. The L2 cache delivers what each block reads once, and takes all writes and all bulk
+// copies.
 func (g *GPU) Bound(w Work) []Busy {
 	var issue float64
 	var busy [units]float64
@@ -28,7 +28,7 @@ func (g *GPU) Bound(w Work) []Busy {
 		issue += float64(k) * costs[c].issue
 		busy[costs[c].unit] += float64(k) * costs[c].cycles
 	}
-	issue += float64(n.Off) // these are issued all the same
+	issue += float64(n.Off) // these are issued too
 	busy[unitTensor] += float64(n.Grouped) / groupedRate
 	global, shared := n.Cached(), n.Shared()
 	memory := path(shared.Wavefronts+n.By[ptx.ClassShuffle], global.Sectors, 0)
@@ -43,11 +43,10 @@ func (g *GPU) Bound(w Work) []Busy {
 	}
 }
 
-// launchLeast is the least that a kernel takes, in seconds: an estimate, below what is reported of empty
-// kernels.
+// launchLeast is the least time of a kernel in seconds, estimated below the reported times of empty kernels.
 const launchLeast = 1e-6
 
-// Longest is the resource that is busy longest.
+// Longest returns the resource with the longest busy time.
 func Longest(all []Busy) Busy {
 	var out Busy
 	for _, b := range all {

@@ -10,35 +10,33 @@ import (
 
 // Case is an operation at a shape.
 type Case struct {
-	Name  string // of the operation
+	Name  string // name of the operation
 	Shape string
 	DType device.DType
 	make  func(r *rig) device.Op
-	// alike says how many neighbouring blocks of a kernel do the same for different heads, and how
-	// often all of that comes again for different sequences; nil: neither. It is only where to look: Count
-	// checks what it says.
+	// alike returns how many neighbouring blocks of a kernel do the same work for different heads, and how often all
+	// blocks repeat for different sequences; nil: neither. It is only a hint that Count verifies.
 	alike func(kernel string) (heads, repeats int)
-	// once: every block runs, and once, because kernels depend on what earlier ones wrote.
+	// once: every block runs exactly once, because kernels depend on results of earlier kernels.
 	once bool
-	// marks says where the parameters of a kernel have the address of the marks by which its blocks wait for each other, behind
-	// their ticket; 0: it has none.
+	// marks returns the offset in a kernel's parameters of the address of a ticket and marks, with which blocks wait
+	// for each other; 0: none.
 	marks func(kernel string) int
 }
 
-// Size is how large the operations are.
+// Size is the size of the operations.
 type Size struct {
 	Tokens, Width, Heads, KVHeads, MLP, Vocabulary, Experts int
-	Lengths                                                 []int // of sequences in attention
+	Lengths                                                 []int // sequence lengths in attention
 }
 
-// Full is about what a layer of a model with 7 billion parameters does with 8192 tokens. Small has few blocks of
-// everything.
+// Full is about a layer of a model with 7 billion parameters, with 8192 tokens. Small has few blocks of everything.
 var (
 	Full  = Size{8192, 4096, 32, 8, 14336, 32768, 128, []int{1024, 8192}}
 	Small = Size{256, 512, 4, 2, 1024, 1024, 32, []int{128, 256}}
 )
 
-// Cases are the operations that kernels are judged by.
+// Cases returns the operations by which kernels are judged.
 func Cases(z Size) []Case {
 	out := z.attention()
 	out = append(out, z.products()...)
@@ -63,7 +61,7 @@ func (z Size) attention() []Case {
 		z.attend(device.F32, 128, z.Lengths[0], false), z.attend(device.F32, 128, z.Lengths[0], true))
 }
 
-// attend is attention over sequences of a length, with as many heads as make the width.
+// attend returns attention over sequences of one length, with width/dim heads.
 func (z Size) attend(dt device.DType, dim, length int, backward bool) Case {
 	heads := z.Width / dim
 	kv := max(1, heads*z.KVHeads/z.Heads)
@@ -111,7 +109,7 @@ func (z Size) attend(dt device.DType, dim, length int, backward bool) Case {
 	return c
 }
 
-// products are those of a weight, of both types, and one with few rows.
+// products returns products with a weight, of both types, and one product with few rows.
 func (z Size) products() []Case {
 	var out []Case
 	for _, dt := range []device.DType{device.BF16, device.F32} {

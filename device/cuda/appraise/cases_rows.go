@@ -14,7 +14,7 @@ func (z Size) rope(r *rig, dt device.DType) device.Op {
 		Pos: r.integers(T, func(i int) int { return i }), T: T, Heads: z.Heads, Dim: dim, Rotary: dim, Stride: C}
 }
 
-// elements are the operations that move elements by themselves.
+// elements returns the element-wise operations and other operations that only move elements.
 func (z Size) elements(dt device.DType) []Case {
 	T, C, F := z.Tokens, z.Width, z.MLP
 	table := func(rows, columns int) string { return fmt.Sprintf("%d × %d, %s", rows, columns, dt) }
@@ -107,7 +107,7 @@ func (z Size) losses(dt device.DType) []Case {
 	}}}
 }
 
-// rows are the operations that find rows by an index.
+// rows returns the operations that find rows by an index.
 func (z Size) rows(dt device.DType) []Case {
 	T, C, U := z.Tokens, z.Width, z.Vocabulary/8
 	shape := fmt.Sprintf("%d × %d, %s", T, C, dt)
@@ -144,7 +144,7 @@ func (z Size) rows(dt device.DType) []Case {
 	}
 }
 
-// experts are the operations that choose experts, and list what is theirs.
+// experts returns the operations that choose experts and sort tokens by expert.
 func (z Size) experts() []Case {
 	const chosen = 8
 	T, E := z.Tokens, z.Experts
@@ -167,7 +167,7 @@ func (z Size) experts() []Case {
 	}
 }
 
-// delta is one sequence of heads that each have a key head of their own.
+// delta returns one sequence of heads, each with its own key head.
 func (z Size) delta(r *rig) op.DeltaShape {
 	dim := min(z.Width/z.Heads, op.MostDeltaDim)
 	heads := z.Width / dim

@@ -14,21 +14,21 @@ const (
 	units
 )
 
-// cost is what one instruction of a warp takes.
+// cost is the cost of one instruction of a warp.
 type cost struct {
-	issue   float64 // cycles of the quarter in which nothing else is issued
+	issue   float64 // cycles in which the quarter issues nothing else
 	unit    unit
-	cycles  float64 // that it keeps the unit busy
-	memory  bool    // it goes through the path to shared memory and the caches, which all quarters share
-	latency float64 // cycles until what it writes can be read
+	cycles  float64 // cycles in which the unit is busy
+	memory  bool    // it uses the path to shared memory and the caches, which all quarters share
+	latency float64 // cycles until its result can be read
 }
 
-// Latencies in cycles. Sources: arXiv:2208.11174 and 2206.02874 (A100), 2402.13499 (A100, RTX 4090 and H100,
-// which differ by a few cycles); of the expanded division, of barriers, of branches, of mbarriers, of bulk copies and of the end of
-// a wgmma they are estimates.
+// Latencies in cycles. Sources: arXiv:2208.11174 and 2206.02874 (A100), 2402.13499 (A100, RTX 4090 and H100, which
+// differ by a few cycles). Estimates: the expanded division, barriers, branches, mbarriers, bulk copies and the end
+// of a wgmma.
 const (
 	latencyALU      = 4
-	latencyShort    = 12 // votes and the like
+	latencyShort    = 12 // votes and similar instructions
 	latencySpecial  = 20
 	latencyDivide   = 60
 	latencyShuffle  = 23
@@ -42,13 +42,13 @@ const (
 	latencyBarrier  = 20
 	latencyBranch   = 10
 	latencyNewBlock = 100
-	latencyMbar     = 30  // from the last arrival to the warp that waits: about that of shared memory
-	latencyBulk     = 170 // beyond that of the memory
-	latencyProduct  = 32  // beyond the cycles that tensor cores are busy
+	latencyMbar     = 30  // from the last arrival to the waiting warp: about the latency of shared memory
+	latencyBulk     = 170 // in addition to the memory's latency
+	latencyProduct  = 32  // in addition to the cycles in which tensor cores are busy
 )
 
-// costs has what each class of instruction costs on g. What PTX has and the GPU mostly has not
-// (moves, parameters) costs nothing.
+// costs returns the cost of each class of instruction on g. Instructions of PTX that the GPU mostly does not have
+// (moves, parameters) cost nothing.
 func (g *GPU) costs() (out [ptx.Classes]cost) {
 	float, integer := lanesOfQuarters/g.Arch.Float, lanesOfQuarters/g.Arch.Integer
 	const special, pack = lanesOfQuarters / specialLanes, lanesOfQuarters / packLanes
@@ -95,12 +95,12 @@ func (g *GPU) costs() (out [ptx.Classes]cost) {
 	return out
 }
 
-// groupedRate is how many multiplications of bf16, with additions to fp32, the tensor core of a quarter makes in a cycle of wgmma: an
-// eighth of the 4,096 dense operations of a multiprocessor, which H100's datasheet has (989.4 TFLOP/s of 132 at 1.83 GHz).
+// groupedRate is the multiply-adds of bf16 to fp32 that a quarter's tensor core makes in a cycle of wgmma. It is an
+// eighth of a multiprocessor's 4,096 dense operations in the H100's datasheet (989.4 TFLOP/s of 132 at 1.83 GHz).
 const groupedRate = 512
 
-// slowed is how much longer wgmma takes than the datasheet's peak has it, where products of large matrices are known to: a GPU
-// whose tensor cores are all busy lowers its clock to keep within its power.
+// slowed returns the factor by which wgmma is slower than the datasheet's peak, if the rate of large matrix products
+// is known. A GPU whose tensor cores are all busy lowers its clock to stay within its power limit.
 func (g *GPU) slowed() float64 {
 	if g.Multiplied == 0 {
 		return 1
@@ -108,13 +108,13 @@ func (g *GPU) slowed() float64 {
 	return max(1, g.Arithmetic(true)/g.Multiplied)
 }
 
-// product is how many cycles a quarter is busy with its part of a wgmma of so many columns: it multiplies 16 rows by 16 columns of
-// A, and does not go on faster than shared memory, which all quarters share, brings the operands.
+// product returns the cycles in which a quarter is busy with its part of a wgmma of columns columns. It multiplies 16
+// rows by 16 columns of A. It is at most as fast as shared memory, which all quarters share, delivers the operands.
 func (m *machine) product(columns int, wavefronts uint16) float64 {
 	return max(float64(16*16*columns)/groupedRate*m.slowed, float64(wavefronts))
 }
 
-// path is how many cycles the path to shared memory and the caches is busy with requests.
+// path returns the cycles in which requests keep the path to shared memory and the caches busy.
 func path(wavefronts, sectors, requests int64) float64 {
 	return max(float64(wavefronts)+float64(sectors)/sectorsOfL1, float64(requests))
 }

@@ -2,8 +2,8 @@ package appraise
 
 import "container/heap"
 
-// spread is how long blocks take on places, in cycles: they are given, in their order, to the place that
-// is free first. cycles is what a block of weight 1 takes in its place.
+// spread returns the cycles that blocks take on places. Blocks go in order to the place that is free first. cycles is
+// the time of a block of weight 1.
 func spread(places int, weights []float64, cycles float64) float64 {
 	if places >= len(weights) {
 		most := 0.0
@@ -24,7 +24,7 @@ func spread(places int, weights []float64, cycles float64) float64 {
 	return end
 }
 
-// freeAt is a heap of the times at which places are free.
+// freeAt is a heap of the times at which places become free.
 type freeAt []float64
 
 func (f freeAt) Len() int           { return len(f) }
@@ -33,9 +33,9 @@ func (f freeAt) Swap(i, j int)      { f[i], f[j] = f[j], f[i] }
 func (f freeAt) Push(any)           {}
 func (f freeAt) Pop() any           { return nil }
 
-// Expected is how long a launch should take, in seconds: the launch itself, and blocks of which each
-// takes what its weight says, relative to the traced one. r.Resident is what the multiprocessor has room for;
-// where there are fewer blocks, fewer are replayed.
+// Expected returns the expected time of a launch in seconds: the launch itself, and blocks with the given weights
+// relative to the traced block. A multiprocessor can hold r.Resident blocks. If there are fewer blocks, fewer are
+// replayed.
 func (g *GPU) Expected(r Replay, weights []float64) float64 {
 	r.Active = min(g.SMs, len(weights))
 	r.Resident = min(r.Resident, (len(weights)+g.SMs-1)/g.SMs)
@@ -45,14 +45,14 @@ func (g *GPU) Expected(r Replay, weights []float64) float64 {
 	return g.Launch*1e-6 + cycles/(g.Clock*1e9)
 }
 
-// rounds is how many blocks follow each other in a replay, at most, so that they are no longer in step; and
-// no more than stepsReplayed steps are replayed, unless one round has more.
+// rounds is the most consecutive blocks in a replay; after several rounds blocks are out of step. At most
+// stepsReplayed steps are replayed, unless one round has more.
 const (
 	rounds        = 4
 	stepsReplayed = 2_000_000
 )
 
-// steps counts the instructions of one round.
+// steps returns the number of instructions of one round.
 func steps(r Replay) int {
 	n := 0
 	for _, w := range r.Trace.Warps {

@@ -7,31 +7,29 @@ import (
 	"mt/plan/rates"
 )
 
-// GPU is what the times of kernels depend on.
+// GPU has the properties that kernel times depend on.
 type GPU struct {
 	Name string // as in plan/rates
 	Arch *Architecture
 	SMs  int
-	// Clock is in GHz: the one at which the datasheet's peaks are counted.
+	// Clock is the clock in GHz of the datasheet's peaks.
 	Clock float64
-	// MMA is how many cycles a quarter of a multiprocessor takes for one mma.sync m16n8k16 of bf16 with
-	// fp32 sums: 2048 multiplications with additions.
+	// MMA is the cycles of a quarter of a multiprocessor for one mma.sync m16n8k16 of bf16 with fp32 sums: 2048
+	// multiply-adds.
 	MMA float64
-	// L2 is in bytes a cycle, for the whole GPU.
+	// L2 is the L2 cache's rate in bytes a cycle, for the whole GPU.
 	L2 float64
-	// Peak is the datasheet's rate of device memory in GB/s; Reached what copies reach, from
-	// plan/rates.
+	// Peak is the datasheet's rate of device memory in GB/s. Reached is the rate of copies, from plan/rates.
 	Peak, Reached float64
-	// Multiplied is how many FLOP/s of bf16 products of large matrices reach, from plan/rates; 0 where that is not known.
+	// Multiplied is the FLOP/s of large bf16 products, from plan/rates; 0: unknown.
 	Multiplied float64
-	// Launch is in microseconds, from plan/rates: the gap between two kernels of a stream.
+	// Launch is the gap between two kernels of a stream in microseconds, from plan/rates.
 	Launch float64
 }
 
-// Architecture is what GPUs of one compute capability have in each multiprocessor. It has four
-// parts, each of which issues one instruction of a warp a cycle. Sources: CUDA C++ Programming
-// Guide, "Technical Specifications per Compute Capability" for what is resident, "Throughput of
-// Native Arithmetic Instructions" for lanes.
+// Architecture has the properties of multiprocessors of one compute capability. A multiprocessor has four quarters,
+// and each issues one instruction of a warp a cycle. Sources: CUDA C++ Programming Guide, "Technical Specifications
+// per Compute Capability" for resident blocks and warps, "Throughput of Native Arithmetic Instructions" for lanes.
 type Architecture struct {
 	Name          string
 	Warps, Blocks int // resident at a time
@@ -40,18 +38,18 @@ type Architecture struct {
 	Float, Integer float64
 }
 
-// What all architectures from 8.0 on have in common. Sources: as for Architecture; CUDA's occupancy
-// calculator for the units in which registers and shared memory are given out.
+// Properties that all architectures from 8.0 on share. Sources: as for Architecture; CUDA's occupancy calculator for
+// the allocation units of registers and shared memory.
 const (
 	registersOfSM   = 64 << 10
-	registerUnit    = 256 // registers are given to a warp in such units
-	warpUnit        = 4   // and to so many warps at a time
+	registerUnit    = 256 // allocation unit of a warp's registers
+	warpUnit        = 4   // allocation unit of warps
 	sharedUnit      = 128 // bytes
 	sharedReserved  = 1 << 10
 	specialLanes    = 16 // exponentials, reciprocals, conversions of integers and floats
 	packLanes       = 64 // conversions of two floats to a pair, integer products
-	sectorsOfL1     = 4  // that the first-level cache moves a cycle
-	bytesToL2       = 64 // that a multiprocessor exchanges with the L2 cache a cycle
+	sectorsOfL1     = 4  // that the first-level cache moves in a cycle
+	bytesToL2       = 64 // that a multiprocessor exchanges with the L2 cache in a cycle
 	quarters        = 4
 	lanesOfQuarters = 32 * quarters
 )
@@ -65,10 +63,9 @@ var (
 	sm120 = &Architecture{"sm_120", 48, 24, 100 << 10, 128, 128}
 )
 
-// Cycles of one mma.sync. Peaks of datasheets (plan/rates lists them) are these multiplications at
-// the clocks below; GeForce cards have half or a quarter of the rate with fp32 sums. On Hopper
-// mma.sync reaches 62.9 % of the peak, which only wgmma reaches (arXiv:2402.13499); nothing is
-// published of Blackwell, where it is taken to be as on Hopper.
+// Cycles of one mma.sync, from the datasheets' peaks (see plan/rates) at the clocks below. GeForce cards have half or
+// a quarter of the rate with fp32 sums. On Hopper mma.sync reaches 62.9 % of the peak, which only wgmma reaches
+// (arXiv:2402.13499). Nothing is published about Blackwell, so the value of Hopper is assumed.
 const (
 	mmaA100    = 8.0       // 312 TFLOP/s
 	mmaGeForce = 32.0      // 71.2 (RTX 3090), 165.2 (RTX 4090), 209.5 (RTX 5090)
@@ -76,8 +73,8 @@ const (
 	mmaHopper  = 4 / 0.629 // 989 by wgmma
 )
 
-// L2 caches in bytes a cycle: NVIDIA's A100 white paper says 5120. Of the others no figure is published, and
-// 64 bytes for each of their slices is an estimate: GA102 and AD102 have 48, GB202 64.
+// Rates of L2 caches in bytes a cycle. NVIDIA's A100 white paper says 5120. No other numbers are published. The
+// estimate for the others is 64 bytes for each slice: GA102 and AD102 have 48 slices, GB202 64.
 const (
 	l2Data  = 5120
 	l2GA102 = 3072
@@ -86,8 +83,8 @@ const (
 	l2GB10  = 1536
 )
 
-// table has the GPUs of plan/rates. Multiprocessors are those of NVIDIA's architecture white papers;
-// clocks are such that multiprocessors, cycles and the datasheet's peak agree.
+// table has the GPUs of plan/rates. Numbers of multiprocessors are from NVIDIA's architecture white papers. Clocks
+// make multiprocessors, cycles and the datasheet's peak agree.
 var table = []GPU{
 	{Name: "rtx-3080", Arch: sm86, SMs: 68, Clock: 1.71, MMA: mmaGeForce, L2: l2GA102, Peak: 760},
 	{Name: "rtx-3090", Arch: sm86, SMs: 82, Clock: 1.695, MMA: mmaGeForce, L2: l2GA102, Peak: 936},
@@ -106,7 +103,7 @@ var table = []GPU{
 	{Name: "gb10", Arch: sm120, SMs: 48, Clock: 2.52, MMA: mmaL40S, L2: l2GB10, Peak: 273},
 }
 
-// FindGPU is the GPU that plan/rates finds by a name, such as h100 or rtx-4090.
+// FindGPU returns the GPU that plan/rates finds by a name such as h100 or rtx-4090.
 func FindGPU(name string) (*GPU, error) {
 	m, err := rates.Find(name)
 	if err != nil {
@@ -125,8 +122,8 @@ func FindGPU(name string) (*GPU, error) {
 	return nil, fmt.Errorf("appraise: nothing is known of the multiprocessors of %s (known: %s)", name, strings.Join(rates.GPUs(), ", "))
 }
 
-// Arithmetic is the datasheet's peak in FLOP/s: dense, with fp32 sums, of bf16 on tensor cores by the
-// fastest instruction that the GPU has, or of fp32 without them.
+// Arithmetic returns the datasheet's dense peak in FLOP/s with fp32 sums. For bf16 it is the peak of the GPU's
+// fastest tensor core instruction, and for fp32 the peak without tensor cores.
 func (g *GPU) Arithmetic(bf16 bool) float64 {
 	mma := g.MMA
 	switch g.Arch {

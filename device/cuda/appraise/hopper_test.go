@@ -10,9 +10,10 @@ import (
 	"mt/internal/testkit"
 )
 
-// tracedHopper runs a block of a kernel for sm_90a with 64 KiB of shared memory, all of it filled, and a tensor map of 64 columns by 64
-// rows, and returns what traced returns. %t is the thread, %da and %db describe 64 columns of 64 and of 256 rows at 0 and 8192, with a
-// swizzle of 128 bytes; there are two mbarriers for one arrival at 65536 and 65544, and one for four at 65552.
+// tracedHopper runs a block of a kernel for sm_90a and returns the results of traced. The block has 64 KiB of shared
+// memory, all filled, and a tensor map of 64 columns by 64 rows. %t is the thread. %da and %db describe 64 columns of
+// 64 and of 256 rows at 0 and 8192, with a swizzle of 128 bytes. There are two mbarriers for one arrival at 65536 and
+// 65544, and one for four at 65552.
 func tracedHopper(t *testing.T, warps int, body string) (*ptx.Kernel, ptx.Counts, *ptx.Trace) {
 	t.Helper()
 	sums := make([]string, 128)
@@ -56,7 +57,7 @@ bar.sync 0;
 	return k, c.Sum, c.Traces[0]
 }
 
-// copyIn has thread 0 copy so many boxes of 8 KiB, all to the same tile of B, which an earlier wait has freed.
+// copyIn makes thread 0 copy boxes of 8 KiB, all to the same tile of B, which an earlier wait has freed.
 func copyIn(boxes int, barrier int) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "@%%p6 mbarrier.arrive.expect_tx.shared::cta.b64 _, [space+%d], %d;\n", barrier, 8192*boxes)
@@ -70,9 +71,10 @@ func waitFor(barrier, parity int, label string) string {
 	return fmt.Sprintf("%s: mbarrier.try_wait.parity.shared::cta.b64 %%p5, [space+%d], %d; @!%%p5 bra %s;\n", label, barrier, parity, label)
 }
 
-// TestHopperCounts: a product of 64 rows of A and 256 of B, 64 columns long, that copies bring, by hand: 64·256·64 multiplications in
-// four wgmma, which read A's 8 KiB and B's 32 KiB once, 128 bytes a cycle; five copies of 8 KiB, which read 1,280 sectors and write
-// 320 times 128 bytes.
+// TestHopperCounts checks counts computed by hand, for a product of 64 rows of A and 256 of B, 64 columns long:
+//
+//   - 64·256·64 multiplications in four wgmma, which read A's 8 KiB and B's 32 KiB once, 128 bytes a cycle
+//   - five copies of 8 KiB, which read 1,280 sectors and write 320 times 128 bytes
 func TestHopperCounts(t *testing.T) {
 	body := copyIn(5, 65536) + waitFor(65536, 0, "W") + "OPEN; " + strings.Repeat("MUL256; add.u64 %da, %da, 2; add.u64 %db, %db, 2;\n", 4) + "COMMIT; WAIT;\n" +
 		"bar.sync 0;\n@%p6 cp.async.bulk.global.shared::cta.bulk_group [%g], [space], 4096;\ncp.async.bulk.commit_group; cp.async.bulk.wait_group 0;"
@@ -114,7 +116,7 @@ func TestHopperCounts(t *testing.T) {
 	}
 }
 
-// TestSlowed: products of warpgroups take what products of large matrices are known to reach.
+// TestSlowed: products of warpgroups have the known rate of large matrix products.
 func TestSlowed(t *testing.T) {
 	g := testkit.Must(FindGPU("h100"))(t)
 	body := "OPEN;" + strings.Repeat("MUL256;", 100) + "COMMIT; WAIT;"
@@ -127,7 +129,7 @@ func TestSlowed(t *testing.T) {
 	}
 }
 
-// TestHopperReplay: what takes a known number of cycles beyond the kernel's beginning.
+// TestHopperReplay: instructions with a known number of cycles, in addition to the kernel's beginning.
 func TestHopperReplay(t *testing.T) {
 	g := testkit.Must(FindGPU("h100"))(t)
 	cycles := func(warps int, body string) float64 {

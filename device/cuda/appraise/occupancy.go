@@ -1,23 +1,23 @@
 package appraise
 
-// Block is what one block of a launch takes of a multiprocessor.
+// Block is what one block of a launch needs of a multiprocessor.
 type Block struct {
 	Threads   int
-	Registers int // of a thread
+	Registers int // per thread
 	Shared    int // bytes, static and dynamic
 }
 
-// Occupancy is how much of a launch a multiprocessor holds at a time.
+// Occupancy is the part of a launch that a multiprocessor holds at a time.
 type Occupancy struct {
 	Blocks int    `json:"blocks"`
 	Warps  int    `json:"warps"`
-	Limit  string `json:"limit"` // what there is no more of: registers, shared memory, warps or blocks
+	Limit  string `json:"limit"` // the exhausted resource: registers, shared memory, warps or blocks
 }
 
-// SharedOfBlock is how many bytes of shared memory one block may have.
+// SharedOfBlock returns the most bytes of shared memory of one block.
 func (a *Architecture) SharedOfBlock() int { return a.Shared - sharedReserved }
 
-// Occupancy computes what the architecture has room for. Blocks is 0 where there is no room for one.
+// Occupancy computes how many blocks fit on a multiprocessor. Blocks is 0 if not even one fits.
 func (a *Architecture) Occupancy(b Block) Occupancy {
 	warps := (b.Threads + 31) / 32
 	each := roundUp(32*b.Registers, registerUnit)

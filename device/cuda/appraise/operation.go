@@ -9,18 +9,18 @@ import (
 	"mt/device/op"
 )
 
-// Launch is what is known of one launch on one GPU.
+// Launch describes one launch on one GPU.
 type Launch struct {
 	Kernel    string
 	Blocks    int
-	Threads   int // of a block
-	Shared    int // bytes of a block, static and dynamic
-	Registers int // of a thread
+	Threads   int // per block
+	Shared    int // bytes per block, static and dynamic
+	Registers int // per thread
 	Occupancy Occupancy
 	Counts    ptx.Counts // of all blocks
 	Memory    int64      // bytes of device memory that must move
-	// Ran is how many blocks were run to know this, Deviation the largest one from the line on which the rest
-	// is taken to lie, relative.
+	// Ran is the number of blocks that were run. The other blocks are interpolated, and Deviation is the largest
+	// relative deviation of a block that was run from its interpolation.
 	Ran       int
 	Deviation float64
 	Bound     []Busy
@@ -32,7 +32,7 @@ type Operation struct {
 	Name, Shape string
 	DType       device.DType
 	FLOPs       float64
-	Bytes       int64 // that it must move, as device/op counts them
+	Bytes       int64 // bytes that it must move, as device/op counts them
 	Launches    []Launch
 }
 
@@ -98,8 +98,8 @@ func (c *Case) count(r *rig, l *launch, g *GPU) (*Launch, error) {
 	return out, nil
 }
 
-// Roofline is how long g takes at least for the operation itself, whatever computes it: its FLOPs at the
-// datasheet's peak, or its bytes at the memory's.
+// Roofline returns the least time of the operation on g in seconds, whatever computes it: FLOPs at the datasheet's
+// peak, or bytes at the memory's rate.
 func (o *Operation) Roofline(g *GPU) float64 {
 	return max(o.FLOPs/g.Arithmetic(o.DType == device.BF16), float64(o.Bytes)/(g.Peak*1e9))
 }

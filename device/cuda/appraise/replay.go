@@ -6,69 +6,74 @@ import (
 	"mt/cudart/emu/ptx"
 )
 
-// Replay is a launch that one multiprocessor replays: blocks that all do what one traced block did.
+// Replay is a launch that one multiprocessor replays: all blocks repeat one traced block.
 type Replay struct {
 	Kernel   *ptx.Kernel
 	Trace    *ptx.Trace
 	Resident int // blocks at a time
-	Rounds   int // blocks that follow each other in the place of one; the first begin together
-	// Miss is the part of the sectors asked of the L2 cache that device memory has to bring or take.
+	Rounds   int // consecutive blocks in each place; the first ones begin together
+	// Miss is the share of the sectors requested from the L2 cache that device memory reads or writes.
 	Miss float64
-	// Active is how many multiprocessors share the L2 cache and the memory.
+	// Active is the number of multiprocessors that share the L2 cache and the memory.
 	Active int
 }
 
-// ahead is how many instructions of a straight piece of code are looked at for one that can be issued. A
-// GPU takes them in the order that ptxas gives them; looking ahead stands for that order, which the
-// PTX does not have yet. It is the one number that was calibrated: see docs/benchmarks.md.
+// ahead is the number of straight-line instructions among which a warp looks for one that can issue. A GPU issues in
+// the order of ptxas. PTX does not have that order yet, and looking ahead stands for it. It is the only calibrated
+// number: see docs/benchmarks.md.
 const ahead = 24
 
-// Cycles is what the multiprocessor takes for one round of blocks, on average over Rounds.
+// Cycles returns the multiprocessor's cycles for one round of blocks, averaged over Rounds.
 //
-// The model: a warp issues what is among its next instructions and has its operands, from straight code
-// only, with stores, copies and barriers in order. A quarter issues one instruction a cycle, of the warp
-// that it took last or else of the oldest. Units and the path to memory are busy for what cost says;
-// a queue of queued cycles stands before that path. Sectors pass to and from the L2 cache one after the
-// other at the multiprocessor's share of its rate, or of the memory's for those that miss. A wgmma keeps the
-// tensor core of the warp's quarter busy after what that was given before, while the warp goes on; meanwhile others have the
-// path to shared memory but for what the operands take. Bulk copies, arrivals and waits are tied together by the trace's events. There are no
-// bank conflicts of registers, no misses of instructions, no limits on outstanding loads, and no clock
-// that falls when the GPU gets hot.
+// The model:
+//
+//   - A warp issues one of its next instructions whose operands are ready, from straight-line code only. Stores, copies and
+//     barriers stay in order.
+//   - A quarter issues one instruction a cycle, of the warp that issued last, or else of the oldest warp.
+//   - Units and the path to memory are busy as cost says. The path has a queue of queued cycles.
+//   - Sectors pass to and from the L2 cache one after another, at the multiprocessor's share of the cache's rate. Misses pass
+//     at its share of the memory's rate.
+//   - A wgmma keeps the tensor core of the warp's quarter busy after earlier wgmma, while the warp continues. Meanwhile other
+//     instructions share the path to shared memory with its operands.
+//   - The trace's events order bulk copies, arrivals and waits.
+//
+// There are no bank conflicts of registers, no instruction cache misses, no limits on outstanding loads, and no
+// thermal throttling.
 func (g *GPU) Cycles(r Replay) float64 {
 	m := newMachine(g, r)
 	for m.left > 0 {
 		m.now = m.step()
 	}
-	return max(m.end, m.memory) / float64(r.Rounds) // what was stored is on its way when blocks end
+	return max(m.end, m.memory) / float64(r.Rounds) // stores are still on their way when blocks end
 }
 
-// machine is one multiprocessor while it replays.
+// machine is one multiprocessor during a replay.
 type machine struct {
 	costs    [ptx.Classes]cost
 	meanings []ptx.Meaning
 	trace    *ptx.Trace
 	now, end float64
-	left     int // blocks that have not ended, and those to come
+	left     int // blocks that have not ended, including those to come
 
 	parts  [quarters]part
-	path   float64 // when the path to shared memory and caches is free
-	memory float64 // when the way to the L2 cache is free
+	path   float64 // time at which the path to shared memory and caches is free
+	memory float64 // time at which the path to the L2 cache is free
 	slowed float64 // see GPU.slowed
-	taken  float64 // part of the path to shared memory that the last wgmma takes
-	until  float64 // when tensor cores are done with that
-	sector float64 // cycles that a sector takes on that way
-	far    float64 // cycles until a sector is there
+	taken  float64 // share of the path to shared memory that the last wgmma takes
+	until  float64 // time at which tensor cores finish that wgmma
+	sector float64 // cycles of a sector on the path to the L2 cache
+	far    float64 // cycles until a sector arrives
 }
 
 // part is a quarter of the multiprocessor.
 type part struct {
 	warps []*replayed
-	free  float64 // when it can issue
+	free  float64 // time at which it can issue
 	units [units]float64
 	last  *replayed
 }
 
-// place is where blocks follow each other on the multiprocessor.
+// place is a slot of the multiprocessor for one block after another.
 type place struct {
 	warps  []*replayed
 	rounds int
@@ -76,10 +81,10 @@ type place struct {
 	events []happening
 }
 
-// happening is an event of the trace, once.
+// happening is one instance of a trace event.
 type happening struct {
-	left int32   // steps that it needs and that have not been taken
-	at   float64 // when those that were are done
+	left int32   // required steps that have not been taken
+	at   float64 // time at which the taken steps are done
 }
 
 func newMachine(g *GPU, r Replay) *machine {
@@ -132,7 +137,7 @@ func (m *machine) begin(p *place, at float64) {
 	}
 }
 
-// step issues what can be issued now, and returns when something more may be.
+// step issues everything that can be issued now, and returns the time of the next possible issue.
 func (m *machine) step() float64 {
 	next := math.Inf(1)
 	for i := range m.parts {
@@ -149,7 +154,7 @@ func (m *machine) step() float64 {
 		}
 	}
 	if math.IsInf(next, 1) && m.left > 0 {
-		panic("appraise: a replay in which every warp waits") // a trace of a launch that ended has none
+		panic("appraise: a replay in which every warp waits") // impossible for the trace of a launch that ended
 	}
 	return max(next, m.now+1)
 }
@@ -167,7 +172,7 @@ func (m *machine) issue(q *part) {
 	}
 }
 
-// ended counts a warp that has ended. The last one of a block makes room for the next block.
+// ended counts a warp that has ended. The last warp of a block frees the place for the next block.
 func (m *machine) ended(w *replayed) {
 	p := w.place
 	w.wake = math.Inf(1)
@@ -182,7 +187,7 @@ func (m *machine) ended(w *replayed) {
 	}
 }
 
-// happens takes one of the steps that an event needs, which is done at a time, and lets warps go on that wait for the last.
+// happens takes one step of an event, done at time at. The last step wakes the warps that wait for the event.
 func (m *machine) happens(p *place, event int32, at float64) {
 	if event == 0 {
 		return
@@ -200,7 +205,7 @@ func (m *machine) happens(p *place, event int32, at float64) {
 	}
 }
 
-// await has a warp wait for an event.
+// await makes a warp wait for an event.
 func (m *machine) await(w *replayed, event int32) {
 	if event == 0 {
 		return

@@ -10,8 +10,7 @@ import (
 	"mt/plan/rates"
 )
 
-// TestGPUs: every GPU that plan/rates knows is here, and multiprocessors, cycles and clock give the
-// datasheet's peak.
+// TestGPUs: the table has every GPU of plan/rates; multiprocessors, cycles and clock give the datasheet's peak.
 func TestGPUs(t *testing.T) {
 	peaks := map[string][2]float64{ // TFLOP/s in bf16 and fp32
 		"rtx-3080": {59.5, 29.8}, "rtx-3090": {71.2, 35.6}, "rtx-4090": {165.2, 82.6}, "rtx-5090": {209.5, 104.8},
@@ -25,7 +24,8 @@ func TestGPUs(t *testing.T) {
 			continue
 		}
 		for i, want := range peaks[name] {
-			// Datasheets of GPUs with HBM count fp32 at another clock than bf16, those of GeForce cards do not.
+			// Datasheets of GPUs with HBM give fp32 peaks at another clock than bf16 peaks; those of GeForce cards do
+			// not.
 			near := 0.02
 			if strings.HasPrefix(name, "rtx-") {
 				near = 0.003
@@ -55,7 +55,7 @@ func TestOccupancy(t *testing.T) {
 	}{
 		{sm90, Block{128, 255, 64 << 10}, Occupancy{2, 8, "registers"}},
 		{sm80, Block{64, 40, 0}, Occupancy{24, 48, "registers"}},          // 51 warps would have registers, given to four at a time
-		{sm90, Block{32, 16, 45 << 10}, Occupancy{4, 4, "shared memory"}}, // five without what is reserved
+		{sm90, Block{32, 16, 45 << 10}, Occupancy{4, 4, "shared memory"}}, // five without the reserved bytes
 		{sm80, Block{256, 64, 0}, Occupancy{4, 32, "registers"}},
 		{sm80, Block{256, 32, 0}, Occupancy{8, 64, "warps"}},
 		{sm80, Block{256, 33, 0}, Occupancy{6, 48, "registers"}}, // 40 registers: 51 warps, in fours 48
@@ -79,7 +79,7 @@ type memory struct{ b *ptx.Buffer }
 
 func (m memory) Find(uint64) *ptx.Buffer { return m.b }
 
-// traced runs a block of so many warps and returns the kernel, what it did, and its trace.
+// traced runs a block of warps warps and returns the kernel, its counts and its trace.
 func traced(t *testing.T, warps int, body string) (*ptx.Kernel, ptx.Counts, *ptx.Trace) {
 	t.Helper()
 	m := testkit.Must(ptx.Parse("test.ptx", `.version 8.0
@@ -100,7 +100,7 @@ mov.u32 %t, %tid.x; mov.u32 %a, space;
 	return k, c.Sum, c.Traces[0]
 }
 
-// replayCycles is what a body takes on an H100, for one block.
+// replayCycles returns the cycles of a body on an H100, for one block.
 func replayCycles(t *testing.T, warps int, body string, change func(r *Replay)) float64 {
 	t.Helper()
 	g := testkit.Must(FindGPU("h100"))(t)
@@ -121,8 +121,8 @@ func times(n int, text string) string {
 	return strings.NewReplacer("%f0", "%f", "%r0", "%r").Replace(b.String())
 }
 
-// TestReplay: what takes a known number of cycles. The exit and the time to see it take a few more, and it does not wait
-// for a result that nothing reads.
+// TestReplay: instructions with a known number of cycles. The exit and noticing it take a few more cycles. The replay
+// does not wait for results that nothing reads.
 func TestReplay(t *testing.T) {
 	const slack = 2*latencyBranch + 5
 	mma := "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%f1,%f2,%f3,%f4}, {%r1,%r2,%r3,%r4}, {%r5,%r6}, {%f1,%f2,%f3,%f4};\n"

@@ -13,33 +13,32 @@ import (
 	"mt/device/op"
 )
 
-// rig has the memory of one operation. It implements ptx.Memory and kernels.Launcher, which it
-// does by keeping the launches.
+// rig has the memory of one operation. It implements ptx.Memory, and kernels.Launcher by recording the launches.
 type rig struct {
 	buffers  []*ptx.Buffer
-	zeros    bool // tensors of numbers are left as zeros, for launches that do not run
+	zeros    bool // tensors of numbers stay zero, for launches that do not run
 	params   kernels.Params
 	rng      *rand.Rand
 	launches []launch
-	sm90a    bool // kernels for sm_90a are taken
-	shared   int  // bytes of shared memory that a block may have
+	sm90a    bool // attention uses kernels for sm_90a
+	shared   int  // shared memory that a block may have, in bytes
 	err      error
 }
 
-// launch is a kernel that is to run.
+// launch is a recorded kernel launch.
 type launch struct {
 	kernel      *ptx.Kernel
 	grid, block [3]uint32
 	shared      int
 	params      []byte
-	marks       int // where params have the address of a ticket and marks; 0: nowhere
+	marks       int // offset in params of the address of a ticket and marks; 0: none
 }
 
 func newRig() *rig {
 	return &rig{rng: rand.New(rand.NewPCG(5, 6))}
 }
 
-// shift is where the number of a buffer begins in an address.
+// shift is the position of the buffer's number in an address.
 const shift = 36
 
 // Find implements ptx.Memory.
@@ -50,7 +49,7 @@ func (r *rig) Find(addr uint64) *ptx.Buffer {
 	return nil
 }
 
-// alloc is a buffer of its own.
+// alloc returns a new buffer.
 func (r *rig) alloc(bytes int64) device.Mem {
 	n := uint64(len(r.buffers) + 1)
 	b := &ptx.Buffer{Base: n << shift, Data: make([]byte, bytes), Name: fmt.Sprintf("buffer %d", n)}
@@ -58,7 +57,7 @@ func (r *rig) alloc(bytes int64) device.Mem {
 	return device.Mem{Addr: uintptr(b.Base), Bytes: bytes}
 }
 
-// random is a tensor of numbers around zero. They repeat after a while, which no kernel sees.
+// random returns a tensor of numbers around zero. The numbers repeat with a period that no kernel sees.
 func (r *rig) random(dt device.DType, n int) device.Tensor {
 	m := r.alloc(int64(n) * dt.Size())
 	if r.zeros {
@@ -78,7 +77,7 @@ func (r *rig) random(dt device.DType, n int) device.Tensor {
 	return m.Tensor(dt, 0, int64(n))
 }
 
-// integers is a tensor of n numbers.
+// integers returns a tensor of n numbers.
 func (r *rig) integers(n int, at func(i int) int) device.Tensor {
 	m := r.alloc(int64(n) * 4)
 	data := r.buffers[len(r.buffers)-1].Data
@@ -88,7 +87,7 @@ func (r *rig) integers(n int, at func(i int) int) device.Tensor {
 	return m.Tensor(device.I32, 0, int64(n))
 }
 
-// take has the launches of an operation made. They do not run yet.
+// take records the launches of an operation. They do not run yet.
 func (r *rig) take(o device.Op) error {
 	if err := o.Check(); err != nil {
 		return fmt.Errorf("%s: %w", o.Name(), err)
@@ -107,10 +106,10 @@ func (r *rig) take(o device.Op) error {
 	return nil
 }
 
-// parsed are the modules that this process has parsed, by name. They do not change.
+// parsed has the modules that this process has parsed, by name. They do not change.
 var parsed sync.Map // name → *ptx.Module
 
-// module parses a module of the kernels, each once.
+// module returns a parsed module of the kernels, and parses each module once.
 func module(name string) (*ptx.Module, error) {
 	if m, ok := parsed.Load(name); ok {
 		return m.(*ptx.Module), nil
@@ -158,10 +157,10 @@ func (r *rig) TensorMap(t device.Tensor, columns, rows, stride, boxRows int) ker
 	return m.Encode()
 }
 
-// Slower implements kernels.Launcher: which kernels run shows in what is printed.
+// Slower implements kernels.Launcher. It does nothing, because the output names the kernels.
 func (r *rig) Slower(kernels.Lacking, int) {}
 
-// MostWork implements kernels.Launcher: launches may have as much as they like.
+// MostWork implements kernels.Launcher. Launches have no limit.
 func (r *rig) MostWork(device.DType) float64 { return 0 }
 
 // Scratch implements kernels.Launcher.
@@ -170,14 +169,15 @@ func (r *rig) Scratch(n int64) device.Mem {
 	return device.Mem{Addr: t.Addr, Bytes: n}
 }
 
-// blocks is how many blocks a launch has, in the order of their numbers.
+// blocks returns the number of blocks of a launch.
 func (l *launch) blocks() int { return int(l.grid[0]) * int(l.grid[1]) * int(l.grid[2]) }
 
-// threads is how many threads a block has.
+// threads returns the number of threads of a block.
 func (l *launch) threads() int { return int(l.block[0]) * int(l.block[1]) * int(l.block[2]) }
 
-// run runs some blocks, or all where only is nil. Where some that take tickets and wait for each other run, they do so one by one, each with its
-// own number for a ticket and as if all that it waits for had been done: what waiting costs is not counted.
+// run runs the blocks in only, or all blocks if only is nil. If blocks take tickets and wait for each other, they run
+// one by one. Each block gets its own number as ticket, and its waits are satisfied at once. So the cost of waiting
+// is not counted.
 func (l *launch) run(r *rig, only []uint32, c *ptx.Count) ([]ptx.Access, error) {
 	x := ptx.Launch{Kernel: l.kernel, Grid: l.grid, Block: l.block, Shared: l.shared, Params: l.params, Memory: r, Only: only, Count: c}
 	if l.marks == 0 {
@@ -201,7 +201,7 @@ func (l *launch) run(r *rig, only []uint32, c *ptx.Count) ([]ptx.Access, error) 
 	return touched, nil
 }
 
-// admit writes the ticket that a block takes next, and marks that let it pass.
+// admit writes the ticket that the next block takes. It also writes marks that satisfy the block's waits.
 func (r *rig) admit(marks uint64, ticket uint32) {
 	data := r.Find(marks).Data
 	const passed = 1 << 30

@@ -8,39 +8,39 @@ import (
 	"mt/cudart/emu/ptx"
 )
 
-// sample is what is known of a launch from some of its blocks.
+// sample estimates a launch from some of its blocks.
 type sample struct {
 	rig    *rig
 	launch *launch
-	// heads is how many neighbouring blocks do the same work on other heads; 1: none do. Blocks are then
-	// taken by groups of so many, and of each group one is run, another one each time.
+	// heads is the number of neighbouring blocks that do the same work for different heads; 1: none do. Such blocks
+	// form a group. One block of each group runs, a different one in each group.
 	heads int
-	// repeats is how many times all groups come again, as sequences of one length do; 1: they do not.
+	// repeats is how many times all groups repeat, as for sequences of equal length; 1: they do not.
 	repeats int
 
-	// once: blocks may not run twice, so all run, in order, and each is traced as it does.
+	// once: blocks may not run twice, so all blocks run in order, and each run is traced.
 	once bool
 
 	known   map[int]*ptx.Counts // by group
-	ran     map[int]uint32      // the block that was run for the group
+	ran     map[int]uint32      // the block that ran for the group
 	reach   map[*ptx.Buffer]ptx.Access
-	lines   []line  // groups between which counts lie on a line
-	worst   float64 // the largest deviation from such a line that was accepted
+	lines   []line  // ranges of groups whose counts are interpolated
+	worst   float64 // largest accepted deviation from an interpolation
 	groups  int
-	traces  map[uint32]*ptx.Trace // of the blocks, where they run once
-	average float64               // instructions of a group's block, on average
+	traces  map[uint32]*ptx.Trace // by block, if blocks run once
+	average float64               // mean number of instructions of a group's block
 }
 
-// line is a run of groups with known counts at its ends.
+// line is a range of groups with known counts at its ends.
 type line struct{ from, to int }
 
-// Blocks differ from group to group, by their edges and by the mask of attention. deviation is how far from the
-// line between two groups a group between them may be, to be taken as lying on it.
+// deviation is the largest relative deviation from linear interpolation that is accepted. Groups differ because of
+// edges and of the attention mask.
 const deviation = 0.01
 
-// take runs blocks until the rest is known: all of them where few are enough, else some. Groups between
-// two that ran count as lying on a line between these if two more, which run as well, do; what
-// comes again is run once, and elsewhere again to see that it does.
+// take runs blocks until the counts of all groups are known. It runs all groups if there are few. Otherwise it
+// interpolates between two groups, after two groups in between have run and are on the line. Repetitions run only at
+// two places, to verify that they repeat.
 func (s *sample) take() error {
 	s.known, s.ran, s.reach = map[int]*ptx.Counts{}, map[int]uint32{}, map[*ptx.Buffer]ptx.Access{}
 	blocks := s.launch.blocks()
@@ -52,7 +52,7 @@ func (s *sample) take() error {
 	}
 	s.groups = blocks / s.heads / s.repeats
 	knots := []int{0, 1, s.groups / 2, s.groups - 2, s.groups - 1}
-	const few = 9 // groups that are not worth a search
+	const few = 9 // too few groups for a search
 	if s.once || s.groups <= few {
 		knots = knots[:0]
 		for i := range s.groups {
@@ -77,8 +77,8 @@ func (s *sample) take() error {
 	return s.again()
 }
 
-// again runs two groups where they come again. Where they then do other work, nothing is known of what comes again
-// and the search begins anew without it.
+// again runs two groups and their repetitions. If a repetition does other work, the search restarts without
+// repetitions.
 func (s *sample) again() error {
 	if s.repeats == 1 {
 		return nil
@@ -100,8 +100,7 @@ func (s *sample) again() error {
 	return nil
 }
 
-// divide runs two groups inside each line, keeps the lines on which they lie, and returns the
-// halves of the others.
+// divide runs two groups inside each line. It keeps the lines that fit, and returns the halves of the others.
 func (s *sample) divide(open []line) ([]line, error) {
 	probes := func(l line) [2]int { return [2]int{(l.from + l.to) / 2, l.from + (l.to-l.from)*3/11} }
 	var inner []int
@@ -135,12 +134,12 @@ func (s *sample) divide(open []line) ([]line, error) {
 	return left, nil
 }
 
-// off is how far from the line a group between its ends is, relative to what it counts.
+// off returns the relative deviation of a group from the line around it.
 func (s *sample) off(l line, at int) float64 {
 	return apart(s.known[at], s.known[l.from], s.known[l.to], float64(at-l.from)/float64(l.to-l.from))
 }
 
-// apart is how far c is from what lies between a and b, relative to c.
+// apart returns the deviation of c from the interpolation between a and b, relative to c.
 func apart(c, a, b *ptx.Counts, part float64) float64 {
 	worst := 0.0
 	for _, of := range []func(*ptx.Counts) int64{
@@ -153,7 +152,7 @@ func apart(c, a, b *ptx.Counts, part float64) float64 {
 	return worst
 }
 
-// run runs a block of each group that has not been run.
+// run runs one block of each group that has not run.
 func (s *sample) run(groups []int) error {
 	var only []uint32
 	for _, g := range groups {
@@ -188,14 +187,14 @@ func (s *sample) run(groups []int) error {
 	return nil
 }
 
-// counts are those of the whole launch.
+// counts returns the counts of the whole launch.
 func (s *sample) counts() ptx.Counts {
 	var twice ptx.Counts
 	heads := int64(s.heads) * int64(s.repeats)
 	if s.groups == 1 {
 		twice.Add(s.known[0], 2*heads)
 	}
-	for i, l := range s.lines { // the ends, and the mean of both for what lies between them
+	for i, l := range s.lines { // the ends, and the mean of both for each group between them
 		between := heads * int64(l.to-l.from-1)
 		twice.Add(s.known[l.from], between+2*heads)
 		twice.Add(s.known[l.to], between)
@@ -207,7 +206,7 @@ func (s *sample) counts() ptx.Counts {
 	return twice
 }
 
-// weights are the instructions of every block, in order, relative to those of the traced group.
+// weights returns the instructions of every block, in order, relative to the traced group's block.
 func (s *sample) weights(traced int) []float64 {
 	out := make([]float64, 0, s.groups*s.heads*s.repeats)
 	of := float64(s.known[traced].Issued())
@@ -226,13 +225,13 @@ func (s *sample) weights(traced int) []float64 {
 	return slices.Repeat(out, s.repeats)
 }
 
-// mean computes how many instructions a block has on average.
+// mean computes the mean number of instructions of a block.
 func (s *sample) mean() {
 	c := s.counts()
 	s.average = float64(c.Issued()) / float64(c.Blocks)
 }
 
-// typical is the group, of those that ran, whose block is nearest to the average.
+// typical returns the group whose block, of those that ran, is closest to the mean.
 func (s *sample) typical() int {
 	best := 0
 	for g, n := range s.known {
@@ -244,8 +243,8 @@ func (s *sample) typical() int {
 	return best
 }
 
-// memory is how many bytes must come from device memory and go there: what lies between the first byte
-// of a tensor that is touched and the last, or less where less is asked for.
+// memory returns the bytes that device memory must read and write. It is the range of accessed bytes of each tensor,
+// or the requested bytes if they are fewer.
 func (s *sample) memory(c *ptx.Counts) int64 {
 	var n int64
 	for _, a := range s.reach {
@@ -254,10 +253,10 @@ func (s *sample) memory(c *ptx.Counts) int64 {
 	return min(n, moved(c))
 }
 
-// moved is how many bytes blocks exchange with the L2 cache, if a block reads nothing twice.
+// moved returns the bytes that blocks exchange with the L2 cache, if a block reads nothing twice.
 func moved(c *ptx.Counts) int64 { return 32 * c.Moved() }
 
-// trace is what the warps of a group's block did. It runs the block once more, unless all were traced.
+// trace returns the trace of a group's block. It runs the block again, unless all blocks were traced.
 func (s *sample) trace(group int) (*ptx.Trace, error) {
 	block := s.ran[group]
 	if s.once {

@@ -6,36 +6,36 @@ import (
 	"mt/cudart/emu/ptx"
 )
 
-// replayed is a warp while it is replayed.
+// replayed is a warp during a replay.
 type replayed struct {
 	place    *place
 	steps    []ptx.Step
-	next     int         // the first step that is not in the window
-	writers  [][]int32   // for each register, the steps that its value is made by
-	done     []float64   // for each step, when its result is there
-	window   []candidate // steps that have not been issued, in order
-	closed   bool        // the window ends with a step that others may not pass
-	wake     float64     // before this nothing can be issued
-	waits    int32       // the event that it waits for, 0: none
+	next     int         // the first step after the window
+	writers  [][]int32   // for each register, the steps that produce its value
+	done     []float64   // for each step, the time of its result
+	window   []candidate // steps not yet issued, in order
+	closed   bool        // the window ends with a step that later steps may not pass
+	wake     float64     // earliest time of the next issue
+	waits    int32       // the event that it waits for; 0: none
 	copies   groups      // of cp.async
 	bulks    groups      // of bulk copies to global memory
-	reads    groups      // the same, until they have read shared memory
+	reads    groups      // bulk copies, until they have read shared memory
 	products groups      // of wgmma
 }
 
-// groups are asynchronous works that a warp waits for in groups.
+// groups are asynchronous operations that a warp awaits in groups.
 type groups struct {
-	closed []float64 // when each closed group is done
-	open   float64   // the same of the works since
+	closed []float64 // time at which each closed group is done
+	open   float64   // time at which the operations of the open group are done
 }
 
-// add adds a work that is done at a time.
+// add adds an operation that is done at time done.
 func (g *groups) add(done float64) { g.open = max(g.open, done) }
 
 // close closes the open group.
 func (g *groups) close() { g.closed, g.open = append(g.closed, g.open), 0 }
 
-// ready is when all closed groups but the last few are done.
+// ready returns the time at which all closed groups, except the last but groups, are done.
 func (g *groups) ready(but int) (at float64) {
 	for i := range len(g.closed) - but {
 		at = max(at, g.closed[i])
@@ -47,17 +47,17 @@ func (g *groups) ready(but int) (at float64) {
 type candidate struct {
 	step  int32
 	order order
-	needs []int32 // the steps that make its operands
+	needs []int32 // the steps that produce its operands
 }
 
-// order is what may pass what.
+// order says which steps a step may pass.
 type order uint8
 
 const (
 	free   order = iota
 	loads        // may pass free steps and other loads
 	stores       // may pass free steps only
-	fence        // passes none and is passed by none
+	fence        // passes no step, and no step passes it
 )
 
 var orders = map[ptx.Class]order{
@@ -81,14 +81,14 @@ func (w *replayed) begin(at float64) {
 	}
 }
 
-// fill takes steps into the window.
+// fill adds steps to the window.
 func (m *machine) fill(w *replayed) {
 	for len(w.window) < ahead && !w.closed && w.next < len(w.steps) {
 		at := int32(w.next)
 		x := &m.meanings[w.steps[at].At]
 		w.next++
 		var needs []int32
-		if n := len(w.window); n < cap(w.window) { // what was there before left its memory
+		if n := len(w.window); n < cap(w.window) { // reuse the memory of an earlier candidate
 			needs = w.window[:n+1][n].needs[:0]
 		}
 		for _, r := range x.Reads {
@@ -98,7 +98,7 @@ func (m *machine) fill(w *replayed) {
 				}
 			}
 		}
-		if m.costs[x.Class].issue == 0 { // not an instruction of the GPU: its result is what it reads
+		if m.costs[x.Class].issue == 0 { // not an instruction of the GPU: its result is its input
 			for _, r := range x.Writes {
 				w.writers[r] = append(w.writers[r][:0], needs...)
 			}
@@ -113,7 +113,7 @@ func (m *machine) fill(w *replayed) {
 	}
 }
 
-// try issues a step of the warp if one can be issued, and else says when to look again.
+// try issues a step of the warp if possible, and otherwise sets the time to look again.
 func (m *machine) try(q *part, w *replayed) bool {
 	m.fill(w)
 	if len(w.window) == 0 {
@@ -140,10 +140,10 @@ func (m *machine) try(q *part, w *replayed) bool {
 	return false
 }
 
-// queued is how many cycles of work may wait before the path to memory.
+// queued is the most cycles of work that may wait for the path to memory.
 const queued = 16
 
-// ready is when a step can be issued; infinite where that depends on a step that is not.
+// ready returns the time at which a step can be issued; infinite if it depends on a step not yet issued.
 func (m *machine) ready(q *part, w *replayed, c *candidate) float64 {
 	x := &m.meanings[w.steps[c.step].At]
 	k := &m.costs[x.Class]
@@ -163,7 +163,7 @@ func (m *machine) ready(q *part, w *replayed, c *candidate) float64 {
 	return at
 }
 
-// groupsOf are the groups that a step closes or waits for, nil where it does neither.
+// groupsOf returns the groups that a step closes or waits for; nil: none.
 func (w *replayed) groupsOf(x *ptx.Meaning) *groups {
 	switch x.Class {
 	case ptx.ClassCopyWait:
@@ -198,7 +198,7 @@ func (m *machine) execute(q *part, w *replayed, i int) {
 	}
 	copy(w.window[i:], w.window[i+1:])
 	last := len(w.window) - 1
-	w.window[last] = candidate{needs: c.needs} // its memory is used again
+	w.window[last] = candidate{needs: c.needs} // its memory is reused
 	w.window = w.window[:last]
 	w.wake = m.now + 1
 	if c.order != fence {
@@ -210,7 +210,7 @@ func (m *machine) execute(q *part, w *replayed, i int) {
 	}
 }
 
-// access moves what a step reads or writes.
+// access moves the bytes that a step reads or writes.
 func (m *machine) access(w *replayed, c *candidate, s ptx.Step, class ptx.Class, latency float64) {
 	wavefronts := int64(s.Wavefronts)
 	cycles := path(wavefronts, int64(s.Sectors), 1)
@@ -220,7 +220,7 @@ func (m *machine) access(w *replayed, c *candidate, s ptx.Step, class ptx.Class,
 	m.path = max(m.path, m.now) + cycles
 	done := m.path + latency
 	moved := int64(s.Fresh)
-	if class == ptx.ClassStoreGlobal || class == ptx.ClassAtomic { // they pass the first-level cache
+	if class == ptx.ClassStoreGlobal || class == ptx.ClassAtomic { // these bypass the first-level cache
 		moved = int64(s.Sectors)
 	}
 	if moved > 0 {
@@ -236,7 +236,7 @@ func (m *machine) access(w *replayed, c *candidate, s ptx.Step, class ptx.Class,
 	w.done[c.step] = done
 }
 
-// pass does what a step does that others may not pass.
+// pass executes a step that others may not pass.
 func (m *machine) pass(q *part, w *replayed, x *ptx.Meaning, s ptx.Step) {
 	switch x.Class {
 	case ptx.ClassBranch:
@@ -274,10 +274,10 @@ func (m *machine) multiply(q *part, w *replayed, x *ptx.Meaning, s ptx.Step) {
 	m.until, m.taken = q.units[unitTensor], min(float64(s.Wavefronts)/cycles, mostTaken)
 }
 
-// mostTaken is the most of the path to shared memory that wgmma keeps from others.
+// mostTaken is the largest share of the path to shared memory that wgmma takes from other instructions.
 const mostTaken = 0.9
 
-// bulk moves what a bulk copy does, past the first-level cache.
+// bulk moves the bytes of a bulk copy past the first-level cache.
 func (m *machine) bulk(w *replayed, s ptx.Step) {
 	m.path = max(m.path, m.now) + float64(s.Wavefronts)
 	m.memory = max(m.memory, m.now) + float64(s.Sectors)*m.sector

@@ -2,10 +2,9 @@ package kernels
 
 import "mt/device"
 
-// byAccess is a kernel for each compute dtype, in two forms. [0] accesses one
-// element at a time, [1] 16 bytes at a time; [1] needs all addresses and distances
-// to be multiples of 16 bytes. The order of sums may differ between the two, so
-// where tensors lie modulo 16 bytes counts as part of the shape.
+// byAccess is a kernel for each compute dtype, in two forms. [0] accesses one element at a time, [1] 16 bytes at a
+// time; [1] needs all addresses and distances to be multiples of 16 bytes. The order of sums may differ between the
+// forms. So a tensor's alignment to 16 bytes counts as part of the shape.
 type byAccess [2]perType
 
 // forAccess returns the kernels name_f32, name_bf16, name16_f32 and name16_bf16.
@@ -13,7 +12,7 @@ func forAccess(module, name string) byAccess {
 	return byAccess{forTypes(module, name, 0), forTypes(module, name+"16", 0)}
 }
 
-// of picks the kernel for dt.
+// of returns the kernel for dt.
 func (k *byAccess) of(wide bool, dt device.DType) *Kernel {
 	if wide {
 		return &k[1][dt]
@@ -21,7 +20,7 @@ func (k *byAccess) of(wide bool, dt device.DType) *Kernel {
 	return &k[0][dt]
 }
 
-// chunkOf is how many elements of dt a thread takes at a time.
+// chunkOf returns the elements of dt that a thread takes at a time.
 func chunkOf(wide bool, dt device.DType) int {
 	if wide {
 		return 16 / int(dt.Size())
@@ -29,8 +28,7 @@ func chunkOf(wide bool, dt device.DType) int {
 	return 1
 }
 
-// wideAt says whether every tensor starts at a multiple of 16 bytes. A tensor that
-// is none counts as if it did.
+// wideAt reports whether every tensor starts at a multiple of 16 bytes; a tensor that is none does.
 func wideAt(tensors ...device.Tensor) bool {
 	for _, t := range tensors {
 		if t.Addr%16 != 0 {
@@ -40,8 +38,7 @@ func wideAt(tensors ...device.Tensor) bool {
 	return true
 }
 
-// wideBy says whether each of these numbers of elements of dt is a multiple of 16
-// bytes.
+// wideBy reports whether each number of elements of dt is a multiple of 16 bytes.
 func wideBy(dt device.DType, extents ...int) bool {
 	for _, n := range extents {
 		if int64(n)*dt.Size()%16 != 0 {
@@ -51,15 +48,14 @@ func wideBy(dt device.DType, extents ...int) bool {
 	return true
 }
 
-// warps is n rounded up to a multiple of 32, but at least 32 and at most most.
+// warps returns n rounded up to a multiple of 32, clamped to 32 … most.
 func warps(n, most int) int { return min(max(32, (n+31)/32*32), most) }
 
-// line is a grid or a block of n in one dimension.
+// line returns a grid or a block of n in one dimension.
 func line(n int64) Dim3 { return Dim3{X: uint32(n), Y: 1, Z: 1} }
 
-// columnBlocks is the grid and the block of a launch over rows rows of that many
-// columns. A block works on columns of a single row, and each of its threads, at
-// most threads, on at most each columns.
+// columnBlocks returns the grid and the block of a launch over rows rows of columns columns. A block has at most
+// threads threads and works on columns of a single row. A thread works on at most each columns.
 func columnBlocks(rows, columns, each, threads int) (grid, block Dim3) {
 	n := warps((columns+each-1)/each, threads)
 	return Dim3{uint32(rows), uint32(ceilDiv(int64(columns), int64(n*each))), 1}, line(int64(n))

@@ -6,7 +6,7 @@ func init() { add(AddRows) }
 
 var addRows, addWeightedRows = forAccess("rows", "add_rows"), forAccess("rows", "add_weighted_rows")
 
-// AddRows launches op.AddRows. An index that dst does not have adds nothing.
+// AddRows launches op.AddRows. An index outside Dst adds nothing.
 func AddRows(l Launcher, a *op.AddRows) {
 	if a.T == 0 || a.C == 0 {
 		return

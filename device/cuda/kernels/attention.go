@@ -24,16 +24,15 @@ func init() {
 	})
 }
 
-// MaxHeadDim is the largest Dim that Attention and AttentionBackward take.
+// MaxHeadDim is the largest Dim of Attention and AttentionBackward.
 const MaxHeadDim = 256
 
 func headDimError(dim int) error {
 	return fmt.Errorf("heads of %d elements: the kernels take at most %d", dim, MaxHeadDim)
 }
 
-// attentionKernels are the kernels for heads of up to dim elements. The tiles of
-// queries and keys that a block works on, and its threads, are those of the files
-// in CUDA C.
+// attentionKernels are the kernels for heads of up to dim elements. Tiles and threads of a block match the CUDA C
+// files.
 type attentionKernels struct {
 	dim               int
 	forward, keys, qs attentionKernel // qs: the gradient of queries
@@ -41,13 +40,12 @@ type attentionKernels struct {
 
 type attentionKernel struct {
 	Kernel
-	tile    int64 // queries, or keys, that a block works on
+	tile    int64 // queries or keys that a block works on
 	threads uint32
 }
 
-// attentionBF16 names the kernels; their names start with name, which is attention
-// or attention_cap. The forward has room for its queries and for two parts of K or V, of which
-// a tile of keys has parts each.
+// attentionBF16 names the kernels; name is attention or attention_cap. The forward's shared memory holds the queries
+// and two parts of K or V. A tile of keys has parts parts each of K and V.
 func attentionBF16(name string, dim, queries, keys, parts, dkdvKeys, dkdvShared, dqQueries, dqThreads, dqShared int) attentionKernels {
 	module := fmt.Sprintf("%s_%d", name, dim)
 	kernel := func(op string, tile, threads, shared int) attentionKernel {
@@ -66,11 +64,12 @@ func attentionF32(name string, dim int) attentionKernels {
 	return attentionKernels{dim, kernel("forward", operands+square), kernel("dkdv", operands+2*square), kernel("dq", operands+square)}
 }
 
-// attentionFor has the kernels of each compute dtype, those for narrow heads first.
-// cappedFor has those with a cap on scores, for fewer widths, as models with a cap
-// have wide heads. The shared memory of dkdv holds V's tile, K's tile where
-// registers have no room for it, one or two buffers of Q, DO, LSE and Delta, and 32
-// bytes. That of dq holds two buffers of K and V, or one buffer and Q and DO.
+// attentionFor has the kernels of each compute dtype, sorted by head dimension. cappedFor has kernels with a softcap,
+// for fewer dimensions, because models with a softcap have wide heads.
+//
+// The shared memory of dkdv holds V's tile, one or two buffers of Q, DO, LSE and Delta, and 32 bytes. It also holds
+// K's tile if registers have no room for the tile. The shared memory of dq holds two buffers of K and V, or one
+// buffer and Q and DO.
 var (
 	attentionFor = [2][]attentionKernels{
 		device.F32: {attentionF32("attention", 32), attentionF32("attention", 64), attentionF32("attention", 128), attentionF32("attention", 256)},
@@ -109,14 +108,13 @@ func attentionPick(s op.AttentionShape, dt device.DType) *attentionKernels {
 	panic(fmt.Sprintf("kernels: attention heads of %d elements, at most %d", s.Dim, MaxHeadDim))
 }
 
-// The bits of a kernel's last parameter.
+// Bits of a kernel's last parameter.
 const (
 	attentionReads  = 1 << iota // inputs may be read 16 bytes at a time
 	attentionWrites             // outputs may be written 16 bytes at a time
 )
 
-// chunked says whether rows of heads of dim bf16 can be accessed 16 bytes at a
-// time.
+// chunked reports whether rows of heads of dim bf16 can be accessed 16 bytes at a time.
 func chunked(dim int, strides []int, tensors ...device.Tensor) bool {
 	ok := dim%8 == 0
 	for _, s := range strides {
@@ -138,10 +136,10 @@ func attentionFlags(reads, writes bool) (flags int) {
 	return flags
 }
 
-// launchAttention enqueues k over the tiles of total queries or keys, and over heads: in several
-// launches where one would have more work than the launcher wants. products is how many products of a
-// head's queries and keys one of these heads takes. first fills in the parameters that come before those
-// of the shape. No bit depends on how heads are shared out, as no block has more than one.
+// launchAttention enqueues k over the tiles of total queries or keys, and over heads. It splits heads over several
+// launches if one launch would exceed the launcher's MostWork. A head takes products matrix products. The function
+// first appends the parameters before the shape's. No bit depends on the split, because no block has more than one
+// head.
 func launchAttention(l Launcher, k *attentionKernel, total, heads, products int, first func(p *Params) *Params, s op.AttentionShape, dt device.DType, qStride, kStride, flags int) {
 	some := headsAtOnce(l.MostWork(dt), heads, products, s)
 	for from := 0; from < heads; from += some {
@@ -149,8 +147,8 @@ func launchAttention(l Launcher, k *attentionKernel, total, heads, products int,
 	}
 }
 
-// headsAtOnce is how many of heads a launch may have, whose work in FLOPs is to be at most most; 0: all.
-// Where each query sees each key a product takes 2·queries·keys·Dim; how many it sees is not known here.
+// headsAtOnce returns the heads of a launch whose FLOPs are at most most; most 0 means all heads. A product is
+// counted as 2·queries·keys·Dim, an upper bound: the number of keys of each query is not known here.
 func headsAtOnce(most float64, heads, products int, s op.AttentionShape) int {
 	seen := s.MaxK
 	if s.Window > 0 {
@@ -163,11 +161,11 @@ func headsAtOnce(most float64, heads, products int, s op.AttentionShape) int {
 	return int(min(max(most/each, 1), float64(heads)))
 }
 
-// launchHeads enqueues k for some heads.
+// launchHeads enqueues k for some heads, from head from on.
 func launchHeads(l Launcher, k *attentionKernel, total, from, some int, params *Params, s op.AttentionShape, qStride, kStride, flags int) {
 	window := s.Window
 	if window >= s.TK {
-		window = 0 // no limit: a place minus a window still fits in 32 bits
+		window = 0 // no limit: a position minus a window still fits in 32 bits
 	}
 	params.Tensor(s.CuQ).Tensor(s.CuK).I32(s.Seqs).I32(s.Heads).I32(s.KVHeads).I32(s.Dim).I32(window).I32(from).I32(some).I64(int64(s.TQ))
 	params.I64(int64(qStride)).I64(int64(kStride)).F32(s.Scale).I32(flags)
@@ -178,8 +176,7 @@ func launchHeads(l Launcher, k *attentionKernel, total, from, some int, params *
 	l.Launch(&k.Kernel, Dim3{uint32(blocks), 1, 1}, Dim3{k.threads, 1, 1}, k.Shared, params)
 }
 
-// Attention overwrites O and LSE; see op.Attention. Scale is above 0, Dim at
-// most MaxHeadDim.
+// Attention overwrites O and LSE; see op.Attention. Scale is above 0, Dim at most MaxHeadDim.
 func Attention(l Launcher, a *op.Attention) {
 	if a.TQ == 0 || a.Seqs == 0 {
 		return
@@ -193,8 +190,8 @@ func Attention(l Launcher, a *op.Attention) {
 	launchAttention(l, &k.forward, a.TQ, a.Heads, 2, tensors, a.AttentionShape, a.Q.DType, a.QStride, a.KStride, flags)
 }
 
-// AttentionBackward overwrites DQ, DK, DV, Delta and Sums; see op.AttentionBackward. The
-// limits are those of Attention.
+// AttentionBackward overwrites DQ, DK, DV, Delta and Sums; see op.AttentionBackward. Its limits are those of
+// Attention.
 func AttentionBackward(l Launcher, a *op.AttentionBackward) {
 	if a.Seqs == 0 {
 		return
@@ -224,7 +221,7 @@ func AttentionBackward(l Launcher, a *op.AttentionBackward) {
 
 // attentionDeltas writes Delta.
 func attentionDeltas(l Launcher, a *op.AttentionBackward) {
-	const threads, rows = 256, 16 // rows of one head a block
+	const threads, rows = 256, 16 // rows of one head in a block
 	p := l.Params()
 	p.Tensor(a.Delta).Tensor(a.O).Tensor(a.DO).I64(int64(a.TQ)).I32(a.Heads).I32(a.Dim).Bool(chunked(a.Dim, nil, a.O, a.DO))
 	blocks := ceilDiv(int64(a.TQ)*int64(a.Heads), rows)

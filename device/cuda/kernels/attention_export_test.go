@@ -2,5 +2,5 @@ package kernels
 
 import "mt/device/op"
 
-// Summed says whether the kernels with sums take a, on GPUs that no other kernels are for.
+// Summed reports whether the kernels with sums compute a, on GPUs without kernels of their own.
 func Summed(a *op.AttentionBackward) bool { return gradientsTake(a) != nil }

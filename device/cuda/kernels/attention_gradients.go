@@ -7,26 +7,26 @@ import (
 	"mt/device/op"
 )
 
-// gradientKernels compute all gradients of attention at once, for heads of up to dim elements. Which of the
-// two computes is a matter of shared memory alone: both add in the same order.
+// gradientKernels compute all gradients of attention at once, for heads of up to dim elements. Shared memory alone
+// decides between the large and the small kernel: both add in the same order.
 type gradientKernels struct {
 	dim          int
 	large, small gradientKernel
-	round        attentionKernel // writes DQ of sums
+	round        attentionKernel // writes DQ from sums
 }
 
 type gradientKernel struct {
 	attentionKernel
-	queries int // of a tile
+	queries int // in a tile
 }
 
-// attentionGradients are those kernels, for narrow heads first.
+// attentionGradients are the kernels for all gradients, sorted by head dimension.
 var attentionGradients = []gradientKernels{
 	gradientsFor(64, "gradients", 64, 2), gradientsFor(96, "gradients_small", 64, 1), gradientsFor(128, "gradients_small", 32, 2),
 }
 
-// gradientsFor names the kernels for heads of dim elements; the smaller one has so many queries a tile and so many buffers. Shared memory
-// holds a tile of K, buffers of Q, DO, LSE and Delta, two of dS, and 64 bytes.
+// gradientsFor names the kernels for heads of dim elements. The smaller kernel has queries queries in a tile and
+// buffers buffers. Shared memory holds a tile of K, buffers of Q, DO, LSE and Delta, two buffers of dS, and 64 bytes.
 func gradientsFor(dim int, small string, queries, buffers int) gradientKernels {
 	module := fmt.Sprintf("attention_gradients_%d", dim)
 	const keys = 128
@@ -39,11 +39,11 @@ func gradientsFor(dim int, small string, queries, buffers int) gradientKernels {
 
 var attentionMarks = Kernel{Module: "attention_gradients_64", Name: "attention_marks"}
 
-// unit is how many queries of a sequence and head are summed side by side.
+// unit is the number of queries of a sequence and head that are summed in parallel.
 const unit = 16
 
-// gradientsTake are the kernels that compute a with five products, nil where none do. No bit may depend on the device or
-// on how much memory there is, so the shape decides, and whether there is memory for sums.
+// gradientsTake returns the kernels that compute a with five products; nil: none. The shape and the presence of Sums
+// decide, so that no bit depends on the device or on its memory.
 func gradientsTake(a *op.AttentionBackward) *gradientKernels {
 	if a.Sums.None() || a.Q.DType != device.BF16 || !a.Summed() || a.TQ == 0 || a.TK == 0 {
 		return nil
@@ -56,7 +56,7 @@ func gradientsTake(a *op.AttentionBackward) *gradientKernels {
 	return nil
 }
 
-// gradients computes a by one kernel, all but Delta, or returns false. Sums may have room for some heads at a time.
+// gradients computes a, except Delta, by one kernel, or returns false. Sums may hold only some heads at a time.
 func gradients(l Launcher, a *op.AttentionBackward) bool {
 	k := gradientsTake(a)
 	if k == nil {
@@ -68,7 +68,7 @@ func gradients(l Launcher, a *op.AttentionBackward) bool {
 	}
 	group, units := a.Heads/a.KVHeads, a.TQ/unit+a.Seqs
 	some := min(int(a.Sums.Len)/(group*units*unit*k.dim), headsAtOnce(l.MostWork(a.Q.DType), a.KVHeads, 5*group, a.AttentionShape))
-	some = int(ceilDiv(int64(a.KVHeads), ceilDiv(int64(a.KVHeads), int64(some)))) // about as many in each launch
+	some = int(ceilDiv(int64(a.KVHeads), ceilDiv(int64(a.KVHeads), int64(some)))) // split the heads evenly over the launches
 	marks := l.Scratch(4*int64(1+units*group*some)).Tensor(device.I32, 0, int64(1+units*group*some))
 	reads := chunked(a.Dim, []int{a.QStride, a.KStride}, a.Q, a.K, a.V, a.DO)
 	keyFlags, queryFlags := attentionFlags(reads, chunked(a.Dim, []int{a.DKStride}, a.DK, a.DV)), attentionFlags(reads, chunked(a.Dim, []int{a.DQStride}, a.DQ))

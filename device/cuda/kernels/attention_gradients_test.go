@@ -10,8 +10,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestGradientsInAnyOrder: whichever blocks begin first, however many are under way and however they take turns, all gradients have
-// the same bits; so do they if heads are shared out to several launches. No block waits in vain.
+// TestGradientsInAnyOrder: all gradients have the same bits, whichever blocks begin first, however many run at a
+// time, and however they take turns. Splitting heads over launches changes no bit either. No block waits forever.
 func TestGradientsInAnyOrder(t *testing.T) {
 	testkit.NotShort(t)
 	if testkit.Race {

@@ -7,17 +7,15 @@ import (
 	"mt/device/op"
 )
 
-// TensorMap is what the units that copy tiles to shared memory need to know of a tensor; see
-// Launcher.TensorMap.
+// TensorMap describes a tensor to the hardware that copies tiles to shared memory; see Launcher.TensorMap.
 type TensorMap [128]byte
 
-// SM90aDriver is the oldest driver, by the CUDA version that it serves, whose compiler is safe for the kernels for
-// sm_90a. Compilers of 12.1 and 12.2 give threads of dkdv and dq registers that these have given away
-// (give_registers), which ends the context. check.sh reads this line, and checks the compilers from here on.
+// SM90aDriver is the oldest safe driver for the kernels for sm_90a, by the CUDA version that it serves. Compilers of
+// 12.1 and 12.2 misuse give_registers: they assign released registers to threads of dkdv and dq, which kills the
+// context. The script check.sh reads this line, and checks the compilers from this version on.
 const SM90aDriver = 12040
 
-// BoxColumns is how many columns a box of a TensorMap has: they fill the 128 bytes of a row that are
-// swizzled.
+// BoxColumns is the number of columns of a TensorMap's box. They fill the 128 bytes of a swizzled row.
 const BoxColumns = 64
 
 // TensorMap appends a tensor map.
@@ -27,22 +25,25 @@ func (p *Params) TensorMap(m TensorMap) *Params {
 	return p
 }
 
-// hopper has the kernels for sm_90a, by the elements of a head.
+// hopper has the kernels for sm_90a, by head dimension.
 var hopper = map[int]*hopperKernels{64: hopperFor(64, 128, 128, 128), 128: hopperFor(128, 128, 128, 128), 192: hopperFor(192, 64, 64, 64), 256: hopperFor(256, 64, 64, 32)}
 
-// hopperKernels are attentionKernels, of which each goes over tiles of another side than its blocks'.
+// hopperKernels are attentionKernels that also have a tile size for the other operand.
 type hopperKernels struct {
 	forward, keys, qs hopperKernel
 }
 
 type hopperKernel struct {
 	attentionKernel
-	across int // keys of such a tile, or queries where a block has keys
+	across int // keys in a tile of the other operand, or queries if a block has keys
 }
 
-// hopperFor names the kernels for heads of dim elements. The forward has a tile of Q and two of K and of V in shared
-// memory; dkdv one of K and of V and two of Q and of DO, with LSE and Delta; dq one of Q and DO and two of
-// K and V; and each up to ten barriers of 8 bytes.
+// hopperFor names the kernels for heads of dim elements. Each kernel has up to ten barriers of 8 bytes, and these
+// tiles in shared memory:
+//
+//   - forward: one of Q, two of K and two of V
+//   - dkdv: one of K and of V, two of Q and of DO, with LSE and Delta
+//   - dq: one of Q and of DO, two of K and of V
 func hopperFor(dim, keys, dkdvKeys, dqKeys int) *hopperKernels {
 	const queries, dkdvQueries = 128, 64
 	kernel := func(module, op string, tile, across, rows, floats int) hopperKernel {
@@ -54,10 +55,10 @@ func hopperFor(dim, keys, dkdvKeys, dqKeys int) *hopperKernels {
 		kernel("attention_backward", "dq", queries, dqKeys, 2*queries+4*dqKeys, 0)}
 }
 
-// Lacking is why no kernel for sm_90a takes some attention.
+// Lacking is the reason why no kernel for sm_90a computes some attention.
 type Lacking string
 
-// What no kernel for sm_90a takes.
+// Attention that no kernel for sm_90a computes.
 const (
 	LackingNothing Lacking = ""
 	LackingF32     Lacking = "fp32"
@@ -66,13 +67,13 @@ const (
 	LackingRows    Lacking = "rows that do not begin at multiples of 16 bytes"
 )
 
-// Of says it of heads of dim elements.
+// Of returns the text of the reason for heads of dim elements.
 func (l Lacking) Of(dim int) string {
 	return fmt.Sprintf("attention with heads of %d elements runs on the kernels for all GPUs, slower: those for sm_90a do not take %s", dim, string(l))
 }
 
-// LackingForSM90a is why no kernel for sm_90a takes attention with heads of dim elements, as far as these, their
-// type and a cap on scores tell.
+// LackingForSM90a returns the reason why no kernel for sm_90a computes attention with heads of dim elements. It
+// considers only the head dimension, the type and the softcap.
 func LackingForSM90a(dim int, dt device.DType, capped bool) Lacking {
 	switch {
 	case dt != device.BF16:
@@ -85,9 +86,8 @@ func LackingForSM90a(dim int, dt device.DType, capped bool) Lacking {
 	return LackingNothing
 }
 
-// hopperTakes are the kernels for sm_90a that take s, whose tensors have rows that are strides elements apart.
-// It is nil where the device has none, or none for s; what is then slower than it could be it tells the
-// launcher.
+// hopperTakes returns the kernels for sm_90a for s, whose tensors have rows strides elements apart; nil: the device
+// or the shape has none. If a missing kernel makes attention slower, it calls Slower.
 func hopperTakes(l Launcher, s op.AttentionShape, strides []int, tensors ...device.Tensor) *hopperKernels {
 	if !l.SM90a() || s.TQ == 0 || s.TK == 0 {
 		return nil
@@ -119,7 +119,7 @@ func hopperForward(l Launcher, a *op.Attention) bool {
 	return true
 }
 
-// hopperBackward computes a by kernels for sm_90a, all but Delta, or returns false.
+// hopperBackward computes a, except Delta, by kernels for sm_90a, or returns false.
 func hopperBackward(l Launcher, a *op.AttentionBackward) bool {
 	k := hopperTakes(l, a.AttentionShape, []int{a.QStride, a.KStride, a.DQStride, a.DKStride}, a.Q, a.K, a.V, a.DO, a.DQ, a.DK, a.DV)
 	if k == nil {

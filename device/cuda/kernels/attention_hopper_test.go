@@ -13,7 +13,7 @@ import (
 	"mt/internal/testkit"
 )
 
-// hopperCases reach across more tiles than those kernels have buffers for.
+// hopperCases span more tiles than the kernels for sm_90a have buffers.
 var hopperCases = []attentionCase{
 	{queries: []int{600}, heads: 2, kvHeads: 1, dim: 64},
 	{queries: []int{400}, heads: 2, kvHeads: 1, dim: 128},
@@ -26,13 +26,13 @@ var hopperCases = []attentionCase{
 	{queries: []int{64, 65}, keys: []int{200, 129}, heads: 2, kvHeads: 2, dim: 256, window: 100, beyond: 8},
 }
 
-// hopperTakes says whether there are kernels for sm_90a that take a case.
+// hopperTakes reports whether kernels for sm_90a compute a case.
 func (c *attentionCase) hopperTakes() bool {
 	return (c.dim%64 == 0 && c.dim <= 256) && c.softcap == 0 && c.beyond%8 == 0 && c.at%8 == 0
 }
 
-// TestAttentionHopper runs the cases of the other kernels, and more, where there are kernels for sm_90a. What
-// these do not take goes to the others, and that is told.
+// TestAttentionHopper runs the cases of the other kernels, and more, with kernels for sm_90a. Other kernels compute
+// the rest, and that is noted.
 func TestAttentionHopper(t *testing.T) {
 	if testkit.Race {
 		t.Skip("slow under the race detector, for which TestOp runs the same interpreter")
@@ -74,7 +74,7 @@ func TestAttentionHopper(t *testing.T) {
 	}
 }
 
-// TestLackingForSM90a: what is said to have no kernel for sm_90a.
+// TestLackingForSM90a: the cases without a kernel for sm_90a.
 func TestLackingForSM90a(t *testing.T) {
 	for _, c := range []struct {
 		dim    int
@@ -91,8 +91,8 @@ func TestLackingForSM90a(t *testing.T) {
 	}
 }
 
-// TestAttentionHopperNeighbours: nothing of another sequence shows in a sequence's results, though tiles that
-// reach across its end bring rows of both: not even a NaN.
+// TestAttentionHopperNeighbours: no value of another sequence affects a sequence's results, not even a NaN, although
+// tiles across its end load rows of both.
 func TestAttentionHopperNeighbours(t *testing.T) {
 	testkit.NotShort(t)
 	for _, dim := range []int{64, 128, 192, 256} {
@@ -133,7 +133,7 @@ func TestAttentionHopperNeighbours(t *testing.T) {
 	}
 }
 
-// TestAttentionHopperNaN checks that a NaN in the input comes out.
+// TestAttentionHopperNaN checks that a NaN in the input reaches the result.
 func TestAttentionHopperNaN(t *testing.T) {
 	testkit.NotShort(t)
 	dev := newRig()

@@ -17,15 +17,14 @@ import (
 	"mt/internal/testkit"
 )
 
-// attentionCase is a shape that reaches across the edges of tiles, which are 32, 64
-// or 128 wide.
+// attentionCase is a shape that crosses the edges of tiles, which are 32, 64 or 128 wide.
 type attentionCase struct {
-	queries, keys  []int // where keys is nil they are the same
+	queries, keys  []int // nil keys: the same as queries
 	heads, kvHeads int
 	dim, window    int
-	beyond, at     int     // elements of strides beyond dense, and of tensors after an aligned address
-	spike          int     // the key that every query would give all its weight to; 0: none
-	climb          float64 // powers of two that weights grow by from a key to the one before, forward only; 0: none
+	beyond, at     int     // beyond: padding of strides; at: offset of tensors from an aligned address
+	spike          int     // key that gets almost all weight of every query; 0: none
+	climb          float64 // factor (log2) by which weights grow from a key to the one before, forward only; 0: none
 	softcap        float64
 }
 
@@ -50,13 +49,13 @@ var attentionCases = []attentionCase{
 	// Windows whose edge is the edge of a tile.
 	{queries: []int{200}, heads: 1, kvHeads: 1, dim: 64, window: 2},
 	{queries: []int{200}, heads: 1, kvHeads: 1, dim: 128, window: 2},
-	{queries: []int{256}, heads: 1, kvHeads: 1, dim: 128, window: 191, spike: 64}, // the first place that does not see it is a tile's last
+	{queries: []int{256}, heads: 1, kvHeads: 1, dim: 128, window: 191, spike: 64}, // the first position that does not attend to it is a tile's last
 	// Of one tile, the last query of a warp sees only the first key.
 	{queries: []int{130}, keys: []int{131}, heads: 1, kvHeads: 1, dim: 128, spike: 64},
 	{queries: []int{130}, keys: []int{131}, heads: 1, kvHeads: 1, dim: 256, spike: 64},
 	{queries: []int{130}, keys: []int{131}, heads: 1, kvHeads: 1, dim: 128, window: 2},
 	{queries: []int{130}, keys: []int{131}, heads: 1, kvHeads: 1, dim: 256, window: 2},
-	// Maxima that grow slowly and fast over the tiles, which come from the last on.
+	// Maxima that grow slowly and quickly over the tiles, which are processed from the last on.
 	{queries: []int{300}, heads: 1, kvHeads: 1, dim: 64, climb: 0.05},
 	{queries: []int{192}, heads: 1, kvHeads: 1, dim: 96, climb: 0.2},
 	{queries: []int{192}, heads: 1, kvHeads: 1, dim: 128, climb: 0.2},
@@ -64,7 +63,7 @@ var attentionCases = []attentionCase{
 	{queries: []int{1, 3}, keys: []int{300, 129}, heads: 2, kvHeads: 1, dim: 96},
 	{queries: []int{130}, keys: []int{200}, heads: 2, kvHeads: 1, dim: 64, window: 48},
 	{queries: []int{0, 2}, keys: []int{65, 128}, heads: 2, kvHeads: 2, dim: 128},
-	{queries: []int{5, 66, 1}, keys: []int{4, 65, 0}, heads: 2, kvHeads: 1, dim: 72}, // first queries see no key
+	{queries: []int{5, 66, 1}, keys: []int{4, 65, 0}, heads: 2, kvHeads: 1, dim: 72}, // the first queries attend to no key
 	{queries: []int{130}, keys: []int{129}, heads: 1, kvHeads: 1, dim: 128, window: 10},
 	// Caps that bend scores of a few units and more.
 	{queries: []int{127, 1, 129}, heads: 2, kvHeads: 1, dim: 128, beyond: 8, softcap: 2},
@@ -199,10 +198,8 @@ func (r *attentionRun) random(rows, stride, width int) (device.Tensor, []float64
 	return t, r.put(t, v)
 }
 
-// same compares got with want in the first width elements of rows of stride
-// elements. An error may be bound times the largest element, which counts as least
-// if it is smaller. All other elements of got must still be the NaN that memory
-// holds at first.
+// same compares got with want in the first width elements of rows of stride elements. The allowed error is bound
+// times the largest element, or times least if that is larger. All other elements of got must keep their initial NaN.
 func (r *attentionRun) same(name string, got device.Tensor, want []float64, stride, width int, bound, least float64) {
 	r.t.Helper()
 	size := least
@@ -234,8 +231,8 @@ func (r *attentionRun) bound(n, roundings int) float64 {
 	return b
 }
 
-// backwards is how often the backward runs, and with what: once by each kernel that may compute it, and again where that
-// kernel must give the same bits. Long tests run each of them again.
+// backwards returns the variants of the backward to run: each kernel that may compute it, and repetitions that must
+// give the same bits. Long tests repeat each variant.
 func (r *attentionRun) backwards(sums device.Tensor) []backwardBy {
 	whole := backwardBy{sums: sums, shared: 163 << 10} // no bit depends on how much shared memory there is
 	switch all := []backwardBy{{}, {sums: sums}, whole, {}, {sums: sums}}; {
@@ -248,13 +245,13 @@ func (r *attentionRun) backwards(sums device.Tensor) []backwardBy {
 	}
 }
 
-// backwardBy is what a backward is given beside its operands.
+// backwardBy is one variant of a backward.
 type backwardBy struct {
 	sums   device.Tensor
 	shared int
 }
 
-// summed says whether the kernels with sums compute a here.
+// summed reports whether the kernels with sums compute a here.
 func (r *attentionRun) summed(a *op.AttentionBackward) bool {
 	return kernels.Summed(a) && !(r.dev.sm90a && r.c.hopperTakes())
 }
@@ -275,7 +272,7 @@ func (r *attentionRun) check() {
 		r.put(q, qv)
 		r.put(k, kv)
 	}
-	if c.climb > 0 { // a score is one product, and up to 27: its rounding is within the bound
+	if c.climb > 0 { // a score is one product, up to 27; the bound includes its rounding
 		for i := range qv {
 			qv[i] = 0
 			if i%dim == 0 {
@@ -336,7 +333,7 @@ func (r *attentionRun) ok() {
 	}
 }
 
-// TestAttentionNaN checks that a NaN in the input comes out.
+// TestAttentionNaN checks that a NaN in the input reaches the result.
 func TestAttentionNaN(t *testing.T) {
 	testkit.NotShort(t)
 	for _, dt := range []device.DType{device.F32, device.BF16} {

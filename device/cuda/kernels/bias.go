@@ -21,8 +21,8 @@ func AddBiasGrad(l Launcher, a *op.AddBiasGrad) {
 	sumSlices(l, &biasSlice, a.DB, a.DY, a.T, a.N, wide, nil)
 }
 
-// sumSlices adds to dst (columns) the sums of the rows of x (rows, columns): first sums over slices of the rows,
-// by one of kernels, then the sum of those. further, unless nil, adds parameters of the kernel.
+// sumSlices adds the sum of the rows of x (rows, columns) to dst (columns). One of kernels sums slices of the rows,
+// and a second kernel adds the slices' sums. further appends parameters of the first kernel; nil: none.
 func sumSlices(l Launcher, kernels *byAccess, dst, x device.Tensor, rows, columns int, wide bool, further func(*Params)) {
 	const threads, leastRows, wantBlocks = 256, 64, 1024
 	blocks := ceilDiv(int64(columns), int64(32*chunkOf(wide, x.DType)))
@@ -36,9 +36,8 @@ func sumSlices(l Launcher, kernels *byAccess, dst, x device.Tensor, rows, column
 	addUp(l, dst, part, slices, columns)
 }
 
-// slicesOf cuts count rows into at most `most` slices. A slice has each rows, at
-// least `least`. It also gives the memory for the sums of the slices' columns. All
-// this depends on shapes and their alignment alone.
+// slicesOf cuts count rows into at most `most` slices of each rows, at least `least`. It also returns the memory for
+// the slices' column sums. The result depends on shapes and their alignment alone.
 func slicesOf(l Launcher, count, columns, least, most int64) (part device.Tensor, slices, each int) {
 	size := max(least, ceilDiv(count, max(most, 1)))
 	n := ceilDiv(count, size)

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Writes op.ptx beside every op.cu with Debian's clang-19. No CUDA toolkit is
-# needed. What ends in _sm90a.cu is for that architecture alone, all else for sm_80
+# needed. Files that end in _sm90a.cu are for sm_90a alone, all others for sm_80
 # and newer.
 #
 #     build.sh [FILE.cu …]    files of this folder; without arguments all of them,
 #                             and those that the emulator's tests have
 #
-# MT_CLANG names another compiler; what it writes then differs from what is
+# MT_CLANG names another compiler. Its output then differs from what is
 # committed.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"

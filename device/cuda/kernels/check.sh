@@ -5,8 +5,8 @@
 # - a file does not assemble;
 # - a kernel keeps anything in local memory, an array or spilled registers, unless spills.txt
 #   accepts it of that ptxas;
-# - ptxas puts products of a warpgroup one after the other that could overlap;
-# - a kernel uses registers that it has given away by setmaxnreg (tools/maxregisters.go);
+# - ptxas serializes products of a warpgroup that could overlap;
+# - a kernel uses registers that it has released by setmaxnreg (tools/maxregisters.go);
 # - the printed table differs from registers.txt.
 #
 # Files that end in _sm90a.ptx are for sm_90a alone.
@@ -20,7 +20,7 @@
 # from PATH. MT_PTXAS_OLDER is a folder with older ones, each in a folder VERSION
 # (cudart/testdata/assemblers.sh fetches them). A driver compiles by the ptxas of its CUDA version.
 # mt takes kernels for sm_90a from SM90aDriver in attention_hopper.go on, so older ones are not
-# checked with these; MT_SM90A_FROM=12000 checks them all the same.
+# checked with these; MT_SM90A_FROM=12000 checks them anyway.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 newest=${MT_PTXAS:-ptxas}
@@ -43,7 +43,7 @@ export out
 export tools=$out/tools
 (cd ../../.. && go build -o "$tools" ./tools)
 
-# number prints 12040 for a ptxas of 12.4.
+# number prints the version of a ptxas: 12040 for 12.4.
 number() { "$1" --version | sed -n 's/.*release \([0-9]*\)\.\([0-9]*\).*/\1 \2/p' | awk '{ print $1 * 1000 + $2 * 10 }'; }
 
 assemble() { # PTXAS NUMBER FILE ARCHITECTURE
@@ -76,7 +76,7 @@ jobs() { # PTXAS NUMBER FILE…
 }
 
 # table prints a line for every kernel that a ptxas has assembled; local memory is an exclamation mark and its bytes a
-# thread. It fails if there is some that spills.txt does not accept.
+# thread. It fails on local memory that spills.txt does not accept.
 table() { # NUMBER FILE…
 	local number=$1 file a
 	shift

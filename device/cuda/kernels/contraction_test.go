@@ -17,8 +17,8 @@ var (
 	result  = regexp.MustCompile(`^\s*(?:@\S+\s+)?\S+\s+\{?(%f\d+)`)
 )
 
-// contracted is PTX in which every sum of a product of the same straight code is one fma, as a driver's compiler may make
-// it, and how many there are.
+// contracted returns PTX in which every product and sum within straight-line code is one fma, as a driver's compiler
+// may generate, and the number of these fma.
 func contracted(source string) (string, int) {
 	type factors struct{ a, b string }
 	known, made := map[string]factors{}, 0
@@ -47,7 +47,7 @@ func contracted(source string) (string, int) {
 				made++
 			}
 		}
-		if m := result.FindStringSubmatch(text); m != nil { // the register has another value from here on
+		if m := result.FindStringSubmatch(text); m != nil { // the register is overwritten here
 			delete(known, m[1])
 			for r, f := range known {
 				if f.a == m[1] || f.b == m[1] {
@@ -62,9 +62,8 @@ func contracted(source string) (string, int) {
 	return strings.Join(lines, ""), made
 }
 
-// TestContracted runs operations by kernels whose sums of products are contracted: they keep their bounds, and whatever
-// promises equal bits keeps that. Without MT_LONG it is one in 15 cases of
-// the operations that have such kernels.
+// TestContracted runs operations with kernels whose products and sums are contracted. They stay within their bounds,
+// and promises of equal bits hold. Without MT_LONG it runs one in 15 cases of the operations with such kernels.
 func TestContracted(t *testing.T) {
 	testkit.NotShort(t)
 	dev, made := newRig(), map[string]int{}

@@ -22,7 +22,7 @@ var rewrite = flag.Bool("rewrite", false, "write testdata/counts.txt anew")
 
 const countsFile = "testdata/counts.txt"
 
-// counted adds what a launch did to what is known of its kernel.
+// counted adds a launch's counts to those of its kernel.
 func (r *rig) counted(kernel string, c *ptx.Counts) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -32,9 +32,8 @@ func (r *rig) counted(kernel string, c *ptx.Counts) {
 	r.counts[kernel].Add(c, 1)
 }
 
-// compareCounts holds what every kernel did, in all cases of the table of operations and in countOthers, against what
-// countsFile has. A change that makes a kernel do more is seen there, and one that makes it do less;
-// whoever wants the change writes the file anew.
+// compareCounts compares every kernel's counts, over all cases of the table of operations and countOthers, with
+// countsFile. So it notices every change of a kernel's work. An intended change rewrites the file.
 func (r *rig) compareCounts(t *testing.T) {
 	r.countOthers(t)
 	var b strings.Builder
@@ -68,7 +67,7 @@ func (r *rig) compareCounts(t *testing.T) {
 	}
 }
 
-// writeCounts writes two lines of a kernel: what it asked of memories, and its instructions by class.
+// writeCounts writes two lines for a kernel: its memory accesses, and its instructions by class.
 func writeCounts(b *strings.Builder, name string, c *ptx.Counts) {
 	global, shared := c.Global(), c.Shared()
 	fmt.Fprintf(b, "%s: %d blocks, %d instructions, %d divergent; global %d requests, %d bytes, %d sectors, %d of them fresh; shared %d requests, %d wavefronts, %d conflicts\n",
@@ -82,7 +81,7 @@ func writeCounts(b *strings.Builder, name string, c *ptx.Counts) {
 	b.WriteByte('\n')
 }
 
-// countOthers runs the kernels that no case of the table of operations runs, on memory that holds zeros.
+// countOthers runs the kernels without a case in the table of operations, in zeroed memory.
 func (r *rig) countOthers(t *testing.T) {
 	s := &rigStream{rig: r}
 	zeros := func(dt device.DType, n int) device.Tensor {

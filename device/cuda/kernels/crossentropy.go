@@ -11,14 +11,14 @@ func lossKernelsOf(module string) *lossKernels {
 	return &lossKernels{forTypes(module, module, 0), forTypes(module, module+"_shard", 0), forTypes(module, module+"_shard_gradient", 0)}
 }
 
-// Losses without terms beside −log p and with them, of logits without a cap and with one.
+// Losses without and with additional terms, for logits without and with a softcap.
 var (
 	crossEntropy, crossEntropyCap           = lossKernelsOf("crossentropy"), lossKernelsOf("crossentropy_cap")
 	crossEntropyTerms, crossEntropyTermsCap = lossKernelsOf("crossentropy_terms"), lossKernelsOf("crossentropy_terms_cap")
 )
 
-// lossPick picks the module, and appends the terms and the cap, where there are some, to the
-// parameters. vocab is the size of the whole vocabulary.
+// lossPick returns the kernels, and appends the terms and the softcap, if any, to the parameters. vocab is the size
+// of the whole vocabulary.
 func lossPick(terms op.LossTerms, vocab int, softcap float32, p *Params) *lossKernels {
 	plain, limited := crossEntropy, crossEntropyCap
 	if !terms.None() {
@@ -32,11 +32,10 @@ func lossPick(terms op.LossTerms, vocab int, softcap float32, p *Params) *lossKe
 	return limited
 }
 
-// lossBlock is the block that works on a row of V logits.
+// lossBlock returns the block for a row of V logits.
 func lossBlock(V int) Dim3 { return line(int64(warps(V/64, 512))) }
 
-// CrossEntropy launches op.CrossEntropy. A target outside 0 … V−1 that is not
-// IgnoreIndex gives the loss NaN.
+// CrossEntropy launches op.CrossEntropy. An invalid target, outside 0 … V−1 and not IgnoreIndex, gives the loss NaN.
 func CrossEntropy(l Launcher, a *op.CrossEntropy) {
 	if a.T == 0 {
 		return

@@ -11,29 +11,28 @@ import (
 	"mt/device"
 )
 
-// Unit roundoff of fp32, and what one rounding to bf16 costs.
+// Unit roundoff of fp32, and the error of one rounding to bf16.
 const (
 	uF32  = 1.0 / (1 << 24)
 	uBF16 = 1.0 / (1 << 8)
 )
 
-// summing bounds the error of a sum of n terms relative to the largest of such
-// sums: roundings of partial sums add up like a random walk, which partial sums
-// of random terms are too; 16 stands for what else is rounded.
+// summing bounds the error of a sum of n terms, relative to the largest of such sums. Roundings of partial sums add
+// up like a random walk, as do the partial sums of random terms. The 16 allows for other roundings.
 func summing(n int) float64 { return (16 + math.Sqrt(float64(n))) * uF32 }
 
-// elements is one case of the kernels other than matrix products and attention.
+// elements is one case of a kernel other than matrix products and attention.
 type elements struct {
 	t       *testing.T
 	dev     *rig
 	s       *rigStream
 	dt      device.DType
-	at      int // elements between a multiple of 16 bytes and where tensors start
+	at      int // offset in elements of tensors from a multiple of 16 bytes
 	rng     *rand.Rand
 	vectors []*vector
 }
 
-// vector is a tensor, what it held and what it must hold.
+// vector is a tensor, its initial content and its expected content.
 type vector struct {
 	t       device.Tensor
 	v, want []float64
@@ -42,12 +41,12 @@ type vector struct {
 
 const around = 16 // elements before and after a tensor that nobody may write
 
-// forms runs f for both types, at an aligned address and at another.
+// forms runs f for both types, at an aligned and at an unaligned address.
 func forms(t *testing.T, dev *rig, name string, f func(e *elements)) {
 	formsOf(t, dev, name, []device.DType{device.F32, device.BF16}, f)
 }
 
-// inFP32 is forms for operations that have no other type.
+// inFP32 is forms for operations of fp32 only.
 func inFP32(t *testing.T, dev *rig, name string, f func(e *elements)) {
 	formsOf(t, dev, name, []device.DType{device.F32}, f)
 }
@@ -66,7 +65,7 @@ func formsOf(t *testing.T, dev *rig, name string, types []device.DType, f func(e
 	}
 }
 
-// put makes a tensor of v, rounded; it must stay as it is unless expect is called.
+// put makes a tensor of v, rounded. Its content must not change unless expect is called.
 func (e *elements) put(dt device.DType, v []float64) *vector {
 	size, before := int(dt.Size()), around+e.at
 	b, held := make([]byte, (len(v)+before+around)*size), make([]float64, len(v))
@@ -118,7 +117,7 @@ func (e *elements) i32(v []int32) *vector {
 
 func (v *vector) copy() []float64 { return append([]float64(nil), v.v...) }
 
-// expect wants v to become want; a NaN stands for itself.
+// expect sets the expected content of v to want; a NaN expects a NaN.
 func (v *vector) expect(want []float64, bound float64) { v.want, v.bound = want, bound }
 
 func (e *elements) check() {

@@ -12,16 +12,15 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestElements runs the kernels where 16 bytes are taken at a time, in every size
-// of team and block, and the same at addresses where they are not. Afterwards every
-// kernel of the modules must have run.
+// TestElements runs the kernels with accesses of 16 bytes, in every size of team and block, and at addresses that do
+// not allow them. Afterwards every kernel of the modules must have run.
 func TestElements(t *testing.T) {
 	testkit.NotShort(t)
 	if testkit.Race {
 		t.Skip("slow under the race detector, for which TestOp runs the same interpreter")
 	}
 	dev := newRig()
-	// Many rows are for sums over them: where rows are on their own, few show the same. Long tests run all.
+	// Many rows test sums over rows. For other operations few rows suffice. Long tests run all.
 	few := func(rows int) bool { return rows < 1000 || testkit.LongAsked() }
 	for _, sh := range [][4]int{{3, 4, 64, 16}, {20, 2, 128, 0}, {37, 1, 256, 8}, {7, 3, 40, 8}, {1, 1, 8, 0}, {9, 1, 512, 0}, {3, 2, 1000, 24},
 		{2, 1, 4096, 0}, {3, 1, 5120, 8}, {2, 1, 8192, 0}, {1, 2, 8200, 8}, {1100, 1, 264, 0}} {
@@ -103,8 +102,8 @@ func everyKernel(t *testing.T, dev *rig, modules ...string) {
 	}
 }
 
-// Squares and products are rounded, added and the quotient scaled: the sums are of
-// dim terms, y is three roundings more, a sum with its residual one.
+// Squares and products are rounded and added, and the quotient scaled: the sums have dim terms, y has three more
+// roundings, and a sum with its residual one more.
 func (e *elements) norm(sh [4]int, add bool) {
 	width := sh[1] * sh[2]
 	n := oracle.Norm{Rows: sh[0], Groups: sh[1], Dim: sh[2], XStride: width + sh[3], YStride: width + 2*sh[3], Eps: 1e-5}
@@ -112,7 +111,7 @@ func (e *elements) norm(sh [4]int, add bool) {
 	a := op.RMSNorm{Y: y.t, X: x.t, W: w.t, RStd: rstd.t, Rows: n.Rows, Groups: n.Groups, Dim: n.Dim,
 		XStride: n.XStride, YStride: n.YStride, Eps: 1e-5}
 	var residual []float64
-	if add { // onto what y holds, with an offset
+	if add { // added to y, with an offset
 		n.Offset, a.Offset, a.Residual, residual = 1, 1, y.t, y.v
 	}
 	wantY, wantR := y.copy(), rstd.copy()
@@ -147,8 +146,7 @@ func (e *elements) normBackward(sh [4]int, add bool) {
 		Groups: n.Groups, Dim: n.Dim, DXStride: n.DXStride, DYStride: n.DYStride, XStride: n.XBStride, Offset: float32(n.Offset), Add: add})
 }
 
-// layerNorm has a bias or none. What is left when the mean, about 3, is subtracted has the
-// roundings of numbers of its size.
+// layerNorm runs with or without a bias. x minus the mean, about 3, has rounding errors of numbers of that size.
 func (e *elements) layerNorm(rows, dim int, bias bool) {
 	const eps = 1e-5
 	x, w, y, stats := e.around(3, rows*dim), e.f32(dim), e.act(rows*dim), e.f32(2*rows)
@@ -165,7 +163,7 @@ func (e *elements) layerNorm(rows, dim int, bias bool) {
 	kernels.LayerNorm(e.s, &a)
 }
 
-// around makes numbers around a mean.
+// around returns numbers around a mean.
 func (e *elements) around(mean float64, n int) *vector {
 	v := make([]float64, n)
 	for i := range v {
@@ -193,8 +191,8 @@ func (e *elements) layerNormBackward(rows, dim int, add bool) {
 	kernels.LayerNormBackward(e.s, &op.LayerNormBackward{DX: dx.t, DW: dw.t, DY: dy.t, X: x.t, W: w.t, Stats: stats.t, Rows: rows, Dim: dim, Add: add})
 }
 
-// activate goes forward, then backward over itself, within the bounds of glu; the exact GELU's
-// argument is a polynomial that is fitted to 1e-7.
+// activate goes forward, then backward in place, within the bounds of glu. The exact GELU's argument is a polynomial
+// with a fit error of 1e-7.
 func (e *elements) activate(f op.Activation, want oracle.Activation, T, F int) {
 	x, dy, y := e.normal(e.dt, T*F, 4), e.act(T*F), e.act(T*F)
 	wantY, wantDY, wantX := y.copy(), dy.copy(), x.copy()
@@ -227,9 +225,8 @@ func (e *elements) rope(sh [5]int, interleaved bool) {
 		Stride: stride, Inverse: e.at > 0, Interleaved: interleaved})
 }
 
-// glu goes forward, then backward over itself. A sigmoid is an exponential
-// (4·2⁻²⁴), a sum and a quotient, and products follow; the argument of the GELU's,
-// where it matters, is up to 8 and has four roundings before that.
+// glu goes forward, then backward in place. A sigmoid is an exponential (4·2⁻²⁴), a sum and a quotient, and products
+// follow. The argument of the GELU's sigmoid is up to 8 where it matters, and has four roundings before.
 func (e *elements) glu(f op.Activation, want oracle.Activation, T, F int) {
 	gu, dy, y := e.normal(e.dt, 2*T*F, 4), e.act(T*F), e.act(T*F)
 	wantY, wantDY, wantG := y.copy(), dy.copy(), gu.copy()
@@ -254,8 +251,7 @@ func (e *elements) bias(T, N int) {
 	kernels.AddBiasGrad(e.s, &op.AddBiasGrad{DB: db.t, DY: dy.t, T: T, N: N})
 }
 
-// rows gathers T rows of U and adds all T up into row 1, whose place in the list
-// starts late, and nothing into the others.
+// rows gathers T rows of U. It adds all T rows to row 1, whose list starts late, and none to the others.
 func (e *elements) rows(U, T, C int) {
 	index, start := make([]int32, T), make([]int32, U+1)
 	for i := range index {
@@ -298,7 +294,7 @@ func (f lossForm) terms() op.LossTerms {
 	return op.LossTerms{Smoothing: float32(f.smoothing), Z: float32(f.z)}
 }
 
-// rowWeights are those of forms with a cap, by which rows of the gradient are multiplied; others have none.
+// rowWeights are factors on the gradient's rows, for forms with a softcap; other forms have none.
 func (e *elements) rowWeights(f lossForm, grad []float64, V int, forwardOnly bool) device.Tensor {
 	if f.limit == 0 {
 		return device.Tensor{}
@@ -334,8 +330,7 @@ func wantLoss(logits, losses []float64, targets []int32, V int, scale float64, f
 	}
 }
 
-// lossBound: arguments of exponentials are up to 30; what a cap makes of a logit is
-// up to 4, with 8 roundings.
+// lossBound: arguments of exponentials are up to 30. A capped logit is up to 4, with 8 roundings.
 func lossBound(V int) float64 { return summing(V) + 32*uF32 }
 
 func (e *elements) loss(V int, f lossForm, forwardOnly bool) {
@@ -395,8 +390,7 @@ func (e *elements) shards(V int, f lossForm) {
 	}
 }
 
-// TestWrongIndex checks that an index outside its table reads and writes nothing
-// there, and is seen in the result.
+// TestWrongIndex checks that an index outside its table reads and writes nothing there, and that the result shows it.
 func TestWrongIndex(t *testing.T) {
 	const C, half = 24, 8
 	dev, nan := newRig(), math.NaN()
@@ -434,8 +428,7 @@ func TestWrongIndex(t *testing.T) {
 	}
 }
 
-// TestNonFinite checks that a NaN among the logits reaches the loss of its row and
-// no other, in whichever shard it is.
+// TestNonFinite checks that a NaN among the logits reaches the loss of its row only, in whichever shard it is.
 func TestNonFinite(t *testing.T) {
 	const T, V = 3, 40
 	dev := newRig()

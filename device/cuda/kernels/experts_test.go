@@ -26,10 +26,10 @@ func TestExperts(t *testing.T) {
 			kernels.Scale(e.s, &op.Scale{X: x.t, N: x.t.Len, Factor: -0.75})
 		})
 	}
-	for _, n := range []int{8, 4104, 5000, 1<<20 + 4104} { // the last is more than one block for each sum of squares
+	for _, n := range []int{8, 4104, 5000, 1<<20 + 4104} { // the last size has more than one block for each sum of squares
 		forms(t, dev, fmt.Sprintf("NewtonSchulz/%d", n), func(e *elements) { e.newtonSchulz(n) })
 	}
-	// T, E, K: T beyond what one token for each warp of all slices takes
+	// T, E, K; the largest T exceeds one token for each warp of all slices
 	for _, sh := range [][3]int{{8300, 5, 2}, {30, 32, 32}, {9, 64, 6}, {17, 128, 8}, {9, 200, 8}, {3, 1000, 32}} {
 		inFP32(t, dev, fmt.Sprintf("Router/%v", sh), func(e *elements) { e.router(sh[0], sh[1], sh[2], false, op.RouterRule{}) })
 	}
@@ -43,15 +43,15 @@ func TestExperts(t *testing.T) {
 		{9, 160, 6, false, op.RouterRule{Groups: 8, OpenGroups: 3, GroupBest: 1, Scale: 16}}, {5, 256, 8, true, groups}, {3, 1000, 31, true, groups}, {3, 384, 8, false, gated}} {
 		inFP32(t, dev, fmt.Sprintf("Router/%+v", z), func(e *elements) { e.router(z.T, z.E, z.K, z.bias, z.rule) })
 	}
-	// N, K, E: N beyond what the least pieces hold
+	// N, K, E; the largest N exceeds the capacity of the smallest pieces
 	for _, sh := range [][3]int{{131072 + 640, 2, 6}, {700, 7, 1024}} {
 		inFP32(t, dev, fmt.Sprintf("SortByExpert/%v", sh), func(e *elements) { e.sort(sh[0], sh[1], sh[2]) })
 	}
 	everyKernel(t, dev, "scale", "router", "sort", "newtonschulz")
 }
 
-// newtonSchulz runs what Newton-Schulz iterations need beside products. Of a million elements only
-// the norm is of interest, since a sum of that many is long in the interpreter.
+// newtonSchulz runs the operations of Newton-Schulz iterations besides products. For a million elements it checks
+// only the norm, because a sum of that length is slow in the interpreter.
 func (e *elements) newtonSchulz(n int) {
 	x := e.act(n)
 	want := x.copy()
@@ -68,7 +68,7 @@ func (e *elements) newtonSchulz(n int) {
 	kernels.WeightedSum(e.s, &op.WeightedSum{D: d.t, X: z.t, Y: y.t, N: d.t.Len, A: -4.775, B: 2.0315})
 }
 
-// bound16 is the error of one more rounding to bf16, of a norm.
+// bound16 is the error of a norm's additional rounding to bf16.
 func bound16(dt device.DType) float64 {
 	if dt == device.BF16 {
 		return 1.01 * uBF16
@@ -93,9 +93,8 @@ func (e *elements) scaleRows(T, C int) {
 	kernels.ScaleRowsBackward(e.s, &op.ScaleRowsBackward{DY: dy.t, Y: y.t, W: w.t, DW: dw.t, Index: ids.t, T: T, C: C, P: T + 2})
 }
 
-// router goes forward, then backward over the logits; normalised, and with sums, at
-// an odd address. Arguments of exponentials are up to 20: half an ulp of that is
-// the error of a probability, and a gradient is a few of these.
+// router goes forward, then backward over the logits; at an odd address normalized and with sums. Arguments of
+// exponentials are up to 20: half an ulp of them is the error of a probability, and a gradient has a few of these.
 func (e *elements) router(T, E, K int, bias bool, rule op.RouterRule) {
 	normalize, n, k := e.at > 0, T*rule.Logits(E), T*rule.Chosen(K)
 	logits, sums, weights, dw := e.normal(device.F32, n, 2), e.f32(E), e.f32(k), e.f32(k)
@@ -127,7 +126,7 @@ func (e *elements) router(T, E, K int, bias bool, rule op.RouterRule) {
 		Counts: e.i32(counts).t, T: T, E: E, K: K, Normalize: normalize, Rule: rule, AuxScale: 0.25})
 }
 
-// sort counts only at an odd address.
+// sort counts at odd addresses only.
 func (e *elements) sort(N, K, E int) {
 	ids := make([]int32, N)
 	for i := range ids {
@@ -152,8 +151,8 @@ func (e *elements) sort(N, K, E int) {
 	kernels.SortByExpert(e.s, &a)
 }
 
-// TestStrangeLogits checks that a router chooses different experts whatever the
-// logits are, and that those of one token are nothing to another.
+// TestStrangeLogits checks that a router chooses different experts for any logits, and that one token's logits do not
+// affect another token.
 func TestStrangeLogits(t *testing.T) {
 	const T, E, K = 5, 40, 6
 	inf, nan := math.Inf(1), math.NaN()
@@ -198,7 +197,7 @@ func TestStrangeLogits(t *testing.T) {
 	}
 }
 
-// TestWrongExpert checks that pairs of an expert that there is not are left out.
+// TestWrongExpert checks that pairs of an invalid expert are dropped.
 func TestWrongExpert(t *testing.T) {
 	forms(t, newRig(), "SortByExpert", func(e *elements) {
 		ids := e.i32([]int32{1, -1, 0, 2, 1, 0x7fffffff})
@@ -210,8 +209,7 @@ func TestWrongExpert(t *testing.T) {
 	})
 }
 
-// TestWrongRow checks that rows which do not exist are not written, and that rows
-// scaled by a weight that does not exist are NaN.
+// TestWrongRow checks that invalid rows are not written, and that rows scaled by an invalid weight are NaN.
 func TestWrongRow(t *testing.T) {
 	const C = 24
 	nan, dev := math.NaN(), newRig()

@@ -10,7 +10,7 @@ func init() {
 	add(GatedDeltaBackward)
 }
 
-// The kernels of the gated delta rule, by compute type; see gateddelta.cu.
+// Kernels of the gated delta rule, by compute type; see gateddelta.cu.
 var (
 	delta         = forTypes("gateddelta", "delta", 0)
 	deltaBackward = forTypes("gateddelta", "delta_backward", 0)
@@ -18,10 +18,10 @@ var (
 
 const deltaThreads = 256
 
-// GatedDelta launches op.GatedDelta: a block for each head and each of as many sequences as scratch memory has room for.
+// GatedDelta launches op.GatedDelta: a block for each head of as many sequences as fit in scratch memory.
 func GatedDelta(l Launcher, a *op.GatedDelta) { gatedDelta(l, a, a.Seqs) }
 
-// gatedDelta is GatedDelta of at most so many sequences at a time.
+// gatedDelta is GatedDelta with at most most sequences at a time.
 func gatedDelta(l Launcher, a *op.GatedDelta, most int) {
 	if a.T == 0 {
 		return
@@ -34,11 +34,11 @@ func gatedDelta(l Launcher, a *op.GatedDelta, most int) {
 	l.Launch(&delta[a.QKV.DType], Dim3{uint32(a.Heads), uint32(lanes), 1}, line(deltaThreads), 0, deltaShape(p, &a.DeltaShape))
 }
 
-// GatedDeltaBackward launches op.GatedDeltaBackward: a block for each key head and each of as many sequences as scratch memory
-// has room for. What these add to the gradients of ALog and DtBias is added up afterwards.
+// GatedDeltaBackward launches op.GatedDeltaBackward: a block for each key head of as many sequences as fit in scratch
+// memory. The sequences' gradients of ALog and DtBias are added up afterwards.
 func GatedDeltaBackward(l Launcher, a *op.GatedDeltaBackward) { gatedDeltaBackward(l, a, a.Seqs) }
 
-// gatedDeltaBackward is GatedDeltaBackward of at most so many sequences at a time.
+// gatedDeltaBackward is GatedDeltaBackward with at most most sequences at a time.
 func gatedDeltaBackward(l Launcher, a *op.GatedDeltaBackward, most int) {
 	if a.T == 0 {
 		return
@@ -60,8 +60,8 @@ func deltaShape(p *Params, a *op.DeltaShape) *Params {
 	return p.I32(a.Seqs).I32(a.KeyHeads).I32(a.Heads).I32(a.KeyDim).I32(a.ValueDim).I32(a.GateStride)
 }
 
-// deltaLanes is how many sequences are gone through at a time, at most so many, and scratch memory with so many floats for each. It
-// depends on shapes alone; at least one fits (op.MostDeltaDim, op.MostDeltaHeads).
+// deltaLanes returns the number of concurrent sequences, at most most, and scratch memory with floats floats for
+// each. It depends on shapes alone. At least one sequence fits (op.MostDeltaDim, op.MostDeltaHeads).
 func deltaLanes(l Launcher, most, floats int) (device.Tensor, int) {
 	lanes := max(1, min(most, ScratchBytes/4/floats))
 	n := int64(lanes * floats)

@@ -9,7 +9,7 @@ var (
 	gatherRows = forTypes("rows", "gather_rows", 0)
 )
 
-// GatherRows launches op.GatherRows; src holds as many rows as it is long for.
+// GatherRows launches op.GatherRows. The length of Src gives its number of rows.
 func GatherRows(l Launcher, a *op.GatherRows) {
 	if a.T == 0 || a.C == 0 {
 		return

@@ -7,7 +7,7 @@ func init() {
 	add(GLUBackward)
 }
 
-// The kernels of each activation; see glu.cu.
+// Kernels of each activation; see glu.cu.
 var (
 	gluOf = [...]byAccess{op.SiLU: forAccess("glu", "silu"), op.GELUTanh: forAccess("glu", "gelu"), op.CutSiLU: forAccess("glu", "cut"),
 		op.SigmoidGate: forAccess("glu", "sigmoid"), op.GELU: forAccess("glu", "erf"), op.ReLU: forAccess("glu", "relu")}
@@ -38,7 +38,7 @@ func GLUBackward(l Launcher, a *op.GLUBackward) {
 	l.Launch(gluBackwardOf[a.Activation].of(wide, a.GU.DType), grid, block, 0, cutOff(p, a.Activation, a.Cut))
 }
 
-// cutOff adds the numbers of a gate that is cut off.
+// cutOff appends the parameters of op.CutSiLU.
 func cutOff(p *Params, f op.Activation, cut op.Cut) *Params {
 	if f == op.CutSiLU {
 		p.F32(cut.Alpha).F32(cut.Limit)

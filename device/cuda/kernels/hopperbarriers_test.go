@@ -12,12 +12,12 @@ import (
 	"mt/internal/testkit"
 )
 
-// hopperOrder are the instructions that order what is asynchronous in kernels for sm_90a. Barriers of one warp
-// are not among them: the emulator does not see races inside a warp.
+// hopperOrder matches the instructions that order asynchronous work in kernels for sm_90a. Barriers of one warp are
+// excluded, because the emulator does not see races inside a warp.
 var hopperOrder = regexp.MustCompile(`(?m)^.*\b(fence\.(?:proxy|mbarrier_init)[\w.:]*|wgmma\.fence[\w.]*|wgmma\.commit_group[\w.]*|wgmma\.wait_group[\w.]* \d+|bar\.(?:sync|arrive)[ \t][^;]*);$`)
 
-// TestHopperOrder removes each of these instructions from the kernels for sm_90a, one at a time. Those without
-// which nothing is wrong are fences right behind products that have fenced the same registers.
+// TestHopperOrder removes each of these instructions from the kernels for sm_90a, one at a time. The only harmless
+// removals are fences right after products that have fenced the same registers.
 func TestHopperOrder(t *testing.T) {
 	if testing.Short() || testkit.Race {
 		t.Skip("-short and -race leave it out: it runs the kernels dozens of times")
@@ -50,7 +50,7 @@ func TestHopperOrder(t *testing.T) {
 	}
 }
 
-// bothWays runs attention forward and backward on random numbers and returns what the emulator finds wrong.
+// bothWays runs attention forward and backward on random numbers and returns the emulator's error.
 func bothWays(t *testing.T, dev *rig, c attentionCase) error {
 	r := newAttentionRun(t, dev, device.BF16, c)
 	n := r.o.TQ

@@ -16,19 +16,18 @@ var files embed.FS
 
 // Kernel names one __global__ function.
 type Kernel struct {
-	Module string // the file it is in, without ".ptx"
+	Module string // its file, without ".ptx"
 	Name   string
-	// Shared is the most dynamic shared memory in bytes that any launch asks
-	// for; over 48 KiB the driver must be told once.
+	// Shared is the most dynamic shared memory of any launch in bytes. Above 48 KiB the driver must be told once.
 	Shared int
 }
 
 // Dim3 is the size of a grid in blocks or of a block in threads.
 type Dim3 struct{ X, Y, Z uint32 }
 
-// Operations has all operations that the kernels of this package compute; the file
-// of each operation adds its own. Running one returns an error only for arguments
-// that the kernels do not take. What fails in a launch is reported by the Launcher.
+// Operations has all operations that the kernels of this package compute. Each operation's file adds its own. Running
+// an operation returns an error only for arguments that the kernels do not take. The Launcher reports failing
+// launches.
 var Operations op.Table[Launcher]
 
 // add adds an operation to the table, given the function that launches it.
@@ -44,41 +43,38 @@ func add[O any, P interface {
 
 // Launcher enqueues kernels on one stream. Errors stick to the stream.
 type Launcher interface {
-	// Params returns the parameters of the next launch, without any in it. They
-	// belong to the launcher, which has those of one launch at a time.
+	// Params returns the empty parameters of the next launch. The launcher owns them and has one set at a time.
 	Params() *Params
-	// Launch enqueues k with shared bytes of dynamic shared memory. params are
-	// the kernel's parameters as the ABI packs them (Params); they are copied
-	// before Launch returns.
+	// Launch enqueues k with shared bytes of dynamic shared memory. params are the kernel's parameters, packed as the
+	// ABI wants (Params). Launch copies them before it returns.
 	Launch(k *Kernel, grid, block Dim3, shared int, params *Params)
-	// Scratch is n bytes of device memory through which the kernels of one
-	// operation may pass data to each other. Its content is undefined before and
-	// after; n is at most ScratchBytes.
+	// Scratch returns n bytes of device memory, at most ScratchBytes, for data between the kernels of one operation.
+	// The content is undefined before and after.
 	Scratch(n int64) device.Mem
-	// SM90a says whether kernels for sm_90a are to be taken where there are some.
+	// SM90a reports whether attention uses kernels for sm_90a where they exist.
 	SM90a() bool
-	// TensorMap describes rows of bf16 elements in t to kernels for sm_90a: so many columns, so many rows,
-	// stride elements from row to row. What is copied at a time is BoxColumns columns of boxRows rows. The
-	// tensor begins, and its rows do, at multiples of 16 bytes.
+	// TensorMap describes rows of bf16 elements in t to kernels for sm_90a: columns columns, rows rows, stride
+	// elements from row to row. A copy takes BoxColumns columns of boxRows rows. The tensor and its rows begin at
+	// multiples of 16 bytes.
 	TensorMap(t device.Tensor, columns, rows, stride, boxRows int) TensorMap
-	// Slower tells that the device has no kernel for sm_90a for what is computed, with heads of dim
-	// elements, and takes a slower one.
+	// Slower notes that no kernel for sm_90a computes attention of this kind with heads of dim elements, so a slower
+	// kernel runs.
 	Slower(what Lacking, dim int)
-	// SharedBytes is how many bytes of shared memory a block may have, static and dynamic.
+	// SharedBytes returns the most shared memory of a block in bytes, static and dynamic.
 	SharedBytes() int
-	// MostWork is how many FLOPs on operands of a type a launch should have at most, as far as that can be
-	// had without changing a bit; 0: any number.
+	// MostWork returns the most FLOPs on operands of type dt that a launch should have, as far as no bit changes; 0:
+	// no limit.
 	MostWork(dt device.DType) float64
 }
 
 // ScratchBytes is the size of a stream's scratch memory.
 const ScratchBytes = 32 << 20
 
-// Params packs the parameters of a kernel: each at the next multiple of its own
-// size, as the driver expects a parameter buffer.
+// Params packs the parameters of a kernel. Each parameter is at the next multiple of its own size, as the driver
+// expects.
 type Params struct{ Bytes []byte }
 
-// Reset removes all parameters from p and keeps the memory for them.
+// Reset removes all parameters from p and keeps its memory.
 func (p *Params) Reset() *Params {
 	p.Bytes = p.Bytes[:0]
 	return p
@@ -100,8 +96,7 @@ func (p *Params) I64(v int64) *Params {
 	return p
 }
 
-// I32 appends an int. It panics where v does not fit in 32 bits, which is a mistake
-// of the caller.
+// I32 appends an int. It panics if v does not fit in 32 bits, a bug of the caller.
 func (p *Params) I32(v int) *Params {
 	if int64(v) != int64(int32(v)) {
 		panic(fmt.Sprintf("kernels: parameter %d does not fit in 32 bits", v))
@@ -111,7 +106,7 @@ func (p *Params) I32(v int) *Params {
 	return p
 }
 
-// Bool appends an int that is 0 or 1.
+// Bool appends an int, 0 or 1.
 func (p *Params) Bool(v bool) *Params {
 	if v {
 		return p.I32(1)
@@ -126,11 +121,11 @@ func (p *Params) F32(v float32) *Params {
 	return p
 }
 
-// Modules are the names of all modules, sorted.
+// Modules returns the names of all modules, sorted.
 func Modules() []string {
 	entries, err := files.ReadDir(".")
 	if err != nil {
-		panic(err) // cannot happen, as the files are embedded
+		panic(err) // cannot happen: the files are embedded
 	}
 	var out []string
 	for _, e := range entries {
@@ -139,7 +134,7 @@ func Modules() []string {
 	return out
 }
 
-// PTX is the text of a module, nil where there is none of that name.
+// PTX returns the text of a module; nil: there is no such module.
 func PTX(module string) []byte {
 	b, err := files.ReadFile(module + ".ptx")
 	if err != nil {
@@ -148,7 +143,7 @@ func PTX(module string) []byte {
 	return b
 }
 
-// suffix is how the name of a kernel for a compute dtype ends.
+// suffix returns the end of a kernel's name for a compute dtype.
 func suffix(dt device.DType) string {
 	if dt == device.BF16 {
 		return "_bf16"
@@ -168,5 +163,5 @@ func forTypes(module, name string, shared int) perType {
 	return k
 }
 
-// ceilDiv is ⌈a/b⌉.
+// ceilDiv returns ⌈a/b⌉.
 func ceilDiv(a, b int64) int64 { return (a + b - 1) / b }

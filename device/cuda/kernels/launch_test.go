@@ -9,7 +9,7 @@ import (
 	"mt/device/op"
 )
 
-// limits is a Launcher that runs nothing and checks what every GPU refuses.
+// limits is a Launcher that runs nothing and checks the limits of every GPU.
 type limits struct {
 	t        *testing.T
 	sm90a    bool
@@ -39,7 +39,7 @@ func (l *limits) Params() *kernels.Params { return new(kernels.Params) }
 
 func (l *limits) SM90a() bool { return l.sm90a }
 
-// TensorMap checks what cuTensorMapEncodeTiled refuses.
+// TensorMap checks the conditions of cuTensorMapEncodeTiled.
 func (l *limits) TensorMap(t device.Tensor, columns, rows, stride, boxRows int) kernels.TensorMap {
 	if t.Addr%16 != 0 || stride%8 != 0 || columns < 1 || rows < 1 || boxRows < 1 || boxRows > 256 {
 		l.t.Errorf("a tensor map of %d rows of %d columns at %#x, %d apart, %d at a time", rows, columns, t.Addr, stride, boxRows)
@@ -97,7 +97,7 @@ func TestLargest(t *testing.T) {
 	}
 }
 
-// largest makes tensors that have addresses and no memory.
+// largest makes tensors that have addresses but no memory.
 type largest struct {
 	limits
 	dt   device.DType

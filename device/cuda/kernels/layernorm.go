@@ -7,7 +7,7 @@ func init() {
 	add(LayerNormBackward)
 }
 
-// The two ways to normalise a row; see layernorm.cuh.
+// The two ways to normalize a row; see layernorm.cuh.
 var (
 	layerNormRows = forAccess("layernorm", "layernorm_rows")
 	layerNormWide = forAccess("layernorm", "layernorm_wide")
@@ -34,8 +34,7 @@ func LayerNorm(l Launcher, a *op.LayerNorm) {
 	l.Launch(layerNormWide.of(wide, dt), line(count), line(rowThreads), 0, p.I32(a.Dim).F32(a.Eps))
 }
 
-// LayerNormBackward launches op.LayerNormBackward: DX and the sums of slices of rows for
-// DW, then DW.
+// LayerNormBackward launches op.LayerNormBackward: DX and the sums of slices of rows for DW, then DW.
 func LayerNormBackward(l Launcher, a *op.LayerNormBackward) {
 	if a.Rows == 0 || a.Dim == 0 {
 		return
@@ -47,14 +46,14 @@ func LayerNormBackward(l Launcher, a *op.LayerNormBackward) {
 		layerNormBackwardOfWide(l, a, wide)
 		return
 	}
-	part, slices, each := slicesOf(l, count, dim, 8, max(1, 1<<21/dim)) // as many sums as RMSNormBackward's
+	part, slices, each := slicesOf(l, count, dim, 8, max(1, 1<<21/dim)) // as many sums as in RMSNormBackward
 	p := l.Params().Tensor(a.DX).Tensor(part).Tensor(a.DY).Tensor(a.X).Tensor(a.W).Tensor(a.Stats)
 	p.I32(a.Rows).I32(a.Dim).Bool(a.Add).I32(each)
 	l.Launch(layerNormBackwardRows.of(wide, dt), line(int64(slices)), line(int64(threads)), 0, p)
 	addUp(l, a.DW, part, slices, a.Dim)
 }
 
-// layerNormBackwardOfWide computes DW first, because DX may be written over DY.
+// layerNormBackwardOfWide computes DW first, because DX may overwrite DY.
 func layerNormBackwardOfWide(l Launcher, a *op.LayerNormBackward, wide bool) {
 	dt, dim := a.X.DType, int64(a.Dim)
 	if !a.DW.None() {

@@ -10,10 +10,10 @@ func init() { add(MatMul) }
 // matMulTile is one way to cut a matrix product into blocks.
 type matMulTile struct {
 	kernels   [4]Kernel // nn, tn (A transposed), nt (B transposed), tt
-	m, n, k   int64     // rows and columns of D that a block computes; the part of k in one stage
+	m, n, k   int64     // rows and columns of D in a block; extent of k in one stage
 	threads   uint32
-	perSM     int64 // how many blocks a multiprocessor runs at a time
-	cycles    int64 // the cycles that a stage takes all of them
+	perSM     int64 // blocks that a multiprocessor runs at a time
+	cycles    int64 // cycles that a stage takes all of them
 	overheads int64 // cycles before the first and after the last stage
 }
 
@@ -25,8 +25,8 @@ func newMatMulTile(module, name string, m, n, k int64, threads uint32, shared in
 	return t
 }
 
-// Shapes, threads and shared memory are those of the files in CUDA C. Cycles are
-// estimates for an A100; they only serve to choose between tiles.
+// Shapes, threads and shared memory match the CUDA C files. Cycles are estimates for an A100, used only to choose
+// between tiles.
 var (
 	bf16Large  = newMatMulTile("matmul_bf16_large", "matmul_bf16_large", 128, 256, 32, 256, 96<<10, 1, 1100, 4000)
 	bf16Medium = newMatMulTile("matmul_bf16_medium", "matmul_bf16_medium", 128, 128, 32, 128, 48<<10, 2, 1150, 4000)
@@ -39,21 +39,20 @@ var (
 	matMulSum = Kernel{Module: "matmul_sum", Name: "matmul_sum"}
 )
 
-// The bits of the flags of matmul_out.cuh.
+// Bits of the flags in matmul_out.cuh.
 const (
 	matMulBF16    = 1 << iota // D and C are bf16
-	matMulFour                // rows of D and C may be accessed by four elements
-	matMulAChunks             // rows of A may be read by 16 bytes
-	matMulBChunks             // rows of B may be read by 16 bytes
+	matMulFour                // rows of D and C may be accessed 4 elements at a time
+	matMulAChunks             // rows of A may be read 16 bytes at a time
+	matMulBChunks             // rows of B may be read 16 bytes at a time
 )
 
 // rowElements bounds the length of a row that a block addresses with 32 bits.
 const rowElements = 1 << 23
 
-// MatMul launches D = op(A)·op(B) [+ C] [+ Bias]; see op.MatMul. Every sum runs
-// over k in order, in at most ScratchBytes/(4·M·N) parts that are added in order.
-// The choice of tiles and parts follows from the shapes and from the alignment of
-// the tensors alone.
+// MatMul launches D = op(A)·op(B) [+ C] [+ Bias]; see op.MatMul. Every sum runs over k in order, in at most
+// ScratchBytes/(4·M·N) parts, which are added in order. The shapes and the alignment of the tensors alone determine
+// tiles and parts.
 func MatMul(l Launcher, a *op.MatMul) {
 	m := *a
 	if m.M == 0 || m.N == 0 {
@@ -74,7 +73,7 @@ func MatMul(l Launcher, a *op.MatMul) {
 	matMulWith(l, m, tile, parts)
 }
 
-// The tiles for each combination of operands: see matMulTiles.
+// Tiles for each combination of operands; see matMulTiles.
 var (
 	f32Tiles  = []*matMulTile{f32Large, f32Small}
 	anyTiles  = []*matMulTile{bf16Any}
@@ -82,7 +81,7 @@ var (
 	bf16Tiles = []*matMulTile{bf16Large, bf16Medium, bf16Small}
 )
 
-// matMulTiles are the tiles that can compute m.
+// matMulTiles returns the tiles that can compute m.
 func matMulTiles(m op.MatMul) []*matMulTile {
 	switch {
 	case m.A.DType == device.F32:
@@ -95,8 +94,8 @@ func matMulTiles(m op.MatMul) []*matMulTile {
 	return bf16Tiles
 }
 
-// cheapest estimates the cost of each tile, with K whole and in parts. It assumes
-// 128 multiprocessors on every GPU.
+// cheapest returns the tile and the number of parts of K with the lowest estimated cost. It assumes 128
+// multiprocessors on every GPU.
 func cheapest(tiles []*matMulTile, m op.MatMul) (best *matMulTile, parts int) {
 	const processors, launch, bytesPerCycle = 128, 4000, 2500
 	M, N, K := int64(m.M), int64(m.N), int64(m.K)
@@ -110,8 +109,7 @@ func cheapest(tiles []*matMulTile, m op.MatMul) (best *matMulTile, parts int) {
 			blocks := ceilDiv(M, t.m) * ceilDiv(N, t.n) * p
 			cost := blocks / (processors * t.perSM) * (stages*t.cycles + t.overheads)
 			if rest := blocks % (processors * t.perSM); rest > 0 {
-				// The fewer blocks there are on a multiprocessor, the less they hide each other's
-				// latency.
+				// Fewer blocks on a multiprocessor hide less of each other's latency.
 				cost += stages*t.cycles*(ceilDiv(rest, processors)+1)/(t.perSM+1) + t.overheads
 			}
 			if p > 1 {
@@ -125,7 +123,7 @@ func cheapest(tiles []*matMulTile, m op.MatMul) (best *matMulTile, parts int) {
 	return best, parts
 }
 
-// matMulWith computes m with one tile, K cut into about that many parts.
+// matMulWith computes m with one tile and K cut into about parts parts.
 func matMulWith(l Launcher, m op.MatMul, t *matMulTile, parts int) {
 	slice := ceilDiv(ceilDiv(int64(m.K), t.k), int64(parts)) * t.k
 	parts = int(ceilDiv(int64(m.K), slice))
@@ -165,7 +163,7 @@ func matMulParts(l Launcher, m op.MatMul, part device.Tensor, parts int) {
 	l.Launch(&matMulSum, Dim3{uint32(blocks), 1, 1}, Dim3{threads, 1, 1}, 0, p)
 }
 
-// matMulFlags says what the type and the alignment of m's tensors allow.
+// matMulFlags returns the flags that the type and the alignment of m's tensors allow.
 func matMulFlags(m op.MatMul) int {
 	flags := 0
 	if m.D.DType == device.BF16 {

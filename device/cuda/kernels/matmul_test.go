@@ -15,8 +15,7 @@ import (
 	"mt/internal/testkit"
 )
 
-// matMulCase is one product. at is how many elements after an aligned address
-// every tensor starts.
+// matMulCase is one product. at is the offset in elements of every tensor from an aligned address.
 type matMulCase struct {
 	tile           string // "": as MatMul chooses
 	parts          int
@@ -36,7 +35,7 @@ func (c matMulCase) String() string {
 	return fmt.Sprintf("%dx%dx%d,%v,%v,parts %d,at %d,form %d", c.M, c.N, c.K, c.transA, c.transB, c.parts, c.at, c.form)
 }
 
-// fit rounds rows up so that kernels that read 16 bytes at a time may be used.
+// fit rounds rows up so that kernels may read 16 bytes at a time.
 func (c *matMulCase) fit() {
 	up := func(n *int) { *n = (*n + 7) / 8 * 8 }
 	if c.transA {
@@ -51,7 +50,7 @@ func (c *matMulCase) fit() {
 	}
 }
 
-// TestMatMulTiles runs every tile around its edges, whatever MatMul would choose.
+// TestMatMulTiles runs every tile at its edges, even where MatMul would choose another.
 func TestMatMulTiles(t *testing.T) {
 	testkit.NotShort(t)
 	forms := []int{0, formBF16 | formBias, formBF16 | formC, formC | formInPlace | formBias, formBF16 | formC | formInPlace, formC}
@@ -92,8 +91,7 @@ func TestMatMulTiles(t *testing.T) {
 	}
 }
 
-// TestMatMulForms checks what MatMul makes of tensors at any address, of
-// vectors, of a gradient whose K is long, and the order of many tiles.
+// TestMatMulForms checks tensors at any address, vectors, a gradient with a long K, and the order of many tiles.
 func TestMatMulForms(t *testing.T) {
 	testkit.NotShort(t)
 	dev := newRig()
@@ -120,8 +118,7 @@ func TestMatMulForms(t *testing.T) {
 	}
 }
 
-// run computes c and compares every element with the oracle; it also looks at
-// what lies around D.
+// run computes c and compares every element with the oracle. It also checks the memory around D.
 func (c matMulCase) run(t *testing.T, dev *rig) {
 	dt := device.BF16
 	if c.tile != "" && c.tile[:4] == "fp32" {
@@ -182,7 +179,7 @@ func (c matMulCase) run(t *testing.T, dev *rig) {
 	c.compare(t, dev, m.D, want, size, around)
 }
 
-// compare checks D, whose elements' terms have absolute values that sum to size.
+// compare checks D. size has the sums of the absolute values of each element's terms.
 func (c matMulCase) compare(t *testing.T, dev *rig, D device.Tensor, want, size []float64, around int) {
 	t.Helper()
 	get := func(i int) uint32 {
@@ -201,8 +198,8 @@ func (c matMulCase) compare(t *testing.T, dev *rig, D device.Tensor, want, size 
 			}
 			continue
 		}
-		// K products and three more terms, each sum rounded to 24 bits or cut off
-		// to as many (which tensor cores may); then perhaps a rounding to 8.
+		// K products and three more terms. Each sum is rounded or truncated (by tensor cores) to 24 bits; then there
+		// may be a rounding to 8 bits.
 		allowed := float64(c.K+3) * size[i] / (1 << 23)
 		if D.DType == device.BF16 {
 			allowed += (math.Abs(want[i]) + allowed) / (1 << 8)

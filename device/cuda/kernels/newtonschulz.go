@@ -19,7 +19,7 @@ var (
 const (
 	pieceThreads = 256  // threads of a block
 	pieceElems   = 16   // elements of a tensor that a thread takes
-	normSlices   = 1024 // sums of squares, at most
+	normSlices   = 1024 // most sums of squares
 )
 
 // WeightedSum launches op.WeightedSum.

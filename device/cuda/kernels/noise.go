@@ -6,7 +6,7 @@ func init() { add(AddNoise) }
 
 var addNoise = forAccess("noise", "add_noise")
 
-// AddNoise launches op.AddNoise. Rows outside of the documents become NaN.
+// AddNoise launches op.AddNoise. Rows outside the documents become NaN.
 func AddNoise(l Launcher, a *op.AddNoise) {
 	if a.T == 0 || a.C == 0 {
 		return

@@ -12,8 +12,8 @@ import (
 	"mt/device/op"
 )
 
-// TestNoise: what is added has the bits that the arithmetic of fp32 gives, step by step, wherever the
-// columns and documents end. A row that no document has is NaN.
+// TestNoise: the added noise has the bits of the fp32 arithmetic, step by step, wherever the columns and documents
+// end. Rows outside all documents become NaN.
 func TestNoise(t *testing.T) {
 	dev := newRig()
 	for _, C := range []int{8, 264, 2056} {

@@ -12,7 +12,7 @@ var (
 	positionsBackwardOf = forAccess("positions", "add_positions_backward")
 )
 
-// AddPositions launches op.AddPositions; the table holds as many rows as it is long for.
+// AddPositions launches op.AddPositions. The length of Table gives its number of rows.
 func AddPositions(l Launcher, a *op.AddPositions) {
 	if a.T == 0 || a.C == 0 {
 		return

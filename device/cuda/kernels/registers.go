@@ -12,14 +12,14 @@ import (
 //go:embed registers.txt
 var registersText string
 
-// Use is what a kernel takes of a multiprocessor, as NVIDIA's ptxas compiles it.
+// Use is what NVIDIA's ptxas allocates for a kernel.
 type Use struct {
-	Registers int // of a thread
-	Static    int // bytes of shared memory of a block, beside what a launch asks for
+	Registers int // per thread
+	Static    int // bytes of shared memory per block, without the launch's dynamic memory
 }
 
-// registers reads registers.txt, which check.sh writes: a line for each kernel with its static
-// shared memory and, for each architecture, its registers: a dash where it is not for that.
+// registers reads registers.txt, which check.sh writes. A line has a kernel's static shared memory and its registers
+// on each architecture, or a dash for an architecture that the kernel is not for.
 var registers = sync.OnceValue(func() map[string]map[string]Use {
 	table := map[string]map[string]Use{}
 	var architectures []string
@@ -32,12 +32,12 @@ var registers = sync.OnceValue(func() map[string]map[string]Use {
 		uses := map[string]Use{}
 		for i, a := range architectures {
 			if cells[2+i] == "-" {
-				continue // not for this one
+				continue // the kernel is not for this architecture
 			}
 			static, err := strconv.Atoi(cells[1])
 			count, err2 := strconv.Atoi(cells[2+i])
 			if err != nil || err2 != nil {
-				panic("kernels: registers.txt: " + line) // cannot happen, as the file is embedded and its test reads it
+				panic("kernels: registers.txt: " + line) // cannot happen: the file is embedded and a test reads it
 			}
 			uses[strings.TrimSuffix(a, "a")] = Use{count, static}
 		}
@@ -46,8 +46,8 @@ var registers = sync.OnceValue(func() map[string]map[string]Use {
 	return table
 })
 
-// UseOn is what a kernel takes on GPUs of an architecture: sm_80, sm_86, sm_89, sm_90, sm_100 or
-// sm_120. An error says that there is no such kernel or architecture.
+// UseOn returns a kernel's Use on an architecture: sm_80, sm_86, sm_89, sm_90, sm_100 or sm_120. It fails for an
+// unknown kernel or architecture.
 func UseOn(kernel, architecture string) (Use, error) {
 	uses, ok := registers()[kernel]
 	if !ok {

@@ -9,8 +9,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestRegisters: registers.txt has every kernel that there is, and no other, with the static shared
-// memory that its PTX declares. What ptxas says of registers is compared by check.sh.
+// TestRegisters: registers.txt has exactly the existing kernels, with the static shared memory that their PTX
+// declares. check.sh compares the registers with ptxas.
 func TestRegisters(t *testing.T) {
 	testkit.NotShort(t)
 	text := testkit.Must(os.ReadFile("registers.txt"))(t)

@@ -19,9 +19,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestOp runs the table of operations on the kernels alone, without a driver:
-// go test -run 'Op/RMSNorm'. It counts what the cases do that tried accepts, and runs the others where long
-// tests are asked for.
+// TestOp runs the table of operations on the kernels alone, without a driver: go test -run 'Op/RMSNorm'. It counts
+// the work of the cases that tried accepts. Long tests also run the other cases.
 func TestOp(t *testing.T) {
 	want := tried()
 	if testing.Short() {
@@ -40,8 +39,8 @@ func TestOp(t *testing.T) {
 	}
 }
 
-// tried accepts the cases that go test runs in the interpreter: one in three of attention, one in two of the gated delta
-// rule, which take most of the time, and all of the other operations.
+// tried accepts the cases that go test runs in the interpreter: one in three of attention and one in two of the gated
+// delta rule, which take most of the time, and all cases of other operations.
 func tried() func(name string) bool {
 	attention, delta := conformance.OneIn(3), conformance.OneIn(2)
 	return func(name string) bool {
@@ -70,15 +69,15 @@ type rig struct {
 	buffers map[uint64]*ptx.Buffer
 	next    uint64
 	kernels map[kernels.Kernel]*ptx.Kernel
-	modules map[string]*ptx.Module // those that take the place of the embedded ones
-	counts  map[string]*ptx.Counts // by kernel, of all its launches
-	sm90a   bool                   // kernels for sm_90a are taken
+	modules map[string]*ptx.Module // modules that replace the embedded ones
+	counts  map[string]*ptx.Counts // by kernel, over all its launches
+	sm90a   bool                   // attention uses kernels for sm_90a
 	shared  int                    // bytes of shared memory that a block may have; 0: the least of all GPUs
-	most    float64                // FLOPs of a launch; 0: any number
-	blocks  int                    // that run turn by turn; 0: one after the other on each thread
+	most    float64                // most FLOPs of a launch; 0: any number
+	blocks  int                    // blocks that take turns; 0: one after another on each thread
 	period  int64                  // see ptx.Launch; 0: as on a GPU
-	steady  bool                   // blocks that may wait for others run where none does, so that the same is counted each time
-	slower  []kernels.Lacking      // why what was computed is slower than it could be
+	steady  bool                   // blocks that may wait for others run so that none waits, for reproducible counts
+	slower  []kernels.Lacking      // reasons for slower kernels
 }
 
 func newRig() *rig {
@@ -160,7 +159,7 @@ func (r *rig) kernel(k *kernels.Kernel) (*ptx.Kernel, error) {
 // parsed are the modules that this process has parsed, by name. They do not change.
 var parsed sync.Map // name → *ptx.Module
 
-// module parses a module of the kernels, each once.
+// module returns a parsed module of the kernels, and parses each module once.
 func module(name string) (*ptx.Module, error) {
 	if m, ok := parsed.Load(name); ok {
 		return m.(*ptx.Module), nil
@@ -252,8 +251,7 @@ func (s *rigStream) MostWork(device.DType) float64 { return s.rig.most }
 
 func dims(d kernels.Dim3) []uint32 { return []uint32{d.X, d.Y, d.Z} }
 
-// Scratch gives fresh memory each time, so that a kernel that forgot to write some
-// of it is noticed.
+// Scratch returns fresh memory each time, so that a kernel that forgets to write some of it is noticed.
 func (s *rigStream) Scratch(n int64) device.Mem {
 	if n > kernels.ScratchBytes {
 		s.err = fmt.Errorf("%d bytes of scratch, at most %d", n, kernels.ScratchBytes)
@@ -265,8 +263,7 @@ func (s *rigStream) Scratch(n int64) device.Mem {
 
 func on(s device.Stream) kernels.Launcher { return s.(*rigStream) }
 
-// TestCoherentLoads checks that no kernel reads through the cache that does not see
-// writes, because outputs may lie over inputs.
+// TestCoherentLoads checks that no kernel reads through the non-coherent cache, because outputs may overlap inputs.
 func TestCoherentLoads(t *testing.T) {
 	for _, module := range kernels.Modules() {
 		if at := bytes.Index(kernels.PTX(module), []byte("ld.global.nc")); at >= 0 {

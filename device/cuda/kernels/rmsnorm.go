@@ -7,7 +7,7 @@ func init() {
 	add(RMSNormBackward)
 }
 
-// The three ways to normalise a group; see rmsnorm.cuh.
+// The three ways to normalize a group; see rmsnorm.cuh.
 var (
 	normTeam = forAccess("rmsnorm", "rmsnorm_team")
 	normRows = forAccess("rmsnorm", "rmsnorm_rows")
@@ -22,11 +22,10 @@ var (
 const (
 	teamThreads = 256 // threads of a block of teams
 	teamElems   = 8   // elements of a group that a lane of a team holds
-	rowThreads  = 512 // threads of a block that takes whole groups, at most
+	rowThreads  = 512 // most threads of a block that takes whole groups
 )
 
-// teamFor is the number of lanes that hold dim elements, 0 where a warp does not
-// suffice.
+// teamFor returns the number of lanes that hold dim elements; 0: a warp does not suffice.
 func teamFor(dim int) int {
 	lanes := 1
 	for lanes*teamElems < dim {
@@ -38,7 +37,7 @@ func teamFor(dim int) int {
 	return lanes
 }
 
-// rowElems is how many elements a thread of a block holds at most.
+// rowElems returns the most elements that a thread of a block holds.
 func rowElems(wide bool) int {
 	if wide {
 		return 16
@@ -46,8 +45,7 @@ func rowElems(wide bool) int {
 	return 8
 }
 
-// threadsFor is the number of threads that hold dim elements, 0 where a block does
-// not suffice.
+// threadsFor returns the number of threads that hold dim elements; 0: a block does not suffice.
 func threadsFor(dim int, wide bool) int {
 	if dim > rowThreads*rowElems(wide) {
 		return 0
@@ -80,8 +78,7 @@ func RMSNorm(l Launcher, a *op.RMSNorm) {
 	}
 }
 
-// RMSNormBackward launches op.RMSNormBackward: DX and the sums of slices of rows
-// for DW, then DW.
+// RMSNormBackward launches op.RMSNormBackward: DX and the sums of slices of rows for DW, then DW.
 func RMSNormBackward(l Launcher, a *op.RMSNormBackward) {
 	if a.Rows == 0 || a.Groups == 0 || a.Dim == 0 {
 		return
@@ -112,7 +109,7 @@ func RMSNormBackward(l Launcher, a *op.RMSNormBackward) {
 	addUp(l, a.DW, part, slices, a.Dim)
 }
 
-// normBackwardOfWide computes DW first, because DX may be written over DY.
+// normBackwardOfWide computes DW first, because DX may overwrite DY.
 func normBackwardOfWide(l Launcher, a *op.RMSNormBackward, wide bool) {
 	dt, count, dim := a.X.DType, int64(a.Rows)*int64(a.Groups), int64(a.Dim)
 	if !a.DW.None() {

@@ -8,7 +8,7 @@ var rope, ropePairs = forAccess("rope", "rope"), forAccess("rope", "ropepairs")
 
 // RoPE launches op.RoPE.
 func RoPE(l Launcher, a *op.RoPE) {
-	const threads, heads = 256, 4 // of a block at most; that a thread rotates
+	const threads, heads = 256, 4 // most threads of a block; heads that a thread rotates
 	half := a.Rotary / 2
 	if a.T == 0 || a.Heads == 0 || half == 0 {
 		return

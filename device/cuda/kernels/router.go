@@ -13,7 +13,7 @@ func init() {
 	add(RouterBackward)
 }
 
-// routerKernels are the kernels for up to that many experts; see router.cu.
+// routerKernels are the kernels for up to experts experts; see router.cu.
 type routerKernels struct {
 	experts                 int
 	forward, backward       Kernel
@@ -36,11 +36,10 @@ func routerPick(experts int) *routerKernels {
 	panic(fmt.Sprintf("kernels: %d experts, at most %d", experts, op.MaxExperts))
 }
 
-// routerWarps is how many warps a block of the router's kernels has. Each works on
-// one token at a time.
+// routerWarps is the number of warps in a block of the router's kernels. A warp works on one token at a time.
 const routerWarps = 8
 
-// routerFlags are the flags of a rule; see router.cu.
+// routerFlags returns the flags of a rule; see router.cu.
 func routerFlags(normalize bool, r op.RouterRule) (flags int) {
 	for i, set := range []bool{normalize, r.Sigmoid, r.Shared, r.Gated} {
 		if set {
@@ -50,8 +49,8 @@ func routerFlags(normalize bool, r op.RouterRule) (flags int) {
 	return flags
 }
 
-// Router launches op.Router: first ids, weights and the sums of scores over
-// slices of the tokens, then the sum of those.
+// Router launches op.Router: first ids, weights and the sums of scores over slices of the tokens, then the sum of the
+// slices.
 func Router(l Launcher, a *op.Router) {
 	if a.T == 0 {
 		return

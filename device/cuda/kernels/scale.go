@@ -6,7 +6,7 @@ func init() { add(Scale) }
 
 var scale = forAccess("scale", "scale")
 
-// scaleElems is how many elements of a tensor a thread takes.
+// scaleElems is the number of elements that a thread takes.
 const scaleElems = 16
 
 // Scale launches op.Scale.

@@ -12,8 +12,7 @@ var (
 	scaleRowsBackward = forAccess("scale", "scale_rows_backward")
 )
 
-// ScaleRows launches op.ScaleRows. An index that W does not have gives a row of
-// NaN.
+// ScaleRows launches op.ScaleRows. An index outside W gives a row of NaN.
 func ScaleRows(l Launcher, a *op.ScaleRows) {
 	if a.T == 0 || a.C == 0 {
 		return
@@ -23,8 +22,7 @@ func ScaleRows(l Launcher, a *op.ScaleRows) {
 	l.Launch(scaleRows.of(wide, a.X.DType), grid, block, 0, l.Params().Tensor(a.X).Tensor(a.W).Tensor(a.Index).I32(a.C).I32(a.P))
 }
 
-// ScaleRowsBackward launches op.ScaleRowsBackward. An index that W does not have
-// gives rows of NaN and no element of DW.
+// ScaleRowsBackward launches op.ScaleRowsBackward. An index outside W gives rows of NaN and writes no element of DW.
 func ScaleRowsBackward(l Launcher, a *op.ScaleRowsBackward) {
 	if a.T == 0 {
 		return

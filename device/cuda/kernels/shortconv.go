@@ -7,7 +7,7 @@ func init() {
 	add(ShortConvBackward)
 }
 
-// The kernels of a convolution, by compute type; see shortconv.cu.
+// Kernels of a convolution, by compute type; see shortconv.cu.
 var (
 	conv         = forTypes("shortconv", "conv", 0)
 	convTail     = forTypes("shortconv", "conv_tail", 0)
@@ -15,7 +15,8 @@ var (
 	convSlice    = forTypes("shortconv", "conv_slice", 0)
 )
 
-// ShortConv launches op.ShortConv: its rows, and then, once all have read the tail, the kernel that moves on the tail.
+// ShortConv launches op.ShortConv: first its rows, and then, after all rows have read the tail, the kernel that
+// updates the tail.
 func ShortConv(l Launcher, a *op.ShortConv) {
 	if a.T == 0 || a.C == 0 {
 		return

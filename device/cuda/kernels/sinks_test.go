@@ -20,8 +20,8 @@ func TestSinks(t *testing.T) {
 	everyKernel(t, dev, "sinks")
 }
 
-// sinks goes forward, and gives the gradient for what came of that. A share is an exponential of a difference up
-// to 40, a sum and a quotient.
+// sinks goes forward, and computes the gradient of the result. p(sink) is an exponential of a difference up to 40, a
+// sum and a quotient.
 func (e *elements) sinks(T, heads, dim int) {
 	o, lse, sinks := e.act(T*heads*dim), e.normal(device.F32, heads*T, 4), e.normal(device.F32, heads, 4)
 	wantO, wantL := o.copy(), lse.copy()
@@ -38,7 +38,7 @@ func (e *elements) sinks(T, heads, dim int) {
 	kernels.SinksGrad(e.s, &op.SinksGrad{DSinks: ds.t, LSE: left.t, Delta: delta.t, Sinks: sinks.t, T: T, Heads: heads})
 }
 
-// weightedBias adds a bias, and gives its gradient and that of the weights.
+// weightedBias adds a bias, and computes the gradients of the bias and of the weights.
 func (e *elements) weightedBias(T, C int) {
 	index := make([]int32, T)
 	for i, p := range e.rng.Perm(T + 2)[:T] {
@@ -58,7 +58,7 @@ func (e *elements) weightedBias(T, C int) {
 	kernels.WeightedBiasGrad(e.s, &op.WeightedBiasGrad{DB: db.t, DW: dw.t, DY: dy.t, B: b.t, W: w.t, Index: ids.t, T: T, C: C, P: T + 2})
 }
 
-// cutGLU is glu for a gate that is cut off, at a limit where some gates and ups lie.
+// cutGLU is glu for a clamped gate; some gates and ups are at the limit.
 func (e *elements) cutGLU(T, F int) {
 	const alpha, limit = 1.5, 3
 	v := e.normal(e.dt, 2*T*F, 4).copy()
@@ -77,7 +77,7 @@ func (e *elements) cutGLU(T, F int) {
 	kernels.GLUBackward(e.s, &op.GLUBackward{Activation: op.CutSiLU, Cut: cut, DGU: gu.t, Y: dy.t, DY: dy.t, GU: gu.t, T: T, F: F})
 }
 
-// TestNoNumberStays: of gates and ups that are no numbers nothing becomes one.
+// TestNoNumberStays: a NaN gate or up never gives a number.
 func TestNoNumberStays(t *testing.T) {
 	nan := math.NaN()
 	forms(t, newRig(), "GLU", func(e *elements) {
@@ -90,7 +90,7 @@ func TestNoNumberStays(t *testing.T) {
 	})
 }
 
-// TestWrongWeight: an index that the weights do not have gives NaN, and writes no gradient of a weight.
+// TestWrongWeight: an index outside the weights gives NaN, and writes no gradient of a weight.
 func TestWrongWeight(t *testing.T) {
 	const C = 24
 	nan := math.NaN()

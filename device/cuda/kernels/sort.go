@@ -7,7 +7,7 @@ import (
 
 func init() { add(SortByExpert) }
 
-// The steps of a counting sort; see sort.cu.
+// Steps of a counting sort; see sort.cu.
 var (
 	sortCount   = Kernel{Module: "sort", Name: "sort_count"}
 	sortColumns = Kernel{Module: "sort", Name: "sort_columns"}
@@ -15,14 +15,13 @@ var (
 	sortPlace   = Kernel{Module: "sort", Name: "sort_place"}
 )
 
-// SortByExpert launches op.SortByExpert. Pairs whose expert does not exist are left
-// out, so that Offsets then end below N.
+// SortByExpert launches op.SortByExpert. It drops pairs with invalid experts, so Offsets then end below N.
 func SortByExpert(l Launcher, a *op.SortByExpert) {
 	const (
-		pieceWarps = 4    // pieces of a block
-		least      = 128  // pairs of a piece
-		most       = 1024 // pieces
-		lanes      = 32   // columns of a block of sort_columns
+		pieceWarps = 4    // pieces in a block
+		least      = 128  // least pairs in a piece
+		most       = 1024 // most pieces
+		lanes      = 32   // columns in a block of sort_columns
 	)
 	each := max(least, (ceilDiv(int64(a.N), most)+31)/32*32)
 	pieces := ceilDiv(int64(a.N), each)

@@ -9,7 +9,7 @@ var (
 	weightGrad    = forAccess("bias", "weight_grad")
 )
 
-// WeightedBiasGrad launches op.WeightedBiasGrad. An index that W does not have makes DB NaN and gives no element of DW.
+// WeightedBiasGrad launches op.WeightedBiasGrad. An index outside W makes DB NaN and writes no element of DW.
 func WeightedBiasGrad(l Launcher, a *op.WeightedBiasGrad) {
 	if a.T == 0 || a.C == 0 {
 		return

@@ -210,18 +210,18 @@ type Config struct {
 	Threads            int    // 0: all cores
 	Pipeline           Pipeline
 
-	// Laid says over which steps the learning rate's schedule lies.
-	Laid Laid
+	// SchedulePosition says over which steps the learning rate's schedule lies.
+	SchedulePosition SchedulePosition
 
 	// Warnings are for the user to see, once, before the run starts.
 	Warnings []string
 
-	file   string            // the config file's name, for errors about the whole
-	origin map[string]origin // where each key was given, by canonical name
+	file    string               // the config file's name, for errors about the whole
+	sources map[string]keySource // where each key was given, by canonical name
 }
 
-// origin is where a key was given and how it was spelled there.
-type origin struct {
+// keySource is where a key was given and how it was spelled there.
+type keySource struct {
 	spelled string
 	pos     Pos
 }
@@ -238,7 +238,7 @@ func Default() *Config {
 		LoggingSteps: 10, MaxNonfiniteSteps: 3, Seed: 42,
 		SampleMaxNewTokens: 200, SampleTemperature: 0.7, SampleTopP: 0.95,
 		Device: "auto", ComputeDType: "auto", GradDType: "auto", MasterDType: "fp32", Recompute: "auto", HiddenStates: "auto", Binding: "auto", MicroBatchOrder: "auto", MatMul: "heuristic", AttentionKernels: "auto", Compress: "none", Devices: "1", DeviceRates: "auto", PeerCopies: true,
-		origin: map[string]origin{},
+		sources: map[string]keySource{},
 	}
 }
 
@@ -252,6 +252,6 @@ func (c *Config) WaitsForNorm() bool { return c.MaxGradNorm > 0 && c.Clip == "gl
 // Given says whether the user gave the key, by canonical name
 // ("pipeline.weight_slots"), in the file or as a flag.
 func (c *Config) Given(key string) bool {
-	_, ok := c.origin[key]
+	_, ok := c.sources[key]
 	return ok
 }

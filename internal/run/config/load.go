@@ -191,12 +191,12 @@ func (l *loader) source(entries []entry) {
 			l.fail(err)
 			continue
 		}
-		l.c.origin[k.name] = origin{e.spelled, e.val.pos}
+		l.c.sources[k.name] = keySource{e.spelled, e.val.pos}
 		switch {
 		case k.name == modelKey:
-			l.origins("model", e)
+			l.noteSources("model", e)
 		case k.isMapping():
-			l.origins(k.name, e)
+			l.noteSources(k.name, e)
 		}
 	}
 }
@@ -209,13 +209,13 @@ func lineOf(p Pos) string {
 	return fmt.Sprintf(" (line %d)", p.Line)
 }
 
-// origins notes where the keys of a mapping stand, as "model.hidden_size" of an inline model,
+// noteSources notes where the keys of a mapping stand, as "model.hidden_size" of an inline model,
 // and name for the whole.
-func (l *loader) origins(name string, e entry) {
-	maps.DeleteFunc(l.c.origin, func(k string, _ origin) bool { return strings.HasPrefix(k, name+".") })
-	l.c.origin[name] = origin{e.spelled, e.val.pos}
+func (l *loader) noteSources(name string, e entry) {
+	maps.DeleteFunc(l.c.sources, func(k string, _ keySource) bool { return strings.HasPrefix(k, name+".") })
+	l.c.sources[name] = keySource{e.spelled, e.val.pos}
 	for _, f := range e.val.fields {
-		l.c.origin[name+"."+f.name] = origin{name + "." + f.name, f.val.pos}
+		l.c.sources[name+"."+f.name] = keySource{name + "." + f.name, f.val.pos}
 	}
 }
 
@@ -230,7 +230,7 @@ func (l *loader) modelKey(e entry) {
 		return
 	}
 	m.Inline[strings.TrimPrefix(e.spelled, "model.")] = e.val.inline()
-	l.c.origin[e.spelled] = origin{e.spelled, e.val.pos}
+	l.c.sources[e.spelled] = keySource{e.spelled, e.val.pos}
 }
 
 // other is a key that is not ours: another tool's, or a mistake.

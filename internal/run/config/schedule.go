@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// Laid says over which steps a schedule lies where a run went on with another schedule,
+// SchedulePosition says over which steps a schedule lies where a run went on with another schedule,
 // other data or other moments than it began with. The zero value is the schedule of a
 // run that changed none of them.
-type Laid struct {
+type SchedulePosition struct {
 	// Base steps were done when a schedule began from its start, warm-up and all.
 	// Shares of all steps are shares of the steps after them.
 	Base int
@@ -28,13 +28,13 @@ type Laid struct {
 // get_*_schedule_with_warmup gives after step-1 scheduler steps, so with
 // warm-up the first step's rate is 0. MaxSteps must be known, except with a
 // constant rate and warmup_steps. Differences: a constant rate warms up too
-// where warm-up is given, a linear one ends at min_lr_ratio, and Laid.
+// where warm-up is given, a linear one ends at min_lr_ratio, and SchedulePosition.
 //
 // Source: transformers.optimization (get_scheduler), of release 5.23; the decay of
 // wsd is a half cosine, and its warm-up starts at min_lr_ratio, as there.
 func (c *Config) Schedule(step int) float64 {
 	warm := c.warmup()
-	s := step - 1 - c.Laid.Base
+	s := step - 1 - c.SchedulePosition.Base
 	if s < warm {
 		return c.LearningRate * c.rise(s, warm)
 	}
@@ -57,12 +57,12 @@ func (c *Config) rise(s, warm int) float64 {
 }
 
 // length is the number of steps that the schedule lies over.
-func (c *Config) length() int { return c.MaxSteps - c.Laid.Base }
+func (c *Config) length() int { return c.MaxSteps - c.SchedulePosition.Base }
 
 // warmup is the number of warm-up steps.
 func (c *Config) warmup() int {
-	if c.Laid.From > 0 {
-		return c.Laid.Warmup
+	if c.SchedulePosition.From > 0 {
+		return c.SchedulePosition.Warmup
 	}
 	return c.askedWarmup()
 }
@@ -88,7 +88,9 @@ func (c *Config) floor(x float64) float64 { return x*(1-c.lowest()) + c.lowest()
 
 // fallFrom is the number of steps of the schedule after which those that end with the run
 // begin to fall.
-func (c *Config) fallFrom(warm int) int { return max(warm, c.Laid.From-c.Laid.Base) }
+func (c *Config) fallFrom(warm int) int {
+	return max(warm, c.SchedulePosition.From-c.SchedulePosition.Base)
+}
 
 // factor is the rate over learning_rate s steps into the schedule, after
 // warm-up.
@@ -313,28 +315,28 @@ func (c *Config) shape() shape {
 }
 
 // Relay lays out c's schedule for a run that goes on after step steps of a run with
-// saved, whose Laid is set. meaning says what becomes of the learning rate; it is empty
+// saved, whose SchedulePosition is set. meaning says what becomes of the learning rate; it is empty
 // where the schedule is the same. Constant, wsd and inverse_sqrt become what they would have
 // been from the start. The others fall anew, from learning_rate after that step to the end. A warm-up that is over does not come again. One that is not over goes on to
 // the end it had, or to the one that other keys of warm-up give it.
 func (c *Config) Relay(saved *Config, step int) (meaning string) {
-	c.Laid = saved.Laid
+	c.SchedulePosition = saved.SchedulePosition
 	if c.shape() == saved.shape() {
 		return ""
 	}
 	warm := saved.warmup()
 	given := c.WarmupSteps != saved.WarmupSteps || c.WarmupRatio != saved.WarmupRatio
-	if given && step-c.Laid.Base < warm {
+	if given && step-c.SchedulePosition.Base < warm {
 		warm = c.askedWarmup()
 	}
-	c.Laid.From, c.Laid.Warmup = step, warm
+	c.SchedulePosition.From, c.SchedulePosition.Warmup = step, warm
 	return c.meaning(saved.Schedule(step), step)
 }
 
 // Restart lays out c's schedule from its start over the steps after step, and says so
 // in meaning, which is empty where no step is left.
 func (c *Config) Restart(step int) (meaning string) {
-	c.Laid = Laid{Base: step}
+	c.SchedulePosition = SchedulePosition{Base: step}
 	if step >= c.MaxSteps {
 		return ""
 	}
@@ -352,7 +354,7 @@ func (c *Config) meaning(was float64, step int) string {
 		return ""
 	}
 	text := fmt.Sprintf("the learning rate was %s at step %d and is %s at step %d", rate(was), step, rate(c.Schedule(step+1)), step+1)
-	warmEnd := c.Laid.Base + c.Laid.Warmup
+	warmEnd := c.SchedulePosition.Base + c.SchedulePosition.Warmup
 	if step < warmEnd {
 		text += fmt.Sprintf(", warm-up goes on until step %d", min(warmEnd, c.MaxSteps))
 	}
@@ -366,7 +368,7 @@ func (c *Config) meaning(was float64, step int) string {
 		}
 		return text + " and " + end
 	case "wsd":
-		return fmt.Sprintf("%s; wsd goes on as if it had been so from the start, decays after step %d and %s", text, c.Laid.Base+c.length()-c.decay(), end)
+		return fmt.Sprintf("%s; wsd goes on as if it had been so from the start, decays after step %d and %s", text, c.SchedulePosition.Base+c.length()-c.decay(), end)
 	case "inverse_sqrt":
 		return fmt.Sprintf("%s; inverse_sqrt goes on as if it had been so from the start and %s", text, end)
 	}
@@ -388,7 +390,7 @@ func (c *Config) perEpoch(fail func(key, format string, args ...any)) {
 		{&c.SavesPerEpoch, "saves_per_epoch", "save_steps", "save_strategy", &c.SaveSteps, &c.SaveStrategy}} {
 		n := *k.n
 		*k.n = 0
-		switch isFlag := func(key string) bool { return c.origin[key].pos.Flag != "" }; {
+		switch isFlag := func(key string) bool { return c.sources[key].pos.Flag != "" }; {
 		case n == 0, isFlag(k.steps) && !isFlag(k.key):
 			continue
 		case c.Given(k.steps) && isFlag(k.steps) == isFlag(k.key):
@@ -402,7 +404,7 @@ func (c *Config) perEpoch(fail func(key, format string, args ...any)) {
 		if *k.interval = 0; float64(n)*c.NumTrainEpochs > 1 { // once or less: at the end
 			*k.interval = Interval(1 / (float64(n) * c.NumTrainEpochs))
 		}
-		c.origin[k.steps] = c.origin[k.key]
+		c.sources[k.steps] = c.sources[k.key]
 	}
 }
 

@@ -22,7 +22,7 @@ func Initialise(s *host.Store, c *model.Config, seed int64, pool *parallel.Pool)
 // called from all workers of pool. Only a disk can fail.
 func FillRows(s *host.Store, pool *parallel.Pool, fill func(p model.Param, r int, row []float32)) error {
 	for _, i := range s.Tiled() {
-		if err := s.Lend(i, true, func(l *host.LayerState) error {
+		if err := s.WithLayer(i, true, func(l *host.LayerState) error {
 			fillLayer(l, pool, fill)
 			return nil
 		}); err != nil {
@@ -53,9 +53,9 @@ func CheckpointLayers(s *host.Store) []checkpoint.Layer {
 	out := make([]checkpoint.Layer, len(s.Layers))
 	for i, l := range s.Layers {
 		out[i] = CheckpointLayer(l)
-		if s.Away(i) {
+		if s.StateOnDisk(i) {
 			out[i].Lend = func(use func(checkpoint.Layer) error) error {
-				return s.Lend(i, true, func(l *host.LayerState) error { return use(CheckpointLayer(l)) })
+				return s.WithLayer(i, true, func(l *host.LayerState) error { return use(CheckpointLayer(l)) })
 			}
 		}
 	}
@@ -113,7 +113,7 @@ func startRows(s *host.Store, rows []int, n int, several bool, pool *parallel.Po
 			if tl.Ref || tl.Role != model.RoleEmbed && tl.Role != model.RoleLMHead && tl.Role != model.RoleLMHeadBias || len(rows) == 0 {
 				continue
 			}
-			if err := s.Lend(i, true, func(l *host.LayerState) error {
+			if err := s.WithLayer(i, true, func(l *host.LayerState) error {
 				mean := meanRow(l, t, n, several, pool)
 				for _, row := range rows {
 					l.WriteRows(t, row, 1, mean)

@@ -61,7 +61,7 @@ func companions(o *resolve.Resolved) (_ map[string][]byte, err error) {
 // whyCopied says why checkpoints copy states, if that follows from the configuration; empty: it does not.
 func (c *Content) whyCopied() string {
 	switch o := c.writerOptions(0); {
-	case c.Team.Size() > 1 || c.Hosts > 1:
+	case c.Ranks.Size() > 1 || c.Hosts > 1:
 		return "several ranks have parts of each"
 	case len(c.Config.StateDir) > 1:
 		return "they are striped over several directories"
@@ -77,7 +77,7 @@ func (c *Content) whyCopied() string {
 
 // mayLink says whether checkpoints link states unless files say otherwise, which is known when they are there.
 func (c *Content) mayLink() bool {
-	return c.Plan.Away != nil && sameDisk(c.Config.StateDir[0], c.Config.OutputDir) && c.Config.SaveStrategy != "no" && !c.Config.SaveOnlyModel && c.whyCopied() == ""
+	return c.Plan.StateOnDisk != nil && sameDisk(c.Config.StateDir[0], c.Config.OutputDir) && c.Config.SaveStrategy != "no" && !c.Config.SaveOnlyModel && c.whyCopied() == ""
 }
 
 // linked says, by layer, whether checkpoints link its state; nil: they copy them all.
@@ -85,5 +85,5 @@ func (c *Content) linked() []bool {
 	if c.links == nil {
 		return nil
 	}
-	return c.Plan.Away
+	return c.Plan.StateOnDisk
 }

@@ -61,7 +61,7 @@ func (out space) writes() plan.Writes {
 	c, every, done := out.Config, settings.CadenceOf(out.Config), out.From.State.Step
 	o := out.writerOptions(0)
 	if o.Linked == nil && out.mayLink() {
-		o.Linked = out.Plan.Away
+		o.Linked = out.Plan.StateOnDisk
 	}
 	w := plan.Writes{Limit: out.staying(c.SaveTotalLimit), Model: o.ModelBytes(), Log: onceBytes}
 	if c.EMADecay > 0 {

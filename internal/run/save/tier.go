@@ -29,18 +29,18 @@ func (out *Output) OpenTier(r *plan.Run, saves bool, closing func(end func() err
 			return host.Tier{}, nil, err
 		}
 	}
-	if r.Away == nil {
+	if r.StateOnDisk == nil {
 		return host.Tier{}, nil, nil
 	}
-	tier := host.Tier{Away: r.Away, Slots: r.Depths.StateSlots, Tiles: r.ParamAway}
+	tier := host.Tier{StateOnDisk: r.StateOnDisk, Slots: r.Depths.StateSlots, TileOnDisk: r.WeightsOnDisk}
 	saves = saves && out.Config.SaveStrategy != "no" && !out.Config.SaveOnlyModel
-	if tier.Extents, links, err = f.openStates(saves); err == nil && r.GradAway != nil {
+	if tier.Extents, links, err = f.openStates(saves); err == nil && r.GradOnDisk != nil {
 		for l := range r.Layouts {
 			tier.Grads = append(tier.Grads, r.GradExtentBytes(l))
 		}
 		tier.GradExtents, err = f.openExtents(gradFile, "the gradient of layer ", r.GradExtentBytes, nothingMore)
 	}
-	if err == nil && r.ParamAway != nil {
+	if err == nil && r.WeightsOnDisk != nil {
 		tier.TileExtents, err = f.openExtents(paramFile, "the weights of layer ", r.ParamBytes, nothingMore)
 	}
 	return tier, links, err
@@ -57,7 +57,7 @@ type tierFiles struct {
 func (f *tierFiles) openStates(saves bool) (e, links *extents.Files, err error) {
 	r := f.r
 	why, size := (&Content{Output: f.Output}).whyCopied(), func(l int) int64 {
-		if !r.Away[l] {
+		if !r.StateOnDisk[l] {
 			return 0
 		}
 		return r.ExtentBytes(l)
@@ -78,7 +78,7 @@ func (f *tierFiles) linkable(o *extents.Options) {
 	w, r := (&Content{Output: f.Output}).writerOptions(0), f.r
 	for l := range r.Layouts {
 		var head []byte
-		if r.Away[l] {
+		if r.StateOnDisk[l] {
 			head = w.Head(l)
 		}
 		o.Heads = append(o.Heads, head)
@@ -98,7 +98,7 @@ func (f *tierFiles) useLinks(e *extents.Files, why string) *extents.Files {
 	if why == "" {
 		why = not
 	}
-	f.Late.Add(fmt.Sprintf("checkpoints copy the states in state_dir, because %s: docs/disks.md says when they link them", why))
+	f.DeferredNotes.Add(fmt.Sprintf("checkpoints copy the states in state_dir, because %s: docs/disks.md says when they link them", why))
 	return nil
 }
 
@@ -127,7 +127,7 @@ func (f *tierFiles) openExtents(file, what string, size func(layer int) int64, a
 		return nil, f.Config.Errorf(key, "%s: %w", key, err)
 	}
 	for _, note := range e.Notes() {
-		f.Late.Add(note)
+		f.DeferredNotes.Add(note)
 	}
 	f.closing(e.Close)
 	return e, nil
@@ -143,7 +143,7 @@ func keyOf(file string) string {
 
 // extents says which files those of a name are.
 func (f *tierFiles) extents(file string) (o extents.Options, err error) {
-	o = extents.Options{Dirs: f.Config.StateDir, Name: fmt.Sprintf(file, f.Team.Rank())}
+	o = extents.Options{Dirs: f.Config.StateDir, Name: fmt.Sprintf(file, f.Ranks.Rank())}
 	if file == paramFile {
 		o.Dirs, o.Chunk = f.Config.ParamDir, f.r.ChunkBytes()
 	}
@@ -172,7 +172,7 @@ func (f *tierFiles) sweepUnused() error {
 	for _, left := range []struct {
 		file   string
 		unused bool
-	}{{stateFile, f.r.Away == nil}, {gradFile, f.r.GradAway == nil}, {paramFile, f.r.ParamAway == nil}} {
+	}{{stateFile, f.r.StateOnDisk == nil}, {gradFile, f.r.GradOnDisk == nil}, {paramFile, f.r.WeightsOnDisk == nil}} {
 		if !left.unused {
 			continue
 		}

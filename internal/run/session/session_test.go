@@ -48,8 +48,8 @@ func TestLeavePinned(t *testing.T) {
 		"no samples are owed":            {ends: true, step: 9, every: 5, want: true},
 		"an error":                       {ends: true, step: 9, err: errors.New("x")},
 		"an error after it was stopped":  {ends: true, step: 6, err: errors.New("x"), halted: stopped},
-		"a step that was given up":       {ends: true, step: 6, err: fmt.Errorf("x: %w", &actors.GivenUpError{}), halted: stopped, want: true},
-		"given up in one that goes on":   {step: 6, err: &actors.GivenUpError{}, halted: stopped},
+		"a step that was given up":       {ends: true, step: 6, err: fmt.Errorf("x: %w", &actors.StepAbortedError{}), halted: stopped, want: true},
+		"given up in one that goes on":   {step: 6, err: &actors.StepAbortedError{}, halted: stopped},
 		"stopped in a process that runs": {step: 6, halted: stopped},
 	} {
 		out := save.NewOutput(&resolve.Resolved{Start: resume.Fresh(&open.Inputs{Config: &config.Config{}})})

@@ -45,16 +45,16 @@ func (k Knobs) List() []int {
 // and with random weights, which are the same memory in all of them. One of them runs at a time, on
 // all devices of the configuration.
 type Trials struct {
-	in      *open.Inputs
-	request *resolve.Resolved // what a plan of the settings is asked for; it has none
-	store   *host.Store       // nil until the first run
-	away    []bool            // by layer: its state is on a disk; as the store has it
-	grads   []bool            // by layer: its gradient is, too
-	params  []bool            // by layer: its tile is, too
-	slots   int               // state slots that the store has
-	ends    []func() error    // removes the files of the states
-	news    *report.DeviceNotes
-	batches map[int]*data.Batch
+	in            *open.Inputs
+	request       *resolve.Resolved // what a plan of the settings is asked for; it has none
+	store         *host.Store       // nil until the first run
+	stateOnDisk   []bool            // by layer: its state is on a disk; as the store has it
+	gradOnDisk    []bool            // by layer: its gradient is, too
+	weightsOnDisk []bool            // by layer: its tile is, too
+	slots         int               // state slots that the store has
+	ends          []func() error    // removes the files of the states
+	news          *report.DeviceNotes
+	batches       map[int]*data.Batch
 }
 
 // OpenTrials opens the model and the device that c names, and neither data nor output_dir.
@@ -73,7 +73,7 @@ func (t *Trials) Close() error {
 
 // open makes the store of r, unless the one that is there has the same states on disks.
 func (t *Trials) open(r *plan.Run, pool *parallel.Pool) error {
-	if t.store != nil && slices.Equal(t.away, r.Away) && slices.Equal(t.grads, r.GradAway) && slices.Equal(t.params, r.ParamAway) && t.slots == r.Depths.StateSlots {
+	if t.store != nil && slices.Equal(t.stateOnDisk, r.StateOnDisk) && slices.Equal(t.gradOnDisk, r.GradOnDisk) && slices.Equal(t.weightsOnDisk, r.WeightsOnDisk) && t.slots == r.Depths.StateSlots {
 		return nil
 	}
 	if err := t.closeStore(); err != nil {
@@ -86,8 +86,8 @@ func (t *Trials) open(r *plan.Run, pool *parallel.Pool) error {
 	if t.store, err = host.NewTieredStore(r.Layouts, r.Planes, nil, tier, pool); err != nil {
 		return err
 	}
-	t.store.Average(settings.Average(t.in.Config))
-	t.away, t.grads, t.params, t.slots = r.Away, r.GradAway, r.ParamAway, r.Depths.StateSlots
+	t.store.SetEMA(settings.Average(t.in.Config))
+	t.stateOnDisk, t.gradOnDisk, t.weightsOnDisk, t.slots = r.StateOnDisk, r.GradOnDisk, r.WeightsOnDisk, r.Depths.StateSlots
 	return open.Initialise(t.store, t.in.Model, 1, pool)
 }
 
@@ -193,7 +193,7 @@ func (t *Trials) Run(ctx context.Context, r *plan.Run, threads, steps int) (repo
 	if err := t.open(r, pool); err != nil {
 		return nil, err
 	}
-	t.store.Use(pool)
+	t.store.SetPool(pool)
 	devs := t.in.Devices
 	if devs == nil {
 		if devs, err = t.in.OpenCPUs(threads); err != nil {

@@ -82,7 +82,7 @@ func TestTrialsOnDisks(t *testing.T) {
 	testkit.NoError(t, err)
 	trials := open(fmt.Sprintf("host_memory: %d\n", least.Host))
 	r, err := trials.Plan(trials.Asked())
-	if err != nil || r.Away == nil {
+	if err != nil || r.StateOnDisk == nil {
 		t.Fatalf("no state is on a disk: %v", err)
 	}
 	reports, err := trials.Run(t.Context(), r, 1, 2)

@@ -1,0 +1,76 @@
+package actors
+
+import "fmt"
+
+// A step over long rows can take many minutes, so a run that must stop can also be asked to abort the step in progress
+// (Options.AbortStep). Until the step updates its first layer, weights and state are those of the step before. An abort
+// then keeps them and loses only the step. After the first update, the step runs to its end. The device still completes
+// the launches that are already enqueued before Run returns.
+
+// StepAbortedError is the error of a run that has aborted its step or, with Eval, its evaluation. The run's Home has
+// the layers as they are after Reached.
+type StepAbortedError struct {
+	Reached State
+	Eval    bool
+}
+
+func (e *StepAbortedError) Error() string {
+	if e.Eval {
+		return fmt.Sprintf("the evaluation of step %d was given up", e.Reached.Step)
+	}
+	return fmt.Sprintf("step %d was given up", e.Reached.Step+1)
+}
+
+// abortStep asks the Optimizer to drop the step in progress.
+func (c *conductorCore) abortStep() []effect {
+	if c.distributed || c.diagnosis != nil {
+		return nil // ranks end together, and a failing run ends soon
+	}
+	c.stop, c.aborting = true, true
+	if c.updated == c.version {
+		return nil
+	}
+	return []effect{send{optimizerID, StepAbortRequested{Step: c.version}}}
+}
+
+// stepDropped reverts the closing of a step. The Optimizer will not update the step.
+func (c *conductorCore) stepDropped(m StepDropped) {
+	s := c.open[m.Step]
+	delete(c.open, m.Step)
+	c.tokens -= s.report.Tokens
+	if s.report.Saved { // no layer of the step will arrive, so its checkpoint is never complete
+		c.saving--
+	}
+	c.version, c.dropped = c.updated, true
+}
+
+// endAborted ends the run without the step in progress. It waits until the Optimizer can no longer update a closed step
+// and no checkpoint is in progress. Then it asks the Reporter to report everything first.
+func (c *conductorCore) endAborted() []effect {
+	if !c.aborting || c.updated < c.version || c.saving > 0 || !c.dropped && c.program == nil {
+		return nil
+	}
+	c.abortErr = &StepAbortedError{Reached: State{Step: c.version, AdamStep: c.adam, NonFinite: c.nonFinite, Tokens: c.tokens}, Eval: c.program != nil && c.program.Eval}
+	return []effect{send{reporterID, flushReports{}}}
+}
+
+// awaitReports handles messages of an aborted run until the Reporter has finished. It ignores all others.
+func (c *conductorCore) awaitReports(msg message) []effect {
+	switch m := msg.(type) {
+	case reported:
+		return c.finish(c.abortErr)
+	case Failed:
+		return c.finish(m.Err)
+	}
+	return nil
+}
+
+// abortStep reverts the closing of the step in progress if no layer's update has begun. The step is never closed again,
+// so it updates nothing.
+func (c *optimizerCore) abortStep(m StepAbortRequested) []effect {
+	if s := c.cur; s == nil || s.step != m.Step || s.begun {
+		return nil
+	}
+	c.cur.closed = nil
+	return []effect{send{conductorID, StepDropped(m)}}
+}

@@ -1,0 +1,138 @@
+package actors
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"mt/base/accounts"
+	"mt/base/cluster"
+	"mt/host/optim"
+)
+
+// rankComm is what a run has where several ranks train together. A nil team is that of a rank
+// which is alone.
+type rankComm struct {
+	rank, size                          int
+	gradients, weights, agreement, norm cluster.Comm
+	balance                             cluster.Comm // where the experts' load is agreed on
+	received                            [][]byte     // exchange buffers: the parts of all ranks, in rank order
+	sums                                [][]byte     // gradients of this rank's shares: by layer or, without clipping, by exchange buffer
+
+	sent     atomic.Int64 // bytes of gradients and weights that this rank has sent to others
+	mu       sync.Mutex
+	underWay int      // operations that have begun and are not done
+	closers  []func() // to be called when none is under way any more
+}
+
+// checkWorld refuses options of which a rank of several cannot make a run.
+func (o *Options) checkWorld() error {
+	size, rank := 1, 0
+	if o.World != nil {
+		size, rank = o.World.Size(), o.World.Rank()
+	}
+	switch {
+	case size != max(1, o.Plan.Ranks) || rank != o.Plan.Rank:
+		return fmt.Errorf("rank %d of %d has the plan of rank %d of %d", rank, size, o.Plan.Rank, max(1, o.Plan.Ranks))
+	case size > 1 && o.Plan.NSSteps > 0:
+		return fmt.Errorf("muon moves whole matrices, of which %d ranks have parts: train on one, or with optim: adamw", size)
+	}
+	return nil
+}
+
+// joinRanks makes the communicators and memory of a run of several ranks. It waits for the
+// others.
+func (r *run) joinRanks() error {
+	w := r.o.World
+	if w == nil || w.Size() == 1 {
+		return nil
+	}
+	t := &rankComm{rank: w.Rank(), size: w.Size()}
+	r.comm = t
+	for range r.plan.Depths.ExchangeBuffers {
+		b, err := r.newArena(accounts.Exchange, r.plan.ExchangeBytes())
+		if err != nil {
+			return err
+		}
+		t.received = append(t.received, b)
+	}
+	for _, bytes := range r.plan.ShareSlabBytes() {
+		b, err := r.newArena(accounts.GradientSlabs, bytes)
+		if err != nil {
+			return err
+		}
+		t.sums = append(t.sums, b)
+	}
+	for _, c := range []struct {
+		name string
+		to   *cluster.Comm
+	}{{"gradients", &t.gradients}, {"weights", &t.weights}, {"agreement", &t.agreement}, {"norm", &t.norm}, {"balance", &t.balance}} {
+		made, err := w.NewComm(c.name)
+		if err != nil {
+			return err
+		}
+		*c.to = made
+	}
+	return nil
+}
+
+// beginOp notes that an operation begins.
+func (t *rankComm) beginOp() {
+	t.mu.Lock()
+	t.underWay++
+	t.mu.Unlock()
+}
+
+// endOp notes that one is done, and gives back what waited for the last one.
+func (t *rankComm) endOp() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.underWay--; t.underWay > 0 {
+		return
+	}
+	for _, f := range t.closers {
+		f()
+	}
+	t.closers = nil
+}
+
+// whenIdle calls f when no operation is under way: at once, unless the run has failed.
+func (t *rankComm) whenIdle(f func()) {
+	if t != nil {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if t.underWay > 0 {
+			t.closers = append(t.closers, f)
+			return
+		}
+	}
+	f()
+}
+
+// collective begins an operation of all ranks, which is work w of actor id. What is said when it
+// is done has the result of found.
+func (r *run) collective(id address, w work, what string, begin func(done func(error)), found func() (any, error)) {
+	r.comm.beginOp()
+	begin(func(err error) {
+		over := r.hub.stopped.Load()
+		var result any
+		if !over && err == nil && found != nil {
+			result, err = found()
+		}
+		// The operation ends before its result is told: what hears of the last one may end the run,
+		// and a run that ends well leaves no memory behind.
+		r.comm.endOp()
+		switch {
+		case over:
+		case err != nil:
+			r.hub.fail(id, fmt.Errorf("%s: %w", what, err))
+		default:
+			r.hub.done(w, result)
+		}
+	})
+}
+
+// sum views n elements of the gradient in share slab i, from the first on.
+func (r *run) sum(i int, n int64) optim.Grad {
+	return optim.Grad{Data: r.comm.sums[i][:n*r.plan.GradBytes()], BF16: r.plan.GradBF16, Elems: n}
+}

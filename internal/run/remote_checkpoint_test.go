@@ -1,0 +1,142 @@
+package run
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"mt/internal/run/config"
+	"mt/internal/run/settings"
+	"mt/internal/testkit"
+)
+
+// apart is one scene whose ranks have an output directory each, as on hosts that share none.
+type apart []scene
+
+func newApart(t *testing.T, s scene, n int) (out apart) {
+	for range n {
+		out = append(out, s.in(t))
+	}
+	return out
+}
+
+// try trains on as many ranks, each with its own directory.
+func (a apart) try(t *testing.T, extra string) []rankRun {
+	t.Helper()
+	return trainRanks(t, len(a), t.Context(), func(rank int) (*config.Config, settings.Hooks) {
+		return a[rank].with(extra).config(t), settings.Hooks{}
+	})
+}
+
+// must is try of a run that has to end well. It returns what rank 0 has said.
+func (a apart) must(t *testing.T, extra string) string {
+	t.Helper()
+	runs := a.try(t, extra)
+	for r, run := range runs {
+		if run.err != nil {
+			t.Fatalf("rank %d: %v\n%s", r, run.err, runs[0].said)
+		}
+	}
+	return runs[0].said
+}
+
+// TestTogetherApart: where no other rank sees what rank 0 writes, a run goes on from there all the
+// same, to the same bits, with the same number of ranks and with others. What an other rank's
+// directory holds of another run plays no part.
+func TestTogetherApart(t *testing.T) {
+	testkit.NotShort(t)
+	t.Cleanup(func() { checkClean(t) })
+	stale := newScene(t, "save_steps: 3\nlearning_rate: 0.02\n")
+	stale.mustTrain(t)
+	for i, extra := range []string{
+		"save_steps: 3\nval_size: 2\neval_steps: 3\n",
+		"save_steps: 3\nmax_grad_norm: 0\nsave_dtype: fp32\noptimizer_zstd: true\n",
+		"save_steps: 3\ncompute_dtype: bf16\n",
+		"save_steps: 3\ncompute_dtype: bf16\nsave_dtype: fp32\n",
+		"save_steps: 3\ncompute_dtype: bf16\nmaster_dtype: bf16\n",
+	} {
+		for n := 2; n <= 3; n++ {
+			t.Run(fmt.Sprint(strings.ReplaceAll(extra, "\n", " "), n, " ranks"), func(t *testing.T) {
+				if n != 2+i%2 {
+					testkit.LongOnly(t)
+				}
+				s := newScene(t, extra)
+				want, got := newApart(t, s, n), newApart(t, s, n)
+				want.must(t, "")
+				got.must(t, "")
+				copyTree(t, filepath.Join(stale.out, settings.CheckpointName(3)), filepath.Join(got[1].out, settings.CheckpointName(3)))
+				forget(t, got[0].out, settings.CheckpointName(6), settings.CheckpointName(8), settings.EndFile) // as if it was killed before its second checkpoint
+				said := got.must(t, "")
+				for _, says := range []string{"resuming from " + filepath.Join(got[0].out, settings.CheckpointName(3)), "not all ranks see " + filepath.Join(got[0].out, settings.CheckpointName(3))} {
+					if strings.Count(said, says) != 1 {
+						t.Errorf("it does not say once %q\n%s", says, said)
+					}
+				}
+				sameRun(t, got[0], want[0])
+				if said := got.must(t, ""); !strings.Contains(said, "training is done") {
+					t.Errorf("a finished run begins again\n%s", said)
+				}
+				// With as many ranks as see everything and as many as do not, what is trained is the same.
+				longer := "max_steps: 10\nlr_scheduler_type: constant\n"
+				shared := s
+				shared.out = filepath.Join(t.TempDir(), "out")
+				copyTree(t, got[0].out, shared.out)
+				shared.with(longer).trainRanks(t, 5-n)
+				more := append(apart{got[0]}, newApart(t, s, 4-n)...)
+				more.must(t, longer)
+				sameRun(t, got[0], shared)
+			})
+		}
+	}
+}
+
+// forget removes files and directories.
+func forget(t *testing.T, dir string, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		testkit.NoError(t, os.RemoveAll(filepath.Join(dir, name)))
+	}
+}
+
+// TestBestApart: the model of the best evaluation comes from rank 0's directory, which no other
+// rank sees.
+func TestBestApart(t *testing.T) {
+	testkit.NotShort(t)
+	t.Cleanup(func() { checkClean(t) })
+	for _, keys := range []string{"compute_dtype: bf16\n", "save_only_model: true\ncompute_dtype: bf16\n", "early_stopping_patience: 2\n"} {
+		s := wandering(t, "save_best: true\nsave_total_limit: 2\nmax_steps: 6\n").with(keys)
+		all := newApart(t, s, 3)
+		all.must(t, "")
+		steps, losses := all[0].evals(t)
+		best := lowest(steps, losses)
+		if best == steps[len(steps)-1] {
+			t.Fatalf("the last evaluation is the best: %v", losses)
+		}
+		if a, b := readFile(t, all[0].out, "model.safetensors"), readFile(t, all[0].out, settings.CheckpointName(best), "model.safetensors"); a != b {
+			t.Errorf("%s: the model is not that of step %d", keys, best)
+		}
+	}
+}
+
+// TestDoesNotLoadApart: a checkpoint that rank 0 cannot load is skipped on all ranks, and is the
+// error of all where it was named.
+func TestDoesNotLoadApart(t *testing.T) {
+	testkit.NotShort(t)
+	t.Cleanup(func() { checkClean(t) })
+	s := newScene(t, "save_steps: 3\n")
+	want, got := newApart(t, s, 2), newApart(t, s, 2)
+	want.must(t, "")
+	got.must(t, "")
+	forget(t, got[0].out, settings.CheckpointName(8), settings.EndFile)
+	newest := filepath.Join(got[0].out, settings.CheckpointName(6))
+	swapLayers(t, newest)
+	for _, run := range got.try(t, "resume_from_checkpoint: "+newest+"\n") {
+		checkError(t, run.err, false, "resume from "+newest, "belongs to no parameter of the layer")
+	}
+	if said := got.must(t, ""); !strings.Contains(said, "checkpoint "+newest+" is skipped: ") || !strings.Contains(said, "resuming from "+filepath.Join(got[0].out, settings.CheckpointName(3))) {
+		t.Errorf("it does not go on from step 3\n%s", said)
+	}
+	sameRun(t, got[0], want[0])
+}

@@ -1,0 +1,226 @@
+package resume
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"mt/base/files"
+	"mt/checkpoint"
+	"mt/internal/run/config"
+	"mt/internal/run/open"
+)
+
+// resumeDiff is how a run differs from the run whose checkpoint it goes on from.
+type resumeDiff struct {
+	*startSearch
+	from        *Point
+	saved       *config.Config
+	was         map[string]string // digests of the checkpoint's run
+	now         map[string]string
+	resetData   bool // reset_data takes effect
+	resetPlanes bool // reset_optimizer takes effect
+	changes     []config.Difference
+}
+
+// apply settles what the run keeps of the checkpoint's run and notes what it changes.
+// It returns an error where the run cannot go on from the checkpoint with these
+// changes.
+func (a *resumeDiff) apply() error {
+	c, from := a.Config, a.from
+	a.now = a.Digests()
+	// A reset is done once: a checkpoint saved after it is of a run that had the key,
+	// and a run that goes on from it does not reset again.
+	a.resetPlanes = c.ResetOptimizer && (from.Other || !a.saved.ResetOptimizer || a.otherPlanes())
+	a.resetData = c.ResetData && (from.Other || !a.saved.ResetData || a.otherData())
+	if !a.resetData {
+		c.KeepResolved(a.saved, !a.stepsDiffer())
+	}
+	if a.resetData {
+		from.State.DataPos = 0
+	}
+	if a.resetPlanes {
+		from.Reset, from.State.AdamStep = true, 0
+	}
+	if err := a.placeData(from.State); err != nil {
+		return err
+	}
+	from.Products = c.MatMul != a.saved.MatMul
+	a.changes = c.Changes(a.saved)
+	for _, d := range a.changes {
+		if err := a.allow(d); err != nil {
+			return err
+		}
+	}
+	if err := a.checkDigests(); err != nil {
+		return err
+	}
+	if a.ranksDiffer() && c.MaxSteps > from.State.Step {
+		a.note("%s goes on with ranks: %d (was %d): gradients are summed in another order, so results differ in their last bits",
+			from.Dir, a.Ranks.Size(), max(1, from.State.Ranks))
+	}
+	return a.schedule()
+}
+
+// stepsDiffer tells whether a step has another number of rows than before or shares them among
+// another number of ranks, or whether gradients begin to wait for the norm or cease to. All change how much
+// memory a step takes.
+func (a *resumeDiff) stepsDiffer() bool {
+	return a.ranksDiffer() || a.Config.RowsPerStep() != a.saved.RowsPerStep() || a.Config.WaitsForNorm() != a.saved.WaitsForNorm()
+}
+
+// ranksDiffer tells whether another number of ranks trained up to the checkpoint.
+func (a *resumeDiff) ranksDiffer() bool { return max(1, a.from.State.Ranks) != a.Ranks.Size() }
+
+// otherData tells whether the rows or their order differ from those of the checkpoint's
+// run.
+func (a *resumeDiff) otherData() bool {
+	return a.now["dataset"] != a.was["dataset"] ||
+		slices.ContainsFunc(a.Config.Changes(a.saved), func(d config.Difference) bool { return d.Part == config.PartDataset && !a.moved(d) })
+}
+
+// otherPlanes tells whether the optimizer keeps something else than the checkpoint has.
+func (a *resumeDiff) otherPlanes() bool {
+	return a.Config.Optim != a.saved.Optim || a.otherMomentum() || a.otherAverage()
+}
+
+// otherMomentum and otherAverage tell whether one of the runs keeps a momentum, or an average of the weights, and the other does not.
+func (a *resumeDiff) otherMomentum() bool {
+	return a.Config.Optim == "sgd" && (a.Config.Momentum == 0) != (a.saved.Momentum == 0)
+}
+
+func (a *resumeDiff) otherAverage() bool { return (a.Config.EMADecay == 0) != (a.saved.EMADecay == 0) }
+
+// moved tells whether d only gives the same data another name.
+func (a *resumeDiff) moved(d config.Difference) bool {
+	return (d.Key == "dataset" || d.Key == "datasets" || d.Key == "dataset_dir") && a.now["dataset"] == a.was["dataset"]
+}
+
+// What an error about a difference that is not allowed advises to do.
+const (
+	takeReset  = "set reset_data: true to go on with the checkpoint's weights and moments from the first row of this data, choose another output_dir"
+	takeOther  = "choose another output_dir"
+	takeAfresh = "or start afresh with resume_from_checkpoint: false"
+)
+
+// allow returns nil where the run may differ by d, and otherwise an error that names
+// the way out.
+func (a *resumeDiff) allow(d config.Difference) error {
+	wayOut := ""
+	part := d.Part
+	if d.Key == "momentum" && a.otherMomentum() || d.Key == "ema_decay" && a.otherAverage() {
+		part = config.PartOptimizer // where it is 0 nothing is kept
+	}
+	switch part {
+	case config.PartModel:
+		if dir, err := config.ModelDir(a.saved.Model.Path); err == nil && d.Key == open.ModelKey && a.ModelDir != "" && files.Same(dir, a.ModelDir) {
+			return nil
+		}
+		wayOut = fmt.Sprintf("train from the checkpoint's weights alone with model_name_or_path: %s and another output_dir", a.from.Dir)
+	case config.PartDataset:
+		if !a.resetData && !a.moved(d) {
+			wayOut = takeReset
+		}
+	case config.PartOptimizer:
+		if !a.resetPlanes {
+			wayOut = "set reset_optimizer: true to go on with the checkpoint's weights and with moments of zero, " + takeOther
+		}
+	case config.PartNumerics:
+		if !a.resetData && !a.from.Other && !a.stepsDiffer() {
+			wayOut = fmt.Sprintf("go on from there with other roundings by resume_from_checkpoint: %s and another output_dir", a.from.Dir)
+		}
+	}
+	if wayOut == "" {
+		return nil
+	}
+	return a.Config.Errorf(d.Key, "the checkpoint %s was made with another value: %s; restore it, %s, %s", a.from.Dir, d, wayOut, takeAfresh)
+}
+
+// checkDigests compares what the configuration does not show: the contents of model,
+// tokenizer and data.
+func (a *resumeDiff) checkDigests() error {
+	for _, part := range []struct{ name, key, what, wayOut string }{
+		{"model", "model_name_or_path", "config.json", takeOther},
+		{"tokenizer", "model_name_or_path", "files, since the weights know its ids and no others", takeOther},
+		{"dataset", "dataset", "files", takeReset},
+	} {
+		was, now := a.was[part.name], a.now[part.name]
+		switch {
+		case was == now, part.name == "dataset" && a.resetData:
+			continue
+		case part.name == "tokenizer" && (was == "" || now == ""): // an older version did not record it, or the data came as ids
+			continue
+		}
+		return a.Config.Errorf(part.key, "the checkpoint %s was made with another %s (there %s, here %s): restore its %s, %s, %s",
+			a.from.Dir, part.name, was, now, part.what, part.wayOut, takeAfresh)
+	}
+	return nil
+}
+
+// schedule checks max_steps, lays the learning rate's schedule out for the altered run,
+// and notes what has changed and what that means.
+func (a *resumeDiff) schedule() error {
+	c, step := a.Config, a.from.State.Step
+	what := a.words()
+	if a.resetData || a.resetPlanes {
+		if c.MaxSteps <= step {
+			return c.Errorf("max_steps", "max_steps is %d and counts the %d steps of %s too: raise it, or leave it to num_train_epochs, which counts from here",
+				c.MaxSteps, step, a.from.Dir)
+		}
+		a.note("%s goes on with %s: %s", a.from.Dir, strings.Join(what, ", "), c.Restart(step))
+		return nil
+	}
+	if c.MaxSteps < step {
+		return c.Errorf("max_steps", "max_steps is %d, and the checkpoint %s is at step %d: raise it, or name an earlier checkpoint in resume_from_checkpoint",
+			c.MaxSteps, a.from.Dir, step)
+	}
+	meaning := c.Relay(a.saved, step)
+	switch {
+	case len(what) == 0:
+	case c.MaxSteps == step:
+		a.note("%s: no effect, since all steps are done; raise max_steps to go on", strings.Join(what, ", "))
+	case meaning == "":
+		a.note("%s goes on with %s: the learning rate's schedule stays", a.from.Dir, strings.Join(what, ", "))
+	default:
+		a.note("%s goes on with %s: %s", a.from.Dir, strings.Join(what, ", "), meaning)
+	}
+	return nil
+}
+
+// words are the changes in words, such as "max_steps 16 (was 8)".
+func (a *resumeDiff) words() []string {
+	var out []string
+	if a.resetData {
+		out = append(out, "data from its first row (reset_data)")
+	}
+	if a.resetPlanes {
+		out = append(out, "moments of zero (reset_optimizer)")
+	}
+	for _, d := range a.changes {
+		text := fmt.Sprintf("%s %s (was %s)", d.Key, d.Now, d.Was)
+		if d.Part == config.PartRows && !a.resetData {
+			text += fmt.Sprintf(" after row %d of the data", a.from.State.DataPos)
+		}
+		out = append(out, text)
+	}
+	return out
+}
+
+// placeData makes steps take their rows from where the data was left at the checkpoint,
+// and sets the number of steps where num_train_epochs decides it.
+func (f *startSearch) placeData(at checkpoint.TrainerState) error {
+	c := f.Config
+	all := f.Data.Sampler(c.RowsPerStep())
+	f.Train = all.From(at.Step, at.DataPos)
+	if !f.Epochs {
+		return nil
+	}
+	end := all.Pos(int(math.Ceil(c.NumTrainEpochs * float64(all.StepsPerEpoch()))))
+	if past := at.DataPos - end; past >= int64(f.Data.Train().Rows()) {
+		return c.Errorf("num_train_epochs", "num_train_epochs is %v, and the checkpoint at step %d is at epoch %.2f: raise it, or name an earlier checkpoint "+
+			"in resume_from_checkpoint", c.NumTrainEpochs, at.Step, float64(at.DataPos)/float64(f.Data.Train().Rows()))
+	}
+	c.MaxSteps = f.Train.StepAt(end)
+	return nil
+}

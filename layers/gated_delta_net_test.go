@@ -1,0 +1,66 @@
+package layers
+
+import (
+	"testing"
+
+	"mt/device"
+	"mt/model"
+)
+
+// TestRecomputedFLOPsOfRecurrences: what is said to be computed again of a block with a recurrence is what a device that counts
+// does beyond what it does with everything kept, and beyond the convolution, which is computed again all the same.
+func TestRecomputedFLOPsOfRecurrences(t *testing.T) {
+	const tokens = 13
+	cfg := recurrentConfig()
+	seqs := sequences(cfg.VocabSize, 1, 5, 1, 7)
+	run := func(keep Keeps) (all, attended int64) {
+		toy, sp := newToy(), spec(cfg, KeepNothing, device.F32)
+		sp.Keep = keep
+		r := newRig(t, toy, sp, nil)
+		r.step(r.batch(seqs))
+		return toy.matmuls + toy.recurred, toy.attended
+	}
+	once, attended := run(KeepIn(2, KeepAll))
+	once -= tokens * cfg.GatedDeltaNet.ConvFLOPs()
+	for i := range 16 { // all pairs of levels
+		keep := Keeps{Keep(i % 4), Keep(i / 4)}
+		all, pairs := run(keep)
+		sp := Spec{Config: cfg, Keep: keep}
+		if got, want := sp.RecomputedFLOPs(tokens, sp.PairsAgain(5)+sp.PairsAgain(1)+sp.PairsAgain(7)), all-once+pairs-attended; got != want {
+			t.Errorf("keep %v: %d, the operations do %d", keep, got, want)
+		}
+	}
+}
+
+// TestRecurrentBytes: what a recurrent block keeps are its output, the states, and its rows before the convolution; its cache
+// does not grow.
+func TestRecurrentBytes(t *testing.T) {
+	cfg := recurrentConfig()
+	s := Spec{Config: cfg, Act: device.BF16, MaxTokens: 130, ChunkTokens: 64}
+	round := func(n int) int64 { return int64(n+device.Align-1) / device.Align * device.Align }
+	o, states := round(2*130*18), round(4*3*2*16*9)
+	qkv, gates := round(2*130*(2*16+2*18)), round(2*130*4)
+	for keep, want := range map[Keep]int64{KeepNothing: 0, KeepAttention: o + states, KeepQKV: o + states + qkv + gates} {
+		if got := KindOf(model.Recurrent).SavedBytes(s, keep, 130); got != want {
+			t.Errorf("keep %s: %d bytes, want %d", keep, got, want)
+		}
+		if got := KindOf(model.Mixer).SavedBytes(s, keep, 130); got != want {
+			t.Errorf("keep %s, with experts: %d bytes, want %d", keep, got, want)
+		}
+	}
+	want := round(2*2*(2*16+18)) + round(4*2*16*9)
+	for _, kind := range []model.LayerKind{model.Recurrent, model.Mixer} {
+		if got := KindOf(kind).CacheBytes(s, 1); got != want || KindOf(kind).CacheBytes(s, 1<<20) != want {
+			t.Errorf("%s: a cache of %d bytes, want %d", kind, got, want)
+		}
+	}
+}
+
+// recurrentConfig is a model with a recurrence in one block and attention with a gate in the other.
+func recurrentConfig() *model.Config {
+	return config(func(c *model.Config) {
+		c.OutputGate, c.NormOffset, c.HiddenSize, c.Rope.Partial = true, 1, 9, 0.7
+		c.GatedDeltaNet = &model.GatedDeltaNet{KeyHeads: 1, Heads: 2, KeyDim: 16, ValueDim: 9, Taps: 3}
+		c.Recurrent = []bool{true, false}
+	})
+}

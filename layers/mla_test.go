@@ -1,0 +1,68 @@
+package layers
+
+import (
+	"testing"
+
+	"mt/device"
+	"mt/model"
+)
+
+// mlaConfig returns a model of latent attention with keys of 7 elements and biases; a qRank of 0
+// makes its queries of the hidden state.
+func mlaConfig(qRank, values int) *model.Config {
+	return config(func(c *model.Config) {
+		c.HeadDim, c.OBias = 7, true
+		c.MLA = &model.MLA{QRank: qRank, KVRank: 8, NopeDim: 3, RopeDim: 4, ValueDim: values, NormEps: 1e-6, Bias: true}
+	})
+}
+
+// TestRecomputedFLOPsOfLatentAttention: what is said to be computed again is what a device that
+// counts does beyond the products of the model's FLOPs. The narrow vectors are always among it.
+func TestRecomputedFLOPsOfLatentAttention(t *testing.T) {
+	const tokens = 13
+	for _, of := range [][2]int{{0, 5}, {5, 5}, {0, 9}, {5, 10}} {
+		qRank, cfg := of[0], mlaConfig(of[0], of[1])
+		seqs := sequences(cfg.VocabSize, 1, 5, 1, 7)
+		run := func(keep Keeps) (matmuls, attended int64) {
+			toy, sp := newToy(), spec(cfg, KeepNothing, device.F32)
+			sp.Keep = keep
+			r := newRig(t, toy, sp, nil)
+			r.step(r.batch(seqs))
+			return toy.matmuls, toy.attended
+		}
+		least := int64(cfg.FLOPs(tokens, 0))
+		_, once := run(KeepIn(2, KeepAll))
+		for i := range 16 { // all pairs of levels
+			keep := Keeps{Keep(i % 4), Keep(i / 4)}
+			matmuls, attended := run(keep)
+			sp := Spec{Config: cfg, Keep: keep}
+			got, want := sp.RecomputedFLOPs(tokens, sp.PairsAgain(5)+sp.PairsAgain(1)+sp.PairsAgain(7)), matmuls-least+attended-once
+			if got != want || got < 2*2*tokens*12*int64(qRank+8+4) {
+				t.Errorf("queries' rank and values %v, keep %v: %d, the operations do %d", of, keep, got, want)
+			}
+		}
+	}
+}
+
+// TestLatentRowsAreAsInOtherModels: what is kept and cached of latent attention is what is kept of
+// heads that are all as wide as its keys or its values.
+func TestLatentRowsAreAsInOtherModels(t *testing.T) {
+	for _, dims := range [][2]int{{5, 7}, {7, 7}, {8, 8}, {13, 13}} {
+		mlaRows(t, mlaConfig(5, dims[0]), config(func(c *model.Config) { c.HeadDim = dims[1] }))
+	}
+}
+
+func mlaRows(t *testing.T, latent, plain *model.Config) {
+	t.Helper()
+	for keep := KeepNothing; keep <= KeepAll; keep++ {
+		of := func(c *model.Config) int64 {
+			return KindOf(model.Block).SavedBytes(Spec{Config: c, Act: device.BF16}, keep, 99)
+		}
+		if got, want := of(latent), of(plain); got != want {
+			t.Errorf("keep %s: %d bytes, want %d", keep, got, want)
+		}
+	}
+	if got, want := (Spec{Config: latent}).CacheBytes(99), (Spec{Config: plain}).CacheBytes(99); got != want {
+		t.Errorf("cache of %d bytes, want %d", got, want)
+	}
+}

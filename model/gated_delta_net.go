@@ -1,0 +1,151 @@
+package model
+
+// GatedDeltaNet is what a block may have in the place of attention: heads that each carry a state from token to token by the
+// gated delta rule, of queries, keys and values that a short convolution along the tokens made. Source: arXiv:2412.06464;
+// transformers, modeling_qwen3_next.
+type GatedDeltaNet struct {
+	KeyHeads, Heads  int // Heads value heads share KeyHeads key heads
+	KeyDim, ValueDim int
+	Taps             int // of the convolution
+}
+
+// Keys and Values are the columns of all heads' keys, which are those of queries too, and of all heads' values.
+func (r *GatedDeltaNet) Keys() int { return r.KeyHeads * r.KeyDim }
+
+// Values is said at Keys.
+func (r *GatedDeltaNet) Values() int { return r.Heads * r.ValueDim }
+
+// Convolved is how many columns go through the convolution: queries, keys and values.
+func (r *GatedDeltaNet) Convolved() int { return 2*r.Keys() + r.Values() }
+
+// FLOPs is the work of a token's forward beside its matrix products: that of the convolution, and that of the state, which is
+// read twice and written once.
+func (r *GatedDeltaNet) FLOPs() int64 { return r.ConvFLOPs() + r.StateFLOPs() }
+
+// ConvFLOPs and StateFLOPs are said at FLOPs.
+func (r *GatedDeltaNet) ConvFLOPs() int64 { return 2 * int64(r.Taps) * int64(r.Convolved()) }
+
+// StateFLOPs is said at FLOPs.
+func (r *GatedDeltaNet) StateFLOPs() int64 {
+	return 6 * int64(r.Heads) * int64(r.KeyDim) * int64(r.ValueDim)
+}
+
+// IsRecurrent says whether a block has a recurrence in the place of attention.
+func (c *Config) IsRecurrent(block int) bool { return c.Recurrent != nil && c.Recurrent[block] }
+
+// RecurrentBlocks is how many blocks have one.
+func (c *Config) RecurrentBlocks() (n int) {
+	for b := range c.NumLayers {
+		if c.IsRecurrent(b) {
+			n++
+		}
+	}
+	return n
+}
+
+// gatedDeltaTensors are the names of such a block's tensors.
+var gatedDeltaTensors = tensors{
+	RoleRecurIn:     {"linear_attn.in_proj_qkv.weight", "linear_attn.in_proj_z.weight"},
+	RoleRecurGates:  {"linear_attn.in_proj_b.weight", "linear_attn.in_proj_a.weight"},
+	RoleRecurTaps:   {"linear_attn.conv1d.weight"},
+	RoleRecurDecay:  {"linear_attn.A_log"},
+	RoleRecurDtBias: {"linear_attn.dt_bias"},
+	RoleRecurNorm:   {"linear_attn.norm.weight"},
+	RoleRecurOut:    {"linear_attn.out_proj.weight"},
+}
+
+// outputGateTensors are the names of attention's where it has an output gate.
+var outputGateTensors = tensors{
+	RoleQKV:     {"self_attn.q_proj.weight", "self_attn.k_proj.weight", "self_attn.v_proj.weight", "self_attn.gate_proj.weight"},
+	RoleQKVBias: {"self_attn.q_proj.bias", "self_attn.k_proj.bias", "self_attn.v_proj.bias", "self_attn.gate_proj.bias"},
+}
+
+// gatedDelta is the first half of a recurrent block.
+func (n blockNames) gatedDelta() []Param {
+	c, r := n.c, n.c.GatedDeltaNet
+	in := []int{r.Keys(), r.Keys(), r.Values(), r.Values()}
+	if len(n.named(RoleRecurIn)) == 2 {
+		in = []int{r.Convolved(), r.Values()}
+	}
+	taps := matrix(RoleRecurTaps, r.Taps, n.stored(RoleRecurTaps, r.Convolved()))
+	taps.Dims, taps.F32 = 3, true
+	return append(n.norm(RoleAttnNorm, RoleAttnNormBias),
+		matrix(RoleRecurIn, c.HiddenSize, n.stored(RoleRecurIn, in...)),
+		matrix(RoleRecurGates, c.HiddenSize, n.stored(RoleRecurGates, r.Heads, r.Heads)), taps,
+		vector(RoleRecurDecay, n.stored(RoleRecurDecay, r.Heads)), vector(RoleRecurDtBias, n.stored(RoleRecurDtBias, r.Heads)),
+		vector(RoleRecurNorm, n.stored(RoleRecurNorm, r.ValueDim)),
+		matrix(RoleRecurOut, r.Values(), n.stored(RoleRecurOut, c.HiddenSize)))
+}
+
+// queries are the tensors of queries, keys and values and, with an output gate, of the gate. The checkpoint's tensor of
+// queries then has, head by head, the rows of the query and those of the gate.
+func (n blockNames) queries(r Role, q, kv int) []Stored {
+	if !n.c.OutputGate {
+		return n.stored(r, q, kv, kv)
+	}
+	stored := stack(n.named(r), q, kv, kv, q)
+	if f := n.c.family; f != nil && f.places[r] != (placed{}) {
+		d, tensor := n.c.HeadDim, n.prefix()+f.places[r].tensor
+		stored[0].Place = Place{Tensor: tensor, Run: d, Step: 2 * d, Rows: 2 * q}
+		stored[3].Place = Place{Tensor: tensor, First: d, Run: d, Step: 2 * d, Rows: 2 * q}
+	}
+	return stored
+}
+
+// Bounds on recurrences: what their operation takes.
+const (
+	maxRecurHeads = 64
+	maxRecurDim   = 128
+	maxTaps       = 8
+	// The values of layer_types.
+	linearAttention = "linear_attention"
+)
+
+// gatedDeltaKeys are the keys that gatedDeltaFields reads.
+var gatedDeltaKeys = []string{"linear_conv_kernel_dim", "linear_key_head_dim", "linear_value_head_dim", "linear_num_key_heads", "linear_num_value_heads",
+	"layer_types", "full_attention_interval"}
+
+// gatedDeltaFields reads which blocks have a recurrence, and its sizes. Where layer_types is missing, one block in
+// full_attention_interval has attention, the last of each so many.
+func (c *Config) gatedDeltaFields(f *fields) {
+	r := &GatedDeltaNet{KeyHeads: f.int("linear_num_key_heads", 16, 1, maxRecurHeads), Heads: f.int("linear_num_value_heads", 32, 1, maxRecurHeads),
+		KeyDim: f.int("linear_key_head_dim", 128, 1, maxRecurDim), ValueDim: f.int("linear_value_head_dim", 128, 1, maxRecurDim),
+		Taps: f.int("linear_conv_kernel_dim", 4, 1, maxTaps)}
+	if r.KeyHeads > 0 && r.Heads%r.KeyHeads != 0 {
+		f.fail("linear_num_value_heads", "%d heads do not share %d key heads evenly", r.Heads, r.KeyHeads)
+	}
+	types, every := c.typesOfLayers(f), f.int("full_attention_interval", 4, 1, maxLayers)
+	if f.err != nil {
+		return
+	}
+	c.Recurrent = make([]bool, c.NumLayers)
+	for b := range c.Recurrent {
+		switch {
+		case types == nil:
+			c.Recurrent[b] = (b+1)%every != 0
+		case types[b] == linearAttention:
+			c.Recurrent[b] = true
+		case types[b] != fullAttention:
+			f.fail("layer_types", "layer %d is %q; known: %s, %s", b, types[b], fullAttention, linearAttention)
+		}
+	}
+	if c.RecurrentBlocks() == 0 {
+		c.Recurrent = nil
+		return
+	}
+	c.GatedDeltaNet = r
+}
+
+func (c *Config) gatedDeltaJSON(m map[string]any) {
+	types := make([]string, c.NumLayers)
+	for b := range types {
+		if types[b] = fullAttention; c.IsRecurrent(b) {
+			types[b] = linearAttention
+		}
+	}
+	m["layer_types"] = types
+	if r := c.GatedDeltaNet; r != nil {
+		m["linear_num_key_heads"], m["linear_num_value_heads"], m["linear_conv_kernel_dim"] = r.KeyHeads, r.Heads, r.Taps
+		m["linear_key_head_dim"], m["linear_value_head_dim"] = r.KeyDim, r.ValueDim
+	}
+}
