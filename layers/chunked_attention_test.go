@@ -8,9 +8,9 @@ import (
 	"mt/model"
 )
 
-// TestStretches: the bounds of chunks, also for documents that are exactly one chunk long, one token longer, or
+// TestChunkBounds: the bounds of chunks, also for documents that are exactly one chunk long, one token longer, or
 // shorter.
-func TestStretches(t *testing.T) {
+func TestChunkBounds(t *testing.T) {
 	s := Spec{Config: config(func(c *model.Config) { c.ChunkSize, c.ChunkedAttention = 4, []bool{true, false} })}
 	if got, want := s.ChunkBounds([]int32{0, 3, 7, 12, 13, 25}), []int32{0, 3, 7, 11, 12, 13, 17, 21, 25}; !reflect.DeepEqual(got, want) {
 		t.Errorf("bounds %v, want %v", got, want)

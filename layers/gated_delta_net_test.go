@@ -57,7 +57,7 @@ func TestRecurrentBytes(t *testing.T) {
 	}
 }
 
-// recurrentConfig is a model with a recurrence in one block and attention with a gate in the other.
+// recurrentConfig is a model with a gated delta net in one block and gated attention in the other.
 func recurrentConfig() *model.Config {
 	return config(func(c *model.Config) {
 		c.OutputGate, c.NormOffset, c.HiddenSize, c.Rope.Partial = true, 1, 9, 0.7
