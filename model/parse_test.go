@@ -540,8 +540,7 @@ func TestJSONOfInline(t *testing.T) {
 	}
 }
 
-// TestJSONOfOptions: what an inline config says comes back from the config.json
-// that is made of it.
+// TestJSONOfOptions: the config.json written for an inline config reads back as the same config.
 func TestJSONOfOptions(t *testing.T) {
 	yarn := map[string]any{"rope_type": "yarn", "factor": 4, "original_max_position_embeddings": 64, "beta_fast": 16, "beta_slow": 2,
 		"mscale": 0.7, "mscale_all_dim": 0.3, "truncate": false, "attention_factor": 1.5}
