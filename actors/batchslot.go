@@ -102,7 +102,7 @@ func (r *lane) layOut(e gatherRows) {
 		r.plan.Spec.RopePositions(rows, m.Positions, m.CuSeqlens)
 		b.micro = append(b.micro, layers.MicroBatch{Tokens: m.Tokens, Seqs: len(m.CuSeqlens) - 1, MaxSeqlen: m.MaxSeqlen,
 			Index: place(m.Index), Targets: place(m.Targets), Pos: place(rows), Cu: place(m.CuSeqlens),
-			RowStart: place(m.RowStart), RowPos: place(m.RowPos), Stretches: place(r.plan.Spec.Stretches(m.CuSeqlens)),
+			RowStart: place(m.RowStart), RowPos: place(m.RowPos), ChunkBounds: place(r.plan.Spec.ChunkBounds(m.CuSeqlens)),
 			UniqueRows: len(batch.UniqueIDs), First: batch.FirstToken() + tokens})
 		r.prefer(e.p, m, &b.micro[1+i], place)
 		tokens += m.Tokens

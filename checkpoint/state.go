@@ -33,10 +33,10 @@ type TrainerState struct {
 	Ended Ended `json:"ended,omitzero"`
 	// Schedule says over which steps the learning rate's schedule lies, where a
 	// run went on with another one than it began with.
-	Schedule Laid `json:"schedule,omitzero"`
-	// Origin is the checkpoint of another run that the run began from; empty: it did
+	Schedule SchedulePosition `json:"schedule,omitzero"`
+	// ParentRun is the checkpoint of another run that the run began from; empty: it did
 	// not begin from one.
-	Origin string `json:"origin,omitempty"`
+	ParentRun string `json:"origin,omitempty"`
 	// Lanes is, by layer, the device that it was on; absent where devices are alike.
 	Lanes []int `json:"lanes,omitempty"`
 	// Ranks is how many ranks trained together up to there; absent where one process trained
@@ -112,8 +112,8 @@ func (w LogWindow) Mean() float64 {
 	return w.Loss
 }
 
-// Laid is where a schedule lies: config.Laid, field by field.
-type Laid struct {
+// SchedulePosition is where a schedule lies: config.SchedulePosition, field by field.
+type SchedulePosition struct {
 	Base   int `json:"base"`
 	From   int `json:"from"`
 	Warmup int `json:"warmup"`

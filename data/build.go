@@ -33,19 +33,19 @@ const (
 // builder reads sources into a cache file. A feeder cuts them into chunks, several
 // encoders turn chunks into tokens at once, and the builder writes these in order.
 type builder struct {
-	spec        *Spec
-	w           *cacheWriter
-	sources     []source
-	before      []int64 // for each source, the bytes of all sources before it
-	total       int64   // bytes of all sources
-	done, told  int64   // bytes that are done; how many were when Progress was last told
-	open        int64   // tokens of the current document in the pieces written so far
-	inside      bool    // some but not all pieces of the current document are written
-	skippedFrom int64   // bad rows before the current source
-	docsFrom    int64
-	at          position
-	committed   int64 // the value of done at the last commit
-	supply      *supply
+	spec           *Spec
+	w              *cacheWriter
+	sources        []source
+	before         []int64 // for each source, the bytes of all sources before it
+	total          int64   // bytes of all sources
+	done, reported int64   // bytes that are done; how many were when Progress was last told
+	open           int64   // tokens of the current document in the pieces written so far
+	inside         bool    // some but not all pieces of the current document are written
+	skippedFrom    int64   // bad rows before the current source
+	docsFrom       int64
+	at             position
+	committed      int64 // the value of done at the last commit
+	supply         *supply
 }
 
 // buildCache reads all sources into the cache file name.
@@ -76,7 +76,7 @@ func buildCache(name string, s *Spec, sources []source) (note string, err error)
 	}
 	s.progress(b.total, b.total, tokenizing)
 	if b.w.Docs == 0 {
-		return "", fmt.Errorf("the data set is empty: %s", b.nothing())
+		return "", fmt.Errorf("the data set is empty: %s", b.noDocuments())
 	}
 	if err := b.w.finish(); err != nil {
 		return "", fmt.Errorf("token cache: %w", err)
@@ -111,8 +111,8 @@ func (b *builder) stopAt(err error) error {
 	return err
 }
 
-// nothing words why the sources hold no document.
-func (b *builder) nothing() string {
+// noDocuments words why the sources hold no document.
+func (b *builder) noDocuments() string {
 	out := ""
 	switch n := len(b.sources); n {
 	case 0:
@@ -188,8 +188,8 @@ func (b *builder) write(c *chunk) error {
 			return err
 		}
 	}
-	if b.done = b.before[c.index] + c.bytes; b.done-b.told >= 1<<20 {
-		b.told = b.done
+	if b.done = b.before[c.index] + c.bytes; b.done-b.reported >= 1<<20 {
+		b.reported = b.done
 		b.spec.progress(b.done, b.total, tokenizing)
 	}
 	if b.at.Source, b.at.Rows = c.index, c.rows; c.end != nil {
@@ -230,7 +230,7 @@ func (b *builder) document(c *chunk, d *encoded) error {
 	case d.err != nil:
 		return b.bad(fmt.Errorf("%s: %w", where, d.err))
 	}
-	if err := b.become(d.kind, c.src.set); err != nil {
+	if err := b.setKind(d.kind, c.src.set); err != nil {
 		return fmt.Errorf("%s: %w", where, err)
 	}
 	var labels []int32
@@ -270,9 +270,9 @@ func (b *builder) bad(err error) error {
 	return nil
 }
 
-// become notes the kind of the documents, and refuses a document of another kind: there is
+// setKind notes the kind of the documents, and refuses a document of another kind: there is
 // only one, in all data sets. set is the number of the document's data set.
-func (b *builder) become(k kind, set int) error {
+func (b *builder) setKind(k kind, set int) error {
 	if b.w.Kind == "" {
 		b.w.Kind = k
 	}
@@ -330,7 +330,7 @@ func newSupply(s *Spec, m *manifest, set int) *supply {
 	}
 	copy(out.rows, out.docs)
 	for i := range out.docs {
-		out.most[i] = s.most(i)
+		out.most[i] = s.documentLimit(i)
 		out.wrote(i, 0)
 	}
 	return out

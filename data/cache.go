@@ -177,7 +177,7 @@ func cachePath(s *Spec, sources []source) (string, error) {
 		fmt.Fprintf(h, "%q %v %d\n", src.path, src.named, src.set)
 	}
 	for i, set := range s.sets { // what else a set says chooses among documents and changes no token
-		if most := s.most(i); most > 0 {
+		if most := s.documentLimit(i); most > 0 {
 			fmt.Fprintf(h, "the first %d\n", most)
 		}
 		how, err := json.Marshal(struct {
@@ -316,7 +316,7 @@ func (m *manifest) holds(f cachedFile, src source) bool {
 	if f.Path != src.path || f.Size != src.size {
 		return false
 	}
-	if m.vouched(f.MTime, src) {
+	if m.unchangedSince(f.MTime, src) {
 		return true
 	}
 	most := int64(math.MaxInt64)
@@ -332,8 +332,8 @@ func (m *manifest) holds(f cachedFile, src source) bool {
 	return err == nil && sum == f.SHA256
 }
 
-// vouched tells whether the file's time suffices to say that it has not changed since it was read.
-func (m *manifest) vouched(mtime int64, src source) bool {
+// unchangedSince tells whether the file's time suffices to say that it has not changed since it was read.
+func (m *manifest) unchangedSince(mtime int64, src source) bool {
 	return mtime == src.mtime && mtime < m.Started-int64(racy)
 }
 
@@ -755,7 +755,7 @@ func (w *cacheWriter) resume(sources []source) (position, error) {
 	var j journal
 	if !w.private {
 		text, err := os.ReadFile(w.name + journalName)
-		if err != nil || json.Unmarshal(text, &j) != nil || !w.goesOn(&j, sources) {
+		if err != nil || json.Unmarshal(text, &j) != nil || !w.canResume(&j, sources) {
 			j = journal{}
 		}
 	}
@@ -787,9 +787,9 @@ func (m *manifest) partSizes() [3]int64 {
 	return s
 }
 
-// goesOn tells whether a journal was made for these sources, which have not changed since,
+// canResume tells whether a journal was made for these sources, which have not changed since,
 // and whether the files hold what the journal says.
-func (w *cacheWriter) goesOn(j *journal, sources []source) bool {
+func (w *cacheWriter) canResume(j *journal, sources []source) bool {
 	m, at := &j.Manifest, &j.At
 	if m.Tokenizer != w.Tokenizer || m.TokenBytes != w.TokenBytes || len(m.Files) != at.Source || at.Source > len(sources) || m.Docs < 1 {
 		return false
@@ -801,7 +801,7 @@ func (w *cacheWriter) goesOn(j *journal, sources []source) bool {
 	}
 	if at.Source < len(sources) && at.Rows > 0 {
 		src := sources[at.Source]
-		if at.File != src.path || at.Size != src.size || !m.vouched(at.MTime, src) {
+		if at.File != src.path || at.Size != src.size || !m.unchangedSince(at.MTime, src) {
 			return false
 		}
 	}

@@ -196,7 +196,7 @@ func (c *columns) question(v *conversation, fields map[string]json.RawMessage) e
 	if parts[0] != "" {
 		v.add("system", parts[0])
 	}
-	if err := c.earlier(v, fields); err != nil {
+	if err := c.addHistory(v, fields); err != nil {
 		return err
 	}
 	query := parts[1]
@@ -212,8 +212,8 @@ func (c *columns) question(v *conversation, fields map[string]json.RawMessage) e
 	return nil
 }
 
-// earlier adds the turns of the field history, which is a list of pairs.
-func (c *columns) earlier(v *conversation, fields map[string]json.RawMessage) error {
+// addHistory adds the turns of the field history, which is a list of pairs.
+func (c *columns) addHistory(v *conversation, fields map[string]json.RawMessage) error {
 	raw := given(fields[c.History])
 	if c.History == "" || raw == nil {
 		return nil

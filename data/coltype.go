@@ -116,8 +116,8 @@ func (t *colType) item() *colType {
 	return t.element
 }
 
-// saysJSON reports whether t is known to be JSON in text.
-func (t *colType) saysJSON() bool { return t != nil && t.json }
+// isJSON reports whether t is known to be JSON in text.
+func (t *colType) isJSON() bool { return t != nil && t.json }
 
 // appendJSON appends the value that text, a value of a column of JSON, stands for.
 func appendJSON(dst, text []byte) ([]byte, error) {

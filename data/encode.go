@@ -205,7 +205,7 @@ func (e *encoder) record(c *chunk, r record, d *encoded) {
 		d.cut = e.cut
 	}
 	if d.kind != kindIDs && d.first {
-		d.flags |= e.doubled()
+		d.flags |= e.doubledBOS()
 	}
 	if d.kind == kindText && d.last && len(e.around.after) == 0 {
 		d.flags |= flagOpenEnd | flagMissingEOS
@@ -337,7 +337,7 @@ func (e *encoder) chat(v *conversation) (flags uint64, err error) {
 	if len(e.ids) < 2 || supervised(e.labs) == 0 {
 		return 0, &badRow{class: classUnsupervised, err: errors.New("no token is supervised: the assistant's turns are empty, or of weight 0; remove the row")}
 	}
-	return flags | e.unended(), nil
+	return flags | e.openEnd(), nil
 }
 
 // text sets e.ids to the tokens of a text, or of a piece of one.
@@ -452,8 +452,8 @@ func (e *encoder) verbatim(v *conversation) error {
 	return err
 }
 
-// doubled is flagDoubledBOS where e.ids begin with two BOS, else 0.
-func (e *encoder) doubled() uint64 {
+// doubledBOS is flagDoubledBOS where e.ids begin with two BOS, else 0.
+func (e *encoder) doubledBOS() uint64 {
 	if bos := e.around.bos; bos != IgnoreIndex && len(e.ids) > 1 && e.ids[0] == bos && e.ids[1] == bos {
 		return flagDoubledBOS
 	}

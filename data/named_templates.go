@@ -178,7 +178,7 @@ func (e *encoder) layTurns(l *layout, v *conversation, last int) error {
 			e.muted = append(e.muted, jinja.Span{From: from, To: len(e.ids)})
 		}
 	}
-	turn := &laidTurns{l: l, v: v, last: last, think: e.thinking(v)}
+	turn := &answerState{l: l, v: v, last: last, think: e.thinking(v)}
 	for i := skipped; i <= last; i++ {
 		from := len(e.ids)
 		role, text, err := plainTurn(messages[i-skipped], l.name)
@@ -203,8 +203,8 @@ func (e *encoder) layTurns(l *layout, v *conversation, last int) error {
 	return nil
 }
 
-// laidTurns is what the answers of one conversation have in common.
-type laidTurns struct {
+// answerState is what the answers of one conversation have in common.
+type answerState struct {
 	l     *layout
 	v     *conversation
 	last  int  // the last answer
@@ -214,7 +214,7 @@ type laidTurns struct {
 }
 
 // answer appends the answer that message i gives, with the labels of its prompt.
-func (e *encoder) answer(t *laidTurns, i int, text string) error {
+func (e *encoder) answer(t *answerState, i int, text string) error {
 	l, isLast := t.l, i == t.last
 	learned := i >= t.v.from && (!e.spec.MaskHistory || isLast) && !weightless(t.v.messages[i])
 	supervised := learned && text != ""

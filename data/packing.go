@@ -294,7 +294,7 @@ func (d *Dataset) fill(i int, r *Row) {
 }
 
 // assemble makes r of ranges of documents, one after the other.
-func (d *Dataset) assemble(pieces iter.Seq2[int64, stretch], r *Row) {
+func (d *Dataset) assemble(pieces iter.Seq2[int64, tokenRange], r *Row) {
 	r.IDs, r.Labels, r.Docs, r.Pairs = r.IDs[:0], r.Labels[:0], r.Docs[:0], r.Pairs[:0]
 	for doc, piece := range pieces {
 		first, _ := d.c.span(doc)
@@ -309,11 +309,11 @@ func (d *Dataset) assemble(pieces iter.Seq2[int64, stretch], r *Row) {
 
 // pieces are the documents of row i, each with the range of its tokens that the row holds. A pair
 // comes twice: with the range of the chosen document, then with that of the rejected one.
-func (d *Dataset) pieces(i int) iter.Seq2[int64, stretch] {
+func (d *Dataset) pieces(i int) iter.Seq2[int64, tokenRange] {
 	row := d.checked(i)
 	switch {
 	case d.fitAt != nil:
-		return func(yield func(int64, stretch) bool) {
+		return func(yield func(int64, tokenRange) bool) {
 			for _, doc := range d.fit[d.fitAt[row]:d.fitAt[row+1]] {
 				for _, part := range d.parts(doc) {
 					if !yield(doc, part) {
@@ -325,7 +325,7 @@ func (d *Dataset) pieces(i int) iter.Seq2[int64, stretch] {
 	case d.packing:
 		return d.packed(without(d.drop, row))
 	}
-	return func(yield func(int64, stretch) bool) {
+	return func(yield func(int64, tokenRange) bool) {
 		doc, part := d.single(row)
 		if !d.IsPairs() {
 			yield(doc, part)
@@ -339,21 +339,21 @@ func (d *Dataset) pieces(i int) iter.Seq2[int64, stretch] {
 	}
 }
 
-// stretch is the range [from, to) of a document's tokens.
-type stretch struct{ from, to int64 }
+// tokenRange is the range [from, to) of a document's tokens.
+type tokenRange struct{ from, to int64 }
 
 // packed are the pieces of packed row i: tokens [i*MaxSeqLen, (i+1)*MaxSeqLen) of the mix.
-func (d *Dataset) packed(i int64) iter.Seq2[int64, stretch] {
+func (d *Dataset) packed(i int64) iter.Seq2[int64, tokenRange] {
 	n := int64(d.spec.MaxSeqLen)
 	at, end := i*n, min((i+1)*n, d.mix.tokens)
 	p := int64(sort.Search(int(d.mix.n), func(k int) bool { return d.mix.end(int64(k)) > at }))
-	return func(yield func(int64, stretch) bool) {
+	return func(yield func(int64, tokenRange) bool) {
 		for ; at < end; p++ {
 			doc := d.mix.doc(p)
 			first, last := d.c.span(doc)
 			start := d.mix.end(p) - (last - first)
 			to := min(end, d.mix.end(p))
-			if !yield(doc, stretch{at - start, to - start}) {
+			if !yield(doc, tokenRange{at - start, to - start}) {
 				return
 			}
 			at = to
@@ -362,7 +362,7 @@ func (d *Dataset) packed(i int64) iter.Seq2[int64, stretch] {
 }
 
 // single is the document of row i, where rows are not packed, and the range of its tokens in the row.
-func (d *Dataset) single(i int64) (doc int64, piece stretch) {
+func (d *Dataset) single(i int64) (doc int64, piece tokenRange) {
 	switch {
 	case d.fit != nil:
 		return d.fit[i], d.part(d.fit[i], 0)
@@ -376,20 +376,20 @@ func (d *Dataset) single(i int64) (doc int64, piece stretch) {
 }
 
 // part is the range of a document's tokens, beginning with token from, that fits into one row.
-func (d *Dataset) part(doc, from int64) stretch {
+func (d *Dataset) part(doc, from int64) tokenRange {
 	first, end := d.c.span(doc)
-	return stretch{from, min(end-first, from+int64(d.spec.MaxSeqLen))}
+	return tokenRange{from, min(end-first, from+int64(d.spec.MaxSeqLen))}
 }
 
 // parts are the ranges of a document's tokens that a row has where it is not split: one that
 // begins with the document, or of a pair two, one for each of its documents.
-func (d *Dataset) parts(doc int64) []stretch {
+func (d *Dataset) parts(doc int64) []tokenRange {
 	if !d.IsPairs() {
-		return []stretch{d.part(doc, 0)}
+		return []tokenRange{d.part(doc, 0)}
 	}
 	first, end := d.c.span(doc)
 	most, cut := int64(d.spec.MaxSeqLen), d.c.chosen(doc)
-	return []stretch{{0, min(cut, most)}, {cut, min(end-first, cut+most)}}
+	return []tokenRange{{0, min(cut, most)}, {cut, min(end-first, cut+most)}}
 }
 
 func (d *Dataset) checked(i int) int64 {
@@ -446,8 +446,8 @@ func (d *Dataset) bestFit(docs []int64) (fit, at []int64) {
 	return fit, at
 }
 
-// room is what is left of a bin: so many units free in the bin of that number.
-type room struct {
+// binSpace is what is left of a bin: so many units free in the bin of that number.
+type binSpace struct {
 	free int64
 	bin  int
 }
@@ -463,11 +463,11 @@ func bestFit(lengths []int64, most int64) [][]int {
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(lengths[b], lengths[a]) })
 	var bins [][]int
-	var open []room // rising
-	before := func(a, b room) int { return cmp.Or(cmp.Compare(a.free, b.free), cmp.Compare(a.bin, b.bin)) }
+	var open []binSpace // rising
+	before := func(a, b binSpace) int { return cmp.Or(cmp.Compare(a.free, b.free), cmp.Compare(a.bin, b.bin)) }
 	for _, i := range order {
-		r := room{most, len(bins)}
-		if k, _ := slices.BinarySearchFunc(open, room{lengths[i], -1}, before); k < len(open) {
+		r := binSpace{most, len(bins)}
+		if k, _ := slices.BinarySearchFunc(open, binSpace{lengths[i], -1}, before); k < len(open) {
 			r = open[k]
 			open = slices.Delete(open, k, k+1)
 		} else {

@@ -207,7 +207,7 @@ func (c *columns) commonText(fields map[string]json.RawMessage) (*pair, error) {
 		n--
 	}
 	if n < 1 {
-		return nil, c.noPrompt()
+		return nil, c.errNoPrompt()
 	}
 	t := &textPair{prompt: string(texts[0][:n])}
 	for i, text := range texts {
@@ -223,7 +223,7 @@ func commonLength[E any](a, b []E, same func(a, b E) bool) int {
 	return agreeing(a[:n], b[:n], same)
 }
 
-func (c *columns) noPrompt() error {
+func (c *columns) errNoPrompt() error {
 	return fmt.Errorf("%s and %s have no beginning in common that could be the prompt; give it in a field of its own, prompt, or remove the row", c.Chosen, c.Rejected)
 }
 
@@ -239,7 +239,7 @@ func (c *columns) common(extras *conversation, raw [2]json.RawMessage) (*pair, e
 	}
 	n := commonLength(p.answers[0].messages, p.answers[1].messages, sameMessage)
 	if n < 1 {
-		return nil, c.noPrompt()
+		return nil, c.errNoPrompt()
 	}
 	p.asked = p.answers[0].clone()
 	p.asked.messages, p.asked.names = p.asked.messages[:n], p.asked.names[:n]
@@ -331,7 +331,7 @@ func (e *encoder) pair(p *pair) (flags uint64, err error) {
 		if supervised(e.labs) == 0 {
 			return 0, errNoAnswer
 		}
-		flags |= e.unended()
+		flags |= e.openEnd()
 		ids, labs = append(ids, e.ids...), append(labs, e.labs...)
 	}
 	e.ids, e.labs, e.cut = ids, labs, len(sides[0])
@@ -354,11 +354,11 @@ func equal[E comparable](a, b E) bool { return a == b }
 // textSides are the tokens of a prompt and of the two texts that follow it, each with EOS at
 // its end.
 func (e *encoder) textSides(t *textPair) (prompt []int32, sides [2][]int32, err error) {
-	if prompt, err = e.beginning(t.prompt); err != nil {
+	if prompt, err = e.prefixTokens(t.prompt); err != nil {
 		return nil, sides, err
 	}
 	for i, answer := range t.answers {
-		if sides[i], err = e.beginning(t.prompt + answer); err != nil {
+		if sides[i], err = e.prefixTokens(t.prompt + answer); err != nil {
 			return nil, sides, err
 		}
 		eos, n := e.around.eos, len(sides[i])
@@ -369,8 +369,8 @@ func (e *encoder) textSides(t *textPair) (prompt []int32, sides [2][]int32, err 
 	return prompt, sides, nil
 }
 
-// beginning are the tokens of a text, with what the tokenizer puts before it.
-func (e *encoder) beginning(text string) ([]int32, error) {
+// prefixTokens are the tokens of a text, with what the tokenizer puts before it.
+func (e *encoder) prefixTokens(text string) ([]int32, error) {
 	return e.tok.Encode(slices.Clone(e.around.before), []byte(text))
 }
 
@@ -405,23 +405,23 @@ func (e *encoder) chatSides(p *pair) (flags uint64, prompt []int32, sides [2][]i
 		return 0, nil, sides, err
 	}
 	for i, v := range p.answers {
-		out, given, err := e.writeAny(v, e.told)
+		out, given, err := e.writeAny(v, e.renderUnchanged)
 		if err != nil {
 			return 0, nil, sides, err
 		}
 		if sides[i], err = e.tok.Encode(nil, []byte(out.Text)); err != nil {
 			return 0, nil, sides, err
 		}
-		sides[i] = e.closed(given, out, sides[i], agreeing(prompt, sides[i], equal))
+		sides[i] = e.withEndMarker(given, out, sides[i], agreeing(prompt, sides[i], equal))
 		flags |= out.left
 	}
 	return flags, prompt, sides, nil
 }
 
-// closed is ids, the tokens of a conversation with its answer, the first of which are the
+// withEndMarker is ids, the tokens of a conversation with its answer, the first of which are the
 // prompt's. Where the template ends the answer with the marker of the next turn, that marker is
 // appended, as to a single answer.
-func (e *encoder) closed(v *conversation, out written, ids []int32, first int) []int32 {
+func (e *encoder) withEndMarker(v *conversation, out written, ids []int32, first int) []int32 {
 	last := len(v.messages) - 1
 	end := len(ids)
 	for end > first && !e.special(ids[end-1]) && blank(e.tok.Decode(ids[end-1:end])) {

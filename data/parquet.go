@@ -397,7 +397,7 @@ func (r *parquetRows) valueType(c *parquet.Column, elements []pqformat.SchemaEle
 		leaf := leafOf(c.Type(), &elements[at])
 		leaf.column = column
 		for _, s := range said {
-			if s.saysJSON() && (leaf.kind == leafText || leaf.kind == leafBytes) {
+			if s.isJSON() && (leaf.kind == leafText || leaf.kind == leafBytes) {
 				leaf.kind = leafJSON
 			}
 		}

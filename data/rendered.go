@@ -284,8 +284,8 @@ func (e *encoder) learned(v *conversation) (written, error) {
 	return written{r, turns, leftOut(v, r)}, nil
 }
 
-// told renders a conversation as it is.
-func (e *encoder) told(v *conversation) (written, error) {
+// renderUnchanged renders a conversation as it is.
+func (e *encoder) renderUnchanged(v *conversation) (written, error) {
 	r, err := e.tmpl.Render(e.variables(v))
 	if err != nil {
 		return written{}, err

@@ -115,9 +115,9 @@ func (p split) upTo(most int64) int64 {
 	return min(p.To, p.From+most)
 }
 
-// most is how many documents from a data set's start are needed; 0: all. No more are read. Of several
+// documentLimit is how many documents from a data set's start are needed; 0: all. No more are read. Of several
 // data sets of pairs all are, since a pair's ID counts the pairs of the data sets before its own.
-func (s *Spec) most(set int) int64 {
+func (s *Spec) documentLimit(set int) int64 {
 	if len(s.sets) > 1 && (s.Pairs || s.Format == string(fmtPairs) || s.sets[set].Format == fmtPairs) {
 		return 0
 	}

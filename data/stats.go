@@ -235,7 +235,7 @@ func (d *Dataset) Pieces(i int) []Piece {
 }
 
 // piece describes the range part of a document.
-func (d *Dataset) piece(doc int64, part stretch) Piece {
+func (d *Dataset) piece(doc int64, part tokenRange) Piece {
 	first, end := d.c.span(doc)
 	f := d.c.fileOf(doc)
 	line, flags := d.c.line(doc)

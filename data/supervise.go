@@ -283,10 +283,10 @@ func (e *encoder) firstMarker(text string) int32 {
 	return IgnoreIndex
 }
 
-// unended is flagOpenEnd where a supervised turn does not end with a special token, together
+// openEnd is flagOpenEnd where a supervised turn does not end with a special token, together
 // with flagMissingEOS where none comes before the white space at its end either. Many
 // templates end a turn with a special token and a line break, and supervise both.
-func (e *encoder) unended() (flags uint64) {
+func (e *encoder) openEnd() (flags uint64) {
 	if e.spec.TrainOnPrompt { // everything is one supervised turn, which may end with one token of white space
 		n := len(e.ids)
 		if !e.tok.IsSpecial(e.ids[n-1]) && !e.tok.IsSpecial(e.ids[n-2]) {

@@ -42,11 +42,11 @@ func (l *launch) project(c span) {
 	d := l.dims
 	in := l.input(model.RoleAttnNorm, l.x, device.Tensor{}, c)
 	switch {
-	case d.recurs:
-		l.projectRecurrence(c)
+	case d.recurrent:
+		l.projectGDN(c)
 		return
-	case d.latent != nil:
-		l.projectLatent(c)
+	case d.mla != nil:
+		l.projectMLA(c)
 		return
 	}
 	l.linear(l.s, l.qkv.of(c), in, l.w[model.RoleQKV], device.Tensor{}, l.w[model.RoleQKVBias], c.n, d.hidden, d.qkv)
@@ -92,7 +92,7 @@ func (l *launch) rope(x device.Tensor, c span, inverse bool) {
 		op.Do(l.dev, l.s, op.RoPE{X: from(x, cfg.RopeAt()), Cos: r.cos, Sin: r.sin, Pos: pos, T: c.n, Heads: d.heads + d.kvHeads,
 			Dim: d.headDim, Rotary: r.rotary, Stride: d.qkv, Inverse: inverse, Interleaved: cfg.RopeInterleaved})
 	}
-	if r := l.temper; cfg.Tempers(l.block) {
+	if r := l.queryScaling; cfg.ScalesQueries(l.block) {
 		op.Do(l.dev, l.s, op.RoPE{X: x, Cos: r.cos, Sin: r.sin, Pos: pos, T: c.n, Heads: d.heads, Dim: d.headDim, Rotary: r.rotary,
 			Stride: d.qkv, Inverse: inverse})
 	}
@@ -117,8 +117,8 @@ func (l *launch) heads() (q, k, v device.Tensor) {
 func (l *launch) shape() op.AttentionShape {
 	a := l.attentionShape()
 	a.CuQ, a.Seqs, a.MaxQ = l.mb.Cu, l.mb.Seqs, l.mb.MaxSeqlen
-	if size := l.spec.Config.Stretch(l.block); size > 0 {
-		a.CuQ, a.Seqs, a.MaxQ = l.mb.Stretches, int(l.mb.Stretches.Len)-1, min(a.MaxQ, size)
+	if size := l.spec.Config.AttentionChunk(l.block); size > 0 {
+		a.CuQ, a.Seqs, a.MaxQ = l.mb.ChunkBounds, int(l.mb.ChunkBounds.Len)-1, min(a.MaxQ, size)
 	}
 	a.CuK, a.MaxK = a.CuQ, a.MaxQ
 	a.TQ, a.TK = l.mb.Tokens, l.mb.Tokens
@@ -133,9 +133,9 @@ func (l *launch) attentionShape() op.AttentionShape {
 
 // attend writes o, and lse where something reads it later; in a recurrent block it does what that has in its place.
 func (l *launch) attend() {
-	if l.dims.recurs {
+	if l.dims.recurrent {
 		l.convolve(device.Tensor{})
-		l.recurrence(device.Tensor{})
+		l.gatedDelta(device.Tensor{})
 		return
 	}
 	if l.spec.OnHost {

@@ -56,7 +56,7 @@ func (l *launch) recompute() {
 	switch {
 	case l.keep < KeepAttention:
 		l.attend()
-	case l.dims.recurs: // what the convolution makes is never kept either
+	case l.dims.recurrent: // what the convolution makes is never kept either
 		l.convolve(device.Tensor{})
 	}
 }
@@ -92,8 +92,8 @@ func (l *launch) attendBackward() {
 		l.attendGroupsBackward()
 		return
 	}
-	if l.dims.recurs {
-		l.recurrenceBackward()
+	if l.dims.recurrent {
+		l.gatedDeltaBackward()
 		return
 	}
 	d := l.dims
@@ -126,11 +126,11 @@ func (l *launch) projectBackward(c span) {
 		l.normQKBackward(dqkv, c)
 	}
 	in := l.input(model.RoleAttnNorm, l.x, l.rstd.of(c), c)
-	if d.latent != nil || d.recurs {
-		if d.recurs {
-			l.projectRecurrenceBackward(c)
+	if d.mla != nil || d.recurrent {
+		if d.recurrent {
+			l.projectGDNBackward(c)
 		} else {
-			l.projectLatentBackward(dqkv, c)
+			l.projectMLABackward(dqkv, c)
 		}
 		l.normBackward(model.RoleAttnNorm, l.x.of(c), c)
 		return

@@ -61,7 +61,7 @@ func (t *Templates) newLaunch(s device.Stream, mlp bool, block int, w Weights, m
 	l := &launch{Templates: t, s: s, block: block, dims: t.dims, w: w, mb: mb, keep: keep}
 	l.dims.qkNorm = t.spec.Config.NormsQK(block)
 	if t.spec.Config.IsRecurrent(block) {
-		l.dims = t.dims.recurrent()
+		l.dims = t.dims.forRecurrent()
 	}
 	l.buffers = t.spec.blockBuffers(l.dims, mlp, keep, mb.Tokens, backward, &allotter{mem: saved}, &allotter{mem: ws})
 	if l.link = (nearLink{}); t.spec.OnHost {
@@ -198,8 +198,8 @@ func (l *launch) down(y rows, residual device.Tensor, c span) {
 // activation is the function that is applied to the gate or, without one, to up, and how gate and up are cut off, if they are.
 func (t *Templates) activation() (op.Activation, op.Cut) {
 	c := t.spec.Config
-	if c.Cut != nil {
-		return op.CutSiLU, op.Cut{Alpha: float32(c.Cut.Alpha), Limit: float32(c.Cut.Limit)}
+	if c.ClampedSwiGLU != nil {
+		return op.CutSiLU, op.Cut{Alpha: float32(c.ClampedSwiGLU.Alpha), Limit: float32(c.ClampedSwiGLU.Limit)}
 	}
 	return [...]op.Activation{model.SiLU: op.SiLU, model.GELUTanh: op.GELUTanh, model.GELU: op.GELU, model.ReLU: op.ReLU}[c.Activation], op.Cut{}
 }

@@ -15,14 +15,14 @@ type CacheStep struct {
 	Pos    device.Tensor // (Tokens): rows of the RoPE tables of Start, Start+1, …
 	CuQ    device.Tensor // (2): 0, Tokens
 	CuK    device.Tensor // (2): 0, Start+Tokens
-	// StretchQ and StretchK are what Spec.CachedStretches says.
-	StretchQ, StretchK device.Tensor
+	// ChunkBoundsQ and ChunkBoundsK are what Spec.CachedChunkBounds returns.
+	ChunkBoundsQ, ChunkBoundsK device.Tensor
 }
 
-// CachedStretches are the bounds of the stretches that tokens new tokens behind start others are in: among the new
+// CachedChunkBounds are the bounds of the stretches that tokens new tokens behind start others are in: among the new
 // tokens, and among keys from the first one's beginning on. They are nil where the model cuts none.
-func (s Spec) CachedStretches(start, tokens int) (q, k []int32) {
-	size := s.Config.StretchSize
+func (s Spec) CachedChunkBounds(start, tokens int) (q, k []int32) {
+	size := s.Config.ChunkSize
 	if size == 0 {
 		return nil, nil
 	}
@@ -71,7 +71,7 @@ func (t *Templates) cachedAttention(s device.Stream, mlp bool, block int, w Weig
 	if t.spec.Config.IsRecurrent(block) {
 		l := t.newLaunch(s, mlp, block, w, MicroBatch{Tokens: step.Tokens}, device.Mem{}, ws, false)
 		l.x, l.y = whole(x, l.dims.hidden), whole(y, l.dims.hidden)
-		l.goOn(step, cache)
+		l.decode(step, cache)
 		return l
 	}
 	d, rowBytes := t.dims, int64(t.dims.qkv)*t.dims.act.Size()
@@ -101,9 +101,9 @@ func (l *launch) cachedShape(step CacheStep) (a op.AttentionShape, first int) {
 	a.CuQ, a.CuK, a.Seqs = step.CuQ, step.CuK, 1
 	a.TQ, a.TK = step.Tokens, step.Start+step.Tokens
 	a.MaxQ, a.MaxK = a.TQ, a.TK
-	if size := l.spec.Config.Stretch(l.block); size > 0 {
+	if size := l.spec.Config.AttentionChunk(l.block); size > 0 {
 		first = step.Start / size * size
-		a.CuQ, a.CuK, a.Seqs = step.StretchQ, step.StretchK, int(step.StretchQ.Len)-1
+		a.CuQ, a.CuK, a.Seqs = step.ChunkBoundsQ, step.ChunkBoundsK, int(step.ChunkBoundsQ.Len)-1
 		a.TK -= first
 		a.MaxQ, a.MaxK = min(a.TQ, size), min(a.TK, size)
 	}

@@ -4,7 +4,7 @@
 // anything. A layer's Kind answers what a run has to know of the layer before it runs.
 //
 // A block whose attention is a recurrence (Qwen3-Next) is a kind of its own with the visits of
-// other blocks (kind_block.go, recurrence.go). The plan chooses for each block what its forward keeps for the
+// other blocks (kind_block.go, gated_delta_net.go). The plan chooses for each block what its forward keeps for the
 // backward (Keeps). Gradients of pairs need the losses of all chunks first, because both answers decide
 // the factor of each token (op.PreferenceWeights).
 //

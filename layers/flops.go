@@ -49,13 +49,13 @@ func (s Spec) productsAgain(block int, keep Keep) (n int64) {
 	if keep < KeepQKV {
 		n += 2 * c.QKVProducts(block)
 	}
-	if d.recurs { // what the convolution makes is never kept
-		n += d.recurrence.ConvFLOPs()
+	if d.recurrent { // what the convolution makes is never kept
+		n += d.gdn.ConvFLOPs()
 		if keep < KeepAttention {
-			n += d.recurrence.StateFLOPs()
+			n += d.gdn.StateFLOPs()
 		}
 	}
-	if l := d.latent; l != nil { // the narrow vectors
+	if l := d.mla; l != nil { // the narrow vectors
 		n += product(d.hidden, l.QRank+l.KVRank+l.RopeDim)
 	}
 	if s.OnHost && c.NormsQK(block) { // what q/k norm's backward reads waits nowhere

@@ -42,7 +42,7 @@ type Kind interface {
 
 // kinds has the Kind of every model.LayerKind.
 var kinds = [...]Kind{model.Embedding: embeddingKind{}, model.Positions: positionsKind{}, model.Block: blockKind{mlp: true}, model.Attention: blockKind{},
-	model.MoE: moeKind{}, model.Recurrent: blockKind{mlp: true, recurs: true}, model.Mixer: blockKind{recurs: true}, model.Head: headKind{}}
+	model.MoE: moeKind{}, model.Recurrent: blockKind{mlp: true, recurrent: true}, model.Mixer: blockKind{recurrent: true}, model.Head: headKind{}}
 
 // KindOf returns the Kind of the layers that model calls k.
 func KindOf(k model.LayerKind) Kind { return kinds[k] }

@@ -8,10 +8,10 @@ import (
 )
 
 // blockKind is the kind of a decoder block with a dense MLP or, without one, of the first half of a decoder block whose MLP is
-// experts. recurs says that a recurrence stands in the place of attention.
+// experts. recurrent says that a recurrence stands in the place of attention.
 type blockKind struct {
 	plainKind
-	mlp, recurs bool
+	mlp, recurrent bool
 }
 
 func (k blockKind) Stages(Spec, model.Layout) schedule.Layer {
@@ -22,7 +22,7 @@ func (k blockKind) Stages(Spec, model.Layout) schedule.Layer {
 }
 
 func (k blockKind) SavedBytes(s Spec, keep Keep, tokens int) int64 {
-	return s.savedBytes(s.dims(k.recurs), k.mlp, keep, tokens)
+	return s.savedBytes(s.dims(k.recurrent), k.mlp, keep, tokens)
 }
 
 func (k blockKind) WorkspaceBytes(s Spec, backward bool) int64 {
@@ -36,7 +36,7 @@ func (k blockKind) WorkspaceBytes(s Spec, backward bool) int64 {
 	most := int64(0)
 	for _, tokens := range []int{s.MaxTokens, min(s.MaxTokens, op.MostSummed)} { // the latter may have sums that the former has not
 		ws, saved := allotter{dry: true}, allotter{dry: true}
-		s.blockBuffers(s.dims(k.recurs), k.mlp, keep, tokens, backward, &saved, &ws)
+		s.blockBuffers(s.dims(k.recurrent), k.mlp, keep, tokens, backward, &saved, &ws)
 		most = max(most, ws.used)
 	}
 	return most
@@ -46,7 +46,7 @@ func (k blockKind) WorkspaceBytes(s Spec, backward bool) int64 {
 func (k blockKind) leastKept(s Spec) (least Keep, some bool) {
 	least = KeepAll
 	for block := range s.Config.NumLayers {
-		if s.Config.HasExperts(block) != k.mlp && s.Config.IsRecurrent(block) == k.recurs {
+		if s.Config.HasExperts(block) != k.mlp && s.Config.IsRecurrent(block) == k.recurrent {
 			least, some = min(least, s.Keep.Of(block)), true
 		}
 	}
@@ -54,7 +54,7 @@ func (k blockKind) leastKept(s Spec) (least Keep, some bool) {
 }
 
 func (k blockKind) CacheBytes(s Spec, maxTokens int) int64 {
-	if k.recurs {
+	if k.recurrent {
 		return s.recurrentCacheBytes()
 	}
 	return s.CacheBytes(maxTokens)

@@ -65,10 +65,10 @@ func (s Spec) RopePositions(dst, positions, cu []int32) {
 	}
 }
 
-// Stretches are the bounds of the documents, cu, and those of the stretches that they are cut into in some
+// ChunkBounds are the bounds of the documents, cu, and those of the stretches that they are cut into in some
 // blocks; nil where the model cuts none.
-func (s Spec) Stretches(cu []int32) []int32 {
-	size := int32(s.Config.StretchSize)
+func (s Spec) ChunkBounds(cu []int32) []int32 {
+	size := int32(s.Config.ChunkSize)
 	if size == 0 {
 		return nil
 	}
@@ -89,12 +89,12 @@ func (s Spec) Stretches(cu []int32) []int32 {
 // after; one serves all launches of a stream. Buffers must outlive an event
 // recorded after the launch.
 type Templates struct {
-	spec   Spec
-	dims   dims
-	ropes  []ropeTable
-	temper ropeTable     // Config.Temper's, which turns all of a head by no angle
-	ones   device.Tensor // the weights of a q/k norm that has none
-	dev    device.Device
+	spec         Spec
+	dims         dims
+	ropes        []ropeTable
+	queryScaling ropeTable     // Config.QueryScaling's, which turns all of a head by no angle
+	ones         device.Tensor // the weights of a q/k norm that has none
+	dev          device.Device
 }
 
 // ropeTable is one of the model's rotary embeddings: cos and sin (P, rotary/2)
@@ -119,8 +119,8 @@ func (t *Templates) viewTables() {
 	for i := range c.Ropes() {
 		t.ropes = append(t.ropes, view(c.Rotary(i)))
 	}
-	if c.Temper != nil {
-		t.temper = view(c.HeadDim)
+	if c.QueryScaling != nil {
+		t.queryScaling = view(c.HeadDim)
 	}
 	if c.QKNormPlain && !s.Cos.None() {
 		t.ones = s.Cos.Slice(off, int64(c.HeadDim))
@@ -141,7 +141,7 @@ type Weights map[model.Role]device.Tensor
 type Grads map[model.Role]device.Tensor
 
 // MicroBatch is a data.MicroBatch on the device; all tensors i32. Pos are rows of
-// the RoPE tables, see Spec.RopePositions, and Stretches what Spec.Stretches says.
+// the RoPE tables, see Spec.RopePositions, and ChunkBounds what Spec.ChunkBounds returns.
 //
 // With Spec.Preference documents 2p and 2p+1 are pair p, and Reference (Seqs) f32 is log p of every document by the reference;
 // a token of a chosen document counts Likelihood times by itself, beside what its pair's loss makes of it.
@@ -149,7 +149,7 @@ type MicroBatch struct {
 	Tokens, Seqs, MaxSeqlen int
 	Index, Targets, Pos, Cu device.Tensor
 	RowStart, RowPos        device.Tensor
-	Stretches               device.Tensor
+	ChunkBounds             device.Tensor
 	UniqueRows              int
 	First                   int // its first token is that of the step
 	Reference               device.Tensor

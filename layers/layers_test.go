@@ -69,7 +69,7 @@ var configs = []struct {
 		c.Rope = model.Rope{Type: "linear", Theta: 100, Factor: 3}
 	})},
 	{"sinks", config(func(c *model.Config) {
-		c.Sinks, c.OBias, c.NumHeads, c.NumKVHeads, c.Cut = true, true, 4, 2, &model.CutGate{Alpha: 1.7, Limit: 2}
+		c.Sinks, c.OBias, c.NumHeads, c.NumKVHeads, c.ClampedSwiGLU = true, true, 4, 2, &model.ClampedSwiGLU{Alpha: 1.7, Limit: 2}
 		c.SlidingWindow, c.Sliding = 3, []bool{true, false}
 	})},
 	{"sinks, normed", config(func(c *model.Config) { c.Sinks, c.QKNorm, c.SandwichNorms, c.AttnSoftcap = true, true, true, 2 })},
@@ -84,11 +84,11 @@ var configs = []struct {
 	{"smollm3", config(func(c *model.Config) { c.NoRope, c.QKNorm = []bool{false, true}, true })},
 	{"llama4", config(func(c *model.Config) {
 		c.NoRope, c.QKNorm, c.QKNormPlain, c.RopeInterleaved = []bool{false, true}, true, true, true
-		c.StretchSize, c.Stretched, c.Temper = 3, []bool{true, false}, &model.Temper{Scale: 0.7, Every: 3, Ahead: 1}
+		c.ChunkSize, c.ChunkedAttention, c.QueryScaling = 3, []bool{true, false}, &model.QueryScaling{Scale: 0.7, Every: 3, Ahead: 1}
 		c.NumHeads, c.NumKVHeads, c.RMSNormEps = 4, 2, 0.1 // so that it shows where it is added
 	})},
 	{"tempered, in stretches", config(func(c *model.Config) {
-		c.Temper, c.StretchSize, c.Stretched = &model.Temper{Scale: 0.4, Every: 2}, 4, []bool{true, true}
+		c.QueryScaling, c.ChunkSize, c.ChunkedAttention = &model.QueryScaling{Scale: 0.4, Every: 2}, 4, []bool{true, true}
 		c.Rope = model.Rope{Type: "longrope", Theta: 100, OriginalMaxPositions: 4, ShortFactor: []float64{1, 1.1, 1.5}, LongFactor: []float64{1, 2, 5}}
 	})},
 	{"head with a bias", config(func(c *model.Config) { c.HeadBias, c.LayerNorm, c.NormBias, c.VocabSize = true, true, true, 13 })},
@@ -102,24 +102,24 @@ var configs = []struct {
 	})},
 	{"latent", config(func(c *model.Config) {
 		c.HiddenSize, c.NumHeads, c.NumKVHeads, c.HeadDim, c.RopeInterleaved = 9, 3, 3, 7, true
-		c.Latent = &model.Latent{QRank: 5, KVRank: 7, NopeDim: 3, RopeDim: 4, ValueDim: 5, NormEps: 1e-3}
+		c.MLA = &model.MLA{QRank: 5, KVRank: 7, NopeDim: 3, RopeDim: 4, ValueDim: 5, NormEps: 1e-3}
 	})},
 	{"latent of whole queries", config(func(c *model.Config) {
 		c.OBias, c.HiddenSize, c.HeadDim, c.NormOffset = true, 9, 7, 0.5
-		c.Latent = &model.Latent{KVRank: 5, NopeDim: 3, RopeDim: 4, ValueDim: 7, NormEps: 1e-3}
+		c.MLA = &model.MLA{KVRank: 5, NopeDim: 3, RopeDim: 4, ValueDim: 7, NormEps: 1e-3}
 		c.Rope = model.Rope{Type: "yarn", Theta: 100, Factor: 4, OriginalMaxPositions: 16, MScale: 0.7, MScaleAllDim: 0.9}
 	})},
 	{"latent with biases and wide values", config(func(c *model.Config) {
 		c.HiddenSize, c.NumHeads, c.NumKVHeads, c.HeadDim, c.RopeInterleaved, c.OBias = 12, 3, 3, 7, true, true
-		c.Latent = &model.Latent{QRank: 8, KVRank: 8, NopeDim: 3, RopeDim: 4, ValueDim: 10, NormEps: 1e-3, Bias: true}
+		c.MLA = &model.MLA{QRank: 8, KVRank: 8, NopeDim: 3, RopeDim: 4, ValueDim: 10, NormEps: 1e-3, Bias: true}
 	})},
 	{"latent with biases, of whole queries", config(func(c *model.Config) {
 		c.OBias, c.MLPBias, c.HiddenSize, c.HeadDim, c.NormOffset = true, true, 9, 7, 0.5
-		c.Latent = &model.Latent{KVRank: 5, NopeDim: 3, RopeDim: 4, ValueDim: 6, NormEps: 1e-3, Bias: true}
+		c.MLA = &model.MLA{KVRank: 5, NopeDim: 3, RopeDim: 4, ValueDim: 6, NormEps: 1e-3, Bias: true}
 	})},
 	{"latent with wide values, of whole queries", config(func(c *model.Config) {
 		c.NumHeads, c.NumKVHeads, c.HeadDim = 2, 2, 5
-		c.Latent = &model.Latent{KVRank: 9, NopeDim: 3, RopeDim: 2, ValueDim: 8, NormEps: 1e-3}
+		c.MLA = &model.MLA{KVRank: 9, NopeDim: 3, RopeDim: 2, ValueDim: 8, NormEps: 1e-3}
 		c.Rope = model.Rope{Type: "yarn", Theta: 100, Factor: 4, OriginalMaxPositions: 16, MScale: 0.7, MScaleAllDim: 0.9}
 	})},
 	{"gate by the exact gelu", config(func(c *model.Config) { c.Activation, c.MLPBias = model.GELU, true })},
@@ -462,8 +462,8 @@ func (r *rig) generate(ids []int32, start, n int, caches []device.Mem, ws device
 	cfg := r.spec.Config
 	b := r.batch([]reference.Sequence{{IDs: ids[start : start+n]}})
 	step := CacheStep{Tokens: n, Start: start, CuQ: r.ints(0, int32(n)), CuK: r.ints(0, int32(start+n))}
-	q, k := r.spec.CachedStretches(start, n)
-	step.StretchQ, step.StretchK = r.ints(q...), r.ints(k...)
+	q, k := r.spec.CachedChunkBounds(start, n)
+	step.ChunkBoundsQ, step.ChunkBoundsK = r.ints(q...), r.ints(k...)
 	var pos []int32
 	for i := range n {
 		pos = append(pos, int32(cfg.RopeShift(len(ids))+start+i))

@@ -138,7 +138,7 @@ func (l *moeLaunch) widened(r routing, c span) device.Tensor {
 func (s Spec) routerRule() op.RouterRule {
 	c := s.Config
 	return op.RouterRule{Sigmoid: c.SigmoidScores, Groups: c.ExpertGroups, OpenGroups: c.OpenGroups, GroupBest: c.GroupBest,
-		Near: float32(c.NearExperts), Scale: float32(c.RoutedScale), Shared: c.SharedSize > 0, Gated: c.SharedGate}
+		Near: float32(c.SparseMixer), Scale: float32(c.RoutedScale), Shared: c.SharedSize > 0, Gated: c.SharedGate}
 }
 
 // routerLogits is how many logits a router has for a token.

@@ -46,10 +46,10 @@ var moeCases = []moeCase{
 		c.WeightedInputs, c.SigmoidScores, c.SharedSize = true, true, 11
 	}), []float64{-20, 0, 0, 0, -20}, 2},
 	{"near", moeConfig(6, 2, func(c *model.Config) {
-		c.NearExperts, c.LayerNorm, c.NormBias, c.OutputRouterLogits = 0.3, true, true, true
+		c.SparseMixer, c.LayerNorm, c.NormBias, c.OutputRouterLogits = 0.3, true, true, true
 	}), nil, 0},
 	{"biases", moeConfig(5, 2, func(c *model.Config) {
-		c.RouterBias, c.ExpertBias, c.OutputRouterLogits, c.Cut = true, true, true, &model.CutGate{Alpha: 1.7, Limit: 0.6}
+		c.RouterBias, c.ExpertBias, c.OutputRouterLogits, c.ClampedSwiGLU = true, true, true, &model.ClampedSwiGLU{Alpha: 1.7, Limit: 0.6}
 	}), nil, 0},
 	{"biases of idle experts", moeConfig(7, 2, func(c *model.Config) { c.ExpertBias = true }), []float64{-20, 0, -20, 0, 0, -20, -20}, 4},
 	{"biases of the shared expert", moeConfig(3, 3, func(c *model.Config) { c.SharedSize, c.SharedBias = 11, true }), nil, 0},

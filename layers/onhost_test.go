@@ -54,8 +54,8 @@ func TestCrossesIsWhatLaunchesCopy(t *testing.T) {
 	crossing(t, config(func(c *model.Config) {
 		c.NumHeads, c.NumKVHeads, c.HiddenSize, c.LearnedPositions, c.MaxPositions = 4, 2, 36, true, 13
 	}))
-	crossing(t, latentConfig(5, 5))
-	crossing(t, latentConfig(5, 9))
+	crossing(t, mlaConfig(5, 5))
+	crossing(t, mlaConfig(5, 9))
 }
 
 func crossing(t *testing.T, cfg *model.Config) {

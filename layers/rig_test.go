@@ -310,7 +310,7 @@ func (r *rig) microBatch(seqs []reference.Sequence, unique []int32) MicroBatch {
 	r.spec.RopePositions(pos, pos, cu)
 	mb.Index, mb.Targets, mb.Pos, mb.Cu = r.ints(index...), r.ints(targets...), r.ints(pos...), r.ints(cu...)
 	mb.RowStart, mb.RowPos = r.ints(rowStart...), r.ints(rowPos...)
-	mb.Stretches = r.ints(r.spec.Stretches(cu)...)
+	mb.ChunkBounds = r.ints(r.spec.ChunkBounds(cu)...)
 	return mb
 }
 

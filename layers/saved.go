@@ -52,8 +52,8 @@ type buffers struct {
 	lse, delta, sums                    device.Tensor
 	n, rstd, x2, gu, act                rows
 	a, out, dout, rstdOut               rows
-	latent                              latentBuffers // latent.go
-	recur                               recurBuffers  // recurrence.go
+	mla                                 mlaBuffers // mla.go
+	gdn                                 gdnBuffers // gated_delta_net.go
 	gate                                gateBuffers
 	group                               groupBuffers
 }
@@ -63,16 +63,16 @@ func (s Spec) savedBuffers(d dims, mlp bool, keep Keep, tokens int, mem *allotte
 	var b buffers
 	if keep >= KeepAttention {
 		b.o = mem.wholeRows(d.act, tokens, d.q)
-		if d.recurs {
-			b.recur.states = mem.take(device.F32, d.statesLen(tokens))
+		if d.recurrent {
+			b.gdn.states = mem.take(device.F32, d.statesLen(tokens))
 		} else {
 			b.lse = mem.take(device.F32, tokens*d.heads)
 		}
 	}
 	if keep >= KeepQKV {
 		b.qkv = mem.wholeRows(d.act, tokens, d.qkv)
-		if d.recurs {
-			b.recur.gates = mem.wholeRows(d.act, tokens, 2*d.recurrence.Heads)
+		if d.recurrent {
+			b.gdn.gates = mem.wholeRows(d.act, tokens, 2*d.gdn.Heads)
 		}
 	}
 	if keep >= KeepAll && mlp {
@@ -91,7 +91,7 @@ func (s Spec) blockBuffers(d dims, mlp bool, keep Keep, tokens int, backward boo
 	chunk := chunkOf(s.ChunkTokens, tokens)
 	if keep < KeepAttention {
 		b.o = s.tallRows(ws, d.act, tokens, d.q)
-		if !d.recurs && (backward || d.sinks) {
+		if !d.recurrent && (backward || d.sinks) {
 			b.lse = ws.take(device.F32, tokens*d.heads)
 		}
 	}
@@ -104,14 +104,14 @@ func (s Spec) blockBuffers(d dims, mlp bool, keep Keep, tokens int, backward boo
 	if s.OnHost {
 		b.group = s.takeGroup(d, tokens, backward, ws)
 	}
-	if d.recurs {
-		s.recurBuffers(&b.recur, d, keep, tokens, backward, ws)
+	if d.recurrent {
+		s.gdnBuffers(&b.gdn, d, keep, tokens, backward, ws)
 	}
 	if d.gated {
 		b.gate = gateBuffers{ws.chunkRows(d.act, chunk, 2*d.out), ws.chunkRows(d.act, chunk, d.out)}
 	}
-	if d.latent != nil {
-		b.latent = s.latentBuffers(d, tokens, backward, ws)
+	if d.mla != nil {
+		b.mla = s.mlaBuffers(d, tokens, backward, ws)
 	}
 	if d.normIn || !backward {
 		b.n = ws.chunkRows(d.act, chunk, d.hidden)
@@ -147,7 +147,7 @@ func (s Spec) backwardBuffers(b *buffers, d dims, mlp bool, keep Keep, tokens in
 	}
 	b.do = s.tallRows(ws, d.act, tokens, d.q)
 	b.dqkv = s.tallRows(ws, d.act, tokens, d.qkv)
-	if d.recurs {
+	if d.recurrent {
 		return
 	}
 	a := op.AttentionShape{TQ: tokens, Heads: d.heads, KVHeads: d.kvHeads, Dim: d.headDim, Softcap: float32(s.Config.AttnSoftcap)}

@@ -19,7 +19,7 @@ type dims struct {
 	out            int             // H·D, or with latent attention H·V: a row of attention's output as its product takes it
 	outRole        model.Role      // of the weights of that product
 	output         attentionOutput // how the output becomes such a row
-	latent         *model.Latent
+	mla            *model.MLA
 	ffn            int  // F
 	up             int  // a row of what the MLP's activation reads: 2·F, gate and up, or F without a gate
 	vocab          int  // V
@@ -32,16 +32,16 @@ type dims struct {
 	parallel       bool // attention and MLP read the same
 	stats          int  // what a norm keeps of a row: rstd, or mean and rstd
 	gated          bool // the output has a gate, the last columns of qkv
-	recurs         bool // there is a recurrence in the place of attention: see recurrent
-	recurrence     *model.Recurrence
+	recurrent      bool // there is a recurrence in the place of attention: see forRecurrent
+	gdn            *model.GatedDeltaNet
 }
 
 func newDims(s Spec) dims {
 	c := s.Config
 	d := dims{act: s.Act, hidden: c.HiddenSize, heads: c.NumHeads, kvHeads: c.NumKVHeads, headDim: c.PackedHeadDim(), keyDim: c.HeadDim,
-		ffn: c.IntermediateSize, vocab: c.VocabSize, out: c.OutputCols(), latent: c.Latent, qkNorm: c.QKNorm,
+		ffn: c.IntermediateSize, vocab: c.VocabSize, out: c.OutputCols(), mla: c.MLA, qkNorm: c.QKNorm,
 		qGroups: c.NumHeads, kGroups: c.NumKVHeads, normIn: c.NormsInputs(), normOut: c.NormsOutputs(),
-		sinks: c.Sinks, parallel: c.Parallel, up: 2 * c.IntermediateSize, stats: 1, gated: c.OutputGate, recurrence: c.Recurrence}
+		sinks: c.Sinks, parallel: c.Parallel, up: 2 * c.IntermediateSize, stats: 1, gated: c.OutputGate, gdn: c.GatedDeltaNet}
 	if c.QKNormWhole {
 		d.qGroups, d.kGroups = 1, 1
 	}
@@ -60,17 +60,17 @@ func newDims(s Spec) dims {
 	switch {
 	case d.gated:
 		d.output = gatedOutputs{}
-	case d.latent != nil:
-		d.output = latentOutputs{}
+	case d.mla != nil:
+		d.output = mlaOutputs{}
 	}
 	return d
 }
 
 // dims are the widths of a block, with attention or with a recurrence.
-func (s Spec) dims(recurs bool) dims {
+func (s Spec) dims(recurrent bool) dims {
 	d := newDims(s)
-	if recurs {
-		d = d.recurrent()
+	if recurrent {
+		d = d.forRecurrent()
 	}
 	return d
 }

@@ -99,7 +99,7 @@ func TestAttendedPairs(t *testing.T) {
 		{NumLayers: 3},
 		{NumLayers: 2, SlidingWindow: 4},
 		{NumLayers: 3, SlidingWindow: 2, Sliding: []bool{true, false, true}},
-		{NumLayers: 3, StretchSize: 3, Stretched: []bool{true, false, true}},
+		{NumLayers: 3, ChunkSize: 3, ChunkedAttention: []bool{true, false, true}},
 	} {
 		for n := range 9 {
 			var want int64
@@ -109,7 +109,7 @@ func TestAttendedPairs(t *testing.T) {
 					if w := c.Window(b); w > 0 {
 						sees = min(sees, w)
 					}
-					if size := c.Stretch(b); size > 0 {
+					if size := c.AttentionChunk(b); size > 0 {
 						sees = q%size + 1
 					}
 					want += int64(sees)

@@ -36,7 +36,7 @@ func init() {
 	}
 	register(text)
 
-	// The multimodal directories hold the same language model; their vision tower is not trained.
+	// Multimodal directories hold the same language model; the vision tower is not trained.
 	text.arch, text.modelType = "Llama4ForConditionalGeneration", "llama4"
 	text.nested = &nested{key: "text_config", types: []string{"llama4_text"}, alone: "llama4_text"}
 	text.defaults = maps.Clone(text.defaults)
@@ -44,26 +44,26 @@ func init() {
 	register(text)
 }
 
-// llama4Spellings takes a number for true, which published files have.
+// llama4Spellings accepts a number for attn_temperature_tuning, as in published files; not 0: true.
 func llama4Spellings(f *fields) {
 	if x, ok := number(f.vals["attn_temperature_tuning"]); ok {
 		f.vals["attn_temperature_tuning"] = x != 0
 	}
 }
 
-// llama4 is Llama with rotary embeddings and attention within stretches in three blocks of four, and neither in the fourth, whose
-// queries are tempered; with experts whose weights multiply their inputs, and one that is shared. Transformers norms q and k
-// when they have turned. That is the same: a rotation changes no norm, and the norm has no weights. Source:
-// transformers.Llama4TextConfig.
+// llama4 sets how Llama 4 differs from Llama: rotary embeddings and chunked attention in three blocks of four, and
+// scaled queries in the fourth, which has neither. It has routed experts with weighted inputs and a shared expert.
+// Transformers norms q and k after the rotation; that is the same, because a rotation keeps norms and the norm has no
+// weights. Source: transformers.Llama4TextConfig.
 func (c *Config) llama4(f *fields) {
 	c.biases(f)
 	c.noRope(f)
 	c.RopeInterleaved = true
 	c.QKNorm = f.bool("use_qk_norm", false)
 	c.QKNormPlain = c.QKNorm
-	c.stretches(f)
+	c.chunkedFields(f)
 	if f.bool("attn_temperature_tuning", false) && c.NoRope != nil {
-		c.Temper = &Temper{Scale: f.float("attn_scale", 0, 0, 1e3), Every: f.float("floor_scale", 1, 1, maxPositions), Ahead: 1}
+		c.QueryScaling = &QueryScaling{Scale: f.float("attn_scale", 0, 0, 1e3), Every: f.float("floor_scale", 1, 1, maxPositions), Ahead: 1}
 	}
 	c.MoEIntermediateSize, c.SharedSize = c.IntermediateSize, c.IntermediateSize
 	c.IntermediateSize = f.need("intermediate_size_mlp", 1, maxFFN)
@@ -76,7 +76,8 @@ func (c *Config) llama4(f *fields) {
 	f.noNoise("router_jitter_noise")
 }
 
-// llama4ExpertBlocks reads which blocks have experts: moe_layers lists them, or else the last of so many is one.
+// llama4ExpertBlocks reads the blocks with experts: moe_layers or, without it, every interleave_moe_layer_step-th
+// block.
 func (c *Config) llama4ExpertBlocks(f *fields) {
 	c.DecoderSparseStep = f.int("interleave_moe_layer_step", 1, 1, maxLayers)
 	if f.has("moe_layers") {
@@ -107,9 +108,9 @@ func (c *Config) llama4JSON(m map[string]any) {
 		}
 	}
 	m["moe_layers"], m["interleave_moe_layer_step"], m["no_rope_layers"], m["layer_types"] = moe, 1, turns, c.layerTypes()
-	m["attention_chunk_size"], m["attn_temperature_tuning"] = optional(c.StretchSize), c.Temper != nil
-	if c.Temper != nil {
-		m["attn_scale"], m["floor_scale"] = float(c.Temper.Scale), int(c.Temper.Every)
+	m["attention_chunk_size"], m["attn_temperature_tuning"] = optional(c.ChunkSize), c.QueryScaling != nil
+	if c.QueryScaling != nil {
+		m["attn_scale"], m["floor_scale"] = float(c.QueryScaling.Scale), int(c.QueryScaling.Every)
 	}
 	m["output_router_logits"], m["router_jitter_noise"] = false, float(0)
 }

@@ -14,8 +14,8 @@ import (
 func TestLlama4(t *testing.T) {
 	text := func(changes map[string]any) map[string]any { return changed("llama4_text", changes) }
 	plain := func(c *Config) bool {
-		return reflect.DeepEqual(c.NoRope, []bool{false, false, false, true, false}) && c.StretchSize == 8192 && c.Stretch(2) == 8192 && c.Stretch(3) == 0 &&
-			c.QKNormPlain && c.NormsQK(2) && !c.NormsQK(3) && *c.Temper == Temper{Scale: 0.1, Every: 8192, Ahead: 1} && c.Tempers(3) && !c.Tempers(2) &&
+		return reflect.DeepEqual(c.NoRope, []bool{false, false, false, true, false}) && c.ChunkSize == 8192 && c.AttentionChunk(2) == 8192 && c.AttentionChunk(3) == 0 &&
+			c.QKNormPlain && c.NormsQK(2) && !c.NormsQK(3) && *c.QueryScaling == QueryScaling{Scale: 0.1, Every: 8192, Ahead: 1} && c.ScalesQueries(3) && !c.ScalesQueries(2) &&
 			c.NumExperts == 16 && c.NumExpertsPerTok == 1 && c.HasExperts(0) && c.WeightedInputs && c.SigmoidScores && c.RopeInterleaved && c.HeadDim == 128 &&
 			c.IntermediateSize == 16384 && c.MoEIntermediateSize == 176 && c.SharedSize == 176 && !c.QKVBias && c.Rope.Theta == 5e5
 	}
@@ -26,14 +26,14 @@ func TestLlama4(t *testing.T) {
 		"defaults":     {text(map[string]any{"num_hidden_layers": 5, "num_key_value_heads": 2}), plain},
 		"as published": {text(map[string]any{"num_hidden_layers": 5, "no_rope_layers": []any{}, "attn_temperature_tuning": 4.0, "moe_layers": nil, "output_router_logits": false}), plain},
 		"layers listed": {text(map[string]any{"no_rope_layers": []any{0, 1, 1, 1}, "moe_layers": []any{2}, "attention_chunk_size": 64, "use_qk_norm": false, "attn_scale": 0.5}), func(c *Config) bool {
-			return !c.Turns(0) && c.Stretch(0) == 0 && c.Stretch(1) == 64 && !c.QKNorm && !c.HasExperts(1) && c.HasExperts(2) && c.Temper.Scale == 0.5
+			return !c.Turns(0) && c.AttentionChunk(0) == 0 && c.AttentionChunk(1) == 64 && !c.QKNorm && !c.HasExperts(1) && c.HasExperts(2) && c.QueryScaling.Scale == 0.5
 		}},
 		"layer types": {text(map[string]any{"layer_types": []any{"chunked_attention", "full_attention", "full_attention"}, "interleave_moe_layer_step": 2}), func(c *Config) bool {
-			return c.Stretch(0) > 0 && c.Stretch(1) == 0 && c.Turns(2) && c.NoRope == nil && c.Temper == nil && !c.HasExperts(0) && c.HasExperts(1)
+			return c.AttentionChunk(0) > 0 && c.AttentionChunk(1) == 0 && c.Turns(2) && c.NoRope == nil && c.QueryScaling == nil && !c.HasExperts(0) && c.HasExperts(1)
 		}},
-		"nothing cut":  {text(map[string]any{"layer_types": []any{"full_attention", "full_attention", "full_attention"}}), func(c *Config) bool { return c.StretchSize == 0 }},
+		"nothing cut":  {text(map[string]any{"layer_types": []any{"full_attention", "full_attention", "full_attention"}}), func(c *Config) bool { return c.ChunkSize == 0 }},
 		"no experts":   {text(map[string]any{"moe_layers": []any{}}), func(c *Config) bool { return c.NumExperts == 0 && c.SharedSize == 0 && c.IntermediateSize == 16384 }},
-		"not tempered": {text(map[string]any{"attn_temperature_tuning": false, "num_hidden_layers": 4}), func(c *Config) bool { return c.Temper == nil && c.NoRope != nil }},
+		"not tempered": {text(map[string]any{"attn_temperature_tuning": false, "num_hidden_layers": 4}), func(c *Config) bool { return c.QueryScaling == nil && c.NoRope != nil }},
 		"with a vision": {changed("llama4", map[string]any{"text_config": map[string]any{"model_type": "llama4_text", "num_hidden_layers": 2, "hidden_size": 64}}), func(c *Config) bool {
 			l := c.Layers()
 			return c.NumLayers == 2 && l[1].Params[0].Stored[0].Name == "language_model.model.layers.0.input_layernorm.weight" &&
@@ -68,8 +68,8 @@ func TestLlama4Inline(t *testing.T) {
 	c := testkit.Must(FromInline(map[string]any{"model_type": "llama4_text", "num_hidden_layers": 5, "hidden_size": 32, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 8,
 		"intermediate_size": 12, "intermediate_size_mlp": 20, "vocab_size": 40, "attention_chunk_size": 7, "floor_scale": 5, "attn_scale": 0.3, "interleave_moe_layer_step": 2}, "test"))(t)
 	back := testkit.Must(ParseConfig(c.JSON("float32"), "test"))(t)
-	if !reflect.DeepEqual(c.Layers(), back.Layers()) || !reflect.DeepEqual(c.Temper, back.Temper) || !reflect.DeepEqual(c.Stretched, back.Stretched) ||
-		c.StretchSize != back.StretchSize || !reflect.DeepEqual(c.NoRope, back.NoRope) || c.ExpertBlocks() != 2 || back.ExpertBlocks() != 2 {
+	if !reflect.DeepEqual(c.Layers(), back.Layers()) || !reflect.DeepEqual(c.QueryScaling, back.QueryScaling) || !reflect.DeepEqual(c.ChunkedAttention, back.ChunkedAttention) ||
+		c.ChunkSize != back.ChunkSize || !reflect.DeepEqual(c.NoRope, back.NoRope) || c.ExpertBlocks() != 2 || back.ExpertBlocks() != 2 {
 		t.Errorf("written and read again:\n%+v\n%+v", c, back)
 	}
 	if _, err := FromInline(map[string]any{"model_type": "llama4"}, "test"); err == nil || !strings.Contains(err.Error(), "take model_type llama4_text") {
@@ -80,7 +80,7 @@ func TestLlama4Inline(t *testing.T) {
 // TestTemper: the factor rises where a query's number, counted from one, is a multiple of Every.
 func TestTemper(t *testing.T) {
 	for p, steps := range map[int]float64{0: 0, 6: 0, 7: 1, 14: 1, 15: 2} {
-		if got, want := (Temper{Scale: 0.5, Every: 8, Ahead: 1}).At(p), 1+0.5*math.Log(1+steps); math.Abs(got-want) > 1e-15 {
+		if got, want := (QueryScaling{Scale: 0.5, Every: 8, Ahead: 1}).At(p), 1+0.5*math.Log(1+steps); math.Abs(got-want) > 1e-15 {
 			t.Errorf("position %d: %v, want %v", p, got, want)
 		}
 	}

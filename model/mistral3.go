@@ -2,7 +2,7 @@ package model
 
 import "slices"
 
-// The defaults of the two language models that Mistral 3 has, and what they share.
+// The defaults of the two language models of Mistral 3, and the keys that they share.
 var (
 	mistralKeys     = []string{"sliding_window", "layer_types"}
 	mistralDefaults = map[string]any{"vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
@@ -17,14 +17,14 @@ func init() {
 	register(family{
 		arch: "Ministral3ForCausalLM", modelType: "ministral3",
 		defaults: ministralDefaults,
-		keys:     slices.Concat(mistralKeys, []string{tempersKey}),
+		keys:     slices.Concat(mistralKeys, []string{queryScalingKey}),
 		prepare:  ministralRope,
 		options:  (*Config).ministral3,
 		write:    (*Config).ministral3JSON,
 	})
 	register(family{
 		arch: "Mistral3ForConditionalGeneration", modelType: "mistral3",
-		// Published files have tie_word_embeddings nowhere; their class ties embeddings where there is no head.
+		// Published files never have tie_word_embeddings; the class ties embeddings if no head is stored.
 		nested:   &nested{key: "text_config", types: []string{"mistral", "ministral3"}, alone: "mistral", topTies: true, headTells: true},
 		prefixes: towerPrefixes,
 		keys:     mistralKeys,
@@ -46,24 +46,24 @@ func init() {
 	})
 }
 
-// towerPrefixes are those of models whose vision tower is beside the language model: the Hub's files have the first,
-// Transformers 5 has the second.
+// towerPrefixes are the prefixes of models with a vision tower: the Hub's files have the first, Transformers 5 the
+// second.
 var towerPrefixes = []prefix{{"language_model.model.", "language_model.lm_head."}, {"model.language_model.", "lm_head."}}
 
 func isMinistral(f *fields) bool { return f.str("model_type", "mistral") == "ministral3" }
 
-// tempersKey is, in the mapping of the rotary embedding, by how much queries grow with their position.
-const tempersKey = "llama_4_scaling_beta"
+// queryScalingKey is the key in the rotary embedding's mapping for QueryScaling.Scale.
+const queryScalingKey = "llama_4_scaling_beta"
 
-// ministralRope sets the class's own rotary embedding where there is none.
+// ministralRope sets the class's default rotary embedding if the config has none.
 func ministralRope(f *fields) {
 	if !f.has("rope_scaling") && !f.has("rope_parameters") {
 		f.vals["rope_parameters"] = map[string]any{"rope_type": "yarn", "rope_theta": 1e6, "factor": 16.0, "original_max_position_embeddings": 16384,
-			"beta_fast": 32.0, "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0, tempersKey: 0.1}
+			"beta_fast": 32.0, "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0, queryScalingKey: 0.1}
 	}
 }
 
-// ministral3 is Mistral whose queries are tempered at each further stretch of yarn's original length. Source:
+// ministral3 sets Mistral with queries that are scaled in steps of yarn's original length. Source:
 // transformers.Ministral3Config.
 func (c *Config) ministral3(f *fields) {
 	c.uniformWindow(f)
@@ -74,8 +74,8 @@ func (c *Config) ministral3(f *fields) {
 	if o == nil {
 		return
 	}
-	if scale := o.float(tempersKey, 0, 0, 1e3); scale > 0 {
-		c.Temper = &Temper{Scale: scale, Every: float64(originalPositions(f, o, 0))}
+	if scale := o.float(queryScalingKey, 0, 0, 1e3); scale > 0 {
+		c.QueryScaling = &QueryScaling{Scale: scale, Every: float64(originalPositions(f, o, 0))}
 	}
 	if f.err == nil {
 		f.err = o.err
@@ -84,12 +84,12 @@ func (c *Config) ministral3(f *fields) {
 
 func (c *Config) ministral3JSON(m map[string]any) {
 	m["sliding_window"] = optional(c.SlidingWindow)
-	if c.Temper == nil {
+	if c.QueryScaling == nil {
 		return
 	}
 	for _, key := range []string{"rope_scaling", "rope_parameters"} {
 		if rope, ok := m[key].(map[string]any); ok {
-			rope[tempersKey] = float(c.Temper.Scale)
+			rope[queryScalingKey] = float(c.QueryScaling.Scale)
 		}
 	}
 }

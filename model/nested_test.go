@@ -65,7 +65,7 @@ func TestPublishedTowers(t *testing.T) {
 			return reflect.DeepEqual(c.Rope, Rope{Type: "default", Theta: 1e9}) && c.SlidingWindow == 0 && !c.TieEmbeddings && c.HeadDim == 128 && !c.QKVBias && c.headTells
 		}},
 		"Ministral-3-8B": {ministral8B, 8489553920, func(c *Config) bool {
-			return reflect.DeepEqual(c.Temper, &Temper{Scale: 0.1, Every: 16384}) && c.Tempers(3) && c.Rope.Type == "yarn" && c.attentionFactor(c.Rope, 1) == 1 && c.SlidingWindow == 0
+			return reflect.DeepEqual(c.QueryScaling, &QueryScaling{Scale: 0.1, Every: 16384}) && c.ScalesQueries(3) && c.Rope.Type == "yarn" && c.attentionFactor(c.Rope, 1) == 1 && c.SlidingWindow == 0
 		}},
 		"Qwen2.5-VL-7B": {qwen25VL7B, 7615616512, func(c *Config) bool {
 			return reflect.DeepEqual(c.Rope, Rope{Type: "default", Theta: 1e6}) && c.SlidingWindow == 0 && c.QKVBias && !c.OBias && reflect.DeepEqual(c.EOS, []int{151645})
@@ -118,12 +118,12 @@ func TestTowerSpellings(t *testing.T) {
 		"windows":                 {with(flat, map[string]any{"use_sliding_window": true, "max_window_layers": 20}), func(c *Config) bool { return c.Window(19) == 0 && c.Window(20) == 32768 }},
 		"experts by another name": {text(qwen3VL30B, map[string]any{"num_experts": nil, "num_local_experts": 4, "num_experts_per_tok": 2}), func(c *Config) bool { return c.NumExperts == 4 }},
 		"Ministral without a rotary embedding": {map[string]any{"architectures": nil, "model_type": "mistral3", "text_config": map[string]any{"model_type": "ministral3"}}, func(c *Config) bool {
-			return c.Temper != nil && c.Temper.Scale == 0.1 && c.Rope.Type == "yarn" && c.Rope.Factor == 16 && c.NumLayers == 34 && c.VocabSize == 131072 && c.MaxPositions == 262144
+			return c.QueryScaling != nil && c.QueryScaling.Scale == 0.1 && c.Rope.Type == "yarn" && c.Rope.Factor == 16 && c.NumLayers == 34 && c.VocabSize == 131072 && c.MaxPositions == 262144
 		}},
-		"Ministral that tempers nothing": {text(ministral8B, map[string]any{"rope_parameters": map[string]any{"rope_type": "default"}}), func(c *Config) bool { return c.Temper == nil }},
-		"Mistral with Ministral's key":   {text(ministral8B, map[string]any{"model_type": "mistral"}), func(c *Config) bool { return c.Temper == nil }},
+		"Ministral that tempers nothing": {text(ministral8B, map[string]any{"rope_parameters": map[string]any{"rope_type": "default"}}), func(c *Config) bool { return c.QueryScaling == nil }},
+		"Mistral with Ministral's key":   {text(ministral8B, map[string]any{"model_type": "mistral"}), func(c *Config) bool { return c.QueryScaling == nil }},
 		"Ministral alone": {changed("ministral3", map[string]any{"pad_token_id": 0, "head_dim": 16, "rope_scaling": map[string]any{"rope_type": "yarn", "factor": 4, "original_max_position_embeddings": 32, "llama_4_scaling_beta": 0.5}}),
-			func(c *Config) bool { return reflect.DeepEqual(c.Temper, &Temper{Scale: 0.5, Every: 32}) }},
+			func(c *Config) bool { return reflect.DeepEqual(c.QueryScaling, &QueryScaling{Scale: 0.5, Every: 32}) }},
 		"defaults of experts": {map[string]any{"architectures": nil, "model_type": "qwen3_vl_moe", "text_config": map[string]any{}}, func(c *Config) bool {
 			return c.NumExperts == 60 && c.NumExpertsPerTok == 4 && c.MoEIntermediateSize == 1408 && c.HiddenSize == 2048 && c.NumKVHeads == 16 && c.HeadDim == 128 &&
 				c.NormTopKProb && !c.TieEmbeddings && c.Rope.Theta == 5e5

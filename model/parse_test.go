@@ -246,13 +246,13 @@ func TestParseSpellings(t *testing.T) {
 		{"glm4 moe, all groups open", changed("glm4_moe", map[string]any{"n_group": 8, "topk_group": 8}), func(c *Config) bool { return c.ExpertGroups == 0 }},
 		{"gpt-oss", changed("gpt_oss", nil), func(c *Config) bool {
 			return c.NumExperts == 128 && c.NumExpertsPerTok == 4 && c.MoEIntermediateSize == c.IntermediateSize && c.NormTopKProb && c.HasExperts(0) &&
-				c.Sinks && c.RouterBias && c.ExpertBias && c.QKVBias && c.OBias && *c.Cut == CutGate{1.702, 7} && c.Window(0) == 128 && c.Window(1) == 0 &&
+				c.Sinks && c.RouterBias && c.ExpertBias && c.QKVBias && c.OBias && *c.ClampedSwiGLU == ClampedSwiGLU{1.702, 7} && c.Window(0) == 128 && c.Window(1) == 0 &&
 				c.HeadDim == 64 && reflect.DeepEqual(c.Rope, Rope{Type: "yarn", Theta: 150000, Factor: 32, BetaFast: 32, BetaSlow: 1, NoTruncate: true, OriginalMaxPositions: 4096})
 		}},
 		{"gpt-oss, as published", changed("gpt_oss", map[string]any{"experts_per_token": 2, "num_experts_per_tok": 2, "num_local_experts": 3, "swiglu_limit": 5.0,
 			"initial_context_length": 4096, "rope_theta": 1e4, "rope_scaling": map[string]any{"rope_type": "yarn", "factor": 8.0, "truncate": false,
 				"original_max_position_embeddings": 64}}), func(c *Config) bool {
-			return c.NumExperts == 3 && c.NumExpertsPerTok == 2 && c.Cut.Limit == 5 && c.Rope.Theta == 1e4 && c.Rope.Factor == 8 && c.Rope.NoTruncate
+			return c.NumExperts == 3 && c.NumExpertsPerTok == 2 && c.ClampedSwiGLU.Limit == 5 && c.Rope.Theta == 1e4 && c.Rope.Factor == 8 && c.Rope.NoTruncate
 		}},
 		{"qwen2, window after the last layer", map[string]any{"architectures": nil, "model_type": "qwen2", "use_sliding_window": true, "sliding_window": 9, "max_window_layers": 3},
 			func(c *Config) bool { return c.ModelType == "qwen2" }},

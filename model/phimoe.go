@@ -2,8 +2,9 @@ package model
 
 import "slices"
 
-// Phi-3.5-MoE has LayerNorm, biases of attention and of logits, and experts that are weighted by softmaxes over those that
-// are near the chosen one. Source: arXiv:2404.14219, arXiv:2409.12136 (SparseMixer-v2); transformers.PhimoeConfig.
+// Phi-3.5-MoE has LayerNorm, biases of attention and logits, and SparseMixer routing: a chosen expert is weighted by a
+// softmax over the experts with similar logits. Source: arXiv:2404.14219, arXiv:2409.12136 (SparseMixer-v2);
+// transformers.PhimoeConfig.
 func init() {
 	experts := "block_sparse_moe.experts." + expertNumber
 	register(family{
@@ -24,14 +25,14 @@ func init() {
 		write: func(c *Config, m map[string]any) {
 			m["attention_bias"], m["lm_head_bias"], m["sliding_window"] = c.QKVBias, c.HeadBias, optional(c.SlidingWindow)
 			m["num_local_experts"], m["num_experts_per_tok"] = c.NumExperts, c.NumExpertsPerTok
-			m["router_jitter_noise"], m["input_jitter_noise"] = float(c.NearExperts), float(0)
+			m["router_jitter_noise"], m["input_jitter_noise"] = float(c.SparseMixer), float(0)
 			c.balanceJSON(m)
 		},
 	})
 }
 
-// phimoeLength drops the original length at the top where the rotary embedding's mapping has one, which comes first in this class
-// alone.
+// phimoeLength drops original_max_position_embeddings at the top if the rotary embedding's mapping has it: only in
+// this class the mapping takes precedence.
 func phimoeLength(f *fields) {
 	const key = "original_max_position_embeddings"
 	for _, rope := range []string{"rope_scaling", "rope_parameters"} {
@@ -41,8 +42,8 @@ func phimoeLength(f *fields) {
 	}
 }
 
-// phimoe reads its options. In training Transformers draws the experts of a token at random, the likelier the larger their
-// logits; mt takes those that an evaluation takes, with the gradient that Transformers gives to a token whose draw is that.
+// phimoe reads the options. In training Transformers draws a token's experts at random by their logits. mt always
+// takes the experts of an evaluation, with the gradient that Transformers computes after the same draw.
 func (c *Config) phimoe(f *fields) {
 	c.biases(f)
 	c.LayerNorm, c.NormBias, c.HeadBias = true, true, f.bool("lm_head_bias", false)
@@ -55,7 +56,7 @@ func (c *Config) phimoe(f *fields) {
 	if c.NumExpertsPerTok != 2 {
 		f.fail("num_experts_per_tok", "%d is not supported: SparseMixer chooses 2", c.NumExpertsPerTok)
 	}
-	if c.NearExperts = f.float("router_jitter_noise", 0, 0, 1); c.NearExperts == 0 {
+	if c.SparseMixer = f.float("router_jitter_noise", 0, 0, 1); c.SparseMixer == 0 {
 		f.fail("router_jitter_noise", "0 is not supported: all weights would be 1, and routers would have no gradient")
 	}
 	f.noNoise("input_jitter_noise")

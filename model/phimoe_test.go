@@ -27,13 +27,13 @@ func TestPhimoe(t *testing.T) {
 		check   func(c *Config) bool
 	}{
 		"defaults": {phimoe(nil), func(c *Config) bool {
-			return c.LayerNorm && c.NormBias && !c.QKVBias && !c.HeadBias && c.NumExperts == 16 && c.NumExpertsPerTok == 2 && c.NearExperts == 0.01 && c.HasExperts(0) &&
+			return c.LayerNorm && c.NormBias && !c.QKVBias && !c.HeadBias && c.NumExperts == 16 && c.NumExpertsPerTok == 2 && c.SparseMixer == 0.01 && c.HasExperts(0) &&
 				!c.NormTopKProb && c.MoEIntermediateSize == 176 && c.MaxPositions == 131072 && c.SlidingWindow == 0 && c.Rope.Theta == 1e6 && c.RMSNormEps == 1e-5
 		}},
 		"as published": {phimoe(map[string]any{"attention_bias": true, "lm_head_bias": true, "sliding_window": 131072, "input_jitter_noise": 0, "router_jitter_noise": 0.02}), func(c *Config) bool {
 			l := c.Layers()
 			head := l[len(l)-1].Params
-			return c.QKVBias && c.OBias && c.HeadBias && c.SlidingWindow == 131072 && c.NearExperts == 0.02 && head[2].Stored[0].Name == "lm_head.bias" && head[2].Rows == 320 && head[2].Dims == 1 &&
+			return c.QKVBias && c.OBias && c.HeadBias && c.SlidingWindow == 131072 && c.SparseMixer == 0.02 && head[2].Stored[0].Name == "lm_head.bias" && head[2].Rows == 320 && head[2].Dims == 1 &&
 				l[2].Params[2].Stored[0].Name == "model.layers.0.block_sparse_moe.gate.weight" && l[2].Params[3].Stored[1].Name == "model.layers.0.block_sparse_moe.experts.0.w3.weight"
 		}},
 		"rope": {longScaled(nil), func(c *Config) bool {
@@ -68,7 +68,7 @@ func TestPhimoeInline(t *testing.T) {
 		"num_key_value_heads": 1, "lm_head_bias": true, "attention_bias": true, "router_jitter_noise": 0.25, "num_local_experts": 3, "max_position_embeddings": 16,
 		"rope_scaling": map[string]any{"rope_type": "longrope", "short_factor": eights, "long_factor": eights, "short_mscale": 1.25, "long_mscale": 1.5, "original_max_position_embeddings": 4}}, "test"))(t)
 	back := testkit.Must(ParseConfig(c.JSON("float32"), "test"))(t)
-	if !reflect.DeepEqual(c.Layers(), back.Layers()) || !reflect.DeepEqual(c.Rope, back.Rope) || c.NearExperts != back.NearExperts {
+	if !reflect.DeepEqual(c.Layers(), back.Layers()) || !reflect.DeepEqual(c.Rope, back.Rope) || c.SparseMixer != back.SparseMixer {
 		t.Errorf("written and read again:\n%+v\n%+v", c, back)
 	}
 	bias := c.Layers()[5].Params[2]

@@ -72,7 +72,7 @@ func TestRopeOfFamilies(t *testing.T) {
 		"phimoe, in the mapping": {changed("phimoe", map[string]any{"vocab_size": 32064, "rope_parameters": with(mscales, length, 9), length: 7}), func(c *Config) bool { return c.Rope.OriginalMaxPositions == 9 }},
 		"phimoe, at the top":     {changed("phimoe", map[string]any{"vocab_size": 32064, "rope_scaling": mscales, length: 7}), func(c *Config) bool { return c.Rope.OriginalMaxPositions == 7 }},
 		"ministral3": {changed("ministral3", map[string]any{"pad_token_id": 0, "rope_parameters": yarn, length: 7}),
-			func(c *Config) bool { return c.Temper.Every == 7 && c.Rope.OriginalMaxPositions == 7 }},
+			func(c *Config) bool { return c.QueryScaling.Every == 7 && c.Rope.OriginalMaxPositions == 7 }},
 		"one for each type of layer": {changed("olmo3", map[string]any{length: 7, "num_hidden_layers": 4, "rope_parameters": map[string]any{
 			"full_attention": map[string]any{"rope_type": "yarn", "factor": 2, length: 9}, "sliding_attention": map[string]any{}}}),
 			func(c *Config) bool { return c.Rope.OriginalMaxPositions == 9 }},

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Qwen3-Next has a recurrence in three blocks of four, attention with an output gate in the others, and experts with a shared
-// one. Source: transformers.Qwen3NextConfig.
+// Qwen3-Next has a gated delta net in three blocks of four, attention with an output gate in the fourth, and routed
+// experts with a shared one. Source: transformers.Qwen3NextConfig.
 func init() {
 	register(family{
 		arch: "Qwen3NextForCausalLM", modelType: "qwen3_next",
@@ -28,14 +28,14 @@ func init() {
 			"intermediate_size": 5632, "num_key_value_heads": 2,
 			"num_experts": 512, "num_experts_per_tok": 10, "moe_intermediate_size": 512, "shared_expert_intermediate_size": 512, "norm_topk_prob": true},
 		partial: true,
-		keys: slices.Concat([]string{"attention_bias", "partial_rotary_factor", "shared_expert_intermediate_size"}, recurrentKeys,
+		keys: slices.Concat([]string{"attention_bias", "partial_rotary_factor", "shared_expert_intermediate_size"}, gatedDeltaKeys,
 			slices.DeleteFunc(slices.Clone(expertKeys), func(k string) bool { return k == "num_local_experts" })),
 		options: (*Config).qwen3Next,
 		write: func(c *Config, m map[string]any) {
 			m["attention_bias"], m["partial_rotary_factor"] = c.QKVBias, cmp.Or(float(c.Rope.Partial), 1)
 			m["shared_expert_intermediate_size"] = c.SharedSize
 			c.expertsJSON(m)
-			c.recurrencesJSON(m)
+			c.gatedDeltaJSON(m)
 		},
 	})
 }
@@ -44,5 +44,5 @@ func (c *Config) qwen3Next(f *fields) {
 	c.QKNorm, c.NormOffset, c.OutputGate = true, 1, true
 	c.biases(f)
 	c.expertsAndShared(f)
-	c.recurrences(f)
+	c.gatedDeltaFields(f)
 }

@@ -99,7 +99,7 @@ func TestPairsOfLatentAttention(t *testing.T) {
 	if got, want := c.QKVProducts(0), int64(7168*1536+1536*128*192+7168*(512+64)+512*128*256); got != want {
 		t.Errorf("q, k and v take %d multiply-adds, want %d", got, want)
 	}
-	wide := latent(t, map[string]any{"v_head_dim": 200, "attention_bias": true})
+	wide := deepSeekV3(t, map[string]any{"v_head_dim": 200, "attention_bias": true})
 	if got, want := wide.FLOPs(0, 1), 6.0*128*(192+200); got != want {
 		t.Errorf("a pair with wide values takes %g FLOPs, want %g", got, want)
 	}

@@ -330,7 +330,7 @@ func TestHiddenStatesStayWhereTheyFit(t *testing.T) {
 // TestRecurrencesKeepHiddenStates: recurrences and output gates are refused with hidden states on the host.
 func TestRecurrencesKeepHiddenStates(t *testing.T) {
 	for want, edit := range map[string]func(c *model.Config){
-		"with recurrences, whose convolution": func(c *model.Config) { c.Recurrence = &model.Recurrence{} },
+		"with recurrences, whose convolution": func(c *model.Config) { c.GatedDeltaNet = &model.GatedDeltaNet{} },
 		"with an output gate":                 func(c *model.Config) { c.OutputGate = true },
 	} {
 		q := longRows(65536, 24)

@@ -275,7 +275,7 @@ func (r *Run) BatchIntBytes() int64 {
 	l := r.Limits
 	n := 4*int64(l.Tokens) + int64(l.Sequences+l.MicroBatches) + int64(l.MicroBatches)*int64(l.UniqueIDs+1)
 	tensors := int64(6)
-	if size := r.Spec.Config.StretchSize; size > 0 {
+	if size := r.Spec.Config.ChunkSize; size > 0 {
 		n += int64(l.Tokens/size + l.Sequences + l.MicroBatches)
 		tensors++
 	}

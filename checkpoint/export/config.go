@@ -258,8 +258,8 @@ func (p *plan) yarn() {
 	scale := func(m float64) float64 { return 1 + m*math.Log(max(factor, 1))/10 }
 	own, m, all := y.num("attention_factor", 0), y.num("mscale", 0), y.num("mscale_all_dim", 0)
 	switch {
-	case p.family.latent && own == 0:
-		p.latentYarn(m, all)
+	case p.family.mla && own == 0:
+		p.mlaYarn(m, all)
 	case own == 0 && m != 0 && all != 0:
 		own = scale(m) / scale(all)
 	}

@@ -29,8 +29,8 @@ type family struct {
 	// top are the tensors outside the blocks; nil: outer. blocks is how the blocks' names begin; "": "layers.".
 	top    []rule
 	blocks string
-	// latent: attention is latent, and has its own rules in front of these.
-	latent bool
+	// mla: attention is latent, and has its own rules in front of these.
+	mla bool
 	// layerNorm: norms are LayerNorm.
 	layerNorm bool
 	noRope    bool // positions are learned
@@ -172,7 +172,7 @@ var families = []family{
 		defaults: map[string]any{"num_key_value_heads": 8, "head_dim": 128, "max_position_embeddings": 262144, "rms_norm_eps": 1e-5,
 			"rope_parameters": map[string]any{"rope_type": "yarn", "rope_theta": 1e6, "factor": 16.0, "original_max_position_embeddings": 16384.0,
 				"mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.1}},
-		keys: []func(*plan){(*plan).ropeDims, (*plan).tempers, (*plan).windowIgnored},
+		keys: []func(*plan){(*plan).ropeDims, (*plan).queryScaling, (*plan).windowIgnored},
 	},
 	{
 		types: []string{"qwen2"}, arch: "qwen2",
@@ -243,7 +243,7 @@ var families = []family{
 		}, sharedAndChosen),
 		defaults: map[string]any{"max_position_embeddings": 32768, "num_key_value_heads": 2, "head_dim": 256, "partial_rotary_factor": 0.25, "intermediate_size": 5632,
 			"num_experts": 512, "num_experts_per_tok": 10, "moe_intermediate_size": 512, "shared_expert_intermediate_size": 512, "norm_topk_prob": true},
-		keys: []func(*plan){(*plan).normalisedExperts, (*plan).ropeDims, (*plan).noFreqs, (*plan).recurrences},
+		keys: []func(*plan){(*plan).normalisedExperts, (*plan).ropeDims, (*plan).noFreqs, (*plan).gatedDeltaKeys},
 	},
 	{
 		types: []string{"mixtral"}, arch: "llama", halves: true,
@@ -271,14 +271,14 @@ var families = []family{
 		keys: []func(*plan){(*plan).sigmoidExperts, (*plan).ropeDims, (*plan).ropeFreqs},
 	},
 	{
-		types: []string{"deepseek_v2"}, arch: "deepseek2", latent: true,
+		types: []string{"deepseek_v2"}, arch: "deepseek2", mla: true,
 		dense: feedForward, block: deepseekExperts(),
 		defaults: map[string]any{"max_position_embeddings": 2048, "q_lora_rank": 1536, "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64,
 			"v_head_dim": 128, "n_routed_experts": 64, "n_shared_experts": 2, "moe_intermediate_size": 1407, "first_k_dense_replace": 0},
 		keys: []func(*plan){(*plan).deepseek2Keys},
 	},
 	{
-		types: []string{"deepseek_v3"}, arch: "deepseek2", latent: true,
+		types: []string{"deepseek_v3"}, arch: "deepseek2", mla: true,
 		dense: feedForward, block: deepseekExperts(rule{"mlp.gate.e_score_correction_bias", "exp_probs_b.bias", bare}),
 		defaults: map[string]any{"max_position_embeddings": 4096, "q_lora_rank": 1536, "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64,
 			"v_head_dim": 128, "n_routed_experts": 256, "n_shared_experts": 1, "num_experts_per_tok": 8, "moe_intermediate_size": 2048, "first_k_dense_replace": 3,
@@ -579,8 +579,8 @@ func (p *plan) gemmaAttention(period, layersOf27B int) {
 // narrow are the sizes of latent attention.
 type narrow struct{ rank, nope, rope, value int64 }
 
-// latentSizes reads them; what the file calls heads follows.
-func (p *plan) latentSizes() {
+// mlaSizes reads them; what the file calls heads follows.
+func (p *plan) mlaSizes() {
 	s := p.s
 	p.narrowed = narrow{rank: int64(s.need("kv_lora_rank")), nope: int64(s.need("qk_nope_head_dim")), rope: int64(s.need("qk_rope_head_dim")), value: int64(s.need("v_head_dim"))}
 	p.headDim, p.kvHeads = int(p.narrowed.rope), 1
@@ -589,7 +589,7 @@ func (p *plan) latentSizes() {
 // headLengths sets how long keys and values are.
 func (p *plan) headLengths() {
 	key, value := p.headDim, p.headDim
-	if n := p.narrowed; p.family.latent {
+	if n := p.narrowed; p.family.mla {
 		key, value = int(n.rank+n.rope), int(n.rank)
 		p.add("attention.key_length_mla", uint32(n.nope+n.rope))
 		p.add("attention.value_length_mla", uint32(n.value))
@@ -600,10 +600,10 @@ func (p *plan) headLengths() {
 	p.add("attention.value_length", uint32(value))
 }
 
-// latentAttention are the rules of a block's attention, whose queries are made of a narrow vector or not.
-func (p *plan) latentAttention() []rule {
+// mlaRules are the rules of a block's attention, whose queries are made of a narrow vector or not.
+func (p *plan) mlaRules() []rule {
 	queries := []rule{{"self_attn.q_proj", "attn_q", copied}}
-	if p.model.Latent.QRank > 0 {
+	if p.model.MLA.QRank > 0 {
 		queries = []rule{
 			{"self_attn.q_a_proj", "attn_q_a", copied},
 			{"self_attn.q_a_layernorm", "attn_q_a_norm", norm},
@@ -665,9 +665,9 @@ func (p *plan) deepseek3Keys() {
 	}
 }
 
-// latentYarn sets the temperature of yarn's scaling. llama.cpp's deepseek2 takes it for both of the factors that a model may
+// mlaYarn sets the temperature of yarn's scaling. llama.cpp's deepseek2 takes it for both of the factors that a model may
 // have, of the scores and of what turns, whose quotient is then 1.
-func (p *plan) latentYarn(m, all float64) {
+func (p *plan) mlaYarn(m, all float64) {
 	if m != all || m == 0 {
 		p.s.fail("mscale", "is %g and mscale_all_dim %g, but llama.cpp's %s has one number for both: the model would be another", m, all, p.family.arch)
 	}
@@ -777,9 +777,9 @@ func (p *plan) expertsEach() int {
 	return step
 }
 
-// recurrences are the keys of blocks with a recurrence. What llama.cpp takes for granted must be so: that values are as long as keys, that each n-th block
+// gatedDeltaKeys are the keys of blocks with a recurrence. What llama.cpp takes for granted must be so: that values are as long as keys, that each n-th block
 // and no other has attention, and that there are no biases.
-func (p *plan) recurrences() {
+func (p *plan) gatedDeltaKeys() {
 	s := p.s
 	keys, heads, key := s.int("linear_num_key_heads", 16), s.int("linear_num_value_heads", 32), s.int("linear_key_head_dim", 128)
 	value := s.int("linear_value_head_dim", 128)

@@ -37,7 +37,7 @@ func TestDefaults(t *testing.T) {
 			if kind == "qwen2_moe" { // llama.cpp never normalises their weights there
 				text["norm_topk_prob"] = false
 			}
-			if strings.HasPrefix(kind, "gpt") || family.latent { // they have as many as heads
+			if strings.HasPrefix(kind, "gpt") || family.mla { // they have as many as heads
 				delete(text, "num_key_value_heads")
 			}
 			text["bos_token_id"], text["eos_token_id"], text["pad_token_id"] = 1, 2, 0 // a family's own may not be in the small vocabulary
@@ -90,14 +90,14 @@ func checkDefaults(t *testing.T, kind string, config []byte) {
 	want := map[string]any{"context_length": uint32(c.MaxPositions), p.family.epsilon(): c.RMSNormEps, "attention.key_length": uint32(c.HeadDim),
 		"rope.freq_base": float32(c.Rope.Theta), "attention.sliding_window": uint32(c.SlidingWindow),
 		"attn_logit_softcapping": float32(c.AttnSoftcap), "final_logit_softcapping": float32(c.LogitSoftcap)}
-	if l := c.Latent; l != nil {
+	if l := c.MLA; l != nil {
 		want["attention.key_length"], want["attention.key_length_mla"] = uint32(l.KVRank+l.RopeDim), uint32(c.HeadDim)
 		want["attention.value_length"], want["attention.value_length_mla"] = uint32(l.KVRank), uint32(l.ValueDim)
 		want["attention.q_lora_rank"] = uint32(l.QRank)
 	}
-	if c.Temper != nil && c.ModelType == "ministral3" {
-		want["attention.temperature_scale"] = float32(c.Temper.Scale)
-		want["rope.scaling.factor"], want["rope.scaling.original_context_length"] = float32(c.Rope.Factor), uint32(c.Temper.Every)
+	if c.QueryScaling != nil && c.ModelType == "ministral3" {
+		want["attention.temperature_scale"] = float32(c.QueryScaling.Scale)
+		want["rope.scaling.factor"], want["rope.scaling.original_context_length"] = float32(c.Rope.Factor), uint32(c.QueryScaling.Every)
 	}
 	if c.LocalRope != nil {
 		want["rope.freq_base_swa"] = float32(c.LocalRope.Theta)
@@ -316,8 +316,8 @@ func TestLlamaCppGranite4(t *testing.T) {
 	}
 }
 
-// latentConfig is a small DeepSeek-V3.
-func latentConfig(changes map[string]any) map[string]any {
+// mlaConfig is a small DeepSeek-V3.
+func mlaConfig(changes map[string]any) map[string]any {
 	config := map[string]any{"model_type": "deepseek_v3", "vocab_size": 24, "hidden_size": 32, "intermediate_size": 12, "num_hidden_layers": 2, "num_attention_heads": 3,
 		"num_key_value_heads": 3, "head_dim": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 8, "n_routed_experts": 4, "n_shared_experts": 2, "first_k_dense_replace": 1,
 		"n_group": 2, "topk_group": 1, "q_lora_rank": 10, "kv_lora_rank": 6, "qk_nope_head_dim": 8, "qk_rope_head_dim": 4, "v_head_dim": 5, "routed_scaling_factor": 1.5,
@@ -329,7 +329,7 @@ func latentConfig(changes map[string]any) map[string]any {
 // TestLatent: what makes keys is cut from what makes values, head by head, and turned; the file says that there is one
 // head of keys, as wide as the narrow vector and what turns.
 func TestLatent(t *testing.T) {
-	config := latentConfig(nil)
+	config := mlaConfig(nil)
 	f, s := exportGGUF(t, makeModel(t, config, tensorsFor(t, config), nil), F32)
 	wantKeys(t, f, map[string]any{"general.architecture": "deepseek2", "deepseek2.attention.head_count": 3, "deepseek2.attention.head_count_kv": 1,
 		"deepseek2.attention.key_length": 10, "deepseek2.attention.value_length": 6, "deepseek2.attention.key_length_mla": 12, "deepseek2.attention.value_length_mla": 5,
@@ -363,7 +363,7 @@ func TestLatent(t *testing.T) {
 	if x, _ := tensorOf(t, f, "blk.0.ffn_up.weight"); x.Type != gguf.F32 {
 		t.Errorf("the first block is not dense: %v", x)
 	}
-	config = latentConfig(map[string]any{"model_type": "deepseek_v2", "q_lora_rank": nil, "n_group": nil, "topk_group": nil, "rope_scaling": nil, "rms_norm_eps": 1e-5})
+	config = mlaConfig(map[string]any{"model_type": "deepseek_v2", "q_lora_rank": nil, "n_group": nil, "topk_group": nil, "rope_scaling": nil, "rms_norm_eps": 1e-5})
 	f, s = exportGGUF(t, makeModel(t, config, tensorsFor(t, config), nil), F32)
 	wantKeys(t, f, map[string]any{"deepseek2.expert_gating_func": 1})
 	if x, _ := tensorOf(t, f, "blk.1.attn_q.weight"); !slices.Equal(x.Shape, []int64{36, 32}) || f.Value("deepseek2.expert_group_count") != nil {
@@ -387,7 +387,7 @@ func TestLatentRefused(t *testing.T) {
 		"mlp_bias: is true, but llama.cpp":             {"model_type": "deepseek_v2", "topk_method": "greedy", "n_group": nil, "topk_group": nil, "mlp_bias": true},
 		`topk_method: "group_limited_greedy": a group`: {"model_type": "deepseek_v2", "topk_method": "group_limited_greedy"},
 	} {
-		config := latentConfig(changes)
+		config := mlaConfig(changes)
 		_, err := Run(t.Context(), Options{Format: GGUF, Model: makeModel(t, config, tensorsFor(t, config), nil), Out: filepath.Join(t.TempDir(), "x"), Type: F32})
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: error %v, want %s", changes, err, want)
@@ -745,7 +745,7 @@ func TestTowers(t *testing.T) {
 func TestTemperRefused(t *testing.T) {
 	p := &plan{s: &settings{file: "c", vals: map[string]any{}}, family: &family{arch: "mistral3"},
 		rope: rope{kind: "linear", params: &settings{vals: map[string]any{"llama_4_scaling_beta": 0.5}}}}
-	if p.tempers(); p.s.err == nil || !strings.Contains(p.s.err.Error(), "llama_4_scaling_beta: 0.5, without yarn") {
+	if p.queryScaling(); p.s.err == nil || !strings.Contains(p.s.err.Error(), "llama_4_scaling_beta: 0.5, without yarn") {
 		t.Error(p.s.err)
 	}
 	s := &settings{vals: map[string]any{"model_type": "ministral3", "rope_scaling": map[string]any{"type": "yarn", "rope_theta": 7.0}}}

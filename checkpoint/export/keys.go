@@ -55,8 +55,8 @@ func (p *plan) common() error {
 	p.kvHeads = s.int("num_key_value_heads", p.heads)
 	hidden := s.need("hidden_size")
 	p.headDim = s.int("head_dim", hidden/p.heads)
-	if p.family.latent {
-		p.latentSizes()
+	if p.family.mla {
+		p.mlaSizes()
 	}
 	if s.err == nil && (p.headDim == 0 || p.headDim > maxHeadDim || p.headDim%2 != 0 || p.kvHeads == 0 || p.heads%p.kvHeads != 0) {
 		s.fail("num_attention_heads", "%d heads, %d of keys, of %d elements: impossible", p.heads, p.kvHeads, p.headDim)
@@ -253,8 +253,8 @@ func (p *plan) deepstack() {
 	p.add("n_deepstack_layers", uint32(len(at)))
 }
 
-// tempers sets by how much queries grow with their position, at each further stretch of yarn's original length.
-func (p *plan) tempers() {
+// queryScaling sets by how much queries grow with their position, at each further stretch of yarn's original length.
+func (p *plan) queryScaling() {
 	r := p.rope
 	if scale := r.params.num("llama_4_scaling_beta", 0); scale > 0 {
 		if r.kind != "yarn" {

@@ -85,7 +85,7 @@ func TestLlamaCpp(t *testing.T) {
 		case strings.HasPrefix(name, "qwen2vl") || strings.HasPrefix(name, "qwen25vl"): // this release of llama.cpp does not read the norms' epsilon there
 			want = altered(t, filepath.Dir(dir), func(c *model.Config) { c.RMSNormEps = 0 })
 		case strings.HasPrefix(name, "deepseek"): // llama.cpp has one epsilon for all norms; a note says so
-			want = altered(t, filepath.Dir(dir), func(c *model.Config) { c.Latent.NormEps = c.RMSNormEps })
+			want = altered(t, filepath.Dir(dir), func(c *model.Config) { c.MLA.NormEps = c.RMSNormEps })
 		case name == "gemma2-capped": // see changed
 			want = altered(t, filepath.Dir(dir), func(c *model.Config) { c.AttnScale = 1 / math.Sqrt(float64(c.HeadDim)) })
 		}

@@ -130,8 +130,8 @@ func (p *plan) rules(b int) []rule {
 	case p.family.dense != nil && !p.model.HasExperts(b):
 		of = p.family.dense
 	}
-	if p.family.latent {
-		return slices.Concat(p.latentAttention(), of)
+	if p.family.mla {
+		return slices.Concat(p.mlaRules(), of)
 	}
 	return of
 }

@@ -135,7 +135,7 @@ func (a *app) doctor(ctx context.Context, f doctorFlags) error {
 	}
 	h, err := examine(f.dir, l)
 	if l.Size > 1 {
-		return a.examineTogether(h, err, l, f.asJSON)
+		return a.examineRanks(h, err, l, f.asJSON)
 	}
 	if err != nil {
 		return err

@@ -15,8 +15,8 @@ import (
 	"mt/base/cluster"
 	"mt/base/human"
 	"mt/internal/run/config"
+	"mt/internal/run/ranks"
 	"mt/internal/run/settings"
-	"mt/internal/run/team"
 )
 
 // Exit codes.
@@ -73,7 +73,7 @@ type app struct {
 	keys           map[*cobra.Command]*config.Args // the config keys given to each command that takes them
 	args           []string                        // the command line, without the program's name
 	world          cluster.World                   // the ranks that train together; nil: there is one
-	together       bool                            // they have ended together
+	ranksEnded     bool                            // they have ended together
 }
 
 // run executes a command line and returns the exit code. An error is printed
@@ -97,11 +97,11 @@ func (a *app) run(ctx context.Context, args []string) (code int) {
 	}
 	defer a.leave() // when this rank has said what there is to say
 	var other otherRank
-	var elsewhere *team.Elsewhere
+	var shared *ranks.SharedError
 	switch {
 	case err == nil, errors.As(err, &other):
 		return exitDone
-	case errors.As(err, &elsewhere):
+	case errors.As(err, &shared):
 		return exitCode(ctx, err)
 	case out.err != nil && errors.Is(err, syscall.EPIPE):
 		return exitPipe // as `mt ... | head` wants it

@@ -11,8 +11,8 @@ import (
 	"mt/base/cluster"
 	"mt/internal/doctor"
 	"mt/internal/run/config"
+	"mt/internal/run/ranks"
 	"mt/internal/run/settings"
-	"mt/internal/run/team"
 )
 
 // otherRank is the error of a rank that leaves it to the first one to say what is wrong. It ends
@@ -69,9 +69,9 @@ func (a *app) asRank(ctx context.Context, command string, f func() error) error 
 		return fmt.Errorf("%s: rank %d: %w", command, l.Rank, err)
 	}
 	err = f()
-	if !a.together && err != nil { // it has not come to train.Train
-		err = team.Refuse(ctx, err, a.options(false))
-		a.together = true
+	if !a.ranksEnded && err != nil { // it has not come to train.Train
+		err = ranks.Refuse(ctx, err, a.options(false))
+		a.ranksEnded = true
 	}
 	return err
 }
@@ -104,7 +104,7 @@ func meetOthers(ctx context.Context, l cluster.Launch) (cluster.World, error) {
 // leave ends this rank's part where all ranks have ended together. It waits for the others, so
 // that none is gone before the first one has said how the run ended: some launchers then end it.
 func (a *app) leave() {
-	if !a.together || a.world == nil {
+	if !a.ranksEnded || a.world == nil {
 		return
 	}
 	_, err := a.world.NewComm("the end")
@@ -125,10 +125,10 @@ type exchange struct {
 // passingExchange is how many bytes ranks exchange in passing: a second's worth on one machine.
 const passingExchange = 32 << 20
 
-// examineTogether adds to h, which this rank has found of its machine, what the ranks have found
+// examineRanks adds to h, which this rank has found of its machine, what the ranks have found
 // together. The first one shows it. problem is why this rank could not look at all of its machine.
 // Where one cannot go on, it ends all.
-func (a *app) examineTogether(h health, problem error, l cluster.Launch, asJSON bool) error {
+func (a *app) examineRanks(h health, problem error, l cluster.Launch, asJSON bool) error {
 	w, err := cluster.Start(h.MPI, l, cluster.Options{})
 	if err != nil {
 		return fmt.Errorf("doctor: rank %d: %w", l.Rank, err)

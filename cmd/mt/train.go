@@ -63,7 +63,7 @@ Config keys, with their defaults:
 		o := a.options(false)
 		o.ProcessEnds = true
 		err := run.Train(c.Context(), cfg, o)
-		a.together = true
+		a.ranksEnded = true
 		return err
 	})
 	one := c.RunE

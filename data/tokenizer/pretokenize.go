@@ -48,14 +48,14 @@ type splitter struct {
 	invert   bool
 }
 
-// stretch is a match, or the text between two matches.
-type stretch struct {
+// splitPiece is a match, or the text between two matches.
+type splitPiece struct {
 	from, to int
 	match    bool
 }
 
 func (c *splitter) split(w *worker, p piece, out []piece) ([]piece, error) {
-	var all []stretch
+	var all []splitPiece
 	m, done := matches{f: c.f, text: p.text, steps: &p.left.steps}, 0
 	for len(p.text) > 0 {
 		start, end, ok, err := m.next()
@@ -66,13 +66,13 @@ func (c *splitter) split(w *worker, p piece, out []piece) ([]piece, error) {
 			break
 		}
 		if done < start {
-			all = append(all, stretch{done, start, c.invert})
+			all = append(all, splitPiece{done, start, c.invert})
 		}
-		all = append(all, stretch{start, end, !c.invert})
+		all = append(all, splitPiece{start, end, !c.invert})
 		done = end
 	}
 	if done < len(p.text) {
-		all = append(all, stretch{done, len(p.text), c.invert})
+		all = append(all, splitPiece{done, len(p.text), c.invert})
 	}
 	for _, s := range c.behavior.apply(all) {
 		if s.from < s.to {
@@ -83,7 +83,7 @@ func (c *splitter) split(w *worker, p piece, out []piece) ([]piece, error) {
 }
 
 // apply joins or drops stretches as b says, in place.
-func (b behavior) apply(all []stretch) []stretch {
+func (b behavior) apply(all []splitPiece) []splitPiece {
 	out := all[:0]
 	switch b {
 	case removed:

@@ -42,15 +42,15 @@ func (p Parts) BrokenNames() (out []string) {
 // CheckRanks judges ranks that are to train together, and what exchanges between them reach.
 func CheckRanks(all []Rank, r cluster.Rates) Parts {
 	var out Parts
-	for _, look := range []func([]Rank) []Part{together, bindings, elsewhere} {
+	for _, look := range []func([]Rank) []Part{placement, bindings, remoteProblems} {
 		out = append(out, look(all)...)
 	}
 	out = append(out, one("all to all", OK, fmt.Sprintf("%.3g GB/s out of each rank, and as much into it", r.AllToAll/1e9))...)
 	return append(out, one("all gather", OK, fmt.Sprintf("%.3g GB/s into each rank; a few bytes take %.3g µs", r.AllGather/1e9, 1e6*r.Latency))...)
 }
 
-// together says where the ranks are.
-func together(all []Rank) []Part {
+// placement says where the ranks are.
+func placement(all []Rank) []Part {
 	var hosts, shared []string
 	on := map[string][]string{}
 	for _, r := range all {
@@ -92,9 +92,9 @@ func bindings(all []Rank) []Part {
 		"$ mpirun --bind-to none mt … (Open MPI)", "$ mpirun -bind-to none mt … (MPICH)", "$ srun --cpu-bind=none --cpus-per-task=CORES mt … (Slurm)")
 }
 
-// elsewhere says what is broken on the machines of other ranks than the first, whose
+// remoteProblems says what is broken on the machines of other ranks than the first, whose
 // own parts are shown.
-func elsewhere(all []Rank) (out []Part) {
+func remoteProblems(all []Rank) (out []Part) {
 	for _, r := range all[1:] {
 		name, found := fmt.Sprintf("rank %d", r.Rank), "on "+r.Host+": "
 		switch {

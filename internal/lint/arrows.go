@@ -52,9 +52,9 @@ var Arrows = Rules{
 
 		// A run is a chain of stages, and a stage imports those above it.
 		"internal/run/settings": {"internal/run/config", "checkpoint", "host", "plan/rates", "cudart", "base/cluster"},
-		"internal/run/team":     {"internal/run/settings", "actors"},
+		"internal/run/ranks":    {"internal/run/settings", "actors"},
 		"internal/run/report":   {"internal/run/settings", "actors", "internal/chart", "internal/watch"},
-		"internal/run/open":     {"internal/run/team", "internal/run/report", "internal/run/machine"},
+		"internal/run/open":     {"internal/run/ranks", "internal/run/report", "internal/run/machine"},
 		"internal/run/resume":   {"internal/run/open"},
 		"internal/run/resolve":  {"internal/run/resume"},
 		"internal/run/save":     {"internal/run/resolve"},

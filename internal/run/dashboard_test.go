@@ -81,7 +81,7 @@ func TestDashboardFails(t *testing.T) {
 		if err := l.Close(); err != nil {
 			t.Error(err)
 		}
-		for j.Late.Count() == 0 {
+		for j.DeferredNotes.Count() == 0 {
 			runtime.Gosched()
 		}
 	}})

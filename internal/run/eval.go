@@ -10,11 +10,11 @@ import (
 	"mt/internal/run/config"
 	"mt/internal/run/machine"
 	"mt/internal/run/open"
+	"mt/internal/run/ranks"
 	"mt/internal/run/report"
 	"mt/internal/run/resolve"
 	"mt/internal/run/save"
 	"mt/internal/run/settings"
-	"mt/internal/run/team"
 )
 
 // EvalOptions say what to evaluate. Config holds model, data and device keys.
@@ -41,7 +41,7 @@ func Eval(ctx context.Context, o EvalOptions) (res EvalResult, err error) {
 }
 
 func eval(ctx context.Context, o EvalOptions) (res EvalResult, err error) {
-	in, err := open.Open(o.Config, o.Options, open.Asks{Team: team.Alone(ctx), OrCheckpoint: true, HeldOut: true})
+	in, err := open.Open(o.Config, o.Options, open.Asks{Ranks: ranks.Alone(ctx), OrCheckpoint: true, HeldOut: true})
 	if err != nil {
 		return EvalResult{}, err
 	}

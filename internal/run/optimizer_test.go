@@ -34,7 +34,7 @@ func TestWhatRanksCannotDo(t *testing.T) {
 		{"param_dir: .\nstate_dir: .\n", "param_dir: each of 2 ranks has all weights in memory"},
 	} {
 		s := newScene(t, c.keys)
-		for _, run := range trainTogether(t, 2, t.Context(), func(int) (*config.Config, settings.Hooks) { return s.config(t), settings.Hooks{} }) {
+		for _, run := range trainRanks(t, 2, t.Context(), func(int) (*config.Config, settings.Hooks) { return s.config(t), settings.Hooks{} }) {
 			checkError(t, run.err, true, c.want)
 		}
 	}

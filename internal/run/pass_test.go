@@ -105,7 +105,7 @@ func TestPassOfNewTokens(t *testing.T) {
 	s := pairScene(t, "compute_dtype: bf16\nadd_tokens: [<new>, <newer>]\nresize_vocab: true\nlearning_rate: 0\nmax_steps: 1\neval_steps: 1\nlogging_steps: 1\n")
 	s.mustTrain(t)
 	several := s.in(t)
-	several.together(t, 2) // whose new tokens begin elsewhere, and so the references of one alone are not theirs
+	several.trainRanks(t, 2) // whose new tokens begin elsewhere, and so the references of one alone are not theirs
 	seen := 0
 	for _, line := range append(s.metrics(t), several.metrics(t)...) {
 		var m map[string]any

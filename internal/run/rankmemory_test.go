@@ -25,7 +25,7 @@ func TestMemoryOfRanks(t *testing.T) {
 			s := newScene(t, "max_steps: 8\nval_size: 0\n"+extra) // no rank has ended when another reports step 2
 			planned, held := map[string]int64{}, map[string]int64{}
 			var mu sync.Mutex
-			for r, run := range trainTogether(t, n, t.Context(), func(rank int) (*config.Config, settings.Hooks) {
+			for r, run := range trainRanks(t, n, t.Context(), func(rank int) (*config.Config, settings.Hooks) {
 				h := settings.Hooks{Planned: func(run any) {
 					j := run.(*save.Output)
 					mu.Lock()

@@ -17,9 +17,9 @@ import (
 	"mt/base/cluster"
 	"mt/checkpoint"
 	"mt/internal/run/config"
+	"mt/internal/run/ranks"
 	"mt/internal/run/save"
 	"mt/internal/run/settings"
-	"mt/internal/run/team"
 	"mt/internal/testkit"
 )
 
@@ -29,8 +29,8 @@ type rankRun struct {
 	err  error
 }
 
-// together trains n ranks in this process; prepare makes each one's configuration and hooks.
-func trainTogether(t *testing.T, n int, ctx context.Context, prepare func(rank int) (*config.Config, settings.Hooks)) []rankRun {
+// trainRanks trains n ranks in this process; prepare makes each one's configuration and hooks.
+func trainRanks(t *testing.T, n int, ctx context.Context, prepare func(rank int) (*config.Config, settings.Hooks)) []rankRun {
 	t.Helper()
 	out := make([]rankRun, n)
 	var all sync.WaitGroup
@@ -50,10 +50,10 @@ func trainTogether(t *testing.T, n int, ctx context.Context, prepare func(rank i
 	return out
 }
 
-// together trains the scene on n ranks.
-func (s scene) together(t *testing.T, n int) string {
+// trainRanks trains the scene on n ranks.
+func (s scene) trainRanks(t *testing.T, n int) string {
 	t.Helper()
-	runs := s.tryTogether(t, n, t.Context(), nil)
+	runs := s.tryRanks(t, n, t.Context(), nil)
 	for r, run := range runs {
 		if run.err != nil {
 			t.Fatalf("%d ranks: rank %d: %v\n%s", n, r, run.err, runs[0].said)
@@ -65,10 +65,10 @@ func (s scene) together(t *testing.T, n int) string {
 	return runs[0].said
 }
 
-// tryTogether trains the scene on n ranks, with hooks for each rank, which may be nil.
-func (s scene) tryTogether(t *testing.T, n int, ctx context.Context, h func(rank int) settings.Hooks) []rankRun {
+// tryRanks trains the scene on n ranks, with hooks for each rank, which may be nil.
+func (s scene) tryRanks(t *testing.T, n int, ctx context.Context, h func(rank int) settings.Hooks) []rankRun {
 	t.Helper()
-	return trainTogether(t, n, ctx, func(rank int) (*config.Config, settings.Hooks) {
+	return trainRanks(t, n, ctx, func(rank int) (*config.Config, settings.Hooks) {
 		if h == nil {
 			return s.config(t), settings.Hooks{}
 		}
@@ -111,7 +111,7 @@ func TestRecordingsTogether(t *testing.T) {
 						testkit.LongOnly(t)
 					}
 					out := t.TempDir()
-					runs := trainTogether(t, n, t.Context(), func(int) (*config.Config, settings.Hooks) { return fixtureConfig(t, dir, out, extra), settings.Hooks{} })
+					runs := trainRanks(t, n, t.Context(), func(int) (*config.Config, settings.Hooks) { return fixtureConfig(t, dir, out, extra), settings.Hooks{} })
 					for r, run := range runs {
 						if run.err != nil {
 							t.Fatalf("rank %d: %v\n%s", r, run.err, runs[0].said)
@@ -145,15 +145,15 @@ func TestTogether(t *testing.T) {
 			n++ // ranks
 			t.Run(fmt.Sprint(name, " ", n), func(t *testing.T) {
 				want := recipeScene(t, extra)
-				want.together(t, n)
+				want.trainRanks(t, n)
 				again := want.in(t)
-				again.together(t, n)
+				again.trainRanks(t, n)
 				sameRun(t, again, want)
 				// A run that was killed before its second checkpoint goes on from the first.
 				for _, name := range []string{settings.CheckpointName(6), settings.CheckpointName(8), settings.EndFile} {
 					testkit.NoError(t, os.RemoveAll(filepath.Join(again.out, name)))
 				}
-				if said := again.together(t, n); !strings.Contains(said, "resuming from "+filepath.Join(again.out, settings.CheckpointName(3))) {
+				if said := again.trainRanks(t, n); !strings.Contains(said, "resuming from "+filepath.Join(again.out, settings.CheckpointName(3))) {
 					t.Errorf("it does not go on from step 3\n%s", said)
 				}
 				sameRun(t, again, want)
@@ -180,7 +180,7 @@ func TestOtherNumbersOfRanks(t *testing.T) {
 			part.mustTrain(t)
 			continue
 		}
-		said := part.together(t, n)
+		said := part.trainRanks(t, n)
 		if was := []int{0, 2, 1, 3}[i]; i > 0 && !strings.Contains(said, fmt.Sprintf("goes on with ranks: %d (was %d): ", n, was)) {
 			t.Errorf("the change from %d to %d ranks is not noted\n%s", was, n, said)
 		}
@@ -224,7 +224,7 @@ func TestTogetherInterrupted(t *testing.T) {
 	t.Cleanup(func() { checkClean(t) })
 	const n = 3
 	want := newScene(t, "save_steps: 3\nval_size: 2\neval_steps: 3\n")
-	want.together(t, n)
+	want.trainRanks(t, n)
 	for name, tc := range map[string]struct {
 		hooks func(cancel func()) settings.Hooks
 		saved bool
@@ -270,7 +270,7 @@ func TestTogetherInterrupted(t *testing.T) {
 				if err != nil || (len(found) > 0) != tc.saved {
 					t.Errorf("checkpoints are left: %v, %v\n%s", found, err, runs[0].said)
 				}
-				got.together(t, n)
+				got.trainRanks(t, n)
 				sameRun(t, got, want)
 			})
 		}
@@ -283,7 +283,7 @@ func TestTogetherSamples(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	want := textScene(t, sampling+"save_steps: 3\nsave_total_limit: 3\n")
-	want.together(t, 2)
+	want.trainRanks(t, 2)
 	if got := want.samples(t); len(got) != 4 || got[0].Step != 3 || got[3].Step != 6 {
 		t.Errorf("samples %+v", got)
 	}
@@ -318,7 +318,7 @@ func TestTogetherSamples(t *testing.T) {
 				t.Errorf("rank %d is asked to stop in the samples: rank %d: %v\n%s", who, r, run.err, runs[0].said)
 			}
 		}
-		got.together(t, 2)
+		got.trainRanks(t, 2)
 		sameRun(t, got, want)
 	}
 }
@@ -330,7 +330,7 @@ func TestTogetherBest(t *testing.T) {
 	t.Cleanup(func() { checkClean(t) })
 	for _, keys := range []string{"compute_dtype: bf16\n", "save_only_model: true\ncompute_dtype: bf16\n", "early_stopping_patience: 2\n"} {
 		s := wandering(t, "save_best: true\nsave_total_limit: 2\nmax_steps: 6\n").with(keys)
-		s.together(t, 2)
+		s.trainRanks(t, 2)
 		steps, losses := s.evals(t)
 		best := lowest(steps, losses)
 		if best == steps[len(steps)-1] {
@@ -367,7 +367,7 @@ func TestRanksDiffer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScene(t, "save_steps: 4\n")
-			for r, run := range trainTogether(t, 2, t.Context(), func(rank int) (*config.Config, settings.Hooks) {
+			for r, run := range trainRanks(t, 2, t.Context(), func(rank int) (*config.Config, settings.Hooks) {
 				if rank == 1 {
 					return tt.on1(t, s).config(t), settings.Hooks{}
 				}
@@ -396,7 +396,7 @@ func TestModelsDiffer(t *testing.T) {
 	raw[len(raw)-3] ^= 0x10
 	testkit.NoError(t, os.WriteFile(file, raw, 0o644))
 	out := t.TempDir()
-	for _, run := range trainTogether(t, 2, t.Context(), func(rank int) (*config.Config, settings.Hooks) {
+	for _, run := range trainRanks(t, 2, t.Context(), func(rank int) (*config.Config, settings.Hooks) {
 		h := settings.Hooks{}
 		if rank == 1 { // as if its host had other files at that path
 			h.Planned = func(run any) { j := run.(*save.Output); j.ModelDir = filepath.Join(other, "model") }
@@ -414,13 +414,13 @@ func TestRankFails(t *testing.T) {
 	t.Cleanup(func() { checkClean(t) })
 	s := newScene(t, "save_steps: 3\n")
 	broken := errors.New("the memory is gone")
-	soon := team.UsualBeat
-	soon.Ending = 50 * time.Millisecond // the others are in a step, and do not come
-	for r, run := range s.tryTogether(t, 3, t.Context(), func(rank int) settings.Hooks {
+	soon := ranks.DefaultHeartbeat
+	soon.ExitWait = 50 * time.Millisecond // the others are in a step, and do not come
+	for r, run := range s.tryRanks(t, 3, t.Context(), func(rank int) settings.Hooks {
 		if rank != 1 {
-			return settings.Hooks{Beat: &soon}
+			return settings.Hooks{Heartbeat: &soon}
 		}
-		return settings.Hooks{Beat: &soon, Packing: func(step int, _ bool) {
+		return settings.Hooks{Heartbeat: &soon, Packing: func(step int, _ bool) {
 			if step == 5 {
 				panic(broken)
 			}
@@ -430,9 +430,9 @@ func TestRankFails(t *testing.T) {
 			t.Errorf("rank %d: %v", r, run.err)
 		}
 	}
-	s.together(t, 3)
+	s.trainRanks(t, 3)
 	want := newScene(t, "save_steps: 3\n").in(t)
-	want.together(t, 3)
+	want.trainRanks(t, 3)
 	sameRun(t, s, want)
 }
 

@@ -185,15 +185,15 @@ func TestPairsTogether(t *testing.T) {
 	for n := 2; n <= 3; n++ {
 		want := alone.in(t)
 		want.yaml = override(want.yaml, "cache_dir: "+t.TempDir()+"\n")
-		want.together(t, n)
+		want.trainRanks(t, n)
 		near(t, want.losses(t), alone.losses(t))
 		again := want.in(t)
-		again.together(t, n)
+		again.trainRanks(t, n)
 		sameRun(t, again, want)
 		for _, name := range []string{settings.CheckpointName(6), settings.CheckpointName(8), settings.EndFile} {
 			testkit.NoError(t, os.RemoveAll(filepath.Join(again.out, name)))
 		}
-		again.together(t, n)
+		again.trainRanks(t, n)
 		sameRun(t, again, want)
 	}
 }
@@ -203,11 +203,11 @@ func TestReferencesTogetherAreStopped(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
 	want := pairScene(t, "max_steps: 2\n")
-	want.together(t, 2)
+	want.trainRanks(t, 2)
 	got := want.in(t).with("cache_dir: " + t.TempDir() + "\n")
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	for rank, run := range got.tryTogether(t, 2, ctx, func(int) settings.Hooks {
+	for rank, run := range got.tryRanks(t, 2, ctx, func(int) settings.Hooks {
 		return settings.Hooks{Reading: func(what string) {
 			if what == "references" {
 				cancel()
@@ -218,7 +218,7 @@ func TestReferencesTogetherAreStopped(t *testing.T) {
 			t.Errorf("rank %d: %v", rank, run.err)
 		}
 	}
-	got.together(t, 2)
+	got.trainRanks(t, 2)
 	sameRun(t, got, want)
 }
 
@@ -309,7 +309,7 @@ func TestReferenceIsFinite(t *testing.T) {
 	if out, err := s.train(t, t.Context(), settings.Hooks{}); err == nil || !strings.Contains(err.Error(), "the reference "+dir+" gives the answers of pair ") {
 		t.Errorf("%v\n%s", err, out)
 	}
-	for rank, run := range s.tryTogether(t, 2, t.Context(), nil) {
+	for rank, run := range s.tryRanks(t, 2, t.Context(), nil) {
 		if run.err == nil || !strings.Contains(run.err.Error(), "the reference "+dir+" gives the answers of pair ") {
 			t.Errorf("rank %d: %v", rank, run.err)
 		}

@@ -9,13 +9,13 @@ import (
 	"mt/internal/run/config"
 	"mt/internal/run/open"
 	"mt/internal/run/predict"
+	"mt/internal/run/ranks"
 	"mt/internal/run/report"
 	"mt/internal/run/resolve"
 	"mt/internal/run/resume"
 	"mt/internal/run/save"
 	"mt/internal/run/session"
 	"mt/internal/run/settings"
-	"mt/internal/run/team"
 )
 
 // Train runs c to its end, from the newest checkpoint if there is one. Where that does
@@ -25,13 +25,13 @@ import (
 // together.
 func Train(ctx context.Context, c *config.Config, o settings.Options) error {
 	if o.World != nil && o.World.Size() > 1 {
-		return team.Together(ctx, c.OutputDir, o, func(o settings.Options, t *team.Team) error { return trainUntilLoaded(ctx, c, o, t) })
+		return ranks.Run(ctx, c.OutputDir, o, func(o settings.Options, t *ranks.Group) error { return trainUntilLoaded(ctx, c, o, t) })
 	}
-	return open.OrCopied(c, o, func(c *config.Config) error { return trainUntilLoaded(ctx, c, o, team.Alone(ctx)) })
+	return open.OrCopied(c, o, func(c *config.Config) error { return trainUntilLoaded(ctx, c, o, ranks.Alone(ctx)) })
 }
 
 // trainUntilLoaded is train, and again where a checkpoint does not load.
-func trainUntilLoaded(ctx context.Context, c *config.Config, o settings.Options, t *team.Team) error {
+func trainUntilLoaded(ctx context.Context, c *config.Config, o settings.Options, t *ranks.Group) error {
 	unusable := map[string]string{}
 	for {
 		err := train(ctx, c, o, t, maps.Clone(unusable))
@@ -43,8 +43,8 @@ func trainUntilLoaded(ctx context.Context, c *config.Config, o settings.Options,
 	}
 }
 
-func train(ctx context.Context, c *config.Config, o settings.Options, t *team.Team, unusable map[string]string) (err error) {
-	r, err := openRun(c, o, open.Asks{Team: t, Run: true}, unusable)
+func train(ctx context.Context, c *config.Config, o settings.Options, t *ranks.Group, unusable map[string]string) (err error) {
+	r, err := openRun(c, o, open.Asks{Ranks: t, Run: true}, unusable)
 	if err != nil {
 		return err
 	}
@@ -67,9 +67,9 @@ func train(ctx context.Context, c *config.Config, o settings.Options, t *team.Te
 		if from.Ended || done {
 			if t.First() {
 				r.DropCheckpoints()
-				report.DrawCurve(r.Dir(), r.Late.Add) // the run itself may have failed to
+				report.DrawCurve(r.Dir(), r.DeferredNotes.Add) // the run itself may have failed to
 			}
-			report.ShowAll(o.Stderr, r.Late.Take())
+			report.ShowAll(o.Stderr, r.DeferredNotes.Take())
 			return r.SweepStates()
 		}
 	}
@@ -103,7 +103,7 @@ func openRun(c *config.Config, o settings.Options, a open.Asks, unusable map[str
 		return nil, err
 	}
 	out := save.NewOutput(r)
-	if !r.From.Ended && r.Team.First() {
+	if !r.From.Ended && r.Ranks.First() {
 		note, err := out.CheckDisk()
 		if err != nil {
 			return nil, err

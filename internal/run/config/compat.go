@@ -72,7 +72,7 @@ func (c *Config) KeepResolved(saved *Config, pipeline bool) {
 func (c *Config) Clone() *Config {
 	out := *c
 	out.Warnings = slices.Clone(c.Warnings)
-	out.origin = maps.Clone(c.origin)
+	out.sources = maps.Clone(c.sources)
 	out.Model.Inline = maps.Clone(c.Model.Inline)
 	out.ChatTemplateKwargs = maps.Clone(c.ChatTemplateKwargs)
 	out.SpecialTokens = maps.Clone(c.SpecialTokens)

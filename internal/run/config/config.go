@@ -206,18 +206,18 @@ type Config struct {
 	Threads            int    // 0: all cores
 	Pipeline           Pipeline
 
-	// Laid places the learning rate's schedule on the run's steps.
-	Laid Laid
+	// SchedulePosition places the learning rate's schedule on the run's steps.
+	SchedulePosition SchedulePosition
 
 	// Warnings are shown to the user once, before the run starts.
 	Warnings []string
 
-	file   string            // the config file's name, for errors that have no line
-	origin map[string]origin // canonical name → where the key was given
+	file    string               // the config file's name, for errors that have no line
+	sources map[string]keySource // canonical name → where the key was given
 }
 
-// origin records where a key was given and how it was spelled.
-type origin struct {
+// keySource records where a key was given and how it was spelled.
+type keySource struct {
 	spelled string
 	pos     Pos
 }
@@ -234,7 +234,7 @@ func Default() *Config {
 		LoggingSteps: 10, MaxNonfiniteSteps: 3, Seed: 42,
 		SampleMaxNewTokens: 200, SampleTemperature: 0.7, SampleTopP: 0.95,
 		Device: "auto", ComputeDType: "auto", GradDType: "auto", MasterDType: "fp32", Recompute: "auto", HiddenStates: "auto", Binding: "auto", MicroBatchOrder: "auto", MatMul: "heuristic", AttentionKernels: "auto", Compress: "none", Devices: "1", DeviceRates: "auto", PeerCopies: true,
-		origin: map[string]origin{},
+		sources: map[string]keySource{},
 	}
 }
 
@@ -247,6 +247,6 @@ func (c *Config) WaitsForNorm() bool { return c.MaxGradNorm > 0 && c.Clip == "gl
 
 // Given reports whether the user gave the key in the file or as a flag. key is canonical: "pipeline.weight_slots".
 func (c *Config) Given(key string) bool {
-	_, ok := c.origin[key]
+	_, ok := c.sources[key]
 	return ok
 }

@@ -49,7 +49,7 @@ func IsUsage(err error) bool {
 // the file and the key: "train.yaml: dataset: ...". %w wraps, as in fmt.Errorf.
 func (c *Config) Errorf(key, format string, args ...any) error {
 	err := fmt.Errorf(format, args...)
-	o, given := c.origin[key]
+	o, given := c.sources[key]
 	named := strings.Contains(err.Error(), key)
 	switch {
 	case given && (named || o.pos.Flag != ""):

@@ -240,7 +240,7 @@ func (im *importer) giveFor(e entry, why string, settings ...setting) {
 			im.lose(e, wanted(err))
 			return
 		}
-		im.c.origin[k.name] = origin{e.spelled, s.val.pos}
+		im.c.sources[k.name] = keySource{e.spelled, s.val.pos}
 		im.given[k.name] = e.spelled
 		line.ours = append(line.ours, entry{k.name, e.pos, s.val})
 		if k.name == e.spelled && len(settings) == 1 {

@@ -188,12 +188,12 @@ func (l *loader) source(entries []entry) {
 			l.fail(err)
 			continue
 		}
-		l.c.origin[k.name] = origin{e.spelled, e.val.pos}
+		l.c.sources[k.name] = keySource{e.spelled, e.val.pos}
 		switch {
 		case k.name == modelKey:
-			l.origins("model", e)
+			l.noteSources("model", e)
 		case k.isMapping():
-			l.origins(k.name, e)
+			l.noteSources(k.name, e)
 		}
 	}
 }
@@ -206,13 +206,13 @@ func lineOf(p Pos) string {
 	return fmt.Sprintf(" (line %d)", p.Line)
 }
 
-// origins records the positions of a mapping's keys, such as "model.hidden_size", and of the mapping itself under
+// noteSources records the positions of a mapping's keys, such as "model.hidden_size", and of the mapping itself under
 // name.
-func (l *loader) origins(name string, e entry) {
-	maps.DeleteFunc(l.c.origin, func(k string, _ origin) bool { return strings.HasPrefix(k, name+".") })
-	l.c.origin[name] = origin{e.spelled, e.val.pos}
+func (l *loader) noteSources(name string, e entry) {
+	maps.DeleteFunc(l.c.sources, func(k string, _ keySource) bool { return strings.HasPrefix(k, name+".") })
+	l.c.sources[name] = keySource{e.spelled, e.val.pos}
 	for _, f := range e.val.fields {
-		l.c.origin[name+"."+f.name] = origin{name + "." + f.name, f.val.pos}
+		l.c.sources[name+"."+f.name] = keySource{name + "." + f.name, f.val.pos}
 	}
 }
 
@@ -227,7 +227,7 @@ func (l *loader) modelKey(e entry) {
 		return
 	}
 	m.Inline[strings.TrimPrefix(e.spelled, "model.")] = e.val.inline()
-	l.c.origin[e.spelled] = origin{e.spelled, e.val.pos}
+	l.c.sources[e.spelled] = keySource{e.spelled, e.val.pos}
 }
 
 // other handles a key that mt does not have: a known key of another tool, or a mistake.

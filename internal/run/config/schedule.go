@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// Laid places a schedule on a run's steps. It is needed when a resumed run changes the schedule, the data or the
+// SchedulePosition places a schedule on a run's steps. It is needed when a resumed run changes the schedule, the data or the
 // optimizer's state. The zero value is the schedule of a run that changed none of them.
-type Laid struct {
+type SchedulePosition struct {
 	// Base is the number of steps done before the schedule started, warm-up included. Shares of all steps are shares
 	// of the steps after Base.
 	Base int
@@ -25,13 +25,13 @@ type Laid struct {
 // Schedule returns the learning rate of step, counted from 1. It equals transformers' get_*_schedule_with_warmup
 // after step−1 scheduler steps, so with warm-up the first step's rate is 0. MaxSteps must be known unless the rate is
 // constant with warmup_steps. Differences to transformers: constant also warms up, linear ends at min_lr_ratio, and
-// Laid.
+// SchedulePosition.
 //
 // Source: transformers.optimization (get_scheduler), release 5.23. As there, the decay of wsd is a half cosine and
 // its warm-up starts at min_lr_ratio.
 func (c *Config) Schedule(step int) float64 {
 	warm := c.warmup()
-	s := step - 1 - c.Laid.Base
+	s := step - 1 - c.SchedulePosition.Base
 	if s < warm {
 		return c.LearningRate * c.rise(s, warm)
 	}
@@ -54,12 +54,12 @@ func (c *Config) rise(s, warm int) float64 {
 }
 
 // length returns the number of steps that the schedule covers.
-func (c *Config) length() int { return c.MaxSteps - c.Laid.Base }
+func (c *Config) length() int { return c.MaxSteps - c.SchedulePosition.Base }
 
 // warmup returns the number of warm-up steps.
 func (c *Config) warmup() int {
-	if c.Laid.From > 0 {
-		return c.Laid.Warmup
+	if c.SchedulePosition.From > 0 {
+		return c.SchedulePosition.Warmup
 	}
 	return c.askedWarmup()
 }
@@ -84,7 +84,9 @@ func (c *Config) decay() int {
 func (c *Config) floor(x float64) float64 { return x*(1-c.lowest()) + c.lowest() }
 
 // fallFrom returns the number of steps before the decay of the schedules that decay until the run's end.
-func (c *Config) fallFrom(warm int) int { return max(warm, c.Laid.From-c.Laid.Base) }
+func (c *Config) fallFrom(warm int) int {
+	return max(warm, c.SchedulePosition.From-c.SchedulePosition.Base)
+}
 
 // factor returns rate / learning_rate after s steps of the schedule, s beyond the warm-up.
 func (c *Config) factor(s, warm int) float64 {
@@ -304,28 +306,28 @@ func (c *Config) shape() shape {
 	return s
 }
 
-// Relay fits c's schedule to a run that resumes after step steps of a run with saved, whose Laid is set. It returns a
+// Relay fits c's schedule to a run that resumes after step steps of a run with saved, whose SchedulePosition is set. It returns a
 // message about the new learning rate, or "" if the schedule is unchanged. constant, wsd and inverse_sqrt continue as
 // if they had been set from the start. The other schedules fall again from the peak learning rate, from step to the
 // end. A finished warm-up is not repeated. An unfinished warm-up keeps its end, unless c changed the warm-up's keys.
 func (c *Config) Relay(saved *Config, step int) (meaning string) {
-	c.Laid = saved.Laid
+	c.SchedulePosition = saved.SchedulePosition
 	if c.shape() == saved.shape() {
 		return ""
 	}
 	warm := saved.warmup()
 	given := c.WarmupSteps != saved.WarmupSteps || c.WarmupRatio != saved.WarmupRatio
-	if given && step-c.Laid.Base < warm {
+	if given && step-c.SchedulePosition.Base < warm {
 		warm = c.askedWarmup()
 	}
-	c.Laid.From, c.Laid.Warmup = step, warm
+	c.SchedulePosition.From, c.SchedulePosition.Warmup = step, warm
 	return c.meaning(saved.Schedule(step), step)
 }
 
 // Restart starts c's schedule anew for the steps after step. It returns a message about the new schedule, or "" if no
 // step is left.
 func (c *Config) Restart(step int) (meaning string) {
-	c.Laid = Laid{Base: step}
+	c.SchedulePosition = SchedulePosition{Base: step}
 	if step >= c.MaxSteps {
 		return ""
 	}
@@ -342,7 +344,7 @@ func (c *Config) meaning(was float64, step int) string {
 		return ""
 	}
 	text := fmt.Sprintf("the learning rate was %s at step %d and is %s at step %d", rate(was), step, rate(c.Schedule(step+1)), step+1)
-	warmEnd := c.Laid.Base + c.Laid.Warmup
+	warmEnd := c.SchedulePosition.Base + c.SchedulePosition.Warmup
 	if step < warmEnd {
 		text += fmt.Sprintf(", warm-up goes on until step %d", min(warmEnd, c.MaxSteps))
 	}
@@ -356,7 +358,7 @@ func (c *Config) meaning(was float64, step int) string {
 		}
 		return text + " and " + end
 	case "wsd":
-		return fmt.Sprintf("%s; wsd goes on as if it had been so from the start, decays after step %d and %s", text, c.Laid.Base+c.length()-c.decay(), end)
+		return fmt.Sprintf("%s; wsd goes on as if it had been so from the start, decays after step %d and %s", text, c.SchedulePosition.Base+c.length()-c.decay(), end)
 	case "inverse_sqrt":
 		return fmt.Sprintf("%s; inverse_sqrt goes on as if it had been so from the start and %s", text, end)
 	}
@@ -378,7 +380,7 @@ func (c *Config) perEpoch(fail func(key, format string, args ...any)) {
 		{&c.SavesPerEpoch, "saves_per_epoch", "save_steps", "save_strategy", &c.SaveSteps, &c.SaveStrategy}} {
 		n := *k.n
 		*k.n = 0
-		switch isFlag := func(key string) bool { return c.origin[key].pos.Flag != "" }; {
+		switch isFlag := func(key string) bool { return c.sources[key].pos.Flag != "" }; {
 		case n == 0, isFlag(k.steps) && !isFlag(k.key):
 			continue
 		case c.Given(k.steps) && isFlag(k.steps) == isFlag(k.key):
@@ -392,7 +394,7 @@ func (c *Config) perEpoch(fail func(key, format string, args ...any)) {
 		if *k.interval = 0; float64(n)*c.NumTrainEpochs > 1 { // at most once: at the end
 			*k.interval = Interval(1 / (float64(n) * c.NumTrainEpochs))
 		}
-		c.origin[k.steps] = c.origin[k.key]
+		c.sources[k.steps] = c.sources[k.key]
 	}
 }
 

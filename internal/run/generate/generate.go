@@ -317,8 +317,8 @@ func (d *decoder) upload(ids []int32, step *layers.CacheStep) (index device.Tens
 	}
 	index, step.Pos = put(rows), put(positions)
 	step.CuQ, step.CuK = put([]int32{0, int32(n)}), put([]int32{0, int32(d.start + n)})
-	q, k := d.spec.CachedStretches(d.start, n)
-	step.StretchQ, step.StretchK = put(q), put(k)
+	q, k := d.spec.CachedChunkBounds(d.start, n)
+	step.ChunkBoundsQ, step.ChunkBoundsK = put(q), put(k)
 	d.stream.CopyH2D(d.ints.Slice(0, 4*all), d.staging[:4*all])
 	return index, d.stream.Sync()
 }

@@ -118,7 +118,7 @@ func (p *choosing) openGPUs(g *machine.GPU) ([]device.Device, error) {
 		return nil, err
 	}
 	ordinals := list.Ordinals
-	if _, ranks := p.Team.Neighbours(); ranks > 1 && !p.Config.Given("devices") {
+	if _, ranks := p.Ranks.Neighbours(); ranks > 1 && !p.Config.Given("devices") {
 		if ordinals, err = p.gpuInTurn(g); err != nil {
 			return nil, err
 		}
@@ -153,7 +153,7 @@ func (p *choosing) gpuInTurn(g *machine.GPU) ([]int, error) {
 	if err != nil {
 		return nil, err
 	}
-	index, ranks := p.Team.Neighbours()
+	index, ranks := p.Ranks.Neighbours()
 	if ranks > has && p.Config.DeviceMemory == 0 {
 		return nil, p.Config.Errorf("device_memory", "device_memory: %d ranks are on this host and share %d GPU(s): give how much of one each may take, or start fewer ranks", ranks, has)
 	}
@@ -171,7 +171,7 @@ func (p *choosing) timeProducts(g *machine.GPU) error {
 	if p.Config.MatMul != timedProducts {
 		return nil
 	}
-	if n := p.Team.Size(); n > 1 {
+	if n := p.Ranks.Size(); n > 1 {
 		return p.Config.Errorf("matmul", "matmul: timed: each of %d ranks would choose by its own times, and no record of a run has them all; leave matmul out", n)
 	}
 	dir := machine.TimedDir(p.Config.CacheDir)
@@ -206,7 +206,7 @@ func (p *choosing) checkTimed() error {
 
 // threads is how many threads of the host this rank may use; 0: all.
 func (in *Inputs) threads() int {
-	_, n := in.Team.Neighbours()
+	_, n := in.Ranks.Neighbours()
 	switch {
 	case n == 1:
 		return in.Config.Threads
@@ -218,7 +218,7 @@ func (in *Inputs) threads() int {
 
 // Share is this rank's part of bytes that the ranks of its host have together.
 func (in *Inputs) Share(bytes int64) int64 {
-	_, n := in.Team.Neighbours()
+	_, n := in.Ranks.Neighbours()
 	return bytes / int64(n)
 }
 
@@ -485,7 +485,7 @@ func (in *Inputs) Room() host.Room {
 	if f := in.Hooks.Room; f != nil {
 		room = f()
 	}
-	if _, n := in.Team.Neighbours(); n > 1 {
+	if _, n := in.Ranks.Neighbours(); n > 1 {
 		room.Bytes, room.By = room.Bytes/int64(n), fmt.Sprintf("%s, shared by %d ranks", room.By, n)
 	}
 	return room

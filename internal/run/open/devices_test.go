@@ -11,7 +11,7 @@ import (
 	"mt/base/cluster"
 	"mt/device"
 	"mt/internal/run/config"
-	"mt/internal/run/team"
+	"mt/internal/run/ranks"
 	"mt/internal/testkit"
 	"mt/plan/rates"
 )
@@ -104,10 +104,10 @@ func (crowd) Size() int { return 3 }
 // TestTimedRefused: ranks, and devices that differ, would each choose by their own times.
 func TestTimedRefused(t *testing.T) {
 	c := parsed(t, "device: cuda\nmatmul: timed\n")
-	together := &choosing{opening: &opening{Inputs: Inputs{Config: c, Team: &team.Team{World: crowd{}}}}}
+	together := &choosing{opening: &opening{Inputs: Inputs{Config: c, Ranks: &ranks.Group{World: crowd{}}}}}
 	refused(t, together.timeProducts(nil), true, "run.yaml", "matmul: timed", "3 ranks")
-	alike := &choosing{opening: &opening{Inputs: Inputs{Config: c, Team: team.Alone(t.Context()), Devices: []device.Device{named{name: "a"}, named{name: "a"}}}}}
-	differ := &choosing{opening: &opening{Inputs: Inputs{Config: c, Team: team.Alone(t.Context()), Devices: []device.Device{named{name: "a"}, named{name: "b"}}}}}
+	alike := &choosing{opening: &opening{Inputs: Inputs{Config: c, Ranks: ranks.Alone(t.Context()), Devices: []device.Device{named{name: "a"}, named{name: "a"}}}}}
+	differ := &choosing{opening: &opening{Inputs: Inputs{Config: c, Ranks: ranks.Alone(t.Context()), Devices: []device.Device{named{name: "a"}, named{name: "b"}}}}}
 	refused(t, differ.checkTimed(), true, "run.yaml", "matmul: timed", "the devices differ")
 	if err := alike.checkTimed(); err != nil {
 		t.Error(err)

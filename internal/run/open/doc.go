@@ -1,6 +1,6 @@
 // Package open opens what a configuration names: the model, its tokenizer, the data, the devices and the
 // ranks.
 //
-// It imports settings, team and report. Invariant: nothing big is allocated and nothing is written; Close
+// It imports settings, ranks and report. Invariant: nothing big is allocated and nothing is written; Close
 // closes all that was opened.
 package open

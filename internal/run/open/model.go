@@ -275,7 +275,7 @@ func (p *opening) setGroups() error {
 // model's tokens: a note tells where these mean something else to it.
 func (p *opening) openReference() error {
 	name := p.Config.Preference().ReferenceModel
-	if name == "" || !p.Team.First() {
+	if name == "" || !p.Ranks.First() {
 		return nil
 	}
 	const key = "dpo.reference_model"

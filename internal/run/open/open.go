@@ -17,9 +17,9 @@ import (
 	"mt/data/tokenizer"
 	"mt/device"
 	"mt/internal/run/config"
+	"mt/internal/run/ranks"
 	"mt/internal/run/report"
 	"mt/internal/run/settings"
-	"mt/internal/run/team"
 	"mt/internal/watch"
 	"mt/model"
 	"mt/plan"
@@ -31,7 +31,7 @@ import (
 type Inputs struct {
 	Config         *config.Config // the settings, with what was settled so far
 	Hooks          settings.Hooks
-	Team           *team.Team
+	Ranks          *ranks.Group
 	Opened         *Model
 	Model          *model.Config      // opened.Config
 	ModelDir       string             // opened.Dir
@@ -70,13 +70,13 @@ type Inputs struct {
 
 // Asks say what inputs are opened for.
 type Asks struct {
-	Team         *team.Team // nil: this process works alone
-	Run          bool       // a training run, for which output_dir, boards and the dashboard's port are checked
-	Paper        bool       // only a plan is wanted, which may be for a GPU that is not here
-	Sketch       bool       // the plan is made from the configuration alone, without data and output_dir
-	Trials       bool       // runs over random tokens are wanted, without data and output_dir
-	OrCheckpoint bool       // where the model is the output_dir of a run that has written no model yet, its newest checkpoint is taken
-	HeldOut      bool       // dataset is for evaluation: of a directory with splits, the held-out one is read
+	Ranks        *ranks.Group // nil: this process works alone
+	Run          bool         // a training run, for which output_dir, boards and the dashboard's port are checked
+	Paper        bool         // only a plan is wanted, which may be for a GPU that is not here
+	Sketch       bool         // the plan is made from the configuration alone, without data and output_dir
+	Trials       bool         // runs over random tokens are wanted, without data and output_dir
+	OrCheckpoint bool         // where the model is the output_dir of a run that has written no model yet, its newest checkpoint is taken
+	HeldOut      bool         // dataset is for evaluation: of a directory with splits, the held-out one is read
 }
 
 // opening is inputs while they are opened.
@@ -87,10 +87,10 @@ type opening struct {
 
 // begin begins to open what c names. c stays as it is: every auto that is settled is in a copy.
 func begin(c *config.Config, o settings.Options, a Asks) *opening {
-	if a.Team == nil {
-		a.Team = team.Alone(context.Background())
+	if a.Ranks == nil {
+		a.Ranks = ranks.Alone(context.Background())
 	}
-	return &opening{Inputs: Inputs{Config: c.Clone(), Hooks: o.Hooks, Team: a.Team, closers: &Closers{}}, a: a}
+	return &opening{Inputs: Inputs{Config: c.Clone(), Hooks: o.Hooks, Ranks: a.Ranks, closers: &Closers{}}, a: a}
 }
 
 func (p *opening) note(format string, args ...any) {
@@ -137,7 +137,7 @@ func CloseAfter(c interface{ Close() error }, err *error) {
 }
 
 // Open checks c and opens what it names. The checks of a run come before the data is read; a
-// sketch reads no data, and neither do trials. A team that is asked to stop ends the reading
+// sketch reads no data, and neither do trials. A rank that is asked to stop ends the reading
 // with ErrResumable.
 func Open(c *config.Config, o settings.Options, a Asks) (_ *Inputs, err error) {
 	p := begin(c, o, a)
@@ -158,7 +158,7 @@ func Open(c *config.Config, o settings.Options, a Asks) (_ *Inputs, err error) {
 	}
 	steps := []func() error{p.findModel, p.openModel, func() error { return p.Config.CheckGradSlabs(len(p.Model.Layers())) }, p.checkRanks,
 		func() error { return (&choosing{opening: p}).resolveDevice(o) }, p.checkMaster}
-	if a.Run && p.Team.First() { // the others write nothing there
+	if a.Run && p.Ranks.First() { // the others write nothing there
 		steps = append(steps, p.checkOutput, p.checkCopied, func() error { return report.CheckTrace(p.Config) }, func() error { return report.CheckBoards(p.Config) }, p.listen)
 	}
 	for _, step := range steps {
@@ -198,7 +198,7 @@ func (p *opening) openModel() error {
 	if class := p.Model.Class; class != "" {
 		p.note("config.json names the class %s; by its model_type %q the model is read as %s", class, p.Model.ModelType, p.Model.Arch)
 	}
-	if p.Model.NearExperts > 0 {
+	if p.Model.SparseMixer > 0 {
 		p.note("Transformers draws this model's experts at random in training; mt takes those that an evaluation takes")
 	}
 	if err := p.Model.SetFreeze(model.Freeze{Names: p.Config.Freeze, But: p.Config.Unfrozen}); err != nil {
@@ -224,7 +224,7 @@ func (p *opening) openModel() error {
 // open opens and reads a data set of the configuration, for the model at hand.
 func (p *opening) open(spec data.Spec, w io.Writer, interactive bool) (*data.Dataset, error) {
 	spec.Tokenizer, spec.TokenizerErr, spec.ModelDir, spec.VocabSize = p.Tokenizer, p.TokenizerErr, p.ModelDir, p.Model.VocabSize
-	spec.Progress, spec.Stop = report.Reading(settings.Options{Stderr: w, Interactive: interactive}), p.Team.Asked.Done()
+	spec.Progress, spec.Stop = report.Reading(settings.Options{Stderr: w, Interactive: interactive}), p.Ranks.Asked.Done()
 	set, err := data.Open(spec)
 	if err != nil {
 		return nil, err
@@ -410,7 +410,7 @@ func (p *opening) listen() (err error) {
 
 // checkRanks refuses what several ranks cannot do.
 func (p *opening) checkRanks() error {
-	t := p.Team
+	t := p.Ranks
 	if t.Size() == 1 {
 		return nil
 	}

@@ -169,7 +169,7 @@ func showText(out *save.Output, w io.Writer, t plan.Table, d save.Disk, passing 
 	}
 	if n := out.Plan.Ranks; n > 1 {
 		own := ", each with a host of its own"
-		if _, beside := out.Team.Neighbours(); beside > 1 {
+		if _, beside := out.Ranks.Neighbours(); beside > 1 {
 			own = fmt.Sprintf(", %d of them on this host", beside)
 		}
 		fmt.Fprintf(w, "%d ranks%s: rank %d computes %s of the rows and keeps all that streams and its share of the rest\n", n, own, out.Plan.Rank, count((out.Config.RowsPerStep()+n-1)/n))

@@ -39,7 +39,7 @@ func CheckBoards(c *config.Config) error {
 
 // boards are where the numbers of a run are shown.
 type boards struct {
-	deaf
+	noopObserver
 	events *Events // nil: not asked for
 	queues []*Queue
 	note   func(string)

@@ -17,7 +17,7 @@ import (
 
 // Curve draws CurveFile when the run ends.
 type Curve struct {
-	deaf
+	noopObserver
 	Dir  settings.Dir
 	Tell func(string)
 }
@@ -105,9 +105,9 @@ func smooth(ys []float64, share float64) []float64 {
 	return out
 }
 
-// trail is the finite losses of the steps that this process made, as many as a sparkline has
+// lossHistory is the finite losses of the steps that this process made, as many as a sparkline has
 // use for: where they are too many, two become their mean.
-type trail struct {
+type lossHistory struct {
 	means []float64
 	per   int     // steps of each of means
 	sum   float64 // of the steps that are not in means yet
@@ -115,11 +115,11 @@ type trail struct {
 }
 
 const (
-	trailMost  = 256
-	sparkWidth = 12 // characters
+	maxLossHistory = 256
+	sparkWidth     = 12 // characters
 )
 
-func (t *trail) add(loss float64) {
+func (t *lossHistory) add(loss float64) {
 	if math.IsNaN(loss) || math.IsInf(loss, 0) {
 		return
 	}
@@ -130,17 +130,17 @@ func (t *trail) add(loss float64) {
 	}
 	t.means = append(t.means, t.sum/float64(t.n))
 	t.sum, t.n = 0, 0
-	if len(t.means) < trailMost {
+	if len(t.means) < maxLossHistory {
 		return
 	}
-	for i := range trailMost / 2 {
+	for i := range maxLossHistory / 2 {
 		t.means[i] = (t.means[2*i] + t.means[2*i+1]) / 2
 	}
-	t.means, t.per = t.means[:trailMost/2], 2*t.per
+	t.means, t.per = t.means[:maxLossHistory/2], 2*t.per
 }
 
 // spark is the losses as a sparkline; nothing before there are two.
-func (t *trail) spark() string {
+func (t *lossHistory) spark() string {
 	if len(t.means) < 2 {
 		return ""
 	}

@@ -43,7 +43,7 @@ func TestCurve(t *testing.T) {
 
 // TestTrail: a long run's losses become means, and none is forgotten.
 func TestTrail(t *testing.T) {
-	var r trail
+	var r lossHistory
 	if r.add(5); r.spark() != "" {
 		t.Error("one loss makes a line")
 	}
@@ -52,7 +52,7 @@ func TestTrail(t *testing.T) {
 	for i := 1; i < n; i++ {
 		r.add(float64(i))
 	}
-	if len(r.means) >= trailMost || len(r.means) < trailMost/2 || r.per*len(r.means)+r.n != n {
+	if len(r.means) >= maxLossHistory || len(r.means) < maxLossHistory/2 || r.per*len(r.means)+r.n != n {
 		t.Errorf("%d means of %d steps, %d left", len(r.means), r.per, r.n)
 	}
 	if !slices.IsSorted(r.means) || r.spark() != "▁▂▂▃▄▄▅▅▆▇▇█" {

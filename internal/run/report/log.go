@@ -50,7 +50,7 @@ func OpenMetrics(disk checkpoint.FS, name string, step int, through func(io.Writ
 // Metrics is the observer that writes metrics to a log. Where that fails it calls failed, once: a run ends then, since a
 // checkpoint must not be ahead of its metrics.
 type Metrics struct {
-	deaf
+	noopObserver
 	Log    *Log
 	Failed func(error)
 }

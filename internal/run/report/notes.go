@@ -56,8 +56,8 @@ func (l *Notes) Count() int {
 
 // DeviceNotes is the notes of devices, each of which is shown once.
 type DeviceNotes struct {
-	devs []device.Device
-	told []int // by device: how many of its notes were shown
+	devs  []device.Device
+	shown []int // by device: how many of its notes were shown
 }
 
 // NotesOf are the notes of devs, none of which was shown yet.
@@ -70,12 +70,12 @@ func (n *DeviceNotes) Take() []string {
 	for i, dev := range n.devs {
 		if d, ok := dev.(interface{ Notes() []string }); ok {
 			notes := d.Notes()
-			for _, text := range notes[min(n.told[i], len(notes)):] {
+			for _, text := range notes[min(n.shown[i], len(notes)):] {
 				if !slices.Contains(fresh, text) {
 					fresh = append(fresh, text)
 				}
 			}
-			n.told[i] = len(notes)
+			n.shown[i] = len(notes)
 		}
 	}
 	return fresh

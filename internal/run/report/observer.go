@@ -62,24 +62,24 @@ func (all Observers) End(err error) {
 	}
 }
 
-// deaf hears nothing. Observers that want to be told of some things alone embed it.
-type deaf struct{}
+// noopObserver hears nothing. Observers that want to be told of some things alone embed it.
+type noopObserver struct{}
 
 // Step implements Observer.
-func (deaf) Step(Step) {}
+func (noopObserver) Step(Step) {}
 
 // Eval implements Observer.
-func (deaf) Eval(Eval) {}
+func (noopObserver) Eval(Eval) {}
 
 // Note implements Observer.
-func (deaf) Note(string) {}
+func (noopObserver) Note(string) {}
 
 // End implements Observer.
-func (deaf) End(error) {}
+func (noopObserver) End(error) {}
 
 // Dashboard is a server over the files of a run, which End closes.
 type Dashboard struct {
-	deaf
+	noopObserver
 	Server *watch.Server
 }
 

@@ -81,17 +81,17 @@ func (l *Line) End() {
 
 // Progress shows steps, evaluations and notes.
 type Progress struct {
-	deaf
-	Line     *Line
-	MaxSteps int
-	trail    trail
+	noopObserver
+	Line        *Line
+	MaxSteps    int
+	lossHistory lossHistory
 }
 
 // Step implements Observer.
 func (p *Progress) Step(s Step) {
-	p.trail.add(s.Report.Loss)
+	p.lossHistory.add(s.Report.Loss)
 	if s.Logged || p.Line.Interactive {
-		p.Line.Show(s.Metrics.texts(p.Line.Interactive, p.trail.spark())...)
+		p.Line.Show(s.Metrics.texts(p.Line.Interactive, p.lossHistory.spark())...)
 	}
 }
 

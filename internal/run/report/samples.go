@@ -22,7 +22,7 @@ type SampleLine struct {
 
 // Samples is the observer that writes SamplesFile.
 type Samples struct {
-	deaf
+	noopObserver
 	log  *Log // nil where it could not be written any more
 	note func(string)
 }

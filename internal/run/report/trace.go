@@ -23,7 +23,7 @@ const timelineEvery = 5 * time.Second
 
 // Trace is what of a run's timeline is kept and written.
 type Trace struct {
-	deaf
+	noopObserver
 	Recorder *timeline.Recorder // nil: nobody asks for a timeline
 	file     *timeline.File     // nil: no trace
 	shown    time.Time          // when TimelineFile was written

@@ -17,9 +17,9 @@ import (
 	"mt/checkpoint"
 	"mt/data"
 	"mt/device"
+	"mt/internal/run/ranks"
 	"mt/internal/run/report"
 	"mt/internal/run/settings"
-	"mt/internal/run/team"
 )
 
 // This file makes the references of pairs by a forward pass over all of them, before training begins.
@@ -37,12 +37,12 @@ func FindReferences(r *Resolved, devs []device.Device, pool *parallel.Pool, say 
 		return r.Ref, nil
 	}
 	s := &referencePass{Resolved: r, found: r.Ref, devs: devs, pool: pool, line: say}
-	if s.Team.First() {
+	if s.Ranks.First() {
 		if err := s.makeReferences(); err != nil {
 			return s.found, err
 		}
 	}
-	all, err := team.Tell(s.Team, "the references of pairs", toldReferences{Train: s.found.Train.Bytes(), Eval: s.found.Eval.Bytes()})
+	all, err := ranks.Tell(s.Ranks, "the references of pairs", toldReferences{Train: s.found.Train.Bytes(), Eval: s.found.Eval.Bytes()})
 	if err == nil {
 		s.found.Train, s.found.Eval = ReferencesFrom(all[0].Train), ReferencesFrom(all[0].Eval)
 	}
@@ -104,7 +104,7 @@ func (p *referencePass) passReferences(set *data.Dataset) (refs References, err 
 		f("references")
 	}
 	r := p.ForReference()
-	store, err := r.WeightsOf(r.Plan.Layouts, p.Team.Size() > 1, p.pool)
+	store, err := r.WeightsOf(r.Plan.Layouts, p.Ranks.Size() > 1, p.pool)
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +116,7 @@ func (p *referencePass) passReferences(set *data.Dataset) (refs References, err 
 	sampler, done := p.PassSampler(set), false
 	tell := p.tellReferences(set.PairsInRows())
 	var damaged atomic.Pointer[error] // the first log p that are no numbers
-	err = actors.Run(actors.Options{Devices: p.devs, Home: store, Pool: p.pool, Plan: r.Plan, MaxGradNorm: 1, Stop: p.Team.Asked.Done(), ThroughHost: !p.Config.PeerCopies,
+	err = actors.Run(actors.Options{Devices: p.devs, Home: store, Pool: p.pool, Plan: r.Plan, MaxGradNorm: 1, Stop: p.Ranks.Asked.Done(), ThroughHost: !p.Config.PeerCopies,
 		Schedule: actors.Schedule{FirstStep: 1, LastStep: 0, EvalPasses: sampler.StepsPerEpoch(), EvalAtStart: true, NoSave: true},
 		Preferences: &actors.Preferences{Found: func(id int64, logp [2]float32) {
 			if err := notFinite(r.ModelDir, id, logp); err != nil {

@@ -18,9 +18,9 @@ import (
 	"mt/device/op"
 	"mt/internal/run/config"
 	"mt/internal/run/open"
+	"mt/internal/run/ranks"
 	"mt/internal/run/resume"
 	"mt/internal/run/settings"
-	"mt/internal/run/team"
 	"mt/model"
 	"mt/plan"
 )
@@ -55,7 +55,7 @@ type Reference struct {
 
 // readReferences reads what an earlier pass has found and kept.
 func (r *resolving) readReferences() (err error) {
-	if len(r.Config.DPO) == 0 || !r.Team.First() {
+	if len(r.Config.DPO) == 0 || !r.Ranks.First() {
 		return nil
 	}
 	if r.Ref.fingerprint, err = checkpoint.Fingerprint(r.ForReference().ModelDir); err != nil {
@@ -94,7 +94,7 @@ func PairSets(in *open.Inputs, ref *Reference) (sets []pairSet) {
 // inputs are those of the run, which closes them.
 func (r *Resolved) ForReference() *Resolved {
 	in := *r.Inputs
-	in.Team, in.Throttle = team.Alone(context.Background()), settings.Throttle{}
+	in.Ranks, in.Throttle = ranks.Alone(context.Background()), settings.Throttle{}
 	if m := r.OtherReference; m != nil {
 		in.Opened, in.Model, in.ModelDir = m, m.Config, m.Dir
 	}
@@ -106,7 +106,7 @@ func (run *Resolved) ReferencesFile(set *data.Dataset) (path string, key [sha256
 	// Rows and documents follow from the data, its cut and the tokenizer; numbers from the weights, their rows for new tokens and the type.
 	r := run.ForReference()
 	name := fmt.Appendf(nil, "1 %s %s %d %v %d %x", run.Ref.fingerprint, set.ID(), run.Config.MaxSeqLen, run.Act, r.Model.VocabSize, r.Model.JSON(""))
-	if r.StartsRows() && run.Team.Size() > 1 {
+	if r.StartsRows() && run.Ranks.Size() > 1 {
 		name = append(name, " upper"...)
 	}
 	key = sha256.Sum256(name)
@@ -168,7 +168,7 @@ func ReadReferences(path string, key [sha256.Size]byte, pairs int64) (References
 // planPass plans the pass, unless what it finds is known or not needed. Its memory is given back before that of the run is taken, so that both have
 // the whole budgets. Of several ranks only the first makes it, with all memory of its host.
 func (run *resolving) planPass() (err error) {
-	if run.Plan.Spec.Preference.None() || !run.Team.First() || run.Ref.unneeded || run.knowsReferences() {
+	if run.Plan.Spec.Preference.None() || !run.Ranks.First() || run.Ref.unneeded || run.knowsReferences() {
 		return nil
 	}
 	r := run.ForReference()

@@ -48,7 +48,7 @@ func Resolve(s *resume.Start) (*Resolved, error) {
 	if r.Prompts, err = findPrompts(r.Inputs); err != nil {
 		return nil, err
 	}
-	r.Ref.unneeded = len(r.Config.DPO) > 0 && (s.From.Ended || s.From.State.Step >= r.Config.MaxSteps && r.Team.First() && r.Finished())
+	r.Ref.unneeded = len(r.Config.DPO) > 0 && (s.From.Ended || s.From.State.Step >= r.Config.MaxSteps && r.Ranks.First() && r.Finished())
 	steps := []func() error{r.readReferences, func() error { return r.resolve(false) }, func() error { return r.CheckRoom("the run") }}
 	for _, step := range steps {
 		if err := step(); err != nil {
@@ -127,9 +127,9 @@ func (r *Resolved) request(evalOnly bool) plan.Request {
 		Order: r.order(), Devices: r.Lanes, Paces: r.Paces, LaneMemory: r.LaneMemory, Lane: r.Began,
 		Depths: plan.Depths{WeightSlots: c.Pipeline.WeightSlots, GradBuffers: c.Pipeline.GradBuffers, GradSlabs: c.Pipeline.GradSlabs,
 			ActivationSlots: c.Pipeline.ActivationSlots, BatchesAhead: c.Pipeline.BatchesAhead, ExchangeBuffers: c.Pipeline.ExchangeBuffers, GathersAhead: c.Pipeline.GathersAhead, StateSlots: c.Pipeline.StateSlots,
-			MatrixBuffers: c.Pipeline.MatrixBuffers}, StateDir: len(c.StateDir) > 0, ParamDir: len(c.ParamDir) > 0 && r.Team.Size() <= 1 && r.Hosts <= 1, Compress: c.Compress == "byteplane", HeadShards: c.Pipeline.HeadShards,
+			MatrixBuffers: c.Pipeline.MatrixBuffers}, StateDir: len(c.StateDir) > 0, ParamDir: len(c.ParamDir) > 0 && r.Ranks.Size() <= 1 && r.Hosts <= 1, Compress: c.Compress == "byteplane", HeadShards: c.Pipeline.HeadShards,
 		Rows: c.RowsPerStep(), RowTokens: r.RowTokens(), Positions: r.RopePositions(), Clip: c.WaitsForNorm(), Unified: r.Unified, OneMemory: r.Integrated, EvalOnly: evalOnly, Planes: settings.Average(r.Config).With(r.Optimizer().Planes), Optim: c.Optim,
-		NSSteps: settings.NSSteps(r.Config), Ranks: r.Team.Size(), Rank: r.Team.Rank(), Units: r.Optimizer().Units,
+		NSSteps: settings.NSSteps(r.Config), Ranks: r.Ranks.Size(), Rank: r.Ranks.Rank(), Units: r.Optimizer().Units,
 		Context: r.ContextBytes(), DeviceMemory: r.DeviceBudget(), HostMemory: r.Share(int64(c.HostMemory))}
 	if q.HostMemory == 0 {
 		room := open.BudgetOf(r.Integrated, r.Room())

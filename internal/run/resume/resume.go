@@ -18,8 +18,8 @@ import (
 	"mt/device/cuda/kernels"
 	"mt/internal/run/config"
 	"mt/internal/run/open"
+	"mt/internal/run/ranks"
 	"mt/internal/run/settings"
-	"mt/internal/run/team"
 	"mt/layers/schedule"
 	"mt/model"
 )
@@ -50,33 +50,33 @@ func (r Point) Reached() actors.State {
 // Its settings are those of the inputs with what the checkpoint's run settled.
 type Start struct {
 	*open.Inputs
-	From   Point
-	Train  *data.Sampler // steps take their rows from it
-	Origin string        // the checkpoint of another run that this one began from; empty: none
-	Began  []int         // by layer, the lane that it was on in the run that this one goes on; nil: its devices were alike
-	Notes  []string      // for the user, once
+	From      Point
+	Train     *data.Sampler // steps take their rows from it
+	ParentRun string        // the checkpoint of another run that this one began from; empty: none
+	Began     []int         // by layer, the lane that it was on in the run that this one goes on; nil: its devices were alike
+	Notes     []string      // for the user, once
 }
 
 // Fresh is the start of a run from nothing.
 func Fresh(in *open.Inputs) *Start { return &Start{Inputs: in, Train: in.AllRows} }
 
-// finding is a start while it is looked for.
-type finding struct {
+// startSearch is a start while it is looked for.
+type startSearch struct {
 	Start
 	unusable map[string]string // checkpoints that cannot be gone on from, with the reason
 }
 
-func (f *finding) note(format string, args ...any) {
+func (f *startSearch) note(format string, args ...any) {
 	f.Notes = append(f.Notes, fmt.Sprintf(format, args...))
 }
 
 // Find finds where a run begins, on rank 0 for all. Checkpoints in unusable are skipped, for the
 // reasons given there.
 func Find(in *open.Inputs, unusable map[string]string) (*Start, error) {
-	f := &finding{Start: *Fresh(in.With(in.Config.Clone())), unusable: unusable}
+	f := &startSearch{Start: *Fresh(in.With(in.Config.Clone())), unusable: unusable}
 	var r Point
 	var err error
-	if f.Team.First() {
+	if f.Ranks.First() {
 		if r, err = f.lookForStart(); err == nil {
 			err = r.readConfig()
 		}
@@ -101,7 +101,7 @@ func Find(in *open.Inputs, unusable map[string]string) (*Start, error) {
 
 // lookForStart is findResume, except that the output directory may also hold the model of a
 // finished run without the checkpoint of its last step.
-func (f *finding) lookForStart() (Point, error) {
+func (f *startSearch) lookForStart() (Point, error) {
 	c := f.Config
 	end, ok, damage, err := f.ended()
 	switch {
@@ -136,7 +136,7 @@ func (f *finding) lookForStart() (Point, error) {
 // again over its model. damage says that EndFile, or the model, is not what a run has
 // written; such a run must not be begun again either. damage is nil where there are no
 // weights to lose, or where overwrite_output_dir allows it.
-func (f *finding) ended() (end checkpoint.TrainerState, ok bool, damage, err error) {
+func (f *startSearch) ended() (end checkpoint.TrainerState, ok bool, damage, err error) {
 	c := f.Config
 	if c.Resume != "auto" && c.Resume != "true" {
 		return end, false, nil, nil
@@ -174,7 +174,7 @@ func (s *Start) EndsEpoch(step int) bool { return s.Train.Pos(step)%int64(s.Data
 
 // findResume looks for the checkpoint that the configuration says to go on from. It
 // must come before the plan, since what an earlier run resolved is kept.
-func (f *finding) findResume() (r Point, err error) {
+func (f *startSearch) findResume() (r Point, err error) {
 	c := f.Config
 	switch c.Resume {
 	case "false":
@@ -198,10 +198,10 @@ func (f *finding) findResume() (r Point, err error) {
 }
 
 // settle takes up what the run begins with, from a checkpoint or from the start.
-func (f *finding) settle(r *Point) (err error) {
+func (f *startSearch) settle(r *Point) (err error) {
 	c := f.Config
 	if r.Ended {
-		return f.goOn(r)
+		return f.resume(r)
 	}
 	if r.Dir == "" {
 		for _, reset := range []struct {
@@ -214,18 +214,18 @@ func (f *finding) settle(r *Point) (err error) {
 		}
 		return f.placeData(checkpoint.TrainerState{})
 	}
-	f.Origin, f.Began = r.State.Origin, r.State.Lanes
+	f.ParentRun, f.Began = r.State.ParentRun, r.State.Lanes
 	if r.Other {
-		if f.Origin, err = filepath.Abs(r.Dir); err != nil {
+		if f.ParentRun, err = filepath.Abs(r.Dir); err != nil {
 			return err
 		}
 	}
-	return f.goOn(r)
+	return f.resume(r)
 }
 
 // newest is the newest checkpoint of the output directory that can be gone on
 // from; its dir is empty where there is none.
-func (f *finding) newest() (r Point, err error) {
+func (f *startSearch) newest() (r Point, err error) {
 	c := f.Config
 	var skipped []checkpoint.Skipped
 	r.Dir, r.State, skipped, err = checkpoint.Latest(c.OutputDir, f.unusable)
@@ -253,7 +253,7 @@ func (f *finding) newest() (r Point, err error) {
 // named is the checkpoint that resume_from_checkpoint names. Where that is another
 // run's, and a run that began from it has left checkpoints in this output directory, it
 // is the newest of those: the same command goes on.
-func (f *finding) named() (r Point, err error) {
+func (f *startSearch) named() (r Point, err error) {
 	c := f.Config
 	r.Dir = c.Resume
 	if why := noCheckpoint(r.Dir); why != "" {
@@ -261,7 +261,7 @@ func (f *finding) named() (r Point, err error) {
 	}
 	if _, err = os.Stat(r.Dir); err == nil {
 		if r.Other = !files.Same(filepath.Dir(filepath.Clean(r.Dir)), c.OutputDir); r.Other {
-			begun, err := f.begunFrom(r.Dir)
+			begun, err := f.fromOtherRun(r.Dir)
 			if err != nil || begun.Dir != "" {
 				return begun, err
 			}
@@ -349,16 +349,16 @@ func othersState(dir string) bool {
 	return err == nil && json.Unmarshal(files.JSON(text), &f) == nil && f.Log != nil
 }
 
-// begunFrom is the newest checkpoint of the output directory if the run there began
+// fromOtherRun is the newest checkpoint of the output directory if the run there began
 // from dir, a checkpoint of another run; its dir is empty if not.
-func (f *finding) begunFrom(dir string) (Point, error) {
+func (f *startSearch) fromOtherRun(dir string) (Point, error) {
 	from, err := filepath.Abs(dir)
 	if err != nil {
 		return Point{}, err
 	}
 	old, _ := filepath.Glob(filepath.Join(f.Config.OutputDir, "checkpoint-*[0-9]")) // the only error is that of a bad pattern
 	for _, o := range old {
-		if st, err := checkpoint.ReadState(o); err == nil && st.Origin == from {
+		if st, err := checkpoint.ReadState(o); err == nil && st.ParentRun == from {
 			return f.newest()
 		}
 	}
@@ -380,18 +380,18 @@ func (r *Point) readConfig() (err error) {
 	return nil
 }
 
-// goOn compares the configuration with that of the checkpoint's run. It keeps what that
+// resume compares the configuration with that of the checkpoint's run. It keeps what that
 // run resolved, notes what differs and what that means, and refuses what must not
 // differ.
-func (f *finding) goOn(r *Point) error {
+func (f *startSearch) resume(r *Point) error {
 	file := filepath.Join(r.Dir, settings.ConfigFile)
 	saved, err := config.Parse(file, r.config, config.Args{})
 	if err != nil {
 		return fmt.Errorf("resume from %s: %w", r.Dir, err)
 	}
 	fillOlder(saved)
-	saved.Laid = config.Laid(r.State.Schedule)
-	return (&alteration{finding: f, from: r, saved: saved, was: r.State.ConfigDigests}).apply()
+	saved.SchedulePosition = config.SchedulePosition(r.State.Schedule)
+	return (&resumeDiff{startSearch: f, from: r, saved: saved, was: r.State.ConfigDigests}).apply()
 }
 
 // fillOlder gives the keys that an older mt did not have the values that it computed by.
@@ -442,7 +442,7 @@ func HoldsWeights(dir string) bool {
 
 // chooseAttention settles attention_kernels and has the devices compute by them. It comes after what the
 // run keeps of the one that it goes on from, and before the first operation.
-func (f *finding) chooseAttention() error {
+func (f *startSearch) chooseAttention() error {
 	c := f.Config
 	if c.AttentionKernels == "auto" {
 		c.AttentionKernels = f.BestAttention()
@@ -479,12 +479,12 @@ type startFound struct {
 }
 
 // agreeOnStart is, on all ranks, where rank 0 has found that the run begins.
-func (fd *finding) agreeOnStart(r Point) (Point, error) {
-	t := fd.Team
+func (fd *startSearch) agreeOnStart(r Point) (Point, error) {
+	t := fd.Ranks
 	if t.Size() == 1 {
 		return r, nil
 	}
-	all, err := team.Tell(t, "where the run begins", startFound{Dir: r.Dir, State: r.State, End: r.end, Other: r.Other, Ended: r.Ended, Config: r.config})
+	all, err := ranks.Tell(t, "where the run begins", startFound{Dir: r.Dir, State: r.State, End: r.end, Other: r.Other, Ended: r.Ended, Config: r.config})
 	if err != nil {
 		return Point{}, err
 	}
@@ -514,7 +514,7 @@ func inside(out, dir string) string {
 // it lies in that of rank 0. It sets r.Local and r.Sent.
 func (r *Point) Sight(in *open.Inputs) error {
 	type seen struct{ Inside, Digest string }
-	first, err := team.Tell(in.Team, "the name of the checkpoint", seen{inside(in.Config.OutputDir, r.Dir), checkpoint.Digest(r.Dir)})
+	first, err := ranks.Tell(in.Ranks, "the name of the checkpoint", seen{inside(in.Config.OutputDir, r.Dir), checkpoint.Digest(r.Dir)})
 	if err != nil {
 		return err
 	}
@@ -522,7 +522,7 @@ func (r *Point) Sight(in *open.Inputs) error {
 	if rel := first[0].Inside; rel != "" {
 		r.Local = filepath.Join(in.Config.OutputDir, rel)
 	}
-	all, err := team.Tell(in.Team, "the sight of the checkpoint", checkpoint.Digest(r.Local) == first[0].Digest)
+	all, err := ranks.Tell(in.Ranks, "the sight of the checkpoint", checkpoint.Digest(r.Local) == first[0].Digest)
 	r.Sent = slices.Contains(all, false)
 	return err
 }

@@ -32,7 +32,7 @@ func TestBests(t *testing.T) {
 		{2, 0, []float64{nan, 3, nan, nan}, checkpoint.Best{Step: 2, Loss: 3, Since: 2}, 4},
 		{0, 0, []float64{1, 2, 3}, checkpoint.Best{Step: 1, Loss: 1, Since: 2}, 0},
 	} {
-		b := Bests{Patience: tc.patience, Threshold: tc.threshold}
+		b := BestTracker{Patience: tc.patience, Threshold: tc.threshold}
 		over := 0
 		for i, l := range tc.losses {
 			r := actors.EvalReport{Step: i + 1, Loss: l}

@@ -61,7 +61,7 @@ func companions(o *resolve.Resolved) (_ map[string][]byte, err error) {
 // whyCopied says why checkpoints copy states, if that follows from the configuration; empty: it does not.
 func (c *Content) whyCopied() string {
 	switch o := c.writerOptions(0); {
-	case c.Team.Size() > 1 || c.Hosts > 1:
+	case c.Ranks.Size() > 1 || c.Hosts > 1:
 		return "several ranks have parts of each"
 	case len(c.Config.StateDir) > 1:
 		return "they are striped over several directories"

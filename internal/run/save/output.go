@@ -19,8 +19,8 @@ import (
 // Output is what a run writes into its output directory, and from where.
 type Output struct {
 	*resolve.Resolved
-	Late  *report.Notes // that come up while the run is under way
-	Notes []string      // for the user, once
+	DeferredNotes *report.Notes // that come up while the run is under way
+	Notes         []string      // for the user, once
 }
 
 // LockOutput makes the output directory this run's until it ends, so that two runs do
@@ -48,11 +48,11 @@ func (out *Output) Sweep() {
 // prune removes surplus checkpoints, as checkpoint.Prune says. A failure does not end
 // the run: what it saves is safe, and only takes more room.
 func (out *Output) prune(keep, finite, current, best int) {
-	if !out.Team.First() {
+	if !out.Ranks.First() {
 		return
 	}
 	if err := checkpoint.Prune(out.FS(), out.Config.OutputDir, keep, finite, current, best); err != nil {
-		out.Late.Add(fmt.Sprintf("%v; the run goes on, and what could not be removed takes room", err))
+		out.DeferredNotes.Add(fmt.Sprintf("%v; the run goes on, and what could not be removed takes room", err))
 	}
 }
 
@@ -81,18 +81,18 @@ func (out *Output) DropCheckpoints() {
 		return
 	}
 	if err := checkpoint.Remove(out.Config.OutputDir); err != nil {
-		out.Late.Add(fmt.Sprintf("%v; the model is written, and the same command tries to remove them again", err))
+		out.DeferredNotes.Add(fmt.Sprintf("%v; the model is written, and the same command tries to remove them again", err))
 	}
 }
 
 // TrainerState is what a run must know to go on after st.Step.
 func (out *Output) TrainerState(st actors.State, dataPos int64) checkpoint.TrainerState {
-	ranks := out.Team.Size()
+	ranks := out.Ranks.Size()
 	if ranks == 1 {
 		ranks = 0
 	}
 	return checkpoint.TrainerState{Step: st.Step, AdamStep: st.AdamStep, DataPos: dataPos, Seed: out.Config.Seed, NonFinite: st.NonFinite, Tokens: st.Tokens, Ranks: ranks,
-		Schedule: checkpoint.Laid(out.Config.Laid), Origin: out.Origin, Lanes: out.table(), Epoch: float64(dataPos) / float64(out.Data.Train().Rows()), ConfigDigests: out.Digests()}
+		Schedule: checkpoint.SchedulePosition(out.Config.SchedulePosition), ParentRun: out.ParentRun, Lanes: out.table(), Epoch: float64(dataPos) / float64(out.Data.Train().Rows()), ConfigDigests: out.Digests()}
 }
 
 // table is what a checkpoint says of which layer is on which device: nothing where devices are
@@ -105,7 +105,9 @@ func (out *Output) table() []int {
 }
 
 // NewOutput is what the run r writes.
-func NewOutput(r *resolve.Resolved) *Output { return &Output{Resolved: r, Late: &report.Notes{}} }
+func NewOutput(r *resolve.Resolved) *Output {
+	return &Output{Resolved: r, DeferredNotes: &report.Notes{}}
+}
 
 // AllNotes are what the user should know before the run begins.
 func (out *Output) AllNotes() []string {

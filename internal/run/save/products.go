@@ -80,7 +80,7 @@ func (s *Products) Record() error {
 	for _, d := range devs {
 		for _, a := range d.Algorithms() {
 			if before, ok := s.before[a.Shape]; ok && before != a.Words {
-				s.out.Late.Add(fmt.Sprintf("the matrix product %s is computed in another way than before this run was resumed: results may differ in the last bits", a.Shape))
+				s.out.DeferredNotes.Add(fmt.Sprintf("the matrix product %s is computed in another way than before this run was resumed: results may differ in the last bits", a.Shape))
 			}
 			s.computed[a.Shape] = a.Words
 		}

@@ -8,8 +8,8 @@ import (
 	"mt/checkpoint"
 	"mt/host"
 	"mt/internal/run/open"
+	"mt/internal/run/ranks"
 	"mt/internal/run/resume"
-	"mt/internal/run/team"
 )
 
 // This file fills weights from checkpoints. Where not all ranks see one, rank 0 alone reads it, and sends every
@@ -46,7 +46,7 @@ func (w *Weights) loading(dir string, err error) error {
 // Where it does not load, all ranks have the same error.
 func (w *Weights) receive(dir string, beside checkpoint.Beside) (err error) {
 	var r *checkpoint.Reader
-	if w.Team.First() {
+	if w.Ranks.First() {
 		if r, err = checkpoint.OpenReader(dir, w.Plan.Layouts); err == nil {
 			defer r.Close()
 		}
@@ -63,7 +63,7 @@ func (w *Weights) receive(dir string, beside checkpoint.Beside) (err error) {
 func (w *Weights) receiveLayer(dir string, r *checkpoint.Reader, opening error, i int, l *host.LayerState, beside checkpoint.Beside) error {
 	var whole wholeLayer
 	err := opening
-	if w.Team.First() && err == nil {
+	if w.Ranks.First() && err == nil {
 		whole = w.staging.whole(l)
 		err = r.Layer(i, whole.Layer, beside)
 	}
@@ -86,7 +86,7 @@ func (w *Weights) agreeOnLayer(dir string, err error) error {
 	if bad != nil {
 		mine = filled{Unloadable: bad.Dir, Why: bad.Err.Error()}
 	}
-	all, err := team.Tell(w.Team, "a layer of the checkpoint", mine)
+	all, err := ranks.Tell(w.Ranks, "a layer of the checkpoint", mine)
 	if err != nil {
 		return err
 	}
@@ -108,7 +108,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // AgreeOnTiles has all ranks compare the weights that they have loaded; err is that of loading.
 // Where a checkpoint does not load on one rank, all take the one before.
 func (w *Weights) AgreeOnTiles(err error) error {
-	t := w.Team
+	t := w.Ranks
 	if t.Size() == 1 {
 		return err
 	}
@@ -123,7 +123,7 @@ func (w *Weights) AgreeOnTiles(err error) error {
 		mine.Tiles = make([]uint32, len(w.Store.Layers))
 		w.Pool.Run(len(mine.Tiles), func(i int) { mine.Tiles[i] = crc32.Checksum(w.Store.Layers[i].Tile, castagnoli) })
 	}
-	all, err := team.Tell(t, "the loaded weights", mine)
+	all, err := ranks.Tell(t, "the loaded weights", mine)
 	if err != nil {
 		return err
 	}
@@ -136,7 +136,7 @@ func (w *Weights) AgreeOnTiles(err error) error {
 		for i := range f.Tiles {
 			if f.Tiles[i] != all[0].Tiles[i] {
 				// All ranks find this, and say it in one way.
-				return fmt.Errorf("the weights of layer %d are not the same on %s and %s after they were loaded: %s", i, t.Named(0), t.Named(r), team.AlikeFiles)
+				return fmt.Errorf("the weights of layer %d are not the same on %s and %s after they were loaded: %s", i, t.Named(0), t.Named(r), ranks.AlikeFiles)
 			}
 		}
 	}
@@ -147,13 +147,13 @@ func (w *Weights) AgreeOnTiles(err error) error {
 // ranks see it.
 func (w *Weights) LoadBest(dir string) (err error) {
 	at := resume.Point{Dir: dir, Local: dir}
-	if w.Team.First() {
+	if w.Ranks.First() {
 		err = checkpoint.Verify(dir)
 	}
-	if err == nil && w.Team.Size() > 1 {
+	if err == nil && w.Ranks.Size() > 1 {
 		err = at.Sight(w.Inputs)
 	}
-	if err == nil && !w.Team.First() && !at.Sent {
+	if err == nil && !w.Ranks.First() && !at.Sent {
 		err = checkpoint.Verify(at.Local)
 	}
 	var bad *resume.DoesNotLoad

@@ -37,7 +37,7 @@ func (s *Saver) Open(step int) (err error) {
 	s.mu.Lock()
 	s.writing = true
 	s.mu.Unlock()
-	if !s.Weights.Team.First() {
+	if !s.Weights.Ranks.First() {
 		return nil
 	}
 	s.w, err = checkpoint.NewWriter(s.Weights.Config.OutputDir, s.Weights.content.writerOptions(step))
@@ -47,7 +47,7 @@ func (s *Saver) Open(step int) (err error) {
 // Layer implements actors.Saver.
 func (s *Saver) Layer(i int, l *host.LayerState) error {
 	whole, err := s.whole(i, l)
-	if err != nil || !s.Weights.Team.First() {
+	if err != nil || !s.Weights.Ranks.First() {
 		return err
 	}
 	if o := s.Weights.content.linked(); o != nil && o[i] {
@@ -82,7 +82,7 @@ func (s *Saver) Commit(st actors.State, dataPos int64) error {
 	}
 	state := s.Weights.TrainerState(st, dataPos)
 	state.ModelOnly, state.Log = c.SaveOnlyModel, s.Kept.Take(st.Step)
-	if best := s.Bests.Take(st.Step); settings.Weighs(s.Weights.Config) {
+	if best := s.Bests.Take(st.Step); settings.TracksBest(s.Weights.Config) {
 		state.Best = best
 	}
 	if s.w != nil {
@@ -157,11 +157,11 @@ func (s *Saver) Save(st actors.State, dataPos int64) error {
 	return nil
 }
 
-// Bests follows the evaluations of a run, for save_best and early stopping. The pipeline
+// BestTracker follows the evaluations of a run, for save_best and early stopping. The pipeline
 // asks whether an evaluation was the last (enough) before it is reported (report), and on
 // another goroutine, so each has an account of its own; both see the same evaluations in
 // the same order.
-type Bests struct {
+type BestTracker struct {
 	Patience  int // 0: no early stopping
 	Threshold float64
 	asked     checkpoint.Best
@@ -169,16 +169,16 @@ type Bests struct {
 }
 
 // Begin takes up the accounts where a run goes on from.
-func (b *Bests) Begin(from checkpoint.Best) { b.asked, b.Reported = from, from }
+func (b *BestTracker) Begin(from checkpoint.Best) { b.asked, b.Reported = from, from }
 
 // Enough says whether a run ends with an evaluation.
-func (b *Bests) Enough(r actors.EvalReport) bool {
+func (b *BestTracker) Enough(r actors.EvalReport) bool {
 	b.asked.Add(r.Step, r.Loss, b.Threshold)
 	return b.Over(b.asked)
 }
 
 // Report notes an evaluation that is reported.
-func (b *Bests) Report(r actors.EvalReport) { b.Reported.Add(r.Step, r.Loss, b.Threshold) }
+func (b *BestTracker) Report(r actors.EvalReport) { b.Reported.Add(r.Step, r.Loss, b.Threshold) }
 
 // Over says whether early stopping ends a run that stands so.
-func (b *Bests) Over(at checkpoint.Best) bool { return b.Patience > 0 && at.Since >= b.Patience }
+func (b *BestTracker) Over(at checkpoint.Best) bool { return b.Patience > 0 && at.Since >= b.Patience }

@@ -10,7 +10,7 @@ import (
 	"mt/host"
 	"mt/host/optim"
 	"mt/internal/run/open"
-	"mt/internal/run/team"
+	"mt/internal/run/ranks"
 	"mt/model"
 	"mt/plan"
 )
@@ -19,20 +19,20 @@ import (
 // planes, to rank 0, one layer at a time: so one process writes files, as on one host. Shares are
 // contiguous and in rank order, so together they are the planes of the whole layer.
 type staging struct {
-	team   *team.Team
+	ranks  *ranks.Group
 	comm   cluster.Comm
 	shares [][]optim.Share // by layer and rank
 	arena  *host.Arena     // of rank 0: the lower halves and planes of the largest layer
 }
 
 // openStaging takes the memory for a layer on rank 0; nil: there is one rank, and nothing to bring.
-func openStaging(t *team.Team, r *plan.Run, pool *parallel.Pool) (*staging, error) {
+func openStaging(t *ranks.Group, r *plan.Run, pool *parallel.Pool) (*staging, error) {
 	if t.Size() == 1 {
 		return nil, nil
 	}
-	g := &staging{team: t, shares: r.Shares}
+	g := &staging{ranks: t, shares: r.Shares}
 	var err error
-	if g.comm, err = t.NewComm(team.CheckpointComm); err == nil && t.First() {
+	if g.comm, err = t.NewComm(ranks.CheckpointComm); err == nil && t.First() {
 		g.arena, err = host.NewArena(accounts.Collected, r.CollectBytes(), pool)
 	}
 	return g, err
@@ -91,11 +91,11 @@ func (g *staging) bring(i int, l *host.LayerState, what parts) (checkpoint.Layer
 // move sends this rank's part of a plane to rank 0, where it is put together at the start of what is
 // free; bytes says how large each rank's part is.
 func (g *staging) move(own []byte, free *[]byte, bytes func(rank int) int64) ([]byte, error) {
-	n := g.team.Size()
+	n := g.ranks.Size()
 	sends, receives := make([]int, n), make([]int, n)
 	sends[0] = len(own)
 	var whole []byte
-	if g.team.First() {
+	if g.ranks.First() {
 		all := int64(0)
 		for r := range n {
 			receives[r] = int(bytes(r))
@@ -150,7 +150,7 @@ func (g *staging) whole(l *host.LayerState) (out wholeLayer) {
 // spread is the opposite of bring: rank 0, which alone has whole, sends every rank layer i's tile
 // and its share of what was read beside it. All call it for the same layers in the same order.
 func (g *staging) spread(i int, l *host.LayerState, whole wholeLayer, beside checkpoint.Beside) error {
-	tile := make([]int, g.team.Size())
+	tile := make([]int, g.ranks.Size())
 	tile[0] = int(l.Layout.TileBytes)
 	if err := cluster.Wait(func(done func(error)) { g.comm.AllGatherV(l.Tile[:l.Layout.TileBytes], tile, done) }); err != nil {
 		return fmt.Errorf("tile: %w", err)
@@ -165,7 +165,7 @@ func (g *staging) spread(i int, l *host.LayerState, whole wholeLayer, beside che
 			break
 		}
 		var all []byte
-		if g.team.First() {
+		if g.ranks.First() {
 			all = whole.Planes[k].Data
 		}
 		if err := g.deal(all, p.Data, func(r int) int64 { return p.ShareBytes(l.Layout, g.shares[i][r]) }); err != nil {
@@ -177,10 +177,10 @@ func (g *staging) spread(i int, l *host.LayerState, whole wholeLayer, beside che
 
 // deal sends each rank its part of a plane that rank 0 has whole; bytes says how large each is.
 func (g *staging) deal(whole, own []byte, bytes func(rank int) int64) error {
-	n := g.team.Size()
+	n := g.ranks.Size()
 	sends, receives := make([]int, n), make([]int, n)
 	receives[0] = len(own)
-	if g.team.First() {
+	if g.ranks.First() {
 		for r := range n {
 			sends[r] = int(bytes(r))
 		}

@@ -98,7 +98,7 @@ func (f *tierFiles) useLinks(e *extents.Files, why string) *extents.Files {
 	if why == "" {
 		why = not
 	}
-	f.Late.Add(fmt.Sprintf("checkpoints copy the states in state_dir, because %s: docs/disks.md says when they link them", why))
+	f.DeferredNotes.Add(fmt.Sprintf("checkpoints copy the states in state_dir, because %s: docs/disks.md says when they link them", why))
 	return nil
 }
 
@@ -127,7 +127,7 @@ func (f *tierFiles) openExtents(file, what string, size func(layer int) int64, a
 		return nil, f.Config.Errorf(key, "%s: %w", key, err)
 	}
 	for _, note := range e.Notes() {
-		f.Late.Add(note)
+		f.DeferredNotes.Add(note)
 	}
 	f.closing(e.Close)
 	return e, nil
@@ -143,7 +143,7 @@ func keyOf(file string) string {
 
 // extents says which files those of a name are.
 func (f *tierFiles) extents(file string) (o extents.Options, err error) {
-	o = extents.Options{Dirs: f.Config.StateDir, Name: fmt.Sprintf(file, f.Team.Rank())}
+	o = extents.Options{Dirs: f.Config.StateDir, Name: fmt.Sprintf(file, f.Ranks.Rank())}
 	if file == paramFile {
 		o.Dirs, o.Chunk = f.Config.ParamDir, f.r.ChunkBytes()
 	}

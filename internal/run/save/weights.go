@@ -31,22 +31,22 @@ func (w *Weights) Open(pool *parallel.Pool) (err error) {
 	if err != nil {
 		return err
 	}
-	if w.Team.First() {
+	if w.Ranks.First() {
 		if w.content, err = w.contentWith(links); err != nil {
 			return err
 		}
 	}
-	if tier.Away != nil && w.Team.First() {
+	if tier.Away != nil && w.Ranks.First() {
 		note, err := space{w.content}.check() // once more: states may be on the disk of output_dir
 		if err != nil {
 			return err
 		}
 		if note != "" {
-			w.Late.Add(note)
+			w.DeferredNotes.Add(note)
 		}
 	}
 	var shares []optim.Share
-	if w.Team.Size() > 1 {
+	if w.Ranks.Size() > 1 {
 		shares = w.Plan.OwnShares()
 	}
 	if w.Store, err = host.NewTieredStore(w.Plan.Layouts, w.Plan.Planes, shares, tier, w.Pool); err != nil {
@@ -54,11 +54,11 @@ func (w *Weights) Open(pool *parallel.Pool) (err error) {
 	}
 	w.closers.Add(func() { _ = w.Store.Close() })
 	for _, note := range open.NodeNotes(host.MachineNodes()) {
-		w.Late.Add(note)
+		w.DeferredNotes.Add(note)
 	}
 	w.Store.Draw(uint64(w.Config.Seed))
 	w.Store.Average(settings.Average(w.Config))
-	if w.staging, err = openStaging(w.Team, w.Plan, w.Pool); err != nil {
+	if w.staging, err = openStaging(w.Ranks, w.Plan, w.Pool); err != nil {
 		return err
 	}
 	w.closers.Add(func() { _ = w.staging.Close() })
@@ -93,7 +93,7 @@ func (w *Weights) Fill(say *report.Line) error {
 		}
 		say.Above(fmt.Sprintf("resuming from %s, step %d of %d", from.Dir, from.State.Step, w.Config.MaxSteps))
 	case w.ModelDir != "":
-		if err := w.LoadModel(w.Store, w.Team.Size() > 1, w.Pool, say); err != nil {
+		if err := w.LoadModel(w.Store, w.Ranks.Size() > 1, w.Pool, say); err != nil {
 			return err
 		}
 	default:
@@ -121,10 +121,10 @@ func (w *Weights) CheckTrained(reached actors.State, saved int) error {
 	} else if name != "" {
 		err = fmt.Errorf("the last %d steps were skipped, since loss or gradient was not finite, and the weights of %s are not finite: no model is written", skipped, name)
 	} else {
-		w.Late.Add(fmt.Sprintf("the last %d steps were skipped, since loss or gradient was not finite: no step has shown the weights of step %d to be good", skipped, reached.Step-skipped))
+		w.DeferredNotes.Add(fmt.Sprintf("the last %d steps were skipped, since loss or gradient was not finite: no step has shown the weights of step %d to be good", skipped, reached.Step-skipped))
 		return nil
 	}
-	if !w.Team.First() {
+	if !w.Ranks.First() {
 		return err
 	}
 	return w.NonFinite(&actors.NonFiniteError{Step: reached.Step, Finite: reached.Step - skipped}, err, saved)
@@ -136,7 +136,7 @@ var errBroken = errors.New("a weight is not finite")
 // brokenTensor is the name of the first tensor with a weight that is not finite; "" for none. Where several ranks share the
 // weights it looks at none.
 func (w *Weights) brokenTensor() (name string, err error) {
-	if w.Team.Size() > 1 {
+	if w.Ranks.Size() > 1 {
 		return "", nil
 	}
 	for _, i := range w.Store.Tiled() {

@@ -8,16 +8,16 @@ import (
 	"mt/host"
 	"mt/host/optim"
 	"mt/internal/run/open"
+	"mt/internal/run/ranks"
 	"mt/internal/run/resume"
 	"mt/internal/run/settings"
-	"mt/internal/run/team"
 )
 
 // serveModel does the part of a rank that does not write the model: it sends rank 0 the parts of layers
 // that it asks for.
 func (w *Weights) serveModel(what parts) error {
 	for {
-		asked, err := team.Tell(w.Team, modelAsked, 0)
+		asked, err := ranks.Tell(w.Ranks, modelAsked, 0)
 		if err != nil || asked[0] < 0 {
 			return err
 		}
@@ -59,7 +59,7 @@ func (w *Weights) writeModel(dir string, step int, what parts, extra map[string]
 			}
 			lent = i
 		}
-		if _, err := team.Tell(w.Team, modelAsked, i); err != nil {
+		if _, err := ranks.Tell(w.Ranks, modelAsked, i); err != nil {
 			return checkpoint.Layer{}, err
 		}
 		whole, err := w.staging.bring(i, l, what)
@@ -71,7 +71,7 @@ func (w *Weights) writeModel(dir string, step int, what parts, extra map[string]
 	if err := checkpoint.WriteModel(dir, open.CheckpointLayers(w.Store), opts, extra); err != nil {
 		return fmt.Errorf("write the model: %w", err)
 	}
-	_, err := team.Tell(w.Team, modelAsked, -1)
+	_, err := ranks.Tell(w.Ranks, modelAsked, -1)
 	return err
 }
 
@@ -85,7 +85,7 @@ func (w *Weights) WriteAverage(step int, updated bool, extra map[string][]byte, 
 	case !updated:
 		what = lowerHalves
 	}
-	if !w.Team.First() {
+	if !w.Ranks.First() {
 		return w.serveModel(what)
 	}
 	if err := w.writeModel(settings.AveragesIn(w.Config), step, what, extra); err != nil {
@@ -98,7 +98,7 @@ func (w *Weights) WriteAverage(step int, updated bool, extra map[string][]byte, 
 // dropAverage removes the model of averages that an earlier run has left in the output directory, whose own model is about to be replaced.
 func (w *Weights) dropAverage(out io.Writer) error {
 	dir := settings.AveragesIn(w.Config)
-	if !w.Team.First() || !resume.HoldsWeights(dir) {
+	if !w.Ranks.First() || !resume.HoldsWeights(dir) {
 		return nil
 	}
 	if err := w.FS().RemoveAll(dir); err != nil {
@@ -110,7 +110,7 @@ func (w *Weights) dropAverage(out io.Writer) error {
 
 // WriteFinal writes the model of the weights into the output directory, on rank 0; the others serve.
 func (w *Weights) WriteFinal(step int, extra map[string][]byte) error {
-	if !w.Team.First() {
+	if !w.Ranks.First() {
 		return w.serveModel(lowerHalves)
 	}
 	return w.writeModel(w.Config.OutputDir, step, lowerHalves, extra)

@@ -13,8 +13,8 @@ import (
 	"mt/data"
 	"mt/internal/run/generate"
 	"mt/internal/run/machine"
+	"mt/internal/run/ranks"
 	"mt/internal/run/settings"
-	"mt/internal/run/team"
 )
 
 // finish writes the model into the output directory and shows what was learned.
@@ -26,7 +26,7 @@ func (s *session) finish(ctx context.Context, extra map[string][]byte) error {
 	if err := s.takeBest(); err != nil {
 		return err
 	}
-	if err := s.WriteFinal(s.lastStep, extra); err != nil || !s.Team.First() {
+	if err := s.WriteFinal(s.lastStep, extra); err != nil || !s.Ranks.First() {
 		return err
 	}
 	end, stopped := s.saver.Last, settings.ErrResumable
@@ -126,14 +126,14 @@ type begun struct {
 	EvalLoss   uint64          `json:"eval_loss"`   // the bits of its loss, which may not be finite
 	EvalTokens int64           `json:"eval_tokens"` // that it is of
 	Sampled    int             `json:"sampled"`     // the step of the last samples
-	Bests      checkpoint.Best `json:"bests"`
+	Best       checkpoint.Best `json:"bests"`
 }
 
 // agreeOnOutput tells all ranks what rank 0 has found in output_dir.
 func (s *session) agreeOnOutput() error {
-	t := s.Team
-	all, err := team.Tell(t, "the output directory", begun{EvalStep: s.lastEval.Step, EvalLoss: math.Float64bits(s.lastEval.Loss), EvalTokens: s.lastEval.Tokens,
-		Sampled: s.samples.last, Bests: s.bests.Reported})
+	t := s.Ranks
+	all, err := ranks.Tell(t, "the output directory", begun{EvalStep: s.lastEval.Step, EvalLoss: math.Float64bits(s.lastEval.Loss), EvalTokens: s.lastEval.Tokens,
+		Sampled: s.samples.last, Best: s.bestTracker.Reported})
 	if err != nil {
 		return err
 	}
@@ -142,7 +142,7 @@ func (s *session) agreeOnOutput() error {
 		if len(s.Prompts) > 0 {
 			s.samples = samples{every: s.Config.SampleSteps.Of(s.Config.MaxSteps), prompts: s.Prompts, last: first.Sampled}
 		}
-		s.bests.Begin(first.Bests)
+		s.bestTracker.Begin(first.Best)
 	}
 	return nil
 }
@@ -151,12 +151,12 @@ func (s *session) agreeOnOutput() error {
 // rest, unless there is one or the keys say that none is written.
 func (s *session) saveAsItIs() error { return s.saver.Save(s.reached, s.Train.Pos(s.lastStep)) }
 
-// beginBests takes up what the evaluations before the checkpoint have come to, and that of
+// restoreBest takes up what the evaluations before the checkpoint have come to, and that of
 // its step where metrics.jsonl has it. Where the checkpoint of the lowest loss is not here
 // any more, as in another output directory, the account begins anew.
-func (s *session) beginBests() {
+func (s *session) restoreBest() {
 	c, at := s.Config, s.From.State.Best
-	if !settings.Weighs(s.Config) {
+	if !settings.TracksBest(s.Config) {
 		return
 	}
 	if s.From.Other || s.From.State.DataPos == 0 { // DataPos: reset_data
@@ -167,22 +167,22 @@ func (s *session) beginBests() {
 	}
 	if dir := filepath.Join(c.OutputDir, settings.CheckpointName(at.Step)); c.SaveBest && at.Step > 0 {
 		if _, err := os.Stat(dir); err != nil {
-			s.Late.Add(fmt.Sprintf("save_best: %s, which had the lowest eval_loss, is not there any more (%v): the lowest is that of the evaluations from here on", dir, err))
+			s.DeferredNotes.Add(fmt.Sprintf("save_best: %s, which had the lowest eval_loss, is not there any more (%v): the lowest is that of the evaluations from here on", dir, err))
 			at = checkpoint.Best{}
 		}
 	}
-	s.bests.Begin(at)
+	s.bestTracker.Begin(at)
 	s.saver.IsBest(at.Step)
 }
 
 // endsEarly tells whether early stopping has ended the run before max_steps.
 func (s *session) endsEarly() bool {
-	return s.lastStep < s.Config.MaxSteps && s.bests.Over(s.bests.Reported)
+	return s.lastStep < s.Config.MaxSteps && s.bestTracker.Over(s.bestTracker.Reported)
 }
 
 // sayEnd says what early stopping and save_best make of a run that is done.
 func (s *session) sayEnd() {
-	b := s.bests.Reported
+	b := s.bestTracker.Reported
 	if s.endsEarly() {
 		fmt.Fprintf(s.o.Stdout, "early stopping: the run ends after step %d of %d, since the last %d evaluations did not lower eval_loss", s.lastStep, s.Config.MaxSteps, b.Since)
 		if t := s.Config.EarlyStoppingThreshold; t > 0 {
@@ -201,7 +201,7 @@ func (s *session) sayEnd() {
 
 // modelStep is the step whose weights become the final model.
 func (s *session) modelStep() int {
-	if b := s.bests.Reported; s.Config.SaveBest && b.Step > 0 {
+	if b := s.bestTracker.Reported; s.Config.SaveBest && b.Step > 0 {
 		return b.Step
 	}
 	return s.lastStep
@@ -218,16 +218,16 @@ func (s *session) takeBest() error {
 	if err := s.LoadBest(dir); err != nil {
 		return fmt.Errorf("save_best: the weights of the best evaluation: %w; restore them, or take those of the last step with save_best: false", err)
 	}
-	s.lastEval = actors.EvalReport{Step: step, Loss: s.bests.Reported.Loss, Tokens: s.lastEval.Tokens}
+	s.lastEval = actors.EvalReport{Step: step, Loss: s.bestTracker.Reported.Loss, Tokens: s.lastEval.Tokens}
 	return nil
 }
 
 // endState is the state of the run for EndFile: at is that after the last step.
 func (s *session) endState(at checkpoint.TrainerState) checkpoint.TrainerState {
-	if !settings.Weighs(s.Config) {
+	if !settings.TracksBest(s.Config) {
 		return at // the model is that of its last step, as always
 	}
-	at.Ended = checkpoint.Ended{Model: s.modelStep(), Best: s.bests.Reported, Early: s.endsEarly()}
+	at.Ended = checkpoint.Ended{Model: s.modelStep(), Best: s.bestTracker.Reported, Early: s.endsEarly()}
 	return at
 }
 

@@ -7,9 +7,9 @@ import (
 	"strings"
 
 	"mt/internal/run/generate"
+	"mt/internal/run/ranks"
 	"mt/internal/run/report"
 	"mt/internal/run/resolve"
-	"mt/internal/run/team"
 )
 
 // samples say when a run prints what its model writes.
@@ -33,10 +33,10 @@ func (s *session) pauseAfter() int {
 	return 0
 }
 
-// sampleTogether makes samples. Of several ranks the first one makes them, and the others wait for
+// sampleOnRank0 makes samples. Of several ranks the first one makes them, and the others wait for
 // it. They are cut off, and owed still, where the run is asked to stop meanwhile.
-func (s *session) sampleTogether(ctx context.Context) (cut bool, err error) {
-	if s.Team.First() {
+func (s *session) sampleOnRank0(ctx context.Context) (cut bool, err error) {
+	if s.Ranks.First() {
 		err = s.sample(ctx)
 	}
 	if cut = err != nil && ctx.Err() != nil; cut {
@@ -49,7 +49,7 @@ func (s *session) sampleTogether(ctx context.Context) (cut bool, err error) {
 	if err != nil {
 		return cut, err
 	}
-	all, err := s.Team.Meet("the samples", team.Said{Stop: cut, Value: text})
+	all, err := s.Ranks.Meet("the samples", ranks.Said{Stop: cut, Value: text})
 	if err != nil {
 		return cut, err
 	}

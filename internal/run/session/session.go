@@ -24,22 +24,22 @@ import (
 // session is a run with its memory allocated.
 type session struct {
 	*save.Weights
-	closers   open.Closers
-	o         settings.Options
-	devs      []device.Device // by lane
-	line      *report.Line
-	observers report.Observers
-	news      *report.DeviceNotes
-	log       *report.Log // metrics.jsonl, or what another rank than the first has in its place; nil: there is none
-	kept      report.Windows
-	meter     *report.Meter
-	trace     *report.Trace
-	stop      context.CancelCauseFunc // ends the run with an error after the step in progress
-	halted    context.Context         // done when the run is to end before its last step
-	saver     *save.Saver
-	bests     save.Bests
-	samples   samples
-	pairs     resolve.Reference // of the run, with what the pass has found
+	closers     open.Closers
+	o           settings.Options
+	devs        []device.Device // by lane
+	line        *report.Line
+	observers   report.Observers
+	news        *report.DeviceNotes
+	log         *report.Log // metrics.jsonl, or what another rank than the first has in its place; nil: there is none
+	kept        report.Windows
+	meter       *report.Meter
+	trace       *report.Trace
+	stop        context.CancelCauseFunc // ends the run with an error after the step in progress
+	halted      context.Context         // done when the run is to end before its last step
+	saver       *save.Saver
+	bestTracker save.BestTracker
+	samples     samples
+	pairs       resolve.Reference // of the run, with what the pass has found
 
 	products *save.Products // how matrix products are computed
 	took     atomic.Int64   // nanoseconds, by the last step; 0: there was none yet
@@ -50,7 +50,7 @@ type session struct {
 
 // Run allocates the memory of the run r and trains. news are the notes of its devices.
 func Run(ctx context.Context, r *save.Output, news *report.DeviceNotes, o settings.Options) (err error) {
-	o.Timeline = r.Team.First() && (o.Timeline || r.Config.Dashboard != "")
+	o.Timeline = r.Ranks.First() && (o.Timeline || r.Config.Dashboard != "")
 	s := &session{Weights: &save.Weights{Output: r}, o: o, news: news, pairs: r.Ref, line: &report.Line{Out: o.Stderr, Interactive: o.Interactive}}
 	s.observers = report.Observers{&report.Progress{Line: s.line, MaxSteps: r.Config.MaxSteps}}
 	s.saver = &save.Saver{Weights: s.Weights, Kept: &s.kept, Last: r.From.State, Finite: r.From.State.Step - r.From.State.NonFinite}
@@ -74,18 +74,18 @@ func Run(ctx context.Context, r *save.Output, news *report.DeviceNotes, o settin
 	running, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	s.stop, s.halted = stop, running
-	if s.Team.Size() > 1 {
-		s.halted = s.Team.Halted
+	if s.Ranks.Size() > 1 {
+		s.halted = s.Ranks.Halted
 	}
-	if s.Team.First() {
-		s.observers = append(s.observers, &report.Curve{Dir: s.Dir(), Tell: s.Late.Add})
+	if s.Ranks.First() {
+		s.observers = append(s.observers, &report.Curve{Dir: s.Dir(), Tell: s.DeferredNotes.Add})
 	}
 	sv := s.saver
 	err = s.steps(running)
 	if gave := (*actors.NonFiniteError)(nil); err != nil && !errors.As(err, &gave) {
-		err = s.Team.End(err) // while the memory is there that other ranks may still send to
+		err = s.Ranks.End(err) // while the memory is there that other ranks may still send to
 	}
-	if s.Team.First() {
+	if s.Ranks.First() {
 		if recording := s.products.Record(); err == nil {
 			err = recording
 		}
@@ -97,11 +97,11 @@ func Run(ctx context.Context, r *save.Output, news *report.DeviceNotes, o settin
 		err = cause
 	}
 	switch {
-	case errors.As(err, &gave) && s.Team.First():
+	case errors.As(err, &gave) && s.Ranks.First():
 		return s.NonFinite(gave, err, sv.Last.Step)
 	case err != nil:
 		return err
-	case s.Team.Stopped(ctx) && (s.lastStep < c.MaxSteps && !s.endsEarly() || (s.evalOwed() || s.samplesOwed()) && s.resumable(sv.Last)):
+	case s.Ranks.Stopped(ctx) && (s.lastStep < c.MaxSteps && !s.endsEarly() || (s.evalOwed() || s.samplesOwed()) && s.resumable(sv.Last)):
 		return s.interrupted(sv.Last)
 	}
 	if err := s.CheckTrained(s.reached, sv.Last.Step); err != nil {
@@ -115,7 +115,7 @@ func (s *session) Close() error { return s.closers.Close() }
 
 // prepare opens what the run needs, and the output directory where this process writes there.
 func (s *session) prepare() (err error) {
-	if !s.Team.First() {
+	if !s.Ranks.First() {
 		if err := s.open(); err != nil {
 			return err
 		}
@@ -132,7 +132,7 @@ func (s *session) prepare() (err error) {
 	if unlock != nil {
 		s.closers.Add(unlock)
 	}
-	if s.trace, err = report.OpenTrace(s.Config, s.Dir(), s.o.Timeline, s.Hooks.Trace, s.Late.Add); err != nil {
+	if s.trace, err = report.OpenTrace(s.Config, s.Dir(), s.o.Timeline, s.Hooks.Trace, s.DeferredNotes.Add); err != nil {
 		return err
 	}
 	s.observers = append(s.observers, s.trace)
@@ -145,7 +145,7 @@ func (s *session) prepare() (err error) {
 // begin writes what a run leaves at its start, yaml as config.yaml, and returns what is saved
 // beside weights.
 func (s *session) begin(yaml []byte) (extra map[string][]byte, err error) {
-	if !s.Team.First() {
+	if !s.Ranks.First() {
 		return nil, nil
 	}
 	if err := s.MarkUnfinished(); err != nil {
@@ -156,7 +156,7 @@ func (s *session) begin(yaml []byte) (extra map[string][]byte, err error) {
 		return nil, err
 	}
 	if s.Page != nil {
-		d := report.Serve(s.Config.OutputDir, s.Page, s.PageAt, s.Late.Add)
+		d := report.Serve(s.Config.OutputDir, s.Page, s.PageAt, s.DeferredNotes.Add)
 		s.observers = append(s.observers, d)
 		s.line.Above("dashboard: " + d.Server.URL())
 		if f := s.Hooks.Serving; f != nil {
@@ -195,13 +195,13 @@ func (s *session) open() (err error) {
 		return err
 	}
 	s.lastStep, s.reached = s.From.State.Step, s.From.Reached()
-	s.bests.Patience, s.bests.Threshold = s.Config.EarlyStoppingPatience, s.Config.EarlyStoppingThreshold
+	s.bestTracker.Patience, s.bestTracker.Threshold = s.Config.EarlyStoppingPatience, s.Config.EarlyStoppingThreshold
 	if s.products, err = save.ResumeProducts(s.Output, s.devs); err != nil {
 		return err
 	}
 	s.meter = report.NewMeter(s.Config, s.Plan, s.devs, s.From.State.Log, s.epoch)
 	s.meter.PeakFLOPS, err = machine.MatMulRate(s.devs[0], s.Act, s.RateSize())
-	s.meter.PeakFLOPS *= float64(len(s.devs) * s.Team.Size())
+	s.meter.PeakFLOPS *= float64(len(s.devs) * s.Ranks.Size())
 	return err
 }
 
@@ -213,14 +213,14 @@ func (s *session) openOutput() (err error) {
 	}
 	s.closers.Add(s.log.Close)
 	s.observers = append(s.observers, &report.Metrics{Log: s.log, Failed: func(err error) { s.stop(err) }})
-	written, last, err := report.OpenSamples(s.Dir(), step, len(s.Prompts), s.Late.Add)
+	written, last, err := report.OpenSamples(s.Dir(), step, len(s.Prompts), s.DeferredNotes.Add)
 	if err != nil {
 		return err
 	}
 	s.samples = samples{every: s.Config.SampleSteps.Of(s.Config.MaxSteps), prompts: s.Prompts, last: last}
 	s.observers = append(s.observers, written)
-	s.beginBests()
-	b, err := report.OpenBoards(s.Config, s.Dir(), step, s.From.Other, s.Hooks.Events, s.Late.Add)
+	s.restoreBest()
+	b, err := report.OpenBoards(s.Config, s.Dir(), step, s.From.Other, s.Hooks.Events, s.DeferredNotes.Add)
 	s.observers = append(s.observers, b)
 	return err
 }
@@ -228,13 +228,13 @@ func (s *session) openOutput() (err error) {
 // openRankMetrics opens the file for what metrics.jsonl has, as a rank but the first sees it: what
 // it waits for, its memory and its copies. Where that fails, the rank has none.
 func (s *session) openRankMetrics() {
-	log, _, err := report.OpenMetrics(s.FS(), filepath.Join(s.Config.OutputDir, fmt.Sprintf(settings.RankMetricsFile, s.Team.Rank())), s.From.State.Step, s.Hooks.Metrics)
+	log, _, err := report.OpenMetrics(s.FS(), filepath.Join(s.Config.OutputDir, fmt.Sprintf(settings.RankMetricsFile, s.Ranks.Rank())), s.From.State.Step, s.Hooks.Metrics)
 	if err != nil {
-		s.Late.Add(err.Error())
+		s.DeferredNotes.Add(err.Error())
 		return
 	}
 	s.closers.Add(log.Close)
-	s.observers = append(s.observers, &report.Metrics{Log: log, Failed: func(err error) { s.Late.Add(err.Error()) }})
+	s.observers = append(s.observers, &report.Metrics{Log: log, Failed: func(err error) { s.DeferredNotes.Add(err.Error()) }})
 }
 
 // steps makes the steps that are left, and stops where samples are due. A cancelled ctx
@@ -242,7 +242,7 @@ func (s *session) openRankMetrics() {
 func (s *session) steps(ctx context.Context) error {
 	for ran := false; ; ran = true {
 		if s.samplesOwed() {
-			if cut, err := s.sampleTogether(ctx); err != nil {
+			if cut, err := s.sampleOnRank0(ctx); err != nil {
 				return err
 			} else if cut {
 				return s.saveAsItIs()
@@ -251,12 +251,12 @@ func (s *session) steps(ctx context.Context) error {
 		if ran && (s.lastStep >= s.Config.MaxSteps || s.endsEarly()) {
 			return nil
 		}
-		if s.Team.Size() > 1 && s.halted.Err() != nil { // the ranks have agreed to stop outside of steps
+		if s.Ranks.Size() > 1 && s.halted.Err() != nil { // the ranks have agreed to stop outside of steps
 			return s.saveAsItIs()
 		}
 		opts := s.options()
 		opts.Stop = ctx.Done()
-		giveUp, end := s.impatient(ctx)
+		giveUp, end := s.abortSignal(ctx)
 		opts.GiveUp = giveUp
 		err := actors.Run(opts)
 		if end(); err != nil || s.halted.Err() != nil {
@@ -279,7 +279,7 @@ func (s *session) options() actors.Options {
 	return actors.Options{
 		Devices: s.devs, Home: s.Store, Pool: s.Pool, Plan: s.Plan,
 		Schedule: actors.Schedule{FirstStep: s.lastStep + 1, LastStep: last, PauseAfter: s.pauseAfter(), SaveSteps: every.Save, EvalSteps: every.Eval,
-			SaveEpochs: every.SaveEpochs, SaveEvals: every.SaveEvals, Enough: s.bests.Enough, EvalEpochs: every.EvalEpochs, EndsEpoch: s.EndsEpoch,
+			SaveEpochs: every.SaveEpochs, SaveEvals: every.SaveEvals, Enough: s.bestTracker.Enough, EvalEpochs: every.EvalEpochs, EndsEpoch: s.EndsEpoch,
 			NoSave: c.SaveStrategy == "no", NoFinalSave: c.SaveOnlyModel || !c.KeepCheckpoints,
 			EvalPasses: evalPasses, EvalAtStart: s.evalOwed(), EvalAtEnd: true, MaxNonFinite: c.MaxNonfiniteSteps, SynchronousUpdates: c.SynchronousUpdates,
 			LR: c.Schedule, DataPos: s.Train.Pos},
@@ -290,7 +290,7 @@ func (s *session) options() actors.Options {
 		MaxGradNorm: c.MaxGradNorm, LayerNorms: c.Clip == "layerwise",
 		LeavePinned: s.leavePinned,
 		ThroughHost: !c.PeerCopies,
-		World:       s.Team.Exchange(), Stopping: func() { s.Team.Halt(settings.ErrInterrupted) },
+		World:       s.Ranks.Exchange(), Stopping: func() { s.Ranks.Halt(settings.ErrInterrupted) },
 		Batch: func(step int, eval bool) (*data.Batch, error) {
 			if f := s.Hooks.Packing; f != nil {
 				f(step, eval)
@@ -299,7 +299,7 @@ func (s *session) options() actors.Options {
 			if eval {
 				sampler = s.Eval
 			}
-			return sampler.RankBatch(step, c.Pipeline.MicroBatchTokens, s.Team.Rank(), s.Team.Size())
+			return sampler.RankBatch(step, c.Pipeline.MicroBatchTokens, s.Ranks.Rank(), s.Ranks.Size())
 		},
 		Saver: s.saver, LinkStates: s.LinksStates(), OnStep: s.onStep, OnEval: s.onEval, Timeline: s.recorder(),
 	}
@@ -316,7 +316,7 @@ func (s *session) recorder() *timeline.Recorder {
 // tellNotes tells the notes of the device and of the run that came up since it was
 // called last.
 func (s *session) tellNotes() {
-	for _, n := range append(s.news.Take(), s.Late.Take()...) {
+	for _, n := range append(s.news.Take(), s.DeferredNotes.Take()...) {
 		s.observers.Note(n)
 	}
 }
@@ -335,7 +335,7 @@ func (s *session) onStep(r actors.StepReport) {
 		s.meter.Logged()
 	}
 	s.kept.Reported(r.Step, r.Saved, s.meter.Window)
-	s.saver.Bests.Reported(r.Step, r.Saved, s.bests.Reported)
+	s.saver.Bests.Reported(r.Step, r.Saved, s.bestTracker.Reported)
 	if !r.Skipped {
 		s.saver.Stepped(r.Step)
 	}
@@ -347,8 +347,8 @@ func (s *session) onStep(r actors.StepReport) {
 // onEval reports an evaluation.
 func (s *session) onEval(r actors.EvalReport) {
 	s.lastEval = r
-	s.bests.Report(r)
-	s.saver.IsBest(s.bests.Reported.Step)
+	s.bestTracker.Report(r)
+	s.saver.IsBest(s.bestTracker.Reported.Step)
 	s.observers.Eval(report.Eval{Report: r, Metrics: report.EvalMetricsOf(r)})
 }
 
@@ -365,19 +365,20 @@ func (s *session) epoch(step int) float64 {
 	return float64(s.Train.Pos(step)) / float64(s.Data.Train().Rows())
 }
 
-// patience is how long a run that was asked to stop goes on with its step. A step that is predicted to take longer is
-// given up at once.
-const patience = 2 * time.Minute
+// abortPatience is how long a run that was asked to stop continues its step. A step that is predicted to take longer is
+// aborted at once.
+const abortPatience = 2 * time.Minute
 
-// impatient returns what is closed when the step in progress is to be given up after ctx is done. The function that
-// it returns ends the waiting. Of several ranks all make the step.
-func (s *session) impatient(ctx context.Context) (giveUp <-chan struct{}, end func()) {
-	waits := patience
+// abortSignal returns a channel that is closed when the step in progress is to be aborted: abortPatience after ctx is
+// done, or at once if the step takes longer than that. end stops the waiting. With several ranks giveUp is nil, and
+// every rank finishes the step.
+func (s *session) abortSignal(ctx context.Context) (giveUp <-chan struct{}, end func()) {
+	waits := abortPatience
 	if p := s.Hooks.Patience; p > 0 {
 		waits = p
 	}
 	up, over := make(chan struct{}), make(chan struct{})
-	if s.Team.Size() > 1 {
+	if s.Ranks.Size() > 1 {
 		return nil, func() {}
 	}
 	go func() {

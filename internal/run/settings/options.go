@@ -54,7 +54,7 @@ type Hooks struct {
 	Patience   time.Duration              // in place of the time for which a run that is to stop goes on with its step; 0: it is not replaced
 	Room       func() host.Room           // host memory, in place of what is available
 	ReadRates  func() (own, host float64) // of Symbols, in place of what is measured: bytes a second from its own and from host memory
-	Beat       *Beat                      // of the ranks' pulse
+	Heartbeat  *Heartbeat                 // between ranks; nil: ranks.DefaultHeartbeat
 
 	Serving func(url string, l net.Listener) // the dashboard is being served
 }
@@ -73,15 +73,14 @@ type Forecast struct {
 	Hosts   int            // how many, each with a rank; 0: one
 }
 
-// Beat says how long ranks wait for each other where they do not exchange what they compute.
-type Beat struct {
-	Every    time.Duration // between signs of life
-	Patience time.Duration // after so long without a sign a rank is taken to be gone
-	// ending is how long a rank that cannot go on waits for the others to come where it can
-	// tell them. What all of them find wrong, such as a mistake in the configuration, is so told
-	// once; what one of them finds ends the run soon.
-	Ending time.Duration
-	After  func(time.Duration) <-chan time.Time
+// Heartbeat sets the heartbeat interval and the timeouts between ranks outside the exchange of gradients and weights.
+type Heartbeat struct {
+	Interval time.Duration // between two signs of life
+	Timeout  time.Duration // a rank without a sign for this long counts as gone
+	// ExitWait is how long a rank that cannot continue waits for the others at the end, before it aborts the run
+	// for all. An error that all ranks find, such as a mistake in the configuration, is then printed once.
+	ExitWait time.Duration
+	After    func(time.Duration) <-chan time.Time
 }
 
 // Dir is a run's output directory.
@@ -154,8 +153,8 @@ func CadenceOf(c *config.Config) Cadence {
 	return n
 }
 
-// Weighs says whether the run asks for anything that evaluations decide.
-func Weighs(c *config.Config) bool { return c.SaveBest || c.EarlyStoppingPatience > 0 }
+// TracksBest says whether the run asks for anything that evaluations decide.
+func TracksBest(c *config.Config) bool { return c.SaveBest || c.EarlyStoppingPatience > 0 }
 
 // EndedEarly tells whether end is that of a run that early stopping has ended, and whose
 // keys would end it there again.

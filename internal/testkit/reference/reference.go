@@ -135,11 +135,11 @@ func Attention(cfg *model.Config, w Weights, i int, x []float64) []float64 {
 	around := normsOf(w, i)
 	n := hiddenNorm(cfg, w, around.attn, x)
 	if cfg.IsRecurrent(i) {
-		return residual(cfg, x, hiddenNorm(cfg, w, around.attnOut, recurrence(cfg, w, i, n)))
+		return residual(cfg, x, hiddenNorm(cfg, w, around.attnOut, gatedDelta(cfg, w, i, n)))
 	}
 	var q, k, v []float64
-	if cfg.Latent != nil {
-		q, k, v = latentHeads(cfg, w, i, n)
+	if cfg.MLA != nil {
+		q, k, v = mlaHeads(cfg, w, i, n)
 	} else {
 		q, k, v = heads(cfg, w, i, n)
 	}
@@ -173,7 +173,7 @@ func heads(cfg *model.Config, w Weights, i int, n []float64) (q, k, v []float64)
 			q, k = norm(cfg, q, ones), norm(cfg, k, ones)
 		}
 	}
-	if by := cfg.Temper; by != nil && (cfg.NoRope == nil || !cfg.Turns(i)) {
+	if by := cfg.QueryScaling; by != nil && (cfg.NoRope == nil || !cfg.Turns(i)) {
 		for j := range q {
 			position := float64(j / (cfg.NumHeads * d))
 			q[j] *= 1 + by.Scale*math.Log(1+math.Floor((position+float64(by.Ahead))/by.Every))
@@ -183,7 +183,7 @@ func heads(cfg *model.Config, w Weights, i int, n []float64) (q, k, v []float64)
 }
 
 // mlp is down(f(gate(n))·up(n)), or without a gate down(f(up(n))), with the tensors whose names begin with in. Where the
-// gate is cut off, it is so and not f (model.CutGate).
+// gate is cut off, it is so and not f (model.ClampedSwiGLU).
 func mlp(cfg *model.Config, w Weights, in string, n []float64) []float64 {
 	h := cfg.HiddenSize
 	if cfg.Ungated {
@@ -196,7 +196,7 @@ func mlp(cfg *model.Config, w Weights, in string, n []float64) []float64 {
 	gateW := w[in+"gate_proj.weight"]
 	gate, up := linear(n, gateW, w[in+"gate_proj.bias"], h), linear(n, w[in+"up_proj.weight"], w[in+"up_proj.bias"], h)
 	for j, g := range gate {
-		if cut := cfg.Cut; cut != nil {
+		if cut := cfg.ClampedSwiGLU; cut != nil {
 			g = min(g, cut.Limit)
 			up[j] = (min(max(up[j], -cut.Limit), cut.Limit) + 1) * g / (1 + math.Exp(-cut.Alpha*g))
 		} else {
@@ -321,8 +321,8 @@ func attention(cfg *model.Config, i int, q, k, v, sinks []float64) []float64 {
 	if scale == 0 {
 		scale = 1 / math.Sqrt(float64(d))
 	}
-	if cfg.Latent != nil {
-		scale *= latentTemperature(cfg.Rope)
+	if cfg.MLA != nil {
+		scale *= mlaTemperature(cfg.Rope)
 	}
 	for h := range cfg.NumHeads {
 		kv := h / group
@@ -331,7 +331,7 @@ func attention(cfg *model.Config, i int, q, k, v, sinks []float64) []float64 {
 			if n := cfg.Window(i); n > 0 {
 				first = max(0, t+1-n)
 			}
-			if n := cfg.Stretch(i); n > 0 {
+			if n := cfg.AttentionChunk(i); n > 0 {
 				first = t - t%n
 			}
 			qr, out := q[t*width+h*d:][:d], o[(t*cfg.NumHeads+h)*dv:][:dv]
@@ -394,11 +394,11 @@ func Perturbed(f func() float64, x, dir []float64, s float64) float64 {
 	return v
 }
 
-// latentHeads are q and k (T, H, D) and v (T, H, V) of block i where these are made of narrow
+// mlaHeads are q and k (T, H, D) and v (T, H, V) of block i where these are made of narrow
 // vectors of its normed input n. The last elements of queries and keys turn; those of keys are
 // the same in all heads. Source: arXiv:2405.04434, section 2.1.
-func latentHeads(cfg *model.Config, w Weights, i int, n []float64) (q, k, v []float64) {
-	l, heads, tokens := cfg.Latent, cfg.NumHeads, len(n)/cfg.HiddenSize
+func mlaHeads(cfg *model.Config, w Weights, i int, n []float64) (q, k, v []float64) {
+	l, heads, tokens := cfg.MLA, cfg.NumHeads, len(n)/cfg.HiddenSize
 	weight := func(s string) []float64 { return w[tensor(i, "self_attn."+s+".weight")] }
 	bias := func(s string) []float64 { return w[tensor(i, "self_attn."+s+".bias")] }
 	narrowed := func(x []float64, s string) []float64 {
@@ -435,9 +435,9 @@ func columns(x []float64, a, b int) (left, right []float64) {
 	return left, right
 }
 
-// latentTemperature is what yarn multiplies the scores of latent attention by. Source:
+// mlaTemperature is what yarn multiplies the scores of latent attention by. Source:
 // transformers, modeling_deepseek_v3.
-func latentTemperature(r model.Rope) float64 {
+func mlaTemperature(r model.Rope) float64 {
 	if r.Type != "yarn" || r.MScaleAllDim == 0 {
 		return 1
 	}
@@ -494,8 +494,8 @@ func MoE(cfg *model.Config, w Weights, i int, x []float64, r *Routing) []float64
 		chosen := choose(cfg, p, w[router+".e_score_correction_bias"])
 		r.take(p, chosen)
 		weights := expertWeights(cfg, p, chosen)
-		if cfg.NearExperts > 0 {
-			weights = nearWeights(cfg, logits, chosen)
+		if cfg.SparseMixer > 0 {
+			weights = sparseMixerWeights(cfg, logits, chosen)
 		}
 		for k, weight := range weights {
 			expert := fmt.Sprintf("%sexperts.%d.", in, chosen[k])
@@ -571,13 +571,13 @@ func expertWeights(cfg *model.Config, p []float64, chosen []int) []float64 {
 	return out
 }
 
-// nearWeights are those of the chosen experts where each is a softmax over the experts that stay when the ones before it are out, and
+// sparseMixerWeights are those of the chosen experts where each is a softmax over the experts that stay when the ones before it are out, and
 // that are near it.
-func nearWeights(cfg *model.Config, logits []float64, chosen []int) (out []float64) {
+func sparseMixerWeights(cfg *model.Config, logits []float64, chosen []int) (out []float64) {
 	for k, e := range chosen {
 		top, sum := logits[e], 0.0
 		for i, s := range logits {
-			if !slices.Contains(chosen[:k], i) && (top-s)/max(math.Abs(s), top) <= 2*cfg.NearExperts {
+			if !slices.Contains(chosen[:k], i) && (top-s)/max(math.Abs(s), top) <= 2*cfg.SparseMixer {
 				sum += math.Exp(s - top)
 			}
 		}
@@ -637,10 +637,10 @@ func largest(p []float64, k int) []int {
 	return out
 }
 
-// recurrence is what a block has in the place of attention, of its normed input n, token by token. Source: arXiv:2412.06464,
+// gatedDelta is what a block has in the place of attention, of its normed input n, token by token. Source: arXiv:2412.06464,
 // equation 10; transformers, modeling_qwen3_next.
-func recurrence(cfg *model.Config, w Weights, i int, n []float64) []float64 {
-	r, h := cfg.Recurrence, cfg.HiddenSize
+func gatedDelta(cfg *model.Config, w Weights, i int, n []float64) []float64 {
+	r, h := cfg.GatedDeltaNet, cfg.HiddenSize
 	weight := func(s string) []float64 { return w[tensor(i, "linear_attn."+s)] }
 	product := func(s string) []float64 { return linear(n, weight(s+".weight"), nil, h) }
 	qkv := shortConv(product("in_proj_qkv"), weight("conv1d.weight"), r.Convolved(), r.Taps)
@@ -714,8 +714,8 @@ func unit(x []float64) (y []float64) {
 // yarn is arXiv:2309.00071; longrope is arXiv:2402.13753.
 func Frequencies(cfg *model.Config, r model.Rope, length int) []float64 {
 	dim := float64(cfg.HeadDim)
-	if cfg.Latent != nil {
-		dim = float64(cfg.Latent.RopeDim)
+	if cfg.MLA != nil {
+		dim = float64(cfg.MLA.RopeDim)
 	}
 	if r.Partial != 0 {
 		dim = math.Floor(dim * r.Partial)

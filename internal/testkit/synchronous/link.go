@@ -80,7 +80,7 @@ func (t *Trainer) loadMicroBatches(b *data.Batch) {
 		n, width := int64(from.Tokens), int64(t.spec.Config.HiddenSize)
 		m := micro{x: make([]device.Tensor, 1), MicroBatch: layers.MicroBatch{Tokens: from.Tokens, Seqs: len(from.CuSeqlens) - 1, MaxSeqlen: from.MaxSeqlen,
 			Index: put(from.Index), Targets: put(from.Targets), Pos: put(positions), Cu: put(from.CuSeqlens),
-			RowStart: put(from.RowStart), RowPos: put(from.RowPos), Stretches: put(t.spec.Stretches(from.CuSeqlens)),
+			RowStart: put(from.RowStart), RowPos: put(from.RowPos), ChunkBounds: put(t.spec.ChunkBounds(from.CuSeqlens)),
 			UniqueRows: len(b.UniqueIDs), First: b.FirstToken() + first},
 			at: first, dx: t.dx[i].Tensor(t.spec.Act, 0, n*width)}
 		if !t.spec.Preference.None() {

@@ -6,13 +6,13 @@ import (
 	"mt/model"
 )
 
-// This file has the blocks with a recurrence in the place of attention (model.Recurrence), and the gates of outputs. A token's
+// This file has the blocks with a recurrence in the place of attention (model.GatedDeltaNet), and the gates of outputs. A token's
 // q, k, v and z are one product, its b and a another. q, k and v go through a short convolution along each sequence, and with
 // b and a through the gated delta rule; its output is normed head by head and multiplied by SiLU of z. Where attention has an
 // output gate, it is made beside q, k and v, and its sigmoid multiplies the output. Source: arXiv:2412.06464;
 // transformers, modeling_qwen3_next.
 
-// recurBuffers are what a launch of a recurrent block has, beside o (T, V), qkv (T, 2·K+2·V), which has z behind q, k and v as
+// gdnBuffers are what a launch of a recurrent block has, beside o (T, V), qkv (T, 2·K+2·V), which has z behind q, k and v as
 // they leave the product, and in the backward do and dqkv of the same sizes.
 //
 //	gates (T, 2·Heads) act: b, then a
@@ -23,7 +23,7 @@ import (
 //
 //	dgates, dconv: gradients of gates and conv
 //	rstd (C, Heads) f32: of the norm of the output
-type recurBuffers struct {
+type gdnBuffers struct {
 	gates, conv, dgates, dconv, rstd rows
 	states                           device.Tensor
 }
@@ -34,10 +34,10 @@ type recurBuffers struct {
 //	narrow (C, out) act: what they make, then its gradient
 type gateBuffers struct{ both, narrow rows }
 
-// recurrent are the widths of a block with a recurrence: o is V wide, and qkv has q, k, v and z.
-func (d dims) recurrent() dims {
-	r := d.recurrence
-	d.recurs, d.gated, d.qkNorm, d.sinks, d.latent = true, true, false, false, nil
+// forRecurrent are the widths of a block with a recurrence: o is V wide, and qkv has q, k, v and z.
+func (d dims) forRecurrent() dims {
+	r := d.gdn
+	d.recurrent, d.gated, d.qkNorm, d.sinks, d.mla = true, true, false, false, nil
 	d.outRole, d.output = model.RoleRecurOut, gatedOutputs{}
 	d.q, d.kv, d.out, d.qkv = r.Values(), 0, r.Values(), r.Convolved()+r.Values()
 	return d
@@ -45,14 +45,14 @@ func (d dims) recurrent() dims {
 
 // statesLen is how many elements the states have of so many tokens.
 func (d dims) statesLen(tokens int) int {
-	r := d.recurrence
+	r := d.gdn
 	a := op.DeltaShape{T: tokens, Heads: r.Heads, KeyDim: r.KeyDim, ValueDim: r.ValueDim}
 	return a.StatesLen()
 }
 
-// recurBuffers takes from ws what is not kept.
-func (s Spec) recurBuffers(b *recurBuffers, d dims, keep Keep, tokens int, backward bool, ws *allotter) {
-	r := d.recurrence
+// gdnBuffers takes from ws what is not kept.
+func (s Spec) gdnBuffers(b *gdnBuffers, d dims, keep Keep, tokens int, backward bool, ws *allotter) {
+	r := d.gdn
 	if keep < KeepAttention && backward {
 		b.states = ws.take(device.F32, d.statesLen(tokens))
 	}
@@ -66,35 +66,35 @@ func (s Spec) recurBuffers(b *recurBuffers, d dims, keep Keep, tokens int, backw
 	}
 }
 
-// projectRecurrence writes qkv and gates of a chunk from the normed input n.
-func (l *launch) projectRecurrence(c span) {
+// projectGDN writes qkv and gates of a chunk from the normed input n.
+func (l *launch) projectGDN(c span) {
 	d, none := l.dims, device.Tensor{}
 	l.linear(l.s, l.qkv.of(c), l.n.of(c), l.w[model.RoleRecurIn], none, none, c.n, d.hidden, d.qkv)
-	l.linear(l.s, l.recur.gates.of(c), l.n.of(c), l.w[model.RoleRecurGates], none, none, c.n, d.hidden, 2*d.recurrence.Heads)
+	l.linear(l.s, l.gdn.gates.of(c), l.n.of(c), l.w[model.RoleRecurGates], none, none, c.n, d.hidden, 2*d.gdn.Heads)
 }
 
 // convolve writes conv of the whole micro-batch; tail is none, or what a cache has of it.
 func (l *launch) convolve(tail device.Tensor) {
-	r := l.dims.recurrence
-	op.Do(l.dev, l.s, op.ShortConv{Y: l.recur.conv.t, X: l.qkv.t, W: l.w[model.RoleRecurTaps], Cu: l.mb.Cu, Tail: tail, Seqs: l.mb.Seqs, T: l.mb.Tokens,
+	r := l.dims.gdn
+	op.Do(l.dev, l.s, op.ShortConv{Y: l.gdn.conv.t, X: l.qkv.t, W: l.w[model.RoleRecurTaps], Cu: l.mb.Cu, Tail: tail, Seqs: l.mb.Seqs, T: l.mb.Tokens,
 		C: r.Convolved(), Taps: r.Taps, XStride: l.dims.qkv})
 }
 
 func (l *launch) deltaShape() op.DeltaShape {
-	r := l.dims.recurrence
+	r := l.dims.gdn
 	return op.DeltaShape{Cu: l.mb.Cu, Seqs: l.mb.Seqs, T: l.mb.Tokens, KeyHeads: r.KeyHeads, Heads: r.Heads, KeyDim: r.KeyDim, ValueDim: r.ValueDim,
 		GateStride: 2 * r.Heads}
 }
 
-// recurrence writes o of the whole micro-batch, and states where there is room for them; last is none, or the state in a cache.
-func (l *launch) recurrence(last device.Tensor) {
-	op.Do(l.dev, l.s, op.GatedDelta{DeltaShape: l.deltaShape(), O: l.o.t, QKV: l.recur.conv.t, Gates: l.recur.gates.t, ALog: l.w[model.RoleRecurDecay],
-		DtBias: l.w[model.RoleRecurDtBias], States: l.recur.states, Last: last})
+// gatedDelta writes o of the whole micro-batch, and states where there is room for them; last is none, or the state in a cache.
+func (l *launch) gatedDelta(last device.Tensor) {
+	op.Do(l.dev, l.s, op.GatedDelta{DeltaShape: l.deltaShape(), O: l.o.t, QKV: l.gdn.conv.t, Gates: l.gdn.gates.t, ALog: l.w[model.RoleRecurDecay],
+		DtBias: l.w[model.RoleRecurDtBias], States: l.gdn.states, Last: last})
 }
 
-// recurrenceBackward writes dqkv of q, k and v, and dgates.
-func (l *launch) recurrenceBackward() {
-	r, b := l.dims.recurrence, l.recur
+// gatedDeltaBackward writes dqkv of q, k and v, and dgates.
+func (l *launch) gatedDeltaBackward() {
+	r, b := l.dims.gdn, l.gdn
 	op.Do(l.dev, l.s, op.GatedDeltaBackward{DeltaShape: l.deltaShape(), DQKV: b.dconv.t, DGates: b.dgates.t, DALog: l.g[model.RoleRecurDecay],
 		DDtBias: l.g[model.RoleRecurDtBias], DO: l.do.t, QKV: b.conv.t, Gates: b.gates.t, ALog: l.w[model.RoleRecurDecay], DtBias: l.w[model.RoleRecurDtBias],
 		States: b.states})
@@ -102,10 +102,10 @@ func (l *launch) recurrenceBackward() {
 		Seqs: l.mb.Seqs, T: l.mb.Tokens, C: r.Convolved(), Taps: r.Taps, XStride: l.dims.qkv, DXStride: l.dims.qkv})
 }
 
-// projectRecurrenceBackward turns n of a chunk, the normed input, into its gradient.
-func (l *launch) projectRecurrenceBackward(c span) {
-	d, s, n, dqkv, dgates := l.dims, l.s, l.n.of(c), l.dqkv.of(c), l.recur.dgates.of(c)
-	wide := 2 * d.recurrence.Heads
+// projectGDNBackward turns n of a chunk, the normed input, into its gradient.
+func (l *launch) projectGDNBackward(c span) {
+	d, s, n, dqkv, dgates := l.dims, l.s, l.n.of(c), l.dqkv.of(c), l.gdn.dgates.of(c)
+	wide := 2 * d.gdn.Heads
 	l.weightGrad(s, l.g[model.RoleRecurIn], dqkv, n, c.n, d.qkv, d.hidden, l.overwrites(c))
 	l.weightGrad(s, l.g[model.RoleRecurGates], dgates, n, c.n, wide, d.hidden, l.overwrites(c))
 	l.inputGrad(s, n, dqkv, l.w[model.RoleRecurIn], c.n, d.qkv, d.hidden)
@@ -125,9 +125,9 @@ func (gatedOutputs) grad(l *launch, dy device.Tensor, c span) { l.gatedOutputBac
 func (l *launch) gatedOutput(c span) device.Tensor {
 	d, both := l.dims, l.gate.both.of(c)
 	op.Do(l.dev, l.s, op.CopyColumns{Dst: both, Src: from(l.qkv.of(c), d.gateAt()), T: c.n, C: d.out, DstStride: 2 * d.out, SrcStride: d.qkv})
-	if d.recurs {
-		op.Do(l.dev, l.s, op.RMSNorm{Y: from(both, d.out), RStd: l.recur.rstd.of(c), X: l.o.of(c), W: l.w[model.RoleRecurNorm], Rows: c.n, Groups: d.recurrence.Heads,
-			Dim: d.recurrence.ValueDim, XStride: d.out, YStride: 2 * d.out, Eps: l.spec.Config.RMSNormEps})
+	if d.recurrent {
+		op.Do(l.dev, l.s, op.RMSNorm{Y: from(both, d.out), RStd: l.gdn.rstd.of(c), X: l.o.of(c), W: l.w[model.RoleRecurNorm], Rows: c.n, Groups: d.gdn.Heads,
+			Dim: d.gdn.ValueDim, XStride: d.out, YStride: 2 * d.out, Eps: l.spec.Config.RMSNormEps})
 	} else {
 		op.Do(l.dev, l.s, op.CopyColumns{Dst: from(both, d.out), Src: l.o.of(c), T: c.n, C: d.out, DstStride: 2 * d.out, SrcStride: d.out})
 	}
@@ -137,7 +137,7 @@ func (l *launch) gatedOutput(c span) device.Tensor {
 
 // gateOf is the function of the gate.
 func (d dims) gateOf() op.Activation {
-	if d.recurs {
+	if d.recurrent {
 		return op.SiLU
 	}
 	return op.SigmoidGate
@@ -150,17 +150,17 @@ func (l *launch) gatedOutputBackward(dy device.Tensor, c span) {
 	l.inputGrad(l.s, narrow, dy, l.w[l.dims.outRole], c.n, d.hidden, d.out)
 	op.Do(l.dev, l.s, op.GLUBackward{Activation: d.gateOf(), DGU: both, DY: narrow, GU: both, T: c.n, F: d.out})
 	op.Do(l.dev, l.s, op.CopyColumns{Dst: from(l.dqkv.of(c), d.gateAt()), Src: both, T: c.n, C: d.out, DstStride: d.qkv, SrcStride: 2 * d.out})
-	if !d.recurs {
+	if !d.recurrent {
 		op.Do(l.dev, l.s, op.CopyColumns{Dst: l.do.of(c), Src: from(both, d.out), T: c.n, C: d.out, DstStride: d.out, SrcStride: 2 * d.out})
 		return
 	}
 	op.Do(l.dev, l.s, op.RMSNormBackward{DX: l.do.of(c), DW: l.g[model.RoleRecurNorm], DY: from(both, d.out), X: l.o.of(c), W: l.w[model.RoleRecurNorm],
-		RStd: l.recur.rstd.of(c), Rows: c.n, Groups: d.recurrence.Heads, Dim: d.recurrence.ValueDim, DXStride: d.out, DYStride: 2 * d.out, XStride: d.out})
+		RStd: l.gdn.rstd.of(c), Rows: c.n, Groups: d.gdn.Heads, Dim: d.gdn.ValueDim, DXStride: d.out, DYStride: 2 * d.out, XStride: d.out})
 }
 
 // recurrentCache is what generation keeps of a recurrent block: the rows that the convolution still reads, and the state.
 func (d dims) recurrentCache(a *allotter) (tail, last device.Tensor) {
-	r := d.recurrence
+	r := d.gdn
 	return a.take(d.act, (r.Taps-1)*r.Convolved()), a.take(device.F32, r.Heads*r.KeyDim*r.ValueDim)
 }
 
@@ -172,8 +172,8 @@ func (s Spec) recurrentCacheBytes() int64 {
 	return a.used
 }
 
-// goOn writes o of the new tokens of a growing sequence from its cache, and moves that on.
-func (l *launch) goOn(step CacheStep, cache device.Mem) {
+// decode writes o of the new tokens of a growing sequence from its cache, and moves that on.
+func (l *launch) decode(step CacheStep, cache device.Mem) {
 	tail, last := l.dims.recurrentCache(&allotter{mem: cache})
 	if step.Start == 0 {
 		l.s.Zero(cache)
@@ -183,5 +183,5 @@ func (l *launch) goOn(step CacheStep, cache device.Mem) {
 		l.project(c)
 	}
 	l.convolve(tail)
-	l.recurrence(last)
+	l.gatedDelta(last)
 }

@@ -21,7 +21,7 @@ func TestRecomputedFLOPsOfRecurrences(t *testing.T) {
 		return toy.matmuls + toy.recurred, toy.attended
 	}
 	once, attended := run(KeepIn(2, KeepAll))
-	once -= tokens * cfg.Recurrence.ConvFLOPs()
+	once -= tokens * cfg.GatedDeltaNet.ConvFLOPs()
 	for i := range 16 { // all pairs of levels
 		keep := Keeps{Keep(i % 4), Keep(i / 4)}
 		all, pairs := run(keep)
@@ -60,7 +60,7 @@ func TestRecurrentBytes(t *testing.T) {
 func recurrentConfig() *model.Config {
 	return config(func(c *model.Config) {
 		c.OutputGate, c.NormOffset, c.HiddenSize, c.Rope.Partial = true, 1, 9, 0.7
-		c.Recurrence = &model.Recurrence{KeyHeads: 1, Heads: 2, KeyDim: 16, ValueDim: 9, Taps: 3}
+		c.GatedDeltaNet = &model.GatedDeltaNet{KeyHeads: 1, Heads: 2, KeyDim: 16, ValueDim: 9, Taps: 3}
 		c.Recurrent = []bool{true, false}
 	})
 }

@@ -11,8 +11,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// latent is DeepSeek-V3's shape with some keys set otherwise.
-func latent(t *testing.T, keys map[string]any) *Config {
+// deepSeekV3 is DeepSeek-V3's shape with some keys set otherwise.
+func deepSeekV3(t *testing.T, keys map[string]any) *Config {
 	t.Helper()
 	m := maps.Clone(presets["deepseek-v3"])
 	maps.Copy(m, keys)
@@ -22,7 +22,7 @@ func latent(t *testing.T, keys map[string]any) *Config {
 
 // TestWholeQueries: without a width of their narrow vector, queries are made of the hidden state.
 func TestWholeQueries(t *testing.T) {
-	c := latent(t, map[string]any{"q_lora_rank": nil})
+	c := deepSeekV3(t, map[string]any{"q_lora_rank": nil})
 	var roles []string
 	for _, p := range (blockNames{c, 0}).attention() {
 		roles = append(roles, string(p.Role)+" "+p.Stored[0].Name)
@@ -41,7 +41,7 @@ func TestWholeQueries(t *testing.T) {
 // TestHeadsOfLatentAttention: which elements of a head turn, and what scores are multiplied by.
 // The temperature is that of transformers' modeling_deepseek_v3: factor 40, mscale_all_dim 1.
 func TestHeadsOfLatentAttention(t *testing.T) {
-	c := latent(t, nil)
+	c := deepSeekV3(t, nil)
 	m := 1 + 0.1*math.Log(40)
 	if got, want := c.ScoreScale(), m*m/math.Sqrt(192); math.Abs(got-want) > 1e-12 {
 		t.Errorf("scores are multiplied by %g, want %g", got, want)
@@ -49,7 +49,7 @@ func TestHeadsOfLatentAttention(t *testing.T) {
 	if c.HeadDim != 192 || c.ValueDim() != 128 || c.RopeAt() != 128 || c.Rotary(0) != 64 || c.OutputCols() != 128*128 {
 		t.Errorf("heads of %d elements and %d of a value; %d turn, from %d on; %d columns of output", c.HeadDim, c.ValueDim(), c.Rotary(0), c.RopeAt(), c.OutputCols())
 	}
-	plain := latent(t, map[string]any{"rope_scaling": nil})
+	plain := deepSeekV3(t, map[string]any{"rope_scaling": nil})
 	if got, want := plain.ScoreScale(), 1/math.Sqrt(192); math.Abs(got-want) > 1e-12 {
 		t.Errorf("scores are multiplied by %g, want %g", got, want)
 	}
@@ -58,7 +58,7 @@ func TestHeadsOfLatentAttention(t *testing.T) {
 // TestValuesWiderThanKeys: packed heads have the wider width; scores keep the scale of keys.
 func TestValuesWiderThanKeys(t *testing.T) {
 	for _, tc := range []struct{ nope, rope, value, packed int }{{128, 64, 193, 193}, {128, 64, 256, 256}, {6, 2, 7, 8}} {
-		c := latent(t, map[string]any{"qk_nope_head_dim": tc.nope, "qk_rope_head_dim": tc.rope, "v_head_dim": tc.value, "rope_scaling": nil})
+		c := deepSeekV3(t, map[string]any{"qk_nope_head_dim": tc.nope, "qk_rope_head_dim": tc.rope, "v_head_dim": tc.value, "rope_scaling": nil})
 		if got := c.PackedHeadDim(); got != tc.packed || c.HeadDim != tc.nope+tc.rope || c.RopeAt() != tc.nope || c.OutputCols() != 128*tc.value {
 			t.Errorf("%+v: packed heads of %d, keys of %d that turn from %d on, %d columns of output", tc, got, c.HeadDim, c.RopeAt(), c.OutputCols())
 		}
@@ -66,7 +66,7 @@ func TestValuesWiderThanKeys(t *testing.T) {
 			t.Errorf("%+v: scores are multiplied by %g, want %g", tc, got, want)
 		}
 		again, err := ParseConfig(c.JSON("float32"), "config.json")
-		if err != nil || *again.Latent != *c.Latent || again.Params() != c.Params() {
+		if err != nil || *again.MLA != *c.MLA || again.Params() != c.Params() {
 			t.Errorf("%+v: written and read it is %+v, %v", tc, again, err)
 		}
 	}
@@ -139,8 +139,8 @@ func biases(c *Config, block int) (out []string) {
 
 // TestLatentNormsStartAtOne: of the parameters of latent attention norms alone start at 1, and biases alone at 0.
 func TestLatentNormsStartAtOne(t *testing.T) {
-	c := latent(t, map[string]any{"attention_bias": true})
-	for _, p := range (blockNames{c, 0}).latent() {
+	c := deepSeekV3(t, map[string]any{"attention_bias": true})
+	for _, p := range (blockNames{c, 0}).mla() {
 		row := make([]float32, p.Cols)
 		InitRow(c, p, 0, 42, row)
 		if zero := row[0] == 0; zero != (p.Role == RoleQABias || p.Role == RoleKVABias) {
@@ -165,7 +165,7 @@ func TestPublishedDeepSeekV2Lite(t *testing.T) {
 		"scoring_func": "softmax", "seq_aux": true, "tie_word_embeddings": false, "topk_group": 1, "topk_method": "greedy",
 		"torch_dtype": "bfloat16", "use_cache": true, "v_head_dim": 128, "vocab_size": 102400}`), "config.json"))(t)
 	want := preset(t, "deepseek-v2-lite")
-	if c.Params() != want.Params() || c.ScoreScale() != want.ScoreScale() || c.Latent.QRank != 0 || !c.RopeInterleaved || c.SigmoidScores ||
+	if c.Params() != want.Params() || c.ScoreScale() != want.ScoreScale() || c.MLA.QRank != 0 || !c.RopeInterleaved || c.SigmoidScores ||
 		c.ChoiceBias || c.NormTopKProb || c.SharedSize != 2816 || c.ExpertGroups != 0 || c.HasExperts(0) || !c.HasExperts(1) {
 		t.Errorf("got %+v", c)
 	}

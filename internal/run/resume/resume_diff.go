@@ -12,9 +12,9 @@ import (
 	"mt/internal/run/open"
 )
 
-// alteration is how a run differs from the run whose checkpoint it goes on from.
-type alteration struct {
-	*finding
+// resumeDiff is how a run differs from the run whose checkpoint it goes on from.
+type resumeDiff struct {
+	*startSearch
 	from        *Point
 	saved       *config.Config
 	was         map[string]string // digests of the checkpoint's run
@@ -27,7 +27,7 @@ type alteration struct {
 // apply settles what the run keeps of the checkpoint's run and notes what it changes.
 // It returns an error where the run cannot go on from the checkpoint with these
 // changes.
-func (a *alteration) apply() error {
+func (a *resumeDiff) apply() error {
 	c, from := a.Config, a.from
 	a.now = a.Digests()
 	// A reset is done once: a checkpoint saved after it is of a run that had the key,
@@ -58,7 +58,7 @@ func (a *alteration) apply() error {
 	}
 	if a.ranksDiffer() && c.MaxSteps > from.State.Step {
 		a.note("%s goes on with ranks: %d (was %d): gradients are summed in another order, so results differ in their last bits",
-			from.Dir, a.Team.Size(), max(1, from.State.Ranks))
+			from.Dir, a.Ranks.Size(), max(1, from.State.Ranks))
 	}
 	return a.schedule()
 }
@@ -66,34 +66,34 @@ func (a *alteration) apply() error {
 // stepsDiffer tells whether a step has another number of rows than before or shares them among
 // another number of ranks, or whether gradients begin to wait for the norm or cease to. All change how much
 // memory a step takes.
-func (a *alteration) stepsDiffer() bool {
+func (a *resumeDiff) stepsDiffer() bool {
 	return a.ranksDiffer() || a.Config.RowsPerStep() != a.saved.RowsPerStep() || a.Config.WaitsForNorm() != a.saved.WaitsForNorm()
 }
 
 // ranksDiffer tells whether another number of ranks trained up to the checkpoint.
-func (a *alteration) ranksDiffer() bool { return max(1, a.from.State.Ranks) != a.Team.Size() }
+func (a *resumeDiff) ranksDiffer() bool { return max(1, a.from.State.Ranks) != a.Ranks.Size() }
 
 // otherData tells whether the rows or their order differ from those of the checkpoint's
 // run.
-func (a *alteration) otherData() bool {
+func (a *resumeDiff) otherData() bool {
 	return a.now["dataset"] != a.was["dataset"] ||
 		slices.ContainsFunc(a.Config.Changes(a.saved), func(d config.Difference) bool { return d.Part == config.PartDataset && !a.moved(d) })
 }
 
 // otherPlanes tells whether the optimizer keeps something else than the checkpoint has.
-func (a *alteration) otherPlanes() bool {
+func (a *resumeDiff) otherPlanes() bool {
 	return a.Config.Optim != a.saved.Optim || a.otherMomentum() || a.otherAverage()
 }
 
 // otherMomentum and otherAverage tell whether one of the runs keeps a momentum, or an average of the weights, and the other does not.
-func (a *alteration) otherMomentum() bool {
+func (a *resumeDiff) otherMomentum() bool {
 	return a.Config.Optim == "sgd" && (a.Config.Momentum == 0) != (a.saved.Momentum == 0)
 }
 
-func (a *alteration) otherAverage() bool { return (a.Config.EMADecay == 0) != (a.saved.EMADecay == 0) }
+func (a *resumeDiff) otherAverage() bool { return (a.Config.EMADecay == 0) != (a.saved.EMADecay == 0) }
 
 // moved tells whether d only gives the same data another name.
-func (a *alteration) moved(d config.Difference) bool {
+func (a *resumeDiff) moved(d config.Difference) bool {
 	return (d.Key == "dataset" || d.Key == "datasets" || d.Key == "dataset_dir") && a.now["dataset"] == a.was["dataset"]
 }
 
@@ -106,7 +106,7 @@ const (
 
 // allow returns nil where the run may differ by d, and otherwise an error that names
 // the way out.
-func (a *alteration) allow(d config.Difference) error {
+func (a *resumeDiff) allow(d config.Difference) error {
 	wayOut := ""
 	part := d.Part
 	if d.Key == "momentum" && a.otherMomentum() || d.Key == "ema_decay" && a.otherAverage() {
@@ -139,7 +139,7 @@ func (a *alteration) allow(d config.Difference) error {
 
 // checkDigests compares what the configuration does not show: the contents of model,
 // tokenizer and data.
-func (a *alteration) checkDigests() error {
+func (a *resumeDiff) checkDigests() error {
 	for _, part := range []struct{ name, key, what, wayOut string }{
 		{"model", "model_name_or_path", "config.json", takeOther},
 		{"tokenizer", "model_name_or_path", "files, since the weights know its ids and no others", takeOther},
@@ -160,7 +160,7 @@ func (a *alteration) checkDigests() error {
 
 // schedule checks max_steps, lays the learning rate's schedule out for the altered run,
 // and notes what has changed and what that means.
-func (a *alteration) schedule() error {
+func (a *resumeDiff) schedule() error {
 	c, step := a.Config, a.from.State.Step
 	what := a.words()
 	if a.resetData || a.resetPlanes {
@@ -189,7 +189,7 @@ func (a *alteration) schedule() error {
 }
 
 // words are the changes in words, such as "max_steps 16 (was 8)".
-func (a *alteration) words() []string {
+func (a *resumeDiff) words() []string {
 	var out []string
 	if a.resetData {
 		out = append(out, "data from its first row (reset_data)")
@@ -209,7 +209,7 @@ func (a *alteration) words() []string {
 
 // placeData makes steps take their rows from where the data was left at the checkpoint,
 // and sets the number of steps where num_train_epochs decides it.
-func (f *finding) placeData(at checkpoint.TrainerState) error {
+func (f *startSearch) placeData(at checkpoint.TrainerState) error {
 	c := f.Config
 	all := f.Data.Sampler(c.RowsPerStep())
 	f.Train = all.From(at.Step, at.DataPos)

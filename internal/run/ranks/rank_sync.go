@@ -1,4 +1,4 @@
-package team
+package ranks
 
 import (
 	"cmp"
@@ -14,20 +14,20 @@ import (
 // This file is what ranks do round their steps: they agree on what the run is before anything
 // takes long, on what they have loaded before the first step, and on how the run has ended.
 
-// Elsewhere is the error of a rank that rank 0 tells too: with the same Err all ranks have ended.
-type Elsewhere struct{ Err error }
+// SharedError is the error of a rank other than 0 when all ranks end with Err: rank 0 prints it.
+type SharedError struct{ Err error }
 
 // Error implements error.
-func (e *Elsewhere) Error() string { return e.Err.Error() }
+func (e *SharedError) Error() string { return e.Err.Error() }
 
-// Unwrap is the error that rank 0 tells.
-func (e *Elsewhere) Unwrap() error { return e.Err }
+// Unwrap returns the error that rank 0 prints.
+func (e *SharedError) Unwrap() error { return e.Err }
 
-// Together has f do this rank's part of a run whose ranks are those of o.World. What the others
-// print goes to rank-N.log in dir, if that is known. All ranks return together and with the same
-// error, or one of them has ended the run for all.
-func Together(ctx context.Context, dir string, o settings.Options, f func(settings.Options, *Team) error) error {
-	t, err := newTeam(ctx, o.World, *cmp.Or(o.Hooks.Beat, &UsualBeat))
+// Run calls f for this rank's part of a run on the ranks of o.World. Ranks other than 0 print to rank-N.log in
+// dir; dir "": they print nothing. All ranks return with the same error, or one of them has aborted the run for
+// all.
+func Run(ctx context.Context, dir string, o settings.Options, f func(settings.Options, *Group) error) error {
+	t, err := newGroup(ctx, o.World, *cmp.Or(o.Hooks.Heartbeat, &DefaultHeartbeat))
 	if err != nil {
 		o.World.Abort(err.Error())
 		return err
@@ -48,13 +48,13 @@ func Together(ctx context.Context, dir string, o settings.Options, f func(settin
 	err = t.End(err)
 	if _, left := t.ended(); left && err != nil && !t.First() {
 		fmt.Fprintf(o.Stderr, "mt: %v\n", err)
-		err = &Elsewhere{err}
+		err = &SharedError{err}
 	}
 	return err
 }
 
 // openLog opens the file for what this rank would print.
-func (t *Team) openLog(dir string) (*os.File, error) {
+func (t *Group) openLog(dir string) (*os.File, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, &noLog{err}
 	}
@@ -80,11 +80,11 @@ func (e *noLog) Unwrap() error { return e.err }
 // Refuse ends a run of several ranks of which this one cannot even begin, because of err. The
 // others are told.
 func Refuse(ctx context.Context, err error, o settings.Options) error {
-	return Together(ctx, "", o, func(settings.Options, *Team) error { return err })
+	return Run(ctx, "", o, func(settings.Options, *Group) error { return err })
 }
 
 // abort ends the run for all ranks, from any goroutine.
-func (t *Team) abort(reason string) {
+func (t *Group) abort(reason string) {
 	if t.log != nil {
 		fmt.Fprintf(t.log, "mt: %s\n", reason)
 	}

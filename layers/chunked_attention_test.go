@@ -10,8 +10,8 @@ import (
 
 // TestStretches: where documents are cut, also those that are as long as a stretch, one more, and empty of it.
 func TestStretches(t *testing.T) {
-	s := Spec{Config: config(func(c *model.Config) { c.StretchSize, c.Stretched = 4, []bool{true, false} })}
-	if got, want := s.Stretches([]int32{0, 3, 7, 12, 13, 25}), []int32{0, 3, 7, 11, 12, 13, 17, 21, 25}; !reflect.DeepEqual(got, want) {
+	s := Spec{Config: config(func(c *model.Config) { c.ChunkSize, c.ChunkedAttention = 4, []bool{true, false} })}
+	if got, want := s.ChunkBounds([]int32{0, 3, 7, 12, 13, 25}), []int32{0, 3, 7, 11, 12, 13, 17, 21, 25}; !reflect.DeepEqual(got, want) {
 		t.Errorf("bounds %v, want %v", got, want)
 	}
 	for _, c := range []struct {
@@ -24,19 +24,19 @@ func TestStretches(t *testing.T) {
 		{6, 7, []int32{0, 2, 6, 7}, []int32{0, 4, 8, 9}},
 		{8, 1, []int32{0, 1}, []int32{0, 1}},
 	} {
-		if q, k := s.CachedStretches(c.start, c.tokens); !reflect.DeepEqual(q, c.q) || !reflect.DeepEqual(k, c.k) {
+		if q, k := s.CachedChunkBounds(c.start, c.tokens); !reflect.DeepEqual(q, c.q) || !reflect.DeepEqual(k, c.k) {
 			t.Errorf("%d tokens behind %d: %v and %v, want %v and %v", c.tokens, c.start, q, k, c.q, c.k)
 		}
 	}
 	s.Config = config(func(*model.Config) {})
-	if q, k := s.CachedStretches(6, 7); q != nil || k != nil || s.Stretches([]int32{0, 9}) != nil {
+	if q, k := s.CachedChunkBounds(6, 7); q != nil || k != nil || s.ChunkBounds([]int32{0, 9}) != nil {
 		t.Error("a model without stretches has some")
 	}
 }
 
 // TestCachedPieces: pieces of a text that end anywhere in its stretches have the logits that it has as a whole.
 func TestCachedPieces(t *testing.T) {
-	cfg := config(func(c *model.Config) { c.StretchSize, c.Stretched, c.NumLayers = 4, []bool{true, false, true}, 3 })
+	cfg := config(func(c *model.Config) { c.ChunkSize, c.ChunkedAttention, c.NumLayers = 4, []bool{true, false, true}, 3 })
 	const tokens = 13
 	r := newRig(t, openCPU(t, 2), spec(cfg, KeepNothing, device.F32), nil)
 	ids, ws := sequences(cfg.VocabSize, 9, tokens)[0].IDs, r.alloc(r.spec.ForwardWorkspaceBytes())

@@ -25,7 +25,7 @@ func newApart(t *testing.T, s scene, n int) (out apart) {
 // try trains on as many ranks, each with its own directory.
 func (a apart) try(t *testing.T, extra string) []rankRun {
 	t.Helper()
-	return trainTogether(t, len(a), t.Context(), func(rank int) (*config.Config, settings.Hooks) {
+	return trainRanks(t, len(a), t.Context(), func(rank int) (*config.Config, settings.Hooks) {
 		return a[rank].with(extra).config(t), settings.Hooks{}
 	})
 }
@@ -83,7 +83,7 @@ func TestTogetherApart(t *testing.T) {
 				shared := s
 				shared.out = filepath.Join(t.TempDir(), "out")
 				copyTree(t, got[0].out, shared.out)
-				shared.with(longer).together(t, 5-n)
+				shared.with(longer).trainRanks(t, 5-n)
 				more := append(apart{got[0]}, newApart(t, s, 4-n)...)
 				more.must(t, longer)
 				sameRun(t, got[0], shared)

@@ -8,7 +8,7 @@ import (
 	"mt/model"
 )
 
-// This file makes queries, keys and values of narrow vectors, where Config.Latent says so. They
+// This file makes queries, keys and values of narrow vectors, where Config.MLA is set. They
 // go into the packed rows that attention reads in every model. A head of a query, key or value lies
 // in D elements there, the width of keys or of values, whichever is larger. Zeros fill the narrower
 // ones: behind values, or behind queries and keys, whose scores they leave as they are.
@@ -16,7 +16,7 @@ import (
 // see rows without them. So all that keeps, caches, moves or attends
 // to packed rows is as in other models. Source: arXiv:2405.04434, section 2.1.
 
-// latentBuffers are what a launch has of a chunk of C tokens. A head's N elements stay and R
+// mlaBuffers are what a launch has of a chunk of C tokens. A head's N elements stay and R
 // turn, K = N+R, and a value has V.
 //
 //	qa (C, QRank), kva (C, KVRank+R) act: the narrow vectors; behind that of keys and values
@@ -28,12 +28,12 @@ import (
 // In the backward:
 //
 //	dkva (C, KVRank+R) act, rstdQA (C), rstdKVA (C) f32
-type latentBuffers struct{ qa, kva, qn, kvn, q, kv, dkva, rstdQA, rstdKVA rows }
+type mlaBuffers struct{ qa, kva, qn, kvn, q, kv, dkva, rstdQA, rstdKVA rows }
 
-// latentBuffers takes the buffers from ws.
-func (s Spec) latentBuffers(d dims, tokens int, backward bool, ws *allotter) latentBuffers {
-	l, chunk := d.latent, chunkOf(s.ChunkTokens, tokens)
-	b := latentBuffers{kva: ws.chunkRows(d.act, chunk, l.KVRank+l.RopeDim), kvn: ws.chunkRows(d.act, chunk, l.KVRank),
+// mlaBuffers takes the buffers from ws.
+func (s Spec) mlaBuffers(d dims, tokens int, backward bool, ws *allotter) mlaBuffers {
+	l, chunk := d.mla, chunkOf(s.ChunkTokens, tokens)
+	b := mlaBuffers{kva: ws.chunkRows(d.act, chunk, l.KVRank+l.RopeDim), kvn: ws.chunkRows(d.act, chunk, l.KVRank),
 		q: ws.chunkRows(d.act, chunk, d.heads*d.keyDim), kv: ws.chunkRows(d.act, chunk, d.heads*(l.NopeDim+l.ValueDim))}
 	if l.QRank > 0 {
 		b.qa, b.qn = ws.chunkRows(d.act, chunk, l.QRank), ws.chunkRows(d.act, chunk, l.QRank)
@@ -48,11 +48,11 @@ func (s Spec) latentBuffers(d dims, tokens int, backward bool, ws *allotter) lat
 	return b
 }
 
-// projectLatent writes qkv of a chunk from the normed input n.
-func (l *launch) projectLatent(c span) {
-	d, at := l.dims, l.dims.latent
+// projectMLA writes qkv of a chunk from the normed input n.
+func (l *launch) projectMLA(c span) {
+	d, at := l.dims, l.dims.mla
 	l.narrow(c)
-	qkv, b := l.qkv.of(c), l.latent
+	qkv, b := l.qkv.of(c), l.mla
 	l.linear(l.s, b.q.of(c), l.queriesFrom(c), l.w[model.RoleQB], device.Tensor{}, device.Tensor{}, c.n, cmp.Or(at.QRank, d.hidden), b.q.width)
 	l.linear(l.s, b.kv.of(c), b.kvn.of(c), l.w[model.RoleKVB], device.Tensor{}, device.Tensor{}, c.n, at.KVRank, b.kv.width)
 	op.Do(l.dev, l.s, op.CopyHeads{Dst: qkv, Src: b.q.of(c), T: c.n, Heads: d.heads, C: d.keyDim, Zeros: d.headDim - d.keyDim,
@@ -65,7 +65,7 @@ func (l *launch) projectLatent(c span) {
 
 // narrow writes the narrow vectors of a chunk, and normed, from the normed input n.
 func (l *launch) narrow(c span) {
-	d, b, at := l.dims, l.latent, l.dims.latent
+	d, b, at := l.dims, l.mla, l.dims.mla
 	if at.QRank > 0 {
 		l.linear(l.s, b.qa.of(c), l.n.of(c), l.w[model.RoleQA], device.Tensor{}, l.w[model.RoleQABias], c.n, d.hidden, at.QRank)
 		op.Do(l.dev, l.s, l.narrowNorm(b.qn.of(c), b.rstdQA.of(c), b.qa.of(c), l.w[model.RoleQANorm], at.QRank, at.QRank, c.n))
@@ -76,21 +76,21 @@ func (l *launch) narrow(c span) {
 
 // queriesFrom is what the queries of a chunk are made of.
 func (l *launch) queriesFrom(c span) device.Tensor {
-	if l.dims.latent.QRank > 0 {
-		return l.latent.qn.of(c)
+	if l.dims.mla.QRank > 0 {
+		return l.mla.qn.of(c)
 	}
 	return l.n.of(c)
 }
 
 func (l *launch) narrowNorm(y, rstd, x, w device.Tensor, rank, stride, n int) op.RMSNorm {
 	return op.RMSNorm{Y: y, RStd: rstd, X: x, W: w, Rows: n, Groups: 1, Dim: rank, XStride: stride, YStride: rank,
-		Eps: l.dims.latent.NormEps, Offset: l.spec.Config.NormOffset}
+		Eps: l.dims.mla.NormEps, Offset: l.spec.Config.NormOffset}
 }
 
 // bothHeads are the copies that make keys and values, which lie in packed rows from kv on, of what
 // kv and kva have of a chunk.
 func (l *launch) bothHeads(kv device.Tensor, c span) (keys, values, turning op.CopyHeads) {
-	d, b, at := l.dims, l.latent, l.dims.latent
+	d, b, at := l.dims, l.mla, l.dims.mla
 	all := op.CopyHeads{T: c.n, Heads: d.heads, DstStride: d.qkv, DstHead: d.headDim, SrcStride: b.kv.width, SrcHead: at.NopeDim + at.ValueDim}
 	keys, values, turning = all, all, all
 	keys.Dst, keys.Src, keys.C = kv, b.kv.of(c), at.NopeDim
@@ -100,34 +100,34 @@ func (l *launch) bothHeads(kv device.Tensor, c span) (keys, values, turning op.C
 	return keys, values, turning
 }
 
-// latentOutputs are outputs of which each head's values are narrower than its queries.
-type latentOutputs struct{}
+// mlaOutputs are outputs of which each head's values are narrower than its queries.
+type mlaOutputs struct{}
 
 // of copies the values of a chunk together.
-func (latentOutputs) of(l *launch, c span) device.Tensor {
+func (mlaOutputs) of(l *launch, c span) device.Tensor {
 	d, narrow := l.dims, l.narrowOutput(c)
-	op.Do(l.dev, l.s, op.CopyHeads{Dst: narrow, Src: l.o.of(c), T: c.n, Heads: d.heads, C: d.latent.ValueDim,
-		DstStride: d.out, DstHead: d.latent.ValueDim, SrcStride: d.q, SrcHead: d.headDim})
+	op.Do(l.dev, l.s, op.CopyHeads{Dst: narrow, Src: l.o.of(c), T: c.n, Heads: d.heads, C: d.mla.ValueDim,
+		DstStride: d.out, DstHead: d.mla.ValueDim, SrcStride: d.q, SrcHead: d.headDim})
 	return narrow
 }
 
 // narrowOutput is where a chunk of attention's output, or of its gradient, has no such zeros.
 func (l *launch) narrowOutput(c span) device.Tensor {
-	return l.latent.kv.t.Slice(0, int64(c.n)*int64(l.dims.out))
+	return l.mla.kv.t.Slice(0, int64(c.n)*int64(l.dims.out))
 }
 
-func (latentOutputs) grad(l *launch, dy device.Tensor, c span) {
+func (mlaOutputs) grad(l *launch, dy device.Tensor, c span) {
 	d, do, narrow := l.dims, l.do.of(c), l.narrowOutput(c)
 	l.inputGrad(l.s, narrow, dy, l.w[model.RoleO], c.n, d.hidden, d.out)
-	op.Do(l.dev, l.s, op.CopyHeads{Dst: do, Src: narrow, T: c.n, Heads: d.heads, C: d.latent.ValueDim, Zeros: d.headDim - d.latent.ValueDim,
-		DstStride: d.q, DstHead: d.headDim, SrcStride: d.out, SrcHead: d.latent.ValueDim})
+	op.Do(l.dev, l.s, op.CopyHeads{Dst: do, Src: narrow, T: c.n, Heads: d.heads, C: d.mla.ValueDim, Zeros: d.headDim - d.mla.ValueDim,
+		DstStride: d.q, DstHead: d.headDim, SrcStride: d.out, SrcHead: d.mla.ValueDim})
 }
 
-// projectLatentBackward turns n of a chunk, the normed input, into its gradient, from that of q, k
+// projectMLABackward turns n of a chunk, the normed input, into its gradient, from that of q, k
 // and v before the rotation. The narrow vectors are computed again: they cost little beside what is
 // made of them.
-func (l *launch) projectLatentBackward(dqkv device.Tensor, c span) {
-	d, s, b, at, n := l.dims, l.s, l.latent, l.dims.latent, l.n.of(c)
+func (l *launch) projectMLABackward(dqkv device.Tensor, c span) {
+	d, s, b, at, n := l.dims, l.s, l.mla, l.dims.mla, l.n.of(c)
 	l.narrow(c)
 	dq, source := b.q.of(c), l.queriesFrom(c)
 	op.Do(l.dev, s, op.CopyHeads{Dst: dq, Src: dqkv, T: c.n, Heads: d.heads, C: d.keyDim, DstStride: b.q.width, DstHead: d.keyDim,
@@ -154,7 +154,7 @@ func (l *launch) projectLatentBackward(dqkv device.Tensor, c span) {
 // bothHeadsBackward writes dkva of a chunk from the gradients of keys and values, which lie in
 // packed rows from dkv on.
 func (l *launch) bothHeadsBackward(dkv device.Tensor, c span) {
-	d, s, b, at := l.dims, l.s, l.latent, l.dims.latent
+	d, s, b, at := l.dims, l.s, l.mla, l.dims.mla
 	keys, values, turning := l.bothHeads(dkv, c)
 	for _, a := range [...]op.CopyHeads{keys, values} {
 		op.Do(l.dev, s, op.CopyHeads{Dst: a.Src, Src: a.Dst, T: a.T, Heads: a.Heads, C: a.C, DstStride: a.SrcStride, DstHead: a.SrcHead,

@@ -1,4 +1,4 @@
-package team
+package ranks
 
 import (
 	"slices"
@@ -64,12 +64,12 @@ func (e end) AllToAllV(send []byte, sends []int, recv []byte, receives []int, do
 	}()
 }
 
-// inTime is a beat whose rounds follow each other at once and that nothing is too late for, until
+// inTime is a heartbeat whose rounds follow each other at once and that nothing is too late for, until
 // late is closed.
-func inTime(late <-chan time.Time) settings.Beat {
+func inTime(late <-chan time.Time) settings.Heartbeat {
 	now := make(chan time.Time)
 	close(now)
-	return settings.Beat{Every: 1, Patience: 60 * time.Second, After: func(d time.Duration) <-chan time.Time {
+	return settings.Heartbeat{Interval: 1, Timeout: 60 * time.Second, After: func(d time.Duration) <-chan time.Time {
 		if d == 1 {
 			return now
 		}
@@ -77,8 +77,8 @@ func inTime(late <-chan time.Time) settings.Beat {
 	}}
 }
 
-// TestPulseNamesTheSilent: the ranks that go on name the one that does not, and no other.
-func TestPulseNamesTheSilent(t *testing.T) {
+// TestHeartbeatNamesTheSilent: the ranks that go on name the one that does not, and no other.
+func TestHeartbeatNamesTheSilent(t *testing.T) {
 	const n, silent = 4, 2
 	w, worlds := newWires(n), cluster.LocalWorlds(n, cluster.LocalOptions{})
 	t.Cleanup(func() {
@@ -88,15 +88,15 @@ func TestPulseNamesTheSilent(t *testing.T) {
 	})
 	late := make(chan time.Time)
 	said := make(chan string, n)
-	var pulses []*pulse
+	var beats []*heartbeat
 	for r, world := range worlds {
-		pulses = append(pulses, startPulse(world, end{wires: w, rank: r}, inTime(late), func(reason string) { said <- reason }))
+		beats = append(beats, startHeartbeat(world, end{wires: w, rank: r}, inTime(late), func(reason string) { said <- reason }))
 	}
 	for w.done.Load() < 100 { // a few rounds
 		time.Sleep(time.Millisecond)
 	}
-	pulses[silent].quit()
-	<-pulses[silent].ended
+	beats[silent].quit()
+	<-beats[silent].ended
 	// The others come to a round in which nothing moves any more.
 	for was := int64(-1); was != w.done.Load(); {
 		was = w.done.Load()
@@ -107,7 +107,7 @@ func TestPulseNamesTheSilent(t *testing.T) {
 	if want := "no sign of life for 1m0s of rank 2 on host 2: "; !strings.HasPrefix(strings.Replace(first, "1m00s", "1m0s", 1), want) {
 		t.Errorf("said %q, want %q", first, want)
 	}
-	for _, p := range pulses {
+	for _, p := range beats {
 		p.quit()
 		<-p.ended
 	}
@@ -126,9 +126,9 @@ func (c counted) AllToAllV(send []byte, sends []int, recv []byte, receives []int
 	c.Comm.AllToAllV(send, sends, recv, receives, done)
 }
 
-// TestPulseStops: a pulse goes on until all ranks have stopped it, and then ends on each, with
+// TestHeartbeatStops: a heartbeat goes on until all ranks have stopped it, and then ends on each, with
 // nothing under way.
-func TestPulseStops(t *testing.T) {
+func TestHeartbeatStops(t *testing.T) {
 	const n = 3
 	worlds := cluster.LocalWorlds(n, cluster.LocalOptions{Seed: 3})
 	said := make(chan string, n)
@@ -138,10 +138,10 @@ func TestPulseStops(t *testing.T) {
 		made.Go(func() { comms[r], _ = world.NewComm("pulse") })
 	}
 	made.Wait()
-	var pulses []*pulse
+	var beats []*heartbeat
 	var signs atomic.Int64
 	for r, world := range worlds {
-		pulses = append(pulses, startPulse(world, counted{comms[r], &signs}, inTime(nil), func(reason string) { said <- reason }))
+		beats = append(beats, startHeartbeat(world, counted{comms[r], &signs}, inTime(nil), func(reason string) { said <- reason }))
 	}
 	for signs.Load() < 5*n*n { // it goes on from round to round
 		time.Sleep(time.Millisecond)
@@ -155,7 +155,7 @@ func TestPulseStops(t *testing.T) {
 			if r > 0 {
 				<-asked
 			}
-			pulses[r].stop()
+			beats[r].stop()
 			mu.Lock()
 			defer mu.Unlock()
 			stopped = append(stopped, r)
@@ -167,7 +167,7 @@ func TestPulseStops(t *testing.T) {
 		t.Errorf("ranks %v have stopped, and not all were asked to", stopped)
 	}
 	mu.Unlock()
-	pulses[n-1].stop()
+	beats[n-1].stop()
 	all.Wait()
 	if len(stopped) != n-1 || len(said) > 0 {
 		t.Errorf("ranks %v have stopped, %d said something", slices.Sorted(slices.Values(stopped)), len(said))

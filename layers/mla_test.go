@@ -7,12 +7,12 @@ import (
 	"mt/model"
 )
 
-// latentConfig returns a model of latent attention with keys of 7 elements and biases; a qRank of 0
+// mlaConfig returns a model of latent attention with keys of 7 elements and biases; a qRank of 0
 // makes its queries of the hidden state.
-func latentConfig(qRank, values int) *model.Config {
+func mlaConfig(qRank, values int) *model.Config {
 	return config(func(c *model.Config) {
 		c.HeadDim, c.OBias = 7, true
-		c.Latent = &model.Latent{QRank: qRank, KVRank: 8, NopeDim: 3, RopeDim: 4, ValueDim: values, NormEps: 1e-6, Bias: true}
+		c.MLA = &model.MLA{QRank: qRank, KVRank: 8, NopeDim: 3, RopeDim: 4, ValueDim: values, NormEps: 1e-6, Bias: true}
 	})
 }
 
@@ -21,7 +21,7 @@ func latentConfig(qRank, values int) *model.Config {
 func TestRecomputedFLOPsOfLatentAttention(t *testing.T) {
 	const tokens = 13
 	for _, of := range [][2]int{{0, 5}, {5, 5}, {0, 9}, {5, 10}} {
-		qRank, cfg := of[0], latentConfig(of[0], of[1])
+		qRank, cfg := of[0], mlaConfig(of[0], of[1])
 		seqs := sequences(cfg.VocabSize, 1, 5, 1, 7)
 		run := func(keep Keeps) (matmuls, attended int64) {
 			toy, sp := newToy(), spec(cfg, KeepNothing, device.F32)
@@ -48,11 +48,11 @@ func TestRecomputedFLOPsOfLatentAttention(t *testing.T) {
 // heads that are all as wide as its keys or its values.
 func TestLatentRowsAreAsInOtherModels(t *testing.T) {
 	for _, dims := range [][2]int{{5, 7}, {7, 7}, {8, 8}, {13, 13}} {
-		latentRows(t, latentConfig(5, dims[0]), config(func(c *model.Config) { c.HeadDim = dims[1] }))
+		mlaRows(t, mlaConfig(5, dims[0]), config(func(c *model.Config) { c.HeadDim = dims[1] }))
 	}
 }
 
-func latentRows(t *testing.T, latent, plain *model.Config) {
+func mlaRows(t *testing.T, latent, plain *model.Config) {
 	t.Helper()
 	for keep := KeepNothing; keep <= KeepAll; keep++ {
 		of := func(c *model.Config) int64 {

@@ -1,4 +1,4 @@
-package team
+package ranks
 
 import (
 	"errors"
@@ -12,17 +12,17 @@ import (
 	"mt/internal/run/settings"
 )
 
-// UsualBeat is that of every run. A rank gives its signs on a goroutine of its own, so a step may
-// take as long as it wants.
-var UsualBeat = settings.Beat{Every: 5 * time.Second, Patience: 60 * time.Second, Ending: 5 * time.Second, After: time.After}
+// DefaultHeartbeat is the heartbeat of every run. A rank sends its signs on a goroutine of its own, so a step may
+// take any time.
+var DefaultHeartbeat = settings.Heartbeat{Interval: 5 * time.Second, Timeout: 60 * time.Second, ExitWait: 5 * time.Second, After: time.After}
 
-// pulse ends the run where a rank is silent. Ranks tell each other in rounds, that begin every so
-// often, and in a round each rank's sign is an operation of its own: that of a silent rank is
-// what stays. Between rounds nothing is under way.
-type pulse struct {
+// heartbeat ends the run when a rank is silent. A round begins every Interval, and each rank's sign in a round is a
+// collective operation of its own, so only a silent rank's operation stays open. Between rounds no operation is under
+// way.
+type heartbeat struct {
 	w cluster.World
 	c cluster.Comm
-	settings.Beat
+	settings.Heartbeat
 
 	fail          func(reason string) // ends the run
 	leaving, gone chan struct{}
@@ -30,25 +30,25 @@ type pulse struct {
 	ended         chan struct{}
 }
 
-// startPulse begins to give and await signs of life. fail gets which ranks are silent.
-func startPulse(w cluster.World, c cluster.Comm, b settings.Beat, fail func(reason string)) *pulse {
-	p := &pulse{w: w, c: c, Beat: b, fail: fail, leaving: make(chan struct{}), gone: make(chan struct{}), ended: make(chan struct{})}
+// startHeartbeat begins to send and await signs of life. fail gets a message that names the silent ranks.
+func startHeartbeat(w cluster.World, c cluster.Comm, b settings.Heartbeat, fail func(reason string)) *heartbeat {
+	p := &heartbeat{w: w, c: c, Heartbeat: b, fail: fail, leaving: make(chan struct{}), gone: make(chan struct{}), ended: make(chan struct{})}
 	go p.run()
 	return p
 }
 
-// stop ends the pulse when all ranks have stopped it, and waits for that.
-func (p *pulse) stop() {
+// stop ends the heartbeat once all ranks have called stop, and waits for that.
+func (p *heartbeat) stop() {
 	p.leaves.Do(func() { close(p.leaving) })
 	<-p.ended
 }
 
-// quit ends the pulse of a rank that is about to end the run.
-func (p *pulse) quit() {
+// quit ends the heartbeat of a rank that is about to end the run.
+func (p *heartbeat) quit() {
 	p.goes.Do(func() { close(p.gone) })
 }
 
-// errEnding is the error of a round that is cut off.
+// errEnding is the error of a round that quit cuts off.
 var errEnding = errors.New("the run is being ended")
 
 // The signs.
@@ -57,11 +57,11 @@ const (
 	going
 )
 
-func (p *pulse) run() {
+func (p *heartbeat) run() {
 	defer close(p.ended)
 	for {
 		select {
-		case <-p.After(p.Every):
+		case <-p.After(p.Interval):
 		case <-p.leaving:
 		case <-p.gone:
 			return
@@ -75,7 +75,7 @@ func (p *pulse) run() {
 			for _, r := range silent {
 				names = append(names, fmt.Sprintf("rank %d on %s", r, p.w.Hosts()[r]))
 			}
-			p.fail(fmt.Sprintf("no sign of life for %s of %s: look whether that host and its network are up", human.Duration(p.Patience), strings.Join(names, ", ")))
+			p.fail(fmt.Sprintf("no sign of life for %s of %s: look whether that host and its network are up", human.Duration(p.Timeout), strings.Join(names, ", ")))
 			return
 		case last:
 			return
@@ -83,15 +83,15 @@ func (p *pulse) run() {
 	}
 }
 
-// heard is a sign that has come, or the error in place of it.
+// heard is one rank's sign of life, or the error that came in place of the sign.
 type heard struct {
 	rank int
 	err  error
 }
 
-// round gives a sign and waits for those of the others. last says that all ranks are going; silent
-// are the ranks whose signs have not come.
-func (p *pulse) round() (last bool, silent []int, err error) {
+// round sends this rank's sign and waits for the signs of the others. last reports that all ranks are leaving; silent
+// lists the ranks whose signs did not come within Timeout.
+func (p *heartbeat) round() (last bool, silent []int, err error) {
 	n, me := p.w.Size(), p.w.Rank()
 	own := staying
 	select {
@@ -99,7 +99,7 @@ func (p *pulse) round() (last bool, silent []int, err error) {
 		own = going
 	default:
 	}
-	// Signs that do not come in time are written to later: each round has its own memory.
+	// A late sign is still written after its round, so each round has its own memory.
 	send, signs, came := make([]byte, n-1), make([]byte, n), make(chan heard, n)
 	for i := range send {
 		send[i] = own
@@ -122,7 +122,7 @@ func (p *pulse) round() (last bool, silent []int, err error) {
 	for r := range missing {
 		missing[r] = true
 	}
-	for late, left := p.After(p.Patience), n; left > 0; {
+	for late, left := p.After(p.Timeout), n; left > 0; {
 		var h heard
 		select {
 		case h = <-came:

@@ -1,4 +1,4 @@
-package team
+package ranks
 
 import (
 	"context"
@@ -17,15 +17,15 @@ import (
 	"mt/internal/run/settings"
 )
 
-// Team is the ranks that train together, as one of them sees it. A process that trains alone is
-// a team of one rank, which alone makes. It is the World that the pipeline gets: its communicators
-// are made at the start, since later something is always under way.
-type Team struct {
+// Group is one rank's view of the ranks of a run. Alone makes the group of a process that trains alone. The
+// pipeline gets the group as its cluster.World. All communicators are made at the start, because later some
+// operation is always under way.
+type Group struct {
 	cluster.World
-	comms map[string]cluster.Comm
-	meets cluster.Comm // where ranks meet between the parts of a run
-	pulse *pulse       // nil: this process trains alone
-	log   io.Writer    // of this rank; nil: it has none
+	comms     map[string]cluster.Comm
+	meets     cluster.Comm // for Meet, between the parts of a run
+	heartbeat *heartbeat   // nil: this process trains alone
+	log       io.Writer    // of this rank; nil: it has none
 
 	// asked is done when this rank was asked to stop, halted when the ranks have agreed to.
 	Asked, Halted context.Context
@@ -37,18 +37,18 @@ type Team struct {
 }
 
 // The names of the communicators: those of the pipeline, and those of this package.
-var commNames = []string{"gradients", "weights", "agreement", "norm", "balance", CheckpointComm, pulseComm, runComm}
+var commNames = []string{"gradients", "weights", "agreement", "norm", "balance", CheckpointComm, heartbeatComm, runComm}
 
 const (
 	CheckpointComm = "checkpoint"
-	pulseComm      = "pulse"
+	heartbeatComm  = "pulse"
 	runComm        = "run"
 )
 
-// newTeam makes the communicators; each rank waits for the others. ctx is done when this rank is
+// newGroup makes the communicators; each rank waits for the others. ctx is done when this rank is
 // asked to stop.
-func newTeam(ctx context.Context, w cluster.World, beat settings.Beat) (*Team, error) {
-	t := &Team{World: w, comms: map[string]cluster.Comm{}, Asked: ctx}
+func newGroup(ctx context.Context, w cluster.World, beat settings.Heartbeat) (*Group, error) {
+	t := &Group{World: w, comms: map[string]cluster.Comm{}, Asked: ctx}
 	for _, name := range commNames {
 		c, err := w.NewComm(name)
 		if err != nil {
@@ -58,13 +58,13 @@ func newTeam(ctx context.Context, w cluster.World, beat settings.Beat) (*Team, e
 	}
 	t.meets = t.comms[runComm]
 	t.Halted, t.Halt = context.WithCancelCause(context.Background())
-	t.pulse = startPulse(w, t.comms[pulseComm], beat, t.abort)
+	t.heartbeat = startHeartbeat(w, t.comms[heartbeatComm], beat, t.abort)
 	return t, nil
 }
 
-// Alone is the team of a process that trains alone; ctx is done when it is asked to stop.
-func Alone(ctx context.Context) *Team {
-	return &Team{World: solo{}, Asked: ctx, Halted: ctx, Halt: func(error) {}}
+// Alone returns the group of a process that trains alone; ctx is done when the process is asked to stop.
+func Alone(ctx context.Context) *Group {
+	return &Group{World: solo{}, Asked: ctx, Halted: ctx, Halt: func(error) {}}
 }
 
 // solo is a World of one rank.
@@ -91,7 +91,7 @@ func (solo) NewComm(string) (cluster.Comm, error) {
 }
 
 // Exchange is what the pipeline exchanges through; nil: this process trains alone.
-func (t *Team) Exchange() cluster.World {
+func (t *Group) Exchange() cluster.World {
 	if t.Size() == 1 {
 		return nil // and not an interface that holds a nil
 	}
@@ -100,7 +100,7 @@ func (t *Team) Exchange() cluster.World {
 
 // NewComm implements cluster.World with the communicators that were made at the start. The same
 // one may be asked for again when nothing is under way on it any more.
-func (t *Team) NewComm(name string) (cluster.Comm, error) {
+func (t *Group) NewComm(name string) (cluster.Comm, error) {
 	c := t.comms[name]
 	if c == nil {
 		return nil, fmt.Errorf("there is no communicator %q", name)
@@ -109,10 +109,10 @@ func (t *Team) NewComm(name string) (cluster.Comm, error) {
 }
 
 // First says whether this rank is the one that prints and writes, which it is alone too.
-func (t *Team) First() bool { return t.Rank() == 0 }
+func (t *Group) First() bool { return t.Rank() == 0 }
 
 // Neighbours are how many ranks there are on this rank's host, and which of them it is.
-func (t *Team) Neighbours() (index, count int) {
+func (t *Group) Neighbours() (index, count int) {
 	hosts := t.Hosts()
 	for r, host := range hosts {
 		if host == hosts[t.Rank()] {
@@ -126,7 +126,7 @@ func (t *Team) Neighbours() (index, count int) {
 }
 
 // Named is a rank for messages.
-func (t *Team) Named(rank int) string { return fmt.Sprintf("rank %d on %s", rank, t.Hosts()[rank]) }
+func (t *Group) Named(rank int) string { return fmt.Sprintf("rank %d on %s", rank, t.Hosts()[rank]) }
 
 // Fact is something that all ranks must have alike.
 type Fact struct {
@@ -178,22 +178,22 @@ func kindOf(err error) kind {
 	return ofFailing
 }
 
-// told is an error that ranks have told each other.
-type told struct {
+// agreedError is an error that the ranks have sent each other.
+type agreedError struct {
 	text string
 	is   error
 }
 
 // Error implements error.
-func (e *told) Error() string { return e.text }
+func (e *agreedError) Error() string { return e.text }
 
 // Unwrap is what kind of error it is.
-func (e *told) Unwrap() error { return e.is }
+func (e *agreedError) Unwrap() error { return e.is }
 
 // Meet waits until all ranks are where this one is, and tells them what it has to say. Its result
 // is what each has said, in rank order. The error, which is the same on all ranks, is of a rank
 // that cannot go on, or of facts that differ; the run is over then.
-func (t *Team) Meet(at string, mine Said) ([]Said, error) {
+func (t *Group) Meet(at string, mine Said) ([]Said, error) {
 	if err, left := t.ended(); left {
 		return nil, err
 	}
@@ -246,7 +246,7 @@ func (t *Team) Meet(at string, mine Said) ([]Said, error) {
 }
 
 // Tell is meet for a value of some type: its result is that of each rank.
-func Tell[T any](t *Team, at string, mine T, facts ...Fact) ([]T, error) {
+func Tell[T any](t *Group, at string, mine T, facts ...Fact) ([]T, error) {
 	if t.Size() == 1 {
 		return []T{mine}, nil
 	}
@@ -268,7 +268,7 @@ func Tell[T any](t *Team, at string, mine T, facts ...Fact) ([]T, error) {
 }
 
 // apart is the error of ranks that are not where the others are, which is a defect.
-func (t *Team) apart(all []Said) error {
+func (t *Group) apart(all []Said) error {
 	var where []string
 	for r, s := range all {
 		where = append(where, fmt.Sprintf("rank %d: %s", r, s.At))
@@ -278,7 +278,7 @@ func (t *Team) apart(all []Said) error {
 
 // worst is the error with which the run ends where ranks cannot go on, and nil where all can.
 // What all of them say is said once, and what one says with its name.
-func (t *Team) worst(all []Said) error {
+func (t *Group) worst(all []Said) error {
 	most := ofNothing
 	for _, s := range all {
 		most = max(most, s.Kind)
@@ -311,9 +311,9 @@ func (t *Team) worst(all []Said) error {
 	}
 	switch most {
 	case ofResuming:
-		return &told{text, settings.ErrResumable}
+		return &agreedError{text, settings.ErrResumable}
 	case ofInterrupting:
-		return &told{text, settings.ErrInterrupted}
+		return &agreedError{text, settings.ErrInterrupted}
 	case ofLogging, ofUsage:
 		return config.Usagef("%s", text)
 	}
@@ -321,7 +321,7 @@ func (t *Team) worst(all []Said) error {
 }
 
 // alike says what a rank has otherwise than rank 0, if anything.
-func (t *Team) alike(all []Said) error {
+func (t *Group) alike(all []Said) error {
 	for r, s := range all {
 		for i, f := range all[0].Facts {
 			if i >= len(s.Facts) || s.Facts[i].Name != f.Name {
@@ -341,22 +341,22 @@ func (t *Team) alike(all []Said) error {
 }
 
 // ended is how the ranks have ended together, if they have.
-func (t *Team) ended() (err error, left bool) {
+func (t *Group) ended() (err error, left bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.over, t.left
 }
 
-// leave notes that the ranks have ended together, and lets the pulse stop.
-func (t *Team) leave(err error) {
+// leave records that all ranks have ended, and stops the heartbeat.
+func (t *Group) leave(err error) {
 	t.mu.Lock()
 	t.over, t.left = err, true
 	t.mu.Unlock()
-	t.pulse.stop()
+	t.heartbeat.stop()
 }
 
 // agreed says whether all ranks end their parts for the reason that err is.
-func (t *Team) agreed(err error) bool {
+func (t *Group) agreed(err error) bool {
 	var gave *actors.NonFiniteError
 	return err == nil || errors.As(err, &gave) || t.Halted.Err() != nil && errors.Is(err, settings.ErrInterrupted)
 }
@@ -364,8 +364,8 @@ func (t *Team) agreed(err error) bool {
 // End ends this rank's part with err, nil where all went well, and returns how the run has ended. A
 // rank that alone cannot go on tells the others where they meet; where they do not come soon it ends
 // the run for all, and with MPI does not return. All others come, however long what they still write
-// takes: the pulse notices one that does not.
-func (t *Team) End(err error) error {
+// takes: the heartbeat notices one that does not.
+func (t *Group) End(err error) error {
 	if t.Size() == 1 {
 		return err
 	}
@@ -383,7 +383,7 @@ func (t *Team) End(err error) error {
 	}()
 	var late <-chan time.Time
 	if !s.Agreed {
-		late = t.pulse.After(t.pulse.Ending)
+		late = t.heartbeat.After(t.heartbeat.ExitWait)
 	}
 	select {
 	case e := <-met:
@@ -395,14 +395,14 @@ func (t *Team) End(err error) error {
 		}
 	case <-late:
 	}
-	t.pulse.quit()
+	t.heartbeat.quit()
 	t.abort(err.Error())
 	return err
 }
 
 // Stopped says whether the run is to end before its last step: ctx is done where a rank trains alone,
 // and several have agreed to.
-func (t *Team) Stopped(ctx context.Context) bool {
+func (t *Group) Stopped(ctx context.Context) bool {
 	if t.Size() > 1 {
 		ctx = t.Halted
 	}

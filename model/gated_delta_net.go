@@ -1,39 +1,38 @@
 package model
 
-// Recurrence is what a block may have in the place of attention: heads that each carry a state from token to token by the
-// gated delta rule, of queries, keys and values that a short convolution along the tokens made. Source: arXiv:2412.06464;
-// transformers, modeling_qwen3_next.
-type Recurrence struct {
-	KeyHeads, Heads  int // Heads value heads share KeyHeads key heads
+// GatedDeltaNet is linear attention that may replace attention in a block. Each head carries a state from token to
+// token by the gated delta rule. A short convolution along the tokens makes its queries, keys and values. Source:
+// arXiv:2412.06464; transformers, modeling_qwen3_next.
+type GatedDeltaNet struct {
+	KeyHeads, Heads  int // numbers of key heads and value heads; Heads is a multiple of KeyHeads
 	KeyDim, ValueDim int
-	Taps             int // of the convolution
+	Taps             int // taps of the convolution
 }
 
-// Keys and Values are the columns of all heads' keys, which are those of queries too, and of all heads' values.
-func (r *Recurrence) Keys() int { return r.KeyHeads * r.KeyDim }
+// Keys returns the columns of all heads' keys; queries have as many.
+func (r *GatedDeltaNet) Keys() int { return r.KeyHeads * r.KeyDim }
 
-// Values is said at Keys.
-func (r *Recurrence) Values() int { return r.Heads * r.ValueDim }
+// Values returns the columns of all heads' values.
+func (r *GatedDeltaNet) Values() int { return r.Heads * r.ValueDim }
 
-// Convolved is how many columns go through the convolution: queries, keys and values.
-func (r *Recurrence) Convolved() int { return 2*r.Keys() + r.Values() }
+// Convolved returns how many columns pass the convolution: queries, keys and values.
+func (r *GatedDeltaNet) Convolved() int { return 2*r.Keys() + r.Values() }
 
-// FLOPs is the work of a token's forward beside its matrix products: that of the convolution, and that of the state, which is
-// read twice and written once.
-func (r *Recurrence) FLOPs() int64 { return r.ConvFLOPs() + r.StateFLOPs() }
+// FLOPs returns a token's forward FLOPs besides the matrix products: the work of the convolution and of the state.
+func (r *GatedDeltaNet) FLOPs() int64 { return r.ConvFLOPs() + r.StateFLOPs() }
 
-// ConvFLOPs and StateFLOPs are said at FLOPs.
-func (r *Recurrence) ConvFLOPs() int64 { return 2 * int64(r.Taps) * int64(r.Convolved()) }
+// ConvFLOPs returns the convolution's share of FLOPs.
+func (r *GatedDeltaNet) ConvFLOPs() int64 { return 2 * int64(r.Taps) * int64(r.Convolved()) }
 
-// StateFLOPs is said at FLOPs.
-func (r *Recurrence) StateFLOPs() int64 {
+// StateFLOPs returns the state's share of FLOPs: the state is read twice and written once.
+func (r *GatedDeltaNet) StateFLOPs() int64 {
 	return 6 * int64(r.Heads) * int64(r.KeyDim) * int64(r.ValueDim)
 }
 
-// IsRecurrent says whether a block has a recurrence in the place of attention.
+// IsRecurrent says whether a block has a gated delta net in place of attention.
 func (c *Config) IsRecurrent(block int) bool { return c.Recurrent != nil && c.Recurrent[block] }
 
-// RecurrentBlocks is how many blocks have one.
+// RecurrentBlocks returns the number of blocks with a gated delta net.
 func (c *Config) RecurrentBlocks() (n int) {
 	for b := range c.NumLayers {
 		if c.IsRecurrent(b) {
@@ -43,8 +42,8 @@ func (c *Config) RecurrentBlocks() (n int) {
 	return n
 }
 
-// recurrenceTensors are the names of such a block's tensors.
-var recurrenceTensors = tensors{
+// gatedDeltaTensors are the names of the tensors of a gated delta net.
+var gatedDeltaTensors = tensors{
 	RoleRecurIn:     {"linear_attn.in_proj_qkv.weight", "linear_attn.in_proj_z.weight"},
 	RoleRecurGates:  {"linear_attn.in_proj_b.weight", "linear_attn.in_proj_a.weight"},
 	RoleRecurTaps:   {"linear_attn.conv1d.weight"},
@@ -54,15 +53,15 @@ var recurrenceTensors = tensors{
 	RoleRecurOut:    {"linear_attn.out_proj.weight"},
 }
 
-// gatedTensors are the names of attention's where it has an output gate.
-var gatedTensors = tensors{
+// outputGateTensors are the names of attention's tensors with an output gate.
+var outputGateTensors = tensors{
 	RoleQKV:     {"self_attn.q_proj.weight", "self_attn.k_proj.weight", "self_attn.v_proj.weight", "self_attn.gate_proj.weight"},
 	RoleQKVBias: {"self_attn.q_proj.bias", "self_attn.k_proj.bias", "self_attn.v_proj.bias", "self_attn.gate_proj.bias"},
 }
 
-// recurrence is the first half of a recurrent block.
-func (n blockNames) recurrence() []Param {
-	c, r := n.c, n.c.Recurrence
+// gatedDelta returns the first half of a recurrent block.
+func (n blockNames) gatedDelta() []Param {
+	c, r := n.c, n.c.GatedDeltaNet
 	in := []int{r.Keys(), r.Keys(), r.Values(), r.Values()}
 	if len(n.named(RoleRecurIn)) == 2 {
 		in = []int{r.Convolved(), r.Values()}
@@ -77,8 +76,8 @@ func (n blockNames) recurrence() []Param {
 		matrix(RoleRecurOut, r.Values(), n.stored(RoleRecurOut, c.HiddenSize)))
 }
 
-// queries are the tensors of queries, keys and values and, with an output gate, of the gate. The checkpoint's tensor of
-// queries then has, head by head, the rows of the query and those of the gate.
+// queries returns the tensors of queries, keys and values, and of the output gate if there is one. With a gate the
+// checkpoint has queries and gate in one tensor, which alternates a head's query rows and gate rows.
 func (n blockNames) queries(r Role, q, kv int) []Stored {
 	if !n.c.OutputGate {
 		return n.stored(r, q, kv, kv)
@@ -92,23 +91,23 @@ func (n blockNames) queries(r Role, q, kv int) []Stored {
 	return stored
 }
 
-// Bounds on recurrences: what their operation takes.
+// Bounds on gated delta nets, which are the limits of their operation.
 const (
 	maxRecurHeads = 64
 	maxRecurDim   = 128
 	maxTaps       = 8
-	// The values of layer_types.
+	// The value of layer_types for blocks with a gated delta net.
 	linearAttention = "linear_attention"
 )
 
-// recurrentKeys are what recurrences reads.
-var recurrentKeys = []string{"linear_conv_kernel_dim", "linear_key_head_dim", "linear_value_head_dim", "linear_num_key_heads", "linear_num_value_heads",
+// gatedDeltaKeys are the keys that gatedDeltaFields reads.
+var gatedDeltaKeys = []string{"linear_conv_kernel_dim", "linear_key_head_dim", "linear_value_head_dim", "linear_num_key_heads", "linear_num_value_heads",
 	"layer_types", "full_attention_interval"}
 
-// recurrences reads which blocks have a recurrence, and its sizes. Where layer_types is missing, one block in
-// full_attention_interval has attention, the last of each so many.
-func (c *Config) recurrences(f *fields) {
-	r := &Recurrence{KeyHeads: f.int("linear_num_key_heads", 16, 1, maxRecurHeads), Heads: f.int("linear_num_value_heads", 32, 1, maxRecurHeads),
+// gatedDeltaFields reads the sizes of gated delta nets and the blocks that have one. Without layer_types every
+// full_attention_interval-th block has attention.
+func (c *Config) gatedDeltaFields(f *fields) {
+	r := &GatedDeltaNet{KeyHeads: f.int("linear_num_key_heads", 16, 1, maxRecurHeads), Heads: f.int("linear_num_value_heads", 32, 1, maxRecurHeads),
 		KeyDim: f.int("linear_key_head_dim", 128, 1, maxRecurDim), ValueDim: f.int("linear_value_head_dim", 128, 1, maxRecurDim),
 		Taps: f.int("linear_conv_kernel_dim", 4, 1, maxTaps)}
 	if r.KeyHeads > 0 && r.Heads%r.KeyHeads != 0 {
@@ -133,10 +132,10 @@ func (c *Config) recurrences(f *fields) {
 		c.Recurrent = nil
 		return
 	}
-	c.Recurrence = r
+	c.GatedDeltaNet = r
 }
 
-func (c *Config) recurrencesJSON(m map[string]any) {
+func (c *Config) gatedDeltaJSON(m map[string]any) {
 	types := make([]string, c.NumLayers)
 	for b := range types {
 		if types[b] = fullAttention; c.IsRecurrent(b) {
@@ -144,7 +143,7 @@ func (c *Config) recurrencesJSON(m map[string]any) {
 		}
 	}
 	m["layer_types"] = types
-	if r := c.Recurrence; r != nil {
+	if r := c.GatedDeltaNet; r != nil {
 		m["linear_num_key_heads"], m["linear_num_value_heads"], m["linear_conv_kernel_dim"] = r.KeyHeads, r.Heads, r.Taps
 		m["linear_key_head_dim"], m["linear_value_head_dim"] = r.KeyDim, r.ValueDim
 	}

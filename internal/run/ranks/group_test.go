@@ -1,4 +1,4 @@
-package team
+package ranks
 
 import (
 	"context"
@@ -16,20 +16,20 @@ import (
 	"mt/internal/testkit"
 )
 
-// asTeam has f play each of n ranks, whose errors it returns.
-func asTeam(t *testing.T, n int, b settings.Beat, f func(*Team) error) []error {
+// asGroup has f play each of n ranks, whose errors it returns.
+func asGroup(t *testing.T, n int, b settings.Heartbeat, f func(*Group) error) []error {
 	t.Helper()
 	errs := make([]error, n)
 	var all sync.WaitGroup
 	for r, w := range cluster.LocalWorlds(n, cluster.LocalOptions{Seed: uint64(n)}) {
 		all.Go(func() {
-			team, err := newTeam(t.Context(), w, b)
+			group, err := newGroup(t.Context(), w, b)
 			if err != nil { // another has ended the run already
 				errs[r] = err
 				return
 			}
-			errs[r] = team.End(f(team))
-			if _, left := team.ended(); left {
+			errs[r] = group.End(f(group))
+			if _, left := group.ended(); left {
 				if err := w.Close(); err != nil {
 					t.Errorf("rank %d: %v", r, err)
 				}
@@ -40,8 +40,8 @@ func asTeam(t *testing.T, n int, b settings.Beat, f func(*Team) error) []error {
 	return errs
 }
 
-// TestTeamEnds: whatever becomes of each rank, all end, with one error that names whom it is of.
-func TestTeamEnds(t *testing.T) {
+// TestGroupEnds: whatever becomes of each rank, all end, with one error that names whom it is of.
+func TestGroupEnds(t *testing.T) {
 	usage, broken := config.Usagef("run.yaml:3:1: what is this"), errors.New("the disk is full")
 	resumable := fmt.Errorf("%w (so)", settings.ErrResumable)
 	for name, tt := range map[string]struct {
@@ -77,7 +77,7 @@ func TestTeamEnds(t *testing.T) {
 		}, "rank 1 on host 1: the disk is full", nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for rank, err := range asTeam(t, 3, inTime(nil), func(team *Team) error { return tt.of(team.Rank()) }) {
+			for rank, err := range asGroup(t, 3, inTime(nil), func(group *Group) error { return tt.of(group.Rank()) }) {
 				switch {
 				case tt.want == "":
 					if err != nil {
@@ -102,25 +102,25 @@ func only(rank int, err error) func(int) error {
 	}
 }
 
-// TestTeamAborts: a rank that cannot go on while the others wait for something else ends the run
+// TestGroupAborts: a rank that cannot go on while the others wait for something else ends the run
 // for all.
-func TestTeamAborts(t *testing.T) {
+func TestGroupAborts(t *testing.T) {
 	late := make(chan time.Time)
 	close(late)
 	b := inTime(nil)
 	usual := b.After
-	b.Ending = 5
+	b.ExitWait = 5
 	b.After = func(d time.Duration) <-chan time.Time {
-		if d == b.Ending {
+		if d == b.ExitWait {
 			return late
 		}
 		return usual(d)
 	}
-	for rank, err := range asTeam(t, 3, b, func(team *Team) error {
-		if team.Rank() == 1 {
+	for rank, err := range asGroup(t, 3, b, func(group *Group) error {
+		if group.Rank() == 1 {
 			return errors.New("the disk is full")
 		}
-		c, err := team.NewComm("gradients")
+		c, err := group.NewComm("gradients")
 		if err == nil {
 			_, err = cluster.Gather(c, []byte{1}) // which rank 1 never joins
 		}
@@ -132,19 +132,19 @@ func TestTeamAborts(t *testing.T) {
 	}
 }
 
-// TestTeamWaits: ranks that end together, since they have agreed to, wait for one that still has to
+// TestGroupWaits: ranks that end together, since they have agreed to, wait for one that still has to
 // write what it saves; all of them say what rank 0 says.
-func TestTeamWaits(t *testing.T) {
+func TestGroupWaits(t *testing.T) {
 	testkit.NotShort(t)
-	for name, why := range map[string]error{"stopped": fmt.Errorf("%w, so", settings.ErrResumable), "not finite": &told{"three steps were not finite", &actors.NonFiniteError{Step: 3}}} {
+	for name, why := range map[string]error{"stopped": fmt.Errorf("%w, so", settings.ErrResumable), "not finite": &agreedError{"three steps were not finite", &actors.NonFiniteError{Step: 3}}} {
 		t.Run(name, func(t *testing.T) {
 			given := make(chan struct{})
 			var once sync.Once
 			b := inTime(nil)
 			usual := b.After
-			b.Ending = 5
+			b.ExitWait = 5
 			b.After = func(d time.Duration) <-chan time.Time {
-				if d != b.Ending {
+				if d != b.ExitWait {
 					return usual(d)
 				}
 				once.Do(func() { close(given) }) // the others give up at once
@@ -152,11 +152,11 @@ func TestTeamWaits(t *testing.T) {
 				close(late)
 				return late
 			}
-			errs := asTeam(t, 3, b, func(team *Team) error {
-				if _, err := team.Meet("there", Said{Stop: true}); err != nil {
+			errs := asGroup(t, 3, b, func(group *Group) error {
+				if _, err := group.Meet("there", Said{Stop: true}); err != nil {
 					return err
 				}
-				if team.Rank() > 0 {
+				if group.Rank() > 0 {
 					return why
 				}
 				select { // while it writes
@@ -174,38 +174,38 @@ func TestTeamWaits(t *testing.T) {
 	}
 }
 
-// TestTeamMeets: ranks tell each other values in rank order, stop together, and say what one of
+// TestGroupMeets: ranks tell each other values in rank order, stop together, and say what one of
 // them has otherwise.
-func TestTeamMeets(t *testing.T) {
-	for rank, err := range asTeam(t, 3, inTime(nil), func(team *Team) error {
-		values, err := Tell(team, "here", 10*team.Rank(), Fact{"a", "x", "mend it"})
+func TestGroupMeets(t *testing.T) {
+	for rank, err := range asGroup(t, 3, inTime(nil), func(group *Group) error {
+		values, err := Tell(group, "here", 10*group.Rank(), Fact{"a", "x", "mend it"})
 		if err != nil || fmt.Sprint(values) != "[0 10 20]" {
 			return fmt.Errorf("values %v, %w", values, err)
 		}
-		if _, err := team.Meet("there", Said{Stop: team.Rank() == 2}); err != nil || team.Halted.Err() == nil || !errors.Is(context.Cause(team.Halted), settings.ErrInterrupted) {
-			return fmt.Errorf("halted: %v, %w", team.Halted.Err(), err)
+		if _, err := group.Meet("there", Said{Stop: group.Rank() == 2}); err != nil || group.Halted.Err() == nil || !errors.Is(context.Cause(group.Halted), settings.ErrInterrupted) {
+			return fmt.Errorf("halted: %v, %w", group.Halted.Err(), err)
 		}
 		same := Fact{"a", "x", "mend it"}
-		_, err = team.Meet("everywhere", Said{Facts: []Fact{same, {"b", fmt.Sprint(team.Rank() / 2), "bring b up to date"}}})
+		_, err = group.Meet("everywhere", Said{Facts: []Fact{same, {"b", fmt.Sprint(group.Rank() / 2), "bring b up to date"}}})
 		return err
 	}) {
 		if want := "b is 0 on rank 0 on host 0 and 1 on rank 2 on host 2: bring b up to date"; err == nil || err.Error() != want || !config.IsUsage(err) {
 			t.Errorf("rank %d: %v, want %s", rank, err, want)
 		}
 	}
-	for rank, err := range asTeam(t, 2, inTime(nil), func(team *Team) error {
-		if team.Rank() == 0 {
+	for rank, err := range asGroup(t, 2, inTime(nil), func(group *Group) error {
+		if group.Rank() == 0 {
 			return nil // it is done, and the other is not
 		}
-		_, err := team.Meet("somewhere", Said{})
+		_, err := group.Meet("somewhere", Said{})
 		return err
 	}) {
 		if want := "rank 0: the end, rank 1: somewhere"; err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("rank %d: %v, want %s", rank, err, want)
 		}
 	}
-	for rank, err := range asTeam(t, 2, inTime(nil), func(team *Team) error {
-		_, err := team.Meet(fmt.Sprint("place ", team.Rank()), Said{})
+	for rank, err := range asGroup(t, 2, inTime(nil), func(group *Group) error {
+		_, err := group.Meet(fmt.Sprint("place ", group.Rank()), Said{})
 		return err
 	}) {
 		if want := "rank 0: place 0, rank 1: place 1"; err == nil || !strings.Contains(err.Error(), want) {
