@@ -241,7 +241,7 @@ func (p *choosing) takeProfile(m *rates.Machine) error {
 			return c.Errorf("device_memory", "device_memory: %s, but %s has %s", c.DeviceMemory, m.Name, has)
 		}
 		if c.DeviceMemory < has || len(m.More) == 0 {
-			p.LaneMemory = nil // each gives as much
+			p.LaneMemory = nil // all devices have equal budgets
 		}
 		p.context = cuda.AssumedContext
 	}
