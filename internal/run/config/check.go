@@ -6,8 +6,7 @@ import (
 	"strings"
 )
 
-// check looks at keys that depend on each other. It returns mistakes, and adds warnings
-// about keys that have no effect.
+// check checks keys that depend on each other. It returns mistakes and adds warnings about keys that have no effect.
 func (c *Config) check() []error {
 	var errs []error
 	fail := func(key, format string, args ...any) { errs = append(errs, c.Errorf(key, format, args...)) }
@@ -63,7 +62,7 @@ func (c *Config) check() []error {
 	if c.Compress == "byteplane" && len(c.StateDir) == 0 {
 		fail("compress", "compress: byteplane is for what is on disks, and nothing is without state_dir: give that, or compress: none")
 	}
-	if c.Optim == "sgd" { // as torch.optim.SGD has it; the defaults are torch.optim.Muon's
+	if c.Optim == "sgd" { // torch.optim.SGD's defaults; Default has those of torch.optim.Muon
 		if !c.Given("momentum") {
 			c.Momentum = 0
 		}
@@ -78,7 +77,7 @@ func (c *Config) check() []error {
 	return errs
 }
 
-// CheckAverage refuses an average that begins with the last of max_steps, which are known.
+// CheckAverage returns an error if the moving average would start only at the last step. MaxSteps must be known.
 func (c *Config) CheckAverage() error {
 	if c.EMADecay == 0 || c.EMAAfter == 0 || c.EMAAfter+1 < c.MaxSteps {
 		return nil
@@ -86,8 +85,7 @@ func (c *Config) CheckAverage() error {
 	return fmt.Errorf("ema_update_after_step is %d, and the run has %d steps: the average would be the last weights; lower it, or leave ema_decay out", c.EMAAfter, c.MaxSteps)
 }
 
-// checkWatching checks the keys that need evaluations in the run, or prompts. held: there
-// is held-out data.
+// checkWatching checks the keys that need evaluations during the run or prompts. held: the run has held-out data.
 func (c *Config) checkWatching(held bool, fail func(key, format string, args ...any)) {
 	for _, k := range []struct {
 		name, does string
@@ -112,7 +110,7 @@ func (c *Config) checkWatching(held bool, fail func(key, format string, args ...
 	}
 }
 
-// samplePrompts are what the samples of a run continue.
+// samplePrompts returns the prompts of samples: SamplePrompts, or else SamplePrompt.
 func (c *Config) samplePrompts() []string {
 	if len(c.SamplePrompts) == 0 && c.SamplePrompt != "" {
 		return []string{c.SamplePrompt}
@@ -120,7 +118,7 @@ func (c *Config) samplePrompts() []string {
 	return c.SamplePrompts
 }
 
-// Samples are the prompts that are continued every SampleSteps, none where that is 0.
+// Samples returns the prompts to continue every SampleSteps; nil if SampleSteps is 0.
 func (c *Config) Samples() []string {
 	if c.SampleSteps == 0 {
 		return nil
@@ -181,9 +179,8 @@ func (c *Config) warnings(held bool) {
 	}
 }
 
-// CheckGradSlabs returns a UsageError where pipeline.grad_slabs is too small for
-// clipping: the norm needs every gradient of a step, so each of the layers needs a slab
-// of its own, unless its gradient can wait on a disk. A grad_slabs of auto always fits.
+// CheckGradSlabs returns a UsageError if pipeline.grad_slabs is too small for clipping. The norm needs every gradient
+// of a step, so each layer needs its own slab unless its gradient can wait on a disk. Zero (auto) always fits.
 func (c *Config) CheckGradSlabs(layers int) error {
 	n := c.Pipeline.GradSlabs
 	if n == 0 || n >= layers || !c.WaitsForNorm() || len(c.StateDir) > 0 {
@@ -194,7 +191,7 @@ func (c *Config) CheckGradSlabs(layers int) error {
 		"layer as its gradient lands, `grad_dtype: bf16` halves the slabs, and with `state_dir` gradients can wait on a disk", n, layers)
 }
 
-// unused are the keys of optimizers that this one does not read.
+// unused returns the optimizer keys that this optimizer does not read.
 func unused(optim string) []string {
 	muons, adams := []string{"muon_lr", "adam_lr", "ns_steps", "adjust_lr_fn"}, []string{"adam_beta1", "adam_beta2", "adam_epsilon"}
 	switch optim {

@@ -10,19 +10,19 @@ import (
 	"mt/data"
 )
 
-// setKey is a key of an item of datasets.
+// setKey describes a key of an item of datasets.
 type setKey struct {
 	name string
 	doc  string
 	set  func(s *data.Set, e *setter) error
-	show func(s *data.Set) any // as value.inline makes it; nil: not given
+	show func(s *data.Set) any // in the types of value.inline; nil: not given
 }
 
-// setTypes are the values of type, with the names that other tools have for them.
+// setTypes maps other tools' names for values of type to ours.
 var setTypes = map[string]string{"chat_template": "messages", "openai": "messages", "chatml": "messages", "completion": "text", "pretrain": "text",
 	"prompt-completion": "prompt_completion", "preference": "pairs"}
 
-// setKeys are the keys of an item of datasets, in the order they are printed.
+// setKeys lists the keys of an item of datasets in printing order.
 var setKeys = []setKey{
 	{"path", "File, folder, glob, or Hub data set in the local cache. With `data_files` also `json`, `csv`, `parquet`, `arrow` or `text`",
 		textOf(func(s *data.Set) *string { return &s.Path }), shownText(func(s *data.Set) *string { return &s.Path })},
@@ -61,10 +61,10 @@ var setKeys = []setKey{
 	{"roles", "Names of the roles in messages, such as `{user: [human], assistant: [gpt, bot]}`", setRoles, showRoles},
 }
 
-// mappingsKey is another way to give message_field_role and message_field_content.
+// mappingsKey is an alternative to message_field_role and message_field_content.
 const mappingsKey = "message_property_mappings"
 
-// textOf sets a text of a set.
+// textOf returns a function that parses a text field of a set.
 func textOf(at func(*data.Set) *string) func(*data.Set, *setter) error {
 	return func(s *data.Set, e *setter) error { return e.text(at(s)) }
 }
@@ -78,7 +78,7 @@ func shownText(at func(*data.Set) *string) func(*data.Set) any {
 	}
 }
 
-// wholeOf sets a whole number of a set, which is not below 0.
+// wholeOf returns a function that parses a whole number of a set, at least 0.
 func wholeOf(at func(*data.Set) *int) func(*data.Set, *setter) error {
 	return func(s *data.Set, e *setter) error {
 		if e.v.kind == null {
@@ -106,7 +106,7 @@ func anysOrNil(list []string) any {
 	return anys(list)
 }
 
-// fieldKey is the key that names a column.
+// fieldKey returns a setKey that names a column.
 func fieldKey(name, field, doc string) setKey {
 	return setKey{name, doc, func(s *data.Set, e *setter) error {
 		var column string
@@ -126,7 +126,7 @@ func fieldKey(name, field, doc string) setKey {
 	}}
 }
 
-// setRoles reads roles: for each role of templates the names that messages have for it.
+// setRoles parses roles, which maps each role of chat templates to its names in messages.
 func setRoles(s *data.Set, e *setter) error {
 	const want = "a mapping such as {user: [human], assistant: [gpt]}"
 	if e.v.kind == null {
@@ -164,7 +164,7 @@ func showRoles(s *data.Set) any {
 	return out
 }
 
-// sets sets a list of data sets: each a path or a mapping.
+// sets parses a list of data sets, each a path or a mapping.
 func (e *setter) sets(p *[]data.Set) error {
 	v, err := e.written()
 	if err != nil {
@@ -198,7 +198,7 @@ func (e *setter) sets(p *[]data.Set) error {
 	return nil
 }
 
-// one reads a data set, which errors call by name.
+// one parses a data set. name is its name in errors.
 func (e *setter) one(name string, v value) (s data.Set, err error) {
 	switch v.kind {
 	case plain, quoted:
@@ -230,7 +230,7 @@ func (e *setter) one(name string, v value) (s data.Set, err error) {
 	return s, nil
 }
 
-// setMappings reads message_property_mappings.
+// setMappings parses message_property_mappings.
 func setMappings(s *data.Set, name string, f field) error {
 	for _, m := range f.val.fields {
 		if m.name != "role" && m.name != "content" {
@@ -255,7 +255,7 @@ func setKeyNames() []string {
 	return out
 }
 
-// setsText is sets as YAML on one line.
+// setsText formats sets as YAML on one line.
 func setsText(sets []data.Set) string {
 	items := make([]string, len(sets))
 	for i := range sets {
@@ -277,7 +277,7 @@ func setsText(sets []data.Set) string {
 	return "[" + strings.Join(items, ", ") + "]"
 }
 
-// checkSets refuses data sets that are given twice over or contradict themselves.
+// checkSets rejects data sets that are given under two keys or contradict themselves.
 func (c *Config) checkSets(fail func(key, format string, args ...any)) {
 	for _, k := range []struct {
 		lists, paths string
@@ -295,13 +295,13 @@ func (c *Config) checkSets(fail func(key, format string, args ...any)) {
 	}
 }
 
-// held tells whether there is held-out data.
+// held reports whether the run has held-out data.
 func (c *Config) held() bool { return c.ValSize > 0 || c.HasEvalData() }
 
-// HasEvalData tells whether there is data for evaluation alone.
+// HasEvalData reports whether eval_dataset or eval_datasets is given.
 func (c *Config) HasEvalData() bool { return len(c.EvalDataset)+len(c.EvalDatasets) > 0 }
 
-// DataKey is the key that names what is trained on.
+// DataKey returns the key that names the training data.
 func (c *Config) DataKey() string {
 	if len(c.Datasets) > 0 {
 		return "datasets"
@@ -309,13 +309,13 @@ func (c *Config) DataKey() string {
 	return "dataset"
 }
 
-// EvalDataKey is the key that names what is for evaluation alone.
+// EvalDataKey returns the key that names the evaluation data.
 func (c *Config) EvalDataKey() string {
 	return "eval_" + map[bool]string{true: "datasets", false: "dataset"}[len(c.EvalDatasets) > 0]
 }
 
-// DataSpec is what c says about its dataset. The tokenizer, the vocabulary and
-// the model's directory are left to the caller.
+// DataSpec returns c's settings for the training data. The caller adds the tokenizer, the vocabulary and the model's
+// directory.
 func (c *Config) DataSpec() data.Spec {
 	s := c.dataSpec(c.Dataset, c.Datasets)
 	s.MixStrategy, s.InterleaveProbs = c.MixStrategy, c.InterleaveProbs
@@ -326,7 +326,7 @@ func (c *Config) DataSpec() data.Spec {
 	return s
 }
 
-// EvalSpec is DataSpec for eval_dataset, whose rows are all for evaluation.
+// EvalSpec is DataSpec for the evaluation data, whose rows are all held out.
 func (c *Config) EvalSpec() data.Spec {
 	s := c.dataSpec(c.EvalDataset, c.EvalDatasets)
 	s.Held = true
@@ -346,7 +346,7 @@ func (c *Config) dataSpec(paths []string, sets []data.Set) data.Spec {
 	return s
 }
 
-// templatePlace is template, with the directory in the Hugging Face cache in place of a Hub id.
+// templatePlace returns template; a Hub id becomes its directory in the Hugging Face cache.
 func (c *Config) templatePlace() string {
 	if !strings.Contains(c.Template, "/") || !hubID.MatchString(c.Template) {
 		return c.Template
@@ -357,8 +357,7 @@ func (c *Config) templatePlace() string {
 	return c.Template
 }
 
-// TemplateVars are the variables that the chat template is handed:
-// chat_template_kwargs with enable_thinking.
+// TemplateVars returns the variables for the chat template: chat_template_kwargs plus enable_thinking.
 func (c *Config) TemplateVars() map[string]any {
 	if c.EnableThinking == Auto {
 		return c.ChatTemplateKwargs
@@ -371,8 +370,7 @@ func (c *Config) TemplateVars() map[string]any {
 
 const thinkingKey = "enable_thinking"
 
-// checkTemplateVars refuses variables in chat_template_kwargs that mt sets itself or
-// that enable_thinking gives too.
+// checkTemplateVars rejects variables in chat_template_kwargs that mt sets itself or that enable_thinking sets.
 func (c *Config) checkTemplateVars(fail func(key, format string, args ...any)) {
 	for _, name := range data.OwnVars {
 		if _, given := c.ChatTemplateKwargs[name]; given {

@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// DeviceList says what the key devices asks for: all devices there are, or Count of them, which
-// are the first ones where Ordinals is nil.
+// DeviceList is the parsed key devices: all devices, or Count of them. Ordinals lists their numbers; nil: the first
+// Count devices.
 type DeviceList struct {
 	All      bool
 	Count    int
 	Ordinals []int
 }
 
-// DeviceList reads the key devices.
+// DeviceList parses the key devices.
 func (c *Config) DeviceList() (DeviceList, error) {
 	const want = "want auto, a number of devices, or a list of GPUs such as [0, 2]"
 	text, listed := strings.CutPrefix(c.Devices, "[")
@@ -42,5 +42,5 @@ func (c *Config) DeviceList() (DeviceList, error) {
 	return list, nil
 }
 
-// maxDevices is more devices than any machine has.
+// maxDevices is above the number of devices of any machine.
 const maxDevices = 64

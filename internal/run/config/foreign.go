@@ -6,14 +6,13 @@ import (
 	"strings"
 )
 
-// judge says why the value of another tool's key contradicts what mt does, or nothing
-// where it does not.
+// judge returns why the value of another tool's key contradicts mt, or "" if it does not.
 type judge func(v value, c *Config) string
 
 // harmless allows any value.
 func harmless(value, *Config) string { return "" }
 
-// unset tells whether v switches its key off: it is empty, false, 0 or none.
+// unset reports whether v switches its key off: empty, false, 0 or none.
 func (v value) unset() bool {
 	switch v.kind {
 	case null:
@@ -29,7 +28,7 @@ func (v value) unset() bool {
 	return len(v.fields) == 0
 }
 
-// off allows only values that switch the key off.
+// off accepts only values that switch the key off.
 func off(reason string) judge {
 	return func(v value, _ *Config) string {
 		if v.unset() {
@@ -39,7 +38,7 @@ func off(reason string) judge {
 	}
 }
 
-// on refuses values that switch the key off; a key without a value is allowed.
+// on rejects values that switch the key off. It accepts a key without a value.
 func on(reason string) judge {
 	return func(v value, _ *Config) string {
 		if v.kind != null && v.unset() {
@@ -49,7 +48,7 @@ func on(reason string) judge {
 	}
 }
 
-// only allows the given words, and an empty value.
+// only accepts the given words and an empty value.
 func only(reason string, words ...string) judge {
 	return func(v value, _ *Config) string {
 		if v.kind == null || v.kind <= quoted && slices.Contains(words, strings.ToLower(v.text)) {
@@ -64,8 +63,8 @@ const (
 	noQuant   = "mt trains in full precision; quantised weights are not supported"
 )
 
-// foreign are the keys of other tools (LLaMA-Factory, Axolotl, torchtune,
-// TrainingArguments) that mt knows and has no use for.
+// foreign lists keys of other tools (LLaMA-Factory, Axolotl, torchtune, TrainingArguments) that mt knows but does not
+// use.
 var foreign = map[string]judge{
 	"stage":            only("mt does supervised fine-tuning and pre-training (sft or pt), and DPO where dpo is given", "sft", "pt"),
 	"do_train":         on("mt train trains; mt eval evaluates"),
@@ -113,7 +112,7 @@ var foreign = map[string]judge{
 
 var wandb = off("mt reports to metrics.jsonl, tensorboard and mlflow: see report_to")
 
-// foreignSwitches tells which keys of foreign may stand as a flag without a value.
+// foreignSwitches reports which keys of foreign may stand as a flag without a value.
 var foreignSwitches = func() map[string]bool {
 	m := map[string]bool{}
 	for k := range maps.Keys(foreign) {
@@ -131,8 +130,7 @@ var foreignSwitches = func() map[string]bool {
 	return m
 }()
 
-// bf16 takes false as compute_dtype: fp32. True changes nothing, since it is what auto
-// means on cuda.
+// bf16 treats false as compute_dtype: fp32. True changes nothing, since auto means bf16 on cuda.
 func bf16(v value, c *Config) string {
 	val, ok := truth(v.text)
 	switch {
@@ -150,7 +148,7 @@ func bf16(v value, c *Config) string {
 	return ""
 }
 
-// checkpointing refuses values of gradient_checkpointing that contradict recompute.
+// checkpointing rejects values of gradient_checkpointing that contradict recompute.
 func checkpointing(v value, c *Config) string {
 	val, ok := truth(v.text)
 	switch {
@@ -162,8 +160,8 @@ func checkpointing(v value, c *Config) string {
 	return ""
 }
 
-// idleKeys are keys of other tools that have no meaning here, with the reason: whatever their values,
-// nothing is lost by leaving them out. Those that are in foreign too may stand among keys of mt.
+// idleKeys maps keys of other tools without a meaning in mt to the reason. Dropping such a key loses nothing,
+// whatever its value. A key that is also in foreign may stand in a config of mt.
 var idleKeys = func() map[string]string {
 	out := map[string]string{}
 	eachImport("any", func(key, _, why string) { out[key] = why })

@@ -7,20 +7,20 @@ import (
 	"mt/data"
 )
 
-// Part says which part of a run a key decides, for comparing a checkpoint with
-// the run that wants to go on from it.
+// Part names the part of a run that a key decides. Resuming compares the checkpoint's config with the run's config
+// part by part.
 type Part string
 
-// The parts of a run. Keys of no part may differ freely.
+// The parts of a run. Keys without a part may differ freely between a checkpoint and the run that resumes it.
 const (
-	PartModel     Part = "model"     // what weights there are, and how exact they are
+	PartModel     Part = "model"     // the weights and their precision
 	PartDataset   Part = "dataset"   // the rows and their order
-	PartRows      Part = "rows"      // how many rows make up a step
-	PartOptimizer Part = "optimizer" // what is kept beside each weight
-	PartUpdate    Part = "update"    // what an update does
+	PartRows      Part = "rows"      // rows of a step
+	PartOptimizer Part = "optimizer" // the state kept for each weight
+	PartUpdate    Part = "update"    // the arithmetic of an update
 	PartSchedule  Part = "schedule"  // the learning rate of each step
 	PartOutput    Part = "output"    // what is written, and when
-	PartNumerics  Part = "numerics"  // the roundings and the order of sums
+	PartNumerics  Part = "numerics"  // rounding and the order of sums
 )
 
 // key is one row of the table.
@@ -30,24 +30,24 @@ type key struct {
 	part    Part
 	doc     string
 	common  bool              // listed by mt train --help; --help-all lists every key
-	field   func(*Config) any // pointer: string, int, int64, float64, Interval, bool, Bytes, []string, []float64, []data.Set, []LRGroup, Toggle, ModelRef, map[string]any
+	field   func(*Config) any // returns a pointer: string, int, int64, float64, Interval, bool, Bytes, []string, []float64, []data.Set, []LRGroup, Toggle, ModelRef, map[string]any
 
-	choices   []string          // a string's values, if only some are allowed
-	spellings map[string]string // other tools' names of choices
-	auto      bool              // "auto" is allowed and is the zero value (numbers)
-	limit     limit             // of numbers
-	commas    bool              // a text is cut into a list at all its commas; otherwise not at those in the braces of a glob
-	patterns  bool              // a text is cut into regular expressions, at commas that stand in no bracket of one
-	whole     bool              // a text is a list of one, whatever commas it has
-	vars      bool              // paths, in which ${NAME} is a variable and a leading ~ the home folder
-	anew      bool              // left to mt, it is chosen anew by every start, from the machine that there is, and shows in no result
+	choices   []string          // allowed values of a string; nil: any
+	spellings map[string]string // other tools' names of choices, mapped to ours
+	auto      bool              // numbers: "auto" is allowed and stored as 0
+	limit     limit             // range of a number
+	commas    bool              // lists: text splits at every comma; false: commas inside a glob's braces do not split
+	patterns  bool              // lists: text holds regular expressions; commas inside brackets do not split
+	whole     bool              // lists: text is a single item, commas included
+	vars      bool              // paths: expand ${NAME} and a leading ~
+	anew      bool              // if left to mt, every start chooses it again from the machine it finds; the choice changes no result
 }
 
-// limit is the range of a number, and the reason for it.
+// limit is the allowed range of a number. why gives the reason, for error messages.
 type limit struct {
 	min, max float64
-	open     bool // min itself is not allowed
-	below    bool // max itself is not allowed
+	open     bool // min itself is excluded
+	below    bool // max itself is excluded
 	why      string
 }
 
@@ -165,8 +165,8 @@ var dataKeys = []key{
 		field: func(c *Config) any { return &c.CacheDir }},
 }
 
-// optimizers are the names that Hugging Face, PyTorch, torchao, bitsandbytes and DeepSpeed have for the
-// optimizers whose arithmetic is the same.
+// optimizers maps names in Hugging Face, PyTorch, torchao, bitsandbytes and DeepSpeed to the mt optimizer with the
+// same arithmetic.
 var optimizers = map[string]string{
 	"adamw_torch": "adamw", "adamw_torch_fused": "adamw", "adamw_hf": "adamw", "torch.optim.adamw": "adamw", "paged_adamw": "adamw",
 	"paged_adamw_32bit": "adamw", "bitsandbytes.optim.adamw": "adamw", "bitsandbytes.optim.pagedadamw": "adamw", "deepspeedcpuadam": "adamw",
@@ -399,7 +399,7 @@ const devicesKey = "devices"
 // maxDepthValue is far above any useful depth and far below any overflow.
 const maxDepthValue = 1 << 20
 
-// byName finds keys by canonical name and by alias.
+// byName maps canonical names and aliases to keys.
 var byName = func() map[string]*key {
 	m := map[string]*key{}
 	for s := range sections {
@@ -423,13 +423,13 @@ func eachKey(f func(k *key)) {
 	}
 }
 
-// isPipeline says whether k is under `pipeline:`.
+// isPipeline reports whether k stands under `pipeline:`.
 func (k *key) isPipeline() bool { return strings.HasPrefix(k.name, pipelineKey+".") }
 
-// anyConfig is the configuration whose fields' types are looked at. Its values are never read.
+// anyConfig is a Config for finding out the types of its fields. Its values are never read.
 var anyConfig Config
 
-// isSwitch says whether the flag of k may stand without a value.
+// isSwitch reports whether the flag of k may stand without a value.
 func (k *key) isSwitch() bool {
 	if k.name == dashboardKey {
 		return true
@@ -441,7 +441,7 @@ func (k *key) isSwitch() bool {
 	return false
 }
 
-// isMapping says whether the value of k is a mapping.
+// isMapping reports whether the value of k is a mapping.
 func (k *key) isMapping() bool {
 	_, ok := k.field(&anyConfig).(*map[string]any)
 	return ok

@@ -10,19 +10,20 @@ import (
 
 const preferenceKey = "dpo"
 
-// Preference is what `dpo:` says, by TRL's names; the zero value says that a run is no preference training.
+// Preference holds the settings of `dpo:` under TRL's names. The zero value means no preference training.
 type Preference struct {
-	LossType       string // sigmoid, hinge, ipo; empty: none
+	LossType       string // sigmoid, hinge, ipo; empty: no preference training
 	Beta           float64
-	LabelSmoothing float64 // of sigmoid: how likely a pair is labelled the wrong way round
-	RPOAlpha       float64 // what the mean of −log p over the chosen answers' tokens counts
-	ReferenceModel string  // a model; empty: the one that training starts from
+	LabelSmoothing float64 // sigmoid: probability that a pair's labels are swapped
+	RPOAlpha       float64 // weight of the chosen answers' mean −log p per token
+	ReferenceModel string  // a model; empty: the model that training starts from
 }
 
-// lossTypes are the values of dpo.loss_type.
+// lossTypes lists the values of dpo.loss_type.
 var lossTypes = []string{"sigmoid", "hinge", "ipo"}
 
-// preferenceArgs are the keys of `dpo:` and where their values go. Numbers are such as fp32 holds, with their squares and inverses.
+// preferenceArgs lists the keys of `dpo:` with their limits and fields. The limits keep numbers, their squares and
+// their inverses within the range of fp32.
 var preferenceArgs = map[string]struct {
 	limit  limit
 	number func(*Preference) *float64
@@ -35,7 +36,7 @@ var preferenceArgs = map[string]struct {
 	"reference_model": {text: func(p *Preference) *string { return &p.ReferenceModel }},
 }
 
-// Preference is what c says of preference training.
+// Preference returns the settings of preference training, with defaults for keys that are not given.
 func (c *Config) Preference() Preference {
 	if len(c.DPO) == 0 {
 		return Preference{}
@@ -52,7 +53,7 @@ func (c *Config) Preference() Preference {
 	return p
 }
 
-// checkPreference refuses what is wrong in `dpo:`, and keys that have no meaning beside it.
+// checkPreference rejects wrong entries of `dpo:` and keys that contradict preference training.
 func (c *Config) checkPreference(fail func(key, format string, args ...any)) {
 	names := slices.Sorted(maps.Keys(preferenceArgs))
 	for _, name := range slices.Sorted(maps.Keys(c.DPO)) {
@@ -62,7 +63,7 @@ func (c *Config) checkPreference(fail func(key, format string, args ...any)) {
 		switch {
 		case !known:
 			fail(key, "%s: unknown key%s; dpo takes %s", key, human.Suggest(name, names), strings.Join(names, ", "))
-		case v == nil: // left empty: the usual value
+		case v == nil: // left empty: the default
 		case arg.number != nil:
 			if want := (schedulerArg{limit: arg.limit}).wants(v); want != "" {
 				fail(key, "%s: wants %s, is %v", key, want, v)

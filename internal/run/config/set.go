@@ -18,7 +18,7 @@ var (
 	floatText = regexp.MustCompile(`^[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?$`)
 )
 
-// set gives the key k of c the value v; spelled is the name that the user gave the key.
+// set stores v in c's field for k. spelled is the name under which the user gave the key.
 func (k *key) set(c *Config, spelled string, v value) error {
 	e := &setter{key: k, spelled: spelled, v: v}
 	switch p := k.field(c).(type) {
@@ -67,17 +67,17 @@ func (k *key) set(c *Config, spelled string, v value) error {
 	panic("config: key " + k.name + " has a field of unknown type")
 }
 
-// setter sets the field of a key to a value as it was written.
+// setter converts a value as written and stores it in the field of a key.
 type setter struct {
 	*key
 	spelled string
 	v       value
 }
 
-// fail is an error at the value. want says what the key takes, hints come last.
+// fail returns an error at the value. want describes the values that the key accepts; hints follow at the end.
 func (e *setter) fail(want string, hints ...string) error {
 	name := e.spelled + ": "
-	if e.v.pos.Flag != "" && !strings.Contains(e.spelled, "[") { // the flag has the name of its key, and not that of what is in a list
+	if e.v.pos.Flag != "" && !strings.Contains(e.spelled, "[") { // a flag's position already names the key, except for an item of a list
 		name = ""
 	}
 	got := e.v.shown()
@@ -87,7 +87,7 @@ func (e *setter) fail(want string, hints ...string) error {
 	return e.v.pos.errorf("%swants %s, is %s%s", name, want, got, strings.Join(hints, ""))
 }
 
-// expand replaces ~ and the variables in the paths of a key that has them.
+// expand replaces ~ and ${NAME} in paths, for keys that have vars set.
 func (e *setter) expand(paths []string) error {
 	if !e.vars {
 		return nil
@@ -102,7 +102,7 @@ func (e *setter) expand(paths []string) error {
 	return nil
 }
 
-// isAuto says whether the value leaves the key to mt.
+// isAuto reports whether the value leaves the key to mt.
 func (e *setter) isAuto() bool { return e.auto && (e.v.kind == null || e.v.text == "auto") }
 
 func (e *setter) text(p *string) error {
@@ -130,7 +130,7 @@ func (e *setter) text(p *string) error {
 	return e.fail("text")
 }
 
-// isWord says whether plain text is not a number, a truth value or nothing.
+// isWord reports whether plain text is a word: neither a number nor a truth value.
 func isWord(s string) bool {
 	_, isBool := truth(s)
 	return !isBool && !floatText.MatchString(s)
@@ -151,7 +151,7 @@ func (e *setter) choice(p *string) error {
 	return nil
 }
 
-// why says, in brackets, why mt does not have a choice that other tools have.
+// why explains, in brackets, why mt lacks a choice that other tools have.
 func (e *setter) why() string {
 	switch {
 	case e.name == "optim":
@@ -170,7 +170,7 @@ func oneOf(choices []string) string {
 	return strings.Join(choices[:last], ", ") + " or " + choices[last]
 }
 
-// truth reads the spellings of true and false that YAML 1.1 has.
+// truth parses YAML 1.1's spellings of true and false.
 func truth(s string) (val, ok bool) {
 	switch strings.ToLower(s) {
 	case "true", "yes", "on":
@@ -236,7 +236,7 @@ func (e *setter) dashboard(p *string) error {
 	return nil
 }
 
-// devices takes auto, a number, or a list of numbers.
+// devices accepts auto, a number, or a list of numbers.
 func (e *setter) devices(p *string) error {
 	items := []string{}
 	for _, item := range e.v.items {
@@ -275,7 +275,7 @@ func (e *setter) integer() (int64, error) {
 	return n, nil
 }
 
-// zeroIsNone says whether leaving the key empty means its zero: "none".
+// zeroIsNone reports whether an empty value means the key's zero: "none".
 func (e *setter) zeroIsNone() bool {
 	return slices.Contains([]string{"max_steps", "save_total_limit", "max_samples", "evals_per_epoch", "saves_per_epoch"}, e.name)
 }
@@ -321,7 +321,7 @@ func (e *setter) orAuto() string {
 	return ""
 }
 
-// inRange checks a number against the key's limit.
+// inRange returns an error if x lies outside the key's limit.
 func (e *setter) inRange(x float64) error {
 	l := e.limit
 	low := x < l.min || l.open && x == l.min
@@ -352,8 +352,8 @@ func (e *setter) limitText(x float64) string {
 	return strconv.FormatFloat(x, 'f', -1, 64)
 }
 
-// list sets a list from a YAML list, or from text with commas between items. A flag also takes a YAML list in
-// brackets. Commas in the braces of a glob, or in the brackets of a regular expression, do not count.
+// list parses a YAML list, or text with commas between items. A flag also accepts a YAML list in brackets. Commas
+// inside a glob's braces or a regular expression's brackets do not split.
 func (e *setter) list(p *[]string) error {
 	v, err := e.bracketed()
 	if err != nil {
@@ -383,7 +383,8 @@ func (e *setter) list(p *[]string) error {
 	return nil
 }
 
-// bracketed is the value, or the YAML list that a flag has in brackets. Text of a whole key that is no such list stays text.
+// bracketed returns the value. If a flag's text is a YAML list in brackets, bracketed returns that list. For keys
+// with whole set, text that does not parse as a list stays text.
 func (e *setter) bracketed() (value, error) {
 	text := strings.TrimSpace(e.v.text)
 	if e.v.kind != plain || e.v.pos.Flag == "" || !strings.HasPrefix(text, "[") || !strings.HasSuffix(text, "]") {
@@ -396,7 +397,7 @@ func (e *setter) bracketed() (value, error) {
 	return v, err
 }
 
-// nesting is the brackets in which a comma does not end an item of the key's list.
+// nesting returns the bracket pairs inside which a comma does not split the key's list.
 func (e *setter) nesting() string {
 	switch {
 	case e.commas:
@@ -407,7 +408,7 @@ func (e *setter) nesting() string {
 	return "{}"
 }
 
-// numbers sets a list of numbers, from a YAML list or from text with commas.
+// numbers parses a list of numbers: a YAML list, or text with commas.
 func (e *setter) numbers(p *[]float64) error {
 	written, err := e.bracketed()
 	if err != nil {
@@ -437,8 +438,8 @@ func (e *setter) numbers(p *[]float64) error {
 	return nil
 }
 
-// reports sets report_to to in, without "none". "all" stands for all the others, as in
-// transformers.TrainingArguments; mlflow is one of them where a server is named.
+// reports sets report_to to in without "none". "all" stands for every other choice, as in
+// transformers.TrainingArguments; it includes mlflow only where MLFLOW_TRACKING_URI is set.
 func (e *setter) reports(p *[]string, in []string) error {
 	var out []string
 	add := func(s string) {
@@ -469,8 +470,8 @@ func (e *setter) reports(p *[]string, in []string) error {
 	return nil
 }
 
-// splitList cuts s at its commas, but for those inside the brackets that nesting pairs up, such as "{}[]". A backslash
-// takes a bracket its meaning where nesting has round ones, as in a regular expression.
+// splitList splits s at commas outside the bracket pairs in nesting, such as "{}[]". If nesting has round brackets, s
+// holds regular expressions, and a backslash escapes a bracket.
 func splitList(s, nesting string) []string {
 	var out []string
 	depth, start, escaped := 0, 0, false
@@ -499,9 +500,8 @@ func splitList(s, nesting string) []string {
 	return out
 }
 
-// model sets the model. A mapping is an inline config. Under the key `model`
-// text without a slash is a preset, unless such a directory exists; all else is
-// a path or a Hub id.
+// model parses the model. A mapping is an inline config. Under the key `model`, text without a slash is a preset
+// unless a directory of that name exists. All other text is a path or a Hub id.
 func (e *setter) model(p *ModelRef) error {
 	switch {
 	case e.v.kind == mapping && e.spelled == "model":
@@ -524,7 +524,7 @@ func (e *setter) model(p *ModelRef) error {
 	return nil
 }
 
-// mapping sets a mapping of any values.
+// mapping parses a mapping with values of any type.
 func (e *setter) mapping(p *map[string]any) error {
 	switch {
 	case e.v.kind == null || e.v.kind == mapping && len(e.v.fields) == 0:
@@ -546,7 +546,7 @@ func isDir(path string) bool {
 	return err == nil && st.IsDir()
 }
 
-// inline is v as JSON would have it, with int64 for whole numbers.
+// inline converts v to JSON-like Go values, with int64 for whole numbers.
 func (v value) inline() any {
 	switch v.kind {
 	case quoted:
@@ -569,8 +569,7 @@ func (v value) inline() any {
 	return nil
 }
 
-// scalar is the value that YAML takes the plain scalar s for: a bool, nil, int64,
-// float64 or string.
+// scalar returns the value of a plain YAML scalar: bool, nil, int64, float64 or string.
 func scalar(s string) any {
 	switch strings.ToLower(s) {
 	case "true":
