@@ -96,6 +96,25 @@ func (x *elements) averageRounded(tl *model.TensorLayout, at int64, mean []float
 	}
 }
 
+// lerpFactors returns the factors of a + (b − a)·t, computed from the nearer end as in torch.lerp. A set mask far means
+// the end b.
+func lerpFactors(t float32) (part, far float32) {
+	if t < 0.5 {
+		return t, mask(false)
+	}
+	return -(1 - t), mask(true)
+}
+
+// lerp interpolates between a and b with these factors.
+func lerp(a, b, part float32, far bool) float32 {
+	d := float32(part * float32(b-a))
+	if far {
+		return b + d
+	}
+	return a + d
+}
+
+// averageStrip moves the averages m towards the weights w.
 func averageStrip(w, m, _ []float32, c *coefs) {
 	part, far := c[0], masked(c[1])
 	m = m[:len(w)]

@@ -161,24 +161,6 @@ func (u *MatrixUpdate) factors() *coefs {
 	return &coefs{u.clip, part, far, ahead, farAhead, mask(u.of.Nesterov)}
 }
 
-// lerpFactors returns the factors of a + (b − a)·t, computed from the nearer end as in torch.lerp. A set mask far means
-// the end b.
-func lerpFactors(t float32) (part, far float32) {
-	if t < 0.5 {
-		return t, mask(false)
-	}
-	return -(1 - t), mask(true)
-}
-
-// lerp interpolates between a and b with these factors.
-func lerp(a, b, part float32, far bool) float32 {
-	d := float32(part * float32(b-a))
-	if far {
-		return b + d
-	}
-	return a + d
-}
-
 // prepareStrip updates the momentum m by the gradients g and sets out to the input of the orthogonalization.
 func prepareStrip(m, g, out []float32, c *coefs) {
 	clip, part, far, ahead, farAhead, nesterov := c[0], c[1], masked(c[2]), c[3], masked(c[4]), masked(c[5])
