@@ -1,6 +1,6 @@
 package actors
 
-// message is the input of a core. The interface is closed: these types implement it, and no others.
+// message is the input of a core. The interface is closed: only the types below implement it. A new message adds a line.
 type message interface{ isMessage() }
 
 // The messages between actors. messages.go explains them.

@@ -181,7 +181,7 @@ func (e agreeNorm) start(r *lane, w work) error {
 // readInt decodes the integer at the start of v.
 func readInt(v []byte) int { return int(int64(binary.LittleEndian.Uint64(v))) }
 
-// allGather sends value to all ranks. The work's result is found of all ranks' values.
+// allGather sends value to all ranks. found computes the work's result from all ranks' values.
 func (r *run) allGather(id address, w work, c cluster.Comm, what string, value []byte, found func([][]byte) (any, error)) {
 	var all [][]byte
 	r.collective(id, w, what, func(done func(error)) {

@@ -107,7 +107,7 @@ func (t *rankComm) whenIdle(f func()) {
 	f()
 }
 
-// collective begins a collective operation as work w of actor id. The work's result is found().
+// collective begins a collective operation as work w of actor id. found, which may be nil, computes the work's result.
 func (r *run) collective(id address, w work, what string, begin func(done func(error)), found func() (any, error)) {
 	r.comm.beginOp()
 	begin(func(err error) {

@@ -145,7 +145,7 @@ func (t *tracer) uses(c credit, p *piece) (before *piece) {
 	return before
 }
 
-// follows is uses for a p in the same step as the previous user. An arrow called message leads from that user to p.
+// follows is like uses, for a p in the same step as the previous user. An arrow called message leads from that user to p.
 func (t *tracer) follows(message string, c credit, p *piece) {
 	if before := t.uses(c, p); before != nil {
 		p.step = before.step

@@ -150,7 +150,7 @@ func (p *residencyPlan) release(o int) {
 	delete(p.in, o)
 }
 
-// finish marks the uses of launch at as done and releases the objects without further uses.
+// finish completes launch number at and releases the objects without further uses.
 func (p *residencyPlan) finish(at int, uses []use) {
 	for _, u := range uses {
 		r := p.in[u.object]
