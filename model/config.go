@@ -156,6 +156,7 @@ type Config struct {
 	grouping [][]*regexp.Regexp // the regular expressions of each group of SetGroups
 	family   *family            // the family whose tensor names the model has; nil: Llama's
 	prefix   prefix             // the start of tensor names; zero: the family's first prefix
+	joined   bool               // experts are stored as the family's joined says
 	turned   bool               // expert matrices are stored transposed, compared with the family's places
 	// headTells: the config does not say whether embeddings are tied, so the weights decide.
 	headTells bool

@@ -149,6 +149,17 @@ func (c *Config) expertsJSON(m map[string]any) {
 	c.balanceJSON(m)
 }
 
+// expertsEverywhere refuses a config that the class would not follow: it has experts in every block, and the weights of
+// the chosen experts sum to 1.
+func (c *Config) expertsEverywhere(f *fields) {
+	if !c.NormTopKProb {
+		f.fail("norm_topk_prob", "false is not supported: the weights of an expert's choice are made to sum to 1 in %s", c.Arch)
+	}
+	if c.ExpertBlocks() != c.NumLayers {
+		f.fail("num_experts", "blocks without experts (num_experts 0, decoder_sparse_step, mlp_only_layers) are not supported in %s", c.Arch)
+	}
+}
+
 // expertsAndShared reads experts and a gated shared expert, in the keys of Qwen's configs.
 func (c *Config) expertsAndShared(f *fields) {
 	c.experts(f)

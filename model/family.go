@@ -2,6 +2,7 @@ package model
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -20,6 +21,9 @@ type family struct {
 	blocks string
 	// places are the roles whose tensors are parts of other tensors, or transposed.
 	places map[Role]placed
+	// joined are the roles of experts that may be one tensor for all experts, and where these lie then. The names of a
+	// directory's tensors tell; otherwise each expert has tensors of its own.
+	joined map[Role]placed
 	// eitherWay says that expert matrices may be stored transposed or not; their shapes decide.
 	eitherWay bool
 	// defaults are the values of missing keys. A null key is not missing: it says that there is no value.
@@ -52,6 +56,13 @@ type prefix struct{ model, head string }
 // tensors maps roles to tensor names: of a block's tensors after "model.layers.N.", of others after "model.". A fused
 // role has several names, in the order of their rows, or one for all rows.
 type tensors map[Role][]string
+
+// and returns ts with the names of more added.
+func (ts tensors) and(more tensors) tensors {
+	out := maps.Clone(ts)
+	maps.Copy(out, more)
+	return out
+}
 
 // expertNumber stands for the expert's number in a tensor name.
 const expertNumber = "{expert}"

@@ -59,6 +59,15 @@ var outputGateTensors = tensors{
 	RoleQKVBias: {"self_attn.q_proj.bias", "self_attn.k_proj.bias", "self_attn.v_proj.bias", "self_attn.gate_proj.bias"},
 }
 
+// jointQueries and jointQueryPlaces are for checkpoints whose q_proj holds queries and output gates, head by head.
+var (
+	jointQueries = tensors{
+		RoleQKV:     {"self_attn.query.weight", "self_attn.k_proj.weight", "self_attn.v_proj.weight", "self_attn.gate.weight"},
+		RoleQKVBias: {"self_attn.query.bias", "self_attn.k_proj.bias", "self_attn.v_proj.bias", "self_attn.gate.bias"},
+	}
+	jointQueryPlaces = map[Role]placed{RoleQKV: {tensor: "self_attn.q_proj.weight"}, RoleQKVBias: {tensor: "self_attn.q_proj.bias"}}
+)
+
 // gatedDelta returns the first half of a recurrent block.
 func (n blockNames) gatedDelta() []Param {
 	c, r := n.c, n.c.GatedDeltaNet
@@ -133,6 +142,9 @@ func (c *Config) gatedDeltaFields(f *fields) {
 		return
 	}
 	c.GatedDeltaNet = r
+	if c.Activation != SiLU {
+		f.fail("hidden_act", "%s is not supported with layers of type %s, whose convolution it would follow; known: silu", show(f.vals["hidden_act"]), linearAttention)
+	}
 }
 
 func (c *Config) gatedDeltaJSON(m map[string]any) {

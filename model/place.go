@@ -86,10 +86,16 @@ func (w weave) run(rows int, c *Config) int {
 
 // place sets where the family's checkpoints keep the tensors of role r; e is the expert, if the role has experts.
 func (n blockNames) place(r Role, e int, stored []Stored) []Stored {
-	if n.c.family == nil || n.c.family.places[r] == (placed{}) {
+	if n.c.family == nil {
 		return stored
 	}
 	how := n.c.family.places[r]
+	if n.c.joined {
+		how = cmp.Or(n.c.family.joined[r], how)
+	}
+	if how == (placed{}) {
+		return stored
+	}
 	if n.c.turned {
 		how.transposed = !how.transposed
 	}

@@ -17,8 +17,8 @@ import (
 // maxHeader bounds the bytes read for tensor names. It is the safetensors format's bound on a header.
 const maxHeader = 100_000_000
 
-// asStored settles what only the weights in dir can say: the prefix of tensor names, whether there is a head, and
-// whether expert matrices are transposed.
+// asStored settles what the weights in dir say and config.json does not: how the names of tensors begin, whether
+// there is a head, whether experts share a tensor, and which way round their matrices are.
 func (c *Config) asStored(dir string) error {
 	names, err := weightNames(dir)
 	if err != nil {
@@ -27,6 +27,11 @@ func (c *Config) asStored(dir string) error {
 	c.prefix = c.findPrefix(names)
 	if c.headTells && len(names) > 0 {
 		c.TieEmbeddings = names[c.prefix.head+"weight"] == nil
+	}
+	if how := c.family.joined[RoleExpertDown]; how.tensor != "" {
+		for b := range c.NumLayers {
+			c.joined = c.joined || names[blockNames{c, b}.prefix()+how.tensor] != nil
+		}
 	}
 	if c.family.eitherWay {
 		c.turned = c.storedTurned(dir, names)

@@ -47,6 +47,12 @@ func qwen3(tied bool) map[string]any {
 		"bos_token_id": 151643, "eos_token_id": 151645, "tie_word_embeddings": tied}
 }
 
+// qwen35 has the keys that Qwen3.5's presets share. heads is the number of value heads in a recurrence.
+func qwen35(heads int, tied bool) map[string]any {
+	return map[string]any{"max_position_embeddings": 262144, "rms_norm_eps": 1e-6, "rope_theta": 1e7, "partial_rotary_factor": 0.25,
+		"eos_token_id": 248044, "tie_word_embeddings": tied, "linear_num_value_heads": heads}
+}
+
 // gemma3 returns the keys that the text models of Gemma 3 share. From 4b on, positions are scaled by a factor of
 // eight.
 func gemma3(positions, window int, scalar float64, stretched bool) map[string]any {
@@ -152,6 +158,13 @@ var presets = map[string]map[string]any{
 
 	"qwen3-30b-a3b":   shape("qwen3_moe", 2048, 6144, 48, 32, 4, 128, 151936, moe(768)),
 	"qwen3-235b-a22b": shape("qwen3_moe", 4096, 12288, 94, 64, 4, 128, 151936, moe(1536)),
+
+	// Sizes are those of the published models. Transformers' defaults have those of 9b, 35b-a3b and MiniMax-M2.
+	"qwen3.5-4b":      shape("qwen3_5_text", 2560, 9216, 32, 16, 4, 256, 248320, qwen35(32, true)),
+	"qwen3.5-9b":      shape("qwen3_5_text", 4096, 12288, 32, 16, 4, 256, 248320, qwen35(32, false)),
+	"qwen3.5-27b":     shape("qwen3_5_text", 5120, 17408, 64, 24, 4, 256, 248320, qwen35(48, false)),
+	"qwen3.5-35b-a3b": shape("qwen3_5_moe_text", 2048, 512, 40, 16, 2, 256, 248320, qwen35(32, false)),
+	"minimax-m2":      shape("minimax_m2", 3072, 1536, 62, 48, 8, 128, 200064, map[string]any{"rotary_dim": 64}),
 
 	"deepseek-v2-lite": {"model_type": "deepseek_v2", "hidden_size": 2048, "intermediate_size": 10944, "num_hidden_layers": 27,
 		"num_attention_heads": 16, "num_key_value_heads": 16, "vocab_size": 102400, "max_position_embeddings": 163840, "rms_norm_eps": 1e-6,

@@ -41,8 +41,12 @@ func (c *Config) sections(f *fields) {
 		for _, n := range parts {
 			sum += n
 		}
-		if len(parts) != 3 || sum != c.HeadDim/2 {
-			o.fail("mrope_section", "%v are not three numbers whose sum is half of a head's %d elements", parts, c.HeadDim)
+		rotary := c.HeadDim
+		if c.family.partial {
+			rotary = int(float64(rotary) * o.float("partial_rotary_factor", f.float("partial_rotary_factor", 1, 0, 1), 0, 1))
+		}
+		if len(parts) != 3 || sum != rotary/2 {
+			o.fail("mrope_section", "%v are not three numbers whose sum is half of a head's %d elements", parts, rotary)
 		}
 		if f.err == nil {
 			f.err = o.err
