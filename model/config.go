@@ -139,8 +139,8 @@ type Config struct {
 	SharedGate bool
 	SharedBias bool
 
-	// MXFP4 says that the experts of the directory that was read are in MXFP4 there. What is saved is not, and JSON does not say it.
-	MXFP4 bool
+	// Quantized describes the quantized weights of the directory that was read; nil: none are. JSON leaves it out, JSONAsRead keeps it.
+	Quantized *Quantized
 
 	// Class is the class that config.json names where it is not Arch: weights of the class of ModelType are expected. Empty: it is Arch, or none.
 	Class string

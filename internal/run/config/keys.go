@@ -265,7 +265,7 @@ var outputKeys = []key{
 		field: func(c *Config) any { return &c.KeepCheckpoints }},
 	{name: "save_total_limit", part: PartOutput, doc: "checkpoints kept; 0: all",
 		limit: atLeast(0, ""), field: func(c *Config) any { return &c.SaveTotalLimit }},
-	{name: "save_dtype", part: PartOutput, doc: "type of the saved weights", choices: []string{"bf16", "fp32"}, spellings: dtypes,
+	{name: "save_dtype", part: PartOutput, doc: "type of the saved weights; as_read: the finished model has each tensor in the format that it was read in, fp8 and MXFP4 with new scales, and checkpoints are bf16", choices: []string{"bf16", "fp32", "as_read"}, spellings: dtypes,
 		field: func(c *Config) any { return &c.SaveDType }},
 	{name: "optimizer_zstd", part: PartOutput, doc: "compress the optimizer's state in checkpoints",
 		field: func(c *Config) any { return &c.OptimizerZstd }},

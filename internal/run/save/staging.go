@@ -110,7 +110,7 @@ func (g *staging) move(own []byte, free *[]byte, bytes func(rank int) int64) ([]
 
 // needsLower says whether a layer's lower halves are needed to write the model.
 func (out *Output) needsLower(l model.Layout) bool {
-	return checkpoint.DType(out.Config.SaveDType) == checkpoint.F32 && l.Split()
+	return checkpoint.DType(out.Config.SaveDType) != checkpoint.BF16 && l.Split()
 }
 
 // needs says whether more of a layer than its tile is needed to write the model as what says.

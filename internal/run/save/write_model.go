@@ -37,7 +37,7 @@ const modelAsked = "the model"
 // writeModel writes the model into dir, of the weights or of their averages, as what says. With several ranks it is for rank 0,
 // while the others serve.
 func (w *Weights) writeModel(dir string, step int, what parts, extra map[string][]byte) error {
-	opts := w.content.writerOptions(step)
+	opts := w.content.modelOptions(step)
 	home := w.Store
 	lent := -1 // a layer whose state is in a state slot until the next one is wanted
 	giveBack := func() {
