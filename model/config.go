@@ -140,9 +140,8 @@ type Config struct {
 	SharedGate bool
 	SharedBias bool
 
-	// MXFP4 says that the experts of the directory are stored in MXFP4. They are never saved so, and JSON does not
-	// state it.
-	MXFP4 bool
+	// Quantized describes the quantized weights of the directory that was read; nil: none are. JSON leaves it out, JSONAsRead keeps it.
+	Quantized *Quantized
 
 	// Class is the class in config.json if it differs from Arch; the weights are expected to be ModelType's. "":
 	// Arch, or none.

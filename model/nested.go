@@ -30,7 +30,6 @@ func (a *family) fields(top *fields) *fields {
 		if f = a.nested.fields(top); f == nil {
 			return nil
 		}
-		a.packed(f)
 	}
 	f.renamed(a.names)
 	f.setDefaults(a.defaults)

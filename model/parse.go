@@ -78,10 +78,13 @@ func fromFields(top *fields) (*Config, error) {
 	if top.err != nil {
 		return nil, top.err
 	}
-	packed := a.packed(top)
+	quantized := top.quantized(a.mxfp4)
 	f := a.fields(top)
 	if f == nil {
 		return nil, top.err
+	}
+	if a.nested != nil && quantized == nil {
+		quantized = f.quantized(a.mxfp4)
 	}
 	silent := a.nested != nil && a.nested.headTells && !f.has(tiedKey)
 	c := &Config{
@@ -95,7 +98,7 @@ func fromFields(top *fields) (*Config, error) {
 		RMSNormEps:       float32(f.float("rms_norm_eps", 1e-6, 0, 1)),
 		TieEmbeddings:    f.bool(tiedKey, false),
 		InitializerRange: f.float("initializer_range", 0.02, 0, 100),
-		MXFP4:            packed,
+		Quantized:        quantized,
 		headTells:        silent,
 	}
 	if archs := top.strs("architectures"); len(archs) > 0 && !slices.Contains(archs, a.arch) {

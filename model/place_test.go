@@ -102,7 +102,7 @@ func TestWithoutQuantization(t *testing.T) {
 	const packed = `"quantization_config": {"quant_method": "mxfp4", "modules_to_not_convert": ["a", "b"]}`
 	for _, text := range []string{"{" + packed + ", " + rest + "}", "{" + rest + ",\n " + packed + "\n}", `{"dtype": "bfloat16", ` + packed + " , " + rest + "}"} {
 		c, err := ParseConfig([]byte(text), "f")
-		if err != nil || !c.MXFP4 {
+		if err != nil || c.Quantized == nil || c.Quantized.Method != "mxfp4" {
 			t.Fatal(err)
 		}
 		var got, want map[string]any

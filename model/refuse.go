@@ -7,22 +7,8 @@ import (
 	"strings"
 )
 
-// The functions of this file turn unsupported features into errors, lest a model be trained as something else.
-
-// quantizedKey is the key of the mapping that describes quantized weights.
-const quantizedKey = "quantization_config"
-
-// packed says whether experts are stored in MXFP4, in a family that allows it. All other quantization is refused.
-func (a *family) packed(f *fields) bool {
-	if !f.has(quantizedKey) {
-		return false
-	}
-	if o := f.object(quantizedKey); a.mxfp4 && o != nil && o.str("quant_method", "") == "mxfp4" {
-		return true
-	}
-	f.fail(quantizedKey, "quantized weights cannot be trained; take the model's unquantized directory")
-	return false
-}
+// The functions of this file turn features this program does not have into
+// errors, lest a model be trained as something else.
 
 // dropouts are the keys that ask for dropout in some architecture.
 var dropouts = []string{"attention_dropout", "attn_pdrop", "resid_pdrop", "embd_pdrop", "hidden_dropout", "residual_dropout", "embedding_dropout"}

@@ -52,7 +52,11 @@ const vocabKey = "vocab_size"
 func (c *Config) JSON(dtype string) []byte {
 	if c.source.raw != nil {
 		quoted, _ := json.Marshal(dtype) // a string always marshals
-		return c.source.without(quantizedKey).with(quoted, "torch_dtype", "dtype")
+		nested := ""
+		if part := c.familyOf().nested; part != nil {
+			nested = part.key
+		}
+		return c.source.withoutQuantized(nested).with(quoted, "torch_dtype", "dtype")
 	}
 	m := map[string]any{
 		"architectures":           []string{c.Arch},
@@ -91,6 +95,15 @@ func (c *Config) JSON(dtype string) []byte {
 		panic("model: a parsed config does not marshal: " + err.Error())
 	}
 	return append(out, '\n')
+}
+
+// JSONAsRead returns the config.json to put beside weights saved in the format that they were read in: the text that was
+// read. A changed vocabulary size is in it. For an inline config it is JSON of bfloat16.
+func (c *Config) JSONAsRead() []byte {
+	if c.source.raw != nil {
+		return c.source.raw
+	}
+	return c.JSON("bfloat16")
 }
 
 // tokenIDs returns null, one id, or a list, as in config.json.

@@ -265,7 +265,7 @@ var outputKeys = []key{
 		field: func(c *Config) any { return &c.KeepCheckpoints }},
 	{name: "save_total_limit", part: PartOutput, doc: "Number of checkpoints to keep. 0: all",
 		limit: atLeast(0, ""), field: func(c *Config) any { return &c.SaveTotalLimit }},
-	{name: "save_dtype", part: PartOutput, doc: "Type of the saved weights", choices: []string{"bf16", "fp32"}, spellings: dtypes,
+	{name: "save_dtype", part: PartOutput, doc: "Type of the saved weights. as_read: the final model has every tensor in the format it was read in (fp8 and MXFP4 with new scales); checkpoints are bf16", choices: []string{"bf16", "fp32", "as_read"}, spellings: dtypes,
 		field: func(c *Config) any { return &c.SaveDType }},
 	{name: "optimizer_zstd", part: PartOutput, doc: "Compress the optimizer state in checkpoints",
 		field: func(c *Config) any { return &c.OptimizerZstd }},

@@ -210,14 +210,48 @@ func (p *opening) openModel() error {
 	if err := p.setGroups(); err != nil {
 		return err
 	}
+	const asRead = "save_dtype: as_read saves each tensor in the format that it was read in: "
+	saved := checkpoint.DType(p.Config.SaveDType) == checkpoint.AsRead
 	if p.ModelDir == "" {
+		if saved {
+			return p.Config.Errorf("save_dtype", asRead+"this model is made from scratch; choose bf16 or fp32")
+		}
 		return nil
 	}
 	if p.Source, err = checkpoint.OpenSource(p.ModelDir, m.Stored.Layouts(false)); err != nil {
 		return err
 	}
 	p.closers.Add(p.Source.Close)
+	if saved {
+		if err := p.Source.CanSaveAsRead(m.Stored.Layouts(false)); err != nil {
+			return p.Config.Errorf("save_dtype", asRead+"%w", err)
+		}
+	}
+	p.noteQuantized(saved)
 	return nil
+}
+
+// noteQuantized says how quantized weights are read and saved.
+func (p *opening) noteQuantized(asRead bool) {
+	n, save := p.Source.Counts(), p.Config.SaveDType
+	if n.E4M3+n.MXFP4 > 0 {
+		how := fmt.Sprintf("the model is saved in %s, and its config.json has no quantization_config", save)
+		if asRead {
+			how = "the model is saved in the same format with new scales, checkpoints in bf16"
+		}
+		what, of := "fp8 (E4M3)", n.E4M3
+		if n.E4M3 == 0 {
+			what, of = "MXFP4", n.MXFP4
+		}
+		p.note("%d tensors are in %s: master weights are value × scale, rounded once to fp32; %s", of, what, how)
+	}
+	if n.Activations > 0 {
+		how := "left out of what is saved"
+		if asRead {
+			how = "saved as they are, although training changes what they scale"
+		}
+		p.note("%d scales of activations are not used, since activations are not quantized, and %s", n.Activations, how)
+	}
 }
 
 // open opens and reads a data set for the model.

@@ -28,9 +28,20 @@ func (c *Content) writerOptions(step int) checkpoint.WriterOptions {
 	for _, data := range c.beside {
 		extra += int64(len(data))
 	}
-	return checkpoint.WriterOptions{Step: step, Extra: extra, Config: c.Model, Layouts: c.Plan.Layouts, Planes: c.Plan.Planes, SaveDType: checkpoint.DType(c.Config.SaveDType), Zstd: c.Config.OptimizerZstd,
+	dtype := checkpoint.DType(c.Config.SaveDType)
+	if dtype == checkpoint.AsRead {
+		dtype = checkpoint.BF16 // with lower halves, so that a resume is exact
+	}
+	return checkpoint.WriterOptions{Step: step, Extra: extra, Config: c.Model, Layouts: c.Plan.Layouts, Planes: c.Plan.Planes, SaveDType: dtype, Zstd: c.Config.OptimizerZstd,
 		ModelOnly: c.Config.SaveOnlyModel, Linked: c.linked(),
 		FS: c.FS(), Source: c.Source}
+}
+
+// modelOptions say how the finished model is written.
+func (c *Content) modelOptions(step int) checkpoint.WriterOptions {
+	o := c.writerOptions(step)
+	o.SaveDType = checkpoint.DType(c.Config.SaveDType)
+	return o
 }
 
 // companions returns the files to save beside weights:

@@ -62,7 +62,7 @@ func (out space) writes() plan.Writes {
 	if o.Linked == nil && out.mayLink() {
 		o.Linked = out.Plan.StateOnDisk
 	}
-	w := plan.Writes{Limit: out.staying(c.SaveTotalLimit), Model: o.ModelBytes(), Log: onceBytes}
+	w := plan.Writes{Limit: out.staying(c.SaveTotalLimit), Model: out.modelOptions(0).ModelBytes(), Log: onceBytes}
 	if c.EMADecay > 0 {
 		w.Average = w.Model
 	}
@@ -165,10 +165,10 @@ func (o *Output) Disk() (Disk, error) {
 	}
 	out, c := space{content}, o.Config
 	w := out.writes()
-	d := Disk{Dir: c.OutputDir, Checkpoint: w.Checkpoint, Limit: c.SaveTotalLimit, Model: w.Model, Average: w.Average, Log: w.Log, what: "weights " + c.SaveDType + " and the optimizer's state"}
+	d := Disk{Dir: c.OutputDir, Checkpoint: w.Checkpoint, Limit: c.SaveTotalLimit, Model: w.Model, Average: w.Average, Log: w.Log, what: "weights " + string(out.writerOptions(0).SaveDType) + " and the optimizer's state"}
 	switch {
 	case c.SaveOnlyModel:
-		d.what = "weights " + c.SaveDType
+		d.what = "weights " + string(out.writerOptions(0).SaveDType)
 	case out.mayLink():
 		d.what += ", states on disks not written again but linked"
 	}

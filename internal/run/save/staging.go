@@ -110,7 +110,7 @@ func (g *staging) move(own []byte, free *[]byte, bytes func(rank int) int64) ([]
 
 // needsLower reports whether writing the model needs the layer's lower halves.
 func (out *Output) needsLower(l model.Layout) bool {
-	return checkpoint.DType(out.Config.SaveDType) == checkpoint.F32 && l.Split()
+	return checkpoint.DType(out.Config.SaveDType) != checkpoint.BF16 && l.Split()
 }
 
 // needs reports whether writing the model with these parts needs more of a layer than its tile.

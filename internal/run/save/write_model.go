@@ -36,7 +36,7 @@ const modelAsked = "the model"
 // writeModel writes the model into dir: the weights or, depending on what, their averages. Rank 0 calls it while the
 // other ranks serve.
 func (w *Weights) writeModel(dir string, step int, what parts, extra map[string][]byte) error {
-	opts := w.content.writerOptions(step)
+	opts := w.content.modelOptions(step)
 	home := w.Store
 	lent := -1 // layer whose state occupies a state slot until the next one is needed; −1: none
 	giveBack := func() {
