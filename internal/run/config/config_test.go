@@ -131,7 +131,7 @@ pipeline: {weight_slots: 2, grad_buffers: 3, grad_slabs: 4, exchange_buffers: 10
 
 // TestCompressIsForDisks: there has to be something on disks that could be compressed, and none is a way to say no.
 func TestCompressIsForDisks(t *testing.T) {
-	for text, says := range map[string]string{"compress: byteplane\n": "give that, or compress: none", "compress: zip\n": "byteplane", "compress: none\n": "", "compress: byteplane\nstate_dir: /nvme\n": ""} {
+	for text, says := range map[string]string{"compress: byteplane\n": "give state_dir, or set compress: none", "compress: zip\n": "byteplane", "compress: none\n": "", "compress: byteplane\nstate_dir: /nvme\n": ""} {
 		_, err := Parse("run.yaml", []byte("model: tiny\ndataset: x\n"+text), Args{})
 		if says == "" && err != nil || says != "" && (err == nil || !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), "compress")) {
 			t.Errorf("%q: %v", text, err)

@@ -138,7 +138,7 @@ func setRoles(s *data.Set, e *setter) error {
 	s.Roles = map[string]string{}
 	for _, f := range e.v.fields {
 		if !slices.Contains([]string{"user", "assistant", "system", "tool"}, f.name) {
-			return f.pos.errorf("roles: %q is no role of templates; these are user, assistant, system and tool", f.name)
+			return f.pos.errorf("roles: unknown role %q; the roles are user, assistant, system and tool", f.name)
 		}
 		var names []string
 		if err := (&setter{key: &key{name: "roles." + f.name}, spelled: "roles." + f.name, v: f.val}).list(&names); err != nil {
@@ -234,7 +234,7 @@ func (e *setter) one(name string, v value) (s data.Set, err error) {
 func setMappings(s *data.Set, name string, f field) error {
 	for _, m := range f.val.fields {
 		if m.name != "role" && m.name != "content" {
-			return m.pos.errorf("%s.%s: %q is not read; role and content are", name, mappingsKey, m.name)
+			return m.pos.errorf("%s.%s: unknown key %q; mt reads role and content", name, mappingsKey, m.name)
 		}
 		spelled := name + "." + mappingsKey + "." + m.name
 		if err := fieldKey("", m.name, "").set(s, &setter{key: &key{name: spelled}, spelled: spelled, v: m.val}); err != nil {
@@ -242,7 +242,7 @@ func setMappings(s *data.Set, name string, f field) error {
 		}
 	}
 	if f.val.kind != mapping && f.val.kind != null {
-		return f.val.pos.errorf("%s.%s: wants a mapping such as {role: from, content: value}, is %s", name, mappingsKey, f.val.shown())
+		return f.val.pos.errorf("%s.%s must be a mapping such as {role: from, content: value}, not %s", name, mappingsKey, f.val.shown())
 	}
 	return nil
 }
@@ -285,7 +285,7 @@ func (c *Config) checkSets(fail func(key, format string, args ...any)) {
 		given        []string
 	}{{"datasets", "dataset", c.Datasets, c.Dataset}, {"eval_datasets", "eval_dataset", c.EvalDatasets, c.EvalDataset}} {
 		if len(k.sets) > 0 && len(k.given) > 0 {
-			fail(k.lists, "%s and %s are both given: put the paths of %s into %s too", k.lists, k.paths, k.paths, k.lists)
+			fail(k.lists, "%s and %s are both given: move the paths in %s to %s", k.lists, k.paths, k.paths, k.lists)
 		}
 		for i := range k.sets {
 			if err := k.sets[i].Check(); err != nil {
@@ -374,10 +374,10 @@ const thinkingKey = "enable_thinking"
 func (c *Config) checkTemplateVars(fail func(key, format string, args ...any)) {
 	for _, name := range data.OwnVars {
 		if _, given := c.ChatTemplateKwargs[name]; given {
-			fail("chat_template_kwargs", "chat_template_kwargs has %s, which mt sets itself; remove it there", name)
+			fail("chat_template_kwargs", "chat_template_kwargs has %s, which mt sets itself: remove it", name)
 		}
 	}
 	if _, twice := c.ChatTemplateKwargs[thinkingKey]; twice && c.EnableThinking != Auto {
-		fail(thinkingKey, "enable_thinking is given and so is chat_template_kwargs.enable_thinking: give one of them")
+		fail(thinkingKey, "enable_thinking and chat_template_kwargs.enable_thinking are both given: give one of them")
 	}
 }

@@ -39,7 +39,7 @@ func (c *Config) File() string { return c.file }
 // bytes stay. Errors call the file name and say what to write by hand.
 func Edit(name string, src []byte, settings []Setting) ([]byte, error) {
 	fail := func(why error) ([]byte, error) {
-		return nil, Usagef("config: %s cannot be edited (%w): write this into it yourself: %s", name, why, Settings(settings))
+		return nil, Usagef("config: %s cannot be edited (%w): add these settings by hand: %s", name, why, Settings(settings))
 	}
 	before, err := Parse(name, src, Args{})
 	if err != nil {
@@ -168,7 +168,7 @@ func (b *branch) find(name string) *ast.MappingValueNode {
 }
 
 // errShape is the error for a file with an unexpected layout.
-var errShape = errors.New("it is laid out in an unusual way")
+var errShape = errors.New("its layout is unusual")
 
 // span returns the byte offsets of n, a scalar on one line.
 func (e *editor) span(n ast.Node) (from, to int, err error) {
@@ -291,7 +291,7 @@ func Editable(file string) ([]byte, error) {
 		return nil, fileError(file, err)
 	}
 	if !st.Mode().IsRegular() {
-		return nil, Usagef("config: %s is no file that could be written into", file)
+		return nil, Usagef("config: %s is not a regular file, so it cannot be edited", file)
 	}
 	path, err := filepath.EvalSymlinks(file)
 	if err != nil {

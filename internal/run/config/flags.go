@@ -126,7 +126,7 @@ func (a *Args) Spell(set *pflag.FlagSet, args []string) (out []string, err error
 			out[len(out)-1], args = arg+"="+args[0], args[1:]
 		case f.NoOptDefVal != "":
 		case known:
-			return nil, Usagef("%s: has no value (write %s=VALUE if it begins with two dashes)", typed, typed)
+			return nil, Usagef("%s: needs a value (write %s=VALUE if the value begins with two dashes)", typed, typed)
 		default:
 			f.NoOptDefVal = "true" // Load reports that there is no such key
 		}
@@ -168,7 +168,7 @@ func Switch(set *pflag.FlagSet, name string, to *bool) {
 	set.BoolFunc(name, "", func(text string) (err error) {
 		val, ok := truth(text)
 		if !ok {
-			return Usagef("--%s: wants true or false, is %s", name, text)
+			return Usagef("--%s: must be true or false, not %s", name, text)
 		}
 		*to = val
 		return nil

@@ -33,7 +33,7 @@ func ModelDir(path string) (string, error) {
 	case !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrInvalid):
 		return "", Usagef("%v", err)
 	case !hubID.MatchString(path):
-		return "", Usagef("%s: no such directory", path)
+		return "", Usagef("%s: no such directory, and not a Hub id such as ORG/NAME", path)
 	}
 	return snapshot(path)
 }
@@ -118,7 +118,7 @@ func hubCache() (string, error) {
 	}
 	home, err := os.UserHomeDir()
 	if err != nil {
-		return "", Usagef("where is the Hugging Face cache? %v (set HF_HOME)", err)
+		return "", Usagef("the Hugging Face cache is not found: %v; set HF_HOME", err)
 	}
 	return filepath.Join(home, ".cache", "huggingface", "hub"), nil
 }

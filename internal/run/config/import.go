@@ -118,16 +118,16 @@ func ParseImport(name string, src []byte, from string) (*Import, error) {
 	if from != "" {
 		i := slices.IndexFunc(tools, func(t *tool) bool { return t.word == from })
 		if i < 0 {
-			return nil, Usagef("--from %s: wants %s%s", from, oneOf(ToolWords()), suggest(from, ToolWords()))
+			return nil, Usagef("--from: must be %s, not %s%s", oneOf(ToolWords()), from, suggest(from, ToolWords()))
 		}
 		t = tools[i]
 	}
 	switch {
 	case doc.kind != mapping:
-		return nil, Usagef("%s: a config is `key: value` lines, this is %s", name, doc.kind)
+		return nil, Usagef("%s: a config file has `key: value` lines, but this is %s", name, doc.kind)
 	case t == nil:
-		return nil, Usagef("%s: none of its keys is one by which LLaMA-Factory (stage and finetuning_type), axolotl (base_model and datasets), torchtune (_component_) "+
-			"or TRL (dataset_name) would be known; say whose it is: --from %s", name, strings.Join(ToolWords(), ", "))
+		return nil, Usagef("%s: its keys do not show the tool it is for: LLaMA-Factory has stage and finetuning_type, axolotl base_model and datasets, torchtune _component_, "+
+			"TRL dataset_name; name the tool with --from %s", name, strings.Join(ToolWords(), ", "))
 	}
 	return t.read(name, doc)
 }

@@ -37,14 +37,14 @@ func readConfig(file string) ([]byte, error) {
 	case st.IsDir():
 		return nil, Usagef("config: %s is a directory; give the YAML file", file)
 	case st.Size() > MaxFile:
-		return nil, Usagef("config: %s has %s: not a config file", file, Bytes(st.Size()))
+		return nil, Usagef("config: %s has %s; a config file has at most %s", file, Bytes(st.Size()), Bytes(MaxFile))
 	}
 	src, err := read(file)
 	if err != nil {
 		return nil, fileError(file, err)
 	}
 	if len(src) > MaxFile {
-		return nil, Usagef("config: %s goes on behind %s: not a config file", file, Bytes(MaxFile))
+		return nil, Usagef("config: %s is larger than %s, the limit of a config file", file, Bytes(MaxFile))
 	}
 	return src, nil
 }
@@ -124,12 +124,12 @@ func (l *loader) ours(name string, doc value) ([]entry, error) {
 		return nil, err
 	}
 	if lost := im.Lost(); len(lost) > 0 {
-		return nil, errors.Join(append(lost, Usagef("%s is a config of %s, and what is named here would be lost: see what remains with `mt import %s --out mt.yaml`, and train that", name, im.Tool, name))...)
+		return nil, errors.Join(append(lost, Usagef("%s is a config of %s, and mt lacks the settings named above: convert it with `mt import %s --out mt.yaml`, check mt.yaml, and train with it", name, im.Tool, name))...)
 	}
 	for _, note := range im.Notes {
 		l.c.warnf("%s: %s", name, note)
 	}
-	l.c.warnf("%s is a config of %s, which is read as `mt import %s` writes it; keys of no meaning here: %s", name, im.Tool, name, strings.Join(im.idle(), ", "))
+	l.c.warnf("%s is a config of %s; it is converted as by `mt import %s`, and these keys have no meaning in mt: %s", name, im.Tool, name, strings.Join(im.idle(), ", "))
 	return im.entries(), nil
 }
 
@@ -139,7 +139,7 @@ func (l *loader) fileEntries(doc value) []entry {
 		return nil
 	}
 	if doc.kind != mapping {
-		l.fail(doc.pos.errorf("a config is `key: value` lines, this is %s", doc.kind))
+		l.fail(doc.pos.errorf("a config file has `key: value` lines, but this is %s", doc.kind))
 		return nil
 	}
 	var out []entry
@@ -180,7 +180,7 @@ func (l *loader) source(entries []entry) {
 			continue
 		}
 		if first, twice := given[k.name]; twice {
-			l.fail(e.pos.errorf("%s and %s%s are one key: give one of them", e.spelled, first.spelled, lineOf(first.pos)))
+			l.fail(e.pos.errorf("%s and %s%s are names of one key: give one of them", e.spelled, first.spelled, lineOf(first.pos)))
 			continue
 		}
 		given[k.name] = e
@@ -223,7 +223,7 @@ func (l *loader) modelKey(e entry) {
 		*m = ModelRef{Inline: map[string]any{"preset": m.Preset}}
 	}
 	if m.Inline == nil {
-		l.fail(e.pos.errorf("there is no inline model or preset whose key this could be"))
+		l.fail(e.pos.errorf("this sets a key of an inline model, but no preset or inline model is given: give --model"))
 		return
 	}
 	m.Inline[strings.TrimPrefix(e.spelled, "model.")] = e.val.inline()
@@ -279,7 +279,7 @@ func (l *loader) foreignKeys() {
 		}
 	}
 	if len(last) > 0 {
-		l.c.warnf("keys of other tools that say what mt does anyway, or mean nothing to it: %s", strings.Join(slices.Sorted(maps.Keys(last)), ", "))
+		l.c.warnf("these keys of other tools have no effect in mt: %s", strings.Join(slices.Sorted(maps.Keys(last)), ", "))
 	}
 }
 

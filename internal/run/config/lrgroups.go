@@ -51,7 +51,7 @@ func (e *setter) groups(p *[]LRGroup) error {
 			return err
 		}
 		if slices.ContainsFunc(*p, func(other LRGroup) bool { return other.Name == g.Name }) {
-			return item.pos.errorf("%s: another group is called %s too", name, g.Name)
+			return item.pos.errorf("%s: another group has the name %s: choose another name", name, g.Name)
 		}
 		*p = append(*p, g)
 	}
@@ -85,11 +85,11 @@ func (e *setter) group(name string, v value) (g LRGroup, err error) {
 	}
 	switch {
 	case g.Name == "":
-		return g, v.pos.errorf("%s has no name: give it one, which metrics.jsonl shows its rate by", name)
+		return g, v.pos.errorf("%s has no name: give one, under which metrics.jsonl reports the group's learning rate", name)
 	case len(g.Modules) == 0:
-		return g, v.pos.errorf("%s has no modules: give regular expressions that names of its tensors match", name)
+		return g, v.pos.errorf("%s has no modules: give regular expressions for the names of its tensors", name)
 	case g.LR == 0:
-		return g, v.pos.errorf("%s has no lr: give its highest learning rate", name)
+		return g, v.pos.errorf("%s has no lr: give its peak learning rate", name)
 	}
 	return g, nil
 }
@@ -110,7 +110,7 @@ func groupsText(groups []LRGroup) string {
 // checkGroups rejects groups if learning_rate is 0, since their rates follow its schedule.
 func (c *Config) checkGroups(fail func(key, format string, args ...any)) {
 	if len(c.LRGroups) > 0 && c.LearningRate == 0 {
-		fail("learning_rate", "learning_rate is 0, and the rates of %s follow its schedule: give one above 0, or freeze what is not to be trained", groupsKey)
+		fail("learning_rate", "learning_rate is 0, but %s follow its schedule: give a learning_rate above 0, and freeze tensors that should not train", groupsKey)
 	}
 }
 

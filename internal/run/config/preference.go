@@ -66,12 +66,12 @@ func (c *Config) checkPreference(fail func(key, format string, args ...any)) {
 		case v == nil: // left empty: the default
 		case arg.number != nil:
 			if want := (schedulerArg{limit: arg.limit}).wants(v); want != "" {
-				fail(key, "%s: wants %s, is %v", key, want, v)
+				fail(key, "%s must be %s, not %s", key, want, flow(v))
 			}
 		case !isText:
-			fail(key, "%s: wants a text, is %v", key, v)
+			fail(key, "%s must be text, not %s", key, flow(v))
 		case name == "loss_type" && !slices.Contains(lossTypes, text):
-			fail(key, "%s: %q is not one of %s%s", key, text, strings.Join(lossTypes, ", "), human.Suggest(text, lossTypes))
+			fail(key, "%s must be %s, not %q%s", key, oneOf(lossTypes), text, human.Suggest(text, lossTypes))
 		}
 	}
 	p := c.Preference()
@@ -79,18 +79,18 @@ func (c *Config) checkPreference(fail func(key, format string, args ...any)) {
 		return
 	}
 	if p.LabelSmoothing > 0 && p.LossType != lossTypes[0] {
-		fail(preferenceKey+".label_smoothing", "dpo.label_smoothing belongs to loss_type sigmoid, and loss_type is %s: leave it out", p.LossType)
+		fail(preferenceKey+".label_smoothing", "dpo.label_smoothing needs loss_type sigmoid, but loss_type is %s: remove dpo.label_smoothing", p.LossType)
 	}
 	for _, k := range []struct {
 		key   string
 		given bool
 		why   string
 	}{
-		{"label_smoothing_factor", c.LabelSmoothing > 0, "is about the targets of tokens, and dpo learns from pairs: dpo.label_smoothing is about those"},
-		{"z_loss_coef", c.ZLoss > 0, "adds to the losses of tokens, of which dpo makes the log-probabilities of answers: leave it out"},
-		{"neftune_noise_alpha", c.NoiseAlpha > 0, "adds noise to the model in steps, and dpo compares it with a reference that has none: leave it out"},
-		{"train_on_prompt", c.TrainOnPrompt, "asks for targets in prompts, which both answers of a pair share: leave it out"},
-		{"compare_bigram", c.CompareBigram, "compares losses of tokens, and the loss of dpo is one of pairs: leave it out"},
+		{"label_smoothing_factor", c.LabelSmoothing > 0, "smooths the targets of tokens, but dpo trains on pairs: use dpo.label_smoothing"},
+		{"z_loss_coef", c.ZLoss > 0, "adds a loss to each token, but dpo has one loss for each pair: remove it"},
+		{"neftune_noise_alpha", c.NoiseAlpha > 0, "adds noise to the model, but dpo compares it with a reference without noise: remove it"},
+		{"train_on_prompt", c.TrainOnPrompt, "trains on prompts, but the two answers of a pair share their prompt: remove it"},
+		{"compare_bigram", c.CompareBigram, "compares losses of tokens, but dpo has one loss for each pair: remove it"},
 	} {
 		if k.given {
 			fail(k.key, "%s %s", k.key, k.why)

@@ -231,10 +231,10 @@ func (c *Config) checkScheduler(fail func(key, format string, args ...any)) {
 		switch {
 		case v == nil: // left empty, as Transformers has it
 		case i < 0:
-			fail(key, "%s: %v has no place with lr_scheduler_type %s, which takes %s: remove it", key, v, c.LRScheduler, c.schedulerTakes())
+			fail(key, "%s is not a setting of lr_scheduler_type %s, which takes %s: remove it", key, c.LRScheduler, c.schedulerTakes())
 		default:
 			if want := takes[i].wants(v); want != "" {
-				fail(key, "%s: wants %s, is %v", key, want, v)
+				fail(key, "%s must be %s, not %s", key, want, flow(v))
 			}
 		}
 	}
@@ -243,10 +243,10 @@ func (c *Config) checkScheduler(fail func(key, format string, args ...any)) {
 		lows = append(lows, "min_lr_ratio")
 	}
 	if slices.Contains([]string{"cosine", cosineWarmup}, c.LRScheduler) && len(lows) > 1 {
-		fail(kwargsKey, "%s and %s both say where the rate ends: give one of them", lows[0], lows[1])
+		fail(kwargsKey, "%s and %s both set the final learning rate: give one of them", lows[0], lows[1])
 	}
 	if end := c.schedulerArg("lr_end", defaultLREnd); c.LRScheduler == "polynomial" && c.LearningRate <= end {
-		fail("learning_rate", "learning_rate is %v, and polynomial falls from it to lr_end, which is %v: give a larger rate, or %s: {lr_end: 0}", c.LearningRate, end, kwargsKey)
+		fail("learning_rate", "learning_rate is %v, but polynomial falls from it to lr_end, which is %v: raise learning_rate, or set %s: {lr_end: 0}", c.LearningRate, end, kwargsKey)
 	}
 }
 
@@ -384,11 +384,11 @@ func (c *Config) perEpoch(fail func(key, format string, args ...any)) {
 		case n == 0, isFlag(k.steps) && !isFlag(k.key):
 			continue
 		case c.Given(k.steps) && isFlag(k.steps) == isFlag(k.key):
-			fail(k.key, "%s is %d and %s is given too: give one of them", k.key, n, k.steps)
+			fail(k.key, "%s and %s are both given: give one of them", k.key, k.steps)
 		case c.Given(k.strategy) && *k.when != "steps":
-			fail(k.key, "%s is %d and %s is %s: leave one of them out", k.key, n, k.strategy, *k.when)
+			fail(k.key, "%s needs %s: steps, but %[2]s is %[3]s: remove one of them", k.key, k.strategy, *k.when)
 		case c.MaxSteps > 0:
-			fail(k.key, "%s is %d, which counts in num_train_epochs, and max_steps is given: give %s", k.key, n, k.steps)
+			fail(k.key, "%s counts per epoch of num_train_epochs, but max_steps is given: give %s instead", k.key, k.steps)
 		}
 		*k.when = "steps"
 		if *k.interval = 0; float64(n)*c.NumTrainEpochs > 1 { // at most once: at the end
@@ -431,7 +431,7 @@ func (e *setter) interval(p *Interval) error {
 	}
 	x, err := strconv.ParseFloat(e.v.text, 64)
 	if err != nil || x >= 1<<53 {
-		return e.fail("a smaller number")
+		return e.fail("a number below 2^53")
 	}
 	if err := e.inRange(x); err != nil {
 		return err

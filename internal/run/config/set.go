@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"math"
 	"os"
 	"regexp"
@@ -76,15 +77,15 @@ type setter struct {
 
 // fail returns an error at the value. want describes the values that the key accepts; hints follow at the end.
 func (e *setter) fail(want string, hints ...string) error {
-	name := e.spelled + ": "
+	name := e.spelled + " "
 	if e.v.pos.Flag != "" && !strings.Contains(e.spelled, "[") { // a flag's position already names the key, except for an item of a list
 		name = ""
 	}
-	got := e.v.shown()
+	got := "not " + e.v.shown()
 	if e.v.kind == null {
-		got = "left empty"
+		got = "but is left empty"
 	}
-	return e.v.pos.errorf("%swants %s, is %s%s", name, want, got, strings.Join(hints, ""))
+	return e.v.pos.errorf("%smust be %s, %s%s", name, want, got, strings.Join(hints, ""))
 }
 
 // expand replaces ~ and ${NAME} in paths, for keys that have vars set.
@@ -145,6 +146,9 @@ func (e *setter) choice(p *string) error {
 		s = "auto"
 	}
 	if e.v.kind > quoted || !slices.Contains(e.choices, s) {
+		if e.name == "save_strategy" && s == "best" {
+			return e.fail(oneOf(e.choices), "; save_best: true keeps the checkpoint with the lowest eval_loss")
+		}
 		return e.fail(oneOf(e.choices)+e.why(), suggest(s, e.choices))
 	}
 	*p = s
@@ -153,11 +157,8 @@ func (e *setter) choice(p *string) error {
 
 // why explains, in brackets, why mt lacks a choice that other tools have.
 func (e *setter) why() string {
-	switch {
-	case e.name == "optim":
-		return " (no others keep their state in host memory)"
-	case e.name == "save_strategy" && e.v.text == "best":
-		return " (none is kept for its evaluation: save at eval_steps, and compare the eval_loss of metrics.jsonl)"
+	if e.name == "optim" {
+		return " (no other optimizer keeps its state in host memory)"
 	}
 	return ""
 }
@@ -246,7 +247,7 @@ func (e *setter) devices(p *string) error {
 	case e.v.kind == list:
 		*p = "[" + strings.Join(items, ", ") + "]"
 	case e.v.kind == null || e.v.kind == mapping || e.v.text == "":
-		return e.fail("auto, a number of devices, or a list of GPUs such as [0, 2]")
+		return e.fail(wantDevices)
 	case text != e.v.text || strings.Contains(text, ","):
 		*p = "[" + strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' }), ", ") + "]"
 	default:
@@ -264,7 +265,7 @@ func (e *setter) integer() (int64, error) {
 	}
 	n, err := strconv.ParseInt(e.v.text, 10, 64)
 	if err != nil {
-		return 0, e.fail("a smaller number")
+		return 0, e.fail("a number of at most 64 bits")
 	}
 	if err := e.inRange(float64(n)); err != nil {
 		return 0, err
@@ -286,7 +287,7 @@ func (e *setter) float(p *float64) error {
 	}
 	x, err := strconv.ParseFloat(e.v.text, 64)
 	if err != nil {
-		return e.fail("a smaller number")
+		return e.fail("a number below 1.8e308")
 	}
 	if err := e.inRange(x); err != nil {
 		return err
@@ -363,14 +364,14 @@ func (e *setter) list(p *[]string) error {
 	switch {
 	case v.kind == null:
 	case v.kind == list:
-		for _, item := range v.items {
+		for i, item := range v.items {
 			if item.kind != quoted && item.kind != plain || item.text == "" {
-				return (&setter{key: e.key, spelled: e.spelled, v: item}).fail("text in its list")
+				return (&setter{key: e.key, spelled: fmt.Sprintf("%s[%d]", e.spelled, i), v: item}).fail("text")
 			}
 			out = append(out, item.text)
 		}
 	case v.kind == mapping || v.kind == plain && v.pos.Flag == "" && !isWord(v.text):
-		return e.fail("text or a list")
+		return e.fail("text or a list of texts")
 	case e.whole:
 		out = []string{v.text}
 	default:
@@ -427,9 +428,9 @@ func (e *setter) numbers(p *[]float64) error {
 		}
 	}
 	var out []float64
-	for _, v := range items {
+	for i, v := range items {
 		var x float64
-		if err := (&setter{key: e.key, spelled: e.spelled, v: v}).float(&x); err != nil {
+		if err := (&setter{key: e.key, spelled: fmt.Sprintf("%s[%d]", e.spelled, i), v: v}).float(&x); err != nil {
 			return err
 		}
 		out = append(out, x)
@@ -511,7 +512,7 @@ func (e *setter) model(p *ModelRef) error {
 		*p = ModelRef{Inline: e.v.inline().(map[string]any)}
 		return nil
 	case e.v.kind == mapping:
-		return e.fail("a directory or a Hub id (an inline config is given as model)")
+		return e.fail("a directory or a Hub id (give an inline config under the key model)")
 	case e.v.kind != quoted && e.v.kind != plain || e.v.text == "":
 		return e.fail("a directory or a Hub id")
 	}
@@ -532,11 +533,8 @@ func (e *setter) mapping(p *map[string]any) error {
 	case e.v.kind == mapping:
 		*p = e.v.inline().(map[string]any)
 	default:
-		example := "{enable_thinking: false}"
-		if e.spelled == preferenceKey {
-			example = "{beta: 0.1}"
-		}
-		return e.fail("a mapping such as " + example)
+		return e.fail("a mapping such as " + map[string]string{preferenceKey: "{beta: 0.1}", specialTokensKey: `{eos_token: "<|im_end|>"}`,
+			kwargsKey: "{num_cycles: 3}", "chat_template_kwargs": "{enable_thinking: false}"}[e.name])
 	}
 	return nil
 }

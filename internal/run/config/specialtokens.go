@@ -50,14 +50,14 @@ func (c *Config) checkSpecialTokens(fail func(key, format string, args ...any)) 
 		case v == nil: // left empty
 		case slices.Contains(tokenizer.NamedTokens, name):
 			if !isText || text == "" {
-				fail(key, "%s: wants a token, is %v (put quotes around it)", key, v)
+				fail(key, "%s must be a token in quotes, not %s", key, flow(v))
 			}
 		case name != moreTokensKey:
-			fail(key, "%s: unknown; it has %s and %s%s", key, strings.Join(tokenizer.NamedTokens, ", "), moreTokensKey, suggest(name, append(slices.Clone(tokenizer.NamedTokens), moreTokensKey)))
+			fail(key, "%s: unknown key; special_tokens takes %s and %s%s", key, strings.Join(tokenizer.NamedTokens, ", "), moreTokensKey, suggest(name, append(slices.Clone(tokenizer.NamedTokens), moreTokensKey)))
 		case !isList:
-			fail(key, "%s: wants a list of tokens, is %v", key, v)
+			fail(key, "%s must be a list of tokens, not %s", key, flow(v))
 		case slices.ContainsFunc(list, func(x any) bool { text, ok := x.(string); return !ok || text == "" }):
-			fail(key, "%s: wants a list of tokens, which are text in quotes", key)
+			fail(key, "%s must be a list of tokens: put each token in quotes", key)
 		}
 	}
 }

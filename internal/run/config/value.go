@@ -52,6 +52,14 @@ func (v value) shown() string {
 		return v.text
 	case quoted:
 		return fmt.Sprintf("%q", v.text)
+	case list:
+		if len(v.items) == 0 {
+			return "an empty list"
+		}
+	case mapping:
+		if len(v.fields) == 0 {
+			return "an empty mapping"
+		}
 	}
 	return v.kind.String()
 }
@@ -62,7 +70,7 @@ const maxDepth = 16
 // parseYAML parses one YAML document. The result is a mapping, or null for an empty document.
 func parseYAML(name string, src []byte) (v value, err error) {
 	if !utf8.Valid(src) {
-		return v, Usagef("%s: is not UTF-8 text", name)
+		return v, Usagef("%s is not UTF-8 text: save it as UTF-8", name)
 	}
 	f, err := parseAST(name, bytes.TrimPrefix(src, []byte("\xef\xbb\xbf"))) // a byte order mark, which some editors write
 	if IsUsage(err) {
@@ -82,7 +90,7 @@ func parseYAML(name string, src []byte) (v value, err error) {
 			continue
 		}
 		if body != nil {
-			return v, nodePos(name, d.Body).errorf("a second YAML document; a config file has one")
+			return v, nodePos(name, d.Body).errorf("this begins a second YAML document; a config file has only one")
 		}
 		body = d.Body
 	}
@@ -139,11 +147,11 @@ func checkTokens(name string, tokens token.Tokens) error {
 		}
 		switch {
 		case flow+dashes > maxDepth:
-			return pos.errorf("nested more than %d deep", maxDepth)
+			return pos.errorf("lists and mappings are nested more than %d deep", maxDepth)
 		case keys > maxKeys:
-			return pos.errorf("more than %d keys: not a config file", maxKeys)
+			return pos.errorf("there are more than %d keys; no config file needs as many", maxKeys)
 		case items > maxItems:
-			return pos.errorf("more than %d items of lists: give a folder or a pattern", maxItems)
+			return pos.errorf("there are more than %d list items: give a folder or a pattern instead", maxItems)
 		}
 	}
 	return nil
@@ -169,7 +177,7 @@ type reader struct{ file string }
 func (r *reader) node(n ast.Node, depth int) (value, error) {
 	v := value{pos: nodePos(r.file, n)}
 	if depth > maxDepth {
-		return v, v.pos.errorf("nested more than %d deep", maxDepth)
+		return v, v.pos.errorf("lists and mappings are nested more than %d deep", maxDepth)
 	}
 	switch n := n.(type) {
 	case *ast.NullNode:
@@ -214,10 +222,10 @@ func (r *reader) fields(v value, in []*ast.MappingValueNode, depth int) (value, 
 		pos := nodePos(r.file, mv.Key)
 		name, ok := keyText(mv.Key)
 		if !ok {
-			return v, pos.errorf("not a key: keys are plain words")
+			return v, pos.errorf("this is not a key: a key is a plain word")
 		}
 		if first, ok := seen[name]; ok {
-			return v, pos.errorf("repeated key %q, first given in line %d", name, first.Line)
+			return v, pos.errorf("the key %q is repeated; it is first given in line %d: keep one of them", name, first.Line)
 		}
 		seen[name] = pos
 		fv, err := r.node(mv.Value, depth+1)
