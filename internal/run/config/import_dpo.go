@@ -8,10 +8,10 @@ import (
 )
 
 // noOtherPreference is the reason for refusing other methods of preference training.
-const noOtherPreference = "of training on preferences mt has dpo, with the losses sigmoid, hinge and ipo"
+const noOtherPreference = "mt trains on preferences by dpo only, with the loss sigmoid, hinge or ipo"
 
 // tooLongTogether explains how mt cuts rows where other tools bound prompts and answers separately.
-const tooLongTogether = "of a prompt and an answer that are too long together the answer is cut"
+const tooLongTogether = "mt cuts the answer if prompt and answer together are too long"
 
 // dpoPart is the other tool's key for a key of dpo.
 type dpoPart struct {

@@ -22,7 +22,7 @@ var llamaFactory = &tool{
 }
 
 const (
-	noOtherOptimizer = "mt has no such optimizer: optim says which takes its place, over all parameters"
+	noOtherOptimizer = "mt has no such optimizer; the key optim chooses one for all parameters"
 	noOtherLoss      = "mt trains on the cross-entropy of the next token"
 	noTowers         = "mt trains a model's text part; images, videos and audio are not read"
 )

@@ -62,10 +62,10 @@ func trlLast(im *importer) {
 }
 
 // noOtherTRL is the reason for refusing a config of another TRL trainer.
-const noOtherTRL = "mt does supervised fine-tuning and DPO by a config of TRL"
+const noOtherTRL = "mt reads configs of TRL only for supervised fine-tuning and DPO"
 
 // anyLength is the reason for losing a length of null, which means that nothing is cut.
-const anyLength = "rows of any length: give max_seq_len, which is 2048 where it is not given; longer chats are cut"
+const anyLength = "mt needs a limit: give max_seq_len (default 2048); longer chats are cut"
 
 // trlLength writes out the default of max_length, unless the config sets the length to null.
 func trlLength(im *importer) {

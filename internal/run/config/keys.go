@@ -51,6 +51,9 @@ type limit struct {
 	why      string
 }
 
+// aboutMax reports whether why explains max; otherwise it explains min.
+func (l limit) aboutMax() bool { return l.below || l.open && !math.IsInf(l.max, 1) }
+
 func atLeast(min float64, why string) limit { return limit{min: min, max: math.Inf(1), why: why} }
 
 func between(min, max float64, why string) limit { return limit{min: min, max: max, why: why} }

@@ -137,7 +137,7 @@ func TestPreference(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		"dpo: 3":                                            "dpo must be a mapping such as {beta: 0.1}, not 3",
-		"dpo: {bta: 1}":                                     "dpo.bta: unknown key; did you mean \"beta\"?",
+		"dpo: {bta: 1}":                                     "dpo.bta: unknown key; dpo takes beta, label_smoothing, loss_type, reference_model, rpo_alpha; did you mean \"beta\"?",
 		"dpo: {beta: 0}":                                    "dpo.beta must be at least 1e-06, not 0",
 		"dpo: {beta: 1e-50}":                                "dpo.beta must be at least 1e-06, not 1.0e-50",
 		"dpo: {beta: 1e39}":                                 "dpo.beta must be at most 1e+06, not 1.0e+39",

@@ -62,7 +62,7 @@ func (c *Config) checkPreference(fail func(key, format string, args ...any)) {
 		text, isText := v.(string)
 		switch {
 		case !known:
-			fail(key, "%s: unknown key%s; dpo takes %s", key, human.Suggest(name, names), strings.Join(names, ", "))
+			fail(key, "%s: unknown key; dpo takes %s%s", key, strings.Join(names, ", "), human.Suggest(name, names))
 		case v == nil: // left empty: the default
 		case arg.number != nil:
 			if want := (schedulerArg{limit: arg.limit}).wants(v); want != "" {

@@ -340,7 +340,7 @@ func (e *setter) inRange(x float64) error {
 		want = "at most " + e.limitText(l.max)
 	}
 	want += e.orAuto()
-	if l.why != "" {
+	if l.why != "" && high == l.aboutMax() {
 		want += " (" + l.why + ")"
 	}
 	return e.fail(want)
