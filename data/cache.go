@@ -136,7 +136,8 @@ type cache struct {
 	docs         []byte
 }
 
-// cacheTokenBytes returns the bytes of an id below vocab, or IgnoreIndex: 2 or 4.
+// cacheTokenBytes returns the width of a token or label in the cache: 2 bytes if all ids below vocab and IgnoreIndex
+// fit in 16 bits, otherwise 4.
 func cacheTokenBytes(vocab int) int64 {
 	if vocab <= ignore16 {
 		return 2
@@ -320,7 +321,7 @@ func (m *manifest) holds(f cachedFile, src source) bool {
 	}
 	most := int64(math.MaxInt64)
 	switch {
-	case f.Partial && f.Docs == 0: // no row of it was needed
+	case f.Partial && f.Docs == 0: // no row of the file was needed
 		return true
 	case f.Partial && f.Read == 0: // its rows are not in file order
 		return false
@@ -440,7 +441,8 @@ type cacheWriter struct {
 	resumed string // note on work taken over from an earlier process; "": none
 }
 
-// part is one of the three arrays of a cache file, with the file that holds it during writing.
+// part is one of the three arrays of a cache file: tokens, labels or documents. During writing each has a file of its
+// own.
 type part struct {
 	f   *os.File
 	w   *bufio.Writer
@@ -462,7 +464,7 @@ const (
 	newName     = ".new"
 )
 
-// tempName is part of the names of files that no other process can continue.
+// tempName is part of the names of files that only their own process uses; no later process continues them.
 const tempName = ".tmp-"
 
 // besides are the suffixes of all files beside a cache's first part.

@@ -17,7 +17,7 @@ import (
 	"unicode/utf8"
 )
 
-// colType is the type of a column in a Parquet or Arrow file, or of a part of a column.
+// colType is the type of a Parquet or Arrow column, or of a value nested in a column.
 type colType struct {
 	name    string              // the type's name in the file, for errors
 	json    bool                // values are JSON texts
@@ -135,9 +135,9 @@ func inColumn(name string, err error) error {
 	return out
 }
 
-// appendNamed appends a value of a type that JSON lacks. Inside a struct or list it is text. A top-level column
-// gets an object with the type's name. The only text needed there is the text to learn, and its reader then refuses
-// the object and shows the type.
+// appendNamed appends, as text, a value of a type that JSON lacks, such as a date. In a top-level column it appends
+// an object {kind: text} instead. Only the text to train on is read from such a column; its reader refuses objects,
+// and its error then shows the kind.
 func appendNamed(dst []byte, column bool, kind, text string) []byte {
 	if !column {
 		return quote(dst, text)
@@ -146,8 +146,8 @@ func appendNamed(dst []byte, column bool, kind, text string) []byte {
 	return append(quote(dst, text), '}')
 }
 
-// appendNumber appends a number, given as text, of a type that JSON lacks. A top-level column gets a string, which
-// may be the text to learn.
+// appendNumber appends a number, given as text, of a type that JSON lacks. In a top-level column the number becomes a
+// JSON string, since the column may hold the text to train on.
 func appendNumber(dst []byte, column bool, text string) []byte {
 	if column {
 		return quote(dst, text)
@@ -325,8 +325,8 @@ func (t *colType) nests(levels int) bool {
 	return slices.ContainsFunc(slices.Collect(maps.Values(t.fields)), func(f *colType) bool { return f.nests(levels - 1) })
 }
 
-// strip appends raw, a value of type t, without the nulls of its structs. drop: also those of the outermost struct.
-// schema describes a value inside call arguments; nil: there is none.
+// strip appends raw, a value of type t, without the nulls of its structs. The nulls of the outermost struct are
+// dropped only if drop is set. schema describes a value inside call arguments; nil: there is none.
 func (p *padding) strip(dst, raw []byte, t *colType, schema any, drop bool) []byte {
 	switch {
 	case t == nil || t.json || len(raw) == 0:
@@ -432,7 +432,7 @@ func parameters(raw json.RawMessage) map[string]any {
 	return out
 }
 
-// opened returns the value of a JSON text, or v if it is something else.
+// opened decodes v if v is a string that holds JSON. Otherwise it returns v.
 func opened(v any) any {
 	text, ok := v.(string)
 	if !ok {

@@ -25,7 +25,7 @@ type encoder struct {
 	ids, labs []int32
 	cut       int // of a pair: start of the rejected document in ids
 	starts    []int
-	muted     []jinja.Span // ranges of ids of weight-0 turns that a layout wrote
+	muted     []jinja.Span // ranges of ids that a layout wrote for turns excluded from training (weight 0)
 	paused    []int        // positions in ids where the assistant's turn pauses for other messages
 	around    special
 	// tmpl is the row's template, one of templates, or nil. templates are copies of the form's templates, by name,
@@ -33,7 +33,7 @@ type encoder struct {
 	tmpl      *jinja.Template
 	templates map[string]*jinja.Template
 	ends      map[*jinja.Template]*answerEnds      // end of answers of each template, found on demand
-	abandoned func() bool                          // reports whether the encoder's tokens are still wanted
+	abandoned func() bool                          // reports that nobody wants the encoder's tokens any more
 	lists     func(name string, value []byte) bool // Spec.lists of data set listsSet
 	listsSet  int
 }
@@ -224,7 +224,7 @@ func (e *encoder) within(ids []int32) error {
 	return nil
 }
 
-// listsOf is Spec.lists of a data set, cached.
+// listsOf returns Spec.lists of a data set. It keeps the function of the last data set.
 func (e *encoder) listsOf(set int) func(string, []byte) bool {
 	if e.lists == nil || e.listsSet != set {
 		e.lists, e.listsSet = e.spec.lists(set), set
@@ -386,7 +386,7 @@ const (
 	flagLeftText                        // the template dropped text of a message
 	flagLeftCalls                       // the template dropped tools or calls
 	flagVerbatim                        // of a pair: plain text that no template writes
-	flagPromptCut                       // of a pair: the prompt alone ends with other tokens than before an answer
+	flagPromptCut                       // of a pair: the prompt's last tokens change when an answer follows
 	flagJoined                          // the template got the parts of a content as one text
 	flagDecoded                         // the template got call arguments as objects instead of JSON strings
 	flagEncoded                         // the template got call arguments as JSON strings instead of objects

@@ -152,7 +152,7 @@ func leadingInt(b []byte) (int32, int) {
 	return int32(v), n
 }
 
-// element returns the first element of the list that b continues, for an error message.
+// element returns the list element at the start of b, up to the next comma or bracket, for an error message.
 func element(b []byte) []byte {
 	if i := slices.IndexFunc(b, func(c byte) bool { return c == ',' || c == ']' }); i > 0 {
 		return b[:i]

@@ -377,8 +377,8 @@ func (d *Dataset) part(doc, from int64) tokenRange {
 	return tokenRange{from, min(end-first, from+int64(d.spec.MaxSeqLen))}
 }
 
-// parts returns the ranges of a document's tokens in a row that is not split: one from the start or, for a pair,
-// one for each of its documents.
+// parts returns the ranges of a document's tokens in a row of whole documents: one from the document's start or, for
+// a pair, one for the chosen and one for the rejected document.
 func (d *Dataset) parts(doc int64) []tokenRange {
 	if !d.IsPairs() {
 		return []tokenRange{d.part(doc, 0)}
@@ -440,15 +440,15 @@ func (d *Dataset) bestFit(docs []int64) (fit, at []int64) {
 	return fit, at
 }
 
-// binSpace is a bin with free space.
+// binSpace is a bin that is not full, with its free space in tokens.
 type binSpace struct {
 	free int64
 	bin  int
 }
 
-// bestFit packs items of the given lengths, none above most, into bins of size most. It takes the longest first and
-// puts each into the fullest bin with enough room. It returns the items of each bin in rising order, bins sorted by
-// first item. Source: best-fit decreasing, as in arXiv:2404.10830.
+// bestFit packs items of the given lengths, none above most, into bins of size most. It takes the longest item first
+// and puts each into the fullest bin with enough room. It returns the items of each bin in rising order; the bins are
+// sorted by first item. Source: best-fit decreasing, as in arXiv:2404.10830.
 func bestFit(lengths []int64, most int64) [][]int {
 	order := make([]int, len(lengths))
 	for i := range order {
@@ -490,7 +490,8 @@ type permutation struct {
 	keys [feistelRounds]uint64
 }
 
-// newPermutation returns the permutation number stream of those that seed determines.
+// newPermutation returns a permutation of [0, n) that depends on seed and stream. Different streams give independent
+// permutations.
 func newPermutation(n int64, seed int64, stream uint64) permutation {
 	p := permutation{n: uint64(n), half: 1}
 	if n > 1 {

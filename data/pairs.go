@@ -223,8 +223,8 @@ func (c *columns) errNoPrompt() error {
 	return fmt.Errorf("%s and %s have no beginning in common that could be the prompt; give it in a field of its own, prompt, or remove the row", c.Chosen, c.Rejected)
 }
 
-// common parses two conversations; their common first messages are the prompt. extras holds the row's tools and
-// variables.
+// common parses a row whose chosen and rejected are whole conversations; their common first messages are the prompt.
+// extras holds the row's tools and variables.
 func (c *columns) common(extras *conversation, raw [2]json.RawMessage) (*pair, error) {
 	p := &pair{}
 	for i, field := range []string{c.Chosen, c.Rejected} {
@@ -412,8 +412,8 @@ func (e *encoder) chatSides(p *pair) (flags uint64, prompt []int32, sides [2][]i
 	return flags, prompt, sides, nil
 }
 
-// withEndMarker returns ids, the tokens of a conversation with its answer; the first ones are the prompt's. If the
-// template ends the answer with the next turn's marker, closed appends the marker.
+// withEndMarker returns ids, the tokens of a conversation that ends with an answer; the first tokens are the
+// prompt's. If the template ends an answer with the marker of the next turn, withEndMarker appends this marker.
 func (e *encoder) withEndMarker(v *conversation, out written, ids []int32, first int) []int32 {
 	last := len(v.messages) - 1
 	end := len(ids)

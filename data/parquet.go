@@ -357,7 +357,8 @@ func schemaTypes(text string) (types map[string]*colType) {
 	return types
 }
 
-// fieldsSaid and itemsSaid map several descriptions of a type to those of a field or of the elements.
+// fieldsSaid returns, for each description of a struct's type, the description of the field with this name. itemsSaid
+// returns the descriptions of a list's elements. A description without the field or elements gives nil.
 func fieldsSaid(said []*colType, name string) []*colType {
 	out := make([]*colType, len(said))
 	for i, t := range said {
@@ -374,8 +375,8 @@ func itemsSaid(said []*colType) []*colType {
 	return out
 }
 
-// columnType returns the type of a column, repetition included, and records the meaning of its leaves. said are
-// other descriptions of the column.
+// columnType returns the type of a column, repetition included, and records the meaning of its leaves. said are types
+// that the Arrow schema and the features of datasets give to the column.
 func (r *parquetRows) columnType(c *parquet.Column, elements []pqformat.SchemaElement, said []*colType, column bool) *colType {
 	if c.Repeated() {
 		return &colType{name: "list", element: r.valueType(c, elements, itemsSaid(said), false)}

@@ -285,8 +285,8 @@ func probedCall(call *jinja.Object, next func(probe) probe) *jinja.Object {
 	return with(call, "function", changed)
 }
 
-// unwritten counts the arguments, parts and functions of v that the template drops after the repairs r, and the
-// nulls it writes.
+// unwritten renders v after the repairs r and counts the losses: call arguments, parts of contents and functions that
+// the template drops, and nulls that it writes. For the count, probes replace arguments and parts.
 func (e *encoder) unwritten(v *conversation, r repair) (n int, err error) {
 	probed, probes := v.probed()
 	probed = probed.repaired(r)
@@ -302,9 +302,9 @@ func (e *encoder) unwritten(v *conversation, r repair) (n int, err error) {
 	return n + missingNames(probed, out) + nulls(out.Text), nil
 }
 
-// choose returns the fewest repairs in all with which the template accepts v and writes all of it. If it never
-// writes all of v, choose returns those that lose least. If every attempt fails, it returns the error and the
-// repairs of the attempt that reached the latest message.
+// choose returns the smallest subset of the repairs all with which the template accepts v and writes all of it. If no
+// subset achieves this, choose returns the one with the fewest losses. If every attempt fails, it returns the error
+// and the repairs of the attempt that got to the latest message.
 func (e *encoder) choose(v *conversation, all repair) (best repair, err error) {
 	var sets []repair
 	for r := range all + 1 {
@@ -349,8 +349,9 @@ func endsRepairs(err error) bool {
 	return errors.Is(err, jinja.ErrStopped) || ok && t.Limit
 }
 
-// writeParts is writeAny with texts as lists of parts, for templates that accept no other content. It returns false
-// unless it loses less than was lost without, or succeeds where that failed.
+// writeParts is writeAny with each text as a list of one part, for templates that accept no other content. left and
+// failed describe the attempt with plain texts. The result is false unless writeParts loses less than that attempt,
+// or succeeds where that failed.
 func (e *encoder) writeParts(v *conversation, all repair, left uint64, failed bool, write func(*conversation) (written, error)) (written, *conversation, bool) {
 	if !strings.Contains(e.tmpl.Source(), "text") {
 		return written{}, nil, false

@@ -180,9 +180,9 @@ var splitOf = []func(path string) string{
 // mediaNames are extensions of files beside data sets that hold neither rows nor prose.
 var mediaNames = []string{".png", ".jpg", ".jpeg", ".gif", ".svg", ".webp", ".pdf", ".zip", ".mp3", ".mp4", ".wav"}
 
-// namedSplits returns the splits that file and directory names imply; nil: none. A text file may be about a train,
-// so text counts only with both a training and an evaluation split. A directory of mostly other files is not a data
-// set.
+// namedSplits returns the splits that file and directory names imply; nil: none. A name with "train" may be a text
+// about trains: text files alone count only if there is both a training and an evaluation split. A directory of
+// mostly other files is not a data set.
 func namedSplits(dir string, files []source) *repository {
 	for _, split := range splitOf {
 		r := newRepository(dir, "")
@@ -227,7 +227,7 @@ func bySplit(a, b string) int {
 	return strings.Compare(a, b)
 }
 
-// withRest adds the rows outside any split to train, if only evaluation splits have names.
+// withRest adds the files outside any split to train, if the only named splits are for evaluation.
 func (r *repository) withRest(files []source) *repository {
 	held := !slices.ContainsFunc(r.names, func(n string) bool { return n != splitValidation && n != splitTest })
 	if !held {

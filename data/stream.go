@@ -590,7 +590,7 @@ func (f *feeder) sendAt(st *stream, c *chunk) error {
 	return f.send(c)
 }
 
-// learn takes the form of the file's rows from row, if it is still unknown.
+// learn recognises the form of the file's rows from row, unless the form is known already.
 func (st *stream) learn(s *Spec, row []byte) {
 	if st.known {
 		return

@@ -61,7 +61,8 @@ func ignored(dst []int32, n int) []int32 {
 	return dst
 }
 
-// placed returns an error if the messages of generation blocks are unknown but needed.
+// placed returns an error if the template marks supervised text ({% generation %}) and mt cannot tell to which
+// message the text belongs, but needs to.
 func (e *encoder) placed(v *conversation, turns []jinja.Turn) error {
 	if !slices.ContainsFunc(turns, func(t jinja.Turn) bool { return t.Message == jinja.NoMessage }) {
 		return nil
@@ -184,9 +185,9 @@ func (e *encoder) tokenAt(at int) int {
 	return i
 }
 
-// pausedAt corrects the labels of tokens [from, to), which text of other messages follows. alone is the message
-// rendered as the last one. Its final special token is supervised if the token also follows in the text. Tokens
-// that appear only in the text are not supervised.
+// pausedAt corrects the labels of an assistant's turn, tokens [from, to), that pauses for other messages such as tool
+// results. alone is the turn rendered as the last message. Tokens of [from, to) that alone lacks are not supervised.
+// A special token at the end of alone is supervised if the same token follows the turn here.
 func (e *encoder) pausedAt(from, to int, alone string) error {
 	ids, err := e.tok.Encode(nil, []byte(strings.TrimSpace(alone)))
 	if err != nil {
@@ -210,7 +211,7 @@ func (e *encoder) pausedAt(from, to int, alone string) error {
 	return nil
 }
 
-// nextMarker returns the special token that begins the turn after v: a tool's turn if the last message calls a
+// nextMarker returns the special token that would begin the turn after v: a tool's turn if the last message calls a
 // tool, otherwise the user's. IgnoreIndex: there is none.
 func (e *encoder) nextMarker(v *conversation) int32 {
 	next := jinja.NewObject("role", "user", "content", "x")
@@ -228,8 +229,8 @@ func (e *encoder) nextMarker(v *conversation) int32 {
 	return e.markerOf(v, next)
 }
 
-// markerOf returns the special token that the template writes directly after the last turn of v if the turn next
-// follows. This is an end that the last turn lacks at the end of a text, or the token that begins next.
+// markerOf returns the special token that the template writes directly after the last turn of v when the turn next
+// follows. It is either an end token that the template writes only between turns, or the token that begins next.
 // IgnoreIndex: there is none.
 func (e *encoder) markerOf(v *conversation, next *jinja.Object) int32 {
 	n := len(v.messages)
@@ -252,8 +253,8 @@ func (e *encoder) markerOf(v *conversation, next *jinja.Object) int32 {
 	return e.firstMarker(r.Text[r.Turns[at].From:r.Turns[at].To])
 }
 
-// addedBy returns the text that r, a rendering of v and one more turn, adds to v alone. It returns "" if r does not
-// begin with that text, or if the text does not end with v's last turn.
+// addedBy returns the text that r, a rendering of v and one more turn, has after the rendering of v alone. It returns
+// "" if r does not begin with the rendering of v, or if that does not end with v's last turn.
 func (e *encoder) addedBy(v *conversation, r *jinja.Rendered) string {
 	alone, err := e.tmpl.Render(e.variables(v))
 	if err != nil {
