@@ -101,5 +101,5 @@ func (o *KernelOperation) reaches() string {
 	return fmt.Sprintf("%.0f GB/s", float64(o.Bytes)/o.Expected/1e9)
 }
 
-// micro prints seconds as microseconds.
+// micro formats seconds as microseconds.
 func micro(s float64) string { return fmt.Sprintf("%.1f", s*1e6) }

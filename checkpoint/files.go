@@ -46,9 +46,9 @@ type file struct {
 	linked  bool // the file exists already and gets a second name (linked.go)
 }
 
-// entriesOf lists plane p of the weights of every tensor that layout owns. A tensor with SavedF32 is fp32 instead
-// of bf16 and has no lower halves. For lower halves, each parameter has a tensor of its own; tensors without lower
-// halves are left out.
+// entriesOf lists the entries of plane p for every tensor that layout owns; p is the weights in some dtype, or their
+// lower halves. A tensor with SavedF32 is fp32 instead of bf16 and has no lower halves. In the plane of lower halves,
+// each parameter has a tensor of its own, even if its weights share a tensor.
 func entriesOf(layer int, layout model.Layout, p plane) []*entry {
 	var out []*entry
 	for _, t := range layout.Tensors {
@@ -74,8 +74,8 @@ func entriesOf(layer int, layout model.Layout, p plane) []*entry {
 	return out
 }
 
-// stateEntries lists the values of a plane beside the weights, one entry per tensor that has such values. Values
-// per element have the weight's shape; other values are lists.
+// stateEntries lists the values of one plane of the optimizer's state, with one entry per tensor that has such
+// values. A plane with one value per element has the weight's shape; other planes are lists.
 func stateEntries(layer int, layout model.Layout, of optim.Placed) []*entry {
 	p := statePlane(of.Plane)
 	var out []*entry
@@ -112,7 +112,7 @@ func newFile(name string, entries []*entry) *file {
 	return f
 }
 
-// weightEntries lists the weights of all layers in order.
+// weightEntries lists the weights of all layers, to be saved as d.
 func weightEntries(layouts []model.Layout, d DType) []*entry {
 	var out []*entry
 	for i, l := range layouts {
@@ -267,8 +267,8 @@ func indexed(dir string) map[string]bool {
 	return used
 }
 
-// show moves the files to their places and then removes the older model's files. The file by which readers find the
-// weights moves last.
+// show makes the new model visible: it moves the files to their places and then removes the older model's files. The
+// file by which readers find the weights moves last.
 func (m *modelWriter) show() error {
 	first, last := []string{}, singleName
 	if len(m.shards) > 1 {

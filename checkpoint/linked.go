@@ -201,8 +201,8 @@ func openLower(dir string, record fileRecord) (*shard, error) {
 	return sh, nil
 }
 
-// TryLink returns why checkpoints in the directory output cannot link the file at path, which the run has made; "":
-// they can. err is an error of the disk.
+// TryLink tries to link the file at path, which the run has made, into a checkpoint in the directory output. why says
+// why this is not possible; "": it is possible. err is an error of the disk.
 func TryLink(f FS, output, path string) (why string, err error) {
 	tmp, err := makeTemp(f, filepath.Join(output, "checkpoint-0"))
 	if err != nil {

@@ -59,7 +59,7 @@ func (s *source) packedAs(e *entry) (*packed, error) {
 	return p, nil
 }
 
-// asRows returns a copy of e whose parts are not transposed, as MXFP4 stores them.
+// asRows returns a copy of e with Transposed cleared in all parts, since MXFP4 stores the parameter's rows.
 func (p *packed) asRows(e *entry) *entry {
 	out := *e
 	out.placed = slices.Clone(e.placed)
@@ -125,7 +125,8 @@ func (t target) readPacked(l Layer, done func(n int64)) error {
 	return nil
 }
 
-// standsFor returns the name of the tensor that name is one half of in MXFP4, or name itself.
+// standsFor returns NAME if name is NAME_blocks or NAME_scales, the two tensors that store NAME in MXFP4. Otherwise
+// it returns name.
 func standsFor(name string) string {
 	for _, end := range []string{blocksEnd, scalesEnd} {
 		if rest, ok := strings.CutSuffix(name, end); ok {
@@ -135,7 +136,7 @@ func standsFor(name string) string {
 	return name
 }
 
-// packedRows returns the MXFP4 tensor with rows i of p.Stored; nil: none.
+// packedRows returns the MXFP4 tensor that holds p.Stored[i]; nil: there is none.
 func (w *Weights) packedRows(p model.Param, i int) *packed {
 	entries := addPlaced(nil, 0, model.TensorLayout{Param: p}, i, planeF32)
 	found, _ := w.src.packedAs(entries[0]) // shapes were checked by Check

@@ -32,8 +32,8 @@ func (p placed) lines() int64 {
 	return int64(p.at.Place.Rows)
 }
 
-// addPlaced adds rows i of t, a tensor of layer, to the entry in out for their tensor. If there is none, it appends
-// a new entry.
+// addPlaced adds t.Stored[i], a range of rows of parameter t, to the entry in out for the tensor that holds them. If
+// there is no such entry, it appends one.
 func addPlaced(out []*entry, layer int, t model.TensorLayout, i int, p plane) []*entry {
 	piece := placed{t, t.Stored[i]}
 	for _, e := range out {
@@ -50,8 +50,8 @@ func addPlaced(out []*entry, layer int, t model.TensorLayout, i int, p plane) []
 	return append(out, e)
 }
 
-// stretch is n neighbouring elements of a parameter. In the tensor they stand at every stride-th element, starting
-// at first.
+// stretch is n neighbouring elements of a parameter, from elem on. In the lines read from the tensor, they are every
+// stride-th element, starting at first.
 type stretch struct {
 	layout        model.TensorLayout
 	elem, n       int64
@@ -144,7 +144,7 @@ func (s stretch) put(raw, values []byte, size int64) {
 	}
 }
 
-// ReadRows reads rows i of p.Stored, in the parameter's layout.
+// ReadRows reads p.Stored[i], a range of rows of p, in the parameter's layout.
 func (w *Weights) ReadRows(p model.Param, i int) ([]float32, error) {
 	at := p.Stored[i]
 	out := make([]float32, at.Rows*p.Cols)

@@ -58,7 +58,8 @@ func removeAll(fs FS, checkpoints []found, leftovers []string) error {
 	return errors.Join(errs...)
 }
 
-// surplus returns the checkpoints to remove, oldest first. checkpoints are sorted newest first.
+// surplus returns the checkpoints that Prune removes, oldest first. checkpoints are sorted newest first; the other
+// parameters are Prune's.
 func surplus(checkpoints []found, keep, finite, current, best int) (out []found) {
 	if keep <= 0 {
 		return nil
@@ -87,8 +88,9 @@ func surplus(checkpoints []found, keep, finite, current, best int) (out []found)
 	return out
 }
 
-// counts reports whether a checkpoint is one of the keep. It must not be marked as non-finite. Also, a finite step
-// must have followed it, or its own step must not have been skipped. finite is the last finite step.
+// counts reports whether Prune counts c as one of the keep checkpoints that stay. MarkNonFinite must not have marked
+// c. Also, a finite step must have followed c, or the step of c must not have been skipped. finite is the last step
+// with finite loss and gradients.
 func (c found) counts(finite int) bool {
 	if NonFinite(c.path) != "" {
 		return false

@@ -181,8 +181,8 @@ func loadState(dir string, layers []Layer, planes bool, progress Progress) (Trai
 	return ReadState(dir)
 }
 
-// wanted selects what a layer's optimizer file must hold: the weights' lower halves, and the planes beside the
-// weights. If lower halves are not wanted, the file has none. Planes that are not wanted are skipped.
+// wanted selects the tensors that a layer's optimizer file must hold: lower halves of the weights (lo) and planes of
+// the optimizer's state (planes). Without lo, the file has no lower halves. Without planes, its planes are skipped.
 type wanted struct{ lo, planes bool }
 
 // loadLayerState reads a layer's optimizer file into l.

@@ -109,8 +109,8 @@ func NewWriter(output string, opts WriterOptions) (*Writer, error) {
 	return w, nil
 }
 
-// pieceFor returns the size of a piece in bytes: pieceBytes, less if no tensor is as large, or a whole line if
-// tensors are written in lines.
+// pieceFor returns the size in bytes of the pieces for these files: pieceBytes, or less if no tensor is that large.
+// Files with tensors that are written in whole lines (placed.go) need at least one line.
 func pieceFor(files []*outFile) int64 {
 	var most, line int64
 	for _, f := range files {
