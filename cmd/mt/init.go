@@ -90,7 +90,7 @@ func recipe(m *open.Model, pairs bool) []start {
 	return append(all, start{"warmup_ratio", "0.03", "warmup_steps"}, start{"weight_decay", "0.1", ""})
 }
 
-// comments are the comments in the file on keys that a newcomer may want to change.
+// comments are written into the config file beside keys that a newcomer may want to change.
 var comments = map[string]string{
 	"max_seq_len":                 "tokens of a row; what a step holds grows with it",
 	"val_size":                    "the share of the rows that is held out, for the loss on what was not seen",
@@ -144,8 +144,8 @@ func writeNew(name string, text []byte, force bool) error {
 
 // interview is the state of mt init.
 type interview struct {
-	given config.Args    // flags, and answers in the form of flags
-	cfg   *config.Config // the config of given
+	given config.Args    // the flags given, and the answers in the form of flags
+	cfg   *config.Config // the config that results from given
 	model *open.Model    // model of cfg, known after the first question
 }
 
@@ -173,7 +173,7 @@ var questions = []question{
 		text: "Where to? The folder for checkpoints and the model"},
 }
 
-// as returns a question.key that stores the answer under key.
+// as returns a function for question.key that stores the answer under key.
 func as(key string) func(string) (string, string) {
 	return func(answer string) (string, string) { return key, answer }
 }

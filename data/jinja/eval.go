@@ -536,7 +536,7 @@ func (r *run) bounds(n int64, parts [3]any) intRange {
 	return intRange{clamp(parts[0], from), clamp(parts[1], to), step}
 }
 
-// bound returns an integer of a slice, clamped to ±2^40, or otherwise if v is None.
+// bound returns v, an integer of a slice, clamped to ±2^40. If v is None, it returns the value of otherwise.
 func (r *run) bound(v any, otherwise int64) int64 {
 	const most = 1 << 40
 	if v == nil {

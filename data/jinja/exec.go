@@ -375,8 +375,8 @@ func (r *run) filteredItems(st *forStmt, s *scope, it *iterator) *iterator {
 	}}
 }
 
-// packed returns item as the variables in target hold it. Several variables give a tuple even if item was a list,
-// as in Jinja for a loop with a test.
+// packed returns the item as the loop's variables, target, hold it. For several variables this is a tuple even if
+// item was a list, as in Jinja for a loop with a test.
 func (r *run) packed(target expr, item any, s *scope) any {
 	t, ok := target.(*listExpr)
 	if !ok {
@@ -392,7 +392,7 @@ func (r *run) packed(target expr, item any, s *scope) any {
 	return items
 }
 
-// begin records that an iteration over item begins.
+// begin records that an iteration of the loop st over item begins.
 func (r *run) begin(st *forStmt, item any) {
 	i := &iteration{item: item, message: NoMessage, from: len(r.out.text), out: r.out, target: st.target}
 	if o, ok := item.(*Object); ok {
@@ -413,7 +413,7 @@ func (r *run) end() {
 	}
 }
 
-// isStanding reports whether an enclosing loop is at the same message.
+// isStanding reports whether an enclosing loop is at the same message as the iteration i.
 func (r *run) isStanding(i *iteration) bool {
 	for _, outer := range r.standing {
 		if outer.message == i.message {
@@ -423,8 +423,8 @@ func (r *run) isStanding(i *iteration) bool {
 	return false
 }
 
-// looked records that items[index] returned item. If item is a message and index is the current number of the
-// innermost loop, the loop is at that message from this point on.
+// looked records that the template read items[index] and got item; at is the value of index. If item is a message and
+// index is the number of the innermost loop's iteration, the loop is at this message from here on.
 func (r *run) looked(index expr, at, item any) {
 	n := len(r.standing)
 	o, ok := item.(*Object)
@@ -549,7 +549,8 @@ func (b bound) int(i int, v int64) int64 { return typed(b, i, v, asInt, "an inte
 
 func (b bound) str(i int, v string) string { return typed(b, i, v, asStr, "a string") }
 
-// typed returns argument i converted by as, or v if it is missing. It fails if as cannot convert the argument.
+// typed returns argument i, converted by the function as, or v if the argument is missing. It fails if the argument
+// cannot be converted.
 func typed[T any](b bound, i int, v T, as func(any) (T, bool), kind string) T {
 	if !b.has(i) {
 		return v
@@ -669,7 +670,7 @@ type run struct {
 	// messages maps a message to its index, by identity. An element of a message's tool_responses maps to
 	// ToolResult.
 	messages map[*Object]int
-	// standing lists the running iterations of loops, innermost last.
+	// standing lists the loop iterations in progress, innermost last.
 	standing []*iteration
 }
 
@@ -833,8 +834,8 @@ func plain(v any) any {
 }
 
 // late returns the names that the template's own statements set before they read them. As in Jinja, such a name is
-// then local to the template: a macro or loop that reads it earlier finds nothing, even if the caller passed such a
-// variable.
+// local to the template from the start. A macro or loop that reads the name earlier finds nothing, even if the caller
+// passed such a variable.
 func late(body []stmt) []string {
 	s := &symbols{known: map[string]bool{}}
 	s.statements(body)

@@ -376,7 +376,7 @@ func (r *run) prepare(vars map[string]any) (size int, err error) {
 	return in.size, nil
 }
 
-// noteResults records the objects in a message's list tool_responses as ToolResult.
+// noteResults maps the objects in a message's list tool_responses to ToolResult in r.messages.
 func (r *run) noteResults(message *Object) {
 	v, _ := message.Get("tool_responses")
 	results, _ := v.([]any)

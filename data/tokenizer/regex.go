@@ -258,7 +258,7 @@ func (re *regex) find(text []byte, from int, steps *int) (start, end int, ok boo
 	}
 }
 
-// describe adds the pattern and its path to an error.
+// describe adds to err the pattern and where, its path in tokenizer.json.
 func describe(where, pattern string, err error) error {
 	if len(pattern) > 80 {
 		pattern = pattern[:80] + "…"

@@ -27,7 +27,8 @@ func optim() {
 	codes()
 }
 
-// adam generates the AdamW update. Its factors: clip, decay, 1 − β1, β2, 1 − β2, step, √bc2, eps.
+// adam generates the AdamW update. Its factors: clip, decay (1 − learning rate · weight decay), 1 − β1, β2, 1 − β2,
+// step (learning rate over bias correction 1), √bc2 (bc2 is bias correction 2), eps.
 func adam(split bool, grad string) {
 	s := newElement("adam", 2, split, grad)
 	var clip, decay, beta1c, beta2, beta2c, step, rootbc2, eps neon.V

@@ -13,8 +13,8 @@ const (
 type product struct {
 	*neon.Func
 	h    int
-	acc  [][]neon.V // elements of A, one register a row
-	left []neon.V   // elements of A
+	acc  [][]neon.V // sums: a row of registers for each of the h rows
+	left []neon.V   // elements of A, one register a row
 	b    [2]neon.V
 	// right points to a row of B; the next row begins next bytes later.
 	right neon.R

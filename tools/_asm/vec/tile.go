@@ -30,7 +30,7 @@ func tile(v isa, h int, cols bool) {
 	End()
 }
 
-// tiler generates one function. Its loop over panels processes columns that are regs registers wide.
+// tiler generates one function of tile. Its loop over panels processes columns that are regs registers wide.
 type tiler struct {
 	isa
 	h    int
