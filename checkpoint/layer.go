@@ -143,8 +143,8 @@ func (l Layer) tile(t model.TensorLayout, elem, n int64) []byte {
 	return l.Tile[off : off+n*size]
 }
 
-// encode returns n elements of plane p of the weight t from element elem, in the bytes of the file. The result is a
-// view of the arena if the bytes are equal there, otherwise it is in buf.
+// encode returns n elements of plane p of the weight t, starting at element elem, as the bytes of a file. The result
+// is a view of the layer's memory if the memory holds the same bytes; otherwise it is in buf.
 func (l Layer) encode(t model.TensorLayout, p plane, elem, n int64, buf []byte) []byte {
 	switch {
 	case l.Mean != nil && !t.Frozen:

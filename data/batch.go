@@ -38,7 +38,7 @@ type Pair struct {
 type MicroBatch struct {
 	Tokens int
 	IDs    []int32 // (Tokens)
-	// Index maps each token to its id's position in the batch's UniqueIDs.
+	// Index is, for each token, the position of its id in the batch's UniqueIDs.
 	Index []int32 // (Tokens)
 	// Targets is the token to predict at each position: labels shifted by one, so the target at t is the label of
 	// t+1. IgnoreIndex: none.
@@ -46,8 +46,8 @@ type MicroBatch struct {
 	Positions []int32 // (Tokens), restarts with every document
 	CuSeqlens []int32 // (documents + 1), first token of each document, then Tokens
 	MaxSeqlen int     // tokens of the longest document
-	// RowStart and RowPos list the positions of each unique id of the batch: id u is at
-	// RowPos[RowStart[u]:RowStart[u+1]], in rising order.
+	// RowStart and RowPos list the positions of each unique id of the batch. The id UniqueIDs[u] stands at the
+	// positions RowPos[RowStart[u]:RowStart[u+1]], in rising order.
 	RowStart []int32 // (unique ids of the batch + 1)
 	RowPos   []int32 // (Tokens)
 	// Supervised counts the targets that are not IgnoreIndex.
@@ -221,7 +221,7 @@ func (r Row) Supervised() int64 {
 	return sum
 }
 
-// chosen returns the number of tokens in the loss that belong to chosen answers.
+// chosen returns the number of tokens in the loss that belong to the chosen answers of the row's pairs.
 func (r Row) chosen() (sum int64) {
 	doc, first, labels, pairs := int32(0), 0, r.labels(), r.Pairs // pairs are in the order of their documents
 	for n := range r.docs() {

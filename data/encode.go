@@ -38,7 +38,7 @@ type encoder struct {
 	listsSet  int
 }
 
-// special holds the tokens around a text, and BOS and EOS.
+// special holds the tokens that a tokenizer puts before and after a text, and the ids of BOS and EOS.
 type special struct {
 	before, after []int32
 	bos, eos      int32 // IgnoreIndex: none

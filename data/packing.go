@@ -175,7 +175,7 @@ func (d *Dataset) truncate() error {
 }
 
 // together puts documents that came from one input row into one row. If they exceed MaxSeqLen, it splits the row
-// between documents.
+// between documents. The results are Dataset.fit and fitAt.
 func (d *Dataset) together(docs []int64) (fit, at []int64) {
 	at = []int64{0}
 	tokens := int64(0)
@@ -421,7 +421,8 @@ func RowTokens(maxSeqLen int, pairs bool) int {
 const fitWindow = 8192
 
 // bestFit packs documents and pairs, truncated to MaxSeqLen, into rows, one window of documents at a time. Rows are
-// sorted by their first document, and documents within a row are in file order.
+// sorted by their first document, and documents within a row are in file order. The results are Dataset.fit and
+// fitAt.
 func (d *Dataset) bestFit(docs []int64) (fit, at []int64) {
 	at = []int64{0}
 	most := d.longestRow()

@@ -90,7 +90,7 @@ func (c *columns) findPrompt(named *columns, fields map[string]json.RawMessage) 
 	return first
 }
 
-// inMessages declares the prompt as a list of messages in the column name.
+// inMessages records that the prompt is the list of messages in the column called name.
 func (c *columns) inMessages(name string) { c.Messages, c.Prompt = name, "" }
 
 // firstMessage returns the first message of a JSON list, or a single message; nil for other values.

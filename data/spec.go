@@ -199,7 +199,7 @@ var Builders = []string{"json", "csv", "parquet", "arrow", "text"}
 // SetFormats are the values of Set.Format.
 var SetFormats = []string{string(fmtText), string(fmtMessages), string(fmtShareGPT), string(fmtAlpaca), string(fmtPrompt), string(fmtPairs)}
 
-// fieldOf returns the place in columns of a Set's field.
+// fieldOf maps each key of Set.Fields to the field of columns that it sets.
 var fieldOf = map[string]func(*columns) *string{
 	"text":        func(c *columns) *string { return &c.Text },
 	"messages":    func(c *columns) *string { return &c.Messages },
@@ -299,7 +299,7 @@ func (s *Set) columns() *columns {
 	return c
 }
 
-// names returns the given columns of pairs; nil: rows are not pairs.
+// names returns the configured columns of pairs; nil: rows are not pairs.
 func (s *Set) names() *columns {
 	if s.format() != fmtPairs {
 		return nil

@@ -81,14 +81,15 @@ func (e *encoder) placed(v *conversation, turns []jinja.Turn) error {
 	return fmt.Errorf("the chat template's {%% generation %%} blocks stand outside a loop over messages, so it is not known which message each is of, and %s needs that: put them into the loop", why)
 }
 
-// answerEnds is the text that a template writes after an answer within the answer's turn: followed by another turn,
-// and as the last turn. Both are "" if the next turn's marker ends the turn.
+// answerEnds is the text that a template writes after an answer, as part of the answer's turn: own[0] if the answer
+// is the last turn, own[1] if a user turn follows. Both are "" if the marker of the next turn ends the answer. known
+// reports that the template could be tested.
 type answerEnds struct {
 	known bool
 	own   [2]string
 }
 
-// ended finds the template's answerEnds, once per template.
+// ended finds the template's answerEnds with a short conversation, once per template.
 func (e *encoder) ended() *answerEnds {
 	if end := e.ends[e.tmpl]; end != nil {
 		return end

@@ -175,7 +175,8 @@ func (s *session) run(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// one judges mutants until one compiles, and returns the mutant with its verdict. It returns nil if no mutant is left.
+// one judges mutants of a package in turn until a mutant compiles, and returns this mutant with its verdict. It
+// returns nil if no mutant is left.
 func (s *session) one(ctx context.Context, of *[]*mutant) (m *mutant, err error) {
 	for err == nil && (m == nil || m.verdict == invalid && !s.hand) {
 		s.lock.Lock()

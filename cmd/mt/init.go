@@ -63,7 +63,8 @@ pairs of answers (docs/preferences.md).
 	return c
 }
 
-// start is a default value. It applies unless key, or the conflicting key unless, was given.
+// start is a default value of the key. It applies if neither key nor the conflicting key in the field unless was
+// given.
 type start struct{ key, value, unless string }
 
 // recipe returns the defaults for a new config. Training from scratch takes a high learning rate, fine-tuning a low
