@@ -132,7 +132,7 @@ var contactKinds = []struct {
 // Commands whose reports are parts of a contact.
 const benchTrain, benchCopy, benchMatMul, benchAttention = "mt bench train", "mt bench copy", "mt bench matmul", "mt bench attention"
 
-// as returns a function that decodes JSON into a T and passes it to keep.
+// as returns a function that decodes JSON into a T and passes the T to the function keep.
 func as[T any](keep func(c *Contact, part string, r *T)) func(c *Contact, part string, raw []byte) error {
 	return func(c *Contact, part string, raw []byte) error {
 		r := new(T)

@@ -215,8 +215,8 @@ const (
 // Readers prefer the single file if a directory has both. So one rename replaces a model: the rename of the single
 // file, or of an index whose shards the older index does not name.
 
-// shardName returns the name of shard i of a model with of shards. version counts the models that the directory has
-// held; names of the first have no version.
+// shardName returns the name of shard i of a model that has of shards in total. version counts the models that the
+// directory has held; names of the first have no version.
 func shardName(version, i, of int) string {
 	v := ""
 	if version > 1 {

@@ -109,8 +109,8 @@ func readHeader(r io.Reader, size int64) (header, error) {
 	return h, nil
 }
 
-// truncated turns the end of the file into an errTruncated that names what was being read. Other errors are
-// returned unchanged.
+// truncated turns the end of the file into an errTruncated; what names the part that was being read. It returns other
+// errors unchanged.
 func truncated(err error, what string) error {
 	if err == nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return fmt.Errorf("%w: the file ends in %s", errTruncated, what)

@@ -144,8 +144,8 @@ func (w *Writer) linkState(f *outFile, e *Extent) error {
 	return nil
 }
 
-// readLower reads the tensors in wanted that lowerName holds. These are lower halves missing in the layer's own
-// file. It returns the tensors that are missing there too.
+// readLower reads those tensors in wanted that the file lowerName holds: lower halves that are missing in the layer's
+// own file. It returns the tensors that are missing in lowerName too.
 func readLower(dir string, wanted map[string]*entry, l Layer, records map[string]fileRecord) (missing map[string]*entry, err error) {
 	record, ok := records[lowerName]
 	if !ok || len(wanted) == 0 {

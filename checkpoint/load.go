@@ -508,8 +508,8 @@ type stored struct {
 	in    tensor
 }
 
-// pieces passes the tensor's bytes to put, piece by piece: converted to the fp32 or bf16 of plane to, or unchanged
-// for planeAsIs.
+// pieces passes the tensor's bytes to the function put, piece by piece. They are converted to the dtype of the plane
+// to, fp32 or bf16, or unchanged for planeAsIs.
 func (s *stored) pieces(to plane, buf []byte, put func([]byte) error) error {
 	from, ok := weightPlane(s.in.dtype)
 	if to == planeAsIs || ok && to.dtype == s.in.dtype {

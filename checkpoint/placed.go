@@ -58,7 +58,8 @@ type stretch struct {
 	first, stride int64
 }
 
-// stretches calls do for all parts of p in lines [from, to) of its tensor. Lines are numbered through all slices.
+// stretches calls do for every stretch of p in the lines [from, to) of its tensor. Lines are numbered through all
+// slices.
 func (p placed) stretches(from, to int64, do func(stretch)) {
 	at, lines, line, cols := p.at.Place, p.lines(), p.line(), int64(p.layout.Cols)
 	base := int64(at.Slice) * lines
@@ -78,7 +79,8 @@ func (p placed) stretches(from, to int64, do func(stretch)) {
 	}
 }
 
-// chunk returns the number of bytes to process together: whole lines of about most bytes.
+// chunk returns the number of bytes to process together: whole lines. The limit most, in bytes, holds unless one line
+// is longer. size is the bytes of an element.
 func (e *entry) chunk(most, size int64) int64 {
 	line := e.placed[0].line() * size
 	return max(1, most/line) * line

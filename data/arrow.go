@@ -629,7 +629,7 @@ func (c *arrowColumn) check() error {
 	return nil
 }
 
-// append appends value i as JSON. It fails if dst exceeds most bytes.
+// append appends value i as JSON. It fails if dst becomes longer than the limit most, in bytes.
 func (c *arrowColumn) append(dst []byte, i int64, most int) ([]byte, error) {
 	if len(dst) > most {
 		return dst, errRowSize
@@ -788,7 +788,7 @@ func (t flat) field(i int) int {
 	return 0
 }
 
-// number returns integer field i, which is bytes wide; if the field is absent, it returns usual.
+// number returns integer field i, which is bytes wide. If the field is absent, it returns the value of usual.
 func (t flat) number(i, bytes int, usual int64) int64 {
 	at := t.field(i)
 	switch {

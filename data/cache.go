@@ -337,7 +337,8 @@ func (m *manifest) unchangedSince(mtime int64, src source) bool {
 	return mtime == src.mtime && mtime < m.Started-int64(racy)
 }
 
-// sumOf returns the SHA-256 of the first most bytes of a file.
+// sumOf returns the SHA-256 of the start of a file. most is the number of bytes to hash; a shorter file is hashed as
+// a whole.
 func sumOf(name string, most int64) (string, error) {
 	f, _, err := openRegular(name)
 	if err != nil {
@@ -872,7 +873,7 @@ func openRegular(name string) (*os.File, os.FileInfo, error) {
 	return f, info, nil
 }
 
-// readSmall reads a file of at most most bytes. A missing file gives nil.
+// readSmall reads a file. A file longer than most, in bytes, is an error; a missing file gives nil.
 func readSmall(name string, most int64) ([]byte, error) {
 	text, err := files.Read(name, most)
 	if errors.Is(err, fs.ErrNotExist) {

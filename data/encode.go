@@ -161,7 +161,8 @@ func (e *encoder) encode(c *chunk) {
 	c.buf = nil
 }
 
-// divided splits the row d into its documents, which end at ends.
+// divided splits the row d into its documents. ends has the end of each document, in tokens from the start of the
+// row.
 func divided(d encoded, ends []int) []encoded {
 	out := make([]encoded, len(ends))
 	from := 0
@@ -400,8 +401,8 @@ const flagSameRow uint64 = 1 << 15
 // existed when the ID was defined; later flags must not change IDs.
 const idFlags = flagOpenEnd | flagDoubledBOS
 
-// piece appends the tokens of text and an EOS. With sup, the EOS and the tokens from byte offset from are
-// supervised.
+// piece appends the tokens of text and an EOS. With sup set, the EOS is supervised, and so are the tokens that start
+// at or after the byte offset from.
 func (e *encoder) piece(text string, from int, sup bool) (err error) {
 	first := len(e.ids)
 	if e.ids, e.starts, err = e.tok.EncodeSpans(e.ids, e.starts[:0], []byte(text)); err != nil {

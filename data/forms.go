@@ -391,7 +391,7 @@ func (c Columns) ofText(name string) error {
 	return nil
 }
 
-// errNoColumn returns the error of a file without a known column. all are its columns.
+// errNoColumn returns the error of a file without a column that mt knows. all has the names of the file's columns.
 func errNoColumn(all []string) error {
 	return fmt.Errorf("no column that could be trained on among %q; say which they are: %s, %s, or %s and %s; or name them in %s",
 		all, textColumnKey, messagesColumnKey, promptColumnKey, responseColumnKey, infoName)

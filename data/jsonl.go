@@ -444,8 +444,8 @@ func (l *lineRows) next(dst []byte) ([]byte, int64, error) {
 
 var errTooLong = errors.New("a line that is too long")
 
-// readLine appends the next line to dst. If dst would exceed most bytes, the rest of the line is skipped and the
-// error is errTooLong.
+// readLine appends the next line to dst. If dst would become longer than the limit most, in bytes, readLine skips the
+// rest of the line and returns errTooLong.
 func readLine(r *bufio.Reader, dst []byte, most int) ([]byte, error) {
 	tooLong := false
 	for {

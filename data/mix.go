@@ -59,8 +59,9 @@ func (d *Dataset) newMix() (mix, error) {
 	return d.interleave(parts)
 }
 
-// sample returns the documents to use of data set i, whose documents are [from, to): all of them, or the number that
-// its Samples asks for. They are in file order. If more are requested than exist, all come once before any repeats.
+// sample returns the documents to use of data set i. The data set's documents are [from, to), and Samples says how
+// many to use; 0: all. The result is in file order. If more are requested than exist, all come once before any
+// repeats.
 func (d *Dataset) sample(i int, from, to int64) []int64 {
 	want := d.spec.sets[i].Samples
 	if want == 0 || from == to {

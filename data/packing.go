@@ -371,7 +371,8 @@ func (d *Dataset) single(i int64) (doc int64, piece tokenRange) {
 	return doc, d.part(doc, (i-d.first[p])*int64(d.spec.MaxSeqLen))
 }
 
-// part returns the range of a document's tokens from token from that fits into one row.
+// part returns a range of a document's tokens that fits into one row. The range begins at token number from of the
+// document.
 func (d *Dataset) part(doc, from int64) tokenRange {
 	first, end := d.c.span(doc)
 	return tokenRange{from, min(end-first, from+int64(d.spec.MaxSeqLen))}

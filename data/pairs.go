@@ -267,7 +267,8 @@ func sameMessage(a, b any) bool {
 	return reflect.DeepEqual(plain[0], plain[1])
 }
 
-// answered returns the prompt asked with the answer in field: a text, a message, or a list of messages.
+// answered returns a copy of the conversation asked, the prompt, with the answer of the column field appended. The
+// answer, raw, is a text, a message, or a list of messages.
 func (c *columns) answered(asked *conversation, field string, raw json.RawMessage) (*conversation, error) {
 	v := asked.clone()
 	switch raw[0] {

@@ -137,8 +137,8 @@ var (
 	inDirName = wordPatterns(`(?:[-._ 0-9]|$)`)
 )
 
-// wordPatterns returns, for each split, a pattern that matches names with one of the split's words. The text after
-// the word must match behind.
+// wordPatterns returns, for each split, a pattern that matches names with one of the split's words. behind is the
+// pattern of the text that must follow the word.
 func wordPatterns(behind string) map[string]*regexp.Regexp {
 	out := map[string]*regexp.Regexp{}
 	for _, s := range splitWords {
@@ -244,8 +244,8 @@ func (r *repository) withRest(files []source) *repository {
 	return r
 }
 
-// choose returns the files of the split asked. Without one it returns the training files, or the evaluation files
-// if held is set. The note names the splits that are left out.
+// choose returns the files of the split called asked. If asked is "", it returns the training files, or the
+// evaluation files if held is set. The note names the splits that are left out.
 func (r *repository) choose(asked string, held bool) ([]source, string, error) {
 	want := cmp.Or(asked, splitTrain)
 	if held && asked == "" {

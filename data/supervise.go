@@ -167,8 +167,8 @@ func (e *encoder) superviseEnds(v *conversation, turns []jinja.Turn, text string
 	return nil
 }
 
-// endBehind returns the position after the marker that follows at, with white space between. Without a marker it
-// returns at. last reports that only white space follows.
+// endBehind returns the position after the marker that follows position at, with only white space between. If no
+// marker follows, it returns at. last reports that only white space follows the result.
 func (e *encoder) endBehind(at int) (end int, last bool) {
 	next := at
 	for next < len(e.ids) && !e.special(e.ids[next]) && blank(e.tok.Decode(e.ids[next:next+1])) {
@@ -180,7 +180,7 @@ func (e *encoder) endBehind(at int) (end int, last bool) {
 	return at, next == len(e.ids)
 }
 
-// tokenAt returns the first token that starts at or after byte offset at of the text.
+// tokenAt returns the index of the first token that starts at the given byte offset of the text, or after it.
 func (e *encoder) tokenAt(at int) int {
 	i, _ := slices.BinarySearch(e.starts, at)
 	return i

@@ -546,7 +546,8 @@ func (p *plan) gemma3Keys() {
 	p.gemmaAttention(p.fullEach(s.int("sliding_window_pattern", s.int("_sliding_window_pattern", 6))), 62)
 }
 
-// fullEach returns n if exactly every n-th layer has full attention. It uses layer_types if given, otherwise usual.
+// fullEach returns n if exactly every n-th layer has full attention. It uses layer_types if the config has this key;
+// otherwise n is the value of usual.
 func (p *plan) fullEach(usual int) int {
 	if types := p.s.layerTypes(); len(types) > 0 {
 		return p.period(types)

@@ -495,8 +495,8 @@ func (a *args) noKeywords(r *run, name string) {
 // missing stands for a parameter without an argument.
 type missing struct{}
 
-// bind returns the arguments of the function name in the order of params. The first need params are required;
-// missing{} stands for other params that are not given.
+// bind returns the arguments of the function name in the order of params. need is the number of required params,
+// which come first; missing{} stands for other params that are not given.
 func (a *args) bind(r *run, name string, need int, params ...string) bound {
 	if len(a.pos) > len(params) {
 		r.fail("%s() takes at most %d arguments (%d given)", name, len(params), len(a.pos))

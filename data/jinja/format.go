@@ -621,8 +621,8 @@ func floatText(f spec, x float64) string {
 	return text
 }
 
-// generalText returns x with the given number of digits in the form g. It uses scientific notation for exponents
-// below -4 or of at least most. keep keeps zeros at the end.
+// generalText returns x in the form g, with the given number of digits. It uses scientific notation if the exponent
+// is below -4, or at least the value of most. With keep, it keeps zeros at the end.
 func generalText(x float64, digits, most int, keep bool) string {
 	e := strconv.FormatFloat(x, 'e', digits-1, 64)
 	at := strings.IndexByte(e, 'e')

@@ -510,7 +510,7 @@ type pos int
 
 func (p pos) at() pos { return p }
 
-// errorAt returns an *Error with the line and column of at.
+// errorAt returns an *Error with the line and column of the position at.
 func (t *Template) errorAt(at pos, msg string) *Error {
 	before := t.src[:min(int(at), len(t.src))]
 	line := strings.Count(before, "\n") + 1

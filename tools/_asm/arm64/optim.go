@@ -208,7 +208,7 @@ func prepare(grad, handed string) {
 	})
 }
 
-// lerp sets to to a + part·(b − a), or to b + part·(b − a) in lanes where the bits of far are set.
+// lerp sets the register to: a + part·(b − a), or b + part·(b − a) in lanes in which all bits of far are set.
 func (s *element) lerp(to, a, b, part, far neon.V) {
 	s.Scope(func() {
 		d, from := s.Reg(), s.Reg()

@@ -27,7 +27,7 @@ func (v isa) splat64(bits uint64) reg.VecVirtual {
 	return r
 }
 
-// and sets to to the bits that a and b have in common.
+// and sets the register to: a & b, bit by bit.
 func (v isa) and(a, b, to Op) {
 	if v.Wide() {
 		VPANDD(a, b, to)
