@@ -35,7 +35,7 @@ type KernelOperation struct {
 	Launches []KernelRow `json:"launches"`
 }
 
-// KernelRow is one launch.
+// KernelRow has the counts and times of one kernel launch.
 type KernelRow struct {
 	Kernel    string `json:"kernel"`
 	Blocks    int    `json:"blocks"`

@@ -35,7 +35,7 @@ type Extent struct {
 const (
 	// lowerName is the file with those lower halves of linked layers that their extents lack.
 	lowerName = "optimizer/lower.safetensors"
-	// paddingPrefix begins the names of padding tensors. No plane has this name.
+	// paddingPrefix is the prefix of the names of padding tensors. No plane has this name.
 	paddingPrefix = "padding."
 	headAlign     = optim.PageBytes
 )

@@ -110,7 +110,7 @@ type cachedFile struct {
 	Skipped int64  `json:"skipped,omitempty"`
 }
 
-// sizes returns the bytes of tokens, labels and documents.
+// sizes returns the sizes in bytes of the file's three arrays: tokens, labels and documents.
 func (m *manifest) sizes() [3]int64 {
 	s := [3]int64{m.Tokens * m.TokenBytes, 0, m.Docs * m.docBytes()}
 	if m.HasLabels {
@@ -119,7 +119,7 @@ func (m *manifest) sizes() [3]int64 {
 	return s
 }
 
-// docBytes returns the bytes of one entry in documents.
+// docBytes returns the size in bytes of one document's entry in the array of documents.
 func (m *manifest) docBytes() int64 {
 	if m.Kind == kindPairs {
 		return docBytes + 8

@@ -540,7 +540,7 @@ func checkLabel(fields map[string]json.RawMessage) error {
 	return nil
 }
 
-// role returns the message's role with the templates' name.
+// role returns the message's role, translated to the name that chat templates use.
 func (c *columns) role(m *jinja.Object, where string) (string, error) {
 	v, ok := m.Get(c.Role)
 	if !ok {

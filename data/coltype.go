@@ -114,7 +114,7 @@ func (t *colType) item() *colType {
 	return t.element
 }
 
-// isJSON reports whether t is JSON text.
+// isJSON reports whether values of type t are JSON text. t may be nil.
 func (t *colType) isJSON() bool { return t != nil && t.json }
 
 // appendJSON appends the JSON value in text, a value of a JSON column.
@@ -248,7 +248,7 @@ func floorDiv(a, b int64) int64 {
 	return q
 }
 
-// uuidText returns a UUID in its usual form.
+// uuidText returns the 16 bytes of a UUID as hexadecimal digits in groups of 8, 4, 4, 4 and 12.
 func uuidText(b []byte) string {
 	h := fmt.Sprintf("%x", b)
 	return h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:]

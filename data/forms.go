@@ -348,7 +348,7 @@ func (c Columns) formOf(fields map[string]json.RawMessage) (form, error) {
 	return recognised(fields)
 }
 
-// named returns f if the row has f's field.
+// named returns f if the row has the field f.field, and otherwise an error.
 func (c Columns) named(f form, fields map[string]json.RawMessage) (form, error) {
 	if given(fields[f.field]) == nil {
 		return form{}, fmt.Errorf("%s: %w", c.given()[0], missingField(f.field, fields))

@@ -289,7 +289,7 @@ func (d *Dataset) fill(i int, r *Row) {
 	}
 }
 
-// assemble concatenates ranges of documents in r.
+// assemble sets r to the concatenation of pieces: for each document number, a range of its tokens.
 func (d *Dataset) assemble(pieces iter.Seq2[int64, tokenRange], r *Row) {
 	r.IDs, r.Labels, r.Docs, r.Pairs = r.IDs[:0], r.Labels[:0], r.Docs[:0], r.Pairs[:0]
 	for doc, piece := range pieces {
@@ -404,12 +404,13 @@ func (d *Dataset) tokens(i int) (sum int64) {
 	return sum
 }
 
-// longestRow returns the most tokens of a row.
+// longestRow returns the largest number of tokens that a row can have.
 func (d *Dataset) longestRow() int64 {
 	return int64(RowTokens(d.spec.MaxSeqLen, d.IsPairs()))
 }
 
-// RowTokens returns the most tokens of a row. A row of pairs has room for two documents of maxSeqLen tokens.
+// RowTokens returns the largest number of tokens that a row can have: maxSeqLen or, for pairs, twice as many, since a
+// row of pairs has room for two documents.
 func RowTokens(maxSeqLen int, pairs bool) int {
 	if pairs {
 		return 2 * maxSeqLen

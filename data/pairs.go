@@ -165,7 +165,7 @@ func (c *columns) pair(fields map[string]json.RawMessage) (*pair, error) {
 	return p, p.checkMarks()
 }
 
-// textPair parses a pair of three texts.
+// textPair parses a row with three texts: a prompt and two answers.
 func (c *columns) textPair(fields map[string]json.RawMessage) (*pair, error) {
 	system, err := textField(c.System, fields)
 	if err != nil {

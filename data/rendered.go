@@ -263,7 +263,8 @@ func typed(v any) string {
 // OwnVars are template variables that mt sets itself; chat_template_kwargs cannot set them.
 var OwnVars = []string{"messages", "tools", "add_generation_prompt"}
 
-// written is a rendered conversation with its supervised turns. left holds flags for dropped parts.
+// written is a rendered conversation. turns are its supervised turns, if they were looked for; left holds flags for
+// parts that the template dropped.
 type written struct {
 	*jinja.Rendered
 	turns []jinja.Turn
@@ -279,7 +280,7 @@ func (e *encoder) learned(v *conversation) (written, error) {
 	return written{r, turns, leftOut(v, r)}, nil
 }
 
-// renderUnchanged renders a conversation unchanged.
+// renderUnchanged renders a conversation as it is, without looking for supervised turns.
 func (e *encoder) renderUnchanged(v *conversation) (written, error) {
 	r, err := e.tmpl.Render(e.variables(v))
 	if err != nil {

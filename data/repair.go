@@ -125,7 +125,7 @@ func with(o *jinja.Object, key string, value any) *jinja.Object {
 	return out
 }
 
-// repaired returns v with the repairs r.
+// repaired returns v with the repairs r applied.
 func (v *conversation) repaired(r repair) *conversation {
 	if r == 0 {
 		return v
@@ -162,7 +162,7 @@ func (v *conversation) repaired(r repair) *conversation {
 	return &out
 }
 
-// content returns the content of a message after the repairs r, thoughts aside, and whether they change it.
+// content returns the content of a message with the repairs r applied, thoughts aside, and whether they change it.
 func (r repair) content(message *jinja.Object) (content any, changed bool) {
 	content, _ = message.Get("content")
 	switch c := content.(type) {
@@ -180,7 +180,7 @@ func (r repair) content(message *jinja.Object) (content any, changed bool) {
 	return content, false
 }
 
-// call returns a call after the repairs r.
+// call returns a call with the repairs r applied.
 func (r repair) call(call *jinja.Object) *jinja.Object {
 	inner := innerOf(call)
 	changed := inner
@@ -223,7 +223,7 @@ type probe struct {
 // json returns the probe as call arguments in JSON.
 func (p probe) json() string { return fmt.Sprintf(`{"%s": "%s"}`, p.text, probeClose) }
 
-// written reports whether the probe appears in text, rendered after the repairs r.
+// written reports whether the probe appears in text, which was rendered with the repairs r applied.
 func (p probe) written(text string, r repair) bool {
 	if p.arguments && (p.asText && r&decodeArguments == 0 || !p.asText && r&encodeArguments != 0) {
 		return strings.Contains(text, p.json())

@@ -166,7 +166,7 @@ func (s *Spec) checkMix() error {
 	return nil
 }
 
-// Set is a data set with its own keys.
+// Set is a data set with settings of its own.
 type Set struct {
 	// Path is like an entry of Spec.Paths; or one of Builders if Files are given.
 	Path string
@@ -193,7 +193,7 @@ type Set struct {
 	hub bool // Path is a data set of the Hub
 }
 
-// Builders are the names of containers of rows.
+// Builders are the ways to store rows in files, with the names of Hugging Face's builders.
 var Builders = []string{"json", "csv", "parquet", "arrow", "text"}
 
 // SetFormats are the values of Set.Format.

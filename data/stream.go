@@ -583,7 +583,7 @@ func (f *feeder) rows(st *stream, r rowReader, skip int64) error {
 	}
 }
 
-// sendAt sends c with the stream's position.
+// sendAt sends c with the stream's form, unit and types, and with the numbers of rows and bytes read so far.
 func (f *feeder) sendAt(st *stream, c *chunk) error {
 	c.form, c.known, c.given, c.unit, c.types = st.form, st.known, st.given, st.unit, st.types
 	c.rows, c.bytes = st.rows, st.counted()
@@ -650,7 +650,7 @@ func (f *feeder) ended(c *chunk, entry *cachedFile) error {
 	return f.send(c)
 }
 
-// table sends the rows of a file with rows.
+// table sends the rows of a file that stores rows, by its container.
 func (f *feeder) table(st *stream, skip int64) error {
 	set := st.src.set
 	st.unit = unitLine

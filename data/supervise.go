@@ -313,7 +313,7 @@ func (e *encoder) endOf(end int) uint64 {
 	return flagMissingEOS
 }
 
-// special reports whether id may end a turn.
+// special reports whether id may end a turn: it is EOS or another special token.
 func (e *encoder) special(id int32) bool { return id == e.around.eos || e.tok.IsSpecial(id) }
 
 // blank reports whether text is only white space.

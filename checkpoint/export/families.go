@@ -87,7 +87,7 @@ var outer = []rule{
 	{"lm_head", "output", copied},
 }
 
-// attention is attention with separate projections.
+// attention has the tensors of attention with separate projections of queries, keys and values.
 var attention = []rule{
 	{"input_layernorm", "attn_norm", norm},
 	{"self_attn.q_proj", "attn_q", queries},
@@ -96,7 +96,7 @@ var attention = []rule{
 	{"self_attn.o_proj", "attn_output", copied},
 }
 
-// headNorms are the norms of queries and keys.
+// headNorms has the norms of queries and keys.
 var headNorms = []rule{
 	{"self_attn.q_norm", "attn_q_norm", norm},
 	{"self_attn.k_norm", "attn_k_norm", norm},
@@ -144,7 +144,7 @@ func ungated(mlpNorm, up, down string) []rule {
 // mrope maps the multimodal rotary embedding to the usual name; sections writes its other keys.
 var mrope = map[string]string{"mrope": "default"}
 
-// olmo has norms only on the outputs of sublayers.
+// olmo has the tensors of blocks whose only norms are on the outputs of sublayers and on queries and keys.
 var olmo = slices.Concat(attention[1:], headNorms, outputNorms, feedForward[1:])
 
 var outputNorms = []rule{

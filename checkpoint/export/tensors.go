@@ -120,7 +120,7 @@ func (p *plan) tensors(f *finder) error {
 	return nil
 }
 
-// rules returns the rules of block b.
+// rules returns the rules for the tensors of block b.
 func (p *plan) rules(b int) []rule {
 	of := p.family.block
 	switch {

@@ -227,7 +227,7 @@ func (in *interview) findData() error {
 	return err
 }
 
-// give sets a key and reloads the config.
+// give sets a key as if its flag had been given, and reloads the config.
 func (in *interview) give(key, value string) error {
 	given, err := in.given.With(key, value)
 	if err != nil {
@@ -312,7 +312,7 @@ func (a *app) settle(ctx context.Context, in *interview, q question, lines <-cha
 	}
 }
 
-// accept returns an error if the answer is invalid.
+// accept runs the question's check, if there is one, on the config with the answer.
 func (q *question) accept(in *interview) error {
 	if q.check == nil {
 		return nil

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// signal is how a list of statements ended.
+// signal tells how a list of statements ended.
 type signal uint8
 
 const (
@@ -15,7 +15,7 @@ const (
 	continued
 )
 
-// exec runs statements up to a break or continue.
+// exec runs statements up to a break or continue, and returns how they ended.
 func (r *run) exec(body []stmt, s *scope) signal {
 	for _, st := range body {
 		r.step(1)

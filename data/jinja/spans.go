@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// markHint ends the errors of templates whose supervised text cannot be found. It tells the user what to do.
+// markHint is appended to the errors about templates in which the supervised text cannot be found. It tells the user
+// what to do.
 const markHint = "; mark what the model learns in the template with {%% generation %%}...{%% endgeneration %%} around an assistant's text"
 
 // SupervisedSpans renders the conversation and returns the spans of text that the model is trained on.
@@ -42,7 +43,7 @@ func (t *Template) SupervisedSpans(vars map[string]any) (*Rendered, []Turn, erro
 	return out, turns, nil
 }
 
-// conversation returns the messages in vars, converted.
+// conversation returns the messages in vars, converted to values of the template.
 func conversation(vars map[string]any) ([]any, error) {
 	v, err := (&intake{}).value(vars["messages"], 0)
 	if err != nil {

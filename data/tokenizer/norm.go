@@ -34,7 +34,7 @@ func (w *rewriter) done() (span, error) {
 	return w.out, nil
 }
 
-// keep copies bytes [from, to) of the old span.
+// keep copies bytes [from, to) of the old span, with their origins.
 func (w *rewriter) keep(from, to int) {
 	if !w.fits(to - from) {
 		return
