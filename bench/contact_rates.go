@@ -285,7 +285,7 @@ func (l *learner) attends(forward, backward, dtype string, a rates.Attention) {
 	if l.value(forward, "TFLOP/s", a.Forward) == 0 || l.value(backward, "TFLOP/s", a.Backward) == 0 {
 		return
 	}
-	pairs := float64(a.Length) * float64(a.Length+1) * float64(a.Dim) / 1e12 // twice the pairs of one head, half of them masked
+	pairs := float64(a.Length) * float64(a.Length+1) * float64(a.Dim) / 1e12 // TFLOPs of one product of one head: 2·Dim for each of the Length·(Length+1)/2 attended pairs
 	for _, way := range []struct {
 		name     string
 		products float64

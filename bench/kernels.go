@@ -30,8 +30,8 @@ type KernelOperation struct {
 	Bytes int64   `json:"bytes"` // minimum traffic, whatever the implementation
 	// Roofline is the GPU's time for FLOPs or Bytes at the peak rates of the datasheet.
 	Roofline float64     `json:"roofline_s"`
-	Bound    float64     `json:"bound_s"`    // sum over the launches
-	Expected float64     `json:"expected_s"` // sum over the launches
+	Bound    float64     `json:"bound_s"`    // least possible time by the model, summed over the launches
+	Expected float64     `json:"expected_s"` // expected time by the model, summed over the launches
 	Launches []KernelRow `json:"launches"`
 }
 

@@ -25,8 +25,8 @@ type entry struct {
 	elem   int64 // first element in the parameter; for a plane beside the weights, the first byte in the plane
 	elems  int64
 	plane  plane
-	from   *stored  // not nil: the values are a tensor of another file
-	placed []placed // not nil: the tensor has the rows of these (placed.go); layout and elem are unused
+	from   *stored  // not nil: the values come from a tensor of another file
+	placed []placed // not nil: the rows of parameters that this tensor holds (placed.go); layout and elem are unused
 }
 
 // fromFile marks tensors that are copied from another file. passedOver marks tensors that are read only for their
@@ -256,7 +256,7 @@ func indexed(dir string) map[string]bool {
 	old := source{dir: dir}
 	weightMap, err := old.readIndex()
 	if err != nil {
-		entries, _ := os.ReadDir(dir) // an unreadable directory is an error later
+		entries, _ := os.ReadDir(dir) // if the directory cannot be read, a later call fails
 		for _, e := range entries {
 			used[e.Name()] = true
 		}
@@ -356,7 +356,7 @@ const (
 	blockBytes  = 4 << 10
 	lineBytes   = 256
 	fewBytes    = 64 << 10 // config.json, state, directories
-	fewInBlocks = 16       // such files, each in a block
+	fewInBlocks = 16       // number of such files; each ends in a block of its own
 )
 
 // CheckpointBytes returns an upper bound on a checkpoint's bytes on disk. Linked files count too: as soon as the

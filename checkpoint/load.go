@@ -327,7 +327,7 @@ func (o WriterOptions) files() []*file {
 		beside = append(beside, &head)
 	}
 	for _, e := range o.Source.entries {
-		copied := *e // its offset belongs to this save
+		copied := *e // a copy, since every save sets the offset
 		beside = append(beside, &copied)
 	}
 	return modelFiles(o.MaxShardBytes, weights, beside)

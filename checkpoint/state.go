@@ -177,8 +177,8 @@ const nonFiniteName = "nonfinite.json"
 
 // nonFiniteMark is the content of nonFiniteName.
 type nonFiniteMark struct {
-	LastFiniteStep int `json:"last_finite_step"` // its update may have broken the weights
-	FailedStep     int `json:"failed_step"`      // where the run gave up
+	LastFiniteStep int `json:"last_finite_step"` // the update of this step may have broken the weights
+	FailedStep     int `json:"failed_step"`      // step at which the run gave up
 }
 
 // MarkNonFinite marks the checkpoints in output whose step is from finite to last. finite is the run's last step with

@@ -36,7 +36,7 @@ const jsonExtension = "arrow.json"
 const (
 	extensionKey   = "ARROW:extension:name" // of an Arrow field
 	arrowSchemaKey = "ARROW:schema"         // of a Parquet file: its Arrow schema
-	featuresKey    = "huggingface"          // of both: the features of datasets
+	featuresKey    = "huggingface"          // of both: the features that the library datasets writes
 )
 
 // featureTypes returns the column types in the features that datasets writes beside a schema; nil: text has none.

@@ -206,7 +206,7 @@ func (s *Spec) container(name string, set int) container {
 		return asArrow
 	case ends(name, tableNames):
 		return asTable
-	case described && strings.HasSuffix(name, ".txt"): // like LLaMA-Factory
+	case described && strings.HasSuffix(name, ".txt"): // LLaMA-Factory reads such files line by line
 		return asLines
 	case described || s.Format != "auto" || ends(name, jsonNames):
 		return asJSON

@@ -519,7 +519,7 @@ func (p *plan) gemma2Keys() {
 	switch period {
 	case 1:
 		s.fail("layer_types", "no layer has a sliding window, but llama.cpp's %s has no models without: it would abort", p.family.arch)
-	case 2: // as published models are
+	case 2: // as in published models
 	default:
 		p.note("older releases of llama.cpp have a sliding window in every other layer of this architecture, whatever the file says")
 	}
