@@ -22,7 +22,7 @@ type entry struct {
 	tensor
 	layer  int // index of the layer, fromFile or passedOver
 	layout model.TensorLayout
-	elem   int64 // first element in the parameter; for a plane beside the weights, the first byte in the plane
+	elem   int64 // first element in the parameter; for a plane of the optimizer, the first byte in the plane
 	elems  int64
 	plane  plane
 	from   *stored  // not nil: the values come from a tensor of another file
@@ -146,8 +146,8 @@ func modelFiles(maxBytes int64, groups ...[]*entry) []*file {
 	return out
 }
 
-// optimizerFile plans a layer's optimizer file: the planes beside the weights and, if the weights are saved in
-// bf16, their lower halves, which make them exact again.
+// optimizerFile plans a layer's optimizer file: the optimizer's planes and, if the weights are saved in bf16, their
+// lower halves, which make them exact again.
 func optimizerFile(layer int, layout model.Layout, planes []optim.Placed, d DType, zstd bool) *file {
 	var entries []*entry
 	for _, p := range planes {

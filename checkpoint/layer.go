@@ -91,7 +91,7 @@ func (d DType) plane() plane {
 type plane struct {
 	dtype  string // safetensors dtype; "": the tensor is copied unchanged
 	prefix string // prefix of tensor names in the optimizer's files
-	state  string // name of the plane beside the weight; "": the weights or their lower halves
+	state  string // name of the optimizer's plane; "": the weights or their lower halves
 }
 
 // The planes of a weight.
@@ -104,7 +104,7 @@ var (
 	planeAsIs = plane{}
 )
 
-// stateDType is the safetensors dtype of planes beside the weight. One U8 element holds two 4-bit codes.
+// stateDType is the safetensors dtype of the optimizer's planes. One U8 element holds two 4-bit codes.
 var stateDType = [...]string{optim.F32: "F32", optim.U8: "U8", optim.U4: "U8"}
 
 // statePlane returns p as a plane on disk.

@@ -34,9 +34,9 @@ type target struct {
 type Progress func(done, total int64)
 
 // LoadModel reads the weights of the Hugging Face directory dir into layers, which must be all layers of the model.
-// It leaves the planes beside the weights unchanged. progress may be nil. dir may be sharded. Tensors are F32,
-// BF16, F16 or F64; tensors with a model.Place may also be MXFP4. Every tensor must exist with the right shape. If
-// lm_head.weight exists although it is tied, it must equal the embedding.
+// It leaves the optimizer's planes unchanged. progress may be nil. The weights in dir may be sharded. Tensors are
+// F32, BF16, F16 or F64; tensors with a model.Place may also be MXFP4. Every tensor must exist with the right shape.
+// If lm_head.weight exists although it is tied, it must equal the embedding.
 //
 // The embedding and the head in dir have tokens rows, one per token. Layers may have more rows; LoadModel leaves
 // these unchanged.

@@ -6,9 +6,10 @@ import (
 	"mt/model"
 )
 
-// This file reads and writes tensors that hold rows of several parameters, or hold them transposed (model.Place).
-// The bytes of such a tensor are processed in whole lines; a line is a row of the tensor's last two dimensions. In
-// the optimizer's files every parameter still has its own tensors.
+// This file reads and writes tensors that hold rows of several parameters, or hold them transposed (model.Place). A
+// tensor of three dimensions, such as (experts, rows, columns), consists of slices; any other tensor is one slice.
+// The bytes of a tensor are processed in whole lines; a line is a row of a slice as stored. In the optimizer's files
+// every parameter still has its own tensors.
 
 // placed is the rows of a parameter inside a larger tensor.
 type placed struct {
@@ -50,8 +51,8 @@ func addPlaced(out []*entry, layer int, t model.TensorLayout, i int, p plane) []
 	return append(out, e)
 }
 
-// stretch is n neighbouring elements of a parameter, from elem on. In the lines read from the tensor, they are every
-// stride-th element, starting at first.
+// stretch is n neighbouring elements of a parameter, from elem on. In the tensor they are every stride-th element,
+// starting at element first. scatter and collect count first from the lines in their buffer instead.
 type stretch struct {
 	layout        model.TensorLayout
 	elem, n       int64
@@ -69,7 +70,7 @@ func (p placed) stretches(from, to int64, do func(stretch)) {
 			return
 		}
 		elem := int64(p.at.Row+row) * cols
-		of := int64(at.First + row/at.Run*at.Step + row%at.Run) // the slice's row
+		of := int64(at.First + row/at.Run*at.Step + row%at.Run) // row of the slice that holds this row of the parameter
 		switch {
 		case at.Transposed:
 			do(stretch{p.layout, elem + from - base, to - from, from*line + of, line})
@@ -86,7 +87,8 @@ func (e *entry) chunk(most, size int64) int64 {
 	return max(1, most/line) * line
 }
 
-// scatter stores raw, whole lines of the tensor in plane p that start at element elem, in the parameters.
+// scatter stores raw in the parameters. raw holds whole lines of the tensor in plane p, from element elem of the
+// tensor on.
 func (e *entry) scatter(l Layer, p plane, elem int64, raw []byte) {
 	size, line := p.size(), e.placed[0].line()
 	var buf [stretchBytes]byte
@@ -98,7 +100,7 @@ func (e *entry) scatter(l Layer, p plane, elem int64, raw []byte) {
 	}
 }
 
-// collect gathers whole lines of the tensor in buf: n elements, starting at element elem.
+// collect gathers n elements of the tensor in buf, from element elem on; they must be whole lines.
 func (e *entry) collect(l Layer, elem, n int64, buf []byte) []byte {
 	size, line := e.plane.size(), e.placed[0].line()
 	var part [stretchBytes]byte

@@ -28,7 +28,7 @@ type WriterOptions struct {
 	Step          int // names the directory: checkpoint-STEP
 	Config        *model.Config
 	Layouts       []model.Layout // of all layers, as returned by Config.Layouts
-	Planes        optim.Planes   // planes beside the weights, the same for all layers
+	Planes        optim.Planes   // planes of the optimizer's state, the same
 	SaveDType     DType          // of the weights; "": BF16
 	MaxShardBytes int64          // most bytes of weights in a file; 0: 5 GB
 	Zstd          bool           // compress the optimizer's state
@@ -202,7 +202,7 @@ func (f *outFile) writeAt(d *disk, p []byte, off int64) error {
 	return err
 }
 
-// WriteLayer writes the weights of layer i and the planes beside them. It returns when the operating system has
+// WriteLayer writes the weights of layer i and the optimizer's planes. It returns when the operating system has
 // accepted the data. l must not change until then.
 func (w *Writer) WriteLayer(i int, l Layer) error {
 	w.mu.Lock()

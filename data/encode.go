@@ -233,7 +233,7 @@ func (e *encoder) listsOf(set int) func(string, []byte) bool {
 	return e.lists
 }
 
-// file sets e.ids to the tokens of a file that is one document, or of a piece of it.
+// file sets e.ids to the tokens of a file that is one document, or of a piece of such a file.
 func (e *encoder) file(c *chunk, r record, text []byte) error {
 	if err := e.spec.needTokenizer(c.src.path); err != nil {
 		return &fatalRow{err}

@@ -36,8 +36,8 @@ func (e *encoder) label(v, given *conversation, out written) error {
 	return e.mute(given, out, out.turns)
 }
 
-// supervise labels the tokens that start within span of the text. e.starts are the starts of the tokens from index
-// first.
+// supervise labels the tokens that start within span of the text. e.starts has the offsets in the text at which the
+// tokens e.ids[first:] start.
 func (e *encoder) supervise(first int, span jinja.Span) {
 	for i, at := range e.starts {
 		if at >= span.From && at < span.To {

@@ -41,7 +41,7 @@ func (p part) elems() int64 {
 	return n
 }
 
-// finder finds tensors of a directory by the names of package model's table, and records which were requested.
+// finder finds tensors of a directory by the names in the families' table, and records which were requested.
 type finder struct {
 	w     *checkpoint.Weights
 	top   string // the directory's prefix for names that begin with "model." in the families' table
