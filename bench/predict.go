@@ -68,7 +68,7 @@ type configuration struct {
 	said  []float64 // by round: predicted seconds
 	took  []float64 // by round: measured seconds
 	stall [actors.NumCauses]float64
-	busy  float64 // compute stream, seconds
+	busy  float64 // seconds of the compute stream, stalls included
 }
 
 // stallWanted is the minimum predicted fraction of a step that a throttled configuration stalls.
@@ -268,7 +268,7 @@ func (c *configuration) describe(hidden, ffn, layers, heads, vocab int) {
 // measurement has the times of a run's counted steps, in seconds.
 type measurement struct {
 	step  float64 // of one step
-	busy  float64 // of the compute stream, in all steps
+	busy  float64 // of the compute stream in all steps, stalls included
 	stall [actors.NumCauses]float64
 }
 

@@ -47,8 +47,8 @@ type parquetField struct {
 	of       parquetLeaf
 }
 
-// wanted returns a function that reports which columns of a data set's Parquet files are read: all that some format
-// uses.
+// wanted returns a function that reports which columns of a data set's Parquet files are read: all columns that any
+// format uses.
 func (s *Spec) wanted(set int) func(name string) bool {
 	known := map[string]bool{"chat_template_kwargs": true, questionField: true, olderTools: true}
 	add := func(c *columns) {

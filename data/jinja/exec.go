@@ -627,7 +627,7 @@ func (r *run) special(m *macro, a *args, inner *scope, foundCaller bool) {
 	}
 }
 
-// callBlock runs a call with the block's body as the caller.
+// callBlock runs a call block: it calls the macro, in which caller() writes the block's body.
 func (r *run) callBlock(st *callStmt, s *scope) any {
 	caller := &macro{st.macro, "", s}
 	fn := r.eval(st.call.fn, s)

@@ -76,7 +76,7 @@ func transpose512(bf16 bool) {
 	End()
 }
 
-// rowsAfter returns the address where the rows after those at src plus offsets begin.
+// rowsAfter returns the address of the row that follows the 16 rows at src plus offsets.
 func rowsAfter(src, offsets reg.Register) reg.Register {
 	next := GP64()
 	MOVQ(Mem{Base: offsets, Disp: 8 * 15}, next)
