@@ -296,8 +296,8 @@ var loopMethods = map[string]method{
 // iteration is one run of a loop's body.
 type iteration struct {
 	item any
-	// message is the message that the loop is at, or NoMessage. from is the offset in out at which the output of
-	// this iteration begins.
+	// message is the index of the message that the loop is at, or NoMessage. from is the offset in out at which the
+	// output of this iteration begins.
 	message int
 	from    int
 	out     *buffer
@@ -697,7 +697,7 @@ type stopped struct{}
 // millisecond or less.
 const askEvery = 12
 
-// step uses n steps of the budget.
+// step uses up n steps of the budget. From time to time it asks Template.Stop whether to stop.
 func (r *run) step(n int) {
 	was := r.steps
 	if r.steps -= n; r.steps < 0 {
@@ -708,7 +708,7 @@ func (r *run) step(n int) {
 	}
 }
 
-// message returns the message that the innermost loop over messages is at, or NoMessage.
+// message returns the index of the message that the innermost loop over messages is at, or NoMessage.
 func (r *run) message() int {
 	for _, i := range slices.Backward(r.standing) {
 		if i.message >= 0 {
@@ -718,10 +718,10 @@ func (r *run) message() int {
 	return NoMessage
 }
 
-// read uses the steps that reading all of s costs.
+// read uses up the steps of the budget that reading all of s costs.
 func (r *run) read(s string) { r.step(len(s) >> 8) }
 
-// grow uses n bytes of the budget, before a value of this size is made.
+// grow uses up n bytes of the budget. It is called before a value of this size is made.
 func (r *run) grow(n int) {
 	if r.bytes -= n; r.bytes < 0 || n < 0 {
 		r.overrun("the template makes more than %d bytes of values", r.maxBytes)

@@ -116,7 +116,7 @@ func (out *Rendered) marked(messages []any) ([]Turn, error) {
 	return turns, nil
 }
 
-// standing returns the message at which a loop was while the template wrote all of g, or NoMessage.
+// standing returns the index of the message that a loop was at while the template wrote all of g, or NoMessage.
 func (out *Rendered) standing(g Span) int {
 	for _, t := range out.Turns {
 		if t.Message >= 0 && t.From <= g.From && g.To <= t.To {

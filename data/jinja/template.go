@@ -85,7 +85,7 @@ type Error struct {
 	Raised bool
 	// Limit reports that the run exceeded its budget of steps, of bytes of values or of output.
 	Limit bool
-	// Message is the message that the innermost loop was at; NoMessage: none.
+	// Message is the index of the message that the innermost loop was at; NoMessage: none.
 	Message int
 }
 
