@@ -36,7 +36,7 @@ type AdamWReport struct {
 
 // AdamWRow is one kind of update on one number of threads. Rates are in GB/s (10⁹ bytes read and written).
 type AdamWRow struct {
-	Planes     string `json:"planes"` // "fp32" or "split": hi and lo
+	Planes     string `json:"planes"` // "fp32" or "split": bf16 weights and lower halves
 	Grad       string `json:"grad"`   // "fp32" or "bf16"
 	Threads    int    `json:"threads"`
 	BytesParam int    `json:"bytes_per_param"` // read and written by an update
@@ -149,7 +149,8 @@ func (row *AdamWRow) rates(elems int64, kept int, updates, copies, norms []time.
 	row.Norm = Summarize(Rates(float64(gradBytes)*gigabytes, norms))
 }
 
-// copyAll copies src to dst on all threads of pool. The pieces are long enough for copy's fast path for long runs.
+// copyAll copies src to dst on all threads of pool. The pieces are long enough for the fast path that copy has for
+// long runs.
 func copyAll(pool *parallel.Pool, dst, src []float32) {
 	const piece = 2 << 20
 	pool.Run((len(src)+piece-1)/piece, func(i int) {

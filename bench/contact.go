@@ -30,7 +30,7 @@ type Contact struct {
 	// Unread has an error for each file that could not be read.
 	Unread []error
 
-	files map[string]string // the files read, by the name of their kind; reports of bench train by part
+	files map[string]string // names of the files read, by kind; reports of bench train by part
 }
 
 // ContactMachine is the content of machine.json.
@@ -114,7 +114,7 @@ func readParts(file string) ([]ContactPart, error) {
 	return parts, nil
 }
 
-// contactKinds lists the kinds of files in a contact. A file has the first kind whose keys it all contains.
+// contactKinds lists the kinds of files in a contact. A file is of the first kind of which it contains all keys.
 var contactKinds = []struct {
 	name string
 	keys []string
@@ -132,7 +132,7 @@ var contactKinds = []struct {
 // Commands whose reports are parts of a contact.
 const benchTrain, benchCopy, benchMatMul, benchAttention = "mt bench train", "mt bench copy", "mt bench matmul", "mt bench attention"
 
-// as returns a function that decodes JSON into a T and passes it to keep.
+// as returns a function that decodes JSON into a T and passes the T to the function keep.
 func as[T any](keep func(c *Contact, part string, r *T)) func(c *Contact, part string, raw []byte) error {
 	return func(c *Contact, part string, raw []byte) error {
 		r := new(T)

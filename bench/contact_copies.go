@@ -20,7 +20,7 @@ func (r *CopyReport) row(what, memory string, least bool) int {
 	return at
 }
 
-// copies reads the rates of mt bench copy.
+// copies takes over the rates that mt bench copy measured.
 func (l *learner) copies() {
 	r := l.Copy
 	if r == nil {
@@ -57,7 +57,7 @@ func (l *learner) copies() {
 	l.host(put, largest)
 }
 
-// host reads the rates of host memory. Measurements of two sizes give a rate and a fixed cost.
+// host takes over the rates of host memory. Measurements of two sizes give a rate and a fixed cost.
 func (l *learner) host(put func(to *float64, field, unit string, after float64), largest func(what, memory string) float64) {
 	h := &l.m.Host
 	put(&h.Bandwidth, "host.memory_gb_per_s", "GB/s", largest("host copy", ""))

@@ -24,7 +24,8 @@ type Learned struct {
 	Kept    []string       `json:"kept"`    // fields without a measurement
 }
 
-// Learning is one rate before and after the measurement.
+// Learning is the change of one rate of a machine: its value in the rates before the measurement, and the measured
+// value.
 type Learning struct {
 	Field  string  `json:"field"` // as in a rates file
 	Unit   string  `json:"unit"`
@@ -33,7 +34,7 @@ type Learning struct {
 	Part   string  `json:"part"` // the part that measured the rate
 }
 
-// learner collects measured rates.
+// learner replaces the rates of the machine m by those that the parts of a contact have measured.
 type learner struct {
 	*Contact
 	base *rates.Machine // the rates before; not modified
@@ -205,7 +206,7 @@ func (l *learner) op(to *rates.Op, field string, after rates.Op) {
 	to.Fixed, to.Cores = after.Fixed, before.Cores
 }
 
-// products reads the shapes of mt bench matmul.
+// products takes over the rates of mt bench matmul.
 func (l *learner) products() {
 	if l.MatMul == nil {
 		return
@@ -258,7 +259,7 @@ func (l *learner) product(at, dtype string, p rates.Product, field string) {
 	l.m.Device.Products[dtype] = append(kept, p)
 }
 
-// attention reads the shapes of mt bench attention that have both a forward and a backward rate.
+// attention takes over the rates of mt bench attention, for shapes that have both a forward and a backward rate.
 func (l *learner) attention() {
 	if l.Attention == nil {
 		return
@@ -274,7 +275,7 @@ func (l *learner) attention() {
 	}
 }
 
-// attends adds a measured shape to the shapes of a dtype.
+// attends adds a measured shape of attention to the shapes of a dtype.
 func (l *learner) attends(forward, backward, dtype string, a rates.Attention) {
 	dt, ok := dtypeOf(dtype)
 	if !ok || min(a.Length, a.Dim) < 1 {
@@ -284,7 +285,7 @@ func (l *learner) attends(forward, backward, dtype string, a rates.Attention) {
 	if l.value(forward, "TFLOP/s", a.Forward) == 0 || l.value(backward, "TFLOP/s", a.Backward) == 0 {
 		return
 	}
-	pairs := float64(a.Length) * float64(a.Length+1) * float64(a.Dim) / 1e12 // twice the pairs of one head, half of them masked
+	pairs := float64(a.Length) * float64(a.Length+1) * float64(a.Dim) / 1e12 // TFLOPs of one product of one head: 2·Dim for each of the Length·(Length+1)/2 attended pairs
 	for _, way := range []struct {
 		name     string
 		products float64
@@ -310,7 +311,7 @@ func dtypeOf(name string) (dt device.DType, ok bool) {
 	return device.F32, false
 }
 
-// selfTest reads the rates of a self test. Other parts override them.
+// selfTest takes over the rates of a self test. Other parts override them.
 func (l *learner) selfTest() {
 	r := l.SelfTest
 	if r == nil {
@@ -359,7 +360,7 @@ func (l *learner) selfTest() {
 	}
 }
 
-// has reports whether the part of kind (products or attention) has measured a dtype.
+// has reports whether a part with the given command (benchMatMul or benchAttention) has measured a dtype.
 func (l *learner) has(kind, dtype string) bool {
 	switch {
 	case kind == benchMatMul && l.MatMul != nil:
@@ -370,8 +371,8 @@ func (l *learner) has(kind, dtype string) bool {
 	return false
 }
 
-// operations reads the rates of the remaining operations from a run with timed operations. Time of a call beyond its
-// bytes counts as launch time.
+// operations takes over the rates of all other operations from a training run with timed operations. The time of a
+// call that its bytes do not explain counts as launch time.
 func (l *learner) operations() {
 	part, r := l.profiled()
 	if r == nil {
@@ -409,7 +410,7 @@ func (l *learner) operations() {
 	}
 }
 
-// sizes reads the cores and the memory of the machine.
+// sizes takes over the cores and the memory of the machine.
 func (l *learner) sizes(f rates.Found) {
 	h, d := &l.m.Host, &l.m.Device
 	l.from("machine", "bench/gpu.sh", l.files["machine.json"])

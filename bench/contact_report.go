@@ -17,7 +17,7 @@ import (
 	"mt/plan/rates"
 )
 
-// sides groups the parts with a peer by the comparison that they make.
+// sides groups the parts that trained mt or a peer by the comparison to which they belong.
 var sides = []struct {
 	label string
 	parts []string

@@ -114,7 +114,8 @@ func (r *CopyReport) copySeconds(n float64, kind measure.Memory) (up, down, both
 	return fixed + n/(l.Up*1e9), fixed + n/(l.Down*1e9), fixed + 2*n/(l.Both*1e9)
 }
 
-// hostSeconds predicts the seconds of a host operation on the given number of bytes; 0: no prediction.
+// hostSeconds predicts the seconds that a host operation on this number of bytes takes; the function of selects the
+// operation's rate. 0: no prediction.
 func (r *CopyReport) hostSeconds(of func(h *rates.Host) rates.Op, bytes int64) float64 {
 	if r.machine == nil {
 		return 0

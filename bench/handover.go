@@ -63,7 +63,7 @@ func newHandover(shape TrainShape) *Handover {
 // row stores row r of p in dst. It serves as SyntheticOptions.Weights.
 func (h *Handover) row(p model.Param, r int, dst []float32) {
 	if p.Dims < 2 { // norms, biases
-		var c model.Config // no offset of norms
+		var c model.Config // the zero value adds no offset to norms
 		model.InitRow(&c, p, r, 0, dst)
 		return
 	}

@@ -30,12 +30,12 @@ type KernelOperation struct {
 	Bytes int64   `json:"bytes"` // minimum traffic, whatever the implementation
 	// Roofline is the GPU's time for FLOPs or Bytes at the peak rates of the datasheet.
 	Roofline float64     `json:"roofline_s"`
-	Bound    float64     `json:"bound_s"`    // sum over the launches
-	Expected float64     `json:"expected_s"` // sum over the launches
+	Bound    float64     `json:"bound_s"`    // least possible time by the model, summed over the launches
+	Expected float64     `json:"expected_s"` // expected time by the model, summed over the launches
 	Launches []KernelRow `json:"launches"`
 }
 
-// KernelRow is one launch.
+// KernelRow has the counts and times of one kernel launch.
 type KernelRow struct {
 	Kernel    string `json:"kernel"`
 	Blocks    int    `json:"blocks"`
@@ -101,5 +101,5 @@ func (o *KernelOperation) reaches() string {
 	return fmt.Sprintf("%.0f GB/s", float64(o.Bytes)/o.Expected/1e9)
 }
 
-// micro prints seconds as microseconds.
+// micro formats seconds as microseconds.
 func micro(s float64) string { return fmt.Sprintf("%.1f", s*1e6) }

@@ -52,8 +52,8 @@ type named struct {
 	measure.Product
 }
 
-// threeWays returns the three products of one weight (out, in) over tokens tokens: the output, the input's gradient and
-// the weight's gradient.
+// threeWays returns the three products of one weight of shape (out, in) in a step over this number of tokens: the
+// output, the input's gradient and the weight's gradient.
 func threeWays(name string, tokens, out, in int, dt device.DType) []named {
 	return []named{
 		{name + ", forward", measure.Product{M: tokens, N: out, K: in, TransB: true, DType: dt}},

@@ -21,9 +21,8 @@ import (
 
 // PredictOptions configures Predict.
 type PredictOptions struct {
-	// Rates measures the rates of this machine, with a device that copies. It is called before each round. The rates
-	// are taken to belong to the machine's speed at that time; a gauge measures how the speed differs when a
-	// configuration runs.
+	// Rates measures the rates of this machine, with a device that copies. It is called before each round. A gauge
+	// then tells how much faster or slower the machine is when a configuration runs.
 	Rates          func(ctx context.Context) (*rates.Machine, error)
 	Configurations int
 	Rounds         int // runs of each configuration, in turn with all others
@@ -69,7 +68,7 @@ type configuration struct {
 	said  []float64 // by round: predicted seconds
 	took  []float64 // by round: measured seconds
 	stall [actors.NumCauses]float64
-	busy  float64 // compute stream, seconds
+	busy  float64 // seconds of the compute stream, stalls included
 }
 
 // stallWanted is the minimum predicted fraction of a step that a throttled configuration stalls.
@@ -128,8 +127,8 @@ func Predict(ctx context.Context, o PredictOptions) (_ *Predictions, err error) 
 	return summary(m.Name, o, all), nil
 }
 
-// compare runs c once and predicts the run with the rates m. The rates were measured at the gauge reading then. compare
-// scales them to the machine's present speed.
+// compare runs c once and predicts the run with the rates m. When m was measured, a gauge step took then seconds;
+// compare scales m to the speed that the gauge reads around the run.
 func (c *configuration) compare(ctx context.Context, g *gauge, m *rates.Machine, then float64, steps int) error {
 	var ran measurement
 	now, err := timed(g.read, 3, func() (err error) {
@@ -269,7 +268,7 @@ func (c *configuration) describe(hidden, ffn, layers, heads, vocab int) {
 // measurement has the times of a run's counted steps, in seconds.
 type measurement struct {
 	step  float64 // of one step
-	busy  float64 // of the compute stream, in all steps
+	busy  float64 // of the compute stream in all steps, stalls included
 	stall [actors.NumCauses]float64
 }
 

@@ -65,7 +65,7 @@ func Rates(amount float64, times []time.Duration) []float64 {
 	return rates
 }
 
-// beside summarizes the peer's rates, and the ratios of our rates to the peer's by round.
+// beside returns a summary of the peer's rates, and one of the ratios of our rates to the peer's in each round.
 func beside(ours, peer []float64) (of, ratio *Sample) {
 	p, r := Summarize(peer), Summarize(Ratios(ours, peer))
 	return &p, &r

@@ -25,7 +25,7 @@ type target struct {
 	src   *shard
 	plane plane
 	in    tensor
-	// packed is the quantized tensor to read instead of in, if it is not nil. src and plane are then unused, and in has
+	// packed, if not nil, is the MXFP4 tensor that is read. src and plane are then unused, and the tensor in gives
 	// only the size.
 	packed packed
 }
@@ -35,9 +35,9 @@ type target struct {
 type Progress func(done, total int64)
 
 // LoadModel reads the weights of the Hugging Face directory dir into layers, which must be all layers of the model.
-// It leaves the planes beside the weights unchanged. progress may be nil. dir may be sharded. Tensors are F32,
-// BF16, F16, F64 or F8_E4M3 with scales; tensors with a model.Place may also be MXFP4. Every tensor must exist with the right shape. If
-// lm_head.weight exists although it is tied, it must equal the embedding.
+// It leaves the optimizer's planes unchanged. progress may be nil. The weights in dir may be sharded. Tensors are
+// F32, BF16, F16 or F64; tensors with a model.Place may also be MXFP4. Every tensor must exist with the right shape.
+// If lm_head.weight exists although it is tied, it must equal the embedding.
 //
 // The embedding and the head in dir have tokens rows, one per token. Layers may have more rows; LoadModel leaves
 // these unchanged.
@@ -196,7 +196,8 @@ func several(what string, names []string) string {
 	return fmt.Sprintf("%ss %q%s are", what, shown, rest)
 }
 
-// readAll reads all targets. Layers with a Lend function are lent one after the other.
+// readAll reads all targets: first those of layers that are in memory all the time (Lend is nil), then those of the
+// other layers, one layer after the other.
 func (s *source) readAll(targets []target, layers []Layer, progress Progress) error {
 	if err := s.read(here(targets, layers), layers, nil, progress); err != nil {
 		return err
@@ -212,7 +213,7 @@ func (s *source) readAll(targets []target, layers []Layer, progress Progress) er
 	return nil
 }
 
-// here returns the targets in layers that need not be lent.
+// here returns the targets in layers that are in memory all the time (Lend is nil).
 func here(targets []target, layers []Layer) (out []target) {
 	for _, t := range targets {
 		if layers[t.layer].Lend == nil {
@@ -285,9 +286,9 @@ func (t target) read(l Layer, done func(n int64)) (sum uint32, err error) {
 	return sum, err
 }
 
-// Source holds the tensors of a model directory that are not trained, such as vision towers, heads for further
-// tokens, and buffers. Saves copy them. Files with such tensors stay open, so a save succeeds even if the directory
-// has been removed.
+// Source holds the tensors of a model directory that are not trained, such as vision towers, heads for multi-token
+// prediction, and buffers. Saves copy them. Files with such tensors stay open, so a save succeeds even if the
+// directory has been removed.
 type Source struct {
 	files *source
 	others
@@ -347,12 +348,17 @@ func (o WriterOptions) files() []*file {
 		}
 	}
 	for _, e := range o.Source.entries {
+<<<<<<< HEAD
 		copied := *e // its offset belongs to this save
 		if o.SaveDType == AsRead {
 			beside = append(beside, &copied)
 		} else if !e.asRead {
 			beside = append(beside, copied.unpacked(o.SaveDType.plane()))
 		}
+=======
+		copied := *e // a copy, since every save sets the offset
+		beside = append(beside, &copied)
+>>>>>>> theirs
 	}
 	return modelFiles(o.MaxShardBytes, weights, beside)
 }
@@ -511,7 +517,8 @@ func moduleOf(name string) string { return name[:max(0, strings.LastIndexByte(na
 // buffers are name endings of values that older versions of Transformers saved. They follow from config.json.
 var buffers = []string{".inv_freq", ".original_inv_freq", ".cos_cached", ".sin_cached", ".masked_bias", ".position_ids"}
 
-// untrained reports whether t cannot be a weight in any module: a buffer, booleans or 64-bit integers.
+// untrained reports whether t is certainly no weight, whatever its module: a buffer, or a tensor of booleans or
+// 64-bit integers.
 func (t tensor) untrained() bool { return t.isBuffer() || t.dtype == "BOOL" || t.dtype == "I64" }
 
 // isBuffer reports whether t follows from config.json: by its name, or as a mask of shape (1, 1, n, n), which no
@@ -564,7 +571,8 @@ func (e *entry) unpacked(p plane) *entry {
 	return e
 }
 
-// pieces passes the tensor's bytes to put, unchanged or converted to the fp32 or bf16 of plane to.
+// pieces passes the tensor's bytes to the function put, piece by piece. They are converted to the dtype of the plane
+// to, fp32 or bf16, or unchanged for planeAsIs.
 func (s *stored) pieces(to plane, buf []byte, put func([]byte) error) error {
 	if s.packed != nil && to != planeAsIs {
 		return s.decoded(to, put)
@@ -605,7 +613,8 @@ func (s *stored) decoded(to plane, put func([]byte) error) error {
 // notThere are system errors about what a path names. They do not mean that the disk is unreadable.
 var notThere = []error{fs.ErrNotExist, syscall.ENOTDIR, syscall.EISDIR, syscall.ELOOP}
 
-// IsDiskError reports whether err is an error of the disk or the system. The data itself may then be intact.
+// IsDiskError reports whether err comes from the disk or the system, and not from the content of a file or a missing
+// file. The data may then be intact.
 func IsDiskError(err error) bool {
 	var onPath *fs.PathError
 	return errors.As(err, &onPath) && !slices.ContainsFunc(notThere, func(e error) bool { return errors.Is(onPath, e) })

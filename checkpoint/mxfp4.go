@@ -56,8 +56,13 @@ func (s *source) mxfp4As(e *entry) (*mxfp4, error) {
 	return p, nil
 }
 
+<<<<<<< HEAD
 // asStored returns a copy of e whose parts are not transposed, as MXFP4 stores them.
 func (p *mxfp4) asStored(e *entry) *entry {
+=======
+// asRows returns a copy of e with Transposed cleared in all parts, since MXFP4 stores the parameter's rows.
+func (p *packed) asRows(e *entry) *entry {
+>>>>>>> theirs
 	out := *e
 	out.placed = slices.Clone(e.placed)
 	for i := range out.placed {
@@ -144,7 +149,8 @@ func toFP4(x float32) byte {
 	return sign | 7
 }
 
-// standsFor returns the name of the tensor that name is one half of in MXFP4, or name itself.
+// standsFor returns NAME if name is NAME_blocks or NAME_scales, the two tensors that store NAME in MXFP4. Otherwise
+// it returns name.
 func standsFor(name string) string {
 	for _, end := range []string{blocksEnd, scalesEnd} {
 		if rest, ok := strings.CutSuffix(name, end); ok {
@@ -153,3 +159,13 @@ func standsFor(name string) string {
 	}
 	return name
 }
+<<<<<<< HEAD
+=======
+
+// packedRows returns the MXFP4 tensor that holds p.Stored[i]; nil: there is none.
+func (w *Weights) packedRows(p model.Param, i int) *packed {
+	entries := addPlaced(nil, 0, model.TensorLayout{Param: p}, i, planeF32)
+	found, _ := w.src.packedAs(entries[0]) // shapes were checked by Check
+	return found
+}
+>>>>>>> theirs

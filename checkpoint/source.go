@@ -230,7 +230,7 @@ func (s *source) open(name string) (*shard, error) {
 	return sh, nil
 }
 
-// readAt fills p with the tensor's bytes from offset at.
+// readAt fills p with bytes of the tensor, starting at the given offset in the tensor's data.
 func (sh *shard) readAt(t tensor, at int64, p []byte) error {
 	if n, err := sh.file.ReadAt(p, t.off+at); n < len(p) {
 		return fmt.Errorf("%s: tensor %q: %w", sh.path, t.name, truncated(err, "the tensor's data"))

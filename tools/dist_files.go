@@ -30,7 +30,7 @@ func (f file) mode() fs.FileMode {
 	return 0o644
 }
 
-// filesUnder returns the files below dir, sorted, with names below the folder in.
+// filesUnder returns the files below dir, sorted by name. In their names, dir is replaced by the folder in.
 func filesUnder(dir, in string) (out []file, err error) {
 	err = fs.WalkDir(os.DirFS(dir), ".", func(name string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() {

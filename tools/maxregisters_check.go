@@ -10,8 +10,8 @@ import (
 // unlimited stands for the register count of the launch, before the first USETMAXREG.
 const unlimited = math.MaxInt
 
-// check follows the control flow of kernels. It returns the instructions that use a register beyond the thread's
-// registers, and the number of USETMAXREG. If paths with different register counts meet, the lowest count applies.
+// check follows the control flow of kernels. bad lists the instructions that use a register beyond those of the
+// thread; limits counts the USETMAXREG. If paths with different register counts meet, the lowest count applies.
 func check(l listing) (bad []string, limits int) {
 	has := make([]int, len(l.code)) // registers before the instruction; 0: not reached
 	var work []int

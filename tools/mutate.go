@@ -31,9 +31,9 @@ type session struct {
 	list, hand                   bool
 	least                        time.Duration // the shortest time limit
 	memory                       int64         // limit of a test binary and its children in bytes
-	all                          []*listed     // output of go list -test
+	all                          []*listed     // all packages, from go list -test
 	judged                       []entry       // survivors.txt
-	draws                        []*[]*mutant  // of each package, in drawing order
+	draws                        []*[]*mutant  // the mutants of each package, in drawing order
 	results                      []*mutant
 	profiles                     map[string]*profile
 	lock, cleaning               sync.Mutex // of draws and results; of profiles
@@ -175,7 +175,8 @@ func (s *session) run(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// one judges mutants until one compiles, and returns the mutant with its verdict. It returns nil if no mutant is left.
+// one judges mutants of a package in turn until a mutant compiles, and returns this mutant with its verdict. It
+// returns nil if no mutant is left.
 func (s *session) one(ctx context.Context, of *[]*mutant) (m *mutant, err error) {
 	for err == nil && (m == nil || m.verdict == invalid && !s.hand) {
 		s.lock.Lock()
@@ -237,8 +238,8 @@ func (s *session) judge(ctx context.Context, m *mutant) error {
 	return nil
 }
 
-// table prints the results, and the survivors as entries of survivors.txt. It returns the number of survivors and of
-// mutants that do not compile.
+// table prints the results, and each survivor in the form of an entry of survivors.txt. It returns the number of
+// survivors plus the number of mutants that do not compile.
 func (s *session) table(took time.Duration) int {
 	slices.SortFunc(s.results, func(a, b *mutant) int { return cmp.Or(strings.Compare(a.file, b.file), a.from-b.from) })
 	tally := map[string]int{}

@@ -47,8 +47,8 @@ func goList(ctx context.Context, dir string, args ...string) (all []*listed, err
 	return all, nil
 }
 
-// importers returns the packages of `go list -test` whose tests link the package of. The package itself comes first,
-// then packages in order of dependency count, smallest first.
+// importers returns the packages of `go list -test` whose tests link a given package; of is its import path. This
+// package itself comes first, then the others in order of dependency count, smallest first.
 func importers(all []*listed, of string) (out []*listed) {
 	packages, deps := map[string]*listed{}, map[*listed]int{}
 	for _, p := range all {

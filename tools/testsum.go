@@ -82,7 +82,7 @@ func readEvents(r io.Reader) (*summary, error) {
 	return s, nil
 }
 
-// take adds one event.
+// take adds one event. output collects the lines of tests and packages that have not ended.
 func (s *summary) take(e event, output map[string][]string) {
 	key := e.Package + " " + e.Test
 	if e.Test != "" {

@@ -17,7 +17,8 @@ type family struct {
 	arch  string   // general.architecture
 	block []rule   // tensors of a decoder block
 	dense []rule   // tensors of blocks without experts, if only some blocks have experts
-	// recurrent are the tensors of blocks with a recurrence instead of attention, if some blocks have one.
+	// recurrent are the tensors of blocks with a recurrence (Gated DeltaNet) instead of attention, if some blocks
+	// have one.
 	recurrent []rule
 	// width is the key of the dense MLP's width; "": intermediate_size.
 	width string
@@ -35,14 +36,15 @@ type family struct {
 	noRope    bool // positions are learned
 	// ropeTypes maps other names of rotary embeddings to the usual ones.
 	ropeTypes map[string]string
-	// halves reports that the directory pairs rotary elements (i, i+D/2), but llama.cpp's code for the architecture
+	// halves reports that the model directory pairs rotary elements (i, i+D/2), but llama.cpp's code for the architecture
 	// pairs (2i, 2i+1). The rows of q and k are then reordered.
 	halves bool
 	// tiled reports that llama.cpp takes the value heads of the gated delta rule in another order; see tiledHeads.
 	tiled bool
 	// shift is added to norm weights. Norms that scale by 1+w are stored as 1+w.
 	shift float32
-	// rounds reports that "truncate: false" of yarn is accepted with a note.
+	// rounds reports that "truncate: false" of yarn scaling is accepted, with a note that llama.cpp computes it
+	// otherwise.
 	rounds bool
 	// act is the activation that llama.cpp computes on the gate, or on up if there is no gate.
 	act model.Activation
@@ -87,7 +89,7 @@ var outer = []rule{
 	{"lm_head", "output", copied},
 }
 
-// attention is attention with separate projections.
+// attention has the tensors of attention with separate projections of queries, keys and values.
 var attention = []rule{
 	{"input_layernorm", "attn_norm", norm},
 	{"self_attn.q_proj", "attn_q", queries},
@@ -96,7 +98,7 @@ var attention = []rule{
 	{"self_attn.o_proj", "attn_output", copied},
 }
 
-// headNorms are the norms of queries and keys.
+// headNorms has the norms of queries and keys.
 var headNorms = []rule{
 	{"self_attn.q_norm", "attn_q_norm", norm},
 	{"self_attn.k_norm", "attn_k_norm", norm},
@@ -170,7 +172,7 @@ func ungated(mlpNorm, up, down string) []rule {
 // mrope maps the multimodal rotary embedding to the usual name; sections writes its other keys.
 var mrope = map[string]string{"mrope": "default"}
 
-// olmo has norms only on the outputs of sublayers.
+// olmo has the tensors of blocks whose only norms are on the outputs of sublayers and on queries and keys.
 var olmo = slices.Concat(attention[1:], headNorms, outputNorms, feedForward[1:])
 
 var outputNorms = []rule{
@@ -562,7 +564,7 @@ func (p *plan) gemma2Keys() {
 	switch period {
 	case 1:
 		s.fail("layer_types", "no layer has a sliding window, but llama.cpp's %s has no models without: it would abort", p.family.arch)
-	case 2: // as published models are
+	case 2: // as in published models
 	default:
 		p.note("older releases of llama.cpp have a sliding window in every other layer of this architecture, whatever the file says")
 	}
@@ -589,7 +591,8 @@ func (p *plan) gemma3Keys() {
 	p.gemmaAttention(p.fullEach(s.int("sliding_window_pattern", s.int("_sliding_window_pattern", 6))), 62)
 }
 
-// fullEach returns n if exactly every n-th layer has full attention. It uses layer_types if given, otherwise usual.
+// fullEach returns n if exactly every n-th layer has full attention. It uses layer_types if the config has this key;
+// otherwise n is the value of usual.
 func (p *plan) fullEach(usual int) int {
 	if types := p.s.layerTypes(); len(types) > 0 {
 		return p.period(types)
@@ -626,7 +629,7 @@ func (p *plan) gemmaAttention(period, layersOf27B int) {
 // of values.
 type narrow struct{ rank, nope, rope, value int64 }
 
-// mlaSizes reads these sizes and sets headDim and kvHeads accordingly.
+// mlaSizes reads the sizes of latent attention, and sets headDim and kvHeads accordingly.
 func (p *plan) mlaSizes() {
 	s := p.s
 	p.narrowed = narrow{rank: int64(s.need("kv_lora_rank")), nope: int64(s.need("qk_nope_head_dim")), rope: int64(s.need("qk_rope_head_dim")), value: int64(s.need("v_head_dim"))}
@@ -714,8 +717,8 @@ func (p *plan) deepseek3Keys() {
 	}
 }
 
-// mlaYarn sets the temperature of yarn scaling. llama.cpp's deepseek2 has one number for two factors of the
-// model, the scores' and the rotary part's; their quotient is then 1.
+// mlaYarn sets the temperature of yarn scaling. The model has two factors, mscale and mscale_all_dim, and llama.cpp's
+// deepseek2 has one number for both. So mlaYarn refuses factors that differ or are 0.
 func (p *plan) mlaYarn(m, all float64) {
 	if m != all || m == 0 {
 		p.s.fail("mscale", "is %g and mscale_all_dim %g, but llama.cpp's %s has one number for both: the model would be another", m, all, p.family.arch)
@@ -723,8 +726,8 @@ func (p *plan) mlaYarn(m, all float64) {
 	p.add("rope.scaling.yarn_log_multiplier", float32(0.1*all))
 }
 
-// headRows selects n rows of each head, starting at row from; a head has each rows. turned: transposed to (columns,
-// rows).
+// headRows selects rows of a matrix head by head. Each head has each rows; selected are n of them, from row from of
+// the head on. With turned, they are written transposed, as (columns, rows).
 type headRows struct {
 	each, from, n int64
 	turned        bool
@@ -804,7 +807,7 @@ func (p *plan) llama4Keys() {
 	p.add("expert_feed_forward_length", uint32(s.need("intermediate_size")))
 }
 
-// expertsEach returns n if exactly every n-th block has experts; 0: no block has.
+// expertsEach returns n if exactly every n-th block has experts. 0: no block has.
 func (p *plan) expertsEach() int {
 	listed, ok := p.s.vals["moe_layers"].([]any)
 	if !ok {

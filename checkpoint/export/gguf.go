@@ -190,8 +190,8 @@ func (j *writing) item(w io.Writer, it item) error {
 	return nil
 }
 
-// part writes one tensor of the directory in pieces of whole rows. If rows are reordered within heads, the pieces
-// are whole heads.
+// part writes one tensor of the directory in pieces of whole rows. The pieces are whole heads if rows are reordered
+// within heads.
 func (j *writing) part(w io.Writer, it item, t part) error {
 	var all []float32 // rows that share a tensor with other rows
 	if t.param != nil {
@@ -250,8 +250,8 @@ func (j *writing) part(w io.Writer, it item, t part) error {
 	return nil
 }
 
-// limits are the magnitudes from which values do not fit into a type. F16: they round beyond the largest half.
-// Q8_0: the scale of their block does. Other types hold everything that fp32 holds.
+// limits are the magnitudes from which a value does not fit into a type. For F16, such a value rounds to infinity.
+// For Q8_0, the fp16 scale of its block does. Other types hold everything that fp32 holds.
 var limits = map[gguf.Type]float32{gguf.F16: 65520, gguf.Q8_0: 127 * 65504}
 
 // chunk encodes whole rows on all processors and writes them.

@@ -108,7 +108,7 @@ func filesSize(files map[string][]byte) int64 {
 	return n
 }
 
-// room returns an error if path lacks need bytes of free space.
+// room returns an error if path has less free space than need, in bytes.
 func room(fs checkpoint.FS, path string, need int64) error {
 	dir := path
 	for {

@@ -42,7 +42,7 @@ func (p part) elems() int64 {
 	return n
 }
 
-// finder finds tensors of a directory by the names of package model's table, and records which were requested.
+// finder finds tensors of a directory by the names in the families' table, and records which were requested.
 type finder struct {
 	w     *checkpoint.Weights
 	top   string // the directory's prefix for names that begin with "model." in the families' table
@@ -121,7 +121,7 @@ func (p *plan) tensors(f *finder) error {
 	return nil
 }
 
-// rules returns the rules of block b.
+// rules returns the rules for the tensors of block b.
 func (p *plan) rules(b int) []rule {
 	of := p.family.block
 	switch {

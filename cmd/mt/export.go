@@ -126,7 +126,7 @@ func (f exportFlags) options() (export.Options, error) {
 	return o, nil
 }
 
-// exportLine is the progress line on a terminal.
+// exportLine prints the progress as one line that it updates. It prints nothing unless live is set, on a terminal.
 type exportLine struct {
 	w     io.Writer
 	live  bool

@@ -153,7 +153,7 @@ data, the free disk space and the checkpoint that it would go on from.
 	return c
 }
 
-// forecast sets the machine that the flags select.
+// forecast checks --gpu, --host and --sweep, and sets the machine whose rates mt plan predicts with.
 func forecast(f *settings.Forecast, gpu, host, sweep string) (err error) {
 	switch sweep {
 	case "", "batch", "seq", "depth":
@@ -182,7 +182,8 @@ func forecast(f *settings.Forecast, gpu, host, sweep string) (err error) {
 	return nil
 }
 
-// onHosts plans for n hosts with the given network, if --hosts was given.
+// onHosts applies --hosts and --network: the plan is then for n hosts with this network. given reports whether
+// --hosts was given.
 func onHosts(f *settings.Forecast, given bool, n int, network string) (err error) {
 	switch {
 	case !given && network == "":

@@ -139,8 +139,8 @@ func (c *finder) words(f *neon.Func, x neon.R, disp int) neon.V {
 	return word
 }
 
-// encode generates the encoder. The upper bits of a number select a table entry; the lower bits decide between the
-// entry's code and its neighbour.
+// encode generates the encoder of codes of this many bits, 8 or 4. The upper bits of a number select a table entry;
+// the lower bits decide between the entry's code and its neighbour.
 func encode(name, how string, bits int) {
 	f := neon.Begin(name, "func(table *uint32, x *float32, codes *byte, n int, scale *float32)",
 		"sets codes to those of n numbers over the scale, "+how+"; n is a multiple of 16.")

@@ -27,7 +27,8 @@ func optim() {
 	codes()
 }
 
-// adam generates the AdamW update. Its factors: clip, decay, 1 − β1, β2, 1 − β2, step, √bc2, eps.
+// adam generates the AdamW update. Its factors: clip, decay (1 − learning rate · weight decay), 1 − β1, β2, 1 − β2,
+// step (learning rate over bias correction 1), √bc2 (bc2 is bias correction 2), eps.
 func adam(split bool, grad string) {
 	s := newElement("adam", 2, split, grad)
 	var clip, decay, beta1c, beta2, beta2c, step, rootbc2, eps neon.V
@@ -207,7 +208,7 @@ func prepare(grad, handed string) {
 	})
 }
 
-// lerp sets to to a + part·(b − a), or to b + part·(b − a) in lanes where the bits of far are set.
+// lerp sets the register to: a + part·(b − a), or b + part·(b − a) in lanes in which all bits of far are set.
 func (s *element) lerp(to, a, b, part, far neon.V) {
 	s.Scope(func() {
 		d, from := s.Reg(), s.Reg()

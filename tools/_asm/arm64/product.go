@@ -13,8 +13,8 @@ const (
 type product struct {
 	*neon.Func
 	h    int
-	acc  [][]neon.V // elements of A, one register a row
-	left []neon.V   // elements of A
+	acc  [][]neon.V // sums: a row of registers for each of the h rows
+	left []neon.V   // elements of A, one register a row
 	b    [2]neon.V
 	// right points to a row of B; the next row begins next bytes later.
 	right neon.R
@@ -98,8 +98,8 @@ func follow(f *neon.Func, rows []neon.R, stride neon.R) {
 	}
 }
 
-// addTo adds the rows at from, stride bytes apart, to the accumulators. It overwrites from and the registers of A and
-// B.
+// addTo adds rows in memory to the accumulators. The pointer from addresses the first row; the next ones follow
+// stride bytes apart. addTo overwrites from and the registers of A and B.
 func (p *product) addTo(from, stride neon.R) {
 	spare := p.b[:]
 	for r, row := range p.acc {
@@ -114,7 +114,8 @@ func (p *product) addTo(from, stride neon.R) {
 	}
 }
 
-// store writes the accumulators to rows stride bytes apart. It advances the pointer to.
+// store writes the accumulators to rows in memory. The pointer to addresses the first row; the next ones follow
+// stride bytes apart. store advances the pointer.
 func (p *product) store(to, stride neon.R) {
 	for r, row := range p.acc {
 		for j := 0; j < len(row); j += 2 {

@@ -9,7 +9,8 @@ import (
 // panelBytes is the size of one row of a panel. A kernel processes half a panel at a time.
 const panelBytes = 128
 
-// tile generates c = a·b (or c += a·b) for h rows. b is stored in panels of k rows of 32 floats.
+// tile generates c = a·b (or c += a·b) for h rows of a, which is stored by rows or, with cols, by columns. b is
+// stored in panels of k rows of 32 floats.
 func tile(h int, cols bool) {
 	layout := "Rows"
 	if cols {

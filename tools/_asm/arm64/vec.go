@@ -240,7 +240,8 @@ func normGrad(adds bool) {
 	f.Ret()
 }
 
-// rotate loads the cosines and sines of some elements once and applies them to all heads.
+// rotate generates the rotary embedding of several heads. It loads the cosines and sines of some elements once and
+// applies them to all heads.
 func rotate() {
 	f := newRow("rotate", "func(x, cos, sin *float32, half, heads, stride int, sign float32)",
 		"turns the pairs (x[i], x[i+half]) of heads heads, stride floats apart, by sign times their angles.")

@@ -43,7 +43,7 @@ func widen256() {
 	End()
 }
 
-// narrow256 rounds to nearest even and keeps NaNs as quiet NaNs.
+// narrow256 generates the conversion of fp32 to bf16, rounded to nearest even; NaNs become quiet NaNs.
 func narrow256() {
 	Begin("narrow256", "func(dst *uint16, src *float32, n int)",
 		"writes n fp32 as bf16, rounded to nearest even; n is a multiple of 8.")

@@ -8,7 +8,8 @@ import (
 	. "mt/tools/asm/isa"
 )
 
-// packB512 copies k rows of B (K,N) into panels of 32 columns. It reads one source row at a time, in memory order.
+// packB512 generates the packing of k rows of B (K,N) into panels of 32 columns. It reads one source row at a time,
+// in memory order.
 func packB512(bf16 bool) {
 	Begin("packB512"+suffix(bf16),
 		"func(dst *float32, stride int, src *"+element(bf16)+", ld, panels, k int, mask uint32)",
@@ -52,7 +53,7 @@ func packB512(bf16 bool) {
 	End()
 }
 
-// transpose512 packs both an A that is stored (K,M) and a B that is stored (N,K).
+// transpose512 generates the packing of an A that is stored (K,M), and of a B that is stored (N,K).
 func transpose512(bf16 bool) {
 	Begin("transpose512"+suffix(bf16),
 		"func(dst *float32, stride int, src *"+element(bf16)+", offsets *[16]int, n int)",
@@ -75,7 +76,7 @@ func transpose512(bf16 bool) {
 	End()
 }
 
-// rowsAfter returns the address where the rows after those at src plus offsets begin.
+// rowsAfter returns the address of the row that follows the 16 rows at src plus offsets.
 func rowsAfter(src, offsets reg.Register) reg.Register {
 	next := GP64()
 	MOVQ(Mem{Base: offsets, Disp: 8 * 15}, next)
@@ -113,7 +114,7 @@ func widen512() {
 	End()
 }
 
-// narrow512 rounds to nearest even and keeps NaNs as quiet NaNs.
+// narrow512 generates the conversion of fp32 to bf16, rounded to nearest even; NaNs become quiet NaNs.
 func narrow512() {
 	Begin("narrow512", "func(dst *uint16, src *float32, n int)",
 		"writes n fp32 as bf16, rounded to nearest even.")

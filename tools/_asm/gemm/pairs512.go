@@ -95,7 +95,7 @@ func packRowPairs512() {
 	End()
 }
 
-// packPairs512 copies rows of B (K,N), two at a time, into panels of 32 columns.
+// packPairs512 generates the packing of rows of B (K,N), two at a time, into panels of 32 columns.
 func packPairs512() {
 	Begin("packPairs512",
 		"func(dst *float32, stride int, src *uint16, ld, panels, pairs int, mask uint32)",
@@ -139,7 +139,7 @@ func packPairs512() {
 	End()
 }
 
-// transposePairs512 packs a B that is stored (N,K).
+// transposePairs512 generates the packing of a B that is stored (N,K).
 func transposePairs512() {
 	Begin("transposePairs512",
 		"func(dst *float32, stride int, src *uint16, offsets *[16]int, n int)",
@@ -162,7 +162,7 @@ func transposePairs512() {
 	End()
 }
 
-// transposeRowPairs512 packs an A that is stored (K,M).
+// transposeRowPairs512 generates the packing of an A that is stored (K,M).
 func transposeRowPairs512() {
 	Begin("transposeRowPairs512",
 		"func(dst *float32, stride int, src *uint16, offsets *[32]int, n int)",

@@ -105,9 +105,9 @@ func StoreLow(r reg.Register, m Mem, mask reg.Register) {
 	}
 }
 
-// Round rounds the fp32 elements of x to bf16, ties to even, NaNs to quiet NaNs, and writes them to the lower halves of
-// y's elements. It needs AVX-512. The registers one, half and quiet hold 1, 0x7fff and 0x400000. Round overwrites the
-// opmask nan.
+// Round rounds the fp32 elements of x to bf16, ties to even, NaNs to quiet NaNs, and writes them to the lower halves
+// of y's elements. It needs AVX-512. Three registers hold constants: one holds 1, half 0x7fff and quiet 0x400000.
+// Round overwrites the opmask nan.
 func Round(x, y, nan reg.Register, one, half, quiet Op) {
 	VPSRLD(Imm(16), x, y)
 	VPANDD(one, y, y)
@@ -126,8 +126,8 @@ func TailMask(n, k reg.Register) {
 	KMOVW(m, k)
 }
 
-// Transpose transposes 16 rows of 16 elements, each row in a register of in. It needs AVX-512 and overwrites the 16
-// registers of a.
+// Transpose transposes 16 rows of 16 elements; each of the 16 registers in the slice in holds a row. It needs AVX-512
+// and overwrites the 16 registers of a.
 func Transpose[R reg.Register](in, a []R) {
 	for i := 0; i < 16; i += 2 { // pairs of rows
 		VUNPCKLPS(in[i+1], in[i], a[i])

@@ -145,7 +145,7 @@ func (f *Func) NotZero(a R, label string) { f.line("CBNZ R%d, %s", a, label) }
 // Zero jumps to the label if a is 0.
 func (f *Func) Zero(a R, label string) { f.line("CBZ R%d, %s", a, label) }
 
-// Copy sets to = from.
+// Copy copies a register: to = from.
 func (f *Func) Copy(from, to R) { f.line("MOVD R%d, R%d", from, to) }
 
 // Add adds n, which may be negative, to a.
@@ -160,7 +160,7 @@ func (f *Func) Add(n int, a R) {
 // AddReg adds b to a.
 func (f *Func) AddReg(b, a R) { f.line("ADD R%d, R%d", b, a) }
 
-// SubFrom is a = b − a.
+// SubFrom sets a = b − a.
 func (f *Func) SubFrom(b, a R) { f.line("SUB R%d, R%d, R%d", a, b, a) }
 
 // Shift multiplies a by 2^n.
@@ -187,7 +187,7 @@ func (f *Func) LoadAt(p, i R, to V) {
 	f.line("FMOVS (R%d)(R%d.UXTW<<2), F%d", p, i, to)
 }
 
-// Field sets to to bits at … at+n−1 of a.
+// Field copies n bits of a, from bit number at on, to the lower bits of the register to. The upper bits become 0.
 func (f *Func) Field(a R, at, n int, to R) { f.line("UBFX $%d, R%d, $%d, R%d", at, a, n, to) }
 
 // ToGeneral sets a to 64-bit lane i of x.
@@ -241,11 +241,11 @@ func (f *Func) Constant(x uint64) R {
 // SetConstant sets a register to a 64-bit constant.
 func (f *Func) SetConstant(x uint64, to R) { f.line("MOVD $0x%016x, R%d", x, to) }
 
-// XorShifted is a = a ^ a>>n.
+// XorShifted sets a = a ^ a>>n.
 func (f *Func) XorShifted(a R, n int) { f.line("EOR R%d>>%d, R%d", a, n, a) }
 
-// Multiply is a = a·b modulo 2^64.
+// Multiply sets a = a·b modulo 2^64.
 func (f *Func) Multiply(b, a R) { f.line("MUL R%d, R%d", b, a) }
 
-// FromGeneral sets the lower 64 bits of the vector register to to a, and the upper 64 bits to 0.
+// FromGeneral copies a to the lower 64 bits of a vector register, to, and sets its upper 64 bits to 0.
 func (f *Func) FromGeneral(a R, to V) { f.line("FMOVD R%d, F%d", a, to) }

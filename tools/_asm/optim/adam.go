@@ -13,7 +13,8 @@ type adamState struct {
 	clip, decay, beta1c, beta2, beta2c, step, rootbc2, eps reg.VecVirtual
 }
 
-// adam generates the AdamW update.
+// adam generates the AdamW update. Its factors: clip, decay (1 − learning rate · weight decay), 1 − β1, β2, 1 − β2,
+// step (learning rate over bias correction 1), √bc2 (bc2 is bias correction 2), eps.
 func adam(v isa, split bool, grad string) {
 	s := &adamState{element: newElement(v, "adam", 2, split, grad)}
 	clip, beta2c := &s.clip, &s.beta2c

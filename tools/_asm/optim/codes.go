@@ -8,7 +8,7 @@ import (
 	. "mt/tools/asm/isa"
 )
 
-// gather reads, for each lane, the 32-bit word at p + disp + scale·index.
+// gather reads a 32-bit word for each lane, at p + disp + scale·(the lane of index).
 func (v isa) gather(p reg.Register, index reg.VecVirtual, scale uint8, disp int) reg.VecVirtual {
 	r := v.Zero() // a register other than the index
 	m := Mem{Base: p, Index: index, Scale: scale, Disp: disp}
@@ -40,7 +40,7 @@ func decode(v isa) {
 	End()
 }
 
-// decode16 generates the decoder of 4-bit codes. Registers hold the table of 16 values.
+// decode16 generates the decoder of 4-bit codes, values[code]·scale. Registers hold the table of 16 values.
 func decode16(v isa) {
 	v.Begin("decode16", "func(values *float32, codes *byte, out *float32, n int, scale *float32)",
 		"sets out to n numbers with these codes, two a byte; n is a multiple of the lanes.")
@@ -146,8 +146,8 @@ func (v isa) storePairs(c reg.VecVirtual, codes reg.Register, disp int) {
 	VPMOVWB(pairs, At(codes, disp/2))
 }
 
-// encode generates the encoder. The upper bits of a number select a table entry; the lower bits decide between the
-// entry's code and its neighbour.
+// encode generates the encoder of 8-bit codes, or of 4-bit codes if bits is 4. The upper bits of a number select a
+// table entry; the lower bits decide between the entry's code and its neighbour.
 func encode(v isa, bits int) {
 	name, how := "encode", "a byte each"
 	if bits == 4 {

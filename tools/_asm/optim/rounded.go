@@ -27,7 +27,7 @@ func (v isa) splat64(bits uint64) reg.VecVirtual {
 	return r
 }
 
-// and sets to to the bits that a and b have in common.
+// and sets the register to: a & b, bit by bit.
 func (v isa) and(a, b, to Op) {
 	if v.Wide() {
 		VPANDD(a, b, to)
@@ -89,13 +89,13 @@ func widen(v isa) {
 	End()
 }
 
-// round generates the stochastic rounding of fp32 to bf16. One SplitMix64 draw serves four numbers. An iteration uses
-// the eight states of 32 numbers, which fill one register with AVX-512 and two with AVX2.
+// round generates the stochastic rounding of fp32 to bf16. One random number of SplitMix64 rounds four numbers. An
+// iteration uses the eight generator states of 32 numbers, which fill one register with AVX-512 and two with AVX2.
 func round(v isa) {
 	v.Begin("round", "func(from *float32, to *uint16, n int, states *[8]uint64)",
 		"sets to to n numbers, rounded by the draws of these states and of those that follow; n is a multiple of 32.")
 	from, to, states := Arg("from"), Arg("to"), Arg("states")
-	perTurn := 8 / (v.Lanes / 2) // registers of states
+	perTurn := 8 / (v.Lanes / 2) // registers of generator states
 	state := make([]reg.VecVirtual, perTurn)
 	for i := range state {
 		state[i] = v.Reg()
@@ -119,7 +119,7 @@ func round(v isa) {
 	End()
 }
 
-// roundBy rounds two registers of numbers with the 16-bit words of draws, in order.
+// roundBy rounds two registers of numbers with the 16-bit words of draws, the random numbers, in order.
 func (v isa) roundBy(from, to reg.GPVirtual, disp int, draws, exponent, quiet reg.VecVirtual) {
 	var rounded [2]reg.VecVirtual
 	for i := range rounded {

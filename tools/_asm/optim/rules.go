@@ -159,7 +159,7 @@ func prepare(v isa, grad, handed string) {
 	})
 }
 
-// lerp returns a + part·(b − a), or b + part·(b − a) in lanes where the bits of far are set.
+// lerp returns a + part·(b − a), or b + part·(b − a) in lanes in which all bits of far are set.
 func (s *element) lerp(a, b, part, far reg.VecVirtual) reg.VecVirtual {
 	d, from, other := s.Reg(), s.Reg(), s.Reg()
 	VSUBPS(a, b, d)

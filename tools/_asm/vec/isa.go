@@ -40,7 +40,7 @@ func (v isa) clear(r reg.VecVirtual, mask reg.Register) {
 	}
 }
 
-// fill sets the elements of r outside mask to the elements of other.
+// fill copies elements from the register other to r: all elements outside mask.
 func (v isa) fill(r reg.VecVirtual, other reg.Register, mask reg.Register) {
 	switch {
 	case mask == nil:

@@ -8,7 +8,8 @@ import (
 	. "mt/tools/asm/isa"
 )
 
-// widen supports only whole registers with AVX2, which has no masked 16-bit loads.
+// widen generates the conversion of bf16 to fp32. With AVX2, which has no masked 16-bit loads, it converts only whole
+// registers.
 func widen(v isa) {
 	v.Begin("widen", "func(dst *float32, src *uint16, n int)", "is dst = src, n bf16 elements (AVX2: a multiple of 8).")
 	p := Args("dst", "src")
@@ -21,7 +22,7 @@ func widen(v isa) {
 	End()
 }
 
-// narrow rounds to nearest even and keeps NaNs as quiet NaNs.
+// narrow generates the conversion of fp32 to bf16, rounded to nearest even; NaNs become quiet NaNs.
 func narrow(v isa) {
 	v.Begin("narrow", "func(dst *uint16, src *float32, n int)",
 		"is dst = src rounded to bf16, n elements (AVX2: a multiple of 8).")

@@ -10,8 +10,8 @@ import (
 	. "mt/tools/asm/isa"
 )
 
-// strip is a loop over rows of attention scores. The first row sees n columns, and each further row sees one more. The
-// number is clamped to 0 … most.
+// strip is a loop over rows of attention scores under a causal mask. The first row sees n columns, and each further
+// row sees one more; the number is clamped to 0 … most. Columns up to width are filled with zeros.
 type strip struct {
 	isa
 	most, width reg.GPVirtual
@@ -21,7 +21,7 @@ func (v isa) newStrip() *strip {
 	return &strip{isa: v, most: Arg("most"), width: Arg("width")}
 }
 
-// rows runs body for each row, with seen columns; step advances to the next row.
+// rows runs body for each row; seen is the number of columns that the row sees. step advances to the next row.
 func (s *strip) rows(label string, body func(seen reg.GPVirtual), step func()) {
 	left, n, none := Arg("rows"), Arg("n"), GP64()
 	XORQ(none, none)

@@ -12,7 +12,8 @@ import (
 
 const tileSignature = "func(k int, a *float32, astride int, b *float32, bpanel int, c *float32, cstride, panels int, acc bool)"
 
-// tile generates c = a·b (or c += a·b) for h rows. b is stored in panels of k rows of 32 floats.
+// tile generates c = a·b (or c += a·b) for h rows of a, which is stored by rows or, with cols, by columns. b is
+// stored in panels of k rows of 32 floats.
 func tile(v isa, h int, cols bool) {
 	layout := "Rows"
 	if cols {
@@ -30,7 +31,7 @@ func tile(v isa, h int, cols bool) {
 	End()
 }
 
-// tiler generates one function. Its loop over panels processes columns that are regs registers wide.
+// tiler generates one function of tile. Its loop over panels processes columns that are regs registers wide.
 type tiler struct {
 	isa
 	h    int
