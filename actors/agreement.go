@@ -10,9 +10,9 @@ import (
 
 // This file is the Conductor's part for several ranks. All ranks plan the same passes in the same order. At the end of
 // each pass they exchange their sums of losses, stop requests and results of a diagnosis. Each rank derives the same
-// next action from these values. So nothing that decides the next action may depend on when a message arrives: the
-// ranks agree on a pass after the updates of the previous step. A diagnosis that these updates require begins at the
-// end of a pass, or when no pass is left.
+// next action from these values. Nothing that decides the next action may depend on when a message arrives, so the
+// exchange waits for the updates of the previous step. A diagnosis that these updates require begins at the end of a
+// pass, or when no pass is left.
 
 // agreePass sends this rank's end of a pass to all ranks.
 type agreePass struct {
@@ -89,14 +89,14 @@ func (c *conductorCore) agreed(m passAgreed) (out []effect) {
 	return append(out, c.lossLanded(landed)...)
 }
 
-// agreeLoad sums the experts' load in a pass over all ranks. The balancing loss and its backward need the sum.
+// agreeLoad sums the experts' load in a pass over all ranks. The load-balancing loss and its backward need the sum.
 type agreeLoad struct {
 	p   *Pass
 	Own expertLoad
 }
 
-// agreeLoad starts that sum when all layers of this rank are routed. Like agree it waits for the updates of the
-// previous step, which may end the run. The loss waits for them too.
+// agreeLoad starts the sum of the experts' load over all ranks, when the routing of all layers of this rank is on the
+// host. Like agree it waits for the updates of the previous step, which may end the run.
 func (c *conductorCore) agreeLoad() []effect {
 	if c.balance.layers == 0 || c.program.Eval || c.loading || len(c.routed) < c.balance.layers || c.updated < c.program.Version {
 		return nil
@@ -123,10 +123,10 @@ func (d *diagnosis) addRank(rank int, end passEnd) {
 	}
 }
 
-// stopAgreed calls Options.Stopping.
+// stopAgreed calls Options.Stopping, because the ranks have agreed to stop.
 type stopAgreed struct{}
 
-// startDueDiagnosis starts the due diagnosis, if any.
+// startDueDiagnosis starts the diagnosis in dueDiagnosis, if there is one and no other runs.
 func (c *conductorCore) startDueDiagnosis() {
 	if c.diagnosis == nil {
 		c.diagnosis, c.dueDiagnosis = c.dueDiagnosis, nil
@@ -179,7 +179,7 @@ func (e agreeLoad) encode() (b []byte) {
 	return b
 }
 
-// decodeLoad decodes a load.
+// decodeLoad decodes the counts and sums of probabilities of a message, without its pass number.
 func decodeLoad(v []byte) (l expertLoad) {
 	for at := 0; at < len(v); at += 16 {
 		l.Counts = append(l.Counts, int32(readInt(v[at:])))

@@ -15,7 +15,7 @@ import (
 
 // exchangerCore is the pure part of the Exchanger.
 type exchangerCore struct {
-	into     []int         // by layer: the layer whose gradient its own is added to; itself, unless two layers share a table
+	into     []int         // by layer: the layer whose gradient its own is added to. This is the layer itself, unless two layers share a table
 	order    []int         // the layers with a gradient, in the order of their exchanges
 	landed   []*GradLanded // by layer: its gradient in a slab; nil: not landed, or already exchanged
 	merged   []bool        // by layer: its gradient is added to the shared table's
@@ -131,7 +131,7 @@ func (c *exchangerCore) advance() (out []effect) {
 	return out
 }
 
-// freed returns the slab of a layer's gradient, unless another layer is still sent from the slab.
+// freed returns the slab of layer l's gradient when the last exchange that reads the slab is done.
 func (c *exchangerCore) freed(l int) []effect {
 	for k, into := range c.into {
 		if into == c.into[l] && !c.done[k] {
@@ -197,7 +197,7 @@ type sumShare struct {
 	AllIDs                    [][]int32
 }
 
-// shareSum is the result of sumShare: Squares and IDs of summed.
+// shareSum is the result of sumShare. Its fields become Squares and IDs of the message summed.
 type shareSum struct {
 	squares float64
 	ids     []int32

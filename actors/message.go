@@ -57,7 +57,7 @@ func (StepReported) isMessage()         {}
 func (StepUpdated) isMessage()          {}
 func (StopRequested) isMessage()        {}
 
-// The messages to the actor itself: a work of its own is done. Also the messages that begin and end a run.
+// Messages of an actor to itself when one of its works is done, and messages that begin and end a run.
 func (batchPacked) isMessage()   {}
 func (begin) isMessage()         {}
 func (exchanged) isMessage()     {}

@@ -9,11 +9,12 @@ import (
 	"mt/host/optim"
 )
 
-// The Optimizer updates layers as their gradients land. It has a queue of gradients to measure, a gate that opens for
-// layers that may be updated, and an order of updates. It runs one work at a time, on all cores.
+// The Optimizer updates layers as their gradients land. It measures each gradient: it computes the sum of squares. A
+// gate then decides which layers may be updated. The Optimizer runs one work at a time, on all cores.
 //
-// With clipping, the gate opens when the norm over all layers is known. Layers are then updated in forward order, so
-// the next forward follows close behind. Without clipping, a layer is updated as soon as its gradient has landed.
+// With clipping of the global norm, the gate opens when the norm over all layers is known. Layers are then updated in
+// forward order, so the next forward follows close behind. Without it, the gate opens for each layer when its own
+// gradient is measured.
 //
 // Features of some runs have their own files: tied embeddings (optimizer_tied.go), frozen layers (optimizer_frozen.go),
 // several ranks (optimizer_ranks.go), states on disks (optimizer_disks.go) and matrices (matrices.go). newOptimizerCore
@@ -90,7 +91,7 @@ type updateListener interface {
 	stepUpdated(m StepUpdated) effect
 }
 
-// subcore is a core within the Optimizer, with messages and works of its own. Only some runs have it.
+// subcore is a core within the Optimizer, with its own messages and works. Only some runs have it.
 type subcore interface {
 	// take handles msg. ok is false if the message is not for this subcore.
 	take(msg message) (out []effect, ok bool)
@@ -98,8 +99,9 @@ type subcore interface {
 	next() []effect
 }
 
-// updateHook changes the updates of layers. Hooks are tried in order. An update that no hook takes over is a single
-// work.
+// updateHook is a piece of the Optimizer that only some runs have. It can delay the update of a layer or take the
+// update over: states on disks, orthogonalized matrices and frozen layers. Hooks are tried in order. If no hook takes
+// over an update, one work updates the whole layer.
 type updateHook interface {
 	// ready reports whether the update of layer l can begin; if not, waits is the missing input.
 	ready(l int) (waits Cause, ok bool)
@@ -273,7 +275,9 @@ func (c *optimizerCore) measureNext(s *stepState) []effect {
 	return out
 }
 
-// updateNext starts the next layer's update if the gate is open and no hook holds the layer up.
+// updateNext starts updates in the order of c.order. It stops at a layer in three cases: the gate is closed (the
+// gradient's norm is not known), the layer's last save is not done, or a hook delays the layer because its state is
+// still on a disk.
 func (c *optimizerCore) updateNext(s *stepState) (out []effect) {
 	for !c.busy && s.next < len(c.order) {
 		l := c.order[s.next]
@@ -293,7 +297,8 @@ func (c *optimizerCore) updateNext(s *stepState) (out []effect) {
 	return out
 }
 
-// ready reports whether the update of layer l can begin; if not, the Cause is the missing input.
+// ready reports whether layer l's last save is done and all hooks let its update begin. If not, the Cause is what it
+// waits for.
 func (c *optimizerCore) ready(l int) (Cause, bool) {
 	if c.saving[l] {
 		return StallCheckpoint, false
@@ -343,8 +348,8 @@ func (c *optimizerCore) announce(s *stepState, l int, adam int64, unchanged bool
 	return out
 }
 
-// dropMeasured frees the slabs of measured gradients in a skipped step. Gradients that have not landed may wait for
-// them.
+// dropMeasured frees the slabs of measured gradients in a skipped step, because gradients that have not landed may need
+// these slabs.
 func (c *optimizerCore) dropMeasured(s *stepState) (out []effect) {
 	for l := range c.layers {
 		if s.have[l] && s.landed[l] != noSlab {
@@ -354,8 +359,8 @@ func (c *optimizerCore) dropMeasured(s *stepState) (out []effect) {
 	return out
 }
 
-// skip ends a step without updates once its norm is known. A layer's save need not end first, because skipping changes
-// its version but not its bytes. But if this step is saved too, the earlier save comes first.
+// skip ends a step without updates once the gradient norm is known. A layer may still be being saved, because skipping
+// changes the layer's version but not its bytes. But if this step is saved too, the earlier save must end first.
 func (c *optimizerCore) skip(s *stepState) []effect {
 	out := c.dropMeasured(s)
 	if !c.gate.normKnown(s) || s.closed.Save && slices.Contains(c.saving, true) { // the earlier save comes first
@@ -386,7 +391,8 @@ func (c *optimizerCore) squares(s *stepState) (sum float64, known bool) {
 // clipping returns the factor that bounds a gradient's norm, as in torch.nn.utils.clip_grad_norm_.
 func clipping(bound, norm float64) float64 { return min(1, bound/(norm+1e-6)) }
 
-// clipGate opens for all layers when the norm over all of them is known. It skips a step with a non-finite norm.
+// clipGate is the gate of global clipping. It opens for all layers when the norm over all of them is known. It skips a
+// step with a non-finite norm.
 type clipGate struct {
 	c       *optimizerCore
 	max     float64
@@ -415,8 +421,8 @@ func (g *clipGate) norm(s *stepState) float64 {
 	return math.Sqrt(sum)
 }
 
-// layerGate opens for each layer when its own gradient is measured. A non-finite gradient fails the run: the step
-// cannot be skipped, because other layers are already updated.
+// layerGate is the gate without global clipping. It opens for each layer when its own gradient is measured. A
+// non-finite gradient fails the run: the step cannot be skipped, because other layers are already updated.
 type layerGate struct {
 	c     *optimizerCore
 	bound float64 // bound of a layer's norm; infinite: no clipping
@@ -450,14 +456,15 @@ func (g *layerGate) norm(s *stepState) float64 {
 	return math.Sqrt(sum)
 }
 
-// nonFiniteGradient fails the run. Finite is the last earlier step that was not skipped.
+// nonFiniteGradient is the task that fails the run after a non-finite gradient. Finite is the last earlier step that
+// was not skipped.
 type nonFiniteGradient struct{ Step, Layer, Finite int }
 
 func (c *optimizerCore) nonFinite(s *stepState, l int) []effect {
 	return []effect{work{do: nonFiniteGradient{Step: s.step, Layer: l, Finite: s.finite}}}
 }
 
-// slabs has the gradients of a single rank, each in a slab of a lane.
+// slabs manages gradients in a run with one rank: each gradient is in one slab of a lane.
 type slabs struct{}
 
 func (slabs) landed(s *stepState, l int) { s.queue = append(s.queue, l) }

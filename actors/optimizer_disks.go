@@ -5,15 +5,16 @@ import (
 	"mt/host/optim"
 )
 
-// This file adds states on disks to the Optimizer. It updates such a layer when the Stager has put the state into a
-// state slot, and then returns the slot to the Stager. A gradient that waits on a disk goes to the Stager when it is
-// measured. When the norm is known, the Optimizer requests all these gradients.
+// This file adds layers whose state is on a disk. The Stager reads the state into a state slot, the Optimizer then
+// updates the layer, and returns the slot to the Stager. A gradient can also wait on a disk for the norm of all layers.
+// After measuring such a gradient, the Optimizer hands it to the Stager. When the norm is known, the Optimizer requests
+// all these gradients.
 
-// diskCore is the subcore for states on disks. Its hook holds up layers whose state is not in memory.
+// diskCore is the subcore for states on disks. As a hook it delays the update of a layer until the state is in memory.
 type diskCore struct {
 	c      *optimizerCore
 	staged []bool // by layer: its state is in a state slot
-	round  int    // save rounds so far
+	round  int    // requests of the Checkpointer for all states so far
 	wanted int    // the last step whose gradients were requested
 }
 
@@ -42,8 +43,8 @@ func (p *diskCore) take(msg message) ([]effect, bool) {
 	return nil, true
 }
 
-// wantStates requests the states of all layers on disks for the Checkpointer, because no update sends them. States
-// prefetched for updates are dropped.
+// wantStates asks the Stager for the states of all layers on disks, for a checkpoint without an update. The Stager
+// drops states that it has read for the next updates.
 func (p *diskCore) wantStates() []effect {
 	p.round++
 	clear(p.staged)
@@ -68,7 +69,8 @@ func (p *diskCore) ready(l int) (Cause, bool) {
 	return StallDisk, !p.c.stateOnDisk[l] || p.staged[l] || frozen
 }
 
-// begin marks the state as used. It does not take over the update, which is the same as in memory.
+// begin marks the state slot as used. It does not take over the update: a work updates the layer as if its state were
+// always in memory.
 func (p *diskCore) begin(u update) ([]effect, bool) {
 	p.staged[u.Layer] = false
 	return nil, false
@@ -93,8 +95,8 @@ type gradsOnDisk struct {
 	p *diskCore
 }
 
-// measured hands the slab of a gradient on disk to the Stager, which writes the gradient and frees the slab. It does so
-// even in a skipped step, which is rare; the gradient is then never requested.
+// measured hands the slab of a measured gradient to the Stager, which writes the gradient to the disk and frees the
+// slab. In a skipped step the gradient is written in vain; such steps are rare.
 func (g gradsOnDisk) measured(s *stepState, l int) []effect {
 	if !g.p.c.gradOnDisk[l] {
 		return nil
@@ -104,8 +106,8 @@ func (g gradsOnDisk) measured(s *stepState, l int) []effect {
 	return []effect{send{stagerID, GradMeasured{Layer: l, Slab: slab, Lane: s.lane[l]}}}
 }
 
-// diskTileListeners sends updates if some tiles are on disks. For these the Stager notifies the Prefetchers, after the
-// write.
+// diskTileListeners sends LayerUpdated if some layers' weights are on disks. For these layers the Stager notifies the
+// Prefetchers after it has written the weights.
 type diskTileListeners struct {
 	prefetcherListeners
 	weightsOnDisk []bool

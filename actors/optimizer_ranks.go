@@ -14,13 +14,13 @@ import (
 // exchanges. With clipping, the ranks agree on the norm once a step, after all sums. Without clipping, they agree on
 // each layer's sum of squares before its update, so all ranks see a non-finite gradient.
 
-// agreeNorm sums the ranks' sums of squares for a layer. Layer −1: for all layers together.
+// agreeNorm adds up the gradient's sums of squares of all ranks, for one layer. Layer −1: for all layers together.
 type agreeNorm struct {
 	Step, Layer int
 	Squares     float64 // of this rank's share
 }
 
-// normAgreed brings that sum over all ranks.
+// normAgreed brings the sum of squares over all ranks.
 type normAgreed struct {
 	Layer   int
 	Squares float64

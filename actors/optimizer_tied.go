@@ -37,7 +37,7 @@ func (p *tiedCore) take(msg message) ([]effect, bool) {
 	if ok {
 		s := p.c.cur
 		p.c.busy = false
-		s.squares[m.Layer], s.have[m.Layer] = 0, true // its part is measured with the sum
+		s.squares[m.Layer], s.have[m.Layer] = 0, true // the rows are now part of the table's gradient, whose squares count them
 		s.queue = append(s.queue, p.table)
 	}
 	return nil, ok
@@ -45,7 +45,8 @@ func (p *tiedCore) take(msg message) ([]effect, bool) {
 
 func (p *tiedCore) next() []effect { return nil }
 
-// landed queues l unless it is the table, which is measured after the rows are added.
+// landed queues the gradient of layer l to be measured, unless l has the table: the table is queued after the rows are
+// added.
 func (p *tiedCore) landed(s *stepState, l int) {
 	if l != p.table {
 		p.slabs.landed(s, l)
@@ -73,7 +74,8 @@ func (p *tiedCore) free(s *stepState, l int) []effect {
 	return nil
 }
 
-// drop keeps the rows until the sum is measured.
+// drop frees the slab of layer l in a skipped step. The rows' slab is kept until the table's gradient, which includes
+// the rows, is measured.
 func (p *tiedCore) drop(s *stepState, l int) []effect {
 	if l == p.rows && !s.have[p.table] {
 		return nil

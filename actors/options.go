@@ -43,8 +43,8 @@ type Options struct {
 	Start    State
 	// Optimizer makes the updates. nil: the run makes none.
 	Optimizer optim.Optimizer
-	// Matrices orthogonalizes whole matrices if the plan has NSSteps; Optimizer then is Matrices or wraps it. nil: no
-	// matrices.
+	// Matrices orthogonalizes whole matrices (Muon), if the plan has NSSteps > 0. Optimizer is then Matrices or wraps
+	// it. nil: no matrices.
 	Matrices *optim.Muon
 	// ThroughHost sends activations between lanes through the host even if their devices reach each other.
 	ThroughHost bool

@@ -7,11 +7,11 @@ import (
 	"mt/layers/schedule"
 )
 
-// This file moves an activation, a hidden state or its gradient, from one lane to another. There are two ways. The
-// receiving lane allots an activation slot when its program reaches the activation. If the activation has not arrived
-// yet, the lane offers the slot to the sending lane's Offloader (SlotOffered). The Offloader copies the activation from
-// device to device into the offered slot. Without an offer it copies to the micro-batch's place on the host. In both
-// cases it sends ActivationPassed to the receiving Prefetcher, which copies an activation on the host into the slot.
+// This file moves an activation (a hidden state or its gradient) from one lane to another. The receiving lane allots an
+// activation slot when its program reaches the activation. If the activation has not arrived by then, the lane offers
+// the slot to the sending lane's Offloader (SlotOffered). With an offer, the Offloader copies from device to device
+// into the slot. Without an offer it copies to the micro-batch's place on the host. In both cases it sends
+// ActivationPassed to the receiving Prefetcher, which copies an activation on the host into the slot.
 //
 // The sender never waits for the receiver. Each lane is bounded only by its own activation slots, which are allotted in
 // program order, whether the content has arrived or not. The places on the host need no credit. Only one hidden state
@@ -82,7 +82,8 @@ func (x *activationServer) arrives(p *Pass, t schedule.Take, granted send, slot 
 	return nil
 }
 
-// arrived grants a passed activation to Compute if its slot is allotted.
+// arrived handles the arrival of an activation. If its slot is allotted, it fills the slot if needed and grants it to
+// Compute.
 func (x *activationServer) arrived(m ActivationPassed) []effect {
 	key := transit{m.Prog, m.Object}
 	in, ok := x.allotted[key]
@@ -138,8 +139,8 @@ func (r *lane) reachedBy() []bool {
 	return out
 }
 
-// start makes the copy wait for the last reader of the other lane's slot. No device waits for the copy: the other lane
-// is notified after its end.
+// start enqueues the copy, which waits for the last reader of the other lane's slot. No device waits for the copy: the
+// other lane is notified after its end.
 func (e passDirect) start(r *lane, w work) error {
 	other, s, slot, bytes := r.lanes[e.Lane], r.copying(r.peer, e), r.acts[e.Slot], r.plan.ActivationBytes(e.Tokens)
 	into := other.acts[e.Into]

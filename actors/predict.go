@@ -17,9 +17,10 @@ import (
 // This file predicts a run. It runs the same actors, lanes and templates as a real run, on a device and a carrier with
 // virtual time, and computes nothing. The result is the time of every event on a machine with known rates.
 
-// Predict runs o on a virtual clock with the rates of machine m, which must have passed its Check. It calls each with
-// every step's report and with the use of every resource so far. It ignores Devices, Home, Pool, Optimizer, Saver and
-// OnStep of o, allocates no memory and reads no weights. Losses are 0, and all experts get equally many tokens.
+// Predict runs o on a virtual clock with the rates of machine m, which must have passed rates.Machine.Check. It calls
+// each with every step's report and with the busy time of every resource so far. It ignores Devices, Home, Pool,
+// Optimizer, Saver and OnStep of o, allocates no memory and reads no weights. Losses are 0, and all experts get equally
+// many tokens.
 func Predict(o Options, m *rates.Machine, each func(StepReport, virtualdevice.Use)) error {
 	dtype := o.Plan.Spec.Act.String()
 	for lane := range o.Plan.Lanes() {
@@ -83,7 +84,7 @@ type mailbox struct {
 	busy    bool // handling a message, or about to
 }
 
-// blankHome has tiles of the right sizes, all in the same memory.
+// blankHome is a host.Home whose tiles have the right sizes. All tiles share one memory, whose content nobody reads.
 type blankHome struct {
 	plan *plan.Run
 	tile []byte
@@ -163,7 +164,8 @@ func (p *prediction) begin(w work, started, f func()) {
 	p.clock.Start(p.cost(w.do), f)
 }
 
-// result returns the values that other actors need: packed batches, and 0 for sums of squares.
+// result runs f only for tasks that pack a batch or count bytes on disks. For other tasks it returns what the cores
+// expect without running f: 0 for sums of squares, and nil.
 func (p *prediction) result(w work, f func() (any, error)) (any, error) {
 	switch w.do.(type) {
 	case packBatch, fetchState, flushState, putGrad, fetchGrad, readParams: // they count bytes on disks

@@ -30,7 +30,7 @@ func (w predictedWorld) Hosts() (out []string) {
 // NewComm implements cluster.World.
 func (w predictedWorld) NewComm(string) (cluster.Comm, error) { return predictedComm(w), nil }
 
-// Abort implements cluster.World. The error of a prediction ends it.
+// Abort implements cluster.World. It does nothing: the error of a prediction ends it.
 func (w predictedWorld) Abort(string) {}
 
 // Close implements cluster.World.
@@ -65,8 +65,8 @@ func (c predictedComm) AllToAllV(_ []byte, sendCounts []int, _ []byte, recvCount
 	c.exchange(max(out, in), func() { done(nil) })
 }
 
-// exchange takes the network's time to send and receive this many bytes at once. Both directions pass through host
-// memory and use one core.
+// exchange takes the network's time to send bytes and at the same time receive equally many. Both directions pass
+// through host memory and use one core.
 func (c predictedComm) exchange(bytes int64, done func()) {
 	m := c.p.machine
 	moving := float64(bytes) / (m.Network.Rate * 1e9)

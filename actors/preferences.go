@@ -16,7 +16,8 @@ import (
 
 // Preferences configure a run whose plan has a preference loss.
 type Preferences struct {
-	// Likelihood is the weight of the mean −log p over the targets of chosen answers, beside the pairs' losses.
+	// Likelihood is the weight of the mean −log p over the supervised tokens of chosen answers, beside the pairs'
+	// losses.
 	Likelihood float64
 	// Reference returns the reference model's log p of a pair's chosen and rejected answer. Several goroutines call it.
 	// nil, in runs without steps: the model is its own reference.
@@ -27,11 +28,11 @@ type Preferences struct {
 
 // PairSums has sums over pairs.
 type PairSums struct {
-	Pairs, Targets       int64   // number of pairs, and of targets in their chosen answers
-	Loss, Nats           float64 // sums of the pairs' losses, and of −log p over those targets
-	Chosen, Rejected     float64 // rewards: Beta·(log p − reference's log p)
+	Pairs, Targets       int64   // number of pairs, and of supervised tokens in their chosen answers
+	Loss, Nats           float64 // sums of the pairs' losses, and of −log p over the supervised tokens of chosen answers
+	Chosen, Rejected     float64 // sums of rewards: Beta·(log p − the reference model's log p)
 	Right                float64 // pairs whose chosen answer has the larger reward
-	LogChosen, LogReject float64 // log p
+	LogChosen, LogReject float64 // sums of log p of chosen and of rejected answers
 }
 
 // numbers lists the float64 sums, for sending and adding.
@@ -47,7 +48,8 @@ func (s *PairSums) add(o PairSums) {
 	}
 }
 
-// mean returns the loss. likelihood is Preferences.Likelihood.
+// mean returns the mean loss of the pairs, plus likelihood (Preferences.Likelihood) times the mean −log p of chosen
+// answers.
 func (s *PairSums) mean(likelihood float64) float64 {
 	return s.Loss/float64(max(s.Pairs, 1)) + likelihood*s.Nats/float64(max(s.Targets, 1))
 }
@@ -127,8 +129,8 @@ func (r *lane) landedPairs(p *Pass, losses []byte) *PairSums {
 	return sums
 }
 
-// pairSums returns the sums of one pair from the model's and the reference's log p of both answers. n and k are the
-// answers' numbers of targets.
+// pairSums returns the sums of one pair from the model's (logp) and the reference's (ref) log p of the chosen and the
+// rejected answer. n and k are the numbers of supervised tokens of the two answers.
 func pairSums(loss op.PreferenceLoss, logp, ref [2]float32, n, k int) PairSums {
 	c, r := float64(logp[0])-float64(ref[0]), float64(logp[1])-float64(ref[1])
 	of, _, _ := loss.Of(c, r, n, k)

@@ -13,8 +13,8 @@ import (
 )
 
 // The Prefetcher owns the credits of the slots it fills: weight slots of every class, batch slots and activation slots.
-// It serves a program's takes in the planned order. Each take waits for a free slot and for its content: a layer at the
-// right version, or an activation that has been spilled.
+// A program lists its takes: which tile or activation gets a slot next. The Prefetcher serves them in this order. Each
+// take waits for a free slot and for its content: a layer at the right version, or an activation that has been spilled.
 //
 // Features of some runs have their own files: tiles of experts (experts.go), tiles on disks (prefetcher_disks.go),
 // activations from other lanes (passage.go).
@@ -140,8 +140,8 @@ func (c *prefetcherCore) advance() (out []effect) {
 	return out
 }
 
-// upToDate reports whether layers are at the version that p needs. cause is the reason of their wait, in progress or
-// past.
+// upToDate reports whether layers are at the version that p needs. cause says what the update of these layers waits for
+// or has waited for.
 func (c *prefetcherCore) upToDate(p *Pass, layers ...int) (ok bool, cause Cause) {
 	cause = StallWeights
 	for _, l := range layers {
@@ -242,7 +242,8 @@ type tileServer struct {
 	hooks   []tileHook
 }
 
-// tileHook changes how tiles are fetched in the runs that need it. Hooks are called in order.
+// tileHook is a piece of the Prefetcher that changes how tiles are fetched, in runs with experts or with weights on
+// disks. Hooks are called in order.
 type tileHook interface {
 	// take handles msg. ok is false if the message is not for this hook.
 	take(msg message) (out []effect, ok bool)
@@ -254,7 +255,7 @@ type tileHook interface {
 	begin(g *grantedTile) (out []effect, ok bool)
 }
 
-// grantedTile is a tile with a slot, and the message to Compute after its copy is enqueued.
+// grantedTile is a tile for which a free slot was taken, and the message to Compute after the tile's copy is enqueued.
 type grantedTile struct {
 	copy fetchWeights
 	task task // copy, or a task that does more
@@ -321,7 +322,7 @@ func (x *tileServer) serve(s *prefetchState) (out []effect) {
 	return out
 }
 
-// ready reports whether a visit's tile can be fetched. cause is the reason of its wait, in progress or past.
+// ready reports whether a visit's tile can be fetched. cause says what the tile waits for or has waited for.
 func (x *tileServer) ready(s *prefetchState, v schedule.Visit) (ok bool, cause Cause) {
 	for _, w := range x.hooks {
 		if waits, ok := w.ready(s, v); !ok {

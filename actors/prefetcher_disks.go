@@ -8,18 +8,20 @@ import (
 	"mt/layers/schedule"
 )
 
-// This file adds tiles on disks to the Prefetcher. Each weight slot has a param buffer on the host, as large as the
-// largest tile on disk (a layer, or an expert). When a slot granted to a tile is idle, the tile is read into the slot's
-// param buffer and copied from there. A unified device computes in the param buffer. So the number of weight slots
-// bounds the read-ahead. For these layers the Stager sends LayerUpdated after the write, so the tile can then be read.
+// This file adds weights on disks to the Prefetcher. Each weight slot has a param buffer on the host, as large as the
+// largest tile on disk (a layer, or an expert). When the device has finished with a weight slot, the next tile is read
+// into the slot's param buffer and copied from there. A unified device computes in the param buffer. So the number of
+// weight slots bounds the read-ahead. For these layers the Stager sends LayerUpdated after it has written the weights,
+// so the tile can then be read.
 
-// diskHook reads tiles from disks, one tile at a time with several calls: a disk is fastest with large reads.
+// diskHook reads tiles from disks, one tile at a time. Each read uses several calls, because a disk is fastest with
+// large reads.
 type diskHook struct {
 	c      *prefetcherCore
 	toRead []grantedTile // tiles with idle slots, in the order of reading; the first one is being read
 }
 
-// awaitSlot waits until a weight slot is idle.
+// awaitSlot waits until the device has finished with a weight slot.
 type awaitSlot struct{ Layer, Slot int }
 
 // slotIdle reports that awaitSlot is done.

@@ -24,7 +24,7 @@ type rankComm struct {
 	closers  []func() // called when no operation is in progress
 }
 
-// checkWorld rejects options that a run with several ranks does not support.
+// checkWorld checks that World fits the plan's ranks, and that the options are supported with several ranks.
 func (o *Options) checkWorld() error {
 	size, rank := 1, 0
 	if o.World != nil {

@@ -23,8 +23,8 @@ import (
 // A gradient that waits for the norm on a disk is written after it is measured, which frees its slab. It is read into
 // its layer's state slot when the norm is known (stager_grads.go).
 //
-// Layers that are saved without an update are shown to the Checkpointer in a save round, in layer order. States that
-// were read ahead are dropped and read again.
+// For a checkpoint without an update, the Stager reads the states of all layers once, in layer order, and shows each to
+// the Checkpointer (a save round). States that were read ahead for updates are dropped and read again.
 
 // stagerCore is the pure part of the Stager.
 type stagerCore struct {

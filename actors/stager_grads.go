@@ -1,16 +1,16 @@
 package actors
 
-// This file has the Stager's part for gradients that wait for the norm on disks.
+// This file has the Stager's part for gradients that wait on disks until the gradient norm of the step is known.
 //
 // Each gradient is written from its slab, in turn with states, and the slab is freed. The Optimizer requests the
 // gradients with GradsWanted after it has handed over all gradients of the step. Only then are they read, so a skipped
-// step reads none. A gradient is read behind the layer's state in its slot. Gradients are read before other states,
-// because their layers are updated first.
+// step reads none. A gradient is read into its layer's state slot after the layer's state. Gradients are read before
+// other states, because layers whose state is in memory are updated first.
 
 // stagedGrads is the Stager's record of gradients on disks.
 type stagedGrads struct {
 	onDisk  []bool // by layer: its gradient waits on a disk; nil: none does
-	writing []int  // by layer: its gradients being written or waiting for a write
+	writing []int  // by layer: how many of its gradients are being written or wait to be written
 	due     []bool // by layer: its gradient is wanted, and its read has not begun
 }
 

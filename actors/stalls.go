@@ -17,15 +17,15 @@ type stalls struct {
 	all       []device.Event        // every event made
 	timelines map[int]*passTimeline // by pass
 	last      device.Event          // the start of the next timeline; nil: its first mark
-	// ends are events at which a timeline ended and none begins, because skip followed. They are free when the next
-	// timeline has been read.
+	// ends are events at which one timeline ends and no other begins, because skip was called. They are reused after
+	// the next timeline is read.
 	ends  []device.Event
 	watch laneWatch // notified of every summed mark
 }
 
-// passTimeline has the marks of one pass, in stream order. Marks that the device has passed are summed while the
-// program runs, so their events can be reused: layers with experts make tens of thousands of marks. A nil passTimeline
-// records nothing.
+// passTimeline has the marks of one pass on the compute stream, in stream order. The time between marks that the device
+// has passed is summed while the program runs. Their events can then be reused: layers with experts make tens of
+// thousands of marks. A nil passTimeline records nothing.
 type passTimeline struct {
 	of     *stalls
 	stream device.Stream
@@ -42,7 +42,8 @@ type passTimeline struct {
 	shown [2]time.Duration
 }
 
-// mark is an event, and what the stream did since the previous mark.
+// mark is an event on the compute stream. It says whether the stream waited (cause) or worked (busy) since the previous
+// mark.
 type mark struct {
 	event device.Event
 	cause Cause // the cause of its wait; NoStall: unknown
@@ -158,7 +159,8 @@ func (t *passTimeline) failed() error {
 	return t.err
 }
 
-// skip starts the next timeline here. The stream's time since the last mark belongs to no timeline.
+// skip makes the next timeline start at the current end of the stream. The time since the last mark belongs to no
+// timeline.
 func (c *stalls) skip(s device.Stream) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -32,8 +32,8 @@ type tracer struct {
 	placed  map[credit]timeline.Track
 	until   map[timeline.Track]time.Duration // by track of a credit: end of the last reported hold
 
-	// skew is added to the hub's clock to get the shown time, which is the clock of the first lane's device. skew
-	// changes from step to step. The shown time never runs back: least is its lower bound.
+	// skew is added to the hub's clock to get the time shown in the trace, which follows the clock of the first lane's
+	// device. skew changes from step to step. The shown time never runs back: least is its lower bound.
 	skew, least time.Duration
 }
 
@@ -66,8 +66,8 @@ type credit struct {
 	lane  laneID
 }
 
-// hold is a stay of content in a slot. It lasts from the start of the first piece that uses the slot for this content
-// to the end of the last one.
+// hold is the time during which one content, such as a tile, occupies a slot. It lasts from the start of the first
+// piece that uses this content to the end of the last one.
 type hold struct {
 	track      timeline.Track
 	name       string
@@ -76,8 +76,8 @@ type hold struct {
 	start, end time.Duration
 	begun      bool   // start is known
 	pending    int    // pieces that are not over
-	made, last *piece // the piece that last changed the content, and the last piece
-	byPeer     bool   // another lane's device copied it here, and no launch has used it
+	made, last *piece // the piece that last changed the content, and the last piece that used it
+	byPeer     bool   // another lane's device copied the content here, and no launch has used it
 	released   bool   // no piece will follow
 }
 
@@ -120,8 +120,8 @@ func (t *tracer) place(c credit) timeline.Track {
 	return at
 }
 
-// takes records that p begins a new hold of slot c, called name. An arrow leads to p from the last use of the previous
-// hold.
+// takes records that p begins to fill slot c with new content, called name. An arrow leads to p from the last piece
+// that used the previous content.
 func (t *tracer) takes(c credit, name string, p *piece) *hold {
 	if old := t.holds[c]; old != nil {
 		t.frees(old)
@@ -197,7 +197,8 @@ func (t *tracer) link(name string, from, to *piece) {
 // used in place, whose credit returns when a launch is enqueued and may be taken before the launch begins.
 func (t *tracer) draw(a *arrow) {
 	if a.from.over && a.to.over && a.from.start <= a.to.start {
-		// A span excludes its end, and two clocks agree only roughly.
+		// A span excludes its end. The start of the arrow is moved inside the span, because two clocks agree only
+		// roughly.
 		left := max(a.from.start, min(a.from.end-1, a.to.start))
 		t.rec.Flow(timeline.Flow{Name: a.name, From: a.from.track, To: a.to.track, Left: left, Landed: a.to.start})
 	}

@@ -11,8 +11,8 @@ import (
 	"mt/layers/schedule"
 )
 
-// This file traces the streams of a lane. Times come from events. Launches of a training step use the marks of
-// stalls.go, so gaps of the compute stream in a trace are exactly its reported stalls.
+// This file traces the streams of a lane. Times come from events. For launches of a training step, the times are those
+// of the marks in stalls.go. So gaps of the compute stream in a trace are exactly its reported stalls.
 
 // laneTracer is the part of a tracer for one lane.
 type laneTracer struct {
@@ -23,8 +23,9 @@ type laneTracer struct {
 	all, free []device.Event
 	closed    bool
 
-	// shift is added to the device's time to get the shown time. Its bounds low and high hold since the clocks were
-	// last set. They follow from works: each is done after it is enqueued and before its notification.
+	// shift is added to the device's time to get the time shown in the trace. Each finished work bounds shift: the work
+	// ends after it was enqueued and before its notification. low and high are these bounds since the last correction
+	// of the clocks.
 	shift, low, high time.Duration
 
 	routed  *piece // the router's last launch whose routing is not yet offloaded
@@ -146,7 +147,7 @@ func (l *laneTracer) synchronize() (origin device.Event, err error) {
 	return origin, nil
 }
 
-// boundShift bounds shift with a finished piece.
+// boundShift narrows the bounds of shift by a finished piece of work.
 func (l *laneTracer) boundShift(p *piece) {
 	end := p.end - l.shift
 	l.low, l.high = max(l.low, p.enqueued+l.skew-end), min(l.high, l.now()+l.skew-end)
@@ -297,8 +298,8 @@ func (s *streamTracer) shownTime(e device.Event) time.Duration {
 	return max(s.at+s.of.shift, s.shownUntil)
 }
 
-// marked reports the time before a mark, which stalls has just booked. The mark's event is not reused before the next
-// mark is read.
+// marked reports the time between the previous mark (before) and mark m. stalls has just added this time to its sums.
+// The mark's event is not reused before the next mark is read.
 func (l *laneTracer) marked(t *passTimeline, before device.Event, m mark) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -333,8 +334,9 @@ func (l *laneTracer) stepDone(t *passTimeline) {
 	l.rec.StepDone(t.step, t.shown[0], t.shown[1], open)
 }
 
-// setClocks corrects the clocks. The first lane's device is the reference, because all its gaps count. It sets the
-// hub's clock, and the hub's clock sets the other devices' clocks.
+// setClocks corrects the offsets between clocks after a step. The first lane's device is the reference: the hub's clock
+// follows this device, and the clocks of other devices follow the hub. So no correction changes the gaps of the first
+// lane.
 func (l *laneTracer) setClocks() {
 	wrong := min(max(l.shift, l.low), max(l.low, l.high)) - l.shift
 	l.low, l.high = math.MinInt64, math.MaxInt64

@@ -13,7 +13,7 @@ import (
 // pageBytes is the alignment in bytes of arenas and of the layers in them.
 const pageBytes = optim.PageBytes
 
-// touchBytes is the number of bytes that one call touches when pages are touched in parallel.
+// touchBytes is the number of bytes in which one goroutine touches the pages at a time.
 const touchBytes = 32 << 20
 
 // Arena is one range of host memory, initially zero, counted in Usage until it is closed. The memory is outside the Go
@@ -31,7 +31,8 @@ func NewArena(purpose accounts.Purpose, bytes int64, pool *parallel.Pool) (*Aren
 	return newArena(purpose, bytes, []int64{bytes}, pool)
 }
 
-// newArena is NewArena for a range that consists of pieces. Each piece is distributed over all NUMA nodes.
+// newArena is NewArena for memory that consists of pieces of these sizes, in order. Each piece is distributed over all
+// NUMA nodes.
 func newArena(purpose accounts.Purpose, bytes int64, pieces []int64, pool *parallel.Pool) (*Arena, error) {
 	if !purpose.OfArena() || bytes < 0 {
 		return nil, fmt.Errorf("host: arena of %d bytes for %s: a size is at least 0 and a purpose one of an arena's", bytes, purpose)
@@ -53,10 +54,10 @@ func newArena(purpose accounts.Purpose, bytes int64, pieces []int64, pool *paral
 	return a, nil
 }
 
-// smallShare is the divisor for the fraction of available memory that small arenas may take between two readings.
+// smallShare: small arenas may take 1/smallShare of the available memory before it is read again.
 const smallShare = 256
 
-// readingHolds is the time for which a reading of the available memory serves small arenas.
+// readingHolds is how long a reading of the available memory is used for small arenas.
 const readingHolds = time.Second
 
 // reading is the last reading of AvailableMemory. A reading takes half a millisecond, and a run has dozens of small
@@ -67,8 +68,8 @@ var reading struct {
 	left int64 // bytes that small arenas may take without another reading
 }
 
-// checkAvailable returns an error for memory that cannot fit. Linux would grant the memory and kill the process when it
-// is touched.
+// checkAvailable returns an error if bytes exceed the memory that is available. Linux would grant the memory and kill
+// the process when it touches the pages.
 func checkAvailable(what string, bytes int64) error {
 	reading.Lock()
 	defer reading.Unlock()

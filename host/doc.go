@@ -6,7 +6,7 @@
 // moving average of the weights (ema_decay) is another plane.
 //
 // On a machine with several NUMA nodes the package finds the nodes (numa.go) and distributes arenas over them
-// (placement.go). Threads first work on the memory of their own node.
+// (placement.go). Each thread first updates the memory of its own node.
 //
 // It may import host/optim, model, base/human, base/parallel, golang.org/x/sys and unsafe.
 //

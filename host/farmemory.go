@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// far is the memory of NUMA nodes without processors, in bytes.
+// far is the total and the available memory of NUMA nodes without processors, in bytes.
 type far struct{ Capacity, Available int64 }
 
 // farMemory returns the memory of NUMA nodes without processors. The system includes that memory in MemTotal and

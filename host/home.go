@@ -19,8 +19,8 @@ type Home interface {
 	Fetch(i, slot int) error
 	// Flush writes the state of layer i from its state slot to disk.
 	Flush(i int) error
-	// PutGrad writes the gradient of layer i to disk, where it waits for the norm. The memory from must be aligned to 4
-	// KiB and have the size in Tier.Grads.
+	// PutGrad writes the gradient of layer i to disk, where it waits until the norm of all gradients is known. The
+	// memory from must be aligned to 4 KiB and have the size in Tier.Grads.
 	PutGrad(i int, from []byte) error
 	// FetchGrad reads the last written gradient of layer i into the layer's state slot.
 	FetchGrad(i int) error

@@ -32,7 +32,7 @@ func (e *OutOfMemory) Error() string {
 
 func (e *OutOfMemory) Unwrap() error { return e.Err }
 
-// Room is the additional memory that this process can take, and the limit behind it.
+// Room is the additional memory that this process can take, and the limit that bounds it.
 type Room struct {
 	Known bool   // false: the system does not tell
 	Bytes int64  // at least 0
@@ -50,7 +50,7 @@ func (r Room) String() string {
 	return fmt.Sprintf("%s is available (%s)", human.Bytes(r.Bytes), r.By)
 }
 
-// Budget returns r as a budget in bytes; 0 means no limit. Without room the budget is 1.
+// Budget returns r as a budget in bytes; 0: unknown, so no limit. If no memory is left, the budget is 1.
 func (r Room) Budget() int64 {
 	if !r.Known {
 		return 0
@@ -58,7 +58,7 @@ func (r Room) Budget() int64 {
 	return max(r.Bytes, 1)
 }
 
-// atMost returns the smaller of r and the room under another limit.
+// atMost returns r, or bytes with the limit named by and args if bytes is smaller than r or r is unknown.
 func (r Room) atMost(bytes int64, by string, args ...any) Room {
 	if r.Known && r.Bytes <= bytes {
 		return r
@@ -150,7 +150,8 @@ type groupFiles struct {
 	cache             []string // lines of memory.stat for pages that the kernel can drop
 }
 
-// leave returns the smallest of room and the room under the limits of the group at dir and of its ancestors.
+// leave returns the smallest of room and the memory left under the limits of the control group at dir and of its
+// ancestors.
 func (f groupFiles) leave(room Room, root fs.FS, dir string) Room {
 	for dir = path.Join("/", dir); ; dir = path.Dir(dir) {
 		at := path.Join(f.base, dir)

@@ -2,7 +2,7 @@ package host
 
 import "sync/atomic"
 
-// nodeQueues has the remaining work of each node: the indices from next to end−1.
+// nodeQueues has the items not yet taken of each node: the indices from next to end−1.
 type nodeQueues []struct {
 	next atomic.Int64
 	end  int64
@@ -23,13 +23,13 @@ func newNodeQueues(nodes, count int, node func(i int) int) nodeQueues {
 	return q
 }
 
-// take returns an untaken index, of node first if there is one, else of another node. It must be called at most once
-// for each index.
+// take returns an index that no call has returned: one of node first if there is one left, otherwise one of another
+// node. It must be called at most once for each index.
 func (q nodeQueues) take(first int) int {
 	for j := range q {
 		own := &q[(first+j)%len(q)]
 		if own.next.Load() >= own.end {
-			continue // keeps next from growing without bound
+			continue // do not increase next any further
 		}
 		if i := own.next.Add(1) - 1; i < own.end {
 			return int(i)

@@ -25,7 +25,8 @@ type span struct {
 	node int
 }
 
-// touch places the pages of b on their nodes and touches them on the threads of pool. b consists of pieces.
+// touch places the pages of b on their NUMA nodes, and then touches them on the threads of pool so that they are
+// resident. b consists of pieces of these sizes.
 func touch(b []byte, pieces []int64, n *Nodes, pool *parallel.Pool) {
 	if n == nil {
 		pieces = []int64{int64(len(b))}
@@ -38,8 +39,8 @@ func touch(b []byte, pieces []int64, n *Nodes, pool *parallel.Pool) {
 	})
 }
 
-// lay distributes pieces over the nodes, in whole pages, and places the parts. It returns spans of at most touchBytes,
-// sorted by node.
+// lay distributes each piece of b over the nodes, in whole pages, and asks the system to place each part on its node.
+// It returns spans of at most touchBytes, sorted by node.
 func lay(b []byte, pieces []int64, n *Nodes, page int) (all []span) {
 	var from, begin int64 // start of a part, start of a piece
 	for _, bytes := range pieces {
@@ -59,8 +60,8 @@ func lay(b []byte, pieces []int64, n *Nodes, page int) (all []span) {
 	return all
 }
 
-// atNodes returns a function that calls f for each of the layer's units on all cores. A thread first takes the units of
-// its node.
+// atNodes returns a function that calls f(i) for each unit i on all cores. A thread first takes units whose memory is
+// on its own node.
 func (l *LayerState) atNodes(n *Nodes) func(units []optim.Unit, f func(i int)) {
 	return func(units []optim.Unit, f func(i int)) {
 		elems := l.Share.Elems()

@@ -9,8 +9,8 @@ import (
 	"mt/model"
 )
 
-// ReadRows copies the rows [row, row+n) of tensor t to dst (n, cols) in exact fp32. The store's share must have all of
-// the tensor's lower halves.
+// ReadRows copies the rows [row, row+n) of tensor t to dst (n, cols) in exact fp32. If the tensor is split, the store's
+// share must contain its lower halves.
 func (l *LayerState) ReadRows(t, row, n int, dst []float32) {
 	at, end := l.rows(t, row, n, len(dst))
 	if l.Layout.Tensors[t].BF16 {

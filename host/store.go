@@ -49,7 +49,7 @@ type LayerState struct {
 	pool  *parallel.Pool
 	seed  uint64          // see Store.SetRoundingSeed
 	means []optim.Mean    // see Store.SetEMA
-	units []optim.Unit    // the units of the optimizer by
+	units []optim.Unit    // the optimizer's units of the layer; cached
 	by    optim.Optimizer // the optimizer of the last update
 
 	absent  bool // the state is on disk only
@@ -64,13 +64,13 @@ func NewStore(layouts []model.Layout, planes optim.Planes, pool *parallel.Pool) 
 }
 
 // NewShareStore is NewStore for one of several ranks. The store has whole tiles, and only the rank's share of each
-// layer's state; nil: all of the state.
+// layer's state. shares has the share of each layer; nil: the whole state.
 func NewShareStore(layouts []model.Layout, planes optim.Planes, shares []optim.Share, pool *parallel.Pool) (*Store, error) {
 	return NewTieredStore(layouts, planes, shares, Tier{}, pool)
 }
 
-// NewTieredStore is NewShareStore with the state of some layers on disk. The caller owns the extents. Their sizes must
-// be optim.ExtentBytes for state and optim.Pages(Layout.TileBytes) for tiles.
+// NewTieredStore is NewShareStore with the data of some layers on disk, as tier says. The caller owns the extents.
+// Their sizes must be optim.ExtentBytes for state and optim.Pages(Layout.TileBytes) for tiles.
 func NewTieredStore(layouts []model.Layout, planes optim.Planes, shares []optim.Share, tier Tier, pool *parallel.Pool) (*Store, error) {
 	s := &Store{tier: tier}
 	need := tieredBytes(layouts, planes, shares, tier)
@@ -257,7 +257,8 @@ func needs(need [accounts.NumPurposes]int64) string {
 		accounts.LoPlanes, human.Bytes(need[accounts.LoPlanes]), accounts.Planes, human.Bytes(need[accounts.Planes]))
 }
 
-// tensor returns the layout of tensor t. It panics unless the layer owns the tensor and the tensor's split is as given.
+// tensor returns the layout of tensor t. It panics unless the layer owns the tensor, and the tensor is split into hi
+// and lo exactly if split is true.
 func (l *LayerState) tensor(t int, split bool) model.TensorLayout {
 	tl := l.owned(t)
 	if tl.BF16 != split {

@@ -111,7 +111,8 @@ func (s *Store) inSlot(i, slot int) (tile, state []byte) {
 	return mem[:n], mem[n : n+l.extentBytes()]
 }
 
-// Flush implements Home. It writes the state first, because readers of the tile may proceed only when both are on disk.
+// Flush implements Home. It writes the state first and the tile last, because readers wait for the tile and may then
+// proceed.
 func (s *Store) Flush(i int) error {
 	tile, state := s.inSlot(i, s.slotOf[i])
 	if err := s.tier.Extents.Write(i, state); err != nil {
@@ -162,9 +163,9 @@ func (s *Store) Settle() error {
 	return nil
 }
 
-// WithLayer calls use with layer i and its complete state. A state on a disk is read first and dropped after use returns.
-// With change, the state is also written back. No pipeline may be running on the store. Layers on disks are lent one at a
-// time.
+// WithLayer calls use with layer i and its complete state. If the state is on disk, WithLayer reads it first and frees
+// its memory after use returns. change: use has changed the state, which is then also written back. No training
+// pipeline may use the store. Only one layer on disk is in use at a time.
 func (s *Store) WithLayer(i int, change bool, use func(*LayerState) error) error {
 	if !s.tier.has(i) {
 		return use(s.Layers[i])

@@ -1,6 +1,7 @@
 package host
 
-// This file handles gradients that wait on disk. In a state slot, such a gradient follows the data that Flush writes.
+// This file handles gradients that wait on disk. In a state slot, the gradient lies behind the state and the tile,
+// which Flush writes.
 
 // gradBytes returns the size of layer i's gradient in a state slot and on disk.
 func (t Tier) gradBytes(i int) int64 {

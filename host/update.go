@@ -62,7 +62,7 @@ func (l *LayerState) updateTensor(tensor int, g optim.Grad, o optim.Optimizer, r
 	})
 }
 
-// onPool calls f for each unit on the pool.
+// onPool calls f(i) for each unit i on the pool.
 func (l *LayerState) onPool(units []optim.Unit, f func(i int)) { l.pool.Run(len(units), f) }
 
 // weight returns the memory of the layer's weights and of their moving average.

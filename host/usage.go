@@ -18,7 +18,7 @@ func Usage() accounts.Used {
 	return usage.Used
 }
 
-// count adds bytes to the memory held for p. A negative number gives memory back.
+// count adds bytes to the memory counted for purpose p. A negative number subtracts.
 func count(p accounts.Purpose, bytes int64) {
 	usage.Lock()
 	defer usage.Unlock()

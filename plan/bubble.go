@@ -8,7 +8,8 @@ import (
 )
 
 // Idle returns the average fraction of a step in which lanes wait for data from other lanes. It simulates the programs
-// of a step with computation times by layer weight and no other times. It returns 0 for one lane.
+// of a step. The only times in the simulation are computation times, by each layer's weight (Run.weights). It returns 0
+// for one lane.
 func (r *Run) Idle() float64 {
 	if r.Lane == nil || r.EvalOnly {
 		return 0
@@ -29,16 +30,16 @@ func (r *Run) Idle() float64 {
 	return 1 - busy/(end*float64(len(programs)))
 }
 
-// visitKey identifies visits with the same cost.
+// visitKey identifies the visits whose launches take equally long.
 type visitKey struct {
 	layer int
 	phase schedule.Phase
 	stage schedule.Stage
 }
 
-// visitCosts returns the cost of one launch for each kind of visit. A layer's weight counts one third for the forward
-// and two thirds for the backward. It is divided among the visits and micro-batches; in a layer with experts, among the
-// experts.
+// visitCosts returns the simulated time of one launch for each visitKey. A third of a layer's weight is forward, two
+// thirds are backward. Each is divided equally among the layer's launches; in a layer with experts, among the launches
+// of its experts.
 func (r *Run) visitCosts(s schedule.Spec, n int) map[visitKey]float64 {
 	costs := map[visitKey]float64{}
 	for l, layer := range s.Layers {

@@ -1,9 +1,9 @@
 package plan
 
-// Depths has the number of credits of each kind at the start.
+// Depths has the depths of the pipeline: the number of slots, slabs or buffers of each kind.
 type Depths struct {
-	WeightSlots     int `json:"weight_slots"`     // blocks or experts on the device; at least 1
-	GradBuffers     int `json:"grad_buffers"`     // layers or experts with a gradient on the device; at least 1
+	WeightSlots     int `json:"weight_slots"`     // tiles of blocks or experts on the device; at least 1
+	GradBuffers     int `json:"grad_buffers"`     // gradients of layers or experts being summed on the device; at least 1
 	GradSlabs       int `json:"grad_slabs"`       // landed gradients, without clipping or on their way to a disk; at least 1, or 2 with tied embeddings and no clipping
 	ActivationSlots int `json:"activation_slots"` // layer inputs of one micro-batch on the device; at least 3. With hidden states on the host: host buffers for all layers
 	BatchesAhead    int `json:"batches_ahead"`    // batches packed ahead; at least 1
@@ -21,7 +21,7 @@ type Depth struct {
 	Name   string // name of the key, after "pipeline."
 	Least  int    // minimum for a run; tied embeddings may need more slabs
 	Why    string // reason for the minimum
-	Device bool   // it needs device memory
+	Device bool   // each buffer needs device memory
 	Of     func(*Depths) *int
 }
 

@@ -7,8 +7,9 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
-// maxIdle is the expected number of idle experts in a layer and step from which experts are fetched on demand instead
-// of ahead of the routing.
+// maxIdle is compared with the expected number of experts of a layer that no token of a step chooses. With more such
+// experts, each expert is fetched on demand, after the routing is known. Otherwise all experts are fetched ahead of the
+// routing.
 const maxIdle = 0.5
 
 // resolveExperts sets the number of experts and when they are fetched. The choice depends on the planned tokens of a
@@ -33,8 +34,8 @@ func (r *Run) ExpertLayers() int { return r.Spec.Config.ExpertBlocks() }
 // Balances reports whether the loss includes a load-balancing term for experts.
 func (r *Run) Balances() bool { return r.Experts > 0 && r.Spec.Config.OutputRouterLogits }
 
-// ExpertStateBytes returns the size of the state of a layer with experts: normed input, sum and routing of all tokens
-// of a step. All layers share one state in turn.
+// ExpertStateBytes returns the size of the MoE state on the device: the normed input, the sum of the experts' outputs
+// and the routing, for all tokens of a step. All layers with experts use the same memory, one after the other.
 func (r *Run) ExpertStateBytes() int64 {
 	if r.Experts == 0 || !r.hasExperts() {
 		return 0
@@ -42,8 +43,8 @@ func (r *Run) ExpertStateBytes() int64 {
 	return r.Spec.MoEBytes(r.Limits.Tokens, !r.EvalOnly)
 }
 
-// RoutingBytes returns the host memory for copies from and to this state: the start of each expert's pairs, the sums of
-// probabilities, and the counts of all lanes.
+// RoutingBytes returns the host memory for a layer's routing: the start of each expert's pairs, the sums of router
+// probabilities, and the pair counts of all lanes.
 func (r *Run) RoutingBytes() int64 {
 	if r.Experts == 0 || !r.hasExperts() {
 		return 0
@@ -58,9 +59,9 @@ type Experts struct {
 	Chosen  int     `json:"chosen"`        // experts for each token
 	Shared  bool    `json:"shared"`        // each layer has one more expert for all tokens
 	Fetched string  `json:"fetched"`       // "ahead" of the routing, "on demand" or, without copies, "in place"
-	Idle    float64 `json:"expected_idle"` // expected idle experts of a layer in a full step, if all are equally likely
-	// Bytes of expert tiles, without shared experts, that cross the link in a full step: for all experts, and expected
-	// for the chosen experts.
+	Idle    float64 `json:"expected_idle"` // expected number of experts of a layer without tokens in a full step, if all experts are equally likely
+	// Bytes of expert tiles, without shared experts, that cross the link in a full step: for all experts, and for the
+	// expected number of chosen experts.
 	AllBytes      int64 `json:"all_bytes"`
 	ExpectedBytes int64 `json:"expected_bytes"`
 }

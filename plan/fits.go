@@ -10,7 +10,8 @@ import (
 // oneMemory reports whether host and device share one memory.
 func (q Request) oneMemory() bool { return q.OneMemory || q.Unified }
 
-// tooLargeForDevice reports whether r exceeds the device's memory, or all memory if host and device share one memory.
+// tooLargeForDevice reports whether r exceeds the device's memory. If host and device share one memory, it reports
+// whether r exceeds that memory.
 func (r *Run) tooLargeForDevice(q Request) bool {
 	if !r.tiered {
 		r.tier(q)
@@ -19,8 +20,8 @@ func (r *Run) tooLargeForDevice(q Request) bool {
 	return q.DeviceMemory > 0 && t.Device > q.DeviceMemory || q.HostMemory > 0 && r.OneMemory && t.Host+t.AllDevices > q.HostMemory
 }
 
-// fits returns a *NotFitting error if the run exceeds the budgets of q. If the tier is not decided yet, fits moves
-// state to disk as needed.
+// fits returns a *NotFitting error if the run exceeds the budgets of q. If it is still open which data is on disk, fits
+// first moves as much to disk as necessary.
 func (r *Run) fits(q Request) error {
 	if !r.tiered {
 		r.tier(q)
@@ -40,8 +41,8 @@ func (r *Run) fits(q Request) error {
 	return nil
 }
 
-// mostLacking returns need and budget of the device that lacks the most memory; budget 0: no limit. Choices that are
-// made before layers have lanes must fit on every device.
+// mostLacking returns the need and the budget of the device that lacks the most memory; budget 0: no limit. If devices
+// are alike, or layers have no lanes yet, it returns the largest need and DeviceMemory.
 func (r *Run) mostLacking(q Request, t Table) (need, budget int64) {
 	if r.Lane == nil || len(q.LaneMemory) == 0 {
 		return t.Device, q.DeviceMemory
@@ -54,7 +55,8 @@ func (r *Run) mostLacking(q Request, t Table) (need, budget int64) {
 	return need, budget
 }
 
-// waysOut names the keys that reduce the host memory of r if host is set, else the device memory.
+// waysOut names the configuration keys that reduce the host memory of r if host is true, and otherwise those that
+// reduce its device memory.
 func (r *Run) waysOut(q Request, host bool) string {
 	var ways []string
 	add := func(where bool, text string) {

@@ -24,7 +24,7 @@ func (r *Run) FrozenLayers() []bool {
 	return out
 }
 
-// dropFrozen removes visits and uses that only serve gradients of frozen tensors.
+// dropFrozen removes the visits and uses of tiles that only serve gradients of frozen tensors.
 func (r *Run) dropFrozen(layers []schedule.Layer) {
 	lowest := model.LowestTrained(r.Layouts)
 	for i := range layers {

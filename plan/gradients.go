@@ -21,8 +21,8 @@ type Gradient struct {
 // layer's gradient of the whole table.
 func (g Gradient) OfRows(l int) bool { return g.Row > 0 && g.In == l }
 
-// Ranges returns the ranges of the layer's own slab that count for the gradient norm, for a batch with the given number
-// of unique ids. Only To and Elems of the ranges are set.
+// Ranges returns the ranges of the layer's own slab whose squares count for the gradient norm. ids is the number of
+// unique ids in the batch. Only To and Elems of the ranges are set.
 func (g Gradient) Ranges(ids int) []layers.Range {
 	if g.Row > 0 {
 		return []layers.Range{{Elems: int64(ids) * g.Row}}

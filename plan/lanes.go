@@ -61,14 +61,14 @@ func (r *Run) PassageBytes() int64 {
 	return r.ActivationBytes(r.Limits.Tokens)
 }
 
-// Pace has the device's rates that determine the weight of a layer.
+// Pace has the rates of a device by which layers are assigned to lanes.
 type Pace struct {
 	FLOPs float64 // products, FLOPs a second
 	Link  float64 // host to device, bytes a second
 }
 
-// commonPace has the rates of a data centre GPU. It serves machines with equal devices: layers of one kind have equal
-// weights at any pace.
+// commonPace has the rates of a data centre GPU. It is used if all devices are equal: then only the ratio between
+// layers matters.
 var commonPace = Pace{FLOPs: 400e12, Link: 40e9}
 
 // pace returns the pace of a lane.
@@ -79,8 +79,8 @@ func (r *Run) pace(lane int) Pace {
 	return r.paces[lane]
 }
 
-// weights returns the time of each layer in a step at a pace, in seconds: the maximum of its computation and the copy
-// of its tiles.
+// weights returns the weight of each layer: its time in a step on a device with rates at, in seconds. This is the
+// maximum of the computation and the copies of the layer's tiles.
 func (r *Run) weights(at Pace) []float64 {
 	c, tokens := r.Spec.Config, float64(r.Limits.Tokens)
 	pairs := tokens / float64(r.RowTokens) * float64(c.AttendedPairs(r.RowTokens)) / float64(max(1, c.NumLayers-c.RecurrentBlocks()))
@@ -133,9 +133,10 @@ func (r *Run) placeLayers(q Request) error {
 	return nil
 }
 
-// shareOut assigns every layer to one of several lanes, by the layer's time on each. It chooses the lane that finishes
-// the layer first; among equals, the lane that has waited longest for a layer. A layer after another layer on the same
-// lane cannot start before the other's last micro-batch, so the lane of the previous layer counts the new layer twice.
+// shareOut assigns layers, in order, to lanes. times has the time of each layer by lane and layer. A layer goes to the
+// lane whose total time is then smallest; among equals, to the lane that has waited longest for a layer. On the lane of
+// the previous layer, the layer's time counts twice: it cannot start there before the previous layer's last
+// micro-batch.
 func shareOut(times [][]float64) []int {
 	n := len(times)
 	lanes, load, last := make([]int, len(times[0])), make([]float64, n), make([]int, n)

@@ -5,7 +5,7 @@ import (
 	"mt/layers"
 )
 
-// This file sizes the work on matrices that the device orthogonalizes (optim.Muon).
+// This file sizes buffers and work for the matrices that the device orthogonalizes (optim.Muon).
 
 // matrixBuffers is the number of matrices in flight on a lane: one that the host prepares or applies, one in a copy,
 // and one on the device.
@@ -21,7 +21,7 @@ func (r *Run) MatrixBytes() (most int64) {
 	return most
 }
 
-// MatrixWorkspaceBytes returns the workspace of the iterations on the largest matrix.
+// MatrixWorkspaceBytes returns the device workspace of the Newton-Schulz iterations on the largest matrix.
 func (r *Run) MatrixWorkspaceBytes() (most int64) {
 	for l := range r.Layouts {
 		for _, m := range r.Matrices(l) {
@@ -49,7 +49,7 @@ func (r *Run) PrepareBytes(l int, m optim.Matrix) int64 {
 // orthogonalized update.
 func (r *Run) ApplyBytes(m optim.Matrix) int64 { return m.Elems() * (2*4 + r.Spec.Act.Size()) }
 
-// UnitBytes returns the memory traffic of the update of layer l without its matrices.
+// UnitBytes returns the host memory traffic of updating the weights of layer l that are in no orthogonalized matrix.
 func (r *Run) UnitBytes(l int, g Gradient) float64 {
 	bytes := r.UpdateBytes(l, g)
 	for _, m := range r.Matrices(l) {
@@ -58,7 +58,8 @@ func (r *Run) UnitBytes(l int, g Gradient) float64 {
 	return bytes
 }
 
-// matrixTraffic returns the device FLOPs for all matrices, and the bytes copied in each direction.
+// matrixTraffic returns the device FLOPs that orthogonalize all matrices in a step, and the bytes copied for them in
+// each direction.
 func (r *Run) matrixTraffic() (flops, bytes float64) {
 	for l := range r.Layouts {
 		for _, m := range r.Matrices(l) {

@@ -1,15 +1,15 @@
 package plan
 
-// This file handles rows that do not fit on the device. Their hidden states stay in host memory. A launch has chunks of
-// the rows on the device, and attention runs one group of key/value heads at a time. The results are the same.
+// This file handles rows that do not fit on the device. Their hidden states stay in host memory. A launch copies chunks
+// of the rows to the device, and attention runs one group of key/value heads at a time. The results do not change.
 
 // maySendHidden reports whether hidden states may move to the host if the run does not fit otherwise. The row must be
-// long, and micro-batches must not exceed one row.
+// longer than the largest automatic micro-batch, and a micro-batch must not exceed one row.
 func (r *Run) maySendHidden(q Request) bool {
 	return auto(q.HiddenStates) && !r.OneMemory && q.keepsHidden() == "" && q.RowTokens > maxMicroBatchTokens && r.Limits.MicroBatchTokens <= q.RowTokens
 }
 
-// keepsHidden returns the reason why hidden states cannot be on the host; "": they can.
+// keepsHidden returns the reason why hidden states must stay on the device; "": they can be on the host.
 func (q Request) keepsHidden() string {
 	switch {
 	case q.Config.ExpertBlocks() > 0:
@@ -36,5 +36,5 @@ func (r *Run) ActivationSlotBytes() (device, host int64) {
 	return n, 0
 }
 
-// ScratchBytes returns the host memory that launches need with hidden states on the host; else 0.
+// ScratchBytes returns the scratch memory that launches need on the host if hidden states are there; otherwise 0.
 func (r *Run) ScratchBytes() int64 { return r.Spec.ScratchBytes(!r.EvalOnly) }

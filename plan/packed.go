@@ -5,7 +5,7 @@ import (
 	"mt/model"
 )
 
-// This file models the effect of compress: byteplane on data on disk.
+// This file models how much the option `compress: byteplane` shrinks data on disk, and the CPU time that it takes.
 
 // packing describes the compression of one type of data: compressed size over original size, and bytes a second that
 // one core compresses and decompresses. The figures are measured (docs/decisions/2026-11-byteplane.md); other cores
@@ -15,24 +15,24 @@ type packing struct{ left, pack, unpack float64 }
 var (
 	packedF32   = packing{0.83, 1.5e9, 2.9e9}
 	packedBF16  = packing{0.67, 1.1e9, 2.1e9}
-	packedNoise = packing{1, 8e9, 30e9} // lower halves: inspected, then left uncompressed
-	packedCodes = packing{1, 2e9, 30e9} // quantized moments: compressed, then discarded because it saves too little
+	packedNoise = packing{1, 8e9, 30e9} // lower halves: too random to compress, which a core finds out at this rate
+	packedCodes = packing{1, 2e9, 30e9} // quantized moments: compressed, but the result is thrown away because it is hardly smaller
 )
 
-// Packed is the disk traffic of some data, and the core seconds for compression and decompression.
+// Packed is the disk traffic of some data, in bytes, and the core seconds for compressing and decompressing it.
 type Packed struct {
 	Bytes        int64
 	Pack, Unpack float64
 }
 
-// add adds the given bytes of one type.
+// add adds data of one type with this many bytes before compression.
 func (p *Packed) add(bytes int64, by packing) {
 	p.Bytes += int64(by.left * float64(bytes))
 	p.Pack += float64(bytes) / by.pack
 	p.Unpack += float64(bytes) / by.unpack
 }
 
-// PackedStaged returns the disk traffic of StagedBytes.
+// PackedStaged returns the disk traffic of layer l's staged data (StagedBytes), compressed if the run compresses.
 func (r *Run) PackedStaged(l int) Packed {
 	if !r.Compress {
 		return Packed{Bytes: r.StagedBytes(l)}
@@ -49,7 +49,7 @@ func (r *Run) PackedStaged(l int) Packed {
 	return p
 }
 
-// PackedTile returns the disk traffic of the given bytes of layer l's tile.
+// PackedTile returns the disk traffic of this many bytes of layer l's tile.
 func (r *Run) PackedTile(l int, bytes int64) (p Packed) {
 	switch {
 	case !r.Compress:
@@ -72,13 +72,14 @@ func bf16Tile(l model.Layout) bool {
 	return false
 }
 
-// packers is the number of chunks compressed or decompressed at once (host/extents), each with a coder of coderBytes.
+// packers is the number of chunks compressed or decompressed at once (host/extents). Each uses a coder, which takes
+// coderBytes of memory.
 const (
 	packers    = 16
 	coderBytes = 512 << 10
 )
 
-// packMemory returns the host memory for compression with state on disk. With tiles set, weights are on disk too.
+// packMemory returns the host memory for compression with state on disk. tiles: weights are on disk too.
 func (r *Run) packMemory(tiles bool) int64 {
 	switch each := packers * (r.ChunkBytes() + coderBytes); {
 	case !r.Compress:

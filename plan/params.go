@@ -76,7 +76,7 @@ func (r *Run) paramBuffersBytes() (sum int64) {
 }
 
 // ableToLeave reports whether the tile of layer l can be on disk. No other layer may copy from the tile, and its parts
-// must share the weight slots. These conditions hold for decoder blocks, with all their experts.
+// must use the shared weight slots. Decoder blocks, with all their experts, meet both conditions.
 func (r *Run) ableToLeave(l int) bool {
 	kind := r.Layouts[l].Kind
 	return kind != model.Embedding && kind != model.Head && r.extents()[l] > 0
@@ -92,13 +92,14 @@ func (r *Run) blocks() (out []int) {
 	return out
 }
 
-// leaveAll is leave with the gradients of all blocks on disk too.
+// leaveAll is leave, but first moves the gradients of all blocks to disk.
 func (r *Run) leaveAll(spare int64, slots int) onDisks {
 	return r.leave(spare+r.putGradsOnDisk(r.blocks()), slots)
 }
 
-// leave chooses the tiles on disk if state on disk alone does not suffice. It moves all state of allStates to disk, and
-// as few tiles as make spare positive.
+// leave chooses the tiles on disk if state on disk alone does not suffice. It moves to disk all states that allStates
+// selects, and the fewest tiles that make spare non-negative. spare is the free host memory in bytes; negative: missing
+// memory.
 func (r *Run) leave(spare int64, slots int) (d onDisks) {
 	spare = r.allStates(spare-r.packMemory(true), slots)
 	blocks := r.blocks()

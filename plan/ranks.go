@@ -4,7 +4,7 @@ import (
 	"mt/host/optim"
 )
 
-// This file sizes the state and the exchanges of a run with several ranks.
+// This file sizes a rank's state and its exchange buffers in a run with several ranks.
 
 // divide makes r the run of one rank of q, and reduces q to the rank's part of the rows.
 func (r *Run) divide(q *Request) {
@@ -47,8 +47,8 @@ func (r *Run) shareRows(l int) int64 {
 	return (s.To-1)/cols - s.From/cols + 1
 }
 
-// shareElems returns the maximum number of gradient elements for this rank's share of layer l. A gradient of rows
-// counts whole rows.
+// shareElems returns the maximum number of gradient elements for this rank's share of layer l. A gradient of embedding
+// rows counts every row that overlaps the share in full.
 func (r *Run) shareElems(l int) int64 {
 	if g := r.Gradients()[l]; g.OfRows(l) {
 		return min(r.shareRows(l), int64(r.AllIDs)) * g.Row

@@ -21,11 +21,11 @@ const (
 	autoGradBuffers  = 2
 	autoGradSlabs    = 3
 	autoBatchesAhead = 2
-	autoExchanges    = 2 // for both kinds
+	autoExchanges    = 2 // for both exchange_buffers and gathers_ahead
 	minActSlots      = 3
 )
 
-// NotFitting is the error of a run for which no remaining choice fits in memory.
+// NotFitting is the error of a run that does not fit in memory whatever the open values.
 type NotFitting struct {
 	Where        string // "device" or "host"
 	Need, Budget int64  // bytes
@@ -41,7 +41,7 @@ func (e *BadDepth) Error() string { return e.Why }
 
 func (e *NotFitting) Error() string {
 	need, budget, short := human.Bytes(e.Need), human.Bytes(e.Budget), ""
-	if need == budget { // equal after rounding
+	if need == budget { // need and budget look equal after rounding
 		short = fmt.Sprintf(", %s less", human.Bytes(e.Need-max(0, e.Budget)))
 	}
 	have := budget + " are available"
@@ -121,7 +121,7 @@ func choose(q Request) (*Run, error) {
 	}
 	r.askedDepths(q)
 	r.raiseBuffers(q)
-	_ = r.fits(q) // final choice of state on disk: deeper buffers do not justify reads from disk
+	_ = r.fits(q) // final choice of data on disk: deeper buffers, which follow, do not justify more reads from disk
 	r.tiered = true
 	if auto(q.Recompute) && !r.Spec.OnHost {
 		r.chooseSaved(q)
@@ -187,7 +187,8 @@ func leastDepths(q Request) Depths {
 }
 
 // askedDepths raises the minimum depths to the requested depths. If the run does not fit with the fewest activation
-// slots, it tries one slot for every activation. Nothing spills then, which may need less memory in total.
+// slots, askedDepths tries one slot for every activation. Then no activation is spilled to the host, which may need
+// less memory in total.
 func (r *Run) askedDepths(q Request) {
 	d := &r.Depths
 	for _, v := range []struct {
@@ -227,16 +228,16 @@ func (r *Run) setMicroBatch(q Request, tokens int) {
 	r.Spec.HeadChunk = headChunk(r.Spec, min(roomyHeadChunk, max(maxHeadChunk, r.Spec.ChunkTokens)))
 }
 
-// autoChunkTokens is the number of tokens processed at once outside attention, enough for matrix products to reach
-// their rate.
+// autoChunkTokens is the number of tokens that a launch processes at once outside attention. With this number matrix
+// products reach their full rate.
 const autoChunkTokens = 4096
 
 // maxHeadChunk is the maximum number of tokens whose logits exist at once, unless a block's chunk is larger.
 const maxHeadChunk = 2048
 
-// The same two values for devices with ample memory. A chunk reads and writes the gradients of all weights, 8 bytes a
-// parameter, beside 2 FLOPs a token and parameter. At 3.3 TB/s and 700 TFLOP/s, that takes a fifth of a product's time
-// with 4096 tokens, and a twentieth with 16384.
+// The same two values for devices with ample memory. Each chunk of the head reads and writes the gradient of all its
+// weights: 8 bytes a parameter, besides 2 FLOPs a token and parameter. At 3.3 TB/s and 700 TFLOP/s, this traffic takes
+// a fifth of a product's time with 4096 tokens, and a twentieth with 16384.
 const (
 	roomyChunkTokens = 16384
 	roomyHeadChunk   = 8192
@@ -265,9 +266,8 @@ func headChunk(s layers.Spec, most int) int {
 func leastMicroBatch(q Request) int { return min(q.RowTokens, maxMicroBatchTokens) }
 
 // resolveHead keeps the head whole in two cases: it fits in a block's slot and gradient buffer, or the device has room
-// for it beside automatic depths and the largest micro-batch. Otherwise resolveHead splits the head into the fewest
-// parts that fit in a block's slot and buffer, if that makes slots or buffers smaller. Requested depths have no
-// influence.
+// for it with automatic depths and the largest micro-batch. Otherwise it splits the head into the fewest parts that fit
+// in a block's slot and buffer, if smaller slots or buffers result. The result does not depend on requested depths.
 func (r *Run) resolveHead(q Request) {
 	r.Spec.HeadShards = pick(q.HeadShards, 1)
 	if q.HeadShards > 0 {

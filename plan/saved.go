@@ -8,8 +8,8 @@ import (
 	"mt/model"
 )
 
-// This file chooses and sizes the tensors that the forward keeps on the device for the backward, block by block. The
-// results do not depend on the choice, so a resumed run chooses anew.
+// This file chooses and sizes the tensors that each block's forward keeps on the device for its backward. How much a
+// block keeps is its level (layers.Keep). The results do not depend on the levels, so a resumed run chooses anew.
 
 // savedTensors bounds the number of tensors that a block keeps for a micro-batch.
 const savedTensors = 16
@@ -37,7 +37,7 @@ func (r *Run) savedBytes() (n int64) {
 	return n
 }
 
-// KeptByLayer returns the level of each layer, in words. The embedding, experts and the head keep only their input.
+// KeptByLayer describes each layer's level. The embedding, experts and the head keep only their input.
 func (r *Run) KeptByLayer() []string {
 	out := make([]string, len(r.Layouts))
 	for l := range out {
@@ -72,10 +72,10 @@ const spillWorth = 0.01
 // spillTries is the number of slot counts, below all activations, for which a step is predicted.
 const spillTries = 8
 
-// chooseSaved chooses the level of every block. If the request leaves the activation slots open, it chooses their
-// minimum number too. Inputs of layers without a slot wait on the host and return while the device computes. The freed
-// memory lets blocks keep more. So chooseSaved predicts a step with a slot for every activation and with fewer slots,
-// and takes the shortest; among equals, the one with the fewest spills.
+// chooseSaved chooses the level of every block, and the number of activation slots if the request leaves it open. With
+// fewer slots, more inputs of layers spill to the host, and the freed memory lets blocks keep more tensors. So
+// chooseSaved predicts the time of a step for several numbers of slots, and takes the shortest. A step with spills must
+// be shorter by spillWorth.
 func (r *Run) chooseSaved(q Request) {
 	if r.EvalOnly {
 		return
@@ -118,9 +118,9 @@ func (r *Run) slotChoices(q Request) []int {
 	return choices
 }
 
-// fillSaved lets blocks keep as much as fits, in order of the time saved. The lowest level of all blocks determines the
-// size of the workspace, so fillSaved tries each level as the lowest. It returns false if not even keeping nothing
-// fits.
+// fillSaved lets blocks keep as much as fits, in order of the time saved. Blocks at the lowest level need the largest
+// workspace, so fillSaved tries each level as the lowest. It returns false if the run does not fit even when blocks
+// keep nothing.
 func (r *Run) fillSaved(q Request) bool {
 	options := r.saveOptions()
 	best, most := layers.Keeps(nil), -1.0
@@ -142,7 +142,7 @@ func (r *Run) fillSaved(q Request) bool {
 	return most >= 0
 }
 
-// saveOption has, by level, the bytes that a block keeps and the seconds of a step that this saves.
+// saveOption has, by level, the bytes that a block keeps and the seconds of a step that keeping them saves.
 type saveOption struct {
 	block, lane int
 	bytes       [layers.KeepAll + 1]int64
@@ -181,8 +181,8 @@ func (r *Run) saveOptions() (out []saveOption) {
 	return out
 }
 
-// upgrade raises levels while there is room. Each step raises the block with the largest saving for a byte that fits;
-// among equals, the first block.
+// upgrade raises levels while there is room. Each time it raises the level of the block that saves most seconds for a
+// byte and still fits; among equals, the first block.
 func (r *Run) upgrade(options []saveOption, room room) {
 	for {
 		var best *saveOption

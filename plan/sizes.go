@@ -10,7 +10,7 @@ import (
 	"mt/model"
 )
 
-// Limits bound every batch of a run. Buffers are sized by them.
+// Limits bound every batch of a run and so size its buffers.
 type Limits struct {
 	Tokens           int // in a batch
 	MicroBatches     int

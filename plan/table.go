@@ -249,7 +249,7 @@ func (r *Run) deviceRows(dev addRow) {
 	if r.Context > 0 {
 		dev("context", r.Context, "driver, kernels, library workspaces")
 	}
-	if !r.EvalOnly && r.BufferBytes() > 0 { // else gradients accumulate in the slabs
+	if !r.EvalOnly && r.BufferBytes() > 0 { // otherwise gradients accumulate in the slabs
 		buffers := int64(r.Depths.GradBuffers) * held(r.BufferBytes())
 		if r.GradBF16 {
 			buffers += held(2 * r.BufferElems())
@@ -288,7 +288,7 @@ func (r *Run) deviceRows(dev addRow) {
 	dev("tables", r.tableBytes(), "rotary embedding")
 }
 
-// slots describes the content of the weight slots.
+// slots describes in words what the weight slots hold.
 func (r *Run) slots() string {
 	one, more := "a block", "blocks"
 	if r.Experts > 0 {
@@ -302,10 +302,10 @@ func (r *Run) slots() string {
 
 func (r *Run) tableBytes() int64 { return 2 * held(4*r.Spec.Config.RopeElems(r.Spec.Positions)) }
 
-// SpillBytes returns the host memory for activations without a slot; 0 if all activations of a step have one. Otherwise
-// it has room for the inputs of all layers and the gradient of a head in parts. An evaluation needs room for the input
-// of one layer, whose place the output takes. More slots do not reduce the size, because an activation in a slot may
-// also have a copy on the host.
+// SpillBytes returns the host memory for activations without a slot; 0 if all activations of a step have a slot.
+// Otherwise there is room for the inputs of all layers and the gradient of a head in parts, because an activation in a
+// slot may also have a copy on the host. An evaluation needs room for one layer's input, which the layer's output then
+// overwrites.
 func (r *Run) SpillBytes() int64 {
 	if r.allActivations() <= r.Depths.ActivationSlots {
 		return 0

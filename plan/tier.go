@@ -132,8 +132,8 @@ func (r *Run) tier(q Request) {
 	r.put(best)
 }
 
-// waysToDisks lists the ways of moving data to disk, in order; later ways serve if earlier ways do not suffice. Each
-// takes the host memory left with everything in memory, and the number of state slots.
+// waysToDisks lists functions that move data to disk, in the order in which to try them. Each takes the host memory
+// that is free with everything in memory (negative: missing), and the number of state slots.
 func (r *Run) waysToDisks(q Request) []func(spare int64, slots int) onDisks {
 	ways := []func(int64, int) onDisks{r.choose}
 	if len(r.blocks()) == 0 {
@@ -151,8 +151,9 @@ func (r *Run) waysToDisks(q Request) []func(spare int64, slots int) onDisks {
 	return ways
 }
 
-// choose selects the states on disk: as few bytes as make spare positive. It prefers small states, because every slot
-// has the size of the largest. The selected layers are spread evenly, so that disk traffic is even during the updates.
+// choose selects the layers whose states go to disk: as few bytes as make spare non-negative. It prefers small states,
+// because every state slot has the size of the largest. The selected layers are spread evenly over the model, so that
+// disk traffic is even during the updates.
 func (r *Run) choose(spare int64, slots int) onDisks {
 	sizes := r.extents()
 	spare -= r.packMemory(false)
@@ -184,8 +185,8 @@ func (r *Run) choose(spare int64, slots int) onDisks {
 	return best
 }
 
-// allStates moves all states up to the size of decoder blocks' states to disk and sets the number of state slots. It
-// returns spare plus the freed memory, without subtracting the slots.
+// allStates moves all states to disk that are no larger than the states of decoder blocks, and sets the number of state
+// slots. It returns spare plus the freed memory, without subtracting the slots.
 func (r *Run) allStates(spare int64, slots int) int64 {
 	var most int64
 	for _, l := range r.blocks() {

@@ -37,8 +37,8 @@ type Bound struct {
 	// also overlap the backward.
 	Step            float64 `json:"step_seconds"`
 	TokensPerSecond float64 `json:"tokens_per_second"`
-	// HidingTokens is the size, in tokens, of the smallest step whose products take as long as the concurrent updates,
-	// at the same row length.
+	// HidingTokens is the smallest step, in tokens, whose matrix products take as long as the updates that run beside
+	// them, at the same row length.
 	HidingTokens int64 `json:"hiding_tokens"`
 }
 
@@ -96,8 +96,8 @@ func (r *Run) flops() (forward, backward float64) {
 }
 
 // transfers returns the bytes that must cross the link in a step. up counts tiles and embedding rows in the forward,
-// again counts tiles that the backward must fetch again, and down counts gradients. Spilled activations do not count,
-// because more slots avoid them.
+// again counts tiles fetched for the backward, and down counts gradients. Spilled activations do not count, because
+// more slots avoid them.
 func (r *Run) transfers() (up, again, down float64) {
 	forward, backward := r.fetches()
 	for _, f := range forward {

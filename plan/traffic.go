@@ -10,12 +10,11 @@ import (
 // fetch is a tile that a step copies to the device.
 type fetch struct {
 	bytes  int64
-	expert bool // tokens may or may not choose it
+	expert bool // an expert's tile, which tokens may or may not need
 }
 
-// fetches lists the tiles that a step fetches, in order. The forward ends at the visit that completes the losses. The
-// list comes from a real program with one micro-batch, since the number of micro-batches does not change when weights
-// are fetched.
+// fetches lists the tiles that a step fetches, in order: those up to the visit that computes the losses, and those
+// after it. It plans a program with one micro-batch, because more micro-batches do not change when weights are fetched.
 func (r *Run) fetches() (forward, backward []fetch) {
 	s := r.Schedule()
 	s.Eval, s.ActivationSlots = r.EvalOnly, len(s.Layers)+2 // nothing spills

@@ -2,12 +2,13 @@ package plan
 
 import "mt/host/optim"
 
-// This file handles gradients that wait for the norm on disk. That happens if memory is too small even with all state
-// on disk.
+// This file handles gradients that wait on disk until the norm of all gradients is known (clipping). They do so if
+// memory is too small even with all state on disk.
 //
-// Such a gradient lands in a slab of the pool, is measured there and written to disk. When the norm is known, the
-// gradient is read into its layer's state slot, behind the state. So a gradient is written and read once a step, like
-// state, and saves equally much memory for a moved byte. Weights are read more often and therefore move to disk last.
+// Such a gradient lands in a slab of the pool. The Optimizer computes its sum of squares there, and the Stager writes
+// it to disk. When the norm is known, the gradient is read into its layer's state slot, after the state. So a gradient
+// is written and read once a step, like state, and each moved byte saves as much memory. Weights are read more often
+// and therefore move to disk last.
 
 // gradOnDisk reports whether the gradient of layer l waits for the norm on disk.
 func (r *Run) gradOnDisk(l int) bool { return r.GradOnDisk != nil && r.GradOnDisk[l] }
@@ -95,9 +96,9 @@ func (r *Run) putGradsOnDisk(layers []int) (saved int64) {
 	return saved
 }
 
-// waitOnDisks chooses the gradients on disk if state on disk alone does not suffice. It moves all state of allStates to
-// disk, and as few gradients as make spare positive. The layers are spread evenly over the decoder blocks, beginning
-// with the last block: its gradient lands first and is needed last.
+// waitOnDisks chooses the gradients on disk if state on disk alone does not suffice. It moves to disk all states that
+// allStates selects, and the fewest gradients that make spare non-negative. The layers are spread evenly over the
+// decoder blocks, beginning with the last block: its gradient lands first and is needed last.
 func (r *Run) waitOnDisks(spare int64, slots int) (d onDisks) {
 	spare = r.allStates(spare-r.packMemory(false), slots)
 	blocks := r.blocks()

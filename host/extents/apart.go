@@ -14,15 +14,15 @@ import (
 )
 
 // This file stores each extent in its own file, beside the locked file that names the run. An extent's file has a head,
-// followed by the extent as it is in memory. Another directory entry can link the file and so get the last written
-// content without a copy. A file with a second name is never written to: the caller pins a file before
-// linking it, and the next Write of the extent goes to a new file.
+// followed by the extent as it is in memory. A checkpoint can hard-link the file, and so keeps the last written content
+// without a copy. A file with a second name must not be written to. So the caller pins a file before it links the file,
+// and the next Write of the extent goes to a new file.
 
 // IsApart reports whether each extent has its own file. If Options.Heads were given but extents share files, why is the
 // reason.
 func (e *Files) IsApart() (apart bool, why string) { return e.o.Heads != nil, e.why }
 
-// Pin marks the file of extent i as shared with another owner and returns its path. No Write of the extent may be under
+// Pin marks the file of extent i as linked by another owner and returns its path. No Write of the extent may be under
 // way. The file has the last written content, which may not be on stable storage yet.
 func (e *Files) Pin(i int) (path string) {
 	e.pinned[i] = true
@@ -50,7 +50,7 @@ func (e *Files) apartBytes() (sum int64) {
 	return sum
 }
 
-// layApart places the chunks of extent i in the extent's own file.
+// layApart returns the places of the chunks of extent i in the extent's own file, behind the head.
 func (e *Files) layApart(i int) (chunks []place) {
 	head := int64(len(e.o.Heads[i]))
 	for at := int64(0); at < e.o.Bytes[i]; at += e.o.Chunk {
@@ -91,7 +91,7 @@ func (e *Files) make(i int) (err error) {
 	}
 	defer func() {
 		if err != nil {
-			_ = f.Remove() // err says what went wrong
+			_ = f.Remove() // err is the error to report
 			_ = f.Close()
 		}
 	}()
@@ -106,7 +106,7 @@ func (e *Files) make(i int) (err error) {
 	if _, err := f.WriteAt(head, 0); err != nil {
 		return fmt.Errorf("write %s: %w", path, bare(err))
 	}
-	if e.cached == nil { // like the locked file
+	if e.cached == nil { // O_DIRECT, as for the locked file
 		if err := f.Direct(); err != nil {
 			return fmt.Errorf("open %s: %w", path, bare(err))
 		}
@@ -116,7 +116,8 @@ func (e *Files) make(i int) (err error) {
 }
 
 // renew replaces the file of extent i by a new one if the file is pinned. The old file survives under the names that
-// others have linked. Without such a name it is gone, but its content can be read until the new file is written.
+// others have linked. Without such a name the old file is removed, but it stays open, so its content can be read until
+// the new file is written.
 func (e *Files) renew(i int) error {
 	if e.pinned == nil || !e.pinned[i] {
 		return nil

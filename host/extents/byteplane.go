@@ -9,14 +9,15 @@ import (
 	"github.com/klauspost/compress/huff0"
 )
 
-// blockBytes is the size of a block, which has Huffman codes of its own. The four planes of 32 KiB fit in a core's L2
-// cache.
+// blockBytes is the size of a block, which is compressed with its own Huffman codes. Its four byte planes of 32 KiB fit
+// in a core's L2 cache.
 const blockBytes = 128 << 10
 
 const planes = 4
 
-// A block begins with four sizes, the encoded bytes of each plane. A plane of full size is copied; size 1 means that
-// all bytes are equal. If the first size is whole, the block is copied without splitting.
+// An encoded block begins with four sizes: the encoded bytes of each byte plane. Size 1: all bytes of the plane are
+// equal. The size of a full plane: the plane is copied. If the first size is the size of a whole block, the block is
+// copied without splitting it into planes.
 const (
 	headBytes = 4 * planes
 	whole     = math.MaxUint32
@@ -35,7 +36,7 @@ type coder struct {
 }
 
 // encode writes src into dst in encoded form and returns the encoded size. It returns false if the result does not fit
-// in dst. The length of dst therefore sets the largest size that is worthwhile.
+// in dst. So the caller sets the length of dst to the largest size that is worthwhile.
 func (c *coder) encode(dst, src []byte) (n int, ok bool) {
 	for len(src) > 0 {
 		block := src[:min(blockBytes, len(src))]
@@ -80,8 +81,8 @@ func (c *coder) encodeBlock(dst, block []byte) (n int, ok bool) {
 	return n, true
 }
 
-// code returns the Huffman code of a plane, one byte for a constant plane, or the plane itself if the code is not
-// shorter.
+// code returns the encoded byte plane: one byte if all its bytes are equal, its Huffman code if that is shorter, and
+// otherwise the plane itself.
 func (c *coder) code(plane []byte) []byte {
 	c.encoding.Reuse = huff0.ReusePolicyNone
 	out, _, err := huff0.Compress4X(plane, &c.encoding)
@@ -94,9 +95,9 @@ func (c *coder) code(plane []byte) []byte {
 	return out
 }
 
-// saysLittle estimates from a sample whether every fourth byte of b, from the first on, has less than 7 bits of
-// information. A sample of n bytes underestimates the entropy by at most 255/(2n ln 2) bits (Miller 1955), here a tenth
-// of a bit.
+// saysLittle reports whether every fourth byte of b, from the first on, has less than 7 bits of information (so that
+// Huffman coding pays). It estimates the entropy from a sample. A sample of n bytes underestimates the entropy by at
+// most 255/(2n ln 2) bits (Miller 1955), here a tenth of a bit.
 func saysLittle(b []byte) bool {
 	const run, samples = 64, 2048
 	var count [256]uint16
@@ -117,7 +118,7 @@ func saysLittle(b []byte) bool {
 	return bits < 7*float64(n)
 }
 
-// logs has the binary logarithms of sample counts.
+// logs has log2 of the counts of a byte value in the sample.
 var logs = func() (l [4096]float64) {
 	for i := range l {
 		l[i] = math.Log2(float64(i))
@@ -125,7 +126,7 @@ var logs = func() (l [4096]float64) {
 	return l
 }()
 
-// split writes the bytes of b to four planes, by their position in words of four.
+// split writes byte i of each word of four bytes in b to plane i.
 func split(to *[planes][blockBytes / planes]byte, b []byte) {
 	n := len(b) / planes
 	p0, p1, p2, p3 := to[0][:n], to[1][:n], to[2][:n], to[3][:n]
@@ -157,7 +158,7 @@ func merge(b []byte, from *[planes][]byte) {
 
 var errBroken = errors.New("extents: these bytes are not what was encoded")
 
-// decode decodes src into dst, which has the size of the original. src may have further bytes at its end.
+// decode decodes src into dst, which has the length of the original. src may be longer than its encoded blocks.
 func (c *coder) decode(dst, src []byte) error {
 	for len(dst) > 0 {
 		block := dst[:min(blockBytes, len(dst))]

@@ -6,16 +6,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// worker is the private memory of one goroutine that checks and moves chunks.
+// worker is the private memory of one goroutine that moves chunks and computes their checksums.
 type worker struct {
 	scratch []byte // aligned buffer of chunk size for a compressed chunk; nil without Compress
 	coder   *coder
 }
 
-// ScratchBytes returns the maximum memory that Compress needs, in bytes, for the given chunk size.
+// ScratchBytes returns the memory in bytes that compression needs at most, for chunks of chunk bytes.
 func ScratchBytes(chunk int64) int64 { return ringDepth * chunk }
 
-// takeScratch allocates the workers' memory if Compress is set.
+// takeScratch allocates the workers' scratch memory, if Compress is set.
 func (e *Files) takeScratch(workers []worker) (err error) {
 	if !e.o.Compress {
 		return nil

@@ -29,7 +29,8 @@ type mover interface {
 	Close() error
 }
 
-// engine names the environment variable that selects the pool, for tests that make its calls fail.
+// engine is the environment variable that selects the pool instead of io_uring, for tests that make pread and pwrite
+// fail.
 const engine = "MT_IO"
 
 // start selects the engine and starts the goroutines that check and move chunks.
@@ -94,7 +95,7 @@ func (e *Files) byRing(f file) file {
 	return ringFile{f.(osFile), e.ring}
 }
 
-// try reads the header of each file with a ring. A system may allow creating a ring and still forbid its use.
+// try reads the header of each file with a ring, because a system may allow creating a ring and still forbid its use.
 func (e *Files) try(ring mover) error {
 	block, err := e.header()
 	if err != nil {
@@ -149,8 +150,8 @@ func (f ringFile) WriteAt(b []byte, at int64) (int, error) {
 	return n + m, err
 }
 
-// later reports whether an error is temporary: a signal, no room in the kernel for another transfer, or the end of the
-// submitting thread.
+// later reports whether an error of a transfer by the ring is temporary: a signal, no room in the kernel for another
+// transfer, or the end of the submitting thread.
 func later(err error) bool {
 	return errors.Is(err, syscall.ECANCELED) || errors.Is(err, syscall.EINTR) || errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EBUSY)
 }

@@ -56,7 +56,7 @@ type Files struct {
 	places  [][]place // chunks by extent
 	pinned  []bool    // by extent: others share its file (apart.go); nil: extents have no files of their own
 	why     string    // why Heads was ignored
-	cached  []string  // paths of files that use the page cache
+	cached  []string  // paths of files without O_DIRECT, which use the page cache
 	notes   []string
 	jobs    chan func(*worker)
 	scratch []byte // memory of all workers, with Compress
@@ -113,7 +113,7 @@ func Open(o Options) (*Files, error) {
 	return e, nil
 }
 
-// settle reserves the space for all extents in the claimed files.
+// settle reserves the disk space for all extents in the opened files.
 func (e *Files) settle() (err error) {
 	if e.o.Heads != nil {
 		if e.why, err = e.o.Apart(e.paths[0]); err != nil {
@@ -135,7 +135,7 @@ func (e *Files) settle() (err error) {
 	return e.makeApart()
 }
 
-// lay places every chunk and returns the end of each file.
+// lay assigns every chunk its place and returns the size of each file.
 func (e *Files) lay() (ends []int64) {
 	ends = make([]int64, len(e.o.Dirs))
 	for i := range ends {
@@ -174,7 +174,7 @@ func (e *Files) Notes() []string { return e.notes }
 // Moved returns the bytes read and written so far.
 func (e *Files) Moved() (read, written int64) { return e.read.Load(), e.written.Load() }
 
-// Spared returns the bytes that Compress has saved.
+// Spared returns the bytes that compression has saved in reads and in writes.
 func (e *Files) Spared() (read, written int64) {
 	return e.sparedRead.Load(), e.sparedWritten.Load()
 }

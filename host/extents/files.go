@@ -109,13 +109,13 @@ func (e *Files) claim(path string, bytes int64) (_ file, err error) {
 		return nil, err
 	}
 	defer func() { _ = unix.Munmap(block) }()
-	if _, err := f.WriteAt(block, 0); err != nil { // before the file grows: a killed process leaves no file without an owner
+	if _, err := f.WriteAt(block, 0); err != nil { // write the header first: a killed process must leave no file without an owner
 		return nil, fmt.Errorf("write %s: %w", path, bare(err))
 	}
 	return f, nil
 }
 
-// room reserves bytes for f, which has the given path and gets its header. note is a message for the user, or "".
+// room reserves bytes of disk space for f at path and writes the file's header. note is a message for the user, or "".
 func (e *Files) room(f file, path string, bytes int64) (note string, err error) {
 	if err := f.Allocate(bytes); err != nil {
 		return "", fmt.Errorf("take %s for %s: %w", human.Bytes(bytes), path, bare(err))
@@ -131,7 +131,7 @@ func (e *Files) room(f file, path string, bytes int64) (note string, err error) 
 		} else if !errors.Is(err, syscall.EINVAL) {
 			return "", fmt.Errorf("write %s: %w", path, bare(err))
 		}
-		if err := f.Buffered(); err != nil { // O_DIRECT exists, but not for this block size
+		if err := f.Buffered(); err != nil { // the file system has O_DIRECT, but not for blocks of this size
 			return "", fmt.Errorf("open %s: %w", path, bare(err))
 		}
 	}
@@ -164,7 +164,7 @@ func (o Options) Sweep() error {
 	return nil
 }
 
-// header returns the first block of a file, in memory aligned to the page size.
+// header returns the first block of a file, which names the run. Its memory is aligned to BlockBytes.
 func (e *Files) header() ([]byte, error) {
 	text, err := json.Marshal(header{format, e.o.Run})
 	if err != nil || len(text) > headerBytes {
@@ -180,7 +180,7 @@ func (e *Files) header() ([]byte, error) {
 	return block, nil
 }
 
-// own returns an error unless this run has left the file.
+// own returns an error unless the header of f names this run.
 func (e *Files) own(f file, path string) error {
 	block := make([]byte, headerBytes)
 	n, err := f.ReadAt(block, 0)

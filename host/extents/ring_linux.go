@@ -81,7 +81,7 @@ type ring struct {
 
 	free   chan uint64           // numbers without a transfer
 	done   []chan int32          // results by transfer number
-	broken atomic.Pointer[error] // the error that ended waiting in the kernel; transfers in flight then never complete
+	broken atomic.Pointer[error] // the error that ended waiting in the kernel; transfers then in flight never complete
 }
 
 // newRing creates a ring with at most depth transfers in flight. depth must be a power of two. It fails if the kernel
@@ -163,7 +163,7 @@ func (r *ring) move(write bool, fd uintptr, b []byte, at int64) (int, error) {
 	}
 	res, err := r.wait(number)
 	if err != nil {
-		return 0, err // the transfer keeps its number
+		return 0, err // the kernel may still use the memory, so the transfer keeps its number
 	}
 	r.free <- number
 	if res < 0 {

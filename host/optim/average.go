@@ -32,7 +32,7 @@ func (a Average) With(planes Planes) Planes {
 	return func(p Piece) []Plane { return append(slices.Clone(planes(p)), averages) }
 }
 
-// Mean is a layer's moving average: its plane and its configuration.
+// Mean is the moving average of a layer's weights: its plane and its configuration.
 type Mean struct {
 	Plane   *State
 	Average Average
@@ -46,7 +46,7 @@ func (a Average) Means(planes []State) []Mean {
 	return nil
 }
 
-// factors returns the factors of lerp in update step: the interpolation weight and the mask (see lerpFactors).
+// factors returns the factors of lerp in update number step: the interpolation weight and the mask (see lerpFactors).
 func (a Average) factors(step int64) *coefs {
 	decay := a.Decay
 	if step <= a.After+1 {
@@ -66,7 +66,7 @@ func MeanOf(planes []State) *State {
 	return nil
 }
 
-// average updates the moving average of n elements from element at on, after the weights have moved.
+// average updates the moving average of n elements from element at on. The weights have been updated before.
 func (x *elements) average(of Mean, tl *model.TensorLayout, at, n int64) {
 	mean, c, count := of.Plane.Floats(x.tensor, at, n), of.Average.factors(x.step), int(n)
 	announceWrite(&mean[0], count)
@@ -96,8 +96,8 @@ func (x *elements) averageRounded(tl *model.TensorLayout, at int64, mean []float
 	}
 }
 
-// lerpFactors returns the factors of a + (b − a)·t, computed from the nearer end as in torch.lerp. A set mask far means
-// the end b.
+// lerpFactors returns the factors of a + (b − a)·t for lerp, which starts from the nearer end like torch.lerp. t < 1/2:
+// part is t, and lerp starts from a. Otherwise part is t − 1, and lerp starts from b: all bits of far are set.
 func lerpFactors(t float32) (part, far float32) {
 	if t < 0.5 {
 		return t, mask(false)

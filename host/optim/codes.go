@@ -29,7 +29,7 @@ const (
 	places    = 2 * ofASign
 )
 
-// place returns the bucket of the number with the given bits, and the number's lower bits within the bucket.
+// place returns the index of the bucket for the number with these bits, and the number's lower bits within the bucket.
 func place(bits uint32) (at, lower uint32) {
 	mag := min(max(bits&0x7fffffff, leastMag), mostMag)
 	return (mag-leastMag)>>lowerBits + bits>>31*ofASign, mag & (1<<lowerBits - 1)
@@ -39,7 +39,7 @@ func place(bits uint32) (at, lower uint32) {
 func newCodebook(values []float32) *codebook {
 	b := &codebook{}
 	copy(b.values[:], values)
-	var from []float32 // smallest number with a code, indexed by the previous code
+	var from []float32 // from[c] is the smallest number with code c+1
 	for c := range len(values) - 1 {
 		from = append(from, halfway(values[c], values[c+1]))
 	}
@@ -50,8 +50,8 @@ func newCodebook(values []float32) *codebook {
 	return b
 }
 
-// wordOf returns the table word of a bucket with lowerBits lower bits. The bucket begins at magnitude mag and has
-// numbers of the given sign. from[c] is the smallest number with code c+1.
+// wordOf returns the table entry of one bucket: a code and a limit. The bucket covers numbers with the same upper bits:
+// magnitudes from mag on, lowerBits lower bits, one sign. from[c] is the smallest number with code c+1.
 func wordOf(from []float32, mag uint32, negative bool, lowerBits int) uint32 {
 	never := uint32(1) << lowerBits
 	c, next := 0, never
@@ -62,7 +62,7 @@ func wordOf(from []float32, mag uint32, negative bool, lowerBits int) uint32 {
 		if c < len(from) {
 			next = math.Float32bits(from[c]) - mag
 		}
-	} else { // the code of the number nearest to 0; lower codes have larger magnitudes
+	} else { // a negative number: the code of the number nearest to 0 in the bucket; lower codes have larger magnitudes
 		for c < len(from) && -math.Float32frombits(mag) >= from[c] {
 			c++
 		}
@@ -73,7 +73,7 @@ func wordOf(from []float32, mag uint32, negative bool, lowerBits int) uint32 {
 	return uint32(c) | min(next, never)<<8
 }
 
-// halfway returns the smallest number that is not nearer to low than to high, in fp32 arithmetic.
+// halfway returns, in fp32 arithmetic, the smallest number that is at least as near to high as to low.
 func halfway(low, high float32) float32 {
 	half := float32(float32(high-low) * 0.5)
 	below, at := low, high
@@ -143,7 +143,7 @@ var schemes = map[int]*scheme{
 	4: {U4, 128, newCodebook(dynamicTree(true, 3)), newCodebook(linear())},
 }
 
-// book returns the codebook of a signed or non-negative moment.
+// book returns the codebook for a signed or a non-negative moment.
 func (s *scheme) book(signed bool) *codebook {
 	if signed {
 		return s.signed
@@ -151,7 +151,7 @@ func (s *scheme) book(signed bool) *codebook {
 	return s.other
 }
 
-// room is the working memory of an update with quantized moments.
+// room is the scratch memory of an update with quantized moments.
 type room struct {
 	moments [2][stripCoded]float32
 }
@@ -181,7 +181,7 @@ func (s *scheme) encode(b *codebook, x []float32, codes []byte, scales []float32
 	if s.codes == U4 {
 		encode = active.codes.encode16
 	}
-	for i := range scales { // all scales first: a processor overlaps several searches
+	for i := range scales { // compute all scales first, so that a processor overlaps several searches for the largest magnitude
 		x := x[int64(i)*s.block:][:s.block]
 		active.codes.greatest(&x[0], len(x), &scales[i])
 	}
@@ -192,7 +192,7 @@ func (s *scheme) encode(b *codebook, x []float32, codes []byte, scales []float32
 	}
 }
 
-// The codeKernels in plain Go.
+// The codeKernels in plain Go, for machines without a faster instruction set.
 
 func decodeGeneric(b *codebook, codes *byte, out *float32, n int, scale *float32) {
 	to, by := unsafe.Slice(out, n), *scale

@@ -24,11 +24,12 @@ type moment struct {
 	signed bool // false: never negative
 }
 
-// arithmetic is a rule with its factors, for parameters without and with weight decay.
+// arithmetic is an update rule with its factors at one learning rate, once for parameters without and once with weight
+// decay.
 type arithmetic struct {
 	rule          rule
 	still, decays coefs
-	groups        []*arithmetic // by group (model.Stored.Group), from 1 on; nil: all elements move alike
+	groups        []*arithmetic // by group of tensors (model.Stored.Group), from 1 on; nil: no groups, all elements use this arithmetic
 }
 
 // weightAt points to weights: hi and lo if they are split, else w.
@@ -83,7 +84,8 @@ type elements struct {
 	step    int64 // see Rate
 }
 
-// walk updates n elements from element at on. A dense grad begins with the gradient of element first.
+// walk updates n elements of the tensor from element at on. If grad is dense, its first gradient belongs to element
+// first.
 func (x *elements) walk(at, n, first int64, grad Grad) {
 	if !grad.Sparse {
 		x.move(at, n, grad.kind(), grad.at(at-first))
@@ -91,7 +93,7 @@ func (x *elements) walk(at, n, first int64, grad Grad) {
 	}
 	cols, end := int64(x.weight.Layout.Tensors[x.tensor].Cols), at+n
 	for i, r := range runs(grad.IDs, int(at/cols), int((end+cols-1)/cols)) {
-		row := int64(r.row) * cols // the range may begin and end inside a row
+		row := int64(r.row) * cols // the range of elements may begin and end inside a row
 		from, to := max(row, at), min(row+int64(r.n)*cols, end)
 		if i < 0 {
 			x.move(from, to-from, gradZero, nil)
@@ -101,7 +103,8 @@ func (x *elements) walk(at, n, first int64, grad Grad) {
 	}
 }
 
-// move updates n > 0 elements from element at on. grad points to the first gradient.
+// move updates n > 0 elements from element at on, each by the arithmetic of its group. grad points to the first
+// gradient.
 func (x *elements) move(at, n int64, kind gradKind, grad *byte) {
 	tl := &x.weight.Layout.Tensors[x.tensor]
 	for first, end := at, at+n; first < end; {
@@ -118,7 +121,7 @@ func (x *elements) move(at, n int64, kind gradKind, grad *byte) {
 	}
 }
 
-// moveBy is move for elements of one group.
+// moveBy is move for elements that use the same arithmetic.
 func (x *elements) moveBy(by *arithmetic, at, n int64, kind gradKind, grad *byte) {
 	tl, count := &x.weight.Layout.Tensors[x.tensor], int(n)
 	m, v := x.moment(0, at), x.moment(1, at)

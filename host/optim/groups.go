@@ -8,14 +8,15 @@ type Group struct {
 	WeightDecay float64 // replaces the optimizer's weight decay
 }
 
-// Grouped updates the tensors of each group by By, with the group's learning rate and weight decay. Other tensors are
-// updated by By unchanged.
+// Grouped is the optimizer By with options by group: tensors of a group use the group's learning rate and weight decay.
+// All other tensors are updated as by By alone.
 type Grouped struct {
 	By     Elementwise
 	Groups *Groups
 }
 
-// Groups lists all groups; group i has index i−1. Grouped points to Groups so that optimizers stay comparable.
+// Groups lists all groups; group number i, from 1 on, is Groups[i−1]. Grouped holds a pointer to Groups so that
+// optimizers can be compared with ==.
 type Groups []Group
 
 // Planes implements Optimizer.
@@ -41,8 +42,7 @@ func (g Grouped) arithmetic(r Rate) *arithmetic {
 	return by
 }
 
-// of returns the arithmetic of element at in parameter p, and the number of following elements with the same
-// arithmetic.
+// of returns the arithmetic for element at of parameter p, and how many elements from at on use it.
 func (a *arithmetic) of(p model.Param, at int64) (by *arithmetic, n int64) {
 	s, end := storedAt(p, at)
 	if s.Group == 0 {

@@ -12,7 +12,7 @@ type gradKind uint8
 const (
 	gradF32 gradKind = iota
 	gradBF16
-	gradZero // no gradients: all are zero
+	gradZero // no gradients in memory: all are zero
 	gradKinds
 )
 
@@ -32,9 +32,9 @@ const (
 // coefs has the factors of an update, in the order in which the rule's kernels read them.
 type coefs = [8]float32
 
-// plainKernel updates n elements of an fp32 plane, and splitKernel n elements of a split weight. Moments that the rule
-// lacks are not accessed. prepareKernel updates the momentum of a matrix and writes the output to. n is a multiple of
-// the level's lanes.
+// plainKernel updates n elements of an fp32 tensor, and splitKernel n elements of a split weight (hi and lo). Moments
+// that the rule lacks are not accessed. prepareKernel updates the momentum of a matrix and writes the matrix to
+// orthogonalize. n is a multiple of kernels.lanes.
 type (
 	plainKernel   func(w, m, v *float32, grad *byte, n int, c *coefs)
 	splitKernel   func(hi, lo *uint16, m, v *float32, grad *byte, n int, c *coefs)
@@ -42,8 +42,8 @@ type (
 	sumKernel     func(x *byte, n int, lanes *[sumLanes]float64) // n is a multiple of sumLanes
 )
 
-// codeKernels convert n numbers to codes and back. A code takes one byte, or four bits with the first code in the lower
-// half. n is a multiple of 128.
+// codeKernels convert n numbers to codes and back. decode and encode use one byte for a code; decode16 and encode16 use
+// four bits, the first code in the lower half of a byte. n is a multiple of 128.
 type codeKernels struct {
 	decode, decode16 decoder
 	encode, encode16 encoder
@@ -55,8 +55,9 @@ type (
 	encoder func(b *codebook, x *float32, codes *byte, n int, scale *float32)
 )
 
-// roundKernels convert n bf16 numbers to fp32, and round n fp32 numbers to bf16 with the draws of n/4 SplitMix64
-// states. Eight states are given; each later state is its predecessor plus gamma. n is a multiple of roundElems.
+// roundKernels convert n numbers between bf16 and fp32. round rounds stochastically: n/4 SplitMix64 states give random
+// bits for four numbers each. states has the first eight; each later state is its predecessor plus gamma. n is a
+// multiple of roundElems.
 type roundKernels struct {
 	widen func(from *uint16, to *float32, n int)
 	round func(from *float32, to *uint16, n int, states *[roundElems / 4]uint64)
@@ -68,7 +69,7 @@ type kernels struct {
 	lanes int // elements that a kernel processes at a time; generic updates the rest
 	plain [rules][gradKinds]plainKernel
 	split [rules][gradKinds]splitKernel
-	// prepare is indexed by the input kind and the output kind.
+	// prepare is indexed by the type of the gradient and the type of the output.
 	prepare [gradZero][gradZero]prepareKernel
 	sum     [gradKinds]sumKernel // no kernel for gradZero
 	codes   codeKernels
@@ -126,7 +127,7 @@ func (k *kernels) move(by rule, x weightAt, m, v *float32, kind gradKind, grad *
 	}
 }
 
-// moveWhole is move for a multiple of the lanes.
+// moveWhole is move for an n that is a multiple of k.lanes.
 func (k *kernels) moveWhole(by rule, x weightAt, m, v *float32, kind gradKind, grad *byte, n int, c *coefs) {
 	if x.hi != nil {
 		k.split[by][kind](x.hi, x.lo, m, v, grad, n, c)
@@ -135,7 +136,7 @@ func (k *kernels) moveWhole(by rule, x weightAt, m, v *float32, kind gradKind, g
 	}
 }
 
-// prepared updates n elements of a matrix's momentum and writes the input of the orthogonalization.
+// prepared updates n elements of a matrix's momentum and writes the elements of the matrix to orthogonalize.
 func (k *kernels) prepared(m *float32, kind gradKind, grad *byte, to gradKind, out *byte, n int, c *coefs) {
 	whole := n / k.lanes * k.lanes
 	if whole > 0 {

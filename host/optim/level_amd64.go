@@ -19,7 +19,7 @@ func available() []*kernels {
 	return append(found, &generic)
 }
 
-// avx512vbmi is avx512 with 8-bit codebooks in registers.
+// avx512vbmi is avx512 with kernels that keep 8-bit codebooks in registers.
 var avx512vbmi = func() kernels {
 	k := avx512
 	k.name = "avx512vbmi"
@@ -82,7 +82,7 @@ var avx2 = kernels{
 	rounds:  roundKernels{widenAVX2, roundAVX2},
 }
 
-// encodeSixteen encodes 4-bit codes with the codebook's words in registers.
+// encodeSixteen encodes 4-bit codes with the codebook's table in registers (see sixteen).
 func encodeSixteen(b *codebook, x *float32, codes *byte, n int, scale *float32) {
 	s := &b.sixteen
 	encode16AVX512(&s.words, s.least, s.offset, s.lowerBits, x, codes, n, scale)

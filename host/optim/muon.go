@@ -93,7 +93,7 @@ func (m Muon) Planes(p Piece) []Plane {
 	return []Plane{momentum.Plane}
 }
 
-// codes returns the quantization of the momentum, for a Bits other than 0.
+// codes returns the quantization of the momentum; Bits must not be 0.
 func (m Muon) codes() Quantised { return Quantised{Bits: m.Bits} }
 
 // Units implements Optimizer. It returns the units of parameters that are not matrices; Matrices returns the matrices.
@@ -126,8 +126,9 @@ func (m Muon) MatricesAt(r Rate) *MatrixUpdate {
 	return &MatrixUpdate{of: m, clip: r.Clip, lr: r.LR, step: r.Step}
 }
 
-// Prepare updates the momentum of n elements of matrix x, from element at on, by their gradient g, and writes u to to.
-// For a momentum in codes, at and n must be whole blocks.
+// Prepare updates the momentum of n elements of matrix x, from element at on, by their gradient g. It writes u, the
+// input of the orthogonalization, to the memory of to. If the momentum is stored in codes, at and n must be whole
+// blocks.
 func (u *MatrixUpdate) Prepare(x Matrix, at, n int64, w Weight, planes []State, g, to Grad) {
 	g.Check("prepare a matrix", n)
 	to.Check("prepare a matrix", n)
@@ -161,7 +162,7 @@ func (u *MatrixUpdate) factors() *coefs {
 	return &coefs{u.clip, part, far, ahead, farAhead, mask(u.of.Nesterov)}
 }
 
-// prepareStrip updates the momentum m by the gradients g and sets out to the input of the orthogonalization.
+// prepareStrip updates the momentum m by the gradients g and sets out to the matrix elements to orthogonalize.
 func prepareStrip(m, g, out []float32, c *coefs) {
 	clip, part, far, ahead, farAhead, nesterov := c[0], c[1], masked(c[2]), c[3], masked(c[4]), masked(c[5])
 	m, g = m[:len(out)], g[:len(out)]
@@ -187,7 +188,8 @@ func (u *MatrixUpdate) Apply(x Matrix, at, n int64, w Weight, o Grad) {
 	all.move(x.At+at, n, o.kind(), o.at(0))
 }
 
-// rate returns learning rate, before adjustment, and weight decay of the matrix that begins at element at of p.
+// rate returns the learning rate (without the adjustment to the shape) and the weight decay for the matrix that begins
+// at element at of p.
 func (u *MatrixUpdate) rate(p model.Param, at int64) (lr, decay float64) {
 	if s, _ := storedAt(p, at); s.Group > 0 && u.of.Groups != nil {
 		g := (*u.of.Groups)[s.Group-1]

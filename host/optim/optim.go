@@ -38,7 +38,7 @@ type Optimizer interface {
 	At(r Rate) Update
 }
 
-// Update updates units at one rate. Concurrent calls for different units are safe.
+// Update updates units of layers at one Rate. Concurrent calls for different units are safe.
 type Update interface {
 	// Step updates unit u of a layer. grad has the gradient of the unit's elements, or, if sparse, of rows of the
 	// unit's tensor. planes must include the planes that the optimizer requires.

@@ -31,7 +31,7 @@ type Plane struct {
 	Of    string // owner of the plane: "AdamW"
 }
 
-// values returns the plane's number of values for n elements that begin at the start of a piece or block.
+// values returns how many values the plane has for n elements. The elements begin at the start of a piece or block.
 func (p Plane) values(n int64) int64 {
 	if p.Block > 1 {
 		n = (n + p.Block - 1) / p.Block
@@ -73,8 +73,8 @@ const PageBytes = 4096
 // Pages rounds bytes up to whole pages, the host memory that a tile or plane of this size takes.
 func Pages(bytes int64) int64 { return (bytes + PageBytes - 1) / PageBytes * PageBytes }
 
-// Planes returns the planes of a piece. Equal planes of several pieces are one plane of the layer. A nil Planes keeps
-// none, and weights cannot be updated.
+// Planes returns the planes that an optimizer keeps for a piece. If several pieces of a layer have the same plane,
+// their values are in one plane of the layer. A nil Planes keeps none, and weights cannot be updated.
 type Planes func(Piece) []Plane
 
 // Placed is a plane of one layer. It has the values of the pieces that have the plane, in order.
@@ -88,8 +88,8 @@ type Placed struct {
 // Bytes returns the size of the plane.
 func (p *Placed) Bytes() int64 { return p.DType.Bytes(p.Values) }
 
-// Piece returns the position and the number of the values of piece i of a tensor of layer l. The number is 0 for a
-// piece without values.
+// Piece returns the index of the first value, and the number of values, of piece i of a tensor of layer l. The number
+// is 0 if the piece does not have the plane.
 func (p *Placed) Piece(l model.Layout, tensor, i int) (first, n int64) {
 	if first = p.first[tensor][i]; first < 0 {
 		return 0, 0
@@ -109,8 +109,8 @@ func (p *Placed) ShareBytes(l model.Layout, s Share) int64 {
 	return p.DType.Bytes(to - from)
 }
 
-// after returns the index of the first value that belongs to element e of the flat element space or a later element. e
-// must be the start of a unit or the end of the layer.
+// after returns the index of the plane's first value for elements from e on, in the layer's flat element space. e must
+// be the start of a unit or the end of the layer.
 func (p *Placed) after(l model.Layout, e int64) int64 {
 	if e == 0 {
 		return 0
@@ -129,8 +129,7 @@ func (p *Placed) after(l model.Layout, e int64) int64 {
 	return p.Values
 }
 
-// Of lists the planes of a layer, each once, in the order in which the pieces of the owned, trained parameters ask for
-// them.
+// Of lists the planes of a layer, each once. It goes through the pieces of the owned, trained parameters in order.
 func (f Planes) Of(l model.Layout) []Placed {
 	var out []Placed
 	for t, tl := range l.Tensors {
@@ -159,8 +158,8 @@ func (f Planes) Of(l model.Layout) []Placed {
 	return out
 }
 
-// absent returns placements without values for the pieces of layer l, and the first element of each piece in its
-// tensor.
+// absent returns two tables for the pieces of layer l, by tensor and piece: −1 (no values), and the first element of
+// the piece in its tensor.
 func absent(l model.Layout) (first, at [][]int64) {
 	first, at = make([][]int64, len(l.Tensors)), make([][]int64, len(l.Tensors))
 	for t, tl := range l.Tensors {
@@ -193,20 +192,20 @@ func MasterBytes(l model.Layout) int64 {
 	return 4 * l.Elems
 }
 
-// State is the memory of one layer's plane.
+// State is the memory of one plane of one layer, or of the rank's share of it.
 type State struct {
 	Placed
-	From int64  // index of the first value in Data: the start of the rank's share
+	From int64  // index in the plane of the first value in Data: the start of the rank's share
 	Data []byte // the values of the rank's share or of the whole layer, aligned to the value size
 }
 
-// NewState returns the plane p of a share of layer l. take allocates its memory.
+// NewState returns the memory of plane p for a share of layer l. take allocates it.
 func NewState(p Placed, l model.Layout, s Share, take func(bytes int64) []byte) State {
 	from, _ := p.Range(l, s)
 	return State{Placed: p, From: from, Data: take(p.ShareBytes(l, s))}
 }
 
-// Part returns the memory of n values from value place on.
+// Part returns the memory of n values, the first with index place in the plane.
 func (s *State) Part(place, n int64) []byte {
 	at := s.DType.Bytes(place - s.From)
 	return s.Data[at:][:s.DType.Bytes(n)]
@@ -232,7 +231,7 @@ func find(planes []State, name string, d DType) *State {
 	panic(fmt.Sprintf("optim: an update of weights without the plane %q", name))
 }
 
-// Floats returns the n fp32 values for elements of one tensor from element at on. All pieces with these elements must
+// Floats returns the fp32 values for n elements of one tensor, from element at on. All pieces with these elements must
 // have the plane.
 func (s *State) Floats(tensor int, at, n int64) []float32 {
 	i := len(s.at[tensor]) - 1

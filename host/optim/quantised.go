@@ -6,10 +6,10 @@ import (
 	"mt/model"
 )
 
-// Quantised updates weights as By does and stores By's moments in codes, with a scale for each block of elements: 256
-// with 8 bits, 128 with 4. An update decodes the moments, updates them in fp32, and encodes them after the weights have
-// moved. Moments stay in fp32 for pieces of fewer than 4,096 elements or a partial block. Zero codes and scales mean
-// zero moments. Sources: torchao's AdamW8bit and AdamW4bit; arXiv:2110.02861, arXiv:2309.01507.
+// Quantised updates weights like By, but stores By's moments in codes, with a scale for each block of elements. A block
+// has 256 elements with 8 bits and 128 with 4 bits. An update decodes the moments, updates moments and weights in fp32,
+// and encodes the moments. Moments stay in fp32 for pieces of fewer than 4,096 elements or a partial block. Zero codes
+// and scales mean zero moments. Sources: torchao's AdamW8bit and AdamW4bit; arXiv:2110.02861, arXiv:2309.01507.
 type Quantised struct {
 	By   Elementwise
 	Bits int // 8 or 4
@@ -72,7 +72,7 @@ func (q Quantised) At(r Rate) Update {
 	return &codedUpdate{q, elementUpdate{q.By.moments(), q.By.arithmetic(r), r.Step}}
 }
 
-// codedUpdate is an Update with quantized moments. Pieces without codes use f32.
+// codedUpdate is an Update with quantized moments. Pieces whose moments are not quantized use the field f32.
 type codedUpdate struct {
 	of  Quantised
 	f32 elementUpdate
@@ -81,7 +81,7 @@ type codedUpdate struct {
 // stripCoded is the number of elements decoded at a time, in whole blocks.
 const stripCoded = 2048
 
-// rooms caches working memory between updates.
+// rooms caches scratch memory between updates.
 var rooms = sync.Pool{New: func() any { return new(room) }}
 
 // Step implements Update.

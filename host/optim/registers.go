@@ -8,7 +8,8 @@ import (
 // This file prepares codebooks for kernels that hold them in registers, because reading a table in memory for each
 // number is slower. The kernels find the same codes as the table.
 
-// registers is a codebook for such kernels. 4-bit codebooks use sixteen alone; 8-bit codebooks use the other fields.
+// registers is a codebook for such kernels. 4-bit codebooks use only the field sixteen; 8-bit codebooks use the other
+// fields.
 type registers struct {
 	zero    uint64         // the code of 0
 	values  [4][256]byte   // the bytes of the values, by byte position, then code; the lowest byte first
@@ -30,7 +31,7 @@ func newRegisters(values, from []float32) (r registers) {
 		switch {
 		case c > zero:
 			border = from[c-1]
-		case c < zero: // from[c] itself has the next code
+		case c < zero: // from[c] is negative and has itself the next code
 			border = math.Nextafter32(-from[c], 1)
 		}
 		for i := range 4 {

@@ -40,7 +40,7 @@ type draws uint64
 // gamma is the increment of SplitMix64's state.
 const gamma = 0x9e3779b97f4a7c15
 
-// drawsOf returns the draws of a layer in a step.
+// drawsOf returns the sequence for a layer in a step.
 func drawsOf(seed uint64, step int64, layer int) draws {
 	return draws(mix(mix(mix(seed+gamma)+uint64(step)+gamma) + uint64(layer) + gamma))
 }
@@ -55,13 +55,14 @@ func mix(z uint64) uint64 {
 // state returns the SplitMix64 state for elements 4·i to 4·i+3.
 func (d draws) state(i uint64) uint64 { return uint64(d) + (i+1)*gamma }
 
-// four returns the draws of elements 4·i to 4·i+3.
+// four returns the random bits of elements 4·i to 4·i+3, 16 bits each.
 func (d draws) four(i uint64) uint64 { return mix(d.state(i)) }
 
 // roundElems is the number of elements that the rounding kernels process at a time.
 const roundElems = 32
 
-// round rounds from into to. The first number belongs to element at.
+// round rounds the numbers of from stochastically and writes them to to. The first number belongs to element at of the
+// flat element space.
 func (d draws) round(to []uint16, from []float32, at uint64) {
 	alone := min(len(from), int(-at%4)) // elements that share a draw with earlier elements
 	d.roundSome(to[:alone], from[:alone], at)
@@ -77,7 +78,7 @@ func (d draws) round(to []uint16, from []float32, at uint64) {
 	d.roundSome(to[whole:], from[whole:], at+uint64(whole))
 }
 
-// roundSome is round, one element at a time.
+// roundSome is round without kernels, one element at a time.
 func (d draws) roundSome(to []uint16, from []float32, at uint64) {
 	for i, x := range from {
 		e := at + uint64(i)
@@ -85,7 +86,7 @@ func (d draws) roundSome(to []uint16, from []float32, at uint64) {
 	}
 }
 
-// widenBF16 sets to to the numbers of from. Both have the same length.
+// widenBF16 converts the bf16 numbers of from to fp32 in to. Both have the same length.
 func widenBF16(to []float32, from []uint16) {
 	whole := len(from) / roundElems * roundElems
 	if whole > 0 {

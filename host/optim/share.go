@@ -11,7 +11,7 @@ import (
 // ends at unit boundaries, so each unit belongs to one rank.
 type Share struct{ From, To int64 }
 
-// Whole returns the share of a single rank.
+// Whole returns the share that covers all of layer l, for a run with one rank.
 func Whole(l model.Layout) Share { return Share{0, l.Elems} }
 
 // Elems returns the number of elements of the share, including padding.

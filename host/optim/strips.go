@@ -7,7 +7,8 @@ import (
 	"mt/base/bf16"
 )
 
-// This file makes plain Go kernels from rules over fp32 numbers, by widening a few weights and gradients at a time.
+// This file makes plain Go kernels from rules in fp32. It converts short strips of weights and gradients to fp32,
+// applies the rule, and converts the weights back.
 
 // strip updates weights w and their moment m by the gradients g, all of the same length. m is nil if the rule has no
 // moment.
@@ -60,7 +61,7 @@ func momentsAt(m *float32, at, n int) []float32 {
 	return unsafe.Slice(skip(m, at), n)
 }
 
-// widen sets to to the gradients at grad and returns it.
+// widen writes the gradients at grad to to as fp32 and returns to.
 func widen(to []float32, kind gradKind, grad *byte) []float32 {
 	switch kind {
 	case gradF32:
@@ -75,7 +76,7 @@ func widen(to []float32, kind gradKind, grad *byte) []float32 {
 	return to
 }
 
-// prepareStrips returns the kernel of Muon's momentum for one kind of gradient and one kind of output.
+// prepareStrips returns the plain Go kernel for Muon's momentum, for one type of gradient and one type of output.
 func prepareStrips(kind, to gradKind) prepareKernel {
 	return func(m *float32, grad, out *byte, n int, c *coefs) {
 		for at := 0; at < n; at += stripElems {

@@ -65,8 +65,8 @@ func sumParts(dst Grad, parts []Grad, at, n int64) {
 	}
 }
 
-// Rows treats the rows ids of a table as one concatenated array and returns the range [from, to) of its elements in the
-// share of the table. ids rise strictly; cols is the row length. The ranges of all ranks are adjacent.
+// Rows returns the range [from, to) of elements that lie in the share. The elements are counted in the concatenation of
+// the table's rows ids. ids rise strictly; cols is the row length. The ranges of all ranks are adjacent.
 func (s Share) Rows(ids []int32, cols int64) (from, to int64) {
 	return rowElem(ids, cols, s.From), rowElem(ids, cols, s.To)
 }
@@ -93,9 +93,9 @@ func (s Share) Touched(ids [][]int32, cols int64) (out []int32) {
 	return slices.Compact(out)
 }
 
-// SumRows sets dst (len(touched), cols) to the sums of the rows touched of a table, as returned by Touched. Part r has
-// the elements that Rows selects from the rows ids[r]. Elements outside the share become zero. Order and rounding are
-// the same as in SumParts. pool may be nil.
+// SumRows adds up gradients of table rows over ranks. Part r has the gradients of rank r for the rows ids[r], as far as
+// they lie in the share (see Rows). dst (len(touched), cols) gets the sums for the rows touched, which come from
+// Touched. Elements outside the share become zero. Order and rounding are the same as in SumParts. pool may be nil.
 func (s Share) SumRows(pool *parallel.Pool, dst Grad, touched []int32, ids [][]int32, parts []Grad, cols int64) {
 	dst.Check("sum rows", int64(len(touched))*cols)
 	each := max(1, pieceElems/int(cols))
@@ -119,9 +119,9 @@ func (s Share) SumRows(pool *parallel.Pool, dst Grad, touched []int32, ids [][]i
 	})
 }
 
-// AddRows adds rows (len(ids), cols) to the rows ids of dst (V, cols), the head's contribution to the gradient of a
-// tied table. ids must rise strictly. Sums are computed in fp32; a bf16 dst is rounded to nearest even. pool may be
-// nil.
+// AddRows adds rows (len(ids), cols) to the rows ids of dst (V, cols). dst is the head's gradient of a tied table, rows
+// is the embedding's. ids must rise strictly. Sums are computed in fp32; a bf16 dst is rounded to nearest even. pool
+// may be nil.
 func AddRows(pool *parallel.Pool, dst Grad, ids []int32, rows Grad, cols int) {
 	if cols <= 0 || dst.Elems%int64(cols) != 0 {
 		panic(fmt.Sprintf("optim: add rows of %d columns to %d elements", cols, dst.Elems))

@@ -47,7 +47,8 @@ func (c *Costs) Op(o device.Op) Cost {
 	return Cost{Seconds: c.device.Launch / 1e6}
 }
 
-// Moved returns the cost of an operation that reads and writes the given bytes of device memory and computes little.
+// Moved returns the cost of an operation that is limited by device memory: it reads and writes this many bytes and
+// computes little.
 func (c *Costs) Moved(name string, bytes int64) Cost {
 	if r, ok := c.device.Ops[name]; ok {
 		return r.Cost(float64(bytes))
@@ -61,8 +62,8 @@ func (o Op) Cost(bytes float64) Cost {
 }
 
 // Line fits fixed cost and rate of an operation to two measurements, the smaller size first. The rate is the additional
-// bytes over the additional time. The rest of the smaller measurement is the fixed cost. Other programs may disturb the
-// measurements, so the rate is limited to twice the larger measurement's own rate.
+// bytes divided by the additional time. The fixed cost is the rest of the smaller measurement's time. Other programs
+// may disturb the measurements, so the rate is limited to twice the larger measurement's bytes divided by its time.
 func Line(seconds, bytes []float64) Op {
 	rate, alone := (bytes[1]-bytes[0])/(seconds[1]-seconds[0]), bytes[1]/seconds[1]
 	if !(rate > 0 && rate <= 2*alone) {
@@ -109,12 +110,12 @@ func (c *Costs) perFLOP(s shape) float64 {
 
 // Squared distances between the logarithms of shapes.
 const (
-	largeDistance  = 16 // from any shape to a rate without a shape
+	largeDistance  = 16 // from any shape to a rate for large products, which has no shape
 	otherTranspose = 9  // added if the transposes differ
 )
 
-// filled returns the filled fraction of the GPU tiles of 128 × 128 that a product needs. Rates without a shape are for
-// full tiles.
+// filled returns the fraction of a product's output that fills whole GPU tiles of 128 × 128. Rates without a shape hold
+// for whole tiles.
 func filled(s shape) float64 {
 	const tile = 128
 	part := func(n int) float64 { return float64(n) / float64((n+tile-1)/tile*tile) }
@@ -123,8 +124,8 @@ func filled(s shape) float64 {
 
 func square(x float64) float64 { return x * x }
 
-// between interpolates the values of n entries. It returns the geometric mean, weighted by 1/distance², where distance
-// is already squared.
+// between interpolates n values. It returns their geometric mean with weights 1/d². entry returns d, which is itself a
+// squared distance, and the value of entry i.
 func between(n int, entry func(i int) (distance, value float64)) float64 {
 	var sum, weights float64
 	for i := range n {

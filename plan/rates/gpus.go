@@ -30,15 +30,15 @@ type heads struct {
 	source      string
 }
 
-// reaches has rates of attention in TFLOP/s over sequences of 1,024 and 8,192 tokens. The forward counts two products,
-// the backward five.
+// reaches has attention rates in TFLOP/s for sequences of 1,024 (short) and 8,192 tokens (long). FLOPs are counted as
+// two matrix products for the forward and five for the backward.
 type reaches struct{ shortForward, shortBackward, longForward, longBackward float64 }
 
 func (r reaches) times(f float64) reaches {
 	return reaches{r.shortForward * f, r.shortBackward * f, r.longForward * f, r.longBackward * f}
 }
 
-// times scales the rates to a GPU of another speed with the same kernels.
+// times multiplies the rates by f, for a GPU of another speed with the same kernels.
 func (h heads) times(f float64, source string) heads {
 	return heads{h.of64.times(f), h.of128.times(f), source}
 }
@@ -66,7 +66,7 @@ type bus struct {
 	latency        figure // µs
 }
 
-// way describes the copies between GPUs.
+// way describes direct copies between GPUs.
 type way struct {
 	rate  figure // GB/s in each direction; 0: no copies between GPUs
 	wires bool   // NVLink

@@ -87,7 +87,8 @@ func checkHost(name string, transfers, channels float64, cores int, gib float64)
 	return errors.Join(errs...)
 }
 
-// newHost returns a host whose memory reaches the rates of a peak of top, in GB/s. peak appears in the name only.
+// newHost returns a host whose memory reaches fractions of top, in GB/s (copyPart and others). peak appears in the name
+// only.
 func newHost(name string, cores int, gib, peak, top float64, source string) Host {
 	const wake = 20 // µs until all cores work
 	sources := map[string]string{"cores": "as the name says, or what is usual", "memory_gib": "as the name says, or what is usual",
@@ -101,16 +102,16 @@ func newHost(name string, cores int, gib, peak, top float64, source string) Host
 		Pack: packTime, Message: 1.8, Sources: sources}
 }
 
-// busyUpdates lists updates that are limited by computation on few cores. For each it has 10⁹ parameters a second on
-// one core with AVX-512, and the bytes read and written for a parameter with an fp32 gradient. Measured on a 2 GHz Xeon
-// (docs/optimizers.md).
+// busyUpdates lists optimizers whose updates are limited by computation when there are few cores. rate is 10⁹
+// parameters a second on one core with AVX-512. bytes are read and written for a parameter with an fp32 gradient.
+// Measured on a 2 GHz Xeon (docs/optimizers.md).
 var busyUpdates = map[string]struct{ rate, bytes float64 }{
 	"adamw_8bit": {0.42, 16.06},
 	"adamw_4bit": {0.45, 14.13},
 	"lion_8bit":  {0.83, 14.03},
 }
 
-// updates returns the rates of busyUpdates on the given number of cores, limited by memory to most GB/s.
+// updates returns the costs of the optimizers in busyUpdates on this many cores. Memory limits them to most GB/s.
 func updates(cores int, most, wake float64) map[string]Op {
 	out := map[string]Op{}
 	for name, u := range busyUpdates {

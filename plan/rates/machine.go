@@ -33,8 +33,8 @@ func (m *Machine) On(i int) *Machine {
 	return &out
 }
 
-// Changed returns a copy of m, with change applied to each device and its link. change must copy maps and slices before
-// it modifies them, because m shares them.
+// Changed returns a copy of m in which change was applied to each device and its link. m keeps its maps and slices:
+// change must clone those that it modifies.
 func (m *Machine) Changed(change func(d *Device, l *Link)) *Machine {
 	out := *m
 	out.More = slices.Clone(out.More)
@@ -50,8 +50,8 @@ func (m *Machine) WithoutPeers() *Machine {
 	return m.Changed(func(_ *Device, l *Link) { l.Peer = 0 })
 }
 
-// Pace returns the device's highest product rate in a dtype, in FLOPs a second, and the link's rate in bytes a second;
-// 0: unknown.
+// Pace returns the rate of the device's fastest matrix product in a dtype, in FLOPs a second, and the link's rate in
+// bytes a second; 0: unknown. A unified device has no link: it gets the rate of host memory.
 func (m *Machine) Pace(dtype string) (flops, link float64) {
 	for _, p := range m.Device.Products[dtype] {
 		flops = max(flops, p.Rate*1e12)
