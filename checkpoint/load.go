@@ -348,17 +348,12 @@ func (o WriterOptions) files() []*file {
 		}
 	}
 	for _, e := range o.Source.entries {
-<<<<<<< HEAD
-		copied := *e // its offset belongs to this save
+		copied := *e // a copy, since every save sets the offset
 		if o.SaveDType == AsRead {
 			beside = append(beside, &copied)
 		} else if !e.asRead {
 			beside = append(beside, copied.unpacked(o.SaveDType.plane()))
 		}
-=======
-		copied := *e // a copy, since every save sets the offset
-		beside = append(beside, &copied)
->>>>>>> theirs
 	}
 	return modelFiles(o.MaxShardBytes, weights, beside)
 }

@@ -56,13 +56,8 @@ func (s *source) mxfp4As(e *entry) (*mxfp4, error) {
 	return p, nil
 }
 
-<<<<<<< HEAD
 // asStored returns a copy of e whose parts are not transposed, as MXFP4 stores them.
 func (p *mxfp4) asStored(e *entry) *entry {
-=======
-// asRows returns a copy of e with Transposed cleared in all parts, since MXFP4 stores the parameter's rows.
-func (p *packed) asRows(e *entry) *entry {
->>>>>>> theirs
 	out := *e
 	out.placed = slices.Clone(e.placed)
 	for i := range out.placed {
@@ -159,13 +154,3 @@ func standsFor(name string) string {
 	}
 	return name
 }
-<<<<<<< HEAD
-=======
-
-// packedRows returns the MXFP4 tensor that holds p.Stored[i]; nil: there is none.
-func (w *Weights) packedRows(p model.Param, i int) *packed {
-	entries := addPlaced(nil, 0, model.TensorLayout{Param: p}, i, planeF32)
-	found, _ := w.src.packedAs(entries[0]) // shapes were checked by Check
-	return found
-}
->>>>>>> theirs

@@ -126,11 +126,7 @@ func TestErrorsSayWhere(t *testing.T) {
 		{"bigram", "compare_bigram: true", `t.yaml:1:17: compare_bigram needs held-out data: give eval_dataset or val_size`},
 		{"masks", "mask_history: true\ntrain_on_prompt: true", `t.yaml:1:15: mask_history trains on the last answer of a chat, train_on_prompt on all of it: set only one of them`},
 		{"shares without a mix", "interleave_probs: 0.5,0.5", `t.yaml:1:19: interleave_probs needs mix_strategy: interleave_under or interleave_over, but mix_strategy is concat`},
-<<<<<<< HEAD
-		{"a share of 0", "interleave_probs: [1, 0]", `t.yaml:1:23: interleave_probs[1] must be more than 0 (shares sum to 1), not 0`},
-=======
 		{"a share of 0", "interleave_probs: [1, 0]", `t.yaml:1:23: interleave_probs[1] must be more than 0, not 0`},
->>>>>>> theirs
 		{"shares of others", "dataset: a\nmix_strategy: interleave_under\ninterleave_probs: [0.5, 0.5]", `t.yaml:3:19: interleave_probs needs one value per entry of dataset (1), but has 2`},
 		{"a word for a share", "interleave_probs: [a]", `t.yaml:1:20: interleave_probs[0] must be a number, not a`},
 		{"lora", "finetuning_type: lora", `t.yaml:1:18: finetuning_type: lora: mt trains all parameters; adapters are not supported: set full, or remove the key`},
