@@ -10,7 +10,7 @@ const (
 	WeightSlots     Purpose = iota // slots for weight tiles on the device
 	GradientBuffers                // buffers on the device that accumulate gradients
 	Activations                    // activation slots: layer inputs and their gradients
-	Saved                          // forward results that recompute keeps for the backward pass
+	Saved                          // forward results that stay on the device for the backward instead of being recomputed
 	Workspace                      // scratch memory of one launch
 	MatrixBuffers                  // matrices that the device orthogonalizes for the optimizer
 	Batch                          // token ids, targets, positions, gathered embedding rows
@@ -29,7 +29,7 @@ const (
 	Passage       // activations between two devices
 	Spills        // activations without a slot on the device
 	HiddenStates  // activation slots in host memory
-	WaitingHeads  // data of the attention heads that wait, while hidden states are in host memory
+	WaitingHeads  // data of the attention heads whose turn is still to come, while hidden states are in host memory
 	Exchange      // gradients received from other ranks
 	Collected     // other ranks' shards of a layer, gathered for a checkpoint
 
@@ -55,10 +55,10 @@ func (p Purpose) OfArena() bool { return HostStaging < p && p < NumPurposes }
 // Used counts the bytes held at present and at the peak.
 type Used struct {
 	Now, Peak        [NumPurposes]int64 // by purpose
-	Total, PeakTotal int64              // without HostStaging; PeakTotal is the peak of Total
+	Total, PeakTotal int64              // sums over purposes without HostStaging; PeakTotal is the peak of Total
 }
 
-// Count adds bytes to the memory held for p. A negative number gives memory back.
+// Count adds bytes to the memory held for p. A negative number subtracts memory that is given back.
 func (u *Used) Count(p Purpose, bytes int64) {
 	u.Now[p] += bytes
 	u.Peak[p] = max(u.Peak[p], u.Now[p])

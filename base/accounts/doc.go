@@ -2,5 +2,5 @@
 //
 // It may import the standard library only.
 //
-// Invariant: memory that is counted and then counted back changes only the peaks.
+// Invariant: if the same bytes are counted and later subtracted, only the peaks have changed.
 package accounts

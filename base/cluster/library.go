@@ -27,8 +27,8 @@ type library struct {
 
 	exit function // of the C library
 
-	// area is memory shared with MPI by calls: values by address, and texts. It is on the heap, where objects do not
-	// move. One call uses it at a time.
+	// area is memory in which MPI returns values and texts. It is on the heap, where objects do not move. One call uses
+	// it at a time.
 	area struct {
 		words [4]uint64
 		text  [maxText]byte
@@ -264,7 +264,7 @@ type Found struct {
 	// Failed lists existing files that cannot be used, with the reasons.
 	Failed []string `json:"failed,omitempty"`
 
-	family  Family // family of the launcher
+	family  Family // the family of launchers that the library can talk to
 	library *library
 }
 
@@ -385,7 +385,8 @@ func Find(e Env, l Launch) Found {
 	return f
 }
 
-// try loads one file and reports success. A name that the loader does not find is not recorded as a failure.
+// try loads one file, and reports whether the library can be used. A name that the loader does not find is not recorded
+// as a failure.
 func (f *Found) try(e *Env, l Launch, file string) bool {
 	lib, err := e.open(file)
 	switch {
@@ -404,7 +405,7 @@ func (f *Found) try(e *Env, l Launch, file string) bool {
 	return true
 }
 
-// blame prefixes the recorded failures with the environment variable that named the file.
+// blame adds the name of the environment variable that named the file to the recorded failures.
 func (f *Found) blame(variable string) {
 	for i, why := range f.Failed {
 		f.Failed[i] = variable + ": " + why

@@ -43,7 +43,7 @@ func LocalWorlds(n int, o LocalOptions) []World {
 	return out
 }
 
-// localWorld is one rank's view.
+// localWorld is the World of one local rank.
 type localWorld struct {
 	*localJob
 	rank int
@@ -123,7 +123,7 @@ func sortedRounds(rounds map[int]*localRound) (out []int) {
 	return out
 }
 
-// localInbox reports completions to one rank, one at a time.
+// localInbox calls the completion callbacks of one rank, one at a time.
 type localInbox struct {
 	mu     sync.Mutex
 	ready  []func()
@@ -137,7 +137,7 @@ func newLocalInbox(draw *rand.Rand, delay time.Duration) *localInbox {
 	return in
 }
 
-// add schedules a call of f. After close, f runs in a goroutine of its own, so that no caller waits forever.
+// add schedules a call of f. After close, f runs on a goroutine of its own, so that no caller waits forever.
 func (in *localInbox) add(f func()) {
 	in.mu.Lock()
 	defer in.mu.Unlock()

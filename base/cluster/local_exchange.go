@@ -14,7 +14,7 @@ type localExchange struct {
 	rounds map[int]*localRound
 }
 
-// localRound is one operation. It is executed when all ranks have begun it.
+// localRound is one collective operation. It is executed when all ranks have begun it.
 type localRound struct {
 	calls []*localCall // by rank; nil: not begun
 	begun int
@@ -29,7 +29,7 @@ type localCall struct {
 	done                   func(error)
 }
 
-// localComm is one rank's view.
+// localComm is a communicator as one rank uses it.
 type localComm struct {
 	*localExchange
 	rank int
@@ -95,7 +95,8 @@ func (c *localComm) begin(one *localCall) {
 	}
 }
 
-// end reports the end of a round to all ranks that have begun it. The caller holds the job's lock.
+// end calls the completion callbacks of operation number at, for all ranks that have begun it. The caller holds the
+// job's lock.
 func (e *localExchange) end(at int, err error) {
 	for rank, one := range e.rounds[at].calls {
 		if one != nil {
@@ -146,7 +147,7 @@ func (r *localRound) agree() error {
 	return nil
 }
 
-// copy executes the round.
+// copy does the exchange: it copies each rank's part to the ranks that receive it.
 func (r *localRound) copy() {
 	for to, one := range r.calls {
 		for from, other := range r.calls {

@@ -94,7 +94,7 @@ func (w *mpiWorld) init() error {
 	return w.findHosts()
 }
 
-// place is the location that each rank reports.
+// place is what each rank reports about its location.
 type place struct {
 	first int64 // lowest rank with shared memory
 	name  [256]byte
@@ -242,8 +242,8 @@ func Exit(code int) {
 	if !w.engine.isEnded() {
 		w.end(code)
 	}
-	// C's exit handlers must run. MPICH 5 signs off from mpirun in a handler; mpirun kills all ranks if one leaves
-	// without signing off.
+	// Exit leaves through C's exit function, so that C's exit handlers run. In a handler MPICH 5 signs off from mpirun,
+	// which kills all ranks if one leaves without signing off.
 	w.engine.lib.exit.status(uintptr(code))
 }
 
@@ -309,8 +309,8 @@ func (c *mpiComm) AllGatherV(data []byte, counts []int, done func(error)) {
 		e, k := c.w.engine, &c.w.engine.lib.constants
 		f := newFlight((len(data)+c.w.largest-1)/c.w.largest, done)
 		for at := 0; at < len(data); at += c.w.largest {
-			// All windows begin now. The windows of one operation and the next must not interleave, because the order
-			// could differ between ranks.
+			// All windows begin now. The windows of this operation and of the next must not interleave, because their
+			// order could then differ between ranks.
 			to := min(len(data), at+c.w.largest)
 			lengths, places := window(counts, at, to)
 			f.keep = append(f.keep, data, lengths, places)
@@ -463,7 +463,7 @@ type engine struct {
 
 	mu    sync.Mutex
 	todo  []func(error) // run in order by the goroutine
-	ended bool          // MPI was finalized by the goroutine; nothing more is accepted
+	ended bool          // the goroutine has finalized MPI; nothing more is accepted
 	wake  chan struct{}
 
 	flying []*flight // in flight; only the goroutine accesses it
@@ -482,8 +482,8 @@ type flight struct {
 // errEnded is the error of operations after MPI was finalized.
 var errEnded = errors.New("MPI was finalized")
 
-// Polling of operations in flight. The goroutine first polls without pause, because a small message takes some
-// microseconds. Then it pauses between polls to leave the core to others. Meanwhile the network may fill its buffers.
+// Polling of operations in flight. The goroutine first polls eagerTests times without pause, because a small message
+// takes some microseconds. Then it pauses between polls to leave the core to others.
 const (
 	eagerTests = 200
 	restMicros = 50
@@ -560,7 +560,7 @@ func (e *engine) isEnded() bool {
 	return e.ended
 }
 
-// runTodo runs the posted functions and reports whether there were any.
+// runTodo runs the functions that post has scheduled, and reports whether there were any.
 func (e *engine) runTodo() bool {
 	e.mu.Lock()
 	todo := e.todo

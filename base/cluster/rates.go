@@ -61,8 +61,8 @@ func Measure(w World, c Comm, bytes int) (Rates, error) {
 	return Rates{AllToAll: moved / toAll, AllGather: moved / gather, Latency: small / smallTries}, err
 }
 
-// slowest returns the seconds that f takes on the slowest rank, in the best of some attempts. A first attempt, which
-// sets up connections, does not count.
+// slowest calls f several times on all ranks. It returns the time of the best attempt, in seconds, as measured by the
+// slowest rank. A first attempt, which sets up connections, does not count.
 func slowest(c Comm, tries int, f func() error) (float64, error) {
 	best := math.Inf(1)
 	for i := range tries + 1 {

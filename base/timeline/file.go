@@ -37,7 +37,7 @@ type File struct {
 	failed bool
 	line   []byte
 	first  bool
-	inZip  int // events since zip was flushed
+	inZip  int // events written since zip was last flushed
 }
 
 // event is an entry that the goroutine writes as one or more lines.
@@ -210,7 +210,7 @@ func (f *File) write(e *event) {
 		b = f.span(b, e)
 	case flowed:
 		f.flows++
-		// A flow must bind to the span that begins at its end, not to a span that ends there.
+		// In Perfetto, a flow must bind to the span that begins where the flow ends, not to a span that ends there.
 		b = f.flow(b, 's', e, e.from, e.start)
 		b = append(f.flow(b, 'f', e, e.to, e.end), `,"bp":"e"}`...)
 	}

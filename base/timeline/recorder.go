@@ -22,7 +22,7 @@ func (k Kind) String() string { return [...]string{"stream", "actor", "credit"}[
 // Track is the index of a track in its Recorder.
 type Track int
 
-// Span is a use of a track from Start to End. Times count from the start of the run's clock.
+// Span is a piece of work, or of waiting, on a track from Start to End. Times count from the start of the run's clock.
 type Span struct {
 	Track      Track
 	Name       string
@@ -57,7 +57,7 @@ type Recorder struct {
 	mu     sync.Mutex
 	tracks []track
 	byName map[string]Track
-	recent []Span // with KeepStep: spans that end after the last complete step
+	recent []Span // with KeepStep: spans that end after the end of the last complete step
 	last   *Step
 }
 

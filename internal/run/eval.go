@@ -17,7 +17,7 @@ import (
 	"mt/internal/run/settings"
 )
 
-// EvalOptions configures Eval. Config holds the keys of model, data and device.
+// EvalOptions configures Eval. Config has the keys of the model, the data and the device.
 type EvalOptions struct {
 	settings.Options
 	Config *config.Config

@@ -29,7 +29,8 @@ func Train(ctx context.Context, c *config.Config, o settings.Options) error {
 	return open.OrCopied(c, o, func(c *config.Config) error { return trainUntilLoaded(ctx, c, o, ranks.Alone(ctx)) })
 }
 
-// trainUntilLoaded calls train, and calls it again without a checkpoint that does not load.
+// trainUntilLoaded calls train. If a checkpoint does not load, it calls train again, which then resumes from the
+// checkpoint before it.
 func trainUntilLoaded(ctx context.Context, c *config.Config, o settings.Options, t *ranks.Group) error {
 	unusable := map[string]string{}
 	for {
@@ -66,7 +67,7 @@ func train(ctx context.Context, c *config.Config, o settings.Options, t *ranks.G
 		if from.Ended || done {
 			if t.First() {
 				r.DropCheckpoints()
-				report.DrawCurve(r.Dir(), r.DeferredNotes.Add) // the run may have failed to draw it
+				report.DrawCurve(r.Dir(), r.DeferredNotes.Add) // drawn again, because the run may have failed before it drew the picture
 			}
 			report.ShowAll(o.Stderr, r.DeferredNotes.Take())
 			return r.SweepStates()
@@ -106,7 +107,7 @@ func openRun(c *config.Config, o settings.Options, a open.Asks, unusable map[str
 		if err != nil {
 			return nil, err
 		}
-		if note != "" && r.Plan.StateOnDisk == nil { // otherwise it is checked again when the states have their space
+		if note != "" && r.Plan.StateOnDisk == nil { // otherwise it is checked again after the files of states have taken their space
 			out.Notes = append(out.Notes, note)
 		}
 	}

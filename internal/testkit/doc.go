@@ -1,14 +1,13 @@
 // Package testkit has helpers for the tests of several packages.
 //
-// LongOnly, NotShort, Count, Drawn and their like mark tests that take long. `go test` skips these, so that it ends in
-// a few minutes. .ci/run sets MT_LONG=1 and runs them; from the largest tables it draws some tests at random each
-// time. MT_LONG=all skips nothing. Everything takes ten times as long under the race detector, so some tables are
-// drawn from there too, and tests that are too slow are skipped. InMemory keeps the temporary files of tests off
-// disks.
+// LongOnly, NotShort, Count, Drawn and similar functions mark tests that take long. `go test` skips these, so that it
+// ends in a few minutes. .ci/run sets MT_LONG=1 and runs them; from the largest tables it draws some tests at random
+// each time. MT_LONG=all skips nothing. Under the race detector everything takes ten times as long. There some tables
+// are drawn from too, and tests that are too slow are skipped. InMemory keeps the temporary files of tests in memory.
 //
-// NoError and Must end a test when a call fails that must not; Close closes what the test opened. Check names each
-// fact that does not hold. RunPython runs scripts that compare with other programs; RunRanks runs programs as several
-// ranks.
+// NoError and Must end a test when a call fails that must not fail; Close closes what the test opened. Check reports
+// each value (Fact) that is not the expected one. RunPython runs scripts that compare with other programs; RunRanks
+// runs programs as several ranks.
 //
 // Recordings are runs recorded with PyTorch and Transformers, which tests compare with. They are in two folders of
 // cases beside the repository, which may be missing; make.py there says how they were made. Small ones of the same

@@ -15,7 +15,7 @@ const Everything = "all"
 // asked says whether long tests run.
 var asked = os.Getenv(LongVariable) != ""
 
-// draw says whether this run includes a test that runs once in n runs.
+// draw reports whether a test runs that should run once in n runs.
 var draw = func(n int) bool { return os.Getenv(LongVariable) == Everything || rand.N(n) == 0 }
 
 // Seed returns the seed of a test's random values if no flag gives one. It is the same in every run, so that no test
@@ -27,7 +27,7 @@ func Seed() uint64 {
 	return 1
 }
 
-// LongAsked says whether long tests run.
+// LongAsked reports whether long tests run (MT_LONG is set).
 func LongAsked() bool { return asked }
 
 // LongOnly skips a test, or a case of a table, unless long tests run.
@@ -46,8 +46,8 @@ func NotShort(t testing.TB) {
 	}
 }
 
-// Count returns how many of whole cases a test tries: all of them if long tests run, else part. The rest is a skipped
-// subtest.
+// Count returns how many cases a test tries: whole (all of them) if long tests run, otherwise part. A skipped subtest
+// stands for the rest.
 func Count(t *testing.T, whole, part int) int {
 	t.Helper()
 	if asked || part >= whole {
@@ -57,8 +57,8 @@ func Count(t *testing.T, whole, part int) int {
 	return part
 }
 
-// Every returns 1 if long tests run. Otherwise it returns n: the test tries one case in n, and the rest is a skipped
-// subtest.
+// Every returns 1 if long tests run. Otherwise it returns n: the test tries one case in n, and a skipped subtest stands
+// for the rest.
 func Every(t *testing.T, n int) int {
 	t.Helper()
 	return n / Count(t, n, 1)
@@ -82,7 +82,8 @@ func DrawnInRace(t *testing.T, n int) {
 	}
 }
 
-// InRace runs the cases of a table as tests. Under the race detector it runs those that DrawnInRace draws: one in N.
+// InRace wraps a test whose cases are its subtests. Under the race detector only a random part of the cases runs: one
+// in N.
 type InRace struct {
 	*testing.T
 	N int

@@ -19,7 +19,7 @@ const hung = 2 * time.Minute
 // RanksResult is the result of a program that ran as several ranks.
 type RanksResult struct {
 	Stdout, Stderr string // of all ranks and of mpirun
-	Code           int    // mpirun's
+	Code           int    // exit code of mpirun
 }
 
 // RunRanks runs a program as n ranks on this machine and waits until all have ended. env is added to the environment.
@@ -92,7 +92,7 @@ func (r *RunningRanks) Wait(t *testing.T) RanksResult {
 	return RanksResult{stdout, stderr, r.cmd.ProcessState.ExitCode()}
 }
 
-// saying is a buffer that may be read while it is written.
+// saying is a buffer that collects output, and may be read while it is written.
 type saying struct {
 	mu sync.Mutex
 	b  bytes.Buffer

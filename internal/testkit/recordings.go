@@ -40,8 +40,8 @@ var families = []string{
 	"starcoder2",
 }
 
-// Recordings returns FoundRecordings and, unless MT_FIXTURES names a folder, the repository's recordings that are
-// complete, with logits. There is at least one.
+// Recordings returns the folders of FoundRecordings. Unless MT_FIXTURES names a folder, it adds the complete recordings
+// within the repository, which have logits. There is at least one.
 func Recordings(t testing.TB) []string {
 	t.Helper()
 	found := FoundRecordings(t)
@@ -96,7 +96,7 @@ func Recording(t testing.TB, name string) string {
 	return ""
 }
 
-// in lists the cases in a folder by name; the folder may be missing.
+// in returns the paths of the cases in a folder, sorted by name; none if the folder is missing.
 func in(t testing.TB, folder string) []string {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(folder, "*", "recipe.json"))

@@ -25,7 +25,7 @@ type ChatOptions struct {
 	Ask           string // prompt shown on Stderr before each turn; "": no terminal
 }
 
-// Commands that a user may type in place of a turn.
+// Commands that a user may type instead of a message.
 const (
 	sayReset = "/reset"
 	sayExit  = "/exit"
@@ -37,7 +37,7 @@ type chat struct {
 	o         ChatOptions
 	d         *data.Dialogue
 	ends      []int32
-	positions int // the model's positions; 0: no limit
+	positions int // length of the longest sequence that the model allows; 0: no limit
 }
 
 // Chat answers conversations through the chat template. Answers stream to Stdout. With JSON, Chat prints each whole
@@ -59,7 +59,7 @@ func Chat(ctx context.Context, o ChatOptions) (err error) {
 	return nil
 }
 
-// check finds the chat template. It rejects conversations that leave no position for an answer.
+// check finds the chat template. It rejects conversations so long that the model has no position left for an answer.
 func (c *chat) check(in *open.Inputs) (notes []string, err error) {
 	spec := in.Config.DataSpec()
 	spec.Tokenizer, spec.ModelDir, spec.VocabSize = in.Tokenizer, in.ModelDir, in.Model.VocabSize
@@ -89,7 +89,7 @@ func (c *chat) check(in *open.Inputs) (notes []string, err error) {
 	return c.d.Notes, nil
 }
 
-// of prefixes err with the place where the conversation v was read, if that is known.
+// of adds to err the place where the conversation v was read, such as file and line, if it is known.
 func of(v *data.Conversation, err error) error {
 	if v.Where == "" {
 		return err
@@ -127,7 +127,7 @@ func (c *chat) answer(ctx context.Context, v *data.Conversation, turn int, w io.
 	}
 	g := c.o.sampling(c.asked)
 	g.MaxNewTokens, g.Stop = p.room, c.ends
-	g.Seed += int64(turn) // otherwise all turns would draw the same random numbers
+	g.Seed += int64(turn) // with one seed, all answers of the chat would use the same random numbers
 	var text strings.Builder
 	made, err := c.GoOn(ctx, g, p.ids, io.MultiWriter(w, &text))
 	v.Add("assistant", strings.TrimSpace(text.String()))
@@ -203,8 +203,8 @@ func (c *chat) talk(ctx context.Context) error {
 	}
 }
 
-// reply answers the last turn. If the turn leaves no position for an answer, reply returns an error when turns come
-// through a pipe. At a terminal it prints the error and removes the turn.
+// reply answers the last turn. If that turn is so long that no position is left for an answer, the result depends on
+// where turns come from. From a pipe, reply returns an error. At a terminal, it prints the error and removes the turn.
 func (c *chat) reply(ctx context.Context, v *data.Conversation, turn int) error {
 	if _, err := c.promptOf(v); err != nil {
 		if c.o.Ask == "" {
@@ -222,7 +222,7 @@ func (c *chat) reply(ctx context.Context, v *data.Conversation, turn int) error 
 	return err
 }
 
-// turnRead is a line from the user, or the error in its place: io.EOF at the end.
+// turnRead is a line from the user, or the error that ended the lines; io.EOF: there are no more.
 type turnRead struct {
 	text string
 	err  error

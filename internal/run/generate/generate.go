@@ -37,11 +37,11 @@ type Options struct {
 	SuppressTokens    []int32 // ids that are never chosen
 }
 
-// chunk is the number of prompt tokens that go through the layers together.
+// chunk is the number of prompt tokens that go through a layer in one launch.
 const chunk = 512
 
-// intBytes is the size of upload's integers on the device: index, position and up to two stretch bounds per token,
-// rounded up.
+// intBytes is an upper bound on the int32 values that upload copies for a chunk: index, position and up to two
+// attention bounds a token.
 const intBytes = 4 * 5 * chunk
 
 // Run continues prompt (at least one id) and calls emit with each new id. It stops after MaxNewTokens, at an id of
@@ -130,8 +130,8 @@ type decoder struct {
 	ints      device.Mem    // index, positions, cumulative lengths
 	logits    device.Tensor
 	staging   []byte
-	start     int // tokens in the caches so far
-	shift     int // added to positions: where the rotary tables for the longest sequence begin
+	start     int // tokens in the key/value caches so far
+	shift     int // added to positions: the first row of the rotary tables for the longest sequence
 	freeing   []func()
 }
 
@@ -214,7 +214,7 @@ func (d *decoder) alloc(spec layers.Spec, maxTokens int) error {
 	return d.take(&d.ints, accounts.Batch, intBytes)
 }
 
-// slotBytes returns the size of the largest tile that is copied into the slot.
+// slotBytes returns the size of the largest tile, because tiles are copied into the slot one after the other.
 func (d *decoder) slotBytes(spec layers.Spec) (n int64) {
 	for i, l := range d.o.Layout {
 		kind := layers.KindOf(l.Kind)
@@ -278,7 +278,7 @@ func (d *decoder) forward(ids []int32) ([]float32, error) {
 	return out, nil
 }
 
-// piece runs at most chunk tokens through all layers. With last, it copies the last token's logits to staging.
+// piece runs at most chunk tokens through all layers. last: it also copies the last token's logits to staging.
 func (d *decoder) piece(ids []int32, last bool) error {
 	p := &piece{ids: ids, last: last, step: layers.CacheStep{Tokens: len(ids), Start: d.start}}
 	var err error
@@ -300,7 +300,8 @@ func (d *decoder) piece(ids []int32, last bool) error {
 	return d.stream.Sync()
 }
 
-// upload copies a piece's integers to the device: each token's row (index), its position, and the bounds in step.
+// upload copies int32 values of a piece to the device: each token's row (index) and position, and the attention bounds
+// in step.
 func (d *decoder) upload(ids []int32, step *layers.CacheStep) (index device.Tensor, err error) {
 	n, all := len(ids), int64(0)
 	put := func(v []int32) device.Tensor {

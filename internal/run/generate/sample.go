@@ -26,11 +26,10 @@ func newSampler(o Options) *sampler {
 	return s
 }
 
-// cut returns the candidates to sample from: a prefix of all, which is sorted by descending p. It returns at least
-// one.
+// cut returns the candidates to sample from: the first of all, at least one. all is sorted by descending p.
 type cut func(all []candidate) []candidate
 
-// topP keeps the most likely candidates whose joint probability reaches share.
+// topP keeps the fewest most likely candidates whose joint probability is at least share.
 func topP(share float64) cut {
 	return func(all []candidate) []candidate {
 		total, kept := sum(all), 0.0

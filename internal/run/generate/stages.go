@@ -8,7 +8,7 @@ import (
 	"mt/layers/schedule"
 )
 
-// piece is a run of the sequence's tokens that go through all layers together.
+// piece is a number of consecutive tokens that go through all layers together.
 type piece struct {
 	ids   []int32
 	last  bool // the piece ends the sequence so far, so its last token needs logits
@@ -16,7 +16,8 @@ type piece struct {
 	index device.Tensor
 	x, y  device.Tensor // (tokens, hidden) act: a layer's input and output
 
-	// For the current layer with experts: its state, and in staging the offset of each expert's pairs.
+	// For the current layer with experts: its MoE state on the device, and in staging the offset of each expert's
+	// pairs.
 	experts layers.MoEState
 	offsets []byte
 }
@@ -65,8 +66,8 @@ func (d *decoder) bringRows(p *piece) device.Tensor {
 	return d.rows.Slice(0, p.y.Len)
 }
 
-// bringOffsets waits until the host knows the experts chosen for the piece's tokens. parts is the number of the
-// layer's parts: the router and each expert.
+// bringOffsets copies to the host how many of the piece's tokens each expert gets, and waits for the copy. parts is the
+// number of parts of the layer: the router and each expert.
 func (d *decoder) bringOffsets(p *piece, parts int) error {
 	if err := d.stream.Sync(); err != nil { // staging may be read until here
 		return err
@@ -83,7 +84,7 @@ func (p *piece) pairs(e int) (from, n int) {
 	return at(e), at(e+1) - at(e)
 }
 
-// bringLogits copies the last token's logits to staging.
+// bringLogits copies the last token's logits to the staging buffer on the host.
 func (d *decoder) bringLogits() error {
 	if err := d.stream.Sync(); err != nil { // staging holds the rows until here
 		return err

@@ -37,7 +37,8 @@ type TextOptions struct {
 	LogitKeys    // replace the keys in generation_config.json
 }
 
-// sampling returns the sampling options. file holds the keys of generation_config.json.
+// sampling returns the options for Run. Values from generation_config.json (file) apply where the command line gives
+// none.
 func (o *TextOptions) sampling(file LogitKeys) Options {
 	g := Options{MaxNewTokens: o.MaxNewTokens, Temperature: o.Temperature, TopK: o.TopK, TopP: o.TopP, Seed: o.Seed}
 	o.addTo(&g, file)
@@ -255,7 +256,7 @@ type LogitKeys struct {
 	SuppressTokens    []int32  `json:"suppress_tokens"`
 }
 
-// addTo sets fields of g from k, or else from file.
+// addTo sets fields of g from k. Where k has no value, it takes the value of file.
 func (k LogitKeys) addTo(g *Options, file LogitKeys) {
 	g.RepetitionPenalty = valueOf(cmp.Or(k.RepetitionPenalty, file.RepetitionPenalty))
 	g.MinP = valueOf(cmp.Or(k.MinP, file.MinP))

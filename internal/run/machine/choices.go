@@ -15,11 +15,12 @@ import (
 	"mt/device/cuda"
 )
 
-// timedFiles is a cuda.Store of files, one per platform, in a folder created on demand. A process that times a
-// product adds the result to the file's current content.
+// timedFiles stores the matrix product algorithms that were the fastest when timed, as a cuda.Store. There is one file
+// for each platform, in a folder created on demand. A process that times a product adds the result to the file's
+// current content.
 type timedFiles struct{ dir string }
 
-// timedFile is the content of one file. Its platform matches the file's name.
+// timedFile is the content of one file. Its platform (GPU and library versions) matches the file's name.
 type timedFile struct {
 	cuda.Platform
 	Shapes map[string][8]uint64 `json:"shapes"`
@@ -28,8 +29,8 @@ type timedFile struct {
 // mostTimed is the largest size of a file, in bytes. One shape takes about 200.
 const mostTimed = 4 << 20
 
-// TimedDir returns the folder of timed choices: below cacheDir, or if that is empty below the user's cache folder. It
-// returns "" if there is no such folder.
+// TimedDir returns the folder for these files: below cacheDir or, if that is empty, below the user's cache folder. "":
+// there is no such folder.
 func TimedDir(cacheDir string) string {
 	if cacheDir == "" {
 		user, err := os.UserCacheDir()

@@ -41,7 +41,8 @@ type GPU struct {
 	open    *atomic.Int32           // open emulated devices; closing the last one ends the emulator
 }
 
-// FindGPU looks for CUDA's libraries. It takes symbols instead if they are not nil, or the emulator of this build.
+// FindGPU returns the access to the GPUs of the first of these that exists: the given symbols, which replace CUDA's
+// functions; the emulator, in a build with the tag emu; CUDA's libraries on this machine.
 func FindGPU(symbols cudart.Symbols) GPU {
 	if symbols != nil {
 		return GPU{symbols: symbols}
@@ -58,10 +59,10 @@ func FindGPU(symbols cudart.Symbols) GPU {
 	return g
 }
 
-// wslDevice is the Windows driver's GPU as Linux under WSL sees it.
+// wslDevice is the file by which Linux under WSL sees the Windows driver's GPU.
 const wslDevice = "/dev/dxg"
 
-// underWSL reports whether that GPU exists. Windows kills long kernels on it, whatever CUDA reports.
+// underWSL reports whether the file at path exists. Windows kills long kernels on such a GPU, whatever CUDA reports.
 func underWSL(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil
@@ -77,17 +78,17 @@ func (g *GPU) TimeProducts(dir string) {
 	g.choices = cuda.NewChoices(true, store)
 }
 
-// TellPinning makes devices opened later call f with the bytes of host memory pinned so far and the total.
+// TellPinning sets f for devices opened later. They call f with the bytes of host memory pinned so far and in total.
 func (g *GPU) TellPinning(f func(done, total int64)) { g.pinning = f }
 
-// TellHang makes devices opened later call f, on a goroutine of their own, when work does not end.
+// TellHang sets f for devices opened later. They call f, on a separate goroutine, when enqueued work does not end.
 func (g *GPU) TellHang(f func(text string)) { g.hang = f }
 
-// First is the ordinal of the GPU for a run on one GPU. There is no key for it. As in other CUDA programs,
-// CUDA_VISIBLE_DEVICES decides which GPU is first, and hidden GPUs are not touched.
+// First is the ordinal of the GPU for a run on one GPU. The environment variable CUDA_VISIBLE_DEVICES decides which GPU
+// is first, as in other CUDA programs. Hidden GPUs are not touched.
 const First = 0
 
-// bind binds CUDA's functions once.
+// bind loads CUDA's functions, once.
 func (g *GPU) bind() error {
 	if g.err != nil || g.cuda != nil {
 		return g.err

@@ -7,9 +7,9 @@ import (
 	"mt/internal/doctor/measure"
 )
 
-// CPURateSize is the largest matrix size, in rows and columns, for measuring a CPU's rate. It is small so that the
-// measurement is short. Tests that train many small models make it smaller, since the products would outlast the
-// runs.
+// CPURateSize is the largest matrix size, in rows and columns, for measuring a CPU's rate of matrix products. It keeps
+// the measurement short. Tests that train many small models set a smaller size, because the measurement would take
+// longer than the training.
 var CPURateSize = 1024
 
 // MatMulRate measures the device's rate of matrix products in FLOP/s, in the compute dtype act. mfu is relative to

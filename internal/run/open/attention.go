@@ -5,13 +5,13 @@ import (
 	"mt/device/cuda/kernels"
 )
 
-// Attender is a device with a choice of attention kernels.
+// Attender is a GPU, for which there are several attention kernels to choose from.
 type Attender interface {
 	RunsSM90a() bool
 	UseAttention(kernels string) error
 }
 
-// BestAttention returns the kernels that attention_kernels: auto means.
+// BestAttention returns the attention kernels that the value auto of attention_kernels chooses.
 func (in *Inputs) BestAttention() string {
 	switch {
 	case in.Config.Device == "cpu":
@@ -22,13 +22,13 @@ func (in *Inputs) BestAttention() string {
 	return cuda.Fused
 }
 
-// Fuses reports whether attention's backward uses the fused kernel, which needs memory for its sums.
+// Fuses reports whether attention's backward uses the fused kernel, which needs memory for partial sums.
 func (in *Inputs) Fuses() bool {
 	return in.Config.AttentionKernels == cuda.Fused || in.Config.AttentionKernels == "auto" && in.BestAttention() == cuda.Fused
 }
 
-// runsSM90a reports whether all devices run the kernels for sm_90a: the devices here, or the devices of the machine
-// planned for.
+// runsSM90a reports whether all devices run kernels for sm_90a. These are the opened devices or, for a plan, the
+// devices of the machine that the plan is for.
 func (in *Inputs) runsSM90a() bool {
 	if len(in.Devices) == 0 && in.Profile != nil {
 		for lane := range max(1, in.Lanes) {

@@ -37,7 +37,7 @@ func (p *choosing) countDevices(o settings.Options) error {
 	return nil
 }
 
-// countCards is countDevices for a machine that --gpu names with that many devices.
+// countCards is countDevices for a plan: --gpu names a machine with cards devices.
 func (p *choosing) countCards(list config.DeviceList, cards int) error {
 	if list.All || !p.Config.Given("devices") {
 		p.Lanes = cards
@@ -48,8 +48,8 @@ func (p *choosing) countCards(list config.DeviceList, cards int) error {
 	return nil
 }
 
-// weighDevices determines the rates of devices that differ: from m, from the key device_rates, or from mt's profiles
-// of GPUs with their names.
+// weighDevices determines the rates of devices, if the devices differ. The rates come from m, from the key
+// device_rates, or from mt's profiles of the GPUs.
 func (p *choosing) weighDevices(m *rates.Machine) (err error) {
 	var names []string
 	for _, d := range p.Devices {
@@ -144,7 +144,8 @@ func (p *choosing) openGPUs(g *machine.GPU) ([]device.Device, error) {
 	return g.OpenAll(ordinals, p.Config.DeviceMemory)
 }
 
-// gpuInTurn returns this rank's GPU when several ranks share a host: ranks take the host's GPUs in turn.
+// gpuInTurn returns the ordinal of this rank's GPU when several ranks share a host: each rank on the host gets the next
+// GPU.
 func (p *choosing) gpuInTurn(g *machine.GPU) ([]int, error) {
 	has, err := g.Count()
 	if err != nil {
@@ -163,7 +164,7 @@ func (in *Inputs) OpenCPUs(threads int) ([]device.Device, error) {
 	return machine.OpenAll(machine.Options{Device: "cpu", Threads: threads, MemoryLimit: in.Config.DeviceMemory, Unified: in.Unified, LinkLimit: in.Throttle.Link}, max(1, in.Lanes))
 }
 
-// timeProducts makes the GPUs choose matrix product algorithms by timing, if matmul is timed.
+// timeProducts makes the GPUs choose matrix product algorithms by timing, if the key matmul is timed.
 func (p *choosing) timeProducts(g *machine.GPU) error {
 	if p.Config.MatMul != timedProducts {
 		return nil
@@ -184,8 +185,8 @@ func (p *choosing) timeProducts(g *machine.GPU) error {
 // timedProducts is the value of matmul for algorithms chosen by timing.
 const timedProducts = "timed"
 
-// checkTimed rejects matmul: timed on devices that differ, since the run records algorithms for one kind of device.
-// It adds a note if the key has no effect.
+// checkTimed rejects matmul: timed on devices of different kinds, because the run records the algorithms of one kind
+// only. It adds a note if the key has no effect.
 func (p *choosing) checkTimed() error {
 	names := map[string]bool{}
 	for _, d := range p.Devices {
@@ -219,7 +220,7 @@ func (in *Inputs) Share(bytes int64) int64 {
 	return bytes / int64(n)
 }
 
-// takeProfile plans for machine m, which need not be this one.
+// takeProfile makes the plan for machine m instead of for this machine.
 func (p *choosing) takeProfile(m *rates.Machine) error {
 	c, gib := p.Config, float64(1<<30)
 	p.Profile, p.Integrated = m, m.Device.Integrated
@@ -251,7 +252,7 @@ func (p *choosing) takeProfile(m *rates.Machine) error {
 	return nil
 }
 
-// Optimizer returns the run's optimizer, slowed down by the throttle.
+// Optimizer returns the run's optimizer. With MT_THROTTLE (settings.Throttle) it updates more slowly.
 func (in *Inputs) Optimizer() optim.Optimizer {
 	return in.Throttle.Optimizer(settings.Optimizer(in.Config))
 }
@@ -268,8 +269,8 @@ func (p *opening) checkMaster() error {
 		p.Config.ComputeDType)
 }
 
-// ContextBytes returns the device memory in use before any allocation, plus the memory of the extra stream for the
-// optimizer's matrices.
+// ContextBytes returns the device memory that is in use before any allocation. With Muon it adds the memory of the
+// extra stream that orthogonalizes matrices.
 func (in *Inputs) ContextBytes() int64 {
 	if in.context > 0 && settings.NSSteps(in.Config) > 0 {
 		return in.context + cuda.StreamBytes
@@ -322,7 +323,8 @@ func (p *choosing) resolveDevice(o settings.Options) error {
 }
 
 // chooseDevice resolves device: auto. It takes a working GPU, otherwise the CPU with a note that gives the reason. It
-// takes an emulator only for device: cuda. A sketch with device_memory is for a GPU, even on a machine without one.
+// takes an emulator only for device: cuda. A plan from the configuration alone (Asks.Sketch) with device_memory is for
+// a GPU, even on a machine without a GPU.
 func (p *choosing) chooseDevice(o settings.Options) error {
 	if p.a.Sketch && p.Config.DeviceMemory > 0 {
 		p.Config.Device = "cuda"
@@ -388,14 +390,15 @@ func (p *choosing) takeGPU(o settings.Options) error {
 	return nil
 }
 
-// planOnPaper plans for an absent GPU with device_memory bytes.
+// planOnPaper makes the plan for a GPU that this machine does not have, with device_memory bytes. why is the reason for
+// the note.
 func (p *choosing) planOnPaper(why string) {
 	p.context = cuda.AssumedContext
 	p.note("%s: the plan is for one of %s, of which %s are taken to go to its context; device: cpu plans for this machine's CPU",
 		why, p.Config.DeviceMemory, config.Bytes(p.context))
 }
 
-// keep makes devs the run's devices and their memory the plan's budget.
+// keep makes devs the devices of the run, and their memory the device budget of the plan.
 func (p *choosing) keep(devs []device.Device) {
 	p.Devices, p.Lanes = devs, len(devs)
 	p.closers.AddErr(func() error { return closeDevices(devs) })
@@ -484,12 +487,12 @@ func (in *Inputs) Room() host.Room {
 	return room
 }
 
-// onePart is the percentage of available memory that a run may take if host and device share one memory. The system
-// counts cached file pages as available and drops them when a process touches its memory. A GPU's driver allocates
-// inside the kernel, which then has less time to drop pages. The rest is for the driver and for the desktop.
+// onePart is the percentage of available memory that a run may take if host and device share one memory. The rest is
+// for the driver and for the desktop. The system counts cached file pages as available and drops them when a process
+// touches its memory. A GPU's driver allocates inside the kernel, which then has less time to drop pages.
 const onePart = 90
 
-// BudgetOf returns the part of room that a run may take.
+// BudgetOf returns the part of room that a run may take: onePart percent if integrated is true, otherwise all of it.
 func BudgetOf(integrated bool, room host.Room) host.Room {
 	if integrated && room.Known {
 		room.Bytes, room.By = room.Bytes/100*onePart, fmt.Sprintf("%d %% of what is available, for host and GPU together: %s", onePart, room.By)
@@ -497,7 +500,7 @@ func BudgetOf(integrated bool, room host.Room) host.Room {
 	return room
 }
 
-// NodeNotes describes the layout over NUMA nodes and the system's refusals; nil for a single node.
+// NodeNotes describes how memory is distributed over the NUMA nodes, and what the system has refused; nil: one node.
 func NodeNotes(n *host.Nodes) []string {
 	if n == nil {
 		return nil

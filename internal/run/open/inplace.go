@@ -21,8 +21,8 @@ type inPlacer interface {
 	InPlace(on bool) error
 }
 
-// settleBinding resolves binding. The CPU uses weights in place, and so does a GPU without its own memory that reads
-// host memory equally fast. Open GPUs are set accordingly.
+// settleBinding resolves the key binding. The CPU uses weights in place. So does a GPU that has no own memory, if it
+// reads host memory equally fast as memory that it allocates. Open GPUs are set accordingly.
 func (p *choosing) settleBinding() error {
 	c := p.Config
 	inPlace, note, err := c.Binding == "unified", "", error(nil)
@@ -48,7 +48,7 @@ func (p *choosing) settleBinding() error {
 	return nil
 }
 
-// bindOnPaper resolves the binding of an absent GPU from its rates.
+// bindOnPaper resolves the binding for a GPU that this machine does not have, from the rates of its profile.
 func (p *choosing) bindOnPaper() (inPlace bool, note string, err error) {
 	must := p.Config.Binding == "unified"
 	switch {
@@ -70,8 +70,8 @@ func (p *choosing) bindOnPaper() (inPlace bool, note string, err error) {
 	return inPlace, bindingNote(inPlace, d.Name, 1e9*d.Bandwidth, 1e9*d.HostMemory), nil
 }
 
-// BindInPlace makes GPUs use host memory in place if must is set. Otherwise all of them must be integrated and read
-// host memory as fast as their own. rates returns both rates in bytes per second; 0: unknown.
+// BindInPlace makes GPUs use host memory in place in two cases: must is true, or all GPUs are integrated and read host
+// memory as fast as their own. rates returns both rates in bytes per second; 0: unknown.
 func BindInPlace(devs []device.Device, must bool, rates func(device.Device) (own, host float64, err error)) (inPlace bool, note string, err error) {
 	if !must && slices.ContainsFunc(devs, func(d device.Device) bool { return !d.Usage().Integrated }) {
 		return false, "", nil
@@ -139,9 +139,9 @@ func bindingNote(inPlace bool, name string, own, host float64) string {
 	return fmt.Sprintf("weights are %s: the %s reads host memory at %s/s and its own at %s/s (binding)", how, name, human.Bytes(int64(host)), human.Bytes(int64(own)))
 }
 
-// ReadRates measures a unified GPU's rate in its own memory and its rate from pinned host memory, in bytes per
-// second. The second figure assumes that all operations slow down as matrix products do. Both are 0 if memory is
-// short, and for an emulator, whose rates mean nothing.
+// ReadRates measures at which rate a unified GPU reads and writes memory that it has allocated (own) and pinned host
+// memory (host), in bytes per second. host assumes that all operations slow down as matrix products do. Both are 0 if
+// memory is short, and for an emulator, whose rates mean nothing.
 func (in *Inputs) ReadRates(dev device.Device) (own, host float64, err error) {
 	if in.emulated() {
 		if f := in.Hooks.ReadRates; f != nil {

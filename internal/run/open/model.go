@@ -32,7 +32,7 @@ type Model struct {
 	fresh []int             // ids of added tokens
 }
 
-// OpenModel reads or creates the architecture of c, loads the tokenizer and adds c's tokens.
+// OpenModel reads or creates the architecture of c's model, loads the tokenizer, and adds the tokens that c names.
 func OpenModel(c *config.Config) (*Model, error) {
 	m, err := readModel(c)
 	if err != nil {
@@ -66,7 +66,7 @@ func readModel(c *config.Config) (m *Model, err error) {
 	return m, err
 }
 
-// withoutTokenizer reports whether Dir has a model but no tokenizer.json.
+// withoutTokenizer reports whether Dir has a model but no tokenizer.json. Dir "": false.
 func (m *Model) withoutTokenizer() bool {
 	if m.Dir == "" {
 		return false
@@ -154,7 +154,7 @@ func (m *Model) extend(c *config.Config) ([]tokenizer.NewToken, error) {
 	}), nil
 }
 
-// save replaces files that will be written beside the weights.
+// save sets the content of files that are written beside the weights.
 func (m *Model) save(files map[string][]byte) {
 	if m.Files == nil {
 		m.Files = map[string][]byte{}
@@ -208,8 +208,9 @@ func (m *Model) where() string {
 	return m.Dir
 }
 
-// newRows returns the rows of the vocabulary's tables that get new values: rows of new tokens and rows beyond Stored.
-// Rows of new tokens count even if Stored has them, since nothing has trained them.
+// newRows returns the rows of the embedding and of the output projection that get new values: the rows of new tokens,
+// and rows beyond the stored model's. Rows of new tokens count even if the stored model has them, because nothing has
+// trained them.
 func (m *Model) newRows() []int {
 	var rows []int
 	for _, id := range m.fresh {
@@ -223,8 +224,8 @@ func (m *Model) newRows() []int {
 	return rows
 }
 
-// StartsRows reports whether new vocabulary rows start at the mean of the others. The mean needs lower halves, which
-// a forward pass does not need otherwise.
+// StartsRows reports whether new rows of the vocabulary's tables start at the mean of the others. The mean needs lower
+// halves. An evaluation needs lower halves for nothing else.
 func (in *Inputs) StartsRows() bool { return len(in.Opened.newRows()) > 0 }
 
 // noteTokens adds notes about tokens that existed before and about the ids of new tokens.
@@ -267,8 +268,8 @@ func (p *opening) setGroups() error {
 	return nil
 }
 
-// openReference opens dpo.reference_model early, so that errors appear before data is tokenized. The reference gets
-// the model's token ids; a note lists ids that mean another token to the reference.
+// openReference opens dpo.reference_model early, so that its errors appear before data is tokenized. The reference
+// model gets the same token ids as the model. A note lists the ids that mean another token to the reference.
 func (p *opening) openReference() error {
 	name := p.Config.Preference().ReferenceModel
 	if name == "" || !p.Ranks.First() {
@@ -297,7 +298,7 @@ func (p *opening) openReference() error {
 	return nil
 }
 
-// compareTokens notes the ids whose token in the reference m differs from the model's.
+// compareTokens adds a note about the ids whose token differs between the reference model m and the model.
 func (p *opening) compareTokens(m *Model) {
 	if m.Tokenizer == nil || p.Tokenizer == nil || p.ModelDir == "" || m.withoutTokenizer() || p.Opened.withoutTokenizer() {
 		return

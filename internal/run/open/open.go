@@ -41,7 +41,7 @@ type Inputs struct {
 	OtherReference *Model // dpo.reference_model; nil: the reference is the model that training starts from
 
 	Data     *data.Dataset
-	EvalData *data.Dataset // nil: held out from Data, or none
+	EvalData *data.Dataset // nil: rows held out from Data, or none
 	AllRows  *data.Sampler // training rows, from the first row
 	Epochs   bool          // num_train_epochs decides the number of steps
 	Eval     *data.Sampler // nil: no evaluation
@@ -68,11 +68,11 @@ type Inputs struct {
 	closers *Closers
 }
 
-// Asks describes the caller's needs.
+// Asks says what the caller wants to do, and so what must be opened and checked.
 type Asks struct {
 	Ranks        *ranks.Group // nil: this process works alone
 	Run          bool         // training: check output_dir, boards and the dashboard's port
-	Paper        bool         // only a plan; the GPU may be absent
+	Paper        bool         // only a plan: the GPU may be absent from this machine
 	Sketch       bool         // plan from the configuration alone, without data and output_dir
 	Trials       bool         // runs over random tokens, without data and output_dir
 	OrCheckpoint bool         // if the model is a run's output_dir without a final model, take its newest checkpoint
@@ -254,7 +254,7 @@ func (p *opening) noteQuantized(asRead bool) {
 	}
 }
 
-// open opens and reads a data set for the model.
+// open opens and reads the data set of spec, for the model's tokenizer and vocabulary.
 func (p *opening) open(spec data.Spec, w io.Writer, interactive bool) (*data.Dataset, error) {
 	spec.Tokenizer, spec.TokenizerErr, spec.ModelDir, spec.VocabSize = p.Tokenizer, p.TokenizerErr, p.ModelDir, p.Model.VocabSize
 	spec.Progress, spec.Stop = report.Reading(settings.Options{Stderr: w, Interactive: interactive}), p.Ranks.Asked.Done()
@@ -342,8 +342,8 @@ func (in *Inputs) RowTokens() int {
 	return in.longest
 }
 
-// RopePositions returns max_seq_len if the number of positions changes the rotary frequencies (type dynamic), so that
-// the frequencies do not depend on the data. Otherwise it returns 0: the plan decides.
+// RopePositions returns max_seq_len if the rotary frequencies depend on the number of positions (rope type dynamic).
+// The frequencies then do not depend on the data. Otherwise it returns 0: the plan decides.
 func (in *Inputs) RopePositions() int {
 	for _, r := range in.Model.Ropes() {
 		if r.Type == "dynamic" {

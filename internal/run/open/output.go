@@ -57,8 +57,8 @@ func (p *opening) checkSources() error {
 	return nil
 }
 
-// findModel handles a model path that is a run's output_dir with checkpoints but without a final model. It takes the
-// newest checkpoint, or names the checkpoint in an error.
+// findModel handles a model path that is the output_dir of an unfinished run: it has checkpoints but no final model.
+// Depending on the caller's Asks, findModel takes the newest checkpoint, or names the checkpoint in an error.
 func (p *opening) findModel() error {
 	if p.Config.Model.Path == "" {
 		return nil
@@ -92,8 +92,8 @@ func NewestModel(dir string) (model, note string, err error) {
 	return newest, fmt.Sprintf("%s holds no model yet; its newest checkpoint is %s, of step %d", dir, newest, state.Step), nil
 }
 
-// ConfigHeader is the first line of the config.yaml that a run writes in its output directory and in every
-// checkpoint. It marks a directory as a run's (docs/decisions/2026-11-whose-directory.md).
+// ConfigHeader is the first line of the config.yaml that a run writes in its output directory and in every checkpoint.
+// The line marks the directory as one that mt may overwrite (docs/decisions/2026-11-whose-directory.md).
 const ConfigHeader = "The configuration of this run, every auto resolved."
 
 // checkOwner returns an error if no run of mt has written to output_dir and this run would overwrite or remove
@@ -139,7 +139,7 @@ func hasMark(dir, name string) bool {
 	return err == nil && bytes.Equal(begin, []byte("# "+ConfigHeader))
 }
 
-// inTheWay reports whether a run replaces or removes files with e's name.
+// inTheWay reports whether a run would replace or remove a file with the name of e.
 func inTheWay(e fs.DirEntry) bool {
 	switch name := strings.TrimSuffix(e.Name(), checkpoint.WholeTemp); name {
 	case settings.ConfigFile, settings.MetricsFile, settings.EndFile, settings.AlgorithmsFile, settings.CurveFile, settings.SamplesFile, settings.BoardsFile, settings.AverageDir, "config.json":

@@ -67,8 +67,8 @@ func CheckpointLayer(l *host.LayerState) checkpoint.Layer {
 	return checkpoint.Layer{Layout: l.Layout, Tile: l.Tile, Lo: l.Lo, Planes: l.Planes, Share: &l.Share}
 }
 
-// LoadModel reads the weights of ModelDir and fills the rows of new tokens with the mean of known rows. With upper it
-// uses only upper halves, since none of several ranks has all lower halves.
+// LoadModel reads the weights of ModelDir and fills the rows of new tokens with the mean of known rows. upper: the mean
+// uses only the high halves of weights, because with several ranks no rank has all lower halves.
 func (in *Inputs) LoadModel(store *host.Store, upper bool, pool *parallel.Pool, l *report.Line) error {
 	unexpected, err := checkpoint.LoadModel(in.ModelDir, CheckpointLayers(store), in.Opened.Stored.VocabSize, nil)
 	if err != nil {
@@ -95,14 +95,16 @@ func (in *Inputs) WeightsOf(layouts []model.Layout, upper bool, pool *parallel.P
 	return store, nil
 }
 
-// meanRows is the number of rows per partial sum. Partial sums are then added, so the order of additions depends only
-// on the table's size.
+// meanRows is the number of rows that are added up in one partial sum. The order of additions therefore depends only on
+// the table's size.
 const meanRows = 1024
 
 // startRows fills rows of the vocabulary's tables with the mean of the first n rows, which belong to known tokens. A
-// token that starts there hardly changes the other tokens' probabilities. Transformers' resize_token_embeddings does
-// the same, plus noise of 1e-9 times the covariance (mean_resizing; Hewitt, "Initializing New Word Embeddings for
+// token whose row is the mean hardly changes the other tokens' probabilities. Transformers' resize_token_embeddings
+// does the same, plus noise of 1e-9 times the covariance (mean_resizing; Hewitt, "Initializing New Word Embeddings for
 // Pretrained Language Models", 2021).
+//
+// With several ranks, no rank has all lower halves, so each takes the mean of the high halves.
 //
 // With several ranks no rank has all lower halves, so each takes the mean of the upper halves.
 func startRows(s *host.Store, rows []int, n int, several bool, pool *parallel.Pool) error {
@@ -125,8 +127,8 @@ func startRows(s *host.Store, rows []int, n int, several bool, pool *parallel.Po
 	return nil
 }
 
-// meanRow returns the mean of the first n rows of tensor t, summed in float64. With upper it uses only the upper
-// halves of split weights.
+// meanRow returns the mean of the first n rows of tensor t, summed in float64. upper: it uses only the high halves of
+// split weights.
 func meanRow(l *host.LayerState, t, n int, upper bool, pool *parallel.Pool) []float32 {
 	cols := l.Layout.Tensors[t].Cols
 	sums := make([][]float64, (n+meanRows-1)/meanRows)

@@ -17,7 +17,7 @@ import (
 	"mt/plan"
 )
 
-// Sizes for measuring rates for a plan's bound. They exceed the caches and take only a moment.
+// Sizes of the measurements behind a plan's bound. They exceed the caches and take only a moment.
 const (
 	boundCopy = 64 << 20 // bytes copied over the link
 	boundRuns = 4        // number of measurements; the fastest counts
@@ -26,8 +26,8 @@ const (
 // boundParams returns the number of parameters in a measured update: eight matrices of size machine.CPURateSize².
 func boundParams() int { return 8 * machine.CPURateSize * machine.CPURateSize }
 
-// boundHere measures this machine and returns a lower bound on the step time. It returns nil without an error if
-// there is no device or too little device memory to measure; a plan works without a bound.
+// boundHere measures this machine and returns a lower bound on the time of a step. It returns nil without an error if
+// there is no device, or too little device memory to measure: the plan is then printed without a bound.
 func boundHere(r *resolve.Resolved) (_ *plan.Bound, err error) {
 	if r.Devices == nil && r.Config.Device == "cuda" {
 		return nil, nil
@@ -57,8 +57,8 @@ func boundHere(r *resolve.Resolved) (_ *plan.Bound, err error) {
 	return &b, err
 }
 
-// updateRate returns the bytes per second that an update by o reads and writes in host memory. split: matrices have
-// two bf16 planes, as in model.NewLayout. alone: only the upper plane is kept.
+// updateRate returns the bytes per second that an update by o reads and writes in host memory. split: each matrix has
+// high and low halves, as in model.NewLayout. alone: only the high halves (bf16 master weights).
 func updateRate(o optim.Optimizer, pool *parallel.Pool, split, alone bool) (rate float64, err error) {
 	const cols = 1 << 10
 	params := boundParams()

@@ -148,7 +148,7 @@ func (s Smallest) String() string {
 	return fmt.Sprintf("%s on the device%s and %s on the host", human.Bytes(s.Device), gpu, human.Bytes(s.Host))
 }
 
-// SmallestOf returns the least memory for the run, including the reference's pass before it.
+// SmallestOf returns the least memory with which the run works, including the reference pass of DPO before training.
 func SmallestOf(r *resolve.Resolved) (Smallest, error) {
 	s, err := SmallestFor(r.Asked)
 	if err != nil || r.Ref.Asked == nil {
@@ -162,13 +162,13 @@ func SmallestOf(r *resolve.Resolved) (Smallest, error) {
 	return s, err
 }
 
-// SmallestFor returns the least memory for q.
+// SmallestFor returns the least memory with which a plan for q exists.
 func SmallestFor(q plan.Request) (Smallest, error) {
 	var s Smallest
 	roomy := q
 	roomy.HostMemory = 1 << 60
 	_, err := plan.Resolve(roomy)
-	if lack := (*plan.NotFitting)(nil); errors.As(err, &lack) && lack.Where == "device" { // then no host memory helps
+	if lack := (*plan.NotFitting)(nil); errors.As(err, &lack) && lack.Where == "device" { // more host memory would not help
 		q.DeviceMemory, q.LaneMemory = 1<<60, nil
 	}
 	if s.Host, err = least(q, "host", func(q *plan.Request, bytes int64) { q.HostMemory = bytes }); err != nil || q.Unified || q.OneMemory {
@@ -191,9 +191,9 @@ func SmallestFor(q plan.Request) (Smallest, error) {
 	return s, nil
 }
 
-// least returns the smallest budget on one side ("host" or "device") with which q resolves, by following the error's
-// stated need. The other side must have enough memory. If the other side becomes the limit, least returns the memory
-// that an unlimited plan takes on this side.
+// least returns the smallest budget on one side ("host" or "device") with which q has a plan. It starts with a small
+// budget and follows the need that each error states. The other side must have enough memory. If the other side becomes
+// the limit, least returns the memory that a plan without limits takes on this side.
 func least(q plan.Request, where string, set func(*plan.Request, int64)) (int64, error) {
 	for budget := int64(1); ; {
 		set(&q, budget)
@@ -304,7 +304,7 @@ func diskWords(p *Predicted) string {
 		100*p.DiskHidden, humanize.Comma(p.DiskStepsPerPB))
 }
 
-// shares lists named amounts, largest first.
+// shares lists named amounts in words, largest first. word formats an amount.
 func shares(of map[string]float64, word func(float64) string) string {
 	names := slices.SortedFunc(maps.Keys(of), func(a, b string) int { return cmp.Or(cmp.Compare(of[b], of[a]), cmp.Compare(a, b)) })
 	var out []string

@@ -19,8 +19,8 @@ import (
 // hosting is the table over numbers of hosts: 1, 2, 4, … up to the requested number, all with the same rows per step.
 type hosting struct {
 	Counts []hosted `json:"counts"`
-	// HidesFrom is the least tokens per step and host, among those tried, from which the network is hidden: a network
-	// without limit would shorten the step by less than worthIt. 0: there is none.
+	// HidesFrom is the least number of tokens per step and host, among those tried, from which computing hides the
+	// network. Then an infinitely fast network would shorten the step by less than worthIt. 0: there is none.
 	HidesFrom int64 `json:"hides_from_tokens,omitempty"`
 	TriedTo   int64 `json:"tried_to_tokens"` // largest number of tokens per step and host that was tried
 }
@@ -29,13 +29,13 @@ type hosting struct {
 type hosted struct {
 	Hosts int `json:"hosts"`
 	Swept
-	Speedup  float64 `json:"speedup,omitempty"`    // over one host; 0: unknown
+	Speedup  float64 `json:"speedup,omitempty"`    // tokens per second over those of one host; 0: unknown
 	Network  float64 `json:"network_busy"`         // share of the step in which the network is fully used
-	Infinite float64 `json:"gain_network"`         // gain from a network without limit
+	Infinite float64 `json:"gain_network"`         // gain from an infinitely fast network
 	Sent     int64   `json:"network_bytes_a_step"` // sent per host; the host receives about as many
 }
 
-// unlimited is the factor on the network's rate that counts as no limit.
+// unlimited multiplies the network's rate for the prediction with an infinitely fast network.
 const unlimited = 1e3
 
 // hosts predicts q on m with fewer hosts and finds when computing hides the network. It returns nil for a single
@@ -62,7 +62,7 @@ func hosts(q plan.Request, m *rates.Machine) (*hosting, error) {
 		v.Rows = rows * q.Ranks
 		grown = append(grown, variant{fmt.Sprintf("%d rows a host", rows), v})
 	}
-	var on [2][]Swept // [0]: with the network; [1]: network without limit
+	var on [2][]Swept // [0]: with the network; [1]: with an infinitely fast network
 	for i, machine := range []*rates.Machine{m, &endless} {
 		tried, err := tryAll(append(variants, grown...), machine)
 		if err != nil {

@@ -40,7 +40,7 @@ func Plan(c *config.Config, o settings.Options) error {
 	})
 }
 
-// Print prints the plan of the run that begin opens.
+// Print prints the plan of the run that begin opens and plans.
 func Print(c *config.Config, o settings.Options, begin func(o settings.Options) (*save.Output, error)) (err error) {
 	r, err := begin(o)
 	if err != nil {
@@ -66,10 +66,10 @@ func Print(c *config.Config, o settings.Options, begin func(o settings.Options) 
 	return nil
 }
 
-// Outlook describes the time of a step: a bound for this machine, or a prediction from a machine's rates.
+// Outlook describes the time of a step: a lower bound measured on this machine, or a prediction from a machine's rates.
 type Outlook struct {
 	bound       *plan.Bound // nil: not measured
-	pass        *passTime   // the reference's pass; nil: no pass, or not measured
+	pass        *passTime   // bound on the reference pass; nil: no pass, or not measured
 	prediction  *Predicted  // nil, like all fields below: no prediction
 	recommended *recommendation
 	smallest    *Smallest
@@ -258,8 +258,8 @@ func betweenDevices(in *open.Inputs) (string, error) {
 	return directly, nil
 }
 
-// memoryTable returns the run's memory table. If the pass is of another model or needs more memory, the table has
-// rows for the pass too.
+// memoryTable returns the run's memory table. If the reference pass uses another model or needs more memory than the
+// run, the table has rows for the pass too.
 func memoryTable(r *resolve.Resolved) plan.Table {
 	t := r.Plan.Table()
 	if r.Ref.Pass == nil {
@@ -282,14 +282,14 @@ func memoryTable(r *resolve.Resolved) plan.Table {
 	return t
 }
 
-// passTime is a lower bound on the pass, in seconds, with full rows.
+// passTime is a lower bound on the time of the reference pass, in seconds, with full rows.
 type passTime struct {
 	Step  float64  `json:"step_seconds"`      // one batch with a step's rows
 	Steps int      `json:"steps,omitempty"`   // 0: depends on the data
 	All   *float64 `json:"seconds,omitempty"` // nil: depends on the data
 }
 
-// timePass bounds the time of the pass at the given rates; nil: there is no pass.
+// timePass bounds the time of the reference pass at the given rates; nil: there is no such pass.
 func timePass(r *resolve.Resolved, at plan.Rates) (*passTime, error) {
 	if r.Ref.Pass == nil {
 		return nil, nil
@@ -306,7 +306,7 @@ func timePass(r *resolve.Resolved, at plan.Rates) (*passTime, error) {
 	return t, nil
 }
 
-// passSteps returns the pass's number of batches; 0: depends on the data.
+// passSteps returns the number of batches in the reference pass; 0: it depends on the data.
 func passSteps(r *resolve.Resolved) (n int) {
 	for _, of := range resolve.PairSets(r.Inputs, &r.Ref) {
 		if *of.Refs == nil {
@@ -316,7 +316,7 @@ func passSteps(r *resolve.Resolved) (n int) {
 	return n
 }
 
-// passRates returns the combined rates of m's devices in the pass.
+// passRates returns the combined rates of m's devices for the reference pass.
 func passRates(r *resolve.Resolved, m *rates.Machine) plan.Rates {
 	at, n := plan.Rates{Host: m.Host.Bandwidth * 1e9}, float64(r.Plan.Lanes())
 	for lane := range r.Plan.Lanes() {
@@ -326,7 +326,7 @@ func passRates(r *resolve.Resolved, m *rates.Machine) plan.Rates {
 	return at
 }
 
-// passWords describes what the pass takes beyond the rows in table; "": nothing to say.
+// passWords describes the time and memory of the reference pass beyond the rows in table; "": nothing to say.
 func passWords(r *resolve.Resolved, t *passTime, table plan.Table) string {
 	var takes []string
 	if n := passSteps(r); n > 0 {

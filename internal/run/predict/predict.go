@@ -16,8 +16,8 @@ import (
 	"mt/plan/rates"
 )
 
-// PredictedSteps is the number of predicted steps. The second counts: it waits for the updates of the step before it,
-// and the fetches of the step after it overlap with it.
+// PredictedSteps is the number of predicted steps, and countedStep is the one that is reported. The second step waits
+// for the updates of the first, and the fetches of the third overlap with it, as in the middle of a run.
 const PredictedSteps, countedStep = 3, 2
 
 // Prediction is the prediction of one step in the middle of a run.

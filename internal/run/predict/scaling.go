@@ -24,7 +24,7 @@ import (
 // scaling is the table over numbers of devices: 1, 2, 4, … up to the run's.
 type scaling struct {
 	Counts []scaled `json:"counts"`
-	// HostFrom is the least number of devices from which on the host is the limit; 0: it is not.
+	// HostFrom is the smallest number of devices at which the host limits the run; 0: the host never does.
 	HostFrom int `json:"host_from,omitempty"`
 	// Help lists the gains in tokens per second from possible changes, with the run's devices, largest first.
 	Help []gain `json:"help"`
@@ -34,9 +34,9 @@ type scaling struct {
 type scaled struct {
 	Devices int `json:"devices"`
 	Swept
-	Speedup float64 `json:"speedup,omitempty"` // over one device with the same order of micro-batches; 0: unknown
+	Speedup float64 `json:"speedup,omitempty"` // tokens per second over those of one device with the same order of micro-batches; 0: unknown
 	Turns   float64 `json:"turns"`             // share of the devices' time spent waiting for each other
-	Busiest string  `json:"busiest"`           // resource
+	Busiest string  `json:"busiest"`           // name of the resource that is busy for the largest share of the step
 	Host    float64 `json:"gain_host"`         // gain from a host with twice as fast memory and cores
 	Links   float64 `json:"gain_links"`        // gain from links twice as fast
 	Limit   string  `json:"limit"`             // host memory, host cores, links, turns or devices
@@ -48,7 +48,7 @@ type gain struct {
 	Gain float64 `json:"gain"`
 }
 
-// limiting is the gain from doubling a resource above which the resource counts as the limit.
+// limiting: a resource counts as the limit if doubling it gains more than this.
 const limiting = 0.1
 
 // scale predicts q on m with fewer devices and finds the limit for each number. It returns nil for a single device.
@@ -128,7 +128,7 @@ func fasterLinks(m *rates.Machine) *rates.Machine {
 	})
 }
 
-// judge finds the busiest resource and the limit of a line that has a prediction.
+// judge finds the busiest resource and the limit for a number of devices that has a prediction.
 func (s *scaled) judge() {
 	busy := s.Predicted.Busy
 	for r := range virtual.NumResources {

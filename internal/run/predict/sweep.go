@@ -16,7 +16,7 @@ import (
 	"mt/plan/rates"
 )
 
-// Swept is one line of a table over batch sizes, sequence lengths or depths.
+// Swept is one line of a table over batch sizes, sequence lengths, depths, devices or hosts.
 type Swept struct {
 	What      string     `json:"what"`
 	Rows      int        `json:"rows_per_step"`
@@ -66,7 +66,7 @@ func tryAll(variants []variant, m *rates.Machine) ([]Swept, error) {
 	return out, errors.Join(errs...)
 }
 
-// mostSweptTokens is the largest step of a sweep, in tokens; mostSwept is the largest number of steps.
+// mostSweptTokens is the largest step of a sweep, in tokens; mostSwept is the largest number of lines.
 const mostSweptTokens, mostSwept = 4 << 20, 8
 
 // batches returns q with 1/8, 1/4, 1/2, … times its rows, and with more rows.
@@ -90,7 +90,7 @@ func lengths(q plan.Request) (out []variant) {
 	return out
 }
 
-// sweep varies q along what: batch, seq or depth; empty: not at all.
+// sweep predicts q with other values of one size, which what names: batch, seq or depth; "": it predicts nothing.
 func sweep(what string, q plan.Request, m *rates.Machine) ([]Swept, error) {
 	var all []variant
 	switch what {
@@ -104,7 +104,7 @@ func sweep(what string, q plan.Request, m *rates.Machine) ([]Swept, error) {
 	return tryAll(all, m)
 }
 
-// depths returns q with one depth changed at a time, for the depths that reduce stalls of these causes.
+// depths returns q with one depth changed at a time. It changes the depths that reduce stalls of the given causes.
 func depths(q plan.Request, causes ...actors.Cause) (out []variant) {
 	for _, key := range []struct {
 		name   string
@@ -137,11 +137,11 @@ type recommendation struct {
 	Gain            float64      `json:"gain,omitempty"`     // of Depths over the plan's own
 }
 
-// closeEnough is the share of the best throughput that a recommended smaller batch must reach. worthIt is the gain
-// that recommended depths must bring.
+// closeEnough is the share of the best throughput that a recommended smaller batch must reach. worthIt is the relative
+// gain in throughput that recommended depths must bring.
 const closeEnough, worthIt = 0.95, 0.02
 
-// recommend searches for the batch size, and for depths that reduce the current stalls.
+// recommend predicts other batch sizes, and depths that reduce the stalls of the present prediction now.
 func recommend(q plan.Request, m *rates.Machine, now *Predicted) (*recommendation, error) {
 	rate := func(s Swept) float64 {
 		if s.Predicted == nil {

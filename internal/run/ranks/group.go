@@ -134,7 +134,7 @@ type Fact struct {
 	Way   string `json:"way"` // advice when it differs
 }
 
-// Said is a rank's message to the others in Meet.
+// Said is a rank's message to the others when all ranks meet (Meet).
 type Said struct {
 	At    string          `json:"at"`              // this rank's place in the run
 	Stop  bool            `json:"stop"`            // this rank was asked to stop
@@ -147,7 +147,7 @@ type Said struct {
 	Agreed bool   `json:"agreed"` // all ranks know that all end for this reason
 }
 
-// kind classifies the error that ends a rank's part.
+// kind classifies an error with which a rank ends.
 type kind int
 
 // The kinds by priority. The run ends with the highest kind of any rank.
@@ -155,7 +155,7 @@ const (
 	ofNothing      kind = iota
 	ofResuming          // ErrResumable
 	ofInterrupting      // ErrInterrupted
-	ofLogging           // a *noLog; another rank may have a better error
+	ofLogging           // a *noLog; another rank may have an error that says more
 	ofUsage             // config.UsageError
 	ofFailing           // anything else
 )
@@ -189,8 +189,9 @@ func (e *agreedError) Error() string { return e.text }
 // Unwrap returns the error's kind: ErrResumable or ErrInterrupted.
 func (e *agreedError) Unwrap() error { return e.is }
 
-// Meet waits until all ranks are at the same place and exchanges their messages, returned in rank order. The error is
-// the same on all ranks: a rank cannot continue, or facts differ. After an error the run is over.
+// Meet waits until all ranks have called it with the same place at. It exchanges their messages and returns them in
+// rank order. The error is the same on all ranks: a rank cannot continue, or facts differ. After an error the run is
+// over.
 func (t *Group) Meet(at string, mine Said) ([]Said, error) {
 	if err, left := t.ended(); left {
 		return nil, err
@@ -298,7 +299,7 @@ func (t *Group) worst(all []Said) error {
 		}
 	}
 	text := texts[0]
-	if !agreed && (len(texts) > 1 || of[0] > 0) { // if all end for the same reason, rank 0's text is best
+	if !agreed && (len(texts) > 1 || of[0] > 0) { // if all ranks end for the same reason, rank 0's text alone is best
 		text = ""
 		for i, r := range of {
 			if i > 0 {
@@ -329,7 +330,7 @@ func (t *Group) alike(all []Said) error {
 			if theirs.Value == f.Value {
 				continue
 			}
-			if theirs.Way != way { // one rank was given the value, the other chose it
+			if theirs.Way != way { // one rank was given the value, the other has chosen it
 				way = SameConfig
 			}
 			return config.Usagef("%s is %s on %s and %s on %s: %s", f.Name, f.Value, t.Named(0), theirs.Value, t.Named(r), way)
@@ -338,7 +339,7 @@ func (t *Group) alike(all []Said) error {
 	return nil
 }
 
-// ended returns how the ranks have ended together; left: they have.
+// ended returns whether all ranks have ended together (left), and with which common error.
 func (t *Group) ended() (err error, left bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -353,7 +354,7 @@ func (t *Group) leave(err error) {
 	t.heartbeat.stop()
 }
 
-// agreed reports whether all ranks end for the reason err.
+// agreed reports whether err is a reason for which all ranks end at the same time, without telling each other.
 func (t *Group) agreed(err error) bool {
 	var gave *actors.NonFiniteError
 	return err == nil || errors.As(err, &gave) || t.Halted.Err() != nil && errors.Is(err, settings.ErrInterrupted)
@@ -387,7 +388,7 @@ func (t *Group) End(err error) error {
 		if _, left := t.ended(); left {
 			return e
 		}
-		if err == nil { // the ranks' connection is broken
+		if err == nil { // the connection between the ranks is broken
 			err = e
 		}
 	case <-late:

@@ -77,7 +77,8 @@ func (e *noLog) Error() string {
 // Unwrap returns the cause.
 func (e *noLog) Unwrap() error { return e.err }
 
-// Refuse ends a run of several ranks if this rank cannot even start, because of err. The other ranks are told.
+// Refuse ends a run of several ranks because this rank cannot even start. err is the reason, which the other ranks are
+// told.
 func Refuse(ctx context.Context, err error, o settings.Options) error {
 	return Run(ctx, "", o, func(settings.Options, *Group) error { return err })
 }
@@ -90,7 +91,7 @@ func (t *Group) abort(reason string) {
 	t.Abort(reason)
 }
 
-// Advice for ranks that differ.
+// Advice to users when ranks differ.
 const (
 	SameProgram = "all hosts need the same mt"
 	SameConfig  = "give all ranks the same command line and file"

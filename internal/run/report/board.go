@@ -47,9 +47,9 @@ type boards struct {
 // reportsTo reports whether report_to contains name.
 func reportsTo(c *config.Config, name string) bool { return slices.Contains(c.ReportTo, name) }
 
-// OpenBoards starts the destinations in report_to. If step is not 0 and the checkpoint is not from another run
-// (other), it continues the earlier ones. events wraps TensorBoard's file; it may be nil. The caller must close b
-// even after an error.
+// OpenBoards starts the destinations in report_to. It continues the run's earlier entries there in a resumed run: if
+// step is not 0 and the checkpoint is not from another run (other). events wraps TensorBoard's file; it may be nil. The
+// caller must close b even after an error.
 func OpenBoards(c *config.Config, dir settings.Dir, step int, other bool, events func(io.Writer) io.Writer, note func(string)) (b *boards, err error) {
 	b = &boards{note: note}
 	if reportsTo(c, "tensorboard") {
@@ -62,7 +62,7 @@ func OpenBoards(c *config.Config, dir settings.Dir, step int, other bool, events
 	}
 	var ids boardIDs
 	if raw, err := os.ReadFile(filepath.Join(c.OutputDir, settings.BoardsFile)); err == nil && step > 0 && !other {
-		_ = json.Unmarshal(raw, &ids) // without the id the run appears as a new one
+		_ = json.Unmarshal(raw, &ids) // without the id, the server shows the resumed run as a new one
 	}
 	if err := b.openMLflow(c, &ids); err != nil {
 		return b, err

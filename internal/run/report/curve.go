@@ -49,8 +49,7 @@ func DrawCurve(dir settings.Dir, note func(string)) {
 	}
 }
 
-// smoothedFrom is the number of logged losses from which on a smoothed line is added. The line has about as many
-// bends.
+// smoothedFrom: a chart with at least this many logged losses gets a smoothed line. The line has about as many bends.
 const smoothedFrom = 50
 
 // curve returns the chart of metrics.jsonl; ok is false if no step is logged.

@@ -151,11 +151,12 @@ func (l *Log) note(op string, err error) error {
 // Close closes the file.
 func (l *Log) Close() { _ = l.File.Close() }
 
-// Windows holds the log windows for coming checkpoints.
+// Windows keeps the window of metrics (checkpoint.LogWindow) for each coming checkpoint.
 type Windows = Awaited[checkpoint.LogWindow]
 
-// Awaited is a value that changes with every step and belongs into checkpoints. Later steps are reported before a
-// checkpoint commits, so Awaited keeps the value of the checkpoint's step until then. It is safe for concurrent use.
+// Awaited is a value that changes with every step and belongs into checkpoints. A checkpoint commits after later steps
+// have been reported. Awaited therefore keeps the value of the checkpoint's step until then. It is safe for concurrent
+// use.
 type Awaited[T any] struct {
 	mu     sync.Mutex
 	last   T         // after the last reported step
@@ -176,8 +177,8 @@ func (w *Awaited[T]) Reported(step int, saved bool, now T) {
 	w.awaits[step] = now
 }
 
-// Take returns the value after a step that is being saved. Without an announced save it returns the value after the
-// last reported step.
+// Take returns the value after a step that is being saved. If Reported was not called with saved for this step, it
+// returns the value after the last reported step.
 func (w *Awaited[T]) Take(step int) T {
 	w.mu.Lock()
 	defer w.mu.Unlock()

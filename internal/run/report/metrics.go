@@ -24,8 +24,8 @@ func number(f float64) any {
 	return f
 }
 
-// StepMetrics is one line of metrics.jsonl for a step. Units are in the names; stall_s is by cause. The window covers
-// the steps since the previous line.
+// StepMetrics is one line of metrics.jsonl for a step. Units are in the names; stall_s is by cause. Means and sums
+// cover the steps since the previous line.
 type StepMetrics struct {
 	Step          int                `json:"step"`
 	MaxSteps      int                `json:"max_steps"`
@@ -81,12 +81,12 @@ type Meter struct {
 	products  func() int64                        // see OwnProducts
 	groups    func(lr float64) map[string]float64 // see GroupLR
 
-	Window checkpoint.LogWindow // steps since the last logged step
-	timed  timed                // the part of Window that this process ran
+	Window checkpoint.LogWindow // metrics summed over the steps since the last logged step
+	timed  timed                // measurements of the steps in Window that this process ran
 	recent []time.Duration      // durations of the last steps
 }
 
-// etaSteps is the number of steps behind the estimate of the remaining time. Reports of short steps arrive in
+// etaSteps is the number of recent steps from which the remaining time is estimated. Reports of short steps arrive in
 // bunches, so a single step says little.
 const etaSteps = 20
 
@@ -120,7 +120,8 @@ func (t *timed) add(r actors.StepReport) {
 	t.disks += r.DiskBusy
 }
 
-// hidden returns the share of the disk's time for which the device did not wait; nil: no disk was used.
+// hidden returns the share of the disks' busy time during which the device did not wait for them; nil: no disk was
+// used.
 func (t *timed) hidden() *float64 {
 	if t.disks <= 0 {
 		return nil
@@ -229,8 +230,8 @@ func usage(devs []device.Device) device.Usage {
 	return sum
 }
 
-// NewMeter returns the meter of a run of p on devs. window holds the steps since the last logged one, from a
-// checkpoint. epoch returns the number of epochs done after a step.
+// NewMeter returns the meter of a run with plan p on devs. window has the sums over the steps since the last logged
+// step, from a checkpoint. epoch returns the number of epochs done after a step.
 func NewMeter(c *config.Config, p *plan.Run, devs []device.Device, window checkpoint.LogWindow, epoch func(step int) float64) *Meter {
 	system := &glance{look: host.MachineMemory, clock: time.Now}
 	return &Meter{maxSteps: c.MaxSteps, groups: c.GroupRates, Window: window, flops: FLOPs(p), epoch: epoch,
@@ -363,9 +364,9 @@ func (g *glance) now() host.Machine {
 	return g.seen
 }
 
-// FLOPs returns a function that counts the floating point operations of tokens and attended (query, key) pairs. model
-// is the model's count; executed includes recomputation. again is the number of pairs attended again. The cost per
-// token and per pair is computed once.
+// FLOPs returns a function that counts the floating point operations of a step. It takes the step's tokens, its
+// attended (query, key) pairs, and the pairs that the backward attends again (again). model is the model's count;
+// executed includes recomputation.
 func FLOPs(p *plan.Run) func(tokens, pairs, again int64) (model, executed float64) {
 	token, pair := p.Spec.Config.FLOPs(1, 0), p.Spec.Config.FLOPs(0, 1)
 	return func(tokens, pairs, again int64) (model, executed float64) {

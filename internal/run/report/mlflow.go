@@ -19,7 +19,7 @@ import (
 	"time"
 )
 
-// Limits of runs/log-batch, and of a parameter's value in every version since 1.28.
+// Limits of the MLflow request runs/log-batch, and of a parameter's value in every MLflow version since 1.28.
 const (
 	mostMetrics = 1000
 	mostParams  = 100
@@ -117,7 +117,7 @@ func MLflowServer() string {
 	return c.base
 }
 
-// isCode reports whether err is a server's answer with that error code.
+// isCode reports whether err is an error answer of the server with this code.
 func isCode(err error, code string) bool {
 	var bad *mlflowRefused
 	return errors.As(err, &bad) && bad.Code == code
@@ -140,7 +140,7 @@ func (c *mlflowClient) experiment(ctx context.Context) (string, error) {
 	err := get()
 	if isCode(err, "RESOURCE_DOES_NOT_EXIST") {
 		err = c.call(ctx, http.MethodPost, "experiments/create", map[string]any{"name": name}, nil)
-		if err == nil || isCode(err, "RESOURCE_ALREADY_EXISTS") { // another run was faster
+		if err == nil || isCode(err, "RESOURCE_ALREADY_EXISTS") { // another process has just created it
 			err = get()
 		}
 	}
@@ -290,7 +290,7 @@ func (c *mlflowClient) call(ctx context.Context, method, path string, in, out an
 	if err != nil {
 		var u *url.Error
 		if errors.As(err, &u) {
-			err = u.Err // the caller names the address
+			err = u.Err // the caller's message names the address
 		}
 		return fmt.Errorf("%s: %w", c.base, err)
 	}

@@ -77,13 +77,13 @@ func (noopObserver) Note(string) {}
 // End implements Observer.
 func (noopObserver) End(error) {}
 
-// Dashboard serves a run's files until End.
+// Dashboard is the observer that serves a web page about the run until its end.
 type Dashboard struct {
 	noopObserver
 	Server *watch.Server
 }
 
-// Serve serves a page about the run in dir until the run ends. page is the listening port, and at is its address.
+// Serve serves a page about the run in dir until the run ends. page listens on the port, and at is the page's address.
 func Serve(dir string, page net.Listener, at watch.Address, note func(string)) *Dashboard {
 	return &Dashboard{Server: watch.Serve(page, watch.Options{Dirs: []string{dir}, Within: true, Address: at,
 		Warn: func(err error) { note(fmt.Sprintf("the dashboard is gone, and the run goes on: %v", err)) }})}

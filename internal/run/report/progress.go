@@ -148,7 +148,7 @@ func (m StepMetrics) texts(interactive bool, spark string) []string {
 	return append(out, bar+whole, whole, head+rate+over+eta, head+rate+eta, head+eta)
 }
 
-// quickRead is a size in bytes. Smaller data is read so fast that its progress is not shown.
+// quickRead is a size in bytes. Smaller files are read without showing progress.
 const quickRead = 16 << 20
 
 // slowWork is how long checking a token cache or pinning host memory must take before its progress is shown.
@@ -167,9 +167,9 @@ func ShowHang(o settings.Options, text string) {
 	fmt.Fprintln(o.Stderr, text)
 }
 
-// Reading returns a function that shows the progress of reading data on o.Stderr (see data.Spec.Progress):
-// continuously on a terminal, elsewhere at every tenth. Checking a token cache and pinning are shown only when slow,
-// and only once if Stderr is no terminal.
+// Reading returns a function that shows the progress of reading data on o.Stderr (see data.Spec.Progress). A terminal
+// shows it continuously; elsewhere every tenth is printed. Checking a token cache and pinning are shown only when they
+// are slow, and only once if Stderr is no terminal.
 func Reading(o settings.Options) func(done, total int64, what string) {
 	return progressBy(o, time.Now)
 }

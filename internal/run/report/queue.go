@@ -77,8 +77,8 @@ type Queue struct {
 	warned bool // used only by the goroutine
 }
 
-// StartQueue starts sending to sink. It calls warn, with name in the text, at most twice and from another goroutine:
-// once at the first failure, and once in Close if points were lost.
+// StartQueue starts a goroutine that sends to sink. It calls warn, with name in the text, at most twice and from
+// another goroutine: at the first failure, and in Close if points were lost.
 func StartQueue(name string, sink Sink, warn func(string)) *Queue {
 	return startQueue(name, sink, warn, time.After)
 }
@@ -157,8 +157,8 @@ func (q *Queue) run() {
 	}
 }
 
-// next waits for points. It returns the first points, the number after the last of them, and whether the queue is
-// closed. It returns no points if the queue is closed and empty.
+// next waits for points. It returns points to send, the number after the last of them, and whether the queue is closed.
+// If the queue is closed and empty, it returns no points.
 func (q *Queue) next() (points []Point, end int, closing bool) {
 	for {
 		select {
@@ -180,7 +180,8 @@ func (q *Queue) next() (points []Point, end int, closing bool) {
 	}
 }
 
-// drop removes the points before number end. Some may already be gone for lack of room.
+// drop removes the points before number end. Some of them may be gone already, because a full queue drops its oldest.
+// lost: the points were not sent.
 func (q *Queue) drop(end int, lost bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -200,7 +201,7 @@ func (q *Queue) rest(d time.Duration) {
 	}
 }
 
-// complain warns about the first failure.
+// complain warns about the first failure, err. so says what the queue does about it.
 func (q *Queue) complain(err error, so string) {
 	if q.warned {
 		return

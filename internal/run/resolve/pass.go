@@ -22,7 +22,8 @@ import (
 	"mt/internal/run/settings"
 )
 
-// This file computes the references of pairs in a forward pass over all pairs, before training.
+// This file makes the reference pass of DPO: a forward pass of the reference model over all pairs, before training. Its
+// results, log p of every answer, are called references.
 
 // toldReferences holds the references that rank 0 sends to the others.
 type toldReferences struct {
@@ -30,9 +31,9 @@ type toldReferences struct {
 	Eval  []byte `json:"eval"`
 }
 
-// FindReferences computes the missing references. It runs before the run's memory is allocated, because the reference
-// model needs memory, which is freed afterwards. With several ranks rank 0 computes them and sends them to the
-// others.
+// FindReferences returns the references of all pairs, and makes the reference pass for those that no cache has. It runs
+// before the run's memory is allocated, and frees the memory of the reference model. With several ranks, rank 0 makes
+// the pass and sends the references to the others.
 func FindReferences(r *Resolved, devs []device.Device, pool *parallel.Pool, say *report.Line) (Reference, error) {
 	if r.Plan.Spec.Preference.None() {
 		return r.Ref, nil
@@ -50,7 +51,7 @@ func FindReferences(r *Resolved, devs []device.Device, pool *parallel.Pool, say 
 	return s.found, err
 }
 
-// referencePass computes references.
+// referencePass is a reference pass in progress.
 type referencePass struct {
 	*Resolved
 	found Reference
@@ -59,7 +60,7 @@ type referencePass struct {
 	line  *report.Line
 }
 
-// makeReferences computes the references of the data sets without known ones.
+// makeReferences finds the references of the data sets whose references are still unknown.
 func (p *referencePass) makeReferences() (err error) {
 	for _, of := range PairSets(p.Inputs, &p.found) {
 		if *of.Refs == nil {
@@ -74,7 +75,7 @@ func (p *referencePass) makeReferences() (err error) {
 	return nil
 }
 
-// referencesOf returns the references of set: from the cache, or from a forward pass whose result is then cached.
+// referencesOf returns the references of set: from the cache, or from a forward pass whose result it then caches.
 func (p *referencePass) referencesOf(set *data.Dataset) (References, error) {
 	path, key, err := p.ReferencesFile(set)
 	if err != nil {
@@ -99,7 +100,7 @@ func (p *referencePass) referencesOf(set *data.Dataset) (References, error) {
 	return refs, nil
 }
 
-// passReferences runs the reference's forward pass over all rows of set. It frees all of its memory.
+// passReferences runs the reference model's forward pass over all rows of set. It frees all memory that it allocates.
 func (p *referencePass) passReferences(set *data.Dataset) (refs References, err error) {
 	if f := p.Hooks.Reading; f != nil {
 		f("references")
@@ -116,7 +117,7 @@ func (p *referencePass) passReferences(set *data.Dataset) (refs References, err 
 	}
 	sampler, done := p.PassSampler(set), false
 	tell := p.tellReferences(set.PairsInRows())
-	var damaged atomic.Pointer[error] // the first log p that is not finite
+	var damaged atomic.Pointer[error] // the error for the first log p that is not finite
 	err = actors.Run(actors.Options{Devices: p.devs, Home: store, Pool: p.pool, Plan: r.Plan, MaxGradNorm: 1, Stop: p.Ranks.Asked.Done(), ThroughHost: !p.Config.PeerCopies,
 		Schedule: actors.Schedule{FirstStep: 1, LastStep: 0, EvalPasses: sampler.StepsPerEpoch(), EvalAtStart: true, NoSave: true},
 		Preferences: &actors.Preferences{OnLogProbs: func(id int64, logp [2]float32) {
@@ -151,8 +152,8 @@ func notFinite(dir string, id int64, logp [2]float32) error {
 	return fmt.Errorf("dpo: the reference %s gives the answers of pair %d the log p %v and %v: its weights are damaged, or compute_dtype does not hold them", dir, id+1, logp[0], logp[1])
 }
 
-// tellReferences returns a function to call for each of total pairs. It shows the progress of the pass from time to
-// time.
+// tellReferences returns a function to call after each of total pairs. The function shows the progress of the reference
+// pass from time to time.
 func (p *referencePass) tellReferences(total int64) func() {
 	begun, done := time.Now(), int64(0)
 	shown := begun
@@ -175,7 +176,7 @@ func (p *referencePass) tellReferences(total int64) func() {
 	}
 }
 
-// PreferencesOf returns the pipeline's settings for pairs; nil if training is not on pairs.
+// PreferencesOf returns the settings of the pipeline for training on pairs; nil: the run does not train on pairs.
 func PreferencesOf(r *Resolved, found Reference) *actors.Preferences {
 	if r.Plan.Spec.Preference.None() {
 		return nil

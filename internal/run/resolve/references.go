@@ -25,10 +25,11 @@ import (
 	"mt/plan"
 )
 
-// This file handles the references of training on pairs (dpo): log p of every answer by the reference model. A
-// forward pass over all pairs finds them once before training, and a file beside the token caches keeps them.
+// This file handles the references of training on preference pairs (key dpo): log p of every answer by the reference
+// model. The reference pass computes them once before training (pass.go). A file beside the token caches keeps them.
 
-// References holds log p of the chosen and the rejected answer, by pair number. NaN: no row contains the pair.
+// References has, by pair number, log p of the chosen and the rejected answer by the reference model. NaN: no row
+// contains the pair.
 type References [][2]float32
 
 // preferenceKinds maps the values of dpo.loss_type.
@@ -43,16 +44,16 @@ func preferenceLoss(c *config.Config) op.PreferenceLoss {
 	return op.PreferenceLoss{Kind: preferenceKinds[p.LossType], Beta: float32(p.Beta), Smoothing: float32(p.LabelSmoothing)}
 }
 
-// Reference is the reference model with its log-probabilities.
+// Reference is the reference model of DPO with its log-probabilities.
 type Reference struct {
 	fingerprint string        // of the reference's tensors
-	Train, Eval References    // for training and held-out pairs; nil: unknown, or no pairs
-	Pass        *plan.Run     // forward pass for unknown references; nil: none needed
-	Asked       *plan.Request // request behind Pass
-	unneeded    bool          // the run is finished
+	Train, Eval References    // references of training and held-out pairs; nil: unknown, or no pairs
+	Pass        *plan.Run     // plan of the reference pass for unknown references; nil: no pass is needed
+	Asked       *plan.Request // the request for the plan Pass
+	unneeded    bool          // the run is already finished, so no references are needed
 }
 
-// readReferences reads references that an earlier pass has cached.
+// readReferences reads the references that an earlier reference pass has cached.
 func (r *resolving) readReferences() (err error) {
 	if len(r.Config.DPO) == 0 || !r.Ranks.First() {
 		return nil
@@ -89,8 +90,8 @@ func PairSets(in *open.Inputs, ref *Reference) (sets []pairSet) {
 	return sets
 }
 
-// ForReference returns the run of the reference's pass, on the run's devices and with its numerics. The run still
-// owns and closes the inputs.
+// ForReference returns the run with the reference model in place of the model, for the reference pass. Devices and
+// numerics are the run's own. The caller still owns and closes the run's inputs.
 func (r *Resolved) ForReference() *Resolved {
 	in := *r.Inputs
 	in.Ranks, in.Throttle = ranks.Alone(context.Background()), settings.Throttle{}
@@ -100,7 +101,7 @@ func (r *Resolved) ForReference() *Resolved {
 	return &Resolved{Start: &resume.Start{Inputs: &in}, Plan: r.Ref.Pass}
 }
 
-// ReferencesFile returns the cache file of set's references and the key at the file's start.
+// ReferencesFile returns the path of the cache file for set's references, and the key with which the file begins.
 func (run *Resolved) ReferencesFile(set *data.Dataset) (path string, key [sha256.Size]byte, err error) {
 	// Rows and documents follow from the data, its cut and the tokenizer. The values follow from the weights, their
 	// rows for new tokens and the compute dtype.
@@ -166,9 +167,9 @@ func ReadReferences(path string, key [sha256.Size]byte, pairs int64) (References
 	return refs, nil
 }
 
-// planPass plans the pass unless its results are known or not needed. The pass frees its memory before the run
-// allocates, so both get the whole budget. With several ranks only rank 0 makes the pass, with all memory of its
-// host.
+// planPass plans the reference pass, unless all references are known or none are needed. The pass frees its memory
+// before the run allocates, so both get the whole budget. With several ranks only rank 0 makes the pass, with all
+// memory of its host.
 func (run *resolving) planPass() (err error) {
 	if run.Plan.Spec.Preference.None() || !run.Ranks.First() || run.Ref.unneeded || run.knowsReferences() {
 		return nil
@@ -179,8 +180,8 @@ func (run *resolving) planPass() (err error) {
 			return err
 		}
 	}
-	// Micro-batches and head shards match the run, so that one model gives the same bits in both. Depths change no
-	// bits, and the run's depths may be too much for another model.
+	// Micro-batches and head parts are as in the run, so that one model gives the same bits in the pass and in the run.
+	// Depths change no bits, and the run's depths may be too large for another model.
 	q, asked := r.request(true), run.Asked.Depths
 	q.Depths = plan.Depths{WeightSlots: asked.WeightSlots, ActivationSlots: asked.ActivationSlots, BatchesAhead: asked.BatchesAhead}
 	run.Ref.Asked = &q
@@ -197,7 +198,7 @@ func (run *resolving) planPass() (err error) {
 	return nil
 }
 
-// knowsReferences reports whether all references are known.
+// knowsReferences reports whether the references of all data sets are known.
 func (r *Resolved) knowsReferences() bool {
 	sets := PairSets(r.Inputs, &r.Ref)
 	for _, of := range sets {
@@ -208,7 +209,7 @@ func (r *Resolved) knowsReferences() bool {
 	return len(sets) > 0
 }
 
-// PassName returns the pass's name for errors and plans.
+// PassName returns the name of the reference pass for errors and plans.
 func (r *Resolved) PassName() string {
 	of := "of the model, as the reference,"
 	if m := r.OtherReference; m != nil {
@@ -217,13 +218,13 @@ func (r *Resolved) PassName() string {
 	return "the forward pass " + of + " over all pairs before training"
 }
 
-// PassSampler returns the rows of set in the pass's order.
+// PassSampler returns the rows of set in the order of the reference pass.
 func (r *Resolved) PassSampler(set *data.Dataset) *data.Sampler {
 	return data.NewSampler(set.All(), r.Config.RowsPerStep(), 0, false)
 }
 
-// checkPositions returns an error if rows are longer than the positions that a model has learned. It adds a note if
-// they are longer than the model's max_position_embeddings.
+// checkPositions returns an error if rows are longer than the learned position embeddings of m. It adds a note if they
+// are longer than m's max_position_embeddings. called names the model in both.
 func (r *resolving) checkPositions(m *model.Config, called string) error {
 	n := min(r.RowTokens(), r.Config.MaxSeqLen)
 	if n > m.MaxPositions && m.LearnedPositions {

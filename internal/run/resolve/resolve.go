@@ -16,14 +16,14 @@ import (
 	"mt/plan"
 )
 
-// Resolved is a run with every auto resolved: its plan and the matching settings.
+// Resolved is a run whose autos are all resolved: its plan and the matching settings.
 type Resolved struct {
 	*resume.Start
 	Plan    *plan.Run
-	Asked   plan.Request   // the plan's request
-	Hosts   int            // number of hosts in a plan without ranks; 0: the real number
+	Asked   plan.Request   // the request from which the plan was made
+	Hosts   int            // number of hosts to plan for, if they are not connected as ranks; 0: the real number
 	Prompts []SamplePrompt // sample_prompts, if sample_steps is set
-	Ref     Reference      // for training on pairs
+	Ref     Reference      // the reference model's log-probabilities, for training on pairs
 	Notes   []string       // for the user, once
 }
 
@@ -63,8 +63,8 @@ func Resolve(s *resume.Start) (*Resolved, error) {
 	return &r.Resolved, nil
 }
 
-// Sketch resolves a run for planning only, on that many hosts (0: the real number). If the run does not fit, it still
-// returns the request.
+// Sketch resolves a run for a plan only, on this many hosts (0: the real number). If the run does not fit, it returns
+// the error and the request.
 func Sketch(in *open.Inputs, hosts int) (*Resolved, error) {
 	r := resolvingFrom(resume.Fresh(in))
 	r.Hosts = hosts
@@ -77,7 +77,7 @@ func ToEvaluate(in *open.Inputs) (*Resolved, error) {
 	return &r.Resolved, r.resolve(true)
 }
 
-// Request returns the plan's request for the settings, without a start.
+// Request returns a Resolved with only the request for the plan, for a run at step 0.
 func Request(in *open.Inputs) *Resolved {
 	r := &Resolved{Start: resume.Fresh(in)}
 	r.Asked = r.request(false)
@@ -113,7 +113,7 @@ func (r *resolving) resolve(evalOnly bool) (err error) {
 	return r.planPass()
 }
 
-// IdleEnough is the predicted idle share of several devices above which the user gets a note.
+// IdleEnough: if several devices wait for each other for a larger share of a step than this, the user gets a note.
 const IdleEnough = 0.25
 
 // request returns the plan's request for the configuration.
@@ -179,8 +179,8 @@ func (r *Resolved) checkParams() error {
 	return nil
 }
 
-// CheckRoom returns an error if the run needs more host memory than is available. Arenas are filled one after the
-// other, so the lack could otherwise show late. what names the run or pass in the error.
+// CheckRoom returns an error if the run needs more host memory than is available. Without this check, the lack could
+// show late, because arenas are filled one after the other. what names the run or the pass in the error.
 func (r *Resolved) CheckRoom(what string) error {
 	t, room := r.Plan.Table(), r.Room()
 	need, key := t.Host, "host_memory"
@@ -197,7 +197,7 @@ func (r *Resolved) CheckRoom(what string) error {
 		key, what, human.Bytes(need), room, human.Bytes(need-room.Bytes), key)
 }
 
-// PlanError adds to err the key responsible: the key that set the exceeded budget, or a wrong depth.
+// PlanError adds a configuration key to err: the key that set the exceeded budget, or the key of a wrong depth.
 func (r *Resolved) PlanError(err error) error {
 	var lacking *plan.NotFitting
 	var depth *plan.BadDepth
@@ -231,7 +231,7 @@ func (r *resolving) noteNumerics(q plan.Request) {
 	q.HostMemory, q.StateDir, q.ParamDir = 1<<60, false, false
 	roomy, err := plan.Resolve(q)
 	if err != nil {
-		return // the ample plan fails on the device; the run's own plan fits
+		return // with ample host memory the plan fails for another reason, the device; the run's own plan fits
 	}
 	var differ []string
 	add := func(key string, small, large any) {

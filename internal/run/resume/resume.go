@@ -24,13 +24,13 @@ import (
 	"mt/model"
 )
 
-// Point is where a run resumes.
+// Point is where a run starts: a checkpoint, or step 0.
 type Point struct {
-	Dir      string // empty: the start
+	Dir      string // the checkpoint's directory; empty: the run starts at step 0
 	State    checkpoint.TrainerState
 	Other    bool // Dir belongs to another output directory, and this one has no checkpoint that started from it
 	Reset    bool // take only the weights of Dir; moments start at zero
-	Products bool // matmul differs from the checkpoint's run, so its record of algorithms does not count
+	Products bool // the key matmul differs from the checkpoint's run, so that run's recorded algorithms are not used
 	Over     bool // early stopping ended the run there
 	Ended    bool // Dir holds the finished model and no state to resume
 
@@ -38,7 +38,7 @@ type Point struct {
 	// end is the final state of a finished run whose model is in the output directory.
 	end   checkpoint.TrainerState
 	Local string // Dir's path on this rank
-	Sent  bool   // some ranks do not see Dir: rank 0 reads it and sends them their parts
+	Sent  bool   // some ranks do not see Dir: rank 0 reads it and sends the others what they need
 }
 
 // Reached returns the state in which the pipeline starts.
@@ -53,7 +53,7 @@ type Start struct {
 	From      Point
 	Train     *data.Sampler // the source of the steps' rows
 	ParentRun string        // another run's checkpoint that this run started from; empty: none
-	Began     []int         // by layer, the lane in the resumed run; nil: that run's devices were alike
+	Began     []int         // by layer, the lane in the checkpoint's run; nil: its devices were alike
 	Notes     []string      // for the user, once
 }
 
@@ -98,7 +98,7 @@ func Find(in *open.Inputs, unusable map[string]string) (*Start, error) {
 	return &f.Start, nil
 }
 
-// lookForStart is findResume, but it also accepts a finished run's model without the checkpoint of the last step.
+// lookForStart is findResume, but also accepts the model of a finished run that has no checkpoint of its last step.
 func (f *startSearch) lookForStart() (Point, error) {
 	c := f.Config
 	end, ok, damage, err := f.ended()
@@ -195,7 +195,7 @@ func (f *startSearch) findResume() (r Point, err error) {
 	return r, nil
 }
 
-// settle applies the start to the settings: a checkpoint's, or a fresh one.
+// settle applies the found start r to the settings: it takes over values of the checkpoint's run, or starts fresh.
 func (f *startSearch) settle(r *Point) (err error) {
 	c := f.Config
 	if r.Ended {
@@ -391,7 +391,8 @@ func (f *startSearch) resume(r *Point) error {
 	return (&resumeDiff{startSearch: f, from: r, saved: saved, was: r.State.ConfigDigests}).apply()
 }
 
-// fillOlder sets keys that an older mt lacked to the values it computed with.
+// fillOlder sets keys that the version of mt which wrote saved did not have. Their values are those with which that
+// version computed.
 func fillOlder(saved *config.Config) {
 	if saved.MicroBatchOrder == "auto" {
 		saved.MicroBatchOrder = schedule.Zigzag.String()
@@ -466,7 +467,7 @@ func (f *startSearch) chooseAttention() error {
 
 // startFound is rank 0's message about where the run begins.
 type startFound struct {
-	Dir    string                  `json:"dir"` // empty: the start
+	Dir    string                  `json:"dir"` // step 0 if empty
 	State  checkpoint.TrainerState `json:"state"`
 	End    checkpoint.TrainerState `json:"end"`
 	Other  bool                    `json:"other"`
@@ -506,8 +507,8 @@ func inside(out, dir string) string {
 	return ""
 }
 
-// Sight determines whether all ranks see rank 0's checkpoint r.Dir. If the checkpoint is inside rank 0's output_dir,
-// each rank looks in its own output_dir. Sight sets r.Local and r.Sent.
+// Sight determines whether all ranks see the same checkpoint r.Dir as rank 0. If the checkpoint is inside rank 0's
+// output_dir, each rank looks in its own output_dir. Sight sets r.Local and r.Sent.
 func (r *Point) Sight(in *open.Inputs) error {
 	type seen struct{ Inside, Digest string }
 	first, err := ranks.Tell(in.Ranks, "the name of the checkpoint", seen{inside(in.Config.OutputDir, r.Dir), checkpoint.Digest(r.Dir)})

@@ -62,8 +62,8 @@ func (a *resumeDiff) apply() error {
 	return a.schedule()
 }
 
-// stepsDiffer reports whether the memory of a step changes: another number of rows or ranks, or gradients start or
-// stop to wait for the norm.
+// stepsDiffer reports whether the gradients of a step need other memory than in the checkpoint's run. They do if the
+// number of rows or ranks changes, or if gradients start or stop to wait for the norm.
 func (a *resumeDiff) stepsDiffer() bool {
 	return a.ranksDiffer() || a.Config.RowsPerStep() != a.saved.RowsPerStep() || a.Config.WaitsForNorm() != a.saved.WaitsForNorm()
 }
@@ -77,7 +77,7 @@ func (a *resumeDiff) otherData() bool {
 		slices.ContainsFunc(a.Config.Changes(a.saved), func(d config.Difference) bool { return d.Part == config.PartDataset && !a.moved(d) })
 }
 
-// otherPlanes reports whether the optimizer keeps other state than the checkpoint has.
+// otherPlanes reports whether the optimizer keeps other planes than the checkpoint has.
 func (a *resumeDiff) otherPlanes() bool {
 	return a.Config.Optim != a.saved.Optim || a.otherMomentum() || a.otherAverage()
 }
@@ -89,7 +89,7 @@ func (a *resumeDiff) otherMomentum() bool {
 
 func (a *resumeDiff) otherAverage() bool { return (a.Config.EMADecay == 0) != (a.saved.EMADecay == 0) }
 
-// moved reports whether d only renames the same data.
+// moved reports whether d changes only the name or place of the data, not its content.
 func (a *resumeDiff) moved(d config.Difference) bool {
 	return (d.Key == "dataset" || d.Key == "datasets" || d.Key == "dataset_dir") && a.now["dataset"] == a.was["dataset"]
 }
@@ -101,12 +101,12 @@ const (
 	takeAfresh = "or start afresh with resume_from_checkpoint: false"
 )
 
-// allow returns nil if the run may differ by d, and otherwise an error with advice.
+// allow returns nil if a resumed run may have the difference d, and otherwise an error with advice.
 func (a *resumeDiff) allow(d config.Difference) error {
 	wayOut := ""
 	part := d.Part
 	if d.Key == "momentum" && a.otherMomentum() || d.Key == "ema_decay" && a.otherAverage() {
-		part = config.PartOptimizer // at 0 there is no such state
+		part = config.PartOptimizer // with momentum 0 the optimizer keeps no momentum
 	}
 	switch part {
 	case config.PartModel:

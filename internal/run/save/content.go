@@ -13,10 +13,10 @@ import (
 type Content struct {
 	*Output
 	beside map[string][]byte // files beside the weights
-	links  *extents.Files    // states on disk that checkpoints can link; nil: checkpoints copy them
+	links  *extents.Files    // files of states on disk that checkpoints hard-link; nil: checkpoints copy the states
 }
 
-// contentWith returns the content to save. links holds the states on disk that checkpoints link.
+// contentWith returns the content to save. links has the state files that checkpoints hard-link; nil: they copy states.
 func (out *Output) contentWith(links *extents.Files) (*Content, error) {
 	beside, err := companions(out.Resolved)
 	return &Content{out, beside, links}, err
@@ -70,7 +70,8 @@ func companions(o *resolve.Resolved) (_ map[string][]byte, err error) {
 	return out, nil
 }
 
-// whyCopied returns the reason in the configuration why checkpoints copy states; "" if there is none.
+// whyCopied returns the reason in the configuration why checkpoints copy states instead of hard-linking their files;
+// "": there is none.
 func (c *Content) whyCopied() string {
 	switch o := c.writerOptions(0); {
 	case c.Ranks.Size() > 1 || c.Hosts > 1:
@@ -87,12 +88,13 @@ func (c *Content) whyCopied() string {
 	return ""
 }
 
-// mayLink reports whether the configuration lets checkpoints link states. The files themselves may still prevent it.
+// mayLink reports whether the configuration lets checkpoints hard-link the state files. The file system may still
+// prevent it.
 func (c *Content) mayLink() bool {
 	return c.Plan.StateOnDisk != nil && sameDisk(c.Config.StateDir[0], c.Config.OutputDir) && c.Config.SaveStrategy != "no" && !c.Config.SaveOnlyModel && c.whyCopied() == ""
 }
 
-// linked reports by layer whether checkpoints link its state; nil: they copy all states.
+// linked reports by layer whether checkpoints hard-link its state file; nil: they copy all states.
 func (c *Content) linked() []bool {
 	if c.links == nil {
 		return nil

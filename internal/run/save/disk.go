@@ -30,10 +30,10 @@ type Disk struct {
 	Average     int64  `json:"average_bytes,omitempty"` // averaged model
 	Log         int64  `json:"log_bytes"`               // metrics and events
 	AtMost      *int64 `json:"at_most_bytes"`           // beyond the current use; null as above
-	Free        *int64 `json:"free_bytes,omitempty"`    // includes the leftovers of unfinished saves
+	Free        *int64 `json:"free_bytes,omitempty"`    // free space, counting what leftovers of unfinished saves occupy
 	Cache       string `json:"token_cache,omitempty"`   // a file that already exists
 	CacheBytes  int64  `json:"token_cache_bytes,omitempty"`
-	what        string // describes a checkpoint's content
+	what        string // what a checkpoint contains, in words
 }
 
 // Bounds in bytes: a line of metrics.jsonl, the same numbers as TensorBoard events, and all files written once.
@@ -43,7 +43,7 @@ const (
 	onceBytes    = 64 << 10
 )
 
-// space computes how a run's content fills the disk.
+// space computes how much disk space a run's content takes over time.
 type space struct{ *Content }
 
 // Writes returns what the run writes into output_dir.
@@ -101,7 +101,7 @@ func (out space) staying(limit int) int {
 	if limit != 1 || gap == 0 {
 		return limit
 	}
-	if left := out.Config.MaxSteps % gap; left > 0 { // the last save comes sooner
+	if left := out.Config.MaxSteps % gap; left > 0 { // the last save may come sooner after the save before
 		gap = min(gap, left)
 	}
 	if gap <= 2 {
@@ -151,7 +151,7 @@ func (out space) saves(done int) int {
 	return max(n, 1)
 }
 
-// savedAt reports whether a run with that cadence saves after a step before its end.
+// savedAt reports whether a run that saves and evaluates at the times every saves after a step before its last.
 func (out space) savedAt(every settings.Cadence, step int) bool {
 	due := func(n int, epochs bool) bool { return n > 0 && step%n == 0 || epochs && out.EndsEpoch(step) }
 	return due(every.Save, every.SaveEpochs) || every.SaveEvals && due(every.Eval, every.EvalEpochs)
@@ -187,8 +187,8 @@ func (o *Output) Disk() (Disk, error) {
 	return d, nil
 }
 
-// held returns the sizes of the checkpoints in output_dir and the free space there, both in bytes. Files that the
-// run's start removes count as free. free is nil if unknown.
+// held returns the sizes of the checkpoints in output_dir and the free space there, both in bytes. Files that the run
+// removes at its start count as free space. free is nil if unknown.
 func (out space) held() (kept []int64, free *int64, err error) {
 	dir := out.Config.OutputDir
 	kept, leftovers, err := checkpoint.Held(dir)
@@ -243,7 +243,7 @@ func (o *Output) CheckDisk() (note string, err error) {
 	return space{content}.check()
 }
 
-// check is CheckDisk.
+// check does the work of CheckDisk.
 func (out space) check() (note string, err error) {
 	w := out.writes()
 	kept, free, err := out.held()
@@ -290,7 +290,7 @@ func (out space) saveAfter(done, n int) int {
 	return min(out.Config.MaxSteps, (done/every.Save+n+1)*every.Save)
 }
 
-// breakdown describes the content of the disk when w takes the most space.
+// breakdown describes in words what is on the disk when w takes most space.
 func breakdown(w plan.Writes) string {
 	model := "the final model of " + human.Bytes(w.Model)
 	if w.Average > 0 {
@@ -311,7 +311,7 @@ func breakdown(w plan.Writes) string {
 	return fmt.Sprintf("%d checkpoints of %s, of which the oldest goes when the next is whole, %s", n, human.Bytes(w.Checkpoint), model)
 }
 
-// lessDisk lists ways to make w fit in free bytes.
+// lessDisk lists changes with which w would fit in free bytes.
 func (out space) lessDisk(w plan.Writes, free int64) string {
 	ways := []string{fmt.Sprintf("free %s", human.Bytes(w.AtMost()-free)), "choose another output_dir"}
 	try := func(text string, w plan.Writes) bool {

@@ -36,16 +36,16 @@ func (out *Output) LockOutput() (unlock func(), err error) {
 // Sweep removes unfinished files of killed runs to free space.
 func (out *Output) Sweep() {
 	for _, name := range []string{settings.ConfigFile, settings.MetricsFile, settings.EndFile, settings.AlgorithmsFile, settings.TimelineFile, settings.CurveFile, settings.SamplesFile, settings.BoardsFile} {
-		_ = out.FS().RemoveAll(filepath.Join(out.Config.OutputDir, name+checkpoint.WholeTemp)) // remaining files are overwritten
+		_ = out.FS().RemoveAll(filepath.Join(out.Config.OutputDir, name+checkpoint.WholeTemp)) // if it fails, the run overwrites the leftover files
 	}
 	out.prune(0, 0, 0, 0)
 	if out.Config.EMADecay > 0 {
-		_ = checkpoint.Prune(out.FS(), settings.AveragesIn(out.Config), 0, 0, 0, 0) // remaining files only take space
+		_ = checkpoint.Prune(out.FS(), settings.AveragesIn(out.Config), 0, 0, 0, 0) // if it fails, the leftover files only take space
 	}
 }
 
-// prune removes surplus checkpoints; see checkpoint.Prune. A failure does not end the run: remaining checkpoints only
-// take space.
+// prune removes surplus checkpoints (checkpoint.Prune explains the parameters). A failure does not end the run:
+// remaining checkpoints only take space.
 func (out *Output) prune(keep, finite, current, best int) {
 	if !out.Ranks.First() {
 		return
@@ -94,8 +94,8 @@ func (out *Output) TrainerState(st actors.State, dataPos int64) checkpoint.Train
 		Schedule: checkpoint.SchedulePosition(out.Config.SchedulePosition), ParentRun: out.ParentRun, Lanes: out.table(), Epoch: float64(dataPos) / float64(out.Data.Train().Rows()), ConfigDigests: out.Digests()}
 }
 
-// table returns the layers' devices for a checkpoint. It is nil if the devices are alike: then no bit depends on the
-// table, and the files are the same for any number of devices.
+// table returns the lane of each layer, for a checkpoint. It is nil if the devices are alike: then no bit depends on
+// the lanes, and the checkpoints are the same for any number of devices.
 func (out *Output) table() []int {
 	if out.DevicesDiffer || slices.Equal(out.Plan.Lane, out.Began) {
 		return out.Plan.Lane
@@ -113,8 +113,9 @@ func (out *Output) AllNotes() []string {
 	return slices.Concat(out.Config.Warnings, out.Inputs.Notes, out.Start.Notes, out.Resolved.Notes, out.Notes)
 }
 
-// NonFinite returns the error of a run that gave up because steps were not finite. Checkpoints up to step last may
-// have broken weights. NonFinite marks them, so that the next run resumes an earlier one.
+// NonFinite returns the error of a run that failed because of steps with a non-finite loss or norm. gave has the last
+// step that was finite. Checkpoints after that step and up to step last may have broken weights. NonFinite marks them,
+// so that the next run resumes from an earlier one.
 func (out *Output) NonFinite(gave *actors.NonFiniteError, err error, last int) error {
 	good, marked, failed := checkpoint.MarkNonFinite(out.FS(), out.Config.OutputDir, gave.Finite, last, gave.Step)
 	if failed != nil {

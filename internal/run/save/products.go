@@ -58,7 +58,7 @@ func ResumeProducts(out *Output, devs []device.Device) (*Products, error) {
 	return s, nil
 }
 
-// recorders returns the devices whose algorithms are recorded: all devices of the first device's kind.
+// recorders returns the devices whose algorithms are recorded: all devices of the same kind as the first device.
 func (s *Products) recorders() (out []recorder) {
 	for _, dev := range s.devs {
 		if d, ok := dev.(recorder); ok && dev.Name() == s.devs[0].Name() {
@@ -70,7 +70,7 @@ func (s *Products) recorders() (out []recorder) {
 
 // Record adds this process's algorithms to AlgorithmsFile, if the device reports them. It adds a note for each
 // product that a resumed run computes differently, since bits may differ. Record runs before a checkpoint is
-// committed. So resuming the checkpoint repeats the algorithms, however this process ends.
+// committed. So a run that resumes the checkpoint repeats the algorithms, however this process ends.
 func (s *Products) Record() error {
 	devs := s.recorders()
 	if len(devs) == 0 {

@@ -29,7 +29,8 @@ func (w *Weights) load() error {
 	return w.loading(from.Dir, err)
 }
 
-// loading wraps the error of loading the checkpoint dir. If the user named this checkpoint, no other one replaces it.
+// loading wraps the error of loading the checkpoint dir. If the user has named this checkpoint, the run does not try an
+// older one.
 func (w *Weights) loading(dir string, err error) error {
 	switch {
 	case err == nil:
@@ -57,7 +58,7 @@ func (w *Weights) receive(dir string, beside checkpoint.Beside) (err error) {
 	return nil
 }
 
-// receiveLayer fills layer i, which rank 0 reads from r. opening is the error of opening the checkpoint.
+// receiveLayer fills layer i, which rank 0 reads from r. opening is rank 0's error of opening the checkpoint, if any.
 func (w *Weights) receiveLayer(dir string, r *checkpoint.Reader, opening error, i int, l *host.LayerState, beside checkpoint.Beside) error {
 	var whole wholeLayer
 	err := opening
@@ -103,8 +104,8 @@ type filled struct {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// AgreeOnTiles compares the loaded weights of all ranks; err is this rank's error of loading. If a checkpoint does
-// not load on one rank, all ranks take the one before.
+// AgreeOnTiles compares the loaded weights of all ranks by checksum; err is this rank's error of loading. If a
+// checkpoint does not load on one rank, all ranks resume from the checkpoint before it.
 func (w *Weights) AgreeOnTiles(err error) error {
 	t := w.Ranks
 	if t.Size() == 1 {
@@ -163,7 +164,7 @@ func (w *Weights) LoadBest(dir string) (err error) {
 			beside = checkpoint.Nothing
 		}
 		if err = w.receive(dir, beside); errors.As(err, &bad) {
-			err = bad.Err // no other checkpoint can replace it
+			err = bad.Err // LoadBest has no other checkpoint to try
 		}
 	case w.Config.SaveOnlyModel:
 		_, err = checkpoint.LoadModel(at.Local, open.CheckpointLayers(w.Store), w.Model.VocabSize, nil)

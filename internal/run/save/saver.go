@@ -28,7 +28,7 @@ type Saver struct {
 	Finite  int        // last step with finite loss and gradients
 	writing bool       // a save is in progress
 	best    int        // step of the checkpoint that save_best keeps; 0: none
-	older   bool       // an older checkpoint is kept until a step shows that the last one is good
+	older   bool       // an older checkpoint is kept until the step after the last save has a finite loss
 }
 
 // Open implements actors.Saver.
@@ -96,8 +96,8 @@ func (s *Saver) Commit(st actors.State, dataPos int64) error {
 	return nil
 }
 
-// Stepped records a finite step. The first one after a save shows that the checkpoint is good, and older checkpoints
-// kept until then are removed.
+// Stepped records a step with finite loss and norm. The first such step after a save shows that the checkpoint's
+// weights are good. Stepped then removes the older checkpoints that were kept until now.
 func (s *Saver) Stepped(step int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -118,8 +118,8 @@ func (s *Saver) IsBest(step int) {
 	}
 }
 
-// PruneLast removes checkpoints beyond save_total_limit at the run's end. No later step can show that the last
-// checkpoint is good. It counts as good if its step and loss, the model's held-out loss, are finite.
+// PruneLast removes checkpoints beyond save_total_limit at the run's end. No later step can show that the weights of
+// the last checkpoint are good. They count as good if their step and their held-out loss are finite.
 func (s *Saver) PruneLast(loss float64) {
 	finite := s.Finite
 	if s.Last.NonFinite == 0 && !math.IsNaN(loss) {
@@ -155,9 +155,9 @@ func (s *Saver) Save(st actors.State, dataPos int64) error {
 	return nil
 }
 
-// BestTracker follows the evaluations of a run for save_best and early stopping. The pipeline calls Enough before the
-// evaluation is reported and on another goroutine, so Enough and Report have separate records. Both see the same
-// evaluations in the same order.
+// BestTracker finds the best evaluation of a run, for save_best and early stopping. It has two records, one for Enough
+// and one for Report: the pipeline calls Enough on another goroutine, before the evaluation is reported. Both see the
+// same evaluations in the same order.
 type BestTracker struct {
 	Patience  int // 0: no early stopping
 	Threshold float64
@@ -165,7 +165,7 @@ type BestTracker struct {
 	Reported  checkpoint.Best
 }
 
-// Begin sets both records to the resumed run's.
+// Begin sets both records of the best evaluation to the checkpoint's.
 func (b *BestTracker) Begin(from checkpoint.Best) { b.asked, b.Reported = from, from }
 
 // Enough reports whether the run ends with this evaluation.

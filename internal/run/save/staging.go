@@ -46,7 +46,7 @@ func (g *staging) Close() error {
 	return g.arena.Close()
 }
 
-// parts selects a layer's data beside its tile.
+// parts says which data of a layer is needed beside its tile.
 type parts int
 
 const (
@@ -63,7 +63,7 @@ func (g *staging) bring(i int, l *host.LayerState, what parts) (checkpoint.Layer
 	if g == nil {
 		return whole, nil
 	}
-	var free []byte // unused part of the arena
+	var free []byte // the part of the arena that is still free
 	if g.arena != nil {
 		free = g.arena.Bytes()
 	}
@@ -108,7 +108,8 @@ func (g *staging) move(own []byte, free *[]byte, bytes func(rank int) int64) ([]
 	return whole, err
 }
 
-// needsLower reports whether writing the model needs the layer's lower halves.
+// needsLower reports whether the model's file needs the lower halves of layer l: weights are split and not saved as
+// bf16.
 func (out *Output) needsLower(l model.Layout) bool {
 	return checkpoint.DType(out.Config.SaveDType) != checkpoint.BF16 && l.Split()
 }

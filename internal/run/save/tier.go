@@ -20,8 +20,9 @@ const (
 	paramFile = "mt-params-%d.bin"
 )
 
-// OpenTier creates the files for r's data on disks. With saves, checkpoints can link states if possible. closing
-// receives functions that remove the files. links holds the states that checkpoints link; nil: checkpoints copy them.
+// OpenTier creates the files for the data of r that is on disks. saves: the run saves checkpoints, which may hard-link
+// these files. closing receives functions that remove the files. links has the files that checkpoints link; nil:
+// checkpoints copy states.
 func (out *Output) OpenTier(r *plan.Run, saves bool, closing func(end func() error)) (_ host.Tier, links *extents.Files, err error) {
 	f := &tierFiles{out, r, closing}
 	if saves { // a trial has no files of the run
@@ -53,7 +54,7 @@ type tierFiles struct {
 	closing func(end func() error)
 }
 
-// openStates creates the files of states; saves as for OpenTier.
+// openStates creates the files for states; saves and links as for OpenTier.
 func (f *tierFiles) openStates(saves bool) (e, links *extents.Files, err error) {
 	r := f.r
 	why, size := (&Content{Output: f.Output}).whyCopied(), func(l int) int64 {
@@ -73,7 +74,7 @@ func (f *tierFiles) openStates(saves bool) (e, links *extents.Files, err error) 
 	return e, links, err
 }
 
-// linkable stores each state in a file that can be linked.
+// linkable sets options so that each state has its own file, which checkpoints can hard-link.
 func (f *tierFiles) linkable(o *extents.Options) {
 	w, r := (&Content{Output: f.Output}).writerOptions(0), f.r
 	for l := range r.Layouts {
@@ -88,8 +89,8 @@ func (f *tierFiles) linkable(o *extents.Options) {
 	}
 }
 
-// useLinks returns e if checkpoints can link its states. Otherwise it returns nil and adds a note with the reason.
-// why is a reason that is already known.
+// useLinks returns e if checkpoints can hard-link its files. Otherwise it returns nil and adds a note with the reason.
+// why is a reason that is already known; "": none.
 func (f *tierFiles) useLinks(e *extents.Files, why string) *extents.Files {
 	apart, not := e.IsApart()
 	if apart {
@@ -102,11 +103,11 @@ func (f *tierFiles) useLinks(e *extents.Files, why string) *extents.Files {
 	return nil
 }
 
-// nothingMore sets no further options.
+// nothingMore is an argument for openExtents that sets no options.
 func nothingMore(*extents.Options) {}
 
-// openExtents creates the files called file, with one extent per layer. what plus the layer's number names an extent;
-// asks sets further options.
+// openExtents creates the files with the name pattern file. They have one extent for each layer. what and the layer's
+// number name an extent in errors; asks sets further options.
 func (f *tierFiles) openExtents(file, what string, size func(layer int) int64, asks func(*extents.Options)) (*extents.Files, error) {
 	key := keyOf(file)
 	o, err := f.extents(file)
@@ -133,7 +134,7 @@ func (f *tierFiles) openExtents(file, what string, size func(layer int) int64, a
 	return e, nil
 }
 
-// keyOf returns the key of the directory with these files.
+// keyOf returns the configuration key for the directory of these files: state_dir or param_dir.
 func keyOf(file string) string {
 	if file == paramFile {
 		return "param_dir"
@@ -148,7 +149,7 @@ func (f *tierFiles) extents(file string) (o extents.Options, err error) {
 		o.Dirs, o.Chunk = f.Config.ParamDir, f.r.ChunkBytes()
 	}
 	if o.Compress = file != gradFile && f.Config.Compress == "byteplane"; o.Compress {
-		o.Chunk = f.r.ChunkBytes() // there is memory for some chunks
+		o.Chunk = f.r.ChunkBytes() // the plan has memory for chunks of this size
 	}
 	if o.Run, err = filepath.Abs(f.Config.OutputDir); err != nil {
 		return o, f.Config.Errorf("output_dir", "output_dir: %w", err)
@@ -156,7 +157,7 @@ func (f *tierFiles) extents(file string) (o extents.Options, err error) {
 	return o, nil
 }
 
-// SweepStates removes files that the run left when it was killed at its very end.
+// SweepStates removes state files that an earlier process of the run has left, because it was killed at its very end.
 func (out *Output) SweepStates() error {
 	f := &tierFiles{Output: out, r: out.Plan}
 	for _, file := range []string{stateFile, gradFile, paramFile} {

@@ -37,7 +37,7 @@ func (w *Weights) Open(pool *parallel.Pool) (err error) {
 		}
 	}
 	if tier.StateOnDisk != nil && w.Ranks.First() {
-		note, err := space{w.content}.check() // again, since states may be on output_dir's disk
+		note, err := space{w.content}.check() // checked again, because the files of states may now take space on output_dir's disk
 		if err != nil {
 			return err
 		}
@@ -68,10 +68,11 @@ func (w *Weights) Open(pool *parallel.Pool) (err error) {
 // Beside returns the files to save beside weights, on rank 0.
 func (w *Weights) Beside() map[string][]byte { return w.content.beside }
 
-// LinksStates reports whether checkpoints link states on disks.
+// LinksStates reports whether checkpoints hard-link the files of states on disks.
 func (w *Weights) LinksStates() bool { return w.content != nil && w.content.links != nil }
 
-// Fill fills the store with the run's initial weights.
+// Fill fills the store with the weights with which the run starts: from the checkpoint, from the model's directory, or
+// random.
 func (w *Weights) Fill(say *report.Line) error {
 	from := w.From
 	switch {

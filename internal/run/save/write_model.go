@@ -13,8 +13,7 @@ import (
 	"mt/internal/run/settings"
 )
 
-// serveModel is the part of ranks other than 0 while rank 0 writes the model: it sends the layers that rank 0 asks
-// for.
+// serveModel is what ranks other than 0 do while rank 0 writes the model: they send the layers that rank 0 asks for.
 func (w *Weights) serveModel(what parts) error {
 	for {
 		asked, err := ranks.Tell(w.Ranks, modelAsked, 0)
@@ -33,12 +32,12 @@ func (w *Weights) serveModel(what parts) error {
 // modelAsked is the meeting while the model is written. Rank 0 sends the layer it needs, and −1 at the end.
 const modelAsked = "the model"
 
-// writeModel writes the model into dir: the weights or, depending on what, their averages. Rank 0 calls it while the
-// other ranks serve.
+// writeModel writes a model into dir: the weights or, depending on what, their moving averages. Rank 0 calls it while
+// the other ranks run serveModel.
 func (w *Weights) writeModel(dir string, step int, what parts, extra map[string][]byte) error {
 	opts := w.content.modelOptions(step)
 	home := w.Store
-	lent := -1 // layer whose state occupies a state slot until the next one is needed; −1: none
+	lent := -1 // layer whose state is in a state slot until the next layer is needed; −1: none
 	giveBack := func() {
 		if lent >= 0 {
 			home.Drop(lent)
@@ -74,8 +73,9 @@ func (w *Weights) writeModel(dir string, step int, what parts, extra map[string]
 	return err
 }
 
-// WriteAverage writes the averaged model, or removes an earlier run's if none is kept. It runs before takeBest,
-// because the averages belong to the weights of the last step. If nothing was updated yet, it writes the weights.
+// WriteAverage writes the averaged model, or removes that of an earlier run if this run keeps no average. It runs
+// before the best checkpoint's weights are loaded (takeBest), because the averages belong to the weights of the last
+// step. If no update was made yet, it writes the weights themselves.
 func (w *Weights) WriteAverage(step int, updated bool, extra map[string][]byte, out io.Writer) error {
 	what := averages
 	switch {
@@ -107,7 +107,7 @@ func (w *Weights) dropAverage(out io.Writer) error {
 	return nil
 }
 
-// WriteFinal writes the final model into the output directory on rank 0; the other ranks serve.
+// WriteFinal writes the final model into the output directory on rank 0, while the other ranks run serveModel.
 func (w *Weights) WriteFinal(step int, extra map[string][]byte) error {
 	if !w.Ranks.First() {
 		return w.serveModel(lowerHalves)

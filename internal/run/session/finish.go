@@ -31,7 +31,7 @@ func (s *session) finish(ctx context.Context, extra map[string][]byte) error {
 	}
 	end, stopped := s.saver.Last, settings.ErrResumable
 	if !s.resumable(end) {
-		// No checkpoint can be resumed, so the rest is done now or never.
+		// No checkpoint can be resumed, so the rest is done now or not at all.
 		if s.evalOwed() {
 			fmt.Fprintf(s.o.Stdout, "the run was stopped before the evaluation of step %d, which is left out\n", s.lastStep)
 		}
@@ -40,7 +40,7 @@ func (s *session) finish(ctx context.Context, extra map[string][]byte) error {
 			return fmt.Errorf("%s: %w", settings.EndFile, err)
 		}
 	}
-	// A run killed after its last save has not pruned its checkpoints, and the current run may have had nothing to
+	// If a process was killed after its last save, surplus checkpoints remain, and a restarted run may have nothing to
 	// save.
 	s.saver.PruneLast(s.lastEval.Loss)
 	s.tellNotes()
@@ -71,7 +71,7 @@ func (s *session) finish(ctx context.Context, extra map[string][]byte) error {
 	return nil
 }
 
-// compare prints the held-out loss beside a bigram model's loss on the same text.
+// compare prints the held-out loss, and beside it the loss of a bigram model on the same text.
 func (s *session) compare() error {
 	if !s.Config.CompareBigram || s.Eval == nil || s.lastEval.Step != s.modelStep() {
 		return nil
@@ -84,7 +84,7 @@ func (s *session) compare() error {
 	return nil
 }
 
-// after returns the state after the step in r; was is the state before it.
+// after returns the state after the step that r reports; was is the state before it.
 func after(was actors.State, r actors.StepReport) actors.State {
 	now := actors.State{Step: r.Step, AdamStep: was.AdamStep + 1, Tokens: r.TotalTokens}
 	if r.Skipped {
@@ -225,12 +225,12 @@ func (s *session) endState(at checkpoint.TrainerState) checkpoint.TrainerState {
 	return at
 }
 
-// leavePinned reports whether the process exits after the run that ended with err, so that pinned host memory can
-// stay pinned. After an error everything is freed.
+// leavePinned reports whether host memory can stay pinned at the end of the run: the process exits then anyway. After
+// an error everything is freed. err is the run's error.
 func (s *session) leavePinned(err error) bool {
 	var gaveUp *actors.StepAbortedError
 	switch {
-	case !s.o.ProcessEnds || machine.Emulated(): // an emulator needs everything freed
+	case !s.o.ProcessEnds || machine.Emulated(): // an emulator reports memory that is not freed as a fault
 		return false
 	case err != nil:
 		return errors.As(err, &gaveUp)

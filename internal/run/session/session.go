@@ -30,7 +30,7 @@ type session struct {
 	line        *report.Line
 	observers   report.Observers
 	news        *report.DeviceNotes
-	log         *report.Log // metrics.jsonl, or on other ranks its replacement; nil: none
+	log         *report.Log // metrics.jsonl; on ranks other than 0, rank-N.jsonl; nil: none
 	kept        report.Windows
 	meter       *report.Meter
 	trace       *report.Trace
@@ -39,7 +39,7 @@ type session struct {
 	saver       *save.Saver
 	bestTracker save.BestTracker
 	samples     samples
-	pairs       resolve.Reference // references of the run, including those found by the pass
+	pairs       resolve.Reference // the reference model's log-probabilities of all pairs
 
 	products *save.Products // algorithms of matrix products
 	took     atomic.Int64   // duration of the last step in nanoseconds; 0: none yet
@@ -203,7 +203,7 @@ func (s *session) open() (err error) {
 	return err
 }
 
-// openOutput opens the files in the output directory that the run continues.
+// openOutput opens the files in the output directory that the run appends to.
 func (s *session) openOutput() (err error) {
 	step := s.From.State.Step
 	if s.log, s.lastEval, err = report.OpenMetrics(s.FS(), filepath.Join(s.Config.OutputDir, settings.MetricsFile), step, s.Hooks.Metrics); err != nil {
@@ -223,8 +223,8 @@ func (s *session) openOutput() (err error) {
 	return err
 }
 
-// openRankMetrics opens the metrics file of a rank other than 0: metrics.jsonl with this rank's own stalls, memory
-// and copies. If that fails, the rank has no metrics.
+// openRankMetrics opens rank-N.jsonl on a rank other than 0. It has the same lines as metrics.jsonl, with this rank's
+// own stalls, memory and copies. If that fails, the rank has no metrics.
 func (s *session) openRankMetrics() {
 	log, _, err := report.OpenMetrics(s.FS(), filepath.Join(s.Config.OutputDir, fmt.Sprintf(settings.RankMetricsFile, s.Ranks.Rank())), s.From.State.Step, s.Hooks.Metrics)
 	if err != nil {
@@ -349,8 +349,8 @@ func (s *session) onEval(r actors.EvalReport) {
 	s.observers.Eval(report.Eval{Report: r, Metrics: report.EvalMetricsOf(r)})
 }
 
-// evalOwed reports whether an evaluation after the last step is due and missing in metrics.jsonl. At the start the
-// last step is the step that the run resumes from.
+// evalOwed reports whether an evaluation after the last step is due but not in metrics.jsonl. At the start, the last
+// step is the step from which the run resumes.
 func (s *session) evalOwed() bool {
 	step, every := s.lastStep, settings.CadenceOf(s.Config)
 	due := s.Eval != nil && step > 0 && (every.Eval > 0 && step%every.Eval == 0 || every.EvalEpochs && s.EndsEpoch(step) || step == s.Config.MaxSteps)
@@ -366,9 +366,9 @@ func (s *session) epoch(step int) float64 {
 // aborted at once.
 const abortPatience = 2 * time.Minute
 
-// abortSignal returns a channel that closes when the current step must be aborted: abortPatience after ctx is done,
-// or at once if the step takes longer. end stops the waiting. With several ranks giveUp is nil, and every rank
-// finishes the step.
+// abortSignal returns a channel that closes when the current step must be aborted. That is abortPatience after ctx is
+// done, or at once if the step is predicted to take longer. end stops the waiting. With several ranks giveUp is nil,
+// and every rank finishes the step.
 func (s *session) abortSignal(ctx context.Context) (giveUp <-chan struct{}, end func()) {
 	waits := abortPatience
 	if p := s.Hooks.Patience; p > 0 {
@@ -412,7 +412,8 @@ func (s *session) stepTakes() time.Duration {
 	return time.Duration(executed / s.meter.PeakFLOPS * float64(time.Second))
 }
 
-// gaveUp saves the state of a run that has aborted its step. It passes any other end of the pipeline on.
+// gaveUp saves the state of a run that has aborted its step (err is a StepAbortedError). It returns any other err
+// unchanged.
 func (s *session) gaveUp(err error) error {
 	var up *actors.StepAbortedError
 	if !errors.As(err, &up) {

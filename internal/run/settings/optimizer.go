@@ -35,12 +35,13 @@ func Elementwise(c *config.Config) optim.Optimizer {
 	return Optimizer(c)
 }
 
-// adamW returns AdamW with the peak learning rate highest.
+// adamW returns AdamW with the keys' options. highest is its peak learning rate.
 func adamW(c *config.Config, highest float64) optim.Elementwise {
 	return grouped(c, optim.AdamW{Beta1: c.AdamBeta1, Beta2: c.AdamBeta2, Eps: c.AdamEpsilon, WeightDecay: c.WeightDecay}, highest)
 }
 
-// grouped adds lr_groups to an optimizer with the peak learning rate highest.
+// grouped returns the optimizer by with the options of lr_groups, if there are any. highest is the optimizer's peak
+// learning rate.
 func grouped(c *config.Config, by optim.Elementwise, highest float64) optim.Elementwise {
 	if groups := groups(c, highest); groups != nil {
 		return optim.Grouped{By: by, Groups: groups}
@@ -48,7 +49,7 @@ func grouped(c *config.Config, by optim.Elementwise, highest float64) optim.Elem
 	return by
 }
 
-// groups returns lr_groups relative to the peak learning rate highest; nil: there are none.
+// groups returns lr_groups. Scale is each group's peak learning rate over highest, the optimizer's own. nil: no groups.
 func groups(c *config.Config, highest float64) *optim.Groups {
 	if len(c.LRGroups) == 0 {
 		return nil
@@ -71,7 +72,7 @@ func Muon(c *config.Config) *optim.Muon {
 	default:
 		return nil
 	}
-	share := func(rate float64) float64 { // relative to the schedule's rate
+	share := func(rate float64) float64 { // learning rates over the one that the schedule scales
 		if rate == 0 {
 			return 1
 		}

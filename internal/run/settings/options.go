@@ -26,7 +26,7 @@ type Options struct {
 	// ProcessEnds: the process exits after the call. GPUs then leave host memory pinned, since unpinning is slow.
 	ProcessEnds bool
 
-	Forecast Forecast // for Plan: the machine, and what to vary
+	Forecast Forecast // for Plan: the machine to predict, and what to vary
 
 	// World is the ranks that train together; nil or a single rank: this process trains alone. All ranks call Train.
 	// Train returns on all of them with the same error, or one rank aborts the run for all. The caller closes World.
@@ -58,7 +58,7 @@ type Hooks struct {
 	Serving func(url string, l net.Listener) // the dashboard is up
 }
 
-// ErrInterrupted is the error of work that was asked to stop.
+// ErrInterrupted is the error of work that ended because it was asked to stop.
 var ErrInterrupted = errors.New("interrupted")
 
 // ErrResumable is the ErrInterrupted of work that the same command can continue: a run with a saved state, or data

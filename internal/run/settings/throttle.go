@@ -51,7 +51,7 @@ func parseThrottle(text string) (l Throttle, err error) {
 	return l, nil
 }
 
-// Optimizer returns o with slowed-down updates.
+// Optimizer returns o, slowed down so that updates keep to the limit l.Updates.
 func (l Throttle) Optimizer(o optim.Optimizer) optim.Optimizer {
 	if l.Updates <= 0 {
 		return o
@@ -89,7 +89,7 @@ func (u *slowUpdate) Step(unit optim.Unit, w optim.Weight, planes []optim.State,
 	time.Sleep(time.Until(u.began.Add(time.Duration(float64(moved) / u.limit * 1e9))))
 }
 
-// Machine returns m with these limits.
+// Machine returns m with the limits of l: rates above a limit are lowered to it.
 func (l Throttle) Machine(m *rates.Machine) *rates.Machine {
 	slower := func(rate *float64, cores *float64, limit float64) {
 		if limit = limit / 1e9; limit > 0 && limit < *rate {

@@ -55,7 +55,7 @@ type SyntheticOptions struct {
 	Batch func(step int) []data.Row
 }
 
-// The optimizer's settings in a synthetic run, for programs that repeat it.
+// The optimizer's settings in a synthetic run, exported for programs that compute the same run again.
 const (
 	SyntheticLR          = 1e-4
 	SyntheticMaxGradNorm = 1.0
@@ -66,7 +66,7 @@ type Synthetic struct {
 	Plan    *plan.Run
 	o       SyntheticOptions
 	devs    []device.Device // by lane
-	noted   []device.Device // the devices without the wrappers in devs
+	noted   []device.Device // the same devices without wrappers, for their notes
 	profile *wrap.Profiled  // nil: no timing of operations
 	pool    *parallel.Pool
 	store   *host.Store
@@ -140,7 +140,7 @@ func (s *Synthetic) resolve() (*plan.Run, error) {
 	return plan.Resolve(q)
 }
 
-// request returns the request for the run's plan.
+// request returns the plan.Request of the run.
 func (o SyntheticOptions) request() plan.Request {
 	order := schedule.Zigzag
 	if o.Devices > 1 {
@@ -154,7 +154,7 @@ func (o SyntheticOptions) request() plan.Request {
 // PlanSynthetic returns the plan of a CPU run that StartSynthetic would start.
 func PlanSynthetic(o SyntheticOptions) (*plan.Run, error) { return plan.Resolve(o.request()) }
 
-// lent is a device that its owner closes.
+// lent is a device that Close leaves open, because the caller owns it.
 type lent struct{ device.Device }
 
 func (lent) Close() error { return nil }
@@ -213,7 +213,7 @@ func (s *Synthetic) chooseAttention() error {
 // AttentionKernels returns the name of the attention kernels; "" if the device has no choice.
 func (s *Synthetic) AttentionKernels() string { return s.attention }
 
-// SyntheticRecipe is the optimizer of a synthetic run.
+// SyntheticRecipe is the optimizer of a synthetic run, with its hyperparameters.
 var SyntheticRecipe = optim.AdamW{Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, WeightDecay: 0.1}
 
 func (s *Synthetic) options(o SyntheticOptions) actors.Options {
@@ -248,9 +248,9 @@ func randomRows(o SyntheticOptions, step int) []data.Row {
 	return rows
 }
 
-// Run runs k steps without a pause and returns their reports. The pipeline drains at the end of a call and fills
-// again in the next. Only the reports in the middle show the cost of a step. The first report includes the time since
-// the last call, and the last step's update overlaps with no other step.
+// Run runs k steps without a pause and returns their reports. Between calls the pipeline is idle, so only the reports
+// in the middle of a call show the cost of a step. The first report includes the time since the last call, and the last
+// step's update overlaps with no other step.
 func (s *Synthetic) Run(k int) ([]actors.StepReport, error) {
 	for range k {
 		s.allowed <- struct{}{}

@@ -24,7 +24,8 @@ import (
 	"mt/plan/rates"
 )
 
-// Knobs are the tunable settings of a run. Zero leaves a depth to the plan, and Threads to the number of cores.
+// Knobs are the settings that tuning may change: depths, threads and micro-batch sizes. 0 leaves a depth to the plan,
+// and Threads to the number of cores.
 type Knobs struct {
 	WeightSlots      int `json:"weight_slots"`
 	GradBuffers      int `json:"grad_buffers"`
@@ -47,8 +48,8 @@ type Trials struct {
 	request       *resolve.Resolved // the plan's request; it has no plan itself
 	store         *host.Store       // nil until the first run
 	stateOnDisk   []bool            // by layer: its state is on a disk; as the store has it
-	gradOnDisk    []bool            // by layer: its gradient is, too
-	weightsOnDisk []bool            // by layer: its tile is, too
+	gradOnDisk    []bool            // by layer: its gradient is on a disk
+	weightsOnDisk []bool            // by layer: its tile is on a disk
 	slots         int               // state slots of the store
 	ends          []func() error    // remove the files of the states
 	news          *report.DeviceNotes
@@ -106,7 +107,7 @@ func (t *Trials) WriteNotes(w io.Writer) {
 	report.ShowAll(w, save.NewOutput(t.request).AllNotes(), t.news.Take())
 }
 
-// Asked returns the configuration's knobs.
+// Asked returns the knobs as the configuration sets them.
 func (t *Trials) Asked() Knobs {
 	d, q := t.request.Asked.Depths, t.request.Asked
 	return Knobs{WeightSlots: d.WeightSlots, GradBuffers: d.GradBuffers, GradSlabs: d.GradSlabs, ActivationSlots: d.ActivationSlots,
@@ -121,7 +122,7 @@ func (t *Trials) Plan(k Knobs) (*plan.Run, error) {
 	return plan.Resolve(q)
 }
 
-// Check returns training's error, with the names of keys, if k does not fit.
+// Check returns the error that training with k would give, if k does not fit. The error names configuration keys.
 func (t *Trials) Check(k Knobs) error {
 	r, err := t.Plan(k)
 	if err != nil {
@@ -133,7 +134,7 @@ func (t *Trials) Check(k Knobs) error {
 	return t.request.WithPlan(r).CheckRoom("the run")
 }
 
-// Machine returns m slowed down by MT_THROTTLE. It returns an error if m's rates do not suit this run.
+// Machine returns m, slowed down as MT_THROTTLE says. It returns an error if m's rates do not suit this run.
 func (t *Trials) Machine(m *rates.Machine) (*rates.Machine, error) {
 	if want := t.in.Config.Device; m.Device.Kind != want {
 		return nil, config.Usagef("the rates of %s are those of device %s, and the run is on %s: measure this machine with mt doctor --save FILE --device %s",
@@ -166,7 +167,7 @@ func (t *Trials) Predict(r *plan.Run, m *rates.Machine) (*predict.Prediction, er
 // OnCPU reports whether the run is on the CPU device.
 func (t *Trials) OnCPU() bool { return t.in.Config.Device == "cpu" }
 
-// Calibrated calls f with the device whose rates count, without a throttle.
+// Calibrated calls f with the device whose rates tuning needs, without the limits of MT_THROTTLE.
 func (t *Trials) Calibrated(f func(device.Device) error) error {
 	if t.in.Devices != nil {
 		return f(t.in.Devices[0])
@@ -229,7 +230,7 @@ func inPairs(steps [][]data.Row) {
 	}
 }
 
-// shape returns the batch size and vocabulary of r's random tokens.
+// shape returns options with the model, the number of rows and the row length for random tokens of r.
 func (t *Trials) shape(r *plan.Run) SyntheticOptions {
 	return SyntheticOptions{Model: t.in.Model, Rows: r.Limits.Tokens / r.RowTokens, SeqLen: r.RowTokens}
 }

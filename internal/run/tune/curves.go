@@ -17,11 +17,11 @@ type CurvePoint struct {
 	Stalls    map[string]float64 `json:"stalls"` // share of the step by cause
 }
 
-// Curve is the predicted effect of one key. The other keys have the winner's values, or the start's if nothing is
-// faster.
+// Curve is the predicted effect of one key. The other keys have the values of the winner, or of the configuration
+// (start) if nothing is faster.
 type Curve struct {
 	Key    string       `json:"key"`
-	At     int          `json:"at"` // the key's value in Of
+	At     int          `json:"at"` // the key's value in the plan that Of names
 	Of     string       `json:"of"` // start or best: the source of the other keys
 	Points []CurvePoint `json:"points"`
 }

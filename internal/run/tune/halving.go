@@ -15,7 +15,7 @@ type sample struct {
 	stall   [actors.NumCauses]float64
 }
 
-// runner runs p for a number of measured steps.
+// runner runs plan p for some steps and measures them.
 type runner func(ctx context.Context, p *Point, steps int) (sample, error)
 
 // contestant is a plan with its measurements.
@@ -39,7 +39,7 @@ func median(values []float64) float64 {
 	return slices.Sorted(slices.Values(values))[len(values)/2]
 }
 
-// turns is how often each contestant runs per round.
+// turns is how often each contestant runs in a round of halve.
 const turns = 2
 
 // rounds returns the number of rounds until one of n contestants is left; runsOf returns the number of runs.
@@ -57,9 +57,9 @@ func runsOf(n int) (runs int) {
 	return runs
 }
 
-// halve is successive halving (Jamieson and Talwalkar, arXiv:1502.07943). All contestants run in turns, the faster
-// half stays, and the next round has twice the steps. It returns the last contestant. Each turn starts with another
-// contestant, so none always follows the same one.
+// halve is successive halving (Jamieson and Talwalkar, arXiv:1502.07943). In each round all remaining contestants run
+// in turns, and the faster half stays. The next round has twice the steps. It returns the last contestant. Each turn
+// starts with another contestant, so that none always runs after the same one.
 func halve(ctx context.Context, all []*contestant, steps int, run runner) (*contestant, error) {
 	alive := slices.Clone(all)
 	for round := 1; len(alive) > 1; round++ {

@@ -16,21 +16,21 @@ const looks, chance = 3, 0.05 / looks
 type Faster struct {
 	// Ratio is the median of step time of the start / step time of the other plan.
 	Ratio float64 `json:"ratio"`
-	// Least and Most are order statistics of the pairs' ratios. The true median lies below Least with probability at
-	// most 1/60, and above Most likewise, whatever the noise.
+	// Least and Most are order statistics of the pairs' ratios. Whatever the noise, the true median is below Least with
+	// probability at most 1/60, and above Most with probability at most 1/60.
 	Least float64 `json:"least"`
 	Most  float64 `json:"most"`
 	Pairs int     `json:"pairs"`
 }
 
-// Certain reports whether the plan is faster beyond chance.
+// Certain reports whether the other plan is faster than the start, beyond chance.
 func (f Faster) Certain() bool { return f.Least > 1 }
 
-// open reports whether the plan seems faster and more pairs could prove it.
+// open reports whether the other plan seems faster than the start, but needs more pairs to prove it.
 func (f Faster) open() bool { return !f.Certain() && f.Ratio > 1+alike }
 
-// pair runs start and other alternately, n pairs at a time, and compares them. While the result is open it runs
-// another n pairs, at most looks times. Every other pair begins with other. more, unless nil, is called before
+// pair runs start and other alternately, n pairs at a time, and compares them. While the result is open, it runs
+// another n pairs, up to looks times n. Every other pair begins with other. It calls more, which may be nil, before
 // another n.
 func pair(ctx context.Context, start, other *contestant, n, steps int, run runner, more func()) (f Faster, err error) {
 	var ratios []float64
@@ -59,7 +59,7 @@ func pair(ctx context.Context, start, other *contestant, n, steps int, run runne
 	return f, nil
 }
 
-// compare evaluates at least LeastPairs ratios.
+// compare evaluates the ratios of at least LeastPairs pairs.
 func compare(ratios []float64) Faster {
 	sorted := slices.Sorted(slices.Values(ratios))
 	n := len(sorted)

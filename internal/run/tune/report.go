@@ -29,7 +29,7 @@ type Row struct {
 	Knobs     trials.Knobs `json:"keys"`
 	Start     bool         `json:"start,omitempty"`
 	Best      bool         `json:"best,omitempty"`
-	Predicted float64      `json:"predicted_tok_per_s,omitempty"` // 0: the plan has another number of threads than the rates
+	Predicted float64      `json:"predicted_tok_per_s,omitempty"` // 0: the plan uses another number of threads than the machine's rates
 	Measured  *Speed       `json:"measured_tok_per_s"`
 	// Stalls are measured shares of the compute stream's time, by cause.
 	Stalls map[string]float64 `json:"stalls"`
@@ -58,8 +58,8 @@ func newResult(t *tuning) *Result {
 	return &Result{Machine: t.machine.Name, ownSlabs: p.Clip && p.BufferBytes() > 0 && !p.PoolsSlabs(), Settings: []config.Setting{}, Curves: []Curve{}}
 }
 
-// rank fills the rows: the start, then the others by the round in which they were eliminated, latest first. It fills
-// the settings if the winner is faster.
+// rank fills the rows of the table: the start, then the contestants by the round in which they were eliminated, latest
+// first. It fills the proposed settings if the winner is faster.
 func (r *Result) rank(t *tuning) {
 	r.dims = t.space.dims
 	slices.SortStableFunc(t.all, func(a, b *contestant) int {
@@ -92,7 +92,7 @@ func b2i(b bool) int {
 	return 0
 }
 
-// found reports whether a plan is faster than the start.
+// found reports whether the winner is faster than the start, beyond chance.
 func (r *Result) found() bool { return r.Faster != nil && r.Faster.Certain() }
 
 // row converts c to a Row.
@@ -121,8 +121,8 @@ func (c *contestant) row() Row {
 	return out
 }
 
-// bestSettings returns the settings that turn start into best. They include all depths, because the plan derives
-// depths that are not given from the given ones. Other keys are included only if they change.
+// bestSettings returns the keys that turn the configuration's plan start into best. They include all depths, because
+// the plan derives the depths that are not set from those that are. Other keys are included only if they change.
 func bestSettings(dims []dimension, start, best trials.Knobs) []config.Setting {
 	var out []config.Setting
 	for _, d := range dims {

@@ -35,7 +35,7 @@ func better(p, q *Point) bool {
 	return p.Memory < q.Memory || p.Memory == q.Memory && p.Step < q.Step
 }
 
-// at predicts k. It returns nil if k has no plan or the search is spent.
+// at returns the plan for k with its prediction. It returns nil if k has no plan or no predictions are left.
 func (s *search) at(k trials.Knobs) (*Point, error) {
 	if err := s.ctx.Err(); err != nil {
 		return nil, context.Cause(s.ctx)
@@ -56,13 +56,13 @@ func (s *search) at(k trials.Knobs) (*Point, error) {
 	return p, nil
 }
 
-// spent reports whether the limit of predictions or time is reached.
+// spent reports whether the limit on predictions or time is reached.
 func (s *search) spent() bool {
 	return len(s.seen) >= s.most || !s.until.IsZero() && time.Now().After(s.until)
 }
 
-// descend improves p until no change of one knob and no exchange between two knobs helps. Exchanges matter because
-// one knob's memory is missing for another.
+// descend improves p until no change of one knob helps, and no change of two knobs in opposite directions (exchange).
+// Such changes matter, because memory freed by one knob can serve another.
 func (s *search) descend(p *Point) (*Point, error) {
 	for {
 		next := p
@@ -92,8 +92,8 @@ func (s *search) descend(p *Point) (*Point, error) {
 	}
 }
 
-// exchange returns the best plan with one knob of p a rung lower and another higher, by one rung or as far as fits.
-// It returns p if none is better.
+// exchange returns the best plan in which one knob of p is one value lower, and another is higher: by one value, or by
+// as much as fits. It returns p if no such plan is better.
 func (s *search) exchange(p *Point) (*Point, error) {
 	best := p
 	for _, up := range s.dims {
@@ -119,7 +119,7 @@ func (s *search) exchange(p *Point) (*Point, error) {
 	return best, nil
 }
 
-// highest returns the highest value of d with which k has a plan, if any.
+// highest returns the highest value of dimension d with which k has a plan; none: empty.
 func (s *search) highest(k trials.Knobs, d dimension) []int {
 	for _, v := range slices.Backward(d.values) {
 		*d.at(&k) = v
@@ -130,7 +130,7 @@ func (s *search) highest(k trials.Knobs, d dimension) []int {
 	return nil
 }
 
-// beside returns the next value of a ladder above v (way > 0) or below v; 0 if there is none.
+// beside returns the value in the sorted values next to v: above v if way > 0, otherwise below. 0: there is none.
 func beside(values []int, v, way int) int {
 	if way > 0 {
 		if i := slices.IndexFunc(values, func(x int) bool { return x > v }); i >= 0 {
@@ -146,8 +146,8 @@ func beside(values []int, v, way int) int {
 	return 0
 }
 
-// run descends from the start, the plan's own choice, the least and the most of everything, and then from random
-// points until the search is spent. It returns all predicted points, best first.
+// run descends from several points: the start, the plan's own choice, the least and the most of every knob, and then
+// random points until spent. It returns all predicted points, best first.
 func (s *search) run(start *Point, seed uint64) ([]*Point, error) {
 	s.seen = map[trials.Knobs]*Point{start.Knobs: start}
 	auto, least, most := start.Knobs, start.Knobs, start.Knobs

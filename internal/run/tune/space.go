@@ -9,7 +9,7 @@ import (
 	"mt/plan/rates"
 )
 
-// Point is a plan with its prediction.
+// Point is a plan with the knobs from which it was made and its prediction.
 type Point struct {
 	Knobs  trials.Knobs // depths from the plan, other knobs as asked for
 	Step   float64      // predicted seconds of a step
@@ -45,8 +45,8 @@ func ladder(least, most int) []int {
 	return append(out, max(least, most))
 }
 
-// knobs returns r's depths with the other knobs from asked. A micro-batch size that the plan chose stays "not asked
-// for", because other choices depend on who made it.
+// knobs returns the depths of plan r, and the other knobs from asked. If the plan chose the micro-batch size, the knob
+// stays 0: other choices of the plan depend on whether the size was given.
 func knobs(r *plan.Run, asked trials.Knobs) trials.Knobs {
 	d := r.Depths
 	asked.WeightSlots, asked.GradBuffers, asked.ActivationSlots, asked.GradSlabs = d.WeightSlots, d.GradBuffers, d.ActivationSlots, 0
@@ -56,7 +56,7 @@ func knobs(r *plan.Run, asked trials.Knobs) trials.Knobs {
 	return asked
 }
 
-// spaceOf returns the dimensions along which start can be changed.
+// spaceOf returns the dimensions along which the plan start may be changed. newBits: also those that change bits.
 func spaceOf(start *plan.Run, newBits bool) []dimension {
 	layers := len(start.Layouts)
 	tiles, activations := layers+2*start.Experts, 0
@@ -94,8 +94,8 @@ func sameBits(a, b *plan.Run) bool {
 		a.Spec.HeadChunk == b.Spec.HeadChunk && a.Spec.Shards() == b.Spec.Shards()
 }
 
-// predictor returns functions that predict plans of t on m, each plan once. Without newBits they reject plans that
-// add numbers in another order than start.
+// predictor returns functions that plan and predict a step on machine m, each plan once. Without newBits they reject
+// plans that add numbers in another order than the plan start.
 func predictor(t *trials.Trials, m *rates.Machine, start *plan.Run, newBits bool) (predict func(trials.Knobs) (*Point, error), fits func(trials.Knobs) bool) {
 	known := map[trials.Knobs]*Point{}
 	fits = func(k trials.Knobs) bool {

@@ -35,7 +35,7 @@ type Options struct {
 	Progress func(what string, done, of int, left time.Duration)
 }
 
-// searchTime ends a search, but not before the first descent is done.
+// searchTime is how long a search may take. The first descent always finishes.
 const searchTime = time.Minute
 
 // tuning is a tuning in progress.
@@ -44,7 +44,7 @@ type tuning struct {
 	trials  *trials.Trials
 	machine *rates.Machine
 	space   space
-	plan    *plan.Run // the start's plan
+	plan    *plan.Run // plan of the configuration as it is
 	start   *contestant
 	all     []*contestant // all contestants but the start
 	steps   int
@@ -86,7 +86,7 @@ func Tune(ctx context.Context, o Options) (_ *Result, err error) {
 	return t.out, err
 }
 
-// findRates determines the machine's rates.
+// findRates finds the machine's rates: those given, or measured ones.
 func (t *tuning) findRates(ctx context.Context) (err error) {
 	m := t.Machine
 	if m == nil {
@@ -133,7 +133,7 @@ func (t *tuning) progress(what string, done, of int, left time.Duration) {
 	}
 }
 
-// propose searches in virtual time and picks the plans to run.
+// propose searches in virtual time and picks the contestants that then run.
 func (t *tuning) propose(ctx context.Context, asked trials.Knobs) error {
 	t.space.dims = spaceOf(t.plan, t.NewBits)
 	t.space.predict, t.space.fits = predictor(t.trials, t.machine, t.plan, t.NewBits)
@@ -183,7 +183,7 @@ func (t *tuning) otherThreads(asked int) (out []int) {
 	return out
 }
 
-// decide runs the contestants against each other, then the winner against the start.
+// decide lets the contestants run against each other, and then the winner against the start.
 func (t *tuning) decide(ctx context.Context) error {
 	if len(t.all) == 0 {
 		return nil
@@ -214,10 +214,11 @@ func (t *tuning) decide(ctx context.Context) error {
 	return nil
 }
 
-// idleSteps is the number of unmeasured steps per run: two fill the pipeline, and one at the end keeps it full.
+// idleSteps is the number of steps of a run that are not measured: two at the start fill the pipeline, and one at the
+// end keeps it full.
 const idleSteps = 3
 
-// budget is the number of runs and steps to do, and done so far.
+// budget counts the runs and steps that are planned and done.
 type budget struct {
 	began     time.Time
 	steps, of int

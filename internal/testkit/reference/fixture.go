@@ -17,7 +17,7 @@ import (
 type Fixture struct {
 	Config  *model.Config
 	Weights Weights    // before training
-	Plain   Weights    // the same by the names of Weights
+	Plain   Weights    // Weights under the names that type Weights documents
 	Rows    []Sequence // in file order
 	PerStep int        // rows per step
 	// Loss and GradNorm are from step 1, before clipping. LossBound and NormBound are the relative deviations allowed
@@ -61,7 +61,7 @@ func LoadModel(dir string) (c *model.Config, w, plain Weights, err error) {
 	return c, w, w.plain(c), nil
 }
 
-// plain returns every parameter by the names of a model without a family, Llama's.
+// plain returns every parameter under the tensor names of Llama, which reference uses for all families.
 func (w Weights) plain(c *model.Config) Weights {
 	var plain model.Config
 	out := Weights{}

@@ -8,9 +8,9 @@ import (
 	"mt/model"
 )
 
-// Weights are a model's tensors, row-major, by the names of a model without a family, Llama's
-// ("model.layers.0.self_attn.q_proj.weight"). Fixture.Plain has these names for every family. A bias or a q/k norm is
-// applied if it is there. lm_head.weight may be missing if it is tied.
+// Weights are a model's tensors, row-major, under Llama's tensor names ("model.layers.0.self_attn.q_proj.weight"),
+// whatever the family. A bias or a q/k norm is applied if its tensor is there. lm_head.weight may be missing if it is
+// tied.
 type Weights map[string][]float64
 
 // Sequence is one document: attention and positions begin with it.
@@ -22,7 +22,7 @@ type Sequence struct {
 	Noise []float64
 }
 
-// Loss returns the sum of −log p over all targets, divided by their number.
+// Loss returns the mean of −log p over all supervised tokens.
 func Loss(cfg *model.Config, w Weights, seqs []Sequence) float64 {
 	var sum float64
 	var n int
@@ -106,7 +106,7 @@ func Block(cfg *model.Config, w Weights, i int, x []float64) []float64 {
 	return residual(cfg, x2, hiddenNorm(cfg, w, n.mlpOut, out))
 }
 
-// norms are the names of the norms around a block's attention and MLP; "": there is none.
+// norms has the names of the norms around a block's attention and MLP; "": there is no such norm.
 type norms struct{ attn, attnOut, mlp, mlpOut string }
 
 // normsOf finds a block's norms. The same name means different norms in blocks with two norms, with four, and with
@@ -181,8 +181,8 @@ func heads(cfg *model.Config, w Weights, i int, n []float64) (q, k, v []float64)
 	return q, k, v
 }
 
-// mlp returns down(f(gate(n))·up(n)), or down(f(up(n))) without a gate. The tensors' names begin with in. With
-// cfg.ClampedSwiGLU the gated activation is that one.
+// mlp returns down(f(gate(n))·up(n)), or down(f(up(n))) without a gate. in is the prefix of the tensors' names. With
+// cfg.ClampedSwiGLU, that function replaces f(gate(n))·up(n).
 func mlp(cfg *model.Config, w Weights, in string, n []float64) []float64 {
 	h := cfg.HiddenSize
 	if cfg.Ungated {
@@ -379,7 +379,7 @@ func Derivative(f func(s float64) float64) float64 {
 	return (8*(f(step)-f(-step)) - (f(2*step) - f(-2*step))) / (12 * step)
 }
 
-// Perturbed returns f with s·dir[i] added to x[i] for all i, and then restores x.
+// Perturbed adds s·dir[i] to x[i] for all i, calls f, restores x, and returns f's result.
 func Perturbed(f func() float64, x, dir []float64, s float64) float64 {
 	was := append([]float64(nil), x...)
 	for i, d := range dir {
@@ -430,7 +430,8 @@ func columns(x []float64, a, b int) (left, right []float64) {
 	return left, right
 }
 
-// mlaTemperature returns yarn's factor on the scores with MLA. Source: transformers, modeling_deepseek_v3.
+// mlaTemperature returns the factor with which yarn multiplies the attention scores of MLA. Source: transformers,
+// modeling_deepseek_v3.
 func mlaTemperature(r model.Rope) float64 {
 	if r.Type != "yarn" || r.MScaleAllDim == 0 {
 		return 1
@@ -439,12 +440,12 @@ func mlaTemperature(r model.Rope) float64 {
 	return m * m
 }
 
-// Routing accumulates the routing of all calls of MoE that get it.
+// Routing sums up the routing of all calls of MoE to which it is passed.
 type Routing struct {
 	Rows   int       // tokens, counted once per layer
 	Counts []float64 // by expert: how many rows chose it
 	Probs  []float64 // by expert: the sum of its scores, chosen or not
-	Chosen []int     // the experts of every row, by falling key
+	Chosen []int     // the experts of every row, in the order in which they were chosen
 }
 
 // AuxLoss returns the auxiliary loss of r: coefficient · experts · Σ (Counts/Rows)·(Probs/Rows). Source:
@@ -522,8 +523,8 @@ func scores(cfg *model.Config, logits []float64) []float64 {
 
 func sigmoid(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
 
-// choose returns the experts of a row: those with the largest scores, or scores + bias, in the open groups. The
-// largest is the first.
+// choose returns the experts of a row. They have the largest scores, or the largest scores + bias, among the experts of
+// the selected groups. The largest is the first.
 func choose(cfg *model.Config, p, bias []float64) []int {
 	keys := append([]float64(nil), p...)
 	for e, b := range bias {
@@ -579,7 +580,7 @@ func sparseMixerWeights(cfg *model.Config, logits []float64, chosen []int) (out 
 	return out
 }
 
-// sharedWeight returns the factor on a shared expert's output; 1 without a gate.
+// sharedWeight returns the factor for a shared expert's output: sigmoid(gate·row), or 1 without a gate.
 func sharedWeight(gate, row []float64) float64 {
 	if gate == nil {
 		return 1
@@ -766,7 +767,7 @@ func yarnKeeps(r model.Rope, dim, i float64) float64 {
 	return 1 - min(max((i-low)/(high-low), 0), 1)
 }
 
-// amplitude returns the factor on cos and sin in a document of length tokens.
+// amplitude returns the factor with which the rope type multiplies cos and sin in a document of length tokens.
 func amplitude(cfg *model.Config, r model.Rope, length int) float64 {
 	temperature := func(m float64) float64 { return 1 + 0.1*m*math.Log(max(r.Factor, 1)) }
 	if r.ShortMScale != 0 {
@@ -814,15 +815,16 @@ func rope(cfg *model.Config, r model.Rope, x []float64, tokens, d int) {
 	}
 }
 
-// Pair is two answers to a prompt, each with the prompt in front. Reference is the log p of their targets under the
-// reference model.
+// Pair is a chosen and a rejected answer to a prompt, each with the prompt in front. Reference is the log p of the two
+// answers' supervised tokens by the reference model.
 type Pair struct {
 	Chosen, Rejected Sequence
 	Reference        [2]float64
 }
 
-// PreferenceLoss returns the mean loss of pairs, plus likelihood times the mean of −log p over the targets of all
-// chosen answers. For each pair lossOf gets the answers' sums of −log p and numbers of targets.
+// PreferenceLoss returns the mean loss of pairs, plus likelihood times the mean of −log p over the supervised tokens of
+// all chosen answers. lossOf returns the loss of a pair from the two answers' sums of −log p and numbers of supervised
+// tokens.
 func PreferenceLoss(cfg *model.Config, w Weights, pairs []Pair, lossOf func(p Pair, sums [2]float64, targets [2]int) float64, likelihood float64) float64 {
 	var loss, nats float64
 	tokens := 0
@@ -837,7 +839,7 @@ func PreferenceLoss(cfg *model.Config, w Weights, pairs []Pair, lossOf func(p Pa
 	return loss/float64(len(pairs)) + likelihood*nats/float64(tokens)
 }
 
-// SumOfLosses returns the sum of −log p over the targets of a sequence, and their number.
+// SumOfLosses returns the sum of −log p over the supervised tokens of a sequence, and their number.
 func SumOfLosses(cfg *model.Config, w Weights, s Sequence) (sum float64, n int) {
 	logits := logits(cfg, w, s)
 	for t, target := range s.Targets {

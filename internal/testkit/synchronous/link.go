@@ -52,14 +52,15 @@ func (t *Trainer) load(b *data.Batch) {
 		t.stream.Zero(t.experts.Counts.Mem())
 		t.probabilities = make([]float64, c.NumExperts)
 	}
-	if t.balances { // arXiv:2101.03961: experts · mean count · mean probability, over all routers
+	if t.balances { // arXiv:2101.03961: experts · mean count · mean probability, where the means are over all layers
 		routed := float64(c.ExpertBlocks()) * float64(b.Tokens)
 		t.aux = c.RouterAuxLossCoef * float64(c.NumExperts) / (routed * routed)
 		t.auxScale = float32(t.aux)
 	}
 }
 
-// loadMicroBatches enqueues the copies of the ids and places of all micro-batches, and assigns their hidden states.
+// loadMicroBatches enqueues the copies of all micro-batches' ids and positions, and gives each micro-batch its hidden
+// states.
 func (t *Trainer) loadMicroBatches(b *data.Batch) {
 	var off int64
 	put := func(v []int32) device.Tensor {
@@ -97,9 +98,9 @@ func (t *Trainer) loadMicroBatches(b *data.Batch) {
 // pairs is the range of (token, choice) pairs of one expert: n pairs from index from in the list sorted by expert.
 type pairs struct{ from, n int }
 
-// pairsByExpert waits until the pairs of all tokens are sorted by expert, and returns each expert's range. With count
-// it adds the layer's probabilities to those of the layers before. After an error, which land reports from the stream,
-// no expert has pairs.
+// pairsByExpert waits until the (token, choice) pairs of all tokens are sorted by expert, and returns each expert's
+// range. count: it also adds the layer's router probabilities to the sums of the layers before. After an error no
+// expert has pairs; land reports the error.
 func (t *Trainer) pairsByExpert(count bool) []pairs {
 	offsets, sums := t.fetch(t.experts.Offsets.Mem()), t.fetch(t.experts.ProbSum.Mem())
 	_ = t.stream.Sync()

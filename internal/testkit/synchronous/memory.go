@@ -39,7 +39,7 @@ type Trainer struct {
 	ints        device.Mem // the ids and places of a batch
 	rowMem      device.Mem // the embedding rows that a batch uses
 	losses, lse device.Mem // (tokens) f32; lse: log-sum-exps of a head in parts
-	expertMem   device.Mem // the state of experts
+	expertMem   device.Mem // the MoE state of the current layer with experts
 	matrix      device.Mem // the matrix being orthogonalized, and the workspace for that
 	matrixWork  device.Mem
 	mems        []device.Mem // all of these, for Close
@@ -52,11 +52,11 @@ type Trainer struct {
 	scale   float32       // factor on every token's gradient: 1/(supervised tokens)
 	experts layers.MoEState
 	pairs   []pairs // of the current layer, by expert
-	// By expert, the sum of its probabilities over the tokens, in the layers so far.
+	// By expert, the sum of its router probabilities over all tokens and the layers so far.
 	probabilities []float64
 	balances      bool    // the loss balances the experts' load
-	aux           float64 // the balancing loss is aux·Σ counts·probabilities over the experts
-	auxScale      float32 // aux for the gradient; 0 without the balancing loss
+	aux           float64 // the load-balancing loss is aux·Σ counts·probabilities over the experts
+	auxScale      float32 // aux as the gradient needs it; 0 without the load-balancing loss
 }
 
 // Result is the report of a step.
@@ -69,7 +69,7 @@ type Result struct {
 type layer struct {
 	model.Layout
 	stages schedule.Layer
-	turn   int // number of its first sweep over micro-batches; later sweeps count on from it
+	turn   int // number of the layer's first sweep over the micro-batches; its later sweeps have the next numbers
 
 	// By part; a whole layer has one.
 	tiles          []layers.Tile
@@ -175,7 +175,7 @@ func (t *Trainer) makeLayers() {
 	for _, tile := range layers.Tiles(t.plan.Layouts, t.plan.Spec) {
 		at := &t.layers[tile.Layer]
 		at.tiles = append(at.tiles, tile)
-		if tile.Layer == 0 { // the device has only rows of it
+		if tile.Layer == 0 { // the device gets only rows of the embedding
 			at.buffers = append(at.buffers, t.alloc(4*t.plan.GradElems(0)))
 			at.weights, at.grads = make([]layers.Weights, 1), make([]layers.Grads, 1)
 			continue

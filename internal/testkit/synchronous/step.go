@@ -11,8 +11,9 @@ import (
 	"mt/layers/schedule"
 )
 
-// Step trains the model by one batch. The caller sets LR and Step of rate. maxNorm 0 clips nothing; LayerNorms clips
-// each layer by its own norm. If the loss or the norm is not finite, no weight changes. An error is the device's.
+// Step trains the model by one batch. The caller sets LR and Step of rate. maxNorm bounds the gradient norm, or with
+// LayerNorms the norm of each layer's gradient; 0: no clipping. If the loss or the norm is not finite, no weight
+// changes. An error is the device's.
 func (t *Trainer) Step(b *data.Batch, o optim.Optimizer, rate optim.Rate, maxNorm float64) (Result, error) {
 	t.load(b) // the batch and all weights are on the device
 	for l, at := range t.layers {
@@ -26,7 +27,7 @@ func (t *Trainer) Step(b *data.Batch, o optim.Optimizer, rate optim.Rate, maxNor
 		return Result{}, err
 	}
 	embedding, head := t.layers[0], t.layers[len(t.layers)-1]
-	if head.Tied { // one table has two gradients: the head's becomes their sum
+	if head.Tied { // the embedding's and the head's gradients of the same table are added up in the head's
 		optim.AddRows(nil, head.table, b.UniqueIDs, embedding.grad, embedding.Tensors[0].Cols)
 		t.layers[0].grad = optim.Grad{}
 	}
@@ -65,8 +66,8 @@ func (t *Trainer) Step(b *data.Batch, o optim.Optimizer, rate optim.Rate, maxNor
 	return r, nil
 }
 
-// sweep calls f for the micro-batches one after the other; in a zigzag, every second turn goes from last to first.
-// Sums over micro-batches are made in this order.
+// sweep calls f for the micro-batches one after the other. With schedule.Zigzag, sweeps with an odd number turn go from
+// the last to the first. Sums over micro-batches are made in this order.
 func (t *Trainer) sweep(turn int, f func(m micro)) {
 	order := slices.Clone(t.micro)
 	if t.plan.TurnsAround() && turn%2 == 1 {
@@ -78,8 +79,8 @@ func (t *Trainer) sweep(turn int, f func(m micro)) {
 	}
 }
 
-// forward computes x[l+1], the input of the next layer, from x[l]. Nothing else is kept for the backward. A whole head
-// computes its losses in the backward.
+// forward computes x[l+1], the input of the next layer, from x[l]. Only inputs of layers are kept for the backward. A
+// head that is not in parts computes its losses in the backward.
 func (t *Trainer) forward(l int, at layer) {
 	for _, v := range at.stages.Forward {
 		v.Phase = schedule.Forward
