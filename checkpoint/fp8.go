@@ -9,10 +9,10 @@ import (
 	"mt/model"
 )
 
-// This file reads tensors in E4M3: a sign, four bits of exponent, three bits of fraction, no infinities (arXiv:2209.05433).
-// A value is code × scale, rounded once to fp32. A scale covers a block, a row, a slice or the whole tensor. A tensor NAME of
-// shape (rows, columns) or (slices, rows, columns) has its scales in NAME_scale_inv (Transformers) or NAME_scale
-// (compressed-tensors, vLLM), of dtype F32, BF16, F16 or F8_E8M0.
+// This file reads tensors in E4M3: a sign, four bits of exponent, three bits of fraction, no infinities
+// (arXiv:2209.05433). A value is code × scale, rounded once to fp32. A scale covers a block, a row, a slice or the
+// whole tensor. A tensor NAME of shape (rows, columns) or (slices, rows, columns) has its scales in NAME_scale_inv
+// (Transformers) or NAME_scale (compressed-tensors, vLLM), of dtype F32, BF16, F16 or F8_E8M0.
 
 const (
 	e4m3    = "F8_E4M3"
@@ -62,7 +62,7 @@ type grid struct {
 
 func ceilDiv(a, b int64) int64 { return (a + b - 1) / b }
 
-// across and down return the number of scales in a row of blocks, and in a column.
+// across and down return the number of scales in a row of blocks and in a column of blocks.
 func (g grid) across() int64 { return ceilDiv(g.line, g.cols) }
 func (g grid) down() int64   { return ceilDiv(g.lines, g.rows) }
 
@@ -82,8 +82,8 @@ func (g grid) blocks(row int64, do func(from, to, scale int64)) {
 	}
 }
 
-// gridOf returns the layout of scales of shape scale for a tensor; q says how large blocks are; nil: 128 × 128. ok is false
-// if the shapes do not fit.
+// gridOf returns the layout of a tensor's scales from the shapes of both. q gives the size of a block; nil: 128 ×
+// 128. ok is false if the shapes do not fit.
 func gridOf(shape, scale []int64, q *model.Quantized) (g grid, ok bool) {
 	n := len(shape)
 	if n < 2 || slices.Contains(shape, 0) {
@@ -226,7 +226,8 @@ func (t *scaled) read(from, to int64, dst []float32, raw []byte) ([]byte, error)
 	return raw, nil
 }
 
-// saved implements packed. The shape of e counts: a vocabulary may have grown.
+// saved implements packed. The number of rows comes from e, since a vocabulary may have grown since the tensor was
+// read.
 func (t *scaled) saved(e *entry) []*entry {
 	q := &requantized{of: e, grid: t.grid, settle: t.settle, encode: encodeE4M3, unused: 2}
 	shape := slices.Clone(t.inScales.shape)
@@ -243,9 +244,9 @@ func (t *scaled) saved(e *entry) []*entry {
 	}
 }
 
-// settle computes a block's scale anew, as transformers.integrations.finegrained_fp8.Fp8Quantize does: 448 / absmax, and its
-// reciprocal is stored. A block of zeros has the scale 1. If the scale is stored in fewer bits, values are divided by the
-// stored scale.
+// settle computes a block's scale anew, as transformers.integrations.finegrained_fp8.Fp8Quantize does. Values are
+// multiplied by forward = 448 / absmax, and the reciprocal of forward is stored. A block of zeros has the scale 1. If
+// the scale is stored in fewer bits than fp32, values are divided by the stored scale.
 func (t *scaled) settle(absmax float32) (stored []byte, forward float32) {
 	forward = 1
 	if absmax > 0 {

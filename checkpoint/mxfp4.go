@@ -56,7 +56,7 @@ func (s *source) mxfp4As(e *entry) (*mxfp4, error) {
 	return p, nil
 }
 
-// asStored returns a copy of e whose parts are not transposed, as MXFP4 stores them.
+// asStored returns a copy of e with Transposed cleared in all parts, since MXFP4 stores the parameter's rows.
 func (p *mxfp4) asStored(e *entry) *entry {
 	out := *e
 	out.placed = slices.Clone(e.placed)

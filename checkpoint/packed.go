@@ -22,7 +22,8 @@ type packed interface {
 	// read decodes rows [from, to) into dst. Rows are numbered through all slices. raw is a buffer; read returns it
 	// for reuse.
 	read(from, to int64, dst []float32, raw []byte) ([]byte, error)
-	// asStored returns e, an entry of plane planeF32, with its parts the way round that the tensor holds them.
+	// asStored returns e, an entry of plane planeF32, with its parts transposed or not, as the quantized tensor holds
+	// them.
 	asStored(e *entry) *entry
 	// saved returns the entries that save e in the tensor's format: codes and scales.
 	saved(e *entry) []*entry
@@ -70,10 +71,10 @@ func (t target) readPacked(l Layer, done func(n int64)) error {
 	return err
 }
 
-// wholeLines returns the number of elements to decode together: whole lines of about a piece in fp32.
+// wholeLines returns the number of elements to decode together: whole lines that take about pieceBytes in fp32.
 func wholeLines(line int64) int64 { return max(1, pieceBytes/4/line) * line }
 
-// decodeRows passes the values of rows [from, to) of p to use, in pieces.
+// decodeRows decodes rows [from, to) of p and passes the values to use, several rows at a time.
 func decodeRows(p packed, from, to int64, use func(part []float32)) error {
 	line := p.line()
 	values := make([]float32, min(wholeLines(line), (to-from)*line))
@@ -90,7 +91,7 @@ func decodeRows(p packed, from, to int64, use func(part []float32)) error {
 	return nil
 }
 
-// readElems reads len(dst) elements of p from element elem.
+// readElems decodes len(dst) elements of p, starting at element elem.
 func readElems(p packed, elem int64, dst []float32) error {
 	line, end := p.line(), elem+int64(len(dst))
 	at := elem / line * line
@@ -101,7 +102,7 @@ func readElems(p packed, elem int64, dst []float32) error {
 	})
 }
 
-// packedRows returns the quantized tensor with rows i of p.Stored; nil: none.
+// packedRows returns the quantized tensor that holds p.Stored[i]; nil: there is none.
 func (w *Weights) packedRows(p model.Param, i int) packed {
 	entries := addPlaced(nil, 0, model.TensorLayout{Param: p}, i, planeF32)
 	found, _ := w.src.packedAs(entries[0]) // shapes were checked by Check
@@ -179,7 +180,8 @@ func (s *Source) CanSaveAsRead(layouts []model.Layout) error {
 	return nil
 }
 
-// asRead returns entries of weights, of plane planeF32, in the formats that the directory has them in.
+// asRead turns entries of weights, of plane planeF32, into entries in the formats in which the directory has these
+// weights.
 func (s *Source) asRead(entries []*entry) (out []*entry) {
 	for _, e := range entries {
 		p, err := s.files.packedAs(e)

@@ -4,17 +4,17 @@ import "math"
 
 // requantized computes a quantized tensor anew from the weights. Two entries share it: the codes and the scales.
 type requantized struct {
-	of   *entry // the values in fp32, the way round that the tensor holds them
+	of   *entry // the weights in fp32, transposed or not, as the tensor holds them
 	grid grid
-	// settle returns a block's scale as it is stored, and the factor of values before they become codes. absmax is the
-	// largest magnitude in the block.
+	// settle returns a block's scale as it is stored, and forward, the factor by which values are multiplied before
+	// they become codes. absmax is the largest magnitude in the block.
 	settle func(absmax float32) (stored []byte, forward float32)
 	// encode appends the codes of values × forward.
 	encode func(out []byte, values []float32, forward float32) []byte
 
-	stored  []byte    // of all blocks; nil: not measured
-	forward []float32 // of all blocks
-	unused  int       // entries that have not been written: their number decides when the scales are dropped
+	stored  []byte    // scales of all blocks; nil: not computed yet
+	forward []float32 // factors of all blocks
+	unused  int       // number of entries not written yet; 0: the scales can be dropped
 }
 
 // entry returns the entry that holds the scales, or the codes.
@@ -22,7 +22,7 @@ func (q *requantized) entry(t tensor, scales bool) *entry {
 	return &entry{tensor: t, layer: q.of.layer, elems: t.bytes / dtypeSize[t.dtype], plane: planeAsIs, quant: q, scales: scales}
 }
 
-// pieces passes the bytes of the codes or of the scales to put, in order.
+// pieces passes the bytes of the codes, or with scales those of the scales, to put, in order.
 func (q *requantized) pieces(l Layer, scales bool, put func([]byte) error) error {
 	if err := q.measure(l); err != nil {
 		return err
@@ -55,7 +55,7 @@ func (q *requantized) used() {
 	}
 }
 
-// measure computes the scales.
+// measure computes the scales of all blocks, once.
 func (q *requantized) measure(l Layer) error {
 	if q.stored != nil {
 		return nil
@@ -80,7 +80,7 @@ func (q *requantized) measure(l Layer) error {
 	return err
 }
 
-// rows passes the values of each row to use, in order.
+// rows calls use with the values of each row, in order.
 func (q *requantized) rows(l Layer, use func(row int64, values []float32) error) error {
 	e, line := q.of, q.grid.line
 	step := min(wholeLines(line), e.elems)
