@@ -25,8 +25,8 @@ type target struct {
 	src   *shard
 	plane plane
 	in    tensor
-	// packed, if not nil, is the MXFP4 tensor that is read. src and plane are then unused, and the tensor in gives
-	// only the size.
+	// packed, if not nil, is the quantized tensor that is read. src and plane are then unused, and the tensor in
+	// gives only the size.
 	packed packed
 }
 
@@ -36,8 +36,8 @@ type Progress func(done, total int64)
 
 // LoadModel reads the weights of the Hugging Face directory dir into layers, which must be all layers of the model.
 // It leaves the optimizer's planes unchanged. progress may be nil. The weights in dir may be sharded. Tensors are
-// F32, BF16, F16 or F64; tensors with a model.Place may also be MXFP4. Every tensor must exist with the right shape.
-// If lm_head.weight exists although it is tied, it must equal the embedding.
+// F32, BF16, F16, F64, or F8_E4M3 with scales; tensors with a model.Place may also be MXFP4. Every tensor must exist
+// with the right shape. If lm_head.weight exists although it is tied, it must equal the embedding.
 //
 // The embedding and the head in dir have tokens rows, one per token. Layers may have more rows; LoadModel leaves
 // these unchanged.
@@ -124,7 +124,7 @@ func (s *source) match(layouts []model.Layout) ([]target, error) {
 	return out, nil
 }
 
-// target finds the tensor for e. Its entry is nil if there is none.
+// target returns the tensor of the directory that fills e. If there is none, the target's entry is nil.
 func (s *source) target(e *entry) (target, error) {
 	sh, ok := s.where[e.name]
 	if ok {
@@ -558,7 +558,8 @@ type stored struct {
 	packed packed
 }
 
-// unpacked returns e decoded to plane p if it copies a quantized tensor, otherwise e.
+// unpacked returns e, changed so that its values are decoded to plane p, if e copies a quantized tensor; otherwise it
+// returns e unchanged.
 func (e *entry) unpacked(p plane) *entry {
 	if e.from.packed != nil {
 		e.plane, e.dtype, e.bytes = p, p.dtype, e.elems*p.size()
@@ -588,7 +589,7 @@ func (s *stored) pieces(to plane, buf []byte, put func([]byte) error) error {
 	})
 }
 
-// decoded passes the values of a quantized tensor to put, in plane to.
+// decoded decodes a quantized tensor and passes its values to put, in the dtype of the plane to.
 func (s *stored) decoded(to plane, put func([]byte) error) error {
 	var failed error
 	line := s.packed.line()

@@ -132,16 +132,16 @@ func sharedExpert(module string) []rule {
 	}
 }
 
-// sharedAndChosen is the mixture of experts of Qwen3-Next, with the norm before it.
+// sharedAndChosen has the tensors of Qwen3-Next's mixture of experts, and of the norm before it.
 var sharedAndChosen = slices.Concat([]rule{
 	{"post_attention_layernorm", "post_attention_norm", norm},
 	{"mlp.gate", "ffn_gate_inp", router},
 }, expertMatrices, []rule{{"mlp.shared_expert_gate", "ffn_gate_inp_shexp", single}}, sharedExpert("mlp.shared_expert"))
 
-// qwen35Dense is the MLP of Qwen3.5 without experts, with the norm before it.
+// qwen35Dense has the tensors of the MLP of Qwen3.5 without experts, and of the norm before it.
 var qwen35Dense = slices.Concat([]rule{{"post_attention_layernorm", "post_attention_norm", norm}}, feedForward[1:])
 
-// splitRecurrence is a recurrence with separate projections.
+// splitRecurrence has the tensors of Gated DeltaNet with separate projections.
 var splitRecurrence = []rule{
 	{"input_layernorm", "attn_norm", norm},
 	{"linear_attn.in_proj_qkv", "attn_qkv", copied},
@@ -155,7 +155,7 @@ var splitRecurrence = []rule{
 	{"linear_attn.out_proj", "ssm_out", copied},
 }
 
-// mixtralExperts is Mixtral's mixture of experts, with the norm before it.
+// mixtralExperts has the tensors of Mixtral's mixture of experts, and of the norm before it.
 var mixtralExperts = []rule{
 	{"post_attention_layernorm", "ffn_norm", norm},
 	{"block_sparse_moe.gate", "ffn_gate_inp", router},

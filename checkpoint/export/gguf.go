@@ -299,15 +299,16 @@ func interleave(dst, src []float32, cols int) {
 	}
 }
 
-// tiledHeads describes where a tensor of the gated delta rule has its value heads: behind first rows, each has size rows.
-// columns: the same for columns. The directory groups value heads by key head. llama.cpp's newer architectures take the
-// first value head of every key head, then the second of each. heads is the number of key heads; 0: no reordering.
+// tiledHeads tells how to reorder the value heads in a tensor of the gated delta rule. The directory groups value
+// heads by key head. llama.cpp's newer architectures take the first value head of every key head, then the second of
+// each. The tensor has first rows that stay, then the value heads with size rows each. With columns, this holds for
+// columns instead of rows. heads is the number of key heads; 0: no reordering.
 type tiledHeads struct {
 	first, size, heads int64
 	columns            bool
 }
 
-// reorder copies src, whose first dimension is rows, to dst with value heads in llama.cpp's order.
+// reorder copies src to dst with the value heads in llama.cpp's order. rows is the first dimension of src.
 func (h tiledHeads) reorder(dst, src []float32, rows int64) {
 	outer, inner := int64(1), int64(len(src))/rows
 	if h.columns {

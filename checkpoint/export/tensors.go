@@ -182,7 +182,7 @@ func (p *plan) tensor(f *finder, r rule) error {
 	return nil
 }
 
-// tiledIn returns where a module of a block has value heads; zero where none are to be reordered.
+// tiledIn returns how to reorder the value heads in a tensor of the module; the zero value if it has none to reorder.
 func tiledIn(module string, r *model.GatedDeltaNet) tiledHeads {
 	_, module, ok := strings.Cut(module, ".linear_attn.")
 	if !ok || r.Heads == r.KeyHeads {
@@ -190,7 +190,7 @@ func tiledIn(module string, r *model.GatedDeltaNet) tiledHeads {
 	}
 	h := tiledHeads{size: int64(r.ValueDim), heads: int64(r.KeyHeads), columns: module == "out_proj"}
 	switch module {
-	case "norm": // heads share it
+	case "norm": // all heads share the norm
 		return tiledHeads{}
 	case "in_proj_qkv", "conv1d":
 		h.first = int64(2 * r.Keys())
