@@ -168,7 +168,7 @@ func (s *scheme) decode(b *codebook, out []float32, codes []byte, scales []float
 	}
 }
 
-// leastScale is the scale of a block of zeros.
+// leastScale is the scale of a block whose moments are all zero, so that no division by zero occurs.
 const leastScale = 1e-12
 
 // greatestScale is the scale of a block with an overflowed moment: the square of a gradient above 1.8e19 may overflow.
