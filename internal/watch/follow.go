@@ -12,7 +12,7 @@ import (
 	"mt/base/files"
 )
 
-// Limits in bytes. mt writes no longer lines, and no larger files that are sent whole.
+// Limits in bytes. Lines and whole files that mt writes are shorter.
 const (
 	maxLine = 1 << 20
 	maxFile = 16 << 20
