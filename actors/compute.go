@@ -26,7 +26,8 @@ type computeCore struct {
 	acts     map[int]slotGrant // by object of programs[0]
 	gradFree []int
 	grad     int // gradient buffer of the current visit; −1: none
-	// deferred holds the messages for programs that have not begun.
+	// deferred holds grants and other inputs that arrived before their program began, or that admit must keep for
+	// later.
 	deferred []message
 	ahead    runAhead
 	blocked  Cause // what the next launch lacked when it was last checked; NoStall: nothing

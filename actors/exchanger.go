@@ -105,7 +105,8 @@ func (c *exchangerCore) merge(landed int) []effect {
 	return nil
 }
 
-// ready reports whether the gradient of a layer can be exchanged: the slab contains everything that is added to it.
+// ready reports whether the gradient of layer l can be exchanged: it has landed, and the gradients of layers that share
+// its table are added.
 func (c *exchangerCore) ready(l int) bool {
 	for k, into := range c.into {
 		if into == c.into[l] && (c.landed[k] == nil || k != into && !c.merged[k]) {

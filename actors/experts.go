@@ -109,7 +109,7 @@ func (e offloadRouting) start(r *lane, w work) error {
 	return nil
 }
 
-// routed is the result of offloadRouting: Offsets and Probs of RoutingLanded.
+// routed is the result of offloadRouting. Its fields become Offsets and Probs of RoutingLanded.
 type routed struct {
 	offsets []int32
 	probs   []float32

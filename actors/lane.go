@@ -93,8 +93,8 @@ type lane struct {
 	watch         laneWatch
 }
 
-// tileView returns a part of a layer's tile in host memory: bytes bytes from offset from. The device copies the part
-// into slot s for tile t, or computes on it in place.
+// tileView returns the bytes [from, from+bytes) of a layer's tile in host memory. The device copies them into slot s
+// for tile t, or computes on them in place.
 type tileView func(t layers.Tile, s slot, layer int, from, bytes int64) []byte
 
 // newRun allocates what exists once in a run. On an error it frees everything.

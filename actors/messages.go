@@ -74,7 +74,7 @@ type LayerUpdated struct {
 	NonFinite int
 }
 
-// toPrefetchers sends m to the Prefetchers of the first lanes.
+// toPrefetchers sends m to the Prefetchers of lanes 0 to lanes−1.
 func (m LayerUpdated) toPrefetchers(lanes int) (out []effect) {
 	for lane := range laneID(lanes) {
 		out = append(out, send{lane.prefetcher(), m})

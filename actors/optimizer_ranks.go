@@ -150,7 +150,7 @@ func (gathererListener) layerUpdated(m LayerUpdated) []effect {
 
 func (gathererListener) stepUpdated(m StepUpdated) effect { return send{gathererID, m} }
 
-// start returns the error that ends a run without global clipping.
+// start fails with the error that ends a run without global clipping after a non-finite gradient.
 func (e nonFiniteGradient) start(r *lane, _ work) error {
 	why, way := "without clipping (max_grad_norm: 0)", "max_grad_norm > 0"
 	if r.o.MaxGradNorm > 0 {

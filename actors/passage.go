@@ -99,7 +99,7 @@ func (x *activationServer) arrived(m ActivationPassed) []effect {
 	return []effect{work{do: in}, granted}
 }
 
-// passagePlace views the host memory of the micro-batch that begins at token at.
+// passagePlace returns the host memory of a micro-batch. Token number at of the batch is the micro-batch's first.
 func (r *run) passagePlace(at, tokens int) []byte {
 	from := r.plan.ActivationBytes(at)
 	return r.passage[from : from+r.plan.ActivationBytes(tokens)]

@@ -17,10 +17,10 @@ import (
 // This file predicts a run. It runs the same actors, lanes and templates as a real run, on a device and a carrier with
 // virtual time, and computes nothing. The result is the time of every event on a machine with known rates.
 
-// Predict runs o on a virtual clock with the rates of machine m, which must have passed rates.Machine.Check. It calls
-// each with every step's report and with the busy time of every resource so far. It ignores Devices, Home, Pool,
-// Optimizer, Saver and OnStep of o, allocates no memory and reads no weights. Losses are 0, and all experts get equally
-// many tokens.
+// Predict runs o on a virtual clock with the rates of machine m, which must have passed rates.Machine.Check. After
+// every step it calls each, with the step's report and the busy time of every resource so far. It ignores Devices,
+// Home, Pool, Optimizer, Saver and OnStep of o, allocates no memory and reads no weights. Losses are 0, and all experts
+// get equally many tokens.
 func Predict(o Options, m *rates.Machine, each func(StepReport, virtualdevice.Use)) error {
 	dtype := o.Plan.Spec.Act.String()
 	for lane := range o.Plan.Lanes() {
@@ -253,7 +253,7 @@ func (p *prediction) packedWork(bytes int64, seconds, rate float64) virtualdevic
 	return w
 }
 
-// memoryWork reads and writes this many bytes on the host.
+// memoryWork returns the virtual work of an operation that reads and writes this many bytes of host memory.
 func (p *prediction) memoryWork(o rates.Op, bytes float64) virtualdevice.Work {
 	h, c := &p.machine.Host, o.Cost(bytes)
 	w := virtualdevice.Work{Seconds: c.Seconds}

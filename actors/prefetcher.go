@@ -423,7 +423,7 @@ func (p inPlace) bind(staging []byte) (device.Mem, error) { return p.r.dev.BindH
 
 func (inPlace) upload(device.Mem, []byte) {}
 
-// inMemory views a range of a layer's tile in host memory, of length bytes from offset from.
+// inMemory returns the bytes [from, from+bytes) of a layer's tile in host memory.
 func (r *lane) inMemory(_ layers.Tile, _ slot, layer int, from, bytes int64) []byte {
 	return r.o.Home.Tile(layer)[from : from+bytes]
 }
@@ -554,7 +554,7 @@ func (r *lane) upErr() error {
 	return nil
 }
 
-// enqueued returns upErr with a description of what was enqueued.
+// enqueued returns upErr, with the text made from what and args: it names the enqueued operation.
 func (r *lane) enqueued(what string, args ...any) error {
 	if err := r.upErr(); err != nil {
 		return fmt.Errorf(what+": %w", append(args, err)...)

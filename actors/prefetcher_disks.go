@@ -110,8 +110,8 @@ func (r *lane) allocParams() error {
 	return nil
 }
 
-// inParamBuffer views a range of a layer's tile in the param buffer of slot s, after the read of tile t. The range has
-// length bytes from offset from of the layer's tile.
+// inParamBuffer returns the bytes [from, from+bytes) of a layer's tile, after tile t was read into the param buffer of
+// slot s.
 func (r *lane) inParamBuffer(t layers.Tile, s slot, _ int, from, bytes int64) []byte {
 	read, _ := r.plan.ParamSpan(t)
 	return r.params[s.index][from-read:][:bytes]

@@ -142,8 +142,8 @@ func (c *stagerCore) step(msg message) []effect {
 	return append(out, c.advance()...)
 }
 
-// beginRound begins a save round. All layers are shown, behind the layers of an earlier round. States read ahead are
-// dropped.
+// beginRound begins a save round: all layers are to be shown to the Checkpointer, after the layers of an earlier round.
+// States that were read ahead for updates are dropped.
 func (c *stagerCore) beginRound() (out []effect) {
 	c.round++
 	c.toShow = append(c.toShow, slices.Sorted(slices.Values(c.order))...)

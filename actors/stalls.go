@@ -132,8 +132,8 @@ func (c *stalls) passed(prog, marks int) {
 	}
 }
 
-// sum adds up the times between the first marks; marks is their number. It frees their events except the first, where
-// the timeline begins, and the last.
+// sum adds up the times between the first marks (as many as the argument says). It frees their events, except those of
+// the first mark, where the timeline begins, and of the last.
 func (t *passTimeline) sum(marks int) {
 	last := len(t.marks) - 1 - (t.made - marks)
 	for i := 1; i <= last; i++ {

@@ -240,7 +240,7 @@ func (s *streamTracer) ends() func(error) {
 	}
 }
 
-// notify also ends the current work. The work is over when f is called.
+// notify ends the current work and enqueues a notification: f is called when the work is over.
 func (s *streamTracer) notify(f func(error)) {
 	passed := s.ends()
 	if passed == nil {

@@ -102,8 +102,8 @@ func (l *laneTracer) launchCauses(e enqueue, v schedule.Visit, p *piece) {
 	}
 }
 
-// reads records that p copies the content of an activation slot, as message requested. false: the slot's content is
-// unknown.
+// reads records that p copies the content of an activation slot. message is the name of the message that asked for the
+// copy. false: the slot's content is unknown.
 func (l *laneTracer) reads(slot int, message string, p *piece) bool {
 	c := credit{activationCredit, slot, l.r.index}
 	if l.uses(c, p) == nil {

@@ -6,7 +6,7 @@ import (
 	"unsafe"
 )
 
-// reserve takes memory from the Go heap, which the race detector can see and every system has.
+// reserve takes memory from the Go heap: every system has it, and the race detector sees accesses to it.
 func reserve(bytes int64) (raw, aligned []byte, err error) {
 	raw = make([]byte, bytes+pageBytes)
 	skip := -uintptr(unsafe.Pointer(unsafe.SliceData(raw))) & (pageBytes - 1)

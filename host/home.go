@@ -11,7 +11,7 @@ type Home interface {
 	Release(i int)
 	// Tile returns the memory of layer i that streams to the device; nil if the tile is on disk.
 	Tile(i int) []byte
-	// ReadTile reads the last flushed tile of layer i from disk: len(into) bytes from byte from on. into must be
+	// ReadTile reads the bytes [from, from+len(into)) of the last flushed tile of layer i from disk. into must be
 	// aligned to 4 KiB. Both ends must be chunk boundaries of the extent (extents.Options.Chunk), whose size is
 	// optim.Pages(Layout.TileBytes).
 	ReadTile(i int, from int64, into []byte) error

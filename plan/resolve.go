@@ -248,9 +248,9 @@ func (q Request) roomy() bool {
 	return !q.Unified && (q.DeviceMemory == 0 || q.DeviceMemory >= 40<<30)
 }
 
-// headChunk returns the number of tokens whose logits exist at once: a multiple of 64, or most. 128 MiB of logits are
-// always allowed, and more if the head's workspace stays no larger than a block's. Every chunk reads and writes the
-// gradient of lm_head, so fewer chunks are better.
+// headChunk returns the number of tokens whose logits exist at once: a multiple of 64, at most the argument most. 128
+// MiB of logits are always allowed, and more if the head's workspace stays no larger than a block's. Every chunk reads
+// and writes the gradient of lm_head, so fewer chunks are better.
 func headChunk(s layers.Spec, most int) int {
 	s.OnHost = false // does not change the order of sums
 	s.HeadChunk = min(most, max(64, (128<<20)/(int(s.Act.Size())*s.ShardRows())/64*64))

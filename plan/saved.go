@@ -99,7 +99,8 @@ func (r *Run) chooseSaved(q Request) {
 
 // slotChoices returns the numbers of activation slots to try, largest first. The largest has a slot for every
 // activation. The smallest has the inputs and gradients of all micro-batches of one layer, and a few slots for copies.
-// If host and device share one memory, spilling saves nothing. If state is on disk, the host lacks memory for spills.
+// Only the largest is tried if host and device share one memory (spilling saves nothing), or if state is on disk (the
+// host lacks memory for spills).
 func (r *Run) slotChoices(q Request) []int {
 	if q.Depths.ActivationSlots > 0 {
 		return []int{r.Depths.ActivationSlots}

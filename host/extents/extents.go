@@ -196,7 +196,7 @@ func (e *Files) Read(i int, into []byte) error {
 	return e.ReadPart(i, 0, into)
 }
 
-// ReadPart reads len(into) bytes of extent i, beginning at byte from. The range must consist of whole chunks.
+// ReadPart reads the bytes [from, from+len(into)) of extent i. The range must consist of whole chunks.
 func (e *Files) ReadPart(i int, from int64, into []byte) error {
 	return e.chunks(i, from, into, func(w *worker, c *place, b []byte) error {
 		path := e.paths[c.file]
@@ -252,8 +252,8 @@ func (e *Files) fits(i int, mem []byte) {
 	}
 }
 
-// chunks lets the workers process each chunk of extent i in the range of mem, beginning at byte from. It returns the
-// error of the first failed chunk.
+// chunks calls do on the workers for each chunk in the range [from, from+len(mem)) of extent i. It returns the error of
+// the first failed chunk.
 func (e *Files) chunks(i int, from int64, mem []byte, do func(w *worker, c *place, b []byte) error) error {
 	end := from + int64(len(mem))
 	if from%e.o.Chunk != 0 || end > e.o.Bytes[i] || end%e.o.Chunk != 0 && end != e.o.Bytes[i] {

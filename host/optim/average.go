@@ -66,7 +66,7 @@ func MeanOf(planes []State) *State {
 	return nil
 }
 
-// average updates the moving average of n elements from element at on. The weights have been updated before.
+// average updates the moving average of the tensor's elements [at, at+n), whose weights have been updated before.
 func (x *elements) average(of Mean, tl *model.TensorLayout, at, n int64) {
 	mean, c, count := of.Plane.Floats(x.tensor, at, n), of.Average.factors(x.step), int(n)
 	announceWrite(&mean[0], count)

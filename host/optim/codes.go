@@ -6,9 +6,10 @@ import (
 	"unsafe"
 )
 
-// This file encodes moments in 8 or 4 bits. A number is a value of the codebook times the scale of its block, which is
-// the block's largest magnitude. The code belongs to the nearest value. Sources: arXiv:2110.02861 (dynamic trees),
-// arXiv:2309.01507 (4 bits). The values and the rounding of ties are those of torchao and bitsandbytes.
+// This file encodes moments in 8 or 4 bits. A number is represented as a value of the codebook times the scale of its
+// block, which is the largest magnitude in the block. Its code is the index of the nearest value. Sources:
+// arXiv:2110.02861 (dynamic trees), arXiv:2309.01507 (4 bits). The values and the rounding of ties are those of torchao
+// and bitsandbytes.
 
 // codebook has the values of a map, and tables for finding the code of a number.
 type codebook struct {
@@ -168,7 +169,7 @@ func (s *scheme) decode(b *codebook, out []float32, codes []byte, scales []float
 	}
 }
 
-// leastScale is the scale of a block of zeros.
+// leastScale is the scale of a block whose moments are all zero, so that no division by zero occurs.
 const leastScale = 1e-12
 
 // greatestScale is the scale of a block with an overflowed moment: the square of a gradient above 1.8e19 may overflow.

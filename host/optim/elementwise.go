@@ -84,8 +84,8 @@ type elements struct {
 	step    int64 // see Rate
 }
 
-// walk updates n elements of the tensor from element at on. If grad is dense, its first gradient belongs to element
-// first.
+// walk updates the elements [at, at+n) of the tensor. If grad is dense, its first gradient belongs to the element with
+// index first.
 func (x *elements) walk(at, n, first int64, grad Grad) {
 	if !grad.Sparse {
 		x.move(at, n, grad.kind(), grad.at(at-first))
@@ -103,8 +103,8 @@ func (x *elements) walk(at, n, first int64, grad Grad) {
 	}
 }
 
-// move updates n > 0 elements from element at on, each by the arithmetic of its group. grad points to the first
-// gradient.
+// move updates the elements [at, at+n) of the tensor, n > 0, each by the arithmetic of its group. grad points to the
+// first gradient.
 func (x *elements) move(at, n int64, kind gradKind, grad *byte) {
 	tl := &x.weight.Layout.Tensors[x.tensor]
 	for first, end := at, at+n; first < end; {

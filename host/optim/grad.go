@@ -43,7 +43,8 @@ func (g Grad) kind() gradKind {
 	return gradF32
 }
 
-// Check panics unless g has at least elems elements, enough memory and proper alignment. The message begins with what.
+// Check panics unless g has at least elems elements, enough memory and proper alignment. The panic's message begins
+// with the text in what.
 func (g Grad) Check(what string, elems int64) {
 	if g.Elems < elems || int64(len(g.Data)) < g.Elems*g.size() {
 		panic(fmt.Sprintf("optim: %s: gradient of %d elements in %d bytes, wanted %d elements", what, g.Elems, len(g.Data), elems))
@@ -56,7 +57,7 @@ func (g Grad) Check(what string, elems int64) {
 // at returns the address of element i.
 func (g Grad) at(i int64) *byte { return &g.Data[i*g.size()] }
 
-// Part returns n elements of g from element at on.
+// Part returns the elements [at, at+n) of g.
 func (g Grad) Part(at, n int64) Grad {
 	size := g.size()
 	return Grad{Data: g.Data[at*size : (at+n)*size], BF16: g.BF16, Elems: n}

@@ -8,8 +8,8 @@ type Group struct {
 	WeightDecay float64 // replaces the optimizer's weight decay
 }
 
-// Grouped is the optimizer By with options by group: tensors of a group use the group's learning rate and weight decay.
-// All other tensors are updated as by By alone.
+// Grouped is the optimizer in field By with options by group: tensors of a group use the group's learning rate and
+// weight decay. All other tensors are updated without change.
 type Grouped struct {
 	By     Elementwise
 	Groups *Groups
@@ -42,7 +42,7 @@ func (g Grouped) arithmetic(r Rate) *arithmetic {
 	return by
 }
 
-// of returns the arithmetic for element at of parameter p, and how many elements from at on use it.
+// of returns the arithmetic of the elements [at, at+n) of parameter p. The range ends with their stored tensor.
 func (a *arithmetic) of(p model.Param, at int64) (by *arithmetic, n int64) {
 	s, end := storedAt(p, at)
 	if s.Group == 0 {

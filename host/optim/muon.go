@@ -126,9 +126,8 @@ func (m Muon) MatricesAt(r Rate) *MatrixUpdate {
 	return &MatrixUpdate{of: m, clip: r.Clip, lr: r.LR, step: r.Step}
 }
 
-// Prepare updates the momentum of n elements of matrix x, from element at on, by their gradient g. It writes u, the
-// input of the orthogonalization, to the memory of to. If the momentum is stored in codes, at and n must be whole
-// blocks.
+// Prepare updates the momentum of elements [at, at+n) of matrix x by their gradient g. It writes the input of the
+// orthogonalization to the last argument. If the momentum is stored in codes, at and n must be whole blocks.
 func (u *MatrixUpdate) Prepare(x Matrix, at, n int64, w Weight, planes []State, g, to Grad) {
 	g.Check("prepare a matrix", n)
 	to.Check("prepare a matrix", n)
@@ -177,7 +176,7 @@ func prepareStrip(m, g, out []float32, c *coefs) {
 	}
 }
 
-// Apply updates the weights of n elements of matrix x, from element at on, by o, the orthogonalized u.
+// Apply updates the weights of elements [at, at+n) of matrix x by o, their part of the orthogonalized matrix.
 func (u *MatrixUpdate) Apply(x Matrix, at, n int64, w Weight, o Grad) {
 	o.Check("apply to a matrix", n)
 	lr, decay := u.rate(w.Layout.Tensors[x.Tensor].Param, x.At)

@@ -231,8 +231,8 @@ func find(planes []State, name string, d DType) *State {
 	panic(fmt.Sprintf("optim: an update of weights without the plane %q", name))
 }
 
-// Floats returns the fp32 values for n elements of one tensor, from element at on. All pieces with these elements must
-// have the plane.
+// Floats returns the fp32 values for the elements [at, at+n) of one tensor. All pieces with these elements must have
+// the plane.
 func (s *State) Floats(tensor int, at, n int64) []float32 {
 	i := len(s.at[tensor]) - 1
 	for i > 0 && s.at[tensor][i] > at {

@@ -6,10 +6,11 @@ import (
 	"mt/model"
 )
 
-// Quantised updates weights like By, but stores By's moments in codes, with a scale for each block of elements. A block
-// has 256 elements with 8 bits and 128 with 4 bits. An update decodes the moments, updates moments and weights in fp32,
-// and encodes the moments. Moments stay in fp32 for pieces of fewer than 4,096 elements or a partial block. Zero codes
-// and scales mean zero moments. Sources: torchao's AdamW8bit and AdamW4bit; arXiv:2110.02861, arXiv:2309.01507.
+// Quantised updates weights like the optimizer in field By, but stores the moments in codes, with a scale for each
+// block of elements. A block has 256 elements with 8 bits and 128 with 4 bits. An update decodes the moments, updates
+// moments and weights in fp32, and encodes the moments. Moments stay in fp32 for pieces of fewer than 4,096 elements or
+// a partial block. Zero codes and scales mean zero moments. Sources: torchao's AdamW8bit and AdamW4bit;
+// arXiv:2110.02861, arXiv:2309.01507.
 type Quantised struct {
 	By   Elementwise
 	Bits int // 8 or 4

@@ -61,7 +61,7 @@ func momentsAt(m *float32, at, n int) []float32 {
 	return unsafe.Slice(skip(m, at), n)
 }
 
-// widen writes the gradients at grad to to as fp32 and returns to.
+// widen converts the gradients at address grad to fp32. It stores and returns them in its first argument.
 func widen(to []float32, kind gradKind, grad *byte) []float32 {
 	switch kind {
 	case gradF32:

@@ -32,7 +32,7 @@ func SumParts(pool *parallel.Pool, dst Grad, parts []Grad) {
 	})
 }
 
-// sumParts sums n ≤ sumElems elements from element at on.
+// sumParts sums the elements [at, at+n), n ≤ sumElems.
 func sumParts(dst Grad, parts []Grad, at, n int64) {
 	var sums [sumElems]float32
 	sum := sums[:n]

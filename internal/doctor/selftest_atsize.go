@@ -67,7 +67,7 @@ func (r *SelfTestReport) atSize(o *SelfTestOptions, check func(l *lab, size size
 	return check(l, size)
 }
 
-// productsOf returns the check of matrix products against the kernels of own.
+// productsOf returns the check of matrix products. It also computes them on own, a device with mt's own kernels.
 func (r *SelfTestReport) productsOf(own device.Device) func(l *lab, size sizes) error {
 	return func(l *lab, size sizes) error {
 		if err := r.productsAt(l, own, size); err != nil {

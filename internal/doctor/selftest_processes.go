@@ -25,8 +25,7 @@ const saveEvery = time.Second
 
 // Processes defines how SuperviseSelfTest starts and ends child processes.
 type Processes struct {
-	// Command returns the command of a child that calls ServeSelfTest from unit from on, with its standard output as
-	// w. kind is the kind of device; "": first child. The child must exit when its standard input closes.
+	// Command returns the command of a child that calls ServeSelfTest with its standard output and with from. kind is the kind of device; "": first child. The child must exit when its standard input closes.
 	Command func(kind string, from int) *exec.Cmd
 	// Limit is the time limit per case: a child may be silent for this long. Opening the device may take twice as
 	// long.
@@ -343,9 +342,9 @@ type message struct {
 	Error string `json:"error,omitempty"`
 }
 
-// ServeSelfTest is the child's side of SuperviseSelfTest. It opens the devices, runs the units from from on, and
-// writes messages to w, one before each case. After a loss it returns without closing the device, which might hang.
-// The error is a write error.
+// ServeSelfTest is the child's side of SuperviseSelfTest. It opens the devices, runs the units with number from and
+// above, and writes messages to w, one before each case. After a loss it returns without closing the device, which
+// might hang. The error is a write error.
 func ServeSelfTest(ctx context.Context, w io.Writer, from int, open func() (SelfTestOptions, func() error, error)) error {
 	out := json.NewEncoder(w)
 	o, closing, err := open()

@@ -12,7 +12,7 @@ import (
 	"mt/base/files"
 )
 
-// Limits in bytes. mt writes no longer lines, and no larger files that are sent whole.
+// Limits in bytes. Lines and whole files that mt writes are shorter.
 const (
 	maxLine = 1 << 20
 	maxFile = 16 << 20
@@ -31,9 +31,10 @@ type lines struct {
 	keep func(line []byte) bool
 }
 
-// read calls each with every new complete line, without the line end. again: the file was replaced or truncated, so
-// earlier lines are void. When it first reads a file with more than l.most lines, it passes only every k-th line, the
-// last line, and the lines that l.keep selects. It skips lines that are not JSON. An unreadable file counts as missing.
+// read passes every new complete line to the function each, without the line end. again: the file was replaced or
+// truncated, so earlier lines are void. When it first reads a file with more than l.most lines, it passes only every
+// k-th line, the last line, and the lines that l.keep selects. It skips lines that are not JSON. An unreadable file
+// counts as missing.
 func (l *lines) read(each func(line json.RawMessage)) (again bool) {
 	st, err := os.Stat(l.path)
 	if err != nil {
@@ -75,8 +76,8 @@ func (l *lines) read(each func(line json.RawMessage)) (again bool) {
 	return again
 }
 
-// sample calls each with the lines at l.most evenly spaced places of a file of size bytes, and with its last complete
-// line.
+// sample passes lines to the function each: those at l.most evenly spaced places of a file of size bytes, and the last
+// complete line.
 func (l *lines) sample(f io.ReaderAt, size int64, each func(json.RawMessage)) {
 	read := func(from int64, skip bool) (line []byte, end int64) {
 		in := bufio.NewReaderSize(io.NewSectionReader(f, from, size-from), 16<<10)
@@ -118,8 +119,8 @@ func (l *lines) sample(f io.ReaderAt, size int64, each func(json.RawMessage)) {
 	}
 }
 
-// hand calls each with every stride-th complete line of r, the last line, and the lines that l.keep selects. It adds
-// the bytes read to l.off.
+// hand passes lines of r to the function each: every stride-th complete line, the last line, and the lines that l.keep
+// selects. It adds the bytes read to l.off.
 func (l *lines) hand(r io.Reader, stride int, each func(json.RawMessage)) {
 	in := bufio.NewReaderSize(r, 64<<10)
 	var skipped []byte // the previous line, unless it was passed

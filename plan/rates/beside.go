@@ -32,8 +32,8 @@ func (b Beside) Words() (predicted, ratio string) {
 	return strconv.FormatFloat(Round(b.Predicted), 'f', -1, 64), fmt.Sprintf("%.2f", b.Ratio)
 }
 
-// ProductSeconds predicts the time of one product of p's shape on m, ignoring p's rate. It returns 0 if m is nil or
-// does not compute in dtype. sum: the product accumulates into an fp32 matrix.
+// ProductSeconds predicts the time of one matrix product of p's shape on m; Product.Rate is ignored. It returns 0 if m
+// is nil or does not compute in dtype. sum: the product accumulates into an fp32 matrix.
 func (m *Machine) ProductSeconds(p Product, dtype device.DType, sum bool) float64 {
 	if m == nil || len(m.Device.Products[name(dtype)]) == 0 {
 		return 0

@@ -111,7 +111,8 @@ var busyUpdates = map[string]struct{ rate, bytes float64 }{
 	"lion_8bit":  {0.83, 14.03},
 }
 
-// updates returns the costs of the optimizers in busyUpdates on this many cores. Memory limits them to most GB/s.
+// updates returns the costs of the optimizers in busyUpdates on this many cores. Memory limits their rates to the value
+// of most, in GB/s.
 func updates(cores int, most, wake float64) map[string]Op {
 	out := map[string]Op{}
 	for name, u := range busyUpdates {

@@ -26,7 +26,7 @@ type timedFile struct {
 	Shapes map[string][8]uint64 `json:"shapes"`
 }
 
-// mostTimed is the largest size of a file, in bytes. One shape takes about 200.
+// mostTimed is the largest size of a file, in bytes. One shape takes about 200 bytes.
 const mostTimed = 4 << 20
 
 // TimedDir returns the folder for these files: below cacheDir or, if that is empty, below the user's cache folder. "":

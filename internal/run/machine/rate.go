@@ -12,9 +12,9 @@ import (
 // longer than the training.
 var CPURateSize = 1024
 
-// MatMulRate measures the device's rate of matrix products in FLOP/s, in the compute dtype act. mfu is relative to
-// this rate. The matrices are random, since a GPU is faster on zeros, with most × most elements, or fewer if memory
-// is short. The rate is 0 if even most/8 rows and columns do not fit.
+// MatMulRate measures the device's rate of matrix products in FLOP/s, in the compute dtype act. The metric mfu is
+// relative to this rate. The matrices have most rows and columns, or fewer if memory is short. They are random, because
+// a GPU is faster on zeros. The rate is 0 if even most/8 rows and columns do not fit.
 func MatMulRate(dev device.Device, act device.DType, most int) (rate float64, err error) {
 	m, err := measure.New(dev, measure.Options{Runs: 3, Least: 1})
 	if err != nil {

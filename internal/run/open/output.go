@@ -123,7 +123,8 @@ func (p *opening) checkOwner() error {
 	return nil
 }
 
-// isRun reports whether a run of any version of mt has written to dir: it has the mark or one of mt's checkpoints.
+// isRun reports whether a run of any version of mt has written to dir. The directory then has a file with ConfigHeader,
+// or one of mt's checkpoints.
 func isRun(dir string, entries []fs.DirEntry) bool {
 	if hasMark(dir, settings.ConfigFile) || hasMark(dir, settings.ConfigFile+checkpoint.WholeTemp) { // a run killed at its very start leaves the second
 		return true

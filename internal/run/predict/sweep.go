@@ -27,7 +27,7 @@ type Swept struct {
 	Problem   string     `json:"problem,omitempty"` // why there is no prediction
 }
 
-// try plans and predicts q on m; what is the line's label.
+// try plans a run of q and predicts its step on m. what becomes the label of the line.
 func try(what string, q plan.Request, m *rates.Machine) (Swept, error) {
 	s := Swept{What: what, Rows: q.Rows, RowTokens: q.RowTokens}
 	r, err := plan.Resolve(q)
@@ -90,7 +90,7 @@ func lengths(q plan.Request) (out []variant) {
 	return out
 }
 
-// sweep predicts q with other values of one size, which what names: batch, seq or depth; "": it predicts nothing.
+// sweep predicts q with other values of one size: its argument is batch, seq or depth. With "" it predicts nothing.
 func sweep(what string, q plan.Request, m *rates.Machine) ([]Swept, error) {
 	var all []variant
 	switch what {

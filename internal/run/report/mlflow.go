@@ -261,8 +261,8 @@ func (r *mlflowRefused) Error() string {
 	return strings.TrimSpace(fmt.Sprintf("%d %s: %s", r.status, http.StatusText(r.status), text))
 }
 
-// call sends a request to an API path. in becomes the JSON body, or with GET the query. call parses the answer into
-// out, which may be nil. It returns a Refusal if repeating the request cannot help.
+// call sends a request to an API path. The argument in becomes the JSON body, or with GET the query. The answer is
+// parsed into out, which may be nil. The error is a Refusal if repeating the request cannot help.
 func (c *mlflowClient) call(ctx context.Context, method, path string, in, out any) error {
 	address := c.base + "/api/2.0/mlflow/" + path
 	var body io.Reader

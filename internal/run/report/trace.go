@@ -106,7 +106,7 @@ func OpenTrace(c *config.Config, dir settings.Dir, shows bool, through func(io.W
 // Step implements Observer.
 func (t *Trace) Step(Step) { t.show(timelineEvery) }
 
-// show writes TimelineFile, unless it was written less than every ago.
+// show writes TimelineFile, unless less time than every has passed since it was last written.
 func (t *Trace) show(every time.Duration) {
 	if !t.shows || time.Since(t.shown) < every {
 		return

@@ -148,8 +148,8 @@ func (g *staging) whole(l *host.LayerState) (out wholeLayer) {
 	return out
 }
 
-// spread is the reverse of bring: rank 0, which has whole, sends every rank layer i's tile and its shares of the
-// rest. All ranks call spread for the same layers in the same order.
+// spread is the reverse of bring: rank 0 has layer i in whole. It sends every rank the tile and the rank's shares of
+// the other data. All ranks call spread for the same layers in the same order.
 func (g *staging) spread(i int, l *host.LayerState, whole wholeLayer, beside checkpoint.Beside) error {
 	tile := make([]int, g.ranks.Size())
 	tile[0] = int(l.Layout.TileBytes)

@@ -106,8 +106,8 @@ func (f *tierFiles) useLinks(e *extents.Files, why string) *extents.Files {
 // nothingMore is an argument for openExtents that sets no options.
 func nothingMore(*extents.Options) {}
 
-// openExtents creates the files with the name pattern file. They have one extent for each layer. what and the layer's
-// number name an extent in errors; asks sets further options.
+// openExtents creates the files with the name pattern file. They have one extent for each layer. Errors name an extent
+// by the text what and the layer's number. asks sets further options.
 func (f *tierFiles) openExtents(file, what string, size func(layer int) int64, asks func(*extents.Options)) (*extents.Files, error) {
 	key := keyOf(file)
 	o, err := f.extents(file)

@@ -13,7 +13,7 @@ import (
 	"mt/internal/run/settings"
 )
 
-// serveModel is what ranks other than 0 do while rank 0 writes the model: they send the layers that rank 0 asks for.
+// serveModel runs on the other ranks while rank 0 writes the model. It sends the layers that rank 0 asks for.
 func (w *Weights) serveModel(what parts) error {
 	for {
 		asked, err := ranks.Tell(w.Ranks, modelAsked, 0)
@@ -32,7 +32,7 @@ func (w *Weights) serveModel(what parts) error {
 // modelAsked is the meeting while the model is written. Rank 0 sends the layer it needs, and −1 at the end.
 const modelAsked = "the model"
 
-// writeModel writes a model into dir: the weights or, depending on what, their moving averages. Rank 0 calls it while
+// writeModel writes a model into dir: the weights, or their moving averages if what is averages. Rank 0 calls it while
 // the other ranks run serveModel.
 func (w *Weights) writeModel(dir string, step int, what parts, extra map[string][]byte) error {
 	opts := w.content.modelOptions(step)

@@ -29,9 +29,9 @@ func (f Faster) Certain() bool { return f.Least > 1 }
 // open reports whether the other plan seems faster than the start, but needs more pairs to prove it.
 func (f Faster) open() bool { return !f.Certain() && f.Ratio > 1+alike }
 
-// pair runs start and other alternately, n pairs at a time, and compares them. While the result is open, it runs
-// another n pairs, up to looks times n. Every other pair begins with other. It calls more, which may be nil, before
-// another n.
+// pair compares two plans: it runs start and other alternately, n times each. While the result is open, it repeats
+// this, up to looks times in all. Every other pair begins with the plan other. Before a repetition it calls more, which
+// may be nil.
 func pair(ctx context.Context, start, other *contestant, n, steps int, run runner, more func()) (f Faster, err error) {
 	var ratios []float64
 	for look := range looks {

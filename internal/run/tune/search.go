@@ -183,9 +183,9 @@ func (s *search) run(start *Point, seed uint64) ([]*Point, error) {
 	return all, nil
 }
 
-// propose picks at most n of all, which is sorted; start is excluded. Among equally fast plans it takes the one with
-// the least memory. Among the fastest it also takes the one with the most memory, since deep buffers hide delays that
-// a prediction does not know.
+// propose picks at most n of the plans in all, which is sorted; it leaves start out. Among equally fast plans it takes
+// the one with the least memory. Among the fastest it also takes the one with the most memory, since deep buffers hide
+// delays that a prediction does not know.
 func propose(all []*Point, start *Point, n int) []*Point {
 	var out []*Point
 	add := func(p *Point) {

@@ -45,7 +45,7 @@ func ladder(least, most int) []int {
 	return append(out, max(least, most))
 }
 
-// knobs returns the depths of plan r, and the other knobs from asked. If the plan chose the micro-batch size, the knob
+// knobs returns the depths of plan r, and the other knobs of asked. If the plan chose the micro-batch size, the knob
 // stays 0: other choices of the plan depend on whether the size was given.
 func knobs(r *plan.Run, asked trials.Knobs) trials.Knobs {
 	d := r.Depths

@@ -176,7 +176,7 @@ func (at layer) sumSquares() float64 {
 	return sum
 }
 
-// elements returns n elements of g, from element at on.
+// elements returns the elements [at, at+n) of g.
 func elements(g optim.Grad, at, n int64) optim.Grad {
 	size := int64(len(g.Data)) / max(g.Elems, 1)
 	return optim.Grad{Data: g.Data[at*size : (at+n)*size], BF16: g.BF16, Elems: n}
