@@ -37,7 +37,7 @@ func (l *launch) attention() {
 }
 
 // project writes qkv of a chunk: norm(x)·Wqkvᵀ + bias, or x·Wqkvᵀ + bias where inputs are not normed, or
-// what latent attention or a recurrence has in its place.
+// what latent attention or a recurrence has in its place. Where q/k norm is behind the rotation, q and k turn.
 func (l *launch) project(c span) {
 	d := l.dims
 	in := l.input(model.RoleAttnNorm, l.x, device.Tensor{}, c)
@@ -50,16 +50,21 @@ func (l *launch) project(c span) {
 		return
 	}
 	l.linear(l.s, l.qkv.of(c), in, l.w[model.RoleQKV], device.Tensor{}, l.w[model.RoleQKVBias], c.n, d.hidden, d.qkv)
+	if d.turnsFirst {
+		l.rope(l.qkv.of(c), c, false)
+	}
 }
 
-// rotate applies q/k norm, which reads qkv and writes rot, and RoPE to a chunk.
+// rotate applies q/k norm, which reads qkv and writes rot, and RoPE, unless project did, to a chunk.
 func (l *launch) rotate(c span) {
 	to := l.qkv.of(c)
 	if l.dims.qkNorm {
 		to = l.rot.of(c)
 		l.normQK(l.s, l.w, to, l.qkv.of(c), l.rstdQ.of(c), l.rstdK.of(c), c.n)
 	}
-	l.rope(to, c, false)
+	if !l.dims.turnsFirst {
+		l.rope(to, c, false)
+	}
 }
 
 // normQK norms q and k of n packed rows, head by head or all heads of each at once. y may be x; rstdQ and rstdK may be none.

@@ -14,7 +14,7 @@ type Keep uint8
 const (
 	KeepNothing   Keep = iota // from the layer's input alone ("recompute: full")
 	KeepAttention             // attention's output and log-sum-exp
-	KeepQKV                   // rotated q and k, v; with q/k norm as they were before norm and rotation, which are repeated
+	KeepQKV                   // rotated q and k, v; with q/k norm as they were before it and, unless that is behind it, the rotation, which are repeated
 	KeepAll                   // gate/up and the MLP's residual input: no product is computed twice, but for those before norms (Gemma) and of experts ("recompute: none")
 )
 

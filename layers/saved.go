@@ -24,7 +24,7 @@ func (s Spec) savedBytes(d dims, mlp bool, keep Keep, tokens int) int64 {
 //
 //	o (T, H·D) act and lse (H, T) f32: attention's output and log-sum-exp
 //	qkv (T, (H+2·KV)·D) act: q, k, v, and behind them an output gate, if there is one. Rotated; with q/k norm as they leave the
-//	  product, and then rot, of the same row size, holds normed and rotated q, k
+//	  product, rotated where that norm is behind the rotation, and then rot, of the same row size, holds normed and rotated q, k
 //	rstdQ (T, H), rstdK (T, KV) f32: of q/k norm; one a token where it is over all heads
 //	do (T, H·D), dqkv (T, (H+2·KV)·D) act: gradients of o and of q, k, v
 //	delta (H, T) f32, sums f32: scratch of attention's backward

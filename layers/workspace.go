@@ -24,6 +24,7 @@ type dims struct {
 	up             int  // a row of what the MLP's activation reads: 2·F, gate and up, or F without a gate
 	vocab          int  // V
 	qkNorm         bool // of a launch: in its block; else: in some blocks
+	turnsFirst     bool // q/k norm is behind the rotation; then all blocks have it
 	qGroups        int  // into how many groups q/k norm cuts the q of a token: one for each head, or 1
 	kGroups        int
 	normIn         bool // inputs of attention and MLP are normed
@@ -39,7 +40,7 @@ type dims struct {
 func newDims(s Spec) dims {
 	c := s.Config
 	d := dims{act: s.Act, hidden: c.HiddenSize, heads: c.NumHeads, kvHeads: c.NumKVHeads, headDim: c.PackedHeadDim(), keyDim: c.HeadDim,
-		ffn: c.IntermediateSize, vocab: c.VocabSize, out: c.OutputCols(), mla: c.MLA, qkNorm: c.QKNorm,
+		ffn: c.IntermediateSize, vocab: c.VocabSize, out: c.OutputCols(), mla: c.MLA, qkNorm: c.QKNorm, turnsFirst: c.QKNormTurned,
 		qGroups: c.NumHeads, kGroups: c.NumKVHeads, normIn: c.NormsInputs(), normOut: c.NormsOutputs(),
 		sinks: c.Sinks, parallel: c.Parallel, up: 2 * c.IntermediateSize, stats: 1, gated: c.OutputGate, gdn: c.GatedDeltaNet}
 	if c.QKNormWhole {

@@ -58,6 +58,7 @@ type Config struct {
 	OutputNorms   bool    // these outputs are normed, and the inputs of attention and MLP are not
 	QKNormWhole   bool    // q/k norm is over all heads of a token at once, with a weight for each element; else over each head
 	QKNormPlain   bool    // q/k norm, of each head, has no weights, and blocks whose queries and keys do not turn are without it
+	QKNormTurned  bool    // q/k norm, which has weights, is behind the rotation
 	EmbedScale    float64 // embeddings are multiplied by it; 0: 1
 	EmbedRounded  bool    // EmbedScale is rounded to the type of activations before it multiplies
 	ResidualScale float64 // the outputs of attention and MLP are multiplied by it before they are added; 0: 1. Their inputs are normed

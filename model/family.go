@@ -42,6 +42,7 @@ type family struct {
 	localTheta float64
 	mscales    bool // short_mscale and long_mscale of longrope count
 	partial    bool // partial_rotary_factor counts
+	ropeAlpha  bool // alpha of a dynamic rotary embedding counts
 	mxfp4      bool // experts may be stored in MXFP4
 	// keys are those that options reads, which an inline config may have.
 	keys []string
