@@ -3,9 +3,9 @@ package actors
 import "fmt"
 
 // A step over long rows can take many minutes, so a run that must stop can also be asked to abort the step in progress
-// (Options.AbortStep). Until the step updates its first layer, weights and state are those of the step before. An abort
-// then keeps them and loses only the step. After the first update, the step runs to its end. The device still completes
-// the launches that are already enqueued before Run returns.
+// (Options.AbortStep). Until the step updates its first layer, weights and state are unchanged, so an abort loses only
+// the step. After the first update, the step runs to its end. The device still completes the launches that are already
+// enqueued before Run returns.
 
 // StepAbortedError is the error of a run that has aborted its step or, with Eval, its evaluation. The run's Home has
 // the layers as they are after Reached.

@@ -46,7 +46,7 @@ type computeSpec struct {
 type launchHook interface {
 	// admit handles a message for p. ok is false if the message is not for this hook.
 	admit(p *Pass, msg message) (ok bool)
-	// ready reports whether a visit's launches can be enqueued; if not, waits is what they lack.
+	// ready reports whether a visit's launches can be enqueued; if not, waits is the missing input.
 	ready(p *Pass, v schedule.Visit) (waits Cause, ok bool)
 	// idle reports whether the visit does not need its tile.
 	idle(p *Pass, v schedule.Visit) bool
@@ -252,8 +252,8 @@ func (c *computeCore) enqueueNext(p *Pass) []effect {
 	return append(out, c.after(p, v, l, e)...)
 }
 
-// use returns the slot of an object, or −1 for none. wait: this is the first launch after a copy into the slot and must
-// wait for the copy.
+// use returns the slot of an object, or −1 for none. wait: a copy into the slot is enqueued, and this first launch
+// after it must wait.
 func (c *computeCore) use(object int) (slot int, wait bool) {
 	if object < 0 {
 		return -1, false
@@ -579,7 +579,7 @@ func (r *lane) gradsOf(v schedule.Visit, buf, ids int) layers.Grads {
 	return r.gradPlaces[v.Layer].grads(r.tiles[v.Tile], buf, ids)
 }
 
-// hidden views the hidden state of tokens tokens in a slot. slot −1: there is none.
+// hidden views the hidden state of a number of tokens in a slot. slot −1: there is none.
 func (r *lane) hidden(slot, tokens int) layers.Hidden {
 	if slot < 0 {
 		return layers.Hidden{}

@@ -359,7 +359,7 @@ func (c *conductorCore) lossLanded(m LossLanded) []effect {
 	c.version = m.Step
 	c.closing = c.closing || c.stop || m.Step >= c.plan.LastStep
 	evalDue := c.plan.EvalPasses > 0 && (c.plan.due(m.Step, c.plan.EvalSteps, c.plan.EvalEpochs) || c.plan.EvalAtEnd && m.Step == c.plan.LastStep)
-	save := c.plan.saves(m.Step) && (c.plan.due(m.Step, c.plan.SaveSteps, c.plan.SaveEpochs) || c.plan.SaveEvals && evalDue || c.closing)
+	save := c.savesAfter(m.Step, evalDue)
 	lr := c.plan.LR(m.Step)
 	c.tokens += p.Batch.AllTokens()
 	pairs, again := c.attendedPairs(p.Batch)
@@ -375,7 +375,13 @@ func (c *conductorCore) lossLanded(m LossLanded) []effect {
 	return out
 }
 
-// meanLoss returns the mean loss: that of pairs if pairs is set, otherwise sum divided by the supervised tokens.
+// savesAfter decides whether a checkpoint of the state after this step is written: at save intervals, at evaluations
+// if the plan says so, and after the last step of the run.
+func (c *conductorCore) savesAfter(step int, evalDue bool) bool {
+	return c.plan.saves(step) && (c.plan.due(step, c.plan.SaveSteps, c.plan.SaveEpochs) || c.plan.SaveEvals && evalDue || c.closing)
+}
+
+// meanLoss returns the pairs' mean loss if pairs is set, otherwise sum divided by the supervised tokens.
 func (c *conductorCore) meanLoss(sum float64, supervised int64, pairs *PairSums) float64 {
 	if pairs != nil {
 		return pairs.mean(c.likelihood)

@@ -15,8 +15,8 @@ import (
 	"mt/layers/schedule"
 )
 
-// This file has the parts of a run that only layers with experts need: a state on the device, used by one layer at a
-// time, and copies of the routing to the host.
+// This file has the parts of a run that only layers with experts need. They share a state on the device, which one
+// layer at a time uses. Their routing is copied to the host.
 
 // experts is the state of the current layer with experts, for all tokens of a batch, and host memory for its routing.
 type experts struct {
@@ -26,8 +26,8 @@ type experts struct {
 	// balances says that the current program's loss balances the load. auxScale is lane.auxScale of its batch.
 	balances bool
 	auxScale float32
-	// These are on the host. A layer's routing is copied to offsets, the first pair of each expert, and probs, its sum
-	// of probabilities. counts, the pairs of each expert over all lanes, is copied to the device.
+	// These are on the host. A layer's routing is copied to offsets (the first pair of each expert) and probs (its sum
+	// of probabilities). The device reads counts: the pairs of each expert over all lanes.
 	offsets, probs, counts []byte
 }
 
@@ -72,17 +72,17 @@ func (r *lane) balances(p *Pass) bool {
 }
 
 // auxWeight returns the factor of Σ_e Counts_e·ProbSum_e in the balancing loss of a step. It is the coefficient times
-// the number of experts, divided by n². n is the number of tokens times the number of layers with experts, because
-// Counts and ProbSum are means over n routed tokens. Source: arXiv:2101.03961, as Transformers'
-// load_balancing_loss_func computes it over the layers' concatenated logits.
+// the number of experts, divided by n². Here n is tokens times layers with experts: Counts and ProbSum enter as means
+// over n routed tokens. Source: arXiv:2101.03961, as Transformers' load_balancing_loss_func computes it over the
+// layers' concatenated logits.
 func (r *lane) auxWeight(b *data.Batch) float64 {
 	n := float64(r.plan.ExpertLayers()) * float64(b.AllTokens())
 	return r.plan.Spec.Config.RouterAuxLossCoef * float64(r.plan.Experts) / (n * n)
 }
 
 // auxScale times an expert's count is the gradient of the balancing loss with respect to each token's probability of
-// the expert. It does not depend on the number of supervised tokens, because the loss is added once a step. 0: the
-// model has no balancing loss, or the batch stands in for missing rows and does not count.
+// the expert. It does not depend on the number of supervised tokens, because the loss is added once a step. It is 0 for
+// a model without balancing loss, and for a batch that stands in for missing rows.
 func (r *lane) auxScale(b *data.Batch) float32 {
 	if !r.plan.Balances() || isStandIn(b) {
 		return 0

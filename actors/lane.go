@@ -93,8 +93,8 @@ type lane struct {
 	watch         laneWatch
 }
 
-// tileView views bytes bytes of a layer on the host, from byte from of its tile. The bytes are copied or bound for tile
-// t in slot s.
+// tileView views a range of a layer's tile on the host, of length bytes from offset from. The range is copied or bound
+// for tile t in slot s.
 type tileView func(t layers.Tile, s slot, layer int, from, bytes int64) []byte
 
 // newRun allocates what exists once in a run. On an error it frees everything.
@@ -106,7 +106,7 @@ func newRun(o *Options) (*run, error) {
 	for _, bytes := range r.plan.SlabBytes() {
 		slab, err := r.newArena(accounts.GradientSlabs, bytes)
 		if err != nil {
-			_ = r.close() // err came first
+			_ = r.close() // err is the first error
 			return nil, fmt.Errorf("prepare the pipeline: %w", err)
 		}
 		r.slabs = append(r.slabs, slab)
@@ -114,12 +114,12 @@ func newRun(o *Options) (*run, error) {
 	if bytes := r.plan.PassageBytes(); bytes > 0 {
 		var err error
 		if r.passage, err = r.newArena(accounts.Passage, bytes); err != nil {
-			_ = r.close() // err came first
+			_ = r.close() // err is the first error
 			return nil, fmt.Errorf("prepare the pipeline: %w", err)
 		}
 	}
 	if err := r.joinRanks(); err != nil {
-		_ = r.close() // err came first
+		_ = r.close() // err is the first error
 		return nil, fmt.Errorf("prepare the pipeline: %w", err)
 	}
 	r.chooseUpdaters()
@@ -445,7 +445,7 @@ type slot struct {
 	index       int       // of a weight slot
 }
 
-// onDevice views the hidden state of tokens tokens in an activation slot.
+// onDevice views the hidden state of a number of tokens in an activation slot.
 func (r *lane) onDevice(s *slot, tokens int) layers.Hidden {
 	return layers.OnDevice(s.mem.Tensor(r.plan.Spec.Act, 0, int64(tokens)*int64(r.plan.Spec.Config.HiddenSize)))
 }

@@ -276,13 +276,11 @@ type GradMeasured struct {
 // GradsWanted asks the Stager for all gradients of the step that wait on disks. The norm is known.
 type GradsWanted struct{}
 
-// StateFetched reports that a layer's state is in a state slot.
+// StateFetched reports that a layer's state is in a state slot. Round counts the save rounds; messages of an earlier
+// round are void.
 //
 //   - Sent to the Optimizer: the layer can be updated. If its gradient waited on a disk, the gradient is in memory too.
-//
-// - Sent to the Checkpointer: the layer can be saved as it is.
-//
-// Round counts the save rounds. Messages of an earlier round are void.
+//   - Sent to the Checkpointer: the layer can be saved as it is.
 type StateFetched struct{ Layer, Round int }
 
 // StateUpdated returns the state slot of an updated layer, whose state must be written to disk. If the tile is written

@@ -99,7 +99,9 @@ func (w *Writer) smallFiles(state TrainerState, extra map[string][]byte) (map[st
 // extras returns the extra files and config.json.
 func (o WriterOptions) extras(extra map[string][]byte) (map[string][]byte, error) {
 	small, err := modelExtras(extra)
-	if err == nil {
+	if err == nil && o.SaveDType == AsRead {
+		small["config.json"] = o.Config.JSONAsRead()
+	} else if err == nil {
 		small["config.json"] = o.Config.JSON(o.SaveDType.name())
 	}
 	return small, err

@@ -25,8 +25,11 @@ type entry struct {
 	elem   int64 // first element in the parameter; for a plane beside the weights, the first byte in the plane
 	elems  int64
 	plane  plane
-	from   *stored  // not nil: the values are a tensor of another file
-	placed []placed // not nil: the tensor has the rows of these (placed.go); layout and elem are unused
+	from   *stored      // not nil: the values are a tensor of another file
+	placed []placed     // not nil: the tensor has the rows of these (placed.go); layout and elem are unused
+	quant  *requantized // not nil: the tensor is computed from the weights, which are quantized anew
+	scales bool         // with quant: the tensor holds the scales, not the codes
+	asRead bool         // with from: copied only if weights are saved as they were read
 }
 
 // fromFile marks tensors that are copied from another file. passedOver marks tensors that are read only for their

@@ -26,7 +26,7 @@ const maxIndexed = 1 << 19
 
 // dtypeSize is the size of an element in bytes, by safetensors dtype.
 var dtypeSize = map[string]int64{
-	"BOOL": 1, "U8": 1, "I8": 1, "F8_E4M3": 1, "F8_E5M2": 1,
+	"BOOL": 1, "U8": 1, "I8": 1, "F8_E4M3": 1, "F8_E5M2": 1, "F8_E8M0": 1,
 	"I16": 2, "U16": 2, "F16": 2, "BF16": 2,
 	"I32": 4, "U32": 4, "F32": 4,
 	"I64": 8, "U64": 8, "F64": 8,

@@ -69,6 +69,8 @@ type DType string
 const (
 	BF16 DType = "bf16"
 	F32  DType = "fp32"
+	// AsRead is the format of Source, tensor by tensor: E4M3 with scales, MXFP4, bf16 or fp32. Only WriteModel writes it.
+	AsRead DType = "as_read"
 )
 
 // name returns the dtype's name in config.json.

@@ -154,7 +154,7 @@ func (w *Weights) ReadRows(p model.Param, i int) ([]float32, error) {
 	// Read the slice in whole lines, and take the rows out of them.
 	piece := placed{model.TensorLayout{Param: p}, at}
 	packed := w.packedRows(p, i)
-	if packed != nil {
+	if _, rows := packed.(*mxfp4); rows {
 		piece.at.Place.Transposed = false
 	}
 	var raw []byte

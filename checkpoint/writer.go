@@ -275,6 +275,9 @@ func (f *outFile) writeEntry(d *disk, e *entry, l Layer, buf []byte) error {
 
 // pieces passes the bytes of e to put, in order.
 func (e *entry) pieces(l Layer, buf []byte, put func([]byte) error) error {
+	if e.quant != nil {
+		return e.quant.pieces(l, e.scales, put)
+	}
 	if e.from != nil {
 		return e.from.pieces(e.plane, buf, put)
 	}

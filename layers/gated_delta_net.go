@@ -6,35 +6,36 @@ import (
 	"mt/model"
 )
 
-// This file has the blocks with a recurrence in the place of attention (model.GatedDeltaNet), and the gates of outputs. A token's
-// q, k, v and z are one product, its b and a another. q, k and v go through a short convolution along each sequence, and with
-// b and a through the gated delta rule; its output is normed head by head and multiplied by SiLU of z. Where attention has an
-// output gate, it is made beside q, k and v, and its sigmoid multiplies the output. Source: arXiv:2412.06464;
-// transformers, modeling_qwen3_next.
+// This file has blocks with a gated delta net (model.GatedDeltaNet), and output gates. One product makes a token's q,
+// k, v and z, another its b and a. A short convolution along each sequence changes q, k and v. The gated delta rule
+// takes them with b and a. Its output is normed head by head and multiplied by SiLU(z). An output gate of attention is
+// made beside q, k and v, and its sigmoid multiplies the output. Source: arXiv:2412.06464; transformers,
+// modeling_qwen3_next.
 
-// gdnBuffers are what a launch of a recurrent block has, beside o (T, V), qkv (T, 2·K+2·V), which has z behind q, k and v as
-// they leave the product, and in the backward do and dqkv of the same sizes.
+// gdnBuffers are a launch's buffers in a recurrent block. o is (T, V); qkv is (T, 2·K+2·V): q, k, v and z before the
+// convolution. In the backward do and dqkv have the same sizes.
 //
 //	gates (T, 2·Heads) act: b, then a
-//	conv (T, 2·K+V) act: q, k and v behind the convolution
-//	states (⌈T/64⌉, Heads, KeyDim, ValueDim) f32: of every chunk that is not the first of its sequence
+//	conv (T, 2·K+V) act: q, k and v after the convolution
+//	states (⌈T/64⌉, Heads, KeyDim, ValueDim) f32: at the start of every chunk but the first of
+//	  a sequence
 //
 // In the backward:
 //
 //	dgates, dconv: gradients of gates and conv
-//	rstd (C, Heads) f32: of the norm of the output
+//	rstd (C, Heads) f32: of the output's norm
 type gdnBuffers struct {
 	gates, conv, dgates, dconv, rstd rows
 	states                           device.Tensor
 }
 
-// gateBuffers are of a chunk, where outputs have a gate:
+// gateBuffers are a chunk's buffers with an output gate:
 //
-//	both (C, 2·out) act: the gate, then what it multiplies; in the backward then their gradients
-//	narrow (C, out) act: what they make, then its gradient
+//	both (C, 2·out) act: the gate and the output it multiplies; in the backward later their gradients
+//	narrow (C, out) act: the gated output, then its gradient
 type gateBuffers struct{ both, narrow rows }
 
-// forRecurrent are the widths of a block with a recurrence: o is V wide, and qkv has q, k, v and z.
+// forRecurrent returns the widths of a block with a gated delta net: o is V wide, and qkv has q, k, v and z.
 func (d dims) forRecurrent() dims {
 	r := d.gdn
 	d.recurrent, d.gated, d.qkNorm, d.sinks, d.mla = true, true, false, false, nil
@@ -43,14 +44,14 @@ func (d dims) forRecurrent() dims {
 	return d
 }
 
-// statesLen is how many elements the states have of so many tokens.
+// statesLen returns the number of elements of the states of the given tokens.
 func (d dims) statesLen(tokens int) int {
 	r := d.gdn
 	a := op.DeltaShape{T: tokens, Heads: r.Heads, KeyDim: r.KeyDim, ValueDim: r.ValueDim}
 	return a.StatesLen()
 }
 
-// gdnBuffers takes from ws what is not kept.
+// gdnBuffers takes the buffers that are not kept from ws.
 func (s Spec) gdnBuffers(b *gdnBuffers, d dims, keep Keep, tokens int, backward bool, ws *allotter) {
 	r := d.gdn
 	if keep < KeepAttention && backward {
@@ -73,7 +74,7 @@ func (l *launch) projectGDN(c span) {
 	l.linear(l.s, l.gdn.gates.of(c), l.n.of(c), l.w[model.RoleRecurGates], none, none, c.n, d.hidden, 2*d.gdn.Heads)
 }
 
-// convolve writes conv of the whole micro-batch; tail is none, or what a cache has of it.
+// convolve writes conv for the whole micro-batch. tail is none, or the cached rows before the sequence's new tokens.
 func (l *launch) convolve(tail device.Tensor) {
 	r := l.dims.gdn
 	op.Do(l.dev, l.s, op.ShortConv{Y: l.gdn.conv.t, X: l.qkv.t, W: l.w[model.RoleRecurTaps], Cu: l.mb.Cu, Tail: tail, Seqs: l.mb.Seqs, T: l.mb.Tokens,
@@ -86,7 +87,8 @@ func (l *launch) deltaShape() op.DeltaShape {
 		GateStride: 2 * r.Heads}
 }
 
-// gatedDelta writes o of the whole micro-batch, and states where there is room for them; last is none, or the state in a cache.
+// gatedDelta writes o for the whole micro-batch, and states if there is memory for them. last is none, or a cached
+// state.
 func (l *launch) gatedDelta(last device.Tensor) {
 	op.Do(l.dev, l.s, op.GatedDelta{DeltaShape: l.deltaShape(), O: l.o.t, QKV: l.gdn.conv.t, Gates: l.gdn.gates.t, ALog: l.w[model.RoleRecurDecay],
 		DtBias: l.w[model.RoleRecurDtBias], States: l.gdn.states, Last: last})
@@ -112,16 +114,16 @@ func (l *launch) projectGDNBackward(c span) {
 	op.Do(l.dev, s, op.MatMul{M: c.n, N: d.hidden, K: wide, A: dgates, B: l.w[model.RoleRecurGates], C: n, D: n})
 }
 
-// gate is where the gate of outputs is in rows of qkv: behind all else.
+// gateAt returns the first column of the output gate in rows of qkv: after all else.
 func (d dims) gateAt() int { return d.qkv - d.out }
 
-// gatedOutputs are outputs of attention or of a recurrence that a gate is multiplied with.
+// gatedOutputs multiplies the output of attention or of a gated delta net by its gate.
 type gatedOutputs struct{}
 
 func (gatedOutputs) of(l *launch, c span) device.Tensor       { return l.gatedOutput(c) }
 func (gatedOutputs) grad(l *launch, dy device.Tensor, c span) { l.gatedOutputBackward(dy, c) }
 
-// gatedOutput is the output of a chunk times what its gate makes of it.
+// gatedOutput returns the output of a chunk times its gate's activation.
 func (l *launch) gatedOutput(c span) device.Tensor {
 	d, both := l.dims, l.gate.both.of(c)
 	op.Do(l.dev, l.s, op.CopyColumns{Dst: both, Src: from(l.qkv.of(c), d.gateAt()), T: c.n, C: d.out, DstStride: 2 * d.out, SrcStride: d.qkv})
@@ -135,7 +137,7 @@ func (l *launch) gatedOutput(c span) device.Tensor {
 	return l.gate.narrow.of(c)
 }
 
-// gateOf is the function of the gate.
+// gateOf returns the gate's activation.
 func (d dims) gateOf() op.Activation {
 	if d.recurrent {
 		return op.SiLU
@@ -143,8 +145,8 @@ func (d dims) gateOf() op.Activation {
 	return op.SigmoidGate
 }
 
-// gatedOutputBackward writes do of a chunk, and in dqkv the gradient of the gate, from dy, the gradient of the output's
-// product. gatedOutput has been there before.
+// gatedOutputBackward writes do of a chunk, and the gate's gradient into dqkv, from dy, the gradient of the output
+// projection's output. It needs the result of gatedOutput in l.gate.
 func (l *launch) gatedOutputBackward(dy device.Tensor, c span) {
 	d, both, narrow := l.dims, l.gate.both.of(c), l.gate.narrow.of(c)
 	l.inputGrad(l.s, narrow, dy, l.w[l.dims.outRole], c.n, d.hidden, d.out)
@@ -158,21 +160,22 @@ func (l *launch) gatedOutputBackward(dy device.Tensor, c span) {
 		RStd: l.gdn.rstd.of(c), Rows: c.n, Groups: d.gdn.Heads, Dim: d.gdn.ValueDim, DXStride: d.out, DYStride: 2 * d.out, XStride: d.out})
 }
 
-// recurrentCache is what generation keeps of a recurrent block: the rows that the convolution still reads, and the state.
+// recurrentCache allots what generation keeps of a recurrent block: the last rows of the convolution's input, and the
+// state.
 func (d dims) recurrentCache(a *allotter) (tail, last device.Tensor) {
 	r := d.gdn
 	return a.take(d.act, (r.Taps-1)*r.Convolved()), a.take(device.F32, r.Heads*r.KeyDim*r.ValueDim)
 }
 
-// recurrentCacheBytes is the device memory of a recurrent block's cache, whose size does not depend on the number of tokens.
-// Needs no device.
+// recurrentCacheBytes returns the device memory of a recurrent block's cache, whose size does not depend on the number
+// of tokens. It needs no device.
 func (s Spec) recurrentCacheBytes() int64 {
 	a := allotter{dry: true}
 	newDims(s).recurrentCache(&a)
 	return a.used
 }
 
-// decode writes o of the new tokens of a growing sequence from its cache, and moves that on.
+// decode writes o of the new tokens of a growing sequence from its cache, and updates the cache.
 func (l *launch) decode(step CacheStep, cache device.Mem) {
 	tail, last := l.dims.recurrentCache(&allotter{mem: cache})
 	if step.Start == 0 {

@@ -14,9 +14,8 @@ import (
 	"mt/device/op"
 )
 
-// toy is a device in the plainest Go: every operation runs at once, in float64,
-// and rounds once, where it stores. It is strict: what it holds is NaN until it
-// is written, ranges are checked, and tensors that may not overlap are an error.
+// toy is a device in plain Go. Every operation runs at once, in float64, and rounds once, when it stores. It is
+// strict: memory is NaN until written, ranges are checked, and tensors that may not overlap are an error.
 type toy struct {
 	base []uintptr
 	data [][]byte
@@ -25,7 +24,7 @@ type toy struct {
 	// Attention's forward.
 	matmuls, attended int64
 	recurred          int64 // those of recurrences' forward
-	// up and down count bytes that streams copied to it and from it.
+	// up and down count the bytes that streams copied to the device and from it.
 	up, down int64
 }
 
@@ -441,7 +440,7 @@ func capped(x []float64, limit float32) (y, slopes []float64) {
 	return x, slopes
 }
 
-// takenBy is what logits take off a log-sum-exp to make a loss of it; target is below 0 where it is none of them.
+// takenBy returns what a token's loss subtracts from the log-sum-exp; target below 0: the target is not in logits.
 func takenBy(t op.LossTerms, logits []float64, target, vocab int) (sum float64) {
 	if target >= 0 {
 		sum = (1 - float64(t.Smoothing)) * logits[target]

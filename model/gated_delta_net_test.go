@@ -10,7 +10,7 @@ import (
 	"mt/internal/testkit"
 )
 
-// qwen3Next is what the published directory of 80B parameters says, in the keys that count.
+// qwen3Next has the relevant keys of the published 80B model's config.json.
 var qwen3Next = map[string]any{"architectures": []any{"Qwen3NextForCausalLM"}, "model_type": "qwen3_next", "vocab_size": 151936, "hidden_size": 2048,
 	"intermediate_size": 5120, "num_hidden_layers": 48, "num_attention_heads": 16, "num_key_value_heads": 2, "head_dim": 256, "rope_theta": 1e7,
 	"partial_rotary_factor": 0.25, "rope_scaling": nil, "max_position_embeddings": 262144, "full_attention_interval": 4, "attention_bias": false,
@@ -71,8 +71,8 @@ func TestRecurrentBlocks(t *testing.T) {
 	}
 }
 
-// TestRecurrentBackwardFLOPs: below the lowest tensor that is trained recurrences have no backward, and pairs are those of the
-// blocks with attention.
+// TestRecurrentBackwardFLOPs: gated delta nets below the lowest trained tensor have no backward; only blocks with
+// attention have pairs.
 func TestRecurrentBackwardFLOPs(t *testing.T) {
 	testkit.NotShort(t)
 	c := testkit.Must(parse(t, qwen3Next))(t)
@@ -121,8 +121,8 @@ func TestRecurrencesRefused(t *testing.T) {
 	}
 }
 
-// TestRecurrentPlaces: rows of queries, keys, values and gates lie in the checkpoint's tensors by key heads, those of a query and
-// its gate by heads, and a convolution has three dimensions.
+// TestRecurrentPlaces: the checkpoint's tensors interleave rows of queries, keys, values and gates by key heads, and a
+// query and its gate by heads. A convolution has three dimensions.
 func TestRecurrentPlaces(t *testing.T) {
 	c := testkit.Must(parse(t, map[string]any{"architectures": []any{"Qwen3NextForCausalLM"}, "model_type": "qwen3_next", "hidden_size": 10, "num_hidden_layers": 2,
 		"num_attention_heads": 3, "num_key_value_heads": 1, "head_dim": 4, "partial_rotary_factor": 0.5, "layer_types": []any{"linear_attention", "full_attention"},

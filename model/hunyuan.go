@@ -12,7 +12,7 @@ func init() {
 		ropeAlpha: true,
 		keys:      []string{"attention_bias", "use_qk_norm", "eod_token_id", "pretraining_tp"},
 		options: func(c *Config, f *fields) {
-			c.QKNorm, c.QKNormTurned = true, true
+			c.QKNorm, c.QKNormRotated = true, true
 			c.biases(f)
 			if !f.bool("use_qk_norm", true) {
 				f.fail("use_qk_norm", "false is not supported: Transformers' class always has these norms")

@@ -2,29 +2,23 @@ package model
 
 import "slices"
 
-// Mixtral's experts are as wide as intermediate_size says, and every block has them. The weights
-// of those that are chosen sum to 1. Source: arXiv:2401.04088; transformers.MixtralConfig.
+var mixtralTensors = tensors{
+	RoleRouter:       {"block_sparse_moe.gate.weight"},
+	RoleExpertGateUp: {"block_sparse_moe.experts." + expertNumber + ".w1.weight", "block_sparse_moe.experts." + expertNumber + ".w3.weight"},
+	RoleExpertDown:   {"block_sparse_moe.experts." + expertNumber + ".w2.weight"},
+}
+
+// Mixtral has experts in every block, of the width intermediate_size. The chosen experts' weights sum to 1. Source:
+// arXiv:2401.04088; transformers.MixtralConfig.
 func init() {
 	register(family{
 		arch: "MixtralForCausalLM", modelType: "mixtral",
-		tensors: tensors{
-			RoleRouter:       {"block_sparse_moe.gate.weight"},
-			RoleExpertGateUp: {"block_sparse_moe.experts." + expertNumber + ".w1.weight", "block_sparse_moe.experts." + expertNumber + ".w3.weight"},
-			RoleExpertDown:   {"block_sparse_moe.experts." + expertNumber + ".w2.weight"},
-		},
+		tensors: mixtralTensors,
 		defaults: map[string]any{"max_position_embeddings": 131072, "rms_norm_eps": 1e-5, "rope_theta": 1e6, "num_local_experts": 8,
 			"num_experts_per_tok": 2},
-		keys: slices.Concat([]string{"sliding_window", "layer_types", "router_jitter_noise"}, balanceKeys, []string{"num_experts", "num_local_experts", "num_experts_per_tok"}),
+		keys: slices.Concat([]string{"sliding_window", "layer_types"}, mixtralKeys),
 		options: func(c *Config, f *fields) {
-			c.NumExperts = f.need("num_local_experts", 1, maxExperts)
-			if n := f.int("num_experts", c.NumExperts, 0, maxExperts); n != c.NumExperts {
-				f.fail("num_experts", "%d, and num_local_experts is %d; remove one of them", n, c.NumExperts)
-			}
-			c.NumExpertsPerTok = f.need("num_experts_per_tok", 1, maxExpertsUsed)
-			c.MoEIntermediateSize, c.NormTopKProb, c.DecoderSparseStep = c.IntermediateSize, true, 1
-			c.balance(f)
-			c.expertBounds(f, "num_local_experts")
-			f.noNoise("router_jitter_noise")
+			c.mixtralExperts(f)
 			c.uniformWindow(f)
 		},
 		write: func(c *Config, m map[string]any) {
@@ -33,4 +27,20 @@ func init() {
 			c.balanceJSON(m)
 		},
 	})
+}
+
+// mixtralKeys are the keys that mixtralExperts reads.
+var mixtralKeys = slices.Concat([]string{"num_experts", "num_local_experts", "num_experts_per_tok", "router_jitter_noise"}, balanceKeys)
+
+// mixtralExperts reads experts that every block has and that are as wide as intermediate_size.
+func (c *Config) mixtralExperts(f *fields) {
+	c.NumExperts = f.need("num_local_experts", 1, maxExperts)
+	if n := f.int("num_experts", c.NumExperts, 0, maxExperts); n != c.NumExperts {
+		f.fail("num_experts", "%d, and num_local_experts is %d; remove one of them", n, c.NumExperts)
+	}
+	c.NumExpertsPerTok = f.need("num_experts_per_tok", 1, maxExpertsUsed)
+	c.MoEIntermediateSize, c.NormTopKProb, c.DecoderSparseStep = c.IntermediateSize, true, 1
+	c.balance(f)
+	c.expertBounds(f, "num_local_experts")
+	f.noNoise("router_jitter_noise")
 }

@@ -5,22 +5,18 @@ import (
 	"slices"
 )
 
-// Qwen3-Next has a recurrence in three blocks of four, attention with an output gate in the others, and experts with a shared
-// one. Source: transformers.Qwen3NextConfig.
+// Qwen3-Next has a gated delta net in three blocks of four, attention with an output gate in the fourth, and routed
+// experts with a shared one. Source: transformers.Qwen3NextConfig.
 func init() {
 	register(family{
 		arch: "Qwen3NextForCausalLM", modelType: "qwen3_next",
 		tensors: tensors{
-			RoleQKV:          {"self_attn.query.weight", "self_attn.k_proj.weight", "self_attn.v_proj.weight", "self_attn.gate.weight"},
-			RoleQKVBias:      {"self_attn.query.bias", "self_attn.k_proj.bias", "self_attn.v_proj.bias", "self_attn.gate.bias"},
-			RoleRecurIn:      {"linear_attn.q.weight", "linear_attn.k.weight", "linear_attn.v.weight", "linear_attn.z.weight"},
-			RoleRecurGates:   {"linear_attn.b.weight", "linear_attn.a.weight"},
-			RoleSharedGateUp: {"mlp.shared_expert.gate_proj.weight", "mlp.shared_expert.up_proj.weight"},
-			RoleSharedDown:   {"mlp.shared_expert.down_proj.weight"},
-		},
+			RoleRecurIn:    {"linear_attn.q.weight", "linear_attn.k.weight", "linear_attn.v.weight", "linear_attn.z.weight"},
+			RoleRecurGates: {"linear_attn.b.weight", "linear_attn.a.weight"},
+		}.and(jointQueries).and(qwenShared),
 		places: map[Role]placed{
-			RoleQKV:        {tensor: "self_attn.q_proj.weight"},
-			RoleQKVBias:    {tensor: "self_attn.q_proj.bias"},
+			RoleQKV:        jointQueryPlaces[RoleQKV],
+			RoleQKVBias:    jointQueryPlaces[RoleQKVBias],
 			RoleRecurIn:    {tensor: "linear_attn.in_proj_qkvz.weight", woven: byKeyHeads},
 			RoleRecurGates: {tensor: "linear_attn.in_proj_ba.weight", woven: byKeyHeads},
 		},

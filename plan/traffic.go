@@ -10,12 +10,12 @@ import (
 // fetch is a tile that a step copies to the device.
 type fetch struct {
 	bytes  int64
-	expert bool // one that tokens may or may not choose
+	expert bool // tokens may or may not choose it
 }
 
-// fetches lists what a step fetches, in order: forward until the visit that completes the
-// losses, backward after that. It counts a real program, of one micro-batch, since the
-// number of micro-batches does not change when weights are fetched.
+// fetches lists the tiles that a step fetches, in order. The forward ends at the visit that completes the losses. The
+// list comes from a real program with one micro-batch, since the number of micro-batches does not change when weights
+// are fetched.
 func (r *Run) fetches() (forward, backward []fetch) {
 	s := r.Schedule()
 	s.Eval, s.ActivationSlots = r.EvalOnly, len(s.Layers)+2 // nothing spills
@@ -37,7 +37,7 @@ func (r *Run) fetches() (forward, backward []fetch) {
 	return forward, backward
 }
 
-// streamedTiles is how many tiles take turns in the weight slots.
+// streamedTiles returns the number of tiles that share the weight slots.
 func (r *Run) streamedTiles() (n int) {
 	for i, l := range r.Layouts {
 		if kind := r.Kind(i); r.has(i) && kind.Class(r.Spec) == schedule.Streamed {

@@ -39,6 +39,8 @@ type family struct {
 	// halves reports that the directory pairs rotary elements (i, i+D/2), but llama.cpp's code for the architecture
 	// pairs (2i, 2i+1). The rows of q and k are then reordered.
 	halves bool
+	// tiled reports that llama.cpp takes the value heads of the gated delta rule in another order; see tiledHeads.
+	tiled bool
 	// shift is added to norm weights. Norms that scale by 1+w are stored as 1+w.
 	shift float32
 	// rounds reports that "truncate: false" of yarn is accepted with a note.
@@ -136,6 +138,32 @@ var sharedAndChosen = slices.Concat([]rule{
 	{"post_attention_layernorm", "post_attention_norm", norm},
 	{"mlp.gate", "ffn_gate_inp", router},
 }, expertMatrices, []rule{{"mlp.shared_expert_gate", "ffn_gate_inp_shexp", single}}, sharedExpert("mlp.shared_expert"))
+
+// qwen35Dense is the MLP of Qwen3.5 without experts, with the norm before it.
+var qwen35Dense = slices.Concat([]rule{{"post_attention_layernorm", "post_attention_norm", norm}}, feedForward[1:])
+
+// splitRecurrence is a recurrence with separate projections.
+var splitRecurrence = []rule{
+	{"input_layernorm", "attn_norm", norm},
+	{"linear_attn.in_proj_qkv", "attn_qkv", copied},
+	{"linear_attn.in_proj_z", "attn_gate", copied},
+	{"linear_attn.in_proj_b", "ssm_beta", copied},
+	{"linear_attn.in_proj_a", "ssm_alpha", copied},
+	{"linear_attn.conv1d", "ssm_conv1d", taps},
+	{"linear_attn.dt_bias", "ssm_dt.bias", bare},
+	{"linear_attn.A_log", "ssm_a", rates},
+	{"linear_attn.norm", "ssm_norm", copied}, // the norm scales by the weight, not by 1+w
+	{"linear_attn.out_proj", "ssm_out", copied},
+}
+
+// mixtralExperts is Mixtral's mixture of experts, with the norm before it.
+var mixtralExperts = []rule{
+	{"post_attention_layernorm", "ffn_norm", norm},
+	{"block_sparse_moe.gate", "ffn_gate_inp", router},
+	{"block_sparse_moe.experts.w1", "ffn_gate_exps", experts},
+	{"block_sparse_moe.experts.w3", "ffn_up_exps", experts},
+	{"block_sparse_moe.experts.w2", "ffn_down_exps", experts},
+}
 
 // ungated returns the rules of an MLP without a gate.
 func ungated(mlpNorm, up, down string) []rule {
@@ -245,17 +273,34 @@ var families = []family{
 		}, sharedAndChosen),
 		defaults: map[string]any{"max_position_embeddings": 32768, "num_key_value_heads": 2, "head_dim": 256, "partial_rotary_factor": 0.25, "intermediate_size": 5632,
 			"num_experts": 512, "num_experts_per_tok": 10, "moe_intermediate_size": 512, "shared_expert_intermediate_size": 512, "norm_topk_prob": true},
-		keys: []func(*plan){(*plan).normalisedExperts, (*plan).ropeDims, (*plan).noFreqs, (*plan).gatedDeltaKeys},
+		keys: []func(*plan){(*plan).normalisedExperts, (*plan).ropeDims, (*plan).noFreqs, (*plan).gatedDeltaKeys, (*plan).sharedWidth},
+	},
+	{
+		types: []string{"qwen3_5", "qwen3_5_text"}, arch: "qwen35", shift: 1, tiled: true, ropeTypes: mrope,
+		block:     slices.Concat(attention, headNorms, qwen35Dense),
+		recurrent: slices.Concat(splitRecurrence, qwen35Dense),
+		defaults: map[string]any{"max_position_embeddings": 32768, "num_key_value_heads": 4, "head_dim": 256, "partial_rotary_factor": 0.25,
+			"intermediate_size": 12288},
+		keys: []func(*plan){(*plan).ropeDims, sections(11, 11, 10), (*plan).noFreqs, (*plan).gatedDeltaKeys},
+	},
+	{
+		types: []string{"qwen3_5_moe", "qwen3_5_moe_text"}, arch: "qwen35moe", shift: 1, tiled: true, ropeTypes: mrope, width: "moe_intermediate_size",
+		block:     slices.Concat(attention, headNorms, sharedAndChosen),
+		recurrent: slices.Concat(splitRecurrence, sharedAndChosen),
+		defaults: map[string]any{"max_position_embeddings": 32768, "num_key_value_heads": 2, "head_dim": 256, "partial_rotary_factor": 0.25,
+			"num_experts": 256, "num_experts_per_tok": 8, "moe_intermediate_size": 512, "shared_expert_intermediate_size": 512, "norm_topk_prob": true},
+		keys: []func(*plan){(*plan).normalisedExperts, (*plan).ropeDims, sections(11, 11, 10), (*plan).noFreqs, (*plan).gatedDeltaKeys, (*plan).sharedWidth},
+	},
+	{
+		types: []string{"minimax_m2"}, arch: "minimax-m2",
+		block: slices.Concat(attention, headNorms, mixtralExperts, []rule{{"block_sparse_moe.e_score_correction_bias", "exp_probs_b.bias", bare}}),
+		defaults: map[string]any{"max_position_embeddings": 196608, "num_key_value_heads": 8, "head_dim": 128, "intermediate_size": 1536, "rope_theta": 5e6,
+			"num_local_experts": 256, "num_experts_per_tok": 8},
+		keys: []func(*plan){(*plan).miniMaxKeys, (*plan).noFreqs},
 	},
 	{
 		types: []string{"mixtral"}, arch: "llama", halves: true,
-		block: slices.Concat(attention, []rule{
-			{"post_attention_layernorm", "ffn_norm", norm},
-			{"block_sparse_moe.gate", "ffn_gate_inp", router},
-			{"block_sparse_moe.experts.w1", "ffn_gate_exps", experts},
-			{"block_sparse_moe.experts.w3", "ffn_up_exps", experts},
-			{"block_sparse_moe.experts.w2", "ffn_down_exps", experts},
-		}),
+		block:    slices.Concat(attention, mixtralExperts),
 		defaults: map[string]any{"max_position_embeddings": 131072, "rms_norm_eps": 1e-5, "rope_theta": 1e6, "num_local_experts": 8, "num_experts_per_tok": 2},
 		keys:     []func(*plan){(*plan).expertCounts, (*plan).ropeDims, (*plan).ropeFreqs, (*plan).windowIgnored},
 	},
@@ -838,7 +883,23 @@ func (p *plan) gatedDeltaKeys() {
 	p.add("ssm.time_step_rank", uint32(heads))
 	p.add("ssm.inner_size", uint32(heads*value))
 	p.add("full_attention_interval", uint32(attends))
-	p.add("expert_shared_feed_forward_length", uint32(s.need("shared_expert_intermediate_size")))
+}
+
+// sharedWidth sets the width of the shared expert.
+func (p *plan) sharedWidth() {
+	p.add("expert_shared_feed_forward_length", uint32(p.s.need("shared_expert_intermediate_size")))
+}
+
+// miniMaxKeys sets the keys of MiniMax-M2. Scores are sigmoids.
+func (p *plan) miniMaxKeys() {
+	const sigmoid = 2 // gguf.ExpertGatingFuncType
+	p.expertCounts()
+	p.add("expert_feed_forward_length", uint32(p.s.need("intermediate_size")))
+	p.add("expert_gating_func", uint32(sigmoid))
+	if n := p.s.int("rotary_dim", 0); n > 0 && p.s.vals["partial_rotary_factor"] == nil {
+		p.s.vals["partial_rotary_factor"] = float64(n) / float64(p.headDim)
+	}
+	p.ropeDims()
 }
 
 // denseFirst sets first_k_dense_replace to the number of dense layers of mlp_layer_types, which must come first.

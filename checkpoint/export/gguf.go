@@ -205,8 +205,11 @@ func (j *writing) part(w io.Writer, it item, t part) error {
 		cols = t.shape[1]
 	}
 	unit := cols
-	if it.heads > 0 {
+	switch {
+	case it.heads > 0:
 		unit = t.shape[0] / int64(it.heads) * cols
+	case it.tiled.heads > 0:
+		unit = t.elems()
 	}
 	step := max(1, chunkElems/unit) * unit
 	for at := int64(0); at < t.elems(); at += step {
@@ -223,6 +226,11 @@ func (j *writing) part(w io.Writer, it item, t part) error {
 			for h := int64(0); h < n; h += unit {
 				interleave(j.turned[h:h+unit], values[h:h+unit], int(cols))
 			}
+			values = j.turned
+		}
+		if it.tiled.heads > 0 {
+			j.turned = sized(j.turned, n)
+			it.tiled.reorder(j.turned, values, t.shape[0])
 			values = j.turned
 		}
 		if it.shift != 0 {
@@ -288,6 +296,30 @@ func interleave(dst, src []float32, cols int) {
 	for i := range half {
 		copy(dst[2*i*cols:][:cols], src[i*cols:])
 		copy(dst[(2*i+1)*cols:][:cols], src[(half+i)*cols:])
+	}
+}
+
+// tiledHeads describes where a tensor of the gated delta rule has its value heads: behind first rows, each has size rows.
+// columns: the same for columns. The directory groups value heads by key head. llama.cpp's newer architectures take the
+// first value head of every key head, then the second of each. heads is the number of key heads; 0: no reordering.
+type tiledHeads struct {
+	first, size, heads int64
+	columns            bool
+}
+
+// reorder copies src, whose first dimension is rows, to dst with value heads in llama.cpp's order.
+func (h tiledHeads) reorder(dst, src []float32, rows int64) {
+	outer, inner := int64(1), int64(len(src))/rows
+	if h.columns {
+		outer, inner = rows, 1
+	}
+	first, size, all := h.first*inner, h.size*inner, int64(len(src))/outer
+	each := (all - first) / size / h.heads // value heads of a key head
+	for ; len(src) > 0; dst, src = dst[all:], src[all:] {
+		copy(dst, src[:first])
+		for i := range each * h.heads {
+			copy(dst[first+(i%each*h.heads+i/each)*size:][:size], src[first+i*size:])
+		}
 	}
 }
 

@@ -224,8 +224,8 @@ func sections(usual ...int32) func(p *plan) {
 		for _, n := range of {
 			sum += n
 		}
-		if len(of) != 3 || int(sum) != p.headDim/2 {
-			p.s.fail("mrope_section", "%v are not three numbers whose sum is half of a head's %d elements", of, p.headDim)
+		if rotary := p.rotary(); len(of) != 3 || int(sum) != rotary/2 {
+			p.s.fail("mrope_section", "%v are not three numbers whose sum is half of a head's %d elements", of, rotary)
 		}
 		p.add("rope.dimension_sections", append(of, 0)) // llama.cpp has a fourth position, which is 0 in text
 		if still := p.still(of); len(still) > 0 && p.s.err == nil {
@@ -243,7 +243,7 @@ func (p *plan) still(sections []int32) []int {
 	if p.family.arch == "qwen2vl" {
 		return nil
 	}
-	for i := range p.headDim / 2 {
+	for i := range p.rotary() / 2 {
 		if i >= 3*int(sections[i%3]) {
 			out = append(out, i)
 		}

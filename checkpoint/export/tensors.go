@@ -21,6 +21,7 @@ type item struct {
 	shift  float32   // added to every element
 	minus  bool      // write −exp of every element
 	rows   headRows  // n not 0: write only these rows of each head
+	tiled  tiledHeads
 }
 
 // part is a tensor of the directory, or rows inside a tensor that several parameters share. Such rows have the name
@@ -173,9 +174,30 @@ func (p *plan) tensor(f *finder, r rule) error {
 		case r.how == keys && p.family.halves:
 			it.heads = p.kvHeads
 		}
+		if p.family.tiled {
+			it.tiled = tiledIn(r.from, p.model.GatedDeltaNet)
+		}
 		p.take(it, r.how)
 	}
 	return nil
+}
+
+// tiledIn returns where a module of a block has value heads; zero where none are to be reordered.
+func tiledIn(module string, r *model.GatedDeltaNet) tiledHeads {
+	_, module, ok := strings.Cut(module, ".linear_attn.")
+	if !ok || r.Heads == r.KeyHeads {
+		return tiledHeads{}
+	}
+	h := tiledHeads{size: int64(r.ValueDim), heads: int64(r.KeyHeads), columns: module == "out_proj"}
+	switch module {
+	case "norm": // heads share it
+		return tiledHeads{}
+	case "in_proj_qkv", "conv1d":
+		h.first = int64(2 * r.Keys())
+	case "in_proj_a", "in_proj_b", "A_log", "dt_bias":
+		h.size = 1
+	}
+	return h
 }
 
 // half plans one half of the rows of a combined projection.

@@ -36,7 +36,7 @@ func TestImport(t *testing.T) {
 		"import " + theirs + " --out " + dir + "/x/y": "no such file or directory",
 		"import":                               "takes one config file",
 		"import " + ours:                       "none of its keys is one by which LLaMA-Factory",
-		"import " + theirs + " --from axolotI": "--from axolotI: wants torchtune",
+		"import " + theirs + " --from axolotI": "--from: must be torchtune",
 		"train " + theirs:                      "use_galore: true: not possible",
 		"import " + dir + "/none.yaml":         "no such file",
 	} {

@@ -102,7 +102,7 @@ var comments = map[string]string{
 
 // begin writes the config to file, plans the run and prints the next command.
 func (a *app) begin(file string, in *interview, force bool) error {
-	text := in.cfg.Brief("Written by mt init. mt train --help lists all keys, and any of them is a flag too.", comments)
+	text := in.cfg.Brief("Written by mt init. mt train --help-all lists all keys; each one is also a flag.", comments)
 	written, err := config.Parse(file, text, config.Args{})
 	if err != nil {
 		return fmt.Errorf("init: %w", err)

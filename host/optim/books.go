@@ -2,7 +2,7 @@
 
 package optim
 
-// ofValues and ofTable make kernels of those that read parts of a codebook.
+// ofValues and ofTable adapt kernels that read one part of a codebook.
 func ofValues(k func(values *float32, codes *byte, out *float32, n int, scale *float32)) decoder {
 	return func(b *codebook, codes *byte, out *float32, n int, scale *float32) {
 		k(&b.values[0], codes, out, n, scale)

@@ -2,19 +2,20 @@ package optim
 
 import "mt/model"
 
-// Group is what is other about the updates of the tensors of one group (model.Stored.Group).
+// Group has the update settings of one group of tensors (model.Stored.Group).
 type Group struct {
-	Scale       float64 // of the rate: the run's times this
-	WeightDecay float64 // in place of the optimizer's
+	Scale       float64 // factor of the run's learning rate
+	WeightDecay float64 // replaces the optimizer's weight decay
 }
 
-// Grouped moves the tensors of each group as By does, at the group's rate and with its decay, and those in none as By.
+// Grouped updates the tensors of each group by By, with the group's learning rate and weight decay. Other tensors are
+// updated by By unchanged.
 type Grouped struct {
 	By     Elementwise
 	Groups *Groups
 }
 
-// Groups are all groups, from 1 on. (They are pointed to so that optimizers can be compared.)
+// Groups lists all groups; group i has index i−1. Grouped points to Groups so that optimizers stay comparable.
 type Groups []Group
 
 // Planes implements Optimizer.
@@ -40,7 +41,8 @@ func (g Grouped) arithmetic(r Rate) *arithmetic {
 	return by
 }
 
-// of is how element at of parameter p moves, and how many elements from it on move so.
+// of returns the arithmetic of element at in parameter p, and the number of following elements with the same
+// arithmetic.
 func (a *arithmetic) of(p model.Param, at int64) (by *arithmetic, n int64) {
 	s, end := storedAt(p, at)
 	if s.Group == 0 {
@@ -49,8 +51,8 @@ func (a *arithmetic) of(p model.Param, at int64) (by *arithmetic, n int64) {
 	return a.groups[s.Group-1], end - at
 }
 
-// storedAt is the tensor of parameter p that element at is in, and the element behind its last. Of a parameter that is in no
-// checkpoint it is one tensor without a name.
+// storedAt returns the stored tensor of parameter p that contains element at, and the end of its elements. A parameter
+// without stored tensors counts as one tensor without a name.
 func storedAt(p model.Param, at int64) (s model.Stored, end int64) {
 	s.Rows = p.Rows
 	for _, t := range p.Stored {

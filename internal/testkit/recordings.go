@@ -7,11 +7,11 @@ import (
 	"testing"
 )
 
-// RecordingsVariable names the environment variable with another folder of cases to compare with, as
-// make.py writes it.
+// RecordingsVariable is the environment variable with another folder of cases to compare with, in the format of
+// make.py.
 const RecordingsVariable = "MT_FIXTURES"
 
-// families lists the recorded cases of published families that mt trains, one a line.
+// families are the cases in the folder "families" that mt can train, one a line.
 var families = []string{
 	"cohere2",
 	"deepseekv3",
@@ -27,6 +27,7 @@ var families = []string{
 	"ministral3",
 	"mistral3",
 	"mistral3-tied",
+	"minimaxm2",
 	"mixtral",
 	"olmo2",
 	"olmo3",
@@ -34,6 +35,8 @@ var families = []string{
 	"qwen25vl",
 	"qwen2moe",
 	"qwen2vl",
+	"qwen3_5",
+	"qwen3_5moe",
 	"qwen3vl",
 	"qwen3vlmoe",
 	"qwen3vlmoe-out",
@@ -41,8 +44,8 @@ var families = []string{
 	"starcoder2",
 }
 
-// Recordings are those of FoundRecordings and, where MT_FIXTURES names no folder, those of the repository that have
-// all that these have, logits too. There is at least one.
+// Recordings returns FoundRecordings and, unless MT_FIXTURES names a folder, the repository's recordings that are
+// complete, with logits. There is at least one.
 func Recordings(t testing.TB) []string {
 	t.Helper()
 	found := FoundRecordings(t)
@@ -62,8 +65,8 @@ func Recordings(t testing.TB) []string {
 	return found
 }
 
-// FoundRecordings are the folders of all recorded cases whose models mt trains, in a fixed order: those of
-// the folder that MT_FIXTURES names, or else those beside the repository, of which there may be none.
+// FoundRecordings returns the folders of all recorded cases whose models mt can train, in a fixed order. They are in
+// the folder that MT_FIXTURES names, or else in the folders beside the repository, where there may be none.
 func FoundRecordings(t testing.TB) []string {
 	t.Helper()
 	if dir := os.Getenv(RecordingsVariable); dir != "" {
@@ -84,7 +87,7 @@ func FoundRecordings(t testing.TB) []string {
 	return found
 }
 
-// Recording is the folder of one recorded case beside the repository.
+// Recording returns the folder of one recorded case beside the repository. The test is skipped if it is missing.
 func Recording(t testing.TB, name string) string {
 	t.Helper()
 	for _, folder := range []string{"fixtures", "families", "families2026"} {
@@ -97,7 +100,7 @@ func Recording(t testing.TB, name string) string {
 	return ""
 }
 
-// in lists the cases of a folder, which may be absent, by their names.
+// in lists the cases in a folder by name; the folder may be missing.
 func in(t testing.TB, folder string) []string {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(folder, "*", "recipe.json"))
@@ -110,13 +113,13 @@ func in(t testing.TB, folder string) []string {
 	return found
 }
 
-// shared is the folder beside the repository that has the recordings.
+// shared returns the folder beside the repository that has the recordings.
 func shared(t testing.TB) string {
 	t.Helper()
 	return filepath.Join(filepath.Dir(repository(t)), "shared")
 }
 
-// repository is the folder with go.mod. Tests run in the folder of their package, below it.
+// repository returns the folder with go.mod. A test's working directory is its package's folder, below it.
 func repository(t testing.TB) string {
 	t.Helper()
 	at, err := os.Getwd()

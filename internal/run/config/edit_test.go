@@ -53,7 +53,7 @@ func TestEditRefuses(t *testing.T) {
 		"a value on its own": "pipeline:\n  weight_slots:\n  batches_ahead: 2\n",
 	} {
 		got, err := Edit("t.yaml", []byte(src), []Setting{{"pipeline.weight_slots", 4}})
-		if err == nil || !IsUsage(err) || !strings.Contains(err.Error(), "t.yaml cannot be edited (") || !strings.HasSuffix(err.Error(), "write this into it yourself: pipeline: {weight_slots: 4}") {
+		if err == nil || !IsUsage(err) || !strings.Contains(err.Error(), "t.yaml cannot be edited (") || !strings.HasSuffix(err.Error(), "add these settings by hand: pipeline: {weight_slots: 4}") {
 			t.Errorf("%s: %q, %v", name, got, err)
 		}
 	}

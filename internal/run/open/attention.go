@@ -5,13 +5,13 @@ import (
 	"mt/device/cuda/kernels"
 )
 
-// Attender is a device that can compute attention by other kernels than those that every GPU runs.
+// Attender is a device with a choice of attention kernels.
 type Attender interface {
 	RunsSM90a() bool
 	UseAttention(kernels string) error
 }
 
-// BestAttention is what auto means.
+// BestAttention returns the kernels that attention_kernels: auto means.
 func (in *Inputs) BestAttention() string {
 	switch {
 	case in.Config.Device == "cpu":
@@ -22,12 +22,12 @@ func (in *Inputs) BestAttention() string {
 	return cuda.Fused
 }
 
-// Fuses says whether attention's backward gets memory for sums.
+// Fuses reports whether attention's backward uses the fused kernel, which needs memory for its sums.
 func (in *Inputs) Fuses() bool {
 	return in.Config.AttentionKernels == cuda.Fused || in.Config.AttentionKernels == "auto" && in.BestAttention() == cuda.Fused
 }
 
-// runsSM90a says whether all devices run the kernels for sm_90a: those that are here, or those of the machine that is
+// runsSM90a reports whether all devices run the kernels for sm_90a: the devices here, or the devices of the machine
 // planned for.
 func (in *Inputs) runsSM90a() bool {
 	if len(in.Devices) == 0 && in.Profile != nil {
@@ -46,7 +46,7 @@ func (in *Inputs) runsSM90a() bool {
 	return len(in.Devices) > 0
 }
 
-// AttentionWords says by which kernels a GPU computes the model's attention; empty for the CPU.
+// AttentionWords describes the kernels for the model's attention; "" for the CPU.
 func (in *Inputs) AttentionWords() string {
 	c := in.Config
 	switch {

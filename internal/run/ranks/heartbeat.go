@@ -89,8 +89,8 @@ type heard struct {
 	err  error
 }
 
-// round sends this rank's sign and waits for the signs of the others. last reports that all ranks are leaving; silent
-// lists the ranks whose signs did not come within Timeout.
+// round sends this rank's sign and waits for the others' signs. last reports that all ranks are leaving. silent lists
+// the ranks whose signs did not come within Timeout.
 func (p *heartbeat) round() (last bool, silent []int, err error) {
 	n, me := p.w.Size(), p.w.Rank()
 	own := staying

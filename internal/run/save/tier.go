@@ -11,20 +11,20 @@ import (
 	"mt/plan"
 )
 
-// This file opens the files of state_dir and param_dir.
+// This file opens the files in state_dir and param_dir.
 
-// The names of the files in each directory of state_dir, the first two, and of param_dir, for each rank its own.
+// File names per rank in each directory: the first two in state_dir, the last in param_dir.
 const (
 	stateFile = "mt-state-%d.bin"
 	gradFile  = "mt-grads-%d.bin"
 	paramFile = "mt-params-%d.bin"
 )
 
-// OpenTier makes the files for what r has on disks; with saves in such a way that checkpoints can link states, where that can be. closing is told how
-// to remove them. links are the files whose states checkpoints link; nil: they copy them.
+// OpenTier creates the files for r's data on disks. With saves, checkpoints can link states if possible. closing
+// receives functions that remove the files. links holds the states that checkpoints link; nil: checkpoints copy them.
 func (out *Output) OpenTier(r *plan.Run, saves bool, closing func(end func() error)) (_ host.Tier, links *extents.Files, err error) {
 	f := &tierFiles{out, r, closing}
-	if saves { // else it is a trial, which has nothing of the run's
+	if saves { // a trial has no files of the run
 		if err := f.sweepUnused(); err != nil {
 			return host.Tier{}, nil, err
 		}
@@ -46,14 +46,14 @@ func (out *Output) OpenTier(r *plan.Run, saves bool, closing func(end func() err
 	return tier, links, err
 }
 
-// tierFiles are the files of a plan.
+// tierFiles opens the files of a plan.
 type tierFiles struct {
 	*Output
 	r       *plan.Run
 	closing func(end func() error)
 }
 
-// openStates makes the files of states; saves as for OpenTier.
+// openStates creates the files of states; saves as for OpenTier.
 func (f *tierFiles) openStates(saves bool) (e, links *extents.Files, err error) {
 	r := f.r
 	why, size := (&Content{Output: f.Output}).whyCopied(), func(l int) int64 {
@@ -73,7 +73,7 @@ func (f *tierFiles) openStates(saves bool) (e, links *extents.Files, err error) 
 	return e, links, err
 }
 
-// linkable has each state in a file that can be linked.
+// linkable stores each state in a file that can be linked.
 func (f *tierFiles) linkable(o *extents.Options) {
 	w, r := (&Content{Output: f.Output}).writerOptions(0), f.r
 	for l := range r.Layouts {
@@ -88,8 +88,8 @@ func (f *tierFiles) linkable(o *extents.Options) {
 	}
 }
 
-// useLinks returns e where checkpoints can link its states, and otherwise nil with a note that says why they cannot; why is what is known of
-// that already.
+// useLinks returns e if checkpoints can link its states. Otherwise it returns nil and adds a note with the reason.
+// why is a reason that is already known.
 func (f *tierFiles) useLinks(e *extents.Files, why string) *extents.Files {
 	apart, not := e.IsApart()
 	if apart {
@@ -102,11 +102,11 @@ func (f *tierFiles) useLinks(e *extents.Files, why string) *extents.Files {
 	return nil
 }
 
-// nothingMore is for files that nothing else is asked of.
+// nothingMore sets no further options.
 func nothingMore(*extents.Options) {}
 
-// openExtents makes the files of a name, for an extent of each layer, what and its number by name; asks adds what else
-// is asked of them.
+// openExtents creates the files called file, with one extent per layer. what plus the layer's number names an extent;
+// asks sets further options.
 func (f *tierFiles) openExtents(file, what string, size func(layer int) int64, asks func(*extents.Options)) (*extents.Files, error) {
 	key := keyOf(file)
 	o, err := f.extents(file)
@@ -133,7 +133,7 @@ func (f *tierFiles) openExtents(file, what string, size func(layer int) int64, a
 	return e, nil
 }
 
-// keyOf is the key that says where the files of a name are.
+// keyOf returns the key of the directory with these files.
 func keyOf(file string) string {
 	if file == paramFile {
 		return "param_dir"
@@ -141,7 +141,7 @@ func keyOf(file string) string {
 	return "state_dir"
 }
 
-// extents says which files those of a name are.
+// extents returns the options for the files called file.
 func (f *tierFiles) extents(file string) (o extents.Options, err error) {
 	o = extents.Options{Dirs: f.Config.StateDir, Name: fmt.Sprintf(file, f.Ranks.Rank())}
 	if file == paramFile {
@@ -156,7 +156,7 @@ func (f *tierFiles) extents(file string) (o extents.Options, err error) {
 	return o, nil
 }
 
-// SweepStates removes the files that the run has left when it was killed at its very end.
+// SweepStates removes files that the run left when it was killed at its very end.
 func (out *Output) SweepStates() error {
 	f := &tierFiles{Output: out, r: out.Plan}
 	for _, file := range []string{stateFile, gradFile, paramFile} {
@@ -167,7 +167,7 @@ func (out *Output) SweepStates() error {
 	return nil
 }
 
-// sweepUnused removes the files that the run has left when it was killed, and that it has no use for as it is planned.
+// sweepUnused removes files that a killed run left and that the current plan does not use.
 func (f *tierFiles) sweepUnused() error {
 	for _, left := range []struct {
 		file   string
@@ -183,7 +183,7 @@ func (f *tierFiles) sweepUnused() error {
 	return nil
 }
 
-// sweepFiles removes the files of a name that the run has left.
+// sweepFiles removes the files called file that the run has left.
 func (f *tierFiles) sweepFiles(file string) error {
 	o, err := f.extents(file)
 	if err != nil {
@@ -196,7 +196,7 @@ func (f *tierFiles) sweepFiles(file string) error {
 	return nil
 }
 
-// DamagedState is what to tell of a run that ends because a state, a gradient or weights did not come back from their disk.
+// DamagedState adds advice to the error of a run that ends because data on a disk was damaged.
 func DamagedState(err error) error {
 	var bad *extents.Damaged
 	if !errors.As(err, &bad) {

@@ -1,7 +1,7 @@
-// Package tune finds the depths of the pipeline with which a configuration trains fastest on
-// this machine: it searches in virtual time, lets short real runs decide between what the search
-// proposes, and holds the winner against what the configuration had.
+// Package tune finds the pipeline depths with which a configuration trains fastest on this machine. It searches in
+// virtual time, lets short real runs decide between the proposals, and compares the winner with the configuration's
+// own depths.
 //
-// It imports internal/doctor and what that may. Invariant: what it proposes
-// was faster than the start in a paired run; else it proposes nothing.
+// It imports internal/doctor and that package's imports. Invariant: a proposal was faster than the start in paired
+// runs; otherwise there is no proposal.
 package tune
