@@ -37,7 +37,7 @@ func (l *launch) attention() {
 }
 
 // project writes qkv of a chunk: norm(x)·Wqkvᵀ + bias, without the norm if inputs are not normed. MLA and gated delta
-// nets have projections of their own.
+// nets have projections of their own. Where q/k norm follows the rotation, project also rotates q and k.
 func (l *launch) project(c span) {
 	d := l.dims
 	in := l.input(model.RoleAttnNorm, l.x, device.Tensor{}, c)
@@ -50,16 +50,21 @@ func (l *launch) project(c span) {
 		return
 	}
 	l.linear(l.s, l.qkv.of(c), in, l.w[model.RoleQKV], device.Tensor{}, l.w[model.RoleQKVBias], c.n, d.hidden, d.qkv)
+	if d.rotatesFirst {
+		l.rope(l.qkv.of(c), c, false)
+	}
 }
 
-// rotate applies q/k norm, which reads qkv and writes rot, and RoPE to a chunk.
+// rotate applies q/k norm, which reads qkv and writes rot, and RoPE, unless project did, to a chunk.
 func (l *launch) rotate(c span) {
 	to := l.qkv.of(c)
 	if l.dims.qkNorm {
 		to = l.rot.of(c)
 		l.normQK(l.s, l.w, to, l.qkv.of(c), l.rstdQ.of(c), l.rstdK.of(c), c.n)
 	}
-	l.rope(to, c, false)
+	if !l.dims.rotatesFirst {
+		l.rope(to, c, false)
+	}
 }
 
 // normQK norms q and k of n packed rows, per head or over all heads of a row. y may be x; rstdQ and rstdK may be none.

@@ -118,8 +118,11 @@ func (l *launch) sinkGrad(lse device.Tensor, first, heads int) {
 func (l *launch) projectBackward(c span) {
 	d, s := l.dims, l.s
 	dqkv := l.dqkv.of(c)
+	if d.rotatesFirst {
+		l.normQKBackward(dqkv, c)
+	}
 	l.rope(dqkv, c, true)
-	if d.qkNorm {
+	if d.qkNorm && !d.rotatesFirst {
 		l.normQKBackward(dqkv, c)
 	}
 	in := l.input(model.RoleAttnNorm, l.x, l.rstd.of(c), c)

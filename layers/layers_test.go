@@ -77,6 +77,9 @@ var configs = []struct {
 		c.OutputNorms, c.QKNorm, c.QKNormWhole, c.OBias = true, true, true, true
 		c.NumHeads, c.NumKVHeads, c.HiddenSize = 4, 2, 10
 	})},
+	{"hunyuan", config(func(c *model.Config) {
+		c.QKNorm, c.QKNormRotated, c.OBias, c.QKVBias, c.NumHeads, c.NumKVHeads = true, true, true, true, 4, 2
+	})},
 	{"granite", config(func(c *model.Config) {
 		c.EmbedScale, c.ResidualScale, c.AttnScale, c.LogitScale, c.TieEmbeddings = 3, 0.4, 0.2, 0.3, true
 		c.RMSNormEps = 0.01 // so that it shows whether it is scaled

@@ -24,7 +24,7 @@ func (s Spec) savedBytes(d dims, mlp bool, keep Keep, tokens int) int64 {
 //	o (T, H·D) act and lse (H, T) f32: attention's output and log-sum-exp
 //	qkv (T, (H+2·KV)·D) act: q, k, v, and an output gate at the end if there is one; q and k are
 //	  rotated. With q/k norm, qkv has them before norm and rotation, and rot, of the same row
-//	  size, has normed and rotated q, k
+//	  size, has normed and rotated q, k. If the norm follows the rotation, qkv has rotated q and k
 //	rstdQ (T, H), rstdK (T, KV) f32: of q/k norm; one per token if the norm is over all heads
 //	do (T, H·D), dqkv (T, (H+2·KV)·D) act: gradients of o and of q, k, v
 //	delta (H, T) f32, sums f32: scratch of attention's backward

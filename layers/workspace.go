@@ -24,6 +24,7 @@ type dims struct {
 	up             int  // width of the MLP activation's input: 2·F, gate and up, or F without a gate
 	vocab          int  // V
 	qkNorm         bool // in a launch: of its block; else: some block has q/k norm
+	rotatesFirst   bool // q/k norm follows the rotation, in all blocks
 	qGroups        int  // number of groups that q/k norm divides a token's q into: one per head, or 1
 	kGroups        int
 	normIn         bool // inputs of attention and MLP are normed
@@ -39,7 +40,7 @@ type dims struct {
 func newDims(s Spec) dims {
 	c := s.Config
 	d := dims{act: s.Act, hidden: c.HiddenSize, heads: c.NumHeads, kvHeads: c.NumKVHeads, headDim: c.PackedHeadDim(), keyDim: c.HeadDim,
-		ffn: c.IntermediateSize, vocab: c.VocabSize, out: c.OutputCols(), mla: c.MLA, qkNorm: c.QKNorm,
+		ffn: c.IntermediateSize, vocab: c.VocabSize, out: c.OutputCols(), mla: c.MLA, qkNorm: c.QKNorm, rotatesFirst: c.QKNormRotated,
 		qGroups: c.NumHeads, kGroups: c.NumKVHeads, normIn: c.NormsInputs(), normOut: c.NormsOutputs(),
 		sinks: c.Sinks, parallel: c.Parallel, up: 2 * c.IntermediateSize, stats: 1, gated: c.OutputGate, gdn: c.GatedDeltaNet}
 	if c.QKNormWhole {

@@ -58,6 +58,7 @@ type Config struct {
 	OutputNorms   bool    // only the outputs of attention and MLP are normed, not their inputs
 	QKNormWhole   bool    // q/k norm runs over all heads of a token at once, with one weight per element; false: over each head
 	QKNormPlain   bool    // q/k norm runs over each head without weights, and only in blocks with a rotary embedding
+	QKNormRotated bool    // q/k norm runs over each head, with weights, after the rotation
 	EmbedScale    float64 // factor on the embeddings; 0: 1
 	EmbedRounded  bool    // EmbedScale is rounded to the activations' type before the multiplication
 	ResidualScale float64 // factor on the outputs of attention and MLP before the residual addition; 0: 1. Their inputs are normed

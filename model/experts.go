@@ -168,3 +168,62 @@ func (c *Config) expertsAndShared(f *fields) {
 		c.expertBounds(f, "num_experts")
 	}
 }
+
+// mlpTypes reads mlp_layer_types, which says whether a block's MLP is dense or has experts ("sparse"). Where it is missing the first
+// block alone has none.
+func (c *Config) mlpTypes(f *fields) {
+	const key, dense, sparse = "mlp_layer_types", "dense", "sparse"
+	types := f.strs(key)
+	if types != nil && len(types) != c.NumLayers {
+		f.fail(key, "%d of them for %d layers", len(types), c.NumLayers)
+		return
+	}
+	c.MLPOnlyLayers = []int{0}
+	if types != nil {
+		c.MLPOnlyLayers = nil
+	}
+	for b, t := range types {
+		switch t {
+		case dense:
+			c.MLPOnlyLayers = append(c.MLPOnlyLayers, b)
+		case sparse:
+		default:
+			f.fail(key, "layer %d is %q; known: %s, %s", b, t, dense, sparse)
+		}
+	}
+	if n := f.int("first_k_dense_replace", 1, 0, c.NumLayers); types == nil && n != 1 {
+		f.fail("first_k_dense_replace", "%d is not supported: Transformers' class reads %s in its place", n, key)
+	}
+}
+
+func (c *Config) mlpTypesJSON(m map[string]any) {
+	types := make([]string, c.NumLayers)
+	for b := range types {
+		if types[b] = "dense"; c.HasExperts(b) {
+			types[b] = "sparse"
+		}
+	}
+	delete(m, "first_k_dense_replace")
+	m["mlp_layer_types"] = types
+}
+
+// biasedKeys are the keys that biasedExperts reads.
+var biasedKeys = []string{"num_experts", "num_experts_per_tok", "moe_intermediate_size", "num_shared_experts", "output_router_logits"}
+
+// biasedExperts reads experts, at least one of them shared, whose scores are sigmoids; a bias decides with the scores which are
+// chosen, and the value of the key scale multiplies their weights, whose sum is 1 before. The family's defaults have all keys.
+func (c *Config) biasedExperts(f *fields, scale string) {
+	c.NumExperts = f.need("num_experts", 1, maxExperts)
+	c.NumExpertsPerTok = f.need("num_experts_per_tok", 1, maxExpertsUsed)
+	c.MoEIntermediateSize = f.need("moe_intermediate_size", 1, maxFFN/maxExpertsUsed)
+	c.SharedSize = f.need("num_shared_experts", 1, maxExpertsUsed) * c.MoEIntermediateSize
+	c.RoutedScale = f.float(scale, 1, 1e-6, 1e6)
+	c.DecoderSparseStep, c.SigmoidScores, c.ChoiceBias, c.NormTopKProb = 1, true, true, true
+	c.expertBounds(f, "num_experts")
+	c.noBalance(f)
+}
+
+func (c *Config) biasedJSON(m map[string]any, scale string) {
+	m["num_experts"], m["num_experts_per_tok"], m["moe_intermediate_size"] = c.NumExperts, c.NumExpertsPerTok, c.MoEIntermediateSize
+	m["num_shared_experts"], m[scale] = c.SharedSize/c.MoEIntermediateSize, float(c.RoutedScale)
+}

@@ -39,6 +39,7 @@ type family struct {
 	localTheta float64
 	mscales    bool // short_mscale and long_mscale of longrope are supported
 	partial    bool // partial_rotary_factor is supported
+	ropeAlpha  bool // alpha of rope type dynamic is supported
 	mxfp4      bool // experts may be stored in MXFP4
 	// keys are the keys that options reads; an inline config may have them.
 	keys []string

@@ -58,6 +58,7 @@ type placed struct {
 	tensor     string
 	experts    bool // the tensor's first dimension counts experts
 	transposed bool // matrices are stored as (columns, rows)
+	row        bool // a vector is stored as a matrix of one row
 	woven      weave
 }
 
@@ -114,6 +115,9 @@ func (n blockNames) place(r Role, e int, stored []Stored) []Stored {
 		}
 		if how.experts {
 			s.Place.Slice, s.Place.Slices = e, n.c.NumExperts
+		}
+		if how.row {
+			s.Place.Slices = 1
 		}
 	}
 	return stored

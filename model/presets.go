@@ -190,6 +190,12 @@ var presets = map[string]map[string]any{
 	"glm4-9b": shape("glm4", 4096, 13696, 40, 32, 2, 128, 151552, map[string]any{"max_position_embeddings": 32768, "rms_norm_eps": 1e-5, "rope_theta": 10000.0,
 		"partial_rotary_factor": 0.5, "attention_bias": true, "eos_token_id": []any{151329, 151336, 151338}, "pad_token_id": 151329}),
 
+	"glm-4.7-flash": {"model_type": "glm4_moe_lite", "hidden_size": 2048, "intermediate_size": 10240, "num_hidden_layers": 47,
+		"num_attention_heads": 20, "num_key_value_heads": 20, "vocab_size": 154880, "max_position_embeddings": 202752, "rms_norm_eps": 1e-5,
+		"q_lora_rank": 768, "kv_lora_rank": 512, "qk_nope_head_dim": 192, "qk_rope_head_dim": 64, "v_head_dim": 256,
+		"n_routed_experts": 64, "n_shared_experts": 1, "num_experts_per_tok": 4, "moe_intermediate_size": 1536, "routed_scaling_factor": 1.8,
+		"rope_theta": 1e6, "eos_token_id": []any{154820, 154827, 154829}, "pad_token_id": 154820},
+
 	"mixtral-8x7b": shape("mixtral", 4096, 14336, 32, 32, 8, 128, 32000, map[string]any{"max_position_embeddings": 32768, "rms_norm_eps": 1e-5, "rope_theta": 1e6,
 		"num_local_experts": 8, "num_experts_per_tok": 2, "router_aux_loss_coef": 0.02, "bos_token_id": 1, "eos_token_id": 2}),
 

@@ -11,7 +11,7 @@ import (
 // Rope describes a rotary embedding (arXiv:2104.09864) in the terms of
 // transformers.modeling_rope_utils. Fields that a type does not name are 0.
 type Rope struct {
-	Type    string // "default", "linear", "dynamic", "yarn", "longrope", "llama3"
+	Type    string // "default", "linear", "dynamic", "yarn", "longrope", "llama3", ntkAlpha
 	Theta   float64
 	Partial float64 // share of a head's elements that are rotated; 0: all
 
@@ -23,6 +23,7 @@ type Rope struct {
 	BetaFast, BetaSlow   float64 // yarn; 0: 32 and 1
 	MScale, MScaleAllDim float64 // yarn; 0: none
 	NoTruncate           bool    // yarn: the ramp's ends are not rounded to whole indices
+	Alpha                float64 // ntkAlpha: the base is Theta·Alpha^(d/(d−2)) for d rotated elements
 	ShortFactor          []float64
 	ShortMScale          float64   // longrope: factor on cos and sin of documents with short factors; 0: as AttentionFactor
 	LongMScale           float64   // longrope: the same for documents with long factors
@@ -31,7 +32,10 @@ type Rope struct {
 
 var ropeTypes = []string{"default", "linear", "dynamic", "yarn", "longrope", "llama3"}
 
-var ropeKeys = []string{"rope_type", "type", "rope_theta", "factor", "low_freq_factor", "high_freq_factor",
+// ntkAlpha is what Hunyuan's class makes of the type dynamic with an alpha: another base, whatever the document's length.
+const ntkAlpha = "ntk_alpha"
+
+var ropeKeys = []string{"rope_type", "type", "rope_theta", "factor", "alpha", "low_freq_factor", "high_freq_factor",
 	"original_max_position_embeddings", "partial_rotary_factor", "attention_factor", "beta_fast", "beta_slow", "mscale",
 	"mscale_all_dim", "truncate", "short_factor", "long_factor", "short_mscale", "long_mscale", queryScalingKey}
 
@@ -123,13 +127,16 @@ func (c *Config) oneRope(f, o *fields, theta float64, nested bool) Rope {
 	if other := c.family.ropeTypes[r.Type]; other != "" {
 		r.Type = other
 	}
+	if a := o.float("alpha", 0, 0, 1e9); c.family.ropeAlpha && r.Type == "dynamic" && a > 0 {
+		r.Type, r.Alpha = ntkAlpha, a
+	}
 	c.partial(f, o, &r)
 	outer := f
 	if nested {
 		outer = o
 	}
 	switch r.Type {
-	case "default":
+	case "default", ntkAlpha:
 	case "linear", "dynamic":
 		o.require(r.Type, "factor")
 		r.Factor = o.float("factor", 1, 1e-6, maxFactor)
@@ -145,7 +152,7 @@ func (c *Config) oneRope(f, o *fields, theta float64, nested bool) Rope {
 	default:
 		o.fail("rope_type", "%q is not supported; known: %s", r.Type, strings.Join(ropeTypes, ", "))
 	}
-	if n := c.rotary(r); r.Type == "dynamic" && n <= 2 {
+	if n := c.rotary(r); (r.Type == "dynamic" || r.Type == ntkAlpha) && n <= 2 {
 		o.fail("rope_type", "dynamic needs more than %d elements that turn", n)
 	}
 	if f.err == nil {
@@ -357,6 +364,9 @@ func (r Rope) json() map[string]any {
 	if r.NoTruncate {
 		m["truncate"] = false
 	}
+	if r.Type == ntkAlpha {
+		m["rope_type"], m["factor"], m["alpha"] = "dynamic", float(1), float(r.Alpha)
+	}
 	if r.ShortFactor != nil {
 		m["short_factor"], m["long_factor"] = floatList(r.ShortFactor), floatList(r.LongFactor)
 	}
@@ -426,6 +436,10 @@ func (c *Config) frequencies(r Rope, length int) []float32 {
 		d := float64(dim)
 		grown := float32(float32(float32(length)*float32(r.Factor))/float32(c.MaxPositions)) - float32(r.Factor-1)
 		theta = float64(float32(theta) * float32(math.Pow(float64(grown), float64(float32(d/(d-2))))))
+	}
+	if r.Type == ntkAlpha {
+		d := float64(dim)
+		theta *= math.Pow(r.Alpha, d/(d-2))
 	}
 	period := make([]float32, dim/2) // theta^(2i/dim)
 	for i := range period {

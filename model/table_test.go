@@ -70,6 +70,7 @@ func TestParamsOfPapers(t *testing.T) {
 		{"gpt-oss-120b", 116.83e9, 5.13e9, 0.0001, 0.005e9},
 		{"deepseek-v3", 671026419200, 37e9, 0, 0.5e9},
 		{"deepseek-v2-lite", 15706484224, 2.4e9, 0, 0.1e9},
+		{"glm-4.7-flash", 30e9, 3e9, 0.01, 0.9e9},
 	} {
 		c := preset(t, tc.name)
 		if got := float64(c.Params()); math.Abs(got-tc.all) > tc.allWithin*tc.all {

@@ -223,6 +223,9 @@ func (p *plan) original() int {
 // ropeKeys sets the keys of the rotary base and of the scaling.
 func (p *plan) ropeKeys() {
 	r := p.rope
+	if alpha, d := r.params.num("alpha", 0), float64(p.headDim); p.family.ropeAlpha && r.kind == "dynamic" && alpha > 0 {
+		r.kind, r.theta = "default", r.theta*math.Pow(alpha, d/(d-2))
+	}
 	p.add("rope.freq_base", float32(r.theta))
 	if r.local > 0 {
 		p.add("rope.freq_base_swa", float32(r.local))

@@ -1,6 +1,7 @@
 package export
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -46,6 +47,8 @@ type family struct {
 	// rounds reports that "truncate: false" of yarn scaling is accepted, with a note that llama.cpp computes it
 	// otherwise.
 	rounds bool
+	// ropeAlpha reports that alpha of rope type dynamic stretches the rotary base.
+	ropeAlpha bool
 	// act is the activation that llama.cpp computes on the gate, or on up if there is no gate.
 	act model.Activation
 	// keys set keys beside the common ones. modelled runs after package model has read config.json, and sets keys
@@ -332,6 +335,15 @@ var families = []family{
 		keys: []func(*plan){(*plan).deepseek3Keys},
 	},
 	{
+		types: []string{"glm4_moe_lite"}, arch: "deepseek2", mla: true,
+		dense: feedForward, block: deepseekExperts(rule{"mlp.gate.e_score_correction_bias", "exp_probs_b.bias", bare}),
+		defaults: map[string]any{"vocab_size": 154880, "hidden_size": 2048, "intermediate_size": 10240, "num_hidden_layers": 47, "num_attention_heads": 20,
+			"max_position_embeddings": 202752, "rms_norm_eps": 1e-5, "q_lora_rank": 768, "kv_lora_rank": 512, "qk_nope_head_dim": 192,
+			"qk_rope_head_dim": 64, "v_head_dim": 256, "n_routed_experts": 64, "n_shared_experts": 1, "num_experts_per_tok": 4, "moe_intermediate_size": 1536,
+			"first_k_dense_replace": 1, "routed_scaling_factor": 1.8},
+		keys: []func(*plan){(*plan).denseFirst, (*plan).deepseek3Keys},
+	},
+	{
 		types: []string{"gpt_oss"}, arch: "gpt-oss", rounds: true,
 		block: slices.Concat(attention, []rule{
 			{"self_attn.sinks", "attn_sinks.weight", bare},
@@ -483,6 +495,29 @@ var families = []family{
 		block:    slices.Concat(attention, feedForward),
 		defaults: map[string]any{"max_position_embeddings": 131072, "num_key_value_heads": 2, "head_dim": 128, "rms_norm_eps": 1e-5, "rope_theta": 5e5},
 		keys:     []func(*plan){(*plan).noFreqs, (*plan).noBias},
+	},
+	{
+		types: []string{"hunyuan_v1_dense"}, arch: "hunyuan-dense", ropeAlpha: true,
+		block: slices.Concat(attention, []rule{
+			{"self_attn.query_layernorm", "attn_q_norm", norm},
+			{"self_attn.key_layernorm", "attn_k_norm", norm},
+		}, feedForward),
+		defaults: map[string]any{"rms_norm_eps": 1e-5},
+		keys:     []func(*plan){(*plan).noFreqs, (*plan).noBias},
+	},
+	{
+		types: []string{"ernie4_5_moe"}, arch: "ernie4_5-moe",
+		names: map[string]string{"num_experts": "moe_num_experts", "num_experts_per_tok": "moe_k"},
+		dense: slices.Concat(attention, feedForward),
+		block: slices.Concat(attention, []rule{
+			{"post_attention_layernorm", "ffn_norm", norm},
+			{"mlp.gate", "ffn_gate_inp", router},
+			{"mlp.moe_statics.e_score_correction_bias", "exp_probs_b.bias", bare},
+		}, expertMatrices, sharedExpert("mlp.shared_experts")),
+		defaults: map[string]any{"vocab_size": 103424, "hidden_size": 2560, "intermediate_size": 12288, "num_hidden_layers": 28, "num_attention_heads": 20,
+			"num_key_value_heads": 4, "max_position_embeddings": 131072, "rms_norm_eps": 1e-5, "rope_theta": 5e5, "num_experts": 64,
+			"num_experts_per_tok": 6, "moe_num_shared_experts": 2, "moe_intermediate_size": 1536, "moe_layer_start_index": 1},
+		keys: []func(*plan){(*plan).noFreqs, (*plan).noBias, (*plan).ernieExperts}, modelled: (*plan).expertsLast,
 	},
 	{
 		types: []string{"glm"}, arch: "chatglm",
@@ -868,4 +903,44 @@ func (p *plan) miniMaxKeys() {
 		p.s.vals["partial_rotary_factor"] = float64(n) / float64(p.headDim)
 	}
 	p.ropeDims()
+}
+
+// denseFirst sets first_k_dense_replace to the number of dense layers of mlp_layer_types, which must come first.
+func (p *plan) denseFirst() {
+	types, ok := p.s.vals["mlp_layer_types"].([]any)
+	if !ok {
+		return
+	}
+	n := 0
+	for i, t := range types {
+		if t != "dense" {
+			continue
+		}
+		if n++; n != i+1 {
+			p.s.fail("mlp_layer_types", "layer %d is dense behind one with experts: llama.cpp's %s has dense layers before all others", i, p.family.arch)
+		}
+	}
+	p.s.vals["first_k_dense_replace"] = json.Number(itoa(n))
+}
+
+// expertsLast refuses models whose last expert layers are dense, which llama.cpp's architecture has no key for.
+func (p *plan) expertsLast() {
+	if c := p.model; slices.Contains(c.MLPOnlyLayers, c.NumLayers-1) {
+		p.s.fail("moe_layer_end_index", "is below the last layer: llama.cpp's %s has no dense layers behind those with experts", p.family.arch)
+	}
+}
+
+// ernieExperts sets the keys of Ernie 4.5's experts.
+func (p *plan) ernieExperts() {
+	s := p.s
+	p.expertCounts()
+	width, shared := s.need("moe_intermediate_size"), s.int("moe_num_shared_experts", 2)
+	if shared == 0 {
+		s.fail("moe_num_shared_experts", "0: llama.cpp's %s needs a shared expert", p.family.arch)
+	}
+	p.add("expert_feed_forward_length", uint32(width))
+	p.add("expert_shared_count", uint32(shared))
+	p.add("expert_shared_feed_forward_length", uint32(shared*width))
+	p.add("interleave_moe_layer_step", uint32(s.int("moe_layer_interval", 1)))
+	p.add("leading_dense_block_count", uint32(s.int("moe_layer_start_index", 1)))
 }

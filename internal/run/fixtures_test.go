@@ -208,7 +208,7 @@ func TestFixtures(t *testing.T) {
 // nearTies are the weights that are not compared of a recording in bf16 in which a token is as near to two experts as bf16 is exact. To which of them
 // it goes depends on the last bits, so on the order of the sums and on the instructions of the CPU, and the weights of these experts and of their
 // router end elsewhere with it. The recording gptoss-whole, where all experts are chosen, holds these weights (docs/families.md).
-var nearTies = map[string][]string{"gptoss": {".mlp.router.", ".mlp.experts."}}
+var nearTies = map[string][]string{"gptoss": {".mlp.router.", ".mlp.experts."}, "ernie4_5moe": {".mlp.gate.", ".mlp.experts."}}
 
 // recordingWays are the ways to train a small recording, none of which may change what it computes: with weights
 // that are copied or used in place, micro-batches of one row or of several, a head in one piece or in shards, the

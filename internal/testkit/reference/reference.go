@@ -160,8 +160,9 @@ func heads(cfg *model.Config, w Weights, i int, n []float64) (q, k, v []float64)
 		return linear(n, w[tensor(i, "self_attn."+s+"_proj.weight")], w[tensor(i, "self_attn."+s+"_proj.bias")], h)
 	}
 	q, k, v = project("q"), project("k"), project("v")
-	if qw := w[tensor(i, "self_attn.q_norm.weight")]; qw != nil {
-		q, k = norm(cfg, q, qw), norm(cfg, k, w[tensor(i, "self_attn.k_norm.weight")])
+	qw, kw := w[tensor(i, "self_attn.q_norm.weight")], w[tensor(i, "self_attn.k_norm.weight")]
+	if qw != nil && !cfg.QKNormRotated {
+		q, k = norm(cfg, q, qw), norm(cfg, k, kw)
 	}
 	if cfg.Turns(i) {
 		r := cfg.Ropes()[cfg.RopeOf(i)]
@@ -171,6 +172,9 @@ func heads(cfg *model.Config, w Weights, i int, n []float64) (q, k, v []float64)
 			ones := slices.Repeat([]float64{1}, d)
 			q, k = norm(cfg, q, ones), norm(cfg, k, ones)
 		}
+	}
+	if qw != nil && cfg.QKNormRotated {
+		q, k = norm(cfg, q, qw), norm(cfg, k, kw)
 	}
 	if by := cfg.QueryScaling; by != nil && (cfg.NoRope == nil || !cfg.Turns(i)) {
 		for j := range q {
@@ -714,6 +718,9 @@ func Frequencies(cfg *model.Config, r model.Rope, length int) []float64 {
 		dim = math.Floor(dim * r.Partial)
 	}
 	theta := r.Theta
+	if r.Alpha > 0 {
+		theta *= math.Pow(r.Alpha, dim/(dim-2))
+	}
 	if r.Type == "dynamic" && length > cfg.MaxPositions {
 		stretch := r.Factor*float64(length)/float64(cfg.MaxPositions) - r.Factor + 1
 		theta *= math.Pow(stretch, dim/(dim-2))
