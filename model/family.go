@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -170,6 +171,17 @@ func (c *Config) names() prefix {
 
 // Prefixes returns the beginnings of the tensor names of the model and of the head.
 func (c *Config) Prefixes() (model, head string) { return c.names().model, c.names().head }
+
+// PredictsAhead reports whether a tensor belongs to multi-token prediction: to a module mtp, or to a block behind the last one.
+func (c *Config) PredictsAhead(name string) bool {
+	if slices.Contains(strings.Split(name, "."), "mtp") {
+		return true
+	}
+	rest, ok := strings.CutPrefix(name, strings.TrimSuffix(blockNames{c, 0}.prefix(), "0."))
+	number, _, _ := strings.Cut(rest, ".")
+	block, err := strconv.Atoi(number)
+	return ok && err == nil && block >= c.NumLayers
+}
 
 // addOne ends errors about models of an unknown family.
 const addOne = "; docs/adding-a-family.md in mt's sources shows how one more is added"

@@ -495,7 +495,7 @@ func FuzzParseConfig(f *testing.F) {
 	f.Add((&Config{Arch: "LlamaForCausalLM", ModelType: "llama", VocabSize: 4, HiddenSize: 8, IntermediateSize: 8, NumLayers: 1,
 		NumHeads: 2, NumKVHeads: 1, HeadDim: 4, MaxPositions: 8, Rope: Rope{Type: "default", Theta: 1e4}}).JSON("float32"))
 	for _, name := range []string{"mistral-7b", "gemma3-4b", "phi4", "qwen3-30b-a3b", "qwen2.5-0.5b", "gpt-oss-20b", "deepseek-v3", "olmo2-7b", "olmo3-7b",
-		"smollm3-3b", "granite3.1-8b", "glm4-9b", "mixtral-8x7b", "gpt2", "pythia-1b"} {
+		"smollm3-3b", "granite3.1-8b", "glm4-9b", "mixtral-8x7b", "gpt2", "pythia-1b", "qwen3.5-35b-a3b", "minimax-m2"} {
 		c, err := Preset(name)
 		if err != nil {
 			f.Fatal(err)
@@ -594,6 +594,10 @@ func TestJSONOfOptions(t *testing.T) {
 		changed("mixtral", map[string]any{"num_local_experts": 6, "num_experts_per_tok": 3, "sliding_window": 7, "output_router_logits": true, "router_aux_loss_coef": 0.5}),
 		changed("qwen2_moe", map[string]any{"num_experts": 6, "num_experts_per_tok": 3, "mlp_only_layers": []any{2}, "norm_topk_prob": true, "moe_intermediate_size": 5,
 			"shared_expert_intermediate_size": 9, "qkv_bias": false, "use_sliding_window": true, "sliding_window": 9, "max_window_layers": 2}),
+		changed("qwen3_5_text", map[string]any{"head_dim": 16, "attention_bias": true, "full_attention_interval": 2, "linear_num_value_heads": 16, "partial_rotary_factor": 0.5}),
+		changed("qwen3_5_moe_text", map[string]any{"num_experts": 6, "num_experts_per_tok": 3, "moe_intermediate_size": 5, "shared_expert_intermediate_size": 9,
+			"output_router_logits": true, "layer_types": []any{"full_attention", "linear_attention", "full_attention"}}),
+		changed("minimax_m2", map[string]any{"vocab_size": 200064, "head_dim": 24, "rotary_dim": 12, "num_local_experts": 6, "num_experts_per_tok": 3, "use_qk_norm": true}),
 		changed("glm4_moe", map[string]any{"n_routed_experts": 8, "num_experts_per_tok": 3, "n_shared_experts": 2, "first_k_dense_replace": 2, "moe_intermediate_size": 5,
 			"n_group": 4, "topk_group": 2, "routed_scaling_factor": 1.25, "norm_topk_prob": false, "use_qk_norm": true, "attention_bias": true, "partial_rotary_factor": 0.75}),
 	} {

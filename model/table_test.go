@@ -30,6 +30,8 @@ func TestParams(t *testing.T) {
 		"olmo2-7b": 7298617344, "olmo3-7b": 7298011136, "smollm3-3b": 3075098624, "granite3.1-2b": 2533531648, "granite3.1-8b": 8170848256,
 		"glm4-9b": 9400279040, "mixtral-8x7b": 46702792704, "gpt2": 124439808, "gpt2-medium": 354823168, "gpt2-large": 774030080,
 		"gpt2-xl": 1557611200, "pythia-160m": 162322944, "pythia-1b": 1011781632, "pythia-6.9b": 6857302016,
+		// Of the same sizes as transformers counts them in its classes.
+		"qwen3.5-4b": 4205751296, "qwen3.5-9b": 8953803264, "qwen3.5-27b": 26895998464, "qwen3.5-35b-a3b": 34660610688, "minimax-m2": 228689764864, // with its biases of choice, which are buffers there
 	} {
 		c := preset(t, name)
 		if got := c.Params(); got != want {
@@ -48,7 +50,7 @@ func TestParams(t *testing.T) {
 // TestActiveParams: only the experts of one token count. Together with the embedding, which does not count, this is
 // the "a3b" and "a22b" in the names.
 func TestActiveParams(t *testing.T) {
-	for name, want := range map[string]float64{"qwen3-30b-a3b": 3.35e9, "qwen3-235b-a22b": 22.2e9} {
+	for name, want := range map[string]float64{"qwen3-30b-a3b": 3.35e9, "qwen3-235b-a22b": 22.2e9, "qwen3.5-35b-a3b": 3.45e9} {
 		c := preset(t, name)
 		if got := float64(c.MatrixParams() + c.EmbedParam().Elems()); math.Abs(got-want) > 0.01*want {
 			t.Errorf("%s: %g parameters active, want %g", name, got, want)

@@ -199,7 +199,7 @@ func TestFixtures(t *testing.T) {
 				if kind == "bf16" {
 					but = nearTies[name]
 				}
-				compareWeights(t, filepath.Join(dir, "model"), filepath.Join(dir, "final.safetensors"), out, want.Bounds[kind].Weights, kind == "bf16", but...)
+				compareWeights(t, filepath.Join(dir, "model"), filepath.Join(dir, "final.safetensors"), out, weightBound(name, kind, want), kind == "bf16", but...)
 			})
 		}
 	}
@@ -209,6 +209,20 @@ func TestFixtures(t *testing.T) {
 // it goes depends on the last bits, so on the order of the sums and on the instructions of the CPU, and the weights of these experts and of their
 // router end elsewhere with it. The recording gptoss-whole, where all experts are chosen, holds these weights (docs/families.md).
 var nearTies = map[string][]string{"gptoss": {".mlp.router.", ".mlp.experts."}, "ernie4_5moe": {".mlp.gate.", ".mlp.experts."}}
+
+// exactWeights are, for recordings whose bound in fp32 is less, how far the weights of a run that is in fp64 throughout are
+// from the recording, with a margin. The recording's own run in fp64 has the gated delta rule in fp32. There Transformers
+// adds and subtracts the decays' diagonal, and the rounding error of this is more than the gradient of in_proj_a in heads that forget
+// at once. The exact run is 3.29e-3 away.
+var exactWeights = map[string]float64{"qwen3_5moe": 4e-3}
+
+// weightBound is the bound on a recording's weights.
+func weightBound(name, kind string, want expected) float64 {
+	if kind == "bf16" {
+		return want.Bounds[kind].Weights
+	}
+	return max(want.Bounds[kind].Weights, exactWeights[name])
+}
 
 // recordingWays are the ways to train a small recording, none of which may change what it computes: with weights
 // that are copied or used in place, micro-batches of one row or of several, a head in one piece or in shards, the
@@ -272,7 +286,7 @@ func TestRecordings(t *testing.T) {
 	for _, name := range []string{"llama-clipped", "llama-muon", "llama-groups", "llama-averaged", "llama-smoothed", "llama-frozen", "qwen3-tied", "qwen3moe-frozen", "qwen3moe-unclipped",
 		"qwen3moe-balanced", "qwen2moe-balanced", "glm4moe-groups", "deepseekv2-groups", "deepseekv2-whole", "deepseekv2-biased",
 		"deepseekv2-wide", "deepseekv2-dense", "deepseekv3-wide", "deepseekv3-frozen", "ernie-bias", "exaone4-window", "gemma2-capped",
-		"glm-partial", "granite4-nope", "gptoss-whole", "llama4-stretches", "llama4-frozen", "phimoe-near", "qwen3next-shared", "seedoss-bias", "mistral3", "ministral3", "qwen2vl", "qwen25vl", "qwen3vl", "qwen3vlmoe"} {
+		"glm-partial", "granite4-nope", "gptoss-whole", "llama4-stretches", "llama4-frozen", "phimoe-near", "qwen3next-shared", "seedoss-bias", "mistral3", "ministral3", "qwen2vl", "qwen25vl", "qwen3vl", "qwen3vlmoe", "qwen35vl", "qwen35vlmoe"} {
 		dir := filepath.Join(folder, name)
 		var want expected
 		readJSON(t, filepath.Join(dir, "expected.json"), &want)

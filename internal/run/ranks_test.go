@@ -118,7 +118,7 @@ func TestRecordingsTogether(t *testing.T) {
 						}
 					}
 					compareSteps(t, out, want, want.Bounds[kind])
-					compareWeights(t, filepath.Join(dir, "model"), filepath.Join(dir, "final.safetensors"), out, want.Bounds[kind].Weights, kind == "bf16")
+					compareWeights(t, filepath.Join(dir, "model"), filepath.Join(dir, "final.safetensors"), out, weightBound(name, kind, want), kind == "bf16")
 					if strings.HasSuffix(name, "-averaged") {
 						compareWeights(t, filepath.Join(dir, "model"), filepath.Join(dir, "ema.safetensors"), filepath.Join(out, settings.AverageDir), want.Bounds[kind].Weights, kind == "bf16")
 					}

@@ -77,10 +77,30 @@ func (in *Inputs) LoadModel(store *host.Store, upper bool, pool *parallel.Pool, 
 	if err := startRows(store, in.Opened.newRows(), in.Opened.known, upper, pool); err != nil {
 		return err
 	}
-	if len(unexpected) > 0 {
-		l.Above(fmt.Sprintf("note: %s has %d tensors that are not trained, such as %s: they are saved as they are", in.ModelDir, len(unexpected), unexpected[0]))
+	for _, note := range in.notTrained(unexpected) {
+		l.Above(note)
 	}
 	return nil
+}
+
+// notTrained returns notes about the tensors of ModelDir that are not trained.
+func (in *Inputs) notTrained(names []string) (notes []string) {
+	var ahead, rest []string
+	for _, name := range names {
+		if in.Opened.Stored.PredictsAhead(name) {
+			ahead = append(ahead, name)
+		} else {
+			rest = append(rest, name)
+		}
+	}
+	if len(rest) > 0 {
+		notes = append(notes, fmt.Sprintf("note: %s has %d tensors that are not trained, such as %s: they are saved as they are", in.ModelDir, len(rest), rest[0]))
+	}
+	if len(ahead) > 0 {
+		notes = append(notes, fmt.Sprintf("note: %s has %d tensors of multi-token prediction, such as %s: they are saved as they are, and are stale beside the weights that are trained",
+			in.ModelDir, len(ahead), ahead[0]))
+	}
+	return notes
 }
 
 // WeightsOf loads the weights of ModelDir into a store without optimizer state; upper as for LoadModel.

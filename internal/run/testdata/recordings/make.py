@@ -52,6 +52,9 @@ RECURRENT = dict(num_hidden_layers=3, head_dim=8, layer_types=["linear_attention
                  linear_num_value_heads=4, linear_key_head_dim=6, linear_value_head_dim=5, linear_conv_kernel_dim=4, tie_word_embeddings=False,
                  rope_parameters=dict(rope_type="default", rope_theta=100.0, partial_rotary_factor=0.5))
 
+RECURRENT35 = dict(RECURRENT, linear_key_head_dim=8, linear_value_head_dim=8, max_position_embeddings=160, rope_parameters=dict(RECURRENT["rope_parameters"], mrope_section=[1, 1, 0], mrope_interleaved=True))
+RECURRENT35.pop("tie_word_embeddings")
+
 LLAMA4 = dict(num_hidden_layers=4, intermediate_size=10, intermediate_size_mlp=22, num_local_experts=4, num_experts_per_tok=1, attention_chunk_size=5,
               no_rope_layers=[1, 0, 1, 1], tie_word_embeddings=False)
 
@@ -62,6 +65,7 @@ QWEN25_TOWER = dict(depth=1, hidden_size=4, num_heads=1, out_hidden_size=16, int
                     temporal_patch_size=1, fullatt_block_indexes=[0], window_size=4)
 QWEN3_TOWER = dict(depth=1, hidden_size=4, num_heads=1, out_hidden_size=16, intermediate_size=6, patch_size=2, spatial_merge_size=1,
                    temporal_patch_size=1, num_position_embeddings=4, deepstack_visual_indexes=[0])
+QWEN35_TOWER = {k: v for k, v in QWEN3_TOWER.items() if k != "deepstack_visual_indexes"}
 IMAGE_TOKENS = dict(image_token_id=45, video_token_id=46, vision_start_token_id=47, vision_end_token_id=48)
 
 
@@ -187,6 +191,12 @@ CASES = {
     # the last. Rows are longer than the chunks that the recurrence is computed by.
     "qwen3next-shared": (transformers.Qwen3NextConfig, dict(RECURRENT, num_experts=4, num_experts_per_tok=4, moe_intermediate_size=10,
         shared_expert_intermediate_size=14, norm_topk_prob=True, decoder_sparse_step=1, mlp_only_layers=[0], max_position_embeddings=160), dict(learning_rate=3e-3, longest=150)),
+    # The same with separate projections, beside a tower and a module of multi-token prediction, both of which stay as they are.
+    "qwen35vl": (beside(transformers.Qwen3_5Config, QWEN35_TOWER, RECURRENT35, tie_word_embeddings=True, **IMAGE_TOKENS), {},
+        dict(learning_rate=3e-3, longest=90, mtp=True, logits=True)),
+    # One tensor has all experts of a block, as in published files.
+    "qwen35vlmoe": (beside(transformers.Qwen3_5MoeConfig, QWEN35_TOWER, dict(RECURRENT35, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=12,
+        shared_expert_intermediate_size=14), tie_word_embeddings=False, **IMAGE_TOKENS), {}, dict(learning_rate=3e-3, joined=True, mtp=True, logits=True)),
 }
 
 SCHEDULES = {"cosine": transformers.get_cosine_schedule_with_warmup, "linear": transformers.get_linear_schedule_with_warmup}
@@ -231,6 +241,26 @@ def transpose(file, which):
     """Turns the matrices of the tensors whose names match."""
     tensors = load_file(file)
     save_file({k: v.transpose(-1, -2).contiguous() if re.search(which, k) else v for k, v in tensors.items()}, file, metadata={"format": "pt"})
+
+
+def join(file):
+    """Joins the matrices of a block's experts: (experts, 2·out, in) of gate and up, (experts, out, in) of down."""
+    tensors = load_file(file)
+    blocks = sorted({k.split("experts.0.")[0] for k in tensors if ".experts.0." in k})
+    for block in blocks:
+        def all_of(kind):
+            return [tensors.pop(f"{block}experts.{e}.{kind}_proj.weight") for e in range(sum(f"{block}experts.{e}.{kind}_proj.weight" in tensors for e in range(99)))]
+        gate, up, down = all_of("gate"), all_of("up"), all_of("down")
+        tensors[block + "experts.gate_up_proj"] = torch.stack([torch.cat(both) for both in zip(gate, up)])
+        tensors[block + "experts.down_proj"] = torch.stack(down)
+    save_file(tensors, file, metadata={"format": "pt"})
+
+
+def add_mtp(file, hidden):
+    """Adds tensors of multi-token prediction, which Transformers leaves out."""
+    tensors = load_file(file)
+    extra = {"mtp.fc.weight": torch.randn(hidden, 2 * hidden), "mtp.layers.0.input_layernorm.weight": torch.randn(hidden), "mtp.norm.weight": torch.randn(hidden)}
+    save_file({**tensors, **extra}, file, metadata={"format": "pt"})
 
 
 @contextlib.contextmanager
@@ -310,7 +340,7 @@ def train(model_dir, rows, rec, dtype, autocast=False):
 
 def save_logits(model_dir, rows, file):
     """Write the logits of every row, (T, V), as row0, row1 and so on."""
-    m = transformers.AutoModelForCausalLM.from_pretrained(model_dir, dtype=torch.float32, attn_implementation="eager").eval()
+    m = auto(transformers.AutoConfig.from_pretrained(model_dir)).from_pretrained(model_dir, dtype=torch.float32, attn_implementation="eager").eval()
     with torch.no_grad():
         save_file({f"row{i}": m(input_ids=torch.tensor([row["input_ids"]])).logits[0].contiguous() for i, row in enumerate(rows)}, file)
 
@@ -347,6 +377,10 @@ def record(name):
     m.save_pretrained(model_dir)
     if rec.get("transposed"):
         transpose(os.path.join(model_dir, "model.safetensors"), rec["transposed"])
+    if rec.get("joined"):
+        join(os.path.join(model_dir, "model.safetensors"))
+    if rec.get("mtp"):
+        add_mtp(os.path.join(model_dir, "model.safetensors"), text.hidden_size)
     rows = make_rows(rec["rows_per_step"] * rec["max_steps"], text.vocab_size, 5, rec.get("longest", 15))
     if rec.get("logits"):
         save_logits(model_dir, rows[:2], os.path.join(to, "logits.safetensors"))
