@@ -36,14 +36,14 @@ func (l *launch) attention() {
 	l.attend()
 }
 
-// project writes qkv of a chunk: norm(x)·Wqkvᵀ + bias, without the norm if inputs are not normed. MLA and gated delta
-// nets have projections of their own. Where q/k norm follows the rotation, project also rotates q and k.
+// project writes qkv of a chunk: norm(x)·Wqkvᵀ + bias, without the norm if inputs are not normed. MLA and
+// recurrences have projections of their own.
 func (l *launch) project(c span) {
 	d := l.dims
 	in := l.input(model.RoleAttnNorm, l.x, device.Tensor{}, c)
 	switch {
 	case d.recurrent:
-		l.projectGDN(c)
+		d.recurrence.project(l, in, c)
 		return
 	case d.mla != nil:
 		l.projectMLA(c)
@@ -134,12 +134,10 @@ func (l *launch) attentionShape() op.AttentionShape {
 		Window: c.Window(l.block), Softcap: float32(c.AttnSoftcap)}
 }
 
-// attend writes o, and lse if a later operation reads it. In a recurrent block it runs the convolution and the gated
-// delta rule instead.
+// attend writes o, and lse if a later operation reads it. In a recurrent block it runs the recurrence instead.
 func (l *launch) attend() {
 	if l.dims.recurrent {
-		l.convolve(device.Tensor{})
-		l.gatedDelta(device.Tensor{})
+		l.recur(device.Tensor{}, device.Tensor{})
 		return
 	}
 	if l.spec.OnHost {
@@ -164,7 +162,7 @@ func (l *launch) sink(o, lse device.Tensor, first, heads int) {
 // norm(out).
 func (l *launch) residual(x2, out rows, c span) {
 	if !l.dims.normOut {
-		l.linear(l.s, x2.of(c), l.dims.output.of(l, c), l.w[l.dims.outRole], l.x.of(c), l.w[model.RoleOBias], c.n, l.dims.out, l.dims.hidden)
+		l.linear(l.s, x2.of(c), l.dims.output.of(l, c), l.w[l.dims.outRole], l.x.of(c), l.w[l.dims.outBias], c.n, l.dims.out, l.dims.hidden)
 		return
 	}
 	l.attentionOut(out, c)
@@ -173,7 +171,7 @@ func (l *launch) residual(x2, out rows, c span) {
 
 // attentionOut writes out = o·Woᵀ + bias of a chunk.
 func (l *launch) attentionOut(out rows, c span) {
-	l.linear(l.s, out.of(c), l.dims.output.of(l, c), l.w[l.dims.outRole], device.Tensor{}, l.w[model.RoleOBias], c.n, l.dims.out, l.dims.hidden)
+	l.linear(l.s, out.of(c), l.dims.output.of(l, c), l.w[l.dims.outRole], device.Tensor{}, l.w[l.dims.outBias], c.n, l.dims.out, l.dims.hidden)
 }
 
 // addNormed writes y (n, h) = residual + RMSNorm(x); residual may be y.
@@ -197,7 +195,7 @@ type plainOutput struct{}
 func (plainOutput) of(l *launch, c span) device.Tensor { return l.o.of(c) }
 
 func (plainOutput) grad(l *launch, dy device.Tensor, c span) {
-	l.inputGrad(l.s, l.do.of(c), dy, l.w[model.RoleO], c.n, l.dims.hidden, l.dims.out)
+	l.inputGrad(l.s, l.do.of(c), dy, l.w[l.dims.outRole], c.n, l.dims.hidden, l.dims.out)
 }
 
 // hiddenLink moves attention's inputs and outputs between the chunks of other operations and the memory of attention.

@@ -56,7 +56,7 @@ func (l *launch) recompute() {
 	case l.keep < KeepAttention:
 		l.attend()
 	case l.dims.recurrent: // the convolution's output is never kept either
-		l.convolve(device.Tensor{})
+		l.dims.recurrence.convolve(l, device.Tensor{})
 	}
 }
 
@@ -69,7 +69,7 @@ func (l *launch) outBackward(c span) {
 	}
 	l.weightGrad(s, l.g[l.dims.outRole], dy, l.dims.output.of(l, c), c.n, d.hidden, d.out, l.overwrites(c))
 	l.dims.output.grad(l, dy, c)
-	l.biasGrad(model.RoleOBias, dy, c.n, d.hidden)
+	l.biasGrad(l.dims.outBias, dy, c.n, d.hidden)
 }
 
 // attentionBackward adds attention's gradient with respect to x to y, the gradient of the residual.
@@ -90,7 +90,7 @@ func (l *launch) attendBackward() {
 		return
 	}
 	if l.dims.recurrent {
-		l.gatedDeltaBackward()
+		l.dims.recurrence.backward(l)
 		return
 	}
 	d := l.dims
@@ -128,7 +128,7 @@ func (l *launch) projectBackward(c span) {
 	in := l.input(model.RoleAttnNorm, l.x, l.rstd.of(c), c)
 	if d.mla != nil || d.recurrent {
 		if d.recurrent {
-			l.projectGDNBackward(c)
+			d.recurrence.projectBackward(l, c)
 		} else {
 			l.projectMLABackward(dqkv, c)
 		}

@@ -40,7 +40,7 @@ func (s Spec) BlockRecomputes(block int, keep Keep, tokens, pairs int64) (produc
 func (s Spec) attentionFLOPs(pairs int64) int64 { return 4 * pairs * int64(newDims(s).q) }
 
 // productsAgain returns the FLOPs per token that a block's backward computes again under keep: matrix products, and
-// the convolution and state of a gated delta net.
+// the convolution and state of a recurrence.
 func (s Spec) productsAgain(block int, keep Keep) (n int64) {
 	d, c := s.dims(s.Config.IsRecurrent(block)), s.Config
 	product := func(in, out int) int64 { return 2 * int64(in) * int64(out) }
@@ -48,10 +48,12 @@ func (s Spec) productsAgain(block int, keep Keep) (n int64) {
 	if keep < KeepQKV {
 		n += 2 * c.QKVProducts(block)
 	}
-	if d.recurrent { // the convolution's output is never kept
-		n += d.gdn.ConvFLOPs()
+	if d.recurrent {
+		r := c.Recurrence()
 		if keep < KeepAttention {
-			n += d.gdn.StateFLOPs()
+			n += r.ConvFLOPs() + r.StateFLOPs()
+		} else if d.recurrence.convolves() { // the convolution's output is never kept
+			n += r.ConvFLOPs()
 		}
 	}
 	if l := d.mla; l != nil { // the latent vectors

@@ -35,27 +35,34 @@ type gdnBuffers struct {
 //	narrow (C, out) act: the gated output, then its gradient
 type gateBuffers struct{ both, narrow rows }
 
-// forRecurrent returns the widths of a block with a gated delta net: o is V wide, and qkv has q, k, v and z.
-func (d dims) forRecurrent() dims {
-	r := d.gdn
-	d.recurrent, d.gated, d.qkNorm, d.sinks, d.mla = true, true, false, false, nil
-	d.outRole, d.output = model.RoleRecurOut, gatedOutputs{}
-	d.q, d.kv, d.out, d.qkv = r.Values(), 0, r.Values(), r.Convolved()+r.Values()
+// gatedDeltaNet is the recurrence of model.GatedDeltaNet.
+type gatedDeltaNet struct{ *model.GatedDeltaNet }
+
+// widths sets o to V columns, and qkv to q, k, v and z.
+func (r gatedDeltaNet) widths(d dims) dims {
+	d.gated, d.output = true, gatedOutputs{}
+	d.q, d.out, d.qkv = r.Values(), r.Values(), r.Convolved()+r.Values()
 	return d
 }
 
 // statesLen returns the number of elements of the states of the given tokens.
-func (d dims) statesLen(tokens int) int {
-	r := d.gdn
+func (r gatedDeltaNet) statesLen(tokens int) int {
 	a := op.DeltaShape{T: tokens, Heads: r.Heads, KeyDim: r.KeyDim, ValueDim: r.ValueDim}
 	return a.StatesLen()
 }
 
-// gdnBuffers takes the buffers that are not kept from ws.
-func (s Spec) gdnBuffers(b *gdnBuffers, d dims, keep Keep, tokens int, backward bool, ws *allotter) {
-	r := d.gdn
+func (r gatedDeltaNet) keepStates(b *buffers, _ dims, tokens int, mem *allotter) {
+	b.gdn.states = mem.take(device.F32, r.statesLen(tokens))
+}
+
+func (r gatedDeltaNet) keepInputs(b *buffers, d dims, tokens int, mem *allotter) {
+	b.gdn.gates = mem.wholeRows(d.act, tokens, 2*r.Heads)
+}
+
+func (r gatedDeltaNet) buffers(s Spec, all *buffers, d dims, keep Keep, tokens int, backward bool, ws *allotter) {
+	b := &all.gdn
 	if keep < KeepAttention && backward {
-		b.states = ws.take(device.F32, d.statesLen(tokens))
+		b.states = ws.take(device.F32, r.statesLen(tokens))
 	}
 	if keep < KeepQKV {
 		b.gates = ws.wholeRows(d.act, tokens, 2*r.Heads)
@@ -67,47 +74,45 @@ func (s Spec) gdnBuffers(b *gdnBuffers, d dims, keep Keep, tokens int, backward 
 	}
 }
 
-// projectGDN writes qkv and gates of a chunk from the normed input n.
-func (l *launch) projectGDN(c span) {
+// project writes qkv and gates of a chunk.
+func (r gatedDeltaNet) project(l *launch, n device.Tensor, c span) {
 	d, none := l.dims, device.Tensor{}
-	l.linear(l.s, l.qkv.of(c), l.n.of(c), l.w[model.RoleRecurIn], none, none, c.n, d.hidden, d.qkv)
-	l.linear(l.s, l.gdn.gates.of(c), l.n.of(c), l.w[model.RoleRecurGates], none, none, c.n, d.hidden, 2*d.gdn.Heads)
+	l.linear(l.s, l.qkv.of(c), n, l.w[model.RoleRecurIn], none, none, c.n, d.hidden, d.qkv)
+	l.linear(l.s, l.gdn.gates.of(c), n, l.w[model.RoleRecurGates], none, none, c.n, d.hidden, 2*r.Heads)
 }
 
-// convolve writes conv for the whole micro-batch. tail is none, or the cached rows before the sequence's new tokens.
-func (l *launch) convolve(tail device.Tensor) {
-	r := l.dims.gdn
+// convolve writes conv.
+func (r gatedDeltaNet) convolve(l *launch, tail device.Tensor) {
 	op.Do(l.dev, l.s, op.ShortConv{Y: l.gdn.conv.t, X: l.qkv.t, W: l.w[model.RoleRecurTaps], Cu: l.mb.Cu, Tail: tail, Seqs: l.mb.Seqs, T: l.mb.Tokens,
 		C: r.Convolved(), Taps: r.Taps, XStride: l.dims.qkv})
 }
 
-func (l *launch) deltaShape() op.DeltaShape {
-	r := l.dims.gdn
+func (gatedDeltaNet) convolves() bool { return true }
+
+func (r gatedDeltaNet) shape(l *launch) op.DeltaShape {
 	return op.DeltaShape{Cu: l.mb.Cu, Seqs: l.mb.Seqs, T: l.mb.Tokens, KeyHeads: r.KeyHeads, Heads: r.Heads, KeyDim: r.KeyDim, ValueDim: r.ValueDim,
 		GateStride: 2 * r.Heads}
 }
 
-// gatedDelta writes o for the whole micro-batch, and states if there is memory for them. last is none, or a cached
-// state.
-func (l *launch) gatedDelta(last device.Tensor) {
-	op.Do(l.dev, l.s, op.GatedDelta{DeltaShape: l.deltaShape(), O: l.o.t, QKV: l.gdn.conv.t, Gates: l.gdn.gates.t, ALog: l.w[model.RoleRecurDecay],
+// scan writes o, and states if there is memory for them.
+func (r gatedDeltaNet) scan(l *launch, last device.Tensor) {
+	op.Do(l.dev, l.s, op.GatedDelta{DeltaShape: r.shape(l), O: l.o.t, QKV: l.gdn.conv.t, Gates: l.gdn.gates.t, ALog: l.w[model.RoleRecurDecay],
 		DtBias: l.w[model.RoleRecurDtBias], States: l.gdn.states, Last: last})
 }
 
-// gatedDeltaBackward writes dqkv of q, k and v, and dgates.
-func (l *launch) gatedDeltaBackward() {
-	r, b := l.dims.gdn, l.gdn
-	op.Do(l.dev, l.s, op.GatedDeltaBackward{DeltaShape: l.deltaShape(), DQKV: b.dconv.t, DGates: b.dgates.t, DALog: l.g[model.RoleRecurDecay],
+// backward writes dqkv of q, k and v, and dgates.
+func (r gatedDeltaNet) backward(l *launch) {
+	b := l.gdn
+	op.Do(l.dev, l.s, op.GatedDeltaBackward{DeltaShape: r.shape(l), DQKV: b.dconv.t, DGates: b.dgates.t, DALog: l.g[model.RoleRecurDecay],
 		DDtBias: l.g[model.RoleRecurDtBias], DO: l.do.t, QKV: b.conv.t, Gates: b.gates.t, ALog: l.w[model.RoleRecurDecay], DtBias: l.w[model.RoleRecurDtBias],
 		States: b.states})
 	op.Do(l.dev, l.s, op.ShortConvBackward{DX: l.dqkv.t, DW: l.g[model.RoleRecurTaps], DY: b.dconv.t, X: l.qkv.t, W: l.w[model.RoleRecurTaps], Cu: l.mb.Cu,
 		Seqs: l.mb.Seqs, T: l.mb.Tokens, C: r.Convolved(), Taps: r.Taps, XStride: l.dims.qkv, DXStride: l.dims.qkv})
 }
 
-// projectGDNBackward turns n of a chunk, the normed input, into its gradient.
-func (l *launch) projectGDNBackward(c span) {
+func (r gatedDeltaNet) projectBackward(l *launch, c span) {
 	d, s, n, dqkv, dgates := l.dims, l.s, l.n.of(c), l.dqkv.of(c), l.gdn.dgates.of(c)
-	wide := 2 * d.gdn.Heads
+	wide := 2 * r.Heads
 	l.weightGrad(s, l.g[model.RoleRecurIn], dqkv, n, c.n, d.qkv, d.hidden, l.overwrites(c))
 	l.weightGrad(s, l.g[model.RoleRecurGates], dgates, n, c.n, wide, d.hidden, l.overwrites(c))
 	l.inputGrad(s, n, dqkv, l.w[model.RoleRecurIn], c.n, d.qkv, d.hidden)
@@ -128,8 +133,9 @@ func (l *launch) gatedOutput(c span) device.Tensor {
 	d, both := l.dims, l.gate.both.of(c)
 	op.Do(l.dev, l.s, op.CopyColumns{Dst: both, Src: from(l.qkv.of(c), d.gateAt()), T: c.n, C: d.out, DstStride: 2 * d.out, SrcStride: d.qkv})
 	if d.recurrent {
-		op.Do(l.dev, l.s, op.RMSNorm{Y: from(both, d.out), RStd: l.gdn.rstd.of(c), X: l.o.of(c), W: l.w[model.RoleRecurNorm], Rows: c.n, Groups: d.gdn.Heads,
-			Dim: d.gdn.ValueDim, XStride: d.out, YStride: 2 * d.out, Eps: l.spec.Config.RMSNormEps})
+		r := l.spec.Config.GatedDeltaNet
+		op.Do(l.dev, l.s, op.RMSNorm{Y: from(both, d.out), RStd: l.gdn.rstd.of(c), X: l.o.of(c), W: l.w[model.RoleRecurNorm], Rows: c.n, Groups: r.Heads,
+			Dim: r.ValueDim, XStride: d.out, YStride: 2 * d.out, Eps: l.spec.Config.RMSNormEps})
 	} else {
 		op.Do(l.dev, l.s, op.CopyColumns{Dst: from(both, d.out), Src: l.o.of(c), T: c.n, C: d.out, DstStride: 2 * d.out, SrcStride: d.out})
 	}
@@ -156,35 +162,11 @@ func (l *launch) gatedOutputBackward(dy device.Tensor, c span) {
 		op.Do(l.dev, l.s, op.CopyColumns{Dst: l.do.of(c), Src: from(both, d.out), T: c.n, C: d.out, DstStride: d.out, SrcStride: 2 * d.out})
 		return
 	}
+	r := l.spec.Config.GatedDeltaNet
 	op.Do(l.dev, l.s, op.RMSNormBackward{DX: l.do.of(c), DW: l.g[model.RoleRecurNorm], DY: from(both, d.out), X: l.o.of(c), W: l.w[model.RoleRecurNorm],
-		RStd: l.gdn.rstd.of(c), Rows: c.n, Groups: d.gdn.Heads, Dim: d.gdn.ValueDim, DXStride: d.out, DYStride: 2 * d.out, XStride: d.out})
+		RStd: l.gdn.rstd.of(c), Rows: c.n, Groups: r.Heads, Dim: r.ValueDim, DXStride: d.out, DYStride: 2 * d.out, XStride: d.out})
 }
 
-// recurrentCache allots what generation keeps of a recurrent block: the last rows of the convolution's input, and the
-// state.
-func (d dims) recurrentCache(a *allotter) (tail, last device.Tensor) {
-	r := d.gdn
+func (r gatedDeltaNet) cache(d dims, a *allotter) (tail, last device.Tensor) {
 	return a.take(d.act, (r.Taps-1)*r.Convolved()), a.take(device.F32, r.Heads*r.KeyDim*r.ValueDim)
-}
-
-// recurrentCacheBytes returns the device memory of a recurrent block's cache, whose size does not depend on the number
-// of tokens. It needs no device.
-func (s Spec) recurrentCacheBytes() int64 {
-	a := allotter{dry: true}
-	newDims(s).recurrentCache(&a)
-	return a.used
-}
-
-// decode writes o of the new tokens of a growing sequence from its cache, and updates the cache.
-func (l *launch) decode(step CacheStep, cache device.Mem) {
-	tail, last := l.dims.recurrentCache(&allotter{mem: cache})
-	if step.Start == 0 {
-		l.s.Zero(cache)
-	}
-	l.mb.Cu, l.mb.Seqs = step.CuQ, 1
-	for c := range l.chunks() {
-		l.project(c)
-	}
-	l.convolve(tail)
-	l.gatedDelta(last)
 }

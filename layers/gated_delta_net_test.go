@@ -11,8 +11,15 @@ import (
 // counting device sees in addition to a step with everything kept, apart from the convolution, which is always
 // computed again.
 func TestRecomputedFLOPsOfRecurrences(t *testing.T) {
-	const tokens = 13
 	cfg := recurrentConfig()
+	recomputedFLOPs(t, cfg, cfg.GatedDeltaNet.ConvFLOPs())
+}
+
+// recomputedFLOPs compares RecomputedFLOPs with a counting device. always is what a token of a step that keeps
+// everything computes again.
+func recomputedFLOPs(t *testing.T, cfg *model.Config, always int64) {
+	t.Helper()
+	const tokens = 13
 	seqs := sequences(cfg.VocabSize, 1, 5, 1, 7)
 	run := func(keep Keeps) (all, attended int64) {
 		toy, sp := newToy(), spec(cfg, KeepNothing, device.F32)
@@ -22,7 +29,7 @@ func TestRecomputedFLOPsOfRecurrences(t *testing.T) {
 		return toy.matmuls + toy.recurred, toy.attended
 	}
 	once, attended := run(KeepIn(2, KeepAll))
-	once -= tokens * cfg.GatedDeltaNet.ConvFLOPs()
+	once -= tokens * always
 	for i := range 16 { // all pairs of levels
 		keep := Keeps{Keep(i % 4), Keep(i / 4)}
 		all, pairs := run(keep)

@@ -8,7 +8,7 @@ import (
 )
 
 // blockKind is the kind of a decoder block with a dense MLP. With mlp false it is the first half of a block with
-// experts. A block with recurrent has a gated delta net in place of attention.
+// experts. A block with recurrent has the model's recurrence in place of attention.
 type blockKind struct {
 	plainKind
 	mlp, recurrent bool

@@ -130,6 +130,8 @@ var configs = []struct {
 		c.OutputGate, c.QKVBias, c.NumHeads, c.NumKVHeads, c.HiddenSize = true, true, 4, 2, 14
 	})},
 	{"recurrent", recurrentConfig()},
+	{"short convolution", shortConvConfig(false)},
+	{"biased short convolution", shortConvConfig(true)},
 	{"starcoder2", config(func(c *model.Config) {
 		c.LayerNorm, c.NormBias, c.Ungated, c.Activation, c.TieEmbeddings = true, true, true, model.GELUTanh, true
 		c.QKVBias, c.OBias, c.MLPBias, c.NumKVHeads, c.SlidingWindow = true, true, true, 1, 3

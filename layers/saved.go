@@ -62,7 +62,7 @@ func (s Spec) savedBuffers(d dims, mlp bool, keep Keep, tokens int, mem *allotte
 	if keep >= KeepAttention {
 		b.o = mem.wholeRows(d.act, tokens, d.q)
 		if d.recurrent {
-			b.gdn.states = mem.take(device.F32, d.statesLen(tokens))
+			d.recurrence.keepStates(&b, d, tokens, mem)
 		} else {
 			b.lse = mem.take(device.F32, tokens*d.heads)
 		}
@@ -70,7 +70,7 @@ func (s Spec) savedBuffers(d dims, mlp bool, keep Keep, tokens int, mem *allotte
 	if keep >= KeepQKV {
 		b.qkv = mem.wholeRows(d.act, tokens, d.qkv)
 		if d.recurrent {
-			b.gdn.gates = mem.wholeRows(d.act, tokens, 2*d.gdn.Heads)
+			d.recurrence.keepInputs(&b, d, tokens, mem)
 		}
 	}
 	if keep >= KeepAll && mlp {
@@ -103,7 +103,7 @@ func (s Spec) blockBuffers(d dims, mlp bool, keep Keep, tokens int, backward boo
 		b.group = s.takeGroup(d, tokens, backward, ws)
 	}
 	if d.recurrent {
-		s.gdnBuffers(&b.gdn, d, keep, tokens, backward, ws)
+		d.recurrence.buffers(s, &b, d, keep, tokens, backward, ws)
 	}
 	if d.gated {
 		b.gate = gateBuffers{ws.chunkRows(d.act, chunk, 2*d.out), ws.chunkRows(d.act, chunk, d.out)}

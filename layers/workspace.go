@@ -18,6 +18,7 @@ type dims struct {
 	qkv            int             // (H+2·KV)·D: a packed row of q, k, v; H·D more with an output gate
 	out            int             // H·D, with MLA H·V: input width of the output projection
 	outRole        model.Role      // of the output projection's weight
+	outBias        model.Role      // of its bias, if there is one
 	output         attentionOutput // turns attention's output into the projection's input
 	mla            *model.MLA
 	ffn            int  // F
@@ -33,8 +34,8 @@ type dims struct {
 	parallel       bool // attention and MLP have the same input
 	stats          int  // statistics of a norm per row: rstd, or mean and rstd
 	gated          bool // the output has a gate, in the last columns of qkv
-	recurrent      bool // a gated delta net replaces attention, see forRecurrent
-	gdn            *model.GatedDeltaNet
+	recurrent      bool // the recurrence replaces attention, see forRecurrent
+	recurrence     recurrence
 }
 
 func newDims(s Spec) dims {
@@ -42,7 +43,7 @@ func newDims(s Spec) dims {
 	d := dims{act: s.Act, hidden: c.HiddenSize, heads: c.NumHeads, kvHeads: c.NumKVHeads, headDim: c.PackedHeadDim(), keyDim: c.HeadDim,
 		ffn: c.IntermediateSize, vocab: c.VocabSize, out: c.OutputCols(), mla: c.MLA, qkNorm: c.QKNorm, rotatesFirst: c.QKNormRotated,
 		qGroups: c.NumHeads, kGroups: c.NumKVHeads, normIn: c.NormsInputs(), normOut: c.NormsOutputs(),
-		sinks: c.Sinks, parallel: c.Parallel, up: 2 * c.IntermediateSize, stats: 1, gated: c.OutputGate, gdn: c.GatedDeltaNet}
+		sinks: c.Sinks, parallel: c.Parallel, up: 2 * c.IntermediateSize, stats: 1, gated: c.OutputGate, recurrence: recurrenceOf(c)}
 	if c.QKNormWhole {
 		d.qGroups, d.kGroups = 1, 1
 	}
@@ -57,7 +58,7 @@ func newDims(s Spec) dims {
 	if d.gated {
 		d.qkv += d.q
 	}
-	d.outRole, d.output = model.RoleO, plainOutput{}
+	d.outRole, d.outBias, d.output = model.RoleO, model.RoleOBias, plainOutput{}
 	switch {
 	case d.gated:
 		d.output = gatedOutputs{}
@@ -67,7 +68,7 @@ func newDims(s Spec) dims {
 	return d
 }
 
-// dims returns the widths of a block with attention or with a gated delta net.
+// dims returns the widths of a block with attention or with the recurrence.
 func (s Spec) dims(recurrent bool) dims {
 	d := newDims(s)
 	if recurrent {

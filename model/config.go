@@ -120,8 +120,9 @@ type Config struct {
 
 	// OutputGate multiplies attention's output by a sigmoid gate, which a projection beside the queries makes.
 	OutputGate bool
-	// GatedDeltaNet replaces attention in the blocks where Recurrent is true.
+	// A recurrence replaces attention in the blocks where Recurrent is true: the one of these that is not nil.
 	GatedDeltaNet *GatedDeltaNet
+	ShortConv     *ShortConv
 	Recurrent     []bool
 
 	// The choice and weighting of experts; by default a softmax over all logits.

@@ -139,8 +139,8 @@ func (c *Config) tensorNames(r Role) []string {
 	if c.OutputGate && outputGateTensors[r] != nil {
 		return outputGateTensors[r]
 	}
-	if gatedDeltaTensors[r] != nil {
-		return gatedDeltaTensors[r]
+	if of := c.Recurrence(); of != nil && of.tensorNames(r) != nil {
+		return of.tensorNames(r)
 	}
 	return llamaTensors[r]
 }

@@ -146,7 +146,7 @@ func (c *Config) BackwardFLOPs(tokens, pairs int64) float64 {
 		case Block, Attention:
 			blocks++
 		case Recurrent, Mixer:
-			recurrences += float64(2 * c.GatedDeltaNet.FLOPs())
+			recurrences += float64(2 * c.RecurrenceFLOPs())
 		}
 		for _, p := range l.Tensors {
 			n := float64(p.Elems())

@@ -18,28 +18,12 @@ func (r *GatedDeltaNet) Values() int { return r.Heads * r.ValueDim }
 // Convolved returns how many columns pass the convolution: queries, keys and values.
 func (r *GatedDeltaNet) Convolved() int { return 2*r.Keys() + r.Values() }
 
-// FLOPs returns a token's forward FLOPs besides the matrix products: the work of the convolution and of the state.
-func (r *GatedDeltaNet) FLOPs() int64 { return r.ConvFLOPs() + r.StateFLOPs() }
-
-// ConvFLOPs returns the convolution's share of FLOPs.
+// ConvFLOPs implements Recurrence.
 func (r *GatedDeltaNet) ConvFLOPs() int64 { return 2 * int64(r.Taps) * int64(r.Convolved()) }
 
-// StateFLOPs returns the state's share of FLOPs: the state is read twice and written once.
+// StateFLOPs implements Recurrence: the state is read twice and written once.
 func (r *GatedDeltaNet) StateFLOPs() int64 {
 	return 6 * int64(r.Heads) * int64(r.KeyDim) * int64(r.ValueDim)
-}
-
-// IsRecurrent says whether a block has a gated delta net in place of attention.
-func (c *Config) IsRecurrent(block int) bool { return c.Recurrent != nil && c.Recurrent[block] }
-
-// RecurrentBlocks returns the number of blocks with a gated delta net.
-func (c *Config) RecurrentBlocks() (n int) {
-	for b := range c.NumLayers {
-		if c.IsRecurrent(b) {
-			n++
-		}
-	}
-	return n
 }
 
 // gatedDeltaTensors are the names of the tensors of a gated delta net.
@@ -68,21 +52,19 @@ var (
 	jointQueryPlaces = map[Role]placed{RoleQKV: {tensor: "self_attn.q_proj.weight"}, RoleQKVBias: {tensor: "self_attn.q_proj.bias"}}
 )
 
-// gatedDelta returns the first half of a recurrent block.
-func (n blockNames) gatedDelta() []Param {
-	c, r := n.c, n.c.GatedDeltaNet
+func (r *GatedDeltaNet) tensorNames(role Role) []string { return gatedDeltaTensors[role] }
+
+func (r *GatedDeltaNet) params(n blockNames) []Param {
+	h := n.c.HiddenSize
 	in := []int{r.Keys(), r.Keys(), r.Values(), r.Values()}
 	if len(n.named(RoleRecurIn)) == 2 {
 		in = []int{r.Convolved(), r.Values()}
 	}
-	taps := matrix(RoleRecurTaps, r.Taps, n.stored(RoleRecurTaps, r.Convolved()))
-	taps.Dims, taps.F32 = 3, true
-	return append(n.norm(RoleAttnNorm, RoleAttnNormBias),
-		matrix(RoleRecurIn, c.HiddenSize, n.stored(RoleRecurIn, in...)),
-		matrix(RoleRecurGates, c.HiddenSize, n.stored(RoleRecurGates, r.Heads, r.Heads)), taps,
+	return []Param{matrix(RoleRecurIn, h, n.stored(RoleRecurIn, in...)),
+		matrix(RoleRecurGates, h, n.stored(RoleRecurGates, r.Heads, r.Heads)), n.convTaps(r.Convolved(), r.Taps),
 		vector(RoleRecurDecay, n.stored(RoleRecurDecay, r.Heads)), vector(RoleRecurDtBias, n.stored(RoleRecurDtBias, r.Heads)),
 		vector(RoleRecurNorm, n.stored(RoleRecurNorm, r.ValueDim)),
-		matrix(RoleRecurOut, r.Values(), n.stored(RoleRecurOut, c.HiddenSize)))
+		matrix(RoleRecurOut, r.Values(), n.stored(RoleRecurOut, h))}
 }
 
 // queries returns the tensors of queries, keys and values, and of the output gate if there is one. With a gate the
@@ -123,22 +105,8 @@ func (c *Config) gatedDeltaFields(f *fields) {
 		f.fail("linear_num_value_heads", "%d heads do not share %d key heads evenly", r.Heads, r.KeyHeads)
 	}
 	types, every := c.typesOfLayers(f), f.int("full_attention_interval", 4, 1, maxLayers)
-	if f.err != nil {
-		return
-	}
-	c.Recurrent = make([]bool, c.NumLayers)
-	for b := range c.Recurrent {
-		switch {
-		case types == nil:
-			c.Recurrent[b] = (b+1)%every != 0
-		case types[b] == linearAttention:
-			c.Recurrent[b] = true
-		case types[b] != fullAttention:
-			f.fail("layer_types", "layer %d is %q; known: %s, %s", b, types[b], fullAttention, linearAttention)
-		}
-	}
-	if c.RecurrentBlocks() == 0 {
-		c.Recurrent = nil
+	c.recurrentBlocks(f, types, linearAttention, func(b int) bool { return (b+1)%every != 0 })
+	if c.Recurrent == nil {
 		return
 	}
 	c.GatedDeltaNet = r
@@ -148,13 +116,7 @@ func (c *Config) gatedDeltaFields(f *fields) {
 }
 
 func (c *Config) gatedDeltaJSON(m map[string]any) {
-	types := make([]string, c.NumLayers)
-	for b := range types {
-		if types[b] = fullAttention; c.IsRecurrent(b) {
-			types[b] = linearAttention
-		}
-	}
-	m["layer_types"] = types
+	m["layer_types"] = c.recurrentTypes(linearAttention, fullAttention)
 	if r := c.GatedDeltaNet; r != nil {
 		m["linear_num_key_heads"], m["linear_num_value_heads"], m["linear_conv_kernel_dim"] = r.KeyHeads, r.Heads, r.Taps
 		m["linear_key_head_dim"], m["linear_value_head_dim"] = r.KeyDim, r.ValueDim

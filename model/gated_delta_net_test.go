@@ -79,8 +79,8 @@ func TestRecurrentBackwardFLOPs(t *testing.T) {
 	testkit.NoError(t, c.SetFreeze(Freeze{Names: []string{"embed_tokens", "model.norm"}}))
 	all := c.BackwardFLOPs(1, 12)
 	testkit.NoError(t, c.SetFreeze(Freeze{Names: []string{"embed_tokens", `model\.norm`, `layers\.[0-3]\.`}}))
-	of := 2.0 * float64(3*c.GatedDeltaNet.FLOPs()) // three recurrences
-	of += 2 * c.PairFLOPs() * 12 / 12              // one attention of twelve
+	of := 2.0 * float64(3*c.RecurrenceFLOPs()) // three recurrences
+	of += 2 * c.PairFLOPs() * 12 / 12          // one attention of twelve
 	rest := all - c.BackwardFLOPs(1, 12) - of
 	var products float64
 	for _, l := range c.Layers()[1:9] {

@@ -30,7 +30,7 @@ func InitRow(c *Config, p Param, row int, seed int64, dst []float32) {
 			dst[i] = float32(math.Log(0.01 + 15.99*rand.New(rand.NewPCG(rowKey(seed, part.Name, local))).Float64()))
 		}
 		return
-	case RoleQKVBias, RoleQABias, RoleKVABias, RoleOBias, RoleGateUpBias, RoleUpBias, RoleDownBias, RoleAttnNormBias, RoleMLPNormBias, RoleFinalNormBias,
+	case RoleRecurInBias, RoleRecurTapsBias, RoleRecurOutBias, RoleQKVBias, RoleQABias, RoleKVABias, RoleOBias, RoleGateUpBias, RoleUpBias, RoleDownBias, RoleAttnNormBias, RoleMLPNormBias, RoleFinalNormBias,
 		RoleExpertGateUpBias, RoleExpertDownBias, RoleChoiceBias, RoleLMHeadBias:
 		fill(dst, 0)
 		return

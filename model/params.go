@@ -10,8 +10,8 @@ const (
 	Block               // a decoder block with a dense MLP
 	Attention           // the first half of a decoder block with experts
 	MoE                 // its second half: norm, router and experts
-	Recurrent           // a decoder block with a gated delta net and a dense MLP
-	Mixer               // the first half of a block with a gated delta net and experts
+	Recurrent           // a decoder block with a recurrence and a dense MLP
+	Mixer               // the first half of a block with a recurrence and experts
 	Head
 )
 
@@ -67,14 +67,18 @@ const (
 	RoleKVABias Role = "kv_a_bias" // block (KVRank+RopeDim)
 	RoleKVANorm Role = "kv_a_norm" // block (KVRank)
 	RoleKVB     Role = "kv_b"      // block (H·(NopeDim+ValueDim), KVRank): per head key, then value
-	// A gated delta net, in place of RoleQKV and RoleO.
-	RoleRecurIn     Role = "recur_in"      // recurrent, mixer (2·K+2·V, h): q, k, v, z
-	RoleRecurGates  Role = "recur_gates"   // (2·Heads, h): b, then a
-	RoleRecurTaps   Role = "recur_taps"    // (2·K+V, 1, Taps), fp32: the convolution of q, k and v
-	RoleRecurDecay  Role = "recur_decay"   // (Heads): logarithms of the decay rates
-	RoleRecurDtBias Role = "recur_dt_bias" // (Heads): added to a
-	RoleRecurNorm   Role = "recur_norm"    // (ValueDim): the norm of every head's output
-	RoleRecurOut    Role = "recur_out"     // (h, V)
+	// A recurrence, in place of RoleQKV and RoleO. The shapes are those of a gated delta net; a gated short convolution
+	// has 3·h rows of RoleRecurIn: b, c, x.
+	RoleRecurIn       Role = "recur_in"        // recurrent, mixer (2·K+2·V, h): q, k, v, z
+	RoleRecurInBias   Role = "recur_in_bias"   // one element per row of RoleRecurIn
+	RoleRecurGates    Role = "recur_gates"     // (2·Heads, h): b, then a
+	RoleRecurTaps     Role = "recur_taps"      // (2·K+V, 1, Taps), fp32: the convolution of q, k and v
+	RoleRecurTapsBias Role = "recur_taps_bias" // one element per row of RoleRecurTaps
+	RoleRecurDecay    Role = "recur_decay"     // (Heads): logarithms of the decay rates
+	RoleRecurDtBias   Role = "recur_dt_bias"   // (Heads): added to a
+	RoleRecurNorm     Role = "recur_norm"      // (ValueDim): the norm of every head's output
+	RoleRecurOut      Role = "recur_out"       // (h, V)
+	RoleRecurOutBias  Role = "recur_out_bias"  // (h)
 	// The names of a shared expert's tensors. Its gate is the router's last row. The expert itself is part 1+E, with
 	// the roles of an expert.
 	RoleSharedGate       Role = "shared_gate"

@@ -119,12 +119,12 @@ func (n blockNames) named(r Role) (names []string) {
 	return names
 }
 
-// attention returns the block's first half: attention or a gated delta net.
+// attention returns the block's first half: attention or a recurrence.
 func (n blockNames) attention() []Param {
 	c := n.c
 	h, q, kv := c.HiddenSize, c.NumHeads*c.HeadDim, c.NumKVHeads*c.HeadDim
 	if c.IsRecurrent(n.block) {
-		return n.gatedDelta()
+		return append(n.norm(RoleAttnNorm, RoleAttnNormBias), c.Recurrence().params(n)...)
 	}
 	var p []Param
 	if c.NormsInputs() {
@@ -308,8 +308,8 @@ func (c *Config) MatrixParams() int64 {
 	return sum
 }
 
-// firstHalves counts the first halves of all blocks. All attention halves are alike, and so are all gated delta
-// nets.
+// firstHalves counts the first halves of all blocks. All attention halves are alike, and so are all
+// recurrences.
 func (c *Config) firstHalves() (sum counts) {
 	var of [2]*counts
 	for b := range c.NumLayers {
@@ -343,7 +343,7 @@ func (c *Config) AttendedPairs(length int) (n int64) {
 }
 
 // BlockPairs returns how many (query, key) pairs a document of length tokens has in one block. Without a window and
-// chunks these are n(n+1)/2; a gated delta net has none.
+// chunks these are n(n+1)/2; a recurrence has none.
 func (c *Config) BlockPairs(block, length int) int64 {
 	if c.IsRecurrent(block) {
 		return 0
@@ -367,10 +367,7 @@ func (c *Config) FLOPs(tokens, pairs int64) float64 {
 
 // ForwardFLOPs returns the forward part of FLOPs: a third, if nothing is frozen.
 func (c *Config) ForwardFLOPs(tokens, pairs int64) float64 {
-	recurrences := 0.0
-	if c.GatedDeltaNet != nil {
-		recurrences = float64(int64(c.RecurrentBlocks()) * c.GatedDeltaNet.FLOPs())
-	}
+	recurrences := float64(int64(c.RecurrentBlocks()) * c.RecurrenceFLOPs())
 	return (2*float64(c.MatrixParams())+recurrences)*float64(tokens) + c.PairFLOPs()*float64(pairs)
 }
 

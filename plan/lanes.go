@@ -101,7 +101,7 @@ func (r *Run) weights(at Pace) []float64 {
 		case model.Block, model.Attention:
 			flops += c.PairFLOPs() * pairs
 		case model.Recurrent, model.Mixer:
-			flops += float64(c.GatedDeltaNet.FLOPs()) * tokens
+			flops += float64(c.RecurrenceFLOPs()) * tokens
 		}
 		flops *= r.passes(l)
 		out[l] = max(flops/at.FLOPs, 2*bytes/at.Link)

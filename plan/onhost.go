@@ -14,7 +14,7 @@ func (q Request) keepsHidden() string {
 	switch {
 	case q.Config.ExpertBlocks() > 0:
 		return "with experts, which see all tokens of a step at once"
-	case q.Config.GatedDeltaNet != nil:
+	case q.Config.Recurrence() != nil:
 		return "with recurrences, whose convolution and state go through all tokens of a row"
 	case q.Config.OutputGate:
 		return "with an output gate, which is made before attention and read behind it"

@@ -24,6 +24,7 @@ var families = []string{
 	"granite",
 	"hunyuandense",
 	"hyv3",
+	"lfm2",
 	"ministral3",
 	"mistral3",
 	"mistral3-tied",

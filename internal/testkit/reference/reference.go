@@ -134,7 +134,7 @@ func Attention(cfg *model.Config, w Weights, i int, x []float64) []float64 {
 	around := normsOf(w, i)
 	n := hiddenNorm(cfg, w, around.attn, x)
 	if cfg.IsRecurrent(i) {
-		return residual(cfg, x, hiddenNorm(cfg, w, around.attnOut, gatedDelta(cfg, w, i, n)))
+		return residual(cfg, x, hiddenNorm(cfg, w, around.attnOut, recurrence(cfg, w, i, n)))
 	}
 	var q, k, v []float64
 	if cfg.MLA != nil {
@@ -668,16 +668,53 @@ func gatedDelta(cfg *model.Config, w Weights, i int, n []float64) []float64 {
 	return linear(out, weight("out_proj.weight"), nil, r.Values())
 }
 
-// shortConv returns SiLU of the causal convolution of each column of x (T, columns) with its own n taps.
+// recurrence returns the output of block i's recurrence for its normed input n.
+func recurrence(cfg *model.Config, w Weights, i int, n []float64) []float64 {
+	if cfg.ShortConv != nil {
+		return gatedShortConv(cfg, w, i, n)
+	}
+	return gatedDelta(cfg, w, i, n)
+}
+
+// gatedShortConv returns the output of a gated short convolution. Source: transformers, modeling_lfm2.
+func gatedShortConv(cfg *model.Config, w Weights, i int, n []float64) []float64 {
+	weight := func(s string) []float64 { return w[tensor(i, "conv."+s)] }
+	h := cfg.HiddenSize
+	in := linear(n, weight("in_proj.weight"), weight("in_proj.bias"), h)
+	x := make([]float64, 0, len(n))
+	for t := range len(n) / h {
+		for j := range h {
+			x = append(x, in[t*3*h+j]*in[t*3*h+2*h+j])
+		}
+	}
+	y := convolution(x, weight("conv.weight"), weight("conv.bias"), h, cfg.ShortConv.Taps)
+	for j := range y {
+		y[j] *= in[j/h*3*h+h+j%h]
+	}
+	return linear(y, weight("out_proj.weight"), weight("out_proj.bias"), h)
+}
+
+// shortConv returns SiLU of a convolution without a bias.
 func shortConv(x, taps []float64, columns, n int) []float64 {
+	y := convolution(x, taps, nil, columns, n)
+	for i, v := range y {
+		y[i] = v * sigmoid(v)
+	}
+	return y
+}
+
+// convolution returns the causal convolution of each column of x (T, columns) with its own n taps. bias may be nil.
+func convolution(x, taps, bias []float64, columns, n int) []float64 {
 	y := make([]float64, len(x))
 	for i := range x {
+		if bias != nil {
+			y[i] = bias[i%columns]
+		}
 		for j := range n {
 			if at := i - (n-1-j)*columns; at >= 0 {
 				y[i] += taps[i%columns*n+j] * x[at]
 			}
 		}
-		y[i] *= sigmoid(y[i])
 	}
 	return y
 }
