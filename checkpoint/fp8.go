@@ -156,7 +156,7 @@ func (s *source) scaledOf(name string) (*scaled, error) {
 		if q != nil {
 			blocks = fmt.Sprintf("%d × %d", q.BlockRows, q.BlockCols)
 		}
-		return nil, fmt.Errorf("%s: tensor %q: its shape is %v, and %q has scales %v: neither one for each block (%s in config.json), nor for each row, nor for the tensor",
+		return nil, fmt.Errorf("%s: tensor %q: its shape is %v, and %q is %v: scales are neither one for each block (%s in config.json), nor for each row, nor for the tensor",
 			t.by.path, t.inScales.name, t.inScales.shape, name, t.inCodes.shape, blocks)
 	}
 	if _, ok := weightPlane(t.inScales.dtype); !ok && t.inScales.dtype != e8m0 || t.inScales.dtype == planeF64.dtype {
@@ -244,13 +244,13 @@ func (t *scaled) saved(e *entry) []*entry {
 	}
 }
 
-// settle computes a block's scale anew, as transformers.integrations.finegrained_fp8.Fp8Quantize does. Values are
-// multiplied by forward = 448 / absmax, and the reciprocal of forward is stored. A block of zeros has the scale 1. If
-// the scale is stored in fewer bits than fp32, values are divided by the stored scale.
+// settle computes a block's scale anew, as transformers.integrations.finegrained_fp8.Fp8Quantize does: values are multiplied by
+// 448 / absmax, whose reciprocal is stored. A block of zeros has the scale 1. If the scale is stored in fewer bits, values are divided by the
+// stored scale.
 func (t *scaled) settle(absmax float32) (stored []byte, forward float32) {
 	forward = 1
 	if absmax > 0 {
-		forward = min(e4m3Max/absmax, math.MaxFloat32)
+		forward = min(e4m3Max*(1/absmax), math.MaxFloat32) // PyTorch divides a number by a tensor so
 	}
 	inverse := 1 / forward
 	if t.powersOfTwo {
