@@ -49,9 +49,8 @@ func TestDevicesGiveTheSameBits(t *testing.T) {
 	}
 }
 
-// TestDevicesThatDiffer: layers are shared out as the rates of the devices say, the bits stay those of one
-// device, and a run keeps its table of layers, whatever the rates are then, unless the number of devices is
-// another.
+// TestDevicesThatDiffer: layers are divided by the devices' rates, and the bits equal a single device's. A run keeps
+// its table of layers whatever the rates become, unless the number of devices changes.
 func TestDevicesThatDiffer(t *testing.T) {
 	testkit.NotShort(t)
 	want := newScene(t, ordered)

@@ -45,8 +45,7 @@ func TestEdit(t *testing.T) {
 	}
 }
 
-// TestEditRefuses: a file that cannot be edited is an error that says what to write, never a file
-// that says something else.
+// TestEditRefuses: a file that cannot be edited gives an error with the text to write by hand, never a wrong file.
 func TestEditRefuses(t *testing.T) {
 	for name, src := range map[string]string{
 		"an end in the text": "seed: 1\n...\n", "mixed ends": "seed: 1\r\nthreads: 2\nsample_prompt: \"a\"\n...\n",

@@ -15,8 +15,8 @@ import (
 
 var rewriteImports = flag.Bool("rewrite-imports", false, "write testdata/import anew")
 
-// TestImports: what becomes of configs of other tools, key by key, is what lies beside them, and
-// can be trained with.
+// TestImports: each config of another tool becomes the config stored beside it, key by key, and mt can train with the
+// result.
 func TestImports(t *testing.T) {
 	files, err := filepath.Glob("testdata/import/*.y*ml")
 	if err != nil || len(files) == 0 {
@@ -57,8 +57,8 @@ func mustConfig(t *testing.T, im *Import) *Config {
 	return c
 }
 
-// TestImportedIsTrained: mt train takes a config of another tool where nothing is lost, with its
-// own places in errors, with flags; else it says what would be lost and what to run.
+// TestImportedIsTrained: mt train accepts a config of another tool if nothing is lost. Errors name places in that
+// config, and flags apply. Otherwise the error lists the lost keys and the command to run.
 func TestImportedIsTrained(t *testing.T) {
 	const whole = "stage: sft\ndo_train: true\nfinetuning_type: full\nmodel_name_or_path: org/model\ndataset: one,two\ncutoff_len: 9\nflash_attn: fa2\nlearning_rate: 1e-5\n"
 	c := mustParse(t, whole, "--learning-rate=3")
@@ -120,8 +120,8 @@ func TestImportErrors(t *testing.T) {
 	}
 }
 
-// TestImportRules: the tables agree with each other. A key that means nothing has a reason, and no
-// key of a tool is in its table and in that of all.
+// TestImportRules: the tables agree with each other. A key without meaning has a reason, and no key is in both a
+// tool's table and the common table.
 func TestImportRules(t *testing.T) {
 	for _, section := range []string{"any", "trainer", "llamafactory", "axolotl", "torchtune", "trl"} {
 		seen := map[string]bool{}

@@ -41,7 +41,7 @@ func TestDeviceList(t *testing.T) {
 	}
 }
 
-// TestLRGroups: groups are read from files and from flags alike, and their rates follow that of the rest.
+// TestLRGroups: files and flags give groups alike, and the groups' rates follow the schedule of learning_rate.
 func TestLRGroups(t *testing.T) {
 	zero := 0.0
 	want := []LRGroup{{Name: "embed", Modules: []string{`embed_tokens|lm_head`}, LR: 1e-5, WeightDecay: &zero}, {Name: "q", Modules: []string{"q_proj", "k,v"}, LR: 4}}
