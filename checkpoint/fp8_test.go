@@ -279,7 +279,9 @@ func TestAsReadGivesBack(t *testing.T) {
 		if form.dtype != "F32" && !maps.Equal(contents(t, again), got) {
 			t.Errorf("%s: saved again, tensors differ", name)
 		}
-		read := func(dir string) string { return string(testkit.Must(os.ReadFile(filepath.Join(dir, "config.json")))(t)) }
+		read := func(dir string) string {
+			return string(testkit.Must(os.ReadFile(filepath.Join(dir, "config.json")))(t))
+		}
 		if read(dir) != read(out) {
 			t.Errorf("%s: %s", name, read(out))
 		}
