@@ -3,9 +3,9 @@ package actors
 import "fmt"
 
 // A step over long rows can take many minutes, so a run that must stop can also be asked to abort the step in progress
-// (Options.AbortStep). Until the step updates its first layer, weights and state are those of the step before. An abort
-// then keeps them and loses only the step. After the first update, the step runs to its end. The device still completes
-// the launches that are already enqueued before Run returns.
+// (Options.AbortStep). Until the step updates its first layer, weights and state are unchanged, so an abort loses only
+// the step. After the first update, the step runs to its end. The device still completes the launches that are already
+// enqueued before Run returns.
 
 // StepAbortedError is the error of a run that has aborted its step or, with Eval, its evaluation. The run's Home has
 // the layers as they are after Reached.
@@ -38,7 +38,7 @@ func (c *conductorCore) stepDropped(m StepDropped) {
 	s := c.open[m.Step]
 	delete(c.open, m.Step)
 	c.tokens -= s.report.Tokens
-	if s.report.Saved { // no layer of the step will arrive, so its checkpoint is never complete
+	if s.report.Saved { // no layer is updated, so the checkpoint of this step would never get all of its layers
 		c.saving--
 	}
 	c.version, c.dropped = c.updated, true
@@ -54,7 +54,7 @@ func (c *conductorCore) endAborted() []effect {
 	return []effect{send{reporterID, flushReports{}}}
 }
 
-// awaitReports handles messages of an aborted run until the Reporter has finished. It ignores all others.
+// awaitReports waits until the Reporter has delivered all reports of an aborted run. It ignores all other messages.
 func (c *conductorCore) awaitReports(msg message) []effect {
 	switch m := msg.(type) {
 	case reported:

@@ -11,7 +11,7 @@ import (
 	"mt/internal/testkit"
 )
 
-// calls is a device that calls at when call number n of it is made.
+// calls is a device that calls at during its n-th call.
 type calls struct {
 	device.Device
 	n    int64
@@ -30,9 +30,9 @@ func (d *calls) Do(s device.Stream, o device.Op) {
 // Unwrap implements what device.Inner asks for.
 func (d *calls) Unwrap() device.Device { return d.Device }
 
-// TestStepsAreGivenUp: whenever a run is asked to give up its step, it ends with the weights and moments that the
-// synchronous step has after the last step that it says it has reached, or goes on to the end of the step that it is
-// updating; what was reported and saved is of steps up to there.
+// TestStepsAreGivenUp asks runs at every point to abort their step. The run ends with the weights and moments of the
+// synchronous step at the reached step, or completes a step whose updates have begun. It reports and saves only steps
+// up to there.
 func TestStepsAreGivenUp(t *testing.T) {
 	for name, shape := range map[string]func(*trial){
 		"clip":    func(*trial) {},
@@ -86,8 +86,8 @@ func TestStepsAreGivenUp(t *testing.T) {
 	}
 }
 
-// verifyGivenUp checks the world after a run that gave up the step after reached: every layer is as it is
-// after that one, and all up to there is reported.
+// verifyGivenUp checks the world after a run that aborted the step after reached. Every layer is at version reached,
+// and all steps up to reached are reported.
 func (w *world) verifyGivenUp(reached int) error {
 	if len(w.steps) != reached || w.team != nil {
 		return fmt.Errorf("given up after step %d, and %d were reported", reached, len(w.steps))

@@ -8,33 +8,31 @@ import (
 	"mt/data"
 )
 
-// This file is what the Conductor does where several ranks train together. All plan the same
-// passes in the same order. At the end of each pass they tell each other what their losses add
-// up to, whether they were asked to stop, and what a diagnosis has found; what follows from that
-// is the same on all. So nothing that decides what comes next may depend on when a message
-// arrives: a pass is agreed on when the updates of the step before it are known to be done, and a
-// diagnosis that these ask for begins at the end of a pass, or when no pass is left to plan.
+// This file is the Conductor's part for several ranks. All ranks plan the same passes in the same order. At the end of
+// each pass they exchange their sums of losses, stop requests and results of a diagnosis. Each rank derives the same
+// next action from these values. Nothing that decides the next action may depend on when a message arrives, so the
+// exchange waits for the updates of the previous step. A diagnosis that these updates require begins at the end of a
+// pass, or when no pass is left.
 
-// agreePass tells all ranks how a pass has ended here.
+// agreePass sends this rank's end of a pass to all ranks.
 type agreePass struct {
 	p   *Pass
 	Own passEnd
 }
 
-// passEnd is what one rank knows at the end of a pass.
+// passEnd is one rank's result of a pass.
 type passEnd struct {
-	Sum float64 // of the losses, in nats
-	// Pairs are those of LossLanded; zero, but in a run on pairs.
+	Sum float64 // sum of losses, in nats
+	// Pairs is LossLanded.Pairs; zero if the run does not train on pairs.
 	Pairs PairSums
 	Stop  bool // the rank was asked to stop
-	// Layer and MicroBatch are where a diagnosis has found the first output that is not finite;
-	// Layer −1: nowhere.
+	// Layer and MicroBatch are the place of the first non-finite output in a diagnosis. Layer −1: none.
 	Layer, MicroBatch int
 }
 
-// passAgreed tells how a pass has ended on all ranks.
+// passAgreed brings the ends of a pass on all ranks.
 type passAgreed struct {
-	Landed LossLanded // of this rank
+	Landed LossLanded // this rank's
 	All    []passEnd  // by rank
 }
 
@@ -43,7 +41,7 @@ func (m passAgreed) withResult(result any) message {
 	return m
 }
 
-// agree has the ranks agree on a pass whose losses have landed.
+// agree starts the ranks' agreement on a pass whose losses have landed.
 func (c *conductorCore) agree() []effect {
 	if c.landed == nil || c.agreeing || c.updated < c.program.Version {
 		return nil
@@ -59,7 +57,7 @@ func (c *conductorCore) agree() []effect {
 	return []effect{work{do: agreePass{p: c.program, Own: own}, done: []send{{conductorID, passAgreed{Landed: *c.landed}}}}}
 }
 
-// agreed is lossLanded for several ranks.
+// agreed handles the agreement: it combines all ranks' results and calls lossLanded.
 func (c *conductorCore) agreed(m passAgreed) (out []effect) {
 	c.landed, c.agreeing = nil, false
 	landed := m.Landed
@@ -91,16 +89,14 @@ func (c *conductorCore) agreed(m passAgreed) (out []effect) {
 	return append(out, c.lossLanded(landed)...)
 }
 
-// agreeLoad has the ranks add up what the experts of all layers have to bear in a pass, which the
-// loss and the backward need where the loss balances that load.
+// agreeLoad sums the experts' load in a pass over all ranks. The load-balancing loss and its backward need the sum.
 type agreeLoad struct {
 	p   *Pass
 	Own expertLoad
 }
 
-// agreeLoad begins that agreement when all layers of this rank are routed. Like that at the end of
-// a pass it waits for the updates of the step before, which may turn out to end the run; the loss
-// waits for them too.
+// agreeLoad starts the sum of the experts' load over all ranks, when the routing of all layers of this rank is on the
+// host. Like agree it waits for the updates of the previous step, which may end the run.
 func (c *conductorCore) agreeLoad() []effect {
 	if c.balance.layers == 0 || c.program.Eval || c.loading || len(c.routed) < c.balance.layers || c.updated < c.program.Version {
 		return nil
@@ -117,29 +113,27 @@ func (c *conductorCore) agreeLoad() []effect {
 	return []effect{w}
 }
 
-// isStandIn says whether a batch is that of a rank for which no row is left.
+// isStandIn reports whether b stands in for the batch of a rank without rows.
 func isStandIn(b *data.Batch) bool { return b.Ranks != nil && b.Ranks.StandIn }
 
-// addRank notes what rank's part of a diagnosis has found: the first layer counts, and of several
-// ranks the first.
+// addRank adds a rank's result to a diagnosis. The lowest layer wins, then the lowest rank.
 func (d *diagnosis) addRank(rank int, end passEnd) {
 	if end.Layer >= 0 && (d.layer < 0 || end.Layer < d.layer) {
 		d.layer, d.microBatch, d.rank = end.Layer, end.MicroBatch, rank
 	}
 }
 
-// stopAgreed tells the caller that all ranks stop.
+// stopAgreed calls Options.Stopping, because the ranks have agreed to stop.
 type stopAgreed struct{}
 
-// startDueDiagnosis begins a diagnosis that is due.
+// startDueDiagnosis starts the diagnosis in dueDiagnosis, if there is one and no other runs.
 func (c *conductorCore) startDueDiagnosis() {
 	if c.diagnosis == nil {
 		c.diagnosis, c.dueDiagnosis = c.dueDiagnosis, nil
 	}
 }
 
-// passesLeft says whether there is a pass to plan, now or when its batch has come, whatever updates
-// turn out to be.
+// passesLeft reports whether another pass will be planned, whatever the results of pending updates.
 func (c *conductorCore) passesLeft() bool {
 	return c.program != nil || c.eval.running || !c.closing && c.planned < c.end()
 }
@@ -175,7 +169,7 @@ func (e agreeLoad) start(r *lane, w work) error {
 	return nil
 }
 
-// encode is what is sent: which pass it is, and by expert a count and a sum of probabilities.
+// encode returns the message: the pass number, then a count and a sum of probabilities for each expert.
 func (e agreeLoad) encode() (b []byte) {
 	b = binary.LittleEndian.AppendUint64(b, uint64(int64(e.p.Seq)))
 	for i, n := range e.Own.Counts {
@@ -185,7 +179,7 @@ func (e agreeLoad) encode() (b []byte) {
 	return b
 }
 
-// decodeLoad reads a load.
+// decodeLoad decodes the counts and sums of probabilities of a message, without its pass number.
 func decodeLoad(v []byte) (l expertLoad) {
 	for at := 0; at < len(v); at += 16 {
 		l.Counts = append(l.Counts, int32(readInt(v[at:])))
@@ -194,7 +188,7 @@ func decodeLoad(v []byte) (l expertLoad) {
 	return l
 }
 
-// encode is what is sent: which pass it is, and how it has ended.
+// encode returns the message: the pass and this rank's passEnd.
 func (e agreePass) encode() (b []byte) {
 	kind, stop := 0, 0
 	switch {
@@ -212,7 +206,7 @@ func (e agreePass) encode() (b []byte) {
 	return e.Own.Pairs.append(binary.LittleEndian.AppendUint64(b, math.Float64bits(e.Own.Sum)))
 }
 
-// describe says which pass a value is of.
+// describe names the pass of an encoded message.
 func describe(v []byte) string {
 	kind := readInt(v[16:])
 	if kind < 0 || kind > 2 {
@@ -221,7 +215,7 @@ func describe(v []byte) string {
 	return fmt.Sprintf("pass %d, %s step %d", readInt(v), [...]string{"of", "an evaluation after", "a diagnosis after"}[kind], readInt(v[8:]))
 }
 
-// decodeEnd reads how a pass has ended.
+// decodeEnd decodes a passEnd.
 func decodeEnd(v []byte) passEnd {
 	return passEnd{Stop: readInt(v) == 1, Layer: readInt(v[8:]), MicroBatch: readInt(v[16:]), Sum: math.Float64frombits(binary.LittleEndian.Uint64(v[24:])), Pairs: decodePairs(v[32:])}
 }

@@ -20,17 +20,17 @@ type batchSlot struct {
 	losses  device.Tensor       // (tokens of the batch) f32
 	lse     device.Tensor       // (tokens of the batch) f32, if the head is in parts
 	rows    device.Tensor       // (unique ids, hidden) act
-	micro   []layers.MicroBatch // after an empty one, which stands for all micro-batches
-	offset  []int               // by index of micro: its first token in losses
-	scale   float32             // factor of every token's gradient
+	micro   []layers.MicroBatch // element 0 stands for all micro-batches together; micro-batch i is element i+1
+	offset  []int               // by index of micro: the place of its first token in losses
+	scale   float32             // factor of every token's gradient, see lossScale
 	ints    int64               // bytes of staging before the rows
-	staged  []list              // the int lists to write into staging
+	staged  []list              // the lists of int32 to write into staging
 
 	ready    device.Event // the batch is on the device
 	computed device.Event // the batch's losses are computed
 }
 
-// list is a list of a batch's ints and its byte offset in the staging buffer.
+// list is a list of int32, such as the token ids of a micro-batch, and its byte offset in the staging buffer.
 type list struct {
 	at     int64
 	values []int32
@@ -149,8 +149,8 @@ func putFloats(dst []byte, v []float32) {
 	}
 }
 
-// lossScale returns the factor of every token's gradient: 1 / supervised tokens of the global batch, or 1 / pairs if
-// the run trains on pairs.
+// lossScale returns the factor of every token's gradient: 1 / supervised tokens of the global batch. If the run trains
+// on preference pairs, it is 1 / pairs.
 func (r *run) lossScale(b *data.Batch) float32 {
 	n := b.AllSupervised()
 	if r.onPairs() {

@@ -16,8 +16,9 @@ type checkpointerCore struct {
 	ready    []LayerUpdated  // layers that can be written
 	last     LayerUpdated    // the last written layer of queue[0]
 	busy     bool            // a work is in progress
-	// stateOnDisk says by layer that its state is on a disk; nil: none. shown: the Stager has the state in memory for
-	// saving. An updated layer need not be shown, unless checkpoints link the states' files (links).
+	// stateOnDisk says by layer that its state is on a disk; nil: none. shown says by layer that the Stager holds its
+	// state in memory until the layer is saved. A layer that was just updated is saved without waiting for shown,
+	// unless checkpoints hard-link the states' files (links).
 	stateOnDisk, shown []bool
 	links              bool
 }
@@ -69,7 +70,7 @@ func (c *checkpointerCore) step(msg message) []effect {
 		c.busy = false
 		c.left--
 		saved := LayerSaved{Step: m.Step, Layer: m.Layer}
-		if c.stateOnDisk != nil && c.stateOnDisk[m.Layer] { // the Stager must learn this before the Optimizer can ask it for states again
+		if c.stateOnDisk != nil && c.stateOnDisk[m.Layer] { // tell the Stager before the Optimizer can ask it for states again
 			c.shown[m.Layer] = false
 			out = append(out, send{stagerID, saved})
 		}
@@ -107,7 +108,7 @@ func (c *checkpointerCore) advance() []effect {
 				if c.links {
 					continue
 				}
-				return nil // several ranks write layers together, so their order must not depend on when states are shown
+				return nil // several ranks write layers together, so their order must not depend on when states are read
 			}
 			c.ready = append(c.ready[:i], c.ready[i+1:]...)
 			c.busy, c.last = true, m

@@ -26,7 +26,8 @@ type computeCore struct {
 	acts     map[int]slotGrant // by object of programs[0]
 	gradFree []int
 	grad     int // gradient buffer of the current visit; −1: none
-	// deferred holds the messages for programs that have not begun.
+	// deferred holds grants and other inputs that arrived before their program began, or that admit must keep for
+	// later.
 	deferred []message
 	ahead    runAhead
 	blocked  Cause // what the next launch lacked when it was last checked; NoStall: nothing
@@ -42,11 +43,12 @@ type computeSpec struct {
 	balance     balancing
 }
 
-// launchHook changes launches in the runs that need it. Hooks are called in order.
+// launchHook is a piece of Compute that only some runs have, such as the one for experts. Compute calls all hooks, in
+// order, at the points below.
 type launchHook interface {
 	// admit handles a message for p. ok is false if the message is not for this hook.
 	admit(p *Pass, msg message) (ok bool)
-	// ready reports whether a visit's launches can be enqueued; if not, waits is what they lack.
+	// ready reports whether a visit's launches can be enqueued; if not, waits is the missing input.
 	ready(p *Pass, v schedule.Visit) (waits Cause, ok bool)
 	// idle reports whether the visit does not need its tile.
 	idle(p *Pass, v schedule.Visit) bool
@@ -142,9 +144,9 @@ func (c *computeCore) advance() []effect {
 	return out
 }
 
-// admit takes over the messages for p. A tile that is still in a slot, for launches to come, is not replaced: its
-// second grant stays deferred until the first slot is returned. This happens if experts idle, because the Prefetcher
-// then has spare slots and may reach a tile's next visit.
+// admit moves the deferred messages for p into the core's tables. A message stays deferred if it grants a second slot
+// to a tile whose first slot later launches still use. It is admitted when the first slot is returned. This happens if
+// experts without tokens leave slots free, because the Prefetcher may then reach a tile's next visit early.
 func (c *computeCore) admit(p *Pass) {
 	rest := c.deferred[:0]
 	for _, msg := range c.deferred {
@@ -200,7 +202,7 @@ func (c *computeCore) ready(p *Pass) bool {
 	return false
 }
 
-// clear reports whether no hook holds v up. If one does, blocked is the cause.
+// clear reports whether all hooks are ready for v. If not, it sets blocked to the missing input.
 func (c *computeCore) clear(p *Pass, v schedule.Visit) bool {
 	for _, w := range c.hooks {
 		if waits, ok := w.ready(p, v); !ok {
@@ -222,10 +224,10 @@ func (c *computeCore) enqueueNext(p *Pass) []effect {
 		return c.after(p, v, l, e)
 	}
 	switch {
-	case c.needsSlot(p, v): // even if the tile is not read: its update must not begin before the copy has ended
+	case c.needsSlot(p, v): // also if the launch does not read the tile: the tile's update must wait for the end of the copy
 		w := c.weights[v.Tile]
 		e.Weights, e.WaitWeights, e.Fetched = w.slot, w.filled, w.cause
-		w.filled = false // one wait is enough for the stream
+		w.filled = false // the stream is in order, so later launches need no second wait
 		c.weights[v.Tile] = w
 	case v.Stage == schedule.Embed:
 		e.WaitWeights = e.First && v.Phase != schedule.Backward
@@ -252,8 +254,8 @@ func (c *computeCore) enqueueNext(p *Pass) []effect {
 	return append(out, c.after(p, v, l, e)...)
 }
 
-// use returns the slot of an object, or −1 for none. wait: this is the first launch after a copy into the slot and must
-// wait for the copy.
+// use returns the slot of an object, or −1 for none. wait: a copy into the slot is enqueued, and this first launch
+// after it must wait.
 func (c *computeCore) use(object int) (slot int, wait bool) {
 	if object < 0 {
 		return -1, false
@@ -343,7 +345,8 @@ func (e enqueue) start(r *lane, w work) error {
 		return r.launchError(e, v, err)
 	}
 	r.record(e, v)
-	// The first launch whose notification has an error is the failed one. Its error is reported here and nowhere else.
+	// A stream's error comes with the notification of the first failed launch. Its error is reported here and nowhere
+	// else.
 	r.compute.Notify(func(err error) {
 		r.hub.notified(func() {
 			if err != nil {
@@ -362,7 +365,8 @@ func (r *lane) launchError(e enqueue, v schedule.Visit, err error) error {
 }
 
 // enqueue makes the compute stream wait for the launch's inputs and then run the launch. Outside evaluations it marks
-// both on the program's timeline. marks is the number of the timeline's marks so far.
+// the end of the waits and of the launch on the pass's timeline (stalls.go). marks is the number of the timeline's
+// marks so far.
 func (r *lane) enqueue(e enqueue, l schedule.Launch, v schedule.Visit) (marks int, err error) {
 	var t *passTimeline
 	if !e.p.Eval {
@@ -385,7 +389,8 @@ func (r *lane) enqueue(e enqueue, l schedule.Launch, v schedule.Visit) (marks in
 	return t.marksMade(), t.failed()
 }
 
-// laneHook adds work beside launches, on the lanes of some runs.
+// laneHook does further work on the lane's device beside the launches, in runs that need it (experts, hidden states on
+// the host).
 type laneHook interface {
 	// begin runs before the first launch of a program.
 	begin(p *Pass)
@@ -494,7 +499,7 @@ type gradPlace interface {
 	offload(t layers.Tile, buf, slab, ids int)
 }
 
-// buffered sums gradients in gradient buffers and copies them into slabs.
+// buffered sums gradients in gradient buffers in device memory and copies the sums into slabs.
 type buffered struct{ r *lane }
 
 func (b buffered) grads(t layers.Tile, buf, ids int) layers.Grads {
@@ -509,7 +514,7 @@ func (b buffered) offload(t layers.Tile, buf, slab, ids int) {
 	}
 }
 
-// narrowed is buffered with a conversion of gradients to bf16 before the copy.
+// narrowed is buffered, but converts fp32 gradients to bf16 before the copy to the host.
 type narrowed struct{ buffered }
 
 func (b narrowed) offload(t layers.Tile, buf, slab, ids int) {
@@ -521,8 +526,8 @@ func (b narrowed) offload(t layers.Tile, buf, slab, ids int) {
 	}
 }
 
-// inSlab sums gradients in slabs, one for each layer. A slab is never overwritten too early: the layer's next backward
-// comes after the update that reads the slab.
+// inSlab lets launches sum gradients directly in slabs, on a unified device. Each layer has its own slab. A slab is
+// never overwritten too early: the layer's next backward comes after the update that reads the slab.
 type inSlab struct{ r *lane }
 
 func (l inSlab) grads(t layers.Tile, _, ids int) layers.Grads {
@@ -579,7 +584,7 @@ func (r *lane) gradsOf(v schedule.Visit, buf, ids int) layers.Grads {
 	return r.gradPlaces[v.Layer].grads(r.tiles[v.Tile], buf, ids)
 }
 
-// hidden views the hidden state of tokens tokens in a slot. slot −1: there is none.
+// hidden views the hidden state of a number of tokens in a slot. slot −1: there is none.
 func (r *lane) hidden(slot, tokens int) layers.Hidden {
 	if slot < 0 {
 		return layers.Hidden{}

@@ -55,7 +55,7 @@ func (s *Schedule) saves(step int) bool {
 // conductorCore is the pure part of the Conductor.
 type conductorCore struct {
 	plan      Schedule
-	ahead     int // batches packed ahead
+	ahead     int // how many batches the Feeder packs in advance
 	spec      schedule.Spec
 	seq       int // number of the next pass
 	planned   int // the last planned training step
@@ -71,10 +71,10 @@ type conductorCore struct {
 	// before StepUpdated arrives.
 	evaluated *EvalReport
 	waited    Cause // what the planning of the next step waited for
-	// pairs returns the number of attended (query, key) pairs of a document, over all blocks. again: those that the
-	// backward recomputes. nil: pairs are not counted.
+	// pairs returns the number of attended (query, key) pairs of a document, summed over all blocks. again counts the
+	// pairs of blocks whose attention the backward recomputes. nil: pairs are not counted.
 	pairs        func(length int) (all, again int64)
-	adam         int64 // updates
+	adam         int64 // updates so far: Adam's step count
 	nonFinite    int
 	tokens       int64             // tokens of closed steps
 	saving       int               // checkpoints requested and not complete
@@ -82,7 +82,7 @@ type conductorCore struct {
 	stop         bool              // no step begins after the current one
 	stoppedEarly bool              // an evaluation stopped the run
 	aborting     bool              // abort the step in progress if possible
-	dropped      bool              // its losses have landed, and it updates nothing
+	dropped      bool              // the step in progress has landed its losses and updates nothing
 	abortErr     *StepAbortedError // the run's error once everything is reported; nil: not aborted
 	closing      bool              // the last step is closed
 	diagnosis    *diagnosis
@@ -96,10 +96,10 @@ type conductorCore struct {
 	askedToStop  bool        // this rank was asked to stop
 	dueDiagnosis *diagnosis  // a diagnosis that begins when all ranks know of it
 	failing      error       // the run's error, once no checkpoint is in progress
-	balance      balancing   // zero unless several ranks agree on the load of their experts
-	routed       routing     // of program, if the ranks agree on its load
-	loading      bool        // that agreement has begun
-	// likelihood is Preferences.Likelihood.
+	balance      balancing   // the load-balancing loss, if several ranks must sum the load of experts; otherwise zero
+	routed       routing     // routings of program's layers, if the ranks sum the load of experts
+	loading      bool        // the sum of the load over the ranks has begun
+	// likelihood is Preferences.Likelihood, the weight of the likelihood loss of chosen answers.
 	likelihood float64
 }
 
@@ -135,7 +135,7 @@ func newConductorCore(plan Schedule, start State, ahead int, spec schedule.Spec)
 	return c
 }
 
-// begin starts a run, or the Stager.
+// begin starts the Conductor or the Stager.
 type begin struct{}
 
 // flushReports asks the Reporter to answer with reported after it has handled all earlier messages.
@@ -262,15 +262,15 @@ func (c *conductorCore) saveAtRest() []effect {
 	return out
 }
 
-// save makes the request for a checkpoint of the state after a step, and counts it.
+// save returns the request for a checkpoint of the state after a step, and counts it as in progress.
 func (c *conductorCore) save(step int) SaveRequested {
 	c.saving++
 	c.lastSave = step
 	return SaveRequested{Step: step, DataPos: c.plan.DataPos(step), Tokens: c.tokens}
 }
 
-// wantBatches requests batches. It keeps `ahead` batches packed or in progress beyond the last planned step, and as
-// many for an evaluation.
+// wantBatches requests batches from the Feeder. It keeps `ahead` training batches requested beyond the last planned
+// step. During an evaluation it does the same for evaluation batches.
 func (c *conductorCore) wantBatches() []effect {
 	var out []effect
 	for c.asked < min(c.planned+c.ahead, c.end()) && !c.closing && !c.stop {
@@ -359,7 +359,7 @@ func (c *conductorCore) lossLanded(m LossLanded) []effect {
 	c.version = m.Step
 	c.closing = c.closing || c.stop || m.Step >= c.plan.LastStep
 	evalDue := c.plan.EvalPasses > 0 && (c.plan.due(m.Step, c.plan.EvalSteps, c.plan.EvalEpochs) || c.plan.EvalAtEnd && m.Step == c.plan.LastStep)
-	save := c.plan.saves(m.Step) && (c.plan.due(m.Step, c.plan.SaveSteps, c.plan.SaveEpochs) || c.plan.SaveEvals && evalDue || c.closing)
+	save := c.savesAfter(m.Step, evalDue)
 	lr := c.plan.LR(m.Step)
 	c.tokens += p.Batch.AllTokens()
 	pairs, again := c.attendedPairs(p.Batch)
@@ -375,7 +375,13 @@ func (c *conductorCore) lossLanded(m LossLanded) []effect {
 	return out
 }
 
-// meanLoss returns the mean loss: that of pairs if pairs is set, otherwise sum divided by the supervised tokens.
+// savesAfter decides whether a checkpoint of the state after this step is written: at save intervals, at evaluations
+// if the plan says so, and after the last step of the run.
+func (c *conductorCore) savesAfter(step int, evalDue bool) bool {
+	return c.plan.saves(step) && (c.plan.due(step, c.plan.SaveSteps, c.plan.SaveEpochs) || c.plan.SaveEvals && evalDue || c.closing)
+}
+
+// meanLoss returns the pairs' mean loss if pairs is set, otherwise sum divided by the supervised tokens.
 func (c *conductorCore) meanLoss(sum float64, supervised int64, pairs *PairSums) float64 {
 	if pairs != nil {
 		return pairs.mean(c.likelihood)

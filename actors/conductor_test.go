@@ -8,8 +8,8 @@ import (
 	"mt/layers/schedule"
 )
 
-// TestEvaluationIsReportedAfterItsStep: the loss of an evaluation may land
-// before the word that the step's last update is done; reports keep the order.
+// TestEvaluationIsReportedAfterItsStep: an evaluation's loss may land before the step's StepUpdated. Reports still keep
+// the order.
 func TestEvaluationIsReportedAfterItsStep(t *testing.T) {
 	batch := &data.Batch{Supervised: 1, Tokens: 2}
 	c := newConductorCore(Schedule{FirstStep: 1, LastStep: 2, EvalSteps: 1, EvalPasses: 1, MaxNonFinite: 1, NoSave: true,
@@ -38,7 +38,7 @@ func TestEvaluationIsReportedAfterItsStep(t *testing.T) {
 	}
 }
 
-// closing is a Conductor with a batch of step 1 on the device.
+// closing returns a Conductor whose batch of step 1 is on the device.
 func closing(start State) *conductorCore {
 	c := newConductorCore(Schedule{FirstStep: 1, LastStep: 3, MaxNonFinite: 1, NoSave: true,
 		LR: func(int) float64 { return 1 }, DataPos: func(int) int64 { return 0 }}, start, 1, schedule.Spec{Layers: dense(3), WeightSlots: 1, ActivationSlots: 3})
@@ -46,8 +46,7 @@ func closing(start State) *conductorCore {
 	return c
 }
 
-// TestLossesThatSkipAStep: a step is skipped where its loss, or the balancing loss beside
-// it, is not finite.
+// TestLossesThatSkipAStep: a non-finite loss or balancing loss skips the step.
 func TestLossesThatSkipAStep(t *testing.T) {
 	nan, inf := math.NaN(), math.Inf(1)
 	for _, m := range []struct {
@@ -74,8 +73,8 @@ func TestLossesThatSkipAStep(t *testing.T) {
 	}
 }
 
-// TestReportedTokens: a report has the step's tokens, and all tokens up to it with those
-// that the run had consumed before it was resumed. The loss is the mean over supervised ones.
+// TestReportedTokens: a report has the step's tokens, and all tokens so far, including those before a resume. The loss
+// is the mean over supervised tokens.
 func TestReportedTokens(t *testing.T) {
 	c := closing(State{Tokens: 100})
 	c.step(LossLanded{Step: 1, Sum: 3, Aux: 0.25})
@@ -92,8 +91,8 @@ func TestReportedTokens(t *testing.T) {
 	}
 }
 
-// TestStopSavesTheStepInProgress: a run that is asked to stop within a step saves that
-// step's layers as they are updated, and not once more at rest.
+// TestStopSavesTheStepInProgress: a run that is stopped within a step saves that step's layers as they are updated, and
+// does not save them again at rest.
 func TestStopSavesTheStepInProgress(t *testing.T) {
 	c := newConductorCore(Schedule{FirstStep: 1, LastStep: 9, MaxNonFinite: 1, LR: func(int) float64 { return 1 }, DataPos: func(int) int64 { return 0 }},
 		State{}, 1, schedule.Spec{Layers: dense(3), WeightSlots: 1, ActivationSlots: 3})
@@ -119,8 +118,8 @@ func TestStopSavesTheStepInProgress(t *testing.T) {
 	}
 }
 
-// TestTokensOfAStepThatIsDropped: the state that a run ends in does not count the tokens of a step that was closed and then
-// dropped, nor its checkpoint.
+// TestTokensOfAStepThatIsDropped: the final state counts neither the tokens nor the checkpoint of a step that was
+// closed and then dropped.
 func TestTokensOfAStepThatIsDropped(t *testing.T) {
 	c := closing(State{Tokens: 100})
 	c.plan.NoSave, c.plan.SaveSteps = false, 1
@@ -137,7 +136,7 @@ func TestTokensOfAStepThatIsDropped(t *testing.T) {
 	}
 }
 
-// TestGivingUpWhileARunFails: a run that is looking for the first output that is not finite goes on with that.
+// TestGivingUpWhileARunFails: a run in a diagnosis ignores an abort and continues the diagnosis.
 func TestGivingUpWhileARunFails(t *testing.T) {
 	c := closing(State{})
 	c.diagnosis = &diagnosis{}
@@ -146,7 +145,7 @@ func TestGivingUpWhileARunFails(t *testing.T) {
 	}
 }
 
-// TestLossesOfAStepThatIsGivenUp: a step whose losses land while a checkpoint holds up the end of the run is not closed.
+// TestLossesOfAStepThatIsGivenUp: the run does not close a step whose losses land while a checkpoint delays its end.
 func TestLossesOfAStepThatIsGivenUp(t *testing.T) {
 	c := closing(State{})
 	c.saving = 1
@@ -160,7 +159,7 @@ func TestLossesOfAStepThatIsGivenUp(t *testing.T) {
 	}
 }
 
-// TestEvaluationsAreGivenUp: a run in an evaluation gives that up, and says so.
+// TestEvaluationsAreGivenUp: a run aborts an evaluation, and its error says so.
 func TestEvaluationsAreGivenUp(t *testing.T) {
 	c := closing(State{})
 	c.program.Eval = true

@@ -1,14 +1,14 @@
 package actors
 
-// Credit is the right to fill something. The table below has all of them. The model test
-// checks that every credit that is taken comes back, and the documentation has the table.
+// Credit is the right to fill something. The table below lists all credits. The model test checks that every taken
+// credit comes back. The documentation repeats the table.
 type Credit struct {
-	Name    string // what it is the right to fill
-	Key     string // of the configuration, empty where the depth is fixed
+	Name    string // the thing to fill
+	Key     string // the configuration's key; empty: the depth is fixed
 	Minimum int
-	Owner   string // the actor that keeps the free ones
-	Taken   string // the message with which one leaves its owner, or the work
-	Return  string // the message that brings it back
+	Owner   string // the actor that keeps the free credits
+	Taken   string // the message or work that takes a credit from its owner
+	Return  string // the message that returns it
 }
 
 // Credits lists every credit in the order in which a launch takes them.

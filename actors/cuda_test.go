@@ -20,11 +20,10 @@ import (
 	"mt/plan"
 )
 
-// This file runs the pipeline on device/cuda over the emulated driver, which
-// executes the PTX that ships and checks every access and every order.
+// This file runs the pipeline on device/cuda with the emulated driver, which executes the shipped PTX and checks every
+// access and every order.
 
-// onCUDA is tr on an emulated GPU. The function that it returns closes the driver and
-// reports what the driver found wrong.
+// onCUDA returns tr on an emulated GPU. The returned function closes the driver and reports the driver's findings.
 func onCUDA(t *testing.T, tr trial, o emu.Options) (trial, *emu.Driver, func()) {
 	t.Helper()
 	drv := emu.New(o)
@@ -63,8 +62,8 @@ func runOnCUDA(t *testing.T, tr trial, o emu.Options) outcome {
 	return out
 }
 
-// TestCUDAEqualsItself: no depth and no order of streams changes a bit, and the
-// results are those of the CPU device up to rounding.
+// TestCUDAEqualsItself: no depth and no order of streams changes a bit. The results equal the CPU device's up to
+// rounding.
 func TestCUDAEqualsItself(t *testing.T) {
 	shapes := map[string]func(*trial){
 		"fp32":   func(*trial) {},
@@ -88,10 +87,10 @@ func TestCUDAEqualsItself(t *testing.T) {
 			want := runOnCUDA(t, tr, emu.Options{})
 			onCPU, cut := tr, tr
 			onCPU.copyTiles, cut.shards = true, 5
-			// As in the self test; roundings of fp32 in another order, and of two steps.
+			// As in the self test: fp32 sums are rounded in another order, over two steps.
 			besideCPU, besideParts := 1e-4, 1e-5
 			if tr.bf16 {
-				besideCPU, besideParts = 2e-2, 1e-2 // a rounding of dx a part
+				besideCPU, besideParts = 2e-2, 1e-2 // one rounding of dx for each part
 			}
 			nearLosses(t, "on the CPU device", mustRun(t, onCPU), want, besideCPU)
 			t.Run("a head in parts", func(t *testing.T) {
@@ -131,10 +130,9 @@ func nearLosses(t *testing.T, what string, got, want outcome, bound float64) {
 	}
 }
 
-// TestEveryCUDACallMayFail fails C call 1, 2, 3, … until runs succeed: every
-// failing run ends with that call's error and leaves nothing behind. Half of the calls
-// set the thread's context; of those, which are all alike, one in seven is failed.
-// Where long tests are left out one call in seldomFail is failed.
+// TestEveryCUDACallMayFail fails C call 1, 2, 3, … until runs succeed. Every failing run ends with that call's error
+// and leaves nothing behind. Half of the calls set the thread's context and are all alike; one in seven of these fails.
+// Without long tests, one call in seldomFail fails.
 func TestEveryCUDACallMayFail(t *testing.T) {
 	testkit.NotShort(t)
 	hostBefore := host.Usage().Now
@@ -174,7 +172,7 @@ func TestEveryCUDACallMayFail(t *testing.T) {
 	}
 }
 
-// failCUDACall runs with one call failing and reports whether there was one.
+// failCUDACall runs with one failing call. It returns false if the run made fewer calls.
 func failCUDACall(t *testing.T, tr trial, call int) bool {
 	tr.evalSteps = 0 // makes no calls of its own
 	tr, drv, end := onCUDA(t, tr, emu.Options{FailCall: call, Mode: emu.Random, Seed: uint64(call)})
@@ -188,7 +186,7 @@ func failCUDACall(t *testing.T, tr trial, call int) bool {
 			t.Errorf("no call failed and the run's error is %v", err)
 		}
 		return false
-	case "nvmlInit_v2", "nvmlShutdown", "nvmlDeviceGetHandleByPciBusId_v2", "nvmlDeviceGetMemoryInfo": // without NVML there are no figures of it
+	case "nvmlInit_v2", "nvmlShutdown", "nvmlDeviceGetHandleByPciBusId_v2", "nvmlDeviceGetMemoryInfo": // without NVML its values are missing
 		return true
 	}
 	if !errors.As(err, &failed) || failed.Op != name {
@@ -197,9 +195,8 @@ func failCUDACall(t *testing.T, tr trial, call int) bool {
 	return true
 }
 
-// TestPlanIsWhatAGPUHolds: the plan's table is what a run holds of a GPU, whose own
-// bookkeeping says so, and of the host for it. Where the system refuses to pin
-// memory copies go through at most 16 MiB a stream more, which are in no row.
+// TestPlanIsWhatAGPUHolds compares the plan's table with the memory that the driver counts for a run, on the GPU and on
+// the host. If the system refuses to pin memory, each stream copies through up to 16 MiB that no row contains.
 func TestPlanIsWhatAGPUHolds(t *testing.T) {
 	testkit.NotShort(t)
 	for seed := range int64(12) {
@@ -221,8 +218,7 @@ func TestPlanIsWhatAGPUHolds(t *testing.T) {
 	}
 }
 
-// TestOrders draws orders in which the streams' work might run: each gives the
-// same bits.
+// TestOrders draws possible orders of the streams' work. Each order gives the same bits.
 func TestOrders(t *testing.T) {
 	t.Parallel()
 	experts := small()
@@ -241,11 +237,9 @@ func TestOrders(t *testing.T) {
 	}
 }
 
-// TestAdversarialSchedules runs steps by the thousand. The order of the streams' work is
-// drawn anew for each, and the actors keep their own timing: no operation may touch bytes
-// without being ordered by events with whatever else touches them. The accesses of a kernel
-// are taken from its first execution, so there are no experts, whose launches depend on
-// results.
+// TestAdversarialSchedules runs thousands of steps, each with a newly drawn order of the streams' work and the actors'
+// own timing. Events must order any two operations on the same bytes. A kernel's accesses are recorded in its first
+// execution. So there are no experts, because their launches depend on results.
 func TestAdversarialSchedules(t *testing.T) {
 	for name, change := range map[string]func(*trial){
 		"whole":  func(*trial) {},
@@ -267,8 +261,7 @@ func TestAdversarialSchedules(t *testing.T) {
 	}
 }
 
-// TestMissingOrder: the driver notices streams that wait for no event, whatever
-// order it draws.
+// TestMissingOrder: the driver notices streams that wait for no event, in every drawn order.
 func TestMissingOrder(t *testing.T) {
 	testkit.NotShort(t)
 	for _, mode := range []emu.Mode{emu.Eager, emu.Lazy, emu.Random} {
@@ -288,7 +281,7 @@ func TestMissingOrder(t *testing.T) {
 	}
 }
 
-// deaf are the symbols of a driver whose streams do not wait for events.
+// deaf has the symbols of a driver whose streams ignore waits for events.
 type deaf struct{ *emu.Driver }
 
 // Symbol implements cudart.Symbols. cudaGetLastError succeeds and reads no

@@ -5,25 +5,23 @@
 // protoactor process executes the effects. An effect is a message to send or a work to start. A work lists the messages
 // to send when it is done.
 //
-// A core contains what every run needs. Behavior that only some runs need is a separate piece in its own file: subcores
-// and hooks of the Optimizer, servers and hooks of the Prefetcher, hooks of Compute, slab keepers of the Offloader. The
-// core's constructor puts the pieces into a fixed order, and the core calls them through a small interface. A task is
-// the action of a work. Its method start begins the action, and its type stands beside the core that requests it.
+// A core contains what every run needs. Behavior that only some runs need is a separate piece in its own file. The
+// Optimizer has subcores and hooks, the Prefetcher servers and hooks, Compute hooks, and the Offloader slab keepers.
+// The core's constructor puts the pieces into a fixed order, and the core calls them through a small interface. A task
+// is the action of a work. Its method start begins the action, and its type stands beside the core that requests it.
 //
 // # Credits
 //
 // Credits bound how far an actor runs ahead; mailboxes are unbounded. ARCHITECTURE.md lists the credits. A work takes a
 // launch-ahead credit; a message takes every other credit.
 //
-//   - With clipping on one rank, each layer has its own slab, which is not a credit.
-//     Layers whose gradients wait on a disk still take turns in slabs.
-//   - If all layers take turns, tied embeddings need at least two slabs.   - The launch-ahead credit keeps the driver's
-//
-// queue from filling, because a thread would block on a full queue.
-//
-//	  Waiting for this credit is not a stall: the device is busy.
-//	- The Prefetcher takes an activation slot for another lane's activation when it allots the slot and offers it to
-//	  that lane.
+//   - With clipping on one rank, each layer has its own slab, which is not a credit. Layers whose gradients wait on a
+//     disk still take turns in slabs.
+//   - If all layers take turns, tied embeddings need at least two slabs.
+//   - The launch-ahead credit keeps the driver's queue from filling, because a thread would block on a full queue.
+//     Waiting for this credit is not a stall: the device is busy.
+//   - The Prefetcher takes an activation slot for another lane's activation when it allots the slot and offers it to
+//     that lane.
 //
 // # In place and skipped
 //

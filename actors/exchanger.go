@@ -8,14 +8,14 @@ import (
 	"mt/plan"
 )
 
-// The Exchanger exists with several ranks. Layer by layer, it sends every rank its share of the gradients that landed
-// here. It receives this rank's share from all others into exchange buffers, whose credits it owns. The order of layers
-// is the order of the backward, which is the same on all ranks whatever their timing. Collective operations require
-// this. A table that two layers share comes last, when both gradients are in one slab.
+// The Exchanger exists with several ranks. Layer by layer, it sends each rank a share of this rank's gradients. It
+// receives this rank's share from all others into exchange buffers and owns their credits. The order of layers is the
+// order of the backward, which is the same on all ranks whatever their timing. Collective operations require this. A
+// table that two layers share comes last, when both gradients are in one slab.
 
 // exchangerCore is the pure part of the Exchanger.
 type exchangerCore struct {
-	into     []int         // by layer: the layer whose gradient its own is added to; itself, unless two layers share a table
+	into     []int         // by layer: the layer whose gradient its own is added to. This is the layer itself, unless two layers share a table
 	order    []int         // the layers with a gradient, in the order of their exchanges
 	landed   []*GradLanded // by layer: its gradient in a slab; nil: not landed, or already exchanged
 	merged   []bool        // by layer: its gradient is added to the shared table's
@@ -105,7 +105,8 @@ func (c *exchangerCore) merge(landed int) []effect {
 	return nil
 }
 
-// ready reports whether the gradient of a layer can be exchanged: the slab contains everything that is added to it.
+// ready reports whether the gradient of layer l can be exchanged: it has landed, and the gradients of layers that share
+// its table are added.
 func (c *exchangerCore) ready(l int) bool {
 	for k, into := range c.into {
 		if into == c.into[l] && (c.landed[k] == nil || k != into && !c.merged[k]) {
@@ -131,7 +132,7 @@ func (c *exchangerCore) advance() (out []effect) {
 	return out
 }
 
-// freed returns the slab of a layer's gradient, unless another layer is still sent from the slab.
+// freed returns the slab of layer l's gradient when the last exchange that reads the slab is done.
 func (c *exchangerCore) freed(l int) []effect {
 	for k, into := range c.into {
 		if into == c.into[l] && !c.done[k] {
@@ -197,7 +198,7 @@ type sumShare struct {
 	AllIDs                    [][]int32
 }
 
-// shareSum is the result of sumShare: Squares and IDs of summed.
+// shareSum is the result of sumShare. Its fields become Squares and IDs of the message summed.
 type shareSum struct {
 	squares float64
 	ids     []int32

@@ -15,19 +15,20 @@ import (
 	"mt/layers/schedule"
 )
 
-// This file has the parts of a run that only layers with experts need: a state on the device, used by one layer at a
-// time, and copies of the routing to the host.
+// This file has the parts of a run that only layers with experts need. All these layers use one MoEState on the device,
+// one layer at a time. Their routing is copied to the host.
 
-// experts is the state of the current layer with experts, for all tokens of a batch, and host memory for its routing.
+// experts has the MoEState of the current layer with experts, for all tokens of a batch, and host memory for the
+// layer's routing.
 type experts struct {
 	mem   device.Mem
 	state layers.MoEState // of the current program
 	ready device.Event    // recorded when the pairs are sorted by expert
-	// balances says that the current program's loss balances the load. auxScale is lane.auxScale of its batch.
+	// balances says that the current pass adds the load-balancing loss. auxScale is lane.auxScale of its batch.
 	balances bool
 	auxScale float32
-	// These are on the host. A layer's routing is copied to offsets, the first pair of each expert, and probs, its sum
-	// of probabilities. counts, the pairs of each expert over all lanes, is copied to the device.
+	// Host memory. The routing of a layer is copied to offsets (the first pair of each expert) and probs (the expert's
+	// sum of router probabilities). The device reads counts: the pairs of each expert over all lanes and ranks.
 	offsets, probs, counts []byte
 }
 
@@ -66,23 +67,23 @@ func (r expertLane) begin(p *Pass) {
 	}
 }
 
-// balances reports whether a pass has the balancing loss.
+// balances reports whether a pass has the load-balancing loss.
 func (r *lane) balances(p *Pass) bool {
 	return !p.Eval && r.plan.Balances()
 }
 
 // auxWeight returns the factor of Σ_e Counts_e·ProbSum_e in the balancing loss of a step. It is the coefficient times
-// the number of experts, divided by n². n is the number of tokens times the number of layers with experts, because
-// Counts and ProbSum are means over n routed tokens. Source: arXiv:2101.03961, as Transformers'
-// load_balancing_loss_func computes it over the layers' concatenated logits.
+// the number of experts, divided by n². Here n is tokens times layers with experts: Counts and ProbSum enter as means
+// over n routed tokens. Source: arXiv:2101.03961, as Transformers' load_balancing_loss_func computes it over the
+// layers' concatenated logits.
 func (r *lane) auxWeight(b *data.Batch) float64 {
 	n := float64(r.plan.ExpertLayers()) * float64(b.AllTokens())
 	return r.plan.Spec.Config.RouterAuxLossCoef * float64(r.plan.Experts) / (n * n)
 }
 
 // auxScale times an expert's count is the gradient of the balancing loss with respect to each token's probability of
-// the expert. It does not depend on the number of supervised tokens, because the loss is added once a step. 0: the
-// model has no balancing loss, or the batch stands in for missing rows and does not count.
+// the expert. It does not depend on the number of supervised tokens, because the loss is added once a step. It is 0 for
+// a model without balancing loss, and for a batch that stands in for missing rows.
 func (r *lane) auxScale(b *data.Batch) float32 {
 	if !r.plan.Balances() || isStandIn(b) {
 		return 0
@@ -108,7 +109,7 @@ func (e offloadRouting) start(r *lane, w work) error {
 	return nil
 }
 
-// routed is the result of offloadRouting: Offsets and Probs of RoutingLanded.
+// routed is the result of offloadRouting. Its fields become Offsets and Probs of RoutingLanded.
 type routed struct {
 	offsets []int32
 	probs   []float32
@@ -176,8 +177,8 @@ func (e fetchExpert) start(r *lane, _ work) error {
 	return err
 }
 
-// balancing describes the loss that balances the experts' load. The loss needs the routing of all layers before the
-// backward. layers 0: the run has no such loss.
+// balancing describes the load-balancing loss of experts. The loss needs the routing of all layers before the backward.
+// layers 0: the run has no such loss.
 type balancing struct {
 	layers      int  // layers with experts, on all lanes
 	lanes       int  // lanes, each of which needs the routing of all layers
@@ -223,7 +224,7 @@ func (l expertLoad) product() (sum float64) {
 	return sum
 }
 
-// routing has the known routing by layer.
+// routing has the routings that are on the host, by layer.
 type routing map[int]RoutingLanded
 
 // pairs returns the number of pairs of v's expert. known: the routing of v's layer has landed.
@@ -235,7 +236,7 @@ func (r routing) pairs(v schedule.Visit) (known bool, n int) {
 	return known, n
 }
 
-// idle reports whether v visits an expert without tokens.
+// idle reports whether v visits an expert to which the router has sent no token.
 func (r routing) idle(v schedule.Visit) bool {
 	if v.Stage != schedule.Expert {
 		return false
@@ -316,7 +317,7 @@ func (x *expertLaunches) computed(p *Pass, m *LossComputed) {
 
 func (x *expertLaunches) programDone() { x.routed, x.load, x.counted = routing{}, nil, false }
 
-// balances reports whether p has the balancing loss.
+// balances reports whether p has the load-balancing loss.
 func (x *expertLaunches) balances(p *Pass) bool { return x.balance.layers > 0 && !p.Eval }
 
 // knowsLoad reports whether the load of all layers and ranks is known.
@@ -335,7 +336,7 @@ func (x *expertLaunches) wholeLoad() expertLoad {
 	return x.routed.load()
 }
 
-// auxLoss returns the balancing loss of p. load is LossComputed.Load. 0: p has no such loss.
+// auxLoss returns the load-balancing loss of p. load is LossComputed.Load. 0: p has no such loss.
 func (r *lane) auxLoss(p *Pass, load float64) float64 {
 	if !r.balances(p) {
 		return 0
@@ -364,8 +365,8 @@ func (r expertLane) after(v schedule.Visit) {
 	}
 }
 
-// expertTraffic counts the copied tiles of experts. It counts by program, because tiles of a step may be copied during
-// the step before.
+// expertTraffic counts the experts' tiles copied to the device, by program, because tiles of a step may be copied
+// during the step before.
 type expertTraffic struct {
 	mu     sync.Mutex
 	byPass map[int]traffic

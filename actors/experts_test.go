@@ -9,9 +9,9 @@ import (
 	"mt/model"
 )
 
-// TestIdleExperts: on demand nothing is asked for before the routing has landed,
-// then all experts but the idle ones; ahead all, at once. A forward passes an idle
-// expert by, a backward makes its gradient without weights.
+// TestIdleExperts: on demand, nothing is fetched before the routing has landed, then all experts except idle ones.
+// Ahead, all experts are fetched at once. A forward skips an idle expert; a backward computes its gradient without
+// weights.
 func TestIdleExperts(t *testing.T) {
 	for _, onDemand := range []bool{false, true} {
 		s := schedule.Spec{Layers: stages([]model.LayerKind{model.Embedding, model.Attention, model.MoE, model.Head}, 4, 1), OnDemand: onDemand, WeightSlots: 9, ActivationSlots: 12}
@@ -47,7 +47,7 @@ func TestIdleExperts(t *testing.T) {
 	}
 }
 
-// checkIdleLaunches runs p through Compute with everything granted.
+// checkIdleLaunches runs p through Compute with every input granted.
 func checkIdleLaunches(t *testing.T, p *Pass, landed RoutingLanded, gradBuffers int, onDemand bool) {
 	t.Helper()
 	c := newComputeCore(computeSpec{gradBuffers: gradBuffers, experts: true})
@@ -87,8 +87,8 @@ func checkIdleLaunches(t *testing.T, p *Pass, landed RoutingLanded, gradBuffers 
 			}
 		}
 	}
-	// An idle expert's weights are not read. But where they were fetched, the copy must have ended before
-	// its gradient is told of, since they are updated then.
+	// An idle expert's weights are not read. But if they were fetched, the copy must end before the gradient is
+	// reported, because the weights are updated then.
 	want := []string{"1 forward 0+1 true", "3 forward 1+2 true",
 		fmt.Sprintf("4 backward 3+0 %t", !onDemand), "3 backward 1+2 true", fmt.Sprintf("2 backward 1+0 %t", !onDemand), "1 backward 0+1 true"}
 	if !slices.Equal(got, want) {
@@ -99,8 +99,8 @@ func checkIdleLaunches(t *testing.T, p *Pass, landed RoutingLanded, gradBuffers 
 	}
 }
 
-// TestExpertTrafficIsCounted: ahead every step fetches all experts twice, less what
-// the slots keep beside the router; on demand those that are used; in place none.
+// TestExpertTrafficIsCounted: ahead, every step fetches all experts twice, except those still in slots. On demand it
+// fetches the used experts; in place, none.
 func TestExpertTrafficIsCounted(t *testing.T) {
 	tr := base()
 	tr.blocks, tr.experts, tr.chosen, tr.copyTiles, tr.depths.WeightSlots = 1, 24, 1, true, 3
@@ -120,8 +120,7 @@ func TestExpertTrafficIsCounted(t *testing.T) {
 	}
 }
 
-// TestExpertTrafficIsForgotten: the counts of a program that was read take no memory any
-// more.
+// TestExpertTrafficIsForgotten: reading the counts of a program frees their memory.
 func TestExpertTrafficIsForgotten(t *testing.T) {
 	var x expertTraffic
 	for prog := range 4 {

@@ -19,15 +19,14 @@ import (
 	"mt/plan"
 )
 
-// small is a trial with few device calls that still spills, copies and
-// evaluates.
+// small returns a trial with few device calls that still spills, copies and evaluates.
 func small() trial {
 	return trial{blocks: 1, rows: 2, micro: 1, steps: 1, maxLen: 5, keep: layers.KeepNothing, threads: 1, copyTiles: true, evalSteps: 1,
 		depths: plan.Depths{WeightSlots: 1, GradBuffers: 1, GradSlabs: 2, ActivationSlots: 3, BatchesAhead: 1}}
 }
 
-// TestEveryDeviceCallMayFail fails call 1, 2, 3, … until a run succeeds: every
-// failing run returns that very error, and leaves no memory and no goroutine.
+// TestEveryDeviceCallMayFail fails call 1, 2, 3, … until a run succeeds. Every failing run returns the call's error and
+// leaves no memory and no goroutine.
 func TestEveryDeviceCallMayFail(t *testing.T) {
 	every := int64(testkit.Every(t, 8))
 	undisturbed(t, func(t *testing.T) { everyDeviceCall(t, every) })
@@ -81,8 +80,8 @@ func everyDeviceCall(t *testing.T, every int64) {
 	}
 }
 
-// settle waits for the goroutines of finished runs to end. One that never does
-// is ended by the limit of go test, which prints it.
+// settle waits until the goroutines of finished runs have ended. The time limit of go test ends a wait that never
+// succeeds and prints the goroutine.
 func settle(t *testing.T, before int) {
 	t.Helper()
 	for runtime.NumGoroutine() > before+2 {
@@ -90,7 +89,7 @@ func settle(t *testing.T, before int) {
 	}
 }
 
-// spoilWeights makes one weight of a layer not finite.
+// spoilWeights sets one weight of a layer to a non-finite value.
 func spoilWeights(layer int) func(*host.Store) {
 	return func(s *host.Store) {
 		l := s.Layers[layer]
@@ -100,7 +99,7 @@ func spoilWeights(layer int) func(*host.Store) {
 	}
 }
 
-// withToken0 are rows in which token 0 is read by the first steps only.
+// withToken0 returns batches in which only the first steps read token 0.
 func withToken0(steps, rows, micro int) func(step int, b *data.Batch) {
 	return func(step int, b *data.Batch) {
 		var out []data.Row
@@ -118,10 +117,9 @@ func withToken0(steps, rows, micro int) func(step int, b *data.Batch) {
 	}
 }
 
-// TestNonFiniteStepsAreSkipped: a batch whose loss is not finite changes
-// neither weights, nor moments, nor Adam's step count; the schedule goes on. The
-// embedding of token 0 is not finite, and the first two of four steps read it:
-// the last two end as those of a run that begins with them.
+// TestNonFiniteStepsAreSkipped: a batch with a non-finite loss changes no weights, no moments and not Adam's step
+// count; the learning rate schedule continues. The embedding of token 0 is not finite, and the first two of four steps
+// read it. The last two steps end like a run that begins with them.
 func TestNonFiniteStepsAreSkipped(t *testing.T) {
 	for _, noClip := range []bool{false, true} {
 		tr := base()
@@ -154,12 +152,12 @@ func TestNonFiniteStepsAreSkipped(t *testing.T) {
 	}
 }
 
-// TestNonFiniteRunsNameTheLayer: after max_nonfinite_steps the run fails and
-// says which layer's output is not finite first.
+// TestNonFiniteRunsNameTheLayer: after max_nonfinite_steps the run fails and names the first layer with a non-finite
+// output.
 func TestNonFiniteRunsNameTheLayer(t *testing.T) {
 	for layer := range 5 {
 		if layer == 0 || layer == 4 {
-			continue // the embedding has rows that no batch may use; the head has no output
+			continue // no batch may use some rows of the embedding; the head has no output
 		}
 		for i, noClip := range []bool{false, true, true} {
 			tr := base()
@@ -181,8 +179,7 @@ func TestNonFiniteRunsNameTheLayer(t *testing.T) {
 	}
 }
 
-// TestNonFiniteExpertsAreNamed: a block with experts is two layers, which the
-// error tells apart.
+// TestNonFiniteExpertsAreNamed: a block with experts is two layers, which the error distinguishes.
 func TestNonFiniteExpertsAreNamed(t *testing.T) {
 	testkit.NotShort(t)
 	for layer, want := range map[int]string{1: "layer 1 (attention of block 0)", 2: "layer 2 (experts of block 0)", 3: "layer 3 (block 1), micro-batch",
@@ -197,8 +194,7 @@ func TestNonFiniteExpertsAreNamed(t *testing.T) {
 	}
 }
 
-// TestNonFiniteGradientWithoutClippingEndsTheRun: other layers are updated
-// already, so nothing can be skipped.
+// TestNonFiniteGradientWithoutClippingEndsTheRun: other layers are already updated, so the step cannot be skipped.
 func TestNonFiniteGradientWithoutClippingEndsTheRun(t *testing.T) {
 	tr := base()
 	tr.noClip = true
@@ -217,8 +213,8 @@ func TestNonFiniteGradientWithoutClippingEndsTheRun(t *testing.T) {
 	}
 }
 
-// TestNonFiniteGradientWithClippingIsSkipped: the losses are finite, so the norm
-// alone says that a step must change nothing.
+// TestNonFiniteGradientWithClippingIsSkipped: the losses are finite, and only the norm shows that the step must be
+// skipped.
 func TestNonFiniteGradientWithClippingIsSkipped(t *testing.T) {
 	tr := base()
 	tr.steps, tr.maxNonFinite = 2, 5
@@ -240,10 +236,9 @@ func TestNonFiniteGradientWithClippingIsSkipped(t *testing.T) {
 	}
 }
 
-// spoilGradient scales weights so that the losses stay finite and the gradient of layer 1
-// does not. The input of the output projection is about 1e36, and the projection scales it
-// back; but the projection's gradient is that input times a gradient which a steep head
-// makes a million times too large.
+// spoilGradient scales weights so that losses stay finite and the gradient of layer 1 does not. The input of the output
+// projection is about 1e36, and the projection scales it back. Its gradient is that input times an incoming gradient,
+// which a steep head makes a million times too large.
 func (tr trial) spoilGradient(s *host.Store) {
 	c := tr.config()
 	firstValue := (c.NumHeads + c.NumKVHeads) * c.HeadDim
@@ -252,7 +247,7 @@ func (tr trial) spoilGradient(s *host.Store) {
 	scaleRows(s.Layers[len(s.Layers)-1], model.RoleLMHead, 0, 1e7)
 }
 
-// scaleRows multiplies the rows of a parameter from first on.
+// scaleRows multiplies the rows of a parameter from row first.
 func scaleRows(l *host.LayerState, role model.Role, first int, by float32) {
 	for k, tl := range l.Layout.Tensors {
 		if tl.Role != role {
@@ -269,7 +264,7 @@ func scaleRows(l *host.LayerState, role model.Role, first int, by float32) {
 	}
 }
 
-// TestBatchLargerThanLimitsIsRefused: buffers are sized by the plan.
+// TestBatchLargerThanLimitsIsRefused: the plan sizes the buffers.
 func TestBatchLargerThanLimitsIsRefused(t *testing.T) {
 	tr := base()
 	tr.batch = func(_ int, b *data.Batch) { b.Tokens = 1 << 40 }

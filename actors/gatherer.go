@@ -15,7 +15,8 @@ type gathererCore struct {
 	underWay int
 }
 
-// gathering is a report that is sent after all earlier ones.
+// gathering is one entry of the Gatherer's queue: a message that is sent when the layer's gather and all earlier
+// entries are done.
 type gathering struct {
 	layer       int // the layer to gather
 	version     int // its version after the gather

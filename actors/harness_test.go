@@ -33,29 +33,29 @@ type trial struct {
 	blocks, rows, micro, steps   int
 	maxLen                       int
 	keep                         layers.Keep
-	keeps                        layers.Keeps // by block; nil: keep in all
-	onHost                       bool         // hidden states are, and nothing is kept
+	keeps                        layers.Keeps // by block; nil: all blocks keep everything
+	onHost                       bool         // hidden states are on the host, and blocks keep nothing
 	depths                       plan.Depths
 	noClip, sync                 bool
 	layerwise                    bool // clipping
 	muon                         bool
-	noise                        bool // is added to embeddings
+	noise                        bool // noise is added to embeddings
 	threads                      int
 	moreBatches                  int  // see Options
-	shards                       int  // parts of the head; 0: whole
-	experts, chosen              int  // of blocks but the second; 0: none
-	shared                       bool // one more expert is shared: with a gate, or where the loss does not balance the others, these are chosen by sigmoids
+	shards                       int  // parts of the head; 0: a whole head
+	experts, chosen              int  // experts of all blocks except the second; 0: none
+	shared                       bool // one more expert is shared. Without the balancing loss sigmoids choose the experts; otherwise the shared one has a gate
 	onDemand, aux                bool
 	order                        schedule.Order
-	lane                         []int // by layer: its lane; nil: there is one
+	lane                         []int // by layer: its lane; nil: one lane
 	throughHost                  bool
-	faultyLane                   int // whose device fails a call, where one is to
+	faultyLane                   int // the lane whose device fails a call, if one must fail
 	delay                        func(string, int64) time.Duration
 	evalSteps                    int
 	open                         func() (device.Device, error) // instead of a CPU device
 	wrap                         func(device.Device) device.Device
 	batch                        func(step int, b *data.Batch) // may spoil a batch
-	start                        *outcome                      // weights, moments and step to go on from
+	start                        *outcome                      // weights, moments and step to resume from
 	lr                           func(step int) float64
 	maxNonFinite                 int
 	stop                         <-chan struct{}
@@ -64,37 +64,37 @@ type trial struct {
 	saver                        Saver
 	saveSteps                    int
 	spoil                        func(s *host.Store)
-	home                         func(s *host.Store) host.Home // in place of the store
-	links                        bool                          // saving a layer that is away links the file that it is written to
+	home                         func(s *host.Store) host.Home // replaces the store
+	links                        bool                          // checkpoints link the states' files
 	stateOnDisk                  []bool                        // by layer: its state is on a disk; nil: none is
 	weightsOnDisk                []bool                        // by layer: its tile is on a disk too; nil: none is
-	gradOnDisk                   []bool                        // by layer: its gradient waits on a disk too; nil: none does
+	gradOnDisk                   []bool                        // by layer: its gradient waits on a disk; nil: none
 	stateSlots                   int
-	packed                       bool            // what is away is in fewer bytes
-	by                           optim.Optimizer // nil: recipe, or with muon muonRecipe
-	bf16Master                   bool            // no lower halves are kept
-	wide                         bool            // most tensors are large enough for moments in codes
-	planned                      *plan.Run       // instead of what the fields above say
+	packed                       bool            // data on disks is compressed
+	by                           optim.Optimizer // nil: recipe or, with muon, muonRecipe
+	bf16Master                   bool            // without lower halves
+	wide                         bool            // most tensors are large enough for quantised moments
+	planned                      *plan.Run       // replaces the plan from the fields above
 	timeline                     *timeline.Recorder
 	reported                     func(StepReport)
-	pairs                        op.PreferenceKind // rows are of pairs, and this is their loss
+	pairs                        op.PreferenceKind // the loss, if rows are pairs
 }
 
-// outcome is everything a trial leaves behind.
+// outcome is the result of a trial.
 type outcome struct {
-	steps  []string // loss and norm of each step, in bits
+	steps  []string // loss and norm of each step, as bits
 	evals  []string
 	state  []layerBytes
 	end    State
 	usage  device.Usage   // of the first lane
 	usages []device.Usage // by lane
-	// arenas is what the run held of host memory when it reported its last step.
+	// arenas is the host memory that the run held when it reported its last step.
 	arenas [accounts.NumPurposes]int64
-	// versions are the states after 0, 1, 2, … steps, of the synchronous step alone.
+	// versions has the states after 0, 1, 2, … steps; only of the synchronous step.
 	versions [][]layerBytes
-	// experts' tiles that travelled in all steps, and their bytes
+	// The copied experts' tiles of all steps, and their bytes.
 	experts, expertBytes int64
-	h2d, d2h, peer       int64 // bytes that the steps' reports say, summed up
+	h2d, d2h, peer       int64 // sums over the steps' reports
 }
 
 type layerBytes struct {
@@ -103,7 +103,7 @@ type layerBytes struct {
 	planes [][]byte
 }
 
-// bytesOf copies what is kept of a layer.
+// bytesOf copies a layer's tile, lower halves and planes.
 func bytesOf(l *host.LayerState) layerBytes {
 	out := layerBytes{tile: clone(l.Tile), lo: clone(l.Lo)}
 	for _, p := range l.Planes {
@@ -126,12 +126,12 @@ func (o outcome) digest() uint64 {
 	return h.Sum64()
 }
 
-// testDepths are least depths but for the gradient buffers.
+// testDepths returns the least depths, with this number of gradient buffers.
 func testDepths(gradBuffers int) plan.Depths {
 	return plan.Depths{WeightSlots: 1, GradBuffers: gradBuffers, GradSlabs: 1, ActivationSlots: 3, BatchesAhead: 1}
 }
 
-// base is a trial with every depth generous.
+// base returns a trial with generous depths.
 func base() trial {
 	return trial{blocks: 3, rows: 6, micro: 24, steps: 4, maxLen: 17, keep: layers.KeepAll, threads: 2,
 		depths: plan.Depths{WeightSlots: 3, GradBuffers: 2, GradSlabs: 3, ActivationSlots: 64, BatchesAhead: 2}}
@@ -157,7 +157,7 @@ func (tr trial) config() *model.Config {
 	return c
 }
 
-// batches are random rows, the same for every trial of the same shape.
+// makeBatch returns random rows, the same for every trial of one shape.
 func (tr trial) makeBatch(step int) *data.Batch {
 	b := data.NewBatch(step, tr.makeRows(step), tr.micro)
 	if tr.batch != nil {
@@ -224,7 +224,7 @@ func (tr trial) plan(c *model.Config) *plan.Run {
 	return p
 }
 
-// device is the one a trial runs on.
+// device opens the trial's device.
 func (tr trial) device() (device.Device, error) {
 	if tr.open != nil {
 		return tr.open()
@@ -232,7 +232,7 @@ func (tr trial) device() (device.Device, error) {
 	return cpu.New(cpu.Options{Threads: tr.threads, Unified: !tr.copyTiles, Delay: tr.delay})
 }
 
-// run trains and returns what is left, or the error of the run.
+// run trains and returns the outcome, or the run's error.
 func (tr trial) run(t *testing.T) (_ outcome, err error) {
 	t.Helper()
 	pool := parallel.New(tr.threads)
@@ -300,7 +300,7 @@ func stateOf(t *testing.T, store *host.Store) (out []layerBytes) {
 	return out
 }
 
-// openTier makes files for the states of p that are away.
+// openTier makes files for p's states on disks.
 func openTier(t *testing.T, p *plan.Run) host.Tier {
 	t.Helper()
 	if p.StateOnDisk == nil {
@@ -332,10 +332,10 @@ func openTier(t *testing.T, p *plan.Run) host.Tier {
 	return tier
 }
 
-// recipe is how the trials update.
+// recipe is the trials' optimizer.
 var recipe = optim.AdamW{Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, WeightDecay: 0.1}
 
-// muonRecipe is that of those with muon.
+// muonRecipe is the optimizer of trials with muon.
 var muonRecipe = optim.Muon{Momentum: 0.9, Nesterov: true, NSSteps: 3, Adjust: optim.MatchRMSAdamW, WeightDecay: 0.1, Scale: 1, Others: recipe, OthersScale: 0.5}
 
 func (tr trial) recipe() optim.Optimizer {
@@ -436,7 +436,7 @@ func (tr trial) options(devs []device.Device, store *host.Store, pool *parallel.
 	return o
 }
 
-// preferences have a reference that follows from the pair alone.
+// preferences returns Preferences whose reference depends only on the pair.
 func (tr trial) preferences() *Preferences {
 	return &Preferences{Likelihood: 0.5, Reference: func(_ bool, id int64) [2]float32 {
 		return [2]float32{-8 - float32(id%3), -9 + float32(id%5)}

@@ -13,14 +13,13 @@ import (
 	"mt/internal/testkit"
 )
 
-// lender is a Home that keeps account of what it lends. Whoever uses a layer after giving
-// it back finds no memory there.
+// lender is a Home that counts the layers it lends. A released layer has no memory.
 type lender struct {
 	*host.Store
 	mu    sync.Mutex
-	lent  map[int]int // by layer, now
-	taken map[int]int // by layer, in all
-	fail  int         // the Acquire that fails, from 1
+	lent  map[int]int // by layer: currently lent
+	taken map[int]int // by layer: total
+	fail  int         // the Acquire that fails, counted from 1
 	calls int
 	out   map[int]*host.LayerState
 }
@@ -64,7 +63,7 @@ func (tr *trial) lend(fail int) *lender {
 	return h
 }
 
-// all is how many layers h has lent and not got back.
+// all returns the number of layers lent and not returned.
 func (h *lender) all() (n int) {
 	for l := range maps.Values(h.lent) {
 		n += l
@@ -72,8 +71,8 @@ func (h *lender) all() (n int) {
 	return n
 }
 
-// TestLayersAreAcquiredAndReleased: every update and every save acquires its layer; all of it is
-// given back, and a run's bits are those of a run in memory alone.
+// TestLayersAreAcquiredAndReleased: every update and every save acquires its layer and releases it. The run's bits
+// equal those of a run in memory.
 func TestLayersAreAcquiredAndReleased(t *testing.T) {
 	for _, tied := range []bool{false, true} {
 		tr := base()
@@ -101,8 +100,8 @@ func TestLayersAreAcquiredAndReleased(t *testing.T) {
 	}
 }
 
-// TestLayersThatCannotBeHad: each Acquire fails once. The run ends with its error,
-// which says whose it is, and what was acquired is given back.
+// TestLayersThatCannotBeHad: each Acquire fails once. The run ends with an error that names the layer, and all layers
+// are released.
 func TestLayersThatCannotBeHad(t *testing.T) {
 	said := map[string]bool{}
 	for fail := 1; ; fail++ {

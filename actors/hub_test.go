@@ -13,8 +13,8 @@ import (
 	"mt/layers/schedule"
 )
 
-// TestPanicEndsTheRun: a broken invariant in a core is a fault like any other:
-// the run ends with an error that names the actor, and nothing is restarted.
+// TestPanicEndsTheRun: a broken invariant in a core is a fault like any other. The run ends with an error that names
+// the actor, and no actor is restarted.
 func TestPanicEndsTheRun(t *testing.T) {
 	tr := base()
 	tr.batch = func(_ int, b *data.Batch) {
@@ -36,7 +36,7 @@ func TestPanicEndsTheRun(t *testing.T) {
 	}
 }
 
-// talk spawns one actor with a conductor that keeps what it is told.
+// talk spawns one actor and a conductor, sends msg to the actor and returns what the conductor receives.
 func talk(t *testing.T, s *process, msg message) []message {
 	t.Helper()
 	h := newHub(newProtoCarrier())
@@ -63,7 +63,7 @@ type stranger struct{}
 
 func (stranger) isMessage() {}
 
-// TestUnknownMessages: every core fails loudly.
+// TestUnknownMessages: every core panics on an unknown message.
 func TestUnknownMessages(t *testing.T) {
 	quiet := func(work) error { return nil }
 	cores := map[address]core{feederID: &feederCore{}, laneID(0).prefetcher(): newPrefetcherCore(prefetcherSpec{experts: true, weightsOnDisk: []bool{true}}, 0), laneID(0).compute(): newComputeCore(computeSpec{experts: true}),
@@ -85,7 +85,7 @@ func TestUnknownMessages(t *testing.T) {
 	}()
 }
 
-// failing is a core whose work fails, and that counts its messages.
+// failing is a core that counts its messages and whose works fail.
 type failing struct{ steps int }
 
 // it is a task that is never started.
@@ -98,7 +98,7 @@ func (f *failing) step(message) []effect {
 	return []effect{work{do: it{}}, send{conductorID, stranger{}}}
 }
 
-// TestFailedWorkStopsItsMessage: the effects behind a failed one are dropped.
+// TestFailedWorkStopsItsMessage: effects after a failed one are dropped.
 func TestFailedWorkStopsItsMessage(t *testing.T) {
 	bad := errors.New("it fails")
 	got := talk(t, &process{id: laneID(0).compute(), core: &failing{}, exec: func(work) error { return bad }}, stranger{})
@@ -127,7 +127,7 @@ func TestAfterTheEndNothingIsHandled(t *testing.T) {
 	}
 }
 
-// TestTheEndWaitsForNotifications: what a stream tells may read memory that is freed after the end.
+// TestTheEndWaitsForNotifications: a notification may read memory that is freed after the end.
 func TestTheEndWaitsForNotifications(t *testing.T) {
 	h := newHub(newProtoCarrier())
 	ended := make(chan struct{})
@@ -136,7 +136,7 @@ func TestTheEndWaitsForNotifications(t *testing.T) {
 			h.close()
 			close(ended)
 		}()
-		for h.notices.TryRLock() { // no more once close waits
+		for h.notices.TryRLock() { // fails once close waits
 			h.notices.RUnlock()
 			select {
 			case <-ended:
@@ -152,7 +152,7 @@ func TestTheEndWaitsForNotifications(t *testing.T) {
 	<-ended
 }
 
-// TestCreditsAreDocumented: the table of ARCHITECTURE.md is this package's.
+// TestCreditsAreDocumented: ARCHITECTURE.md has this package's table.
 func TestCreditsAreDocumented(t *testing.T) {
 	doc := testkit.Must(os.ReadFile("../ARCHITECTURE.md"))(t)
 	_, after, ok := strings.Cut(string(doc), "| credit | key | least | owner | taken by | returned by |\n| --- | --- | --- | --- | --- | --- |\n")

@@ -43,7 +43,7 @@ type run struct {
 
 	saving atomic.Bool // a save is open
 
-	// The values at the Reporter's last report, for its use only.
+	// For the Reporter only: the clock and the counters at its last report.
 	lastStep  time.Duration // by the hub's clock
 	lastMoved linkBytes
 	lastBusy  time.Duration // busy time of disks
@@ -93,8 +93,8 @@ type lane struct {
 	watch         laneWatch
 }
 
-// tileView views bytes bytes of a layer on the host, from byte from of its tile. The bytes are copied or bound for tile
-// t in slot s.
+// tileView returns the bytes [from, from+bytes) of a layer's tile in host memory. The device copies them into slot s
+// for tile t, or computes on them in place.
 type tileView func(t layers.Tile, s slot, layer int, from, bytes int64) []byte
 
 // newRun allocates what exists once in a run. On an error it frees everything.
@@ -106,7 +106,7 @@ func newRun(o *Options) (*run, error) {
 	for _, bytes := range r.plan.SlabBytes() {
 		slab, err := r.newArena(accounts.GradientSlabs, bytes)
 		if err != nil {
-			_ = r.close() // err came first
+			_ = r.close() // err is the first error
 			return nil, fmt.Errorf("prepare the pipeline: %w", err)
 		}
 		r.slabs = append(r.slabs, slab)
@@ -114,12 +114,12 @@ func newRun(o *Options) (*run, error) {
 	if bytes := r.plan.PassageBytes(); bytes > 0 {
 		var err error
 		if r.passage, err = r.newArena(accounts.Passage, bytes); err != nil {
-			_ = r.close() // err came first
+			_ = r.close() // err is the first error
 			return nil, fmt.Errorf("prepare the pipeline: %w", err)
 		}
 	}
 	if err := r.joinRanks(); err != nil {
-		_ = r.close() // err came first
+		_ = r.close() // err is the first error
 		return nil, fmt.Errorf("prepare the pipeline: %w", err)
 	}
 	r.chooseUpdaters()
@@ -155,8 +155,8 @@ func newLane(s *run, index laneID, dev device.Device) (*lane, error) {
 // do starts a work on the lane.
 func (r *lane) do(w work) error { return w.do.start(r, w) }
 
-// close frees everything in reverse order. It returns the first error from closing a stream: a failure after the last
-// notification that was handled.
+// close frees everything in reverse order of allocation. It returns the first error from closing a stream. This is a
+// failure after the last handled notification.
 func (r *run) close() error {
 	for i := len(r.closers) - 1; i >= 0; i-- {
 		r.closers[i]()
@@ -288,8 +288,8 @@ func (r *lane) allocActivations() (err error) {
 	return nil
 }
 
-// statesOnHost is the hook of runs whose hidden states are on the host. It counts the bytes that launches copy in
-// chunks.
+// statesOnHost is the lane's hook for hidden states in host memory (long rows). Launches copy them to the device in
+// chunks, and the hook counts these bytes.
 type statesOnHost struct{ r *lane }
 
 func (x statesOnHost) state(s *slot, tokens int) layers.Hidden {
@@ -315,7 +315,7 @@ func (r *lane) pinned(p accounts.Purpose, bytes int64, use firstUse) ([]byte, er
 	return b, err
 }
 
-// firstUse is the time when registered memory is first used by a copy.
+// firstUse says when in a step the copies first use registered memory.
 type firstUse int
 
 const (
@@ -405,13 +405,13 @@ func (r *lane) bindSaved(b *data.Batch) {
 	}
 }
 
-// copying tells the watch that copies of a task follow on s, and returns s.
+// copying tells the watch that the next operations on s are the copies of task e, and returns s.
 func (r *lane) copying(s *countedStream, e task) *countedStream {
 	r.watch.copying(s, e)
 	return s
 }
 
-// event makes an event. The end of the run closes it.
+// event makes an event, which the end of the run closes.
 func (r *lane) event() (device.Event, error) {
 	e, err := r.dev.NewEvent()
 	if err == nil {
@@ -445,7 +445,7 @@ type slot struct {
 	index       int       // of a weight slot
 }
 
-// onDevice views the hidden state of tokens tokens in an activation slot.
+// onDevice views the hidden state of a number of tokens in an activation slot.
 func (r *lane) onDevice(s *slot, tokens int) layers.Hidden {
 	return layers.OnDevice(s.mem.Tensor(r.plan.Spec.Act, 0, int64(tokens)*int64(r.plan.Spec.Config.HiddenSize)))
 }

@@ -31,7 +31,7 @@ func drawLanes(r *rand.Rand, layers, n int) []int {
 	return out
 }
 
-// withLanes is the trial on n lanes, with its layers on lanes that seed draws.
+// withLanes returns the trial with its layers on n lanes, drawn by seed.
 func (tr trial) withLanes(n int, seed int64) trial {
 	layers := len(tr.config().Layouts(false))
 	tr.order = schedule.Lanes
@@ -39,9 +39,8 @@ func (tr trial) withLanes(n int, seed int64) trial {
 	return tr
 }
 
-// TestLanesEqualTheSynchronousStep: however many lanes there are, whichever layers are on which, and
-// whether what passes between them goes from device to device or through the host, the bits are those
-// of the synchronous step with the same order of micro-batches.
+// TestLanesEqualTheSynchronousStep: any number of lanes, any assignment of layers and both ways between lanes give the
+// bits of the synchronous step with the same order of micro-batches.
 func TestLanesEqualTheSynchronousStep(t *testing.T) {
 	var across atomic.Int64
 	t.Run("shapes", func(t *testing.T) { lanesOfShapes(t, &across) })
@@ -98,8 +97,8 @@ func lanesOfShapes(t *testing.T, across *atomic.Int64) {
 	}
 }
 
-// TestReaderThatIsLate: what is passed on does not overwrite what the lane that takes it has still to
-// read, though its slot was returned when the reader was enqueued, as those of evaluations are.
+// TestReaderThatIsLate: a passed activation never overwrites data that the receiving lane has still to read. The slot
+// may have been returned when its reader was enqueued, as in evaluations.
 func TestReaderThatIsLate(t *testing.T) {
 	testkit.NotShort(t)
 	t.Parallel()
@@ -110,7 +109,7 @@ func TestReaderThatIsLate(t *testing.T) {
 	opened := 0
 	tr.open = func() (device.Device, error) {
 		opened++
-		late := time.Duration(opened) // the second device computes later after it was told to
+		late := time.Duration(opened) // the second device is slower
 		return cpu.New(cpu.Options{Threads: 1, Unified: true, Delay: func(stream string, _ int64) time.Duration {
 			if stream == "compute" {
 				return late * late * 50 * time.Microsecond
@@ -123,8 +122,7 @@ func TestReaderThatIsLate(t *testing.T) {
 	}
 }
 
-// TestLanesTakeWhatIsPlanned: what every lane holds on its device, and all of them on the host, is
-// what the plan's table says.
+// TestLanesTakeWhatIsPlanned: the plan's table equals the memory of every lane's device and of the host.
 func TestLanesTakeWhatIsPlanned(t *testing.T) {
 	testkit.NotShort(t)
 	r := rand.New(rand.NewSource(6))
@@ -165,8 +163,7 @@ func TestLanesTakeWhatIsPlanned(t *testing.T) {
 	}
 }
 
-// TestFailingLanes: when a call on one of the devices fails, the run ends with its error, and all
-// devices have their memory back.
+// TestFailingLanes: a failing call on one device ends the run with its error, and all devices get their memory back.
 func TestFailingLanes(t *testing.T) {
 	testkit.NotShort(t)
 	t.Parallel()
@@ -194,8 +191,8 @@ func TestFailingLanes(t *testing.T) {
 	}
 }
 
-// TestLanesOnGPUs: on several emulated GPUs, whose driver checks every access, whose memory it is
-// and every order, the bits are those of one, whether they copy to each other or not.
+// TestLanesOnGPUs: several emulated GPUs give the bits of one, with and without copies between them. The driver checks
+// every access, the owner of the memory, and every order.
 func TestLanesOnGPUs(t *testing.T) {
 	t.Parallel()
 	testkit.NotShort(t)

@@ -12,20 +12,20 @@ import (
 	"mt/host"
 )
 
-// errLate is what a copy fails with after it was enqueued.
+// errLate is the error of a copy that fails after it was enqueued.
 var errLate = errors.New("the copy failed on its way")
 
-// lateDevice fails one copy to the device as a GPU does: the call succeeds, the
-// bytes do not arrive, and the stream says so only later.
+// lateDevice fails one copy to the device as a GPU does. The call succeeds, the bytes do not arrive, and the stream
+// reports the error later.
 type lateDevice struct {
 	device.Device
 	on     string // the stream of the copy
-	failAt int    // which copy of that stream, counted from 1
+	failAt int    // the failing copy of that stream, counted from 1
 
 	mu     sync.Mutex
 	copies int
 	err    error
-	hidden bool // who enqueued the copy has not asked yet
+	hidden bool // the caller that enqueued the copy has not yet asked for the error
 }
 
 func (d *lateDevice) NewStream(name string) (device.Stream, error) {
@@ -74,9 +74,8 @@ func (s *lateStream) Sync() error {
 	return errors.Join(err, s.dev.err)
 }
 
-// TestLateCopyErrors: a copy to the device that fails after it was enqueued, any of
-// them, ends the run with its error before anything that was computed without its
-// bytes reaches a weight or a moment.
+// TestLateCopyErrors fails each copy to the device after it was enqueued. The run ends with the error before anything
+// computed without the bytes reaches a weight or a moment.
 func TestLateCopyErrors(t *testing.T) {
 	least := map[string]int{"h2d": 7, "activations in": 2}
 	for name, change := range map[string]func(*trial){
@@ -94,7 +93,7 @@ func TestLateCopyErrors(t *testing.T) {
 			for failAt := 1; ; failAt++ {
 				tr := small()
 				change(&tr)
-				tr.evalSteps = 0 // what is updated before it may stay
+				tr.evalSteps = 0 // updates before the failure may stay
 				dev := &lateDevice{on: on, failAt: failAt}
 				tr.wrap = func(d device.Device) device.Device {
 					dev.Device = d
@@ -124,8 +123,7 @@ func TestLateCopyErrors(t *testing.T) {
 	}
 }
 
-// TestCopyErrorsSayWhat: a copy that fails when it is enqueued is said to be what it
-// is, not what misses it later.
+// TestCopyErrorsSayWhat: the error of a copy that fails when it is enqueued names the copy, not a later victim.
 func TestCopyErrorsSayWhat(t *testing.T) {
 	want := []string{"prepare the pipeline: injected fault: ", "prepare the pipeline: injected fault: ", "prefetch layer 1: injected fault: "} // two tables, the first weights
 	var said []string

@@ -9,19 +9,20 @@ import (
 	"mt/layers"
 )
 
-// This file orthogonalizes momentum matrices for the Optimizer (optim.Muon). The host updates the momentum and writes
-// the device's input into a matrix buffer. The device of the layer's lane orthogonalizes the matrix on separate
-// streams. The host then applies the result to the weights. Three matrices may be in progress at once, and the next
-// layer need not wait for the previous one. A layer is updated when its matrices and its units, which are all other
-// weights, are updated.
+// This file orthogonalizes momentum matrices on the device for the Optimizer (optim.Muon). For each matrix, the host
+// updates the momentum and writes the input of the orthogonalization into a matrix buffer. The device of the layer's
+// lane orthogonalizes the matrix on separate streams. The host then applies the result to the weights. Three matrices
+// may be in progress at once, also of two layers. A layer is updated when its matrices and all its other weights (the
+// units) are updated.
 
-// matrixCore is the Optimizer's subcore for matrices, and the hook that takes over the updates of layers with matrices.
+// matrixCore is the Optimizer's subcore for orthogonalized matrices. As a hook it takes over the updates of layers with
+// such matrices.
 type matrixCore struct {
 	c            *optimizerCore
 	buffers      [][]int // by lane: the free matrix buffers
 	layer        int     // the layer whose matrices are being begun; −1: none, the next layer may begin
 	nextMatrix   int     // its next matrix
-	unitsPending bool    // its units are not yet updated
+	unitsPending bool    // the layer's weights outside matrices are not yet updated
 	worksLeft    []int   // by layer: its works in progress or to come
 	returned     []MatrixOrthogonalized
 	update       update // of the current or last layer; all layers share its rate and factor
@@ -139,7 +140,8 @@ func (p *matrixCore) begin(u update) ([]effect, bool) {
 
 func (p *matrixCore) done(LayerUpdated) []effect { return nil }
 
-// matrixStaging is a lane's memory and streams for matrices. nil: its layers have none.
+// matrixStaging has a lane's buffers and streams for orthogonalizing matrices. nil: the layers of the lane have no such
+// matrices.
 type matrixStaging struct {
 	up, compute, down *countedStream
 	byLayer           [][]optim.Matrix // by layer

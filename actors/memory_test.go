@@ -24,7 +24,7 @@ import (
 	"mt/plan"
 )
 
-// randomRequest is any run that mt could be asked for, small.
+// randomRequest draws any small run that a user could request.
 func randomRequest(r *rand.Rand) plan.Request {
 	tr := trial{blocks: 1 + r.Intn(4), tied: r.Intn(2) == 0, qkNorm: r.Intn(2) == 0}
 	if r.Intn(3) == 0 {
@@ -34,7 +34,7 @@ func randomRequest(r *rand.Rand) plan.Request {
 	}
 	c := tr.config()
 	one := func(choices ...string) string { return choices[r.Intn(len(choices))] }
-	some := func(least, n int) int { // automatic half of the time
+	some := func(least, n int) int { // automatic in half of the cases
 		if r.Intn(2) == 0 {
 			return 0
 		}
@@ -58,8 +58,8 @@ func randomRequest(r *rand.Rand) plan.Request {
 	return q
 }
 
-// randomShape is a randomRequest of a model whose sizes are drawn too, for a device
-// that is too small for all it would like to have where small is drawn.
+// randomShape is randomRequest with drawn sizes of the model. With `small` drawn, the device is too small for all
+// wishes.
 func randomShape(r *rand.Rand) plan.Request {
 	q := randomRequest(r)
 	c := q.Config
@@ -70,7 +70,7 @@ func randomShape(r *rand.Rand) plan.Request {
 	if r.Intn(4) == 0 {
 		q.Positions = q.RowTokens + r.Intn(3000)
 	}
-	if c.NumExperts > 0 && r.Intn(2) == 0 { // so few tokens that many experts have none
+	if c.NumExperts > 0 && r.Intn(2) == 0 { // too few tokens for all experts
 		q.Rows, q.RowTokens, q.Unified = 1, 1+r.Intn(3), false
 	}
 	if p, err := plan.Resolve(q); r.Intn(2) == 0 && err == nil {
@@ -83,7 +83,7 @@ func randomShape(r *rand.Rand) plan.Request {
 	return q
 }
 
-// lessHost is now and then q with less host memory, and states on disks for that.
+// lessHost sometimes reduces q's host memory and gives it disks for states.
 func lessHost(r *rand.Rand, q plan.Request) plan.Request {
 	if p, err := plan.Resolve(q); r.Intn(3) == 0 && err == nil && !q.EvalOnly {
 		small := q
@@ -100,10 +100,8 @@ func lessHost(r *rand.Rand, q plan.Request) plan.Request {
 	return q
 }
 
-// tableOf is p's memory table by what the counters of host and device call the
-// purposes. The program itself takes memory that nobody counts by purpose
-// (internal/run's TestMemoryIsAsPlanned measures it); a GPU's context is there
-// before the run.
+// tableOf returns p's memory table by purpose. It leaves out memory of the program that no counter covers
+// (internal/run's TestMemoryIsAsPlanned measures it) and a GPU's context, which precedes the run.
 func tableOf(p *plan.Run) map[string]int64 {
 	names := map[string]string{"host staging": "device host staging", "host matrix buffers": "device host staging", "host gradient shares": "host gradient slabs"}
 	planned := map[string]int64{}
@@ -119,7 +117,7 @@ func tableOf(p *plan.Run) map[string]int64 {
 	return planned
 }
 
-// unlike says where the bytes that were held at most differ from p's table.
+// unlike describes how the most bytes held differ from p's table.
 func unlike(p *plan.Run, dev [accounts.NumPurposes]int64, arenas [accounts.NumPurposes]int64) error {
 	used, planned := map[string]int64{}, tableOf(p)
 	for i, n := range dev {
@@ -156,7 +154,7 @@ func minus(a, b [accounts.NumPurposes]int64) [accounts.NumPurposes]int64 {
 
 var memoryRequests = flag.Int("memory-requests", 0, "how many requests TestPlanIsWhatIsAllocated draws; 0: some")
 
-// requests returns how many requests are drawn.
+// requests returns the number of requests to draw.
 func requests(t *testing.T) int {
 	t.Helper()
 	switch {
@@ -168,9 +166,8 @@ func requests(t *testing.T) int {
 	return testkit.Count(t, 300, 120)
 }
 
-// TestPlanIsWhatIsAllocated: for any request the plan's table is, purpose by purpose and
-// to the byte, the most that the run holds, on the device and on the host. So it fits
-// in a device of just that size, and in none of a byte less.
+// TestPlanIsWhatIsAllocated: for any request, the plan's table equals the most that the run holds, to the byte and by
+// purpose, on device and host. So the run fits a device of exactly that size, and none smaller.
 func TestPlanIsWhatIsAllocated(t *testing.T) {
 	met := map[string]int{}
 	n := requests(t)
@@ -196,7 +193,7 @@ func TestPlanIsWhatIsAllocated(t *testing.T) {
 				p.GradOnDisk[l] = onDisk && p.Layouts[l].Kind != model.Embedding && p.Layouts[l].Kind != model.Head && r.Intn(4) > 0
 			}
 		}
-		drawn := !p.EvalOnly && !p.Spec.OnHost && r.Intn(4) == 0 // of models so small some choices are never made
+		drawn := !p.EvalOnly && !p.Spec.OnHost && r.Intn(4) == 0 // small models never make some choices
 		if drawn {
 			p.Spec.Keep = randomKeeps(r, q.Config.NumLayers)
 		}
@@ -228,13 +225,12 @@ func TestPlanIsWhatIsAllocated(t *testing.T) {
 	}
 }
 
-// differ says whether blocks keep different things.
+// differ reports whether blocks keep different things.
 func differ(keeps layers.Keeps) bool {
 	return len(keeps) > 0 && slices.Min(keeps) != slices.Max(keeps)
 }
 
-// allocated allocates what p says, with a device of limit bytes, and compares it with
-// p's table.
+// allocated allocates the memory of p on a device of limit bytes and compares it with p's table.
 func allocated(t *testing.T, p *plan.Run, threads int, limit int64) error {
 	t.Helper()
 	dev := testkit.Must(cpu.New(cpu.Options{Threads: 1, Unified: p.Unified, MemoryLimit: limit}))(t)
@@ -242,7 +238,7 @@ func allocated(t *testing.T, p *plan.Run, threads int, limit int64) error {
 	return allocatedOn(t, dev, p, threads)
 }
 
-// allocatedOn allocates on dev what p says and compares it with p's table.
+// allocatedOn allocates the memory of p on dev and compares it with p's table.
 func allocatedOn(t *testing.T, dev device.Device, p *plan.Run, threads int) error {
 	t.Helper()
 	pool := parallel.New(threads)
@@ -264,7 +260,7 @@ func allocatedOn(t *testing.T, dev device.Device, p *plan.Run, threads int) erro
 	return unlike(p, dev.Usage().Peak, minus(host.Usage().Now, before))
 }
 
-// lonelyWorld is that of a rank that only takes its memory: nobody else is there.
+// lonelyWorld is the world of a rank that only allocates its memory.
 type lonelyWorld struct{ p *plan.Run }
 
 func (w lonelyWorld) Rank() int                            { return w.p.Rank }
@@ -274,8 +270,8 @@ func (w lonelyWorld) NewComm(string) (cluster.Comm, error) { return nil, nil }
 func (w lonelyWorld) Abort(string)                         {}
 func (w lonelyWorld) Close() error                         { return nil }
 
-// TestPlanIsWhatARankAllocates: the same for every rank of several, but for the memory in which rank
-// 0 collects a layer for a checkpoint, which internal/run takes.
+// TestPlanIsWhatARankAllocates is the same test for every rank. It leaves out the memory in which rank 0 collects a
+// layer for a checkpoint, because internal/run allocates it.
 func TestPlanIsWhatARankAllocates(t *testing.T) {
 	exchanged := 0
 	for seed := range int64(requests(t) / 3) {
@@ -306,7 +302,7 @@ func TestPlanIsWhatARankAllocates(t *testing.T) {
 	}
 }
 
-// allocatedBut is allocated of a rank, in whose table so many bytes are for what collects layers.
+// allocatedBut is allocated for a rank whose table has `collected` bytes for collecting layers.
 func allocatedBut(t *testing.T, p *plan.Run, collected int64) error {
 	t.Helper()
 	dev, err := cpu.New(cpu.Options{Threads: 1, Unified: p.Unified, MemoryLimit: p.Table().Device})
@@ -323,7 +319,7 @@ func allocatedBut(t *testing.T, p *plan.Run, collected int64) error {
 	return nil
 }
 
-// trialOf is a trial of what Resolve made of a request.
+// trialOf returns the trial of a resolved request.
 func trialOf(q plan.Request, p *plan.Run) trial {
 	tr := trial{tied: q.Config.TieEmbeddings, qkNorm: q.Config.QKNorm, bf16: q.Act == device.BF16, gradBF16: p.GradBF16, copyTiles: !q.Unified,
 		blocks: q.Config.NumLayers, rows: q.Rows, micro: p.Limits.MicroBatchTokens, steps: 2, maxLen: q.RowTokens, keeps: p.Spec.Keep,
@@ -334,8 +330,8 @@ func trialOf(q plan.Request, p *plan.Run) trial {
 	return tr
 }
 
-// TestPlannedRunsWork trains with what Resolve makes of random requests: the
-// buffers it sizes are enough for ragged batches, and a run takes nothing else.
+// TestPlannedRunsWork trains with resolved random requests. The planned buffers are large enough for ragged batches,
+// and a run allocates nothing else.
 func TestPlannedRunsWork(t *testing.T) {
 	testkit.NotShort(t)
 	r := rand.New(rand.NewSource(5))
@@ -363,9 +359,8 @@ func TestPlannedRunsWork(t *testing.T) {
 	}
 }
 
-// TestLimitsBoundEveryBatch: whatever the rows, a batch is within the limits that
-// buffers are sized by, also where rows are such that micro-batches are as many,
-// and as empty, as they can be.
+// TestLimitsBoundEveryBatch: any rows give a batch within the limits that size the buffers, even if micro-batches are
+// as many and as empty as possible.
 func TestLimitsBoundEveryBatch(t *testing.T) {
 	r := rand.New(rand.NewSource(4))
 	for range 3000 {
@@ -374,7 +369,7 @@ func TestLimitsBoundEveryBatch(t *testing.T) {
 		rows := make([]data.Row, 1+r.Intn(n))
 		for i := range rows {
 			tokens := 1 + r.Intn(longest)
-			switch r.Intn(3) { // a short row and one that does not fit beside it
+			switch r.Intn(3) { // a short row and a row that does not fit beside it
 			case 0:
 				tokens = 1
 			case 1:
@@ -391,7 +386,7 @@ func TestLimitsBoundEveryBatch(t *testing.T) {
 	}
 }
 
-// TestLimitsOfBatches: a batch at every limit is taken, one beyond any of them is not.
+// TestLimitsOfBatches: a batch at every limit is accepted, and a batch beyond any limit is rejected.
 func TestLimitsOfBatches(t *testing.T) {
 	b := &data.Batch{Tokens: 10, MicroBatches: []data.MicroBatch{{Tokens: 6}, {Tokens: 4}}, UniqueIDs: []int32{1, 2, 3}}
 	limits := plan.Limits{Tokens: 10, MicroBatchTokens: 6, MicroBatches: 2, UniqueIDs: 3}

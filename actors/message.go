@@ -1,6 +1,6 @@
 package actors
 
-// message is what a core receives. The interface is closed: these types implement it, and no others.
+// message is the input of a core. The interface is closed: only the types below implement it. A new message adds a line.
 type message interface{ isMessage() }
 
 // The messages between actors. messages.go explains them.
@@ -57,7 +57,7 @@ func (StepReported) isMessage()         {}
 func (StepUpdated) isMessage()          {}
 func (StopRequested) isMessage()        {}
 
-// The messages that report a finished work to the actor that started it, and the messages that begin and end a run.
+// Messages of an actor to itself when one of its works is done, and messages that begin and end a run.
 func (batchPacked) isMessage()   {}
 func (begin) isMessage()         {}
 func (exchanged) isMessage()     {}

@@ -31,7 +31,7 @@ func (c Cause) String() string {
 }
 
 // The messages follow. …Wanted and …Requested ask for something; all others report an event. Prog is the number of the
-// message's pass (Pass.Seq).
+// pass that the message belongs to (Pass.Seq).
 
 // BatchWanted asks the Feeder for the batch of a training step, or of an
 // evaluation pass.
@@ -74,7 +74,7 @@ type LayerUpdated struct {
 	NonFinite int
 }
 
-// toPrefetchers sends m to the Prefetchers of the first lanes.
+// toPrefetchers sends m to the Prefetchers of lanes 0 to lanes−1.
 func (m LayerUpdated) toPrefetchers(lanes int) (out []effect) {
 	for lane := range laneID(lanes) {
 		out = append(out, send{lane.prefetcher(), m})
@@ -257,8 +257,8 @@ type StepUpdated struct {
 }
 
 // SaveRequested asks for a checkpoint of the state after Step. Each layer follows with a LayerUpdated. AtRest: no
-// update follows, so all layers can be written as they are. Only then AdamStep and NonFinite are set, as in
-// LayerUpdated.
+// update follows, so all layers can be written as they are. AdamStep and NonFinite are set only with AtRest; they mean
+// the same as in LayerUpdated.
 type SaveRequested struct {
 	Step            int
 	DataPos, Tokens int64
@@ -267,22 +267,22 @@ type SaveRequested struct {
 	NonFinite       int
 }
 
-// GradMeasured hands a slab to the Stager. Its gradient is measured and waits for the norm on a disk.
+// GradMeasured hands a slab to the Stager. Its gradient's sum of squares is known. The Stager writes the gradient to a
+// disk, where the gradient waits for the norm of all layers.
 type GradMeasured struct {
 	Layer, Slab int
 	Lane        laneID // the slab's lane
 }
 
-// GradsWanted asks the Stager for all gradients of the step that wait on disks. The norm is known.
+// GradsWanted asks the Stager for all gradients of the step that wait on disks, because the norm of all layers is
+// known.
 type GradsWanted struct{}
 
-// StateFetched reports that a layer's state is in a state slot.
+// StateFetched reports that a layer's state is in a state slot. Round is the number of Checkpointer requests for all
+// states so far (StatesWanted). Messages of an earlier round are void.
 //
 //   - Sent to the Optimizer: the layer can be updated. If its gradient waited on a disk, the gradient is in memory too.
-//
-// - Sent to the Checkpointer: the layer can be saved as it is.
-//
-// Round counts the save rounds. Messages of an earlier round are void.
+//   - Sent to the Checkpointer: the layer can be saved as it is.
 type StateFetched struct{ Layer, Round int }
 
 // StateUpdated returns the state slot of an updated layer, whose state must be written to disk. If the tile is written
@@ -291,8 +291,8 @@ type StateUpdated struct {
 	Updated LayerUpdated
 }
 
-// StateFlushed reports that the state of a layer to be saved is written and still in its state slot. The Stager sends
-// it if checkpoints link the files of states.
+// StateFlushed reports to the Checkpointer that the state of a layer is written to its disk and still in its state
+// slot. The Stager sends it if checkpoints hard-link the files of states.
 type StateFlushed struct{ Layer int }
 
 // StatesWanted asks for all states on disks, for the Checkpointer. The Conductor asks the Optimizer; after its updates
@@ -385,7 +385,7 @@ type Pass struct {
 	hooks   []passHook
 }
 
-// passHook adds effects to the launches of some passes.
+// passHook is a piece of Compute that adds effects to the launches of some passes, such as a diagnosis.
 type passHook interface {
 	// enqueued returns the effects that follow a launch.
 	enqueued(v schedule.Visit, e enqueue) []effect

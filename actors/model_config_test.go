@@ -28,23 +28,23 @@ type worldConfig struct {
 	pauseAfter           int // the step after which the run ends unfinished; 0: none
 	enoughAt             int // the step whose evaluation ends the run; 0: none
 	skip                 map[int]bool
-	slow                 int // what is late while something else can happen: 1 + a role, 1 + numRoles: what works say; 0: nothing
-	slowLane             int // of the role that is late
+	slow                 int // the event that is delayed while others can happen: 1 + a role, or 1 + numRoles for messages of works; 0: none
+	slowLane             int // the lane of the delayed role
 	seed                 int64
-	ranks                int    // that train together; 0: the world is alone
+	ranks                int    // ranks that train together; 0: one
 	maxNonFinite         int    // after so many skipped steps in a row the run fails; 0: it does not
-	matrices             int    // of every layer but the first and the last, moved whole; 0: none are
+	matrices             int    // matrices of every layer except the first and the last; 0: none
 	stateOnDisk          []bool // by layer: its state is on a disk; nil: none is
-	links                bool   // checkpoints link the files that states are written to
+	links                bool   // checkpoints link the states' files
 	weightsOnDisk        []bool // by layer: its tile is on a disk too; nil: none is
-	gradOnDisk           []bool // by layer: its gradient waits on a disk too; nil: none does
-	spoilt               int    // the step in which the last rank has a gradient that is not finite; 0: none
+	gradOnDisk           []bool // by layer: its gradient waits on a disk; nil: none
+	spoilt               int    // the step in which the last rank has a non-finite gradient; 0: none
 }
 
-// creditSlabs says whether slabs are a credit; else every layer has its own.
+// creditSlabs reports whether slabs are a credit. Otherwise every layer has its own slab.
 func (c worldConfig) creditSlabs() bool { return c.clip == 0 || c.ranks > 1 }
 
-// ownSlabs is how many slabs belong to one layer each.
+// ownSlabs returns the number of slabs that belong to one layer each.
 func (c worldConfig) ownSlabs() int {
 	if c.creditSlabs() {
 		return 0
@@ -52,7 +52,7 @@ func (c worldConfig) ownSlabs() int {
 	return c.layers
 }
 
-// blocks are the layers of those that are decoder blocks, or halves of one.
+// blocks restricts `those` to layers that are decoder blocks or halves of one.
 func (c worldConfig) blocks(those []bool) []bool {
 	out := make([]bool, c.layers)
 	for l, kind := range c.kinds() {
@@ -61,8 +61,8 @@ func (c worldConfig) blocks(those []bool) []bool {
 	return out
 }
 
-// kinds are the kinds of the configuration's layers: with experts as many blocks
-// with experts, two layers each, as there is room for.
+// kinds returns the kinds of the layers. With experts, as many blocks as possible have experts and take two layers
+// each.
 func (c worldConfig) kinds() []model.LayerKind {
 	kinds := denseKinds(c.layers)
 	for i := c.layers - 2; c.experts > 0 && i > 1; i -= 2 {
@@ -71,7 +71,7 @@ func (c worldConfig) kinds() []model.LayerKind {
 	return kinds
 }
 
-// balance is what lanes, so many of them, know of the load that the loss balances.
+// balance returns the balancing of a world with this number of lanes.
 func (c worldConfig) balance(lanes int) (b balancing) {
 	for _, k := range c.kinds() {
 		if c.balanced && k == model.MoE {
@@ -103,7 +103,7 @@ func randomConfig(seed int64) worldConfig {
 	if r.Intn(3) == 0 {
 		c.experts, c.onDemand = 1+r.Intn(4), r.Intn(2) == 0
 		c.layers, c.balanced = max(c.layers, 4), r.Intn(2) == 0
-		if r.Intn(2) == 0 { // slots that idle experts leave free are filled for the pass back
+		if r.Intn(2) == 0 { // slots that idle experts leave free are filled for the backward
 			c.experts, c.depths.WeightSlots = 5+r.Intn(8), 3+r.Intn(8)
 		}
 	}
@@ -149,10 +149,10 @@ func randomConfig(seed int64) worldConfig {
 	return c
 }
 
-// isAsked says whether the run is asked to end early, if it lasts that long.
+// isAsked reports whether the run is asked to end early, if it lasts that long.
 func (c worldConfig) isAsked() bool { return c.stopAfter >= 0 || c.abortAfter > 0 }
 
-// matricesOf are those of a layer.
+// matricesOf returns the number of matrices of a layer.
 func (c worldConfig) matricesOf(layer int) int {
 	if layer == 0 || layer == c.layers-1 {
 		return 0
@@ -160,8 +160,7 @@ func (c worldConfig) matricesOf(layer int) int {
 	return c.matrices
 }
 
-// last is the step that a run ends after which nobody asks to stop, and whether it is
-// saved whatever saveSteps is.
+// last returns the final step of a run that nobody stops, and whether that step is saved regardless of saveSteps.
 func (c worldConfig) last() (step int, saved bool) {
 	evaluated := c.evalPasses > 0 && c.evalSteps > 0 && c.enoughAt > 0 && c.enoughAt%c.evalSteps == 0
 	switch {

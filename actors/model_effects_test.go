@@ -12,8 +12,7 @@ import (
 	"mt/model"
 )
 
-// This file says what effects do in the world of the model test, and checks
-// that they find what they need.
+// This file executes effects in the world of the model test and checks that they find their inputs.
 
 func (w *world) do(e work, lane laneID) {
 	l := w.lanes[lane]
@@ -131,8 +130,7 @@ func (w *world) do(e work, lane laneID) {
 	}
 }
 
-// stream has what completed last on a stream say something more or, if it has said all, the next
-// work complete.
+// stream sends the next message of the stream's last completion, or completes the stream's next work.
 func (w *world) stream(s *streamWorld) {
 	if len(s.saying) > 0 {
 		w.say(&s.saying)
@@ -148,8 +146,8 @@ func (w *world) copying(s *streamWorld, e work, l *laneWorld) {
 	s.pending = append(s.pending, w.landing(e, l))
 }
 
-// landing is what the world does when a copy to the host, or to another lane, has landed. It returns what that
-// tells.
+// landing returns what the world does when a copy to the host or to another lane has landed. The returned function
+// returns the messages.
 func (w *world) landing(e work, l *laneWorld) func() []send {
 	switch d := e.do.(type) {
 	case spill:
@@ -171,7 +169,7 @@ func (w *world) landing(e work, l *laneWorld) func() []send {
 			if l.acts[d.Slot] != c {
 				w.failf("activation slot %d was reused before what it held was passed on", d.Slot)
 			}
-			c.object = e.done[0].msg.(ActivationPassed).Object // what it is called on the other lane
+			c.object = e.done[0].msg.(ActivationPassed).Object // its number on the other lane
 			w.passage[d.Passage] = c
 			w.on++
 			return e.completed(nil)
@@ -185,7 +183,7 @@ func (w *world) landing(e work, l *laneWorld) func() []send {
 		if !c.written || !passed.Direct {
 			w.failf("activation slot %d, which holds %+v, is passed across as %+v", d.Slot, c, passed)
 		}
-		to[d.Into] = content{} // whoever reads it from now on finds nothing
+		to[d.Into] = content{} // later readers find nothing
 		return func() []send {
 			if l.acts[d.Slot] != c {
 				w.failf("activation slot %d was reused before what it held was passed across", d.Slot)
@@ -193,7 +191,7 @@ func (w *world) landing(e work, l *laneWorld) func() []send {
 			if is := to[d.Into]; is != (content{}) {
 				w.failf("activation slot %d of lane %d was given to %+v while something is passed across into it", d.Into, d.Lane, is)
 			}
-			c.object = passed.Object // what it is called on the other lane
+			c.object = passed.Object // its number on the other lane
 			to[d.Into] = c
 			w.across++
 			return e.completed(nil)
@@ -221,7 +219,7 @@ func (w *world) landing(e work, l *laneWorld) func() []send {
 	panic(e)
 }
 
-// land checks that all parts of a gradient land in one slab before it is told.
+// land checks that all parts of a gradient land in one slab before the gradient is reported.
 func (w *world) land(d offloadGrad, told bool, l *laneWorld) {
 	parts := 1
 	switch w.cfg.kinds()[d.Layer] {
@@ -240,11 +238,10 @@ func (w *world) land(d offloadGrad, told bool, l *laneWorld) {
 	}
 }
 
-// offsets is the routing of a layer in a program: some experts are idle, now and
-// then all but one.
+// offsets returns the routing of a layer in a program. Some experts are idle, sometimes all except one.
 func (w *world) offsets(prog, layer int) []int32 { return w.offsetsOf(w.team.number(), prog, layer) }
 
-// offsetsOf are those of a rank.
+// offsetsOf is offsets of a rank.
 func (w *world) offsetsOf(rank, prog, layer int) []int32 {
 	key := [3]int{rank, prog, layer}
 	out := w.drawn[key]
@@ -259,10 +256,10 @@ func (w *world) offsetsOf(rank, prog, layer int) []int32 {
 	return slices.Clone(out)
 }
 
-// routed is what the host gets of a layer's routing.
+// routed returns the routing that the host receives.
 func (w *world) routed(p *Pass, layer int) routed { return w.routedOn(w.team.number(), p, layer) }
 
-// routedOn is that of a rank.
+// routedOn is routed on a rank.
 func (w *world) routedOn(rank int, p *Pass, layer int) routed {
 	out := routed{offsets: w.offsetsOf(rank, p.Seq, layer)}
 	for e := range out.offsets[1:] {
@@ -273,7 +270,7 @@ func (w *world) routedOn(rank int, p *Pass, layer int) routed {
 	return out
 }
 
-// load is what the loss and the backward of p need of the routing of all layers and ranks.
+// load returns the load of all layers and ranks for the loss and the backward of p.
 func (w *world) load(p *Pass) (sum expertLoad) {
 	for rank := range w.team.size() {
 		all := routing{}
@@ -287,7 +284,7 @@ func (w *world) load(p *Pass) (sum expertLoad) {
 	return sum
 }
 
-// pairs is how many pairs go to expert k of a layer.
+// pairs returns the number of pairs of expert k of a layer.
 func (w *world) pairs(prog, layer, k int) int {
 	o := w.offsets(prog, layer)
 	return int(o[k] - o[k-1])
@@ -300,8 +297,8 @@ func (w *world) fetch(d fetchWeights, lane laneID) {
 	w.lanes[lane].slots[d.Slot] = content{layer: d.Layer, part: d.Part, version: w.version[d.Layer], written: true}
 }
 
-// checkFetch: on demand no idle expert is fetched. The program that a fetch
-// belongs to is the first that the Prefetcher has not finished.
+// checkFetch checks that no idle expert is fetched on demand. A fetch belongs to the first program that the Prefetcher
+// has not finished.
 func (w *world) checkFetch(d fetchWeights, lane laneID) {
 	if !w.cfg.onDemand || w.cfg.kinds()[d.Layer] != model.MoE || d.Part == 0 {
 		return
@@ -325,7 +322,7 @@ func (w *world) checkSave(d saveLayer) {
 	}
 }
 
-// updates is how many of the steps up to one have changed weights.
+// updates returns the number of steps up to step that changed weights.
 func (w *world) updates(step int) int {
 	n := step
 	for s := range w.cfg.skip {
@@ -336,7 +333,7 @@ func (w *world) updates(step int) int {
 	return n
 }
 
-// launch checks that the slots of a launch hold what the program says they do.
+// launch checks that the slots of a launch hold the content that the program requires.
 func (w *world) launch(d enqueue, on *laneWorld) {
 	l := d.p.Launches[d.Index]
 	v := d.p.Visits[l.Visit]

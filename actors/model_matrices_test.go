@@ -2,9 +2,9 @@ package actors
 
 import "mt/layers/schedule"
 
-// This file is what the model test knows of matrices that are moved whole.
+// This file is the model test's part for matrices.
 
-// optimizer is what the Optimizer of a world with so many lanes has to know.
+// optimizer returns the optimizerSpec of a world with this number of lanes.
 func (cfg worldConfig) optimizer(spec schedule.Spec, lanes int) optimizerSpec {
 	x := optimizerSpec{lanes: lanes, clip: cfg.clip, into: summedIn(cfg.layers, cfg.tied), distributed: cfg.ranks > 1,
 		stateOnDisk: cfg.stateOnDisk, gradOnDisk: cfg.gradOnDisk, weightsOnDisk: cfg.weightsOnDisk, matrixBuffers: cfg.depths.MatrixBuffers}
@@ -19,21 +19,21 @@ func (cfg worldConfig) optimizer(spec schedule.Spec, lanes int) optimizerSpec {
 	return x
 }
 
-// matrixAt is where a matrix buffer is: of which matrix, and how far that is.
+// matrixAt is the matrix in a matrix buffer, and its progress.
 type matrixAt struct {
 	layer, matrix int
-	done          int // works that are done: prepared, orthogonalized
+	done          int // finished works: prepared, orthogonalized
 	busy          bool
 }
 
-// checkUpdate: nothing of a layer moves while it is written.
+// checkUpdate checks that a layer is not updated while it is written.
 func (w *world) checkUpdate(layer int) {
 	if w.once(optimizerRole).(*optimizerCore).saving[layer] {
 		w.failf("layer %d is updated while it is being saved", layer)
 	}
 }
 
-// moved notes that a work of a layer's update is done. With the last the layer is at its version.
+// moved counts a finished work of a layer's update. The last work brings the layer to its version.
 func (w *world) moved(layer int) {
 	if w.parts[layer]++; w.parts[layer] == 1+w.cfg.matricesOf(layer) {
 		w.parts[layer] = 0
@@ -42,15 +42,15 @@ func (w *world) moved(layer int) {
 	}
 }
 
-// matrix checks, when a work on a matrix begins and when it is done, that it is the next of the one
-// which has the buffer, and that all the gradient is there.
+// matrix checks, at the begin and at the end of a work on a matrix, that it is the next work of the buffer's matrix and
+// that the gradient is complete.
 func (w *world) matrix(do any, begins bool) {
 	var at matrixAt
 	var buffer [2]int
 	switch d := do.(type) {
 	case prepareMatrix:
 		at, buffer = matrixAt{d.Of.Layer, d.Matrix, 0, begins}, [2]int{int(d.Lane), d.Buffer}
-		// With clipping the slab may have been filled before it was told that the one before is free.
+		// With clipping the slab may be filled before the message that it is free.
 		if w.checkUpdate(d.Of.Layer); w.cfg.creditSlabs() && !w.full[d.Of.Slab] {
 			w.failf("matrix %d of layer %d is prepared from slab %d, where no gradient is", d.Matrix, d.Of.Layer, d.Of.Slab)
 		}

@@ -2,20 +2,19 @@
 
 package actors
 
-// interleavings is how many random runs the model test makes, and how many of
-// them where long tests are left out.
+// interleavings is the number of random runs of the model test, and fewInterleavings without long tests.
 const interleavings, fewInterleavings = 100_000, 5_000
 
-// schedules is how many orders of the streams' work are drawn.
+// schedules is the number of drawn orders of the streams' work.
 const schedules, fewSchedules = 10_000, 300
 
-// orders is in how many orders an emulated driver runs whole trials; small trials run in
-// ten times as many, or in four times as many where long tests are left out.
+// orders is the number of orders in which an emulated driver runs whole trials. Small trials run in ten times as many,
+// or four times as many without long tests.
 const orders, fewOrders = 3, 1
 
-// failEvery: one call in so many of the CUDA libraries is made to fail, and one in
-// seldomFail times as many where long tests are left out.
+// failEvery: one in this many calls of the CUDA libraries fails. Without long tests it is one in seldomFail times as
+// many.
 const failEvery, seldomFail = 1, 28
 
-// manyFaultRuns of TestRandomFaults, and a few where long tests are left out.
+// manyFaultRuns is the number of runs of TestRandomFaults, and fewFaultRuns without long tests.
 const manyFaultRuns, fewFaultRuns = 24, 6

@@ -2,18 +2,18 @@
 
 package actors
 
-// The race detector finds nothing in cores that run on one goroutine each, and
-// slows them tenfold: fewer runs, all of them in the build without it.
+// Cores run on one goroutine each, so the race detector finds nothing in them and slows them tenfold. The build without
+// it makes all runs; this one makes fewer.
 const interleavings, fewInterleavings = 5_000, 1_500
 
-// schedules of an emulated driver, whose order is not Go's: fewer here too.
+// schedules: an emulated driver's order is not Go's, so fewer are enough here too.
 const schedules, fewSchedules = 100, 100
 
-// orders: of those in which an emulated driver runs whole trials, a third.
+// orders: a third of the orders in which an emulated driver runs whole trials.
 const orders, fewOrders = 1, 1
 
-// failEvery: one call in so many of the CUDA libraries is made to fail.
+// failEvery: one in this many calls of the CUDA libraries fails.
 const failEvery, seldomFail = 50, 1
 
-// manyFaultRuns of TestRandomFaults, and a few where long tests are left out.
+// manyFaultRuns is the number of runs of TestRandomFaults, and fewFaultRuns without long tests.
 const manyFaultRuns, fewFaultRuns = 6, 3

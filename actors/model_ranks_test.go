@@ -12,15 +12,15 @@ import (
 	"mt/internal/testkit"
 )
 
-// This file has the worlds of several ranks, which the model test plays at once. What the ranks do
-// together is begun in the order of each communicator and must be the same on all; it is complete
-// when all have begun it, and each is told when chance wants.
+// This file has the worlds of several ranks, which the model test runs together. The ranks must begin the same
+// collective operations in the order of each communicator. An operation is complete when all ranks have begun it. Each
+// rank is notified at a random time.
 
-// fabric is what connects the ranks.
+// fabric connects the ranks.
 type fabric struct {
 	worlds []*world
 	rounds map[string][]*joint // by communicator
-	begun  map[string][]int    // by communicator and rank: how many operations
+	begun  map[string][]int    // by communicator and rank: number of operations
 }
 
 // joint is one operation of all ranks.
@@ -29,23 +29,23 @@ type joint struct {
 	begun int
 }
 
-// teamWorld is what one rank's world knows of the others. A nil one is that of a world that is alone.
+// teamWorld is one rank's view of the other ranks. nil: there is one rank.
 type teamWorld struct {
 	*fabric
 	rank     int
-	ready    []func()    // operations that are complete and that the rank has not been told of
-	sending  map[int]int // by slab: exchanges that send out of it
-	buffers  map[int]int // by exchange buffer that is taken: the layer whose gradients it is for
+	ready    []func()    // complete operations that the rank does not know of
+	sending  map[int]int // by slab: exchanges that send from it
+	buffers  map[int]int // by exchange buffer in use: the layer of its gradients
 	full     map[int]bool
 	shares   []int // by layer: the version of the rank's share
 	stops    int
-	failed   error // how the run ended
+	failed   error // the run's error
 	underWay int
-	gathers  int // of those, gathers
+	gathers  int // gathers among them
 }
 
-// TestRanksFailInAnyOrder: where steps are not finite on one rank, all end with the same error and
-// nothing that they do together is left under way, whatever the order in which things happen.
+// TestRanksFailInAnyOrder: a non-finite step on one rank ends all ranks with the same error, in any order of events. No
+// collective operation stays in progress.
 func TestRanksFailInAnyOrder(t *testing.T) {
 	t.Parallel()
 	testkit.NotShort(t)
@@ -74,7 +74,7 @@ func TestRanksFailInAnyOrder(t *testing.T) {
 			switch {
 			case err != nil:
 			case one.team.failed == nil && one.team.stops > 0 && cfg.stopAfter >= 0 && w.team.failed == nil:
-				stopped++ // before it was to give up
+				stopped++ // the stop came before the failure
 			case !errors.As(one.team.failed, &at) || at.Step != wantStep || at.Finite != wantFinite || at.Error() != w.team.failed.Error():
 				err = fmt.Errorf("rank %d ended with %v (%+v), rank 0 with %v", rank, one.team.failed, at, w.team.failed)
 			}
@@ -92,7 +92,7 @@ func TestRanksFailInAnyOrder(t *testing.T) {
 	}
 }
 
-// join adds the actors of several ranks.
+// join adds the actors that exist with several ranks.
 func (w *world) join(sit func(address, core)) {
 	w.team = &teamWorld{sending: map[int]int{}, buffers: map[int]int{}, full: map[int]bool{}, shares: make([]int, w.cfg.layers)}
 	into := summedIn(w.cfg.layers, w.cfg.tied)
@@ -105,7 +105,7 @@ func (w *world) join(sit func(address, core)) {
 	sit(gathererID, newGathererCore(len(w.lanes), w.cfg.depths))
 }
 
-// play plays the world, with as many like it as there are ranks, and checks all.
+// play runs the world, together with one world for each other rank, and checks all.
 func (w *world) play() error {
 	if w.team == nil {
 		if err := w.run(); err != nil {
@@ -141,7 +141,7 @@ func (w *world) play() error {
 	return nil
 }
 
-// run plays all worlds until all have ended. One of them is asked to stop, where one is to be.
+// run runs all worlds to their end. One of them is asked to stop if the configuration says so.
 func (f *fabric) run() error {
 	first := f.worlds[0]
 	asked := int(first.cfg.seed) % len(f.worlds)
@@ -177,7 +177,7 @@ func (f *fabric) run() error {
 	return nil
 }
 
-// begin begins an operation of all ranks.
+// begin begins a collective operation.
 func (t *teamWorld) begin(w *world, e work) {
 	var name string
 	switch d := e.do.(type) {
@@ -231,7 +231,7 @@ func (t *teamWorld) begin(w *world, e work) {
 	}
 }
 
-// sameOnAll says of an operation what has to be the same on all ranks.
+// sameOnAll describes the parts of an operation that must be the same on all ranks.
 func sameOnAll(do any) string {
 	switch d := do.(type) {
 	case exchange:
@@ -253,7 +253,7 @@ func (l expertLoad) clone() expertLoad {
 	return expertLoad{slices.Clone(l.Counts), slices.Clone(l.Probs)}
 }
 
-// number is which rank it is.
+// number returns the rank's index.
 func (t *teamWorld) number() int {
 	if t == nil {
 		return 0
@@ -261,7 +261,7 @@ func (t *teamWorld) number() int {
 	return t.rank
 }
 
-// size is how many ranks there are.
+// size returns the number of ranks.
 func (t *teamWorld) size() int {
 	if t == nil {
 		return 1
@@ -269,7 +269,7 @@ func (t *teamWorld) size() int {
 	return len(t.worlds)
 }
 
-// arrived is how many operations are complete that the rank has not been told of.
+// arrived returns the number of complete operations that the rank does not know of.
 func (t *teamWorld) arrived() int {
 	if t == nil {
 		return 0
@@ -277,14 +277,14 @@ func (t *teamWorld) arrived() int {
 	return len(t.ready)
 }
 
-// arrive tells the rank of one of them.
+// arrive notifies the rank of one of them.
 func (t *teamWorld) arrive(i int) {
 	f := t.ready[i]
 	t.ready = slices.Delete(t.ready, i, i+1)
 	f()
 }
 
-// complete is what the rank finds when it is told of an operation.
+// complete returns the result that a rank gets from an operation.
 func (t *teamWorld) complete(w *world, o *joint) {
 	t.underWay--
 	var result any
@@ -317,7 +317,7 @@ func (t *teamWorld) complete(w *world, o *joint) {
 	w.done(o.works[t.rank], result)
 }
 
-// sends checks what a message tells of buffers.
+// sends checks what a message says about buffers.
 func (t *teamWorld) sends(w *world, msg message) {
 	if t == nil {
 		return
@@ -338,7 +338,7 @@ func (t *teamWorld) sends(w *world, msg message) {
 	}
 }
 
-// sum checks that what is added up has been received.
+// sum checks that all summed parts were received.
 func (t *teamWorld) sum(w *world, d sumShare) shareSum {
 	if layer, taken := t.buffers[d.Buffer]; !taken || layer != d.Layer || !t.full[d.Buffer] {
 		w.failf("gradients of layer %d are added up from exchange buffer %d, which is for layer %d and full %t", d.Layer, d.Buffer, layer, t.full[d.Buffer])
@@ -349,10 +349,10 @@ func (t *teamWorld) sum(w *world, d sumShare) shareSum {
 	return shareSum{squares: 1}
 }
 
-// skips says whether this rank's losses are those that are not finite in a step that is skipped.
+// skips reports whether this rank's losses are the non-finite ones in a skipped step.
 func (t *teamWorld) skips() bool { return t == nil || t.rank == len(t.worlds)-1 }
 
-// stopped is how often the ranks have agreed to stop.
+// stopped returns how often the ranks have agreed to stop.
 func (t *teamWorld) stopped() int {
 	if t == nil {
 		return 0
@@ -360,7 +360,7 @@ func (t *teamWorld) stopped() int {
 	return t.stops
 }
 
-// late is how many more steps than were planned when a run was asked to stop may be made.
+// late returns the number of steps that a run may still make after a stop, beyond the planned ones.
 func (t *teamWorld) late() int {
 	if t == nil {
 		return 0
@@ -368,7 +368,7 @@ func (t *teamWorld) late() int {
 	return 1 // the ranks may have been agreeing on a pass
 }
 
-// end checks that nothing is under way at the end of the run.
+// end checks that no operation is in progress at the end of the run.
 func (t *teamWorld) end(w *world) {
 	if t != nil && t.underWay > 0 {
 		w.failf("the run ends and %d operations are under way", t.underWay)

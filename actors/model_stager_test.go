@@ -1,29 +1,29 @@
 package actors
 
-// This file is what the model test knows of state slots and of the disk behind them.
+// This file is the model test's part for state slots and disks.
 
 // stateAt is the state of a layer in a slot.
 type stateAt struct {
 	slot    int
 	here    bool // it has been read
-	flushes int  // that are under way
+	flushes int  // in progress
 }
 
-// tierWorld is what the model knows of disks.
+// tierWorld is the model of the disks.
 type tierWorld struct {
-	version []int            // by layer: how often its state was updated
-	disk    []int            // by layer: the version that is on the disk
+	version []int            // by layer: number of updates of its state
+	disk    []int            // by layer: version on the disk
 	states  map[int]*stateAt // by layer
 	params  map[[2]int]*paramsAt
 	grads   []gradAt    // by layer
-	slabs   map[int]int // by slab, the layer whose gradient landed there last
+	slabs   map[int]int // by slab: the layer whose gradient landed last
 }
 
-// gradAt is where the gradients of a layer are: which of them landed last, is on the disk, and in the layer's state slot, counted
-// from 1; 0: none.
+// gradAt counts a layer's gradients: the last one that landed, the one on the disk, and the one in the state slot, from
+// 1. 0: none.
 type gradAt struct {
 	landed, disk, slot int
-	writes             int // that are under way
+	writes             int // in progress
 }
 
 // paramsAt is the tile of a layer in a param buffer, by lane and weight slot.
@@ -36,15 +36,15 @@ func newTierWorld(layers int) *tierWorld {
 	return &tierWorld{version: make([]int, layers), disk: make([]int, layers), states: map[int]*stateAt{}, params: map[[2]int]*paramsAt{}, grads: make([]gradAt, layers), slabs: map[int]int{}}
 }
 
-// isOnDisk says whether the state of a layer is on a disk.
+// isOnDisk reports whether the state of a layer is on a disk.
 func (c worldConfig) isOnDisk(layer int) bool { return c.stateOnDisk != nil && c.stateOnDisk[layer] }
 
-// tileOnDisk says whether the tile of a layer is on a disk.
+// tileOnDisk reports whether the tile of a layer is on a disk.
 func (c worldConfig) tileOnDisk(layer int) bool {
 	return c.weightsOnDisk != nil && c.weightsOnDisk[layer]
 }
 
-// readParams checks, when a tile begins to be read, that its buffer is free and that the disk has it.
+// readParams checks, at the begin of a tile's read, that its buffer is free and the disk has the tile.
 func (w *world) readParams(d readParams, lane laneID) {
 	t, at := w.tier, [2]int{int(lane), d.Slot}
 	if p := t.params[at]; p != nil && !p.here {
@@ -59,7 +59,7 @@ func (w *world) readParams(d readParams, lane laneID) {
 	t.params[at] = &paramsAt{layer: d.Layer, tile: d.Tile, version: t.disk[d.Layer]}
 }
 
-// needParams checks that the tile of a layer is in the buffer that it is copied from.
+// needParams checks that a layer's tile is in the buffer that it is copied from.
 func (w *world) needParams(d fetchWeights, lane laneID) {
 	if !w.cfg.tileOnDisk(d.Layer) {
 		return
@@ -69,7 +69,7 @@ func (w *world) needParams(d fetchWeights, lane laneID) {
 	}
 }
 
-// fetchState checks, when a state begins to be read, that its slot is free and that the disk has it.
+// fetchState checks, at the begin of a state's read, that its slot is free and the disk has the state.
 func (w *world) fetchState(d fetchState) {
 	t := w.tier
 	if t.states[d.Layer] != nil {
@@ -99,7 +99,7 @@ func (w *world) gradLanded(d offloadGrad) {
 	w.tier.slabs[d.Slab] = d.Layer
 }
 
-// putGrad checks, when a gradient begins to be written, that it is the one in the slab.
+// putGrad checks, at the begin of a gradient's write, that the slab holds the gradient.
 func (w *world) putGrad(d putGrad) {
 	g := &w.tier.grads[d.Layer]
 	if g.writes++; !w.full[d.Slab] || w.tier.slabs[d.Slab] != d.Layer || !w.cfg.gradOnDisk[d.Layer] {
@@ -116,7 +116,7 @@ func (w *world) gradPut(d putGrad) {
 	g.disk++
 }
 
-// fetchGrad checks that the disk has the gradient of the step that is read, and that there is room for it.
+// fetchGrad checks that the disk has the step's gradient and the state slot has room for it.
 func (w *world) fetchGrad(d fetchGrad) {
 	w.needState(d.Layer, "given its gradient")
 	if g := w.tier.grads[d.Layer]; g.writes > 0 || g.disk != g.landed || g.slot == g.disk {
@@ -124,7 +124,7 @@ func (w *world) fetchGrad(d fetchGrad) {
 	}
 }
 
-// needGrad checks that a layer is updated by the gradient that landed last.
+// needGrad checks that a layer is updated with its last landed gradient.
 func (w *world) needGrad(e update) {
 	g, onDisk := w.tier.grads[e.Layer], w.cfg.gradOnDisk != nil && w.cfg.gradOnDisk[e.Layer]
 	if onDisk != (e.Slab == noSlab) || onDisk && g.slot != g.landed {
@@ -132,7 +132,7 @@ func (w *world) needGrad(e update) {
 	}
 }
 
-// needState checks that the state of a layer is in memory for whoever uses it.
+// needState checks that a layer's state is in memory for its user.
 func (w *world) needState(layer int, what string) {
 	if !w.cfg.isOnDisk(layer) {
 		return
@@ -142,7 +142,7 @@ func (w *world) needState(layer int, what string) {
 	}
 }
 
-// mayLink checks, when a layer begins to be saved, that what is linked is written and is what is saved.
+// mayLink checks, at the begin of a layer's save, that the linked file is written and has the state to be saved.
 func (w *world) mayLink(layer int) {
 	if !w.cfg.links || !w.cfg.isOnDisk(layer) {
 		return
@@ -152,7 +152,7 @@ func (w *world) mayLink(layer int) {
 	}
 }
 
-// mayWrite checks that no state is written while it is linked.
+// mayWrite checks that no linked state is written.
 func (w *world) mayWrite(layer int) {
 	for _, e := range w.async {
 		if save, ok := e.do.(saveLayer); ok && w.cfg.links && save.Layer == layer {

@@ -16,10 +16,9 @@ import (
 	"mt/layers/schedule"
 )
 
-// world runs the cores without protoactor, device or clock: it delivers
-// messages, executes effects one by one and completes works in a random legal
-// order. A mailbox keeps its order, as do the effects of one actor and the
-// completions of one stream; nothing else does.
+// world runs the cores without protoactor, device or clock. It delivers messages, executes effects one by one and
+// completes works in a random legal order. Mailboxes, the effects of one actor and the completions of one stream keep
+// their order; nothing else does.
 type world struct {
 	t       *testing.T
 	rnd     *rand.Rand
@@ -28,52 +27,52 @@ type world struct {
 	boxes   [][]message // by seat
 	todo    [][]effect  // by seat
 	choices []int       // what may happen next, reused
-	async   []work      // running works, any of which may end
-	saying  [][]send    // what works that have ended have not said yet
+	async   []work      // works in progress, any of which may end
+	saying  [][]send    // messages of ended works that are not sent yet
 
 	lanes    []*laneWorld
-	across   int             // how many activations went from device to device
-	on       int             // how many went through the host
-	passage  map[int]content // places on the host, by their first token, of what is on its way from lane to lane
-	full     map[int]bool    // by slab: a gradient is in it
-	version  []int           // of a layer's weights on the host
-	reading  []int           // launches that still may read a layer, per layer
+	across   int             // activations that went from device to device
+	on       int             // activations that went through the host
+	passage  map[int]content // host places in use by activations between lanes, by their first token
+	full     map[int]bool    // by slab: it holds a gradient
+	version  []int           // by layer: the version of its weights on the host
+	reading  []int           // by layer: launches that may still read it
 	saved    map[int]int     // layers written, by step
 	taken    map[string]int
 	returned map[string]int
 	steps    []int // steps reported, in order
 	evals    int
-	stopped  bool // the run was asked to stop; the Conductor may not have heard of it
+	stopped  bool // the run was asked to stop, maybe without the Conductor's knowledge
 	atStop   int  // steps planned when the run was asked to stop; −1: it was not
 	saves    []int
-	booked   map[string]bool // the messages that the table of credits names
+	booked   map[string]bool // messages in the table of credits
 	ended    bool
-	givenUp  *StepAbortedError            // how it ended; nil: otherwise
+	givenUp  *StepAbortedError            // the run's error if it was aborted; nil: otherwise
 	trace    map[address]*strings.Builder // nil: not kept
 	err      error
-	team     *teamWorld         // nil: the world is alone
+	team     *teamWorld         // nil: there is one rank
 	drawn    map[[3]int][]int32 // by rank, program and layer: the offsets that offsetsOf drew
 
 	tier     *tierWorld
-	parts    []int               // by layer: how many works of its update are done
+	parts    []int               // by layer: finished works of its update
 	matrices map[[2]int]matrixAt // by lane and buffer
 }
 
-// laneWorld is what the model knows of a lane.
+// laneWorld is the model of a lane.
 type laneWorld struct {
 	index   int
 	slots   map[int]content // weight slots
 	acts    map[int]content // activation slots
 	spilled map[int]content // host buffers
-	parts   []offloadGrad   // of the gradient that is landing
-	counts  map[int][]int32 // by program: those of all lanes, on the device
-	routed  int             // 1: the tokens of a layer are with its experts
-	joined  int             // micro-batches that came from them
+	parts   []offloadGrad   // of the gradient in progress
+	counts  map[int][]int32 // by program: counts of all lanes on the device
+	routed  int             // 1: a layer's tokens are with its experts
+	joined  int             // micro-batches that came back from the experts
 	streams [copyStreams]streamWorld
 }
 
-// The streams of a lane that tell when something is done: gradients and losses that go to the host, launches, activations
-// that go to the host, activations that go into other lanes' slots.
+// The streams of a lane with notifications: gradients and losses to the host, launches, activations to the host, and
+// activations into other lanes' slots.
 const (
 	d2hStream = iota
 	computeStream
@@ -82,24 +81,24 @@ const (
 	copyStreams
 )
 
-// streamWorld is what the model knows of a stream.
+// streamWorld is the model of a stream.
 type streamWorld struct {
-	pending []func() []send // completions, in order; each returns what is to be said
-	saying  []send          // what the last of them has not said yet
+	pending []func() []send // completions, in order; each returns its messages
+	saying  []send          // unsent messages of the last completion
 }
 
-// seat is where the core and the mailbox of an actor are.
+// seat returns the index of an actor's core and mailbox.
 func seat(a address) int { return int(a.lane)*int(numRoles) + int(a.role) }
 
-// at is who has a seat.
+// at returns the actor of a seat.
 func at(seat int) address {
 	return address{role: role(seat % int(numRoles)), lane: laneID(seat / int(numRoles))}
 }
 
-// once is the core of an actor that exists once.
+// once returns the core of an actor that exists once.
 func (w *world) once(r role) core { return w.cores[seat(address{role: r})] }
 
-// content is what a slot holds.
+// content is the content of a slot.
 type content struct {
 	layer, part, version int // weights
 	prog, object         int // activations
@@ -162,7 +161,7 @@ func (w *world) send(to address, msg message) {
 	w.boxes[seat(to)] = append(w.boxes[seat(to)], msg)
 }
 
-// bookedMessages are the messages that the table of credits names.
+// bookedMessages has the messages in the table of credits.
 var bookedMessages = func() map[string]bool {
 	m := map[string]bool{}
 	for _, c := range Credits {
@@ -171,7 +170,7 @@ var bookedMessages = func() map[string]bool {
 	return m
 }()
 
-// count books credits by the names of the table.
+// count counts taken and returned credits by the names in the table.
 func (w *world) count(name string, msg message) {
 	if _, ok := w.booked[name]; !ok {
 		return
@@ -185,7 +184,7 @@ func (w *world) count(name string, msg message) {
 	}
 	for _, c := range Credits {
 		if slot >= 0 && (slot < w.cfg.depths.WeightSlots) != (c.Name == "weight slot") {
-			continue // it is a credit of the other class of slots
+			continue // a credit of the other class of slots
 		}
 		if c.Taken == name {
 			w.taken[c.Name]++
@@ -204,8 +203,7 @@ func (w *world) begin() {
 	}
 }
 
-// run plays until the run has ended. The error is a deadlock, or what an effect found
-// wrong.
+// run runs the world to its end. The error is a deadlock, or an effect that did not find its inputs.
 func (w *world) run() error {
 	w.begin()
 	for n := 0; w.err == nil; n++ {
@@ -233,7 +231,7 @@ func (w *world) askToStop() {
 	w.stopped = true
 }
 
-// move has one thing happen, if anything can.
+// move lets one event happen, if any can.
 func (w *world) move() bool {
 	choices := w.choices[:0]
 	for id := range w.boxes {
@@ -277,14 +275,14 @@ func (w *world) move() bool {
 	return true
 }
 
-// works is the first choice that is a running work. Behind those come works that have ended and
-// not said all; before them the seats, and the streams of each lane.
+// works returns the first choice that is a work in progress. Ended works with unsent messages follow. The seats and the
+// streams of each lane come first.
 func (w *world) works() int { return len(w.cores) + copyStreams*len(w.lanes) }
 
-// streamOf is stream number i of all lanes together.
+// streamOf returns stream number i, counted over all lanes.
 func (w *world) streamOf(i int) *streamWorld { return &w.lanes[i/copyStreams].streams[i%copyStreams] }
 
-// slow says whether choice c is what the configuration has happen late.
+// slow reports whether the configuration delays choice c.
 func (w *world) slow(c int) bool {
 	saying := w.cfg.slow == 1+int(numRoles)
 	switch s := c - len(w.cores); {
@@ -302,7 +300,7 @@ func (w *world) failf(format string, args ...any) {
 	}
 }
 
-// turn lets an actor execute its next effect, or handle its next message.
+// turn lets an actor execute its next effect or handle its next message.
 func (w *world) turn(id int) {
 	if len(w.todo[id]) == 0 {
 		msg := w.boxes[id][0]
@@ -327,22 +325,21 @@ func (w *world) turn(id int) {
 	}
 }
 
-// done has what a work promised said, one message after the other: between two of them others
-// may do something.
+// done sends the messages of a work one by one, so that other events may happen between them.
 func (w *world) done(e work, result any) {
 	if all := e.completed(result); len(all) > 0 {
 		w.saying = append(w.saying, all)
 	}
 }
 
-// say sends the first of what is still to be said.
+// say sends the first unsent message.
 func (w *world) say(all *[]send) {
 	s := (*all)[0]
 	*all = (*all)[1:]
 	w.send(s.to, s.msg)
 }
 
-// complete ends a running work, with what it would find out.
+// complete ends a work in progress with its result.
 func (w *world) complete(i int) {
 	e := w.async[i]
 	w.async = append(w.async[:i:i], w.async[i+1:]...)
@@ -350,7 +347,7 @@ func (w *world) complete(i int) {
 	switch d := e.do.(type) {
 	case packBatch:
 		if result = w.batch(d); w.stopped {
-			w.send(conductorID, StopRequested{}) // once more, as the Feeder does
+			w.send(conductorID, StopRequested{}) // repeated, as by the Feeder
 		}
 	case measure:
 		result = 1.0
@@ -360,7 +357,7 @@ func (w *world) complete(i int) {
 		if w.team == nil {
 			w.moved(d.Layer)
 		} else {
-			w.tier.version[d.Layer]++ // the tile follows when it is gathered
+			w.tier.version[d.Layer]++ // the tile follows after the gather
 		}
 	case prepareMatrix, orthogonalize, applyMatrix:
 		w.matrix(e.do, false)
@@ -390,9 +387,8 @@ func (w *world) complete(i int) {
 	w.done(e, result)
 }
 
-// TestRandomInterleavings walks random legal orders of events over random
-// configurations: the run ends, every credit comes back, every launch finds
-// what it needs, and the steps come in order.
+// TestRandomInterleavings runs random legal orders of events over random configurations. The run ends, every credit
+// comes back, every launch finds its inputs, and the steps come in order.
 func TestRandomInterleavings(t *testing.T) {
 	t.Parallel()
 	total := testkit.Count(t, interleavings, fewInterleavings)
@@ -450,26 +446,26 @@ func (w *world) verify() error {
 	}
 	for _, c := range Credits {
 		if !w.cfg.creditSlabs() && w.cfg.gradOnDisk == nil && c.Name == "slab" {
-			continue // every layer has its own slab, which is no credit
+			continue // every layer's own slab is not a credit
 		}
 		if c.Name == "batch" {
 			if w.taken[c.Name] < w.returned[c.Name] {
 				return fmt.Errorf("%d batches came, %d were asked for", w.returned[c.Name], w.taken[c.Name])
 			}
-			continue // a batch that was asked for may be left unused at the end of the run
+			continue // the end of the run may leave a requested batch unused
 		}
 		if c.Name == "state slot" {
 			if s, ok := w.once(stagerRole).(*stagerCore); ok && len(s.free)+len(s.staged) != w.cfg.depths.StateSlots {
 				return fmt.Errorf("%d state slots are free and %d are not, of %d", len(s.free), len(s.staged), w.cfg.depths.StateSlots)
 			}
-			continue // what is read ahead, or shown to the Checkpointer, is not told back
+			continue // states that were read ahead or shown to the Checkpointer are not returned
 		}
 		held := 0
 		if c.Name == "weight slot" {
 			for lane := range laneID(len(w.lanes)) {
 				held += len(w.cores[seat(lane.compute())].(*computeCore).weights)
 			}
-			if held > 0 && w.atStop < 0 && w.team.stopped() == 0 { // it was kept for the next pass of an evaluation, which was stopped
+			if held > 0 && w.atStop < 0 && w.team.stopped() == 0 { // kept for the next pass of an evaluation, which was stopped
 				return fmt.Errorf("%d weight slots are held at the end", held)
 			}
 		}

@@ -17,7 +17,7 @@ func (e *NonFiniteError) Error() string { return e.err.Error() }
 // Unwrap returns the wrapped error.
 func (e *NonFiniteError) Unwrap() error { return e.err }
 
-// outputChecks checks the output of every launch of a diagnosis.
+// outputChecks is the hook of diagnosis passes: it checks the output of every launch for non-finite values.
 type outputChecks struct{}
 
 // checkOutput checks the output of one launch for non-finite values.

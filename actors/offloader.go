@@ -33,7 +33,7 @@ type offloaderSpec struct {
 	landed     func(GradLanded, *data.Batch) send // makes the message for a landed gradient
 }
 
-// slabKeeper assigns slabs to gradients.
+// slabKeeper chooses the slab for each gradient. Runs differ in whether layers own slabs or take turns.
 type slabKeeper interface {
 	// take returns the slab for a gradient. ok is false if none is free.
 	take(m GradComputed) (slab int, ok bool)
@@ -153,7 +153,7 @@ type offloadLoss struct {
 	Load float64
 }
 
-// losses is the result of offloadLoss: Sum, Aux and Pairs of LossLanded.
+// losses is the result of offloadLoss. Its fields become Sum, Aux and Pairs of LossLanded.
 type losses struct {
 	sum, aux float64
 	pairs    *PairSums
@@ -199,7 +199,7 @@ func (c *offloaderCore) step(msg message) []effect {
 	return c.advance()
 }
 
-// programsKept is the number of programs kept for late messages. No message is later than that.
+// programsKept is the number of programs that the core keeps. Messages arrive at most this many programs late.
 const programsKept = 4
 
 func (c *offloaderCore) advance() (out []effect) {
@@ -249,9 +249,9 @@ func (e offloadLoss) start(r *lane, w work) error {
 // nothing is the result of a copy without a result.
 func nothing() any { return nil }
 
-// landed returns the notification for the copies of w. It completes w with the result of found if no stream has failed,
-// because a failed stream's data must not reach the Optimizer. Otherwise it reports the error and what was copied.
-// Errors of the compute stream are left to that stream's own notifications.
+// landed returns the callback for the stream's notification after the copies of w. If no stream has failed, the
+// callback completes w with the result of found. Otherwise it reports the error and what was copied, because data from
+// a failed stream must not reach the Optimizer. The compute stream's own notifications report its errors.
 func (r *lane) landed(w work, what string, found func() any) func(error) {
 	return func(err error) {
 		r.hub.notified(func() {

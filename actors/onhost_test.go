@@ -8,9 +8,9 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestHiddenStatesOnTheHost: with hidden states on the host, of which the device has chunks, and attention that
-// goes one group of heads at a time, the pipeline gives the bits of the synchronous step, which has all on the
-// device: on the CPU and on an emulated GPU, with least depths too.
+// TestHiddenStatesOnTheHost: hidden states on the host, of which the device has chunks, and attention by groups of
+// heads give the bits of the synchronous step with everything on the device. It runs on the CPU and on an emulated GPU,
+// also with least depths.
 func TestHiddenStatesOnTheHost(t *testing.T) {
 	for name, shape := range map[string]func(*trial){
 		"fp32":    func(*trial) {},
@@ -20,7 +20,7 @@ func TestHiddenStatesOnTheHost(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			testkit.NotShort(t)
-			if name != "one row" { // whose matrices have goroutines of their own
+			if name != "one row" { // its matrices have goroutines of their own
 				testkit.DrawnInRace(t, 2)
 			}
 			t.Parallel()
@@ -56,15 +56,15 @@ func TestHiddenStatesOnTheHost(t *testing.T) {
 	}
 }
 
-// TestHiddenStatesOnTheHostAreCounted: what launches copy between host and device is in the reports.
+// TestHiddenStatesOnTheHostAreCounted: the reports contain the bytes that launches copy between host and device.
 func TestHiddenStatesOnTheHostAreCounted(t *testing.T) {
 	tr := base()
 	tr.copyTiles, tr.steps = true, 1
 	near := mustRun(t, tr)
 	tr.onHost = true
 	far := mustRun(t, tr)
-	// Three blocks of hidden 24 with 4 and 2 heads of 6, embedding and a whole head, in fp32: by crossing.go 276 and
-	// 144 elements a token cross for the forward and backward of a block up and down; for the ends 24·(2+1) and 24·2.
+	// Three blocks of hidden size 24 with 4 and 2 heads of 6, an embedding and a whole head, in fp32. By crossing.go,
+	// 456 elements a token go up and 288 go down in a block's forward and backward. The ends add 24·3 up and 24·2 down.
 	tokens := int64(0)
 	for _, row := range tr.makeRows(1) {
 		tokens += int64(len(row.IDs))

@@ -9,29 +9,30 @@ import (
 	"mt/host/optim"
 )
 
-// The Optimizer takes gradients as they land. It is a queue of gradients to measure, a gate that opens when layers may be
-// updated, and an order in which they are. It does one thing at a time, on all cores.
+// The Optimizer updates layers as their gradients land. It measures each gradient: it computes the sum of squares. A
+// gate then decides which layers may be updated. The Optimizer runs one work at a time, on all cores.
 //
-// With clipping the gate opens when the norm over all layers is known, and layers are updated in forward order, so that the
-// next forward can follow close behind them. Without clipping a layer is updated as soon as its gradient has landed.
+// With clipping of the global norm, the gate opens when the norm over all layers is known. Layers are then updated in
+// forward order, so the next forward follows close behind. Without it, the gate opens for each layer when its own
+// gradient is measured.
 //
-// What only some runs do has a file of its own: a table that two layers share (optimizer_tied.go), frozen layers
-// (optimizer_frozen.go), several ranks (optimizer_ranks.go), states on disks (optimizer_disks.go), matrices that are moved whole
-// (matrices.go). newOptimizerCore puts what a run has into its order; nothing else knows what there is.
+// Features of some runs have their own files: tied embeddings (optimizer_tied.go), frozen layers (optimizer_frozen.go),
+// several ranks (optimizer_ranks.go), states on disks (optimizer_disks.go) and matrices (matrices.go). newOptimizerCore
+// adds the pieces that the run needs; nothing else knows which there are.
 
 // optimizerCore is the pure part of the Optimizer.
 type optimizerCore struct {
 	optimizerSpec
 	layers  int
 	version int   // steps taken by all layers
-	adam    int64 // updates made: Adam's step count
+	adam    int64 // updates: Adam's step count
 	skipped int   // steps skipped in a row
 	busy    bool
 	cur     *stepState
-	// saving says, by layer, that its state is being written, so its next update waits.
+	// saving says by layer that its state is being written. Its next update waits.
 	saving []bool
 
-	order    []int // in which layers are updated
+	order    []int // order of updates
 	gate     updateGate
 	grads    gradients
 	listener updateListener
@@ -39,97 +40,99 @@ type optimizerCore struct {
 	hooks    []updateHook
 }
 
-// optimizerSpec is what an Optimizer has to know of a run.
+// optimizerSpec describes a run to the Optimizer.
 type optimizerSpec struct {
 	lanes int
-	clip  float64 // max_grad_norm of all gradients together; 0: they are not clipped so
-	bound float64 // without clip, that of each layer's gradient; 0: nothing is clipped
-	into  []int   // by layer: into whose gradient its own is added; itself, unless both share a table
-	// frozen says, by layer, that it has no gradient: it only goes from version to version; nil: none is.
+	clip  float64 // bound of the global gradient norm (max_grad_norm); 0: no global clipping
+	bound float64 // bound of each layer's gradient norm, without clip; 0: no clipping
+	into  []int   // by layer: the layer whose gradient its own is added to; itself, unless two layers share a table
+	// frozen marks layers without a gradient, whose version alone advances. nil: none.
 	frozen []bool
-	// ranks: the rank is not alone. Gradients come from the Exchanger, summed over all ranks they are this rank's shares, all
-	// ranks agree on norms, and the Gatherer is told of updates.
+	// distributed: there are several ranks. Gradients come from the Exchanger and are this rank's shares, summed over
+	// all ranks. The ranks agree on norms, and updates go to the Gatherer.
 	distributed bool
-	// By layer: its state, its gradient while that waits for the norm, and its tile are on a disk; nil: none is.
+	// By layer: the state is on a disk; the gradient waits for the norm on a disk; the tile is on a disk. nil: none.
 	stateOnDisk, gradOnDisk, weightsOnDisk []bool
-	// matrices is how many matrices of each layer are moved whole; nil: none are. laneOf is the lane of each layer, and
-	// matrixBuffers how many matrix buffers a lane has.
+	// matrices is the number of each layer's orthogonalized matrices; nil: none. laneOf is the lane of each layer.
+	// matrixBuffers is the number of matrix buffers on a lane.
 	matrices      []int
 	laneOf        []laneID
 	matrixBuffers int
 }
 
-// gradients is where the gradients of a step are from when they have landed until nobody reads them.
+// gradients manages a step's gradients on the host, from their landing until they are freed.
 type gradients interface {
-	// landed queues the gradient of layer l, unless something is to be added to it first.
+	// landed queues the gradient of layer l, unless another gradient must be added first.
 	landed(s *stepState, l int)
-	// measure begins to measure the gradient of layer l; none: it cannot begin yet.
+	// measure starts to measure the gradient of layer l. No effects: it cannot start yet.
 	measure(s *stepState, l int) []effect
-	// measured tells that the gradient is measured.
+	// measured handles the end of the measurement.
 	measured(s *stepState, l int) []effect
-	// free gives back the memory of the gradient when layer l is updated, and drop when the step is skipped.
+	// free frees the gradient's memory after layer l's update; drop does so if the step is skipped.
 	free(s *stepState, l int) []effect
 	drop(s *stepState, l int) []effect
 }
 
-// updateGate says when the layers of a step may be updated.
+// updateGate decides when the layers of a step may be updated.
 type updateGate interface {
-	// normKnown says whether everything is known that the step's norm depends on.
+	// normKnown reports whether everything that the step's norm depends on is known.
 	normKnown(s *stepState) bool
-	// open says whether layer l may be updated, and by what its gradient is multiplied.
+	// open reports whether layer l may be updated, and returns the factor of its gradient.
 	open(s *stepState, l int) (factor float64, ok bool)
-	// blocked returns the effects that follow when it may not.
+	// blocked returns the effects if layer l may not be updated.
 	blocked(s *stepState, l int) []effect
-	// norm is the L2 norm over all layers, as far as it is known.
+	// norm returns the L2 norm over all layers, as far as it is known.
 	norm(s *stepState) float64
 }
 
-// updateListener is who is told that a layer and that a step is updated.
+// updateListener receives the updates of layers and steps.
 type updateListener interface {
 	layerUpdated(m LayerUpdated) []effect
 	stepUpdated(m StepUpdated) effect
 }
 
-// subcore is a core of its own within the Optimizer, with messages and works that only some runs have.
+// subcore is a core within the Optimizer, with its own messages and works. Only some runs have it.
 type subcore interface {
-	// take handles a message that is the subcore's; ok is false for any other.
+	// take handles msg. ok is false if the message is not for this subcore.
 	take(msg message) (out []effect, ok bool)
-	// next begins what the subcore does before anything is measured or updated.
+	// next starts the subcore's next work. It has priority over measurements and updates.
 	next() []effect
 }
 
-// updateHook changes an update of a layer. Hooks are tried in their order, and an update that none takes over is one work.
+// updateHook is a piece of the Optimizer that only some runs have. It can delay the update of a layer or take the
+// update over: states on disks, orthogonalized matrices and frozen layers. Hooks are tried in order. If no hook takes
+// over an update, one work updates the whole layer.
 type updateHook interface {
-	// ready says whether the update of layer l can begin; if not, what it waits for.
+	// ready reports whether the update of layer l can begin; if not, waits is the missing input.
 	ready(l int) (waits Cause, ok bool)
-	// begin takes over the update u, if it is the hook's.
+	// begin takes over update u if the update is for this hook.
 	begin(u update) (out []effect, ok bool)
-	// done follows when a layer is at its new version.
+	// done follows when a layer has reached its new version.
 	done(m LayerUpdated) []effect
 }
 
-// stepState is what is known of the step in progress.
+// stepState is the state of the step in progress.
 type stepState struct {
 	step    int
 	ids     []int32 // unique ids of the batch
 	closed  *StepClosed
-	landed  []int     // by layer: the slab with its gradient; noSlab: it has not landed, or was handed to the Stager
-	lane    []laneID  // by layer: whose slab that is
-	squares []float64 // by layer: the sum of squares of its gradient
-	have    []bool    // by layer: squares is known
-	queue   []int     // layers whose gradients have landed and are to be measured
+	landed  []int     // by layer: the slab of its gradient; noSlab: not landed, or handed to the Stager
+	lane    []laneID  // by layer: the slab's lane
+	squares []float64 // by layer: its gradient's sum of squares
+	have    []bool    // by layer: squares is set
+	queue   []int     // layers with landed gradients to measure
 	updated []bool    // by layer
-	done    int       // layers updated
-	next    int       // index into the core's order of the next layer to update
-	waited  []Cause   // by layer: what its update had to wait for
-	begun   bool      // a layer is being updated, or has been
-	finite  int       // the last step before this one that was not skipped
+	done    int       // updated layers
+	next    int       // index in the core's order of the next layer to update
+	waited  []Cause   // by layer: what its update waited for
+	begun   bool      // a layer's update has begun
+	finite  int       // the last earlier step that was not skipped
 }
 
-// noSlab is the slab of a gradient that has not landed, or that is in its layer's state slot or on its way there.
+// noSlab marks a gradient without a slab. The gradient has not landed, or it was handed to the Stager.
 const noSlab = -1
 
-// newOptimizerCore makes an Optimizer of len(x.into) layers that are where start says.
+// newOptimizerCore makes an Optimizer of len(x.into) layers in state start.
 func newOptimizerCore(x optimizerSpec, start State) *optimizerCore {
 	n := len(x.into)
 	c := &optimizerCore{optimizerSpec: x, layers: n, version: start.Step, adam: start.AdamStep, skipped: start.NonFinite, saving: make([]bool, n)}
@@ -159,13 +162,13 @@ func newOptimizerCore(x optimizerSpec, start State) *optimizerCore {
 	return c
 }
 
-// measure sums the squares of a landed gradient.
+// measure computes the sum of squares of a landed gradient.
 type measure struct {
 	Layer, Slab int
 	IDs         []int32
 }
 
-// measured is the sum of squares of a layer's gradient.
+// measured reports a gradient's sum of squares.
 type measured struct {
 	Layer   int
 	Squares float64
@@ -176,7 +179,7 @@ func (m measured) withResult(result any) message {
 	return m
 }
 
-// update updates a layer by its gradient.
+// update updates a layer with its gradient.
 type update struct {
 	Layer, Slab int
 	IDs         []int32
@@ -185,10 +188,10 @@ type update struct {
 	Clip        float32
 }
 
-// rate is at which rate u is made.
+// rate returns the parameters of update u.
 func (u update) rate() optim.Rate { return optim.Rate{LR: u.LR, Step: u.AdamStep, Clip: u.Clip} }
 
-// updateDone tells that update is done.
+// updateDone reports that update is done.
 type updateDone struct{ Layer int }
 
 func (c *optimizerCore) step(msg message) (out []effect) {
@@ -216,7 +219,7 @@ func (c *optimizerCore) step(msg message) (out []effect) {
 	return append(out, c.advance()...)
 }
 
-// take hands a message to the subcore that it is for.
+// take passes a message to its subcore.
 func (c *optimizerCore) take(msg message) []effect {
 	for _, p := range c.subcores {
 		if out, ok := p.take(msg); ok {
@@ -226,7 +229,7 @@ func (c *optimizerCore) take(msg message) []effect {
 	panic(unexpected(optimizerID, msg))
 }
 
-// open returns the step in progress, which is this one.
+// open returns the state of the step in progress, and makes it for the step's first message.
 func (c *optimizerCore) open(step int) *stepState {
 	if s := c.cur; s != nil {
 		if s.step != step {
@@ -241,7 +244,7 @@ func (c *optimizerCore) open(step int) *stepState {
 	return c.cur
 }
 
-// advance begins the next work, or ends a step that is skipped.
+// advance starts the next work, or ends a skipped step.
 func (c *optimizerCore) advance() (out []effect) {
 	s := c.cur
 	if s == nil || c.busy {
@@ -263,7 +266,7 @@ func (c *optimizerCore) advance() (out []effect) {
 	return append(out, c.updateNext(s)...)
 }
 
-// measureNext begins to measure the gradient that landed first.
+// measureNext starts to measure the gradient that landed first.
 func (c *optimizerCore) measureNext(s *stepState) []effect {
 	out := c.grads.measure(s, s.queue[0])
 	if out != nil {
@@ -272,7 +275,9 @@ func (c *optimizerCore) measureNext(s *stepState) []effect {
 	return out
 }
 
-// updateNext begins the update of the next layer, if the gate is open for it and no hook holds it up.
+// updateNext starts updates in the order of c.order. It stops at a layer in three cases: the gate is closed (the
+// gradient's norm is not known), the layer's last save is not done, or a hook delays the layer because its state is
+// still on a disk.
 func (c *optimizerCore) updateNext(s *stepState) (out []effect) {
 	for !c.busy && s.next < len(c.order) {
 		l := c.order[s.next]
@@ -292,7 +297,8 @@ func (c *optimizerCore) updateNext(s *stepState) (out []effect) {
 	return out
 }
 
-// ready says whether the update of layer l can begin; if not, what it waits for.
+// ready reports whether layer l's last save is done and all hooks let its update begin. If not, the Cause is what it
+// waits for.
 func (c *optimizerCore) ready(l int) (Cause, bool) {
 	if c.saving[l] {
 		return StallCheckpoint, false
@@ -305,7 +311,7 @@ func (c *optimizerCore) ready(l int) (Cause, bool) {
 	return NoStall, true
 }
 
-// begin begins an update.
+// begin starts an update.
 func (c *optimizerCore) begin(u update) []effect {
 	for _, h := range c.hooks {
 		if out, ok := h.begin(u); ok {
@@ -316,7 +322,7 @@ func (c *optimizerCore) begin(u update) []effect {
 	return []effect{work{do: u, done: []send{{optimizerID, updateDone{u.Layer}}}}}
 }
 
-// updated tells that layer l is at the step's version, gives back gradients that nobody reads any more, and ends the step
+// updated announces that layer l is at the step's version, frees gradients that are no longer read, and ends the step
 // after the last layer.
 func (c *optimizerCore) updated(l int, unchanged bool) []effect {
 	s := c.cur
@@ -331,7 +337,7 @@ func (c *optimizerCore) updated(l int, unchanged bool) []effect {
 	return out
 }
 
-// announce tells that layer l is at the step's version, unchanged where the step is skipped or the layer is frozen.
+// announce reports that layer l is at the step's version. unchanged: the step is skipped or the layer is frozen.
 func (c *optimizerCore) announce(s *stepState, l int, adam int64, unchanged bool) []effect {
 	c.saving[l] = s.closed.Save
 	m := LayerUpdated{Layer: l, Version: s.step, Save: s.closed.Save, Waited: s.waited[l], Unchanged: unchanged, AdamStep: adam, NonFinite: c.skipped}
@@ -342,8 +348,8 @@ func (c *optimizerCore) announce(s *stepState, l int, adam int64, unchanged bool
 	return out
 }
 
-// dropMeasured gives back, in a step that is skipped, the slabs of gradients that have been
-// measured: gradients that have not landed may be waiting for a slab.
+// dropMeasured frees the slabs of measured gradients in a skipped step, because gradients that have not landed may need
+// these slabs.
 func (c *optimizerCore) dropMeasured(s *stepState) (out []effect) {
 	for l := range c.layers {
 		if s.have[l] && s.landed[l] != noSlab {
@@ -353,8 +359,8 @@ func (c *optimizerCore) dropMeasured(s *stepState) (out []effect) {
 	return out
 }
 
-// skip ends a step that changes nothing, when its norm is known. It need not wait for a layer that is being saved,
-// whose version changes but not its bytes, unless this step is to be saved too.
+// skip ends a step without updates once the gradient norm is known. A layer may still be being saved, because skipping
+// changes the layer's version but not its bytes. But if this step is saved too, the earlier save must end first.
 func (c *optimizerCore) skip(s *stepState) []effect {
 	out := c.dropMeasured(s)
 	if !c.gate.normKnown(s) || s.closed.Save && slices.Contains(c.saving, true) { // the earlier save comes first
@@ -374,7 +380,7 @@ func (c *optimizerCore) finish(s *stepState, skipped bool) effect {
 	return c.listener.stepUpdated(StepUpdated{Step: s.step, GradNorm: c.gate.norm(s), Skipped: skipped, AdamStep: c.adam, NonFinite: c.skipped})
 }
 
-// squares is the sum of squares over all layers, in the order of the layers, and whether that of every layer is known.
+// squares returns the sum of squares over all layers, in layer order. known: every layer is measured.
 func (c *optimizerCore) squares(s *stepState) (sum float64, known bool) {
 	for _, sq := range s.squares {
 		sum += sq
@@ -382,11 +388,11 @@ func (c *optimizerCore) squares(s *stepState) (sum float64, known bool) {
 	return sum, !slices.Contains(s.have, false)
 }
 
-// clipping is by what a gradient of that norm is multiplied so that its norm is at most bound, as in
-// torch.nn.utils.clip_grad_norm_.
+// clipping returns the factor that bounds a gradient's norm, as in torch.nn.utils.clip_grad_norm_.
 func clipping(bound, norm float64) float64 { return min(1, bound/(norm+1e-6)) }
 
-// clipGate opens for all layers when the norm over all of them is known. A step whose norm is not finite is skipped.
+// clipGate is the gate of global clipping. It opens for all layers when the norm over all of them is known. It skips a
+// step with a non-finite norm.
 type clipGate struct {
 	c       *optimizerCore
 	max     float64
@@ -415,11 +421,11 @@ func (g *clipGate) norm(s *stepState) float64 {
 	return math.Sqrt(sum)
 }
 
-// layerGate opens for each layer when its own gradient is measured. Where one is not finite, the step cannot be skipped, since
-// other layers are updated already: the run fails.
+// layerGate is the gate without global clipping. It opens for each layer when its own gradient is measured. A
+// non-finite gradient fails the run: the step cannot be skipped, because other layers are already updated.
 type layerGate struct {
 	c     *optimizerCore
-	bound float64 // of a layer's norm; infinite: nothing is clipped
+	bound float64 // bound of a layer's norm; infinite: no clipping
 	fail  func(s *stepState, l int) []effect
 }
 
@@ -450,14 +456,15 @@ func (g *layerGate) norm(s *stepState) float64 {
 	return math.Sqrt(sum)
 }
 
-// nonFiniteGradient fails the run. Finite is the last step before it that was not skipped.
+// nonFiniteGradient is the task that fails the run after a non-finite gradient. Finite is the last earlier step that
+// was not skipped.
 type nonFiniteGradient struct{ Step, Layer, Finite int }
 
 func (c *optimizerCore) nonFinite(s *stepState, l int) []effect {
 	return []effect{work{do: nonFiniteGradient{Step: s.step, Layer: l, Finite: s.finite}}}
 }
 
-// slabs are the gradients of a rank that is alone, each in a slab of a lane.
+// slabs manages gradients in a run with one rank: each gradient is in one slab of a lane.
 type slabs struct{}
 
 func (slabs) landed(s *stepState, l int) { s.queue = append(s.queue, l) }
@@ -478,7 +485,8 @@ func (slabs) drop(s *stepState, l int) []effect {
 	return []effect{send{s.lane[l].offloader(), SlabFreed{slab}}}
 }
 
-// prefetcherListeners are those of so many lanes. They hear of every layer, and the Checkpointer of what is to be saved.
+// prefetcherListeners sends updates to the Prefetchers of this many lanes, and to the Checkpointer if a layer must be
+// saved.
 type prefetcherListeners int
 
 func (n prefetcherListeners) layerUpdated(m LayerUpdated) []effect {
@@ -492,7 +500,7 @@ func (e measure) start(r *lane, w work) error {
 	return nil
 }
 
-// squares is the sum of squares of a layer's gradient, added up tensor by tensor.
+// squares returns the sum of squares of a layer's gradient, summed tensor by tensor.
 func (r *run) squares(e measure) float64 {
 	var sum float64
 	for _, x := range r.gradients[e.Layer].Ranges(len(e.IDs)) {
@@ -506,7 +514,7 @@ func (e update) start(r *lane, w work) error {
 	return nil
 }
 
-// update updates one layer.
+// update does the work of the task.
 func (r *run) update(e update) error {
 	l, err := r.o.Home.Acquire(e.Layer)
 	if err != nil {
@@ -517,7 +525,7 @@ func (r *run) update(e update) error {
 	return nil
 }
 
-// chooseUpdaters chooses how each layer is moved by its gradient.
+// chooseUpdaters chooses for each layer the function that applies its gradient.
 func (r *run) chooseUpdaters() {
 	for l, g := range r.gradients {
 		move := r.updateFromSlab
@@ -533,18 +541,18 @@ func (r *run) chooseUpdaters() {
 	}
 }
 
-// updateFromSlab moves a layer by the gradient in its slab.
+// updateFromSlab updates a layer with the gradient in its slab.
 func (r *run) updateFromSlab(l *host.LayerState, e update) {
 	l.Update(r.slabOf(e), r.o.Optimizer, e.rate())
 }
 
-// updateRows moves the embedding's table by the gradient of the rows that the batch uses.
+// updateRows updates the embedding rows of the batch.
 func (r *run) updateRows(l *host.LayerState, e update) {
 	rows := r.slab(e.Slab, 0, int64(len(e.IDs))*r.gradients[e.Layer].Row)
 	l.UpdateRows(e.IDs, rows, r.o.Optimizer, e.rate())
 }
 
-// slabOf views the gradient of a layer in its slab.
+// slabOf views a layer's gradient in its slab.
 func (r *run) slabOf(e update) optim.Grad {
 	return r.slab(e.Slab, r.gradients[e.Layer].From, r.plan.Layouts[e.Layer].Elems)
 }

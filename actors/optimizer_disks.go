@@ -5,16 +5,17 @@ import (
 	"mt/host/optim"
 )
 
-// This file is what the Optimizer does where the state of some layers is on disks: it updates such a layer
-// when the Stager has told that its state is in a state slot, and tells the Stager when it has. A gradient that waits for the
-// norm on a disk it hands to the Stager as soon as it is measured; when the norm is known, it asks for all of them.
+// This file adds layers whose state is on a disk. The Stager reads the state into a state slot, the Optimizer then
+// updates the layer, and returns the slot to the Stager. A gradient can also wait on a disk for the norm of all layers.
+// After measuring such a gradient, the Optimizer hands it to the Stager. When the norm is known, the Optimizer requests
+// all these gradients.
 
-// diskCore is the subcore, and the hook that holds up layers whose state is away.
+// diskCore is the subcore for states on disks. As a hook it delays the update of a layer until the state is in memory.
 type diskCore struct {
 	c      *optimizerCore
 	staged []bool // by layer: its state is in a state slot
-	round  int    // how often the states of all layers were asked for
-	wanted int    // the last step whose gradients were asked for
+	round  int    // requests of the Checkpointer for all states so far
+	wanted int    // the last step whose gradients were requested
 }
 
 func newDiskCore(c *optimizerCore) {
@@ -42,15 +43,15 @@ func (p *diskCore) take(msg message) ([]effect, bool) {
 	return nil, true
 }
 
-// wantStates asks for the states of all layers that are away, which no update brings to the Checkpointer.
-// What was fetched for updates is given up.
+// wantStates asks the Stager for the states of all layers on disks, for a checkpoint without an update. The Stager
+// drops states that it has read for the next updates.
 func (p *diskCore) wantStates() []effect {
 	p.round++
 	clear(p.staged)
 	return []effect{send{stagerID, StatesWanted{}}}
 }
 
-// next asks for the gradients that wait on disks, once in a step, when the norm is known.
+// next requests the gradients on disks, once in a step, when the norm is known.
 func (p *diskCore) next() []effect {
 	s := p.c.cur
 	if p.c.gradOnDisk == nil || s.closed == nil || s.closed.Skip || p.wanted == s.step {
@@ -68,14 +69,15 @@ func (p *diskCore) ready(l int) (Cause, bool) {
 	return StallDisk, !p.c.stateOnDisk[l] || p.staged[l] || frozen
 }
 
-// begin takes over nothing: the update is made in the state slot as it is made in memory.
+// begin marks the state slot as used. It does not take over the update: a work updates the layer as if its state were
+// always in memory.
 func (p *diskCore) begin(u update) ([]effect, bool) {
 	p.staged[u.Layer] = false
 	return nil, false
 }
 
-// done has the Stager write a state that has changed. When a step was skipped that is to be saved, it shows all states to the
-// Checkpointer, behind the last layer.
+// done asks the Stager to write a changed state. If a skipped step must be saved, it requests all states for the
+// Checkpointer after the last layer.
 func (p *diskCore) done(m LayerUpdated) []effect {
 	skipped := m.NonFinite > 0
 	switch {
@@ -87,14 +89,14 @@ func (p *diskCore) done(m LayerUpdated) []effect {
 	return nil
 }
 
-// gradsOnDisk are gradients of which some wait for the norm on a disk.
+// gradsOnDisk manages gradients, some of them on disks until the norm is known.
 type gradsOnDisk struct {
 	gradients
 	p *diskCore
 }
 
-// measured hands a gradient that waits on a disk to the Stager, which gives the slab back. In
-// a step that is skipped too: that is rare, and the gradient is asked for in no step.
+// measured hands the slab of a measured gradient to the Stager, which writes the gradient to the disk and frees the
+// slab. In a skipped step the gradient is written in vain; such steps are rare.
 func (g gradsOnDisk) measured(s *stepState, l int) []effect {
 	if !g.p.c.gradOnDisk[l] {
 		return nil
@@ -104,8 +106,8 @@ func (g gradsOnDisk) measured(s *stepState, l int) []effect {
 	return []effect{send{stagerID, GradMeasured{Layer: l, Slab: slab, Lane: s.lane[l]}}}
 }
 
-// diskTileListeners is the audience where some tiles are on disks too: the Stager tells the Prefetchers of these, when they are
-// written.
+// diskTileListeners sends LayerUpdated if some layers' weights are on disks. For these layers the Stager notifies the
+// Prefetchers after it has written the weights.
 type diskTileListeners struct {
 	prefetcherListeners
 	weightsOnDisk []bool
@@ -118,12 +120,12 @@ func (a diskTileListeners) layerUpdated(m LayerUpdated) []effect {
 	return a.prefetcherListeners.layerUpdated(m)
 }
 
-// updateFromDisk moves a layer by the gradient that has waited on a disk.
+// updateFromDisk updates a layer with the gradient that waited on a disk.
 func (r *run) updateFromDisk(l *host.LayerState, e update) {
 	l.Update(r.stagedGrad(e), r.o.Optimizer, e.rate())
 }
 
-// stagedGrad views the gradient of a layer in its state slot.
+// stagedGrad views the layer's gradient in its state slot.
 func (r *run) stagedGrad(e update) optim.Grad {
 	return r.gradIn(r.o.Home.Grad(e.Layer), r.gradients[e.Layer].From, r.plan.Layouts[e.Layer].Elems)
 }

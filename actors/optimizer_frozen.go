@@ -1,6 +1,6 @@
 package actors
 
-// frozenHook takes over layers that have no gradient: they go from version to version as they are.
+// frozenHook takes over the updates of frozen layers, which have no gradient: only their version advances.
 type frozenHook struct{ c *optimizerCore }
 
 func (frozenHook) ready(int) (Cause, bool) { return NoStall, true }

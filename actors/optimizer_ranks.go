@@ -10,18 +10,17 @@ import (
 	"mt/host"
 )
 
-// This file is what the Optimizer does where several ranks train together. It adds up what all
-// have sent of this rank's shares, in the order of the exchanges. With clipping the ranks agree
-// on the norm once a step, when all shares are added up; without it on the sum of squares of
-// every layer, before it is updated, so that all see alike that one is not finite.
+// This file is the Optimizer's part for several ranks. It sums the parts of this rank's shares in the order of the
+// exchanges. With clipping, the ranks agree on the norm once a step, after all sums. Without clipping, they agree on
+// each layer's sum of squares before its update, so all ranks see a non-finite gradient.
 
-// agreeNorm sums what all ranks have measured of a layer or, with Layer −1, of all.
+// agreeNorm adds up the gradient's sums of squares of all ranks, for one layer. Layer −1: for all layers together.
 type agreeNorm struct {
 	Step, Layer int
 	Squares     float64 // of this rank's share
 }
 
-// normAgreed tells what they have measured together.
+// normAgreed brings the sum of squares over all ranks.
 type normAgreed struct {
 	Layer   int
 	Squares float64
@@ -32,12 +31,14 @@ func (m normAgreed) withResult(result any) message {
 	return m
 }
 
-// rankCore is the subcore, and the gradients of this rank's shares, in exchange buffers and share slabs.
+// rankCore is the subcore for several ranks. It manages the gradients of this rank's shares, in exchange buffers and
+// share slabs.
 type rankCore struct {
 	c      *optimizerCore
 	allIDs [][]int32 // unique ids of each rank's batch
-	buffer []int     // by layer: the exchange buffer that its gradient still needs; −1: none
-	// With clipping: the last step whose norm the ranks agree on, the last whose norm they have agreed on, and its sum of squares.
+	buffer []int     // by layer: the exchange buffer in use; −1: none
+	// With clipping: asked is the last step whose norm agreement has begun, agreed the last step with an agreed norm,
+	// and normSquares that norm's sum of squares.
 	asked, agreed int
 	normSquares   float64
 }
@@ -45,7 +46,7 @@ type rankCore struct {
 func newRankCore(c *optimizerCore) *rankCore {
 	p := &rankCore{c: c, buffer: slices.Repeat([]int{-1}, c.layers)}
 	c.grads, c.listener, c.subcores = p, gathererListener{}, append(c.subcores, p)
-	c.into = ids(c.layers) // the Exchanger adds up what shares a table
+	c.into = ids(c.layers) // the Exchanger merges gradients of a shared table
 	return p
 }
 
@@ -73,8 +74,8 @@ func (p *rankCore) take(msg message) ([]effect, bool) {
 	return nil, true
 }
 
-// summed notes what is known of this rank's share of a layer's gradient. With clipping its
-// exchange buffer is free; else the share slab beside that is still to be read.
+// summed stores the sum of squares of this rank's share. With clipping the exchange buffer is then free. Without
+// clipping, the share slab and the buffer of the same index stay in use, and agreeNorm follows.
 func (p *rankCore) summed(m summed) []effect {
 	s, l := p.c.cur, m.Layer
 	if m.IDs != nil {
@@ -88,7 +89,7 @@ func (p *rankCore) summed(m summed) []effect {
 	return []effect{work{do: agreeNorm{Step: s.step, Layer: l, Squares: m.Squares}, done: []send{{optimizerID, normAgreed{Layer: l}}}}}
 }
 
-// next has the ranks agree on the norm, with clipping, when all shares are added up.
+// next starts the agreement on the norm, with clipping, when all shares are summed.
 func (p *rankCore) next() []effect {
 	s := p.c.cur
 	own, known := p.c.squares(s)
@@ -99,7 +100,7 @@ func (p *rankCore) next() []effect {
 	return []effect{work{do: agreeNorm{Step: s.step, Layer: -1, Squares: own}, done: []send{{optimizerID, normAgreed{Layer: -1}}}}}
 }
 
-// squares is the sum of squares over all layers that the ranks have agreed on.
+// squares returns the agreed sum of squares over all layers and ranks. known: the ranks have agreed.
 func (p *rankCore) squares(s *stepState) (sum float64, known bool) {
 	if p.agreed == s.step {
 		return p.normSquares, true
@@ -108,8 +109,8 @@ func (p *rankCore) squares(s *stepState) (sum float64, known bool) {
 	return sum, false
 }
 
-// nonFinite ends the run without clipping when a gradient is not finite, which all ranks do after the
-// same exchanges, agreements and updates: nothing that they do together is left under way.
+// nonFinite ends a run without clipping after a non-finite gradient. All ranks do so after the same exchanges,
+// agreements and updates, so no collective operation stays in progress.
 func (p *rankCore) nonFinite(s *stepState, l int) []effect {
 	out := p.c.dropMeasured(s)
 	if slices.Contains(s.have, false) || slices.Contains(p.c.saving, true) { // ranks write a layer together
@@ -140,7 +141,7 @@ func (p *rankCore) drop(s *stepState, l int) []effect {
 	return p.free(s, l)
 }
 
-// gathererListener is the audience: the Gatherer tells the others when the tile of a layer is complete.
+// gathererListener sends updates to the Gatherer, which notifies the others when a layer's tile is complete.
 type gathererListener struct{}
 
 func (gathererListener) layerUpdated(m LayerUpdated) []effect {
@@ -149,7 +150,7 @@ func (gathererListener) layerUpdated(m LayerUpdated) []effect {
 
 func (gathererListener) stepUpdated(m StepUpdated) effect { return send{gathererID, m} }
 
-// start returns the error that ends a run without clipping.
+// start fails with the error that ends a run without global clipping after a non-finite gradient.
 func (e nonFiniteGradient) start(r *lane, _ work) error {
 	why, way := "without clipping (max_grad_norm: 0)", "max_grad_norm > 0"
 	if r.o.MaxGradNorm > 0 {
@@ -177,10 +178,10 @@ func (e agreeNorm) start(r *lane, w work) error {
 	return nil
 }
 
-// readInt is the number that v begins with.
+// readInt decodes the integer at the start of v.
 func readInt(v []byte) int { return int(int64(binary.LittleEndian.Uint64(v))) }
 
-// allGather tells all ranks a value, and makes the result of what all have told.
+// allGather sends value to all ranks. found computes the work's result from all ranks' values.
 func (r *run) allGather(id address, w work, c cluster.Comm, what string, value []byte, found func([][]byte) (any, error)) {
 	var all [][]byte
 	r.collective(id, w, what, func(done func(error)) {
@@ -191,7 +192,7 @@ func (r *run) allGather(id address, w work, c cluster.Comm, what string, value [
 	}, func() (any, error) { return found(all) })
 }
 
-// updateShare moves this rank's share of a layer.
+// updateShare updates this rank's share of a layer.
 func (r *run) updateShare(l *host.LayerState, e update) {
 	rate := e.rate()
 	if g := r.gradients[e.Layer]; g.OfRows(e.Layer) {

@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// optimizing is an Optimizer of two layers, with clipping, whose work is done as
-// soon as it is asked for. did is what it did, in words.
+// optimizing is an Optimizer of two layers with clipping. Its works are done at once. did lists its actions in words.
 type optimizing struct {
 	core *optimizerCore
 	did  []string
@@ -50,9 +49,8 @@ func (o *optimizing) take(e effect) {
 	}
 }
 
-// TestSkippedStepsAndSaves: a skipped step changes no layer, so it may pass while
-// an earlier save goes on, but the layers stay held; a skipped step that is to be
-// saved itself comes after the save before it.
+// TestSkippedStepsAndSaves: a skipped step changes no layer, so it may end during an earlier save, but the layers stay
+// held. A skipped step that must be saved itself waits for the earlier save.
 func TestSkippedStepsAndSaves(t *testing.T) {
 	step := func(n int, skip, save bool) []message {
 		return []message{GradLanded{Step: n, Layer: 1}, GradLanded{Step: n, Layer: 0}, StepClosed{Step: n, LR: 1, Skip: skip, Save: save}}

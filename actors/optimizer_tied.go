@@ -2,25 +2,24 @@ package actors
 
 import "mt/host/optim"
 
-// This file is what the Optimizer does where two layers share a table. The one's gradient is of rows, the other's of the
-// whole table: when both have landed, the rows are added to the table, and both layers are updated by the sum.
+// This file is the Optimizer's part for two layers that share a table. One layer's gradient has rows, the other's has
+// the whole table. When both have landed, the rows are added to the table, and both layers are updated with the sum.
 
-// merge is for a layer that shares its table with another: it adds the layer's gradient,
-// of the rows with these ids, to the other's gradient of the whole table.
+// merge adds the gradient of a layer's rows (IDs) to the gradient of the whole table that the layer shares.
 type merge struct {
 	Layer      int
-	Rows, Into int // the slabs of either gradient
+	Rows, Into int // the slabs of the two gradients
 	IDs        []int32
 }
 
-// merged tells that merge is done.
+// merged reports that merge is done.
 type merged struct{ Layer int }
 
-// tiedCore is the subcore, and the gradients of such layers.
+// tiedCore is the subcore for a shared table. It manages the gradients of both layers.
 type tiedCore struct {
 	slabs
 	c           *optimizerCore
-	rows, table int // the layers
+	rows, table int // the two layers
 }
 
 func newTiedCore(c *optimizerCore) {
@@ -38,7 +37,7 @@ func (p *tiedCore) take(msg message) ([]effect, bool) {
 	if ok {
 		s := p.c.cur
 		p.c.busy = false
-		s.squares[m.Layer], s.have[m.Layer] = 0, true // its share is measured with the sum
+		s.squares[m.Layer], s.have[m.Layer] = 0, true // the rows are now part of the table's gradient, whose squares count them
 		s.queue = append(s.queue, p.table)
 	}
 	return nil, ok
@@ -46,7 +45,8 @@ func (p *tiedCore) take(msg message) ([]effect, bool) {
 
 func (p *tiedCore) next() []effect { return nil }
 
-// landed leaves out the table: it is measured once the rows are added to it.
+// landed queues the gradient of layer l to be measured, unless l has the table: the table is queued after the rows are
+// added.
 func (p *tiedCore) landed(s *stepState, l int) {
 	if l != p.table {
 		p.slabs.landed(s, l)
@@ -63,7 +63,7 @@ func (p *tiedCore) measure(s *stepState, l int) []effect {
 	return []effect{work{do: merge{Layer: l, Rows: s.landed[l], Into: s.landed[p.table], IDs: s.ids}, done: []send{{optimizerID, merged{l}}}}}
 }
 
-// free keeps both gradients until both layers are updated.
+// free frees both gradients after both layers are updated.
 func (p *tiedCore) free(s *stepState, l int) []effect {
 	switch {
 	case l != p.rows && l != p.table:
@@ -74,7 +74,8 @@ func (p *tiedCore) free(s *stepState, l int) []effect {
 	return nil
 }
 
-// drop keeps the rows until the sum is measured.
+// drop frees the slab of layer l in a skipped step. The rows' slab is kept until the table's gradient, which includes
+// the rows, is measured.
 func (p *tiedCore) drop(s *stepState, l int) []effect {
 	if l == p.rows && !s.have[p.table] {
 		return nil
@@ -90,8 +91,7 @@ func (e merge) start(r *lane, w work) error {
 	return nil
 }
 
-// merge adds a layer's gradient of some rows of a table to another layer's gradient of
-// the whole table.
+// merge does the work of the task.
 func (r *run) merge(e merge) {
 	g, n := r.gradients[e.Layer], int64(len(e.IDs))
 	optim.AddRows(r.o.Pool, r.slab(e.Into, g.From, g.Table), e.IDs, r.slab(e.Rows, 0, n*g.Row), int(g.Row))

@@ -43,8 +43,8 @@ type Options struct {
 	Start    State
 	// Optimizer makes the updates. nil: the run makes none.
 	Optimizer optim.Optimizer
-	// Matrices orthogonalizes whole matrices if the plan has NSSteps; Optimizer then is Matrices or wraps it. nil: no
-	// matrices.
+	// Matrices orthogonalizes whole matrices (Muon), if the plan has NSSteps > 0. Optimizer is then Matrices or wraps
+	// it. nil: no matrices.
 	Matrices *optim.Muon
 	// ThroughHost sends activations between lanes through the host even if their devices reach each other.
 	ThroughHost bool
@@ -87,11 +87,12 @@ type Options struct {
 	LeavePinned func(err error) bool
 	// World is the group of ranks that train together, this one included. nil: one rank.
 	//
-	//   - All ranks make the same calls of Run.   - Home has whole tiles, and this rank's share of everything else
-	// (Plan.Shares).   - Batches are batches of ranks (data.NewRankBatch).   - The run makes the communicators
-	// "gradients", "weights", "agreement", "norm" and "balance".   - If the run ends well, or with a NonFiniteError, no
-	// operation is in progress on them.   - After any other error the caller must call World.Abort. Operations in
-	// progress keep their memory.
+	//   - All ranks make the same calls of Run.
+	//   - Home has whole tiles, and this rank's share of everything else (Plan.Shares).
+	//   - Batches are batches of ranks (data.NewRankBatch).
+	//   - The run makes the communicators "gradients", "weights", "agreement", "norm" and "balance".
+	//   - If the run ends well, or with a NonFiniteError, no operation is in progress on them.
+	//   - After any other error the caller must call World.Abort. Operations in progress keep their memory.
 	World cluster.World
 	// Stopping, which may be nil, is called once after several ranks have agreed to stop.
 	Stopping func()

@@ -7,31 +7,27 @@ import (
 	"mt/layers/schedule"
 )
 
-// This file has how an activation gets from one lane to another: a hidden state, or its
-// gradient. There are two ways. A lane that takes it allots it an activation slot when the program
-// comes to that, and, if it is not there by then, offers the slot (SlotOffered) to the Offloader of
-// the lane that makes it. When that lane gives it up, the Offloader copies it into the slot that it
-// was offered, from device to device, or else to the host, into the place that its micro-batch has
-// there. Either way it tells the Prefetcher of the other lane (ActivationPassed), which takes what
-// is on the host into the slot.
+// This file moves an activation (a hidden state or its gradient) from one lane to another. The receiving lane allots an
+// activation slot when its program reaches the activation. If the activation has not arrived by then, the lane offers
+// the slot to the sending lane's Offloader (SlotOffered). With an offer, the Offloader copies from device to device
+// into the slot. Without an offer it copies to the micro-batch's place on the host. In both cases it sends
+// ActivationPassed to the receiving Prefetcher, which copies an activation on the host into the slot.
 //
-// So nothing that is passed on waits for the lane that takes it. Either lane holds it back by its
-// activation slots alone, which are allotted in the order of the program whether what they are for
-// has come or not. The places on the host need no credit: of a micro-batch one hidden state at a
-// time is under way, and what made the next one has read the one before.
+// The sender never waits for the receiver. Each lane is bounded only by its own activation slots, which are allotted in
+// program order, whether the content has arrived or not. The places on the host need no credit. Only one hidden state
+// of a micro-batch is in transit at a time: the launch that makes the next hidden state has read the previous one.
 
-// transit names an activation on its way between two lanes: by its program, and by the object that
-// it is on the lane that takes it.
+// transit identifies an activation in transit between lanes: its program and its object number on the receiving lane.
 type transit struct{ prog, object int }
 
-// passToHost copies an activation from a slot to the place of its micro-batch on the host.
+// passToHost copies an activation from a slot to its micro-batch's place on the host.
 type passToHost struct{ Slot, Passage, Tokens int }
 
-// passDirect copies an activation from a slot into a slot of another lane.
+// passDirect copies an activation from a slot into another lane's slot.
 type passDirect struct{ Slot, Lane, Into, Tokens int }
 
-// fetchPassed copies an activation that another lane has passed on to the host into a slot. Step is that
-// of the pass.
+// fetchPassed copies an activation that another lane has passed to the host into a slot. Step is the pass's training
+// step.
 type fetchPassed struct{ Slot, Passage, Tokens, Step int }
 
 func (e fetchPassed) start(r *lane, _ work) error {
@@ -47,7 +43,7 @@ func (e passToHost) start(r *lane, w work) error {
 	return nil
 }
 
-// passOn is the work of passing on an activation.
+// passOn returns the work that passes an activation on.
 func (c *offloaderCore) passOn(m ActivationLeft) work {
 	objects := c.programs[m.Prog].Objects
 	o := objects[m.Object]
@@ -65,13 +61,13 @@ func (c *offloaderCore) passOn(m ActivationLeft) work {
 	return w
 }
 
-// forgetOffers drops the offers for a program, and those before it, that came too late.
+// forgetOffers drops unused offers for programs up to prog.
 func (c *offloaderCore) forgetOffers(prog int) {
 	maps.DeleteFunc(c.offers, func(k transit, _ int) bool { return k.prog <= prog })
 }
 
-// arrives takes an activation from another lane into its slot, if it is there. Else it is granted when it has come, and the other
-// lane is offered the slot, if its device reaches this one.
+// arrives fills the slot of an activation from another lane if the activation is on the host. Otherwise the activation
+// is granted on arrival, and the slot is offered to the other lane if its device reaches this one.
 func (x *activationServer) arrives(p *Pass, t schedule.Take, granted send, slot int) []effect {
 	o, key := p.Objects[t.Object], transit{p.Seq, t.Object}
 	in := fetchPassed{Slot: slot, Passage: o.Passage, Tokens: o.Tokens, Step: p.Step}
@@ -86,7 +82,8 @@ func (x *activationServer) arrives(p *Pass, t schedule.Take, granted send, slot 
 	return nil
 }
 
-// arrived grants Compute the slot of an activation that has been passed on, if it has one already.
+// arrived handles the arrival of an activation. If its slot is allotted, it fills the slot if needed and grants it to
+// Compute.
 func (x *activationServer) arrived(m ActivationPassed) []effect {
 	key := transit{m.Prog, m.Object}
 	in, ok := x.allotted[key]
@@ -102,15 +99,15 @@ func (x *activationServer) arrived(m ActivationPassed) []effect {
 	return []effect{work{do: in}, granted}
 }
 
-// passagePlace is the place on the host of a micro-batch that begins at token at.
+// passagePlace returns the host memory of a micro-batch. Token number at of the batch is the micro-batch's first.
 func (r *run) passagePlace(at, tokens int) []byte {
 	from := r.plan.ActivationBytes(at)
 	return r.passage[from : from+r.plan.ActivationBytes(tokens)]
 }
 
-// reachOthers finds out which lanes' slots the lane's device can copy into, unless the run is to
-// pass all through the host, and makes a stream for that. It has a stream of its own because such a
-// copy waits for the slot's last reader, as neither gradients nor spills should.
+// reachOthers determines which lanes' slots the lane's device can copy into, unless ThroughHost is set, and opens a
+// stream for these copies. The stream is separate because such a copy waits for the slot's last reader. Gradients and
+// spills must not wait for that.
 func (r *lane) reachOthers() error {
 	r.reaches = make([]bool, len(r.lanes))
 	if r.o.ThroughHost {
@@ -133,7 +130,7 @@ func (r *lane) reachOthers() error {
 	return nil
 }
 
-// reachedBy says which lanes' devices can copy into the lane's slots.
+// reachedBy reports by lane whether its device can copy into this lane's slots.
 func (r *lane) reachedBy() []bool {
 	out := make([]bool, len(r.lanes))
 	for i, other := range r.lanes {
@@ -142,15 +139,15 @@ func (r *lane) reachedBy() []bool {
 	return out
 }
 
-// start makes the copy wait for the last reader of the other lane's slot, which may still be at
-// work there. Nobody has to wait for the copy on a device: it is over when the other lane is told.
+// start enqueues the copy, which waits for the last reader of the other lane's slot. No device waits for the copy: the
+// other lane is notified after its end.
 func (e passDirect) start(r *lane, w work) error {
 	other, s, slot, bytes := r.lanes[e.Lane], r.copying(r.peer, e), r.acts[e.Slot], r.plan.ActivationBytes(e.Tokens)
 	into := other.acts[e.Into]
 	s.Wait(slot.ready)
 	s.Wait(into.idle)
 	s.CopyPeer(other.dev, into.mem.Slice(0, bytes), slot.mem.Slice(0, bytes))
-	s.Wait(slot.idle) // its last reader may still be at work
+	s.Wait(slot.idle) // the last reader may still be running
 	s.Record(slot.idle)
 	s.Notify(r.landed(w, fmt.Sprintf("pass on an activation from slot %d to device %d", e.Slot, e.Lane), nothing))
 	return nil

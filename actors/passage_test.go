@@ -7,14 +7,14 @@ import (
 	"mt/layers/schedule"
 )
 
-// passing is a pass in which object 0 of lane 0 becomes object 1 of lane 1.
+// passing returns a pass in which object 0 of lane 0 becomes object 1 of lane 1.
 func passing(seq int) *Pass {
 	return &Pass{Seq: seq, Program: &schedule.Program{Objects: []schedule.Object{{Tokens: 3, Lane: 0, From: -1, To: 1}, {Tokens: 3, Lane: 1, From: 0, To: -1}},
 		ActTakes: []schedule.Take{{Object: 1, Fetch: true, Arrives: true}}}}
 }
 
-// TestSlotsThatWaitAreForgotten: an offer is used once, and one that comes too late is dropped when no
-// message of its program can come any more; a slot waits once.
+// TestSlotsThatWaitAreForgotten: an offer is used once. A late offer is dropped when no message of its program can
+// follow. A slot waits once.
 func TestSlotsThatWaitAreForgotten(t *testing.T) {
 	c := newOffloaderCore(offloaderSpec{own: 1})
 	across := func(prog int) bool {
@@ -41,7 +41,7 @@ func TestSlotsThatWaitAreForgotten(t *testing.T) {
 	p.step(PassPlanned{Pass: passing(7)})
 	for i, want := range [][]effect{
 		{send{laneID(1).compute(), ActivationFetched{Prog: 7, Object: 1, Slot: 0}}},
-		nil, // nothing waits for it: it is kept
+		nil, // no slot waits for it, so it is kept
 	} {
 		if got := p.step(ActivationPassed{Prog: 7, Object: 1, Direct: true}); !reflect.DeepEqual(got, want) {
 			t.Errorf("told for the %d. time: %v, want %v", i+1, got, want)

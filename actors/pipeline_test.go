@@ -40,7 +40,7 @@ func mustRun(t *testing.T, tr trial) outcome {
 	return out
 }
 
-// randomDelays gives every command of every stream a delay of its own.
+// randomDelays delays every command of every stream by a random time.
 func randomDelays(seed int64) func(string, int64) time.Duration {
 	var mu sync.Mutex
 	r := rand.New(rand.NewSource(seed))
@@ -54,9 +54,8 @@ func randomDelays(seed int64) func(string, int64) time.Duration {
 	}
 }
 
-// TestBitsDoNotDependOnDepths: whatever the depths, the binding, the number of
-// threads, the order of updates, what is kept or how streams are delayed, a run
-// gives the same bits.
+// TestBitsDoNotDependOnDepths: depths, binding, threads, order of updates, kept activations and delays of streams
+// change no bit.
 func TestBitsDoNotDependOnDepths(t *testing.T) {
 	shapes := map[string]trial{}
 	add := func(name string, f func(*trial)) {
@@ -104,7 +103,7 @@ func TestBitsDoNotDependOnDepths(t *testing.T) {
 	}
 }
 
-// addExperts adds shapes with experts, some of which are idle in every step.
+// addExperts adds shapes with experts, some of them idle in every step.
 func addExperts(add func(string, func(*trial))) {
 	add("experts", func(tr *trial) { tr.experts, tr.chosen, tr.evalSteps = 24, 1, 2 })
 	add("experts-aux-bf16", func(tr *trial) { tr.experts, tr.chosen, tr.aux, tr.bf16, tr.gradBF16 = 7, 3, true, true, true })
@@ -115,7 +114,7 @@ func addExperts(add func(string, func(*trial))) {
 	})
 }
 
-// addQuantised adds shapes with moments in codes.
+// addQuantised adds shapes with quantised moments.
 func addQuantised(add func(string, func(*trial))) {
 	for name, by := range map[string]optim.Optimizer{"8-bit": optim.Quantised{By: recipe, Bits: 8}, "4-bit": optim.Quantised{By: recipe, Bits: 4},
 		"lion-8-bit": optim.Quantised{By: optim.Lion{Beta1: 0.9, Beta2: 0.99}, Bits: 8}} {
@@ -168,8 +167,8 @@ func variations(shape trial) map[string]func(*trial) {
 	return v
 }
 
-// TestMicroBatchesDoNotChangeTheLoss: regrouping rows, and cutting the head,
-// changes only the order of sums, so losses agree to rounding.
+// TestMicroBatchesDoNotChangeTheLoss: regrouping rows and splitting the head change only the order of sums. Losses
+// agree up to rounding.
 func TestMicroBatchesDoNotChangeTheLoss(t *testing.T) {
 	testkit.NotShort(t)
 	want := mustRun(t, base())
@@ -189,9 +188,8 @@ func TestMicroBatchesDoNotChangeTheLoss(t *testing.T) {
 	sameAs(t, want, one)
 }
 
-// TestStepsCountTheirOwnBytes: what crosses the link in a run is what its steps
-// report, together; a slot that keeps its tile from one step to the next saves
-// some.
+// TestStepsCountTheirOwnBytes: the steps' reports add up to the bytes that cross the link. A slot that keeps its tile
+// from one step to the next saves bytes.
 func TestStepsCountTheirOwnBytes(t *testing.T) {
 	tr := base()
 	same := tr.makeBatch(1)

@@ -14,15 +14,13 @@ import (
 	"mt/plan/rates"
 )
 
-// This file runs the pipeline without computing anything: the same actors, lanes and
-// templates as in a real run, on a device and a carrier whose time is virtual. What comes out
-// is when everything would happen on a machine of known rates.
+// This file predicts a run. It runs the same actors, lanes and templates as a real run, on a device and a carrier with
+// virtual time, and computes nothing. The result is the time of every event on a machine with known rates.
 
-// Predict runs o on a virtual clock as if it ran on machine m, which must have passed its
-// Check. It calls each with what the Reporter would report of every step, and with what was
-// used of every resource until then. Of o, Device, Home, Pool, Optimizer, Saver and OnStep are
-// not used: no memory is taken and no weight is looked at. Losses are 0, and every expert gets
-// as many tokens as any other.
+// Predict runs o on a virtual clock with the rates of machine m, which must have passed rates.Machine.Check. After
+// every step it calls each, with the step's report and the busy time of every resource so far. It ignores Devices,
+// Home, Pool, Optimizer, Saver and OnStep of o, allocates no memory and reads no weights. Losses are 0, and all experts
+// get equally many tokens.
 func Predict(o Options, m *rates.Machine, each func(StepReport, virtualdevice.Use)) error {
 	dtype := o.Plan.Spec.Act.String()
 	for lane := range o.Plan.Lanes() {
@@ -76,17 +74,17 @@ type prediction struct {
 	mail    map[address]*mailbox
 	blanks  [][]byte
 
-	sparedRead, sparedWritten int64 // bytes on disks, by compression
+	sparedRead, sparedWritten int64 // bytes not moved to or from disks, because of compression
 }
 
-// mailbox is an actor with the messages that have arrived and that it has not handled.
+// mailbox is an actor and its unhandled messages.
 type mailbox struct {
 	process *process
 	arrived []message
-	busy    bool // it handles a message, or is about to
+	busy    bool // handling a message, or about to
 }
 
-// blankHome has tiles of the right sizes that are all the same memory.
+// blankHome is a host.Home whose tiles have the right sizes. All tiles share one memory, whose content nobody reads.
 type blankHome struct {
 	plan *plan.Run
 	tile []byte
@@ -118,7 +116,7 @@ func (h blankHome) Settle() error                 { return nil }
 func (h blankHome) Spared() (read, written int64) { return h.p.sparedRead, h.p.sparedWritten }
 func (h blankHome) Tile(i int) []byte             { return h.tile[:h.plan.Layouts[i].TileBytes] }
 
-// blank gives memory of which nothing is resident, until the prediction is over.
+// blank allocates address space without resident pages. It is freed at the end of the prediction.
 func (p *prediction) blank(bytes int64) ([]byte, error) {
 	b, err := host.Blank(bytes)
 	if err == nil {
@@ -146,8 +144,7 @@ func (p *prediction) tell(to address, msg message) {
 	})
 }
 
-// handle has an actor handle its next message, unless it is at work on one. What the handling
-// spends, the actor is busy.
+// handle lets an idle actor handle its next message. The actor stays busy for the time that the handling spends.
 func (p *prediction) handle(m *mailbox) {
 	if m.busy || len(m.arrived) == 0 {
 		return
@@ -167,10 +164,11 @@ func (p *prediction) begin(w work, started, f func()) {
 	p.clock.Start(p.cost(w.do), f)
 }
 
-// result finds out what others need: batches are packed, sums of squares are 0.
+// result runs f only for tasks that pack a batch or count bytes on disks. For other tasks it returns what the cores
+// expect without running f: 0 for sums of squares, and nil.
 func (p *prediction) result(w work, f func() (any, error)) (any, error) {
 	switch w.do.(type) {
-	case packBatch, fetchState, flushState, putGrad, fetchGrad, readParams: // bytes on disks are counted when they have moved
+	case packBatch, fetchState, flushState, putGrad, fetchGrad, readParams: // they count bytes on disks
 		return f()
 	case measure:
 		return 0.0, nil
@@ -184,7 +182,7 @@ func (p *prediction) now() time.Duration { return p.clock.Now() }
 
 func (p *prediction) stop() {}
 
-// cost is what a work takes on the host.
+// cost returns the time and resources of a task on the host.
 func (p *prediction) cost(do task) virtualdevice.Work {
 	h, r := &p.machine.Host, p.plan
 	switch e := do.(type) {
@@ -203,12 +201,12 @@ func (p *prediction) cost(do task) virtualdevice.Work {
 			bytes += x.Elems * r.GradBytes()
 		}
 		return p.memoryWork(h.Norm, float64(bytes))
-	case sumShare: // the parts of all ranks are read, and their sum is written and read
+	case sumShare: // reads the parts of all ranks, writes their sum and reads it
 		bytes := float64(p.plan.ShareSumBytes(e.Layer))
 		return p.memoryWork(h.Gather, float64(r.Ranks+1)*bytes).Then(p.memoryWork(h.Norm, bytes))
 	case update:
 		by := r.Optim
-		if r.NSSteps > 0 { // what is no matrix
+		if r.NSSteps > 0 { // the weights that are not in matrices
 			by = strings.Replace(by, "muon", "adamw", 1)
 		}
 		return p.memoryWork(h.UpdateBy(by), r.UnitBytes(e.Layer, p.grads[e.Layer]))
@@ -236,8 +234,7 @@ func (p *prediction) cost(do task) virtualdevice.Work {
 	return virtualdevice.Work{}
 }
 
-// diskWork is a work that moves so many bytes to or from a disk at rate GB/s. Whatever it does at once, a
-// disk does one after the other.
+// diskWork moves a number of bytes to or from a disk at rate GB/s. A disk serves concurrent works one after the other.
 func (p *prediction) diskWork(bytes, rate float64) (w virtualdevice.Work) {
 	if bytes > 0 {
 		w.Seconds = bytes / (rate * 1e9)
@@ -246,7 +243,7 @@ func (p *prediction) diskWork(bytes, rate float64) (w virtualdevice.Work) {
 	return w
 }
 
-// packedWork is onDisk where cores are at work on the bytes for some seconds, all cores at once.
+// packedWork is diskWork with compression or decompression that takes seconds core-seconds, spread over all cores.
 func (p *prediction) packedWork(bytes int64, seconds, rate float64) virtualdevice.Work {
 	w, cores := p.diskWork(float64(bytes), rate), float64(p.machine.Host.Cores)
 	if seconds > 0 {
@@ -256,7 +253,7 @@ func (p *prediction) packedWork(bytes int64, seconds, rate float64) virtualdevic
 	return w
 }
 
-// memoryWork is a work on the host that reads and writes so many bytes.
+// memoryWork returns the virtual work of an operation that reads and writes this many bytes of host memory.
 func (p *prediction) memoryWork(o rates.Op, bytes float64) virtualdevice.Work {
 	h, c := &p.machine.Host, o.Cost(bytes)
 	w := virtualdevice.Work{Seconds: c.Seconds}

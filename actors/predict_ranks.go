@@ -7,11 +7,10 @@ import (
 	"mt/device/virtual"
 )
 
-// This file has the ranks of a predicted run. All are taken to be alike and to be at the same place
-// at the same time, so one of them is predicted, and what it exchanges takes what the network needs
-// for its bytes: others do not come late.
+// This file predicts a run with several ranks. All ranks are assumed identical and always at the same place, so one
+// rank is predicted. Its exchanges take the network's time for their bytes; other ranks are never late.
 
-// predictedWorld is all ranks of a predicted run, as one of them sees it.
+// predictedWorld is the group of ranks as the predicted rank sees it.
 type predictedWorld struct{ p *prediction }
 
 // Rank implements cluster.World.
@@ -20,7 +19,7 @@ func (w predictedWorld) Rank() int { return w.p.plan.Rank }
 // Size implements cluster.World.
 func (w predictedWorld) Size() int { return w.p.plan.Ranks }
 
-// Hosts implements cluster.World: each rank has a host of its own.
+// Hosts implements cluster.World. Each rank has its own host.
 func (w predictedWorld) Hosts() (out []string) {
 	for r := range w.Size() {
 		out = append(out, fmt.Sprintf("host %d", r))
@@ -31,16 +30,16 @@ func (w predictedWorld) Hosts() (out []string) {
 // NewComm implements cluster.World.
 func (w predictedWorld) NewComm(string) (cluster.Comm, error) { return predictedComm(w), nil }
 
-// Abort implements cluster.World; a prediction ends by its error.
+// Abort implements cluster.World. It does nothing: the error of a prediction ends it.
 func (w predictedWorld) Abort(string) {}
 
 // Close implements cluster.World.
 func (w predictedWorld) Close() error { return nil }
 
-// predictedComm carries exchanges over the predicted network.
+// predictedComm models exchanges over the predicted network.
 type predictedComm struct{ p *prediction }
 
-// AllGather implements cluster.Comm: the others send what this rank does.
+// AllGather implements cluster.Comm. The other ranks send the same value.
 func (c predictedComm) AllGather(value []byte, done func([][]byte, error)) {
 	values := make([][]byte, c.p.plan.Ranks)
 	for r := range values {
@@ -66,8 +65,8 @@ func (c predictedComm) AllToAllV(_ []byte, sendCounts []int, _ []byte, recvCount
 	c.exchange(max(out, in), func() { done(nil) })
 }
 
-// exchange takes what so many bytes need that leave this rank while as many come in. Both pass
-// through the host's memory, and a core works on them.
+// exchange takes the network's time to send bytes and at the same time receive equally many. Both directions pass
+// through host memory and use one core.
 func (c predictedComm) exchange(bytes int64, done func()) {
 	m := c.p.machine
 	moving := float64(bytes) / (m.Network.Rate * 1e9)

@@ -14,7 +14,7 @@ import (
 	"mt/plan/rates"
 )
 
-// machine is a GPU of which everything is fast.
+// machine returns a fast GPU.
 func machine() *rates.Machine {
 	fast := rates.Op{Rate: 1e4}
 	return &rates.Machine{Name: "test", Device: rates.Device{Name: "GPU", Kind: "cuda", Memory: 1, Bandwidth: 1e4,
@@ -34,8 +34,8 @@ func (tr trial) predict(t *testing.T, m *rates.Machine) (steps []StepReport) {
 	return steps
 }
 
-// TestPredictionMovesTheSameBytes: a predicted run follows the same programs as the real one, so
-// the same bytes cross the link, whatever the depths.
+// TestPredictionMovesTheSameBytes: a predicted run follows the same programs as the real one. The same bytes cross the
+// link, whatever the depths.
 func TestPredictionMovesTheSameBytes(t *testing.T) {
 	r := rand.New(rand.NewSource(5))
 	for range testkit.Count(t, 60, 6) {
@@ -61,8 +61,8 @@ func TestPredictionMovesTheSameBytes(t *testing.T) {
 	}
 }
 
-// TestPredictionOfPassing: what passes between devices that copy to each other does not cross their
-// links to the host, and takes as long as the machine says.
+// TestPredictionOfPassing: activations between devices that reach each other do not cross the links to the host, and
+// take the machine's time.
 func TestPredictionOfPassing(t *testing.T) {
 	tr := base()
 	tr.copyTiles, tr.steps, tr.micro, tr.order, tr.lane = true, 3, 8, schedule.Lanes, []int{0, 1, 0, 1, 0}
@@ -83,7 +83,7 @@ func TestPredictionOfPassing(t *testing.T) {
 	}
 }
 
-// TestPredictionOfExperts: every expert gets its part of the tokens, and is fetched.
+// TestPredictionOfExperts: every expert gets its part of the tokens and is fetched.
 func TestPredictionOfExperts(t *testing.T) {
 	for _, onDemand := range []bool{false, true} {
 		tr := base()
@@ -102,7 +102,7 @@ func TestPredictionOfExperts(t *testing.T) {
 	}
 }
 
-// TestPredictedStall: what is slow is what the stream waits for, for as long as it takes.
+// TestPredictedStall: the stream waits for the slow resource, for its whole time.
 func TestPredictedStall(t *testing.T) {
 	tr := base()
 	tr.copyTiles, tr.steps = true, 3
@@ -163,8 +163,7 @@ func TestPredictedStall(t *testing.T) {
 	}
 }
 
-// TestPredictionRepeats: the same prediction twice is the same, and what a machine has no rates for is
-// refused.
+// TestPredictionRepeats: a repeated prediction is identical. A machine without the necessary rates is rejected.
 func TestPredictionRepeats(t *testing.T) {
 	tr := base()
 	tr.copyTiles = true
@@ -183,7 +182,7 @@ func TestPredictionRepeats(t *testing.T) {
 	}
 }
 
-// TestPredictedTimeline: the timeline of a predicted run has the same tracks as that of a real one.
+// TestPredictedTimeline: the timelines of a predicted and a real run have the same tracks.
 func TestPredictedTimeline(t *testing.T) {
 	tr := base()
 	tr.copyTiles = true
@@ -191,7 +190,7 @@ func TestPredictedTimeline(t *testing.T) {
 		tr.timeline = timeline.New(timeline.Options{KeepStep: true})
 		run(tr)
 		for _, track := range tr.timeline.Last().Tracks {
-			if n, isBatch := strings.CutPrefix(track.Name, "batch "); !isBatch || strings.HasPrefix(n, "slot") { // how many batches there are at a time depends on the clock
+			if n, isBatch := strings.CutPrefix(track.Name, "batch "); !isBatch || strings.HasPrefix(n, "slot") { // the number of batches at a time depends on the clock
 				names = append(names, track.Name)
 			}
 			if track.Name == "compute" {
@@ -212,13 +211,13 @@ func TestPredictedTimeline(t *testing.T) {
 		m := machine()
 		m.Link.Peer, m.Device.Bandwidth = 1e4, 10 // no launch takes less than a nanosecond
 		predicted, same := tracks(func(tr trial) { tr.predict(t, m) })
-		if strings.Join(real, " ") != strings.Join(predicted, " ") || launches != same && lane == nil { // of several lanes, steps end apart
+		if strings.Join(real, " ") != strings.Join(predicted, " ") || launches != same && lane == nil { // with several lanes, steps end at different times
 			t.Errorf("lanes %v: tracks %v with %d launches, predicted %v with %d", lane, real, launches, predicted, same)
 		}
 	}
 }
 
-// TestCausesHaveWords: every cause of a stall has a name, and words for people, of its own.
+// TestCausesHaveWords: every cause of a stall has its own name and its own words.
 func TestCausesHaveWords(t *testing.T) {
 	seen := map[string]bool{}
 	for c := range NumCauses {
@@ -229,8 +228,7 @@ func TestCausesHaveWords(t *testing.T) {
 	}
 }
 
-// TestPredictedLanes: two devices take little more than half of what one takes where computing
-// takes all the time.
+// TestPredictedLanes: two devices take little more than half the time of one if computing dominates.
 func TestPredictedLanes(t *testing.T) {
 	m := machine()
 	m.Device.Products["fp32"], m.Link.Latency, m.Host.Message = []rates.Product{{Rate: 1e-3}}, 0, 0
@@ -246,7 +244,7 @@ func TestPredictedLanes(t *testing.T) {
 	}
 }
 
-// TestPredictedPacking: fewer bytes take a slow disk less time, and cores that have to pack them take a fast disk more.
+// TestPredictedPacking: compression makes a slow disk faster. Cores that must compress make a fast disk slower.
 func TestPredictedPacking(t *testing.T) {
 	tr := base()
 	tr.steps, tr.noClip, tr.saveSteps = 3, true, 0

@@ -11,35 +11,36 @@ import (
 	"mt/layers"
 )
 
-// This file is what a run on pairs has beside others: what the head's gradient needs to know of a batch, and what the pairs'
-// losses and rewards add up to. The host makes the latter from the losses of tokens, in which all of it is.
+// This file has the parts of a run that trains on pairs: the inputs of the head's gradient, and the sums of the pairs'
+// losses and rewards. The host computes these sums from the losses of tokens.
 
-// Preferences are what a run needs whose plan has a preference loss.
+// Preferences configure a run whose plan has a preference loss.
 type Preferences struct {
-	// Likelihood is what the mean of −log p over the targets of chosen answers counts, beside the pairs' losses.
+	// Likelihood is the weight of the mean −log p over the supervised tokens of chosen answers, beside the pairs'
+	// losses.
 	Likelihood float64
-	// Reference is log p of the chosen and the rejected answer of a pair by the reference model. It is called from several
-	// goroutines. nil, in runs without steps: the model is the reference itself.
+	// Reference returns the reference model's log p of a pair's chosen and rejected answer. Several goroutines call it.
+	// nil, in runs without steps: the model is its own reference.
 	Reference func(eval bool, id int64) [2]float32
-	// Found, which may be nil, is told what the model's log p are in an evaluation, pair by pair.
+	// OnLogProbs, which may be nil, receives the model's log p of each pair in an evaluation.
 	OnLogProbs func(id int64, logp [2]float32)
 }
 
-// PairSums are sums over pairs.
+// PairSums has sums over pairs.
 type PairSums struct {
-	Pairs, Targets       int64   // how many pairs, and how many targets their chosen answers have
-	Loss, Nats           float64 // the pairs' losses, and −log p over those targets
-	Chosen, Rejected     float64 // rewards: Beta·(log p − log p by the reference)
+	Pairs, Targets       int64   // number of pairs, and of supervised tokens in their chosen answers
+	Loss, Nats           float64 // sums of the pairs' losses, and of −log p over the supervised tokens of chosen answers
+	Chosen, Rejected     float64 // sums of rewards: Beta·(log p − the reference model's log p)
 	Right                float64 // pairs whose chosen answer has the larger reward
-	LogChosen, LogReject float64 // log p
+	LogChosen, LogReject float64 // sums of log p of chosen and of rejected answers
 }
 
-// numbers are the sums, to be sent and added up.
+// numbers lists the float64 sums, for sending and adding.
 func (s *PairSums) numbers() []*float64 {
 	return []*float64{&s.Loss, &s.Nats, &s.Chosen, &s.Rejected, &s.Right, &s.LogChosen, &s.LogReject}
 }
 
-// add adds other pairs' sums.
+// add adds o to s.
 func (s *PairSums) add(o PairSums) {
 	s.Pairs, s.Targets = s.Pairs+o.Pairs, s.Targets+o.Targets
 	for i, x := range o.numbers() {
@@ -47,12 +48,13 @@ func (s *PairSums) add(o PairSums) {
 	}
 }
 
-// mean is the loss, given Preferences.Likelihood.
+// mean returns the mean loss of the pairs, plus likelihood (Preferences.Likelihood) times the mean −log p of chosen
+// answers.
 func (s *PairSums) mean(likelihood float64) float64 {
 	return s.Loss/float64(max(s.Pairs, 1)) + likelihood*s.Nats/float64(max(s.Targets, 1))
 }
 
-// append appends the sums as they are sent.
+// append appends the encoded sums to b.
 func (s PairSums) append(b []byte) []byte {
 	b = binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(b, uint64(s.Pairs)), uint64(s.Targets))
 	for _, x := range s.numbers() {
@@ -61,7 +63,7 @@ func (s PairSums) append(b []byte) []byte {
 	return b
 }
 
-// decodePairs reads sums that were sent.
+// decodePairs decodes the sums.
 func decodePairs(v []byte) (s PairSums) {
 	s.Pairs, s.Targets = int64(readInt(v)), int64(readInt(v[8:]))
 	for i, x := range s.numbers() {
@@ -70,16 +72,16 @@ func decodePairs(v []byte) (s PairSums) {
 	return s
 }
 
-// onPairs says whether the run learns from pairs.
+// onPairs reports whether the run trains on pairs.
 func (r *run) onPairs() bool { return !r.plan.Spec.Preference.None() }
 
-// fillReferences fills what a micro-batch has of pairs: place puts a list into the batch. A rank for which no row is left has documents
-// and no pairs: as they have no targets, nothing depends on what it is told of them.
+// fillReferences fills the fields of a micro-batch for pairs. place puts a list into the batch. The batch of a rank
+// without rows has documents but no pairs. These documents have no targets, so their reference values do not matter.
 func (r *lane) fillReferences(p *Pass, m *data.MicroBatch, to *layers.MicroBatch, place func([]int32) device.Tensor) {
 	if !r.onPairs() || p.Eval {
 		return
 	}
-	if r.o.predicted != nil { // nothing is known of documents, and nothing is computed
+	if r.o.predicted != nil { // a prediction knows no documents and computes nothing
 		to.Reference = place(make([]int32, to.Seqs))
 		to.Reference.DType = device.F32
 		return
@@ -97,7 +99,7 @@ func (r *lane) fillReferences(p *Pass, m *data.MicroBatch, to *layers.MicroBatch
 	to.Likelihood = float32(r.o.Preferences.Likelihood * float64(p.Batch.AllPairs()) / float64(max(p.Batch.AllChosen(), 1)))
 }
 
-// landedPairs adds up what the losses of a pass on the host say of its pairs; nil where the run is not on pairs.
+// landedPairs sums the pairs of a pass from its losses on the host. nil: the run does not train on pairs.
 func (r *lane) landedPairs(p *Pass, losses []byte) *PairSums {
 	if !r.onPairs() || r.o.predicted != nil || p.Check {
 		return nil
@@ -127,7 +129,8 @@ func (r *lane) landedPairs(p *Pass, losses []byte) *PairSums {
 	return sums
 }
 
-// pairSums are those of one pair: log p of its answers by the model and by the reference, and how many targets they have.
+// pairSums returns the sums of one pair from the model's (logp) and the reference's (ref) log p of the chosen and the
+// rejected answer. n and k are the numbers of supervised tokens of the two answers.
 func pairSums(loss op.PreferenceLoss, logp, ref [2]float32, n, k int) PairSums {
 	c, r := float64(logp[0])-float64(ref[0]), float64(logp[1])-float64(ref[1])
 	of, _, _ := loss.Of(c, r, n, k)
@@ -139,7 +142,7 @@ func pairSums(loss op.PreferenceLoss, logp, ref [2]float32, n, k int) PairSums {
 	return s
 }
 
-// readFloats reads n little-endian float32.
+// readFloats reads n little-endian float32 values.
 func readFloats(b []byte, n int) []float32 {
 	v := make([]float32, n)
 	for i := range v {
@@ -148,7 +151,7 @@ func readFloats(b []byte, n int) []float32 {
 	return v
 }
 
-// checkPairs refuses a batch of a run on pairs whose documents are not pairs, the chosen answer before the rejected one.
+// checkPairs rejects a batch whose documents are not pairs of a chosen and a rejected answer, in this order.
 func (r *run) checkPairs(b *data.Batch) error {
 	if !r.onPairs() || r.o.predicted != nil || isStandIn(b) {
 		return nil

@@ -13,7 +13,7 @@ import (
 	"mt/plan"
 )
 
-// TestOnlyPairs: a run on pairs ends where a batch has something else, or a pair the wrong way round.
+// TestOnlyPairs: a run on pairs fails on a batch with other documents, or with a pair in the wrong order.
 func TestOnlyPairs(t *testing.T) {
 	for want, spoil := range map[string]func(m *data.MicroBatch){
 		"needs data of pairs alone":         func(m *data.MicroBatch) { m.Pairs = m.Pairs[1:] },
@@ -32,7 +32,7 @@ func TestOnlyPairs(t *testing.T) {
 	}
 }
 
-// TestSamePairs: a pair whose documents are the same is told to the device as such, and no other is.
+// TestSamePairs: the device is told which pairs have equal documents, and only those.
 func TestSamePairs(t *testing.T) {
 	p := &plan.Run{Spec: layers.Spec{Preference: op.PreferenceLoss{Kind: op.Sigmoid, Beta: 0.1}}}
 	r := &lane{plan: p, run: &run{plan: p, o: &Options{Preferences: &Preferences{Reference: func(_ bool, id int64) [2]float32 { return [2]float32{float32(id), -1} }}}}}

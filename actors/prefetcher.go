@@ -12,12 +12,11 @@ import (
 	"mt/plan"
 )
 
-// The Prefetcher owns the credits of what it fills: weight slots of every class,
-// batch slots and activation slots. It serves the takes of a program in the order in
-// which they were planned. Each waits for a free slot and for what is to be copied: a
-// layer at the right version, or an activation that has been spilled.
+// The Prefetcher owns the credits of the slots it fills: weight slots of every class, batch slots and activation slots.
+// A program lists its takes: which tile or activation gets a slot next. The Prefetcher serves them in this order. Each
+// take waits for a free slot and for its content: a layer at the right version, or an activation that has been spilled.
 //
-// What only some runs do is in a file of its own: tiles of experts (experts.go), tiles on disks (prefetcher_disks.go),
+// Features of some runs have their own files: tiles of experts (experts.go), tiles on disks (prefetcher_disks.go),
 // activations from other lanes (passage.go).
 
 // prefetcherCore is the pure part of the Prefetcher.
@@ -28,49 +27,49 @@ type prefetcherCore struct {
 	servers  []server
 }
 
-// prefetcherSpec is what a Prefetcher has to know of a run.
+// prefetcherSpec describes a run to a Prefetcher.
 type prefetcherSpec struct {
 	lane          laneID
 	layers        int
-	rows          bool                     // its batches have the embedding's rows
-	sources       [][]int                  // by tile, the layers that it is copied from
-	slots         [schedule.NumClasses]int // how many weight slots there are of each class
-	batches       int                      // how many batch slots
-	activations   int                      // how many activation slots
+	rows          bool                     // its batches have embedding rows
+	sources       [][]int                  // by tile: the layers it is copied from
+	slots         [schedule.NumClasses]int // number of weight slots by class
+	batches       int                      // number of batch slots
+	activations   int                      // number of activation slots
 	experts       bool                     // some layers have experts
 	weightsOnDisk []bool                   // by layer: its tile is on a disk; nil: none is
-	reachedBy     []bool                   // by lane: whether its device can copy into the slots of this one
+	reachedBy     []bool                   // by lane: its device can copy into this lane's slots
 }
 
-// server fills the slots of one kind for the takes of a program. Servers are asked in their order.
+// server fills one kind of slot for the takes of a program. Servers are called in order.
 type server interface {
-	// take handles a message that is the server's; ok is false for any other.
+	// take handles msg. ok is false if the message is not for this server.
 	take(msg message) (out []effect, ok bool)
-	// serve serves whatever can be served of a program.
+	// serve serves a program's takes as far as possible.
 	serve(s *prefetchState) []effect
-	// served says whether all is.
+	// served reports whether all takes are served.
 	served(s *prefetchState) bool
 }
 
-// versionState is what the last LayerUpdated said of a layer.
+// versionState is the content of a layer's last LayerUpdated.
 type versionState struct {
 	version int
-	waited  Cause // what the update waited for: the Checkpointer, a disk, neither
+	waited  Cause // what the update waited for: the Checkpointer, a disk, or nothing
 }
 
-// prefetchState is how far the Prefetcher is with one program.
+// prefetchState is the progress of one program.
 type prefetchState struct {
 	p         *Pass
-	batch     bool        // the gathering of the batch's rows has begun
-	weights   int         // next entry of WeightTakes
-	acts      int         // next entry of ActTakes
-	spilled   map[int]int // by object: how often it has been spilled
-	routed    routing     // of the layers whose routing has landed
-	tileWait  Cause       // what the next tile to fetch has waited for
-	batchWait Cause       // what the batch has waited for
+	batch     bool        // gathering the batch's rows has begun
+	weights   int         // index of the next entry of WeightTakes
+	acts      int         // index of the next entry of ActTakes
+	spilled   map[int]int // by object: number of spills
+	routed    routing     // the layers whose routing has landed
+	tileWait  Cause       // what the next tile waited for
+	batchWait Cause       // what the batch waited for
 }
 
-// newPrefetcherCore makes a Prefetcher of layers that are all at the same version.
+// newPrefetcherCore makes a Prefetcher with all layers at the same version.
 func newPrefetcherCore(x prefetcherSpec, version int) *prefetcherCore {
 	c := &prefetcherCore{prefetcherSpec: x, versions: slices.Repeat([]versionState{{version: version}}, x.layers)}
 	tiles := newTileServer(c)
@@ -84,7 +83,7 @@ func newPrefetcherCore(x prefetcherSpec, version int) *prefetcherCore {
 	return c
 }
 
-// ids lists the ids 0 … n−1.
+// ids returns 0 … n−1.
 func ids(n int) []int {
 	s := make([]int, n)
 	for i := range s {
@@ -105,7 +104,7 @@ func (c *prefetcherCore) step(msg message) (out []effect) {
 	return append(out, c.advance()...)
 }
 
-// take hands a message to the server that it is for.
+// take passes a message to its server.
 func (c *prefetcherCore) take(msg message) []effect {
 	for _, s := range c.servers {
 		if out, ok := s.take(msg); ok {
@@ -115,7 +114,7 @@ func (c *prefetcherCore) take(msg message) []effect {
 	panic(unexpected(c.lane.prefetcher(), msg))
 }
 
-// program is the state of a program; nil: it is over.
+// program returns the state of a program; nil if it is over.
 func (c *prefetcherCore) program(seq int) *prefetchState {
 	for _, s := range c.programs {
 		if s.p.Seq == seq {
@@ -125,8 +124,7 @@ func (c *prefetcherCore) program(seq int) *prefetchState {
 	return nil
 }
 
-// advance serves whatever can be served. It begins with a program when all takes of the
-// program before have been served.
+// advance serves all programs as far as possible. A program begins when all takes of the previous one are served.
 func (c *prefetcherCore) advance() (out []effect) {
 	for len(c.programs) > 0 {
 		s, all := c.programs[0], true
@@ -142,8 +140,8 @@ func (c *prefetcherCore) advance() (out []effect) {
 	return out
 }
 
-// upToDate says whether layers are at the version that p needs, and what they wait for or
-// have waited for.
+// upToDate reports whether layers are at the version that p needs. cause says what the update of these layers waits for
+// or has waited for.
 func (c *prefetcherCore) upToDate(p *Pass, layers ...int) (ok bool, cause Cause) {
 	cause = StallWeights
 	for _, l := range layers {
@@ -163,20 +161,19 @@ type batchServer struct {
 	free []int
 }
 
-// gatherRows collects the embedding's rows of a batch in the staging of a slot.
+// gatherRows copies the batch's embedding rows into a slot's staging buffer.
 type gatherRows struct {
 	p    *Pass
 	Slot int
 }
 
-// rowsGathered tells that gatherRows is done.
+// rowsGathered reports that gatherRows is done.
 type rowsGathered struct {
 	p    *Pass
 	sent BatchFetched
 }
 
-// fetchBatch enqueues the copies of the gathered rows and of the batch's ids to the
-// device.
+// fetchBatch enqueues the copies of the gathered rows and of the batch's ids to the device.
 type fetchBatch struct {
 	p    *Pass
 	Slot int
@@ -240,36 +237,36 @@ func (e fetchBatch) start(r *lane, _ work) error {
 // tileServer fills weight slots.
 type tileServer struct {
 	c       *prefetcherCore
-	classes []schedule.Class           // of every weight slot
-	free    [schedule.NumClasses][]int // by class: the weight slots that are free
+	classes []schedule.Class           // by weight slot: its class
+	free    [schedule.NumClasses][]int // by class: the free weight slots
 	hooks   []tileHook
 }
 
-// tileHook changes how tiles are fetched that only some runs have. Hooks are asked in their order.
+// tileHook is a piece of the Prefetcher that changes how tiles are fetched, in runs with experts or with weights on
+// disks. Hooks are called in order.
 type tileHook interface {
-	// take handles a message that is the hook's; ok is false for any other.
+	// take handles msg. ok is false if the message is not for this hook.
 	take(msg message) (out []effect, ok bool)
-	// ready says whether a visit's tile can be fetched; if not, what it waits for.
+	// ready reports whether a visit's tile can be fetched; if not, waits is the missing input.
 	ready(s *prefetchState, v schedule.Visit) (waits Cause, ok bool)
-	// idle says whether the visit does without its tile.
+	// idle reports whether the visit does not need its tile.
 	idle(s *prefetchState, v schedule.Visit) bool
-	// begin takes over a tile that has got a slot, or changes how it is fetched.
+	// begin takes over a tile with a slot, or changes how it is fetched.
 	begin(g *grantedTile) (out []effect, ok bool)
 }
 
-// grantedTile is a tile that has got a slot, and what Compute is told when it is on its way there.
+// grantedTile is a tile for which a free slot was taken, and the message to Compute after the tile's copy is enqueued.
 type grantedTile struct {
 	copy fetchWeights
-	task task // copy, or one that does more
+	task task // copy, or a task that does more
 	sent LayerFetched
-	to   schedule.Stage // of the visit
+	to   schedule.Stage // stage of the visit
 }
 
-// fetchWeights enqueues the copy of a tile into a slot on the h2d stream, after the
-// slot is idle, and records that it is ready.
+// fetchWeights enqueues the copy of a tile into an idle slot on the h2d stream and records the slot's ready event.
 type fetchWeights struct {
 	Prog, Layer, Part, Tile, Slot int
-	Step                          int // of the pass
+	Step                          int // training step of the pass
 }
 
 func newTileServer(c *prefetcherCore) *tileServer {
@@ -325,7 +322,7 @@ func (x *tileServer) serve(s *prefetchState) (out []effect) {
 	return out
 }
 
-// ready says whether a visit's tile can be fetched, and what it waits for or has waited for.
+// ready reports whether a visit's tile can be fetched. cause says what the tile waits for or has waited for.
 func (x *tileServer) ready(s *prefetchState, v schedule.Visit) (ok bool, cause Cause) {
 	for _, w := range x.hooks {
 		if waits, ok := w.ready(s, v); !ok {
@@ -341,7 +338,7 @@ func (x *tileServer) ready(s *prefetchState, v schedule.Visit) (ok bool, cause C
 	return ok, cause
 }
 
-// fetch brings a tile into its slot and tells Compute.
+// fetch starts the copy of a tile into its slot and notifies Compute.
 func (x *tileServer) fetch(g grantedTile) []effect {
 	for _, w := range x.hooks {
 		if out, ok := w.begin(&g); ok {
@@ -361,7 +358,7 @@ func (e fetchWeights) start(r *lane, _ work) error {
 	return err
 }
 
-// fetch enqueues the copy of a tile and says how many bytes it moves.
+// fetch enqueues the copy of a tile. moved is the number of bytes.
 func (r *lane) fetch(e fetchWeights) (moved int64, err error) {
 	s := r.weights[e.Slot]
 	moved = s.place.fetch(r.tiles[e.Tile], s)
@@ -369,26 +366,25 @@ func (r *lane) fetch(e fetchWeights) (moved int64, err error) {
 	return moved, r.enqueued("prefetch %s", r.names[e.Layer])
 }
 
-// placement says where the device reads what is on the host: in device memory that it is
-// copied to (copied), or where it lies (inPlace).
+// placement says where the device reads host data: from a copy in device memory (copied), or at its host address
+// (inPlace).
 type placement interface {
-	// fetch enqueues the copy of a tile into a slot and says how many bytes it moves.
+	// fetch enqueues the copy of a tile into a slot and returns the number of bytes.
 	fetch(t layers.Tile, s slot) int64
-	// weights views the tensors of a tile that has been fetched.
+	// weights views the tensors of a fetched tile.
 	weights(t layers.Tile, s slot) layers.Weights
-	// bind returns where the device reads what is staged on the host for a batch.
+	// bind returns the device's view of a batch's staging buffer.
 	bind(staging []byte) (device.Mem, error)
-	// upload enqueues the copy of what is staged to the memory that bind returned.
+	// upload enqueues the copy of staged data to the memory from bind.
 	upload(to device.Mem, staged []byte)
 }
 
-// placement returns that of the tiles and batches of the lane's device.
+// placement returns the placement for tiles and batches of the lane's device.
 func (r *lane) placement() placement {
 	return [...]placement{plan.Copied: copied{r}, plan.InPlace: inPlace{r}}[r.plan.Binding()]
 }
 
-// copied is the placement on a device with memory of its own: tiles are copied into
-// slots, batches into memory that is allocated for them.
+// copied is the placement for a device with its own memory. Tiles are copied into slots, batches into allocated memory.
 type copied struct{ r *lane }
 
 func (c copied) fetch(t layers.Tile, s slot) (moved int64) {
@@ -410,8 +406,8 @@ func (c copied) bind(staging []byte) (device.Mem, error) {
 
 func (c copied) upload(to device.Mem, staged []byte) { c.r.h2d.CopyH2D(to, staged) }
 
-// inPlace is the placement on a unified device: it computes on the tiles and batches
-// where they lie on the host, and nothing is copied.
+// inPlace is the placement for a unified device. It computes on tiles and batches at their host address and copies
+// nothing.
 type inPlace struct{ r *lane }
 
 func (inPlace) fetch(layers.Tile, slot) int64 { return 0 }
@@ -427,12 +423,12 @@ func (p inPlace) bind(staging []byte) (device.Mem, error) { return p.r.dev.BindH
 
 func (inPlace) upload(device.Mem, []byte) {}
 
-// inMemory is where so many bytes of a layer lie in the host's memory, from byte from of its tile on.
+// inMemory returns the bytes [from, from+bytes) of a layer's tile in host memory.
 func (r *lane) inMemory(_ layers.Tile, _ slot, layer int, from, bytes int64) []byte {
 	return r.o.Home.Tile(layer)[from : from+bytes]
 }
 
-// sourceLayers are the layers whose tiles the lane copies from.
+// sourceLayers lists the layers whose tiles the lane copies from.
 func (r *lane) sourceLayers() (out []int) {
 	for l := range r.schedule.Layers {
 		if slices.ContainsFunc(r.tiles, func(t layers.Tile) bool {
@@ -444,7 +440,7 @@ func (r *lane) sourceLayers() (out []int) {
 	return out
 }
 
-// allocWeights makes the weight slots of all classes.
+// allocWeights allocates the weight slots of all classes.
 func (r *lane) allocWeights() error {
 	for l := range r.schedule.Layers {
 		held := r.inMemory
@@ -470,12 +466,13 @@ func (r *lane) allocWeights() error {
 	return nil
 }
 
-// activationServer fills activation slots. Only for what another lane passes on a slot is allotted before it has come.
+// activationServer fills activation slots. A slot is allotted when its content is there. Only a slot for another lane's
+// activation is allotted earlier.
 type activationServer struct {
 	c    *prefetcherCore
 	free []int
-	// passed are the activations that other lanes have passed on to the host and that have no slot
-	// yet; allotted, by what they wait for, the slots of those that have not come.
+	// passed has the activations that other lanes have passed to the host and that have no slot yet. allotted has the
+	// slots of activations that have not arrived.
 	passed   map[transit]bool
 	allotted map[transit]fetchPassed
 }
@@ -484,8 +481,8 @@ func newActivationServer(c *prefetcherCore) *activationServer {
 	return &activationServer{c: c, free: ids(c.activations), passed: map[transit]bool{}, allotted: map[transit]fetchPassed{}}
 }
 
-// fetchActivation enqueues the copy of a spilled activation of so many tokens into a
-// slot; Host is where it lies on the host, as in schedule.Object, and Step that of the pass.
+// fetchActivation enqueues the copy of a spilled activation into a slot. Host is schedule.Object.Host. Step is the
+// training step of the pass.
 type fetchActivation struct{ Slot, Host, Tokens, Step int }
 
 func (x *activationServer) take(msg message) ([]effect, bool) {
@@ -520,8 +517,7 @@ func (x *activationServer) serve(s *prefetchState) (out []effect) {
 	return out
 }
 
-// fill is what fills an activation slot that has been allotted to what a program takes, and grants
-// it to Compute.
+// fill returns the effects that fill an allotted activation slot and grant it to Compute.
 func (x *activationServer) fill(p *Pass, t schedule.Take, slot int) []effect {
 	o := p.Objects[t.Object]
 	granted := send{x.c.lane.compute(), ActivationFetched{Prog: p.Seq, Object: t.Object, Slot: slot, Filled: t.Fetch}}
@@ -548,7 +544,7 @@ func (r *lane) bringIn(to int, from []byte) {
 	r.in.Record(slot.ready)
 }
 
-// upErr is the error so far of the streams that copy to the device.
+// upErr returns the first error of the streams that copy to the device.
 func (r *lane) upErr() error {
 	for _, s := range r.ups {
 		if err := s.Err(); err != nil {
@@ -558,7 +554,7 @@ func (r *lane) upErr() error {
 	return nil
 }
 
-// enqueued is the error of those streams, behind words that say what was enqueued.
+// enqueued returns upErr, with the text made from what and args: it names the enqueued operation.
 func (r *lane) enqueued(what string, args ...any) error {
 	if err := r.upErr(); err != nil {
 		return fmt.Errorf(what+": %w", append(args, err)...)

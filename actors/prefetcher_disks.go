@@ -8,28 +8,29 @@ import (
 	"mt/layers/schedule"
 )
 
-// This file is what the Prefetcher does where the tiles of some layers are on disks. Each weight slot then has a param
-// buffer on the host, as large as the largest of them (a layer, or an expert). A tile that is granted a slot is read into the slot's buffer when
-// the slot is idle, and copied from there; a unified device computes on it there. So weight slots bound how
-// far reading is ahead. It is known that a tile can be read by LayerUpdated, which the Stager sends for these
-// layers, when they are written.
+// This file adds weights on disks to the Prefetcher. Each weight slot has a param buffer on the host, as large as the
+// largest tile on disk (a layer, or an expert). When the device has finished with a weight slot, the next tile is read
+// into the slot's param buffer and copied from there. A unified device computes in the param buffer. So the number of
+// weight slots bounds the read-ahead. For these layers the Stager sends LayerUpdated after it has written the weights,
+// so the tile can then be read.
 
-// diskHook has such tiles read. One is read at a time, by several calls: a disk reads large pieces fastest.
+// diskHook reads tiles from disks, one tile at a time. Each read uses several calls, because a disk is fastest with
+// large reads.
 type diskHook struct {
 	c      *prefetcherCore
-	toRead []grantedTile // tiles whose slots are idle, in the order of reading; the first is being read
+	toRead []grantedTile // tiles with idle slots, in the order of reading; the first one is being read
 }
 
-// awaitSlot waits until a weight slot is idle.
+// awaitSlot waits until the device has finished with a weight slot.
 type awaitSlot struct{ Layer, Slot int }
 
-// slotIdle tells that awaitSlot is done.
+// slotIdle reports that awaitSlot is done.
 type slotIdle struct{ grantedTile }
 
 // readParams reads a tile from its disk into the param buffer of a weight slot.
 type readParams struct{ Layer, Tile, Slot, Step int }
 
-// paramsRead tells that readParams is done.
+// paramsRead reports that readParams is done.
 type paramsRead struct{ grantedTile }
 
 func (x *diskHook) take(msg message) ([]effect, bool) {
@@ -53,12 +54,12 @@ func (x *diskHook) ready(*prefetchState, schedule.Visit) (Cause, bool) { return 
 
 func (x *diskHook) idle(*prefetchState, schedule.Visit) bool { return false }
 
-// begin has a tile that is on a disk read first.
+// begin queues a tile on a disk for reading.
 func (x *diskHook) begin(g *grantedTile) ([]effect, bool) {
 	if !x.c.weightsOnDisk[g.copy.Layer] {
 		return nil, false
 	}
-	if g.sent.Cause == StallWeights { // the disk is slower than a link
+	if g.sent.Cause == StallWeights { // a disk is slower than a link
 		g.sent.Cause = StallDisk
 	}
 	return []effect{work{do: awaitSlot{Layer: g.copy.Layer, Slot: g.copy.Slot}, done: []send{{x.c.lane.prefetcher(), slotIdle{*g}}}}}, true
@@ -70,7 +71,7 @@ func (x *diskHook) readNext() []effect {
 }
 
 func (e awaitSlot) start(r *lane, w work) error {
-	s := r.h2d.Stream // nothing is copied that a trace could show
+	s := r.h2d.Stream // the plain stream: a trace has no copy to show
 	s.Wait(r.weights[e.Slot].idle)
 	s.Notify(func(err error) {
 		r.hub.notified(func() {
@@ -92,7 +93,7 @@ func (e readParams) start(r *lane, w work) error {
 	return nil
 }
 
-// allocParams makes the param buffers, and makes copies from them fast.
+// allocParams allocates the param buffers and registers them for fast copies.
 func (r *lane) allocParams() error {
 	bytes := r.plan.ParamBufferBytes()
 	if bytes == 0 {
@@ -109,8 +110,8 @@ func (r *lane) allocParams() error {
 	return nil
 }
 
-// inParamBuffer is where so many bytes of a layer lie in the param buffer of slot s, from byte from of its tile on, when tile t
-// has been read.
+// inParamBuffer returns the bytes [from, from+bytes) of a layer's tile, after tile t was read into the param buffer of
+// slot s.
 func (r *lane) inParamBuffer(t layers.Tile, s slot, _ int, from, bytes int64) []byte {
 	read, _ := r.plan.ParamSpan(t)
 	return r.params[s.index][from-read:][:bytes]

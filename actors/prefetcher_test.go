@@ -6,8 +6,7 @@ import (
 	"mt/layers/schedule"
 )
 
-// TestFetchesWaitForSpills: an activation comes back when it has been spilled as
-// often as the program says, not before.
+// TestFetchesWaitForSpills: an activation is fetched only after the number of spills in the program.
 func TestFetchesWaitForSpills(t *testing.T) {
 	s := schedule.Spec{Layers: dense(3)}
 	c := newPrefetcherCore(fetching(s, false, testDepths(1)), 0)

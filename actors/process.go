@@ -37,13 +37,13 @@ type hub struct {
 	watch     runWatch
 }
 
-// runWatch observes the works of a run on the host.
+// runWatch observes the works of a run on the host, for the timeline.
 type runWatch interface {
 	begin(id address, do task) *piece
 	done(p *piece)
 }
 
-// laneWatch observes what is enqueued on the streams of a lane.
+// laneWatch observes what is enqueued on the streams of a lane, for the timeline.
 type laneWatch interface {
 	launch(e enqueue, l schedule.Launch, v schedule.Visit, t *passTimeline)
 	copying(s *countedStream, do task)

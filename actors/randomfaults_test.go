@@ -20,12 +20,12 @@ import (
 
 var faultRuns = flag.Int("fault-runs", 0, "how many runs TestRandomFaults draws, each with three faults; 0: a few")
 
-// keeper is a Saver that keeps whole checkpoints: what a run could go on from.
+// keeper is a Saver that keeps whole checkpoints to resume from.
 type keeper struct {
-	open   map[int]layerBytes // by layer, of the save in progress; nil: there is none
-	step   int                // the step that the save in progress is of
-	kept   []*outcome         // checkpoints that were committed, in order; each has a state and its step
-	wrong  []string           // calls that were made out of order
+	open   map[int]layerBytes // by layer, of the save in progress; nil: none
+	step   int                // the step of the save in progress
+	kept   []*outcome         // committed checkpoints, in order, each with its state and step
+	wrong  []string           // calls made out of order
 	layers int                // how many layers a checkpoint has
 }
 
@@ -65,9 +65,8 @@ func (k *keeper) Abort() {
 	k.open = nil
 }
 
-// books is a device that counts the host memory that is registered with it and not given
-// back. It need not count device memory, which Usage does, nor streams: one that was not
-// closed leaves a goroutine, and goroutines are counted.
+// books is a device that counts registered host memory. Usage counts device memory, and an unclosed stream shows as a
+// leaked goroutine, so books need count neither.
 type books struct {
 	device.Device
 	registered atomic.Int64
@@ -86,9 +85,8 @@ func (b *books) Unregister(memory ...[]byte) {
 	b.Device.Unregister(memory...)
 }
 
-// faulty runs tr and makes device call number call fail, 0 for none: at once, or late, as on
-// a GPU (wrap.FailLate). Whatever happens, the run must give back all that it has taken;
-// that it leaves no memory and no goroutine, undisturbed looks at.
+// faulty runs tr with a failing device call, 0: none. late: the call fails later, as on a GPU (wrap.FailLate). The run
+// must always free everything; undisturbed checks memory and goroutines.
 func (tr trial) faulty(t *testing.T, call int64, late bool) (out outcome, saves *keeper, dev *wrap.Failing, err error) {
 	t.Helper()
 	var all []*books // by lane
@@ -122,9 +120,9 @@ func (tr trial) faulty(t *testing.T, call int64, late bool) (out outcome, saves 
 	return out, saves, dev, err
 }
 
-// versionsOf says, of each layer that a run leaves, after which step of want it was so. That
-// there is such a step shows that it is not half updated, nor by a wrong gradient. With Muon, whose
-// update of a layer is several works, it may be as after one step in part and in part as after the next.
+// versionsOf finds for each layer the step of want after which it has these bits, and returns the newest and the oldest
+// of these steps. Such a step must exist: then no layer is half updated or updated with a wrong gradient. Muon updates
+// a layer in several works, so parts of the layer may be one step ahead.
 func (o outcome) versionsOf(t *testing.T, err error, tr trial, want outcome) (newest, oldest int) {
 	t.Helper()
 	oldest = len(want.versions)
@@ -138,7 +136,7 @@ func (o outcome) versionsOf(t *testing.T, err error, tr trial, want outcome) (ne
 		if v < 0 {
 			t.Errorf("%v: layer %d is as after no step", err, i)
 		}
-		last := v // a layer that a step leaves as it was is as after several of them
+		last := v // a layer that a step leaves unchanged matches several steps
 		for last >= 0 && last+1 < len(want.versions) && reflect.DeepEqual(want.versions[last+1][i], want.versions[v][i]) {
 			last++
 		}
@@ -147,7 +145,7 @@ func (o outcome) versionsOf(t *testing.T, err error, tr trial, want outcome) (ne
 	return newest, oldest
 }
 
-// between says whether each byte of l is that of a or of b.
+// between reports whether each byte of l equals the byte of a or of b.
 func (l layerBytes) between(a, b layerBytes) bool {
 	either := func(l, a, b []byte) bool {
 		for i, x := range l {
@@ -170,9 +168,8 @@ func (l layerBytes) between(a, b layerBytes) bool {
 	return either(l.tile, a.tile, b.tile)
 }
 
-// TestEveryLateFault: any call of a step fails late, as on a GPU, where the stream tells of
-// it only when it has come to the call. Nothing that was computed without that call's result
-// reaches a weight or a moment.
+// TestEveryLateFault fails each call of a step late, as on a GPU: the stream reports the error when it reaches the
+// call. Nothing computed without the call's result reaches a weight or a moment.
 func TestEveryLateFault(t *testing.T) {
 	every := int64(testkit.Every(t, 6))
 	undisturbed(t, func(t *testing.T) { everyLateFault(t, every) })
@@ -214,7 +211,7 @@ func everyLateFault(t *testing.T, every int64) {
 	}
 }
 
-// onLanes changes a trial into one with n lanes, of which the last one's device fails.
+// onLanes changes a trial to n lanes. The last lane's device fails.
 func onLanes(n int) func(*trial) {
 	return func(tr *trial) {
 		tr.blocks = 2
@@ -223,13 +220,12 @@ func onLanes(n int) func(*trial) {
 	}
 }
 
-// TestRandomFaults draws runs of every shape, as TestRandomRunsEqualTheSynchronousStep
-// does, that save and evaluate, and fails one device call of each, any of them: the run
-// ends with an error that names the call and has given all back. Every checkpoint it
-// made has the bits of the synchronous step, for a step that was reported. So has every
-// layer in memory: each is as it was after one step or the next, none is half updated
-// or by a wrong gradient. And from the last checkpoint the run goes on, without the
-// fault, to the end of the run that nobody disturbed.
+// TestRandomFaults draws runs of every shape with saves and evaluations, and fails one device call in each.
+//
+//   - The run ends with an error that names the call, and everything is freed.
+//   - Every checkpoint has the bits of the synchronous step, for a reported step.
+//   - Every layer in memory has the bits after one step or the next. None is half updated.
+//   - A run resumed from the last checkpoint ends like the undisturbed run.
 func TestRandomFaults(t *testing.T) {
 	testkit.NotShort(t)
 	runs := *faultRuns
@@ -257,7 +253,7 @@ func TestRandomFaults(t *testing.T) {
 	}
 }
 
-// randomFaults fails three calls of the run that seed draws, and says when each ended the run.
+// randomFaults fails three calls of the run that seed draws, and returns when each ended the run.
 func randomFaults(t *testing.T, seed int64) (ended []string) {
 	t.Helper()
 	r := rand.New(rand.NewSource(seed))
@@ -284,14 +280,14 @@ func randomFaults(t *testing.T, seed int64) (ended []string) {
 	return ended
 }
 
-// fails runs tr with one call failing, looks at what the run leaves, and goes on from that.
-// It compares with whole, a run without a fault, and with want, which has every version of
-// the weights. It says how far the run was when the call failed.
+// fails runs tr with one failing call, checks what the run leaves, and resumes from it. It compares with whole, a run
+// without a fault, and with want, which has every version of the weights. It returns how far the run was at the
+// failure.
 func (tr trial) fails(t *testing.T, call int64, late bool, whole, want outcome) string {
 	t.Helper()
 	got, saves, dev, err := tr.faulty(t, call, late)
 	if err == nil && dev.Calls() < call {
-		return "" // it made fewer calls than the one before
+		return "" // this run made fewer calls
 	}
 	var named *wrap.Fault
 	if !errors.As(err, &named) || named.Call != call || named.Name == "" || !strings.Contains(err.Error(), named.Error()) || strings.Contains(err.Error(), "goroutine ") {
@@ -311,7 +307,7 @@ func (tr trial) fails(t *testing.T, call int64, late bool, whole, want outcome) 
 		t.Errorf("%v: after %d reported steps layers are as after step %d to %d", err, len(got.steps), oldest, newest)
 	}
 	if strings.HasPrefix(err.Error(), "prepare the pipeline: ") {
-		return "before the first step" // nothing is saved, and nothing has moved
+		return "before the first step" // nothing is saved, and no weight has changed
 	}
 	again, from := tr, 0
 	if n := len(saves.kept); n > 0 {

@@ -10,22 +10,21 @@ import (
 	"mt/host/optim"
 )
 
-// rankComm is what a run has where several ranks train together. A nil team is that of a rank
-// which is alone.
+// rankComm is a run's communication with other ranks. A nil rankComm belongs to a run with one rank.
 type rankComm struct {
 	rank, size                          int
 	gradients, weights, agreement, norm cluster.Comm
-	balance                             cluster.Comm // where the experts' load is agreed on
+	balance                             cluster.Comm // for agreements on the experts' load
 	received                            [][]byte     // exchange buffers: the parts of all ranks, in rank order
-	sums                                [][]byte     // gradients of this rank's shares: by layer or, without clipping, by exchange buffer
+	sums                                [][]byte     // share slabs: summed gradients of this rank's shares, by layer or, without clipping, by exchange buffer
 
-	sent     atomic.Int64 // bytes of gradients and weights that this rank has sent to others
+	sent     atomic.Int64 // bytes of gradients and weights sent to other ranks
 	mu       sync.Mutex
-	underWay int      // operations that have begun and are not done
-	closers  []func() // to be called when none is under way any more
+	underWay int      // operations in progress
+	closers  []func() // called when no operation is in progress
 }
 
-// checkWorld refuses options of which a rank of several cannot make a run.
+// checkWorld checks that World fits the plan's ranks, and that the options are supported with several ranks.
 func (o *Options) checkWorld() error {
 	size, rank := 1, 0
 	if o.World != nil {
@@ -40,8 +39,7 @@ func (o *Options) checkWorld() error {
 	return nil
 }
 
-// joinRanks makes the communicators and memory of a run of several ranks. It waits for the
-// others.
+// joinRanks makes the communicators and memory of a run with several ranks. It waits for the other ranks.
 func (r *run) joinRanks() error {
 	w := r.o.World
 	if w == nil || w.Size() == 1 {
@@ -76,14 +74,14 @@ func (r *run) joinRanks() error {
 	return nil
 }
 
-// beginOp notes that an operation begins.
+// beginOp counts an operation that begins.
 func (t *rankComm) beginOp() {
 	t.mu.Lock()
 	t.underWay++
 	t.mu.Unlock()
 }
 
-// endOp notes that one is done, and gives back what waited for the last one.
+// endOp counts an operation that is done. After the last one it calls closers.
 func (t *rankComm) endOp() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -96,7 +94,7 @@ func (t *rankComm) endOp() {
 	t.closers = nil
 }
 
-// whenIdle calls f when no operation is under way: at once, unless the run has failed.
+// whenIdle calls f when no operation is in progress. That is immediately, unless the run has failed.
 func (t *rankComm) whenIdle(f func()) {
 	if t != nil {
 		t.mu.Lock()
@@ -109,8 +107,7 @@ func (t *rankComm) whenIdle(f func()) {
 	f()
 }
 
-// collective begins an operation of all ranks, which is work w of actor id. What is said when it
-// is done has the result of found.
+// collective begins a collective operation as work w of actor id. found, which may be nil, computes the work's result.
 func (r *run) collective(id address, w work, what string, begin func(done func(error)), found func() (any, error)) {
 	r.comm.beginOp()
 	begin(func(err error) {
@@ -119,8 +116,8 @@ func (r *run) collective(id address, w work, what string, begin func(done func(e
 		if !over && err == nil && found != nil {
 			result, err = found()
 		}
-		// The operation ends before its result is told: what hears of the last one may end the run,
-		// and a run that ends well leaves no memory behind.
+		// The operation ends before its result is sent. The receiver of the last result may end the run, and a run that
+		// ends well must leave no memory behind.
 		r.comm.endOp()
 		switch {
 		case over:
@@ -132,7 +129,7 @@ func (r *run) collective(id address, w work, what string, begin func(done func(e
 	})
 }
 
-// sum views n elements of the gradient in share slab i, from the first on.
+// sum views the first n elements of share slab i.
 func (r *run) sum(i int, n int64) optim.Grad {
 	return optim.Grad{Data: r.comm.sums[i][:n*r.plan.GradBytes()], BF16: r.plan.GradBF16, Elems: n}
 }

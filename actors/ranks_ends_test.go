@@ -21,7 +21,7 @@ import (
 
 // This file has tests of how several ranks save, skip steps, stop and fail together.
 
-// rankSaver is a recorder whose ranks write every layer together, as the ranks of a run do.
+// rankSaver is a recorder whose ranks write every layer together, as in a real run.
 type rankSaver struct {
 	recorder
 	c cluster.Comm
@@ -41,7 +41,7 @@ func (s *rankSaver) Layer(i int, l *host.LayerState) error {
 	return s.recorder.Layer(i, l)
 }
 
-// saving has every rank save; the savers are in the result when the run has ended.
+// saving gives every rank a saver. The result contains them when the run has ended.
 func (tr *rankTrial) saving(t *testing.T) []*rankSaver {
 	savers := make([]*rankSaver, tr.ranks)
 	tr.change = func(rank int, o *Options) {
@@ -55,8 +55,8 @@ func (tr *rankTrial) saving(t *testing.T) []*rankSaver {
 	return savers
 }
 
-// TestRanksSave: all ranks write the same layers in the same order, each as it is after the step,
-// and training goes on meanwhile as it does without saving.
+// TestRanksSave: all ranks write the same layers in the same order, each as it is after the step. Training continues
+// meanwhile as without saving.
 func TestRanksSave(t *testing.T) {
 	for _, noClip := range []bool{false, true} {
 		t.Run(fmt.Sprintf("clip %t", !noClip), func(t *testing.T) {
@@ -92,7 +92,7 @@ func TestRanksSave(t *testing.T) {
 	}
 }
 
-// rowsWith0 are rows of which one has token 0 in the given steps.
+// rowsWith0 returns rows, one of which has token 0 in the given steps.
 func rowsWith0(row int, steps ...int) func(int) []data.Row {
 	return func(step int) (out []data.Row) {
 		for r := range 6 {
@@ -109,8 +109,7 @@ func rowsWith0(row int, steps ...int) func(int) []data.Row {
 	}
 }
 
-// TestRanksSkipTogether: the loss of one rank alone is not finite in steps 2 and 3, and all skip
-// them.
+// TestRanksSkipTogether: the loss of one rank is not finite in steps 2 and 3, and all ranks skip them.
 func TestRanksSkipTogether(t *testing.T) {
 	testkit.NotShort(t)
 	for _, noClip := range []bool{false, true} {
@@ -126,7 +125,7 @@ func TestRanksSkipTogether(t *testing.T) {
 	}
 }
 
-// nonFinite trains until all ranks end alike, since something is not finite.
+// nonFinite trains until all ranks end with the same NonFiniteError.
 func (tr rankTrial) nonFinite(t *testing.T) *NonFiniteError {
 	t.Helper()
 	_, errs := tr.runRanks(t)
@@ -146,9 +145,8 @@ func (tr rankTrial) nonFinite(t *testing.T) *NonFiniteError {
 	return first
 }
 
-// TestRanksDiagnoseTogether: when too many steps are skipped, all ranks end with the error that
-// names the rank and what is not finite there, and nothing is left under way; also where a stop,
-// a save or an evaluation comes at the same time.
+// TestRanksDiagnoseTogether: after too many skipped steps, all ranks end with an error that names the rank and the
+// layer. No operation stays in progress, even if a stop, a save or an evaluation happens at the same time.
 func TestRanksDiagnoseTogether(t *testing.T) {
 	for name, change := range map[string]func(*rankTrial){
 		"training": func(*rankTrial) {},
@@ -188,8 +186,8 @@ func TestRanksDiagnoseTogether(t *testing.T) {
 	}
 }
 
-// TestRanksSpoiltTogether: without clipping, a gradient that is not finite ends the run on all
-// ranks at the same step, and nothing is left under way.
+// TestRanksSpoiltTogether: without clipping, a non-finite gradient ends all ranks at the same step. No operation stays
+// in progress.
 func TestRanksSpoiltTogether(t *testing.T) {
 	testkit.NotShort(t)
 	for _, saving := range []bool{false, true} {
@@ -208,8 +206,7 @@ func TestRanksSpoiltTogether(t *testing.T) {
 	}
 }
 
-// TestOneRankIsAskedToStop: all ranks stop after the same step, having saved it, and each hears of
-// it once.
+// TestOneRankIsAskedToStop: all ranks stop after the same step, save it, and are notified once.
 func TestOneRankIsAskedToStop(t *testing.T) {
 	testkit.NotShort(t)
 	for _, evaluating := range []bool{false, true} {
@@ -244,7 +241,7 @@ func TestOneRankIsAskedToStop(t *testing.T) {
 	}
 }
 
-// TestRanksPause: a run of several ranks that pauses and goes on ends as one that does not.
+// TestRanksPause: a run of several ranks that pauses and resumes ends like an uninterrupted one.
 func TestRanksPause(t *testing.T) {
 	testkit.NotShort(t)
 	tr := together(2)
@@ -265,8 +262,8 @@ func TestRanksPause(t *testing.T) {
 	}
 }
 
-// TestAFaultOnOneRankEndsAll: call 1, 2, 3, … of one rank's device fails. That rank ends with the
-// error, all others with one that names it; no memory and no goroutine is left.
+// TestAFaultOnOneRankEndsAll fails call 1, 2, 3, … of one rank's device. That rank ends with the error, and all others
+// with an error that names the rank. No memory and no goroutine is left.
 func TestAFaultOnOneRankEndsAll(t *testing.T) {
 	testkit.NotShort(t)
 	every := int64(testkit.Every(t, 16))
@@ -307,8 +304,7 @@ func TestAFaultOnOneRankEndsAll(t *testing.T) {
 	}
 }
 
-// TestRefusedRanks: what several ranks cannot do is an error, and so are a batch and a plan of
-// others.
+// TestRefusedRanks: options that several ranks do not support are errors, and so are batches and plans of other ranks.
 func TestRefusedRanks(t *testing.T) {
 	for _, c := range []struct {
 		change func(*rankTrial)
@@ -319,7 +315,7 @@ func TestRefusedRanks(t *testing.T) {
 				o.Batch = func(step int, _ bool) (*data.Batch, error) { return tr.makeBatch(step), nil }
 			}
 		}, []string{"the batch is not one of 2 ranks"}},
-		{func(tr *rankTrial) { // either rank may be the one that notices it
+		{func(tr *rankTrial) { // either rank may notice it
 			tr.change = func(rank int, o *Options) { o.Schedule.EvalPasses, o.Schedule.EvalAtStart = 1, rank == 1 }
 		}, []string{
 			"rank 1 is at the end of pass 0, an evaluation after step 0, and this one, rank 0, of pass 0, of step 1",

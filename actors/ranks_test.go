@@ -28,16 +28,16 @@ import (
 type rankTrial struct {
 	trial
 	ranks int
-	seed  uint64 // of the order in which what the ranks exchange is told
-	// change, which may be nil, changes what one rank is asked to do.
+	seed  uint64 // of the order in which ranks are notified of exchanges
+	// change, which may be nil, changes one rank's options.
 	change func(rank int, o *Options)
 	wraps  func(rank int, d device.Device) device.Device
 	spoils func(rank int, s *host.Store)
-	read   func(step int) []data.Row // in place of the trial's
-	beside bool                      // other runs are under way, which take and give back host memory
+	read   func(step int) []data.Row // replaces the trial's rows
+	beside bool                      // other runs allocate and free host memory at the same time
 }
 
-// together has two buffers of what ranks need beside what base has.
+// together returns base with two of each buffer that several ranks need.
 func together(n int) rankTrial {
 	tr := rankTrial{trial: base(), ranks: n, seed: 1}
 	tr.depths.ExchangeBuffers, tr.depths.GathersAhead = 2, 2
@@ -60,7 +60,7 @@ func (tr rankTrial) rankPlan(rank int) *plan.Run {
 	return p
 }
 
-// smallUnits is the recipe with units so small that they cut the layers of trials anywhere.
+// smallUnits is recipe with units so small that they cut the layers of trials anywhere.
 type smallUnits struct{ optim.AdamW }
 
 func (smallUnits) Units(l model.Layout) (out []optim.Unit) {
@@ -73,8 +73,8 @@ func (smallUnits) Units(l model.Layout) (out []optim.Unit) {
 	return out
 }
 
-// runRanks trains on all ranks at once and returns what each leaves behind. A rank that fails ends
-// the run of all, unless all do alike.
+// runRanks trains on all ranks at once and returns each rank's outcome. A failing rank aborts all others, unless all
+// fail alike.
 func (tr rankTrial) runRanks(t *testing.T) ([]outcome, []error) {
 	t.Helper()
 	before := host.Usage().Now
@@ -87,7 +87,7 @@ func (tr rankTrial) runRanks(t *testing.T) ([]outcome, []error) {
 		})
 	}
 	wg.Wait()
-	for !tr.beside && leaves(before) { // which a run that failed may do until its last operation has ended
+	for !tr.beside && leaves(before) { // a failed run may hold memory until its last operation has ended
 		if errors.Join(errs...) == nil {
 			t.Fatalf("the run left host memory behind: %v, before it %v", host.Usage().Now, before)
 		}
@@ -96,7 +96,7 @@ func (tr rankTrial) runRanks(t *testing.T) ([]outcome, []error) {
 	return out, errs
 }
 
-// leaves says whether more host memory is held for any purpose than before.
+// leaves reports whether more host memory is held than before, for any purpose.
 func leaves(before [accounts.NumPurposes]int64) bool {
 	left := minus(host.Usage().Now, before)
 	return slices.Max(left[:]) > 0
@@ -150,19 +150,18 @@ func (tr rankTrial) runRank(t *testing.T, rank int, w cluster.World) (out outcom
 	err = Run(o)
 	var bad *NonFiniteError
 	if err != nil && !errors.As(err, &bad) {
-		w.Abort(err.Error()) // before the store is closed, in which others may still write
+		w.Abort(err.Error()) // before the store is closed, because others may still write into it
 		return out, err
 	}
 	out.state = stateOf(t, store)
-	closing := w.Close() // fails where another rank has failed at its very end, or something is under way
+	closing := w.Close() // fails if another rank failed at its very end, or an operation is in progress
 	if bad != nil && closing != nil {
 		t.Errorf("rank %d: %v", rank, closing)
 	}
 	return out, errors.Join(err, closing)
 }
 
-// mustTrain trains on all ranks, which have to end well, report the same and have the same tiles,
-// and puts their states together.
+// mustTrain trains on all ranks. All must end well, report the same and have the same tiles. It combines their states.
 func (tr rankTrial) mustTrain(t *testing.T) outcome {
 	t.Helper()
 	all, errs := tr.runRanks(t)
@@ -177,7 +176,7 @@ func (tr rankTrial) mustTrain(t *testing.T) outcome {
 	return tr.putTogether(t, all)
 }
 
-// putTogether makes the state of one host of those of all ranks.
+// putTogether combines the states of all ranks into the state of one host.
 func (tr rankTrial) putTogether(t *testing.T, all []outcome) outcome {
 	t.Helper()
 	whole := all[0]
@@ -199,14 +198,13 @@ func (tr rankTrial) putTogether(t *testing.T, all []outcome) outcome {
 	return whole
 }
 
-// alone is the trial on one host, with the same recipe.
+// alone runs the trial on one host with the same recipe.
 func (tr rankTrial) alone(t *testing.T) outcome {
 	tr.ranks = 1
 	return tr.mustTrain(t)
 }
 
-// near says how far the losses and weights of two outcomes are from each other: losses relative,
-// of weights the root of the mean square.
+// near returns the distances of two outcomes: relative for losses, root mean square for weights.
 func (tr rankTrial) near(t *testing.T, a, b outcome) (losses, weights float64) {
 	t.Helper()
 	if len(a.steps) != len(b.steps) || len(a.evals) != len(b.evals) {
@@ -227,7 +225,7 @@ func (tr rankTrial) near(t *testing.T, a, b outcome) (losses, weights float64) {
 	return losses, math.Sqrt(weights / float64(len(x)))
 }
 
-// weights are all weights of an outcome, exact.
+// weights returns all weights of an outcome, exactly.
 func (tr rankTrial) weights(t *testing.T, o outcome) (out []float32) {
 	t.Helper()
 	c := tr.config()
@@ -249,13 +247,13 @@ func (tr rankTrial) weights(t *testing.T, o outcome) (out []float32) {
 	return out
 }
 
-// TestRanksTrainAsOneHost: what several ranks train is what one host trains, up to the order of sums, the same
-// on all ranks, and bit for bit the same from run to run. Sums over ranks are made in fp32 in
-// another order than those over rows, so gradients differ by some 1e-7 of what is summed. Adam
-// turns that into as much of the learning rate, 1e-2 here, but a gradient that all but vanishes can
-// have another sign, and move its weight by all of that: hence a bound for the mean square of what
-// all weights differ by. Gradients in bf16 are rounded once more, on each rank, to 2^-9 of their
-// size, and activations in bf16 round what differs anywhere.
+// TestRanksTrainAsOneHost: several ranks train what one host trains, up to the order of sums. All ranks get the same
+// bits, and so does every repeated run.
+//
+// Sums over ranks are fp32 sums in another order, so gradients differ by about 1e-7 of their size. Adam turns that into
+// the same fraction of the learning rate, here 1e-2. But the sign of a nearly vanishing gradient can change, which
+// moves its weight by the whole rate. So the mean square over all weights is bounded. Gradients in bf16 are also
+// rounded on each rank, to 2^-9 of their size. Activations in bf16 round every difference.
 func TestRanksTrainAsOneHost(t *testing.T) {
 	undisturbed(t, ranksAsOneHost)
 }

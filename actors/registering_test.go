@@ -8,7 +8,7 @@ import (
 	"mt/device"
 )
 
-// registrar is a device that notes what is registered with it, and what happens to it in the end.
+// registrar is a device that records registered memory and how it ends.
 type registrar struct {
 	device.Device
 	sizes []int
@@ -27,11 +27,11 @@ func (r *registrar) Unregister(memory ...[]byte) {
 	r.Device.Unregister(memory...)
 }
 
-// LeavePinned is that of package cuda.
+// LeavePinned stands for package cuda's method.
 func (r *registrar) LeavePinned() { r.ends = append(r.ends, "leave") }
 
-// TestRegistering: a device is given tiles in the order of their layers, then memory for activations, then gradient slabs. It leaves memory pinned where the process ends,
-// and is told before the run unregisters it.
+// TestRegistering: a device registers tiles in the order of their layers, then memory for activations, then gradient
+// slabs. If the process ends, memory stays pinned; the device learns this before the run unregisters it.
 func TestRegistering(t *testing.T) {
 	for leave, want := range map[bool][]string{false: {"unregister"}, true: {"leave", "unregister"}} {
 		tr := small()

@@ -2,8 +2,8 @@ package actors
 
 import "time"
 
-// The Reporter tells the caller of every step and every evaluation, in order, and adds what
-// the streams' clocks and counters have measured.
+// The Reporter reports every step and evaluation to the caller, in order. It adds the measurements of the streams'
+// clocks and counters.
 
 // reporterCore is the pure part of the Reporter.
 type reporterCore struct{}
@@ -26,7 +26,7 @@ func (m StepReport) start(r *lane, w work) error {
 	return nil
 }
 
-// report measures what is new since the last report.
+// report adds what was measured since the previous report, and calls OnStep.
 func (r *run) report(m StepReport) {
 	now := r.hub.now()
 	m.Elapsed = now - r.lastStep
@@ -61,11 +61,11 @@ func (m EvalReport) start(r *lane, w work) error {
 	return nil
 }
 
-// linkBytes is how many bytes have been copied to the devices, back, and from one to another, sent
-// to other ranks, and read from and written to disks.
+// linkBytes counts bytes copied to devices, to the host and between devices, sent to other ranks, and read from and
+// written to disks.
 type linkBytes struct{ h2d, d2h, peer, sent, read, written int64 }
 
-// moved is what all lanes together have copied so far.
+// moved returns the bytes of all lanes so far.
 func (r *run) moved() (out linkBytes) {
 	for _, l := range r.lanes {
 		out.h2d += l.h2d.bytes.Load()

@@ -17,8 +17,7 @@ import (
 	"mt/layers/schedule"
 )
 
-// recorder is a Saver that keeps what it is told and fails, or holds, where the
-// test says.
+// recorder is a Saver that records its calls. It fails or waits as the test says.
 type recorder struct {
 	mu    sync.Mutex
 	calls []string
@@ -27,7 +26,7 @@ type recorder struct {
 	held  func()        // called before Layer waits
 	saved []State
 	pos   []int64
-	cuts  map[int][]byte // by step: what Layer got; kept only where the map is made
+	cuts  map[int][]byte // by step: the content that Layer got; nil: not recorded
 	step  int
 }
 
@@ -71,8 +70,8 @@ func (r *recorder) Commit(s State, pos int64) error {
 
 func (r *recorder) Abort() { _ = r.call("abort") }
 
-// TestSaves: every layer once between open and commit, at the steps asked for
-// and at the end, with the state and the data position of the step.
+// TestSaves: at the requested steps and at the end, each layer is saved once between Open and Commit, with the state
+// and data position of the step.
 func TestSaves(t *testing.T) {
 	tr := base()
 	rec := &recorder{}
@@ -100,8 +99,8 @@ func TestSaves(t *testing.T) {
 	}
 }
 
-// TestCommitsCarryTheOptimizersCounts: a checkpoint has Adam's step count and the
-// number of steps skipped in a row as they were when its layers were updated.
+// TestCommitsCarryTheOptimizersCounts: a checkpoint has Adam's step count and the number of consecutive skipped steps
+// at the time of its layers' updates.
 func TestCommitsCarryTheOptimizersCounts(t *testing.T) {
 	c := newCheckpointerCore(1, 0)
 	var got []commitSave
@@ -123,8 +122,7 @@ func TestCommitsCarryTheOptimizersCounts(t *testing.T) {
 	}
 }
 
-// TestCommitsWaitForReports: a checkpoint stands when its step has been reported, not
-// before.
+// TestCommitsWaitForReports: a checkpoint is committed only after its step was reported.
 func TestCommitsWaitForReports(t *testing.T) {
 	c := newCheckpointerCore(1, 3)
 	for _, m := range []message{SaveRequested{Step: 5}, saveOpened{}, LayerUpdated{Version: 5, Save: true}, layerWritten{Step: 5}, StepReported{4}} {
@@ -141,8 +139,7 @@ func TestCommitsWaitForReports(t *testing.T) {
 	}
 }
 
-// TestFailingSaves: whatever call of a save fails, the run ends with that
-// error and the save is aborted, once.
+// TestFailingSaves: a failing call of a save ends the run with its error, and the save is aborted once.
 func TestFailingSaves(t *testing.T) {
 	for _, fail := range []string{"open 2", "layer 0", "layer 4", "commit 2"} {
 		t.Run(fail, func(t *testing.T) {
@@ -163,9 +160,8 @@ func TestFailingSaves(t *testing.T) {
 	}
 }
 
-// TestSlowSavesHoldLayers: while a layer is written its update waits, and what
-// is written is the state of the step, however far training is by then. The
-// wait is booked to the checkpoint.
+// TestSlowSavesHoldLayers: a layer's update waits while the layer is written. The checkpoint has the state of its step,
+// however far training is. The wait is booked to the checkpoint.
 func TestSlowSavesHoldLayers(t *testing.T) {
 	for _, noClip := range []bool{false, true} {
 		quick := base()
@@ -179,8 +175,8 @@ func TestSlowSavesHoldLayers(t *testing.T) {
 		slow.sync = false
 		rec := &recorder{cuts: map[int][]byte{}, hold: make(chan struct{})}
 		slow.saver = rec
-		// The first layer goes on when the batch of step 3 is packed: by then
-		// training has left step 1 behind, whose state is being written.
+		// The first layer continues when the batch of step 3 is packed. By then training has passed step 1, whose state
+		// is being written.
 		var once, reached sync.Once
 		waiting := make(chan struct{})
 		rec.held = func() { once.Do(func() { close(waiting) }) }
@@ -199,11 +195,10 @@ func TestSlowSavesHoldLayers(t *testing.T) {
 	}
 }
 
-// sorted is b with its bytes in order: layers are written as they are ready.
+// sorted returns the bytes of b in order, because layers are written in any order.
 func sorted(b []byte) []byte { return slices.Sorted(slices.Values(b)) }
 
-// TestHeldUpdatesSaySo: the Optimizer holds a layer that is being saved, and
-// says so when it is updated.
+// TestHeldUpdatesSaySo: the Optimizer holds a layer that is being saved, and reports the wait with the layer's update.
 func TestHeldUpdatesSaySo(t *testing.T) {
 	c := newOptimizerCore(optimizerSpec{lanes: 1, clip: 1, into: ids(3)}, State{})
 	gradients := func(step int) (out []effect) {
@@ -252,8 +247,8 @@ func TestHeldUpdatesSaySo(t *testing.T) {
 	}
 }
 
-// TestStopAnywhere stops runs when the n-th device operation is enqueued, for
-// every n of a run: it always ends well, after whole steps that are saved.
+// TestStopAnywhere stops runs when the n-th device operation is enqueued, for every n. Each run ends well after a
+// whole, saved step.
 func TestStopAnywhere(t *testing.T) {
 	testkit.NotShort(t)
 	t.Parallel()
@@ -294,8 +289,8 @@ func TestStopAnywhere(t *testing.T) {
 	}
 }
 
-// stopper closes stop when operation number at is enqueued, counting those that
-// every micro-batch of a block makes.
+// stopper closes stop when operation number at is enqueued. It counts operations that every micro-batch of a block
+// makes.
 type stopper struct {
 	device.Device
 	at   int
@@ -312,7 +307,7 @@ func (s *stopper) Do(on device.Stream, o device.Op) {
 	s.Device.Do(on, o)
 }
 
-// TestStopWithoutSaving: where nothing is to be saved, a run that is stopped ends at once.
+// TestStopWithoutSaving: a stopped run without saves ends at once.
 func TestStopWithoutSaving(t *testing.T) {
 	tr := base()
 	stop := make(chan struct{})
@@ -328,8 +323,8 @@ func TestStopWithoutSaving(t *testing.T) {
 	}
 }
 
-// TestStopBeforeTheBeginning: a run that has been asked to stop when it begins makes
-// no step and saves nothing; that it has once packed a batch does not matter.
+// TestStopBeforeTheBeginning: a run that is asked to stop at its start makes no step and saves nothing. It may have
+// packed one batch.
 func TestStopBeforeTheBeginning(t *testing.T) {
 	for range 20 {
 		tr := small()
@@ -342,9 +337,8 @@ func TestStopBeforeTheBeginning(t *testing.T) {
 	}
 }
 
-// TestStopBetweenSteps: with nothing to save the run ends where it stands; a
-// step that is not saved is saved as it stands, once its updates are done, and no
-// other is made.
+// TestStopBetweenSteps: a run with nothing to save ends at once. An unsaved step is saved at rest after its updates,
+// and no other step is made.
 func TestStopBetweenSteps(t *testing.T) {
 	ends := effect(send{reporterID, flushReports{}})
 	for _, noSave := range []bool{true, false} {

@@ -8,9 +8,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestBytesSent: every rank sends what the plan says of its layers, step by step: the gradients of the
-// others' shares, and its part of every tile to each of them. Tied tables have no gradients of rows,
-// of which there may be fewer.
+// TestBytesSent: in each step, every rank sends the bytes that the plan gives for its layers: gradients of the others'
+// shares, and its part of every tile to each other rank. Tables are tied, because gradients of rows could be smaller.
 func TestBytesSent(t *testing.T) {
 	testkit.NotShort(t)
 	for _, bf16 := range []bool{false, true} {

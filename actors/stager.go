@@ -8,64 +8,63 @@ import (
 	"time"
 )
 
-// The Stager exists where the state of some layers (lower halves and planes) is on disks. It owns the
-// state slots. It reads ahead into them in the order in which layers are updated, which is the same
-// in every step, and so from step to step: when the last layer of a step is updated, the first ones of
-// the next are in memory. An updated layer is written back, and its slot is free when that is done
-// and nobody saves it any more.
+// The Stager exists if some layers' states (lower halves and planes) are on disks. It owns the state slots. It reads
+// states ahead in the order of updates, which is the same in every step. When the last layer of a step is updated, the
+// first states of the next step are already in memory. An updated state is written back. Its slot is free when the
+// write is done and no save needs it.
 //
-// Where a layer's tile is on a disk too, it is read and written with the state, and the Stager tells the Prefetchers that
-// the layer is updated, when both are written.
+// If a layer's tile is on a disk too, it is read and written with the state. The Stager reports the layer to the
+// Prefetchers when both are written.
 //
-// Where a checkpoint links the files that states are written to (Options.LinkStates), the Stager tells the Checkpointer when a layer that
-// is to be saved is written. As always its slot is free when it is saved, and it is written again only out of a slot: so the
-// file is linked between the one write and the next.
+// If checkpoints link the states' files (Options.LinkStates), the Stager tells the Checkpointer when the state of a
+// layer to be saved is written. The slot stays in use until the layer is saved, and a state is written only from a
+// slot. So the file is linked between one write and the next.
 //
-// A gradient that waits for the norm on a disk is written when it has been measured, which returns its slab, and is read
-// into the state slot of its layer when the norm is known (stager_grads.go).
+// A gradient that waits for the norm on a disk is written after it is measured, which frees its slab. It is read into
+// its layer's state slot when the norm is known (stager_grads.go).
 //
-// Layers that are saved although no step updates them are shown to the Checkpointer in a round of their own,
-// in the order of the layers; what had been read ahead is dropped then, and read again.
+// For a checkpoint without an update, the Stager reads the states of all layers once, in layer order, and shows each to
+// the Checkpointer (a save round). States that were read ahead for updates are dropped and read again.
 
 // stagerCore is the pure part of the Stager.
 type stagerCore struct {
-	order         []int // the layers that are away, in the order of updates
-	updates       int   // how many layers are updated so far, in all steps
-	reads         int   // how many are read for updates, or being read
-	free          []int // state slots
+	order         []int // the layers with states on disks, in the order of updates
+	updates       int   // updated layers, over all steps
+	reads         int   // states read for updates, or being read
+	free          []int // free state slots
 	staged        map[int]*stagedLayer
-	saved         map[int]int // by layer, saves that ended before the Stager heard of the update
-	round         int         // counts the rounds
-	toShow        []int       // layers that are to be shown
-	shownUnsaved  int         // those of them that are shown and not saved
-	reading       bool        // one state is read at a time: a disk reads large pieces fastest
-	writing       bool        // and one is written
-	toWrite       []work      // what is to be written, in order
+	saved         map[int]int // by layer: saves that ended before its StateUpdated arrived
+	round         int         // save rounds so far
+	toShow        []int       // layers to show to the Checkpointer
+	shownUnsaved  int         // layers shown and not yet saved
+	reading       bool        // one read at a time: a disk is fastest with large reads
+	writing       bool        // one write at a time
+	toWrite       []work      // pending writes, in order
 	grads         stagedGrads
 	lanes         int
 	weightsOnDisk []bool // by layer: its tile is on a disk too; nil: none is
-	links         bool   // checkpoints link the files that states are written to
+	links         bool   // checkpoints link the states' files
 }
 
-// stagedLayer is a layer in a state slot.
+// stagedLayer is a layer with a state slot.
 type stagedLayer struct {
 	slot    int
-	round   int  // in which it was read
-	read    bool // it has been read
-	shown   bool // it is for the Checkpointer alone
+	round   int  // the save round at the start of its read
+	read    bool // the read is done
+	shown   bool // for the Checkpointer only
 	updated bool
 	flushed bool
-	saving  bool // the Checkpointer has not written it yet
+	saving  bool // the Checkpointer has not yet written it
 	update  LayerUpdated
 }
 
-// newStagerCore makes a Stager of these layers and so many slots.
+// newStagerCore makes a Stager for the layers of order.
 func newStagerCore(order []int, slots int) *stagerCore {
 	return &stagerCore{order: order, free: ids(slots), staged: map[int]*stagedLayer{}, saved: map[int]int{}}
 }
 
-// stagingOrder is the order in which the layers that are away are updated: with clipping that of the forward, else
-// that in which gradients are complete.
+// stagingOrder returns the layers on disks in the order of their updates: forward order with clipping, otherwise the
+// order in which gradients complete.
 func stagingOrder(onDisk []bool, into []int, clip bool) []int {
 	order := ids(len(into))
 	if !clip {
@@ -77,13 +76,13 @@ func stagingOrder(onDisk []bool, into []int, clip bool) []int {
 // fetchState reads a layer's state into a slot.
 type fetchState struct{ Layer, Slot int }
 
-// stateRead tells that fetchState is done.
+// stateRead reports that fetchState is done.
 type stateRead struct{ Layer int }
 
 // flushState writes a layer's state from its slot to the disk.
 type flushState struct{ Layer int }
 
-// stateWritten tells that flushState is done.
+// stateWritten reports that flushState is done.
 type stateWritten struct{ Layer int }
 
 // dropState frees the memory of a layer's state.
@@ -124,7 +123,7 @@ func (c *stagerCore) step(msg message) []effect {
 		s.saving = false
 		if s.shown {
 			c.shownUnsaved--
-			s.flushed = true // nothing has changed
+			s.flushed = true // unchanged
 		}
 		out = c.release(m.Layer)
 	case StatesWanted:
@@ -143,8 +142,8 @@ func (c *stagerCore) step(msg message) []effect {
 	return append(out, c.advance()...)
 }
 
-// beginRound begins a round: all layers are to be shown, behind those of a round before it, and what was read
-// ahead is dropped.
+// beginRound begins a save round: all layers are to be shown to the Checkpointer, after the layers of an earlier round.
+// States that were read ahead for updates are dropped.
 func (c *stagerCore) beginRound() (out []effect) {
 	c.round++
 	c.toShow = append(c.toShow, slices.Sorted(slices.Values(c.order))...)
@@ -157,7 +156,7 @@ func (c *stagerCore) beginRound() (out []effect) {
 	return out
 }
 
-// read tells of a layer that has been read whoever it was read for.
+// read reports a layer's state to the Checkpointer or the Optimizer, whichever it was read for.
 func (c *stagerCore) read(l int) []effect {
 	s := c.staged[l]
 	s.read, c.reading = true, false
@@ -167,12 +166,12 @@ func (c *stagerCore) read(l int) []effect {
 	case s.round < c.round:
 		return c.drop(l)
 	case c.grads.has(l):
-		return nil // until its gradient is there too
+		return nil // waits for its gradient
 	}
 	return []effect{send{optimizerID, StateFetched{Layer: l, Round: c.round}}}
 }
 
-// release frees the slot of a layer when its state is on the disk and the Checkpointer has what it saves.
+// release frees the slot of a layer when its state is on the disk and saved.
 func (c *stagerCore) release(l int) []effect {
 	if s := c.staged[l]; !s.flushed || s.saving {
 		return nil
@@ -186,7 +185,7 @@ func (c *stagerCore) drop(l int) []effect {
 	return []effect{work{do: dropState{l}}}
 }
 
-// advance writes what is to be written, and reads what comes next.
+// advance starts the next write and the next read.
 func (c *stagerCore) advance() (out []effect) {
 	if len(c.toWrite) > 0 && !c.writing {
 		out = append(out, c.toWrite[0])
@@ -197,7 +196,7 @@ func (c *stagerCore) advance() (out []effect) {
 		return append(out, w)
 	}
 	l, ok := c.next()
-	if !ok || c.reading || len(c.free) == 0 || c.staged[l] != nil { // a layer that is in a slot still is read when it has left that
+	if !ok || c.reading || len(c.free) == 0 || c.staged[l] != nil { // a layer that still has a slot is read again after it has left the slot
 		return out
 	}
 	s := &stagedLayer{slot: c.free[0], round: c.round}
@@ -212,7 +211,7 @@ func (c *stagerCore) advance() (out []effect) {
 	return append(out, work{do: fetchState{Layer: l, Slot: s.slot}, done: []send{{stagerID, stateRead{l}}}})
 }
 
-// next is the layer that is read next: in a round one that is to be shown, else one that is updated next.
+// next returns the next layer to read: in a save round the next one to show, otherwise the next one to update.
 func (c *stagerCore) next() (layer int, ok bool) {
 	switch {
 	case len(c.toShow) > 0:
@@ -242,7 +241,7 @@ func (e dropState) start(r *lane, _ work) error {
 	return nil
 }
 
-// named is err behind words that say what failed for which layer.
+// named adds the failed action and the layer's name to err.
 func (r *run) named(what string, layer int, err error) error {
 	if err == nil {
 		return nil
@@ -250,17 +249,17 @@ func (r *run) named(what string, layer int, err error) error {
 	return fmt.Errorf("%s %s: %w", what, r.names[layer], err)
 }
 
-// diskTraffic counts what a run reads from and writes to disks, but for checkpoints.
+// diskTraffic counts a run's disk reads and writes, without checkpoints.
 type diskTraffic struct {
-	read, written atomic.Int64 // bytes, as they are in memory
+	read, written atomic.Int64 // bytes, uncompressed
 
 	mu    sync.Mutex
-	works int           // that are under way
-	since time.Duration // when the first of these began
-	busy  time.Duration // during which some were, until then
+	works int           // works in progress
+	since time.Duration // time of the last change of works
+	busy  time.Duration // time with a work in progress, up to since
 }
 
-// count notes at time now that a work begins, or with n −1 that one ends.
+// count adds n works at time now: 1 begins, −1 ends.
 func (d *diskTraffic) count(n int, now time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -270,7 +269,7 @@ func (d *diskTraffic) count(n int, now time.Duration) {
 	d.works, d.since = d.works+n, now
 }
 
-// busyUntil is for how long, until now, some work has been under way.
+// busyUntil returns the time with a work in progress, up to now.
 func (d *diskTraffic) busyUntil(now time.Duration) time.Duration {
 	d.count(0, now)
 	d.mu.Lock()
@@ -278,8 +277,8 @@ func (d *diskTraffic) busyUntil(now time.Duration) time.Duration {
 	return d.busy
 }
 
-// onDisk does a work of actor id, which reads so many bytes from disks or writes them there, on a goroutine of its own. They are counted
-// in moved when it is done, as those that compression spares are (host.Home.Spared).
+// onDisk does a work of actor id on a goroutine. The work reads or writes this many bytes. When it is done, they are
+// added to moved, including those that compression saves (host.Home.Spared).
 func (r *run) onDisk(id address, w work, moved *atomic.Int64, bytes int64, f func() error) {
 	r.hub.async(id, w, func() (any, error) {
 		r.disks.count(1, r.hub.now())

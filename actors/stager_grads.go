@@ -1,24 +1,25 @@
 package actors
 
-// This file is what the Stager does with gradients that wait for the norm on disks.
+// This file has the Stager's part for gradients that wait on disks until the gradient norm of the step is known.
 //
-// Each is written from its slab, in turn with states, and the slab is returned. All of a step have been handed over when the
-// Optimizer asks for them (GradsWanted), and only then they are read, so what belongs to a step that is skipped is never read. Those that are
-// read are behind the state of a layer in its slot, and ahead of other states: their layers are updated first.
+// Each gradient is written from its slab, in turn with states, and the slab is freed. The Optimizer requests the
+// gradients with GradsWanted after it has handed over all gradients of the step. Only then are they read, so a skipped
+// step reads none. A gradient is read into its layer's state slot after the layer's state. Gradients are read before
+// other states, because layers whose state is in memory are updated first.
 
-// stagedGrads is what the Stager knows of them.
+// stagedGrads is the Stager's record of gradients on disks.
 type stagedGrads struct {
 	onDisk  []bool // by layer: its gradient waits on a disk; nil: none does
-	writing []int  // by layer: how many of its gradients are written, or to be written
-	due     []bool // by layer: its gradient is wanted, and not being read
+	writing []int  // by layer: how many of its gradients are being written or wait to be written
+	due     []bool // by layer: its gradient is wanted, and its read has not begun
 }
 
-// setGradsOnDisk tells the core, by layer, whose gradients wait on disks; nil: none do.
+// setGradsOnDisk sets by layer whether its gradient waits on a disk. nil: none.
 func (c *stagerCore) setGradsOnDisk(onDisk []bool) {
 	c.grads = stagedGrads{onDisk: onDisk, writing: make([]int, len(onDisk)), due: make([]bool, len(onDisk))}
 }
 
-// has says whether the gradient of layer l waits on a disk.
+// has reports whether the gradient of layer l waits on a disk.
 func (g *stagedGrads) has(l int) bool { return g.onDisk != nil && g.onDisk[l] }
 
 // wantAll makes all gradients due.
@@ -35,7 +36,7 @@ func (e putGrad) start(r *lane, w work) error {
 	return nil
 }
 
-// gradWritten tells that putGrad is done.
+// gradWritten reports that putGrad is done.
 type gradWritten struct{ GradMeasured }
 
 // fetchGrad reads the gradient of a layer into the layer's state slot.
@@ -48,24 +49,24 @@ func (e fetchGrad) start(r *lane, w work) error {
 	return nil
 }
 
-// gradRead tells that fetchGrad is done.
+// gradRead reports that fetchGrad is done.
 type gradRead struct{ Layer int }
 
-// putGrad has a gradient written behind what is to be written already.
+// putGrad queues the write of a gradient.
 func (c *stagerCore) putGrad(m GradMeasured) {
 	c.grads.writing[m.Layer]++
 	c.toWrite = append(c.toWrite, work{do: putGrad{Layer: m.Layer, Slab: m.Slab}, done: []send{{stagerID, gradWritten{m}}}})
 }
 
-// gradWritten returns the slab of a gradient.
+// gradWritten frees the slab of a gradient.
 func (c *stagerCore) gradWritten(m gradWritten) []effect {
 	c.writing = false
 	c.grads.writing[m.Layer]--
 	return []effect{send{m.Lane.offloader(), SlabFreed{m.Slab}}}
 }
 
-// readGrad reads the next gradient that is wanted: of the layers in state slots that of the one which is updated first, if
-// it has been written. Their states are all there, since nothing is being read.
+// readGrad returns the next read of a wanted gradient. It chooses among the layers in state slots the one that is
+// updated first, if its gradient is written. All these states are complete, because no read is in progress.
 func (c *stagerCore) readGrad() (work, bool) {
 	if c.reading || c.grads.onDisk == nil {
 		return work{}, false
@@ -80,7 +81,7 @@ func (c *stagerCore) readGrad() (work, bool) {
 	return work{}, false
 }
 
-// gradRead tells that a layer can be updated.
+// gradRead reports to the Optimizer that a layer can be updated.
 func (c *stagerCore) gradRead(l int) []effect {
 	c.reading = false
 	return []effect{send{optimizerID, StateFetched{Layer: l, Round: c.round}}}

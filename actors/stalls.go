@@ -8,45 +8,45 @@ import (
 	"mt/device"
 )
 
-// stalls measures what the compute stream does with its time. Events are recorded on it
-// after everything that it waits for and after everything that it works on.
+// stalls measures how the compute stream spends its time. It records an event on the stream after every wait and after
+// every piece of work.
 type stalls struct {
 	dev       device.Device
 	mu        sync.Mutex
-	free      []device.Event        // to be used again
-	all       []device.Event        // that were made
+	free      []device.Event        // for reuse
+	all       []device.Event        // every event made
 	timelines map[int]*passTimeline // by pass
-	last      device.Event          // where the next timeline begins; nil: at its first mark
-	// ends are the events at which timelines ended and none begins, because skip was called
-	// after them. They may be freed when the next timeline has been read.
+	last      device.Event          // the start of the next timeline; nil: its first mark
+	// ends are events at which one timeline ends and no other begins, because skip was called. They are reused after
+	// the next timeline is read.
 	ends  []device.Event
-	watch laneWatch // is shown what is summed up
+	watch laneWatch // notified of every summed mark
 }
 
-// passTimeline has the marks of one pass, in the order of the stream. Marks that the device
-// has passed are summed up while the program still runs, so that their events can be used
-// again: layers with experts make marks by the ten thousand. A nil one records
-// nothing.
+// passTimeline has the marks of one pass on the compute stream, in stream order. The time between marks that the device
+// has passed is summed while the program runs. Their events can then be reused: layers with experts make tens of
+// thousands of marks. A nil passTimeline records nothing.
 type passTimeline struct {
 	of     *stalls
 	stream device.Stream
-	begin  device.Event // where it begins
-	marks  []mark       // the last one that was summed up, and all after it
-	made   int          // how many marks there were in all
+	begin  device.Event // its start
+	marks  []mark       // the last summed mark and all later ones
+	made   int          // number of marks made
 	stall  [NumCauses]time.Duration
-	ends   []device.Event // of stalls, to be freed with this timeline
-	err    error          // of the first event that could not be made
+	ends   []device.Event // of stalls, freed with this timeline
+	err    error          // the first error of making an event
 
-	// For the trace: the launch that marks are of, the step, and its begin and end as shown.
+	// For the trace: the launch of the next marks, the step, and the shown start and end.
 	work  *piece
 	step  int
 	shown [2]time.Duration
 }
 
-// mark is an event and what the stream did since the mark before.
+// mark is an event on the compute stream. It says whether the stream waited (cause) or worked (busy) since the previous
+// mark.
 type mark struct {
 	event device.Event
-	cause Cause // it waited for this; NoStall: nobody knows what for
+	cause Cause // the cause of its wait; NoStall: unknown
 	busy  bool  // it worked
 	work  *piece
 }
@@ -68,8 +68,8 @@ func (c *stalls) event() (device.Event, error) {
 	return e, err
 }
 
-// timeline returns that of a program. The first call makes it; it begins where the timed
-// work before it on the stream ended.
+// timeline returns the timeline of a program and makes it on the first call. It begins at the end of the previous timed
+// work on the stream.
 func (c *stalls) timeline(s device.Stream, prog int) *passTimeline {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -85,10 +85,10 @@ func (c *stalls) timeline(s device.Stream, prog int) *passTimeline {
 	return t
 }
 
-// waited marks that the stream has stood still since the mark before, for cause.
+// waited marks that the stream has waited since the previous mark.
 func (t *passTimeline) waited(cause Cause) { t.mark(mark{cause: cause}) }
 
-// worked marks that the stream has worked since the mark before.
+// worked marks that the stream has worked since the previous mark.
 func (t *passTimeline) worked() { t.mark(mark{busy: true}) }
 
 func (t *passTimeline) mark(m mark) {
@@ -114,8 +114,8 @@ func (t *passTimeline) add(m mark) {
 	t.made++
 }
 
-// marksMade is how many marks were made so far: what passed is to be told when the device has
-// passed them.
+// marksMade returns the number of marks made so far. When the device has passed them, the caller calls passed with this
+// number.
 func (t *passTimeline) marksMade() int {
 	if t == nil {
 		return 0
@@ -123,7 +123,7 @@ func (t *passTimeline) marksMade() int {
 	return t.made
 }
 
-// passed tells that the device has passed the first marks of a program, so many of them.
+// passed reports that the device has passed a program's first marks; marks is their number.
 func (c *stalls) passed(prog, marks int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -132,8 +132,8 @@ func (c *stalls) passed(prog, marks int) {
 	}
 }
 
-// sum adds up the time between the first marks, so many of them, and frees their events
-// but for the first, where the timeline begins, and the last.
+// sum adds up the times between the first marks (as many as the argument says). It frees their events, except those of
+// the first mark, where the timeline begins, and of the last.
 func (t *passTimeline) sum(marks int) {
 	last := len(t.marks) - 1 - (t.made - marks)
 	for i := 1; i <= last; i++ {
@@ -151,7 +151,7 @@ func (t *passTimeline) sum(marks int) {
 	}
 }
 
-// failed is the error of the first mark that could not be made.
+// failed returns the first error of making a mark.
 func (t *passTimeline) failed() error {
 	if t == nil {
 		return nil
@@ -159,8 +159,8 @@ func (t *passTimeline) failed() error {
 	return t.err
 }
 
-// skip makes the next timeline begin here: what the stream did since the last mark belongs
-// to no timeline.
+// skip makes the next timeline start at the current end of the stream. The time since the last mark belongs to no
+// timeline.
 func (c *stalls) skip(s device.Stream) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -176,9 +176,8 @@ func (c *stalls) skip(s device.Stream) error {
 	return nil
 }
 
-// read returns how long a program took, from the end of what ran before it to its own end,
-// and how much of that was waiting, by cause. The program must be complete, and programs
-// are read in order; the events of what was read are used again.
+// read returns the time of a program, from the end of the previous program to its own end, and the waits in it by
+// cause. The program must be complete, and programs are read in order. Events are then reused.
 func (c *stalls) read(prog int) (total time.Duration, stall [NumCauses]time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -197,7 +196,7 @@ func (c *stalls) read(prog int) (total time.Duration, stall [NumCauses]time.Dura
 	return end.Elapsed(t.begin), t.stall
 }
 
-// close closes all events. Marks that the device passes later are not summed up.
+// close closes all events. Later marks are not summed.
 func (c *stalls) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -207,26 +206,26 @@ func (c *stalls) close() {
 	}
 }
 
-// countedStream counts the bytes that cross a link, and shows its watch what is enqueued.
+// countedStream counts the bytes that cross a link and notifies its watch of operations.
 type countedStream struct {
 	device.Stream
 	bytes atomic.Int64
 	watch streamWatch
 }
 
-// streamWatch follows what is enqueued on a stream.
+// streamWatch observes the operations of a stream.
 type streamWatch interface {
-	// copies tells that the stream is about to be given a copy.
+	// copies precedes a copy.
 	copies()
-	// stops ends the work at hand: what is recorded next has been done.
+	// stops ends the current work: the next recorded event follows it.
 	stops()
-	// wait, notify enqueue these, and end ends the work at hand on a stream that nobody is notified of.
+	// wait and notify enqueue their operations. end ends the current work on a stream without notifications.
 	wait(e device.Event)
 	notify(f func(error))
 	end()
 }
 
-// unwatched is the watch of a stream that nobody follows.
+// unwatched is the watch of a stream without a trace.
 type unwatched struct{ device.Stream }
 
 func (unwatched) copies()                {}
@@ -262,5 +261,5 @@ func (s *countedStream) Wait(e device.Event) { s.watch.wait(e) }
 
 func (s *countedStream) Notify(f func(error)) { s.watch.notify(f) }
 
-// end ends the work that the watch follows on a stream that nobody is notified of.
+// end ends the current work on a stream without notifications.
 func (s *countedStream) end() { s.watch.end() }

@@ -14,7 +14,7 @@ import (
 	"mt/layers/schedule"
 )
 
-// fakeClockDevice makes events that a fakeStream stamps with its own time.
+// fakeClockDevice makes events that a fakeStream stamps with its time.
 type fakeClockDevice struct {
 	device.Device
 	made int
@@ -27,7 +27,7 @@ func (d *fakeClockDevice) NewEvent() (device.Event, error) { d.made++; return &f
 func (e *fakeEvent) Elapsed(start device.Event) time.Duration { return e.at - start.(*fakeEvent).at }
 func (e *fakeEvent) Close()                                   {}
 
-// fakeStream stands at a time that the test moves.
+// fakeStream has a time that the test sets.
 type fakeStream struct {
 	device.Stream
 	now time.Duration
@@ -35,9 +35,8 @@ type fakeStream struct {
 
 func (s *fakeStream) Record(e device.Event) { e.(*fakeEvent).at = s.now }
 
-// TestClock plays a stream's time: what it stood still for, within a program
-// and between two, is booked to its cause, what it worked is not, and what an
-// evaluation took is nobody's.
+// TestClock sets a stream's time. Waits within a program and between two are booked to their cause. Work is not booked,
+// and the time of an evaluation belongs to no program.
 func TestClock(t *testing.T) {
 	dev := &fakeClockDevice{}
 	c, s := newStalls(dev), &fakeStream{}
@@ -74,7 +73,7 @@ func TestClock(t *testing.T) {
 			t.Errorf("program %d took %v, want %v", prog, total, want)
 		}
 	}
-	begin := func(prog, idleMS int, cause Cause) { // what lies between two programs
+	begin := func(prog, idleMS int, cause Cause) { // the time between two programs
 		pass(idleMS)
 		c.timeline(s, prog).waited(cause)
 	}
@@ -102,10 +101,10 @@ func TestClock(t *testing.T) {
 	}
 }
 
-// TestClockSumsAsItGoes: what is told to have passed changes no figure, whenever
-// it is told, and bounds the events by what is under way.
+// TestClockSumsAsItGoes: calls of passed change no result, whenever they come. They bound the events by the marks in
+// progress.
 func TestClockSumsAsItGoes(t *testing.T) {
-	const launches, ahead = 1000, 7 // marks that the device has not come by
+	const launches, ahead = 1000, 7 // marks that the device has not passed
 	r := rand.New(rand.NewSource(3))
 	devs := [2]*fakeClockDevice{{}, {}}
 	clocks := [2]*stalls{newStalls(devs[0]), newStalls(devs[1])}
@@ -134,14 +133,14 @@ func TestClockSumsAsItGoes(t *testing.T) {
 		}
 		clocks[1].passed(prog, told[len(told)-1]) // its last notification comes late
 	}
-	// A launch has 3 marks; told in 2 of 3 cases, so 40 launches without are not to
-	// be expected (3^−40), and the seed is fixed.
+	// A launch has 3 marks. passed is called in 2 of 3 cases, so 40 launches without a call are improbable (3^−40). The
+	// seed is fixed.
 	if most := ahead + 3*40; devs[1].made > most || devs[0].made < 3*launches {
 		t.Errorf("%d events with what has passed, want at most %d; %d without", devs[1].made, most, devs[0].made)
 	}
 }
 
-// TestClockOfNothing: a program that was never timed took no time.
+// TestClockOfNothing: an untimed program took no time.
 func TestClockOfNothing(t *testing.T) {
 	c := newStalls(&fakeClockDevice{})
 	if total, stall := c.read(7); total != 0 || stall != [NumCauses]time.Duration{} {
@@ -155,8 +154,7 @@ func TestClockOfNothing(t *testing.T) {
 	}
 }
 
-// launchesOf gives a Compute core its program and what it needs, in the given
-// order, and returns the launches by index.
+// launchesOf gives Compute a program and its inputs in the given order, and returns the launches by index.
 func launchesOf(c *computeCore, p *Pass, msgs ...message) map[int]enqueue {
 	out := map[int]enqueue{}
 	for _, m := range append([]message{PassPlanned{p}}, msgs...) {
@@ -171,9 +169,8 @@ func launchesOf(c *computeCore, p *Pass, msgs ...message) map[int]enqueue {
 	return out
 }
 
-// TestCausesOfStalls: a launch that lacked something says what; one that lacked
-// weights or a batch passes on what those had waited for; weights that stay in
-// their slot are waited for once.
+// TestCausesOfStalls: a launch names its missing input. If weights or a batch were missing, it names what these had
+// waited for. Weights that stay in their slot are waited for once.
 func TestCausesOfStalls(t *testing.T) {
 	p := planned(t, schedule.Spec{Layers: dense(3), WeightSlots: 1, ActivationSlots: 3}, fakeBatch(1))
 	batch := BatchFetched{Cause: StallUpdate}
@@ -196,8 +193,7 @@ func TestCausesOfStalls(t *testing.T) {
 			if len(got) != 5 {
 				t.Fatalf("%d of 5 launches", len(got))
 			}
-			// Whatever else the first launches lacked is theirs to say; the one
-			// under test must say what came last.
+			// The first launches may name any other cause. The tested launch must name the input that came last.
 			for i, want := range c.blocked {
 				if want != NoStall && got[i].Blocked != want {
 					t.Errorf("launch %d was blocked by %s, want %s", i, got[i].Blocked, want)
@@ -213,8 +209,8 @@ func TestCausesOfStalls(t *testing.T) {
 	}
 }
 
-// TestCauseOfPassage: what comes from another lane is waited for by a cause of its own; what comes back
-// from the host for the backward is not.
+// TestCauseOfPassage: activations from another lane have their own cause. Activations that come back from the host for
+// the backward have not.
 func TestCauseOfPassage(t *testing.T) {
 	programs := testkit.Must(schedule.Programs(schedule.Spec{Order: schedule.Lanes, Lane: []int{0, 1, 0, 0, 0}, Layers: dense(5), WeightSlots: 1, ActivationSlots: 3}, []int{2}))(t)
 	for lane, want := range [][]string{
@@ -246,7 +242,7 @@ func TestCauseOfPassage(t *testing.T) {
 	}
 }
 
-// TestGradBufferStall: without a free gradient buffer the launch says so.
+// TestGradBufferStall: a launch without a free gradient buffer names that cause.
 func TestGradBufferStall(t *testing.T) {
 	p := planned(t, schedule.Spec{Layers: dense(3), WeightSlots: 1, ActivationSlots: 3}, fakeBatch(1))
 	core := newComputeCore(computeSpec{gradBuffers: 1, experts: true})
@@ -269,8 +265,8 @@ func TestGradBufferStall(t *testing.T) {
 	}
 }
 
-// TestRunAhead: Compute enqueues a few launches that the device has not done, fewer where they are long; waiting for that
-// is the cause of no stall, and hides none.
+// TestRunAhead: Compute keeps a few launches in progress, fewer if they are long. Waiting for that credit causes no
+// stall and hides none.
 func TestRunAhead(t *testing.T) {
 	for _, tc := range []struct{ micro, tokens, ahead int }{{20, 16384, launchesAhead}, {20, 1, launchesAhead}, {4, 50000, 2}, {3, 70000, 1}, {3, 524288, 1}} {
 		batch := &data.Batch{Supervised: 1, UniqueIDs: []int32{1}}
@@ -315,7 +311,7 @@ func TestRunAhead(t *testing.T) {
 	}
 }
 
-// TestCauseOfBatch: what the batch had to wait for.
+// TestCauseOfBatch: a launch that waits for the batch names what the batch waited for.
 func TestCauseOfBatch(t *testing.T) {
 	for _, c := range []struct {
 		name   string

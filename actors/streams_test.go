@@ -11,8 +11,7 @@ import (
 	"mt/layers/schedule"
 )
 
-// whose is a device that keeps account of which streams copy what between it and the host: activations or
-// something else.
+// whose is a device that records which streams copy activations, and which copy anything else, between device and host.
 type whose struct {
 	device.Device
 	mu     sync.Mutex
@@ -63,8 +62,8 @@ func (s whoseStream) CopyD2H(dst []byte, src device.Mem) {
 	s.Stream.CopyD2H(dst, src)
 }
 
-// TestActivationsHaveStreamsOfTheirOwn: no weight tile or gradient waits in a stream behind an activation that goes to
-// or comes from the host, nor the other way round; and where none does there are no such streams.
+// TestActivationsHaveStreamsOfTheirOwn: weights and gradients never share a stream with activations from or to the
+// host. Without such activations the streams do not exist.
 func TestActivationsHaveStreamsOfTheirOwn(t *testing.T) {
 	apart := []string{"activations in activations", "activations out activations", "d2h something else", "h2d something else"}
 	for name, tc := range map[string]struct {

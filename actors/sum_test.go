@@ -2,8 +2,7 @@ package actors
 
 import "testing"
 
-// A sum in fp32 would lose every loss after the first: half of its unit in the
-// last place is 1.
+// A sum in fp32 would lose every loss after the first: half of its last unit is 1.
 func TestLossesAreSummedInFloat64(t *testing.T) {
 	losses := []float32{1 << 24, 0.5, 0.25, 1, -(1 << 24)}
 	b := make([]byte, 4*len(losses))

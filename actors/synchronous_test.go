@@ -24,8 +24,8 @@ import (
 	"mt/plan"
 )
 
-// synchronous trains as tr says without the pipeline: all on the device at once,
-// one step after the other. It does so on the CPU, unless tr opens a device.
+// synchronous trains tr without the pipeline: everything is on the device, and steps follow each other. It runs on the
+// CPU unless tr opens a device.
 func (tr trial) synchronous(t *testing.T) (out outcome, err error) {
 	t.Helper()
 	open := tr.open
@@ -87,8 +87,7 @@ func (tr trial) synchronous(t *testing.T) (out outcome, err error) {
 	return out, nil
 }
 
-// TestSynchronousStepFails: whichever call of the device fails, the step says which,
-// changes no weight and gives its memory back.
+// TestSynchronousStepFails: the step names the failing device call, changes no weight and frees its memory.
 func TestSynchronousStepFails(t *testing.T) {
 	testkit.NotShort(t)
 	t.Parallel()
@@ -120,8 +119,8 @@ func TestSynchronousStepFails(t *testing.T) {
 	}
 }
 
-// TestPipelineEqualsTheSynchronousStep: the pipeline gives the bits of the step that
-// does one thing after the other and keeps nothing of a block's forward.
+// TestPipelineEqualsTheSynchronousStep: the pipeline gives the bits of the synchronous step, which does one thing after
+// the other and saves nothing of a block's forward.
 func TestPipelineEqualsTheSynchronousStep(t *testing.T) {
 	for name, shape := range map[string]func(*trial){
 		"fp32":                 func(*trial) {},
@@ -193,9 +192,8 @@ func TestPipelineEqualsTheSynchronousStep(t *testing.T) {
 	}
 }
 
-// TestRandomRunsEqualTheSynchronousStep draws runs of every shape with any depths,
-// threads, bindings, micro-batches, recomputation and delays: all give the bits of the
-// synchronous step.
+// TestRandomRunsEqualTheSynchronousStep draws runs of every shape with random depths, threads, bindings, micro-batches,
+// recomputation and delays. All give the bits of the synchronous step.
 func TestRandomRunsEqualTheSynchronousStep(t *testing.T) {
 	n := testkit.Count(t, 24, 8)
 	if testing.Short() {
@@ -216,7 +214,7 @@ func TestRandomRunsEqualTheSynchronousStep(t *testing.T) {
 	}
 }
 
-// randomKeeps draws what every block keeps.
+// randomKeeps draws what each block saves for its backward.
 func randomKeeps(r *rand.Rand, blocks int) layers.Keeps {
 	out := make(layers.Keeps, blocks)
 	for i := range out {
@@ -225,8 +223,8 @@ func randomKeeps(r *rand.Rand, blocks int) layers.Keeps {
 	return out
 }
 
-// TestWhatBlocksKeepChangesNothing: whatever each block keeps for its backward, also where its input
-// spills, the bits are those of the synchronous step, which keeps nothing; on the CPU and on an emulated GPU.
+// TestWhatBlocksKeepChangesNothing: any choice of saved activations, also with spilled inputs, gives the bits of the
+// synchronous step, which saves none. It runs on the CPU and on an emulated GPU.
 func TestWhatBlocksKeepChangesNothing(t *testing.T) {
 	for name, shape := range map[string]func(*trial){
 		"fp32":    func(tr *trial) { tr.blocks = 6 },
@@ -245,7 +243,7 @@ func TestWhatBlocksKeepChangesNothing(t *testing.T) {
 				tr := tr
 				tr.keeps = randomKeeps(r, tr.blocks)
 				tr.depths.ActivationSlots, tr.depths.WeightSlots = 3+r.Intn(9), 1+r.Intn(3)
-				tr.evalSteps = r.Intn(2) // which keep nothing
+				tr.evalSteps = r.Intn(2) // evaluations save nothing
 				return tr
 			}
 			want, err := tr.synchronous(t)
@@ -274,7 +272,7 @@ func TestWhatBlocksKeepChangesNothing(t *testing.T) {
 	}
 }
 
-// TestStepsReportWhatIsAttendedAgain: of a step's (query, key) pairs those in blocks that do not keep attention's
+// TestStepsReportWhatIsAttendedAgain: a step reports the (query, key) pairs of blocks that do not save attention's
 // output.
 func TestStepsReportWhatIsAttendedAgain(t *testing.T) {
 	tr := base()
@@ -287,7 +285,7 @@ func TestStepsReportWhatIsAttendedAgain(t *testing.T) {
 	mustRun(t, tr)
 }
 
-// randomTrial is a run of any shape.
+// randomTrial draws a run of any shape.
 func randomTrial(r *rand.Rand) trial {
 	coin := func() bool { return r.Intn(2) == 0 }
 	tr := base()

@@ -10,9 +10,9 @@ import (
 	"mt/model"
 )
 
-// This file is about gradients that wait for the norm on disks.
+// This file tests gradients that wait for the norm on disks.
 
-// gradsOnDisk has the gradients of those blocks wait on disks whose state is there, and so many slabs that they take turns in.
+// gradsOnDisk also puts gradients on disks, for the blocks whose states are there. slabs is the number of shared slabs.
 func (tr trial) gradsOnDisk(slabs int) trial {
 	tr.gradOnDisk, tr.depths.GradSlabs = make([]bool, len(tr.stateOnDisk)), slabs
 	for l, layer := range tr.config().Layers() {
@@ -21,11 +21,11 @@ func (tr trial) gradsOnDisk(slabs int) trial {
 	return tr
 }
 
-// gradBytes is the size of the gradients that wait on disks.
+// gradBytes returns the size of the gradients on disks.
 func (tr trial) gradBytes() int64 { return tr.plan(tr.config()).GradDiskBytes() }
 
-// TestGradientsOnDisksChangeNothing: with the gradients of blocks waiting on disks, losses, norms, weights, moments and checkpoints are
-// those of the same run in memory, for all depths, on devices that copy and on those that sum gradients in slabs where they can.
+// TestGradientsOnDisksChangeNothing: with blocks' gradients on disks, losses, norms, weights, moments and checkpoints
+// equal the run in memory. This holds for all depths, on devices that copy and on devices that sum gradients in slabs.
 func TestGradientsOnDisksChangeNothing(t *testing.T) {
 	for name, change := range map[string]func(*trial){
 		"in place": func(*trial) {},
@@ -75,7 +75,7 @@ func TestGradientsOnDisksChangeNothing(t *testing.T) {
 				if depths[1] > 1 {
 					got.gradOnDisk[1+rand.IntN(len(got.gradOnDisk)-2)] = false
 				}
-				if rand.IntN(2) == 0 && name != "skips for the norm" { // which spoils tiles in memory
+				if rand.IntN(2) == 0 && name != "skips for the norm" { // it spoils tiles in memory
 					got = got.weightsOnDiskToo()
 				}
 				if !slices.Contains(got.gradOnDisk, true) {
@@ -84,7 +84,8 @@ func TestGradientsOnDisksChangeNothing(t *testing.T) {
 				var read, written int64
 				got.reported = func(r StepReport) { read, written = read+r.DiskRead, written+r.DiskWritten }
 				sameAs(t, want, got)
-				// In each step states and gradients are read and written; of states of the last step some are written when that is reported.
+				// Each step reads and writes states and gradients. Some states of the last step are not yet written
+				// when it is reported.
 				if n, g := got.stateBytes(), got.gradBytes(); name != "evaluation" && want.end.AdamStep == 4 && (read < 4*(n+g) || written < 2*n+4*g || got.weightsOnDisk == nil && written > 4*(n+g)) {
 					t.Errorf("%d bytes were read and %d written in 4 steps of %d bytes of state and %d of gradients", read, written, n, g)
 				}
@@ -101,7 +102,8 @@ func TestGradientsOnDisksChangeNothing(t *testing.T) {
 	}
 }
 
-// TestPredictionOfGradientsOnDisks: a prediction moves the bytes of gradients that wait on disks, and each takes its time once a step each way.
+// TestPredictionOfGradientsOnDisks: a prediction moves the bytes of gradients on disks, once a step in each direction,
+// and counts their time.
 func TestPredictionOfGradientsOnDisks(t *testing.T) {
 	tr := base()
 	tr.copyTiles, tr.steps, tr.evalSteps = true, 3, 0

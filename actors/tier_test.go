@@ -17,9 +17,9 @@ import (
 	"mt/model"
 )
 
-// This file is about runs whose state is on disks.
+// This file tests runs with states on disks.
 
-// statesOnDisk has the state of every layer of a trial away, with so many state slots.
+// statesOnDisk puts every layer's state on disks, with this number of state slots.
 func (tr trial) statesOnDisk(slots int) trial {
 	tr.stateOnDisk, tr.stateSlots = make([]bool, len(tr.config().Layers())), slots
 	for l := range tr.stateOnDisk {
@@ -28,7 +28,7 @@ func (tr trial) statesOnDisk(slots int) trial {
 	return tr
 }
 
-// weightsOnDiskToo has the tiles of those blocks away too whose state is.
+// weightsOnDiskToo also puts tiles on disks, for the blocks whose states are there.
 func (tr trial) weightsOnDiskToo() trial {
 	tr.weightsOnDisk = make([]bool, len(tr.stateOnDisk))
 	for l, layer := range tr.config().Layers() {
@@ -37,8 +37,8 @@ func (tr trial) weightsOnDiskToo() trial {
 	return tr
 }
 
-// TestStatesOnDisksChangeNothing: losses, weights, moments and checkpoints are those of the same run in
-// memory, whatever is away and however many state slots there are.
+// TestStatesOnDisksChangeNothing: losses, weights, moments and checkpoints equal the run in memory, for any choice of
+// layers and any number of state slots.
 func TestStatesOnDisksChangeNothing(t *testing.T) {
 	for name, change := range map[string]func(*trial){
 		"clip":       func(*trial) {},
@@ -74,8 +74,8 @@ func TestStatesOnDisksChangeNothing(t *testing.T) {
 			var read, written int64
 			tr.reported = func(r StepReport) { read, written = read+r.DiskRead, written+r.DiskWritten }
 			sameAs(t, want, tr)
-			// What is updated has been read, in all steps. Of the last step some may not have been written when it is
-			// reported. Of evaluations nothing is reported.
+			// Every updated state was read, in all steps. Some states of the last step may not be written when it is
+			// reported. Evaluations report nothing.
 			if n := tr.stateBytes(); name == "packed" {
 				if read < 2*n || read >= 4*n || written < n || written >= 4*n {
 					t.Errorf("%d bytes were read and %d written in 4 steps of %d bytes of state that are in fewer on disks", read, written, n)
@@ -95,8 +95,8 @@ func TestStatesOnDisksChangeNothing(t *testing.T) {
 	}
 }
 
-// TestTilesOnDisksChangeNothing: with the tiles of blocks on disks too, losses, weights, moments and checkpoints are those of
-// the same run in memory, on devices that copy and on those that do not; and a tile is read for every fetch.
+// TestTilesOnDisksChangeNothing: with blocks' tiles on disks, losses, weights, moments and checkpoints equal the run in
+// memory, on devices that copy and on devices that do not. Every fetch reads its tile.
 func TestTilesOnDisksChangeNothing(t *testing.T) {
 	for name, change := range map[string]func(*trial){
 		"clip":    func(*trial) {},
@@ -138,7 +138,7 @@ func TestTilesOnDisksChangeNothing(t *testing.T) {
 			tr.reported = func(r StepReport) { read, steps = read+r.DiskRead, steps+1 }
 			sameAs(t, want, tr)
 			_, tiles := tr.plan(tr.config()).DiskBytes()
-			// Each tile is read for its update, and at least once for the forward and the backward, of every step.
+			// In every step each tile is read for its update, and at least once for forward and backward.
 			if name != "skips" && name != "evaluation" && name != "packed" && read < steps*(tr.stateBytes()+tiles) {
 				t.Errorf("%d bytes were read in %d steps of %d bytes of states and tiles, of which %d in tiles", read, steps, tr.stateBytes(), tiles)
 			}
@@ -154,13 +154,13 @@ func TestTilesOnDisksChangeNothing(t *testing.T) {
 	}
 }
 
-// stateBytes is the size of the states that are away, and of the tiles that are.
+// stateBytes returns the size of the states and tiles on disks.
 func (tr trial) stateBytes() int64 {
 	states, tiles := tr.plan(tr.config()).DiskBytes()
 	return states + tiles
 }
 
-// failingHome is a home whose call number fail, counted over all that reads from or writes to disks, fails.
+// failingHome is a home whose disk call number fail fails.
 type failingHome struct {
 	*host.Store
 	mu          sync.Mutex
@@ -204,8 +204,8 @@ func (h *failingHome) FetchGrad(i int) error {
 	return h.call("gradient", i, func() error { return h.Store.FetchGrad(i) })
 }
 
-// TestEveryStateCallMayFail: every read and every write of a state and of a gradient, and every read of a tile, fails once; the run ends with that error,
-// which says what failed.
+// TestEveryStateCallMayFail fails every read and write of a state and of a gradient, and every read of a tile. The run
+// ends with that error, which names the failed action.
 func TestEveryStateCallMayFail(t *testing.T) {
 	testkit.NotShort(t)
 	t.Parallel()
@@ -234,7 +234,7 @@ func TestEveryStateCallMayFail(t *testing.T) {
 	}
 }
 
-// TestDisksAreBusy: works that go on at the same time count once.
+// TestDisksAreBusy: concurrent works count once.
 func TestDisksAreBusy(t *testing.T) {
 	var d diskTraffic
 	for _, at := range []struct {
@@ -248,8 +248,7 @@ func TestDisksAreBusy(t *testing.T) {
 	}
 }
 
-// TestRoundsFollowEachOther: states that are wanted again while they are still shown are shown once more, behind
-// the others.
+// TestRoundsFollowEachOther: states that are requested again during a save round are shown once more, after the others.
 func TestRoundsFollowEachOther(t *testing.T) {
 	c := newStagerCore([]int{0, 1, 2}, 1)
 	var shown []int

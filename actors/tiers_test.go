@@ -14,15 +14,15 @@ import (
 	"mt/internal/testkit"
 )
 
-// This file says how tests share the machine, and which of many runs they draw.
+// This file says how tests share the machine and which runs they draw.
 
 var (
 	firstSeed = flag.Int64("fault-seed", 0, "the seed of the first run that a test of random runs, faults or interleavings makes; 0: the usual one (MT_LONG=all: drawn)")
 	firstCall = flag.Int64("first-call", 0, "the first call that fails in a test which fails one call in several; 0: the usual one (MT_LONG=all: drawn)")
 )
 
-// TestMain runs more tests at a time than there are cores: most wait for streams, whose commands are delayed. Little
-// of what tests allocate stays alive, so the garbage collector can be lazy.
+// TestMain runs more tests at once than there are cores, because most tests wait for delayed streams. Little of their
+// memory stays alive, so the garbage collector can be lazy.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	given := false
@@ -36,8 +36,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// undisturbed runs f, whose subtests may run beside each other, and fails if they leave host memory or goroutines behind.
-// A test that calls it must not be parallel.
+// undisturbed runs f, whose subtests may run in parallel. It fails if they leave host memory or goroutines behind. A
+// test that calls it must not be parallel.
 func undisturbed(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
 	goroutines, memory := runtime.NumGoroutine(), host.Usage().Now
@@ -48,7 +48,7 @@ func undisturbed(t *testing.T, f func(t *testing.T)) {
 	settle(t, goroutines)
 }
 
-// drawSeed returns the seed of the first of n runs, of which most have been tried. A test that fails says how to repeat them.
+// drawSeed returns the first seed of n runs out of most. A failing test prints how to repeat the runs.
 func drawSeed(t *testing.T, n, most int) int64 {
 	t.Helper()
 	first := *firstSeed
@@ -63,7 +63,7 @@ func drawSeed(t *testing.T, n, most int) int64 {
 	return first
 }
 
-// drawCall returns the first call that fails where one in every does. A test that fails says how to repeat it.
+// drawCall returns the first failing call if one in every fails. A failing test prints how to repeat it.
 func drawCall(t *testing.T, every int64) int64 {
 	t.Helper()
 	first := *firstCall
@@ -78,7 +78,7 @@ func drawCall(t *testing.T, every int64) int64 {
 	return first
 }
 
-// inShort skips a case that `go test -short` leaves out: those other than the named ones.
+// inShort skips a case under `go test -short` unless it is named.
 func inShort(t *testing.T, name string, named ...string) {
 	t.Helper()
 	if !slices.Contains(named, name) {
@@ -86,7 +86,7 @@ func inShort(t *testing.T, name string, named ...string) {
 	}
 }
 
-// usually skips a case that only the long tests try: those other than the named ones.
+// usually skips a case without the long tests unless it is named.
 func usually(t *testing.T, name string, named ...string) {
 	t.Helper()
 	if !slices.Contains(named, name) {

@@ -10,82 +10,81 @@ import (
 	"mt/device"
 )
 
-// This file tells Options.Timeline what a run does: which work took which stream or actor
-// from when to when, what came of what, and who held which slot meanwhile.
+// This file reports a run to Options.Timeline. It reports the time of each work on its stream or actor, the messages
+// between works, and the content of each slot.
 
-// tracer follows the work of a run.
+// tracer traces the work of a run.
 type tracer struct {
 	rec   *timeline.Recorder
-	now   func() time.Duration // of the hub
-	names []string             // of the layers
+	now   func() time.Duration // the hub's clock
+	names []string             // layer names
 
 	mu      sync.Mutex
 	holds   map[credit]*hold
-	ahead   map[packBatch]credit // of batches that no pass has taken yet
+	ahead   map[packBatch]credit // credits of batches that no pass has taken yet
 	updated map[int]*piece       // by layer: its last update
-	fetched map[int]*piece       // by layer: the last update that was fetched
+	fetched map[int]*piece       // by layer: the last update whose weights were fetched
 	saved   map[int]*piece       // by layer: its last save
-	summed  map[int]*piece       // by layer: the last sum over several ranks
-	grads   map[int]*piece       // by layer: the last write to a disk of its gradient, or read
-	states  map[int]credit       // by layer: the state slot that it is or was in last
-	saving  int                  // the step whose checkpoint is written
+	summed  map[int]*piece       // by layer: the last sum over ranks
+	grads   map[int]*piece       // by layer: the last disk write or read of its gradient
+	states  map[int]credit       // by layer: its current or last state slot
+	saving  int                  // the step of the checkpoint in progress
 	placed  map[credit]timeline.Track
-	until   map[timeline.Track]time.Duration // of credits: where the last stay ends that was told of
+	until   map[timeline.Track]time.Duration // by track of a credit: end of the last reported hold
 
-	// skew is what is added to the hub's clock to have the time that is shown, which is that
-	// of the first lane's device. It changes from step to step, and what is shown stands still
-	// rather than go back: it is never before least.
+	// skew is added to the hub's clock to get the time shown in the trace, which follows the clock of the first lane's
+	// device. skew changes from step to step. The shown time never runs back: least is its lower bound.
 	skew, least time.Duration
 }
 
-// time is what is shown as now. t.mu is held.
+// time returns the shown time. The caller holds t.mu.
 func (t *tracer) time() time.Duration { return max(t.now()+t.skew, t.least) }
 
-// piece is one piece of work: a launch, the copies of one work, something done on the host.
+// piece is a piece of work: a launch, the copies of one work, or a work on the host.
 type piece struct {
 	track        timeline.Track
 	name, detail string
 	step         int
 	start, end   time.Duration
-	enqueued     time.Duration // when, by the hub's clock
-	from, to     device.Event  // round the copies of a work; none: of a launch that is marked, or of work on the host
+	enqueued     time.Duration // by the hub's clock
+	from, to     device.Event  // events around the copies of a work; nil: a launch with marks, or work on the host
 	over         bool          // start and end are known
-	arrows       []*arrow      // that wait for its end
-	holds        []*hold       // the slots that it works in
+	arrows       []*arrow      // arrows that wait for its end
+	holds        []*hold       // the slots that it uses
 }
 
-// arrow leads from the end of a piece to the start of another one.
+// arrow leads from the end of one piece to the start of another.
 type arrow struct {
 	name     string
 	from, to *piece
 }
 
-// credit names one thing that there is a credit for. Lanes have slots of their own.
+// credit identifies one unit of a credit, for example a slot of a lane.
 type credit struct {
 	kind  string
 	index int
 	lane  laneID
 }
 
-// hold is the stay of something in a slot: from the start of the first piece of work that
-// takes the slot for it to the end of the last that needs it there.
+// hold is the time during which one content, such as a tile, occupies a slot. It lasts from the start of the first
+// piece that uses this content to the end of the last one.
 type hold struct {
 	track      timeline.Track
 	name       string
-	object     object // of an activation slot
+	object     object // the activation in an activation slot
 	step       int
 	start, end time.Duration
 	begun      bool   // start is known
 	pending    int    // pieces that are not over
-	made, last *piece // that changed what is there, that came
-	byPeer     bool   // another lane's device has copied it there, and no launch has used it
-	released   bool   // nothing follows
+	made, last *piece // the piece that last changed the content, and the last piece that used it
+	byPeer     bool   // another lane's device copied the content here, and no launch has used it
+	released   bool   // no piece will follow
 }
 
-// object names an activation; the zero object names none.
+// object identifies an activation. Zero: none.
 type object struct{ prog, id int }
 
-// The kinds of credits that are shown. A head slot is a weight slot of another class.
+// The kinds of credits in a trace. A head slot is a weight slot of another class.
 const (
 	weightCredit     = "weight slot"
 	headCredit       = "head slot"
@@ -98,7 +97,7 @@ const (
 	batchCredit      = "batch"
 )
 
-// newTracer makes the tracer of a run; nil where nobody wants to know.
+// newTracer makes the tracer of a run. nil: there is no Recorder.
 func newTracer(rec *timeline.Recorder, now func() time.Duration, names []string) *tracer {
 	if rec == nil {
 		return nil
@@ -107,7 +106,7 @@ func newTracer(rec *timeline.Recorder, now func() time.Duration, names []string)
 		updated: map[int]*piece{}, fetched: map[int]*piece{}, saved: map[int]*piece{}, summed: map[int]*piece{}, grads: map[int]*piece{}, states: map[int]credit{}, placed: map[credit]timeline.Track{}, until: map[timeline.Track]time.Duration{}}
 }
 
-// place is the track of a credit.
+// place returns the track of a credit.
 func (t *tracer) place(c credit) timeline.Track {
 	at, ok := t.placed[c]
 	if !ok {
@@ -121,8 +120,8 @@ func (t *tracer) place(c credit) timeline.Track {
 	return at
 }
 
-// takes notes that p is the first to work in a slot that is taken for name. What led to
-// it is that the slot was returned.
+// takes records that p begins to fill slot c with new content, called name. An arrow leads to p from the last piece
+// that used the previous content.
 func (t *tracer) takes(c credit, name string, p *piece) *hold {
 	if old := t.holds[c]; old != nil {
 		t.frees(old)
@@ -134,7 +133,7 @@ func (t *tracer) takes(c credit, name string, p *piece) *hold {
 	return h
 }
 
-// uses notes that p needs what a slot holds, and returns the piece before it that did.
+// uses records that p uses the content of slot c. It returns the previous user.
 func (t *tracer) uses(c credit, p *piece) (before *piece) {
 	h := t.holds[c]
 	if h == nil {
@@ -146,8 +145,7 @@ func (t *tracer) uses(c credit, p *piece) (before *piece) {
 	return before
 }
 
-// follows is uses for a p that is of the same step as the piece before it, and that a
-// message of it led to.
+// follows is like uses, for a p in the same step as the previous user. An arrow called message leads from that user to p.
 func (t *tracer) follows(message string, c credit, p *piece) {
 	if before := t.uses(c, p); before != nil {
 		p.step = before.step
@@ -155,7 +153,7 @@ func (t *tracer) follows(message string, c credit, p *piece) {
 	}
 }
 
-// frees notes that nobody else will use what a slot holds.
+// frees records that no further piece uses the content of a slot.
 func (t *tracer) frees(h *hold) {
 	if h.released {
 		return
@@ -166,7 +164,7 @@ func (t *tracer) frees(h *hold) {
 	}
 }
 
-// reportHold tells of a hold that is over.
+// reportHold reports a finished hold.
 func (t *tracer) reportHold(h *hold) {
 	if s := t.span(h); h.begun && s.Start <= s.End {
 		t.until[h.track] = s.End
@@ -174,15 +172,14 @@ func (t *tracer) reportHold(h *hold) {
 	}
 }
 
-// span is what is shown of a hold. Weights that are used in place are fetched by copying nothing,
-// and while those that were fetched into the slot before are still computed with: a stay begins
-// where the one before it ends, since Perfetto drops a span that overlaps another one.
+// span returns the shown span of a hold. It begins at the end of the previous hold, because Perfetto drops overlapping
+// spans. Holds can overlap with weights used in place: fetching them copies nothing and can precede the last use of the
+// slot's previous weights.
 func (t *tracer) span(h *hold) timeline.Span {
 	return timeline.Span{Track: h.track, Name: h.name, Step: h.step, Start: max(h.start, t.until[h.track]), End: h.end}
 }
 
-// link draws an arrow from one piece to another. Within a track everybody sees what follows
-// what.
+// link draws an arrow between two pieces, unless they are on one track, where the order is visible.
 func (t *tracer) link(name string, from, to *piece) {
 	if from == nil || to == nil || from.track == to.track {
 		return
@@ -196,17 +193,18 @@ func (t *tracer) link(name string, from, to *piece) {
 	t.draw(a)
 }
 
-// draw tells of an arrow when both its ends are known. None leads back: the credit of weights
-// that are used in place is returned when a launch is enqueued, and may be taken before it begins.
+// draw reports an arrow when both its ends are known. It drops arrows that lead back in time. They occur with weights
+// used in place, whose credit returns when a launch is enqueued and may be taken before the launch begins.
 func (t *tracer) draw(a *arrow) {
 	if a.from.over && a.to.over && a.from.start <= a.to.start {
-		// The moment at which a span ends is not in it any more. Two clocks agree only so far.
+		// A span excludes its end. The start of the arrow is moved inside the span, because two clocks agree only
+		// roughly.
 		left := max(a.from.start, min(a.from.end-1, a.to.start))
 		t.rec.Flow(timeline.Flow{Name: a.name, From: a.from.track, To: a.to.track, Left: left, Landed: a.to.start})
 	}
 }
 
-// ended tells of a piece of which start and end are known now.
+// ended reports a piece whose start and end are known.
 func (t *tracer) ended(p *piece) {
 	p.over = true
 	t.rec.Span(timeline.Span{Track: p.track, Name: p.name, Detail: p.detail, Step: p.step, Start: p.start, End: p.end})
@@ -225,7 +223,7 @@ func (t *tracer) ended(p *piece) {
 	p.arrows, p.holds = nil, nil
 }
 
-// begin notes that an actor begins with a work on the host.
+// begin records that an actor begins a work on the host.
 func (t *tracer) begin(id address, do task) *piece {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -283,7 +281,7 @@ func (t *tracer) begin(id address, do task) *piece {
 	return p
 }
 
-// onDisk describes a work that reads from a disk or writes to one.
+// onDisk describes a disk read or write.
 func (t *tracer) onDisk(id address, do task, p *piece) {
 	switch e := do.(type) {
 	case fetchState:
@@ -310,7 +308,7 @@ func (t *tracer) onDisk(id address, do task, p *piece) {
 	}
 }
 
-// movesBy notes that p uses the gradient that an update is made by, in a slab or in the layer's state slot.
+// movesBy records that p uses the gradient of update e, in a slab or in the layer's state slot.
 func (t *tracer) movesBy(e update, p *piece) {
 	if e.Slab != noSlab {
 		t.follows("GradLanded", credit{kind: slabCredit, index: e.Slab}, p)
@@ -319,14 +317,13 @@ func (t *tracer) movesBy(e update, p *piece) {
 	}
 }
 
-// The tracks of the Stager, which reads while it writes.
+// The tracks of the Stager, which reads and writes at the same time.
 const (
 	readsTrack  = "stager, reads"
 	writesTrack = "stager, writes"
 )
 
-// usesState notes that p needs the state of a layer, and returns the piece before it that did; nil where the
-// layer's state is never on a disk.
+// usesState records that p uses a layer's state. It returns the previous user; nil if the state is never on a disk.
 func (t *tracer) usesState(layer int, p *piece) (before *piece) {
 	if c, ok := t.states[layer]; ok {
 		return t.uses(c, p)
@@ -334,7 +331,7 @@ func (t *tracer) usesState(layer int, p *piece) (before *piece) {
 	return nil
 }
 
-// done tells that the work is over for which begin returned p.
+// done reports the end of the work for which begin returned p.
 func (t *tracer) done(p *piece) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -342,8 +339,7 @@ func (t *tracer) done(p *piece) {
 	t.ended(p)
 }
 
-// fetches notes that p brings the weights of a layer to where they are computed with, for
-// the first time since an update where that is so.
+// fetches records that p fetches a layer's weights. An arrow leads to the first fetch after an update.
 func (t *tracer) fetches(layer int, p *piece) {
 	if u := t.updated[layer]; u != t.fetched[layer] {
 		t.link("LayerUpdated", u, p)
@@ -351,7 +347,7 @@ func (t *tracer) fetches(layer int, p *piece) {
 	}
 }
 
-// packs notes that p packs a batch, with a credit that nobody holds.
+// packs records that p packs a batch, with a free batch credit.
 func (t *tracer) packs(e packBatch, p *piece) {
 	p.name, p.step = "pack a batch", e.Step
 	if e.Eval {
@@ -365,8 +361,7 @@ func (t *tracer) packs(e packBatch, p *piece) {
 	t.takes(c, "batch", p)
 }
 
-// takesBatch notes that p takes the batch of a pass. Those of an evaluation are taken in
-// their order.
+// takesBatch records that p takes the batch of a pass. Batches of an evaluation are taken in order.
 func (t *tracer) takesBatch(pass *Pass, p *piece) {
 	e := packBatch{Step: pass.Step}
 	if pass.Eval {
@@ -378,7 +373,7 @@ func (t *tracer) takesBatch(pass *Pass, p *piece) {
 		}
 	}
 	c, ok := t.ahead[e]
-	if !ok || pass.Check { // the batch of a diagnosis has been taken before
+	if !ok || pass.Check { // a diagnosis reuses a batch
 		return
 	}
 	delete(t.ahead, e)
@@ -386,7 +381,7 @@ func (t *tracer) takesBatch(pass *Pass, p *piece) {
 	t.frees(t.holds[c])
 }
 
-// open lists what is held and not over, as far as it reaches by now.
+// open lists the holds that are not over, up to the current time.
 func (t *tracer) open() (out []timeline.Span) {
 	for _, h := range t.holds {
 		if !h.begun || h.released && h.pending == 0 {
@@ -403,7 +398,7 @@ func (t *tracer) open() (out []timeline.Span) {
 	return out
 }
 
-// close tells of what is held at the end of the run.
+// close reports the holds that are left at the end of the run.
 func (t *tracer) close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -11,48 +11,47 @@ import (
 	"mt/layers/schedule"
 )
 
-// This file follows what is enqueued on the streams of a lane. Their time comes from events:
-// those of the launches of a training step are the marks of stalls.go, so that what the
-// timeline shows as gaps of the compute stream is what is reported as its stalls.
+// This file traces the streams of a lane. Times come from events. For launches of a training step, the times are those
+// of the marks in stalls.go. So gaps of the compute stream in a trace are exactly its reported stalls.
 
-// laneTracer is the part of a tracer that follows one lane.
+// laneTracer is the part of a tracer for one lane.
 type laneTracer struct {
 	*tracer
 	r         *lane
 	compute   *streamTracer
-	streams   []*streamTracer // all of the lane
+	streams   []*streamTracer // all streams of the lane
 	all, free []device.Event
 	closed    bool
 
-	// shift is what is added to the time of the device to have that which is shown; low and
-	// high are the bounds of it that were seen since the clocks were set: nothing is done
-	// before it is enqueued, or after it was heard of.
+	// shift is added to the device's time to get the time shown in the trace. Each finished work bounds shift: the work
+	// ends after it was enqueued and before its notification. low and high are these bounds since the last correction
+	// of the clocks.
 	shift, low, high time.Duration
 
-	routed  *piece // the router's last launch of which the routing has not been offloaded
-	routing *piece // its routing's copy, of which no expert has been launched
-	loss    *piece // the launch with which the losses of a pass are complete
+	routed  *piece // the router's last launch whose routing is not yet offloaded
+	routing *piece // the copy of its routing, until the first expert's launch
+	loss    *piece // the launch that completes the losses of a pass
 }
 
-// streamTracer follows one stream: events round each of its works, read in their order.
+// streamTracer traces one stream. It records events around each work and reads them in order.
 type streamTracer struct {
 	of         *laneTracer
 	stream     device.Stream
 	track      timeline.Track
-	cur        *piece // that is being enqueued
-	copied     bool   // something of cur is
-	ended      bool   // the end of cur is recorded
+	cur        *piece // the work being enqueued
+	copied     bool   // a copy of cur is enqueued
+	ended      bool   // the event at cur's end is recorded
 	unreported []*piece
 
-	// The time of an event follows from that of the one before: last, which was at. Of a long
-	// time between two, CUDA gives no more than seven digits.
+	// last is the last read event and at its time. Times are added up from event to event, because CUDA returns a
+	// distance with only seven digits.
 	last       device.Event
-	own        bool // last is the tracer's
+	own        bool // last belongs to the tracer
 	at         time.Duration
-	shownUntil time.Duration // until when the stream was shown before its clock was set
+	shownUntil time.Duration // end of the shown time before the clock was last set
 }
 
-// startTrace begins to follow a lane on which nothing is under way.
+// startTrace starts the trace of an idle lane.
 func (r *lane) startTrace(t *tracer) error {
 	l := &laneTracer{tracer: t, r: r}
 	r.onClose(l.close)
@@ -74,8 +73,7 @@ func (r *lane) startTrace(t *tracer) error {
 	return nil
 }
 
-// places makes the tracks of actors and credits, behind those of the streams, so that all are
-// shown in this order.
+// places makes the tracks of actors and credits after the streams' tracks. Viewers show tracks in this order.
 func (t *tracer) places(lanes []*lane) {
 	actors := []address{feederID}
 	for _, r := range lanes {
@@ -113,7 +111,7 @@ func (t *tracer) places(lanes []*lane) {
 	places(batchCredit, lanes[0].plan.Depths.BatchesAhead, 0)
 }
 
-// weightCredit is the credit of a weight slot, which may be that of the head.
+// weightCredit returns the credit of a weight slot. The head's slot is a credit of its own kind.
 func (r *lane) weightCredit(slot int) credit {
 	if n, _ := r.plan.Slots(schedule.Streamed); slot >= n {
 		return credit{headCredit, slot - n, r.index}
@@ -121,7 +119,7 @@ func (r *lane) weightCredit(slot int) credit {
 	return credit{weightCredit, slot, r.index}
 }
 
-// synchronize finds out what the hub's clock says when the device is at origin.
+// synchronize measures the hub's time of the event origin on the device.
 func (l *laneTracer) synchronize() (origin device.Event, err error) {
 	l.low, l.high = math.MinInt64, math.MaxInt64
 	for range 8 {
@@ -149,13 +147,13 @@ func (l *laneTracer) synchronize() (origin device.Event, err error) {
 	return origin, nil
 }
 
-// boundShift bounds the shift by a piece that is over.
+// boundShift narrows the bounds of shift by a finished piece of work.
 func (l *laneTracer) boundShift(p *piece) {
 	end := p.end - l.shift
 	l.low, l.high = max(l.low, p.enqueued+l.skew-end), min(l.high, l.now()+l.skew-end)
 }
 
-// event is one to record. l.mu is held.
+// event returns an event to record. The caller holds l.mu.
 func (l *laneTracer) event() (device.Event, error) {
 	if n := len(l.free); n > 0 {
 		e := l.free[n-1]
@@ -169,7 +167,7 @@ func (l *laneTracer) event() (device.Event, error) {
 	return e, err
 }
 
-// close tells of what has been done and not been heard of, and closes the events.
+// close reports finished works that are not yet reported, and closes the events.
 func (l *laneTracer) close() {
 	for _, s := range l.streams {
 		if s.stream.Err() != nil {
@@ -188,7 +186,7 @@ func (l *laneTracer) close() {
 	l.tracer.close()
 }
 
-// begins records that p is enqueued from here on.
+// begins records that the operations of p follow.
 func (s *streamTracer) begins(p *piece) {
 	l := s.of
 	var err error
@@ -204,10 +202,10 @@ func (s *streamTracer) begins(p *piece) {
 	s.stream.Record(p.from)
 }
 
-// copies notes that the stream is about to be given a copy.
+// copies records that a copy follows.
 func (s *streamTracer) copies() { s.copied = true }
 
-// wait enqueues a wait. Waiting is not part of the work before or behind it.
+// wait enqueues a wait. Waiting belongs neither to the work before it nor to the work after it.
 func (s *streamTracer) wait(e device.Event) {
 	if s.copied {
 		s.stops()
@@ -218,7 +216,7 @@ func (s *streamTracer) wait(e device.Event) {
 	}
 }
 
-// stops records that what is being enqueued ends here.
+// stops records that the current work ends here.
 func (s *streamTracer) stops() {
 	if s.cur != nil && !s.ended {
 		s.ended = true
@@ -226,8 +224,8 @@ func (s *streamTracer) stops() {
 	}
 }
 
-// ends returns what is to be called when the stream has passed all that is enqueued; nil
-// where nothing is followed.
+// ends closes the current work and returns a function to call when the stream has passed the work. nil: there is no
+// current work.
 func (s *streamTracer) ends() func(error) {
 	if s.cur == nil {
 		return nil
@@ -242,7 +240,7 @@ func (s *streamTracer) ends() func(error) {
 	}
 }
 
-// notify also ends the work at hand, which is over when f is called.
+// notify ends the current work and enqueues a notification: f is called when the work is over.
 func (s *streamTracer) notify(f func(error)) {
 	passed := s.ends()
 	if passed == nil {
@@ -261,7 +259,7 @@ func (s *streamTracer) end() {
 	}
 }
 
-// newest is the work that was enqueued last, of those that have not been told of; nil: none.
+// newest returns the last enqueued work that is not yet reported; nil: none.
 func (s *streamTracer) newest() *piece {
 	s.of.mu.Lock()
 	defer s.of.mu.Unlock()
@@ -271,7 +269,7 @@ func (s *streamTracer) newest() *piece {
 	return nil
 }
 
-// passed tells of the works up to p, which are over.
+// passed reports the works up to p, which are over.
 func (s *streamTracer) passed(p *piece) {
 	l := s.of
 	l.mu.Lock()
@@ -288,7 +286,7 @@ func (s *streamTracer) passed(p *piece) {
 	}
 }
 
-// shownTime is the time that is shown of an event after the last, which becomes the last.
+// shownTime returns the shown time of an event after last, and makes it last.
 func (s *streamTracer) shownTime(e device.Event) time.Duration {
 	if e != s.last {
 		s.at += max(0, e.Elapsed(s.last))
@@ -300,8 +298,8 @@ func (s *streamTracer) shownTime(e device.Event) time.Duration {
 	return max(s.at+s.of.shift, s.shownUntil)
 }
 
-// marked tells of the time before a mark, of which stalls have just booked it. The event of
-// the mark is not used again before the next mark is read.
+// marked reports the time between the previous mark (before) and mark m. stalls has just added this time to its sums.
+// The mark's event is not reused before the next mark is read.
 func (l *laneTracer) marked(t *passTimeline, before device.Event, m mark) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -321,7 +319,7 @@ func (l *laneTracer) marked(t *passTimeline, before device.Event, m mark) {
 	}
 }
 
-// stepDone tells that a step is complete.
+// stepDone reports a complete step.
 func (l *laneTracer) stepDone(t *passTimeline) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -336,8 +334,9 @@ func (l *laneTracer) stepDone(t *passTimeline) {
 	l.rec.StepDone(t.step, t.shown[0], t.shown[1], open)
 }
 
-// setClocks sets the hub's clock by that of the first lane's device, of which every gap counts,
-// and those of other devices by the hub's.
+// setClocks corrects the offsets between clocks after a step. The first lane's device is the reference: the hub's clock
+// follows this device, and the clocks of other devices follow the hub. So no correction changes the gaps of the first
+// lane.
 func (l *laneTracer) setClocks() {
 	wrong := min(max(l.shift, l.low), max(l.low, l.high)) - l.shift
 	l.low, l.high = math.MinInt64, math.MaxInt64
@@ -352,12 +351,12 @@ func (l *laneTracer) setClocks() {
 	l.shift += wrong
 }
 
-// words is what the compute stream waited for, for people.
+// words describes what the compute stream waited for.
 func (c Cause) words() string {
 	return [...]string{"", "weights", "an update", "an activation", "a gradient buffer", "data", "a checkpoint", "the routing", "another device", "a disk"}[c]
 }
 
-// visitName is what a visit's layer is called, with the part of it that is visited.
+// visitName returns the name of a visit's layer and part.
 func (l *laneTracer) visitName(v schedule.Visit) string {
 	switch v.Stage {
 	case schedule.Route, schedule.Combine, schedule.Attention:

@@ -34,7 +34,7 @@ type traceEvent struct {
 
 func (e traceEvent) end() float64 { return e.TS + e.Dur }
 
-// traced is what a run with a trace leaves.
+// traced is the result of a run with a trace.
 type traced struct {
 	tracks  map[int]string
 	spans   map[string][]traceEvent // by track, in order
@@ -95,8 +95,7 @@ func slowCopies(stream string, n int64) time.Duration {
 	return 0
 }
 
-// slowLaunches are delays with which launches wait for each other, and not before the clocks have
-// been compared.
+// slowLaunches are delays that make launches wait for each other after the clocks were compared.
 func slowLaunches(stream string, n int64) time.Duration {
 	if stream == "compute" && n > 50 {
 		return 100 * time.Microsecond
@@ -104,7 +103,7 @@ func slowLaunches(stream string, n int64) time.Duration {
 	return 0
 }
 
-// tracedShapes are runs in which everything happens that a trace shows.
+// tracedShapes returns runs that together show everything in a trace.
 func tracedShapes() map[string]trial {
 	least := plan.Depths{WeightSlots: 1, GradBuffers: 1, GradSlabs: 2, ActivationSlots: 3, BatchesAhead: 1}
 	out := map[string]trial{}
@@ -145,8 +144,8 @@ func tracedShapes() map[string]trial {
 	return out
 }
 
-// TestTraceOfRuns: spans of a stream or of an actor never overlap, those of a slot neither;
-// gaps are the stalls that are reported; arrows go forward, between spans.
+// TestTraceOfRuns: spans of one track never overlap. Gaps of a stream are its reported stalls. Arrows go forward,
+// between spans.
 func TestTraceOfRuns(t *testing.T) {
 	for name, tr := range tracedShapes() {
 		t.Run(name, func(t *testing.T) {
@@ -171,8 +170,8 @@ type lost struct{ device.Stream }
 
 func (lost) Err() error { return errors.New("lost") }
 
-// TestTraceBesideALostStream: a trace that ends with a run has what the other streams of a device did, and nothing of a stream
-// that has failed, whose events tell nothing.
+// TestTraceBesideALostStream: the trace of a run has the works of the device's other streams, and nothing of a failed
+// stream, whose events are invalid.
 func TestTraceBesideALostStream(t *testing.T) {
 	dev := testkit.Must(cpu.New(cpu.Options{Threads: 1}))(t)
 	defer dev.Close()
@@ -207,7 +206,7 @@ func TestTraceBesideALostStream(t *testing.T) {
 	}
 }
 
-// TestTraceOnCUDA: the same holds for the streams and events of an emulated GPU.
+// TestTraceOnCUDA is the same test for the streams and events of an emulated GPU.
 func TestTraceOnCUDA(t *testing.T) {
 	testkit.NotShort(t)
 	tr := base()
@@ -218,9 +217,8 @@ func TestTraceOnCUDA(t *testing.T) {
 	tr.trace(t).check(t, tr)
 }
 
-// TestClocksAreKeptTogether: after each step clocks are set so that nothing was done before it was
-// enqueued, or after it was heard of: the hub's by the first device's, others by the hub's. No time
-// is shown twice.
+// TestClocksAreKeptTogether: after each step the clocks are corrected, so that no work precedes its enqueuing or
+// follows its notification. The first device sets the hub's clock, which sets the others. No time is shown twice.
 func TestClocksAreKeptTogether(t *testing.T) {
 	const us = time.Microsecond
 	for index := range laneID(2) {
@@ -231,11 +229,11 @@ func TestClocksAreKeptTogether(t *testing.T) {
 		l.compute, l.streams = streams[1], streams
 		for _, step := range []struct{ device, enqueued, heard, wrong time.Duration }{
 			{100 * us, 90 * us, 130 * us, 0},           // both clocks agree
-			{200 * us, 250 * us, 280 * us, 50 * us},    // the device's is behind
+			{200 * us, 250 * us, 280 * us, 50 * us},    // the device's clock is behind
 			{300 * us, 330 * us, 390 * us, 50 * us},    // by no more than that
-			{500 * us, 450 * us, 520 * us, 20 * us},    // by less now
-			{600 * us, 560 * us, 1000 * us, 20 * us},   // it stays so
-			{1100 * us, 900 * us, 1050 * us, -50 * us}, // it is ahead
+			{500 * us, 450 * us, 520 * us, 20 * us},    // by less
+			{600 * us, 560 * us, 1000 * us, 20 * us},   // unchanged
+			{1100 * us, 900 * us, 1050 * us, -50 * us}, // the device's clock is ahead
 		} {
 			now = step.heard
 			told, shown := step.device+l.shift, l.time()
@@ -272,7 +270,7 @@ func (g traced) check(t *testing.T, tr trial) {
 			}
 		}
 	}
-	// Of the training and of an evaluation: those packed ahead, and one on its way to the device.
+	// Batches of the training and of an evaluation: those packed ahead, and one on its way to the device.
 	if most := 2 * (tr.depths.BatchesAhead + 1); g.spans["batch "+strconv.Itoa(most)] != nil {
 		t.Errorf("more than %d batches are held at a time", most)
 	}
@@ -281,8 +279,8 @@ func (g traced) check(t *testing.T, tr trial) {
 	g.checkSteps(t, tr)
 }
 
-// checkStalls compares gaps with what is reported, by step and cause, and what is left of
-// the compute stream's time with its work.
+// checkStalls compares gaps with the reported stalls, by step and cause, and the rest of the compute stream's time with
+// its work.
 func (g traced) checkStalls(t *testing.T) {
 	t.Helper()
 	for _, r := range g.reports {
@@ -312,8 +310,8 @@ func (g traced) checkStalls(t *testing.T) {
 	}
 }
 
-// checkFlows looks at every arrow: it begins in a span, and later or then another begins
-// where it ends. The arrows of every credit and of the main messages are there.
+// checkFlows checks every arrow: it begins in a span, and a span begins at its end, at the same time or later. All
+// credits and main messages have arrows.
 func (g traced) checkFlows(t *testing.T, tr trial) {
 	t.Helper()
 	found := map[string]int{}
@@ -368,7 +366,7 @@ func (g traced) checkFlows(t *testing.T, tr trial) {
 	}
 }
 
-// checkSteps compares what viewers see of each step with its report.
+// checkSteps compares the viewers' steps with their reports.
 func (g traced) checkSteps(t *testing.T, tr trial) {
 	t.Helper()
 	for i, r := range g.reports {
@@ -395,9 +393,9 @@ func (g traced) checkSteps(t *testing.T, tr trial) {
 		if math.Abs(stalls-want.Seconds()) > want.Seconds()/100+1e-8 {
 			t.Errorf("step %d stood still for %v, viewers see %v s", r.Step, want, stalls)
 		}
-		for _, c := range Credits { // an evaluation before a step has seen the updates of the one before it
+		for _, c := range Credits { // an evaluation before a step has already shown the updates of the previous step
 			if c.Name == "launch ahead" {
-				continue // which is shown as the launch that it is
+				continue // shown as its launch
 			}
 			if !seen[c.Name] && i > 0 && c.Name != "exchange buffer" && (c.Name != "state slot" || tr.stateOnDisk != nil) && (c.Name != "matrix buffer" || tr.muon && (r.Step-1)%tr.evalSteps != 0) && (c.Name != "head slot" || tr.shards == 0) && (c.Name != "batch" || r.Step < g.reports[len(g.reports)-1].Step) {
 				t.Errorf("step %d: nobody holds a %s", r.Step, c.Name)
@@ -406,8 +404,7 @@ func (g traced) checkSteps(t *testing.T, tr trial) {
 	}
 }
 
-// TestTraceOfFaults: a device call that fails while a trace is made ends the run as it does
-// without one, wherever it is.
+// TestTraceOfFaults: a failing device call ends a run with a trace as it ends a run without one.
 func TestTraceOfFaults(t *testing.T) {
 	tr := base()
 	tr.blocks, tr.rows, tr.steps, tr.copyTiles = 1, 2, 1, true

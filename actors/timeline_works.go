@@ -6,11 +6,10 @@ import (
 	"mt/layers/schedule"
 )
 
-// This file says what the works on the streams are called, which slots they take and use,
-// and what led to them.
+// This file names the works on the streams in a trace. It records the slots that each work uses and the works that
+// caused it.
 
-// launch follows a launch on the compute stream, which t times; nil: the launch is of an
-// evaluation.
+// launch traces a launch on the compute stream. t times the launch; nil in an evaluation.
 func (l *laneTracer) launch(e enqueue, la schedule.Launch, v schedule.Visit, t *passTimeline) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -27,7 +26,7 @@ func (l *laneTracer) launch(e enqueue, la schedule.Launch, v schedule.Visit, t *
 	}
 }
 
-// launchCredits notes what a launch takes and uses.
+// launchCredits records the slots that a launch takes and uses.
 func (l *laneTracer) launchCredits(e enqueue, la schedule.Launch, v schedule.Visit, p *piece) {
 	lane := l.r.index
 	batch := credit{batchSlotCredit, e.Batch, lane}
@@ -55,8 +54,8 @@ func (l *laneTracer) launchCredits(e enqueue, la schedule.Launch, v schedule.Vis
 	}
 }
 
-// activation notes that a launch reads or turns an object, which may have come from the
-// host or from another lane.
+// activation records that a launch reads or, with turned, updates an object in an activation slot. The object may have
+// come from the host or from another lane.
 func (l *laneTracer) activation(pass *Pass, slot, id int, fetched, turned bool, p *piece) {
 	if slot < 0 {
 		return
@@ -79,8 +78,7 @@ func (l *laneTracer) activation(pass *Pass, slot, id int, fetched, turned bool, 
 	}
 }
 
-// objectName is what an activation is called: the input of a layer, as schedule.New numbers
-// them.
+// objectName names an activation: the input of a layer, numbered as schedule.New does.
 func (l *laneTracer) objectName(pass *Pass, id int) string {
 	n := len(pass.Batch.MicroBatches)
 	name := "gradient"
@@ -90,7 +88,7 @@ func (l *laneTracer) objectName(pass *Pass, id int) string {
 	return name + ", micro-batch " + strconv.Itoa(id%n+1)
 }
 
-// launchCauses notes what else led to a launch, and what it will lead to.
+// launchCauses records what else led to a launch, and what the launch will lead to.
 func (l *laneTracer) launchCauses(e enqueue, v schedule.Visit, p *piece) {
 	if v.Stage == schedule.Expert {
 		l.link("RoutingLanded", l.routing, p)
@@ -104,7 +102,8 @@ func (l *laneTracer) launchCauses(e enqueue, v schedule.Visit, p *piece) {
 	}
 }
 
-// reads notes that p copies what an activation slot holds, of which that message told; false where nothing is known of the slot.
+// reads records that p copies the content of an activation slot. message is the name of the message that asked for the
+// copy. false: the slot's content is unknown.
 func (l *laneTracer) reads(slot int, message string, p *piece) bool {
 	c := credit{activationCredit, slot, l.r.index}
 	if l.uses(c, p) == nil {
@@ -115,7 +114,7 @@ func (l *laneTracer) reads(slot int, message string, p *piece) bool {
 	return true
 }
 
-// copying follows the copies of a work on s, a stream that copies.
+// copying traces the copies of a task on stream s.
 func (l *laneTracer) copying(s *countedStream, do task) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -168,7 +167,7 @@ func (l *laneTracer) copying(s *countedStream, do task) {
 	followed.begins(p)
 }
 
-// matrix follows what a stream does with a matrix of a layer, in a buffer of the lane.
+// matrix traces a stream's work on a matrix of a layer.
 func (l *laneTracer) matrix(s *countedStream, what string, e orthogonalize) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -178,7 +177,7 @@ func (l *laneTracer) matrix(s *countedStream, what string, e orthogonalize) {
 	followed.begins(p)
 }
 
-// fetch notes that p fetches a tile.
+// fetch records that p fetches a tile.
 func (l *laneTracer) fetch(e fetchWeights, p *piece) {
 	what := l.tileName(e.Layer, e.Part)
 	p.name, p.step = "fetch "+what, e.Step
@@ -188,7 +187,7 @@ func (l *laneTracer) fetch(e fetchWeights, p *piece) {
 	}
 }
 
-// tileName is what a tile is called: by its layer, with its part where that has several.
+// tileName returns the name of a tile: its layer, and its part if there are several.
 func (l *laneTracer) tileName(layer, part int) string {
 	if part == 0 {
 		return l.names[layer]

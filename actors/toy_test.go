@@ -11,7 +11,7 @@ import (
 	"mt/plan"
 )
 
-// This file makes the small programs that tests of single actors run.
+// This file makes small programs for tests of single actors.
 
 // fakeBatch has micro-batches of the given sizes.
 func fakeBatch(tokens ...int) *data.Batch {
@@ -23,7 +23,7 @@ func fakeBatch(tokens ...int) *data.Batch {
 	return b
 }
 
-// planned is the pass of b through a program of s.
+// planned returns the pass of b through a program of s.
 func planned(t *testing.T, s schedule.Spec, b *data.Batch) *Pass {
 	t.Helper()
 	var tokens []int
@@ -34,8 +34,7 @@ func planned(t *testing.T, s schedule.Spec, b *data.Batch) *Pass {
 	return &Pass{Program: p, Eval: s.Eval, Batch: b}
 }
 
-// stages are those of layers of the kinds, of so many experts where they have any,
-// the head in so many parts.
+// stages returns layers of the given kinds, with this number of experts and parts of the head.
 func stages(kinds []model.LayerKind, experts, parts int) (out []schedule.Layer) {
 	for i, kind := range kinds {
 		layer := model.Layer{Kind: kind, Params: []model.Param{{Part: experts}}}
@@ -45,7 +44,7 @@ func stages(kinds []model.LayerKind, experts, parts int) (out []schedule.Layer) 
 	return out
 }
 
-// denseKinds are the kinds of n layers without experts, dense such layers.
+// denseKinds returns the kinds of n layers without experts.
 func denseKinds(n int) []model.LayerKind {
 	kinds := make([]model.LayerKind, n)
 	for i := range kinds {
@@ -57,8 +56,8 @@ func denseKinds(n int) []model.LayerKind {
 
 func dense(n int) []schedule.Layer { return stages(denseKinds(n), 0, 1) }
 
-// ownTiles says of every tile of s that it is copied from its own layer, and with
-// tied that the head's are copied from the embedding's too.
+// ownTiles returns the source layers of every tile: its own layer and, with tied, also the embedding for the head's
+// tiles.
 func ownTiles(s schedule.Spec, tied bool) [][]int {
 	var out [][]int
 	for l, layer := range s.Layers {
@@ -73,12 +72,12 @@ func ownTiles(s schedule.Spec, tied bool) [][]int {
 	return out
 }
 
-// fetching is what the Prefetcher of a lane has to know of the layers of s.
+// fetching returns the prefetcherSpec for the layers of s.
 func fetching(s schedule.Spec, tied bool, d plan.Depths) prefetcherSpec {
 	return prefetcherSpec{layers: len(s.Layers), rows: true, sources: ownTiles(s, tied), slots: slotsOf(d, s), batches: 1, activations: d.ActivationSlots, experts: true}
 }
 
-// slotsOf is how many weight slots of each class there are.
+// slotsOf returns the number of weight slots by class.
 func slotsOf(d plan.Depths, s schedule.Spec) (n [schedule.NumClasses]int) {
 	n[schedule.Streamed] = d.WeightSlots
 	for _, l := range s.Layers {
@@ -89,8 +88,7 @@ func slotsOf(d plan.Depths, s schedule.Spec) (n [schedule.NumClasses]int) {
 	return n
 }
 
-// summedIn are layers whose gradients are their own, and with tied the embedding's is
-// summed in the head's.
+// summedIn returns exchangerCore.into: with tied, the embedding's gradient is added to the head's.
 func summedIn(layers int, tied bool) []int {
 	out := ids(layers)
 	if tied {

@@ -14,8 +14,8 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write the transcripts in testdata anew")
 
-// TestTranscripts plays fixed scenarios and compares, actor by actor, every
-// message a core got and every effect it answered with, with testdata.
+// TestTranscripts plays fixed scenarios. It compares every message to a core and every effect of it with testdata,
+// actor by actor.
 func TestTranscripts(t *testing.T) {
 	least := plan.Depths{WeightSlots: 1, GradBuffers: 1, GradSlabs: 2, ActivationSlots: 3, BatchesAhead: 1}
 	wide := plan.Depths{WeightSlots: 3, GradBuffers: 2, GradSlabs: 3, ActivationSlots: 12, BatchesAhead: 2}
@@ -92,7 +92,7 @@ func compareTranscript(t *testing.T, file string, got *strings.Builder) {
 	}
 }
 
-// record notes a message and what came of it.
+// record records a message and its effects.
 func (w *world) record(id address, msg message, effects []effect) {
 	if w.trace == nil {
 		return

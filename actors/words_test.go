@@ -5,10 +5,9 @@ import (
 	"strings"
 )
 
-// This file says messages and works in words, for transcripts: a field that is given
-// another name changes none of them.
+// This file describes messages and works in words for transcripts, so that renamed fields do not change them.
 
-// words is a message or a work as a sentence.
+// words describes a message or a work.
 func words(v any) string {
 	switch m := v.(type) {
 	case begin:
@@ -96,7 +95,7 @@ func words(v any) string {
 	return afterTheLoss(v)
 }
 
-// afterTheLoss is words for what happens to losses, gradients and checkpoints.
+// afterTheLoss is words for losses, gradients and checkpoints.
 func afterTheLoss(v any) string {
 	switch m := v.(type) {
 	case LossComputed:
@@ -266,8 +265,7 @@ func fetchInWords(m fetchWeights, expert bool) string {
 	return fmt.Sprintf("pass %d: fetch tile %d, layer %d part %d%s, into slot %d", m.Prog, m.Tile, m.Layer, m.Part, also(expert, "an expert"), m.Slot)
 }
 
-// launchInWords says what a launch is, where its weights, activations and gradient
-// are, and what it waits for.
+// launchInWords describes a launch: the places of its weights, activations and gradient, and its waits.
 func launchInWords(m enqueue) string {
 	v := m.p.Visits[m.p.Launches[m.Index].Visit]
 	s := fmt.Sprintf("pass %d, launch %d: layer %d part %d %s %s, batch slot %d", m.p.Seq, m.Index, v.Layer, v.Part, v.Stage, v.Phase, m.Batch)
@@ -306,7 +304,7 @@ func stepOrPass(n int, eval bool) string {
 	return fmt.Sprintf("step %d", n)
 }
 
-// also is ", word" where it holds.
+// also returns ", word" if holds is set.
 func also(holds bool, word string) string {
 	if !holds {
 		return ""
@@ -328,7 +326,7 @@ func skipped(n int) string {
 	return fmt.Sprintf(", %d skipped in a row", n)
 }
 
-// after says what an update had to wait for.
+// after describes what an update waited for.
 func after(c Cause) string {
 	switch c {
 	case NoStall:

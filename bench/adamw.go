@@ -18,14 +18,14 @@ import (
 	"mt/model"
 )
 
-// AdamWOptions says what AdamW measures. Zero fields take their default.
+// AdamWOptions configures AdamW. Zero fields mean the defaults.
 type AdamWOptions struct {
 	Params  int64 // elements of the one tensor updated; default 64 Mi
 	Rounds  int   // measured runs of each contestant; default 9
 	Threads []int // default 1 and all cores
 }
 
-// AdamWReport is how fast the optimizer goes through memory, beside a copy.
+// AdamWReport compares the memory rates of the optimizer and a copy.
 type AdamWReport struct {
 	Level  string     `json:"level"` // instruction set: avx512, avx2, generic
 	Cores  int        `json:"cores"`
@@ -34,22 +34,20 @@ type AdamWReport struct {
 	Rows   []AdamWRow `json:"rows"`
 }
 
-// AdamWRow is one kind of update on one number of threads. Rates are in GB/s
-// (10⁹ bytes) of memory read and written.
+// AdamWRow is one kind of update on one number of threads. Rates are in GB/s (10⁹ bytes read and written).
 type AdamWRow struct {
-	Planes     string `json:"planes"` // "fp32" or "split": hi and lo
+	Planes     string `json:"planes"` // "fp32" or "split": bf16 weights and lower halves
 	Grad       string `json:"grad"`   // "fp32" or "bf16"
 	Threads    int    `json:"threads"`
-	BytesParam int    `json:"bytes_per_param"` // read and written in an update
+	BytesParam int    `json:"bytes_per_param"` // read and written by an update
 	AdamW      Sample `json:"adamw_gb_s"`
 	Copy       Sample `json:"copy_gb_s"`
-	Ratio      Sample `json:"adamw_over_copy"` // of runs side by side
+	Ratio      Sample `json:"adamw_over_copy"` // of neighbouring runs
 	Norm       Sample `json:"norm_gb_s"`       // sum of squares of the gradient, read only
 }
 
-// AdamW measures the update of Params parameters in host memory beside a copy from
-// one of the same arenas to another. Both run on the same number of threads and
-// take turns.
+// AdamW measures the update of Params parameters in host memory and a copy between two of the same arenas. Both run on
+// the same number of threads and alternate.
 func AdamW(o AdamWOptions) (AdamWReport, error) {
 	if o.Params == 0 {
 		o.Params = 64 << 20
@@ -77,7 +75,7 @@ func AdamW(o AdamWOptions) (AdamWReport, error) {
 	return r, nil
 }
 
-// adamWRows measures updates by both kinds of gradients.
+// adamWRows measures updates with fp32 and bf16 gradients.
 func adamWRows(o AdamWOptions, split bool, threads int) (rows []AdamWRow, err error) {
 	pool := parallel.New(threads)
 	defer pool.Close()
@@ -97,7 +95,7 @@ func adamWRows(o AdamWOptions, split bool, threads int) (rows []AdamWRow, err er
 	defer func() { err = errors.Join(err, slab.Close()) }()
 	for _, bf16 := range []bool{false, true} {
 		if bf16 && !split {
-			continue // such gradients come with split weights
+			continue // bf16 gradients exist with split weights only
 		}
 		grad := optim.Grad{Data: slab.Bytes(), BF16: bf16, Elems: layout.Elems}
 		fillGradient(grad)
@@ -106,11 +104,10 @@ func adamWRows(o AdamWOptions, split bool, threads int) (rows []AdamWRow, err er
 	return rows, nil
 }
 
-// benchRecipe is the optimizer that is measured, with the usual hyperparameters.
+// benchRecipe is the measured optimizer, with common hyperparameters.
 var benchRecipe optim.Optimizer = optim.AdamW{Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, WeightDecay: 0.01}
 
-// adamWRow times the update, the copy and the norm in turns and returns them as one
-// row.
+// adamWRow times update, copy and norm in turns and returns the row.
 func adamWRow(rounds int, store *host.Store, pool *parallel.Pool, grad optim.Grad, split bool) AdamWRow {
 	row := AdamWRow{Planes: "fp32", Grad: "fp32", Threads: pool.Threads()}
 	if split {
@@ -129,8 +126,7 @@ func adamWRow(rounds int, store *host.Store, pool *parallel.Pool, grad optim.Gra
 	return row
 }
 
-// keptBytes is how many bytes are kept for one parameter: its weight, whole or split, and the
-// planes beside it.
+// keptBytes returns the bytes stored for one parameter: its weight, whole or split, and the optimizer's planes.
 func keptBytes(planes []optim.State) int {
 	bytes := 4
 	for _, p := range planes {
@@ -139,22 +135,22 @@ func keptBytes(planes []optim.State) int {
 	return bytes
 }
 
-// rates fills in the rates that follow from the times of updates, copies and norms
-// over elems parameters, for each of which so many bytes are kept.
+// rates sets the rates of the row from the times of updates, copies and norms over elems parameters. A parameter has
+// kept bytes of weights and planes.
 func (row *AdamWRow) rates(elems int64, kept int, updates, copies, norms []time.Duration) {
 	gradBytes := 4
 	if row.Grad == "bf16" {
 		gradBytes = 2
 	}
-	row.BytesParam = 2*kept + gradBytes // what is kept is read and written, the gradient read
+	row.BytesParam = 2*kept + gradBytes // weights and planes are read and written, the gradient is read
 	gigabytes := float64(elems) / 1e9   // of an array with one byte for each parameter
 	update, copied := Rates(float64(row.BytesParam)*gigabytes, updates), Rates(2*4*gigabytes, copies)
 	row.AdamW, row.Copy, row.Ratio = Summarize(update), Summarize(copied), Summarize(Ratios(update, copied))
 	row.Norm = Summarize(Rates(float64(gradBytes)*gigabytes, norms))
 }
 
-// copyAll copies src to dst on all threads of pool, in pieces long enough for the
-// fast way in which copy moves long runs.
+// copyAll copies src to dst on all threads of pool. The pieces are long enough for the fast path that copy has for
+// long runs.
 func copyAll(pool *parallel.Pool, dst, src []float32) {
 	const piece = 2 << 20
 	pool.Run((len(src)+piece-1)/piece, func(i int) {
@@ -163,7 +159,7 @@ func copyAll(pool *parallel.Pool, dst, src []float32) {
 	})
 }
 
-// fillGradient sets all gradients to numbers of the usual size.
+// fillGradient sets all gradients to numbers of a typical size.
 func fillGradient(g optim.Grad) {
 	state := uint32(1)
 	next := func() float32 {
@@ -180,7 +176,7 @@ func fillGradient(g optim.Grad) {
 	}
 }
 
-// WriteTable prints the report for people.
+// WriteTable prints the report as a table.
 func (r AdamWReport) WriteTable(w io.Writer) error {
 	if _, err := fmt.Fprintf(w, "AdamW over %d parameters, %s, %d cores, median (least to most) of %d rounds, GB/s\n",
 		r.Params, r.Level, r.Cores, r.Rounds); err != nil {

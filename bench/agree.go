@@ -5,36 +5,34 @@ import (
 	"math"
 )
 
-// StepRecord is what a side computed in a step.
+// StepRecord holds the results of one step.
 type StepRecord struct {
-	Loss     float64 // mean of the supervised tokens
-	GradNorm float64 // of all gradients, before clipping
+	Loss     float64 // mean over the supervised tokens
+	GradNorm float64 // global gradient norm before clipping
 }
 
-// recorder is a runner that tells what it computed in every step since its start, those of
-// the warm-up and those that are not timed with the others.
+// recorder is a runner that returns the results of all its steps, including warm-up steps and steps that are not timed.
 type recorder interface{ Records() []StepRecord }
 
-// Agreement is how far two sides' losses and norms were apart, as the largest relative
-// difference, over the steps that both did.
+// Agreement is the largest relative difference between the two sides' losses and gradient norms, over their common
+// steps.
 type Agreement struct {
 	Steps    int     `json:"steps"`
 	Loss     float64 `json:"loss"`
 	GradNorm float64 `json:"grad_norm"`
 }
 
-// bounds are the largest differences of sides that compute the same. Measured beside PyTorch, FSDP2
-// and ZeRO-3 at small shapes on a CPU, and left room for sums of other lengths
-// (docs/decisions/2026-11-comparisons.md has both): in fp32 2e-7 for losses and 3e-7 for norms, in
-// bf16 3e-5 and 6e-4. A row that is missing changes them by 1e-3 and 2e-1, another batch by 5e-3
-// and 6e-2, other rotary frequencies by 1e-5 and 2e-4.
+// bounds has the largest differences that count as equal training. They leave room above the differences that were
+// measured beside PyTorch, FSDP2 and ZeRO-3 with small shapes on a CPU: 2e-7 (loss) and 3e-7 (norm) in fp32, 3e-5 and
+// 6e-4 in bf16. Real differences are larger: a missing row gives 1e-3 and 2e-1, another batch 5e-3 and 6e-2, other
+// rotary frequencies 1e-5 and 2e-4. See docs/decisions/2026-11-comparisons.md.
 var bounds = map[string]Agreement{
 	"fp32": {Loss: 1e-5, GradNorm: 1e-4},
 	"bf16": {Loss: 1e-3, GradNorm: 1e-2},
 }
 
-// compare is how far a and b are apart. The error says where they are further apart than what
-// bounds has for dtype: they then train another model, other data or another way.
+// compare returns the differences between a and b. A difference beyond bounds[dtype] is an error: the sides then train
+// with another model, other data or another algorithm.
 func compare(nameA, nameB, dtype string, a, b []StepRecord) (Agreement, error) {
 	bound, most := bounds[dtype], Agreement{Steps: min(len(a), len(b))}
 	if len(a) != len(b) {

@@ -11,15 +11,15 @@ import (
 	"mt/plan/rates"
 )
 
-// AttentionOptions say what Attention measures. Zero fields take their default.
+// AttentionOptions configures Attention. Zero fields mean the defaults.
 type AttentionOptions struct {
 	OnDevice
 	DTypes  []device.DType // default: fp32 on a CPU, bf16 and fp32 on a GPU
 	Lengths []int          // tokens of a sequence; default 128 … 2048 on a CPU, 1024 … 32768 on a GPU
-	Dims    []int          // of a head; default 64, 128
+	Dims    []int          // head dimensions; default 64, 128
 	Width   int            // heads times dim; default 512 on a CPU, 4096 on a GPU
-	Groups  int            // query heads of a key head; default 4
-	Tokens  int            // at least so many, in sequences of a length; default 2048, 16384
+	Groups  int            // query heads for each key/value head; default 4
+	Tokens  int            // minimum total, in whole sequences; default 2048, 16384
 }
 
 func (o AttentionOptions) filled() AttentionOptions {
@@ -42,15 +42,15 @@ func (o AttentionOptions) filled() AttentionOptions {
 	return o
 }
 
-// AttentionReport is how fast causal attention is, by length and by dimension of a head.
+// AttentionReport has the speed of causal attention by length and head dimension.
 type AttentionReport struct {
 	Where
 	Rows    []AttentionRow `json:"rows"`
 	LeftOut []string       `json:"left_out,omitempty"`
 }
 
-// AttentionRow is one shape and way. TFLOPS counts in 10¹² a second what the causal mask
-// leaves: half; two products in the forward, five in the backward.
+// AttentionRow is one shape and pass. TFLOPS counts 10¹² FLOPs a second, without the half that the causal mask removes.
+// The forward has two products, the backward five.
 type AttentionRow struct {
 	Way          string `json:"way"` // forward or backward
 	DType        string `json:"dtype"`
@@ -64,7 +64,7 @@ type AttentionRow struct {
 	rates.Beside        // TFLOP/s
 }
 
-// Attention measures the forward and the backward of every shape.
+// Attention measures the forward and backward of every shape.
 func Attention(ctx context.Context, o AttentionOptions) (*AttentionReport, error) {
 	o = o.filled()
 	r := &AttentionReport{}
@@ -89,7 +89,7 @@ func Attention(ctx context.Context, o AttentionOptions) (*AttentionReport, error
 	return r, nil
 }
 
-// shape is whole sequences of a length, and as many heads as make the width.
+// shape returns whole sequences of the given length, with enough heads to fill the width.
 func (o AttentionOptions) shape(dt device.DType, dim, length int, backward bool) measure.Attention {
 	heads := max(1, o.Width/dim)
 	kv := max(1, heads/o.Groups)
@@ -120,7 +120,7 @@ func (r *AttentionReport) measure(ctx context.Context, o AttentionOptions, m *me
 	return nil
 }
 
-// WriteTable prints the report for people.
+// WriteTable prints the report as a table.
 func (r *AttentionReport) WriteTable(w io.Writer) error {
 	if _, err := fmt.Fprintf(w, "causal attention in TFLOP/s (what is masked does not count), median [least–most]; %s\n%s", r.Where, busy(r.Load)); err != nil {
 		return err
@@ -137,7 +137,7 @@ func (r *AttentionReport) WriteTable(w io.Writer) error {
 	return writeLeftOut(w, r.LeftOut)
 }
 
-// tera prints a rate in TFLOP/s with the digits that a CPU's needs too.
+// tera formats a rate in TFLOP/s, with three significant digits below 10 because CPUs are slow.
 func tera(s Sample) string {
 	if s.Max >= 10 {
 		return fmt.Sprintf("%.1f [%.1f–%.1f]", s.Median, s.Min, s.Max)

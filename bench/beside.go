@@ -14,7 +14,7 @@ import (
 	"mt/plan/rates"
 )
 
-// Figure is a quantity with a name.
+// Figure is a named quantity, measured and predicted.
 type Figure struct {
 	Name string `json:"name"`
 	Unit string `json:"unit"`
@@ -31,7 +31,8 @@ func writeFigures(w io.Writer, figures []Figure) error {
 	return writeTable(w, rows)
 }
 
-// withPredictions returns rows of a table, whose head is the first, without the cells of predicted and ratio where nothing was predicted.
+// withPredictions removes the columns "predicted" and "ratio" from a table if nothing was predicted. rows[0] is the
+// table's head.
 func (w Where) withPredictions(rows [][]string) [][]string {
 	if w.PredictedFor != "" {
 		return rows
@@ -43,9 +44,9 @@ func (w Where) withPredictions(rows [][]string) [][]string {
 	return rows
 }
 
-// RatesOf returns the rates with which figures of dev are predicted: those that name stands for (see rates.Find) or,
-// where name is empty, the profile of dev's GPU with the cores and the memory of this host. It is nil where there is no
-// such profile; why then says so.
+// RatesOf returns the rates that predict figures of dev. A name selects the rates (see rates.Find). Without a name,
+// RatesOf uses the profile of dev's GPU with the cores and memory of this host. If there is no such profile, m is nil
+// and why is the reason.
 func RatesOf(name string, dev device.Device) (m *rates.Machine, why string, err error) {
 	if name != "" {
 		if m, err = rates.Find(name); err != nil {
@@ -73,7 +74,7 @@ func RatesOf(name string, dev device.Device) (m *rates.Machine, why string, err 
 	return m, "", nil
 }
 
-// perSecond is amount by seconds; 0 where seconds are not known.
+// perSecond returns amount/seconds, or 0 for unknown seconds.
 func perSecond(amount, seconds float64) float64 {
 	if seconds <= 0 {
 		return 0
@@ -81,7 +82,7 @@ func perSecond(amount, seconds float64) float64 {
 	return amount / seconds
 }
 
-// processPeak is the most host memory that this process has held, in bytes, as Linux counts it; 0 elsewhere.
+// processPeak returns the peak resident memory of this process in bytes, from Linux's VmHWM; 0 on other systems.
 func processPeak() float64 {
 	raw, err := os.ReadFile("/proc/self/status")
 	if err != nil {

@@ -116,7 +116,7 @@ func TestTrainBeside(t *testing.T) {
 	if up := figures["host to device, over the step"]; up.Predicted <= 0 || up.Measured != d.H2DGBps {
 		t.Errorf("%+v", up)
 	}
-	// The same bytes cross the link in the step that is predicted and in those that are measured.
+	// The predicted step and the measured steps move the same bytes over the link.
 	if moved := figures["host to device, over the step"]; math.Abs(moved.Predicted*step.Predicted-moved.Measured*step.Measured) > 0.1*moved.Measured*step.Measured { // random rows of the embedding; at the ends of the 20 steps tiles of the step before and after
 		t.Errorf("%g GB are predicted, %g were copied", moved.Predicted*step.Predicted, moved.Measured*step.Measured)
 	}

@@ -15,58 +15,58 @@ import (
 	"mt/internal/run/machine"
 )
 
-// Contact is what bench/gpu.sh left of a machine, or one file of it.
+// Contact is the output of bench/gpu.sh on a machine: the whole folder, or one file of it.
 type Contact struct {
 	Path    string
 	Machine ContactMachine
 	Doctor  ContactDoctor
-	Parts   []ContactPart // what became of each, in the order in which they first ran
-	// SelfTest, Copy, Attention and MatMul are nil where the part is not there.
+	Parts   []ContactPart // outcome of each part, in the order of first runs
+	// SelfTest, Copy, Attention and MatMul are nil if the part is missing.
 	SelfTest  *doctor.SelfTestReport
 	Copy      *CopyReport
 	Attention *AttentionReport
 	MatMul    *MatMulReport
 	Train     map[string]*TrainReport // by part
-	// Unread says of each file that could not be read why.
+	// Unread has an error for each file that could not be read.
 	Unread []error
 
-	files map[string]string // of what was read: by the names of kinds and, where there are several of one kind, of parts
+	files map[string]string // names of the files read, by kind; reports of bench train by part
 }
 
-// ContactMachine is machine.json of a contact.
+// ContactMachine is the content of machine.json.
 type ContactMachine struct {
 	Date       string  `json:"date"`
 	Blocks     int     `json:"blocks"`
 	HostMemory float64 `json:"host_memory_available"` // bytes
 	Cores      int     `json:"cores"`
-	CPULimit   float64 `json:"cpu_limit"`    // of the container, in cores; 0: none
-	Limit      float64 `json:"memory_limit"` // of the container, in bytes; 0: none
-	Scale      string  `json:"scale"`        // small: a trial whose figures mean nothing
+	CPULimit   float64 `json:"cpu_limit"`    // CPU limit of the container, in cores; 0: none
+	Limit      float64 `json:"memory_limit"` // memory limit of the container, in bytes; 0: none
+	Scale      string  `json:"scale"`        // small: a trial run, whose figures are meaningless
 	Processor  string  `json:"processor"`
 	Version    string  `json:"mt"`
 	GPU        string  `json:"gpu"`
 }
 
-// ContactDoctor is the part of mt doctor --json that a contact needs.
+// ContactDoctor has the fields of mt doctor --json that a contact needs.
 type ContactDoctor struct {
 	Cores int `json:"cores"`
 	CUDA  struct {
 		Device   string       `json:"device"`
 		Memory   config.Bytes `json:"memory_bytes"`
 		Emulated bool         `json:"emulated"`
-		// State is nil where NVML is not there or does not know the GPU.
+		// State is nil if NVML is missing or does not know the GPU.
 		State *machine.GPUState `json:"state"`
 	} `json:"cuda"`
 }
 
-// ContactPart is what became of a part.
+// ContactPart is a part of bench/gpu.sh and its outcome.
 type ContactPart struct{ Name, Outcome string }
 
-// small is the scale of a trial.
+// small is the scale of a trial run.
 const small = "small"
 
-// ReadContact reads a folder that bench/gpu.sh wrote, or one of its files. A file that cannot be read stands in
-// Unread; the error is that there is nothing at path.
+// ReadContact reads a folder that bench/gpu.sh wrote, or one file of it. Unreadable files are listed in Unread. The
+// error is for a path that does not exist.
 func ReadContact(path string) (*Contact, error) {
 	c := &Contact{Path: path, Train: map[string]*TrainReport{}, files: map[string]string{}}
 	info, err := os.Stat(path)
@@ -82,7 +82,7 @@ func ReadContact(path string) (*Contact, error) {
 		return nil, fmt.Errorf("report: %w", err)
 	}
 	for _, file := range files {
-		if !strings.HasPrefix(filepath.Base(file), "sanitize-") { // figures under a sanitizer mean nothing
+		if !strings.HasPrefix(filepath.Base(file), "sanitize-") { // figures under a sanitizer are meaningless
 			c.read(file)
 		}
 	}
@@ -93,7 +93,7 @@ func ReadContact(path string) (*Contact, error) {
 	return c, nil
 }
 
-// readParts reads parts.txt: lines of PART=OUTCOME, of which the last of a part counts.
+// readParts reads parts.txt, with lines of the form PART=OUTCOME. The last line of a part counts.
 func readParts(file string) ([]ContactPart, error) {
 	raw, err := os.ReadFile(file)
 	if err != nil {
@@ -114,7 +114,7 @@ func readParts(file string) ([]ContactPart, error) {
 	return parts, nil
 }
 
-// contactKinds are the files of a contact, each told by keys. The first whose keys are all there is the kind.
+// contactKinds lists the kinds of files in a contact. A file is of the first kind of which it contains all keys.
 var contactKinds = []struct {
 	name string
 	keys []string
@@ -129,10 +129,10 @@ var contactKinds = []struct {
 	{"machine.json", []string{"host_memory_available", "scale"}, as(func(c *Contact, _ string, r *ContactMachine) { c.Machine = *r })},
 }
 
-// The commands whose reports are parts of a contact.
+// Commands whose reports are parts of a contact.
 const benchTrain, benchCopy, benchMatMul, benchAttention = "mt bench train", "mt bench copy", "mt bench matmul", "mt bench attention"
 
-// as reads JSON into a T, which keep stores.
+// as returns a function that decodes JSON into a T and passes the T to the function keep.
 func as[T any](keep func(c *Contact, part string, r *T)) func(c *Contact, part string, raw []byte) error {
 	return func(c *Contact, part string, raw []byte) error {
 		r := new(T)
@@ -144,7 +144,7 @@ func as[T any](keep func(c *Contact, part string, r *T)) func(c *Contact, part s
 	}
 }
 
-// read reads one file into the field that it belongs to.
+// read reads one file and stores its content in the field for its kind.
 func (c *Contact) read(file string) {
 	refuse := func(format string, args ...any) {
 		c.Unread = append(c.Unread, fmt.Errorf("%s: %w", file, fmt.Errorf(format, args...)))

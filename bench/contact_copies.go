@@ -9,7 +9,7 @@ import (
 	"mt/plan/rates"
 )
 
-// row finds the copy of what and memory that moves most, or least, and returns its index; -1: there is none.
+// row returns the index of the largest copy of the given kind and memory, or the smallest if least is set; -1: none.
 func (r *CopyReport) row(what, memory string, least bool) int {
 	at := -1
 	for i, row := range r.Rows {
@@ -20,7 +20,7 @@ func (r *CopyReport) row(what, memory string, least bool) int {
 	return at
 }
 
-// copies takes the rates of mt bench copy.
+// copies takes over the rates that mt bench copy measured.
 func (l *learner) copies() {
 	r := l.Copy
 	if r == nil {
@@ -57,7 +57,7 @@ func (l *learner) copies() {
 	l.host(put, largest)
 }
 
-// host takes the rates of host memory: of two sizes a rate and what is fixed.
+// host takes over the rates of host memory. Measurements of two sizes give a rate and a fixed cost.
 func (l *learner) host(put func(to *float64, field, unit string, after float64), largest func(what, memory string) float64) {
 	h := &l.m.Host
 	put(&h.Bandwidth, "host.memory_gb_per_s", "GB/s", largest("host copy", ""))
@@ -95,7 +95,8 @@ func (l *learner) host(put func(to *float64, field, unit string, after float64),
 	}
 }
 
-// params are the parameters that row i of the copies updates; 0, and an error noted, where that is no size.
+// params returns the number of parameters that row i of the copies updates. For an impossible size it returns 0 and
+// records an error.
 func (l *learner) params(i int, bytes int64) int64 {
 	if bytes < 12 || bytes > 1<<46 {
 		l.errs = append(l.errs, fmt.Errorf("%s: rows[%d].bytes is %d: want a size between 12 bytes and 64 TiB; measure again with %s", l.file, i, bytes, l.kind))

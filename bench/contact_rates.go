@@ -16,36 +16,38 @@ import (
 	"mt/plan/rates"
 )
 
-// Learned is what a contact measured, as rates.
+// Learned holds the rates that a contact has measured.
 type Learned struct {
 	Machine *rates.Machine `json:"machine"`
-	Base    string         `json:"base"`    // what the rates were before
-	Changes []Learning     `json:"changes"` // in the order of the file of rates
-	Kept    []string       `json:"kept"`    // fields that nothing measured
+	Base    string         `json:"base"`    // name of the rates before
+	Changes []Learning     `json:"changes"` // in the order of the rates file
+	Kept    []string       `json:"kept"`    // fields without a measurement
 }
 
-// Learning is one rate before and after.
+// Learning is the change of one rate of a machine: its value in the rates before the measurement, and the measured
+// value.
 type Learning struct {
-	Field  string  `json:"field"` // as in a file of rates
+	Field  string  `json:"field"` // as in a rates file
 	Unit   string  `json:"unit"`
-	Before float64 `json:"before"` // 0: there was none
+	Before float64 `json:"before"` // 0: unknown
 	After  float64 `json:"after"`
-	Part   string  `json:"part"` // which measured it
+	Part   string  `json:"part"` // the part that measured the rate
 }
 
-// learner collects rates.
+// learner replaces the rates of the machine m by those that the parts of a contact have measured.
 type learner struct {
 	*Contact
-	base *rates.Machine // which stays as it is
+	base *rates.Machine // the rates before; not modified
 	m    *rates.Machine
 	out  *Learned
-	part string // whose figures are read
-	file string // of the part
-	kind string // its command
+	part string // the current part
+	file string // the part's file
+	kind string // the part's command
 	errs []error
 }
 
-// Found returns the machine of c as its drivers describe it. The error says that there is no device, or several.
+// Found returns the machine of c as described by its drivers. Unread files, a trial run, no device and several devices
+// are errors.
 func (c *Contact) Found() (rates.Found, error) {
 	if err := errors.Join(c.Unread...); err != nil {
 		return rates.Found{}, err
@@ -54,7 +56,7 @@ func (c *Contact) Found() (rates.Found, error) {
 		return rates.Found{}, fmt.Errorf("%s: scale is small: a trial of the script, whose figures mean nothing; run bench/gpu.sh without --scale", c.files["machine.json"])
 	}
 	f := rates.Found{Cores: c.Machine.Cores, HostGiB: c.Machine.HostMemory / gib}
-	if fields := strings.Split(c.Machine.GPU, ", "); len(fields) == 3 { // as nvidia-smi says it: name, driver, 81559 MiB
+	if fields := strings.Split(c.Machine.GPU, ", "); len(fields) == 3 { // format of nvidia-smi: name, driver, 81559 MiB
 		if mib, err := strconv.ParseFloat(strings.TrimSuffix(fields[2], " MiB"), 64); err == nil {
 			f.DeviceGiB = mib / 1024
 		}
@@ -82,14 +84,14 @@ func (c *Contact) Found() (rates.Found, error) {
 	return f, nil
 }
 
-// measuredOn is what a file says of the device.
+// measuredOn is the device description in one file.
 type measuredOn struct {
 	file, device string
 	cores        int
 	emulated     bool
 }
 
-// devices are what the files with rates say of theirs.
+// devices returns the device descriptions of all files with rates.
 func (c *Contact) devices() (out []measuredOn) {
 	if r := c.Copy; r != nil {
 		out = append(out, measuredOn{c.files[benchCopy], r.Device, r.Cores, r.Emulated})
@@ -109,7 +111,7 @@ func (c *Contact) devices() (out []measuredOn) {
 	return out
 }
 
-// Learn returns base with the rates that c measured in place of its own. What c did not measure stays, and is named.
+// Learn returns base with the measured rates of c substituted. Rates that c has not measured stay, and Kept lists them.
 func (c *Contact) Learn(base *rates.Machine) (*Learned, error) {
 	f, err := c.Found()
 	if err != nil {
@@ -120,7 +122,7 @@ func (c *Contact) Learn(base *rates.Machine) (*Learned, error) {
 	date, _, _ := strings.Cut(c.Machine.Date, "T")
 	l.m.Source = strings.Join(strings.Fields(fmt.Sprintf("measured by mt bench and mt doctor --selftest %s; what they do not measure is of %s", date, base.Name)), " ")
 	l.copies()
-	l.selfTest() // what the parts below have not measured
+	l.selfTest() // the parts below override these rates
 	l.products()
 	l.attention()
 	l.operations()
@@ -140,7 +142,7 @@ func (c *Contact) Learn(base *rates.Machine) (*Learned, error) {
 	return l.out, nil
 }
 
-// cloned is m with maps and slices of its own.
+// cloned returns a copy of m with its own maps and slices.
 func cloned(m *rates.Machine) *rates.Machine {
 	out := m.Changed(func(d *rates.Device, l *rates.Link) {
 		d.Products, d.Attention, d.Ops, d.Sources, l.Sources = maps.Clone(d.Products), maps.Clone(d.Attention), maps.Clone(d.Ops), copied(d.Sources), copied(l.Sources)
@@ -156,7 +158,7 @@ func cloned(m *rates.Machine) *rates.Machine {
 	return out
 }
 
-// copied is a copy of m that can be written to.
+// copied returns a writable copy of m.
 func copied(m map[string]string) map[string]string {
 	if m = maps.Clone(m); m == nil {
 		return map[string]string{}
@@ -164,10 +166,11 @@ func copied(m map[string]string) map[string]string {
 	return m
 }
 
-// from says whose figures are read next.
+// from sets the part whose figures are read next.
 func (l *learner) from(part, kind, file string) { l.part, l.kind, l.file = part, kind, file }
 
-// value is v, a figure at field of the file that is read. It is 0, and an error noted, where v is no rate.
+// value returns v, the figure at field of the current file. For a value that is not a rate it returns 0 and records an
+// error.
 func (l *learner) value(field, unit string, v float64) float64 {
 	if !(v > 0) || math.IsInf(v, 0) {
 		l.errs = append(l.errs, fmt.Errorf("%s: %s is %g: want a positive number of %s; measure again with %s, or take the file out of the report", l.file, field, v, unit, l.kind))
@@ -176,7 +179,7 @@ func (l *learner) value(field, unit string, v float64) float64 {
 	return v
 }
 
-// set puts after in place of a rate, and notes what it was.
+// set replaces a rate and records the change.
 func (l *learner) set(to *float64, field, unit string, after float64) {
 	after = rates.Round(after)
 	l.out.Changes = append(l.out.Changes, Learning{field, unit, *to, after, l.part})
@@ -184,7 +187,7 @@ func (l *learner) set(to *float64, field, unit string, after float64) {
 	l.source(field)
 }
 
-// source says that field was measured.
+// source marks field as measured.
 func (l *learner) source(field string) {
 	side, key, _ := strings.Cut(field, ".")
 	switch key, _, _ = strings.Cut(key, " "); {
@@ -196,20 +199,20 @@ func (l *learner) source(field string) {
 	sources[key] = "measured: part " + l.part + " of " + filepath.Base(l.Path)
 }
 
-// op puts after in place of what an operation reaches.
+// op replaces the rate and the fixed cost of an operation.
 func (l *learner) op(to *rates.Op, field string, after rates.Op) {
 	before := *to
 	l.set(&to.Rate, field, "GB/s", after.Rate)
 	to.Fixed, to.Cores = after.Fixed, before.Cores
 }
 
-// products takes the shapes of mt bench matmul.
+// products takes over the rates of mt bench matmul.
 func (l *learner) products() {
 	if l.MatMul == nil {
 		return
 	}
 	l.from("matmul", benchMatMul, l.files[benchMatMul])
-	// Weights of one shape are measured once each: their median counts.
+	// Weights of the same shape are measured once each. Their median counts.
 	type shape struct {
 		m, n, k        int
 		transA, transB bool
@@ -231,7 +234,7 @@ func (l *learner) products() {
 	}
 }
 
-// product puts a measured shape among those of a dtype. A rate without a shape, as profiles have, is dropped then.
+// product adds a measured shape to the shapes of a dtype. A rate without a shape, as profiles have, is dropped.
 func (l *learner) product(at, dtype string, p rates.Product, field string) {
 	dt, ok := dtypeOf(dtype)
 	if !ok || min(p.M, p.N, p.K) < 1 {
@@ -256,7 +259,7 @@ func (l *learner) product(at, dtype string, p rates.Product, field string) {
 	l.m.Device.Products[dtype] = append(kept, p)
 }
 
-// attention takes the shapes of mt bench attention of which both ways were measured.
+// attention takes over the rates of mt bench attention, for shapes that have both a forward and a backward rate.
 func (l *learner) attention() {
 	if l.Attention == nil {
 		return
@@ -272,7 +275,7 @@ func (l *learner) attention() {
 	}
 }
 
-// attends puts a measured shape among those of a dtype.
+// attends adds a measured shape of attention to the shapes of a dtype.
 func (l *learner) attends(forward, backward, dtype string, a rates.Attention) {
 	dt, ok := dtypeOf(dtype)
 	if !ok || min(a.Length, a.Dim) < 1 {
@@ -282,13 +285,13 @@ func (l *learner) attends(forward, backward, dtype string, a rates.Attention) {
 	if l.value(forward, "TFLOP/s", a.Forward) == 0 || l.value(backward, "TFLOP/s", a.Backward) == 0 {
 		return
 	}
-	pairs := float64(a.Length) * float64(a.Length+1) * float64(a.Dim) / 1e12 // twice the pairs of one head, half of them masked
+	pairs := float64(a.Length) * float64(a.Length+1) * float64(a.Dim) / 1e12 // TFLOPs of one product of one head: 2·Dim for each of the Length·(Length+1)/2 attended pairs
 	for _, way := range []struct {
 		name     string
 		products float64
 		rate     *float64
 	}{{"forward", 2, &a.Forward}, {"backward", 5, &a.Backward}} {
-		const heads = 64 // so many that the launch does not count
+		const heads = 64 // enough heads to make the launch negligible
 		before := perSecond(way.products*pairs*heads, l.base.AttentionSeconds(a.Length, a.Length, heads, heads, a.Dim, dt, way.name == "backward"))
 		l.set(way.rate, fmt.Sprintf("device.attention.%s %d tokens, heads of %d, %s", dtype, a.Length, a.Dim, way.name), "TFLOP/s", *way.rate)
 		l.out.Changes[len(l.out.Changes)-1].Before = rates.Round(before)
@@ -297,7 +300,7 @@ func (l *learner) attends(forward, backward, dtype string, a rates.Attention) {
 	l.m.Device.Attention[dtype] = append(all, a)
 }
 
-// dtypeOf is the dtype that a report names.
+// dtypeOf returns the dtype named in a report.
 func dtypeOf(name string) (dt device.DType, ok bool) {
 	switch name {
 	case "bf16":
@@ -308,7 +311,7 @@ func dtypeOf(name string) (dt device.DType, ok bool) {
 	return device.F32, false
 }
 
-// selfTest takes from a self test what no other part has measured.
+// selfTest takes over the rates of a self test. Other parts override them.
 func (l *learner) selfTest() {
 	r := l.SelfTest
 	if r == nil {
@@ -357,7 +360,7 @@ func (l *learner) selfTest() {
 	}
 }
 
-// has says whether the part with products or attention has measured a dtype.
+// has reports whether a part with the given command (benchMatMul or benchAttention) has measured a dtype.
 func (l *learner) has(kind, dtype string) bool {
 	switch {
 	case kind == benchMatMul && l.MatMul != nil:
@@ -368,8 +371,8 @@ func (l *learner) has(kind, dtype string) bool {
 	return false
 }
 
-// operations takes what the other operations reach in a run whose operations were timed. What a call takes beyond its bytes
-// is the launch.
+// operations takes over the rates of all other operations from a training run with timed operations. The time of a
+// call that its bytes do not explain counts as launch time.
 func (l *learner) operations() {
 	part, r := l.profiled()
 	if r == nil {
@@ -401,13 +404,13 @@ func (l *learner) operations() {
 		} else {
 			o.Rate = l.base.Device.Bandwidth
 		}
-		fixed = min(fixed, s.seconds*1e6/float64(s.calls)/2) // at least half of the time is for bytes
+		fixed = min(fixed, s.seconds*1e6/float64(s.calls)/2) // at least half of the time counts for bytes
 		l.op(&o, "device.ops."+name, rates.Op{Fixed: rates.Round(fixed), Rate: s.bytes / (s.seconds - fixed/1e6*float64(s.calls)) / 1e9})
 		d.Ops[name] = o
 	}
 }
 
-// sizes takes the cores and the memory of the machine.
+// sizes takes over the cores and the memory of the machine.
 func (l *learner) sizes(f rates.Found) {
 	h, d := &l.m.Host, &l.m.Device
 	l.from("machine", "bench/gpu.sh", l.files["machine.json"])
@@ -425,23 +428,23 @@ func (l *learner) sizes(f rates.Found) {
 	}
 }
 
-// rateFields are the fields of a file of rates, in its order. A name that ends in a dot stands for all below it.
+// rateFields lists the fields of a rates file in order. A name that ends in a dot covers all fields below it.
 var rateFields = []string{"device.memory_gib", "device.memory_gb_per_s", "device.launch_us", "device.enqueue_us", "device.products.bf16", "device.products.fp32", "device.attention.bf16", "device.attention.fp32",
 	"device.ops.", "link.h2d_gb_per_s", "link.d2h_gb_per_s", "link.both_gb_per_s", "link.latency_us", "link.pin_gb_per_s", "link.peer_gb_per_s",
 	"host.cores", "host.memory_gib", "host.memory_gb_per_s", "host.update", "host.updates.", "host.norm", "host.gather", "host.pack_s_per_mtoken", "host.message_us",
 	"disk.write_gb_per_s", "disk.read_gb_per_s", "network."}
 
-// place is where a field of a Learning stands among rateFields.
+// place returns the index of a Learning's field in rateFields.
 func place(field string) int {
 	return slices.IndexFunc(rateFields, func(f string) bool { return of(field, f) })
 }
 
-// of says that field is f, or below it.
+// of reports whether field is f or below f.
 func of(field, f string) bool {
 	return field == f || strings.HasPrefix(field, f+" ") || strings.HasSuffix(f, ".") && strings.HasPrefix(field, f)
 }
 
-// kept are the fields that nothing measured.
+// kept returns the fields without a measurement.
 func (l *learner) kept() (out []string) {
 	for _, f := range rateFields {
 		if !slices.ContainsFunc(l.out.Changes, func(c Learning) bool { return of(c.Field, f) }) {
@@ -451,7 +454,7 @@ func (l *learner) kept() (out []string) {
 	return out
 }
 
-// WriteTable prints l for people.
+// WriteTable prints l as a table.
 func (l *Learned) WriteTable(w io.Writer) error {
 	rows := [][]string{{"rate", "before", "after", "unit", "after / before", "part"}}
 	for _, c := range l.Changes {

@@ -17,7 +17,7 @@ import (
 	"mt/plan/rates"
 )
 
-// sides are the parts with a peer, by what they compare.
+// sides groups the parts that trained mt or a peer by the comparison to which they belong.
 var sides = []struct {
 	label string
 	parts []string
@@ -30,7 +30,7 @@ var sides = []struct {
 	{"plain PyTorch, 2 blocks, rows of 1024", []string{"torch-1024"}},
 }
 
-// page writes Markdown, and keeps the first error of writing.
+// page writes Markdown and keeps the first write error.
 type page struct {
 	w   io.Writer
 	err error
@@ -42,7 +42,7 @@ func (p *page) printf(format string, args ...any) {
 	}
 }
 
-// table writes rows of cells, the first of which is the head.
+// table writes rows of cells; rows[0] is the head.
 func (p *page) table(rows [][]string) {
 	widths := make([]int, len(rows[0]))
 	for _, row := range rows {
@@ -67,7 +67,7 @@ func (p *page) table(rows [][]string) {
 	p.printf("\n")
 }
 
-// WriteMarkdown writes the page of c: each figure that was measured, beside what was predicted for the machine.
+// WriteMarkdown writes the page of c: each measured figure beside the prediction for the machine.
 func (c *Contact) WriteMarkdown(w io.Writer) error {
 	p, m := &page{w: w}, c.Machine
 	gpu := cmp.Or(m.GPU, c.Doctor.CUDA.Device)
@@ -110,7 +110,7 @@ func (c *Contact) WriteMarkdown(w io.Writer) error {
 	return p.err
 }
 
-// predictedFor says for which machine the figures are predicted, or why there is none.
+// predictedFor names the machine of the predictions, or gives the reason why there is none.
 func (c *Contact) predictedFor() string {
 	var names, reasons []string
 	add := func(name, why string) {
@@ -141,7 +141,7 @@ func (c *Contact) predictedFor() string {
 	return "Nothing is predicted."
 }
 
-// wheres are what the parts that measure rates ran on.
+// wheres returns the description of the machine from each part that measures rates.
 func (c *Contact) wheres() (out []Where) {
 	if c.Copy != nil {
 		out = append(out, c.Copy.Where)
@@ -155,7 +155,7 @@ func (c *Contact) wheres() (out []Where) {
 	return out
 }
 
-// trained are the parts with training steps, in the order in which they ran.
+// trained returns the parts with training steps, in the order of their runs.
 func (c *Contact) trained() []string {
 	var out []string
 	for _, p := range c.Parts {
@@ -173,7 +173,7 @@ func (c *Contact) trained() []string {
 	return append(out, others...)
 }
 
-// cells are predicted, measured and ratio.
+// cells returns predicted, measured and ratio as table cells.
 func cells(b rates.Beside) []string {
 	predicted, ratio := b.Words()
 	return []string{predicted, strconv.FormatFloat(rates.Round(b.Measured), 'f', -1, 64), ratio}
@@ -223,9 +223,9 @@ func (c *Contact) selfTest(p *page) {
 	p.table(rows)
 }
 
-// sanitized says what compute-sanitizer found, tool by tool.
+// sanitized writes the findings of compute-sanitizer, tool by tool.
 func (c *Contact) sanitized(p *page) {
-	logs, _ := filepath.Glob(filepath.Join(c.Path, "sanitize-*.txt")) // the pattern is right
+	logs, _ := filepath.Glob(filepath.Join(c.Path, "sanitize-*.txt")) // the pattern is valid
 	for i, log := range logs {
 		if i == 0 {
 			p.printf("## compute-sanitizer\n\n")
@@ -255,7 +255,7 @@ func (c *Contact) sanitized(p *page) {
 	}
 }
 
-// gpuState is the GPU's line of mt doctor, or says that NVML is missing; "" without a GPU.
+// gpuState returns the GPU's line of mt doctor, or a note that NVML is missing; "" without a GPU.
 func (c *Contact) gpuState() string {
 	switch cuda := c.Doctor.CUDA; {
 	case cuda.Device == "":
@@ -267,7 +267,7 @@ func (c *Contact) gpuState() string {
 	}
 }
 
-// limits says what the container may take of the machine; "" if there is no limit.
+// limits describes the container's limits; "" if there is none.
 func (m *ContactMachine) limits() string {
 	var words []string
 	if m.CPULimit > 0 {
@@ -282,9 +282,9 @@ func (m *ContactMachine) limits() string {
 	return "The container may take " + strings.Join(words, " and ") + "."
 }
 
-// dumps shows what cuda-gdb says of the GPU's core dumps.
+// dumps writes what cuda-gdb reports about the GPU's core dumps.
 func (c *Contact) dumps(p *page) {
-	files, _ := filepath.Glob(filepath.Join(c.Path, "*.cudacore.txt")) // the pattern is right
+	files, _ := filepath.Glob(filepath.Join(c.Path, "*.cudacore.txt")) // the pattern is valid
 	for i, file := range files {
 		if i == 0 {
 			p.printf("## Core dumps of the GPU\n\n")
@@ -302,7 +302,7 @@ func (c *Contact) dumps(p *page) {
 	}
 }
 
-// perSecondOf sums up samples of tokens a second.
+// perSecondOf summarizes samples of tokens a second.
 func perSecondOf(values []float64) string {
 	if len(values) == 0 {
 		return "not measured"
@@ -311,7 +311,7 @@ func perSecondOf(values []float64) string {
 	return fmt.Sprintf("%s [%s–%s]", humanize.Comma(int64(s.Median+0.5)), humanize.Comma(int64(s.Min+0.5)), humanize.Comma(int64(s.Max+0.5)))
 }
 
-// steps is a line for each part with training steps.
+// steps returns one table line for each part with training steps.
 func (c *Contact) steps() [][]string {
 	rows := [][]string{{"part", "tokens a step", "tokens/s", "model TFLOP/s", "compute stalled", "device memory", "host to device", "device to host"}}
 	for _, part := range c.trained() {
@@ -331,7 +331,7 @@ func (c *Contact) steps() [][]string {
 	return rows
 }
 
-// figures are those of all parts with training steps.
+// figures returns the figures of all parts with training steps.
 func (c *Contact) figures() [][]string {
 	rows := [][]string{{"part", "figure", "unit", "predicted", "measured", "ratio"}}
 	for _, part := range c.trained() {
@@ -344,8 +344,8 @@ func (c *Contact) figures() [][]string {
 	return rows
 }
 
-// ratios compares mt with its peers. Model TFLOP/s of both sides are counted alike. How far losses and norms of gradients were
-// apart shows that both train the same.
+// ratios compares mt with its peers. Model TFLOP/s are counted the same way for both sides. The differences of losses
+// and gradient norms show that both sides run the same training.
 func (c *Contact) ratios() [][]string {
 	rows := [][]string{{"beside", "mt tokens/s", "peer tokens/s", "model TFLOP/s", "ratio", "losses, norms differ by", "the peer's setting"}}
 	for _, side := range sides {
@@ -383,7 +383,7 @@ func (c *Contact) ratios() [][]string {
 	return rows
 }
 
-// setting is what a peer says of how it ran.
+// setting returns a peer's description of its own settings.
 func setting(about map[string]any) string {
 	var words []string
 	if rows, ok := about["micro_rows"]; ok {
@@ -397,7 +397,7 @@ func setting(about map[string]any) string {
 	return strings.Join(words, " ")
 }
 
-// profiled is the part whose operations were timed; nil: none was.
+// profiled returns the part with timed operations; r is nil if there is none.
 func (c *Contact) profiled() (part string, r *TrainReport) {
 	for _, part := range c.trained() {
 		if r := c.Train[part]; len(r.Profile) > 0 && r.ProfileSteps > 0 {
@@ -435,7 +435,7 @@ func (c *Contact) profile(p *page) {
 	p.printf("; with events around each, so slower than the runs above.\n\n")
 }
 
-// rates lists what attention, copies and products reach.
+// rates lists the measured rates of attention, copies and products.
 func (c *Contact) rates(p *page) {
 	head := []string{"what", "unit", "predicted", "measured", "ratio", "least to most"}
 	spread := func(s Sample) string { return fmt.Sprintf("%.4g to %.4g", s.Min, s.Max) }
@@ -477,7 +477,7 @@ func (c *Contact) rates(p *page) {
 	}
 }
 
-// notes are what the device had to say: memory that could not be pinned, products that cuBLASLt refused.
+// notes writes the notes of the device, such as memory that could not be pinned or products that cuBLASLt refused.
 func (c *Contact) notes(p *page) {
 	var said []string
 	where := map[string][]string{}

@@ -23,7 +23,7 @@ const h100 = "NVIDIA H100 80GB HBM3"
 // near is a sample of one value.
 func just(v float64) Sample { return Sample{v, v, v} }
 
-// contact is what a contact with an H100 might leave. change, unless nil, changes the reports before they are written.
+// contact writes a possible contact of an H100. change, unless nil, modifies the reports first.
 func contact(t *testing.T, change func(c *Contact)) string {
 	t.Helper()
 	where := Where{Device: h100, Cores: 16, PredictedFor: "h100-sxm+ddr5-4800x8-16c"}
@@ -122,7 +122,7 @@ func TestContactPage(t *testing.T) {
 	}
 }
 
-// TestLearn: what was measured is in place of what the profile said, each with what it was before, and the rest is named.
+// TestLearn: measured rates replace the profile's, with the value before. Unmeasured fields are listed.
 func TestLearn(t *testing.T) {
 	c, err := ReadContact(contact(t, nil))
 	testkit.NoError(t, err)
@@ -217,7 +217,7 @@ func TestLearnFixed(t *testing.T) {
 	}
 }
 
-// TestLearnRefuses: a report from which no rates can be made says which file, field and value it is, and what to do.
+// TestLearnRefuses: for a report without usable rates, the error names file, field, value and remedy.
 func TestLearnRefuses(t *testing.T) {
 	for want, change := range map[string]func(c *Contact){
 		"matmul.json: rows[1].tflops.median is -3: want a positive number of TFLOP/s; measure again with mt bench matmul": func(c *Contact) { c.MatMul.Rows[1].TFLOPS.Median = -3 },

@@ -14,42 +14,40 @@ import (
 	"mt/plan/rates"
 )
 
-// CopyOptions say what Copy measures. Zero fields take their default.
+// CopyOptions configures Copy. Zero fields mean the defaults.
 type CopyOptions struct {
 	OnDevice
 	Bytes []int64 // sizes of copies; default 64 KiB to 64 MiB, on a GPU to 256 MiB
 }
 
-// CopyReport is how fast bytes move: between host and device, inside the device's
-// memory, and in the host's.
+// CopyReport has copy rates between host and device, within device memory and within host memory.
 type CopyReport struct {
 	Where
 	Rows []CopyRow `json:"rows"`
-	// LaunchUS is what the smallest operation costs, in microseconds: to enqueue it, on the
-	// stream among many, and from enqueueing it until the host knows that it is complete.
+	// LaunchUS is the cost of the smallest operation in microseconds. Enqueue is the time to enqueue it, and Stream the
+	// time on a busy stream. RoundTrip lasts from the enqueue until the host knows that the operation is complete.
 	LaunchUS struct {
 		Enqueue   Sample `json:"enqueue"`
 		Stream    Sample `json:"stream"`
 		RoundTrip Sample `json:"round_trip"`
 	} `json:"launch_us"`
-	// Figures are the medians of the smallest operation.
+	// Figures has the medians of the smallest operation.
 	Figures []Figure `json:"figures"`
-	LeftOut []string `json:"left_out,omitempty"` // what the device had no memory for
+	LeftOut []string `json:"left_out,omitempty"` // measurements for which the device lacks memory
 }
 
-// CopyRow is one way to move bytes. Rates are in 10⁹ bytes a second. Copies between host
-// and device count every byte once; those within one memory count it as read and as
-// written, and so do updates.
+// CopyRow is one kind of copy or update. Rates are in 10⁹ bytes a second. Copies between host and device count each
+// byte once. Copies within one memory, and updates, count each byte as read and as written.
 type CopyRow struct {
 	What         string `json:"what"`
-	Memory       string `json:"memory,omitempty"` // of the host: pinned, registered or pageable
-	Bytes        int64  `json:"bytes"`            // that are copied, or in the layer's weights and moments
+	Memory       string `json:"memory,omitempty"` // host memory: pinned, registered or pageable
+	Bytes        int64  `json:"bytes"`            // bytes copied, or bytes of the layer's weights and moments
 	GBps         Sample `json:"gb_per_s"`
 	Runs         int    `json:"runs"`
 	rates.Beside        // GB/s
 }
 
-// Copy measures copies of every size, and the host's updates over as many bytes.
+// Copy measures copies of every size, and host updates over the same number of bytes.
 func Copy(ctx context.Context, o CopyOptions) (*CopyReport, error) {
 	if len(o.Bytes) == 0 {
 		o.Bytes = [][]int64{{64 << 10}, {64 << 10, 1 << 20, 16 << 20, 64 << 20}, {64 << 10, 1 << 20, 16 << 20, 64 << 20, 256 << 20}}[o.scale()]
@@ -87,13 +85,13 @@ func Copy(ctx context.Context, o CopyOptions) (*CopyReport, error) {
 	return r, nil
 }
 
-// add appends a row; predicted is how many seconds the moved bytes take by the machine's rates, 0: nobody knows.
+// add appends a row. predicted is the time of the copy by the machine's rates, in seconds; 0: unknown.
 func (r *CopyReport) add(what, memory string, bytes int64, moved float64, t measure.Seconds, predicted float64) {
 	r.Rows = append(r.Rows, CopyRow{What: what, Memory: memory, Bytes: bytes, GBps: rateOf(moved/1e9, t), Runs: t.Runs,
 		Beside: rates.Against(perSecond(moved/1e9, predicted), moved/1e9/t.Median)})
 }
 
-// launches are the figures of the smallest operation.
+// launches returns the figures of the smallest operation.
 func (r *CopyReport) launches() []Figure {
 	var enqueue, stream float64
 	if r.machine != nil {
@@ -104,8 +102,8 @@ func (r *CopyReport) launches() []Figure {
 		{"the smallest operation, there and back", "µs", rates.Against(0, l.RoundTrip.Median)}}
 }
 
-// copySeconds are what the machine's rates say of a copy of n bytes: up, down, and both at once, of which each gets half of
-// the link. Zeros: nothing, as of memory that is not pinned.
+// copySeconds predicts the seconds of a copy of n bytes: up, down, and in both directions at once, where each direction
+// gets half of the link. Zeros mean that there is no prediction, as for pageable memory.
 func (r *CopyReport) copySeconds(n float64, kind measure.Memory) (up, down, both float64) {
 	m := r.machine
 	if m == nil || kind == measure.Pageable {
@@ -116,7 +114,8 @@ func (r *CopyReport) copySeconds(n float64, kind measure.Memory) (up, down, both
 	return fixed + n/(l.Up*1e9), fixed + n/(l.Down*1e9), fixed + 2*n/(l.Both*1e9)
 }
 
-// hostSeconds is what the host takes for so many bytes by an operation of its rates.
+// hostSeconds predicts the seconds that a host operation on this number of bytes takes; the function of selects the
+// operation's rate. 0: no prediction.
 func (r *CopyReport) hostSeconds(of func(h *rates.Host) rates.Op, bytes int64) float64 {
 	if r.machine == nil {
 		return 0
@@ -124,7 +123,7 @@ func (r *CopyReport) hostSeconds(of func(h *rates.Host) rates.Op, bytes int64) f
 	return of(&r.machine.Host).Cost(float64(bytes)).Seconds
 }
 
-// device measures copies of one size by the device.
+// device measures the device's copies of one size.
 func (r *CopyReport) device(ctx context.Context, o CopyOptions, m *measure.Meter, bytes int64) error {
 	leave := func(what string, err error) error {
 		if outOfMemory(err) {
@@ -168,11 +167,11 @@ func (r *CopyReport) device(ctx context.Context, o CopyOptions, m *measure.Meter
 	return nil
 }
 
-// registerThreads are the numbers of threads that registering is measured with.
+// registerThreads lists the thread counts for measuring registration.
 var registerThreads = []int{1, 2, 4, measure.PinThreads}
 
-// registering measures how fast host memory is pinned, by numbers of threads. A GPU pins it in pieces of 256 MiB, so there
-// is one for each thread.
+// registering measures how fast host memory is pinned, by number of threads. A GPU pins in pieces of 256 MiB, so there
+// is one piece for each thread.
 func (r *CopyReport) registering(ctx context.Context, o CopyOptions, m *measure.Meter) error {
 	bytes := slices.Max(o.Bytes) * int64(slices.Max(registerThreads))
 	if err := o.next(ctx, "registering %s", human.Bytes(bytes)); err != nil {
@@ -192,7 +191,7 @@ func (r *CopyReport) registering(ctx context.Context, o CopyOptions, m *measure.
 	return nil
 }
 
-// host measures copies and updates of the host's memory, on all cores.
+// host measures copies and updates within host memory, on all cores.
 func (r *CopyReport) host(ctx context.Context, o CopyOptions) error {
 	pool := parallel.New(o.Threads)
 	defer pool.Close()
@@ -235,7 +234,7 @@ func (r *CopyReport) host(ctx context.Context, o CopyOptions) error {
 	return nil
 }
 
-// WriteTable prints the report for people.
+// WriteTable prints the report as a table.
 func (r *CopyReport) WriteTable(w io.Writer) error {
 	if _, err := fmt.Fprintf(w, "copies and updates in GB/s (10⁹ bytes), median [least–most]; %s\n%s", r.Where, busy(r.Load)); err != nil {
 		return err
@@ -255,7 +254,7 @@ func (r *CopyReport) WriteTable(w io.Writer) error {
 	return writeLeftOut(w, r.LeftOut)
 }
 
-// writeLeftOut prints what was not measured and why.
+// writeLeftOut prints the skipped measurements with the reasons.
 func writeLeftOut(w io.Writer, left []string) error {
 	for _, s := range left {
 		if _, err := fmt.Fprintln(w, "left out:", s); err != nil {

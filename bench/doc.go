@@ -1,13 +1,13 @@
-// Package bench measures what this program is made of, as a library: `mt bench`
-// runs it and prints tables or JSON. Tests never measure.
+// Package bench measures the components of mt, as a library: `mt bench` runs it and prints tables or JSON. Tests never
+// measure.
 //
 // It may import internal/doctor and everything below it; only cmd imports it.
 //
-// A Contact is what bench/gpu.sh left of a machine: WriteMarkdown is its page, Learn makes rates of it.
+// A Contact is the output of bench/gpu.sh on a machine. WriteMarkdown writes its report, and Learn turns its figures
+// into rates.
 //
-// Rates of one machine (copy, attention, matmul) are measured by internal/doctor/measure.
+// Package internal/doctor/measure measures the rates of one machine (copy, attention, matmul).
 //
-// Invariant: whatever is compared runs in turns, within one lifetime of each
-// side, and is reported as a ratio of runs that were neighbours in time, with
-// its spread: speeds of shared machines drift by a third, ratios do not.
+// Invariant: compared sides run in turns, each within one process lifetime. The report has the ratio of neighbouring
+// runs and its spread, because the speed of a shared machine drifts by a third while ratios do not.
 package bench

@@ -7,12 +7,11 @@ import (
 	"mt/model"
 )
 
-// A gauge tells how fast the machine is at the moment. Machines that are shared change their
-// speed from one minute to the next, by more than what is to be compared. The gauge is a small
-// training run, which stands still between its readings.
+// gauge measures the current speed of the machine. The speed of a shared machine can change within a minute by more
+// than the compared difference. The gauge is a small training run that pauses between readings.
 type gauge struct{ run *trials.Synthetic }
 
-// gaugeSteps are the steps of a reading: about a tenth of a second.
+// gaugeSteps is the number of steps in a reading, which takes about a tenth of a second.
 const gaugeSteps = 5
 
 func newGauge() (*gauge, error) {
@@ -26,13 +25,13 @@ func newGauge() (*gauge, error) {
 		return nil, fmt.Errorf("gauge: %w", err)
 	}
 	g := &gauge{run}
-	if _, err := g.read(); err != nil { // in which memory is first touched
+	if _, err := g.read(); err != nil { // the first run touches new memory
 		return nil, err
 	}
 	return g, nil
 }
 
-// read returns what a step of the gauge takes now, in seconds.
+// read returns the current time of a gauge step, in seconds.
 func (g *gauge) read() (float64, error) {
 	reports, err := g.run.Run(gaugeSteps)
 	if err != nil {
@@ -47,11 +46,11 @@ func (g *gauge) read() (float64, error) {
 
 func (g *gauge) close() error { return g.run.Close() }
 
-// steady is by how much the machine may change its speed while something is timed.
+// steady is the largest ratio of gauge readings at which a timing counts.
 const steady = 1.1
 
-// timed does what it is given until the machine is as fast after it as before, or attempts
-// times, and returns what read, a reading of a gauge, said around the last.
+// timed calls do until gauge readings before and after it agree within steady, but at most attempts times. It returns
+// the mean of the last two readings.
 func timed(read func() (float64, error), attempts int, do func() error) (float64, error) {
 	for try := 1; ; try++ {
 		before, err := read()

@@ -7,8 +7,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestTimed: what ran while the machine changed its speed runs again, as often as is allowed, and
-// the speed is that around the last.
+// TestTimed: work is repeated, up to the maximum, if the machine's speed changed during it. The result is the speed
+// around the last run.
 func TestTimed(t *testing.T) {
 	for _, c := range []struct {
 		readings []float64

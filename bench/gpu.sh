@@ -108,8 +108,8 @@ if [ -z "$plan" ]; then
 	out=$(cd "$out" && pwd)
 	touch "$out/parts.txt" || exit 2
 fi
-# --scale small tries the whole script out where no GPU computes, as with an
-# emulated one: the figures then mean nothing.
+# --scale small runs the whole script without a computing GPU, for example with the emulator. The
+# figures are then meaningless.
 if [ "$scale" = small ]; then
 	rows=4 rows_long=2 shape=tiny shape_budget=tiny blocks=${blocks:-2} budget=1GiB budget_14b=1GiB steps=2
 fi
@@ -117,8 +117,8 @@ fi
 [ -n "$peers_on" ] || { [ "$scale" = small ] && peers_on=cpu || peers_on=cuda; }
 readonly sanitize sanitize_seconds part_seconds peers_on host_root mt out minutes call plan only gpus python rows rows_long steps budget budget_14b shape shape_budget scale
 
-# group_file FILE is that file of each control group that this process is in, the innermost first: of version 2 as FILE is
-# called there, of version 1 where CONTROLLER/FILE is given.
+# group_file FILE prints that file of each control group around this process, innermost first. FILE
+# is the name in version 2, and CONTROLLER/FILE the name in version 1.
 group_file() {
 	local controller='' file=$1 path base
 	case $1 in */*) controller=${1%%/*} file=${1#*/} ;; esac
@@ -131,7 +131,7 @@ group_file() {
 	done
 }
 
-# memory_limits prints for each control group that limits memory its limit in bytes and what of it is left.
+# memory_limits prints limit and remaining bytes of each control group that limits memory.
 memory_limits() {
 	local names file limit used
 	for names in memory.max:memory.current memory/memory.limit_in_bytes:memory/memory.usage_in_bytes; do
@@ -143,10 +143,10 @@ memory_limits() {
 	done
 }
 
-# memory_limit is the smallest limit of the container on memory in bytes, 0 for none.
+# memory_limit prints the smallest memory limit of the container in bytes; 0: none.
 memory_limit() { memory_limits | sort -n | awk 'NR == 1 {print $1; found = 1} END {if (!found) print 0}'; }
 
-# cpu_limit is how many cores' time the container may take, as 1.50; 0 for no limit.
+# cpu_limit prints the container's CPU limit in cores, such as 1.50; 0: none.
 cpu_limit() {
 	local file quota period
 	for file in $(group_file cpu.max) $(group_file cpu/cpu.cfs_quota_us); do
@@ -158,7 +158,8 @@ cpu_limit() {
 	done | sort -n | awk 'NR == 1 {print; found = 1} END {if (!found) print 0}'
 }
 
-# free_bytes is what the machine has free, or what the container may still take where that is less.
+# free_bytes prints the machine's available memory, or the container's remaining memory if that is
+# less.
 free_bytes() {
 	local free left
 	free=$(awk '/^MemAvailable:/ {print $2}' "$host_root/proc/meminfo") # in KiB: mawk prints no integer above 2^31
@@ -169,12 +170,13 @@ free_bytes() {
 	echo $((free > 0 ? free : 0))
 }
 
-# A fault in a kernel leaves a small core dump in DIR, of which cuda-gdb says kernel and program counter.
+# A fault in a kernel leaves a small core dump in DIR. cuda-gdb finds kernel and program counter in
+# it.
 export CUDA_ENABLE_COREDUMP_ON_EXCEPTION=1 CUDA_ENABLE_LIGHTWEIGHT_COREDUMP=1 CUDA_COREDUMP_FILE="$out/%p.cudacore"
 
-# A side takes at most 20 bytes a parameter on the host, and they take turns; a
-# 7B-shaped block has 233 million, the embedding and the head together 1090. A
-# fifth stays free.
+# Each side takes at most 20 bytes a parameter on the host, and the sides alternate. A 7B-shaped
+# block has 233 million parameters, embedding and head together 1090 million. A fifth of the memory
+# stays free.
 if [ -z "$blocks" ]; then
 	blocks=$((($(free_bytes) / 10 * 8 / 20 - 1090000000) / 233000000))
 	[ "$blocks" -le 12 ] || blocks=12
@@ -187,8 +189,8 @@ left() { echo $((minutes * 60 - (SECONDS - began))); }
 
 failed=no
 
-# outcome NAME WHAT says what became of a part, and writes the report anew, so that it is
-# there whenever the script is cut off. parts.txt has what became of the parts of earlier calls.
+# outcome NAME WHAT records the outcome of a part and rewrites the report, so the report exists
+# whenever the script is cut off. parts.txt also has the outcomes of earlier calls.
 outcome() {
 	echo "== $1: $2"
 	case $2 in failed*) failed=yes ;; esac
@@ -203,8 +205,8 @@ report() {
 
 debugger=$(command -v cuda-gdb || command -v /usr/local/cuda/bin/cuda-gdb)
 
-# dumps names the core dumps that are new in DIR, with exception, program counter and kernel. All that cuda-gdb says of FILE
-# goes to FILE.txt.
+# dumps prints the new core dumps in DIR with exception, program counter and kernel. The full output
+# of cuda-gdb for FILE goes to FILE.txt.
 dumps() {
 	local dump said=''
 	for dump in "$out"/*.cudacore; do
@@ -219,7 +221,8 @@ dumps() {
 	echo "$said"
 }
 
-# reason NAME is the last line that a part wrote to its log, before it was told to end, and what it said of work that does not end.
+# reason NAME prints the last line of a part's log before it was ended, and the line about work that
+# does not end.
 reason() {
 	local last hung
 	last=$(grep -v -e '^$' -e ': finishing what is begun; once more to stop at once$' -e ': stopping without it; ' "$out/$1.log" | tail -n 1)
@@ -228,7 +231,7 @@ reason() {
 	echo "${last:-it said nothing}"
 }
 
-# of CALL WHAT says of which call the next parts are, and what that is for.
+# of CALL WHAT begins a call; WHAT is its purpose.
 current='' planned=0 total=0
 of() {
 	summed
@@ -236,14 +239,14 @@ of() {
 	[ -z "$plan" ] || printf '\ncall %s: %s\n' "$1" "$2"
 }
 
-# summed prints the seconds of the call that ends, with --plan.
+# summed prints the seconds of the finished call, with --plan.
 summed() {
 	[ -z "$plan" ] || [ -z "$current" ] || printf '  %-28s %4d s, %d s in all\n' together "$planned" "$total"
 	planned=0
 }
 
-# chosen NAME SECONDS says whether a part is to run: --only and --call leave it in. With
-# --plan none is, and the part is printed.
+# chosen NAME SECONDS reports whether --only and --call select a part. With --plan it prints the
+# part and selects none.
 chosen() {
 	[ -z "$only" ] || [[ ",$only," == *",$1,"* ]] || return 1
 	[ -z "$call" ] || [ -z "$current" ] || [ "$call" = "$current" ] || return 1
@@ -253,8 +256,8 @@ chosen() {
 	return 1
 }
 
-# part NAME SECONDS COMMAND… runs a part that needs about that many seconds and ends
-# it after three times as many, so that a hang costs one part; its JSON goes to NAME.json.
+# part NAME SECONDS COMMAND… runs a part that needs about SECONDS. It ends the part after three
+# times as long, so a hang costs one part. The part's JSON goes to NAME.json.
 part() {
 	local name=$1 needs=${part_seconds:-$2} code=0
 	shift 2
@@ -272,8 +275,8 @@ part() {
 		mv "$out/$name.json.part" "$out/$name.json"
 		outcome "$name" "done in $((SECONDS - start)) s"
 	else
-		# What a failed self test says is worth keeping.
-		# A part may have written its file itself, up to where it was cut off.
+		# A failed self test's output is kept. A part that was cut off may have written its file
+		# itself.
 		if [ -s "$out/$name.json.part" ]; then mv "$out/$name.json.part" "$out/$name.json"; else rm -f "$out/$name.json.part"; fi
 		case $code in
 		124 | 137) outcome "$name" "failed: it was stopped after $((SECONDS - start)) s, its limit is $limit s: $(reason "$name")$(dumps)" ;;
@@ -282,8 +285,8 @@ part() {
 	fi
 }
 
-# A run does one step to warm up, then one that does not count, those that do, and
-# one after them: in the middle of a run the pipeline is as it is in training.
+# A run has one warm-up step, one step that does not count, the counted steps, and one step after
+# them. In the middle of a run the pipeline works as in training.
 device=cuda
 train() { timed "$steps" "$@"; }
 
@@ -293,8 +296,8 @@ timed() { # STEPS SHAPE BLOCKS ROWS SEQ FLAGS…
 	echo "$mt bench train --device $device --dtype bf16 --shape $of --blocks $n --rows $r --seq-len $seq --warmup 1 --rounds 1 --steps $count --json $*"
 }
 
-# beside NAME SECONDS PEER MODULES BLOCKS ROWS SEQ is a part with two sides. A GPU
-# that is emulated computes nothing in PyTorch: both sides then are on the CPU, unless --peers-on says otherwise.
+# beside NAME SECONDS PEER MODULES BLOCKS ROWS SEQ is a part with two sides. PyTorch computes
+# nothing on an emulated GPU, so both sides then run on the CPU, unless --peers-on says otherwise.
 beside() {
 	local name=$1 needs=$2 peer=$3 modules=$4
 	chosen "$name" "$needs" || return 0
@@ -308,7 +311,7 @@ beside() {
 }
 
 short=1024 long=8192 longest=32768 selftest_flags=''
-if [ "$scale" = small ]; then # an emulated GPU takes long for all operations, and for products of Qwen2.5-7B
+if [ "$scale" = small ]; then # an emulated GPU is slow for all operations, and for products of Qwen2.5-7B
 	short=64 long=128 longest=256 selftest_flags='--small --only RMSNorm,MatMul --limit 5s'
 fi
 
@@ -320,8 +323,8 @@ fi
 		"$(nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>/dev/null | head -n 1)"
 } >"$out/machine.json"
 
-# sanitized NAME TOOL SECONDS FLAGS… is the self test under a tool of compute-sanitizer, whose
-# findings go to NAME.txt. One that is stopped by its limit is no failure.
+# sanitized NAME TOOL SECONDS FLAGS… runs the self test under a tool of compute-sanitizer. Findings
+# go to NAME.txt. Reaching the time limit is not a failure.
 sanitized() {
 	local name=$1 tool=$2 limit=$3 code=0 start=$SECONDS
 	shift 3
@@ -350,10 +353,10 @@ if [ -n "$sanitize" ]; then
 	for tool in memcheck racecheck synccheck; do sanitized sanitize-$tool $tool "$sanitize_seconds"; done
 fi
 
-# few N is N blocks, or as many as fit if these are fewer.
+# few N prints N, or the number of blocks that fit if it is smaller.
 few() { echo $((blocks < $1 ? blocks : $1)); }
 
-# Words are split on purpose: commands are made of words without spaces.
+# Word splitting is intended: commands consist of words without spaces.
 # shellcheck disable=SC2046
 {
 	of 1 "the machine, the self test, first steps, rates"

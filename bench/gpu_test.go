@@ -40,7 +40,7 @@ func (s script) program(name, text string) {
 	}
 }
 
-// run runs the script and returns what it printed, and its report.
+// run runs the script and returns its output and its report.
 func (s script) run(args ...string) (out, report string, err error) {
 	s.t.Helper()
 	c := exec.Command("bash", append([]string{"gpu.sh", "--mt", filepath.Join(s.bin, "mt"), "--out", s.out, "--scale", "small"}, args...)...)
@@ -73,8 +73,8 @@ func TestMain(m *testing.M) {
 
 const sanitizeParts = "sanitize-memcheck,sanitize-racecheck,sanitize-synccheck"
 
-// TestSanitize: the self test runs under each tool of compute-sanitizer, what that finds is in the report and
-// fails the script, a tool that takes too long is stopped, and one that is not installed is named.
+// TestSanitize: the self test runs under each tool of compute-sanitizer. Findings are in the report and fail the
+// script. A slow tool is stopped, and a missing tool is named.
 func TestSanitize(t *testing.T) {
 	testkit.NotShort(t)
 	s := newScript(t)
@@ -125,8 +125,8 @@ func TestSanitizeMissing(t *testing.T) {
 	}
 }
 
-// TestPartCutOff: a part that hangs is stopped after three times what it should take, keeps the file that it has
-// written by then, and does not stop the others.
+// TestPartCutOff: a hanging part is stopped after three times its expected time. The file that it has written is kept,
+// and the other parts run.
 func TestPartCutOff(t *testing.T) {
 	testkit.NotShort(t)
 	s := newScript(t)
@@ -178,7 +178,7 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// TestCalls: a call runs its own parts alone, and its report has what earlier calls left.
+// TestCalls: a call runs only its own parts, and the report includes the results of earlier calls.
 func TestCalls(t *testing.T) {
 	testkit.NotShort(t)
 	s := newScript(t)
@@ -201,8 +201,8 @@ func TestCalls(t *testing.T) {
 	}
 }
 
-// TestContainer: limits of the control groups around the process, of version 2 and 1, stand in the report, the smallest of
-// each kind; how many blocks fit follows from the memory that is left.
+// TestContainer: the report has the smallest limit of each kind among the control groups of version 2 and 1. The number
+// of blocks follows from the remaining memory.
 func TestContainer(t *testing.T) {
 	testkit.LongOnly(t)
 	for name, tc := range map[string]struct {
@@ -242,8 +242,8 @@ func TestContainer(t *testing.T) {
 	}
 }
 
-// TestReasons: the report has what a part said before it was told to end, work that does not end, and what cuda-gdb says of
-// core dumps, or that there is no cuda-gdb.
+// TestReasons: the report has the last output of a part that was ended. It also has work that does not end, and
+// cuda-gdb's description of core dumps or a note that cuda-gdb is missing.
 func TestReasons(t *testing.T) {
 	testkit.LongOnly(t)
 	s := newScript(t)
@@ -275,7 +275,7 @@ The exception was triggered at PC 0x7f10
 	}
 }
 
-// TestRehearse: rehearsals of a kernel that faults and of a peer that disagrees leave reports that say so.
+// TestRehearse: rehearsals of a faulting kernel and of a disagreeing peer leave reports about the fault.
 func TestRehearse(t *testing.T) {
 	testkit.LongOnly(t)
 	newScript(t)

@@ -17,29 +17,28 @@ import (
 )
 
 const (
-	// tableLen is the number of random weights that are handed over. It is prime, so
-	// the rows of no matrix fall on the same ones again and again.
+	// tableLen is the number of random weights handed over. It is prime, so the rows of a matrix do not repeat the same
+	// weights.
 	tableLen = 4194301
-	// tableStd is their standard deviation.
+	// tableStd is the standard deviation of the weights.
 	tableStd = 0.02
-	// givenBatches is how many batches there are; after the last comes the first.
+	// givenBatches is the number of batches; after the last, the first follows again.
 	givenBatches = 8
-	// What config.json says beside the sizes, on both sides.
+	// Settings of config.json that both sides share, besides the sizes.
 	ropeTheta = 10000.0
 	normEps   = 1e-6
 )
 
-// Handover is what both sides of a comparison start from and train on. A matrix
-// that a checkpoint calls NAME has the weight table[(crc32(NAME) + i) mod tableLen]
-// at its element i, row by row; norms are 1 and biases 0. Billions of weights so
-// need 16 MiB, and either side fills its own without reading the other's.
+// Handover holds the weights and batches that both sides use. Element i of a matrix called NAME in checkpoints, in
+// row-major order, is table[(crc32(NAME) + i) mod tableLen]. Norms are 1 and biases 0. So billions of weights need 16
+// MiB, and each side fills its own weights without reading the other's.
 type Handover struct {
 	shape   TrainShape
 	table   []float32
 	batches [][]int32 // each Rows*SeqLen tokens
 }
 
-// weightTable is the table of every Handover; it is drawn once.
+// weightTable is the table of every Handover. It is computed once.
 var weightTable = sync.OnceValue(func() []float32 {
 	table, r := make([]float32, tableLen), rand.New(rand.NewPCG(3, 4))
 	for i := range table {
@@ -48,7 +47,7 @@ var weightTable = sync.OnceValue(func() []float32 {
 	return table
 })
 
-// newHandover draws weights and tokens for shape; the same each time.
+// newHandover draws weights and tokens for shape. The draw is the same each time.
 func newHandover(shape TrainShape) *Handover {
 	h := &Handover{shape: shape, table: weightTable(), batches: make([][]int32, givenBatches)}
 	r := rand.New(rand.NewPCG(1, 2))
@@ -61,10 +60,10 @@ func newHandover(shape TrainShape) *Handover {
 	return h
 }
 
-// row stores row r of p in dst, for train.SyntheticOptions.
+// row stores row r of p in dst. It serves as SyntheticOptions.Weights.
 func (h *Handover) row(p model.Param, r int, dst []float32) {
 	if p.Dims < 2 { // norms, biases
-		var c model.Config // no offset of norms
+		var c model.Config // the zero value adds no offset to norms
 		model.InitRow(&c, p, r, 0, dst)
 		return
 	}
@@ -81,7 +80,7 @@ func (h *Handover) row(p model.Param, r int, dst []float32) {
 	}
 }
 
-// batch is the rows of a step, counted from 1, for train.SyntheticOptions.
+// batch returns the rows of a step, where steps count from 1. It serves as SyntheticOptions.Batch.
 func (h *Handover) batch(step int) []data.Row {
 	ids := h.batches[(step-1)%len(h.batches)]
 	rows := make([]data.Row, h.shape.Rows)
@@ -91,8 +90,8 @@ func (h *Handover) batch(step int) []data.Row {
 	return rows
 }
 
-// write puts what a peer needs into dir: weights.f32 and batches.i32 (little
-// endian), and handover.json with chosen in it unless that is nil.
+// write writes a peer's input into dir: weights.f32 and batches.i32 (little endian), and handover.json. The file
+// handover.json includes chosen unless chosen is nil.
 func (h *Handover) write(dir string, s TrainSetup, chosen map[string]any) error {
 	recipe := trials.SyntheticRecipe
 	about := map[string]any{

@@ -8,15 +8,15 @@ import (
 	"strconv"
 )
 
-// KernelsOptions say which kernels are counted, and on which GPU they are to be judged.
+// KernelsOptions selects the kernels to count, and the GPU whose times are modelled.
 type KernelsOptions struct {
-	GPU string // as plan/rates finds it: h100, rtx-4090
-	// Only are the operations that are counted, by name; none: all.
+	GPU string // name for plan/rates: h100, rtx-4090
+	// Only lists the operations to count, by name; empty: all.
 	Only []string
-	Log  func(string) // told what is counted next; may be nil
+	Log  func(string) // receives the operation counted next; may be nil
 }
 
-// KernelsReport is what kernels do, counted by the emulator, and what a GPU takes for it by a model.
+// KernelsReport has the emulator's counts of our kernels, and their times on a GPU by a model.
 type KernelsReport struct {
 	GPU        string            `json:"gpu"`
 	Operations []KernelOperation `json:"operations"`
@@ -27,42 +27,42 @@ type KernelOperation struct {
 	Name  string  `json:"name"`
 	Shape string  `json:"shape"`
 	FLOPs float64 `json:"flops,omitempty"`
-	Bytes int64   `json:"bytes"` // that must move, whatever computes it
-	// Roofline is what the GPU takes for FLOPs or Bytes at the datasheet's peaks.
+	Bytes int64   `json:"bytes"` // minimum traffic, whatever the implementation
+	// Roofline is the GPU's time for FLOPs or Bytes at the peak rates of the datasheet.
 	Roofline float64     `json:"roofline_s"`
-	Bound    float64     `json:"bound_s"`    // the sum over the launches
-	Expected float64     `json:"expected_s"` // the same
+	Bound    float64     `json:"bound_s"`    // least possible time by the model, summed over the launches
+	Expected float64     `json:"expected_s"` // expected time by the model, summed over the launches
 	Launches []KernelRow `json:"launches"`
 }
 
-// KernelRow is one launch.
+// KernelRow has the counts and times of one kernel launch.
 type KernelRow struct {
 	Kernel    string `json:"kernel"`
 	Blocks    int    `json:"blocks"`
 	Threads   int    `json:"threads"`
 	Registers int    `json:"registers"`
 	Shared    int    `json:"shared_bytes"`
-	// What a multiprocessor holds at a time, and of what it has no more.
+	// Blocks and warps that one multiprocessor holds at a time, and the resource that limits them.
 	ResidentBlocks int    `json:"resident_blocks"`
 	ResidentWarps  int    `json:"resident_warps"`
 	Limit          string `json:"limit"`
-	// Counts are instructions of warps by class, and what else was counted.
+	// Counts has warp instructions by class, and the other counters.
 	Counts    map[string]int64 `json:"counts"`
 	Memory    int64            `json:"memory_bytes"`
 	Ran       int              `json:"blocks_run"`
 	Deviation float64          `json:"deviation"`
-	// Busy is how long each resource of the GPU is busy.
+	// Busy is the busy time of each resource of the GPU.
 	Busy     map[string]float64 `json:"busy_s"`
 	Bound    float64            `json:"bound_s"`
 	By       string             `json:"bound_by"`
 	Expected float64            `json:"expected_s"`
-	// Sectors are those of a request to global memory, Conflicts the part of the shared memory's wavefronts that are
-	// there because of bank conflicts.
+	// Sectors is the number of sectors in a request to global memory. Conflicts is the fraction of shared-memory
+	// wavefronts caused by bank conflicts.
 	Sectors   float64 `json:"sectors_per_request"`
 	Conflicts float64 `json:"conflicts"`
 }
 
-// countKernels is Kernels in a build that has the emulator.
+// countKernels implements Kernels in builds with the emulator; nil in other builds.
 var countKernels func(ctx context.Context, o KernelsOptions) (*KernelsReport, error)
 
 // Kernels counts our kernels in the emulator.
@@ -77,7 +77,7 @@ func Kernels(ctx context.Context, o KernelsOptions) (*KernelsReport, error) {
 	return r, nil
 }
 
-// WriteTable prints the report for people.
+// WriteTable prints the report as a table.
 func (r *KernelsReport) WriteTable(w io.Writer) error {
 	if _, err := fmt.Fprintf(w, "our kernels on %s: COUNTED IN AN EMULATOR AND PREDICTED BY A MODEL, not measured; times in µs\n", r.GPU); err != nil {
 		return err
@@ -93,7 +93,7 @@ func (r *KernelsReport) WriteTable(w io.Writer) error {
 	return writeTable(w, rows)
 }
 
-// reaches is the rate that is expected of an operation.
+// reaches returns the expected rate of an operation.
 func (o *KernelOperation) reaches() string {
 	if o.FLOPs > 0 {
 		return fmt.Sprintf("%.1f TFLOP/s", o.FLOPs/o.Expected/1e12)
@@ -101,5 +101,5 @@ func (o *KernelOperation) reaches() string {
 	return fmt.Sprintf("%.0f GB/s", float64(o.Bytes)/o.Expected/1e9)
 }
 
-// micro prints seconds as microseconds.
+// micro formats seconds as microseconds.
 func micro(s float64) string { return fmt.Sprintf("%.1f", s*1e6) }

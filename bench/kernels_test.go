@@ -25,7 +25,7 @@ func TestKernelsTable(t *testing.T) {
 	}
 }
 
-// TestKernelsNeedTheEmulator: a build without it says how to get one, and what fails is told by whom.
+// TestKernelsNeedTheEmulator: a build without the emulator explains how to get one, and errors name the command.
 func TestKernelsNeedTheEmulator(t *testing.T) {
 	old := countKernels
 	defer func() { countKernels = old }()

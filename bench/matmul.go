@@ -12,17 +12,17 @@ import (
 	"mt/plan/rates"
 )
 
-// MatMulOptions say what MatMul measures. Zero fields take their default.
+// MatMulOptions configures MatMul. Zero fields mean the defaults.
 type MatMulOptions struct {
 	OnDevice
 	DTypes  []device.DType // default: fp32 on a CPU, bf16 and fp32 on a GPU
-	Model   *model.Config  // whose products are measured; nil: squares alone
-	Name    string         // of Model
-	Tokens  int            // of a launch; default 1024 on a CPU, 8192 on a GPU
-	Squares []int          // default 512, 1024, 2048 on a CPU, 1024 … 8192 on a GPU
+	Model   *model.Config  // the model whose products are measured; nil: square products only
+	Name    string         // name of Model
+	Tokens  int            // tokens of a launch; default 1024 on a CPU, 8192 on a GPU
+	Squares []int          // sizes of square products; default 512, 1024, 2048 on a CPU, 1024 … 8192 on a GPU
 }
 
-// MatMulReport is how fast the matrix products of a model are, and square ones.
+// MatMulReport has the speed of a model's matrix products and of square products.
 type MatMulReport struct {
 	Where
 	Model   string      `json:"model,omitempty"`
@@ -31,7 +31,7 @@ type MatMulReport struct {
 	LeftOut []string    `json:"left_out,omitempty"`
 }
 
-// MatMulRow is one shape. TFLOPS is 2·M·N·K, in 10¹² a second.
+// MatMulRow is one shape. TFLOPS counts 2·M·N·K, in 10¹² a second.
 type MatMulRow struct {
 	Name         string `json:"name"` // the weight's role, and the pass
 	DType        string `json:"dtype"`
@@ -40,7 +40,7 @@ type MatMulRow struct {
 	K            int    `json:"k"`
 	TransA       bool   `json:"trans_a,omitempty"`
 	TransB       bool   `json:"trans_b,omitempty"`
-	Accumulate   bool   `json:"accumulate,omitempty"` // added to an fp32 gradient
+	Accumulate   bool   `json:"accumulate,omitempty"` // accumulates into an fp32 gradient
 	TFLOPS       Sample `json:"tflops"`
 	Runs         int    `json:"runs"`
 	rates.Beside        // TFLOP/s
@@ -52,8 +52,8 @@ type named struct {
 	measure.Product
 }
 
-// threeWays are the products of one weight (out, in) over so many tokens: its output, the
-// gradient of its input and its own gradient.
+// threeWays returns the three products of one weight of shape (out, in) in a step over this number of tokens: the
+// output, the input's gradient and the weight's gradient.
 func threeWays(name string, tokens, out, in int, dt device.DType) []named {
 	return []named{
 		{name + ", forward", measure.Product{M: tokens, N: out, K: in, TransB: true, DType: dt}},
@@ -62,8 +62,8 @@ func threeWays(name string, tokens, out, in int, dt device.DType) []named {
 	}
 }
 
-// products are what is measured in one dtype: every weight of the model with two
-// dimensions, one of each role, and squares.
+// products returns the products measured in one dtype: one two-dimensional weight of each role in the model, and
+// squares.
 func (o MatMulOptions) products(dt device.DType) []named {
 	var all []named
 	seen := map[model.Role]bool{model.RoleEmbed: true} // rows are gathered, not multiplied
@@ -83,7 +83,7 @@ func (o MatMulOptions) products(dt device.DType) []named {
 	return all
 }
 
-// MatMul measures every product.
+// MatMul measures all products.
 func MatMul(ctx context.Context, o MatMulOptions) (*MatMulReport, error) {
 	if len(o.Squares) == 0 {
 		o.Squares = [][]int{{64}, {512, 1024, 2048}, {1024, 2048, 4096, 8192}}[o.scale()]
@@ -127,12 +127,12 @@ func (r *MatMulReport) measure(ctx context.Context, o MatMulOptions, m *measure.
 	return nil
 }
 
-// operands spells the transpositions.
+// operands formats the transpositions.
 func (r MatMulRow) operands() string {
 	return SGEMMShape{TransA: r.TransA, TransB: r.TransB, Accumulate: r.Accumulate}.operands()
 }
 
-// WriteTable prints the report for people.
+// WriteTable prints the report as a table.
 func (r *MatMulReport) WriteTable(w io.Writer) error {
 	of := "squares"
 	if r.Model != "" {

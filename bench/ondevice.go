@@ -14,34 +14,33 @@ import (
 	"mt/plan/rates"
 )
 
-// OnDevice says which device is measured and how. Zero fields take their default.
+// OnDevice selects the measured device and the effort. Zero fields mean the defaults.
 type OnDevice struct {
 	Device       string // cpu (default) or cuda
-	DeviceMemory int64  // budget in bytes; 0: what the device has
-	Threads      int    // of the CPU; 0: all cores
-	Runs         int    // of each piece of work; default 5
-	// Most bounds what one piece of work takes in all its runs; default 2 s. Slow work
-	// runs fewer times, but once.
+	DeviceMemory int64  // budget in bytes; 0: all memory of the device
+	Threads      int    // CPU threads; 0: all cores
+	Runs         int    // runs of each measurement; default 5
+	// Most bounds the total time of a measurement; default 2 s. A slow measurement runs fewer times, but at least once.
 	Most time.Duration
-	Log  func(string) // told what is measured next; may be nil
-	// Rates are what figures are predicted with, as rates.Find takes it; empty: the profile of the GPU.
+	Log  func(string) // receives the measurement that runs next; may be nil
+	// Rates selects the rates for predictions, in the syntax of rates.Find; "": the profile of the GPU.
 	Rates string
 }
 
-// Where is what rates were measured on, in JSON beside them.
+// Where describes the machine that the rates were measured on. JSON reports include it.
 type Where struct {
 	Device   string  `json:"device"`
 	Cores    int     `json:"cores"`
-	Emulated bool    `json:"emulated,omitempty"` // of --device cuda: the figures are those of an emulator
-	Load     float64 `json:"load_before"`        // threads that ran or wanted to before the start
-	// PredictedFor names the machine that figures are predicted for; where there is none, Unpredicted says why.
+	Emulated bool    `json:"emulated,omitempty"` // the figures of --device cuda come from an emulator
+	Load     float64 `json:"load_before"`        // load average of the last minute before the start
+	// PredictedFor names the machine that figures are predicted for. If there is none, Unpredicted is the reason.
 	PredictedFor string `json:"predicted_for,omitempty"`
 	Unpredicted  string `json:"unpredicted,omitempty"`
 
 	machine *rates.Machine // nil: nothing is predicted
 }
 
-// String is the line above a table.
+// String returns the line above a table.
 func (w Where) String() string {
 	s := fmt.Sprintf("%s, %d cores of the host", w.Device, w.Cores)
 	if w.Emulated {
@@ -53,7 +52,7 @@ func (w Where) String() string {
 	return s
 }
 
-// with opens the device, runs f with a meter on it, and closes both.
+// with opens the device, runs f with a meter on the device, and closes both.
 func (o OnDevice) with(what string, f func(m *measure.Meter, w Where) error) (err error) {
 	w := Where{Cores: cores(), Load: loadNow(), Emulated: o.Device == "cuda" && machine.Emulated()}
 	defer func() {
@@ -81,14 +80,14 @@ func (o OnDevice) with(what string, f func(m *measure.Meter, w Where) error) (er
 	return f(m, w)
 }
 
-// cores is how many cores of the host are used.
+// cores returns the number of host cores in use.
 func cores() int { return runtime.GOMAXPROCS(0) }
 
 func (o OnDevice) options() measure.Options {
 	return measure.Options{Runs: o.Runs, Most: o.Most}
 }
 
-// next says what is measured next. The error is that of a ctx that is done.
+// next logs the measurement that runs next. It returns the error of ctx if ctx is done.
 func (o OnDevice) next(ctx context.Context, format string, args ...any) error {
 	if o.Log != nil && ctx.Err() == nil {
 		o.Log(fmt.Sprintf(format, args...))
@@ -96,8 +95,8 @@ func (o OnDevice) next(ctx context.Context, format string, args ...any) error {
 	return ctx.Err()
 }
 
-// scale is how large the work is where nobody says it: 0 for an emulator, which takes
-// a minute for what a GPU does in a millisecond, 1 for a CPU, 2 for a GPU.
+// scale is the default size of the work: 0 for an emulator, 1 for a CPU, 2 for a GPU. An emulator needs a minute for a
+// GPU's millisecond.
 func (o OnDevice) scale() int {
 	switch {
 	case o.Device != "cuda":
@@ -108,8 +107,7 @@ func (o OnDevice) scale() int {
 	return 2
 }
 
-// dtypes are the compute types that a device is measured in, where none is asked for: a
-// CPU computes in fp32, a GPU in bf16 and in fp32.
+// dtypes returns the requested compute types. Default: fp32 on a CPU, bf16 and fp32 on a GPU.
 func (o OnDevice) dtypes(asked []device.DType) []device.DType {
 	switch {
 	case len(asked) > 0:
@@ -120,12 +118,12 @@ func (o OnDevice) dtypes(asked []device.DType) []device.DType {
 	return []device.DType{device.F32}
 }
 
-// rateOf is the rate of an amount of work, from the times of its runs.
+// rateOf returns the rate of an amount of work from the times of its runs.
 func rateOf(amount float64, t measure.Seconds) Sample {
 	return Sample{Median: amount / t.Median, Min: amount / t.Most, Max: amount / t.Least}
 }
 
-// outOfMemory says whether err is that of a device that is full: such shapes are left out.
+// outOfMemory reports whether err says that the device's memory is full. Such shapes are skipped.
 func outOfMemory(err error) bool {
 	var full *device.OutOfMemory
 	return errors.As(err, &full)

@@ -19,14 +19,14 @@ import (
 type ours struct {
 	run     *trials.Synthetic
 	records []StepRecord
-	warmup  int // steps before the first turn
+	warmup  int // steps before the first round
 	timed   PipelineSample
 	sums    sums
 	machine *rates.Machine // nil: nothing is predicted
-	why     string         // there is no machine
+	why     string         // why there is no machine
 }
 
-// sums adds up what the timed steps took and moved.
+// sums accumulates times and traffic of the timed steps.
 type sums struct {
 	steps                    int
 	tokens                   int64
@@ -40,27 +40,26 @@ func (s *sums) add(r actors.StepReport, flops, executed float64) {
 	s.h2d, s.d2h = s.h2d+r.H2D, s.d2h+r.D2H
 }
 
-// rates are the fields of Details that are amounts a second.
+// rates returns the fields of Details that are amounts a second.
 func (s *sums) rates() Details {
 	return Details{TFLOPS: s.flops / s.seconds / 1e12, TFLOPSExecuted: s.executed / s.seconds / 1e12,
 		H2DGBps: float64(s.h2d) / s.seconds / 1e9, D2HGBps: float64(s.d2h) / s.seconds / 1e9}
 }
 
-// Details is what mt reports of its timed steps, beside their speed.
+// Details describes mt's timed steps beyond their speed.
 type Details struct {
 	Device string `json:"device"`
-	// Notes are what the user should know of the device: memory that could not be pinned, products
-	// that cuBLASLt did not compute.
+	// Notes has the notes of the device, such as memory that could not be pinned or products that cuBLASLt did not
+	// compute.
 	Notes []string `json:"notes"`
-	// TFLOPS counts the model's FLOPs, TFLOPSExecuted what was recomputed too; in
-	// 10^12 a second.
+	// TFLOPS counts the model's FLOPs; TFLOPSExecuted adds recomputation. Both are in 10^12 a second.
 	TFLOPS         float64 `json:"tflops"`
 	TFLOPSExecuted float64 `json:"tflops_executed"`
-	DeviceBytes    int64   `json:"device_bytes"` // the most held at a time
+	DeviceBytes    int64   `json:"device_bytes"` // peak
 	HostBytes      int64   `json:"host_bytes"`   // as planned
 	H2DGBps        float64 `json:"h2d_gbps"`     // 10^9 bytes a second, over the whole step
 	D2HGBps        float64 `json:"d2h_gbps"`
-	// What the plan chose.
+	// Choices of the plan.
 	Depths           plan.Depths `json:"pipeline"`
 	MicroBatchTokens int         `json:"micro_batch_tokens"`
 	ChunkTokens      int         `json:"chunk_tokens"`
@@ -69,26 +68,26 @@ type Details struct {
 	HeadShards       int         `json:"head_shards"`
 	Attention        string      `json:"attention_kernels,omitempty"` // fused, portable or sm90a, on a GPU
 	Memory           plan.Table  `json:"memory"`
-	// Figures are those of a step, and the memory. PredictedFor names the machine that they are predicted for; where there
-	// is none, Unpredicted says why.
+	// Figures has the figures of a step, and the memory. PredictedFor names the machine of the predictions. If there is none,
+	// Unpredicted is the reason.
 	Figures      []Figure `json:"figures"`
 	PredictedFor string   `json:"predicted_for,omitempty"`
 	Unpredicted  string   `json:"unpredicted,omitempty"`
 }
 
-// PipelineSample sums what the compute stream did over the timed steps.
+// PipelineSample sums the activity of the compute stream over the timed steps.
 type PipelineSample struct {
-	ComputeS float64            `json:"compute_s"` // of the compute stream, from the end of a step to that of the next
-	StallS   map[string]float64 `json:"stall_s"`   // of that, standing still, by cause
+	ComputeS float64            `json:"compute_s"` // wall time of the compute stream, from one step's end to the next
+	StallS   map[string]float64 `json:"stall_s"`   // stalled time within ComputeS, by cause
 	// Share is the sum of the stalls over ComputeS.
 	Share float64 `json:"stall_share"`
 }
 
-// Config is the architecture of the shape, untied, with random weights.
+// Config returns the architecture of the shape, untied, with random weights.
 func (s TrainShape) Config() (*model.Config, error) {
 	family := "llama"
 	if s.AttentionBias {
-		family = "qwen2" // q, k and v have biases there, o has none
+		family = "qwen2" // in qwen2, q, k and v have biases and o has none
 	}
 	return model.FromInline(map[string]any{"model_type": family, "hidden_size": int64(s.HiddenSize), "intermediate_size": int64(s.IntermediateSize),
 		"num_hidden_layers": int64(s.Layers), "num_attention_heads": int64(s.Heads), "num_key_value_heads": int64(s.KVHeads),
@@ -96,8 +95,7 @@ func (s TrainShape) Config() (*model.Config, error) {
 		"head_dim": int64(s.headDim()), "rope_theta": ropeTheta, "rms_norm_eps": normEps}, "shape")
 }
 
-// With returns s with those of the layers, the rows and the tokens of a row that
-// change sets.
+// With returns s with the positive Layers, Rows and SeqLen of change substituted.
 func (s TrainShape) With(change TrainShape) TrainShape {
 	for _, f := range []struct{ to, from *int }{{&s.Layers, &change.Layers}, {&s.Rows, &change.Rows}, {&s.SeqLen, &change.SeqLen}} {
 		if *f.from > 0 {
@@ -114,7 +112,7 @@ func (s TrainShape) headDim() int {
 	return s.HiddenSize / s.Heads
 }
 
-// NewOurs makes mt's side. The shape and the threads come with the setup.
+// NewOurs returns a constructor of mt's side. The setup provides shape and threads.
 func NewOurs(options trials.SyntheticOptions) NewRunner {
 	return func(_ context.Context, s TrainSetup) (TrainRunner, error) {
 		o := options
@@ -140,15 +138,15 @@ func NewOurs(options trials.SyntheticOptions) NewRunner {
 		if _, err := r.steps(r.warmup); err != nil {
 			return nil, errors.Join(fmt.Errorf("warm up: %w", err), run.Close())
 		}
-		if _, err := run.Times(); err != nil { // drops what the warm-up added
+		if _, err := run.Times(); err != nil { // discards the times of the warm-up
 			return nil, errors.Join(err, run.Close())
 		}
 		return r, nil
 	}
 }
 
-// RunSteps implements TrainRunner: the pipeline runs through all steps of a turn, and each that
-// counts is timed from the report of the one before to its own.
+// RunSteps implements TrainRunner. The pipeline runs through all steps of a round. The time of a counted step lasts
+// from the previous step's report to its own.
 func (r *ours) RunSteps(k int) (seconds []float64, tokens int64, err error) {
 	reports, err := r.steps(k + untimed)
 	if err != nil {
@@ -164,7 +162,7 @@ func (r *ours) RunSteps(k int) (seconds []float64, tokens int64, err error) {
 	return seconds, tokens, nil
 }
 
-// steps runs k steps and keeps their losses and norms.
+// steps runs k steps and records their losses and gradient norms.
 func (r *ours) steps(k int) ([]actors.StepReport, error) {
 	reports, err := r.run.Run(k)
 	for _, p := range reports {
@@ -176,7 +174,7 @@ func (r *ours) steps(k int) ([]actors.StepReport, error) {
 // Records implements recorder.
 func (r *ours) Records() []StepRecord { return r.records }
 
-// details returns what the timed steps come to.
+// details returns the details of the timed steps.
 func (r *ours) details() (*Details, error) {
 	p := r.run.Plan
 	table := p.Table()
@@ -203,7 +201,8 @@ func (r *ours) details() (*Details, error) {
 // gib is a GiB.
 const gib = 1 << 30
 
-// figures are what d says of a step, beside p; nil: nothing is predicted but memory, which the plan says.
+// figures returns the figures of a step: measured values of d beside predictions of p. If p is nil, only memory has a
+// prediction, from the plan.
 func (r *ours) figures(d *Details, p *predict.Prediction) []Figure {
 	var said struct{ step, rate, tflops, executed, stall, up, down float64 }
 	if p != nil {
@@ -226,8 +225,8 @@ func (r *ours) figures(d *Details, p *predict.Prediction) []Figure {
 	return out
 }
 
-// operations are the times of the operations since the last call, in steps steps, beside those that are predicted. None are
-// known where operations are not timed.
+// operations returns the operation times since the last call, averaged over steps steps, beside the predictions. It
+// returns none if operations are not timed.
 func (r *ours) operations(steps int) ([]OpTime, error) {
 	times, err := r.run.Times()
 	if err != nil || len(times) == 0 {
@@ -250,10 +249,10 @@ func (r *ours) operations(steps int) ([]OpTime, error) {
 	return out, nil
 }
 
-// Parameters are those of the model.
+// Parameters returns the number of parameters of the model.
 func (r *ours) Parameters() int64 { return r.run.Plan.Table().Params }
 
-// Pipeline is what the pipeline did in the timed steps.
+// Pipeline returns the pipeline's activity in the timed steps.
 func (r *ours) Pipeline() PipelineSample { return r.timed }
 
 // Close implements io.Closer.

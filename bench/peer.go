@@ -14,11 +14,11 @@ import (
 	"time"
 )
 
-// PythonVariable names the environment variable with the Python interpreter
-// that has the libraries we compare with, where it is not the python3 in PATH.
+// PythonVariable names the environment variable with the Python interpreter for peers. Without the variable, peers run
+// in python3 of PATH.
 const PythonVariable = "MT_PYTHON"
 
-// python is the interpreter that peers run in.
+// python returns the interpreter for peers.
 func python() string {
 	if name := os.Getenv(PythonVariable); name != "" {
 		return name
@@ -26,12 +26,12 @@ func python() string {
 	return "python3"
 }
 
-// quitWithin is how long a peer that was told to quit may take, and orphansWithin how long after its end programs that it
-// has started may hold its output.
+// quitWithin bounds the time until a peer ends after it was told to quit. orphansWithin bounds the time that programs
+// started by the peer may hold its output after its end.
 const quitWithin, orphansWithin = 60 * time.Second, 3 * time.Second
 
-// peer is a script of peers/ in a process of its own: it says in a line of JSON
-// that it is ready, and answers each line of its input with one.
+// peer is a script of peers/ in its own process. It writes one line of JSON when it is ready, and one line for each
+// line of its input.
 type peer struct {
 	cmd    *exec.Cmd
 	stdin  io.WriteCloser
@@ -41,9 +41,8 @@ type peer struct {
 	end    func() error // ends the process, once
 }
 
-// startPeer runs the interpreter with args, the script and its arguments, and returns when the
-// script says that it is ready. needs is what the interpreter must have, for errors. ctx ends
-// the process.
+// startPeer runs the interpreter with args: the script and its arguments. It returns when the script is ready. The text
+// needs names the required Python packages, for errors. Ending ctx ends the process.
 func startPeer(ctx context.Context, python, needs string, args ...string) (*peer, error) {
 	p := &peer{cmd: exec.CommandContext(ctx, python, args...)}
 	p.cmd.Stderr = &p.stderr
@@ -57,7 +56,7 @@ func startPeer(ctx context.Context, python, needs string, args ...string) (*peer
 		return nil, err
 	}
 	p.cmd.Cancel = func() error {
-		defer out.Close() // ends a read, though programs that the peer has started hold the other end
+		defer out.Close() // ends the read even if programs started by the peer hold the other end
 		return p.cmd.Process.Kill()
 	}
 	p.stdout = bufio.NewReader(out)
@@ -75,11 +74,10 @@ func startPeer(ctx context.Context, python, needs string, args ...string) (*peer
 	return p, nil
 }
 
-// About is what the process said when it was ready: versions, and what its
-// script tells of itself.
+// About returns the first line of the process: versions, and the script's description of itself.
 func (p *peer) About() map[string]any { return p.about }
 
-// answer is what a script says of the steps that it ran.
+// answer is a script's report on the steps that it ran.
 type answer struct {
 	Seconds  []float64 `json:"seconds"`
 	Tokens   int64     `json:"tokens"`
@@ -111,17 +109,15 @@ func (p *peer) Close() error {
 	return nil
 }
 
-// quit closes the input of the process, which ends it, and kills it where that
-// takes too long.
+// quit closes the process's input, which tells the process to end. After quitWithin it kills the process.
 func (p *peer) quit() error {
 	closing := p.stdin.Close()
-	kill := time.AfterFunc(quitWithin, func() { _ = p.cmd.Process.Kill() }) // fails where it has just ended
+	kill := time.AfterFunc(quitWithin, func() { _ = p.cmd.Process.Kill() }) // fails if the process has just ended
 	defer kill.Stop()
 	return errors.Join(p.cmd.Wait(), closing)
 }
 
-// read reads one line of the process's output and decodes its JSON into what into
-// points to.
+// read reads one line of the process's output and decodes its JSON into the variable that into points to.
 func (p *peer) read(into any) ([]byte, error) {
 	line, err := p.stdout.ReadBytes('\n')
 	if err != nil {
@@ -134,8 +130,7 @@ func (p *peer) read(into any) ([]byte, error) {
 	return line, nil
 }
 
-// fail ends the process, which cannot be used after err, and returns err or why the
-// process ended.
+// fail ends the process, which is unusable after err. It returns the reason of the process's end, or err.
 func (p *peer) fail(err error) error {
 	if ended := p.end(); ended != nil {
 		err = ended
@@ -143,7 +138,7 @@ func (p *peer) fail(err error) error {
 	return p.explain(err)
 }
 
-// explain adds to err the last line that the process wrote to its standard error.
+// explain adds the last line of the process's standard error to err.
 func (p *peer) explain(err error) error {
 	if last := p.stderr.last(); last != "" {
 		return fmt.Errorf("%w: %s", err, last)

@@ -51,7 +51,7 @@ func TestHandedOverWeights(t *testing.T) {
 	}
 }
 
-// TestHandedOverBatches: a step's rows are those of its batch, and after the last comes the first.
+// TestHandedOverBatches: a step uses the rows of its batch, and after the last batch the first follows.
 func TestHandedOverBatches(t *testing.T) {
 	h := newHandover(tinySetup().Shape)
 	for step, batch := range map[int]int{1: 0, 2: 1, givenBatches: givenBatches - 1, givenBatches + 1: 0} {
@@ -106,8 +106,8 @@ func TestPeersTrainTheSame(t *testing.T) {
 	}
 }
 
-// TestMegaTrainScript runs MegaTrain's script on the CPU with a package in its place that has the
-// same functions: what is checked is what the script makes of them.
+// TestMegaTrainScript runs MegaTrain's script on the CPU with a stand-in package that has the same functions. The test
+// checks how the script uses them.
 func TestMegaTrainScript(t *testing.T) {
 	python := testkit.NeedPython(t, "torch", "transformers")
 	here := testkit.Must(os.Getwd())(t)

@@ -19,18 +19,17 @@ import (
 	"mt/plan/rates"
 )
 
-// PredictOptions say how predictions are held against measured runs.
+// PredictOptions configures Predict.
 type PredictOptions struct {
-	// Rates say what this machine reaches, with a device that copies. They are asked for before
-	// every round, and are taken to be those of the speed that the machine then has: a gauge
-	// tells by how much that differs when a configuration runs.
+	// Rates measures the rates of this machine, with a device that copies. It is called before each round. A gauge
+	// then tells how much faster or slower the machine is when a configuration runs.
 	Rates          func(ctx context.Context) (*rates.Machine, error)
 	Configurations int
-	Rounds         int // how often each configuration runs, in turn with all others
-	Steps          int // that count of a run
+	Rounds         int // runs of each configuration, in turn with all others
+	Steps          int // counted steps of a run
 	Seed           uint64
-	Only           int // the number of the only configuration to run; −1: all
-	// Progress, unless nil, is told of every run that begins.
+	Only           int // index of the only configuration to run; −1: all
+	// Progress, unless nil, is called when a run begins.
 	Progress func(done, of int)
 }
 
@@ -38,30 +37,30 @@ type PredictOptions struct {
 type Prediction struct {
 	Configuration string  `json:"configuration"`
 	Throttled     bool    `json:"throttled"`
-	Predicted     Sample  `json:"predicted_s"` // of a step
+	Predicted     Sample  `json:"predicted_s"` // seconds of a step
 	Measured      Sample  `json:"measured_s"`
-	Error         float64 `json:"error"` // predicted over measured, less 1: the median of the rounds
-	// The stalls' part of the compute stream's time, and the largest by its cause; "none" where
-	// no cause has a twentieth of that time.
+	Error         float64 `json:"error"` // predicted / measured − 1, the median of the rounds
+	// Fraction of the compute stream's time spent in stalls, and the cause of the longest stall. The cause is "none" if
+	// no cause takes a twentieth of the time.
 	PredictedStall float64 `json:"predicted_stall_share"`
 	MeasuredStall  float64 `json:"measured_stall_share"`
 	PredictedCause string  `json:"predicted_cause"`
 	MeasuredCause  string  `json:"measured_cause"`
 }
 
-// Predictions are those of all configurations.
+// Predictions has the results of all configurations.
 type Predictions struct {
 	Machine   string       `json:"machine"`
 	Seed      uint64       `json:"seed"`
 	Rows      []Prediction `json:"configurations"`
-	Median    float64      `json:"median_error"` // of the errors' absolute values
+	Median    float64      `json:"median_error"` // of the absolute errors
 	Worst     float64      `json:"worst_error"`
-	CausesHit int          `json:"causes_right"` // of the configurations with a stall, how many name the right one
+	CausesHit int          `json:"causes_right"` // configurations with a stall whose main cause was predicted correctly
 	CausesOf  int          `json:"causes_of"`
 	Load      float64      `json:"load"`
 }
 
-// configuration is one that is drawn.
+// configuration is one random configuration.
 type configuration struct {
 	o     trials.SyntheticOptions
 	plan  *plan.Run
@@ -69,14 +68,13 @@ type configuration struct {
 	said  []float64 // by round: predicted seconds
 	took  []float64 // by round: measured seconds
 	stall [actors.NumCauses]float64
-	busy  float64 // of the compute stream, seconds
+	busy  float64 // seconds of the compute stream, stalls included
 }
 
-// stallWanted is the part of a step that a throttled configuration is to stand still at least,
-// as predicted.
+// stallWanted is the minimum predicted fraction of a step that a throttled configuration stalls.
 const stallWanted = 0.25
 
-// Predict draws configurations, predicts each of them, runs them in turns and compares.
+// Predict draws configurations, predicts each, runs them in turns and compares.
 func Predict(ctx context.Context, o PredictOptions) (_ *Predictions, err error) {
 	defer func() {
 		if err != nil {
@@ -89,7 +87,7 @@ func Predict(ctx context.Context, o PredictOptions) (_ *Predictions, err error) 
 	}
 	defer func() { err = errors.Join(err, g.close()) }()
 	var m *rates.Machine
-	var then float64 // what a step of the gauge took when m was measured
+	var then float64 // gauge reading, in seconds, when m was measured
 	measure := func() error {
 		then, err = timed(g.read, 2, func() (err error) {
 			m, err = o.Rates(ctx)
@@ -129,8 +127,8 @@ func Predict(ctx context.Context, o PredictOptions) (_ *Predictions, err error) 
 	return summary(m.Name, o, all), nil
 }
 
-// compare runs c once, and predicts it with the rates m, which were measured when a step of the
-// gauge took then, brought to the speed that the machine had now.
+// compare runs c once and predicts the run with the rates m. When m was measured, a gauge step took then seconds;
+// compare scales m to the speed that the gauge reads around the run.
 func (c *configuration) compare(ctx context.Context, g *gauge, m *rates.Machine, then float64, steps int) error {
 	var ran measurement
 	now, err := timed(g.read, 3, func() (err error) {
@@ -153,10 +151,10 @@ func (c *configuration) compare(ctx context.Context, g *gauge, m *rates.Machine,
 	return nil
 }
 
-// pick is one of the choices.
+// pick returns a random choice.
 func pick[T any](r *rand.Rand, choices ...T) T { return choices[r.IntN(len(choices))] }
 
-// draw makes a configuration that takes a fraction of a second a step.
+// draw makes a configuration whose step takes a fraction of a second.
 func draw(r *rand.Rand, m *rates.Machine, throttled bool) (*configuration, error) {
 	for {
 		dim, heads := pick(r, 32, 64), pick(r, 2, 4, 6, 8)
@@ -184,7 +182,7 @@ func draw(r *rand.Rand, m *rates.Machine, throttled bool) (*configuration, error
 			return nil, err
 		}
 		if step := report.Elapsed.Seconds(); step < 0.03 || step > 0.5 {
-			continue // too short to be timed, or too long to wait for
+			continue // too short to time, or too long to wait for
 		}
 		if throttled {
 			if report, err = c.slow(r, m, report); err != nil {
@@ -197,7 +195,7 @@ func draw(r *rand.Rand, m *rates.Machine, throttled bool) (*configuration, error
 	}
 }
 
-// note keeps what is predicted in a round.
+// note records the prediction of a round.
 func (c *configuration) note(r actors.StepReport) {
 	c.said = append(c.said, r.Elapsed.Seconds())
 	var stall [actors.NumCauses]float64
@@ -207,7 +205,7 @@ func (c *configuration) note(r actors.StepReport) {
 	c.row.PredictedStall, c.row.PredictedCause = largest(stall, r.Compute.Seconds())
 }
 
-// predict predicts c on m as slow as c is to be.
+// predict predicts c on m, with the throttle of c applied.
 func (c *configuration) predict(m *rates.Machine) (actors.StepReport, error) {
 	p, err := predict.Predict(c.plan, c.o.Throttle.Machine(m))
 	if err != nil {
@@ -216,8 +214,8 @@ func (c *configuration) predict(m *rates.Machine) (actors.StepReport, error) {
 	return p.Report, nil
 }
 
-// slow draws limits of the link, of updates or of both, and lowers them until the prediction
-// stands still for stallWanted of its time.
+// slow draws limits of the link, of updates or of both. It lowers them until the predicted stalls reach stallWanted of
+// the time.
 func (c *configuration) slow(r *rand.Rand, m *rates.Machine, report actors.StepReport) (actors.StepReport, error) {
 	step := report.Elapsed.Seconds()
 	var updates float64
@@ -267,15 +265,15 @@ func (c *configuration) describe(hidden, ffn, layers, heads, vocab int) {
 	c.row.Configuration = strings.Join(words, ", ")
 }
 
-// measurement is what the steps in the middle of a run took, in seconds.
+// measurement has the times of a run's counted steps, in seconds.
 type measurement struct {
-	step  float64 // of one
-	busy  float64 // of the compute stream, of all
+	step  float64 // of one step
+	busy  float64 // of the compute stream in all steps, stalls included
 	stall [actors.NumCauses]float64
 }
 
-// measure runs the configuration once. Two steps before those that count fill the pipeline, and
-// one behind them keeps it full.
+// measure runs the configuration once. Two steps before the counted steps fill the pipeline, and one step after them
+// keeps it full.
 func (c *configuration) measure(ctx context.Context, steps int) (m measurement, err error) {
 	if err := ctx.Err(); err != nil {
 		return m, err
@@ -301,7 +299,7 @@ func (c *configuration) measure(ctx context.Context, steps int) (m measurement, 
 	return m, nil
 }
 
-// largest is the part of a time that stalls take, and the cause of the largest.
+// largest returns the fraction of time spent in stalls, and the cause of the longest stall.
 func largest(stall [actors.NumCauses]float64, time float64) (share float64, cause string) {
 	most := actors.NoStall
 	for c := actors.NoStall + 1; c < actors.NumCauses; c++ {
@@ -339,7 +337,7 @@ func summary(machine string, o PredictOptions, all []*configuration) *Prediction
 	return out
 }
 
-// WriteTable prints the predictions for people.
+// WriteTable prints the predictions as a table.
 func (p *Predictions) WriteTable(w io.Writer) error {
 	rows := [][]string{{"predicted ms", "measured ms", "error", "stall", "measured", "cause", "measured", "configuration"}}
 	for _, r := range p.Rows {

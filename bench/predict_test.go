@@ -23,8 +23,8 @@ func slowCPU() *rates.Machine {
 		Host: rates.Host{Cores: 2, Memory: 4, Bandwidth: 30, Update: op, Norm: op, Gather: op, Pack: 0.1, Message: 2}, Disk: rates.Disk{Write: 1, Read: 1}}
 }
 
-// TestDraw: a seed draws the same configurations again; those that are slowed down are predicted to
-// stand still, and the others are as fast as they can be.
+// TestDraw: equal seeds draw equal configurations. Throttled configurations are predicted to stall; others run at full
+// speed.
 func TestDraw(t *testing.T) {
 	testkit.NotShort(t)
 	m := slowCPU()

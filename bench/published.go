@@ -9,43 +9,43 @@ import (
 	"mt/model"
 )
 
-// publishedJSON are figures that others have published, each with its source.
+// publishedJSON has figures that others have published, each with its source.
 //
 //go:embed published.json
 var publishedJSON []byte
 
-// How a published figure counts.
+// Counting methods of published figures.
 const (
-	countsTokens = "tokens"                       // it is tokens a second
-	countsSix    = "6·params·tokens, padding too" // nothing for attention
+	countsTokens = "tokens"                       // tokens a second
+	countsSix    = "6·params·tokens, padding too" // without attention
 	countsUnsaid = "not said"
 )
 
-// PublishedFigure is what somebody has published of a system's speed.
+// PublishedFigure is a published speed of a system.
 type PublishedFigure struct {
 	System   string `json:"system"`
 	Hardware string `json:"hardware"`
 	Model    string `json:"model"`
-	// RowTokens is the length of the rows; 0: not said.
+	// RowTokens is the sequence length; 0: not stated.
 	RowTokens int     `json:"row_tokens,omitempty"`
 	Value     float64 `json:"value"`
-	Unit      string  `json:"unit"`   // TFLOP/s or tokens/s, of all GPUs together
-	Counts    string  `json:"counts"` // what their FLOPs are
+	Unit      string  `json:"unit"`   // TFLOP/s or tokens/s, over all GPUs
+	Counts    string  `json:"counts"` // how the FLOPs are counted
 	Note      string  `json:"note,omitempty"`
 	Source    string  `json:"source"`
-	// What follows from it; zeros where it is not said how it counts. ModelTFLOPS counts as we do;
-	// where the length of the rows is not said it is without attention, and so too little.
+	// Derived figures; zeros if the counting method is not stated. ModelTFLOPS counts as mt does. Without a sequence
+	// length, ModelTFLOPS omits attention and is too low.
 	TokensPerS  float64 `json:"tok_per_s,omitempty"`
 	SixTFLOPS   float64 `json:"six_per_parameter_tflops,omitempty"`
 	ModelTFLOPS float64 `json:"model_tflops,omitempty"`
 }
 
-// PublishedReport is what `mt bench train --published` prints.
+// PublishedReport is the output of `mt bench train --published`.
 type PublishedReport struct {
 	Figures []PublishedFigure `json:"figures"`
 }
 
-// Published are the published figures, in their own count and in ours.
+// Published returns the published figures, with their own counts and with mt's count.
 func Published() (*PublishedReport, error) {
 	r := &PublishedReport{}
 	if err := json.Unmarshal(publishedJSON, &r.Figures); err != nil {
@@ -59,7 +59,7 @@ func Published() (*PublishedReport, error) {
 	return r, nil
 }
 
-// convert works out what follows from a figure.
+// convert computes the derived figures.
 func (f *PublishedFigure) convert() error {
 	c, err := model.Preset(f.Model)
 	if err != nil {
@@ -85,7 +85,7 @@ func (f *PublishedFigure) convert() error {
 	return nil
 }
 
-// WriteTable prints r for a person.
+// WriteTable prints r as a table.
 func (r *PublishedReport) WriteTable(w io.Writer) error {
 	if _, err := fmt.Fprint(w, "Published by others. Model TFLOP/s count as mt does: 6 for each parameter of a matrix product and token, attention\n"+
 		"over the positions that are attended; with + the length of rows is not said, and attention is left out.\n\n"); err != nil {

@@ -100,7 +100,7 @@ func TestRegistering(t *testing.T) {
 	}
 }
 
-// What the device has no memory for is left out, with the reason; the rest is measured.
+// Measurements that do not fit in device memory are skipped with the reason. The rest is measured.
 func TestRatesLeaveOut(t *testing.T) {
 	small := oneRun
 	small.DeviceMemory = 1 << 20
@@ -125,8 +125,7 @@ func TestAttentionReport(t *testing.T) {
 	checkReport(t, r)
 }
 
-// A model's products are those of each of its matrices once, three ways; the embedding is
-// no product.
+// The products of a model are three for each of its matrices, once. The embedding has no product.
 func TestMatMulReport(t *testing.T) {
 	c := testkit.Must(model.Preset("tiny"))(t)
 	r := testkit.Must(MatMul(t.Context(), MatMulOptions{OnDevice: oneRun, Model: c, Name: "tiny", Tokens: 8, Squares: []int{16}}))(t)
@@ -167,7 +166,7 @@ func (f *fails) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestFullDisk: a table of which any part cannot be written is an error.
+// TestFullDisk: a write failure anywhere in a table is returned.
 func TestFullDisk(t *testing.T) {
 	for _, r := range []table{&SGEMMReport{}, &SGEMMReport{Peer: &SGEMMPeer{}}} {
 		for at := 1; ; at++ {

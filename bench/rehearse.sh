@@ -47,8 +47,9 @@ mt=$(realpath -- "$mt") || exit 2
 mkdir -p "$out" "$work/bin" || exit 2
 out=$(cd "$out" && pwd)
 
-# A Python whose modules are all there. As a peer it says what MT_REHEARSE_PEER asks for. The losses and norms are those of
-# mt bench train --shape tiny --blocks 2 --rows 4 --seq-len 64 --dtype bf16: a warm-up, then a turn of four steps.
+# A Python that has all modules. As a peer it behaves as MT_REHEARSE_PEER says. Its losses and norms
+# are those of mt bench train --shape tiny --blocks 2 --rows 4 --seq-len 64 --dtype bf16: a warm-up,
+# then four steps.
 cat >"$work/bin/python3" <<'END'
 #!/usr/bin/env bash
 [ "$1" != -c ] || exit 0
@@ -63,7 +64,7 @@ while read -r word _; do
 	echo '{"seconds": [0.2, 0.1, 0.1, 0.2], "tokens": 1024, "loss": [5.558386, '$loss', 5.568169, 5.562316], "grad_norm": [0.867769, 0.851914, 0.886778, 0.890446]}'
 done
 END
-# cuda-gdb, which says of the emulator's core dump what the real one says of a GPU's.
+# A cuda-gdb that prints for the emulator's core dump what the real one prints for a GPU's.
 cat >"$work/bin/cuda-gdb" <<'END'
 #!/usr/bin/env bash
 for argument; do
@@ -75,7 +76,7 @@ The exception was triggered at PC 0x7f31abb9f6d0
 #0  0x00007f31abb9f6d0 in $kernel<<<(1,1,1),(32,1,1)>>> ()"
 END
 chmod +x "$work/bin/"*
-# A container with the time of 1.5 cores and 3 GiB of memory.
+# A container limited to 1.5 cores and 3 GiB of memory.
 mkdir -p "$work/root/proc/self" "$work/root/sys/fs/cgroup/pod"
 cp /proc/meminfo "$work/root/proc/meminfo"
 echo 0::/pod >"$work/root/proc/self/cgroup"
@@ -90,7 +91,8 @@ wrong() {
 	failed=yes
 }
 
-# gpu NAME SECONDS FAULT PEER ARGUMENTS… runs bench/gpu.sh, which must end within SECONDS, into a new folder.
+# gpu NAME SECONDS FAULT PEER ARGUMENTS… runs bench/gpu.sh in a new folder. It must end within
+# SECONDS.
 gpu() {
 	local began=$SECONDS
 	name=$1 dir=$out/$1 until=$2
@@ -106,7 +108,7 @@ gpu() {
 	case $code in 0 | 1) ;; *) wrong "exit code $code: $(tail -n 1 "$dir/log")" ;; esac
 }
 
-# says PATTERN fails unless a line of the report matches the extended regular expression, and shows that line.
+# says PATTERN prints the line of the report that matches the extended regular expression, or fails.
 says() {
 	local line
 	if line=$(grep -E -m 1 -e "$1" "$dir/report.md"); then

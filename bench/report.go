@@ -10,10 +10,10 @@ import (
 	"text/tabwriter"
 )
 
-// whole prints s without digits after the point.
+// whole formats s without decimals.
 func whole(s Sample) string { return fmt.Sprintf("%.0f [%.0f–%.0f]", s.Median, s.Min, s.Max) }
 
-// geomean is the geometric mean of x, and 1 where x is empty.
+// geomean returns the geometric mean of x, or 1 for an empty x.
 func geomean(x []float64) float64 {
 	var sum float64
 	for _, v := range x {
@@ -22,8 +22,8 @@ func geomean(x []float64) float64 {
 	return math.Exp(sum / float64(max(len(x), 1)))
 }
 
-// loadNow is the number of threads that ran or wanted to, on the whole machine,
-// in the last minute; 0 where the system does not tell.
+// loadNow returns the load average of the last minute, the number of running or runnable threads of the machine; 0 if
+// unknown.
 func loadNow() float64 {
 	raw, err := os.ReadFile("/proc/loadavg")
 	if err != nil {
@@ -36,9 +36,8 @@ func loadNow() float64 {
 	return load
 }
 
-// busy is a line that warns of what else ran when the load was measured, empty
-// on a machine at rest. Programs that wait in a spin, as OpenMP's do, lose far
-// more to a neighbour than others.
+// busy returns a warning if other programs ran when the load was measured; "" on an idle machine. Programs that wait by
+// spinning, as OpenMP's do, lose far more to other programs than the rest.
 func busy(load float64) string {
 	if load < 0.25*float64(runtime.NumCPU()) {
 		return ""
@@ -46,7 +45,7 @@ func busy(load float64) string {
 	return fmt.Sprintf("other programs were running (load %.1f on %d cores): do not trust these ratios\n", load, runtime.NumCPU())
 }
 
-// writeTable aligns rows of cells in columns, numbers to the right.
+// writeTable aligns the cells in columns, to the right.
 func writeTable(w io.Writer, rows [][]string) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	for _, cells := range rows {

@@ -24,10 +24,9 @@ type SGEMMShape struct {
 	Accumulate bool   `json:"accumulate"`
 }
 
-// SGEMMShapes are the square products of 512 to 2048 with either operand
-// transposed or none, and the products of a training step over 2048 tokens:
-// forward, gradient of the input, gradient of the weight (added to what was
-// there).
+// SGEMMShapes returns the measured shapes: square products of 512 to 2048 with either or no operand transposed, and the
+// products of a training step over 2048 tokens. The latter are the forward, the input's gradient and the weight's
+// gradient, which accumulates.
 func SGEMMShapes() []SGEMMShape {
 	var shapes []SGEMMShape
 	for _, n := range []int{512, 1024, 2048} {
@@ -47,34 +46,33 @@ func SGEMMShapes() []SGEMMShape {
 	return shapes
 }
 
-// SGEMMOptions say how to measure; the zero value is usable.
+// SGEMMOptions configures SGEMM. The zero value is usable.
 type SGEMMOptions struct {
 	Threads int           // 0: runtime.GOMAXPROCS
-	Rounds  int           // how often the sides alternate; 0: 7
-	Sample  time.Duration // how long a side runs in a round, about; 0: 100 ms
-	// Rest is how long both sides wait before they run, so that the idle threads
-	// of the other, which spin for a while, do not take its cores. 0: 30 ms.
+	Rounds  int           // alternations of the sides; 0: 7
+	Sample  time.Duration // approximate time of a side in a round; 0: 100 ms
+	// Rest is the pause before each side runs. During the pause the other side's idle threads stop spinning and free
+	// the cores. 0 means 30 ms.
 	Rest   time.Duration
 	Shapes []SGEMMShape // nil: SGEMMShapes
 }
 
-// SGEMMReport is what `mt bench sgemm` prints.
+// SGEMMReport is the output of `mt bench sgemm`.
 type SGEMMReport struct {
-	Level   string `json:"level"` // of package gemm
+	Level   string `json:"level"` // instruction set of package gemm
 	Threads int    `json:"threads"`
 	Rounds  int    `json:"rounds"`
-	// Load is the load of the machine before the start: how many threads ran or
-	// wanted to.
+	// Load is the machine's load average before the start.
 	Load float64 `json:"load_before"`
-	// Peer is nil without OpenBLAS; NoPeer then says so.
+	// Peer is nil without OpenBLAS; NoPeer is then the reason.
 	Peer   *SGEMMPeer `json:"peer,omitempty"`
 	NoPeer string     `json:"no_peer,omitempty"`
 	Rows   []SGEMMRow `json:"rows"`
-	// Geomean is that of the rows' median ratios, 0 without a peer.
+	// Geomean is the geometric mean of the rows' median ratios; 0 without a peer.
 	Geomean float64 `json:"geomean_ratio,omitempty"`
 }
 
-// SGEMMPeer is the library that gemm is compared with.
+// SGEMMPeer is the library that package gemm is compared with.
 type SGEMMPeer struct {
 	Name   string `json:"name"` // OpenBLAS, MKL
 	Path   string `json:"path"`
@@ -82,8 +80,8 @@ type SGEMMPeer struct {
 	Core   string `json:"core"`
 }
 
-// SGEMMRow holds the rates of one shape in GFLOP/s. The rate of a round is that of
-// its fastest product; Ratio is ours divided by the peer's of the same round.
+// SGEMMRow has the rates of one shape in GFLOP/s. The rate of a round is the rate of its fastest product. Ratio divides
+// our rate by the peer's rate of the same round.
 type SGEMMRow struct {
 	SGEMMShape
 	Ours  Sample  `json:"ours_gflops"`
@@ -91,9 +89,8 @@ type SGEMMRow struct {
 	Ratio *Sample `json:"ratio,omitempty"`
 }
 
-// SGEMM measures package gemm and, where there is one, an OpenBLAS on the same
-// shapes, in turns. It is no error that a machine has no OpenBLAS, but it is one
-// that the library which MT_OPENBLAS names cannot be loaded.
+// SGEMM measures package gemm and, if present, OpenBLAS on the same shapes in turns. A missing OpenBLAS is not an
+// error. A library named by MT_OPENBLAS that cannot be loaded is an error.
 func SGEMM(ctx context.Context, o SGEMMOptions) (*SGEMMReport, error) {
 	o.setDefaults()
 	pool := parallel.New(o.Threads)
@@ -150,8 +147,7 @@ func (o *SGEMMOptions) setDefaults() {
 	}
 }
 
-// product makes the operands of s: small whole numbers, so that nothing grows
-// out of range however often it is added up.
+// product makes the operands of s. They are small whole numbers, so repeated accumulation stays in range.
 func (s SGEMMShape) product() *openblas.Product {
 	fill := func(n int) []float32 {
 		x := make([]float32, n)
@@ -166,8 +162,7 @@ func (s SGEMMShape) product() *openblas.Product {
 	}
 }
 
-// row sums up the times of a product of that many floating point operations: ours
-// and, if there is one, the peer's.
+// row summarizes the times of a product with the given number of FLOPs: our times and, if there is a peer, the peer's.
 func (s SGEMMShape) row(flops float64, times [][]time.Duration) SGEMMRow {
 	ours := Rates(flops/1e9, times[0])
 	row := SGEMMRow{SGEMMShape: s, Ours: Summarize(ours)}
@@ -177,8 +172,8 @@ func (s SGEMMShape) row(flops float64, times [][]time.Duration) SGEMMRow {
 	return row
 }
 
-// measure runs the sides in turn and returns, for each, the time of the fastest
-// product of every round. Who goes first changes from round to round.
+// measure runs the sides in turn and returns, for each side, the time of the fastest product of every round. The order
+// of the sides rotates from round to round.
 func (o *SGEMMOptions) measure(ctx context.Context, sides []func()) ([][]time.Duration, error) {
 	times := make([][]time.Duration, len(sides))
 	for round := range o.Rounds {
@@ -194,8 +189,7 @@ func (o *SGEMMOptions) measure(ctx context.Context, sides []func()) ([][]time.Du
 	return times, nil
 }
 
-// fastest calls f once to warm up, then until the time is over, and returns the
-// time of the fastest call.
+// fastest calls f once to warm up, then until total has passed, and returns the time of the fastest call.
 func fastest(f func(), total time.Duration) time.Duration {
 	f()
 	best := time.Duration(math.MaxInt64)
@@ -210,7 +204,7 @@ func fastest(f func(), total time.Duration) time.Duration {
 	}
 }
 
-// WriteTable prints r for a person.
+// WriteTable prints r as a table.
 func (r *SGEMMReport) WriteTable(w io.Writer) error {
 	about := r.NoPeer
 	if r.Peer != nil {
@@ -241,7 +235,7 @@ func (r *SGEMMReport) WriteTable(w io.Writer) error {
 	return err
 }
 
-// operands spells the transpositions: "A·Bᵀ".
+// operands formats the transpositions, for example "A·Bᵀ".
 func (s SGEMMShape) operands() string {
 	a, b, c := "A", "B", ""
 	if s.TransA {

@@ -6,17 +6,17 @@ import (
 	"time"
 )
 
-// Sample sums up repeated measurements of one quantity.
+// Sample summarizes repeated measurements of one quantity.
 type Sample struct {
 	Median float64 `json:"median"`
 	Min    float64 `json:"min"`
 	Max    float64 `json:"max"`
 }
 
-// String is the median with its range.
+// String returns the median with its range.
 func (s Sample) String() string { return fmt.Sprintf("%.2f [%.2f–%.2f]", s.Median, s.Min, s.Max) }
 
-// Summarize returns the Sample of values; without values it is the zero Sample.
+// Summarize returns the Sample of values; the zero Sample without values.
 func Summarize(values []float64) Sample {
 	if len(values) == 0 {
 		return Sample{}
@@ -24,8 +24,8 @@ func Summarize(values []float64) Sample {
 	return Sample{Median: Median(values), Min: slices.Min(values), Max: slices.Max(values)}
 }
 
-// Median is the middle of values, the mean of the two middle ones where their
-// number is even, 0 without values. values stay as they are.
+// Median returns the median of values. For an even number it returns the mean of the two middle values, for none 0. It
+// does not modify values.
 func Median(values []float64) float64 {
 	if len(values) == 0 {
 		return 0
@@ -38,10 +38,9 @@ func Median(values []float64) float64 {
 	return (sorted[half-1] + sorted[half]) / 2
 }
 
-// Alternate runs all contestants in turns, for one round that does not count
-// and then for the given number of rounds, and returns how long each took in
-// every round. Each round begins with another contestant, so that none always
-// follows the same one.
+// Alternate runs all contestants in turns, in one round that does not count and then in the given number of rounds. It
+// returns the times of each contestant by round. The first contestant changes from round to round, so no contestant
+// always follows the same other.
 func Alternate(rounds int, contestants ...func()) [][]time.Duration {
 	took := make([][]time.Duration, len(contestants))
 	for round := -1; round < rounds; round++ {
@@ -57,7 +56,7 @@ func Alternate(rounds int, contestants ...func()) [][]time.Duration {
 	return took
 }
 
-// Rates turns the times of a piece of work into amounts per second.
+// Rates converts the times of a piece of work to amounts per second.
 func Rates(amount float64, times []time.Duration) []float64 {
 	rates := make([]float64, len(times))
 	for i, t := range times {
@@ -66,14 +65,13 @@ func Rates(amount float64, times []time.Duration) []float64 {
 	return rates
 }
 
-// beside sums up the rates of the other side, and round by round how many times as
-// fast ours were.
+// beside returns a summary of the peer's rates, and one of the ratios of our rates to the peer's in each round.
 func beside(ours, peer []float64) (of, ratio *Sample) {
 	p, r := Summarize(peer), Summarize(Ratios(ours, peer))
 	return &p, &r
 }
 
-// Ratios divides element by element: element i of both comes from round i.
+// Ratios divides element by element. Element i of both slices comes from round i.
 func Ratios(over, under []float64) []float64 {
 	out := make([]float64, len(over))
 	for i := range out {

@@ -5,12 +5,10 @@ import (
 	"sync"
 )
 
-// tailBytes is how many of the last bytes that a process wrote to its standard
-// error are kept.
+// tailBytes is the number of bytes kept from the end of a process's standard error.
 const tailBytes = 4096
 
-// tail keeps the end of what is written to it. It may be read while a process
-// writes.
+// tail keeps the last bytes written to it. Reads and writes may be concurrent.
 type tail struct {
 	mu   sync.Mutex
 	kept []byte
@@ -25,7 +23,7 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// last is the last line that is not empty.
+// last returns the last line that is not empty.
 func (t *tail) last() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

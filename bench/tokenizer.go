@@ -20,18 +20,17 @@ import (
 //go:embed peers/tokenizers.py
 var tokenizersScript string
 
-// TokenizerOptions say what Tokenizer measures. Zero fields take their default.
+// TokenizerOptions configures Tokenizer. Zero fields mean the defaults.
 type TokenizerOptions struct {
-	Dir      string // of tokenizer.json
+	Dir      string // folder of tokenizer.json
 	Text     string // a file of UTF-8 text
-	Bytes    int    // how much of the text; default 16 MiB
-	Document int    // bytes of a document, about; default 16 KiB
+	Bytes    int    // bytes of the text to use; default 16 MiB
+	Document int    // approximate bytes of a document; default 16 KiB
 	Rounds   int    // measured runs of each side; default 9
-	Peer     bool   // beside PyPI tokenizers
+	Peer     bool   // compare with PyPI tokenizers
 }
 
-// TokenizerReport is how fast a text is encoded on one thread. Rates are in
-// MB/s (10⁶ bytes).
+// TokenizerReport has the speed of encoding a text on one thread. Rates are in MB/s (10⁶ bytes).
 type TokenizerReport struct {
 	Tokenizer string         `json:"tokenizer"`
 	Text      string         `json:"text"`
@@ -40,15 +39,14 @@ type TokenizerReport struct {
 	Tokens    int            `json:"tokens"`
 	Rounds    int            `json:"rounds"`
 	Load      float64        `json:"load_before"`
-	LoadS     float64        `json:"load_s"` // to read the vocabulary
+	LoadS     float64        `json:"load_s"` // seconds to read the vocabulary
 	Ours      Sample         `json:"ours_mb_s"`
 	Peer      *Sample        `json:"peer_mb_s,omitempty"`
-	Ratio     *Sample        `json:"ratio,omitempty"` // of runs side by side
+	Ratio     *Sample        `json:"ratio,omitempty"` // of neighbouring runs
 	About     map[string]any `json:"peer,omitempty"`
 }
 
-// documents cuts text into pieces of size bytes, each prolonged to the end of its
-// line.
+// documents splits text into pieces of size bytes, each extended to the end of its line.
 func documents(text []byte, size int) (docs [][]byte) {
 	for len(text) > 0 {
 		end := len(text)
@@ -63,15 +61,15 @@ func documents(text []byte, size int) (docs [][]byte) {
 	return docs
 }
 
-// encoding is our side.
+// encoding is mt's side of the comparison.
 type encoding struct {
 	t    tokenizer.Tokenizer
 	docs [][]byte
 	ids  []int32
 }
 
-// run encodes all documents and returns their tokens; with sum, also the CRC-32
-// of the ids as 4 bytes each, low byte first.
+// run encodes all documents and returns the number of tokens. With sum it also returns the CRC-32 of the ids, 4 bytes
+// each in little endian.
 func (e *encoding) run(sum bool) (tokens int, crc uint32, err error) {
 	for _, d := range e.docs {
 		if e.ids, err = e.t.Encode(e.ids[:0], d); err != nil {
@@ -101,9 +99,8 @@ func (o *TokenizerOptions) setDefaults() {
 	}
 }
 
-// Tokenizer measures how fast a text is encoded and, where that is asked for, how
-// fast PyPI's tokenizers encodes it. Both run on one thread and take turns, after
-// it was checked that they make the same ids of the text.
+// Tokenizer measures the speed of encoding a text, and with o.Peer also of PyPI's tokenizers. It first checks that both
+// sides produce the same ids. Both sides run on one thread and alternate.
 func Tokenizer(ctx context.Context, o TokenizerOptions) (*TokenizerReport, error) {
 	o.setDefaults()
 	r, err := measureTokenizer(ctx, o)
@@ -123,7 +120,7 @@ func measureTokenizer(ctx context.Context, o TokenizerOptions) (*TokenizerReport
 		return nil, err
 	}
 	if _, err := os.Stat(filepath.Join(o.Dir, "tokenizer.json")); err != nil {
-		return nil, err // without this, the bytes of the text would count as tokens
+		return nil, err // otherwise the bytes of the text would count as tokens
 	}
 	start := time.Now()
 	e := &encoding{}
@@ -214,7 +211,7 @@ func (r *TokenizerReport) rounds(ctx context.Context, e *encoding, p *peer) erro
 	return nil
 }
 
-// rate is the MB/s of a run of all documents that took so long.
+// rate returns the MB/s of a run of all documents.
 func (r *TokenizerReport) rate(seconds float64) float64 { return float64(r.Bytes) / 1e6 / seconds }
 
 // startTokenizers starts PyPI tokenizers: see peers/tokenizers.py.
@@ -228,7 +225,7 @@ func startTokenizers(ctx context.Context, o TokenizerOptions) (*peer, error) {
 	return p, nil
 }
 
-// WriteTable prints r for a person.
+// WriteTable prints r as a table.
 func (r *TokenizerReport) WriteTable(w io.Writer) error {
 	if _, err := fmt.Fprintf(w, "%s (read in %.2f s) on %s: %d bytes in %d documents, %d tokens; one thread, median [range] of %d rounds\n%s",
 		r.Tokenizer, r.LoadS, r.Text, r.Bytes, r.Documents, r.Tokens, r.Rounds, busy(r.Load)); err != nil {

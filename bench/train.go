@@ -12,10 +12,9 @@ import (
 	"mt/plan/rates"
 )
 
-// TrainShape is the shape of the model and of the batch that both sides train: a
-// Llama, or with AttentionBias a Qwen2, untied, of random weights, and Rows
-// sequences of SeqLen random tokens without padding, the same on both sides (see
-// Handover). The keys are those of config.json.
+// TrainShape is the shape of the model and the batch that both sides train. The model is a Llama, or a Qwen2 with
+// AttentionBias, untied, with random weights. The batch has Rows sequences of SeqLen random tokens without padding.
+// Both sides get the same weights and tokens (see Handover). JSON keys are those of config.json.
 type TrainShape struct {
 	HiddenSize       int `json:"hidden_size"`
 	IntermediateSize int `json:"intermediate_size"`
@@ -25,14 +24,13 @@ type TrainShape struct {
 	VocabSize        int `json:"vocab_size"`
 	Rows             int `json:"rows"`
 	SeqLen           int `json:"seq_len"`
-	// HeadDim of 0 is HiddenSize/Heads. AttentionBias: q, k and v have biases.
+	// HeadDim 0 means HiddenSize/Heads. AttentionBias: q, k and v have biases.
 	HeadDim       int  `json:"head_dim,omitempty"`
 	AttentionBias bool `json:"attention_bias,omitempty"`
 }
 
-// TrainShapes are the shapes that have a name: the quickstart's, one where
-// matrix products dominate, those of Qwen2.5-7B and 14B (dimensions from their
-// config.json, with as many layers as they have), and one for trials.
+// TrainShapes returns the named shapes: the quickstart's, a shape dominated by matrix products, Qwen2.5-7B and 14B with
+// dimensions from their config.json, and a small shape for trials.
 func TrainShapes() map[string]TrainShape {
 	return map[string]TrainShape{
 		"quickstart": {
@@ -58,103 +56,100 @@ func TrainShapes() map[string]TrainShape {
 	}
 }
 
-// TrainSetup is what both sides are told.
+// TrainSetup is the configuration that both sides receive.
 type TrainSetup struct {
 	Shape TrainShape `json:"shape"`
-	// DType is "fp32", or "bf16": matrix products of bf16 over fp32 weights. "":
-	// "fp32".
+	// DType is "fp32", or "bf16": bf16 matrix products over fp32 weights. "": "fp32".
 	DType   string `json:"dtype"`
 	Threads int    `json:"threads"` // 0: runtime.GOMAXPROCS
 	Device  string `json:"device"`  // cpu or cuda; "": cpu
-	// Given is what both sides start from and train on; Train makes it.
+	// Given has the weights and batches of both sides; Train sets it.
 	Given *Handover `json:"-"`
-	// Warmup is the number of steps that a runner does before it is ready; 0: 3.
+	// Warmup is the number of steps before a runner is ready; 0: 3.
 	Warmup int `json:"warmup"`
-	// Rates are what our steps are predicted with, as rates.Find takes it; empty: the profile of the GPU.
+	// Rates selects the rates that predict our steps, in the syntax of rates.Find; "": the profile of the GPU.
 	Rates string `json:"-"`
 }
 
-// TrainRunner is one side of a comparison. RunSteps runs k steps that count, between one
-// that comes before and one that follows (see middle), and returns the seconds of each of the
-// k, and the tokens of all of them together, without padding. A runner that is an io.Closer is
-// closed when the comparison is over.
+// TrainRunner is one side of a comparison. RunSteps runs k counted steps, with one uncounted step before and one after
+// them (see middle). It returns the seconds of each counted step and the total tokens of the counted steps, without
+// padding. A runner that implements io.Closer is closed after the comparison.
 type TrainRunner interface {
 	RunSteps(k int) (seconds []float64, tokens int64, err error)
 }
 
-// untimed is how many steps of a turn do not count: the first, into which what the side did
-// while it stood still falls, and the last, which has no step after it to overlap with.
+// untimed is the number of uncounted steps in a round. The first step absorbs work that the side did while it paused.
+// The last has no next step to overlap with.
 const untimed = 2
 
-// middle is what counts of a turn's steps.
+// middle returns the counted steps of a round.
 func middle[T any](steps []T) []T { return steps[1 : len(steps)-1] }
 
 // NewRunner makes a side that is ready to be timed.
 type NewRunner func(ctx context.Context, s TrainSetup) (TrainRunner, error)
 
-// TrainOptions say what to compare and how.
+// TrainOptions configures Train.
 type TrainOptions struct {
 	TrainSetup
-	Rounds int // how often the sides alternate; 0: 7
-	Steps  int // of a side in a round; 0: 5
-	// Rest is how long both sides wait before a turn, so that idle threads of the
-	// other, which spin for a while, do not take its cores. 0: 300 ms.
+	Rounds int // alternations of the sides; 0: 7
+	Steps  int // counted steps of a side in a round; 0: 5
+	// Rest is the pause before each side runs. During the pause the other side's idle threads stop spinning and free
+	// the cores. 0 means 300 ms.
 	Rest time.Duration
-	// Fresh makes and closes a side for every turn, where the memory of the device or of the host
-	// does not hold both at once.
+	// Fresh makes and closes a side for every round. It serves sides that do not fit in memory at the same time.
 	Fresh bool
-	// Ours and Peer make the sides; Peer may be nil.
+	// Ours and Peer make the sides. Peer may be nil.
 	Ours, Peer NewRunner
 	PeerName   string
 }
 
-// TrainReport is what `mt bench train` prints. The rates are tokens a second,
-// one value a round; Ratio is ours divided by the peer's of the same round.
+// TrainReport is the output of `mt bench train`. Rates are tokens a second, one value a round. Ratio divides our rate
+// by the peer's rate of the same round.
 type TrainReport struct {
 	TrainSetup
 	Rounds int `json:"rounds"`
 	Steps  int `json:"steps"`
-	// Load is the load of the machine before the start: how many threads ran or
-	// wanted to.
+	// Load is the machine's load average before the start.
 	Load     float64 `json:"load_before"`
 	Ours     Sample  `json:"ours_tok_per_s"`
 	PeerName string  `json:"peer_name,omitempty"`
 	Peer     *Sample `json:"peer_tok_per_s,omitempty"`
 	Ratio    *Sample `json:"ratio,omitempty"`
-	// FLOPs are the model FLOPs of a token, counted the same for both sides; CommonFLOPs what papers
-	// count, 6 for each parameter. TFLOPS of the sides follow from the medians.
+	// FLOPs is the number of model FLOPs for a token, counted the same way for both sides. CommonFLOPs counts 6 for
+	// each parameter, as papers do. The TFLOPS of the sides follow from the medians.
 	FLOPs       float64 `json:"model_flops_per_token"`
 	CommonFLOPs float64 `json:"six_per_parameter_flops_per_token"`
 	OursTFLOPS  float64 `json:"ours_model_tflops"`
 	PeerTFLOPS  float64 `json:"peer_model_tflops,omitempty"`
-	// Agreement is how far losses and norms of the two sides were apart.
+	// Agreement has the differences between the sides' losses and gradient norms.
 	Agreement *Agreement `json:"agreement,omitempty"`
-	// Error says why the comparison ended early, such as losses that differ. It is empty if the comparison is whole.
+	// Error says why the comparison ended early, for example because of different losses; "": the comparison is
+	// complete.
 	Error string `json:"error,omitempty"`
-	// About is what the peer says of itself, unchanged.
+	// About is the peer's description of itself, unchanged.
 	About map[string]any `json:"peer,omitempty"`
-	// Pipeline is how long our compute stream waited and for what; Details has our
-	// other figures.
+	// Pipeline has the stalls of our compute stream by cause. Details has our other figures.
 	Pipeline *PipelineSample `json:"pipeline,omitempty"`
 	Details  *Details        `json:"details,omitempty"`
-	// Profile is the device time of the operations of ProfileSteps steps: those that count, and of
-	// each turn the one before and the one after.
+	// Profile has the device time of operations over ProfileSteps steps. These are the counted steps of each round, the
+	// step before and the step after them.
 	Profile      []OpTime `json:"profile,omitempty"`
 	ProfileSteps int      `json:"profile_steps,omitempty"`
-	// StepSeconds are the times of all steps in the order they ran.
+	// StepSeconds has the times of all counted steps in order.
 	StepSeconds struct {
 		Ours []float64 `json:"ours"`
 		Peer []float64 `json:"peer,omitempty"`
 	} `json:"step_seconds"`
 }
 
-// OpTime is the device time of one operation in all steps, and that of one step beside what is predicted, in milliseconds.
+// OpTime is the device time of an operation: its sum over all steps, and the time in one step beside the prediction, in
+// milliseconds.
 type OpTime struct {
 	wrap.OpTime
 	rates.Beside
 }
 
-// trainSide is a side and what it has measured.
+// trainSide is a side and its measurements.
 type trainSide struct {
 	name    string
 	make    NewRunner
@@ -163,10 +158,10 @@ type trainSide struct {
 	seconds []float64
 }
 
-// Train runs both sides in turn, the same number of steps each, and compares
-// them. The sides live as long as the comparison, unless o.Fresh: nothing is loaded between
-// rounds, and who goes first changes from round to round. It is an error where the sides' losses
-// are not those of the same training. The report is there with an error too, if ours has done a turn.
+// Train runs both sides in turn, with the same number of steps, and compares them. Unless o.Fresh is set, the sides
+// live for the whole comparison, so nothing is loaded between rounds. The order of the sides rotates. Losses or
+// gradient norms that differ too much are an error. If our side has completed a round, the report is returned even with
+// an error.
 func Train(ctx context.Context, o TrainOptions) (r *TrainReport, err error) {
 	o.setDefaults()
 	r = &TrainReport{TrainSetup: o.TrainSetup, Rounds: o.Rounds, Steps: o.Steps, Load: loadNow()}
@@ -184,7 +179,7 @@ func Train(ctx context.Context, o TrainOptions) (r *TrainReport, err error) {
 	defer func() {
 		for _, s := range sides {
 			if closing := s.close(); err == nil {
-				err = closing // else a consequence of err
+				err = closing // otherwise closing failed because of err
 			}
 		}
 	}()
@@ -214,8 +209,8 @@ func Train(ctx context.Context, o TrainOptions) (r *TrainReport, err error) {
 	return r, nil
 }
 
-// partial is the report of a comparison that err ended: with the turns that both sides have done or, where the peer has
-// done none, with ours alone. It is nil where ours has done none.
+// partial returns the report of a comparison that err ended. It has the rounds that both sides completed, or our rounds
+// alone if the peer has completed none. It returns nil if our side has completed none.
 func (r *TrainReport) partial(sides []*trainSide, err error) *TrainReport {
 	ours := *sides[0]
 	if len(ours.rates) == 0 {
@@ -235,7 +230,7 @@ func (r *TrainReport) partial(sides []*trainSide, err error) *TrainReport {
 	return r
 }
 
-// round gives each side its turn.
+// round lets each side run once.
 func (o *TrainOptions) round(ctx context.Context, r *TrainReport, sides []*trainSide, round int) error {
 	var done []*trainSide
 	for i := range sides {
@@ -256,7 +251,7 @@ func (o *TrainOptions) round(ctx context.Context, r *TrainReport, sides []*train
 			if err := r.take(s); err != nil {
 				return err
 			}
-			last := *s // its records outlive the runner
+			last := *s // the records outlive the runner
 			if err := s.close(); err != nil {
 				return err
 			}
@@ -271,7 +266,7 @@ func (o *TrainOptions) round(ctx context.Context, r *TrainReport, sides []*train
 	return r.compare(done)
 }
 
-// compare returns an error unless the sides train the same model and compute the same.
+// compare returns an error unless the sides train the same model and compute the same results.
 func (r *TrainReport) compare(sides []*trainSide) error {
 	if err := sameModel(sides); err != nil || len(sides) < 2 {
 		return err
@@ -285,14 +280,14 @@ func (r *TrainReport) compare(sides []*trainSide) error {
 	if err != nil {
 		return err
 	}
-	if r.Agreement != nil { // of another lifetime
+	if r.Agreement != nil { // of an earlier runner
 		most.Loss, most.GradNorm = max(most.Loss, r.Agreement.Loss), max(most.GradNorm, r.Agreement.GradNorm)
 	}
 	r.Agreement = &most
 	return nil
 }
 
-// take keeps what the runner of a side tells of itself.
+// take stores the runner's description of itself in the report.
 func (r *TrainReport) take(s *trainSide) (err error) {
 	if a, ok := s.runner.(interface{ About() map[string]any }); ok {
 		r.About = a.About()
@@ -339,8 +334,7 @@ func (o *TrainOptions) setDefaults() {
 	}
 }
 
-// sameModel returns an error unless all sides that tell how many parameters they
-// train tell the same number.
+// sameModel returns an error if sides report different numbers of parameters.
 func sameModel(sides []*trainSide) error {
 	var first *trainSide
 	var want int64
@@ -387,7 +381,7 @@ func (s *trainSide) run(steps int) error {
 	return nil
 }
 
-// close ends the runner, if there is one that can be ended.
+// close closes the runner if it implements io.Closer.
 func (s *trainSide) close() error {
 	c, ok := s.runner.(io.Closer)
 	s.runner = nil
@@ -399,7 +393,7 @@ func (s *trainSide) close() error {
 	return nil
 }
 
-// sum works out what the sides measured.
+// sum computes the report's rates from the measurements.
 func (r *TrainReport) sum(sides []*trainSide) error {
 	r.Ours, r.StepSeconds.Ours = Summarize(sides[0].rates), sides[0].seconds
 	if len(sides) == 2 {
@@ -421,13 +415,12 @@ func (r *TrainReport) sum(sides []*trainSide) error {
 	return nil
 }
 
-// flopsPerToken are the model FLOPs of a token in rows of the given length, as the whole program
-// counts them.
+// flopsPerToken returns the model FLOPs of a token in rows of the given length, as counted everywhere in mt.
 func flopsPerToken(c *model.Config, rowTokens int) float64 {
 	return c.FLOPs(int64(rowTokens), c.AttendedPairs(rowTokens)) / float64(rowTokens)
 }
 
-// WriteTable prints r for a person.
+// WriteTable prints r as a table.
 func (r *TrainReport) WriteTable(w io.Writer) error {
 	s := r.Shape
 	if _, err := fmt.Fprintf(w, "training, %s, %d threads: hidden %d, ffn %d, %d layers, heads %d/%d, vocabulary %d, %d rows of %d tokens\n"+

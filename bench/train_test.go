@@ -93,7 +93,7 @@ func TestTrainFresh(t *testing.T) {
 	}
 }
 
-// recorded is a runner that tells what it computed.
+// recorded is a runner that returns its results.
 type recorded struct {
 	scripted
 	records []StepRecord
@@ -211,8 +211,7 @@ func TestTrainStopsWithItsContext(t *testing.T) {
 	}
 }
 
-// fakePython writes a program that stands for the interpreter. It is a shell
-// script that ignores its arguments.
+// fakePython writes a program that replaces the interpreter: a shell script that ignores its arguments.
 func fakePython(t *testing.T, script string) string {
 	t.Helper()
 	sh, err := exec.LookPath("sh")
@@ -224,7 +223,7 @@ func fakePython(t *testing.T, script string) string {
 	return path
 }
 
-// plain is what the tests of the protocol start; its script is never read by a fake python.
+// plain is the peer system of the protocol tests. The fake python never reads its script.
 var plain = trainPeers["torch"]
 
 // tinySetup is the smallest there is.

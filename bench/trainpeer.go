@@ -16,11 +16,11 @@ import (
 //go:embed peers/*.py
 var peerScripts embed.FS
 
-// commonScript is what all systems' scripts import.
+// commonScript is the module that the scripts of all systems import.
 const commonScript = "common.py"
 
-// trainPeers are the systems that train beside mt, by their names in --peer: a script
-// of peers/ each, and what its interpreter needs.
+// trainPeers maps the names for --peer to the systems that train beside mt. Each has a script in peers/ and
+// requirements for its interpreter.
 var trainPeers = map[string]peerSystem{
 	"torch": {title: "PyTorch, eager", script: "torch_plain.py", devices: "cpu cuda", modules: []string{"torch"}, onCPU: []string{"transformers"},
 		needs: "torch, and on the CPU transformers (pip install torch transformers)"},
@@ -36,17 +36,17 @@ var trainPeers = map[string]peerSystem{
 type peerSystem struct {
 	title, script string
 	flags         []string
-	devices       string   // those that it runs on
-	modules       []string // of Python, without which it does not start
-	onCPU         []string // modules that it needs on the CPU besides
-	needs         string   // the same in words, and how to install it
+	devices       string   // supported devices
+	modules       []string // required Python modules
+	onCPU         []string // further modules required on the CPU
+	needs         string   // the requirements in words, and how to install them
 }
 
-// TrainPeers are the names that TrainPeer knows.
+// TrainPeers lists the names that TrainPeer accepts.
 func TrainPeers() []string { return slices.Sorted(maps.Keys(trainPeers)) }
 
-// TrainPeer is the side of the named system on a device (cpu or cuda), and its title. The
-// error says what would be possible.
+// TrainPeer returns the side of the named system on a device (cpu or cuda), and its title. The error lists the valid
+// choices.
 func TrainPeer(name, device string) (NewRunner, string, error) {
 	s, ok := trainPeers[name]
 	if !ok {
@@ -55,7 +55,7 @@ func TrainPeer(name, device string) (NewRunner, string, error) {
 	if !slices.Contains(strings.Fields(s.devices), device) {
 		return nil, "", fmt.Errorf("--peer %s runs with --device %s, not with %s", name, s.devices, device)
 	}
-	var chosen map[string]any // what the first process found to be fastest, for those of later turns
+	var chosen map[string]any // settings that the first process found fastest, for later rounds
 	return func(ctx context.Context, setup TrainSetup) (TrainRunner, error) {
 		p, err := s.start(ctx, python(), setup, chosen)
 		if err != nil {
@@ -66,8 +66,8 @@ func TrainPeer(name, device string) (NewRunner, string, error) {
 	}, s.title, nil
 }
 
-// CheckTrainPeer returns an error where the interpreter lacks what the named system needs on a device (cpu or cuda), before
-// anything that takes long.
+// CheckTrainPeer returns an error if the interpreter lacks the requirements of the named system on a device (cpu or
+// cuda). Call it before long work.
 func CheckTrainPeer(ctx context.Context, name, device string) error {
 	s := trainPeers[name]
 	modules := slices.Clone(s.modules)
@@ -86,16 +86,16 @@ func CheckTrainPeer(ctx context.Context, name, device string) error {
 	return nil
 }
 
-// trainPeer is a system in a process of its own, which trains what it was handed over. It
-// speaks the protocol described in peers/common.py.
+// trainPeer is a system in its own process that trains on a Handover. It speaks the protocol described in
+// peers/common.py.
 type trainPeer struct {
 	*peer
 	records []StepRecord
-	dir     string // of what was handed over
+	dir     string // folder of the handover files
 }
 
-// start returns when the system is loaded and has done its warm-up. ctx ends the process. chosen,
-// unless nil, are the setting and the rows at once that it is to take; else it finds them.
+// start returns when the system is loaded and has run its warm-up. Ending ctx ends the process. chosen has the setting
+// and the number of rows to process at once; nil: the system searches for the fastest.
 func (s peerSystem) start(ctx context.Context, python string, setup TrainSetup, chosen map[string]any) (_ *trainPeer, err error) {
 	dir, err := os.MkdirTemp("", "mt-bench-")
 	if err != nil {
@@ -122,7 +122,7 @@ func (s peerSystem) start(ctx context.Context, python string, setup TrainSetup, 
 	return t, nil
 }
 
-// RunSteps implements TrainRunner: as many steps as ours runs, of which the same count.
+// RunSteps implements TrainRunner. It runs the same number of steps as ours, and counts the same steps.
 func (t *trainPeer) RunSteps(k int) (seconds []float64, tokens int64, err error) {
 	a, err := t.ask(k + untimed)
 	if err != nil {
@@ -144,16 +144,16 @@ func (t *trainPeer) record(losses, norms []float64) {
 // Records implements recorder.
 func (t *trainPeer) Records() []StepRecord { return t.records }
 
-// Parameters are those of the model that the system says it trains.
+// Parameters returns the parameter count that the system reports.
 func (t *trainPeer) Parameters() int64 {
 	n, _ := t.about["parameters"].(float64)
 	return int64(n)
 }
 
-// Close ends the process and removes what it was handed over.
+// Close ends the process and removes the handover files.
 func (t *trainPeer) Close() error { return errors.Join(t.peer.Close(), os.RemoveAll(t.dir)) }
 
-// copyScript puts a script of peers/ into dir.
+// copyScript writes a script of peers/ into dir.
 func copyScript(dir, name string) error {
 	text, err := peerScripts.ReadFile("peers/" + name)
 	if err != nil {
@@ -162,7 +162,7 @@ func copyScript(dir, name string) error {
 	return os.WriteFile(filepath.Join(dir, name), text, 0o644)
 }
 
-// numbers are the values of a JSON array of numbers; none of anything else.
+// numbers returns the numbers of a decoded JSON array; none for any other value.
 func numbers(v any) []float64 {
 	list, _ := v.([]any)
 	out := make([]float64, 0, len(list))

@@ -96,10 +96,12 @@ func (w *Writer) smallFiles(state TrainerState, extra map[string][]byte) (map[st
 	return small, nil
 }
 
-// extras returns the extra files and config.json.
+// extras returns the contents of the extra files and of config.json, by name.
 func (o WriterOptions) extras(extra map[string][]byte) (map[string][]byte, error) {
 	small, err := modelExtras(extra)
-	if err == nil {
+	if err == nil && o.SaveDType == AsRead {
+		small["config.json"] = o.Config.JSONAsRead()
+	} else if err == nil {
 		small["config.json"] = o.Config.JSON(o.SaveDType.name())
 	}
 	return small, err
@@ -253,7 +255,7 @@ func writeBy(fs FS, path, tmp string, content []byte) error {
 	return opError("sync directory", dir, fs.SyncDir(dir))
 }
 
-// WholeTemp ends the temporary names of WriteFile and WriteShared.
+// WholeTemp is the suffix of the temporary names of WriteFile and WriteShared.
 const WholeTemp = ".tmp"
 
 // writeSynced writes and syncs a file.

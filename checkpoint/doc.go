@@ -5,9 +5,9 @@
 // A checkpoint in bf16 also stores the lower half of each weight: the 16 bits that complete the bf16 value to the
 // fp32 master weight. All arrays beside the weights, such as AdamW's moments, are called planes.
 //
-// A layer's optimizer state on a disk is linked into the checkpoint if the file system allows this (linked.go). The
-// state's extent is already a checkpoint's optimizer file. Saving pins the file, syncs it and gives it a second
-// name. The next write of the layer goes into a new file.
+// A layer's optimizer state that lives on a disk is linked into the checkpoint if the file system allows this
+// (linked.go). The run's file with this state (its extent) has the format of a checkpoint's optimizer file. Saving
+// pins the file, syncs it and gives it a second name. The next write of the layer goes into a new file.
 //
 // A checkpoint counts as good once a later step has a finite loss and gradient. Until then the previous good
 // checkpoint is kept. The size of a checkpoint follows from the layouts (WriterOptions.CheckpointBytes).

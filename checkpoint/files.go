@@ -22,11 +22,14 @@ type entry struct {
 	tensor
 	layer  int // index of the layer, fromFile or passedOver
 	layout model.TensorLayout
-	elem   int64 // first element in the parameter; for a plane beside the weights, the first byte in the plane
+	elem   int64 // first element in the parameter; for a plane of the optimizer, the first byte in the plane
 	elems  int64
 	plane  plane
-	from   *stored  // not nil: the values are a tensor of another file
-	placed []placed // not nil: the tensor has the rows of these (placed.go); layout and elem are unused
+	from   *stored      // not nil: the values come from a tensor of another file
+	placed []placed     // not nil: the rows of parameters that this tensor holds (placed.go); layout and elem are unused
+	quant  *requantized // not nil: the tensor is computed from the weights, which are quantized anew
+	scales bool         // with quant: the tensor holds the scales, not the codes
+	asRead bool         // with from: copied only if weights are saved as they were read
 }
 
 // fromFile marks tensors that are copied from another file. passedOver marks tensors that are read only for their
@@ -46,9 +49,9 @@ type file struct {
 	linked  bool // the file exists already and gets a second name (linked.go)
 }
 
-// entriesOf lists plane p of the weights of every tensor that layout owns. A tensor with SavedF32 is fp32 instead
-// of bf16 and has no lower halves. For lower halves, each parameter has a tensor of its own; tensors without lower
-// halves are left out.
+// entriesOf lists the entries of plane p for every tensor that layout owns; p is the weights in some dtype, or their
+// lower halves. A tensor with SavedF32 is fp32 instead of bf16 and has no lower halves. In the plane of lower halves,
+// each parameter has a tensor of its own, even if its weights share a tensor.
 func entriesOf(layer int, layout model.Layout, p plane) []*entry {
 	var out []*entry
 	for _, t := range layout.Tensors {
@@ -74,8 +77,8 @@ func entriesOf(layer int, layout model.Layout, p plane) []*entry {
 	return out
 }
 
-// stateEntries lists the values of a plane beside the weights, one entry per tensor that has such values. Values
-// per element have the weight's shape; other values are lists.
+// stateEntries lists the values of one plane of the optimizer's state, with one entry per tensor that has such
+// values. A plane with one value per element has the weight's shape; other planes are lists.
 func stateEntries(layer int, layout model.Layout, of optim.Placed) []*entry {
 	p := statePlane(of.Plane)
 	var out []*entry
@@ -112,7 +115,7 @@ func newFile(name string, entries []*entry) *file {
 	return f
 }
 
-// weightEntries lists the weights of all layers in order.
+// weightEntries lists the weights of all layers, to be saved as d.
 func weightEntries(layouts []model.Layout, d DType) []*entry {
 	var out []*entry
 	for i, l := range layouts {
@@ -146,8 +149,8 @@ func modelFiles(maxBytes int64, groups ...[]*entry) []*file {
 	return out
 }
 
-// optimizerFile plans a layer's optimizer file: the planes beside the weights and, if the weights are saved in
-// bf16, their lower halves, which make them exact again.
+// optimizerFile plans a layer's optimizer file: the optimizer's planes and, if the weights are saved in bf16, their
+// lower halves, which make them exact again.
 func optimizerFile(layer int, layout model.Layout, planes []optim.Placed, d DType, zstd bool) *file {
 	var entries []*entry
 	for _, p := range planes {
@@ -215,8 +218,8 @@ const (
 // Readers prefer the single file if a directory has both. So one rename replaces a model: the rename of the single
 // file, or of an index whose shards the older index does not name.
 
-// shardName returns the name of shard i of a model with of shards. version counts the models that the directory has
-// held; names of the first have no version.
+// shardName returns the name of shard i of a model that has of shards in total. version counts the models that the
+// directory has held; names of the first have no version.
 func shardName(version, i, of int) string {
 	v := ""
 	if version > 1 {
@@ -256,7 +259,7 @@ func indexed(dir string) map[string]bool {
 	old := source{dir: dir}
 	weightMap, err := old.readIndex()
 	if err != nil {
-		entries, _ := os.ReadDir(dir) // an unreadable directory is an error later
+		entries, _ := os.ReadDir(dir) // if the directory cannot be read, a later call fails
 		for _, e := range entries {
 			used[e.Name()] = true
 		}
@@ -267,8 +270,8 @@ func indexed(dir string) map[string]bool {
 	return used
 }
 
-// show moves the files to their places and then removes the older model's files. The file by which readers find the
-// weights moves last.
+// show makes the new model visible: it moves the files to their places and then removes the older model's files. The
+// file by which readers find the weights moves last.
 func (m *modelWriter) show() error {
 	first, last := []string{}, singleName
 	if len(m.shards) > 1 {
@@ -356,7 +359,7 @@ const (
 	blockBytes  = 4 << 10
 	lineBytes   = 256
 	fewBytes    = 64 << 10 // config.json, state, directories
-	fewInBlocks = 16       // such files, each in a block
+	fewInBlocks = 16       // number of such files; each ends in a block of its own
 )
 
 // CheckpointBytes returns an upper bound on a checkpoint's bytes on disk. Linked files count too: as soon as the

@@ -102,7 +102,7 @@ func (m *modelWriter) tidied(err error) error {
 		}
 	}
 	if err != nil && named && !m.shown && len(m.shards) > 1 {
-		for _, f := range m.shards { // no index names them
+		for _, f := range m.shards { // no index names these shards
 			_ = m.disk.fs.RemoveAll(filepath.Join(m.dir, f.name)) // err already reports the failure
 		}
 	}

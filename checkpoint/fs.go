@@ -153,7 +153,8 @@ const (
 	lessOfCopy = "or choose another place or a smaller type"
 )
 
-// checkFree returns an error if dir lacks need bytes of free space. ways is the advice besides freeing some.
+// checkFree returns an error if dir has less free space than need, in bytes. ways is the advice in the error besides
+// freeing space.
 func checkFree(f FS, dir string, need int64, ways string) error {
 	free, err := f.Free(dir)
 	if err != nil {

@@ -26,7 +26,7 @@ const maxIndexed = 1 << 19
 
 // dtypeSize is the size of an element in bytes, by safetensors dtype.
 var dtypeSize = map[string]int64{
-	"BOOL": 1, "U8": 1, "I8": 1, "F8_E4M3": 1, "F8_E5M2": 1,
+	"BOOL": 1, "U8": 1, "I8": 1, "F8_E4M3": 1, "F8_E5M2": 1, "F8_E8M0": 1,
 	"I16": 2, "U16": 2, "F16": 2, "BF16": 2,
 	"I32": 4, "U32": 4, "F32": 4,
 	"I64": 8, "U64": 8, "F64": 8,
@@ -65,7 +65,7 @@ var errLFS = errors.New("this is a Git LFS pointer, not the weights; fetch them 
 // errTruncated is wrapped by every error about a file that is shorter than its header or record says.
 var errTruncated = errors.New("truncated")
 
-// fits returns an error if the dtype or the shape of t differs from e's.
+// fits returns an error if the dtype or the shape of t differs from those of the entry e.
 func (t tensor) fits(e *entry) error {
 	if t.dtype != e.dtype || !slices.Equal(t.shape, e.shape) {
 		return fmt.Errorf("tensor %q: %s %v, not %s %v", t.name, t.dtype, t.shape, e.dtype, e.shape)
@@ -109,8 +109,8 @@ func readHeader(r io.Reader, size int64) (header, error) {
 	return h, nil
 }
 
-// truncated turns the end of the file into an errTruncated that names what was being read. Other errors are
-// returned unchanged.
+// truncated turns the end of the file into an errTruncated; what names the part that was being read. It returns other
+// errors unchanged.
 func truncated(err error, what string) error {
 	if err == nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return fmt.Errorf("%w: the file ends in %s", errTruncated, what)
@@ -188,7 +188,8 @@ func parseEntry(val []byte) (v headerEntry, err error) {
 	return v, json.Unmarshal(val, &v)
 }
 
-// parseInts reads a JSON list of integers. It returns plain if the list is one, otherwise false.
+// parseInts parses a JSON list of integers. The bool is plain for such a list, so that false is kept through several
+// calls; for any other text it is false.
 func parseInts(list []byte, plain bool) ([]int64, bool) {
 	if len(list) < 2 || list[0] != '[' {
 		return nil, false

@@ -13,13 +13,13 @@ import (
 // Layer is a view of one layer's memory in package host's arenas. Nothing is copied.
 type Layer struct {
 	Layout model.Layout
-	Tile   []byte   // hi planes and fp32 tensors; Layout.TileBytes
+	Tile   []byte   // bf16 weights and fp32 tensors; Layout.TileBytes bytes
 	Lo     []uint16 // lower halves of tensors with BF16 set; nil if there are none (model.Layout.BF16Master)
 	Planes []optim.State
 	// Share is the part of the layer that Lo covers; nil: the whole layer. Reading keeps only the values in this
 	// part. Only a whole layer can be written.
 	Share *optim.Share
-	// Mean is written instead of the trained weights (an average of them); nil: the weights are.
+	// Mean is an average of the weights (EMA) to write in place of the weights; nil: the weights are written.
 	Mean *optim.State
 	// Lend is set if Lo and Planes have no memory of their own. It calls use with a layer that has them, and keeps
 	// the changes. Only one layer is lent at a time.
@@ -28,8 +28,8 @@ type Layer struct {
 	Extent *Extent
 }
 
-// kept intersects the n elements from e of the flat element space with l.Share. It returns the overlap's offset in
-// the n elements, its length, and its offset in Lo.
+// kept intersects l.Share with n elements of the layer, numbered through all of its tensors, that begin at element e.
+// It returns the overlap's offset in the n elements, its length, and its offset in Lo.
 func (l Layer) kept(e, n int64) (from, count, at int64) {
 	if l.Share == nil {
 		return 0, n, e
@@ -41,7 +41,7 @@ func (l Layer) kept(e, n int64) (from, count, at int64) {
 	return first - e, end - first, first - l.Share.From
 }
 
-// state returns the plane with this name beside the weights. It panics if there is none.
+// state returns the optimizer's plane with this name. It panics if there is none.
 func (l Layer) state(name string) *optim.State {
 	for i := range l.Planes {
 		if l.Planes[i].Name == name {
@@ -51,8 +51,8 @@ func (l Layer) state(name string) *optim.State {
 	panic(fmt.Sprintf("checkpoint: layer %d is without the plane %q", l.Layout.Index, name))
 }
 
-// setState stores raw, bytes from offset at of the whole plane with this name. Bytes outside of the memory's range
-// are dropped.
+// setState stores raw in the optimizer's plane with this name; raw holds the plane's bytes from offset at on. Bytes
+// outside of the part that the layer keeps in memory are dropped.
 func (l Layer) setState(name string, at int64, raw []byte) {
 	s := l.state(name)
 	first := s.DType.Bytes(s.From)
@@ -69,6 +69,8 @@ type DType string
 const (
 	BF16 DType = "bf16"
 	F32  DType = "fp32"
+	// AsRead is the format of Source, tensor by tensor: E4M3 with scales, MXFP4, bf16 or fp32. Only WriteModel writes it.
+	AsRead DType = "as_read"
 )
 
 // name returns the dtype's name in config.json.
@@ -86,24 +88,25 @@ func (d DType) plane() plane {
 	return planeF32
 }
 
-// plane is an array that a parameter has on disk.
+// plane is one of the arrays that a parameter has on disk: its weights in some dtype, the lower halves of its
+// weights, or a plane of the optimizer's state.
 type plane struct {
 	dtype  string // safetensors dtype; "": the tensor is copied unchanged
 	prefix string // prefix of tensor names in the optimizer's files
-	state  string // name of the plane beside the weight; "": a plane of the weight itself
+	state  string // name of the optimizer's plane; "": the weights or their lower halves
 }
 
 // The planes of a weight.
 var (
 	planeF32  = plane{dtype: "F32"}
-	planeBF16 = plane{dtype: "BF16"}               // rounded half up: the hi plane
+	planeBF16 = plane{dtype: "BF16"}               // rounded half up, as in the tile
 	planeF16  = plane{dtype: "F16"}                // half precision, only read
 	planeF64  = plane{dtype: "F64"}                // double precision, only read and rounded to fp32
 	planeLo   = plane{dtype: "U16", prefix: "lo."} // the lower half: bits = hi<<16 + int16(lo)
 	planeAsIs = plane{}
 )
 
-// stateDType is the safetensors dtype of planes beside the weight. One U8 element holds two 4-bit codes.
+// stateDType is the safetensors dtype of the optimizer's planes. One U8 element holds two 4-bit codes.
 var stateDType = [...]string{optim.F32: "F32", optim.U8: "U8", optim.U4: "U8"}
 
 // statePlane returns p as a plane on disk.
@@ -132,7 +135,7 @@ func hiOf(bits uint32) uint16 {
 	return hi
 }
 
-// join returns the fp32 bits of the planes hi and lo (arXiv:2005.04680).
+// join returns the fp32 bits of a bf16 weight hi and its lower half lo (arXiv:2005.04680).
 func join(hi, lo uint16) uint32 { return uint32(hi)<<16 + uint32(int32(int16(lo))) }
 
 // tile returns the bytes of n elements of t, starting at element elem.
@@ -142,8 +145,8 @@ func (l Layer) tile(t model.TensorLayout, elem, n int64) []byte {
 	return l.Tile[off : off+n*size]
 }
 
-// encode returns n elements of plane p of the weight t from element elem, in the bytes of the file. The result is a
-// view of the arena if the bytes are equal there, otherwise it is in buf.
+// encode returns n elements of plane p of the weight t, starting at element elem, as the bytes of a file. The result
+// is a view of the layer's memory if the memory holds the same bytes; otherwise it is in buf.
 func (l Layer) encode(t model.TensorLayout, p plane, elem, n int64, buf []byte) []byte {
 	switch {
 	case l.Mean != nil && !t.Frozen:
@@ -198,8 +201,8 @@ func (l Layer) mean(t model.TensorLayout, p plane, elem, n int64, buf []byte) []
 	return buf[:2*n]
 }
 
-// decode stores raw, values of plane p of the weight t, at the elements from elem. Weights without a lower half get
-// a lower half of 0. planeLo must come after the weight and completes it.
+// decode stores raw, values of plane p, in the weight t from element elem on. Weights of a plane without lower halves
+// get lower halves of 0. planeLo must be decoded after the weight and completes it.
 func (l Layer) decode(t model.TensorLayout, p plane, elem int64, raw []byte) {
 	n := int64(len(raw)) / p.size()
 	if p == planeLo {
@@ -249,7 +252,7 @@ func narrow(buf []byte, p plane, bits []uint32) []byte {
 	return buf
 }
 
-// setWeights stores fp32 bits as weights, in two planes or in one.
+// setWeights stores fp32 bits as weights: as bf16 weights and lower halves if t.BF16 is set, otherwise as fp32.
 func (l Layer) setWeights(t model.TensorLayout, elem int64, bits []uint32) {
 	tile := l.tile(t, elem, int64(len(bits)))
 	if !t.BF16 {

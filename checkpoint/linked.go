@@ -35,7 +35,7 @@ type Extent struct {
 const (
 	// lowerName is the file with those lower halves of linked layers that their extents lack.
 	lowerName = "optimizer/lower.safetensors"
-	// paddingPrefix begins the names of padding tensors. No plane has this name.
+	// paddingPrefix is the prefix of the names of padding tensors. No plane has this name.
 	paddingPrefix = "padding."
 	headAlign     = optim.PageBytes
 )
@@ -144,8 +144,8 @@ func (w *Writer) linkState(f *outFile, e *Extent) error {
 	return nil
 }
 
-// readLower reads the tensors in wanted that lowerName holds. These are lower halves missing in the layer's own
-// file. It returns the tensors that are missing there too.
+// readLower reads those tensors in wanted that the file lowerName holds: lower halves that are missing in the layer's
+// own file. It returns the tensors that are missing in lowerName too.
 func readLower(dir string, wanted map[string]*entry, l Layer, records map[string]fileRecord) (missing map[string]*entry, err error) {
 	record, ok := records[lowerName]
 	if !ok || len(wanted) == 0 {
@@ -201,8 +201,8 @@ func openLower(dir string, record fileRecord) (*shard, error) {
 	return sh, nil
 }
 
-// TryLink returns why checkpoints in the directory output cannot link the file at path, which the run has made; "":
-// they can. err is an error of the disk.
+// TryLink tries to link the file at path, which the run has made, into a checkpoint in the directory output. why says
+// why this is not possible; "": it is possible. err is an error of the disk.
 func TryLink(f FS, output, path string) (why string, err error) {
 	tmp, err := makeTemp(f, filepath.Join(output, "checkpoint-0"))
 	if err != nil {

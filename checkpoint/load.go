@@ -7,6 +7,7 @@ import (
 	"hash/crc32"
 	"io/fs"
 	"maps"
+	"math"
 	"regexp"
 	"slices"
 	"strconv"
@@ -24,9 +25,9 @@ type target struct {
 	src   *shard
 	plane plane
 	in    tensor
-	// packed is the MXFP4 tensor to read instead of in, if it is not nil. src and plane are then unused, and in has
-	// only the size.
-	packed *packed
+	// packed, if not nil, is the quantized tensor that is read. src and plane are then unused, and the tensor in
+	// gives only the size.
+	packed packed
 }
 
 // Progress is called with the bytes done and the bytes in total. Calls come from several goroutines and may arrive
@@ -34,9 +35,9 @@ type target struct {
 type Progress func(done, total int64)
 
 // LoadModel reads the weights of the Hugging Face directory dir into layers, which must be all layers of the model.
-// It leaves the planes beside the weights unchanged. progress may be nil. dir may be sharded. Tensors are F32,
-// BF16, F16 or F64; tensors with a model.Place may also be MXFP4. Every tensor must exist with the right shape. If
-// lm_head.weight exists although it is tied, it must equal the embedding.
+// It leaves the optimizer's planes unchanged. progress may be nil. The weights in dir may be sharded. Tensors are
+// F32, BF16, F16, F64, or F8_E4M3 with scales; tensors with a model.Place may also be MXFP4. Every tensor must exist
+// with the right shape. If lm_head.weight exists although it is tied, it must equal the embedding.
 //
 // The embedding and the head in dir have tokens rows, one per token. Layers may have more rows; LoadModel leaves
 // these unchanged.
@@ -74,7 +75,7 @@ func LoadModel(dir string, layers []Layer, tokens int, progress Progress) (other
 		return nil, fmt.Errorf("load model: %w", err)
 	}
 	for _, e := range rest.entries {
-		if !e.isBuffer() {
+		if !e.isBuffer() && !e.asRead {
 			others = append(others, e.name)
 		}
 	}
@@ -106,34 +107,47 @@ func (s *source) match(layouts []model.Layout) ([]target, error) {
 	var missing []string
 	for i, l := range layouts {
 		for _, e := range entriesOf(i, l, planeF32) {
-			sh, ok := s.where[e.name]
-			if !ok {
-				packed, err := s.packedAs(e)
-				if err != nil {
-					return nil, err
-				}
-				if packed == nil {
-					missing = append(missing, e.name)
-				} else {
-					out = append(out, target{entry: e, packed: packed, in: tensor{bytes: packed.bytes()}})
-				}
-				continue
+			t, err := s.target(e)
+			if err != nil {
+				return nil, err
 			}
-			in := sh.tensors[e.name]
-			p, ok := weightPlane(in.dtype)
-			if !ok {
-				return nil, fmt.Errorf("%s: tensor %q: %s", sh.path, e.name, unreadable(in.dtype))
+			if t.entry == nil {
+				missing = append(missing, e.name)
+			} else {
+				out = append(out, t)
 			}
-			if !slices.Equal(in.shape, e.shape) {
-				return nil, fmt.Errorf("%s: tensor %q: its shape is %v, config.json asks for %v", sh.path, e.name, in.shape, e.shape)
-			}
-			out = append(out, target{entry: e, src: sh, plane: p, in: in})
 		}
 	}
 	if len(missing) > 0 {
 		return nil, fmt.Errorf("%s: %s missing%s", s.dir, several("tensor", missing), s.whyMissing(missing))
 	}
 	return out, nil
+}
+
+// target returns the tensor of the directory that fills e. If there is none, the target's entry is nil.
+func (s *source) target(e *entry) (target, error) {
+	sh, ok := s.where[e.name]
+	if ok {
+		if in := sh.tensors[e.name]; !slices.Equal(in.shape, e.shape) {
+			return target{}, fmt.Errorf("%s: tensor %q: its shape is %v, config.json asks for %v", sh.path, e.name, in.shape, e.shape)
+		}
+	}
+	packed, err := s.packedAs(e)
+	if err != nil {
+		return target{}, err
+	}
+	if packed != nil {
+		return target{entry: e, packed: packed, in: tensor{bytes: packed.bytes()}}, nil
+	}
+	if !ok {
+		return target{}, nil
+	}
+	in := sh.tensors[e.name]
+	p, ok := weightPlane(in.dtype)
+	if !ok {
+		return target{}, fmt.Errorf("%s: tensor %q: %s", sh.path, e.name, unreadable(in.dtype))
+	}
+	return target{entry: e, src: sh, plane: p, in: in}, nil
 }
 
 // whyMissing returns a likely cause of missing tensors and what to do, to append to an error.
@@ -163,9 +177,9 @@ func (s *source) whyMissing(names []string) string {
 
 // unreadable returns why weights of this dtype cannot be read.
 func unreadable(dtype string) string {
-	what := fmt.Sprintf("its dtype is %s; F32, BF16, F16 and F64 are read", dtype)
+	what := fmt.Sprintf("its dtype is %s; F32, BF16, F16, F64 and F8_E4M3 with scales are read", dtype)
 	if dtypeSize[dtype] == 1 {
-		what += ": quantized weights cannot be trained, take the model's unquantized directory"
+		what += ": other quantized weights cannot be trained, take the model's unquantized directory"
 	}
 	return what
 }
@@ -182,7 +196,8 @@ func several(what string, names []string) string {
 	return fmt.Sprintf("%ss %q%s are", what, shown, rest)
 }
 
-// readAll reads all targets. Layers with a Lend function are lent one after the other.
+// readAll reads all targets: first those of layers that are in memory all the time (Lend is nil), then those of the
+// other layers, one layer after the other.
 func (s *source) readAll(targets []target, layers []Layer, progress Progress) error {
 	if err := s.read(here(targets, layers), layers, nil, progress); err != nil {
 		return err
@@ -198,7 +213,7 @@ func (s *source) readAll(targets []target, layers []Layer, progress Progress) er
 	return nil
 }
 
-// here returns the targets in layers that need not be lent.
+// here returns the targets in layers that are in memory all the time (Lend is nil).
 func here(targets []target, layers []Layer) (out []target) {
 	for _, t := range targets {
 		if layers[t.layer].Lend == nil {
@@ -240,13 +255,13 @@ func (s *source) read(targets []target, layers []Layer, records map[string]fileR
 			return err
 		}
 		if t.packed != nil {
-			return fmt.Errorf("%s: a checkpoint has no tensors in MXFP4", t.packed.blocks.path)
+			return fmt.Errorf("%s: a checkpoint has no quantized tensors", t.packed.path())
 		}
 		return records[t.src.name].region(t.name).check(t.src.path, sum)
 	})
 }
 
-// read reads one tensor in pieces into l and returns its CRC32C. The sum of an MXFP4 tensor is 0.
+// read reads one tensor in pieces into l and returns its CRC32C. The sum of a quantized tensor is 0.
 func (t target) read(l Layer, done func(n int64)) (sum uint32, err error) {
 	if t.packed != nil {
 		return 0, t.readPacked(l, done)
@@ -271,9 +286,9 @@ func (t target) read(l Layer, done func(n int64)) (sum uint32, err error) {
 	return sum, err
 }
 
-// Source holds the tensors of a model directory that are not trained, such as vision towers, heads for further
-// tokens, and buffers. Saves copy them. Files with such tensors stay open, so a save succeeds even if the directory
-// has been removed.
+// Source holds the tensors of a model directory that are not trained, such as vision towers, heads for multi-token
+// prediction, and buffers. Saves copy them. Files with such tensors stay open, so a save succeeds even if the
+// directory has been removed.
 type Source struct {
 	files *source
 	others
@@ -283,6 +298,7 @@ type Source struct {
 type others struct {
 	entries []*entry
 	tied    string // name of a stored head that is tied to the embedding; "": none
+	counts  Counts
 }
 
 // OpenSource opens the weights in the model directory dir. It reads only headers. It fails if LoadModel could not
@@ -319,25 +335,39 @@ func (o WriterOptions) files() []*file {
 	if o.Source == nil {
 		return modelFiles(o.MaxShardBytes, weights)
 	}
-	var beside []*entry
+	tied, beside := *weights[0], []*entry(nil) // the trained embedding; a copy of the stored head would differ from it
+	if o.SaveDType == AsRead {
+		weights = o.Source.asRead(weights)
+	}
 	if o.Source.tied != "" {
-		head := *weights[0] // the trained embedding; a copy of the stored head would differ from it
-		head.name = o.Source.tied
-		beside = append(beside, &head)
+		tied.name = o.Source.tied
+		if o.SaveDType == AsRead {
+			beside = append(beside, o.Source.asRead([]*entry{&tied})...)
+		} else {
+			beside = append(beside, &tied)
+		}
 	}
 	for _, e := range o.Source.entries {
-		copied := *e // its offset belongs to this save
-		beside = append(beside, &copied)
+		copied := *e // a copy, since every save sets the offset
+		if o.SaveDType == AsRead {
+			beside = append(beside, &copied)
+		} else if !e.asRead {
+			beside = append(beside, copied.unpacked(o.SaveDType.plane()))
+		}
 	}
 	return modelFiles(o.MaxShardBytes, weights, beside)
 }
 
 // check returns an error if a parameter of layouts is missing; otherwise it lists the other tensors.
 func (s *source) check(layouts []model.Layout) (others, error) {
-	if _, err := s.match(layouts); err != nil {
+	targets, err := s.match(layouts)
+	if err != nil {
 		return others{}, err
 	}
-	return s.others(layouts)
+	out, err := s.others(layouts)
+	n := count(targets)
+	out.counts.E4M3, out.counts.MXFP4 = n.E4M3, n.MXFP4
+	return out, err
 }
 
 // others lists the tensors that belong to no parameter of layouts, in the order of the files. A tensor that looks
@@ -350,6 +380,17 @@ func (s *source) others(layouts []model.Layout) (others, error) {
 		if whole := standsFor(name); known.names[name] || known.names[whole] && s.where[whole] == nil {
 			continue
 		}
+		if weight, ok := s.belongs(name); ok {
+			if !known.names[weight] {
+				e := s.copied(name)
+				e.asRead = true
+				out.entries = append(out.entries, e)
+			}
+			if weight == "" {
+				out.counts.Activations++
+			}
+			continue
+		}
 		if known.tied[name] {
 			if err := s.checkShape(name, layouts[0]); err != nil {
 				return others{}, err
@@ -360,7 +401,15 @@ func (s *source) others(layouts []model.Layout) (others, error) {
 		if why := known.refuses(name); why != "" && !s.where[name].tensors[name].untrained() {
 			return others{}, fmt.Errorf("%s: tensor %q: %s", s.where[name].path, name, why)
 		}
-		out.entries = append(out.entries, s.copied(name))
+		e := s.copied(name)
+		p, err := s.scaledOf(name)
+		if err != nil {
+			return others{}, err
+		}
+		if p != nil {
+			e.from.packed = p
+		}
+		out.entries = append(out.entries, e)
 	}
 	return out, nil
 }
@@ -463,7 +512,8 @@ func moduleOf(name string) string { return name[:max(0, strings.LastIndexByte(na
 // buffers are name endings of values that older versions of Transformers saved. They follow from config.json.
 var buffers = []string{".inv_freq", ".original_inv_freq", ".cos_cached", ".sin_cached", ".masked_bias", ".position_ids"}
 
-// untrained reports whether t cannot be a weight in any module: a buffer, booleans or 64-bit integers.
+// untrained reports whether t is certainly no weight, whatever its module: a buffer, or a tensor of booleans or
+// 64-bit integers.
 func (t tensor) untrained() bool { return t.isBuffer() || t.dtype == "BOOL" || t.dtype == "I64" }
 
 // isBuffer reports whether t follows from config.json: by its name, or as a mask of shape (1, 1, n, n), which no
@@ -504,10 +554,25 @@ func (t table) refuses(name string) string {
 type stored struct {
 	shard *shard
 	in    tensor
+	// packed is the tensor if it is in E4M3; nil: it is not. Weights saved in bf16 or fp32 have it decoded beside them.
+	packed packed
 }
 
-// pieces passes the tensor's bytes to put, unchanged or converted to the fp32 or bf16 of plane to.
+// unpacked returns e, changed so that its values are decoded to plane p, if e copies a quantized tensor; otherwise it
+// returns e unchanged.
+func (e *entry) unpacked(p plane) *entry {
+	if e.from.packed != nil {
+		e.plane, e.dtype, e.bytes = p, p.dtype, e.elems*p.size()
+	}
+	return e
+}
+
+// pieces passes the tensor's bytes to the function put, piece by piece. They are converted to the dtype of the plane
+// to, fp32 or bf16, or unchanged for planeAsIs.
 func (s *stored) pieces(to plane, buf []byte, put func([]byte) error) error {
+	if s.packed != nil && to != planeAsIs {
+		return s.decoded(to, put)
+	}
 	from, ok := weightPlane(s.in.dtype)
 	if to == planeAsIs || ok && to.dtype == s.in.dtype {
 		return s.shard.each(s.in, buf, put)
@@ -524,10 +589,28 @@ func (s *stored) pieces(to plane, buf []byte, put func([]byte) error) error {
 	})
 }
 
+// decoded decodes a quantized tensor and passes its values to put, in the dtype of the plane to.
+func (s *stored) decoded(to plane, put func([]byte) error) error {
+	var failed error
+	line := s.packed.line()
+	size := min(wholeLines(line), s.in.bytes)
+	buf, bits := make([]byte, 4*size), make([]uint32, size)
+	err := decodeRows(s.packed, 0, s.in.bytes/line, func(part []float32) {
+		for i, v := range part {
+			bits[i] = math.Float32bits(v)
+		}
+		if failed == nil {
+			failed = put(narrow(buf, to, bits[:len(part)]))
+		}
+	})
+	return errors.Join(err, failed)
+}
+
 // notThere are system errors about what a path names. They do not mean that the disk is unreadable.
 var notThere = []error{fs.ErrNotExist, syscall.ENOTDIR, syscall.EISDIR, syscall.ELOOP}
 
-// IsDiskError reports whether err is an error of the disk or the system. The data itself may then be intact.
+// IsDiskError reports whether err comes from the disk or the system, and not from the content of a file or a missing
+// file. The data may then be intact.
 func IsDiskError(err error) bool {
 	var onPath *fs.PathError
 	return errors.As(err, &onPath) && !slices.ContainsFunc(notThere, func(e error) bool { return errors.Is(onPath, e) })

@@ -178,11 +178,15 @@ func TestLoadRefuses(t *testing.T) {
 			m["lm_head.weight"].Shape = []int64{14, 37}
 		}, `model.safetensors: tensor "lm_head.weight": its shape is [14 37], config.json asks for [37 14]`},
 		{"dtype", func(m map[string]*fakeTensor) { m["model.norm.weight"].DType = "I32" },
-			`model.safetensors: tensor "model.norm.weight": its dtype is I32; F32, BF16, F16 and F64 are read`},
+			`model.safetensors: tensor "model.norm.weight": its dtype is I32; F32, BF16, F16, F64 and F8_E4M3 with scales are read`},
 		{"fp8", func(m map[string]*fakeTensor) {
 			x := m["model.layers.0.mlp.up_proj.weight"]
 			x.DType, x.data = "F8_E4M3", x.data[:len(x.data)/4]
-		}, `model.safetensors: tensor "model.layers.0.mlp.up_proj.weight": its dtype is F8_E4M3; F32, BF16, F16 and F64 are read: quantized weights cannot be trained, take`},
+		}, `model.safetensors: tensor "model.layers.0.mlp.up_proj.weight": its dtype is F8_E4M3, and its scales are missing: neither "model.layers.0.mlp.up_proj.weight_scale_inv" nor`},
+		{"E5M2", func(m map[string]*fakeTensor) {
+			x := m["model.layers.0.mlp.up_proj.weight"]
+			x.DType, x.data = "F8_E5M2", x.data[:len(x.data)/4]
+		}, `its dtype is F8_E5M2; F32, BF16, F16, F64 and F8_E4M3 with scales are read: other quantized weights cannot be trained, take`},
 	}
 	for _, tc := range cases {
 		dir := fakeModel(t, c, "F32", f32, tc.edit)

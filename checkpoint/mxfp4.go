@@ -1,16 +1,13 @@
 package checkpoint
 
 import (
-	"encoding/binary"
 	"fmt"
 	"math"
 	"slices"
 	"strings"
-
-	"mt/model"
 )
 
-// This file reads tensors in MXFP4 (OCP Microscaling Formats (MX) Specification 1.0). 32 neighbouring elements of a
+// This file reads and writes tensors in MXFP4 (OCP Microscaling Formats (MX) Specification 1.0). 32 neighbouring elements of a
 // row share a power of two, and each element is a 4-bit code. A tensor NAME of shape (slices, rows, columns) is
 // stored as two tensors:
 //
@@ -27,16 +24,16 @@ const (
 // fp4 holds the values of the codes: a sign, two bits of exponent, one bit of fraction.
 var fp4 = [16]float32{0, 0.5, 1, 1.5, 2, 3, 4, 6, float32(math.Copysign(0, -1)), -0.5, -1, -1.5, -2, -3, -4, -6}
 
-// packed is a tensor in MXFP4.
-type packed struct {
+// mxfp4 is a tensor in MXFP4.
+type mxfp4 struct {
 	blocks, scales       *shard
 	inBlocks, inScales   tensor
 	perLine, scalesALine int64 // elements and blocks per row
 }
 
-// packedAs returns the MXFP4 tensor for e; nil: there is none. If its shape or dtype is wrong, it returns an error.
-func (s *source) packedAs(e *entry) (*packed, error) {
-	p := &packed{blocks: s.where[e.name+blocksEnd], scales: s.where[e.name+scalesEnd]}
+// mxfp4As returns the MXFP4 tensor for e; nil: there is none. If its shape or dtype is wrong, it returns an error.
+func (s *source) mxfp4As(e *entry) (*mxfp4, error) {
+	p := &mxfp4{blocks: s.where[e.name+blocksEnd], scales: s.where[e.name+scalesEnd]}
 	if e.placed == nil || e.placed[0].layout.Dims < 2 || e.placed[0].at.Place.Slices == 0 || p.blocks == nil || p.scales == nil {
 		return nil, nil
 	}
@@ -59,8 +56,8 @@ func (s *source) packedAs(e *entry) (*packed, error) {
 	return p, nil
 }
 
-// asRows returns a copy of e whose parts are not transposed, as MXFP4 stores them.
-func (p *packed) asRows(e *entry) *entry {
+// asStored returns a copy of e with Transposed cleared in all parts, since MXFP4 stores the parameter's rows.
+func (p *mxfp4) asStored(e *entry) *entry {
 	out := *e
 	out.placed = slices.Clone(e.placed)
 	for i := range out.placed {
@@ -69,12 +66,12 @@ func (p *packed) asRows(e *entry) *entry {
 	return &out
 }
 
-// bytes returns the size of both tensors in bytes.
-func (p *packed) bytes() int64 { return p.inBlocks.bytes + p.inScales.bytes }
+func (p *mxfp4) line() int64  { return p.perLine }
+func (p *mxfp4) path() string { return p.blocks.path }
+func (p *mxfp4) bytes() int64 { return p.inBlocks.bytes + p.inScales.bytes }
 
-// read decodes rows [from, to) into dst. Rows are numbered through all slices. raw is a buffer; read returns it for
-// reuse.
-func (p *packed) read(from, to int64, dst []float32, raw []byte) ([]byte, error) {
+// read implements packed.
+func (p *mxfp4) read(from, to int64, dst []float32, raw []byte) ([]byte, error) {
 	n := (to - from) * p.scalesALine
 	raw = slices.Grow(raw[:0], int(n*(1+packedLen/2)))[:n*(1+packedLen/2)]
 	codes, scales := raw[:n*packedLen/2], raw[n*packedLen/2:]
@@ -92,40 +89,63 @@ func (p *packed) read(from, to int64, dst []float32, raw []byte) ([]byte, error)
 
 // unpackBlock decodes a block. scale is the exponent plus 127; 255: NaN.
 func unpackBlock(dst []float32, codes []byte, scale byte) {
-	by := float32(math.Ldexp(1, int(scale)-127))
-	if scale == 255 {
-		by = float32(math.NaN())
-	}
+	by := powerOfTwo(scale)
 	for i, c := range codes {
 		dst[2*i], dst[2*i+1] = by*fp4[c&15], by*fp4[c>>4]
 	}
 }
 
-// readPacked is target.read for a tensor in MXFP4.
-func (t target) readPacked(l Layer, done func(n int64)) error {
-	e := t.packed.asRows(t.entry)
-	lines := e.elems / t.packed.perLine
-	step := max(1, pieceBytes/4/t.packed.perLine)
-	values, line := make([]float32, min(step, lines)*t.packed.perLine), t.packed.perLine
-	bits := make([]byte, 4*len(values))
-	var raw []byte
-	for from := int64(0); from < lines; from += step {
-		to := min(from+step, lines)
-		part := values[:(to-from)*line]
-		var err error
-		if raw, err = t.packed.read(from, to, part, raw); err != nil {
-			return err
-		}
-		for i, v := range part {
-			binary.LittleEndian.PutUint32(bits[4*i:], math.Float32bits(v))
-		}
-		e.scatter(l, planeF32, from*line, bits[:4*len(part)])
-		done(int64(len(raw)))
-	}
-	return nil
+// saved implements packed.
+func (p *mxfp4) saved(e *entry) []*entry {
+	rows := e.elems / p.perLine
+	q := &requantized{of: p.asStored(e), grid: grid{line: p.perLine, lines: rows, rows: 1, cols: packedLen, slices: 1}, settle: settleMXFP4, encode: encodeMXFP4, unused: 2}
+	blocks := tensor{name: p.inBlocks.name, dtype: "U8", shape: p.inBlocks.shape, bytes: p.inBlocks.bytes}
+	scales := tensor{name: p.inScales.name, dtype: "U8", shape: p.inScales.shape, bytes: p.inScales.bytes}
+	return []*entry{q.entry(blocks, false), q.entry(scales, true)}
 }
 
-// standsFor returns the name of the tensor that name is one half of in MXFP4, or name itself.
+// settleMXFP4 computes a block's scale as triton_kernels' downcast_to_mxfp_torch does: absmax / 6, rounded up to a power of
+// two.
+func settleMXFP4(absmax float32) (stored []byte, forward float32) {
+	bits := (math.Float32bits(absmax/6) + 0x7fffff) & 0x7f800000
+	if bits > 0 {
+		forward = 1 / math.Float32frombits(bits)
+	}
+	return []byte{byte(bits >> 23)}, forward
+}
+
+// encodeMXFP4 appends the codes of values × forward, rounded to nearest, ties to even.
+func encodeMXFP4(out []byte, values []float32, forward float32) []byte {
+	for i := 0; i < len(values); i += 2 {
+		out = append(out, toFP4(values[i]*forward)|toFP4(values[i+1]*forward)<<4)
+	}
+	return out
+}
+
+func toFP4(x float32) byte {
+	bits := math.Float32bits(x)
+	sign, abs := byte(bits>>28&8), math.Float32frombits(bits&0x7fffffff)
+	switch {
+	case abs <= 0.25:
+		return sign
+	case abs < 0.75:
+		return sign | 1
+	case abs <= 1.25:
+		return sign | 2
+	case abs < 1.75:
+		return sign | 3
+	case abs <= 2.5:
+		return sign | 4
+	case abs < 3.5:
+		return sign | 5
+	case abs <= 5:
+		return sign | 6
+	}
+	return sign | 7
+}
+
+// standsFor returns NAME if name is NAME_blocks or NAME_scales, the two tensors that store NAME in MXFP4. Otherwise
+// it returns name.
 func standsFor(name string) string {
 	for _, end := range []string{blocksEnd, scalesEnd} {
 		if rest, ok := strings.CutSuffix(name, end); ok {
@@ -133,11 +153,4 @@ func standsFor(name string) string {
 		}
 	}
 	return name
-}
-
-// packedRows returns the MXFP4 tensor with rows i of p.Stored; nil: none.
-func (w *Weights) packedRows(p model.Param, i int) *packed {
-	entries := addPlaced(nil, 0, model.TensorLayout{Param: p}, i, planeF32)
-	found, _ := w.src.packedAs(entries[0]) // shapes were checked by Check
-	return found
 }

@@ -6,9 +6,10 @@ import (
 	"mt/model"
 )
 
-// This file reads and writes tensors that hold rows of several parameters, or hold them transposed (model.Place).
-// The bytes of such a tensor are processed in whole lines; a line is a row of the tensor's last two dimensions. In
-// the optimizer's files every parameter still has its own tensors.
+// This file reads and writes tensors that hold rows of several parameters, or hold them transposed (model.Place). A
+// tensor of three dimensions, such as (experts, rows, columns), consists of slices; any other tensor is one slice.
+// The bytes of a tensor are processed in whole lines; a line is a row of a slice as stored. In the optimizer's files
+// every parameter still has its own tensors.
 
 // placed is the rows of a parameter inside a larger tensor.
 type placed struct {
@@ -32,8 +33,8 @@ func (p placed) lines() int64 {
 	return int64(p.at.Place.Rows)
 }
 
-// addPlaced adds rows i of t, a tensor of layer, to the entry in out for their tensor. If there is none, it appends
-// a new entry.
+// addPlaced adds t.Stored[i], a range of rows of parameter t, to the entry in out for the tensor that holds them. If
+// there is no such entry, it appends one.
 func addPlaced(out []*entry, layer int, t model.TensorLayout, i int, p plane) []*entry {
 	piece := placed{t, t.Stored[i]}
 	for _, e := range out {
@@ -50,15 +51,16 @@ func addPlaced(out []*entry, layer int, t model.TensorLayout, i int, p plane) []
 	return append(out, e)
 }
 
-// stretch is n neighbouring elements of a parameter. In the tensor they stand at every stride-th element, starting
-// at first.
+// stretch is n neighbouring elements of a parameter, from elem on. In the tensor they are every stride-th element,
+// starting at element first. scatter and collect count first from the lines in their buffer instead.
 type stretch struct {
 	layout        model.TensorLayout
 	elem, n       int64
 	first, stride int64
 }
 
-// stretches calls do for all parts of p in lines [from, to) of its tensor. Lines are numbered through all slices.
+// stretches calls do for every stretch of p in the lines [from, to) of its tensor. Lines are numbered through all
+// slices.
 func (p placed) stretches(from, to int64, do func(stretch)) {
 	at, lines, line, cols := p.at.Place, p.lines(), p.line(), int64(p.layout.Cols)
 	base := int64(at.Slice) * lines
@@ -68,7 +70,7 @@ func (p placed) stretches(from, to int64, do func(stretch)) {
 			return
 		}
 		elem := int64(p.at.Row+row) * cols
-		of := int64(at.First + row/at.Run*at.Step + row%at.Run) // the slice's row
+		of := int64(at.First + row/at.Run*at.Step + row%at.Run) // row of the slice that holds this row of the parameter
 		switch {
 		case at.Transposed:
 			do(stretch{p.layout, elem + from - base, to - from, from*line + of, line})
@@ -78,13 +80,15 @@ func (p placed) stretches(from, to int64, do func(stretch)) {
 	}
 }
 
-// chunk returns the number of bytes to process together: whole lines of about most bytes.
+// chunk returns the number of bytes to process together: whole lines. The limit most, in bytes, holds unless one line
+// is longer. size is the bytes of an element.
 func (e *entry) chunk(most, size int64) int64 {
 	line := e.placed[0].line() * size
 	return max(1, most/line) * line
 }
 
-// scatter stores raw, whole lines of the tensor in plane p that start at element elem, in the parameters.
+// scatter stores raw in the parameters. raw holds whole lines of the tensor in plane p, from element elem of the
+// tensor on.
 func (e *entry) scatter(l Layer, p plane, elem int64, raw []byte) {
 	size, line := p.size(), e.placed[0].line()
 	var buf [stretchBytes]byte
@@ -96,7 +100,7 @@ func (e *entry) scatter(l Layer, p plane, elem int64, raw []byte) {
 	}
 }
 
-// collect gathers whole lines of the tensor in buf: n elements, starting at element elem.
+// collect gathers n elements of the tensor in buf, from element elem on; they must be whole lines.
 func (e *entry) collect(l Layer, elem, n int64, buf []byte) []byte {
 	size, line := e.plane.size(), e.placed[0].line()
 	var part [stretchBytes]byte
@@ -144,7 +148,7 @@ func (s stretch) put(raw, values []byte, size int64) {
 	}
 }
 
-// ReadRows reads rows i of p.Stored, in the parameter's layout.
+// ReadRows reads p.Stored[i], a range of rows of p, in the parameter's layout.
 func (w *Weights) ReadRows(p model.Param, i int) ([]float32, error) {
 	at := p.Stored[i]
 	out := make([]float32, at.Rows*p.Cols)
@@ -154,7 +158,7 @@ func (w *Weights) ReadRows(p model.Param, i int) ([]float32, error) {
 	// Read the slice in whole lines, and take the rows out of them.
 	piece := placed{model.TensorLayout{Param: p}, at}
 	packed := w.packedRows(p, i)
-	if packed != nil {
+	if _, rows := packed.(*mxfp4); rows {
 		piece.at.Place.Transposed = false
 	}
 	var raw []byte

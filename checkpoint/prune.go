@@ -5,16 +5,16 @@ import (
 	"fmt"
 )
 
-// Prune removes unfinished saves in output, and the oldest checkpoints until keep are left (save_total_limit; 0 or
-// less: all stay). No save into output may be running. These checkpoints always stay:
+// Prune removes unfinished saves in output, and the oldest checkpoints until keep of them are left (save_total_limit;
+// 0 or less: all stay). No save into output may be running. These checkpoints always stay:
 //
 //   - the newest one
 //   - the one of step current, which the run wrote last or resumed from
-//   - the one of step best (0: none); it counts among the keep only if it is the newest
+//   - the one of step best (0: none); it counts toward keep only if it is the newest
 //   - the newest good one: older than step finite, the last step with finite loss and gradients
 //
-// Marked checkpoints (MarkNonFinite), and those made in skipped steps after finite, do not count; of these only the
-// newest stays. The error lists what could not be removed; nothing else is removed instead.
+// Checkpoints that MarkNonFinite has marked, and those made in skipped steps after finite, do not count toward keep.
+// Only the newest of these stays. The error lists what could not be removed; nothing else is removed instead.
 func Prune(fs FS, output string, keep, finite, current, best int) error {
 	checkpoints, leftovers, err := list(output)
 	if err != nil {
@@ -58,7 +58,8 @@ func removeAll(fs FS, checkpoints []found, leftovers []string) error {
 	return errors.Join(errs...)
 }
 
-// surplus returns the checkpoints to remove, oldest first. checkpoints are sorted newest first.
+// surplus returns the checkpoints that Prune removes, oldest first. checkpoints are sorted newest first; the other
+// parameters are Prune's.
 func surplus(checkpoints []found, keep, finite, current, best int) (out []found) {
 	if keep <= 0 {
 		return nil
@@ -87,8 +88,9 @@ func surplus(checkpoints []found, keep, finite, current, best int) (out []found)
 	return out
 }
 
-// counts reports whether a checkpoint is one of the keep. It must not be marked as non-finite. Also, a finite step
-// must have followed it, or its own step must not have been skipped. finite is the last finite step.
+// counts reports whether c counts toward the keep of Prune. It must not be marked by MarkNonFinite. Also, a finite
+// step must have followed c, or the step of c must not have been skipped. finite is the last step with finite loss
+// and gradients.
 func (c found) counts(finite int) bool {
 	if NonFinite(c.path) != "" {
 		return false

@@ -62,7 +62,7 @@ const (
 	Everything
 )
 
-// Layer reads the weights of layer i into l, and the parts that beside selects.
+// Layer reads the weights of layer i into l, and in addition the parts that the argument beside selects.
 func (r *Reader) Layer(i int, l Layer, beside Beside) error {
 	if err := r.layer(i, l, beside); err != nil {
 		return fmt.Errorf("resume from %s: %w", r.dir, err)

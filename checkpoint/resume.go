@@ -127,15 +127,15 @@ func After(output string, step int) string {
 	return checkpoints[0].path
 }
 
-// Load reads the checkpoint dir into layers: the weights and the planes beside them, bit for bit as saved. A weight
-// may have been saved in one plane or in two, and may be held in one or two now. The data are compared with the
-// manifest's checksums. progress covers the weights and may be nil.
+// Load reads the checkpoint dir into layers: the weights and the optimizer's planes, bit for bit as saved. A weight
+// may have been saved as fp32, or as bf16 with its lower half, and may now be held in memory either way. The data are
+// compared with the manifest's checksums. progress covers the weights and may be nil.
 func Load(dir string, layers []Layer, progress Progress) (TrainerState, error) {
 	return load(dir, layers, true, progress)
 }
 
-// LoadWeights is Load, but leaves the planes beside the weights unchanged: an optimizer with other planes may have
-// written the checkpoint. It still compares all checksums.
+// LoadWeights is Load, but leaves the optimizer's planes unchanged: an optimizer with other planes may have written
+// the checkpoint. It still compares all checksums.
 func LoadWeights(dir string, layers []Layer, progress Progress) (TrainerState, error) {
 	return load(dir, layers, false, progress)
 }
@@ -181,8 +181,8 @@ func loadState(dir string, layers []Layer, planes bool, progress Progress) (Trai
 	return ReadState(dir)
 }
 
-// wanted selects what a layer's optimizer file must hold: the weights' lower halves, and the planes beside the
-// weights. If lower halves are not wanted, the file has none. Planes that are not wanted are skipped.
+// wanted selects the tensors that a layer's optimizer file must hold: lower halves of the weights (lo) and planes of
+// the optimizer's state (planes). Without lo, the file has no lower halves. Without planes, its planes are skipped.
 type wanted struct{ lo, planes bool }
 
 // loadLayerState reads a layer's optimizer file into l.

@@ -36,11 +36,14 @@ type source struct {
 	shards map[string]*shard
 	where  map[string]*shard // by tensor: the shard that holds it
 	absent map[string]*shard // by tensor: the shard that the index names but that lacks the tensor
+	// quantized returns quantization_config of config.json; nil: none.
+	quantized func() (*model.Quantized, error)
 }
 
 // openSource opens the weights in dir: model.safetensors, otherwise the shards of model.safetensors.index.json.
 func openSource(dir string) (*source, error) {
-	s := &source{dir: dir, shards: map[string]*shard{}, where: map[string]*shard{}, absent: map[string]*shard{}}
+	s := &source{dir: dir, shards: map[string]*shard{}, where: map[string]*shard{}, absent: map[string]*shard{},
+		quantized: sync.OnceValues(func() (*model.Quantized, error) { return model.ReadQuantized(dir) })}
 	err := s.openAll()
 	if err != nil {
 		s.Close()
@@ -227,7 +230,7 @@ func (s *source) open(name string) (*shard, error) {
 	return sh, nil
 }
 
-// readAt fills p with the tensor's bytes from offset at.
+// readAt fills p with bytes of the tensor, starting at the given offset in the tensor's data.
 func (sh *shard) readAt(t tensor, at int64, p []byte) error {
 	if n, err := sh.file.ReadAt(p, t.off+at); n < len(p) {
 		return fmt.Errorf("%s: tensor %q: %w", sh.path, t.name, truncated(err, "the tensor's data"))
@@ -316,13 +319,18 @@ func (w *Weights) Tensor(name string) (TensorInfo, bool) {
 	return TensorInfo{Name: name, File: sh.name, DType: t.dtype, Shape: t.shape, Bytes: t.bytes}, true
 }
 
-// Read reads len(dst) elements of a tensor of dtype F32, BF16, F16 or F64, starting at element elem.
+// Read reads len(dst) elements of a tensor of dtype F32, BF16, F16, F64 or F8_E4M3 with scales, starting at element elem.
 func (w *Weights) Read(name string, elem int64, dst []float32) error {
 	sh, ok := w.src.where[name]
 	if !ok {
 		return fmt.Errorf("%s: tensor %q is missing", w.src.dir, name)
 	}
 	in := sh.tensors[name]
+	if t, err := w.src.scaledOf(name); err != nil {
+		return err
+	} else if t != nil {
+		return readElems(t, elem, dst)
+	}
 	p, ok := weightPlane(in.dtype)
 	if !ok {
 		return fmt.Errorf("%s: tensor %q: %s", sh.path, name, unreadable(in.dtype))

@@ -20,24 +20,26 @@ type TrainerState struct {
 	Seed      int64   `json:"seed"`
 	Epoch     float64 `json:"epoch"`
 	NonFinite int     `json:"nonfinite"` // number of consecutive skipped steps so far
-	// Log is the window of the log after Step. It is absent after a logged step, and in checkpoints of older
-	// versions; the window then begins at Step.
+	// Log averages the steps since the last line of the log. It is absent if Step itself was logged, and in
+	// checkpoints of older versions; the average then begins after Step.
 	Log LogWindow `json:"log_window,omitzero"`
 	// Best is the result of the evaluations before Step, for save_best and early stopping.
 	Best Best `json:"best,omitzero"`
-	// Ended is set when a run with save_best or early stopping has ended. Checkpoints do not have it.
+	// Ended describes the end of a run with save_best or early stopping. Only the state beside the final model has
+	// it, no checkpoint.
 	Ended Ended `json:"ended,omitzero"`
 	// Schedule is the position of the learning rate's schedule, if a resume has changed the schedule.
 	Schedule SchedulePosition `json:"schedule,omitzero"`
 	// ParentRun is the checkpoint of another run that this run started from; "": none.
 	ParentRun string `json:"origin,omitempty"`
-	// Lanes is the device of each layer; absent if all devices are alike.
+	// Lanes is the index of the device that computes each layer; absent if all devices are alike.
 	Lanes []int `json:"lanes,omitempty"`
 	// Ranks is the number of ranks that trained together until Step; absent for a single process.
 	Ranks int `json:"ranks,omitempty"`
 	// ModelOnly reports that the optimizer's state was not saved.
 	ModelOnly bool `json:"model_only,omitempty"`
-	// ConfigDigests identify what a resume must share with this run, by name: model, tokenizer, dataset.
+	// ConfigDigests has digests that a run must share with this one to resume from it, by name: model, tokenizer,
+	// dataset.
 	ConfigDigests map[string]string `json:"config_digests,omitempty"`
 }
 
@@ -102,7 +104,8 @@ func (w LogWindow) Mean() float64 {
 	return w.Loss
 }
 
-// SchedulePosition is where a schedule lies: config.SchedulePosition, field by field.
+// SchedulePosition is the position of the learning-rate schedule in the run's steps. It has the fields of
+// config.SchedulePosition.
 type SchedulePosition struct {
 	Base   int `json:"base"`
 	From   int `json:"from"`
@@ -174,13 +177,13 @@ const nonFiniteName = "nonfinite.json"
 
 // nonFiniteMark is the content of nonFiniteName.
 type nonFiniteMark struct {
-	LastFiniteStep int `json:"last_finite_step"` // its update may have broken the weights
-	FailedStep     int `json:"failed_step"`      // where the run gave up
+	LastFiniteStep int `json:"last_finite_step"` // the update of this step may have broken the weights
+	FailedStep     int `json:"failed_step"`      // step at which the run gave up
 }
 
-// MarkNonFinite marks the checkpoints in output of the steps finite to last. The run's last finite step was finite,
-// and it gave up at step failed. No step has shown that these weights are good, so Latest skips the marked
-// checkpoints. good is the newest checkpoint before finite that is not marked; "": none.
+// MarkNonFinite marks the checkpoints in output whose step is from finite to last. finite is the run's last step with
+// finite loss and gradients; at step failed the run gave up. No later step has shown that the marked weights are
+// good, so Latest skips these checkpoints. good is the newest unmarked checkpoint before finite; "": none.
 func MarkNonFinite(fs FS, output string, finite, last, failed int) (good string, marked []string, err error) {
 	checkpoints, _, err := list(output)
 	if err != nil {

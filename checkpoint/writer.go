@@ -28,7 +28,7 @@ type WriterOptions struct {
 	Step          int // names the directory: checkpoint-STEP
 	Config        *model.Config
 	Layouts       []model.Layout // of all layers, as returned by Config.Layouts
-	Planes        optim.Planes   // planes beside the weights, the same for all layers
+	Planes        optim.Planes   // planes of the optimizer's state, the same
 	SaveDType     DType          // of the weights; "": BF16
 	MaxShardBytes int64          // most bytes of weights in a file; 0: 5 GB
 	Zstd          bool           // compress the optimizer's state
@@ -109,8 +109,8 @@ func NewWriter(output string, opts WriterOptions) (*Writer, error) {
 	return w, nil
 }
 
-// pieceFor returns the size of a piece in bytes: pieceBytes, less if no tensor is as large, or a whole line if
-// tensors are written in lines.
+// pieceFor returns the size in bytes of the pieces for these files: pieceBytes, or less if no tensor is that large.
+// Files with tensors that are written in whole lines (placed.go) need at least one line.
 func pieceFor(files []*outFile) int64 {
 	var most, line int64
 	for _, f := range files {
@@ -202,7 +202,7 @@ func (f *outFile) writeAt(d *disk, p []byte, off int64) error {
 	return err
 }
 
-// WriteLayer writes the weights of layer i and the planes beside them. It returns when the operating system has
+// WriteLayer writes the weights of layer i and the optimizer's planes. It returns when the operating system has
 // accepted the data. l must not change until then.
 func (w *Writer) WriteLayer(i int, l Layer) error {
 	w.mu.Lock()
@@ -275,6 +275,9 @@ func (f *outFile) writeEntry(d *disk, e *entry, l Layer, buf []byte) error {
 
 // pieces passes the bytes of e to put, in order.
 func (e *entry) pieces(l Layer, buf []byte, put func([]byte) error) error {
+	if e.quant != nil {
+		return e.quant.pieces(l, e.scales, put)
+	}
 	if e.from != nil {
 		return e.from.pieces(e.plane, buf, put)
 	}

@@ -34,8 +34,8 @@ const (
 	arrowBatchMessage
 )
 
-// arrowRows reads the rows of an Arrow stream as JSON, with one batch in memory. Reading outside of a batch panics;
-// guarded turns the panic into an error.
+// arrowRows reads the rows of an Arrow stream as JSON, with one batch in memory. In a damaged file an offset may lie
+// outside of its buffer; the access then panics, and guarded turns the panic into an error.
 type arrowRows struct {
 	r       io.Reader
 	body    bytes.Buffer // of the current message
@@ -49,8 +49,8 @@ type arrowRows struct {
 	done    error
 }
 
-// openArrow reads the schema of a stream. wanted reports which columns to read. known are column types from a file
-// beside the stream; nil: none.
+// openArrow reads the schema of a stream. wanted reports for a column's name whether to read the column. known maps
+// names to column types found in a file beside the stream; nil: none.
 func openArrow(from io.Reader, wanted func(string) bool, known map[string]*colType) (a *arrowRows, err error) {
 	b := bufio.NewReaderSize(from, 8<<10)                                         // message bodies are larger and bypass this buffer
 	if start, _ := b.Peek(len(arrowFileStart)); string(start) == arrowFileStart { // a read error recurs below
@@ -263,8 +263,8 @@ func (b *arrowBatch) check(bytes int) error {
 	return nil
 }
 
-// take returns the offset of the next description in at (nodes, buffers or variadic). bytes is the size of a
-// description.
+// take returns the offset of the next description in a list, and moves past the description. at points to b.nodes,
+// b.buffers or b.variadic; bytes is the size of one description.
 func (b *arrowBatch) take(at *[2]int, bytes int) int {
 	if at[1]--; at[1] < 0 {
 		panic("a batch lacks a part")
@@ -282,7 +282,8 @@ func (b *arrowBatch) buffer() []byte {
 	return b.body[from:][:n]
 }
 
-// column takes a field's nodes and buffers from the batch. If the column is read, it checks their lengths.
+// column returns the batch's column of field f, and moves past its nodes and buffers. With read false it only moves
+// past them; otherwise it checks the lengths of the buffers.
 func (b *arrowBatch) column(f *arrowField, read bool, dicts map[int64]*arrowColumn) (*arrowColumn, error) {
 	if f.index != nil {
 		index, err := b.column(f.index, read, dicts)
@@ -395,8 +396,8 @@ func (f *arrowField) isText() bool {
 	return slices.Contains([]int{arrowUtf8, arrowLargeUtf8, arrowUtf8View, arrowBinary, arrowLargeBinary, arrowBinaryView}, f.kind)
 }
 
-// means sets the meaning of the field's values; the table of describes the type. Source: Schema.fbs, defaults
-// included.
+// means sets the meaning of the field's values, from the flatbuffer table that describes the type. Source:
+// Schema.fbs, defaults included.
 func (f *arrowField) means(of flat) error {
 	unit := int64(-1)
 	switch f.kind {
@@ -424,7 +425,8 @@ func (f *arrowField) means(of flat) error {
 	return nil
 }
 
-// meanings applies descriptions of the columns from outside the schema, and marks the fields as top-level columns.
+// meanings marks the fields as top-level columns and refines their types. Each map in said gives, by column name, a
+// type from another source than the schema.
 func meanings(fields []*arrowField, said ...map[string]*colType) {
 	for _, f := range fields {
 		f.column = true
@@ -434,7 +436,8 @@ func meanings(fields []*arrowField, said ...map[string]*colType) {
 	}
 }
 
-// take applies another description of a column, which may declare texts as JSON.
+// take applies the type t, which another source than the schema gives to the field. t can declare that texts are
+// JSON; its other properties are ignored.
 func (f *arrowField) take(t *colType) {
 	switch {
 	case t == nil:
@@ -504,7 +507,7 @@ func (c *arrowColumn) bytes(i int64) []byte {
 	return c.data[from:to]
 }
 
-// littleEndian returns b reversed.
+// littleEndian returns a copy of b in reverse byte order. It makes a little-endian number big-endian.
 func littleEndian(b []byte) []byte {
 	out := slices.Clone(b)
 	slices.Reverse(out)
@@ -626,7 +629,7 @@ func (c *arrowColumn) check() error {
 	return nil
 }
 
-// append appends value i as JSON. It fails if dst exceeds most bytes.
+// append appends value i as JSON. It fails if dst becomes longer than the limit most, in bytes.
 func (c *arrowColumn) append(dst []byte, i int64, most int) ([]byte, error) {
 	if len(dst) > most {
 		return dst, errRowSize
@@ -762,8 +765,8 @@ func (c *arrowColumn) appendStruct(dst []byte, i int64, most int) (_ []byte, err
 // necessary parts are read here, with every offset checked. A library would allocate whatever a damaged file asks
 // for. Sources: "FlatBuffers Internals", and Message.fbs and Schema.fbs of Apache Arrow's format.
 
-// flat is the table at offset pos of the buffer b. Reading outside of the buffer panics like a slice; guarded turns
-// the panic into an error.
+// flat is the flatbuffer table at offset pos of the buffer b. Access outside of the buffer panics like a slice;
+// guarded turns the panic into an error.
 type flat struct {
 	b   []byte
 	pos int
@@ -785,7 +788,7 @@ func (t flat) field(i int) int {
 	return 0
 }
 
-// number returns the integer field i of the given bytes; usual: the field is absent.
+// number returns integer field i, which is bytes wide. If the field is absent, it returns the value of usual.
 func (t flat) number(i, bytes int, usual int64) int64 {
 	at := t.field(i)
 	switch {
@@ -812,7 +815,8 @@ func (t flat) table(i int) (flat, bool) {
 
 func (t flat) follow(at int) int { return at + int(binary.LittleEndian.Uint32(t.b[at:])) }
 
-// vector returns the vector field i: the offset of the first element and the number of elements of the given bytes.
+// vector returns vector field i: the offset of its first element and the number of its elements. bytes is the size of
+// one element.
 func (t flat) vector(i, bytes int) (from, n int) {
 	at := t.field(i)
 	if at == 0 {
@@ -932,7 +936,7 @@ func (a *arrowTypes) field(t flat, depth int) (f *arrowField, err error) {
 	return f, err
 }
 
-// shape sets the memory layout of the field's values; the table of describes the type.
+// shape sets the memory layout of the field's values, from the flatbuffer table that describes the type.
 func (f *arrowField) shape(of flat) error {
 	f.buffers = 2
 	children := -1 // any number

@@ -38,7 +38,7 @@ type Pair struct {
 type MicroBatch struct {
 	Tokens int
 	IDs    []int32 // (Tokens)
-	// Index maps each token to its id's position in the batch's UniqueIDs.
+	// Index is, for each token, the position of its id in the batch's UniqueIDs.
 	Index []int32 // (Tokens)
 	// Targets is the token to predict at each position: labels shifted by one, so the target at t is the label of
 	// t+1. IgnoreIndex: none.
@@ -46,8 +46,8 @@ type MicroBatch struct {
 	Positions []int32 // (Tokens), restarts with every document
 	CuSeqlens []int32 // (documents + 1), first token of each document, then Tokens
 	MaxSeqlen int     // tokens of the longest document
-	// RowStart and RowPos list the positions of each unique id of the batch: id u is at
-	// RowPos[RowStart[u]:RowStart[u+1]], in rising order.
+	// RowStart and RowPos list the positions of each unique id of the batch. The id UniqueIDs[u] stands at the
+	// positions RowPos[RowStart[u]:RowStart[u+1]], in rising order.
 	RowStart []int32 // (unique ids of the batch + 1)
 	RowPos   []int32 // (Tokens)
 	// Supervised counts the targets that are not IgnoreIndex.
@@ -168,7 +168,8 @@ func (b *Batch) index() {
 	}
 }
 
-// index lists the positions of each of the batch's unique ids with a counting sort.
+// index sets Index, RowStart and RowPos with a counting sort. place maps an id to its position in UniqueIDs; unique
+// is the length of UniqueIDs.
 func (mb *MicroBatch) index(place []int32, unique int) {
 	mb.Index = make([]int32, mb.Tokens)
 	mb.RowStart = make([]int32, unique+1)
@@ -220,7 +221,7 @@ func (r Row) Supervised() int64 {
 	return sum
 }
 
-// chosen returns the number of tokens in the loss that belong to chosen answers.
+// chosen returns the number of tokens in the loss that belong to the chosen answers of the row's pairs.
 func (r Row) chosen() (sum int64) {
 	doc, first, labels, pairs := int32(0), 0, r.labels(), r.Pairs // pairs are in the order of their documents
 	for n := range r.docs() {
@@ -250,7 +251,7 @@ type Sampler struct {
 	perStep int
 	seed    int64
 	shuffle bool
-	// The first done steps have consumed the rows before data position at.
+	// Steps 1 to done consumed the rows before data position at. See From.
 	done int
 	at   int64
 }
@@ -264,9 +265,9 @@ func NewSampler(view View, rowsPerStep int, seed int64, shuffle bool) *Sampler {
 	return &Sampler{view: view, perStep: rowsPerStep, seed: seed, shuffle: shuffle}
 }
 
-// From returns a sampler whose first step after step begins at data position pos, whatever rows earlier steps took.
-// If pos is s's own position after step, the result equals s. Its methods accept steps after step; Pos also accepts
-// step.
+// From returns a copy of s that continues after the given step: step+1 begins at data position pos. It does not
+// matter how many rows each earlier step took. If pos equals s.Pos(step), the copy gives the same rows as s. Methods
+// of the copy accept numbers above step; Pos also accepts step itself.
 func (s *Sampler) From(step int, pos int64) *Sampler {
 	out := *s
 	out.done, out.at = step, pos
@@ -349,7 +350,8 @@ func (s *Sampler) span(n int) (epoch, first, end int) {
 
 // AllRanks describes the global batch of all ranks.
 type AllRanks struct {
-	// StandIn reports that no row is left for this rank. Its batch must not train anything.
+	// StandIn reports that the step has no row for this rank. The rank then computes a copy of another row, which
+	// must not train anything.
 	StandIn    bool
 	Tokens     int64 // of the global batch
 	Supervised int64 // of the global batch; divisor of the loss

@@ -38,7 +38,7 @@ type builder struct {
 	sources        []source
 	before         []int64 // by source: bytes of all sources before it
 	total          int64   // bytes of all sources
-	done, reported int64   // bytes done; bytes last reported to Progress
+	done, reported int64   // bytes read; the same when Progress was last called
 	inside         bool    // the current document is partly written
 	skippedFrom    int64   // bad rows before the current source
 	docsFrom       int64
@@ -302,17 +302,18 @@ func (s *Spec) progress(done, total int64, what string) {
 	}
 }
 
-// supply counts the rows read of each data set that is not needed completely.
+// supply counts documents per data set. It lets reading stop early in data sets of which only the first documents are
+// needed, as with max_samples.
 type supply struct {
 	spec *Spec
-	most []int64       // documents needed, by data set; see Spec.most
+	most []int64       // documents needed, by data set; 0: all. See Spec.documentLimit
 	docs []int64       // documents the builder has written
 	rows []int64       // rows the feeder has sent, and documents of earlier runs
 	full []atomic.Bool // the builder has all needed documents
 }
 
-// newSupply returns the supply of a cache that already holds the documents of m. set is the data set of the source
-// in which the builder continues; -1: none.
+// newSupply returns the counters of a cache whose manifest m lists the documents of earlier runs. set is the data set
+// of the source that was read in part and is now continued; -1: none.
 func newSupply(s *Spec, m *manifest, set int) *supply {
 	n := len(s.sets)
 	out := &supply{s, make([]int64, n), make([]int64, n), make([]int64, n), make([]atomic.Bool, n)}

@@ -110,7 +110,7 @@ type cachedFile struct {
 	Skipped int64  `json:"skipped,omitempty"`
 }
 
-// sizes returns the bytes of tokens, labels and documents.
+// sizes returns the sizes in bytes of the file's three arrays: tokens, labels and documents.
 func (m *manifest) sizes() [3]int64 {
 	s := [3]int64{m.Tokens * m.TokenBytes, 0, m.Docs * m.docBytes()}
 	if m.HasLabels {
@@ -119,7 +119,7 @@ func (m *manifest) sizes() [3]int64 {
 	return s
 }
 
-// docBytes returns the bytes of one entry in documents.
+// docBytes returns the size in bytes of one document's entry in the array of documents.
 func (m *manifest) docBytes() int64 {
 	if m.Kind == kindPairs {
 		return docBytes + 8
@@ -136,7 +136,8 @@ type cache struct {
 	docs         []byte
 }
 
-// cacheTokenBytes returns the bytes of an id below vocab, or IgnoreIndex: 2 or 4.
+// cacheTokenBytes returns the width of a token or label in the cache: 2 bytes if all ids below vocab and IgnoreIndex
+// fit in 16 bits, otherwise 4.
 func cacheTokenBytes(vocab int) int64 {
 	if vocab <= ignore16 {
 		return 2
@@ -320,7 +321,7 @@ func (m *manifest) holds(f cachedFile, src source) bool {
 	}
 	most := int64(math.MaxInt64)
 	switch {
-	case f.Partial && f.Docs == 0: // no row of it was needed
+	case f.Partial && f.Docs == 0: // no row of the file was needed
 		return true
 	case f.Partial && f.Read == 0: // its rows are not in file order
 		return false
@@ -336,7 +337,8 @@ func (m *manifest) unchangedSince(mtime int64, src source) bool {
 	return mtime == src.mtime && mtime < m.Started-int64(racy)
 }
 
-// sumOf returns the SHA-256 of the first most bytes of a file.
+// sumOf returns the SHA-256 of the start of a file. most is the number of bytes to hash; a shorter file is hashed as
+// a whole.
 func sumOf(name string, most int64) (string, error) {
 	f, _, err := openRegular(name)
 	if err != nil {
@@ -440,7 +442,8 @@ type cacheWriter struct {
 	resumed string // note on work taken over from an earlier process; "": none
 }
 
-// part is one of the three arrays of a cache file, with the file that holds it during writing.
+// part is one of the three arrays of a cache file: tokens, labels or documents. During writing each has a file of its
+// own.
 type part struct {
 	f   *os.File
 	w   *bufio.Writer
@@ -462,7 +465,7 @@ const (
 	newName     = ".new"
 )
 
-// tempName is part of the names of files that no other process can continue.
+// tempName is part of the names of files that only their own process uses; no later process continues them.
 const tempName = ".tmp-"
 
 // besides are the suffixes of all files beside a cache's first part.
@@ -870,7 +873,7 @@ func openRegular(name string) (*os.File, os.FileInfo, error) {
 	return f, info, nil
 }
 
-// readSmall reads a file of at most most bytes. A missing file gives nil.
+// readSmall reads a file. A file longer than most, in bytes, is an error; a missing file gives nil.
 func readSmall(name string, most int64) ([]byte, error) {
 	text, err := files.Read(name, most)
 	if errors.Is(err, fs.ErrNotExist) {

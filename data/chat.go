@@ -47,7 +47,8 @@ func noImages(fields map[string]json.RawMessage) error {
 // notText are the usual names of fields with media.
 var notText = []string{"images", "image", "videos", "video", "audios", "audio"}
 
-// noImageColumns is noImages for a file's columns. Columns without text are not read, so rows cannot tell.
+// noImageColumns is noImages for the column names of a table or Parquet file. Columns with media are not read from
+// such a file, so the rows cannot show them.
 func noImageColumns(names []string) error {
 	about := slices.IndexFunc(names, func(n string) bool { return slices.Contains(notText, n) })
 	for _, m := range marks {
@@ -539,7 +540,7 @@ func checkLabel(fields map[string]json.RawMessage) error {
 	return nil
 }
 
-// role returns the message's role with the templates' name.
+// role returns the message's role, translated to the name that chat templates use.
 func (c *columns) role(m *jinja.Object, where string) (string, error) {
 	v, ok := m.Get(c.Role)
 	if !ok {

@@ -17,7 +17,7 @@ import (
 	"unicode/utf8"
 )
 
-// colType is the type of a column in a Parquet or Arrow file, or of a part of a column.
+// colType is the type of a Parquet or Arrow column, or of a value nested in a column.
 type colType struct {
 	name    string              // the type's name in the file, for errors
 	json    bool                // values are JSON texts
@@ -36,7 +36,7 @@ const jsonExtension = "arrow.json"
 const (
 	extensionKey   = "ARROW:extension:name" // of an Arrow field
 	arrowSchemaKey = "ARROW:schema"         // of a Parquet file: its Arrow schema
-	featuresKey    = "huggingface"          // of both: the features of datasets
+	featuresKey    = "huggingface"          // of both: the features that the library datasets writes
 )
 
 // featureTypes returns the column types in the features that datasets writes beside a schema; nil: text has none.
@@ -114,7 +114,7 @@ func (t *colType) item() *colType {
 	return t.element
 }
 
-// isJSON reports whether t is JSON text.
+// isJSON reports whether values of type t are JSON text. t may be nil.
 func (t *colType) isJSON() bool { return t != nil && t.json }
 
 // appendJSON appends the JSON value in text, a value of a JSON column.
@@ -135,9 +135,9 @@ func inColumn(name string, err error) error {
 	return out
 }
 
-// appendNamed appends a value of a type that JSON lacks. Inside a struct or list it is text. A top-level column
-// gets an object with the type's name. The only text needed there is the text to learn, and its reader then refuses
-// the object and shows the type.
+// appendNamed appends, as text, a value of a type that JSON lacks, such as a date. In a top-level column it appends
+// an object {kind: text} instead. Only the text to train on is read from such a column; its reader refuses objects,
+// and its error then shows the kind.
 func appendNamed(dst []byte, column bool, kind, text string) []byte {
 	if !column {
 		return quote(dst, text)
@@ -146,8 +146,8 @@ func appendNamed(dst []byte, column bool, kind, text string) []byte {
 	return append(quote(dst, text), '}')
 }
 
-// appendNumber appends a number, given as text, of a type that JSON lacks. A top-level column gets a string, which
-// may be the text to learn.
+// appendNumber appends a number, given as text, of a type that JSON lacks. In a top-level column the number becomes a
+// JSON string, since the column may hold the text to train on.
 func appendNumber(dst []byte, column bool, text string) []byte {
 	if column {
 		return quote(dst, text)
@@ -248,7 +248,7 @@ func floorDiv(a, b int64) int64 {
 	return q
 }
 
-// uuidText returns a UUID in its usual form.
+// uuidText returns the 16 bytes of a UUID as hexadecimal digits in groups of 8, 4, 4, 4 and 12.
 func uuidText(b []byte) string {
 	h := fmt.Sprintf("%x", b)
 	return h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:]
@@ -325,8 +325,8 @@ func (t *colType) nests(levels int) bool {
 	return slices.ContainsFunc(slices.Collect(maps.Values(t.fields)), func(f *colType) bool { return f.nests(levels - 1) })
 }
 
-// strip appends raw, a value of type t, without the nulls of its structs. drop: also those of the outermost struct.
-// schema describes a value inside call arguments; nil: there is none.
+// strip appends raw, a value of type t, without the nulls of its structs. The nulls of the outermost struct are
+// dropped only if drop is set. schema describes a value inside call arguments; nil: there is none.
 func (p *padding) strip(dst, raw []byte, t *colType, schema any, drop bool) []byte {
 	switch {
 	case t == nil || t.json || len(raw) == 0:
@@ -432,7 +432,7 @@ func parameters(raw json.RawMessage) map[string]any {
 	return out
 }
 
-// opened returns the value of a JSON text, or v if it is something else.
+// opened decodes v if v is a string that holds JSON. Otherwise it returns v.
 func opened(v any) any {
 	text, ok := v.(string)
 	if !ok {

@@ -25,8 +25,8 @@ type Dataset struct {
 	// first[p] is the first row of the document at position p of the mix, if documents can have several rows.
 	// first[n], after the last, is the number of rows.
 	first []int64
-	// fit lists the documents of rows that consist of whole documents and do not follow the mix. With fitAt, row i
-	// has fit[fitAt[i]:fitAt[i+1]]; without, fit[i].
+	// fit is set if every row holds whole documents, in another order or selection than the mix. Without fitAt, row i
+	// is document fit[i]. With fitAt, row i has the documents fit[fitAt[i]:fitAt[i+1]].
 	fit, fitAt []int64
 	// drop lists the packed rows that are left out, in rising order.
 	drop []int64
@@ -169,7 +169,8 @@ func (d *Dataset) warnRows() {
 	}
 }
 
-// valStream makes the choice of Eval's rows independent of any epoch's order.
+// valStream is the stream of the permutation that chooses Eval's rows. No epoch has this number, so the choice is
+// independent of every epoch's order.
 const valStream = math.MaxUint64
 
 // split chooses Eval's rows.
@@ -198,8 +199,8 @@ func (d *Dataset) Sampler(rowsPerStep int) *Sampler {
 	return NewSampler(d.Train(), rowsPerStep, d.spec.Seed, d.spec.Shuffle)
 }
 
-// Warnings returns hints for the user, one sentence each: the Notes, and the problems of documents that Report
-// locates.
+// Warnings returns hints for the user, one sentence each: the Notes, then counts of documents with problems. Report
+// tells where these documents are.
 func (d *Dataset) Warnings() []string { return slices.Concat(d.warnings, d.problems) }
 
 // Notes returns the Warnings without problems of single documents.
@@ -214,8 +215,8 @@ func (d *Dataset) VocabSize() int { return d.spec.VocabSize }
 // IsText reports whether documents are tokenized text.
 func (d *Dataset) IsText() bool { return d.c.Kind == kindText }
 
-// IsChat reports whether documents are chats or prompts with answers. For pairs it reports whether some are not
-// plain text that is used unchanged.
+// IsChat reports whether documents are chats or prompts with answers. A data set of pairs counts as chat if a
+// template or layout writes at least one pair; the others are texts used unchanged.
 func (d *Dataset) IsChat() bool {
 	return d.c.Kind == kindChat || d.IsPairs() && d.c.Verbatim < d.c.Docs
 }
@@ -232,7 +233,7 @@ func (d *Dataset) ID() string {
 	fmt.Fprintf(h, "%d %s %s %d %d %08x\n", idVersion, d.c.Tokenizer, d.c.Kind, d.c.Tokens, d.c.Docs, sums)
 	for _, f := range d.c.Files {
 		switch {
-		case f.Partial: // data read beyond the documents is irrelevant; the sums above cover the documents
+		case f.Partial: // bytes after the last document are irrelevant; the sums above cover the documents
 			fmt.Fprintf(h, "the first %d\n", f.Docs)
 		case f.Docs > 0:
 			fmt.Fprintf(h, "%s %d\n", f.SHA256, f.Docs)
@@ -255,8 +256,8 @@ func (d *Dataset) Train() View {
 	return View{d: d, rows: int(d.rows) - len(d.val), drop: d.val}
 }
 
-// Eval returns the rows that ValSize holds out. Only Seed chooses them, so the order of training does not matter. A
-// share of the rows is rounded up.
+// Eval returns the rows that ValSize holds out. If ValSize is a share of the rows, their number is rounded up. Only
+// Seed chooses the rows, so the order of training does not matter.
 func (d *Dataset) Eval() View { return View{d: d, rows: len(d.val), pick: d.val} }
 
 // All returns Train and Eval together.

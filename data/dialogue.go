@@ -264,7 +264,7 @@ func (b *conversations) whole(fields map[string]json.RawMessage, where string) e
 	return nil
 }
 
-// end returns the conversations after the last row.
+// end returns all conversations. It is called after the last row; name is the origin of the rows, for errors.
 func (b *conversations) end(name string) ([]*Conversation, error) {
 	if len(b.messages) > 0 {
 		list := append(append([]byte{'['}, bytes.Join(b.messages, []byte{','})...), ']')

@@ -25,7 +25,7 @@ type encoder struct {
 	ids, labs []int32
 	cut       int // of a pair: start of the rejected document in ids
 	starts    []int
-	muted     []jinja.Span // ranges of ids of weight-0 turns that a layout wrote
+	muted     []jinja.Span // ranges of ids that a layout wrote for turns excluded from training (weight 0)
 	paused    []int        // positions in ids where the assistant's turn pauses for other messages
 	around    special
 	// tmpl is the row's template, one of templates, or nil. templates are copies of the form's templates, by name,
@@ -33,12 +33,12 @@ type encoder struct {
 	tmpl      *jinja.Template
 	templates map[string]*jinja.Template
 	ends      map[*jinja.Template]*answerEnds      // end of answers of each template, found on demand
-	abandoned func() bool                          // reports whether the encoder's tokens are still wanted
+	abandoned func() bool                          // reports that nobody wants the encoder's tokens any more
 	lists     func(name string, value []byte) bool // Spec.lists of data set listsSet
 	listsSet  int
 }
 
-// special holds the tokens around a text, and BOS and EOS.
+// special holds the tokens that a tokenizer puts before and after a text, and the ids of BOS and EOS.
 type special struct {
 	before, after []int32
 	bos, eos      int32 // IgnoreIndex: none
@@ -161,7 +161,8 @@ func (e *encoder) encode(c *chunk) {
 	c.buf = nil
 }
 
-// divided splits the row d into its documents, which end at ends.
+// divided splits the row d into its documents. ends has the end of each document, in tokens from the start of the
+// row.
 func divided(d encoded, ends []int) []encoded {
 	out := make([]encoded, len(ends))
 	from := 0
@@ -224,7 +225,7 @@ func (e *encoder) within(ids []int32) error {
 	return nil
 }
 
-// listsOf is Spec.lists of a data set, cached.
+// listsOf returns Spec.lists of a data set. It keeps the function of the last data set.
 func (e *encoder) listsOf(set int) func(string, []byte) bool {
 	if e.lists == nil || e.listsSet != set {
 		e.lists, e.listsSet = e.spec.lists(set), set
@@ -232,7 +233,7 @@ func (e *encoder) listsOf(set int) func(string, []byte) bool {
 	return e.lists
 }
 
-// file sets e.ids to the tokens of a file that is one document, or of a piece of it.
+// file sets e.ids to the tokens of a file that is one document, or of a piece of such a file.
 func (e *encoder) file(c *chunk, r record, text []byte) error {
 	if err := e.spec.needTokenizer(c.src.path); err != nil {
 		return &fatalRow{err}
@@ -386,7 +387,7 @@ const (
 	flagLeftText                        // the template dropped text of a message
 	flagLeftCalls                       // the template dropped tools or calls
 	flagVerbatim                        // of a pair: plain text that no template writes
-	flagPromptCut                       // of a pair: the prompt alone ends with other tokens than before an answer
+	flagPromptCut                       // of a pair: the prompt's last tokens change when an answer follows
 	flagJoined                          // the template got the parts of a content as one text
 	flagDecoded                         // the template got call arguments as objects instead of JSON strings
 	flagEncoded                         // the template got call arguments as JSON strings instead of objects
@@ -400,8 +401,8 @@ const flagSameRow uint64 = 1 << 15
 // existed when the ID was defined; later flags must not change IDs.
 const idFlags = flagOpenEnd | flagDoubledBOS
 
-// piece appends the tokens of text and an EOS. With sup, the EOS and the tokens from byte offset from are
-// supervised.
+// piece appends the tokens of text and an EOS. With sup set, the EOS is supervised, and so are the tokens that start
+// at or after the byte offset from.
 func (e *encoder) piece(text string, from int, sup bool) (err error) {
 	first := len(e.ids)
 	if e.ids, e.starts, err = e.tok.EncodeSpans(e.ids, e.starts[:0], []byte(text)); err != nil {

@@ -348,7 +348,7 @@ func (c Columns) formOf(fields map[string]json.RawMessage) (form, error) {
 	return recognised(fields)
 }
 
-// named returns f if the row has f's field.
+// named returns f if the row has the field f.field, and otherwise an error.
 func (c Columns) named(f form, fields map[string]json.RawMessage) (form, error) {
 	if given(fields[f.field]) == nil {
 		return form{}, fmt.Errorf("%s: %w", c.given()[0], missingField(f.field, fields))
@@ -391,7 +391,7 @@ func (c Columns) ofText(name string) error {
 	return nil
 }
 
-// errNoColumn returns the error of a file without a known column. all are its columns.
+// errNoColumn returns the error of a file without a column that mt knows. all has the names of the file's columns.
 func errNoColumn(all []string) error {
 	return fmt.Errorf("no column that could be trained on among %q; say which they are: %s, %s, or %s and %s; or name them in %s",
 		all, textColumnKey, messagesColumnKey, promptColumnKey, responseColumnKey, infoName)

@@ -20,7 +20,7 @@ var (
 	noEffect = []string{"token_type_ids", "mm_token_type_ids"}
 	// ambiguous have opposite meanings in different programs.
 	ambiguous = []string{"mask", "prompt_mask"}
-	// idLists are all of these.
+	// idLists are the names of all lists that a row may have beside its ids.
 	idLists = slices.Concat([]string{labelsField, attentionField, positionsField, lengthsField}, lossMasks, lossWeights, noEffect, ambiguous)
 )
 
@@ -62,7 +62,8 @@ func (r *jsonRow) parseIDs(fields map[string]json.RawMessage, vocab int) (err er
 	return r.checkLabels(vocab)
 }
 
-// beside applies the lists beside the ids. why mentions removed padding, for an error.
+// beside applies the lists beside the ids to the row. If it removed padding, why says so, for an error about the
+// row's length.
 func (r *jsonRow) beside(fields map[string]json.RawMessage) (why string, err error) {
 	for _, name := range ambiguous {
 		if given(fields[name]) != nil {
@@ -228,8 +229,9 @@ func (r *jsonRow) restarts(fields map[string]json.RawMessage, from, to int) (sta
 	return starts, nil
 }
 
-// divide records the documents that begin at starts. starts count the shift padding tokens before the row's first
-// token. Documents without a supervised token are dropped, since no other document attends to them.
+// divide records the ends of the row's documents, which begin at starts. Positions in starts still include the shift
+// padding tokens in front of the row. Documents without a supervised token are dropped, since no other document
+// attends to them.
 func (r *jsonRow) divide(starts []int, shift int) error {
 	slices.Sort(starts)
 	n := len(r.ids)

@@ -152,7 +152,7 @@ func leadingInt(b []byte) (int32, int) {
 	return int32(v), n
 }
 
-// element returns the first element of the list that b continues, for an error message.
+// element returns the list element at the start of b, up to the next comma or bracket, for an error message.
 func element(b []byte) []byte {
 	if i := slices.IndexFunc(b, func(c byte) bool { return c == ',' || c == ']' }); i > 0 {
 		return b[:i]
@@ -444,8 +444,8 @@ func (l *lineRows) next(dst []byte) ([]byte, int64, error) {
 
 var errTooLong = errors.New("a line that is too long")
 
-// readLine appends the next line to dst. If dst would exceed most bytes, the rest of the line is skipped and the
-// error is errTooLong.
+// readLine appends the next line to dst. If dst would become longer than the limit most, in bytes, readLine skips the
+// rest of the line and returns errTooLong.
 func readLine(r *bufio.Reader, dst []byte, most int) ([]byte, error) {
 	tooLong := false
 	for {

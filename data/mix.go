@@ -21,8 +21,8 @@ func (d *Dataset) setSpans() [][2]int64 {
 	return spans
 }
 
-// sampleStream numbers the permutations that sample documents. mixStream is the stream that chooses the next data
-// set. Different streams are independent.
+// sampleStream is the first stream of the permutations that sample documents. mixStream selects the random numbers
+// that choose the next data set. Different streams are independent of each other and of the order of rows.
 const (
 	sampleStream = uint64(1) << 62
 	mixStream    = uint64(3) << 61
@@ -59,8 +59,9 @@ func (d *Dataset) newMix() (mix, error) {
 	return d.interleave(parts)
 }
 
-// sample returns the selected documents of data set i from [from, to): all, or as many as its entry asks for. They
-// are in file order. If more are requested than exist, all come once before any repeats.
+// sample returns the documents to use of data set i. The data set's documents are [from, to), and Samples says how
+// many to use; 0: all. The result is in file order. If more are requested than exist, all come once before any
+// repeats.
 func (d *Dataset) sample(i int, from, to int64) []int64 {
 	want := d.spec.sets[i].Samples
 	if want == 0 || from == to {
@@ -82,10 +83,10 @@ func (d *Dataset) sample(i int, from, to int64) []int64 {
 	return out
 }
 
-// interleave takes one document at a time, from the data sets in turn or from one drawn by its share. A data set
-// restarts after its end. "under" stops when the first data set has ended, "over" when all have. In turn, all give
-// the same number of documents. Source: Hugging Face datasets, interleave_datasets, first_exhausted and
-// all_exhausted.
+// interleave takes one document at a time. Without shares the data sets take turns; with shares, a random number
+// draws the next data set. A data set restarts after its end. "under" stops when the first data set has ended, "over"
+// when all have. Data sets that take turns give the same number of documents. Source: Hugging Face datasets,
+// interleave_datasets, first_exhausted and all_exhausted.
 func (d *Dataset) interleave(parts [][]int64) (mix, error) {
 	share := d.spec.InterleaveProbs
 	if err := d.checkLength(parts, share); err != nil {

@@ -30,8 +30,8 @@ type layout struct {
 	// answer.
 	efficient bool
 	merged    bool // the system text is part of the first user turn
-	// thought are the marks around thoughts; empty: the model does not think. An answer without thoughts gets empty
-	// ones; with closesOnly, only the closing mark.
+	// thought are the marks before and after the thoughts of an answer; empty: the model does not think. An answer
+	// without thoughts gets both marks with nothing between or, with closesOnly, only the second mark.
 	thought    [2]string
 	closesOnly bool
 }
@@ -202,14 +202,14 @@ func (e *encoder) layTurns(l *layout, v *conversation, last int) error {
 	return nil
 }
 
-// answerState is the state shared by the answers of one conversation.
+// answerState is the progress of answer through the answers of one conversation.
 type answerState struct {
 	l     *layout
 	v     *conversation
 	last  int  // index of the last answer
 	think bool // thoughts are supervised rather than removed
 	from  int  // start of the next answer's prompt in e.ids
-	ended bool // the previous answer is trained on, and so is its end
+	ended bool // the previous answer is trained on; in an efficient layout, so is the EOS label after it
 }
 
 // answer appends the answer in message i, and the labels of its prompt.

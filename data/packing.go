@@ -175,7 +175,7 @@ func (d *Dataset) truncate() error {
 }
 
 // together puts documents that came from one input row into one row. If they exceed MaxSeqLen, it splits the row
-// between documents.
+// between documents. The results are Dataset.fit and fitAt.
 func (d *Dataset) together(docs []int64) (fit, at []int64) {
 	at = []int64{0}
 	tokens := int64(0)
@@ -289,7 +289,7 @@ func (d *Dataset) fill(i int, r *Row) {
 	}
 }
 
-// assemble concatenates ranges of documents in r.
+// assemble sets r to the concatenation of pieces: for each document number, a range of its tokens.
 func (d *Dataset) assemble(pieces iter.Seq2[int64, tokenRange], r *Row) {
 	r.IDs, r.Labels, r.Docs, r.Pairs = r.IDs[:0], r.Labels[:0], r.Docs[:0], r.Pairs[:0]
 	for doc, piece := range pieces {
@@ -371,14 +371,15 @@ func (d *Dataset) single(i int64) (doc int64, piece tokenRange) {
 	return doc, d.part(doc, (i-d.first[p])*int64(d.spec.MaxSeqLen))
 }
 
-// part returns the range of a document's tokens from token from that fits into one row.
+// part returns a range of a document's tokens that fits into one row. The range begins at token number from of the
+// document.
 func (d *Dataset) part(doc, from int64) tokenRange {
 	first, end := d.c.span(doc)
 	return tokenRange{from, min(end-first, from+int64(d.spec.MaxSeqLen))}
 }
 
-// parts returns the ranges of a document's tokens in a row that is not split: one from the start or, for a pair,
-// one for each of its documents.
+// parts returns the ranges of a document's tokens in a row of whole documents: one from the document's start or, for
+// a pair, one for the chosen and one for the rejected document.
 func (d *Dataset) parts(doc int64) []tokenRange {
 	if !d.IsPairs() {
 		return []tokenRange{d.part(doc, 0)}
@@ -403,12 +404,13 @@ func (d *Dataset) tokens(i int) (sum int64) {
 	return sum
 }
 
-// longestRow returns the most tokens of a row.
+// longestRow returns the largest number of tokens that a row can have.
 func (d *Dataset) longestRow() int64 {
 	return int64(RowTokens(d.spec.MaxSeqLen, d.IsPairs()))
 }
 
-// RowTokens returns the most tokens of a row. A row of pairs has room for two documents of maxSeqLen tokens.
+// RowTokens returns the largest number of tokens that a row can have: maxSeqLen or, for pairs, twice as many, since a
+// row of pairs has room for two documents.
 func RowTokens(maxSeqLen int, pairs bool) int {
 	if pairs {
 		return 2 * maxSeqLen
@@ -421,7 +423,8 @@ func RowTokens(maxSeqLen int, pairs bool) int {
 const fitWindow = 8192
 
 // bestFit packs documents and pairs, truncated to MaxSeqLen, into rows, one window of documents at a time. Rows are
-// sorted by their first document, and documents within a row are in file order.
+// sorted by their first document, and documents within a row are in file order. The results are Dataset.fit and
+// fitAt.
 func (d *Dataset) bestFit(docs []int64) (fit, at []int64) {
 	at = []int64{0}
 	most := d.longestRow()
@@ -440,15 +443,15 @@ func (d *Dataset) bestFit(docs []int64) (fit, at []int64) {
 	return fit, at
 }
 
-// binSpace is a bin with free space.
+// binSpace is a bin that is not full, with its free space in tokens.
 type binSpace struct {
 	free int64
 	bin  int
 }
 
-// bestFit packs items of the given lengths, none above most, into bins of size most. It takes the longest first and
-// puts each into the fullest bin with enough room. It returns the items of each bin in rising order, bins sorted by
-// first item. Source: best-fit decreasing, as in arXiv:2404.10830.
+// bestFit packs items of the given lengths, none above most, into bins of size most. It takes the longest item first
+// and puts each into the fullest bin with enough room. It returns the items of each bin in rising order; the bins are
+// sorted by first item. Source: best-fit decreasing, as in arXiv:2404.10830.
 func bestFit(lengths []int64, most int64) [][]int {
 	order := make([]int, len(lengths))
 	for i := range order {
@@ -490,7 +493,8 @@ type permutation struct {
 	keys [feistelRounds]uint64
 }
 
-// newPermutation returns the permutation number stream of those that seed determines.
+// newPermutation returns a permutation of [0, n) that depends on seed and stream. Different streams give independent
+// permutations.
 func newPermutation(n int64, seed int64, stream uint64) permutation {
 	p := permutation{n: uint64(n), half: 1}
 	if n > 1 {

@@ -90,7 +90,7 @@ func (c *columns) findPrompt(named *columns, fields map[string]json.RawMessage) 
 	return first
 }
 
-// inMessages declares the prompt as a list of messages in the column name.
+// inMessages records that the prompt is the list of messages in the column called name.
 func (c *columns) inMessages(name string) { c.Messages, c.Prompt = name, "" }
 
 // firstMessage returns the first message of a JSON list, or a single message; nil for other values.
@@ -165,7 +165,7 @@ func (c *columns) pair(fields map[string]json.RawMessage) (*pair, error) {
 	return p, p.checkMarks()
 }
 
-// textPair parses a pair of three texts.
+// textPair parses a row with three texts: a prompt and two answers.
 func (c *columns) textPair(fields map[string]json.RawMessage) (*pair, error) {
 	system, err := textField(c.System, fields)
 	if err != nil {
@@ -223,8 +223,8 @@ func (c *columns) errNoPrompt() error {
 	return fmt.Errorf("%s and %s have no beginning in common that could be the prompt; give it in a field of its own, prompt, or remove the row", c.Chosen, c.Rejected)
 }
 
-// common parses two conversations; their common first messages are the prompt. extras holds the row's tools and
-// variables.
+// common parses a row whose chosen and rejected are whole conversations; their common first messages are the prompt.
+// extras holds the row's tools and variables.
 func (c *columns) common(extras *conversation, raw [2]json.RawMessage) (*pair, error) {
 	p := &pair{}
 	for i, field := range []string{c.Chosen, c.Rejected} {
@@ -267,7 +267,8 @@ func sameMessage(a, b any) bool {
 	return reflect.DeepEqual(plain[0], plain[1])
 }
 
-// answered returns the prompt asked with the answer in field: a text, a message, or a list of messages.
+// answered returns a copy of the conversation asked, the prompt, with the answer of the column field appended. The
+// answer, raw, is a text, a message, or a list of messages.
 func (c *columns) answered(asked *conversation, field string, raw json.RawMessage) (*conversation, error) {
 	v := asked.clone()
 	switch raw[0] {
@@ -412,8 +413,8 @@ func (e *encoder) chatSides(p *pair) (flags uint64, prompt []int32, sides [2][]i
 	return flags, prompt, sides, nil
 }
 
-// withEndMarker returns ids, the tokens of a conversation with its answer; the first ones are the prompt's. If the
-// template ends the answer with the next turn's marker, closed appends the marker.
+// withEndMarker returns ids, the tokens of a conversation that ends with an answer; the first tokens are the
+// prompt's. If the template ends an answer with the marker of the next turn, withEndMarker appends this marker.
 func (e *encoder) withEndMarker(v *conversation, out written, ids []int32, first int) []int32 {
 	last := len(v.messages) - 1
 	end := len(ids)

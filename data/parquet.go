@@ -47,8 +47,8 @@ type parquetField struct {
 	of       parquetLeaf
 }
 
-// wanted returns a function that reports which columns of a data set's Parquet files are read: all that some format
-// uses.
+// wanted returns a function that reports which columns of a data set's Parquet files are read: all columns that any
+// format uses.
 func (s *Spec) wanted(set int) func(name string) bool {
 	known := map[string]bool{"chat_template_kwargs": true, questionField: true, olderTools: true}
 	add := func(c *columns) {
@@ -71,7 +71,8 @@ func (s *Spec) wanted(set int) func(name string) bool {
 	return func(name string) bool { return known[name] || s.Columns.has(name) }
 }
 
-// beside extends wanted by the columns that only describe other columns. names are the file's columns.
+// beside extends the predicate wanted, which selects columns to read, by the columns that only describe other
+// columns. names are the names of the file's columns.
 func beside(names []string, wanted func(string) bool) func(string) bool {
 	ids := slices.Contains(names, "input_ids")
 	return func(name string) bool {
@@ -357,7 +358,8 @@ func schemaTypes(text string) (types map[string]*colType) {
 	return types
 }
 
-// fieldsSaid and itemsSaid map several descriptions of a type to those of a field or of the elements.
+// fieldsSaid returns, for each description of a struct's type, the description of the field with this name. itemsSaid
+// returns the descriptions of a list's elements. A description without the field or elements gives nil.
 func fieldsSaid(said []*colType, name string) []*colType {
 	out := make([]*colType, len(said))
 	for i, t := range said {
@@ -374,8 +376,8 @@ func itemsSaid(said []*colType) []*colType {
 	return out
 }
 
-// columnType returns the type of a column, repetition included, and records the meaning of its leaves. said are
-// other descriptions of the column.
+// columnType returns the type of a column, repetition included, and records the meaning of its leaves. said are types
+// that the Arrow schema and the features of datasets give to the column.
 func (r *parquetRows) columnType(c *parquet.Column, elements []pqformat.SchemaElement, said []*colType, column bool) *colType {
 	if c.Repeated() {
 		return &colType{name: "list", element: r.valueType(c, elements, itemsSaid(said), false)}
@@ -721,8 +723,8 @@ func (f *parquetField) pass() error {
 	return nil
 }
 
-// append appends f's value in this row as JSON. It fails if dst exceeds most bytes. Source: the record assembly of
-// Melnik et al., "Dremel", 2010.
+// append appends f's value in this row as JSON. It fails if dst becomes longer than the limit most, in bytes. Source:
+// the record assembly of Melnik et al., "Dremel", 2010.
 func (f *parquetField) append(dst []byte, most int) ([]byte, error) {
 	if len(dst) > most {
 		return dst, errRowSize
@@ -880,8 +882,8 @@ type pageHeader struct {
 
 const dataPageV2 = 3 // kind of a data page of version 2
 
-// checkBody checks that a page decompresses to the size in its header. The header is at offset at of r, followed by
-// the page.
+// checkBody checks that a page decompresses to the size in its header. In r, the header begins at offset at, and the
+// page follows the header.
 func (h *pageHeader) checkBody(c pqformat.CompressionCodec, r io.ReaderAt, at int64) error {
 	plain := int64(0)
 	if h.kind == dataPageV2 {
@@ -929,7 +931,7 @@ func checkFooter(r io.ReaderAt, size int64) error {
 	return nil
 }
 
-// readPageHeader reads the header at offset at of r. The header must end before end.
+// readPageHeader reads the page header that begins in r at offset at. The header must end before offset end.
 func readPageHeader(r io.ReaderAt, at, end int64) (pageHeader, error) {
 	for n := int64(1 << 9); ; n <<= 4 {
 		buf := make([]byte, min(n, end-at))
@@ -1119,7 +1121,8 @@ func checkCodec(c pqformat.CompressionCodec) error {
 	return fmt.Errorf("it is compressed with %s, which mt does not read; write the file with snappy or zstd", c)
 }
 
-// checkPacked decompresses a page to check that it holds at most most bytes. It keeps none of them.
+// checkPacked decompresses a page to check its size. A page longer than the limit most, in bytes, is an error. The
+// decompressed bytes are dropped.
 func checkPacked(c pqformat.CompressionCodec, packed io.Reader, most int64) error {
 	switch c {
 	case pqformat.Snappy: // a page begins with its decompressed length; source: format_description.txt of Snappy
@@ -1146,7 +1149,7 @@ func checkPacked(c pqformat.CompressionCodec, packed io.Reader, most int64) erro
 	return nil
 }
 
-// atMost reads r to its end. It fails if there are more than most bytes.
+// atMost reads r to its end. More bytes than the limit most are an error.
 func atMost(r io.Reader, most int64) error {
 	n, err := io.Copy(io.Discard, io.LimitReader(r, most+1))
 	if err == nil && n > most {

@@ -263,7 +263,8 @@ func typed(v any) string {
 // OwnVars are template variables that mt sets itself; chat_template_kwargs cannot set them.
 var OwnVars = []string{"messages", "tools", "add_generation_prompt"}
 
-// written is a rendered conversation with its supervised turns. left holds flags for dropped parts.
+// written is a rendered conversation. turns are its supervised turns, if they were looked for; left holds flags for
+// parts that the template dropped.
 type written struct {
 	*jinja.Rendered
 	turns []jinja.Turn
@@ -279,7 +280,7 @@ func (e *encoder) learned(v *conversation) (written, error) {
 	return written{r, turns, leftOut(v, r)}, nil
 }
 
-// renderUnchanged renders a conversation unchanged.
+// renderUnchanged renders a conversation as it is, without looking for supervised turns.
 func (e *encoder) renderUnchanged(v *conversation) (written, error) {
 	r, err := e.tmpl.Render(e.variables(v))
 	if err != nil {
@@ -299,8 +300,9 @@ func (e *encoder) asked(v *conversation) (written, error) {
 	return written{r, nil, leftOut(v, r)}, nil
 }
 
-// writeAny renders a conversation as its row has it. If the template fails or drops parts, writeAny applies the
-// fewest repairs with which it does not. It also returns the conversation that was rendered.
+// writeAny renders a conversation with write. If the template fails on the conversation or drops parts of it,
+// writeAny repairs the conversation first, with the fewest repairs that avoid this. It also returns the conversation
+// that was rendered.
 func (e *encoder) writeAny(v *conversation, write func(*conversation) (written, error)) (written, *conversation, error) {
 	e.take(v)
 	all := v.repairs()
@@ -326,8 +328,8 @@ func (e *encoder) writeAny(v *conversation, write func(*conversation) (written, 
 	return out, given, nil
 }
 
-// rendered sets e.ids and e.labs to the tokens and labels of the rendered conversation. left holds flags for
-// dropped parts.
+// rendered sets e.ids and e.labs to the tokens and labels of the rendered conversation. The result holds flags for
+// repairs and for parts that the template dropped.
 func (e *encoder) rendered(v *conversation) (left uint64, err error) {
 	out, given, err := e.writeAny(v, e.learned)
 	if err != nil {

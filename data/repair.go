@@ -125,7 +125,7 @@ func with(o *jinja.Object, key string, value any) *jinja.Object {
 	return out
 }
 
-// repaired returns v with the repairs r.
+// repaired returns v with the repairs r applied.
 func (v *conversation) repaired(r repair) *conversation {
 	if r == 0 {
 		return v
@@ -162,7 +162,7 @@ func (v *conversation) repaired(r repair) *conversation {
 	return &out
 }
 
-// content returns the content of a message after the repairs r, thoughts aside, and whether they change it.
+// content returns the content of a message with the repairs r applied, thoughts aside, and whether they change it.
 func (r repair) content(message *jinja.Object) (content any, changed bool) {
 	content, _ = message.Get("content")
 	switch c := content.(type) {
@@ -180,7 +180,7 @@ func (r repair) content(message *jinja.Object) (content any, changed bool) {
 	return content, false
 }
 
-// call returns a call after the repairs r.
+// call returns a call with the repairs r applied.
 func (r repair) call(call *jinja.Object) *jinja.Object {
 	inner := innerOf(call)
 	changed := inner
@@ -223,7 +223,7 @@ type probe struct {
 // json returns the probe as call arguments in JSON.
 func (p probe) json() string { return fmt.Sprintf(`{"%s": "%s"}`, p.text, probeClose) }
 
-// written reports whether the probe appears in text, rendered after the repairs r.
+// written reports whether the probe appears in text, which was rendered with the repairs r applied.
 func (p probe) written(text string, r repair) bool {
 	if p.arguments && (p.asText && r&decodeArguments == 0 || !p.asText && r&encodeArguments != 0) {
 		return strings.Contains(text, p.json())
@@ -285,8 +285,8 @@ func probedCall(call *jinja.Object, next func(probe) probe) *jinja.Object {
 	return with(call, "function", changed)
 }
 
-// unwritten counts the arguments, parts and functions of v that the template drops after the repairs r, and the
-// nulls it writes.
+// unwritten renders v after the repairs r and counts the losses: call arguments, parts of contents and functions that
+// the template drops, and nulls that it writes. For the count, probes replace arguments and parts.
 func (e *encoder) unwritten(v *conversation, r repair) (n int, err error) {
 	probed, probes := v.probed()
 	probed = probed.repaired(r)
@@ -302,9 +302,9 @@ func (e *encoder) unwritten(v *conversation, r repair) (n int, err error) {
 	return n + missingNames(probed, out) + nulls(out.Text), nil
 }
 
-// choose returns the fewest repairs in all with which the template accepts v and writes all of it. If it never
-// writes all of v, choose returns those that lose least. If every attempt fails, it returns the error and the
-// repairs of the attempt that reached the latest message.
+// choose returns the smallest subset of the repairs all with which the template accepts v and writes all of it. If no
+// subset achieves this, choose returns the one with the fewest losses. If every attempt fails, it returns the error
+// and the repairs of the attempt that got to the latest message.
 func (e *encoder) choose(v *conversation, all repair) (best repair, err error) {
 	var sets []repair
 	for r := range all + 1 {
@@ -349,8 +349,9 @@ func endsRepairs(err error) bool {
 	return errors.Is(err, jinja.ErrStopped) || ok && t.Limit
 }
 
-// writeParts is writeAny with texts as lists of parts, for templates that accept no other content. It returns false
-// unless it loses less than was lost without, or succeeds where that failed.
+// writeParts is writeAny with each text as a list of one part, for templates that accept no other content. left and
+// failed describe the attempt with plain texts. The result is false unless writeParts loses less than that attempt,
+// or succeeds where that failed.
 func (e *encoder) writeParts(v *conversation, all repair, left uint64, failed bool, write func(*conversation) (written, error)) (written, *conversation, bool) {
 	if !strings.Contains(e.tmpl.Source(), "text") {
 		return written{}, nil, false

@@ -21,7 +21,7 @@ type dataSet struct {
 	Name    string
 	Format  format   // format of all rows; "": each file's first row decides
 	Columns *columns // nil: the usual columns of Format
-	Names   *columns // of pairs: given names; other columns are recognised in each row
+	Names   *columns // of pairs: configured names; names of other columns are recognised in each row
 	// Samples is the number of documents to take; 0: all. The seed chooses them. If there are fewer, some repeat.
 	Samples int64
 	Split   split
@@ -94,8 +94,8 @@ func (p split) shard(from, to int64) (first, end int64) {
 	return first, end
 }
 
-// upTo returns the number of rows from the start that suffice for the first most rows of the range; most 0: the
-// whole range. 0: this depends on the number of rows.
+// upTo returns the number of rows, from the start of the data set, that contain the first most rows of the range;
+// most 0: the whole range. It returns 0 if this number depends on the length of the data set.
 func (p split) upTo(most int64) int64 {
 	switch {
 	case p.Shards > 0, p.Cut && p.FromPercent && p.From > 0, p.Cut && p.ToPercent && p.To < 100:
@@ -112,8 +112,8 @@ func (p split) upTo(most int64) int64 {
 	return min(p.To, p.From+most)
 }
 
-// documentLimit returns the number of documents needed from a data set's start; 0: all. No more are read. Several data sets
-// of pairs are read completely, since a pair's ID counts the pairs of earlier data sets.
+// documentLimit returns the number of documents to read from a data set's start; 0: all. If there are several data
+// sets of pairs, all are read completely, since a pair's ID counts the pairs of earlier data sets.
 func (s *Spec) documentLimit(set int) int64 {
 	if len(s.sets) > 1 && (s.Pairs || s.Format == string(fmtPairs) || s.sets[set].Format == fmtPairs) {
 		return 0
@@ -166,7 +166,7 @@ func (s *Spec) checkMix() error {
 	return nil
 }
 
-// Set is a data set with its own keys.
+// Set is a data set with settings of its own.
 type Set struct {
 	// Path is like an entry of Spec.Paths; or one of Builders if Files are given.
 	Path string
@@ -180,7 +180,7 @@ type Set struct {
 	// Shards is the number of pieces of about equal length, and Shard the piece to take, from 0. Shards 0: the
 	// whole set.
 	Shards, Shard int
-	// Kept is the container of the rows, one of Builders, whatever the files' names; "": by file name.
+	// Kept is one of Builders, the way the files store rows, whatever the files' names; "": decided by file name.
 	Kept string
 	// Format is the content of rows, one of SetFormats; "": decided by the given fields, otherwise by each file's
 	// first row.
@@ -193,13 +193,13 @@ type Set struct {
 	hub bool // Path is a data set of the Hub
 }
 
-// Builders are the names of containers of rows.
+// Builders are the ways to store rows in files, with the names of Hugging Face's builders.
 var Builders = []string{"json", "csv", "parquet", "arrow", "text"}
 
 // SetFormats are the values of Set.Format.
 var SetFormats = []string{string(fmtText), string(fmtMessages), string(fmtShareGPT), string(fmtAlpaca), string(fmtPrompt), string(fmtPairs)}
 
-// fieldOf returns the place in columns of a Set's field.
+// fieldOf maps each key of Set.Fields to the field of columns that it sets.
 var fieldOf = map[string]func(*columns) *string{
 	"text":        func(c *columns) *string { return &c.Text },
 	"messages":    func(c *columns) *string { return &c.Messages },
@@ -280,7 +280,7 @@ func (s *Set) Check() error {
 	return nil
 }
 
-// columns returns the column names of a set's rows; nil: each file's first row decides, or rows are pairs.
+// columns returns the column names that the set's keys give; nil: each file's first row decides, or rows are pairs.
 func (s *Set) columns() *columns {
 	f := s.format()
 	if f == "" || f == fmtPairs {
@@ -299,7 +299,7 @@ func (s *Set) columns() *columns {
 	return c
 }
 
-// names returns the given columns of pairs; nil: rows are not pairs.
+// names returns the configured columns of pairs; nil: rows are not pairs.
 func (s *Set) names() *columns {
 	if s.format() != fmtPairs {
 		return nil

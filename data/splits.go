@@ -137,8 +137,8 @@ var (
 	inDirName = wordPatterns(`(?:[-._ 0-9]|$)`)
 )
 
-// wordPatterns returns, for each split, a pattern that matches names with one of the split's words. The text after
-// the word must match behind.
+// wordPatterns returns, for each split, a pattern that matches names with one of the split's words. behind is the
+// pattern of the text that must follow the word.
 func wordPatterns(behind string) map[string]*regexp.Regexp {
 	out := map[string]*regexp.Regexp{}
 	for _, s := range splitWords {
@@ -180,9 +180,9 @@ var splitOf = []func(path string) string{
 // mediaNames are extensions of files beside data sets that hold neither rows nor prose.
 var mediaNames = []string{".png", ".jpg", ".jpeg", ".gif", ".svg", ".webp", ".pdf", ".zip", ".mp3", ".mp4", ".wav"}
 
-// namedSplits returns the splits that file and directory names imply; nil: none. A text file may be about a train,
-// so text counts only with both a training and an evaluation split. A directory of mostly other files is not a data
-// set.
+// namedSplits returns the splits that file and directory names imply; nil: none. A name with "train" may be a text
+// about trains: text files alone count only if there is both a training and an evaluation split. A directory of
+// mostly other files is not a data set.
 func namedSplits(dir string, files []source) *repository {
 	for _, split := range splitOf {
 		r := newRepository(dir, "")
@@ -227,7 +227,7 @@ func bySplit(a, b string) int {
 	return strings.Compare(a, b)
 }
 
-// withRest adds the rows outside any split to train, if only evaluation splits have names.
+// withRest adds the files outside any split to train, if the only named splits are for evaluation.
 func (r *repository) withRest(files []source) *repository {
 	held := !slices.ContainsFunc(r.names, func(n string) bool { return n != splitValidation && n != splitTest })
 	if !held {
@@ -244,8 +244,8 @@ func (r *repository) withRest(files []source) *repository {
 	return r
 }
 
-// choose returns the files of the split asked. Without one it returns the training files, or the evaluation files
-// if held is set. The note names the splits that are left out.
+// choose returns the files of the split called asked. If asked is "", it returns the training files, or the
+// evaluation files if held is set. The note names the splits that are left out.
 func (r *repository) choose(asked string, held bool) ([]source, string, error) {
 	want := cmp.Or(asked, splitTrain)
 	if held && asked == "" {

@@ -40,8 +40,8 @@ type Stats struct {
 	LeftThinking int64 `json:"left_thinking,omitempty"`
 	LeftText     int64 `json:"left_text,omitempty"`
 	LeftCalls    int64 `json:"left_calls,omitempty"`
-	// PromptCut counts pairs whose prompt ends with other tokens before an answer than alone. These tokens count as
-	// the answer's.
+	// PromptCut counts pairs whose prompt has other last tokens when an answer follows. These tokens count as the
+	// answer's.
 	PromptCut int64 `json:"prompt_cut,omitempty"`
 	// Joined, Decoded, Encoded and Reshaped count chats that the template does not accept as they are. It got the
 	// parts of a content as one text, call arguments as objects, call arguments as JSON strings, or functions,

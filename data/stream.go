@@ -155,7 +155,7 @@ func uncompressed(name string) (base, codec string) {
 	return name, ""
 }
 
-// ends reports whether name ends with one of with.
+// ends reports whether name ends with one of the strings in with.
 func ends(name string, with []string) bool {
 	return slices.ContainsFunc(with, func(w string) bool { return strings.HasSuffix(name, w) })
 }
@@ -206,7 +206,7 @@ func (s *Spec) container(name string, set int) container {
 		return asArrow
 	case ends(name, tableNames):
 		return asTable
-	case described && strings.HasSuffix(name, ".txt"): // like LLaMA-Factory
+	case described && strings.HasSuffix(name, ".txt"): // LLaMA-Factory reads such files line by line
 		return asLines
 	case described || s.Format != "auto" || ends(name, jsonNames):
 		return asJSON
@@ -416,7 +416,7 @@ func (f *feeder) send(c *chunk) error {
 	return nil
 }
 
-// run feeds all sources, starting at position from.
+// run sends the chunks of all sources, from the given position on.
 func (f *feeder) run(sources []source, from position) {
 	defer close(f.out)
 	defer close(f.work)
@@ -543,7 +543,7 @@ func (f *feeder) pieces(st *stream, tok tokenizer.Splitter) error {
 	}
 }
 
-// rows sends a file's rows without the first skip rows.
+// rows sends the rows of a file, except the first ones; skip is the number of rows to leave out.
 func (f *feeder) rows(st *stream, r rowReader, skip int64) error {
 	st.form, st.known = f.spec.formIn(st.src.set)
 	st.given = st.known
@@ -583,14 +583,14 @@ func (f *feeder) rows(st *stream, r rowReader, skip int64) error {
 	}
 }
 
-// sendAt sends c with the stream's position.
+// sendAt sends c with the stream's form, unit and types, and with the numbers of rows and bytes read so far.
 func (f *feeder) sendAt(st *stream, c *chunk) error {
 	c.form, c.known, c.given, c.unit, c.types = st.form, st.known, st.given, st.unit, st.types
 	c.rows, c.bytes = st.rows, st.counted()
 	return f.send(c)
 }
 
-// learn takes the form of the file's rows from row, if it is still unknown.
+// learn recognises the form of the file's rows from row, unless the form is known already.
 func (st *stream) learn(s *Spec, row []byte) {
 	if st.known {
 		return
@@ -602,7 +602,8 @@ func (st *stream) learn(s *Spec, row []byte) {
 	}
 }
 
-// source sends one file: its documents, without those of the first skip rows, and then its end.
+// source sends the documents of one file and then the file's end. It leaves out the documents of the first rows; skip
+// is the number of these rows.
 func (f *feeder) source(src source, skip int64) error {
 	entry := &cachedFile{Path: src.path, Size: src.size, MTime: src.mtime, Set: src.set}
 	if f.supply.enough(src.set) {
@@ -649,7 +650,7 @@ func (f *feeder) ended(c *chunk, entry *cachedFile) error {
 	return f.send(c)
 }
 
-// table sends the rows of a file with rows.
+// table sends the rows of a file that stores rows, by its container.
 func (f *feeder) table(st *stream, skip int64) error {
 	set := st.src.set
 	st.unit = unitLine

@@ -36,8 +36,8 @@ func (e *encoder) label(v, given *conversation, out written) error {
 	return e.mute(given, out, out.turns)
 }
 
-// supervise labels the tokens that start within span of the text. e.starts are the starts of the tokens from index
-// first.
+// supervise labels the tokens that start within span of the text. e.starts has the offsets in the text at which the
+// tokens e.ids[first:] start.
 func (e *encoder) supervise(first int, span jinja.Span) {
 	for i, at := range e.starts {
 		if at >= span.From && at < span.To {
@@ -61,7 +61,8 @@ func ignored(dst []int32, n int) []int32 {
 	return dst
 }
 
-// placed returns an error if the messages of generation blocks are unknown but needed.
+// placed returns an error if the template marks supervised text ({% generation %}) and mt cannot tell to which
+// message the text belongs, but needs to.
 func (e *encoder) placed(v *conversation, turns []jinja.Turn) error {
 	if !slices.ContainsFunc(turns, func(t jinja.Turn) bool { return t.Message == jinja.NoMessage }) {
 		return nil
@@ -80,14 +81,15 @@ func (e *encoder) placed(v *conversation, turns []jinja.Turn) error {
 	return fmt.Errorf("the chat template's {%% generation %%} blocks stand outside a loop over messages, so it is not known which message each is of, and %s needs that: put them into the loop", why)
 }
 
-// answerEnds is the text that a template writes after an answer within the answer's turn: followed by another turn,
-// and as the last turn. Both are "" if the next turn's marker ends the turn.
+// answerEnds is the text that a template writes after an answer, as part of the answer's turn: own[0] if the answer
+// is the last turn, own[1] if a user turn follows. Both are "" if the marker of the next turn ends the answer. known
+// reports that the template could be tested.
 type answerEnds struct {
 	known bool
 	own   [2]string
 }
 
-// ended finds the template's answerEnds, once per template.
+// ended finds the template's answerEnds with a short conversation, once per template.
 func (e *encoder) ended() *answerEnds {
 	if end := e.ends[e.tmpl]; end != nil {
 		return end
@@ -165,8 +167,8 @@ func (e *encoder) superviseEnds(v *conversation, turns []jinja.Turn, text string
 	return nil
 }
 
-// endBehind returns the position after the marker that follows at, with white space between. Without a marker it
-// returns at. last reports that only white space follows.
+// endBehind returns the position after the marker that follows position at, with only white space between. If no
+// marker follows, it returns at. last reports that only white space follows the result.
 func (e *encoder) endBehind(at int) (end int, last bool) {
 	next := at
 	for next < len(e.ids) && !e.special(e.ids[next]) && blank(e.tok.Decode(e.ids[next:next+1])) {
@@ -178,15 +180,15 @@ func (e *encoder) endBehind(at int) (end int, last bool) {
 	return at, next == len(e.ids)
 }
 
-// tokenAt returns the first token that starts at or after byte offset at of the text.
+// tokenAt returns the index of the first token that starts at the given byte offset of the text, or after it.
 func (e *encoder) tokenAt(at int) int {
 	i, _ := slices.BinarySearch(e.starts, at)
 	return i
 }
 
-// pausedAt corrects the labels of tokens [from, to), which text of other messages follows. alone is the message
-// rendered as the last one. Its final special token is supervised if the token also follows in the text. Tokens
-// that appear only in the text are not supervised.
+// pausedAt corrects the labels of an assistant's turn, tokens [from, to), that pauses for other messages such as tool
+// results. alone is the turn rendered as the last message. Tokens of [from, to) that alone lacks are not supervised.
+// A special token at the end of alone is supervised if the same token follows the turn here.
 func (e *encoder) pausedAt(from, to int, alone string) error {
 	ids, err := e.tok.Encode(nil, []byte(strings.TrimSpace(alone)))
 	if err != nil {
@@ -210,7 +212,7 @@ func (e *encoder) pausedAt(from, to int, alone string) error {
 	return nil
 }
 
-// nextMarker returns the special token that begins the turn after v: a tool's turn if the last message calls a
+// nextMarker returns the special token that would begin the turn after v: a tool's turn if the last message calls a
 // tool, otherwise the user's. IgnoreIndex: there is none.
 func (e *encoder) nextMarker(v *conversation) int32 {
 	next := jinja.NewObject("role", "user", "content", "x")
@@ -228,8 +230,8 @@ func (e *encoder) nextMarker(v *conversation) int32 {
 	return e.markerOf(v, next)
 }
 
-// markerOf returns the special token that the template writes directly after the last turn of v if the turn next
-// follows. This is an end that the last turn lacks at the end of a text, or the token that begins next.
+// markerOf returns the special token that the template writes directly after the last turn of v when the turn next
+// follows. It is either an end token that the template writes only between turns, or the token that begins next.
 // IgnoreIndex: there is none.
 func (e *encoder) markerOf(v *conversation, next *jinja.Object) int32 {
 	n := len(v.messages)
@@ -252,8 +254,8 @@ func (e *encoder) markerOf(v *conversation, next *jinja.Object) int32 {
 	return e.firstMarker(r.Text[r.Turns[at].From:r.Turns[at].To])
 }
 
-// addedBy returns the text that r, a rendering of v and one more turn, adds to v alone. It returns "" if r does not
-// begin with that text, or if the text does not end with v's last turn.
+// addedBy returns the text that r, a rendering of v and one more turn, has after the rendering of v alone. It returns
+// "" if r does not begin with the rendering of v, or if that does not end with v's last turn.
 func (e *encoder) addedBy(v *conversation, r *jinja.Rendered) string {
 	alone, err := e.tmpl.Render(e.variables(v))
 	if err != nil {
@@ -311,7 +313,7 @@ func (e *encoder) endOf(end int) uint64 {
 	return flagMissingEOS
 }
 
-// special reports whether id may end a turn.
+// special reports whether id may end a turn: it is EOS or another special token.
 func (e *encoder) special(id int32) bool { return id == e.around.eos || e.tok.IsSpecial(id) }
 
 // blank reports whether text is only white space.

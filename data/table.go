@@ -211,7 +211,7 @@ func (t *tableRows) doubled() bool {
 	return err == nil && b == '"'
 }
 
-// atEnd reports whether the value ends here.
+// atEnd reports whether a value ends at the reader's position.
 func (t *tableRows) atEnd() bool {
 	next, _ := t.r.Peek(2) // fewer bytes at the end of the file
 	return len(next) == 0 || next[0] == t.comma || next[0] == '\n' || string(next) == "\r\n" || string(next) == "\r"

@@ -15,7 +15,7 @@ const headBytes = 512
 // unsupportedFormat is a file format with neither text nor rows that mt reads: how it begins, its name, and what to
 // do.
 type unsupportedFormat struct {
-	at     int // offset of start
+	at     int // offset in the file at which start stands
 	start  string
 	name   string
 	remedy string

@@ -10,32 +10,29 @@ import (
 	"mt/host/optim"
 )
 
-// pageBytes is the alignment in bytes of arenas, and of the layers inside them.
+// pageBytes is the alignment in bytes of arenas and of the layers in them.
 const pageBytes = optim.PageBytes
 
-// touchBytes is how many bytes one call touches when pages are first touched in
-// parallel.
+// touchBytes is the number of bytes in which one goroutine touches the pages at a time.
 const touchBytes = 32 << 20
 
-// Arena is one range of host memory, zeroed at first, which counts in Usage until
-// it is closed. Its memory is outside the Go heap, except in race builds, where the
-// detector has to see it. It is in huge pages where the system gives them. All of
-// it is resident, so using it cannot fail any more.
+// Arena is one range of host memory, initially zero, counted in Usage until it is closed. The memory is outside the Go
+// heap, except in race builds, where the race detector must see it. It uses huge pages if the system provides them. All
+// pages are resident, so later accesses cannot fail.
 type Arena struct {
 	purpose accounts.Purpose
 	raw     []byte // what the system gave, before alignment
 	bytes   []byte
 }
 
-// NewArena makes an arena of the given size, aligned to 4 KiB, and touches its
-// pages on the threads of pool (nil: on the caller's alone). With zero bytes the
-// arena has no memory. The error is an *OutOfMemory where there is not enough
-// memory.
+// NewArena makes an arena of the given size, aligned to 4 KiB, and touches its pages on the threads of pool (nil: on
+// the caller's thread). An arena of zero bytes has no memory. If memory is insufficient, the error is an *OutOfMemory.
 func NewArena(purpose accounts.Purpose, bytes int64, pool *parallel.Pool) (*Arena, error) {
 	return newArena(purpose, bytes, []int64{bytes}, pool)
 }
 
-// newArena is NewArena for a range that consists of pieces of so many bytes, of which each is laid out over all NUMA nodes.
+// newArena is NewArena for memory that consists of pieces of these sizes, in order. Each piece is distributed over all
+// NUMA nodes.
 func newArena(purpose accounts.Purpose, bytes int64, pieces []int64, pool *parallel.Pool) (*Arena, error) {
 	if !purpose.OfArena() || bytes < 0 {
 		return nil, fmt.Errorf("host: arena of %d bytes for %s: a size is at least 0 and a purpose one of an arena's", bytes, purpose)
@@ -57,21 +54,22 @@ func newArena(purpose accounts.Purpose, bytes int64, pieces []int64, pool *paral
 	return a, nil
 }
 
-// smallShare is the part of the available memory, as a divisor, that small arenas may take after one reading of it.
+// smallShare: small arenas may take 1/smallShare of the available memory before it is read again.
 const smallShare = 256
 
-// readingHolds is how long a reading of the available memory serves small arenas.
+// readingHolds is how long a reading of the available memory is used for small arenas.
 const readingHolds = time.Second
 
-// reading is the last reading of AvailableMemory, which takes half a millisecond: a run has dozens of small arenas.
+// reading is the last reading of AvailableMemory. A reading takes half a millisecond, and a run has dozens of small
+// arenas.
 var reading struct {
 	sync.Mutex
 	at   time.Time
-	left int64 // bytes that small arenas may still take without another reading
+	left int64 // bytes that small arenas may take without another reading
 }
 
-// checkAvailable refuses what cannot fit. Linux would promise such memory, and kill
-// the process when it is touched.
+// checkAvailable returns an error if bytes exceed the memory that is available. Linux would grant the memory and kill
+// the process when it touches the pages.
 func checkAvailable(what string, bytes int64) error {
 	reading.Lock()
 	defer reading.Unlock()
@@ -87,10 +85,10 @@ func checkAvailable(what string, bytes int64) error {
 	return nil
 }
 
-// Bytes is the memory. It must not be used after Close.
+// Bytes returns the memory. It must not be used after Close.
 func (a *Arena) Bytes() []byte { return a.bytes }
 
-// Close gives the memory back. Closing twice, or nil, does nothing.
+// Close releases the memory. Closing a nil or closed Arena does nothing.
 func (a *Arena) Close() error {
 	if a == nil || a.bytes == nil {
 		return nil

@@ -6,8 +6,7 @@ import (
 	"unsafe"
 )
 
-// reserve takes memory from the Go heap, which the race detector can see and every
-// system has.
+// reserve takes memory from the Go heap: every system has it, and the race detector sees accesses to it.
 func reserve(bytes int64) (raw, aligned []byte, err error) {
 	raw = make([]byte, bytes+pageBytes)
 	skip := -uintptr(unsafe.Pointer(unsafe.SliceData(raw))) & (pageBytes - 1)
@@ -17,5 +16,5 @@ func reserve(bytes int64) (raw, aligned []byte, err error) {
 // release leaves the memory to the garbage collector.
 func release([]byte) error { return nil }
 
-// place does nothing: what is on the heap is the runtime's to lay out.
+// place does nothing, because the Go runtime places heap memory.
 func place(*Nodes, []byte, int) {}

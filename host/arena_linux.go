@@ -4,6 +4,5 @@ package host
 
 import "golang.org/x/sys/unix"
 
-// adviseHuge asks for pages of 2 MiB. Where the kernel refuses, pages stay small,
-// which is slower and no failure.
+// adviseHuge asks for pages of 2 MiB. If the kernel refuses, pages stay small, which is slower but not an error.
 func adviseHuge(b []byte) { _ = unix.Madvise(b, unix.MADV_HUGEPAGE) }

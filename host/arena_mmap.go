@@ -6,8 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// reserve maps private memory. The system supplies pages when they are first
-// touched.
+// reserve maps private memory. The system supplies pages on first touch.
 func reserve(bytes int64) (raw, aligned []byte, err error) {
 	raw, err = unix.Mmap(-1, 0, int(bytes), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	if err != nil {
@@ -17,7 +16,7 @@ func reserve(bytes int64) (raw, aligned []byte, err error) {
 	return raw, raw, nil
 }
 
-// place has the pages of b come from the k-th node.
+// place makes the pages of b come from the k-th node.
 func place(n *Nodes, b []byte, k int) { n.Place(b, k) }
 
 func release(raw []byte) error { return unix.Munmap(raw) }

@@ -2,5 +2,5 @@
 
 package host
 
-// adviseHuge does nothing: only Linux takes the advice.
+// adviseHuge does nothing, because only Linux has the advice.
 func adviseHuge([]byte) {}

@@ -18,8 +18,8 @@ type averaged struct {
 
 func (a averaged) Planes(p optim.Piece) []optim.Plane { return a.With(a.Elementwise.Planes)(p) }
 
-// TestAverages: after each update the average of every weight has moved towards it as torch's does, whichever way the update was made and
-// whatever is kept of a weight; up to the update behind After it is the weight.
+// TestAverages: after each update every average has moved as in torch, for every kind of update and of weight storage.
+// Up to the update after After it equals the weight.
 func TestAverages(t *testing.T) {
 	for _, by := range []optim.Average{{Decay: 0.9}, {Decay: 0.25, After: 2}} {
 		for form := range 3 {
@@ -175,7 +175,7 @@ func allWeights(s *Store) (out [][]float32) {
 	return out
 }
 
-// allOf is a plane that has the flat element space of a layer, without what is between its tensors.
+// allOf returns a plane in the layer's flat element space, without the gaps between tensors.
 func allOf(l *LayerState, plane []float32) (out []float32) {
 	for _, tl := range l.Layout.Tensors {
 		out = append(out, plane[tl.Elem:][:tl.Elems()]...)

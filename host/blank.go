@@ -2,9 +2,8 @@ package host
 
 import "fmt"
 
-// Blank is host memory of which nothing is resident and which reads as zeros: for plans and
-// predictions, where sizes matter and content does not. A write to it is a fault of the
-// process. Give it back by FreeBlank.
+// Blank returns host memory that reads as zeros and has no resident pages. It serves plans and predictions, which need
+// sizes but no content. A write crashes the process. FreeBlank releases the memory.
 func Blank(bytes int64) ([]byte, error) {
 	b, err := blank(max(bytes, pageBytes))
 	if err != nil {

@@ -4,5 +4,5 @@ package host
 
 func blank(bytes int64) ([]byte, error) { return make([]byte, bytes), nil }
 
-// FreeBlank gives back what Blank gave.
+// FreeBlank releases memory of Blank.
 func FreeBlank([]byte) {}

@@ -8,5 +8,5 @@ func blank(bytes int64) ([]byte, error) {
 	return unix.Mmap(-1, 0, int(bytes), unix.PROT_READ, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
 }
 
-// FreeBlank gives back what Blank gave.
+// FreeBlank releases memory of Blank.
 func FreeBlank(b []byte) { _ = unix.Munmap(b[:cap(b)]) }

@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// far is memory of NUMA nodes that have no processors, in bytes.
+// far is the total and the available memory of NUMA nodes without processors, in bytes.
 type far struct{ Capacity, Available int64 }
 
-// farMemory returns the memory of NUMA nodes that have no processors. The system adds that memory to MemTotal and
-// MemAvailable. On a GH200 it is the GPU's own, so a budget with it would count that memory twice.
-// Source: the kernel's Documentation/ABI/stable/sysfs-devices-node, and si_mem_available for what a node can give.
+// farMemory returns the memory of NUMA nodes without processors. The system includes that memory in MemTotal and
+// MemAvailable. On a GH200 it is the GPU's memory, so a budget with it would count the GPU twice. Source: the kernel's
+// Documentation/ABI/stable/sysfs-devices-node, and si_mem_available for the available memory of a node.
 func farMemory(root fs.FS) (m far) {
 	for _, id := range WithoutProcessors(root) {
 		info, err := fs.ReadFile(root, fmt.Sprintf("sys/devices/system/node/node%d/meminfo", id))

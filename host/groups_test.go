@@ -21,8 +21,8 @@ func (s scaled) At(r optim.Rate) optim.Update {
 	return s.Optimizer.At(r)
 }
 
-// TestGroupsMoveAtTheirRates: of a parameter of three tensors, and of the table, each group has the bits of an
-// optimizer that has its rate and its weight decay, whatever else is in the parameter.
+// TestGroupsMoveAtTheirRates: each group of a parameter with three tensors, and of the table, gets the bits of an
+// optimizer with the group's learning rate and weight decay.
 func TestGroupsMoveAtTheirRates(t *testing.T) {
 	testkit.NotShort(t)
 	kinds := map[string]func(by func(decay float64) optim.Elementwise) optim.Optimizer{

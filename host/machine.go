@@ -7,19 +7,18 @@ import (
 	"strings"
 )
 
-// Machine is the memory of this machine and of this process, in bytes; 0 where the
-// system does not say.
+// Machine has the memory of this machine and this process, in bytes; 0: unknown.
 type Machine struct {
-	Capacity  int64 // that there is
-	Available int64 // that programs can still take
-	Cached    int64 // copies of files, of which most counts as available
+	Capacity  int64 // total
+	Available int64 // available to programs
+	Cached    int64 // page cache; most of it counts as available
 	Resident  int64 // of this process
 
-	Nodes int // over how many NUMA nodes arenas are laid out; 0 where there is one
+	Nodes int // NUMA nodes that arenas are distributed over; 0 for one node
 }
 
-// MachineMemory asks the system. It reads a few small files of /proc and /sys. Memory of NUMA nodes that have no
-// processors counts as none.
+// MachineMemory asks the system. It reads a few small files of /proc and /sys. Memory of NUMA nodes without processors
+// does not count.
 func MachineMemory() Machine {
 	m := machineIn(os.DirFS("/"), int64(os.Getpagesize()))
 	if n := MachineNodes(); n != nil {
@@ -28,8 +27,8 @@ func MachineMemory() Machine {
 	return m
 }
 
-// machineIn is MachineMemory for the file system with that root, and pages of that many
-// bytes. Source: proc_meminfo(5), proc_pid_statm(5).
+// machineIn is MachineMemory for a file system root and a page size in bytes. Source: proc_meminfo(5),
+// proc_pid_statm(5).
 func machineIn(root fs.FS, page int64) (m Machine) {
 	info, _ := fs.ReadFile(root, "proc/meminfo")
 	of := map[string]*int64{"MemTotal:": &m.Capacity, "MemAvailable:": &m.Available, "Cached:": &m.Cached}

@@ -6,11 +6,11 @@ import (
 	"mt/host/optim"
 )
 
-// matrixPiece is how many elements of a matrix a core takes at a time.
+// matrixPiece is the number of matrix elements that a core processes at a time.
 const matrixPiece = 1 << 15
 
-// PrepareMatrix moves the momentum of matrix m by g, the gradient of the whole layer, and writes
-// what is to be orthogonalised to u (m.Rows, m.Cols). It returns when everything is done.
+// PrepareMatrix is the host's first half of a Muon update. It updates the momentum of matrix m by g, the gradient of
+// the whole layer, and writes the matrix to orthogonalize to u (m.Rows, m.Cols). It returns when the work is complete.
 func (l *LayerState) PrepareMatrix(m optim.Matrix, g, u optim.Grad, by *optim.MatrixUpdate) {
 	g.Check(fmt.Sprintf("prepare a matrix of layer %d", l.Layout.Index), l.Layout.Elems)
 	first := l.owned(m.Tensor).Elem + m.At
@@ -19,13 +19,15 @@ func (l *LayerState) PrepareMatrix(m optim.Matrix, g, u optim.Grad, by *optim.Ma
 	})
 }
 
-// ApplyMatrix moves the weights of matrix m by o (m.Rows, m.Cols), which the device has made of u.
+// ApplyMatrix is the second half: it updates the weights of matrix m by o (m.Rows, m.Cols), which is u after the
+// orthogonalization.
 func (l *LayerState) ApplyMatrix(m optim.Matrix, o optim.Grad, by *optim.MatrixUpdate) {
 	l.owned(m.Tensor)
 	l.pieces(m, func(at, n int64) { by.Apply(m, at, n, l.weight(), o.Part(at, n)) })
 }
 
-// pieces calls f on all cores for pieces of a matrix, of which it has every element once.
+// pieces cuts matrix m into pieces and calls f for each on all cores: n elements from element at. Each element is in
+// exactly one piece.
 func (l *LayerState) pieces(m optim.Matrix, f func(at, n int64)) {
 	l.changed = true
 	elems := m.Elems()

@@ -11,12 +11,12 @@ import (
 	"mt/base/human"
 )
 
-// OutOfMemory says that there is not enough host memory.
+// OutOfMemory is the error for insufficient host memory.
 type OutOfMemory struct {
-	What      string // what it was for
+	What      string // purpose of the memory
 	Requested int64  // bytes
-	Room      Room   // how much there was
-	Err       error  // what the system said, if it was asked
+	Room      Room   // memory that was available
+	Err       error  // error of the system, if it was asked
 }
 
 func (e *OutOfMemory) Error() string {
@@ -32,14 +32,14 @@ func (e *OutOfMemory) Error() string {
 
 func (e *OutOfMemory) Unwrap() error { return e.Err }
 
-// Room is how much more memory this process can take, and what limits it.
+// Room is the additional memory that this process can take, and the limit that bounds it.
 type Room struct {
-	Known bool   // false where the system does not say
+	Known bool   // false: the system does not tell
 	Bytes int64  // at least 0
-	By    string // what the limit is
+	By    string // name of the limit
 }
 
-// String is like "2.0 GiB is available (ulimit -v)".
+// String formats r like "2.0 GiB is available (ulimit -v)".
 func (r Room) String() string {
 	switch {
 	case !r.Known:
@@ -50,8 +50,7 @@ func (r Room) String() string {
 	return fmt.Sprintf("%s is available (%s)", human.Bytes(r.Bytes), r.By)
 }
 
-// Budget is r as a budget in bytes. There 0 means no limit, so where there is no
-// room it is 1.
+// Budget returns r as a budget in bytes; 0: unknown, so no limit. If no memory is left, the budget is 1.
 func (r Room) Budget() int64 {
 	if !r.Known {
 		return 0
@@ -59,7 +58,7 @@ func (r Room) Budget() int64 {
 	return max(r.Bytes, 1)
 }
 
-// atMost is r, or the room that another limit leaves if that is less.
+// atMost returns r, or bytes with the limit named by and args if bytes is smaller than r or r is unknown.
 func (r Room) atMost(bytes int64, by string, args ...any) Room {
 	if r.Known && r.Bytes <= bytes {
 		return r
@@ -67,14 +66,16 @@ func (r Room) atMost(bytes int64, by string, args ...any) Room {
 	return Room{Known: true, Bytes: max(bytes, 0), By: fmt.Sprintf(by, args...)}
 }
 
-// AvailableMemory is how many bytes this process can take before the system refuses
-// or runs out of memory. It is the least of MemAvailable in /proc/meminfo without the
-// memory of NUMA nodes that have no processors, of what
-// the limits of the control groups around the process leave, and of what ulimit -v
-// and -d leave. It is not known where there is no /proc.
+// AvailableMemory returns the bytes that this process can take before the system refuses or runs out of memory. It is
+// the smallest of:
+//   - MemAvailable in /proc/meminfo, without the memory of NUMA nodes without processors
+//   - the room under the limits of the process's control groups
+//   - the room under ulimit -v and -d
+//
+// Without /proc the result is unknown.
 func AvailableMemory() Room { return availableIn(os.DirFS("/")) }
 
-// availableIn is AvailableMemory for the file system with that root.
+// availableIn is AvailableMemory for a file system root.
 func availableIn(root fs.FS) Room {
 	var room Room
 	if kib := field(root, "proc/meminfo", "MemAvailable:"); kib >= 0 {
@@ -108,19 +109,18 @@ func availableIn(root fs.FS) Room {
 	return room
 }
 
-// limits are the limits that a shell's ulimit sets, each with the line of
-// /proc/self/status that says how much of it is in use.
+// limits lists the ulimits on memory, each with the line of /proc/self/status that has the usage.
 var limits = []struct{ name, used, ulimit string }{
 	{"Max address space", "VmSize:", "ulimit -v"},
 	{"Max data size", "VmData:", "ulimit -d"},
 }
 
-// limitSlack is the most, in bytes, that the Go runtime maps for itself while a run
-// goes on: it takes its heap in ranges of 64 MiB, and a stack for every thread.
+// limitSlack is the maximum memory, in bytes, that the Go runtime maps for itself during a run. It maps its heap in
+// ranges of 64 MiB, and a stack for every thread.
 const limitSlack = 192 << 20
 
-// underLimits is r, or what the process's resource limits leave if that is less.
-// Source: getrlimit(2), RLIMIT_AS and RLIMIT_DATA; proc_pid_limits(5).
+// underLimits returns the smaller of r and the room under the process's resource limits. Source: getrlimit(2),
+// RLIMIT_AS and RLIMIT_DATA; proc_pid_limits(5).
 func (r Room) underLimits(root fs.FS) Room {
 	b, err := fs.ReadFile(root, "proc/self/limits")
 	if err != nil {
@@ -133,7 +133,7 @@ func (r Room) underLimits(root fs.FS) Room {
 			if !ok || len(words) == 0 {
 				continue
 			}
-			limit, err := strconv.ParseInt(words[0], 10, 64) // the soft limit; "unlimited" is no number
+			limit, err := strconv.ParseInt(words[0], 10, 64) // the soft limit; "unlimited" is not a number
 			used := field(root, "proc/self/status", l.used)
 			if err == nil && used >= 0 {
 				r = r.atMost(limit-used<<10-limitSlack, "%s is %s", l.ulimit, human.Bytes(limit))
@@ -147,11 +147,11 @@ func (r Room) underLimits(root fs.FS) Room {
 // https://docs.kernel.org/admin-guide/cgroup-v2.html, cgroup-v1/memory.html.
 type groupFiles struct {
 	base, limit, used string
-	cache             []string // the lines of memory.stat for pages that the kernel can drop
+	cache             []string // lines of memory.stat for pages that the kernel can drop
 }
 
-// leave is room, or what the group at dir and those around it leave if that is
-// less.
+// leave returns the smallest of room and the memory left under the limits of the control group at dir and of its
+// ancestors.
 func (f groupFiles) leave(room Room, root fs.FS, dir string) Room {
 	for dir = path.Join("/", dir); ; dir = path.Dir(dir) {
 		at := path.Join(f.base, dir)
@@ -170,7 +170,7 @@ func (f groupFiles) leave(room Room, root fs.FS, dir string) Room {
 	}
 }
 
-// number reads a file that holds one number.
+// number reads a file that contains one number.
 func number(root fs.FS, name string) (int64, bool) {
 	b, err := fs.ReadFile(root, name)
 	if err != nil {
@@ -180,7 +180,7 @@ func number(root fs.FS, name string) (int64, bool) {
 	return n, err == nil
 }
 
-// field is the number after key in a file of lines, −1 where there is none.
+// field returns the number after key in a file of lines; −1: none.
 func field(root fs.FS, name, key string) int64 {
 	b, err := fs.ReadFile(root, name)
 	if err != nil {

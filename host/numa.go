@@ -11,37 +11,37 @@ import (
 	"mt/base/parallel"
 )
 
-// NodeSystem is what is asked of the operating system. Tests have one of their own.
+// NodeSystem is the operating system's interface for NUMA nodes. Tests implement their own.
 type NodeSystem interface {
 	// Affinity lists the processors that this process may run on.
 	Affinity() ([]int, error)
-	// CPU is the processor that the calling thread runs on at the moment.
+	// CPU returns the processor that the calling thread is running on.
 	CPU() (int, error)
-	// Prefer has those pages of b which nobody has touched yet come from the memory of a node, and from others
-	// when that is full. b begins and ends with a page.
+	// Prefer makes untouched pages of b come from the memory of a node, or of other nodes if it is full. b begins and
+	// ends at page boundaries.
 	Prefer(b []byte, node int) error
 }
 
-// Node is a node that has memory and processors, both of which this process may use.
+// Node is a NUMA node with memory and processors that this process may use.
 type Node struct {
-	ID   int   // as the system counts
+	ID   int   // the system's number
 	CPUs []int // its processors, ascending
 }
 
-// Nodes are the nodes over which memory is laid out: each has a share as large as its share of the processors. A nil
-// *Nodes is a machine with one node, where nothing is laid out.
+// Nodes lists the nodes over which memory is distributed. Each node's part is proportional to its number of processors.
+// A nil *Nodes stands for one node, without distribution.
 type Nodes struct {
 	all    []Node
-	before []int       // by node, and once more: how many processors the nodes before it have
-	of     map[int]int // by processor, which of all it belongs to
+	before []int       // by node, plus one: number of processors of the nodes before it
+	of     map[int]int // by processor, the index of its node in all
 	sys    NodeSystem
 
 	mu   sync.Mutex
 	note string // see Note
 }
 
-// FindNodes reads from the file system with that root which nodes there are, and returns nil where there is nothing to lay out: on one node, where
-// nothing is known, and where the user has chosen a memory policy, as with numactl. Source:
+// FindNodes reads the nodes from a file system root. It returns nil if there is nothing to distribute: with one node,
+// if nothing is known, and if the user has set a memory policy, for example with numactl. Source:
 // https://docs.kernel.org/admin-guide/mm/numaperf.html, proc_pid_status(5), proc_pid_numa_maps(5).
 func FindNodes(root fs.FS, sys NodeSystem) *Nodes {
 	allowed, err := sys.Affinity()
@@ -57,7 +57,7 @@ func FindNodes(root fs.FS, sys NodeSystem) *Nodes {
 		cpus := nodeList(nodeText(root, fmt.Sprintf("sys/devices/system/node/node%d/cpulist", id)))
 		cpus = slices.DeleteFunc(cpus, func(c int) bool { return !slices.Contains(allowed, c) })
 		if len(cpus) == 0 {
-			continue // memory without processors, such as a GPU's, or those of others
+			continue // memory without processors, such as a GPU's, or with processors that this process may not use
 		}
 		for _, c := range cpus {
 			n.of[c] = len(n.all)
@@ -71,8 +71,8 @@ func FindNodes(root fs.FS, sys NodeSystem) *Nodes {
 	return n
 }
 
-// WithoutProcessors lists the nodes that have memory and no processors, in ascending order. A GH200 shows its GPU's memory
-// as such a node. root is as in Find.
+// WithoutProcessors lists the nodes with memory but without processors, in ascending order. On a GH200 the GPU's memory
+// is such a node. root is as in FindNodes.
 func WithoutProcessors(root fs.FS) []int {
 	return slices.DeleteFunc(nodeList(nodeText(root, "sys/devices/system/node/has_memory")), func(id int) bool {
 		cpus, err := fs.ReadFile(root, fmt.Sprintf("sys/devices/system/node/node%d/cpulist", id))
@@ -80,7 +80,7 @@ func WithoutProcessors(root fs.FS) []int {
 	})
 }
 
-// memoryPolicy is the memory policy of the process, "default" where nobody has set one or none is known.
+// memoryPolicy returns the memory policy of the process; "default" if none is set or known.
 func memoryPolicy(root fs.FS) string {
 	if words := strings.Fields(nodeText(root, "proc/self/numa_maps")); len(words) > 1 {
 		return words[1]
@@ -88,7 +88,7 @@ func memoryPolicy(root fs.FS) string {
 	return "default"
 }
 
-// memsAllowed lists the nodes whose memory the process's cpuset allows, if that is known.
+// memsAllowed lists the nodes whose memory the process's cpuset allows. The result is false if this is unknown.
 func memsAllowed(root fs.FS) ([]int, bool) {
 	for line := range strings.Lines(nodeText(root, "proc/self/status")) {
 		if nodes, ok := strings.CutPrefix(line, "Mems_allowed_list:"); ok {
@@ -98,7 +98,7 @@ func memsAllowed(root fs.FS) ([]int, bool) {
 	return nil, false
 }
 
-// nodeText is a file's content without the space around it, "" where it cannot be read.
+// nodeText returns a file's content without surrounding space; "" if the file cannot be read.
 func nodeText(root fs.FS, name string) string {
 	b, err := fs.ReadFile(root, name)
 	if err != nil {
@@ -107,10 +107,10 @@ func nodeText(root fs.FS, name string) string {
 	return strings.TrimSpace(string(b))
 }
 
-// mostListed is how many numbers a list has at most: more than Linux can be built for.
+// mostListed bounds the numbers in a list. Linux cannot be built for more.
 const mostListed = 1 << 16
 
-// nodeList reads numbers such as 0-3,8. What is no number is left out.
+// nodeList parses a list of numbers such as 0-3,8. It skips parts that are not numbers.
 func nodeList(text string) (out []int) {
 	for part := range strings.SplitSeq(text, ",") {
 		first, last, isRange := strings.Cut(strings.TrimSpace(part), "-")
@@ -130,7 +130,7 @@ func nodeList(text string) (out []int) {
 	return slices.Compact(out)
 }
 
-// Count is how many nodes there are, 1 of nil.
+// Count returns the number of nodes; 1 for nil.
 func (n *Nodes) Count() int {
 	if n == nil {
 		return 1
@@ -138,7 +138,7 @@ func (n *Nodes) Count() int {
 	return len(n.all)
 }
 
-// List is a copy of the nodes; none of nil.
+// List returns a copy of the nodes; none for nil.
 func (n *Nodes) List() []Node {
 	if n == nil {
 		return nil
@@ -146,7 +146,7 @@ func (n *Nodes) List() []Node {
 	return slices.Clone(n.all)
 }
 
-// String is like "2 NUMA nodes (node 0: 16 processors, node 1: 16 processors)".
+// String formats n like "2 NUMA nodes (node 0: 16 processors, node 1: 16 processors)".
 func (n *Nodes) String() string {
 	if n == nil {
 		return "one NUMA node"
@@ -158,7 +158,7 @@ func (n *Nodes) String() string {
 	return fmt.Sprintf("%d NUMA nodes (%s)", len(n.all), strings.Join(each, ", "))
 }
 
-// Cut is where the k-th node's part of total begins, be they bytes or elements; k of Count is the end.
+// Cut returns where the k-th node's part of total begins, in bytes or elements. Cut(total, Count()) is the end.
 func (n *Nodes) Cut(total int64, k int) int64 {
 	if n == nil {
 		return total * int64(k)
@@ -168,7 +168,7 @@ func (n *Nodes) Cut(total int64, k int) int64 {
 	return total/all*at + total%all*at/all
 }
 
-// Part is the node in whose part of total the element at lies: k with Cut(k) ≤ at < Cut(k+1).
+// Part returns the node whose part of total contains position at: the k with Cut(k) ≤ at < Cut(k+1).
 func (n *Nodes) Part(total, at int64) int {
 	k := 0
 	for k+1 < n.Count() && n.Cut(total, k+1) <= at {
@@ -177,7 +177,7 @@ func (n *Nodes) Part(total, at int64) int {
 	return k
 }
 
-// Place has the pages of b, which nobody has touched, come from the k-th node. What the system refuses is noted.
+// Place makes the untouched pages of b come from the k-th node. A refusal of the system is noted.
 func (n *Nodes) Place(b []byte, k int) {
 	if n == nil || len(b) == 0 {
 		return
@@ -192,7 +192,7 @@ func (n *Nodes) Place(b []byte, k int) {
 	}
 }
 
-// Note says what the system has refused, "" if nothing.
+// Note returns a message about the system's refusal; "" without a refusal.
 func (n *Nodes) Note() string {
 	if n == nil {
 		return ""
@@ -202,7 +202,7 @@ func (n *Nodes) Note() string {
 	return n.note
 }
 
-// here is the node that the calling thread runs on at the moment, and the first where that is not known.
+// here returns the node that the calling thread is running on, or the first node if unknown.
 func (n *Nodes) here() int {
 	cpu, err := n.sys.CPU()
 	if err != nil {
@@ -211,8 +211,8 @@ func (n *Nodes) here() int {
 	return n.of[cpu]
 }
 
-// Run calls f(0) … f(count-1), each once, on the threads of pool. node tells at which node the i-th has its memory, and
-// does not fall as i rises. A thread takes what lies at the node that it runs on, and when nothing is left there, of the others.
+// Run calls f(0) … f(count-1), each once, on the threads of pool. node(i) is the node of the i-th item's memory and
+// must not decrease with i. A thread first takes items of its own node, then of other nodes.
 func (n *Nodes) Run(pool *parallel.Pool, count int, node func(i int) int, f func(i int)) {
 	if n == nil {
 		pool.Run(count, f)

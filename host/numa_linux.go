@@ -6,13 +6,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// LinuxNodes is the NodeSystem of Linux.
+// LinuxNodes implements NodeSystem for Linux.
 type LinuxNodes struct{}
 
-// ThisNodeSystem is the NodeSystem that this program runs on.
+// ThisNodeSystem returns the NodeSystem of the operating system.
 func ThisNodeSystem() NodeSystem { return LinuxNodes{} }
 
-// Affinity implements System.
+// Affinity implements NodeSystem.
 func (LinuxNodes) Affinity() ([]int, error) {
 	var set unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &set); err != nil {
@@ -27,7 +27,7 @@ func (LinuxNodes) Affinity() ([]int, error) {
 	return out, nil
 }
 
-// CPU implements System. Source: getcpu(2).
+// CPU implements NodeSystem. Source: getcpu(2).
 func (LinuxNodes) CPU() (int, error) {
 	var cpu uint32
 	if _, _, e := unix.RawSyscall(unix.SYS_GETCPU, uintptr(unsafe.Pointer(&cpu)), 0, 0); e != 0 {
@@ -36,13 +36,13 @@ func (LinuxNodes) CPU() (int, error) {
 	return int(cpu), nil
 }
 
-// preferNode is MPOL_PREFERRED of linux/mempolicy.h: this node, and others when it is full.
+// preferNode is MPOL_PREFERRED of linux/mempolicy.h: this node, or others if it is full.
 const preferNode = 1
 
-// mostNodes is how many nodes Linux can be built for.
+// mostNodes is the maximum number of nodes that Linux supports.
 const mostNodes = 1024
 
-// Prefer implements System. Source: mbind(2).
+// Prefer implements NodeSystem. Source: mbind(2).
 func (LinuxNodes) Prefer(b []byte, node int) error {
 	if node >= mostNodes {
 		return unix.EINVAL
@@ -50,7 +50,7 @@ func (LinuxNodes) Prefer(b []byte, node int) error {
 	const bits = 64
 	var mask [mostNodes / bits]uint64
 	mask[node/bits] = 1 << (node % bits)
-	// The kernel reads one bit less than it is told.
+	// The kernel reads one bit less than the given length.
 	_, _, e := unix.Syscall6(unix.SYS_MBIND, uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), preferNode,
 		uintptr(unsafe.Pointer(&mask)), mostNodes+1, 0)
 	if e != 0 {

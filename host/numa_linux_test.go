@@ -10,7 +10,7 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestPrefer: pages for which a node is preferred come from it, where the system allows that.
+// TestPrefer: pages come from the preferred node, if the system allows the choice.
 func TestPrefer(t *testing.T) {
 	page := os.Getpagesize()
 	b := testkit.Must(unix.Mmap(-1, 0, 4*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON))(t)

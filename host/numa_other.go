@@ -4,10 +4,10 @@ package host
 
 import "errors"
 
-// noNodes is a NodeSystem that knows nothing of nodes.
+// noNodes is a NodeSystem without information.
 type noNodes struct{}
 
-// ThisNodeSystem is the NodeSystem that this program runs on.
+// ThisNodeSystem returns the NodeSystem of the operating system.
 func ThisNodeSystem() NodeSystem { return noNodes{} }
 
 var errNoNodes = errors.New("not on this system")

@@ -2,14 +2,14 @@ package host
 
 import "sync/atomic"
 
-// nodeQueues are what is left of each node's work: indices from next on, and before end.
+// nodeQueues has the items not yet taken of each node: the indices from next to end−1.
 type nodeQueues []struct {
 	next atomic.Int64
 	end  int64
-	_    [48]byte // each on a cache line of its own
+	_    [48]byte // a cache line for each queue
 }
 
-// newNodeQueues shares out indices 0 … count-1 to nodes, as node says, which does not fall.
+// newNodeQueues distributes indices 0 … count-1 to nodes by node(i), which must not decrease.
 func newNodeQueues(nodes, count int, node func(i int) int) nodeQueues {
 	q := make(nodeQueues, nodes)
 	i := 0
@@ -23,13 +23,13 @@ func newNodeQueues(nodes, count int, node func(i int) int) nodeQueues {
 	return q
 }
 
-// take returns an index that nobody has taken yet, of node first while there is one. It is called as often as there are
-// indices.
+// take returns an index that no call has returned: one of node first if there is one left, otherwise one of another
+// node. It must be called at most once for each index.
 func (q nodeQueues) take(first int) int {
 	for j := range q {
 		own := &q[(first+j)%len(q)]
 		if own.next.Load() >= own.end {
-			continue // so that next does not grow for ever
+			continue // do not increase next any further
 		}
 		if i := own.next.Add(1) - 1; i < own.end {
 			return int(i)

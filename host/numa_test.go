@@ -163,8 +163,8 @@ func TestRefusalIsANote(t *testing.T) {
 	}
 }
 
-// TestRunTakesItsOwnFirst: a thread at a node takes all that lies there before anything else, and everything is done once,
-// whoever is there to do it.
+// TestRunTakesItsOwnFirst: a thread takes all items of its own node first. Every item is done once, with threads on any
+// nodes.
 func TestRunTakesItsOwnFirst(t *testing.T) {
 	const count = 40
 	node := func(i int) int { return i / 10 } // four nodes with ten each

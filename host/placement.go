@@ -9,23 +9,24 @@ import (
 	"mt/host/optim"
 )
 
-// On more than one NUMA node every piece of an arena, such as the tile of a layer, is cut: each node has a part of it, and
-// threads that run there first update what it has. So an update of one layer has the memory of all nodes to itself. A
-// part is as large as the node's share of the processors, in bytes as in elements, so that what belongs to an element lies at
-// the same node in all planes, but for some at the cuts.
+// With more than one NUMA node, every piece of an arena, such as the tile of a layer, is distributed. Each node has a
+// part, and threads on the node update this part first. So an update of one layer uses the memory of all nodes. Parts
+// are proportional to the nodes' processors, both in bytes and in elements. So the values of an element are on the same
+// node in all planes, except for some at the boundaries.
 
 var nodes = sync.OnceValue(func() *Nodes { return FindNodes(os.DirFS("/"), ThisNodeSystem()) })
 
-// MachineNodes are the NUMA nodes over which arenas are laid out and updates are shared out; nil where there is one.
+// MachineNodes returns the NUMA nodes that arenas and updates are distributed over; nil for one node.
 func MachineNodes() *Nodes { return nodes() }
 
-// span is a range of an arena that lies at one node.
+// span is a range of an arena on one node.
 type span struct {
 	b    []byte
 	node int
 }
 
-// touch places the pages of b, which consists of pieces, at their nodes and touches each on the threads of pool.
+// touch places the pages of b on their NUMA nodes, and then touches them on the threads of pool so that they are
+// resident. b consists of pieces of these sizes.
 func touch(b []byte, pieces []int64, n *Nodes, pool *parallel.Pool) {
 	if n == nil {
 		pieces = []int64{int64(len(b))}
@@ -38,9 +39,10 @@ func touch(b []byte, pieces []int64, n *Nodes, pool *parallel.Pool) {
 	})
 }
 
-// lay cuts pieces over the nodes, at whole pages, places the parts and returns them, those of the first node first, in spans of at most touchBytes.
+// lay distributes each piece of b over the nodes, in whole pages, and asks the system to place each part on its node.
+// It returns spans of at most touchBytes, sorted by node.
 func lay(b []byte, pieces []int64, n *Nodes, page int) (all []span) {
-	var from, begin int64 // of a part, of a piece
+	var from, begin int64 // start of a part, start of a piece
 	for _, bytes := range pieces {
 		for k := range n.Count() {
 			to := (begin + n.Cut(bytes, k+1)) &^ int64(page-1)
@@ -58,7 +60,8 @@ func lay(b []byte, pieces []int64, n *Nodes, page int) (all []span) {
 	return all
 }
 
-// atNodes returns a function that calls f for each of the layer's units, on all cores: a thread takes first what lies at its node.
+// atNodes returns a function that calls f(i) for each unit i on all cores. A thread first takes units whose memory is
+// on its own node.
 func (l *LayerState) atNodes(n *Nodes) func(units []optim.Unit, f func(i int)) {
 	return func(units []optim.Unit, f func(i int)) {
 		elems := l.Share.Elems()

@@ -51,7 +51,7 @@ func (g *given) find() *Nodes {
 	return FindNodes(root, g)
 }
 
-// useNodes makes the nodes of g those of the machine until the test ends.
+// useNodes makes g's nodes the machine's nodes until the test ends.
 func useNodes(t *testing.T, g *given) *Nodes {
 	t.Helper()
 	before, n := nodes, g.find()
@@ -60,8 +60,8 @@ func useNodes(t *testing.T, g *given) *Nodes {
 	return n
 }
 
-// TestLay: every byte of an arena is in one span, spans of a node follow each other, and of each piece a node has its part, but for
-// what is left of a page.
+// TestLay: every byte of an arena is in one span, the spans of a node are adjacent in the list, and each node has its
+// part of each piece, up to page rounding.
 func TestLay(t *testing.T) {
 	testkit.NotShort(t)
 	for _, page := range []int{4 << 10, 64 << 10} {
@@ -128,7 +128,8 @@ func TestLay(t *testing.T) {
 	}
 }
 
-// TestUpdateBitsDoNotDependOnNodes: a store that is laid out over nodes, also where the system refuses that, has the bits of one that is not.
+// TestUpdateBitsDoNotDependOnNodes: updates give the same bits with and without NUMA placement, even if the system
+// refuses it.
 func TestUpdateBitsDoNotDependOnNodes(t *testing.T) {
 	for _, g := range []*given{{nodes: 2, cpu: 3}, {nodes: 4}, {nodes: 2, refuse: errors.New("operation not permitted")}} {
 		for _, bf16 := range []bool{false, true} {

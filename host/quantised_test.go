@@ -23,8 +23,8 @@ var small = map[string]optim.Optimizer{
 	"nesterov":    optim.SGD{Momentum: 0.9, WeightDecay: 0.1, Nesterov: true},
 }
 
-// mixed are an embedding whose rows blocks cut, and a layer with a vector and a parameter of three pieces, of
-// which the second is too small for codes.
+// mixed returns two layers: an embedding whose rows are cut by blocks, and a layer with a vector and a parameter of
+// three pieces. The second piece is too small for codes.
 func mixed(hidden int, bf16 bool) []model.Layout {
 	embed := model.Param{Role: model.RoleEmbed, Rows: 160, Cols: hidden, Dims: 2}
 	name := func(row, rows int) model.Stored { return model.Stored{Name: "t", Row: row, Rows: rows} }
@@ -72,8 +72,8 @@ func moved(t *testing.T, o optim.Optimizer, l []model.Layout, shares []optim.Sha
 	return s
 }
 
-// TestSmallStatesHaveTheSameBitsEverywhere: on any number of threads and ranks, with any instruction set, and
-// whether a table's gradient is of some rows or of all; with lower halves, without, and with no bf16.
+// TestSmallStatesHaveTheSameBitsEverywhere: results do not depend on threads, ranks, instruction set, or on a sparse or
+// dense gradient of the table. The test covers weights with lower halves, without, and fp32 weights.
 func TestSmallStatesHaveTheSameBitsEverywhere(t *testing.T) {
 	for at, name := range slices.Sorted(maps.Keys(small)) {
 		o := small[name]

@@ -9,8 +9,8 @@ import (
 	"mt/model"
 )
 
-// ReadRows copies the rows [row, row+n) of tensor t to dst (n, cols), in exact
-// fp32. The store's share must have all of the tensor's lower halves.
+// ReadRows copies the rows [row, row+n) of tensor t to dst (n, cols) in exact fp32. If the tensor is split, the store's
+// share must contain its lower halves.
 func (l *LayerState) ReadRows(t, row, n int, dst []float32) {
 	at, end := l.rows(t, row, n, len(dst))
 	if l.Layout.Tensors[t].BF16 {
@@ -26,8 +26,8 @@ func (l *LayerState) ReadRows(t, row, n int, dst []float32) {
 	copy(dst, l.F32Plane(t)[at:end])
 }
 
-// WriteRows sets the rows [row, row+n) of tensor t to src (n, cols), in exact fp32. Of lower
-// halves only those of the store's share are kept, and none where the master weights are bf16.
+// WriteRows sets the rows [row, row+n) of tensor t to src (n, cols). It keeps only the lower halves in the store's
+// share, and none for bf16 master weights.
 func (l *LayerState) WriteRows(t, row, n int, src []float32) {
 	at, end := l.rows(t, row, n, len(src))
 	if tl := l.Layout.Tensors[t]; tl.BF16 {
@@ -53,9 +53,8 @@ func (l *LayerState) WriteRows(t, row, n int, src []float32) {
 	copy(l.F32Plane(t)[at:end], src)
 }
 
-// rows returns where the elements of rows [row, row+n) of tensor t begin and end.
-// It panics unless the tensor has these rows, and elems is the number of their
-// elements.
+// rows returns the element range of rows [row, row+n) in tensor t. It panics unless the tensor has these rows and elems
+// is their number of elements.
 func (l *LayerState) rows(t, row, n, elems int) (at, end int) {
 	tl := l.owned(t)
 	if row < 0 || n < 0 || row+n > tl.Rows || elems != n*tl.Cols {
@@ -65,18 +64,17 @@ func (l *LayerState) rows(t, row, n, elems int) (at, end int) {
 	return row * tl.Cols, (row + n) * tl.Cols
 }
 
-// gatherRows is how many rows one call copies when rows are gathered in parallel.
+// gatherRows is the number of rows that one call copies in a parallel gather.
 const gatherRows = 64
 
-// GatherRows copies the rows ids of tensor t to dst (len(ids), cols), on all
-// threads of the store. Rows are copied in the type in which the tensor streams,
-// bf16 or fp32.
+// GatherRows copies the rows ids of tensor t to dst (len(ids), cols) on all threads of the store. Rows keep the type of
+// the tile: bf16 or fp32.
 func (l *LayerState) GatherRows(dst []byte, t int, ids []int32) {
 	l.owned(t)
 	GatherRows(dst, l.Layout, l.Tile, t, ids, l.pool)
 }
 
-// GatherRows is LayerState.GatherRows of a layer of which there is nothing but its tile.
+// GatherRows is LayerState.GatherRows for a layer with only a tile.
 func GatherRows(dst []byte, l model.Layout, tile []byte, t int, ids []int32, pool *parallel.Pool) {
 	tl := l.Tensors[t]
 	table := tile[tl.TileOff : tl.TileOff+tl.TileBytes()]

@@ -25,9 +25,8 @@ func wide(hidden int, bf16 bool) []model.Layout {
 	return out
 }
 
-// TestShares: whatever the number of ranks, their shares have every element once, in order, their
-// parts make the tile, and what all of them update is bit for bit what one host updates, of a
-// whole gradient and of some rows of one.
+// TestShares: for any number of ranks, the shares cover every element once, in order, and their tile ranges cover the
+// tile. Together the ranks' updates give the bits of a single rank, for dense gradients and gradients of rows.
 func TestShares(t *testing.T) {
 	cut := false
 	for _, hidden := range []int{64, 576, 896} {
@@ -135,8 +134,7 @@ func sameShare(t *testing.T, whole, part *LayerState) {
 	}
 }
 
-// TestShareBytes: what a store of shares takes is what it says, and two bytes a parameter and a
-// part of ten.
+// TestShareBytes: a store of shares takes the reported memory: two bytes a parameter and its part of ten.
 func TestShareBytes(t *testing.T) {
 	l, before := wide(576, true), Usage()
 	var own []optim.Share

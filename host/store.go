@@ -13,67 +13,64 @@ import (
 	"mt/model"
 )
 
-// Store holds the weights of a model, layer by layer, and the planes beside them.
-// With AdamW that is 12 bytes for each parameter, with its moments in 8 bits 6.
+// Store holds the weights of a model, layer by layer, and the planes beside them. With AdamW that is 12 bytes for each
+// parameter, or 6 with 8-bit moments.
 type Store struct {
 	Layers []*LayerState
 
 	arenas []*Arena
 
 	tier    Tier
-	slots   [][]byte   // state slots
-	slotOf  []int      // by layer, the state slot that it is in
+	slots   [][]byte   // state slot memory
+	slotOf  []int      // state slot of each layer
 	lending sync.Mutex // see WithLayer
 }
 
-// LayerState is the host memory of one layer, all of it zero at first. A tensor
-// that is a reference (Layout.Tensors[t].Ref) has no memory here.
+// LayerState is the host memory of one layer, initially zero. A tensor that is a reference (Layout.Tensors[t].Ref) has
+// no memory here.
 type LayerState struct {
 	Layout model.Layout
-	// Tile (Layout.TileBytes) is what streams to the device, aligned to 4 KiB: bf16
-	// hi planes and plain fp32 planes. It is nil while it is on a disk (Tier).
+	// Tile (Layout.TileBytes) streams to the device. It has bf16 hi planes and plain fp32 planes, and is aligned to 4
+	// KiB. It is nil while the tile is on disk (Tier).
 	Tile []byte
-	// Share is the part of the layer that Lo and Planes are of: all of it, unless there are
-	// several ranks.
+	// Share is the part of the layer that Lo and Planes hold: the whole layer, unless there are several ranks.
 	Share optim.Share
-	// Lo has the signed lower halves of split weights, in the layer's flat element space,
-	// from Share.From on. It is nil where the layer has none, and while it is on a disk (Tier).
+	// Lo has the signed lower halves of split weights, in the layer's flat element space from Share.From on. It is nil
+	// if there are none, and while they are on disk (Tier).
 	Lo []uint16
-	// Planes are the planes beside the weights, as Lo. On a disk they have no Data.
+	// Planes has the planes beside the weights, for the same share. On disk they have no Data.
 	Planes []optim.State
-	// State is, of a layer whose state is on a disk while that is in memory, Lo and Planes as they are in its extent.
+	// State has Lo and Planes in the layout of the extent, for a layer with state on disk while the state is in memory.
 	State []byte
 
-	// onCores calls f for each of the units, on all cores: onPool or, on several NUMA nodes, atNodes.
+	// onCores calls f for each unit on all cores: onPool, or atNodes with several NUMA nodes.
 	onCores func(units []optim.Unit, f func(i int))
 
 	pool  *parallel.Pool
 	seed  uint64          // see Store.SetRoundingSeed
 	means []optim.Mean    // see Store.SetEMA
-	units []optim.Unit    // the units into which by cuts the layer
+	units []optim.Unit    // the optimizer's units of the layer; cached
 	by    optim.Optimizer // the optimizer of the last update
 
-	absent  bool // its state is on its disk alone
-	changed bool // by an update, since it was read from its disk or written there
+	absent  bool // the state is on disk only
+	changed bool // updated since the state was last read from or written to disk
 }
 
-// NewStore takes the memory for layers with the given layouts and for the planes
-// that planes asks for. With nil there are weights alone, which serve for
-// evaluation and generation and cannot be updated. The store uses pool (nil: the
-// caller's thread alone) until Close. The error is an *OutOfMemory where there is
-// not enough memory.
+// NewStore allocates memory for layers with the given layouts and planes. A nil planes allocates weights only, for
+// evaluation and generation; such weights cannot be updated. The store uses pool (nil: the caller's thread) until
+// Close. If memory is insufficient, the error is an *OutOfMemory.
 func NewStore(layouts []model.Layout, planes optim.Planes, pool *parallel.Pool) (*Store, error) {
 	return NewShareStore(layouts, planes, nil, pool)
 }
 
-// NewShareStore is NewStore for one of several ranks: what streams is there whole, and all else
-// of its share of each layer; nil: of all.
+// NewShareStore is NewStore for one of several ranks. The store has whole tiles, and only the rank's share of each
+// layer's state. shares has the share of each layer; nil: the whole state.
 func NewShareStore(layouts []model.Layout, planes optim.Planes, shares []optim.Share, pool *parallel.Pool) (*Store, error) {
 	return NewTieredStore(layouts, planes, shares, Tier{}, pool)
 }
 
-// NewTieredStore is NewShareStore with the state of some layers on disks. The extents are the caller's,
-// as large as optim.ExtentBytes says, and those of tiles as optim.Pages(Layout.TileBytes).
+// NewTieredStore is NewShareStore with the data of some layers on disk, as tier says. The caller owns the extents.
+// Their sizes must be optim.ExtentBytes for state and optim.Pages(Layout.TileBytes) for tiles.
 func NewTieredStore(layouts []model.Layout, planes optim.Planes, shares []optim.Share, tier Tier, pool *parallel.Pool) (*Store, error) {
 	s := &Store{tier: tier}
 	need := tieredBytes(layouts, planes, shares, tier)
@@ -129,7 +126,7 @@ func sum(need [accounts.NumPurposes]int64) (all int64) {
 	return all
 }
 
-// shareOf is the share of layer i; where there are no shares it is the whole layer.
+// shareOf returns the share of layer i; the whole layer if shares is nil.
 func shareOf(layouts []model.Layout, shares []optim.Share, i int) optim.Share {
 	if shares == nil {
 		return optim.Whole(layouts[i])
@@ -137,7 +134,7 @@ func shareOf(layouts []model.Layout, shares []optim.Share, i int) optim.Share {
 	return shares[i]
 }
 
-// SetPool makes later updates run on pool. No update may be under way.
+// SetPool sets the pool for later updates. No update may be under way.
 func (s *Store) SetPool(pool *parallel.Pool) {
 	for _, l := range s.Layers {
 		l.pool = pool
@@ -159,25 +156,23 @@ func (s *Store) SetEMA(by optim.Average) {
 	}
 }
 
-// The names of the arenas for weights. The other arenas have the names of planes.
+// Names of the arenas for weights. Other arenas have the names of planes.
 const (
 	tileArena = "/tile"
 	loArena   = "/lo"
 )
 
-// free is what is left to take of each arena of a store, by the arena's name.
+// free has the unused rest of each arena of a store, by the arena's name.
 type free map[string][]byte
 
-// take returns the next bytes of an arena. What is left of their last page is not
-// given out.
+// take returns the next bytes of an arena. The rest of the last page stays unused.
 func (f free) take(arena string, bytes int64) []byte {
 	b := f[arena][:bytes:bytes]
 	f[arena] = f[arena][optim.Pages(bytes):]
 	return b
 }
 
-// newArenas makes one arena for the tiles, one for the lo planes and one for every
-// plane.
+// newArenas makes one arena for tiles, one for lower halves and one for every plane.
 func (s *Store) newArenas(layouts []model.Layout, planes optim.Planes, shares []optim.Share, pool *parallel.Pool) (free, error) {
 	names, pieces := []string{tileArena, loArena}, map[string][]int64{}
 	for i, l := range layouts {
@@ -218,7 +213,7 @@ func (s *Store) newArenas(layouts []model.Layout, planes optim.Planes, shares []
 	return arenas, s.takeSlots(s.tier.slotBytes(layouts, planes, shares), pool)
 }
 
-// Close gives the memory back. The layers must not be used any more.
+// Close releases the memory. The layers must not be used afterwards.
 func (s *Store) Close() error {
 	var errs []error
 	for _, a := range s.arenas {
@@ -228,17 +223,17 @@ func (s *Store) Close() error {
 	return errors.Join(errs...)
 }
 
-// StoreBytes is what NewStore takes for these layouts and planes, by purpose.
+// StoreBytes returns the memory of a NewStore with these layouts and planes, by purpose.
 func StoreBytes(layouts []model.Layout, planes optim.Planes) (bytes [accounts.NumPurposes]int64) {
 	return ShareBytes(layouts, planes, nil)
 }
 
-// ShareBytes is what NewShareStore takes, by purpose.
+// ShareBytes returns the memory of a NewShareStore, by purpose.
 func ShareBytes(layouts []model.Layout, planes optim.Planes, shares []optim.Share) (bytes [accounts.NumPurposes]int64) {
 	return tieredBytes(layouts, planes, shares, Tier{})
 }
 
-// tieredBytes is what NewTieredStore takes, by purpose.
+// tieredBytes returns the memory of a NewTieredStore, by purpose.
 func tieredBytes(layouts []model.Layout, planes optim.Planes, shares []optim.Share, tier Tier) (bytes [accounts.NumPurposes]int64) {
 	for i, l := range layouts {
 		if !tier.hasTile(i) {
@@ -262,8 +257,8 @@ func needs(need [accounts.NumPurposes]int64) string {
 		accounts.LoPlanes, human.Bytes(need[accounts.LoPlanes]), accounts.Planes, human.Bytes(need[accounts.Planes]))
 }
 
-// tensor is the layout of tensor t. The layer must own the tensor, which must be
-// split or plain as split says.
+// tensor returns the layout of tensor t. It panics unless the layer owns the tensor, and the tensor is split into hi
+// and lo exactly if split is true.
 func (l *LayerState) tensor(t int, split bool) model.TensorLayout {
 	tl := l.owned(t)
 	if tl.BF16 != split {
@@ -272,8 +267,7 @@ func (l *LayerState) tensor(t int, split bool) model.TensorLayout {
 	return tl
 }
 
-// owned is the layout of tensor t, which the layer must own: it may not be a
-// reference.
+// owned returns the layout of tensor t. It panics if the tensor is a reference.
 func (l *LayerState) owned(t int) model.TensorLayout {
 	tl := l.Layout.Tensors[t]
 	if tl.Ref {
@@ -282,28 +276,26 @@ func (l *LayerState) owned(t int) model.TensorLayout {
 	return tl
 }
 
-// HiPlane is the bf16 image of tensor t (rows, cols), as a view into the tile. The
-// tensor must be split.
+// HiPlane returns the bf16 image of tensor t (rows, cols), a view of the tile. The tensor must be split.
 func (l *LayerState) HiPlane(t int) []uint16 {
 	tl := l.tensor(t, true)
 	return optim.View[uint16](l.Tile[tl.TileOff : tl.TileOff+tl.TileBytes()])
 }
 
-// LoPlane has the signed lower halves of tensor t (rows, cols), which must be
-// split and have some, and the store's share must have all of it.
+// LoPlane returns the signed lower halves of tensor t (rows, cols). The tensor must be split with lower halves, and lie
+// completely in the store's share.
 func (l *LayerState) LoPlane(t int) []uint16 {
 	tl := l.tensor(t, true)
 	return l.Lo[tl.Elem-l.Share.From:][:tl.Elems()]
 }
 
-// F32Plane is tensor t (rows, cols), as a view into the tile. The tensor must be
-// plain fp32.
+// F32Plane returns tensor t (rows, cols), a view of the tile. The tensor must be plain fp32.
 func (l *LayerState) F32Plane(t int) []float32 {
 	tl := l.tensor(t, false)
 	return optim.View[float32](l.Tile[tl.TileOff : tl.TileOff+tl.TileBytes()])
 }
 
-// Plane is the memory of the plane of that name, of the store's share; nil where there is none.
+// Plane returns the memory of the named plane for the store's share; nil: no such plane.
 func (l *LayerState) Plane(name string) []byte {
 	for _, p := range l.Planes {
 		if p.Name == name {
@@ -313,7 +305,8 @@ func (l *LayerState) Plane(name string) []byte {
 	return nil
 }
 
-// Tiled are the layers that have a tile in memory or on disks, and none whose weights are all another's.
+// Tiled returns the layers with a tile in memory or on disk. Layers whose weights all belong to another layer have
+// none.
 func (s *Store) Tiled() (layers []int) {
 	for i, l := range s.Layers {
 		if s.tier.hasTile(i) || len(l.Tile) > 0 {

@@ -94,8 +94,8 @@ func TestTooLargeAModelIsAnError(t *testing.T) {
 	}
 }
 
-// TestSmallArenasShareAReading: small arenas share a reading of the available memory until they have taken their part
-// of it or it is old; one that does not fit is refused right after a reading too.
+// TestSmallArenasShareAReading: small arenas share a reading of the available memory until they have used their part or
+// the reading is old. An arena that does not fit is refused even right after a reading.
 func TestSmallArenasShareAReading(t *testing.T) {
 	room := AvailableMemory()
 	if !room.Known || room.Bytes < 1<<30 {

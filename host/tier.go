@@ -10,31 +10,31 @@ import (
 	"mt/model"
 )
 
-// Tier says what of a store is on disks. Of a layer that is away the lower halves and planes are an extent;
-// they are in memory only while they are in a state slot. Its tile is in memory all the time, unless that
-// is away too: then it is an extent of its own, and in memory beside them. So is its gradient, where that
-// waits on a disk until it is used. The zero Tier has nothing away.
+// Tier describes the data of a store that is on disk. For a layer with state on disk, lower halves and planes form an
+// extent, and are in memory only while they occupy a state slot. The tile stays in memory, unless it is on disk too;
+// then it has an extent of its own and shares the state slot. The same holds for a gradient that waits on disk. The
+// zero Tier keeps everything in memory.
 type Tier struct {
 	StateOnDisk []bool // by layer
-	Slots       int    // state slots, each as large as the largest layer that is away
+	Slots       int    // number of state slots; each has the size that the largest layer on disk needs
 	Extents     *extents.Files
 
-	TileOnDisk  []bool // by layer: the tile is away, as its state is; nil: none is
+	TileOnDisk  []bool // by layer; the layer's state is then on disk too; nil: none is
 	TileExtents *extents.Files
 
-	// Grads says, by layer, how large its gradient is on a disk, in whole pages, where that waits there as the state does; 0: it does
-	// not; nil: none does.
+	// Grads has, by layer, the size of the gradient on disk in whole pages; 0: the gradient stays in memory. The
+	// layer's state is then on disk too. nil: all gradients stay in memory.
 	Grads       []int64
 	GradExtents *extents.Files
 }
 
-// has says whether layer i is away.
+// has reports whether the state of layer i is on disk.
 func (t Tier) has(i int) bool { return t.StateOnDisk != nil && t.StateOnDisk[i] }
 
-// hasTile says whether the tile of layer i is away.
+// hasTile reports whether the tile of layer i is on disk.
 func (t Tier) hasTile(i int) bool { return t.TileOnDisk != nil && t.TileOnDisk[i] }
 
-// tileBytes is what the tile of layer i takes of a state slot.
+// tileBytes returns the size of layer i's tile in a state slot.
 func (t Tier) tileBytes(i int, l model.Layout) int64 {
 	if !t.hasTile(i) {
 		return 0
@@ -42,7 +42,7 @@ func (t Tier) tileBytes(i int, l model.Layout) int64 {
 	return optim.Pages(l.TileBytes)
 }
 
-// slotBytes is the size of a state slot.
+// slotBytes returns the size of a state slot.
 func (t Tier) slotBytes(layouts []model.Layout, planes optim.Planes, shares []optim.Share) (most int64) {
 	for i, l := range layouts {
 		if t.has(i) {
@@ -52,7 +52,7 @@ func (t Tier) slotBytes(layouts []model.Layout, planes optim.Planes, shares []op
 	return most
 }
 
-// takeSlots takes the memory of the state slots.
+// takeSlots allocates the state slots.
 func (s *Store) takeSlots(bytes int64, pool *parallel.Pool) error {
 	a, err := newArena(accounts.StateSlots, int64(s.tier.Slots)*bytes, slices.Repeat([]int64{bytes}, s.tier.Slots), pool)
 	if err != nil {
@@ -69,7 +69,7 @@ func (s *Store) takeSlots(bytes int64, pool *parallel.Pool) error {
 	return nil
 }
 
-// none is the slot of a layer that is in none.
+// none is the slot of a layer without a state slot.
 const none = -1
 
 // ReadTile implements Home.
@@ -77,7 +77,7 @@ func (s *Store) ReadTile(i int, from int64, into []byte) error {
 	return s.tier.TileExtents.ReadPart(i, from, into)
 }
 
-// Fetch implements Home. What was never written is zero.
+// Fetch implements Home. State that was never written is zero.
 func (s *Store) Fetch(i, slot int) error {
 	l := s.Layers[i]
 	tile, state := s.inSlot(i, slot)
@@ -95,7 +95,7 @@ func (s *Store) Fetch(i, slot int) error {
 	return nil
 }
 
-// fetch reads extent i of files; one that was never written is zero.
+// fetch reads extent i of files. An extent that was never written reads as zero.
 func fetch(files *extents.Files, i int, into []byte) error {
 	if files.Written(i) {
 		return files.Read(i, into)
@@ -104,14 +104,15 @@ func fetch(files *extents.Files, i int, into []byte) error {
 	return nil
 }
 
-// inSlot is the memory of a state slot that layer i takes: for its tile, unless that is not away, and for its state.
+// inSlot returns the parts of a state slot for layer i's tile, empty if the tile is not on disk, and for its state.
 func (s *Store) inSlot(i, slot int) (tile, state []byte) {
 	l, mem := s.Layers[i], s.slots[slot]
 	n := s.tier.tileBytes(i, l.Layout)
 	return mem[:n], mem[n : n+l.extentBytes()]
 }
 
-// Flush implements Home. The state is written first: whoever waits for the tile must not find it before both are safe.
+// Flush implements Home. It writes the state first and the tile last, because readers wait for the tile and may then
+// proceed.
 func (s *Store) Flush(i int) error {
 	tile, state := s.inSlot(i, s.slotOf[i])
 	if err := s.tier.Extents.Write(i, state); err != nil {
@@ -146,7 +147,7 @@ func (s *Store) Spared() (read, written int64) {
 	return read, written
 }
 
-// Settle implements Home. What was read ahead and not updated is on its disk already.
+// Settle implements Home. State that was read ahead and not updated is already on disk.
 func (s *Store) Settle() error {
 	for i, slot := range s.slotOf {
 		if slot == none {
@@ -162,9 +163,9 @@ func (s *Store) Settle() error {
 	return nil
 }
 
-// WithLayer calls use with layer i and its complete state. A state on a disk is read first and dropped after use returns.
-// With change, the state is also written back. No pipeline may be running on the store. Layers on disks are lent one at a
-// time.
+// WithLayer calls use with layer i and its complete state. If the state is on disk, WithLayer reads it first and frees
+// its memory after use returns. change: use has changed the state, which is then also written back. No training
+// pipeline may use the store. Only one layer on disk is in use at a time.
 func (s *Store) WithLayer(i int, change bool, use func(*LayerState) error) error {
 	if !s.tier.has(i) {
 		return use(s.Layers[i])
@@ -181,13 +182,13 @@ func (s *Store) WithLayer(i int, change bool, use func(*LayerState) error) error
 	return s.Flush(i)
 }
 
-// StateOnDisk says whether the state of layer i is on disks.
+// StateOnDisk reports whether the state of layer i is on disk.
 func (s *Store) StateOnDisk(i int) bool { return s.tier.has(i) }
 
-// TileOnDisk says whether its tile is there too.
+// TileOnDisk reports whether the tile of layer i is on disk.
 func (s *Store) TileOnDisk(i int) bool { return s.tier.hasTile(i) }
 
-// extentBytes is the size of what is kept of the layer beside its tile.
+// extentBytes returns the size of the layer's state.
 func (l *LayerState) extentBytes() int64 {
 	var placed []optim.Placed
 	for _, p := range l.Planes {
@@ -196,7 +197,7 @@ func (l *LayerState) extentBytes() int64 {
 	return optim.ExtentBytes(l.Layout, placed, l.Share)
 }
 
-// bind makes mem the memory of the lower halves and planes; nil: they have none.
+// bind makes mem the memory of lower halves and planes; nil: they have no memory.
 func (l *LayerState) bind(mem []byte) {
 	l.State = mem
 	take := func(bytes int64) []byte {

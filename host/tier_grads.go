@@ -1,8 +1,9 @@
 package host
 
-// This file is about gradients that wait on disks. In a state slot such a gradient lies behind what Flush writes.
+// This file handles gradients that wait on disk. In a state slot, the gradient lies behind the state and the tile,
+// which Flush writes.
 
-// gradBytes is what the gradient of layer i takes of a state slot and of a disk.
+// gradBytes returns the size of layer i's gradient in a state slot and on disk.
 func (t Tier) gradBytes(i int) int64 {
 	if t.Grads == nil {
 		return 0

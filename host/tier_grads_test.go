@@ -14,8 +14,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestGradientsOfATier: a gradient that waits on a disk comes back into its layer's state slot, behind the state and the tile, which it
-// leaves alone, as they leave it; one that has changed on its disk is an error that names it, and so is a state.
+// TestGradientsOfATier: a gradient on disk returns to its layer's state slot, behind state and tile, without changing
+// them, nor they it. A gradient or state that has changed on disk is an error with its name.
 func TestGradientsOfATier(t *testing.T) {
 	layouts := layouts(true)
 	planes := optim.Planes(optim.AdamW{}.Planes)

@@ -12,8 +12,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestTieredStore: states that are away, and tiles that are, are zero at first, keep what is written into them, and cannot
-// be had while they are on the disk.
+// TestTieredStore: states and tiles on disk are initially zero, keep written content, and are unavailable while on
+// disk.
 func TestTieredStore(t *testing.T) {
 	for _, tiles := range [][]bool{nil, {false, false, true, false}} {
 		testTieredStore(t, tiles)

@@ -7,9 +7,9 @@ import (
 	"mt/host/optim"
 )
 
-// Update moves all tensors that the layer owns, given the gradient of the store's share of
-// it, whose first element is Share.From; references are skipped. It returns when
-// everything is done. Updates of different layers may run at the same time.
+// Update updates all tensors that the layer owns; references are skipped. g is the gradient of the store's share, and
+// its first element is Share.From. Update returns when the work is complete. Updates of different layers may run
+// concurrently.
 func (l *LayerState) Update(g optim.Grad, o optim.Optimizer, r optim.Rate) {
 	g.Check(fmt.Sprintf("update layer %d", l.Layout.Index), l.Share.Elems())
 	units, step := l.cut(o), o.At(r)
@@ -20,8 +20,8 @@ func (l *LayerState) Update(g optim.Grad, o optim.Optimizer, r optim.Rate) {
 	})
 }
 
-// UpdateTensor moves one tensor, given its gradient, which is all of g. It is for a
-// tied table, whose gradient lies in the head's slab.
+// UpdateTensor updates one tensor by g, the gradient of the whole tensor. It serves a tied table, whose gradient is in
+// the head's slab.
 func (l *LayerState) UpdateTensor(tensor int, g optim.Grad, o optim.Optimizer, r optim.Rate) {
 	tl := l.owned(tensor)
 	if g.Elems != tl.Elems() {
@@ -31,10 +31,9 @@ func (l *LayerState) UpdateTensor(tensor int, g optim.Grad, o optim.Optimizer, r
 	l.updateTensor(tensor, g, o, r)
 }
 
-// UpdateRows moves the layer's first tensor, which is the embedding's table (V, h).
-// rows (len(ids), h) is the gradient of the rows ids; the gradient of all other
-// rows is zero, and they move by it as in a dense update. ids must rise strictly. Of rows
-// that the store's share cuts, only the share's elements are read and moved.
+// UpdateRows updates the layer's first tensor, the embedding's table (V, h). rows (len(ids), h) is the gradient of the
+// rows ids, which must rise strictly. All other rows have zero gradients and are updated as in a dense update. For rows
+// at the boundary of the store's share, only the share's elements are read and updated.
 func (l *LayerState) UpdateRows(ids []int32, rows optim.Grad, o optim.Optimizer, r optim.Rate) {
 	tl := l.owned(0)
 	what := fmt.Sprintf("update layer %d %s", l.Layout.Index, tl.Role)
@@ -43,7 +42,7 @@ func (l *LayerState) UpdateRows(ids []int32, rows optim.Grad, o optim.Optimizer,
 	l.updateTensor(0, rows.OfRows(ids), o, r)
 }
 
-// updateTensor moves one tensor, given its gradient.
+// updateTensor updates one tensor by its gradient.
 func (l *LayerState) updateTensor(tensor int, g optim.Grad, o optim.Optimizer, r optim.Rate) {
 	units, step := l.cut(o), o.At(r)
 	for len(units) > 0 && units[0].Tensor < tensor {
@@ -63,16 +62,16 @@ func (l *LayerState) updateTensor(tensor int, g optim.Grad, o optim.Optimizer, r
 	})
 }
 
-// onPool calls f for each of the units.
+// onPool calls f(i) for each unit i on the pool.
 func (l *LayerState) onPool(units []optim.Unit, f func(i int)) { l.pool.Run(len(units), f) }
 
-// weight is the memory of the layer's weights and of the averages that are kept of them.
+// weight returns the memory of the layer's weights and of their moving average.
 func (l *LayerState) weight() optim.Weight {
 	return optim.Weight{Layout: &l.Layout, Tile: l.Tile, Lo: l.Lo, Seed: l.seed, From: l.Share.From, Means: l.means}
 }
 
-// cut is the units of the store's share into which o cuts the layer. They are kept, since
-// all updates of a run are by the same optimizer.
+// cut returns o's units of the layer in the store's share. The result is cached, since all updates of a run use the
+// same optimizer.
 func (l *LayerState) cut(o optim.Optimizer) []optim.Unit {
 	if l.by != o {
 		all := o.Units(l.Layout)

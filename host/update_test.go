@@ -13,10 +13,9 @@ import (
 	"mt/model"
 )
 
-// The weights are compared with PyTorch's formula in float64, from fp32 gradients.
-// After ten steps each fp32 weight is off by some 10 roundings of its own (2⁻²⁴ of
-// at most 8) and of an update (at most lr·10·2⁻²⁰). 1e-5 covers both and is a
-// thousandth of one update.
+// The weights are compared with PyTorch's formula in float64, from fp32 gradients. After ten steps an fp32 weight
+// differs by about 10 roundings of its own (2⁻²⁴ of at most 8) and of an update (at most lr·10·2⁻²⁰). 1e-5 covers both
+// and is a thousandth of one update.
 func TestUpdateFollowsTheFormula(t *testing.T) {
 	const bound = 1e-5
 	for _, bf16 := range []bool{false, true} {
@@ -152,7 +151,7 @@ func TestUpdateRowsWithoutIDs(t *testing.T) {
 	}
 }
 
-// TestUpdatesChange: a layer knows that an update has changed it, whichever way it was updated.
+// TestUpdatesChange: every kind of update marks the layer as changed.
 func TestUpdatesChange(t *testing.T) {
 	l := layouts(true)[:1]
 	for name, update := range map[string]func(l *LayerState){

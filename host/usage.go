@@ -11,14 +11,14 @@ var usage struct {
 	accounts.Used
 }
 
-// Usage is the memory that the arenas of this process hold.
+// Usage returns the memory that the arenas of this process hold.
 func Usage() accounts.Used {
 	usage.Lock()
 	defer usage.Unlock()
 	return usage.Used
 }
 
-// count adds bytes, which may be negative, to the memory held for p.
+// count adds bytes to the memory counted for purpose p. A negative number subtracts.
 func count(p accounts.Purpose, bytes int64) {
 	usage.Lock()
 	defer usage.Unlock()

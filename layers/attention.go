@@ -6,11 +6,11 @@ import (
 	"mt/model"
 )
 
-// AttentionForward overwrites y with x + attention(norm(x)): the first half of
-// decoder block number block, where its MLP is a layer of its own.
+// AttentionForward overwrites y with x + attention(norm(x)). It is the first half of decoder block number block, if
+// the block's MLP is a layer of its own.
 //
 //	x, y (T, h) act, not overlapping
-//	saved: the Attention kind's SavedBytes of T bytes that AttentionBackward reads; the
+//	saved: SavedBytes of the Attention kind for T tokens, which AttentionBackward reads; the
 //	zero Mem keeps nothing
 func (t *Templates) AttentionForward(s device.Stream, block int, w Weights, y, x Hidden, mb MicroBatch, saved, ws device.Mem) {
 	t.spec.fits(mb.Tokens)
@@ -25,7 +25,7 @@ func (t *Templates) AttentionForward(s device.Stream, block int, w Weights, y, x
 	}
 }
 
-// attention writes o, the output of attention, of the whole micro-batch.
+// attention writes o, the output of attention, for the whole micro-batch.
 func (l *launch) attention() {
 	for c := range l.chunks() {
 		fetch(l.s, c, l.x)
@@ -36,33 +36,38 @@ func (l *launch) attention() {
 	l.attend()
 }
 
-// project writes qkv of a chunk: norm(x)·Wqkvᵀ + bias, or x·Wqkvᵀ + bias where inputs are not normed, or
-// what latent attention or a recurrence has in its place.
+// project writes qkv of a chunk: norm(x)·Wqkvᵀ + bias, without the norm if inputs are not normed. MLA and
+// recurrences have projections of their own.
 func (l *launch) project(c span) {
 	d := l.dims
 	in := l.input(model.RoleAttnNorm, l.x, device.Tensor{}, c)
 	switch {
 	case d.recurrent:
-		l.projectGDN(c)
+		d.recurrence.project(l, in, c)
 		return
 	case d.mla != nil:
 		l.projectMLA(c)
 		return
 	}
 	l.linear(l.s, l.qkv.of(c), in, l.w[model.RoleQKV], device.Tensor{}, l.w[model.RoleQKVBias], c.n, d.hidden, d.qkv)
+	if d.rotatesFirst {
+		l.rope(l.qkv.of(c), c, false)
+	}
 }
 
-// rotate applies q/k norm, which reads qkv and writes rot, and RoPE to a chunk.
+// rotate applies q/k norm, which reads qkv and writes rot, and RoPE, unless project did, to a chunk.
 func (l *launch) rotate(c span) {
 	to := l.qkv.of(c)
 	if l.dims.qkNorm {
 		to = l.rot.of(c)
 		l.normQK(l.s, l.w, to, l.qkv.of(c), l.rstdQ.of(c), l.rstdK.of(c), c.n)
 	}
-	l.rope(to, c, false)
+	if !l.dims.rotatesFirst {
+		l.rope(to, c, false)
+	}
 }
 
-// normQK norms q and k of n packed rows, head by head or all heads of each at once. y may be x; rstdQ and rstdK may be none.
+// normQK norms q and k of n packed rows, per head or over all heads of a row. y may be x; rstdQ and rstdK may be none.
 func (t *Templates) normQK(s device.Stream, w Weights, y, x, rstdQ, rstdK device.Tensor, n int) {
 	d := t.dims
 	a := op.RMSNorm{Y: y, RStd: rstdQ, X: x, W: t.headNorm(w, model.RoleQNorm), Rows: n, Groups: d.qGroups, Dim: d.q / d.qGroups,
@@ -73,7 +78,7 @@ func (t *Templates) normQK(s device.Stream, w Weights, y, x, rstdQ, rstdK device
 	op.Do(t.dev, s, a)
 }
 
-// headNorm is the weight of q/k norm that has role r: ones where the model has none.
+// headNorm returns the weight of the q/k norm with role r: ones if the norm has no weights.
 func (t *Templates) headNorm(w Weights, r model.Role) device.Tensor {
 	if t.spec.Config.QKNormPlain {
 		return t.ones
@@ -81,9 +86,8 @@ func (t *Templates) headNorm(w Weights, r model.Role) device.Tensor {
 	return w[r]
 }
 
-// rope rotates the q and k heads of a chunk's packed rows in place, or with inverse set
-// rotates them back, in blocks with a rotary embedding. Where queries are tempered it then multiplies
-// those of q by the factor of their position, either way.
+// rope rotates the q and k heads of a chunk's packed rows in place, or back with inverse, in blocks with a rotary
+// embedding. With query scaling it then multiplies q by the factor of its position, with inverse too.
 func (l *launch) rope(x device.Tensor, c span, inverse bool) {
 	d, cfg := l.dims, l.spec.Config
 	pos := l.mb.Pos.Slice(int64(c.at), int64(c.n))
@@ -98,11 +102,10 @@ func (l *launch) rope(x device.Tensor, c span, inverse bool) {
 	}
 }
 
-// from is the elements of t from off on: a column of packed rows.
+// from returns the elements of t from index off on: a column of packed rows.
 func from(t device.Tensor, off int) device.Tensor { return t.Slice(int64(off), t.Len-int64(off)) }
 
-// heads are q, k and v as attention reads them, all with rows of dims.qkv
-// elements.
+// heads returns q, k and v as attention reads them, each with a row stride of dims.qkv.
 func (l *launch) heads() (q, k, v device.Tensor) {
 	d := l.dims
 	q = l.qkv.t
@@ -112,8 +115,8 @@ func (l *launch) heads() (q, k, v device.Tensor) {
 	return q, from(q, d.q), from(l.qkv.t, d.q+d.kv)
 }
 
-// shape is the attention of the micro-batch's sequences over themselves. A stretch is to attention
-// a sequence of its own; positions are the document's.
+// shape returns the shape of self-attention over the micro-batch's sequences. With chunked attention each chunk is a
+// sequence, but positions are the document's.
 func (l *launch) shape() op.AttentionShape {
 	a := l.attentionShape()
 	a.CuQ, a.Seqs, a.MaxQ = l.mb.Cu, l.mb.Seqs, l.mb.MaxSeqlen
@@ -131,11 +134,10 @@ func (l *launch) attentionShape() op.AttentionShape {
 		Window: c.Window(l.block), Softcap: float32(c.AttnSoftcap)}
 }
 
-// attend writes o, and lse where something reads it later; in a recurrent block it does what that has in its place.
+// attend writes o, and lse if a later operation reads it. In a recurrent block it runs the recurrence instead.
 func (l *launch) attend() {
 	if l.dims.recurrent {
-		l.convolve(device.Tensor{})
-		l.gatedDelta(device.Tensor{})
+		l.recur(device.Tensor{}, device.Tensor{})
 		return
 	}
 	if l.spec.OnHost {
@@ -148,7 +150,7 @@ func (l *launch) attend() {
 	l.sink(l.o.t, l.lse, 0, l.dims.heads)
 }
 
-// sink gives heads from first on, whose output and log-sum-exp are o and lse, their sinks, if the model has some.
+// sink applies attention sinks, if the model has them, to heads from first on with output o and log-sum-exp lse.
 func (l *launch) sink(o, lse device.Tensor, first, heads int) {
 	if l.dims.sinks {
 		op.Do(l.dev, l.s, op.Sinks{O: o, LSE: lse, Sinks: l.w[model.RoleSinks].Slice(int64(first), int64(heads)), T: l.mb.Tokens,
@@ -156,11 +158,11 @@ func (l *launch) sink(o, lse device.Tensor, first, heads int) {
 	}
 }
 
-// residual writes x2 = x + o·Woᵀ + bias of a chunk or, where the output is
-// normed, x + norm(o·Woᵀ + bias) with that output in out.
+// residual writes x2 = x + o·Woᵀ + bias of a chunk. If outputs are normed, it writes o·Woᵀ + bias to out, and x2 = x +
+// norm(out).
 func (l *launch) residual(x2, out rows, c span) {
 	if !l.dims.normOut {
-		l.linear(l.s, x2.of(c), l.dims.output.of(l, c), l.w[l.dims.outRole], l.x.of(c), l.w[model.RoleOBias], c.n, l.dims.out, l.dims.hidden)
+		l.linear(l.s, x2.of(c), l.dims.output.of(l, c), l.w[l.dims.outRole], l.x.of(c), l.w[l.dims.outBias], c.n, l.dims.out, l.dims.hidden)
 		return
 	}
 	l.attentionOut(out, c)
@@ -169,42 +171,42 @@ func (l *launch) residual(x2, out rows, c span) {
 
 // attentionOut writes out = o·Woᵀ + bias of a chunk.
 func (l *launch) attentionOut(out rows, c span) {
-	l.linear(l.s, out.of(c), l.dims.output.of(l, c), l.w[l.dims.outRole], device.Tensor{}, l.w[model.RoleOBias], c.n, l.dims.out, l.dims.hidden)
+	l.linear(l.s, out.of(c), l.dims.output.of(l, c), l.w[l.dims.outRole], device.Tensor{}, l.w[l.dims.outBias], c.n, l.dims.out, l.dims.hidden)
 }
 
-// addNormed is y (n, h) = residual + RMSNorm(x); residual may be y.
+// addNormed writes y (n, h) = residual + RMSNorm(x); residual may be y.
 func (t *Templates) addNormed(s device.Stream, y, residual, x, w device.Tensor, n int) {
 	a := t.rmsNorm(y, device.Tensor{}, x, w, n)
 	a.Residual = residual
 	op.Do(t.dev, s, a)
 }
 
-// attentionOutput is how attention's output of a chunk becomes what is multiplied with the weights of the output.
+// attentionOutput turns attention's output of a chunk into the input of the output projection.
 type attentionOutput interface {
-	// of returns the input of that product.
+	// of returns the projection's input.
 	of(l *launch, c span) device.Tensor
-	// grad writes do of a chunk, the gradient of attention's output, from dy, that of the product.
+	// grad writes do of a chunk, the gradient of attention's output, from dy, the gradient of the projection's output.
 	grad(l *launch, dy device.Tensor, c span)
 }
 
-// plainOutput multiplies the output as it is.
+// plainOutput passes the output on unchanged.
 type plainOutput struct{}
 
 func (plainOutput) of(l *launch, c span) device.Tensor { return l.o.of(c) }
 
 func (plainOutput) grad(l *launch, dy device.Tensor, c span) {
-	l.inputGrad(l.s, l.do.of(c), dy, l.w[model.RoleO], c.n, l.dims.hidden, l.dims.out)
+	l.inputGrad(l.s, l.do.of(c), dy, l.w[l.dims.outRole], c.n, l.dims.hidden, l.dims.out)
 }
 
-// hiddenLink brings what attention reads and makes to where it is between chunks and heads.
+// hiddenLink moves attention's inputs and outputs between the chunks of other operations and the memory of attention.
 type hiddenLink interface {
-	putQKV(l *launch, c span)  // leaves what attention reads of a chunk
-	getO(l *launch, c span)    // brings attention's output of a chunk
-	putDO(l *launch, c span)   // leaves the gradient of attention's output of a chunk
-	getDQKV(l *launch, c span) // brings the gradients of a chunk of what attention read
+	putQKV(l *launch, c span)  // stores attention's inputs of a chunk
+	getO(l *launch, c span)    // loads attention's output of a chunk
+	putDO(l *launch, c span)   // stores the gradient of attention's output of a chunk
+	getDQKV(l *launch, c span) // loads the gradients of attention's inputs of a chunk
 }
 
-// nearLink is the link where all of it lies on the device.
+// nearLink does nothing: all rows are on the device.
 type nearLink struct{}
 
 func (nearLink) putQKV(*launch, span)  {}

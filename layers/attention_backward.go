@@ -6,11 +6,11 @@ import (
 	"mt/model"
 )
 
-// AttentionBackward is BlockBackward for AttentionForward.
+// AttentionBackward is the backward of AttentionForward.
 //
 //	dxdy (T, h) act: dy before, dx after; x (T, h) act: the layer's input
-//	g: overwritten where first is set, else accumulated
-//	saved: as AttentionForward of the same micro-batch left it; used up
+//	g: overwritten if first is set, else accumulated
+//	saved: written by AttentionForward of the same micro-batch; undefined afterwards
 func (t *Templates) AttentionBackward(s device.Stream, block int, w Weights, g Grads, dxdy, x Hidden, mb MicroBatch, saved, ws device.Mem, first bool) {
 	t.spec.fits(mb.Tokens)
 	l := t.newLaunch(s, withoutMLP, block, w, mb, saved, ws, true)
@@ -28,8 +28,7 @@ func (t *Templates) AttentionBackward(s device.Stream, block int, w Weights, g G
 	l.attentionBackward()
 }
 
-// startBackward sets what a backward works on and computes again what it reads
-// and was not kept.
+// startBackward sets the tensors of a backward and recomputes what it reads and the forward did not keep.
 func (l *launch) startBackward(g Grads, dxdy, x Hidden, first bool) {
 	l.g, l.first = g, first
 	l.between(x, dxdy)
@@ -39,8 +38,8 @@ func (l *launch) startBackward(g Grads, dxdy, x Hidden, first bool) {
 	l.recompute()
 }
 
-// recompute computes again what attention's backward reads and was not kept. Normed and
-// rotated q and k are never kept: they cost less time than keeping them takes space.
+// recompute computes again what attention's backward reads and the forward did not keep. Normed and rotated q and k
+// are never kept: recomputing them is cheap for their size.
 func (l *launch) recompute() {
 	project := l.keep < KeepQKV
 	if project || l.dims.qkNorm {
@@ -56,13 +55,13 @@ func (l *launch) recompute() {
 	switch {
 	case l.keep < KeepAttention:
 		l.attend()
-	case l.dims.recurrent: // what the convolution makes is never kept either
-		l.convolve(device.Tensor{})
+	case l.dims.recurrent: // the convolution's output is never kept either
+		l.dims.recurrence.convolve(l, device.Tensor{})
 	}
 }
 
-// outBackward computes do, the gradient of o, of a chunk from that of x + attention, which
-// is in y. Where attention's output is normed, a holds it as it was before the norm.
+// outBackward computes do, the gradient of o, of a chunk; y has the gradient of x + attention. If attention's output
+// is normed, a holds the output before the norm.
 func (l *launch) outBackward(c span) {
 	d, s, dy := l.dims, l.s, l.y.of(c)
 	if d.normOut {
@@ -70,11 +69,10 @@ func (l *launch) outBackward(c span) {
 	}
 	l.weightGrad(s, l.g[l.dims.outRole], dy, l.dims.output.of(l, c), c.n, d.hidden, d.out, l.overwrites(c))
 	l.dims.output.grad(l, dy, c)
-	l.biasGrad(model.RoleOBias, dy, c.n, d.hidden)
+	l.biasGrad(l.dims.outBias, dy, c.n, d.hidden)
 }
 
-// attentionBackward adds to y, the gradient of the residual, what attention
-// passes on to x.
+// attentionBackward adds attention's gradient with respect to x to y, the gradient of the residual.
 func (l *launch) attentionBackward() {
 	l.attendBackward()
 	for c := range l.chunks() {
@@ -85,15 +83,14 @@ func (l *launch) attentionBackward() {
 	}
 }
 
-// attendBackward writes dqkv, the gradient of v and of q and k as attention read them:
-// normed and rotated.
+// attendBackward writes dqkv, the gradients of v and of normed and rotated q and k.
 func (l *launch) attendBackward() {
 	if l.spec.OnHost {
 		l.attendGroupsBackward()
 		return
 	}
 	if l.dims.recurrent {
-		l.gatedDeltaBackward()
+		l.dims.recurrence.backward(l)
 		return
 	}
 	d := l.dims
@@ -105,8 +102,8 @@ func (l *launch) attendBackward() {
 	l.sinkGrad(l.lse, 0, d.heads)
 }
 
-// sinkGrad accumulates the gradients of the sinks of heads from first on, whose log-sum-exp is lse, once their
-// attention has gone backward.
+// sinkGrad accumulates the gradients of the sinks of heads from first on, after the heads' attention backward. lse is
+// the heads' log-sum-exp.
 func (l *launch) sinkGrad(lse device.Tensor, first, heads int) {
 	sum, ok := l.g[model.RoleSinks]
 	if !ok {
@@ -117,18 +114,21 @@ func (l *launch) sinkGrad(lse device.Tensor, first, heads int) {
 		T: l.mb.Tokens, Heads: heads})
 }
 
-// projectBackward adds to y of a chunk what dqkv passes on to the block's input.
+// projectBackward adds the gradient of the block's input to y of a chunk, from dqkv.
 func (l *launch) projectBackward(c span) {
 	d, s := l.dims, l.s
 	dqkv := l.dqkv.of(c)
+	if d.rotatesFirst {
+		l.normQKBackward(dqkv, c)
+	}
 	l.rope(dqkv, c, true)
-	if d.qkNorm {
+	if d.qkNorm && !d.rotatesFirst {
 		l.normQKBackward(dqkv, c)
 	}
 	in := l.input(model.RoleAttnNorm, l.x, l.rstd.of(c), c)
 	if d.mla != nil || d.recurrent {
 		if d.recurrent {
-			l.projectGDNBackward(c)
+			d.recurrence.projectBackward(l, c)
 		} else {
 			l.projectMLABackward(dqkv, c)
 		}
@@ -140,8 +140,7 @@ func (l *launch) projectBackward(c span) {
 	l.inputBackward(model.RoleQKV, model.RoleAttnNorm, dqkv, l.x, d.qkv, c)
 }
 
-// normQKBackward turns the gradients of normed q and k, in place, into those of q and k
-// before the norm.
+// normQKBackward turns the gradients of normed q and k, in place, into the gradients before the norm.
 func (l *launch) normQKBackward(dqkv device.Tensor, c span) {
 	d, raw := l.dims, l.qkv.of(c)
 	a := op.RMSNormBackward{DX: dqkv, DY: dqkv, X: raw, DW: l.g[model.RoleQNorm], W: l.headNorm(l.w, model.RoleQNorm),

@@ -11,16 +11,18 @@ import (
 // BlockForward overwrites y with the output of decoder block number block.
 //
 //	x, y (T, h) act, not overlapping
-//	saved: the Block kind's SavedBytes of T bytes that BlockBackward reads; the zero Mem
+//	saved: SavedBytes of the Block kind for T tokens, which BlockBackward reads; the zero Mem
 //	keeps nothing, as in an evaluation
 //
-// It is x2 = x + attention(norm(x)), y = x2 + mlp(norm(x2)) or, with
-// Config.SandwichNorms, x2 = x + norm(attention(norm(x))) and y = x2 +
-// norm(mlp(norm(x2))) or, with Config.OutputNorms, x2 = x + norm(attention(x)) and
-// y = x2 + norm(mlp(x2)). With Config.Parallel y is x + attention(norm(x)) +
-// mlp(norm(x)), where the norms may be two. Source: arXiv:2302.13971 (Llama); with q/k
-// norm arXiv:2505.09388 (Qwen3); with four norms arXiv:2503.19786 (Gemma 3); with norms of
-// outputs alone arXiv:2501.00656 (OLMo 2); parallel arXiv:2204.06745 (GPT-NeoX).
+// The block computes one of these:
+//
+//	x2 = x + attention(norm(x)),        y = x2 + mlp(norm(x2))
+//	x2 = x + norm(attention(norm(x))),  y = x2 + norm(mlp(norm(x2)))  with Config.SandwichNorms
+//	x2 = x + norm(attention(x)),        y = x2 + norm(mlp(x2))        with Config.OutputNorms
+//	y = x + attention(norm(x)) + mlp(norm(x))                         with Config.Parallel; the norms may be two
+//
+// Source: arXiv:2302.13971 (Llama); q/k norm arXiv:2505.09388 (Qwen3); four norms arXiv:2503.19786 (Gemma 3); norms of
+// outputs only arXiv:2501.00656 (OLMo 2); parallel arXiv:2204.06745 (GPT-NeoX).
 func (t *Templates) BlockForward(s device.Stream, block int, w Weights, y, x Hidden, mb MicroBatch, saved, ws device.Mem) {
 	t.spec.fits(mb.Tokens)
 	l := t.newLaunch(s, withMLP, block, w, mb, saved, ws, false)
@@ -34,8 +36,7 @@ func (t *Templates) BlockForward(s device.Stream, block int, w Weights, y, x Hid
 	}
 }
 
-// launch is one micro-batch going through one visit to a block, or to the attention of one:
-// what the functions that enqueue it share.
+// launch has the shared state of one launch: one micro-batch at one visit to a block or to its attention.
 type launch struct {
 	*Templates
 	buffers
@@ -47,9 +48,9 @@ type launch struct {
 	mb    MicroBatch
 	keep  Keep
 	link  hiddenLink
-	far   scratch // what waits on the host, with Spec.OnHost
+	far   scratch // what is in host memory with Spec.OnHost
 	x, y  rows    // input; output, or in the backward the gradient in place
-	// first: the gradients of the parameters are overwritten, not added to.
+	// first: the parameters' gradients are overwritten, not accumulated.
 	first bool
 }
 
@@ -70,7 +71,7 @@ func (t *Templates) newLaunch(s device.Stream, mlp bool, block int, w Weights, m
 	return l
 }
 
-// between sets the input, and the output or the gradient.
+// between sets x to the input and y to the output or, in the backward, to the gradient.
 func (l *launch) between(x, y Hidden) {
 	l.x, l.y = l.hidden(x, l.group.in), l.hidden(y, l.group.io)
 }
@@ -79,14 +80,13 @@ func (l *launch) chunks() func(func(span) bool) {
 	return spans(l.mb.Tokens, chunkOf(l.spec.ChunkTokens, l.mb.Tokens))
 }
 
-// linear is D (n, out) = A (n, in) · Wᵀ [+ C] [+ bias] for W (out, in).
+// linear computes D (n, out) = A (n, in) · Wᵀ [+ C] [+ bias] for W (out, in).
 func (t *Templates) linear(s device.Stream, d, a, w, c, bias device.Tensor, n, in, out int) {
 	op.Do(t.dev, s, op.MatMul{M: n, N: out, K: in, TransB: true, A: a, B: w, C: c, D: d, Bias: bias})
 }
 
-// input is what attention or the MLP reads of a chunk: norm(x), which n then holds, by the norm whose
-// weight has role r, or x itself where inputs are not normed. rstd (n, dims.stats) f32 or none receives
-// the norm's scale.
+// input returns the input of attention or the MLP of a chunk. This is norm(x), by the norm with weight role r, in n;
+// or x itself if inputs are not normed. rstd (n, dims.stats) f32, unless none, receives the norm's statistics.
 func (l *launch) input(r model.Role, x rows, rstd device.Tensor, c span) device.Tensor {
 	if !l.dims.normIn {
 		return x.of(c)
@@ -96,14 +96,13 @@ func (l *launch) input(r model.Role, x rows, rstd device.Tensor, c span) device.
 	return n
 }
 
-// residualUnit is what hidden states are measured in. Where outputs are multiplied by r before they
-// are added (Config.ResidualScale), x + r·f(norm(x)) is r·(z + f(norm(x))) of z = x/r: hidden states
-// are these z, so that adding stays part of a product. The embedding is divided by r, and a norm of z is
-// that of x where its epsilon is divided by r².
+// residualUnit returns r = Config.ResidualScale, the unit of hidden states. They are stored as z = x/r, because x +
+// r·f(norm(x)) equals r·(z + f(norm(x))), and the addition stays part of a matrix product. The embedding is divided by
+// r. A norm of z equals the norm of x if its epsilon is divided by r².
 func (t *Templates) residualUnit() float64 { return cmp.Or(t.spec.Config.ResidualScale, 1) }
 
-// norm is y (n, h) = norm(x) of x, a hidden state, by the norm whose weight has role r; rstd (n, dims.stats)
-// f32 or none.
+// norm writes y (n, h) = norm(x) of a hidden state x, by the norm with weight role r. rstd is (n, dims.stats) f32 or
+// none.
 func (t *Templates) norm(s device.Stream, y, rstd, x device.Tensor, w Weights, r model.Role, n int) {
 	unit := t.residualUnit()
 	eps := float32(float64(t.spec.Config.RMSNormEps) / (unit * unit))
@@ -116,7 +115,7 @@ func (t *Templates) norm(s device.Stream, y, rstd, x device.Tensor, w Weights, r
 	op.Do(t.dev, s, a)
 }
 
-// normBias is the bias that goes with the weight of a norm.
+// normBias maps a norm's weight to its bias.
 var normBias = map[model.Role]model.Role{model.RoleAttnNorm: model.RoleAttnNormBias, model.RoleMLPNorm: model.RoleMLPNormBias,
 	model.RoleFinalNorm: model.RoleFinalNormBias}
 
@@ -126,8 +125,8 @@ func (t *Templates) rmsNorm(y, rstd, x, w device.Tensor, n int) op.RMSNorm {
 		Eps: t.spec.Config.RMSNormEps, Offset: t.spec.Config.NormOffset}
 }
 
-// mlp writes y of a chunk from attention's output. Where the MLP's residual input is not
-// kept it lies in y itself, which the output then overwrites.
+// mlp writes y of a chunk from attention's output. If the MLP's residual input is not kept, y holds it until the
+// output overwrites it.
 func (l *launch) mlp(c span) {
 	x2 := l.y
 	if !l.x2.t.None() {
@@ -145,7 +144,7 @@ func (l *launch) mlp(c span) {
 	l.addNormed(l.s, l.y.of(c), x2.of(c), l.n.of(c), l.w[model.RolePostMLPNorm], c.n)
 }
 
-// mlpInput is what the MLP reads, by which norm, where x2 is what attention made of x.
+// mlpInput returns the MLP's input and the role of its norm's weight; x2 is the residual stream after attention.
 func (l *launch) mlpInput(x2 rows) (rows, model.Role) {
 	switch c := l.spec.Config; {
 	case c.SharedNorm:
@@ -156,7 +155,7 @@ func (l *launch) mlpInput(x2 rows) (rows, model.Role) {
 	return x2, model.RoleMLPNorm
 }
 
-// upRoles are the MLP's first matrix and its bias.
+// upRoles returns the roles of the MLP's first matrix and its bias.
 func (t *Templates) upRoles() (weight, bias model.Role) {
 	if t.spec.Config.Ungated {
 		return model.RoleUp, model.RoleUpBias
@@ -179,8 +178,8 @@ func (l *launch) activate(c span) {
 	l.glu(l.s, l.act.of(c), l.gu.of(c), c.n, l.dims.ffn)
 }
 
-// activateBackward turns gu of a chunk into its gradient and dact, which is in act, into what
-// activate wrote there.
+// activateBackward turns gu of a chunk into its gradient. act holds the activation's gradient before the call, and the
+// activation, as activate wrote it, afterwards.
 func (l *launch) activateBackward(c span) {
 	act, gu := l.act.of(c), l.gu.of(c)
 	if f, _ := l.activation(); l.spec.Config.Ungated {
@@ -195,7 +194,7 @@ func (l *launch) down(y rows, residual device.Tensor, c span) {
 	l.linear(l.s, y.of(c), l.act.of(c), l.w[model.RoleDown], residual, l.w[model.RoleDownBias], c.n, l.dims.ffn, l.dims.hidden)
 }
 
-// activation is the function that is applied to the gate or, without one, to up, and how gate and up are cut off, if they are.
+// activation returns the function applied to the gate (without a gate, to up) and the clamping of gate and up, if any.
 func (t *Templates) activation() (op.Activation, op.Cut) {
 	c := t.spec.Config
 	if c.ClampedSwiGLU != nil {
@@ -204,13 +203,13 @@ func (t *Templates) activation() (op.Activation, op.Cut) {
 	return [...]op.Activation{model.SiLU: op.SiLU, model.GELUTanh: op.GELUTanh, model.GELU: op.GELU, model.ReLU: op.ReLU}[c.Activation], op.Cut{}
 }
 
-// glu is y (n, f) = f(gate)·up for gu (n, 2·f).
+// glu computes y (n, f) = f(gate)·up from gu (n, 2·f).
 func (t *Templates) glu(s device.Stream, y, gu device.Tensor, n, f int) {
 	of, cut := t.activation()
 	op.Do(t.dev, s, op.GLU{Activation: of, Cut: cut, Y: y, GU: gu, T: n, F: f})
 }
 
-// gluBackward turns gu, in place, into its gradient; y, unless none, becomes f(gate)·up again, and may be dy.
+// gluBackward turns gu into its gradient in place. y, unless none, receives f(gate)·up again, and may be dy.
 func (t *Templates) gluBackward(s device.Stream, gu, y, dy device.Tensor, n, f int) {
 	of, cut := t.activation()
 	op.Do(t.dev, s, op.GLUBackward{Activation: of, Cut: cut, DGU: gu, Y: y, DY: dy, GU: gu, T: n, F: f})

@@ -6,18 +6,17 @@ import (
 	"mt/model"
 )
 
-// BlockBackward turns the gradient of a block's output into that of its input,
-// in place, and adds up the parameters' gradients.
+// BlockBackward turns the gradient of a block's output into the gradient of its input, in place, and accumulates the
+// parameters' gradients.
 //
 //	dxdy (T, h) act: dy before, dx after; x (T, h) act: the block's input
-//	g: overwritten where first is set, else accumulated
-//	saved: as BlockForward of the same micro-batch left it; used up (KeepAll's
+//	g: overwritten if first is set, else accumulated
+//	saved: written by BlockForward of the same micro-batch; undefined afterwards (KeepAll's
 //	gate/up turn into their gradient), so one forward serves one backward
 //
-// What Spec.Keep does not keep is computed again by the same operations on the
-// same chunks: the bits do not depend on Keep. Where outputs are normed, the
-// products before those norms, of attention and of the MLP, are computed again
-// on every level: a norm's backward reads its input.
+// The backward recomputes what Spec.Keep does not keep, by the same operations on the same chunks, so the bits do not
+// depend on Keep. If outputs are normed, the products before those norms are computed again on every level: a norm's
+// backward reads its input.
 func (t *Templates) BlockBackward(s device.Stream, block int, w Weights, g Grads, dxdy, x Hidden, mb MicroBatch, saved, ws device.Mem, first bool) {
 	t.spec.fits(mb.Tokens)
 	l := t.newLaunch(s, withMLP, block, w, mb, saved, ws, true)
@@ -25,7 +24,7 @@ func (t *Templates) BlockBackward(s device.Stream, block int, w Weights, g Grads
 	for c := range l.chunks() {
 		fetch(s, c, l.x, l.y)
 		l.link.getO(l, c)
-		if l.dims.parallel { // attention's output has the gradient of y, to which the MLP adds its input's
+		if l.dims.parallel { // attention's output has the gradient of y, to which the MLP's backward adds
 			l.outBackward(c)
 			l.mlpBackward(c)
 		} else {
@@ -41,17 +40,17 @@ func (t *Templates) BlockBackward(s device.Stream, block int, w Weights, g Grads
 	l.attentionBackward()
 }
 
-// vectors are the roles, norms, biases, sinks and what a recurrence has beside products, whose gradients are only ever added to, so that
-// they have to begin at zero. The order is fixed.
+// vectors are the roles whose gradients are only accumulated and must begin at zero: norms, biases, sinks and the
+// recurrence's parameters that are no matrices. The order is fixed.
 var vectors = [...]model.Role{model.RoleAttnNorm, model.RoleAttnNormBias, model.RoleQKVBias, model.RoleQNorm, model.RoleKNorm,
 	model.RoleQABias, model.RoleQANorm, model.RoleKVABias, model.RoleKVANorm, model.RoleOBias,
-	model.RoleRecurTaps, model.RoleRecurDecay, model.RoleRecurDtBias, model.RoleRecurNorm,
+	model.RoleRecurInBias, model.RoleRecurTaps, model.RoleRecurTapsBias, model.RoleRecurOutBias, model.RoleRecurDecay, model.RoleRecurDtBias, model.RoleRecurNorm,
 	model.RolePostAttnNorm, model.RoleMLPNorm, model.RoleMLPNormBias, model.RoleGateUpBias, model.RoleUpBias, model.RoleDownBias,
 	model.RolePostMLPNorm, model.RoleFinalNorm, model.RoleFinalNormBias, model.RoleLMHeadBias,
 	model.RoleSinks, model.RoleRouterBias, model.RoleExpertGateUpBias, model.RoleExpertDownBias}
 
-// zeroVectors clears the gradients of vectors that g has. Those of matrices are
-// overwritten by the first product that makes them.
+// zeroVectors clears the gradients in g of the roles in vectors. The first product of a matrix overwrites its
+// gradient.
 func zeroVectors(s device.Stream, g Grads) {
 	for _, r := range vectors {
 		if dv, ok := g[r]; ok {
@@ -60,13 +59,12 @@ func zeroVectors(s device.Stream, g Grads) {
 	}
 }
 
-// weightGrad is dW (out, in) += dYᵀ·X over a span of tokens, dW = … where
-// overwrite is set.
+// weightGrad computes dW (out, in) += dYᵀ·X over n tokens; with overwrite it computes dW = dYᵀ·X.
 //
 //	dy (n, out), x (n, in) act; dw (out, in) f32
 func (t *Templates) weightGrad(s device.Stream, dw, dy, x device.Tensor, n, out, in int, overwrite bool) {
 	if dw.None() {
-		return // it is frozen
+		return // frozen
 	}
 	c := dw
 	if overwrite {
@@ -75,12 +73,12 @@ func (t *Templates) weightGrad(s device.Stream, dw, dy, x device.Tensor, n, out,
 	op.Do(t.dev, s, op.MatMul{M: out, N: in, K: n, TransA: true, A: dy, B: x, C: c, D: dw})
 }
 
-// inputGrad is dx (n, in) = dy (n, out) · W for W (out, in).
+// inputGrad computes dx (n, in) = dy (n, out) · W for W (out, in).
 func (t *Templates) inputGrad(s device.Stream, dx, dy, w device.Tensor, n, out, in int) {
 	op.Do(t.dev, s, op.MatMul{M: n, N: in, K: out, A: dy, B: w, D: dx})
 }
 
-// biasGrad accumulates db (N) where the model has that bias.
+// biasGrad accumulates db (N), if the model has the bias.
 func (l *launch) biasGrad(r model.Role, dy device.Tensor, n, width int) {
 	l.addBiasGrad(l.s, l.g, r, dy, n, width)
 }
@@ -91,11 +89,11 @@ func (t *Templates) addBiasGrad(s device.Stream, g Grads, r model.Role, dy devic
 	}
 }
 
-// overwrites says whether chunk c is the first that adds to a matrix.
+// overwrites says whether chunk c is the first to add to a matrix's gradient.
 func (l *launch) overwrites(c span) bool { return l.first && c.at == 0 }
 
-// mlpBackward turns y of a chunk, which is dy, into the gradient of the MLP's residual
-// input or, in a parallel block, adds to it what the MLP passes on to x.
+// mlpBackward turns dy in y of a chunk into the gradient of the MLP's residual input. In a parallel block it adds the
+// MLP's gradient with respect to x to dy.
 func (l *launch) mlpBackward(c span) {
 	d, s := l.dims, l.s
 	if l.keep < KeepAll && !d.parallel {
@@ -123,8 +121,8 @@ func (l *launch) mlpBackward(c span) {
 	l.inputBackward(up, r, gu, src, d.up, c)
 }
 
-// inputBackward adds to y what dy (n, out), the gradient of input(x)·Wᵀ, passes on to x: w is the
-// role of W, r that of the input's norm.
+// inputBackward adds to y the gradient of x, where dy (n, out) is the gradient of input(x)·Wᵀ. The role of W is w; r
+// is the role of the input norm's weight.
 func (l *launch) inputBackward(w, r model.Role, dy device.Tensor, x rows, out int, c span) {
 	if y, h := l.y.of(c), l.dims.hidden; !l.dims.normIn {
 		op.Do(l.dev, l.s, op.MatMul{M: c.n, N: h, K: out, A: dy, B: l.w[w], C: y, D: y})
@@ -134,9 +132,9 @@ func (l *launch) inputBackward(w, r model.Role, dy device.Tensor, x rows, out in
 	l.normBackward(r, x.of(c), c)
 }
 
-// outNormBackward goes backward through a norm of an output: r is the role of the norm's
-// weight, x (n, h) the output before it, and y has the gradient of the normed output. It
-// returns the gradient of x, which lies in dout. The norm is computed again for its scale.
+// outNormBackward is the backward of a norm on an output. r is the role of the norm's weight, x (n, h) the output
+// before the norm, and y has the gradient after the norm. It returns the gradient of x, in dout. The norm is computed
+// again for its statistics.
 func (l *launch) outNormBackward(r model.Role, x device.Tensor, c span) device.Tensor {
 	dx, rstd := l.dout.of(c), l.rstdOut.of(c)
 	op.Do(l.dev, l.s, l.rmsNorm(dx, rstd, x, l.w[r], c.n))
@@ -144,14 +142,13 @@ func (l *launch) outNormBackward(r model.Role, x device.Tensor, c span) device.T
 	return dx
 }
 
-// normBackward adds to y the gradient that n, the gradient of norm(x), passes on
-// to x.
+// normBackward adds to y the gradient of x, from n, the gradient of norm(x).
 func (l *launch) normBackward(r model.Role, x device.Tensor, c span) {
 	l.backThroughNorm(l.s, l.w, l.g, r, l.y.of(c), l.n.of(c), x, l.rstd.of(c), c.n, true)
 }
 
-// backThroughNorm is the backward of norm over n rows: dx (n, h) from dy. Where adds is set the
-// gradient is added to dx; else dx may be dy.
+// backThroughNorm is the backward of norm over n rows: dx (n, h) from dy. With adds the gradient is added to dx;
+// otherwise dx may be dy.
 func (t *Templates) backThroughNorm(s device.Stream, w Weights, g Grads, r model.Role, dx, dy, x, rstd device.Tensor, n int, adds bool) {
 	if t.spec.Config.LayerNorm {
 		t.addBiasGrad(s, g, normBias[r], dy, n, t.dims.hidden)

@@ -7,20 +7,21 @@ import (
 	"mt/device/op"
 )
 
-// CacheStep describes the tokens of one sequence that generation adds to its cache at once:
-// the prompt (or a piece of it), later one token at a time. All tensors are i32.
+// CacheStep describes the tokens that generation adds to one sequence's cache at once: the prompt or a piece of it,
+// later one token at a time. All tensors are i32.
 type CacheStep struct {
 	Tokens int           // new tokens, at most Spec.MaxTokens
 	Start  int           // tokens in the cache already
 	Pos    device.Tensor // (Tokens): rows of the RoPE tables of Start, Start+1, …
 	CuQ    device.Tensor // (2): 0, Tokens
 	CuK    device.Tensor // (2): 0, Start+Tokens
-	// ChunkBoundsQ and ChunkBoundsK are what Spec.CachedChunkBounds returns.
+	// ChunkBoundsQ and ChunkBoundsK are the results of Spec.CachedChunkBounds.
 	ChunkBoundsQ, ChunkBoundsK device.Tensor
 }
 
-// CachedChunkBounds are the bounds of the stretches that tokens new tokens behind start others are in: among the new
-// tokens, and among keys from the first one's beginning on. They are nil where the model cuts none.
+// CachedChunkBounds returns the bounds of attention chunks when tokens new tokens follow start cached ones. The bounds
+// q count from the first new token, the bounds k from the first key of the first new token's chunk. Both are nil
+// without chunked attention.
 func (s Spec) CachedChunkBounds(start, tokens int) (q, k []int32) {
 	size := s.Config.ChunkSize
 	if size == 0 {
@@ -35,9 +36,8 @@ func (s Spec) CachedChunkBounds(start, tokens int) (q, k []int32) {
 	return q, k
 }
 
-// CacheBytes is the device memory of one block's key/value cache for maxTokens
-// tokens: packed rows (maxTokens, (H+2·KV)·D) act of rotated q and k, and v.
-// Needs no device.
+// CacheBytes returns the device memory of one block's key/value cache for maxTokens tokens: packed rows (maxTokens,
+// (H+2·KV)·D) act of rotated q and k, and v. It needs no device.
 func (s Spec) CacheBytes(maxTokens int) int64 {
 	a := allotter{dry: true}
 	d := newDims(s)
@@ -45,8 +45,8 @@ func (s Spec) CacheBytes(maxTokens int) int64 {
 	return a.used
 }
 
-// BlockForwardCached is BlockForward for one growing sequence: it writes rows
-// Start to Start+Tokens of the block's cache and attends to all up to there.
+// BlockForwardCached is BlockForward for one growing sequence. It writes rows Start to Start+Tokens of the block's
+// cache and attends to all rows up to there.
 //
 //	x, y (Tokens, h) act, not overlapping; cache as CacheBytes says
 func (t *Templates) BlockForwardCached(s device.Stream, block int, w Weights, y, x device.Tensor, step CacheStep, cache, ws device.Mem) {
@@ -56,8 +56,7 @@ func (t *Templates) BlockForwardCached(s device.Stream, block int, w Weights, y,
 	}
 }
 
-// AttentionForwardCached is AttentionForward for one growing sequence, with the arguments of
-// BlockForwardCached.
+// AttentionForwardCached is AttentionForward for one growing sequence, with the arguments of BlockForwardCached.
 func (t *Templates) AttentionForwardCached(s device.Stream, block int, w Weights, y, x device.Tensor, step CacheStep, cache, ws device.Mem) {
 	l := t.cachedAttention(s, withoutMLP, block, w, y, x, step, cache, ws)
 	for c := range l.chunks() {
@@ -83,7 +82,7 @@ func (t *Templates) cachedAttention(s device.Stream, mlp bool, block int, w Weig
 	l.x, l.y = whole(x, d.hidden), whole(y, d.hidden)
 	all := cache.Tensor(d.act, 0, end*int64(d.qkv))
 	l.qkv = whole(from(all, step.Start*d.qkv), d.qkv)
-	l.rot = l.qkv // nothing goes backward: q/k norm works in place
+	l.rot = l.qkv // there is no backward, so q/k norm works in place
 	for c := range l.chunks() {
 		l.project(c)
 		l.rotate(c)
@@ -95,7 +94,7 @@ func (t *Templates) cachedAttention(s device.Stream, mlp bool, block int, w Weig
 	return l
 }
 
-// cachedShape is the attention of the new tokens to the rows of the cache from first on.
+// cachedShape returns the shape of attention of the new tokens to the cache's rows from first on.
 func (l *launch) cachedShape(step CacheStep) (a op.AttentionShape, first int) {
 	a = l.attentionShape()
 	a.CuQ, a.CuK, a.Seqs = step.CuQ, step.CuK, 1

@@ -8,8 +8,9 @@ import (
 	"mt/model"
 )
 
-// TestStretches: where documents are cut, also those that are as long as a stretch, one more, and empty of it.
-func TestStretches(t *testing.T) {
+// TestChunkBounds: the bounds of chunks, also for documents that are exactly one chunk long, one token longer, or
+// shorter.
+func TestChunkBounds(t *testing.T) {
 	s := Spec{Config: config(func(c *model.Config) { c.ChunkSize, c.ChunkedAttention = 4, []bool{true, false} })}
 	if got, want := s.ChunkBounds([]int32{0, 3, 7, 12, 13, 25}), []int32{0, 3, 7, 11, 12, 13, 17, 21, 25}; !reflect.DeepEqual(got, want) {
 		t.Errorf("bounds %v, want %v", got, want)
@@ -34,7 +35,7 @@ func TestStretches(t *testing.T) {
 	}
 }
 
-// TestCachedPieces: pieces of a text that end anywhere in its stretches have the logits that it has as a whole.
+// TestCachedPieces: text processed in pieces, which may end inside a chunk, has the logits of the text as a whole.
 func TestCachedPieces(t *testing.T) {
 	cfg := config(func(c *model.Config) { c.ChunkSize, c.ChunkedAttention, c.NumLayers = 4, []bool{true, false, true}, 3 })
 	const tokens = 13

@@ -2,8 +2,8 @@ package layers
 
 import "mt/layers/schedule"
 
-// Crosses is how many bytes a launch of so many tokens copies to the device and to the host where hidden states
-// lie on the host; else it is 0. Launches copy them on the stream on which they compute.
+// Crosses returns the bytes that a launch of the given tokens copies to the device (up) and to the host (down). They
+// are 0 unless hidden states are on the host. Launches copy them on their compute stream.
 func (s Spec) Crosses(v schedule.Visit, tokens int) (up, down int64) {
 	if !s.OnHost {
 		return 0, 0

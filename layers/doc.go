@@ -1,12 +1,11 @@
-// Package layers holds the stateless templates: forward and backward of each
-// layer kind, written in the operations of device/op. Weights, gradients and
-// activations are passed to each call; nothing here allocates, waits or keeps
-// anything. A layer's Kind answers what a run has to know of the layer before it runs.
+// Package layers has the stateless templates of each layer kind: forward and backward, written in the operations of
+// device/op. Callers pass weights, gradients and activations to each call; nothing here allocates, waits or keeps
+// anything. A layer's Kind describes the layer for code that plans, fetches and offloads.
 //
-// A block whose attention is a recurrence (Qwen3-Next) is a kind of its own with the visits of
-// other blocks (kind_block.go, gated_delta_net.go). The plan chooses for each block what its forward keeps for the
-// backward (Keeps). Gradients of pairs need the losses of all chunks first, because both answers decide
-// the factor of each token (op.PreferenceWeights).
+// A block with a recurrence is a kind of its own with the visits of other blocks (kind_block.go, recurrence.go,
+// gated_delta_net.go, short_conv.go). For each block the plan chooses what its forward keeps for the backward (Keeps). With pairs,
+// the losses of all chunks come before any gradient, because both answers decide each token's factor
+// (op.PreferenceWeights).
 //
 // # Experts
 //

@@ -9,12 +9,12 @@ import (
 	"mt/device/op"
 )
 
-// EmbedForward overwrites x (T, h) act with the rows of the micro-batch's
-// tokens, scaled where the model does, and adds Spec.Noise in training.
+// EmbedForward overwrites x (T, h) act with the embedding rows of the micro-batch's tokens, scaled if the model scales
+// them, and adds Spec.Noise in training.
 //
 //	table (U, h) act: the embedding rows of the batch's unique ids, in id order
-//	step: of training, from 1 on, by which the noise is drawn; 0: there is none
-//	ws: needed where x is on the host
+//	step: the training step, from 1 on, which seeds the noise; 0: no noise
+//	ws: needed if x is on the host
 func (t *Templates) EmbedForward(s device.Stream, x Hidden, table device.Tensor, mb MicroBatch, step int, ws device.Mem) {
 	t.spec.fits(mb.Tokens)
 	y := t.hidden(x, t.spec.embedSpace(t.dims, mb.Tokens, false, &allotter{mem: ws}).x)
@@ -26,11 +26,11 @@ func (t *Templates) EmbedForward(s device.Stream, x Hidden, table device.Tensor,
 	}
 }
 
-// embedSpace is the embedding's workspace where hidden states lie on the host.
+// embedSpace is the embedding's workspace if hidden states are on the host.
 //
-//	x (C, h) act: a chunk at work
-//	dy (T, P) act, rows (V, P) f32: a part of the columns of the gradient, and of that of
-//	  the rows; in the backward only
+//	x (C, h) act: the current chunk
+//	dy (T, P) act, rows (V, P) f32: P columns of the gradient, and of the rows' gradient; only
+//	  in the backward
 type embedSpace struct {
 	x, dy rows
 	rows  device.Tensor
@@ -48,15 +48,15 @@ func (s Spec) embedSpace(d dims, tokens int, backward bool, ws *allotter) (b emb
 	return b
 }
 
-// embedPart is how many columns of the embedding's gradient are summed at a time where
-// hidden states lie on the host: of as many parts as there are groups of heads, so that a part
-// takes no more than a group does in a block. It is a multiple of 8, as whole rows mostly are.
+// embedPart returns how many columns of the embedding's gradient are summed at a time if hidden states are on the
+// host. There are as many parts as groups of heads, so a part takes no more memory than a group in a block. The result
+// is a multiple of 8, or the hidden size.
 func (d dims) embedPart() int {
 	n := (d.hidden + d.kvHeads - 1) / d.kvHeads
 	return min(d.hidden, (n+7)/8*8)
 }
 
-// embedChunks are the tokens that are at work together: all, where x lies on the device.
+// embedChunks returns the chunks of tokens that are processed at once: all tokens if x is on the device.
 func (t *Templates) embedChunks(tokens int) func(func(span) bool) {
 	if !t.spec.OnHost {
 		return spans(tokens, tokens)
@@ -64,8 +64,7 @@ func (t *Templates) embedChunks(tokens int) func(func(span) bool) {
 	return spans(tokens, chunkOf(t.spec.ChunkTokens, tokens))
 }
 
-// scaleEmbedding multiplies x (n, h) by Config.EmbedScale, which is divided by Config.ResidualScale
-// (see Templates.residualUnit).
+// scaleEmbedding multiplies x (n, h) by Config.EmbedScale / Config.ResidualScale (see Templates.residualUnit).
 func (t *Templates) scaleEmbedding(s device.Stream, x device.Tensor, n int) {
 	c := t.spec.Config
 	scale := float32(cmp.Or(c.EmbedScale, 1) / t.residualUnit())
@@ -75,9 +74,9 @@ func (t *Templates) scaleEmbedding(s device.Stream, x device.Tensor, n int) {
 	t.scale(s, x, n, scale)
 }
 
-// addNoise adds to x, the chunk c of the micro-batch, the noise of a step. Transformers adds it to what the embedding's module
-// returns (integrations/neftune.py). A scale that is rounded is that module's own; any other is a number that the model
-// multiplies by afterwards, noise and all.
+// addNoise adds the noise of a step to x, chunk c of the micro-batch. Transformers adds it to the output of the
+// embedding's module (integrations/neftune.py). A rounded scale (Config.EmbedRounded) is part of that module; any
+// other scale comes after the module and multiplies the noise too.
 func (t *Templates) addNoise(s device.Stream, x device.Tensor, c span, mb MicroBatch, step int) {
 	noise, cfg := t.spec.Noise, t.spec.Config
 	if noise.Alpha == 0 || step == 0 {
@@ -98,11 +97,11 @@ func (t *Templates) scale(s device.Stream, x device.Tensor, n int, factor float3
 	}
 }
 
-// EmbedBackward accumulates the gradient of the batch's embedding rows: each
-// row adds dx of its places in rising order.
+// EmbedBackward accumulates the gradient of the batch's embedding rows. Each row sums dx of its tokens in rising
+// order.
 //
-//	dtable (U, h) f32, overwritten where first is set; dx (T, h) act, used up
-//	ws: needed where dx is on the host
+//	dtable (U, h) f32, overwritten if first is set; dx (T, h) act, undefined afterwards
+//	ws: needed if dx is on the host
 func (t *Templates) EmbedBackward(s device.Stream, dtable device.Tensor, dx Hidden, mb MicroBatch, ws device.Mem, first bool) {
 	t.spec.fits(mb.Tokens)
 	if t.spec.OnHost {
@@ -116,8 +115,8 @@ func (t *Templates) EmbedBackward(s device.Stream, dtable device.Tensor, dx Hidd
 	op.Do(t.dev, s, op.ScatterAddRows{DRows: dtable, DY: dx.Dev, Start: mb.RowStart, Pos: mb.RowPos, U: mb.UniqueRows, T: mb.Tokens, C: t.dims.hidden})
 }
 
-// embedBackwardInParts is EmbedBackward of a dx on the host, one part of the columns after the other:
-// a row adds up places that lie anywhere in the micro-batch, and columns do not meet.
+// embedBackwardInParts is EmbedBackward for dx on the host, one range of columns after the other. A row sums tokens
+// from anywhere in the micro-batch, so chunks of tokens would not do; columns are independent.
 func (t *Templates) embedBackwardInParts(s device.Stream, dtable device.Tensor, dx Hidden, mb MicroBatch, ws device.Mem, first bool) {
 	b, h, U := t.spec.embedSpace(t.dims, mb.Tokens, true, &allotter{mem: ws}), t.dims.hidden, mb.UniqueRows
 	x := t.hidden(dx, b.x)

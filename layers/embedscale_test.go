@@ -9,10 +9,9 @@ import (
 	"mt/model"
 )
 
-// The scale of the embedding is rounded to the type of the weights before it
-// multiplies, forward and backward, where Transformers keeps it in a tensor of that
-// type: √12 = 3.4641 is 3.46875 in bf16, whose numbers are 1/64 apart there. Where it is
-// a number it is not rounded.
+// The embedding's scale is rounded to the weights' type, forward and backward, if Transformers keeps the scale in a
+// tensor of that type: √12 = 3.4641 becomes 3.46875 in bf16, whose spacing there is 1/64. A scale that is a Python
+// number is not rounded.
 func TestEmbedScaleIsRounded(t *testing.T) {
 	for _, tc := range []struct {
 		act     device.DType

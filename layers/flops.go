@@ -1,14 +1,13 @@
 package layers
 
-// RecomputedFLOPs is what the backward of all blocks computes a second time with
-// Keep, in floating point operations (a multiply-add is two).
+// RecomputedFLOPs returns the FLOPs that the backward of all blocks computes a second time under Keep. A multiply-add
+// is two.
 //
-//	tokens: of the micro-batch or batch; pairs: its (query, key) pairs in those blocks
-//	whose attention is computed again, together (see PairsAgain)
+//	tokens: of the micro-batch or batch; pairs: its (query, key) pairs, summed over the blocks
+//	whose attention is computed again (see PairsAgain)
 //
-// Matrix products and attention's forward count; norms and rotations do not, as
-// they do not in model FLOPs. Nor do the scores that AttentionBackward forms
-// again inside, on every level alike: they are how that operation works.
+// Matrix products and attention's forward count. Norms and rotations do not, as in model FLOPs. The scores that
+// AttentionBackward computes again on every level do not count either: they are part of that operation.
 func (s Spec) RecomputedFLOPs(tokens, pairs int64) int64 {
 	n := s.attentionFLOPs(pairs)
 	for block := s.NoBackward; block < s.Config.NumLayers; block++ {
@@ -17,8 +16,8 @@ func (s Spec) RecomputedFLOPs(tokens, pairs int64) int64 {
 	return n
 }
 
-// PairsAgain is how many (query, key) pairs a document of so many tokens has in the blocks
-// whose attention the backward computes again, together.
+// PairsAgain returns how many (query, key) pairs a document of length tokens has in all blocks whose attention the
+// backward computes again.
 func (s Spec) PairsAgain(length int) (n int64) {
 	for block := s.NoBackward; block < s.Config.NumLayers; block++ {
 		if s.Keep.Of(block) < KeepAttention {
@@ -28,8 +27,8 @@ func (s Spec) PairsAgain(length int) (n int64) {
 	return n
 }
 
-// BlockRecomputes is what the backward of one block computes a second time at a level, in
-// FLOPs: products of so many tokens, and attention to so many pairs of that block.
+// BlockRecomputes returns the FLOPs that one block's backward computes a second time under keep: products for the
+// given tokens, and attention for the block's given pairs.
 func (s Spec) BlockRecomputes(block int, keep Keep, tokens, pairs int64) (products, attention int64) {
 	if keep < KeepAttention {
 		attention = s.attentionFLOPs(pairs)
@@ -37,11 +36,11 @@ func (s Spec) BlockRecomputes(block int, keep Keep, tokens, pairs int64) (produc
 	return tokens * s.productsAgain(block, keep), attention
 }
 
-// attentionFLOPs is attention's forward: QKᵀ and PV.
+// attentionFLOPs returns the FLOPs of attention's forward: QKᵀ and PV.
 func (s Spec) attentionFLOPs(pairs int64) int64 { return 4 * pairs * int64(newDims(s).q) }
 
-// productsAgain is the products of a token, and its part in a recurrence, that the backward of a block computes again at a
-// level, in FLOPs.
+// productsAgain returns the FLOPs per token that a block's backward computes again under keep: matrix products, and
+// the convolution and state of a recurrence.
 func (s Spec) productsAgain(block int, keep Keep) (n int64) {
 	d, c := s.dims(s.Config.IsRecurrent(block)), s.Config
 	product := func(in, out int) int64 { return 2 * int64(in) * int64(out) }
@@ -49,36 +48,38 @@ func (s Spec) productsAgain(block int, keep Keep) (n int64) {
 	if keep < KeepQKV {
 		n += 2 * c.QKVProducts(block)
 	}
-	if d.recurrent { // what the convolution makes is never kept
-		n += d.gdn.ConvFLOPs()
+	if d.recurrent {
+		r := c.Recurrence()
 		if keep < KeepAttention {
-			n += d.gdn.StateFLOPs()
+			n += r.ConvFLOPs() + r.StateFLOPs()
+		} else if d.recurrence.convolves() { // the convolution's output is never kept
+			n += r.ConvFLOPs()
 		}
 	}
-	if l := d.mla; l != nil { // the narrow vectors
+	if l := d.mla; l != nil { // the latent vectors
 		n += product(d.hidden, l.QRank+l.KVRank+l.RopeDim)
 	}
-	if s.OnHost && c.NormsQK(block) { // what q/k norm's backward reads waits nowhere
+	if s.OnHost && c.NormsQK(block) { // the inputs of q/k norm's backward are not kept
 		n += 2 * c.QKVProducts(block)
 	}
-	if d.normOut || !moe && keep < KeepAll && !d.parallel { // before the norm of attention's output, or for x2
+	if d.normOut || !moe && keep < KeepAll && !d.parallel { // the input of the norm of attention's output, or x2
 		n += product(d.out, d.hidden)
 	}
-	if moe { // its second half keeps nothing: the router and every expert's gate and up again
+	if moe { // its second half keeps nothing: router and every expert's gate and up are computed again
 		width := c.NumExpertsPerTok*c.MoEIntermediateSize + c.SharedSize
 		return n + product(d.hidden, s.routerLogits()) + product(d.hidden, 2*width)
 	}
 	if keep < KeepAll {
 		n += product(d.hidden, d.up)
 	}
-	if d.normOut { // before the norm of the MLP's output
+	if d.normOut { // the input of the norm of the MLP's output
 		n += product(d.ffn, d.hidden)
 	}
 	return n
 }
 
-// HeadRecomputedFLOPs is the work, in FLOPs, of computing the logits again, as the second
-// sweep does over the parts of a cut head or over pairs (Preference); else it is 0.
+// HeadRecomputedFLOPs returns the FLOPs of computing the logits again. The second sweep does so over the parts of a
+// head, or over pairs (Preference); without both it is 0.
 func (s Spec) HeadRecomputedFLOPs(tokens int64) int64 {
 	if s.Shards() == 1 && s.Preference.None() {
 		return 0

@@ -10,7 +10,8 @@ import (
 	"mt/model"
 )
 
-// freezings are cfg with one parameter of the layer frozen, and with all others of that layer, for each of its parameters.
+// freezings returns cfg with one parameter of the layer frozen, and with all others frozen, for each of its
+// parameters.
 func freezings(cfg *model.Config, l model.Layer) []*model.Config {
 	var out []*model.Config
 	freeze := func(frozen func(model.Role, int) bool) {
@@ -31,7 +32,7 @@ func freezings(cfg *model.Config, l model.Layer) []*model.Config {
 	return out
 }
 
-// sameTrained wants of got the gradients of all that cfg trains, with the bits that they have in all, and no others.
+// sameTrained checks that got has exactly the gradients that cfg trains, with the bits that they have in all.
 func sameTrained(t *testing.T, cfg *model.Config, got, all map[string][]float64) {
 	t.Helper()
 	frozen := map[string]bool{}
@@ -54,8 +55,8 @@ func sameTrained(t *testing.T, cfg *model.Config, got, all map[string][]float64)
 	}
 }
 
-// TestFrozenLeavesTheRest: without the gradient of one tensor of a layer, or of all but one, those of the others and of
-// what lies below have the same bits: of every kind of block and of the head.
+// TestFrozenLeavesTheRest: freezing one tensor of a layer, or all but one, changes no bit of the other gradients, in
+// the layer and below it. This holds for every kind of block and for the head.
 func TestFrozenLeavesTheRest(t *testing.T) {
 	for _, c := range configs {
 		t.Run(c.name, func(t *testing.T) {

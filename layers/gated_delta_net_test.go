@@ -7,11 +7,19 @@ import (
 	"mt/model"
 )
 
-// TestRecomputedFLOPsOfRecurrences: what is said to be computed again of a block with a recurrence is what a device that counts
-// does beyond what it does with everything kept, and beyond the convolution, which is computed again all the same.
+// TestRecomputedFLOPsOfRecurrences: RecomputedFLOPs of a block with a gated delta net equals the operations that a
+// counting device sees in addition to a step with everything kept, apart from the convolution, which is always
+// computed again.
 func TestRecomputedFLOPsOfRecurrences(t *testing.T) {
-	const tokens = 13
 	cfg := recurrentConfig()
+	recomputedFLOPs(t, cfg, cfg.GatedDeltaNet.ConvFLOPs())
+}
+
+// recomputedFLOPs compares RecomputedFLOPs with a counting device. always is what a token of a step that keeps
+// everything computes again.
+func recomputedFLOPs(t *testing.T, cfg *model.Config, always int64) {
+	t.Helper()
+	const tokens = 13
 	seqs := sequences(cfg.VocabSize, 1, 5, 1, 7)
 	run := func(keep Keeps) (all, attended int64) {
 		toy, sp := newToy(), spec(cfg, KeepNothing, device.F32)
@@ -21,7 +29,7 @@ func TestRecomputedFLOPsOfRecurrences(t *testing.T) {
 		return toy.matmuls + toy.recurred, toy.attended
 	}
 	once, attended := run(KeepIn(2, KeepAll))
-	once -= tokens * cfg.GatedDeltaNet.ConvFLOPs()
+	once -= tokens * always
 	for i := range 16 { // all pairs of levels
 		keep := Keeps{Keep(i % 4), Keep(i / 4)}
 		all, pairs := run(keep)
@@ -32,8 +40,8 @@ func TestRecomputedFLOPsOfRecurrences(t *testing.T) {
 	}
 }
 
-// TestRecurrentBytes: what a recurrent block keeps are its output, the states, and its rows before the convolution; its cache
-// does not grow.
+// TestRecurrentBytes: a recurrent block keeps its output, the states and the convolution's input; its cache does not
+// grow.
 func TestRecurrentBytes(t *testing.T) {
 	cfg := recurrentConfig()
 	s := Spec{Config: cfg, Act: device.BF16, MaxTokens: 130, ChunkTokens: 64}
@@ -56,7 +64,7 @@ func TestRecurrentBytes(t *testing.T) {
 	}
 }
 
-// recurrentConfig is a model with a recurrence in one block and attention with a gate in the other.
+// recurrentConfig is a model with a gated delta net in one block and gated attention in the other.
 func recurrentConfig() *model.Config {
 	return config(func(c *model.Config) {
 		c.OutputGate, c.NormOffset, c.HiddenSize, c.Rope.Partial = true, 1, 9, 0.7

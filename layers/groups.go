@@ -5,35 +5,34 @@ import (
 	"mt/device/op"
 )
 
-// This file has the attention of a block where hidden states lie on the host (Spec.OnHost).
-// Then the device has one group of key/value heads at a time, of all tokens: its queries,
-// keys, values and output, in the backward also their gradients. Those of the other groups
-// wait on the host. Products see chunks of tokens with all heads, as ever. So every
-// operation gets the operands that it gets where everything lies on the device, and gives
-// the same bits: heads of different groups never meet in a sum but in products.
+// This file has a block's attention with hidden states on the host (Spec.OnHost). The device then holds one group of
+// key/value heads at a time, for all tokens: its queries, keys, values and output, and in the backward their
+// gradients. The other groups wait on the host. Products still process chunks of tokens with all heads. Every
+// operation thus gets the same operands as with everything on the device, and returns the same bits: groups meet only
+// in products.
 //
-// On the host, in Spec.Scratch, a group's rows follow each other, and groups follow each
-// other (G = H/KV query heads share a key head):
+// Spec.Scratch on the host has the groups one after the other, each with its rows (G = H/KV query heads share a key
+// head):
 //
-//	qkv (KV, T, (G+2)·D) act: normed and rotated q and k, and v; in the backward then
-//	  their gradients
+//	qkv (KV, T, (G+2)·D) act: normed and rotated q and k, and v; in the backward their
+//	  gradients at the end
 //	o, do (KV, T, G·D) act
 
-// groupBuffers are what a launch has of a group on the device.
+// groupBuffers are a launch's device buffers for one group.
 //
-//	qkv, dqkv (T, (G+2)·D), o, do (T, G·D) act: of the group at work; the gradients in the
-//	  backward only
-//	pack (C, (G+2)·D) act: rows of a chunk on their way between host and device
-//	in, io (C, h) act: a chunk of the layer's input; of its output or of the gradient
+//	qkv, dqkv (T, (G+2)·D), o, do (T, G·D) act: of the current group; gradients only in the
+//	  backward
+//	pack (C, (G+2)·D) act: a chunk's rows on their way between host and device
+//	in, io (C, h) act: a chunk of the layer's input; of its output or gradient
 type groupBuffers struct{ qkv, dqkv, o, do, pack, in, io rows }
 
-// perGroup is how many columns a group has of packed rows and of outputs.
+// perGroup returns the columns of one group in packed rows and in outputs.
 func (d dims) perGroup() (qkv, q int) {
 	q = d.q / d.kvHeads
 	return q + 2*d.headDim, q
 }
 
-// takeGroup takes the buffers of a group from ws.
+// takeGroup takes a group's buffers from ws.
 func (s Spec) takeGroup(d dims, tokens int, backward bool, ws *allotter) groupBuffers {
 	qkv, q := d.perGroup()
 	chunk := chunkOf(s.ChunkTokens, tokens)
@@ -45,8 +44,8 @@ func (s Spec) takeGroup(d dims, tokens int, backward bool, ws *allotter) groupBu
 	return b
 }
 
-// ScratchBytes is the host memory that launches need beside the hidden states, with OnHost, of
-// MaxTokens tokens; else it is 0. It needs no device.
+// ScratchBytes returns the host memory that launches of MaxTokens tokens need besides hidden states, with OnHost; 0
+// without. It needs no device.
 func (s Spec) ScratchBytes(backward bool) int64 {
 	if !s.OnHost {
 		return 0
@@ -54,13 +53,13 @@ func (s Spec) ScratchBytes(backward bool) int64 {
 	return s.scratch(newDims(s), s.MaxTokens, backward, nil).bytes
 }
 
-// scratch is what waits on the host of a launch; do has the backward alone.
+// scratch is a launch's memory on the host; do is only for the backward.
 type scratch struct {
 	qkv, o, do waiting
 	bytes      int64
 }
 
-// waiting are rows of all groups on the host, one group after the other.
+// waiting are the rows of all groups on the host, one group after the other.
 type waiting struct {
 	host    []byte
 	group   int64 // bytes of a group
@@ -68,11 +67,10 @@ type waiting struct {
 	columns func(group int) []columns
 }
 
-// columns are the columns from at on of rows that have all heads, which are those from
-// inGroup on of a group's rows.
+// columns are n columns: from at in rows with all heads, from inGroup in a group's rows.
 type columns struct{ at, inGroup, n int }
 
-// scratch cuts host, which may be nil to find the sizes alone.
+// scratch divides host; with host nil it only counts bytes.
 func (s Spec) scratch(d dims, tokens int, backward bool, host []byte) scratch {
 	qkv, q := d.perGroup()
 	var f scratch
@@ -97,15 +95,15 @@ func (s Spec) scratch(d dims, tokens int, backward bool, host []byte) scratch {
 	return f
 }
 
-// of is all rows of a group.
+// of returns all rows of a group.
 func (w waiting) of(group int) []byte { return w.host[int64(group)*w.group : int64(group+1)*w.group] }
 
-// chunk is the rows of c of a group.
+// chunk returns a group's rows of chunk c.
 func (w waiting) chunk(group int, c span) []byte {
 	return w.of(group)[int64(c.at)*w.row : int64(c.at+c.n)*w.row]
 }
 
-// put leaves x, the rows of c with all heads, on the host.
+// put copies x, the rows of chunk c with all heads, to the host.
 func (l *launch) put(w waiting, x rows, c span) {
 	for g := range l.dims.kvHeads {
 		pack, width := l.packed(w, c)
@@ -116,7 +114,7 @@ func (l *launch) put(w waiting, x rows, c span) {
 	}
 }
 
-// get brings x, the rows of c with all heads, from the host.
+// get copies x, the rows of chunk c with all heads, from the host.
 func (l *launch) get(x rows, w waiting, c span) {
 	for g := range l.dims.kvHeads {
 		pack, width := l.packed(w, c)
@@ -127,19 +125,19 @@ func (l *launch) get(x rows, w waiting, c span) {
 	}
 }
 
-// packed is where the rows of c of a group are on their way, and how long one is.
+// packed returns the staging buffer for a group's rows of chunk c, and the width of a row.
 func (l *launch) packed(w waiting, c span) (device.Tensor, int) {
 	width := w.row / l.dims.act.Size()
 	return l.group.pack.t.Slice(0, int64(c.n)*width), int(width)
 }
 
-// farLink is the link where hidden states lie on the host.
+// farLink moves rows between the host and the device.
 type farLink struct{}
 
-// putQKV leaves what attention reads of a chunk on the host.
+// putQKV copies attention's inputs of a chunk to the host.
 func (farLink) putQKV(l *launch, c span) {
 	d, x := l.dims, l.qkv
-	if d.qkNorm { // normed and rotated q and k are in rot, and v comes to them
+	if d.qkNorm { // rot has normed and rotated q and k; v is added
 		x = l.rot
 		v := d.q + d.kv
 		op.Do(l.dev, l.s, op.CopyColumns{Dst: from(x.of(c), v), Src: from(l.qkv.of(c), v), T: c.n, C: d.kv, DstStride: d.qkv, SrcStride: d.qkv})
@@ -147,14 +145,14 @@ func (farLink) putQKV(l *launch, c span) {
 	l.put(l.far.qkv, x, c)
 }
 
-// getO brings attention's output of a chunk.
+// getO copies attention's output of a chunk from the host.
 func (farLink) getO(l *launch, c span) { l.get(l.o, l.far.o, c) }
 
-// putDO leaves the gradient of attention's output of a chunk on the host.
+// putDO copies the gradient of attention's output of a chunk to the host.
 func (farLink) putDO(l *launch, c span) { l.put(l.far.do, l.do, c) }
 
-// getDQKV brings the gradients of a chunk of what attention read. What q/k norm's backward reads is
-// computed again, since it was left nowhere.
+// getDQKV copies the gradients of attention's inputs of a chunk from the host. The inputs of q/k norm's backward are
+// not on the host, so they are computed again.
 func (farLink) getDQKV(l *launch, c span) {
 	if l.dims.qkNorm {
 		l.project(c)
@@ -163,7 +161,7 @@ func (farLink) getDQKV(l *launch, c span) {
 	l.get(l.dqkv, l.far.qkv, c)
 }
 
-// groupShape is the attention of one group, and its heads in the packed rows x.
+// groupShape returns the shape of one group's attention, and its q, k and v in the packed rows x.
 func (l *launch) groupShape(x device.Tensor) (a op.AttentionShape, q, k, v device.Tensor) {
 	a = l.shape()
 	a.Heads, a.KVHeads = a.Heads/a.KVHeads, 1
@@ -171,7 +169,7 @@ func (l *launch) groupShape(x device.Tensor) (a op.AttentionShape, q, k, v devic
 	return a, x, from(x, wide), from(x, wide+l.dims.headDim)
 }
 
-// ofGroup is the part of t (H, T) that is a group's.
+// ofGroup returns group g's part of t (H, T).
 func (l *launch) ofGroup(t device.Tensor, g int) device.Tensor {
 	if t.None() {
 		return t
@@ -180,7 +178,7 @@ func (l *launch) ofGroup(t device.Tensor, g int) device.Tensor {
 	return t.Slice(int64(g)*n, n)
 }
 
-// attendGroups is attend, one group after the other.
+// attendGroups is attend for one group after the other.
 func (l *launch) attendGroups() {
 	b := l.group
 	a, q, k, v := l.groupShape(b.qkv.t)
@@ -192,8 +190,8 @@ func (l *launch) attendGroups() {
 	}
 }
 
-// attendGroupsBackward is attendBackward, one group after the other. The gradients take the
-// place of q, k and v on the host.
+// attendGroupsBackward is attendBackward for one group after the other. On the host the gradients overwrite q, k and
+// v.
 func (l *launch) attendGroupsBackward() {
 	b := l.group
 	a, q, k, v := l.groupShape(b.qkv.t)

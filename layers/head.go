@@ -8,12 +8,12 @@ import (
 	"mt/model"
 )
 
-// headSpace is the head's workspace, for one chunk of tokens at a time:
+// headSpace is the head's workspace for one chunk of tokens:
 //
-//	n (C, h) act: the normed input, then its gradient; rstd (C) f32, of a LayerNorm (C, 2)
-//	logits (C, V) act: the logits, then their gradient; V of the part at work
-//	in, out (C, h) act: the input and its gradient, where these lie on the host
-//	weights (T) f32, with Spec.Preference: of the gradient of every token of the micro-batch
+//	n (C, h) act: the normed input, then its gradient; rstd (C) f32, (C, 2) for a LayerNorm
+//	logits (C, V) act: the logits, then their gradient; V rows of the current part
+//	in, out (C, h) act: the input and its gradient, if these are on the host
+//	weights (T) f32: with Spec.Preference, the gradient factor of every token
 type headSpace struct {
 	n, rstd, logits, in, out rows
 	weights                  device.Tensor
@@ -32,7 +32,7 @@ func (s Spec) headBuffers(d dims, vocab, tokens int, ws *allotter) headSpace {
 	return b
 }
 
-// weigh writes the weights of a micro-batch's tokens, if they have some, from the losses of all of them.
+// weigh writes the gradient factors of a micro-batch's tokens from all its losses, with Spec.Preference.
 func (t *Templates) weigh(s device.Stream, b headSpace, losses device.Tensor, mb MicroBatch) {
 	if !t.spec.Preference.None() {
 		op.Do(t.dev, s, op.PreferenceWeights{Weights: b.weights, Losses: losses, Targets: mb.Targets, Cu: mb.Cu, Reference: mb.Reference,
@@ -40,17 +40,17 @@ func (t *Templates) weigh(s device.Stream, b headSpace, losses device.Tensor, mb
 	}
 }
 
-// HeadForwardBackward computes the losses of a micro-batch and their gradients:
-// final norm, lm_head and cross-entropy, HeadChunk tokens at a time, so that the
-// logits of a whole micro-batch never exist. With Spec.Preference a token's gradient depends on the losses
-// of its pair, so there are two sweeps over the chunks: one for losses, and one that computes the logits again.
+// HeadForwardBackward computes a micro-batch's losses and gradients: final norm, lm_head and cross-entropy. It
+// processes HeadChunk tokens at a time, so the logits of a whole micro-batch never exist. With Spec.Preference a
+// token's gradient depends on the losses of its pair. There are then two sweeps over the chunks: one for losses, and
+// one that computes the logits again.
 //
 //	x (T, h) act; dx (T, h) act overwritten, may be x itself, else disjoint
-//	losses (T) f32 overwritten: −log p and Spec.Terms, unscaled, 0 where no target is
-//	scale: what every token's gradient is multiplied by, 1/(supervised tokens of
-//	the batch) or, with Spec.Preference, 1/(pairs of the batch)
-//	g: overwritten where first is set, else accumulated. RoleLMHead is there for
-//	a tied head too: its own share of the embedding's gradient
+//	losses (T) f32 overwritten: −log p and Spec.Terms, unscaled, 0 without a target
+//	scale: factor on every token's gradient: 1/(supervised tokens of the batch) or, with
+//	Spec.Preference, 1/(pairs of the batch)
+//	g: overwritten if first is set, else accumulated. A tied head has RoleLMHead too: its
+//	own share of the embedding's gradient
 func (t *Templates) HeadForwardBackward(s device.Stream, w Weights, g Grads, dx, x Hidden, losses device.Tensor, mb MicroBatch, ws device.Mem, scale float32, first bool) {
 	t.spec.fits(mb.Tokens)
 	d := t.dims
@@ -77,9 +77,8 @@ func (t *Templates) HeadForwardBackward(s device.Stream, w Weights, g Grads, dx,
 	}
 }
 
-// finalNormBackward writes dx (n, h) from dn, the gradient of what lm_head is multiplied with; dn is
-// used up. A norm's backward may not write over x, so where dx is x the result is written to
-// dn first and copied.
+// finalNormBackward writes dx (n, h) from dn, the gradient of lm_head's input; dn is undefined afterwards. A norm's
+// backward may not overwrite x, so if dx is x the result goes to dn first and is copied.
 func (t *Templates) finalNormBackward(s device.Stream, w Weights, g Grads, dx, x, dn, rstd device.Tensor, n int) {
 	t.scale(s, dn, n, t.logitScale())
 	to := dx
@@ -92,16 +91,16 @@ func (t *Templates) finalNormBackward(s device.Stream, w Weights, g Grads, dx, x
 	}
 }
 
-// logits writes logits (n, vocab) = y·Wᵀ + bias of y (n, h) = Config.LogitScale·norm(x), which it writes too;
-// rstd (n), unless none, receives the norm's scale.
+// logits writes logits (n, vocab) = y·Wᵀ + bias, and y (n, h) = Config.LogitScale·norm(x). rstd (n), unless none,
+// receives the norm's statistics.
 func (t *Templates) logits(s device.Stream, w Weights, logits, y, rstd, x device.Tensor, n, vocab int) {
 	t.norm(s, y, rstd, x, w, model.RoleFinalNorm, n)
 	t.scale(s, y, n, t.logitScale())
 	t.linear(s, logits, y, w[model.RoleLMHead], device.Tensor{}, w[model.RoleLMHeadBias], n, t.dims.hidden, vocab)
 }
 
-// HeadForward computes the losses of an evaluation: those of HeadForwardBackward alone, with the same
-// bits, but without Spec.Terms.
+// HeadForward computes the losses of an evaluation. They have the bits of HeadForwardBackward's losses, but without
+// Spec.Terms.
 //
 //	x (T, h) act; losses (T) f32 overwritten
 func (t *Templates) HeadForward(s device.Stream, w Weights, x Hidden, losses device.Tensor, mb MicroBatch, ws device.Mem) {
@@ -117,16 +116,16 @@ func (t *Templates) HeadForward(s device.Stream, w Weights, x Hidden, losses dev
 	}
 }
 
-// logitScale is what logits are multiplied by: in lm_head's input, of which there is less.
+// logitScale returns the factor on the logits. It is applied to lm_head's input, which is smaller.
 func (t *Templates) logitScale() float32 { return float32(cmp.Or(t.spec.Config.LogitScale, 1)) }
 
-// logitCap is the cap of the logits; 0: none.
+// logitCap returns the soft cap of the logits; 0: none.
 func (t *Templates) logitCap() float32 { return float32(t.spec.Config.LogitSoftcap) }
 
 // HeadLogits writes the logits of n rows, for generation.
 //
-//	x (n, h) act; logits (n, V) f32 overwritten, not rounded to act and not
-//	capped: where the model caps its logits, the caller does
+//	x (n, h) act; logits (n, V) f32 overwritten: not rounded to act, and not capped. The
+//	caller applies the model's cap
 func (t *Templates) HeadLogits(s device.Stream, w Weights, logits, x device.Tensor, n int, ws device.Mem) {
 	t.spec.fits(n)
 	b := t.spec.headBuffers(t.dims, t.dims.vocab, n, &allotter{mem: ws})

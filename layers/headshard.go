@@ -8,20 +8,18 @@ import (
 	"mt/model"
 )
 
-// Shard is a part of the head: a range of the vocabulary, that is of the rows
-// of lm_head.
+// Shard is a part of the head: a range of the vocabulary, thus of the rows of lm_head.
 type Shard struct{ Index, From, Rows int }
 
-// Shards is into how many parts the head is cut; 1 is a whole one.
+// Shards returns the number of parts of the head; 1: a whole head.
 func (s Spec) Shards() int { return max(1, s.HeadShards) }
 
-// shardAlign is what the rows of a part are a multiple of where the vocabulary is large, so
-// that matrix products reach their full rate.
+// shardAlign is a divisor of the rows of a part if the vocabulary is large, so that matrix products reach their full
+// rate.
 const shardAlign = 128
 
-// Shard is part k of the head. The parts are about equal, none is empty, and
-// where they lie depends on the vocabulary and their number alone. It panics
-// when there are more parts than rows.
+// Shard returns part k of the head. The parts are about equal, and depend only on the vocabulary and their number. It
+// panics on an empty part, which occurs if there are more parts than rows.
 func (s Spec) Shard(k int) Shard {
 	V, n, unit := s.Config.VocabSize, s.Shards(), 1
 	if V >= n*shardAlign {
@@ -35,7 +33,7 @@ func (s Spec) Shard(k int) Shard {
 	return Shard{Index: k, From: from, Rows: to - from}
 }
 
-// LargestShard is the index of a part with the most rows.
+// LargestShard returns the index of a part with the most rows.
 func (s Spec) LargestShard() int {
 	best := 0
 	for k := range s.Shards() {
@@ -46,11 +44,11 @@ func (s Spec) LargestShard() int {
 	return best
 }
 
-// ShardRows is the largest number of rows of a part of the head.
+// ShardRows returns the largest number of rows of a part of the head.
 func (s Spec) ShardRows() int { return s.Shard(s.LargestShard()).Rows }
 
-// LSEBytes is the size of the log-sum-exps of so many tokens that a head in parts
-// keeps from one sweep over them to the next; 0 for a whole head.
+// LSEBytes returns the bytes of log-sum-exps that a head in parts keeps between its sweeps over the given tokens; 0
+// for a whole head.
 func (s Spec) LSEBytes(tokens int) int64 {
 	if s.Shards() == 1 {
 		return 0
@@ -58,9 +56,8 @@ func (s Spec) LSEBytes(tokens int) int64 {
 	return 4 * int64(tokens)
 }
 
-// ShardLayout is where the tensors of part k of head lie in a weight slot and in
-// a gradient buffer: the final norm's, which travel with every part, and the
-// part's rows of lm_head.
+// ShardLayout returns the layout of part k of the head in a weight slot and in a gradient buffer. It has the final
+// norm, as every part, and the part's rows of lm_head.
 func (s Spec) ShardLayout(head model.Layout, k int) model.Layout {
 	l := head.Layer
 	l.Params, l.Tied = nil, false
@@ -75,15 +72,16 @@ func (s Spec) ShardLayout(head model.Layout, k int) model.Layout {
 	return model.NewLayout(l, bf16, model.Param{})
 }
 
-// ofVocabulary says whether a parameter of the head has a row for each token, so that a part of the head has some of them.
+// ofVocabulary says whether a parameter of the head has one row per vocabulary entry, so that each part of the head
+// has some of its rows.
 func ofVocabulary(r model.Role) bool { return r == model.RoleLMHead || r == model.RoleLMHeadBias }
 
-// HeadShardForward is HeadForward for one part of the head. Parts follow each
-// other in any order, the same for every micro-batch.
+// HeadShardForward is HeadForward for one part of the head. Parts may come in any order that is the same for every
+// micro-batch.
 //
-//	w: as Spec.ShardLayout has it; x (T, h) act
-//	losses, lse (T) f32: the losses are there when the last part has passed, lse
-//	is the log-sum-exp of the logits of all parts so far
+//	w: with the layout of Spec.ShardLayout; x (T, h) act
+//	losses, lse (T) f32: the losses are complete after the last part; lse is the log-sum-exp
+//	of the logits of all parts so far
 //	terms: Spec.Terms in training, none in an evaluation
 func (t *Templates) HeadShardForward(s device.Stream, w Weights, x Hidden, losses, lse device.Tensor, mb MicroBatch, ws device.Mem, p Shard, terms op.LossTerms, first, last bool) {
 	t.spec.fits(mb.Tokens)
@@ -99,14 +97,14 @@ func (t *Templates) HeadShardForward(s device.Stream, w Weights, x Hidden, losse
 	}
 }
 
-// HeadShardBackward adds one part's share to the gradient of the head's input,
-// and computes the part's gradient. The norm and the logits are computed again.
+// HeadShardBackward adds one part's share to the gradient of the head's input, and computes the part's gradient. It
+// computes the norm and the logits again.
 //
-//	w, g: as Spec.ShardLayout has them; of g the final norm's is written by the
-//	last part alone; overwritten where firstBatch is set, else accumulated
-//	dx (T, h) act, not x: overwritten by the first part. Until the last part it
-//	is the gradient of lm_head's input, rounded to act once a part
-//	x (T, h) act; losses, lse (T) f32 of all parts, as HeadShardForward left them
+//	w, g: with the layout of Spec.ShardLayout; only the last part writes the final norm's
+//	gradient; overwritten if firstBatch is set, else accumulated
+//	dx (T, h) act, not x: overwritten by the first part. Until the last part it is the gradient
+//	of lm_head's input, rounded to act after each part
+//	x (T, h) act; losses, lse (T) f32 of all parts, written by HeadShardForward
 //	scale: as for HeadForwardBackward
 func (t *Templates) HeadShardBackward(s device.Stream, w Weights, g Grads, dx, x Hidden, losses, lse device.Tensor, mb MicroBatch, ws device.Mem, scale float32, p Shard, firstBatch, first, last bool) {
 	t.spec.fits(mb.Tokens)

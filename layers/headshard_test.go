@@ -12,11 +12,10 @@ import (
 	"mt/model"
 )
 
-// A head in parts computes what a whole one does. In fp32 both are within
-// gradientBound of the truth, and the log-sum-exp of a loss of some nats is rounded at
-// most once a part. In bf16 the logits are the same numbers in both; the
-// gradient of norm(x) is rounded once a part instead of once, by 2⁻⁹ each, and
-// gradients behind it move by about as much.
+// A head in parts computes the same as a whole one. In fp32 both are within gradientBound of the exact gradient, and
+// the log-sum-exp of a loss of some nats is rounded at most once per part. In bf16 both have the same logits. The
+// gradient of norm(x) is rounded by 2⁻⁹ once per part instead of once, and gradients behind it change by about as
+// much.
 func TestShardsEqualTheWhole(t *testing.T) {
 	onEach(t, func(t *testing.T, dev device.Device, cfg *model.Config) {
 		for act, bound := range map[device.DType]float64{device.F32: gradientBound, device.BF16: 0.012} {
@@ -44,8 +43,8 @@ func TestShardsEqualTheWhole(t *testing.T) {
 	})
 }
 
-// With terms, the losses and gradients of a head in parts are those of a whole one, and so are the losses
-// of an evaluation, which are those without terms.
+// With terms, losses and gradients of a head in parts equal those of a whole head. An evaluation has losses without
+// terms in both.
 func TestTermsOfShards(t *testing.T) {
 	onEach(t, func(t *testing.T, dev device.Device, cfg *model.Config) {
 		sp := spec(cfg, KeepNothing, device.F32)
@@ -77,8 +76,8 @@ func TestTermsOfShards(t *testing.T) {
 	})
 }
 
-// Parts cover the vocabulary in order, none is empty, and those of large
-// vocabularies begin at multiples of shardAlign.
+// The parts cover the vocabulary in order and none is empty. In large vocabularies they begin at multiples of
+// shardAlign.
 func TestShardsCoverTheVocabulary(t *testing.T) {
 	for _, vocab := range []int{1, 2, 7, 128, 300, 511, 512, 1000, 32000, 152064} {
 		for _, n := range []int{1, 2, 3, 4, 5, 7, 64} {

@@ -6,21 +6,21 @@ import (
 	"strings"
 )
 
-// Keep says what a block's forward keeps on the device for its backward. What the backward
-// reads and was not kept it computes again, and nothing else.
+// Keep is the set of tensors that a block's forward keeps on the device for its backward. The backward computes the
+// rest of its inputs again.
 type Keep uint8
 
-// The levels, each with everything of those before it.
+// The levels; each includes the levels before it.
 const (
-	KeepNothing   Keep = iota // from the layer's input alone ("recompute: full")
+	KeepNothing   Keep = iota // only the layer's input ("recompute: full")
 	KeepAttention             // attention's output and log-sum-exp
-	KeepQKV                   // rotated q and k, v; with q/k norm as they were before norm and rotation, which are repeated
-	KeepAll                   // gate/up and the MLP's residual input: no product is computed twice, but for those before norms (Gemma) and of experts ("recompute: none")
+	KeepQKV                   // rotated q and k, and v; with q/k norm before the norm and, unless the norm follows it, the rotation; what follows is repeated
+	KeepAll                   // gate/up and the MLP's residual input; only products before output norms (Gemma) and of experts are computed twice ("recompute: none")
 )
 
 var keepNames = [...]string{"nothing", "attention", "qkv", "all"}
 
-// String is the level's name in plans.
+// String returns the level's name in plans.
 func (k Keep) String() string {
 	if int(k) < len(keepNames) {
 		return keepNames[k]
@@ -28,14 +28,14 @@ func (k Keep) String() string {
 	return fmt.Sprintf("Keep(%d)", uint8(k))
 }
 
-// Keeps are the levels of all decoder blocks of a run, by block. A block beyond its end keeps
-// nothing, so nil is KeepNothing everywhere.
+// Keeps are the levels of all decoder blocks of a run, by block. Missing blocks keep nothing, so nil is KeepNothing
+// everywhere.
 type Keeps []Keep
 
-// KeepIn is the same level in so many blocks.
+// KeepIn returns the same level for the given number of blocks.
 func KeepIn(blocks int, level Keep) Keeps { return slices.Repeat(Keeps{level}, blocks) }
 
-// Of is the level of a block.
+// Of returns a block's level.
 func (k Keeps) Of(block int) Keep {
 	if block < len(k) {
 		return k[block]
@@ -43,11 +43,10 @@ func (k Keeps) Of(block int) Keep {
 	return KeepNothing
 }
 
-// Anything says whether a block keeps more than nothing.
+// Anything says whether any block keeps something.
 func (k Keeps) Anything() bool { return len(k) > 0 && slices.Max(k) > KeepNothing }
 
-// String says it in words: "attention" or, where blocks differ, "all in 20 of 28 blocks,
-// attention in 8".
+// String returns one level, such as "attention", or "all in 20 of 28 blocks, attention in 8" if blocks differ.
 func (k Keeps) String() string {
 	if !k.Anything() {
 		return KeepNothing.String()

@@ -7,8 +7,8 @@ import (
 	"mt/model"
 )
 
-// blockKind is the kind of a decoder block with a dense MLP or, without one, of the first half of a decoder block whose MLP is
-// experts. recurrent says that a recurrence stands in the place of attention.
+// blockKind is the kind of a decoder block with a dense MLP. With mlp false it is the first half of a block with
+// experts. A block with recurrent has the model's recurrence in place of attention.
 type blockKind struct {
 	plainKind
 	mlp, recurrent bool
@@ -34,7 +34,7 @@ func (k blockKind) WorkspaceBytes(s Spec, backward bool) int64 {
 		keep = KeepNothing // an evaluation keeps nothing, so it needs most
 	}
 	most := int64(0)
-	for _, tokens := range []int{s.MaxTokens, min(s.MaxTokens, op.MostSummed)} { // the latter may have sums that the former has not
+	for _, tokens := range []int{s.MaxTokens, min(s.MaxTokens, op.MostSummed)} { // shorter launches may have sums that longer ones do not have
 		ws, saved := allotter{dry: true}, allotter{dry: true}
 		s.blockBuffers(s.dims(k.recurrent), k.mlp, keep, tokens, backward, &saved, &ws)
 		most = max(most, ws.used)
@@ -42,7 +42,8 @@ func (k blockKind) WorkspaceBytes(s Spec, backward bool) int64 {
 	return most
 }
 
-// leastKept is the lowest level of all blocks of the kind, and whether there is one: what is not kept lies in the workspace.
+// leastKept returns the lowest level of all blocks of the kind, and whether there is such a block. The workspace has
+// everything that a block does not keep.
 func (k blockKind) leastKept(s Spec) (least Keep, some bool) {
 	least = KeepAll
 	for block := range s.Config.NumLayers {

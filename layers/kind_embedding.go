@@ -5,8 +5,8 @@ import (
 	"mt/model"
 )
 
-// embeddingKind is the kind of the embedding. The rows that a batch uses come with
-// the batch, and the layer's gradient is that of these rows, so its tile is not streamed.
+// embeddingKind is the kind of the embedding. Its tile is not streamed: the batch brings the rows that it uses, and
+// the gradient has only these rows.
 type embeddingKind struct{ plainKind }
 
 func (embeddingKind) Stages(Spec, model.Layout) schedule.Layer {
@@ -21,7 +21,7 @@ func (k embeddingKind) Part(_ Spec, l model.Layout, _ int) Tile {
 	return Tile{Layer: l.Index, Layout: l, row: k.RowElems(l)}
 }
 
-// RowElems is the width of the table, which is the layer's only tensor; 0 if it is frozen.
+// RowElems returns the width of the table, the layer's only tensor; 0 if it is frozen.
 func (embeddingKind) RowElems(l model.Layout) int64 {
 	if l.Tensors[0].Frozen {
 		return 0
@@ -29,10 +29,10 @@ func (embeddingKind) RowElems(l model.Layout) int64 {
 	return int64(l.Tensors[0].Cols)
 }
 
-// Activations is 0: the input is ids, no hidden state.
+// Activations returns 0: the input is token ids, not a hidden state.
 func (embeddingKind) Activations(Spec) int { return 0 }
 
-// WorkspaceBytes is 0 where hidden states lie on the device.
+// WorkspaceBytes returns 0 if hidden states are on the device.
 func (embeddingKind) WorkspaceBytes(s Spec, backward bool) int64 {
 	ws := allotter{dry: true}
 	s.embedSpace(newDims(s), s.MaxTokens, backward, &ws)
@@ -45,7 +45,7 @@ func (embeddingKind) Launch(t *Templates, x *Launch) {
 		t.EmbedBackward(x.Stream, x.Grads[model.RoleEmbed], x.Grad, x.MicroBatch, x.Workspace, x.First)
 	case schedule.Forward:
 		t.EmbedForward(x.Stream, x.Out, x.Rows, x.MicroBatch, x.Step, x.Workspace)
-	default: // without noise
+	default: // no noise
 		t.EmbedForward(x.Stream, x.Out, x.Rows, x.MicroBatch, 0, x.Workspace)
 	}
 }

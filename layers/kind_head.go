@@ -6,13 +6,12 @@ import (
 	"mt/model"
 )
 
-// headKind is the kind of the head: whole, or cut into parts that are ranges of the
-// vocabulary.
+// headKind is the kind of the head, whole or in parts that are ranges of the vocabulary.
 type headKind struct{ plainKind }
 
-// Stages: a whole head has one visit, which in training computes the gradient too. A
-// head in parts takes a sweep over them for the losses and, in training, one in
-// reverse for the gradient, which begins with the tiles that the first one left.
+// Stages returns one visit for a whole head, which in training computes the gradient too. A head in parts has one
+// sweep over its parts for the losses. In training a second sweep in reverse computes the gradient, starting with the
+// tiles that the first sweep left in slots.
 func (h headKind) Stages(s Spec, _ model.Layout) schedule.Layer {
 	parts := s.Shards()
 	out := schedule.Layer{Tiles: parts, Sweeps: parts, Class: h.Class(s)}
@@ -44,9 +43,9 @@ func (headKind) Class(s Spec) schedule.Class {
 
 func (headKind) Parts(s Spec, _ model.Layout) int { return s.Shards() }
 
-// Part k of a cut head is its rows of lm_head and of its bias, which may lie in the embedding's tile, and
-// the norm, which every part has. The norm's gradient leaves with the last part of the
-// backward, which is part 0.
+// Part returns part k of the head: the norm, and the part's rows of lm_head and of the bias. The rows of a tied head
+// are in the embedding's tile. Every part has the norm, but only part 0, the last in the backward, brings the norm's
+// gradient.
 func (h headKind) Part(s Spec, l model.Layout, k int) Tile {
 	if s.Shards() == 1 {
 		return h.plainKind.Part(s, l, k)
@@ -56,7 +55,7 @@ func (h headKind) Part(s Spec, l model.Layout, k int) Tile {
 		whole := l.Tensor(to.Role)
 		from := Copy{Layer: t.Layer, From: whole.TileOff, To: to.TileOff, Bytes: to.TileBytes()}
 		if whole.Ref {
-			from.Layer, from.From = 0, 0 // the table is the only tensor of the embedding's tile
+			from.Layer, from.From = 0, 0 // the table is the embedding tile's only tensor
 		}
 		grad := Range{From: to.Elem, To: whole.Elem, Elems: to.Elems()}
 		rows := ofVocabulary(to.Role)
@@ -75,8 +74,8 @@ func (h headKind) Part(s Spec, l model.Layout, k int) Tile {
 
 func (headKind) Largest(s Spec, _ model.Layout) []int { return []int{s.LargestShard()} }
 
-// Activations is 1 for a whole head, which turns its input into the gradient, and 2 for a
-// head in parts, which needs both.
+// Activations returns 1 for a whole head, which turns its input into the gradient, and 2 for a head in parts, which
+// needs both.
 func (headKind) Activations(s Spec) int { return min(2, s.Shards()) }
 
 func (headKind) WorkspaceBytes(s Spec, _ bool) int64 { return s.HeadBytes() }
@@ -98,8 +97,8 @@ func (h headKind) Launch(t *Templates, x *Launch) {
 	}
 }
 
-// launchPart launches a part of the head. In the backward the first part writes the gradient of the head's input to Out; the
-// parts after it add to the same gradient, which is then Grad.
+// launchPart launches a part of the head. In the backward the first part writes the gradient of the head's input to
+// Out. Later parts add to the same gradient, which is then Grad.
 func (headKind) launchPart(t *Templates, x *Launch) {
 	v := x.Visit
 	first, last, part := v.FirstPart(), v.LastPart(), t.spec.Shard(v.Part)

@@ -5,13 +5,13 @@ import (
 	"mt/model"
 )
 
-// moeKind is the kind of the second half of a decoder block whose MLP is experts:
-// part 0 is its norm and its router, every other part one expert, the shared one the last.
+// moeKind is the kind of the second half of a decoder block with experts. Part 0 is the norm and the router; every
+// other part is one expert, and a shared expert is the last.
 type moeKind struct{ plainKind }
 
-// Stages: the router, the experts, and the router's tile again; in the backward the
-// experts come in reverse, so that it begins with those that the forward used last.
-// The micro-batches pass one by one at the router's visits alone, so there are two sweeps.
+// Stages returns the router's visit, the experts' visits, and a second visit to the router's tile. The backward visits
+// the experts in reverse, starting with the last ones of the forward. Micro-batches pass one by one only at the
+// router's visits, so there are two sweeps.
 func (moeKind) Stages(_ Spec, l model.Layout) schedule.Layer {
 	parts := l.Parts()
 	up := []schedule.Visit{{Stage: schedule.Route, Parts: parts, Uses: schedule.Weights | schedule.Input}}
@@ -34,8 +34,8 @@ func (moeKind) Part(_ Spec, l model.Layout, k int) Tile {
 		Grad: []Range{{To: at.Elem, Elems: part.GradElems}}}
 }
 
-// Largest are the router, the first expert and the last: all but a shared one, which is the last, have
-// the same sizes.
+// Largest returns the router, the first expert and the last part. Only a shared expert, which is the last, may differ
+// in size from the other experts.
 func (moeKind) Largest(_ Spec, l model.Layout) []int { return []int{0, 1, l.Parts() - 1} }
 
 func (moeKind) WorkspaceBytes(s Spec, backward bool) int64 { return s.moeWorkspaceBytes(backward) }

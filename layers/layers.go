@@ -6,52 +6,46 @@ import (
 	"mt/model"
 )
 
-// Spec is what a run fixes about all its layers.
+// Spec has the settings that a run fixes for all its layers.
 type Spec struct {
 	Config *model.Config
 	Act    device.DType // compute dtype of activations and matrices
-	Keep   Keeps        // no result depends on it
-	// MaxTokens is the largest micro-batch, MaxSeqs its largest number of
-	// sequences.
+	Keep   Keeps        // does not change any result
+	// MaxTokens and MaxSeqs are the largest numbers of tokens and of sequences of a micro-batch.
 	MaxTokens int
-	// ChunkTokens is how many tokens go at once through everything but
-	// attention; HeadChunk the same for the head, whose logits are (HeadChunk, V).
-	// Chunks start at multiples of these from the micro-batch's first token. 0 is
-	// a whole micro-batch. The order of sums depends on them, so a run that is resumed
-	// keeps them.
+	// ChunkTokens is how many tokens are processed at once by everything but attention; 0: the whole micro-batch.
+	// HeadChunk is the same for the head, whose logits are (HeadChunk, V). Chunks start at multiples of these from the
+	// micro-batch's first token. The order of sums depends on both, so a resumed run keeps them.
 	ChunkTokens, HeadChunk int
-	// HeadShards is into how many parts the head is cut: ranges of the vocabulary,
-	// each with a visit of its own in either sweep; 0 and 1 leave it whole. The order
-	// of sums depends on it too.
+	// HeadShards is the number of parts of the head, which are ranges of the vocabulary with a visit per sweep; 0 and
+	// 1: a whole head. The order of sums depends on it.
 	HeadShards int
-	// Terms are what the losses of training have beside −log p; those of an evaluation have nothing.
+	// Terms are added to −log p in the training loss, but not in an evaluation.
 	Terms op.LossTerms
-	// Noise is what training adds to the embedding's output; evaluation and generation add nothing.
+	// Noise is added to the embedding's output in training, but not in evaluation and generation.
 	Noise op.Noise
-	// Preference, unless none, makes training one on pairs of documents, whose losses are these.
+	// Preference is the loss on pairs of documents; none: training is not on pairs.
 	Preference op.PreferenceLoss
-	// NoBackward is how many blocks, the first ones, have no backward, because they and what is below them is frozen.
+	// NoBackward is the number of leading blocks without a backward, because they and all layers before them are
+	// frozen.
 	NoBackward int
-	// OnHost says that hidden states lie on the host, that a launch has chunks of them on the
-	// device, and that attention goes one group of key/value heads at a time (groups.go). No
-	// result depends on it. Nothing is kept for the backward then (Keep), and there are no experts.
+	// OnHost keeps hidden states on the host. A launch has chunks of them on the device, and attention processes one
+	// group of key/value heads at a time (groups.go). No result depends on it. It excludes Keep and experts.
 	OnHost bool
-	// Fused says that attention's backward has memory for sums where its shape uses some (op.AttentionBackward.Sums); the
-	// last bits depend on it.
+	// Fused gives attention's backward memory for sums, in shapes that use them (op.AttentionBackward.Sums). The last
+	// bits depend on it.
 	Fused bool
-	// Scratch is the host memory of ScratchBytes that launches work with where OnHost is set. One
-	// serves all launches of a stream.
+	// Scratch is the host memory, ScratchBytes long, that launches use with OnHost. All launches of a stream share it.
 	Scratch []byte
-	// Positions is the length of the longest document that the RoPE tables serve.
+	// Positions is the length of the longest document that the RoPE tables cover.
 	Positions int
-	// Cos and Sin f32 are those tables on the device: Config.RopeTables(Positions).
+	// Cos and Sin f32 are the RoPE tables on the device: Config.RopeTables(Positions).
 	Cos, Sin device.Tensor
 }
 
-// RopePositions writes to dst (T) which row of the RoPE tables each token uses. positions
-// (T) are the tokens' positions in their documents, cu the documents' bounds. The row is the
-// position, shifted where the document's length asks for other frequencies. dst may be
-// positions itself.
+// RopePositions writes to dst (T) each token's row in the RoPE tables. positions (T) are the tokens' positions in
+// their documents, and cu the documents' bounds. The row is the position, shifted if the document's length needs other
+// frequencies. dst may be positions itself.
 func (s Spec) RopePositions(dst, positions, cu []int32) {
 	copy(dst, positions)
 	for i, first := range cu[:len(cu)-1] {
@@ -65,8 +59,8 @@ func (s Spec) RopePositions(dst, positions, cu []int32) {
 	}
 }
 
-// ChunkBounds are the bounds of the documents, cu, and those of the stretches that they are cut into in some
-// blocks; nil where the model cuts none.
+// ChunkBounds returns the bounds of attention chunks within documents with bounds cu, for blocks with chunked
+// attention; nil if the model has none. The documents' bounds are among them.
 func (s Spec) ChunkBounds(cu []int32) []int32 {
 	size := int32(s.Config.ChunkSize)
 	if size == 0 {
@@ -82,29 +76,26 @@ func (s Spec) ChunkBounds(cu []int32) []int32 {
 	return out
 }
 
-// Templates are the layer templates of one run: stateless, so one value serves
-// all layers and all streams. Every method enqueues on the stream it is given
-// and returns; errors stick to the stream. The workspace ws of a launch is at
-// least Spec.WorkspaceBytes of device memory with undefined content before and
-// after; one serves all launches of a stream. Buffers must outlive an event
-// recorded after the launch.
+// Templates are the layer templates of one run. They are stateless, so one value serves all layers and all streams.
+// Every method enqueues on the stream it is given and returns; errors stick to the stream. A launch's workspace ws is
+// at least Spec.WorkspaceBytes of device memory, with undefined content before and after. All launches of a stream can
+// share it. Buffers must outlive an event recorded after the launch.
 type Templates struct {
 	spec         Spec
 	dims         dims
 	ropes        []ropeTable
-	queryScaling ropeTable     // Config.QueryScaling's, which turns all of a head by no angle
-	ones         device.Tensor // the weights of a q/k norm that has none
+	queryScaling ropeTable     // the table of Config.QueryScaling, which scales without rotating
+	ones         device.Tensor // the weights of a q/k norm without weights
 	dev          device.Device
 }
 
-// ropeTable is one of the model's rotary embeddings: cos and sin (P, rotary/2)
-// f32.
+// ropeTable is one of the model's rotary embeddings: cos and sin (P, rotary/2) f32.
 type ropeTable struct {
 	cos, sin device.Tensor
 	rotary   int
 }
 
-// viewTables views Spec.Cos and Spec.Sin, which hold one after the other what Config.RopeTables says.
+// viewTables views the tables in Spec.Cos and Spec.Sin, which have the order of Config.RopeTables.
 func (t *Templates) viewTables() {
 	s := t.spec
 	c, off := s.Config, int64(0)
@@ -127,7 +118,7 @@ func (t *Templates) viewTables() {
 	}
 }
 
-// New makes the templates of a run on a device.
+// New returns the templates of a run on a device.
 func New(spec Spec, dev device.Device) *Templates {
 	t := &Templates{spec: spec, dims: newDims(spec), dev: dev}
 	t.viewTables()
@@ -140,18 +131,19 @@ type Weights map[model.Role]device.Tensor
 // Grads are the fp32 gradients of one layer on the device, by role.
 type Grads map[model.Role]device.Tensor
 
-// MicroBatch is a data.MicroBatch on the device; all tensors i32. Pos are rows of
-// the RoPE tables, see Spec.RopePositions, and ChunkBounds what Spec.ChunkBounds returns.
+// MicroBatch is a data.MicroBatch on the device; all tensors are i32 except Reference. Pos are rows of the RoPE tables
+// (see Spec.RopePositions), and ChunkBounds is the result of Spec.ChunkBounds.
 //
-// With Spec.Preference documents 2p and 2p+1 are pair p, and Reference (Seqs) f32 is log p of every document by the reference;
-// a token of a chosen document counts Likelihood times by itself, beside what its pair's loss makes of it.
+// With Spec.Preference documents 2p and 2p+1 are pair p. Reference (Seqs) f32 is each document's log p under the
+// reference model. Likelihood is the weight of a chosen document's token in its own log-likelihood loss, in addition
+// to the pair's loss.
 type MicroBatch struct {
 	Tokens, Seqs, MaxSeqlen int
 	Index, Targets, Pos, Cu device.Tensor
 	RowStart, RowPos        device.Tensor
 	ChunkBounds             device.Tensor
 	UniqueRows              int
-	First                   int // its first token is that of the step
+	First                   int // index in the step of its first token
 	Reference               device.Tensor
 	Likelihood              float32
 }

@@ -17,7 +17,7 @@ import (
 	"mt/model"
 )
 
-// devices are what the templates are tested on.
+// devices are the devices under test.
 var devices = []struct {
 	name string
 	open func(t *testing.T) device.Device
@@ -77,6 +77,9 @@ var configs = []struct {
 		c.OutputNorms, c.QKNorm, c.QKNormWhole, c.OBias = true, true, true, true
 		c.NumHeads, c.NumKVHeads, c.HiddenSize = 4, 2, 10
 	})},
+	{"hunyuan", config(func(c *model.Config) {
+		c.QKNorm, c.QKNormRotated, c.OBias, c.QKVBias, c.NumHeads, c.NumKVHeads = true, true, true, true, 4, 2
+	})},
 	{"granite", config(func(c *model.Config) {
 		c.EmbedScale, c.ResidualScale, c.AttnScale, c.LogitScale, c.TieEmbeddings = 3, 0.4, 0.2, 0.3, true
 		c.RMSNormEps = 0.01 // so that it shows whether it is scaled
@@ -127,6 +130,8 @@ var configs = []struct {
 		c.OutputGate, c.QKVBias, c.NumHeads, c.NumKVHeads, c.HiddenSize = true, true, 4, 2, 14
 	})},
 	{"recurrent", recurrentConfig()},
+	{"short convolution", shortConvConfig(false)},
+	{"biased short convolution", shortConvConfig(true)},
 	{"starcoder2", config(func(c *model.Config) {
 		c.LayerNorm, c.NormBias, c.Ungated, c.Activation, c.TieEmbeddings = true, true, true, model.GELUTanh, true
 		c.QKVBias, c.OBias, c.MLPBias, c.NumKVHeads, c.SlidingWindow = true, true, true, 1, 3
@@ -171,7 +176,7 @@ func sequences(vocab int, seed uint64, lengths ...int) []reference.Sequence {
 	return out
 }
 
-// spec is what most tests run: chunks that divide no micro-batch.
+// spec returns the Spec of most tests, with chunks that divide no micro-batch evenly.
 func spec(cfg *model.Config, keep Keep, act device.DType) Spec {
 	return Spec{Config: cfg, Act: act, Keep: KeepIn(cfg.NumLayers, keep), MaxTokens: 13, ChunkTokens: 4, HeadChunk: 3, Positions: 13}
 }
@@ -197,9 +202,8 @@ func onEach(t *testing.T, f func(t *testing.T, dev device.Device, cfg *model.Con
 	}
 }
 
-// Losses equal the reference's, and gradients of every parameter of every layer
-// its finite differences: along a random direction of the whole tensor, which no
-// wrong element escapes, and at single places.
+// Losses equal the reference's. The gradient of every parameter equals the reference's finite differences: along a
+// random direction of the whole tensor, which detects any wrong element, and at single elements.
 func TestGradientsEqualFiniteDifferences(t *testing.T) {
 	for _, c := range configs {
 		t.Run(c.name, func(t *testing.T) {
@@ -259,8 +263,8 @@ func TestLossesOfReLU(t *testing.T) {
 	}
 }
 
-// directions to move n values along, of length about one, so that finite
-// differences stay local: a random one, and four of single values.
+// directions returns directions of length about one to move n values along, so that finite differences stay local: a
+// random one and four unit vectors.
 func directions(rng *rand.Rand, n int) [][]float64 {
 	all := make([]float64, n)
 	for i := range all {
@@ -275,11 +279,9 @@ func directions(rng *rand.Rand, n int) [][]float64 {
 	return out
 }
 
-// gradientBound is how far a gradient computed in fp32 may be from the
-// derivative, as a part of the gradient's norm. Some fifty operations, each with
-// a relative error of 2⁻²⁴ or a little more, lie between a weight and the loss
-// and back: as a random walk √100·2⁻²⁴ = 6e-7, and ten times that for sums that
-// cancel.
+// gradientBound is the allowed error of a gradient in fp32, relative to the gradient's norm. About fifty operations
+// lie between a weight and the loss, and as many on the way back, each with a relative error of 2⁻²⁴ or a little more.
+// As a random walk this is √100·2⁻²⁴ = 6e-7; the bound is ten times that, for sums that cancel.
 const gradientBound = 6e-6
 
 func checkGradient(t *testing.T, what string, got, dir []float64, want float64) {
@@ -298,7 +300,7 @@ func checkGradient(t *testing.T, what string, got, dir []float64, want float64) 
 	}
 }
 
-// What is kept changes no bit, nor does evaluation.
+// Neither Keep nor a preceding evaluation changes a bit.
 func TestKeepChangesNothing(t *testing.T) {
 	onEach(t, func(t *testing.T, dev device.Device, cfg *model.Config) {
 		for _, act := range []device.DType{device.F32, device.BF16} {
@@ -386,9 +388,8 @@ func TestBF16(t *testing.T) {
 		half := newRig(t, dev, spec(cfg, KeepAttention, device.BF16), nil)
 		full := newRig(t, dev, spec(cfg, KeepAttention, device.F32), half.ref)
 		got, want := half.step(half.batch(micro(cfg)...)), full.step(full.batch(micro(cfg)...))
-		// An activation is rounded by up to 2⁻⁹ at some 50 places on the way through
-		// two blocks and back: √50·2⁻⁹ = 1.4 %, and half as much again for sums that
-		// cancel. One small tensor alone may cancel more: 8 %.
+		// An activation is rounded by up to 2⁻⁹ at about 50 places, forward and backward through two blocks: √50·2⁻⁹ =
+		// 1.4 %, and half as much again for sums that cancel. One small tensor alone may cancel more: 8 %.
 		const bound, one = 0.02, 0.08
 		if d := distance(got.losses, want.losses); !(d <= bound) {
 			t.Errorf("losses differ by %g", d)

@@ -8,21 +8,20 @@ import (
 	"mt/model"
 )
 
-// This file makes queries, keys and values of narrow vectors, where Config.MLA is set. They
-// go into the packed rows that attention reads in every model. A head of a query, key or value lies
-// in D elements there, the width of keys or of values, whichever is larger. Zeros fill the narrower
-// ones: behind values, or behind queries and keys, whose scores they leave as they are.
-// Attention's output, its gradient and the gradients of packed rows have the same zeros; products
-// see rows without them. So all that keeps, caches, moves or attends
-// to packed rows is as in other models. Source: arXiv:2405.04434, section 2.1.
+// This file computes queries, keys and values from latent vectors, if Config.MLA is set. They are written to the
+// packed rows that attention reads in every model. A head has D elements there: the larger of the widths of keys and
+// values. Zeros pad the narrower of the two at a head's end; they do not change scores. Attention's output, its
+// gradient and the gradients of packed rows have the same padding, and products see rows without it. All code that
+// keeps, caches, moves or attends to packed rows is thus the same as for other models. Source: arXiv:2405.04434,
+// section 2.1.
 
-// mlaBuffers are what a launch has of a chunk of C tokens. A head's N elements stay and R
-// turn, K = N+R, and a value has V.
+// mlaBuffers are a launch's buffers for a chunk of C tokens. In a head N elements are not rotated and R are; K = N+R,
+// and a value has V elements.
 //
-//	qa (C, QRank), kva (C, KVRank+R) act: the narrow vectors; behind that of keys and values
-//	  the elements of keys that turn
-//	qn (C, QRank), kvn (C, KVRank) act: normed, in the backward then their gradients
-//	q (C, H·K), kv (C, H·(N+V)) act: queries; of each head key and value; then their gradients.
+//	qa (C, QRank), kva (C, KVRank+R) act: the latent vectors; kva also has the rotated elements
+//	  of keys, at the end
+//	qn (C, QRank), kvn (C, KVRank) act: normed; in the backward later their gradients
+//	q (C, H·K), kv (C, H·(N+V)) act: queries; per head key and value; then their gradients.
 //	  Later kv has attention's output (C, H·V), or its gradient
 //
 // In the backward:
@@ -63,7 +62,7 @@ func (l *launch) projectMLA(c span) {
 	op.Do(l.dev, l.s, turning)
 }
 
-// narrow writes the narrow vectors of a chunk, and normed, from the normed input n.
+// narrow writes the latent vectors of a chunk, and the normed ones, from the normed input n.
 func (l *launch) narrow(c span) {
 	d, b, at := l.dims, l.mla, l.dims.mla
 	if at.QRank > 0 {
@@ -74,7 +73,7 @@ func (l *launch) narrow(c span) {
 	op.Do(l.dev, l.s, l.narrowNorm(b.kvn.of(c), b.rstdKVA.of(c), b.kva.of(c), l.w[model.RoleKVANorm], at.KVRank, b.kva.width, c.n))
 }
 
-// queriesFrom is what the queries of a chunk are made of.
+// queriesFrom returns the input of a chunk's query projection.
 func (l *launch) queriesFrom(c span) device.Tensor {
 	if l.dims.mla.QRank > 0 {
 		return l.mla.qn.of(c)
@@ -87,8 +86,8 @@ func (l *launch) narrowNorm(y, rstd, x, w device.Tensor, rank, stride, n int) op
 		Eps: l.dims.mla.NormEps, Offset: l.spec.Config.NormOffset}
 }
 
-// bothHeads are the copies that make keys and values, which lie in packed rows from kv on, of what
-// kv and kva have of a chunk.
+// bothHeads returns the copies that fill the keys and values of a chunk from kv and kva. kv points to the first key in
+// the packed rows.
 func (l *launch) bothHeads(kv device.Tensor, c span) (keys, values, turning op.CopyHeads) {
 	d, b, at := l.dims, l.mla, l.dims.mla
 	all := op.CopyHeads{T: c.n, Heads: d.heads, DstStride: d.qkv, DstHead: d.headDim, SrcStride: b.kv.width, SrcHead: at.NopeDim + at.ValueDim}
@@ -100,10 +99,10 @@ func (l *launch) bothHeads(kv device.Tensor, c span) (keys, values, turning op.C
 	return keys, values, turning
 }
 
-// mlaOutputs are outputs of which each head's values are narrower than its queries.
+// mlaOutputs removes the padding of attention's output, whose values may be narrower than a head.
 type mlaOutputs struct{}
 
-// of copies the values of a chunk together.
+// of copies the values of a chunk to adjacent columns.
 func (mlaOutputs) of(l *launch, c span) device.Tensor {
 	d, narrow := l.dims, l.narrowOutput(c)
 	op.Do(l.dev, l.s, op.CopyHeads{Dst: narrow, Src: l.o.of(c), T: c.n, Heads: d.heads, C: d.mla.ValueDim,
@@ -111,7 +110,7 @@ func (mlaOutputs) of(l *launch, c span) device.Tensor {
 	return narrow
 }
 
-// narrowOutput is where a chunk of attention's output, or of its gradient, has no such zeros.
+// narrowOutput returns memory for a chunk of attention's output, or its gradient, without padding.
 func (l *launch) narrowOutput(c span) device.Tensor {
 	return l.mla.kv.t.Slice(0, int64(c.n)*int64(l.dims.out))
 }
@@ -123,9 +122,8 @@ func (mlaOutputs) grad(l *launch, dy device.Tensor, c span) {
 		DstStride: d.q, DstHead: d.headDim, SrcStride: d.out, SrcHead: d.mla.ValueDim})
 }
 
-// projectMLABackward turns n of a chunk, the normed input, into its gradient, from that of q, k
-// and v before the rotation. The narrow vectors are computed again: they cost little beside what is
-// made of them.
+// projectMLABackward turns n of a chunk, the normed input, into its gradient, from the gradient of q, k and v before
+// the rotation. The latent vectors are computed again, which is cheap compared with the projections from them.
 func (l *launch) projectMLABackward(dqkv device.Tensor, c span) {
 	d, s, b, at, n := l.dims, l.s, l.mla, l.dims.mla, l.n.of(c)
 	l.narrow(c)
@@ -151,8 +149,8 @@ func (l *launch) projectMLABackward(dqkv device.Tensor, c span) {
 	op.Do(l.dev, s, op.MatMul{M: c.n, N: d.hidden, K: b.dkva.width, A: dkva, B: l.w[model.RoleKVA], C: n, D: n})
 }
 
-// bothHeadsBackward writes dkva of a chunk from the gradients of keys and values, which lie in
-// packed rows from dkv on.
+// bothHeadsBackward writes dkva of a chunk from the gradients of keys and values. dkv points to the first key in the
+// packed rows.
 func (l *launch) bothHeadsBackward(dkv device.Tensor, c span) {
 	d, s, b, at := l.dims, l.s, l.mla, l.dims.mla
 	keys, values, turning := l.bothHeads(dkv, c)
@@ -168,8 +166,8 @@ func (l *launch) bothHeadsBackward(dkv device.Tensor, c span) {
 		DstStride: b.dkva.width, SrcStride: d.qkv, SrcHead: d.headDim})
 }
 
-// narrowNormBackward is the backward of the norm with role r: dx, whose rows are stride elements
-// apart as x's are, from dy.
+// narrowNormBackward is the backward of the norm with role r: dx from dy. The rows of dx and x are stride elements
+// apart.
 func (l *launch) narrowNormBackward(dx, dy, x, rstd device.Tensor, r model.Role, rank, stride, n int) op.RMSNormBackward {
 	return op.RMSNormBackward{DX: dx, DW: l.g[r], DY: dy, X: x, W: l.w[r], RStd: rstd, Rows: n, Groups: 1, Dim: rank,
 		DXStride: stride, DYStride: rank, XStride: stride, Offset: l.spec.Config.NormOffset}

@@ -16,8 +16,8 @@ func mlaConfig(qRank, values int) *model.Config {
 	})
 }
 
-// TestRecomputedFLOPsOfLatentAttention: what is said to be computed again is what a device that
-// counts does beyond the products of the model's FLOPs. The narrow vectors are always among it.
+// TestRecomputedFLOPsOfLatentAttention: RecomputedFLOPs equals the operations that a counting device sees in addition
+// to the model's FLOPs. They always include the latent vectors.
 func TestRecomputedFLOPsOfLatentAttention(t *testing.T) {
 	const tokens = 13
 	for _, of := range [][2]int{{0, 5}, {5, 5}, {0, 9}, {5, 10}} {
@@ -44,8 +44,8 @@ func TestRecomputedFLOPsOfLatentAttention(t *testing.T) {
 	}
 }
 
-// TestLatentRowsAreAsInOtherModels: what is kept and cached of latent attention is what is kept of
-// heads that are all as wide as its keys or its values.
+// TestLatentRowsAreAsInOtherModels: what MLA keeps and caches has the size of ordinary heads that are as wide as the
+// larger of its keys and values.
 func TestLatentRowsAreAsInOtherModels(t *testing.T) {
 	for _, dims := range [][2]int{{5, 7}, {7, 7}, {8, 8}, {13, 13}} {
 		mlaRows(t, mlaConfig(5, dims[0]), config(func(c *model.Config) { c.HeadDim = dims[1] }))

@@ -6,18 +6,16 @@ import (
 	"mt/model"
 )
 
-// A MoE layer is y = x + Σ_k w_k·expert_k(norm(x)) over the K experts that the
-// router gives a token or, with Config.WeightedInputs, x + Σ_k expert_k(w_k·norm(x)). Where one more expert is shared by all tokens, it is one that
-// every token chooses, after those of the router: K and E count it. The layer is visited in parts, whose results meet in a MoEState:
-// part 0, the norm and the router, by every micro-batch; then MoESort; then the
-// experts, each by the tokens of all micro-batches together; then part 0 by every
-// micro-batch again. Source: arXiv:2101.03961; arXiv:2505.09388 (Qwen3).
+// A MoE layer is y = x + Σ_k w_k·expert_k(norm(x)) over the K experts that the router chooses for a token. With
+// Config.WeightedInputs it is x + Σ_k expert_k(w_k·norm(x)). A shared expert counts in K and E, as an expert that
+// every token chooses last. The layer is visited in parts, whose results meet in a MoEState. Every micro-batch visits
+// part 0 (norm and router), and MoESort follows. Each expert then takes the tokens of all micro-batches, and every
+// micro-batch visits part 0 again. Source: arXiv:2101.03961; arXiv:2505.09388 (Qwen3).
 
-// MoERoute is the first visit of a micro-batch to part 0, with its weights: it
-// writes the micro-batch's rows of N, Logits, IDs and Weights, and Sum = x. Unless
-// eval is set it adds the probabilities to ProbSum.
+// MoERoute is the first visit of a micro-batch to part 0, with weights w. It writes the micro-batch's rows of N,
+// Logits, IDs and Weights, and Sum = x. Unless eval is set, it adds the probabilities to ProbSum.
 //
-//	x (T, h) act; at: the micro-batch's first token in the state
+//	x (T, h) act; at: index of the micro-batch's first token in the state
 func (t *Templates) MoERoute(s device.Stream, w Weights, x device.Tensor, at int, mb MicroBatch, st MoEState, ws device.Mem, eval bool) {
 	l := t.newMoE(s, w, at, mb, st)
 	l.moeBuffers = t.spec.routeBuffers(mb.Tokens, false, &allotter{mem: ws})
@@ -28,8 +26,8 @@ func (t *Templates) MoERoute(s device.Stream, w Weights, x device.Tensor, at int
 	}
 }
 
-// MoESort lists the pairs of the first tokens tokens of the state by expert:
-// Order, Rows and Offsets. With count set it adds how many each expert has to Counts.
+// MoESort lists the pairs of the state's first tokens by expert, in Order, Rows and Offsets. With count it adds each
+// expert's number of pairs to Counts.
 func (t *Templates) MoESort(s device.Stream, st MoEState, tokens int, count bool) {
 	c := t.spec.Config
 	n := int64(tokens * c.AllChosen())
@@ -41,8 +39,7 @@ func (t *Templates) MoESort(s device.Stream, st MoEState, tokens int, count bool
 	op.Do(t.dev, s, a)
 }
 
-// ExpertForward adds to Sum what an expert, whose weights are w, makes of the
-// pairs Order[from:from+n], which are all pairs of that expert.
+// ExpertForward adds an expert's output to Sum; the expert has weights w and the pairs Order[from:from+n].
 func (t *Templates) ExpertForward(s device.Stream, w Weights, st MoEState, from, n int, ws device.Mem) {
 	l := t.newExpert(s, w, st, from, n, ws, false)
 	h, f := t.dims.hidden, l.width
@@ -68,8 +65,7 @@ func (t *Templates) Combine(s device.Stream, y device.Tensor, at int, mb MicroBa
 	op.Do(t.dev, s, op.Convert{Dst: y, Src: st.Sum.Slice(int64(at)*h, n), N: n})
 }
 
-// moeLaunch is one launch of a MoE layer: a micro-batch going through part 0, or the pairs
-// of an expert going through it.
+// moeLaunch is one launch of a MoE layer: a micro-batch in part 0, or an expert's pairs.
 type moeLaunch struct {
 	*Templates
 	moeBuffers
@@ -78,11 +74,11 @@ type moeLaunch struct {
 	g  Grads // backward only
 	st MoEState
 
-	at int        // part 0: first token of the micro-batch in the state
+	at int        // part 0: index of the micro-batch's first token in the state
 	mb MicroBatch // part 0
 
 	from  int // expert: its first pair in Order
-	width int // expert: how many columns f(gate)·up has
+	width int // expert: the columns of f(gate)·up
 }
 
 func (t *Templates) newMoE(s device.Stream, w Weights, at int, mb MicroBatch, st MoEState) *moeLaunch {
@@ -109,8 +105,8 @@ func (l *moeLaunch) of(c span) routing {
 	return l.st.of(c, l.at, l.dims, l.spec.routerLogits(), l.spec.Config.AllChosen())
 }
 
-// route writes N, Logits, IDs and Weights of a chunk of x, and with sum set adds to ProbSum.
-// The router's product is computed in fp32.
+// route writes N, Logits, IDs and Weights for a chunk of x; with sum it adds to ProbSum. The router's product is
+// computed in fp32.
 func (l *moeLaunch) route(x rows, c span, sum bool) routing {
 	cfg, r := l.spec.Config, l.of(c)
 	l.norm(l.s, r.n, device.Tensor{}, x.of(c), l.w, model.RoleMLPNorm, c.n)
@@ -124,7 +120,7 @@ func (l *moeLaunch) route(x rows, c span, sum bool) routing {
 	return r
 }
 
-// widened is the normed input of a chunk in fp32.
+// widened returns the normed input of a chunk in fp32.
 func (l *moeLaunch) widened(r routing, c span) device.Tensor {
 	if l.dims.act == device.F32 {
 		return r.n
@@ -134,17 +130,17 @@ func (l *moeLaunch) widened(r routing, c span) device.Tensor {
 	return wide
 }
 
-// routerRule is how the model's routers choose experts and weight them.
+// routerRule returns how the model's routers choose and weight experts.
 func (s Spec) routerRule() op.RouterRule {
 	c := s.Config
 	return op.RouterRule{Sigmoid: c.SigmoidScores, Groups: c.ExpertGroups, OpenGroups: c.OpenGroups, GroupBest: c.GroupBest,
 		Near: float32(c.SparseMixer), Scale: float32(c.RoutedScale), Shared: c.SharedSize > 0, Gated: c.SharedGate}
 }
 
-// routerLogits is how many logits a router has for a token.
+// routerLogits returns the number of router logits per token.
 func (s Spec) routerLogits() int { return s.routerRule().Logits(s.Config.NumExperts) }
 
-// pairs and tokens are the pairs of a chunk, by number, and the tokens they are of.
+// pairs and tokens return the numbers of a chunk's pairs, and the pairs' tokens.
 func (l *moeLaunch) pairs(c span) device.Tensor {
 	return l.st.Order.Slice(int64(l.from+c.at), int64(c.n))
 }
@@ -153,13 +149,14 @@ func (l *moeLaunch) tokens(c span) device.Tensor {
 	return l.st.Rows.Slice(int64(l.from+c.at), int64(c.n))
 }
 
-// product enqueues a matrix product that has a number of rows that comes from the data.
+// product enqueues a matrix product whose number of rows depends on the data.
 func (l *moeLaunch) product(m op.MatMul) {
 	m.Ragged = true
 	op.Do(l.dev, l.s, m)
 }
 
-// gateUp gathers the normed inputs of a chunk, weighted where they are to be, and writes gu.
+// gateUp gathers the normed inputs of a chunk, multiplies them by their weights with Config.WeightedInputs, and writes
+// gu.
 func (l *moeLaunch) gateUp(c span) {
 	h, f := l.dims.hidden, l.width
 	l.inputs(l.in, c)
@@ -175,8 +172,8 @@ func (l *moeLaunch) inputs(to rows, c span) {
 	op.Do(l.dev, l.s, op.GatherRows{Dst: to.of(c), Src: l.st.N, Index: l.tokens(c), T: c.n, C: l.dims.hidden})
 }
 
-// rowsOf adds the rows of a chunk to those of their tokens in Sum. A token chooses an
-// expert once at most, so no two rows are added to the same one.
+// rowsOf returns the operation that adds a chunk's rows to their tokens' rows in Sum. A token chooses an expert at
+// most once, so no two rows are added to the same row.
 func (l *moeLaunch) rowsOf(src device.Tensor, c span) op.AddRows {
 	h := l.dims.hidden
 	return op.AddRows{Dst: l.st.Sum, Src: src, Index: l.tokens(c), U: int(l.st.Sum.Len) / h, T: c.n, C: h}

@@ -6,9 +6,9 @@ import (
 	"mt/model"
 )
 
-// MoERouteAgain is the first visit of a micro-batch to part 0 in the backward: it
-// computes its rows of N, Logits, IDs and Weights again, with the bits that
-// MoERoute had, keeps dy in DY and clears Sum. MoESort of the same tokens follows.
+// MoERouteAgain is the first visit of a micro-batch to part 0 in the backward. It computes the micro-batch's rows of
+// N, Logits, IDs and Weights again, with the bits of MoERoute, copies dy to DY and clears Sum. MoESort of the same
+// tokens follows.
 //
 //	dy, x (T, h) act: only read
 func (t *Templates) MoERouteAgain(s device.Stream, w Weights, dy, x device.Tensor, at int, mb MicroBatch, st MoEState, ws device.Mem) {
@@ -23,13 +23,11 @@ func (t *Templates) MoERouteAgain(s device.Stream, w Weights, dy, x device.Tenso
 	s.Zero(all.sum.Mem())
 }
 
-// ExpertBackward overwrites the gradients g of an expert, whose weights are w,
-// from the pairs Order[from:from+n], which are all pairs of that expert. It writes their
-// DWeights and adds the gradients of their inputs to Sum. Without pairs g becomes 0 and w
-// is not read.
+// ExpertBackward overwrites the gradients g of an expert with weights w and pairs Order[from:from+n]. It writes the
+// pairs' DWeights and adds the gradients of their inputs to Sum. Without pairs g becomes 0 and w is not read.
 //
-// The weight of a pair multiplies f(gate)·up, not the output, so that the product
-// with down is not needed again; or it multiplies the input, where the model says so.
+// A pair's weight multiplies f(gate)·up instead of the output, so that the down product is not computed again; with
+// Config.WeightedInputs it multiplies the input.
 func (t *Templates) ExpertBackward(s device.Stream, w Weights, g Grads, st MoEState, from, n int, ws device.Mem) {
 	zeroVectors(s, g)
 	if n == 0 {
@@ -61,27 +59,27 @@ func (l *moeLaunch) expertBackward(c span) {
 		op.Do(l.dev, l.s, op.WeightedBiasGrad{DB: l.g[model.RoleExpertDownBias], DW: l.st.DWeights, DY: dy, B: bias, W: l.st.Weights,
 			Index: l.pairs(c), T: c.n, C: h, P: int(l.st.Weights.Len)})
 	}
-	// From here on act is weighted, if outputs are, and dact the gradient of f(gate)·up.
+	// From here on act is weighted, unless inputs are, and dact is the gradient of f(gate)·up.
 	l.expertGrad(model.RoleExpertDown, dy, act, c, h, f)
 	l.gluBackward(l.s, gu, device.Tensor{}, dact, c.n, f)
 	l.addBiasGrad(l.s, l.g, model.RoleExpertGateUpBias, gu, c.n, 2*f)
 	l.expertGrad(model.RoleExpertGateUp, gu, in, c, 2*f, h)
 	l.product(op.MatMul{M: c.n, N: h, K: 2 * f, A: gu, B: l.w[model.RoleExpertGateUp], D: in})
-	if l.spec.Config.WeightedInputs { // dy is read no more
+	if l.spec.Config.WeightedInputs { // dy is not read any more
 		l.inputs(l.out, c)
 		l.weightsBackward(in, dy, c, h)
 	}
 	op.Do(l.dev, l.s, l.rowsOf(in, c))
 }
 
-// weightsBackward writes the gradients of the weights of a chunk's pairs, which multiply rows y of so many columns, and
-// multiplies y and its gradient dy by the weights.
+// weightsBackward writes the gradients of the weights of a chunk's pairs. The weights multiply rows y of the given
+// width; weightsBackward multiplies y and its gradient dy by the weights.
 func (l *moeLaunch) weightsBackward(dy, y device.Tensor, c span, width int) {
 	op.Do(l.dev, l.s, op.ScaleRowsBackward{DY: dy, Y: y, W: l.st.Weights, DW: l.st.DWeights, Index: l.pairs(c),
 		T: c.n, C: width, P: int(l.st.Weights.Len)})
 }
 
-// expertGrad writes dW (out, in) = dYᵀ·X of the first chunk, and adds it for later ones.
+// expertGrad writes dW (out, in) = dYᵀ·X for the first chunk, and adds it for later chunks.
 func (l *moeLaunch) expertGrad(r model.Role, dy, x device.Tensor, c span, out, in int) {
 	dw, trained := l.g[r]
 	if !trained {
@@ -94,14 +92,13 @@ func (l *moeLaunch) expertGrad(r model.Role, dy, x device.Tensor, c span, out, i
 	l.product(m)
 }
 
-// MoERouteBackward is the last visit of a micro-batch in the backward: once all
-// experts have added to Sum and DWeights it turns dy into dx, in place, and adds up
-// the gradients of part 0.
+// MoERouteBackward is the last visit of a micro-batch in the backward, after all experts have added to Sum and
+// DWeights. It turns dy into dx in place and accumulates the gradients of part 0.
 //
 //	dxdy (T, h) act: dy before, dx after; x (T, h) act
-//	g: overwritten where first is set, else accumulated
-//	auxScale: the auxiliary loss has the gradient auxScale·Counts[e] for every
-//	token's probability of expert e; 0: there is none
+//	g: overwritten if first is set, else accumulated
+//	auxScale: the auxiliary loss has the gradient auxScale·Counts[e] with respect to every
+//	token's probability of expert e; 0: there is no such loss
 func (t *Templates) MoERouteBackward(s device.Stream, w Weights, g Grads, dxdy, x device.Tensor, at int, mb MicroBatch, st MoEState, ws device.Mem, first bool, auxScale float32) {
 	l := t.newMoE(s, w, at, mb, st)
 	l.moeBuffers = t.spec.routeBuffers(mb.Tokens, true, &allotter{mem: ws})
@@ -116,8 +113,8 @@ func (t *Templates) MoERouteBackward(s device.Stream, w Weights, g Grads, dxdy, 
 	}
 }
 
-// routerBackward turns the logits of a chunk into their gradient, adds from that the gradient
-// of the router's weight, and adds to Sum what it passes on to N.
+// routerBackward turns the logits of a chunk into their gradient, accumulates the gradient of the router's weight, and
+// adds the gradient of N to Sum.
 func (l *moeLaunch) routerBackward(c span, overwrite bool, auxScale float32) {
 	cfg, r := l.spec.Config, l.of(c)
 	h, logits := l.dims.hidden, l.spec.routerLogits()
@@ -132,8 +129,8 @@ func (l *moeLaunch) routerBackward(c span, overwrite bool, auxScale float32) {
 	op.Do(l.dev, l.s, op.MatMul{M: c.n, N: h, K: logits, A: r.logits, B: l.w[model.RoleRouter], C: r.sum, D: r.sum})
 }
 
-// routeNormBackward adds to dy what Sum, the gradient of norm(x), passes on to x. The norm is
-// computed again for its scale.
+// routeNormBackward adds the gradient of x to dy, from Sum, the gradient of norm(x). The norm is computed again for
+// its statistics.
 func (l *moeLaunch) routeNormBackward(dy, x device.Tensor, c span) {
 	n, rstd := l.n.of(c), l.rstd.of(c)
 	l.norm(l.s, n, rstd, x, l.w, model.RoleMLPNorm, c.n)

@@ -2,29 +2,28 @@ package layers
 
 import "mt/device"
 
-// MoEState is what the MoE layer at work holds on the device, for all tokens of
-// a step: micro-batch after micro-batch, each from its token offset at on. T is
-// the tokens of all, E the experts, K how many of them a token gets, both with the shared one; L is
-// the router's logits of a token, R the experts it chooses from. Contents
-// pass from visit to visit of one layer; only Counts and ProbSum last longer.
+// MoEState is the device memory of the current MoE layer for all tokens of a step. The micro-batches follow each
+// other, each from its offset at on. T is the number of tokens; E counts the experts and K the experts of a token,
+// both with the shared one. L is the number of router logits per token, R the number of routed experts. The content
+// lasts for the visits to one layer; only Counts and ProbSum last longer.
 type MoEState struct {
 	N   device.Tensor // (T, h) act: the normed input
-	Sum device.Tensor // (T, h) f32: forward: the output so far; backward: the gradient of N so far
+	Sum device.Tensor // (T, h) f32: the sum of the output; in the backward of the gradient of N
 	DY  device.Tensor // (T, h) act: the gradient of the output; backward only
 
-	Logits            device.Tensor // (T, L) f32: the router's; in the backward their gradient in the end
-	IDs               device.Tensor // (T, K) i32: the experts of a token
-	Weights, DWeights device.Tensor // (T, K) f32: the weights of these experts, and their gradients, backward only
-	Order, Rows       device.Tensor // (T·K) i32: pairs (token, choice) by expert, and their tokens
-	Offsets           device.Tensor // (E+1) i32: where an expert's pairs begin in Order
+	Logits            device.Tensor // (T, L) f32: of the router; in the backward finally their gradient
+	IDs               device.Tensor // (T, K) i32: the experts of each token
+	Weights, DWeights device.Tensor // (T, K) f32: the weights of these experts, and in the backward their gradients
+	Order, Rows       device.Tensor // (T·K) i32: pairs (token, choice) sorted by expert, and the pairs' tokens
+	Offsets           device.Tensor // (E+1) i32: where each expert's pairs begin in Order
 
-	// Counts (E) i32 is how many pairs an expert had and ProbSum (R) f32 the sum of
-	// its scores, in all MoE layers since they were zeroed.
+	// Counts (E) i32 is each expert's number of pairs, and ProbSum (R) f32 the sum of its scores, over all MoE layers
+	// since they were zeroed.
 	Counts, ProbSum device.Tensor
 }
 
-// MoEBytes is the device memory of the state for so many tokens in all
-// micro-batches; 0 for a model without experts. Needs no device.
+// MoEBytes returns the device memory of the state for the given tokens in all micro-batches; 0 for a model without
+// experts. It needs no device.
 func (s Spec) MoEBytes(tokens int, backward bool) int64 {
 	if s.Config.NumExperts == 0 {
 		return 0
@@ -34,13 +33,12 @@ func (s Spec) MoEBytes(tokens int, backward bool) int64 {
 	return a.used
 }
 
-// BindMoE views the state in mem, Spec.MoEBytes(tokens, backward) bytes.
+// BindMoE views the state in mem, which has Spec.MoEBytes(tokens, backward) bytes.
 func (t *Templates) BindMoE(mem device.Mem, tokens int, backward bool) MoEState {
 	return t.spec.moeState(tokens, backward, &allotter{mem: mem})
 }
 
-// moeState takes Counts and ProbSum first, so that where they lie does not depend on the
-// number of tokens.
+// moeState allots the state. Counts and ProbSum come first, so their places do not depend on the number of tokens.
 func (s Spec) moeState(tokens int, backward bool, mem *allotter) MoEState {
 	h, experts, chosen := s.Config.HiddenSize, s.Config.AllExperts(), s.Config.AllChosen()
 	st := MoEState{Counts: mem.take(device.I32, experts), ProbSum: mem.take(device.F32, s.Config.NumExperts),
@@ -54,10 +52,10 @@ func (s Spec) moeState(tokens int, backward bool, mem *allotter) MoEState {
 	return st
 }
 
-// routing has the rows of a state that belong to a chunk of tokens.
+// routing has the rows of a state for a chunk of tokens.
 type routing struct{ n, sum, dy, logits, ids, weights, dweights device.Tensor }
 
-// of returns the rows of the tokens in c; the first is token at + c.at of the state.
+// of returns the state's rows of the tokens in c. The first one is token at + c.at of the state.
 func (st *MoEState) of(c span, at int, d dims, scored, chosen int) routing {
 	rows := func(t device.Tensor, width int) device.Tensor {
 		if t.None() {
@@ -69,17 +67,17 @@ func (st *MoEState) of(c span, at int, d dims, scored, chosen int) routing {
 		ids: rows(st.IDs, chosen), weights: rows(st.Weights, chosen), dweights: rows(st.DWeights, chosen)}
 }
 
-// moeBuffers are the workspace of a launch of a MoE layer; each has the rows of a chunk.
+// moeBuffers are the workspace of a launch of a MoE layer, each with the rows of a chunk.
 //
 // Part 0, for C tokens:
 //
-//	wide (C, h) f32: the normed input for the router; none where act is fp32
-//	n (C, h) act, rstd (C) f32, of a LayerNorm (C, 2): backward: the norm again, then
+//	wide (C, h) f32: the router's normed input; none if act is fp32
+//	n (C, h) act, rstd (C) f32, (C, 2) for a LayerNorm: backward: the norm again, then
 //	  the gradient of its result
 //
 // An expert, for C pairs:
 //
-//	in (C, h) act: the tokens' normed inputs, in the backward then their gradient
+//	in (C, h) act: the tokens' normed inputs; in the backward later their gradient
 //	out (C, h) act: the expert's output; backward: its gradient
 //	gu (C, 2·F) act: gate and up, then their gradient
 //	act, dact (C, F) act: f(gate)·up, weighted, and its gradient; F is the expert's width
@@ -110,7 +108,7 @@ func (s Spec) expertBuffers(pairs, f int, backward bool, ws *allotter) moeBuffer
 	return b
 }
 
-// expertChunk is how many pairs of an expert go at once, from its first on.
+// expertChunk returns how many pairs of an expert are processed at once.
 func (s Spec) expertChunk() int {
 	if s.ChunkTokens > 0 {
 		return s.ChunkTokens
@@ -118,8 +116,7 @@ func (s Spec) expertChunk() int {
 	return s.MaxTokens
 }
 
-// moeWorkspaceBytes is the workspace of a launch of a MoE layer, the larger of those of
-// part 0 and of the widest expert.
+// moeWorkspaceBytes returns the workspace of a launch of a MoE layer: the maximum for part 0 and the widest expert.
 func (s Spec) moeWorkspaceBytes(backward bool) int64 {
 	if s.Config.NumExperts == 0 {
 		return 0

@@ -60,7 +60,7 @@ var moeCases = []moeCase{
 	{"gelu, offset", moeConfig(4, 2, func(c *model.Config) { c.Activation, c.NormOffset = model.GELUTanh, 1 }), nil, 0},
 }
 
-// sigmoids are what DeepSeek-V3's routers have.
+// sigmoids sets the router of DeepSeek-V3.
 func sigmoids(groups int) func(c *model.Config) {
 	return func(c *model.Config) {
 		c.SigmoidScores, c.ChoiceBias, c.NormTopKProb, c.RoutedScale, c.SharedSize, c.SharedGate = true, true, true, 2.5, 7, false
@@ -235,9 +235,8 @@ func TestMoEThreads(t *testing.T) {
 	}
 }
 
-// In bf16 results are those of fp32 from the same weights and inputs, as far as
-// the roundings of activations let them: a dozen of 2⁻⁹ each, of which those of a
-// sum add up like a random walk.
+// In bf16 results equal fp32 results from the same weights and inputs within the rounding of activations: a dozen
+// roundings of 2⁻⁹ each, which add up like a random walk in a sum.
 func TestMoEBF16(t *testing.T) {
 	for _, d := range devices {
 		for _, c := range moeCases {

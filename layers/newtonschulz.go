@@ -5,19 +5,18 @@ import (
 	"mt/device/op"
 )
 
-// newtonSchulz are the coefficients a, b and c of an iteration, and the least that a matrix is
-// divided by. Source: torch.optim.Muon.
+// newtonSchulz has the coefficients a, b and c of an iteration, and the minimum of the initial divisor. Source:
+// torch.optim.Muon.
 var newtonSchulz = struct{ a, b, c, eps float32 }{3.4445, -4.775, 2.0315, 1e-7}
 
-// NewtonSchulz brings all singular values of x (rows, cols) act near 1, in place, and keeps its
-// singular vectors: x is divided by its Frobenius norm and then, so many times,
+// NewtonSchulz brings all singular values of x (rows, cols) act near 1, in place, and keeps its singular vectors. It
+// divides x by its Frobenius norm and then computes, steps times,
 //
 //	g = x·xᵀ,   h = b·g + c·g·g,   x = a·x + h·x
 //
-// where there are more rows than columns with g = xᵀ·x and x = a·x + x·hᵀ, which is the same of the
-// transposed matrix. Products are summed in fp32; g, h and x are rounded to x's type. ws is at
-// least NewtonSchulzBytes of memory, with undefined content before and after. Source:
-// torch.optim.Muon.
+// With more rows than columns it computes g = xᵀ·x and x = a·x + x·hᵀ, the same for the transposed matrix. Products
+// are summed in fp32; g, h and x are rounded to x's type. ws is at least NewtonSchulzBytes of memory, with undefined
+// content before and after. Source: torch.optim.Muon.
 func NewtonSchulz(dev device.Device, s device.Stream, x device.Tensor, rows, cols, steps int, ws device.Mem) {
 	k, n, mem := newtonSchulz, min(rows, cols), newtonSchulzMemory(x.DType, rows, cols, ws, false)
 	op.Do(dev, s, op.DivideByNorm{X: x, N: int64(rows) * int64(cols), Eps: k.eps})
@@ -35,19 +34,19 @@ func NewtonSchulz(dev device.Device, s device.Stream, x device.Tensor, rows, col
 	}
 }
 
-// NewtonSchulzBytes is the workspace of NewtonSchulz for a matrix (rows, cols) act, in bytes.
+// NewtonSchulzBytes returns the workspace of NewtonSchulz for a matrix (rows, cols) act, in bytes.
 func NewtonSchulzBytes(act device.DType, rows, cols int) int64 {
 	return newtonSchulzMemory(act, rows, cols, device.Mem{}, true).bytes
 }
 
-// NewtonSchulzFLOPs is the work of so many steps, in FLOPs.
+// NewtonSchulzFLOPs returns the FLOPs of the given number of steps.
 func NewtonSchulzFLOPs(rows, cols, steps int) float64 {
 	n, long := float64(min(rows, cols)), float64(max(rows, cols))
 	return float64(steps) * (4*n*n*long + 2*n*n*n)
 }
 
-// newtonSchulzSpace is the workspace of NewtonSchulz, of n = min(rows, cols): gram (n, n) act is
-// first g and then h; square (n, n) f32 is g·g; product (rows, cols) f32 is h·x.
+// newtonSchulzSpace is the workspace of NewtonSchulz with n = min(rows, cols): gram (n, n) act is first g and then h;
+// square (n, n) f32 is g·g; product (rows, cols) f32 is h·x.
 type newtonSchulzSpace struct {
 	gram, square, product device.Tensor
 	bytes                 int64

@@ -17,10 +17,10 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestNewtonSchulz: in fp32 the result is that of float64 to 1e-5 of its largest element. In bf16 it
-// is near that of a twin which rounds in the same places: where sums in another order are rounded to
-// the other neighbour, later steps differ too, by a few hundredths of the largest element. All
-// elements together differ by less than one in a hundred of their norm.
+// TestNewtonSchulz: in fp32 the result is within 1e-5 of float64, relative to its largest element. In bf16 it is
+// compared with a float64 computation that rounds in the same places. Another order of sums may round to the other
+// neighbour, and later steps then differ by a few hundredths of the largest element. Over all elements the difference
+// is less than one in a hundred of the norm.
 func TestNewtonSchulz(t *testing.T) {
 	dev := testkit.Must(cpu.New(cpu.Options{Threads: 2}))(t)
 	defer dev.Close()
@@ -61,8 +61,8 @@ func TestNewtonSchulz(t *testing.T) {
 	t.Logf("parity| Newton-Schulz in bf16 | a twin that rounds where it does | %.1e of the norm | 1.0e-02 |", most[1])
 }
 
-// TestNewtonSchulzIsTorchs: in bf16 the result is that of torch.optim.Muon, as recorded, but for what
-// another order of sums rounds to the other neighbour.
+// TestNewtonSchulzIsTorchs: in bf16 the result equals a recording of torch.optim.Muon, except where another order of
+// sums rounds to the other neighbour.
 func TestNewtonSchulzIsTorchs(t *testing.T) {
 	dev := testkit.Must(cpu.New(cpu.Options{Threads: 2}))(t)
 	defer dev.Close()

@@ -13,8 +13,8 @@ import (
 	"mt/internal/testkit/reference"
 )
 
-// TestNoise: with noise losses and gradients are those of the reference with the same noise, which is what Transformers' hook
-// gives a document by itself: between ±alpha/√(L·h), added to what the embedding's module returns.
+// TestNoise: with noise, losses and gradients equal the reference's with the same noise. The noise is that of
+// Transformers' hook for a single document: within ±alpha/√(L·h), added to the output of the embedding's module.
 func TestNoise(t *testing.T) {
 	noise, step := op.Noise{Alpha: 3, Seed: 1<<40 + 5}, 6
 	for _, c := range configs {

@@ -16,9 +16,8 @@ func onHost(s Spec) Spec {
 	return s
 }
 
-// TestHiddenStatesOnTheHost: with hidden states on the host losses and gradients have the bits that they
-// have with all on the device, for every kind of block, of ragged micro-batches, whole heads and heads in
-// parts, in training and in an evaluation.
+// TestHiddenStatesOnTheHost: hidden states on the host change no bit of losses and gradients. The test covers every
+// kind of block, ragged micro-batches, whole heads and heads in parts, training and evaluation.
 func TestHiddenStatesOnTheHost(t *testing.T) {
 	onEach(t, func(t *testing.T, dev device.Device, cfg *model.Config) {
 		if cfg.OutputGate {
@@ -48,8 +47,7 @@ func TestHiddenStatesOnTheHost(t *testing.T) {
 	})
 }
 
-// TestCrossesIsWhatLaunchesCopy: what is said to be copied between host and device in a step is what is
-// copied, for whole heads and heads in parts.
+// TestCrossesIsWhatLaunchesCopy: Crosses returns the bytes that a step copies, for whole heads and heads in parts.
 func TestCrossesIsWhatLaunchesCopy(t *testing.T) {
 	crossing(t, config(func(c *model.Config) {
 		c.NumHeads, c.NumKVHeads, c.HiddenSize, c.LearnedPositions, c.MaxPositions = 4, 2, 36, true, 13

@@ -20,7 +20,7 @@ func (c *copies) CopyD2H(dst []byte, src device.Mem) {
 	c.down, c.host = append(c.down, src), append(c.host, dst)
 }
 
-// TestActivationPieces: a copy of activations is cut into pieces that follow each other, of which no one is larger than said.
+// TestActivationPieces: a copy of activations is cut into consecutive pieces, none larger than ActivationPiece.
 func TestActivationPieces(t *testing.T) {
 	for _, n := range []int64{0, 1, ActivationPiece - 1, ActivationPiece, ActivationPiece + 1, 3*ActivationPiece - 256, 8 * ActivationPiece} {
 		host, mem := make([]byte, n), device.Mem{Addr: 1 << 40, Bytes: n}

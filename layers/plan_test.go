@@ -15,8 +15,8 @@ import (
 	"mt/model"
 )
 
-// RecomputedFLOPs and HeadRecomputedFLOPs are what a device that counts finds beyond the
-// least: a step that keeps everything, without normed outputs and with a whole head.
+// RecomputedFLOPs and HeadRecomputedFLOPs equal the operations that a counting device sees in addition to the minimum:
+// a step that keeps everything, without normed outputs and with a whole head.
 func TestRecomputedFLOPsAreCounted(t *testing.T) {
 	cfg := config(func(c *model.Config) {
 		c.NumHeads, c.NumKVHeads = 4, 2
@@ -72,8 +72,7 @@ func TestRecomputedFLOPsAreCounted(t *testing.T) {
 	}
 }
 
-// TestRecomputedFLOPsOfParallelBlocks: what a backward computes again where the MLP reads the block's
-// input, and has no gate, is what the operations do.
+// TestRecomputedFLOPsOfParallelBlocks: RecomputedFLOPs of parallel blocks without a gate equals the operations done.
 func TestRecomputedFLOPsOfParallelBlocks(t *testing.T) {
 	for _, gate := range []bool{false, true} {
 		cfg := config(func(c *model.Config) { c.LayerNorm, c.Parallel, c.Ungated = true, true, !gate })
@@ -94,8 +93,8 @@ func TestRecomputedFLOPsOfParallelBlocks(t *testing.T) {
 	}
 }
 
-// TestRecomputedFLOPsOfSharedExperts: of a token the backward forms its router's scores again, gate
-// and up of its 8 experts and of the one that all tokens go through, and attention's narrow vectors.
+// TestRecomputedFLOPsOfSharedExperts: per token the backward computes again the router's scores, gate and up of its 8
+// experts and the shared one, and the latent vectors.
 func TestRecomputedFLOPsOfSharedExperts(t *testing.T) {
 	c := testkit.Must(model.Preset("deepseek-v3"))(t)
 	if got, want := (Spec{Config: c, Keep: KeepIn(c.NumLayers, KeepAll)}).RecomputedFLOPs(1, 0), int64(58*(2*7168*256+9*2*7168*2*2048)+61*2*7168*(1536+512+64)); got != want {
@@ -103,8 +102,8 @@ func TestRecomputedFLOPsOfSharedExperts(t *testing.T) {
 	}
 }
 
-// Of three blocks two have experts: attention is computed again in all, the dense
-// MLP in one, the router and the chosen experts' gate and up in two on every level.
+// Two of three blocks have experts. On every level attention is computed again in all three, the dense MLP in one, and
+// the router and the chosen experts' gate and up in two.
 func TestRecomputedFLOPsOfExperts(t *testing.T) {
 	cfg := config(func(c *model.Config) { // D 6, h 12, F 10
 		c.NumLayers, c.NumHeads, c.NumKVHeads = 3, 4, 2
@@ -287,7 +286,7 @@ func TestLaunchGarbage(t *testing.T) {
 		tpl.BlockBackward(r.s, 0, r.weights[1], g, OnDevice(dx), OnDevice(x), mb, device.Mem{}, ws, true)
 		tpl.HeadForwardBackward(r.s, r.weights[3], gh, OnDevice(dx), OnDevice(x), losses, mb, ws, 1, true)
 	})
-	// What is allocated: a launch, two allotters, and the loops over chunks.
+	// The allowed allocations are a launch, two allotters, and the loops over chunks.
 	if got > 24 {
 		t.Errorf("%g allocations in three launches", got)
 	}
@@ -298,8 +297,7 @@ type idle struct{ device.Device }
 
 func (idle) Do(device.Stream, device.Op) {}
 
-// Weights bound where they lie on the host have the elements that a slot would
-// hold, each from where it is said to be.
+// Weights bound in host memory have the elements that a slot would have, each from its source.
 func TestBindInPlace(t *testing.T) {
 	dev := testkit.Must(cpu.New(cpu.Options{Threads: 1, Unified: true}))(t)
 	cfg := config(func(c *model.Config) { c.TieEmbeddings = true })
@@ -328,8 +326,8 @@ func TestBindInPlace(t *testing.T) {
 	}
 }
 
-// One workspace serves every launch: those of an evaluation too, whatever training keeps,
-// and also where the rows of an MLP or of the head are the largest buffers there are.
+// One workspace serves every launch, also of an evaluation, for every Keep, and if the largest buffers are an MLP's or
+// the head's.
 func TestWorkspaceServesEveryLaunch(t *testing.T) {
 	wide := config(func(c *model.Config) { c.VocabSize = 500 })
 	deep := config(func(c *model.Config) { c.IntermediateSize = 100 })
@@ -396,7 +394,7 @@ func TestWorkspaceOfExpertsBlocks(t *testing.T) {
 	}
 }
 
-// TestWorkspaceOfSums: what a fused backward adds to a workspace, and that micro-batches of fewer tokens have room in it.
+// TestWorkspaceOfSums: the workspace that a fused backward adds is large enough for micro-batches of fewer tokens too.
 func TestWorkspaceOfSums(t *testing.T) {
 	cfg := config(func(c *model.Config) { c.NumHeads, c.NumKVHeads, c.HeadDim = 4, 2, 64 })
 	at := func(tokens int, fused, onHost bool) int64 {

@@ -9,11 +9,11 @@ import (
 // PositionsForward overwrites y with x + the learned rows of the tokens' positions.
 //
 //	x, y (T, h) act, not overlapping
-//	ws: needed where they are on the host
+//	ws: needed if x and y are on the host
 func (t *Templates) PositionsForward(s device.Stream, w Weights, y, x Hidden, mb MicroBatch, ws device.Mem) {
 	t.spec.fits(mb.Tokens)
 	in := t.spec.positionsSpace(t.dims, mb.Tokens, &allotter{mem: ws})
-	from, to := t.hidden(x, in), t.hidden(y, in) // a chunk is added to in place
+	from, to := t.hidden(x, in), t.hidden(y, in) // both views share one chunk, which is updated in place
 	for c := range t.positionChunks(mb.Tokens) {
 		fetch(s, c, from)
 		op.Do(t.dev, s, op.AddPositions{Y: to.of(c), X: from.of(c), Table: w[model.RolePositions], Pos: whole(mb.Pos, 1).of(c),
@@ -22,10 +22,10 @@ func (t *Templates) PositionsForward(s device.Stream, w Weights, y, x Hidden, mb
 	}
 }
 
-// PositionsBackward accumulates the gradient of the learned rows. That of x is dx itself.
+// PositionsBackward accumulates the gradient of the learned rows. The gradient of x is dx itself.
 //
-//	g: overwritten where first is set, else accumulated; dx (T, h) act
-//	ws: needed where dx is on the host
+//	g: overwritten if first is set, else accumulated; dx (T, h) act
+//	ws: needed if dx is on the host
 func (t *Templates) PositionsBackward(s device.Stream, g Grads, dx Hidden, mb MicroBatch, ws device.Mem, first bool) {
 	t.spec.fits(mb.Tokens)
 	dtable, trained := g[model.RolePositions]
@@ -43,7 +43,7 @@ func (t *Templates) PositionsBackward(s device.Stream, g Grads, dx Hidden, mb Mi
 	}
 }
 
-// positionsSpace is a chunk (C, h) act at work where hidden states lie on the host.
+// positionsSpace returns device memory for one chunk (C, h) act, if hidden states are on the host.
 func (s Spec) positionsSpace(d dims, tokens int, ws *allotter) (chunk rows) {
 	if s.OnHost {
 		chunk = ws.chunkRows(d.act, chunkOf(s.ChunkTokens, tokens), d.hidden)
@@ -51,8 +51,8 @@ func (s Spec) positionsSpace(d dims, tokens int, ws *allotter) (chunk rows) {
 	return chunk
 }
 
-// positionChunks are the chunks of a micro-batch, wherever it lies: the order of sums follows from
-// them.
+// positionChunks returns the chunks of a micro-batch. The order of sums depends on them, so they are the same wherever
+// hidden states are.
 func (t *Templates) positionChunks(tokens int) func(func(span) bool) {
 	return spans(tokens, chunkOf(t.spec.ChunkTokens, tokens))
 }

@@ -15,8 +15,8 @@ import (
 	"mt/model"
 )
 
-// pairsOf are two micro-batches, of one pair and of two, in which the answers have different lengths. References are near
-// what a random model thinks of its answers, so that no loss is flat.
+// pairsOf returns two micro-batches, of one pair and of two, whose answers differ in length. References are near a
+// random model's log p, so that no loss is flat.
 func pairsOf(cfg *model.Config) [][]reference.Pair {
 	rng := rand.New(rand.NewPCG(8, 8))
 	pair := func(seed uint64, chosen, rejected int) reference.Pair {
@@ -61,9 +61,9 @@ func (r *rig) preferred(mbs [][]reference.Pair, likelihood float32) batch {
 	return b
 }
 
-// The gradient of every parameter is the finite difference of the reference's loss, of a whole head and of one in parts. Keys
-// that have a bias are normed behind it here: where they are not, a softmax hardly sees the bias, and its gradient is what
-// is left of terms that cancel, of which the rounding of fp32 is a large part.
+// The gradient of every parameter equals the finite difference of the reference's loss, for a whole head and for one
+// in parts. Keys with a bias are normed after it here. Without that norm a softmax hardly depends on the bias, and its
+// gradient is the rest of a cancellation, with a large share of fp32 rounding.
 func TestPreferenceGradients(t *testing.T) {
 	testkit.NotShort(t)
 	losses := []op.PreferenceLoss{{Kind: op.Sigmoid, Beta: 0.25}, {Kind: op.Sigmoid, Beta: 0.5, Smoothing: 0.25}, {Kind: op.Hinge, Beta: 0.125}, {Kind: op.IPO, Beta: 0.5}}
@@ -146,7 +146,8 @@ func TestPreferenceBits(t *testing.T) {
 	}
 }
 
-// Pairs cost one more product with the head: a whole one is multiplied twice in the forward, and one in parts is anyway.
+// Pairs cost one more product with a whole head, which the forward then computes twice. A head in parts does so
+// anyway.
 func TestPreferenceFLOPs(t *testing.T) {
 	sp := spec(configs[0].cfg, KeepNothing, device.F32)
 	if got := sp.HeadRecomputedFLOPs(7); got != 0 {

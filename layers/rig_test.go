@@ -204,8 +204,8 @@ func widen(v []float32) []float64 {
 	return out
 }
 
-// values are a parameter's: given ones, or random ones of a size that makes
-// every part of the model matter. A tied tensor has its first values.
+// values returns a parameter's values: the given ones, or random ones large enough that every part of the model
+// matters. A tied tensor keeps its first values.
 func (r *rig) values(p model.TensorLayout, given reference.Weights, rng *rand.Rand) []float64 {
 	var v []float64
 	for _, part := range p.Stored {
@@ -243,7 +243,7 @@ type batch struct {
 	pairs      int // where the spec has a preference loss: the batch's gradient is divided by their number
 }
 
-// scale is what the gradient of a batch is divided by.
+// scale returns the factor on a batch's gradient.
 func (b batch) scale() float32 {
 	if b.pairs > 0 {
 		return 1 / float32(b.pairs)
@@ -314,8 +314,7 @@ func (r *rig) microBatch(seqs []reference.Sequence, unique []int32) MicroBatch {
 	return mb
 }
 
-// result is what a training step computes: token losses, and gradients by the
-// names of a checkpoint's tensors.
+// result is the result of a training step: token losses, and gradients by checkpoint tensor names.
 type result struct {
 	losses []float64
 	grads  map[string][]float64
@@ -423,8 +422,7 @@ func (r *rig) shard(k int) (Shard, Weights) {
 	return p, BindWeights(l, r.slots[k].Mem())
 }
 
-// shardOf views in whole, the head's weights or gradients, those of a part: its
-// rows of lm_head.
+// shardOf views a part's weights or gradients in those of the whole head: the part's rows of lm_head.
 func shardOf[M ~map[model.Role]device.Tensor](whole M, p Shard, width int) M {
 	m := M{}
 	for role, t := range whole {

@@ -5,48 +5,46 @@ import (
 	"mt/device/op"
 )
 
-// withMLP and withoutMLP say of a layer whether it is a whole decoder block or the
-// attention of one.
+// withMLP and withoutMLP distinguish a whole decoder block from the attention of one.
 const withMLP, withoutMLP = true, false
 
-// savedBytes is the device memory that keep takes for one layer and one micro-batch of
-// so many tokens; 0 for KeepNothing. Needs no device.
+// savedBytes returns the device memory that keep takes for one layer and one micro-batch of the given tokens; 0 for
+// KeepNothing. It needs no device.
 func (s Spec) savedBytes(d dims, mlp bool, keep Keep, tokens int) int64 {
 	a := allotter{dry: true}
 	s.savedBuffers(d, mlp, keep, tokens, &a)
 	return a.used
 }
 
-// buffers are the intermediates of a block's launch. Some lie in the memory that
-// is kept for the backward, the others in the workspace; see blockBuffers.
+// buffers are the intermediates of a block's launch. Some are in the memory kept for the backward, the others in the
+// workspace; see blockBuffers.
 //
 // Rows of all tokens:
 //
 //	o (T, H·D) act and lse (H, T) f32: attention's output and log-sum-exp
-//	qkv (T, (H+2·KV)·D) act: q, k, v, and behind them an output gate, if there is one. Rotated; with q/k norm as they leave the
-//	  product, and then rot, of the same row size, holds normed and rotated q, k
-//	rstdQ (T, H), rstdK (T, KV) f32: of q/k norm; one a token where it is over all heads
+//	qkv (T, (H+2·KV)·D) act: q, k, v, and an output gate at the end if there is one; q and k are
+//	  rotated. With q/k norm, qkv has them before norm and rotation, and rot, of the same row
+//	  size, has normed and rotated q, k. If the norm follows the rotation, qkv has rotated q and k
+//	rstdQ (T, H), rstdK (T, KV) f32: of q/k norm; one per token if the norm is over all heads
 //	do (T, H·D), dqkv (T, (H+2·KV)·D) act: gradients of o and of q, k, v
 //	delta (H, T) f32, sums f32: scratch of attention's backward
 //
 // Rows of a chunk, except that KeepAll keeps x2 and gu of all tokens:
 //
-//	n (C, h) act, rstd (C) f32: a normed input, then its gradient; where outputs
-//	  are normed too, in the forward also such an output before its norm. Of a
-//	  LayerNorm rstd is (C, 2), mean and rstd
-//	x2 (·, h) act: the MLP's residual input, which the backward of a parallel block does
-//	  without
+//	n (C, h) act, rstd (C) f32: a normed input, then its gradient; if outputs are normed, in
+//	  the forward also an output before its norm. For a LayerNorm rstd is (C, 2): mean and rstd
+//	x2 (·, h) act: the MLP's residual input, which a parallel block's backward does not need
 //	gu (·, 2·F) act: gate and up, then their gradient; without a gate (·, F)
 //	act (C, F) act: f(gate)·up, or f(up)
 //
-// Rows of a chunk in the backward, where outputs are normed:
+// Rows of a chunk in the backward, if outputs are normed:
 //
 //	a (C, h) act: attention's output before its norm
-//	out, dout (C, h) act, rstdOut (C) f32: the output at work before its norm, its
-//	  gradient, its norm's scale
+//	out, dout (C, h) act, rstdOut (C) f32: the current output before its norm, its gradient,
+//	  its norm's scale
 //
-// With Spec.OnHost all that is said to have rows of all tokens has those of a chunk, but for lse
-// (H, T) and delta (G, T); group has what attention reads and writes, see groups.go.
+// With Spec.OnHost rows of all tokens become rows of a chunk, except lse (H, T) and delta (G, T). The inputs and
+// outputs of attention are then in group, see groups.go.
 type buffers struct {
 	o, qkv, rot, rstdQ, rstdK, do, dqkv rows
 	lse, delta, sums                    device.Tensor
@@ -58,13 +56,13 @@ type buffers struct {
 	group                               groupBuffers
 }
 
-// savedBuffers takes the buffers that keep keeps from mem; the others stay none.
+// savedBuffers takes the buffers that the forward keeps at level keep from mem; the others are none.
 func (s Spec) savedBuffers(d dims, mlp bool, keep Keep, tokens int, mem *allotter) buffers {
 	var b buffers
 	if keep >= KeepAttention {
 		b.o = mem.wholeRows(d.act, tokens, d.q)
 		if d.recurrent {
-			b.gdn.states = mem.take(device.F32, d.statesLen(tokens))
+			d.recurrence.keepStates(&b, d, tokens, mem)
 		} else {
 			b.lse = mem.take(device.F32, tokens*d.heads)
 		}
@@ -72,7 +70,7 @@ func (s Spec) savedBuffers(d dims, mlp bool, keep Keep, tokens int, mem *allotte
 	if keep >= KeepQKV {
 		b.qkv = mem.wholeRows(d.act, tokens, d.qkv)
 		if d.recurrent {
-			b.gdn.gates = mem.wholeRows(d.act, tokens, 2*d.gdn.Heads)
+			d.recurrence.keepInputs(&b, d, tokens, mem)
 		}
 	}
 	if keep >= KeepAll && mlp {
@@ -84,8 +82,8 @@ func (s Spec) savedBuffers(d dims, mlp bool, keep Keep, tokens int, mem *allotte
 	return b
 }
 
-// blockBuffers takes from saved the buffers that keep keeps, and from ws all others that a
-// launch of a decoder block, or of the attention of one, needs.
+// blockBuffers returns the buffers of a launch of a decoder block or of its attention. Buffers that the forward keeps
+// at level keep are taken from saved, the others from ws.
 func (s Spec) blockBuffers(d dims, mlp bool, keep Keep, tokens int, backward bool, saved, ws *allotter) buffers {
 	b := s.savedBuffers(d, mlp, keep, tokens, saved)
 	chunk := chunkOf(s.ChunkTokens, tokens)
@@ -105,7 +103,7 @@ func (s Spec) blockBuffers(d dims, mlp bool, keep Keep, tokens int, backward boo
 		b.group = s.takeGroup(d, tokens, backward, ws)
 	}
 	if d.recurrent {
-		s.gdnBuffers(&b.gdn, d, keep, tokens, backward, ws)
+		d.recurrence.buffers(s, &b, d, keep, tokens, backward, ws)
 	}
 	if d.gated {
 		b.gate = gateBuffers{ws.chunkRows(d.act, chunk, 2*d.out), ws.chunkRows(d.act, chunk, d.out)}
@@ -128,7 +126,7 @@ func (s Spec) blockBuffers(d dims, mlp bool, keep Keep, tokens int, backward boo
 	return b
 }
 
-// backwardBuffers takes from ws what a backward needs beyond the forward's buffers.
+// backwardBuffers takes from ws what a backward needs in addition to the forward's buffers.
 func (s Spec) backwardBuffers(b *buffers, d dims, mlp bool, keep Keep, tokens int, ws *allotter) {
 	chunk := chunkOf(s.ChunkTokens, tokens)
 	if keep < KeepAll && mlp && !d.parallel {

@@ -11,8 +11,8 @@ import (
 	"mt/model"
 )
 
-// stages are those of layers of the named kinds, of so many experts where they have
-// any, the head in so many parts.
+// stages returns the stages of layers of the named kinds. MoE layers have the given number of experts, and the head
+// the given number of parts.
 func stages(experts, shards int, kinds string) (out []schedule.Layer) {
 	for _, name := range strings.Fields(kinds) {
 		kind := model.Embedding
@@ -25,8 +25,8 @@ func stages(experts, shards int, kinds string) (out []schedule.Layer) {
 	return out
 }
 
-// program is a training step of micro-batches of so many tokens, or a pass of an
-// evaluation that another follows.
+// program returns a training step of micro-batches with the given tokens, or a pass of an evaluation followed by
+// another.
 func program(t *testing.T, eval bool, l []schedule.Layer, tokens ...int) *schedule.Program {
 	t.Helper()
 	p := testkit.Must(schedule.New(schedule.Spec{Layers: l, WeightSlots: 2, ActivationSlots: 12, Eval: eval, Again: eval}, tokens))(t)
@@ -122,10 +122,9 @@ func TestVisitsOfExperts(t *testing.T) {
 	}
 }
 
-// TestLaunchesOfExperts: the router reads the layer's input, its second turn
-// writes the output; in the backward the first reads both input and gradient and
-// the second turns the gradient. An expert has one launch without activations,
-// and no gradient comes of routing again.
+// TestLaunchesOfExperts: the router reads the layer's input, and its second turn writes the output. In the backward
+// the first turn reads input and gradient, and the second updates the gradient in place. An expert has one launch
+// without activations, and routing again makes no gradient.
 func TestLaunchesOfExperts(t *testing.T) {
 	const n = 2 // micro-batches; object k·n+mb is the input of layer k+1
 	p := program(t, false, stages(3, 1, "embedding attention moe head"), 3, 2)

@@ -7,33 +7,29 @@ import (
 	"mt/model"
 )
 
-// Tile is what is fetched, bound and offloaded at once: a layer, or a part of one. The
-// layer's kind makes it; whoever moves it need not know the kind.
+// Tile is the unit of fetching, binding and offloading: a layer or a part of one. The layer's kind makes it; code that
+// moves it need not know the kind.
 type Tile struct {
 	Layer, Part int
-	// Layout is where its tensors lie in a slot and in a gradient buffer.
+	// Layout is the layout of its tensors in a slot and in a gradient buffer.
 	Layout model.Layout
-	// Copies bring it from the host into a slot.
+	// Copies are the copies from the host into a slot.
 	Copies []Copy
-	// Grad brings its gradient from a gradient buffer into the layer's slab; see Ranges,
-	// which is what to use.
+	// Grad are the copies of its gradient from a gradient buffer into the layer's slab. Callers use Ranges instead.
 	Grad []Range
-	row  int64 // elements of a row of the gradient, where it has a row for every unique id of a batch; else 0
+	row  int64 // elements of a row of the gradient, if it has one row per unique id of a batch; 0: it does not
 }
 
-// Copy is a range of bytes: where it lies in the tile of a layer on the host, and
-// where in the slot.
+// Copy is a range of bytes: From in the tile of a layer on the host, To in the slot.
 type Copy struct {
 	Layer           int
 	From, To, Bytes int64
 }
 
-// Range is a range of a gradient, in elements: where it lies in the buffer, and
-// where it goes in the slab.
+// Range is a range of a gradient, in elements: From in the buffer, To in the slab.
 type Range struct{ From, To, Elems int64 }
 
-// Tiles lists the tiles of a model in the order of the layers and their parts, as
-// schedule.Visit.Tile numbers them.
+// Tiles returns the tiles of a model in the order of layers and parts, as schedule.Visit.Tile numbers them.
 func Tiles(layouts []model.Layout, spec Spec) []Tile {
 	var out []Tile
 	for _, l := range layouts {
@@ -45,7 +41,7 @@ func Tiles(layouts []model.Layout, spec Spec) []Tile {
 	return out
 }
 
-// Bytes is what Copies move.
+// Bytes returns the total bytes of Copies.
 func (t Tile) Bytes() (n int64) {
 	for _, c := range t.Copies {
 		n += c.Bytes
@@ -53,8 +49,7 @@ func (t Tile) Bytes() (n int64) {
 	return n
 }
 
-// Ranges is Grad for a batch of so many unique ids: the embedding's gradient has a row for
-// each of them.
+// Ranges returns Grad for a batch with ids unique ids. The embedding's gradient has one row per unique id.
 func (t Tile) Ranges(ids int) []Range {
 	if t.row > 0 {
 		return []Range{{Elems: int64(ids) * t.row}}
@@ -62,8 +57,7 @@ func (t Tile) Ranges(ids int) []Range {
 	return t.Grad
 }
 
-// GradElems is the size of its gradient in a buffer, in elements, for a batch of so
-// many unique ids.
+// GradElems returns the elements of the gradient in a buffer, for a batch with ids unique ids.
 func (t Tile) GradElems(ids int) int64 {
 	if t.row > 0 {
 		return int64(ids) * t.row
@@ -71,8 +65,7 @@ func (t Tile) GradElems(ids int) int64 {
 	return t.Layout.GradElems
 }
 
-// BindWeights views the tensors of layout in slot, a device buffer of at least
-// layout.SlotBytes.
+// BindWeights views the tensors of layout in slot, a device buffer of at least layout.SlotBytes.
 func BindWeights(layout model.Layout, slot device.Mem) Weights {
 	w := Weights{}
 	for _, t := range layout.Tensors {
@@ -85,8 +78,8 @@ func BindWeights(layout model.Layout, slot device.Mem) Weights {
 	return w
 }
 
-// BindInPlace views the tensors of layout where they lie on the host, for a unified device.
-// host returns the memory there of so many bytes, from byte off of what would be their slot.
+// BindInPlace views the tensors of layout in host memory, for a unified device. host returns the host memory of a
+// range of the slot.
 func BindInPlace(layout model.Layout, dev device.Device, host func(off, bytes int64) []byte) Weights {
 	w := Weights{}
 	for _, t := range layout.Tensors {
@@ -99,7 +92,7 @@ func BindInPlace(layout model.Layout, dev device.Device, host func(off, bytes in
 	return w
 }
 
-// BindGrads views the gradient of the tile in buf, its gradient buffer, for a batch of so many unique ids.
+// BindGrads views the gradient of the tile in buf, its gradient buffer, for a batch with ids unique ids.
 func (t Tile) BindGrads(buf device.Mem, ids int) Grads {
 	if t.row > 0 {
 		return Grads{t.Layout.Tensors[0].Role: buf.Tensor(device.F32, 0, int64(ids)*t.row)}
@@ -107,8 +100,8 @@ func (t Tile) BindGrads(buf device.Mem, ids int) Grads {
 	return BindGrads(t.Layout, buf)
 }
 
-// BindGrads views the gradients of layout in buf, fp32 in the flat element
-// space (layout.GradElems elements). What is frozen has none.
+// BindGrads views the gradients of layout in buf: fp32 in the flat element space, layout.GradElems elements. Frozen
+// tensors have none.
 func BindGrads(layout model.Layout, buf device.Mem) Grads {
 	g := Grads{}
 	for _, t := range layout.Tensors {
@@ -120,8 +113,8 @@ func BindGrads(layout model.Layout, buf device.Mem) Grads {
 	return g
 }
 
-// BindSlab views the gradient of the tile where it goes in slab, the fp32 slab of its layer. A tensor whose gradient another part
-// has is left out.
+// BindSlab views the gradient of the tile at its place in slab, the fp32 slab of its layer. A tensor whose gradient
+// belongs to another part is left out.
 func (t Tile) BindSlab(slab device.Mem, ids int) Grads {
 	if t.row > 0 {
 		return t.BindGrads(slab, ids)
@@ -135,8 +128,7 @@ func (t Tile) BindSlab(slab device.Mem, ids int) Grads {
 	return g
 }
 
-// Host says where byte off of the slot comes from: from which layer's tile on the host, and
-// from which byte of it.
+// Host returns the source of byte off of the slot: a layer, and a byte of that layer's tile on the host.
 func (t Tile) Host(off int64) (layer int, at int64) {
 	for _, c := range t.Copies {
 		if off >= c.To && off < c.To+c.Bytes {
@@ -146,8 +138,8 @@ func (t Tile) Host(off int64) (layer int, at int64) {
 	panic(fmt.Sprintf("layers: nothing is copied to byte %d of the slot of layer %d part %d", off, t.Layer, t.Part))
 }
 
-// Slab says to which element of the layer's slab element elem of the gradient buffer goes,
-// if it goes there at all.
+// Slab returns the element of the layer's slab for element elem of the gradient buffer; ok is false if it is not
+// copied.
 func (t Tile) Slab(elem int64) (at int64, ok bool) {
 	for _, r := range t.Grad {
 		if elem >= r.From && elem < r.From+r.Elems {
@@ -157,8 +149,7 @@ func (t Tile) Slab(elem int64) (at int64, ok bool) {
 	return 0, false
 }
 
-// Sources are the layers that the tile is copied from: it is up to date when they
-// are.
+// Sources returns the layers that the tile is copied from. The tile is up to date when these layers are.
 func (t Tile) Sources() []int {
 	out := []int{t.Layer}
 	for _, c := range t.Copies {

@@ -14,9 +14,8 @@ import (
 	"mt/device/op"
 )
 
-// toy is a device in the plainest Go: every operation runs at once, in float64,
-// and rounds once, where it stores. It is strict: what it holds is NaN until it
-// is written, ranges are checked, and tensors that may not overlap are an error.
+// toy is a device in plain Go. Every operation runs at once, in float64, and rounds once, when it stores. It is
+// strict: memory is NaN until written, ranges are checked, and tensors that may not overlap are an error.
 type toy struct {
 	base []uintptr
 	data [][]byte
@@ -25,7 +24,7 @@ type toy struct {
 	// Attention's forward.
 	matmuls, attended int64
 	recurred          int64 // those of recurrences' forward
-	// up and down count bytes that streams copied to it and from it.
+	// up and down count the bytes that streams copied to the device and from it.
 	up, down int64
 }
 
@@ -441,7 +440,7 @@ func capped(x []float64, limit float32) (y, slopes []float64) {
 	return x, slopes
 }
 
-// takenBy is what logits take off a log-sum-exp to make a loss of it; target is below 0 where it is none of them.
+// takenBy returns what a token's loss subtracts from the log-sum-exp; target below 0: the target is not in logits.
 func takenBy(t op.LossTerms, logits []float64, target, vocab int) (sum float64) {
 	if target >= 0 {
 		sum = (1 - float64(t.Smoothing)) * logits[target]
@@ -762,28 +761,45 @@ func (d *toy) shortConv(a *op.ShortConv) {
 	disjoint("ShortConv", a.Y, a.X, a.Tail)
 	exact("ShortConv", a.Y, a.T*a.C)
 	d.recurred += 2 * int64(a.T*a.C*a.Taps)
-	x, y := d.load(a.X, (a.T-1)*a.XStride+a.C), make([]float64, a.T*a.C)
+	width := op.ConvWidth(a.C, a.Gated)
+	x, y := d.load(a.X, (a.T-1)*a.XStride+width), make([]float64, a.T*a.C)
 	var tail []float64
 	if !a.Tail.None() {
-		tail = d.load(a.Tail, (a.Taps-1)*a.C)
+		tail = d.load(a.Tail, (a.Taps-1)*width)
 	}
-	oracle.ShortConv(y, x, d.load(a.W, a.C*a.Taps), tail, d.loadIDs(a.Cu, a.Seqs+1), a.C, a.Taps, a.XStride)
+	d.conv(a.W, a.Bias, a.Cu, a.Seqs, a.C, a.Taps, a.XStride, a.Gated).ShortConv(y, x, tail)
 	d.storeAll(a.Y, y)
 	if tail != nil {
 		for t := range a.T {
-			tail = append(tail, x[t*a.XStride:][:a.C]...)
+			tail = append(tail, x[t*a.XStride:][:width]...)
 		}
-		d.storeAll(a.Tail, tail[a.T*a.C:])
+		d.storeAll(a.Tail, tail[a.T*width:])
 	}
+}
+
+func (d *toy) conv(w, bias, cu device.Tensor, seqs, channels, taps, stride int, gated bool) oracle.Conv {
+	c := oracle.Conv{W: d.load(w, channels*taps), Cu: d.loadIDs(cu, seqs+1), Channels: channels, Taps: taps, Stride: stride, Gated: gated}
+	if !bias.None() {
+		c.Bias = d.load(bias, channels)
+	}
+	return c
 }
 
 func (d *toy) shortConvBackward(a *op.ShortConvBackward) {
 	disjoint("ShortConvBackward", a.DX, a.X, a.DY)
-	dx, dw := make([]float64, a.T*a.C), d.load(a.DW, a.C*a.Taps)
-	oracle.ShortConvBackward(dx, dw, d.load(a.DY, a.T*a.C), d.load(a.X, (a.T-1)*a.XStride+a.C), d.load(a.W, a.C*a.Taps), d.loadIDs(a.Cu, a.Seqs+1), a.C, a.Taps,
-		a.XStride, a.C)
-	d.storeStrided(a.DX, dx, a.C, a.DXStride)
+	width := op.ConvWidth(a.C, a.Gated)
+	dx, dw := make([]float64, a.T*width), d.load(a.DW, a.C*a.Taps)
+	var dbias []float64
+	if !a.DBias.None() {
+		dbias = d.load(a.DBias, a.C)
+	}
+	d.conv(a.W, a.Bias, a.Cu, a.Seqs, a.C, a.Taps, a.XStride, a.Gated).ShortConvBackward(dx, dw, dbias, d.load(a.DY, a.T*a.C),
+		d.load(a.X, (a.T-1)*a.XStride+width), width)
+	d.storeStrided(a.DX, dx, width, a.DXStride)
 	d.storeAll(a.DW, dw)
+	if dbias != nil {
+		d.storeAll(a.DBias, dbias)
+	}
 }
 
 func (d *toy) delta(a *op.DeltaShape) oracle.Delta {

@@ -12,36 +12,38 @@ type dims struct {
 	act            device.DType
 	hidden         int // h
 	heads, kvHeads int
-	headDim        int             // D: of packed rows and attention's kernels
-	keyDim         int             // K: of queries and keys without the zeros that wider values bring; else D
+	headDim        int             // D: of packed rows and attention kernels
+	keyDim         int             // K: width of a query or key without padding; K < D only if values are wider
 	q, kv          int             // H·D and KV·D
-	qkv            int             // (H+2·KV)·D: a packed row of q, k, v; with an output gate H·D more, of that
-	out            int             // H·D, or with latent attention H·V: a row of attention's output as its product takes it
-	outRole        model.Role      // of the weights of that product
-	output         attentionOutput // how the output becomes such a row
+	qkv            int             // (H+2·KV)·D: a packed row of q, k, v; H·D more with an output gate
+	out            int             // H·D, with MLA H·V: input width of the output projection
+	outRole        model.Role      // of the output projection's weight
+	outBias        model.Role      // of its bias, if there is one
+	output         attentionOutput // turns attention's output into the projection's input
 	mla            *model.MLA
 	ffn            int  // F
-	up             int  // a row of what the MLP's activation reads: 2·F, gate and up, or F without a gate
+	up             int  // width of the MLP activation's input: 2·F, gate and up, or F without a gate
 	vocab          int  // V
-	qkNorm         bool // of a launch: in its block; else: in some blocks
-	qGroups        int  // into how many groups q/k norm cuts the q of a token: one for each head, or 1
+	qkNorm         bool // in a launch: of its block; else: some block has q/k norm
+	rotatesFirst   bool // q/k norm follows the rotation, in all blocks
+	qGroups        int  // number of groups that q/k norm divides a token's q into: one per head, or 1
 	kGroups        int
 	normIn         bool // inputs of attention and MLP are normed
 	normOut        bool // outputs of attention and MLP are normed
-	sinks          bool // every head has one
-	parallel       bool // attention and MLP read the same
-	stats          int  // what a norm keeps of a row: rstd, or mean and rstd
-	gated          bool // the output has a gate, the last columns of qkv
-	recurrent      bool // there is a recurrence in the place of attention: see forRecurrent
-	gdn            *model.GatedDeltaNet
+	sinks          bool // every head has an attention sink
+	parallel       bool // attention and MLP have the same input
+	stats          int  // statistics of a norm per row: rstd, or mean and rstd
+	gated          bool // the output has a gate, in the last columns of qkv
+	recurrent      bool // the recurrence replaces attention, see forRecurrent
+	recurrence     recurrence
 }
 
 func newDims(s Spec) dims {
 	c := s.Config
 	d := dims{act: s.Act, hidden: c.HiddenSize, heads: c.NumHeads, kvHeads: c.NumKVHeads, headDim: c.PackedHeadDim(), keyDim: c.HeadDim,
-		ffn: c.IntermediateSize, vocab: c.VocabSize, out: c.OutputCols(), mla: c.MLA, qkNorm: c.QKNorm,
+		ffn: c.IntermediateSize, vocab: c.VocabSize, out: c.OutputCols(), mla: c.MLA, qkNorm: c.QKNorm, rotatesFirst: c.QKNormRotated,
 		qGroups: c.NumHeads, kGroups: c.NumKVHeads, normIn: c.NormsInputs(), normOut: c.NormsOutputs(),
-		sinks: c.Sinks, parallel: c.Parallel, up: 2 * c.IntermediateSize, stats: 1, gated: c.OutputGate, gdn: c.GatedDeltaNet}
+		sinks: c.Sinks, parallel: c.Parallel, up: 2 * c.IntermediateSize, stats: 1, gated: c.OutputGate, recurrence: recurrenceOf(c)}
 	if c.QKNormWhole {
 		d.qGroups, d.kGroups = 1, 1
 	}
@@ -56,7 +58,7 @@ func newDims(s Spec) dims {
 	if d.gated {
 		d.qkv += d.q
 	}
-	d.outRole, d.output = model.RoleO, plainOutput{}
+	d.outRole, d.outBias, d.output = model.RoleO, model.RoleOBias, plainOutput{}
 	switch {
 	case d.gated:
 		d.output = gatedOutputs{}
@@ -66,7 +68,7 @@ func newDims(s Spec) dims {
 	return d
 }
 
-// dims are the widths of a block, with attention or with a recurrence.
+// dims returns the widths of a block with attention or with the recurrence.
 func (s Spec) dims(recurrent bool) dims {
 	d := newDims(s)
 	if recurrent {
@@ -75,16 +77,16 @@ func (s Spec) dims(recurrent bool) dims {
 	return d
 }
 
-// allotter hands out tensors of one range of memory, one after the other. Without
-// memory (dry) it only counts, so that sizes and places come from the same code.
+// allotter hands out tensors of one memory range, one after the other. With dry it only counts, so that sizes and
+// places come from the same code.
 type allotter struct {
 	mem  device.Mem
 	dry  bool
 	used int64 // bytes
 }
 
-// take returns the next n elements of type dt. It panics when the memory is too small: then
-// it was not made with the size that counting gives.
+// take returns the next n elements of type dt. It panics if the memory is too small, that is, smaller than a dry run
+// counted.
 func (a *allotter) take(dt device.DType, n int) device.Tensor {
 	off := a.used
 	a.used = (off + int64(n)*dt.Size() + device.Align - 1) / device.Align * device.Align
@@ -94,10 +96,10 @@ func (a *allotter) take(dt device.DType, n int) device.Tensor {
 	return a.mem.Tensor(dt, off, int64(n))
 }
 
-// span is the tokens from at on, n of them, within a micro-batch.
+// span is the tokens [at, at+n) of a micro-batch.
 type span struct{ at, n int }
 
-// spans cuts tokens into chunks of a fixed size; the last may be shorter.
+// spans divides tokens into chunks of a fixed size; the last may be shorter.
 func spans(tokens, chunk int) func(yield func(span) bool) {
 	return func(yield func(span) bool) {
 		for at := 0; at < tokens; at += chunk {
@@ -108,8 +110,7 @@ func spans(tokens, chunk int) func(yield func(span) bool) {
 	}
 }
 
-// chunkOf is the chunk size for so many tokens: chunk, which they may be fewer than, or all
-// of them where it is 0.
+// chunkOf returns the chunk size for the given tokens: at most chunk, and all tokens if chunk is 0.
 func chunkOf(chunk, tokens int) int {
 	if chunk <= 0 {
 		return tokens
@@ -117,19 +118,19 @@ func chunkOf(chunk, tokens int) int {
 	return min(chunk, tokens)
 }
 
-// rows is a matrix with one row per token: of the whole micro-batch or, where
-// chunk is set, of the chunk at work only. The others of a chunk's may be on the host.
+// rows is a matrix with one row per token: of the whole micro-batch or, with chunk, of the current chunk only. host
+// has the other rows, if any.
 type rows struct {
 	t     device.Tensor
 	width int
 	chunk bool
-	host  []byte // of the whole micro-batch; nil: there are none
+	host  []byte // of the whole micro-batch; nil: not on the host
 }
 
-// whole views t as the rows of a micro-batch.
+// whole views t as rows of a micro-batch.
 func whole(t device.Tensor, width int) rows { return rows{t: t, width: width} }
 
-// of returns the rows of the tokens in c; without a tensor it returns none.
+// of returns the rows of the tokens in c; none without a tensor.
 func (r rows) of(c span) device.Tensor {
 	if r.t.None() {
 		return r.t
@@ -150,7 +151,7 @@ func (a *allotter) chunkRows(dt device.DType, chunk, width int) rows {
 	return rows{t: a.take(dt, chunk*width), width: width, chunk: true}
 }
 
-// tallRows takes rows of a micro-batch or, where these wait on the host, of a chunk.
+// tallRows takes rows of a micro-batch or, with OnHost, of a chunk.
 func (s Spec) tallRows(a *allotter, dt device.DType, tokens, width int) rows {
 	if s.OnHost {
 		return a.chunkRows(dt, chunkOf(s.ChunkTokens, tokens), width)
@@ -158,12 +159,11 @@ func (s Spec) tallRows(a *allotter, dt device.DType, tokens, width int) rows {
 	return a.wholeRows(dt, tokens, width)
 }
 
-// WorkspaceBytes is the device memory that one launch needs, whichever layer it
-// is of: the largest of all layers', for MaxTokens tokens. It needs no device.
+// WorkspaceBytes returns the device memory that any launch needs: the largest of all layers', for MaxTokens tokens. It
+// needs no device.
 func (s Spec) WorkspaceBytes() int64 { return max(s.workspaceBytes(true), s.workspaceBytes(false)) }
 
-// ForwardWorkspaceBytes is WorkspaceBytes for evaluation and generation, where
-// nothing goes backward.
+// ForwardWorkspaceBytes is WorkspaceBytes for evaluation and generation, which have no backward.
 func (s Spec) ForwardWorkspaceBytes() int64 { return s.workspaceBytes(false) }
 
 func (s Spec) workspaceBytes(backward bool) (n int64) {
@@ -173,8 +173,8 @@ func (s Spec) workspaceBytes(backward bool) (n int64) {
 	return n
 }
 
-// BlockForwardBytes is the workspace of a decoder block's forward that keeps
-// nothing, of MaxTokens tokens. It does not depend on Keep.
+// BlockForwardBytes returns the workspace of a decoder block's forward that keeps nothing, for MaxTokens tokens. It
+// does not depend on Keep.
 func (s Spec) BlockForwardBytes() (n int64) {
 	for _, k := range kinds {
 		if block, ok := k.(blockKind); ok {
@@ -184,16 +184,14 @@ func (s Spec) BlockForwardBytes() (n int64) {
 	return n
 }
 
-// HeadBytes is the workspace of the head, or of its largest part, for MaxTokens
-// tokens.
+// HeadBytes returns the workspace of the head, or of its largest part, for MaxTokens tokens.
 func (s Spec) HeadBytes() int64 {
 	ws := allotter{dry: true}
 	s.headBuffers(newDims(s), s.ShardRows(), s.MaxTokens, &ws)
 	return ws.used
 }
 
-// fits panics when a launch has more tokens than the workspace was made for: then the run
-// does not keep to its plan.
+// fits panics if a launch has more tokens than the workspace allows, which means that the run violates its plan.
 func (s Spec) fits(tokens int) {
 	if tokens < 1 || tokens > s.MaxTokens {
 		panic(fmt.Sprintf("layers: a launch of %d tokens where 1 to %d are planned", tokens, s.MaxTokens))

@@ -16,9 +16,9 @@ func init() {
 	})
 }
 
-// cohere2 is what Cohere 2 (Command R7B, Command A) does unlike Llama: one LayerNorm without bias for attention and
-// an MLP beside it, rotations of neighbours in blocks with a window and none in the others, scaled
-// logits. Source: arXiv:2504.00698, transformers.Cohere2Config.
+// cohere2 sets how Cohere 2 (Command R7B, Command A) differs from Llama. Attention and a parallel MLP share a
+// LayerNorm without bias, only blocks with a window have (interleaved) rotary embeddings, and logits are scaled.
+// Source: arXiv:2504.00698, transformers.Cohere2Config.
 func (c *Config) cohere2(f *fields) {
 	c.LayerNorm, c.Parallel, c.SharedNorm, c.RopeInterleaved = true, true, true, true
 	c.biases(f)

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Activation is the function of a gated MLP's gate or, without a gate, of the MLP.
+// Activation is the activation function of an MLP: of the gate in a gated MLP.
 type Activation uint8
 
 // The activations, by the names of config.json's hidden_act.
@@ -21,12 +21,12 @@ const (
 	ReLU                       // "relu"
 )
 
-// ClampedSwiGLU is a gate and an up that are cut off: g·σ(Alpha·g)·(u+1) with g = min(gate, Limit) and u = up, but
-// within ±Limit. Source: the gpt-oss model card, arXiv:2508.10925.
+// ClampedSwiGLU is a gated activation with clamped inputs: g·σ(Alpha·g)·(u+1), where g = min(gate, Limit) and u is
+// up clamped to ±Limit. Source: the gpt-oss model card, arXiv:2508.10925.
 type ClampedSwiGLU struct{ Alpha, Limit float64 }
 
-// Config is a decoder-only architecture in the terms of config.json. From NormOffset on, the
-// zero value of a field is what Llama has.
+// Config describes a decoder-only architecture in the terms of config.json. From NormOffset on, a field's zero
+// value is Llama's setting.
 type Config struct {
 	Arch             string // "LlamaForCausalLM"
 	ModelType        string // "llama", "qwen2", …
@@ -36,7 +36,7 @@ type Config struct {
 	NumLayers        int
 	NumHeads         int
 	NumKVHeads       int
-	HeadDim          int // of queries and keys, and of values unless MLA says otherwise
+	HeadDim          int // of queries and keys; of values too, unless MLA sets another width
 	MaxPositions     int
 	RMSNormEps       float32
 	Rope             Rope
@@ -44,118 +44,122 @@ type Config struct {
 	QKVBias          bool
 	OBias            bool
 	MLPBias          bool
-	QKNorm           bool // q and k are normed before they turn; see QKNormWhole and QKNormPlain
+	QKNorm           bool // q and k are normed before rotation; see QKNormWhole and QKNormPlain
 	InitializerRange float64
 	BOS, EOS, PAD    []int // token ids, empty where config.json has none
 
 	NormOffset    float32 // a norm's weight is NormOffset + w
-	SandwichNorms bool    // the outputs of attention and MLP are normed too, before they are added
+	SandwichNorms bool    // the outputs of attention and MLP are normed before the residual addition, in addition to the inputs
 	LayerNorm     bool    // norms are LayerNorm, not RMSNorm; then no outputs, queries or keys are normed
 	NormBias      bool    // a LayerNorm has a bias
 	Ungated       bool    // the MLP is down(f(up(x))), without a gate
-	Parallel      bool    // the MLP reads the block's input, as attention does, not what attention made of it
+	Parallel      bool    // parallel block: the MLP reads the block's input, as attention does
 	SharedNorm    bool    // in a parallel block one norm serves attention and MLP
-	OutputNorms   bool    // these outputs are normed, and the inputs of attention and MLP are not
-	QKNormWhole   bool    // q/k norm is over all heads of a token at once, with a weight for each element; else over each head
-	QKNormPlain   bool    // q/k norm, of each head, has no weights, and blocks whose queries and keys do not turn are without it
-	EmbedScale    float64 // embeddings are multiplied by it; 0: 1
-	EmbedRounded  bool    // EmbedScale is rounded to the type of activations before it multiplies
-	ResidualScale float64 // the outputs of attention and MLP are multiplied by it before they are added; 0: 1. Their inputs are normed
+	OutputNorms   bool    // only the outputs of attention and MLP are normed, not their inputs
+	QKNormWhole   bool    // q/k norm runs over all heads of a token at once, with one weight per element; false: over each head
+	QKNormPlain   bool    // q/k norm runs over each head without weights, and only in blocks with a rotary embedding
+	QKNormRotated bool    // q/k norm runs over each head, with weights, after the rotation
+	EmbedScale    float64 // factor on the embeddings; 0: 1
+	EmbedRounded  bool    // EmbedScale is rounded to the activations' type before the multiplication
+	ResidualScale float64 // factor on the outputs of attention and MLP before the residual addition; 0: 1. Their inputs are normed
 	Activation    Activation
-	// ClampedSwiGLU, unless nil, is what takes the place of f(gate)·up in a gated MLP.
+	// ClampedSwiGLU replaces f(gate)·up in a gated MLP; nil: it does not.
 	ClampedSwiGLU *ClampedSwiGLU
-	AttnScale     float64 // of the scores; 0: 1/√HeadDim
-	AttnSoftcap   float64 // scores become cap·tanh(score/cap); 0: they don't
-	LogitSoftcap  float64 // the same for the logits
+	AttnScale     float64 // factor on the scores; 0: 1/√HeadDim
+	AttnSoftcap   float64 // scores become cap·tanh(score/cap); 0: no cap
+	LogitSoftcap  float64 // the same cap for the logits; 0: no cap
 	HeadBias      bool    // logits have a bias
-	LogitScale    float64 // logits are multiplied by it, before they are capped; 0: 1
-	// LearnedPositions says that each of MaxPositions positions has a learned row that is added to the embedding, and
-	// that nothing is rotated. No document may be longer.
+	LogitScale    float64 // factor on the logits, before LogitSoftcap; 0: 1
+	// LearnedPositions adds a learned row per position to the embedding, and nothing is rotated. No document may be
+	// longer than MaxPositions.
 	LearnedPositions bool
-	// ResidualInit says that matrices whose product is added to the hidden state begin 1/√(2·NumLayers) as large.
+	// ResidualInit scales the initial values of matrices that write to the residual stream by 1/√(2·NumLayers).
 	ResidualInit bool
 
-	// SlidingWindow is how many positions a query sees, its own included, in a block for
-	// which Sliding is true; where Sliding is nil, in every block. 0: it sees all.
+	// SlidingWindow is how many positions a query attends to, its own included; 0: all. The window holds in blocks
+	// where Sliding is true; Sliding nil: in every block.
 	SlidingWindow int
 	Sliding       []bool
-	// LocalRope is the rotary embedding of blocks with a sliding window where it
-	// differs from Rope.
+	// LocalRope is the rotary embedding of blocks with a sliding window; nil: Rope.
 	LocalRope *Rope
 
-	// ChunkSize cuts a document into stretches of so many positions, the last maybe shorter: in a block for which
-	// ChunkedAttention is true a query sees those up to its own of its stretch alone. Such a block has no sliding window. 0: nothing is cut.
+	// ChunkSize is the length in positions of the chunks that a document is cut into; 0: no chunks. The last chunk
+	// may be shorter. In blocks where ChunkedAttention is true, a query attends only to the positions of its
+	// own chunk up to itself, and there is no sliding window.
 	ChunkSize        int
 	ChunkedAttention []bool
 
-	// QueryScaling multiplies queries by a factor that grows with their position, in the blocks of NoRope or, where there are
-	// none, in all; nil: it does not.
+	// QueryScaling multiplies queries by a factor that grows with the position. It holds in the blocks of NoRope
+	// or, if NoRope is nil, in all blocks. nil: no scaling.
 	QueryScaling *QueryScaling
 
-	// NoRope are the blocks whose queries and keys do not turn; nil: none.
+	// NoRope marks the blocks whose queries and keys are not rotated; nil: none.
 	NoRope []bool
-	// RopeInterleaved says that rotary embeddings turn pairs of neighbours, elements 2i and 2i+1 of
-	// those that turn, in place of elements that lie half their number apart.
+	// RopeInterleaved pairs neighbours for the rotation, elements 2i and 2i+1. false: element i is paired with the
+	// element half the rotated width further on.
 	RopeInterleaved bool
 
-	// Experts take the place of the MLP in the blocks that HasExperts names.
+	// Experts replace the MLP in the blocks for which HasExperts is true.
 	NumExperts          int // 0: none anywhere
 	NumExpertsPerTok    int
 	MoEIntermediateSize int
-	NormTopKProb        bool  // the chosen experts' weights are made to sum to 1
-	DecoderSparseStep   int   // one block in so many has experts: the last of each so many
-	MLPOnlyLayers       []int // blocks that have no experts although DecoderSparseStep says so
+	NormTopKProb        bool  // the weights of the chosen experts are normalized to sum to 1
+	DecoderSparseStep   int   // every DecoderSparseStep-th block has experts
+	MLPOnlyLayers       []int // blocks without experts, in spite of DecoderSparseStep
 	OutputRouterLogits  bool  // training adds the auxiliary loss
 	RouterAuxLossCoef   float64
-	RouterBias          bool // the router's product has a bias
-	ExpertBias          bool // those of experts have
+	RouterBias          bool // the router has a bias
+	ExpertBias          bool // the experts have biases
 
-	Sinks bool // each head's softmax has one more term, a parameter, whose value is 0
+	Sinks bool // attention sinks: each head's softmax has one more learned logit, whose value is 0
 
-	MLA *MLA // attention's queries, keys and values are made of narrow vectors; nil: they are not
+	MLA *MLA // multi-head latent attention; nil: none
 
-	// SparseMixer weights each chosen expert by a softmax over those that are near it, as op.RouterRule.Near says; 0: it is not so.
+	// SparseMixer is the threshold of SparseMixer routing, see op.RouterRule.Near; 0: other routing.
 	SparseMixer float64
 
-	// OutputGate says that attention's output is multiplied by the sigmoid of a gate, which is made as queries are.
+	// OutputGate multiplies attention's output by a sigmoid gate, which a projection beside the queries makes.
 	OutputGate bool
-	// GatedDeltaNet takes the place of attention in the blocks that Recurrent is true of.
+	// A recurrence replaces attention in the blocks where Recurrent is true: the one of these that is not nil.
 	GatedDeltaNet *GatedDeltaNet
+	ShortConv     *ShortConv
 	Recurrent     []bool
 
-	// How experts are chosen and weighted, where that is not a softmax over all logits.
+	// The choice and weighting of experts; by default a softmax over all logits.
 	SigmoidScores                       bool    // an expert's score is the sigmoid of its logit
-	ChoiceBias                          bool    // a bias is added to scores for the choice alone; it is not trained
-	ExpertGroups, OpenGroups, GroupBest int     // as in op.RouterRule; 0: there are no groups
-	RoutedScale                         float64 // of the weights of chosen experts; 0: 1
+	ChoiceBias                          bool    // a bias, not trained, is added to the scores for the choice alone
+	ExpertGroups, OpenGroups, GroupBest int     // as in op.RouterRule; 0: no groups
+	RoutedScale                         float64 // factor on the weights of chosen experts; 0: 1
 
-	// WeightedInputs says that the input of a chosen expert is multiplied by its weight, and not its output. Then experts have no biases.
+	// WeightedInputs multiplies a chosen expert's input by its weight, instead of its output. Experts then have no
+	// biases.
 	WeightedInputs bool
 
-	// SharedSize is the width of one more expert, which every token goes through; 0: there is none.
-	// With SharedGate its output is multiplied by the sigmoid of one more logit of the router.
-	// With SharedBias its products have biases.
+	// SharedSize is the width of the shared expert, which every token passes; 0: there is none. SharedGate
+	// multiplies the shared expert's output by the sigmoid of one more router logit. SharedBias gives the shared
+	// expert biases.
 	SharedSize int
 	SharedGate bool
 	SharedBias bool
 
-	// MXFP4 says that the experts of the directory that was read are in MXFP4 there. What is saved is not, and JSON does not say it.
-	MXFP4 bool
+	// Quantized describes the quantized weights of the directory that was read; nil: none are. JSON leaves it out, JSONAsRead keeps it.
+	Quantized *Quantized
 
-	// Class is the class that config.json names where it is not Arch: weights of the class of ModelType are expected. Empty: it is Arch, or none.
+	// Class is the class in config.json if it differs from Arch; the weights are expected to be ModelType's. "":
+	// Arch, or none.
 	Class string
 
-	// Dropout says in words what dropout config.json asks for, which mt trains without; empty: none.
+	// Dropout describes the dropout that config.json asks for. mt trains without dropout. "": none.
 	Dropout string
-	Freeze  Freeze // which tensors are not trained; set by SetFreeze
+	Freeze  Freeze // tensors that are not trained; set by SetFreeze
 
 	freezing freezing           // Freeze, compiled
-	grouping [][]*regexp.Regexp // of each group of SetGroups, its expressions
-	family   *family            // the family whose tensor names it has; nil: Llama's
-	prefix   prefix             // how its tensors' names begin; zero: as the family's first prefix says
+	grouping [][]*regexp.Regexp // the regular expressions of each group of SetGroups
+	family   *family            // the family whose tensor names the model has; nil: Llama's
+	prefix   prefix             // the start of tensor names; zero: the family's first prefix
 	joined   bool               // experts are stored as the family's joined says
-	turned   bool               // matrices of experts are stored the other way round than the family's places say
-	// headTells: the config does not say whether embeddings are tied; the weights do.
+	turned   bool               // expert matrices are stored transposed, compared with the family's places
+	// headTells: the config does not say whether embeddings are tied, so the weights decide.
 	headTells bool
 	source    source // config.json as it was read; empty for an inline config
 }
@@ -165,7 +169,7 @@ func (c *Config) HasExperts(block int) bool {
 	return c.NumExperts > 0 && c.DecoderSparseStep > 0 && (block+1)%c.DecoderSparseStep == 0 && !slices.Contains(c.MLPOnlyLayers, block)
 }
 
-// ExpertBlocks is how many blocks have experts.
+// ExpertBlocks returns the number of blocks with experts.
 func (c *Config) ExpertBlocks() int {
 	n := 0
 	for b := range c.NumLayers {
@@ -176,10 +180,10 @@ func (c *Config) ExpertBlocks() int {
 	return n
 }
 
-// AllExperts is how many experts a block with experts has, the shared one, which is the last, included.
+// AllExperts returns how many experts a block with experts has. The shared expert counts, and is the last.
 func (c *Config) AllExperts() int { return c.NumExperts + c.shared() }
 
-// AllChosen is how many of them a token goes through.
+// AllChosen returns how many experts a token passes, the shared one included.
 func (c *Config) AllChosen() int { return c.NumExpertsPerTok + c.shared() }
 
 func (c *Config) shared() int {
@@ -189,7 +193,7 @@ func (c *Config) shared() int {
 	return 0
 }
 
-// ExpertSize is the width of expert e of a block with experts.
+// ExpertSize returns the width of expert e.
 func (c *Config) ExpertSize(e int) int {
 	if e == c.NumExperts {
 		return c.SharedSize
@@ -197,7 +201,7 @@ func (c *Config) ExpertSize(e int) int {
 	return c.MoEIntermediateSize
 }
 
-// Turns says whether a block's queries and keys have a rotary embedding.
+// Turns says whether a block rotates its queries and keys.
 func (c *Config) Turns(block int) bool {
 	return !c.LearnedPositions && (c.NoRope == nil || !c.NoRope[block]) && !c.IsRecurrent(block)
 }
@@ -205,15 +209,13 @@ func (c *Config) Turns(block int) bool {
 // NormsQK says whether a block's queries and keys are normed.
 func (c *Config) NormsQK(block int) bool { return c.QKNorm && (!c.QKNormPlain || c.Turns(block)) }
 
-// NormsOutputs says whether the outputs of attention and MLP are normed before they are added, and
-// NormsInputs whether their inputs are normed.
+// NormsOutputs says whether the outputs of attention and MLP are normed before the residual addition.
 func (c *Config) NormsOutputs() bool { return c.SandwichNorms || c.OutputNorms }
 
-// NormsInputs says it of inputs; see NormsOutputs.
+// NormsInputs says whether the inputs of attention and MLP are normed.
 func (c *Config) NormsInputs() bool { return !c.OutputNorms }
 
-// Window is how many positions a query of block sees at most, its own included;
-// 0: all.
+// Window returns how many positions a query of the block attends to at most, its own included; 0: all.
 func (c *Config) Window(block int) int {
 	if c.Sliding != nil && !c.Sliding[block] {
 		return 0
@@ -221,7 +223,7 @@ func (c *Config) Window(block int) int {
 	return c.SlidingWindow
 }
 
-// AttentionChunk is the size of the stretches that documents are cut into in a block; 0: they are not cut.
+// AttentionChunk returns the size of the block's attention chunks; 0: documents are not cut.
 func (c *Config) AttentionChunk(block int) int {
 	if c.ChunkedAttention == nil || !c.ChunkedAttention[block] {
 		return 0
@@ -229,9 +231,8 @@ func (c *Config) AttentionChunk(block int) int {
 	return c.ChunkSize
 }
 
-// inlineKeys are the keys an inline config of any family may have: those of
-// config.json that count, those that say nothing for a new model, and preset.
-// The families have more.
+// inlineKeys are the keys that an inline config of any family may have: preset, the keys of config.json that count,
+// and keys without meaning for a new model. Each family adds its own.
 var inlineKeys = []string{
 	"preset", "architectures", "model_type", "vocab_size", "hidden_size", "intermediate_size",
 	"num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim",
@@ -241,10 +242,9 @@ var inlineKeys = []string{
 	"dtype", "torch_dtype", "use_cache", "transformers_version",
 }
 
-// FromInline makes a config of a mapping with the keys of config.json, as a
-// training config's `model:` has it. model_type is llama unless it or
-// architectures is given; `preset: NAME` gives values for keys left out. where
-// is for messages, such as "train.yaml:3: model".
+// FromInline makes a config from a mapping with the keys of config.json, as in `model:` of a training config.
+// model_type defaults to llama if architectures is missing too. `preset: NAME` fills in missing keys. where is for
+// messages, such as "train.yaml:3: model".
 func FromInline(m map[string]any, where string) (*Config, error) {
 	f := &fields{where: where, vals: maps.Clone(m)}
 	if f.vals == nil {
@@ -275,8 +275,8 @@ func FromInline(m map[string]any, where string) (*Config, error) {
 	return fromFields(f)
 }
 
-// inlineKeys are the keys that an inline config of the family may have: those of all, by the
-// family's own names, and its own.
+// inlineKeys returns the keys that an inline config of the family may have: the shared keys under the family's
+// names, and the family's own.
 func (a *family) inlineKeys() []string {
 	keys := slices.Clone(a.keys)
 	for _, k := range inlineKeys {
@@ -285,8 +285,7 @@ func (a *family) inlineKeys() []string {
 	return keys
 }
 
-// allInlineKeys are the keys of all families, so that a mistake is found before
-// the family is.
+// allInlineKeys returns the keys of all families. They serve to report an unknown key before the family is known.
 func allInlineKeys() []string {
 	keys := slices.Clone(inlineKeys)
 	for _, a := range families {
@@ -295,7 +294,7 @@ func allInlineKeys() []string {
 	return keys
 }
 
-// checkRopeKeys refuses unknown keys of the rotary embeddings' mappings.
+// checkRopeKeys refuses unknown keys in the mappings of rotary embeddings.
 func checkRopeKeys(f *fields) {
 	for _, k := range []string{"rope_scaling", "rope_parameters"} {
 		o := f.object(k)
@@ -313,7 +312,7 @@ func checkRopeKeys(f *fields) {
 	}
 }
 
-// Preset is the architecture of the given name, to be trained from scratch.
+// Preset returns the named architecture, to be trained from scratch.
 func Preset(name string) (*Config, error) {
 	m, ok := presetOf(name)
 	if !ok {
@@ -322,7 +321,7 @@ func Preset(name string) (*Config, error) {
 	return FromInline(m, "model: "+name)
 }
 
-// PresetNames are the names Preset takes, sorted, without aliases.
+// PresetNames returns the names that Preset takes, sorted, without aliases.
 func PresetNames() []string { return slices.Sorted(maps.Keys(presets)) }
 
 func unknownPreset(name string) string {
@@ -330,8 +329,8 @@ func unknownPreset(name string) string {
 	return fmt.Sprintf("no preset is called %q%s (presets: %s)", name, didYouMean(name, names), strings.Join(names, ", "))
 }
 
-// LayerName is a name of layer i for people, in a model whose layers have these kinds. A
-// block with experts is two layers, so the layer's number alone would not lead to the block.
+// LayerName names layer i for messages; kinds are the kinds of the model's layers. A block with experts is two
+// layers, so the name includes the block's number.
 func LayerName(kinds []LayerKind, i int) string {
 	what := ""
 	switch kinds[i] {
@@ -359,8 +358,8 @@ const (
 	chunkedAttention = "chunked_attention"
 )
 
-// windows reads layer_types, which says what blocks have a sliding window of the given size
-// (0: there is none). Where the key is missing, sliding says it.
+// windows reads the blocks with a sliding window of the given size from layer_types; size 0: there is none. Without
+// layer_types, sliding decides.
 func (c *Config) windows(f *fields, size int, sliding func(block int) bool) {
 	has := c.blocksOf(f, slidingAttention, "sliding window", size, sliding)
 	if !slices.Contains(has, true) {
@@ -372,8 +371,8 @@ func (c *Config) windows(f *fields, size int, sliding func(block int) bool) {
 	}
 }
 
-// chunkedFields reads attention_chunk_size, and layer_types, which says in what blocks documents are cut into such
-// chunkedFields. Where the latter is missing these are the blocks that turn.
+// chunkedFields reads attention_chunk_size, and the blocks with chunked attention from layer_types. Without
+// layer_types they are the blocks with a rotary embedding.
 func (c *Config) chunkedFields(f *fields) {
 	size := f.int("attention_chunk_size", 0, 1, maxPositions)
 	if has := c.blocksOf(f, chunkedAttention, "attention_chunk_size", size, c.Turns); slices.Contains(has, true) {
@@ -381,8 +380,8 @@ func (c *Config) chunkedFields(f *fields) {
 	}
 }
 
-// blocksOf are the blocks that layer_types gives attention of a kind other than full_attention, whose size is what and
-// must not be 0. Where the key is missing, by says which they are, if there is a size.
+// blocksOf returns which blocks have attention of the given kind by layer_types; all others must be full_attention. In
+// blocks of the kind, size must not be 0; errors call the size what. Without layer_types by decides, if size is not 0.
 func (c *Config) blocksOf(f *fields, kind, what string, size int, by func(block int) bool) []bool {
 	types := c.typesOfLayers(f)
 	if f.err != nil {
@@ -404,7 +403,7 @@ func (c *Config) blocksOf(f *fields, kind, what string, size int, by func(block 
 	return has
 }
 
-// typesOfLayers is the key layer_types, which has one for each layer; nil where it is missing.
+// typesOfLayers returns layer_types, which has one entry per layer; nil: missing.
 func (c *Config) typesOfLayers(f *fields) []string {
 	types := f.strs("layer_types")
 	if types != nil && len(types) != c.NumLayers {
@@ -413,7 +412,7 @@ func (c *Config) typesOfLayers(f *fields) []string {
 	return types
 }
 
-// uniformWindow gives all blocks the window of the key sliding_window, if there is one.
+// uniformWindow reads sliding_window as the window of all blocks. A mixture of blocks is an error.
 func (c *Config) uniformWindow(f *fields) {
 	size := f.int("sliding_window", 0, 1, maxPositions)
 	c.windows(f, size, func(int) bool { return true })
@@ -431,7 +430,7 @@ func (c *Config) noWindow(f *fields) {
 	}
 }
 
-// layerTypes is the key layer_types.
+// layerTypes returns the value of layer_types.
 func (c *Config) layerTypes() []string {
 	out := make([]string, c.NumLayers)
 	for b := range out {
@@ -446,15 +445,15 @@ func (c *Config) layerTypes() []string {
 	return out
 }
 
-// QueryScaling is what queries are multiplied by at position p of their document, 1 + Scale·ln(1 + ⌊(p + Ahead)/Every⌋): scores
-// grow with the number of positions that a query sees. Source: arXiv:2501.19399; transformers.Llama4TextConfig, where it is
-// called attn_temperature_tuning.
+// QueryScaling multiplies the query at position p of its document by 1 + Scale·ln(1 + ⌊(p + Ahead)/Every⌋), so that
+// scores grow with the number of attended positions. Source: arXiv:2501.19399; transformers.Llama4TextConfig, where
+// the key is attn_temperature_tuning.
 type QueryScaling struct {
 	Scale, Every float64
 	Ahead        int
 }
 
-// At is the factor at position p.
+// At returns the factor at position p.
 func (t QueryScaling) At(p int) float64 {
 	return 1 + t.Scale*math.Log1p(math.Floor(float64(p+t.Ahead)/t.Every))
 }

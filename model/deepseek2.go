@@ -2,10 +2,10 @@ package model
 
 import "slices"
 
-// DeepSeek-V2 and V2-Lite, whose queries are made of the hidden state. Their routers take a softmax of all logits for
-// scores; where experts are in groups, a group is worth its best one. The loss that balances their load is not in
-// Transformers' class, nor here. mlp_bias gives biases to dense MLPs and to the shared expert, not to the experts
-// that the router chooses. Source: arXiv:2405.04434; transformers.DeepseekV2Config.
+// DeepSeek-V2 and V2-Lite, whose queries may come from the hidden state. The router's scores are a softmax of all
+// logits; a group of experts scores its best one. Neither Transformers' class nor mt has the load-balancing loss.
+// mlp_bias gives biases to dense MLPs and to the shared expert, not to routed experts. Source: arXiv:2405.04434;
+// transformers.DeepseekV2Config.
 func init() {
 	register(family{
 		arch: "DeepseekV2ForCausalLM", modelType: "deepseek_v2",
@@ -38,5 +38,5 @@ func init() {
 	})
 }
 
-// groupLimited is the topk_method by which DeepSeek-V2 chooses experts of some groups alone.
+// groupLimited is the topk_method of DeepSeek-V2 that chooses experts from the best groups only.
 const groupLimited = "group_limited_greedy"

@@ -10,7 +10,7 @@ func init() {
 		options:  (*Config).exaone4,
 		write: func(c *Config, m map[string]any) {
 			m["sliding_window"], m["layer_types"] = optional(c.SlidingWindow), c.layerTypes()
-			if c.NoRope != nil { // where a window is named, blocks without it do not turn
+			if c.NoRope != nil { // with a window, blocks without it are not rotated
 				m["sliding_window"] = cmp.Or(c.SlidingWindow, exaone4Window)
 			}
 		},
@@ -19,9 +19,8 @@ func init() {
 
 const exaone4Window = 4096
 
-// exaone4 is what EXAONE 4 does unlike Llama: norms of outputs alone, q/k norm, and where there is a
-// window, in three blocks of four, the others have no rotary embedding. Source: arXiv:2507.11407,
-// transformers.Exaone4Config.
+// exaone4 sets how EXAONE 4 differs from Llama: only outputs are normed, and q and k. If there is a window, every
+// fourth block has neither the window nor a rotary embedding. Source: arXiv:2507.11407, transformers.Exaone4Config.
 func (c *Config) exaone4(f *fields) {
 	c.OutputNorms, c.QKNorm = true, true
 	size := f.int("sliding_window", 0, 1, maxPositions)

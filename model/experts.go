@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Bounds on experts, the shared one included, and on their groups: what the router's operation
-// takes, and how many parts a parameter table may have in all.
+// Bounds on experts, the shared one included, and on groups of experts. They are the limits of the router's operation
+// and of the number of parts in a parameter table.
 const (
 	maxExperts      = 1024
 	maxExpertsUsed  = 32
@@ -14,14 +14,14 @@ const (
 	maxExpertGroups = 32
 )
 
-// expertKeys are what experts reads, balanceKeys what balance does.
+// expertKeys are the keys that experts reads, balanceKeys the keys that balance reads.
 var (
 	expertKeys = append([]string{"num_experts", "num_local_experts", "num_experts_per_tok", "moe_intermediate_size", "norm_topk_prob",
 		"decoder_sparse_step", "mlp_only_layers"}, balanceKeys...)
 	balanceKeys = []string{"output_router_logits", "router_aux_loss_coef"}
 )
 
-// balance reads the loss that balances the experts' load.
+// balance reads the keys of the auxiliary load-balancing loss.
 func (c *Config) balance(f *fields) {
 	c.OutputRouterLogits = f.bool("output_router_logits", false)
 	c.RouterAuxLossCoef = f.float("router_aux_loss_coef", 0.001, 0, 1e6)
@@ -31,8 +31,8 @@ func (c *Config) balanceJSON(m map[string]any) {
 	m["output_router_logits"], m["router_aux_loss_coef"] = c.OutputRouterLogits, float(c.RouterAuxLossCoef)
 }
 
-// experts reads what says which blocks have experts, and how many of what size.
-// Source: arXiv:2505.09388; transformers.Qwen3MoeConfig.
+// experts reads the number and size of experts and the blocks that have them. Source: arXiv:2505.09388;
+// transformers.Qwen3MoeConfig.
 func (c *Config) experts(f *fields) {
 	key := "num_experts"
 	if !f.has(key) {
@@ -53,7 +53,7 @@ func (c *Config) experts(f *fields) {
 	c.expertBounds(f, key)
 }
 
-// expertBounds checks how many experts there are; key has their number.
+// expertBounds checks the number of experts; key is the key that has it, for errors.
 func (c *Config) expertBounds(f *fields, key string) {
 	if c.NumExperts > 0 && c.NumExpertsPerTok > c.NumExperts {
 		f.fail("num_experts_per_tok", "%d of %d experts cannot be chosen", c.NumExpertsPerTok, c.NumExperts)
@@ -69,14 +69,14 @@ func (c *Config) expertBounds(f *fields, key string) {
 	}
 }
 
-// routedKeys are what routedExperts reads, and expertGroups.
+// routedKeys are the keys that routedExperts and expertGroups read.
 var routedKeys = []string{"n_routed_experts", "n_shared_experts", "num_experts_per_tok", "moe_intermediate_size", "norm_topk_prob",
 	"first_k_dense_replace", "n_group", "topk_group", "routed_scaling_factor", "output_router_logits", "topk_method", "scoring_func",
 	"moe_layer_freq"}
 
-// routedExperts reads the experts of DeepSeek's models and of what followed them: some are shared, the first blocks have
-// none, and the weights of those that are chosen are scaled. scoring is the only scoring_func, and methods are the
-// topk_methods that are known. The family's defaults have all keys.
+// routedExperts reads the experts of DeepSeek's models and their successors: shared experts, dense first blocks and a
+// factor on the chosen experts' weights. The only known scoring_func is scoring, the known topk_methods are methods.
+// The family's defaults have all keys.
 func (c *Config) routedExperts(f *fields, scoring string, methods ...string) {
 	c.NumExperts = f.need("n_routed_experts", 1, maxExperts)
 	c.NumExpertsPerTok = f.need("num_experts_per_tok", 1, maxExpertsUsed)
@@ -100,11 +100,11 @@ func (c *Config) routedExperts(f *fields, scoring string, methods ...string) {
 	c.noBalance(f)
 }
 
-// sigmoidKeys are what sigmoidExperts reads, and keys of layers that predict further tokens.
+// sigmoidKeys are the keys that sigmoidExperts reads, and the keys of multi-token prediction layers.
 var sigmoidKeys = slices.Concat(routedKeys, []string{"num_nextn_predict_layers", "num_mtp_layers"})
 
-// sigmoidExperts reads the experts of DeepSeek-V3 and of what followed it: scores are sigmoids, a bias balances the load by
-// what is chosen and not by a loss, and experts may be in groups, each of which is worth its two best. Source:
+// sigmoidExperts reads the experts of DeepSeek-V3 and its successors. Scores are sigmoids, a bias on the choice
+// balances the load instead of a loss, and a group of experts scores the sum of its two best. Source:
 // arXiv:2412.19437; transformers.DeepseekV3Config.
 func (c *Config) sigmoidExperts(f *fields) {
 	c.routedExperts(f, "sigmoid", "noaux_tc")
@@ -113,8 +113,8 @@ func (c *Config) sigmoidExperts(f *fields) {
 	c.expertGroups(f, 2)
 }
 
-// expertGroups reads the groups that experts are in, each worth its best experts. Where all of them are open there are
-// none.
+// expertGroups reads the groups of experts; a group scores the sum of its best experts, best of them. If all groups
+// are open, there are no groups.
 func (c *Config) expertGroups(f *fields, best int) {
 	groups, open := f.int("n_group", 1, 1, maxExpertGroups), f.int("topk_group", 1, 1, maxExpertGroups)
 	switch size := c.NumExperts / groups; {
@@ -160,11 +160,70 @@ func (c *Config) expertsEverywhere(f *fields) {
 	}
 }
 
-// expertsAndShared reads experts with one more, shared and gated, as Qwen's configs have them.
+// expertsAndShared reads experts and a gated shared expert, in the keys of Qwen's configs.
 func (c *Config) expertsAndShared(f *fields) {
 	c.experts(f)
 	if c.NumExperts > 0 {
 		c.SharedSize, c.SharedGate = f.need("shared_expert_intermediate_size", 1, maxFFN), true
 		c.expertBounds(f, "num_experts")
 	}
+}
+
+// mlpTypes reads mlp_layer_types, which says whether a block's MLP is dense or has experts ("sparse"). Where it is missing the first
+// block alone has none.
+func (c *Config) mlpTypes(f *fields) {
+	const key, dense, sparse = "mlp_layer_types", "dense", "sparse"
+	types := f.strs(key)
+	if types != nil && len(types) != c.NumLayers {
+		f.fail(key, "%d of them for %d layers", len(types), c.NumLayers)
+		return
+	}
+	c.MLPOnlyLayers = []int{0}
+	if types != nil {
+		c.MLPOnlyLayers = nil
+	}
+	for b, t := range types {
+		switch t {
+		case dense:
+			c.MLPOnlyLayers = append(c.MLPOnlyLayers, b)
+		case sparse:
+		default:
+			f.fail(key, "layer %d is %q; known: %s, %s", b, t, dense, sparse)
+		}
+	}
+	if n := f.int("first_k_dense_replace", 1, 0, c.NumLayers); types == nil && n != 1 {
+		f.fail("first_k_dense_replace", "%d is not supported: Transformers' class reads %s in its place", n, key)
+	}
+}
+
+func (c *Config) mlpTypesJSON(m map[string]any) {
+	types := make([]string, c.NumLayers)
+	for b := range types {
+		if types[b] = "dense"; c.HasExperts(b) {
+			types[b] = "sparse"
+		}
+	}
+	delete(m, "first_k_dense_replace")
+	m["mlp_layer_types"] = types
+}
+
+// biasedKeys are the keys that biasedExperts reads.
+var biasedKeys = []string{"num_experts", "num_experts_per_tok", "moe_intermediate_size", "num_shared_experts", "output_router_logits"}
+
+// biasedExperts reads experts, at least one of them shared, whose scores are sigmoids; a bias decides with the scores which are
+// chosen, and the value of the key scale multiplies their weights, whose sum is 1 before. The family's defaults have all keys.
+func (c *Config) biasedExperts(f *fields, scale string) {
+	c.NumExperts = f.need("num_experts", 1, maxExperts)
+	c.NumExpertsPerTok = f.need("num_experts_per_tok", 1, maxExpertsUsed)
+	c.MoEIntermediateSize = f.need("moe_intermediate_size", 1, maxFFN/maxExpertsUsed)
+	c.SharedSize = f.need("num_shared_experts", 1, maxExpertsUsed) * c.MoEIntermediateSize
+	c.RoutedScale = f.float(scale, 1, 1e-6, 1e6)
+	c.DecoderSparseStep, c.SigmoidScores, c.ChoiceBias, c.NormTopKProb = 1, true, true, true
+	c.expertBounds(f, "num_experts")
+	c.noBalance(f)
+}
+
+func (c *Config) biasedJSON(m map[string]any, scale string) {
+	m["num_experts"], m["num_experts_per_tok"], m["moe_intermediate_size"] = c.NumExperts, c.NumExpertsPerTok, c.MoEIntermediateSize
+	m["num_shared_experts"], m[scale] = c.SharedSize/c.MoEIntermediateSize, float(c.RoutedScale)
 }

@@ -8,63 +8,55 @@ import (
 	"strings"
 )
 
-// family is what the program knows of one architecture: how its config.json
-// reads and what its tensors are called. docs/adding-a-family.md shows how one
-// is written.
+// family describes one architecture: how to read its config.json, and the names of its tensors.
+// docs/adding-a-family.md shows how to write one.
 type family struct {
 	arch, modelType string
-	// nested says where the language model's keys are in the config.json of a larger model; nil:
-	// they are at the top.
+	// nested says where the config.json of a larger model has the language model's keys; nil: at the top.
 	nested *nested
-	// prefixes are how tensors' names can begin, the usual way first; none: "model." and
-	// "lm_head.".
+	// prefixes are the possible beginnings of tensor names, the usual one first; nil: "model." and "lm_head.".
 	prefixes []prefix
-	// tensors are the names that differ from Llama's (or, in a block of four norms, from Gemma's).
+	// tensors are the names that differ from Llama's or, in a block with four norms, from Gemma's.
 	tensors tensors
-	// blocks is how the names of the blocks' tensors begin, after the prefix; "": "layers.".
+	// blocks is the beginning of block tensor names, after the prefix; "": "layers.".
 	blocks string
-	// places are the roles whose tensors lie in others, or transposed.
+	// places are the roles whose tensors are parts of other tensors, or transposed.
 	places map[Role]placed
 	// joined are the roles of experts that may be one tensor for all experts, and where these lie then. The names of a
 	// directory's tensors tell; otherwise each expert has tensors of its own.
 	joined map[Role]placed
-	// eitherWay says that the matrices of experts may also be stored the other way round, transposed
-	// or not. Their shapes tell.
+	// eitherWay says that expert matrices may be stored transposed or not; their shapes decide.
 	eitherWay bool
-	// defaults are the values of keys that config.json leaves out. (A null does not leave
-	// its key out: it says that there is no value.)
+	// defaults are the values of missing keys. A null key is not missing: it says that there is no value.
 	defaults map[string]any
-	// ropeTypes are other names of rotary embeddings.
+	// ropeTypes maps the family's names of rope types to the common ones.
 	ropeTypes map[string]string
-	// names are what its config.json calls the keys that all families share, where that is not
-	// Llama's name. Defaults have Llama's.
+	// names maps Llama's key names to the family's, for shared keys with another name. defaults use Llama's names.
 	names map[string]string
-	// dropout says that published files ask for dropout: the model is trained without, and a note
-	// says so. In other families it is refused.
+	// dropout says that published files ask for dropout. The model is trained without dropout, and a note says so.
+	// Other families refuse dropout.
 	dropout bool
-	// localTheta is the default base for blocks with a sliding window; 0: all blocks have
-	// the same rotary embedding.
+	// localTheta is the default base for blocks with a sliding window; 0: all blocks have the same rotary embedding.
 	localTheta float64
-	mscales    bool // short_mscale and long_mscale of longrope count
-	partial    bool // partial_rotary_factor counts
+	mscales    bool // short_mscale and long_mscale of longrope are supported
+	partial    bool // partial_rotary_factor is supported
+	ropeAlpha  bool // alpha of rope type dynamic is supported
 	mxfp4      bool // experts may be stored in MXFP4
-	// keys are those that options reads, which an inline config may have.
+	// keys are the keys that options reads; an inline config may have them.
 	keys []string
-	// prepare sets keys that are missing and whose values follow from others. It is called before
-	// anything is read.
+	// prepare sets missing keys whose values follow from others. It runs before anything is read.
 	prepare func(f *fields)
-	// options sets what the architecture's mathematics is. It is called when the sizes
-	// have been read and the rotary embeddings have not.
+	// options sets the architecture's mathematics. It runs after the sizes and before the rotary embeddings are read.
 	options func(c *Config, f *fields)
 	// write adds the family's keys to the config.json of an inline config.
 	write func(c *Config, m map[string]any)
 }
 
-// prefix is how the names of a model's tensors begin.
+// prefix is the beginning of a model's tensor names: of the model, and of the head.
 type prefix struct{ model, head string }
 
-// tensors are the names of tensors by role: of a block's after "model.layers.N.", of others after
-// "model.". A fused role has several, in the order of their rows, or one that holds all its rows.
+// tensors maps roles to tensor names: of a block's tensors after "model.layers.N.", of others after "model.". A fused
+// role has several names, in the order of their rows, or one for all rows.
 type tensors map[Role][]string
 
 // and returns ts with the names of more added.
@@ -74,10 +66,10 @@ func (ts tensors) and(more tensors) tensors {
 	return out
 }
 
-// expertNumber stands for the expert's number in a name.
+// expertNumber stands for the expert's number in a tensor name.
 const expertNumber = "{expert}"
 
-// llamaTensors are the names that most families share.
+// llamaTensors are the tensor names that most families share.
 var llamaTensors = tensors{
 	RoleEmbed:        {"embed_tokens.weight"},
 	RolePositions:    {"embed_positions.weight"},
@@ -115,7 +107,7 @@ var llamaTensors = tensors{
 	RoleSharedDownBias:   {"mlp.shared_experts.down_proj.bias"},
 }
 
-// outputNormTensors are the names of a block's norms where outputs are normed.
+// outputNormTensors are the names of a block's norms if outputs are normed.
 var outputNormTensors = tensors{
 	RolePostAttnNorm: {"post_attention_layernorm.weight"},
 	RoleMLPNorm:      {"pre_feedforward_layernorm.weight"},
@@ -124,16 +116,16 @@ var outputNormTensors = tensors{
 
 var usualPrefix = prefix{"model.", "lm_head."}
 
-// families are all known families. findFamily looks for one by its architecture.
+// families are all known families, sorted by architecture.
 var families []*family
 
-// register makes a family known.
+// register adds a family to families.
 func register(f family) {
 	families = append(families, &f)
 	slices.SortFunc(families, func(a, b *family) int { return cmp.Compare(a.arch, b.arch) })
 }
 
-// tensorNames are the names of the tensors of role r.
+// tensorNames returns the names of the tensors of role r.
 func (c *Config) tensorNames(r Role) []string {
 	if c.family != nil && c.family.tensors[r] != nil {
 		return c.family.tensors[r]
@@ -147,14 +139,13 @@ func (c *Config) tensorNames(r Role) []string {
 	if c.OutputGate && outputGateTensors[r] != nil {
 		return outputGateTensors[r]
 	}
-	if gatedDeltaTensors[r] != nil {
-		return gatedDeltaTensors[r]
+	if of := c.Recurrence(); of != nil && of.tensorNames(r) != nil {
+		return of.tensorNames(r)
 	}
 	return llamaTensors[r]
 }
 
-// familyOf is the model's family. For a Config that was made by hand it is that of its
-// ModelType, or nil.
+// familyOf returns the model's family. For a Config made by hand it is the family of its ModelType, or nil.
 func (c *Config) familyOf() *family {
 	if c.family != nil {
 		return c.family
@@ -167,7 +158,7 @@ func (c *Config) familyOf() *family {
 	return nil
 }
 
-// names is how the model's tensors' names begin.
+// names returns the beginning of the model's tensor names.
 func (c *Config) names() prefix {
 	switch {
 	case c.prefix != prefix{}:
@@ -178,7 +169,7 @@ func (c *Config) names() prefix {
 	return usualPrefix
 }
 
-// Prefixes are how the names of the tensors begin: those of the model, and those of the head.
+// Prefixes returns the beginnings of the tensor names of the model and of the head.
 func (c *Config) Prefixes() (model, head string) { return c.names().model, c.names().head }
 
 // PredictsAhead reports whether a tensor belongs to multi-token prediction: to a module mtp, or to a block behind the last one.
@@ -192,11 +183,11 @@ func (c *Config) PredictsAhead(name string) bool {
 	return ok && err == nil && block >= c.NumLayers
 }
 
-// addOne ends the errors about models of a family that mt does not have.
+// addOne ends errors about models of an unknown family.
 const addOne = "; docs/adding-a-family.md in mt's sources shows how one more is added"
 
-// findFamily finds the family by model_type, as Transformers does, and where there is none by architectures. A class that is no
-// family's, such as a base class, counts as model_type says. A class of another family than model_type's is refused.
+// findFamily finds the family by model_type, as Transformers does, or without model_type by architectures. An unknown
+// class, such as a base class, counts as model_type's. A class of another known family is refused.
 func findFamily(f *fields) *family {
 	archs, modelType := f.strs("architectures"), f.str("model_type", "")
 	if f.err != nil {

@@ -12,9 +12,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// madeUp is a family as docs/adding-a-family.md describes one: fused q, k and v
-// of other names, a window in every second block, norms of outputs, its own
-// key for the size of the scores.
+// madeUp is a family as docs/adding-a-family.md describes one: other names for a fused q, k and v, a window in every
+// second block, norms of outputs, and its own key for the scores' scale.
 var madeUp = family{
 	arch: "MadeUpForCausalLM", modelType: "made_up",
 	tensors: tensors{
@@ -117,8 +116,7 @@ func TestInlineNestedFamily(t *testing.T) {
 	}
 }
 
-// TestKnown: who brings a model of an unknown family is told of all that mt trains, and where it says how
-// one is added.
+// TestKnown: the error for a model of an unknown family lists all families, and names the page on adding one.
 func TestKnown(t *testing.T) {
 	_, err := parse(t, map[string]any{"architectures": []any{"UnheardOfForCausalLM"}, "model_type": nil})
 	if err == nil || !strings.HasSuffix(err.Error(), "known: "+allArchs()+addOne) {

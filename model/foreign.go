@@ -11,8 +11,8 @@ import (
 	"mt/base/files"
 )
 
-// Foreign says what a directory, or a file, holds in place of a model as save_pretrained writes it, and the way out. It is
-// empty where nothing is there that it knows.
+// Foreign says what a directory or file holds if that is no model in the format of save_pretrained, and what to do
+// about it; "" if it recognises nothing.
 func Foreign(path string) string {
 	if st, err := os.Stat(path); err == nil && !st.IsDir() {
 		return foreignFile(path)
@@ -56,18 +56,19 @@ func Foreign(path string) string {
 }
 
 var (
-	// pickled match the weights that torch.save writes, in lower case.
+	// pickled match weights that torch.save writes, in lower case.
 	pickled = []string{"pytorch_model*.bin", "consolidated*.pth", "*.pt", "*.pth", "*.ckpt"}
 	// otherWeights match weights of TensorFlow, Flax, ONNX and MLX, in lower case.
 	otherWeights = []string{"*.h5", "*.msgpack", "*.onnx", "*.npz"}
 )
 
-// trainersState matches files of a trainer that torch.save writes beside weights.
+// trainersState matches a trainer's own files that torch.save writes beside the weights.
 var trainersState = regexp.MustCompile(`^(optimizer|scheduler|scaler|rng_state|training_args)[._]`)
 
-// below says in which directory below dir, which has no config.json, there is one; "" if there is none.
+// below names the only directory below dir with a config.json, for an error about dir, which has none; "" if there is
+// none.
 func below(dir string) string {
-	for _, pattern := range []string{"*", "snapshots/*"} { // the latter in the cache of the Hub
+	for _, pattern := range []string{"*", "snapshots/*"} { // the latter is the layout of the Hub's cache
 		found, _ := filepath.Glob(filepath.Join(escaped(dir), pattern, "config.json")) // the patterns are well formed
 		switch len(found) {
 		case 0:
@@ -80,7 +81,7 @@ func below(dir string) string {
 	return ""
 }
 
-// foreignFile is Foreign of a file.
+// foreignFile is Foreign for a file.
 func foreignFile(path string) string {
 	name := filepath.Base(path)
 	if strings.HasSuffix(strings.ToLower(name), ".gguf") {
@@ -89,7 +90,7 @@ func foreignFile(path string) string {
 	return name + " is a file: give the directory that holds config.json and model*.safetensors"
 }
 
-// baseModel is the model that an adapter's configuration names.
+// baseModel returns the base model that an adapter's configuration names.
 func baseModel(dir string) string {
 	var f struct {
 		Base string `json:"base_model_name_or_path"`
@@ -101,7 +102,7 @@ func baseModel(dir string) string {
 	return cut(f.Base)
 }
 
-// escaped is a path in which a pattern's characters mean themselves.
+// escaped returns a path whose special characters are escaped for filepath.Glob.
 func escaped(path string) string {
 	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(path)
 }

@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// Freeze says which tensors of a checkpoint are not trained, by regular expressions (RE2 syntax) that a name has to
-// match somewhere. A frozen tensor streams as others do; it has no gradient, no lower half and no planes.
+// Freeze selects the tensors that are not trained, by regular expressions (RE2 syntax) that match anywhere in a name.
+// A frozen tensor streams as others do, but has no gradient, no lower half and no optimizer planes.
 type Freeze struct {
-	Names []string // tensors that match one of these are frozen
-	But   []string // where there are some: tensors that match none of these are frozen too
+	Names []string // tensors that match any of these are frozen
+	But   []string // unless empty: tensors that match none of these are frozen too
 }
 
-// freezing is a Freeze whose expressions are compiled.
+// freezing is a Freeze with compiled expressions.
 type freezing struct{ names, but []*regexp.Regexp }
 
 func (f Freeze) compile() (out freezing, err error) {
@@ -24,7 +24,7 @@ func (f Freeze) compile() (out freezing, err error) {
 	return out, err
 }
 
-// compile compiles expressions that names of tensors are matched with.
+// compile compiles expressions for tensor names.
 func compile(exprs []string) (out []*regexp.Regexp, err error) {
 	for _, e := range exprs {
 		p, err := regexp.Compile(e)
@@ -36,8 +36,7 @@ func compile(exprs []string) (out []*regexp.Regexp, err error) {
 	return out, nil
 }
 
-// matched says whether an expression matches the tensor's name: that which it has here, or that of the larger tensor in which the
-// checkpoint has it.
+// matched says whether p matches the tensor's name, or the name of the checkpoint's larger tensor that holds it.
 func (s Stored) matched(p *regexp.Regexp) bool {
 	return p.MatchString(s.Name) || p.MatchString(s.Tensor())
 }
@@ -50,22 +49,22 @@ func checkMatched(p *regexp.Regexp, tensors []Stored) error {
 	return fmt.Errorf("%q matches no tensor; they have names such as %s and %s", p, tensors[0].Tensor(), tensors[len(tensors)/2].Tensor())
 }
 
-// has says whether the tensor is frozen.
+// has says whether s is frozen.
 func (f freezing) has(s Stored) bool {
 	return slices.ContainsFunc(f.names, s.matched) || len(f.but) > 0 && !slices.ContainsFunc(f.but, s.matched)
 }
 
-// frozen marks the parameters that are not to be trained, beside those that never are.
+// frozen marks parameters that c.Freeze freezes, in addition to those that are never trained.
 func (c *Config) frozen(params []Param) {
 	for i := range params {
-		if p := &params[i]; len(p.Stored) > 0 { // of several the others say the same: SetFreeze has seen to that
+		if p := &params[i]; len(p.Stored) > 0 { // SetFreeze has checked that all its tensors agree
 			p.Frozen = p.Frozen || c.freezing.has(p.Stored[0])
 		}
 	}
 }
 
-// SetFreeze freezes tensors. The error says which expression is wrong or matches no tensor, which tensors can be
-// frozen only together, or that nothing is left to train.
+// SetFreeze freezes tensors. The error names an expression that is wrong or matches no tensor, or tensors that can be
+// frozen only together. Freezing every tensor is an error too.
 func (c *Config) SetFreeze(f Freeze) error {
 	if len(f.Names)+len(f.But) == 0 {
 		return nil
@@ -112,7 +111,7 @@ func storedNames(p Param) (names []string) {
 	return names
 }
 
-// TrainedParams is the number of parameters that are not frozen.
+// TrainedParams returns the number of parameters that are not frozen.
 func (c *Config) TrainedParams() (n int64) {
 	for _, l := range c.Layers() {
 		for _, p := range l.Params {
@@ -124,7 +123,7 @@ func (c *Config) TrainedParams() (n int64) {
 	return n
 }
 
-// LowestTrained is the index of the lowest layer that has a gradient; their number where none has one.
+// LowestTrained returns the index of the lowest layer with a gradient; len(layouts): none has one.
 func LowestTrained(layouts []Layout) int {
 	for i, l := range layouts {
 		if l.GradElems > 0 {
@@ -134,9 +133,9 @@ func LowestTrained(layouts []Layout) int {
 	return len(layouts)
 }
 
-// BackwardFLOPs is the backward's part of FLOPs: for each product once for the gradient of its input, from the lowest
-// layer that is trained on, and once for that of its weights, if they are trained. It walks the table of parameters
-// where some are frozen.
+// BackwardFLOPs returns the backward part of FLOPs. From the lowest trained layer on, each matrix product counts once
+// for its input's gradient. It counts once more for its weights' gradient, if they are trained. With frozen tensors
+// the parameter table is walked.
 func (c *Config) BackwardFLOPs(tokens, pairs int64) float64 {
 	if len(c.Freeze.Names)+len(c.Freeze.But) == 0 {
 		return 2 * c.ForwardFLOPs(tokens, pairs)
@@ -147,14 +146,14 @@ func (c *Config) BackwardFLOPs(tokens, pairs int64) float64 {
 		case Block, Attention:
 			blocks++
 		case Recurrent, Mixer:
-			recurrences += float64(2 * c.GatedDeltaNet.FLOPs())
+			recurrences += float64(2 * c.RecurrenceFLOPs())
 		}
 		for _, p := range l.Tensors {
 			n := float64(p.Elems())
 			switch {
 			case p.Dims != 2 || l.Kind == Embedding || l.Kind == Positions:
 				continue
-			case p.Part > 0 && p.Part <= c.NumExperts: // an expert's, and not the one that all tokens go through
+			case p.Part > 0 && p.Part <= c.NumExperts: // a routed expert's, not the shared one's
 				n *= float64(c.NumExpertsPerTok) / float64(c.NumExperts)
 			}
 			products += n

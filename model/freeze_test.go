@@ -55,8 +55,8 @@ func TestFreeze(t *testing.T) {
 	}
 }
 
-// TestNamesInTheCheckpoint: rows of a tensor that the checkpoint has in one with others are frozen, and put into a group, by that tensor's
-// name and by their own.
+// TestNamesInTheCheckpoint: rows that share a tensor in the checkpoint are frozen and grouped by that tensor's name,
+// and by their own names.
 func TestNamesInTheCheckpoint(t *testing.T) {
 	c := testkit.Must(FromInline(map[string]any{"model_type": "llama4_text", "vocab_size": 96, "hidden_size": 16, "intermediate_size": 8, "intermediate_size_mlp": 24,
 		"num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 4, "num_local_experts": 3, "interleave_moe_layer_step": 2}, "test"))(t)

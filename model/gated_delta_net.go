@@ -1,49 +1,32 @@
 package model
 
-// GatedDeltaNet is what a block may have in the place of attention: heads that each carry a state from token to token by the
-// gated delta rule, of queries, keys and values that a short convolution along the tokens made. Source: arXiv:2412.06464;
-// transformers, modeling_qwen3_next.
+// GatedDeltaNet is linear attention that may replace attention in a block. Each head carries a state from token to
+// token by the gated delta rule. A short convolution along the tokens makes its queries, keys and values. Source:
+// arXiv:2412.06464; transformers, modeling_qwen3_next.
 type GatedDeltaNet struct {
-	KeyHeads, Heads  int // Heads value heads share KeyHeads key heads
+	KeyHeads, Heads  int // numbers of key heads and value heads; Heads is a multiple of KeyHeads
 	KeyDim, ValueDim int
-	Taps             int // of the convolution
+	Taps             int // taps of the convolution
 }
 
-// Keys and Values are the columns of all heads' keys, which are those of queries too, and of all heads' values.
+// Keys returns the columns of all heads' keys; queries have as many.
 func (r *GatedDeltaNet) Keys() int { return r.KeyHeads * r.KeyDim }
 
-// Values is said at Keys.
+// Values returns the columns of all heads' values.
 func (r *GatedDeltaNet) Values() int { return r.Heads * r.ValueDim }
 
-// Convolved is how many columns go through the convolution: queries, keys and values.
+// Convolved returns how many columns pass the convolution: queries, keys and values.
 func (r *GatedDeltaNet) Convolved() int { return 2*r.Keys() + r.Values() }
 
-// FLOPs is the work of a token's forward beside its matrix products: that of the convolution, and that of the state, which is
-// read twice and written once.
-func (r *GatedDeltaNet) FLOPs() int64 { return r.ConvFLOPs() + r.StateFLOPs() }
-
-// ConvFLOPs and StateFLOPs are said at FLOPs.
+// ConvFLOPs implements Recurrence.
 func (r *GatedDeltaNet) ConvFLOPs() int64 { return 2 * int64(r.Taps) * int64(r.Convolved()) }
 
-// StateFLOPs is said at FLOPs.
+// StateFLOPs implements Recurrence: the state is read twice and written once.
 func (r *GatedDeltaNet) StateFLOPs() int64 {
 	return 6 * int64(r.Heads) * int64(r.KeyDim) * int64(r.ValueDim)
 }
 
-// IsRecurrent says whether a block has a recurrence in the place of attention.
-func (c *Config) IsRecurrent(block int) bool { return c.Recurrent != nil && c.Recurrent[block] }
-
-// RecurrentBlocks is how many blocks have one.
-func (c *Config) RecurrentBlocks() (n int) {
-	for b := range c.NumLayers {
-		if c.IsRecurrent(b) {
-			n++
-		}
-	}
-	return n
-}
-
-// gatedDeltaTensors are the names of such a block's tensors.
+// gatedDeltaTensors are the names of the tensors of a gated delta net.
 var gatedDeltaTensors = tensors{
 	RoleRecurIn:     {"linear_attn.in_proj_qkv.weight", "linear_attn.in_proj_z.weight"},
 	RoleRecurGates:  {"linear_attn.in_proj_b.weight", "linear_attn.in_proj_a.weight"},
@@ -54,7 +37,7 @@ var gatedDeltaTensors = tensors{
 	RoleRecurOut:    {"linear_attn.out_proj.weight"},
 }
 
-// outputGateTensors are the names of attention's where it has an output gate.
+// outputGateTensors are the names of attention's tensors with an output gate.
 var outputGateTensors = tensors{
 	RoleQKV:     {"self_attn.q_proj.weight", "self_attn.k_proj.weight", "self_attn.v_proj.weight", "self_attn.gate_proj.weight"},
 	RoleQKVBias: {"self_attn.q_proj.bias", "self_attn.k_proj.bias", "self_attn.v_proj.bias", "self_attn.gate_proj.bias"},
@@ -69,25 +52,23 @@ var (
 	jointQueryPlaces = map[Role]placed{RoleQKV: {tensor: "self_attn.q_proj.weight"}, RoleQKVBias: {tensor: "self_attn.q_proj.bias"}}
 )
 
-// gatedDelta is the first half of a recurrent block.
-func (n blockNames) gatedDelta() []Param {
-	c, r := n.c, n.c.GatedDeltaNet
+func (r *GatedDeltaNet) tensorNames(role Role) []string { return gatedDeltaTensors[role] }
+
+func (r *GatedDeltaNet) params(n blockNames) []Param {
+	h := n.c.HiddenSize
 	in := []int{r.Keys(), r.Keys(), r.Values(), r.Values()}
 	if len(n.named(RoleRecurIn)) == 2 {
 		in = []int{r.Convolved(), r.Values()}
 	}
-	taps := matrix(RoleRecurTaps, r.Taps, n.stored(RoleRecurTaps, r.Convolved()))
-	taps.Dims, taps.F32 = 3, true
-	return append(n.norm(RoleAttnNorm, RoleAttnNormBias),
-		matrix(RoleRecurIn, c.HiddenSize, n.stored(RoleRecurIn, in...)),
-		matrix(RoleRecurGates, c.HiddenSize, n.stored(RoleRecurGates, r.Heads, r.Heads)), taps,
+	return []Param{matrix(RoleRecurIn, h, n.stored(RoleRecurIn, in...)),
+		matrix(RoleRecurGates, h, n.stored(RoleRecurGates, r.Heads, r.Heads)), n.convTaps(r.Convolved(), r.Taps),
 		vector(RoleRecurDecay, n.stored(RoleRecurDecay, r.Heads)), vector(RoleRecurDtBias, n.stored(RoleRecurDtBias, r.Heads)),
 		vector(RoleRecurNorm, n.stored(RoleRecurNorm, r.ValueDim)),
-		matrix(RoleRecurOut, r.Values(), n.stored(RoleRecurOut, c.HiddenSize)))
+		matrix(RoleRecurOut, r.Values(), n.stored(RoleRecurOut, h))}
 }
 
-// queries are the tensors of queries, keys and values and, with an output gate, of the gate. The checkpoint's tensor of
-// queries then has, head by head, the rows of the query and those of the gate.
+// queries returns the tensors of queries, keys and values, and of the output gate if there is one. With a gate the
+// checkpoint has queries and gate in one tensor, which alternates a head's query rows and gate rows.
 func (n blockNames) queries(r Role, q, kv int) []Stored {
 	if !n.c.OutputGate {
 		return n.stored(r, q, kv, kv)
@@ -101,12 +82,12 @@ func (n blockNames) queries(r Role, q, kv int) []Stored {
 	return stored
 }
 
-// Bounds on recurrences: what their operation takes.
+// Bounds on gated delta nets, which are the limits of their operation.
 const (
 	maxRecurHeads = 64
 	maxRecurDim   = 128
 	maxTaps       = 8
-	// The values of layer_types.
+	// The value of layer_types for blocks with a gated delta net.
 	linearAttention = "linear_attention"
 )
 
@@ -114,8 +95,8 @@ const (
 var gatedDeltaKeys = []string{"linear_conv_kernel_dim", "linear_key_head_dim", "linear_value_head_dim", "linear_num_key_heads", "linear_num_value_heads",
 	"layer_types", "full_attention_interval"}
 
-// gatedDeltaFields reads which blocks have a recurrence, and its sizes. Where layer_types is missing, one block in
-// full_attention_interval has attention, the last of each so many.
+// gatedDeltaFields reads the sizes of gated delta nets and the blocks that have one. Without layer_types every
+// full_attention_interval-th block has attention.
 func (c *Config) gatedDeltaFields(f *fields) {
 	r := &GatedDeltaNet{KeyHeads: f.int("linear_num_key_heads", 16, 1, maxRecurHeads), Heads: f.int("linear_num_value_heads", 32, 1, maxRecurHeads),
 		KeyDim: f.int("linear_key_head_dim", 128, 1, maxRecurDim), ValueDim: f.int("linear_value_head_dim", 128, 1, maxRecurDim),
@@ -124,22 +105,8 @@ func (c *Config) gatedDeltaFields(f *fields) {
 		f.fail("linear_num_value_heads", "%d heads do not share %d key heads evenly", r.Heads, r.KeyHeads)
 	}
 	types, every := c.typesOfLayers(f), f.int("full_attention_interval", 4, 1, maxLayers)
-	if f.err != nil {
-		return
-	}
-	c.Recurrent = make([]bool, c.NumLayers)
-	for b := range c.Recurrent {
-		switch {
-		case types == nil:
-			c.Recurrent[b] = (b+1)%every != 0
-		case types[b] == linearAttention:
-			c.Recurrent[b] = true
-		case types[b] != fullAttention:
-			f.fail("layer_types", "layer %d is %q; known: %s, %s", b, types[b], fullAttention, linearAttention)
-		}
-	}
-	if c.RecurrentBlocks() == 0 {
-		c.Recurrent = nil
+	c.recurrentBlocks(f, types, linearAttention, func(b int) bool { return (b+1)%every != 0 })
+	if c.Recurrent == nil {
 		return
 	}
 	c.GatedDeltaNet = r
@@ -149,13 +116,7 @@ func (c *Config) gatedDeltaFields(f *fields) {
 }
 
 func (c *Config) gatedDeltaJSON(m map[string]any) {
-	types := make([]string, c.NumLayers)
-	for b := range types {
-		if types[b] = fullAttention; c.IsRecurrent(b) {
-			types[b] = linearAttention
-		}
-	}
-	m["layer_types"] = types
+	m["layer_types"] = c.recurrentTypes(linearAttention, fullAttention)
 	if r := c.GatedDeltaNet; r != nil {
 		m["linear_num_key_heads"], m["linear_num_value_heads"], m["linear_conv_kernel_dim"] = r.KeyHeads, r.Heads, r.Taps
 		m["linear_key_head_dim"], m["linear_value_head_dim"] = r.KeyDim, r.ValueDim

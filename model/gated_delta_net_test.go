@@ -10,7 +10,7 @@ import (
 	"mt/internal/testkit"
 )
 
-// qwen3Next is what the published directory of 80B parameters says, in the keys that count.
+// qwen3Next has the relevant keys of the published 80B model's config.json.
 var qwen3Next = map[string]any{"architectures": []any{"Qwen3NextForCausalLM"}, "model_type": "qwen3_next", "vocab_size": 151936, "hidden_size": 2048,
 	"intermediate_size": 5120, "num_hidden_layers": 48, "num_attention_heads": 16, "num_key_value_heads": 2, "head_dim": 256, "rope_theta": 1e7,
 	"partial_rotary_factor": 0.25, "rope_scaling": nil, "max_position_embeddings": 262144, "full_attention_interval": 4, "attention_bias": false,
@@ -71,16 +71,16 @@ func TestRecurrentBlocks(t *testing.T) {
 	}
 }
 
-// TestRecurrentBackwardFLOPs: below the lowest tensor that is trained recurrences have no backward, and pairs are those of the
-// blocks with attention.
+// TestRecurrentBackwardFLOPs: gated delta nets below the lowest trained tensor have no backward; only blocks with
+// attention have pairs.
 func TestRecurrentBackwardFLOPs(t *testing.T) {
 	testkit.NotShort(t)
 	c := testkit.Must(parse(t, qwen3Next))(t)
 	testkit.NoError(t, c.SetFreeze(Freeze{Names: []string{"embed_tokens", "model.norm"}}))
 	all := c.BackwardFLOPs(1, 12)
 	testkit.NoError(t, c.SetFreeze(Freeze{Names: []string{"embed_tokens", `model\.norm`, `layers\.[0-3]\.`}}))
-	of := 2.0 * float64(3*c.GatedDeltaNet.FLOPs()) // three recurrences
-	of += 2 * c.PairFLOPs() * 12 / 12              // one attention of twelve
+	of := 2.0 * float64(3*c.RecurrenceFLOPs()) // three recurrences
+	of += 2 * c.PairFLOPs() * 12 / 12          // one attention of twelve
 	rest := all - c.BackwardFLOPs(1, 12) - of
 	var products float64
 	for _, l := range c.Layers()[1:9] {
@@ -121,8 +121,8 @@ func TestRecurrencesRefused(t *testing.T) {
 	}
 }
 
-// TestRecurrentPlaces: rows of queries, keys, values and gates lie in the checkpoint's tensors by key heads, those of a query and
-// its gate by heads, and a convolution has three dimensions.
+// TestRecurrentPlaces: the checkpoint's tensors interleave rows of queries, keys, values and gates by key heads, and a
+// query and its gate by heads. A convolution has three dimensions.
 func TestRecurrentPlaces(t *testing.T) {
 	c := testkit.Must(parse(t, map[string]any{"architectures": []any{"Qwen3NextForCausalLM"}, "model_type": "qwen3_next", "hidden_size": 10, "num_hidden_layers": 2,
 		"num_attention_heads": 3, "num_key_value_heads": 1, "head_dim": 4, "partial_rotary_factor": 0.5, "layer_types": []any{"linear_attention", "full_attention"},

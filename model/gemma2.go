@@ -21,9 +21,8 @@ func init() {
 	})
 }
 
-// gemma2 is what Gemma 2 does unlike Llama: as Gemma 3, but with capped scores in
-// place of q/k norm, and windows in every other block. Source: arXiv:2408.00118,
-// transformers.Gemma2Config.
+// gemma2 sets how Gemma 2 differs from Llama. It is Gemma 3 with capped scores in place of q/k norm, and windows in
+// every other block. Source: arXiv:2408.00118, transformers.Gemma2Config.
 func (c *Config) gemma2(f *fields) {
 	c.gemma(f)
 	c.AttnSoftcap = f.float("attn_logit_softcapping", 0, 1e-3, 1e6)
@@ -35,8 +34,8 @@ func (c *Config) gemma2JSON(m map[string]any) {
 	m["attn_logit_softcapping"] = optionalFloat(c.AttnSoftcap)
 }
 
-// gemma is what Gemma 2 and 3 share: norms with 1+w, four of them in a block,
-// scaled embeddings, a scale of the scores and a cap of the logits of their own.
+// gemma sets what Gemma 2 and 3 share: norms with 1+w, four norms in a block, scaled embeddings, a scale on scores and
+// a cap on logits.
 func (c *Config) gemma(f *fields) {
 	c.NormOffset, c.SandwichNorms = 1, true
 	c.EmbedScale, c.EmbedRounded = math.Sqrt(float64(c.HiddenSize)), true
@@ -53,9 +52,9 @@ func (c *Config) gemma(f *fields) {
 
 func (c *Config) gemmaJSON(m map[string]any) {
 	m["attention_bias"] = c.QKVBias
-	// Rounded, as the square of a root is not quite the number: 256, not 256.00000000000006.
+	// Rounded because the square of a root is not exact: 256, not 256.00000000000006.
 	m["query_pre_attn_scalar"] = math.Round(1e9/(c.AttnScale*c.AttnScale)) / 1e9
 	m["final_logit_softcapping"] = optionalFloat(c.LogitSoftcap)
-	// Transformers makes the mask of a window even where no layer has one.
+	// Transformers builds the window's mask even if no layer has a window.
 	m["sliding_window"], m["layer_types"] = cmp.Or(c.SlidingWindow, 4096), c.layerTypes()
 }

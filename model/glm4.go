@@ -20,7 +20,7 @@ func init() {
 	}
 	register(glm)
 
-	// GLM-4-0414 norms outputs too.
+	// GLM-4-0414 norms outputs in addition to inputs.
 	glm4 := glm
 	glm4.arch, glm4.modelType = "Glm4ForCausalLM", "glm4"
 	glm4.tensors = maps.Clone(glm.tensors)
@@ -36,9 +36,8 @@ func init() {
 	register(glm4)
 }
 
-// glm is what GLM-4 does unlike Llama: gate and up in one tensor, rotary embeddings that turn
-// neighbours in the first half of a head, biases of q, k and v. Source: transformers.GlmConfig,
-// Glm4Config.
+// glm sets how GLM-4 differs from Llama: gate and up are one tensor, q, k and v have biases, and interleaved rotary
+// embeddings rotate the first half of a head. Source: transformers.GlmConfig, Glm4Config.
 func (c *Config) glm(f *fields) {
 	c.RopeInterleaved = true
 	c.QKVBias = f.bool("attention_bias", false)

@@ -36,12 +36,12 @@ func init() {
 	})
 }
 
-// gpt2 is what GPT-2 does unlike Llama: learned positions, LayerNorm, an MLP without a gate, biases
-// everywhere. Source: transformers.GPT2Config and its module.
+// gpt2 sets how GPT-2 differs from Llama: learned positions, LayerNorm, an MLP without a gate, biases everywhere.
+// Source: transformers.GPT2Config and its module.
 func (c *Config) gpt2(f *fields) {
 	c.LearnedPositions, c.LayerNorm, c.NormBias, c.Ungated, c.ResidualInit = true, true, true, true, true
 	c.QKVBias, c.OBias, c.MLPBias = true, true, true
-	// reorder_and_upcast_attn says only how attention is computed.
+	// reorder_and_upcast_attn changes only how attention is computed.
 	for key, known := range map[string]bool{"scale_attn_weights": true, "scale_attn_by_inverse_layer_idx": false, "add_cross_attention": false} {
 		if v := f.bool(key, known); v != known {
 			f.fail(key, "%t is not supported, only %t%s", v, known, addOne)
@@ -50,7 +50,7 @@ func (c *Config) gpt2(f *fields) {
 	c.asManyKeyHeads(f)
 }
 
-// asManyKeyHeads refuses sizes of heads that an architecture without keys for them cannot have.
+// asManyKeyHeads refuses head counts and sizes that the architecture has no keys for.
 func (c *Config) asManyKeyHeads(f *fields) {
 	if c.NumKVHeads != c.NumHeads {
 		f.fail("num_key_value_heads", "%d for %d heads: this architecture has as many", c.NumKVHeads, c.NumHeads)

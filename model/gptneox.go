@@ -23,7 +23,7 @@ func init() {
 		partial: true,
 		keys: []string{"attention_bias", "use_parallel_residual", "hidden_dropout", "classifier_dropout", "rotary_pct", "rotary_emb_base",
 			"is_decoder", "partial_rotary_factor"},
-		prepare: func(f *fields) { // the names that it had for these before they were those of all
+		prepare: func(f *fields) { // rotary_pct and rotary_emb_base are the class's older names
 			f.setDefaults(map[string]any{"partial_rotary_factor": cmp.Or[any](f.vals["rotary_pct"], 0.25)})
 			if f.has("rotary_emb_base") {
 				f.setDefaults(map[string]any{"rope_theta": f.vals["rotary_emb_base"]})
@@ -34,9 +34,9 @@ func init() {
 	})
 }
 
-// gptNeoX is what GPT-NeoX and Pythia do unlike Llama: LayerNorm, an MLP without a gate, attention
-// and MLP beside each other, each with a norm of its own, and a quarter of a head's elements turned.
-// Source: arXiv:2204.06745, transformers.GPTNeoXConfig.
+// gptNeoX sets how GPT-NeoX and Pythia differ from Llama: LayerNorm, an MLP without a gate, and parallel attention and
+// MLP with a norm each. A quarter of a head's elements is rotated. Source: arXiv:2204.06745,
+// transformers.GPTNeoXConfig.
 func (c *Config) gptNeoX(f *fields) {
 	c.LayerNorm, c.NormBias, c.Ungated, c.MLPBias = true, true, true, true
 	c.QKVBias = f.bool("attention_bias", true)

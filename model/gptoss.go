@@ -17,7 +17,7 @@ func init() {
 		keys: []string{"attention_bias", "sliding_window", "layer_types", "num_experts", "num_local_experts", "num_experts_per_tok",
 			"experts_per_token", "swiglu_alpha", "swiglu_limit", "initial_context_length", "output_router_logits", "router_aux_loss_coef"},
 		options: func(c *Config, f *fields) {
-			if !f.has("rope_scaling") && !f.has("rope_parameters") { // the class's own
+			if !f.has("rope_scaling") && !f.has("rope_parameters") { // the class's default
 				f.vals["rope_parameters"] = map[string]any{"rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0,
 					"truncate": false, "original_max_position_embeddings": 4096.0}
 			}
@@ -26,8 +26,8 @@ func init() {
 			if n := f.int("experts_per_token", c.NumExpertsPerTok, 1, maxExpertsUsed); n != c.NumExpertsPerTok {
 				f.fail("experts_per_token", "%d, and num_experts_per_tok is %d; remove one of them", n, c.NumExpertsPerTok)
 			}
-			// An expert is as wide as intermediate_size says, and the weights of those that are
-			// chosen are a softmax over them alone.
+			// intermediate_size is the width of an expert. The chosen experts' weights are a softmax over their logits
+			// alone.
 			c.MoEIntermediateSize, c.NormTopKProb = c.IntermediateSize, true
 			c.Sinks, c.RouterBias, c.ExpertBias = true, true, true
 			c.ClampedSwiGLU = &ClampedSwiGLU{Alpha: f.float("swiglu_alpha", 1.702, 1e-3, 1e3), Limit: f.float("swiglu_limit", 7, 1e-3, 1e6)}

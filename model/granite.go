@@ -21,11 +21,10 @@ func init() {
 	})
 }
 
-// Bounds on multipliers: far beyond those of any model, and far from where fp32 ends.
+// Bounds on multipliers, far beyond any model's and far from the limits of fp32.
 const minMultiplier, maxMultiplier = 1e-6, 1e6
 
-// multipliers reads the four numbers that Granite multiplies with. Source:
-// transformers.GraniteConfig; arXiv:2203.03466 for the idea.
+// multipliers reads Granite's four multipliers. Source: transformers.GraniteConfig; arXiv:2203.03466 for the idea.
 func (c *Config) multipliers(f *fields) {
 	read := func(key string) float64 { return f.float(key, 1, minMultiplier, maxMultiplier) }
 	c.EmbedScale, c.ResidualScale = read("embedding_multiplier"), read("residual_multiplier")
@@ -37,8 +36,8 @@ func (c *Config) multipliersJSON(m map[string]any) {
 	m["attention_multiplier"], m["logits_scaling"] = float(c.AttnScale), float(inverse(c.LogitScale))
 }
 
-// inverse is 1/x, rounded to the 15 digits that a number which was inverted before has for certain.
+// inverse returns 1/x, rounded to 15 digits so that inverting twice gives x back.
 func inverse(x float64) float64 {
-	y, _ := strconv.ParseFloat(strconv.FormatFloat(1/x, 'g', 15, 64), 64) // what was formatted parses
+	y, _ := strconv.ParseFloat(strconv.FormatFloat(1/x, 'g', 15, 64), 64) // formatted text always parses
 	return y
 }

@@ -15,7 +15,7 @@ func init() {
 			m["attention_bias"], m["num_local_experts"], m["shared_intermediate_size"] = c.QKVBias, 0, c.IntermediateSize
 			c.multipliersJSON(m)
 			m["layer_types"], m["position_embedding_type"] = c.layerTypes(), nil
-			m["mamba_n_heads"] = 1 // of no layer; Transformers wants it to divide hidden_size
+			m["mamba_n_heads"] = 1 // no layer uses it, but Transformers requires that it divides hidden_size
 			if c.NoRope == nil {
 				m["position_embedding_type"] = "rope"
 			}
@@ -23,9 +23,8 @@ func init() {
 	})
 }
 
-// granite4 is Granite 4 where it is dense and has attention in all layers (micro, 1b, 350m): the MLP is what
-// beside experts would be the shared one, and queries and keys need not turn. Source:
-// transformers.GraniteMoeHybridConfig.
+// granite4 sets Granite 4 for its dense models with attention in all layers (micro, 1b, 350m). Their MLP is the shared
+// expert of the MoE models, and a rotary embedding is optional. Source: transformers.GraniteMoeHybridConfig.
 func (c *Config) granite4(f *fields) {
 	c.biases(f)
 	c.multipliers(f)

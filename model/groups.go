@@ -6,14 +6,15 @@ import (
 	"slices"
 )
 
-// Group is some tensors of a checkpoint that are updated otherwise than the rest.
+// Group is a set of tensors that are updated with settings of their own.
 type Group struct {
 	Name    string   // for people
-	Modules []string // its tensors match one of these, as Freeze has expressions
+	Modules []string // a tensor is in the group if its name matches one of these expressions, as in Freeze
 }
 
-// SetGroups puts tensors into groups, and Stored.Group says into which. The error says which expression is wrong or matches no
-// tensor, or which tensor is in two groups or frozen; so SetFreeze comes first. A tensor that is never trained is in none.
+// SetGroups puts tensors into groups and sets Stored.Group. The error names an expression that is wrong or matches no
+// tensor, or a tensor that is frozen or in two groups. SetFreeze must come first. Tensors that are never trained are
+// in no group.
 func (c *Config) SetGroups(groups []Group) error {
 	var by [][]*regexp.Regexp
 	for _, g := range groups {
@@ -52,7 +53,7 @@ func (c *Config) SetGroups(groups []Group) error {
 	return nil
 }
 
-// groupsOf lists the groups that a tensor is in.
+// groupsOf returns the groups that a tensor is in.
 func groupsOf(by [][]*regexp.Regexp, s Stored) (in []int) {
 	for i, exprs := range by {
 		if slices.ContainsFunc(exprs, s.matched) {
@@ -62,21 +63,21 @@ func groupsOf(by [][]*regexp.Regexp, s Stored) (in []int) {
 	return in
 }
 
-// grouped marks tensors with their groups.
+// grouped sets the group of each tensor.
 func (c *Config) grouped(params []Param) {
 	if len(c.grouping) == 0 {
 		return
 	}
 	for _, p := range params {
 		for i := range p.Stored {
-			for _, g := range groupsOf(c.grouping, p.Stored[i]) { // one at most: SetGroups has seen to that
+			for _, g := range groupsOf(c.grouping, p.Stored[i]) { // at most one, as SetGroups has checked
 				p.Stored[i].Group = g + 1
 			}
 		}
 	}
 }
 
-// GroupParams is the number of parameters in each group, from 1 on; the first number is that of those in none that are trained.
+// GroupParams returns the number of trained parameters in each group, from index 1; index 0 counts those in no group.
 func (c *Config) GroupParams() []int64 {
 	out := make([]int64, len(c.grouping)+1)
 	for _, l := range c.Layers() {

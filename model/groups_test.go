@@ -8,7 +8,7 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestGroups: tensors are in the groups whose expressions they match, also where they are a part of one parameter.
+// TestGroups: a tensor is in the group whose expression it matches, also if it is a part of one parameter.
 func TestGroups(t *testing.T) {
 	c := frozenConfig()
 	testkit.NoError(t, c.SetFreeze(Freeze{Names: []string{`layers\.0\.mlp\.`}}))
@@ -62,8 +62,8 @@ func TestRefusedGroups(t *testing.T) {
 	}
 }
 
-// TestGroupsOfWhatIsNeverTrained: the bias that decides which experts are chosen has no rate, so a group may have it beside others,
-// and not alone.
+// TestGroupsOfWhatIsNeverTrained: the bias on the choice of experts has no learning rate, so a group may include it
+// only beside other tensors.
 func TestGroupsOfWhatIsNeverTrained(t *testing.T) {
 	c := frozenConfig()
 	c.NumExperts, c.NumExpertsPerTok, c.MoEIntermediateSize, c.DecoderSparseStep, c.ChoiceBias = 4, 2, 8, 1, true

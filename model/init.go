@@ -8,14 +8,14 @@ import (
 	"math/rand/v2"
 )
 
-// InitRow fills dst with rows of p from row on, as a model trained from scratch
-// starts: matrices, sinks and a router's bias from N(0, initializer_range), the embedding's padding rows
-// and other biases 0, norms such that they multiply by 1 (transformers'
-// _init_weights). dst holds whole rows: len(dst) is a multiple of p.Cols.
+// InitRow fills dst with the initial values of rows of p from row on, for training from scratch. dst holds whole rows:
+// len(dst) is a multiple of p.Cols. The values are those of transformers' _init_weights.
+//   - Matrices, sinks and a router's bias are drawn from N(0, initializer_range).
+//   - Other biases and the embedding's padding row are 0.
+//   - Norms multiply by 1.
 //
-// Every row of a matrix has a generator of its own, keyed by seed, tensor name
-// and row, so the values depend neither on the order nor on which rows are
-// asked for together.
+// Every row of a matrix has its own generator, keyed by seed, tensor name and row. The values depend neither on the
+// order of calls nor on the rows requested together.
 func InitRow(c *Config, p Param, row int, seed int64, dst []float32) {
 	switch p.Role {
 	case RoleAttnNorm, RolePostAttnNorm, RoleQNorm, RoleKNorm, RoleQANorm, RoleKVANorm, RoleMLPNorm, RolePostMLPNorm, RoleFinalNorm:
@@ -24,13 +24,13 @@ func InitRow(c *Config, p Param, row int, seed int64, dst []float32) {
 	case RoleRecurNorm, RoleRecurDtBias:
 		fill(dst, 1)
 		return
-	case RoleRecurDecay: // rates of decay, uniform in [0.01, 16)
+	case RoleRecurDecay: // decay rates, uniform in [0.01, 16)
 		for i := range dst {
 			part, local := p.storedOf(row + i)
 			dst[i] = float32(math.Log(0.01 + 15.99*rand.New(rand.NewPCG(rowKey(seed, part.Name, local))).Float64()))
 		}
 		return
-	case RoleQKVBias, RoleQABias, RoleKVABias, RoleOBias, RoleGateUpBias, RoleUpBias, RoleDownBias, RoleAttnNormBias, RoleMLPNormBias, RoleFinalNormBias,
+	case RoleRecurInBias, RoleRecurTapsBias, RoleRecurOutBias, RoleQKVBias, RoleQABias, RoleKVABias, RoleOBias, RoleGateUpBias, RoleUpBias, RoleDownBias, RoleAttnNormBias, RoleMLPNormBias, RoleFinalNormBias,
 		RoleExpertGateUpBias, RoleExpertDownBias, RoleChoiceBias, RoleLMHeadBias:
 		fill(dst, 0)
 		return
@@ -55,7 +55,7 @@ func InitRow(c *Config, p Param, row int, seed int64, dst []float32) {
 	}
 }
 
-// storedOf is the tensor of p.Stored that has the given row, and which of its rows that is.
+// storedOf returns the tensor of p.Stored that has the given row, and the row's number in that tensor.
 func (p Param) storedOf(row int) (Stored, int) {
 	for _, t := range p.Stored {
 		if row < t.Row+t.Rows {

@@ -6,31 +6,30 @@ import (
 	"sort"
 )
 
-// ElemAlign is the alignment, in elements, of every tensor in a layer's flat
-// element space: 256 bytes for the bf16 and the fp32 planes alike.
+// ElemAlign is the alignment, in elements, of every tensor in a layer's flat element space: 256 bytes in a bf16 plane,
+// 512 in an fp32 plane.
 const ElemAlign = 128
 
 // tileAlign is the alignment in bytes of every tensor in a tile.
 const tileAlign = 256
 
-// TensorLayout says where one parameter of a layer lies.
+// TensorLayout is the place of one parameter in its layer.
 type TensorLayout struct {
 	Param
-	// BF16 says that the weight is split into planes: its upper half, hi, is streamed in
-	// the tile, and lo is kept apart (but see Layout.BF16Master). Else the tile has the fp32 weight itself.
+	// BF16 says that the weight is split: the tile has its upper half, hi, as bf16, and lo is kept apart (but see
+	// Layout.BF16Master). If BF16 is false, the tile has the fp32 weight.
 	BF16 bool
-	// TileOff is its first byte in the tile and in the device slot.
+	// TileOff is the offset in bytes of the tensor in the tile and in the device slot.
 	TileOff int64
-	// Elem is its first element in the layer's flat element space, which lo, the
-	// optimizer's planes and gradients share. A frozen tensor has no elements there.
+	// Elem is the tensor's first element in the layer's flat element space, which lo, the optimizer's planes and
+	// gradients share. A frozen tensor has no elements there.
 	Elem int64
-	// Ref says that the tensor belongs to the embedding's tile (a tied lm_head). It has a
-	// place in the head's slot and gradient, and none in the head's own tile, lo or
-	// planes. References come last.
+	// Ref says that the tensor, a tied lm_head, belongs to the embedding's tile. It has a place in the head's slot and
+	// gradient, and none in the head's own tile, lo or planes. References come last.
 	Ref bool
 }
 
-// TileBytes is the size of the tensor in the tile.
+// TileBytes returns the size of the tensor in the tile.
 func (t TensorLayout) TileBytes() int64 {
 	if t.BF16 {
 		return 2 * t.Elems()
@@ -38,24 +37,25 @@ func (t TensorLayout) TileBytes() int64 {
 	return 4 * t.Elems()
 }
 
-// Layout is the memory layout of one layer: its tile (the owned tensors, on the host), its
-// slot (on the device: the tile, then references), and its flat element space.
+// Layout is the memory layout of one layer. The tile, in host memory, has the layer's own tensors; the slot, on the
+// device, has the tile followed by references. The flat element space numbers the elements of tensors that are not
+// frozen.
 type Layout struct {
 	Layer
 	Tensors   []TensorLayout
-	TileBytes int64 // host bytes that travel, owned tensors only
-	SlotBytes int64 // device bytes: TileBytes and the references
-	Elems     int64 // flat element space of owned tensors, padding included
-	GradElems int64 // flat element space with references
-	// BF16Master says that tensors with BF16 set have no lower halves, as frozen ones never have: what streams is
-	// their master weight.
+	TileBytes int64 // bytes of the tile in host memory, own tensors only
+	SlotBytes int64 // bytes of the slot on the device: TileBytes and the references
+	Elems     int64 // flat element space of own tensors, padding included
+	GradElems int64 // flat element space including references
+	// BF16Master says that no tensor has a lower half: the streamed bf16 weight is the master weight. Frozen tensors
+	// never have a lower half.
 	BF16Master bool
 }
 
-// HasLo says whether a tensor of the layer has a lower half: it is split, and what streams is not its master weight.
+// HasLo says whether tensor t of the layer has a lower half.
 func (l Layout) HasLo(t TensorLayout) bool { return t.BF16 && !t.Ref && !t.Frozen && !l.BF16Master }
 
-// Split says whether some of the layer's own weights are in two planes, and so have lower halves.
+// Split says whether any tensor of the layer has a lower half.
 func (l Layout) Split() bool {
 	for _, t := range l.Tensors {
 		if l.HasLo(t) {
@@ -65,7 +65,7 @@ func (l Layout) Split() bool {
 	return false
 }
 
-// AllElems is what GradElems would be if nothing were frozen.
+// AllElems returns what GradElems would be if nothing were frozen.
 func (l Layout) AllElems() (n int64) {
 	for _, t := range l.Tensors {
 		n = roundUp(n+t.Elems(), ElemAlign)
@@ -73,9 +73,8 @@ func (l Layout) AllElems() (n int64) {
 	return n
 }
 
-// NewLayout lays out l. With bf16, tensors of two dimensions are split into
-// planes unless their F32 is set; all others stay fp32. embed is the embedding's
-// table parameter, which a tied head refers to; it is ignored for other layers.
+// NewLayout lays out l. With bf16, tensors of two or more dimensions are split into planes unless F32 is set; all
+// others stay fp32. A tied head refers to embed, the embedding's table; other layers ignore embed.
 func NewLayout(l Layer, bf16 bool, embed Param) Layout {
 	out := Layout{Layer: l}
 	add := func(p Param, ref bool) {
@@ -98,7 +97,7 @@ func NewLayout(l Layer, bf16 bool, embed Param) Layout {
 	return out
 }
 
-// Tensor is the layout of the parameter with role r; the zero value where there is none.
+// Tensor returns the layout of the parameter with role r; the zero value if there is none.
 func (l Layout) Tensor(r Role) TensorLayout {
 	for _, t := range l.Tensors {
 		if t.Role == r {
@@ -108,15 +107,13 @@ func (l Layout) Tensor(r Role) TensorLayout {
 	return TensorLayout{}
 }
 
-// PartRange is where the owned tensors of one part of a layer lie: in the tile
-// and in the flat element space.
+// PartRange is the range of a part's own tensors in the tile (bytes) and in the flat element space (elements).
 type PartRange struct {
 	TileOff, TileBytes int64
 	Elem, Elems        int64
 }
 
-// span is the tensors of part k, references left out: Tensors[from:to]. They
-// stand together, in the order of the parts.
+// span returns the own tensors of part k: Tensors[from:to]. Tensors are in the order of their parts.
 func (l Layout) span(k int) (from, to int) {
 	owned := len(l.Tensors)
 	for owned > 0 && l.Tensors[owned-1].Ref {
@@ -127,7 +124,7 @@ func (l Layout) span(k int) (from, to int) {
 	return from, to
 }
 
-// PartRange is where part k of the layer lies.
+// PartRange returns the range of part k of the layer.
 func (l Layout) PartRange(k int) PartRange {
 	from, to := l.span(k)
 	if from == to {
@@ -142,8 +139,8 @@ func (l Layout) PartRange(k int) PartRange {
 	return r
 }
 
-// Part is the layout of part k by itself, in which tile, slot and elements start at 0. Where
-// a layer has only one part, it is the layer's layout.
+// Part returns the layout of part k alone, whose tile, slot and elements start at 0. For a layer of one part it is the
+// layer's layout.
 func (l Layout) Part(k int) Layout {
 	if l.Parts() == 1 && k == 0 {
 		return l

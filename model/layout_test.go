@@ -52,8 +52,7 @@ func TestExpertLayers(t *testing.T) {
 	}
 }
 
-// TestParts: the parts of a layout follow each other, cover it, and each by
-// itself is what NewLayout makes of its parameters.
+// TestParts: the parts of a layout follow each other and cover it. Each part equals NewLayout of its parameters.
 func TestParts(t *testing.T) {
 	for _, bf16 := range []bool{false, true} {
 		for _, whole := range experts(t).Layouts(bf16) {
@@ -122,9 +121,8 @@ func TestAttendedPairs(t *testing.T) {
 	}
 }
 
-// TestTensorsAreAligned: every tensor of every layer begins at a multiple of 256
-// bytes in the tile and of ElemAlign elements in the gradient, behind the one
-// before; a tile, and what follows it in an arena, ends at one.
+// TestTensorsAreAligned: every tensor begins at a multiple of 256 bytes in the tile and of ElemAlign elements in the
+// gradient, after the tensor before it. A tile's size is a multiple of 256 bytes too.
 func TestTensorsAreAligned(t *testing.T) {
 	for name, c := range map[string]*Config{"experts": experts(t), "tiny": preset(t, "tiny")} {
 		c.QKVBias, c.QKNorm, c.HeadDim = true, true, 5 // tensors of odd sizes
@@ -145,8 +143,7 @@ func TestTensorsAreAligned(t *testing.T) {
 	}
 }
 
-// TestExpertDefaults: what a config.json leaves out is what Transformers'
-// Qwen3MoeConfig takes.
+// TestExpertDefaults: missing keys have the defaults of Transformers' Qwen3MoeConfig.
 func TestExpertDefaults(t *testing.T) {
 	c := testkit.Must(ParseConfig([]byte(`{"architectures": ["Qwen3MoeForCausalLM"], "model_type": "qwen3_moe", "hidden_size": 64, "num_hidden_layers": 2,
 		"num_attention_heads": 4, "intermediate_size": 96, "vocab_size": 100}`), "config.json"))(t)

@@ -14,7 +14,7 @@ func init() {
 	})
 }
 
-// biases reads attention_bias, which gives q, k, v and o one.
+// biases reads attention_bias, which gives biases to q, k, v and o.
 func (c *Config) biases(f *fields) {
 	c.QKVBias = f.bool("attention_bias", false)
 	c.OBias = c.QKVBias

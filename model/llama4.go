@@ -36,7 +36,7 @@ func init() {
 	}
 	register(text)
 
-	// The multimodal directories hold the same language model; their vision tower is not trained.
+	// Multimodal directories hold the same language model; the vision tower is not trained.
 	text.arch, text.modelType = "Llama4ForConditionalGeneration", "llama4"
 	text.nested = &nested{key: "text_config", types: []string{"llama4_text"}, alone: "llama4_text"}
 	text.defaults = maps.Clone(text.defaults)
@@ -44,17 +44,17 @@ func init() {
 	register(text)
 }
 
-// llama4Spellings takes a number for true, which published files have.
+// llama4Spellings accepts a number for attn_temperature_tuning, as in published files; not 0: true.
 func llama4Spellings(f *fields) {
 	if x, ok := number(f.vals["attn_temperature_tuning"]); ok {
 		f.vals["attn_temperature_tuning"] = x != 0
 	}
 }
 
-// llama4 is Llama with rotary embeddings and attention within stretches in three blocks of four, and neither in the fourth, whose
-// queries are tempered; with experts whose weights multiply their inputs, and one that is shared. Transformers norms q and k
-// when they have turned. That is the same: a rotation changes no norm, and the norm has no weights. Source:
-// transformers.Llama4TextConfig.
+// llama4 sets how Llama 4 differs from Llama: rotary embeddings and chunked attention in three blocks of four, and
+// scaled queries in the fourth, which has neither. It has routed experts with weighted inputs and a shared expert.
+// Transformers norms q and k after the rotation; that is the same, because a rotation keeps norms and the norm has no
+// weights. Source: transformers.Llama4TextConfig.
 func (c *Config) llama4(f *fields) {
 	c.biases(f)
 	c.noRope(f)
@@ -76,7 +76,8 @@ func (c *Config) llama4(f *fields) {
 	f.noNoise("router_jitter_noise")
 }
 
-// llama4ExpertBlocks reads which blocks have experts: moe_layers lists them, or else the last of so many is one.
+// llama4ExpertBlocks reads the blocks with experts: moe_layers or, without it, every interleave_moe_layer_step-th
+// block.
 func (c *Config) llama4ExpertBlocks(f *fields) {
 	c.DecoderSparseStep = f.int("interleave_moe_layer_step", 1, 1, maxLayers)
 	if f.has("moe_layers") {

@@ -77,8 +77,8 @@ func TestLlama4Inline(t *testing.T) {
 	}
 }
 
-// TestTemper: the factor rises where a query's number, counted from one, is a multiple of Every.
-func TestTemper(t *testing.T) {
+// TestQueryScaling: the factor rises where a query's number, counted from one, is a multiple of Every.
+func TestQueryScaling(t *testing.T) {
 	for p, steps := range map[int]float64{0: 0, 6: 0, 7: 1, 14: 1, 15: 2} {
 		if got, want := (QueryScaling{Scale: 0.5, Every: 8, Ahead: 1}).At(p), 1+0.5*math.Log(1+steps); math.Abs(got-want) > 1e-15 {
 			t.Errorf("position %d: %v, want %v", p, got, want)

@@ -2,7 +2,7 @@ package model
 
 import "slices"
 
-// The defaults of the two language models that Mistral 3 has, and what they share.
+// The defaults of the two language models of Mistral 3, and the keys that they share.
 var (
 	mistralKeys     = []string{"sliding_window", "layer_types"}
 	mistralDefaults = map[string]any{"vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
@@ -24,7 +24,7 @@ func init() {
 	})
 	register(family{
 		arch: "Mistral3ForConditionalGeneration", modelType: "mistral3",
-		// Published files have tie_word_embeddings nowhere; their class ties embeddings where there is no head.
+		// Published files never have tie_word_embeddings; the class ties embeddings if no head is stored.
 		nested:   &nested{key: "text_config", types: []string{"mistral", "ministral3"}, alone: "mistral", topTies: true, headTells: true},
 		prefixes: towerPrefixes,
 		keys:     mistralKeys,
@@ -46,16 +46,16 @@ func init() {
 	})
 }
 
-// towerPrefixes are those of models whose vision tower is beside the language model: the Hub's files have the first,
-// Transformers 5 has the second.
+// towerPrefixes are the prefixes of models with a vision tower: the Hub's files have the first, Transformers 5 the
+// second.
 var towerPrefixes = []prefix{{"language_model.model.", "language_model.lm_head."}, {"model.language_model.", "lm_head."}}
 
 func isMinistral(f *fields) bool { return f.str("model_type", "mistral") == "ministral3" }
 
-// queryScalingKey is, in the mapping of the rotary embedding, by how much queries grow with their position.
+// queryScalingKey is the key in the rotary embedding's mapping for QueryScaling.Scale.
 const queryScalingKey = "llama_4_scaling_beta"
 
-// ministralRope sets the class's own rotary embedding where there is none.
+// ministralRope sets the class's default rotary embedding if the config has none.
 func ministralRope(f *fields) {
 	if !f.has("rope_scaling") && !f.has("rope_parameters") {
 		f.vals["rope_parameters"] = map[string]any{"rope_type": "yarn", "rope_theta": 1e6, "factor": 16.0, "original_max_position_embeddings": 16384,
@@ -63,7 +63,7 @@ func ministralRope(f *fields) {
 	}
 }
 
-// ministral3 is Mistral whose queries are tempered at each further stretch of yarn's original length. Source:
+// ministral3 sets Mistral with queries that are scaled in steps of yarn's original length. Source:
 // transformers.Ministral3Config.
 func (c *Config) ministral3(f *fields) {
 	c.uniformWindow(f)

@@ -8,8 +8,8 @@ var mixtralTensors = tensors{
 	RoleExpertDown:   {"block_sparse_moe.experts." + expertNumber + ".w2.weight"},
 }
 
-// Mixtral's experts are as wide as intermediate_size says, and every block has them. The weights
-// of those that are chosen sum to 1. Source: arXiv:2401.04088; transformers.MixtralConfig.
+// Mixtral has experts in every block, of the width intermediate_size. The chosen experts' weights sum to 1. Source:
+// arXiv:2401.04088; transformers.MixtralConfig.
 func init() {
 	register(family{
 		arch: "MixtralForCausalLM", modelType: "mixtral",

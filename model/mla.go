@@ -5,17 +5,17 @@ import (
 	"math"
 )
 
-// MLA is attention whose queries, and keys with values, are made of a narrow vector each.
-// A head's query and key have NopeDim elements that do not turn and, behind them, RopeDim that
-// do; the latter are the same in the keys of all heads. Source: arXiv:2405.04434.
+// MLA is multi-head latent attention: queries, and keys with values, are projected from a narrow latent vector each. A
+// head's query and key have NopeDim elements without rotation, followed by RopeDim rotated ones. All heads share the
+// rotated part of the key. Source: arXiv:2405.04434.
 type MLA struct {
-	QRank, KVRank              int // widths of the narrow vectors, which are normed; QRank 0: queries are made of the hidden state
-	NopeDim, RopeDim, ValueDim int // elements of a head; values may be narrower or wider than keys
+	QRank, KVRank              int // widths of the latent vectors, which are normed; QRank 0: queries come from the hidden state
+	NopeDim, RopeDim, ValueDim int // elements of a head; ValueDim may be smaller or larger than the width of keys
 	NormEps                    float32
-	Bias                       bool // the products that make the narrow vectors have biases
+	Bias                       bool // the projections to the latent vectors have biases
 }
 
-// mlaTensors are the names of such a block's tensors.
+// mlaTensors are the names of the tensors of a block with MLA.
 var mlaTensors = tensors{
 	RoleQA:      {"self_attn.q_a_proj.weight"},
 	RoleQABias:  {"self_attn.q_a_proj.bias"},
@@ -27,7 +27,7 @@ var mlaTensors = tensors{
 	RoleKVB:     {"self_attn.kv_b_proj.weight"},
 }
 
-// tensorNames are the names of the tensors of role r, or nil where latent attention has none of its own.
+// tensorNames returns the names of the tensors of role r; nil: MLA has none of its own.
 func (l *MLA) tensorNames(r Role) []string {
 	if r == RoleQB && l.QRank == 0 {
 		return []string{"self_attn.q_proj.weight"}
@@ -35,8 +35,8 @@ func (l *MLA) tensorNames(r Role) []string {
 	return mlaTensors[r]
 }
 
-// mla returns the products that make the block's queries, keys and values, and the norms of
-// the narrow vectors between them.
+// mla returns the parameters that make the block's queries, keys and values: the projections, and the norms of the
+// latent vectors.
 func (n blockNames) mla() []Param {
 	c, l := n.c, n.c.MLA
 	var p []Param
@@ -59,9 +59,9 @@ func (n blockNames) mla() []Param {
 var mlaKeys = []string{"q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim", "qk_head_dim",
 	"attention_bias"}
 
-// mlaFields reads the sizes and biases of latent attention. HeadDim becomes the width of queries and keys.
-// attention_bias gives biases to the products that make narrow vectors and to the output projection. Queries
-// made of the hidden state have none. Source: transformers, modeling_deepseek_v2 and modeling_deepseek_v3.
+// mlaFields reads the sizes and biases of MLA. HeadDim becomes the width of queries and keys. The key attention_bias
+// gives biases to the projections to latent vectors and to the output projection. Queries that come from the hidden
+// state have none. Source: transformers, modeling_deepseek_v2 and modeling_deepseek_v3.
 func (c *Config) mlaFields(f *fields) {
 	l := &MLA{QRank: f.int("q_lora_rank", 0, 1, maxHidden), KVRank: f.need("kv_lora_rank", 1, maxHidden),
 		NopeDim: f.int("qk_nope_head_dim", 128, 1, maxHeadDim/2), RopeDim: f.int("qk_rope_head_dim", 64, 2, maxHeadDim/2),
@@ -79,8 +79,7 @@ func (c *Config) mlaFields(f *fields) {
 	}
 }
 
-// mlaJSON is the other direction. What has the size of a head in config.json Transformers
-// computes.
+// mlaJSON writes the keys that mlaFields reads. Transformers computes the head's size itself.
 func (c *Config) mlaJSON(m map[string]any) {
 	l := c.MLA
 	delete(m, "head_dim")
@@ -89,8 +88,7 @@ func (c *Config) mlaJSON(m map[string]any) {
 	m["attention_bias"] = l.Bias
 }
 
-// turning is how many elements of a head a rotary embedding turns that turns all it can, and
-// RopeAt where they begin in a head.
+// turning returns how many elements of a head a full rotary embedding rotates.
 func (c *Config) turning() int {
 	if c.MLA != nil {
 		return c.MLA.RopeDim
@@ -98,10 +96,10 @@ func (c *Config) turning() int {
 	return c.HeadDim
 }
 
-// RopeAt is the first element of a head that a rotary embedding turns.
+// RopeAt returns the index of a head's first rotated element.
 func (c *Config) RopeAt() int { return c.HeadDim - c.turning() }
 
-// ValueDim is how many elements a head has in values, and in attention's output.
+// ValueDim returns how many elements a head has in values and in attention's output.
 func (c *Config) ValueDim() int {
 	if c.MLA != nil {
 		return c.MLA.ValueDim
@@ -109,22 +107,21 @@ func (c *Config) ValueDim() int {
 	return c.HeadDim
 }
 
-// PackedHeadDim is the width of a head in the packed rows that attention's kernels read: the width of
-// keys or of values, whichever is larger. Zeros fill the narrower of the two.
+// PackedHeadDim returns the width of a head in the packed rows that attention kernels read: the larger of the widths
+// of keys and values. Zeros fill the narrower of the two.
 func (c *Config) PackedHeadDim() int { return max(c.HeadDim, c.ValueDim()) }
 
-// OutputCols is how many elements of a token attention's output projection takes.
+// OutputCols returns the input width of attention's output projection.
 func (c *Config) OutputCols() int { return c.NumHeads * c.ValueDim() }
 
-// PairFLOPs is the forward's work on one (query, key) pair of a block: in all heads its score, over the
-// elements of a key, and its value. Where values are as wide as keys it is 4·heads·head_dim.
+// PairFLOPs returns the forward FLOPs of one (query, key) pair in a block: for all heads the score and the weighted
+// value. With values as wide as keys it is 4·heads·head_dim.
 func (c *Config) PairFLOPs() float64 {
 	return 2 * float64(c.NumHeads) * float64(c.HeadDim+c.ValueDim())
 }
 
-// ScoreScale is what attention's scores are multiplied by. In latent attention yarn's temperature
-// scales the scores of all elements, not only of those that turn: mscale_all_dim. Source:
-// transformers, modeling_deepseek_v3.
+// ScoreScale returns the factor on attention's scores. With MLA, yarn's temperature (mscale_all_dim) scales the scores
+// of all elements, not only of rotated ones. Source: transformers, modeling_deepseek_v3.
 func (c *Config) ScoreScale() float64 {
 	scale := cmp.Or(c.AttnScale, 1/math.Sqrt(float64(c.HeadDim)))
 	if c.MLA != nil && c.Rope.Type == "yarn" && c.Rope.MScaleAllDim != 0 {

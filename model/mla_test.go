@@ -38,8 +38,8 @@ func TestWholeQueries(t *testing.T) {
 	}
 }
 
-// TestHeadsOfLatentAttention: which elements of a head turn, and what scores are multiplied by.
-// The temperature is that of transformers' modeling_deepseek_v3: factor 40, mscale_all_dim 1.
+// TestHeadsOfLatentAttention: which elements of a head are rotated, and the factor on scores. The temperature is that
+// of modeling_deepseek_v3 in transformers, with factor 40 and mscale_all_dim 1.
 func TestHeadsOfLatentAttention(t *testing.T) {
 	c := deepSeekV3(t, nil)
 	m := 1 + 0.1*math.Log(40)
@@ -72,8 +72,9 @@ func TestValuesWiderThanKeys(t *testing.T) {
 	}
 }
 
-// TestBiasesOfDeepSeek: which products have biases, by the classes of transformers: with attention_bias those that make narrow
-// vectors and the output projection, with mlp_bias, which V2 alone reads, dense MLPs and the shared expert.
+// TestBiasesOfDeepSeek: which products have biases, according to the classes of transformers. attention_bias is for
+// the projections to latent vectors and the output projection. mlp_bias, which only V2 reads, is for dense MLPs and
+// the shared expert.
 func TestBiasesOfDeepSeek(t *testing.T) {
 	attention, dense := []string{"self_attn.kv_a_proj_with_mqa 576", "self_attn.o_proj 2048"}, []string{"mlp.gate_proj 10944", "mlp.up_proj 10944", "mlp.down_proj 2048"}
 	shared := []string{"mlp.shared_experts.gate_proj 2816", "mlp.shared_experts.up_proj 2816", "mlp.shared_experts.down_proj 2048"}
@@ -152,7 +153,7 @@ func TestLatentNormsStartAtOne(t *testing.T) {
 	}
 }
 
-// TestPublishedDeepSeekV2Lite: the keys of its config.json on the Hub that say what its mathematics is.
+// TestPublishedDeepSeekV2Lite: the mathematical keys of its config.json on the Hub.
 func TestPublishedDeepSeekV2Lite(t *testing.T) {
 	c := testkit.Must(ParseConfig([]byte(`{"architectures": ["DeepseekV2ForCausalLM"], "model_type": "deepseek_v2", "attention_bias": false,
 		"attention_dropout": 0.0, "aux_loss_alpha": 0.001, "bos_token_id": 100000, "eos_token_id": 100001, "first_k_dense_replace": 1,
@@ -171,7 +172,7 @@ func TestPublishedDeepSeekV2Lite(t *testing.T) {
 	}
 }
 
-// TestDeepSeekV2Groups: a group of experts is worth its best one, and only those of open groups are chosen.
+// TestDeepSeekV2Groups: a group of experts scores its best one, and only experts of open groups are chosen.
 func TestDeepSeekV2Groups(t *testing.T) {
 	keys := map[string]any{"preset": "deepseek-v2-lite", "n_group": 8, "topk_group": 3, "topk_method": "group_limited_greedy", "routed_scaling_factor": 16.0}
 	c, err := FromInline(keys, "x")

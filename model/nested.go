@@ -6,32 +6,30 @@ import (
 	"strings"
 )
 
-// nested says how a family's config.json, that of a larger model with a vision tower or the like, holds
-// the keys of the language model. Only the language model is trained.
+// nested says how the config.json of a larger model, such as one with a vision tower, holds the keys of the language
+// model. Only the language model is trained.
 type nested struct {
-	key   string   // of the mapping that holds them
-	types []string // what model_type may be there
-	alone string   // the model_type of the family that is the language model alone
-	flat  bool     // the keys may also be at the top, as in older files
-	// topTies says that tie_word_embeddings at the top counts, whatever the mapping says.
+	key   string   // the key of the mapping with the language model's keys
+	types []string // the possible values of model_type in the mapping
+	alone string   // the model_type of the family of the language model alone
+	flat  bool     // the keys may be at the top instead, as in older files
+	// topTies says that tie_word_embeddings at the top overrides the mapping's.
 	topTies bool
-	// headTells says that where tie_word_embeddings stands nowhere, embeddings are tied if no head is stored.
+	// headTells says that without tie_word_embeddings anywhere, embeddings are tied if no head is stored.
 	headTells bool
 }
 
-// tiedKey is the key that says whether the head is the embedding.
+// tiedKey is the key that ties the head to the embedding.
 const tiedKey = "tie_word_embeddings"
 
-// fields are the language model's keys, with the family's defaults; nil where there are none.
-// For a nested language model the token ids of the larger model count, as they do in
-// Transformers' generation.
+// fields returns the language model's keys with the family's defaults; nil if there are none. The larger model's token
+// ids take precedence over a nested language model's, as in Transformers' generation.
 func (a *family) fields(top *fields) *fields {
 	f := top
 	if a.nested != nil {
 		if f = a.nested.fields(top); f == nil {
 			return nil
 		}
-		a.packed(f)
 	}
 	f.renamed(a.names)
 	f.setDefaults(a.defaults)
@@ -50,7 +48,7 @@ func (a *family) fields(top *fields) *fields {
 	return f
 }
 
-// fields are the keys of the mapping, or those at the top where they may be there; nil where there are none.
+// fields returns the keys of the mapping or, if n.flat, those at the top; nil if there are none.
 func (n *nested) fields(top *fields) *fields {
 	f := top.object(n.key)
 	if f == nil {

@@ -144,7 +144,7 @@ func TestTowerSpellings(t *testing.T) {
 		"sections":             {with(qwen25VL7B, map[string]any{"rope_scaling": map[string]any{"type": "mrope", "mrope_section": []any{16, 24, 23}}}), "rope_scaling: mrope_section: [16 24 23] are not three numbers whose sum is half of a head's 128 elements"},
 		"windows":              {text(qwen3VL8B, map[string]any{"layer_types": []any{"sliding_attention"}}), `layer_types: layer 0 is "sliding_attention"`},
 		"weights of experts":   {text(qwen3VL30B, map[string]any{"norm_topk_prob": false}), "norm_topk_prob: false is not supported"},
-		"quantized":            {with(qwen3VL30B, map[string]any{"quantization_config": map[string]any{"quant_method": "fp8"}}), "quantization_config: quantized weights cannot be trained"},
+		"quantized":            {with(qwen3VL30B, map[string]any{"quantization_config": map[string]any{"quant_method": "gptq"}}), `quantization_config: quant_method: quantized weights of "gptq" are not read, only fp8 (E4M3) and mxfp4: weights are integers of 2 to 8 bits, packed by GPTQ; take`},
 	} {
 		if _, err := parse(t, tt.config); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: got %v, want %s", name, err, tt.want)

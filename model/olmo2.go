@@ -25,25 +25,25 @@ func init() {
 			m["sliding_window"], m["layer_types"] = optional(c.SlidingWindow), c.layerTypes()
 			delete(m, "rope_local_base_freq")
 			if c.LocalRope != nil && c.LocalRope.Theta != olmo3Theta {
-				m["rope_scaling"] = nil // only rope_parameters can say it
+				m["rope_scaling"] = nil // only rope_parameters can express it
 			}
 		},
 	})
 }
 
-// olmo is what OLMo 2 and 3 do unlike Llama: attention and the MLP read the hidden state as it
-// is, their outputs are normed before they are added, and q and k are normed whole. Source:
-// arXiv:2501.00656, transformers.Olmo2Config.
+// olmo sets how OLMo 2 and 3 differ from Llama. Attention and MLP read the residual stream without a norm, and their
+// outputs are normed before the residual addition. The q/k norm runs over all heads at once. Source: arXiv:2501.00656,
+// transformers.Olmo2Config.
 func (c *Config) olmo(f *fields) {
 	c.OutputNorms, c.QKNorm, c.QKNormWhole = true, true, true
 	c.biases(f)
 }
 
-// olmo3Theta is the base that Transformers takes where a config has none.
+// olmo3Theta is the base that Transformers takes for a config without one.
 const olmo3Theta = 500000.0
 
-// olmo3 is OLMo 2 with a window in three blocks of four, which have a plain rotary embedding: what
-// rope_scaling says is for blocks without a window. Source: transformers.Olmo3Config.
+// olmo3 sets OLMo 2 with a window in three blocks of four. Blocks with a window have a plain rotary embedding, the
+// others that of rope_scaling. Source: transformers.Olmo3Config.
 func (c *Config) olmo3(f *fields) {
 	c.olmo(f)
 	c.windows(f, f.int("sliding_window", 0, 1, maxPositions), func(b int) bool { return (b+1)%4 != 0 })

@@ -1,6 +1,6 @@
 package model
 
-// LayerKind is the kind of a streamed layer.
+// LayerKind is the kind of a layer.
 type LayerKind uint8
 
 // The layer kinds, in the order they appear in a model.
@@ -8,10 +8,10 @@ const (
 	Embedding LayerKind = iota
 	Positions           // learned positions, which are added to the embedding
 	Block               // a decoder block with a dense MLP
-	Attention           // the first half of a decoder block whose MLP is experts
+	Attention           // the first half of a decoder block with experts
 	MoE                 // its second half: norm, router and experts
-	Recurrent           // a decoder block with a recurrence in the place of attention, and a dense MLP
-	Mixer               // the first half of such a block whose MLP is experts
+	Recurrent           // a decoder block with a recurrence and a dense MLP
+	Mixer               // the first half of a block with a recurrence and experts
 	Head
 )
 
@@ -19,21 +19,20 @@ func (k LayerKind) String() string {
 	return [...]string{"embedding", "positions", "block", "attention", "moe", "recurrent", "mixer", "head"}[k]
 }
 
-// BeginsBlock says whether a layer of the kind is a decoder block or the first half of one.
+// BeginsBlock says whether a layer of the kind is a decoder block or a block's first half.
 func (k LayerKind) BeginsBlock() bool {
 	return k == Block || k == Attention || k == Recurrent || k == Mixer
 }
 
-// Role says what a parameter does in its layer's template.
+// Role names the purpose of a parameter in its layer.
 type Role string
 
-// The roles of all families. A fused role holds several matrices one after the other, by
-// rows, so that one matrix product serves all. An Attention layer has the roles of a block
-// up to RolePostAttnNorm.
+// The roles of all families. A fused role stacks several matrices by rows, so one matrix product serves all of them.
+// An Attention layer has a block's roles up to RolePostAttnNorm.
 const (
 	RoleEmbed            Role = "embed"               // embedding (V, h)
 	RoleAttnNorm         Role = "attn_norm"           // block (h)
-	RoleQKV              Role = "qkv"                 // block ((H+2·KV)·D, h): q, then k, then v; with an output gate H·D rows of it behind them
+	RoleQKV              Role = "qkv"                 // block ((H+2·KV)·D, h): q, k, v; with an output gate H·D more rows at the end
 	RoleQKVBias          Role = "qkv_bias"            // block ((H+2·KV)·D)
 	RoleQNorm            Role = "q_norm"              // block (D) or, with QKNormWhole, (H·D)
 	RoleKNorm            Role = "k_norm"              // block (D) or (KV·D)
@@ -53,31 +52,35 @@ const (
 	RoleDownBias         Role = "down_bias"           // block (h)
 	RolePostMLPNorm      Role = "post_mlp_norm"       // block (h): norm of the MLP's output, before the residual
 	RoleRouter           Role = "router"              // moe part 0 (E, h), fp32; with a shared expert's gate (E+1, h)
-	RoleRouterBias       Role = "router_bias"         // moe part 0 (E): of the router's product
-	RoleChoiceBias       Role = "choice_bias"         // moe part 0 (E): decides with the scores which experts are chosen; never trained
+	RoleRouterBias       Role = "router_bias"         // moe part 0 (E): the router's bias
+	RoleChoiceBias       Role = "choice_bias"         // moe part 0 (E): added to scores for the choice of experts alone; never trained
 	RoleExpertGateUp     Role = "expert_gate_up"      // moe part 1+e (2·F, h): gate, then up
 	RoleExpertDown       Role = "expert_down"         // moe part 1+e (h, F)
 	RoleExpertGateUpBias Role = "expert_gate_up_bias" // moe part 1+e (2·F)
 	RoleExpertDownBias   Role = "expert_down_bias"    // moe part 1+e (h)
-	// Of latent attention, in place of RoleQKV.
+	// Multi-head latent attention, in place of RoleQKV.
 	RoleQA      Role = "q_a"       // block (QRank, h)
 	RoleQABias  Role = "q_a_bias"  // block (QRank)
 	RoleQANorm  Role = "q_a_norm"  // block (QRank)
-	RoleQB      Role = "q_b"       // block (H·D, QRank), or (H·D, h) where there is no RoleQA
+	RoleQB      Role = "q_b"       // block (H·D, QRank); without RoleQA (H·D, h)
 	RoleKVA     Role = "kv_a"      // block (KVRank+RopeDim, h)
 	RoleKVABias Role = "kv_a_bias" // block (KVRank+RopeDim)
 	RoleKVANorm Role = "kv_a_norm" // block (KVRank)
-	RoleKVB     Role = "kv_b"      // block (H·(NopeDim+ValueDim), KVRank): of each head key, then value
-	// Of a recurrence, in place of RoleQKV and RoleO.
-	RoleRecurIn     Role = "recur_in"      // recurrent, mixer (2·K+2·V, h): q, k, v, z
-	RoleRecurGates  Role = "recur_gates"   // (2·Heads, h): b, then a
-	RoleRecurTaps   Role = "recur_taps"    // (2·K+V, 1, Taps), fp32: of the convolution of q, k and v
-	RoleRecurDecay  Role = "recur_decay"   // (Heads): logarithms of rates of decay
-	RoleRecurDtBias Role = "recur_dt_bias" // (Heads): added to a
-	RoleRecurNorm   Role = "recur_norm"    // (ValueDim): of every head's output
-	RoleRecurOut    Role = "recur_out"     // (h, V)
-	// Roles by which a shared expert's tensors are named: its gate is the router's last row, and it
-	// is part 1+E, with the roles of an expert.
+	RoleKVB     Role = "kv_b"      // block (H·(NopeDim+ValueDim), KVRank): per head key, then value
+	// A recurrence, in place of RoleQKV and RoleO. The shapes are those of a gated delta net; a gated short convolution
+	// has 3·h rows of RoleRecurIn: b, c, x.
+	RoleRecurIn       Role = "recur_in"        // recurrent, mixer (2·K+2·V, h): q, k, v, z
+	RoleRecurInBias   Role = "recur_in_bias"   // one element per row of RoleRecurIn
+	RoleRecurGates    Role = "recur_gates"     // (2·Heads, h): b, then a
+	RoleRecurTaps     Role = "recur_taps"      // (2·K+V, 1, Taps), fp32: the convolution of q, k and v
+	RoleRecurTapsBias Role = "recur_taps_bias" // one element per row of RoleRecurTaps
+	RoleRecurDecay    Role = "recur_decay"     // (Heads): logarithms of the decay rates
+	RoleRecurDtBias   Role = "recur_dt_bias"   // (Heads): added to a
+	RoleRecurNorm     Role = "recur_norm"      // (ValueDim): the norm of every head's output
+	RoleRecurOut      Role = "recur_out"       // (h, V)
+	RoleRecurOutBias  Role = "recur_out_bias"  // (h)
+	// The names of a shared expert's tensors. Its gate is the router's last row. The expert itself is part 1+E, with
+	// the roles of an expert.
 	RoleSharedGate       Role = "shared_gate"
 	RoleSharedGateUp     Role = "shared_gate_up"
 	RoleSharedDown       Role = "shared_down"
@@ -90,44 +93,42 @@ const (
 	RoleLMHeadBias    Role = "lm_head_bias"    // head (V)
 )
 
-// Stored is some rows of a parameter, which are one tensor in most checkpoints.
+// Stored is a range of rows of a parameter. In most checkpoints it is one tensor.
 type Stored struct {
-	Name  string // the tensor's, as in safetensors: "model.layers.0.self_attn.q_proj.weight"; no two are the same
+	Name  string // the tensor's unique name, as in safetensors: "model.layers.0.self_attn.q_proj.weight"
 	Row   int    // first row inside the parameter
-	Rows  int    // rows it has there; a vector counts its elements as rows
-	Place Place  // where the checkpoint has them, unless it is as a tensor of that name
-	Group int    // the group that it is in, from 1, as SetGroups counts them; 0: none
+	Rows  int    // number of rows; a vector counts its elements as rows
+	Place Place  // where the checkpoint keeps the rows; zero: as the tensor Name
+	Group int    // the number of the tensor's group as SetGroups counts them, from 1; 0: none
 }
 
-// Param is one parameter as the engine holds it: dense, row-major, one or more
-// tensors stacked by rows.
+// Param is one parameter as the program holds it: dense, row-major, one or more tensors stacked by rows.
 type Param struct {
 	Role Role
 	Rows int // a vector (Dims 1) has Rows elements and Cols 1
 	Cols int
-	Dims int // 1, 2, or 3 for (Rows, 1, Cols): decay and the streamed dtype depend on it
-	// Stored are the tensors that it is made of, in the order of their rows.
+	Dims int // 1, 2, or 3 for (Rows, 1, Cols); weight decay and the streamed dtype depend on it
+	// Stored are the parameter's tensors, in the order of their rows.
 	Stored []Stored
-	// Part is which part of the layer it belongs to; see Layer.Parts.
+	// Part is the part of the layer that the parameter belongs to; see Layer.Parts.
 	Part int
-	// F32 says that it is streamed in fp32 even where others are streamed in bf16: a router,
-	// for instance, whose choice of experts turns on small differences.
+	// F32 streams the parameter in fp32 even if others stream in bf16. A router needs this: its choice of experts
+	// depends on small differences.
 	F32 bool
-	// SavedF32 says that it is saved in fp32 even where others are saved in bf16, because
-	// Transformers keeps it so.
+	// SavedF32 saves the parameter in fp32 even if others are saved in bf16, because Transformers keeps it so.
 	SavedF32 bool
-	// Frozen says that it is not trained: never, or because Config.Freeze says so.
+	// Frozen says that the parameter is not trained: never, or because of Config.Freeze.
 	Frozen bool
 }
 
-// Elems is the number of elements of p.
+// Elems returns the number of elements of p.
 func (p Param) Elems() int64 { return int64(p.Rows) * int64(p.Cols) }
 
-// Decay says whether weight decay applies: to tensors of two or more
-// dimensions, as Hugging Face's Trainer groups them (norms and biases apart).
+// Decay says whether weight decay applies to p: it applies to tensors of two or more dimensions, not to norms and
+// biases. Hugging Face's Trainer groups them so.
 func (p Param) Decay() bool { return p.Dims >= 2 }
 
-// StoredShape is the shape of rows i of p.Stored, as a tensor of their own.
+// StoredShape returns the shape of p.Stored[i] as a tensor of its own.
 func (p Param) StoredShape(i int) []int64 {
 	if p.Dims == 1 {
 		return []int64{int64(p.Stored[i].Rows)}
@@ -138,19 +139,18 @@ func (p Param) StoredShape(i int) []int64 {
 	return []int64{int64(p.Stored[i].Rows), int64(p.Cols)}
 }
 
-// Layer is one streamed unit of a model.
+// Layer is one layer of a model, the unit that streams.
 type Layer struct {
-	Index  int // place in Config.Layers: 0 is the embedding, the last the head
+	Index  int // index in Config.Layers: 0 is the embedding, the last the head
 	Kind   LayerKind
-	Block  int // which decoder block, for Block, Attention and MoE
+	Block  int // index of the decoder block, for layers that are one or a half of one
 	Params []Param
-	// Tied says that the head's lm_head is the embedding's tensor. The head's own Params then
-	// lack RoleLMHead (see TensorLayout.Ref).
+	// Tied says that the head shares the embedding's tensor. Params then lack RoleLMHead (see TensorLayout.Ref).
 	Tied bool
 }
 
-// Parts is how many tiles the layer streams in. For MoE it is one for the norm and the router
-// and one for each expert, else 1. (A head is cut elsewhere, by rows.)
+// Parts returns the number of parts of the layer. A MoE layer has one part for norm and router and one per expert; any
+// other layer has one part. A head in parts is cut by rows, in package layers.
 func (l Layer) Parts() int {
 	if l.Kind != MoE {
 		return 1
@@ -158,7 +158,7 @@ func (l Layer) Parts() int {
 	return 1 + l.Params[len(l.Params)-1].Part
 }
 
-// Elems is the number of parameters of the layer, a tied one not counted.
+// Elems returns the number of parameters of the layer without a tied tensor.
 func (l Layer) Elems() int64 {
 	var n int64
 	for _, p := range l.Params {

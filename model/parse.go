@@ -18,8 +18,8 @@ import (
 	"mt/base/files"
 )
 
-// Bounds on what a config may say. They are far above any model there is and
-// keep every product of sizes, in bytes, inside an int64.
+// Bounds on the values of a config. They are far above any existing model, and every product of sizes in bytes fits
+// into an int64.
 const (
 	maxVocab     = 1 << 24
 	maxHidden    = 1 << 18
@@ -30,12 +30,11 @@ const (
 	maxPositions = 1 << 30
 )
 
-// maxConfig bounds the text of a config.json; the longest published ones, which
-// list layers one by one, have a hundredth of it.
+// maxConfig bounds the bytes of a config.json. The longest published ones, which list layers one by one, have a
+// hundredth of it.
 const maxConfig = 16 << 20
 
-// LoadDir reads dir/config.json, a Hugging Face model directory's. Errors name
-// the file and the key.
+// LoadDir reads config.json of a Hugging Face model directory. Errors name the file and the key.
 func LoadDir(dir string) (*Config, error) {
 	file := filepath.Join(dir, "config.json")
 	raw, err := files.Read(file, maxConfig)
@@ -55,8 +54,8 @@ func LoadDir(dir string) (*Config, error) {
 	return c, err
 }
 
-// ParseConfig reads the text of a config.json in the spelling of Transformers 4
-// or 5; file is for messages. The text is kept: JSON gives it back.
+// ParseConfig reads the text of a config.json in the spelling of Transformers 4 or 5; file is for messages. The
+// text is kept, and JSON returns it.
 func ParseConfig(raw []byte, file string) (*Config, error) {
 	src, vals, err := scanObject(raw)
 	if err != nil && bytes.HasPrefix(raw, []byte("version https://git-lfs")) {
@@ -73,16 +72,19 @@ func ParseConfig(raw []byte, file string) (*Config, error) {
 	return c, nil
 }
 
-// fromFields makes a Config of the keys of a config.json.
+// fromFields makes a Config from the keys of a config.json.
 func fromFields(top *fields) (*Config, error) {
 	a := findFamily(top)
 	if top.err != nil {
 		return nil, top.err
 	}
-	packed := a.packed(top)
+	quantized := top.quantized(a.mxfp4)
 	f := a.fields(top)
 	if f == nil {
 		return nil, top.err
+	}
+	if a.nested != nil && quantized == nil {
+		quantized = f.quantized(a.mxfp4)
 	}
 	silent := a.nested != nil && a.nested.headTells && !f.has(tiedKey)
 	c := &Config{
@@ -96,7 +98,7 @@ func fromFields(top *fields) (*Config, error) {
 		RMSNormEps:       float32(f.float("rms_norm_eps", 1e-6, 0, 1)),
 		TieEmbeddings:    f.bool(tiedKey, false),
 		InitializerRange: f.float("initializer_range", 0.02, 0, 100),
-		MXFP4:            packed,
+		Quantized:        quantized,
 		headTells:        silent,
 	}
 	if archs := top.strs("architectures"); len(archs) > 0 && !slices.Contains(archs, a.arch) {
@@ -150,7 +152,7 @@ func (c *Config) headDim(f *fields) {
 	}
 }
 
-// activation reads hidden_act. gelu_new and others are the GELU with tanh too, otherwise computed.
+// activation reads hidden_act. gelu_new and its like compute the same tanh GELU in another way.
 func (c *Config) activation(f *fields) {
 	def, _ := c.family.defaults["hidden_act"].(string)
 	switch act := f.str("hidden_act", cmp.Or(def, "silu")); act {
@@ -167,19 +169,18 @@ func (c *Config) activation(f *fields) {
 	}
 }
 
-// fields reads typed values out of a mapping that came from JSON or YAML. The
-// first mistake is kept in err and the reading goes on with defaults, so that a
-// caller checks once. A null counts as absent.
+// fields reads typed values from a mapping that came from JSON or YAML. err keeps the first mistake and reading
+// continues with defaults, so a caller checks once. A null counts as missing.
 type fields struct {
 	where string // file or key path, for messages
 	vals  map[string]any
-	// names are what the file calls keys whose values are in vals by another name; nil: none.
+	// names maps a shared key name to the file's name for the same key; nil: all are the same.
 	names map[string]string
 	err   error
 }
 
-// renamed moves the values of keys that the file calls otherwise to the names that all families
-// share. A key of such a name that is in the file means nothing there.
+// renamed moves values from the family's own key names to the shared names. A key in the file that already has such
+// a shared name means nothing and is dropped.
 func (f *fields) renamed(names map[string]string) {
 	vals := maps.Clone(f.vals)
 	for common, own := range names {
@@ -199,7 +200,7 @@ func (f *fields) fail(key, format string, args ...any) {
 	}
 }
 
-// setDefaults sets the keys that are missing; a null is not missing.
+// setDefaults sets missing keys; a null is not missing.
 func (f *fields) setDefaults(defaults map[string]any) {
 	vals := maps.Clone(f.vals)
 	for k, v := range defaults {
@@ -213,7 +214,7 @@ func (f *fields) setDefaults(defaults map[string]any) {
 // has says whether key is there and not null.
 func (f *fields) has(key string) bool { return f.vals[key] != nil }
 
-// need is an integer in [lo, hi] that must be there.
+// need returns a required integer in [lo, hi].
 func (f *fields) need(key string, lo, hi int) int {
 	if !f.has(key) {
 		f.fail(key, "missing")
@@ -222,7 +223,7 @@ func (f *fields) need(key string, lo, hi int) int {
 	return f.int(key, lo, lo, hi)
 }
 
-// int is an integer in [lo, hi], or def where there is none.
+// int returns an integer in [lo, hi]; def if the key is missing.
 func (f *fields) int(key string, def, lo, hi int) int {
 	if !f.has(key) {
 		return def
@@ -239,7 +240,7 @@ func (f *fields) int(key string, def, lo, hi int) int {
 	return lo
 }
 
-// float is a finite number in [lo, hi], or def where there is none.
+// float returns a finite number in [lo, hi]; def if the key is missing.
 func (f *fields) float(key string, def, lo, hi float64) float64 {
 	if !f.has(key) {
 		return def
@@ -278,7 +279,7 @@ func (f *fields) str(key, def string) string {
 	return s
 }
 
-// strs is a list of strings.
+// strs returns a list of strings; nil if the key is missing.
 func (f *fields) strs(key string) []string {
 	var out []string
 	if !f.has(key) {
@@ -298,7 +299,7 @@ func (f *fields) strs(key string) []string {
 	return out
 }
 
-// ints is a list of whole numbers from 0 to hi, nil where there is none.
+// ints returns a list of whole numbers from 0 to hi; nil if the key is missing.
 func (f *fields) ints(key string, hi int) []int {
 	var out []int
 	for _, x := range f.floats(key, 0, float64(hi)) {
@@ -310,7 +311,7 @@ func (f *fields) ints(key string, hi int) []int {
 	return out
 }
 
-// floats is a list of numbers in [lo, hi], nil where there is none.
+// floats returns a list of numbers in [lo, hi]; nil if the key is missing.
 func (f *fields) floats(key string, lo, hi float64) []float64 {
 	if !f.has(key) {
 		return nil
@@ -331,8 +332,7 @@ func (f *fields) floats(key string, lo, hi float64) []float64 {
 	return out
 }
 
-// ids is a token id or a list of them, each below vocab. -1 means none, as some
-// published models write it.
+// ids returns a token id or a list of token ids, each below vocab. -1 means none: some published models write that.
 func (f *fields) ids(key string, vocab int) []int {
 	if !f.has(key) {
 		return nil
@@ -355,7 +355,7 @@ func (f *fields) ids(key string, vocab int) []int {
 	return out
 }
 
-// object is a mapping, or nil where there is none. The caller passes up what is wrong in it.
+// object returns a mapping; nil if the key is missing. The caller passes on the mapping's err.
 func (f *fields) object(key string) *fields {
 	if !f.has(key) {
 		return nil
@@ -382,7 +382,7 @@ func (f *fields) known(names []string) {
 	}
 }
 
-// number is v as a float64; all integers a config can hold are exact in it.
+// number returns v as a float64, which represents every integer of a config exactly.
 func number(v any) (float64, bool) {
 	switch x := v.(type) {
 	case json.Number:
@@ -400,7 +400,7 @@ func number(v any) (float64, bool) {
 	return 0, false
 }
 
-// show prints a value of a config for a message, cut where it is long.
+// show formats a config value for a message, shortened if it is long.
 func show(v any) string {
 	s := fmt.Sprint(v)
 	if str, ok := v.(string); ok {
@@ -409,7 +409,7 @@ func show(v any) string {
 	return cut(s)
 }
 
-// cut shortens what a message quotes.
+// cut shortens a quotation for a message.
 func cut(s string) string {
 	const most = 60
 	if len(s) > most {
@@ -418,7 +418,7 @@ func cut(s string) string {
 	return s
 }
 
-// didYouMean suggests the name nearest to key, if one is near.
+// didYouMean suggests the name closest to key; "" if none is close.
 func didYouMean(key string, names []string) string {
 	best, at := 1+len(key)/3, ""
 	for _, n := range names {
@@ -452,7 +452,7 @@ func distance(a, b string) int {
 	return row[len(b)]
 }
 
-// source is the text of a JSON object and where its values stand in it.
+// source is the text of a JSON object with the positions of its values.
 type source struct {
 	raw  []byte
 	keys []sourceKey
@@ -464,9 +464,8 @@ type sourceKey struct {
 	start, end int
 }
 
-// scanObject reads a JSON object, keeping the place of every value. Keys that
-// appear twice are refused: which of them counts differs between readers. Numbers that are not finite are read as Python
-// writes them.
+// scanObject reads a JSON object and records the position of every value. A key that appears twice is refused,
+// because readers differ in which one counts. Numbers that are not finite are read as Python writes them.
 func scanObject(text []byte) (source, map[string]any, error) {
 	src := source{raw: text}
 	raw := files.ReplaceNonFinite(text, func(word string) string { return standIns[word] })
@@ -510,15 +509,15 @@ func scanObject(text []byte) (source, map[string]any, error) {
 	return src, vals, nil
 }
 
-// standIns are strings of the length of Python's words for numbers that are not finite. No other text has them: DEL
-// is in no key or value of a config.json.
+// standIns are strings that replace Python's words for numbers that are not finite; each has its word's length. No
+// other text has them, because DEL is in no key or value of a config.json.
 var standIns = map[string]string{"NaN": "\"\x7f\"", "Infinity": "\"\x7f+Inf \"", "-Infinity": "\"\x7f-Inf  \""}
 
-// nonFinite are the numbers that standIns stand for.
+// nonFinite maps the strings of standIns to their numbers.
 var nonFinite = map[string]float64{"\x7f": math.NaN(), "\x7f+Inf ": math.Inf(1), "\x7f-Inf  ": math.Inf(-1)}
 
-// withNonFinite returns v with numbers in place of standIns, and of mappings such as {"__float__": "Infinity"}, as Transformers 5
-// writes them.
+// withNonFinite returns v with numbers in place of standIns, and in place of mappings such as {"__float__":
+// "Infinity"}, which Transformers 5 writes.
 func withNonFinite(v any) any {
 	switch x := v.(type) {
 	case string:
@@ -542,7 +541,7 @@ func withNonFinite(v any) any {
 	return v
 }
 
-// decodeNumbers decodes a JSON value, numbers as json.Number.
+// decodeNumbers decodes a JSON value and keeps numbers as json.Number.
 func decodeNumbers(raw []byte) (any, error) {
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber()
@@ -551,7 +550,7 @@ func decodeNumbers(raw []byte) (any, error) {
 	return v, err
 }
 
-// jsonError adds the line to a syntax error of text raw.
+// jsonError adds the line number to a syntax error in raw.
 func jsonError(raw []byte, err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return errors.New("the file ends in the middle of a JSON value")
@@ -564,8 +563,8 @@ func jsonError(raw []byte, err error) error {
 	return err
 }
 
-// with returns the text with every value of the named keys replaced by value. Where none of
-// them is there, names[0] is put in front with that value.
+// with returns the text with value for every named key that is there. If none is there, names[0] is inserted in
+// front.
 func (s source) with(value []byte, names ...string) []byte {
 	var out []byte
 	from, found := 0, false
@@ -590,7 +589,7 @@ func (s source) with(value []byte, names ...string) []byte {
 	return append(out, s.raw[from:]...)
 }
 
-// without is s without a key, if it has that.
+// without returns s without the key name.
 func (s source) without(name string) source {
 	i := slices.IndexFunc(s.keys, func(k sourceKey) bool { return k.name == name })
 	if i < 0 {
@@ -598,9 +597,9 @@ func (s source) without(name string) source {
 	}
 	from, to := bytes.IndexByte(s.raw, '{')+1, s.keys[i].end
 	switch {
-	case i > 0: // with the comma in front
+	case i > 0: // remove the comma in front too
 		from = s.keys[i-1].end
-	case len(s.keys) > 1: // with the one behind
+	case len(s.keys) > 1: // remove the comma behind too
 		to += bytes.IndexByte(s.raw[to:], ',') + 1
 	}
 	out, _, err := scanObject(slices.Concat(s.raw[:from], s.raw[to:]))
@@ -610,7 +609,7 @@ func (s source) without(name string) source {
 	return out
 }
 
-// value is the text of a key's value, nil where there is no such key.
+// value returns the text of a key's value; nil if the key is missing.
 func (s source) value(name string) []byte {
 	for _, k := range s.keys {
 		if k.name == name {
@@ -620,7 +619,7 @@ func (s source) value(name string) []byte {
 	return nil
 }
 
-// set is s with a key given a value, in its place or in front.
+// set returns s with a new value for the key, in the key's place or in front.
 func (s source) set(name string, value []byte) source {
 	out, _, err := scanObject(s.with(value, name))
 	if err != nil {

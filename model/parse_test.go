@@ -394,7 +394,7 @@ func TestParseRefuses(t *testing.T) {
 		{changed("gpt_oss", map[string]any{"experts_per_token": 3}), "experts_per_token: 3, and num_experts_per_tok is 4"},
 		{changed("gpt_oss", map[string]any{"swiglu_limit": -1.0}), "swiglu_limit: -1 is out of range"},
 		{map[string]any{"layer_types": []any{"full_attention", "sliding_attention"}}, `layer_types: layer 1 is "sliding_attention"`},
-		{map[string]any{"quantization_config": map[string]any{"bits": 4}}, "quantization_config: quantized weights"},
+		{map[string]any{"quantization_config": map[string]any{"bits": 4}}, `quantization_config: quant_method: quantized weights of "" are not read`},
 	}
 	for _, tc := range cases {
 		_, err := parse(t, tc.changes)
@@ -540,8 +540,7 @@ func TestJSONOfInline(t *testing.T) {
 	}
 }
 
-// TestJSONOfOptions: what an inline config says comes back from the config.json
-// that is made of it.
+// TestJSONOfOptions: the config.json written for an inline config reads back as the same config.
 func TestJSONOfOptions(t *testing.T) {
 	yarn := map[string]any{"rope_type": "yarn", "factor": 4, "original_max_position_embeddings": 64, "beta_fast": 16, "beta_slow": 2,
 		"mscale": 0.7, "mscale_all_dim": 0.3, "truncate": false, "attention_factor": 1.5}

@@ -2,8 +2,9 @@ package model
 
 import "slices"
 
-// Phi-3.5-MoE has LayerNorm, biases of attention and of logits, and experts that are weighted by softmaxes over those that
-// are near the chosen one. Source: arXiv:2404.14219, arXiv:2409.12136 (SparseMixer-v2); transformers.PhimoeConfig.
+// Phi-3.5-MoE has LayerNorm, biases of attention and logits, and SparseMixer routing: a chosen expert is weighted by a
+// softmax over the experts with similar logits. Source: arXiv:2404.14219, arXiv:2409.12136 (SparseMixer-v2);
+// transformers.PhimoeConfig.
 func init() {
 	experts := "block_sparse_moe.experts." + expertNumber
 	register(family{
@@ -30,8 +31,8 @@ func init() {
 	})
 }
 
-// phimoeLength drops the original length at the top where the rotary embedding's mapping has one, which comes first in this class
-// alone.
+// phimoeLength drops original_max_position_embeddings at the top if the rotary embedding's mapping has it: only in
+// this class the mapping takes precedence.
 func phimoeLength(f *fields) {
 	const key = "original_max_position_embeddings"
 	for _, rope := range []string{"rope_scaling", "rope_parameters"} {
@@ -41,8 +42,8 @@ func phimoeLength(f *fields) {
 	}
 }
 
-// phimoe reads its options. In training Transformers draws the experts of a token at random, the likelier the larger their
-// logits; mt takes those that an evaluation takes, with the gradient that Transformers gives to a token whose draw is that.
+// phimoe reads the options. In training Transformers draws a token's experts at random by their logits. mt always
+// takes the experts of an evaluation, with the gradient that Transformers computes after the same draw.
 func (c *Config) phimoe(f *fields) {
 	c.biases(f)
 	c.LayerNorm, c.NormBias, c.HeadBias = true, true, f.bool("lm_head_bias", false)

@@ -2,23 +2,23 @@ package model
 
 import "cmp"
 
-// Place is where a checkpoint has rows of a parameter that are not a tensor of their own, or lie in it
-// otherwise than the engine has them. Its zero value says that they are a tensor of their own.
+// Place says where a checkpoint keeps rows of a parameter that are not a tensor of their own, or are stored in another
+// order. Zero: they are a tensor of their own.
 type Place struct {
-	Tensor string // the name of the tensor that they are in
-	// Slice is where they are along the tensor's first dimension, which has Slices; where Slices is 0 there is no
-	// such dimension, and what is said of a slice is said of the tensor.
+	Tensor string // the name of the tensor that holds the rows
+	// Slice is the rows' index along the tensor's first dimension, which has Slices entries, one per expert. Slices 0:
+	// the tensor has no such dimension and is itself the slice.
 	Slice, Slices int
-	Transposed    bool // the slice is (columns, rows)
-	// The slice has Rows rows of this parameter and of others. Row r of these here is its row
-	// First + r/Run·Step + r%Run: a run of so many of these, and then as many of others as make up a step.
+	Transposed    bool // the slice is stored as (columns, rows)
+	// The slice has Rows rows, of this parameter and of others. Row r here is the slice's row First + r/Run·Step +
+	// r%Run: runs of Run rows, Step apart.
 	First, Run, Step, Rows int
 }
 
-// Tensor is the name of the checkpoint's tensor that has the rows.
+// Tensor returns the name of the checkpoint's tensor that holds the rows.
 func (s Stored) Tensor() string { return cmp.Or(s.Place.Tensor, s.Name) }
 
-// TensorShape is the shape of the checkpoint's tensor that has rows i of p.Stored.
+// TensorShape returns the shape of the checkpoint's tensor that holds p.Stored[i].
 func (p Param) TensorShape(i int) []int64 {
 	at := p.Stored[i].Place
 	if at.Tensor == "" {
@@ -37,8 +37,7 @@ func (p Param) TensorShape(i int) []int64 {
 	return shape
 }
 
-// ElemAt is which element of the checkpoint's tensor has column col of row row, counted from the first, of
-// rows i of p.Stored.
+// ElemAt returns the index, in the checkpoint's tensor, of element (row, col) of p.Stored[i].
 func (p Param) ElemAt(i, row, col int) int64 {
 	at, cols := p.Stored[i].Place, int64(p.Cols)
 	if at.Tensor == "" {
@@ -52,26 +51,28 @@ func (p Param) ElemAt(i, row, col int) int64 {
 	return first + int64(row)*cols + int64(col)
 }
 
-// placed is how a family's checkpoints have the tensors of a role where they are not matrices (rows, columns) of their own.
+// placed says how a family's checkpoints keep the tensors of a role that are not (rows, columns) matrices of their
+// own.
 type placed struct {
-	// tensor is the name, after "model.layers.N.", of the one that holds all of them; empty: each is by itself.
+	// tensor is the name, after "model.layers.N.", of the tensor that holds all of them; "": each is a tensor.
 	tensor     string
-	experts    bool // its first dimension counts experts
-	transposed bool // matrices are (columns, rows)
+	experts    bool // the tensor's first dimension counts experts
+	transposed bool // matrices are stored as (columns, rows)
+	row        bool // a vector is stored as a matrix of one row
 	woven      weave
 }
 
-// weave is how the rows of several that share a tensor follow each other.
+// weave is the order of rows of several parameters in a shared tensor.
 type weave uint8
 
 const (
-	inTurn     weave = iota // all of the first, then all of the second
-	byRows                  // a row of each, then the next of each
-	byHeads                 // the rows of a head of each, then those of the next
-	byKeyHeads              // of each the rows of the heads that share a recurrence's first key head, then those of the next
+	inTurn     weave = iota // all rows of the first, then all of the second
+	byRows                  // one row of each, then the next row of each
+	byHeads                 // one head of each, then the next head of each
+	byKeyHeads              // for each key head of a gated delta net, the rows of all its heads, parameter by parameter
 )
 
-// run is how many rows of one follow each other that has rows of them.
+// run returns how many rows of one parameter are adjacent, of its rows rows.
 func (w weave) run(rows int, c *Config) int {
 	switch w {
 	case byRows:
@@ -84,7 +85,7 @@ func (w weave) run(rows int, c *Config) int {
 	return rows
 }
 
-// place puts the tensors of a role, of expert e where there are experts, where the family's checkpoints have them.
+// place sets where the family's checkpoints keep the tensors of role r; e is the expert, if the role has experts.
 func (n blockNames) place(r Role, e int, stored []Stored) []Stored {
 	if n.c.family == nil {
 		return stored
@@ -99,7 +100,7 @@ func (n blockNames) place(r Role, e int, stored []Stored) []Stored {
 	if n.c.turned {
 		how.transposed = !how.transposed
 	}
-	var first, step, rows int // of what shares a tensor
+	var first, step, rows int // of all that share the tensor
 	for _, s := range stored {
 		step += how.woven.run(s.Rows, n.c)
 		rows += s.Rows
@@ -114,6 +115,9 @@ func (n blockNames) place(r Role, e int, stored []Stored) []Stored {
 		}
 		if how.experts {
 			s.Place.Slice, s.Place.Slices = e, n.c.NumExperts
+		}
+		if how.row {
+			s.Place.Slices = 1
 		}
 	}
 	return stored

@@ -10,8 +10,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// woven is a family that has every way in which a checkpoint can hold parameters: experts stacked and transposed
-// with rows in turns, queries, keys and values by heads, and a transposed matrix of its own.
+// woven is a family with every way of storing parameters in a checkpoint: experts stacked and transposed with
+// alternating rows; queries, keys and values by heads; and a transposed matrix of its own.
 var woven = family{
 	arch: "WovenForCausalLM", modelType: "woven", keys: append([]string{"attention_bias"}, expertKeys...),
 	places: map[Role]placed{
@@ -95,13 +95,14 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-// TestWithoutQuantization: a directory in MXFP4 is read, and what is written says nothing of it, wherever it stood.
+// TestWithoutQuantization: a directory in MXFP4 is read, and the config.json written for it does not mention
+// quantization, wherever the key was.
 func TestWithoutQuantization(t *testing.T) {
 	const rest = `"model_type": "gpt_oss", "vocab_size": 9, "hidden_size": 64, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 1`
 	const packed = `"quantization_config": {"quant_method": "mxfp4", "modules_to_not_convert": ["a", "b"]}`
 	for _, text := range []string{"{" + packed + ", " + rest + "}", "{" + rest + ",\n " + packed + "\n}", `{"dtype": "bfloat16", ` + packed + " , " + rest + "}"} {
 		c, err := ParseConfig([]byte(text), "f")
-		if err != nil || !c.MXFP4 {
+		if err != nil || c.Quantized == nil || c.Quantized.Method != "mxfp4" {
 			t.Fatal(err)
 		}
 		var got, want map[string]any

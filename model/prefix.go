@@ -14,8 +14,7 @@ import (
 	"mt/base/files"
 )
 
-// maxHeader bounds how many bytes are read to learn the tensors' names; it is the bound that
-// the safetensors format sets for a header.
+// maxHeader bounds the bytes read for tensor names. It is the safetensors format's bound on a header.
 const maxHeader = 100_000_000
 
 // asStored settles what the weights in dir say and config.json does not: how the names of tensors begin, whether
@@ -40,7 +39,7 @@ func (c *Config) asStored(dir string) error {
 	return nil
 }
 
-// storedTurned says whether the matrices of experts are stored the other way round than the family's places say.
+// storedTurned says whether expert matrices are stored transposed, compared with the family's places.
 func (c *Config) storedTurned(dir string, names map[string]json.RawMessage) bool {
 	for b := range c.NumLayers {
 		if !c.HasExperts(b) {
@@ -52,7 +51,7 @@ func (c *Config) storedTurned(dir string, names map[string]json.RawMessage) bool
 			if !how.transposed {
 				rows, cols = cols, rows
 			}
-			// A square matrix tells nothing; the other of the two is not square then.
+			// A square matrix decides nothing; the other of the two matrices is then not square.
 			at := storedShape(dir, names, blockNames{c, b}.prefix()+how.tensor)
 			if rows != cols && len(at) == 3 && at[1] == rows && at[2] == cols {
 				return true
@@ -63,11 +62,11 @@ func (c *Config) storedTurned(dir string, names map[string]json.RawMessage) bool
 	return false
 }
 
-// storedShape is the shape of a tensor in dir, of whose weights names are the names; nil where it cannot be read.
+// storedShape returns the shape of a tensor in dir; nil if it cannot be read. names are the weights' names in dir.
 func storedShape(dir string, names map[string]json.RawMessage, tensor string) []int {
 	raw := names[tensor]
 	var file string
-	if json.Unmarshal(raw, &file) == nil && filepath.IsLocal(file) { // names are those of an index
+	if json.Unmarshal(raw, &file) == nil && filepath.IsLocal(file) { // names come from an index
 		header, err := readHeader(filepath.Join(dir, file))
 		var in map[string]json.RawMessage
 		if err != nil || json.Unmarshal(header, &in) != nil {
@@ -82,9 +81,9 @@ func storedShape(dir string, names map[string]json.RawMessage, tensor string) []
 	return t.Shape
 }
 
-// findPrefix finds how the names of a directory's tensors begin, by the name of the embedding: as the class of config.json
-// has them or, as in what was saved of its base class alone, without their first words. Where names has no embedding, the first
-// of the class's prefixes that any name has counts, or else the first: whoever loads the weights says what is missing.
+// findPrefix finds the prefix of a directory's tensor names by the embedding's name. The prefix is the class's own or,
+// in a saved base class, the class's prefix without its first words. If names lacks the embedding, the first of the
+// class's prefixes that occurs in names counts, or else the first of all: the loader reports the missing tensor.
 func (c *Config) findPrefix(names map[string]json.RawMessage) prefix {
 	all := c.family.prefixes
 	if len(all) == 0 {
@@ -114,7 +113,7 @@ func (c *Config) findPrefix(names map[string]json.RawMessage) prefix {
 	return all[0]
 }
 
-// headBeside is how the head's names begin in a directory of a base class: as in the class itself or, if only that is there,
+// headBeside returns the prefix of the head in a base class's directory: the class's own or, if only that is there,
 // "lm_head.".
 func (c *Config) headBeside(names map[string]json.RawMessage, own string) string {
 	if names[own+"weight"] == nil && names[usualPrefix.head+"weight"] != nil {
@@ -123,19 +122,18 @@ func (c *Config) headBeside(names map[string]json.RawMessage, own string) string
 	return own
 }
 
-// maxNames and maxIndexed bound how many tensors' names are read of a file and of an index. Package checkpoint refuses more.
+// maxNames and maxIndexed bound the tensor names read from a file and from an index. Package checkpoint refuses more.
 const (
 	maxNames   = 1 << 18
 	maxIndexed = 1 << 19
 )
 
-// errManyNames is the error of a file with more names than are read.
+// errManyNames is the error of more names than the bound.
 var errManyNames = errors.New("too many names")
 
-// weightNames are the names of the tensors in a model directory, from the header of its only
-// file or, where there is no such file, from the index: the order in which package checkpoint
-// looks for them. There are none where neither can be read; loading the config is no place
-// for that error.
+// weightNames returns the tensor names in a model directory. It reads the header of model.safetensors or, without that
+// file, the index: the order in which package checkpoint looks. If neither can be read there are no names, and no
+// error: loading the weights reports it.
 func weightNames(dir string) (map[string]json.RawMessage, error) {
 	file := filepath.Join(dir, "model.safetensors")
 	raw, err := readHeader(file)
@@ -166,7 +164,7 @@ func weightNames(dir string) (map[string]json.RawMessage, error) {
 	return names, nil
 }
 
-// membersOf are the members of a JSON object; none where it has more than most.
+// membersOf returns the members of a JSON object; none if there are more than most.
 func membersOf(text []byte, most int) (map[string]json.RawMessage, error) {
 	names := map[string]json.RawMessage{}
 	err := files.Members(text, func(name string, val []byte) error {
@@ -181,8 +179,7 @@ func membersOf(text []byte, most int) (map[string]json.RawMessage, error) {
 	return names, err
 }
 
-// readHeader reads the header of a safetensors file. The file's first 8 bytes, little-endian,
-// say how long it is.
+// readHeader reads the header of a safetensors file. The first 8 bytes, little-endian, are its length.
 func readHeader(file string) ([]byte, error) {
 	f, err := files.Open(file)
 	if err != nil {

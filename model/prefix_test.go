@@ -9,8 +9,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestPrefixOfTwo: the only file counts before the index, as it does for those who
-// load the weights; an index that Git LFS keeps elsewhere is for them to refuse.
+// TestPrefixOfTwo: model.safetensors takes precedence over an index, as for the loader of weights. An index that is a
+// Git LFS pointer is left for the loader to refuse.
 func TestPrefixOfTwo(t *testing.T) {
 	c := &Config{family: &family{prefixes: []prefix{{model: "a."}, {model: "b."}}}}
 	header := `{"__metadata__": {}, "b.x": {}}`
@@ -36,7 +36,7 @@ func TestPrefixOfTwo(t *testing.T) {
 	}
 }
 
-// TestTooManyNames: names that a file has are not read where they are too many, which is for the loader of weights to refuse.
+// TestTooManyNames: a file with too many names counts as one without names; the loader of weights refuses it.
 func TestTooManyNames(t *testing.T) {
 	for most, want := range map[int]int{1: 0, 2: 2, 3: 2} {
 		if names, err := membersOf([]byte(`{"a": {}, "b": 1}`), most); err != nil || len(names) != want {

@@ -5,9 +5,8 @@ import (
 	"maps"
 )
 
-// shape is a preset in the order hidden_size, intermediate_size,
-// num_hidden_layers, num_attention_heads, num_key_value_heads, head_dim,
-// vocab_size.
+// shape returns a preset's sizes; the arguments are hidden_size, intermediate_size, num_hidden_layers,
+// num_attention_heads, num_key_value_heads, head_dim and vocab_size.
 func shape(modelType string, h, ffn, layers, heads, kv, d, vocab int, rest map[string]any) map[string]any {
 	m := map[string]any{
 		"model_type": modelType, "hidden_size": h, "intermediate_size": ffn, "num_hidden_layers": layers,
@@ -17,7 +16,7 @@ func shape(modelType string, h, ffn, layers, heads, kv, d, vocab int, rest map[s
 	return m
 }
 
-// bytesVocab are the keys of a byte-level vocabulary, in which id 0 ends a text.
+// bytesVocab returns the keys of a byte-level vocabulary, in which id 0 ends a text.
 func bytesVocab(positions int) map[string]any {
 	return map[string]any{"max_position_embeddings": positions, "rms_norm_eps": 1e-5, "eos_token_id": 0}
 }
@@ -26,7 +25,7 @@ func llama2() map[string]any {
 	return map[string]any{"max_position_embeddings": 4096, "rms_norm_eps": 1e-5, "bos_token_id": 1, "eos_token_id": 2}
 }
 
-// llama3 is what the Llama 3.1 and 3.2 models share.
+// llama3 returns the keys that the Llama 3.1 and 3.2 models share.
 func llama3(factor float64, tied bool) map[string]any {
 	return map[string]any{
 		"max_position_embeddings": 131072, "rms_norm_eps": 1e-5, "rope_theta": 500000.0,
@@ -36,13 +35,13 @@ func llama3(factor float64, tied bool) map[string]any {
 	}
 }
 
-// qwen25 is what the Qwen2.5 base models share.
+// qwen25 returns the keys that the Qwen2.5 base models share.
 func qwen25(positions int, eps float64, tied bool) map[string]any {
 	return map[string]any{"max_position_embeddings": positions, "rms_norm_eps": eps, "rope_theta": 1000000.0,
 		"bos_token_id": 151643, "eos_token_id": 151643, "tie_word_embeddings": tied}
 }
 
-// qwen3 is what the Qwen3 models share that chat, whose names are those of the base models without "-Base".
+// qwen3 returns the keys that the Qwen3 chat models share; the base models' names end in "-Base".
 func qwen3(tied bool) map[string]any {
 	return map[string]any{"max_position_embeddings": 40960, "rms_norm_eps": 1e-6, "rope_theta": 1000000.0,
 		"bos_token_id": 151643, "eos_token_id": 151645, "tie_word_embeddings": tied}
@@ -54,8 +53,8 @@ func qwen35(heads int, tied bool) map[string]any {
 		"eos_token_id": 248044, "tie_word_embeddings": tied, "linear_num_value_heads": heads}
 }
 
-// gemma3 is what the text models of Gemma 3 share; from 4b on positions are
-// stretched eight times.
+// gemma3 returns the keys that the text models of Gemma 3 share. From 4b on, positions are scaled by a factor of
+// eight.
 func gemma3(positions, window int, scalar float64, stretched bool) map[string]any {
 	m := map[string]any{"max_position_embeddings": positions, "sliding_window": window, "query_pre_attn_scalar": scalar,
 		"bos_token_id": 2, "eos_token_id": 1, "pad_token_id": 0}
@@ -65,14 +64,14 @@ func gemma3(positions, window int, scalar float64, stretched bool) map[string]an
 	return m
 }
 
-// moe is what the Qwen3-MoE models share.
+// moe returns the keys that the Qwen3-MoE models share.
 func moe(expert int) map[string]any {
 	m := qwen3(false)
 	maps.Copy(m, map[string]any{"num_experts": 128, "num_experts_per_tok": 8, "moe_intermediate_size": expert, "norm_topk_prob": true})
 	return m
 }
 
-// oss is what the gpt-oss models share.
+// oss returns the keys that the gpt-oss models share.
 func oss(experts int) map[string]any {
 	return map[string]any{"max_position_embeddings": 131072, "rms_norm_eps": 1e-5, "attention_bias": true, "sliding_window": 128,
 		"num_local_experts": experts, "num_experts_per_tok": 4, "router_aux_loss_coef": 0.9, "rope_theta": 150000.0, "eos_token_id": 200002,
@@ -80,44 +79,44 @@ func oss(experts int) map[string]any {
 			"truncate": false, "original_max_position_embeddings": 4096}}
 }
 
-// olmo is what the OLMo models of 7 billion parameters share.
+// olmo returns the keys that the 7B OLMo models share.
 func olmo(positions int, rest map[string]any) map[string]any {
 	m := map[string]any{"max_position_embeddings": positions, "rms_norm_eps": 1e-6, "rope_theta": 500000.0, "eos_token_id": 100257, "pad_token_id": 100277}
 	maps.Copy(m, rest)
 	return m
 }
 
-// olmo3Long stretches the positions of the OLMo 3 models, in blocks without a window.
+// olmo3Long is the rope scaling of the OLMo 3 models, for blocks without a window.
 var olmo3Long = map[string]any{"sliding_window": 4096, "rope_scaling": map[string]any{"rope_type": "yarn", "factor": 8.0, "beta_fast": 32.0,
 	"beta_slow": 1.0, "attention_factor": 1.2079441541679836, "original_max_position_embeddings": 8192}}
 
-// granite31 is what the Granite 3.1 models share.
+// granite31 returns the keys that the Granite 3.1 models share.
 func granite31(attention, logits, theta float64) map[string]any {
 	return map[string]any{"max_position_embeddings": 131072, "rms_norm_eps": 1e-5, "rope_theta": theta, "tie_word_embeddings": true,
 		"embedding_multiplier": 12.0,
 		"residual_multiplier":  0.22, "attention_multiplier": attention, "logits_scaling": logits, "bos_token_id": 0, "eos_token_id": 0, "pad_token_id": 0}
 }
 
-// gpt2Of is a GPT-2 model of so many layers and heads; all else follows from the width.
+// gpt2Of returns a GPT-2 model with the given width, layers and heads; all else follows from the width.
 func gpt2Of(h, layers, heads int) map[string]any {
 	return map[string]any{"model_type": "gpt2", "n_embd": h, "n_layer": layers, "n_head": heads, "vocab_size": 50257, "n_positions": 1024,
 		"layer_norm_epsilon": 1e-5, "bos_token_id": 50256, "eos_token_id": 50256}
 }
 
-// pythia is a Pythia model, whose MLP is four times as wide as a hidden state.
+// pythia returns a Pythia model, whose MLP is four times as wide as the hidden state.
 func pythia(h, layers, heads, vocab int) map[string]any {
 	return map[string]any{"model_type": "gpt_neox", "hidden_size": h, "intermediate_size": 4 * h, "num_hidden_layers": layers, "num_attention_heads": heads,
 		"vocab_size": vocab, "max_position_embeddings": 2048, "layer_norm_eps": 1e-5, "rotary_pct": 0.25, "rotary_emb_base": 10000.0,
 		"use_parallel_residual": true, "bos_token_id": 0, "eos_token_id": 0}
 }
 
-// phi is what the Phi models share.
+// phi returns the keys that the Phi models share.
 func phi(window any, theta float64, positions, bos, eos, pad int) map[string]any {
 	return map[string]any{"max_position_embeddings": positions, "original_max_position_embeddings": positions, "rope_theta": theta,
 		"rms_norm_eps": 1e-5, "sliding_window": window, "bos_token_id": bos, "eos_token_id": eos, "pad_token_id": pad}
 }
 
-// presets have the shapes of the published models of those names.
+// presets maps names of published models to their architectures.
 var presets = map[string]map[string]any{
 	"tiny":       shape("llama", 64, 176, 2, 4, 2, 16, 256, bytesVocab(256)),
 	"quickstart": shape("llama", 256, 704, 6, 8, 4, 32, 256, bytesVocab(1024)),
@@ -191,6 +190,12 @@ var presets = map[string]map[string]any{
 	"glm4-9b": shape("glm4", 4096, 13696, 40, 32, 2, 128, 151552, map[string]any{"max_position_embeddings": 32768, "rms_norm_eps": 1e-5, "rope_theta": 10000.0,
 		"partial_rotary_factor": 0.5, "attention_bias": true, "eos_token_id": []any{151329, 151336, 151338}, "pad_token_id": 151329}),
 
+	"glm-4.7-flash": {"model_type": "glm4_moe_lite", "hidden_size": 2048, "intermediate_size": 10240, "num_hidden_layers": 47,
+		"num_attention_heads": 20, "num_key_value_heads": 20, "vocab_size": 154880, "max_position_embeddings": 202752, "rms_norm_eps": 1e-5,
+		"q_lora_rank": 768, "kv_lora_rank": 512, "qk_nope_head_dim": 192, "qk_rope_head_dim": 64, "v_head_dim": 256,
+		"n_routed_experts": 64, "n_shared_experts": 1, "num_experts_per_tok": 4, "moe_intermediate_size": 1536, "routed_scaling_factor": 1.8,
+		"rope_theta": 1e6, "eos_token_id": []any{154820, 154827, 154829}, "pad_token_id": 154820},
+
 	"mixtral-8x7b": shape("mixtral", 4096, 14336, 32, 32, 8, 128, 32000, map[string]any{"max_position_embeddings": 32768, "rms_norm_eps": 1e-5, "rope_theta": 1e6,
 		"num_local_experts": 8, "num_experts_per_tok": 2, "router_aux_loss_coef": 0.02, "bos_token_id": 1, "eos_token_id": 2}),
 
@@ -206,13 +211,13 @@ var presets = map[string]map[string]any{
 	"gpt-oss-120b": shape("gpt_oss", 2880, 2880, 36, 64, 8, 64, 201088, oss(128)),
 }
 
-// aliases are names under which published models are known too.
+// aliases maps further names of published models to presets.
 var aliases = map[string]string{
 	"llama-2-7b": "llama-7b", "llama-2-13b": "llama-13b", "llama-3.2-1b": "llama-1b", "llama-3.2-3b": "llama-3b",
 	"llama-3.1-8b": "llama-8b", "llama-3.1-70b": "llama-70b", "llama-3.1-405b": "llama-405b",
 }
 
-// presetOf is the preset of a name or an alias.
+// presetOf returns the preset of a name or an alias.
 func presetOf(name string) (map[string]any, bool) {
 	m, ok := presets[cmp.Or(aliases[name], name)]
 	return m, ok

@@ -14,8 +14,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestOneReadingOfRope: a key of the rotary embedding counts alike in both spellings, in the mapping and at the top of the
-// config, with the priority that Transformers gives it.
+// TestOneReadingOfRope: a key of the rotary embedding has the same effect in both spellings, in the mapping and at the
+// top of the config, with the precedence of Transformers.
 func TestOneReadingOfRope(t *testing.T) {
 	pairs := []any{1, 1, 1, 1, 1, 1, 1, 1}
 	for name, rope := range map[string]map[string]any{
@@ -87,8 +87,8 @@ func TestRopeOfFamilies(t *testing.T) {
 	}
 }
 
-// TestNonFinite: numbers that are not finite are read as Python and Transformers write them, stay as they are in what is
-// saved, and are refused where a key counts.
+// TestNonFinite: numbers that are not finite are read as Python and Transformers write them, are saved unchanged, and
+// are refused in keys that count.
 func TestNonFinite(t *testing.T) {
 	for _, word := range []string{"NaN", "Infinity", "-Infinity", `{"__float__": "Infinity"}`, `{"__float__": "NaN"}`} {
 		put := func(key string) string {
@@ -121,8 +121,8 @@ func TestNonFinite(t *testing.T) {
 const published = `{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": 320, "hidden_size": 64, "intermediate_size": 176,
 	"num_hidden_layers": 1, "num_attention_heads": 4}`
 
-// TestClasses: model_type says what a model is where architectures names a class that is no family's; a class of another
-// family is refused, and an error stays short.
+// TestClasses: model_type decides if architectures names an unknown class. A known class of another family is refused,
+// and errors stay short.
 func TestClasses(t *testing.T) {
 	many := make([]any, 100000)
 	for i := range many {

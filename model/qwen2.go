@@ -16,14 +16,14 @@ func init() {
 	})
 }
 
-// qwenWindow reads the sliding window: with use_sliding_window the blocks from
-// max_window_layers on have it, unless layer_types says otherwise.
+// qwenWindow reads the sliding window. With use_sliding_window the blocks from max_window_layers on have it, unless
+// layer_types says otherwise.
 func (c *Config) qwenWindow(f *fields) {
 	first := f.int("max_window_layers", 28, 0, maxPositions)
 	c.windows(f, usedWindow(f), func(b int) bool { return b >= first })
 }
 
-// usedWindow is the size of the window that use_sliding_window turns on; 0: it does not.
+// usedWindow returns the window's size if use_sliding_window is set; 0: no window.
 func usedWindow(f *fields) int {
 	if !f.bool("use_sliding_window", false) {
 		return 0

@@ -8,8 +8,8 @@ var qwenShared = tensors{
 	RoleSharedDown:   {"mlp.shared_expert.down_proj.weight"},
 }
 
-// Qwen2-MoE is Qwen2 with experts and one that is shared, which has a gate. Source:
-// arXiv:2407.10671; transformers.Qwen2MoeConfig.
+// Qwen2-MoE is Qwen2 with routed experts and a gated shared expert. Source: arXiv:2407.10671;
+// transformers.Qwen2MoeConfig.
 func init() {
 	register(family{
 		arch: "Qwen2MoeForCausalLM", modelType: "qwen2_moe",

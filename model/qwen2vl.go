@@ -1,7 +1,7 @@
 package model
 
-// mrope is a name for rotary embeddings whose elements turn with several positions of a token, as those in an image have.
-// In a text all of these are one, and so it is the ordinary rotary embedding.
+// mrope maps the name of multimodal rotary embeddings, which rotate by several positions of a token. In text all of
+// these positions are equal, so this is the ordinary rotary embedding.
 var mrope = map[string]string{"mrope": "default"}
 
 func init() {
@@ -23,13 +23,13 @@ func init() {
 	}
 	register(two)
 
-	// The tower is what is new.
+	// Qwen2.5-VL differs only in its vision tower.
 	two.arch, two.modelType = "Qwen2_5_VLForConditionalGeneration", "qwen2_5_vl"
 	two.nested = &nested{key: "text_config", types: []string{"qwen2_5_vl_text"}, alone: "qwen2", flat: true, topTies: true}
 	register(two)
 }
 
-// sections checks mrope_section: how many pairs of a head's elements turn with a token's time, with its row in an image and with its
+// sections checks mrope_section: the numbers of a head's pairs that rotate by a token's time, image row and image
 // column. Source: arXiv:2409.12191.
 func (c *Config) sections(f *fields) {
 	for _, key := range []string{"rope_scaling", "rope_parameters"} {

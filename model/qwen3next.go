@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Qwen3-Next has a recurrence in three blocks of four, attention with an output gate in the others, and experts with a shared
-// one. Source: transformers.Qwen3NextConfig.
+// Qwen3-Next has a gated delta net in three blocks of four, attention with an output gate in the fourth, and routed
+// experts with a shared one. Source: transformers.Qwen3NextConfig.
 func init() {
 	register(family{
 		arch: "Qwen3NextForCausalLM", modelType: "qwen3_next",

@@ -21,7 +21,7 @@ func init() {
 	experts.defaults = map[string]any{"vocab_size": 151936, "hidden_size": 2048, "intermediate_size": 5632, "num_hidden_layers": 24,
 		"num_attention_heads": 16, "num_key_value_heads": 16, "max_position_embeddings": 128000, "rope_theta": 5e5,
 		"num_experts_per_tok": 4, "moe_intermediate_size": 1408, "norm_topk_prob": true}
-	// The Hub's files have these as (experts, in, out); Transformers 5 writes (experts, out, in).
+	// The Hub's files have shape (experts, in, out); Transformers 5 writes (experts, out, in).
 	experts.places = map[Role]placed{
 		RoleExpertGateUp: {tensor: "mlp.experts.gate_up_proj", experts: true, transposed: true},
 		RoleExpertDown:   {tensor: "mlp.experts.down_proj", experts: true, transposed: true},
@@ -43,8 +43,8 @@ func init() {
 	register(experts)
 }
 
-// qwen3VL is what the language models of Qwen3-VL have: Qwen3 without a sliding window. What the tower adds to
-// the first layers' hidden states (deepstack) it adds at images alone. Source: transformers.Qwen3VLTextConfig.
+// qwen3VL sets the language model of Qwen3-VL: Qwen3 without a sliding window. The vision tower adds to the first
+// layers' hidden states (deepstack) only at images. Source: transformers.Qwen3VLTextConfig.
 func (c *Config) qwen3VL(f *fields) {
 	c.QKNorm = true
 	c.biases(f)

@@ -10,25 +10,11 @@ import (
 // The functions of this file turn features this program does not have into
 // errors, lest a model be trained as something else.
 
-// quantizedKey is the key of a mapping that says how weights are quantized.
-const quantizedKey = "quantization_config"
-
-// packed says whether experts are stored in MXFP4, in a family whose experts may be. All else that is quantized is refused.
-func (a *family) packed(f *fields) bool {
-	if !f.has(quantizedKey) {
-		return false
-	}
-	if o := f.object(quantizedKey); a.mxfp4 && o != nil && o.str("quant_method", "") == "mxfp4" {
-		return true
-	}
-	f.fail(quantizedKey, "quantized weights cannot be trained; take the model's unquantized directory")
-	return false
-}
-
-// dropouts are the keys that ask for dropout, in one architecture or another.
+// dropouts are the keys that ask for dropout in some architecture.
 var dropouts = []string{"attention_dropout", "attn_pdrop", "resid_pdrop", "embd_pdrop", "hidden_dropout", "residual_dropout", "embedding_dropout"}
 
-// dropout refuses dropout or, in a family whose published files ask for it, remembers what they ask for.
+// dropout refuses dropout. In a family whose published files ask for dropout, it records the request in c.Dropout
+// instead.
 func (c *Config) dropout(f *fields) {
 	var asked []string
 	for _, key := range dropouts {
@@ -42,33 +28,32 @@ func (c *Config) dropout(f *fields) {
 	c.Dropout = strings.Join(asked, ", ")
 }
 
-// noises are the keys that ask for noise in training, and what it is added to.
+// noises maps keys that ask for noise in training to what the noise is added to.
 var noises = map[string]string{"router_jitter_noise": "the router's input", "input_jitter_noise": "the input of experts"}
 
-// noNoise refuses the noise that a key of noises asks for.
+// noNoise refuses the noise that key asks for.
 func (f *fields) noNoise(key string) {
 	if x := f.float(key, 0, 0, 1); x > 0 {
 		f.fail(key, "%g: noise in %s is not supported; set it to 0 to train without", x, noises[key])
 	}
 }
 
-// noBalance refuses a loss that balances the experts' load, in an architecture that has none.
+// noBalance refuses a load-balancing loss in an architecture that has none.
 func (c *Config) noBalance(f *fields) {
 	if f.bool("output_router_logits", false) {
 		f.fail("output_router_logits", "true: %s has no loss of its router", c.Arch)
 	}
 }
 
-// hiddenByHeads refuses heads of other sizes than those that hidden_size is cut into.
+// hiddenByHeads refuses a head_dim other than hidden_size / num_attention_heads.
 func (c *Config) hiddenByHeads(f *fields) {
 	if c.HeadDim != c.HiddenSize/c.NumHeads {
 		f.fail("head_dim", "%d: this architecture has hidden_size / num_attention_heads, %d", c.HeadDim, c.HiddenSize/c.NumHeads)
 	}
 }
 
-// neutral are keys that change the mathematics of one architecture or another, each with the
-// value that changes nothing; nil: only null changes nothing. A family that knows what a key
-// means has it in its keys.
+// neutral maps keys that change some architecture's mathematics to the value that changes nothing; nil: only null
+// changes nothing. A family that supports a key lists it in its keys.
 var neutral = map[string]any{
 	"attention_bias": false, "mlp_bias": false, "lm_head_bias": false, "use_bias": false,
 	"qk_norm": false, "use_qk_norm": false, "qk_layernorm": false,
@@ -82,7 +67,7 @@ var neutral = map[string]any{
 	"shared_expert_intermediate_size": 0.0,
 }
 
-// refuseOthers refuses the keys of neutral that the family does not read.
+// refuseOthers refuses keys of neutral that the family does not read, unless they change nothing.
 func (a *family) refuseOthers(f *fields) {
 	for _, key := range slices.Sorted(maps.Keys(neutral)) {
 		if !slices.Contains(a.keys, key) && !isNeutral(f.vals[key], neutral[key]) {

@@ -11,27 +11,31 @@ import (
 // Rope describes a rotary embedding (arXiv:2104.09864) in the terms of
 // transformers.modeling_rope_utils. Fields that a type does not name are 0.
 type Rope struct {
-	Type    string // "default", "linear", "dynamic", "yarn", "longrope", "llama3"
+	Type    string // "default", "linear", "dynamic", "yarn", "longrope", "llama3", ntkAlpha
 	Theta   float64
-	Partial float64 // the share of a head's elements that turn; 0: all
+	Partial float64 // share of a head's elements that are rotated; 0: all
 
-	Factor               float64 // all but default; longrope makes its attention factor of it, 0: MaxPositions/OriginalMaxPositions
+	Factor               float64 // all types but default. longrope derives its attention factor from it; 0: from MaxPositions/OriginalMaxPositions
 	OriginalMaxPositions int     // llama3, yarn, longrope
 	LowFreqFactor        float64 // llama3
 	HighFreqFactor       float64 // llama3
-	AttentionFactor      float64 // yarn, longrope: multiplies cos and sin; 0: what the type makes of Factor
+	AttentionFactor      float64 // yarn, longrope: factor on cos and sin; 0: derived from Factor by the type's rule
 	BetaFast, BetaSlow   float64 // yarn; 0: 32 and 1
 	MScale, MScaleAllDim float64 // yarn; 0: none
-	NoTruncate           bool    // yarn: the ramp's ends are not rounded to whole elements
+	NoTruncate           bool    // yarn: the ramp's ends are not rounded to whole indices
+	Alpha                float64 // ntkAlpha: the base is Theta·Alpha^(d/(d−2)) for d rotated elements
 	ShortFactor          []float64
-	ShortMScale          float64   // longrope: multiplies cos and sin of documents that have short factors; 0: as AttentionFactor says
-	LongMScale           float64   // the same of those that have long ones
-	LongFactor           []float64 // longrope; one for each pair that turns
+	ShortMScale          float64   // longrope: factor on cos and sin of documents with short factors; 0: as AttentionFactor
+	LongMScale           float64   // longrope: the same for documents with long factors
+	LongFactor           []float64 // longrope: one per rotated pair, as ShortFactor
 }
 
 var ropeTypes = []string{"default", "linear", "dynamic", "yarn", "longrope", "llama3"}
 
-var ropeKeys = []string{"rope_type", "type", "rope_theta", "factor", "low_freq_factor", "high_freq_factor",
+// ntkAlpha is what Hunyuan's class makes of the type dynamic with an alpha: another base, whatever the document's length.
+const ntkAlpha = "ntk_alpha"
+
+var ropeKeys = []string{"rope_type", "type", "rope_theta", "factor", "alpha", "low_freq_factor", "high_freq_factor",
 	"original_max_position_embeddings", "partial_rotary_factor", "attention_factor", "beta_fast", "beta_slow", "mscale",
 	"mscale_all_dim", "truncate", "short_factor", "long_factor", "short_mscale", "long_mscale", queryScalingKey}
 
@@ -41,9 +45,8 @@ const (
 	maxFactor          = 1e6
 )
 
-// ropes reads rope_theta and rope_scaling (Transformers 4) or rope_parameters
-// (5), which may be one mapping or one for each type of layer. Where both are
-// there they must say the same; an empty one says nothing.
+// ropes reads rope_theta with rope_scaling (Transformers 4), or rope_parameters (5): one mapping, or one per type of
+// layer. If both are there, they must agree; an empty rope_scaling is ignored.
 func (c *Config) ropes(f *fields) {
 	v4, v5 := f.object("rope_scaling"), f.object("rope_parameters")
 	if v4 != nil && v5 != nil && len(v4.vals) == 0 {
@@ -67,14 +70,14 @@ func (c *Config) ropes(f *fields) {
 	c.Rope = full
 	if !reflect.DeepEqual(full, local) && c.SlidingWindow > 0 {
 		c.LocalRope = &local
-		if c.Sliding == nil { // no block has full attention
+		if c.Sliding == nil { // every block has a sliding window
 			c.Rope, c.LocalRope = local, nil
 		}
 	}
 }
 
-// ropes4 are the rotary embeddings of blocks with full attention and of those
-// with a sliding window, in Transformers 4's spelling.
+// ropes4 returns the rotary embeddings of blocks with full attention and of blocks with a sliding window, read in the
+// spelling of Transformers 4.
 func (c *Config) ropes4(f, scaling *fields, theta float64) (full, local Rope) {
 	if scaling == nil {
 		scaling = &fields{where: f.where}
@@ -86,7 +89,7 @@ func (c *Config) ropes4(f, scaling *fields, theta float64) (full, local Rope) {
 	return full, Rope{Type: "default", Theta: f.float("rope_local_base_freq", c.family.localTheta, minTheta, maxTheta)}
 }
 
-// ropes5 is ropes4 of Transformers 5's spelling, o.
+// ropes5 is ropes4 for the spelling of Transformers 5, o.
 func (c *Config) ropes5(f, o *fields, theta float64) (full, local Rope) {
 	nested := o.has(fullAttention) || o.has(slidingAttention)
 	if !nested && c.family.localTheta > 0 {
@@ -115,14 +118,17 @@ func (c *Config) ropes5(f, o *fields, theta float64) (full, local Rope) {
 	return full, local
 }
 
-// oneRope reads one mapping, o, of the config's keys f, in either spelling; its mistakes go to f. Keys at the top of the
-// config count as in Transformers: theta is the base, and partial_rotary_factor the share that turns, where o has none, and
-// original_max_position_embeddings comes before that of o. The latter holds only where o is for all layers and not, nested,
-// for those of one type.
+// oneRope reads one mapping o in either spelling; f has the config's own keys and gets the mapping's errors. Keys at
+// the top of the config count as in Transformers.
+//   - theta and partial_rotary_factor are defaults for keys that o lacks.
+//   - original_max_position_embeddings takes precedence over o's key, unless nested: o is for one type of layer.
 func (c *Config) oneRope(f, o *fields, theta float64, nested bool) Rope {
 	r := Rope{Type: o.str("rope_type", o.str("type", "default")), Theta: o.float("rope_theta", theta, minTheta, maxTheta)}
 	if other := c.family.ropeTypes[r.Type]; other != "" {
 		r.Type = other
+	}
+	if a := o.float("alpha", 0, 0, 1e9); c.family.ropeAlpha && r.Type == "dynamic" && a > 0 {
+		r.Type, r.Alpha = ntkAlpha, a
 	}
 	c.partial(f, o, &r)
 	outer := f
@@ -130,7 +136,7 @@ func (c *Config) oneRope(f, o *fields, theta float64, nested bool) Rope {
 		outer = o
 	}
 	switch r.Type {
-	case "default":
+	case "default", ntkAlpha:
 	case "linear", "dynamic":
 		o.require(r.Type, "factor")
 		r.Factor = o.float("factor", 1, 1e-6, maxFactor)
@@ -146,7 +152,7 @@ func (c *Config) oneRope(f, o *fields, theta float64, nested bool) Rope {
 	default:
 		o.fail("rope_type", "%q is not supported; known: %s", r.Type, strings.Join(ropeTypes, ", "))
 	}
-	if n := c.rotary(r); r.Type == "dynamic" && n <= 2 {
+	if n := c.rotary(r); (r.Type == "dynamic" || r.Type == ntkAlpha) && n <= 2 {
 		o.fail("rope_type", "dynamic needs more than %d elements that turn", n)
 	}
 	if f.err == nil {
@@ -155,7 +161,7 @@ func (c *Config) oneRope(f, o *fields, theta float64, nested bool) Rope {
 	return r
 }
 
-// require refuses a mapping that lacks what type t needs.
+// require refuses a mapping that lacks a key that rope type t needs.
 func (f *fields) require(t string, keys ...string) {
 	for _, k := range keys {
 		if !f.has(k) {
@@ -164,7 +170,7 @@ func (f *fields) require(t string, keys ...string) {
 	}
 }
 
-// partial reads partial_rotary_factor, of the mapping or else of the config.
+// partial reads partial_rotary_factor from the mapping, or else from the config.
 func (c *Config) partial(f, o *fields, r *Rope) {
 	p := o.float("partial_rotary_factor", f.float("partial_rotary_factor", 1, 0, 1), 0, 1)
 	if p != 1 && !c.family.partial {
@@ -201,8 +207,8 @@ func (c *Config) yarnFields(o *fields, r *Rope) {
 	}
 }
 
-// originalPositions is original_max_position_embeddings. As in Transformers, the one at the
-// top of the config counts before the mapping's. Where both lack it, it is def, or with a def of 0 refused.
+// originalPositions returns original_max_position_embeddings. As in Transformers, the key at the top of the config
+// takes precedence over the mapping's. If both are missing it returns def; with def 0 that is an error.
 func originalPositions(f, o *fields, def int) int {
 	const key = "original_max_position_embeddings"
 	if f.has(key) {
@@ -232,7 +238,7 @@ func (c *Config) longropeFields(o *fields, r *Rope) {
 	}
 }
 
-// rotary is how many elements of a head turn.
+// rotary returns how many elements of a head r rotates.
 func (c *Config) rotary(r Rope) int {
 	if r.Partial == 0 {
 		return c.turning()
@@ -240,8 +246,7 @@ func (c *Config) rotary(r Rope) int {
 	return int(float64(c.turning()) * r.Partial)
 }
 
-// Ropes are the model's rotary embeddings, none where positions are learned; RopeOf says which one a
-// block has.
+// Ropes returns the model's rotary embeddings, none with learned positions. RopeOf says which one a block has.
 func (c *Config) Ropes() []Rope {
 	if c.LearnedPositions {
 		return nil
@@ -252,7 +257,7 @@ func (c *Config) Ropes() []Rope {
 	return []Rope{c.Rope, *c.LocalRope}
 }
 
-// RopeOf is the index in Ropes of block's rotary embedding.
+// RopeOf returns the index in Ropes of a block's rotary embedding.
 func (c *Config) RopeOf(block int) int {
 	if c.LocalRope != nil && c.Window(block) > 0 {
 		return 1
@@ -260,12 +265,11 @@ func (c *Config) RopeOf(block int) int {
 	return 0
 }
 
-// Rotary is how many elements of a head the rotary embedding Ropes()[rope]
-// turns, the first ones from RopeAt on.
+// Rotary returns how many elements of a head Ropes()[rope] rotates. They begin at RopeAt.
 func (c *Config) Rotary(rope int) int { return c.rotary(c.Ropes()[rope]) }
 
-// ropeBounds are, in rising order, the lengths beyond which documents have other frequencies
-// than shorter ones: longrope's original length, dynamic's max_position_embeddings.
+// ropeBounds returns, in rising order, the lengths beyond which a document has other frequencies: longrope's original
+// length and dynamic's max_position_embeddings.
 func (c *Config) ropeBounds() []int {
 	var out []int
 	for _, r := range c.Ropes() {
@@ -280,8 +284,8 @@ func (c *Config) ropeBounds() []int {
 	return slices.Compact(out)
 }
 
-// RopeShift is the row of RopeTables at which a document of length tokens begins: its
-// position p has row RopeShift(length) + p. It is 0 unless frequencies depend on the length.
+// RopeShift returns the row of RopeTables at which a document of length tokens begins: position p has row
+// RopeShift(length) + p. It is 0 unless frequencies depend on the length.
 func (c *Config) RopeShift(length int) int {
 	shift := 0
 	for _, b := range c.ropeBounds() {
@@ -292,11 +296,10 @@ func (c *Config) RopeShift(length int) int {
 	return shift
 }
 
-// RopeRows is the number of rows of each table for documents of at most maxPos
-// tokens.
+// RopeRows returns the number of rows of each table, for documents of at most maxPos tokens.
 func (c *Config) RopeRows(maxPos int) int { return c.RopeShift(maxPos) + maxPos }
 
-// RopeElems is the size in elements of RopeTables' cos, or of its sin, for documents of at most maxPos tokens.
+// RopeElems returns the number of elements of RopeTables' cos, and of its sin, for documents of at most maxPos tokens.
 func (c *Config) RopeElems(maxPos int) int64 {
 	n := c.QueryScalingElems(maxPos)
 	if c.QKNormPlain {
@@ -308,7 +311,7 @@ func (c *Config) RopeElems(maxPos int) int64 {
 	return n
 }
 
-// QueryScalingElems is the size of QueryScaling's table in RopeTables; 0 without one.
+// QueryScalingElems returns the number of elements of QueryScaling's table in RopeTables; 0: no scaling.
 func (c *Config) QueryScalingElems(maxPos int) int64 {
 	if c.QueryScaling == nil {
 		return 0
@@ -338,15 +341,14 @@ func (c *Config) ropeJSON(m map[string]any) {
 	m["rope_parameters"] = map[string]any{fullAttention: five, slidingAttention: local.parameters()}
 }
 
-// parameters is the mapping of r in Transformers 5.
+// parameters returns the mapping of r in Transformers 5.
 func (r Rope) parameters() map[string]any {
 	m := r.json()
 	m["rope_theta"] = float(r.Theta)
 	return m
 }
 
-// json is the mapping of r without its base, which stands elsewhere in
-// Transformers 4.
+// json returns the mapping of r without its base, which Transformers 4 keeps outside of the mapping.
 func (r Rope) json() map[string]any {
 	m := map[string]any{"rope_type": r.Type}
 	for key, x := range map[string]float64{"factor": r.Factor, "low_freq_factor": r.LowFreqFactor, "high_freq_factor": r.HighFreqFactor,
@@ -362,6 +364,9 @@ func (r Rope) json() map[string]any {
 	if r.NoTruncate {
 		m["truncate"] = false
 	}
+	if r.Type == ntkAlpha {
+		m["rope_type"], m["factor"], m["alpha"] = "dynamic", float(1), float(r.Alpha)
+	}
 	if r.ShortFactor != nil {
 		m["short_factor"], m["long_factor"] = floatList(r.ShortFactor), floatList(r.LongFactor)
 	}
@@ -376,15 +381,13 @@ func floatList(xs []float64) []float {
 	return out
 }
 
-// RopeTables are cos and sin of position·frequency times the attention factor,
-// for documents of at most maxPos tokens: for each of Ropes a table (RopeRows,
-// Rotary/2) row-major, one after the other. Where frequencies depend on a
-// document's length a table has a section for each range of lengths; RopeShift
-// says where one begins. The angle is rounded to float32, as Transformers
-// computes it.
+// RopeTables returns cos and sin of position·frequency times the attention factor, for documents of at most maxPos
+// tokens. There is one row-major table (RopeRows, Rotary/2) per entry of Ropes, one after the other. If frequencies
+// depend on a document's length, a table has one section per range of lengths, which begins at RopeShift. The angle is
+// rounded to float32, as in Transformers.
 //
-// Behind them QueryScaling, if the model has one, has a table (RopeRows, HeadDim/2): a factor is a
-// rotation by no angle. Then there are HeadDim ones, the weights of a q/k norm without weights.
+// With QueryScaling another table (RopeRows, HeadDim/2) follows: its cos is the factor and its sin 0, so the factor is
+// applied as a rotation. With QKNormPlain the last HeadDim elements of cos are ones, the weights of the q/k norm.
 func (c *Config) RopeTables(maxPos int) (cos, sin []float32) {
 	n := c.RopeElems(maxPos)
 	cos, sin = make([]float32, 0, n), make([]float32, 0, n)
@@ -413,7 +416,7 @@ func (c *Config) RopeTables(maxPos int) (cos, sin []float32) {
 	return cos, append(sin, make([]float32, len(cos)-len(sin))...)
 }
 
-// ropeSections are, for each section of a table, the length of its longest documents.
+// ropeSections returns, for each section of a table, the length of its longest document.
 func (c *Config) ropeSections(maxPos int) []int {
 	var out []int
 	for _, b := range c.ropeBounds() {
@@ -424,15 +427,19 @@ func (c *Config) ropeSections(maxPos int) []int {
 	return append(out, maxPos)
 }
 
-// frequencies are the inverse frequencies of r for documents of length tokens. They are
-// rounded wherever Transformers' float32 tensors are. With dynamic they are those of the
-// longest document of the section, where Transformers takes the longest seen so far.
+// frequencies returns the inverse frequencies of r for documents of length tokens, rounded wherever Transformers has
+// float32 tensors. For dynamic, length is the longest document of the section; Transformers takes the longest document
+// so far.
 func (c *Config) frequencies(r Rope, length int) []float32 {
 	dim, theta := c.rotary(r), r.Theta
 	if r.Type == "dynamic" && length > c.MaxPositions {
 		d := float64(dim)
 		grown := float32(float32(float32(length)*float32(r.Factor))/float32(c.MaxPositions)) - float32(r.Factor-1)
 		theta = float64(float32(theta) * float32(math.Pow(float64(grown), float64(float32(d/(d-2))))))
+	}
+	if r.Type == ntkAlpha {
+		d := float64(dim)
+		theta *= math.Pow(r.Alpha, d/(d-2))
 	}
 	period := make([]float32, dim/2) // theta^(2i/dim)
 	for i := range period {
@@ -462,7 +469,7 @@ func (c *Config) frequencies(r Rope, length int) []float32 {
 	return out
 }
 
-// attentionFactor is what cos and sin are multiplied by for documents of length tokens.
+// attentionFactor returns the factor on cos and sin for documents of length tokens.
 func (c *Config) attentionFactor(r Rope, length int) float64 {
 	switch {
 	case r.ShortMScale != 0 && length <= r.OriginalMaxPositions:
@@ -483,7 +490,7 @@ func (c *Config) attentionFactor(r Rope, length int) float64 {
 	return 1
 }
 
-// yarnScale is the temperature of arXiv:2309.00071.
+// yarnScale returns the temperature of arXiv:2309.00071.
 func yarnScale(factor, mscale float64) float64 {
 	if factor <= 1 {
 		return 1
@@ -491,15 +498,15 @@ func yarnScale(factor, mscale float64) float64 {
 	return 0.1*mscale*math.Log(factor) + 1
 }
 
-// ramp is where yarn goes over from unchanged frequencies to those divided by the factor:
-// from element low to element high. Source: arXiv:2309.00071.
+// ramp is where yarn changes from unchanged frequencies to frequencies divided by the factor: between indices low and
+// high. Source: arXiv:2309.00071.
 type ramp struct{ low, high float64 }
 
 func (r Rope) yarnRamp(dim int) ramp {
 	if r.Type != "yarn" {
 		return ramp{}
 	}
-	// at is the element that turns that many times within the original length.
+	// at returns the index whose element makes that many turns within the original length.
 	at := func(turns float64) float64 {
 		return float64(dim) * math.Log(float64(r.OriginalMaxPositions)/(turns*2*math.Pi)) / (2 * math.Log(r.Theta))
 	}
@@ -514,7 +521,7 @@ func (r Rope) yarnRamp(dim int) ramp {
 	return ramp{low, high}
 }
 
-// mix is frequency i, whose period is p.
+// mix returns frequency i, whose period is p.
 func (a ramp) mix(r Rope, i int, p float32) float32 {
 	t := (float32(i) - float32(a.low)) / float32(a.high-a.low)
 	keep := 1 - min(max(t, 0), 1)
@@ -522,9 +529,8 @@ func (a ramp) mix(r Rope, i int, p float32) float32 {
 	return float32(stretched*float32(1-keep)) + float32(1/p*keep)
 }
 
-// llama3 scales one inverse frequency (transformers.modeling_rope_utils,
-// _compute_llama3_parameters). A number divided by a tensor is, in PyTorch, the
-// number times the tensor's reciprocal.
+// llama3 scales one inverse frequency, as _compute_llama3_parameters of transformers.modeling_rope_utils. PyTorch
+// divides a number by a tensor as the number times the tensor's reciprocal.
 func (r Rope) llama3(f float32) float32 {
 	old := float64(r.OriginalMaxPositions)
 	wavelen := float32(1/f) * float32(2*math.Pi)

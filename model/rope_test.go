@@ -101,8 +101,8 @@ func compareFrequencies(t *testing.T, got []float32, want []uint32) {
 	}
 }
 
-// TestRopeSections: a table has rows for documents up to each bound, and a
-// document's rows begin where those of its length do.
+// TestRopeSections: a table has a section for documents up to each bound, and a document's rows begin at the section
+// of its length.
 func TestRopeSections(t *testing.T) {
 	eights := []float64{1, 1, 1, 1, 1, 1, 1, 1}
 	long := Rope{Type: "longrope", Theta: 1e4, OriginalMaxPositions: 10, ShortFactor: eights, LongFactor: eights}

@@ -11,8 +11,8 @@ func init() {
 	})
 }
 
-// smolLM3 is Llama with blocks whose queries and keys do not turn. Source:
-// transformers.SmolLM3Config; arXiv:2501.18795 for the idea.
+// smolLM3 sets Llama with blocks without a rotary embedding. Source: transformers.SmolLM3Config; arXiv:2501.18795 for
+// the idea.
 func (c *Config) smolLM3(f *fields) {
 	c.biases(f)
 	c.MLPBias = f.bool("mlp_bias", false)
@@ -20,8 +20,8 @@ func (c *Config) smolLM3(f *fields) {
 	c.windows(f, usedWindow(f), func(b int) bool { return !c.Turns(b) })
 }
 
-// noRope reads no_rope_layers, which has a 1 for a block that turns (as Transformers reads it) and a 0
-// for one that does not, or else no_rope_layer_interval: the last block of so many does not.
+// noRope reads no_rope_layers: 1 for a block with a rotary embedding, as Transformers reads it, and 0 for one without.
+// Otherwise every no_rope_layer_interval-th block has none.
 func (c *Config) noRope(f *fields) {
 	turns := f.ints("no_rope_layers", 1)
 	every := f.int("no_rope_layer_interval", 4, 1, maxLayers)

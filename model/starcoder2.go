@@ -21,14 +21,14 @@ func init() {
 	})
 }
 
-// starcoder2 is what StarCoder2 does unlike Llama: LayerNorm, an MLP without a gate, biases
-// everywhere, and a window in every block. Source: arXiv:2402.19173, transformers.Starcoder2Config.
+// starcoder2 sets how StarCoder2 differs from Llama: LayerNorm, an MLP without a gate, biases everywhere, and a window
+// in every block. Source: arXiv:2402.19173, transformers.Starcoder2Config.
 func (c *Config) starcoder2(f *fields) {
 	c.LayerNorm, c.NormBias, c.Ungated = true, true, true
 	c.QKVBias = f.bool("use_bias", true)
 	c.OBias, c.MLPBias = c.QKVBias, c.QKVBias
 	c.uniformWindow(f)
-	// Transformers reads neither key; published files have these values.
+	// Transformers ignores both keys; published files have these values.
 	for key, known := range map[string]string{"norm_type": "layer_norm", "mlp_type": "default"} {
 		if v := f.str(key, known); v != known {
 			f.fail(key, "%q is not supported; known: %s", v, known)

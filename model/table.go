@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Layers is the parameter table: the embedding, learned positions where there are any, the decoder
-// blocks, the head. A block with experts is two layers, Attention and MoE.
+// Layers returns the parameter table: the embedding, learned positions if there are any, the decoder blocks and the
+// head. A block with experts is two layers, Attention and MoE.
 func (c *Config) Layers() []Layer {
 	var out []Layer
 	add := func(l Layer) {
@@ -56,7 +56,7 @@ func (c *Config) headLayer() Layer {
 	return l
 }
 
-// Layouts lays out every layer (see NewLayout).
+// Layouts returns the layout of every layer, see NewLayout.
 func (c *Config) Layouts(bf16 bool) []Layout {
 	var out []Layout
 	for _, l := range c.Layers() {
@@ -65,7 +65,7 @@ func (c *Config) Layouts(bf16 bool) []Layout {
 	return out
 }
 
-// EmbedParam is the embedding's table (VocabSize, HiddenSize).
+// EmbedParam returns the embedding table (VocabSize, HiddenSize).
 func (c *Config) EmbedParam() Param {
 	p := []Param{matrix(RoleEmbed, c.HiddenSize, stack(c.outer(RoleEmbed), c.VocabSize))}
 	c.frozen(p)
@@ -73,7 +73,7 @@ func (c *Config) EmbedParam() Param {
 	return p[0]
 }
 
-// outer are the names of the tensors of role r, which is of no block.
+// outer returns the tensor names of role r, which belongs to no block.
 func (c *Config) outer(r Role) (names []string) {
 	for _, s := range c.tensorNames(r) {
 		names = append(names, c.names().model+s)
@@ -87,7 +87,7 @@ type blockNames struct {
 	block int
 }
 
-// prefix is how the names of the block's tensors begin.
+// prefix returns the start of the block's tensor names.
 func (n blockNames) prefix() string {
 	blocks := "layers."
 	if f := n.c.family; f != nil && f.blocks != "" {
@@ -96,13 +96,13 @@ func (n blockNames) prefix() string {
 	return fmt.Sprintf("%s%s%d.", n.c.names().model, blocks, n.block)
 }
 
-// stored are the tensors of role r, with the given numbers of rows. Where the family has one name
-// for all of them, there is only one.
+// stored returns the tensors of role r with the given numbers of rows. If the family has one name for all of them,
+// there is only one tensor.
 func (n blockNames) stored(r Role, rows ...int) []Stored {
 	return n.place(r, 0, stack(n.named(r), rows...))
 }
 
-// ofExpert are the tensors of role r that expert e has.
+// ofExpert returns the tensors of role r of expert e.
 func (n blockNames) ofExpert(e int, r Role, rows ...int) []Stored {
 	names := n.named(r)
 	for i := range names {
@@ -111,7 +111,7 @@ func (n blockNames) ofExpert(e int, r Role, rows ...int) []Stored {
 	return n.place(r, e, stack(names, rows...))
 }
 
-// named are the names of the block's tensors of role r.
+// named returns the block's tensor names of role r.
 func (n blockNames) named(r Role) (names []string) {
 	for _, s := range n.c.tensorNames(r) {
 		names = append(names, n.prefix()+s)
@@ -119,12 +119,12 @@ func (n blockNames) named(r Role) (names []string) {
 	return names
 }
 
-// attention is the block's first half, a recurrence where it has one.
+// attention returns the block's first half: attention or a recurrence.
 func (n blockNames) attention() []Param {
 	c := n.c
 	h, q, kv := c.HiddenSize, c.NumHeads*c.HeadDim, c.NumKVHeads*c.HeadDim
 	if c.IsRecurrent(n.block) {
-		return n.gatedDelta()
+		return append(n.norm(RoleAttnNorm, RoleAttnNormBias), c.Recurrence().params(n)...)
 	}
 	var p []Param
 	if c.NormsInputs() {
@@ -158,7 +158,7 @@ func (n blockNames) attention() []Param {
 	return p
 }
 
-// norm is a norm of the hidden state, with its bias where there is one.
+// norm returns a norm of the hidden state, with its bias if norms have one.
 func (n blockNames) norm(weight, bias Role) []Param {
 	p := []Param{vector(weight, n.stored(weight, n.c.HiddenSize))}
 	if n.c.NormBias {
@@ -167,7 +167,7 @@ func (n blockNames) norm(weight, bias Role) []Param {
 	return p
 }
 
-// mlp is the second half of a dense block.
+// mlp returns the second half of a dense block.
 func (n blockNames) mlp() []Param {
 	c := n.c
 	h, f := c.HiddenSize, c.IntermediateSize
@@ -193,7 +193,7 @@ func (n blockNames) mlp() []Param {
 	return p
 }
 
-// router is part 0 of a MoE layer.
+// router returns part 0 of a MoE layer.
 func (n blockNames) router() []Param {
 	h, experts := n.c.HiddenSize, n.c.NumExperts
 	stored := n.stored(RoleRouter, experts)
@@ -214,7 +214,7 @@ func (n blockNames) router() []Param {
 	return p
 }
 
-// expert is part 1+e of a MoE layer.
+// expert returns part 1+e of a MoE layer.
 func (n blockNames) expert(e int) []Param {
 	h, f := n.c.HiddenSize, n.c.ExpertSize(e)
 	stored := func(routed, shared Role, rows ...int) []Stored {
@@ -235,8 +235,7 @@ func (n blockNames) expert(e int) []Param {
 	return p
 }
 
-// stack puts tensors of the given rows one below the other. One name for several
-// is one tensor with all their rows.
+// stack stacks tensors of the given rows on top of each other. A single name stands for one tensor with all rows.
 func stack(names []string, rows ...int) []Stored {
 	if len(names) == 1 {
 		sum := 0
@@ -265,7 +264,7 @@ func vector(r Role, ps []Stored) Param {
 	return p
 }
 
-// counts are how many parameters a layer, or a part of one, has: all, and those in matrix products.
+// counts are the numbers of parameters of a layer or of a part of one: all, and those in matrix products.
 type counts struct{ all, matrix int64 }
 
 func count(ps []Param) counts {
@@ -279,8 +278,7 @@ func count(ps []Param) counts {
 	return n
 }
 
-// Params is the number of parameters; a tied tensor counts once. It does not
-// make the table.
+// Params returns the number of parameters; a tied tensor counts once. It does not build the table.
 func (c *Config) Params() int64 {
 	n := blockNames{c, 0}
 	moe, experts := int64(c.ExpertBlocks()), int64(c.NumExperts)
@@ -296,9 +294,9 @@ func (c *Config) Params() int64 {
 	return sum
 }
 
-// MatrixParams is the number of parameters in the matrix products that one token goes through.
-// Of a block's experts these are NumExpertsPerTok, the shared one and the router. The lm_head counts, tied or
-// not; the embedding's gather does not.
+// MatrixParams returns the number of parameters in the matrix products that one token passes. In a block with
+// experts these are the router, NumExpertsPerTok experts and the shared one. The lm_head counts, tied or not; the
+// embedding lookup does not.
 func (c *Config) MatrixParams() int64 {
 	n := blockNames{c, 0}
 	moe := int64(c.ExpertBlocks())
@@ -310,7 +308,8 @@ func (c *Config) MatrixParams() int64 {
 	return sum
 }
 
-// firstHalves counts the first halves of all blocks: those with attention are alike, and so are those with a recurrence.
+// firstHalves counts the first halves of all blocks. All attention halves are alike, and so are all
+// recurrences.
 func (c *Config) firstHalves() (sum counts) {
 	var of [2]*counts
 	for b := range c.NumLayers {
@@ -327,7 +326,7 @@ func (c *Config) firstHalves() (sum counts) {
 	return sum
 }
 
-// sharedExpert counts the expert that every token goes through.
+// sharedExpert counts the parameters of the shared expert.
 func (n blockNames) sharedExpert() counts {
 	if n.c.SharedSize == 0 {
 		return counts{}
@@ -335,8 +334,7 @@ func (n blockNames) sharedExpert() counts {
 	return count(n.expert(n.c.NumExperts))
 }
 
-// AttendedPairs is how many (query, key) pairs a document of so many tokens has
-// in all blocks together.
+// AttendedPairs returns how many (query, key) pairs a document of length tokens has in all blocks together.
 func (c *Config) AttendedPairs(length int) (n int64) {
 	for block := range c.NumLayers {
 		n += c.BlockPairs(block, length)
@@ -344,8 +342,8 @@ func (c *Config) AttendedPairs(length int) (n int64) {
 	return n
 }
 
-// BlockPairs is how many (query, key) pairs a document of so many tokens has in one block:
-// n(n+1)/2, less where a window cuts them off or where the document is cut into stretches, and none in a block with a recurrence.
+// BlockPairs returns how many (query, key) pairs a document of length tokens has in one block. Without a window and
+// chunks these are n(n+1)/2; a recurrence has none.
 func (c *Config) BlockPairs(block, length int) int64 {
 	if c.IsRecurrent(block) {
 		return 0
@@ -360,24 +358,21 @@ func (c *Config) BlockPairs(block, length int) int64 {
 	return w*(w+1)/2 + (n-w)*w
 }
 
-// FLOPs is the work of training on so many tokens, forward and backward, where pairs (query,
-// key) pairs are attended in all blocks together: 6·MatrixParams for a token and
-// 3·PairFLOPs for a pair, and less where tensors are frozen. Recomputation is not in it.
+// FLOPs returns the training FLOPs of the given tokens, forward and backward. pairs counts the attended (query,
+// key) pairs of all blocks. A token takes 6·MatrixParams and a pair 3·PairFLOPs, less if tensors are frozen.
+// Recomputation is not included.
 func (c *Config) FLOPs(tokens, pairs int64) float64 {
 	return c.ForwardFLOPs(tokens, pairs) + c.BackwardFLOPs(tokens, pairs)
 }
 
-// ForwardFLOPs is the forward's part of FLOPs, a third where nothing is frozen.
+// ForwardFLOPs returns the forward part of FLOPs: a third, if nothing is frozen.
 func (c *Config) ForwardFLOPs(tokens, pairs int64) float64 {
-	recurrences := 0.0
-	if c.GatedDeltaNet != nil {
-		recurrences = float64(int64(c.RecurrentBlocks()) * c.GatedDeltaNet.FLOPs())
-	}
+	recurrences := float64(int64(c.RecurrentBlocks()) * c.RecurrenceFLOPs())
 	return (2*float64(c.MatrixParams())+recurrences)*float64(tokens) + c.PairFLOPs()*float64(pairs)
 }
 
-// QKVProducts is how many multiply-adds make the queries, keys and values of a token in a block, with all that is made beside
-// them.
+// QKVProducts returns the multiply-adds per token of the projections at the start of a block's attention: queries,
+// keys, values, and gates if there are any.
 func (c *Config) QKVProducts(block int) (sum int64) {
 	for _, p := range (blockNames{c, block}).attention() {
 		if p.Dims == 2 && p.Role != RoleO && p.Role != RoleRecurOut {

@@ -47,8 +47,8 @@ func TestParams(t *testing.T) {
 	}
 }
 
-// TestActiveParams: of the experts those that a token goes through count; with
-// the embedding's gather, which does not, it is the "a3b" and "a22b" of the names.
+// TestActiveParams: only the experts of one token count. Together with the embedding, which does not count, this is
+// the "a3b" and "a22b" in the names.
 func TestActiveParams(t *testing.T) {
 	for name, want := range map[string]float64{"qwen3-30b-a3b": 3.35e9, "qwen3-235b-a22b": 22.2e9, "qwen3.5-35b-a3b": 3.45e9} {
 		c := preset(t, name)
@@ -58,11 +58,10 @@ func TestActiveParams(t *testing.T) {
 	}
 }
 
-// TestParamsOfPapers: these models have the numbers of parameters that
-// their papers give, all and for each token. gpt-oss counts the lm_head among the active ones and
-// the embedding not (arXiv:2508.10925, table 1); DeepSeek-V3 says 671B and 37B (arXiv:2412.19437),
-// and the tensors of its published files without those of further predicted tokens have 671026419200
-// elements, those of V2-Lite 15706484224 (arXiv:2405.04434 says 15.7B and 2.4B).
+// TestParamsOfPapers: these models have the numbers of parameters in their papers, in all and per token. gpt-oss
+// counts the lm_head as active, but not the embedding (arXiv:2508.10925, table 1). DeepSeek-V3 has 671B and 37B
+// (arXiv:2412.19437); its published tensors without multi-token prediction have 671026419200 elements. V2-Lite has
+// 15706484224 (15.7B and 2.4B in arXiv:2405.04434).
 func TestParamsOfPapers(t *testing.T) {
 	for _, tc := range []struct {
 		name               string
@@ -73,6 +72,7 @@ func TestParamsOfPapers(t *testing.T) {
 		{"gpt-oss-120b", 116.83e9, 5.13e9, 0.0001, 0.005e9},
 		{"deepseek-v3", 671026419200, 37e9, 0, 0.5e9},
 		{"deepseek-v2-lite", 15706484224, 2.4e9, 0, 0.1e9},
+		{"glm-4.7-flash", 30e9, 3e9, 0.01, 0.9e9},
 	} {
 		c := preset(t, tc.name)
 		if got := float64(c.Params()); math.Abs(got-tc.all) > tc.allWithin*tc.all {
@@ -91,8 +91,8 @@ func TestParamsOfPapers(t *testing.T) {
 	}
 }
 
-// TestPairsOfLatentAttention: a pair costs its score, over the elements of a key, and its value,
-// forward and twice that backward: 6·heads·(192+128) FLOPs.
+// TestPairsOfLatentAttention: a pair costs its score, over the width of a key, and its value, once forward and twice
+// backward: 6·heads·(192+128) FLOPs.
 func TestPairsOfLatentAttention(t *testing.T) {
 	c := preset(t, "deepseek-v3")
 	if got, want := c.FLOPs(0, 1), 6.0*128*(192+128); got != want {
@@ -110,8 +110,8 @@ func TestPairsOfLatentAttention(t *testing.T) {
 	}
 }
 
-// TestPresetsOfQwen: what the published config.json of these models says beside their sizes. Those of
-// Qwen2.5 are the base models', those of Qwen3 the ones' that chat.
+// TestPresetsOfQwen: the keys of these models' published config.json besides the sizes. Qwen2.5 are base models, Qwen3
+// chat models.
 func TestPresetsOfQwen(t *testing.T) {
 	for name, want := range map[string]struct {
 		eps            float32

@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// float is a number that is written as Python prints a float: 8.0, not 8. Transformers 4
-// refuses a whole number where it expects a float.
+// float is a number that JSON writes as Python prints a float: 8.0, not 8. Transformers 4 refuses a whole number in
+// place of a float.
 type float float64
 
-// MarshalJSON writes f with the digits that give it back.
+// MarshalJSON writes the shortest digits that give f back.
 func (f float) MarshalJSON() ([]byte, error) {
 	s := strconv.FormatFloat(float64(f), 'g', -1, 64)
 	if !strings.ContainsAny(s, ".e") {
@@ -19,8 +19,8 @@ func (f float) MarshalJSON() ([]byte, error) {
 	return []byte(s), nil
 }
 
-// Resized is c with a vocabulary of n tokens; the token ids that c names stay. In a text that
-// was read, vocab_size is changed, where it stands with the language model's keys.
+// Resized returns c with a vocabulary of n tokens; the special token ids stay. In a text that was read, vocab_size
+// changes beside the language model's keys.
 func (c *Config) Resized(n int) *Config {
 	out := *c
 	out.VocabSize = n
@@ -33,7 +33,7 @@ func (c *Config) Resized(n int) *Config {
 		out.source = c.source.set(vocabKey, size)
 		return &out
 	}
-	inner, _, err := scanObject(c.source.value(part.key)) // there may be none, or a null, where the keys are at the top
+	inner, _, err := scanObject(c.source.value(part.key)) // missing or null if the keys are at the top
 	if err != nil || c.source.value(vocabKey) != nil {
 		out.source = c.source.set(vocabKey, size)
 	}
@@ -46,14 +46,17 @@ func (c *Config) Resized(n int) *Config {
 // vocabKey is the key of the number of tokens.
 const vocabKey = "vocab_size"
 
-// JSON is the config.json to put beside saved weights of the given dtype ("bfloat16",
-// "float32"). A text that was read is given back byte for byte, except for the dtype, for
-// a vocabulary size that has changed, and for what said how weights were quantized. For an inline config the text is made in full, such that
-// both Transformers 4 and 5 load it.
+// JSON returns the config.json for weights saved in the given dtype ("bfloat16", "float32"). A text that was read
+// comes back byte for byte, except for the dtype, a changed vocabulary size, and the description of quantized weights.
+// For an inline config JSON writes a full text that Transformers 4 and 5 load.
 func (c *Config) JSON(dtype string) []byte {
 	if c.source.raw != nil {
 		quoted, _ := json.Marshal(dtype) // a string always marshals
-		return c.source.without(quantizedKey).with(quoted, "torch_dtype", "dtype")
+		nested := ""
+		if part := c.familyOf().nested; part != nil {
+			nested = part.key
+		}
+		return c.source.withoutQuantized(nested).with(quoted, "torch_dtype", "dtype")
 	}
 	m := map[string]any{
 		"architectures":           []string{c.Arch},
@@ -94,7 +97,16 @@ func (c *Config) JSON(dtype string) []byte {
 	return append(out, '\n')
 }
 
-// tokenIDs is null, one id, or a list, as config.json has them.
+// JSONAsRead returns the config.json to put beside weights saved in the format that they were read in: the text that was
+// read. A changed vocabulary size is in it. For an inline config it is JSON of bfloat16.
+func (c *Config) JSONAsRead() []byte {
+	if c.source.raw != nil {
+		return c.source.raw
+	}
+	return c.JSON("bfloat16")
+}
+
+// tokenIDs returns null, one id, or a list, as in config.json.
 func tokenIDs(ids []int) any {
 	switch len(ids) {
 	case 0:
@@ -105,7 +117,7 @@ func tokenIDs(ids []int) any {
 	return ids
 }
 
-// optional and optionalFloat are null for 0.
+// optional returns nil for 0; optionalFloat does the same.
 func optional(n int) any {
 	if n == 0 {
 		return nil

@@ -7,9 +7,9 @@ import (
 	"mt/layers/schedule"
 )
 
-// Idle is the share of a step in which the lanes stand still, on average, because what they need
-// next is still with another lane: as a play of the step's programs gives it in which computing
-// takes what the layers weigh and nothing else takes time. 0 where there is one lane.
+// Idle returns the average fraction of a step in which lanes wait for data from other lanes. It simulates the programs
+// of a step. The only times in the simulation are computation times, by each layer's weight (Run.weights). It returns 0
+// for one lane.
 func (r *Run) Idle() float64 {
 	if r.Lane == nil || r.EvalOnly {
 		return 0
@@ -30,15 +30,16 @@ func (r *Run) Idle() float64 {
 	return 1 - busy/(end*float64(len(programs)))
 }
 
-// visitKey is what visits cost alike.
+// visitKey identifies the visits whose launches take equally long.
 type visitKey struct {
 	layer int
 	phase schedule.Phase
 	stage schedule.Stage
 }
 
-// visitCosts is what one launch takes: a layer's weight, a third forward and two thirds backward,
-// is shared out to its visits and micro-batches; of a layer with experts, to the experts.
+// visitCosts returns the simulated time of one launch for each visitKey. A third of a layer's weight is forward, two
+// thirds are backward. Each is divided equally among the layer's launches; in a layer with experts, among the launches
+// of its experts.
 func (r *Run) visitCosts(s schedule.Spec, n int) map[visitKey]float64 {
 	costs := map[visitKey]float64{}
 	for l, layer := range s.Layers {
@@ -68,13 +69,13 @@ func (r *Run) visitCosts(s schedule.Spec, n int) map[visitKey]float64 {
 	return costs
 }
 
-// play runs the programs of all lanes on a clock.
+// play simulates the programs of all lanes on a clock.
 type play struct {
 	programs []*schedule.Program
 	costs    map[visitKey]float64
-	passed   map[int]float64 // by object that comes from another lane: when it is there
-	next     []int           // by lane: launch
-	now      []float64       // by lane
+	passed   map[int]float64 // arrival time of each object from another lane
+	next     []int           // next launch, by lane
+	now      []float64       // clock, by lane
 }
 
 func (p *play) run() (busy, end float64) {
@@ -96,7 +97,7 @@ func (p *play) run() (busy, end float64) {
 	return busy, end
 }
 
-// launch makes the next launch of a lane, unless it is not known yet when what it reads is there.
+// launch simulates the next launch of a lane. It returns false if the arrival time of an input is not known yet.
 func (p *play) launch(lane int) (took float64, ok bool) {
 	program := p.programs[lane]
 	l := program.Launches[p.next[lane]]

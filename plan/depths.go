@@ -1,34 +1,34 @@
 package plan
 
-// Depths say how many credits each edge of the pipeline starts with.
+// Depths has the depths of the pipeline: the number of slots, slabs or buffers of each kind.
 type Depths struct {
-	WeightSlots     int `json:"weight_slots"`     // blocks, or experts, on the device; at least 1
-	GradBuffers     int `json:"grad_buffers"`     // layers, or experts, whose gradient is on the device; at least 1
-	GradSlabs       int `json:"grad_slabs"`       // landed gradients, without clipping or on their way to a disk; at least 1, with tied embeddings and without clipping 2
-	ActivationSlots int `json:"activation_slots"` // layer inputs of one micro-batch on the device; at least 3. With hidden states on the host, there, and of all layers
+	WeightSlots     int `json:"weight_slots"`     // tiles of blocks or experts on the device; at least 1
+	GradBuffers     int `json:"grad_buffers"`     // gradients of layers or experts being summed on the device; at least 1
+	GradSlabs       int `json:"grad_slabs"`       // landed gradients, without clipping or on their way to a disk; at least 1, or 2 with tied embeddings and no clipping
+	ActivationSlots int `json:"activation_slots"` // layer inputs of one micro-batch on the device; at least 3. With hidden states on the host: host buffers for all layers
 	BatchesAhead    int `json:"batches_ahead"`    // batches packed ahead; at least 1
-	// Of several ranks; alone both are 0.
-	ExchangeBuffers int `json:"exchange_buffers,omitempty"` // layers whose gradients come in from all ranks at once; at least 1
-	GathersAhead    int `json:"gathers_ahead,omitempty"`    // layers whose tiles are put together from all ranks at once; at least 1
-	// Where matrices are updated whole; else 0.
-	MatrixBuffers int `json:"matrix_buffers,omitempty"` // of a lane; at least 1
-	// Where states are on disks; else 0.
-	StateSlots int `json:"state_slots,omitempty"` // layers whose state is in memory; at least 1
+	// With several ranks; both are 0 for a single rank.
+	ExchangeBuffers int `json:"exchange_buffers,omitempty"` // layers whose gradients are exchanged at once; at least 1
+	GathersAhead    int `json:"gathers_ahead,omitempty"`    // layers whose tiles are gathered from all ranks at once; at least 1
+	// With matrices that are updated whole; else 0.
+	MatrixBuffers int `json:"matrix_buffers,omitempty"` // for each lane; at least 1
+	// With state on disk; else 0.
+	StateSlots int `json:"state_slots,omitempty"` // layers with their state in memory; at least 1
 }
 
-// Depth is one of the depths, which a user sets by a key.
+// Depth describes one of the depths and the key that sets it.
 type Depth struct {
-	Name   string // of the key, behind "pipeline."
-	Least  int    // a run needs at least so many, and tied embeddings may need more slabs
-	Why    string // it cannot be less
-	Device bool   // it takes memory of the device
+	Name   string // name of the key, after "pipeline."
+	Least  int    // minimum for a run; tied embeddings may need more slabs
+	Why    string // reason for the minimum
+	Device bool   // each buffer needs device memory
 	Of     func(*Depths) *int
 }
 
-// Key is the key that sets the depth.
+// Key returns the key that sets the depth.
 func (d Depth) Key() string { return "pipeline." + d.Name }
 
-// AllDepths are in the order in which a step needs them.
+// AllDepths lists the depths in the order in which a step uses them.
 var AllDepths = []Depth{
 	{"weight_slots", 1, "a block runs from one", true, func(d *Depths) *int { return &d.WeightSlots }},
 	{"grad_buffers", 1, "a gradient is summed in one", true, func(d *Depths) *int { return &d.GradBuffers }},

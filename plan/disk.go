@@ -5,26 +5,24 @@ import (
 	"math/bits"
 )
 
-// Writes is what a run writes into its output directory from here on; sizes are
-// in bytes.
+// Writes describes what a run will write into its output directory. Sizes are in bytes.
 type Writes struct {
-	Checkpoint int64   // the size of one, with states that it links and the run then writes elsewhere; 0: there are none
-	Saves      int     // how many there will be; Unknown where the run's length is not known
-	Limit      int     // how many checkpoints stay; 0: all
-	Kept       []int64 // the sizes of those that are there already, the oldest first
+	Checkpoint int64   // size of a checkpoint, including linked state files, which the run then writes anew; 0: no checkpoints
+	Saves      int     // number of saves; Unknown if the run's length is unknown
+	Limit      int     // number of checkpoints to keep; 0: all
+	Kept       []int64 // sizes of the existing checkpoints, oldest first
 	Model      int64   // the final model
-	Average    int64   // that of the averages of the weights; 0: there is none
+	Average    int64   // size of the averaged model; 0: none
 	Log        int64   // metrics and events
 }
 
-// Unknown is Writes.Saves where the number follows only from the data.
+// Unknown is the value of Writes.Saves if the number of saves depends on the data.
 const Unknown = -1
 
-// AtMost is how many bytes of disk the run uses at most at any one time, beyond what is used
-// now. A checkpoint, and the final model, is complete before what it replaces is removed.
-// With a limit of 1 the checkpoint before the last is still there when the final model is
-// written, since no step has shown the last one to be good. Where an unknown number of
-// checkpoints stays it is math.MaxInt64.
+// AtMost returns the peak disk usage of the run in bytes, beyond the present usage. A new checkpoint, or the final
+// model, is complete before the checkpoint that it replaces is removed. With a limit of 1, the checkpoint before the
+// last still exists when the final model is written, because no step has confirmed the last one. For an unlimited
+// number of checkpoints and unknown saves, the result is math.MaxInt64.
 func (w Writes) AtMost() int64 {
 	saves := w.Saves
 	if saves == Unknown {
@@ -37,7 +35,7 @@ func (w Writes) AtMost() int64 {
 		return sum(w.Log, times(saves, w.Checkpoint), w.Model, w.Average)
 	}
 	limit := min(w.Limit, math.MaxInt/2)
-	n := min(saves, max(1, limit-len(w.Kept)+1)) // the first save after which one may be removed
+	n := min(saves, max(1, limit-len(w.Kept)+1)) // the first save after which a checkpoint may be removed
 	now := times(n, w.Checkpoint)
 	most, kept, removed := now, w.Kept, int64(0)
 	remove := func() {
@@ -69,7 +67,7 @@ func (w Writes) AtMost() int64 {
 	return sum(w.Log, max(most, sum(now, w.Model, w.Average)))
 }
 
-// times and sum do not overflow: they are math.MaxInt64 at most.
+// times and sum saturate at math.MaxInt64.
 func times(n int, bytes int64) int64 {
 	high, low := bits.Mul64(uint64(n), uint64(bytes))
 	if high > 0 || low > math.MaxInt64 {

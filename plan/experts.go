@@ -7,13 +7,13 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
-// maxIdle is from how many experts on, which are expected to be idle in a layer in a step,
-// experts are fetched on demand and not ahead of the routing.
+// maxIdle is compared with the expected number of experts of a layer that no token of a step chooses. With more such
+// experts, each expert is fetched on demand, after the routing is known. Otherwise all experts are fetched ahead of the
+// routing.
 const maxIdle = 0.5
 
-// resolveExperts counts the experts of a layer and says when they are fetched.
-// That follows from the tokens of a step as it is planned, not from a measurement, so
-// that the choice is the same whenever the run is repeated.
+// resolveExperts sets the number of experts and when they are fetched. The choice depends on the planned tokens of a
+// step, not on measurements, so repeated runs make the same choice.
 func (r *Run) resolveExperts(q Request) {
 	if r.ExpertLayers() > 0 {
 		r.Experts = q.Config.NumExperts
@@ -21,21 +21,21 @@ func (r *Run) resolveExperts(q Request) {
 	r.OnDemand = r.Experts > 0 && !r.Unified && r.idleExperts(q.Rows*q.RowTokens) >= maxIdle
 }
 
-// idleExperts is how many experts of a layer are expected to be chosen by none of so many
-// tokens, where each is as likely as the others.
+// idleExperts returns the expected number of experts of a layer that no token chooses, if all experts are equally
+// likely.
 func (r *Run) idleExperts(tokens int) float64 {
 	n := float64(r.Experts)
 	return n * math.Pow(1-float64(r.Spec.Config.NumExpertsPerTok)/n, float64(tokens))
 }
 
-// ExpertLayers is the number of layers with experts.
+// ExpertLayers returns the number of layers with experts.
 func (r *Run) ExpertLayers() int { return r.Spec.Config.ExpertBlocks() }
 
-// Balances says whether a step's loss has a part that balances the experts' load.
+// Balances reports whether the loss includes a load-balancing term for experts.
 func (r *Run) Balances() bool { return r.Experts > 0 && r.Spec.Config.OutputRouterLogits }
 
-// ExpertStateBytes is the size of the state that a layer with experts works in: normed
-// input, sum and routing of all tokens of a step. One state serves all layers in turn.
+// ExpertStateBytes returns the size of the MoE state on the device: the normed input, the sum of the experts' outputs
+// and the routing, for all tokens of a step. All layers with experts use the same memory, one after the other.
 func (r *Run) ExpertStateBytes() int64 {
 	if r.Experts == 0 || !r.hasExperts() {
 		return 0
@@ -43,8 +43,8 @@ func (r *Run) ExpertStateBytes() int64 {
 	return r.Spec.MoEBytes(r.Limits.Tokens, !r.EvalOnly)
 }
 
-// RoutingBytes is the host memory for what is copied from and to that state: where each
-// expert's pairs begin, the sums of probabilities, and the counts of all lanes.
+// RoutingBytes returns the host memory for a layer's routing: the start of each expert's pairs, the sums of router
+// probabilities, and the pair counts of all lanes.
 func (r *Run) RoutingBytes() int64 {
 	if r.Experts == 0 || !r.hasExperts() {
 		return 0
@@ -52,21 +52,21 @@ func (r *Run) RoutingBytes() int64 {
 	return alignUp(4 * int64(r.Spec.Config.AllExperts()+1+2*r.Experts))
 }
 
-// Experts says what the experts of a run move in a step, and when.
+// Experts describes the traffic of a run's experts in a step.
 type Experts struct {
 	Layers  int     `json:"layers"`
-	Experts int     `json:"experts"`       // of each of those layers
-	Chosen  int     `json:"chosen"`        // by each token
-	Shared  bool    `json:"shared"`        // there is one more in each, which every token goes through
-	Fetched string  `json:"fetched"`       // "ahead" of the routing, "on demand" or, never moved, "in place"
-	Idle    float64 `json:"expected_idle"` // how many of a layer's experts, in a full step, where all are as likely
-	// Bytes of experts' tiles, a shared one's left out, that cross the link in a full step: all of them, or
-	// those that are expected to be chosen.
+	Experts int     `json:"experts"`       // in each layer with experts
+	Chosen  int     `json:"chosen"`        // experts for each token
+	Shared  bool    `json:"shared"`        // each layer has one more expert for all tokens
+	Fetched string  `json:"fetched"`       // "ahead" of the routing, "on demand" or, without copies, "in place"
+	Idle    float64 `json:"expected_idle"` // expected number of experts of a layer without tokens in a full step, if all experts are equally likely
+	// Bytes of expert tiles, without shared experts, that cross the link in a full step: for all experts, and for the
+	// expected number of chosen experts.
 	AllBytes      int64 `json:"all_bytes"`
 	ExpectedBytes int64 `json:"expected_bytes"`
 }
 
-// ExpertTraffic is what the experts of r move; nil where it has none.
+// ExpertTraffic returns the traffic of r's experts; nil if r has none.
 func (r *Run) ExpertTraffic() *Experts {
 	if r.Experts == 0 {
 		return nil

@@ -15,7 +15,7 @@ import (
 	"mt/model"
 )
 
-// a3b has the shape of Qwen3-30B-A3B, b235 that of Qwen3-235B-A22B.
+// a3b has the shape of Qwen3-30B-A3B, and b235 the shape of Qwen3-235B-A22B.
 func a3b() *model.Config { return withExperts(2048, 768, 48, 32, 4) }
 
 func b235() *model.Config { return withExperts(4096, 1536, 94, 64, 4) }
@@ -36,8 +36,8 @@ func small() Request {
 	return q
 }
 
-// TestSizesWithExperts: slots and gradient buffers hold one part of a layer,
-// slabs a whole layer; the state is that of all tokens of a step, once.
+// TestSizesWithExperts: slots and gradient buffers hold one part of a layer, and slabs a whole layer. The state holds
+// all tokens of a step, once.
 func TestSizesWithExperts(t *testing.T) {
 	for _, act := range []device.DType{device.F32, device.BF16} {
 		q := small()
@@ -67,8 +67,8 @@ func TestSizesWithExperts(t *testing.T) {
 	}
 }
 
-// TestExpertsAheadOrOnDemand: what is planned follows from the tokens of a step:
-// of E experts, of which a token chooses K, E(1−K/E)^T are idle.
+// TestExpertsAheadOrOnDemand: the plan depends on the tokens T of a step. With K of E experts a token, E(1−K/E)^T
+// experts are idle.
 func TestExpertsAheadOrOnDemand(t *testing.T) {
 	q := small()
 	for rows, want := range map[int]string{1: "on demand", 20: "on demand", 27: "ahead", 1000: "ahead"} {
@@ -96,8 +96,8 @@ func TestExpertsAheadOrOnDemand(t *testing.T) {
 	}
 }
 
-// TestExpertTraffic: all experts go up in the forward and, but for those the
-// slots keep beside the last router, again in the backward.
+// TestExpertTraffic: all experts are fetched in the forward, and again in the backward, except those that the slots
+// keep at the last router.
 func TestExpertTraffic(t *testing.T) {
 	q := small()
 	q.Depths.WeightSlots, q.HeadShards = 5, 1
@@ -112,8 +112,8 @@ func TestExpertTraffic(t *testing.T) {
 	}
 }
 
-// TestSharedExpert: slots are as large as the widest expert, and a shared one travels in any case, which is not counted with
-// those that may be idle.
+// TestSharedExpert: slots fit the widest expert. A shared expert is always fetched and does not count among those that
+// may be idle.
 func TestSharedExpert(t *testing.T) {
 	q := small()
 	q.Config.SharedSize, q.Config.SharedGate = 8192, true

@@ -5,13 +5,13 @@ import (
 	"strings"
 )
 
-// This file checks a run against the memory that there is, and says what would need less.
+// This file checks a run against the available memory, and names the keys that reduce its need.
 
-// oneMemory says whether host and device share one memory.
+// oneMemory reports whether host and device share one memory.
 func (q Request) oneMemory() bool { return q.OneMemory || q.Unified }
 
-// tooLargeForDevice says whether r takes more than the device's memory; where host and device share
-// one memory, that is all memory.
+// tooLargeForDevice reports whether r exceeds the device's memory. If host and device share one memory, it reports
+// whether r exceeds that memory.
 func (r *Run) tooLargeForDevice(q Request) bool {
 	if !r.tiered {
 		r.tier(q)
@@ -20,7 +20,8 @@ func (r *Run) tooLargeForDevice(q Request) bool {
 	return q.DeviceMemory > 0 && t.Device > q.DeviceMemory || q.HostMemory > 0 && r.OneMemory && t.Host+t.AllDevices > q.HostMemory
 }
 
-// fits checks the run against the budgets of q. States go to disks as it needs, unless that is decided.
+// fits returns a *NotFitting error if the run exceeds the budgets of q. If it is still open which data is on disk, fits
+// first moves as much to disk as necessary.
 func (r *Run) fits(q Request) error {
 	if !r.tiered {
 		r.tier(q)
@@ -40,8 +41,8 @@ func (r *Run) fits(q Request) error {
 	return nil
 }
 
-// mostLacking is what the device that lacks most memory needs, and what it has; 0: there is no
-// limit. What is chosen before layers are on lanes has to fit on each of the devices.
+// mostLacking returns the need and the budget of the device that lacks the most memory; budget 0: no limit. If devices
+// are alike, or layers have no lanes yet, it returns the largest need and DeviceMemory.
 func (r *Run) mostLacking(q Request, t Table) (need, budget int64) {
 	if r.Lane == nil || len(q.LaneMemory) == 0 {
 		return t.Device, q.DeviceMemory
@@ -54,8 +55,8 @@ func (r *Run) mostLacking(q Request, t Table) (need, budget int64) {
 	return need, budget
 }
 
-// waysOut names the keys that make r need less of the host's memory, where host is set,
-// or of the device's.
+// waysOut names the configuration keys that reduce the host memory of r if host is true, and otherwise those that
+// reduce its device memory.
 func (r *Run) waysOut(q Request, host bool) string {
 	var ways []string
 	add := func(where bool, text string) {

@@ -5,13 +5,13 @@ import (
 	"mt/model"
 )
 
-// This file is of what is frozen (model.Freeze): it needs no gradient, so a visit to a frozen tile sums up none, and
-// below the lowest layer that is trained there is no backward.
+// This file handles frozen tensors (model.Freeze). A visit to a frozen tile accumulates no gradient. Layers below the
+// lowest trained layer have no backward.
 
-// Frozen says whether layer l has no gradient, because all that it would be of is frozen.
+// Frozen reports whether layer l has no gradient because all its tensors are frozen.
 func (r *Run) Frozen(l int) bool { return r.Layouts[l].GradElems == 0 }
 
-// FrozenLayers says of each layer whether it is frozen; nil: none is.
+// FrozenLayers reports for each layer whether it is frozen; nil: none is.
 func (r *Run) FrozenLayers() []bool {
 	out, some := make([]bool, len(r.Layouts)), false
 	for l := range out {
@@ -24,7 +24,7 @@ func (r *Run) FrozenLayers() []bool {
 	return out
 }
 
-// dropFrozen takes from the layers' visits what is only for gradients that nobody wants.
+// dropFrozen removes the visits and uses of tiles that only serve gradients of frozen tensors.
 func (r *Run) dropFrozen(layers []schedule.Layer) {
 	lowest := model.LowestTrained(r.Layouts)
 	for i := range layers {
@@ -41,8 +41,8 @@ func (r *Run) dropFrozen(layers []schedule.Layer) {
 	}
 }
 
-// passes is how many times the forward's products of layer l a step computes: once for the forward and, from the lowest
-// layer that is trained on, for the gradients of inputs, and once more for as much of the layer as is trained.
+// passes returns how often a step computes the forward products of layer l: once for the forward, once for the
+// gradients of inputs from the lowest trained layer on, and once more for the trained fraction of the layer.
 func (r *Run) passes(l int) float64 {
 	if l < model.LowestTrained(r.Layouts) {
 		return 1
@@ -51,7 +51,7 @@ func (r *Run) passes(l int) float64 {
 	return 2 + float64(layout.GradElems)/float64(layout.AllElems())
 }
 
-// blocksWithoutBackward is how many decoder blocks are wholly below the lowest layer that is trained.
+// blocksWithoutBackward returns the number of decoder blocks below the lowest trained layer.
 func (r *Run) blocksWithoutBackward() (n int) {
 	if r.EvalOnly {
 		return 0

@@ -5,15 +5,15 @@ import (
 	"mt/model"
 )
 
-// kept is what is asked of layers again and again, found once: layers that are alike share it.
+// kept caches properties of layers that are often needed. Equal layers share the entries.
 type kept struct {
 	planes   [][]optim.Placed // by layer
-	bytes    []int64          // of those planes
-	matrices [][]optim.Matrix // that are updated whole
-	extents  []int64          // by layer, the size of its state on a disk; nil: not found yet
+	bytes    []int64          // total size of the planes, by layer
+	matrices [][]optim.Matrix // matrices that are updated whole, by layer
+	extents  []int64          // size of the state on disk, by layer; nil: not computed
 }
 
-// keep finds what is kept beside the weights of each layer.
+// keep fills the cache with the planes beside the weights of each layer.
 func (r *Run) keep() {
 	k := &kept{}
 	for i, l := range r.Layouts {
@@ -35,7 +35,7 @@ func (r *Run) keep() {
 	r.kept = k
 }
 
-// placed is what is kept beside the weights of layer l.
+// placed returns the planes beside the weights of layer l.
 func (r *Run) placed(l int) []optim.Placed {
 	if r.kept == nil {
 		r.keep()
@@ -43,7 +43,7 @@ func (r *Run) placed(l int) []optim.Placed {
 	return r.kept.planes[l]
 }
 
-// Matrices are the matrices of layer l that are updated whole: none unless NSSteps is above 0.
+// Matrices returns the matrices of layer l that are updated whole; none if NSSteps is 0.
 func (r *Run) Matrices(l int) []optim.Matrix {
 	if r.NSSteps == 0 || r.EvalOnly || !r.has(l) {
 		return nil
@@ -54,7 +54,7 @@ func (r *Run) Matrices(l int) []optim.Matrix {
 	return r.kept.matrices[l]
 }
 
-// planeBytes is the size of what is kept beside the weights of layer l.
+// planeBytes returns the size of the planes beside the weights of layer l.
 func (r *Run) planeBytes(l int) int64 {
 	if r.kept == nil {
 		r.keep()
@@ -62,8 +62,7 @@ func (r *Run) planeBytes(l int) int64 {
 	return r.kept.bytes[l]
 }
 
-// sameTensors says whether two layers have tensors of the same roles and sizes, so that the same is kept beside
-// them.
+// sameTensors reports whether two layers have tensors of equal roles and sizes, so that their planes are equal.
 func sameTensors(a, b model.Layout) bool {
 	if a.Kind != b.Kind || a.Elems != b.Elems || len(a.Tensors) != len(b.Tensors) {
 		return false

@@ -8,9 +8,9 @@ import (
 	"mt/model"
 )
 
-// This file shares out the layers to lanes, and says what one lane has of a run.
+// This file assigns layers to lanes and computes one lane's view of a run.
 
-// Lanes is how many lanes there are.
+// Lanes returns the number of lanes.
 func (r *Run) Lanes() int {
 	if r.Lane == nil {
 		return 1
@@ -18,7 +18,7 @@ func (r *Run) Lanes() int {
 	return 1 + slices.Max(r.Lane)
 }
 
-// On is what a lane has of the run: its sizes are those of the lane's layers alone.
+// On returns the view of one lane: its sizes count the lane's layers only.
 func (r *Run) On(lane int) *Run {
 	if r.Lane == nil {
 		return r
@@ -28,10 +28,10 @@ func (r *Run) On(lane int) *Run {
 	return &view
 }
 
-// has says whether r is of the lane that layer l is on.
+// has reports whether layer l belongs to the view r.
 func (r *Run) has(l int) bool { return r.view == 0 || r.Lane[l] == r.view-1 }
 
-// hasExperts says whether one of the layers that r has is one with experts.
+// hasExperts reports whether the view r has a layer with experts.
 func (r *Run) hasExperts() bool {
 	for l := range r.Layouts {
 		if r.has(l) && r.Layouts[l].Kind == model.MoE {
@@ -41,7 +41,7 @@ func (r *Run) hasExperts() bool {
 	return false
 }
 
-// views are the lanes, each as On gives it.
+// views returns the views of all lanes, or r itself if r is a view.
 func (r *Run) views() (out []*Run) {
 	if r.view > 0 {
 		return []*Run{r}
@@ -52,8 +52,8 @@ func (r *Run) views() (out []*Run) {
 	return out
 }
 
-// PassageBytes is the host memory for hidden states on their way from one lane to another: a
-// place for every micro-batch. 0 where there is one lane.
+// PassageBytes returns the host memory for hidden states between lanes, with room for every micro-batch; 0 for one
+// lane.
 func (r *Run) PassageBytes() int64 {
 	if r.Lane == nil {
 		return 0
@@ -61,17 +61,17 @@ func (r *Run) PassageBytes() int64 {
 	return r.ActivationBytes(r.Limits.Tokens)
 }
 
-// Pace is what layers on a device are weighed by.
+// Pace has the rates of a device by which layers are assigned to lanes.
 type Pace struct {
-	FLOPs float64 // of products, a second
-	Link  float64 // bytes a second from the host to the device
+	FLOPs float64 // products, FLOPs a second
+	Link  float64 // host to device, bytes a second
 }
 
-// commonPace is that of a data centre's GPU. It need not be that of the machine where devices are
-// alike, because layers of one kind weigh alike at any pace.
+// commonPace has the rates of a data centre GPU. It is used if all devices are equal: then only the ratio between
+// layers matters.
 var commonPace = Pace{FLOPs: 400e12, Link: 40e9}
 
-// pace is that of a lane.
+// pace returns the pace of a lane.
 func (r *Run) pace(lane int) Pace {
 	if len(r.paces) == 0 {
 		return commonPace
@@ -79,8 +79,8 @@ func (r *Run) pace(lane int) Pace {
 	return r.paces[lane]
 }
 
-// weights are what the layers take, in seconds of a step at a pace: computing, or bringing
-// their tiles, whichever is longer.
+// weights returns the weight of each layer: its time in a step on a device with rates at, in seconds. This is the
+// maximum of the computation and the copies of the layer's tiles.
 func (r *Run) weights(at Pace) []float64 {
 	c, tokens := r.Spec.Config, float64(r.Limits.Tokens)
 	pairs := tokens / float64(r.RowTokens) * float64(c.AttendedPairs(r.RowTokens)) / float64(max(1, c.NumLayers-c.RecurrentBlocks()))
@@ -88,12 +88,12 @@ func (r *Run) weights(at Pace) []float64 {
 	for l, layout := range r.Layouts {
 		elems, bytes := float64(layout.AllElems()), float64(layout.TileBytes)
 		switch layout.Kind {
-		case model.Embedding: // its rows are gathered
+		case model.Embedding: // the rows are gathered
 			elems, bytes = 0, float64(r.ActivationBytes(r.Limits.UniqueIDs))
-		case model.Positions: // they are added
+		case model.Positions: // positions are added
 			elems = 0
 		case model.MoE:
-			idle := float64(c.NumExperts - c.NumExpertsPerTok) // experts of a token that it does not go through
+			idle := float64(c.NumExperts - c.NumExpertsPerTok) // experts that a token does not use
 			elems -= idle * float64(layout.Part(1).AllElems())
 		}
 		flops := 2 * elems * tokens
@@ -101,7 +101,7 @@ func (r *Run) weights(at Pace) []float64 {
 		case model.Block, model.Attention:
 			flops += c.PairFLOPs() * pairs
 		case model.Recurrent, model.Mixer:
-			flops += float64(c.GatedDeltaNet.FLOPs()) * tokens
+			flops += float64(c.RecurrenceFLOPs()) * tokens
 		}
 		flops *= r.passes(l)
 		out[l] = max(flops/at.FLOPs, 2*bytes/at.Link)
@@ -109,8 +109,8 @@ func (r *Run) weights(at Pace) []float64 {
 	return out
 }
 
-// placeLayers puts every layer on a lane: as in the table that the run was begun with, if there
-// is one for so many devices.
+// placeLayers assigns every layer to a lane. It uses the recorded assignment of the run if there is one for the same
+// number of devices.
 func (r *Run) placeLayers(q Request) error {
 	if q.Devices <= 1 {
 		return nil
@@ -133,10 +133,10 @@ func (r *Run) placeLayers(q Request) error {
 	return nil
 }
 
-// shareOut puts every layer on one of several lanes, by what it takes on each: on the lane that is
-// done with it first, of equals on the one that has been passed over longest. A layer that follows
-// another on its lane cannot begin before that one's last micro-batch, so the lane of the layer
-// before counts as if it had the layer twice.
+// shareOut assigns layers, in order, to lanes. times has the time of each layer by lane and layer. A layer goes to the
+// lane whose total time is then smallest; among equals, to the lane that has waited longest for a layer. On the lane of
+// the previous layer, the layer's time counts twice: it cannot start there before the previous layer's last
+// micro-batch.
 func shareOut(times [][]float64) []int {
 	n := len(times)
 	lanes, load, last := make([]int, len(times[0])), make([]float64, n), make([]int, n)
@@ -157,7 +157,7 @@ func shareOut(times [][]float64) []int {
 	return lanes
 }
 
-// checkLanes refuses numbers of devices with which no run can be made.
+// checkLanes returns an error for a number of devices that no run supports.
 func (q Request) checkLanes() error {
 	switch layers := len(q.Config.Layouts(false)); {
 	case q.Devices <= 1:
@@ -171,7 +171,7 @@ func (q Request) checkLanes() error {
 	return nil
 }
 
-// LaneWords says which layers are on which device; empty where there is one.
+// LaneWords describes the assignment of layers to devices; "" for one device.
 func (r *Run) LaneWords() string {
 	if r.Lane == nil {
 		return ""

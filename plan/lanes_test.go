@@ -45,9 +45,9 @@ func TestLayersAreSharedOut(t *testing.T) {
 // alike are the weights on each of n devices.
 func alike(weights []float64, n int) [][]float64 { return slices.Repeat([][]float64{weights}, n) }
 
-// TestDevicesThatDiffer: of two devices, of which one is so many times as fast, it has about so many times
-// as many layers; a table that the run was begun with stays, unless it is for another number of devices;
-// each has to have the memory that its own layers need; and one that no layer is left for is an error.
+// TestDevicesThatDiffer: a device that is k times as fast gets about k times as many layers. A recorded assignment
+// stays, unless it is for another number of devices. Each device needs memory for its own layers only. A device without
+// a layer is an error.
 func TestDevicesThatDiffer(t *testing.T) {
 	q := lanesRequest(rand.New(rand.NewSource(1)), 2)
 	q.Config.NumLayers, q.Unified, q.EvalOnly, q.Devices, q.Config.VocabSize, q.MicroBatchTokens, q.Recompute = 22, false, false, 2, 24, q.RowTokens, "full"
@@ -130,8 +130,8 @@ func TestWhatBitsDependOnIsThatOfOneDevice(t *testing.T) {
 	}
 }
 
-// TestLanesSpillNoMoreThanPlanned: what the programs of a lane spill has room in the memory that is
-// planned for it, and with a slot for every activation nothing spills.
+// TestLanesSpillNoMoreThanPlanned: the spills of a lane's programs fit in the planned memory. With a slot for every
+// activation nothing spills.
 func TestLanesSpillNoMoreThanPlanned(t *testing.T) {
 	r, spilled := rand.New(rand.NewSource(3)), 0
 	for range 150 {

@@ -5,14 +5,13 @@ import (
 	"mt/layers"
 )
 
-// This file has what matrices take that are updated whole, by way of the device (optim.Muon).
+// This file sizes buffers and work for the matrices that the device orthogonalizes (optim.Muon).
 
-// matrixBuffers is how many matrices a lane has under way: one that the host prepares or applies, one on
-// its way, one that the device works on.
+// matrixBuffers is the number of matrices in flight on a lane: one that the host prepares or applies, one in a copy,
+// and one on the device.
 const matrixBuffers = 3
 
-// MatrixBytes is the size of a matrix buffer: that of the largest matrix, in the compute dtype. It is 0
-// where there are none.
+// MatrixBytes returns the size of a matrix buffer: the largest matrix in the compute dtype; 0 without matrices.
 func (r *Run) MatrixBytes() (most int64) {
 	for l := range r.Layouts {
 		for _, m := range r.Matrices(l) {
@@ -22,7 +21,7 @@ func (r *Run) MatrixBytes() (most int64) {
 	return most
 }
 
-// MatrixWorkspaceBytes is the workspace of the iterations on one matrix, the largest of all.
+// MatrixWorkspaceBytes returns the device workspace of the Newton-Schulz iterations on the largest matrix.
 func (r *Run) MatrixWorkspaceBytes() (most int64) {
 	for l := range r.Layouts {
 		for _, m := range r.Matrices(l) {
@@ -32,8 +31,8 @@ func (r *Run) MatrixWorkspaceBytes() (most int64) {
 	return most
 }
 
-// PrepareBytes is how many bytes of host memory it takes to move the momentum of a matrix of layer l: momentum both
-// ways, the gradient, and what is to be orthogonalized.
+// PrepareBytes returns the host memory traffic of updating the momentum of a matrix of layer l. It counts the momentum
+// twice, the gradient, and the input of the orthogonalization.
 func (r *Run) PrepareBytes(l int, m optim.Matrix) int64 {
 	bytes := m.Elems() * (r.GradBytes() + r.Spec.Act.Size())
 	for i, piece := range optim.Pieces(r.Layouts[l].Tensors[m.Tensor].Param) {
@@ -46,10 +45,11 @@ func (r *Run) PrepareBytes(l int, m optim.Matrix) int64 {
 	return bytes
 }
 
-// ApplyBytes is the same of moving its weights: these both ways, and what has come back.
+// ApplyBytes returns the host memory traffic of updating the matrix's weights: the weights twice, and the
+// orthogonalized update.
 func (r *Run) ApplyBytes(m optim.Matrix) int64 { return m.Elems() * (2*4 + r.Spec.Act.Size()) }
 
-// UnitBytes is how many bytes the update of layer l reads and writes without that of its matrices.
+// UnitBytes returns the host memory traffic of updating the weights of layer l that are in no orthogonalized matrix.
 func (r *Run) UnitBytes(l int, g Gradient) float64 {
 	bytes := r.UpdateBytes(l, g)
 	for _, m := range r.Matrices(l) {
@@ -58,7 +58,8 @@ func (r *Run) UnitBytes(l int, g Gradient) float64 {
 	return bytes
 }
 
-// matrixTraffic is what all matrices together take of the device: operations, and bytes each way.
+// matrixTraffic returns the device FLOPs that orthogonalize all matrices in a step, and the bytes copied for them in
+// each direction.
 func (r *Run) matrixTraffic() (flops, bytes float64) {
 	for l := range r.Layouts {
 		for _, m := range r.Matrices(l) {

@@ -13,9 +13,8 @@ import (
 
 var muon = optim.Muon{Momentum: 0.95, NSSteps: 5, Adjust: optim.Original, Scale: 1, Others: optim.AdamW{}, OthersScale: 1}
 
-// TestMuonsMemory: a matrix has 8 bytes a parameter on the host, 4 of weights and 4 of momentum; all else
-// has 12. What its way through the device takes is in the table, and the updates move no more than they
-// are said to.
+// TestMuonsMemory: a matrix has 8 bytes a parameter on the host, 4 of weights and 4 of momentum; all else has 12. The
+// table includes the buffers for the device, and the updates move no more bytes than predicted.
 func TestMuonsMemory(t *testing.T) {
 	c := &model.Config{Arch: "LlamaForCausalLM", ModelType: "llama", VocabSize: 256, HiddenSize: 256, IntermediateSize: 512, NumLayers: 2,
 		NumHeads: 4, NumKVHeads: 2, HeadDim: 64, MaxPositions: 64, RMSNormEps: 1e-5, Rope: model.Rope{Type: "default", Theta: 10000}}

@@ -1,20 +1,20 @@
 package plan
 
-// This file is about rows that do not fit on the device: their hidden states lie on the host, a launch has
-// chunks of them on the device, and attention one group of key/value heads at a time. No result depends on it.
+// This file handles rows that do not fit on the device. Their hidden states stay in host memory. A launch copies chunks
+// of the rows to the device, and attention runs one group of key/value heads at a time. The results do not change.
 
-// maySendHidden says whether hidden states may go to the host where the run does not fit on the device
-// otherwise: the row is long, and micro-batches are no longer than it.
+// maySendHidden reports whether hidden states may move to the host if the run does not fit otherwise. The row must be
+// longer than the largest automatic micro-batch, and a micro-batch must not exceed one row.
 func (r *Run) maySendHidden(q Request) bool {
 	return auto(q.HiddenStates) && !r.OneMemory && q.keepsHidden() == "" && q.RowTokens > maxMicroBatchTokens && r.Limits.MicroBatchTokens <= q.RowTokens
 }
 
-// keepsHidden says why hidden states cannot lie on the host; empty: they can.
+// keepsHidden returns the reason why hidden states must stay on the device; "": they can be on the host.
 func (q Request) keepsHidden() string {
 	switch {
 	case q.Config.ExpertBlocks() > 0:
 		return "with experts, which see all tokens of a step at once"
-	case q.Config.GatedDeltaNet != nil:
+	case q.Config.Recurrence() != nil:
 		return "with recurrences, whose convolution and state go through all tokens of a row"
 	case q.Config.OutputGate:
 		return "with an output gate, which is made before attention and read behind it"
@@ -26,8 +26,8 @@ func (q Request) keepsHidden() string {
 	return ""
 }
 
-// ActivationSlotBytes is what an activation slot takes on the device, or on the host where hidden states
-// lie there.
+// ActivationSlotBytes returns the size of an activation slot on the device and on the host. With hidden states on the
+// host, the device size is 0; else the host size is 0.
 func (r *Run) ActivationSlotBytes() (device, host int64) {
 	n := r.ActivationBytes(r.Limits.MicroBatchTokens)
 	if r.Spec.OnHost {
@@ -36,5 +36,5 @@ func (r *Run) ActivationSlotBytes() (device, host int64) {
 	return n, 0
 }
 
-// ScratchBytes is the host memory that launches work with where hidden states lie on the host; else 0.
+// ScratchBytes returns the scratch memory that launches need on the host if hidden states are there; otherwise 0.
 func (r *Run) ScratchBytes() int64 { return r.Spec.ScratchBytes(!r.EvalOnly) }

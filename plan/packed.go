@@ -5,33 +5,34 @@ import (
 	"mt/model"
 )
 
-// This file says what compress: byteplane makes of what is on disks.
+// This file models how much the option `compress: byteplane` shrinks data on disk, and the CPU time that it takes.
 
-// packing is what is left of bytes of one type, and how many of them a core packs and unpacks in a second. These are
-// measured (docs/decisions/2026-11-byteplane.md); other cores differ by a factor of two.
+// packing describes the compression of one type of data: compressed size over original size, and bytes a second that
+// one core compresses and decompresses. The figures are measured (docs/decisions/2026-11-byteplane.md); other cores
+// differ by a factor of two.
 type packing struct{ left, pack, unpack float64 }
 
 var (
 	packedF32   = packing{0.83, 1.5e9, 2.9e9}
 	packedBF16  = packing{0.67, 1.1e9, 2.1e9}
-	packedNoise = packing{1, 8e9, 30e9} // lower halves: looked at, and left
-	packedCodes = packing{1, 2e9, 30e9} // codes of moments: packed, and left since that spares too little
+	packedNoise = packing{1, 8e9, 30e9} // lower halves: too random to compress, which a core finds out at this rate
+	packedCodes = packing{1, 2e9, 30e9} // quantized moments: compressed, but the result is thrown away because it is hardly smaller
 )
 
-// Packed is what of some bytes is read from a disk or written there, and how many seconds a core packs or unpacks them.
+// Packed is the disk traffic of some data, in bytes, and the core seconds for compressing and decompressing it.
 type Packed struct {
 	Bytes        int64
 	Pack, Unpack float64
 }
 
-// add adds so many bytes of a type.
+// add adds data of one type with this many bytes before compression.
 func (p *Packed) add(bytes int64, by packing) {
 	p.Bytes += int64(by.left * float64(bytes))
 	p.Pack += float64(bytes) / by.pack
 	p.Unpack += float64(bytes) / by.unpack
 }
 
-// PackedStaged is what moves of StagedBytes.
+// PackedStaged returns the disk traffic of layer l's staged data (StagedBytes), compressed if the run compresses.
 func (r *Run) PackedStaged(l int) Packed {
 	if !r.Compress {
 		return Packed{Bytes: r.StagedBytes(l)}
@@ -48,7 +49,7 @@ func (r *Run) PackedStaged(l int) Packed {
 	return p
 }
 
-// PackedTile is what moves of so many bytes of the tile of layer l.
+// PackedTile returns the disk traffic of this many bytes of layer l's tile.
 func (r *Run) PackedTile(l int, bytes int64) (p Packed) {
 	switch {
 	case !r.Compress:
@@ -61,7 +62,7 @@ func (r *Run) PackedTile(l int, bytes int64) (p Packed) {
 	return p
 }
 
-// bf16Tile says whether the matrices of a layer stream as bf16.
+// bf16Tile reports whether the matrices of a layer stream as bf16.
 func bf16Tile(l model.Layout) bool {
 	for _, t := range l.Tensors {
 		if t.BF16 {
@@ -71,13 +72,14 @@ func bf16Tile(l model.Layout) bool {
 	return false
 }
 
-// packers is how many chunks are packed or unpacked at once (host/extents), each with a coder of so many bytes.
+// packers is the number of chunks compressed or decompressed at once (host/extents). Each uses a coder, which takes
+// coderBytes of memory.
 const (
 	packers    = 16
 	coderBytes = 512 << 10
 )
 
-// packMemory is what packing takes of the host's memory, where states are on disks and, with tiles, these too.
+// packMemory returns the host memory for compression with state on disk. tiles: weights are on disk too.
 func (r *Run) packMemory(tiles bool) int64 {
 	switch each := packers * (r.ChunkBytes() + coderBytes); {
 	case !r.Compress:

@@ -6,16 +6,17 @@ import (
 	"mt/model"
 )
 
-// This file decides of which layers the weights are on disks too: where memory is too small even with all states there.
+// This file chooses the layers whose weights are on disk too. That happens if memory is too small even with all state
+// on disk.
 //
-// Such a layer's tile is read once for every fetch, into the host buffer of the weight slot that it is fetched into
-// (param buffer), and read and written with the state when the layer is updated. So weight slots bound how
-// many are read ahead.
+// For every fetch, such a layer's tile is read into the host buffer of its weight slot (param buffer). For the update,
+// the tile is read and written together with the state. The weight slots therefore bound the number of tiles read
+// ahead.
 
-// weightsOnDisk says whether the tile of layer l is on a disk.
+// weightsOnDisk reports whether the tile of layer l is on disk.
 func (r *Run) weightsOnDisk(l int) bool { return r.WeightsOnDisk != nil && r.WeightsOnDisk[l] }
 
-// ParamBytes is the size of the tile of layer l on a disk; 0: it is in memory.
+// ParamBytes returns the size of layer l's tile on disk; 0: the tile is in memory.
 func (r *Run) ParamBytes(l int) int64 {
 	if !r.weightsOnDisk(l) {
 		return 0
@@ -23,13 +24,14 @@ func (r *Run) ParamBytes(l int) int64 {
 	return optim.Pages(r.Layouts[l].TileBytes)
 }
 
-// StagedBytes is what layer l, which is away, takes of a state slot beside its gradient, and what is read and written for its update.
+// StagedBytes returns the bytes of layer l in a state slot without its gradient. These bytes are read and written for
+// an update.
 func (r *Run) StagedBytes(l int) int64 { return r.ExtentBytes(l) + r.ParamBytes(l) }
 
-// paramChunk is small beside an expert and large for a disk.
+// paramChunk is small compared with an expert and large for a disk.
 const paramChunk = 1 << 20
 
-// ChunkBytes is what weights on disks are read in multiples of, in bytes: each has a checksum.
+// ChunkBytes returns the chunk size of weights on disk. Each chunk has a checksum, so reads consist of whole chunks.
 func (r *Run) ChunkBytes() int64 {
 	if r.ParamChunk > 0 {
 		return r.ParamChunk
@@ -37,20 +39,21 @@ func (r *Run) ChunkBytes() int64 {
 	return paramChunk
 }
 
-// ParamSpan says which bytes of its layer's tile are read for tile t, one that is on a disk: whole chunks, from byte from on.
+// ParamSpan returns the byte range of the layer's tile that is read for tile t on disk: whole chunks, beginning at byte
+// from.
 func (r *Run) ParamSpan(t layers.Tile) (from, bytes int64) {
 	c := t.Copies[0]
 	from = c.From / r.ChunkBytes() * r.ChunkBytes()
 	return from, min(r.inChunks(c.From+c.Bytes), r.ParamBytes(t.Layer)) - from
 }
 
-// inChunks is the next multiple of a chunk.
+// inChunks rounds bytes up to whole chunks.
 func (r *Run) inChunks(bytes int64) int64 {
 	return (bytes + r.ChunkBytes() - 1) / r.ChunkBytes() * r.ChunkBytes()
 }
 
-// ParamBufferBytes is the size of a param buffer of r's lane: what the largest of its tiles takes wherever it begins; 0: it
-// has none.
+// ParamBufferBytes returns the size of a param buffer of r's lane, enough for the largest tile at any offset; 0: no
+// param buffers.
 func (r *Run) ParamBufferBytes() (most int64) {
 	for l := range r.WeightsOnDisk {
 		if !r.has(l) || !r.weightsOnDisk(l) {
@@ -64,7 +67,7 @@ func (r *Run) ParamBufferBytes() (most int64) {
 	return most
 }
 
-// paramBuffersBytes is what the param buffers of all lanes take.
+// paramBuffersBytes returns the size of the param buffers of all lanes.
 func (r *Run) paramBuffersBytes() (sum int64) {
 	for _, v := range r.views() {
 		sum += int64(r.Depths.WeightSlots) * v.ParamBufferBytes()
@@ -72,14 +75,14 @@ func (r *Run) paramBuffersBytes() (sum int64) {
 	return sum
 }
 
-// ableToLeave says whether the tile of layer l can be on a disk: no other layer's is copied from it, and its parts take
-// turns with others in the weight slots. These are the decoder blocks, with all their experts.
+// ableToLeave reports whether the tile of layer l can be on disk. No other layer may copy from the tile, and its parts
+// must use the shared weight slots. Decoder blocks, with all their experts, meet both conditions.
 func (r *Run) ableToLeave(l int) bool {
 	kind := r.Layouts[l].Kind
 	return kind != model.Embedding && kind != model.Head && r.extents()[l] > 0
 }
 
-// blocks are the layers of which all can be on a disk.
+// blocks returns the layers whose state, gradient and weights can all be on disk.
 func (r *Run) blocks() (out []int) {
 	for l := range r.Layouts {
 		if r.ableToLeave(l) {
@@ -89,13 +92,14 @@ func (r *Run) blocks() (out []int) {
 	return out
 }
 
-// leaveAll is leave with all gradients of blocks waiting on disks.
+// leaveAll is leave, but first moves the gradients of all blocks to disk.
 func (r *Run) leaveAll(spare int64, slots int) onDisks {
 	return r.leave(spare+r.putGradsOnDisk(r.blocks()), slots)
 }
 
-// leave decides which tiles are on disks, where states alone do not do: with all states away that allStates sends, as few tiles as
-// make spare positive.
+// leave chooses the tiles on disk if state on disk alone does not suffice. It moves to disk all states that allStates
+// selects, and the fewest tiles that make spare non-negative. spare is the free host memory in bytes; negative: missing
+// memory.
 func (r *Run) leave(spare int64, slots int) (d onDisks) {
 	spare = r.allStates(spare-r.packMemory(true), slots)
 	blocks := r.blocks()

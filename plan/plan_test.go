@@ -309,7 +309,7 @@ func TestImpossibleRequests(t *testing.T) {
 func TestGradientsOnTheHost(t *testing.T) {
 	q := request()
 	r := resolve(t, q)
-	// Of all 4096 ids; norms, qkv, o, gate and up, down; the last norm and the head.
+	// Elements: all 4096 ids; norms, qkv, o, gate and up, down; the last norm and the head.
 	const embed, block, head = 4096 * 512, 2*512 + (8+2*4)*64*512 + 512*512 + 2*1408*512 + 512*1408, 512 + 4096*512
 	want := []int64{4 * embed, 4 * block, 4 * block, 4 * block, 4 * block, 4 * block, 4 * block, 4 * head}
 	if got := r.SlabBytes(); !reflect.DeepEqual(got, want) {
@@ -326,8 +326,7 @@ func TestGradientsOnTheHost(t *testing.T) {
 	}
 }
 
-// TestTable: totals are the sums of the rows, and 12 bytes a parameter are what
-// weights and moments take.
+// TestTable: totals are the sums of the rows, and weights and moments take 12 bytes a parameter.
 func TestTable(t *testing.T) {
 	for _, act := range []device.DType{device.F32, device.BF16} {
 		q := request()
@@ -445,8 +444,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestGradsInPlace: gradients are summed in the slab where a slab has all bits of
-// them, stays the layer's until the norm is known, and is memory of the device.
+// TestGradsInPlace: gradients accumulate in the slab if the slab is fp32, belongs to the layer until the norm is known,
+// and is device memory.
 func TestGradsInPlace(t *testing.T) {
 	for i := range 8 {
 		r := Run{Unified: i&1 != 0, Clip: i&2 != 0, GradBF16: i&4 != 0}
@@ -456,8 +455,7 @@ func TestGradsInPlace(t *testing.T) {
 	}
 }
 
-// TestPlanesInTheTable: what is kept beside the weights is in the table under its
-// own words, and an update reads and writes it.
+// TestPlanesInTheTable: planes appear in the table under their own names, and an update reads and writes them.
 func TestPlanesInTheTable(t *testing.T) {
 	lines := func(planes optim.Planes) (out []string, bytes float64) {
 		q := request()
@@ -501,8 +499,8 @@ func TestPlanesInTheTable(t *testing.T) {
 	}
 }
 
-// TestOneMemory: where the device takes the host's memory and tiles are copied all the same, one budget covers both sides,
-// what fits into it is found, and the table has the sum.
+// TestOneMemory: if the device shares host memory and tiles are copied, one budget covers both sides. A plan that fits
+// is found, and the table has the sum.
 func TestOneMemory(t *testing.T) {
 	q := request()
 	q.OneMemory = true
@@ -567,8 +565,8 @@ func TestHeadOfOneMemory(t *testing.T) {
 	}
 }
 
-// TestBatchOfPairs: a batch of pairs has room for what a reference thinks of each document, of which there may be as many as tokens, in a tensor for each
-// micro-batch.
+// TestBatchOfPairs: a batch of preference pairs has room for the reference's log-probability of each document, with one
+// tensor a micro-batch. There may be as many documents as tokens.
 func TestBatchOfPairs(t *testing.T) {
 	q := request()
 	q.Rows, q.RowTokens, q.MicroBatchTokens = 8, 4096, 8192
@@ -597,9 +595,8 @@ func TestEvaluationsKeepWeightsAlone(t *testing.T) {
 	}
 }
 
-// TestGradientsLieInTheirSlabs: what a layer is updated by, and what is measured of
-// its own gradient, are in the slabs; a table that the head shares is where the head
-// has it.
+// TestGradientsLieInTheirSlabs: the gradient of a layer's update, and its part of the gradient norm, are in the slabs.
+// The gradient of a shared table is at the head's position.
 func TestGradientsLieInTheirSlabs(t *testing.T) {
 	r := rand.New(rand.NewSource(3))
 	tied := 0
@@ -644,8 +641,8 @@ func elems(l model.Layout) (n int64) {
 	return n
 }
 
-// TestFrozenRun: what is frozen takes two bytes a parameter of the host, in bf16, has no backward and keeps nothing; the
-// inputs of layers below the lowest that is trained need no slots.
+// TestFrozenRun: frozen bf16 weights take two bytes a parameter on the host, have no backward and keep nothing. Inputs
+// of layers below the lowest trained layer need no slots.
 func TestFrozenRun(t *testing.T) {
 	q := tiered(t, 8, true)
 	q.StateDir, q.Recompute = false, "none"
@@ -684,7 +681,8 @@ func TestFrozenRun(t *testing.T) {
 	}
 	was, is := whole.Table(), r.Table()
 	frozen := is.Params - q.Config.TrainedParams()
-	// Lower halves, moments and gradients, of which the table's are of the rows of a batch: 2 + 8 + 4 bytes a parameter.
+	// Lower halves, moments and gradients: 2 + 8 + 4 bytes a parameter. The table's gradient has only the rows of a
+	// batch.
 	want := 14*frozen - 4*int64(4096-r.Limits.UniqueIDs)*128
 	if saved := was.Host - is.Host; saved < want || saved > want+want/50 {
 		t.Errorf("%d parameters are frozen, which saves %d bytes of the host, want %d", frozen, saved, want)

@@ -4,10 +4,9 @@ import (
 	"mt/host/optim"
 )
 
-// This file has what a run of several ranks keeps and exchanges.
+// This file sizes a rank's state and its exchange buffers in a run with several ranks.
 
-// divide makes r the run of one of the ranks that q asks for, and q what that rank does: its part of
-// the rows.
+// divide makes r the run of one rank of q, and reduces q to the rank's part of the rows.
 func (r *Run) divide(q *Request) {
 	if q.Ranks <= 1 {
 		return
@@ -23,7 +22,7 @@ func (r *Run) divide(q *Request) {
 	}
 }
 
-// Share is what this rank keeps of layer l beside its tile: all of it where it is alone.
+// Share returns this rank's share of layer l's state; the whole layer for a single rank.
 func (r *Run) Share(l int) optim.Share {
 	if r.Shares == nil {
 		return optim.Whole(r.Layouts[l])
@@ -31,7 +30,7 @@ func (r *Run) Share(l int) optim.Share {
 	return r.Shares[l][r.Rank]
 }
 
-// OwnShares are those of all layers; nil: the rank is alone.
+// OwnShares returns this rank's shares of all layers; nil: single rank.
 func (r *Run) OwnShares() (out []optim.Share) {
 	for l := range r.Shares {
 		out = append(out, r.Share(l))
@@ -39,7 +38,7 @@ func (r *Run) OwnShares() (out []optim.Share) {
 	return out
 }
 
-// shareRows is how many rows of layer l's table this rank's share touches.
+// shareRows returns the number of rows of layer l's table that overlap this rank's share.
 func (r *Run) shareRows(l int) int64 {
 	s, cols := r.Share(l), r.Gradients()[l].Row
 	if s.Elems() == 0 || cols == 0 {
@@ -48,8 +47,8 @@ func (r *Run) shareRows(l int) int64 {
 	return (s.To-1)/cols - s.From/cols + 1
 }
 
-// shareElems is how many elements the gradient of this rank's share of layer l has at most: of whole
-// rows where the layer's gradient is one of rows.
+// shareElems returns the maximum number of gradient elements for this rank's share of layer l. A gradient of embedding
+// rows counts every row that overlaps the share in full.
 func (r *Run) shareElems(l int) int64 {
 	if g := r.Gradients()[l]; g.OfRows(l) {
 		return min(r.shareRows(l), int64(r.AllIDs)) * g.Row
@@ -57,19 +56,18 @@ func (r *Run) shareElems(l int) int64 {
 	return r.Share(l).Elems()
 }
 
-// ShareSumBytes is the size of the gradient of this rank's share of layer l, summed over all ranks, at
-// most.
+// ShareSumBytes returns the maximum size of the summed gradient of this rank's share of layer l.
 func (r *Run) ShareSumBytes(l int) int64 { return r.shareElems(l) * r.GradBytes() }
 
-// ExchangeBytes is the size of an exchange buffer, for what this rank receives from all ranks of the
-// gradient of its share of a layer, the largest. Alone it is 0.
+// ExchangeBytes returns the size of an exchange buffer. It holds the gradients that this rank receives from all ranks
+// for its share of a layer, the largest one. 0 for a single rank.
 func (r *Run) ExchangeBytes() (most int64) {
 	if r.Ranks <= 1 || r.EvalOnly {
 		return 0
 	}
 	for l, g := range r.Gradients() {
 		each := r.Share(l).Elems()
-		if g.OfRows(l) { // each rank sends the rows that its own batch has
+		if g.OfRows(l) { // each rank sends the rows of its own batch
 			each = min(r.shareRows(l), int64(r.Limits.UniqueIDs)) * g.Row
 		}
 		most = max(most, int64(r.Ranks)*each*r.GradBytes())
@@ -77,9 +75,8 @@ func (r *Run) ExchangeBytes() (most int64) {
 	return most
 }
 
-// ShareSlabBytes are the sizes of the slabs that the gradients of this rank's shares, summed over all
-// ranks, are in: with clipping by layer, where they wait for the norm; else one beside each exchange
-// buffer. Alone there are none.
+// ShareSlabBytes returns the sizes of the slabs for the summed gradients of this rank's shares. With clipping there is
+// one for each layer, which waits for the norm; else one for each exchange buffer. There are none for a single rank.
 func (r *Run) ShareSlabBytes() (out []int64) {
 	if r.Ranks <= 1 || r.EvalOnly {
 		return nil
@@ -99,8 +96,8 @@ func (r *Run) ShareSlabBytes() (out []int64) {
 	return out
 }
 
-// CollectBytes is the memory in which the first rank puts a layer together for a checkpoint: lower
-// halves and planes of the largest. Others need none.
+// CollectBytes returns the memory in which the first rank assembles a layer for a checkpoint: lower halves and planes
+// of the largest layer. Other ranks need none.
 func (r *Run) CollectBytes() (most int64) {
 	if r.Ranks <= 1 || r.Rank > 0 || r.EvalOnly {
 		return 0
@@ -115,9 +112,9 @@ func (r *Run) CollectBytes() (most int64) {
 	return most
 }
 
-// WireBytes is how many bytes this rank sends in a step at most, and about as many are those that it
-// receives: of gradients the shares of the others, of weights its own share to each of them. Alone
-// it is 0.
+// WireBytes returns the maximum number of bytes that this rank sends in a step. It receives about the same number. The
+// rank sends the gradients of the others' shares, and the weights of its own share to each other rank. 0 for a single
+// rank.
 func (r *Run) WireBytes() (sent int64) {
 	if r.Ranks <= 1 {
 		return 0

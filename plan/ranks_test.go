@@ -21,9 +21,8 @@ func ofRanks(ranks, rank int, change func(*Request)) Request {
 	return q
 }
 
-// TestBytesOfARank: what streams is on every rank, and of all else, gradients with it, as much as
-// ranks leave to each: 2 + (10 + 4)/N bytes a parameter, or 4 + (8 + 4)/N in fp32. The table has what
-// is allocated, and only the first rank collects checkpoints.
+// TestBytesOfARank: tiles are on every rank, and state and gradients are divided: 2 + (10 + 4)/N bytes a parameter, or
+// 4 + (8 + 4)/N in fp32. The table equals the allocation, and only the first rank gathers checkpoints.
 func TestBytesOfARank(t *testing.T) {
 	testkit.NotShort(t)
 	cfg := testkit.Must(model.Preset("qwen2.5-0.5b"))(t)
@@ -62,8 +61,8 @@ func TestBytesOfARank(t *testing.T) {
 	}
 }
 
-// TestExchangeBuffers: a buffer has room for what comes in of every layer, a slab for its sum; what
-// a rank does alone has neither.
+// TestExchangeBuffers: a buffer fits the received gradients of any layer, and a slab fits their sum. A single rank has
+// neither.
 func TestExchangeBuffers(t *testing.T) {
 	for _, tied := range []bool{false, true} {
 		for _, clip := range []bool{false, true} {
@@ -153,7 +152,7 @@ func TestBuffersHoldAllRowsOfAShare(t *testing.T) {
 	}
 }
 
-// TestBuffersOfFewIDs: a batch with fewer ids than a share has rows needs room for these alone: a rank's own ids from each rank,
+// TestBuffersOfFewIDs: if a batch has fewer ids than a share has rows, buffers fit the ids only: each rank's own ids,
 // and the ids of all ranks in the sum.
 func TestBuffersOfFewIDs(t *testing.T) {
 	c := *config(1, false)

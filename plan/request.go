@@ -8,62 +8,61 @@ import (
 	"mt/model"
 )
 
-// Request is a run with values left to resolve: zero is "auto" unless the field
-// says otherwise.
+// Request describes a run with open values. A zero value means "auto" unless the field's comment differs.
 type Request struct {
 	Config *model.Config
-	// Act is the compute dtype, resolved already.
+	// Act is the compute dtype, already resolved.
 	Act   device.DType
-	Noise op.Noise // what training adds to embeddings
-	// Terms are what losses have beside −log p; Preference is the loss of pairs, where training is on these.
+	Noise op.Noise // noise added to embeddings in training
+	// Terms has the terms of the loss besides −log p. Preference is the loss for training on preference pairs.
 	Terms      op.LossTerms
 	Preference op.PreferenceLoss
-	// BF16Master says that no lower halves of weights are kept (model.Layout.BF16Master).
+	// BF16Master: weights have no lower halves (model.Layout.BF16Master).
 	BF16Master bool
 	// GradDType is "auto" (or empty), "fp32" or "bf16".
 	GradDType string
 	// Recompute is "auto" (or empty), "full" or "none".
 	Recompute string
-	// HiddenStates is where they lie: "auto" (or empty), "device" or "host".
+	// HiddenStates is the location of hidden states: "auto" (or empty), "device" or "host".
 	HiddenStates string
-	// Fused says that attention's backward has memory for sums (layers.Spec.Fused).
+	// Fused: the backward of attention has memory for sums (layers.Spec.Fused).
 	Fused            bool
 	MicroBatchTokens int
 	ChunkTokens      int
 	HeadShards       int
 	Depths           Depths
-	Rows, RowTokens  int // rows of a step, tokens of the longest row
-	Positions        int // the longest document that the rotary tables serve; 0: RowTokens
+	Rows, RowTokens  int // rows in a step, tokens in the longest row
+	Positions        int // the longest document that the rotary tables support; 0: RowTokens
 	Order            schedule.Order
-	Devices          int // how many lanes; 0: one
-	// By lane, where devices differ: what each reaches, and its budget in bytes (0: no limit).
-	// nil: all are alike, and have DeviceMemory, which is else the least of them.
+	Devices          int // number of lanes; 0: one
+	// Paces and LaneMemory have, by lane, the rates and the memory budget in bytes (0: no limit) if devices differ.
+	// nil: all devices are alike, with budget DeviceMemory. If devices differ, DeviceMemory is the smallest budget.
 	Paces      []Pace
 	LaneMemory []int64
-	// Lane is the table that the run was begun with, by layer; nil: one is to be made.
+	// Lane is the recorded assignment of layers to lanes; nil: make one.
 	Lane    []int
 	Clip    bool
 	Unified bool
-	// OneMemory says that what the device holds is the host's memory, as with an integrated GPU, also where tiles are copied.
+	// OneMemory: device memory is host memory, as on an integrated GPU, even if tiles are copied.
 	OneMemory bool
 	EvalOnly  bool
-	Planes    optim.Planes // what is kept beside the weights, unless EvalOnly
-	Optim     string       // the optimizer, as a machine's rates name it
-	NSSteps   int          // of optim.Muon; 0: no matrix is updated whole
-	// Context is the device memory in bytes that is taken before anything is
-	// allocated: the driver, kernels, library workspaces. The budget covers it.
+	Planes    optim.Planes // planes beside the weights, unless EvalOnly
+	Optim     string       // the optimizer's name in a machine's rates
+	NSSteps   int          // Newton-Schulz steps of optim.Muon; 0: no matrix is updated whole
+	// Context is the device memory in bytes used before any allocation: driver, kernels, library workspaces. The budget
+	// includes it.
 	Context      int64
 	DeviceMemory int64  // budget in bytes
-	HostMemory   int64  // budget in bytes; with Unified or OneMemory it covers both sides
-	HostBy       string // for the error: what limits HostMemory; empty: the user's key
-	// StateDir says that states may be on disks, as far as HostMemory asks for it.
+	HostMemory   int64  // budget in bytes; with Unified or OneMemory it covers host and device
+	HostBy       string // for errors: the source of HostMemory; "": the user's key
+	// StateDir: state may be on disk, as far as HostMemory requires.
 	StateDir bool
-	// ParamDir says that the tiles of decoder blocks may be there too, where that does not do.
+	// ParamDir: tiles of decoder blocks may be on disk too, if state on disk does not suffice.
 	ParamDir bool
-	// Compress says that what is on disks is written in fewer bytes.
+	// Compress: data on disk is compressed.
 	Compress bool
-	// Ranks is how many processes divide Rows among them, and Rank which of them is planned, from 0 on;
-	// Ranks 0 and 1: alone. Units is how the optimizer cuts a layer.
+	// Ranks is the number of processes that divide Rows, and Rank the index of the planned one; Ranks 0 and 1: a single
+	// rank. Units returns the optimizer's units of a layer.
 	Ranks, Rank int
 	Units       func(model.Layout) []optim.Unit
 }

@@ -12,37 +12,36 @@ import (
 	"mt/model"
 )
 
-// maxMicroBatchTokens is the largest automatic micro-batch.
+// maxMicroBatchTokens is the maximum automatic micro-batch size.
 const maxMicroBatchTokens = 16384
 
-// Automatic depths. Two buffers let a copy run beside the work; more gain
-// nothing unless transfers are uneven.
+// Automatic depths. With two buffers a copy runs beside the work. More buffers help only if transfers are uneven.
 const (
 	autoWeightSlots  = 3
 	autoGradBuffers  = 2
 	autoGradSlabs    = 3
 	autoBatchesAhead = 2
-	autoExchanges    = 2 // of either kind
+	autoExchanges    = 2 // for both exchange_buffers and gathers_ahead
 	minActSlots      = 3
 )
 
-// NotFitting is the error of a run that fits by no choice that is left to mt.
+// NotFitting is the error of a run that does not fit in memory whatever the open values.
 type NotFitting struct {
 	Where        string // "device" or "host"
 	Need, Budget int64  // bytes
-	By           string // what sets the budget; empty: the user's key
-	Keys         string // which keys, changed how, would make it fit
-	What         string // what needs it; empty: the run
+	By           string // source of the budget; "": the user's key
+	Keys         string // keys to change, and how
+	What         string // what needs the memory; "": the run
 }
 
-// BadDepth is the error of a depth, or a number of parts, that the model does not allow.
+// BadDepth is the error for a depth or number of parts that the model does not support.
 type BadDepth struct{ Key, Why string }
 
 func (e *BadDepth) Error() string { return e.Why }
 
 func (e *NotFitting) Error() string {
 	need, budget, short := human.Bytes(e.Need), human.Bytes(e.Budget), ""
-	if need == budget { // rounded alike
+	if need == budget { // need and budget look equal after rounding
 		short = fmt.Sprintf(", %s less", human.Bytes(e.Need-max(0, e.Budget)))
 	}
 	have := budget + " are available"
@@ -55,11 +54,10 @@ func (e *NotFitting) Error() string {
 	return fmt.Sprintf("%s needs %s of %s memory and %s%s: %s", cmp.Or(e.What, "the run"), need, e.Where, have, short, e.Keys)
 }
 
-// Resolve chooses what the request leaves open. First comes what changes the order of sums:
-// parts of the head, gradient dtype, micro-batch. It is chosen with the least depths and for one
-// device, whatever the request has, so that it does not depend on these. Then come the buffers
-// that let copies run beside the work, then how much the forward keeps, then activation
-// slots. The error is a *NotFitting where there is too little memory.
+// Resolve makes the choices that the request leaves open. Values that change the order of sums come first: parts of the
+// head, gradient dtype, micro-batch. They are chosen with minimum depths and for one device, so they do not depend on
+// the requested depths and devices. Then Resolve chooses the buffers that let copies run beside the work, the tensors
+// that the forward keeps, and the activation slots. If memory does not suffice, the error is a *NotFitting.
 func Resolve(q Request) (*Run, error) {
 	r, err := choose(q)
 	var lack *NotFitting
@@ -80,8 +78,7 @@ func Resolve(q Request) (*Run, error) {
 	return r, err
 }
 
-// rowsThatFit is the largest number of rows per step, below that of q, that fits; 0 where
-// not even one row does.
+// rowsThatFit returns the largest number of rows in a step, below q.Rows, that fits; 0 if not even one row fits.
 func rowsThatFit(q Request) int {
 	low, high := 0, q.Rows-1
 	for low < high {
@@ -95,7 +92,7 @@ func rowsThatFit(q Request) int {
 	return low
 }
 
-// choose is Resolve, but its error does not say how many rows would fit.
+// choose is Resolve without the hint in the error on how many rows would fit.
 func choose(q Request) (*Run, error) {
 	if err := q.check(); err != nil {
 		return nil, err
@@ -124,7 +121,7 @@ func choose(q Request) (*Run, error) {
 	}
 	r.askedDepths(q)
 	r.raiseBuffers(q)
-	_ = r.fits(q) // the last word on which states are away: more depth is no reason to read from a disk
+	_ = r.fits(q) // final choice of data on disk: deeper buffers, which follow, do not justify more reads from disk
 	r.tiered = true
 	if auto(q.Recompute) && !r.Spec.OnHost {
 		r.chooseSaved(q)
@@ -132,7 +129,7 @@ func choose(q Request) (*Run, error) {
 	if q.Depths.ActivationSlots == 0 && !r.Spec.OnHost {
 		r.raise(q, &r.Depths.ActivationSlots, r.allActivations())
 	}
-	if r.StateOnDisk != nil { // activations that have got slots need no memory of the host any more
+	if r.StateOnDisk != nil { // activations with slots no longer need host memory
 		r.tiered = false
 		r.raiseBuffers(q)
 	}
@@ -141,7 +138,7 @@ func choose(q Request) (*Run, error) {
 
 func auto(choice string) bool { return choice == "" || choice == "auto" }
 
-// check refuses values that no amount of memory makes possible.
+// check returns an error for values that no amount of memory supports.
 func (q Request) check() error {
 	least := leastDepths(q)
 	few := func(key string, asked, least int, why string) error {
@@ -174,7 +171,7 @@ func (q Request) check() error {
 	return nil
 }
 
-// leastDepths are the smallest depths that work.
+// leastDepths returns the smallest depths that work.
 func leastDepths(q Request) Depths {
 	d := Depths{WeightSlots: 1, GradBuffers: 1, GradSlabs: 1, ActivationSlots: minActSlots, BatchesAhead: 1}
 	if q.Config.TieEmbeddings && (!q.Clip || q.Ranks > 1) {
@@ -189,9 +186,9 @@ func leastDepths(q Request) Depths {
 	return d
 }
 
-// askedDepths raises the least depths to those that the request asks for. Where the run does
-// not fit with the fewest activation slots, it tries to give every activation a slot: nothing
-// spills then, which may take less memory in all.
+// askedDepths raises the minimum depths to the requested depths. If the run does not fit with the fewest activation
+// slots, askedDepths tries one slot for every activation. Then no activation is spilled to the host, which may need
+// less memory in total.
 func (r *Run) askedDepths(q Request) {
 	d := &r.Depths
 	for _, v := range []struct {
@@ -213,11 +210,11 @@ func (r *Run) askedDepths(q Request) {
 	}
 }
 
-// setMicroBatch fixes the micro-batch and everything sized by it.
+// setMicroBatch sets the micro-batch size and everything that depends on it.
 func (r *Run) setMicroBatch(q Request, tokens int) {
 	r.Limits = NewLimits(q.Rows, q.RowTokens, tokens, q.Config.VocabSize)
 	r.Spec.MaxTokens = r.Limits.MicroBatchTokens
-	if r.Spec.OnHost { // every one has a place of its own there
+	if r.Spec.OnHost { // each activation has its own host buffer
 		r.Depths.ActivationSlots = r.allActivations()
 	}
 	r.Spec.ChunkTokens = q.ChunkTokens
@@ -227,38 +224,35 @@ func (r *Run) setMicroBatch(q Request, tokens int) {
 			r.Spec.ChunkTokens = min(r.Limits.MicroBatchTokens, roomyChunkTokens)
 		}
 	}
-	// It follows only from what is recorded of a run, so that it is the same on resuming.
+	// The head chunk depends only on recorded values, so it is the same when the run resumes.
 	r.Spec.HeadChunk = headChunk(r.Spec, min(roomyHeadChunk, max(maxHeadChunk, r.Spec.ChunkTokens)))
 }
 
-// autoChunkTokens is how many tokens go at once through everything but
-// attention: enough for matrix products to reach their rate.
+// autoChunkTokens is the number of tokens that a launch processes at once outside attention. With this number matrix
+// products reach their full rate.
 const autoChunkTokens = 4096
 
-// maxHeadChunk is the largest number of tokens whose logits exist at once, unless a
-// block's chunk is larger.
+// maxHeadChunk is the maximum number of tokens whose logits exist at once, unless a block's chunk is larger.
 const maxHeadChunk = 2048
 
-// The same two numbers where there is memory enough. A chunk reads and writes the gradients of
-// all weights, 8 bytes a parameter, beside 2 FLOPs a token: at 3.3 TB/s and 700
-// TFLOP/s a fifth of the time of a product over 4096 tokens, a twentieth over
-// 16384.
+// The same two values for devices with ample memory. Each chunk of the head reads and writes the gradient of all its
+// weights: 8 bytes a parameter, besides 2 FLOPs a token and parameter. At 3.3 TB/s and 700 TFLOP/s, this traffic takes
+// a fifth of a product's time with 4096 tokens, and a twentieth with 16384.
 const (
 	roomyChunkTokens = 16384
 	roomyHeadChunk   = 8192
 )
 
-// roomy says that the device has memory of its own, and much of it.
+// roomy reports whether the device has its own memory of at least 40 GiB, or no limit.
 func (q Request) roomy() bool {
 	return !q.Unified && (q.DeviceMemory == 0 || q.DeviceMemory >= 40<<30)
 }
 
-// headChunk is of how many tokens the logits exist at once, a multiple of 64 or most, which
-// it does not exceed: as many as 128 MiB hold or, if that is more, as many as make the head's
-// workspace no larger than a block's. Every chunk reads and writes the gradient of lm_head,
-// so the fewer chunks the better.
+// headChunk returns the number of tokens whose logits exist at once: a multiple of 64, at most the argument most. 128
+// MiB of logits are always allowed, and more if the head's workspace stays no larger than a block's. Every chunk reads
+// and writes the gradient of lm_head, so fewer chunks are better.
 func headChunk(s layers.Spec, most int) int {
-	s.OnHost = false // it changes no order of sums
+	s.OnHost = false // does not change the order of sums
 	s.HeadChunk = min(most, max(64, (128<<20)/(int(s.Act.Size())*s.ShardRows())/64*64))
 	for next := s; next.HeadChunk < most; s = next {
 		if next.HeadChunk += 64; next.HeadBytes() > s.BlockForwardBytes() {
@@ -268,14 +262,12 @@ func headChunk(s layers.Spec, most int) int {
 	return s.HeadChunk
 }
 
-// leastMicroBatch is the smallest automatic micro-batch: one row.
+// leastMicroBatch returns the smallest automatic micro-batch: one row.
 func leastMicroBatch(q Request) int { return min(q.RowTokens, maxMicroBatchTokens) }
 
-// resolveHead leaves the head whole where it fits in the slot and the gradient buffer of a
-// block, or where the device has room for it beside automatic depths and the largest
-// micro-batch. Else it cuts the head into as few parts as fit in that slot and buffer,
-// provided that this makes slots or buffers smaller. Depths that are asked for have no
-// influence.
+// resolveHead keeps the head whole in two cases: it fits in a block's slot and gradient buffer, or the device has room
+// for it with automatic depths and the largest micro-batch. Otherwise it splits the head into the fewest parts that fit
+// in a block's slot and buffer, if smaller slots or buffers result. The result does not depend on requested depths.
 func (r *Run) resolveHead(q Request) {
 	r.Spec.HeadShards = pick(q.HeadShards, 1)
 	if q.HeadShards > 0 {
@@ -296,11 +288,10 @@ func (r *Run) resolveHead(q Request) {
 	r.Depths = least
 }
 
-// leastShards is the smallest number of parts of the head with which each fits in the slot
-// and the gradient buffer of a block.
+// leastShards returns the smallest number of head parts that each fit in a block's slot and gradient buffer.
 func (r *Run) leastShards() int {
 	blocks := *r
-	blocks.Spec.HeadShards = 1 // then the streamed tiles are those of blocks alone
+	blocks.Spec.HeadShards = 1 // only blocks stream then
 	slot, grad := blocks.largest(slotSize, schedule.Streamed), blocks.largest(gradSize, schedule.Streamed)
 	head, kind, n := r.Layouts[r.Head()], r.Kind(r.Head()), 1
 	for s := r.Spec; n < r.Spec.Config.VocabSize; n++ {
@@ -312,7 +303,7 @@ func (r *Run) leastShards() int {
 	return n
 }
 
-// resolveMicroBatch takes the largest micro-batch that fits, trying half of it each time.
+// resolveMicroBatch sets the largest micro-batch that fits, halving it for each attempt.
 func (r *Run) resolveMicroBatch(q Request) {
 	if q.MicroBatchTokens > 0 {
 		r.setMicroBatch(q, q.MicroBatchTokens)
@@ -327,8 +318,8 @@ func (r *Run) resolveMicroBatch(q Request) {
 	}
 }
 
-// resolveGradDType takes fp32 where that fits with the smallest micro-batch, without gradients on disks, and where the
-// run computes in fp32; else bf16, of which half as many bytes would have to go there.
+// resolveGradDType chooses fp32 if the run computes in fp32, or if fp32 gradients fit in memory with the smallest
+// micro-batch and no gradients on disk. Otherwise it chooses bf16, which halves the gradients' disk traffic.
 func (r *Run) resolveGradDType(q Request) {
 	r.setMicroBatch(q, pick(q.MicroBatchTokens, leastMicroBatch(q)))
 	r.gradsStay = true
@@ -336,8 +327,7 @@ func (r *Run) resolveGradDType(q Request) {
 	r.GradBF16 = q.GradDType == "bf16" || auto(q.GradDType) && q.Act == device.BF16 && r.fits(q) != nil
 }
 
-// raiseBuffers raises the automatic depths of the slots and buffers that are copied to or
-// from beside the work.
+// raiseBuffers raises the automatic depths of slots and buffers whose copies run beside the work.
 func (r *Run) raiseBuffers(q Request) {
 	d := &r.Depths
 	if q.Depths.GradBuffers == 0 {
@@ -354,9 +344,8 @@ func (r *Run) raiseBuffers(q Request) {
 	}
 }
 
-// autoWeightSlots is how many weight slots are of use. An expert's tile is small: more
-// slots keep the link busy during attention, which takes as long as the copies of many
-// tiles.
+// autoWeightSlots returns the useful number of weight slots. Expert tiles are small: more slots keep the link busy
+// during attention, which lasts as long as the copies of many tiles.
 func (r *Run) autoWeightSlots() int {
 	most := 0
 	for _, v := range r.views() {
@@ -365,10 +354,9 @@ func (r *Run) autoWeightSlots() int {
 	return min(autoWeightSlots+r.Experts/4, most)
 }
 
-// allActivations is with how many activation slots nothing ever spills. An evaluation needs
-// a layer's input no more once it has the layer's output. With several lanes it is that of the
-// lane which has most; two slots more are for what has come from another lane before it is
-// needed, and for what is to be passed on.
+// allActivations returns the number of activation slots with which nothing spills. An evaluation drops a layer's input
+// as soon as the output exists. With several lanes the lane with the most activations counts. Two more slots hold
+// activations that have arrived early from another lane, and activations to pass on.
 func (r *Run) allActivations() int {
 	passing := 0
 	if r.Lane != nil {
@@ -384,10 +372,9 @@ func (r *Run) allActivations() int {
 	return max(minActSlots, most*r.Limits.MicroBatches+passing)
 }
 
-// activations is how many hidden states of a micro-batch a step has at most at once: the
-// input of every layer but the embedding and, beside a head in parts, the gradient. A whole
-// head turns its input into the gradient. A lane without the head has the gradient beside the
-// inputs of its layers.
+// activations returns the maximum number of hidden states of a micro-batch in a step. It counts the input of every
+// layer but the embedding and, with a head in parts, the gradient. A whole head turns its input into the gradient. A
+// lane without the head has the gradient besides its layers' inputs.
 func (r *Run) activations() (n int) {
 	lowest := model.LowestTrained(r.Layouts)
 	for l := range r.Layouts {
@@ -398,13 +385,13 @@ func (r *Run) activations() (n int) {
 	if !r.has(r.Head()) {
 		n++
 	}
-	if lowest > 1 { // what goes through the layers below, whose inputs are not needed again
+	if lowest > 1 { // the hidden state passing through the lower layers, whose inputs are not kept
 		n++
 	}
 	return n
 }
 
-// pick is what is asked for or, where that is 0, the automatic value.
+// pick returns asked, or auto if asked is 0.
 func pick(asked, auto int) int {
 	if asked > 0 {
 		return asked
@@ -412,9 +399,8 @@ func pick(asked, auto int) int {
 	return auto
 }
 
-// raise raises depth to want or, where that does not fit, as far as fits. Memory grows with
-// a depth, with one exception: where every activation has a slot no memory is needed for
-// spills. So want itself is tried first.
+// raise raises a depth to want, or as far as memory allows. Memory grows with a depth, with one exception: if every
+// activation has a slot, spills need no memory. So want itself is tried first.
 func (r *Run) raise(q Request, depth *int, want int) {
 	low := *depth
 	if want <= low {

@@ -8,17 +8,17 @@ import (
 	"mt/model"
 )
 
-// This file chooses what the forward keeps on the device for the backward, block by block, and sizes
-// it. No result depends on the choice, so a run that goes on makes it anew.
+// This file chooses and sizes the tensors that each block's forward keeps on the device for its backward. How much a
+// block keeps is its level (layers.Keep). The results do not depend on the levels, so a resumed run chooses anew.
 
-// savedTensors bounds how many tensors a block keeps for a micro-batch.
+// savedTensors bounds the number of tensors that a block keeps for a micro-batch.
 const savedTensors = 16
 
-// SavedBytes is what layer l keeps for its backward of all micro-batches together. Aligning
-// a tensor may cost up to device.Align bytes, for each tensor of each micro-batch.
+// SavedBytes returns the bytes that layer l keeps for its backward, for all micro-batches. Alignment may cost
+// device.Align bytes for each tensor of each micro-batch.
 func (r *Run) SavedBytes(l int) int64 { return r.savedAt(l, r.Spec.Keep.Of(r.Layouts[l].Block)) }
 
-// savedAt is SavedBytes at a level.
+// savedAt is SavedBytes at a given level.
 func (r *Run) savedAt(l int, level layers.Keep) int64 {
 	n := r.Kind(l).SavedBytes(r.Spec, level, r.Limits.Tokens)
 	if n == 0 || r.EvalOnly || !r.has(l) || l < model.LowestTrained(r.Layouts) {
@@ -27,7 +27,7 @@ func (r *Run) savedAt(l int, level layers.Keep) int64 {
 	return n + int64(r.Limits.MicroBatches)*savedTensors*device.Align
 }
 
-// savedBytes is what all layers keep.
+// savedBytes returns the bytes that all layers keep.
 func (r *Run) savedBytes() (n int64) {
 	for l := range r.Layouts {
 		if bytes := r.SavedBytes(l); bytes > 0 {
@@ -37,8 +37,7 @@ func (r *Run) savedBytes() (n int64) {
 	return n
 }
 
-// KeptByLayer says of every layer what it keeps for its backward. The embedding, experts and the
-// head keep nothing but their input.
+// KeptByLayer describes each layer's level. The embedding, experts and the head keep only their input.
 func (r *Run) KeptByLayer() []string {
 	out := make([]string, len(r.Layouts))
 	for l := range out {
@@ -51,7 +50,7 @@ func (r *Run) KeptByLayer() []string {
 	return out
 }
 
-// keptHere is what the blocks keep whose layers r has, in words.
+// keptHere describes the levels of the blocks in the view r.
 func (r *Run) keptHere() string {
 	var here layers.Keeps
 	for l, layout := range r.Layouts {
@@ -62,23 +61,21 @@ func (r *Run) keptHere() string {
 	return here.String()
 }
 
-// keeps says whether layer l is of a kind that can keep something, and has a backward.
+// keeps reports whether layer l has a backward and is of a kind that can keep tensors.
 func (r *Run) keeps(l int) bool {
 	return l >= model.LowestTrained(r.Layouts) && r.Layouts[l].Kind.BeginsBlock()
 }
 
-// spillWorth is the part of a step by which spilling has to make it shorter: it takes host memory, and
-// the link.
+// spillWorth is the minimum fraction of a step that spilling must save, because spilling uses host memory and the link.
 const spillWorth = 0.01
 
-// spillTries is with how many numbers of activation slots a step is predicted, between none spilled and
-// most.
+// spillTries is the number of slot counts, below all activations, for which a step is predicted.
 const spillTries = 8
 
-// chooseSaved chooses the level of every block and, where that is left to it, the least number of
-// activation slots. Inputs of layers that have no slot wait on the host and come back, beside the
-// computing, and what they leave free keeps more. So a step is predicted with as many slots as there
-// are activations and with fewer, and the shortest is taken; of equals the one that spills least.
+// chooseSaved chooses the level of every block, and the number of activation slots if the request leaves it open. With
+// fewer slots, more inputs of layers spill to the host, and the freed memory lets blocks keep more tensors. So
+// chooseSaved predicts the time of a step for several numbers of slots, and takes the shortest. A step with spills must
+// be shorter by spillWorth.
 func (r *Run) chooseSaved(q Request) {
 	if r.EvalOnly {
 		return
@@ -100,10 +97,10 @@ func (r *Run) chooseSaved(q Request) {
 	*r = best
 }
 
-// slotChoices are the numbers of activation slots to choose from, the largest first: from as many as
-// there are activations to those of a layer at work, the inputs and gradients of all micro-batches,
-// and a few that come and go. Where host and device share one memory, what spills takes as much; where states are on
-// disks, the host lacks memory for it.
+// slotChoices returns the numbers of activation slots to try, largest first. The largest has a slot for every
+// activation. The smallest has the inputs and gradients of all micro-batches of one layer, and a few slots for copies.
+// Only the largest is tried if host and device share one memory (spilling saves nothing), or if state is on disk (the
+// host lacks memory for spills).
 func (r *Run) slotChoices(q Request) []int {
 	if q.Depths.ActivationSlots > 0 {
 		return []int{r.Depths.ActivationSlots}
@@ -122,9 +119,9 @@ func (r *Run) slotChoices(q Request) []int {
 	return choices
 }
 
-// fillSaved has the blocks keep as much as fits, by what it saves. The least level of all blocks sets
-// the size of the workspace, so each is tried as the least. It reports false where not even keeping
-// nothing fits.
+// fillSaved lets blocks keep as much as fits, in order of the time saved. Blocks at the lowest level need the largest
+// workspace, so fillSaved tries each level as the lowest. It returns false if the run does not fit even when blocks
+// keep nothing.
 func (r *Run) fillSaved(q Request) bool {
 	options := r.saveOptions()
 	best, most := layers.Keeps(nil), -1.0
@@ -146,19 +143,18 @@ func (r *Run) fillSaved(q Request) bool {
 	return most >= 0
 }
 
-// saveOption is what a block can keep: by level, the bytes that it takes and the seconds of a step
-// that it saves.
+// saveOption has, by level, the bytes that a block keeps and the seconds of a step that keeping them saves.
 type saveOption struct {
 	block, lane int
 	bytes       [layers.KeepAll + 1]int64
 	saves       [layers.KeepAll + 1]float64
 }
 
-// attentionSlower is how much longer a FLOP of attention's takes than one of a product: on the GPUs of
-// package rates 1.5 to 8 times, the longer the newer the GPU and the shorter the rows.
+// attentionSlower is the time of a FLOP in attention over the time of a FLOP in a product. On the GPUs of package rates
+// it is 1.5 to 8, larger for newer GPUs and shorter rows.
 const attentionSlower = 3
 
-// saveOptions lists what every block can keep.
+// saveOptions lists the options of every block.
 func (r *Run) saveOptions() (out []saveOption) {
 	tokens := int64(r.Limits.Tokens)
 	for l, layout := range r.Layouts {
@@ -186,8 +182,8 @@ func (r *Run) saveOptions() (out []saveOption) {
 	return out
 }
 
-// upgrade raises levels while there is room, always by the step of one block that saves most for a byte
-// and fits; of equals the first block's.
+// upgrade raises levels while there is room. Each time it raises the level of the block that saves most seconds for a
+// byte and still fits; among equals, the first block.
 func (r *Run) upgrade(options []saveOption, room room) {
 	for {
 		var best *saveOption
@@ -212,7 +208,7 @@ func (r *Run) upgrade(options []saveOption, room room) {
 	}
 }
 
-// room is how many bytes are free, by lane and, where devices share the host's memory, in all.
+// room has the free bytes by lane, and in total if devices share the host's memory.
 type room struct {
 	lanes []int64
 	all   int64
@@ -225,7 +221,7 @@ func (m *room) take(lane int, bytes int64) {
 	m.all -= bytes
 }
 
-// room is what r leaves free of the budgets of q.
+// room returns the memory that r leaves free of the budgets of q.
 func (r *Run) room(q Request) room {
 	t, free := r.Table(), room{all: math.MaxInt64}
 	if r.OneMemory && q.HostMemory > 0 {
@@ -248,15 +244,15 @@ func (r *Run) room(q Request) room {
 	return free
 }
 
-// spilled is how many of a step's activations have no slot.
+// spilled returns the number of activations in a step without a slot.
 func (r *Run) spilled() int { return max(0, r.allActivations()-r.Depths.ActivationSlots) }
 
-// spillMargin is how many times what spills counts on the link: the rates are of no particular machine,
-// and copies that come late hold up the computing.
+// spillMargin multiplies the link time of spills, because the rates belong to no particular machine and late copies
+// delay the computation.
 const spillMargin = 2
 
-// stepSeconds is about what a step takes on the lane that is busiest: forward and backward, each as long
-// as its computing or its copies in one direction.
+// stepSeconds estimates the time of a step on the busiest lane. Forward and backward each take the maximum of
+// computation and copies in one direction.
 func (r *Run) stepSeconds() (most float64) {
 	options := r.saveOptions()
 	for lane, v := range r.views() {

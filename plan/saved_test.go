@@ -24,8 +24,8 @@ func (r *Run) saves() (sum float64) {
 	return sum
 }
 
-// TestWhatIsKeptIsWorthMost: of all choices for the blocks that fit, the one that is made saves the most, or
-// less than that by no more than one step of one block; and no further step fits.
+// TestWhatIsKeptIsWorthMost: the choice saves the most of all choices that fit, within one step of one block. No
+// further step fits.
 func TestWhatIsKeptIsWorthMost(t *testing.T) {
 	testkit.NotShort(t)
 	rnd := rand.New(rand.NewSource(3))
@@ -98,8 +98,7 @@ func TestWhatIsKeptIsWorthMost(t *testing.T) {
 	}
 }
 
-// TestLongAttentionIsKeptFirst: where one attention's output has room, it is that of the block that
-// attends to whole rows.
+// TestLongAttentionIsKeptFirst: if memory suffices for one attention output, the block with full attention keeps it.
 func TestLongAttentionIsKeptFirst(t *testing.T) {
 	q := request()
 	q.Config = config(4, false)
@@ -117,14 +116,14 @@ func TestLongAttentionIsKeptFirst(t *testing.T) {
 			t.Errorf("%d bytes less than for the attention of one block: %v is kept, want %v", less, r.Spec.Keep, want)
 		}
 	}
-	// Instead of that of two others its q, k and v would fit, which save more than one and less than two of them.
+	// Instead of two others' outputs, its q, k and v would fit. They save more than one output and less than two.
 	q.DeviceMemory = none.Table().Device + 3*held(none.savedAt(1, layers.KeepAttention))
 	if r := resolve(t, q); !slices.Equal(r.Spec.Keep, layers.Keeps{1, 1, 1, 0}) {
 		t.Errorf("with room for the attention of three blocks %v is kept", r.Spec.Keep)
 	}
 }
 
-// on7B asks for steps of 128 rows of 1024 tokens of so many blocks of 7B, on a device of so many GiB.
+// on7B requests steps of 128 rows of 1024 tokens, with blocks blocks of 7B on a device of gib GiB.
 func on7B(t *testing.T, blocks int, gib float64) Request {
 	t.Helper()
 	c := testkit.Must(model.Preset("qwen2.5-7b"))(t)
@@ -133,9 +132,8 @@ func on7B(t *testing.T, blocks int, gib float64) Request {
 		DeviceMemory: int64(gib * (1 << 30))}
 }
 
-// TestInputsSpillForMore: inputs of layers wait on the host where the memory that they leave makes a step
-// shorter, and the host has room for them; never where that was not left to the plan, where both sides are one
-// memory, or where everything fits.
+// TestInputsSpillForMore: layer inputs wait on the host if the freed device memory makes a step shorter and the host
+// has room. They never do if the slots are given, if both sides share one memory, or if everything fits.
 func TestInputsSpillForMore(t *testing.T) {
 	for name, c := range map[string]struct {
 		blocks int
@@ -227,8 +225,8 @@ func TestKeptByLayer(t *testing.T) {
 	}
 }
 
-// TestBoundCountsWhatIsComputedAgain: the backward's FLOPs are the model's and those that each block, at its
-// own level and with its own window, computes again.
+// TestBoundCountsWhatIsComputedAgain: the backward's FLOPs include the recomputation of each block at its own level and
+// window.
 func TestBoundCountsWhatIsComputedAgain(t *testing.T) {
 	q := request()
 	q.Config = config(4, false)
@@ -248,13 +246,13 @@ func TestBoundCountsWhatIsComputedAgain(t *testing.T) {
 	}
 }
 
-// long is a row of so many tokens of Qwen2.5 7B.
+// longRows requests one row of tokens tokens of Qwen2.5 7B.
 func longRows(tokens int, gib int64) Request {
 	return Request{Planes: optim.AdamW{}.Planes, Config: qwen(3584, 18944, 28, 28, 4), Rows: 1, RowTokens: tokens, Act: device.BF16, Clip: true, Context: 512 << 20, DeviceMemory: gib << 30}
 }
 
-// TestLongRowsFit: rows of which not even three hidden states fit on the device train there, with all that a
-// device of that size can have; where the row fits as a whole, it lies on the device.
+// TestLongRowsFit: rows train on a device that fits less than three hidden states. Rows that fit completely stay on the
+// device.
 func TestLongRowsFit(t *testing.T) {
 	for _, c := range []struct {
 		tokens int
@@ -355,7 +353,7 @@ func TestHiddenStatesOnTheHostChangeNoSums(t *testing.T) {
 	}
 }
 
-// TestWhatALongRowNeedsAtLeast: the error of a long row says what it needs with hidden states on the host, since that is less.
+// TestWhatALongRowNeedsAtLeast: the error for a long row has the need with hidden states on the host, which is smaller.
 func TestWhatALongRowNeedsAtLeast(t *testing.T) {
 	var lack *NotFitting
 	if _, err := Resolve(longRows(524288, 1)); !errors.As(err, &lack) || lack.Need > 11<<30 {
@@ -363,7 +361,8 @@ func TestWhatALongRowNeedsAtLeast(t *testing.T) {
 	}
 }
 
-// TestHeadsThatWait: what waits on the host are q, k and v and attention's output of every token, in training also that one's gradient.
+// TestHeadsThatWait: q, k, v and attention's output of every token wait on the host, and in training the output's
+// gradient.
 func TestHeadsThatWait(t *testing.T) {
 	q := longRows(32768, 0)
 	q.HiddenStates = "host"

@@ -96,10 +96,9 @@ func TestPartsFitABlock(t *testing.T) {
 	}
 }
 
-// TestPartsUnderBudgets lowers the budget: the head is whole while everything
-// else has what it wants beside it, then cut, by no depth that is asked for; and
-// whatever fits with the smallest choices is found. Where weights are bound in
-// place and gradients summed in slabs there is nothing to gain by a cut.
+// TestPartsUnderBudgets lowers the budget. The head is whole while all else has its automatic depths beside it, then it
+// is split, independent of requested depths. Every request that fits with the smallest choices is resolved. With
+// weights in place and gradients accumulated in slabs, splitting gains nothing.
 func TestPartsUnderBudgets(t *testing.T) {
 	testkit.NotShort(t)
 	ratio := budgetRatio(t, 0.9)
@@ -201,7 +200,7 @@ func TestHeadChunk(t *testing.T) {
 	}
 }
 
-// budgetRatio returns the ratio of a budget to the one before: ratio in long tests, its square where they are left out.
+// budgetRatio returns the ratio of consecutive budgets: ratio in long tests, its square in short tests.
 func budgetRatio(t *testing.T, ratio float64) float64 {
 	t.Helper()
 	return math.Pow(ratio, float64(testkit.Every(t, 2)))

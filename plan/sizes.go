@@ -10,20 +10,19 @@ import (
 	"mt/model"
 )
 
-// Limits bound every batch of a run; buffers are sized by them.
+// Limits bound every batch of a run and so size its buffers.
 type Limits struct {
-	Tokens           int // of a batch
+	Tokens           int // in a batch
 	MicroBatches     int
-	MicroBatchTokens int // of the largest micro-batch
-	Sequences        int // of a batch
+	MicroBatchTokens int // in the largest micro-batch
+	Sequences        int // in a batch
 	UniqueIDs        int
 }
 
-// NewLimits bounds batches of so many rows of at most rowTokens, cut into
-// micro-batches of at most microBatchTokens (at least one row each). Any two
-// neighbouring micro-batches hold more than microBatchTokens together, and each
-// but the last leaves less free than the longest row takes, and has at least as many
-// rows as there are longest rows in a micro-batch.
+// NewLimits returns the limits of batches with the given number of rows of at most rowTokens. A batch is cut into
+// micro-batches of at most microBatchTokens, with at least one row each. Two neighbouring micro-batches together have
+// more than microBatchTokens. Each micro-batch but the last leaves less room than the longest row takes, and has at
+// least the number of longest rows that fit in a micro-batch.
 func NewLimits(rows, rowTokens, microBatchTokens, vocab int) Limits {
 	tokens := rows * rowTokens
 	n := min(rows, 2*(tokens/(microBatchTokens+1))+1)
@@ -35,59 +34,60 @@ func NewLimits(rows, rowTokens, microBatchTokens, vocab int) Limits {
 		MicroBatches: n, Sequences: tokens, UniqueIDs: min(vocab, tokens)}
 }
 
-// Run is a run with nothing left to resolve: sizes and choices, all of them fixed.
+// Run is a resolved run: all sizes and choices are fixed.
 type Run struct {
 	Layouts  []model.Layout
 	Spec     layers.Spec
-	Order    schedule.Order // in which layers take the micro-batches
+	Order    schedule.Order // order of micro-batches in the layers
 	GradBF16 bool
 	Clip     bool // gradients of all layers wait for the norm
-	Unified  bool // the device computes on host memory; tiles are bound in place
-	// OneMemory says that host and device share one memory, so that one budget covers both. It holds wherever Unified does.
+	Unified  bool // the device computes on host memory; tiles are used in place
+	// OneMemory: host and device share one memory and one budget. Unified implies OneMemory.
 	OneMemory bool
-	EvalOnly  bool  // no gradients, nothing beside the weights
-	Context   int64 // bytes of the device that are taken before anything is allocated
+	EvalOnly  bool  // no gradients, no planes beside the weights
+	Context   int64 // device bytes used before any allocation
 	Depths    Depths
 	Limits    Limits
-	Planes    optim.Planes // what is kept beside the weights
-	Optim     string       // the optimizer, as a machine's rates name it
-	kept      *kept        // of Layouts; nil: not found yet
-	// NSSteps is how many Newton-Schulz iterations a device makes of a matrix that is updated whole
-	// (optim.Muon); 0: there are none.
+	Planes    optim.Planes // planes beside the weights
+	Optim     string       // the optimizer's name in a machine's rates
+	kept      *kept        // cache for Layouts; nil: not computed
+	// NSSteps is the number of Newton-Schulz iterations for a matrix that is updated whole (optim.Muon); 0: no such
+	// matrices.
 	NSSteps int
 	// RowTokens is the length of the longest row, in tokens.
 	RowTokens int
-	// Experts is how many experts a layer with experts has; 0: no layer has any.
-	// OnDemand: an expert's tile is fetched only when it is known that tokens go to it.
+	// Experts is the number of experts in a layer with experts; 0: no layer has any. OnDemand: an expert's tile is
+	// fetched when the routing is known to use it.
 	Experts  int
 	OnDemand bool
-	// Lane is, by layer, the lane that it is on; nil: there is one lane.
+	// Lane has the lane of each layer; nil: one lane.
 	Lane []int
-	// StateOnDisk says, by layer, that its state (lower halves and planes) is on a disk; nil: none is.
+	// StateOnDisk tells for each layer whether its state (lower halves and planes) is on disk; nil: none is.
 	StateOnDisk []bool
-	// GradOnDisk says, by layer, that its gradient waits for the norm on a disk too, as its state is there; nil: none does.
+	// GradOnDisk tells for each layer whether its gradient waits for the norm on disk. The layer's state is then on
+	// disk too. nil: none does.
 	GradOnDisk []bool
-	// WeightsOnDisk says, by layer, that its tile is on a disk too, as its state is; nil: none is.
+	// WeightsOnDisk tells for each layer whether its tile is on disk. The layer's state is then on disk too. nil: none
+	// is.
 	WeightsOnDisk []bool
-	// ParamChunk is what those are read in multiples of, a multiple of 4 KiB; 0: 1 MiB.
+	// ParamChunk is the chunk size for reading tiles from disk, a multiple of 4 KiB; 0: 1 MiB.
 	ParamChunk int64
-	// Compress says that what is on disks is written in fewer bytes.
+	// Compress: data on disk is compressed.
 	Compress bool
-	// Ranks is how many processes divide the rows of a step among them, each normally on a host of
-	// its own, and Rank which of them this one is; Ranks 0 and 1: alone. Shares are, by layer and
-	// rank, what each keeps of a layer beside its tile; nil: all. AllIDs bounds the unique ids of
-	// the batches of all ranks together, as Limits.UniqueIDs those of this one's.
+	// Ranks is the number of processes that divide the rows of a step, normally each on its own host. Rank is the index
+	// of this process. Ranks 0 and 1: a single rank. Shares has the share of each layer's state by layer and rank; nil:
+	// whole layers. AllIDs bounds the unique ids in the batches of all ranks; Limits.UniqueIDs bounds this rank's.
 	Ranks, Rank int
 	Shares      [][]optim.Share
 	AllIDs      int
 
-	paces     []Pace // by lane; nil: alike
-	tiered    bool   // it is decided what is away
-	gradsStay bool   // gradients are not to wait on a disk, whatever that needs
-	view      int    // 0: all lanes; else those sizes that differ are of lane view−1
+	paces     []Pace // by lane; nil: equal devices
+	tiered    bool   // the choice of data on disk is made
+	gradsStay bool   // gradients must not wait on disk
+	view      int    // 0: all lanes; else sizes count lane view−1 only
 }
 
-// GradBytes is the size of one element of a landed gradient.
+// GradBytes returns the size of one element of a landed gradient.
 func (r *Run) GradBytes() int64 {
 	if r.GradBF16 {
 		return 2
@@ -95,15 +95,14 @@ func (r *Run) GradBytes() int64 {
 	return 4
 }
 
-// TurnsAround says whether every layer takes the micro-batches in the reverse order of the one
-// before.
+// TurnsAround reports whether each layer takes the micro-batches in the reverse order of the previous layer.
 func (r *Run) TurnsAround() bool { return r.Order == schedule.Zigzag }
 
-// Kind is the kind of layer l.
+// Kind returns the kind of layer l.
 func (r *Run) Kind(l int) layers.Kind { return layers.KindOf(r.Layouts[l].Kind) }
 
-// GradElems is the size of layer l's gradient in elements. The embedding's is
-// (unique ids, hidden).
+// GradElems returns the number of elements in layer l's gradient. The embedding's gradient has shape (unique ids,
+// hidden).
 func (r *Run) GradElems(l int) int64 {
 	if row := r.Kind(l).RowElems(r.Layouts[l]); row > 0 {
 		return int64(r.Limits.UniqueIDs) * row
@@ -111,18 +110,17 @@ func (r *Run) GradElems(l int) int64 {
 	return r.Layouts[l].GradElems
 }
 
-// BufferElems is the size of a gradient buffer in elements: the largest gradient of a
-// tile, which is a whole layer, or a part of the head or of a layer with experts. It is 0 where all gradients
-// are summed in slabs.
+// BufferElems returns the size of a gradient buffer in elements. It is the largest gradient of a tile: a whole layer, a
+// part of the head, or a part of a layer with experts. It is 0 if all gradients accumulate in slabs.
 func (r *Run) BufferElems() int64 {
 	return r.largestOf(func(l int) bool { return r.has(l) && r.GradBinding(l) == Copied },
 		func(t layers.Tile) int64 { return t.GradElems(r.Limits.UniqueIDs) }, schedule.Streamed, schedule.Whole, schedule.NoSlot)
 }
 
-// BufferBytes is the size of a gradient buffer on the device.
+// BufferBytes returns the size of a gradient buffer on the device.
 func (r *Run) BufferBytes() int64 { return 4 * r.BufferElems() }
 
-// SlabElems is the size of the largest layer's gradient in elements.
+// SlabElems returns the number of elements in the largest layer's gradient.
 func (r *Run) SlabElems() int64 {
 	var n int64
 	for l := range r.Layouts {
@@ -131,26 +129,26 @@ func (r *Run) SlabElems() int64 {
 	return n
 }
 
-// SlabsAreCredits says whether all layers take turns in the slabs. Else every layer has its own, in which
-// its gradient waits for the norm, unless that waits on a disk; of several ranks, each has that of its share elsewhere.
+// SlabsAreCredits reports whether all layers share a pool of slabs. Otherwise every layer has its own slab, in which
+// its gradient waits for the norm, unless the gradient waits on disk. With several ranks, the summed gradients of a
+// rank's shares wait in other slabs.
 func (r *Run) SlabsAreCredits() bool { return !r.Clip || r.Ranks > 1 }
 
-// GradsInPlace says whether gradients are summed where they would land otherwise: in the
-// layer's slab, which a unified device can bind. Then no gradient is copied, and gradient
-// buffers have no memory. Those that wait on a disk have no slab of their own, and are excepted.
+// GradsInPlace reports whether gradients accumulate directly in the layer's slab, which a unified device can bind. Then
+// gradients are not copied and gradient buffers need no memory. Gradients that wait on disk have no slab of their own
+// and are excluded.
 func (r *Run) GradsInPlace() bool { return r.Unified && !r.SlabsAreCredits() && !r.GradBF16 }
 
-// Binding says where the device reads what lies on the host, and where it writes what is
-// to lie there.
+// Binding tells where the device reads and writes host data.
 type Binding uint8
 
-// The bindings.
+// Bindings.
 const (
-	Copied  Binding = iota // in memory of its own: it is copied there, or from there
-	InPlace                // where it lies on the host
+	Copied  Binding = iota // in device memory, with copies from or to the host
+	InPlace                // in host memory
 )
 
-// Binding is that of tiles of weights, of every class of slots, and of the batch.
+// Binding returns the binding of weight tiles, of every class of slots, and of the batch.
 func (r *Run) Binding() Binding {
 	if r.Unified {
 		return InPlace
@@ -158,7 +156,7 @@ func (r *Run) Binding() Binding {
 	return Copied
 }
 
-// GradBinding says where the gradient of layer l is summed.
+// GradBinding returns the binding of layer l's gradient accumulation.
 func (r *Run) GradBinding(l int) Binding {
 	if r.GradsInPlace() && !r.gradOnDisk(l) {
 		return InPlace
@@ -166,12 +164,11 @@ func (r *Run) GradBinding(l int) Binding {
 	return Copied
 }
 
-// Head is the index of the head.
+// Head returns the index of the head.
 func (r *Run) Head() int { return len(r.Layouts) - 1 }
 
-// Slots is how many weight slots there are of a class, and how large one is on the
-// device: as the largest of the tiles that take turns in it, or nothing where tiles are
-// bound in place and slots are credits alone.
+// Slots returns the number of weight slots of a class, and the device size of one. The size is that of the largest tile
+// which uses the slot, or 0 if tiles are bound in place and slots are only credits.
 func (r *Run) Slots(class schedule.Class) (count int, bytes int64) {
 	bytes = r.largest(slotSize, class)
 	switch {
@@ -186,13 +183,11 @@ func (r *Run) Slots(class schedule.Class) (count int, bytes int64) {
 	return count, bytes
 }
 
-// slotSize and gradSize are sizes of a tile: of its weights in bytes, of the gradient
-// of them all in elements.
+// slotSize and gradSize return sizes of a tile: its weights in bytes, and the gradient of all its weights in elements.
 func slotSize(t layers.Tile) int64 { return t.Layout.SlotBytes }
 func gradSize(t layers.Tile) int64 { return t.Layout.GradElems }
 
-// slotBytes is what the weight slots of all classes take: nothing where weights are
-// bound in place.
+// slotBytes returns the size of the weight slots of all classes; 0 if weights are bound in place.
 func (r *Run) slotBytes() (n int64) {
 	for class := range schedule.NumClasses {
 		if count, bytes := r.Slots(class); bytes > 0 {
@@ -202,7 +197,7 @@ func (r *Run) slotBytes() (n int64) {
 	return n
 }
 
-// Schedule is what the program of a training step follows from.
+// Schedule returns the input from which the program of a training step is made.
 func (r *Run) Schedule() schedule.Spec {
 	s := schedule.Spec{Order: r.Order, Lane: r.Lane, OnDemand: r.OnDemand, WeightSlots: r.Depths.WeightSlots, ActivationSlots: r.Depths.ActivationSlots}
 	var kinds []model.LayerKind
@@ -218,12 +213,12 @@ func (r *Run) Schedule() schedule.Spec {
 	return s
 }
 
-// largest is the largest size of a tile of the classes.
+// largest returns the largest size of a tile of the classes.
 func (r *Run) largest(size func(layers.Tile) int64, classes ...schedule.Class) int64 {
 	return r.largestOf(r.has, size, classes...)
 }
 
-// largestOf is the largest size of a tile of the classes and of those layers.
+// largestOf returns the largest size of a tile of the classes among the layers for which counts is true.
 func (r *Run) largestOf(counts func(layer int) bool, size func(layers.Tile) int64, classes ...schedule.Class) (n int64) {
 	for i, l := range r.Layouts {
 		kind := r.Kind(i)
@@ -237,8 +232,8 @@ func (r *Run) largestOf(counts func(layer int) bool, size func(layers.Tile) int6
 	return n
 }
 
-// SlabBytes are the sizes of the slabs: first those that layers have of their own, by layer, and then, for every
-// lane, GradSlabs that layers take turns in.
+// SlabBytes returns the sizes of the slabs: first the layers' own slabs, by layer, then the pool of GradSlabs for every
+// lane.
 func (r *Run) SlabBytes() []int64 {
 	if r.EvalOnly {
 		return nil
@@ -253,12 +248,12 @@ func (r *Run) SlabBytes() []int64 {
 	return out
 }
 
-// ActivationBytes is the size of a hidden state of so many tokens.
+// ActivationBytes returns the size of a hidden state of the given number of tokens.
 func (r *Run) ActivationBytes(tokens int) int64 {
 	return int64(tokens) * int64(r.Spec.Config.HiddenSize) * r.Spec.Act.Size()
 }
 
-// WorkspaceBytes is the workspace of one launch, the largest of all layers'.
+// WorkspaceBytes returns the largest workspace of any launch.
 func (r *Run) WorkspaceBytes() int64 {
 	if r.EvalOnly {
 		return r.Spec.ForwardWorkspaceBytes()
@@ -266,11 +261,10 @@ func (r *Run) WorkspaceBytes() int64 {
 	return r.Spec.WorkspaceBytes()
 }
 
-// BatchIntBytes is the size of a batch's ids and places: index, targets,
-// positions and row places of every token, cumulative lengths, and the row
-// starts of every micro-batch; bounds of stretches, which a document has at most
-// one more of than fit into it; of pairs also what a reference thinks of every document.
-// Aligning a tensor may cost up to device.Align bytes.
+// BatchIntBytes returns the size of a batch's integer data. For every token it has index, target, position and row
+// place. It also has cumulative lengths, the row starts of every micro-batch, the bounds of attention chunks, and with
+// preference pairs the reference's log-probability of every document. A document has at most one more chunk than fit
+// into it. Alignment may cost device.Align bytes for each tensor.
 func (r *Run) BatchIntBytes() int64 {
 	l := r.Limits
 	n := 4*int64(l.Tokens) + int64(l.Sequences+l.MicroBatches) + int64(l.MicroBatches)*int64(l.UniqueIDs+1)
@@ -286,8 +280,8 @@ func (r *Run) BatchIntBytes() int64 {
 	return alignUp(4*n + tensors*int64(l.MicroBatches)*device.Align)
 }
 
-// BatchBytes is the size of a batch on the device without its losses. The embedding's rows are
-// for the lane of the embedding alone.
+// BatchBytes returns the size of a batch on the device, without losses. Only the embedding's lane has the embedding
+// rows.
 func (r *Run) BatchBytes() int64 {
 	if !r.has(0) {
 		return r.BatchIntBytes()
@@ -295,15 +289,14 @@ func (r *Run) BatchBytes() int64 {
 	return r.BatchIntBytes() + r.ActivationBytes(r.Limits.UniqueIDs)
 }
 
-// LossBytes is the size of a batch's losses.
+// LossBytes returns the size of a batch's losses.
 func (r *Run) LossBytes() int64 { return 4 * int64(r.Limits.Tokens) }
 
-// LSEBytes is the size of the log-sum-exps that a batch keeps from one sweep
-// over the parts of the head to the next.
+// LSEBytes returns the size of the log-sum-exps that a batch keeps between two sweeps over the parts of the head.
 func (r *Run) LSEBytes() int64 { return r.Spec.LSEBytes(r.Limits.Tokens) }
 
-// held is what an allocation of n bytes takes, on a device or of its host memory:
-// none is smaller than an alignment.
+// held returns the size of an allocation of n bytes on a device or in its host memory. The minimum is one alignment
+// unit.
 func held(n int64) int64 { return alignUp(max(n, 1)) }
 
 func alignUp(n int64) int64 { return (n + device.Align - 1) / device.Align * device.Align }

@@ -14,36 +14,35 @@ import (
 
 // Row is one line of the memory table.
 type Row struct {
-	Where   string `json:"where"` // "host"; "device" or, of several, "device 0", "device 1", …
+	Where   string `json:"where"` // "host", "device", or with several devices "device 0", "device 1", …
 	Purpose string `json:"purpose"`
 	Bytes   int64  `json:"bytes"`
 	Detail  string `json:"detail,omitempty"`
 }
 
-// Table is the memory that a run needs, in bytes.
+// Table has the memory that a run needs, in bytes.
 type Table struct {
 	Rows   []Row `json:"rows"`
 	Host   int64 `json:"host_bytes"`   // sum of the rows on the host
-	Device int64 `json:"device_bytes"` // sum of the rows on the device, of several on the one that has most
-	// Disk is what is in the directories of state_dir and param_dir, in bytes.
+	Device int64 `json:"device_bytes"` // sum of the rows on the device; with several devices, the largest such sum
+	// Disk is the size of the files in state_dir and param_dir.
 	Disk int64 `json:"disk_bytes,omitempty"`
 	// AllDevices is the sum of the rows on all devices.
 	AllDevices int64 `json:"all_devices_bytes"`
-	// OneMemory says that host and devices share one memory, so that one budget covers Host and AllDevices.
+	// OneMemory: host and devices share one memory and one budget for Host and AllDevices.
 	OneMemory bool  `json:"one_memory,omitempty"`
 	Params    int64 `json:"parameters"`
-	// PerParam is what a parameter takes of the host: its weight and the planes beside it, in bytes.
+	// PerParam is the host memory of one parameter in bytes: its weight and its values in the planes.
 	PerParam float64 `json:"host_bytes_per_parameter"`
-	// Before are sums of what is given back before the run's own memory is taken.
+	// Before lists memory that is freed before the run allocates its own.
 	Before []Row `json:"before,omitempty"`
-	// devices are the sums by device, where there are several.
+	// devices has the sums by device, with several devices.
 	devices []int64
 }
 
-// Table lists the memory of r by purpose. It is exact to the byte, with the alignment of
-// every allocation, but for two rows: the context is as large as the request says, the
-// program as large as was measured once. On a unified device both sides are the same memory,
-// and every byte is in one row only.
+// Table lists the memory of r by purpose. It is exact to the byte, including alignment, except for two rows: the
+// context has the size in the request, and the program has a size that was measured once. On a unified device both
+// sides are the same memory, and each byte is in one row only.
 func (r *Run) Table() Table {
 	t := Table{OneMemory: r.OneMemory}
 	host := func(purpose string, bytes int64, detail string, args ...any) {
@@ -106,7 +105,7 @@ func (r *Run) Table() Table {
 	return t
 }
 
-// OnHost returns how many bytes of host memory the run needs, with what devices hold where they share it.
+// OnHost returns the host memory of the run, including device memory if host and devices share one memory.
 func (t Table) OnHost() int64 {
 	if t.OneMemory {
 		return t.Host + t.AllDevices
@@ -114,8 +113,7 @@ func (t Table) OnHost() int64 {
 	return t.Host
 }
 
-// planeRows lists what is kept beside the weights: planes that are called the
-// same, belong to the same and have one type are one row.
+// planeRows lists the planes beside the weights. Planes with the same kind, owner and type share a row.
 func (r *Run) planeRows(host addRow) {
 	type group struct {
 		names []string
@@ -151,7 +149,7 @@ func (r *Run) planeRows(host addRow) {
 	}
 }
 
-// series is words as one says them: a, b and c.
+// series joins words as in "a, b and c".
 func series(words []string) string {
 	last := len(words) - 1
 	if last <= 0 {
@@ -160,8 +158,8 @@ func series(words []string) string {
 	return strings.Join(words[:last], ", ") + " and " + words[last]
 }
 
-// programBytes is what a process takes beside its buffers, as measured: 33 MiB of code, up to 30 of
-// Go heap, and up to 32 of panels that matrix products pack.
+// programBytes is the memory of a process besides its buffers, as measured: 33 MiB of code, up to 30 of Go heap, and up
+// to 32 of packed panels of matrix products.
 const programBytes = 96 << 20
 
 type addRow func(purpose string, bytes int64, detail string, args ...any)
@@ -201,7 +199,7 @@ func (r *Run) slabRow(host addRow) {
 	}
 }
 
-// gradType is the type of a landed gradient, for people.
+// gradType names the type of a landed gradient, for people.
 func (r *Run) gradType() string {
 	if r.GradBF16 {
 		return "bf16"
@@ -209,7 +207,7 @@ func (r *Run) gradType() string {
 	return "fp32"
 }
 
-// ofAll says which part of a model's planes are a rank's, where it is not alone.
+// ofAll describes a rank's part of the planes; "" for a single rank.
 func (r *Run) ofAll() string {
 	if r.Ranks <= 1 {
 		return ""
@@ -217,7 +215,7 @@ func (r *Run) ofAll() string {
 	return fmt.Sprintf(", of 1 in %d ranks", r.Ranks)
 }
 
-// stagingRows lists the host memory that copies to and from the devices go through.
+// stagingRows lists the host memory used as staging buffers for copies to and from devices.
 func (r *Run) stagingRows(host addRow) {
 	var staging, spills, matrices int64
 	for _, v := range r.views() {
@@ -251,7 +249,7 @@ func (r *Run) deviceRows(dev addRow) {
 	if r.Context > 0 {
 		dev("context", r.Context, "driver, kernels, library workspaces")
 	}
-	if !r.EvalOnly && r.BufferBytes() > 0 { // else gradients are summed in the slabs
+	if !r.EvalOnly && r.BufferBytes() > 0 { // otherwise gradients accumulate in the slabs
 		buffers := int64(r.Depths.GradBuffers) * held(r.BufferBytes())
 		if r.GradBF16 {
 			buffers += held(2 * r.BufferElems())
@@ -290,7 +288,7 @@ func (r *Run) deviceRows(dev addRow) {
 	dev("tables", r.tableBytes(), "rotary embedding")
 }
 
-// slots says what the weight slots hold.
+// slots describes in words what the weight slots hold.
 func (r *Run) slots() string {
 	one, more := "a block", "blocks"
 	if r.Experts > 0 {
@@ -304,11 +302,10 @@ func (r *Run) slots() string {
 
 func (r *Run) tableBytes() int64 { return 2 * held(4*r.Spec.Config.RopeElems(r.Spec.Positions)) }
 
-// SpillBytes is the host memory for activations that have no slot: 0 where all activations
-// of a step have one. Else there is room for the inputs of all layers and the gradient of a
-// head in parts (in an evaluation for the input of one layer, whose place the output takes).
-// It does not get smaller with more slots, because an activation in a slot may have a copy
-// on the host too.
+// SpillBytes returns the host memory for activations without a slot; 0 if all activations of a step have a slot.
+// Otherwise there is room for the inputs of all layers and the gradient of a head in parts, because an activation in a
+// slot may also have a copy on the host. An evaluation needs room for one layer's input, which the layer's output then
+// overwrites.
 func (r *Run) SpillBytes() int64 {
 	if r.allActivations() <= r.Depths.ActivationSlots {
 		return 0
@@ -319,7 +316,7 @@ func (r *Run) SpillBytes() int64 {
 	return int64(r.activations()) * r.ActivationBytes(r.Limits.Tokens)
 }
 
-// Write prints the table for people.
+// Write prints the table.
 func (t Table) Write(w io.Writer) {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	rows := func(list []Row) {
@@ -342,7 +339,7 @@ func (t Table) Write(w io.Writer) {
 	tw.Flush()
 }
 
-// also is text where it holds.
+// also returns text if holds is true, else "".
 func also(holds bool, text string) string {
 	if !holds {
 		return ""

@@ -7,21 +7,21 @@ import (
 	"mt/host/optim"
 )
 
-// This file decides of which layers the state (lower halves and planes) is on disks.
+// This file chooses the layers whose state (lower halves and planes) is on disk.
 
-// autoStateSlots lets one layer be updated while the next two are read and the one before is
-// written. Where memory is short, one is updated while one is read or written.
+// With autoStateSlots, one layer is updated while the next two are read and the previous one is written. With
+// leastAutoSlots, for little memory, one layer is updated while one is read or written.
 const (
 	autoStateSlots = 4
 	leastAutoSlots = 2
 )
 
-// ExtentBytes is the size of the state of layer l.
+// ExtentBytes returns the size of the state of layer l.
 func (r *Run) ExtentBytes(l int) int64 {
 	return optim.ExtentBytes(r.Layouts[l], r.placed(l), r.Share(l))
 }
 
-// extents are the sizes of the states of all layers.
+// extents returns the sizes of the states of all layers.
 func (r *Run) extents() []int64 {
 	if r.kept == nil {
 		r.keep()
@@ -34,10 +34,11 @@ func (r *Run) extents() []int64 {
 	return r.kept.extents
 }
 
-// stateOnDisk says whether the state of layer l is on a disk.
+// onDisk reports whether the state of layer l is on disk.
 func (r *Run) onDisk(l int) bool { return r.StateOnDisk != nil && r.StateOnDisk[l] }
 
-// StateSlotBytes is the size of a state slot: that of the largest layer that is on a disk, with its gradient where that is.
+// StateSlotBytes returns the size of a state slot. It fits the state of any layer on disk, with weights and gradient if
+// these are on disk.
 func (r *Run) StateSlotBytes() (most int64) {
 	for l, onDisk := range r.StateOnDisk {
 		if onDisk {
@@ -47,7 +48,7 @@ func (r *Run) StateSlotBytes() (most int64) {
 	return most
 }
 
-// DiskBytes is the size of all states that are on disks, and of the tiles that are.
+// DiskBytes returns the size of all state on disk, and of all tiles on disk.
 func (r *Run) DiskBytes() (states, tiles int64) {
 	for l, onDisk := range r.StateOnDisk {
 		if onDisk {
@@ -58,7 +59,7 @@ func (r *Run) DiskBytes() (states, tiles int64) {
 	return states, tiles
 }
 
-// stateWords is what the states that are on disks are, for people.
+// stateWords describes the content of the state on disk, for people.
 func (r *Run) stateWords() string {
 	var kinds []string
 	for l, layout := range r.Layouts {
@@ -79,26 +80,26 @@ func (r *Run) stateWords() string {
 
 const lowerHalves = "lower halves"
 
-// onDisks is a decision on what is on disks, and what it leaves of the host's memory; less than 0: so much is lacking.
+// onDisks is a choice of the data on disk, and the host memory left over; a negative left means missing memory.
 type onDisks struct {
 	states, grads, tiles []bool
 	slots                int
 	left                 int64
 }
 
-// onDisks is the decision that r has now.
+// onDisks returns the present choice of r.
 func (r *Run) onDisks(left int64) onDisks {
 	return onDisks{states: r.StateOnDisk, grads: r.GradOnDisk, tiles: r.WeightsOnDisk, slots: r.Depths.StateSlots, left: left}
 }
 
-// put makes d the decision of r.
+// put makes d the choice of r.
 func (r *Run) put(d onDisks) {
 	r.StateOnDisk, r.GradOnDisk, r.WeightsOnDisk, r.Depths.StateSlots = d.states, d.grads, d.tiles, d.slots
 }
 
-// tier decides what goes to disks, where there is a place for it: first states, then gradients that wait for the
-// norm, then tiles; as little as lets the rest of the run fit into the host's memory. Where nothing fits, it is what takes
-// least.
+// tier chooses the data to move to disk if a directory for it is configured: first states, then gradients that wait for
+// the norm, then tiles. It moves the least that lets the rest of the run fit in host memory. If nothing fits, it makes
+// the choice with the lowest need.
 func (r *Run) tier(q Request) {
 	r.StateOnDisk, r.GradOnDisk, r.WeightsOnDisk = nil, nil, nil
 	if !q.StateDir || r.EvalOnly || q.HostMemory <= 0 {
@@ -131,8 +132,8 @@ func (r *Run) tier(q Request) {
 	r.put(best)
 }
 
-// waysToDisks are the ways of putting things on disks, the next for where those before do not do. Each decides for so many state slots,
-// and for what is left of the host's memory with everything in it.
+// waysToDisks lists functions that move data to disk, in the order in which to try them. Each takes the host memory
+// that is free with everything in memory (negative: missing), and the number of state slots.
 func (r *Run) waysToDisks(q Request) []func(spare int64, slots int) onDisks {
 	ways := []func(int64, int) onDisks{r.choose}
 	if len(r.blocks()) == 0 {
@@ -144,15 +145,15 @@ func (r *Run) waysToDisks(q Request) []func(spare int64, slots int) onDisks {
 			ways = append(ways, r.leaveAll)
 		}
 	}
-	if q.ParamDir { // gradients stay: of a small model, slabs to take turns in take more than they save
+	if q.ParamDir { // gradients stay in memory: for a small model, a pool of slabs takes more memory than it saves
 		ways = append(ways, r.leave)
 	}
 	return ways
 }
 
-// choose decides which states are away: as few bytes as make spare positive, but at first none that is larger than
-// others that would do, since every slot has the size of the largest. They are spread evenly over the layers, so that
-// reading and writing go on evenly during the updates.
+// choose selects the layers whose states go to disk: as few bytes as make spare non-negative. It prefers small states,
+// because every state slot has the size of the largest. The selected layers are spread evenly over the model, so that
+// disk traffic is even during the updates.
 func (r *Run) choose(spare int64, slots int) onDisks {
 	sizes := r.extents()
 	spare -= r.packMemory(false)
@@ -184,8 +185,8 @@ func (r *Run) choose(spare int64, slots int) onDisks {
 	return best
 }
 
-// allStates has so many state slots, and all states away that are not larger than those of decoder blocks. It says what that leaves
-// of spare without the slots.
+// allStates moves all states to disk that are no larger than the states of decoder blocks, and sets the number of state
+// slots. It returns spare plus the freed memory, without subtracting the slots.
 func (r *Run) allStates(spare int64, slots int) int64 {
 	var most int64
 	for _, l := range r.blocks() {
@@ -200,7 +201,7 @@ func (r *Run) allStates(spare int64, slots int) int64 {
 	return spare
 }
 
-// count is how many are true.
+// count returns the number of true elements.
 func count(all []bool) (n int) {
 	for _, x := range all {
 		if x {

@@ -26,7 +26,7 @@ func tiered(t *testing.T, blocks int, clip bool) Request {
 		HostMemory: 1 << 40, DeviceMemory: 1 << 30}
 }
 
-// TestExtentBytesOfARun: a run that is made from layouts and planes alone tells the sizes that a resolved one tells.
+// TestExtentBytesOfARun: a Run made from layouts and planes alone reports the sizes of a resolved Run.
 func TestExtentBytesOfARun(t *testing.T) {
 	want := resolve(t, tiered(t, 2, true))
 	run := &Run{Layouts: want.Layouts, Planes: want.Planes}
@@ -37,8 +37,8 @@ func TestExtentBytesOfARun(t *testing.T) {
 	}
 }
 
-// TestStatesGoToDisksAsMemoryAsks: with less and less host memory more and more states are on disks; what
-// is planned fits, no state more than needed is away, and small ones go first.
+// TestStatesGoToDisksAsMemoryAsks: with less host memory more states are on disk. The plan fits, no unneeded state is
+// on disk, and small states go first.
 func TestStatesGoToDisksAsMemoryAsks(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, clip := range []bool{true, false} {
@@ -81,8 +81,8 @@ func TestStatesGoToDisksAsMemoryAsks(t *testing.T) {
 	}
 }
 
-// TestWeightsGoToDisksAsMemoryAsks: where states on disks do not do, tiles of blocks go there too, spread over the model and as few
-// as do; what is planned fits and counts every buffer.
+// TestWeightsGoToDisksAsMemoryAsks: if state on disk does not suffice, as few tiles as possible follow, spread over the
+// model. The plan fits and counts every buffer.
 func TestWeightsGoToDisksAsMemoryAsks(t *testing.T) {
 	testkit.NotShort(t)
 	for _, unified := range []bool{false, true} {
@@ -137,8 +137,8 @@ func TestWeightsGoToDisksAsMemoryAsks(t *testing.T) {
 	}
 }
 
-// TestSpansOfExperts: of a layer with experts each is read by itself, in whole chunks that have all of it and little else, and
-// that fit into a param buffer.
+// TestSpansOfExperts: each expert of a layer is read separately, in whole chunks that cover it with little excess and
+// fit in a param buffer.
 func TestSpansOfExperts(t *testing.T) {
 	q := tiered(t, 8, false)
 	c := *q.Config
@@ -178,7 +178,7 @@ func TestSpansOfExperts(t *testing.T) {
 	}
 }
 
-// lacks is what the error of a plan that does not fit says that it needs.
+// lacks returns the need stated by the error of a plan that does not fit.
 func lacks(t *testing.T, err error) int64 {
 	t.Helper()
 	var lack *NotFitting
@@ -250,8 +250,8 @@ func TestStatesGoToDisksWhereMemoryIsOne(t *testing.T) {
 	}
 }
 
-// TestWordsOfStates: a plan says what the states are that are on disks, each kind once and lower halves first, and they have as many bytes
-// as what it says: of an element two for the lower half and four for each moment or average.
+// TestWordsOfStates: a plan names each kind of state on disk once, lower halves first. The bytes match the names: two
+// for each element's lower half, and four for each moment or average.
 func TestWordsOfStates(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*Request)
@@ -298,8 +298,8 @@ func TestLowerHalvesComeFirst(t *testing.T) {
 	}
 }
 
-// TestPackedBytes: with Compress the moments and weights on disks take their share, lower halves and codes what they took, and cores
-// work for them; without it nothing changes.
+// TestPackedBytes: with Compress, moments and weights on disk shrink by their ratio, lower halves and codes do not, and
+// cores spend time. Without Compress nothing changes.
 func TestPackedBytes(t *testing.T) {
 	q := tiered(t, 4, false)
 	r := testkit.Must(Resolve(q))(t)
@@ -386,9 +386,9 @@ func rowsOf(t Table, where, purpose string) (out []Row) {
 	return out
 }
 
-// TestGradientsGoToDisksAsMemoryAsks: where all states on disks do not do, gradients of blocks wait there too, spread over the model,
-// as few as do, and the first blocks' last; what is planned fits and counts every slab, slot and buffer. Only where all of them do not
-// do either, tiles follow.
+// TestGradientsGoToDisksAsMemoryAsks: if all state on disk does not suffice, as few gradients of blocks as possible
+// follow, spread over the model, the first blocks last. The plan fits and counts every slab, slot and buffer. Tiles
+// follow only if all gradients do not suffice.
 func TestGradientsGoToDisksAsMemoryAsks(t *testing.T) {
 	testkit.NotShort(t)
 	for _, unified := range []bool{false, true} {
@@ -477,8 +477,8 @@ func TestGradientsGoToDisksAsMemoryAsks(t *testing.T) {
 	}
 }
 
-// TestGradientsStayInMemory: where they do not wait for the norm, where several ranks exchange them, and in place of bf16
-// gradients, which have room.
+// TestGradientsStayInMemory: gradients stay in memory if they do not wait for the norm, and if several ranks exchange
+// them. They also stay if bf16 gradients fit instead.
 func TestGradientsStayInMemory(t *testing.T) {
 	q := tiered(t, 24, true)
 	q.HostMemory = 1
@@ -527,7 +527,8 @@ func TestSmallModelsKeepTheirGradients(t *testing.T) {
 	}
 }
 
-// TestLeastSlabs: with clipping one slab does that gradients on their way to disks take turns in, also with tied embeddings.
+// TestLeastSlabs: with clipping, one pooled slab suffices for gradients on their way to disk, even with tied
+// embeddings.
 func TestLeastSlabs(t *testing.T) {
 	q := tiered(t, 16, true)
 	c := *q.Config
@@ -565,7 +566,7 @@ func TestSlabsOfGradientsOnDisks(t *testing.T) {
 	}
 }
 
-// TestSlabsOfLanes: a slab of a layer's own is its lane's, and every lane has slabs that its layers take turns in.
+// TestSlabsOfLanes: a layer's own slab belongs to its lane, and every lane has pooled slabs.
 func TestSlabsOfLanes(t *testing.T) {
 	q := tiered(t, 32, true)
 	q.Devices, q.Order, q.Depths.GradSlabs, q.HostMemory = 2, schedule.Lanes, 2, 1

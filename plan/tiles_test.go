@@ -22,9 +22,8 @@ func randomModel(r *rand.Rand) (layouts []model.Layout, spec layers.Spec) {
 	return c.Layouts(r.Intn(2) == 0), layers.Spec{Config: c, HeadShards: r.Intn(5)}
 }
 
-// TestTilesCoverTheirSlots: the copies of a tile fill every byte of its tensors,
-// once, from the tensor's own place on the host; and its gradients, those of a
-// layer's tiles together, every element of the layer's tensors, once.
+// TestTilesCoverTheirSlots: the copies of a tile fill every byte of its tensors once, from the tensor's place on the
+// host. The gradients of a layer's tiles together cover every element of the layer's tensors once.
 func TestTilesCoverTheirSlots(t *testing.T) {
 	r := rand.New(rand.NewSource(1))
 	for range 60 {
@@ -101,7 +100,7 @@ func checkCopies(t *testing.T, layouts []model.Layout, spec layers.Spec, tile la
 	}
 }
 
-// TestTilesAreThoseOfTheSchedule: a visit's tile is that of its layer and part.
+// TestTilesAreThoseOfTheSchedule: a visit has the tile of its layer and part.
 func TestTilesAreThoseOfTheSchedule(t *testing.T) {
 	r := rand.New(rand.NewSource(2))
 	for range 20 {

@@ -12,39 +12,37 @@ import (
 	"mt/layers/schedule"
 )
 
-// Rates are what a machine reaches, as measured.
+// Rates has the measured rates of a machine.
 type Rates struct {
-	MatMul float64 `json:"matmul_flops"`    // of matrix products in the compute dtype on one device, FLOP/s
-	Host   float64 `json:"host_bytes"`      // of updates in host memory, read and written, bytes/s
-	Link   float64 `json:"link_bytes_each"` // between host and device, each way, bytes/s; unused where memory is unified
+	MatMul float64 `json:"matmul_flops"`    // matrix products in the compute dtype on one device, FLOP/s
+	Host   float64 `json:"host_bytes"`      // updates in host memory, read and written, bytes/s
+	Link   float64 `json:"link_bytes_each"` // between host and device, each direction, bytes/s; unused with unified memory
 }
 
-// Bound is the least a step can take at some rates, in seconds: nothing is
-// counted but matrix products, attention, the optimizer's memory traffic and what
-// must cross the link.
+// Bound is a lower bound for the time of a step at given rates, in seconds. It counts matrix products, attention, the
+// optimizer's memory traffic and the minimum traffic on the link.
 type Bound struct {
 	Rates  Rates `json:"rates"`
-	Tokens int   `json:"tokens"` // of a step
-	// Forward and Backward take as long as their products or their transfers,
-	// whichever is longer. Recomputation counts.
+	Tokens int   `json:"tokens"` // in a step
+	// Forward and Backward are each the maximum of computation, including recomputation, and transfers.
 	Forward  float64 `json:"forward_seconds"`
 	Backward float64 `json:"backward_seconds"`
-	// Optimizer is the time of the updates of all layers. First is what the first layer
-	// takes between the end of the backward and the next forward: store, update, load.
+	// Optimizer is the update time of all layers. First is the first layer's time between the end of the backward and
+	// the next forward: store, update, load.
 	Optimizer float64 `json:"optimizer_seconds"`
-	// Matrices is what devices take for matrices that are updated whole: products or transfers.
+	// Matrices is the device time for matrices that are updated whole: products or transfers.
 	Matrices float64 `json:"matrices_seconds,omitempty"`
 	First    float64 `json:"first_layer_seconds"`
-	// Step is Backward + max(Forward + Matrices, Optimizer without the first layer) + First;
-	// without clipping updates run beside the backward too.
+	// Step is Backward + max(Forward + Matrices, Optimizer without the first layer) + First. Without clipping, updates
+	// also overlap the backward.
 	Step            float64 `json:"step_seconds"`
 	TokensPerSecond float64 `json:"tokens_per_second"`
-	// HidingTokens is the size, in tokens, of the smallest step whose products take as
-	// long as the updates beside them, with rows as long as these.
+	// HidingTokens is the smallest step, in tokens, whose matrix products take as long as the updates that run beside
+	// them, at the same row length.
 	HidingTokens int64 `json:"hiding_tokens"`
 }
 
-// Time bounds a full step of r at the given rates, which must be positive.
+// Time returns the bound for a full step of r at the given rates, which must be positive.
 func Time(r *Run, rates Rates) (Bound, error) {
 	if !(rates.MatMul > 0 && rates.Host > 0 && (rates.Link > 0 || r.Unified)) {
 		return Bound{}, fmt.Errorf("bound the time of a step: rates of %g FLOP/s, %g B/s on the host and %g B/s on the link: all are more than 0",
@@ -54,7 +52,7 @@ func Time(r *Run, rates Rates) (Bound, error) {
 	forward, backward := r.flops()
 	up, again, down := r.transfers()
 	crossing, crossingAgain := r.crossings()
-	if n := float64(r.Lanes()); n > 1 { // each has a link of its own, and a share of the work
+	if n := float64(r.Lanes()); n > 1 { // each device has its own link and a part of the work
 		rates.MatMul, rates.Link = n*rates.MatMul, n*rates.Link
 	}
 	if r.Unified {
@@ -88,7 +86,7 @@ func Time(r *Run, rates Rates) (Bound, error) {
 	return b, nil
 }
 
-// flops is the work of a step's forward and backward, in FLOPs, with all rows full.
+// flops returns the FLOPs of a step's forward and backward, with all rows full.
 func (r *Run) flops() (forward, backward float64) {
 	c, tokens := r.Spec.Config, float64(r.Limits.Tokens)
 	pairs := int64(tokens / float64(r.RowTokens) * float64(c.AttendedPairs(r.RowTokens)))
@@ -97,10 +95,9 @@ func (r *Run) flops() (forward, backward float64) {
 	return c.ForwardFLOPs(int64(r.Limits.Tokens), pairs), c.BackwardFLOPs(int64(r.Limits.Tokens), pairs) + again
 }
 
-// transfers is how many bytes must cross the link in a step: up those of tiles and of the
-// batch's rows in the forward, again those of tiles in the backward that no slot has kept,
-// down those of gradients. Activations that spill do not count, because more slots avoid
-// them.
+// transfers returns the bytes that must cross the link in a step. up counts tiles and embedding rows in the forward,
+// again counts tiles fetched for the backward, and down counts gradients. Spilled activations do not count, because
+// more slots avoid them.
 func (r *Run) transfers() (up, again, down float64) {
 	forward, backward := r.fetches()
 	for _, f := range forward {
@@ -115,8 +112,8 @@ func (r *Run) transfers() (up, again, down float64) {
 	return up + float64(r.ActivationBytes(r.Limits.UniqueIDs)), again, down
 }
 
-// crossings is how many bytes of hidden states that lie on the host launches copy to the device and back in the
-// forward and in the backward.
+// crossings returns the bytes that launches copy to the device and back, in forward and backward, with hidden states on
+// the host.
 func (r *Run) crossings() (forward, backward [2]float64) {
 	add := func(to *[2]float64, visits []schedule.Visit, phase schedule.Phase) {
 		for _, v := range visits {
@@ -136,8 +133,8 @@ func (r *Run) crossings() (forward, backward [2]float64) {
 	return forward, backward
 }
 
-// expected is how many bytes of f are expected to cross the link: of an expert that is
-// fetched on demand, its bytes times the share of experts that are chosen.
+// expected returns the expected bytes of f on the link. For an expert fetched on demand, the size is multiplied by the
+// fraction of chosen experts.
 func (r *Run) expected(f fetch) float64 {
 	if !f.expert || !r.OnDemand {
 		return float64(f.bytes)
@@ -145,16 +142,15 @@ func (r *Run) expected(f fetch) float64 {
 	return float64(f.bytes) * (1 - r.idleExperts(r.Limits.Tokens)/float64(r.Experts))
 }
 
-// UpdateBytes is how many bytes the update of layer l reads and writes: weights and what
-// is kept beside them count twice, the gradient once. Of several ranks it is that of this
-// one's share.
+// UpdateBytes returns the bytes that the update of layer l reads and writes. Weights and planes count twice, the
+// gradient once. With several ranks it counts this rank's share.
 func (r *Run) UpdateBytes(l int, g Gradient) float64 {
 	grads := r.Layouts[l].Elems
 	if g.OfRows(l) {
 		grads = r.GradElems(l)
 	}
 	bytes := float64(2*(optim.MasterBytes(r.Layouts[l])+r.planeBytes(l)) + grads*r.GradBytes())
-	for _, m := range r.Matrices(l) { // what is handed to the device, and what comes back
+	for _, m := range r.Matrices(l) { // the orthogonalization's input and output
 		bytes += float64(2 * m.Elems() * r.Spec.Act.Size())
 	}
 	if r.Shares != nil && r.Layouts[l].Elems > 0 {
@@ -163,7 +159,7 @@ func (r *Run) UpdateBytes(l int, g Gradient) float64 {
 	return bytes
 }
 
-// Write prints the bound for people.
+// Write prints the bound.
 func (b Bound) Write(w io.Writer) {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	line := func(what string, s float64, detail string, args ...any) {

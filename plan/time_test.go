@@ -51,15 +51,14 @@ func TestBoundOfSevenB(t *testing.T) {
 	}
 }
 
-// TestBoundCountsWhatIsUsed: of the experts those that a token chooses, of the
-// places before it those in the window.
+// TestBoundCountsWhatIsUsed: only chosen experts and positions within the window count.
 func TestBoundCountsWhatIsUsed(t *testing.T) {
 	q, _ := sevenB()
 	q.Config.SlidingWindow = 256
 	if f, _ := resolve(t, q).flops(); !near(f, 131072*(2*float64(q.Config.MatrixParams())+4*100352*(256*257/2+768*256)/1024), 1e-9) {
 		t.Errorf("with a window the forward is %g FLOPs", f)
 	}
-	// Of 128 experts 8, and the router.
+	// 8 of 128 experts, and the router.
 	q.Config = a3b()
 	block := 2048.0*(4096+2*512) + 4096*2048 + 2048*128 + 8*3*2048*768
 	want := 131072 * (2*(48*block+151936*2048) + 4*48*4096*512.5)
@@ -74,8 +73,8 @@ func TestBoundCountsWhatIsUsed(t *testing.T) {
 	}
 }
 
-// TestHidingTokens: with so many tokens the forward is as long as the updates
-// beside it, with fewer it is not.
+// TestHidingTokens: with HidingTokens tokens the forward is as long as the concurrent updates; with fewer it is
+// shorter.
 func TestHidingTokens(t *testing.T) {
 	for _, clip := range []bool{false, true} {
 		q, rates := sevenB()
@@ -101,9 +100,8 @@ func TestHidingTokens(t *testing.T) {
 	}
 }
 
-// TestBoundOfTheLink: few tokens wait for tiles and gradients, on a unified
-// device for neither; slots spare transfers, parts of the head do not change how
-// much travels up by more than the second sweep.
+// TestBoundOfTheLink: steps of few tokens wait for tiles and gradients, except on a unified device. Slots save
+// transfers. Parts of the head change the upward traffic only by the second sweep.
 func TestBoundOfTheLink(t *testing.T) {
 	q, rates := sevenB()
 	q.Rows, q.RowTokens = 1, 128

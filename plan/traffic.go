@@ -10,12 +10,11 @@ import (
 // fetch is a tile that a step copies to the device.
 type fetch struct {
 	bytes  int64
-	expert bool // one that tokens may or may not choose
+	expert bool // an expert's tile, which tokens may or may not need
 }
 
-// fetches lists what a step fetches, in order: forward until the visit that completes the
-// losses, backward after that. It counts a real program, of one micro-batch, since the
-// number of micro-batches does not change when weights are fetched.
+// fetches lists the tiles that a step fetches, in order: those up to the visit that computes the losses, and those
+// after it. It plans a program with one micro-batch, because more micro-batches do not change when weights are fetched.
 func (r *Run) fetches() (forward, backward []fetch) {
 	s := r.Schedule()
 	s.Eval, s.ActivationSlots = r.EvalOnly, len(s.Layers)+2 // nothing spills
@@ -37,7 +36,7 @@ func (r *Run) fetches() (forward, backward []fetch) {
 	return forward, backward
 }
 
-// streamedTiles is how many tiles take turns in the weight slots.
+// streamedTiles returns the number of tiles that share the weight slots.
 func (r *Run) streamedTiles() (n int) {
 	for i, l := range r.Layouts {
 		if kind := r.Kind(i); r.has(i) && kind.Class(r.Spec) == schedule.Streamed {

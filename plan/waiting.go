@@ -2,17 +2,19 @@ package plan
 
 import "mt/host/optim"
 
-// This file is about gradients that wait for the norm on disks: where memory is too small even with all states there.
+// This file handles gradients that wait on disk until the norm of all gradients is known (clipping). They do so if
+// memory is too small even with all state on disk.
 //
-// Such a gradient lands in a slab that layers take turns in, is measured there and written to its disk. When the norm is
-// known, it is read into its layer's state slot, behind the state. So it is written and read once a step, as a
-// state is, and saves as much for a byte that is moved; weights, which are read more often, follow last.
+// Such a gradient lands in a slab of the pool. The Optimizer computes its sum of squares there, and the Stager writes
+// it to disk. When the norm is known, the gradient is read into its layer's state slot, after the state. So a gradient
+// is written and read once a step, like state, and each moved byte saves as much memory. Weights are read more often
+// and therefore move to disk last.
 
-// gradOnDisk says whether the gradient of layer l waits for the norm on a disk.
+// gradOnDisk reports whether the gradient of layer l waits for the norm on disk.
 func (r *Run) gradOnDisk(l int) bool { return r.GradOnDisk != nil && r.GradOnDisk[l] }
 
-// GradExtentBytes is what the gradient of layer l takes on a disk, in a state slot, and of a slab that layers take turns in; 0: it
-// waits in memory.
+// GradExtentBytes returns the size of layer l's gradient on disk, in a state slot and in a slab of the pool; 0: the
+// gradient waits in memory.
 func (r *Run) GradExtentBytes(l int) int64 {
 	if !r.gradOnDisk(l) {
 		return 0
@@ -20,7 +22,7 @@ func (r *Run) GradExtentBytes(l int) int64 {
 	return optim.Pages(r.GradElems(l) * r.GradBytes())
 }
 
-// GradDiskBytes is the size of all gradients that wait on disks.
+// GradDiskBytes returns the size of all gradients on disk.
 func (r *Run) GradDiskBytes() (sum int64) {
 	for l := range r.GradOnDisk {
 		sum += r.GradExtentBytes(l)
@@ -28,7 +30,7 @@ func (r *Run) GradDiskBytes() (sum int64) {
 	return sum
 }
 
-// OwnSlabs is how many slabs belong to one layer each, slab l to layer l; those that layers take turns in come behind them.
+// OwnSlabs returns the number of slabs that belong to one layer: slab l to layer l. The slabs of the pool follow.
 func (r *Run) OwnSlabs() int {
 	if r.SlabsAreCredits() {
 		return 0
@@ -36,10 +38,10 @@ func (r *Run) OwnSlabs() int {
 	return len(r.Layouts)
 }
 
-// PoolsSlabs says whether some layers take turns in slabs, which are a credit then.
+// PoolsSlabs reports whether there is a pool of slabs, which are then credits.
 func (r *Run) PoolsSlabs() bool { return r.SlabsAreCredits() || r.GradOnDisk != nil }
 
-// SlabLane is the lane whose gradients land in slab i.
+// SlabLane returns the lane whose gradients land in slab i.
 func (r *Run) SlabLane(i int) int {
 	switch own := r.OwnSlabs(); {
 	case i >= own:
@@ -50,7 +52,7 @@ func (r *Run) SlabLane(i int) int {
 	return 0
 }
 
-// ownSlabBytes is the size of the slab of layer l; 0: its gradient waits on a disk.
+// ownSlabBytes returns the size of layer l's own slab; 0: its gradient waits on disk.
 func (r *Run) ownSlabBytes(l int) int64 {
 	if r.gradOnDisk(l) {
 		return 0
@@ -58,7 +60,7 @@ func (r *Run) ownSlabBytes(l int) int64 {
 	return r.GradElems(l) * r.GradBytes()
 }
 
-// poolSlabBytes is the size of a slab that layers take turns in: as the largest of these needs.
+// poolSlabBytes returns the size of a slab in the pool, enough for the largest layer that uses the pool.
 func (r *Run) poolSlabBytes() (most int64) {
 	if r.SlabsAreCredits() {
 		return r.SlabElems() * r.GradBytes()
@@ -69,12 +71,12 @@ func (r *Run) poolSlabBytes() (most int64) {
 	return most
 }
 
-// mayWaitOnDisks says whether gradients can wait for the norm on disks. Those of several ranks are exchanged first, and
-// wait as shares of them.
+// mayWaitOnDisks reports whether gradients can wait for the norm on disk. With several ranks they cannot: gradients are
+// exchanged first, and wait as sums of shares.
 func (r *Run) mayWaitOnDisks() bool { return !r.SlabsAreCredits() && !r.gradsStay }
 
-// putGradsOnDisk puts the gradients of these layers on disks, and says how much of the host's memory that saves, but for what
-// state slots grow by.
+// putGradsOnDisk moves the gradients of the given layers to disk. It returns the host memory saved, without counting
+// the growth of state slots.
 func (r *Run) putGradsOnDisk(layers []int) (saved int64) {
 	for _, l := range layers {
 		saved += r.ownSlabBytes(l)
@@ -84,7 +86,7 @@ func (r *Run) putGradsOnDisk(layers []int) (saved int64) {
 		r.GradOnDisk[l] = true
 	}
 	saved -= int64(r.Depths.GradSlabs*r.Lanes()) * r.poolSlabBytes()
-	if r.GradsInPlace() { // the others are summed in their slabs, and these in buffers, which are in the same memory
+	if r.GradsInPlace() { // the other gradients accumulate in their slabs, and these in buffers of the same memory
 		for _, v := range r.views() {
 			if n := v.BufferBytes(); n > 0 {
 				saved -= int64(r.Depths.GradBuffers) * held(n)
@@ -94,9 +96,9 @@ func (r *Run) putGradsOnDisk(layers []int) (saved int64) {
 	return saved
 }
 
-// waitOnDisks decides which gradients wait on disks, where states alone do not do: with all states away that allStates sends, as
-// few as make spare positive. They are spread evenly over the decoder blocks, of which the last come first: their
-// gradients land first and are wanted last.
+// waitOnDisks chooses the gradients on disk if state on disk alone does not suffice. It moves to disk all states that
+// allStates selects, and the fewest gradients that make spare non-negative. The layers are spread evenly over the
+// decoder blocks, beginning with the last block: its gradient lands first and is needed last.
 func (r *Run) waitOnDisks(spare int64, slots int) (d onDisks) {
 	spare = r.allStates(spare-r.packMemory(false), slots)
 	blocks := r.blocks()

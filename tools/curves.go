@@ -11,8 +11,8 @@ import (
 	"mt/internal/chart"
 )
 
-// curves draws the training losses of runs into one picture: a line for each name, the mean over its runs. It also
-// prints their held-out losses. A DIR is an output_dir with metrics.jsonl; the runs of a name have logged the same steps.
+// curves draws training losses into one picture, with one line for each NAME: the mean over its runs. It also prints
+// held-out losses. A DIR is an output_dir with metrics.jsonl; all runs of a name must have logged the same steps.
 func curves(args []string) error {
 	if len(args) < 2 {
 		return fmt.Errorf("usage: curves FILE.svg NAME=DIR,DIR,… …")
@@ -50,7 +50,7 @@ func curves(args []string) error {
 	return os.WriteFile(args[0], svg.Bytes(), 0o644)
 }
 
-// readCurve is what a run has logged, and its last held-out loss.
+// readCurve returns the logged steps and losses of a run, and its last held-out loss.
 func readCurve(dir string) (steps, losses []float64, held float64, err error) {
 	b, err := os.ReadFile(filepath.Join(dir, "metrics.jsonl"))
 	if err != nil {

@@ -14,24 +14,25 @@ import (
 	"strings"
 )
 
-// distribute makes what people install mt from: for linux on amd64 and arm64 a binary in an archive and in a
-// Python wheel, the list of what is linked into it (CycloneDX), and the checksums of all of them.
+// distribute makes the release files for linux on amd64 and arm64. It makes an archive with the binary, a Python wheel,
+// a CycloneDX list of the modules in the binary, and the checksums of all files.
 //
 //	go run ./tools dist [-out out/dist] [-arch amd64,arm64] [-check=false]
 //	go run ./tools dist -gpu-kit [-offline] [-out out/kit] [-check=false]
 //
-// With -gpu-kit it makes instead one archive with all that bench/gpu.sh needs on a machine with a GPU, PyTorch and no
-// network. Packages of Python come from PyPI, or the index in PIP_INDEX_URL, as dist/kit/packages.txt pins them.
+// With -gpu-kit, distribute makes one archive with all files that bench/gpu.sh needs on a machine with a GPU, PyTorch
+// and no network. Python packages come from PyPI, or from the index in PIP_INDEX_URL. The file dist/kit/packages.txt
+// pins them.
 //
-// It needs Go and a git clone, and publishes nothing; docs/releasing.md says what comes next. The same commit and
-// the same Go make the same bytes, in whatever folder and whenever.
+// The command needs Go and a git clone, and publishes nothing; docs/releasing.md has the next steps. The same commit
+// and the same Go version give the same bytes, in any folder and at any time.
 func distribute(args []string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	return makeIn(ctx, args, os.Stdout)
 }
 
-// makeIn makes everything in the folder -out.
+// makeIn writes the release files to the folder -out.
 func makeIn(ctx context.Context, args []string, log io.Writer) (err error) {
 	set := flag.NewFlagSet("dist", flag.ContinueOnError)
 	out := set.String("out", "out/dist", "folder to write to; what an earlier run left there is removed")
@@ -75,17 +76,17 @@ func makeIn(ctx context.Context, args []string, log io.Writer) (err error) {
 	return d.make(ctx, platforms)
 }
 
-// dist is one run.
+// dist is one run of the command.
 type dist struct {
-	root    string // a clone of the commit, which everything is made from
-	scratch string // a folder for what is thrown away, the clone too
-	out     string // where the result goes
-	check   bool   // every binary is built twice
+	root    string // a clone of the commit; all files are made from the clone
+	scratch string // a folder for temporary files, including the clone
+	out     string // the folder of the result
+	check   bool   // build every binary twice
 	log     io.Writer
 }
 
-// clone clones the commit that the current folder is at: what is made holds what everybody can have, and nothing
-// else. (Go also takes the version from a clone alone, not from a work tree that git has added to one.)
+// clone clones the commit that the current folder is at, so the result contains committed files only. Go also takes the
+// version from a clone only, not from a work tree that git worktree has added.
 func (d *dist) clone(ctx context.Context) error {
 	top, err := output(ctx, ".", nil, "git", "rev-parse", "--show-toplevel")
 	if err != nil {
@@ -102,7 +103,7 @@ func (d *dist) clone(ctx context.Context) error {
 	return err
 }
 
-// make makes what every platform gets, and the checksums of all of it.
+// make writes the files of every platform, and the checksums.
 func (d *dist) make(ctx context.Context, platforms []platform) error {
 	if err := empty(d.out); err != nil {
 		return err
@@ -119,7 +120,7 @@ func (d *dist) make(ctx context.Context, platforms []platform) error {
 	return writeSums(d.out)
 }
 
-// binary builds mt for one platform, twice unless check is off, and holds it to what the platform promises.
+// binary builds mt for one platform, twice if check is set. It checks the binary against the promises of the platform.
 func (d *dist) binary(ctx context.Context, p platform) (*mtBinary, error) {
 	bin := filepath.Join(d.scratch, "mt-"+p.arch)
 	fmt.Fprintf(d.log, "building mt for linux/%s\n", p.arch)
@@ -139,7 +140,7 @@ func (d *dist) binary(ctx context.Context, p platform) (*mtBinary, error) {
 	return b, b.runsOn(p)
 }
 
-// pack builds mt for one platform and writes its archive, its wheel and its list of modules.
+// pack builds mt for one platform and writes the archive, the wheel and the list of modules.
 func (d *dist) pack(ctx context.Context, p platform, extras []file) error {
 	b, err := d.binary(ctx, p)
 	if err != nil {
@@ -165,7 +166,7 @@ func (d *dist) pack(ctx context.Context, p platform, extras []file) error {
 		d.write(w.name(), w.write))
 }
 
-// write writes one file of the result, and says how large it is.
+// write writes one file of the result and logs its size.
 func (d *dist) write(name string, content func(io.Writer) error) error {
 	path := filepath.Join(d.out, name)
 	f, err := os.Create(path)
@@ -182,7 +183,8 @@ func (d *dist) write(name string, content func(io.Writer) error) error {
 	return err
 }
 
-// output is what a program prints, without the last line's end. env is added to the environment.
+// output returns the standard output of a program, without trailing newlines. The variables of env are added to the
+// environment.
 func output(ctx context.Context, dir string, env []string, name string, args ...string) (string, error) {
 	c := exec.CommandContext(ctx, name, args...)
 	c.Dir, c.Env = dir, append(os.Environ(), env...)

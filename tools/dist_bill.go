@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// What a bill of materials has, as CycloneDX 1.6 writes it (cyclonedx.org/docs/1.6/json).
+// Fields of a bill of materials in CycloneDX 1.6 (cyclonedx.org/docs/1.6/json).
 type (
 	billOfMaterials struct {
 		Schema      string      `json:"$schema"`
@@ -51,7 +51,7 @@ type (
 	}
 )
 
-// bill is the list of what is linked into the binary: every module that Go recorded there, and Go's standard library.
+// bill lists the contents of the binary: every module that Go has recorded in it, and Go's standard library.
 func bill(b *mtBinary) ([]byte, error) {
 	sum := sha256.Sum256(b.data)
 	self := component{Ref: "mt", Type: "application", Name: "mt", Version: b.version(),
@@ -74,7 +74,7 @@ func bill(b *mtBinary) ([]byte, error) {
 	return append(text, '\n'), err
 }
 
-// library is a module as a component. Its hash is the one of go.sum, which is a SHA-256 of the list of its files'
+// library describes a module as a component. The hash is the go.sum hash: a SHA-256 of the list of the module's file
 // hashes (go.dev/ref/mod#go-sum-files).
 func library(m *debug.Module) (component, error) {
 	if m.Replace != nil {
@@ -89,11 +89,11 @@ func library(m *debug.Module) (component, error) {
 	return component{Ref: url, Type: "library", Name: m.Path, Version: m.Version, PURL: url, Hashes: []hash{{"SHA-256", hex.EncodeToString(raw)}}}, nil
 }
 
-// licence is the name of a file that says on what terms a module may be handed on.
+// licence matches the names of licence files.
 var licence = regexp.MustCompile(`(?i)^(licen[cs]e|copying|notice)`)
 
-// licences are the terms of everything that is linked into the binary, as those terms ask for: ours first, if there
-// are any, then Go's, then those of every module.
+// licences returns the licence texts of everything in the binary. Our licence comes first, if there is one, then Go's,
+// then the licence of every module.
 func licences(ctx context.Context, root string, info *buildinfo.BuildInfo) ([]byte, error) {
 	goroot, err := output(ctx, root, nil, "go", "env", "GOROOT")
 	if err != nil {
@@ -123,7 +123,7 @@ func licences(ctx context.Context, root string, info *buildinfo.BuildInfo) ([]by
 	return out.Bytes(), nil
 }
 
-// terms appends the files with terms that lie in dir. Where there must be one, it is an error that there is none.
+// terms appends the licence files in dir. If must is set, a folder without a licence is an error.
 func terms(out *bytes.Buffer, of, dir string, must bool) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

@@ -18,21 +18,21 @@ import (
 	"time"
 )
 
-// platform is what a binary is built for.
+// platform is a target of a build.
 type platform struct {
-	arch   string // as Go calls it
-	level  string // the instructions that Go's compiler may use: the oldest of the architecture
-	python string // as a wheel's tag calls it
-	loader string // the dynamic loader that the binary asks for
+	arch   string // as GOARCH
+	level  string // instruction set level for Go's compiler: the oldest of the architecture
+	python string // as in a wheel's tag
+	loader string // the dynamic loader that the binary requests
 }
 
-// platforms are all that there are. Assembly picks what the processor has when it runs.
+// platforms lists all targets. The level does not limit our assembly, which detects the processor at run time.
 var platforms = []platform{
 	{"amd64", "GOAMD64=v1", "x86_64", "/lib64/ld-linux-x86-64.so.2"},
 	{"arm64", "GOARM64=v8.0", "aarch64", "/lib/ld-linux-aarch64.so.1"},
 }
 
-// platformOf is the platform of an architecture.
+// platformOf returns the platform of an architecture.
 func platformOf(arch string) (platform, bool) {
 	i := slices.IndexFunc(platforms, func(p platform) bool { return p.arch == arch })
 	if i < 0 {
@@ -41,8 +41,8 @@ func platformOf(arch string) (platform, bool) {
 	return platforms[i], true
 }
 
-// build builds the command of the module in root. What the environment says of builds is overridden, so that the
-// bytes follow from the commit and from Go alone. cache is the folder of Go's build cache; empty: the user's.
+// build builds mt from the module in root. It overrides the build variables of the environment, so the bytes depend on
+// the commit and the Go version only. cache is the folder of Go's build cache; "": the user's cache.
 func build(ctx context.Context, root string, p platform, cache, to string) error {
 	to, err := filepath.Abs(to)
 	if err != nil {
@@ -70,7 +70,7 @@ func (d *dist) sameAgain(ctx context.Context, p platform, bin string) (err error
 	return same(bin, again)
 }
 
-// same is an error where two files differ.
+// same returns an error if two files differ.
 func same(a, b string) error {
 	first, err := os.ReadFile(a)
 	if err != nil {
@@ -86,14 +86,14 @@ func same(a, b string) error {
 	return nil
 }
 
-// mtBinary is an mt that was built.
+// mtBinary is a binary of mt.
 type mtBinary struct {
 	data []byte
 	info *buildinfo.BuildInfo
-	made time.Time // of the commit, in UTC
+	made time.Time // time of the commit, in UTC
 }
 
-// readBinary reads a binary and what Go recorded in it.
+// readBinary reads a binary and the build information in it.
 func readBinary(path string) (*mtBinary, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -111,7 +111,7 @@ func readBinary(path string) (*mtBinary, error) {
 	return b, nil
 }
 
-// setting is one of the settings that the binary was built with.
+// setting returns the build setting with the given key, or "".
 func (b *mtBinary) setting(key string) string {
 	for _, s := range b.info.Settings {
 		if s.Key == key {
@@ -121,17 +121,18 @@ func (b *mtBinary) setting(key string) string {
 	return ""
 }
 
-// version is the version that Go took from git: of a tag, or of the commit.
+// version returns the version that Go derived from git: of a tag, or of the commit.
 func (b *mtBinary) version() string { return strings.TrimPrefix(b.info.Main.Version, "v") }
 
-// oldest is the oldest glibc that a wheel's tag, manylinux_2_28, promises to run with.
+// oldest is the minimum glibc version of the wheel tag manylinux_2_28.
 var oldest = [2]int{2, 28}
 
-// libraries are those that the binary may need: parts of every glibc. All others it looks for while it runs.
+// libraries lists the libraries that the binary may link, all of them parts of every glibc. Other libraries are opened
+// at run time.
 var libraries = []string{"libc.so.6", "libdl.so.2", "libpthread.so.0"}
 
-// runsOn is an error where the binary needs more of a machine than its platform promises: another loader, another
-// library, or a symbol of a newer glibc.
+// runsOn returns an error if the binary needs more than its platform promises: another loader, another library, or a
+// symbol of a newer glibc.
 func (b *mtBinary) runsOn(p platform) error {
 	f, err := elf.NewFile(bytes.NewReader(b.data))
 	if err != nil {
@@ -165,7 +166,7 @@ func (b *mtBinary) runsOn(p platform) error {
 	return nil
 }
 
-// interpreter is the loader that a binary asks for, "" where it is static.
+// interpreter returns the loader that a binary requests, or "" for a static binary.
 func interpreter(f *elf.File) (string, error) {
 	for _, part := range f.Progs {
 		if part.Type == elf.PT_INTERP {
@@ -176,8 +177,8 @@ func interpreter(f *elf.File) (string, error) {
 	return "", nil
 }
 
-// newer tells whether a symbol's version, such as GLIBC_2.34, is above the oldest glibc. Symbols that purego asks for
-// have none: the loader then takes those that are there.
+// newer reports whether a symbol version, such as GLIBC_2.34, is above the oldest supported glibc. Symbols that purego
+// requests have no version; the loader binds them to any version.
 func newer(version string) bool {
 	number, glibc := strings.CutPrefix(version, "GLIBC_")
 	if !glibc {
@@ -190,7 +191,7 @@ func newer(version string) bool {
 		}
 		n, err := strconv.Atoi(parts[i])
 		if err != nil || n > least {
-			return true // GLIBC_PRIVATE is of one glibc alone
+			return true // GLIBC_PRIVATE belongs to one glibc version
 		}
 		if n < least {
 			return false
@@ -199,8 +200,8 @@ func newer(version string) bool {
 	return false
 }
 
-// extras are the files beside the binary that are the same on every platform: manual pages and completions, which an
-// mt for this machine writes, and the examples.
+// extras returns the files that are the same on every platform: manual pages, completions and the examples. An mt built
+// for this machine writes the manual pages and completions.
 func (d *dist) extras(ctx context.Context) ([]file, error) {
 	here := filepath.Join(d.scratch, "mt-here")
 	if p, ok := platformOf(runtime.GOARCH); ok && runtime.GOOS == "linux" {
@@ -228,7 +229,7 @@ func (d *dist) extras(ctx context.Context) ([]file, error) {
 	}
 	examples, err := filesUnder(filepath.Join(d.root, "examples"), "share/mt/examples")
 	for _, f := range examples {
-		if !strings.HasSuffix(f.name, ".go") { // the program that made the data
+		if !strings.HasSuffix(f.name, ".go") { // the generator of the example data
 			out = append(out, f)
 		}
 	}

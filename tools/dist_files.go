@@ -15,11 +15,11 @@ import (
 	"time"
 )
 
-// file is one file of an archive or a wheel. Its name has slashes.
+// file is one file of an archive or a wheel. Its name uses slashes.
 type file struct {
 	name string
 	data []byte
-	runs bool // it is a program
+	runs bool // executable
 }
 
 // mode is the file's permission.
@@ -30,7 +30,7 @@ func (f file) mode() fs.FileMode {
 	return 0o644
 }
 
-// filesUnder are the files below a folder, sorted, as files below the folder in another name.
+// filesUnder returns the files below dir, sorted by name. In their names, dir is replaced by the folder in.
 func filesUnder(dir, in string) (out []file, err error) {
 	err = fs.WalkDir(os.DirFS(dir), ".", func(name string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
@@ -43,7 +43,8 @@ func filesUnder(dir, in string) (out []file, err error) {
 	return out, err
 }
 
-// archive writes the binary and what goes with it as a .tar.gz: bin/ and share/ in one folder, with the commit's time.
+// archive writes the binary and the shared files as a .tar.gz. The archive has one folder with bin/ and share/; all
+// files have the commit's time.
 func archive(w io.Writer, b *mtBinary, share []file) error {
 	return tarball(w, "mt-"+b.version(), b.made, append([]file{{name: "bin/mt", data: b.data, runs: true}}, share...))
 }
@@ -68,7 +69,7 @@ func tarball(w io.Writer, folder string, made time.Time, files []file) error {
 	return errors.Join(t.Close(), packed.Close())
 }
 
-// empty makes a folder, and removes from it what an earlier run has left.
+// empty creates a folder, or removes the files of an earlier run from it. Any other file is an error.
 func empty(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -92,7 +93,7 @@ func empty(dir string) error {
 
 const sums = "SHA256SUMS"
 
-// writeSums writes the checksums of all files in dir, as `sha256sum -c` reads them.
+// writeSums writes the checksums of all files in dir, in the format of `sha256sum -c`.
 func writeSums(dir string) error {
 	all, err := filesUnder(dir, "")
 	if err != nil {

@@ -16,20 +16,20 @@ import (
 	"time"
 )
 
-// index is where packages come from: an index of Python packages, and a folder with those that were fetched before.
+// index is a source of Python packages: a package index and a cache folder.
 type index struct {
 	url     string // of the index, as pip's --index-url
-	cache   string // the folder, in which files are named SHA256-NAME
-	offline bool   // nothing is fetched
+	cache   string // the cache folder; its files are named SHA256-NAME
+	offline bool   // fetch nothing from the network
 }
 
-// pypi is the index if PIP_INDEX_URL names no other.
+// pypi is the default index; PIP_INDEX_URL names another.
 const pypi = "https://pypi.org/simple"
 
 // fetchTimeout bounds one request. The largest package has 16 MB.
 const fetchTimeout = 5 * time.Minute
 
-// maxPackageBytes bounds what is read of a response.
+// maxPackageBytes bounds the size of a response.
 const maxPackageBytes = 256 << 20
 
 // newIndex returns the index that the environment names, with the user's cache.
@@ -45,7 +45,7 @@ func newIndex(offline bool) (index, error) {
 	return x, nil
 }
 
-// packageLine is a line of packages.txt, as sha256sum writes it.
+// packageLine matches a line of packages.txt, in the format of sha256sum.
 var packageLine = regexp.MustCompile(`^([0-9a-f]{64})  ([A-Za-z0-9][A-Za-z0-9._+-]*)$`)
 
 // fetch returns the files that list names with their SHA-256, from the cache or from the index.
@@ -66,7 +66,7 @@ func (x index) fetch(ctx context.Context, list string) (out []file, err error) {
 	return out, nil
 }
 
-// one returns one file, and keeps it in the cache. A cached file whose SHA-256 differs is fetched again.
+// one returns one file, from the cache if the cached SHA-256 matches. A fetched file is added to the cache.
 func (x index) one(ctx context.Context, name, sum string) ([]byte, error) {
 	kept := filepath.Join(x.cache, sum+"-"+name)
 	if data, err := os.ReadFile(kept); err == nil && fmt.Sprintf("%x", sha256.Sum256(data)) == sum {
@@ -90,7 +90,7 @@ func (x index) one(ctx context.Context, name, sum string) ([]byte, error) {
 	return data, keep(kept, data)
 }
 
-// find returns the address of a file: the index's page of its project lists it
+// find returns the address of a file from the project's page in the index
 // (packaging.python.org/specifications/simple-repository-api).
 func (x index) find(ctx context.Context, name string) (string, error) {
 	page := strings.TrimRight(x.url, "/") + "/" + project(name) + "/"
@@ -125,7 +125,7 @@ func (x index) find(ctx context.Context, name string) (string, error) {
 
 var separators = regexp.MustCompile(`[-_.]+`)
 
-// project returns the normalised name of the project that a file's or a project's name begins with.
+// project returns the normalised project name at the start of a file or project name.
 func project(name string) string {
 	if strings.HasSuffix(name, ".whl") || strings.HasSuffix(name, ".tar.gz") {
 		name, _, _ = strings.Cut(name, "-")
@@ -133,7 +133,7 @@ func project(name string) string {
 	return strings.ToLower(separators.ReplaceAllString(name, "-"))
 }
 
-// get returns what a GET of the address answers. accept, unless empty, is the type asked for.
+// get returns the response body of a GET. accept is the media type to request; "": any.
 func get(ctx context.Context, address, accept string) (data []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
@@ -159,7 +159,7 @@ func get(ctx context.Context, address, accept string) (data []byte, err error) {
 	return data, nil
 }
 
-// keep writes a file into the cache, renamed into place, so that no part of one lies there.
+// keep writes a file into the cache. It renames the finished file into place, so the cache never has a partial file.
 func keep(name string, data []byte) error {
 	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 		return err

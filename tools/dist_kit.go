@@ -17,13 +17,13 @@ import (
 	"strings"
 )
 
-// kitLimit is the most bytes that a kit may have: more cannot be carried onto some machines without a network.
+// kitLimit is the maximum size of a kit in bytes. Some machines without a network accept no larger file.
 const kitLimit = 56 << 20
 
-// onMachine are the packages that the machine has, so that the kit has neither them nor what they need.
+// onMachine lists packages that the machine already has. The kit has neither these packages nor their dependencies.
 var onMachine = []string{"torch"}
 
-// makeKit writes the kit: what bench/gpu.sh needs on a machine with a GPU, PyTorch, nvcc and no network.
+// makeKit writes the kit: all files that bench/gpu.sh needs on a machine with a GPU, PyTorch, nvcc and no network.
 func (d *dist) makeKit(ctx context.Context, x index) error {
 	if err := empty(d.out); err != nil {
 		return err
@@ -119,7 +119,7 @@ func within(archive string, files []file, limit int64) error {
 		os.Remove(archive))
 }
 
-// packedSize returns how many bytes gzip makes of data.
+// packedSize returns the size of data after gzip.
 func packedSize(data []byte) (int, error) {
 	var out bytes.Buffer
 	z, err := gzip.NewWriterLevel(&out, gzip.BestCompression)
@@ -133,8 +133,8 @@ func packedSize(data []byte) (int, error) {
 	return out.Len(), err
 }
 
-// closed returns an error if a package needs one that is neither among the packages nor on the machine. Requirements with
-// a condition, such as an extra, are not looked at.
+// closed returns an error if a package requires another package that is neither in packages nor on the machine.
+// Conditional requirements, such as extras, are ignored.
 func closed(packages []file) error {
 	has := slices.Clone(onMachine)
 	for _, f := range packages {

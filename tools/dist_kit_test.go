@@ -205,7 +205,7 @@ func TestKitLimit(t *testing.T) {
 	}
 }
 
-// TestPins: the list that is used has one file of each project, and those that install.sh names.
+// TestPins: the list in use has one file of each project, and the files that install.sh names.
 func TestPins(t *testing.T) {
 	list, err := os.ReadFile("dist/kit/packages.txt")
 	if err != nil {

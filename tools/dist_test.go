@@ -46,8 +46,8 @@ func sampleWheel(t *testing.T, arch string) (*wheel, []byte) {
 	return w, b.Bytes()
 }
 
-// TestWheel reads a wheel as an installer does: its name and its tag, every file and its hash in RECORD, the program's
-// mode, and what it depends on.
+// TestWheel reads a wheel as an installer does: name and tag, every file with its hash in RECORD, the program's mode,
+// and the dependencies.
 func TestWheel(t *testing.T) {
 	for arch, tag := range map[string]string{"amd64": "py3-none-manylinux_2_28_x86_64", "arm64": "py3-none-manylinux_2_28_aarch64"} {
 		w, raw := sampleWheel(t, arch)
@@ -194,8 +194,8 @@ func TestBill(t *testing.T) {
 	}
 }
 
-// TestBillOfWhatIsLinked builds programs, and holds their lists against what Go says they are linked from. Every one of
-// those modules has a licence.
+// TestBillOfWhatIsLinked builds programs and compares their lists with the modules that Go reports. Every module has a
+// licence.
 func TestBillOfWhatIsLinked(t *testing.T) {
 	testkit.NotShort(t)
 	t.Run("a small program", func(t *testing.T) { checkBill(t, "./tools") })
@@ -236,7 +236,7 @@ func checkBill(t *testing.T, pkg string) {
 	}
 }
 
-// TestTerms: all files that say on what terms something may be handed on, and an error where there must be one.
+// TestTerms: all licence files are found, and a missing required licence is an error.
 func TestTerms(t *testing.T) {
 	dir := t.TempDir()
 	var b bytes.Buffer
@@ -288,8 +288,7 @@ func smallest(t *testing.T) []byte {
 	return b.Bytes()
 }
 
-// TestFolders: the folder of the result is emptied of what dist made, and of nothing else; its checksums are those of
-// its files.
+// TestFolders: dist removes only its own files from the result's folder, and the checksums match the files.
 func TestFolders(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "dist")
 	testkit.NoError(t, empty(dir))

@@ -11,18 +11,18 @@ import (
 	"time"
 )
 
-// wheel is a Python package that holds a binary: a zip whose files pip puts where they belong
-// (packaging.python.org/specifications/binary-distribution-format). It has no Python in it, so it goes with every
-// Python 3.
+// wheel is a Python package that holds a binary. A wheel is a zip file whose contents pip copies to their places
+// (packaging.python.org/specifications/binary-distribution-format). It has no Python code and works with every Python
+// 3.
 type wheel struct {
-	version string // as Python writes versions
+	version string // in Python's version format
 	tag     string
 	made    time.Time
 	files   []file
 }
 
-// cudaWheels are NVIDIA's packages with libcudart and libcublasLt that the wheel depends on, and those of the extra
-// cu12, for drivers that serve no CUDA 13.
+// cudaWheels lists the NVIDIA packages with libcudart and libcublasLt that the wheel requires. The extra cu12 is for
+// drivers without CUDA 13.
 const cudaWheels = `Requires-Dist: nvidia-cuda-runtime>=13,<14
 Requires-Dist: nvidia-cublas>=13,<14
 Provides-Extra: cu12
@@ -30,7 +30,7 @@ Requires-Dist: nvidia-cuda-runtime-cu12; extra == "cu12"
 Requires-Dist: nvidia-cublas-cu12; extra == "cu12"
 `
 
-// newWheel is the wheel of a binary. Of extras what is below share/ goes to the same place of the environment.
+// newWheel makes the wheel of a binary. The files of extras go to the same paths of the Python environment.
 func newWheel(b *mtBinary, p platform, extras []file, licences, sbom []byte) (*wheel, error) {
 	version, err := pythonVersion(b.info.Main.Version)
 	if err != nil {
@@ -52,10 +52,10 @@ func newWheel(b *mtBinary, p platform, extras []file, licences, sbom []byte) (*w
 	return w, nil
 }
 
-// name is the wheel's file name, from which pip takes version and tag.
+// name returns the wheel's file name, which tells pip the version and the tag.
 func (w *wheel) name() string { return "mt-" + w.version + "-" + w.tag + ".whl" }
 
-// metadata is the text of METADATA (packaging.python.org/specifications/core-metadata).
+// metadata returns the text of METADATA (packaging.python.org/specifications/core-metadata).
 func (w *wheel) metadata() string {
 	return "Metadata-Version: 2.4\nName: mt\nVersion: " + w.version + `
 Summary: Train large language models in full precision, on GPUs whose memory they do not fit
@@ -69,7 +69,7 @@ CUDA 12, install ` + "`mt[cu12]`" + `.
 `
 }
 
-// record lists the files with their SHA-256 and size, and itself without.
+// record lists the files with SHA-256 and size. The entry of the list itself has neither.
 func record(files []file, self string) string {
 	var b strings.Builder
 	for _, f := range files {
@@ -80,7 +80,7 @@ func record(files []file, self string) string {
 	return b.String()
 }
 
-// write writes the zip, its files in order and all with the commit's time.
+// write writes the zip with its files in order, all with the commit's time.
 func (w *wheel) write(to io.Writer) error {
 	z := zip.NewWriter(to)
 	for _, f := range w.files {
@@ -97,11 +97,11 @@ func (w *wheel) write(to io.Writer) error {
 	return z.Close()
 }
 
-// goVersion has the parts of a version as Go writes it: of a tag, or of a commit after one (go.dev/ref/mod#versions).
+// goVersion matches a Go version, of a tag or of a commit after a tag (go.dev/ref/mod#versions).
 var goVersion = regexp.MustCompile(`^v(\d+\.\d+\.\d+)(?:-(alpha|beta|rc)\.?(\d+))?(?:[-.](?:0\.)?(\d{14})-([0-9a-f]{12}))?(\+dirty)?$`)
 
-// pythonVersion is a Go version in Python's form (packaging.python.org/specifications/version-specifiers), in which
-// the same orders hold: v1.2.0-rc.1 is 1.2.0rc1, and a commit after v1.1.9 is 1.1.10.devTIME+COMMIT.
+// pythonVersion converts a Go version to Python's format (packaging.python.org/specifications/version-specifiers) and
+// keeps the order of versions: v1.2.0-rc.1 becomes 1.2.0rc1, and a commit after v1.1.9 becomes 1.1.10.devTIME+COMMIT.
 func pythonVersion(v string) (string, error) {
 	part := goVersion.FindStringSubmatch(v)
 	if part == nil {

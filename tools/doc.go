@@ -1,4 +1,4 @@
-// Command tools is what those who work on mt run beside its tests:
+// Command tools has the developer programs of mt:
 //
 //	go test -json ./... | go run ./tools testsum                 # what a person wants to know of it
 //	go run ./tools mutate host/optim                             # which wrong lines do the tests notice
@@ -8,5 +8,5 @@
 //
 // It may import internal/chart, other helpers in internal and the standard library only.
 //
-// Invariant: a program fails when it cannot read its input, and when there is nothing in it.
+// Invariant: a program fails if it cannot read its input or the input is empty.
 package main

@@ -5,7 +5,7 @@
 
 MT is the program. A DIR holds cases as make.py beside the recordings writes them: model/, train.jsonl,
 recipe.json, expected.json, logits.safetensors; those without logits are passed over. Each is trained on the
-CPU in fp32 and in bf16. The table in docs/families.md is what this prints: the largest relative differences of
+CPU in fp32 and in bf16. The table in bench/reports/families.md is what this prints: the largest relative differences of
 losses and of gradient norms over all steps, and how much of the recording's own bound that is. Needs nothing but Python.
 """
 

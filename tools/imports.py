@@ -4,7 +4,7 @@
     tools/imports.py MT DIR
 
 MT is the program. DIR holds checkouts of LLaMA-Factory, axolotl, torchtune, TRL, alignment-handbook, open-r1 and axolotl-cookbook
-under these names (the folders examples and recipes are enough); one that is absent is left out. The tables in docs/importing.md
+under these names (the folders examples and recipes are enough); one that is absent is left out. The tables in bench/reports/imported-configs.md
 are what this prints. Needs nothing but Python.
 
 Every config that is written is planned with a model of mt's own, and its data keys read a chat of one row: so a template or a
@@ -23,8 +23,7 @@ import subprocess
 import sys
 import tempfile
 
-# For each tool: the folder with its name, patterns of files, and patterns of lines that say that a
-# config is of something else.
+# By tool: the folder, patterns of files, and patterns of lines that mark a config of another kind.
 TOOLS = [
     ("LLaMA-Factory", ["examples/train_full/*.yaml", "examples/extras/*/*.yaml", "examples/v1/train_full/*.yaml", "examples/v1/train_freeze/*.yaml"],
      r"^(finetuning_type: (?!full|freeze)\w+|image_max_pixels|adapter_name_or_path:.*|do_predict: true|model_class: (?!llm)\w+|train_dataset: .*multimodal.*)|\A(?!(.|\n)*model)"),
@@ -38,7 +37,7 @@ TOOLS = [
     ("axolotl-cookbook", ["**/*.yaml", "**/*.yml"], r"^(adapter|rl): *[^ #\n]+|\A(?!(.|\n)*base_model)"),
 ]
 
-# A chat that any template takes.
+# A chat that every template accepts.
 CHAT = '{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}\n'
 
 

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// programs are what the first argument names; each gets those after it.
+// programs maps the first argument to a program. The program receives the remaining arguments.
 var programs = map[string]func(args []string) error{
 	"curves":       curves,
 	"dist":         distribute,

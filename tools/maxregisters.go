@@ -6,9 +6,9 @@ import (
 	"os"
 )
 
-// maxregisters reads what nvdisasm -c prints of kernels for sm_90a and fails if a thread uses a register that its
-// warpgroup has given away by setmaxnreg. A warpgroup that does so loses the context. ptxas chooses the registers, and
-// some versions choose wrong ones. What it cannot follow, a jump or a place that nothing jumps to, is a failure.
+// maxregisters reads the output of nvdisasm -c for sm_90a kernels. It fails if a thread uses a register that its
+// warpgroup has released with setmaxnreg; such a use destroys the CUDA context. ptxas allocates the registers, and some
+// versions allocate wrong ones. A jump that maxregisters cannot follow, or code that no jump reaches, is a failure too.
 func maxregisters([]string) error {
 	text, err := io.ReadAll(os.Stdin)
 	if err != nil {
@@ -17,8 +17,7 @@ func maxregisters([]string) error {
 	return checkListing(string(text), os.Stdout)
 }
 
-// checkListing checks a listing, prints a line for each instruction that is wrong, and returns an error if
-// there is one.
+// checkListing checks a listing and prints a line for each wrong instruction. If there is one, it returns an error.
 func checkListing(text string, out io.Writer) error {
 	l, err := parse(text)
 	if err != nil {

@@ -7,14 +7,13 @@ import (
 	"strings"
 )
 
-// unlimited is the number of registers before the first USETMAXREG: those that the launch gave.
+// unlimited stands for the register count of the launch, before the first USETMAXREG.
 const unlimited = math.MaxInt
 
-// check follows the control flow of kernels. It returns the instructions that use a register beyond
-// those that their thread has, and the number of USETMAXREG. If ways with different numbers of
-// registers meet, the lowest counts.
+// check follows the control flow of kernels. bad lists the instructions that use a register beyond those of the
+// thread; limits counts the USETMAXREG. If paths with different register counts meet, the lowest count applies.
 func check(l listing) (bad []string, limits int) {
-	has := make([]int, len(l.code)) // registers before the instruction; 0: nothing leads there
+	has := make([]int, len(l.code)) // registers before the instruction; 0: not reached
 	var work []int
 	reach := func(i, registers int) {
 		if has[i] == 0 || registers < has[i] {
@@ -32,7 +31,7 @@ func check(l listing) (bad []string, limits int) {
 			limited[l.code[i].function] = true
 		}
 	}
-	open := map[int]bool{} // jumps to where nobody knows
+	open := map[int]bool{} // jumps with an unknown target
 	for len(work) > 0 {
 		i := work[len(work)-1]
 		work = work[:len(work)-1]
@@ -63,8 +62,8 @@ func check(l listing) (bad []string, limits int) {
 	return bad, limits
 }
 
-// limit is the number of registers after a USETMAXREG; 1 if it does not say, so that whatever comes
-// next fails.
+// limit returns the register count after a USETMAXREG. If the operand is not a number, limit returns 1, so the next
+// instruction fails.
 func (i *instruction) limit() int {
 	_, last, _ := strings.Cut(i.operands, ",")
 	if last == "" {

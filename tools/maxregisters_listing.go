@@ -9,9 +9,9 @@ import (
 
 // instruction is a line of a listing.
 type instruction struct {
-	function  string // the kernel that it is of
+	function  string // the kernel of the instruction
 	address   string
-	predicate bool // it is skipped by some threads
+	predicate bool // some threads skip it
 	op        string
 	operands  string
 }
@@ -20,13 +20,13 @@ func (i *instruction) String() string {
 	return fmt.Sprintf("%s: /*%s*/ %s %s", i.function, i.address, i.op, i.operands)
 }
 
-// name is the operation without its modifiers.
+// name returns the operation without its modifiers.
 func (i *instruction) name() string {
 	name, _, _ := strings.Cut(i.op, ".")
 	return name
 }
 
-// listing is what nvdisasm prints: instructions and, by label, the index of the one behind it.
+// listing is the output of nvdisasm. labels maps each label to the index of the instruction after the label.
 type listing struct {
 	code   []instruction
 	labels map[string]int
@@ -41,7 +41,7 @@ var (
 	product     = regexp.MustCompile(`\.64x(\d+)x`)
 )
 
-// parse reads a listing. A line that looks like code and is none it knows is an error.
+// parse reads a listing. A line that looks like code but cannot be parsed is an error.
 func parse(text string) (listing, error) {
 	l, function := listing{labels: map[string]int{}}, ""
 	for line := range strings.Lines(text) {
@@ -65,8 +65,8 @@ func parse(text string) (listing, error) {
 	return l, nil
 }
 
-// next returns the instructions that may come after instruction i, and false if it jumps to where
-// the listing does not say. A call goes on behind itself too, and a return ends.
+// next returns the instructions that may follow instruction i. If i jumps to an unknown target, known is false. A call
+// may also continue with the next instruction. A return ends the path.
 func (l *listing) next(i int) (to []int, known bool) {
 	in := &l.code[i]
 	ends := in.op == "EXIT" || in.op == "BRA" || in.name() == "RET"
@@ -93,8 +93,8 @@ func (l *listing) next(i int) (to []int, known bool) {
 	return to, true
 }
 
-// highest returns the highest register that an instruction may use, -1 if it uses none. An operand
-// may be several registers: where the operation leaves it open, the most are assumed.
+// highest returns the highest register that an instruction may use, or -1 for none. An operand may span several
+// registers; if the operation does not determine the number, highest assumes the maximum.
 func (i *instruction) highest() int {
 	most := -1
 	for at, operand := range operands(i.operands) {
@@ -104,7 +104,7 @@ func (i *instruction) highest() int {
 			switch {
 			case m[2] != "":
 				width = 2
-			case !strings.Contains(operand, "["): // registers with an address are one or two
+			case !strings.Contains(operand, "["): // an address in registers has one or two
 				width = i.width(at)
 			}
 			most = max(most, first+width-1)
@@ -113,7 +113,7 @@ func (i *instruction) highest() int {
 	return most
 }
 
-// width is how many registers an operand of the operation, counted from 0, may be.
+// width returns the number of registers that an operand may span. Operands count from 0.
 func (i *instruction) width(operand int) int {
 	switch i.name() {
 	case "HGMMA", "IGMMA", "QGMMA": // 64 rows of sums for 128 threads; the second operand is A
@@ -140,7 +140,7 @@ func (i *instruction) width(operand int) int {
 	return 1
 }
 
-// operands cuts a list at commas outside brackets.
+// operands splits a list at commas outside brackets.
 func operands(s string) []string {
 	var out []string
 	depth, from := 0, 0

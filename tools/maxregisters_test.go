@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// listingOf is a kernel of those lines: a producer that keeps 24 registers and, at consumer, one of 240.
+// listingOf is a kernel with these lines: a producer that keeps 24 registers and, at label consumer, a consumer with
+// 240.
 func listingOf(producer, consumer string) string {
 	address := 0
 	code := func(lines string) string {
@@ -34,7 +35,7 @@ func listingOf(producer, consumer string) string {
 		NOP`)
 }
 
-// TestCheck: which listings fail, and what is said of them.
+// TestCheck: which listings fail, and with which messages.
 func TestCheck(t *testing.T) {
 	for _, c := range []struct{ name, producer, consumer, want string }{
 		{"within both", "IADD3 R23, R2, 0x1, RZ", "MOV R239, R1", ""},

@@ -1,4 +1,4 @@
-"""The table of docs/optimizers.md on memory: what a plan says that a run takes, and the most that its process took.
+"""The table of bench/reports/optimizers.md on memory: what a plan says that a run takes, and the most that its process took.
 
     go build -o /tmp/mt ./cmd/mt && python3 tools/memory.py /tmp/mt [DIR]
 

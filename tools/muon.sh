@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# Trains the quickstart's model, and one twice as wide, for 120 steps with AdamW and with Muon, from scratch: at several
-# rates with one seed, then at the best of them with three others. Draws docs/pictures/muon.svg and muon-wide.svg, and
-# prints the held-out losses that docs/muon.md has:
+# Trains the quickstart's model, and one twice as wide, from scratch for 120 steps with AdamW and
+# with Muon. It trains at several learning rates with one seed, then at the best rate with three
+# other seeds. It draws docs/pictures/muon.svg and muon-wide.svg, and prints the held-out losses for
+# bench/reports/muon.md:
 #
 #     tools/muon.sh [DIR]
 #     ONLY=wide tools/muon.sh [DIR]    # or ONLY=quickstart
 #
-# The runs are left in DIR, by default a temporary folder; those that are there are taken as they are. It
-# takes half an hour on two cores for the first, and an hour and a half for the second.
+# The runs stay in DIR, by default a temporary folder; existing runs are reused. On two cores the
+# first model takes half an hour, the second an hour and a half.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -24,7 +25,7 @@ train() { # CONFIG NAME SEED OPTIMIZER RATE [RATE OF OTHERS]
 		--save-strategy no --sample-prompt "" --output-dir "$dir/$name" "${keys[@]}" >"$dir/$name.log" 2>&1
 }
 
-# tune trains at each of the rates and sets best to those with the lowest held-out loss.
+# tune trains at each of the rates and sets best to the rates with the lowest held-out loss.
 tune() { # CONFIG PREFIX OPTIMIZER RATES…
 	local config=$1 prefix=$2-$3 optim=$3 rates runs=()
 	shift 3

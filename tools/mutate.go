@@ -31,31 +31,35 @@ type session struct {
 	list, hand                   bool
 	least                        time.Duration // the shortest time limit
 	memory                       int64         // limit of a test binary and its children in bytes
-	all                          []*listed     // of go list -test
+	all                          []*listed     // all packages, from go list -test
 	judged                       []entry       // survivors.txt
-	draws                        []*[]*mutant  // of each package
+	draws                        []*[]*mutant  // the mutants of each package, in drawing order
 	results                      []*mutant
 	profiles                     map[string]*profile
 	lock, cleaning               sync.Mutex // of draws and results; of profiles
 }
 
-// mutate asks whether the tests notice a wrong line. It draws small changes of the named packages, makes one at a time
-// (go help build, -overlay; source files stay as they are), and runs tests until one fails:
+// mutate measures whether the tests notice wrong code. It draws small changes of the named packages and applies one at
+// a time. The go command's -overlay flag substitutes the changed file, so source files stay unchanged. Tests run until
+// one fails:
 //
 //	go run ./tools mutate host/optim            # 30 mutants of a package
 //	go run ./tools mutate -n 5 -seed 2 ./...    # 5 others of every package
 //	go run ./tools mutate -list host/optim      # which mutants are drawn
 //	go run ./tools mutate -hand host/optim      # the mutants of hand.txt
 //
-// A mutant first meets the short tests of its own package, then those of the
-// packages that import it. Clean runs with coverage select the tests that execute
-// the mutated line. A line that only child processes execute counts as not executed.
-// Verdicts: noticed (a test failed), hung (a limit of time or memory), SURVIVED,
-// not executed, judged (survivors.txt has the mutant and a reason). A survivor
-// makes the command fail. A mutant that does not compile is drawn again.
+// Each mutant runs against the short tests of its own package, then against the tests of the packages that import it.
+// Clean runs with coverage select the tests that execute the mutated line. A line that only child processes execute
+// counts as not executed. Verdicts:
+//   - noticed: a test failed
+//   - hung: a limit of time or memory was reached
+//   - SURVIVED: no test failed
+//   - not executed: no test executes the line
+//   - judged: survivors.txt has the mutant and a reason
 //
-// hand.txt fits the program: a test holds that the file of each entry
-// has its text exactly once and that the named tests exist.
+// A survivor makes the command fail. A mutant that does not compile is replaced by another.
+//
+// A test checks hand.txt: each entry's text occurs exactly once in its file, and the named tests exist.
 func mutate(args []string) error {
 	set := flag.NewFlagSet("mutate", flag.ExitOnError)
 	s := session{profiles: map[string]*profile{}}
@@ -75,7 +79,7 @@ func mutate(args []string) error {
 	return s.mutate(ctx, set.Args())
 }
 
-// mutate draws or reads the mutants, and runs or lists them, in the module's root.
+// mutate draws or reads the mutants and runs or lists them. It expects the module's root as current folder.
 func (s *session) mutate(ctx context.Context, args []string) (err error) {
 	if len(args) == 0 && !s.hand {
 		return errors.New("name the packages to mutate, as in: go run ./tools mutate host/optim")
@@ -102,8 +106,8 @@ func (s *session) mutate(ctx context.Context, args []string) (err error) {
 	return s.run(ctx)
 }
 
-// read prepares the draws: mutants of the named packages, or those of hand.txt
-// whose file or test is in one. It reports entries of survivors.txt that match nothing.
+// read prepares the draws: mutants of the named packages, or entries of hand.txt whose file or test is in a named
+// package. It reports entries of survivors.txt that match no mutant.
 func (s *session) read(named []*listed) (err error) {
 	judged, err := parseEntries("survivors.txt", survivorsText)
 	hand, herr := parseEntries("hand.txt", handText)
@@ -134,7 +138,7 @@ func (s *session) read(named []*listed) (err error) {
 	return err
 }
 
-// run tries n mutants of each draw, jobs at a time. It prints results also where ctx ends.
+// run tries n mutants of each draw, jobs at a time. It prints the results so far if ctx ends.
 func (s *session) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -171,7 +175,8 @@ func (s *session) run(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// one takes mutants until one compiles, and returns it with its verdict; nil: there are no more.
+// one judges mutants of a package in turn until a mutant compiles, and returns this mutant with its verdict. It
+// returns nil if no mutant is left.
 func (s *session) one(ctx context.Context, of *[]*mutant) (m *mutant, err error) {
 	for err == nil && (m == nil || m.verdict == invalid && !s.hand) {
 		s.lock.Lock()
@@ -188,7 +193,7 @@ func (s *session) one(ctx context.Context, of *[]*mutant) (m *mutant, err error)
 	return m, err
 }
 
-// judge runs tests on a mutant, of the nearest packages first, until one fails.
+// judge runs tests on a mutant until one fails, beginning with the nearest packages.
 func (s *session) judge(ctx context.Context, m *mutant) error {
 	for _, e := range s.judged {
 		if e.judges(m) {
@@ -217,7 +222,7 @@ func (s *session) judge(ctx context.Context, m *mutant) error {
 		if err != nil {
 			return err
 		}
-		if !clean.executes(m) && !s.hand { // by hand also in child processes
+		if !clean.executes(m) && !s.hand { // mutants by hand may run in child processes
 			continue
 		}
 		m.verdict = invalid
@@ -233,7 +238,8 @@ func (s *session) judge(ctx context.Context, m *mutant) error {
 	return nil
 }
 
-// table prints results, and survivors as entries of survivors.txt. It counts survivors.
+// table prints the results, and each survivor in the form of an entry of survivors.txt. It returns the number of
+// survivors plus the number of mutants that do not compile.
 func (s *session) table(took time.Duration) int {
 	slices.SortFunc(s.results, func(a, b *mutant) int { return cmp.Or(strings.Compare(a.file, b.file), a.from-b.from) })
 	tally := map[string]int{}
@@ -250,10 +256,10 @@ func (s *session) table(took time.Duration) int {
 	return tally[survived] + tally[invalid]
 }
 
-// The verdicts on a mutant.
+// Verdicts on a mutant.
 const noticed, hung, survived, notExecuted, judged, invalid = "noticed", "hung", "SURVIVED", "not executed", "judged", "does not compile"
 
-// build compiles the tests of a package into dir; output is that of a build that failed.
+// build compiles the tests of a package into dir. If compilation fails, output is the compiler's output.
 func (s *session) build(ctx context.Context, p *listed, dir string, flags ...string) (binary, output string, err error) {
 	binary = filepath.Join(dir, "mutant.test")
 	cmd := exec.CommandContext(ctx, "go", slices.Concat([]string{"test", "-c", "-vet=off", "-ldflags=-s -w", "-o", binary}, flags, []string{p.ImportPath})...)
@@ -265,8 +271,7 @@ func (s *session) build(ctx context.Context, p *listed, dir string, flags ...str
 	return binary, "", err
 }
 
-// test runs a test binary of a package for at most limit, in a process group
-// that ends with it.
+// test runs a test binary of a package for at most limit. Its whole process group is killed at the end.
 func (s *session) test(ctx context.Context, p *listed, binary string, limit time.Duration, env string, args ...string) (verdict, output string, err error) {
 	limited, over := context.WithCancelCause(ctx)
 	defer over(nil)
@@ -308,7 +313,7 @@ func held(group int) (bytesHeld int64) {
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, name := range stats {
 		text, _ := os.ReadFile(name)
-		fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:])) // from the third on
+		fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:])) // fields[0] is the third field of the line
 		if len(fields) > 21 && fields[2] == strconv.Itoa(group) {
 			pages, _ := strconv.Atoi(fields[21])
 			bytesHeld += int64(pages * os.Getpagesize())
@@ -329,15 +334,14 @@ func (t *tail) Write(p []byte) (int, error) {
 // failure matches the first test that failed.
 var failure = regexp.MustCompile(`(?m)^--- FAIL: (.* limit .*|\S+)|^(?:panic|fatal error|signal): .{0,60}`)
 
-// profile is what a clean run of a package's short tests showed.
+// profile is the result of a clean run of a package's short tests.
 type profile struct {
 	Took   time.Duration
 	Blocks map[string][][6]int // by file: from line and column to line and column, statements, executions
 }
 
-// executes reports whether the tests execute the place of a mutant. A place
-// outside all blocks, as a case or a package's variable, counts as executed
-// where its file has an executed block.
+// executes reports whether the tests execute the line of a mutant. Lines outside all coverage blocks, such as a case or
+// a package variable, count as executed if their file has an executed block.
 func (p *profile) executes(m *mutant) bool {
 	some, inside, at := false, false, []int{m.line, m.col}
 	for _, b := range p.Blocks[m.file] {
@@ -350,8 +354,8 @@ func (p *profile) executes(m *mutant) bool {
 	return some && !inside
 }
 
-// clean returns the profile of a package's tests without a mutant, run with args. The
-// cache keeps profiles by the build ids of the packages that the tests link.
+// clean returns the profile of a package's tests without a mutant, run with args. The cache keys profiles by the build
+// ids of the packages that the tests link.
 func (s *session) clean(ctx context.Context, p *listed, args ...string) (*profile, error) {
 	s.cleaning.Lock()
 	defer s.cleaning.Unlock()

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// operators take turns in this order.
+// operators lists the mutation operators in drawing order.
 var operators = []string{"negate", "drop", "operator", "operands", "ignore error", "constant", "return early"}
 
 // mutant is one change to one file: text replaces the bytes [from, to).
@@ -21,8 +21,8 @@ type mutant struct {
 	line, col     int
 	text          string
 	before, after string // the changed lines, with single spaces; after: "" for a dropped statement
-	in, test      string // the package's folder; of hand.txt: that of the test, and a pattern
-	verdict, who  string // and the test that failed, or the reason of an entry
+	in, test      string // the package's folder; for hand.txt the test's folder and a pattern of tests
+	verdict, who  string // the verdict; the failed test, or the reason of an entry
 }
 
 // finder collects the mutants of one file.
@@ -94,7 +94,7 @@ func (w *finder) visit(n ast.Node) bool {
 	return true
 }
 
-// expression adds the mutants of one expression, not of those inside.
+// expression adds the mutants of one expression, without its subexpressions.
 func (w *finder) expression(e ast.Expr) {
 	switch n := e.(type) {
 	case *ast.BinaryExpr:
@@ -106,7 +106,7 @@ func (w *finder) expression(e ast.Expr) {
 		}
 	case *ast.CallExpr:
 		commutes := w.of(n.Fun) == "max" || w.of(n.Fun) == "min"
-		for i := 1; i < len(n.Args) && !n.Ellipsis.IsValid() && !commutes; i++ { // neighbours of the same kind of syntax
+		for i := 1; i < len(n.Args) && !n.Ellipsis.IsValid() && !commutes; i++ { // neighbours with the same kind of syntax
 			a, b := n.Args[i-1], n.Args[i]
 			if x, y := w.of(a), w.of(b); reflect.TypeOf(a) == reflect.TypeOf(b) && x != y && !strings.Contains(x+y, "\n") {
 				w.add("operands", a.Pos(), b.End(), y+", "+x)
@@ -139,7 +139,7 @@ func (w *finder) condition(e ast.Expr) {
 	}
 }
 
-// opposite has the operator that takes an operator's place.
+// opposite maps each operator to its replacement.
 var opposite = map[string]string{
 	"+": "-", "-": "+", "*": "/", "/": "*", "%": "/", "<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "&&": "||", "||": "&&",
 	"<<": ">>", ">>": "<<", "&": "|", "|": "&", "^": "|", "&^": "&", "++": "--", "--": "++", "+=": "-=", "-=": "+=", "*=": "/=", "/=": "*=",

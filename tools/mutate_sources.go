@@ -47,8 +47,8 @@ func goList(ctx context.Context, dir string, args ...string) (all []*listed, err
 	return all, nil
 }
 
-// importers returns the packages of `go list -test` whose tests link the package
-// of: of itself first, then those with fewer dependencies.
+// importers returns the packages of `go list -test` whose tests link a given package; of is its import path. This
+// package itself comes first, then the others in order of dependency count, smallest first.
 func importers(all []*listed, of string) (out []*listed) {
 	packages, deps := map[string]*listed{}, map[*listed]int{}
 	for _, p := range all {
@@ -65,7 +65,7 @@ func importers(all []*listed, of string) (out []*listed) {
 	return out
 }
 
-// packageMutants returns the mutants of a package, those of generated files aside.
+// packageMutants returns the mutants of a package, except in generated files.
 func packageMutants(root string, p *listed) (all []*mutant, err error) {
 	folder, err := filepath.Rel(root, p.Dir)
 	for _, name := range p.GoFiles {
@@ -85,8 +85,8 @@ func packageMutants(root string, p *listed) (all []*mutant, err error) {
 	return all, nil
 }
 
-// draw orders the mutants of a package: the operators take turns, and each line
-// is drawn once. The seed and the package's path set the order.
+// draw orders the mutants of a package: the operators alternate, and each line is drawn once. The seed and the
+// package's path determine the order.
 func draw(all []*mutant, pkg string, seed uint64) (drawn []*mutant) {
 	queues, taken := map[string][]*mutant{}, map[string]bool{}
 	for _, i := range rand.New(rand.NewPCG(seed, uint64(crc32.ChecksumIEEE([]byte(pkg))))).Perm(len(all)) {
@@ -127,15 +127,15 @@ var survivorsText string
 //go:embed mutate/hand.txt
 var handText string
 
-// entry is a mutant of hand.txt or survivors.txt. Its lines there are
+// entry is a mutant of hand.txt or survivors.txt. An entry in the file has these lines:
 //
 //	FILE NAME [FOLDER]
 //	- text before
 //	+ text after
 //	  reason
 //
-// NAME is a function in survivors.txt, and a pattern of tests in hand.txt, whose
-// package is in FOLDER (absent: that of FILE). Lines that start with # are comments.
+// NAME is a function in survivors.txt, and a pattern of tests in hand.txt. FOLDER is the folder of the tests; without
+// FOLDER it is the folder of FILE. Lines that start with # are comments.
 type entry struct{ file, name, in, from, to, reason string }
 
 var (
@@ -159,7 +159,7 @@ func parseEntries(list, text string) (all []entry, err error) {
 	return all, err
 }
 
-// judges reports whether an entry of survivors.txt is about a mutant.
+// judges reports whether an entry of survivors.txt describes the mutant.
 func (e *entry) judges(m *mutant) bool {
 	return e.file == m.file && e.name == m.function && e.from == m.before && e.to == m.after
 }

@@ -18,7 +18,8 @@ DISPATCH = 8  # instructions a cycle; llvm-mca's model would let through 16
 MEMORY = 500  # GB/s of a Grace with 480 GB (LPDDR5X)
 PEAK = 4 * 4 * 2 * GHZ  # GFLOP/s of a core: four pipelines of four fp32, a product and a sum each
 
-# What a loop does, its package, its function, the elements of a turn, and the bytes or the FLOP of an element.
+# Each loop: its description, package, function, elements in an iteration, and bytes or FLOPs of an
+# element.
 BYTES, FLOP = "bytes", "FLOP"
 OPTIM, GEMM, VEC = "./host/optim", "./device/cpu/gemm", "./device/cpu/vec"
 LOOPS = [

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Prints the table of docs/optimizers.md: for each optimizer, and for one of them with the other choices, the bytes a
-# parameter of a 7B model, and the host memory that models of several sizes take, as `mt plan` has it:
+# Prints the table of docs/optimizers.md from `mt plan`: for each optimizer and some other choices,
+# the bytes a parameter of a 7B model, and the host memory of models of several sizes:
 #
 #     tools/optimizers.sh
 #

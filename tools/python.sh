@@ -1,14 +1,12 @@
 #!/usr/bin/env bash
-# Makes a Python environment with the programs that mt is compared with, from
-# PyPI, in a folder:
+# Makes a Python environment in a folder, with the programs from PyPI that mt is compared with:
 #
 #     tools/python.sh DIR
 #
-# Afterwards MT_PYTHON=DIR/bin/python3 lets `go test` run the comparisons. Run
-# again, it does nothing; where requirements.txt has changed, it starts anew. It
-# needs python3 with venv (Debian: python3-venv), 6 GB of disk, most of which are
-# CUDA's libraries that PyPI's torch links with, and no GPU. Where pip fails it ends
-# with 3, any other failure with another status.
+# Afterwards MT_PYTHON=DIR/bin/python3 lets `go test` run the comparisons. A second run does
+# nothing, unless requirements.txt has changed; then it starts over. The script needs python3 with
+# venv (Debian: python3-venv) and 6 GB of disk, mostly for the CUDA libraries that PyPI's torch
+# links. It needs no GPU. If pip fails, the exit status is 3; other failures have other statuses.
 set -euo pipefail
 
 [ $# -eq 1 ] || { echo "usage: $0 DIR" >&2; exit 2; }

@@ -47,8 +47,8 @@ try:
 except ImportError:
     jinja2 = None
 
-# Words of a text begin with the letter of whose text it is: user, system, result, description; answer, value of an
-# argument, thought.
+# The words of a text begin with a letter for its author or place: user, system, result,
+# description; answer, value of an argument, thought.
 WORD = re.compile(r"[USRDAVT]zq\d+")
 OTHERS = "USRD"
 BAD = re.compile("WRONG|panics|refused without a reason")

@@ -15,9 +15,14 @@ import (
 	"time"
 )
 
-// testsum reads what `go test -json` prints and prints what a person wants to know: the packages with their seconds and
-// the 30 slowest tests, the slowest first, the output of what failed, every test that was skipped with its reason, and
-// the counts. It fails when a test or a package failed, when its input cannot be read, and when no test ran at all.
+// testsum summarizes the output of `go test -json`. It prints:
+//   - the packages with their seconds, slowest first
+//   - the 30 slowest tests
+//   - the output of failures
+//   - the reasons of skipped tests, each with a test and a count
+//   - the counts
+//
+// It fails if a test or a package failed, if the input cannot be read, or if no test ran.
 func testsum([]string) error {
 	s, err := readEvents(os.Stdin)
 	if err != nil {
@@ -34,17 +39,17 @@ type event struct {
 	Test       string
 	Elapsed    float64
 	Output     string
-	ImportPath string // of a build that failed
+	ImportPath string // of a failed build
 }
 
-// summary is what the events came to.
+// summary holds the result of all events.
 type summary struct {
 	passed, failed, skipped int
 	brokenPackages          int
 	packages                []ended
 	clock                   clock
-	failures                []string            // output of what failed
-	reasons                 map[string][]string // why tests were skipped, and which
+	failures                []string            // output of failed tests, packages and builds
+	reasons                 map[string][]string // the skipped tests by reason
 }
 
 // ended is the line of a package and the seconds it took.
@@ -53,11 +58,11 @@ type ended struct {
 	seconds float64
 }
 
-// place is where a test logs from, which go test puts before every message.
+// place matches the file and line that go test puts before each log message.
 var place = regexp.MustCompile(`^\s*\S+\.go:\d+: `)
 
-// readEvents takes events until r ends. Lines that are no events, such as those of a
-// program that failed before its first test, are kept as failures.
+// readEvents reads events until r ends. Other lines, such as the output of a program that failed before its first test,
+// count as failures.
 func readEvents(r io.Reader) (*summary, error) {
 	s := &summary{reasons: map[string][]string{}, clock: clock{}}
 	output := map[string][]string{} // by package and test, or by import path
@@ -77,7 +82,7 @@ func readEvents(r io.Reader) (*summary, error) {
 	return s, nil
 }
 
-// take adds one event.
+// take adds one event. output collects the lines of tests and packages that have not ended.
 func (s *summary) take(e event, output map[string][]string) {
 	key := e.Package + " " + e.Test
 	if e.Test != "" {
@@ -114,7 +119,7 @@ func (s *summary) take(e event, output map[string][]string) {
 	}
 }
 
-// endPackage adds the end of a package.
+// endPackage records the end of a package.
 func (s *summary) endPackage(e event, said []string) {
 	word := map[string]string{"pass": "ok  ", "fail": "FAIL", "skip": "?   "}[e.Action]
 	note := fmt.Sprintf("%.1fs", e.Elapsed)
@@ -128,8 +133,8 @@ func (s *summary) endPackage(e event, said []string) {
 	}
 }
 
-// unfinished takes from output what those tests of a package said that never ended, as
-// happens when the program crashes in one.
+// unfinished removes from output the lines of a package's tests that never ended, and returns them. Tests do not end if
+// the program crashes.
 func unfinished(pkg string, output map[string][]string) []string {
 	var said []string
 	for _, key := range slices.Sorted(maps.Keys(output)) {
@@ -141,7 +146,7 @@ func unfinished(pkg string, output map[string][]string) []string {
 	return said
 }
 
-// reasonOf is what a skipped test said last of its own.
+// reasonOf returns the last message that a skipped test logged itself.
 func reasonOf(said []string) string {
 	var messages []string
 	for _, line := range said {
@@ -197,22 +202,22 @@ func (s *summary) writeSkips(b *strings.Builder) {
 
 const (
 	slowestListed = 30  // tests that writeSlowest lists
-	apart         = 1.0 // seconds from which a subtest is listed apart from its parent
+	apart         = 1.0 // seconds from which a subtest is listed separately
 	least         = 0.1 // seconds of a listed test
 )
 
-// timing is the time of one test.
+// timing is the timing of one test.
 type timing struct {
 	pkg, name string
 	began     time.Time
-	paused    bool    // it called t.Parallel, so its parent did not wait for it in t.Run
-	elapsed   float64 // seconds, as go test says: without the parallel subtests
+	paused    bool    // the test called t.Parallel, so its parent did not wait for it in t.Run
+	elapsed   float64 // seconds as reported by go test: without parallel subtests
 	took      float64 // seconds from its first event to its last
-	own       float64 // seconds without those of the subtests that are listed apart
-	with      int     // subtests that own includes
+	own       float64 // seconds without separately listed subtests
+	with      int     // number of subtests included in own
 }
 
-// clock is the times of all tests, by package and name.
+// clock maps package and name to the timing of a test.
 type clock map[string]*timing
 
 // take adds one event of a test.
@@ -240,22 +245,22 @@ func (c clock) take(e event) {
 	t.took = max(e.Elapsed, e.Time.Sub(t.began).Seconds())
 }
 
-// parent returns the test that t is a subtest of; nil: t is no subtest.
+// parent returns the test that t is a subtest of; nil: t is not a subtest.
 func (c clock) parent(t *timing) *timing {
 	for name := t.name; ; {
 		i := strings.LastIndexByte(name, '/')
 		if i < 0 {
 			return nil
 		}
-		name = name[:i] // a subtest's own name may have a slash
+		name = name[:i] // a subtest's own name may contain a slash
 		if p := c[t.pkg+" "+name]; p != nil {
 			return p
 		}
 	}
 }
 
-// slowest returns the tests with the longest own time, the longest first. A test's own time is without the time for which it
-// waits in t.Run. Subtests under a second count for their parent, so that a table of many quick cases is listed once.
+// slowest returns the tests with the longest own time, longest first. A test's own time excludes the time that it waits
+// in t.Run. Subtests under a second count toward their parent, so a table of many quick cases is listed once.
 func (c clock) slowest() []*timing {
 	for _, t := range c {
 		t.own, t.with = t.elapsed, 0

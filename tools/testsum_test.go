@@ -115,7 +115,7 @@ func TestSummary(t *testing.T) {
 	}
 }
 
-// at is an event of a test in package p, so many seconds after the first.
+// at returns an event of a test in package p, seconds after the first event.
 func at(seconds float64, action, test string, elapsed float64) string {
 	when := time.Unix(0, int64(seconds*1e9)).UTC().Format(time.RFC3339Nano)
 	return fmt.Sprintf(`{"Time":%q,"Action":%q,"Package":"p","Test":%q,"Elapsed":%g}`, when, action, test, elapsed)

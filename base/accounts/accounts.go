@@ -2,37 +2,36 @@ package accounts
 
 import "fmt"
 
-// Purpose says what memory is for, so that usage can be shown and planned.
+// Purpose names a use of memory. Usage is planned, counted and shown by purpose.
 type Purpose uint8
 
-// The purposes: those of device memory, of the host memory that a device stages its
-// copies in, and of the arenas of host memory.
+// Purposes of device memory come first, then HostStaging, then the purposes of host arenas.
 const (
-	WeightSlots     Purpose = iota // tiles of weights, while the device has them
-	GradientBuffers                // where gradients are summed on the device
+	WeightSlots     Purpose = iota // slots for weight tiles on the device
+	GradientBuffers                // buffers on the device that accumulate gradients
 	Activations                    // activation slots: layer inputs and their gradients
-	Saved                          // what recompute keeps from the forward for the backward
-	Workspace                      // what one launch needs and forgets
-	MatrixBuffers                  // matrices of the optimizer, on which the device works
-	Batch                          // ids, targets, positions, gathered rows
+	Saved                          // forward results that stay on the device for the backward instead of being recomputed
+	Workspace                      // scratch memory of one launch
+	MatrixBuffers                  // matrices that the device orthogonalizes for the optimizer
+	Batch                          // token ids, targets, positions, gathered embedding rows
 	Tables                         // RoPE tables and other constants
-	KVCache                        // keys and values of generation
-	Context                        // the driver's context, kernels, library workspaces
+	KVCache                        // key/value cache of generation
+	Context                        // the CUDA context, kernels, library workspaces
 
-	HostStaging // pinned host memory: gathered rows, losses, slabs that copies are staged in
+	HostStaging // pinned host memory: gathered rows, losses, staging buffers of copies
 
-	Weights       // tiles: what streams to the device
+	Weights       // weight tiles, which stream to the device
 	LoPlanes      // lower halves of split weights
-	Planes        // what an optimizer keeps beside the weights
-	StateSlots    // lower halves and planes of layers whose state is on a disk, while it is in memory
-	ParamBuffers  // tiles that are on a disk, while the device needs them
-	GradientSlabs // where gradients land
-	Passage       // activations on their way from one device to another
-	Spills        // activations that have no slot on the device
-	HiddenStates  // activation slots that lie on the host
-	WaitingHeads  // what attention's heads need that are not at work, where hidden states lie on the host
-	Exchange      // gradients that other ranks have sent
-	Collected     // what other ranks keep of a layer, on its way into a checkpoint
+	Planes        // the optimizer's planes: its state beside the weights
+	StateSlots    // buffers for lower halves and planes of layers whose state is on disk
+	ParamBuffers  // buffers for weight tiles that are on disk
+	GradientSlabs // slabs, where gradients arrive on the host
+	Passage       // activations between two devices
+	Spills        // activations without a slot on the device
+	HiddenStates  // activation slots in host memory
+	WaitingHeads  // data of the attention heads whose turn is still to come, while hidden states are in host memory
+	Exchange      // gradients received from other ranks
+	Collected     // other ranks' shards of a layer, gathered for a checkpoint
 
 	NumPurposes
 )
@@ -47,19 +46,19 @@ func (p Purpose) String() string {
 	return fmt.Sprintf("Purpose(%d)", uint8(p))
 }
 
-// OfDevice says whether p is a purpose of device memory.
+// OfDevice reports whether p is a purpose of device memory.
 func (p Purpose) OfDevice() bool { return p < HostStaging }
 
-// OfArena says whether p is a purpose of an arena of host memory.
+// OfArena reports whether p is a purpose of a host arena.
 func (p Purpose) OfArena() bool { return HostStaging < p && p < NumPurposes }
 
-// Used is how many bytes are held now, and were held at most.
+// Used counts the bytes held at present and at the peak.
 type Used struct {
 	Now, Peak        [NumPurposes]int64 // by purpose
-	Total, PeakTotal int64              // HostStaging not counted; PeakTotal is the largest Total has been
+	Total, PeakTotal int64              // sums over purposes without HostStaging; PeakTotal is the peak of Total
 }
 
-// Count adds bytes, which may be negative, to what is held for p.
+// Count adds bytes to the memory held for p. A negative number subtracts memory that is given back.
 func (u *Used) Count(p Purpose, bytes int64) {
 	u.Now[p] += bytes
 	u.Peak[p] = max(u.Peak[p], u.Now[p])

@@ -1,7 +1,6 @@
-// Package accounts says what memory is for, and counts how much of it is held for
-// what: on a device, and in the arenas of the host.
+// Package accounts names the uses of memory and counts the bytes held for each use, on a device and in host arenas.
 //
 // It may import the standard library only.
 //
-// Invariant: what was counted and counted back leaves nothing behind but peaks.
+// Invariant: if the same bytes are counted and later subtracted, only the peaks have changed.
 package accounts

@@ -5,9 +5,8 @@ import (
 	"testing"
 )
 
-// TestRound: every pattern is rounded to itself. A number between two goes to the
-// nearer one, and from the middle to the even one. The pattern after that of the
-// largest number stands for 2^128 here, and is that of an infinity.
+// TestRound: every bf16 value is rounded to itself. A number between two goes to the nearer one, and the middle to the
+// even one. The bits after the largest number stand for 2^128 here; they are an infinity.
 func TestRound(t *testing.T) {
 	value := func(b uint16) float64 {
 		if v := Widen(b); !math.IsInf(float64(v), 0) {

@@ -99,8 +99,8 @@ func (o *operation) column(to int) (out []int) {
 	return out
 }
 
-// mixed: many operations are under way in several communicators, and each rank begins
-// them in an order of its own, but for those of one communicator.
+// mixed has many operations in flight on several communicators. Each rank begins them in its own order, but keeps the
+// order within a communicator.
 func mixed(w cluster.World, seed uint64) error {
 	const comms, operations = 3, 24
 	same := rand.New(rand.NewPCG(seed, 1)) // draws the same on all ranks
@@ -169,7 +169,7 @@ func (o *operation) begin(w cluster.World, c cluster.Comm, done func(error)) {
 	c.AllGatherV(o.got, expected, done)
 }
 
-// check compares what has arrived with what was sent, which has not changed.
+// check compares the received data with the sent data and checks that the latter is unchanged.
 func (o *operation) check(w cluster.World) error {
 	at := 0
 	for from, n := range o.column(w.Rank()) {

@@ -1,36 +1,30 @@
-// Package cluster is what training needs of the processes that train together: who they
-// are, and how they exchange bytes.
+// Package cluster connects the processes of a distributed run: the ranks and their collective operations.
 //
-// A World is made by MPI (Start), or in one process for tests (LocalWorlds). The
-// conformance test holds both to the same.
+// MPI makes a World from processes (Start), and LocalWorlds makes Worlds in one process for tests. The conformance test
+// applies to both.
 //
-// MPI is called without cgo. The library is found at run time; nothing of MPI is needed to
-// build. LaunchOf reads from the environment who started this process and as which rank.
-// Find searches for a library that goes with it, Start initialises it. The libraries differ
-// in what their handles are (library.go): integers in MPICH, addresses of exported objects
-// in Open MPI, small constants in the ABI that MPI-5 standardises.
+// MPI is called without cgo. The library is found at run time, so building needs no MPI. LaunchOf reads the launcher
+// and this process's rank from the environment. Find searches for a matching library, and Start initializes it.
+// Libraries differ in their handles (library.go): integers in MPICH, addresses of exported objects in Open MPI, small
+// constants in the ABI that MPI-5 standardises.
 //
-// MPI is called from one goroutine only, which stays on one thread from MPI_Init_thread
-// to MPI_Finalize. It tests what is under way, and so lets MPI make progress; functions
-// that wait for an operation run on it and must neither block nor take long.
+// A single goroutine calls MPI and stays on one thread from MPI_Init_thread to MPI_Finalize. It tests the operations in
+// flight, which lets MPI make progress. The completion callbacks of operations run on this goroutine and must neither
+// block nor take long.
 //
-// Memory that is given to an operation is MPI's until the operation is done. A fast
-// network may keep memory registered after that, and does not see that Go returned it
-// to the system: what is larger than a few KiB is to lie in memory that stays mapped
-// while the process lives, as arenas do.
+// Memory given to an operation belongs to MPI until the operation is complete. A fast network may keep memory
+// registered afterwards, and does not notice when Go returns the memory to the system. Buffers larger than a few KiB
+// must therefore stay mapped while the process lives, as arenas do.
 //
-// A process that has started MPI ends by Exit.
+// A process that has started MPI ends with Exit.
 //
-// Local ranks exchange bytes by copying them. What is complete is told late, and in an
-// order drawn by a seed, as a network might. Ranks that do not begin the same operations
-// in the same order are told so, where MPI would let them wait for ever.
+// Local ranks exchange bytes by copying. They report completion late and in a random order from a seed, as a network
+// might. Ranks that begin operations in different orders get an error, where MPI would hang.
 //
 // It imports purego and golang.org/x/sys/unix, and nothing of this module.
 //
-// Invariants: whatever is put together of what ranks send is in rank order, so that
-// sums over ranks, which are made by whoever asked, have the same bits on each. Nothing
-// is written to a local rank's memory before that rank and all others have begun the
-// operation, nor after the rank was told that it is done. Between MPI_Init_thread and
-// MPI_Finalize no other thread calls MPI, and the collector keeps what was given to MPI
-// until it is done with it.
+// Invariants: gathered data is in rank order, so sums over ranks, which the caller computes, have the same bits on each
+// rank. A local rank's memory is written only between the moment when all ranks have begun the operation and the rank's
+// completion callback. Between MPI_Init_thread and MPI_Finalize no other thread calls MPI. The garbage collector keeps
+// memory given to MPI until MPI no longer uses it.
 package cluster

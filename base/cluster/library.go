@@ -13,11 +13,11 @@ import (
 	"github.com/ebitengine/purego"
 )
 
-// library is a loaded MPI library and its functions.
+// library is a loaded MPI library with its functions.
 type library struct {
 	path, version string
 	abi           ABI
-	handle        uintptr // the loader's
+	handle        uintptr // the loader's handle
 	constants     constants
 
 	initThread, finalize, abort, errorString, libraryVersion function
@@ -27,16 +27,15 @@ type library struct {
 
 	exit function // of the C library
 
-	// area is memory that calls share with MPI: values by address, and texts. It is on
-	// the heap, where nothing moves, and used by one call at a time.
+	// area is memory in which MPI returns values and texts. It is on the heap, where objects do not move. One call uses
+	// it at a time.
 	area struct {
 		words [4]uint64
 		text  [maxText]byte
 	}
 }
 
-// maxText is more than the length of any text that a library writes:
-// MPI_MAX_LIBRARY_VERSION_STRING is the longest, 8192.
+// maxText exceeds the length of any text that a library writes. MPI_MAX_LIBRARY_VERSION_STRING is the largest, 8192.
 const maxText = 8200
 
 // function is a C function that returns an error code, 0 for success.
@@ -45,8 +44,8 @@ type function struct {
 	at   uintptr
 }
 
-// newLibrary binds the functions of the library in a file, and asks for its version.
-// symbol is the address of a name in it, 0 where it lacks it.
+// newLibrary binds the functions of a library file and reads the library's version. symbol returns the address of a
+// name in the library; 0: missing.
 func newLibrary(file string, symbol func(name string) uintptr) (*library, error) {
 	abi, err := abiOf(file, symbol)
 	if err != nil {
@@ -69,7 +68,7 @@ func newLibrary(file string, symbol func(name string) uintptr) (*library, error)
 			return nil, fmt.Errorf("it lacks %s", name)
 		}
 	}
-	// This call is allowed before MPI is started.
+	// MPI allows this call before MPI_Init_thread.
 	if code := l.libraryVersion.status(l.textAt(), l.out(0)); code != 0 {
 		return nil, fmt.Errorf("MPI_Get_library_version returned %d", code)
 	}
@@ -77,15 +76,14 @@ func newLibrary(file string, symbol func(name string) uintptr) (*library, error)
 	return l, nil
 }
 
-// status calls the function and returns its code. The arguments are integers or
-// addresses of memory that does not move and lives until the call, or what it
-// started, is done.
+// status calls the function and returns its error code. Arguments are integers or addresses. Addressed memory must not
+// move, and must live until the call, or the operation that the call starts, is complete.
 func (f *function) status(args ...uintptr) int {
 	r, _, _ := purego.SyscallN(f.at, args...)
 	return int(int32(r))
 }
 
-// call calls the function and turns its code into an error.
+// call calls the function and returns an *Error for a code other than 0.
 func (l *library) call(f *function, args ...uintptr) error {
 	code := f.status(args...)
 	if code == 0 {
@@ -98,26 +96,25 @@ func (l *library) call(f *function, args ...uintptr) error {
 	return e
 }
 
-// out clears word i and returns its address, for MPI to write to.
+// out clears word i and returns its address as an output argument.
 func (l *library) out(i int) uintptr {
 	l.area.words[i] = 0
 	return uintptr(unsafe.Pointer(&l.area.words[i]))
 }
 
-// int is the C int at word i.
+// int returns the C int at word i.
 func (l *library) int(i int) int { return int(int32(l.area.words[i])) }
 
-// communicator is the handle of a communicator at word i. In MPICH it takes four
-// bytes, and the others are 0.
+// communicator returns the communicator handle at word i. In MPICH a handle has four bytes, and the upper bytes are 0.
 func (l *library) communicator(i int) uintptr { return uintptr(l.area.words[i]) }
 
-// textAt clears the text and returns its address, for MPI to write to.
+// textAt clears the text buffer and returns its address as an output argument.
 func (l *library) textAt() uintptr {
 	clear(l.area.text[:])
 	return uintptr(unsafe.Pointer(&l.area.text[0]))
 }
 
-// text is a copy of what MPI wrote, up to the NUL after it.
+// text returns a copy of the text that MPI wrote, up to the NUL.
 func (l *library) text() string {
 	for i, c := range l.area.text {
 		if c == 0 {
@@ -127,8 +124,8 @@ func (l *library) text() string {
 	return string(l.area.text[:])
 }
 
-// addressOf is the address of the first of some bytes, 0 where there are none. Whoever
-// asks keeps b until MPI is done with it.
+// addressOf returns the address of the first byte of b; 0 if b is empty. The caller must keep b alive until MPI no
+// longer uses it.
 func addressOf(b []byte) uintptr {
 	if len(b) == 0 {
 		return 0
@@ -136,21 +133,21 @@ func addressOf(b []byte) uintptr {
 	return uintptr(unsafe.Pointer(&b[0]))
 }
 
-// addressOfInts is the address of an array of C ints.
+// addressOfInts returns the address of an array of C ints.
 func addressOfInts(v []int32) uintptr { return uintptr(unsafe.Pointer(&v[0])) }
 
-// addressOfHandle is the address of a place for the handle of a request.
+// addressOfHandle returns the address of a request handle.
 func addressOfHandle(v *uint64) uintptr { return uintptr(unsafe.Pointer(v)) }
 
-// Error is a call of MPI's that failed.
+// Error is a failed MPI call.
 type Error struct {
-	Rank int    // of this process; -1 before it is known
+	Rank int    // rank of this process; -1 if not known yet
 	Call string // the C function
-	Code int    // what it returned
-	Text string // what the library says of Code
+	Code int    // error code
+	Text string // the library's text for Code
 }
 
-// Error reads "rank 1: MPI_Irecv: Message truncated (code 15)".
+// Error formats e like "rank 1: MPI_Irecv: Message truncated (code 15)".
 func (e *Error) Error() string {
 	text := e.Text
 	if text == "" {
@@ -163,21 +160,19 @@ func (e *Error) Error() string {
 	return text
 }
 
-// ABI says what the handles and constants of a library are.
+// ABI names the binary interface of a library: its handles and constants.
 type ABI string
 
-// The ABIs. That of MPI-5 is served by several implementations, that of MPICH also by
-// Intel's, Cray's and MVAPICH's.
+// Supported ABIs. Several implementations support MPI-5's ABI. Intel's and Cray's MPI and MVAPICH use MPICH's.
 const (
 	Standard ABI = "MPI-5"
 	MPICH    ABI = "MPICH"
 	OpenMPI  ABI = "Open MPI"
 )
 
-// constants are the values that a library's mpi.h gives to names of the standard.
-// Handles are those that the functions take.
+// constants has a library's values for names of the MPI standard. Handles have the form that the functions expect.
 type constants struct {
-	funneled, serialized uintptr // levels of threads, in increasing order
+	funneled, serialized uintptr // thread levels, in increasing order
 	world                uintptr // MPI_COMM_WORLD
 	byte                 uintptr // MPI_BYTE
 	errorsReturn         uintptr // MPI_ERRORS_RETURN
@@ -187,9 +182,8 @@ type constants struct {
 	shared               uintptr // MPI_COMM_TYPE_SHARED
 }
 
-// constantsOf are the constants of an ABI. symbol is the address of an object in the
-// library, 0 where it has none. Sources: mpi_abi.h and mpi.h of MPICH 5.0, mpi.h of
-// Open MPI 5.0; those of MPICH 4.0 and Open MPI 4.1 agree.
+// constantsOf returns the constants of an ABI. symbol returns the address of an object in the library; 0: missing.
+// Sources: mpi_abi.h and mpi.h of MPICH 5.0, mpi.h of Open MPI 5.0. MPICH 4.0 and Open MPI 4.1 have the same values.
 func constantsOf(abi ABI, symbol func(name string) uintptr) (constants, error) {
 	switch abi {
 	case Standard:
@@ -209,9 +203,9 @@ func constantsOf(abi ABI, symbol func(name string) uintptr) (constants, error) {
 	return c, nil
 }
 
-// abiOf is the ABI of the library in a file. The file's name counts first, because an
-// implementation may have the objects of its own ABI below the standard one. Drafts of the
-// standard, which had other constants (MPICH 4.3 has one), had that name too.
+// abiOf returns the ABI of a library file. The file name counts first, because a library with the standard ABI may also
+// export its own ABI's objects. Drafts of the standard used the same file name with other constants (MPICH 4.3 has one)
+// and are refused.
 func abiOf(file string, symbol func(name string) uintptr) (ABI, error) {
 	standard := symbol("MPI_Abi_get_version") != 0
 	switch {
@@ -229,9 +223,8 @@ func abiOf(file string, symbol func(name string) uintptr) (ABI, error) {
 	return "", fmt.Errorf("it has none of the ABIs that mt knows (MPI-5, MPICH, Open MPI)")
 }
 
-// versionOf is a library's name and version as people write them, made of what
-// MPI_Get_library_version says: "MPICH 4.0.2" of "MPICH Version:      4.0.2\n…",
-// "Open MPI 4.1.4" of "Open MPI v4.1.4, package: …".
+// versionOf shortens the text of MPI_Get_library_version to name and version. "MPICH Version:      4.0.2\n…" becomes
+// "MPICH 4.0.2", and "Open MPI v4.1.4, package: …" becomes "Open MPI 4.1.4".
 func versionOf(said string) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(said), "\n")
 	line, _, _ = strings.Cut(line, ",")
@@ -244,8 +237,8 @@ func versionOf(said string) string {
 	return strings.Join(words, " ")
 }
 
-// familyOf is whose launcher a library needs. What has Open MPI's ABI descends from it and
-// may have another name, as Spectrum MPI does; of the standard ABI the name tells.
+// familyOf returns the family of launchers for a library. A library with Open MPI's ABI descends from Open MPI even if
+// it has another name, like Spectrum MPI. For the standard ABI the name decides.
 func familyOf(abi ABI, version string) Family {
 	if abi == OpenMPI || strings.HasPrefix(version, "Open MPI") {
 		return OfOpenMPI
@@ -253,31 +246,29 @@ func familyOf(abi ABI, version string) Family {
 	return OfMPICH
 }
 
-// Variable is the environment variable that names the file of an MPI library, which
-// is then the only one that is tried.
+// Variable is the environment variable with the path of an MPI library. If the variable is set, no other library is
+// tried.
 const Variable = "MT_MPI_LIB"
 
-// ErrMissing is the error of Start where no library was found.
+// ErrMissing is the error of Start if no library was found.
 var ErrMissing = errors.New("no MPI library")
 
-// Found is the result of a search. The library that was found is loaded and stays so.
+// Found is the result of a search. The library is loaded and stays loaded.
 type Found struct {
-	// Path is the file that was loaded, empty where none was. Version is the library's
-	// name and version as people write them.
+	// Path is the loaded file; "": none. Version is the library's name and version, for people.
 	Path    string `json:"path,omitempty"`
 	Version string `json:"version,omitempty"`
 	ABI     ABI    `json:"abi,omitempty"`
-	// Searched are the places that were looked at, in order, up to the one where the
-	// library was found.
+	// Searched lists the searched places in order, up to the place of the library.
 	Searched []string `json:"searched,omitempty"`
-	// Failed are files that exist and cannot be used, with the reason.
+	// Failed lists existing files that cannot be used, with the reasons.
 	Failed []string `json:"failed,omitempty"`
 
-	family  Family // of the launcher
+	family  Family // the family of launchers that the library can talk to
 	library *library
 }
 
-// String is one line for people.
+// String describes the result in one line.
 func (f Found) String() string {
 	switch {
 	case f.Path != "":
@@ -288,7 +279,7 @@ func (f Found) String() string {
 	return "none; several hosts need one: " + f.why()
 }
 
-// why says why no library was found, or how to get one.
+// why explains why no library was found, or how to get one.
 func (f Found) why() string {
 	get := "apt install mpich, or pip install mpich"
 	switch {
@@ -300,27 +291,27 @@ func (f Found) why() string {
 	return get + "; or set " + Variable + " to the file of one"
 }
 
-// Env is what Find searches.
+// Env is the environment that Find searches.
 type Env struct {
 	Getenv func(name string) string
-	// Parents are the programs that started this one, the nearest first.
+	// Parents lists the programs that started this process, nearest first.
 	Parents []string
-	// Root is put before the system's folders; it is empty for the machine itself.
+	// Root is a prefix of the system's folders, for tests; "": the machine itself.
 	Root string
 
-	// open loads the library in a file, or, where file has no slash, the one that the
-	// loader finds by that name; shut gives it back.
+	// open loads a library file. If file has no slash, the loader searches its path for the name. shut unloads the
+	// library.
 	open func(file string) (*library, error)
 	shut func(*library)
 }
 
-// ThisMachine is the environment of this process.
+// ThisMachine returns the environment of this process.
 func ThisMachine() Env {
 	return Env{Getenv: os.Getenv, Parents: parents("/proc", os.Getppid()), open: open, shut: shut}
 }
 
-// parents are the programs of a process and of those that started it, by the folder
-// proc. A launcher is seldom further away than a shell or two.
+// parents returns the programs of a process and its ancestors, read from the folder proc. It looks at six processes: a
+// launcher is seldom further away than a shell or two.
 func parents(proc string, pid int) (out []string) {
 	for range 6 {
 		dir := filepath.Join(proc, fmt.Sprint(pid))
@@ -331,7 +322,7 @@ func parents(proc string, pid int) (out []string) {
 		if err != nil {
 			break
 		}
-		// The name, in brackets, may have spaces; the state and the parent follow it.
+		// The name in brackets may contain spaces. The state and the parent follow the name.
 		rest := string(stat[strings.LastIndexByte(string(stat), ')')+1:])
 		if n, err := fmt.Sscan(rest, new(string), &pid); n != 2 || err != nil || pid <= 1 {
 			break
@@ -340,8 +331,7 @@ func parents(proc string, pid int) (out []string) {
 	return out
 }
 
-// names are the file names of libraries, in the order in which they are tried, with
-// the family of those that can be of one only.
+// names lists library file names in search order, each with its family; OfAny: the file may belong to either family.
 var names = []struct {
 	file   string
 	family Family
@@ -350,16 +340,19 @@ var names = []struct {
 	{"libmpi.so.12", OfMPICH}, {"libmpich.so.12", OfMPICH}, {"libmpi.so.40", OfOpenMPI},
 }
 
-// Find searches for a library that can talk to what started this process and loads
-// it. It looks, in this order, beside the programs that started this one, beside the
-// mpirun in PATH, at the loader's own path, and in the folders of Python environments
-// and of Linux distributions. Where MT_MPI_LIB is set only that file is tried.
+// Find searches for a library that can talk to the launcher of this process, and loads it. The search order:
+//   - beside the programs that started this process
+//   - beside the mpirun in PATH
+//   - in the loader's path
+//   - in folders of Python environments and of Linux distributions
+//
+// If MT_MPI_LIB is set, Find tries only that file.
 func Find(e Env, l Launch) Found {
 	f := Found{family: l.Family}
 	if file := e.Getenv(Variable); file != "" {
 		f.Searched = []string{Variable + "=" + file}
 		if abs, err := filepath.Abs(file); err == nil {
-			file = abs // without a slash, the loader would search its own path instead
+			file = abs // without a slash, the loader would search its path
 		}
 		f.try(&e, l, file)
 		f.blame(Variable)
@@ -392,7 +385,8 @@ func Find(e Env, l Launch) Found {
 	return f
 }
 
-// try loads one file. That the loader finds no file of a name is no failure.
+// try loads one file, and reports whether the library can be used. A name that the loader does not find is not recorded
+// as a failure.
 func (f *Found) try(e *Env, l Launch, file string) bool {
 	lib, err := e.open(file)
 	switch {
@@ -411,15 +405,15 @@ func (f *Found) try(e *Env, l Launch, file string) bool {
 	return true
 }
 
-// blame says of what failed that it was tried because of an environment variable.
+// blame adds the name of the environment variable that named the file to the recorded failures.
 func (f *Found) blame(variable string) {
 	for i, why := range f.Failed {
 		f.Failed[i] = variable + ": " + why
 	}
 }
 
-// absent tells from what a loader says whether there is no library of a name. Where it is one
-// that the library needs that is missing, loaders name that one first.
+// absent reports whether a loader's message says that there is no library called name. If a dependency is missing
+// instead, loaders name the dependency first.
 //
 //	glibc         NAME: cannot open shared object file: No such file or directory
 //	musl          Error loading shared library NAME: No such file or directory
@@ -427,11 +421,11 @@ func (f *Found) blame(variable string) {
 //	FreeBSD       Shared object "NAME" not found, required by "mt"
 func absent(name, says string) bool {
 	_, rest, _ := strings.Cut(says, name)
-	return !strings.Contains(says, "Library not loaded") && // macOS, of one that is needed
+	return !strings.Contains(says, "Library not loaded") && // macOS, for a missing dependency
 		slices.ContainsFunc([]string{"No such file", "no such file", "not found"}, func(s string) bool { return strings.Contains(rest, s) })
 }
 
-// folders are where libraries may be, in order; "" is the loader's path.
+// folders returns the folders to search, in order; "" is the loader's path.
 func (e *Env) folders(l Launch) (out []string) {
 	beside := func(program string) {
 		prefix := filepath.Dir(filepath.Dir(program))
@@ -470,14 +464,13 @@ func (e *Env) folders(l Launch) (out []string) {
 	return out
 }
 
-// isLauncher tells from a program's file whether it belongs to an MPI. A shell
-// between mpirun and mt does not.
+// isLauncher reports whether a program belongs to an MPI installation. A shell between mpirun and mt does not.
 func isLauncher(program string) bool {
 	base := filepath.Base(program)
 	return slices.ContainsFunc([]string{"mpi", "hydra", "orte", "prte", "prun"}, func(start string) bool { return strings.HasPrefix(base, start) })
 }
 
-// triplet is Debian's name of this architecture, a folder for libraries.
+// triplet returns Debian's name of this architecture, a subfolder for libraries.
 func triplet() string {
 	arch := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH]
 	return arch + "-linux-gnu"

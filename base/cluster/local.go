@@ -8,29 +8,29 @@ import (
 	"time"
 )
 
-// LocalOptions say how ranks misbehave.
+// LocalOptions sets the disturbances of local ranks.
 type LocalOptions struct {
-	// Seed draws in which order what is complete is told.
+	// Seed is the seed for the order in which completions are reported.
 	Seed uint64
-	// Delay is the longest time that passes before each rank is told; 0: none.
+	// Delay is the maximum delay before each report; 0: none.
 	Delay time.Duration
 }
 
-// localJob is what the ranks share.
+// localJob is the state shared by the ranks.
 type localJob struct {
 	size int
 	o    LocalOptions
 
 	mu      sync.Mutex
 	comms   map[string]*localExchange
-	made    []map[string]int // for each rank: how many communicators of a name it made
-	joined  map[string]int   // how many ranks made a communicator
-	changed sync.Cond        // joined changed, or the run was aborted
+	made    []map[string]int // by rank: number of communicators made with a name
+	joined  map[string]int   // number of ranks that have made a communicator
+	changed sync.Cond        // joined has changed, or the run was aborted
 	aborted error
 	inboxes []*localInbox
 }
 
-// LocalWorlds makes n ranks. Each is closed, or one aborts all.
+// LocalWorlds makes n ranks in this process. The caller closes every World, or aborts one, which aborts all.
 func LocalWorlds(n int, o LocalOptions) []World {
 	j := &localJob{size: n, o: o, comms: map[string]*localExchange{}, joined: map[string]int{}}
 	j.changed.L = &j.mu
@@ -43,7 +43,7 @@ func LocalWorlds(n int, o LocalOptions) []World {
 	return out
 }
 
-// localWorld is one rank's view.
+// localWorld is the World of one local rank.
 type localWorld struct {
 	*localJob
 	rank int
@@ -55,7 +55,7 @@ func (w *localWorld) Rank() int { return w.rank }
 // Size implements World.
 func (w *localWorld) Size() int { return w.size }
 
-// Hosts implements World: each rank pretends to have a host of its own.
+// Hosts implements World. Each rank pretends to be on its own host.
 func (w *localWorld) Hosts() (out []string) {
 	for r := range w.size {
 		out = append(out, fmt.Sprintf("host %d", r))
@@ -80,7 +80,7 @@ func (w *localWorld) NewComm(name string) (Comm, error) {
 	return &localComm{w.comms[key], w.rank}, w.aborted
 }
 
-// Abort implements World. What waits fails, and so does what comes later.
+// Abort implements World. Pending and later operations fail.
 func (w *localWorld) Abort(reason string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -114,7 +114,7 @@ func (w *localWorld) Close() error {
 	return w.aborted
 }
 
-// sortedRounds are the numbers of rounds in order.
+// sortedRounds returns the numbers of rounds in ascending order.
 func sortedRounds(rounds map[int]*localRound) (out []int) {
 	for at := range rounds {
 		out = append(out, at)
@@ -123,7 +123,7 @@ func sortedRounds(rounds map[int]*localRound) (out []int) {
 	return out
 }
 
-// localInbox tells one rank what is complete, one thing at a time.
+// localInbox calls the completion callbacks of one rank, one at a time.
 type localInbox struct {
 	mu     sync.Mutex
 	ready  []func()
@@ -137,8 +137,7 @@ func newLocalInbox(draw *rand.Rand, delay time.Duration) *localInbox {
 	return in
 }
 
-// add lets f be called some time. After close it is called as well, by a goroutine of
-// its own, so that nobody waits in vain.
+// add schedules a call of f. After close, f runs on a goroutine of its own, so that no caller waits forever.
 func (in *localInbox) add(f func()) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -160,12 +159,11 @@ func (in *localInbox) close() {
 func (in *localInbox) poke() {
 	select {
 	case in.wake <- struct{}{}:
-	default: // it is awake
+	default: // already awake
 	}
 }
 
-// run calls what is ready, in an order that is drawn, until the inbox is closed and
-// empty.
+// run calls the scheduled functions in random order until the inbox is closed and empty.
 func (in *localInbox) run(draw *rand.Rand, delay time.Duration) {
 	for {
 		if delay > 0 {

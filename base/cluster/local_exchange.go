@@ -6,22 +6,22 @@ import (
 	"slices"
 )
 
-// localExchange is a communicator, which the ranks share.
+// localExchange is a communicator, shared by all ranks.
 type localExchange struct {
 	*localJob
 	name   string
-	begun  []int // how many operations each rank has begun
+	begun  []int // by rank: number of operations begun
 	rounds map[int]*localRound
 }
 
-// localRound is one operation, which is carried out when all ranks have begun it.
+// localRound is one collective operation. It is executed when all ranks have begun it.
 type localRound struct {
-	calls []*localCall // by rank; nil before it has begun
+	calls []*localCall // by rank; nil: not begun
 	begun int
 }
 
-// localCall is what one rank began. AllGatherV has its data and counts in recv and
-// recvCounts, AllGather is one.
+// localCall is one rank's call. AllGatherV has its data in recv and its counts in recvCounts. AllGather runs as an
+// AllGatherV.
 type localCall struct {
 	name                   string
 	send, recv             []byte
@@ -29,7 +29,7 @@ type localCall struct {
 	done                   func(error)
 }
 
-// localComm is one rank's view.
+// localComm is a communicator as one rank uses it.
 type localComm struct {
 	*localExchange
 	rank int
@@ -63,7 +63,7 @@ func (c *localComm) AllToAllV(send []byte, sendCounts []int, recv []byte, recvCo
 	c.begin(&localCall{name: "AllToAllV", send: send, sendCounts: sendCounts, recv: recv, recvCounts: recvCounts, done: done})
 }
 
-// begin takes a rank's next operation; the last rank to begin it carries it out.
+// begin registers a rank's next operation. The last rank to begin the operation executes it.
 func (c *localComm) begin(one *localCall) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -95,7 +95,8 @@ func (c *localComm) begin(one *localCall) {
 	}
 }
 
-// end tells all ranks that have begun a round that it is over. The job is locked.
+// end calls the completion callbacks of operation number at, for all ranks that have begun it. The caller holds the
+// job's lock.
 func (e *localExchange) end(at int, err error) {
 	for rank, one := range e.rounds[at].calls {
 		if one != nil {
@@ -105,7 +106,7 @@ func (e *localExchange) end(at int, err error) {
 	delete(e.rounds, at)
 }
 
-// check says what is wrong with the counts of a call, if anything.
+// check returns an error for invalid counts in a call.
 func (c *localCall) check(size int) error {
 	for _, side := range []struct {
 		data   []byte
@@ -126,7 +127,7 @@ func (c *localCall) check(size int) error {
 	return nil
 }
 
-// agree says where the ranks have not begun the same operation, if they have not.
+// agree returns an error unless all ranks have begun the same operation with matching counts.
 func (r *localRound) agree() error {
 	first := r.calls[0]
 	for rank, one := range r.calls {
@@ -146,7 +147,7 @@ func (r *localRound) agree() error {
 	return nil
 }
 
-// copy carries out the round.
+// copy does the exchange: it copies each rank's part to the ranks that receive it.
 func (r *localRound) copy() {
 	for to, one := range r.calls {
 		for from, other := range r.calls {
@@ -160,7 +161,7 @@ func (r *localRound) copy() {
 	}
 }
 
-// localPart is the part of data that belongs to a rank.
+// localPart returns a rank's part of data.
 func localPart(data []byte, counts []int, rank int) []byte {
 	at := 0
 	for _, n := range counts[:rank] {

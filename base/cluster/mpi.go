@@ -12,7 +12,7 @@ import (
 	"unsafe"
 )
 
-// mpiWorld is a World whose ranks are processes.
+// mpiWorld is a World of processes.
 type mpiWorld struct {
 	engine     *engine
 	rank, size int
@@ -20,27 +20,26 @@ type mpiWorld struct {
 	largest    int
 }
 
-// Options say how MPI is started.
+// Options configures MPI.
 type Options struct {
-	// Largest is the length in bytes of the largest message; 0 means 1 GiB. The counts
-	// of MPI are C ints, and what is longer is cut.
+	// Largest is the maximum length of a message in bytes; 0 means 1 GiB. MPI's counts are C ints, so longer data is
+	// split.
 	Largest int
 }
 
 const largest = 1 << 30
 
-// started is the World of this process. MPI can be started once.
+// started is the World of this process. MPI can be started only once.
 var started struct {
 	sync.Mutex
 	world *mpiWorld
 }
 
-// Start is the World that MPI makes of the processes that l started: it initialises the library that was found in
-// this one. It waits for all ranks. Where no library was found the error is ErrMissing.
+// Start initializes the found library in this process and returns the World of the processes started by l. It waits for
+// all ranks. If no library was found, the error is ErrMissing.
 //
-// The library must have made a world of as many ranks as were started: one that does
-// not know the launcher makes a world of its own for every process. A process for which
-// Start failed ends by Exit as well.
+// The library must report the same rank and number of ranks as the launcher. A library that does not know the launcher
+// would make a World for each process. A process whose Start has failed also ends with Exit.
 func Start(f Found, l Launch, o Options) (World, error) {
 	if f.library == nil {
 		return nil, fmt.Errorf("%w: %s", ErrMissing, f.why())
@@ -56,7 +55,7 @@ func Start(f Found, l Launch, o Options) (World, error) {
 	}
 	w.engine = newEngine(f.library)
 	started.world = w
-	started.Unlock() // Exit must not wait for the other ranks
+	started.Unlock() // Exit must not wait for other ranks
 	if err := w.engine.do(w.init); err != nil {
 		return nil, err
 	}
@@ -67,7 +66,7 @@ func Start(f Found, l Launch, o Options) (World, error) {
 	return w, nil
 }
 
-// init runs on the owner of MPI.
+// init runs on the goroutine that owns MPI.
 func (w *mpiWorld) init() error {
 	e, k := w.engine, &w.engine.lib.constants
 	restore := keepSignals()
@@ -95,20 +94,20 @@ func (w *mpiWorld) init() error {
 	return w.findHosts()
 }
 
-// place is what each rank tells of where it is.
+// place is what each rank reports about its location.
 type place struct {
-	first int64 // the lowest rank with which it shares memory
+	first int64 // lowest rank with shared memory
 	name  [256]byte
 }
 
-// findHosts names the host of each rank.
+// findHosts determines the host of each rank.
 func (w *mpiWorld) findHosts() error {
 	e, k := w.engine, &w.engine.lib.constants
 	if err := e.call(&e.lib.commSplitType, k.world, k.shared, 0, k.infoNull, e.lib.out(1)); err != nil {
 		return err
 	}
 	neighbours := e.lib.communicator(1)
-	places := make([]place, w.size+1) // the last is what this rank tells
+	places := make([]place, w.size+1) // the last element is this rank's own report
 	mine := &places[w.size]
 	mine.first = int64(w.rank)
 	if err := e.call(&e.lib.bcast, addressOf(bytesOf(places[w.size:])), 8, k.byte, 0, neighbours); err != nil {
@@ -127,8 +126,8 @@ func (w *mpiWorld) findHosts() error {
 	return nil
 }
 
-// hostNames names the host of each rank. Hosts that do not share memory and have one
-// name, as containers may, are told apart by their lowest rank.
+// hostNames names the host of each rank. Hosts with the same name that do not share memory, as with containers, get the
+// lowest rank as a suffix.
 func hostNames(places []place) []string {
 	firsts := map[string]map[int64]bool{}
 	for _, p := range places {
@@ -174,7 +173,7 @@ func (w *mpiWorld) NewComm(name string) (Comm, error) {
 	return c, nil
 }
 
-// Close implements World: it ends MPI on this rank.
+// Close implements World. It finalizes MPI on this rank.
 func (w *mpiWorld) Close() error {
 	e := w.engine
 	return e.do(func() error {
@@ -189,12 +188,12 @@ func (w *mpiWorld) Close() error {
 	})
 }
 
-// How end waits, in both cases for what it cannot see.
+// Waiting times of end, for events that it cannot observe.
 const (
-	// What was written just before may be lost otherwise: MPICH's mpirun ends the
-	// processes before it reads what is left of their output.
+	// Without this wait, output written just before an abort may be lost: MPICH's mpirun ends the processes before it
+	// reads the rest of their output.
 	abortAfter = 300 * time.Millisecond
-	// The owner of MPI may be inside a call that waits for a rank which is no more.
+	// The MPI goroutine may be inside a call that waits for a vanished rank.
 	abortWithin = 10 * time.Second
 )
 
@@ -204,8 +203,8 @@ func (w *mpiWorld) Abort(reason string) {
 	w.end(1)
 }
 
-// end ends the processes of all ranks, this one too, with an exit code that is not
-// 0. It does not return. Functions that wait for operations must not call it.
+// end ends the processes of all ranks, including this one, with an exit code other than 0. It does not return.
+// Completion callbacks must not call it.
 func (w *mpiWorld) end(code int) {
 	time.Sleep(abortAfter)
 	e := w.engine
@@ -221,13 +220,12 @@ func (w *mpiWorld) end(code int) {
 	os.Exit(code)
 }
 
-// Exit ends this process. Where MPI was started, leaving without its knowledge would
-// let the launcher, and the other ranks, wait or complain: so with code 0 MPI is
-// finalized if it was not before, and with another code all ranks are ended unless it
-// was. Where MPI was not started, a code other than 0 ends all ranks as well: the others
-// may wait in Start for this one.
+// Exit ends this process with a code. If MPI was started, leaving without MPI's knowledge would make the launcher or
+// other ranks hang or complain. With code 0, Exit finalizes MPI unless that was done. With another code it ends all
+// ranks, unless MPI was finalized. If MPI was not started, a code other than 0 also ends all ranks, because others may
+// wait for this rank in Start.
 func Exit(code int) {
-	started.Lock() // it stays locked: the process ends
+	started.Lock() // never unlocked: the process ends
 	w := started.world
 	if w == nil {
 		if l, err := LaunchOf(os.Getenv); err == nil && code != 0 {
@@ -244,15 +242,14 @@ func Exit(code int) {
 	if !w.engine.isEnded() {
 		w.end(code)
 	}
-	// What C runs at its exit must run: MPICH 5 takes its leave of mpirun there, which
-	// kills all ranks when one is gone without.
+	// Exit leaves through C's exit function, so that C's exit handlers run. In a handler MPICH 5 signs off from mpirun,
+	// which kills all ranks if one leaves without signing off.
 	w.engine.lib.exit.status(uintptr(code))
 }
 
-// tellLauncher lets MPICH's mpirun, which waits for ever for a rank that ended before MPI
-// was started, end all ranks: it writes what MPI_Abort writes to it. Other launchers see it
-// by themselves. The number that the variable has may be another file's here, where
-// something between the launcher and this program has closed its own.
+// tellLauncher makes MPICH's mpirun end all ranks by writing the message of MPI_Abort to it. mpirun would wait forever
+// for a rank that ended before MPI was started. Other launchers notice such an end themselves. A program between mpirun
+// and mt may have closed the descriptor, whose number may then belong to another file.
 func tellLauncher(l Launch, code int) {
 	fd, err := strconv.Atoi(os.Getenv("PMI_FD"))
 	if err != nil || l.Size == 1 || l.Family != OfMPICH {
@@ -263,28 +260,27 @@ func tellLauncher(l Launch, code int) {
 		return
 	}
 	time.Sleep(abortAfter)
-	_, _ = fmt.Fprintf(launcher, "cmd=abort exitcode=%d\n", code) // it may be gone
+	_, _ = fmt.Fprintf(launcher, "cmd=abort exitcode=%d\n", code) // the launcher may be gone
 }
 
-// mpiComm is a communicator of all ranks. On each rank the same operations of one
-// communicator are begun in the same order; those of different ones are independent.
+// mpiComm is a communicator of all ranks. Each rank must begin the operations of one communicator in the same order.
+// Operations of different communicators are independent.
 //
-// Operations return at once. done is called when the operation is complete, or failed,
-// on the goroutine that owns MPI: it must neither block nor take long, and may begin
-// other operations. Until then the memory belongs to MPI. After MPI was finalized done
-// is called at once, with an error.
+// Operations return at once. When an operation is complete or has failed, the MPI goroutine calls done. The callback
+// must neither block nor take long, and may begin other operations. Until then the memory belongs to MPI. After MPI is
+// finalized, done is called at once with an error.
 type mpiComm struct {
 	w      *mpiWorld
 	handle uintptr
 	name   string
 }
 
-// tag is that of all messages: what is sent from one rank to another through one
-// communicator arrives in the order in which it was sent.
+// tag is the tag of all messages. Messages between two ranks through one communicator arrive in sending order, so one
+// tag suffices.
 const tag = 1
 
-// AllGather sends value to all ranks; it has the same length on each. done gets what
-// every rank sent, in rank order.
+// AllGather sends value to all ranks. All values have the same length. done receives the values of all ranks in rank
+// order.
 func (c *mpiComm) AllGather(value []byte, done func(values [][]byte, err error)) {
 	n := len(value)
 	all := make([]byte, n*c.w.size)
@@ -302,9 +298,8 @@ func (c *mpiComm) AllGather(value []byte, done func(values [][]byte, err error))
 	})
 }
 
-// AllGatherV completes data on all ranks. It consists of one part for each rank, in
-// rank order; counts are their lengths in bytes and are the same on each rank. A rank
-// gives its own part and gets the others.
+// AllGatherV completes data on all ranks. data has one part for each rank, in rank order. counts has the lengths of the
+// parts in bytes, and is the same on each rank. A rank provides its own part and receives the others.
 func (c *mpiComm) AllGatherV(data []byte, counts []int, done func(error)) {
 	c.post("AllGatherV", done, func(done func(error)) {
 		if err := checkCounts(data, counts, c.w.size); err != nil {
@@ -314,8 +309,8 @@ func (c *mpiComm) AllGatherV(data []byte, counts []int, done func(error)) {
 		e, k := c.w.engine, &c.w.engine.lib.constants
 		f := newFlight((len(data)+c.w.largest-1)/c.w.largest, done)
 		for at := 0; at < len(data); at += c.w.largest {
-			// All windows begin now: those of one operation and the next one must not mix,
-			// in an order that would differ between ranks.
+			// All windows begin now. The windows of this operation and of the next must not interleave, because their
+			// order could then differ between ranks.
 			to := min(len(data), at+c.w.largest)
 			lengths, places := window(counts, at, to)
 			f.keep = append(f.keep, data, lengths, places)
@@ -329,9 +324,8 @@ func (c *mpiComm) AllGatherV(data []byte, counts []int, done func(error)) {
 	})
 }
 
-// window says which part of each rank's bytes lies between two places of data that
-// consists of counts[0] bytes of rank 0, counts[1] of rank 1 and so on: how many bytes
-// of each, and where they begin in the window.
+// window returns the part of each rank's bytes between two offsets of data, where data has counts[r] bytes of each rank
+// r in order. It returns the lengths, and the offsets within the window.
 func window(counts []int, from, to int) (lengths, places []int32) {
 	begin := 0
 	for _, n := range counts {
@@ -345,13 +339,12 @@ func window(counts []int, from, to int) (lengths, places []int32) {
 	return lengths, places
 }
 
-// AllToAllV sends a part of send to each rank and receives one of each, in rank order.
-// sendCounts and recvCounts are the lengths of the parts in bytes: what this rank sends
-// to another is as long as what that one receives of it. The two must not overlap.
+// AllToAllV sends one part of send to each rank and receives one part from each rank into recv, both in rank order.
+// sendCounts and recvCounts have the lengths of the parts in bytes. The number of bytes that one rank sends to another
+// must match on both. send and recv must not overlap.
 //
-// It is made of messages between two ranks, which is how libraries do it too: the
-// counts of a pair are known to both, so that both cut them alike where they are too
-// large for a message.
+// AllToAllV consists of point-to-point messages, as in MPI libraries. Both ranks of a pair know the count, so both
+// split large parts the same way.
 func (c *mpiComm) AllToAllV(send []byte, sendCounts []int, recv []byte, recvCounts []int, done func(error)) {
 	c.post("AllToAllV", done, func(done func(error)) {
 		e, k, me := c.w.engine, &c.w.engine.lib.constants, c.w.rank
@@ -387,14 +380,14 @@ func (c *mpiComm) AllToAllV(send []byte, sendCounts []int, recv []byte, recvCoun
 	})
 }
 
-// message is a piece of what goes to, or comes from, another rank.
+// message is a piece of the data exchanged with another rank.
 type message struct {
 	rank int
 	data []byte
 }
 
-// messages cuts data into messages from or to each other rank. It begins with the next
-// one, so that not all ranks send to the same one first.
+// messages splits data into messages from or to each other rank. It begins with the next rank, so that ranks do not all
+// send to the same rank first.
 func (c *mpiComm) messages(data []byte, counts []int) (out []message) {
 	for i := 1; i < c.w.size; i++ {
 		r := (c.w.rank + i) % c.w.size
@@ -408,7 +401,7 @@ func (c *mpiComm) messages(data []byte, counts []int) (out []message) {
 	return out
 }
 
-// part is the part of data that belongs to a rank.
+// part returns a rank's part of data.
 func part(data []byte, counts []int, rank int) []byte {
 	at := 0
 	for _, n := range counts[:rank] {
@@ -417,7 +410,7 @@ func part(data []byte, counts []int, rank int) []byte {
 	return data[at : at+counts[rank]]
 }
 
-// checkCounts says what is wrong with the counts of data, if anything.
+// checkCounts returns an error for counts that do not match data and size.
 func checkCounts(data []byte, counts []int, size int) error {
 	sum := 0
 	for _, n := range counts {
@@ -432,7 +425,7 @@ func checkCounts(data []byte, counts []int, size int) error {
 	return nil
 }
 
-// post lets the owner of MPI begin an operation. Errors name it.
+// post lets the MPI goroutine begin an operation. Errors include the operation's name.
 func (c *mpiComm) post(name string, done func(error), begin func(done func(error))) {
 	named := func(err error) {
 		if err != nil {
@@ -452,46 +445,45 @@ func (c *mpiComm) post(name string, done func(error), begin func(done func(error
 	}
 }
 
-// bytesOf is the memory of a record, for MPI to read and write.
+// bytesOf returns the memory of records as bytes, for MPI to read and write.
 func bytesOf[T any](records []T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(&records[0])), len(records)*int(unsafe.Sizeof(records[0])))
 }
 
-// untilNUL is the text at the start of b.
+// untilNUL returns the text before the first NUL in b.
 func untilNUL(b []byte) string {
 	text, _, _ := bytes.Cut(b, []byte{0})
 	return string(text)
 }
 
-// engine owns MPI: its goroutine calls it, and nobody else does.
+// engine owns MPI: only its goroutine calls MPI.
 type engine struct {
 	lib  *library
-	rank int // -1 until it is known
+	rank int // -1: not known yet
 
 	mu    sync.Mutex
-	todo  []func(error) // run by the goroutine, in order
-	ended bool          // MPI was finalized, by the goroutine: nothing is taken any more
+	todo  []func(error) // run in order by the goroutine
+	ended bool          // the goroutine has finalized MPI; nothing more is accepted
 	wake  chan struct{}
 
-	flying []*flight // begun and not done; only the goroutine touches it
-	lost   []*flight // failed: MPI may still use their memory
+	flying []*flight // in flight; only the goroutine accesses it
+	lost   []*flight // failed; MPI may still use their memory
 }
 
-// flight is an operation that was begun. It keeps the memory that MPI has.
+// flight is an operation in flight. It keeps the memory given to MPI alive.
 type flight struct {
-	handles []uint64 // of the requests, a word for each
-	open    []int    // the requests that are not complete, by their places in handles
+	handles []uint64 // request handles, a word each
+	open    []int    // indices in handles of incomplete requests
 	calls   []string // the functions that made the requests
 	keep    []any
 	done    func(error)
 }
 
-// errEnded is the error of operations that come after MPI was finalized.
+// errEnded is the error of operations after MPI was finalized.
 var errEnded = errors.New("MPI was finalized")
 
-// How the goroutine waits for what is under way: it tests without a rest at first,
-// since a small message takes some microseconds, and then with rests in between, to
-// leave the core to others. While it rests a network may fill its buffers.
+// Polling of operations in flight. The goroutine first polls eagerTests times without pause, because a small message
+// takes some microseconds. Then it pauses between polls to leave the core to others.
 const (
 	eagerTests = 200
 	restMicros = 50
@@ -503,9 +495,8 @@ func newEngine(l *library) *engine {
 	return e
 }
 
-// post lets the goroutine run f, after what was posted before. It never blocks. It
-// returns false, and f is not run, where MPI was finalized. Where that has come between, f
-// gets errEnded and must not call MPI.
+// post schedules f on the goroutine, after earlier posts, and never blocks. If MPI is finalized, post returns false and
+// does not run f. If MPI is finalized before f's turn, f receives errEnded and must not call MPI.
 func (e *engine) post(f func(error)) bool {
 	e.mu.Lock()
 	if e.ended {
@@ -516,13 +507,12 @@ func (e *engine) post(f func(error)) bool {
 	e.mu.Unlock()
 	select {
 	case e.wake <- struct{}{}:
-	default: // it is awake
+	default: // already awake
 	}
 	return true
 }
 
-// do lets the goroutine run f, which may block in MPI, and waits for it. It must not
-// be called from functions that the goroutine runs.
+// do runs f on the goroutine and waits for it. f may block in MPI. Functions on the goroutine must not call do.
 func (e *engine) do(f func() error) error {
 	done := make(chan error, 1)
 	posted := e.post(func(err error) {
@@ -537,16 +527,14 @@ func (e *engine) do(f func() error) error {
 	return <-done
 }
 
-// end notes, on the goroutine, that MPI was finalized. What others have posted while
-// MPI_Finalize ran is told so.
+// end records, on the goroutine, that MPI was finalized. Functions posted during MPI_Finalize receive errEnded.
 func (e *engine) end() {
 	e.mu.Lock()
 	e.ended = true
 	e.mu.Unlock()
 }
 
-// run is the goroutine. It never leaves its thread, which MPI_Init_thread makes the
-// main thread of MPI.
+// run is the goroutine's loop. It stays on one thread, which MPI_Init_thread makes MPI's main thread.
 func (e *engine) run() {
 	runtime.LockOSThread()
 	for idle := 0; ; {
@@ -572,7 +560,7 @@ func (e *engine) isEnded() bool {
 	return e.ended
 }
 
-// runTodo runs what was posted, and says whether there was anything.
+// runTodo runs the functions that post has scheduled, and reports whether there were any.
 func (e *engine) runTodo() bool {
 	e.mu.Lock()
 	todo := e.todo
@@ -588,8 +576,8 @@ func (e *engine) runTodo() bool {
 	return len(todo) > 0
 }
 
-// test asks for every request that is under way whether it is complete, calls the
-// functions of flights that are, and says whether any was.
+// test polls all requests in flight and calls the callbacks of finished flights. It reports whether any flight has
+// finished.
 func (e *engine) test() (any bool) {
 	var still []*flight
 	for _, f := range e.flying {
@@ -601,11 +589,11 @@ func (e *engine) test() (any bool) {
 		any = true
 		e.land(f, err)
 	}
-	e.flying = still // what the functions have begun is in todo
+	e.flying = still // operations begun by the callbacks are in todo
 	return any
 }
 
-// testOne takes out of f.open what is complete.
+// testOne removes completed requests from f.open.
 func (e *engine) testOne(f *flight) error {
 	open := f.open[:0]
 	for _, at := range f.open {
@@ -621,7 +609,7 @@ func (e *engine) testOne(f *flight) error {
 	return nil
 }
 
-// call calls one of MPI's functions; its error knows the rank.
+// call calls an MPI function. An *Error includes the rank.
 func (e *engine) call(f *function, args ...uintptr) error {
 	err := e.lib.call(f, args...)
 	var failed *Error
@@ -631,13 +619,13 @@ func (e *engine) call(f *function, args ...uintptr) error {
 	return err
 }
 
-// newFlight has room for n requests. keep is the memory that MPI is given.
+// newFlight returns a flight with room for n requests. keep lists memory given to MPI.
 func newFlight(n int, done func(error), keep ...any) *flight {
 	return &flight{handles: make([]uint64, n), keep: keep, done: done}
 }
 
-// begin calls a function that makes a request; its last argument, the address for the
-// request's handle, is added here.
+// begin calls a function that makes a request. It appends the function's last argument, the address for the request's
+// handle.
 func (e *engine) begin(f *flight, call *function, args ...uintptr) error {
 	at := len(f.calls)
 	if err := e.call(call, append(args, addressOfHandle(&f.handles[at]))...); err != nil {
@@ -647,7 +635,7 @@ func (e *engine) begin(f *flight, call *function, args ...uintptr) error {
 	return nil
 }
 
-// fly takes over a flight whose requests were begun. err is that of begin.
+// fly adds a flight after its requests have begun. err is the error of begin.
 func (e *engine) fly(f *flight, err error) {
 	if err != nil || len(f.open) == 0 {
 		e.land(f, err)
@@ -656,7 +644,7 @@ func (e *engine) fly(f *flight, err error) {
 	e.flying = append(e.flying, f)
 }
 
-// land ends a flight.
+// land finishes a flight.
 func (e *engine) land(f *flight, err error) {
 	if err != nil {
 		e.lost = append(e.lost, f)
@@ -667,36 +655,33 @@ func (e *engine) land(f *flight, err error) {
 // Family is a group of MPI libraries whose launchers start each other's processes.
 type Family string
 
-// The families. Implementations that descend from MPICH, such as Intel's, Cray's and
-// MVAPICH, are of its family.
+// Families of MPI libraries. Descendants of MPICH, such as the MPI libraries of Intel and Cray and MVAPICH, belong to
+// its family.
 const (
 	OfAny     Family = ""
 	OfMPICH   Family = "MPICH"
 	OfOpenMPI Family = "Open MPI"
 )
 
-// Launch says who started this process, and as which of how many ranks.
+// Launch describes the launcher of this process, and the process's rank.
 type Launch struct {
-	// By names the launcher for people; it is empty where the process was started
-	// alone, and then Rank is 0 and Size is 1.
+	// By names the launcher for people; "": the process was started alone, with Rank 0 and Size 1.
 	By         string
 	Rank, Size int
-	// Family is that of the library which can talk to the launcher.
+	// Family is the family of libraries that can talk to the launcher.
 	Family Family
 }
 
-// ErrNoMPI is the error of LaunchOf where several processes were started together by
-// something that is no MPI.
+// ErrNoMPI is the error of LaunchOf if a launcher without MPI has started several processes.
 var ErrNoMPI = errors.New("mt's ranks are started by MPI")
 
-// launchers are the marks that launchers leave in the environment, in the order in
-// which they are looked for: a mark of MPI's counts before one of a program that may
-// have started it.
+// launchers lists the environment variables of launchers in search order. An MPI launcher comes before programs that
+// may have started the launcher.
 var launchers = []struct {
 	by         string
-	rank, size string // names of variables
+	rank, size string // environment variables
 	family     Family
-	wrong      func(size int) string // what to start instead; nil for an MPI
+	wrong      func(size int) string // the command to use instead; nil for an MPI
 }{
 	{by: "Open MPI's mpirun", rank: "OMPI_COMM_WORLD_RANK", size: "OMPI_COMM_WORLD_SIZE", family: OfOpenMPI},
 	{by: "MPICH's mpirun", rank: "PMI_RANK", size: "PMI_SIZE", family: OfMPICH},
@@ -709,9 +694,8 @@ var launchers = []struct {
 	}},
 }
 
-// LaunchOf reads the environment. Where something else than an MPI started several
-// processes the error is ErrNoMPI and says what to start instead; Rank and Size are
-// right all the same.
+// LaunchOf reads the launcher from the environment. If a launcher without MPI started several processes, the error is
+// ErrNoMPI and names the command to use instead. Rank and Size are correct even then.
 func LaunchOf(getenv func(string) string) (Launch, error) {
 	for _, l := range launchers {
 		rank, err := strconv.Atoi(getenv(l.rank))
@@ -727,9 +711,9 @@ func LaunchOf(getenv func(string) string) (Launch, error) {
 		case l.wrong != nil && size > 1:
 			return out, fmt.Errorf("%s has started %d processes (%s=%d, %s=%d): %w: %s", l.by, size, l.rank, rank, l.size, size, ErrNoMPI, l.wrong(size))
 		case l.wrong != nil:
-			continue // one process, which needs no MPI
+			continue // a single process needs no MPI
 		case getenv("SLURM_STEP_ID") != "" && l.family == OfMPICH:
-			out.By, out.Family = "srun --mpi=pmi2", OfAny // Open MPI may know it too
+			out.By, out.Family = "srun --mpi=pmi2", OfAny // Open MPI may support pmi2 too
 		}
 		return out, nil
 	}

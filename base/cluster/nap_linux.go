@@ -2,10 +2,9 @@ package cluster
 
 import "golang.org/x/sys/unix"
 
-// nap lets the thread rest for the microseconds. time.Sleep rests for a thousand at
-// least where nothing else is to be done, in which a network could have carried a
-// megabyte.
+// nap suspends the thread for some microseconds. If the Go runtime is idle, time.Sleep would suspend it for at least a
+// millisecond, in which a network could carry a megabyte.
 func nap(microseconds int64) {
 	rest := unix.NsecToTimespec(microseconds * 1000)
-	_ = unix.Nanosleep(&rest, nil) // a signal may end it early, which is as well
+	_ = unix.Nanosleep(&rest, nil) // a signal may end the pause early, which is harmless
 }

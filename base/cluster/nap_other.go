@@ -4,5 +4,5 @@ package cluster
 
 import "time"
 
-// nap lets the thread rest for about the microseconds.
+// nap suspends the thread for about the given microseconds.
 func nap(microseconds int64) { time.Sleep(time.Duration(microseconds) * time.Microsecond) }

@@ -11,10 +11,10 @@ import (
 	"github.com/ebitengine/purego"
 )
 
-// open loads a library for all of the process: the parts that Open MPI loads by itself
-// take symbols from it. Where file has no slash the loader searches its path.
+// open loads a library with global symbols, because Open MPI's plugins take symbols from it. If file has no slash, the
+// loader searches its path.
 func open(file string) (*library, error) {
-	runtime.LockOSThread() // the loader keeps the reason of a failure per thread
+	runtime.LockOSThread() // the loader stores errors for each thread
 	defer runtime.UnlockOSThread()
 	defer keepSignals()()
 	handle, err := purego.Dlopen(file, purego.RTLD_NOW|purego.RTLD_GLOBAL)
@@ -29,7 +29,7 @@ func open(file string) (*library, error) {
 		return at
 	})
 	if err != nil {
-		_ = purego.Dlclose(handle) // it is of no use, and the error that counts is err
+		_ = purego.Dlclose(handle) // the library is useless, and err is the relevant error
 		return nil, err
 	}
 	l.handle, l.path = handle, file
@@ -39,11 +39,10 @@ func open(file string) (*library, error) {
 	return l, nil
 }
 
-// shut gives back a library that MPI was not started with.
-func shut(l *library) { _ = purego.Dlclose(l.handle) } // what stays loaded is only not used
+// shut unloads a library that was not used to start MPI.
+func shut(l *library) { _ = purego.Dlclose(l.handle) } // a library that stays loaded is harmless
 
-// mapped is the file that this process has mapped for a library's name, or the name
-// where the system does not tell.
+// mapped returns the path of the file mapped under a library's name, or the name if the system does not tell.
 func mapped(name string) string {
 	maps, err := os.ReadFile("/proc/self/maps")
 	if err != nil {

@@ -4,7 +4,7 @@ package cluster
 
 import "errors"
 
-// open fails: libraries are not opened on this system.
+// open fails, because loading libraries is not supported on this system.
 func open(string) (*library, error) {
 	return nil, errors.New("libraries cannot be opened on this system")
 }

@@ -19,7 +19,7 @@ import (
 	"mt/internal/testkit"
 )
 
-// asRank is the variable that makes this program a rank: it says what to do as one.
+// asRank is the environment variable that makes this program a rank and names the rank's task.
 const asRank = "MT_TEST_RANK"
 
 func TestMain(m *testing.M) {
@@ -35,13 +35,13 @@ func TestMain(m *testing.M) {
 	cluster.Exit(code)
 }
 
-// beRank is what this program does as a rank.
+// beRank runs a rank's task.
 func beRank(what string) (code int, err error) {
 	l, err := cluster.LaunchOf(os.Getenv)
 	if err != nil {
 		return 1, err
 	}
-	// What a rank says goes to a file of its own: a launcher may lose what was said last.
+	// Each rank writes its messages to its own file, because a launcher may lose the last output.
 	if os.Stderr, err = os.Create(filepath.Join(os.Getenv("MT_TEST_SAYS"), strconv.Itoa(l.Rank))); err != nil {
 		return 1, err
 	}
@@ -51,8 +51,7 @@ func beRank(what string) (code int, err error) {
 	if what == "early" && l.Rank == 1 {
 		return 4, nil
 	}
-	// Messages of 5 bytes are cut into pieces, and so is what is gathered; those of the
-	// usual size are not.
+	// With a maximum of 5 bytes, messages and gathers are split. With the default they are not.
 	largest, _ := strconv.Atoi(os.Getenv("MT_TEST_LARGEST"))
 	w, err := cluster.Start(cluster.Find(cluster.ThisMachine(), l), l, cluster.Options{Largest: largest})
 	if err != nil {
@@ -83,7 +82,7 @@ func beRank(what string) (code int, err error) {
 	return 0, nil
 }
 
-// as runs this program as n ranks. said is what each wrote to its standard error.
+// as runs this program as n ranks. said has the standard error of each rank.
 func as(t *testing.T, n int, what string, env ...string) (r testkit.RanksResult, said []string) {
 	t.Helper()
 	return by(t, "mpirun", n, what, env...)
@@ -124,8 +123,8 @@ func TestMPIConforms(t *testing.T) {
 	}
 }
 
-// TestMPIEnds: one rank can end all, each way of leaving has its exit code, and a
-// library that does not go with the launcher is told.
+// TestMPIEnds: one rank can end all, each way of ending has its exit code, and a library that does not match the
+// launcher is reported.
 func TestMPIEnds(t *testing.T) {
 	testkit.NotShort(t)
 	for what, tt := range map[string]struct {
@@ -198,8 +197,7 @@ func TestLocalConforms(t *testing.T) {
 	}
 }
 
-// TestLocalAbort: the ranks that wait, and those that come later, are told who ended
-// the run and why.
+// TestLocalAbort: pending and later operations report which rank ended the run and why.
 func TestLocalAbort(t *testing.T) {
 	const want = "rank 2 ended the run: the disk is full"
 	var waiting sync.WaitGroup
@@ -242,8 +240,8 @@ func TestLocalAbort(t *testing.T) {
 	})
 }
 
-// TestLocalTellsMisuse: ranks that do not begin the same are told what differs, and a
-// rank that leaves too early too.
+// TestLocalTellsMisuse: ranks that begin different operations get an error that shows the difference. A rank that
+// closes too early gets one too.
 func TestLocalTellsMisuse(t *testing.T) {
 	for want, begin := range map[string]func(w cluster.World, c cluster.Comm, done func(error)){
 		"rank 0 began AllGatherV and rank 1 AllToAllV": func(w cluster.World, c cluster.Comm, done func(error)) {
@@ -335,8 +333,8 @@ func (c clocked) AllToAllV(_ []byte, _ []int, _ []byte, _ []int, done func(error
 	c.exchange(c.toAll, done)
 }
 
-// TestMeasuredRates: a rate is what leaves or reaches one of two ranks, half of the buffer, in the time of the slower
-// rank's best try.
+// TestMeasuredRates: a rate is half of the buffer, the bytes that leave or reach one of two ranks, over the slower
+// rank's best time.
 func TestMeasuredRates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := clocked{toAll: 4 * time.Millisecond, gather: 2 * time.Millisecond, small: time.Millisecond, began: new(int)}

@@ -7,28 +7,28 @@ import (
 	"time"
 )
 
-// Rates are what exchanges between ranks reach, the best of a few tries.
+// Rates has the measured rates of exchanges between ranks, the best of a few attempts.
 type Rates struct {
-	// AllToAll is how many bytes a second leave each rank, and as many come to it, while
-	// each sends a part of its memory to each other.
+	// AllToAll is the number of bytes a second that each rank sends, and receives, while every rank sends a part of its
+	// memory to every other.
 	AllToAll float64 `json:"all_to_all_bytes_per_s"`
-	// AllGather is how many bytes a second come to each rank while all get what each has.
+	// AllGather is the number of bytes a second that each rank receives while all ranks gather the data of all.
 	AllGather float64 `json:"all_gather_bytes_per_s"`
-	// Latency is how long it takes until each rank has a few bytes of every other, in seconds.
+	// Latency is the time until each rank has a few bytes of every other rank, in seconds.
 	Latency float64 `json:"small_all_gather_s"`
 }
 
-// How often is measured: large exchanges, and small ones in a row.
+// Number of measurements: large exchanges, and consecutive small ones.
 const (
 	largeTries = 3
 	smallTries = 50
 )
 
-// Measure exchanges the bytes through a communicator on which nothing is under way. All
-// ranks call it at once, and get the same.
+// Measure exchanges the given bytes through a communicator without operations in flight. All ranks call it together and
+// get the same result.
 //
-// It is for a process that ends soon: what it exchanges lies on Go's heap, and a fast network
-// may keep memory registered that the collector gives back later.
+// It serves processes that end soon. The exchanged data is on Go's heap, and a fast network may keep memory registered
+// that the garbage collector later returns.
 func Measure(w World, c Comm, bytes int) (Rates, error) {
 	n := w.Size()
 	part := max(bytes/n, 1)
@@ -61,8 +61,8 @@ func Measure(w World, c Comm, bytes int) (Rates, error) {
 	return Rates{AllToAll: moved / toAll, AllGather: moved / gather, Latency: small / smallTries}, err
 }
 
-// slowest is how many seconds f takes on the rank on which it takes longest, in the
-// best of some tries. The first, in which connections are made, is not one of them.
+// slowest calls f several times on all ranks. It returns the time of the best attempt, in seconds, as measured by the
+// slowest rank. A first attempt, which sets up connections, does not count.
 func slowest(c Comm, tries int, f func() error) (float64, error) {
 	best := math.Inf(1)
 	for i := range tries + 1 {
@@ -88,7 +88,7 @@ func slowest(c Comm, tries int, f func() error) (float64, error) {
 	return best, nil
 }
 
-// GatherAll is Gather for values whose lengths differ.
+// GatherAll is Gather for values of different lengths.
 func GatherAll(w World, c Comm, value []byte) ([][]byte, error) {
 	lengths, err := Gather(c, binary.LittleEndian.AppendUint64(nil, uint64(len(value))))
 	if err != nil {

@@ -42,8 +42,7 @@ func machine(t *testing.T, files []string, vars map[string]string) (e Env, root 
 	}, root, shuts
 }
 
-// TestFind: the library is the one that goes with what started the process, and the
-// nearest of those.
+// TestFind: Find returns the nearest library that matches the launcher.
 func TestFind(t *testing.T) {
 	system := "usr/lib/" + triplet() + "/"
 	ofMPICH, ofOpenMPI := Launch{By: "MPICH's mpirun", Size: 2, Family: OfMPICH}, Launch{By: "Open MPI's mpirun", Size: 2, Family: OfOpenMPI}
@@ -96,7 +95,7 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// TestAbsent: a library that is not there is told from one that cannot be used, on each system.
+// TestAbsent: on each system, a missing library is distinguished from an unusable one.
 func TestAbsent(t *testing.T) {
 	for says, want := range map[string]bool{
 		"libmpi.so.12: cannot open shared object file: No such file or directory":                                       true,
@@ -198,8 +197,7 @@ func TestLaunch(t *testing.T) {
 	}
 }
 
-// TestABI: an ABI is told by the file's name and by what is in it, and has its
-// constants.
+// TestABI: the file name and the exported symbols determine the ABI and its constants.
 func TestABI(t *testing.T) {
 	open := []string{"ompi_mpi_comm_world", "ompi_mpi_byte", "ompi_mpi_errors_return", "ompi_mpi_info_null"}
 	for i, tt := range []struct {

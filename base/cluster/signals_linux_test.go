@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestSignalsStay: a library that is loaded changes nothing of what this process does at
-// signals, and Go makes a panic of a nil dereference as before.
+// TestSignalsStay: loading a library leaves the signal actions of this process unchanged, and a nil dereference still
+// raises a panic.
 func TestSignalsStay(t *testing.T) {
 	t.Setenv(Variable, "")
 	before := signalActions()
@@ -51,7 +51,7 @@ func TestAbortEndsAtOnce(t *testing.T) {
 	}
 }
 
-// TestKeepSignals: actions that were changed are those of before again.
+// TestKeepSignals: restore resets changed actions.
 func TestKeepSignals(t *testing.T) {
 	const signal = 64 // Go and libc leave it alone
 	before := signalActions()

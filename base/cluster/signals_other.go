@@ -2,8 +2,8 @@
 
 package cluster
 
-// keepSignals does nothing: no library that catches signals was seen on this system.
+// keepSignals does nothing. On this system no library is known to catch signals.
 func keepSignals() (restore func()) { return func() {} }
 
-// endAtAbort does nothing either.
+// endAtAbort does nothing.
 func endAtAbort() {}

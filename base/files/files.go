@@ -10,11 +10,11 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
-// Open opens a regular file, or a link to one, for reading. The error wraps fs.ErrNotExist
-// where there is no such file. Where path is something else, the error says what it is.
+// Open opens a regular file, or a link to a regular file, for reading. If path does not exist, the error wraps
+// fs.ErrNotExist. If path is a directory, pipe, socket or device, the error is a *NotAFile.
 func Open(path string) (*os.File, error) {
-	// Looking before opening is for devices that do something when they are opened; looking
-	// after it is for what may have taken the file's place in between.
+	// The first check avoids opening devices that act when they are opened. The second check detects a file that was
+	// replaced between the first check and the open.
 	st, err := os.Stat(path)
 	if err != nil {
 		return nil, err
@@ -22,7 +22,7 @@ func Open(path string) (*os.File, error) {
 	if err := Regular(path, st); err != nil {
 		return nil, err
 	}
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe would wait for a writer
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // O_NONBLOCK: opening a pipe does not wait for a writer
 	if err != nil {
 		return nil, err
 	}
@@ -36,21 +36,21 @@ func Open(path string) (*os.File, error) {
 	return f, nil
 }
 
-// Same tells whether two names lead to one file or directory that is there.
+// Same reports whether both paths exist and name the same file or directory.
 func Same(a, b string) bool {
 	x, errX := os.Stat(a)
 	y, errY := os.Stat(b)
 	return errX == nil && errY == nil && os.SameFile(x, y)
 }
 
-// NotAFile is the error of a path that is no regular file.
+// NotAFile is the error for a path that is not a regular file.
 type NotAFile struct {
 	Path, What string // "a directory", "a pipe"
 }
 
 func (e *NotAFile) Error() string { return fmt.Sprintf("%s: it is %s, not a file", e.Path, e.What) }
 
-// Regular is the error of what is no regular file.
+// Regular returns a *NotAFile error if st is not a regular file, else nil.
 func Regular(path string, st fs.FileInfo) error {
 	what := "something else"
 	switch m := st.Mode(); {
@@ -68,7 +68,7 @@ func Regular(path string, st fs.FileInfo) error {
 	return &NotAFile{path, what}
 }
 
-// Read is the content of a regular file of at most max bytes.
+// Read returns the content of the regular file at path. A file longer than max bytes is an error.
 func Read(path string, max int64) ([]byte, error) {
 	f, err := Open(path)
 	if err != nil {
@@ -81,7 +81,7 @@ func Read(path string, max int64) ([]byte, error) {
 	return ReadAll(path, f, max)
 }
 
-// ReadAll is what r, whose name is path, holds: at most max bytes.
+// ReadAll returns the content of r. Content longer than max bytes is an error. The path serves error messages only.
 func ReadAll(path string, r io.Reader, max int64) ([]byte, error) {
 	text, err := io.ReadAll(io.LimitReader(r, max+1))
 	if err == nil && int64(len(text)) > max {
@@ -90,7 +90,7 @@ func ReadAll(path string, r io.Reader, max int64) ([]byte, error) {
 	return text, err
 }
 
-// Begin is the first bytes of a regular file, n of them or all.
+// Begin returns the first n bytes of the regular file at path, or the whole file if it is shorter.
 func Begin(path string, n int) ([]byte, error) {
 	f, err := Open(path)
 	if err != nil {

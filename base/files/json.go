@@ -9,17 +9,17 @@ import (
 	"unicode/utf8"
 )
 
-// nonFinite are the words that Python's json module writes for numbers that are not finite. JSON has no such words.
+// nonFinite lists the words that Python's json module writes for non-finite numbers. JSON has no such words.
 var nonFinite = []string{"NaN", "Infinity", "-Infinity"}
 
-// JSON returns text, JSON as Python writes it, with null in place of every NaN, Infinity and -Infinity that stands outside
-// of strings. Text without such a word is returned as it is.
+// JSON returns text with each NaN, Infinity and -Infinity outside of strings replaced by null. Python's json module
+// writes these words. Text without such a word is returned unchanged.
 func JSON(text []byte) []byte {
 	return ReplaceNonFinite(text, func(string) string { return "null" })
 }
 
-// ReplaceNonFinite returns text, JSON as Python writes it, with by(word) in place of every NaN, Infinity and -Infinity that
-// stands outside of strings. Text without such a word is returned as it is.
+// ReplaceNonFinite returns text with each NaN, Infinity and -Infinity outside of strings replaced by by(word). Python's
+// json module writes these words. Text without such a word is returned unchanged.
 func ReplaceNonFinite(text []byte, by func(word string) string) []byte {
 	if !bytes.Contains(text, []byte("NaN")) && !bytes.Contains(text, []byte("Infinity")) {
 		return text
@@ -46,7 +46,8 @@ func ReplaceNonFinite(text []byte, by func(word string) string) []byte {
 	return append(out, text[from:]...)
 }
 
-// Unmarshal reads text, JSON as Python writes it, into v. Its errors name JSON's kinds of values, and not the types of Go.
+// Unmarshal decodes text into v, after JSON has replaced non-finite numbers by null. Its errors name JSON types, not Go
+// types.
 func Unmarshal(text []byte, v any) error {
 	err := json.Unmarshal(JSON(text), v)
 	if bad := (*json.UnmarshalTypeError)(nil); errors.As(err, &bad) {
@@ -58,7 +59,7 @@ func Unmarshal(text []byte, v any) error {
 	return err
 }
 
-// nonFiniteAt returns the word that text begins with and that is a whole value; "" if there is none.
+// nonFiniteAt returns the non-finite word at the start of text, if the word is a whole value; else "".
 func nonFiniteAt(text []byte) string {
 	for _, word := range nonFinite {
 		if rest, ok := bytes.CutPrefix(text, []byte(word)); ok && (len(rest) == 0 || bytes.IndexByte([]byte(" \t\r\n,]}"), rest[0]) >= 0) {
@@ -68,7 +69,7 @@ func nonFiniteAt(text []byte) string {
 	return ""
 }
 
-// afterString returns where the string ends that begins at i, or the length of text if it does not end.
+// afterString returns the index after the string that begins at i, or len(text) if the string does not end.
 func afterString(text []byte, i int) int {
 	for i++; i < len(text); i++ {
 		switch text[i] {
@@ -81,8 +82,9 @@ func afterString(text []byte, i int) int {
 	return len(text)
 }
 
-// Members calls f for each member of the JSON object text, in order, with the key and the raw text of the value. Values are
-// not decoded, so an object with many small values costs little. The error is a syntax error of the text, or the first error of f.
+// Members calls f for each member of the JSON object in text, in order, with the member's key and the raw text of its
+// value. Members does not decode values, so an object with many small values costs little. It returns a syntax error of
+// text, or the first error of f.
 func Members(text []byte, f func(key string, value []byte) error) error {
 	var whole json.RawMessage
 	if err := json.Unmarshal(text, &whole); err != nil {
@@ -107,7 +109,7 @@ func Members(text []byte, f func(key string, value []byte) error) error {
 	return nil
 }
 
-// skip returns where the next thing of a valid text is at or after i that is no white space, comma or colon.
+// skip returns the index of the first byte of the valid JSON text, from i on, that is not white space, comma or colon.
 func skip(text []byte, i int) int {
 	for bytes.IndexByte([]byte(" \t\r\n,:"), text[i]) >= 0 {
 		i++
@@ -115,7 +117,7 @@ func skip(text []byte, i int) int {
 	return i
 }
 
-// afterValue returns where the value ends that begins at i of a valid text.
+// afterValue returns the index after the value that begins at i in the valid JSON text.
 func afterValue(text []byte, i int) int {
 	depth := 0
 	for {

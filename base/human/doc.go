@@ -1,6 +1,6 @@
-// Package human words things for people: numbers, durations, messages that are cut to a screen, and
-// the name that was probably meant in place of one that is not known.
+// Package human formats text for people: numbers, durations, messages cut to fit a screen, and suggestions for
+// misspelled names.
 //
-// It imports nothing of ours; everybody may import it. Invariant: what it says
-// depends on what it is given alone, and a name that is right has no suggestion.
+// It imports nothing of ours; everybody may import it. Invariant: the functions are pure, and Suggest returns nothing
+// for a name that is correct.
 package human

@@ -8,13 +8,13 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
-// Bytes is n bytes as "2.0 GiB"; less than none is none.
+// Bytes formats n bytes, for example as "2.0 GiB". A negative n counts as 0.
 func Bytes(n int64) string { return humanize.IBytes(uint64(max(n, 0))) }
 
-// screen is how many bytes of a message are shown: what a terminal of 40 lines has room for.
+// screen is the size in bytes from which a message is shortened: about what fits on a terminal of 40 lines.
 const screen = 3000
 
-// Screen is a message that fits on a screen: what is in the middle of a longer one is left out.
+// Screen shortens text to fit a screen by cutting out the middle. Shorter text is returned unchanged.
 func Screen(text string) string {
 	if len(text) <= screen {
 		return text
@@ -24,7 +24,7 @@ func Screen(text string) string {
 	return strings.ToValidUTF8(text[:head], "") + "… (" + humanize.Comma(int64(left)) + " bytes left out) …" + strings.ToValidUTF8(text[len(text)-tail:], "")
 }
 
-// Duration prints d as people read it: 1h02m, 3m20s, 12s.
+// Duration formats d, rounded to seconds: 1h02m, 3m20s, 12s.
 func Duration(d time.Duration) string {
 	d = d.Round(time.Second)
 	switch {

@@ -2,8 +2,8 @@ package human
 
 import "fmt"
 
-// Suggest is `; did you mean "near"?` for the nearest of names, or nothing when
-// none is near.
+// Suggest returns `; did you mean "near"?` with the name nearest to s, or "" if no name is near or s is one of the
+// names.
 func Suggest(s string, names []string) string {
 	best, name := 1+max(1, len(s)/3), ""
 	for _, n := range names {

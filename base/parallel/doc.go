@@ -1,12 +1,9 @@
-// Package parallel hands work from goroutine to goroutine: a Pool spreads the indices of a loop
-// over a fixed set of persistent workers, and a Queue passes items from many goroutines to one,
-// without a bound.
+// Package parallel distributes work over goroutines. A Pool spreads the indices of a loop over persistent workers. A
+// Queue passes items from many goroutines to one reader, without a bound.
 //
 // It may import the standard library only; everybody may import it.
 //
-// Invariants: a call of Pool.Run never depends on a worker being free. The caller
-// takes indices itself until none is left and then waits only for indices that
-// a worker has already begun, so concurrent and nested calls cannot deadlock.
-// Items of a Queue are read once, in the order in which they were put, and an
-// item counts as there until its reader is done with it.
+// Invariants: a call of Pool.Run never needs a free worker. The caller itself takes indices until none is left, then
+// waits only for indices that workers have begun, so concurrent and nested calls cannot deadlock. A Queue delivers each
+// item once, in the order of Put, and counts an item as present until its reader has finished with it.
 package parallel

@@ -7,30 +7,28 @@ import (
 	"sync/atomic"
 )
 
-// How often an idle goroutine looks again before it blocks. One look yields the
-// processor, so other goroutines are never held up by it. A worker's spin lasts
-// some tens of microseconds: longer than the gap between two phases of a matrix
-// product, shorter than what a user would see as load.
+// Number of times an idle goroutine polls before it blocks. Each poll yields the processor, so polling does not delay
+// other goroutines. A worker spins for some tens of microseconds: longer than the gap between two phases of a matrix
+// product, and too short for a user to see as load.
 const (
 	workerSpins = 400
 	callerSpins = 200
 )
 
-// errGoexit stands for a function that ended a worker's goroutine.
+// errGoexit is the cause that fail records when a loop body ends its goroutine with runtime.Goexit.
 var errGoexit = errors.New("parallel: a loop body called runtime.Goexit")
 
-// Pool is a set of worker goroutines that help the callers of Run. Its methods
-// may be called from several goroutines at once. The zero value is not usable:
-// make one with New.
+// Pool is a set of worker goroutines that help callers of Run. Its methods are safe for concurrent use. New makes a
+// Pool; the zero value is not usable.
 type Pool struct {
 	threads int
 
 	mu     sync.Mutex
 	open   []*job // jobs that may still have unclaimed indices, oldest first
-	free   []*job // jobs to be used again
+	free   []*job // finished jobs, for reuse
 	closed bool
 
-	posted   atomic.Uint64 // jobs opened so far, and one more when closed
+	posted   atomic.Uint64 // jobs opened so far, plus 1 after Close
 	sleepers atomic.Int64  // workers that block, or are about to
 	wake     chan struct{}
 	workers  sync.WaitGroup
@@ -40,9 +38,9 @@ type Pool struct {
 type job struct {
 	f    func(int)
 	n    int64
-	next atomic.Int64 // the first index nobody has claimed
+	next atomic.Int64 // the first unclaimed index
 
-	helpers atomic.Int64 // workers inside; changed with Pool.mu held
+	helpers atomic.Int64 // workers inside the job; changed with Pool.mu held
 	waiting bool         // the caller blocks on idle; guarded by Pool.mu
 	idle    chan struct{}
 
@@ -51,9 +49,8 @@ type job struct {
 	cause  any
 }
 
-// New starts a pool on which a call of Run uses up to threads goroutines, the
-// caller among them. threads = 0 means runtime.GOMAXPROCS(0); a negative number
-// counts as 1. Close ends the workers.
+// New starts a pool. A call of Run uses at most threads goroutines, including the caller. A threads of 0 means
+// runtime.GOMAXPROCS(0); a negative number counts as 1. Close ends the workers.
 func New(threads int) *Pool {
 	if threads == 0 {
 		threads = runtime.GOMAXPROCS(0)
@@ -67,15 +64,12 @@ func New(threads int) *Pool {
 	return p
 }
 
-// Threads is the number of goroutines one call of Run uses at most.
+// Threads returns the maximum number of goroutines that one call of Run uses.
 func (p *Pool) Threads() int { return p.threads }
 
-// Run calls f(0) … f(n-1), each once, in no particular order, on the calling
-// goroutine and on free workers, and returns when all have returned. f may call
-// Run on the same pool. If a call of f panics, indices nobody has begun are
-// dropped and Run panics with the same value once the others have returned.
-// After Close, and without a pool (nil), Run does everything on the calling
-// goroutine.
+// Run calls f(0) … f(n-1), each once, in no particular order, and returns when all calls have returned. The calls run
+// on the calling goroutine and on free workers. A nil or closed pool uses the calling goroutine alone. f may call Run
+// on the same pool. If f panics, Run drops the unclaimed indices, waits for the others and panics with the same value.
 func (p *Pool) Run(n int, f func(i int)) {
 	if p == nil || n <= 1 || p.threads == 1 {
 		for i := range n {
@@ -88,8 +82,7 @@ func (p *Pool) Run(n int, f func(i int)) {
 	j.work()
 }
 
-// Close ends the workers and waits until they are gone. Calls of Run that are
-// under way finish. Close may be called more than once.
+// Close ends the workers and waits for them. Running calls of Run finish. Close may be called more than once.
 func (p *Pool) Close() {
 	p.mu.Lock()
 	if !p.closed {
@@ -101,7 +94,7 @@ func (p *Pool) Close() {
 	p.workers.Wait()
 }
 
-// post opens a job for the workers and wakes as many as can be of use.
+// post opens a job and wakes as many workers as the job can use.
 func (p *Pool) post(n int, f func(int)) *job {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -127,8 +120,8 @@ func (p *Pool) post(n int, f func(int)) *job {
 	return j
 }
 
-// await closes j to further workers and returns when those inside have left:
-// then every index has been dealt with and nobody else refers to j.
+// await closes j to further workers and returns when the workers inside have left. After that every index is done or
+// dropped and no other goroutine refers to j.
 func (p *Pool) await(j *job) {
 	p.mu.Lock()
 	p.unlist(j)
@@ -148,8 +141,7 @@ func (p *Pool) await(j *job) {
 	}
 }
 
-// finish waits for the helpers of j, makes it ready for another call and panics
-// if f failed.
+// finish waits for the helpers of j, puts j on the free list and panics if f has failed.
 func (p *Pool) finish(j *job) {
 	p.await(j)
 	failed, cause := j.failed, j.cause
@@ -162,7 +154,7 @@ func (p *Pool) finish(j *job) {
 	}
 }
 
-// unlist takes j off the open jobs, if it is there. p.mu is held.
+// unlist removes j from the open jobs, if present. The caller holds p.mu.
 func (p *Pool) unlist(j *job) {
 	for i, o := range p.open {
 		if o == j {
@@ -175,7 +167,7 @@ func (p *Pool) unlist(j *job) {
 	}
 }
 
-// serve is the life of a worker.
+// serve is the loop of one worker.
 func (p *Pool) serve() {
 	defer p.workers.Done()
 	for {
@@ -192,8 +184,8 @@ func (p *Pool) serve() {
 	}
 }
 
-// join enters the oldest open job that has an unclaimed index. Without one it
-// returns nil, and whether the pool is closed.
+// join enters the oldest open job with an unclaimed index. If there is none, join returns nil and whether the pool is
+// closed.
 func (p *Pool) join() (*job, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -224,10 +216,9 @@ func (p *Pool) help(j *job) {
 	returned = true
 }
 
-// rest returns when a job may have been posted since seen was read: after a
-// short spin, then blocked. The count of sleepers goes up before the last look
-// and post reads it after the job is listed, so no wake-up is lost; one that
-// comes without need costs a look.
+// rest waits until a job may have been posted since seen was read: it spins briefly, then blocks. rest raises sleepers
+// before its last check, and post reads sleepers after it has listed the job, so no wake-up is lost. A wake-up without
+// a job costs one check.
 func (p *Pool) rest(seen uint64) {
 	for range workerSpins {
 		if p.posted.Load() != seen {
@@ -242,7 +233,7 @@ func (p *Pool) rest(seen uint64) {
 	}
 }
 
-// work claims indices of j and calls f until none is left or f panics.
+// work claims indices of j and calls f until no index is left or f panics.
 func (j *job) work() {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -254,8 +245,7 @@ func (j *job) work() {
 	}
 }
 
-// fail drops the indices nobody has claimed and keeps the first cause for the
-// caller of Run.
+// fail drops the unclaimed indices and keeps the first cause for the caller of Run.
 func (j *job) fail(cause any) {
 	j.next.Store(j.n)
 	j.failMu.Lock()

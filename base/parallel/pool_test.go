@@ -132,8 +132,7 @@ func TestPanicOnAWorker(t *testing.T) {
 	}
 }
 
-// A loop body that ends its goroutine must not leave the caller waiting, nor
-// let it believe that all was done.
+// If a loop body ends its goroutine, Run must neither hang nor return as if all indices were done.
 func TestGoexitOnAWorkerIsReported(t *testing.T) {
 	p := New(2)
 	defer p.Close()
@@ -213,7 +212,7 @@ func BenchmarkRun(b *testing.B) {
 	}
 }
 
-// panicOf calls f and returns what it panicked with, nil if it did not.
+// panicOf calls f and returns the value of its panic; nil: no panic.
 func panicOf(f func()) (cause any) {
 	defer func() { cause = recover() }()
 	f()

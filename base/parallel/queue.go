@@ -2,18 +2,17 @@ package parallel
 
 import "sync"
 
-// Queue is an unbounded queue with one reader. Two buffers take turns, so that
-// nothing is allocated once they have grown. Its methods may be called from
-// several goroutines at once, except that one goroutine at most is in Drain. The
-// zero value is not usable: make one with NewQueue.
+// Queue is an unbounded queue with one reader. Two buffers alternate, so a grown queue does not allocate. Methods are
+// safe for concurrent use, except that only one goroutine may be in Drain. NewQueue makes a Queue; the zero value is
+// not usable.
 type Queue[T any] struct {
 	mu      sync.Mutex
-	changed sync.Cond // tells that there are items again, that the reader has done all, or of Close
+	changed sync.Cond // signalled for new items, for a reader that has finished, and by Close
 	items   []T
-	reading bool // the reader is at work on what it took last
+	reading bool // the reader is processing the items of its last take
 	closed  bool
 
-	spare []T // the reader's: the buffer it has emptied
+	spare []T // the reader's empty buffer
 }
 
 // NewQueue makes an empty queue.
@@ -37,7 +36,7 @@ func (q *Queue[T]) Put(x T) bool {
 	return true
 }
 
-// Empty says whether the reader has done all there was.
+// Empty reports whether the reader has processed every item.
 func (q *Queue[T]) Empty() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -46,7 +45,7 @@ func (q *Queue[T]) Empty() bool {
 
 func (q *Queue[T]) idle() bool { return len(q.items) == 0 && !q.reading }
 
-// Wait returns when the queue is empty, as Empty says.
+// Wait blocks until the queue is empty, as defined by Empty.
 func (q *Queue[T]) Wait() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -55,7 +54,7 @@ func (q *Queue[T]) Wait() {
 	}
 }
 
-// Close lets the reader end when it has read everything.
+// Close refuses further items. Drain returns after the remaining items.
 func (q *Queue[T]) Close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -63,8 +62,8 @@ func (q *Queue[T]) Close() {
 	q.changed.Broadcast()
 }
 
-// Drain calls f with every item in order until the queue is closed and empty.
-// The queue lets go of an item before f has it.
+// Drain calls f with each item in order until the queue is closed and empty. The queue drops its reference to an item
+// before it calls f.
 func (q *Queue[T]) Drain(f func(T)) {
 	var none T
 	for {
@@ -80,8 +79,8 @@ func (q *Queue[T]) Drain(f func(T)) {
 	}
 }
 
-// take is called when the reader has done what it took before. It waits for
-// items and returns all there are; none when the queue is closed.
+// take marks the reader's previous items as processed, waits for new items and returns all of them. It returns none if
+// the queue is closed and empty.
 func (q *Queue[T]) take() []T {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// What several goroutines put is read once, and what each put in its order.
+// The reader gets each item once, and the items of each goroutine in order.
 func TestDrain(t *testing.T) {
 	const putters, each = 4, 1000
 	q := NewQueue[[2]int]()
@@ -64,7 +64,7 @@ func TestEmptyAndWait(t *testing.T) {
 	}
 }
 
-// What is put before Close is read, also by a reader that comes later.
+// Items put before Close are read, even if the reader starts later.
 func TestCloseKeepsItems(t *testing.T) {
 	q := NewQueue[int]()
 	q.Put(1)

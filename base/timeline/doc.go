@@ -1,9 +1,7 @@
-// Package timeline keeps what happened when in a run: which track (a stream, an actor, a
-// slot) was taken from when to when, by what and for which step, and what led from one to
-// another. It holds the last complete step for viewers, and writes the whole run as a trace
-// that Perfetto opens.
+// Package timeline records what happens when in a run. A track is a stream, an actor or a slot. The package records the
+// spans of work on each track, with their steps, and the flows between them. It holds the last complete step for
+// viewers and writes the whole run as a trace for Perfetto.
 //
-// It imports nothing of ours and reads no clock: times come from those who tell it, so a
-// predicted run is drawn as a measured one is. Invariant: telling it something never waits
-// for a disk, and what it holds is bounded.
+// It imports nothing of this module and reads no clock. Times come from the caller, so predicted and measured runs are
+// drawn alike. Invariant: recording never waits for a disk, and the memory held is bounded.
 package timeline

@@ -14,34 +14,33 @@ import (
 	"github.com/klauspost/compress/gzip"
 )
 
-// File is a trace in the Trace Event format, as one array with an event a line. Perfetto
-// reads it also where its end is missing, as that of a run which was killed. Source: Trace
-// Event Format, "JSON Array Format" (Google, 2016).
+// File is a trace in the Trace Event format: one JSON array, one event per line. Perfetto also reads a trace without
+// its end, for example of a killed run. Source: Trace Event Format, "JSON Array Format" (Google, 2016).
 //
-// A goroutine writes. What fails is told once; from then on nothing is written.
+// A goroutine writes the file. After the first error, which is reported once, it writes nothing more.
 type File struct {
 	warn func(error)
-	ends []func() error // what closing takes, in order
+	ends []func() error // the steps of closing, in order
 	out  *bufio.Writer
-	zip  *gzip.Writer // that out writes to; nil: none
+	zip  *gzip.Writer // the writer below out; nil: uncompressed
 
 	mu     sync.Mutex
 	queue  []event
-	lost   int // events for which the queue had no room
+	lost   int // events dropped because the queue was full
 	closed bool
-	names  []string // of the processes
+	names  []string // names of the processes
 	wake   chan struct{}
 	done   chan struct{}
 
-	// Only the goroutine uses these.
+	// Used only by the goroutine.
 	flows  int
 	failed bool
 	line   []byte
 	first  bool
-	inZip  int // events since zip was flushed
+	inZip  int // events written since zip was last flushed
 }
 
-// event is what the goroutine writes as one or more lines.
+// event is an entry that the goroutine writes as one or more lines.
 type event struct {
 	what                eventKind
 	kind                Kind
@@ -64,18 +63,17 @@ const (
 const (
 	// maxQueue bounds the events that wait for the disk.
 	maxQueue = 1 << 17
-	// enough events are written together. Fewer wait for more, or for the end of a step.
+	// enough is the number of events that are written together. Fewer events wait for more, or for the end of a step.
 	enough = 1 << 10
 )
 
-// NewFile writes a trace to w, compressed by gzip where packed is set; Close closes w. warn is
-// called once at most, on a goroutine of File's own: with what failed, or with how many events
-// had to be left out.
+// NewFile writes a trace to w, gzip-compressed with packed. Close closes w. warn is called at most once, on the File's
+// goroutine, with the first error or with the number of dropped events.
 func NewFile(w io.WriteCloser, packed bool, warn func(error)) *File {
 	f := &File{warn: warn, wake: make(chan struct{}, 1), done: make(chan struct{}), first: true}
 	to := io.Writer(w)
 	if packed {
-		f.zip, _ = gzip.NewWriterLevel(w, gzip.BestSpeed) // a level that there is
+		f.zip, _ = gzip.NewWriterLevel(w, gzip.BestSpeed) // the level is valid
 		to, f.ends = f.zip, append(f.ends, f.zip.Close)
 	}
 	f.ends = append(f.ends, w.Close)
@@ -84,7 +82,7 @@ func NewFile(w io.WriteCloser, packed bool, warn func(error)) *File {
 	return f
 }
 
-// process gives a process its number.
+// process registers a process and returns its id.
 func (f *File) process(name string) (pid int) {
 	f.mu.Lock()
 	f.names = append(f.names, name)
@@ -94,7 +92,7 @@ func (f *File) process(name string) (pid int) {
 	return pid
 }
 
-// put hands e to the goroutine. It never waits.
+// put queues e for the goroutine. It never waits.
 func (f *File) put(e event) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -118,8 +116,7 @@ func (f *File) rouse() {
 	}
 }
 
-// Close writes what has been told, ends the array and closes the file. What fails has gone
-// to warn when it returns.
+// Close writes the queued events, ends the array and closes the file. When it returns, warn has received any error.
 func (f *File) Close() {
 	f.mu.Lock()
 	was := f.closed
@@ -145,7 +142,7 @@ func (f *File) run() {
 			f.write(&batch[i])
 		}
 		f.flush(len(batch))
-		clear(batch) // its strings
+		clear(batch) // frees the strings
 		if !closed {
 			continue
 		}
@@ -157,8 +154,8 @@ func (f *File) run() {
 	}
 }
 
-// flush gives so many events that were written to the system, so that they are there if the
-// program is killed. Compressed ones wait until they are enough, or they would grow.
+// flush passes written events to the system, so they survive if the program is killed. Compressed data is flushed only
+// after `enough` events, because each flush makes the file larger.
 func (f *File) flush(events int) {
 	if f.failed {
 		return
@@ -186,7 +183,7 @@ func (f *File) end() {
 	}
 }
 
-// check tells of the first error.
+// check reports the first error.
 func (f *File) check(err error) {
 	if err != nil && !f.failed {
 		f.failed = true
@@ -213,7 +210,7 @@ func (f *File) write(e *event) {
 		b = f.span(b, e)
 	case flowed:
 		f.flows++
-		// A flow ends at the span that begins there, and not at one that ends there.
+		// In Perfetto, a flow must bind to the span that begins where the flow ends, not to a span that ends there.
 		b = f.flow(b, 's', e, e.from, e.start)
 		b = append(f.flow(b, 'f', e, e.to, e.end), `,"bp":"e"}`...)
 	}
@@ -237,7 +234,7 @@ func (f *File) span(b []byte, e *event) []byte {
 	return append(b, "}}"...)
 }
 
-// flow begins the line of one end of a flow, and finishes it where it is the start.
+// flow begins the line of one end of a flow. For the start of the flow it also completes the line.
 func (f *File) flow(b []byte, ph byte, e *event, t Track, at time.Duration) []byte {
 	b = f.begin(b, ph, e.name, e.pid, t)
 	b = micros(append(b, `,"ts":`...), at)
@@ -248,7 +245,7 @@ func (f *File) flow(b []byte, ph byte, e *event, t Track, at time.Duration) []by
 	return b
 }
 
-// begin begins the line of an event. Tracks of all processes have different threads.
+// begin begins the line of an event. Each track of each process has its own thread id.
 func (f *File) begin(b []byte, ph byte, name string, pid int, t Track) []byte {
 	if f.first {
 		f.first = false
@@ -262,8 +259,7 @@ func (f *File) begin(b []byte, ph byte, name string, pid int, t Track) []byte {
 	return strconv.AppendInt(append(b, `,"tid":`...), int64(pid-1)*maxTracks+int64(t)+1, 10)
 }
 
-// IsTrace says whether what r reads is the beginning of a trace that a File has written, or
-// nothing at all.
+// IsTrace reports whether r reads the beginning of a trace that a File has written. An empty input counts.
 func IsTrace(r io.Reader) bool {
 	in := bufio.NewReader(r)
 	if head, _ := in.Peek(2); strings.HasPrefix("\x1f\x8b", string(head)) {
@@ -273,14 +269,14 @@ func IsTrace(r io.Reader) bool {
 		}
 		in = bufio.NewReader(z)
 	}
-	head, _ := in.Peek(len(opening)) // as much as there is
+	head, _ := in.Peek(len(opening)) // as many bytes as there are
 	return strings.HasPrefix(opening, string(head))
 }
 
-// maxTracks is more than a process has.
+// maxTracks exceeds the number of tracks of any process.
 const maxTracks = 1e6
 
-// opening is what every trace begins with.
+// opening is the beginning of every trace.
 const opening = "[\n" + `{"ph":"M","name":"process_name","pid":1,"tid":1,"args":{"name":"mt `
 
 // micros appends d in microseconds, exactly.
@@ -295,7 +291,7 @@ func micros(b []byte, d time.Duration) []byte {
 	return b
 }
 
-// quoted appends s as a string of JSON.
+// quoted appends s as a JSON string.
 func quoted(b []byte, s string) []byte {
 	b = append(b, '"')
 	for _, r := range s {

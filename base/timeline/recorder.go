@@ -6,59 +6,58 @@ import (
 	"time"
 )
 
-// Kind says what a track shows.
+// Kind is the kind of a track.
 type Kind uint8
 
-// The kinds, in the order in which their tracks are shown.
+// The kinds. Tracks are shown in this order.
 const (
-	Stream Kind = iota // what a stream of the device worked on, and what it waited for
-	Actor              // what an actor did on the host
-	Credit             // who held one slot, buffer, slab or batch
+	Stream Kind = iota // work and waits of a device stream
+	Actor              // work of an actor on the host
+	Credit             // content of one slot, buffer, slab or batch
 	numKinds
 )
 
 func (k Kind) String() string { return [...]string{"stream", "actor", "credit"}[k] }
 
-// Track is the number of a track of one Recorder, from 0 on.
+// Track is the index of a track in its Recorder.
 type Track int
 
-// Span is what a track was taken by from Start to End. Times count from where the run's
-// clock begins.
+// Span is a piece of work, or of waiting, on a track from Start to End. Times count from the start of the run's clock.
 type Span struct {
 	Track      Track
 	Name       string
-	Detail     string // what Name leaves out, so that spans of one name can be added up
-	Step       int    // the training step it is of; of an evaluation, the step before it
+	Detail     string // kept out of Name, so spans with one name can be added up
+	Step       int    // its training step; for an evaluation the step before it
 	Start, End time.Duration
-	// Cause: the stream stood still, for want of this. Empty: it worked.
+	// Cause is the reason of a stream's wait. Empty: the stream worked.
 	Cause string
 }
 
-// Flow leads from a moment of one span to a moment of another one: a message.
+// Flow is a message: it leads from a moment of one span to a moment of another.
 type Flow struct {
 	Name         string
 	From, To     Track
 	Left, Landed time.Duration
 }
 
-// Options say what a Recorder does with what it is told.
+// Options configure a Recorder.
 type Options struct {
-	// Process is what the run is called where several are drawn: "measured", "predicted".
+	// Process names the run in a trace with several runs: "measured", "predicted".
 	Process string
-	File    *File // where all is written; nil: nowhere
+	File    *File // the trace; nil: none
 	// KeepStep keeps the last complete step for Last.
 	KeepStep bool
 }
 
-// Recorder is told of one run. Its methods may be called by several goroutines.
+// Recorder records one run. Several goroutines may call its methods.
 type Recorder struct {
 	o   Options
-	pid int // in the file
+	pid int // process id in the file
 
 	mu     sync.Mutex
 	tracks []track
 	byName map[string]Track
-	recent []Span // with KeepStep, those that end after the last complete step
+	recent []Span // with KeepStep: spans that end after the end of the last complete step
 	last   *Step
 }
 
@@ -67,8 +66,7 @@ type track struct {
 	kind Kind
 }
 
-// maxRecent bounds the spans that are kept for the last step. Of a step with more, the
-// first are missing.
+// maxRecent bounds the spans kept for the last step. A step with more loses its first spans.
 const maxRecent = 1 << 17
 
 // New makes a Recorder.
@@ -80,7 +78,7 @@ func New(o Options) *Recorder {
 	return r
 }
 
-// Track returns the track of that name, which it makes if need be.
+// Track returns the track called name and makes it on the first call.
 func (r *Recorder) Track(name string, kind Kind) Track {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -96,7 +94,7 @@ func (r *Recorder) Track(name string, kind Kind) Track {
 	return t
 }
 
-// Span tells of a span that is over. Spans may come in any order.
+// Span records a finished span. Spans may come in any order.
 func (r *Recorder) Span(s Span) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -113,42 +111,40 @@ func (r *Recorder) Span(s Span) {
 	r.recent = append(r.recent, s)
 }
 
-// Flow tells of a flow. Both spans have been told of, or will be.
+// Flow records a flow. Its two spans are recorded before or after it.
 func (r *Recorder) Flow(f Flow) {
 	if r.o.File != nil {
 		r.o.File.put(event{what: flowed, pid: r.pid, name: f.Name, from: f.From, to: f.To, start: f.Left, end: f.Landed})
 	}
 }
 
-// Step is one training step for viewers. It is from when the device was done with the step
-// before, or with an evaluation, to when it was done with this one. Spans that reach beyond
-// are cut.
+// Step is one training step for viewers. It lasts from the end of the previous step or evaluation on the device to its
+// own end. Spans that reach beyond are cut.
 type Step struct {
 	Step    int         `json:"step"`
 	Seconds float64     `json:"seconds"`
 	Tracks  []StepTrack `json:"tracks"`
 }
 
-// StepTrack is one track of a Step, with its spans as they were told of.
+// StepTrack is one track of a Step, with its spans in the order of recording.
 type StepTrack struct {
 	Name  string     `json:"name"`
 	Kind  string     `json:"kind"` // "stream", "actor", "credit"
 	Spans []StepSpan `json:"spans"`
 }
 
-// StepSpan is one span, in seconds from the beginning of the step.
+// StepSpan is one span, in seconds from the start of the step.
 type StepSpan struct {
 	Name  string  `json:"name"`
 	Start float64 `json:"start"`
 	End   float64 `json:"end"`
-	Cause string  `json:"cause,omitempty"` // as in Span
+	Cause string  `json:"cause,omitempty"` // Span.Cause
 }
 
-// Keeps says whether StepDone makes a Step, and so needs to know of what is open.
+// Keeps reports whether StepDone makes a Step and so needs the open spans.
 func (r *Recorder) Keeps() bool { return r.o.KeepStep }
 
-// StepDone tells that a step, from begin to end, is complete; open are spans that are not
-// over, as far as they reach by now.
+// StepDone completes the step from begin to end. open has the spans that are not over, up to the current time.
 func (r *Recorder) StepDone(step int, begin, end time.Duration, open []Span) {
 	if r.o.File != nil {
 		r.o.File.rouse()
@@ -183,12 +179,12 @@ func (r *Recorder) StepDone(step int, begin, end time.Duration, open []Span) {
 	r.recent, r.last = rest, out
 }
 
-// Last is the last complete step, nil where there is none. Nobody may change it.
+// Last returns the last complete step; nil: none. The caller must not modify it.
 func (r *Recorder) Last() *Step {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.last
 }
 
-// seconds is d to the nanosecond, so that it is short in JSON.
+// seconds rounds d to nanoseconds, which keeps the JSON short.
 func seconds(d time.Duration) float64 { return math.Round(d.Seconds()*1e9) / 1e9 }

@@ -15,7 +15,7 @@ import (
 	"mt/internal/testkit"
 )
 
-// disk is a file that has room for so many bytes.
+// disk is a file with room for a number of bytes.
 type disk struct {
 	bytes.Buffer
 	room, writes int
@@ -34,7 +34,7 @@ func (d *disk) Write(b []byte) (int, error) {
 
 func (d *disk) Close() error { d.closed++; return nil }
 
-// play tells two runs to one file: the second is a prediction.
+// play records two runs into one file: the second is a prediction.
 func play(t *testing.T, packed bool, d *disk) (warned []error) {
 	t.Helper()
 	f := NewFile(d, packed, func(err error) { warned = append(warned, err) })
@@ -51,14 +51,14 @@ func play(t *testing.T, packed bool, d *disk) (warned []error) {
 	f.Close()
 	f.Close()
 	r := New(Options{Process: "late", File: f})
-	r.Track("h2d", Stream) // of a run that goes on: nothing happens
+	r.Track("h2d", Stream) // a run that continues without events
 	if d.closed != 1 {
 		t.Errorf("the file was closed %d times", d.closed)
 	}
 	return warned
 }
 
-// TestFile: an event a line, times in µs to the ns, all of it JSON, whole or cut off.
+// TestFile: each event is a line of JSON with times in µs, exact to the ns. A file that is cut off stays readable.
 func TestFile(t *testing.T) {
 	d, z := &disk{room: 1 << 20}, &disk{room: 1 << 20}
 	if warned := append(play(t, false, d), play(t, true, z)...); warned != nil {
@@ -85,7 +85,7 @@ func TestFile(t *testing.T) {
 			t.Errorf("there is no line\n%s in\n%s", want, plain)
 		}
 	}
-	for n := 2; n < len(lines)-2; n++ { // cut off behind a line: what is missing is a bracket
+	for n := 2; n < len(lines)-2; n++ { // cut off after a line: only a bracket is missing
 		if cut := strings.TrimSuffix(strings.Join(lines[:n], "\n"), ","); !json.Valid([]byte(cut + "]")) {
 			t.Errorf("cut off after line %d it is no JSON", n)
 		}
@@ -99,7 +99,7 @@ func TestFile(t *testing.T) {
 	}
 }
 
-// TestIsTrace: what a File has written may be replaced, whole or cut off, and nothing else.
+// TestIsTrace: a file that a File has written may be replaced, whole or cut off. No other file may.
 func TestIsTrace(t *testing.T) {
 	d, z := &disk{room: 1 << 20}, &disk{room: 1 << 20}
 	play(t, false, d)
@@ -118,7 +118,7 @@ func TestIsTrace(t *testing.T) {
 	}
 }
 
-// TestFullDisk: whatever fails is told once, and nothing waits for it.
+// TestFullDisk: an error is reported once, and nothing waits for the disk.
 func TestFullDisk(t *testing.T) {
 	for _, packed := range []bool{false, true} {
 		d := &disk{}
@@ -143,7 +143,7 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// told is a file that says when it was written to.
+// told is a file that reports its writes.
 type told struct {
 	disk
 	wrote chan int
@@ -155,8 +155,7 @@ func (d *told) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// TestAStepIsWritten: what a step told is in the file when the step is done, and not only when
-// there is a lot of it, or when the run ends.
+// TestAStepIsWritten: the events of a step are in the file when the step is done.
 func TestAStepIsWritten(t *testing.T) {
 	d := &told{disk: disk{room: 1 << 20}, wrote: make(chan int, 9)}
 	f := NewFile(d, false, func(err error) { t.Error(err) })
@@ -172,7 +171,7 @@ func TestAStepIsWritten(t *testing.T) {
 	}
 }
 
-// gate holds up what is written until it is opened.
+// gate blocks writes until it is opened.
 type gate struct {
 	disk
 	open chan struct{}
@@ -180,8 +179,7 @@ type gate struct {
 
 func (g *gate) Write(b []byte) (int, error) { <-g.open; return g.disk.Write(b) }
 
-// TestSlowDisk: a disk that takes nothing holds up nobody. What there is no room for is left
-// out and counted.
+// TestSlowDisk: a disk that accepts nothing blocks no caller. Events without room are dropped and counted.
 func TestSlowDisk(t *testing.T) {
 	g := &gate{disk: disk{room: 1 << 30}, open: make(chan struct{})}
 	var warned []error
@@ -207,7 +205,7 @@ func TestSlowDisk(t *testing.T) {
 	}
 }
 
-// TestSteps: viewers see what lies in a step, cut at its ends, by track and kind.
+// TestSteps: viewers get the spans of a step, cut at its ends, by track and kind.
 func TestSteps(t *testing.T) {
 	r := New(Options{KeepStep: true})
 	slot, compute := r.Track("slot 0", Credit), r.Track("compute", Stream)

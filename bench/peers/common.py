@@ -190,7 +190,7 @@ def stored(given, name):
 def transformers_model(torch, transformers, given, attention):
     """The given model as Transformers has it, filled, in fp32 and on the CPU."""
     g = given
-    # Biases of q, k and v, and no others, are a Qwen2's.
+    # A Qwen2 has biases of q, k and v only.
     family = "Qwen2" if g.attention_bias else "Llama"
     config = getattr(transformers, family + "Config")(
         **{k: v for k, v in g.about["shape"].items() if k not in ("rows", "seq_len", "attention_bias", "head_dim")},
@@ -270,7 +270,7 @@ class Trainer:
         if best is None:
             raise MemoryError("not even one row at once fits the device")
         _, self.setting, self.micro = best
-        # Weights and moments as at the start, whatever was tried.
+        # Weights and moments as at the start, after any trials.
         self.tear_down()
         self.build(self.setting, self.micro)
         self.steps = 0
@@ -372,6 +372,6 @@ def serve(make):
             emit(trainer.run(int(words[1])))
         elif words:
             emit({"error": f"{line.strip()!r} is none of: run K, quit"})
-    # Groups and pinned memory go with the process; taking them down one by one takes long.
+    # Process groups and pinned memory end with the process. Releasing them one by one is slow.
     out.flush()
     os._exit(0)

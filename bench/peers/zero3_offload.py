@@ -78,7 +78,7 @@ class ZeRO3(common.Trainer):
     def update(self, ids, micro):
         g, total = self.given, 0.0
         for piece in ids.split(micro):
-            # The engine divides by the number of micro-batches, which all have as many rows.
+            # The engine divides by the number of micro-batches, which have equal numbers of rows.
             loss = self.engine(piece, self.cos, self.sin) / (micro * (g.seq_len - 1))
             self.engine.backward(loss)
             self.engine.step()

@@ -65,8 +65,8 @@ func (s *settings) renamed(names map[string]string) {
 	}
 }
 
-// defaults sets keys that are missing. A key that is null counts as given. rope_scaling is the older name of
-// rope_parameters.
+// defaults sets missing keys to the values in the map. A key that is null counts as given. rope_parameters is not set
+// if rope_scaling, its older name, is given.
 func (s *settings) defaults(of map[string]any) {
 	for k, v := range of {
 		if _, given := s.vals[k]; !given && (k != "rope_parameters" || s.vals["rope_scaling"] == nil) {
@@ -223,6 +223,9 @@ func (p *plan) original() int {
 // ropeKeys sets the keys of the rotary base and of the scaling.
 func (p *plan) ropeKeys() {
 	r := p.rope
+	if alpha, d := r.params.num("alpha", 0), float64(p.headDim); p.family.ropeAlpha && r.kind == "dynamic" && alpha > 0 {
+		r.kind, r.theta = "default", r.theta*math.Pow(alpha, d/(d-2))
+	}
 	p.add("rope.freq_base", float32(r.theta))
 	if r.local > 0 {
 		p.add("rope.freq_base_swa", float32(r.local))
@@ -292,7 +295,8 @@ func (p *plan) rotary() int {
 	return int(part * float64(p.headDim))
 }
 
-// noFreqs is for architectures that cannot divide rotary frequencies in llama.cpp. It refuses llama3 scaling.
+// noFreqs refuses llama3 scaling, for architectures of llama.cpp that do not read the tensor of frequency divisors.
+// See ropeFreqs.
 func (p *plan) noFreqs() {
 	if p.rope.kind == "llama3" {
 		p.s.fail("rope_type", "llama3 cannot be written as GGUF: llama.cpp's %s does not know it", p.family.arch)

@@ -1,6 +1,7 @@
 package export
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -17,7 +18,8 @@ type family struct {
 	arch  string   // general.architecture
 	block []rule   // tensors of a decoder block
 	dense []rule   // tensors of blocks without experts, if only some blocks have experts
-	// recurrent are the tensors of blocks with a recurrence instead of attention, if some blocks have one.
+	// recurrent are the tensors of blocks with a recurrence (Gated DeltaNet) instead of attention, if some blocks
+	// have one.
 	recurrent []rule
 	// width is the key of the dense MLP's width; "": intermediate_size.
 	width string
@@ -35,15 +37,18 @@ type family struct {
 	noRope    bool // positions are learned
 	// ropeTypes maps other names of rotary embeddings to the usual ones.
 	ropeTypes map[string]string
-	// halves reports that the directory pairs rotary elements (i, i+D/2), but llama.cpp's code for the architecture
+	// halves reports that the model directory pairs rotary elements (i, i+D/2), but llama.cpp's code for the architecture
 	// pairs (2i, 2i+1). The rows of q and k are then reordered.
 	halves bool
 	// tiled reports that llama.cpp takes the value heads of the gated delta rule in another order; see tiledHeads.
 	tiled bool
 	// shift is added to norm weights. Norms that scale by 1+w are stored as 1+w.
 	shift float32
-	// rounds reports that "truncate: false" of yarn is accepted with a note.
+	// rounds reports that "truncate: false" of yarn scaling is accepted, with a note that llama.cpp computes it
+	// otherwise.
 	rounds bool
+	// ropeAlpha reports that alpha of rope type dynamic stretches the rotary base.
+	ropeAlpha bool
 	// act is the activation that llama.cpp computes on the gate, or on up if there is no gate.
 	act model.Activation
 	// keys set keys beside the common ones. modelled runs after package model has read config.json, and sets keys
@@ -87,7 +92,7 @@ var outer = []rule{
 	{"lm_head", "output", copied},
 }
 
-// attention is attention with separate projections.
+// attention has the tensors of attention with separate projections of queries, keys and values.
 var attention = []rule{
 	{"input_layernorm", "attn_norm", norm},
 	{"self_attn.q_proj", "attn_q", queries},
@@ -96,7 +101,7 @@ var attention = []rule{
 	{"self_attn.o_proj", "attn_output", copied},
 }
 
-// headNorms are the norms of queries and keys.
+// headNorms has the norms of queries and keys.
 var headNorms = []rule{
 	{"self_attn.q_norm", "attn_q_norm", norm},
 	{"self_attn.k_norm", "attn_k_norm", norm},
@@ -130,16 +135,16 @@ func sharedExpert(module string) []rule {
 	}
 }
 
-// sharedAndChosen is the mixture of experts of Qwen3-Next, with the norm before it.
+// sharedAndChosen has the tensors of Qwen3-Next's mixture of experts, and of the norm before it.
 var sharedAndChosen = slices.Concat([]rule{
 	{"post_attention_layernorm", "post_attention_norm", norm},
 	{"mlp.gate", "ffn_gate_inp", router},
 }, expertMatrices, []rule{{"mlp.shared_expert_gate", "ffn_gate_inp_shexp", single}}, sharedExpert("mlp.shared_expert"))
 
-// qwen35Dense is the MLP of Qwen3.5 without experts, with the norm before it.
+// qwen35Dense has the tensors of the MLP of Qwen3.5 without experts, and of the norm before it.
 var qwen35Dense = slices.Concat([]rule{{"post_attention_layernorm", "post_attention_norm", norm}}, feedForward[1:])
 
-// splitRecurrence is a recurrence with separate projections.
+// splitRecurrence has the tensors of Gated DeltaNet with separate projections.
 var splitRecurrence = []rule{
 	{"input_layernorm", "attn_norm", norm},
 	{"linear_attn.in_proj_qkv", "attn_qkv", copied},
@@ -153,7 +158,7 @@ var splitRecurrence = []rule{
 	{"linear_attn.out_proj", "ssm_out", copied},
 }
 
-// mixtralExperts is Mixtral's mixture of experts, with the norm before it.
+// mixtralExperts has the tensors of Mixtral's mixture of experts, and of the norm before it.
 var mixtralExperts = []rule{
 	{"post_attention_layernorm", "ffn_norm", norm},
 	{"block_sparse_moe.gate", "ffn_gate_inp", router},
@@ -170,7 +175,7 @@ func ungated(mlpNorm, up, down string) []rule {
 // mrope maps the multimodal rotary embedding to the usual name; sections writes its other keys.
 var mrope = map[string]string{"mrope": "default"}
 
-// olmo has norms only on the outputs of sublayers.
+// olmo has the tensors of blocks whose only norms are on the outputs of sublayers and on queries and keys.
 var olmo = slices.Concat(attention[1:], headNorms, outputNorms, feedForward[1:])
 
 var outputNorms = []rule{
@@ -330,6 +335,15 @@ var families = []family{
 		keys: []func(*plan){(*plan).deepseek3Keys},
 	},
 	{
+		types: []string{"glm4_moe_lite"}, arch: "deepseek2", mla: true,
+		dense: feedForward, block: deepseekExperts(rule{"mlp.gate.e_score_correction_bias", "exp_probs_b.bias", bare}),
+		defaults: map[string]any{"vocab_size": 154880, "hidden_size": 2048, "intermediate_size": 10240, "num_hidden_layers": 47, "num_attention_heads": 20,
+			"max_position_embeddings": 202752, "rms_norm_eps": 1e-5, "q_lora_rank": 768, "kv_lora_rank": 512, "qk_nope_head_dim": 192,
+			"qk_rope_head_dim": 64, "v_head_dim": 256, "n_routed_experts": 64, "n_shared_experts": 1, "num_experts_per_tok": 4, "moe_intermediate_size": 1536,
+			"first_k_dense_replace": 1, "routed_scaling_factor": 1.8},
+		keys: []func(*plan){(*plan).denseFirst, (*plan).deepseek3Keys},
+	},
+	{
 		types: []string{"gpt_oss"}, arch: "gpt-oss", rounds: true,
 		block: slices.Concat(attention, []rule{
 			{"self_attn.sinks", "attn_sinks.weight", bare},
@@ -483,6 +497,29 @@ var families = []family{
 		keys:     []func(*plan){(*plan).noFreqs, (*plan).noBias},
 	},
 	{
+		types: []string{"hunyuan_v1_dense"}, arch: "hunyuan-dense", ropeAlpha: true,
+		block: slices.Concat(attention, []rule{
+			{"self_attn.query_layernorm", "attn_q_norm", norm},
+			{"self_attn.key_layernorm", "attn_k_norm", norm},
+		}, feedForward),
+		defaults: map[string]any{"rms_norm_eps": 1e-5},
+		keys:     []func(*plan){(*plan).noFreqs, (*plan).noBias},
+	},
+	{
+		types: []string{"ernie4_5_moe"}, arch: "ernie4_5-moe",
+		names: map[string]string{"num_experts": "moe_num_experts", "num_experts_per_tok": "moe_k"},
+		dense: slices.Concat(attention, feedForward),
+		block: slices.Concat(attention, []rule{
+			{"post_attention_layernorm", "ffn_norm", norm},
+			{"mlp.gate", "ffn_gate_inp", router},
+			{"mlp.moe_statics.e_score_correction_bias", "exp_probs_b.bias", bare},
+		}, expertMatrices, sharedExpert("mlp.shared_experts")),
+		defaults: map[string]any{"vocab_size": 103424, "hidden_size": 2560, "intermediate_size": 12288, "num_hidden_layers": 28, "num_attention_heads": 20,
+			"num_key_value_heads": 4, "max_position_embeddings": 131072, "rms_norm_eps": 1e-5, "rope_theta": 5e5, "num_experts": 64,
+			"num_experts_per_tok": 6, "moe_num_shared_experts": 2, "moe_intermediate_size": 1536, "moe_layer_start_index": 1},
+		keys: []func(*plan){(*plan).noFreqs, (*plan).noBias, (*plan).ernieExperts}, modelled: (*plan).expertsLast,
+	},
+	{
 		types: []string{"glm"}, arch: "chatglm",
 		block: slices.Concat(attention, []rule{
 			{"post_attention_layernorm", "ffn_norm", norm},
@@ -562,7 +599,7 @@ func (p *plan) gemma2Keys() {
 	switch period {
 	case 1:
 		s.fail("layer_types", "no layer has a sliding window, but llama.cpp's %s has no models without: it would abort", p.family.arch)
-	case 2: // as published models are
+	case 2: // as in published models
 	default:
 		p.note("older releases of llama.cpp have a sliding window in every other layer of this architecture, whatever the file says")
 	}
@@ -589,7 +626,8 @@ func (p *plan) gemma3Keys() {
 	p.gemmaAttention(p.fullEach(s.int("sliding_window_pattern", s.int("_sliding_window_pattern", 6))), 62)
 }
 
-// fullEach returns n if exactly every n-th layer has full attention. It uses layer_types if given, otherwise usual.
+// fullEach returns n if exactly every n-th layer has full attention. It uses layer_types if the config has this key;
+// otherwise n is the value of usual.
 func (p *plan) fullEach(usual int) int {
 	if types := p.s.layerTypes(); len(types) > 0 {
 		return p.period(types)
@@ -626,7 +664,7 @@ func (p *plan) gemmaAttention(period, layersOf27B int) {
 // of values.
 type narrow struct{ rank, nope, rope, value int64 }
 
-// mlaSizes reads these sizes and sets headDim and kvHeads accordingly.
+// mlaSizes reads the sizes of latent attention, and sets headDim and kvHeads accordingly.
 func (p *plan) mlaSizes() {
 	s := p.s
 	p.narrowed = narrow{rank: int64(s.need("kv_lora_rank")), nope: int64(s.need("qk_nope_head_dim")), rope: int64(s.need("qk_rope_head_dim")), value: int64(s.need("v_head_dim"))}
@@ -714,8 +752,8 @@ func (p *plan) deepseek3Keys() {
 	}
 }
 
-// mlaYarn sets the temperature of yarn scaling. llama.cpp's deepseek2 has one number for two factors of the
-// model, the scores' and the rotary part's; their quotient is then 1.
+// mlaYarn sets the temperature of yarn scaling. The model has two factors, mscale and mscale_all_dim, and llama.cpp's
+// deepseek2 has one number for both. So mlaYarn refuses factors that differ or are 0.
 func (p *plan) mlaYarn(m, all float64) {
 	if m != all || m == 0 {
 		p.s.fail("mscale", "is %g and mscale_all_dim %g, but llama.cpp's %s has one number for both: the model would be another", m, all, p.family.arch)
@@ -723,8 +761,8 @@ func (p *plan) mlaYarn(m, all float64) {
 	p.add("rope.scaling.yarn_log_multiplier", float32(0.1*all))
 }
 
-// headRows selects n rows of each head, starting at row from; a head has each rows. turned: transposed to (columns,
-// rows).
+// headRows selects rows of a matrix head by head. Each head has each rows; selected are n of them, from row from of
+// the head on. With turned, they are written transposed, as (columns, rows).
 type headRows struct {
 	each, from, n int64
 	turned        bool
@@ -804,7 +842,7 @@ func (p *plan) llama4Keys() {
 	p.add("expert_feed_forward_length", uint32(s.need("intermediate_size")))
 }
 
-// expertsEach returns n if exactly every n-th block has experts; 0: no block has.
+// expertsEach returns n if exactly every n-th block has experts. 0: no block has.
 func (p *plan) expertsEach() int {
 	listed, ok := p.s.vals["moe_layers"].([]any)
 	if !ok {
@@ -868,4 +906,44 @@ func (p *plan) miniMaxKeys() {
 		p.s.vals["partial_rotary_factor"] = float64(n) / float64(p.headDim)
 	}
 	p.ropeDims()
+}
+
+// denseFirst sets first_k_dense_replace to the number of dense layers of mlp_layer_types, which must come first.
+func (p *plan) denseFirst() {
+	types, ok := p.s.vals["mlp_layer_types"].([]any)
+	if !ok {
+		return
+	}
+	n := 0
+	for i, t := range types {
+		if t != "dense" {
+			continue
+		}
+		if n++; n != i+1 {
+			p.s.fail("mlp_layer_types", "layer %d is dense behind one with experts: llama.cpp's %s has dense layers before all others", i, p.family.arch)
+		}
+	}
+	p.s.vals["first_k_dense_replace"] = json.Number(itoa(n))
+}
+
+// expertsLast refuses models whose last expert layers are dense, which llama.cpp's architecture has no key for.
+func (p *plan) expertsLast() {
+	if c := p.model; slices.Contains(c.MLPOnlyLayers, c.NumLayers-1) {
+		p.s.fail("moe_layer_end_index", "is below the last layer: llama.cpp's %s has no dense layers behind those with experts", p.family.arch)
+	}
+}
+
+// ernieExperts sets the keys of Ernie 4.5's experts.
+func (p *plan) ernieExperts() {
+	s := p.s
+	p.expertCounts()
+	width, shared := s.need("moe_intermediate_size"), s.int("moe_num_shared_experts", 2)
+	if shared == 0 {
+		s.fail("moe_num_shared_experts", "0: llama.cpp's %s needs a shared expert", p.family.arch)
+	}
+	p.add("expert_feed_forward_length", uint32(width))
+	p.add("expert_shared_count", uint32(shared))
+	p.add("expert_shared_feed_forward_length", uint32(shared*width))
+	p.add("interleave_moe_layer_step", uint32(s.int("moe_layer_interval", 1)))
+	p.add("leading_dense_block_count", uint32(s.int("moe_layer_start_index", 1)))
 }

@@ -190,8 +190,8 @@ func (j *writing) item(w io.Writer, it item) error {
 	return nil
 }
 
-// part writes one tensor of the directory in pieces of whole rows. If rows are reordered within heads, the pieces
-// are whole heads.
+// part writes one tensor of the directory in pieces of whole rows. The pieces are whole heads if rows are reordered
+// within heads.
 func (j *writing) part(w io.Writer, it item, t part) error {
 	var all []float32 // rows that share a tensor with other rows
 	if t.param != nil {
@@ -250,8 +250,8 @@ func (j *writing) part(w io.Writer, it item, t part) error {
 	return nil
 }
 
-// limits are the magnitudes from which values do not fit into a type. F16: they round beyond the largest half.
-// Q8_0: the scale of their block does. Other types hold everything that fp32 holds.
+// limits are the magnitudes from which a value does not fit into a type. For F16, such a value rounds to infinity.
+// For Q8_0, the fp16 scale of its block does. Other types hold everything that fp32 holds.
 var limits = map[gguf.Type]float32{gguf.F16: 65520, gguf.Q8_0: 127 * 65504}
 
 // chunk encodes whole rows on all processors and writes them.
@@ -299,15 +299,16 @@ func interleave(dst, src []float32, cols int) {
 	}
 }
 
-// tiledHeads describes where a tensor of the gated delta rule has its value heads: behind first rows, each has size rows.
-// columns: the same for columns. The directory groups value heads by key head. llama.cpp's newer architectures take the
-// first value head of every key head, then the second of each. heads is the number of key heads; 0: no reordering.
+// tiledHeads tells how to reorder the value heads in a tensor of the gated delta rule. The directory groups value
+// heads by key head. llama.cpp's newer architectures take the first value head of every key head, then the second of
+// each. The tensor has first rows that stay, then the value heads with size rows each. With columns, this holds for
+// columns instead of rows. heads is the number of key heads; 0: no reordering.
 type tiledHeads struct {
 	first, size, heads int64
 	columns            bool
 }
 
-// reorder copies src, whose first dimension is rows, to dst with value heads in llama.cpp's order.
+// reorder copies src to dst with the value heads in llama.cpp's order. rows is the first dimension of src.
 func (h tiledHeads) reorder(dst, src []float32, rows int64) {
 	outer, inner := int64(1), int64(len(src))/rows
 	if h.columns {

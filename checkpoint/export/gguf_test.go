@@ -249,7 +249,7 @@ func TestRefuses(t *testing.T) {
 		{"head dim", `tensor "model.layers.0.self_attn.q_proj.weight": its shape is [12 32], config.json asks for [18 32]`, set("head_dim", 6)},
 		{"huge head dim", "3 heads, 1 of keys, of 2147483646 elements: impossible", set("head_dim", 2147483646)},
 		{"width", `tensor "model.embed_tokens.weight": its shape is [6 32], config.json asks for [6 64]`, set("hidden_size", 64)},
-		{"quantized", "quantized weights cannot be trained", set("quantization_config", map[string]any{"quant_method": "fp8"})},
+		{"quantized", `quantized weights of "awq" are not read`, set("quantization_config", map[string]any{"quant_method": "awq"})},
 		{"architecture", `model_type: "foo" cannot be written as GGUF`, func(c map[string]any, _ map[string]shape) {
 			c["architectures"], c["model_type"] = []string{"FooForCausalLM"}, "foo"
 		}},

@@ -126,8 +126,8 @@ func (p *plan) expertCounts() {
 	p.add("expert_used_count", uint32(p.s.need("num_experts_per_tok")))
 }
 
-// everywhere sets the keys of models with experts in every layer. llama.cpp's architecture implies norm_topk_prob;
-// the model's must be normalised.
+// everywhere sets the keys of models with experts in every layer. normalised is the norm_topk_prob that llama.cpp's
+// architecture implies; everywhere refuses a model with another value.
 func (p *plan) everywhere(normalised bool) {
 	s := p.s
 	if is := s.bool("norm_topk_prob", false); is != normalised {
@@ -235,9 +235,9 @@ func sections(usual ...int32) func(p *plan) {
 	}
 }
 
-// still returns the pairs of a head that llama.cpp's Qwen3-VL architectures rotate with none of the three
-// positions. There the pairs of a position are 3i, 3i+1 or 3i+2 with i below the position's section. The model
-// rotates all other pairs with the time.
+// still returns the rotary pairs of a head that llama.cpp's Qwen3-VL architectures would not rotate at all. There, a
+// position with section n rotates the pairs 3i, 3i+1 or 3i+2 with i < n, depending on the position. The model rotates
+// all other pairs by the time position.
 func (p *plan) still(sections []int32) []int {
 	var out []int
 	if p.family.arch == "qwen2vl" {

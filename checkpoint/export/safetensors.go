@@ -62,8 +62,8 @@ func companions(o Options) (files map[string][]byte, keep map[string]bool, err e
 	if err != nil {
 		return nil, nil, err
 	}
-	if c.MXFP4 {
-		return nil, nil, fmt.Errorf("%s: experts are in MXFP4, and safetensors are written tensor by tensor as they are; leave --outtype out, or write GGUF", config)
+	if c.Quantized != nil {
+		return nil, nil, fmt.Errorf("%s: weights are quantized, and safetensors are written tensor by tensor as they are; leave --outtype out, or write GGUF", config)
 	}
 	files["config.json"] = c.JSON(dtypes[o.Type].name)
 	return files, savedF32(c), nil
@@ -108,7 +108,7 @@ func filesSize(files map[string][]byte) int64 {
 	return n
 }
 
-// room returns an error if path lacks need bytes of free space.
+// room returns an error if path has less free space than need, in bytes.
 func room(fs checkpoint.FS, path string, need int64) error {
 	dir := path
 	for {

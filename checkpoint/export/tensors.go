@@ -42,7 +42,7 @@ func (p part) elems() int64 {
 	return n
 }
 
-// finder finds tensors of a directory by the names of package model's table, and records which were requested.
+// finder finds tensors of a directory by the names in the families' table, and records which were requested.
 type finder struct {
 	w     *checkpoint.Weights
 	top   string // the directory's prefix for names that begin with "model." in the families' table
@@ -121,7 +121,7 @@ func (p *plan) tensors(f *finder) error {
 	return nil
 }
 
-// rules returns the rules of block b.
+// rules returns the rules for the tensors of block b.
 func (p *plan) rules(b int) []rule {
 	of := p.family.block
 	switch {
@@ -182,7 +182,7 @@ func (p *plan) tensor(f *finder, r rule) error {
 	return nil
 }
 
-// tiledIn returns where a module of a block has value heads; zero where none are to be reordered.
+// tiledIn returns how to reorder the value heads in a tensor of the module; the zero value if it has none to reorder.
 func tiledIn(module string, r *model.GatedDeltaNet) tiledHeads {
 	_, module, ok := strings.Cut(module, ".linear_attn.")
 	if !ok || r.Heads == r.KeyHeads {
@@ -190,7 +190,7 @@ func tiledIn(module string, r *model.GatedDeltaNet) tiledHeads {
 	}
 	h := tiledHeads{size: int64(r.ValueDim), heads: int64(r.KeyHeads), columns: module == "out_proj"}
 	switch module {
-	case "norm": // heads share it
+	case "norm": // all heads share the norm
 		return tiledHeads{}
 	case "in_proj_qkv", "conv1d":
 		h.first = int64(2 * r.Keys())

@@ -17,15 +17,16 @@ import (
 // Loss selects which unsynced changes a power cut loses.
 type Loss int
 
-// Losses of real file systems. XFS and ext4 with noauto_da_alloc write names early and lose only the content. File
-// systems without a journal may write names in another order.
+// Losses of real file systems. NamesAndContent loses all unsynced changes. ContentAlone keeps changes of names, as on
+// XFS and on ext4 with noauto_da_alloc, which write names early. File systems without a journal may write names in
+// another order.
 const (
 	NamesAndContent Loss = iota
 	ContentAlone
-	NamesButTheLast // in each directory
+	NamesButTheLast // loses only the last unsynced change of names in each directory
 )
 
-// Losses lists all of them.
+// Losses lists all values of Loss.
 var Losses = []Loss{NamesAndContent, ContentAlone, NamesButTheLast}
 
 // Disk is a checkpoint.FS over the directory tree at root. The tree's content at New counts as synced. Methods are
@@ -108,7 +109,8 @@ func (d *Disk) at(path string) *node {
 	return in.names[name]
 }
 
-// note applies the change to the tree and calls after, unless the operation failed.
+// note calls change, which applies an operation to the tree of nodes, and then after. It does neither if the
+// operation failed with err.
 func (d *Disk) note(op, path string, err error, change func()) error {
 	if err != nil {
 		return err
@@ -198,12 +200,13 @@ func (d *Disk) Link(from, to string) error {
 	})
 }
 
-// made returns the file at path. If another program made or replaced the file, made opens it anew.
+// made returns the node of the file at path. If another program than d has made or replaced the file, made opens the
+// file and adds a node for it.
 func (d *Disk) made(path string) (*node, error) {
 	in, name := d.place(path)
 	n := in.names[name]
 	if n != nil && n.other == nil {
-		return n, nil // made through d
+		return n, nil // made by d
 	}
 	f, err := os.Open(path)
 	if err != nil {

@@ -20,8 +20,8 @@ import (
 	"mt/plan/rates"
 )
 
-// saveRates measures the machine and writes its rates to file. dir is on the disk to measure. devices is a number of
-// GPUs, or auto for all of them.
+// saveRates measures the machine and writes its rates to file. dir is a folder on the disk to measure. kind is the
+// kind of device; devices is a number of GPUs, or auto for all of them.
 func (a *app) saveRates(ctx context.Context, file, dir, kind, devices string, asJSON bool) error {
 	if err := checkTarget(file); err != nil {
 		return err
@@ -43,7 +43,7 @@ func (a *app) saveRates(ctx context.Context, file, dir, kind, devices string, as
 	if err := m.Save(file); err != nil {
 		return fmt.Errorf("doctor: %w", err)
 	}
-	if m, err = rates.Load(file); err != nil { // as every other command will
+	if m, err = rates.Load(file); err != nil { // as every other command will read it
 		return fmt.Errorf("doctor: %w", err)
 	}
 	if asJSON {

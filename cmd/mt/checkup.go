@@ -31,7 +31,7 @@ func judge(cuda machine.CUDA, dir string) doctor.Parts {
 		Levels: optim.Levels(), Level: optim.Level(), CPUs: runtime.NumCPU(), MemoryRate: copyRate, Disk: func() doctor.DiskTrial { return tryDisk(dir) }})
 }
 
-// copyRate returns the bytes per second that all cores read and write during a copy.
+// copyRate returns the rate of a copy in host memory on all cores, in bytes read and written per second.
 func copyRate() (float64, error) {
 	pool := parallel.New(0)
 	defer pool.Close()
@@ -59,7 +59,8 @@ func tryDisk(dir string) (d doctor.DiskTrial) {
 	return d
 }
 
-// movesStates returns the I/O engine that would move on-disk states in dir; "": dir cannot hold states.
+// movesStates returns the name of the I/O engine that would read and write optimizer state in dir; "": dir cannot
+// hold such state.
 func movesStates(dir string) string {
 	e, err := extents.Open(extents.Options{Dirs: []string{dir}, Name: "mt-doctor.bin", Run: "mt doctor", Names: []string{"nothing"}, Bytes: []int64{extents.BlockBytes}})
 	if err != nil {

@@ -32,8 +32,8 @@ every part, as report.md.`,
 	}
 }
 
-// learnRates derives rates from the report at path, and writes them to file unless file is "". base names the rates
-// for everything that the report lacks; "": the profile of the GPU.
+// learnRates takes rates from the output of bench/gpu.sh at path, and writes them to file unless file is "". base
+// names the rates to keep for everything that was not measured; "": the profile of the GPU.
 func (a *app) learnRates(path, base, file string, asJSON bool) error {
 	if file != "" {
 		if err := checkTarget(file); err != nil {
@@ -64,7 +64,7 @@ func (a *app) learnRates(path, base, file string, asJSON bool) error {
 		if err := learned.Machine.Save(file); err != nil {
 			return fmt.Errorf("doctor: %w", err)
 		}
-		_, err := rates.Load(file) // as every other command will
+		_, err := rates.Load(file) // as every other command will read it
 		if err = errors.Join(err, a.report(learned, asJSON)); err != nil || asJSON {
 			return err
 		}

@@ -92,7 +92,7 @@ type inspection struct {
 	json        bool
 }
 
-// inspection completes in, or returns an error for invalid flags.
+// inspection completes the flags in, or returns an error for invalid flags.
 func (a *app) inspection(in *inspection) error {
 	switch in.colour {
 	case "", "auto":

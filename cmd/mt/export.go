@@ -105,18 +105,18 @@ func (f exportFlags) options() (export.Options, error) {
 		}
 	}
 	if o.Format != export.GGUF && o.Format != export.Safetensors {
-		return o, config.Usagef("--format: wants gguf or safetensors, is %s", f.format)
+		return o, config.Usagef("--format: must be gguf or safetensors, not %s", f.format)
 	}
 	o.Type = export.Type(strings.ToLower(f.outtype))
 	if o.Type == "fp32" || o.Type == "fp16" {
 		o.Type = "f" + o.Type[2:]
 	}
 	if types := o.Format.Types(); o.Type != "" && !slices.Contains(types, o.Type) {
-		return o, config.Usagef("--outtype: wants one of %v with %s, is %s", types, o.Format, f.outtype)
+		return o, config.Usagef("--outtype: must be one of %v with %s, not %s", types, o.Format, f.outtype)
 	}
 	n, err := humanize.ParseBytes(f.shard)
 	if err != nil || n == 0 || n > 1<<62 {
-		return o, config.Usagef("--max-shard-size: wants a size such as 5GB, is %s", f.shard)
+		return o, config.Usagef("--max-shard-size: must be a size such as 5GB, not %s", f.shard)
 	}
 	o.MaxShardBytes = int64(n)
 	o.Model, err = config.ModelDir(f.model)
@@ -126,7 +126,7 @@ func (f exportFlags) options() (export.Options, error) {
 	return o, nil
 }
 
-// exportLine is the progress line on a terminal.
+// exportLine prints the progress as one line that it updates. It prints nothing unless live is set, on a terminal.
 type exportLine struct {
 	w     io.Writer
 	live  bool

@@ -63,13 +63,13 @@ func TestExportUsage(t *testing.T) {
 	dir := t.TempDir()
 	for args, want := range map[string]string{
 		"export": "export: no format: give --format gguf or --format safetensors (see mt export --help)",
-		"export --format pickle --model " + dir + " --out x":                           "--format: wants gguf or safetensors, is pickle",
+		"export --format pickle --model " + dir + " --out x":                           "--format: must be gguf or safetensors, not pickle",
 		"export --format gguf --out x":                                                 "export: no model: give --model DIR",
 		"export --format gguf --model " + dir:                                          "export: no out: give --out PATH",
 		"export --format gguf --model a/b --out x":                                     "--model: a/b: no such directory",
-		"export --format gguf --model " + dir + " --out x --outtype q4":                "--outtype: wants one of [f32 f16 bf16 q8_0] with gguf, is q4",
-		"export --format safetensors --model " + dir + " --out x --outtype f16":        "--outtype: wants one of [f32 bf16] with safetensors, is f16",
-		"export --format safetensors --model " + dir + " --out x --max-shard-size big": "--max-shard-size: wants a size such as 5GB, is big",
+		"export --format gguf --model " + dir + " --out x --outtype q4":                "--outtype: must be one of [f32 f16 bf16 q8_0] with gguf, not q4",
+		"export --format safetensors --model " + dir + " --out x --outtype f16":        "--outtype: must be one of [f32 bf16] with safetensors, not f16",
+		"export --format safetensors --model " + dir + " --out x --max-shard-size big": "--max-shard-size: must be a size such as 5GB, not big",
 	} {
 		code, stdout, stderr := mt(t, "", strings.Fields(args)...)
 		if code != exitUsage || stdout != "" || !strings.Contains(stderr, want) {

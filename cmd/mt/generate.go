@@ -197,7 +197,7 @@ func whole(set *pflag.FlagSet, name string, min int, into *int) {
 	set.Func(name, "", func(text string) error {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < min {
-			return config.Usagef("--%s: wants a whole number of at least %d, is %s", name, min, text)
+			return config.Usagef("--%s: must be a whole number of at least %d, not %s", name, min, text)
 		}
 		*into = n
 		return nil
@@ -209,7 +209,7 @@ func decimal(set *pflag.FlagSet, name string, min, max float64, into *float64) {
 	set.Func(name, "", func(text string) error {
 		x, err := strconv.ParseFloat(text, 64)
 		if err != nil || !(x >= min && x <= max) {
-			return config.Usagef("--%s: wants a number from %g to %g, is %s", name, min, max, text)
+			return config.Usagef("--%s: must be a number from %g to %g, not %s", name, min, max, text)
 		}
 		*into = x
 		return nil

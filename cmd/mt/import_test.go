@@ -35,8 +35,8 @@ func TestImport(t *testing.T) {
 		"import " + theirs + " --out " + ours:         "there is such a file already",
 		"import " + theirs + " --out " + dir + "/x/y": "no such file or directory",
 		"import":                               "takes one config file",
-		"import " + ours:                       "none of its keys is one by which LLaMA-Factory",
-		"import " + theirs + " --from axolotI": "--from axolotI: wants torchtune",
+		"import " + ours:                       "its keys do not show the tool it is for",
+		"import " + theirs + " --from axolotI": "--from: must be torchtune",
 		"train " + theirs:                      "use_galore: true: not possible",
 		"import " + dir + "/none.yaml":         "no such file",
 	} {
@@ -52,7 +52,7 @@ func TestImportOfAContradiction(t *testing.T) {
 	const text = "stage: sft\nfinetuning_type: full\nmodel_name_or_path: none\ndataset: a.jsonl\ntemplate: vicuna\nmask_history: true\ntrain_on_prompt: true\n"
 	testkit.NoError(t, os.WriteFile(theirs, []byte(text), 0o600))
 	code, out, errs := mt(t, "", "import", theirs)
-	if code != exitUsage || out != "" || !strings.Contains(errs, "mask_history and train_on_prompt exclude each other") || !strings.Contains(errs, "mend "+theirs) {
+	if code != exitUsage || out != "" || !strings.Contains(errs, "mask_history trains on the last answer of a chat") || !strings.Contains(errs, "mend "+theirs) {
 		t.Errorf("exit %d\n%s\n%s", code, out, errs)
 	}
 }

@@ -63,7 +63,8 @@ pairs of answers (docs/preferences.md).
 	return c
 }
 
-// start is a default value. It applies unless key, or the conflicting key unless, was given.
+// start is a default value of the key. It applies if neither key nor the conflicting key in the field unless was
+// given.
 type start struct{ key, value, unless string }
 
 // recipe returns the defaults for a new config. Training from scratch takes a high learning rate, fine-tuning a low
@@ -90,7 +91,7 @@ func recipe(m *open.Model, pairs bool) []start {
 	return append(all, start{"warmup_ratio", "0.03", "warmup_steps"}, start{"weight_decay", "0.1", ""})
 }
 
-// comments are the comments in the file on keys that a newcomer may want to change.
+// comments are written into the config file beside keys that a newcomer may want to change.
 var comments = map[string]string{
 	"max_seq_len":                 "tokens of a row; what a step holds grows with it",
 	"val_size":                    "the share of the rows that is held out, for the loss on what was not seen",
@@ -102,7 +103,7 @@ var comments = map[string]string{
 
 // begin writes the config to file, plans the run and prints the next command.
 func (a *app) begin(file string, in *interview, force bool) error {
-	text := in.cfg.Brief("Written by mt init. mt train --help lists all keys, and any of them is a flag too.", comments)
+	text := in.cfg.Brief("Written by mt init. mt train --help-all lists all keys; each one is also a flag.", comments)
 	written, err := config.Parse(file, text, config.Args{})
 	if err != nil {
 		return fmt.Errorf("init: %w", err)
@@ -144,8 +145,8 @@ func writeNew(name string, text []byte, force bool) error {
 
 // interview is the state of mt init.
 type interview struct {
-	given config.Args    // flags, and answers in the form of flags
-	cfg   *config.Config // the config of given
+	given config.Args    // the flags given, and the answers in the form of flags
+	cfg   *config.Config // the config that results from given
 	model *open.Model    // model of cfg, known after the first question
 }
 
@@ -173,7 +174,7 @@ var questions = []question{
 		text: "Where to? The folder for checkpoints and the model"},
 }
 
-// as returns a question.key that stores the answer under key.
+// as returns a function for question.key that stores the answer under key.
 func as(key string) func(string) (string, string) {
 	return func(answer string) (string, string) { return key, answer }
 }
@@ -226,7 +227,7 @@ func (in *interview) findData() error {
 	return err
 }
 
-// give sets a key and reloads the config.
+// give sets a key as if its flag had been given, and reloads the config.
 func (in *interview) give(key, value string) error {
 	given, err := in.given.With(key, value)
 	if err != nil {
@@ -311,7 +312,7 @@ func (a *app) settle(ctx context.Context, in *interview, q question, lines <-cha
 	}
 }
 
-// accept returns an error if the answer is invalid.
+// accept runs the question's check, if there is one, on the config with the answer.
 func (q *question) accept(in *interview) error {
 	if q.check == nil {
 		return nil

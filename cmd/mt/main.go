@@ -72,7 +72,7 @@ type app struct {
 	keys           map[*cobra.Command]*config.Args // config keys given to each command that takes them
 	args           []string                        // the command line without the program name
 	world          cluster.World                   // the ranks of the run; nil: one process
-	ranksEnded     bool                            // the ranks have ended the run ranksEnded
+	ranksEnded     bool                            // all ranks have ended the command together, so leave must meet them
 }
 
 // run executes a command line and returns the exit code. It prints an error once, on one line unless the error lists

@@ -62,14 +62,14 @@ func TestBadUsage(t *testing.T) {
 		{"train", "mt: train: give CONFIG.yaml [--any-config-key value] (see mt train --help)"},
 		{"train a b", `mt: train: takes one config file, got ["a" "b"]; commas separate the values of a list`},
 		{"train nope.yaml", "mt: config: nope.yaml: no such file or directory"},
-		{"train --seed", "mt: --seed: has no value (write --seed=VALUE if it begins with two dashes) (see mt train --help)"},
-		{"train " + file, "mt: " + file + ":2:1: unknown key \"sed\"; did you mean \"seed\"?\n" + file + ":3:12: max_steps: wants a whole number, is many"},
-		{"train --output-dir --seed 1", "mt: --output-dir: has no value (write --output-dir=VALUE if it begins with two dashes) (see mt train --help)"},
+		{"train --seed", "mt: --seed: needs a value (write --seed=VALUE if the value begins with two dashes) (see mt train --help)"},
+		{"train " + file, "mt: " + file + ":2:1: unknown key \"sed\"; did you mean \"seed\"?\n" + file + ":3:12: max_steps must be a whole number, not many"},
+		{"train --output-dir --seed 1", "mt: --output-dir: needs a value (write --output-dir=VALUE if the value begins with two dashes) (see mt train --help)"},
 		{"train -seed 1", "mt: -seed: flags have two dashes, as in --learning-rate 1e-4 (see mt train --help)"},
 		{"train -host-memory 1GiB", "mt: -host-memory: flags have two dashes"},
-		{"train --sed 1 --max_steps many", "mt: --sed: unknown key; did you mean \"--seed\"?\n--max_steps: wants a whole number, is many"},
+		{"train --sed 1 --max_steps many", "mt: --sed: unknown key; did you mean \"--seed\"?\n--max_steps: must be a whole number, not many"},
 		{"train --model {a:", "mt: --model:1:3: YAML: "},
-		{"train --dry-run=7", "mt: --dry-run: wants true or false, is 7 (see mt train --help)"},
+		{"train --dry-run=7", "mt: --dry-run: must be true or false, not 7 (see mt train --help)"},
 		{"plan --json --json", "mt: --json: given twice (see mt plan --help)"},
 		{"train --dataset x", "mt: no model: "},
 		{"train --model tiny", "mt: no dataset: "},
@@ -78,12 +78,12 @@ func TestBadUsage(t *testing.T) {
 		{"eval --model a/b --dataset x --json", "mt: --model: a/b: no such directory, and no model of that name"},
 		{"eval --dataset x", "mt: no model: "},
 		{"generate --model a/b", "mt: no prompt: "},
-		{"generate --model a/b --prompt x --top-p 2", "mt: --top-p: wants a number from 0 to 1, is 2"},
-		{"generate --model a/b --prompt x --temperature nan", "mt: --temperature: wants a number from 0 to 1e+06, is nan"},
-		{"generate --model a/b --prompt x --max_new_tokens 0", "mt: --max-new-tokens: wants a whole number of at least 1, is 0"},
-		{"generate --model a/b --prompt x --min-p 1.5", "mt: --min-p: wants a number from 0 to 1, is 1.5"},
-		{"generate --model a/b --prompt x --repetition-penalty 0", "mt: --repetition-penalty: wants a number from 0.01 to 100, is 0"},
-		{"generate --model a/b --prompt x --min-new-tokens -1", "mt: --min-new-tokens: wants a whole number of at least 0, is -1"},
+		{"generate --model a/b --prompt x --top-p 2", "mt: --top-p: must be a number from 0 to 1, not 2"},
+		{"generate --model a/b --prompt x --temperature nan", "mt: --temperature: must be a number from 0 to 1e+06, not nan"},
+		{"generate --model a/b --prompt x --max_new_tokens 0", "mt: --max-new-tokens: must be a whole number of at least 1, not 0"},
+		{"generate --model a/b --prompt x --min-p 1.5", "mt: --min-p: must be a number from 0 to 1, not 1.5"},
+		{"generate --model a/b --prompt x --repetition-penalty 0", "mt: --repetition-penalty: must be a number from 0.01 to 100, not 0"},
+		{"generate --model a/b --prompt x --min-new-tokens -1", "mt: --min-new-tokens: must be a whole number of at least 0, not -1"},
 		{"generate --model a/b --prompt=", "mt: --prompt is empty: "},
 		{"generate --model a/b --prompt -", "hf download a/b"},
 		{"bench sgem", `mt: unknown command "sgem"; did you mean "sgemm"? (see mt bench --help)`},
@@ -128,7 +128,7 @@ func TestBadUsage(t *testing.T) {
 func TestHelp(t *testing.T) {
 	for args, want := range map[string]string{
 		"": "mt init ", "--help": "Exit codes:", "init --help": "--force", "help": "  completion  ", "train --help": "learning_rate", "train -h": "Examples:",
-		"help train": "sample_packing", "plan --help": "allocates", "eval --help": "perplexity", "generate --help": "--top-p",
+		"help train": "--help-all", "train --help-all": "sample_packing", "train run.yaml --help-all": "pipeline.head_shards", "plan --help": "allocates", "eval --help": "perplexity", "generate --help": "--top-p",
 		"bench": "sgemm", "bench adamw --help": "--params", "data": "inspect", "doctor --help": "--json", "watch --help": "OUTPUT_DIR",
 	} {
 		code, stdout, stderr := mt(t, "", strings.Fields(args)...)
@@ -159,7 +159,7 @@ func TestHelpIsOneScreen(t *testing.T) {
 // TestCompletion: shells complete config keys as flags, but not the keys of other tools.
 func TestCompletion(t *testing.T) {
 	for line, want := range map[string]string{
-		"train --learn":                "--learning-rate\tthe highest rate of the schedule\n:4\n",
+		"train --learn":                "--learning-rate\tPeak learning rate\n:4\n",
 		"train --shuffle false --dry":  "--dry-run\n:4\n",
 		"eval run.yaml --batch":        "--batch-size\t", // an alias
 		"generate --max-n":             "--max-new-tokens\n--max-nonfinite-steps\t",
@@ -192,7 +192,7 @@ func TestMan(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "man1")
 	must(t, "man", dir)
 	for name, want := range map[string]string{
-		"mt.1": "mt\\-train(1)", "mt-train.1": "learning_rate", "mt-doctor.1": ".TP\n\\fB\\-\\-json\\fR\n", "mt-data-inspect.1": "SYNOPSIS\nmt data inspect",
+		"mt.1": "mt\\-train(1)", "mt-train.1": "compare_bigram", "mt-doctor.1": ".TP\n\\fB\\-\\-json\\fR\n", "mt-data-inspect.1": "SYNOPSIS\nmt data inspect",
 	} {
 		text, err := os.ReadFile(filepath.Join(dir, name))
 		if err != nil || !strings.Contains(string(text), want) {

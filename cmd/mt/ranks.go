@@ -99,8 +99,8 @@ func meetOthers(ctx context.Context, l cluster.Launch) (cluster.World, error) {
 	}
 }
 
-// leave ends this rank if all ranks have ended the run together. It waits for the other ranks, because some launchers
-// kill rank 0 when another rank exits first.
+// leave ends this rank if the ranks have ended the command together. It waits for the other ranks, because some
+// launchers kill rank 0 when another rank exits first.
 func (a *app) leave() {
 	if !a.ranksEnded || a.world == nil {
 		return

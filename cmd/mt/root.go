@@ -163,11 +163,11 @@ func (a *app) execute(ctx context.Context, args []string) error {
 	return root.ExecuteContext(ctx)
 }
 
-// keyHelp returns text followed by the table of config keys.
-func keyHelp(text string) string {
+// keyHelp returns text followed by the table of config keys: of all keys, or of the common ones.
+func keyHelp(text string, all bool) string {
 	var b bytes.Buffer
 	b.WriteString(text)
-	if err := config.Help(&b); err != nil {
+	if err := config.Help(&b, all); err != nil {
 		panic(err) // a buffer never fails
 	}
 	return strings.TrimRight(b.String(), "\n")

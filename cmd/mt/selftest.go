@@ -32,7 +32,7 @@ type selfTest struct {
 	repeat    int           // number of repetitions of the operation table beside copies
 	only      string        // comma-separated operations and parts to run; "": all
 	limit     time.Duration // time limit per case
-	child     int           // child process: first unit to run; -1: not a child
+	child     int           // number of the first part of the test to run, in a child process
 }
 
 // define adds the self-test flags to set.
@@ -99,7 +99,8 @@ func (a *app) selfTest(ctx context.Context, t selfTest, asJSON bool) error {
 	return nil
 }
 
-// childArgs returns the command line of a child process that starts at unit from, on a device of the given kind.
+// childArgs returns the command line of a child process that starts at part from of the test, on a device of the
+// given kind.
 func (t selfTest) childArgs(kind string, from int) []string {
 	return []string{"doctor", "--selftest", "--device", cmp.Or(kind, t.device), fmt.Sprintf("--small=%t", t.small), "--repeat", strconv.Itoa(t.repeat),
 		"--only=" + t.only, "--child", strconv.Itoa(from)}

@@ -84,8 +84,8 @@ func heed(signals <-chan os.Signal, look <-chan time.Time, hangs func() bool, w 
 	<-done
 }
 
-// sayEnd prints on w that mt exits without waiting for the GPU. It first waits until said is closed. The wait and the
-// print together take at most patience.
+// sayEnd prints on w that mt exits without waiting for the GPU. It first waits until the channel said is closed. The
+// wait and the print together take at most patience.
 func sayEnd(w io.Writer, said <-chan struct{}) {
 	written := make(chan struct{})
 	go func() {

@@ -15,31 +15,11 @@ import (
 )
 
 func (a *app) trainCommand() *cobra.Command {
-	var dry, asJSON bool
+	var dry, asJSON, helpAll bool
 	c := a.keyed(&cobra.Command{
 		Use:   "train CONFIG.yaml [--any-config-key value]",
 		Short: "Train a model",
-		Long: keyHelp(`Train trains a model as a YAML file says. Every key of the file is a flag too,
-which wins over the file; dashes and underscores are the same, and a switch may
-stand without a value. The names that other tools use are accepted.
-
-Running the same command again resumes from the newest checkpoint in
-output_dir; with more steps or another rate it goes on so and says what that
-means. Ctrl-C finishes the step, saves a checkpoint and exits with 130; so does
-a terminal that closes, unless nohup keeps its signal away.
-
-Started as several ranks by an MPI or by srun, one process a host, they train one
-model together: mpirun -n 4 --hostfile hosts mt train run.yaml (docs/clusters.md).
-
-Presets to train from scratch (model: NAME); tiny and quickstart are made for
-a first try on a CPU:
-` + presets() + `
-
-  --dry-run   check everything and show what memory and disk it takes, train nothing
-  --json      with --dry-run: the plan as JSON
-
-Config keys, with their defaults:
-`),
+		Long:  trainHelp(true), // for manual pages
 		Example: `  mt train examples/quickstart.yaml
   mt train run.yaml --learning-rate 1e-4 --pipeline.weight-slots 4
   mt train run.yaml --dry-run
@@ -66,13 +46,49 @@ Config keys, with their defaults:
 		a.ranksEnded = true
 		return err
 	})
+	help := c.HelpFunc()
+	c.SetHelpFunc(func(c *cobra.Command, args []string) {
+		c.Long = trainHelp(helpAll)
+		help(c, args)
+	})
 	one := c.RunE
 	c.RunE = func(c *cobra.Command, args []string) error {
+		if helpAll {
+			return c.Help()
+		}
 		return a.asRank(c.Context(), "train", func() error { return one(c, args) })
 	}
+	config.Switch(c.Flags(), "help-all", &helpAll)
 	config.Switch(c.Flags(), "dry-run", &dry)
 	config.Switch(c.Flags(), "json", &asJSON)
 	return c
+}
+
+// trainHelp returns the help of mt train, with all config keys or the common ones.
+func trainHelp(all bool) string {
+	which := "Common config keys"
+	if all {
+		which = "Config keys"
+	}
+	return keyHelp(`Train trains a model from a YAML file. Every key of the file is also a flag. Flags win
+over the file. Dashes and underscores are the same, and a switch needs no value.
+Key names of other trainers are accepted.
+
+The same command again resumes from the newest checkpoint in output_dir. If steps or
+learning rate differ, a note says what changes. Ctrl-C finishes the step, saves a
+checkpoint and exits with 130. So does a closed terminal, unless nohup started mt.
+
+Under MPI or srun, with one process per host, all ranks train one model:
+mpirun -n 4 --hostfile hosts mt train run.yaml (docs/clusters.md).
+
+Presets train from scratch (--model NAME). tiny and quickstart are for a CPU:
+`+presets()+`
+
+  --dry-run   check everything, show memory and disk space, train nothing
+  --json      with --dry-run: the plan as JSON
+  --help-all  list all config keys, not only the common ones
+
+`+which+", with their defaults:\n", all)
 }
 
 func (a *app) planCommand() *cobra.Command {
@@ -137,7 +153,7 @@ data, the free disk space and the checkpoint that it would go on from.
 	return c
 }
 
-// forecast sets the machine that the flags select.
+// forecast checks --gpu, --host and --sweep, and sets the machine whose rates mt plan predicts with.
 func forecast(f *settings.Forecast, gpu, host, sweep string) (err error) {
 	switch sweep {
 	case "", "batch", "seq", "depth":
@@ -166,7 +182,8 @@ func forecast(f *settings.Forecast, gpu, host, sweep string) (err error) {
 	return nil
 }
 
-// onHosts plans for n hosts with the given network, if --hosts was given.
+// onHosts applies --hosts and --network: the plan is then for n hosts with this network. given reports whether
+// --hosts was given.
 func onHosts(f *settings.Forecast, given bool, n int, network string) (err error) {
 	switch {
 	case !given && network == "":

@@ -80,7 +80,7 @@ func TestTuneErrors(t *testing.T) {
 		slots + " --rates " + cpu:                                 "of device memory and 2.0 MiB are available",
 		"--device cpu --rates " + cpu:                             "no model: give model_name_or_path",
 		good + " --model llama-405b --rates " + cpu:               "of host memory and",
-		good + " --compute-dtype bf16 --threads 0 --rates " + cpu: "--threads: wants at least 1",
+		good + " --compute-dtype bf16 --threads 0 --rates " + cpu: "--threads: must be at least 1",
 	} {
 		code, stdout, stderr := mt(t, "", append([]string{"tune"}, strings.Fields(args)...)...)
 		if code != exitUsage || stdout != "" || !strings.Contains(stderr, want) {

@@ -29,7 +29,7 @@ func lower(s string) string {
 	return lowerFrom([]rune(s), 0)
 }
 
-// lowerFrom returns chars[from:] in lower case. The characters before from only decide the form of a sigma.
+// lowerFrom returns chars[from:] in lower case. Earlier characters only decide the form of a sigma.
 func lowerFrom(chars []rune, from int) string {
 	var b strings.Builder
 	for i := from; i < len(chars); i++ {

@@ -108,7 +108,7 @@ var specialUpper = map[rune]string{
 	0xfb17: "\u0544\u053d",
 }
 
-// specialTitle has those that begin a word as several.
+// specialTitle has the characters that become several characters at the start of a word.
 var specialTitle = map[rune]string{
 	0xdf:   "\u0053\u0073",
 	0x149:  "\u02bc\u004e",

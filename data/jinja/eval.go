@@ -168,7 +168,7 @@ func (r *run) unary(op string, v any) any {
 	return shrink(b)
 }
 
-// binary is a op b for an arithmetic operator.
+// binary returns the result of the arithmetic operator op on a and b.
 func (r *run) binary(op string, a, b any) any {
 	if s, ok := asStr(a); ok && op == "%" {
 		return r.formatMarkup(a, s, b)
@@ -206,7 +206,7 @@ func (r *run) binary(op string, a, b any) any {
 	return nil
 }
 
-// join is a + b for strings, lists and tuples.
+// join returns a + b for strings, lists and tuples; false: these are other types.
 func (r *run) join(a, b any) (any, bool) {
 	if s, ok := asStr(a); ok {
 		t, ok := asStr(b)
@@ -239,7 +239,7 @@ func (r *run) join(a, b any) (any, bool) {
 	return both, true
 }
 
-// repeat is a * b for an integer and a string, list or tuple.
+// repeat returns a * b for an integer and a string, list or tuple; false: these are other types.
 func (r *run) repeat(a, b any) (any, bool) {
 	n, ok := asInt(b)
 	if !ok {
@@ -491,7 +491,7 @@ func (r *run) slice(v any, e *sliceExpr, s *scope) any {
 	return part
 }
 
-// sliceText returns the characters of a string at the positions in at.
+// sliceText returns the characters of a string at the positions of the range at.
 func (r *run) sliceText(v any, at intRange) any {
 	text, _ := asStr(v)
 	r.grow(4 * len(text))
@@ -536,7 +536,7 @@ func (r *run) bounds(n int64, parts [3]any) intRange {
 	return intRange{clamp(parts[0], from), clamp(parts[1], to), step}
 }
 
-// bound returns an integer of a slice, clamped to ±2^40, or otherwise if v is None.
+// bound returns v, an integer of a slice, clamped to ±2^40. If v is None, it returns the value of otherwise.
 func (r *run) bound(v any, otherwise int64) int64 {
 	const most = 1 << 40
 	if v == nil {
@@ -720,7 +720,8 @@ func (p *parser) test(e expr) expr {
 // maxBits bounds the size of integers, which Python does not limit.
 const maxBits = 1 << 14
 
-// small is i op j if both are within ±2^31 and the result is simple to compute. Otherwise it returns false.
+// small returns the result of op on i and j if both are within ±2^31 and the result is simple to compute. Otherwise
+// it returns false.
 func small(op string, i, j int64) (int64, bool) {
 	const far = 1 << 31
 	if i < -far || i > far || j < -far || j > far {
@@ -746,7 +747,7 @@ func small(op string, i, j int64) (int64, bool) {
 	return 0, false
 }
 
-// integer is a op b for integers with the values x and y.
+// integer returns the result of op on the integers a and b, whose values are x and y.
 func (r *run) integer(op string, a, b any, x, y *big.Int) any {
 	z := new(big.Int)
 	switch op {
@@ -787,7 +788,7 @@ func (r *run) integer(op string, a, b any, x, y *big.Int) any {
 	return shrink(z)
 }
 
-// float is f op g.
+// float returns the result of op on f and g.
 func (r *run) float(op string, f, g float64) any {
 	switch op {
 	case "+":

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// signal is how a list of statements ended.
+// signal tells how a list of statements ended.
 type signal uint8
 
 const (
@@ -15,7 +15,7 @@ const (
 	continued
 )
 
-// exec runs statements up to a break or continue.
+// exec runs statements up to a break or continue, and returns how they ended.
 func (r *run) exec(body []stmt, s *scope) signal {
 	for _, st := range body {
 		r.step(1)
@@ -296,8 +296,8 @@ var loopMethods = map[string]method{
 // iteration is one run of a loop's body.
 type iteration struct {
 	item any
-	// message is the message that the loop is at, or NoMessage. from is the offset in out at which the output of
-	// this iteration begins.
+	// message is the index of the message that the loop is at, or NoMessage. from is the offset in out at which the
+	// output of this iteration begins.
 	message int
 	from    int
 	out     *buffer
@@ -375,8 +375,8 @@ func (r *run) filteredItems(st *forStmt, s *scope, it *iterator) *iterator {
 	}}
 }
 
-// packed returns item as the variables in target hold it. Several variables give a tuple even if item was a list,
-// as in Jinja for a loop with a test.
+// packed returns the item as the loop's variables, target, hold it. For several variables this is a tuple even if
+// item was a list, as in Jinja for a loop with a test.
 func (r *run) packed(target expr, item any, s *scope) any {
 	t, ok := target.(*listExpr)
 	if !ok {
@@ -392,7 +392,7 @@ func (r *run) packed(target expr, item any, s *scope) any {
 	return items
 }
 
-// begin records that an iteration over item begins.
+// begin records that an iteration of the loop st over item begins.
 func (r *run) begin(st *forStmt, item any) {
 	i := &iteration{item: item, message: NoMessage, from: len(r.out.text), out: r.out, target: st.target}
 	if o, ok := item.(*Object); ok {
@@ -413,7 +413,7 @@ func (r *run) end() {
 	}
 }
 
-// isStanding reports whether an enclosing loop is at the same message.
+// isStanding reports whether an enclosing loop is at the same message as the iteration i.
 func (r *run) isStanding(i *iteration) bool {
 	for _, outer := range r.standing {
 		if outer.message == i.message {
@@ -423,8 +423,8 @@ func (r *run) isStanding(i *iteration) bool {
 	return false
 }
 
-// looked records that items[index] returned item. If item is a message and index is the current number of the
-// innermost loop, the loop is at that message from this point on.
+// looked records that the template read items[index] and got item; at is the value of index. If item is a message and
+// index is the number of the innermost loop's iteration, the loop is at this message from here on.
 func (r *run) looked(index expr, at, item any) {
 	n := len(r.standing)
 	o, ok := item.(*Object)
@@ -495,8 +495,8 @@ func (a *args) noKeywords(r *run, name string) {
 // missing stands for a parameter without an argument.
 type missing struct{}
 
-// bind returns the arguments of the function name in the order of params. The first need params are required;
-// missing{} stands for other params that are not given.
+// bind returns the arguments of the function name in the order of params. need is the number of required params,
+// which come first; missing{} stands for other params that are not given.
 func (a *args) bind(r *run, name string, need int, params ...string) bound {
 	if len(a.pos) > len(params) {
 		r.fail("%s() takes at most %d arguments (%d given)", name, len(params), len(a.pos))
@@ -549,7 +549,8 @@ func (b bound) int(i int, v int64) int64 { return typed(b, i, v, asInt, "an inte
 
 func (b bound) str(i int, v string) string { return typed(b, i, v, asStr, "a string") }
 
-// typed returns argument i converted by as, or v if it is missing. It fails if as cannot convert the argument.
+// typed returns argument i, converted by the function as, or v if the argument is missing. It fails if the argument
+// cannot be converted.
 func typed[T any](b bound, i int, v T, as func(any) (T, bool), kind string) T {
 	if !b.has(i) {
 		return v
@@ -626,7 +627,7 @@ func (r *run) special(m *macro, a *args, inner *scope, foundCaller bool) {
 	}
 }
 
-// callBlock runs a call with the block's body as the caller.
+// callBlock runs a call block: it calls the macro, in which caller() writes the block's body.
 func (r *run) callBlock(st *callStmt, s *scope) any {
 	caller := &macro{st.macro, "", s}
 	fn := r.eval(st.call.fn, s)
@@ -669,7 +670,7 @@ type run struct {
 	// messages maps a message to its index, by identity. An element of a message's tool_responses maps to
 	// ToolResult.
 	messages map[*Object]int
-	// standing lists the running iterations of loops, innermost last.
+	// standing lists the loop iterations in progress, innermost last.
 	standing []*iteration
 }
 
@@ -696,7 +697,7 @@ type stopped struct{}
 // millisecond or less.
 const askEvery = 12
 
-// step uses n steps of the budget.
+// step uses up n steps of the budget. From time to time it asks Template.Stop whether to stop.
 func (r *run) step(n int) {
 	was := r.steps
 	if r.steps -= n; r.steps < 0 {
@@ -707,7 +708,7 @@ func (r *run) step(n int) {
 	}
 }
 
-// message returns the message that the innermost loop over messages is at, or NoMessage.
+// message returns the index of the message that the innermost loop over messages is at, or NoMessage.
 func (r *run) message() int {
 	for _, i := range slices.Backward(r.standing) {
 		if i.message >= 0 {
@@ -717,10 +718,10 @@ func (r *run) message() int {
 	return NoMessage
 }
 
-// read uses the steps that reading all of s costs.
+// read uses up the steps of the budget that reading all of s costs.
 func (r *run) read(s string) { r.step(len(s) >> 8) }
 
-// grow uses n bytes of the budget, before a value of this size is made.
+// grow uses up n bytes of the budget. It is called before a value of this size is made.
 func (r *run) grow(n int) {
 	if r.bytes -= n; r.bytes < 0 || n < 0 {
 		r.overrun("the template makes more than %d bytes of values", r.maxBytes)
@@ -833,8 +834,8 @@ func plain(v any) any {
 }
 
 // late returns the names that the template's own statements set before they read them. As in Jinja, such a name is
-// then local to the template: a macro or loop that reads it earlier finds nothing, even if the caller passed such a
-// variable.
+// local to the template from the start. A macro or loop that reads the name earlier finds nothing, even if the caller
+// passed such a variable.
 func late(body []stmt) []string {
 	s := &symbols{known: map[string]bool{}}
 	s.statements(body)

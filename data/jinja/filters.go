@@ -29,7 +29,8 @@ func init() {
 	}
 }
 
-// named returns the filter or, with test, the test of this name. If there is none, missing is the error's text.
+// named returns the filter of this name or, with test set, the test of this name. If there is none, missing is the
+// error's text.
 func named(name string, test bool) (f filterFunc, missing string) {
 	table, kind := filters, "filter"
 	if test {
@@ -57,7 +58,8 @@ func (r *run) apply(name string, test bool, v any, a *args) any {
 	return f(r, v, a)
 }
 
-// soft returns v as text, for filters that take any value. Markup stays markup.
+// soft returns v as text, for filters that take any value. Markup, a string that is already escaped for HTML, stays
+// markup.
 func (r *run) soft(v any) any {
 	switch v.(type) {
 	case string, markup:
@@ -320,7 +322,7 @@ func caseTest(name string, f func(string) bool) filterFunc {
 	}
 }
 
-// restTest reports whether v modulo by equals rest.
+// restTest reports whether the remainder of v divided by the number by equals rest.
 func restTest(r *run, v any, by any, rest int64) bool {
 	return r.equal(r.binary("%", v, by), rest)
 }

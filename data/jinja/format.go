@@ -457,8 +457,8 @@ func (f *spec) flags(s string) string {
 	return s
 }
 
-// number reads digits, or with args a * that stands for an argument, at the start of s. Without either it returns
-// none.
+// number reads digits at the start of s. If args is not nil, a * may stand there instead, and the next argument is
+// the number. Without either, number returns the value of none.
 func (r *run) number(s string, args *percentArgs, none int) (int, string) {
 	n, digits := none, 0
 	if strings.HasPrefix(s, "*") && args != nil {
@@ -621,8 +621,8 @@ func floatText(f spec, x float64) string {
 	return text
 }
 
-// generalText returns x with the given number of digits in the form g. Exponents below -4 or from most on are
-// written out. keep keeps zeros at the end.
+// generalText returns x in the form g, with the given number of digits. It uses scientific notation if the exponent
+// is below -4, or at least the value of most. With keep, it keeps zeros at the end.
 func generalText(x float64, digits, most int, keep bool) string {
 	e := strconv.FormatFloat(x, 'e', digits-1, 64)
 	at := strings.IndexByte(e, 'e')

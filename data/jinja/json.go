@@ -452,7 +452,7 @@ func (d *jsonReader) plain() string {
 	return d.utf8(from)
 }
 
-// utf8 returns the text between offset from and d.at. It fails if the text is not UTF-8.
+// utf8 returns d.text[from:d.at]. It fails if this text is not UTF-8.
 func (d *jsonReader) utf8(from int) string {
 	part := d.text[from:d.at]
 	if !utf8.Valid(part) {

@@ -93,7 +93,7 @@ func lex(src string) []token {
 
 func (l *lexer) add(t token) { l.tokens = append(l.tokens, t) }
 
-// advance moves to offset to and records whether the text just read ended with a line break.
+// advance moves to the offset to, and records whether the text just read ended with a line break.
 func (l *lexer) advance(to int) {
 	if to > l.at {
 		l.lineStart = l.src[to-1] == '\n'
@@ -136,7 +136,7 @@ func (l *lexer) root() {
 	}
 }
 
-// sign reads an optional + or - at offset from. It returns the offset after the sign, and the sign; 0: none.
+// sign reads an optional + or - at the offset from. It returns the offset after the sign, and the sign; 0: none.
 func (l *lexer) sign(from int) (int, byte) {
 	if from < len(l.src) && (l.src[from] == '-' || l.src[from] == '+') {
 		return from + 1, l.src[from]
@@ -167,12 +167,12 @@ func (l *lexer) strip(text string, sign byte, variable bool) string {
 	return text
 }
 
-// skip returns the offset of the first non-space character at or after from.
+// skip returns the offset of the first character, at or after the offset from, that is not white space.
 func (l *lexer) skip(from int) int {
 	return len(l.src) - len(strings.TrimLeftFunc(l.src[from:], isSpace))
 }
 
-// rawBegin returns the offset after "raw %}" if this text stands at from, otherwise -1.
+// rawBegin returns the offset after "raw %}" if this text stands at the offset from, otherwise -1.
 func (l *lexer) rawBegin(from int) int {
 	at := l.skip(from)
 	if !strings.HasPrefix(l.src[at:], "raw") {
@@ -188,8 +188,8 @@ func (l *lexer) rawBegin(from int) int {
 	return -1
 }
 
-// blockEnd returns the offset after the end of a block at from, including the white space that the end removes. It
-// returns -1 if no block ends at from.
+// blockEnd returns the offset after the end of a block, including the white space that the end removes. It returns -1
+// if no block ends at the offset from.
 func (l *lexer) blockEnd(from int, end string) int {
 	rest := l.src[from:]
 	switch {
@@ -301,8 +301,8 @@ func (l *lexer) name() bool {
 	return true
 }
 
-// run returns the offset after the digits that begin at from; single underscores may separate digits. It returns
-// from if there is no digit.
+// run returns the offset after the digits that begin at the offset from; single underscores may separate digits. It
+// returns from itself if there is no digit.
 func (l *lexer) run(from int, digits string) int {
 	end := from
 	for i := from; i < len(l.src); i++ {
@@ -372,8 +372,8 @@ func (l *lexer) prefixed(zero int) (base, end int) {
 	return 10, zero
 }
 
-// float returns the offset after the fraction and the exponent of a number whose integer part ends at whole. It
-// returns whole if the number has neither.
+// float returns the offset after the fraction and the exponent of a number. whole is the offset at which the number's
+// integer part ends. float returns whole itself if the number has neither.
 func (l *lexer) float(whole int) int {
 	if l.at > 0 && l.src[l.at-1] == '.' {
 		return whole

@@ -42,7 +42,8 @@ func Parse(name, source string) (t *Template, err error) {
 	return t, nil
 }
 
-// endsWithPrompt computes Template.endsWithPrompt.
+// endsWithPrompt reports whether the template ends with {% if add_generation_prompt %} and uses this variable nowhere
+// else.
 func endsWithPrompt(tokens []token, body []stmt) bool {
 	if len(body) == 0 {
 		return false
@@ -914,7 +915,7 @@ func (p *parser) print(at pos) stmt {
 var reserved = map[string]bool{"true": true, "false": true, "none": true, "True": true, "False": true, "None": true}
 
 // target reads the target of an assignment: a name, a tuple of names or, with spaces, a namespace's attribute. A
-// tuple may end at the name end.
+// tuple also ends before the keyword end, such as "in".
 func (p *parser) target(spaces bool, end string) expr {
 	e := p.tuple(tupleMode{targets: true, spaces: spaces, end: end})
 	p.assignable(e)

@@ -358,7 +358,7 @@ func (r *run) mapped(a *args) func(any) any {
 	return func(item any) any { return r.apply(name, false, item, rest) }
 }
 
-// selectFilter returns the filters select and reject; with attr, selectattr and rejectattr.
+// selectFilter returns the filter select or, if keep is false, reject. With attr it returns selectattr or rejectattr.
 func selectFilter(keep, attr bool) filterFunc {
 	return func(r *run, v any, a *args) any {
 		if !truth(v) {

@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// markHint ends the errors of templates whose supervised text cannot be found. It tells the user what to do.
+// markHint is appended to the errors about templates in which the supervised text cannot be found. It tells the user
+// what to do.
 const markHint = "; mark what the model learns in the template with {%% generation %%}...{%% endgeneration %%} around an assistant's text"
 
 // SupervisedSpans renders the conversation and returns the spans of text that the model is trained on.
@@ -42,7 +43,7 @@ func (t *Template) SupervisedSpans(vars map[string]any) (*Rendered, []Turn, erro
 	return out, turns, nil
 }
 
-// conversation returns the messages in vars, converted.
+// conversation returns the messages in vars, converted to values of the template.
 func conversation(vars map[string]any) ([]any, error) {
 	v, err := (&intake{}).value(vars["messages"], 0)
 	if err != nil {
@@ -115,7 +116,7 @@ func (out *Rendered) marked(messages []any) ([]Turn, error) {
 	return turns, nil
 }
 
-// standing returns the message that a loop was at while all of g was written, or NoMessage.
+// standing returns the index of the message that a loop was at while the template wrote all of g, or NoMessage.
 func (out *Rendered) standing(g Span) int {
 	for _, t := range out.Turns {
 		if t.Message >= 0 && t.From <= g.From && g.To <= t.To {
@@ -125,9 +126,9 @@ func (out *Rendered) standing(g Span) int {
 	return NoMessage
 }
 
-// fromLoop returns the assistants' Turns that the loop over messages wrote, without headers and without text of
-// other messages. A header depends on the role of the message before it: after a tool's result some templates write
-// none. So fromLoop renders one header for each such role.
+// fromLoop returns the assistants' Turns that the loop over messages wrote, without headers and without text of other
+// messages. A header depends on the role of the message before it: after a tool's result some templates write no
+// header. So fromLoop renders one header for each such role.
 func (t *Template) fromLoop(out *Rendered, vars map[string]any, messages []any) ([]Turn, error) {
 	asked := assistants(messages)
 	if len(asked) == 0 {
@@ -206,11 +207,13 @@ func (o opening) endIn(out *Rendered, turn Turn) int {
 	return max(n, turn.From)
 }
 
-// header returns the opening of an answer after the messages before the given one.
+// header returns the opening of the answer messages[message]: the text that the template writes for a prompt of all
+// earlier messages.
 func (t *Template) header(vars map[string]any, messages []any, message int) (opening, error) {
 	open, err := t.promptOf(vars, messages[:message])
 	if err != nil || message == 0 {
-		// Some templates require a user message there, or another number of messages.
+		// Some templates fail for these messages, for instance because the user's is missing. The opening after the
+		// whole conversation then serves, without its prompt.
 		if whole, e := t.promptOf(vars, messages); e == nil {
 			whole.prompt = ""
 			return whole, nil
@@ -373,9 +376,10 @@ func (out *Rendered) inside(turn Turn) (others []Turn) {
 
 func isBlank(s string) bool { return strings.TrimFunc(s, isSpace) == "" }
 
-// without cuts the turns of others out of own and returns the remaining pieces. A piece between two others is kept
-// only if it also appears when the message is rendered alone: a second tool call does, the brackets around a list
-// of results do not. The piece after the last other begins at the message's content; without content it is dropped.
+// without cuts the turns of others, which are turns of other messages inside own, out of own and returns the
+// remaining pieces. A piece between two others is kept only if it also appears when the message is rendered alone: a
+// second tool call does, the brackets around a list of results do not. The piece after the last other begins at the
+// message's content; without content it is dropped.
 func (t *Template) without(others []Turn, own Turn, out *Rendered, vars map[string]any, messages []any, open opening) (parts []Turn) {
 	alone := t.alone(own.Message, vars, messages, open)
 	o, _ := messages[own.Message].(*Object)

@@ -299,7 +299,8 @@ func splitRight(s, sep string, n int) []string {
 	return parts
 }
 
-// splitSpace splits s at up to most runs of white space, from the left or from the right.
+// splitSpace splits s at runs of white space, from the left or, with right, from the right. most is the largest
+// number of splits.
 func splitSpace(s string, most int, right bool) []string {
 	var parts []string
 	trim, index := strings.TrimLeftFunc, strings.IndexFunc

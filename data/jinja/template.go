@@ -85,7 +85,7 @@ type Error struct {
 	Raised bool
 	// Limit reports that the run exceeded its budget of steps, of bytes of values or of output.
 	Limit bool
-	// Message is the message that the innermost loop was at; NoMessage: none.
+	// Message is the index of the message that the innermost loop was at; NoMessage: none.
 	Message int
 }
 
@@ -376,7 +376,7 @@ func (r *run) prepare(vars map[string]any) (size int, err error) {
 	return in.size, nil
 }
 
-// noteResults records the objects in a message's list tool_responses as ToolResult.
+// noteResults maps the objects in a message's list tool_responses to ToolResult in r.messages.
 func (r *run) noteResults(message *Object) {
 	v, _ := message.Get("tool_responses")
 	results, _ := v.([]any)
@@ -510,7 +510,7 @@ type pos int
 
 func (p pos) at() pos { return p }
 
-// errorAt returns an *Error with the line and column of at.
+// errorAt returns an *Error with the line and column of the position at.
 func (t *Template) errorAt(at pos, msg string) *Error {
 	before := t.src[:min(int(at), len(t.src))]
 	line := strings.Count(before, "\n") + 1

@@ -287,7 +287,7 @@ func tupleKey(items []any, depth int, left *int) (any, bool) {
 	return key, true
 }
 
-// equal is Python's a == b.
+// equal is Python's `a == b`.
 func (r *run) equal(a, b any) bool {
 	r.enter()
 	defer r.leave()
@@ -379,7 +379,7 @@ func (r *run) equalViews(a, b *view) bool {
 	return true
 }
 
-// same is Python's a is b, as far as Go can decide it. Tuples and empty lists are never the same.
+// same is Python's `a is b`, as far as Go can decide it. Tuples and empty lists are never the same.
 func same(a, b any) bool {
 	if isTuple(a) || isTuple(b) {
 		return false
@@ -726,7 +726,7 @@ func (r *run) tryLen(v any) (int64, bool) {
 	return 0, false
 }
 
-// contains is Python's v in seq.
+// contains is Python's `v in seq`.
 func (r *run) contains(seq, v any) bool {
 	if s, ok := asStr(seq); ok {
 		sub, ok := asStr(v)

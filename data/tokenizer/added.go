@@ -82,7 +82,8 @@ func (t *trie) longest(text []byte, steps *int) (tok *added, size int) {
 	return tok, size
 }
 
-// find returns the first token at or after from. tok is nil if there is none or the steps are used up.
+// find returns the first token that begins at the offset from or later. tok is nil if there is none or the steps are
+// used up.
 func (t *trie) find(text []byte, from int, steps *int) (start, end int, tok *added) {
 	for i := from; i < len(text) && *steps >= 0; i++ {
 		if len(t.single) == 1 {

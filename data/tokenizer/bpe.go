@@ -65,12 +65,12 @@ type worker struct {
 
 	ids    []int32
 	starts []int
-	spans  bool // record starts
-	last   int  // the last of starts
-	track  bool // keep origins, see span
+	spans  bool // append to starts
+	last   int  // the largest of starts so far
+	track  bool // keep the origins of spans
 }
 
-// cacheKey returns text[i:j], at most cachedSize bytes, as three numbers.
+// cacheKey returns the bytes text[i:j] as three numbers, padded with zeros. It needs j−i ≤ cachedSize.
 func cacheKey(text []byte, i, j int) (k [3]uint64) {
 	n := j - i
 	if i+cachedSize > len(text) {

@@ -159,8 +159,8 @@ type fuse struct{}
 
 func (fuse) decode(tokens []string) []string { return []string{strings.Join(tokens, "")} }
 
-// stripEnds returns a decoder that removes up to start copies of character at the start of each token, and up to
-// stop copies at its end.
+// stripEnds returns a decoder that removes copies of character at the ends of each token: up to start copies at its
+// start, and up to stop copies at its end.
 func stripEnds(character string, start, stop int) each {
 	return func(_ int, s string) string {
 		for n := 0; n < start && character != "" && strings.HasPrefix(s, character); n++ {

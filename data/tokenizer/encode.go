@@ -29,10 +29,10 @@ type span struct {
 	left   *budget
 }
 
-// budget is what one call of Encode may still use.
+// budget limits the work that one call of Encode can still do.
 type budget struct {
-	steps int // of regular expressions and of the search for added tokens
-	bytes int // that one normalizer or pre-tokenizer may write
+	steps int // steps of regular expressions and of the search for added tokens
+	bytes int // bytes that one normalizer or pre-tokenizer may write
 }
 
 // newBudget returns the budget for a text of n bytes. Published vocabularies need far less.
@@ -347,7 +347,7 @@ func (t *hf) around(p *part) (out postProcessor, err error) {
 	return out, nil
 }
 
-// known refuses an id that no token has.
+// known returns an error if no token has the id. where is the path of the id in tokenizer.json.
 func (t *hf) known(where string, id int64) error {
 	if id < 0 || id >= maxID || t.Token(int32(id)) == "" {
 		return fmt.Errorf("%s: no token has the id %d", where, id)

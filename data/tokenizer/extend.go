@@ -68,7 +68,7 @@ func Extend(t Tokenizer, plain, special []string) (Tokenizer, []NewToken, error)
 	return out.splitter(), e.asked, nil
 }
 
-// asHF returns t as its files describe it.
+// asHF returns t as its files describe it. For Bytes, these are the files that Bytes writes.
 func asHF(t Tokenizer) (*hf, error) {
 	switch t := t.(type) {
 	case *hf:

@@ -34,7 +34,7 @@ func (w *rewriter) done() (span, error) {
 	return w.out, nil
 }
 
-// keep copies bytes [from, to) of the old span.
+// keep copies bytes [from, to) of the old span, with their origins.
 func (w *rewriter) keep(from, to int) {
 	if !w.fits(to - from) {
 		return
@@ -74,7 +74,7 @@ func (w *rewriter) putRune(r rune, origin int) {
 	}
 }
 
-// rewrite returns a rewriter that replaces in.
+// rewrite returns a rewriter whose output will replace the span in.
 func rewrite(in *span, track bool) *rewriter {
 	w := &rewriter{in: in, track: track, most: in.left.bytes}
 	w.out = span{text: make([]byte, 0, len(in.text)+len(in.text)/8+8), base: in.base, left: in.left}

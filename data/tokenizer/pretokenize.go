@@ -29,7 +29,7 @@ type preTokenizer interface {
 	split(w *worker, p piece, out []piece) ([]piece, error)
 }
 
-// behavior is what a splitter does with matches.
+// behavior says how a splitter treats the matches of its pattern.
 type behavior uint8
 
 const (
@@ -81,7 +81,7 @@ func (c *splitter) split(w *worker, p piece, out []piece) ([]piece, error) {
 	return out, nil
 }
 
-// apply joins or drops stretches according to b, in place.
+// apply merges or drops pieces in all as the behavior b demands, in place.
 func (b behavior) apply(all []splitPiece) []splitPiece {
 	out := all[:0]
 	switch b {
@@ -201,7 +201,7 @@ type part struct {
 // maxParts bounds the parts of a sequence.
 const maxParts = 256
 
-// parts reads raw, which stands at path where in tokenizer.json, and flattens sequences. null has no parts.
+// parts reads raw and flattens sequences; where is the path of raw in tokenizer.json. For null it returns no parts.
 func parts(where string, raw []byte, depth int) ([]*part, error) {
 	if len(raw) == 0 || string(raw) == "null" {
 		return nil, nil
@@ -234,7 +234,7 @@ func parts(where string, raw []byte, depth int) ([]*part, error) {
 	return all, nil
 }
 
-// readParts reads raw, the member where of tokenizer.json, and calls read for each part.
+// readParts calls read for each part in raw; where is the name of raw in tokenizer.json.
 func readParts[T any](where string, raw []byte, read func(*part) (T, error)) ([]T, error) {
 	all, err := parts(where, raw, 0)
 	if err != nil {

@@ -242,7 +242,8 @@ func (n *node) width() (int, error) {
 	return total, nil
 }
 
-// find returns the first match at or after from. It uses up steps, and returns ErrSteps when none are left.
+// find returns the first match that begins at the offset from or later. It uses up steps, and returns ErrSteps when
+// none are left.
 func (re *regex) find(text []byte, from int, steps *int) (start, end int, ok bool, err error) {
 	m := matcher{re: re, text: text, steps: steps}
 	for i := from; ; {
@@ -258,7 +259,7 @@ func (re *regex) find(text []byte, from int, steps *int) (start, end int, ok boo
 	}
 }
 
-// describe adds the pattern and its path to an error.
+// describe adds to err the pattern and where, its path in tokenizer.json.
 func describe(where, pattern string, err error) error {
 	if len(pattern) > 80 {
 		pattern = pattern[:80] + "…"
@@ -1079,7 +1080,7 @@ func (f oneOf) find(text []byte, from int, _ *int) (start, end int, ok bool, err
 	return 0, 0, false, nil
 }
 
-// find makes scanner a finder. It returns the match that starts at from.
+// find makes scanner a finder. It returns the match that begins at the offset from.
 func (s *scanner) find(text []byte, from int, _ *int) (start, end int, ok bool, err error) {
 	if from >= len(text) {
 		return 0, 0, false, nil

@@ -16,7 +16,7 @@ const (
 		`|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+`
 )
 
-// scanner matches one of these patterns with hand-written code.
+// scanner matches one of the patterns above with hand-written code.
 type scanner struct {
 	pattern string
 	next    func(u *unicodeTable, text []byte, i int) int // returns the end of the match that starts at i
@@ -203,8 +203,9 @@ func nextGPT4(u *unicodeTable, text []byte, i, digits int) int {
 	return u.rest(text, i, digits, false)
 }
 
-// rest returns the end of a match of the alternatives that GPT-4's pattern shares with its derivatives: numbers,
-// other characters, white space.
+// rest returns the end of a match of the alternatives that GPT-4's pattern shares with its derivatives: numbers of at
+// most digits digits, other characters, white space. With slash, slashes may follow other characters, as line ends
+// may.
 func (u *unicodeTable) rest(text []byte, i, digits int, slash bool) int {
 	k, n := u.kindAt(text, i)
 	if k == isNumber {

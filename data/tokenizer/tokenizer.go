@@ -69,8 +69,9 @@ const maxHeld = 8
 // maxQuiet is the most tokens without text that Stream keeps.
 const maxQuiet = 64
 
-// NewStream starts a text, or continues one that ends with the tokens before. These may decide whether the next
-// token begins with a space. An incomplete character at their end is returned with the token that completes it.
+// NewStream starts a text. If tokens are given in before, it continues a text that ends with them. They may decide
+// whether the next token begins with a space. An incomplete character at their end is returned with the token that
+// completes it.
 func NewStream(t Tokenizer, before ...int32) *Stream {
 	s := &Stream{t: t}
 	for n := min(maxHeld, len(before)); n > 0; n-- { // prefer a start at a character boundary

@@ -24,29 +24,43 @@ var someConvs = []struct {
 	{[]int32{0, 2100}, 16, 2, 8}, {[]int32{0}, 4, 4, 0},
 }
 
-// The result is a sum of few products, then SiLU.
+// convForms are what follows the convolution: SiLU, SiLU with a bias, gates, gates with a bias.
+var convForms = []struct {
+	name        string
+	gated, bias bool
+}{{"", false, false}, {" biased", false, true}, {" gated", true, false}, {" gated biased", true, true}}
+
+// The result is a sum of few products, then SiLU or one more product.
 func shortConvCases(add func(string, func(*rig))) {
 	for _, sh := range someConvs {
 		C, T := sh.channels, int(sh.cu[len(sh.cu)-1])
-		for _, goesOn := range []bool{false, true} {
-			if goesOn && len(sh.cu) != 2 {
-				continue
-			}
-			add(fmt.Sprintf("%v %d %d goes on %v", sh.cu, C, sh.taps, goesOn), func(r *rig) {
-				y, x, w, cu := r.act("Y", T*C), r.act("X", T*(C+sh.more)), r.f32("W", C*sh.taps), r.i32("Cu", sh.cu)
-				a := op.ShortConv{Y: y.t, X: x.t, W: w.t, Cu: cu.t, Seqs: len(sh.cu) - 1, T: T, C: C, Taps: sh.taps, XStride: C + sh.more}
-				var before []float64
-				if goesOn {
-					tail := r.act("Tail", (sh.taps-1)*C)
-					a.Tail, before = tail.t, tail.v
-					tail.expect(tailOf(tail.v, x.v, T, C, sh.taps, a.XStride), 0, 0)
-					tail.bound = uF32 // nothing is computed
+		for _, form := range convForms {
+			for _, goesOn := range []bool{false, true} {
+				if goesOn && len(sh.cu) != 2 {
+					continue
 				}
-				want := y.copy()
-				oracle.ShortConv(want, x.v, w.v, before, sh.cu, C, sh.taps, a.XStride)
-				y.expect(want, 16*uF32, 1)
-				enqueue(r, a)
-			})
+				add(fmt.Sprintf("%v %d %d%s goes on %v", sh.cu, C, sh.taps, form.name, goesOn), func(r *rig) {
+					width := op.ConvWidth(C, form.gated)
+					y, x, w, cu := r.act("Y", T*C), r.act("X", T*(width+sh.more)), r.f32("W", C*sh.taps), r.i32("Cu", sh.cu)
+					a := op.ShortConv{Y: y.t, X: x.t, W: w.t, Cu: cu.t, Seqs: len(sh.cu) - 1, T: T, C: C, Taps: sh.taps, XStride: width + sh.more, Gated: form.gated}
+					o := oracle.Conv{Cu: sh.cu, W: w.v, Channels: C, Taps: sh.taps, Stride: a.XStride, Gated: form.gated}
+					if form.bias {
+						bias := r.f32("Bias", C)
+						a.Bias, o.Bias = bias.t, bias.v
+					}
+					var before []float64
+					if goesOn {
+						tail := r.act("Tail", (sh.taps-1)*width)
+						a.Tail, before = tail.t, tail.v
+						tail.expect(tailOf(tail.v, x.v, T, width, sh.taps, a.XStride), 0, 0)
+						tail.bound = uF32 // nothing is computed
+					}
+					want := y.copy()
+					o.ShortConv(want, x.v, before)
+					y.expect(want, 32*uF32, 1)
+					enqueue(r, a)
+				})
+			}
 		}
 	}
 }
@@ -63,24 +77,38 @@ func tailOf(tail, x []float64, T, C, taps, stride int) []float64 {
 func shortConvBackwardCases(add func(string, func(*rig))) {
 	for _, sh := range someConvs {
 		C, T := sh.channels, int(sh.cu[len(sh.cu)-1])
-		for _, frozen := range []bool{false, true} {
-			add(fmt.Sprintf("%v %d %d frozen %v", sh.cu, C, sh.taps, frozen), func(r *rig) {
-				stride, dStride := C+sh.more, C+2*sh.more
-				dx, dw, dy := r.act("DX", T*dStride), r.f32("DW", C*sh.taps), r.act("DY", T*C)
-				x, w, cu := r.act("X", T*stride), r.f32("W", C*sh.taps), r.i32("Cu", sh.cu)
-				wantX, wantW := dx.copy(), dw.copy()
-				a := op.ShortConvBackward{DX: dx.t, DW: dw.t, DY: dy.t, X: x.t, W: w.t, Cu: cu.t, Seqs: len(sh.cu) - 1, T: T, C: C, Taps: sh.taps,
-					XStride: stride, DXStride: dStride}
-				if frozen {
-					a.DW = device.Tensor{}
-					oracle.ShortConvBackward(wantX, nil, dy.v, x.v, w.v, sh.cu, C, sh.taps, stride, dStride)
-				} else {
-					oracle.ShortConvBackward(wantX, wantW, dy.v, x.v, w.v, sh.cu, C, sh.taps, stride, dStride)
-					dw.expect(wantW, 2*summing(T), 0)
-				}
-				dx.expect(wantX, 32*uF32, 1)
-				enqueue(r, a)
-			})
+		for _, form := range convForms {
+			for _, frozen := range []bool{false, true} {
+				add(fmt.Sprintf("%v %d %d%s frozen %v", sh.cu, C, sh.taps, form.name, frozen), func(r *rig) {
+					width := op.ConvWidth(C, form.gated)
+					stride, dStride := width+sh.more, width+2*sh.more
+					dx, dw, dy := r.act("DX", T*dStride), r.f32("DW", C*sh.taps), r.act("DY", T*C)
+					x, w, cu := r.act("X", T*stride), r.f32("W", C*sh.taps), r.i32("Cu", sh.cu)
+					a := op.ShortConvBackward{DX: dx.t, DW: dw.t, DY: dy.t, X: x.t, W: w.t, Cu: cu.t, Seqs: len(sh.cu) - 1, T: T, C: C, Taps: sh.taps,
+						XStride: stride, DXStride: dStride, Gated: form.gated}
+					o := oracle.Conv{Cu: sh.cu, W: w.v, Channels: C, Taps: sh.taps, Stride: stride, Gated: form.gated}
+					wantX, wantW := dx.copy(), dw.copy()
+					var db *array
+					var wantB []float64
+					if form.bias {
+						bias := r.f32("Bias", C)
+						db = r.f32("DBias", C)
+						a.Bias, a.DBias, o.Bias, wantB = bias.t, db.t, bias.v, db.copy()
+					}
+					if frozen {
+						a.DW, wantW = device.Tensor{}, nil
+					}
+					o.ShortConvBackward(wantX, wantW, wantB, dy.v, x.v, dStride)
+					if !frozen {
+						dw.expect(wantW, 2*summing(T), 0)
+					}
+					if db != nil {
+						db.expect(wantB, 2*summing(T), 0)
+					}
+					dx.expect(wantX, 64*uF32, 1)
+					enqueue(r, a)
+				})
+			}
 		}
 	}
 }

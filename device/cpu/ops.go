@@ -100,6 +100,14 @@ func (s *stream) forRows(rows, width int, f func(sc *scratch, from, to int)) {
 // to−1 to sum, which starts at zero. The number of rows alone determines the blocks of rows, and the blocks' sums are
 // added in order.
 func (s *stream) sumRows(total device.Tensor, n, rows int, f func(sc *scratch, sum []float32, from, to int)) {
+	sums := s.sumOfRows(n, rows, !total.None(), f)
+	if sums != nil {
+		vec.Add(f32s(total, n), sums)
+	}
+}
+
+// sumOfRows returns the sums that sumRows adds; nil: there are no rows, or the sums are not wanted.
+func (s *stream) sumOfRows(n, rows int, wanted bool, f func(sc *scratch, sum []float32, from, to int)) []float32 {
 	each := max(32, (rows+63)/64)
 	blocks := (rows + each - 1) / each
 	s.partial = grown(s.partial, blocks*n)
@@ -110,11 +118,11 @@ func (s *stream) sumRows(total device.Tensor, n, rows int, f func(sc *scratch, s
 		f(sc, sums[b*n:(b+1)*n], b*each, min(rows, (b+1)*each))
 		s.scratch.put(sc)
 	})
-	if total.None() || blocks == 0 {
-		return
+	if !wanted || blocks == 0 {
+		return nil
 	}
 	for b := 1; b < blocks; b++ {
 		vec.Add(sums[:n], sums[b*n:(b+1)*n])
 	}
-	vec.Add(f32s(total, n), sums[:n])
+	return sums[:n]
 }

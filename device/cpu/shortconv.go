@@ -16,12 +16,13 @@ func init() {
 // taps reads rows of a convolution's input, including the tail before a sequence.
 type taps struct {
 	x, tail         act
-	hasTail         bool
+	hasTail, gated  bool
 	cu              []int32
 	w               []float32 // (taps, channels)
 	ones            []float32
+	bias            []float32 // nil: none
 	channels, count int
-	stride          int
+	stride, width   int // elements from row to row of x, and of the tail
 }
 
 // Buffers of a convolution.
@@ -33,11 +34,15 @@ const (
 	convRow
 	convOut
 	convSlope
+	convGate
+	convProduct
+	convPut
 	convRing // MostTaps buffers
 )
 
-func tapsOf(sc *scratch, w []float32, channels, count int) taps {
-	c := taps{w: sc.f32(convW, count*channels), ones: ones(sc, convOnes, channels), channels: channels, count: count}
+func tapsOf(sc *scratch, w, bias []float32, channels, count int, gated bool) taps {
+	c := taps{w: sc.f32(convW, count*channels), ones: ones(sc, convOnes, channels), bias: bias, channels: channels, count: count, gated: gated,
+		width: op.ConvWidth(channels, gated)}
 	for i, v := range w {
 		c.w[i%count*channels+i/count] = v
 	}
@@ -54,17 +59,30 @@ func (c *taps) sequence(t int) (first, end int) {
 func (c *taps) row(sc *scratch, t, first, j int) []float32 {
 	switch from := t - c.count + 1 + j; {
 	case from >= first:
-		return c.x.load(sc, convRow, from*c.stride, c.channels)
+		return c.input(sc, c.x, from*c.stride)
 	case c.hasTail:
-		return c.tail.load(sc, convRow, (from-first+c.count-1)*c.channels, c.channels)
+		return c.input(sc, c.tail, (from-first+c.count-1)*c.width)
 	}
 	return nil
 }
 
-// sum returns the convolution of token t before SiLU.
+// input returns what the convolution reads of the row at element at of x: the row, or b·x if it is gated.
+func (c *taps) input(sc *scratch, x act, at int) []float32 {
+	if !c.gated {
+		return x.load(sc, convRow, at, c.channels)
+	}
+	y := sc.f32(convProduct, c.channels)
+	vec.ScaleMul(y, x.load(sc, convGate, at, c.channels), x.load(sc, convRow, at+2*c.channels, c.channels), 1)
+	return y
+}
+
+// sum returns the convolution of token t before SiLU or the gate.
 func (c *taps) sum(sc *scratch, t, first int) []float32 {
 	sum, term := sc.f32(convSum, c.channels), sc.f32(convTerm, c.channels)
 	clear(sum)
+	if c.bias != nil {
+		copy(sum, c.bias)
+	}
 	for j := range c.count {
 		if x := c.row(sc, t, first, j); x != nil {
 			vec.ScaleMul(term, x, c.w[j*c.channels:(j+1)*c.channels], 1)
@@ -76,24 +94,30 @@ func (c *taps) sum(sc *scratch, t, first int) []float32 {
 
 // shortConv computes row after row, with one tap of all channels at a time.
 func shortConv(s *stream, a *op.ShortConv) error {
-	reads(a.X, a.T, a.XStride, a.C)
+	width := op.ConvWidth(a.C, a.Gated)
+	reads(a.X, a.T, a.XStride, width)
 	reads(a.W, 1, 0, a.C*a.Taps)
+	reads(a.Bias, 1, 0, a.C)
 	reads(a.Cu, 1, 0, a.Seqs+1)
 	writes(a.Y, 1, 0, a.T*a.C)
-	writes(a.Tail, 1, 0, (a.Taps-1)*a.C)
+	writes(a.Tail, 1, 0, (a.Taps-1)*width)
 	cu, err := tokensOf(i32s(a.Cu, a.Seqs+1), a.T)
 	if err != nil || a.T == 0 || a.C == 0 {
 		return err
 	}
-	out, w := actOf(a.Y), f32s(a.W, a.C*a.Taps)
+	out, w, bias := actOf(a.Y), f32s(a.W, a.C*a.Taps), f32s(a.Bias, a.C)
 	s.forRows(a.T, 8*a.C, func(sc *scratch, from, to int) {
-		c := tapsOf(sc, w, a.C, a.Taps)
+		c := tapsOf(sc, w, bias, a.C, a.Taps, a.Gated)
 		c.x, c.tail, c.hasTail, c.cu, c.stride = actOf(a.X), actOf(a.Tail), !a.Tail.None(), cu, a.XStride
 		for t := from; t < to; t++ {
 			first, _ := c.sequence(t)
 			sum := c.sum(sc, t, first)
 			y := out.target(sc, convOut, t*a.C, a.C)
-			vec.SwiGLU(y, sum, c.ones)
+			if a.Gated {
+				vec.ScaleMul(y, sum, c.x.load(sc, convGate, t*a.XStride+a.C, a.C), 1)
+			} else {
+				vec.SwiGLU(y, sum, c.ones)
+			}
 			out.store(t*a.C, y)
 		}
 	})
@@ -107,15 +131,15 @@ func shortConv(s *stream, a *op.ShortConv) error {
 func keepTail(s *stream, a *op.ShortConv) {
 	sc := s.scratch.get()
 	defer s.scratch.put(sc)
-	x, tail := actOf(a.X), actOf(a.Tail)
+	x, tail, width := actOf(a.X), actOf(a.Tail), op.ConvWidth(a.C, a.Gated)
 	for i := range a.Taps - 1 {
 		var row []float32
 		if t := a.T - a.Taps + 1 + i; t >= 0 {
-			row = x.load(sc, convRow, t*a.XStride, a.C)
+			row = x.load(sc, convRow, t*a.XStride, width)
 		} else {
-			row = tail.load(sc, convRow, (t+a.Taps-1)*a.C, a.C)
+			row = tail.load(sc, convRow, (t+a.Taps-1)*width, width)
 		}
-		tail.put(i*a.C, row)
+		tail.put(i*width, row)
 	}
 }
 
@@ -130,22 +154,25 @@ func tokensOf(cu []int32, tokens int) ([]int32, error) {
 	return cu, nil
 }
 
-// shortConvBackward goes over blocks of rows. The gradients before SiLU of the last Taps tokens are in a ring. A row
+// shortConvBackward goes over blocks of rows. The gradients before SiLU or the gate of the last Taps tokens are in a ring. A row
 // of DX is complete once the last token that reads it is done.
 func shortConvBackward(s *stream, a *op.ShortConvBackward) error {
-	reads(a.X, a.T, a.XStride, a.C)
+	width := op.ConvWidth(a.C, a.Gated)
+	reads(a.X, a.T, a.XStride, width)
 	reads(a.W, 1, 0, a.C*a.Taps)
+	reads(a.Bias, 1, 0, a.C)
 	reads(a.Cu, 1, 0, a.Seqs+1)
 	reads(a.DY, 1, 0, a.T*a.C)
-	writes(a.DX, a.T, a.DXStride, a.C)
+	writes(a.DX, a.T, a.DXStride, width)
 	writes(a.DW, 1, 0, a.C*a.Taps)
+	writes(a.DBias, 1, 0, a.C)
 	cu, err := tokensOf(i32s(a.Cu, a.Seqs+1), a.T)
 	if err != nil || a.T == 0 || a.C == 0 {
 		return err
 	}
-	w := f32s(a.W, a.C*a.Taps)
-	s.sumRows(a.DW, a.C*a.Taps, a.T, func(sc *scratch, dw []float32, from, to int) {
-		c := tapsOf(sc, w, a.C, a.Taps)
+	w, bias, wide := f32s(a.W, a.C*a.Taps), f32s(a.Bias, a.C), a.C*a.Taps
+	sums := s.sumOfRows(wide+a.C, a.T, !a.DW.None() || !a.DBias.None(), func(sc *scratch, dw []float32, from, to int) {
+		c := tapsOf(sc, w, bias, a.C, a.Taps, a.Gated)
 		c.x, c.cu, c.stride = actOf(a.X), cu, a.XStride
 		for t := from; t < to+a.Taps-1; t++ {
 			if t < a.T {
@@ -156,15 +183,33 @@ func shortConvBackward(s *stream, a *op.ShortConvBackward) error {
 			}
 		}
 	})
+	if !a.DW.None() {
+		vec.Add(f32s(a.DW, wide), sums[:wide])
+	}
+	if !a.DBias.None() {
+		vec.Add(f32s(a.DBias, a.C), sums[wide:])
+	}
 	return nil
 }
 
-// slope writes the gradient before SiLU of token t to its buffer in the ring, and adds to dw if adds is set.
+// slope writes the gradient before SiLU or the gate of token t to its buffer in the ring. If adds is set, it adds to
+// dw the gradients of taps, then of the bias, and writes the gate's gradient.
 func (c *taps) slope(sc *scratch, a *op.ShortConvBackward, t int, dw []float32, adds bool) {
 	first, _ := c.sequence(t)
 	sum, d := c.sum(sc, t, first), sc.f32(convRing+t%a.Taps, a.C)
 	dy := actOf(a.DY).load(sc, convOut, t*a.C, a.C)
-	vec.SwiGLUGrad(d, sc.f32(convSlope, a.C), nil, dy, sum, c.ones)
+	if a.Gated {
+		vec.ScaleMul(d, dy, c.x.load(sc, convGate, t*a.XStride+a.C, a.C), 1)
+		if adds {
+			vec.ScaleMul(sum, sum, dy, 1)
+			actOf(a.DX).put(t*a.DXStride+a.C, sum)
+		}
+	} else {
+		vec.SwiGLUGrad(d, sc.f32(convSlope, a.C), nil, dy, sum, c.ones)
+	}
+	if adds {
+		vec.Add(dw[a.C*a.Taps:], d)
+	}
 	for j := 0; adds && j < a.Taps; j++ {
 		for i, v := range c.row(sc, t, first, j) {
 			dw[i*a.Taps+j] += d[i] * v
@@ -183,5 +228,13 @@ func (c *taps) spread(sc *scratch, a *op.ShortConvBackward, u int) {
 			vec.Add(sum, term)
 		}
 	}
-	actOf(a.DX).put(u*a.DXStride, sum)
+	if !a.Gated {
+		actOf(a.DX).put(u*a.DXStride, sum)
+		return
+	}
+	at, dx := u*a.XStride, sc.f32(convPut, a.C)
+	vec.ScaleMul(dx, sum, c.x.load(sc, convRow, at+2*a.C, a.C), 1)
+	actOf(a.DX).put(u*a.DXStride, dx)
+	vec.ScaleMul(dx, sum, c.x.load(sc, convGate, at, a.C), 1)
+	actOf(a.DX).put(u*a.DXStride+2*a.C, dx)
 }

@@ -55,9 +55,9 @@ func TestEveryField(t *testing.T) {
 	every(t, PreferenceWeights{Weights: f32(7), Losses: f32(7), Targets: i32(7), Cu: i32(5), Reference: f32(4), T: 7, Pairs: 2, Loss: PreferenceLoss{Kind: Hinge, Beta: 1}})
 	every(t, SinksGrad{DSinks: f32(3), LSE: f32(6), Delta: f32(6), Sinks: f32(3), T: 2, Heads: 3})
 	every(t, GLU{Activation: SigmoidGate, Y: bf16(6), GU: bf16(12), T: 2, F: 3})
-	every(t, ShortConv{Y: bf16(10), X: bf16(12), W: f32(15), Cu: i32(2), Tail: bf16(10), Seqs: 1, T: 2, C: 5, Taps: 3, XStride: 7}, "Tail")
-	every(t, ShortConvBackward{DX: bf16(13), DW: f32(15), DY: bf16(10), X: bf16(12), W: f32(15), Cu: i32(3), Seqs: 2, T: 2, C: 5, Taps: 3,
-		XStride: 7, DXStride: 8}, "DW")
+	every(t, ShortConv{Y: bf16(10), X: bf16(12), W: f32(15), Bias: f32(5), Cu: i32(2), Tail: bf16(10), Seqs: 1, T: 2, C: 5, Taps: 3, XStride: 7}, "Tail", "Bias")
+	every(t, ShortConvBackward{DX: bf16(13), DW: f32(15), DBias: f32(5), DY: bf16(10), X: bf16(12), W: f32(15), Bias: f32(5), Cu: i32(3), Seqs: 2, T: 2, C: 5, Taps: 3,
+		XStride: 7, DXStride: 8}, "DW", "Bias", "DBias")
 	ofDelta := DeltaShape{Cu: i32(2), Seqs: 1, T: 65, KeyHeads: 1, Heads: 2, KeyDim: 3, ValueDim: 5, GateStride: 7}
 	every(t, GatedDelta{DeltaShape: ofDelta, O: bf16(650), QKV: bf16(65 * 16), Gates: bf16(64*7 + 4), ALog: f32(2), DtBias: f32(2), States: f32(60), Last: f32(30)},
 		"States", "Last")

@@ -2,13 +2,14 @@
 // with the arguments and their Check. Operations whose cost depends on the shape also report shape and FLOPs
 // (Worker). Do enqueues an operation. With a Table a device finds the function that runs an operation.
 //
-// A new operation needs six files. No other line changes, because each implementation adds itself to a table:
+// A new operation needs these files. Each implementation adds itself to a table:
 //
 //   - device/op/NAME.go: arguments, Check, and Work if a profile shows more than the name
 //   - device/cpu/NAME.go
 //   - device/cuda/kernels/NAME.cu and NAME.go; build.sh writes the PTX, and similar operations share a .cu
 //   - a definition in float64 in device/conformance/oracle
 //   - cases in device/conformance/NAME.go
+//   - its name in internal/doctor/measure/operations.go, so that mt doctor measures it
 //
 // Tests fail if a device has an operation without cases, or has cases without the operation. check_test.go tests
 // which arguments Check refuses.

@@ -1,9 +1,8 @@
 //go:build ignore
 
-// Make writes the small data of the examples: stories.txt, plain text of short
-// stories about counting, chats.jsonl, conversations about the same in the shape
-// of OpenAI's messages, and pairs.jsonl, questions with an answer that was chosen
-// and one that was rejected. The same every time:
+// Make writes the small data sets of the examples. stories.txt has plain text: short stories about counting.
+// chats.jsonl has conversations in the format of OpenAI's messages. pairs.jsonl has questions with a chosen and a
+// rejected answer. The output is the same every time:
 //
 //	go run examples/data/make.go examples/data
 package main
@@ -24,10 +23,10 @@ var (
 	places = []string{"at the market", "in the garden", "by the river", "near the school"}
 )
 
-// pick is one of list.
+// pick returns a random element of list.
 func pick(r *rand.Rand, list []string) string { return list[r.IntN(len(list))] }
 
-// other is one of the names, but not name.
+// other returns a random name other than name.
 func other(r *rand.Rand, name string) string {
 	for {
 		if n := pick(r, names); n != name {
@@ -36,7 +35,7 @@ func other(r *rand.Rand, name string) string {
 	}
 }
 
-// story is a few sentences that add and take away.
+// story returns a few sentences that add and subtract.
 func story(r *rand.Rand) string {
 	name, thing := pick(r, names), pick(r, things)
 	n := 2 + r.IntN(8)
@@ -61,8 +60,7 @@ type message struct {
 	Content string `json:"content"`
 }
 
-// chat is one or two questions with their answers, sometimes with a system
-// message before them.
+// chat returns one or two questions with answers, sometimes after a system message.
 func chat(r *rand.Rand) []message {
 	var out []message
 	if r.IntN(4) == 0 {
@@ -75,13 +73,13 @@ func chat(r *rand.Rand) []message {
 	return out
 }
 
-// sum is a question and its answer.
+// sum returns a question and its answer.
 func sum(r *rand.Rand) (question, answer string) {
 	a, b, thing := 1+r.IntN(9), 1+r.IntN(9), pick(r, things)
 	return fmt.Sprintf("What are %d %s and %d %s?", a, thing, b, thing), fmt.Sprintf("%d %s.", a+b, thing)
 }
 
-// pair is a question with two answers: the one that is chosen says more than the sum.
+// pair returns a question with two answers. The chosen answer is a sentence; the rejected answer is the bare sum.
 func pair(r *rand.Rand) map[string]any {
 	question, answer := sum(r)
 	return map[string]any{
@@ -113,7 +111,7 @@ func main() {
 	}
 }
 
-// encode adds row to b, on a line.
+// encode appends row to b as one line of JSON.
 func encode(b *strings.Builder, row map[string]any) {
 	if err := json.NewEncoder(b).Encode(row); err != nil {
 		log.Fatal(err)

@@ -13,30 +13,31 @@ import (
 	"mt/base/human"
 )
 
-// This file has extents that are files of their own, beside the file that says whose they are and that is locked. A
-// file begins with a head, and then has the extent as it is in memory. So others may link it and have what was written last,
-// at no cost, as long as nobody writes into it any more: whoever links a file pins it first, and the next Write of its extent
-// goes into a file made anew. What has a second name is never written to.
+// This file stores each extent in its own file, beside the locked file that names the run. An extent's file has a head,
+// followed by the extent as it is in memory. A checkpoint can hard-link the file, and so keeps the last written content
+// without a copy. A file with a second name must not be written to. So the caller pins a file before it links the file,
+// and the next Write of the extent goes to a new file.
 
-// IsApart says whether extents are files of their own, and if not though Heads were given, why.
+// IsApart reports whether each extent has its own file. If Options.Heads were given but extents share files, why is the
+// reason.
 func (e *Files) IsApart() (apart bool, why string) { return e.o.Heads != nil, e.why }
 
-// Pin says that the file of extent i, which is returned, will be another's too. No Write of the extent may be under way. The
-// file has what was written last, though it may not be safe on the disk.
+// Pin marks the file of extent i as linked by another owner and returns its path. No Write of the extent may be under
+// way. The file has the last written content, which may not be on stable storage yet.
 func (e *Files) Pin(i int) (path string) {
 	e.pinned[i] = true
 	return e.paths[e.apart(i)]
 }
 
-// apart is the place of the file of extent i in files: behind the one that is locked.
+// apart returns the index in files of extent i's own file. Index 0 is the locked file.
 func (e *Files) apart(i int) int { return 1 + i }
 
-// apartPath is the path of the file of extent i, beside the file at path.
+// apartPath returns the path of the file of extent i, beside the file at path.
 func apartPath(path string, i int) string {
 	return fmt.Sprintf("%s-%05d.bin", strings.TrimSuffix(path, ".bin"), i)
 }
 
-// apartBytes is what files of extents take in all.
+// apartBytes returns the total size of the extents' own files.
 func (e *Files) apartBytes() (sum int64) {
 	if e.o.Heads == nil {
 		return 0
@@ -49,7 +50,7 @@ func (e *Files) apartBytes() (sum int64) {
 	return sum
 }
 
-// layApart gives every chunk of extent i its place in a file of its own.
+// layApart returns the places of the chunks of extent i in the extent's own file, behind the head.
 func (e *Files) layApart(i int) (chunks []place) {
 	head := int64(len(e.o.Heads[i]))
 	for at := int64(0); at < e.o.Bytes[i]; at += e.o.Chunk {
@@ -58,7 +59,7 @@ func (e *Files) layApart(i int) (chunks []place) {
 	return chunks
 }
 
-// makeApart makes the files of all extents, if they have some.
+// makeApart creates the files of all extents if extents have their own files.
 func (e *Files) makeApart() error {
 	if e.o.Heads == nil {
 		return nil
@@ -78,7 +79,7 @@ func (e *Files) makeApart() error {
 	return nil
 }
 
-// make makes the file of extent i, which must not be there: zeros behind the head.
+// make creates the file of extent i: the head, then zeros. The file must not exist.
 func (e *Files) make(i int) (err error) {
 	path, head := e.paths[e.apart(i)], e.o.Heads[i]
 	f, err := e.o.open(path, true)
@@ -90,7 +91,7 @@ func (e *Files) make(i int) (err error) {
 	}
 	defer func() {
 		if err != nil {
-			_ = f.Remove() // err says what went wrong
+			_ = f.Remove() // err is the error to report
 			_ = f.Close()
 		}
 	}()
@@ -105,7 +106,7 @@ func (e *Files) make(i int) (err error) {
 	if _, err := f.WriteAt(head, 0); err != nil {
 		return fmt.Errorf("write %s: %w", path, bare(err))
 	}
-	if e.cached == nil { // as the file beside it
+	if e.cached == nil { // O_DIRECT, as for the locked file
 		if err := f.Direct(); err != nil {
 			return fmt.Errorf("open %s: %w", path, bare(err))
 		}
@@ -114,8 +115,9 @@ func (e *Files) make(i int) (err error) {
 	return nil
 }
 
-// renew makes the file of extent i anew if it is pinned. Who has linked the old one keeps it; without that it is gone, and
-// what was in it can be read until there is a new one.
+// renew replaces the file of extent i by a new one if the file is pinned. The old file survives under the names that
+// others have linked. Without such a name the old file is removed, but it stays open, so its content can be read until
+// the new file is written.
 func (e *Files) renew(i int) error {
 	if e.pinned == nil || !e.pinned[i] {
 		return nil
@@ -136,8 +138,8 @@ func (e *Files) renew(i int) error {
 
 var apartName = regexp.MustCompile(`^-\d{5,}\.bin$`)
 
-// removeApart removes the names of files of extents that a killed process has left beside the file at path, which was this
-// run's. What checkpoints have of them stays.
+// removeApart removes the extent files that a killed process of this run has left beside the file at path. Checkpoints
+// keep the files that they have linked.
 func removeApart(path string) error {
 	entries, err := os.ReadDir(filepath.Dir(path))
 	if err != nil {
@@ -156,7 +158,7 @@ func removeApart(path string) error {
 	return nil
 }
 
-// foreign is the error for a file that is where ours would be.
+// foreign returns the error for a file of another program at a path that mt needs.
 func foreign(path string) error {
 	return fmt.Errorf("%s is a file that mt has not written; move it away, or give another directory", path)
 }

@@ -36,8 +36,8 @@ func is(t *testing.T, path string, content ...[]byte) {
 	}
 }
 
-// TestPinnedFilesStay: the file of an extent is its head and what was written; once it is pinned nothing is written into it any
-// more, and from then on the extent is in another.
+// TestPinnedFilesStay: an extent's file has the head and the written content. A pinned file is never written again; the
+// extent moves to another file.
 func TestPinnedFilesStay(t *testing.T) {
 	o := apart(t)
 	asked := ""
@@ -83,8 +83,8 @@ func TestPinnedFilesStay(t *testing.T) {
 	}
 }
 
-// TestLeftApart: what a killed run has left of its extents goes, by the next run, whether it has files of extents or not, and by a
-// sweep; what others have linked stays as it is, and so do files of others.
+// TestLeftApart: the next run, with or without files for extents, and a sweep remove a killed run's leftover extents.
+// Linked files and the files of others stay.
 func TestLeftApart(t *testing.T) {
 	for name, next := range map[string]func(t *testing.T, o Options){
 		"apart": func(t *testing.T, o Options) {
@@ -174,8 +174,8 @@ func TestNotApart(t *testing.T) {
 	}
 }
 
-// TestEveryCallApartFailsOnce: whatever call fails, the error names the file, what was pinned is whole, and nothing else is left. A disk
-// that is full says what helps.
+// TestEveryCallApartFailsOnce: when any call fails, the error names the file, pinned files are complete, and nothing
+// else is left. The error for a full disk says what helps.
 func TestEveryCallApartFailsOnce(t *testing.T) {
 	testkit.NotShort(t)
 	for _, with := range []error{syscall.EIO, syscall.ENOSPC} {

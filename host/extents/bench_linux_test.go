@@ -12,12 +12,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// BenchmarkEngines has the pool and the ring take turns at writing and reading an extent of 256 MiB, and logs
-// what each reaches with its spread: medians of 24 rounds, and between which values half of them are.
+// BenchmarkEngines alternates pool and ring for writing and reading an extent of 256 MiB. It logs the rates: medians of
+// 24 rounds and the quartiles.
 //
 //	go test ./host/extents -run - -bench Engines -benchtime 1x -v
 //
-// MT_BENCH_DIRS names folders on the disks to measure, with a comma between them; without it they are temporary ones.
+// MT_BENCH_DIRS lists folders on the disks to measure, separated by commas. Default: temporary folders.
 func BenchmarkEngines(b *testing.B) {
 	for _, chunk := range []int64{4 << 20, 1 << 20} {
 		for dirs := 1; dirs <= 2; dirs++ {
@@ -30,7 +30,7 @@ func BenchmarkEngines(b *testing.B) {
 	}
 }
 
-// The engines in the order of what takeTurns measures, and what it does with each.
+// The engines, in the order of takeTurns, and the operations on each.
 const (
 	byPool = iota
 	byRing
@@ -96,7 +96,7 @@ func spread(x []float64) string {
 	return fmt.Sprintf("%.3g (%.3g to %.3g)", x[len(x)/2], x[len(x)/4], x[len(x)*3/4])
 }
 
-// benchDirs are so many folders to measure.
+// benchDirs returns n folders to measure.
 func benchDirs(b *testing.B, n int) (dirs []string) {
 	given := os.Getenv("MT_BENCH_DIRS")
 	for i := range n {
@@ -114,7 +114,7 @@ func benchDirs(b *testing.B, n int) (dirs []string) {
 	return dirs
 }
 
-// processor is the time of all cores that the process has had, with what the kernel did for it on its threads.
+// processor returns the processor time of this process, including the kernel's work on its threads.
 func processor(b *testing.B) time.Duration {
 	var u unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {

@@ -9,32 +9,34 @@ import (
 	"github.com/klauspost/compress/huff0"
 )
 
-// blockBytes is how many bytes have codes of their own: four planes of 32 KiB, which stay in a core's second cache.
+// blockBytes is the size of a block, which is compressed with its own Huffman codes. Its four byte planes of 32 KiB fit
+// in a core's L2 cache.
 const blockBytes = 128 << 10
 
 const planes = 4
 
-// Each block begins with the number of bytes in which each plane is written: all of its bytes where it is copied, 1 where all are the
-// same. The first is whole where the block itself is copied.
+// An encoded block begins with four sizes: the encoded bytes of each byte plane. Size 1: all bytes of the plane are
+// equal. The size of a full plane: the plane is copied. If the first size is the size of a whole block, the block is
+// copied without splitting it into planes.
 const (
 	headBytes = 4 * planes
 	whole     = math.MaxUint32
 )
 
-// coder makes numbers smaller without losing a bit, fast enough for a disk. Bytes are put apart by their place in a word
-// of four, and those planes that say little (signs and exponents, codes of eight bits) are written in a Huffman code. All
-// others are copied. It asks for no shape: of fp32 one plane in four is worth coding, of bf16 two, of codes all.
+// coder compresses numbers without loss, fast enough for a disk. It splits words of four bytes into four byte planes.
+// Planes with little information, such as exponents or 8-bit codes, are Huffman-coded; the others are copied. The coder
+// needs no shape: one plane in four compresses for fp32, two for bf16, all for codes.
 //
-// What encode made is decoded to the bytes that it was made of. Anything else is an error or other bytes, never a panic.
+// Decoding an encoded block gives the original bytes. Other input gives an error or other bytes, never a panic.
 //
-// It has the memory for one block, and serves one goroutine at a time.
+// A coder holds the memory for one block and serves one goroutine at a time.
 type coder struct {
 	encoding, decoding huff0.Scratch
 	apart              [planes][blockBytes / planes]byte
 }
 
-// encode writes src into dst and returns how much of dst it took. It returns false where that
-// is more than dst has room for: give dst as much room as is worth it.
+// encode writes src into dst in encoded form and returns the encoded size. It returns false if the result does not fit
+// in dst. So the caller sets the length of dst to the largest size that is worthwhile.
 func (c *coder) encode(dst, src []byte) (n int, ok bool) {
 	for len(src) > 0 {
 		block := src[:min(blockBytes, len(src))]
@@ -79,7 +81,8 @@ func (c *coder) encodeBlock(dst, block []byte) (n int, ok bool) {
 	return n, true
 }
 
-// code is a plane in a Huffman code, or as it is where that is no longer.
+// code returns the encoded byte plane: one byte if all its bytes are equal, its Huffman code if that is shorter, and
+// otherwise the plane itself.
 func (c *coder) code(plane []byte) []byte {
 	c.encoding.Reuse = huff0.ReusePolicyNone
 	out, _, err := huff0.Compress4X(plane, &c.encoding)
@@ -92,8 +95,9 @@ func (c *coder) code(plane []byte) []byte {
 	return out
 }
 
-// saysLittle estimates from a part of them whether the first, fifth, ninth, … bytes have less than 7 bits of information each.
-// A sample of n bytes looks poorer than they are, by 255/(2n ln 2) bits at most (Miller 1955): by a tenth.
+// saysLittle reports whether every fourth byte of b, from the first on, has less than 7 bits of information (so that
+// Huffman coding pays). It estimates the entropy from a sample. A sample of n bytes underestimates the entropy by at
+// most 255/(2n ln 2) bits (Miller 1955), here a tenth of a bit.
 func saysLittle(b []byte) bool {
 	const run, samples = 64, 2048
 	var count [256]uint16
@@ -114,7 +118,7 @@ func saysLittle(b []byte) bool {
 	return bits < 7*float64(n)
 }
 
-// logs are the binary logarithms of what is counted.
+// logs has log2 of the counts of a byte value in the sample.
 var logs = func() (l [4096]float64) {
 	for i := range l {
 		l[i] = math.Log2(float64(i))
@@ -122,7 +126,7 @@ var logs = func() (l [4096]float64) {
 	return l
 }()
 
-// split puts first bytes first, then second ones, and so on.
+// split writes byte i of each word of four bytes in b to plane i.
 func split(to *[planes][blockBytes / planes]byte, b []byte) {
 	n := len(b) / planes
 	p0, p1, p2, p3 := to[0][:n], to[1][:n], to[2][:n], to[3][:n]
@@ -140,10 +144,10 @@ func split(to *[planes][blockBytes / planes]byte, b []byte) {
 	}
 }
 
-// pair puts bytes 0 and 4 of x side by side.
+// pair moves bytes 0 and 4 of x next to each other.
 func pair(x uint64) uint64 { return x&0xFF | x>>24&0xFF00 }
 
-// merge is the opposite of split.
+// merge is the inverse of split.
 func merge(b []byte, from *[planes][]byte) {
 	n := len(b) / planes
 	p0, p1, p2, p3 := from[0][:n], from[1][:n], from[2][:n], from[3][:n]
@@ -154,7 +158,7 @@ func merge(b []byte, from *[planes][]byte) {
 
 var errBroken = errors.New("extents: these bytes are not what was encoded")
 
-// decode fills dst, whose size is that of what was encoded, from src, which may have more at its end.
+// decode decodes src into dst, which has the length of the original. src may be longer than its encoded blocks.
 func (c *coder) decode(dst, src []byte) error {
 	for len(dst) > 0 {
 		block := dst[:min(blockBytes, len(dst))]

@@ -45,8 +45,8 @@ var fill = map[string]func(r *rand.Rand, n int) []byte{
 	},
 }
 
-// bounds are by how much, at least and at most, each kind shrinks: fp32 and bf16 with normal values have exponents of 2.5 bits and a sign, codes
-// of a standard deviation of 20 have log2(20·√(2πe)) = 6.4 bits.
+// bounds has the minimum and maximum compressed size of each kind. fp32 and bf16 with normal values have exponents of
+// 2.5 bits and a sign. Codes with a standard deviation of 20 have log2(20·√(2πe)) = 6.4 bits.
 var bounds = map[string][2]float64{
 	"fp32": {1.17, 1.22}, "bf16": {1.42, 1.52}, "codes": {1.20, 1.26}, "noise": {0.999, 1}, "zeros": {5000, 8192}, "zeros before noise": {1, 2.1},
 }

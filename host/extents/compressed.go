@@ -6,16 +6,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// worker is what one of the goroutines that check and move chunks has for itself.
+// worker is the private memory of one goroutine that moves chunks and computes their checksums.
 type worker struct {
-	scratch []byte // of a chunk's size, aligned, for a chunk in fewer bytes; nil without Compress
+	scratch []byte // aligned buffer of chunk size for a compressed chunk; nil without Compress
 	coder   *coder
 }
 
-// ScratchBytes is the memory that Compress takes for chunks of so many bytes, at most.
+// ScratchBytes returns the memory in bytes that compression needs at most, for chunks of chunk bytes.
 func ScratchBytes(chunk int64) int64 { return ringDepth * chunk }
 
-// takeScratch takes the memory of workers, with Compress.
+// takeScratch allocates the workers' scratch memory, if Compress is set.
 func (e *Files) takeScratch(workers []worker) (err error) {
 	if !e.o.Compress {
 		return nil
@@ -31,8 +31,8 @@ func (e *Files) takeScratch(workers []worker) (err error) {
 	return nil
 }
 
-// pack returns what to write of a chunk: fewer bytes where that spares a sixteenth of them, or the chunk itself. Both are multiples of
-// BlockBytes.
+// pack returns the bytes to write for a chunk: the compressed chunk if that saves at least a sixteenth, else the chunk
+// itself. The size of both is a multiple of BlockBytes.
 func (w *worker) pack(chunk []byte) []byte {
 	if w.scratch == nil {
 		return chunk

@@ -10,29 +10,30 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file chooses what moves chunks between memory and files: a ring, or a pool of goroutines that call
-// pread and pwrite. docs/decisions/2026-11-disk-engine.md says why there are two.
+// This file selects the engine that moves chunks between memory and files: io_uring, or a pool of goroutines that call
+// pread and pwrite. docs/decisions/2026-11-disk-engine.md gives the reasons for having both.
 
-// How many chunks are read or written at once: enough for an NVMe disk to reach its rate. In the pool each of them takes a
-// thread. A ring takes none for them, and twice as many make up for its detours.
+// Number of chunks in flight, enough for an NVMe disk to reach its rate. The pool needs a thread for each transfer. The
+// ring needs none, and its higher latency needs twice as many transfers.
 const (
 	poolDepth = 8
 	ringDepth = 16
 )
 
-// mover reads and writes without a thread for each transfer that is under way: a ring.
+// mover reads and writes without a thread for each transfer in flight. The io_uring implements it.
 type mover interface {
-	// move reads into b, or writes b, at a place of the file with a descriptor. It returns how much of b was moved, which may be less
-	// than all without an error. Any number of calls may be under way.
+	// move reads into b, or writes b, at offset at of the file descriptor fd. It returns the number of bytes moved,
+	// which may be less than len(b) without an error. Concurrent calls are allowed.
 	move(write bool, fd uintptr, b []byte, at int64) (int, error)
-	// Close gives back what the mover has. No call may be under way.
+	// Close releases the mover's resources. No call may be under way.
 	Close() error
 }
 
-// engine is the variable of the environment by which the pool can be chosen, for tests that make its calls fail.
+// engine is the environment variable that selects the pool instead of io_uring, for tests that make pread and pwrite
+// fail.
 const engine = "MT_IO"
 
-// start chooses what moves chunks, and starts the goroutines that check and move them.
+// start selects the engine and starts the goroutines that check and move chunks.
 func (e *Files) start() error {
 	depth := poolDepth
 	switch by := os.Getenv(engine); by {
@@ -60,8 +61,9 @@ func (e *Files) start() error {
 	return nil
 }
 
-// tryRing has a ring move the chunks of all files, if it can read what they begin with. Else it returns why it does not.
-// What the page cache has, a ring would copy on the goroutine that asks for it, one after the other.
+// tryRing uses a ring for all files if the ring can read their headers. Otherwise it returns the reason. Files in the
+// page cache use the pool, because a ring would copy cached data one transfer after the other on the submitting
+// goroutine.
 func (e *Files) tryRing() error {
 	if e.cached != nil {
 		return fmt.Errorf("%s goes through the page cache", e.cached[0])
@@ -85,7 +87,7 @@ func (e *Files) tryRing() error {
 	return nil
 }
 
-// byRing is f, moved by the ring if there is one. f may be nil: an extent that is not there.
+// byRing returns f, read and written by the ring if there is one. f may be nil, for an empty extent.
 func (e *Files) byRing(f file) file {
 	if e.ring == nil || f == nil {
 		return f
@@ -93,7 +95,7 @@ func (e *Files) byRing(f file) file {
 	return ringFile{f.(osFile), e.ring}
 }
 
-// try reads the header of each file by a ring: a system that lets a program make a ring may still forbid its use.
+// try reads the header of each file with a ring, because a system may allow creating a ring and still forbid its use.
 func (e *Files) try(ring mover) error {
 	block, err := e.header()
 	if err != nil {
@@ -115,7 +117,7 @@ func (e *Files) try(ring mover) error {
 	return nil
 }
 
-// Engine says what moves chunks, for people.
+// Engine names the engine for users.
 func (e *Files) Engine() string {
 	if e.ring != nil {
 		return "io_uring"
@@ -123,8 +125,8 @@ func (e *Files) Engine() string {
 	return fmt.Sprintf("pread and pwrite (no io_uring: %v)", e.noRing)
 }
 
-// ringFile is a file that a ring reads and writes. What the ring leaves is read and written by calls, whose errors
-// and ends are then those of a file without a ring.
+// ringFile is a file that a ring reads and writes. System calls finish what the ring leaves undone, so errors and end of
+// file are the same as without a ring.
 type ringFile struct {
 	osFile
 	ring mover
@@ -148,8 +150,8 @@ func (f ringFile) WriteAt(b []byte, at int64) (int, error) {
 	return n + m, err
 }
 
-// later says whether an error is of this moment: a signal, no room in the kernel for one more transfer, or the end of the thread
-// that had asked for it.
+// later reports whether an error of a transfer by the ring is temporary: a signal, no room in the kernel for another
+// transfer, or the end of the submitting thread.
 func later(err error) bool {
 	return errors.Is(err, syscall.ECANCELED) || errors.Is(err, syscall.EINTR) || errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EBUSY)
 }

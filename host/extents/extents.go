@@ -15,72 +15,71 @@ import (
 	"mt/base/human"
 )
 
-// BlockBytes is what offsets, sizes and memory of an extent are multiples of: O_DIRECT asks for it
-// on disks with blocks of up to 4 KiB (open(2)).
+// BlockBytes is the alignment of offsets, sizes and memory. O_DIRECT requires this alignment for disks with blocks of
+// up to 4 KiB (open(2)).
 const BlockBytes = 4096
 
-// chunkBytes is the most that one call reads or writes, unless Options says otherwise. Several are under way at once.
+// chunkBytes is the default of Options.Chunk. Several chunks are in flight at once.
 const chunkBytes = 4 << 20
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Options say which extents there are, and where.
+// Options describes the extents and their location.
 type Options struct {
-	Dirs  []string // where the files are; chunks go to one after the other
-	Name  string   // of the file in each directory
-	Run   string   // whose extents these are: the run's output directory
-	Names []string // of the extents, for errors
-	Bytes []int64  // of each extent, a multiple of BlockBytes; 0: there is none
-	Chunk int64    // the most that one call reads or writes, and has a checksum, a multiple of BlockBytes; 0: 4 MiB
-	// Heads, unless nil, are by extent what its file begins with, a multiple of BlockBytes: every extent is then a file of
-	// its own, which others may link (apart.go). There is one directory then.
+	Dirs  []string // directories of the files; chunks rotate over them
+	Name  string   // file name, the same in each directory
+	Run   string   // the run's output directory, which identifies the owner
+	Names []string // names of the extents, for errors
+	Bytes []int64  // size of each extent, a multiple of BlockBytes; 0: no extent
+	Chunk int64    // size of a chunk, the unit of transfers and checksums, a multiple of BlockBytes; 0: 4 MiB
+	// Heads gives each extent a file of its own, which others may link (apart.go). Heads[i] is the start of extent i's
+	// file; its size is a multiple of BlockBytes. Heads requires a single directory. nil: extents share files.
 	Heads [][]byte
-	// Apart is asked once, with the path of a file of this process, whether files can be linked to where they are to be. Where
-	// it says why they cannot, Heads are dropped.
+	// Apart is called once with the path of a file of this process. It checks whether files can be linked to the
+	// checkpoints' place. If they cannot, it returns the reason and Heads is ignored.
 	Apart func(path string) (why string, err error)
-	// Compress has each chunk written in fewer bytes, at its place, if that spares a sixteenth of them. It takes ScratchBytes of memory.
+	// Compress compresses each chunk in place if that saves at least a sixteenth. It needs ScratchBytes of memory.
 	Compress bool
-	// open, unless nil, opens files in place of the operating system; fresh: one that must not be there yet.
+	// open replaces opening files in the operating system, unless nil; fresh: the file must not exist.
 	open func(path string, fresh bool) (file, error)
-	// ring, unless nil, makes the ring in place of the operating system.
+	// ring replaces creating an io_uring, unless nil.
 	ring func(depth int) (mover, error)
-	// pause, unless nil, stands in place of time.Sleep between tries to lock a file.
+	// pause replaces time.Sleep between attempts to lock a file, unless nil.
 	pause func(time.Duration)
 }
 
-// Files are open files with room for all extents. Different extents may be read and written at
-// the same time.
+// Files are open files with room for all extents. Different extents may be read and written concurrently.
 type Files struct {
 	o       Options
 	files   []file
 	paths   []string
-	places  [][]place // by extent, its chunks
-	pinned  []bool    // by extent: its file is another's too (apart.go); nil: extents are not apart
-	why     string    // they are not, though there were Heads
-	cached  []string  // paths of files that go through the page cache
+	places  [][]place // chunks by extent
+	pinned  []bool    // by extent: others share its file (apart.go); nil: extents have no files of their own
+	why     string    // why Heads was ignored
+	cached  []string  // paths of files without O_DIRECT, which use the page cache
 	notes   []string
 	jobs    chan func(*worker)
-	scratch []byte // of all workers, with Compress
+	scratch []byte // memory of all workers, with Compress
 	ended   sync.WaitGroup
-	ring    mover // nil: there is none, and noRing says why not
+	ring    mover // nil: no ring, noRing is the reason
 	noRing  error
 
 	read, written             atomic.Int64
 	sparedRead, sparedWritten atomic.Int64
 }
 
-// place is where a chunk is.
+// place is the location of a chunk.
 type place struct {
 	file   int
 	at     int64
 	bytes  int64
-	packed int64  // in how many bytes it was written last
-	sum    uint32 // of what was written last
-	full   bool   // something was written
+	packed int64  // size of the last write
+	sum    uint32 // checksum of the last write
+	full   bool   // the chunk was written
 }
 
-// Open makes the files and takes the room for all extents. It fails where another process has
-// them, where they belong to another run, and where there is no room.
+// Open creates the files and reserves the space for all extents. It fails if another process uses the files, if the
+// files belong to another run, or if the disks lack space.
 func Open(o Options) (*Files, error) {
 	e := &Files{o: o, jobs: make(chan func(*worker))}
 	if o.open == nil {
@@ -114,7 +113,7 @@ func Open(o Options) (*Files, error) {
 	return e, nil
 }
 
-// settle takes the room for all extents in the files that this process has now.
+// settle reserves the disk space for all extents in the opened files.
 func (e *Files) settle() (err error) {
 	if e.o.Heads != nil {
 		if e.why, err = e.o.Apart(e.paths[0]); err != nil {
@@ -136,7 +135,7 @@ func (e *Files) settle() (err error) {
 	return e.makeApart()
 }
 
-// lay gives every chunk its place, and returns where each file ends.
+// lay assigns every chunk its place and returns the size of each file.
 func (e *Files) lay() (ends []int64) {
 	ends = make([]int64, len(e.o.Dirs))
 	for i := range ends {
@@ -161,7 +160,7 @@ func (e *Files) lay() (ends []int64) {
 	return ends
 }
 
-// Bytes is what all extents take on the disks.
+// bytes returns the total size of all extents.
 func (o Options) bytes() (sum int64) {
 	for _, n := range o.Bytes {
 		sum += n
@@ -169,18 +168,18 @@ func (o Options) bytes() (sum int64) {
 	return sum
 }
 
-// Notes are what a user should know of the disks.
+// Notes returns messages about the disks for the user.
 func (e *Files) Notes() []string { return e.notes }
 
-// Moved is how many bytes were read and written so far.
+// Moved returns the bytes read and written so far.
 func (e *Files) Moved() (read, written int64) { return e.read.Load(), e.written.Load() }
 
-// Spared is how many more there would have been without Compress.
+// Spared returns the bytes that compression has saved in reads and in writes.
 func (e *Files) Spared() (read, written int64) {
 	return e.sparedRead.Load(), e.sparedWritten.Load()
 }
 
-// Written says whether extent i was written.
+// Written reports whether every chunk of extent i was written.
 func (e *Files) Written(i int) bool {
 	for _, c := range e.places[i] {
 		if !c.full {
@@ -190,14 +189,14 @@ func (e *Files) Written(i int) bool {
 	return true
 }
 
-// Read reads extent i, which must have been written, into memory of its size, aligned to
-// BlockBytes. An error names the extent and the file.
+// Read reads extent i into memory of the extent's size, aligned to BlockBytes. The extent must have been written. An
+// error names the extent and the file.
 func (e *Files) Read(i int, into []byte) error {
 	e.fits(i, into)
 	return e.ReadPart(i, 0, into)
 }
 
-// ReadPart is Read of a part of extent i, from byte from on, as much as into has: whole chunks.
+// ReadPart reads the bytes [from, from+len(into)) of extent i. The range must consist of whole chunks.
 func (e *Files) ReadPart(i int, from int64, into []byte) error {
 	return e.chunks(i, from, into, func(w *worker, c *place, b []byte) error {
 		path := e.paths[c.file]
@@ -226,7 +225,7 @@ func (e *Files) ReadPart(i int, from int64, into []byte) error {
 	})
 }
 
-// Write writes extent i from memory as Read wants it.
+// Write writes extent i from memory of the extent's size, aligned to BlockBytes.
 func (e *Files) Write(i int, from []byte) error {
 	e.fits(i, from)
 	if err := e.renew(i); err != nil {
@@ -246,15 +245,15 @@ func (e *Files) Write(i int, from []byte) error {
 	})
 }
 
-// fits panics where mem is not as large as extent i.
+// fits panics unless mem has the size of extent i.
 func (e *Files) fits(i int, mem []byte) {
 	if int64(len(mem)) != e.o.Bytes[i] {
 		panic(fmt.Sprintf("extents: %d bytes of memory for extent %d of %d", len(mem), i, e.o.Bytes[i]))
 	}
 }
 
-// chunks has the workers do each chunk of extent i from byte from on, for as much as mem has, and returns the
-// error of the first chunk that failed.
+// chunks calls do on the workers for each chunk in the range [from, from+len(mem)) of extent i. It returns the error of
+// the first failed chunk.
 func (e *Files) chunks(i int, from int64, mem []byte, do func(w *worker, c *place, b []byte) error) error {
 	end := from + int64(len(mem))
 	if from%e.o.Chunk != 0 || end > e.o.Bytes[i] || end%e.o.Chunk != 0 && end != e.o.Bytes[i] {
@@ -281,8 +280,8 @@ func (e *Files) chunks(i int, from int64, mem []byte, do func(w *worker, c *plac
 	return nil
 }
 
-// Close removes the files. No call may be under way. Where the file of an extent cannot be removed, the one that says whose it
-// is stays, so that the next run can.
+// Close removes the files. No call may be under way. If the file of an extent cannot be removed, Close keeps the file
+// that names the run, so that the next run can remove both.
 func (e *Files) Close() error {
 	close(e.jobs)
 	e.ended.Wait()
@@ -293,7 +292,7 @@ func (e *Files) Close() error {
 	if e.scratch != nil {
 		errs = append(errs, unix.Munmap(e.scratch))
 	}
-	for i, f := range slices.Backward(e.files) { // those of extents before the file that says whose they are
+	for i, f := range slices.Backward(e.files) { // extent files before the file that names the run
 		if f == nil {
 			continue
 		}
@@ -312,7 +311,7 @@ func (e *Files) Close() error {
 	return errors.Join(errs...)
 }
 
-// Damaged is the error of a chunk that does not come back as it was written.
+// Damaged is the error of a chunk whose content differs from what was written.
 type Damaged struct {
 	Name      string // of the extent
 	Path      string // of the file

@@ -47,7 +47,7 @@ func byEngine(t *testing.T, test func(t *testing.T, ask func(*Options))) {
 	}
 }
 
-// three are options of three extents in so many directories, one of them longer than a chunk.
+// three returns options for three extents in dirs directories; one extent is longer than a chunk.
 func three(t *testing.T, dirs int) Options {
 	o := Options{Name: "mt-state.bin", Run: "/runs/a", pause: func(time.Duration) {}, Names: []string{"layer 0", "layer 1", "layer 2"}, Bytes: []int64{2 * BlockBytes, 0, 2*chunkBytes + BlockBytes}}
 	for range dirs {
@@ -177,8 +177,8 @@ func numbers(b []byte, r *rand.Rand) {
 	}
 }
 
-// TestCompressed: with Compress the same bytes come back of fewer on the disk, at the same places; what does not shrink is
-// stored as it is, and damage is seen.
+// TestCompressed: with Compress the same bytes return from fewer bytes on disk, at the same offsets. Incompressible
+// data is stored unchanged, and damage is detected.
 func TestCompressed(t *testing.T) {
 	byEngine(t, func(t *testing.T, ask func(*Options)) {
 		o := three(t, 2)
@@ -244,7 +244,7 @@ func TestCompressed(t *testing.T) {
 	})
 }
 
-// TestWhoseFiles: two runs cannot have one file, and only the run that has left a file takes it.
+// TestWhoseFiles: two runs cannot share a file, and a leftover file is reused only by its own run.
 func TestWhoseFiles(t *testing.T) {
 	o := three(t, 1)
 	first := testkit.Must(Open(o))(t)
@@ -395,8 +395,8 @@ func everyCallFails(t *testing.T, compress bool) {
 	}
 }
 
-// TestWithoutDirect: a file system that has no O_DIRECT, or refuses it when something is written,
-// is used without it, and the user is told.
+// TestWithoutDirect: a file system that lacks O_DIRECT, or rejects such a write, is used without the flag and with a
+// note for the user.
 func TestWithoutDirect(t *testing.T) {
 	for _, when := range []string{"set", "write"} {
 		o := three(t, 1)

@@ -16,10 +16,10 @@ import (
 	"mt/base/human"
 )
 
-// headerBytes is the size of the header, with which each file begins.
+// headerBytes is the size of the header at the start of each file.
 const headerBytes = BlockBytes
 
-// header says in JSON whose extents a file has.
+// header is the JSON in a file that identifies the run.
 type header struct {
 	Format string `json:"format"`
 	Run    string `json:"run"`
@@ -31,33 +31,33 @@ const format = "mt state, version 1"
 type file interface {
 	io.ReaderAt
 	io.WriterAt
-	// Lock locks the file for this process; it fails with errLocked where another has it.
+	// Lock locks the file for this process. It fails with errLocked if another process holds the lock.
 	Lock() error
-	// Size is how large the file is.
+	// Size returns the size of the file in bytes.
 	Size() (int64, error)
-	// Allocate takes the room of so many bytes, and gives back what is behind them.
+	// Allocate reserves space for the given number of bytes and truncates the file behind them.
 	Allocate(bytes int64) error
-	// Free is how much room the file's disk has.
+	// Free returns the free space of the file's disk in bytes.
 	Free() (int64, error)
-	// Direct makes reads and writes go past the page cache from now on.
+	// Direct makes reads and writes bypass the page cache.
 	Direct() error
-	// Buffered is the opposite of Direct.
+	// Buffered makes reads and writes use the page cache again.
 	Buffered() error
-	// Remove takes the file's name, if it still has it.
+	// Remove removes the file's name, if the name still exists.
 	Remove() error
 	Close() error
 }
 
 var errLocked = errors.New("locked")
 
-// A lock is tried for two seconds before it counts as another run's. Where io_uring was at work for a process that was killed,
-// the kernel closes that one's files, and so gives up their locks, a moment after the process is gone.
+// Locking is tried for two seconds before the lock counts as another run's. If a process with an io_uring was killed,
+// the kernel closes its files, and so releases their locks, a moment after the process ends.
 const (
 	lockTries = 41
 	lockPause = 50 * time.Millisecond
 )
 
-// lockPatiently locks f as soon as it is free.
+// lockPatiently locks f, retrying while another process holds the lock.
 func (e *Files) lockPatiently(f file) error {
 	for try := 1; ; try++ {
 		if err := f.Lock(); !errors.Is(err, errLocked) || try == lockTries {
@@ -67,7 +67,7 @@ func (e *Files) lockPatiently(f file) error {
 	}
 }
 
-// claim opens the file at path for this run, which is to have room for bytes.
+// claim opens the file at path for this run and checks that the disk has room for bytes.
 func (e *Files) claim(path string, bytes int64) (_ file, err error) {
 	f, err := e.o.open(path, false)
 	if err != nil {
@@ -109,13 +109,13 @@ func (e *Files) claim(path string, bytes int64) (_ file, err error) {
 		return nil, err
 	}
 	defer func() { _ = unix.Munmap(block) }()
-	if _, err := f.WriteAt(block, 0); err != nil { // before the file is long: a killed process leaves no file of nobody's
+	if _, err := f.WriteAt(block, 0); err != nil { // write the header first: a killed process must leave no file without an owner
 		return nil, fmt.Errorf("write %s: %w", path, bare(err))
 	}
 	return f, nil
 }
 
-// room takes the room of bytes for f, which is called path and has its header. note says what a user should know.
+// room reserves bytes of disk space for f at path and writes the file's header. note is a message for the user, or "".
 func (e *Files) room(f file, path string, bytes int64) (note string, err error) {
 	if err := f.Allocate(bytes); err != nil {
 		return "", fmt.Errorf("take %s for %s: %w", human.Bytes(bytes), path, bare(err))
@@ -131,15 +131,14 @@ func (e *Files) room(f file, path string, bytes int64) (note string, err error) 
 		} else if !errors.Is(err, syscall.EINVAL) {
 			return "", fmt.Errorf("write %s: %w", path, bare(err))
 		}
-		if err := f.Buffered(); err != nil { // there is O_DIRECT, but not for blocks of this size
+		if err := f.Buffered(); err != nil { // the file system has O_DIRECT, but not for blocks of this size
 			return "", fmt.Errorf("open %s: %w", path, bare(err))
 		}
 	}
 	return path + " cannot be written past the page cache (O_DIRECT): what the cache takes of memory beside host_memory the system takes back when it is wanted", nil
 }
 
-// Sweep removes files that the run has left, and that no process has open. It leaves alone what is
-// another run's.
+// Sweep removes the run's leftover files that no process has open. It leaves the files of other runs alone.
 func (o Options) Sweep() error {
 	e := &Files{o: o}
 	for _, dir := range o.Dirs {
@@ -165,7 +164,7 @@ func (o Options) Sweep() error {
 	return nil
 }
 
-// header is the first block of a file, in memory that begins at a multiple of BlockBytes.
+// header returns the first block of a file, which names the run. Its memory is aligned to BlockBytes.
 func (e *Files) header() ([]byte, error) {
 	text, err := json.Marshal(header{format, e.o.Run})
 	if err != nil || len(text) > headerBytes {
@@ -181,7 +180,7 @@ func (e *Files) header() ([]byte, error) {
 	return block, nil
 }
 
-// own checks that a file that is there was left by this run.
+// own returns an error unless the header of f names this run.
 func (e *Files) own(f file, path string) error {
 	block := make([]byte, headerBytes)
 	n, err := f.ReadAt(block, 0)
@@ -198,7 +197,7 @@ func (e *Files) own(f file, path string) error {
 	return nil
 }
 
-// bare is err without the path, which the caller has named.
+// bare returns err without the path, which the caller's message names.
 func bare(err error) error {
 	var on *fs.PathError
 	if errors.As(err, &on) {
@@ -207,7 +206,7 @@ func bare(err error) error {
 	return err
 }
 
-// osFile is a file of the operating system.
+// osFile implements file for the operating system.
 type osFile struct{ *os.File }
 
 func openFile(path string, fresh bool) (file, error) {
@@ -228,7 +227,7 @@ func (f osFile) Lock() error {
 	case errors.Is(err, unix.EWOULDBLOCK):
 		return errLocked
 	case errors.Is(err, unix.ENOLCK), errors.Is(err, unix.ENOTSUP), errors.Is(err, unix.ENOSYS):
-		return nil // a file system without locks keeps nobody out
+		return nil // a file system without locks cannot exclude anybody
 	}
 	return err
 }

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// direct sets O_DIRECT (open(2)) or takes it back; EINVAL where the file system has none.
+// direct sets or clears O_DIRECT (open(2)). It returns EINVAL if the file system does not support the flag.
 func direct(f *os.File, on bool) error {
 	flags, err := unix.FcntlInt(f.Fd(), unix.F_GETFL, 0)
 	if err != nil {
@@ -20,7 +20,7 @@ func direct(f *os.File, on bool) error {
 	return err
 }
 
-// reserve takes the room of the first so many bytes with fallocate(2), where the file system has it.
+// reserve reserves disk space for the first bytes bytes with fallocate(2), if the file system supports it.
 func reserve(f *os.File, bytes int64) error {
 	for {
 		err := unix.Fallocate(int(f.Fd()), 0, 0, bytes)

@@ -7,8 +7,8 @@ import (
 	"os"
 )
 
-// direct fails: the flag is Linux's.
+// direct fails, because only Linux has O_DIRECT.
 func direct(*os.File, bool) error { return errors.ErrUnsupported }
 
-// reserve does nothing: room is taken as the file is written.
+// reserve does nothing. The file system allocates space when the file is written.
 func reserve(*os.File, int64) error { return nil }

@@ -21,8 +21,8 @@ func (d dying) Lock() error {
 	return d.file.Lock()
 }
 
-// TestLockOfAKilledRun: a lock that a killed process gives up a moment late is waited for, up to two seconds; one that stays is
-// another run's.
+// TestLockOfAKilledRun: locking waits up to two seconds for the lock of a killed process. A lock that stays belongs to
+// another run.
 func TestLockOfAKilledRun(t *testing.T) {
 	for _, c := range []struct {
 		tries int // that find the file locked

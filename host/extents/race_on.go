@@ -7,7 +7,7 @@ import (
 	"unsafe"
 )
 
-// raceMoved tells the race detector what the kernel read or wrote of b, which it cannot see.
+// raceMoved reports the kernel's accesses to b to the race detector, which does not see system calls of a ring.
 func raceMoved(write bool, b []byte) {
 	switch {
 	case len(b) == 0:

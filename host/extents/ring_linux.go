@@ -11,21 +11,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What include/uapi/linux/io_uring.h calls the numbers below; io_uring(7) says what they do.
+// Constants of include/uapi/linux/io_uring.h. io_uring(7) documents them.
 const (
 	opRead  = 22 // IORING_OP_READ
 	opWrite = 23 // IORING_OP_WRITE
 
 	enterGetEvents = 1 << 0 // IORING_ENTER_GETEVENTS
 
-	// One mapping has both queues, no completion is lost, and the operations above are known (Linux 5.6).
+	// One mapping has both queues, no completion is lost, and the operations above are supported (Linux 5.6).
 	features = 1<<0 | 1<<1 | 1<<3 // IORING_FEAT_SINGLE_MMAP, _NODROP, _RW_CUR_POS
 
 	mapQueues      = 0          // IORING_OFF_SQ_RING
 	mapSubmissions = 0x10000000 // IORING_OFF_SQES
 )
 
-// ringParams is struct io_uring_params: what the kernel says of a ring that it has made. Offsets are from the beginning of the mapping with both queues.
+// ringParams is struct io_uring_params, the kernel's description of a new ring. Offsets are relative to the mapping
+// with both queues.
 type ringParams struct {
 	submissions, completions, flags, threadCPU, threadIdle, features, threads uint32
 	_                                                                         [3]uint32
@@ -48,41 +49,43 @@ type submission struct {
 	addr  uint64
 	bytes uint32
 	_     uint32
-	user  uint64 // comes back in the completion
+	user  uint64 // copied to the completion
 	_     [3]uint64
 }
 
 // completion is struct io_uring_cqe.
 type completion struct {
 	user uint64
-	res  int32 // bytes, or the number of an error, negative
+	res  int32 // bytes moved, or a negative errno
 	_    uint32
 }
 
-// ring is an io_uring: a queue of transfers for the kernel, and one of those that it has made. Each goroutine that
-// asks for a transfer submits it; then one of them waits in the kernel, for all.
+// ring is an io_uring: a queue of transfers for the kernel, and a queue of completed transfers. Each goroutine submits
+// its own transfer. One of the waiting goroutines waits in the kernel for all.
 //
-// Invariant: what is submitted and not completed has a number of its own, and no more is submitted than the queues have room for.
+// Invariant: each submitted, uncompleted transfer has a number of its own. No more are submitted than the queues can
+// hold.
 type ring struct {
-	// enter has the kernel take so many submissions, and waits for so many completions: io_uring_enter(2).
+	// enter calls io_uring_enter(2): the kernel takes submit submissions, and the call waits for wait completions.
 	enter func(submit, wait uint32) (int, error)
 	unmap func() error
 
-	submitting  sync.Mutex   // has whoever writes a submission
-	submissions []submission // a power of two, as are completions
-	sqTail      *uint32      // the program's; the kernel reads it in enter
+	submitting  sync.Mutex   // held while a submission is written
+	submissions []submission // the length is a power of two, as for completions
+	sqTail      *uint32      // written by the program; the kernel reads it in enter
 
 	reaping     chan struct{} // has an element while a goroutine reads completions
 	completions []completion
-	cqHead      *uint32 // the program's
-	cqTail      *uint32 // the kernel's
+	cqHead      *uint32 // written by the program
+	cqTail      *uint32 // written by the kernel
 
-	free   chan uint64           // the numbers of transfers that are not under way
-	done   []chan int32          // by number, the result of its transfer
-	broken atomic.Pointer[error] // why the kernel does not let the program wait: what is under way then stays so
+	free   chan uint64           // numbers without a transfer
+	done   []chan int32          // results by transfer number
+	broken atomic.Pointer[error] // the error that ended waiting in the kernel; transfers then in flight never complete
 }
 
-// newRing makes a ring that has so many transfers under way at most, a power of two. It fails where the kernel has none, or forbids it.
+// newRing creates a ring with at most depth transfers in flight. depth must be a power of two. It fails if the kernel
+// lacks io_uring or forbids it.
 func newRing(depth int) (mover, error) {
 	var p ringParams
 	fd, _, errno := unix.Syscall(unix.SYS_IO_URING_SETUP, uintptr(depth), uintptr(unsafe.Pointer(&p)), 0)
@@ -106,7 +109,7 @@ func newRing(depth int) (mover, error) {
 	return r, nil
 }
 
-// mapQueues maps what the program and the kernel both write.
+// mapQueues maps the memory that program and kernel share.
 func (r *ring) mapQueues(fd int, p *ringParams) error {
 	shared := func(at int64, bytes uint32) ([]byte, error) {
 		return unix.Mmap(fd, at, int(bytes), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_POPULATE)
@@ -127,12 +130,12 @@ func (r *ring) mapQueues(fd int, p *ringParams) error {
 	r.completions = unsafe.Slice((*completion)(unsafe.Pointer(&queues[p.cq.entry])), p.completions)
 	order := unsafe.Slice(word(p.sq.array), p.submissions)
 	for i := range order {
-		order[i] = uint32(i) // the place in the queue is that of the submission
+		order[i] = uint32(i) // queue entry i is submission i
 	}
 	return nil
 }
 
-// number makes the numbers of so many transfers.
+// number allocates the numbers and result channels of depth transfers.
 func (r *ring) number(depth int) {
 	r.reaping, r.free = make(chan struct{}, 1), make(chan uint64, depth)
 	for i := range depth {
@@ -147,7 +150,7 @@ func (r *ring) move(write bool, fd uintptr, b []byte, at int64) (int, error) {
 		return 0, *err
 	}
 	number := <-r.free
-	var pin runtime.Pinner // where b is Go memory
+	var pin runtime.Pinner // in case b is Go memory
 	pin.Pin(unsafe.SliceData(b))
 	defer pin.Unpin()
 	s := submission{op: opRead, fd: int32(fd), at: uint64(at), addr: uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b)))), bytes: uint32(len(b)), user: number}
@@ -160,7 +163,7 @@ func (r *ring) move(write bool, fd uintptr, b []byte, at int64) (int, error) {
 	}
 	res, err := r.wait(number)
 	if err != nil {
-		return 0, err // and the number stays the transfer's
+		return 0, err // the kernel may still use the memory, so the transfer keeps its number
 	}
 	r.free <- number
 	if res < 0 {
@@ -170,7 +173,7 @@ func (r *ring) move(write bool, fd uintptr, b []byte, at int64) (int, error) {
 	return int(res), nil
 }
 
-// submit has the kernel take one submission, or returns why it does not.
+// submit submits one transfer, or returns the reason why the kernel does not take it.
 func (r *ring) submit(s submission) error {
 	r.submitting.Lock()
 	defer r.submitting.Unlock()
@@ -181,14 +184,14 @@ func (r *ring) submit(s submission) error {
 	if n == 1 {
 		return nil
 	}
-	atomic.StoreUint32(r.sqTail, tail) // nobody but the kernel reads it, and only in enter
+	atomic.StoreUint32(r.sqTail, tail) // only the kernel reads it, and only in enter
 	if err == nil {
 		err = unix.EAGAIN
 	}
 	return err
 }
 
-// wait returns the result of a transfer. Of all goroutines that wait, one reads the completions.
+// wait returns the result of a transfer. One of all waiting goroutines reads the completions for all.
 func (r *ring) wait(number uint64) (int32, error) {
 	for {
 		select {
@@ -206,7 +209,7 @@ func (r *ring) wait(number uint64) (int32, error) {
 	}
 }
 
-// reap gives every completion to whom it is for, until that of a transfer has come.
+// reap delivers completions to their waiters until the result of the given transfer has arrived.
 func (r *ring) reap(number uint64) error {
 	for {
 		for head := *r.cqHead; head != atomic.LoadUint32(r.cqTail); head++ {

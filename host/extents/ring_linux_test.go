@@ -16,7 +16,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// kernel plays the kernel's side of a ring. It completes what is under way in an order drawn by a seed, and spoils one call.
+// kernel simulates the kernel's side of a ring. It completes transfers in a random order from a seed, and disturbs one
+// call.
 type kernel struct {
 	r       *ring
 	changed sync.Cond
@@ -36,7 +37,7 @@ type kernel struct {
 	closed int
 }
 
-// spoil is what happens to a call.
+// spoil describes the disturbance of a call.
 type spoil struct {
 	submit syscall.Errno // of enter, when it is to take a submission
 	wait   syscall.Errno // of enter, when it is to wait
@@ -216,7 +217,7 @@ func writeAndRead(t *testing.T, o Options) (err error) {
 	return nil
 }
 
-// tells says whether an error is, but for its end, the one that the pool gives.
+// tells reports whether an error equals the pool's error, except for its end.
 func tells(text, end string, o Options) bool {
 	for _, dir := range o.Dirs {
 		for _, way := range []string{"read", "write"} {
@@ -252,7 +253,7 @@ func TestBrokenRing(t *testing.T) {
 	}
 }
 
-// TestRingInAnyOrder: transfers that complete in another order than they were asked for in go to whom they are for.
+// TestRingInAnyOrder: transfers that complete out of order reach their callers.
 func TestRingInAnyOrder(t *testing.T) {
 	o := three(t, 2)
 	o.Chunk = BlockBytes

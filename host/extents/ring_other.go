@@ -4,5 +4,5 @@ package extents
 
 import "errors"
 
-// newRing fails: io_uring is Linux's.
+// newRing fails, because only Linux has io_uring.
 func newRing(int) (mover, error) { return nil, errors.ErrUnsupported }

@@ -7,22 +7,21 @@ import (
 	"mt/model"
 )
 
-// AdamW is PyTorch's: decoupled decay, bias-corrected moments m and v, which are
-// its planes. With g the gradient times Clip, for every element
+// AdamW is AdamW as in PyTorch, with decoupled weight decay and bias-corrected moments m and v. The moments are its
+// planes. With g the gradient times Clip, for every element
 //
 //	w = w·(1 − LR·WeightDecay)          where the parameter decays
 //	m = m + (g − m)·(1 − Beta1)         0 once it is below the smallest normal number
 //	v = v·Beta2 + (1 − Beta2)·g·g
 //	w = w − (LR/bc1)·m / (√v/√bc2 + Eps),    bcᵢ = 1 − Betaᵢ^Step
 //
-// in fp32, each operation rounded; the factors are computed in float64 and
-// rounded once. Source: arXiv:1711.05101; the order of operations is that of
-// torch.optim.AdamW (lerp, addcmul, addcdiv).
+// in fp32, each operation rounded. The factors are computed in float64 and rounded once. Source: arXiv:1711.05101. The
+// order of operations is the order of torch.optim.AdamW (lerp, addcmul, addcdiv).
 type AdamW struct {
 	Beta1, Beta2, Eps, WeightDecay float64
 }
 
-// The planes of AdamW.
+// Planes of AdamW.
 var (
 	firstMoment  = Plane{Name: "m", DType: F32, Kind: "moments", Of: "AdamW"}
 	secondMoment = Plane{Name: "v", DType: F32, Kind: "moments", Of: "AdamW"}
@@ -43,7 +42,7 @@ func (a AdamW) decaying(by float64) Elementwise {
 	return a
 }
 
-// arithmetic has the factors clip, decay, 1−β1, β2, 1−β2, lr/bc1, √bc2, eps.
+// arithmetic returns the factors clip, decay, 1−β1, β2, 1−β2, lr/bc1, √bc2, eps.
 func (a AdamW) arithmetic(r Rate) *arithmetic {
 	if r.Step < 1 {
 		panic(fmt.Sprintf("optim: AdamW step %d: the first is 1", r.Step))

@@ -5,8 +5,7 @@ import (
 	"unsafe"
 )
 
-// adamPlain updates n elements of an fp32 plane. Where g is nil, all gradients
-// are zero.
+// adamPlain updates n elements of an fp32 plane. A nil g means zero gradients.
 func adamPlain[E float32 | uint16](w, m, v *float32, g []E, n int, c *coefs) {
 	ws, ms, vs := unsafe.Slice(w, n), unsafe.Slice(m, n), unsafe.Slice(v, n)
 	for i := range ws {
@@ -18,7 +17,7 @@ func adamPlain[E float32 | uint16](w, m, v *float32, g []E, n int, c *coefs) {
 	}
 }
 
-// adamSplit is adamPlain for a weight in two planes.
+// adamSplit is adamPlain for split weights.
 func adamSplit[E float32 | uint16](hi, lo *uint16, m, v *float32, g []E, n int, c *coefs) {
 	his, los := unsafe.Slice(hi, n), unsafe.Slice(lo, n)
 	ms, vs := unsafe.Slice(m, n), unsafe.Slice(v, n)
@@ -32,7 +31,7 @@ func adamSplit[E float32 | uint16](hi, lo *uint16, m, v *float32, g []E, n int, 
 	}
 }
 
-// adam updates one element. For c see AdamW.arithmetic.
+// adam updates one element. AdamW.arithmetic documents c.
 func adam(w, m, v, g float32, c *coefs) (float32, float32, float32) {
 	clip, decay, beta1c, beta2, beta2c, step, rootbc2, eps := c[0], c[1], c[2], c[3], c[4], c[5], c[6], c[7]
 	g = float32(g * clip)
@@ -46,10 +45,8 @@ func adam(w, m, v, g float32, c *coefs) (float32, float32, float32) {
 	return w, m, v
 }
 
-// expMask has the bits of an fp32 exponent set. In a zero they are all 0, and in
-// numbers so small that the update of a table of them takes ten times as long
-// (measured with AVX-512). Without the mask, a moment that decays and gets no
-// gradients, as that of a rare row of the embedding, would be such a number after
-// some 800 steps, and for good: 0.9 times the smallest number rounds to that
-// number.
+// expMask has the exponent bits of an fp32 number. They are all 0 in zero and in subnormal numbers, which make the
+// update of a table ten times as slow (measured with AVX-512). A moment without gradients, such as the moment of a
+// rare embedding row, would become subnormal after some 800 steps. It would stay so for good, because 0.9 times the
+// smallest number rounds to the same number.
 const expMask = 0x7f800000

@@ -7,23 +7,24 @@ import (
 	"mt/model"
 )
 
-// Average says how an exponential moving average of the weights is kept beside them. Whenever an element w has moved, in update
-// number Step of the run,
+// Average configures an exponential moving average of the weights, kept beside the weights. Whenever an element w has
+// moved, in update number Step of the run,
 //
 //	ema = ema + (w − ema)·(1 − d)       0 once it is below the smallest normal number
 //
-// in fp32, each operation rounded. Where 1 − d is 1/2 or more it is w − (w − ema)·(1 − (1 − d)), from the nearer end, as torch.lerp has it.
-// 1 − d is rounded once; d is Decay, and 0 up to update After + 1, so that the average begins as the weights are then. w is what the update
-// has rounded and kept. Source: torch.optim.swa_utils.get_ema_multi_avg_fn, with which the first update copies too.
+// in fp32, each operation rounded. If 1 − d is 1/2 or more, the formula is w − (w − ema)·(1 − (1 − d)), from the nearer
+// end, as in torch.lerp. 1 − d is rounded once. d is Decay, but 0 up to update After + 1, so the average begins equal
+// to the weights. w is the stored, rounded weight. Source: torch.optim.swa_utils.get_ema_multi_avg_fn, whose first
+// update also copies.
 type Average struct {
-	Decay float64 // 0: no average is kept
+	Decay float64 // 0: no average
 	After int64
 }
 
-// averages is the plane of the averages.
+// averages is the plane of the moving average.
 var averages = Plane{Name: "ema", DType: F32, Kind: "averages", Of: "the weights"}
 
-// With are planes, and that of the average, if one is kept.
+// With returns planes plus the plane of the average, if there is an average.
 func (a Average) With(planes Planes) Planes {
 	if a.Decay == 0 {
 		return planes
@@ -31,13 +32,13 @@ func (a Average) With(planes Planes) Planes {
 	return func(p Piece) []Plane { return append(slices.Clone(planes(p)), averages) }
 }
 
-// Mean is an average of a layer's weights: its plane, and how it moves.
+// Mean is the moving average of a layer's weights: its plane and its configuration.
 type Mean struct {
 	Plane   *State
 	Average Average
 }
 
-// Means are the averages that are kept beside planes, which are a layer's: none where a keeps none or the layer has no such plane.
+// Means returns the layer's moving average, or none if a keeps none or planes lacks the plane.
 func (a Average) Means(planes []State) []Mean {
 	if plane := MeanOf(planes); a.Decay > 0 && plane != nil {
 		return []Mean{{plane, a}}
@@ -45,7 +46,7 @@ func (a Average) Means(planes []State) []Mean {
 	return nil
 }
 
-// factors are what lerp takes of the difference in update step, and a mask that is set where it begins at the weight.
+// factors returns the factors of lerp in update number step: the interpolation weight and the mask (see lerpFactors).
 func (a Average) factors(step int64) *coefs {
 	decay := a.Decay
 	if step <= a.After+1 {
@@ -55,7 +56,7 @@ func (a Average) factors(step int64) *coefs {
 	return &coefs{part, far}
 }
 
-// MeanOf is the plane of the average among planes; nil: there is none.
+// MeanOf returns the average's plane among planes; nil: none.
 func MeanOf(planes []State) *State {
 	for i := range planes {
 		if planes[i].Plane == averages {
@@ -65,7 +66,7 @@ func MeanOf(planes []State) *State {
 	return nil
 }
 
-// average moves an average of n elements that have moved, from element at on.
+// average updates the moving average of the tensor's elements [at, at+n), whose weights have been updated before.
 func (x *elements) average(of Mean, tl *model.TensorLayout, at, n int64) {
 	mean, c, count := of.Plane.Floats(x.tensor, at, n), of.Average.factors(x.step), int(n)
 	announceWrite(&mean[0], count)
@@ -82,7 +83,7 @@ func (x *elements) average(of Mean, tl *model.TensorLayout, at, n int64) {
 	active.move(averageRule, w, &mean[0], nil, gradZero, nil, count, c)
 }
 
-// averageRounded is average of weights without lower halves.
+// averageRounded is average for bf16 weights without lower halves.
 func (x *elements) averageRounded(tl *model.TensorLayout, at int64, mean []float32, c *coefs) {
 	hi := unsafe.Slice((*uint16)(unsafe.Pointer(&x.weight.Tile[tl.TileOff+2*at])), len(mean))
 	wide := wides.Get().(*[2][stripElems]float32)
@@ -95,6 +96,25 @@ func (x *elements) averageRounded(tl *model.TensorLayout, at int64, mean []float
 	}
 }
 
+// lerpFactors returns the factors of a + (b − a)·t for lerp, which starts from the nearer end like torch.lerp. t < 1/2:
+// part is t, and lerp starts from a. Otherwise part is t − 1, and lerp starts from b: all bits of far are set.
+func lerpFactors(t float32) (part, far float32) {
+	if t < 0.5 {
+		return t, mask(false)
+	}
+	return -(1 - t), mask(true)
+}
+
+// lerp interpolates between a and b with these factors.
+func lerp(a, b, part float32, far bool) float32 {
+	d := float32(part * float32(b-a))
+	if far {
+		return b + d
+	}
+	return a + d
+}
+
+// averageStrip moves the averages m towards the weights w.
 func averageStrip(w, m, _ []float32, c *coefs) {
 	part, far := c[0], masked(c[1])
 	m = m[:len(w)]

@@ -2,7 +2,8 @@
 
 package optim
 
-// ofValues and ofTable make kernels of those that read parts of a codebook.
+// ofValues and ofTable make a decoder or encoder from a kernel that needs only the values or only the table of a
+// codebook.
 func ofValues(k func(values *float32, codes *byte, out *float32, n int, scale *float32)) decoder {
 	return func(b *codebook, codes *byte, out *float32, n int, scale *float32) {
 		k(&b.values[0], codes, out, n, scale)

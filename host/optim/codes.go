@@ -6,22 +6,22 @@ import (
 	"unsafe"
 )
 
-// This file has the codes of 8 and 4 bits in which moments are kept: a number is a value of a
-// map times the scale of its block, which is the block's greatest magnitude. A code is that of the
-// nearest value. Sources: arXiv:2110.02861 (dynamic trees), arXiv:2309.01507 (4 bits);
-// the values, and what is done with a number halfway between two, are torchao's and bitsandbytes'.
+// This file encodes moments in 8 or 4 bits. A number is represented as a value of the codebook times the scale of its
+// block, which is the largest magnitude in the block. Its code is the index of the nearest value. Sources:
+// arXiv:2110.02861 (dynamic trees), arXiv:2309.01507 (4 bits). The values and the rounding of ties are those of torchao
+// and bitsandbytes.
 
-// codebook is the values of a map and how numbers find theirs.
+// codebook has the values of a map, and tables for finding the code of a number.
 type codebook struct {
-	values [256]float32 // rising; those that codes of 4 bits have are the first 16
-	// table has a word for each place of a number (see place): a code, and 256 times the least lower bits from which on
-	// a number has the code beside it, on the side of its sign. No number of a place has another code.
+	values [256]float32 // rising; 4-bit codebooks use the first 16
+	// table has a word for each bucket of numbers (see place): code + 256·limit. Numbers whose lower bits reach limit
+	// have the neighbouring code, on the side of their sign. A bucket has no third code.
 	table [places]uint32
 	registers
 }
 
-// A place is given by the upper bits of a number: sign, exponent and 7 bits of mantissa, for magnitudes from 2⁻²³ to 1.
-// Smaller ones are as if they were 2⁻²³, which has the code of 0, and greater ones as 1.
+// A bucket is selected by the upper bits of a number: sign, exponent and 7 bits of mantissa, for magnitudes from 2⁻²³
+// to 1. Smaller magnitudes count as 2⁻²³, which has the code of 0; larger magnitudes count as 1.
 const (
 	lowerBits = 16
 	leastMag  = 0x34000000
@@ -30,7 +30,7 @@ const (
 	places    = 2 * ofASign
 )
 
-// place is the place of the number with these bits, and its lower bits there.
+// place returns the index of the bucket for the number with these bits, and the number's lower bits within the bucket.
 func place(bits uint32) (at, lower uint32) {
 	mag := min(max(bits&0x7fffffff, leastMag), mostMag)
 	return (mag-leastMag)>>lowerBits + bits>>31*ofASign, mag & (1<<lowerBits - 1)
@@ -40,7 +40,7 @@ func place(bits uint32) (at, lower uint32) {
 func newCodebook(values []float32) *codebook {
 	b := &codebook{}
 	copy(b.values[:], values)
-	var from []float32 // the smallest number with a code, by the code before it
+	var from []float32 // from[c] is the smallest number with code c+1
 	for c := range len(values) - 1 {
 		from = append(from, halfway(values[c], values[c+1]))
 	}
@@ -51,8 +51,8 @@ func newCodebook(values []float32) *codebook {
 	return b
 }
 
-// wordOf is the word of the place of so many lower bits that begins with a magnitude's bits, of numbers with a sign.
-// from has the smallest number with a code, by the code before it.
+// wordOf returns the table entry of one bucket: a code and a limit. The bucket covers numbers with the same upper bits:
+// magnitudes from mag on, lowerBits lower bits, one sign. from[c] is the smallest number with code c+1.
 func wordOf(from []float32, mag uint32, negative bool, lowerBits int) uint32 {
 	never := uint32(1) << lowerBits
 	c, next := 0, never
@@ -63,7 +63,7 @@ func wordOf(from []float32, mag uint32, negative bool, lowerBits int) uint32 {
 		if c < len(from) {
 			next = math.Float32bits(from[c]) - mag
 		}
-	} else { // the code of the number nearest to 0; those before it have greater magnitudes
+	} else { // a negative number: the code of the number nearest to 0 in the bucket; lower codes have larger magnitudes
 		for c < len(from) && -math.Float32frombits(mag) >= from[c] {
 			c++
 		}
@@ -74,7 +74,7 @@ func wordOf(from []float32, mag uint32, negative bool, lowerBits int) uint32 {
 	return uint32(c) | min(next, never)<<8
 }
 
-// halfway is the smallest number that is not nearer to low than to high, in fp32 arithmetic.
+// halfway returns, in fp32 arithmetic, the smallest number that is at least as near to high as to low.
 func halfway(low, high float32) float32 {
 	half := float32(float32(high-low) * 0.5)
 	below, at := low, high
@@ -91,8 +91,8 @@ func halfway(low, high float32) float32 {
 	}
 }
 
-// dynamicTree is the map of a sign and a magnitude, or of a magnitude with twice as many
-// values, whose exponents are exps powers of ten.
+// dynamicTree returns the values of a dynamic tree with exps powers of ten as exponents. A signed tree has a sign bit;
+// an unsigned tree has twice as many magnitudes.
 func dynamicTree(signed bool, exps int) []float32 {
 	values := []float32{0, 1}
 	for i := range exps {
@@ -113,8 +113,7 @@ func dynamicTree(signed bool, exps int) []float32 {
 	return values
 }
 
-// tenthToOne is the k-th of n+1 numbers at equal distances from 0.1 to 1, as torch.linspace has it,
-// which rounds once.
+// tenthToOne returns the k-th of n+1 equidistant numbers from 0.1 to 1, with the single rounding of torch.linspace.
 func tenthToOne(k, n int) float32 {
 	step := float32(float32(1-float32(0.1)) / float32(n))
 	if k < (n+1)/2 {
@@ -123,7 +122,7 @@ func tenthToOne(k, n int) float32 {
 	return float32(1 - float64(step)*float64(n-k))
 }
 
-// linear is the map of 16 magnitudes at equal distances, without 0.
+// linear returns 16 equidistant magnitudes up to 1, without 0.
 func linear() (values []float32) {
 	for c := range 16 {
 		values = append(values, float32(c+1)/16)
@@ -131,21 +130,21 @@ func linear() (values []float32) {
 	return values
 }
 
-// scheme is how moments are kept in codes.
+// scheme defines how moments are quantized.
 type scheme struct {
 	codes  DType
 	block  int64
 	signed *codebook
-	other  *codebook // of moments that are never negative
+	other  *codebook // for moments that are never negative
 }
 
-// schemes are those there are, by the bits of a code.
+// schemes lists the schemes by bits of a code.
 var schemes = map[int]*scheme{
 	8: {U8, 256, newCodebook(dynamicTree(true, 7)), newCodebook(dynamicTree(false, 7))},
 	4: {U4, 128, newCodebook(dynamicTree(true, 3)), newCodebook(linear())},
 }
 
-// book is the codebook for a moment.
+// book returns the codebook for a signed or a non-negative moment.
 func (s *scheme) book(signed bool) *codebook {
 	if signed {
 		return s.signed
@@ -153,12 +152,12 @@ func (s *scheme) book(signed bool) *codebook {
 	return s.other
 }
 
-// room is memory that an update takes for moments that are kept in codes.
+// room is the scratch memory of an update with quantized moments.
 type room struct {
 	moments [2][stripCoded]float32
 }
 
-// decode sets out to the numbers that codes and the scales of their blocks stand for.
+// decode sets out to the numbers that codes and block scales represent.
 func (s *scheme) decode(b *codebook, out []float32, codes []byte, scales []float32) {
 	decode := active.codes.decode
 	if s.codes == U4 {
@@ -170,20 +169,20 @@ func (s *scheme) decode(b *codebook, out []float32, codes []byte, scales []float
 	}
 }
 
-// leastScale is the scale of a block of zeros.
+// leastScale is the scale of a block whose moments are all zero, so that no division by zero occurs.
 const leastScale = 1e-12
 
-// greatestScale is that of a block in which a moment has overflowed: the square of a gradient above
-// 1.8e19 may. With an infinite scale all moments of the block would be NaN at the next update.
+// greatestScale is the scale of a block with an overflowed moment: the square of a gradient above 1.8e19 may overflow.
+// With an infinite scale all moments of the block would be NaN in the next update.
 const greatestScale = math.MaxFloat32
 
-// encode sets codes and scales to what stands for x.
+// encode sets codes and scales to represent x.
 func (s *scheme) encode(b *codebook, x []float32, codes []byte, scales []float32) {
 	encode := active.codes.encode
 	if s.codes == U4 {
 		encode = active.codes.encode16
 	}
-	for i := range scales { // all before codes: a processor finds several at a time
+	for i := range scales { // compute all scales first, so that a processor overlaps several searches for the largest magnitude
 		x := x[int64(i)*s.block:][:s.block]
 		active.codes.greatest(&x[0], len(x), &scales[i])
 	}
@@ -194,7 +193,7 @@ func (s *scheme) encode(b *codebook, x []float32, codes []byte, scales []float32
 	}
 }
 
-// What follows are the codeKernels in plain Go.
+// The codeKernels in plain Go, for machines without a faster instruction set.
 
 func decodeGeneric(b *codebook, codes *byte, out *float32, n int, scale *float32) {
 	to, by := unsafe.Slice(out, n), *scale
@@ -224,7 +223,7 @@ func encode16Generic(b *codebook, x *float32, codes *byte, n int, scale *float32
 	}
 }
 
-// codeOf is the code of x.
+// codeOf returns the code of x.
 func (b *codebook) codeOf(x float32) uint8 {
 	bits := math.Float32bits(x)
 	at, lower := place(bits)

@@ -26,7 +26,7 @@ func torchCode(values []float32, x float32) uint8 {
 	return uint8(c)
 }
 
-// code is the code of x, whose magnitude is at most 1, in so many bits.
+// code returns the code of x with bits bits. The magnitude of x is at most 1.
 func (b *codebook) code(x float32, bits int) uint8 {
 	var c [128]byte
 	var one float32 = 1
@@ -73,8 +73,8 @@ func TestCodesAreTheNearest(t *testing.T) {
 	}
 }
 
-// aroundCodes returns values, the numbers halfway between two of them, and one in every of some numbers of all magnitudes,
-// each with its neighbours and with both signs.
+// aroundCodes returns the values, the midpoints between neighbours, and every every-th number of all magnitudes. Each
+// comes with its neighbours and with both signs.
 func aroundCodes(values []float32, every uint32) (try []float32) {
 	around := func(x float32) {
 		up, down := float32(2), float32(-2)
@@ -113,8 +113,8 @@ func TestBlocksOfZeros(t *testing.T) {
 	}
 }
 
-// TestGradientsWithHugeSquares: a gradient that is finite, but whose square is not, does not spoil the others of
-// its block: weights and scales stay finite, and the block learns again when its moment has decayed.
+// TestGradientsWithHugeSquares: a finite gradient with an infinite square does not spoil its block. Weights and scales
+// stay finite, and the block learns again when its moment has decayed.
 func TestGradientsWithHugeSquares(t *testing.T) {
 	testkit.NotShort(t)
 	for _, k := range available() {
@@ -210,8 +210,8 @@ func TestGreatestWhereverItIs(t *testing.T) {
 	}
 }
 
-// TestCodesWithoutTables: every instruction set finds the codes that plain Go finds by its table: of the numbers around every
-// value and border, every power of two and of ten, with every exponent, of NaNs, and of some others.
+// TestCodesWithoutTables: every instruction set finds the codes that plain Go finds in its table. The numbers are
+// around every value and border, powers of two and of ten, every exponent, NaNs, and some others.
 func TestCodesWithoutTables(t *testing.T) {
 	var near []uint32
 	around := func(x float32) {
@@ -324,7 +324,8 @@ func TestNumbersOfAllCodes(t *testing.T) {
 	}
 }
 
-// TestCodesOfQuotients: the code is that of the quotient rounded to fp32, for any scale: of numbers near each border times the scale.
+// TestCodesOfQuotients: the code belongs to the quotient rounded to fp32, for any scale. The numbers are near each
+// border times the scale.
 func TestCodesOfQuotients(t *testing.T) {
 	for size, s := range schemes {
 		for _, signed := range []bool{true, false} {

@@ -6,44 +6,45 @@ import (
 	"mt/model"
 )
 
-// Elementwise is an optimizer that moves every element by itself: by its weight, its gradient and
-// at most two moments of it.
+// Elementwise is an optimizer that updates each element independently, from its weight, its gradient and at most two
+// moments.
 type Elementwise interface {
 	Optimizer
-	// moments are what is kept of an element, beside a piece that has fp32 moments.
+	// moments lists the moments of an element, for pieces whose moments are fp32.
 	moments() []moment
-	// arithmetic is how elements move at one rate.
+	// arithmetic returns the element update at one rate.
 	arithmetic(r Rate) *arithmetic
-	// decaying is the optimizer with another WeightDecay.
+	// decaying returns the optimizer with another WeightDecay.
 	decaying(by float64) Elementwise
 }
 
-// moment is one of the numbers that are kept of an element.
+// moment is one value of an element's optimizer state.
 type moment struct {
 	Plane
-	signed bool // else it is never negative
+	signed bool // false: never negative
 }
 
-// arithmetic is a rule with its factors: for parameters that do not decay, and for those that do.
+// arithmetic is an update rule with its factors at one learning rate, once for parameters without and once with weight
+// decay.
 type arithmetic struct {
 	rule          rule
 	still, decays coefs
-	groups        []*arithmetic // of what is in groups (model.Stored.Group), from 1 on; nil: all move alike
+	groups        []*arithmetic // by group of tensors (model.Stored.Group), from 1 on; nil: no groups, all elements use this arithmetic
 }
 
-// weightAt points to weights: hi and lo, or w.
+// weightAt points to weights: hi and lo if they are split, else w.
 type weightAt struct {
 	hi, lo *uint16
 	w      *float32
 }
 
-// skip points to the weights n elements on.
+// skip returns pointers to the weights n elements later.
 func (x weightAt) skip(n int) weightAt { return weightAt{skip(x.hi, n), skip(x.lo, n), skip(x.w, n)} }
 
-// pieceElems is how many elements one unit has at most.
+// pieceElems is the maximum number of elements in a unit.
 const pieceElems = 1 << 15
 
-// elementUnits are the units of what moves element by element.
+// elementUnits returns the units of an element-wise optimizer.
 func elementUnits(l model.Layout) []Unit {
 	var units []Unit
 	for t, tl := range l.Tensors {
@@ -57,7 +58,7 @@ func elementUnits(l model.Layout) []Unit {
 	return units
 }
 
-// elementUpdate is an Update whose moments are fp32.
+// elementUpdate is an Update with fp32 moments.
 type elementUpdate struct {
 	moments []moment
 	by      *arithmetic
@@ -73,17 +74,18 @@ func (e elementUpdate) Step(u Unit, w Weight, planes []State, grad Grad) {
 	x.walk(u.At, u.N, u.At, grad)
 }
 
-// elements is what an update of elements of one tensor needs.
+// elements holds the arguments of an update of elements of one tensor.
 type elements struct {
 	weight  *Weight
 	tensor  int
-	from    int64        // the element that moments begin with
-	moments [2][]float32 // nil: not kept
+	from    int64        // the first element of moments
+	moments [2][]float32 // nil: the optimizer has no such moment
 	by      *arithmetic
 	step    int64 // see Rate
 }
 
-// walk updates n elements from element at on. A dense grad begins with that of element first.
+// walk updates the elements [at, at+n) of the tensor. If grad is dense, its first gradient belongs to the element with
+// index first.
 func (x *elements) walk(at, n, first int64, grad Grad) {
 	if !grad.Sparse {
 		x.move(at, n, grad.kind(), grad.at(at-first))
@@ -91,7 +93,7 @@ func (x *elements) walk(at, n, first int64, grad Grad) {
 	}
 	cols, end := int64(x.weight.Layout.Tensors[x.tensor].Cols), at+n
 	for i, r := range runs(grad.IDs, int(at/cols), int((end+cols-1)/cols)) {
-		row := int64(r.row) * cols // the elements may begin and end inside a row
+		row := int64(r.row) * cols // the range of elements may begin and end inside a row
 		from, to := max(row, at), min(row+int64(r.n)*cols, end)
 		if i < 0 {
 			x.move(from, to-from, gradZero, nil)
@@ -101,8 +103,8 @@ func (x *elements) walk(at, n, first int64, grad Grad) {
 	}
 }
 
-// move updates n > 0 elements from element at on. grad points to the gradient of
-// the first.
+// move updates the elements [at, at+n) of the tensor, n > 0, each by the arithmetic of its group. grad points to the
+// first gradient.
 func (x *elements) move(at, n int64, kind gradKind, grad *byte) {
 	tl := &x.weight.Layout.Tensors[x.tensor]
 	for first, end := at, at+n; first < end; {
@@ -119,7 +121,7 @@ func (x *elements) move(at, n int64, kind gradKind, grad *byte) {
 	}
 }
 
-// moveBy is move of elements that move alike.
+// moveBy is move for elements that use the same arithmetic.
 func (x *elements) moveBy(by *arithmetic, at, n int64, kind gradKind, grad *byte) {
 	tl, count := &x.weight.Layout.Tensors[x.tensor], int(n)
 	m, v := x.moment(0, at), x.moment(1, at)
@@ -150,7 +152,7 @@ func (x *elements) moveBy(by *arithmetic, at, n int64, kind gradKind, grad *byte
 	active.move(by.rule, w, m, v, kind, grad, count, c)
 }
 
-// moment points to the i-th moment of element at; nil: it is not kept.
+// moment points to the i-th moment of element at; nil: the optimizer has no such moment.
 func (x *elements) moment(i int, at int64) *float32 {
 	if x.moments[i] == nil {
 		return nil
@@ -158,7 +160,7 @@ func (x *elements) moment(i int, at int64) *float32 {
 	return &x.moments[i][at-x.from]
 }
 
-// announceGrad tells the race detector that n gradients are read.
+// announceGrad reports reads of n gradients to the race detector.
 func announceGrad(kind gradKind, grad *byte, n int) {
 	switch kind {
 	case gradF32:

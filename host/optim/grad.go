@@ -10,25 +10,24 @@ import (
 	"mt/base/parallel"
 )
 
-// Grad is a gradient in host memory, of a layer's flat element space, of one
-// tensor, or of some rows of one.
+// Grad is a gradient in host memory: of a layer's flat element space, of one tensor, or of some rows of a tensor.
 type Grad struct {
 	Data  []byte // Elems elements, aligned to their size
-	BF16  bool   // the elements are bf16, else fp32
+	BF16  bool   // bf16 elements; false: fp32
 	Elems int64
-	// Sparse: Data has the rows IDs of a tensor, which rise strictly. The gradients
-	// of all other rows are zero.
+	// Sparse: Data has the gradients of the rows IDs of a tensor, in strictly rising order. All other rows have zero
+	// gradients.
 	Sparse bool
 	IDs    []int32
 }
 
-// OfRows is g as the gradient of the rows ids of a table.
+// OfRows returns g as the gradient of the rows ids of a table.
 func (g Grad) OfRows(ids []int32) Grad {
 	g.Sparse, g.IDs = true, ids
 	return g
 }
 
-// size is the number of bytes of an element.
+// size returns the number of bytes of an element.
 func (g Grad) size() int64 {
 	if g.BF16 {
 		return 2
@@ -36,7 +35,7 @@ func (g Grad) size() int64 {
 	return 4
 }
 
-// kind is the kind of gradient that a kernel has to read.
+// kind returns the gradient kind for kernels.
 func (g Grad) kind() gradKind {
 	if g.BF16 {
 		return gradBF16
@@ -44,8 +43,8 @@ func (g Grad) kind() gradKind {
 	return gradF32
 }
 
-// Check panics unless g has at least elems elements and the memory for them. The
-// message begins with what.
+// Check panics unless g has at least elems elements, enough memory and proper alignment. The panic's message begins
+// with the text in what.
 func (g Grad) Check(what string, elems int64) {
 	if g.Elems < elems || int64(len(g.Data)) < g.Elems*g.size() {
 		panic(fmt.Sprintf("optim: %s: gradient of %d elements in %d bytes, wanted %d elements", what, g.Elems, len(g.Data), elems))
@@ -55,17 +54,16 @@ func (g Grad) Check(what string, elems int64) {
 	}
 }
 
-// at points to element i.
+// at returns the address of element i.
 func (g Grad) at(i int64) *byte { return &g.Data[i*g.size()] }
 
-// Part is the n elements of g from element at on.
+// Part returns the elements [at, at+n) of g.
 func (g Grad) Part(at, n int64) Grad {
 	size := g.size()
 	return Grad{Data: g.Data[at*size : (at+n)*size], BF16: g.BF16, Elems: n}
 }
 
-// View is the memory b as elements of type E. It panics where b is not aligned for
-// them.
+// View returns the memory b as a slice of E. It panics if b is not aligned.
 func View[E uint16 | float32](b []byte) []E {
 	var e E
 	size := int(unsafe.Sizeof(e))
@@ -79,8 +77,7 @@ func View[E uint16 | float32](b []byte) []E {
 	return unsafe.Slice((*E)(p), len(b)/size)
 }
 
-// CheckIDs panics unless ids rise strictly and are all rows of a table with rows
-// rows.
+// CheckIDs panics unless ids rise strictly and are below rows.
 func CheckIDs(what string, ids []int32, rows int) {
 	for i, id := range ids {
 		if id < 0 || int(id) >= rows || i > 0 && id <= ids[i-1] {
@@ -89,11 +86,11 @@ func CheckIDs(what string, ids []int32, rows int) {
 	}
 }
 
-// rowRun is a run of neighbouring rows.
+// rowRun is a run of consecutive rows.
 type rowRun struct{ row, n int }
 
-// runs cuts the rows [row, end) into runs whose rows are all in ids or all not.
-// With each run it yields where in ids its first row is, −1 where it is not there.
+// runs cuts the rows [row, end) into runs. The rows of a run are either all in ids or all missing. With each run it
+// yields the index in ids of the first row, or −1.
 func runs(ids []int32, row, end int) iter.Seq2[int, rowRun] {
 	return func(yield func(int, rowRun) bool) {
 		at := sort.Search(len(ids), func(i int) bool { return int(ids[i]) >= row })
@@ -118,20 +115,16 @@ func runs(ids []int32, row, end int) iter.Seq2[int, rowRun] {
 	}
 }
 
-// sumLanes is how many sums a block of elements is added up in: element i of the
-// block goes to sum i % sumLanes.
+// sumLanes is the number of partial sums of a block. Element i of the block goes to partial sum i % sumLanes.
 const sumLanes = 32
 
-// SumSquares is the sum of the squares of g in float64. The partition is fixed
-// by the length alone: in blocks of 32768 elements, 32 sums run beside each
-// other, in the order of the elements, and are added up in a tree; the blocks'
-// sums are added in order. So the result has the same bits for any number of
-// threads and any instruction set, and elements of padding, being zero, do not
-// change it.
+// SumSquares returns the sum of the squares of g in float64. Its partition depends on the length alone. Blocks of 32768
+// elements have 32 partial sums each, which are filled in element order and combined in a tree. The blocks' sums are
+// added in order. So the result has the same bits for any number of threads and any instruction set, and zero padding
+// does not change the result.
 //
-// A square of an fp32 number is exact in float64 and at most 2^256, so a sum of
-// fewer than 2^767 of them cannot overflow. The sum is therefore finite exactly
-// when every element is, which is how AllFinite works. pool may be nil.
+// The square of an fp32 number is exact in float64 and at most 2^256, so a sum of fewer than 2^767 squares cannot
+// overflow. The sum is therefore finite exactly if every element is finite; AllFinite relies on this. pool may be nil.
 func SumSquares(pool *parallel.Pool, g Grad) float64 {
 	if g.Elems == 0 {
 		return 0
@@ -152,13 +145,12 @@ func SumSquares(pool *parallel.Pool, g Grad) float64 {
 	return sum
 }
 
-// AllFinite says, given the SumSquares of some elements, whether all of them are
-// finite.
+// AllFinite reports whether all elements with the given SumSquares are finite.
 func AllFinite(sumSquares float64) bool {
 	return !math.IsNaN(sumSquares) && !math.IsInf(sumSquares, 0)
 }
 
-// fold adds up the sums of a block in a tree.
+// fold adds the partial sums of a block in a tree.
 func fold(lanes *[sumLanes]float64) float64 {
 	for half := sumLanes / 2; half > 0; half /= 2 {
 		for i := range half {
@@ -168,11 +160,9 @@ func fold(lanes *[sumLanes]float64) float64 {
 	return lanes[0]
 }
 
-// Split cuts the bits of an fp32 value in two: hi is its bf16 image, rounded half
-// up in magnitude, and lo the signed rest. Join gives every pattern of bits back.
-// hi is an infinity for finite values above the greatest bf16. For some NaNs hi is
-// no NaN: those whose patterns are next to that of an infinity, and those next to
-// the patterns of the other sign.
+// Split splits the bits of an fp32 value: hi is the bf16 image, rounded half up in magnitude, and lo the signed rest.
+// Join restores the bits exactly. For finite values above the largest bf16, hi is an infinity. For some NaNs hi is not
+// a NaN: NaNs whose bits are next to those of an infinity or of the other sign.
 func Split(bits uint32) (hi, lo uint16) {
 	return uint16((bits + 1<<15) >> 16), uint16(bits)
 }
@@ -182,7 +172,7 @@ func Join(hi, lo uint16) uint32 {
 	return uint32(hi)<<16 + uint32(int32(int16(lo)))
 }
 
-// SplitRow applies Split to a run of elements.
+// SplitRow applies Split to each element of src.
 func SplitRow(hi, lo []uint16, src []float32) {
 	hi, lo = hi[:len(src)], lo[:len(src)]
 	for i, x := range src {
@@ -190,7 +180,7 @@ func SplitRow(hi, lo []uint16, src []float32) {
 	}
 }
 
-// JoinRow applies Join to a run of elements.
+// JoinRow applies Join to each element of hi and lo.
 func JoinRow(dst []float32, hi, lo []uint16) {
 	hi, lo = hi[:len(dst)], lo[:len(dst)]
 	for i := range dst {

@@ -21,8 +21,7 @@ func TestMisuseOfAddRowsPanics(t *testing.T) {
 	}
 }
 
-// It tries every upper half, with the lower halves at which rounding changes and
-// those near them.
+// The test tries every upper half with the lower halves around rounding boundaries.
 func TestSplitJoinIsExact(t *testing.T) {
 	for high := range uint32(1 << 16) {
 		for _, low := range []uint32{0, 1, 2, 0x3fff, 0x7ffe, 0x7fff, 0x8000, 0x8001, 0xc000, 0xfffe, 0xffff} {

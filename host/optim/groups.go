@@ -2,19 +2,21 @@ package optim
 
 import "mt/model"
 
-// Group is what is other about the updates of the tensors of one group (model.Stored.Group).
+// Group has the update settings of one group of tensors (model.Stored.Group).
 type Group struct {
-	Scale       float64 // of the rate: the run's times this
-	WeightDecay float64 // in place of the optimizer's
+	Scale       float64 // factor of the run's learning rate
+	WeightDecay float64 // replaces the optimizer's weight decay
 }
 
-// Grouped moves the tensors of each group as By does, at the group's rate and with its decay, and those in none as By.
+// Grouped is the optimizer in field By with options by group: tensors of a group use the group's learning rate and
+// weight decay. All other tensors are updated without change.
 type Grouped struct {
 	By     Elementwise
 	Groups *Groups
 }
 
-// Groups are all groups, from 1 on. (They are pointed to so that optimizers can be compared.)
+// Groups lists all groups; group number i, from 1 on, is Groups[i−1]. Grouped holds a pointer to Groups so that
+// optimizers can be compared with ==.
 type Groups []Group
 
 // Planes implements Optimizer.
@@ -40,7 +42,7 @@ func (g Grouped) arithmetic(r Rate) *arithmetic {
 	return by
 }
 
-// of is how element at of parameter p moves, and how many elements from it on move so.
+// of returns the arithmetic of the elements [at, at+n) of parameter p. The range ends with their stored tensor.
 func (a *arithmetic) of(p model.Param, at int64) (by *arithmetic, n int64) {
 	s, end := storedAt(p, at)
 	if s.Group == 0 {
@@ -49,8 +51,8 @@ func (a *arithmetic) of(p model.Param, at int64) (by *arithmetic, n int64) {
 	return a.groups[s.Group-1], end - at
 }
 
-// storedAt is the tensor of parameter p that element at is in, and the element behind its last. Of a parameter that is in no
-// checkpoint it is one tensor without a name.
+// storedAt returns the stored tensor of parameter p that contains element at, and the end of its elements. A parameter
+// without stored tensors counts as one tensor without a name.
 func storedAt(p model.Param, at int64) (s model.Stored, end int64) {
 	s.Rows = p.Rows
 	for _, t := range p.Stored {

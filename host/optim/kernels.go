@@ -12,29 +12,29 @@ type gradKind uint8
 const (
 	gradF32 gradKind = iota
 	gradBF16
-	gradZero // none: the gradient of every element is zero
+	gradZero // no gradients in memory: all are zero
 	gradKinds
 )
 
-// rule is how a kernel moves an element.
+// rule selects the element update of a kernel.
 type rule uint8
 
 const (
 	adamRule rule = iota
 	lionRule
 	sgdRule
-	momentumRule // of SGD
-	applyRule    // of Muon's matrices; there is none for gradZero
-	averageRule  // of averages, which are its moment; there is none but for gradZero
+	momentumRule // SGD with momentum
+	applyRule    // Muon's matrices; no kernel for gradZero
+	averageRule  // moving averages, stored as the moment; kernels for gradZero only
 	rules
 )
 
-// coefs are the factors of an update, in the order in which the kernels of its rule read them.
+// coefs has the factors of an update, in the order in which the rule's kernels read them.
 type coefs = [8]float32
 
-// plainKernel updates n elements of an fp32 plane, splitKernel n elements of a
-// weight in two planes; moments that the rule does not have are not looked at. prepareKernel moves the momentum of a
-// matrix and writes to. n is a multiple of the level's lanes.
+// plainKernel updates n elements of an fp32 tensor, and splitKernel n elements of a split weight (hi and lo). Moments
+// that the rule lacks are not accessed. prepareKernel updates the momentum of a matrix and writes the matrix to
+// orthogonalize. n is a multiple of kernels.lanes.
 type (
 	plainKernel   func(w, m, v *float32, grad *byte, n int, c *coefs)
 	splitKernel   func(hi, lo *uint16, m, v *float32, grad *byte, n int, c *coefs)
@@ -42,11 +42,12 @@ type (
 	sumKernel     func(x *byte, n int, lanes *[sumLanes]float64) // n is a multiple of sumLanes
 )
 
-// codeKernels turn n numbers into codes of a byte, or of half a byte, the lower one first, and back. n is a multiple of 128.
+// codeKernels convert n numbers to codes and back. decode and encode use one byte for a code; decode16 and encode16 use
+// four bits, the first code in the lower half of a byte. n is a multiple of 128.
 type codeKernels struct {
 	decode, decode16 decoder
 	encode, encode16 encoder
-	greatest         func(x *float32, n int, most *float32) // of magnitudes; a NaN is the greatest
+	greatest         func(x *float32, n int, most *float32) // largest magnitude; a NaN counts as the largest
 }
 
 type (
@@ -54,8 +55,9 @@ type (
 	encoder func(b *codebook, x *float32, codes *byte, n int, scale *float32)
 )
 
-// roundKernels turn n bf16 numbers into fp32 and n fp32 numbers, by the draws of n/4 states of SplitMix64, into bf16:
-// eight states are given, those that follow grow by gamma. n is a multiple of roundElems.
+// roundKernels convert n numbers between bf16 and fp32. round rounds stochastically: n/4 SplitMix64 states give random
+// bits for four numbers each. states has the first eight; each later state is its predecessor plus gamma. n is a
+// multiple of roundElems.
 type roundKernels struct {
 	widen func(from *uint16, to *float32, n int)
 	round func(from *float32, to *uint16, n int, states *[roundElems / 4]uint64)
@@ -64,22 +66,21 @@ type roundKernels struct {
 // kernels is the implementation for one instruction set.
 type kernels struct {
 	name  string
-	lanes int // how many elements a kernel takes at a time; generic updates those left over
+	lanes int // elements that a kernel processes at a time; generic updates the rest
 	plain [rules][gradKinds]plainKernel
 	split [rules][gradKinds]splitKernel
-	// prepare is by the kinds of what is read and of what is written.
+	// prepare is indexed by the type of the gradient and the type of the output.
 	prepare [gradZero][gradZero]prepareKernel
-	sum     [gradKinds]sumKernel // there is none for gradZero
+	sum     [gradKinds]sumKernel // no kernel for gradZero
 	codes   codeKernels
 	rounds  roundKernels
 }
 
-// active is the implementation that the functions of this package use.
+// active is the implementation in use.
 var active = choose(os.Getenv("MT_CPU"), available())
 
-// Level names the instruction set in use: "avx512vbmi", "avx512", "avx2", "neon" or "generic". The
-// environment variable MT_CPU, read at start, limits the choice to that name
-// and slower ones; any other value leaves it free.
+// Level names the instruction set in use: "avx512vbmi", "avx512", "avx2", "neon" or "generic". The environment variable
+// MT_CPU, read at start, limits the choice to the named set and slower sets. Any other value sets no limit.
 func Level() string { return active.name }
 
 // Levels names the instruction sets that this machine can run, fastest first.
@@ -91,9 +92,8 @@ func Levels() []string {
 	return names
 }
 
-// Use makes one of Levels the instruction set in use until the next call, and
-// returns the one that was in use before. It is for comparing them; nothing else
-// may use this package meanwhile.
+// Use selects one of Levels as the instruction set and returns the previous one. It serves comparisons; nothing else
+// may use this package at the same time.
 func Use(level string) (before string) {
 	for _, k := range available() {
 		if k.name == level {
@@ -104,8 +104,7 @@ func Use(level string) (before string) {
 	panic(fmt.Sprintf("optim: instruction set %q: there are %v", level, Levels()))
 }
 
-// choose takes the first of the available kernels, fastest first and generic
-// last, that limit allows.
+// choose returns the first available kernels that limit allows. available is sorted by speed and ends with generic.
 func choose(limit string, available []*kernels) *kernels {
 	rank := map[string]int{"generic": 0, "avx2": 1, "neon": 1, "avx512": 2, "avx512vbmi": 3}
 	most, limited := rank[limit]
@@ -117,7 +116,7 @@ func choose(limit string, available []*kernels) *kernels {
 	return &generic
 }
 
-// move updates n elements by a rule. m and v are its moments; nil: it does not have them.
+// move updates n elements by a rule. m and v are the moments; nil: the rule has none.
 func (k *kernels) move(by rule, x weightAt, m, v *float32, kind gradKind, grad *byte, n int, c *coefs) {
 	whole := n / k.lanes * k.lanes
 	if whole > 0 {
@@ -128,7 +127,7 @@ func (k *kernels) move(by rule, x weightAt, m, v *float32, kind gradKind, grad *
 	}
 }
 
-// moveWhole is move for a multiple of the lanes.
+// moveWhole is move for an n that is a multiple of k.lanes.
 func (k *kernels) moveWhole(by rule, x weightAt, m, v *float32, kind gradKind, grad *byte, n int, c *coefs) {
 	if x.hi != nil {
 		k.split[by][kind](x.hi, x.lo, m, v, grad, n, c)
@@ -137,7 +136,7 @@ func (k *kernels) moveWhole(by rule, x weightAt, m, v *float32, kind gradKind, g
 	}
 }
 
-// prepared moves n elements of a matrix's momentum and writes what is handed to the device.
+// prepared updates n elements of a matrix's momentum and writes the elements of the matrix to orthogonalize.
 func (k *kernels) prepared(m *float32, kind gradKind, grad *byte, to gradKind, out *byte, n int, c *coefs) {
 	whole := n / k.lanes * k.lanes
 	if whole > 0 {
@@ -148,7 +147,7 @@ func (k *kernels) prepared(m *float32, kind gradKind, grad *byte, to gradKind, o
 	}
 }
 
-// sumSquares sums the squares of one block of n elements.
+// sumSquares returns the sum of squares of a block of n elements.
 func (k *kernels) sumSquares(kind gradKind, x *byte, n int) float64 {
 	var lanes [sumLanes]float64
 	whole := n / sumLanes * sumLanes
@@ -161,7 +160,7 @@ func (k *kernels) sumSquares(kind gradKind, x *byte, n int) float64 {
 	return fold(&lanes)
 }
 
-// skip points to the n-th element after p; nil where p is.
+// skip returns a pointer n elements after p; nil if p is nil.
 func skip[E any](p *E, n int) *E {
 	if p == nil {
 		return nil
@@ -169,7 +168,7 @@ func skip[E any](p *E, n int) *E {
 	return (*E)(unsafe.Add(unsafe.Pointer(p), n*int(unsafe.Sizeof(*p))))
 }
 
-// skipGrad points to the n-th gradient after p.
+// skipGrad returns a pointer n gradients after p.
 func skipGrad(kind gradKind, p *byte, n int) *byte {
 	switch kind {
 	case gradF32:

@@ -39,8 +39,8 @@ func TestUse(t *testing.T) {
 	mustPanic(t, func() { Use("abacus") })
 }
 
-// TestKernelsAgree: the kernels of every rule and instruction set give the bits of those in plain Go, for numbers of any
-// magnitude, any number of elements, and both kinds of weights and of gradients. A NaN is one whatever its bits.
+// TestKernelsAgree: for every rule and instruction set, kernels give the bits of plain Go. It uses numbers of any
+// magnitude, any number of elements, and both kinds of weights and of gradients. All NaNs count as equal.
 func TestKernelsAgree(t *testing.T) {
 	decay, half := float32(0.99), float32(0.5)
 	factors := map[rule][]coefs{
@@ -79,7 +79,7 @@ func TestKernelsAgree(t *testing.T) {
 	}
 }
 
-// agree compares what f makes with k of weights, moments and gradients with what it makes in plain Go.
+// agree compares the results of f with kernels k and with plain Go, for equal weights, moments and gradients.
 func agree(t *testing.T, what string, n int, seed uint64, kind gradKind, f func(k *kernels, x weightAt, m, v *float32, grad *byte), k *kernels) {
 	t.Helper()
 	for _, split := range []bool{false, true} {

@@ -2,5 +2,5 @@
 
 package optim
 
-// available lists what this machine runs.
+// available lists the implementations that this machine can run.
 func available() []*kernels { return []*kernels{&generic} }

@@ -6,8 +6,7 @@ import (
 	"mt/model"
 )
 
-// Lion moves every weight by the rate, up or down. With g the gradient times Clip, for every
-// element
+// Lion moves every weight by the learning rate, up or down. With g the gradient times Clip, for every element
 //
 //	w = w·(1 − LR·WeightDecay)          where the parameter decays
 //	w = w − LR·sign(Beta1·m + (1 − Beta1)·g)
@@ -39,7 +38,7 @@ func (o Lion) decaying(by float64) Elementwise {
 	return o
 }
 
-// arithmetic has the factors clip, decay, β1, 1−β1, β2, 1−β2, lr.
+// arithmetic returns the factors clip, decay, β1, 1−β1, β2, 1−β2, lr.
 func (o Lion) arithmetic(r Rate) *arithmetic {
 	c := coefs{r.Clip, 1, float32(o.Beta1), float32(1 - o.Beta1), float32(o.Beta2), float32(1 - o.Beta2), float32(r.LR)}
 	by := &arithmetic{rule: lionRule, still: c, decays: c}
@@ -53,13 +52,13 @@ func lionStrip(w, m, g []float32, c *coefs) {
 	for i, x := range w {
 		x, e := float32(x*decay), float32(g[i]*clip)
 		if c := float32(m[i]*beta1) + float32(beta1c*e); c != 0 {
-			x -= math.Float32frombits(math.Float32bits(lr) | math.Float32bits(c)&(1<<31)) // no branch on a sign, which none predicts
+			x -= math.Float32frombits(math.Float32bits(lr) | math.Float32bits(c)&(1<<31)) // without a branch, because the sign is unpredictable
 		}
 		w[i], m[i] = x, normal(float32(m[i]*beta2)+float32(beta2c*e))
 	}
 }
 
-// normal is x, or 0 where that is below the smallest normal number. See expMask.
+// normal returns x, or 0 for a subnormal x. See expMask.
 func normal(x float32) float32 {
 	if math.Float32bits(x)&expMask == 0 {
 		return 0

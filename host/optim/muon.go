@@ -6,42 +6,42 @@ import (
 	"mt/model"
 )
 
-// Muon moves matrices by their momentum, with all its singular values brought near 1, and
-// all other parameters as AdamW. With g the gradient times Clip, for every matrix
+// Muon updates matrices by their orthogonalized momentum, and all other parameters by Others, which is AdamW. With g
+// the gradient times Clip, for every matrix
 //
 //	m = m + (g − m)·(1 − Momentum)
 //	u = g + (m − g)·Momentum            or m, without Nesterov
 //	o = NewtonSchulz(u)                 on the device, in NSSteps steps
 //	w = w·(1 − LR·WeightDecay) − LR·adjusted·o
 //
-// where LR is Scale times the run's and adjusted depends on the shape (see Adjust). m is the plane
-// "momentum" and fp32, or kept in codes of Bits as Quantised keeps moments; u and o have the type that the device
-// computes in. Embedding, head, routers and vectors are Others', at OthersScale times the run's rate. Sources:
-// torch.optim.Muon; arXiv:2502.16982; for a momentum in dynamic codes arXiv:2509.23106.
+// where LR is the run's learning rate times Scale, and adjusted depends on the shape (see Adjust). The plane "momentum"
+// holds m in fp32, or in codes of Bits bits as in Quantised. u and o have the device's compute type. Embedding, head,
+// routers and vectors use Others, at the run's learning rate times OthersScale. Sources: torch.optim.Muon;
+// arXiv:2502.16982; for a momentum in dynamic codes arXiv:2509.23106.
 type Muon struct {
 	Momentum    float64
 	Nesterov    bool
 	NSSteps     int
 	Adjust      Adjust
 	WeightDecay float64
-	Bits        int     // of the momentum: 8, or 0 for fp32
-	Scale       float64 // of the rate of matrices
+	Bits        int     // bits of the momentum: 8, or 0 for fp32
+	Scale       float64 // factor of the learning rate of matrices
 	Others      Optimizer
-	OthersScale float64 // of the rate of all else
-	// Groups are those of matrices; nil: there are none. Others has its own.
+	OthersScale float64 // factor of the learning rate of other parameters
+	// Groups has the groups of matrices; nil: none. Others has its own groups.
 	Groups *Groups
 }
 
-// Adjust is how the rate of a matrix (rows, cols) follows from its shape.
+// Adjust selects how a matrix's learning rate depends on its shape (rows, cols).
 type Adjust string
 
-// The ways, with torch's names.
+// Adjustments, with torch's names.
 const (
 	Original      Adjust = "original"        // √max(1, rows/cols)
-	MatchRMSAdamW Adjust = "match_rms_adamw" // 0.2·√max(rows, cols): steps about as large as AdamW's
+	MatchRMSAdamW Adjust = "match_rms_adamw" // 0.2·√max(rows, cols): step sizes similar to AdamW's
 )
 
-// of is the factor of a matrix's rate.
+// of returns the factor for a matrix's learning rate.
 func (a Adjust) of(rows, cols int) float64 {
 	if a == MatchRMSAdamW {
 		return 0.2 * math.Sqrt(float64(max(rows, cols)))
@@ -49,27 +49,27 @@ func (a Adjust) of(rows, cols int) float64 {
 	return math.Sqrt(max(1, float64(rows)/float64(cols)))
 }
 
-// momentum is the plane of a matrix.
+// momentum is the plane of a matrix's momentum.
 var momentum = moment{Plane{Name: "momentum", DType: F32, Kind: "moments", Of: "Muon"}, true}
 
-// Matrix is a matrix that Muon moves whole: a tensor as PyTorch has it. What the engine holds as one
-// (q, k and v; gate and up) are several.
+// Matrix is a matrix that Muon orthogonalizes as a whole, one tensor as in PyTorch. A parameter that mt stacks (q, k
+// and v; gate and up) has several.
 type Matrix struct {
-	Tensor     int   // of the layer
-	At         int64 // its first element in that tensor
+	Tensor     int   // index of the tensor in the layer
+	At         int64 // first element in the tensor
 	Rows, Cols int
 }
 
 // Elems is the number of elements of m.
 func (m Matrix) Elems() int64 { return int64(m.Rows) * int64(m.Cols) }
 
-// OfMatrices says whether Muon moves the matrices of p as such: neither embedding nor head nor
-// router, which choose rows and do not map one space to another.
+// OfMatrices reports whether Muon treats p as matrices. Embedding, head and router are excluded, because they select
+// rows and do not map one space to another.
 func OfMatrices(p model.Param) bool {
 	return p.Dims == 2 && !p.F32 && p.Role != model.RoleEmbed && p.Role != model.RolePositions && p.Role != model.RoleLMHead
 }
 
-// Matrices lists the matrices of the tensors that l owns, in their order.
+// Matrices lists the matrices of the tensors that l owns, in order.
 func Matrices(l model.Layout) (out []Matrix) {
 	for t, tl := range l.Tensors {
 		if tl.Ref || tl.Frozen || !OfMatrices(tl.Param) {
@@ -93,10 +93,10 @@ func (m Muon) Planes(p Piece) []Plane {
 	return []Plane{momentum.Plane}
 }
 
-// codes is how the momentum is kept, where Bits says that it is kept in codes.
+// codes returns the quantization of the momentum; Bits must not be 0.
 func (m Muon) codes() Quantised { return Quantised{Bits: m.Bits} }
 
-// Units implements Optimizer: they are those of all that is no matrix. See Matrices for the rest.
+// Units implements Optimizer. It returns the units of parameters that are not matrices; Matrices returns the matrices.
 func (m Muon) Units(l model.Layout) (out []Unit) {
 	for _, u := range m.Others.Units(l) {
 		if !OfMatrices(l.Tensors[u.Tensor].Param) {
@@ -106,28 +106,28 @@ func (m Muon) Units(l model.Layout) (out []Unit) {
 	return out
 }
 
-// At implements Optimizer, for units.
+// At implements Optimizer for the units, which are updated by Others.
 func (m Muon) At(r Rate) Update {
 	r.LR *= m.OthersScale
 	return m.Others.At(r)
 }
 
-// MatrixUpdate moves matrices at one rate, in two parts: Prepare, and Apply when the device has made
-// o of u. Several goroutines may call its methods at the same time, for different elements.
+// MatrixUpdate updates matrices at one learning rate in two parts: Prepare, and Apply after the device has
+// orthogonalized u to o. Concurrent calls for different elements are safe.
 type MatrixUpdate struct {
 	of   Muon
 	clip float32
-	lr   float64 // the run's
+	lr   float64 // the run's learning rate
 	step int64   // see Rate
 }
 
-// MatricesAt prepares updates of matrices at one rate.
+// MatricesAt prepares updates of matrices at one learning rate.
 func (m Muon) MatricesAt(r Rate) *MatrixUpdate {
 	return &MatrixUpdate{of: m, clip: r.Clip, lr: r.LR, step: r.Step}
 }
 
-// Prepare moves the momentum of n elements of matrix x, from element at on, by their gradient g,
-// and writes u to to. Where the momentum is kept in codes, at and n are whole blocks.
+// Prepare updates the momentum of elements [at, at+n) of matrix x by their gradient g. It writes the input of the
+// orthogonalization to the last argument. If the momentum is stored in codes, at and n must be whole blocks.
 func (u *MatrixUpdate) Prepare(x Matrix, at, n int64, w Weight, planes []State, g, to Grad) {
 	g.Check("prepare a matrix", n)
 	to.Check("prepare a matrix", n)
@@ -153,33 +153,15 @@ func (u *MatrixUpdate) Prepare(x Matrix, at, n int64, w Weight, planes []State, 
 	}
 }
 
-// factors are clip, what lerp takes of the difference in the momentum and a mask that is set where it begins at the
-// farther end, the same of what is ahead, and a mask of all bits with Nesterov's momentum.
+// factors returns clip, the lerp factors of the momentum, the lerp factors of Nesterov momentum, and a mask with all
+// bits set for Nesterov momentum.
 func (u *MatrixUpdate) factors() *coefs {
 	part, far := lerpFactors(float32(1 - u.of.Momentum))
 	ahead, farAhead := lerpFactors(float32(u.of.Momentum))
 	return &coefs{u.clip, part, far, ahead, farAhead, mask(u.of.Nesterov)}
 }
 
-// lerpFactors are the factors of a + (b − a)·t, as torch.lerp computes it: from the nearer end, which is b with a mask
-// that is set.
-func lerpFactors(t float32) (part, far float32) {
-	if t < 0.5 {
-		return t, mask(false)
-	}
-	return -(1 - t), mask(true)
-}
-
-// lerp is what these factors make of a and b.
-func lerp(a, b, part float32, far bool) float32 {
-	d := float32(part * float32(b-a))
-	if far {
-		return b + d
-	}
-	return a + d
-}
-
-// prepareStrip moves the momentum m by gradients g and sets out to what is handed over.
+// prepareStrip updates the momentum m by the gradients g and sets out to the matrix elements to orthogonalize.
 func prepareStrip(m, g, out []float32, c *coefs) {
 	clip, part, far, ahead, farAhead, nesterov := c[0], c[1], masked(c[2]), c[3], masked(c[4]), masked(c[5])
 	m, g = m[:len(out)], g[:len(out)]
@@ -194,8 +176,7 @@ func prepareStrip(m, g, out []float32, c *coefs) {
 	}
 }
 
-// Apply moves the weights of n elements of matrix x, from element at on, by what the device has made
-// of u.
+// Apply updates the weights of elements [at, at+n) of matrix x by o, their part of the orthogonalized matrix.
 func (u *MatrixUpdate) Apply(x Matrix, at, n int64, w Weight, o Grad) {
 	o.Check("apply to a matrix", n)
 	lr, decay := u.rate(w.Layout.Tensors[x.Tensor].Param, x.At)
@@ -206,7 +187,8 @@ func (u *MatrixUpdate) Apply(x Matrix, at, n int64, w Weight, o Grad) {
 	all.move(x.At+at, n, o.kind(), o.at(0))
 }
 
-// rate is the rate of the matrix that begins with element at of p, before it is adjusted, and its weight decay.
+// rate returns the learning rate (without the adjustment to the shape) and the weight decay for the matrix that begins
+// at element at of p.
 func (u *MatrixUpdate) rate(p model.Param, at int64) (lr, decay float64) {
 	if s, _ := storedAt(p, at); s.Group > 0 && u.of.Groups != nil {
 		g := (*u.of.Groups)[s.Group-1]

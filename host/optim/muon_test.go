@@ -18,7 +18,7 @@ import (
 //go:embed testdata/muon.json
 var muonRecording []byte
 
-// recordedMuon is what testdata/muon.py writes.
+// recordedMuon is the output of testdata/muon.py.
 type recordedMuon struct {
 	Torch string // its version
 	Cases []struct {
@@ -47,12 +47,11 @@ func (x text) bytes(t *testing.T) []byte {
 // floats are the fp32 numbers whose bits x has.
 func (x text) floats(t *testing.T) []float32 { return View[float32](x.bytes(t)) }
 
-// TestMuonIsTorchs holds both halves of an update against torch.optim.Muon over 50 steps: u, of
-// gradients that are halved first and doubled by Clip, and the weights that follow from torch's own o.
-// torch may fuse a product with a sum where we round twice, and the other way round: two roundings a
-// step, of numbers no larger than the largest weight, are 50·2·2⁻²⁴ of it. The same is true of the
-// momentum, which forgets old roundings. u is rounded to bf16, where such a difference is a whole
-// unit of the last place when it lies on the border, which few do.
+// TestMuonIsTorchs compares both halves of an update with torch.optim.Muon over 50 steps. It compares u, from gradients
+// that are halved first and doubled by Clip, and the weights that follow from torch's own o. torch may fuse a product
+// with a sum where mt rounds twice, and vice versa. Two roundings a step, of numbers up to the largest weight, are
+// 50·2·2⁻²⁴ of the largest weight. The momentum has the same bound, and forgets old roundings. u is rounded to bf16,
+// where such a difference becomes a whole unit in the last place at a rounding boundary, which is rare.
 func TestMuonIsTorchs(t *testing.T) {
 	var rec recordedMuon
 	testkit.NoError(t, json.Unmarshal(muonRecording, &rec))
@@ -173,7 +172,7 @@ func TestMuonsOthers(t *testing.T) {
 	}
 }
 
-// TestMuonsGroups: a matrix that is in a group moves at the rate and with the decay of the group, and those beside it in the
+// TestMuonsGroups: a matrix in a group moves with the group's learning rate and weight decay. Its neighbours in the
 // same parameter do not.
 func TestMuonsGroups(t *testing.T) {
 	p := model.Param{Role: model.RoleQKV, Rows: 9, Cols: 6, Dims: 2, Stored: []model.Stored{{Rows: 4}, {Row: 4, Rows: 2, Group: 1}, {Row: 6, Rows: 3}}}
@@ -218,7 +217,7 @@ func TestMuonForgets(t *testing.T) {
 	}
 }
 
-// near wants got to be want, but for bound times its largest element.
+// near fails the test unless got equals want within bound times want's largest element.
 func near(t *testing.T, what string, got, want []float32, bound float64) (off float64) {
 	t.Helper()
 	var largest, worst float64
@@ -239,7 +238,7 @@ func statesOf(f Planes, l model.Layout) (out []State) {
 	return out
 }
 
-// BenchmarkMatrix is what moving a matrix takes on one core, in bytes of what it reads and writes.
+// BenchmarkMatrix measures the update of a matrix on one core, in bytes read and written.
 func BenchmarkMatrix(b *testing.B) {
 	const rows, cols = 256, 4096
 	p := model.Param{Role: model.RoleO, Rows: rows, Cols: cols, Dims: 2}
@@ -263,8 +262,8 @@ func BenchmarkMatrix(b *testing.B) {
 	})
 }
 
-// TestMuonWithCodes: with the momentum in codes an update is that of the numbers that the codes stand for, which then
-// become codes again, found by torchao's search; with every instruction set, and in parts of whole blocks.
+// TestMuonWithCodes: with quantized momentum, an update decodes the codes, updates the numbers and encodes them by
+// torchao's search. The test covers every instruction set, and parts of whole blocks.
 func TestMuonWithCodes(t *testing.T) {
 	const rows, cols = 72, 64 // 18 blocks
 	p := model.Param{Role: model.RoleO, Rows: rows, Cols: cols, Dims: 2, Stored: []model.Stored{{Rows: rows}}}

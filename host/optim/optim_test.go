@@ -6,8 +6,7 @@ import (
 	"mt/model"
 )
 
-// odd is a layer that has a reference and owns two tensors, the first of which has
-// more elements than a unit.
+// odd is a layer with a reference and two own tensors. The first tensor has more elements than a unit.
 func odd(bf16 bool) model.Layout {
 	table := model.Param{Role: model.RoleEmbed, Rows: 50, Cols: 19, Dims: 2}
 	l := model.Layer{Kind: model.Head, Tied: true, Params: []model.Param{

@@ -7,32 +7,31 @@ import (
 	"mt/model"
 )
 
-// DType is the type of a plane's values.
+// DType is the type of the values of a plane.
 type DType uint8
 
-// The types that planes have.
+// Types of planes.
 const (
 	F32 DType = iota
-	U8        // a code of 8 bits
-	U4        // a code of 4 bits; of two in a byte the lower half is the first
+	U8        // 8-bit code
+	U4        // 4-bit code; the lower half of a byte is the first of two
 )
 
-// Bytes is the size of n values. Where two values share a byte n is even.
+// Bytes returns the size of n values. n must be even if two values share a byte.
 func (d DType) Bytes(n int64) int64 { return n * [...]int64{F32: 8, U8: 2, U4: 1}[d] / 2 }
 
 func (d DType) String() string { return [...]string{F32: "fp32", U8: "8-bit", U4: "4-bit"}[d] }
 
-// Plane is what an optimizer keeps beside weights: a value for every element of a piece, or for
-// every block of elements.
+// Plane is optimizer state beside the weights: one value for every element of a piece, or for every block of elements.
 type Plane struct {
-	Name  string // unique among the planes of a layer, and used in checkpoints: "m"; "lo" is the weight's
+	Name  string // unique in a layer, used in checkpoints: "m"; "lo" is reserved for the weights' lower halves
 	DType DType
-	Block int64  // how many elements share a value, where more than one do
-	Kind  string // what such planes are called where memory is listed for people: "moments"
-	Of    string // who keeps it: "AdamW"
+	Block int64  // elements that share a value; 0 or 1: one value an element
+	Kind  string // name in memory listings for people: "moments"
+	Of    string // owner of the plane: "AdamW"
 }
 
-// values is how many values the plane has for n elements, the first of a piece or of one of its blocks.
+// values returns how many values the plane has for n elements. The elements begin at the start of a piece or block.
 func (p Plane) values(n int64) int64 {
 	if p.Block > 1 {
 		n = (n + p.Block - 1) / p.Block
@@ -43,20 +42,20 @@ func (p Plane) values(n int64) int64 {
 	return n
 }
 
-// Piece is a tensor as PyTorch has it: rows of a parameter, which may be several such tensors
-// stacked, as q_proj, k_proj and v_proj are.
+// Piece is a tensor as in PyTorch: a range of rows of a parameter. A parameter may stack several such tensors, such as
+// q_proj, k_proj and v_proj.
 type Piece struct {
 	Param     model.Param
 	Row, Rows int
 }
 
-// Elems is how many elements the piece has, and At the first of them in the parameter.
+// Elems returns the number of elements of the piece.
 func (p Piece) Elems() int64 { return int64(p.Rows) * int64(p.Param.Cols) }
 
-// At is the first element of the piece in its parameter.
+// At returns the first element of the piece in its parameter.
 func (p Piece) At() int64 { return int64(p.Row) * int64(p.Param.Cols) }
 
-// Pieces are the pieces of a parameter, in order. One that is in no checkpoint is a single piece.
+// Pieces returns the pieces of a parameter, in order. A parameter that no checkpoint stores is a single piece.
 func Pieces(p model.Param) []Piece {
 	if len(p.Stored) == 0 {
 		return []Piece{{p, 0, p.Rows}}
@@ -68,31 +67,29 @@ func Pieces(p model.Param) []Piece {
 	return out
 }
 
-// PageBytes is the alignment in bytes, in host memory, of every layer's tile and of
-// each of its planes.
+// PageBytes is the alignment, in host memory, of every layer's tile and of each of its planes.
 const PageBytes = 4096
 
-// Pages rounds bytes up to whole pages. That is how much host memory a tile or a
-// plane of that size takes.
+// Pages rounds bytes up to whole pages, the host memory that a tile or plane of this size takes.
 func Pages(bytes int64) int64 { return (bytes + PageBytes - 1) / PageBytes * PageBytes }
 
-// Planes says which planes are kept beside a piece. Planes with the same name
-// are the same. With nil none are kept, and weights cannot be updated.
+// Planes returns the planes that an optimizer keeps for a piece. If several pieces of a layer have the same plane,
+// their values are in one plane of the layer. A nil Planes keeps none, and weights cannot be updated.
 type Planes func(Piece) []Plane
 
-// Placed is a plane of one layer. Its values are those of the pieces that ask for it, in order.
+// Placed is a plane of one layer. It has the values of the pieces that have the plane, in order.
 type Placed struct {
 	Plane
-	Values int64     // how many there are, padding included
-	first  [][]int64 // by tensor and piece the place of its first value; -1 where it has none
-	at     [][]int64 // by tensor and piece its first element in the tensor
+	Values int64     // number of values, including padding
+	first  [][]int64 // index of the first value by tensor and piece; -1: no values
+	at     [][]int64 // first element in the tensor by tensor and piece
 }
 
-// Bytes is the size of the plane.
+// Bytes returns the size of the plane.
 func (p *Placed) Bytes() int64 { return p.DType.Bytes(p.Values) }
 
-// Piece says where the values of piece i of a tensor of layer l begin, and how many there are: 0 where
-// the piece did not ask for any.
+// Piece returns the index of the first value, and the number of values, of piece i of a tensor of layer l. The number
+// is 0 if the piece does not have the plane.
 func (p *Placed) Piece(l model.Layout, tensor, i int) (first, n int64) {
 	if first = p.first[tensor][i]; first < 0 {
 		return 0, 0
@@ -100,20 +97,20 @@ func (p *Placed) Piece(l model.Layout, tensor, i int) (first, n int64) {
 	return first, p.values(Pieces(l.Tensors[tensor].Param)[i].Elems())
 }
 
-// Range is where the values of a share of layer l begin and end. Those of all ranks follow each
-// other and make the whole plane.
+// Range returns the range of values that belong to a share of layer l. The ranges of all ranks are adjacent and cover
+// the plane.
 func (p *Placed) Range(l model.Layout, s Share) (from, to int64) {
 	return p.after(l, s.From), p.after(l, s.To)
 }
 
-// ShareBytes is the size of the part of the plane that belongs to a share of layer l.
+// ShareBytes returns the size of the part of the plane that belongs to a share of layer l.
 func (p *Placed) ShareBytes(l model.Layout, s Share) int64 {
 	from, to := p.Range(l, s)
 	return p.DType.Bytes(to - from)
 }
 
-// after is the place of the first value that belongs to element e of the flat element space or to a
-// later one, where e begins a unit or is behind the last.
+// after returns the index of the plane's first value for elements from e on, in the layer's flat element space. e must
+// be the start of a unit or the end of the layer.
 func (p *Placed) after(l model.Layout, e int64) int64 {
 	if e == 0 {
 		return 0
@@ -132,8 +129,7 @@ func (p *Placed) after(l model.Layout, e int64) int64 {
 	return p.Values
 }
 
-// Of lists the planes of a layer. Each is listed once, in the order in which the pieces of the
-// parameters that the layer owns and trains ask for them.
+// Of lists the planes of a layer, each once. It goes through the pieces of the owned, trained parameters in order.
 func (f Planes) Of(l model.Layout) []Placed {
 	var out []Placed
 	for t, tl := range l.Tensors {
@@ -162,7 +158,8 @@ func (f Planes) Of(l model.Layout) []Placed {
 	return out
 }
 
-// absent says for each piece of layer l that it has no values, and where it begins in its tensor.
+// absent returns two tables for the pieces of layer l, by tensor and piece: −1 (no values), and the first element of
+// the piece in its tensor.
 func absent(l model.Layout) (first, at [][]int64) {
 	first, at = make([][]int64, len(l.Tensors)), make([][]int64, len(l.Tensors))
 	for t, tl := range l.Tensors {
@@ -175,7 +172,7 @@ func absent(l model.Layout) (first, at [][]int64) {
 
 func roundUp(n, to int64) int64 { return (n + to - 1) / to * to }
 
-// Bytes is the size of all planes of a layer.
+// Bytes returns the size of all planes of a layer.
 func (f Planes) Bytes(l model.Layout) (bytes int64) {
 	for _, p := range f.Of(l) {
 		bytes += p.Bytes()
@@ -183,11 +180,11 @@ func (f Planes) Bytes(l model.Layout) (bytes int64) {
 	return bytes
 }
 
-// UpdateBytes is how many bytes an update of layer l reads and writes: the weights
-// and all planes beside them.
+// UpdateBytes returns the bytes that an update of layer l reads and writes: the weights and all planes.
 func (f Planes) UpdateBytes(l model.Layout) int64 { return 2 * (MasterBytes(l) + f.Bytes(l)) }
 
-// MasterBytes is the size of the master weights of layer l: 4 bytes an element, but where they are bf16 as much as streams.
+// MasterBytes returns the size of the master weights of layer l: 4 bytes an element, or the tile's size for bf16 master
+// weights.
 func MasterBytes(l model.Layout) int64 {
 	if l.BF16Master {
 		return l.TileBytes
@@ -195,27 +192,26 @@ func MasterBytes(l model.Layout) int64 {
 	return 4 * l.Elems
 }
 
-// State is the memory of a plane of one layer.
+// State is the memory of one plane of one layer, or of the rank's share of it.
 type State struct {
 	Placed
-	From int64  // the place of the first value that is there: the first of the rank's share
-	Data []byte // of the rank's share, or the whole layer, aligned to its values
+	From int64  // index in the plane of the first value in Data: the start of the rank's share
+	Data []byte // the values of the rank's share or of the whole layer, aligned to the value size
 }
 
-// NewState is the plane p of a share of layer l in the memory that take gives for so many bytes.
+// NewState returns the memory of plane p for a share of layer l. take allocates it.
 func NewState(p Placed, l model.Layout, s Share, take func(bytes int64) []byte) State {
 	from, _ := p.Range(l, s)
 	return State{Placed: p, From: from, Data: take(p.ShareBytes(l, s))}
 }
 
-// Part is the memory of n values from place on.
+// Part returns the memory of n values, the first with index place in the plane.
 func (s *State) Part(place, n int64) []byte {
 	at := s.DType.Bytes(place - s.From)
 	return s.Data[at:][:s.DType.Bytes(n)]
 }
 
-// Of is the memory of the values of the elements of unit u of layer l; nil where its
-// piece has none.
+// Of returns the memory of the values for unit u of layer l; nil if the unit's piece has none.
 func (s *State) Of(l *model.Layout, u Unit) []byte {
 	for i, p := range Pieces(l.Tensors[u.Tensor].Param) {
 		if at := u.At - p.At(); at >= 0 && at < p.Elems() && s.first[u.Tensor][i] >= 0 {
@@ -225,7 +221,7 @@ func (s *State) Of(l *model.Layout, u Unit) []byte {
 	return nil
 }
 
-// find is the plane of that name and type, which must be there.
+// find returns the plane with the given name and type. It panics if there is none.
 func find(planes []State, name string, d DType) *State {
 	for i := range planes {
 		if p := &planes[i]; p.Name == name && p.DType == d {
@@ -235,8 +231,8 @@ func find(planes []State, name string, d DType) *State {
 	panic(fmt.Sprintf("optim: an update of weights without the plane %q", name))
 }
 
-// Floats are n values, fp32, of elements of one tensor from element at on. All of the pieces that
-// these are in must have them.
+// Floats returns the fp32 values for the elements [at, at+n) of one tensor. All pieces with these elements must have
+// the plane.
 func (s *State) Floats(tensor int, at, n int64) []float32 {
 	i := len(s.at[tensor]) - 1
 	for i > 0 && s.at[tensor][i] > at {

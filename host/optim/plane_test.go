@@ -8,8 +8,8 @@ import (
 	"mt/model"
 )
 
-// stacked is a layer whose first parameter is three tensors of PyTorch, of 300, 128 and 64 elements,
-// whose second is one of 512, and which refers to a table.
+// stacked is a layer with two parameters and a reference to a table. The first parameter stacks three PyTorch tensors
+// of 300, 128 and 64 elements; the second has 512 elements.
 func stacked() model.Layout {
 	name := func(row, rows int) model.Stored { return model.Stored{Name: "t", Row: row, Rows: rows} }
 	l := model.Layer{Kind: model.Head, Tied: true, Params: []model.Param{
@@ -67,8 +67,8 @@ func TestPlanesOfALayer(t *testing.T) {
 	}
 }
 
-// TestPlanesOfShares: what the ranks keep of a plane are its values one after the other, and each has
-// those of the units in its share.
+// TestPlanesOfShares: the ranks' parts of a plane concatenate to the plane, and each has the values of the units in its
+// share.
 func TestPlanesOfShares(t *testing.T) {
 	l := stacked()
 	some := Plane{Name: "some", DType: U4}

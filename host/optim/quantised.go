@@ -6,26 +6,26 @@ import (
 	"mt/model"
 )
 
-// Quantised moves weights as By does and keeps its moments in codes, with a scale for each block of
-// elements: 256 with 8 bits, 128 with 4. An update makes moments of the codes, moves them in fp32
-// and rounds them to codes again after the weights have moved. Pieces of fewer than 4,096 elements, or of no whole number
-// of blocks, keep fp32 moments. Codes and scales of zero stand for moments of zero. Sources: torchao's
-// AdamW8bit and AdamW4bit; arXiv:2110.02861, arXiv:2309.01507.
+// Quantised updates weights like the optimizer in field By, but stores the moments in codes, with a scale for each
+// block of elements. A block has 256 elements with 8 bits and 128 with 4 bits. An update decodes the moments, updates
+// moments and weights in fp32, and encodes the moments. Moments stay in fp32 for pieces of fewer than 4,096 elements or
+// a partial block. Zero codes and scales mean zero moments. Sources: torchao's AdamW8bit and AdamW4bit;
+// arXiv:2110.02861, arXiv:2309.01507.
 type Quantised struct {
 	By   Elementwise
 	Bits int // 8 or 4
 }
 
-// leastQuantised is how many elements a piece has at least whose moments are kept in codes.
+// leastQuantised is the minimum number of elements of a piece with quantized moments.
 const leastQuantised = 4096
 
-// coded says whether the moments of p are kept in codes.
+// coded reports whether the moments of p are quantized.
 func (q Quantised) coded(p Piece) bool {
 	n := p.Elems()
 	return n >= leastQuantised && n%schemes[q.Bits].block == 0
 }
 
-// codesOf and scalesOf are the planes of a moment that is kept in codes.
+// codesOf and scalesOf return the planes of a quantized moment.
 func (q Quantised) codesOf(m moment) Plane {
 	return Plane{Name: m.Name + "_codes", DType: schemes[q.Bits].codes, Kind: m.Kind, Of: m.Of}
 }
@@ -34,7 +34,7 @@ func (q Quantised) scalesOf(m moment) Plane {
 	return Plane{Name: m.Name + "_scales", DType: F32, Block: schemes[q.Bits].block, Kind: m.Kind, Of: m.Of}
 }
 
-// stateOf is what is kept of a moment for unit u of layer l.
+// stateOf returns the codes and scales of a moment for unit u of layer l.
 func (q Quantised) stateOf(m moment, planes []State, l *model.Layout, u Unit) (codes []byte, scales []float32) {
 	k, f := q.codesOf(m), q.scalesOf(m)
 	return find(planes, k.Name, k.DType).Of(l, u), View[float32](find(planes, f.Name, f.DType).Of(l, u))
@@ -52,7 +52,7 @@ func (q Quantised) Planes(p Piece) []Plane {
 	return out
 }
 
-// Units implements Optimizer. They end with their piece.
+// Units implements Optimizer. No unit crosses the end of a piece.
 func (q Quantised) Units(l model.Layout) []Unit {
 	var units []Unit
 	for t, tl := range l.Tensors {
@@ -73,16 +73,16 @@ func (q Quantised) At(r Rate) Update {
 	return &codedUpdate{q, elementUpdate{q.By.moments(), q.By.arithmetic(r), r.Step}}
 }
 
-// codedUpdate is an Update whose moments are codes, where they are.
+// codedUpdate is an Update with quantized moments. Pieces whose moments are not quantized use the field f32.
 type codedUpdate struct {
 	of  Quantised
 	f32 elementUpdate
 }
 
-// stripCoded is how many elements have their moments made of codes at a time: whole blocks.
+// stripCoded is the number of elements decoded at a time, in whole blocks.
 const stripCoded = 2048
 
-// rooms are kept for later updates.
+// rooms caches scratch memory between updates.
 var rooms = sync.Pool{New: func() any { return new(room) }}
 
 // Step implements Update.
@@ -119,7 +119,7 @@ func (c *codedUpdate) Step(u Unit, w Weight, planes []State, grad Grad) {
 	}
 }
 
-// pieceOf is the piece of p that has element at.
+// pieceOf returns the piece of p that contains element at.
 func pieceOf(p model.Param, at int64) Piece {
 	s, _ := storedAt(p, at)
 	return Piece{p, s.Row, s.Rows}

@@ -7,7 +7,7 @@ import (
 	"unsafe"
 )
 
-// announceRead tells the race detector of a read by assembly, which it cannot see.
+// announceRead reports a read by assembly to the race detector, which does not see assembly.
 func announceRead[E any](first *E, n int) {
 	var e E
 	if n > 0 {
@@ -15,8 +15,7 @@ func announceRead[E any](first *E, n int) {
 	}
 }
 
-// announceWrite tells the race detector of a write by assembly, which it cannot
-// see.
+// announceWrite reports a write by assembly to the race detector, which does not see assembly.
 func announceWrite[E any](first *E, n int) {
 	var e E
 	if n > 0 {

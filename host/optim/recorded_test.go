@@ -14,7 +14,7 @@ import (
 //go:embed testdata/states.json
 var statesRecording []byte
 
-// recordedStates is what testdata/states.py writes.
+// recordedStates is the output of testdata/states.py.
 type recordedStates struct {
 	Programs map[string]string // their versions
 	Cases    []recordedCase
@@ -52,7 +52,7 @@ func hashed(step uint32, n int) []float32 {
 // matrix is a layer of one matrix of n elements.
 func matrix(n int, bf16 bool) model.Layout { return matrixOf(n, 64, bf16) }
 
-// matrixOf is one of n elements in so many columns.
+// matrixOf returns a layer with one matrix of n elements and cols columns.
 func matrixOf(n, cols int, bf16 bool) model.Layout {
 	p := model.Param{Role: model.RoleO, Rows: n / cols, Cols: cols, Dims: 2, Stored: []model.Stored{{Rows: n / cols}}}
 	return model.NewLayout(model.Layer{Kind: model.Block, Params: []model.Param{p}}, bf16, model.Param{})
@@ -103,13 +103,13 @@ func update(o Optimizer, r Rate, w Weight, states []State, g Grad) {
 	}
 }
 
-// TestRecordedOptimizers holds 50 steps against what the programs did whose arithmetic it is.
+// TestRecordedOptimizers compares 50 steps with the programs whose arithmetic mt follows.
 //
-// A weight is off by the roundings of itself, four a step of 2⁻²⁴ of at most a quarter, and by those of its
-// updates, eight of 2⁻²⁴ of at most ten rates; an fp32 moment by four of 2⁻²⁴ of at most 1. A moment as near as that to halfway between two codes
-// may get the other one, and its weight then moves otherwise: codes are 2⁻⁹ of their number apart at least, so
-// of 2·50·4096 moments 8·2⁻²⁴·2⁹ are, which is 100. None was where the programs divide by the scale, as we do; bitsandbytes
-// multiplies by its reciprocal.
+// A weight differs by its own roundings, four a step of 2⁻²⁴ of at most a quarter, and by those of its updates, eight
+// of 2⁻²⁴ of at most ten learning rates. An fp32 moment differs by four of 2⁻²⁴ of at most 1. A moment that close to
+// the midpoint of two codes may get the other code, and its weight then differs. Codes are at least 2⁻⁹ of their number
+// apart, so this affects 8·2⁻²⁴·2⁹ of 2·50·4096 moments: 100. None was affected where the program divides by the scale,
+// as mt does; bitsandbytes multiplies by the reciprocal.
 func TestRecordedOptimizers(t *testing.T) { holdRecording(t, statesRecording) }
 
 // TestOptimizersOfOtherPrograms makes the recording anew.
@@ -157,8 +157,8 @@ func (c recordedCase) recorded() (o Optimizer, program, class string) {
 	panic("unknown optimizer " + c.Name)
 }
 
-// holdCase holds one of them against its recording, with plain and with split weights. What it logs is a line of the
-// table that tools/parity.sh prints.
+// holdCase compares one case with its recording, with plain and with split weights. It logs a line of the table that
+// tools/parity.sh prints.
 func holdCase(t *testing.T, c recordedCase, versions map[string]string) {
 	by, program, class := c.recorded()
 	name, few, bound := c.title(), 0, 50*(4*0.25+8*10*c.Options.LR)/(1<<24)
@@ -182,7 +182,7 @@ func holdCase(t *testing.T, c recordedCase, versions map[string]string) {
 	t.Logf("parity| %s | %s %s `%s` | %.1e%s | %s |", name, program, versions[program], class, seen.widest, also, allowed)
 }
 
-// title is what the table calls it.
+// title returns the name of the case in the table.
 func (c recordedCase) title() string {
 	name := "`" + c.Name + "`"
 	if c.Options.Momentum > 0 {

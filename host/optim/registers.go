@@ -5,19 +5,20 @@ import (
 	"slices"
 )
 
-// This file has codebooks as kernels hold them in registers, where reading a table in memory for each number
-// takes longer. What they find is the code that the table has.
+// This file prepares codebooks for kernels that hold them in registers, because reading a table in memory for each
+// number is slower. The kernels find the same codes as the table.
 
-// registers are a codebook for such kernels. Those of codes of 8 bits have all but sixteen, those of codes of 4 bits have that.
+// registers is a codebook for such kernels. 4-bit codebooks use only the field sixteen; 8-bit codebooks use the other
+// fields.
 type registers struct {
 	zero    uint64         // the code of 0
-	values  [4][256]byte   // the bytes of values by code, the lowest byte first
-	borders [4][256]byte   // those of the least magnitude with a code; a smaller one has the code beside it, on the side of 0
+	values  [4][256]byte   // the bytes of the values, by byte position, then code; the lowest byte first
+	borders [4][256]byte   // likewise, the smallest magnitude of each code; smaller magnitudes have the neighbouring code toward 0
 	lines   [3][32]float32 // see linesOf
 	sixteen sixteen
 }
 
-// newRegisters makes them of values, and of the smallest numbers with each code but the first.
+// newRegisters prepares the codebook of values. from[c] is the smallest number with code c+1.
 func newRegisters(values, from []float32) (r registers) {
 	zero := max(slices.Index(values, 0), 0)
 	if len(values) == 16 {
@@ -30,7 +31,7 @@ func newRegisters(values, from []float32) (r registers) {
 		switch {
 		case c > zero:
 			border = from[c-1]
-		case c < zero: // the number from[c] itself has the next code
+		case c < zero: // from[c] is negative and has itself the next code
 			border = math.Nextafter32(-from[c], 1)
 		}
 		for i := range 4 {
@@ -42,15 +43,17 @@ func newRegisters(values, from []float32) (r registers) {
 	return r
 }
 
-// linesOf says which of these magnitudes of a dynamic tree a number is near: where the i-th is the nearest, base + slope·number
-// rounds to i or to i + 1. Kernels round it and compare with one border.
+// linesOf approximates the index of the nearest magnitude by linear functions. If the i-th magnitude of a dynamic tree
+// is nearest to a number, base + slope·number rounds to i or to i + 1. Kernels round the result and compare with one
+// border.
 //
-// Between two powers of ten the magnitudes are at equal distances: the line is i where the i-th begins to be the nearest, and i + 1
-// where it ends. Just above a power of ten the magnitude below it is still the nearest, until the next line is 0.2 past its
-// integer; and 1 is the nearest from where its line is a quarter short of it. So a line may be off by a quarter, and fp32 is off by far less.
+// Between two powers of ten the magnitudes are equidistant: the line is i where the i-th begins to be the nearest, and
+// i + 1 where it ends. Just above a power of ten, the magnitude below is still the nearest until the next line is 0.2
+// past its integer. 1 is already the nearest when its line is a quarter short. So a line may be off by a quarter, and
+// fp32 rounding is far smaller.
 //
-// The tables are by the lower five bits of the exponents of numbers from 2⁻³¹ to 1: the number from which on the line of the next
-// exponent holds (infinite where this one does throughout); base; slope.
+// The tables are indexed by the lower five bits of the exponent, for numbers from 2⁻³¹ to 1. The first has the
+// breakpoint, where the next exponent's line begins (infinite if this line holds throughout), then base, then slope.
 func linesOf(magnitudes []float32) (lines [3][32]float32) {
 	below := func(x float64) (n int) {
 		for n < len(magnitudes) && float64(magnitudes[n]) < x {
@@ -67,27 +70,28 @@ func linesOf(magnitudes []float32) (lines [3][32]float32) {
 		if power < 0 && ten < 2*low {
 			turn = ten
 		}
-		first := below(ten / 10) // of those between a tenth of ten and ten
+		first := below(ten / 10) // magnitudes between ten/10 and ten
 		slope := float64(below(ten)-first) / (0.9 * ten)
 		lines[0][e], lines[1][e], lines[2][e] = float32(turn), float32(float64(first)-0.1*ten*slope), float32(slope)
 	}
 	return lines
 }
 
-// leastPower is that of the power of ten under which dynamic trees of codes of 8 bits have their least magnitudes.
+// leastPower is the exponent of the power of ten below which 8-bit dynamic trees have their smallest magnitudes.
 const leastPower = -6
 
-// sixteen is what finds codes of 4 bits: words as those of a table, for fewer and larger places. The place of a number is the
-// bits of its magnitude plus offset, without the lower ones. Magnitudes are taken as if they were from least to almostOne.
+// sixteen has the tables for 4-bit codes: words as in codebook.table, for fewer and larger buckets. The bucket of a
+// number is (magnitude bits + offset) >> lowerBits. Magnitudes are clamped to the range from least to almostOne.
 type sixteen struct {
-	words                    [2][32]uint32 // by the lower five bits of a place, of numbers above 0 and below
+	words                    [2][32]uint32 // by the lower five bits of the bucket, for positive and negative numbers
 	least, offset, lowerBits uint32
 }
 
-// almostOne is the greatest number below 1, which has the code of 1.
+// almostOne is the largest number below 1. It has the code of 1.
 const almostOne = mostMag - 1
 
-// newSixteen makes it of the smallest numbers with each code but the first. The places are such that no two of these are in one.
+// newSixteen makes the tables. from[c] is the smallest number with code c+1. Buckets are small enough that none
+// contains two elements of from.
 func newSixteen(from []float32) sixteen {
 	s := sixteen{lowerBits: 20}
 	if from[0] < 0 {

@@ -8,15 +8,15 @@ import (
 	"mt/model"
 )
 
-// This file is of weights that have no lower halves (model.Layout.BF16Master): bf16 is all that is kept of them. An
-// update makes fp32 numbers of them, moves these as any fp32 weights, and rounds them to one of the two bf16 numbers
-// next to each. Which one is drawn, the nearer one more often, so that the mean of many roundings is the number itself
-// and updates far smaller than the distance of two bf16 numbers are not lost (stochastic rounding; arXiv:2010.06192).
+// This file updates weights without lower halves (model.Layout.BF16Master), which are stored in bf16 only. An update
+// widens the weights to fp32, updates them, and rounds each to one of its two bf16 neighbours. The neighbour is drawn
+// at random, the nearer one more often, so that the expected value is the number itself. Updates far smaller than the
+// bf16 spacing are therefore not lost (stochastic rounding; arXiv:2010.06192).
 //
-// What is drawn depends on the run's seed, the step, the layer and the element alone. So there is nothing to save, and
-// the bits are the same in whichever pieces and by however many threads, devices and hosts weights are moved.
+// A draw depends only on the run's seed, the step, the layer and the element. So there is no state to save, and the
+// bits do not depend on units, threads, devices and hosts.
 
-// moveRounded is move of elements of a tensor without lower halves.
+// moveRounded is move for a tensor without lower halves.
 func (x *elements) moveRounded(by rule, tl *model.TensorLayout, at int64, m, v *float32, kind gradKind, grad *byte, n int, c *coefs) {
 	hi := unsafe.Slice((*uint16)(unsafe.Pointer(&x.weight.Tile[tl.TileOff+2*at])), n)
 	announceWrite(&hi[0], n)
@@ -32,38 +32,39 @@ func (x *elements) moveRounded(by rule, tl *model.TensorLayout, at int64, m, v *
 	}
 }
 
-// draws are the random bits of one layer in one step: 16 for each element of its flat element space. Those of elements
-// 4·i to 4·i+3 are number i of the sequence of SplitMix64 that begins at state d (Steele, Lea, Flood: Fast Splittable
-// Pseudorandom Number Generators, 2014), the lowest 16 bits first.
+// draws is the sequence of random bits for one layer in one step: 16 bits for each element of the flat element space.
+// Elements 4·i to 4·i+3 use the i-th number of the SplitMix64 sequence from state d (Steele, Lea, Flood: Fast
+// Splittable Pseudorandom Number Generators, 2014), the lowest 16 bits first.
 type draws uint64
 
-// gamma is what the state of SplitMix64 grows by.
+// gamma is the increment of SplitMix64's state.
 const gamma = 0x9e3779b97f4a7c15
 
-// drawsOf are the draws of a layer in a step.
+// drawsOf returns the sequence for a layer in a step.
 func drawsOf(seed uint64, step int64, layer int) draws {
 	return draws(mix(mix(mix(seed+gamma)+uint64(step)+gamma) + uint64(layer) + gamma))
 }
 
-// mix is what SplitMix64 makes of a state.
+// mix is the output function of SplitMix64.
 func mix(z uint64) uint64 {
 	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
 	z = (z ^ z>>27) * 0x94d049bb133111eb
 	return z ^ z>>31
 }
 
-// state is the state of the draws of elements 4·i to 4·i+3.
+// state returns the SplitMix64 state for elements 4·i to 4·i+3.
 func (d draws) state(i uint64) uint64 { return uint64(d) + (i+1)*gamma }
 
-// four are the draws of elements 4·i to 4·i+3.
+// four returns the random bits of elements 4·i to 4·i+3, 16 bits each.
 func (d draws) four(i uint64) uint64 { return mix(d.state(i)) }
 
-// roundElems is how many elements the kernels of rounding take at a time.
+// roundElems is the number of elements that the rounding kernels process at a time.
 const roundElems = 32
 
-// round sets to to the numbers of from, rounded, which are those of the elements from element at on.
+// round rounds the numbers of from stochastically and writes them to to. The first number belongs to element at of the
+// flat element space.
 func (d draws) round(to []uint16, from []float32, at uint64) {
-	alone := min(len(from), int(-at%4)) // these share their draws with elements before
+	alone := min(len(from), int(-at%4)) // elements that share a draw with earlier elements
 	d.roundSome(to[:alone], from[:alone], at)
 	to, from, at = to[alone:], from[alone:], at+uint64(alone)
 	whole := len(from) / roundElems * roundElems
@@ -77,7 +78,7 @@ func (d draws) round(to []uint16, from []float32, at uint64) {
 	d.roundSome(to[whole:], from[whole:], at+uint64(whole))
 }
 
-// roundSome is round, an element at a time.
+// roundSome is round without kernels, one element at a time.
 func (d draws) roundSome(to []uint16, from []float32, at uint64) {
 	for i, x := range from {
 		e := at + uint64(i)
@@ -85,7 +86,7 @@ func (d draws) roundSome(to []uint16, from []float32, at uint64) {
 	}
 }
 
-// widenBF16 sets to to the numbers of from, of which there are as many.
+// widenBF16 converts the bf16 numbers of from to fp32 in to. Both have the same length.
 func widenBF16(to []float32, from []uint16) {
 	whole := len(from) / roundElems * roundElems
 	if whole > 0 {
@@ -115,8 +116,9 @@ func roundGeneric(from *float32, to *uint16, n int, states *[roundElems / 4]uint
 	}
 }
 
-// roundBy is x as bf16, away from zero where what is cut off is more than 2^16 − 1 − draw, so that it is for as many of
-// the 2^16 draws as the cut-off part is large. Numbers above the greatest bf16 may become infinities; NaNs stay NaNs.
+// roundBy rounds x to bf16, away from zero if the truncated part exceeds 2^16 − 1 − draw. So the probability of
+// rounding away is proportional to the truncated part. Numbers above the largest bf16 may become infinities; NaNs stay
+// NaNs.
 func roundBy(x float32, draw uint32) uint16 {
 	bits := math.Float32bits(x)
 	if bits&expMask == expMask {

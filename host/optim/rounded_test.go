@@ -47,9 +47,9 @@ func TestRoundBy(t *testing.T) {
 	}
 }
 
-// TestDrawsAreFair: how often a number is rounded up is as often as it should be, over the elements of a step and over the
-// steps of an element. n roundings are a binomial with deviation √(n·p·(1−p)); 5 of them are exceeded by chance once in
-// 1.7 million cases, and there are 40.
+// TestDrawsAreFair: numbers are rounded up with the expected frequency, over the elements of a step and over the steps
+// of an element. n roundings have a binomial distribution with standard deviation √(n·p·(1−p)). Chance exceeds 5
+// deviations once in 1.7 million cases, and there are 40.
 func TestDrawsAreFair(t *testing.T) {
 	testkit.NotShort(t)
 	const n = 1 << 18
@@ -86,8 +86,8 @@ func TestDrawsAreFair(t *testing.T) {
 	}
 }
 
-// TestDrawsDiffer: of two seeds, steps, layers or neighbours half of all bits differ. So many bits are a binomial with
-// deviation √(bits)/2.
+// TestDrawsDiffer: for two seeds, steps, layers or neighbours, half of all bits differ. The number of differing bits
+// has a binomial distribution with standard deviation √(bits)/2.
 func TestDrawsDiffer(t *testing.T) {
 	const n = 1 << 14
 	all := func(seed uint64, step int64, layer int, from uint64) (out []uint64) {
@@ -158,8 +158,8 @@ func TestRoundInPieces(t *testing.T) {
 	}
 }
 
-// TestBF16MasterIsTheFP32UpdateRounded: every optimizer moves weights without lower halves as it moves fp32 weights of the same
-// values, and moments the same; then it rounds, by what a step, a layer and an element draw.
+// TestBF16MasterIsTheFP32UpdateRounded: weights without lower halves, and their moments, are updated like fp32 weights
+// of the same values. Then the weights are rounded by the draws of step, layer and element.
 func TestBF16MasterIsTheFP32UpdateRounded(t *testing.T) {
 	const n = 8192
 	adam := AdamW{Beta1: 0.9, Beta2: 0.99, Eps: 1e-8, WeightDecay: 0.1}
@@ -200,9 +200,9 @@ func TestBF16MasterIsTheFP32UpdateRounded(t *testing.T) {
 	}
 }
 
-// TestSmallUpdatesAreNotLost: updates of a hundredth of the distance of two bf16 numbers, which rounding to the nearest
-// would lose, move weights on the whole as they would in fp32. The mean of n weights after s steps has a deviation of at
-// most half a distance times √(s/n), as each rounding has one of at most half.
+// TestSmallUpdatesAreNotLost: updates of a hundredth of the bf16 spacing, which rounding to nearest would lose, move
+// weights on average as in fp32. The mean of n weights after s steps has a standard deviation of at most half a spacing
+// times √(s/n), because each rounding has at most half a spacing.
 func TestSmallUpdatesAreNotLost(t *testing.T) {
 	const n, steps, distance = 8192, 200, 1. / 128
 	l := matrix(n, true)

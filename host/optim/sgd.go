@@ -12,8 +12,8 @@ import (
 //	m = m·Momentum + g                  0 once it is below the smallest normal number
 //	w = w − LR·(g + Momentum·m)         with Nesterov, else LR·m
 //
-// in fp32, each operation rounded. Its plane is m, which is not kept where Momentum is 0: then m is g.
-// Source: torch.optim.SGD.
+// in fp32, each operation rounded. Its plane is m. With Momentum 0 there is no plane, and m is g. Source:
+// torch.optim.SGD.
 type SGD struct {
 	Momentum, WeightDecay float64
 	Nesterov              bool
@@ -50,7 +50,8 @@ func (o SGD) decaying(by float64) Elementwise {
 	return o
 }
 
-// arithmetic has the factors clip, decay, momentum, lr, and a mask of all bits with Nesterov's momentum.
+// arithmetic returns the factors clip, decay, momentum coefficient, lr, and a mask with all bits set for Nesterov
+// momentum.
 func (o SGD) arithmetic(r Rate) *arithmetic {
 	c := coefs{r.Clip, 0, float32(o.Momentum), float32(r.LR), mask(o.Nesterov)}
 	by := &arithmetic{rule: momentumRule, still: c, decays: c}
@@ -61,7 +62,7 @@ func (o SGD) arithmetic(r Rate) *arithmetic {
 	return by
 }
 
-// mask is a number of which all bits are set, or none.
+// mask returns a float32 with all bits set or all clear.
 func mask(on bool) float32 {
 	if on {
 		return math.Float32frombits(math.MaxUint32)
@@ -69,7 +70,7 @@ func mask(on bool) float32 {
 	return 0
 }
 
-// masked says whether the bits of a mask are set.
+// masked reports whether the bits of a mask are set.
 func masked(mask float32) bool { return math.Float32bits(mask) != 0 }
 
 func sgdStrip(w, _, g []float32, c *coefs) {

@@ -7,21 +7,20 @@ import (
 	"mt/model"
 )
 
-// Share is the part of a layer that one of several ranks keeps beside what streams: the
-// elements [From, To) of the layer's flat element space. It begins and ends where units do,
-// so whatever is updated together is one rank's.
+// Share is one rank's part of a layer's state: the elements [From, To) of the layer's flat element space. It begins and
+// ends at unit boundaries, so each unit belongs to one rank.
 type Share struct{ From, To int64 }
 
-// Whole is the share of a rank that has the layer for itself.
+// Whole returns the share that covers all of layer l, for a run with one rank.
 func Whole(l model.Layout) Share { return Share{0, l.Elems} }
 
-// Elems is how many elements the share has, padding included.
+// Elems returns the number of elements of the share, including padding.
 func (s Share) Elems() int64 { return s.To - s.From }
 
-// Has says whether element e of the flat element space is in the share.
+// Has reports whether element e of the flat element space is in the share.
 func (s Share) Has(e int64) bool { return e >= s.From && e < s.To }
 
-// LoBytes is the size of the lower halves of a share of layer l: 0 where its weights are not split.
+// LoBytes returns the size of the lower halves in a share of layer l; 0 if the weights are not split.
 func LoBytes(l model.Layout, s Share) int64 {
 	if !l.Split() {
 		return 0
@@ -29,8 +28,8 @@ func LoBytes(l model.Layout, s Share) int64 {
 	return 2 * s.Elems()
 }
 
-// ExtentBytes is the size of what is kept of a share of layer l beside its tile, its lower halves and these
-// planes: that of its extent where it is on a disk.
+// ExtentBytes returns the size of the lower halves and planes for a share of layer l. It is the size of the layer's
+// extent if the state is on disk.
 func ExtentBytes(l model.Layout, planes []Placed, s Share) int64 {
 	bytes := Pages(LoBytes(l, s))
 	for _, p := range planes {
@@ -39,8 +38,8 @@ func ExtentBytes(l model.Layout, planes []Placed, s Share) int64 {
 	return bytes
 }
 
-// Shares cuts layer l, whose units these are, for n ranks: in rank order, as equal as units
-// allow. Together the shares have every element once; some may be empty.
+// Shares divides layer l, with the given units, among n ranks: in rank order, as equally as units allow. Together the
+// shares have every element once; some may be empty.
 func Shares(l model.Layout, units []Unit, n int) []Share {
 	cuts := make([]int64, 0, len(units)+1)
 	for _, u := range units {
@@ -64,13 +63,13 @@ func Shares(l model.Layout, units []Unit, n int) []Share {
 	return shares
 }
 
-// Tile says where the share's part of the tile of layer l begins and ends, in bytes. The parts
-// of all ranks follow each other and make the whole tile, padding included.
+// Tile returns the byte range of the share in the tile of layer l. The ranges of all ranks are adjacent and cover the
+// tile, including padding.
 func (s Share) Tile(l model.Layout) (from, to int64) {
 	return tileOffset(l, s.From), tileOffset(l, s.To)
 }
 
-// tileOffset is where element e, with which a unit begins or the layer ends, is in the tile.
+// tileOffset returns the offset of element e in the tile. e must be the start of a unit or the end of the layer.
 func tileOffset(l model.Layout, e int64) int64 {
 	switch e {
 	case 0:

@@ -7,18 +7,20 @@ import (
 	"mt/base/bf16"
 )
 
-// This file makes kernels in plain Go of rules over fp32 numbers, by widening a few weights and gradients at a time.
+// This file makes plain Go kernels from rules in fp32. It converts short strips of weights and gradients to fp32,
+// applies the rule, and converts the weights back.
 
-// strip moves the weights w by gradients g of as many elements, and their moment m, which is nil where the rule has none.
+// strip updates weights w and their moment m by the gradients g, all of the same length. m is nil if the rule has no
+// moment.
 type strip func(w, m, g []float32, c *coefs)
 
-// stripElems is how many elements are made fp32 at a time.
+// stripElems is the number of elements widened to fp32 at a time.
 const stripElems = 512
 
-// wides are memory for the gradients and weights of so many elements.
+// wides caches memory for stripElems gradients and weights.
 var wides = sync.Pool{New: func() any { return new([2][stripElems]float32) }}
 
-// plainStrips makes the kernels of a rule for plain weights.
+// plainStrips returns the kernels of a rule for plain weights.
 func plainStrips(by strip) (out [gradKinds]plainKernel) {
 	for kind := range gradKinds {
 		out[kind] = func(w, m, _ *float32, grad *byte, n int, c *coefs) {
@@ -33,7 +35,7 @@ func plainStrips(by strip) (out [gradKinds]plainKernel) {
 	return out
 }
 
-// splitStrips makes those for weights in two planes.
+// splitStrips returns the kernels of a rule for split weights.
 func splitStrips(by strip) (out [gradKinds]splitKernel) {
 	for kind := range gradKinds {
 		out[kind] = func(hi, lo *uint16, m, _ *float32, grad *byte, n int, c *coefs) {
@@ -51,7 +53,7 @@ func splitStrips(by strip) (out [gradKinds]splitKernel) {
 	return out
 }
 
-// momentsAt are n moments from the at-th on, or nil where m is.
+// momentsAt returns n moments from the at-th on; nil if m is nil.
 func momentsAt(m *float32, at, n int) []float32 {
 	if m == nil {
 		return nil
@@ -59,7 +61,7 @@ func momentsAt(m *float32, at, n int) []float32 {
 	return unsafe.Slice(skip(m, at), n)
 }
 
-// widen sets to, which it returns, to the gradients at grad.
+// widen converts the gradients at address grad to fp32. It stores and returns them in its first argument.
 func widen(to []float32, kind gradKind, grad *byte) []float32 {
 	switch kind {
 	case gradF32:
@@ -74,7 +76,7 @@ func widen(to []float32, kind gradKind, grad *byte) []float32 {
 	return to
 }
 
-// prepareStrips makes the kernel of Muon's momentum for gradients of one kind that writes another.
+// prepareStrips returns the plain Go kernel for Muon's momentum, for one type of gradient and one type of output.
 func prepareStrips(kind, to gradKind) prepareKernel {
 	return func(m *float32, grad, out *byte, n int, c *coefs) {
 		for at := 0; at < n; at += stripElems {

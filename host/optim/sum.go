@@ -9,14 +9,13 @@ import (
 	"mt/base/parallel"
 )
 
-// This file sums what several ranks, or the two layers that share a table, have of one gradient.
+// This file sums the gradients of several ranks, or of two layers that share a table.
 
-// sumElems is how many elements are summed at a time.
+// sumElems is the number of elements summed at a time.
 const sumElems = 4096
 
-// SumParts sets dst to the sum of parts, each as long as dst and of its type, in their order.
-// Sums are made in fp32; where dst is bf16 they are rounded to nearest even at the end. pool
-// may be nil.
+// SumParts sets dst to the sum of parts, added in order. Each part has the length and type of dst. Sums are computed in
+// fp32; a bf16 dst is rounded to nearest even at the end. pool may be nil.
 func SumParts(pool *parallel.Pool, dst Grad, parts []Grad) {
 	dst.Check("sum parts", dst.Elems)
 	for _, p := range parts {
@@ -33,7 +32,7 @@ func SumParts(pool *parallel.Pool, dst Grad, parts []Grad) {
 	})
 }
 
-// sumParts sums the n elements from element at on; n is at most sumElems.
+// sumParts sums the elements [at, at+n), n ≤ sumElems.
 func sumParts(dst Grad, parts []Grad, at, n int64) {
 	var sums [sumElems]float32
 	sum := sums[:n]
@@ -66,14 +65,13 @@ func sumParts(dst Grad, parts []Grad, at, n int64) {
 	}
 }
 
-// Rows says which elements of the rows ids of a table, laid one after the other, are in the
-// share of the table: those in [from, to). ids rise strictly; cols is the length of a row. The
-// ranges of all ranks follow each other.
+// Rows returns the range [from, to) of elements that lie in the share. The elements are counted in the concatenation of
+// the table's rows ids. ids rise strictly; cols is the row length. The ranges of all ranks are adjacent.
 func (s Share) Rows(ids []int32, cols int64) (from, to int64) {
 	return rowElem(ids, cols, s.From), rowElem(ids, cols, s.To)
 }
 
-// rowElem is how many elements of the rows ids come before element e of the table.
+// rowElem returns the number of elements in the rows ids that precede element e of the table.
 func rowElem(ids []int32, cols, e int64) int64 {
 	i := int64(sort.Search(len(ids), func(i int) bool { return (int64(ids[i])+1)*cols > e }))
 	if i == int64(len(ids)) {
@@ -82,8 +80,7 @@ func rowElem(ids []int32, cols, e int64) int64 {
 	return i*cols + max(0, e-int64(ids[i])*cols)
 }
 
-// Touched lists the ids whose rows have an element in the share, rising, each once; ids has one
-// rising list for each rank.
+// Touched returns the ids of rows that overlap the share, rising, each once. ids has one rising list for each rank.
 func (s Share) Touched(ids [][]int32, cols int64) (out []int32) {
 	for _, list := range ids {
 		for _, id := range list {
@@ -96,9 +93,9 @@ func (s Share) Touched(ids [][]int32, cols int64) (out []int32) {
 	return slices.Compact(out)
 }
 
-// SumRows sets dst (len(touched), cols) to the sums of the rows touched of a table, as Touched
-// lists them. Part r has what Rows says of the rows ids[r]. Elements outside the share are set
-// to zero. The order of sums and their rounding are those of SumParts. pool may be nil.
+// SumRows adds up gradients of table rows over ranks. Part r has the gradients of rank r for the rows ids[r], as far as
+// they lie in the share (see Rows). dst (len(touched), cols) gets the sums for the rows touched, which come from
+// Touched. Elements outside the share become zero. Order and rounding are the same as in SumParts. pool may be nil.
 func (s Share) SumRows(pool *parallel.Pool, dst Grad, touched []int32, ids [][]int32, parts []Grad, cols int64) {
 	dst.Check("sum rows", int64(len(touched))*cols)
 	each := max(1, pieceElems/int(cols))
@@ -122,10 +119,9 @@ func (s Share) SumRows(pool *parallel.Pool, dst Grad, touched []int32, ids [][]i
 	})
 }
 
-// AddRows adds rows (len(ids), cols) to the rows ids of dst (V, cols), which is the
-// head's contribution to the gradient of a tied table. ids must rise strictly. Sums
-// are made in fp32; where dst is bf16 they are rounded to nearest even. pool may be
-// nil.
+// AddRows adds rows (len(ids), cols) to the rows ids of dst (V, cols). dst is the head's gradient of a tied table, rows
+// is the embedding's. ids must rise strictly. Sums are computed in fp32; a bf16 dst is rounded to nearest even. pool
+// may be nil.
 func AddRows(pool *parallel.Pool, dst Grad, ids []int32, rows Grad, cols int) {
 	if cols <= 0 || dst.Elems%int64(cols) != 0 {
 		panic(fmt.Sprintf("optim: add rows of %d columns to %d elements", cols, dst.Elems))

@@ -66,9 +66,8 @@ func TestSumParts(t *testing.T) {
 	}
 }
 
-// TestSumRows: the rows that several ranks have of a table, each rank others, are added up in the
-// order of the ranks; a share that cuts rows has its part of them, and all shares together have
-// every element.
+// TestSumRows: the rows of a table from several ranks are added in rank order. A share that cuts rows gets its part of
+// them, and all shares together get every element.
 func TestSumRows(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	const rows, cols = 30, 7
@@ -166,8 +165,8 @@ func TestSumSquaresHasTheSameBitsEverywhere(t *testing.T) {
 	}
 }
 
-// The order that SumSquares promises is written down in another way here: block by
-// block, every 32nd square in turn, and then sums that are half a tree apart.
+// The order that SumSquares promises, written in another way: block by block, every 32nd square in turn, then pairs
+// half a tree apart.
 func TestSumSquaresKeepsItsOrder(t *testing.T) {
 	for _, n := range sumLengths {
 		g := gradOf(n, false, uint64(n), wild)
@@ -190,8 +189,7 @@ func TestSumSquaresKeepsItsOrder(t *testing.T) {
 	}
 }
 
-// tree adds up the elements of x that are half its length apart, then those sums
-// likewise, and so on.
+// tree adds the elements of x that are half its length apart, then the sums likewise.
 func tree(x []float64) float64 {
 	if len(x) == 1 {
 		return x[0]
@@ -203,9 +201,8 @@ func tree(x []float64) float64 {
 	return tree(half)
 }
 
-// The exact sum is computed with big numbers. A float64 sum of n positive terms,
-// each of them exact, is off by at most n·2⁻⁵³ of itself; the longest chain here
-// has 1024 + 5 + 3 terms.
+// The exact sum is computed with big numbers. A float64 sum of n exact positive terms has a relative error of at most
+// n·2⁻⁵³. The longest chain here has 1024 + 5 + 3 terms.
 func TestSumSquaresIsRight(t *testing.T) {
 	const bound = 1100 * 0x1p-53
 	for _, rounded := range []bool{false, true} {
@@ -256,7 +253,7 @@ func TestPaddingDoesNotChangeTheSum(t *testing.T) {
 	}
 }
 
-// What comes after a gradient in its slab is not part of it, and is not read.
+// The memory after a gradient in its slab is not part of the gradient and is not read.
 func TestSumSquaresEndsWithTheGradient(t *testing.T) {
 	for _, rounded := range []bool{false, true} {
 		for _, n := range sumLengths {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// BenchmarkUpdates moves 8 Mi split parameters on one core, unit by unit. Its figure is Mparam/s, millions of parameters a second, of
-// the median of all units: one takes some microseconds, so that few are held up where other programs have the core as well.
+// BenchmarkUpdates updates 8 Mi split parameters on one core, unit by unit. It reports Mparam/s, millions of parameters
+// a second, for the median unit. A unit takes some microseconds, so other programs on the core delay few units.
 func BenchmarkUpdates(b *testing.B) {
 	adam, lion := AdamW{Beta1: 0.9, Beta2: 0.99, Eps: 1e-8, WeightDecay: 0.1}, Lion{Beta1: 0.9, Beta2: 0.99}
 	for _, level := range Levels() {

@@ -29,7 +29,7 @@ type Series struct {
 	Label string // legend label; "": not in the legend
 	X, Y  []float64
 	Style Style
-	Color int // palette index from 1, for series that belong together; 0: the next free one
+	Color int // palette index from 1: series with the same Color belong together; 0: the next free index
 }
 
 // Style is the drawing style of a series.
@@ -53,7 +53,7 @@ func (a Axis) drawable(v float64) bool {
 // point is a value pair, or its position in a picture.
 type point struct{ x, y float64 }
 
-// runs returns the pieces of s between its gaps.
+// runs returns the drawable pieces of s, which is cut where values cannot be drawn.
 func (s Series) runs(x, y Axis) [][]point {
 	var all [][]point
 	open := false

@@ -64,7 +64,7 @@ type tick struct {
 	label string
 }
 
-// ticks returns about n round values within the range, at least two if the range allows.
+// ticks returns about n round values within the range of the axis; at least two, if the range contains two.
 func (s scale) ticks(n int) []tick {
 	if s.Log && s.hi/s.lo >= 10 {
 		return s.decades(n)
@@ -99,7 +99,7 @@ func (s scale) decades(n int) []tick {
 	return all
 }
 
-// roundStep returns the smallest number of the form 1, 2 or 5 times a power of ten that is at least x.
+// roundStep returns the smallest number that is at least x and is 1, 2 or 5 times a power of ten.
 func roundStep(x float64) float64 {
 	ten := math.Pow(10, math.Floor(math.Log10(x)))
 	for _, m := range []float64{1, 2, 5} {

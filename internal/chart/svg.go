@@ -266,7 +266,7 @@ func stroke(s Style, color int) raw {
 
 func fill(color int) raw { return raw("mt-f" + strconv.Itoa((color-1)%len(palette)+1)) }
 
-// dashes returns the dash attribute of a line whose colour repeats; "" in the first palette round.
+// dashes returns the dash attribute for a series whose colour is used a second time; "": the colour is used once.
 func dashes(color int) raw {
 	if turn := (color - 1) / len(palette); turn > 0 {
 		return raw(fmt.Sprintf(` stroke-dasharray="%d 4"`, 2+4*((turn-1)%3)))

@@ -57,7 +57,7 @@ type calibrationPart struct {
 	do   func(ctx context.Context) error
 }
 
-// calibrated is Calibrate without the final check.
+// calibrated does the work of Calibrate, but does not check the result.
 func calibrated(ctx context.Context, o CalibrateOptions) (_ *rates.Machine, err error) {
 	pool := parallel.New(0)
 	defer pool.Close()
@@ -125,7 +125,7 @@ func newRuns(o CalibrateOptions, pool *parallel.Pool) (runs []*calibration, err 
 	return runs, nil
 }
 
-// ofDevice returns the parts that run on the device without a training run.
+// ofDevice returns the parts of the calibration that time single operations on the device.
 func (r *calibration) ofDevice() []calibrationPart {
 	return []calibrationPart{{"launches", r.launches}, {"matrix products", r.products}, {"attention", r.attention}, {"other operations", r.operations}, {"copies", r.copies}}
 }
@@ -200,8 +200,8 @@ func (r *calibration) attention(ctx context.Context) error {
 	return nil
 }
 
-// operands returns the dtype for the operations other than products and attention: the usual dtype of runs on such a
-// device.
+// operands returns the dtype in which operations other than products and attention are measured: the one in which runs
+// usually compute on such a device.
 func (r *calibration) operands() device.DType {
 	if r.o.Device.Kind() == "cuda" {
 		return device.BF16
@@ -239,7 +239,7 @@ func (r *calibration) operations(ctx context.Context) error {
 	return nil
 }
 
-// inPlace measures the rate of an integrated GPU on pinned host memory, relative to its own memory.
+// inPlace measures how fast an integrated GPU accesses pinned host memory, relative to memory that it allocates.
 func (r *calibration) inPlace() error {
 	d, ok := r.o.Device.(interface{ InPlace(on bool) error })
 	if !ok || !r.out.Device.Integrated || d.InPlace(true) != nil {
@@ -253,8 +253,8 @@ func (r *calibration) inPlace() error {
 	return nil
 }
 
-// copies measures the link with registered host memory, like the memory of tiles. Devices that compute on host memory
-// also copy occasionally.
+// copies measures the link, with registered host memory like that of tiles. It also measures devices that compute on
+// host memory, because they copy occasionally.
 func (r *calibration) copies(ctx context.Context) error {
 	const small = 4 << 10
 	l := &r.out.Link
@@ -380,7 +380,7 @@ func shapesFor(kind string, small bool) shapes {
 	return s
 }
 
-// host measures the host's work.
+// host measures updates, norms and copies in host memory, and the packing of batches.
 func (r *calibration) host(ctx context.Context) error {
 	h := &r.out.Host
 	h.Name, h.Cores, h.Memory = r.o.Host, runtime.GOMAXPROCS(0), rates.Round(available())
@@ -435,7 +435,7 @@ func (r *calibration) host(ctx context.Context) error {
 // messageTime is the time in µs of a message between two otherwise idle actors.
 const messageTime = 1.8
 
-// packed returns the packing time in seconds per million tokens.
+// packed measures the time for packing rows into a batch, in seconds per million tokens.
 func packed() float64 {
 	const rows, length = 32, 2048
 	all := make([]data.Row, rows)
@@ -454,7 +454,7 @@ func packed() float64 {
 	return best * 1e6 / (rows * length)
 }
 
-// disk measures a file in o.Dir.
+// disk measures how fast a file in o.Dir is written and read.
 func (r *calibration) disk(context.Context) error {
 	write, read, err := measure.Disk(r.o.Dir, r.shapes.file, measure.Options{Runs: 3, Most: 3 * time.Second})
 	if err != nil {

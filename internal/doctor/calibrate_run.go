@@ -21,17 +21,18 @@ import (
 
 // This file corrects rates with a short training run. An operation that is timed alone and repeatedly finds its
 // operands in the caches and has the machine to itself. In a run neither is true. Therefore a small model is trained
-// with every operation timed, and the same run is predicted. The rate of each kind of operation is divided by measured
-// time / predicted time.
+// with every operation timed, and the same run is predicted. The rate of each kind of operation is divided by the ratio
+// measured time / predicted time.
 
-// trained is the shape of the training run that corrects rates. It equals none of the separately measured shapes.
+// trained is the shape of the training run that corrects rates. Its matrix products have shapes that no other part of
+// the calibration measures.
 type trained struct {
 	layers, hidden, ffn, heads, vocab int
 	rows, length, micro               int
 	rounds                            int // rounds of predict.PredictedSteps steps each
 }
 
-// trainedFor returns the run for a kind of device.
+// trainedFor returns the shape of the training run for a kind of device.
 func trainedFor(kind string, small bool) trained {
 	switch {
 	case small:
@@ -79,8 +80,8 @@ func reportsOf(ctx context.Context, o trials.SyntheticOptions, steps int) (p *pl
 // beside each operation.
 const corrections = 2
 
-// inRun corrects the rates of operations, and then measures messages and restarts. If memory does not suffice for the
-// run, the rates stay unchanged and Sources says so.
+// inRun corrects the rates of operations by a training run, and then measures messages and restarts. If memory does not
+// suffice for the run, the rates stay unchanged and Sources says so.
 func (r *calibration) inRun(ctx context.Context) error {
 	for _, dtype := range dtypes {
 		name := dtype.String()
@@ -170,7 +171,7 @@ func byOp(times []wrap.OpTime) map[string]float64 {
 	return out
 }
 
-// slower multiplies the predicted time of an operation of the given dtype by times.
+// slower changes the rate of operation op in the given dtype, so that its predicted time is multiplied by times.
 func (r *calibration) slower(op string, dtype device.DType, times float64) {
 	d, name := &r.out.Device, dtype.String()
 	switch op {
@@ -193,12 +194,12 @@ func (r *calibration) slower(op string, dtype device.DType, times float64) {
 	}
 }
 
-// This file measures the time of a message between two actors in a run. There, unlike between idle actors, the
-// receiver may have to wait for a core. It trains a small model with minimal pipeline depths, so that a tile is copied
-// to the device only after the previous tile's slot is free. The result is the message time for which the predicted
-// stalls equal the measured ones.
+// This file measures the time of a message between two actors in a run. Between idle actors a message is faster: in a
+// run the receiver may have to wait for a core. The run trains a small model with minimal pipeline depths, so that each
+// copy of a tile waits for messages about the slot of the previous tile. The result is the message time for which the
+// predicted stalls equal the measured ones.
 
-// handing is the run. Its layers and tiles are so small that message time matters.
+// handing is the shape of this run. Its layers and tiles are so small that message time matters.
 var handing = trained{layers: 6, hidden: 96, ffn: 256, heads: 3, vocab: 400, rows: 4, length: 64, micro: 128}
 
 const (
@@ -246,8 +247,8 @@ func messageFor(p *plan.Run, m rates.Machine, seconds float64) (float64, error) 
 	return fitting(p, &m, &m.Host.Message, mostMessage, stalled, seconds)
 }
 
-// fitting searches [0, most] for the value of a field of m with which a step of p is predicted to take the given
-// seconds. of selects the time from the step's report; it must grow with the field.
+// fitting searches [0, most] for the value of *field, a field of m, with which a step of p is predicted to take the
+// given seconds. of returns the part of the step that counts, such as its stalls; this part must grow with the field.
 func fitting(p *plan.Run, m *rates.Machine, field *float64, most float64, of func(actors.StepReport) time.Duration, seconds float64) (float64, error) {
 	least := 0.0
 	for range 20 {
@@ -266,11 +267,11 @@ func fitting(p *plan.Run, m *rates.Machine, field *float64, most float64, of fun
 }
 
 // This file measures the restart cost of a CPU: after an idle period, operations take up to twice as long until all
-// cores work again. The run slows its copies down, so that it waits longer than it computes. Its device computes the
-// same work as without waiting, and the extra compute time is the restart cost. Copies of a GPU cannot be slowed down,
-// so GPUs have no measured restart cost.
+// cores work again. The measured run slows its copies down, so that it waits longer than it computes. Without waiting,
+// the same work takes less compute time; the difference is the restart cost. Copies of a GPU cannot be slowed down, so
+// GPUs have no measured restart cost.
 
-// waiting is the run. Its launches take some milliseconds.
+// waiting is the shape of this run. Its launches take some milliseconds.
 var waiting = trained{layers: 4, hidden: 192, ffn: 512, heads: 3, vocab: 1000, rows: 4, length: 256, micro: 512}
 
 const (

@@ -22,7 +22,7 @@ const (
 	Broken State = "broken"
 )
 
-// Part is the finding on one part of the machine.
+// Part is what the checkup has found about one part of the machine.
 type Part struct {
 	Name  string `json:"name"`
 	State State  `json:"state"`
@@ -56,7 +56,7 @@ func (p Parts) WriteTable(w io.Writer) error {
 	return t.Flush()
 }
 
-// Sources are the inputs of the checkup.
+// Sources has the inputs of the checkup.
 type Sources struct {
 	Root   fs.FS // the root folder: proc, sys, dev
 	CUDA   machine.CUDA
@@ -103,7 +103,7 @@ func (s Sources) exists(name string) bool {
 	return err == nil
 }
 
-// after returns the trimmed rest of the first line that starts with key; "" if there is no such line.
+// after returns the text behind key in the first line that starts with key, trimmed; "": there is no such line.
 func (s Sources) after(name, key string) string {
 	for line := range strings.Lines(s.text(name)) {
 		if rest, ok := strings.CutPrefix(line, key); ok {
@@ -113,7 +113,7 @@ func (s Sources) after(name, key string) string {
 	return ""
 }
 
-// kib returns a value of /proc/meminfo in bytes; 0 if there is none.
+// kib returns the value of key in /proc/meminfo in bytes; 0: there is none.
 func (s Sources) kib(key string) int64 {
 	number, _, _ := strings.Cut(s.after("proc/meminfo", key), " ")
 	n, err := strconv.ParseInt(number, 10, 64)
@@ -123,7 +123,7 @@ func (s Sources) kib(key string) int64 {
 	return n << 10
 }
 
-// chosen returns the word in brackets: "madvise" for "always [madvise] never".
+// chosen returns the word in brackets, as in the kernel's files: "madvise" for "always [madvise] never".
 func chosen(text string) string {
 	_, rest, _ := strings.Cut(text, "[")
 	word, _, _ := strings.Cut(rest, "]")

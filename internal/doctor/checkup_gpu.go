@@ -108,9 +108,9 @@ func (s Sources) linkOf(device, which string) (l link) {
 	return l
 }
 
-// links checks the link of each GPU. The number of lanes is constant, but an idle link lowers its speed. Therefore the
-// speed check uses the maximum of slot and card. If the kernel shows no devices, as in WSL, NVML provides the link of
-// the first GPU.
+// links checks the PCI Express link of each GPU. The number of lanes is constant, but an idle link lowers its speed.
+// Therefore the check of the speed compares the highest speeds of slot and card. If the kernel shows no devices, as in
+// WSL, NVML provides the link of the first GPU.
 func links(s Sources) (out []Part) {
 	if g := s.CUDA.State; g != nil && !s.CUDA.Emulated && len(s.gpus()) == 0 && g.PCIe[1] > 0 && g.BestPCIe[0] > 0 && g.BestPCIe[0] <= len(speeds) {
 		best := link{speeds[g.BestPCIe[0]-1], g.BestPCIe[1]}
@@ -174,7 +174,7 @@ func clocks(s Sources) []Part {
 // heat is the remedy against high temperature.
 var heat = []string{"clean the fans, give the case more air, or let the GPU draw less, which costs little speed:", "$ sudo nvidia-smi -pl WATTS"}
 
-// slowdowns are the remedies for each reason in machine.GPUState.
+// slowdowns has the remedies for each reason in machine.GPUState.SlowedDown.
 var slowdowns = map[string][]string{
 	"power limit":                     {"the limit may be set lower than the board's own, which is:", "$ nvidia-smi -q -d POWER", "$ sudo nvidia-smi -pl WATTS"},
 	"hardware":                        {"the board slows itself: heat, or too little power; each of its power plugs needs a cable of its own"},

@@ -94,7 +94,7 @@ func nodes(s Sources) []Part {
 			found += fmt.Sprintf(", GPU %s at node %s", id, node)
 		}
 	}
-	placed := s.Nodes != nil && s.Nodes.Note() == "" // the kernel does not move memory that mt placed
+	placed := s.Nodes != nil && s.Nodes.Note() == "" // the kernel's NUMA balancing does not move memory that mt has placed
 	if s.text("proc/sys/kernel/numa_balancing") == "1" && !placed {
 		found += ", and the kernel moves pages between nodes meanwhile"
 		remedy = append(remedy, "$ sudo sysctl kernel.numa_balancing=0")
@@ -105,7 +105,8 @@ func nodes(s Sources) []Part {
 	return one(name, OK, found)
 }
 
-// laidOut describes how arenas are placed on n nodes, and returns a remedy if a better placement is possible.
+// laidOut describes how arenas are distributed over n NUMA nodes, and returns a remedy if a better distribution is
+// possible.
 func (s Sources) laidOut(n int) (found string, remedy []string) {
 	policy := "default"
 	if words := strings.Fields(s.text("proc/self/numa_maps")); len(words) > 1 {
@@ -123,7 +124,7 @@ func (s Sources) laidOut(n int) (found string, remedy []string) {
 	return fmt.Sprintf("%d nodes, memory policy %s", n, policy), nil
 }
 
-// swapped is the used swap in bytes from which the check reports Slow.
+// swapped is the swap space in use, in bytes, from which the check reports Slow.
 const swapped = 1 << 30
 
 // swap checks whether memory was swapped out.
@@ -140,7 +141,7 @@ func swap(s Sources) []Part {
 	return one("swap", OK, fmt.Sprintf("%s of %s used", human.Bytes(used), human.Bytes(all)))
 }
 
-// slowMemory is a memory rate in bytes per second that even a single memory module exceeds.
+// slowMemory is a memory rate in bytes per second. Even a single memory module is faster, so a lower rate is reported.
 const slowMemory = 10e9
 
 // memoryRate measures the memory rate.

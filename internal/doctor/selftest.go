@@ -74,8 +74,8 @@ func SelfTest(ctx context.Context, o SelfTestOptions) (*SelfTestReport, error) {
 	return r, nil
 }
 
-// run runs one unit. A failure becomes a failed check, and also a loss if the device is no longer usable. hear is
-// called with the name of every case at its start; it may be nil.
+// run runs one unit. An error of the unit becomes a failed check, and also a loss if the device is then no longer
+// usable. It calls hear, which may be nil, with the name of every case at its start.
 func (o *SelfTestOptions) run(ctx context.Context, u unit, hear func(what string)) *SelfTestReport {
 	r := &SelfTestReport{OK: true, hear: hear, machine: o.Rates}
 	if o.Rates != nil {
@@ -91,15 +91,15 @@ func (o *SelfTestOptions) run(ctx context.Context, u unit, hear func(what string
 	return r
 }
 
-// tell calls o.Progress.
+// tell calls o.Progress, if it is set.
 func (o *SelfTestOptions) tell(what string) {
 	if o.Progress != nil {
 		o.Progress(what)
 	}
 }
 
-// save records the run time since begin and passes the report so far to o.Save. A running test has not passed, so the
-// saved report is not OK while a case runs.
+// save records the run time since begin and passes the report so far to o.Save. While a case runs, the saved report is
+// not OK: the case has not passed yet.
 func (r *SelfTestReport) save(o SelfTestOptions, begin time.Time) error {
 	r.Seconds = time.Since(begin).Seconds()
 	if o.Save == nil {
@@ -124,7 +124,7 @@ func notes(dev device.Device) []string {
 	return nil
 }
 
-// ownProducts runs the table's products with mt's own kernels, if a library computed them before.
+// ownProducts runs the products of the operation table with mt's own kernels, if cuBLASLt computed them before.
 func (r *SelfTestReport) ownProducts(o *SelfTestOptions) {
 	if o.Own != nil {
 		r.operations(o.Own, o.CPU, o.cases(partOwn, "MatMul/"), " by mt's own kernels")
@@ -137,8 +137,8 @@ type choosesAttention interface {
 	UseAttention(kernels string) error
 }
 
-// withKernels calls f while dev uses the given attention kernels. It does nothing if dev only has the kernels for all
-// GPUs, since every check uses these.
+// withKernels calls f while dev uses the named attention kernels. If dev has only the portable kernels, it does not
+// call f, because every other check uses them already.
 func withKernels(dev device.Device, kernels string, f func() error) error {
 	d, ok := dev.(choosesAttention)
 	if !ok || !d.RunsSM90a() {
@@ -150,8 +150,8 @@ func withKernels(dev device.Device, kernels string, f func() error) error {
 	return errors.Join(f(), d.UseAttention("sm90a"))
 }
 
-// portableAttention runs the cases of an operation with the kernels for all GPUs, on a device that uses newer kernels
-// by default.
+// portableAttention runs the cases of an operation with the portable kernels, on a device whose default kernels are for
+// sm_90a.
 func (r *SelfTestReport) portableAttention(o *SelfTestOptions, name string) error {
 	return withKernels(o.Device, "portable", func() error {
 		r.operations(o.Device, o.CPU, o.cases(partPortable, name+"/"), " by the kernels for all GPUs")
@@ -179,8 +179,8 @@ func countProducts(dev device.Device) *products {
 	return &products{d.CuBLASLt(), d.OwnProducts(), d.Fallbacks()}
 }
 
-// products fails if the library rejected a product that it should compute. The device is then correct but slow, which
-// no other check detects. This check runs last, after all products of the other checks.
+// products fails if cuBLASLt refused a product that it should compute. The device is then correct but slow, which no
+// other check detects. This check runs last, after all products of the other checks.
 func (r *SelfTestReport) products(p products) {
 	c := Check{Name: "cuBLASLt", OK: true, Detail: fmt.Sprintf("takes every aligned product; mt's own kernels computed %d others", p.Own)}
 	if p.Library == 0 {
@@ -266,7 +266,7 @@ type unit struct {
 	run  func(ctx context.Context, r *SelfTestReport) error
 }
 
-// cases returns a filter for the cases of a part whose names begin with prefix.
+// cases returns a filter for the selected cases of a part: those whose names begin with prefix.
 func (o *SelfTestOptions) cases(part, prefix string) func(name string) bool {
 	return func(name string) bool {
 		return strings.HasPrefix(name, prefix) && o.Choice.takes(part, name) && (o.Cases == nil || o.Cases(name))
@@ -302,7 +302,7 @@ func (o *SelfTestOptions) units() (out []unit) {
 	return out
 }
 
-// others lists the units without table cases.
+// others lists the units that are not cases of the operation table.
 func (o *SelfTestOptions) others() (out []unit) {
 	for i, name := range []string{"attention of several rows", "attention of one long row"} {
 		for _, fused := range []bool{false, true} {

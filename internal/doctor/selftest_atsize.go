@@ -16,8 +16,9 @@ import (
 	"mt/plan/rates"
 )
 
-// sizes are the sizes of the checks at training size. The operation table is small, because its float64 oracle is
-// slow. These checks instead compare two ways in which a device computes the same result.
+// sizes are the sizes of the checks at training size. The operation table compares with an oracle in float64, which is
+// slow, so its tensors are small. The checks at training size compare two ways in which a device computes the same
+// result.
 type sizes struct {
 	attention []sequences
 	product   int   // M, N and K of a matrix product
@@ -47,9 +48,9 @@ const (
 	lseBound = 1.0 / (1 << 10)
 )
 
-// productBound returns the bound for elements of products with n terms in [-1, 1), summed in two orders. fp32 sums of
-// random signs stay below √n·4. Each of n additions rounds by 2^-24 of the sum, with random sign. A missing term
-// causes an error of 1/4 on average.
+// productBound returns the bound for the difference between two products of n terms in [-1, 1), summed in different
+// orders. fp32 sums of random signs stay below √n·4. Each of n additions rounds by 2^-24 of the sum, with random sign.
+// A missing term causes an error of 1/4 on average.
 func productBound(n int) float64 { return 64 * float64(n) / (1 << 24) }
 
 // atSize runs a check at training size.
@@ -66,7 +67,7 @@ func (r *SelfTestReport) atSize(o *SelfTestOptions, check func(l *lab, size size
 	return check(l, size)
 }
 
-// productsOf returns the check of matrix products against the kernels of own.
+// productsOf returns the check of matrix products. It also computes them on own, a device with mt's own kernels.
 func (r *SelfTestReport) productsOf(own device.Device) func(l *lab, size sizes) error {
 	return func(l *lab, size sizes) error {
 		if err := r.productsAt(l, own, size); err != nil {
@@ -76,8 +77,8 @@ func (r *SelfTestReport) productsOf(own device.Device) func(l *lab, size sizes) 
 	}
 }
 
-// attentionBy returns the check of attention at the i-th size. It uses the default kernels; with fused it uses the
-// fused kernels on devices that default to sm_90a kernels.
+// attentionBy returns the check of attention at the i-th size of sizes.attention. It uses the default kernels. fused:
+// it uses the fused kernels, on devices whose default kernels are for sm_90a.
 func (r *SelfTestReport) attentionBy(i int, fused bool) func(l *lab, size sizes) error {
 	return func(l *lab, size sizes) error {
 		of := size.attention[i]
@@ -100,7 +101,7 @@ type attended struct {
 	forward, backward  time.Duration
 }
 
-// attentionAt compares the bf16 kernels with the fp32 kernel on equal bf16 inputs.
+// attentionAt compares the bf16 attention kernels with the fp32 kernel on equal inputs, which bf16 represents exactly.
 func (r *SelfTestReport) attentionAt(l *lab, of sequences, said string) error {
 	rng := rand.New(rand.NewPCG(7, uint64(of.tokens)))
 	t := of.n * of.tokens
@@ -212,7 +213,7 @@ func (r *SelfTestReport) productsAt(l *lab, own device.Device, size sizes) error
 				c.errorf("bf16%s: element %d is off by %.2g, at most %.2g is allowed", x.name, at, off, productBound(n))
 			}
 			rate := r.rate("matrix product bf16"+x.name, flops/took1.Seconds()/1e12, "TFLOP/s", "%s, in %s%s", shape, took(took1), size.said)
-			if x.name == "" { // rates predict the library of the device
+			if x.name == "" { // the predicted rates are those of the device's library
 				rate.predict(flops/1e12, r.machine.ProductSeconds(rates.Product{M: n, N: n, K: n, TransA: m.TransA, TransB: m.TransB}, device.BF16, false))
 			}
 		}
@@ -222,7 +223,7 @@ func (r *SelfTestReport) productsAt(l *lab, own device.Device, size sizes) error
 	return nil
 }
 
-// maker is a way to compute products, with the suffix of its report lines.
+// maker is a device that computes products, with the suffix of its lines in the report.
 type maker struct {
 	name string
 	lab  *lab
@@ -257,11 +258,11 @@ func (r *SelfTestReport) longTensor(l *lab, size sizes) error {
 	l.s.Zero(x.Mem())
 	l.s.Zero(y.Mem())
 	places := []int64{0, min(1<<31, size.elements/2) - part/2, size.elements - part}
-	given := make([]float32, part) // with zeros at both ends
+	given := make([]float32, part) // zero in the first and the last quarter, except at its two ends
 	for i := part / 4; i < part*3/4; i++ {
 		given[i] = float32(i%97 + 1)
 	}
-	given[0], given[part-1] = 1, 1 // the tensor's own ends
+	given[0], given[part-1] = 1, 1 // so that the ends of the tensor are not zero
 	for _, at := range places {
 		l.write(x.Slice(at, part), given)
 	}
@@ -290,7 +291,7 @@ func (r *SelfTestReport) longTensor(l *lab, size sizes) error {
 	return nil
 }
 
-// lab computes on one device with host data. It keeps the first error, and does nothing after an error.
+// lab runs operations on one device with data from the host. It keeps the first error, and does nothing after an error.
 type lab struct {
 	dev        device.Device
 	s          device.Stream

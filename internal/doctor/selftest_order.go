@@ -18,7 +18,7 @@ const (
 )
 
 // order passes two buffers through three streams, like the pipeline: copy to the device, compute, copy back. Only
-// events keep the copies in order. elems is the number of fp32 elements per buffer.
+// events keep these operations in order. elems is the number of fp32 elements per buffer.
 func (r *SelfTestReport) order(dev device.Device, elems int) error {
 	c := Check{Name: "order of streams", OK: true,
 		Detail: fmt.Sprintf("%d rounds of %d MiB through two buffers on three streams", orderRounds, 4*elems>>20)}
@@ -112,7 +112,7 @@ func (o *orderCheck) run() error {
 	}
 	done := make(chan int, orderRounds)
 	next := 0
-	landed := func() { // on the host: the download is complete, and the upload memory may change
+	landed := func() { // the copy back is complete, so the upload memory may change
 		if round := <-done; round != next {
 			o.check.errorf("notification %d came where %d was due", round, next)
 		}
@@ -165,7 +165,7 @@ func put(b []byte, x float32) {
 	}
 }
 
-// compare checks that the first half is twice the second: copied, then added.
+// compare checks that b is as computed: the second half as written, and the first half twice the second.
 func (o *orderCheck) compare(b []byte, round int) {
 	second := 2*float32(round) + 1
 	for i, want := range []float32{2 * second, second} {

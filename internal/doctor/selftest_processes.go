@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// mostLosses is the number of lost processes that ends a test. Each may take Processes.Limit, and more losses add
-// little information.
+// mostLosses is the number of lost processes after which the test ends. Each loss may take Processes.Limit, and further
+// losses add little information.
 var mostLosses = 8
 
 // saveEvery is the interval for saving the name of the running case.
@@ -25,8 +25,7 @@ const saveEvery = time.Second
 
 // Processes defines how SuperviseSelfTest starts and ends child processes.
 type Processes struct {
-	// Command returns the command of a child that calls ServeSelfTest from unit from on, with its standard output as
-	// w. kind is the kind of device; "": first child. The child must exit when its standard input closes.
+	// Command returns the command of a child that calls ServeSelfTest with its standard output and with from. kind is the kind of device; "": first child. The child must exit when its standard input closes.
 	Command func(kind string, from int) *exec.Cmd
 	// Limit is the time limit per case: a child may be silent for this long. Opening the device may take twice as
 	// long.
@@ -78,8 +77,8 @@ func SuperviseSelfTest(ctx context.Context, o SelfTestOptions, p Processes) (*Se
 	return s.r, nil
 }
 
-// child runs one child, starting at unit from, until the child or the test ends. It returns the next unit to run. An
-// error ends the test.
+// child runs one child process from unit number from on, until the child or the test ends. It returns the number of the
+// next unit to run. An error ends the test.
 func (s *supervisor) child(ctx context.Context, from int) (next int, err error) {
 	c := &child{cmd: s.p.Command(s.r.Kind, from), at: from, messages: make(chan message), ended: make(chan struct{}), stderr: s.p.Stderr}
 	s.r.starts("opening the device")
@@ -165,7 +164,8 @@ func (s *supervisor) take(c *child, m message) (over bool, err error) {
 	return false, nil
 }
 
-// count replaces the previous product counts of the child's process by p.
+// count adds p to the product counts of the report. p counts all products of the child's process, so it replaces the
+// child's previous counts.
 func (s *supervisor) count(c *child, p *products) {
 	if p == nil {
 		return
@@ -186,7 +186,8 @@ func (s *supervisor) count(c *child, p *products) {
 	c.counted = p
 }
 
-// lost records that the child was lost during its unit. A device that cannot be opened ends the test.
+// lost records that the child was lost during its unit, and returns the next unit. If the device could not even be
+// opened, lost returns an error, which ends the test.
 func (s *supervisor) lost(c *child, how, why string) (next int, err error) {
 	s.r.lose(how, why)
 	l := s.r.Losses[len(s.r.Losses)-1]
@@ -274,7 +275,7 @@ func (c *child) Write(b []byte) (int, error) {
 	return c.stderr.Write(b)
 }
 
-// unended returns the device's message about hanging work as the end of a sentence; "" if there is none.
+// unended returns what the device has said about work that does not end, as the end of a sentence; "": nothing.
 func (c *child) unended() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -284,7 +285,7 @@ func (c *child) unended() string {
 	return "; " + c.hangs
 }
 
-// lastWords describes how the process ended. It waits at most grace for the exit.
+// lastWords describes how the process has ended. It waits at most grace for the end.
 func (c *child) lastWords(grace time.Duration) string {
 	select {
 	case <-c.ended:
@@ -300,8 +301,8 @@ func (c *child) lastWords(grace time.Duration) string {
 	return strings.Join(append([]string{"its process ended by itself (" + c.cmd.ProcessState.String() + ")"}, words...), ": ")
 }
 
-// end waits for a process that has sent its last message, and kills any other. It returns an error if the process does
-// not exit.
+// end waits until a process that has sent its last message exits. It kills any other process. It returns an error if
+// the process does not exit.
 func (c *child) end(grace time.Duration) error {
 	go func() {
 		for range c.messages { // drain unread messages
@@ -341,9 +342,9 @@ type message struct {
 	Error string `json:"error,omitempty"`
 }
 
-// ServeSelfTest is the child's side of SuperviseSelfTest. It opens the devices, runs the units from from on, and
-// writes messages to w, one before each case. After a loss it returns without closing the device, which might hang.
-// The error is a write error.
+// ServeSelfTest is the child's side of SuperviseSelfTest. It opens the devices, runs the units with number from and
+// above, and writes messages to w, one before each case. After a loss it returns without closing the device, which
+// might hang. The error is a write error.
 func ServeSelfTest(ctx context.Context, w io.Writer, from int, open func() (SelfTestOptions, func() error, error)) error {
 	out := json.NewEncoder(w)
 	o, closing, err := open()

@@ -25,7 +25,7 @@ func (r *SelfTestReport) rate(name string, value float64, unit, detail string, a
 	return &r.Rates[len(r.Rates)-1]
 }
 
-// withMeter calls f with a meter on dev. The meter times each size once, since the caller grows the size until it
+// withMeter calls f with a meter on dev. The meter times each size only once, because f tries larger sizes until one
 // takes long enough.
 func withMeter(dev device.Device, f func(m *measure.Meter) error) error {
 	m, err := measure.New(dev, measure.Options{Least: 1})
@@ -35,8 +35,8 @@ func withMeter(dev device.Device, f func(m *measure.Meter) error) error {
 	return errors.Join(f(m), m.Close())
 }
 
-// matMuls measures the rate of square products A·Bᵀ of each dtype, with the measurement that a training run uses as
-// the reference of its MFU.
+// matMuls measures the rate of square products A·Bᵀ of each dtype. A training run computes its MFU relative to a rate
+// measured in the same way.
 func (r *SelfTestReport) matMuls(dev device.Device) error {
 	for _, act := range dtypes {
 		r.starts("rate of matrix products " + act.String())

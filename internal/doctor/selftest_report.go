@@ -29,7 +29,8 @@ type Rate struct {
 	rates.Beside
 }
 
-// predict adds a prediction to the rate: amount, in the rate's unit times seconds, takes seconds; 0: unknown.
+// predict adds a predicted rate: amount (such as FLOPs, in the rate's unit times seconds) divided by the predicted time
+// in seconds; seconds 0: no prediction.
 func (r *Rate) predict(amount, seconds float64) {
 	if seconds > 0 {
 		r.Beside = rates.Against(amount/seconds, r.Value)

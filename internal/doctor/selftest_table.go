@@ -55,7 +55,7 @@ func (t *tester) Run(name string, f func(*tester)) bool {
 	return len(sub.found) == 0
 }
 
-// opCheck summarizes the cases of one operation.
+// opCheck sums up the cases of one operation and dtype.
 type opCheck struct {
 	cases, failed int
 	worst         float64
@@ -101,14 +101,14 @@ func table(dev device.Device, want func(name string) bool, starts func(name stri
 	return sums, lost, why
 }
 
-// ran reports whether got has cases of the operation and dtype of the case called name.
+// ran reports whether got has any case with the operation and dtype of the case name.
 func ran(got map[string]*opCheck, name string) bool {
 	parts := strings.SplitN(name, "/", 3)
 	return got[parts[0]+" "+parts[1]] != nil
 }
 
-// operations runs the table cases that want accepts, on dev and on the CPU device. The CPU's errors show the usual
-// size. of describes the kernels; it is appended to the names of the checks.
+// operations runs the selected table cases on dev and on the CPU device. The report shows the CPU's error beside dev's,
+// as the usual size of errors. of names the kernels; it is appended to the names of the checks.
 func (r *SelfTestReport) operations(dev, cpu device.Device, want func(name string) bool, of string) {
 	got, lost, why := table(dev, want, func(name string) { r.starts(name + of) })
 	if lost != "" {
@@ -128,7 +128,7 @@ func (r *SelfTestReport) operations(dev, cpu device.Device, want func(name strin
 	}
 }
 
-// busyBytes is the size in bytes of each copy beside repeated operations.
+// busyBytes is the size in bytes of each copy that another stream makes while operations are repeated.
 const busyBytes = 1 << 20
 
 // repeat runs the selected cases o.Repeat more times, while another stream copies continuously in both directions. It
@@ -164,8 +164,8 @@ func (r *SelfTestReport) repeat(ctx context.Context, o *SelfTestOptions) (err er
 	return nil
 }
 
-// bits returns hashes of the outputs of the selected cases by name. It ignores other errors, because an earlier part
-// has reported them. It returns an error for the case that leaves the device unusable. when names the repetition.
+// bits returns a hash of each selected case's outputs, by the case's name. It ignores wrong outputs, because an earlier
+// part has reported them. It returns an error for a case that leaves the device unusable. when names the repetition.
 func (r *SelfTestReport) bits(o *SelfTestOptions, when string) (map[string]uint64, error) {
 	var lost error
 	t := &tester{starts: func(name string) { r.starts(name + when) }, report: func(name string, found []string) {

@@ -21,9 +21,10 @@ import (
 	"mt/internal/run/settings"
 )
 
-// trainBounds limits the relative difference of a loss to the CPU device's over ten steps. In fp32 the two devices sum
-// products in different orders, which changes logits by about 1e-6 and grows a little each step. In bf16 activations
-// are rounded to 2^-9 at different places. Recorded bf16 losses stay within a percent of fp32 losses.
+// trainBounds limits the relative difference between a loss of the device and the loss of the CPU device, over ten
+// steps. In fp32 the two devices sum products in different orders, which changes logits by about 1e-6 and grows a
+// little each step. In bf16 activations are rounded to 2^-9 at different places. Recorded bf16 losses stay within a
+// percent of fp32 losses.
 var trainBounds = map[device.DType]float64{device.F32: 1e-4, device.BF16: 2e-2}
 
 // training compares the losses of a short run with the CPU device's losses.
@@ -134,9 +135,9 @@ func (s *steps) Write(b []byte) (int, error) {
 // tempName is the prefix of our temporary directories.
 const tempName = "mt-selftest-"
 
-// tempDir creates a temporary directory and removes the leftovers of killed self tests: directories whose lock it can
-// take. lock is checkpoint.Lock. If lock succeeds twice on our own directory, the system has no locks. tempDir then
-// removes nothing, because a leftover may still be in use.
+// tempDir creates a temporary directory. It also removes the directories of killed self tests, which it recognises
+// because it can lock them. lock is checkpoint.Lock. If lock succeeds twice on our own directory, the system has no
+// locks. tempDir then removes nothing, because a directory may still be in use.
 func tempDir(lock func(path string) (unlock func(), err error)) (dir string, remove func(), err error) {
 	if dir, err = os.MkdirTemp("", tempName); err != nil {
 		return "", nil, err

@@ -7,26 +7,23 @@ import (
 	"strings"
 )
 
-// Rules say which package may import what. A name stands for the package and
-// all below it, unless a longer name stands for it too.
+// Rules defines which package may import which. A name covers the package and all packages below it, except those that
+// a longer name covers.
 type Rules struct {
-	// Arrows lists, for each name, the names that its packages may import. They
-	// may import what those may as well, and each other. A name may import
-	// itself.
+	// Arrows lists, for each name, the names that its packages may import. Permissions are transitive. Packages of one
+	// name may import each other.
 	Arrows map[string][]string
-	// Helpers is a folder whose packages, unless Arrows names them, everybody
-	// may import and which import only each other.
+	// Helpers is a folder of packages that everybody may import, except packages that Arrows names. Helpers import only
+	// helpers.
 	Helpers string
-	// Fences lists names that serve a run from beside it, and for each the names
-	// whose packages may import it, whatever the arrows say. Where two names stand
-	// for a package the longer one counts.
+	// Fences lists names that serve a run but do not belong to it. For each it lists the names whose packages may
+	// import the fenced packages, whatever the arrows allow. If two names cover a package, the longer name counts.
 	Fences map[string][]string
-	// TestOnly are names that only tests, and packages of these names, import.
+	// TestOnly lists names that only tests may import, and packages of these names.
 	TestOnly []string
-	// ForTests are names that every test may import.
+	// ForTests lists names that every test may import.
 	ForTests []string
-	// Only lists, for the start of a path outside the module, the names whose
-	// packages may import it.
+	// Only maps prefixes of import paths outside the module to the names whose packages may import them.
 	Only map[string][]string
 }
 
@@ -109,7 +106,7 @@ var Arrows = Rules{
 	},
 }
 
-// Check returns what pkgs do against the rules, one sentence each, in order.
+// Check returns the violations of the rules in pkgs, one sentence each, in order.
 func (r *Rules) Check(pkgs []Package) []string {
 	var found []string
 	for _, p := range pkgs {
@@ -130,7 +127,7 @@ func (r *Rules) Check(pkgs []Package) []string {
 	return found
 }
 
-// appendImport appends what is wrong with one import, if anything.
+// appendImport appends the violation of one import, if there is one.
 func (r *Rules) appendImport(found []string, from, to string, test bool) []string {
 	who := from
 	if test {
@@ -160,7 +157,7 @@ func (r *Rules) appendImport(found []string, from, to string, test bool) []strin
 	return found
 }
 
-// name is the longest name that stands for the package, "" without one.
+// name returns the longest name that covers the package; "" if none does.
 func (r *Rules) name(path string) string {
 	names := make([]string, 0, len(r.Arrows))
 	for n := range r.Arrows {
@@ -173,7 +170,7 @@ func (r *Rules) name(path string) string {
 	return best
 }
 
-// fence is the longest fenced name that stands for the package, "" without one.
+// fence returns the longest fenced name that covers the package; "" if none does.
 func (r *Rules) fence(path string) string {
 	names := make([]string, 0, len(r.Fences))
 	for n := range r.Fences {
@@ -182,7 +179,7 @@ func (r *Rules) fence(path string) string {
 	return longest(path, names)
 }
 
-// reaches reports whether the arrows lead from one name to another.
+// reaches reports whether arrows lead from one name to the other.
 func (r *Rules) reaches(from, to string, seen map[string]bool) bool {
 	if from == to || to == r.Helpers {
 		return true
@@ -194,7 +191,7 @@ func (r *Rules) reaches(from, to string, seen map[string]bool) bool {
 	return slices.ContainsFunc(r.Arrows[from], func(next string) bool { return r.reaches(next, to, seen) })
 }
 
-// below lists the names that the arrows lead to from name.
+// below lists the names that arrows lead to from name.
 func (r *Rules) below(name string) string {
 	var names []string
 	for to := range r.Arrows {
@@ -211,7 +208,7 @@ func within(path, name string) bool {
 	return path == name || strings.HasPrefix(path, name+"/")
 }
 
-// longest is the longest of names that path is within, "" without one.
+// longest returns the longest of names that contains path; "" if none does.
 func longest(path string, names []string) string {
 	best := ""
 	for _, n := range names {

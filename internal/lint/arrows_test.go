@@ -72,7 +72,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestFences: who may pass a fence is what its longest name says, and a fence opens no arrow.
+// TestFences: the longest fenced name decides who may pass, and a fence opens no arrow.
 func TestFences(t *testing.T) {
 	rules := Rules{
 		Arrows: map[string][]string{"cmd": {"pipe"}, "pipe": {"aside", "aside/part"}, "disk": nil, "aside": nil, "aside/part": nil},
@@ -128,8 +128,8 @@ func TestArrowsAreSound(t *testing.T) {
 	}
 }
 
-// TestRunsStayInside: no name below the command and the fences themselves may import what is beside a run, but for
-// what measures a machine.
+// TestRunsStayInside: only the command, the fenced names and the measurement of a machine may import the fenced
+// packages.
 func TestRunsStayInside(t *testing.T) {
 	for from := range Arrows.Arrows {
 		if from == "cmd" || Arrows.fence(from) != "" {

@@ -1,8 +1,8 @@
-// Package lint holds the rules of the repository that a compiler does not know. Its tests apply them
-// to this tree:
+// Package lint holds the rules of the repository that the compiler does not check. Its tests apply the rules to this
+// source tree:
 //
 //   - which package may import which, and that each permission is used
-//   - that no package of a run imports what serves it from beside it
+//   - that no package of a run imports a package that serves the run from outside
 //   - where unsafe and protoactor may appear
 //   - how long a function may be
 //   - that every package has a doc.go
@@ -13,6 +13,6 @@
 //
 // It may import the standard library only; nothing imports it.
 //
-// Invariant: the rules are data (Arrows, Limits) and the checks are functions
-// of what they are given, so each rule is tested on trees that break it.
+// Invariant: the rules are data (Arrows, Limits) and the checks are pure functions, so tests apply each rule to trees
+// that break it.
 package lint

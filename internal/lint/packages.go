@@ -14,17 +14,16 @@ import (
 	"strings"
 )
 
-// Package is what the checks know of a package of the main module.
+// Package describes a package of the main module.
 type Package struct {
 	// Path is the import path without the module's: "device/cpu", "" for the
 	// root of the module.
 	Path string
-	// Imports are those of the files that make the package, on any platform and
-	// under any build tag but emulatorTag; TestImports those of its tests and of
-	// files with that tag, which no shipped binary has. Imports of the module
-	// are written as Path is, with a leading "./".
+	// Imports has the imports of the package's files, on any platform and under any build tag except emulatorTag.
+	// TestImports has the imports of its tests and of files with that tag, which no shipped binary contains. Imports of
+	// this module have the form of Path with a leading "./".
 	Imports, TestImports []string
-	// Files are the names of all its files, tests included.
+	// Files has the names of all its files, tests included.
 	Files []string
 }
 
@@ -50,8 +49,8 @@ func Packages(root string) ([]Package, error) {
 	return decode(strings.NewReader(string(out)))
 }
 
-// decode reads the objects that go list prints, and the imports of files that
-// it left out for this platform.
+// decode reads the objects that go list prints. It also reads the imports of files that go list ignores on this
+// platform.
 func decode(r io.Reader) ([]Package, error) {
 	var pkgs []Package
 	for d := json.NewDecoder(r); ; {
@@ -97,8 +96,7 @@ func (l *listed) pack() (Package, error) {
 // emulatorTag is the build tag of a binary that emulates a GPU.
 const emulatorTag = "emu"
 
-// importsOf are the paths that a Go file imports. tagged: it is built with
-// emulatorTag only.
+// importsOf returns the import paths of a Go file. tagged: the file is built with emulatorTag only.
 func importsOf(file string) (_ []string, tagged bool, _ error) {
 	f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly|parser.ParseComments)
 	if err != nil {
@@ -120,7 +118,7 @@ func importsOf(file string) (_ []string, tagged bool, _ error) {
 	return paths, tagged, nil
 }
 
-// shorten replaces module at the head of paths by ".", each path once.
+// shorten replaces the prefix module of paths by "." and removes duplicates.
 func shorten(paths []string, module string) []string {
 	var out []string
 	seen := map[string]bool{}
@@ -136,8 +134,8 @@ func shorten(paths []string, module string) []string {
 	return out
 }
 
-// Tree lists the files of the git work tree at root, relative to it: those
-// tracked and those that are neither tracked nor ignored.
+// Tree lists the files of the git work tree at root, relative to root: tracked files and untracked files that are not
+// ignored.
 func Tree(root string) ([]string, error) {
 	cmd := exec.Command("git", "ls-files", "--cached", "--others", "--exclude-standard", "-z")
 	cmd.Dir = root
@@ -155,7 +153,7 @@ func Tree(root string) ([]string, error) {
 	return files, nil
 }
 
-// stderrOf is what a command that failed printed, ready to be appended.
+// stderrOf returns the standard error of a failed command, ready to be appended to a message.
 func stderrOf(err error) string {
 	var exit *exec.ExitError
 	if errors.As(err, &exit) && len(exit.Stderr) > 0 {

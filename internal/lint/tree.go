@@ -14,9 +14,9 @@ import (
 
 // Limits are the rules for files.
 var Limits = struct {
-	// Lines is the length of a function of Go that is no test's and was not generated.
+	// Lines is the maximum length of a Go function, except in tests and generated files.
 	Lines int
-	// Read are the endings of files in which marks are looked for.
+	// Read lists the endings of files that are searched for Marks.
 	Read []string
 	// Marks are words that postpone work.
 	Marks *regexp.Regexp
@@ -26,8 +26,7 @@ var Limits = struct {
 	Marks: regexp.MustCompile(`\b(TO` + `DO|FIX` + `ME|X` + `XX)\b`),
 }
 
-// CheckFile returns what the file with that name and content does against
-// Limits, one sentence each.
+// CheckFile returns the violations of Limits in a file, one sentence each.
 func CheckFile(name string, content []byte) []string {
 	if !slices.ContainsFunc(Limits.Read, func(suffix string) bool { return strings.HasSuffix(name, suffix) }) {
 		return nil
@@ -41,7 +40,7 @@ func CheckFile(name string, content []byte) []string {
 	return found
 }
 
-// checkFunctions returns the functions of a file of Go that are too long. Tests and generated files have none.
+// checkFunctions returns the functions of a Go file that are too long. Tests and generated files are exempt.
 func checkFunctions(name string, content []byte) (found []string) {
 	if !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
 		return nil

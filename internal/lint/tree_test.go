@@ -145,8 +145,7 @@ func TestModuleFiles(t *testing.T) {
 		}
 		folders[filepath.Dir(name)] = true
 	}
-	// A folder that the test has read is part of what go test's cache looks at,
-	// so a new file runs this test again.
+	// The folders read by the test are inputs of go test's cache, so a new file reruns this test.
 	for dir := range folders {
 		if _, err := os.ReadDir(filepath.Join(root, dir)); err != nil {
 			t.Error(err)
@@ -154,8 +153,8 @@ func TestModuleFiles(t *testing.T) {
 	}
 }
 
-// TestPackagesThatAreBroken: a file that is left out for this platform and is no Go names itself, and so does a folder that is
-// in no repository.
+// TestPackagesThatAreBroken: the error names a file that is ignored on this platform and is not Go, and a folder
+// outside any repository.
 func TestPackagesThatAreBroken(t *testing.T) {
 	root := writeFiles(t, map[string]string{"x_plan9.go": "no Go"})
 	if got, err := decode(strings.NewReader(fmt.Sprintf(`{"Dir": %q, "IgnoredGoFiles": ["x_plan9.go"]}`, root))); err == nil || !strings.Contains(err.Error(), "x_plan9.go") {

@@ -6,17 +6,15 @@ import (
 	"strings"
 )
 
-// uses are the entries of some Rules that imports need, each written as the rules
-// have it.
+// uses collects the entries of Rules that some import needs, each in the form of the rules.
 type uses struct {
 	names            map[string]bool
 	arrows, only     map[[2]string]bool // from and to; start of a path and name
 	testOnly, tested map[string]bool
 }
 
-// Unused returns the entries of the rules that no import of pkgs needs, one sentence each, in
-// order; pkgs must be all packages of the module. An arrow is needed by an import that it
-// allows itself, not by one that it allows only together with other arrows.
+// Unused returns the entries of the rules that no import of pkgs needs, one sentence each, in order. pkgs must be all
+// packages of the module. An import needs an arrow if the arrow alone allows it, not if it takes several arrows.
 func (r *Rules) Unused(pkgs []Package) []string {
 	u := uses{map[string]bool{}, map[[2]string]bool{}, map[[2]string]bool{}, map[string]bool{}, map[string]bool{}}
 	for _, p := range pkgs {
@@ -60,8 +58,7 @@ func (r *Rules) Unused(pkgs []Package) []string {
 	return found
 }
 
-// use notes the entries that one import needs. What every test may import needs
-// no arrow of a test.
+// use records the entries that one import needs. A test's import of a name in ForTests needs no arrow.
 func (r *Rules) use(u *uses, from, to string, test bool) {
 	own, internal := strings.CutPrefix(to, "./")
 	if !internal {

@@ -24,8 +24,8 @@ func TestUnused(t *testing.T) {
 		{"steps/a", "./chip/soft", true, []string{"ForTests: no test imports chip/soft that could not without"}},
 		{"chip", "./chip/truth", true, []string{"ForTests: no test imports chip/truth that could not without", "TestOnly: nothing else imports chip/truth"}},
 
-		// These need no entry: an arrow that is part of the way, a helper, the same
-		// name, a test that an arrow serves, another module with the same start.
+		// These imports use no entry: an arrow that is only part of the way, a helper, the same name, a test that an
+		// arrow serves, another module with the same prefix.
 		{"cmd/x", "./chip", false, nil},
 		{"steps/a", "./internal/pool", false, nil},
 		{"disk", "./disk/b", false, nil},

@@ -12,11 +12,11 @@ import (
 	"mt/internal/run/resolve"
 )
 
-// agreeOnRun has all ranks compare what their runs are made of and where they go on from, before
-// anything takes long.
+// agreeOnRun compares the configurations, inputs and starting points of all ranks, before any slow work. done: the run
+// is finished already and its model is written.
 func agreeOnRun(r *resolve.Resolved, version string) (done bool, err error) {
 	from := r.From
-	if from.Over || from.Ended || from.State.Step >= r.Config.MaxSteps { // else there is more to train, whatever is written
+	if from.Over || from.Ended || from.State.Step >= r.Config.MaxSteps { // otherwise steps remain, whatever is written
 		done = r.Ranks.First() && r.Finished()
 	}
 	if r.Ranks.Size() == 1 {

@@ -14,8 +14,8 @@ import (
 	"mt/plan/rates"
 )
 
-// newWideScene is a run in bf16 on a GPU whose model has heads of 64 elements, on rows that are longer than
-// the tiles of one kind of kernels and not than those of the other.
+// newWideScene is a bf16 run on a GPU. The model has heads of 64 elements, and rows exceed the tiles of one kind of
+// kernels but not of the other.
 func newWideScene(t *testing.T, extra string) scene {
 	t.Helper()
 	rows := writeRows(t, t.TempDir(), 6, 100, 48)
@@ -106,8 +106,8 @@ func TestAttentionKernelsAreKept(t *testing.T) {
 	sameRun(t, got, portable)
 }
 
-// TestFusedAttentionIsKept: a run takes the fused kernels where there are none for sm_90a, they differ from the portable ones, and a
-// run that was begun with the latter keeps them. Where hidden states lie makes no difference.
+// TestFusedAttentionIsKept: without the kernels for sm_90a a run takes the fused kernels, which differ from the
+// portable ones. A run started with portable kernels keeps them. The place of hidden states makes no difference.
 func TestFusedAttentionIsKept(t *testing.T) {
 	testkit.NotShort(t)
 	if testkit.Race {

@@ -41,8 +41,9 @@ func TestAverageOfNothing(t *testing.T) {
 	}
 }
 
-// TestAverageIsAModel: the run leaves the averages as a complete model, in bf16 where that is asked for, of the last step also where
-// the weights are those of the best; another run begins from it, but for one that would write there.
+// TestAverageIsAModel: the run leaves the averages as a complete model, in bf16 if asked for. They belong to the last
+// step even if the final model is the best one. Another run can start from the averages, except a run that would
+// overwrite them.
 func TestAverageIsAModel(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })

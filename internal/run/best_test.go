@@ -53,8 +53,8 @@ func readFile(t *testing.T, elem ...string) string {
 	return string(raw)
 }
 
-// TestSaveBest: the model of a run is that of the lowest held-out loss, whose checkpoint
-// stays beside the newest; so it is where the run was stopped and resumed.
+// TestSaveBest: the final model has the lowest held-out loss. Its checkpoint stays beside the newest, also if the run
+// was stopped and resumed.
 func TestSaveBest(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })

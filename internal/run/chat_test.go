@@ -100,8 +100,8 @@ func TestPackingChangesNoLoss(t *testing.T) {
 	}
 }
 
-// TestSavedTemplates: beside a model lie the chat templates that its data went through, all that a directory has, and none of
-// those of the model it was trained from.
+// TestSavedTemplates: beside a model are the chat templates that its data used, all templates of a directory, and
+// none of the original model.
 func TestSavedTemplates(t *testing.T) {
 	testkit.NotShort(t)
 	first := chatScene(t, "max_steps: 1\n")

@@ -23,8 +23,7 @@ import (
 	"mt/internal/testkit"
 )
 
-// emulate starts an emulated GPU for one test. What is wrong with the calls of
-// the run, or not given back, fails the test.
+// emulate starts an emulated GPU for one test. Wrong calls of the run, or memory that is not freed, fail the test.
 func emulate(t *testing.T, o emu.Options) *emu.Driver {
 	t.Helper()
 	drv := emu.New(o)
@@ -244,7 +243,7 @@ func TestPlanOnPaper(t *testing.T) {
 	checkError(t, err, true, "run.yaml", "device: cuda: ", "and with device_memory the plan can be made")
 }
 
-// The budget covers the context: what the plan says is what a run takes.
+// The budget covers the context: the run takes exactly what the plan says.
 func TestCUDABudget(t *testing.T) {
 	testkit.NotShort(t)
 	drv := emulate(t, emu.Options{})
@@ -301,10 +300,9 @@ func TestCUDADamagedRecord(t *testing.T) {
 	}
 }
 
-// TestCUDAEveryCallFails: a run in which one call of the driver fails ends with
-// that call's error, wherever it is made, and gives everything back. Of each
-// function the first call, the last and one between are tried. Where long tests are left out it is one call of some
-// functions, which are drawn.
+// TestCUDAEveryCallFails: if one call of the driver fails, the run ends with that call's error and frees everything.
+// The test tries the first call of each function, the last and one between. Without long tests it tries one call of
+// some drawn functions.
 func TestCUDAEveryCallFails(t *testing.T) {
 	testkit.NotShort(t)
 	if testkit.Race {
@@ -347,9 +345,8 @@ func TestCUDAEveryCallFails(t *testing.T) {
 	checkClean(t)
 }
 
-// TestCUDALostDevice: a GPU that is lost in the middle of a run ends it with an
-// error that says so; the last checkpoint stands, and from it the run goes on to
-// the very end that it would have had. Where long tests are left out one of the ways to lose it is drawn.
+// TestCUDALostDevice: if the GPU is lost during a run, the run ends with an error that says so. The last checkpoint
+// remains, and resuming it gives the same end. Without long tests one way to lose the GPU is drawn.
 func TestCUDALostDevice(t *testing.T) {
 	testkit.NotShort(t)
 	want := newScene(t, "device: cuda\nmax_steps: 4\nsave_steps: 2\n")

@@ -16,7 +16,7 @@ import (
 	"mt/internal/testkit"
 )
 
-// seen is what a viewer saw of a run.
+// seen is a viewer's view of a run.
 type seen struct {
 	steps int // lines
 	ended bool
@@ -34,8 +34,8 @@ func watching(events io.ReadCloser) (s seen) {
 	return s
 }
 
-// TestDashboard: a run shows itself until its end, whoever comes and goes, and computes
-// what it computes without.
+// TestDashboard: a run shows itself until its end while viewers come and go, and computes the same as without
+// viewers.
 func TestDashboard(t *testing.T) {
 	testkit.NotShort(t)
 	plain := newScene(t, "")

@@ -26,8 +26,8 @@ func (f freeFS) Free(string) (int64, error) { return f.free, nil }
 // errPlanned ends a run once it is planned.
 var errPlanned = errors.New("planned")
 
-// planned is what a scene would write on a disk with so much free, what the run
-// says, and how it ends: with errPlanned where it would have begun.
+// planned returns what a scene would write to a disk with the given free bytes, the run's output, and its error:
+// errPlanned if the run would have started.
 func (s scene) planned(t *testing.T, free int64) (w plan.Writes, said string, err error) {
 	t.Helper()
 	h := settings.Hooks{FS: freeFS{lazyFS{checkpoint.OS()}, free}, Planned: func(run any) {

@@ -17,7 +17,7 @@ import (
 	"mt/internal/run/settings"
 )
 
-// EvalOptions say what to evaluate. Config holds model, data and device keys.
+// EvalOptions configures Eval. Config has the keys of the model, the data and the device.
 type EvalOptions struct {
 	settings.Options
 	Config *config.Config
@@ -30,7 +30,7 @@ type EvalResult struct {
 	Tokens     int64   `json:"tokens"` // supervised tokens
 }
 
-// Eval computes the loss of a model over all rows of a data set.
+// Eval returns the loss of a model over all rows of a data set.
 func Eval(ctx context.Context, o EvalOptions) (res EvalResult, err error) {
 	err = open.OrCopied(o.Config, o.Options, func(c *config.Config) (err error) {
 		o.Config = c

@@ -40,8 +40,8 @@ func TestExpertsStream(t *testing.T) {
 	}
 }
 
-// TestExpertTrafficIsShown: the plan says when experts are fetched and what that
-// moves, in words and as JSON; metrics.jsonl says what was moved.
+// TestExpertTrafficIsShown: the plan shows when experts are fetched and how many bytes move, as text and as JSON.
+// metrics.jsonl shows the bytes moved.
 func TestExpertTrafficIsShown(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })

@@ -17,9 +17,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// fullFS is a disk that becomes full. It counts the writes to paths that contain match,
-// and those after the count has passed after fail. From then on Free returns free, but
-// for the first calls of it, as many as honest says.
+// fullFS is a disk that becomes full. It counts the writes to paths that contain match; later writes than the count
+// after fail. From then on Free returns free, except in its first `honest` calls.
 type fullFS struct {
 	match  string
 	after  int
@@ -61,9 +60,8 @@ func (f fullFile) WriteAt(p []byte, off int64) (int, error) {
 	return n, &os.PathError{Op: "write", Path: f.path, Err: syscall.ENOSPC}
 }
 
-// TestFullDisk: a save that fails ends the run with an error that says what is
-// missing where; what it began is gone, older checkpoints stand and are gone on
-// from.
+// TestFullDisk: if a save fails, the run ends with an error that says what is missing and where. The unfinished save
+// is removed, and older checkpoints remain and can be resumed.
 func TestFullDisk(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })

@@ -106,7 +106,7 @@ func (s scene) with(extra string) scene {
 	return s
 }
 
-// override adds top-level keys, in place of those of the same name.
+// override adds top-level keys and replaces keys of the same name.
 func override(yaml, extra string) string {
 	named := map[string]bool{}
 	for line := range strings.Lines(extra) {
@@ -170,16 +170,15 @@ type lazyFile struct{ checkpoint.File }
 func (lazyFile) Sync() error      { return nil }
 func (lazyFile) Flush(_, _ int64) {}
 
-// timedKeys are what of a line of metrics.jsonl depends on time, or on what else the
-// process does; trafficKeys on the depths and the binding.
+// timedKeys are the keys of metrics.jsonl that depend on time or on other work of the process. trafficKeys depend on
+// depths and binding.
 var (
 	timedKeys = []string{"timed_steps", "tok_per_s", "tflops", "tflops_executed", "mfu", "step_s", "eta_s", "host_bytes", "device_bytes", "memory", "h2d_gbps", "peer_gbps", "network_gbps", "disk_read_gbps", "disk_write_gbps", "disk_read_bytes", "disk_write_bytes", "disk_hidden", "disk_steps_per_pb", "d2h_gbps",
 		"stall_s", "compute_s", "own_products"}
 	trafficKeys = []string{"experts_fetched", "expert_bytes"}
 )
 
-// metrics reads metrics.jsonl, less some keys; every line must be whole. What is
-// left has every number as it was written.
+// metrics reads metrics.jsonl without some keys. Every line must be whole, and the remaining numbers stay as written.
 func (s scene) metrics(t *testing.T, without ...string) (out []string) {
 	t.Helper()
 	raw := testkit.Must(os.ReadFile(filepath.Join(s.out, settings.MetricsFile)))(t)
@@ -197,8 +196,8 @@ func (s scene) metrics(t *testing.T, without ...string) (out []string) {
 	return out
 }
 
-// left is the content of every file that a finished run leaves and that says
-// nothing about where or when it ran: the model, that of the averages and its last checkpoint.
+// left returns the content of every file that a finished run leaves and that does not depend on place or time: the
+// model, the averaged model and the last checkpoint.
 func (s scene) left(t *testing.T) map[string]string {
 	t.Helper()
 	out := map[string]string{}

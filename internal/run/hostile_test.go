@@ -169,8 +169,8 @@ func TestRunsAreRecognised(t *testing.T) {
 	}
 }
 
-// TestHubCache: a snapshot of the Hugging Face cache, whose files are links to
-// blobs, is a model like any other. What goes with its weights is saved beside those of the run.
+// TestHubCache: a snapshot of the Hugging Face cache, whose files link to blobs, is a model like any other. The files
+// beside its weights are saved with the run.
 func TestHubCache(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })

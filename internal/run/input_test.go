@@ -148,7 +148,7 @@ var badInputs = map[string]badInput{
 
 	"cuda": {extra: "device: cuda\n", usage: true, says: []string{"run.yaml:", "cuda: find CUDA: libcuda.so not found, looked in ", "device: cpu"}},
 	"slabs with clipping": {extra: "pipeline:\n  grad_slabs: 2\n", usage: true,
-		says: []string{"run.yaml:", "pipeline.grad_slabs is 2", "5 slabs", "max_grad_norm: 0", "grad_dtype: bf16"}},
+		says: []string{"run.yaml:", "pipeline.grad_slabs is 2", "clipping needs 5", "max_grad_norm: 0", "grad_dtype: bf16"}},
 	"one slab but tied": {extra: "max_grad_norm: 0\npipeline:\n  grad_slabs: 1\n", spoil: modelConfig(func(c map[string]any) { c["tie_word_embeddings"] = true }), usage: true,
 		says: []string{"run.yaml:", "pipeline.grad_slabs", "at least 2"}},
 	"host memory":      {extra: "host_memory: 1GiB\nmodel: llama-7b\n", usage: true, says: []string{"run.yaml:", "host_memory", "the run needs ", " of host memory and 1.0 GiB are available", "max_grad_norm: 0", "grad_dtype: bf16"}},

@@ -93,9 +93,9 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// TestGivenUpSteps: a run that is asked to stop, and is not to go on with its step for any time, gives the step up where none
-// of it has become part of the weights yet, says so, and saves the state before it. Either way the same command goes on to the
-// same end. Where long tests are left out it is asked in three of the steps, which are drawn.
+// TestGivenUpSteps: a run without patience that is asked to stop aborts its step if no part of the step has reached
+// the weights. It says so and saves the state before the step. In all cases the same command continues to the same
+// end. Without long tests three steps are drawn.
 func TestGivenUpSteps(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })

@@ -49,9 +49,8 @@ func TestDevicesGiveTheSameBits(t *testing.T) {
 	}
 }
 
-// TestDevicesThatDiffer: layers are shared out as the rates of the devices say, the bits stay those of one
-// device, and a run keeps its table of layers, whatever the rates are then, unless the number of devices is
-// another.
+// TestDevicesThatDiffer: layers are divided by the devices' rates, and the bits equal a single device's. A run keeps
+// its table of layers whatever the rates become, unless the number of devices changes.
 func TestDevicesThatDiffer(t *testing.T) {
 	testkit.NotShort(t)
 	want := newScene(t, ordered)
@@ -90,7 +89,7 @@ func TestDevicesThatCannotBe(t *testing.T) {
 		"gpus":      {newScene(t, "device: cpu\ndevices: [0, 2]\n"), "devices: 2"},
 		"rates":     {newScene(t, "devices: 2\ndevice_rates: rtx-4099\n"), "did you mean"},
 		"fewer":     {newScene(t, "devices: 3\ndevice_rates: rtx-4090,rtx-3090\n"), "rates of 2 devices, and the run has 3"},
-		"none":      {newScene(t, "devices: 0\n"), "0 devices compute nothing"},
+		"none":      {newScene(t, "devices: 0\n"), "give at least 1 device"},
 		"nonsense":  {newScene(t, "devices: both\n"), `"both"`},
 		"resumed":   {began.with("devices: 2\nmax_steps: 9\n"), "micro_batch_order"},
 		"reordered": {began.with("micro_batch_order: lanes\nmax_steps: 9\n"), "micro_batch_order was zigzag, is lanes"},

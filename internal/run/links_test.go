@@ -26,8 +26,8 @@ func (s scene) linkable(t *testing.T) scene {
 	return s.onDisks(t).with(fmt.Sprintf("state_dir: %s/states\n", filepath.Dir(s.out)))
 }
 
-// stateTensors are the tensors of all optimizer's files of a checkpoint, but for padding, by name: type, shape and content. linked
-// counts the files that have padding.
+// stateTensors returns the tensors of all optimizer files of a checkpoint, without padding, by name: type, shape and
+// content. linked is the number of files with padding.
 func stateTensors(t *testing.T, dir string) (tensors map[string]string, linked int) {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join(dir, "optimizer", "*"))
@@ -61,7 +61,7 @@ func stateTensors(t *testing.T, dir string) (tensors map[string]string, linked i
 	return tensors, linked
 }
 
-// sameStates compares what two checkpoints have beside weights, one of which links some of it.
+// sameStates compares the optimizer state of two checkpoints, one of which links some of it.
 func sameStates(t *testing.T, linked, copied string) {
 	t.Helper()
 	got, n := stateTensors(t, linked)
@@ -82,8 +82,8 @@ func sameStates(t *testing.T, linked, copied string) {
 	}
 }
 
-// TestLinkedStates: checkpoints that link states hold what those of a run in memory hold, also long after they were saved, and
-// any run goes on from them, to the same bits. Where long tests are left out one of the runs that go on is drawn.
+// TestLinkedStates: checkpoints that link states have the content of a run in memory, also long after they were
+// saved. Any run resumes them with the same bits. Without long tests one resumed run is drawn.
 func TestLinkedStates(t *testing.T) {
 	testkit.NotShort(t)
 	for name, recipe := range map[string]string{"fp32": "", "bf16": "compute_dtype: bf16\n", "fp32-saved": "save_dtype: fp32\n", "tied-unclipped": "tied\ncompute_dtype: bf16\nmax_grad_norm: 0\n",
@@ -322,8 +322,8 @@ func linkedFiles(t *testing.T, dir string) map[string]bool {
 	return out
 }
 
-// TestPowerCutWithLinks: whenever the power is cut, the newest checkpoint is whole, and it is that of the last save that had ended,
-// though states are written all the time.
+// TestPowerCutWithLinks: whenever the power is cut, the newest checkpoint is whole and belongs to the last finished
+// save, although states are written all the time.
 func TestPowerCutWithLinks(t *testing.T) {
 	testkit.NotShort(t)
 	s := newScene(t, "save_steps: 2\nsave_total_limit: 1\nrecompute: full\ncompute_dtype: bf16\n").linkable(t)
@@ -340,8 +340,8 @@ func TestPowerCutWithLinks(t *testing.T) {
 	}
 }
 
-// TestFilesOfNoUseGo: what a killed run has left in state_dir goes also where the next one, with more memory, puts nothing there. What
-// is another run's stays.
+// TestFilesOfNoUseGo: the next run removes a killed run's files in state_dir even if it has enough memory to write
+// none there. Files of other runs stay.
 func TestFilesOfNoUseGo(t *testing.T) {
 	s := newScene(t, "recompute: full\n")
 	states := filepath.Join(filepath.Dir(s.out), "states")

@@ -23,7 +23,7 @@ import (
 // for two steps and print what memory the plan and the system say it takes.
 const childMemory = "MT_TEST_TRAIN_MEMORY"
 
-// footprint is what such a child prints, in bytes.
+// footprint is the output of such a child, in bytes.
 type footprint struct {
 	Plan     int64 // host and device together
 	Resident int64 // resident set of the process in the second step
@@ -135,8 +135,8 @@ func measureChild(t *testing.T, file string) footprint {
 	return f
 }
 
-// deviceBytes is what the scene's device holds: as planned, by purpose and in
-// all, and as counted in the last step.
+// deviceBytes returns the memory of the scene's device: planned by purpose and in total, and counted in the last
+// step.
 func (s scene) deviceBytes(t *testing.T) (rows map[string]int64, planned, counted int64) {
 	t.Helper()
 	rows = map[string]int64{}
@@ -158,9 +158,8 @@ func (s scene) deviceBytes(t *testing.T) (rows map[string]int64, planned, counte
 	return rows, planned, m.Bytes
 }
 
-// TestDeviceMemoryDoesNotGrow: neither with the number of layers nor, with
-// activation_slots given and everything recomputed, with the rows of a step;
-// but for what says which tokens they are.
+// TestDeviceMemoryDoesNotGrow: device memory does not grow with the number of layers. With activation_slots given and
+// full recomputation it does not grow with the rows of a step either, except for the token ids.
 func TestDeviceMemoryDoesNotGrow(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })

@@ -16,7 +16,7 @@ import (
 	"mt/internal/testkit"
 )
 
-// logLine is what the tests below read of a line.
+// logLine has the fields of a line that the tests read.
 type logLine struct {
 	Step        int
 	Loss        *float64

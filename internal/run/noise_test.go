@@ -8,8 +8,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestNoiseOfSteps: noise on embeddings is in the losses of steps and not in those of evaluations. It follows from the seed, and
-// not from how rows are put into micro-batches.
+// TestNoiseOfSteps: noise on embeddings changes the losses of steps but not of evaluations. It depends on the seed
+// and not on the division into micro-batches.
 func TestNoiseOfSteps(t *testing.T) {
 	testkit.NotShort(t)
 	plain := newScene(t, "val_size: 3\neval_steps: 1\nlearning_rate: 0\nmax_steps: 3\npacking: false\nshuffle: false\n")

@@ -34,9 +34,9 @@ type onPass func()
 
 func (f onPass) Write(b []byte) (int, error) { f(); return len(b), nil }
 
-// TestPassTakesWhatIsPlanned: the reference's pass holds what its plan says, to the byte and by purpose, of a reference that is larger than the
-// model as of the model itself; nothing of the run is there yet, and nothing of the pass is left. In bf16 weights take 2 bytes a
-// parameter, but for those of which new rows are the mean.
+// TestPassTakesWhatIsPlanned: the reference's pass holds exactly the planned bytes by purpose, for the model itself
+// and for a larger reference. The run's memory is not there yet, and the pass leaves nothing. In bf16 weights take 2
+// bytes a parameter, except tables whose new rows are the mean of others.
 func TestPassTakesWhatIsPlanned(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
@@ -123,8 +123,9 @@ func TestPassOfNewTokens(t *testing.T) {
 	}
 }
 
-// TestPassIsPlanned: a plan has a line for the pass of a reference that is another model, in the table and in JSON, and says that the model itself takes
-// no more memory than training; how long the pass takes at least, once the data is known for all of it. Where all is known no pass is planned.
+// TestPassIsPlanned: the plan's table and JSON have a line for the pass of another model, and say that the model
+// itself needs no more memory than training. They give a lower bound on the pass's time once all data is known. If
+// all references are known, no pass is planned.
 func TestPassIsPlanned(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
@@ -181,7 +182,7 @@ func TestPassIsPlanned(t *testing.T) {
 	}
 }
 
-// dryRun is what mt train --dry-run prints of the scene.
+// dryRun returns the output of mt train --dry-run for the scene.
 func dryRun(t *testing.T, s scene, o settings.Options) (string, error) {
 	t.Helper()
 	var out strings.Builder
@@ -236,8 +237,8 @@ func TestPassOnAMachine(t *testing.T) {
 	}
 }
 
-// TestPassThatDoesNotFit: a reference that has no room is refused when the run is planned, with what to do, and so is one with fewer positions
-// than rows have tokens. Where its numbers are known it needs none.
+// TestPassThatDoesNotFit: planning refuses a reference that does not fit, with advice, and a reference with fewer
+// positions than rows have tokens. If its log-probabilities are known, it needs no memory.
 func TestPassThatDoesNotFit(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
@@ -271,7 +272,7 @@ func TestPassThatDoesNotFit(t *testing.T) {
 	checkError(t, err, true, "run.yaml:", "max_seq_len", "dpo.reference_model has learned 12 positions")
 }
 
-// plannedPass is the plan of the scene's run and that of its reference's pass.
+// plannedPass returns the plans of the scene's run and of its reference's pass.
 func (s scene) plannedPass(t *testing.T) (run, pass *plan.Run, asked plan.Depths) {
 	t.Helper()
 	j, err := openRun(s.config(t), settings.Options{Stdout: io.Discard, Stderr: io.Discard}, open.Asks{Run: true}, nil)

@@ -18,7 +18,7 @@ import (
 	"mt/plan/rates"
 )
 
-// sketch is what mt plan prints of a configuration.
+// sketch returns the output of mt plan for a configuration.
 func sketch(t *testing.T, yaml string, o settings.Options) (string, error) {
 	t.Helper()
 	c, err := config.Parse("run.yaml", []byte(yaml), config.Args{})

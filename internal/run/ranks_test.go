@@ -23,7 +23,7 @@ import (
 	"mt/internal/testkit"
 )
 
-// rankRun is what became of one rank.
+// rankRun is the outcome of one rank.
 type rankRun struct {
 	said string
 	err  error
@@ -76,9 +76,8 @@ func (s scene) tryRanks(t *testing.T, n int, ctx context.Context, h func(rank in
 	})
 }
 
-// TestRecordingsTogether: several ranks train what is recorded, within the bounds of one, whatever
-// is streamed how. Where long tests are left out two ranks train the small recordings, and the representatives
-// among them with copied weights too.
+// TestRecordingsTogether: several ranks reproduce the recordings within the bounds of a single process, however data
+// is streamed. Without long tests two ranks train the small recordings, and representatives also with copied weights.
 func TestRecordingsTogether(t *testing.T) {
 	dirs := map[string]string{}
 	for _, dir := range testkit.FoundRecordings(t) {
@@ -128,8 +127,8 @@ func TestRecordingsTogether(t *testing.T) {
 	}
 }
 
-// TestTogether: a number of ranks has its bits; a run that goes on with as many ends with the same. Where long tests are
-// left out each of the configurations has one number of ranks, which is drawn.
+// TestTogether: each number of ranks has its own bits, and a resumed run with the same number ends with them. Without
+// long tests each configuration has one drawn number of ranks.
 func TestTogether(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
@@ -166,8 +165,8 @@ func TestTogether(t *testing.T) {
 	}
 }
 
-// TestOtherNumbersOfRanks: a run goes on with more ranks, with fewer and with one, and its losses
-// are those of one process but for their last bits.
+// TestOtherNumbersOfRanks: a run resumes with more ranks, with fewer and with one. Its losses equal a single
+// process's except in the last bits.
 func TestOtherNumbersOfRanks(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
@@ -190,7 +189,7 @@ func TestOtherNumbersOfRanks(t *testing.T) {
 	near(t, got.losses(t), whole.losses(t))
 }
 
-// losses are those of the lines of metrics.jsonl.
+// losses returns the losses in metrics.jsonl.
 func (s scene) losses(t *testing.T) (out []float64) {
 	t.Helper()
 	for _, line := range s.metrics(t) {
@@ -217,8 +216,8 @@ func near(t *testing.T, got, want []float64) {
 	}
 }
 
-// TestTogetherInterrupted: ranks that are asked to stop, one or all of them, save once and go on to
-// the same end. Where long tests are left out the one that is asked is drawn.
+// TestTogetherInterrupted: if one or all ranks are asked to stop, they save once and continue to the same end.
+// Without long tests the rank that is asked is drawn.
 func TestTogetherInterrupted(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
@@ -436,7 +435,7 @@ func TestRankFails(t *testing.T) {
 	sameRun(t, s, want)
 }
 
-// sameSteps: a rank's own metrics are of the same steps and losses as those of the run, once each.
+// sameSteps checks that a rank's own metrics have the run's steps and losses, once each.
 func sameSteps(t *testing.T, out string, rank int) {
 	t.Helper()
 	of := func(name string) (steps []string) {

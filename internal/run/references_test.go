@@ -19,7 +19,7 @@ import (
 
 const pairModel = "testdata/recordings/dpo-sigmoid/model"
 
-// pairScene is a run of 8 steps on the pairs of a recording, of which some are held out.
+// pairScene is a run of 8 steps on the pairs of a recording; some pairs are held out.
 func pairScene(t *testing.T, extra string) scene {
 	t.Helper()
 	root := t.TempDir()
@@ -258,7 +258,7 @@ func TestPairsRefused(t *testing.T) {
 	}
 }
 
-// changedModel is the directory of a copy of pairModel, of which change makes something else of each file.
+// changedModel returns the directory of a copy of pairModel. change rewrites each file.
 func changedModel(t *testing.T, change func(name, content string) string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -296,7 +296,8 @@ func TestReferenceOfOtherTokens(t *testing.T) {
 	}
 }
 
-// TestReferenceIsFinite: a reference whose log p are no numbers ends the run with its name, and nothing of it is kept.
+// TestReferenceIsFinite: if a reference's log p is not finite, the run ends with an error that names the reference,
+// and nothing is cached.
 func TestReferenceIsFinite(t *testing.T) {
 	t.Cleanup(func() { checkClean(t) })
 	dir := changedModel(t, func(name, s string) string {
@@ -319,7 +320,7 @@ func TestReferenceIsFinite(t *testing.T) {
 	}
 }
 
-// TestReferencePassLeavesPairsOut: of a data set of which a pair is too long the pass is done after all others.
+// TestReferencePassLeavesPairsOut: if a pair of a data set is too long, the pass finishes after all other pairs.
 func TestReferencePassLeavesPairsOut(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })

@@ -42,9 +42,8 @@ func (a apart) must(t *testing.T, extra string) string {
 	return runs[0].said
 }
 
-// TestTogetherApart: where no other rank sees what rank 0 writes, a run goes on from there all the
-// same, to the same bits, with the same number of ranks and with others. What an other rank's
-// directory holds of another run plays no part.
+// TestTogetherApart: if no other rank sees rank 0's files, a run still resumes them with the same bits, with the same
+// number of ranks and with others. Files of another run in another rank's directory play no part.
 func TestTogetherApart(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })

@@ -50,9 +50,8 @@ var alterations = map[string]struct{ extra, says string }{
 	"same data": {"reset_data: true\n", "with data from its first row (reset_data): a new schedule begins"},
 }
 
-// TestAltered: a run goes on with other keys, and says so; interrupted after
-// every step it comes out, bit for bit, as when it is left alone. Where long tests are left out it is interrupted
-// after one step, which is drawn.
+// TestAltered: a run resumes with other keys and says so. If it is interrupted after every step, it gives the same
+// bits as without interruptions. Without long tests one interrupted step is drawn.
 func TestAltered(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })

@@ -55,7 +55,7 @@ var recipes = map[string]string{
 	"tied-bf16-clip":  "tied\ncompute_dtype: bf16\npipeline: {micro_batch_tokens: 1, activation_slots: 3}\nrecompute: full\n",
 }
 
-// recipeModels are what the first line of a recipe may ask of the model.
+// recipeModels are the models that the first line of a recipe may name.
 var recipeModels = map[string]string{
 	"tied": "  tie_word_embeddings: true\n",
 	"experts": "  model_type: qwen3_moe\n  num_experts: 40\n  num_experts_per_tok: 1\n  moe_intermediate_size: 20\n  mlp_only_layers: [1]\n" +
@@ -77,8 +77,8 @@ func recipeScene(t *testing.T, recipe string) scene {
 	return newScene(t, recipe)
 }
 
-// TestResumeAfterEveryStep: from every checkpoint of a run, the rest comes out
-// bit for bit as it was. Where long tests are left out it is from one that is drawn.
+// TestResumeAfterEveryStep: resuming any checkpoint of a run reproduces the rest bit for bit. Without long tests one
+// checkpoint is drawn.
 func TestResumeAfterEveryStep(t *testing.T) {
 	t.Cleanup(func() { checkClean(t) })
 	for name, recipe := range recipes {
@@ -106,9 +106,8 @@ func TestResumeAfterEveryStep(t *testing.T) {
 	}
 }
 
-// TestResumeAfterInterrupts: a run that is asked to stop again and again, after
-// each step that it reports, ends as one that was left alone. Where long tests are left
-// out it is one recipe in three, stopped twice.
+// TestResumeAfterInterrupts: a run that is interrupted after each reported step ends like an uninterrupted one.
+// Without long tests one recipe in three is stopped twice.
 func TestResumeAfterInterrupts(t *testing.T) {
 	t.Cleanup(func() { checkClean(t) })
 	for i, name := range slices.Sorted(maps.Keys(recipes)) {
@@ -260,9 +259,9 @@ func poisoned(t *testing.T) scene {
 	return s
 }
 
-// TestResumeAfterSkippedSteps: a step whose loss is not finite has a line of its own,
-// which ends a window, and is in no mean, whether the run was stopped since the line
-// before or not. Where long tests are left out it is stopped at two of the steps, which are drawn.
+// TestResumeAfterSkippedSteps: a step whose loss is not finite has its own line, ends a window, and enters no mean,
+// whether or not the run was stopped since the previous line. Without long tests the run is stopped at two drawn
+// steps.
 func TestResumeAfterSkippedSteps(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })

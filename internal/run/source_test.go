@@ -30,9 +30,8 @@ func withTower(t *testing.T, dir, data string) {
 	write(t, filepath.Join(dir, "model.safetensors.index.json"), string(index))
 }
 
-// TestSourceDisappears: a run needs its model's directory only when it starts. What is
-// saved after the directory went away still has the tensors that are not trained; a run
-// that begins then says what is missing.
+// TestSourceDisappears: a run needs its model's directory only at the start. Models saved after the directory is gone
+// still have the tensors that are not trained. A run that starts then reports what is missing.
 func TestSourceDisappears(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })

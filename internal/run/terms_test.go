@@ -7,8 +7,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestEvaluatedWithoutTerms: smoothed labels and a z-loss are in the losses of steps and not in those of
-// evaluations, whether the head is whole or in parts.
+// TestEvaluatedWithoutTerms: label smoothing and z-loss change the losses of steps but not of evaluations, with a
+// whole head and with shards.
 func TestEvaluatedWithoutTerms(t *testing.T) {
 	testkit.NotShort(t)
 	for _, head := range []string{"", "pipeline: {head_shards: 3}\n"} {

@@ -11,15 +11,16 @@ import (
 	"mt/internal/testkit"
 )
 
-// deep is a model of so many blocks that slabs to take turns in save memory, and sameSums has those that bits follow from.
+// deep is a model with enough blocks that sharing slabs saves memory. sameSums has the settings that the bits depend
+// on.
 const (
 	deep     = "num_hidden_layers: 8"
 	sameSums = "micro_batch_tokens: 24, head_shards: 1, activation_slots: 40"
 )
 
-// TestGradientsOnDisks: with clipping, and with as little host memory as does, gradients wait for the norm on disks. The run ends as one in
-// memory, from its checkpoints too, of which one is drawn where long tests are left out, says what goes where, and leaves no file. With a byte less of memory it is refused, and so it is with
-// the gradients of another run.
+// TestGradientsOnDisks: with clipping and the least host memory, gradients wait for the norm on disks. The run ends
+// like a run in memory, also from its checkpoints, says what goes where, and leaves no file. One byte less of memory
+// is refused, and so are the gradients of another run. Without long tests one checkpoint is drawn.
 func TestGradientsOnDisks(t *testing.T) {
 	testkit.NotShort(t)
 	for name, extra := range map[string]string{"in place": "", "copied": "compute_dtype: bf16\nbinding: copy\n", "bf16": "compute_dtype: bf16\ngrad_dtype: bf16\n",

@@ -19,8 +19,7 @@ import (
 	"mt/internal/testkit"
 )
 
-// onDisks is the scene with its states in two directories, all but a part of which host_memory
-// has no room for.
+// onDisks returns the scene with its states in two directories, because host_memory has room only for a part.
 func (s scene) onDisks(t *testing.T) scene { return s.partOnDisks(t, 2) }
 
 // partOnDisks is onDisks with room in host memory for all but one n-th of the states.
@@ -68,9 +67,8 @@ func endsAlike(t *testing.T, got, want scene, dirs ...string) {
 	}
 }
 
-// TestStatesOnDisks: a run whose states are on disks ends as one in memory, with its checkpoints and an exact
-// model, and says what goes where; files are gone at the end. Where long tests are left out the checkpoint from which it
-// goes on is drawn.
+// TestStatesOnDisks: a run with states on disks ends like a run in memory, with its checkpoints and an exact model.
+// It says what goes where, and leaves no file. Without long tests the resumed checkpoint is drawn.
 func TestStatesOnDisks(t *testing.T) {
 	testkit.NotShort(t)
 	for name, extra := range map[string]string{"fp32": "save_dtype: fp32\n", "unclipped": "compute_dtype: bf16\nmax_grad_norm: 0\nsave_dtype: fp32\n", "8-bit": "optim: adamw_8bit\n", "frozen": "freeze: [norm, 'layers\\.0\\.']\n",
@@ -141,8 +139,9 @@ func TestNumericsOfLittleMemory(t *testing.T) {
 	}
 }
 
-// TestWeightsOnDisks: with as little host memory as does, weights of blocks are on disks too. The run ends as one in memory, from
-// its checkpoints too, of which one is drawn where long tests are left out, uses as much memory as the plan says, and leaves no file.
+// TestWeightsOnDisks: with the least host memory, weights of blocks are on disks too. The run ends like a run in
+// memory, also from its checkpoints, uses the planned memory, and leaves no file. Without long tests one checkpoint
+// is drawn.
 func TestWeightsOnDisks(t *testing.T) {
 	testkit.NotShort(t)
 	for name, extra := range map[string]string{"in place": "max_grad_norm: 0\n", "copied": "compute_dtype: bf16\nmax_grad_norm: 0\nbinding: copy\n", "experts": "experts\nmax_grad_norm: 0\nbinding: copy\n", "clipped": "compute_dtype: bf16\nmaster_dtype: bf16\noptim: adamw_8bit\n",
@@ -167,8 +166,8 @@ func TestWeightsOnDisks(t *testing.T) {
 	}
 }
 
-// TestCompressedStates: with compress: byteplane a run ends as one in memory, moves fewer bytes than its states have, and says what
-// compression takes.
+// TestCompressedStates: with compress: byteplane a run ends like a run in memory, moves fewer bytes than its states
+// have, and reports the cost of compression.
 func TestCompressedStates(t *testing.T) {
 	testkit.NotShort(t)
 	want := newScene(t, "max_steps: 3\nsave_strategy: no\nrecompute: full\nsave_dtype: fp32\n")
@@ -256,7 +255,7 @@ func TestDamagedState(t *testing.T) {
 	sameModel(t, s, want)
 }
 
-// TestStateDirectories: two runs cannot have one, and that of another run is left alone.
+// TestStateDirectories: two runs cannot share a directory, and another run's directory is left alone.
 func TestStateDirectories(t *testing.T) {
 	testkit.NotShort(t)
 	s := newScene(t, "save_steps: 4\nrecompute: full\n").onDisks(t)

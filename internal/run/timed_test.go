@@ -17,7 +17,7 @@ import (
 	"mt/internal/testkit"
 )
 
-// proposals are an emulated GPU's whose algorithms take so many hours, of which nobody waits for one.
+// proposals returns an emulated GPU whose algorithms take the given hours; nobody waits for them.
 func proposals(hours ...int) emu.Options {
 	o := emu.Options{Threads: 1}
 	for _, h := range hours {

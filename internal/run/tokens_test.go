@@ -133,10 +133,9 @@ func TestSpecialTokensTrain(t *testing.T) {
 	}
 }
 
-// TestNewRowsAreTheMean: rows that a directory does not have, and those of tokens
-// that its tokenizer did not have, start at the mean of those that it has tokens
-// for, exactly, whatever the model computes in; all others stay as they were. A
-// rate of 0 leaves them so.
+// TestNewRowsAreTheMean: rows beyond the directory's, and rows of tokens unknown to its tokenizer, start exactly at
+// the mean of the known tokens' rows, in any compute dtype. All other rows stay as they were. A learning rate of 0
+// keeps them so.
 func TestNewRowsAreTheMean(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })

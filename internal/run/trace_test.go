@@ -96,7 +96,7 @@ func (s scene) checkStalls(t *testing.T, spans []traceSpan) {
 	}
 }
 
-// fullDisk has room for so many bytes.
+// fullDisk accepts a limited number of bytes.
 type fullDisk struct {
 	io.WriteCloser
 	room int

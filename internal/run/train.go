@@ -18,11 +18,10 @@ import (
 	"mt/internal/run/settings"
 )
 
-// Train runs c to its end, from the newest checkpoint if there is one. Where that does
-// not load, it tries again from the one before. A cancelled ctx ends the run after the
-// step in progress: it is saved, and the error is ErrResumable, or ErrInterrupted where
-// the keys say that nothing to resume from is saved. With a World all of its ranks train
-// together.
+// Train runs c to its end, from the newest checkpoint if there is one. If that checkpoint does not load, Train tries
+// the one before. If ctx is cancelled, the run ends after the current step, which is saved. The error is then
+// ErrResumable, or ErrInterrupted if the keys say that no resumable state is saved. With a World all of its ranks
+// train together.
 func Train(ctx context.Context, c *config.Config, o settings.Options) error {
 	if o.World != nil && o.World.Size() > 1 {
 		return ranks.Run(ctx, c.OutputDir, o, func(o settings.Options, t *ranks.Group) error { return trainUntilLoaded(ctx, c, o, t) })
@@ -30,7 +29,8 @@ func Train(ctx context.Context, c *config.Config, o settings.Options) error {
 	return open.OrCopied(c, o, func(c *config.Config) error { return trainUntilLoaded(ctx, c, o, ranks.Alone(ctx)) })
 }
 
-// trainUntilLoaded is train, and again where a checkpoint does not load.
+// trainUntilLoaded calls train. If a checkpoint does not load, it calls train again, which then resumes from the
+// checkpoint before it.
 func trainUntilLoaded(ctx context.Context, c *config.Config, o settings.Options, t *ranks.Group) error {
 	unusable := map[string]string{}
 	for {
@@ -67,7 +67,7 @@ func train(ctx context.Context, c *config.Config, o settings.Options, t *ranks.G
 		if from.Ended || done {
 			if t.First() {
 				r.DropCheckpoints()
-				report.DrawCurve(r.Dir(), r.DeferredNotes.Add) // the run itself may have failed to
+				report.DrawCurve(r.Dir(), r.DeferredNotes.Add) // drawn again, because the run may have failed before it drew the picture
 			}
 			report.ShowAll(o.Stderr, r.DeferredNotes.Take())
 			return r.SweepStates()
@@ -82,8 +82,7 @@ func train(ctx context.Context, c *config.Config, o settings.Options, t *ranks.G
 	return session.Run(ctx, r, news, o)
 }
 
-// openRun opens what a training run of c needs, finds where it goes on from and
-// plans it. Nothing is allocated or written yet.
+// openRun opens what a training run of c needs, finds where it resumes and plans it. It allocates and writes nothing.
 func openRun(c *config.Config, o settings.Options, a open.Asks, unusable map[string]string) (_ *save.Output, err error) {
 	in, err := open.Open(c, o, a)
 	if err != nil {
@@ -108,15 +107,14 @@ func openRun(c *config.Config, o settings.Options, a open.Asks, unusable map[str
 		if err != nil {
 			return nil, err
 		}
-		if note != "" && r.Plan.StateOnDisk == nil { // else it is asked again when the states have their room
+		if note != "" && r.Plan.StateOnDisk == nil { // otherwise it is checked again after the files of states have taken their space
 			out.Notes = append(out.Notes, note)
 		}
 	}
 	return out, nil
 }
 
-// DryRun does what Train does before it takes memory, and prints what the run
-// would take, on disk as well.
+// DryRun does what Train does before it allocates memory, and prints the run's needs, including disk space.
 func DryRun(c *config.Config, o settings.Options) error {
 	return predict.Print(c, o, func(o settings.Options) (*save.Output, error) {
 		return openRun(c, o, open.Asks{Run: true, Paper: true}, nil)

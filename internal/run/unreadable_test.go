@@ -82,8 +82,8 @@ func TestCheckpointThatDoesNotLoad(t *testing.T) {
 	checkError(t, err, true, "run.yaml: resume_from_checkpoint: no checkpoint in "+only.out+" is valid: ", "belongs to no parameter", "resume_from_checkpoint: false")
 }
 
-// swapLayers makes the optimizer file of layer 1 that of layer 2, in a manifest of
-// version 1, which had no checksum of its own.
+// swapLayers replaces the optimizer file of layer 1 by layer 2's. The manifest has version 1, which had no checksum
+// of its own.
 func swapLayers(t *testing.T, dir string) {
 	t.Helper()
 	file := func(layer string) string { return "optimizer/layer-0000" + layer + ".safetensors" }

@@ -122,8 +122,8 @@ func TestModelOnlyCheckpoint(t *testing.T) {
 	checkError(t, err, true, "run.yaml:", dir+" was saved with save_only_model", "model_name_or_path: "+dir)
 }
 
-// TestEndedRunIsNotLengthened: a run whose last checkpoint is there goes on to more
-// steps; one that left the model alone says what can be done.
+// TestEndedRunIsNotLengthened: a run whose last checkpoint remains continues to more steps. A run that left only its
+// model says what can be done.
 func TestEndedRunIsNotLengthened(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })

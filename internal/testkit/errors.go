@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// NoError ends the test with err where there is one.
+// NoError ends the test with err, unless err is nil.
 func NoError(t testing.TB, err error) {
 	if err != nil {
 		t.Helper()
@@ -13,7 +13,7 @@ func NoError(t testing.TB, err error) {
 	}
 }
 
-// Must returns a function that gives v, or ends the test with err where there is one: Must(os.ReadFile(path))(t).
+// Must returns a function that returns v, or ends the test with err, unless err is nil: Must(os.ReadFile(path))(t).
 func Must[T any](v T, err error) func(testing.TB) T {
 	return func(t testing.TB) T {
 		if err != nil {
@@ -24,7 +24,7 @@ func Must[T any](v T, err error) func(testing.TB) T {
 	}
 }
 
-// Close closes c when the test ends, which fails where that fails.
+// Close closes c when the test ends. An error of closing fails the test.
 func Close(t testing.TB, c io.Closer) {
 	t.Cleanup(func() {
 		if err := c.Close(); err != nil {

@@ -5,17 +5,17 @@ import (
 	"testing"
 )
 
-// Fact is one fact.
+// Fact is a value with its name and its expected value.
 type Fact struct {
 	name      string
 	got, want any
 }
 
-// Is returns the fact that the value of that name is got and should be want.
+// Is returns a Fact for Check: the value called name is got, and want is expected.
 func Is(name string, got, want any) Fact { return Fact{name, got, want} }
 
-// Check reports each row of what whose value is not the wanted one. Values are compared as
-// reflect.DeepEqual does, and numbers of different types by their value.
+// Check reports each Fact whose value is not the expected one as an error of the test. The error begins with what, the
+// name of the tested thing. Values are compared as by reflect.DeepEqual, and numbers of different types by value.
 func Check(t testing.TB, what string, rows ...Fact) {
 	t.Helper()
 	for _, r := range rows {
@@ -25,13 +25,13 @@ func Check(t testing.TB, what string, rows ...Fact) {
 	}
 }
 
-// equal says whether got is want.
+// equal reports whether got is the expected value want.
 func equal(got, want any) bool {
 	g, w := reflect.ValueOf(got), reflect.ValueOf(want)
 	if !isNumber(g) || !isNumber(w) || g.Type() == w.Type() {
 		return reflect.DeepEqual(got, want)
 	}
-	there := w.Convert(g.Type()) // other values may become the same; they do not come back
+	there := w.Convert(g.Type()) // different values may convert to the same value, but then do not convert back
 	return there.Equal(g) && there.Convert(w.Type()).Equal(w) && negative(there) == negative(w)
 }
 

@@ -6,20 +6,20 @@ import (
 	"testing"
 )
 
-// LongVariable names the environment variable that asks for the long tests.
+// LongVariable is the environment variable that asks for long tests.
 const LongVariable = "MT_LONG"
 
-// Everything is the variable's value that leaves nothing to chance: what Drawn draws from is run whole.
+// Everything is the value of LongVariable for which nothing is drawn at random: Drawn runs every test.
 const Everything = "all"
 
-// asked says whether long tests are run.
+// asked says whether long tests run.
 var asked = os.Getenv(LongVariable) != ""
 
-// draw says whether a test is run of which one in n is.
+// draw reports whether a test runs that should run once in n runs.
 var draw = func(n int) bool { return os.Getenv(LongVariable) == Everything || rand.N(n) == 0 }
 
-// Seed is the seed of what a test draws where no flag gives one: the same in every run, so that a change fails no test by
-// chance, and another in each run with MT_LONG=all.
+// Seed returns the seed of a test's random values if no flag gives one. It is the same in every run, so that no test
+// fails by chance, but with MT_LONG=all it is random.
 func Seed() uint64 {
 	if os.Getenv(LongVariable) == Everything {
 		return rand.Uint64()
@@ -27,10 +27,10 @@ func Seed() uint64 {
 	return 1
 }
 
-// LongAsked says whether long tests are asked for.
+// LongAsked reports whether long tests run (MT_LONG is set).
 func LongAsked() bool { return asked }
 
-// LongOnly skips a test, or one of a table, that nobody asked for.
+// LongOnly skips a test, or a case of a table, unless long tests run.
 func LongOnly(t *testing.T) {
 	t.Helper()
 	if !asked {
@@ -46,8 +46,8 @@ func NotShort(t testing.TB) {
 	}
 }
 
-// Count is how many of the whole a test tries: all where long tests are asked for,
-// else a part, and the others are a subtest that is skipped.
+// Count returns how many cases a test tries: whole (all of them) if long tests run, otherwise part. A skipped subtest
+// stands for the rest.
 func Count(t *testing.T, whole, part int) int {
 	t.Helper()
 	if asked || part >= whole {
@@ -57,15 +57,15 @@ func Count(t *testing.T, whole, part int) int {
 	return part
 }
 
-// Every is 1 where long tests are asked for. Else it is n: the test tries one in n,
-// and the others are a subtest that is skipped.
+// Every returns 1 if long tests run. Otherwise it returns n: the test tries one case in n, and a skipped subtest stands
+// for the rest.
 func Every(t *testing.T, n int) int {
 	t.Helper()
 	return n / Count(t, n, 1)
 }
 
-// Drawn skips a test of a table that is too large for every run, unless it is one of those drawn: one in n, others
-// each time. It is a long test too.
+// Drawn skips a case of a table that is too large for every run, unless it is drawn: one in n at random. The case is a
+// long test too.
 func Drawn(t *testing.T, n int) {
 	t.Helper()
 	if LongOnly(t); !draw(n) {
@@ -73,8 +73,8 @@ func Drawn(t *testing.T, n int) {
 	}
 }
 
-// DrawnInRace skips a test of a table under the race detector, unless it is one of those drawn there: one in n, others each
-// time. It is for tests that are of values, and compute much, where others run the same goroutines.
+// DrawnInRace skips a case of a table under the race detector, unless it is drawn: one in n at random. It is for tests
+// that check values with much computation, while other tests run the same goroutines.
 func DrawnInRace(t *testing.T, n int) {
 	t.Helper()
 	if Race && !draw(n) {
@@ -82,7 +82,8 @@ func DrawnInRace(t *testing.T, n int) {
 	}
 }
 
-// InRace runs the cases of a table as tests, under the race detector those that DrawnInRace draws: one in N.
+// InRace wraps a test whose cases are its subtests. Under the race detector only a random part of the cases runs: one
+// in N.
 type InRace struct {
 	*testing.T
 	N int

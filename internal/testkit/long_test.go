@@ -76,7 +76,7 @@ func TestSeed(t *testing.T) {
 	}
 }
 
-// TestDrawnInRace: under the race detector those are tried that are drawn, without it all.
+// TestDrawnInRace: the race detector runs only the drawn cases; without it all cases run.
 func TestDrawnInRace(t *testing.T) {
 	defer func(was func(int) bool) { draw = was }(draw)
 	for _, drawn := range []bool{false, true} {

@@ -6,12 +6,12 @@ import (
 	"testing"
 )
 
-// scratchBytes is the least room, in bytes, for the temporary files of a package's tests.
+// scratchBytes is the least free memory, in bytes, for the temporary files of a package's tests.
 const scratchBytes = 2 << 30
 
-// InMemory runs a package's tests with temporary files in memory where there is room for them, since such tests sync
-// thousands of files. The long tier keeps its files on the disk, to test a real file system. InMemory returns the exit status
-// for TestMain.
+// InMemory runs a package's tests with temporary files in memory, if there is enough, because the tests sync thousands
+// of files. Long tests keep their files on disk, to test a real file system. InMemory returns the exit status for
+// TestMain.
 func InMemory(m *testing.M) int {
 	const memory = "/dev/shm"
 	var s syscall.Statfs_t

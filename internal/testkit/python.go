@@ -8,12 +8,11 @@ import (
 	"testing"
 )
 
-// PythonVariable names the environment variable with the interpreter.
+// PythonVariable is the environment variable with the Python interpreter.
 const PythonVariable = "MT_PYTHON"
 
-// NeedPython is the interpreter that PythonVariable names. The test is skipped where it
-// names none or one that cannot import the packages, and fails where it names
-// nothing that runs.
+// NeedPython returns the interpreter that PythonVariable names. It skips the test if the variable is empty, or if the
+// interpreter cannot import the packages. The test fails if the interpreter does not run.
 func NeedPython(t *testing.T, packages ...string) string {
 	t.Helper()
 	name := os.Getenv(PythonVariable)
@@ -31,8 +30,8 @@ func NeedPython(t *testing.T, packages ...string) string {
 	return name
 }
 
-// RunPython runs the interpreter that NeedPython finds and returns its standard output. The
-// test fails where the script does.
+// RunPython runs an interpreter that NeedPython returned and returns its standard output. The test fails if the script
+// does.
 func RunPython(t *testing.T, python string, args ...string) []byte {
 	t.Helper()
 	cmd := exec.Command(python, args...)

@@ -2,6 +2,5 @@
 
 package testkit
 
-// Race says whether this is a build with the race detector, under which a test
-// takes ten times as long and memory of its own.
+// Race says whether the race detector is built in. Tests then take ten times as long, and more memory.
 const Race = false

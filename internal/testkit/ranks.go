@@ -13,18 +13,17 @@ import (
 	"time"
 )
 
-// hung is after how long a program is taken to hang. What tests run takes seconds.
+// hung is the time after which a program counts as hung. Programs under test take seconds.
 const hung = 2 * time.Minute
 
-// RanksResult is what became of a program.
+// RanksResult is the result of a program that ran as several ranks.
 type RanksResult struct {
 	Stdout, Stderr string // of all ranks and of mpirun
-	Code           int    // mpirun's
+	Code           int    // exit code of mpirun
 }
 
-// RunRanks runs a program as n ranks on this machine and waits until all have ended. env is
-// added to the environment. The test is skipped where there is no mpirun, and fails
-// where the program hangs or has a data race.
+// RunRanks runs a program as n ranks on this machine and waits until all have ended. env is added to the environment.
+// The test is skipped without mpirun, and fails if the program hangs or has a data race.
 func RunRanks(t *testing.T, n int, env []string, program string, args ...string) RanksResult {
 	t.Helper()
 	return RunRanksBy(t, "mpirun", n, env, program, args...)
@@ -36,14 +35,14 @@ func RunRanksBy(t *testing.T, launcher string, n int, env []string, program stri
 	return startRanks(t, launcher, "", n, env, program, args).Wait(t)
 }
 
-// RunningRanks is a program that runs as several ranks.
+// RunningRanks is a running program with several ranks.
 type RunningRanks struct {
 	cmd            *exec.Cmd
 	ctx            context.Context
 	stdout, stderr saying
 }
 
-// StartRanks is RunRanks in a folder (empty: the current one), which does not wait for the end.
+// StartRanks starts a program as RunRanks does, in a folder ("": the current one), and does not wait for its end.
 func StartRanks(t *testing.T, dir string, n int, env []string, program string, args ...string) *RunningRanks {
 	t.Helper()
 	return startRanks(t, "mpirun", dir, n, env, program, args)
@@ -71,7 +70,7 @@ func startRanks(t *testing.T, launcher, dir string, n int, env []string, program
 // Signal sends a signal to mpirun.
 func (r *RunningRanks) Signal(s os.Signal) error { return r.cmd.Process.Signal(s) }
 
-// Said is what all ranks and mpirun have written to their standard error so far.
+// Said returns what all ranks and mpirun have written to standard error so far.
 func (r *RunningRanks) Said() string { return r.stderr.text() }
 
 // Wait waits until all have ended.
@@ -86,14 +85,14 @@ func (r *RunningRanks) Wait(t *testing.T) RanksResult {
 	case err != nil && !errors.As(err, &exit) && !errors.Is(err, exec.ErrWaitDelay):
 		t.Fatalf("%v: %v", r.cmd.Args, err)
 	}
-	// A rank ends by C's exit, at which the race detector does not make the exit code 66.
+	// A rank exits through C, where the race detector does not set exit code 66.
 	if text := stdout + stderr; strings.Contains(text, "WARNING: DATA RACE") {
 		t.Errorf("a rank has a data race\n%s", text)
 	}
 	return RanksResult{stdout, stderr, r.cmd.ProcessState.ExitCode()}
 }
 
-// saying is what is being written, which may be read meanwhile.
+// saying is a buffer that collects output, and may be read while it is written.
 type saying struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -112,8 +111,8 @@ func (s *saying) text() string {
 	return s.b.String()
 }
 
-// openMPI lets Open MPI 4 and 5 run as root, run more ranks than there are cores, and
-// let each rank use all of them. Other implementations do so by themselves.
+// openMPI lets Open MPI 4 and 5 run as root, with more ranks than cores, and with all cores for each rank. Other
+// implementations need no such settings.
 var openMPI = []string{
 	"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
 	"OMPI_MCA_rmaps_base_oversubscribe=1", "OMPI_MCA_hwloc_base_binding_policy=none",

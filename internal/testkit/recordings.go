@@ -7,19 +7,24 @@ import (
 	"testing"
 )
 
-// RecordingsVariable names the environment variable with another folder of cases to compare with, as
-// make.py writes it.
+// RecordingsVariable is the environment variable with another folder of cases to compare with, in the format of
+// make.py.
 const RecordingsVariable = "MT_FIXTURES"
 
-// families lists the recorded cases of published families that mt trains, one a line.
+// families are the cases in the folder "families" that mt can train, one a line.
 var families = []string{
 	"cohere2",
 	"deepseekv3",
+	"ernie4_5moe",
 	"glm4",
 	"glm4moe",
+	"glm4moelite",
 	"gpt2",
 	"gptoss",
 	"granite",
+	"hunyuandense",
+	"hyv3",
+	"lfm2",
 	"ministral3",
 	"mistral3",
 	"mistral3-tied",
@@ -40,8 +45,8 @@ var families = []string{
 	"starcoder2",
 }
 
-// Recordings are those of FoundRecordings and, where MT_FIXTURES names no folder, those of the repository that have
-// all that these have, logits too. There is at least one.
+// Recordings returns the folders of FoundRecordings. Unless MT_FIXTURES names a folder, it adds the complete recordings
+// within the repository, which have logits. There is at least one.
 func Recordings(t testing.TB) []string {
 	t.Helper()
 	found := FoundRecordings(t)
@@ -61,8 +66,8 @@ func Recordings(t testing.TB) []string {
 	return found
 }
 
-// FoundRecordings are the folders of all recorded cases whose models mt trains, in a fixed order: those of
-// the folder that MT_FIXTURES names, or else those beside the repository, of which there may be none.
+// FoundRecordings returns the folders of all recorded cases whose models mt can train, in a fixed order. They are in
+// the folder that MT_FIXTURES names, or else in the folders beside the repository, where there may be none.
 func FoundRecordings(t testing.TB) []string {
 	t.Helper()
 	if dir := os.Getenv(RecordingsVariable); dir != "" {
@@ -83,7 +88,7 @@ func FoundRecordings(t testing.TB) []string {
 	return found
 }
 
-// Recording is the folder of one recorded case beside the repository.
+// Recording returns the folder of one recorded case beside the repository. The test is skipped if it is missing.
 func Recording(t testing.TB, name string) string {
 	t.Helper()
 	for _, folder := range []string{"fixtures", "families", "families2026"} {
@@ -96,7 +101,7 @@ func Recording(t testing.TB, name string) string {
 	return ""
 }
 
-// in lists the cases of a folder, which may be absent, by their names.
+// in returns the paths of the cases in a folder, sorted by name; none if the folder is missing.
 func in(t testing.TB, folder string) []string {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(folder, "*", "recipe.json"))
@@ -109,13 +114,13 @@ func in(t testing.TB, folder string) []string {
 	return found
 }
 
-// shared is the folder beside the repository that has the recordings.
+// shared returns the folder beside the repository that has the recordings.
 func shared(t testing.TB) string {
 	t.Helper()
 	return filepath.Join(filepath.Dir(repository(t)), "shared")
 }
 
-// repository is the folder with go.mod. Tests run in the folder of their package, below it.
+// repository returns the folder with go.mod. A test's working directory is its package's folder, below it.
 func repository(t testing.TB) string {
 	t.Helper()
 	at, err := os.Getwd()

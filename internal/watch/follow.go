@@ -12,14 +12,14 @@ import (
 	"mt/base/files"
 )
 
-// Limits in bytes. mt writes no longer lines, and no larger files that are sent whole.
+// Limits in bytes. Lines and whole files that mt writes are shorter.
 const (
 	maxLine = 1 << 20
 	maxFile = 16 << 20
 )
 
-// sampledFrom is the size in bytes from which old lines of a file are sampled instead of read. At 1 GB/s a viewer
-// waits a quarter of a second for this size.
+// sampledFrom is a size in bytes. When a viewer opens a larger file, only a sample of the old lines is read. At 1 GB/s
+// a viewer waits a quarter of a second for this size.
 var sampledFrom int64 = 256 << 20
 
 // lines follows a growing file of JSON lines. A resumed run may replace the file by a shorter one.
@@ -27,13 +27,14 @@ type lines struct {
 	path string
 	at   os.FileInfo // file info of the last read; nil: the file did not exist
 	off  int64       // offset after the last complete line read
-	most int         // maximum number of existing lines to hand out at first; 0: all
+	most int         // maximum number of lines to pass from a file when it is first read; 0: all
 	keep func(line []byte) bool
 }
 
-// read passes each new complete line to each, without its line end. again: the file was replaced or truncated, so
-// earlier lines are void. On the first read of a file with more than l.most lines, it passes every k-th line, the last
-// line and the lines that l.keep selects. It skips lines that are not JSON. An unreadable file counts as missing.
+// read passes every new complete line to the function each, without the line end. again: the file was replaced or
+// truncated, so earlier lines are void. When it first reads a file with more than l.most lines, it passes only every
+// k-th line, the last line, and the lines that l.keep selects. It skips lines that are not JSON. An unreadable file
+// counts as missing.
 func (l *lines) read(each func(line json.RawMessage)) (again bool) {
 	st, err := os.Stat(l.path)
 	if err != nil {
@@ -75,7 +76,8 @@ func (l *lines) read(each func(line json.RawMessage)) (again bool) {
 	return again
 }
 
-// sample passes lines at l.most evenly spaced places of a file of size bytes, and its last complete line.
+// sample passes lines to the function each: those at l.most evenly spaced places of a file of size bytes, and the last
+// complete line.
 func (l *lines) sample(f io.ReaderAt, size int64, each func(json.RawMessage)) {
 	read := func(from int64, skip bool) (line []byte, end int64) {
 		in := bufio.NewReaderSize(io.NewSectionReader(f, from, size-from), 16<<10)
@@ -117,8 +119,8 @@ func (l *lines) sample(f io.ReaderAt, size int64, each func(json.RawMessage)) {
 	}
 }
 
-// hand passes every stride-th complete line of r, the last line, and the lines that l.keep selects. It adds the bytes
-// read to l.off.
+// hand passes lines of r to the function each: every stride-th complete line, the last line, and the lines that l.keep
+// selects. It adds the bytes read to l.off.
 func (l *lines) hand(r io.Reader, stride int, each func(json.RawMessage)) {
 	in := bufio.NewReaderSize(r, 64<<10)
 	var skipped []byte // the previous line, unless it was passed

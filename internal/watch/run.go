@@ -92,12 +92,13 @@ func newRun(index int, dir string) *run {
 		config:  whole{path: at(configFile)}, timeline: whole{path: at(timelineFile)}}
 }
 
-// always reports whether a line is sent even if lines are sampled: evaluations, which are few, and skipped steps.
+// always reports whether a line is sent even if only a sample of lines is sent: evaluations, which are few, and skipped
+// steps.
 func always(line []byte) bool {
 	return bytes.Contains(line, []byte(`"eval_loss":`)) || bytes.Contains(line, []byte(`"skipped":true`))
 }
 
-// linesEvent carries new lines of a run. Again: earlier lines are void.
+// linesEvent carries new lines of a run. Again: the lines sent before are void.
 type linesEvent struct {
 	Run   int               `json:"run"`
 	Again bool              `json:"again,omitempty"`

@@ -38,7 +38,7 @@ type Server struct {
 	at       string
 	names    []string
 	closing  chan struct{}
-	closes   time.Duration // closePatience; shorter in tests
+	closes   time.Duration // how long Close waits for viewers: closePatience, or less in tests
 	viewers  sync.WaitGroup
 	mu       sync.Mutex
 	watching int // number of event streams
@@ -175,7 +175,7 @@ func (s *Server) guarded(next http.Handler) http.Handler {
 	})
 }
 
-// shown returns the token in the cookie of r; "" if there is none.
+// shown returns the token that the cookie of r shows; "": there is none.
 func (s *Server) shown(r *http.Request) string {
 	c, err := r.Cookie(s.cookie)
 	if err != nil {

@@ -2,17 +2,17 @@ package schedule
 
 import "slices"
 
-// builder lists the launches of the programs of a pass, and what they use.
+// builder lists the launches of a pass's programs and their uses of objects.
 type builder struct {
 	spec     Spec
 	programs []*Program // by lane
 	objects  []Object
-	tokens   []int        // of each micro-batch
-	first    []int        // by micro-batch: how many tokens come before it in the batch
-	n, top   int          // how many micro-batches; the index of the head
+	tokens   []int        // by micro-batch
+	first    []int        // by micro-batch: tokens before it in the batch
+	n, top   int          // number of micro-batches; index of the head
 	uses     [][]use      // by lane
-	gradient []int        // by micro-batch: the object that its gradient is at the moment
-	coming   map[int]bool // objects that another lane passes on, and that nothing has used yet
+	gradient []int        // by micro-batch: the object that currently holds its gradient
+	coming   map[int]bool // objects from another lane, not used yet
 }
 
 func newBuilder(s Spec, tokens []int) *builder {
@@ -32,7 +32,7 @@ func newBuilder(s Spec, tokens []int) *builder {
 	}
 	apart := slices.ContainsFunc(s.visits(), func(v Visit) bool { return v.Uses.Has(AllocatesGrad) })
 	for mb := range tokens {
-		if apart { // beside the head's input; else the head turns its input into it
+		if apart { // the head's input stays; otherwise the head overwrites its input with the gradient
 			b.gradient = append(b.gradient, b.object(mb, s.On(b.top)))
 		} else {
 			b.gradient = append(b.gradient, b.input(b.top, mb))
@@ -41,7 +41,7 @@ func newBuilder(s Spec, tokens []int) *builder {
 	return b
 }
 
-// On is the lane that a layer is on.
+// On returns the lane of a layer.
 func (s Spec) On(layer int) int {
 	if s.Lane == nil {
 		return 0
@@ -49,7 +49,7 @@ func (s Spec) On(layer int) int {
 	return s.Lane[layer]
 }
 
-// Lanes is how many lanes there are.
+// Lanes returns the number of lanes.
 func (s Spec) Lanes() int {
 	if s.Lane == nil {
 		return 1
@@ -57,12 +57,12 @@ func (s Spec) Lanes() int {
 	return 1 + slices.Max(s.Lane)
 }
 
-// InParts says whether the tiles, and so the gradients, of some layers are parts of them.
+// InParts reports whether some layers have several tiles, and so gradients in parts.
 func (s Spec) InParts() bool {
 	return slices.ContainsFunc(s.Layers, func(l Layer) bool { return l.Tiles > 1 })
 }
 
-// of is s with those of the tiles in slots that are on a lane.
+// of returns s with only the held tiles of a lane.
 func (s Spec) of(lane int) Spec {
 	var held []int
 	if len(s.Held) == 0 {
@@ -87,11 +87,11 @@ func (b *builder) object(mb, lane int) int {
 	return len(b.objects) - 1
 }
 
-// input is the input of a layer (1 … top) for a micro-batch, on the layer's lane.
+// input returns the object of a layer's input (layers 1 … top) for a micro-batch, on the layer's lane.
 func (b *builder) input(layer, mb int) int { return (layer-1)*b.n + mb }
 
-// gradientOn is a micro-batch's gradient on a lane, where the one before has been passed on if
-// it was on another.
+// gradientOn returns the object of a micro-batch's gradient on a lane. If the gradient is on another lane, it is passed
+// on.
 func (b *builder) gradientOn(lane, mb int) int {
 	was := b.gradient[mb]
 	if b.objects[was].Lane != lane {
@@ -101,14 +101,14 @@ func (b *builder) gradientOn(lane, mb int) int {
 	return b.gradient[mb]
 }
 
-// pass says that an object becomes another one on another lane.
+// pass makes an object the source of object to on another lane.
 func (b *builder) pass(object, to int) {
 	b.objects[object].To, b.objects[to].From = to, object
 	b.coming[to] = true
 }
 
-// output is what a layer makes for a micro-batch: the input of the next layer or, where that
-// is on another lane, what becomes that input.
+// output returns the object of a layer's output for a micro-batch. It is the next layer's input, or an object that is
+// passed on to that input on another lane.
 func (b *builder) output(layer, mb int) int {
 	in, lane := b.input(layer+1, mb), b.spec.On(layer)
 	if b.objects[in].Lane == lane {
@@ -119,7 +119,7 @@ func (b *builder) output(layer, mb int) int {
 	return out
 }
 
-// visit appends a visit, with its launches, to the program of its lane.
+// visit appends a visit and its launches to the program of its lane.
 func (b *builder) visit(v Visit) {
 	p := b.programs[b.spec.On(v.Layer)]
 	v.First = len(p.Launches)
@@ -133,7 +133,7 @@ func (b *builder) visit(v Visit) {
 	}
 }
 
-// launch appends one micro-batch going through a visit, the last of its lane so far.
+// launch appends the launch of one micro-batch in the lane's last visit.
 func (b *builder) launch(v Visit, mb int) {
 	lane := b.spec.On(v.Layer)
 	p := b.programs[lane]
@@ -158,7 +158,7 @@ func (b *builder) launch(v Visit, mb int) {
 	p.Launches = append(p.Launches, l)
 }
 
-// use appends a use of an object. The first use of what another lane passes on waits for it.
+// use records a use of an object. The first use of an object from another lane waits for its arrival.
 func (b *builder) use(lane int, u use) {
 	u.arrives = b.coming[u.object]
 	delete(b.coming, u.object)

@@ -9,8 +9,7 @@ import (
 	"mt/internal/testkit"
 )
 
-// drawLanes puts every layer on one of n lanes, and at least one on each, as long as there are
-// enough.
+// drawLanes puts every layer on one of n lanes, and at least one on each if there are enough layers.
 func drawLanes(r *rand.Rand, layers, n int) []int {
 	n = min(n, layers)
 	out := make([]int, layers)
@@ -23,9 +22,8 @@ func drawLanes(r *rand.Rand, layers, n int) []int {
 	return out
 }
 
-// TestProgramsOfLanes: lanes that run their programs side by side, in any order that the
-// passing on of activations allows, come to an end; every launch finds what it reads; and each
-// lane makes the launches of its layers in the order in which one lane makes them all.
+// TestProgramsOfLanes runs the programs of lanes side by side, in any order that passing activations allows. They end,
+// every launch finds its inputs, and each lane's launches keep the order of one lane with all layers.
 func TestProgramsOfLanes(t *testing.T) {
 	passedOn := 0
 	for seed := range int64(600) {
@@ -58,7 +56,7 @@ func TestProgramsOfLanes(t *testing.T) {
 	}
 }
 
-// made lists the launches of a program that are of a lane's layers.
+// made lists a program's launches of a lane's layers.
 func made(p *Program, s Spec, lane int) (out []string) {
 	for _, l := range p.Launches {
 		if v := p.Visits[l.Visit]; s.On(v.Layer) == lane {
@@ -68,7 +66,7 @@ func made(p *Program, s Spec, lane int) (out []string) {
 	return out
 }
 
-// lanesAtWork runs the programs of lanes with activations that are words.
+// lanesAtWork runs the programs of lanes with words as activations.
 type lanesAtWork struct {
 	spec     Spec
 	programs []*Program
@@ -109,7 +107,7 @@ func (y *lanesAtWork) run() (passed int, err error) {
 	}
 }
 
-// launch runs the next launch of a lane, unless something has to arrive for it first.
+// launch runs the next launch of a lane. It returns false if the launch must wait for an arrival.
 func (y *lanesAtWork) launch(lane int) (bool, error) {
 	p := y.programs[lane]
 	at := y.next[lane]
@@ -173,7 +171,7 @@ func (y *lanesAtWork) release(lane int, o Object, r Release) error {
 	return nil
 }
 
-// compute checks what a launch reads, and makes what it makes.
+// compute checks the inputs of a launch and makes its output.
 func (y *lanesAtWork) compute(lane int, l Launch, v Visit) error {
 	mb := l.MicroBatch
 	input := func(layer int) string { return fmt.Sprintf("input of layer %d, micro-batch %d", layer, mb) }

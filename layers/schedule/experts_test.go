@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestMicroBatchesTurnAroundAtExperts: from every sweep of the micro-batches to the next
-// their order turns around, in the forward and in the backward.
+// TestMicroBatchesTurnAroundAtExperts: the order of micro-batches reverses from sweep to sweep, in forward and
+// backward.
 func TestMicroBatchesTurnAroundAtExperts(t *testing.T) {
 	for experts := 1; experts <= 4; experts++ {
 		p := planned(t, false, Spec{Layers: withExperts(3, experts), WeightSlots: 2, ActivationSlots: 9}, 3, 2, 1)
@@ -33,17 +33,16 @@ func TestMicroBatchesTurnAroundAtExperts(t *testing.T) {
 	}
 }
 
-// TestTrafficOfExperts: every part of a layer is a tile of its own, and the backward need
-// not fetch the tiles that the forward used last and left in the slots. A pass of an
-// evaluation finds what the pass before left in the slots, but no experts that are fetched
-// on demand, as none may have been fetched. The last pass leaves nothing.
+// TestTrafficOfExperts: every part of a layer is a separate tile. The backward need not fetch the tiles that the
+// forward used last. A pass of an evaluation reuses the slots of the previous pass, except experts on demand, which may
+// not have been fetched. The last pass leaves nothing.
 func TestTrafficOfExperts(t *testing.T) {
 	for experts := 1; experts <= 5; experts++ {
 		for slots := 2; slots <= 8; slots++ {
 			s := Spec{Layers: withExperts(2, experts), WeightSlots: slots, ActivationSlots: 64}
 			tiles := 2 * (2 + experts)
 			step := planned(t, false, s, 3, 2)
-			// The whole head has a slot to itself and takes one fetch more.
+			// The whole head has its own slot and takes one more fetch.
 			if got, want := len(step.WeightTakes), 2*tiles-min(slots, tiles)+1; got > want+1 || got < want {
 				t.Errorf("%d experts, %d slots: a step loads %d tiles, want %d or, for a router, one more", experts, slots, got, want)
 			}

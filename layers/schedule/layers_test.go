@@ -1,9 +1,8 @@
 package schedule
 
-// This file makes layers with the visits that real layers have. Package layers tests that
-// its kinds of layers give these very visits.
+// This file makes layers with the visits of real layers. Package layers tests that its kinds give the same visits.
 
-// passed is a layer, such as a dense block, that every pass visits once.
+// passed returns a layer that every pass visits once, such as a dense block.
 func passed(stage Stage, class Class, forward, backward Uses) Layer {
 	up := []Visit{{Stage: stage, Parts: 1, Uses: forward}}
 	return Layer{Tiles: 1, Sweeps: 1, Class: class, Forward: up, Evaluate: up, Backward: []Visit{{Stage: stage, Parts: 1, Uses: backward}}}
@@ -15,7 +14,7 @@ func block() Layer {
 	return passed(Block, Streamed, Weights|Input|Output, Weights|AccumulatesGrad|Input|UpdatesGradInPlace)
 }
 
-// routed is a layer with so many experts.
+// routed returns a layer with experts.
 func routed(experts int) Layer {
 	up, down := []Visit{{Stage: Route, Uses: Weights | Input}}, []Visit{{Stage: Route, Turn: 1, Uses: Weights | Input | ReadsGrad}}
 	for k := range experts {
@@ -27,7 +26,7 @@ func routed(experts int) Layer {
 	return Layer{Tiles: 1 + experts, Sweeps: 2, Forward: up, Backward: down, Evaluate: up}
 }
 
-// head is a head in so many parts.
+// head returns a head in parts.
 func head(parts int) Layer {
 	if parts == 1 {
 		l := passed(Head, Whole, Weights|Input, Weights|AccumulatesGrad|UpdatesGradInPlace)
@@ -45,7 +44,7 @@ func head(parts int) Layer {
 	return l
 }
 
-// dense are n layers without experts, the last in so many parts.
+// dense returns n layers without experts, the last one in parts.
 func dense(n, parts int) []Layer {
 	out := []Layer{embedding()}
 	for range n - 2 {
@@ -54,7 +53,7 @@ func dense(n, parts int) []Layer {
 	return append(out, head(parts))
 }
 
-// withExperts are the layers of a model of blocks with experts.
+// withExperts returns the layers of a model whose blocks have experts.
 func withExperts(blocks, experts int) []Layer {
 	out := []Layer{embedding()}
 	for range blocks {

@@ -4,85 +4,83 @@ import (
 	"fmt"
 )
 
-// Launch is one micro-batch going through one visit or, for an expert, all micro-batches
-// at once.
+// Launch is one micro-batch in one visit. A launch of an expert covers all micro-batches.
 type Launch struct {
 	Visit      int
-	MicroBatch int // −1: all of them, through an expert
-	Tokens     int // of the micro-batch; 0 where it is all of them
-	// In, Out and Grad are objects, −1: none. In is the layer's input. Out is what the
-	// launch makes: the layer's output, or the gradient of a head in parts. Grad is the
-	// gradient of the output, which is read or turned in place into that of the input.
+	MicroBatch int // −1: all of them, in an expert
+	Tokens     int // of the micro-batch; 0: all micro-batches
+	// In, Out and Grad are objects; −1: none. In is the layer's input. Out is written by the launch: the layer's
+	// output, or the gradient of a head in parts. Grad is the gradient of the output. The launch reads it, or replaces
+	// it by the gradient of the input.
 	In, Out, Grad int
-	Releases      []Release // what gives up its slot after it
+	Releases      []Release // objects that leave their slots after it
 }
 
-// Object is one activation: a layer's input for one micro-batch, or a micro-batch's
-// gradient on its way down through the layers. A whole head turns its input into the
-// gradient, in the same object. A head in parts reads its input until its last part, so
-// there the gradient is an object of its own. So is what a lane makes for another one, or has
-// from another: an object is on one lane, and where it is passed on it becomes another object.
+// Object is one activation: a layer's input for one micro-batch, or a micro-batch's gradient in the backward.
+//
+//   - A whole head overwrites its input with the gradient, in the same object.
+//   - A head in parts reads its input until its last part, so its gradient is a separate object.
+//   - An object is on one lane. An activation that passes to another lane becomes another object there.
 type Object struct {
 	Tokens     int
 	MicroBatch int
-	Host       int // where it spills to, in tokens from the start of the lane's memory for spills; −1: it never spills
+	Host       int // its place in the lane's spill memory, in tokens; −1: it never spills
 	Lane       int
-	From       int // the object on another lane that it was before; −1: none
-	To         int // the object that it becomes on another lane after its last use; −1: none
-	// Passage is where it is on the host if it is passed on through it, in tokens: every micro-batch
-	// has a place, since there is one hidden state of it at a time that is under way.
+	From       int // the same activation's object on the previous lane; −1: none
+	To         int // the same activation's object on the next lane, after its last use here; −1: none
+	// Passage is its place in the host memory for passing activations on, in tokens. Every micro-batch has one place,
+	// because only one of its hidden states is in transit at a time.
 	Passage int
 }
 
-// Order is how visits take the micro-batches, one after the other. Gradients are summed up
-// in this order, so the bits of a run depend on it.
+// Order is the order in which visits take the micro-batches. Gradients are summed in this order, so a run's bits depend
+// on it.
 type Order uint8
 
 // The orders.
 const (
-	// Zigzag turns around from one visit to the next, so that what was computed last is read
-	// first, and fewer activations travel.
+	// Zigzag reverses the order from visit to visit. The activations computed last are read first, so fewer activations
+	// are spilled.
 	Zigzag Order = iota
-	// Lanes is the same for every visit, from the first micro-batch to the last, so that
-	// micro-batches can follow each other from one device to the next.
+	// Lanes takes the first micro-batch first in every visit, so micro-batches can follow each other from device to
+	// device.
 	Lanes
 )
 
 func (o Order) String() string { return [...]string{"zigzag", "lanes"}[o] }
 
-// Spec is what a program follows from, beside the sizes of the micro-batches.
+// Spec determines a program, together with the sizes of the micro-batches.
 type Spec struct {
 	Order           Order
-	Layers          []Layer // embedding and head included
+	Layers          []Layer // including embedding and head
 	OnDemand        bool    // see Program.OnDemand
 	WeightSlots     int
 	ActivationSlots int
-	Eval            bool  // a pass of an evaluation: no gradients
-	Lane            []int // by layer: the lane that it is on; nil: all are on lane 0
-	Again           bool  // another pass over the same weights follows this one of an evaluation
-	Held            []int // tiles that the pass before left in slots, at the right version
+	Eval            bool  // an evaluation pass, without gradients
+	Lane            []int // by layer: its lane; nil: all on lane 0
+	Again           bool  // another pass of the same evaluation follows, with the same weights
+	Held            []int // tiles that the previous pass left in slots, at the right version
 }
 
-// Program is what one lane does in a pass over the layers, planned before it runs: which launches,
-// in which order, and when weights and activations come and go.
+// Program is one lane's part of a pass, planned before it runs: the launches in order, and the times when weights and
+// activations come and go.
 type Program struct {
-	// OnDemand: an expert's tile is fetched only when it is known that tokens go to the
-	// expert. Else it is fetched ahead, whether tokens go there or not.
+	// OnDemand: an expert's tile is fetched only after the routing has sent tokens to the expert. Otherwise the tile is
+	// fetched ahead in any case.
 	OnDemand bool
 	Visits   []Visit
 	Launches []Launch
-	Objects  []Object // those of all lanes
-	// WeightTakes are the visits to fetch weights for, in order.
+	Objects  []Object // of all lanes
+	// WeightTakes lists the visits whose weights must be fetched, in order.
 	WeightTakes []int
 	ActTakes    []Take // activation slots to acquire, in order
-	// Stale are tiles of Spec.Held that are released before the program starts.
+	// Stale lists the tiles of Spec.Held that are released before the program starts.
 	Stale      []int
-	HostTokens int   // how much of the host's memory for spills it uses, in tokens
-	Held       []int // tiles that are in slots when it is over
+	HostTokens int   // size of the lane's spill memory, in tokens
+	Held       []int // tiles in slots at the end
 }
 
-// of lists n micro-batches in the order in which a visit takes them that counts as so many
-// turns.
+// of lists n micro-batches in the order of a visit's turn.
 func (o Order) of(turn, n int) []int {
 	order := make([]int, n)
 	for i := range order {
@@ -94,8 +92,8 @@ func (o Order) of(turn, n int) []int {
 	return order
 }
 
-// New plans one pass of micro-batches of so many tokens, with all layers on one lane. It fails
-// where slots are too few for a single launch.
+// New plans a pass with all layers on one lane. tokens are the sizes of the micro-batches. It fails if a single launch
+// needs more slots than there are.
 func New(s Spec, tokens []int) (*Program, error) {
 	s.Lane = nil
 	p, err := Programs(s, tokens)
@@ -105,8 +103,8 @@ func New(s Spec, tokens []int) (*Program, error) {
 	return p[0], nil
 }
 
-// Programs plans one pass of micro-batches of so many tokens: a program for each lane, with the
-// visits of its layers. They share their objects.
+// Programs plans a pass: one program for each lane, with the visits of its layers. All programs share their objects.
+// tokens are the sizes of the micro-batches.
 func Programs(s Spec, tokens []int) ([]*Program, error) {
 	b := newBuilder(s, tokens)
 	for _, v := range s.visits() {
@@ -130,10 +128,9 @@ func Programs(s Spec, tokens []int) ([]*Program, error) {
 	return b.programs, nil
 }
 
-// finishReleases says which releases pass an object on, and where on the host objects spill to.
-// The place of an object that is not used any more serves the next object of the same
-// micro-batch. That is safe because the launch that used the old one last comes before the copy
-// that overwrites it.
+// finishReleases determines which releases pass an object on, and the place of each spilled object on the host. A dead
+// object's place is reused for the next object of the same micro-batch. That is safe, because the last launch that uses
+// the old object precedes the copy that overwrites it.
 func (p *Program) finishReleases(uses []use, n int) {
 	last := make([]int, len(p.Objects)) // launch
 	for _, u := range uses {
@@ -165,12 +162,11 @@ func (p *Program) finishReleases(uses []use, n int) {
 	}
 }
 
-// planWeights plans the weight slots for all tiles but the embedding's, which needs none,
-// and that of a whole head, which has a slot to itself. Where another pass of the same
-// evaluation follows, it needs the same version of the weights, so tiles may stay in their
-// slots for it. Experts that are fetched on demand may not: whether a slot holds one depends
-// on the batch. The last pass leaves the slots empty, so that a training step moves the same
-// bytes whether an evaluation came before it or not.
+// planWeights plans the weight slots. The embedding needs none, and a whole head has its own slot.
+//
+// If another pass of the same evaluation follows, the weights keep their version, so tiles may stay in their slots for
+// it. Experts on demand may not stay, because the batch decides whether a slot holds one. The last pass leaves the
+// slots empty, so a training step moves the same bytes with or without an evaluation before it.
 func planWeights(p *Program, s Spec) error {
 	var uses, again []use
 	for v, visit := range p.Visits {
@@ -195,7 +191,7 @@ func planWeights(p *Program, s Spec) error {
 	for v := range p.Visits {
 		visit := &p.Visits[v]
 		visit.Take, visit.Release = taken[v], len(res.releases[v]) > 0
-		if visit.Class == Whole { // it is fetched for its one visit and released after it
+		if visit.Class == Whole { // fetched for its one visit and released after it
 			visit.Take, visit.Release = true, true
 		}
 		if visit.Take {

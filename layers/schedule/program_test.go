@@ -11,8 +11,7 @@ import (
 	"mt/internal/testkit"
 )
 
-// planned plans a training step of micro-batches of so many tokens, or a pass of
-// an evaluation that another follows.
+// planned plans a training step of micro-batches of these sizes or, with eval, a pass of an evaluation before another.
 func planned(t *testing.T, eval bool, s Spec, tokens ...int) *Program {
 	t.Helper()
 	s.Eval, s.Again = eval, eval
@@ -25,7 +24,7 @@ func mustPlan(t *testing.T, s Spec, tokens ...int) *Program {
 	return p
 }
 
-// blockTakes are the blocks that a program fetches weights for.
+// blockTakes lists the blocks whose weights a program fetches.
 func blockTakes(p *Program) (blocks []int, others int) {
 	for _, v := range p.WeightTakes {
 		if p.Visits[v].Stage == Block {
@@ -37,8 +36,8 @@ func blockTakes(p *Program) (blocks []int, others int) {
 	return blocks, others
 }
 
-// TestWeightTrafficOfParts: the parts of the head count like blocks, and the
-// second sweep begins with what the first left.
+// TestWeightTrafficOfParts: parts of the head count like blocks, and the second sweep begins with the tiles that the
+// first left in slots.
 func TestWeightTrafficOfParts(t *testing.T) {
 	for blocks := 1; blocks <= 4; blocks++ {
 		for parts := 2; parts <= 5; parts++ {
@@ -64,10 +63,9 @@ func TestWeightTrafficOfParts(t *testing.T) {
 	}
 }
 
-// TestWeightTraffic: with S slots a training step fetches 2·blocks − min(S, blocks) tiles
-// and the head. A pass of an evaluation that follows another fetches S blocks less (with
-// one slot none less). The last pass leaves the slots empty, so the step after it fetches
-// what every step fetches.
+// TestWeightTraffic: with S slots a training step fetches 2·blocks − min(S, blocks) tiles and the head. A pass of an
+// evaluation after another fetches S blocks less, or none less with one slot. The last pass leaves the slots empty, so
+// the next step fetches what every step fetches.
 func TestWeightTraffic(t *testing.T) {
 	for blocks := 1; blocks <= 6; blocks++ {
 		for slots := 1; slots <= blocks+2; slots++ {
@@ -108,9 +106,8 @@ func TestWeightTraffic(t *testing.T) {
 	}
 }
 
-// TestMicroBatchesTurnAround: the order in which a layer, or a part of the head, takes the
-// micro-batches follows from its index alone, whatever the depths, in every pass. With
-// Lanes it is the same for all.
+// TestMicroBatchesTurnAround: a layer's index alone determines its order of micro-batches, whatever the depths, in
+// every pass. With Lanes the order is the same for all layers.
 func TestMicroBatchesTurnAround(t *testing.T) {
 	for k := range 4 {
 		eval, lanes := k%2 == 1, Order(k/2)
@@ -145,9 +142,8 @@ func TestTooFewActivationSlots(t *testing.T) {
 	}
 }
 
-// TestPlacesOfSpills replays the spills of random programs: a place on the host
-// holds one tensor until its last use, and all places together are no more than
-// the inputs of all layers (in an evaluation, of one layer).
+// TestPlacesOfSpills replays the spills of random programs. A place on the host holds one tensor until its last use.
+// All places together are no more than the inputs of all layers, or of one layer in an evaluation.
 func TestPlacesOfSpills(t *testing.T) {
 	r := rand.New(rand.NewSource(3))
 	reused := false
@@ -184,7 +180,7 @@ func TestPlacesOfSpills(t *testing.T) {
 	}
 }
 
-// checkPlaces plays p's spills and fetches; it says whether a place served two.
+// checkPlaces plays p's spills and fetches. It returns whether a place served two objects.
 func checkPlaces(t *testing.T, p *Program) (reused bool) {
 	t.Helper()
 	owner := map[int]int{} // token on the host → object
@@ -230,7 +226,7 @@ func sum(v []int) (n int) {
 	return n
 }
 
-// TestTooFewWeightSlots: the refusal names the key.
+// TestTooFewWeightSlots: the error names the key.
 func TestTooFewWeightSlots(t *testing.T) {
 	_, err := New(Spec{Layers: dense(4, 1), ActivationSlots: 64}, []int{1})
 	if want := "0 weight slots are too few (pipeline.weight_slots is at least 1)"; err == nil || !strings.Contains(err.Error(), want) {

@@ -2,57 +2,54 @@ package schedule
 
 import "slices"
 
-// This file plans, ahead of time, which objects are in which of a few slots
-// while a known sequence of uses runs: Belady's rule (evict what is needed
-// last, IBM Systems Journal 5(2), 1966), with the evictions moved back to the
-// moment the object was last used, so that a slot is free as early as it can
-// be. Nothing in it depends on timing.
+// This file plans which objects occupy a few slots during a known sequence of uses. It follows Belady's rule: evict the
+// object that is needed last (IBM Systems Journal 5(2), 1966). Each eviction is moved back to the object's last use, so
+// a slot is free as early as possible. The plan never depends on timing.
 
 // use is one access of the sequence.
 type use struct {
-	at     int  // which launch or visit
+	at     int  // index of the launch or visit
 	object int  // dense id
-	create bool // the first write: needs a slot, not a fetch
-	modify bool // the copy on the host, if any, is stale afterwards
-	// arrives: it is passed on by another lane, and taken from there into its slot.
+	create bool // the first write, which needs a slot but no fetch
+	modify bool // a copy on the host is stale afterwards
+	// arrives: another lane passes the object on, and it is copied into its slot.
 	arrives bool
 }
 
-// Take is an object that gets a slot before launch At. Takes are served in order.
+// Take assigns a slot to an object before launch At. Takes are served in order.
 type Take struct {
 	At, Object int
-	Fetch      bool // bring the object back from the host
-	Spills     int  // how often the object must have been spilled before it comes back
-	Arrives    bool // it comes from another lane, which must have passed it on
+	Fetch      bool // copy the object from the host
+	Spills     int  // the number of spills that must precede the fetch
+	Arrives    bool // another lane must have passed it on
 }
 
-// Release says that an object gives up its slot after a launch.
+// Release takes an object out of its slot after a launch.
 type Release struct {
 	Object int
 	Spill  bool // copy it to the host first
-	Pass   bool // another lane takes it: copy it to that one's slot, or to the host for it
+	Pass   bool // copy it to another lane's slot, or to the host for that lane
 }
 
-// residency is the outcome: takes in the order they must be served, releases by
-// launch, and what is still held at the end.
+// residency is the resulting plan: takes in order, releases by launch, and the objects still in slots at the end.
 type residency struct {
 	takes    []Take
 	releases map[int][]Release
 	held     []int
 }
 
-// resident is the state, during the simulation, of an object that is in a slot.
+// resident is the simulated state of an object in a slot.
 type resident struct {
-	last  int  // launch of its latest use
+	last  int  // launch of its latest use; −1: before the first launch
 	dirty bool // the host has no current copy
 }
 
-// planResidency simulates the uses with so many slots. onHost says whether objects have a
-// copy on the host from the start, which never gets stale (weights do); held are in slots
-// already. Uses at or after launches lie in the future: they are not run, but an object with
-// such a use may stay in its slot. With ahead set it also brings in, while a launch runs,
-// what the next one reads, where there is room. It reports false where slots are too few for
-// a single launch.
+// planResidency simulates the uses with a number of slots. It returns false if a single launch needs more slots.
+//
+//   - onHost: objects have a copy on the host from the start. The copy never becomes stale, as with weights.
+//   - held: objects that are in slots at the start.
+//   - Uses at or after launches are in the future. They are not simulated, but their objects may stay in slots.
+//   - ahead: while a launch runs, objects that the next launch reads are brought in if there is room.
 func planResidency(uses []use, launches, slots int, onHost bool, held []int, ahead bool) (residency, bool) {
 	p := &residencyPlan{slots: slots, onHost: onHost, in: map[int]*resident{}, next: map[int][]int{}, spills: map[int]int{},
 		out: residency{releases: map[int][]Release{}}}
@@ -82,7 +79,7 @@ func planResidency(uses []use, launches, slots int, onHost bool, held []int, ahe
 			}
 			for _, u := range byLaunch[at+1] {
 				if !u.create {
-					p.acquire(at+1, u, pinned) // if there is no room, it comes when this launch is over
+					p.acquire(at+1, u, pinned) // without room, it comes after this launch
 				}
 			}
 		}
@@ -99,9 +96,9 @@ func planResidency(uses []use, launches, slots int, onHost bool, held []int, ahe
 type residencyPlan struct {
 	slots  int
 	onHost bool
-	in     map[int]*resident // by object, those that are in slots
-	next   map[int][]int     // by object: the launches that still use it, rising
-	spills map[int]int       // by object: how often it was spilled so far
+	in     map[int]*resident // by object: those in slots
+	next   map[int][]int     // by object: the launches that still use it, ascending
+	spills map[int]int       // by object: number of spills so far
 	out    residency
 }
 
@@ -118,8 +115,8 @@ func (p *residencyPlan) acquire(at int, u use, pinned map[int]bool) bool {
 	return true
 }
 
-// evict releases the object whose next use is farthest away, of equals the one with the
-// smallest id. It leaves pinned ones alone, and reports false where there are no others.
+// evict releases the object with the farthest next use; the smallest id breaks ties. It never releases pinned objects.
+// It returns false if no other object is in a slot.
 func (p *residencyPlan) evict(pinned map[int]bool) bool {
 	victim, far := -1, -1
 	for o := range p.in {
@@ -141,8 +138,8 @@ func (p *residencyPlan) evict(pinned map[int]bool) bool {
 	return true
 }
 
-// release takes object o out of its slot after the launch that used it last, and spills it
-// if it is used again and the host has no current copy.
+// release takes object o out of its slot after its last use so far. It spills o if o is used again and the host has no
+// current copy.
 func (p *residencyPlan) release(o int) {
 	r := p.in[o]
 	spill := r.dirty && len(p.next[o]) > 0
@@ -153,8 +150,7 @@ func (p *residencyPlan) release(o int) {
 	delete(p.in, o)
 }
 
-// finish marks the uses of launch at as done and releases what is not needed
-// any more.
+// finish completes launch number at and releases the objects without further uses.
 func (p *residencyPlan) finish(at int, uses []use) {
 	for _, u := range uses {
 		r := p.in[u.object]

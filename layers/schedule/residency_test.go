@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// fewestFetches is the least number of fetches with which slots can serve the
-// uses, by trying every eviction. Objects fit in a bit set.
+// fewestFetches returns the least number of fetches that can serve the uses, by trying every eviction. Objects fit into
+// a bit set.
 func fewestFetches(uses []use, launches, slots int, held []int) int {
 	byLaunch := make([]uint32, launches)
 	created := make([]uint32, launches)
@@ -29,7 +29,7 @@ func fewestFetches(uses []use, launches, slots int, held []int) int {
 		for in, cost := range best {
 			have := in | byLaunch[l]
 			fetched := count(byLaunch[l] &^ in &^ created[l])
-			// Try every set of objects that may stay, with the launch's own among them.
+			// Try every set of objects that may stay, including the launch's own.
 			for may := have &^ byLaunch[l]; ; may = (may - 1) & (have &^ byLaunch[l]) {
 				stay := may | byLaunch[l]
 				if count(stay) <= slots {
@@ -69,8 +69,8 @@ func fetches(r residency) int {
 	return n
 }
 
-// TestResidencyIsOptimal compares the number of fetches with an exhaustive
-// search, on random short sequences of one to three objects a launch.
+// TestResidencyIsOptimal compares the number of fetches with an exhaustive search, on random short sequences of one to
+// three objects a launch.
 func TestResidencyIsOptimal(t *testing.T) {
 	r := rand.New(rand.NewSource(1))
 	for trial := range 3000 {
@@ -92,8 +92,8 @@ func TestResidencyIsOptimal(t *testing.T) {
 	}
 }
 
-// replay plays the outcome of a plan and checks that it works: there are enough slots, what
-// a launch uses is in one, and what is fetched was spilled after its last change.
+// replay plays a plan and checks it: there are enough slots, each launch's objects are in slots, and each fetched
+// object was spilled after its last change.
 func replay(uses []use, launches, slots int, onHost bool, held []int, res residency) error {
 	in, current, spills := map[int]bool{}, map[int]bool{}, map[int]int{}
 	for _, o := range held {
@@ -148,8 +148,8 @@ func replay(uses []use, launches, slots int, onHost bool, held []int, res reside
 	return nil
 }
 
-// TestResidencyCanBeReplayed plans random sequences with creation and change,
-// with and without looking ahead, twice: both plans are the same, and they work.
+// TestResidencyCanBeReplayed plans random sequences with creation and change, with and without looking ahead, twice.
+// Both plans are equal, and they work.
 func TestResidencyCanBeReplayed(t *testing.T) {
 	r := rand.New(rand.NewSource(2))
 	spilled := 0
@@ -179,7 +179,7 @@ func TestResidencyCanBeReplayed(t *testing.T) {
 	}
 }
 
-// TestResidencyWithTooFewSlots: a launch that alone needs more is refused.
+// TestResidencyWithTooFewSlots: a launch that alone needs more slots fails.
 func TestResidencyWithTooFewSlots(t *testing.T) {
 	uses := []use{{at: 0, object: 0}, {at: 0, object: 1}, {at: 0, object: 2}}
 	for slots := 1; slots <= 3; slots++ {
@@ -189,8 +189,7 @@ func TestResidencyWithTooFewSlots(t *testing.T) {
 	}
 }
 
-// TestUnchangedObjectsSpillOnce: an object whose copy on the host is current is released
-// without another copy.
+// TestUnchangedObjectsSpillOnce: an object with a current copy on the host is released without another copy.
 func TestUnchangedObjectsSpillOnce(t *testing.T) {
 	uses := []use{{at: 0, object: 0, create: true}, {at: 1, object: 1, create: true}, {at: 2, object: 0}, {at: 3, object: 1}, {at: 4, object: 0, modify: true},
 		{at: 5, object: 1}, {at: 6, object: 0}}
@@ -209,8 +208,8 @@ func TestUnchangedObjectsSpillOnce(t *testing.T) {
 	}
 }
 
-// TestLookAhead: the object that the next launch needs takes the slot of one that the present launch does not use,
-// so that it can come meanwhile.
+// TestLookAhead: the next launch's object takes the slot of an object that the current launch does not use, so its copy
+// overlaps with the current launch.
 func TestLookAhead(t *testing.T) {
 	uses := []use{{at: 0, object: 0}, {at: 1, object: 1}, {at: 2, object: 5}, {at: 3, object: 0}}
 	for _, ahead := range []bool{false, true} {

@@ -1,13 +1,12 @@
 package schedule
 
-// visits lists the visits of a pass, up through all layers and in training down again.
-// First, Take and Release are not set yet: planning finds them out. The numbers of a
-// layer's tiles and turns go on from those of the layer before it.
+// visits lists the visits of a pass: up through all layers and, in training, down again. Tiles and turns are numbered
+// from layer to layer. First, Take and Release are set later.
 func (s Spec) visits() []Visit {
 	var out []Visit
 	tiles, turns := make([]int, len(s.Layers)+1), make([]int, len(s.Layers)+1)
 	add := func(phase Phase, layer int, visits []Visit) {
-		last := -1 // the last that sums up a gradient
+		last := -1 // the last visit that accumulates a gradient
 		for i, v := range visits {
 			if v.Grad() {
 				last = i

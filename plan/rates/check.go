@@ -12,22 +12,22 @@ import (
 	"strings"
 )
 
-// span is the range in which a figure of a real machine lies, with a factor of a hundred of room
-// on both sides: what lies outside was mistyped, or written in another unit.
+// span is the plausible range of a figure, with a margin of a factor of 100 around the values of real machines. A
+// figure outside is a typing error or in another unit.
 type span struct{ least, most float64 }
 
 var (
 	flops     = span{1e-4, 1e5} // TFLOP/s
 	bandwidth = span{1e-3, 1e5} // GB/s, of memory
-	linkRate  = span{1e-2, 4e4} // GB/s: PCIe 3.0 of one lane has 1, NVLink-C2C 375
-	diskRate  = span{5e-4, 3e3} // GB/s: a disk that turns has 0.1, four of PCIe 5.0 27
-	// GB/s: Ethernet of 1 Gbit/s has 0.125, eight cards of 400 Gbit/s 400
+	linkRate  = span{1e-2, 4e4} // GB/s: PCIe 3.0 x1 has 1, NVLink-C2C 375
+	diskRate  = span{5e-4, 3e3} // GB/s: a hard disk has 0.1, four PCIe 5.0 disks 27
+	// GB/s: 1 Gbit/s Ethernet has 0.125, eight cards of 400 Gbit/s 400
 	networkRate = span{1e-3, 4e4}
 	micros      = span{0, 1e5}    // µs
 	gibs        = span{0.01, 1e6} // GiB
 )
 
-// checker collects all that is wrong, by the names of the fields in a file.
+// checker collects all errors, each with the field's name in the file.
 type checker struct{ errs []error }
 
 func (c *checker) within(field, unit string, value float64, s span) {
@@ -43,7 +43,7 @@ func (c *checker) fail(format string, args ...any) {
 	c.errs = append(c.errs, fmt.Errorf(format, args...))
 }
 
-// Check says everything that is wrong with m: what is missing, and what no machine reaches.
+// Check returns all errors in m: missing figures and implausible figures.
 func (m *Machine) Check() error {
 	c := &checker{}
 	m.Device.check(c)
@@ -158,8 +158,7 @@ func (h *Host) check(c *checker) {
 	c.within("host.message_us", "µs", h.Message, micros)
 }
 
-// Load reads a machine from a file as Save writes it. The error names the file and the
-// field.
+// Load reads a machine from a file in the format of Save. An error names the file and the field.
 func Load(path string) (*Machine, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -179,7 +178,7 @@ func Load(path string) (*Machine, error) {
 	return m, nil
 }
 
-// Save writes m to a file, which it replaces at once.
+// Save writes m to a file, replacing it atomically.
 func (m *Machine) Save(path string) error {
 	if err := m.Check(); err != nil {
 		return fmt.Errorf("rates: %w", err)

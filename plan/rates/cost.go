@@ -7,33 +7,32 @@ import (
 	"mt/device/op"
 )
 
-// Cost is what something takes when nothing else runs.
+// Cost is the cost of an operation that runs alone.
 type Cost struct {
 	Seconds float64
-	Bytes   float64 // of device memory that are read and written
-	Cores   float64 // of the CPU device: how many cores it keeps busy; 0: all
+	Bytes   float64 // bytes of device memory read and written
+	Cores   float64 // cores of the CPU device kept busy; 0: all
 }
 
-// Costs tells what operations take on a device. It remembers shapes, so it is not for
-// several goroutines.
+// Costs computes the costs of operations on a device. It caches shapes and is not safe for concurrent use.
 type Costs struct {
 	device   *Device
 	products map[shape]float64 // seconds per FLOP
 }
 
-// shape is what the rate of a matrix product depends on.
+// shape has the properties of a matrix product that determine its rate.
 type shape struct {
 	m, n, k        int
 	transA, transB bool
 	dtype          device.DType
 }
 
-// NewCosts makes the costs of m's device, which must have passed Check.
+// NewCosts returns the costs of m's device. m must have passed Check.
 func NewCosts(m *Machine) *Costs {
 	return &Costs{device: &m.Device, products: map[shape]float64{}}
 }
 
-// Op is what o takes.
+// Op returns the cost of the operation o.
 func (c *Costs) Op(o device.Op) Cost {
 	switch o := o.(type) {
 	case *op.MatMul:
@@ -48,8 +47,8 @@ func (c *Costs) Op(o device.Op) Cost {
 	return Cost{Seconds: c.device.Launch / 1e6}
 }
 
-// Moved is what an operation takes that reads and writes so many bytes of device memory and
-// does little else.
+// Moved returns the cost of an operation that is limited by device memory: it reads and writes this many bytes and
+// computes little.
 func (c *Costs) Moved(name string, bytes int64) Cost {
 	if r, ok := c.device.Ops[name]; ok {
 		return r.Cost(float64(bytes))
@@ -57,14 +56,14 @@ func (c *Costs) Moved(name string, bytes int64) Cost {
 	return Cost{Seconds: c.device.Launch/1e6 + float64(bytes)/(c.device.Bandwidth*1e9), Bytes: float64(bytes)}
 }
 
-// Cost is what o takes for so many bytes.
+// Cost returns the cost of o for the given number of bytes.
 func (o Op) Cost(bytes float64) Cost {
 	return Cost{Seconds: o.Fixed/1e6 + bytes/(o.Rate*1e9), Bytes: bytes, Cores: o.Cores}
 }
 
-// Line is what two sizes make of an operation, the smaller one first: its rate is that of what the larger one moves more,
-// and what is left of the smaller one is fixed. Where other programs are at work the larger one may
-// be hardly slower, or not at all: so the rate is at most twice that of the larger one by itself.
+// Line fits fixed cost and rate of an operation to two measurements, the smaller size first. The rate is the additional
+// bytes divided by the additional time. The fixed cost is the rest of the smaller measurement's time. Other programs
+// may disturb the measurements, so the rate is limited to twice the larger measurement's bytes divided by its time.
 func Line(seconds, bytes []float64) Op {
 	rate, alone := (bytes[1]-bytes[0])/(seconds[1]-seconds[0]), bytes[1]/seconds[1]
 	if !(rate > 0 && rate <= 2*alone) {
@@ -83,13 +82,13 @@ func (c *Costs) product(p *op.MatMul) Cost {
 	return out
 }
 
-// perFLOP is how many seconds a product of a shape takes for one FLOP.
+// perFLOP returns the seconds of one FLOP in a product of shape s.
 func (c *Costs) perFLOP(s shape) float64 {
 	if t, ok := c.products[s]; ok {
 		return t
 	}
 	table := c.device.Products[name(s.dtype)]
-	if len(table) == 0 { // small products, such as a router's, may be of the other dtype
+	if len(table) == 0 { // small products, such as a router's, may use the other dtype
 		for _, table = range c.device.Products {
 		}
 	}
@@ -111,12 +110,12 @@ func (c *Costs) perFLOP(s shape) float64 {
 
 // Squared distances between the logarithms of shapes.
 const (
-	largeDistance  = 16 // of a rate that is given without a shape, from any
-	otherTranspose = 9  // of a rate for other transposes
+	largeDistance  = 16 // from any shape to a rate for large products, which has no shape
+	otherTranspose = 9  // added if the transposes differ
 )
 
-// filled is the part of a GPU's tiles of 128 × 128 that a product fills; a rate without a
-// shape is that of full tiles.
+// filled returns the fraction of a product's output that fills whole GPU tiles of 128 × 128. Rates without a shape hold
+// for whole tiles.
 func filled(s shape) float64 {
 	const tile = 128
 	part := func(n int) float64 { return float64(n) / float64((n+tile-1)/tile*tile) }
@@ -125,8 +124,8 @@ func filled(s shape) float64 {
 
 func square(x float64) float64 { return x * x }
 
-// between is a value between those of n entries: the mean of their logarithms, weighted by
-// the inverse of the squared distance squared.
+// between interpolates n values. It returns their geometric mean with weights 1/d². entry returns d, which is itself a
+// squared distance, and the value of entry i.
 func between(n int, entry func(i int) (distance, value float64)) float64 {
 	var sum, weights float64
 	for i := range n {
@@ -168,7 +167,7 @@ func (c *Costs) attention(a *op.AttentionShape, dtype device.DType, bytes int64,
 	return out
 }
 
-// name is what a dtype is called in Machine.
+// name returns the key of a dtype in Machine's tables.
 func name(d device.DType) string {
 	if d == device.BF16 {
 		return "bf16"

@@ -16,9 +16,7 @@ func product(m, n, k int, transA, transB bool) *op.MatMul {
 	return &op.MatMul{M: m, N: n, K: k, TransA: transA, TransB: transB, A: tensor(device.BF16, m*k), B: tensor(device.BF16, k*n), D: tensor(device.BF16, m*n)}
 }
 
-// TestProducts: a shape that was measured takes what was measured; one between two takes a time between
-// theirs; and what moves more bytes than the memory has time for takes that longer time.
-// TestBetween: a measured shape has its own value, and one halfway between two has the geometric mean of theirs.
+// TestBetween: a measured shape has its own value, and a shape halfway between two has their geometric mean.
 func TestBetween(t *testing.T) {
 	for _, c := range []struct {
 		entries [][2]float64 // distance, value
@@ -31,6 +29,8 @@ func TestBetween(t *testing.T) {
 	}
 }
 
+// TestProducts: a measured shape takes its measured time, and a shape between two takes a time between theirs. A
+// product limited by memory traffic takes the memory's time.
 func TestProducts(t *testing.T) {
 	m := &Machine{Device: Device{Bandwidth: 1000, Launch: 1, Products: map[string][]Product{"bf16": {
 		{M: 512, N: 512, K: 512, Rate: 10}, {M: 2048, N: 2048, K: 2048, Rate: 40}, {M: 512, N: 512, K: 512, TransB: true, Rate: 20}}}}}
@@ -90,7 +90,7 @@ func TestAttentionCosts(t *testing.T) {
 	}
 }
 
-// TestMoved: an operation that is named takes what is said of it, another one the memory's time.
+// TestMoved: a listed operation has its own cost, and another operation the memory's.
 func TestMoved(t *testing.T) {
 	m := &Machine{Device: Device{Bandwidth: 100, Launch: 5, Ops: map[string]Op{"GLU": {Fixed: 2, Rate: 10, Cores: 1}}}}
 	c := NewCosts(m)

@@ -10,13 +10,12 @@ import (
 	"mt/base/human"
 )
 
-// disk is one NVMe disk of PCIe 4.0, as datasheets have it.
+// disk is one PCIe 4.0 NVMe disk, by datasheets.
 var disk = Disk{Write: 5, Read: 7}
 
-// Find is the machine that name stands for: a file as Save writes it, a GPU that mt knows
-// (rtx-4090, h100), or a GPU and a host (rtx-4090+ddr5-5600x2). A GPU without a host comes with
-// one that it is often in. Several names with commas between them are devices of one host, that
-// of the first. Errors say which names there are.
+// Find returns the machine called name. The name is a file written by Save, a known GPU (rtx-4090, h100), or a GPU and
+// a host (rtx-4090+ddr5-5600x2). A GPU without a host gets a common host for that GPU. Several names, separated by
+// commas, are devices of one host, which belongs to the first name. Errors list the known names.
 func Find(name string) (*Machine, error) {
 	first, others, several := strings.Cut(name, ",")
 	m, err := find(strings.TrimSpace(first))
@@ -42,13 +41,13 @@ func Find(name string) (*Machine, error) {
 	return m, err
 }
 
-// isFile says that name is meant as a file.
+// isFile reports whether name refers to a file.
 func isFile(name string) bool {
 	info, err := os.Stat(name)
 	return err == nil && info.Mode().IsRegular() || strings.HasSuffix(name, ".json") || strings.ContainsRune(name, filepath.Separator)
 }
 
-// find is Find of one name.
+// find finds the machine of a single name.
 func find(name string) (*Machine, error) {
 	if isFile(name) {
 		return Load(name)
@@ -73,7 +72,7 @@ func find(name string) (*Machine, error) {
 	return m, nil
 }
 
-// GPUs are the names of the GPUs that mt knows.
+// GPUs returns the names of the known GPUs.
 func GPUs() []string {
 	out := make([]string, 0, len(gpus))
 	for _, g := range gpus {
@@ -82,7 +81,7 @@ func GPUs() []string {
 	return out
 }
 
-// findGPU takes names as users and NVML write them: rtx3090, 3090, NVIDIA GeForce RTX 3090.
+// findGPU finds a GPU by a name in the spelling of users or NVML: rtx3090, 3090, NVIDIA GeForce RTX 3090.
 func findGPU(name string) (*gpu, error) {
 	said := plain(name)
 	var known []string
@@ -98,8 +97,8 @@ func findGPU(name string) (*gpu, error) {
 		name, human.Suggest(strings.ToLower(name), known), strings.Join(GPUs(), ", "))
 }
 
-// plain returns name without what people write in different ways: case, spaces, dashes, and the brand in front.
-// Every other word stays, so that "RTX 3080 Laptop GPU" and "H100 NVL" are no RTX 3080 and no H100.
+// plain normalizes a name: lower case, without spaces, dashes and the leading brand. Other words stay, so "RTX 3080
+// Laptop GPU" and "H100 NVL" do not match RTX 3080 and H100.
 func plain(name string) string {
 	s := strings.NewReplacer(" ", "", "-", "", "_", "").Replace(strings.ToLower(name))
 	for _, brand := range []string{"nvidia", "geforce", "tesla"} {
@@ -108,19 +107,20 @@ func plain(name string) string {
 	return s
 }
 
-// Found is a machine as its drivers describe it. Zero fields are not known.
+// Found is a machine as its drivers describe it. A zero field is unknown.
 type Found struct {
-	GPU       string  // the name that CUDA and NVML give
-	DeviceGiB float64 // the memory that the GPU has
+	GPU       string  // the name from CUDA and NVML
+	DeviceGiB float64 // memory of the GPU
 	Cores     int     // of the host
-	HostGiB   float64 // memory of the host that a run could take
+	HostGiB   float64 // host memory available to a run
 }
 
-// leastMemory and mostMemory bound the memory of a GPU over that of its profile. Some names stand for two cards: an RTX 3080 has 10 or 12 GiB.
+// leastMemory and mostMemory bound the ratio of a GPU's memory to its profile's. Some names stand for two cards: an RTX
+// 3080 has 10 or 12 GiB.
 const leastMemory, mostMemory = 0.9, 1.08
 
-// At returns the profile of f's GPU, with the cores and the memory that f's host has. The kind of host memory is one
-// that such a GPU is often in. The error says why there is no profile.
+// At returns the profile of f's GPU with the cores and memory of f's host. The kind of host memory is a common one for
+// the GPU. The error says why there is no profile.
 func At(f Found) (*Machine, error) {
 	g, err := findGPU(f.GPU)
 	if err != nil {
@@ -145,7 +145,7 @@ func At(f Found) (*Machine, error) {
 	return m, err
 }
 
-// Round keeps four digits of x, which is more than a rate is worth.
+// Round rounds x to four significant digits, more than the precision of a rate.
 func Round(x float64) float64 {
 	if x <= 0 || math.IsInf(x, 0) || math.IsNaN(x) {
 		return x

@@ -63,7 +63,7 @@ func TestShippedProfiles(t *testing.T) {
 	}
 }
 
-// checkSources wants a source for each of the figures, which says what it is worth.
+// checkSources fails unless each figure has a source that shows its quality.
 func checkSources(t *testing.T, name string, sources map[string]string, figures ...string) {
 	t.Helper()
 	for _, f := range figures {
@@ -107,7 +107,7 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// TestDriverNames: the names that CUDA and NVML give find the GPU that they stand for, and no other one.
+// TestDriverNames: names from CUDA and NVML match their own GPU and no other.
 func TestDriverNames(t *testing.T) {
 	for name, want := range map[string]string{
 		"NVIDIA GeForce RTX 3080": "rtx-3080", "GeForce RTX 3080": "rtx-3080", "NVIDIA GeForce RTX 3090": "rtx-3090", "GeForce RTX 3090": "rtx-3090",
@@ -145,7 +145,7 @@ func TestDriverNames(t *testing.T) {
 	}
 }
 
-// TestAt: a machine that was found has the rates of its GPU, and the cores and the memory of its own host.
+// TestAt: a found machine has the rates of its GPU, and the cores and memory of its host.
 func TestAt(t *testing.T) {
 	m, err := At(Found{GPU: "NVIDIA H100 80GB HBM3", DeviceGiB: 79.1, Cores: 16, HostGiB: 120.4})
 	if err != nil || m.Name != "h100-sxm+ddr5-4800x8-16c-120g" || m.Host.Cores != 16 || m.Host.Memory != 120.4 || m.Link.Up != 55 {
@@ -203,8 +203,8 @@ func TestParseHost(t *testing.T) {
 	}
 }
 
-// TestUpdates: an update that keeps a core busy is as fast as the cores, and never faster than memory; of an
-// optimizer that nobody has measured it is AdamW's.
+// TestUpdates: a compute-bound update is as fast as the cores allow, and never faster than memory. An unmeasured
+// optimizer is as fast as AdamW.
 func TestUpdates(t *testing.T) {
 	for name, memory := range map[string]bool{"ddr5-4800x8-4c": false, "ddr5-4800x1-64c": true} {
 		h := testkit.Must(ParseHost(name))(t)
@@ -272,7 +272,7 @@ func TestRound(t *testing.T) {
 // rewrite makes TestDocumented write what it would compare.
 var rewrite = flag.Bool("rewrite", false, "write the table of docs/planning.md anew")
 
-// TestDocumented: the table of docs/planning.md is that of the profiles.
+// TestDocumented: the table in docs/planning.md equals the profiles.
 func TestDocumented(t *testing.T) {
 	const file, begin, end = "../../docs/planning.md", "| profile |", "\n\n"
 	var table strings.Builder

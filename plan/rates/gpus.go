@@ -1,52 +1,52 @@
 package rates
 
-// figure is a number and where it is from. A source begins with "measured", "datasheet" or
-// "estimate", so that a reader sees what each figure is worth.
+// figure is a number with its source. A source begins with "measured", "datasheet" or "estimate", so readers can judge
+// the figure.
 type figure struct {
 	value  float64
 	source string
 }
 
-// gpu is a shipped profile. A name is in lower case, with dashes.
+// gpu is a shipped profile. Its name is lower case with dashes.
 type gpu struct {
 	name    string
-	title   string   // as NVIDIA writes it, and NVML says it, more or less
-	aliases []string // other names that mean it
+	title   string   // approximately as written by NVIDIA and NVML
+	aliases []string // further names
 	memory  figure   // GiB
-	// bf16 and fp32 are what large products reach, in TFLOP/s; fp32 without TF32.
+	// bf16 and fp32 are the rates of large products in TFLOP/s; fp32 without TF32.
 	bf16, fp32 figure
 	attention  heads
-	sm90a      bool   // it runs kernels for sm_90a
-	integrated bool   // its memory is the host's
+	sm90a      bool   // runs kernels for sm_90a
+	integrated bool   // uses the host's memory
 	bandwidth  figure // GB/s of device memory
 	link       bus
 	peers      way
-	host       string // a host that such a GPU is often in; see parseHost
+	host       string // a common host for the GPU; see ParseHost
 }
 
-// heads is what attention reaches in bf16 with heads of 64 and of 128 elements.
+// heads has the rates of bf16 attention with head dimensions 64 and 128.
 type heads struct {
 	of64, of128 reaches
 	source      string
 }
 
-// reaches is what attention reaches in TFLOP/s, of two products forward and five backward, over sequences of 1,024
-// and of 8,192 tokens.
+// reaches has attention rates in TFLOP/s for sequences of 1,024 (short) and 8,192 tokens (long). FLOPs are counted as
+// two matrix products for the forward and five for the backward.
 type reaches struct{ shortForward, shortBackward, longForward, longBackward float64 }
 
 func (r reaches) times(f float64) reaches {
 	return reaches{r.shortForward * f, r.shortBackward * f, r.longForward * f, r.longBackward * f}
 }
 
-// times is what a GPU of another speed reaches, by the same kernels.
+// times multiplies the rates by f, for a GPU of another speed with the same kernels.
 func (h heads) times(f float64, source string) heads {
 	return heads{h.of64.times(f), h.of128.times(f), source}
 }
 
-// Attention is computed by mt's own kernels, so that nobody has published what it reaches. These are counted and
-// replayed in the emulator (mt bench kernels --device emu). The portable kernels' count was fitted to what FlashAttention-2 reaches.
-// That of the kernels for sm_90a is too high: FlashAttention-3's forward is published with 602 TFLOP/s where it says 718, so
-// they are given as much less.
+// mt has its own attention kernels, so there are no published rates. The rates here come from the emulator, which
+// counts and replays the kernels (mt bench kernels --device emu). The count for the portable kernels is fitted to the
+// rates of FlashAttention-2. The count for the sm_90a kernels is too high: FlashAttention-3's forward reaches 602
+// TFLOP/s by its paper, and 718 by the count. Rates of sm_90a are scaled by 602/718.
 const (
 	counted = "estimate: counted in mt's kernels by its emulator"
 	tooHigh = 602.0 / 718
@@ -56,7 +56,7 @@ var (
 	onH100 = heads{reaches{293, 244, 502, 418}, reaches{415, 309, 720, 529}, ""}.times(tooHigh, counted+" (sm_90a), and 602/718 of that, as of FlashAttention-3")
 	onA100 = heads{reaches{127, 102, 169, 127}, reaches{163, 114, 213, 159}, counted}
 	on4090 = heads{reaches{124, 96, 144, 131}, reaches{129, 84, 149, 130}, counted}
-	// portableH100 is what the kernels for all GPUs reach on an H100.
+	// portableH100 has the rates of the portable kernels on an H100.
 	portableH100 = heads{reaches{206, 139, 248, 171}, reaches{273, 149, 361, 196}, counted}
 )
 
@@ -66,14 +66,14 @@ type bus struct {
 	latency        figure // µs
 }
 
-// way is how GPUs copy to each other.
+// way describes direct copies between GPUs.
 type way struct {
-	rate  figure // GB/s each way; 0: they do not
+	rate  figure // GB/s in each direction; 0: no copies between GPUs
 	wires bool   // NVLink
 }
 
-// Ways between GPUs. What consumers' drivers lack, patched ones have; NVLink bridges between two
-// cards for PCI Express are not counted on.
+// Connections between GPUs. Patched drivers that enable peer copies on consumer cards are not considered, and neither
+// are NVLink bridges between two PCIe cards.
 var (
 	noPeers   = way{rate: figure{0, "measured: cudaDeviceCanAccessPeer says no on GeForce cards (NVIDIA/nccl, issue 1127, of RTX 3090)"}}
 	single    = way{rate: figure{0, "estimate: a host has one"}}
@@ -103,12 +103,12 @@ var (
 	c2c = bus{up: figure{375, "measured: arXiv:2407.07850, of 450 GB/s"}, down: figure{297, "measured: arXiv:2407.07850, of 450 GB/s"},
 		both:    figure{420, "estimate: the host's memory of 486 GB/s serves both directions"},
 		latency: figure{10, copyTime}}
-	// Copies between host and device in one memory: each byte is read and written there.
+	// Copies between host and device in the same memory: each byte is read and written there.
 	oneMemory = bus{up: figure{100, "estimate: a copy inside memory of 273 GB/s, read and write"}, down: figure{100, "estimate: as h2d"},
 		both: figure{115, "estimate: both directions share the memory"}, latency: figure{10, copyTime}}
 )
 
-// Of memory and fp32 products only peaks are published.
+// For memory and fp32 products only peak rates are published. These functions estimate the reachable rates.
 func hbm(peak float64) figure {
 	return figure{peak * 0.85, "estimate: 0.85 of the datasheet's, as GH200's HBM3 reaches by STREAM (arXiv:2407.07850)"}
 }
@@ -127,16 +127,20 @@ func ofPeak(part, peak float64, why string) figure {
 
 func shows(gib float64) figure { return figure{gib, "nvidia-smi shows so much of it"} }
 
-// scaled says that attention was scaled by the peaks of products.
+// scaled is the source of attention rates that were scaled by the peak of matrix products.
 const scaled = "estimate: scaled by the peak of products from "
 
-// gpus are the GPUs that mt knows. Peaks are those of NVIDIA's datasheets and architecture white
-// papers, dense and with fp32 accumulation: RTX 3080 and 3090 59.5 and 71.2 TFLOP/s in bf16,
-// 29.8 and 35.6 in fp32, 760 and 936 GB/s (GA102); RTX 4090 165.2, 82.6, 1008 (AD102); RTX 5090
-// 209.5, 104.8, 1792 (RTX Blackwell); A100 312, 19.5, 1555 (40 GB), 1935 (80 GB PCIe), 2039 (80 GB
-// SXM); L40S 362, 91.6, 864; H100 PCIe 756, 51, 2000; H100 SXM 989, 67, 3350; H200 989, 67, 4800;
-// GH200 989, 67, 4000 (96 GB); B200 2250, 80, 8000; GB10 125 (a sixteenth of half its sparse fp4,
-// doubled), 31, 273.
+// gpus lists the known GPUs. Peaks come from NVIDIA's datasheets and architecture white papers, dense and with fp32
+// accumulation. In TFLOP/s of bf16 and fp32, and GB/s:
+//   - RTX 3080 59.5, 29.8, 760 and RTX 3090 71.2, 35.6, 936 (GA102)
+//   - RTX 4090 165.2, 82.6, 1008 (AD102)
+//   - RTX 5090 209.5, 104.8, 1792 (RTX Blackwell)
+//   - A100 312, 19.5, 1555 (40 GB), 1935 (80 GB PCIe), 2039 (80 GB SXM)
+//   - L40S 362, 91.6, 864
+//   - H100 PCIe 756, 51, 2000; H100 SXM 989, 67, 3350; H200 989, 67, 4800
+//   - GH200 989, 67, 4000 (96 GB)
+//   - B200 2250, 80, 8000
+//   - GB10 125 (a sixteenth of half its sparse fp4, doubled), 31, 273
 var gpus = []gpu{
 	{name: "rtx-3080", title: "RTX 3080 10 GB", aliases: []string{"rtx-3080-10gb"}, memory: shows(10),
 		bf16: ofPeak(0.9, 59.5, "0.9 of the datasheet's 59.5 TFLOP/s"), fp32: cores(29.8),
@@ -187,10 +191,11 @@ var gpus = []gpu{
 		link: oneMemory, peers: single, host: "gb10"},
 }
 
-// device is what layers are computed on with g, and the link to it.
+// device returns the device of profile g, and its link.
 func (g *gpu) device() (Device, Link) {
 	a, name := g.attention, "NVIDIA "+g.title
-	// fp32 has no tensor cores. In bf16 the count knows no clock that falls under load, which the products' rates have in them.
+	// Attention in fp32 uses no tensor cores. The bf16 count assumes a constant clock, while the rates of products
+	// include the clock's drop under load. So bf16 attention is limited to ofProducts of the product rate.
 	const fp32, ofProducts = 0.25, 0.95
 	at := func(length, dim int, forward, backward float64) Attention {
 		most := ofProducts * g.bf16.value

@@ -8,38 +8,37 @@ import (
 	"strings"
 )
 
-// hostName is what parseHost understands: kind of memory, transfers, channels, and then cores
-// and GiB where they are known.
+// hostName matches the names that ParseHost accepts: kind of memory, transfers, channels, and optionally cores and GiB.
 var hostName = regexp.MustCompile(`^(ddr4|ddr5|lpddr5x?)-(\d{3,5})x(\d{1,3})((?:-\d{1,5}[cg])*)$`)
 
-// What the memory of a host reaches of its peak. STREAM's triad reaches 0.75 to 0.86 on x86
-// servers; an update reads and writes four streams and more, which costs a little.
+// Fractions of a host's peak memory bandwidth. STREAM's triad reaches 0.75 to 0.86 on x86 servers. An update has four
+// or more streams, which costs a little.
 const (
 	copyPart   = 0.75
 	updatePart = 0.72
-	normPart   = 0.8  // reads alone
-	gatherPart = 0.25 // rows here and there
-	perCore    = 15   // GB/s that one core of a server reaches by itself; one of Zen 5 reaches 40 and more
+	normPart   = 0.8  // reads only
+	gatherPart = 0.25 // scattered rows
+	perCore    = 15   // GB/s of a single server core; a Zen 5 core reaches 40 and more
 )
 
-// hostExample ends the errors about hosts.
+// hostExample is the end of errors about host names.
 const hostExample = "a host is called by its memory, TYPE-TRANSFERSxCHANNELS with cores and GiB if you like: ddr5-4800x8, ddr4-3200x2-16c-128g, " +
 	"lpddr5x-8533x16 (channels of 16 bits); or grace, gb10"
 
-// hosts are those that are not named by their memory: Grace with 480 GB, and GB10's own.
+// hosts has the hosts with names of their own: Grace with 480 GB, and the host part of GB10.
 var hosts = map[string]struct {
 	cores          int
 	gib            float64
-	peak, measured float64 // GB/s; measured by STREAM, 0: not
+	peak, measured float64 // GB/s; measured by STREAM, 0: not measured
 	source         string
 }{
 	"grace": {72, 440, 512, 486, "measured: STREAM reaches 486 of 512 GB/s (arXiv:2407.07850); an update and a copy as much less as elsewhere"},
 	"gb10":  {20, 119, 273, 0, "estimate: parts of the datasheet's 273 GB/s, which the GPU shares"},
 }
 
-// ParseHost makes a host of its name: ddr5-4800x8 has eight channels of DDR5 at 4,800 million
-// transfers a second, of 8 bytes each (LPDDR: of 2 bytes). -32c and -512g behind it are cores and
-// GiB; without them it has 4 cores and 64 GiB a channel of DDR.
+// ParseHost returns the host of a name. ddr5-4800x8 has eight channels of DDR5 at 4,800 million transfers a second of 8
+// bytes each (LPDDR: 2 bytes). The suffixes -32c and -512g give cores and GiB. The defaults are 4 cores and 64 GiB for
+// each DDR channel.
 func ParseHost(name string) (Host, error) {
 	if h, ok := hosts[name]; ok {
 		top := h.peak * copyPart
@@ -74,7 +73,7 @@ func ParseHost(name string) (Host, error) {
 		fmt.Sprintf("estimate: parts of the peak of %.4g GB/s, and at most %d GB/s a core", peak, perCore)), nil
 }
 
-// checkHost refuses what no board has.
+// checkHost returns an error for values that no board has.
 func checkHost(name string, transfers, channels float64, cores int, gib float64) error {
 	var errs []error
 	for _, f := range []struct {
@@ -88,9 +87,10 @@ func checkHost(name string, transfers, channels float64, cores int, gib float64)
 	return errors.Join(errs...)
 }
 
-// newHost is a host whose memory gives what one with a peak of top would; peak is for its name.
+// newHost returns a host whose memory reaches fractions of top, in GB/s (copyPart and others). peak appears in the name
+// only.
 func newHost(name string, cores int, gib, peak, top float64, source string) Host {
-	const wake = 20 // µs until all cores are at it
+	const wake = 20 // µs until all cores work
 	sources := map[string]string{"cores": "as the name says, or what is usual", "memory_gib": "as the name says, or what is usual",
 		"pack_s_per_mtoken": "measured: one core of an EPYC (Zen 5), rows of 2,048 tokens", "message_us": "measured: half a round trip between two actors"}
 	for _, key := range []string{"memory_gb_per_s", "update", "norm", "gather"} {
@@ -102,16 +102,17 @@ func newHost(name string, cores int, gib, peak, top float64, source string) Host
 		Pack: packTime, Message: 1.8, Sources: sources}
 }
 
-// busyUpdates are updates that keep a core busy before memory is: how many 10⁹ parameters a second one
-// core moves with AVX-512, and the bytes that each reads and writes, with an fp32 gradient. Measured on a Xeon of 2 GHz
-// (docs/optimizers.md).
+// busyUpdates lists optimizers whose updates are limited by computation when there are few cores. rate is 10⁹
+// parameters a second on one core with AVX-512. bytes are read and written for a parameter with an fp32 gradient.
+// Measured on a 2 GHz Xeon (docs/optimizers.md).
 var busyUpdates = map[string]struct{ rate, bytes float64 }{
 	"adamw_8bit": {0.42, 16.06},
 	"adamw_4bit": {0.45, 14.13},
 	"lion_8bit":  {0.83, 14.03},
 }
 
-// updates are those rates for so many cores, where memory gives an update no more than most, in GB/s.
+// updates returns the costs of the optimizers in busyUpdates on this many cores. Memory limits their rates to the value
+// of most, in GB/s.
 func updates(cores int, most, wake float64) map[string]Op {
 	out := map[string]Op{}
 	for name, u := range busyUpdates {
@@ -120,10 +121,10 @@ func updates(cores int, most, wake float64) map[string]Op {
 	return out
 }
 
-// packTime is what packing a million tokens into a batch takes, in seconds.
+// packTime is the time for packing a million tokens into a batch, in seconds.
 const packTime = 0.08
 
-// number is a run of digits.
+// number parses a run of digits.
 func number(digits string) float64 {
 	n, err := strconv.ParseFloat(digits, 64)
 	if err != nil {

@@ -2,18 +2,17 @@ package rates
 
 import "slices"
 
-// Machine is a device, the host that it belongs to, and the link between the two.
-// The names of the fields in a file carry their units.
+// Machine is a device, its host and the link between the two. Field names in a file include the units.
 type Machine struct {
 	Name   string `json:"name"`             // for people
-	Source string `json:"source,omitempty"` // where the figures are from
+	Source string `json:"source,omitempty"` // source of the figures
 	Device Device `json:"device"`
-	Link   Link   `json:"link"` // not used where the device is unified
+	Link   Link   `json:"link"` // unused if the device is unified
 	Host   Host   `json:"host"`
 	Disk   Disk   `json:"disk"`
-	// Network is to the other hosts of a run of several ranks; nil: nothing is known of it.
+	// Network connects the hosts of a run with several ranks; nil: unknown.
 	Network *Network `json:"network,omitempty"`
-	// More are further devices of the host that Device and Link differ from; none: all are as these.
+	// More has the further devices of the host, if they differ from Device and Link; none: all devices are equal.
 	More []Card `json:"more_devices,omitempty"`
 }
 
@@ -23,20 +22,19 @@ type Card struct {
 	Link   Link   `json:"link"`
 }
 
-// On is m as the host of device i alone, counted from 0. Where m knows of one device only, all
-// are like that one.
+// On returns m with device i (from 0) as its only device. If m describes one device only, all devices equal it.
 func (m *Machine) On(i int) *Machine {
 	out := *m
 	if i > 0 && len(m.More) > 0 {
 		out.Device, out.Link = m.More[i-1].Device, m.More[i-1].Link
-		out.Link.PerSwitch = m.Link.PerSwitch // the host's switches are those of all its devices
+		out.Link.PerSwitch = m.Link.PerSwitch // the devices of a host share its switches
 	}
 	out.More = nil
 	return &out
 }
 
-// Changed is m after change has been made to each of its devices with its link. What change
-// reaches through a map or a slice it must copy first: m keeps what it has.
+// Changed returns a copy of m in which change was applied to each device and its link. m keeps its maps and slices:
+// change must clone those that it modifies.
 func (m *Machine) Changed(change func(d *Device, l *Link)) *Machine {
 	out := *m
 	out.More = slices.Clone(out.More)
@@ -47,13 +45,13 @@ func (m *Machine) Changed(change func(d *Device, l *Link)) *Machine {
 	return &out
 }
 
-// WithoutPeers is m with devices that do not copy to each other.
+// WithoutPeers returns a copy of m whose devices do not copy to each other.
 func (m *Machine) WithoutPeers() *Machine {
 	return m.Changed(func(_ *Device, l *Link) { l.Peer = 0 })
 }
 
-// Pace is what the device reaches in products of a dtype, in FLOPs a second, and its link, in
-// bytes a second; 0 where there is no rate.
+// Pace returns the rate of the device's fastest matrix product in a dtype, in FLOPs a second, and the link's rate in
+// bytes a second; 0: unknown. A unified device has no link: it gets the rate of host memory.
 func (m *Machine) Pace(dtype string) (flops, link float64) {
 	for _, p := range m.Device.Products[dtype] {
 		flops = max(flops, p.Rate*1e12)
@@ -64,40 +62,40 @@ func (m *Machine) Pace(dtype string) (flops, link float64) {
 	return flops, m.Link.Up * 1e9
 }
 
-// Device is what layers are computed on.
+// Device is the processor that computes layers.
 type Device struct {
 	Name   string  `json:"name"`
 	Kind   string  `json:"kind"`       // cuda or cpu
-	Memory float64 `json:"memory_gib"` // what a run may use of the device's memory; 0 for the CPU
-	// Unified: the device reads host memory at its own rate, and nothing is copied.
+	Memory float64 `json:"memory_gib"` // memory available to a run; 0 for the CPU
+	// Unified: the device reads host memory at its own rate, without copies.
 	Unified bool `json:"unified,omitempty"`
-	// Integrated: the GPU has no memory of its own. What it takes is the host's, also where it is copied to.
+	// Integrated: the GPU uses the host's memory, also for copies of host data.
 	Integrated bool `json:"integrated,omitempty"`
-	// SM90a: the GPU runs kernels for sm_90a, which H100, H200 and GH200 alone do.
+	// SM90a: the GPU runs kernels for sm_90a. Only H100, H200 and GH200 do.
 	SM90a bool `json:"sm90a,omitempty"`
-	// Bandwidth is what operations read and write in device memory that Ops does not name.
+	// Bandwidth is the device memory rate, read and written, of operations that Ops does not list.
 	Bandwidth float64 `json:"memory_gb_per_s"`
-	// HostMemory is the same for operations and products on pinned host memory in place, of an integrated GPU; 0: not measured.
+	// HostMemory is the same rate on pinned host memory, accessed in place by an integrated GPU; 0: not measured.
 	HostMemory float64 `json:"host_memory_gb_per_s,omitempty"`
-	// Launch is what an operation takes on the stream beyond its work; Enqueue is what the host
-	// takes to enqueue it.
+	// Launch is the time of an operation on the stream beyond its work. Enqueue is the host's time to enqueue the
+	// operation.
 	Launch  float64 `json:"launch_us"`
 	Enqueue float64 `json:"enqueue_us"`
-	// Restart is what operations lose in all after the device stood still for as long or longer: a
-	// CPU's cores take a while until all of them are at work again.
+	// Restart is the total time lost after the device was idle for at least as long: a CPU's cores take a while until
+	// all are at work again.
 	Restart float64 `json:"restart_us,omitempty"`
-	// Products and Attention are by the dtype of the operands: bf16 or fp32. There is at least
-	// one of each for a dtype that the device computes in.
+	// Products and Attention are keyed by the dtype of the operands: bf16 or fp32. Each dtype that the device computes
+	// in has at least one entry in both.
 	Products  map[string][]Product   `json:"products"`
 	Attention map[string][]Attention `json:"attention"`
-	// Ops are operations, by their names, that do not reach Bandwidth.
+	// Ops has the operations, by name, that do not reach Bandwidth.
 	Ops map[string]Op `json:"ops,omitempty"`
-	// Sources says where figures are from, by the names of fields in the file.
+	// Sources has the sources of the figures, by field name in the file.
 	Sources map[string]string `json:"sources,omitempty"`
 }
 
-// Product is the rate of one shape of matrix products: D (M, N) = A (M, K) · B (K, N).
-// Without a shape (zeros) it is the rate that large products reach.
+// Product is the rate of one shape of matrix product: D (M, N) = A (M, K) · B (K, N). All extents 0: the rate of large
+// products.
 type Product struct {
 	M      int     `json:"m,omitempty"`
 	N      int     `json:"n,omitempty"`
@@ -107,8 +105,8 @@ type Product struct {
 	Rate   float64 `json:"tflops"`
 }
 
-// Attention is the rate of causal attention over sequences of Length tokens, heads of Dim
-// elements. Masked pairs do not count; a forward counts two products, a backward five.
+// Attention is the rate of causal attention over sequences of Length tokens with head dimension Dim. Masked pairs do
+// not count. The forward counts two products, the backward five.
 type Attention struct {
 	Length   int     `json:"length"`
 	Dim      int     `json:"dim"`
@@ -116,60 +114,57 @@ type Attention struct {
 	Backward float64 `json:"backward_tflops"`
 }
 
-// Op is what one kind of operation reaches, counted in the bytes that it must read and
-// write.
+// Op is the cost of one kind of operation, by the bytes that it must read and write.
 type Op struct {
-	Fixed float64 `json:"fixed_us"` // what it takes however small it is, with its launch
+	Fixed float64 `json:"fixed_us"` // cost of an operation of any size, including the launch
 	Rate  float64 `json:"gb_per_s"`
-	Cores float64 `json:"cores,omitempty"` // of the CPU: how many it keeps busy; 0: all
+	Cores float64 `json:"cores,omitempty"` // cores of the CPU kept busy; 0: all
 }
 
-// Link is between the host's memory and the device's, and between devices.
+// Link connects host memory and device memory, and devices with each other.
 type Link struct {
-	Up      float64 `json:"h2d_gb_per_s"`  // while nothing goes down
-	Down    float64 `json:"d2h_gb_per_s"`  // while nothing goes up
-	Both    float64 `json:"both_gb_per_s"` // up and down together, while both are busy
-	Latency float64 `json:"latency_us"`    // of a copy, however small
-	// Cores is how many cores of the host a copy keeps busy: 0 where the device's copy engines
-	// do it, 1 on the CPU device.
+	Up      float64 `json:"h2d_gb_per_s"`  // without traffic down
+	Down    float64 `json:"d2h_gb_per_s"`  // without traffic up
+	Both    float64 `json:"both_gb_per_s"` // total of both directions while both are busy
+	Latency float64 `json:"latency_us"`    // of a copy of any size
+	// Cores is the number of host cores that a copy keeps busy: 0 if the device's copy engines do it, 1 on the CPU
+	// device.
 	Cores float64 `json:"cores,omitempty"`
-	// Pin is what host memory is pinned at, by as many threads as a run takes; 0: nobody has measured it.
+	// Pin is the rate of pinning host memory with the number of threads that a run uses; 0: not measured.
 	Pin float64 `json:"pin_gb_per_s,omitempty"`
-	// Peer is what one of several devices copies to another at, without the host; 0: they do not,
-	// and what passes between them goes through the host.
+	// Peer is the rate of copies between devices without the host; 0: impossible, and such data goes through the host.
 	Peer float64 `json:"peer_gb_per_s,omitempty"`
-	// Wires: such copies have wires of their own (NVLink). Else they go over the devices' links.
+	// Wires: peer copies use their own wires (NVLink). Otherwise they use the devices' links.
 	Wires bool `json:"peer_wires,omitempty"`
-	// PerSwitch is how many devices share one link to the host, as fast as that of one, behind a
-	// switch of PCI Express; 0 or 1: each has its own.
+	// PerSwitch is the number of devices that share one link to the host behind a PCIe switch. The shared link is as
+	// fast as one device's link. 0 or 1: each device has its own link.
 	PerSwitch int               `json:"devices_per_switch,omitempty"`
 	Sources   map[string]string `json:"sources,omitempty"`
 }
 
-// Host is the memory and the cores on the host's side. Rates are those of all cores
-// together, when nothing else runs.
+// Host describes host memory and cores. Rates are for all cores together, with nothing else running.
 type Host struct {
 	Name   string  `json:"name"`
 	Cores  int     `json:"cores"`
 	Memory float64 `json:"memory_gib"`
-	// Bandwidth is what a copy by all cores reads and writes.
+	// Bandwidth is the rate of a copy by all cores, read and written.
 	Bandwidth float64 `json:"memory_gb_per_s"`
-	// Update is what an AdamW update reads and writes; Norm what the sum of squares of a
-	// gradient reads; Gather what collecting the batch's rows reads and writes.
+	// Update is the cost of an AdamW update by bytes read and written, and Norm the cost of a gradient's sum of squares
+	// by bytes read. Gather is the cost of collecting the batch's rows, by bytes read and written.
 	Update Op `json:"update"`
-	// Updates is the same of other optimizers, by the name that they have in a config. That of muon is of what the
-	// host does with matrices: their momentum and their weights. An optimizer that is missing is as fast as AdamW.
+	// Updates has the cost of other optimizers, by their name in a config. The entry for muon covers the host's work on
+	// matrices: their momentum and their weights. A missing optimizer is as fast as AdamW.
 	Updates map[string]Op `json:"updates,omitempty"`
 	Norm    Op            `json:"norm"`
 	Gather  Op            `json:"gather"`
-	// Pack is what packing a batch takes for a million tokens.
+	// Pack is the time for packing a million tokens into a batch.
 	Pack float64 `json:"pack_s_per_mtoken"`
-	// Message is what a message between two actors takes.
+	// Message is the time of a message between two actors.
 	Message float64           `json:"message_us"`
 	Sources map[string]string `json:"sources,omitempty"`
 }
 
-// UpdateBy is what an update by an optimizer reads and writes.
+// UpdateBy returns the cost of an update by the named optimizer.
 func (h *Host) UpdateBy(optimizer string) Op {
 	if o, ok := h.Updates[optimizer]; ok {
 		return o
@@ -177,13 +172,13 @@ func (h *Host) UpdateBy(optimizer string) Op {
 	return h.Update
 }
 
-// Network is what a host sends to others at, and at the same time receives from them at.
+// Network has the rate at which a host sends to other hosts, while it receives at the same rate.
 type Network struct {
 	Rate    float64 `json:"gb_per_s"`
-	Latency float64 `json:"latency_us"` // of an exchange, however small
+	Latency float64 `json:"latency_us"` // of an exchange of any size
 }
 
-// Disk is where checkpoints go.
+// Disk has the rates of the disk for checkpoints.
 type Disk struct {
 	Write float64 `json:"write_gb_per_s"`
 	Read  float64 `json:"read_gb_per_s"`

@@ -6,12 +6,11 @@ import (
 	"strings"
 )
 
-// networkLatency is what an exchange takes, however small, over a network of which only the rate is
-// known, in µs: some microseconds on InfiniBand, tens over TCP.
+// networkLatency is the time of an exchange of any size, in µs, for a network of known rate and unknown latency.
+// InfiniBand needs a few µs, TCP tens.
 const networkLatency = 30
 
-// ParseNetwork reads a rate with its unit: bits a second as networks are sold (100Gb/s), or bytes
-// a second (12.5GB/s).
+// ParseNetwork parses a rate with its unit: bits a second as networks are sold (100Gb/s), or bytes a second (12.5GB/s).
 func ParseNetwork(text string) (*Network, error) {
 	const want = "want a rate such as 100Gb/s or 12.5GB/s"
 	number := strings.TrimRight(text, "/sGMTbBit")

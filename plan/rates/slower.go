@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Slower is m when its devices, their links and its host take so many times as long for
-// everything; a number under 1 makes them faster. The disk stays as it is.
+// Slower returns a copy of m whose devices, links and host take times as long for everything. A factor below 1 makes
+// them faster. The disk does not change.
 func (m *Machine) Slower(times float64) *Machine {
 	out := m.Changed(func(d *Device, l *Link) {
 		d.slow(times)
@@ -29,7 +29,8 @@ func (m *Machine) Slower(times float64) *Machine {
 	return out
 }
 
-// slow makes d slower, in maps and slices of its own.
+// slow divides the rates of d by times and multiplies its fixed times by it. It clones maps and slices first, because
+// other machines share them.
 func (d *Device) slow(times float64) {
 	d.Products, d.Attention, d.Ops = maps.Clone(d.Products), maps.Clone(d.Attention), maps.Clone(d.Ops)
 	for dtype, all := range d.Products {

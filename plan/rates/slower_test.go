@@ -11,8 +11,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestSlower: on a machine that takes twice as long every rate is half and every time is double,
-// and the machine that it was made of stays as it is.
+// TestSlower: on a machine that takes twice as long, every rate is halved and every time doubled. The original machine
+// does not change.
 func TestSlower(t *testing.T) {
 	m := testkit.Must(Find("h100-pcie"))(t)
 	m.Device.Restart, m.Device.HostMemory = 900, 1000
@@ -64,8 +64,8 @@ func numbers(out map[string]float64, at string, v any) {
 	}
 }
 
-// TestSeveralNames: further names are those of one device each, and of no host; links of devices that copy
-// nothing are not looked at.
+// TestSeveralNames: each further name is a single device without a host. The link's peer rate is not checked if devices
+// copy nothing.
 func TestSeveralNames(t *testing.T) {
 	two := testkit.Must(Find("rtx4090,h100"))(t)
 	two.More[0].Device.Unified, two.More[0].Link = true, Link{}
@@ -83,8 +83,8 @@ func TestSeveralNames(t *testing.T) {
 	}
 }
 
-// TestDevicesThatDiffer: a change is made to each device, and not to the machine that it began with; a
-// host's switches are those of all its devices.
+// TestDevicesThatDiffer: a change applies to each device of the copy and not to the original. All devices of a host
+// share its switches.
 func TestDevicesThatDiffer(t *testing.T) {
 	m := testkit.Must(Find("rtx4090,h100"))(t)
 	m.Link.Peer, m.More[0].Link.Peer, m.Link.PerSwitch = 20, 30, 2

@@ -1,4 +1,4 @@
-// The system calls that faultio sees, and what it has to know of them.
+// The system calls that faultio traces, with their properties.
 #ifndef CALLS_H
 #define CALLS_H
 
@@ -7,9 +7,9 @@
 #include <stddef.h>
 #include <sys/syscall.h>
 
-// What a call does to files.
+// Effect of a call on files.
 enum kind {
-	LOOKS,   // reads content or what is said of a file, or opens it for that
+	LOOKS,   // reads content or metadata of a file, or opens it for that
 	CHANGES, // makes, removes, renames or syncs
 	WRITES,  // takes bytes from memory, whose number is an argument
 	BEYOND,  // more than any call does

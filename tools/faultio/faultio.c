@@ -1,10 +1,10 @@
-// faultio runs a program, numbers the system calls of all its threads that touch
-// files below one directory, and spoils one of them.
+// faultio runs a program, numbers the system calls of all its threads on files below one directory,
+// and injects a fault into one of them.
 //
 //     faultio --dir DIR [--log FILE] [--of all|changes|writes|nothing] [FAULT] -- PROGRAM ARGUMENTS…
 //
-// --of is what is numbered: every call, those that change files or directories,
-// those that write bytes, or none. FAULT is one of
+// --of selects the numbered calls: all calls, calls that change files or directories, calls that
+// write bytes, or none. FAULT is one of
 //
 //     --fail N:ERRNO       call N is not made and returns the error, as EIO
 //     --fail-from N:ERRNO  so do all from N on, as on a disk that stays full
@@ -13,20 +13,19 @@
 //     --kill-amid N        it is killed when half of the bytes of call N are written
 //     --kill-after N       it is killed when call N is done
 //
-// A failing close closes: that is what Linux does. A sync succeeds and is not made: every
-// process reads what was written, and the disk's content matters only to a machine that
-// loses its power, which no FAULT imitates. FILE gets a line for every
-// numbered call: its number, its name, its one or two paths, and the word fault if it
-// was spoiled, with tabs between. faultio ends as the program did: with its code, or with
-// 128 and the number of the signal that ended it. 125 is its own failure, 126 that
-// this machine forbids tracing.
+// A failing close still closes the file, as on Linux. A sync succeeds without being executed: every
+// process reads the written data, and the disk's content matters only in a power cut, which no
+// FAULT imitates. FILE gets a line for every numbered call: its number, name, one or two paths, and
+// the word fault for an injected fault, separated by tabs. faultio exits like the program: with its
+// code, or with 128 plus the number of the signal that ended it. 125 is faultio's own failure; 126
+// means that this machine forbids tracing.
 //
-// It is a tracer (ptrace(2)) because Go makes its system calls itself, where no
-// preloaded library sees them. A seccomp filter that the program inherits stops it
-// at those calls of the table in calls.h that --of numbers, so all else runs at full speed.
+// It is a tracer (ptrace(2)) because Go makes system calls directly, where no preloaded library
+// sees them. A seccomp filter, inherited by the program, stops it only at the calls in calls.h that
+// --of numbers. All other calls run at full speed.
 //
-// It looks at x86-64's registers, and follows paths by their words: links within
-// DIR and ".." are not resolved.
+// It reads the registers of x86-64, and compares paths textually: links within DIR and ".." are not
+// resolved.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <limits.h>
@@ -57,12 +56,12 @@ enum fault { NOTHING, FAIL, FAIL_FROM, SHORT, KILL_BEFORE, KILL_AMID, KILL_AFTER
 
 static char dir[PATH_MAX];
 static FILE *log_file;
-static enum kind of = LOOKS; // the least kind that is numbered
+static enum kind of = LOOKS; // the lowest kind that is numbered
 static enum fault fault;
 static long target, error_number;
 static long numbered;
-static pid_t program; // its first thread
-static pid_t leaving; // the thread that is watched until its call returns, 0 for none
+static pid_t program; // thread id of its first thread
+static pid_t leaving; // the thread traced until its call returns; 0: none
 
 __attribute__((noreturn, format(printf, 2, 3))) static void die(int code, const char *format, ...) {
 	va_list args;
@@ -73,8 +72,8 @@ __attribute__((noreturn, format(printf, 2, 3))) static void die(int code, const 
 	exit(code);
 }
 
-// install stops this process, and what it becomes, at the calls that can be numbered. The
-// kernel itself answers the syncs that cannot.
+// install adds a filter that stops this process, and the program that it executes, at calls that
+// can be numbered. The kernel itself answers unnumbered syncs.
 static void install(void) {
 	enum { MOST = 2 * NUM_CALLS + 2 };
 	struct sock_filter code[MOST];
@@ -85,7 +84,7 @@ static void install(void) {
 		if (!stops && !is_sync(&calls[i]))
 			continue;
 		code[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)calls[i].nr, 0, 1);
-		code[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, stops ? SECCOMP_RET_TRACE : SECCOMP_RET_ERRNO); // error 0: it succeeds
+		code[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, stops ? SECCOMP_RET_TRACE : SECCOMP_RET_ERRNO); // error 0: the call succeeds
 	}
 	code[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
 	struct sock_fprog filter = {.len = n, .filter = code};
@@ -104,7 +103,7 @@ static void start(char **argv) {
 			perror("faultio: ptrace");
 			_exit(FORBIDDEN);
 		}
-		raise(SIGSTOP); // until the tracer has said what it wants to see
+		raise(SIGSTOP); // until the tracer has set its options
 		install();
 		execvp(argv[0], argv);
 		perror(argv[0]);
@@ -122,7 +121,7 @@ static void start(char **argv) {
 	ptrace(PTRACE_CONT, program, NULL, NULL);
 }
 
-// link_target reads a link of /proc, "" where there is none.
+// link_target reads a link of /proc; "" if there is none.
 static void link_target(char *to, pid_t thread, const char *name, int fd) {
 	char at[64];
 	if (fd >= 0)
@@ -133,7 +132,7 @@ static void link_target(char *to, pid_t thread, const char *name, int fd) {
 	to[n > 0 ? n : 0] = 0;
 }
 
-// directory is what a descriptor names, the working directory for AT_FDCWD.
+// directory returns the path of a descriptor; for AT_FDCWD the working directory.
 static void directory(char *to, pid_t thread, int fd) {
 	if (fd == AT_FDCWD)
 		link_target(to, thread, "cwd", -1);
@@ -141,7 +140,7 @@ static void directory(char *to, pid_t thread, int fd) {
 		link_target(to, thread, "fd", fd);
 }
 
-// read_string reads a string of the program's, "" where there is none.
+// read_string reads a string of the program's memory; "" if there is none.
 static void read_string(char *to, pid_t thread, unsigned long long at) {
 	char name[64];
 	snprintf(name, sizeof name, "/proc/%d/mem", thread);
@@ -152,8 +151,8 @@ static void read_string(char *to, pid_t thread, unsigned long long at) {
 		close(mem);
 }
 
-// path_of is the path that a call means: that of argument arg, or that of its
-// descriptor, where arg is NONE or the string is empty.
+// path_of returns the path of a call: argument arg, or the path of the descriptor if arg is NONE or
+// the string is empty.
 static void path_of(char *to, pid_t thread, const unsigned long long *args, int fd, int arg) {
 	char words[PATH_MAX] = "", base[PATH_MAX] = "";
 	if (arg != NONE)
@@ -171,14 +170,14 @@ static bool below(const char *path) {
 	return strncmp(path, dir, n) == 0 && (path[n] == '/' || path[n] == 0);
 }
 
-// print_path writes a path so that it stays one word of one line.
+// print_path writes a path as one word on one line.
 static void print_path(const char *path) {
 	fputc('\t', log_file);
 	for (; *path != 0; path++)
 		fputc(*path == '\t' || *path == '\n' ? '?' : *path, log_file);
 }
 
-// number says whether the call of a thread is numbered, and logs it if so.
+// number reports whether a thread's call is numbered, and logs a numbered call.
 static bool number(const struct call *c, pid_t thread, const unsigned long long *args, bool *spoiled) {
 	static char first[2 * PATH_MAX], second[2 * PATH_MAX];
 	first[0] = second[0] = 0;
@@ -186,7 +185,7 @@ static bool number(const struct call *c, pid_t thread, const unsigned long long 
 	if (kind < of)
 		return false;
 	path_of(first, thread, args, c->fd, c->path);
-	if (c->second != NONE) // the descriptor in front of it, if the call has any
+	if (c->second != NONE) // with the preceding descriptor, if the call has one
 		path_of(second, thread, args, c->fd == NONE ? NONE : c->second - 1, c->second);
 	if (!below(first) && !below(second))
 		return false;
@@ -204,23 +203,23 @@ static bool number(const struct call *c, pid_t thread, const unsigned long long 
 
 static void get_regs(pid_t thread, struct user_regs_struct *regs) {
 	if (ptrace(PTRACE_GETREGS, thread, NULL, regs) != 0)
-		memset(regs, 0, sizeof *regs); // it was killed meanwhile
+		memset(regs, 0, sizeof *regs); // the thread was killed meanwhile
 }
 
-// end kills the process that a thread is of, and the program, if that is another.
+// end kills the process of a thread, and the program if it is another process.
 static void end(pid_t thread) {
 	kill(thread, SIGKILL);
 	kill(program, SIGKILL);
 }
 
-// answer returns a result from a call that is not made.
+// answer sets the result of a call that is not executed.
 static void answer(pid_t thread, struct user_regs_struct *regs, long result) {
 	regs->orig_rax = (unsigned long long)-1; // no call
 	regs->rax = (unsigned long long)result;
 	ptrace(PTRACE_SETREGS, thread, NULL, regs);
 }
 
-// entering is at the stop in front of a call. It returns how the thread goes on.
+// entering handles the stop before a call. It returns how the thread continues.
 static int entering(pid_t thread) {
 	struct user_regs_struct regs;
 	get_regs(thread, &regs);
@@ -265,7 +264,7 @@ static int entering(pid_t thread) {
 	return PTRACE_SYSCALL;
 }
 
-// left is behind the call of the thread that was watched.
+// left handles the stop after the call of the traced thread.
 static void left(pid_t thread) {
 	leaving = 0;
 	if (fault == KILL_AMID || fault == KILL_AFTER) {
@@ -278,7 +277,7 @@ static void left(pid_t thread) {
 	ptrace(PTRACE_SETREGS, thread, NULL, &regs);
 }
 
-// stopped lets a thread go on from a stop.
+// stopped continues a thread after a stop.
 static void stopped(pid_t thread, int status) {
 	int sig = WSTOPSIG(status), how = PTRACE_CONT;
 	if (status >> 8 == (SIGTRAP | PTRACE_EVENT_SECCOMP << 8)) {
@@ -292,11 +291,11 @@ static void stopped(pid_t thread, int status) {
 		sig = 0;
 	}
 	if (thread == leaving)
-		how = PTRACE_SYSCALL; // a signal came in between
+		how = PTRACE_SYSCALL; // a signal arrived in between
 	ptrace(how, thread, NULL, (long)sig);
 }
 
-// follow traces until the program ends and returns its code.
+// follow traces until the program ends and returns its exit code.
 static int follow(void) {
 	for (;;) {
 		int status;
@@ -320,7 +319,7 @@ static long number_in(const char *text, char **rest) {
 	return n;
 }
 
-// parse_fault reads the value of an option that names a fault.
+// parse_fault parses the value of a fault option.
 static void parse_fault(enum fault f, const char *text) {
 	static const struct {
 		const char *name;
@@ -376,7 +375,7 @@ int main(int argc, char **argv) {
 	if (i + 1 >= argc || dir[0] == 0)
 		die(FAILED, "usage: faultio --dir DIR [--log FILE] [--of all|changes|writes|nothing] [--fail N:ERRNO|--fail-from N:ERRNO|--short N|--kill-before N|--kill-amid N|--kill-after N] -- PROGRAM ARGUMENTS...");
 	start(argv + i + 1);
-	signal(SIGINT, SIG_IGN); // they are for the program
+	signal(SIGINT, SIG_IGN); // for the program
 	signal(SIGTERM, SIG_IGN);
 	return follow();
 }

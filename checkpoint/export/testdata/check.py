@@ -21,7 +21,8 @@ ARCH = {"llama": "LLAMA", "mistral": "LLAMA", "qwen2": "QWEN2", "qwen3": "QWEN3"
         "qwen2_vl": "QWEN2VL", "qwen2_vl_text": "QWEN2VL", "qwen2_5_vl": "QWEN2VL", "qwen2_5_vl_text": "QWEN2VL",
         "qwen3_vl": "QWEN3VL", "qwen3_vl_text": "QWEN3VL", "qwen3_vl_moe": "QWEN3VLMOE", "qwen3_vl_moe_text": "QWEN3VLMOE", "qwen3_next": "QWEN3NEXT",
         "qwen3_5": "QWEN35", "qwen3_5_text": "QWEN35", "qwen3_5_moe": "QWEN35MOE", "qwen3_5_moe_text": "QWEN35MOE", "minimax_m2": "MINIMAXM2",
-        "deepseek_v2": "DEEPSEEK2", "deepseek_v3": "DEEPSEEK2"}
+        "deepseek_v2": "DEEPSEEK2", "deepseek_v3": "DEEPSEEK2", "glm4_moe_lite": "DEEPSEEK2", "ernie4_5_moe": "ERNIE4_5_MOE",
+        "hunyuan_v1_dense": "HUNYUAN_DENSE", "afmoe": "AFMOE", "apertus": "APERTUS"}
 PAIRS = ("LLAMA", "MISTRAL3", "SMOLLM3", "GRANITE")  # whose code turns neighbours where the directory has halves
 KEYS = ["vocab_size", "block_count", "context_length", "embedding_length", "feed_forward_length", "attention.head_count",
         "attention.head_count_kv"]
@@ -149,6 +150,8 @@ def wanted(cfg, tensors):
             x = halves_to_pairs(x, cfg["num_attention_heads"])
         if ARCH[cfg["model_type"]] in PAIRS and ".attn_k." in new:
             x = halves_to_pairs(x, cfg["num_key_value_heads"])
+        if ".exp_probs_b." in new:
+            x = x.reshape(-1)
         if ".ffn_gate_inp_shexp." in new:
             x = x[0]
         if ARCH[cfg["model_type"]] in ("GEMMA2", "GEMMA3", "QWEN3NEXT", "QWEN35", "QWEN35MOE") and name.endswith("norm.weight") and ".linear_attn." not in name:

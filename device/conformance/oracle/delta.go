@@ -8,29 +8,62 @@ type Delta struct {
 	KeyHeads, Heads, KeyDim, ValueDim, GateStride int
 }
 
-// ShortConv sets y (T, channels) to SiLU of the causal convolution of each sequence of x with w (channels, taps).
-// Unless nil, tail (taps−1, channels) has the rows before a single sequence.
-func ShortConv(y, x, w, tail []float64, cu []int32, channels, taps, stride int) {
-	convolve(x, w, tail, cu, channels, taps, stride, func(t, c int, sum float64, _ func(j int) (float64, int)) {
-		y[t*channels+c] = sum / (1 + math.Exp(-sum))
+// Conv describes a convolution as op.ShortConv does. Bias is nil if there is none.
+type Conv struct {
+	Cu                     []int32
+	W, Bias                []float64
+	Channels, Taps, Stride int
+	Gated                  bool
+}
+
+// width returns the number of columns that the convolution reads in a row.
+func (a Conv) width() int {
+	if a.Gated {
+		return 3 * a.Channels
+	}
+	return a.Channels
+}
+
+// ShortConv sets y (T, Channels) to the causal convolution of each sequence of x. Unless nil, tail has the rows before
+// a single sequence.
+func (a Conv) ShortConv(y, x, tail []float64) {
+	a.convolve(x, tail, func(t, c int, sum float64, _ func(j int) (float64, int)) {
+		if a.Gated {
+			y[t*a.Channels+c] = sum * x[t*a.Stride+a.Channels+c]
+		} else {
+			y[t*a.Channels+c] = sum / (1 + math.Exp(-sum))
+		}
 	})
 }
 
-// ShortConvBackward sets dx and adds to dw, unless dw is nil: the gradients of x and of w, given dy.
-func ShortConvBackward(dx, dw, dy, x, w []float64, cu []int32, channels, taps, stride, dxStride int) {
-	for t := range int(cu[len(cu)-1]) {
-		clear(dx[t*dxStride:][:channels])
+// ShortConvBackward sets dx and adds to dw and dbias, each unless nil: the gradients of x, W and Bias, given dy.
+func (a Conv) ShortConvBackward(dx, dw, dbias, dy, x []float64, dxStride int) {
+	for t := range int(a.Cu[len(a.Cu)-1]) {
+		clear(dx[t*dxStride:][:a.width()])
 	}
-	convolve(x, w, nil, cu, channels, taps, stride, func(t, c int, sum float64, at func(j int) (float64, int)) {
+	a.convolve(x, nil, func(t, c int, sum float64, at func(j int) (float64, int)) {
 		s := 1 / (1 + math.Exp(-sum))
-		d := dy[t*channels+c] * s * (1 + sum*(1-s))
-		for j := range taps {
+		d := dy[t*a.Channels+c]
+		if a.Gated {
+			dx[t*dxStride+a.Channels+c] = d * sum
+			d *= x[t*a.Stride+a.Channels+c]
+		} else {
+			d *= s * (1 + sum*(1-s))
+		}
+		if dbias != nil {
+			dbias[c] += d
+		}
+		for j := range a.Taps {
 			v, from := at(j)
-			if from >= 0 {
-				dx[from*dxStride+c] += d * w[c*taps+j]
+			if from >= 0 && a.Gated {
+				row, to := x[from*a.Stride+c:], dx[from*dxStride+c:]
+				to[0] += d * a.W[c*a.Taps+j] * row[2*a.Channels]
+				to[2*a.Channels] += d * a.W[c*a.Taps+j] * row[0]
+			} else if from >= 0 {
+				dx[from*dxStride+c] += d * a.W[c*a.Taps+j]
 			}
 			if dw != nil {
-				dw[c*taps+j] += d * v
+				dw[c*a.Taps+j] += d * v
 			}
 		}
 	})
@@ -38,7 +71,14 @@ func ShortConvBackward(dx, dw, dy, x, w []float64, cu []int32, channels, taps, s
 
 // convolve calls f for every token and channel with the sum and with a function of a tap. The function returns the
 // value that the tap reads and its token, −1 for a token before the sequence.
-func convolve(x, w, tail []float64, cu []int32, channels, taps, stride int, f func(t, c int, sum float64, at func(j int) (float64, int))) {
+func (a Conv) convolve(x, tail []float64, f func(t, c int, sum float64, at func(j int) (float64, int))) {
+	cu, channels, taps := a.Cu, a.Channels, a.Taps
+	input := func(row []float64, c int) float64 {
+		if a.Gated {
+			return row[c] * row[2*channels+c]
+		}
+		return row[c]
+	}
 	for s := range len(cu) - 1 {
 		for t := int(cu[s]); t < int(cu[s+1]); t++ {
 			for c := range channels {
@@ -46,16 +86,19 @@ func convolve(x, w, tail []float64, cu []int32, channels, taps, stride int, f fu
 					from := t - taps + 1 + j
 					switch {
 					case from >= int(cu[s]):
-						return x[from*stride+c], from
+						return input(x[from*a.Stride:], c), from
 					case tail != nil:
-						return tail[(from-int(cu[s])+taps-1)*channels+c], -1
+						return input(tail[(from-int(cu[s])+taps-1)*a.width():], c), -1
 					}
 					return 0, -1
 				}
 				var sum float64
+				if a.Bias != nil {
+					sum = a.Bias[c]
+				}
 				for j := range taps {
 					v, _ := at(j)
-					sum += w[c*taps+j] * v
+					sum += a.W[c*taps+j] * v
 				}
 				f(t, c, sum, at)
 			}

@@ -260,20 +260,26 @@ func TestScatterAddRowsIsTheGradientOfGatherRows(t *testing.T) {
 }
 
 func TestShortConvBackward(t *testing.T) {
-	r := rand.New(rand.NewPCG(6, 1))
-	cu, x, w, dy, y := []int32{0, 1, 6, 8}, random(r, 8*7), random(r, 5*3), random(r, 40), make([]float64, 40)
-	f := func() float64 {
-		ShortConv(y, x, w, nil, cu, 5, 3, 7)
-		return dot(y, dy)
+	for _, gated := range []bool{false, true} {
+		r := rand.New(rand.NewPCG(6, 1))
+		a := Conv{Cu: []int32{0, 1, 6, 8}, W: random(r, 5*3), Bias: random(r, 5), Channels: 5, Taps: 3, Gated: gated}
+		width := a.width()
+		a.Stride = width + 2
+		x, dy, y := random(r, 8*a.Stride), random(r, 40), make([]float64, 40)
+		f := func() float64 {
+			a.ShortConv(y, x, nil)
+			return dot(y, dy)
+		}
+		dx, dw, db := make([]float64, 8*(width+1)), make([]float64, 15), make([]float64, 5)
+		a.ShortConvBackward(dx, dw, db, dy, x, width+1)
+		grad := make([]float64, len(x))
+		for i := range 8 {
+			copy(grad[i*a.Stride:][:width], dx[i*(width+1):])
+		}
+		checkGrad(t, "x", x, grad, f)
+		checkGrad(t, "W", a.W, dw, f)
+		checkGrad(t, "Bias", a.Bias, db, f)
 	}
-	dx, dw := make([]float64, 8*6), make([]float64, 15)
-	ShortConvBackward(dx, dw, dy, x, w, cu, 5, 3, 7, 6)
-	grad := make([]float64, len(x))
-	for i := range 8 {
-		copy(grad[i*7:][:5], dx[i*6:])
-	}
-	checkGrad(t, "x", x, grad, f)
-	checkGrad(t, "w", w, dw, f)
 }
 
 // The two parts of a cut sequence give the same output as the whole, if the second part continues from the first.

@@ -3,7 +3,10 @@
 //
 // ShortConvBackward: with d = dy·SiLU'(p), dx[u] = Σ_j w[c][j]·d[u + taps − 1 − j] within the sequence, and dw[c][j] +=
 // Σ_t d[t]·x[t − taps + 1 + j]: first sums over slices of the rows, then (add_slices) the sum of those, by the same tree
-// each time. p is computed again wherever it is needed, for it is few multiplications.
+// each time. p is computed again wherever it is needed, for it is few multiplications. With a bias p begins with it, and
+// dbias += Σ_t d[t].
+//
+// GATED: a row of x holds b, c and x (channels each). The convolution reads b·x, and y = c·p in place of SiLU(p).
 //
 // A block has a row, blockIdx.x, and a thread a channel of it.
 #include "activation.cuh"
@@ -23,15 +26,24 @@ DEV void sequence(const int *cu, int seqs, int t, int &first, int &end) {
   first = cu[lo], end = cu[hi];
 }
 
+// width is how many columns of x there are.
+template <bool GATED> DEV int width(int channels) { return GATED ? 3 * channels : channels; }
+
+// input is what the convolution reads at x, channel c of a row.
+template <bool GATED, class T> DEV float input(const T *x, int channels) {
+  if constexpr (GATED) return to_float(x[0]) * to_float(x[2 * channels]);
+  return to_float(x[0]);
+}
+
 // window reads what the taps of token t read in channel c.
-template <class T> DEV void window(float (&v)[MOST], const T *x, const T *tail, int t, int first, int c, int channels, int taps, int stride) {
+template <bool GATED, class T> DEV void window(float (&v)[MOST], const T *x, const T *tail, int t, int first, int c, int channels, int taps, int stride) {
 #pragma unroll
   for (int j = 0; j < MOST; j++) {
     int from = t - taps + 1 + j;
     v[j] = 0.0f;
     if (j >= taps) continue;
-    if (from >= first) v[j] = to_float(x[(i64)from * stride + c]);
-    else if (tail) v[j] = to_float(tail[(i64)(from - first + taps - 1) * channels + c]);
+    if (from >= first) v[j] = input<GATED>(x + (i64)from * stride + c, channels);
+    else if (tail) v[j] = input<GATED>(tail + (i64)(from - first + taps - 1) * width<GATED>(channels) + c, channels);
   }
 }
 
@@ -40,8 +52,8 @@ DEV void load_taps(float (&w)[MOST], const float *weight, int c, int taps) {
   for (int j = 0; j < MOST; j++) w[j] = j < taps ? weight[(i64)c * taps + j] : 0.0f;
 }
 
-DEV float sum_of(const float (&w)[MOST], const float (&v)[MOST]) {
-  float p = 0.0f;
+DEV float sum_of(const float (&w)[MOST], const float (&v)[MOST], const float *bias, int c) {
+  float p = bias ? bias[c] : 0.0f;
 #pragma unroll
   for (int j = 0; j < MOST; j++) p = __builtin_fmaf(w[j], v[j], p);
   return p;
@@ -54,34 +66,41 @@ DEV float slope_of(float p) {
   return __builtin_fmaf(p * s, rest, s);
 }
 
-template <class T>
-DEV void conv(T *y, const T *x, const float *weight, const int *cu, const T *tail, int seqs, int channels, int taps, int stride) {
+// slope gives the gradient of p at a token and channel, given y's; x points at the channel in the token's row.
+template <bool GATED, class T> DEV float slope(const T *x, int channels, float p, float dy) {
+  if constexpr (GATED) return dy * to_float(x[channels]);
+  return dy * slope_of(p);
+}
+
+template <bool GATED, class T>
+DEV void conv(T *y, const T *x, const float *weight, const float *bias, const int *cu, const T *tail, int seqs, int channels, int taps, int stride) {
   int t = blockIdx_x, first, end;
   sequence(cu, seqs, t, first, end);
 #pragma clang loop unroll(disable)
   for (int c = threadIdx_x; c < channels; c += blockDim_x) {
     float w[MOST], v[MOST], s, rest;
     load_taps(w, weight, c, taps);
-    window(v, x, tail, t, first, c, channels, taps, stride);
-    float p = sum_of(w, v);
-    sigmoids(p, s, rest);
+    window<GATED>(v, x, tail, t, first, c, channels, taps, stride);
+    float p = sum_of(w, v, bias, c);
+    if constexpr (GATED) s = to_float(x[(i64)t * stride + channels + c]);
+    else sigmoids(p, s, rest);
     store(y + (i64)t * channels + c, p * s);
   }
 }
 
-// conv_tail moves the last rows of tail and x together into tail, channel by channel.
-template <class T> DEV void conv_tail(T *tail, const T *x, int rows, int channels, int taps, int stride) {
+// conv_tail moves the last rows of tail and x together into tail, column by column.
+template <class T> DEV void conv_tail(T *tail, const T *x, int rows, int columns, int taps, int stride) {
   int c = blockIdx_x * blockDim_x + threadIdx_x;
-  if (c >= channels) return;
+  if (c >= columns) return;
 #pragma clang loop unroll(disable)
   for (int i = 0; i < taps - 1; i++) {
     int t = rows - taps + 1 + i;
-    tail[(i64)i * channels + c] = t >= 0 ? x[(i64)t * stride + c] : tail[(i64)(t + taps - 1) * channels + c];
+    tail[(i64)i * columns + c] = t >= 0 ? x[(i64)t * stride + c] : tail[(i64)(t + taps - 1) * columns + c];
   }
 }
 
-template <class T>
-DEV void conv_backward(T *dx, const T *dy, const T *x, const float *weight, const int *cu, int seqs, int channels, int taps, int stride,
+template <bool GATED, class T>
+DEV void conv_backward(T *dx, const T *dy, const T *x, const float *weight, const float *bias, const int *cu, int seqs, int channels, int taps, int stride,
                        int dstride) {
   int u = blockIdx_x, first, end;
   sequence(cu, seqs, u, first, end);
@@ -94,21 +113,30 @@ DEV void conv_backward(T *dx, const T *dy, const T *x, const float *weight, cons
       int t = u + taps - 1 - j;
       if (j >= taps || t >= end) continue;
       float v[MOST];
-      window(v, x, (const T *)0, t, first, c, channels, taps, stride);
-      sum = __builtin_fmaf(w[j], to_float(dy[(i64)t * channels + c]) * slope_of(sum_of(w, v)), sum);
+      window<GATED>(v, x, (const T *)0, t, first, c, channels, taps, stride);
+      float p = sum_of(w, v, bias, c), d = to_float(dy[(i64)t * channels + c]);
+      sum = __builtin_fmaf(w[j], slope<GATED>(x + (i64)t * stride + c, channels, p, d), sum);
+      if (GATED && t == u) store(dx + (i64)u * dstride + channels + c, p * d);
     }
-    store(dx + (i64)u * dstride + c, sum);
+    T *to = dx + (i64)u * dstride + c;
+    if constexpr (GATED) {
+      const T *from = x + (i64)u * stride + c;
+      store(to, sum * to_float(from[2 * channels])), store(to + 2 * channels, sum * to_float(from[0]));
+    } else {
+      store(to, sum);
+    }
   }
 }
 
-// conv_slice: a thread has a channel, blockIdx.y a slice of the rows; part (slices, channels, taps) f32 is overwritten.
-template <class T>
-DEV void conv_slice(float *part, const T *dy, const T *x, const float *weight, const int *cu, int seqs, int rows, int channels, int taps,
+// conv_slice: a thread has a channel, blockIdx.y a slice of the rows; part (slices, channels, taps) and part_bias (slices,
+// channels) f32 are overwritten.
+template <bool GATED, class T>
+DEV void conv_slice(float *part, float *part_bias, const T *dy, const T *x, const float *weight, const float *bias, const int *cu, int seqs, int rows, int channels, int taps,
                     int stride, int each) {
   int c = blockIdx_x * blockDim_x + threadIdx_x;
   if (c >= channels) return;
   int from = blockIdx_y * each, to = min_i(rows, from + each), first, end = from;
-  float w[MOST], sum[MOST];
+  float w[MOST], sum[MOST], sum_bias = 0.0f;
   load_taps(w, weight, c, taps);
 #pragma unroll
   for (int j = 0; j < MOST; j++) sum[j] = 0.0f;
@@ -116,34 +144,44 @@ DEV void conv_slice(float *part, const T *dy, const T *x, const float *weight, c
   for (int t = from; t < to; t++) {
     if (t >= end) sequence(cu, seqs, t, first, end);
     float v[MOST];
-    window(v, x, (const T *)0, t, first, c, channels, taps, stride);
-    float d = to_float(dy[(i64)t * channels + c]) * slope_of(sum_of(w, v));
+    window<GATED>(v, x, (const T *)0, t, first, c, channels, taps, stride);
+    float d = slope<GATED>(x + (i64)t * stride + c, channels, sum_of(w, v, bias, c), to_float(dy[(i64)t * channels + c]));
+    sum_bias += d;
 #pragma unroll
     for (int j = 0; j < MOST; j++) sum[j] = __builtin_fmaf(d, v[j], sum[j]);
   }
 #pragma unroll
   for (int j = 0; j < MOST; j++)
     if (j < taps) part[((i64)blockIdx_y * channels + c) * taps + j] = sum[j];
+  part_bias[(i64)blockIdx_y * channels + c] = sum_bias;
 }
 
-#define KERNELS(T, SUFFIX)                                                                                                                  \
-  __global__ __launch_bounds__(THREADS) void conv_##SUFFIX(T *y, const T *x, const float *w, const int *cu, const T *tail, int seqs,        \
-                                                          int channels, int taps, int stride) {                                            \
-    conv(y, x, w, cu, tail, seqs, channels, taps, stride);                                                                                  \
+#define KERNELS(NAME, GATED, T, SUFFIX)                                                                                                     \
+  __global__ __launch_bounds__(THREADS) void NAME##_##SUFFIX(T *y, const T *x, const float *w, const float *bias, const int *cu,            \
+                                                             const T *tail, int seqs, int channels, int taps, int stride) {                \
+    conv<GATED>(y, x, w, bias, cu, tail, seqs, channels, taps, stride);                                                                     \
   }                                                                                                                                         \
-  __global__ __launch_bounds__(THREADS) void conv_tail_##SUFFIX(T *tail, const T *x, int rows, int channels, int taps, int stride) {        \
-    conv_tail(tail, x, rows, channels, taps, stride);                                                                                       \
+  __global__ __launch_bounds__(THREADS) void NAME##_backward_##SUFFIX(T *dx, const T *dy, const T *x, const float *w, const float *bias,    \
+                                                                      const int *cu, int seqs, int channels, int taps, int stride,         \
+                                                                      int dstride) {                                                       \
+    conv_backward<GATED>(dx, dy, x, w, bias, cu, seqs, channels, taps, stride, dstride);                                                    \
   }                                                                                                                                         \
-  __global__ __launch_bounds__(THREADS) void conv_backward_##SUFFIX(T *dx, const T *dy, const T *x, const float *w, const int *cu, int seqs, \
-                                                                   int channels, int taps, int stride, int dstride) {                      \
-    conv_backward(dx, dy, x, w, cu, seqs, channels, taps, stride, dstride);                                                                 \
-  }                                                                                                                                         \
-  __global__ __launch_bounds__(THREADS) void conv_slice_##SUFFIX(float *part, const T *dy, const T *x, const float *w, const int *cu,       \
-                                                                int seqs, int rows, int channels, int taps, int stride, int each) {        \
-    conv_slice(part, dy, x, w, cu, seqs, rows, channels, taps, stride, each);                                                               \
+  __global__ __launch_bounds__(THREADS) void NAME##_slice_##SUFFIX(float *part, float *part_bias, const T *dy, const T *x, const float *w,  \
+                                                                   const float *bias, const int *cu, int seqs, int rows, int channels,     \
+                                                                   int taps, int stride, int each) {                                       \
+    conv_slice<GATED>(part, part_bias, dy, x, w, bias, cu, seqs, rows, channels, taps, stride, each);                                       \
+  }
+
+#define TAILS(T, SUFFIX)                                                                                                                    \
+  __global__ __launch_bounds__(THREADS) void conv_tail_##SUFFIX(T *tail, const T *x, int rows, int columns, int taps, int stride) {         \
+    conv_tail(tail, x, rows, columns, taps, stride);                                                                                        \
   }
 
 extern "C" {
-KERNELS(float, f32)
-KERNELS(bf16, bf16)
+KERNELS(conv, false, float, f32)
+KERNELS(conv, false, bf16, bf16)
+KERNELS(gated_conv, true, float, f32)
+KERNELS(gated_conv, true, bf16, bf16)
+TAILS(float, f32)
+TAILS(bf16, bf16)
 }

@@ -70,8 +70,8 @@ func (m *Meter) copies(bytes int64, kind Memory, call func(*ends)) (Seconds, err
 	return t, nil
 }
 
-// Both measures copies of bytes bytes in both directions at once. Only copies that overlap with the other direction
-// count.
+// Both measures copies of bytes bytes in both directions at once. Only copies that fully overlap with copies in the
+// other direction count.
 func (m *Meter) Both(bytes int64, kind Memory) (up, down Seconds, err error) {
 	c, err := m.ends(bytes, kind)
 	if err != nil {
@@ -91,7 +91,7 @@ func (m *Meter) Both(bytes int64, kind Memory) (up, down Seconds, err error) {
 	return Sum(ups), Sum(downs), nil
 }
 
-// bothOnce makes three concurrent copies each way and returns the times of the second.
+// bothOnce makes three copies in each direction, both directions at once, and returns the times of the second copies.
 func (m *Meter) bothOnce(c *ends) (up, down time.Duration, err error) {
 	e := m.events
 	for i := range 3 {
@@ -184,7 +184,7 @@ func (m *Meter) hostMemory(c *ends, b *[]byte, bytes int64, kind Memory) (err er
 // PinThreads is the number of threads with which a GPU run pins host memory.
 const PinThreads = 8
 
-// Register measures how long the device takes to pin bytes of host memory, for each number of threads in order. It
+// Register measures how long the device takes to pin bytes of host memory with each of the given numbers of threads. It
 // returns nil for a device that does not pin memory.
 func (m *Meter) Register(bytes int64, threads []int) (out []Seconds, err error) {
 	d, ok := device.Inner(m.dev).(interface {

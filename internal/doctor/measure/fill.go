@@ -24,7 +24,7 @@ func fillWith(dev device.Device, s device.Stream, t device.Tensor, value func(i 
 	return repeat(dev, s, t.Mem(), t.DType, t.Mem().Bytes, value)
 }
 
-// repeat generates the first bytes of mem on the host and repeats them up to its end.
+// repeat generates the first bytes of mem on the host (first bytes) and fills the rest of mem with repetitions.
 func repeat(dev device.Device, s device.Stream, mem device.Mem, dt device.DType, first int64, value func(i int) float64) error {
 	run, err := dev.AllocHost(first)
 	if err != nil {

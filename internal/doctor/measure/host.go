@@ -45,8 +45,8 @@ const columns = 1024
 
 func (u Update) elems() int64 { return (u.Params + columns - 1) / columns * columns }
 
-// Bytes returns the bytes that an update moves: weights and optimizer state read and written, and the gradient read.
-// With optim.Muon it includes the transfer to and from the device.
+// Bytes returns the host memory traffic of an update: weights and optimizer state read and written, and the gradient
+// read. With optim.Muon it includes the copies to and from the device.
 func (u Update) Bytes() int64 {
 	bytes := optim.Planes(u.by().Planes).UpdateBytes(u.layout()) + u.GradBytes()
 	if _, matrix := u.by().(optim.Muon); matrix {
@@ -63,8 +63,8 @@ func (u Update) by() optim.Optimizer {
 	return u.By
 }
 
-// handedSize returns the element size in bytes for the transfer to the device and back, which is the size of the
-// compute dtype.
+// handedSize returns the size in bytes of an element that Muon copies to the device and back: the size of the compute
+// dtype.
 func (u Update) handedSize() int64 {
 	if u.Split {
 		return 2

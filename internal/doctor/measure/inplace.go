@@ -9,10 +9,10 @@ import (
 	"mt/device/op"
 )
 
-// InPlace measures how fast a unified device computes on pinned host memory, relative to its own memory. own is the
-// time of an operation that reads n fp32 and writes n bf16 in its own memory. share is the smaller relative rate of
-// two operations. The first is this operation, which reads each byte once. The second is a bf16 product, which reads
-// its right operand repeatedly through caches that need not keep host memory.
+// InPlace measures how fast a unified device computes on pinned host memory, relative to memory that it allocates. It
+// times two operations on both kinds of memory. The first reads n fp32 and writes n bf16, each byte once. The second is
+// a bf16 product, which reads its right operand repeatedly through caches that need not keep host memory. own is the
+// time of the first operation on memory of the device. share is the smaller of the two operations' relative rates.
 func (m *Meter) InPlace(n int64) (own Seconds, share float64, err error) {
 	defer func() {
 		if err != nil {

@@ -63,7 +63,7 @@ func (o Options) times(run func(repeats int) (time.Duration, error)) (Seconds, e
 		return Sum([]float64{took.Seconds()}), nil
 	}
 	repeats := 1
-	if took < o.Least { // may be thread start-up instead of the work
+	if took < o.Least { // a short first time may be thread start-up instead of the work
 		if took, err = run(1); err != nil {
 			return Seconds{}, err
 		}
@@ -111,7 +111,7 @@ func New(dev device.Device, o Options) (m *Meter, err error) {
 	return m, nil
 }
 
-// Close closes the streams and events. The error is that of a stream.
+// Close closes the streams and events. Its error is a stream's error.
 func (m *Meter) Close() error {
 	var errs []error
 	for _, e := range m.events {

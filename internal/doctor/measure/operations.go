@@ -25,8 +25,8 @@ func (o Operation) String() string {
 // Elements returns Rows·Cols.
 func (o Operation) Elements() float64 { return float64(o.Rows) * float64(o.Cols) }
 
-// build requests the arguments of an operation. After the allocation, the returned function creates the operation and
-// enqueues it.
+// build requests the operands of an operation from a memory. After the memory is allocated, the returned function makes
+// the operation and enqueues it.
 type build func(o Operation, a *memory) func(d device.Device, s device.Stream) op.Mover
 
 // enqueue returns the function that enqueues an operation and returns it as an op.Mover.
@@ -61,7 +61,7 @@ func permuted(n int) func(i int) float64 {
 	return func(i int) float64 { return float64(i * step % n) }
 }
 
-// shortTaps is the number of taps of a short convolution.
+// shortTaps is the number of filter taps of a short convolution.
 const shortTaps = 4
 
 func ones(int) float64 { return 1 }
@@ -75,8 +75,8 @@ func deltaShape(o Operation) op.DeltaShape {
 	return op.DeltaShape{Seqs: 1, T: o.Rows, KeyHeads: heads, Heads: heads, KeyDim: dim, ValueDim: dim, GateStride: 2 * heads}
 }
 
-// builds has the arguments of every operation. Values stay finite under repetition: in-place operations use a factor
-// of 1.
+// builds has a build function for every operation, by name. Values stay finite when an operation is repeated: in-place
+// operations use a factor of 1.
 var builds = map[string]build{
 	"AddBiasGrad": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
 		x := &op.AddBiasGrad{T: o.Rows, N: o.Cols}

@@ -6,18 +6,17 @@ import (
 	"strings"
 )
 
-// check looks at keys that depend on each other. It returns mistakes, and adds warnings
-// about keys that have no effect.
+// check checks keys that depend on each other. It returns mistakes and adds warnings about keys that have no effect.
 func (c *Config) check() []error {
 	var errs []error
 	fail := func(key, format string, args ...any) { errs = append(errs, c.Errorf(key, format, args...)) }
 	held := c.held()
 	c.checkSets(fail)
 	if c.ValSize > 0 && c.HasEvalData() {
-		fail("val_size", "val_size holds rows of dataset out and eval_dataset brings its own: give one of them")
+		fail("val_size", "val_size and %s are both given: give one of them (val_size holds out rows of the training data)", c.EvalDataKey())
 	}
 	if c.CompareBigram && held && c.EvalStrategy == "no" {
-		fail("compare_bigram", "compare_bigram compares with the evaluation at the end, and eval_strategy is no: leave one of them out")
+		fail("compare_bigram", "compare_bigram needs the evaluation at the end, but eval_strategy is no: remove one of them")
 	}
 	c.perEpoch(fail)
 	c.checkSpecialTokens(fail)
@@ -25,15 +24,15 @@ func (c *Config) check() []error {
 		c.EvalSteps = c.LoggingSteps // as transformers.TrainingArguments does
 	}
 	if c.CompareBigram && !held {
-		fail("compare_bigram", "compare_bigram compares on held-out data: give eval_dataset or val_size")
+		fail("compare_bigram", "compare_bigram needs held-out data: give eval_dataset or val_size")
 	}
 	if len(c.InterleaveProbs) > 0 && c.MixStrategy == "concat" {
-		fail("interleave_probs", "interleave_probs has no place with mix_strategy concat: set interleave_under or interleave_over")
+		fail("interleave_probs", "interleave_probs needs mix_strategy: interleave_under or interleave_over, but mix_strategy is concat")
 	} else if n := len(c.InterleaveProbs); n > 0 && n != len(c.Dataset)+len(c.Datasets) {
-		fail("interleave_probs", "interleave_probs has %d values and dataset %d entries: give each one", n, len(c.Dataset)+len(c.Datasets))
+		fail("interleave_probs", "interleave_probs needs one value per entry of %s (%d), but has %d", c.DataKey(), len(c.Dataset)+len(c.Datasets), n)
 	}
 	if c.MaskHistory && c.TrainOnPrompt {
-		fail("mask_history", "mask_history and train_on_prompt exclude each other")
+		fail("mask_history", "mask_history trains on the last answer of a chat, train_on_prompt on all of it: set only one of them")
 	}
 	if _, err := c.DeviceList(); err != nil {
 		errs = append(errs, err)
@@ -46,10 +45,10 @@ func (c *Config) check() []error {
 		fail("output_dir", "output_dir is empty: name a directory")
 	}
 	if c.LRScheduler == "wsd" && c.MaxSteps > 0 && c.NumDecaySteps > c.MaxSteps {
-		fail("num_decay_steps", "num_decay_steps is %d, more than max_steps %d", c.NumDecaySteps, c.MaxSteps)
+		fail("num_decay_steps", "num_decay_steps is %d, more than max_steps, which is %d: lower num_decay_steps", c.NumDecaySteps, c.MaxSteps)
 	}
 	if strings.HasPrefix(c.Optim, "muon") && c.LearningRate == 0 && c.MuonLR+c.AdamLR > 0 {
-		fail("learning_rate", "learning_rate is 0, and muon_lr and adam_lr follow its schedule: give the larger of them as learning_rate")
+		fail("learning_rate", "learning_rate is 0, but muon_lr and adam_lr follow its schedule: set learning_rate to the larger of the two")
 	}
 	c.checkGroups(fail)
 	if c.MaxSteps > 0 {
@@ -58,12 +57,12 @@ func (c *Config) check() []error {
 		}
 	}
 	if len(c.ParamDir) > 0 && len(c.StateDir) == 0 {
-		fail("param_dir", "param_dir keeps weights on disks where state_dir is not enough: give state_dir too (it may be the same directory)")
+		fail("param_dir", "param_dir needs state_dir: give state_dir too (it may be the same directory)")
 	}
 	if c.Compress == "byteplane" && len(c.StateDir) == 0 {
-		fail("compress", "compress: byteplane is for what is on disks, and nothing is without state_dir: give that, or compress: none")
+		fail("compress", "compress: byteplane compresses the data in state_dir and param_dir: give state_dir, or set compress: none")
 	}
-	if c.Optim == "sgd" { // as torch.optim.SGD has it; the defaults are torch.optim.Muon's
+	if c.Optim == "sgd" { // torch.optim.SGD's defaults; Default has those of torch.optim.Muon
 		if !c.Given("momentum") {
 			c.Momentum = 0
 		}
@@ -71,48 +70,46 @@ func (c *Config) check() []error {
 			c.Nesterov = false
 		}
 		if c.Nesterov && c.Momentum == 0 {
-			fail("nesterov", "nesterov looks ahead by the momentum, and momentum is 0: give momentum: 0.9, or leave nesterov out")
+			fail("nesterov", "nesterov needs momentum, but momentum is 0: set momentum, such as 0.9, or remove nesterov")
 		}
 	}
 	c.warnings(held)
 	return errs
 }
 
-// CheckAverage refuses an average that begins with the last of max_steps, which are known.
+// CheckAverage returns an error if the moving average would start only at the last step. MaxSteps must be known.
 func (c *Config) CheckAverage() error {
 	if c.EMADecay == 0 || c.EMAAfter == 0 || c.EMAAfter+1 < c.MaxSteps {
 		return nil
 	}
-	return fmt.Errorf("ema_update_after_step is %d, and the run has %d steps: the average would be the last weights; lower it, or leave ema_decay out", c.EMAAfter, c.MaxSteps)
+	return fmt.Errorf("ema_update_after_step is %d and the run has %d steps, so the average would equal the final weights: lower ema_update_after_step, or remove ema_decay", c.EMAAfter, c.MaxSteps)
 }
 
-// checkWatching checks the keys that need evaluations in the run, or prompts. held: there
-// is held-out data.
+// checkWatching checks the keys that need evaluations during the run or prompts. held: the run has held-out data.
 func (c *Config) checkWatching(held bool, fail func(key, format string, args ...any)) {
 	for _, k := range []struct {
-		name, does string
-		given      bool
-	}{{"save_best", "keeps the checkpoint of the lowest eval_loss", c.SaveBest},
-		{"early_stopping_patience", "ends a run whose eval_loss falls no more", c.EarlyStoppingPatience > 0}} {
+		name  string
+		given bool
+	}{{"save_best", c.SaveBest}, {"early_stopping_patience", c.EarlyStoppingPatience > 0}} {
 		switch {
 		case !k.given:
 		case !held:
-			fail(k.name, "%s %s, and there is no held-out data: give eval_dataset or val_size", k.name, k.does)
+			fail(k.name, "%s needs evaluations, but there is no held-out data: give eval_dataset or val_size", k.name)
 		case c.EvalStrategy == "no":
-			fail(k.name, "%s %s, and eval_strategy is no: set it to steps or epoch", k.name, k.does)
+			fail(k.name, "%s needs evaluations, but eval_strategy is no: set eval_strategy to steps or epoch", k.name)
 		case c.EvalStrategy == "steps" && c.EvalSteps == 0:
-			fail(k.name, "%s %s, and the only evaluation is at the end: give eval_steps, or eval_strategy: epoch", k.name, k.does)
+			fail(k.name, "%s needs evaluations during the run, but the only one is at the end: give eval_steps, or set eval_strategy: epoch", k.name)
 		}
 	}
 	if c.SaveBest && c.SaveStrategy == "no" {
-		fail("save_best", "save_best keeps a checkpoint, and save_strategy is no: leave one of them out")
+		fail("save_best", "save_best needs checkpoints, but save_strategy is no: remove one of them")
 	}
 	if c.SampleSteps > 0 && len(c.samplePrompts()) == 0 {
-		fail("sample_steps", "sample_steps needs something to continue: give sample_prompts")
+		fail("sample_steps", "sample_steps needs prompts: give sample_prompts")
 	}
 }
 
-// samplePrompts are what the samples of a run continue.
+// samplePrompts returns the prompts of samples: SamplePrompts, or else SamplePrompt.
 func (c *Config) samplePrompts() []string {
 	if len(c.SamplePrompts) == 0 && c.SamplePrompt != "" {
 		return []string{c.SamplePrompt}
@@ -120,7 +117,7 @@ func (c *Config) samplePrompts() []string {
 	return c.SamplePrompts
 }
 
-// Samples are the prompts that are continued every SampleSteps, none where that is 0.
+// Samples returns the prompts to continue every SampleSteps; nil if SampleSteps is 0.
 func (c *Config) Samples() []string {
 	if c.SampleSteps == 0 {
 		return nil
@@ -181,20 +178,19 @@ func (c *Config) warnings(held bool) {
 	}
 }
 
-// CheckGradSlabs returns a UsageError where pipeline.grad_slabs is too small for
-// clipping: the norm needs every gradient of a step, so each of the layers needs a slab
-// of its own, unless its gradient can wait on a disk. A grad_slabs of auto always fits.
+// CheckGradSlabs returns a UsageError if pipeline.grad_slabs is too small for clipping. The norm needs every gradient
+// of a step, so each layer needs its own slab unless its gradient can wait on a disk. Zero (auto) always fits.
 func (c *Config) CheckGradSlabs(layers int) error {
 	n := c.Pipeline.GradSlabs
 	if n == 0 || n >= layers || !c.WaitsForNorm() || len(c.StateDir) > 0 {
 		return nil
 	}
-	return c.Errorf("pipeline.grad_slabs", "pipeline.grad_slabs is %d, and with clipping every layer of the model keeps "+
-		"its gradient until the norm is known: %d slabs. Leave it out, or need less: `clip: layerwise`, or `max_grad_norm: 0`, updates a "+
-		"layer as its gradient lands, `grad_dtype: bf16` halves the slabs, and with `state_dir` gradients can wait on a disk", n, layers)
+	return c.Errorf("pipeline.grad_slabs", "pipeline.grad_slabs is %d, but clipping needs %d: every layer of the model keeps "+
+		"its gradient until the norm is known. Remove the key, or lower the need: `clip: layerwise` and `max_grad_norm: 0` update a "+
+		"layer when its gradient lands, `grad_dtype: bf16` halves the slabs, and with `state_dir` gradients wait on a disk", n, layers)
 }
 
-// unused are the keys of optimizers that this one does not read.
+// unused returns the optimizer keys that this optimizer does not read.
 func unused(optim string) []string {
 	muons, adams := []string{"muon_lr", "adam_lr", "ns_steps", "adjust_lr_fn"}, []string{"adam_beta1", "adam_beta2", "adam_epsilon"}
 	switch optim {

@@ -6,16 +6,16 @@ import (
 	"slices"
 )
 
-// Difference is a key whose values differ between two configs.
+// Difference is a key whose value differs between two configs.
 type Difference struct {
-	Key      string // canonical; rows_per_step for the product of its factors
-	Part     Part   // empty: it never matters to a resumed run
-	Was, Now string // as printed
+	Key      string // canonical name; rows_per_step for the rows of a step
+	Part     Part   // empty: the difference never matters to a resumed run
+	Was, Now string // printed values
 }
 
 func (d Difference) String() string { return fmt.Sprintf("%s was %s, is %s", d.Key, d.Was, d.Now) }
 
-// Differences are the keys whose values in c are not those in was.
+// Differences lists the keys whose values differ between was and c.
 func (c *Config) Differences(was *Config) []Difference {
 	var out []Difference
 	eachKey(func(k *key) {
@@ -23,17 +23,16 @@ func (c *Config) Differences(was *Config) []Difference {
 			out = append(out, Difference{k.name, k.part, a, b})
 		}
 	})
-	// A path and a preset may have the same name.
+	// A path and a preset can print alike.
 	if a, b := was.Model.Path != "", c.Model.Path != ""; a != b && was.Model.print() == c.Model.print() {
 		out = append(out, Difference{modelKey, PartModel, was.Model.print(), c.Model.print()})
 	}
 	return out
 }
 
-// Changes are the differences that matter to a run with c that goes on from a
-// checkpoint made with saved, both resolved; the caller says which of them are allowed.
-// Two keys have the rows of a step as their product: only that counts. A key that c
-// leaves to mt is no difference.
+// Changes lists the differences that matter when a run with c resumes a checkpoint made with saved. Both configs are
+// resolved; the caller decides which changes are allowed. The two keys behind the rows of a step count only as their
+// product. A key that c leaves to mt is no difference.
 func (c *Config) Changes(saved *Config) []Difference {
 	var out []Difference
 	for _, d := range c.Differences(saved) {
@@ -47,11 +46,10 @@ func (c *Config) Changes(saved *Config) []Difference {
 	return out
 }
 
-// KeepResolved gives every key that c leaves to mt ("auto") the value it was resolved
-// to in saved: a resumed run keeps them. Where pipeline is false the keys of the
-// pipeline stay auto for the plan to resolve, since steps are not what they were.
-// What is chosen anew by every start stays auto too. enable_thinking is left to the chat
-// template, and devices to the machine, not to mt.
+// KeepResolved replaces "auto" in c by the value that saved resolved, so a resumed run keeps it. If pipeline is
+// false, the keys of the pipeline stay auto and the plan resolves them, because the steps have changed. Keys that
+// every start chooses again also stay auto. enable_thinking belongs to the chat template and devices to the machine,
+// so both stay.
 func (c *Config) KeepResolved(saved *Config, pipeline bool) {
 	eachKey(func(k *key) {
 		if k.print(c) != "auto" || k.name == "resume_from_checkpoint" || k.name == thinkingKey || k.name == devicesKey || k.anew || k.isPipeline() && !pipeline {
@@ -70,7 +68,7 @@ func (c *Config) KeepResolved(saved *Config, pipeline bool) {
 	})
 }
 
-// Clone is a copy of c that shares nothing with it that changes.
+// Clone returns a deep copy of c's mutable parts.
 func (c *Config) Clone() *Config {
 	out := *c
 	out.Warnings = slices.Clone(c.Warnings)

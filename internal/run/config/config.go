@@ -8,10 +8,10 @@ import (
 	"mt/data"
 )
 
-// Bytes is an amount of memory. Zero is "auto" where a key allows that.
+// Bytes is an amount of memory. Zero is "auto" where a key allows it.
 type Bytes int64
 
-// String is b in the binary unit that shows it well: "10 GiB".
+// String formats b in a binary unit, rounded: "10 GiB".
 func (b Bytes) String() string {
 	if b < 0 {
 		return "-" + humanize.IBytes(uint64(-b))
@@ -19,7 +19,7 @@ func (b Bytes) String() string {
 	return humanize.IBytes(uint64(b))
 }
 
-// exact is b as it stands in a config file, to the byte.
+// exact formats b for a config file, exact to the byte.
 func (b Bytes) exact() string {
 	units := []string{"", "KiB", "MiB", "GiB", "TiB"}
 	n, u := int64(b), 0
@@ -30,7 +30,7 @@ func (b Bytes) exact() string {
 	return strconv.FormatInt(n, 10) + units[u]
 }
 
-// Toggle is a switch that can be left to mt.
+// Toggle is a switch that mt sets itself where it is Auto.
 type Toggle string
 
 // The values of a Toggle.
@@ -40,77 +40,73 @@ const (
 	Off  Toggle = "false"
 )
 
-// ModelRef says which model to train. Exactly one field is set once a model was
-// given.
+// ModelRef says which model to train. Once a model was given, exactly one field is set.
 type ModelRef struct {
-	// Path is a local Hugging Face directory or a Hub id, see ModelDir. Its weights are
-	// loaded.
+	// Path is a local Hugging Face directory or a Hub id (see ModelDir), whose weights are loaded.
 	Path string
-	// Preset names an architecture, trained from scratch.
+	// Preset names an architecture to train from scratch.
 	Preset string
-	// Inline is a config.json written into the config file, trained from
-	// scratch. Its values are nil, bool, int64, float64, string, []any and
-	// map[string]any.
+	// Inline is a config.json inside the config file, to train from scratch. Its values are nil, bool, int64,
+	// float64, string, []any and map[string]any.
 	Inline map[string]any
 }
 
-// Set says whether a model was given.
+// Set reports whether a model was given.
 func (m ModelRef) Set() bool { return m.Path != "" || m.Preset != "" || m.Inline != nil }
 
-// Pipeline holds the depths of the pipeline's edges. Zero is "auto".
+// Pipeline holds the pipeline's depths and sizes. Zero is "auto".
 type Pipeline struct {
-	WeightSlots      int // device buffers that hold a layer's weights, at least 1
-	GradBuffers      int // device buffers that gradients are summed in, at least 1
-	GradSlabs        int // host buffers that gradients land in, at least 1
-	ActivationSlots  int // device buffers of one micro-batch's hidden states, at least 3
-	BatchesAhead     int // batches packed before they are asked for, at least 1
-	ExchangeBuffers  int // of several ranks: host buffers that other ranks' gradients come in, at least 1
-	MatrixBuffers    int // of muon: buffers that a matrix is in between host and device, of each device, at least 1
-	StateSlots       int // host buffers that hold a layer's state while that is on a disk, at least 1
-	GathersAhead     int // of several ranks: layers whose weights are exchanged at once, at least 1
-	MicroBatchTokens int // tokens of a micro-batch, which goes through a layer in one launch, at least 1
-	ChunkTokens      int // tokens that everything but attention works on at a time, at least 1
-	HeadShards       int // ranges of the vocabulary that the head is cut into, at least 1
+	WeightSlots      int // device buffers for a layer's weights, at least 1
+	GradBuffers      int // device buffers that sum gradients, at least 1
+	GradSlabs        int // host buffers that gradients are copied into, at least 1
+	ActivationSlots  int // device buffers for one micro-batch's hidden states, at least 3
+	BatchesAhead     int // batches packed in advance, at least 1
+	ExchangeBuffers  int // several ranks: host buffers for gradients from other ranks, at least 1
+	MatrixBuffers    int // muon: buffers per device for matrices on their way between host and device, at least 1
+	StateSlots       int // host buffers for layer states that live on disk, at least 1
+	GathersAhead     int // several ranks: layers whose weights are gathered at the same time, at least 1
+	MicroBatchTokens int // tokens of a micro-batch, at least 1; a micro-batch goes through a layer in one launch
+	ChunkTokens      int // tokens that all stages but attention process at a time, at least 1
+	HeadShards       int // vocabulary ranges that the head is split into, at least 1
 }
 
-// Config is everything a user can say about a run. Field comments give the key
-// where the name does not; the table in keys.go gives meaning and limits.
+// Config is everything a user can say about a run. A field's comment gives its key where the field's name does not.
+// The table in keys.go has meanings and limits.
 type Config struct {
 	Model            ModelRef // model_name_or_path or model
 	AddTokens        []string
 	NewSpecialTokens []string
-	// SpecialTokens are tokens by their names, see NamedTokens, and a list of more.
+	// SpecialTokens maps names to tokens, see NamedTokens, and additional_special_tokens to a list of tokens.
 	SpecialTokens       map[string]any
 	ResizeVocab         bool
 	ResizeVocabMultiple int // resize_vocab_to_multiple_of
 
 	Dataset       []string // files, directories, globs
-	DatasetDir    string   // folder that relative names of Dataset and EvalDataset are in
+	DatasetDir    string   // folder for relative names in Dataset and EvalDataset
 	DatasetFormat string   // one of data.Formats
-	// Datasets and EvalDatasets are data sets with keys of their own, in place of Dataset
-	// and EvalDataset.
+	// Datasets and EvalDatasets are data sets with keys of their own. They replace Dataset and EvalDataset.
 	Datasets, EvalDatasets []data.Set
-	// The names of the columns that rows have; empty: the usual ones.
+	// Column names of the rows; empty: the usual names.
 	TextColumn, MessagesColumn, PromptColumn, ResponseColumn string
 
 	EvalDataset   []string
-	ValSize       float64 // below 1 a share of the rows, else their number; 0: none
-	MaxSeqLen     int     // tokens of a row
+	ValSize       float64 // below 1 a share of the rows, otherwise a number of rows; 0: none
+	MaxSeqLen     int     // tokens per row
 	Packing       Toggle
 	TrainOnPrompt bool
 	MaskHistory   bool
-	Template      string // chat template: a file, a built-in name; empty: the model's
+	Template      string // chat template: a file or a built-in name; empty: the model's
 	SkipBadRows   bool
-	MaxSamples    int64 // of each of Dataset; 0: all
-	// MixStrategy is concat, interleave_under or interleave_over, InterleaveProbs
-	// the share of each of Dataset, if given.
+	MaxSamples    int64 // per entry of Dataset; 0: all
+	// MixStrategy is concat, interleave_under or interleave_over. InterleaveProbs has each data set's share; empty:
+	// equal shares.
 	MixStrategy     string
 	InterleaveProbs []float64
 	Shuffle         bool
 	CacheDir        string // token caches; empty: the user's cache folder
 
-	// ChatTemplateKwargs are variables of the chat template: nil, bool, int64,
-	// float64, string, []any and map[string]any. EnableThinking is one of them.
+	// ChatTemplateKwargs are variables of the chat template: nil, bool, int64, float64, string, []any and
+	// map[string]any. EnableThinking sets one of them.
 	ChatTemplateKwargs map[string]any
 	EnableThinking     Toggle
 
@@ -120,18 +116,18 @@ type Config struct {
 	NumTrainEpochs            float64 // passes over the data
 
 	LearningRate  float64
-	LRScheduler   string  // a name of schedulers (lr_scheduler_type)
-	WarmupSteps   int     // counts when above 0
-	WarmupRatio   float64 // of all steps, rounded up; counts when WarmupSteps is 0
-	MinLRRatio    float64 // the lowest rate divided by LearningRate; see lowest
+	LRScheduler   string  // lr_scheduler_type; one of schedulers
+	WarmupSteps   int     // 0: WarmupRatio decides
+	WarmupRatio   float64 // share of all steps, rounded up
+	MinLRRatio    float64 // lowest learning rate / LearningRate; see lowest
 	NumDecaySteps int     // wsd: steps of the decay; 0: DecayRatio decides
-	DecayRatio    float64 // wsd: of all steps, rounded up
-	// LRSchedulerKwargs are numbers of the schedule, by the names Transformers has for them.
+	DecayRatio    float64 // wsd: share of all steps, rounded up
+	// LRSchedulerKwargs are numbers of the schedule under their names in Transformers.
 	LRSchedulerKwargs map[string]any
 	Optim             string  // adamw, adamw_8bit, adamw_4bit, lion, lion_8bit, muon, sgd
 	MuonLR            float64 // 0: LearningRate
 	AdamLR            float64 // 0: LearningRate
-	Momentum          float64 // muon, sgd
+	Momentum          float64 // momentum coefficient; muon, sgd
 	Nesterov          bool
 	NSSteps           int
 	AdjustLR          string // adjust_lr_fn: original, match_rms_adamw
@@ -140,25 +136,25 @@ type Config struct {
 	AdamEpsilon       float64
 	WeightDecay       float64
 	MaxGradNorm       float64 // 0: no clipping
-	Clip              string  // what MaxGradNorm bounds: global, layerwise
+	Clip              string  // scope of MaxGradNorm: global, layerwise
 	LRGroups          []LRGroup
-	EMADecay          float64 // of the average of weights that is kept; 0: none is
+	EMADecay          float64 // decay of the weights' moving average; 0: no average
 	EMAAfter          int     // ema_update_after_step
 	// Freeze and Unfrozen are regular expressions; see model.Freeze.
 	Freeze, Unfrozen []string
-	// LabelSmoothing and ZLoss are what the losses of training have beside −log p; see op.LossTerms.
+	// LabelSmoothing and ZLoss are terms of the training loss beside −log p; see op.LossTerms.
 	LabelSmoothing, ZLoss float64
-	NoiseAlpha            float64 // of op.Noise; 0: embeddings get none
-	// DPO makes a run one that learns from pairs; see Preference.
+	NoiseAlpha            float64 // alpha of op.Noise; 0: no noise on embeddings
+	// DPO switches preference training on; see Preference.
 	DPO map[string]any
 
 	OutputDir          string
 	OverwriteOutputDir bool
 	SaveStrategy       string   // steps, epoch, no
 	SaveSteps          Interval // 0: only at the end
-	SavesPerEpoch      int      // 0: SaveSteps decides; check makes SaveSteps of it
-	SaveOnlyModel      bool     // checkpoints without moments
-	KeepCheckpoints    bool     // once the final model is written
+	SavesPerEpoch      int      // 0: SaveSteps decides; otherwise check derives SaveSteps from it
+	SaveOnlyModel      bool     // checkpoints without optimizer state
+	KeepCheckpoints    bool     // keep checkpoints after the final model is written
 	SaveTotalLimit     int      // checkpoints kept; 0: all
 	SaveDType          string
 	OptimizerZstd      bool
@@ -167,8 +163,8 @@ type Config struct {
 	ResetOptimizer     bool
 	LoggingSteps       Interval
 	EvalStrategy       string   // steps, epoch, no
-	EvalSteps          Interval // 0: at the end only
-	EvalsPerEpoch      int      // 0: EvalSteps decides; check makes EvalSteps of it
+	EvalSteps          Interval // 0: only at the end
+	EvalsPerEpoch      int      // 0: EvalSteps decides; otherwise check derives EvalSteps from it
 	ReportTo           []string
 	Trace              string // a file; empty: none
 	Dashboard          string // an address; "auto": the default one; empty: none
@@ -177,7 +173,7 @@ type Config struct {
 	SamplePrompt       string
 	CompareBigram      bool
 
-	RunName                string // for boards; empty: the last folder of OutputDir
+	RunName                string // name on dashboards and MLflow; empty: the last folder of OutputDir
 	SaveBest               bool
 	EarlyStoppingPatience  int      // evaluations; 0: off
 	EarlyStoppingThreshold float64  // nats per token
@@ -205,29 +201,29 @@ type Config struct {
 	MicroBatchOrder    string // auto, zigzag, lanes
 	MatMul             string // heuristic, timed
 	AttentionKernels   string // auto, portable, sm90a
-	DeviceRates        string // auto, or what rates.Find understands
+	DeviceRates        string // auto, or a value that rates.Find understands
 	Devices            string // auto, a number, or a list of GPUs such as [0, 2]; see DeviceList
 	Threads            int    // 0: all cores
 	Pipeline           Pipeline
 
-	// SchedulePosition says over which steps the learning rate's schedule lies.
+	// SchedulePosition places the learning rate's schedule on the run's steps.
 	SchedulePosition SchedulePosition
 
-	// Warnings are for the user to see, once, before the run starts.
+	// Warnings are shown to the user once, before the run starts.
 	Warnings []string
 
-	file    string               // the config file's name, for errors about the whole
-	sources map[string]keySource // where each key was given, by canonical name
+	file    string               // the config file's name, for errors that have no line
+	sources map[string]keySource // canonical name → where the key was given
 }
 
-// keySource is where a key was given and how it was spelled there.
+// keySource records where a key was given and how it was spelled.
 type keySource struct {
 	spelled string
 	pos     Pos
 }
 
-// Default is the configuration before any key is given. A key that has the name of one
-// of transformers.TrainingArguments has the default of that, except logging_steps.
+// Default returns the configuration before any key is given. A key that shares its name with a field of
+// transformers.TrainingArguments has that field's default, except logging_steps.
 func Default() *Config {
 	return &Config{
 		ResizeVocabMultiple: 64, DatasetFormat: "auto", MixStrategy: "concat", MaxSeqLen: 2048, Packing: Auto, EnableThinking: Auto, Shuffle: true,
@@ -242,15 +238,14 @@ func Default() *Config {
 	}
 }
 
-// RowsPerStep is the number of rows of one optimizer update: only the product
-// of per_device_train_batch_size and gradient_accumulation_steps counts.
+// RowsPerStep returns the rows of one optimizer update. Only the product of per_device_train_batch_size and
+// gradient_accumulation_steps counts.
 func (c *Config) RowsPerStep() int { return c.PerDeviceTrainBatchSize * c.GradientAccumulationSteps }
 
-// WaitsForNorm says whether no layer is updated before the norm of all gradients is known.
+// WaitsForNorm reports whether updates wait for the norm of all gradients.
 func (c *Config) WaitsForNorm() bool { return c.MaxGradNorm > 0 && c.Clip == "global" }
 
-// Given says whether the user gave the key, by canonical name
-// ("pipeline.weight_slots"), in the file or as a flag.
+// Given reports whether the user gave the key in the file or as a flag. key is canonical: "pipeline.weight_slots".
 func (c *Config) Given(key string) bool {
 	_, ok := c.sources[key]
 	return ok

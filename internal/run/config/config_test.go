@@ -131,7 +131,7 @@ pipeline: {weight_slots: 2, grad_buffers: 3, grad_slabs: 4, exchange_buffers: 10
 
 // TestCompressIsForDisks: there has to be something on disks that could be compressed, and none is a way to say no.
 func TestCompressIsForDisks(t *testing.T) {
-	for text, says := range map[string]string{"compress: byteplane\n": "give that, or compress: none", "compress: zip\n": "byteplane", "compress: none\n": "", "compress: byteplane\nstate_dir: /nvme\n": ""} {
+	for text, says := range map[string]string{"compress: byteplane\n": "give state_dir, or set compress: none", "compress: zip\n": "byteplane", "compress: none\n": "", "compress: byteplane\nstate_dir: /nvme\n": ""} {
 		_, err := Parse("run.yaml", []byte("model: tiny\ndataset: x\n"+text), Args{})
 		if says == "" && err != nil || says != "" && (err == nil || !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), "compress")) {
 			t.Errorf("%q: %v", text, err)
@@ -183,10 +183,34 @@ func TestDefaultsAreValid(t *testing.T) {
 
 func TestHelpNamesEveryKey(t *testing.T) {
 	var b bytes.Buffer
-	testkit.NoError(t, Help(&b))
+	testkit.NoError(t, Help(&b, true))
 	for name := range byName {
 		if !strings.Contains(b.String(), name) {
 			t.Errorf("%s is not in the help", name)
+		}
+	}
+}
+
+// TestHelpWithoutAll: the short table has the 20 common keys and no other, and fits 100 columns.
+func TestHelpWithoutAll(t *testing.T) {
+	var b bytes.Buffer
+	testkit.NoError(t, Help(&b, false))
+	n := 0
+	eachKey(func(k *key) {
+		listed := strings.Contains(b.String(), "\n  "+k.name+" ")
+		if listed != k.common {
+			t.Errorf("%s: listed %t, common %t", k.name, listed, k.common)
+		}
+		if listed {
+			n++
+		}
+	})
+	if n != 20 {
+		t.Errorf("%d keys are listed, want 20", n)
+	}
+	for line := range strings.Lines(b.String()) {
+		if len(line) > 101 {
+			t.Errorf("a line of %d characters: %s", len(line), line)
 		}
 	}
 }

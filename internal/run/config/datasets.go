@@ -10,35 +10,35 @@ import (
 	"mt/data"
 )
 
-// setKey is a key of an item of datasets.
+// setKey describes a key of an item of datasets.
 type setKey struct {
 	name string
 	doc  string
 	set  func(s *data.Set, e *setter) error
-	show func(s *data.Set) any // as value.inline makes it; nil: not given
+	show func(s *data.Set) any // in the types of value.inline; nil: not given
 }
 
-// setTypes are the values of type, with the names that other tools have for them.
+// setTypes maps other tools' names for values of type to ours.
 var setTypes = map[string]string{"chat_template": "messages", "openai": "messages", "chatml": "messages", "completion": "text", "pretrain": "text",
 	"prompt-completion": "prompt_completion", "preference": "pairs"}
 
-// setKeys are the keys of an item of datasets, in the order they are printed.
+// setKeys lists the keys of an item of datasets in printing order.
 var setKeys = []setKey{
-	{"path", "a file, a folder, a pattern, a data set of the Hub in the local cache, or with `data_files` json, csv, parquet, arrow or text",
+	{"path", "File, folder, glob, or Hub data set in the local cache. With `data_files` also `json`, `csv`, `parquet`, `arrow` or `text`",
 		textOf(func(s *data.Set) *string { return &s.Path }), shownText(func(s *data.Set) *string { return &s.Path })},
-	{"name", "the config of the data set, where its card lists several",
+	{"name", "Config of the data set, if its card lists several",
 		textOf(func(s *data.Set) *string { return &s.Config }), shownText(func(s *data.Set) *string { return &s.Config })},
-	{"data_files", "files or patterns, in `path` where that is a folder or a data set of the Hub",
+	{"data_files", "Files or globs, relative to `path` if that is a folder or a Hub data set",
 		func(s *data.Set, e *setter) error { return e.list(&s.Files) }, func(s *data.Set) any { return anysOrNil(s.Files) }},
-	{"split", "the split that is taken, or a part of it: `validation`, `train[:10%]`",
+	{"split", "Split, or part of a split: `validation`, `train[:10%]`",
 		textOf(func(s *data.Set) *string { return &s.Split }), shownText(func(s *data.Set) *string { return &s.Split })},
-	{"shards", "cut the data set into so many pieces, and take one of them",
+	{"shards", "Number of shards, of which one is read",
 		wholeOf(func(s *data.Set) *int { return &s.Shards }), shownInt(func(s *data.Set) *int { return &s.Shards })},
-	{"shards_idx", "which of `shards` is taken, from 0",
+	{"shards_idx", "Index of the shard, from 0",
 		wholeOf(func(s *data.Set) *int { return &s.Shard }), shownInt(func(s *data.Set) *int { return &s.Shard })},
-	{"ds_type", "how files keep rows, whatever their names say: " + oneOf(data.Builders),
+	{"ds_type", "File format, whatever the file names say: " + oneOf(data.Builders),
 		textOf(func(s *data.Set) *string { return &s.Kept }), shownText(func(s *data.Set) *string { return &s.Kept })},
-	{"type", "what rows hold: " + oneOf(data.SetFormats) + "; also chat_template (messages), completion and pretrain (text)",
+	{"type", "Content of the rows: " + oneOf(data.SetFormats) + "; also chat_template (messages), completion and pretrain (text)",
 		func(s *data.Set, e *setter) error {
 			err := textOf(func(s *data.Set) *string { return &s.Format })(s, e)
 			if to, ok := setTypes[s.Format]; ok {
@@ -46,25 +46,25 @@ var setKeys = []setKey{
 			}
 			return err
 		}, shownText(func(s *data.Set) *string { return &s.Format })},
-	fieldKey("field", "text", "the column of the text"),
-	fieldKey("field_messages", "messages", "the column of the messages"),
-	fieldKey("field_prompt", "prompt", "of pairs, the column of the prompt: messages, or a text that is taken as it is"),
-	fieldKey("field_chosen", "chosen", "of pairs, the column of the chosen answer"),
-	fieldKey("field_rejected", "rejected", "of pairs, the column of the rejected answer"),
-	fieldKey("field_instruction", "instruction", "the column of the instruction, or of the prompt; of pairs, of a prompt that is the user's turn"),
-	fieldKey("field_input", "input", "the column of what comes with the instruction"),
-	fieldKey("field_output", "output", "the column of the answer"),
-	fieldKey("field_system", "system", "the column of the system's message"),
-	fieldKey("field_tools", "tools", "the column of the tools"),
-	fieldKey("message_field_role", "role", "where a message has its role"),
-	fieldKey("message_field_content", "content", "where a message has its text"),
-	{"roles", "names that messages have for roles, as `{user: [human], assistant: [gpt, bot]}`", setRoles, showRoles},
+	fieldKey("field", "text", "Column of the text"),
+	fieldKey("field_messages", "messages", "Column of the messages"),
+	fieldKey("field_prompt", "prompt", "Pairs: column of the prompt, which is messages or verbatim text"),
+	fieldKey("field_chosen", "chosen", "Pairs: column of the chosen answer"),
+	fieldKey("field_rejected", "rejected", "Pairs: column of the rejected answer"),
+	fieldKey("field_instruction", "instruction", "Column of the instruction or prompt. Pairs: column of a prompt that becomes the user's turn"),
+	fieldKey("field_input", "input", "Column of the input beside the instruction"),
+	fieldKey("field_output", "output", "Column of the answer"),
+	fieldKey("field_system", "system", "Column of the system message"),
+	fieldKey("field_tools", "tools", "Column of the tools"),
+	fieldKey("message_field_role", "role", "Field of a message's role"),
+	fieldKey("message_field_content", "content", "Field of a message's text"),
+	{"roles", "Names of the roles in messages, such as `{user: [human], assistant: [gpt, bot]}`", setRoles, showRoles},
 }
 
-// mappingsKey is another way to give message_field_role and message_field_content.
+// mappingsKey is an alternative to message_field_role and message_field_content.
 const mappingsKey = "message_property_mappings"
 
-// textOf sets a text of a set.
+// textOf returns a function that parses a text field of a set.
 func textOf(at func(*data.Set) *string) func(*data.Set, *setter) error {
 	return func(s *data.Set, e *setter) error { return e.text(at(s)) }
 }
@@ -78,7 +78,7 @@ func shownText(at func(*data.Set) *string) func(*data.Set) any {
 	}
 }
 
-// wholeOf sets a whole number of a set, which is not below 0.
+// wholeOf returns a function that parses a whole number of a set, at least 0.
 func wholeOf(at func(*data.Set) *int) func(*data.Set, *setter) error {
 	return func(s *data.Set, e *setter) error {
 		if e.v.kind == null {
@@ -106,7 +106,7 @@ func anysOrNil(list []string) any {
 	return anys(list)
 }
 
-// fieldKey is the key that names a column.
+// fieldKey returns a setKey that names a column.
 func fieldKey(name, field, doc string) setKey {
 	return setKey{name, doc, func(s *data.Set, e *setter) error {
 		var column string
@@ -126,7 +126,7 @@ func fieldKey(name, field, doc string) setKey {
 	}}
 }
 
-// setRoles reads roles: for each role of templates the names that messages have for it.
+// setRoles parses roles, which maps each role of chat templates to its names in messages.
 func setRoles(s *data.Set, e *setter) error {
 	const want = "a mapping such as {user: [human], assistant: [gpt]}"
 	if e.v.kind == null {
@@ -138,7 +138,7 @@ func setRoles(s *data.Set, e *setter) error {
 	s.Roles = map[string]string{}
 	for _, f := range e.v.fields {
 		if !slices.Contains([]string{"user", "assistant", "system", "tool"}, f.name) {
-			return f.pos.errorf("roles: %q is no role of templates; these are user, assistant, system and tool", f.name)
+			return f.pos.errorf("roles: unknown role %q; the roles are user, assistant, system and tool", f.name)
 		}
 		var names []string
 		if err := (&setter{key: &key{name: "roles." + f.name}, spelled: "roles." + f.name, v: f.val}).list(&names); err != nil {
@@ -164,7 +164,7 @@ func showRoles(s *data.Set) any {
 	return out
 }
 
-// sets sets a list of data sets: each a path or a mapping.
+// sets parses a list of data sets, each a path or a mapping.
 func (e *setter) sets(p *[]data.Set) error {
 	v, err := e.written()
 	if err != nil {
@@ -198,7 +198,7 @@ func (e *setter) sets(p *[]data.Set) error {
 	return nil
 }
 
-// one reads a data set, which errors call by name.
+// one parses a data set. name is its name in errors.
 func (e *setter) one(name string, v value) (s data.Set, err error) {
 	switch v.kind {
 	case plain, quoted:
@@ -230,11 +230,11 @@ func (e *setter) one(name string, v value) (s data.Set, err error) {
 	return s, nil
 }
 
-// setMappings reads message_property_mappings.
+// setMappings parses message_property_mappings.
 func setMappings(s *data.Set, name string, f field) error {
 	for _, m := range f.val.fields {
 		if m.name != "role" && m.name != "content" {
-			return m.pos.errorf("%s.%s: %q is not read; role and content are", name, mappingsKey, m.name)
+			return m.pos.errorf("%s.%s: unknown key %q; mt reads role and content", name, mappingsKey, m.name)
 		}
 		spelled := name + "." + mappingsKey + "." + m.name
 		if err := fieldKey("", m.name, "").set(s, &setter{key: &key{name: spelled}, spelled: spelled, v: m.val}); err != nil {
@@ -242,7 +242,7 @@ func setMappings(s *data.Set, name string, f field) error {
 		}
 	}
 	if f.val.kind != mapping && f.val.kind != null {
-		return f.val.pos.errorf("%s.%s: wants a mapping such as {role: from, content: value}, is %s", name, mappingsKey, f.val.shown())
+		return f.val.pos.errorf("%s.%s must be a mapping such as {role: from, content: value}, not %s", name, mappingsKey, f.val.shown())
 	}
 	return nil
 }
@@ -255,7 +255,7 @@ func setKeyNames() []string {
 	return out
 }
 
-// setsText is sets as YAML on one line.
+// setsText formats sets as YAML on one line.
 func setsText(sets []data.Set) string {
 	items := make([]string, len(sets))
 	for i := range sets {
@@ -277,7 +277,7 @@ func setsText(sets []data.Set) string {
 	return "[" + strings.Join(items, ", ") + "]"
 }
 
-// checkSets refuses data sets that are given twice over or contradict themselves.
+// checkSets rejects data sets that are given under two keys or contradict themselves.
 func (c *Config) checkSets(fail func(key, format string, args ...any)) {
 	for _, k := range []struct {
 		lists, paths string
@@ -285,7 +285,7 @@ func (c *Config) checkSets(fail func(key, format string, args ...any)) {
 		given        []string
 	}{{"datasets", "dataset", c.Datasets, c.Dataset}, {"eval_datasets", "eval_dataset", c.EvalDatasets, c.EvalDataset}} {
 		if len(k.sets) > 0 && len(k.given) > 0 {
-			fail(k.lists, "%s and %s are both given: put the paths of %s into %s too", k.lists, k.paths, k.paths, k.lists)
+			fail(k.lists, "%s and %s are both given: move the paths in %s to %s", k.lists, k.paths, k.paths, k.lists)
 		}
 		for i := range k.sets {
 			if err := k.sets[i].Check(); err != nil {
@@ -295,13 +295,13 @@ func (c *Config) checkSets(fail func(key, format string, args ...any)) {
 	}
 }
 
-// held tells whether there is held-out data.
+// held reports whether the run has held-out data.
 func (c *Config) held() bool { return c.ValSize > 0 || c.HasEvalData() }
 
-// HasEvalData tells whether there is data for evaluation alone.
+// HasEvalData reports whether eval_dataset or eval_datasets is given.
 func (c *Config) HasEvalData() bool { return len(c.EvalDataset)+len(c.EvalDatasets) > 0 }
 
-// DataKey is the key that names what is trained on.
+// DataKey returns the key that names the training data.
 func (c *Config) DataKey() string {
 	if len(c.Datasets) > 0 {
 		return "datasets"
@@ -309,13 +309,13 @@ func (c *Config) DataKey() string {
 	return "dataset"
 }
 
-// EvalDataKey is the key that names what is for evaluation alone.
+// EvalDataKey returns the key that names the evaluation data.
 func (c *Config) EvalDataKey() string {
 	return "eval_" + map[bool]string{true: "datasets", false: "dataset"}[len(c.EvalDatasets) > 0]
 }
 
-// DataSpec is what c says about its dataset. The tokenizer, the vocabulary and
-// the model's directory are left to the caller.
+// DataSpec returns c's settings for the training data. The caller adds the tokenizer, the vocabulary and the model's
+// directory.
 func (c *Config) DataSpec() data.Spec {
 	s := c.dataSpec(c.Dataset, c.Datasets)
 	s.MixStrategy, s.InterleaveProbs = c.MixStrategy, c.InterleaveProbs
@@ -326,7 +326,7 @@ func (c *Config) DataSpec() data.Spec {
 	return s
 }
 
-// EvalSpec is DataSpec for eval_dataset, whose rows are all for evaluation.
+// EvalSpec is DataSpec for the evaluation data, whose rows are all held out.
 func (c *Config) EvalSpec() data.Spec {
 	s := c.dataSpec(c.EvalDataset, c.EvalDatasets)
 	s.Held = true
@@ -346,7 +346,7 @@ func (c *Config) dataSpec(paths []string, sets []data.Set) data.Spec {
 	return s
 }
 
-// templatePlace is template, with the directory in the Hugging Face cache in place of a Hub id.
+// templatePlace returns template; a Hub id becomes its directory in the Hugging Face cache.
 func (c *Config) templatePlace() string {
 	if !strings.Contains(c.Template, "/") || !hubID.MatchString(c.Template) {
 		return c.Template
@@ -357,8 +357,7 @@ func (c *Config) templatePlace() string {
 	return c.Template
 }
 
-// TemplateVars are the variables that the chat template is handed:
-// chat_template_kwargs with enable_thinking.
+// TemplateVars returns the variables for the chat template: chat_template_kwargs plus enable_thinking.
 func (c *Config) TemplateVars() map[string]any {
 	if c.EnableThinking == Auto {
 		return c.ChatTemplateKwargs
@@ -371,15 +370,14 @@ func (c *Config) TemplateVars() map[string]any {
 
 const thinkingKey = "enable_thinking"
 
-// checkTemplateVars refuses variables in chat_template_kwargs that mt sets itself or
-// that enable_thinking gives too.
+// checkTemplateVars rejects variables in chat_template_kwargs that mt sets itself or that enable_thinking sets.
 func (c *Config) checkTemplateVars(fail func(key, format string, args ...any)) {
 	for _, name := range data.OwnVars {
 		if _, given := c.ChatTemplateKwargs[name]; given {
-			fail("chat_template_kwargs", "chat_template_kwargs has %s, which mt sets itself; remove it there", name)
+			fail("chat_template_kwargs", "chat_template_kwargs has %s, which mt sets itself: remove it", name)
 		}
 	}
 	if _, twice := c.ChatTemplateKwargs[thinkingKey]; twice && c.EnableThinking != Auto {
-		fail(thinkingKey, "enable_thinking is given and so is chat_template_kwargs.enable_thinking: give one of them")
+		fail(thinkingKey, "enable_thinking and chat_template_kwargs.enable_thinking are both given: give one of them")
 	}
 }

@@ -144,18 +144,18 @@ test_datasets: held.jsonl
 	for text, want := range map[string]string{
 		"datasets: [{path: a}, {pathh: b}]":                                           `t.yaml:1:24: datasets[1] has an unknown key "pathh"; did you mean "path"?`,
 		"datasets:\n  - type: alpaca":                                                 `t.yaml:2:5: datasets[0] has no path`,
-		"datasets: [[a]]":                                                             `datasets[0]: wants a path, or a mapping such as {path: ORG/NAME, type: alpaca}, is a list`,
+		"datasets: [[a]]":                                                             `datasets[0] must be a path, or a mapping such as {path: ORG/NAME, type: alpaca}, not a list`,
 		"datasets: [{path: a, type: alpacca}]":                                        `t.yaml:1:11: datasets[0]: type "alpacca" is unknown; it is one of text, messages, sharegpt, alpaca, prompt_completion`,
-		"datasets: [{path: a, shards: x}]":                                            `t.yaml:1:30: datasets[0].shards: wants a whole number, is x`,
-		"datasets: [{path: a, shards: -1}]":                                           `datasets[0].shards: wants at least 0, is -1`,
-		"datasets: [{path: a, split: 3}]":                                             `datasets[0].split: wants text (put quotes around it), is 3`,
-		"datasets: [{path: a, roles: {boss: [x]}}]":                                   `t.yaml:1:30: roles: "boss" is no role of templates`,
-		"datasets: [{path: a, roles: x}]":                                             `wants a mapping such as {user: [human], assistant: [gpt]}, is x`,
-		"datasets: [{path: a, message_property_mappings: {thinking: x}}]":             `datasets[0].message_property_mappings: "thinking" is not read; role and content are`,
-		"datasets: [{path: a, message_property_mappings: x}]":                         `wants a mapping such as {role: from, content: value}, is x`,
-		"datasets: [a]\ndataset: b":                                                   `t.yaml:1:11: datasets and dataset are both given: put the paths of dataset into datasets too`,
-		"eval_datasets: [a]\nval_size: 0.1":                                           `val_size holds rows of dataset out and eval_dataset brings its own`,
-		"datasets: [a]\nmix_strategy: interleave_under\ninterleave_probs: [0.5, 0.5]": `interleave_probs has 2 values and dataset 1 entries`,
+		"datasets: [{path: a, shards: x}]":                                            `t.yaml:1:30: datasets[0].shards must be a whole number, not x`,
+		"datasets: [{path: a, shards: -1}]":                                           `datasets[0].shards must be at least 0, not -1`,
+		"datasets: [{path: a, split: 3}]":                                             `datasets[0].split must be text (put quotes around it), not 3`,
+		"datasets: [{path: a, roles: {boss: [x]}}]":                                   `t.yaml:1:30: roles: unknown role "boss"; the roles are user, assistant, system and tool`,
+		"datasets: [{path: a, roles: x}]":                                             `must be a mapping such as {user: [human], assistant: [gpt]}, not x`,
+		"datasets: [{path: a, message_property_mappings: {thinking: x}}]":             `datasets[0].message_property_mappings: unknown key "thinking"; mt reads role and content`,
+		"datasets: [{path: a, message_property_mappings: x}]":                         `must be a mapping such as {role: from, content: value}, not x`,
+		"datasets: [a]\ndataset: b":                                                   `t.yaml:1:11: datasets and dataset are both given: move the paths in dataset to datasets`,
+		"eval_datasets: [a]\nval_size: 0.1":                                           `val_size and eval_datasets are both given: give one of them (val_size holds out rows of the training data)`,
+		"datasets: [a]\nmix_strategy: interleave_under\ninterleave_probs: [0.5, 0.5]": `interleave_probs needs one value per entry of datasets (1), but has 2`,
 	} {
 		_, err := Parse("t.yaml", []byte(text), Args{})
 		if err == nil || !IsUsage(err) || !strings.Contains(err.Error(), want) {
@@ -192,10 +192,10 @@ func TestPerEpoch(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"evals_per_epoch: 4\neval_steps: 5":        `t.yaml:1:18: evals_per_epoch is 4 and eval_steps is given too: give one of them`,
-		"saves_per_epoch: 4\nsave_strategy: epoch": `saves_per_epoch is 4 and save_strategy is epoch: leave one of them out`,
-		"saves_per_epoch: 4\nmax_steps: 10":        `saves_per_epoch is 4, which counts in num_train_epochs, and max_steps is given: give save_steps`,
-		"saves_per_epoch: -1":                      `saves_per_epoch: wants at least 0, is -1`,
+		"evals_per_epoch: 4\neval_steps: 5":        `t.yaml:1:18: evals_per_epoch and eval_steps are both given: give one of them`,
+		"saves_per_epoch: 4\nsave_strategy: epoch": `saves_per_epoch needs save_strategy: steps, but save_strategy is epoch: remove one of them`,
+		"saves_per_epoch: 4\nmax_steps: 10":        `saves_per_epoch counts per epoch of num_train_epochs, but max_steps is given: give save_steps instead`,
+		"saves_per_epoch: -1":                      `saves_per_epoch must be at least 0, not -1`,
 	} {
 		_, err := Parse("t.yaml", []byte(text), Args{})
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -221,12 +221,12 @@ func TestSpecialTokens(t *testing.T) {
 		t.Errorf("nothing gives %v", c.SpecialTokens)
 	}
 	for text, want := range map[string]string{
-		"special_tokens: x":                                     `special_tokens: wants a mapping`,
-		"special_tokens: {eos: x}":                              `t.yaml:1:23: special_tokens.eos: unknown; it has bos_token, eos_token, unk_token, pad_token and additional_special_tokens`,
-		"special_tokens: {eos_token: 2}":                        `special_tokens.eos_token: wants a token, is 2 (put quotes around it)`,
-		"special_tokens: {eos_token: ''}":                       `wants a token`,
-		"special_tokens: {additional_special_tokens: <a>}":      `wants a list of tokens, is <a>`,
-		"special_tokens: {additional_special_tokens: [a, [b]]}": `wants a list of tokens, which are text`,
+		"special_tokens: x":                                     `special_tokens must be a mapping`,
+		"special_tokens: {eos: x}":                              `t.yaml:1:23: special_tokens.eos: unknown key; special_tokens takes bos_token, eos_token, unk_token, pad_token and additional_special_tokens`,
+		"special_tokens: {eos_token: 2}":                        `special_tokens.eos_token must be a token in quotes, not 2`,
+		"special_tokens: {eos_token: ''}":                       `must be a token`,
+		"special_tokens: {additional_special_tokens: <a>}":      `special_tokens.additional_special_tokens must be a list of tokens, not "<a>"`,
+		"special_tokens: {additional_special_tokens: [a, [b]]}": `special_tokens.additional_special_tokens must be a list of tokens: put each token in quotes`,
 	} {
 		_, err := Parse("t.yaml", []byte(text), Args{})
 		if err == nil || !strings.Contains(err.Error(), want) {

@@ -6,17 +6,16 @@ import (
 	"strings"
 )
 
-// DeviceList says what the key devices asks for: all devices there are, or Count of them, which
-// are the first ones where Ordinals is nil.
+// DeviceList is the parsed key devices: all devices, or Count of them. Ordinals lists their numbers; nil: the first
+// Count devices.
 type DeviceList struct {
 	All      bool
 	Count    int
 	Ordinals []int
 }
 
-// DeviceList reads the key devices.
+// DeviceList parses the key devices.
 func (c *Config) DeviceList() (DeviceList, error) {
-	const want = "want auto, a number of devices, or a list of GPUs such as [0, 2]"
 	text, listed := strings.CutPrefix(c.Devices, "[")
 	if text == "auto" {
 		return DeviceList{All: true}, nil
@@ -25,10 +24,10 @@ func (c *Config) DeviceList() (DeviceList, error) {
 	for _, item := range strings.Split(strings.TrimSuffix(text, "]"), ", ") {
 		n, err := strconv.Atoi(item)
 		if err != nil || n < 0 || n > maxDevices {
-			return list, c.Errorf(devicesKey, "devices: %q: %s", item, want)
+			return list, c.Errorf(devicesKey, "devices must be %s, not %q", wantDevices, item)
 		}
 		if slices.Contains(list.Ordinals, n) {
-			return list, c.Errorf(devicesKey, "devices: GPU %d is named twice", n)
+			return list, c.Errorf(devicesKey, "devices names GPU %d twice: name each GPU once", n)
 		}
 		list.Ordinals = append(list.Ordinals, n)
 	}
@@ -37,10 +36,13 @@ func (c *Config) DeviceList() (DeviceList, error) {
 		return list, nil
 	}
 	if list = (DeviceList{Count: list.Ordinals[0]}); list.Count == 0 {
-		return list, c.Errorf(devicesKey, "devices: 0 devices compute nothing: %s; [0] is the first GPU", want)
+		return list, c.Errorf(devicesKey, "devices is 0: give at least 1 device, or [0] for the first GPU")
 	}
 	return list, nil
 }
 
-// maxDevices is more devices than any machine has.
+// wantDevices describes the values of the key devices.
+const wantDevices = "auto, a number of devices up to 64, or a list of GPUs such as [0, 2]"
+
+// maxDevices is above the number of devices of any machine.
 const maxDevices = 64

@@ -10,13 +10,13 @@ import (
 	"github.com/goccy/go-yaml/ast"
 )
 
-// Setting is a key, by canonical name ("pipeline.weight_slots"), with a whole number.
+// Setting is a key, by canonical name ("pipeline.weight_slots"), with its whole-number value.
 type Setting struct {
 	Key   string `json:"key"`
 	Value int    `json:"value"`
 }
 
-// Settings are settings as they stand on one line of a config file.
+// Settings formats settings for one line of a config file.
 func Settings(all []Setting) string {
 	var pipeline, rest []string
 	for _, s := range all {
@@ -32,15 +32,14 @@ func Settings(all []Setting) string {
 	return strings.Join(rest, ", ")
 }
 
-// File is the config file's name; empty where there were only flags.
+// File returns the config file's name; "" if there were only flags.
 func (c *Config) File() string { return c.file }
 
-// Edit is the text src of a config file with settings in it: where a key has a value, that is
-// replaced; a key that is not there is added. All other bytes stay as they are. name stands for
-// the file in errors, which say what to write by hand.
+// Edit writes settings into the config text src. Existing keys get the new value; other keys are added. All other
+// bytes stay. Errors call the file name and say what to write by hand.
 func Edit(name string, src []byte, settings []Setting) ([]byte, error) {
 	fail := func(why error) ([]byte, error) {
-		return nil, Usagef("config: %s cannot be edited (%w): write this into it yourself: %s", name, why, Settings(settings))
+		return nil, Usagef("config: %s cannot be edited (%w): add these settings by hand: %s", name, why, Settings(settings))
 	}
 	before, err := Parse(name, src, Args{})
 	if err != nil {
@@ -48,7 +47,7 @@ func Edit(name string, src []byte, settings []Setting) ([]byte, error) {
 	}
 	text := strings.TrimPrefix(string(src), byteOrderMark)
 	windows := strings.Contains(text, "\r\n")
-	if windows { // the lines that the YAML library counts there are too many
+	if windows { // the YAML library would count too many lines
 		text = strings.ReplaceAll(text, "\r\n", "\n")
 	}
 	for _, s := range settings {
@@ -68,10 +67,10 @@ func Edit(name string, src []byte, settings []Setting) ([]byte, error) {
 	return []byte(text), nil
 }
 
-// byteOrderMark is what some editors begin a file with.
+// byteOrderMark is the mark at the start of files that some editors write.
 const byteOrderMark = "\xef\xbb\xbf"
 
-// checkEdit reads an edited file again: it says what it said before, but for the settings.
+// checkEdit parses an edited file again. It fails if a key beside the settings changed or a setting is wrong.
 func checkEdit(before *Config, name, text string, settings []Setting) error {
 	after, err := Parse(name, []byte(text), Args{})
 	if err != nil {
@@ -94,7 +93,7 @@ func checkEdit(before *Config, name, text string, settings []Setting) error {
 	return errors.Join(errs...)
 }
 
-// edit makes one setting in text.
+// edit writes one setting into text.
 func edit(name, text string, s Setting) (string, error) {
 	f, err := parseAST(name, []byte(text))
 	if err != nil {
@@ -131,20 +130,20 @@ func edit(name, text string, s Setting) (string, error) {
 	return e.add(pipeline, leaf+": "+e.value)
 }
 
-// editor changes one text.
+// editor edits one text.
 type editor struct {
 	text, value string
 	root        *branch
 }
 
-// branch is a mapping of a file.
+// branch is a mapping in the file.
 type branch struct {
 	node   ast.Node
 	fields []*ast.MappingValueNode
 	flow   bool // in braces
 }
 
-// fieldsOf is n as a mapping; without fields where it is none.
+// fieldsOf returns n as a mapping; without fields if n is none.
 func fieldsOf(n ast.Node) *branch {
 	switch n := n.(type) {
 	case *ast.MappingNode:
@@ -155,7 +154,7 @@ func fieldsOf(n ast.Node) *branch {
 	return &branch{node: n}
 }
 
-// find is the field of that name, or nil. A nil branch has no field.
+// find returns the field called name, or nil. A nil branch has no fields.
 func (b *branch) find(name string) *ast.MappingValueNode {
 	if b == nil {
 		return nil
@@ -168,10 +167,10 @@ func (b *branch) find(name string) *ast.MappingValueNode {
 	return nil
 }
 
-// errShape is the error of a file that is written in a way that nobody thought of.
-var errShape = errors.New("it is laid out in an unusual way")
+// errShape is the error for a file with an unexpected layout.
+var errShape = errors.New("its layout is unusual")
 
-// span is where n stands in the text: a scalar on one line.
+// span returns the byte offsets of n, a scalar on one line.
 func (e *editor) span(n ast.Node) (from, to int, err error) {
 	t := n.GetToken()
 	raw := strings.TrimSpace(t.Origin)
@@ -182,8 +181,8 @@ func (e *editor) span(n ast.Node) (from, to int, err error) {
 	return from, from + len(raw), nil
 }
 
-// offset is the place of a line and a column, both from 1, of which the latter counts characters;
-// −1 where there is no such place.
+// offset returns the byte offset of a line and column, both counted from 1, columns in characters; −1 if there is no
+// such place.
 func (e *editor) offset(line, column int) int {
 	at := 0
 	for ; line > 1; line-- {
@@ -203,10 +202,10 @@ func (e *editor) offset(line, column int) int {
 	return at
 }
 
-// splice puts text in place of what stands from one offset to another.
+// splice replaces the bytes [from, to) by text.
 func (e *editor) splice(from, to int, text string) string { return e.text[:from] + text + e.text[to:] }
 
-// replace gives a value that is there the new one.
+// replace writes the new value over an existing one.
 func (e *editor) replace(n ast.Node) (string, error) {
 	if _, empty := n.(*ast.NullNode); empty && strings.TrimSpace(n.GetToken().Origin) == "" {
 		return "", errShape
@@ -215,7 +214,7 @@ func (e *editor) replace(n ast.Node) (string, error) {
 	return e.splice(from, to, e.value), err
 }
 
-// add adds a field to a mapping, behind its last one.
+// add adds a field behind a mapping's last field.
 func (e *editor) add(b *branch, field string) (string, error) {
 	switch {
 	case b == nil || len(b.fields) == 0 && !b.flow || b == e.root && !b.flow:
@@ -241,7 +240,7 @@ func (e *editor) add(b *branch, field string) (string, error) {
 	return e.addLine(end, strings.Repeat(" ", b.fields[0].Key.GetToken().Position.Column-1)+field), nil
 }
 
-// end is where a value ends: a scalar, or a mapping or a list in brackets.
+// end returns the offset behind a value: a scalar, or a mapping or list in brackets.
 func (e *editor) end(n ast.Node) (int, error) {
 	switch n := n.(type) {
 	case *ast.MappingNode:
@@ -259,7 +258,7 @@ func (e *editor) end(n ast.Node) (int, error) {
 	return to, err
 }
 
-// addLine puts a line behind that of an offset.
+// addLine inserts a line behind the line at offset at.
 func (e *editor) addLine(at int, line string) string {
 	if i := strings.IndexByte(e.text[at:], '\n'); i >= 0 {
 		at += i
@@ -281,8 +280,8 @@ func (e *editor) fill(at *ast.MappingValueNode, field string) (string, error) {
 	return e.addLine(end, strings.Repeat(" ", at.Key.GetToken().Position.Column+1)+field), nil
 }
 
-// Editable is the content of a config file that can be replaced, and an error where it cannot: a
-// pipe, or a file in a folder where nothing can be written.
+// Editable returns the content of a config file and checks that the file can be replaced. It returns an error for a
+// pipe or a folder that cannot be written.
 func Editable(file string) ([]byte, error) {
 	if file == "" {
 		return nil, Usagef("there is no config file to write into: give CONFIG.yaml")
@@ -292,7 +291,7 @@ func Editable(file string) ([]byte, error) {
 		return nil, fileError(file, err)
 	}
 	if !st.Mode().IsRegular() {
-		return nil, Usagef("config: %s is no file that could be written into", file)
+		return nil, Usagef("config: %s is not a regular file, so it cannot be edited", file)
 	}
 	path, err := filepath.EvalSymlinks(file)
 	if err != nil {

@@ -45,15 +45,14 @@ func TestEdit(t *testing.T) {
 	}
 }
 
-// TestEditRefuses: a file that cannot be edited is an error that says what to write, never a file
-// that says something else.
+// TestEditRefuses: a file that cannot be edited gives an error with the text to write by hand, never a wrong file.
 func TestEditRefuses(t *testing.T) {
 	for name, src := range map[string]string{
 		"an end in the text": "seed: 1\n...\n", "mixed ends": "seed: 1\r\nthreads: 2\nsample_prompt: \"a\"\n...\n",
 		"a value on its own": "pipeline:\n  weight_slots:\n  batches_ahead: 2\n",
 	} {
 		got, err := Edit("t.yaml", []byte(src), []Setting{{"pipeline.weight_slots", 4}})
-		if err == nil || !IsUsage(err) || !strings.Contains(err.Error(), "t.yaml cannot be edited (") || !strings.HasSuffix(err.Error(), "write this into it yourself: pipeline: {weight_slots: 4}") {
+		if err == nil || !IsUsage(err) || !strings.Contains(err.Error(), "t.yaml cannot be edited (") || !strings.HasSuffix(err.Error(), "add these settings by hand: pipeline: {weight_slots: 4}") {
 			t.Errorf("%s: %q, %v", name, got, err)
 		}
 	}

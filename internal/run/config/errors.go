@@ -8,14 +8,14 @@ import (
 	"mt/base/human"
 )
 
-// Pos is where a value was given: a place in a file, or a flag.
+// Pos is the position of a value: a place in a file, or a flag.
 type Pos struct {
 	File      string
 	Line, Col int    // from 1
-	Flag      string // "--learning-rate"; then File, Line and Col are zero
+	Flag      string // "--learning-rate"; File, Line and Col are then zero
 }
 
-// String is "train.yaml:3:7" or "--learning-rate".
+// String formats p: "train.yaml:3:7" or "--learning-rate".
 func (p Pos) String() string {
 	if p.Flag != "" {
 		return p.Flag
@@ -28,26 +28,25 @@ type UsageError struct{ err error }
 
 func (e *UsageError) Error() string { return e.err.Error() }
 
-// Unwrap is the error that a %w has wrapped.
+// Unwrap returns the error that %w wrapped.
 func (e *UsageError) Unwrap() error { return errors.Unwrap(e.err) }
 
-// Usagef makes a UsageError as fmt.Errorf makes an error.
+// Usagef formats a UsageError like fmt.Errorf.
 func Usagef(format string, args ...any) error { return &UsageError{fmt.Errorf(format, args...)} }
 
 func (p Pos) errorf(format string, args ...any) error {
 	return &UsageError{fmt.Errorf("%s: %w", p, fmt.Errorf(format, args...))}
 }
 
-// IsUsage says whether a UsageError is somewhere in err.
+// IsUsage reports whether err wraps a UsageError.
 func IsUsage(err error) bool {
 	var u *UsageError
 	return errors.As(err, &u)
 }
 
-// Errorf is a UsageError about a key, by canonical name, that says where the
-// key was given: "train.yaml:3:7: ...", "--dataset: ..."; where it was not
-// given, or is a default, "train.yaml: dataset: ...". Keys of an inline model
-// are "model.hidden_size". %w wraps, as in fmt.Errorf.
+// Errorf returns a UsageError about a key (canonical; "model.hidden_size" for an inline model). The text begins with
+// the key's position: "train.yaml:3:7: ..." or "--dataset: ...". For a key that was not given the text begins with
+// the file and the key: "train.yaml: dataset: ...". %w wraps, as in fmt.Errorf.
 func (c *Config) Errorf(key, format string, args ...any) error {
 	err := fmt.Errorf(format, args...)
 	o, given := c.sources[key]
@@ -67,8 +66,7 @@ func (c *Config) Errorf(key, format string, args ...any) error {
 	return Usagef("%s: %w", key, err)
 }
 
-// Require is a UsageError that names the first of the keys that was not given.
-// It knows "model" and "dataset".
+// Require returns a UsageError that names the first of the keys that was not given. It knows "model" and "dataset".
 func (c *Config) Require(keys ...string) error {
 	for _, k := range keys {
 		switch {
@@ -89,6 +87,5 @@ func (c *Config) missing(msg string) error {
 	return Usagef("%s", msg)
 }
 
-// suggest is `; did you mean "near"?` for the nearest of names, or nothing when
-// none is near.
+// suggest returns `; did you mean "near"?` for the nearest of names, or "" if none is near.
 func suggest(s string, names []string) string { return human.Suggest(s, names) }

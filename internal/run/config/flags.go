@@ -11,17 +11,16 @@ import (
 	"mt/data"
 )
 
-// Args are the keys that a command line gives, in its order.
+// Args holds the keys that a command line gives, in order.
 type Args struct{ entries []entry }
 
-// Dashes makes dashes and underscores of a flag's name the same.
+// Dashes normalizes a flag's name: underscores become dashes.
 func Dashes(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 	return pflag.NormalizedName(strings.ReplaceAll(name, "_", "-"))
 }
 
-// AddTo makes every key a flag of set, by all its names: --max-steps, keys of mappings
-// as --pipeline.weight-slots, and the keys of other tools. The values that are given
-// are kept in a; Load checks them.
+// AddTo adds flags to set: one for every name of every key, one for every key of another tool, and one for every key
+// of a mapping, such as --pipeline.weight-slots. a collects the values; Load checks them.
 func (a *Args) AddTo(set *pflag.FlagSet) {
 	eachKey(func(k *key) {
 		for _, name := range append([]string{k.name}, k.aliases...) {
@@ -34,7 +33,7 @@ func (a *Args) AddTo(set *pflag.FlagSet) {
 	}
 }
 
-// add makes a flag of set that gives the key of that name.
+// add adds a flag to set that gives the key name.
 func (a *Args) add(set *pflag.FlagSet, name, doc string) *pflag.Flag {
 	f := set.VarPF(&keyFlag{args: a, name: name}, strings.ReplaceAll(name, "_", "-"), "", doc)
 	if k := byName[name]; k != nil && k.isSwitch() || foreignSwitches[name] {
@@ -43,14 +42,14 @@ func (a *Args) add(set *pflag.FlagSet, name, doc string) *pflag.Flag {
 	return f
 }
 
-// With is a with one key more, as if a flag had given it that text.
+// With returns a with one more key, as if a flag had given it.
 func (a Args) With(key, text string) (Args, error) {
 	with := Args{slices.Clone(a.entries)}
 	err := (&keyFlag{args: &with, name: key, typed: flagName(key)}).Set(text)
 	return with, err
 }
 
-// Choices are the values of the keys that have few, by the names of their flags, without dashes in front.
+// Choices maps flags with a fixed set of values to these values. The names have no leading dashes.
 func Choices() map[string][]string {
 	out := map[string][]string{}
 	eachKey(func(k *key) {
@@ -64,21 +63,19 @@ func Choices() map[string][]string {
 	return out
 }
 
-// keyFlag is a key as a pflag.Value.
+// keyFlag is a pflag.Value for one key.
 type keyFlag struct {
 	args        *Args
 	name, typed string // "max_steps"; "--max_steps" or "--max-steps"
 }
 
-// String implements pflag.Value. The flag has no default, since a config file may give
-// the key a value.
+// String implements pflag.Value. The flag shows no default, since a config file may give the key a value.
 func (f *keyFlag) String() string { return "" }
 
 // Type implements pflag.Value.
 func (f *keyFlag) Type() string { return "value" }
 
-// Set implements pflag.Value. A value in braces is YAML where the key takes a
-// mapping.
+// Set implements pflag.Value. If the key takes a mapping, a value in braces is parsed as YAML.
 func (f *keyFlag) Set(text string) error {
 	pos := Pos{Flag: f.typed}
 	v := value{kind: plain, text: text, pos: pos}
@@ -95,12 +92,10 @@ func (f *keyFlag) Set(text string) error {
 	return nil
 }
 
-// Spell rewrites args, the arguments of a command with the flags of set, so that each
-// flag and its value are one argument, such as --seed=1: a switch takes its value in no
-// other way in pflag. A flag that set does not have is added to it, for Load to judge:
-// it is a key of an inline model, or a mistake. What pflag would misread is a
-// UsageError: a flag with one dash, a flag that is given twice, a flag where a value
-// should be.
+// Spell rewrites args so that each flag and its value are one argument, such as --seed=1. pflag accepts a switch's
+// value only in this form. Spell adds a flag that set lacks, for Load to judge: the flag is a key of an inline model
+// or a mistake. It returns a UsageError for arguments that pflag would misread: a flag with one dash, a repeated
+// flag, or a flag where a value should be.
 func (a *Args) Spell(set *pflag.FlagSet, args []string) (out []string, err error) {
 	seen := map[*pflag.Flag]bool{}
 	for len(args) > 0 && args[0] != "--" {
@@ -131,7 +126,7 @@ func (a *Args) Spell(set *pflag.FlagSet, args []string) (out []string, err error
 			out[len(out)-1], args = arg+"="+args[0], args[1:]
 		case f.NoOptDefVal != "":
 		case known:
-			return nil, Usagef("%s: has no value (write %s=VALUE if it begins with two dashes)", typed, typed)
+			return nil, Usagef("%s: needs a value (write %s=VALUE if the value begins with two dashes)", typed, typed)
 		default:
 			f.NoOptDefVal = "true" // Load reports that there is no such key
 		}
@@ -139,7 +134,7 @@ func (a *Args) Spell(set *pflag.FlagSet, args []string) (out []string, err error
 	return append(out, args...), nil
 }
 
-// togetherHint is how a flag of a list takes several values; "" for a flag of one value.
+// togetherHint explains how a list's flag takes several values; "" for a flag with a single value.
 func togetherHint(f *pflag.Flag, typed string) string {
 	k, isKey := f.Value.(*keyFlag)
 	if !isKey || byName[k.name] == nil {
@@ -152,10 +147,10 @@ func togetherHint(f *pflag.Flag, typed string) string {
 	return ""
 }
 
-// address is what cannot be anything else behind --dashboard: a port, or a host with one.
+// address matches arguments that can only be the value of --dashboard: a port, or a host with a port.
 var address = regexp.MustCompile(`^([^/]*:)?[0-9]+$`)
 
-// takes says whether arg, which follows the flag f, is its value.
+// takes reports whether arg, which follows the flag f, is f's value.
 func takes(f *pflag.Flag, arg string) bool {
 	k, isKey := f.Value.(*keyFlag)
 	_, isTruth := truth(arg)
@@ -168,20 +163,19 @@ func takes(f *pflag.Flag, arg string) bool {
 	return !strings.HasPrefix(arg, "--")
 }
 
-// Switch adds to set a flag of the command's own that may stand without its
-// value.
+// Switch adds a flag of the command itself to set. The flag may stand without a value.
 func Switch(set *pflag.FlagSet, name string, to *bool) {
 	set.BoolFunc(name, "", func(text string) (err error) {
 		val, ok := truth(text)
 		if !ok {
-			return Usagef("--%s: wants true or false, is %s", name, text)
+			return Usagef("--%s: must be true or false, not %s", name, text)
 		}
 		*to = val
 		return nil
 	})
 }
 
-// at is v with every place replaced by pos.
+// at returns v with every position replaced by pos.
 func (v value) at(pos Pos) value {
 	v.pos = pos
 	for i := range v.items {

@@ -6,14 +6,13 @@ import (
 	"strings"
 )
 
-// judge says why the value of another tool's key contradicts what mt does, or nothing
-// where it does not.
+// judge returns why the value of another tool's key contradicts mt, or "" if it does not.
 type judge func(v value, c *Config) string
 
 // harmless allows any value.
 func harmless(value, *Config) string { return "" }
 
-// unset tells whether v switches its key off: it is empty, false, 0 or none.
+// unset reports whether v switches its key off: empty, false, 0 or none.
 func (v value) unset() bool {
 	switch v.kind {
 	case null:
@@ -29,7 +28,7 @@ func (v value) unset() bool {
 	return len(v.fields) == 0
 }
 
-// off allows only values that switch the key off.
+// off accepts only values that switch the key off.
 func off(reason string) judge {
 	return func(v value, _ *Config) string {
 		if v.unset() {
@@ -39,7 +38,7 @@ func off(reason string) judge {
 	}
 }
 
-// on refuses values that switch the key off; a key without a value is allowed.
+// on rejects values that switch the key off. It accepts a key without a value.
 func on(reason string) judge {
 	return func(v value, _ *Config) string {
 		if v.kind != null && v.unset() {
@@ -49,7 +48,7 @@ func on(reason string) judge {
 	}
 }
 
-// only allows the given words, and an empty value.
+// only accepts the given words and an empty value.
 func only(reason string, words ...string) judge {
 	return func(v value, _ *Config) string {
 		if v.kind == null || v.kind <= quoted && slices.Contains(words, strings.ToLower(v.text)) {
@@ -64,39 +63,39 @@ const (
 	noQuant   = "mt trains in full precision; quantised weights are not supported"
 )
 
-// foreign are the keys of other tools (LLaMA-Factory, Axolotl, torchtune,
-// TrainingArguments) that mt knows and has no use for.
+// foreign lists keys of other tools (LLaMA-Factory, Axolotl, torchtune, TrainingArguments) that mt knows but does not
+// use.
 var foreign = map[string]judge{
-	"stage":            only("mt does supervised fine-tuning and pre-training (sft or pt), and DPO where dpo is given", "sft", "pt"),
-	"do_train":         on("mt train trains; mt eval evaluates"),
-	"finetuning_type":  only(noAdapter+"; write full, or leave it out", "full"),
-	"adapter":          off(noAdapter),
-	"lora_rank":        off(noAdapter),
-	"lora_r":           off(noAdapter),
-	"lora_alpha":       off(noAdapter),
-	"lora_dropout":     off(noAdapter),
-	"lora_target":      off(noAdapter),
-	"use_peft":         off(noAdapter),
-	"load_in_4bit":     off(noQuant),
-	"load_in_8bit":     off(noQuant),
-	"quantization_bit": off(noQuant),
+	"stage":            only("mt has the stages sft and pt; for DPO give the key dpo", "sft", "pt"),
+	"do_train":         on("mt train always trains; run mt eval to evaluate"),
+	"finetuning_type":  only(noAdapter+": set full, or remove the key", "full"),
+	"adapter":          off(noAdapter + ": remove the key"),
+	"lora_rank":        off(noAdapter + ": remove the key"),
+	"lora_r":           off(noAdapter + ": remove the key"),
+	"lora_alpha":       off(noAdapter + ": remove the key"),
+	"lora_dropout":     off(noAdapter + ": remove the key"),
+	"lora_target":      off(noAdapter + ": remove the key"),
+	"use_peft":         off(noAdapter + ": remove the key"),
+	"load_in_4bit":     off(noQuant + ": remove the key"),
+	"load_in_8bit":     off(noQuant + ": remove the key"),
+	"quantization_bit": off(noQuant + ": remove the key"),
 	"bf16":             bf16,
-	"fp16":             off("mt computes in bf16 or fp32: see compute_dtype"),
-	"tf32":             off("fp32 products are fp32 throughout here"),
+	"fp16":             off("mt computes in bf16 or fp32: set compute_dtype"),
+	"tf32":             off("mt computes fp32 matrix products in full fp32: remove the key"),
 
 	"gradient_checkpointing":        checkpointing,
-	"save_safetensors":              on("mt writes safetensors only"),
-	"logging_strategy":              only("mt logs by steps: see logging_steps", "steps"),
-	"metric_for_best_model":         only("mt compares the loss of evaluations", "loss", "eval_loss"),
-	"greater_is_better":             off("a lower eval_loss is better"),
-	"trackio_space_id":              off("mt reaches no Space of the Hub; trackio.import_tf_events takes a run there"),
-	"group_by_length":               off("rows come in a seeded order or the file's: see shuffle"),
-	"push_to_hub":                   off("mt reaches no network: upload output_dir with `hf upload`"),
+	"save_safetensors":              on("mt writes only safetensors: remove the key"),
+	"logging_strategy":              only("mt logs every logging_steps steps: set logging_steps", "steps"),
+	"metric_for_best_model":         only("mt compares only the loss of evaluations: set eval_loss", "loss", "eval_loss"),
+	"greater_is_better":             off("a lower eval_loss is better: set false"),
+	"trackio_space_id":              off("mt does not upload to the Hub: set report_to: tensorboard, and upload the run with trackio.import_tf_events"),
+	"group_by_length":               off("mt orders rows by seed or as in the file, never by length: see shuffle"),
+	"push_to_hub":                   off("mt does not upload: run `hf upload` on output_dir after training"),
 	"fsdp":                          harmless,
-	"streaming":                     off("data is packed once into a token cache: see cache_dir"),
-	"use_cache":                     off("there is no key/value cache in training"),
-	"ignore_data_skip":              off("resuming goes on in the data where the checkpoint was made; reset_data: true begins at its first row, once"),
-	"average_tokens_across_devices": harmless, "auto_find_batch_size": off("mt plans before it runs"),
+	"streaming":                     off("mt packs the data once into a token cache (see cache_dir): remove the key"),
+	"use_cache":                     off("training has no key/value cache: remove the key"),
+	"ignore_data_skip":              off("a resumed run continues in the data where its checkpoint stopped: set reset_data: true to begin at the first row"),
+	"average_tokens_across_devices": harmless, "auto_find_batch_size": off("mt plans its memory before the run: remove the key"),
 	"deepspeed": harmless, "trust_remote_code": harmless, "overwrite_cache": harmless,
 	"preprocessing_num_workers": harmless, "dataset_processes": harmless, "dataloader_num_workers": harmless,
 	"dataloader_pin_memory": harmless, "plot_loss": harmless, "ddp_timeout": harmless,
@@ -111,9 +110,9 @@ var foreign = map[string]judge{
 	"wandb_name": wandb, "wandb_run_id": wandb, "wandb_log_model": wandb,
 }
 
-var wandb = off("mt reports to metrics.jsonl, tensorboard and mlflow: see report_to")
+var wandb = off("mt reports to metrics.jsonl, tensorboard and mlflow: set report_to")
 
-// foreignSwitches tells which keys of foreign may stand as a flag without a value.
+// foreignSwitches reports which keys of foreign may stand as a flag without a value.
 var foreignSwitches = func() map[string]bool {
 	m := map[string]bool{}
 	for k := range maps.Keys(foreign) {
@@ -131,39 +130,38 @@ var foreignSwitches = func() map[string]bool {
 	return m
 }()
 
-// bf16 takes false as compute_dtype: fp32. True changes nothing, since it is what auto
-// means on cuda.
+// bf16 treats false as compute_dtype: fp32. True changes nothing, since auto means bf16 on cuda.
 func bf16(v value, c *Config) string {
 	val, ok := truth(v.text)
 	switch {
 	case v.kind == null || v.text == "auto":
 		return ""
 	case !ok:
-		return "wants true or false"
+		return "must be true or false"
 	case val && c.ComputeDType == "fp32":
-		return "contradicts compute_dtype: fp32; leave one of them out"
+		return "contradicts compute_dtype: fp32: remove one of them"
 	case !val && c.ComputeDType == "bf16":
-		return "contradicts compute_dtype: bf16; leave one of them out"
+		return "contradicts compute_dtype: bf16: remove one of them"
 	case !val:
 		c.ComputeDType = "fp32"
 	}
 	return ""
 }
 
-// checkpointing refuses values of gradient_checkpointing that contradict recompute.
+// checkpointing rejects values of gradient_checkpointing that contradict recompute.
 func checkpointing(v value, c *Config) string {
 	val, ok := truth(v.text)
 	switch {
 	case ok && val && c.Recompute == "none":
-		return "contradicts recompute: none; leave one of them out"
+		return "contradicts recompute: none: remove one of them"
 	case ok && !val && c.Recompute == "full":
-		return "contradicts recompute: full; leave one of them out"
+		return "contradicts recompute: full: remove one of them"
 	}
 	return ""
 }
 
-// idleKeys are keys of other tools that have no meaning here, with the reason: whatever their values,
-// nothing is lost by leaving them out. Those that are in foreign too may stand among keys of mt.
+// idleKeys maps keys of other tools without a meaning in mt to the reason. Dropping such a key loses nothing,
+// whatever its value. A key that is also in foreign may stand in a config of mt.
 var idleKeys = func() map[string]string {
 	out := map[string]string{}
 	eachImport("any", func(key, _, why string) { out[key] = why })

@@ -16,10 +16,9 @@ import (
 
 var hubID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]*(/[A-Za-z0-9][A-Za-z0-9_.-]*)?$`)
 
-// ModelDir is the local directory that a model path means: the directory
-// itself, or for a Hub id ("ORG/NAME") its snapshot in the local Hugging Face
-// cache. Nothing is downloaded: where there is no snapshot, the error is a
-// UsageError with the command that fetches it.
+// ModelDir returns the local directory of a model path: the directory itself, or the snapshot of a Hub id
+// ("ORG/NAME") in the local Hugging Face cache. It downloads nothing. If there is no snapshot, it returns a
+// UsageError with the command that fetches the model.
 func ModelDir(path string) (string, error) {
 	expanded, err := expand(path)
 	if err != nil {
@@ -34,15 +33,15 @@ func ModelDir(path string) (string, error) {
 	case !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrInvalid):
 		return "", Usagef("%v", err)
 	case !hubID.MatchString(path):
-		return "", Usagef("%s: no such directory", path)
+		return "", Usagef("%s: no such directory, and not a Hub id such as ORG/NAME", path)
 	}
 	return snapshot(path)
 }
 
-// maxRef bounds a file that holds the name of a commit.
+// maxRef is the largest size, in bytes, of a file that holds a commit's name.
 const maxRef = 4096
 
-// snapshot is the directory in the Hugging Face cache of refs/main of a model's Hub id.
+// snapshot returns the cached directory of the commit that refs/main of a model's Hub id names.
 func snapshot(id string) (string, error) {
 	fetch := "fetch it with: hf download " + id
 	dir, hub, err := cached("models", id)
@@ -61,15 +60,13 @@ func snapshot(id string) (string, error) {
 	return dir, nil
 }
 
-// unreadable is the error where the place of id in the Hugging Face cache cannot be
-// read.
+// unreadable returns the error for an entry of the Hugging Face cache that cannot be read.
 func unreadable(id string, err error) error {
 	return Usagef("%s: its place in the Hugging Face cache cannot be read: %w", id, err)
 }
 
-// cached is the directory of refs/main of the repository id of that kind (models or
-// datasets) in the Hugging Face cache; "" where it is not there. hub is the folder of
-// the cache.
+// cached returns the cached snapshot of refs/main for a repository, "" if there is none. kind is "models" or
+// "datasets". hub is the cache's folder.
 func cached(kind, id string) (dir, hub string, err error) {
 	if hub, err = hubCache(); err != nil {
 		return "", "", err
@@ -85,9 +82,8 @@ func cached(kind, id string) (dir, hub string, err error) {
 	return filepath.Join(repo, "snapshots", filepath.Base(strings.TrimSpace(string(ref)))), hub, nil
 }
 
-// DatasetDir is the local directory of a data set of the Hub, its snapshot in the local
-// Hugging Face cache. Nothing is downloaded: where there is none the error has the
-// command that fetches it. It is "" where id cannot be a name on the Hub.
+// DatasetDir returns the snapshot of a Hub data set in the local Hugging Face cache; "" if id cannot be a Hub name.
+// It downloads nothing. If there is no snapshot, the error has the command that fetches the data set.
 func DatasetDir(id string) (string, error) {
 	if !hubID.MatchString(id) || data.NamesFile(id) {
 		return "", nil
@@ -106,7 +102,7 @@ func DatasetDir(id string) (string, error) {
 	return dir, nil
 }
 
-// hubCache is the folder huggingface_hub keeps its repositories in.
+// hubCache returns the folder where huggingface_hub keeps its repositories.
 func hubCache() (string, error) {
 	for _, v := range []string{"HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"} {
 		if dir := os.Getenv(v); dir != "" {
@@ -122,12 +118,12 @@ func hubCache() (string, error) {
 	}
 	home, err := os.UserHomeDir()
 	if err != nil {
-		return "", Usagef("where is the Hugging Face cache? %v (set HF_HOME)", err)
+		return "", Usagef("the Hugging Face cache is not found: %v; set HF_HOME", err)
 	}
 	return filepath.Join(home, ".cache", "huggingface", "hub"), nil
 }
 
-// expand replaces ${NAME} and a leading "~/".
+// expand replaces ${NAME} and a leading "~/" in a path.
 func expand(path string) (string, error) {
 	out, err := data.ExpandVars(path)
 	if err != nil {

@@ -14,56 +14,56 @@ import (
 	"mt/data"
 )
 
-// Fate says what became of a key of another tool.
+// Fate is the outcome of converting a key of another tool.
 type Fate string
 
 // The fates of keys.
 const (
 	Kept    Fate = "kept"
-	Renamed Fate = "renamed"              // it has another name here, or another form
-	Idle    Fate = "of no meaning here"   // nothing is lost by leaving it out
-	Lost    Fate = "not possible"         // the run is another without it
-	Theirs  Fate = "a default over there" // which is not ours, and so is written out
+	Renamed Fate = "renamed"              // it has another name or form in mt
+	Idle    Fate = "of no meaning here"   // dropping it loses nothing
+	Lost    Fate = "not possible"         // without it the run is a different one
+	Theirs  Fate = "a default over there" // differs from mt's default, so it is written out
 )
 
-// Line is what became of one key of another tool.
+// Line describes what happened to one key of another tool.
 type Line struct {
-	Key  string // as it is called there, "datasets[0].type"; empty where Fate is Theirs
+	Key  string // its name in the other tool, "datasets[0].type"; empty if Fate is Theirs
 	Fate Fate
-	Why  string // may be empty where Fate is Kept
+	Why  string // may be empty if Fate is Kept
 
 	theirs entry
-	ours   []entry // keys of mt
+	ours   []entry // the keys of mt that it became
 }
 
-// Import is the config of another tool, read as one of mt.
+// Import is another tool's config, converted to keys of mt.
 type Import struct {
-	Tool  string // as people call it
-	Lines []Line // for every key, in the order of the file; then what is Theirs
-	// Notes say what the keys leave open, and how it was read.
+	Tool  string // display name
+	Lines []Line // one per key, in the file's order; then lines with Theirs
+	// Notes say what the keys leave open and how ReadImport understood it.
 	Notes []string
 	file  string
 }
 
-// tool is a trainer whose configs are read.
+// tool is a trainer whose configs mt can read.
 type tool struct {
-	name  string               // as people call it
-	word  string               // as --from takes it
-	is    func(doc value) bool // tells its configs by their keys
+	name  string               // display name
+	word  string               // name for --from
+	is    func(doc value) bool // reports whether doc is one of the tool's configs, judged by its keys
 	rules map[string]rule
-	empty map[string]string  // keys that say something where they are left empty: why that is not possible
-	last  func(im *importer) // writes out defaults, when all keys are taken
+	empty map[string]string  // keys that mean something when left empty → why mt cannot do it
+	last  func(im *importer) // writes out defaults after all keys are taken
 }
 
-// rule takes one key of another tool.
+// rule converts one key of another tool.
 type rule func(im *importer, e entry)
 
-// tools are asked in this order whose a config is.
+// tools lists all tools. toolOf takes the first one that recognizes a config.
 var tools []*tool
 
 func init() { tools = []*tool{torchtune, llamaFactory, axolotl, trl} }
 
-// ToolWords are the names that ReadImport takes.
+// ToolWords returns the names that ReadImport accepts.
 func ToolWords() (out []string) {
 	for _, t := range tools {
 		out = append(out, t.word)
@@ -71,7 +71,7 @@ func ToolWords() (out []string) {
 	return out
 }
 
-// toolOf is the tool whose config doc is; nil where it is of none that is known.
+// toolOf returns the tool that wrote doc, or nil for an unknown tool.
 func toolOf(doc value) *tool {
 	if doc.kind != mapping {
 		return nil
@@ -83,7 +83,7 @@ func toolOf(doc value) *tool {
 	return tools[i]
 }
 
-// get is the value of a key of a mapping; of kind null where there is none.
+// get returns the value of a mapping's key, or a value of kind null.
 func (v value) get(name string) value {
 	for _, f := range v.fields {
 		if f.name == name {
@@ -93,13 +93,13 @@ func (v value) get(name string) value {
 	return value{}
 }
 
-// has tells whether a mapping has a key, if only an empty one.
+// has reports whether a mapping has a key, even an empty one.
 func (v value) has(name string) bool {
 	return slices.ContainsFunc(v.fields, func(f field) bool { return f.name == name })
 }
 
-// ReadImport reads the config of another tool. from is one of ToolWords; empty: its keys tell. An
-// error says what is no config, or of nobody known, or trains in a way that mt does not.
+// ReadImport reads another tool's config. from is one of ToolWords; empty: the keys decide. It returns an error if
+// the file is no config, if no tool recognizes it, or if its training method does not exist in mt.
 func ReadImport(file, from string) (*Import, error) {
 	src, err := readConfig(file)
 	if err != nil {
@@ -108,7 +108,7 @@ func ReadImport(file, from string) (*Import, error) {
 	return ParseImport(file, src, from)
 }
 
-// ParseImport is ReadImport of the text src; name stands for the file in messages.
+// ParseImport is ReadImport for the text src. Messages use name as the file's name.
 func ParseImport(name string, src []byte, from string) (*Import, error) {
 	doc, err := parseYAML(name, src)
 	if err != nil {
@@ -118,21 +118,21 @@ func ParseImport(name string, src []byte, from string) (*Import, error) {
 	if from != "" {
 		i := slices.IndexFunc(tools, func(t *tool) bool { return t.word == from })
 		if i < 0 {
-			return nil, Usagef("--from %s: wants %s%s", from, oneOf(ToolWords()), suggest(from, ToolWords()))
+			return nil, Usagef("--from: must be %s, not %s%s", oneOf(ToolWords()), from, suggest(from, ToolWords()))
 		}
 		t = tools[i]
 	}
 	switch {
 	case doc.kind != mapping:
-		return nil, Usagef("%s: a config is `key: value` lines, this is %s", name, doc.kind)
+		return nil, Usagef("%s: a config file has `key: value` lines, but this is %s", name, doc.kind)
 	case t == nil:
-		return nil, Usagef("%s: none of its keys is one by which LLaMA-Factory (stage and finetuning_type), axolotl (base_model and datasets), torchtune (_component_) "+
-			"or TRL (dataset_name) would be known; say whose it is: --from %s", name, strings.Join(ToolWords(), ", "))
+		return nil, Usagef("%s: its keys do not show the tool it is for: LLaMA-Factory has stage and finetuning_type, axolotl base_model and datasets, torchtune _component_, "+
+			"TRL dataset_name; name the tool with --from %s", name, strings.Join(ToolWords(), ", "))
 	}
 	return t.read(name, doc)
 }
 
-// read takes all keys of doc.
+// read converts all keys of doc.
 func (t *tool) read(name string, doc value) (*Import, error) {
 	im := &importer{doc: doc, tool: t, c: Default(), given: map[string]string{}}
 	for _, f := range doc.fields {
@@ -145,22 +145,22 @@ func (t *tool) read(name string, doc value) (*Import, error) {
 	return &Import{Tool: t.name, Lines: im.lines, Notes: im.notes, file: name}, nil
 }
 
-// importer reads one config.
+// importer converts one config.
 type importer struct {
 	doc     value
 	tool    *tool
-	c       *Config // what the keys so far say, for judges
+	c       *Config // the keys of mt set so far, for judges
 	lines   []Line
 	notes   []string
-	given   map[string]string // keys of mt, and by which of theirs they were given
+	given   map[string]string // key of mt → the other tool's key that set it
 	refused error
 }
 
-// grouped is a whole number with underscores between its digits, as PyYAML reads it.
+// grouped matches a whole number with underscores between its digits, which PyYAML accepts.
 var grouped = regexp.MustCompile(`^[0-9]+(_[0-9]+)+$`)
 
-// take takes a key: by the tool's rule, else as a key of mt or an alias of one, else as one of
-// those that mt knows and has no use for.
+// take converts one key: by the tool's rule, otherwise as a key of mt or its alias, otherwise as a known key without
+// use.
 func (im *importer) take(e entry) {
 	if e.val.kind == plain && grouped.MatchString(e.val.text) {
 		e.val.text = strings.ReplaceAll(e.val.text, "_", "")
@@ -183,12 +183,12 @@ func (im *importer) take(e entry) {
 			return
 		}
 		im.idle(e, "it says what mt does anyway")
-	default: // also what was misspelled
+	default: // also misspelled keys
 		im.lose(e, "mt knows no such key"+suggest(e.spelled, im.names()))
 	}
 }
 
-// names are all keys that are known, for suggestions.
+// names returns all known keys, for suggestions.
 func (im *importer) names() (out []string) {
 	for name := range im.tool.rules {
 		out = append(out, name)
@@ -207,15 +207,14 @@ func (im *importer) lose(e entry, why string) {
 	im.lines = append(im.lines, Line{Key: e.spelled, Fate: Lost, Why: why, theirs: e})
 }
 
-// refuse ends the import: the config trains in a way that mt does not.
+// refuse ends the import because mt lacks the config's training method.
 func (im *importer) refuse(e entry, why string) {
 	if im.refused == nil {
 		im.refused = e.val.pos.errorf("%s: %s: %s", e.spelled, e.val.shown(), why)
 	}
 }
 
-// give gives a key of mt a value, for a key of theirs. A value that the key does not take is
-// lost.
+// give sets a key of mt on behalf of the other tool's key e. If the key does not accept the value, e is lost.
 func (im *importer) give(e entry, key string, v value) { im.giveFor(e, "", setting{key, v}) }
 
 // setting is a key of mt with a value.
@@ -224,7 +223,7 @@ type setting struct {
 	val value
 }
 
-// giveFor gives keys of mt values, for a key of theirs; why says how they follow from it.
+// giveFor sets keys of mt on behalf of the other tool's key e. why says how the values follow from e.
 func (im *importer) giveFor(e entry, why string, settings ...setting) {
 	line := Line{Key: e.spelled, Fate: Renamed, Why: why, theirs: e}
 	for _, s := range settings {
@@ -255,7 +254,7 @@ func (im *importer) giveFor(e entry, why string, settings ...setting) {
 	im.lines = append(im.lines, line)
 }
 
-// unquoted returns v as a plain value where k takes numbers and v is a number in quotes, which other tools read as a number.
+// unquoted removes the quotes from a number if k takes numbers. Other tools read such text as a number.
 func (k *key) unquoted(v value) value {
 	switch k.field(&anyConfig).(type) {
 	case *int, *int64, *float64, *Interval, *[]float64:
@@ -272,7 +271,7 @@ func (k *key) unquoted(v value) value {
 	return v
 }
 
-// wanted is what a setter's error says, without where.
+// wanted returns the text of a setter's error without its position.
 func wanted(err error) string {
 	for inner := errors.Unwrap(err); inner != nil; inner = errors.Unwrap(inner) {
 		err = inner
@@ -280,7 +279,7 @@ func wanted(err error) string {
 	return err.Error()
 }
 
-// orDefault writes out a default of theirs, where no key has given that of mt.
+// orDefault writes out a default of the other tool, unless a key already set mt's key.
 func (im *importer) orDefault(key, text, why string) {
 	if _, given := im.given[key]; given || im.refused != nil {
 		return
@@ -293,17 +292,17 @@ func (im *importer) orDefault(key, text, why string) {
 	im.lines = append(im.lines, Line{Fate: Theirs, Why: why, ours: []entry{{key, Pos{}, v}}})
 }
 
-// byDefault writes down a default of theirs for which mt has no key.
+// byDefault records a default of the other tool for which mt has no key.
 func (im *importer) byDefault(key, text, why string) {
 	im.lines = append(im.lines, Line{Key: key, Fate: Theirs, Why: why, theirs: entry{key, im.doc.pos, value{kind: plain, text: text, pos: im.doc.pos}}})
 }
 
-// note says something of the whole config that its keys leave open.
+// note adds a note about the whole config.
 func (im *importer) note(format string, args ...any) {
 	im.notes = append(im.notes, fmt.Sprintf(format, args...))
 }
 
-// Lost are the keys that are not possible, each as an error that says where it stands.
+// Lost returns an error with position for each key that mt cannot convert.
 func (im *Import) Lost() (out []error) {
 	for _, l := range im.Lines {
 		if l.Fate == Lost {
@@ -313,7 +312,7 @@ func (im *Import) Lost() (out []error) {
 	return out
 }
 
-// idle are the keys that have no meaning here.
+// idle returns the keys that have no meaning in mt.
 func (im *Import) idle() (out []string) {
 	for _, l := range im.Lines {
 		if l.Fate == Idle {
@@ -323,7 +322,7 @@ func (im *Import) idle() (out []string) {
 	return out
 }
 
-// entries are the keys of mt, with the places of theirs.
+// entries returns the keys of mt with the positions of the original keys.
 func (im *Import) entries() (out []entry) {
 	for _, l := range im.Lines {
 		out = append(out, l.ours...)
@@ -331,11 +330,10 @@ func (im *Import) entries() (out []entry) {
 	return out
 }
 
-// Config is what the import says, without what is lost. Its mistakes are those that keys make
-// together.
+// Config parses the converted config, without the lost keys. Its errors come from keys that contradict each other.
 func (im *Import) Config() (*Config, error) { return Parse(im.file, im.YAML(), Args{}) }
 
-// pos is where the value stands, or the key that is left empty or not there.
+// pos returns the value's position, or the key's position if the key is empty or absent.
 func (l *Line) pos() Pos {
 	if l.theirs.val.kind == null {
 		return l.theirs.pos
@@ -343,17 +341,18 @@ func (l *Line) pos() Pos {
 	return l.theirs.val.pos
 }
 
-// to gives the value to a key of mt.
+// to returns a rule that passes the value on to a key of mt.
 func to(key string) rule { return func(im *importer, e entry) { im.give(e, key, e.val) } }
 
 //go:embed import.txt
 var importText string
 
-// importReasons are the reasons that import.txt names by $NAME.
+// importReasons expands the names $NAME in import.txt to reasons.
 var importReasons = strings.NewReplacer("$noQuant", noQuant, "$noAdapter", noAdapter, "$noTowers", noTowers, "$noOtherLoss", noOtherLoss,
 	"$noOtherOptimizer", noOtherOptimizer, "$noOtherTRL", noOtherTRL, "$tooLongTogether", tooLongTogether)
 
-// eachImport calls f for every key of a section of import.txt, with what stands above the key: "to KEY", or a kind and why.
+// eachImport calls f for every key in a section of import.txt. kind and why come from the line above the key: kind is
+// "to KEY", idle, lost or refused.
 func eachImport(section string, f func(key, kind, why string)) {
 	_, text, _ := strings.Cut(importText, "\n== "+section+"\n")
 	text, _, _ = strings.Cut(text, "\n== ")
@@ -370,7 +369,7 @@ func eachImport(section string, f func(key, kind, why string)) {
 	}
 }
 
-// tableRules are the rules of sections of import.txt.
+// tableRules returns the rules of some sections of import.txt.
 func tableRules(sections ...string) map[string]rule {
 	rules := map[string]rule{}
 	for _, s := range sections {
@@ -390,7 +389,7 @@ func tableRules(sections ...string) map[string]rule {
 	return rules
 }
 
-// idleIf leaves a key out where its value is text; any other is not possible.
+// idleIf drops a key with the value text and loses a key with another value.
 func idleIf(text, why, lost string) rule {
 	return func(im *importer, e entry) {
 		if e.val.is(text) {
@@ -401,10 +400,10 @@ func idleIf(text, why, lost string) rule {
 	}
 }
 
-// idle leaves a key out, whatever its value.
+// idle drops a key, whatever its value.
 func idle(why string) rule { return func(im *importer, e entry) { im.idle(e, why) } }
 
-// unlessOff is a rule for a key, unless its value switches it off.
+// unlessOff applies r unless the value switches the key off.
 func unlessOff(r rule) rule {
 	return func(im *importer, e entry) {
 		if e.val.unset() {
@@ -415,7 +414,7 @@ func unlessOff(r rule) rule {
 	}
 }
 
-// ifTrue is a rule for a key that is off unless its value is true.
+// ifTrue applies r if the value is true. Otherwise the key is off.
 func ifTrue(r rule) rule {
 	return func(im *importer, e entry) {
 		if !e.val.is("true") {
@@ -426,15 +425,16 @@ func ifTrue(r rule) rule {
 	}
 }
 
-// lost is a key that is not possible, unless its value switches it off.
+// lost loses a key unless its value switches it off.
 func lost(why string) rule { return unlessOff(func(im *importer, e entry) { im.lose(e, why) }) }
 
-// refused is a key of another way to train, unless its value switches it off.
+// refused refuses the config unless the key's value switches the key off.
 func refused(why string) rule {
 	return unlessOff(func(im *importer, e entry) { im.refuse(e, why) })
 }
 
-// means gives keys of mt values, each a key and its value, whatever value a key of theirs has; why says how they follow from it.
+// means sets keys of mt to fixed values, whatever the value of the other tool's key. A setting is a key and its
+// value; why says how they follow.
 func means(why string, settings ...[2]string) rule {
 	return func(im *importer, e entry) {
 		var all []setting
@@ -445,7 +445,8 @@ func means(why string, settings ...[2]string) rule {
 	}
 }
 
-// orElse gives the value to a key of mt; one that mt does not have is lost, and another takes its place.
+// orElse passes the value on to a key of mt. If the key does not accept the value, the value is lost and another
+// takes its place.
 func orElse(key, another string) rule {
 	return func(im *importer, e entry) {
 		if err := byName[key].set(Default(), e.spelled, e.val); err != nil {
@@ -456,7 +457,7 @@ func orElse(key, another string) rule {
 	}
 }
 
-// templateText takes a chat template: Jinja itself, a file, or a directory with a tokenizer.
+// templateText converts a chat template: Jinja text, a file, or a directory with a tokenizer.
 func templateText(im *importer, e entry) {
 	if err := data.CheckTemplate(e.val.text); err != nil {
 		im.lose(e, err.Error())
@@ -465,33 +466,33 @@ func templateText(im *importer, e entry) {
 	im.give(e, "template", textAt(e.val, e.val.text))
 }
 
-// with is rules with the same rule for more keys.
+// with adds the same rule to rules under each of the names.
 func with(rules map[string]rule, r rule, names ...string) {
 	for _, n := range names {
 		rules[n] = r
 	}
 }
 
-// is tells whether a value is the word, or the truth value, text.
+// is reports whether the value equals text, as a word or as a truth value.
 func (v value) is(text string) bool {
 	val, isBool := truth(v.text)
 	want, wantsBool := truth(text)
 	return v.kind <= quoted && v.kind != null && (v.text == text || isBool && wantsBool && val == want)
 }
 
-// count is a value as a whole number; false where it is none.
+// count returns the value as a whole number; false if it is none.
 func (v value) count() (int, bool) {
 	n, err := strconv.Atoi(v.text)
 	return n, err == nil && (v.kind == plain || v.kind == quoted)
 }
 
-// float is a value as a number; false where it is none.
+// float returns the value as a number; false if it is none.
 func (v value) float() (float64, bool) {
 	x, err := strconv.ParseFloat(v.text, 64)
 	return x, err == nil && (v.kind == plain || v.kind == quoted)
 }
 
-// each is the items of a list, or what is no list by itself.
+// each returns a list's items; any other value is its own only item.
 func (v value) each() []value {
 	if v.kind == list {
 		return v.items
@@ -499,14 +500,14 @@ func (v value) each() []value {
 	return []value{v}
 }
 
-// plainAt is a plain value that stands where v does.
+// plainAt returns a plain value at v's position.
 func plainAt(v value, text string) value { return value{kind: plain, text: text, pos: v.pos} }
 
-// textAt is text that stands where v does.
+// textAt returns a quoted value at v's position.
 func textAt(v value, text string) value { return value{kind: quoted, text: text, pos: v.pos} }
 
-// trainerRules are those of a section of import.txt and more, with those of transformers.TrainingArguments, which
-// LLaMA-Factory and TRL take too.
+// trainerRules returns the rules for transformers.TrainingArguments, which LLaMA-Factory and TRL also accept,
+// together with a section of import.txt and more.
 func trainerRules(section string, more map[string]rule) map[string]rule {
 	rules := tableRules("trainer", section)
 	maps.Copy(rules, map[string]rule{
@@ -517,7 +518,7 @@ func trainerRules(section string, more map[string]rule) map[string]rule {
 	return rules
 }
 
-// warmupRule takes warmup_steps, where since Transformers 5 a share of all steps may stand.
+// warmupRule converts warmup_steps. Since Transformers 5 a value below 1 is a share of all steps.
 func warmupRule(im *importer, e entry) {
 	if x, ok := e.val.float(); ok && x > 0 && x < 1 {
 		im.give(e, "warmup_ratio", e.val)
@@ -528,7 +529,7 @@ func warmupRule(im *importer, e entry) {
 
 var tf32Rule = idle("products are of bf16, or of fp32 throughout")
 
-// bf16Rule takes bf16, or a type: bf16 is what mt computes in on a GPU, all else is compute_dtype: fp32.
+// bf16Rule converts bf16, or a dtype. On a GPU mt computes in bf16 anyway; false becomes compute_dtype: fp32.
 func bf16Rule(im *importer, e entry) {
 	switch {
 	case e.val.is("auto"), e.val.is("true"), e.val.is("full"), e.val.is("bf16"), e.val.is("bfloat16"):
@@ -542,7 +543,7 @@ func bf16Rule(im *importer, e entry) {
 	}
 }
 
-// reportRule takes report_to: the boards that mt has are kept.
+// reportRule converts report_to and keeps the destinations that mt has.
 func reportRule(im *importer, e entry) {
 	var keep []value
 	lostOne := ""
@@ -561,7 +562,7 @@ func reportRule(im *importer, e entry) {
 	}
 }
 
-// stepsOfEpochs gives a number of steps from a number for each epoch.
+// stepsOfEpochs converts a number per epoch into a share of all steps.
 func (im *importer) stepsOfEpochs(e entry, epochs float64, key string) {
 	n, ok := e.val.count()
 	switch {
@@ -574,14 +575,14 @@ func (im *importer) stepsOfEpochs(e entry, epochs float64, key string) {
 	}
 }
 
-// optimKeysOf are the names that other tools have for an optimizer's numbers, and the keys of mt.
+// optimKeysOf maps other tools' names of optimizer settings to keys of mt.
 var optimKeysOf = map[string]string{
 	"name": "optim", "wd": "weight_decay", "weight_decay": "weight_decay", "momentum": "momentum", "nesterov": "nesterov", "ns_steps": "ns_steps",
 	"eps": "adam_epsilon", "epsilon": "adam_epsilon", "adam_epsilon": "adam_epsilon", "adamw_eps": "adam_epsilon",
 	"beta1": "adam_beta1", "adam_beta1": "adam_beta1", "beta2": "adam_beta2", "adam_beta2": "adam_beta2",
 }
 
-// optimNumbers gives the numbers of an optimizer: a mapping, or a text such as "eps=1e-8,beta2=0.95" as Transformers reads it.
+// optimNumbers converts an optimizer's settings: a mapping, or text such as "eps=1e-8,beta2=0.95" as in Transformers.
 func (im *importer) optimNumbers(e entry, more ...setting) {
 	fields := e.val.fields
 	if e.val.kind == plain || e.val.kind == quoted {
@@ -603,10 +604,10 @@ func (im *importer) optimNumbers(e entry, more ...setting) {
 	}
 }
 
-// optimPart is a name with a number, or with numbers in brackets, in a text of optim_args.
+// optimPart matches one setting in the text of optim_args: a name with a number, or with numbers in brackets.
 var optimPart = regexp.MustCompile(`[^,(\[]*(?:[(\[][^)\]]*[)\]])?[^,]*`)
 
-// optimFields returns the fields of a text such as "betas=(0.9,0.95),eps=1e-8". Numbers in brackets become a list.
+// optimFields parses text such as "betas=(0.9,0.95),eps=1e-8". Numbers in brackets become a list.
 func optimFields(v value) (fields []field) {
 	for _, part := range optimPart.FindAllString(v.text, -1) {
 		if strings.TrimSpace(part) == "" {
@@ -626,7 +627,7 @@ func optimFields(v value) (fields []field) {
 	return fields
 }
 
-// optimArgs takes optim_args, which AdamW of Transformers does not read.
+// optimArgs converts optim_args. Transformers' AdamW ignores this key.
 func optimArgs(im *importer, e entry) {
 	if optim := im.doc.get("optim"); optim.kind == null || optimizers[optim.text] == "adamw" {
 		im.idle(e, "AdamW of Transformers reads adam_beta1, adam_beta2 and adam_epsilon instead")
@@ -635,8 +636,8 @@ func optimArgs(im *importer, e entry) {
 	im.optimNumbers(e)
 }
 
-// YAML is the import as a config file of mt, with a comment for every key of theirs: what is ours
-// of it, or why it is left out.
+// YAML formats the import as a config file of mt. A comment after every original key says which key it became or why
+// it was dropped.
 func (im *Import) YAML() []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "# Written by mt import from %s, a config of %s.\n", im.file, im.Tool)
@@ -658,7 +659,7 @@ func (im *Import) YAML() []byte {
 	return b.Bytes()
 }
 
-// write writes the line: our keys with a comment behind them, or theirs as a comment.
+// write writes one line: mt's keys with a comment at the end, or the original key as a comment.
 func (l *Line) write(b *bytes.Buffer) {
 	if len(l.ours) == 0 {
 		fmt.Fprintf(b, "# %s: %s  # %s: %s\n", l.Key, clipped(l.theirs.val), l.Fate, oneLine(l.Why))
@@ -679,7 +680,7 @@ func (l *Line) write(b *bytes.Buffer) {
 	}
 }
 
-// comment says what became of a key that is kept, renamed or of their defaults.
+// comment describes the fate of a key that was kept, renamed or set by default.
 func (l *Line) comment() string {
 	text := string(l.Fate)
 	if l.Fate == Kept && !l.unchanged() {
@@ -697,7 +698,7 @@ func (l *Line) comment() string {
 	return text
 }
 
-// unchanged tells whether the value of a key that is kept is theirs too.
+// unchanged reports whether a kept key still has its original value.
 func (l *Line) unchanged() bool {
 	k, c := byName[l.ours[0].spelled], Default()
 	if k.set(c, k.name, l.theirs.val) != nil {
@@ -707,7 +708,7 @@ func (l *Line) unchanged() bool {
 	return k.set(c, k.name, l.ours[0].val) == nil && k.print(c) == text
 }
 
-// written is a value of k as YAML has it; data sets and groups are written one a line, with the first line empty.
+// written formats a value of k as YAML. Data sets and groups take one line each, after an empty first line.
 func (k *key) written(v value) string {
 	c := Default()
 	if err := k.set(c, k.name, v); err != nil {
@@ -733,7 +734,7 @@ func (k *key) written(v value) string {
 	return b.String()
 }
 
-// clipped is a value of theirs on one line, shortened.
+// clipped formats an original value on one line, shortened to 100 characters.
 func clipped(v value) string {
 	if v.kind == null {
 		return ""
@@ -749,5 +750,5 @@ func clipped(v value) string {
 	return text
 }
 
-// oneLine is s without line breaks.
+// oneLine replaces each run of white space in s by one space.
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }

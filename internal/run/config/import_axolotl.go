@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// axolotl are the configs of axolotl-ai-cloud/axolotl (src/axolotl/utils/schemas).
+// axolotl reads configs of axolotl-ai-cloud/axolotl (src/axolotl/utils/schemas).
 var axolotl = &tool{
 	name: "axolotl", word: "axolotl",
 	is: func(doc value) bool {
@@ -29,7 +29,7 @@ func axolotlRules() map[string]rule {
 		"chat_template":       axolotlTemplate,
 		"chat_template_jinja": templateText,
 		"batch_size":          axolotlBatch,
-		"lr_scheduler":        orElse("lr_scheduler_type", "cosine"), // rex, one_cycle and the like are not there
+		"lr_scheduler":        orElse("lr_scheduler_type", "cosine"), // mt has no rex, one_cycle and the like
 		"warmup_steps":        warmupRule,
 		"evals_per_epoch":     func(im *importer, e entry) { im.stepsOfEpochs(e, axolotlEpochs(im), "eval_steps") },
 		"saves_per_epoch":     func(im *importer, e entry) { im.stepsOfEpochs(e, axolotlEpochs(im), "save_steps") },
@@ -54,7 +54,7 @@ func axolotlRules() map[string]rule {
 	return rules
 }
 
-// axolotlLast writes out the defaults of axolotl that are not those of mt.
+// axolotlLast writes out axolotl's defaults where mt's differ.
 func axolotlLast(im *importer) {
 	for _, d := range []struct{ key, text, why string }{
 		{"max_seq_len", "512", ""}, {"packing", "false", ""}, {"per_device_train_batch_size", "1", ""}, {"num_train_epochs", "1", ""},
@@ -77,7 +77,7 @@ func axolotlLast(im *importer) {
 	}
 }
 
-// axolotlEpochs is num_epochs, which is 1 where it is not given.
+// axolotlEpochs returns num_epochs; 1 if it is not given.
 func axolotlEpochs(im *importer) float64 {
 	if x, ok := im.doc.get("num_epochs").float(); ok && x > 0 {
 		return x
@@ -85,7 +85,7 @@ func axolotlEpochs(im *importer) float64 {
 	return 1
 }
 
-// axolotlBatch takes batch_size: the rows of a step, which micro_batch_size is a part of.
+// axolotlBatch converts batch_size, the rows of a step, into gradient accumulation over micro_batch_size rows.
 func axolotlBatch(im *importer, e entry) {
 	micro, ok := im.doc.get("micro_batch_size").count()
 	if !ok {
@@ -100,7 +100,7 @@ func axolotlBatch(im *importer, e entry) {
 	}
 }
 
-// sameAsModel takes a path to a part of the model, which mt reads from the model's directory.
+// sameAsModel converts a path to the config or tokenizer. mt reads both from the model's directory.
 func sameAsModel(im *importer, e entry) {
 	if e.val.text == im.doc.get("base_model").text {
 		im.idle(e, "it is base_model, which has it all")
@@ -109,13 +109,12 @@ func sameAsModel(im *importer, e entry) {
 	im.lose(e, "mt reads config and tokenizer from the model's directory: put them there")
 }
 
-// switchedReport adds a board, where the key is true.
+// switchedReport adds a destination to report_to if the key is true.
 func switchedReport(board string) rule {
 	return unlessOff(means("", [2]string{"report_to", board}))
 }
 
-// axolotlTokens takes tokens: a list of tokens to add; once it was another name for
-// special_tokens.
+// axolotlTokens converts tokens: a list of tokens to add, or in older configs a mapping like special_tokens.
 func axolotlTokens(im *importer, e entry) {
 	if e.val.kind == mapping {
 		im.give(e, specialTokensKey, e.val)
@@ -124,11 +123,11 @@ func axolotlTokens(im *importer, e entry) {
 	im.giveFor(e, "", setting{"add_tokens", e.val}, setting{"resize_vocab", plainAt(e.val, "true")})
 }
 
-// dots are those of a pattern that axolotl takes for dots and not for any character.
+// dots matches the dots in a pattern that axolotl takes literally, not as "any character".
 var dots = regexp.MustCompile(`\.([^+]|$)`)
 
-// axolotlUnfrozen takes unfrozen_parameters: patterns that names begin with, in which a dot is a
-// dot. A range of rows behind one cannot be had.
+// axolotlUnfrozen converts unfrozen_parameters: patterns for the start of a name, with literal dots. A range of rows
+// after a name is lost.
 func axolotlUnfrozen(im *importer, e entry) {
 	out := value{kind: list, pos: e.val.pos}
 	for _, item := range e.val.items {
@@ -141,7 +140,7 @@ func axolotlUnfrozen(im *importer, e entry) {
 	im.give(e, "unfrozen_parameters", out)
 }
 
-// axolotlPlugins takes plugins: those that only make a run faster have no meaning here.
+// axolotlPlugins converts plugins. Plugins that only speed a run up have no meaning in mt.
 func axolotlPlugins(im *importer, e entry) {
 	items := e.val.items
 	if e.val.kind != list {
@@ -157,12 +156,12 @@ func axolotlPlugins(im *importer, e entry) {
 	im.idle(e, "mt has kernels of its own")
 }
 
-// axolotlChats tells whether a data set goes through the chat template.
+// axolotlChats reports whether a data set goes through the chat template.
 func (im *importer) axolotlChats() bool {
 	return slices.ContainsFunc(im.doc.get("datasets").items, func(v value) bool { return strings.HasPrefix(v.get("type").text, "chat_template") })
 }
 
-// axolotlTemplate takes chat_template: its names for layouts.
+// axolotlTemplate converts chat_template, axolotl's name of a layout.
 func axolotlTemplate(im *importer, e entry) {
 	name := e.val.text
 	if rest, ok := strings.CutPrefix(name, "tokenizer_default_fallback_"); ok {
@@ -185,8 +184,8 @@ func axolotlTemplate(im *importer, e entry) {
 	}
 }
 
-// axolotlGroups takes lr_groups, embedding_lr and embedding_lr_scale, which make one list of groups. Over there modules are parts
-// of names, embedding and head are the group of embedding_lr alone, and groups leave out what does not decay.
+// axolotlGroups converts lr_groups, embedding_lr and embedding_lr_scale into one list of groups. axolotl's modules
+// are parts of names. embedding_lr applies to the embedding and the head, without weight decay.
 func axolotlGroups(im *importer, e entry) {
 	if e.spelled != groupsKey && e.val.unset() {
 		im.idle(e, "it is off")
@@ -204,7 +203,7 @@ func axolotlGroups(im *importer, e entry) {
 		all.items = append(all.items, group)
 	}
 	rate := im.doc.get("embedding_lr")
-	if scale := im.doc.get("embedding_lr_scale"); !scale.unset() { // which comes first over there
+	if scale := im.doc.get("embedding_lr_scale"); !scale.unset() { // embedding_lr_scale wins in axolotl
 		by, ok := scale.float()
 		of, known := im.doc.get("learning_rate").float()
 		if !ok || !known {
@@ -214,7 +213,7 @@ func axolotlGroups(im *importer, e entry) {
 		rate = plainAt(scale, number(by*of))
 	}
 	if rate.unset() && !im.doc.get("weight_decay").unset() && im.doc.get("unfrozen_parameters").unset() {
-		rate = im.doc.get("learning_rate") // an optimizer with groups decays neither embedding nor head over there
+		rate = im.doc.get("learning_rate") // with groups, axolotl's optimizer does not decay the embedding and the head
 	}
 	why := ""
 	if e.spelled == groupsKey {
@@ -229,7 +228,7 @@ func axolotlGroups(im *importer, e entry) {
 	im.giveFor(e, why, setting{groupsKey, all})
 }
 
-// partsOfNames is a list of parts of names as expressions.
+// partsOfNames converts parts of names to regular expressions.
 func partsOfNames(v value) value {
 	out := value{kind: v.kind, pos: v.pos}
 	for _, item := range v.items {
@@ -241,14 +240,13 @@ func partsOfNames(v value) value {
 	return out
 }
 
-// axolotlTypes are the types of axolotl's data sets, and what they are called here; a type with a
-// layout of its own has a template too.
+// axolotlTypes maps the types of axolotl's data sets to mt's types. Types with their own layout have a template.
 var axolotlTypes = map[string]struct{ name, template string }{
 	"alpaca": {"alpaca", "stanford_alpaca"}, "chat_template": {"messages", ""}, "chat_template.default": {"messages", ""},
 	"completion": {"text", ""}, "pretrain": {"text", ""}, "sharegpt": {"sharegpt", ""},
 }
 
-// axolotlSets takes datasets, pretraining_dataset or test_datasets.
+// axolotlSets converts datasets, pretraining_dataset or test_datasets.
 func axolotlSets(key string) rule {
 	return func(im *importer, e entry) {
 		out := value{kind: list, pos: e.val.pos}
@@ -268,7 +266,7 @@ func axolotlSets(key string) rule {
 	}
 }
 
-// axolotlLayout gives template the layout that the types of the data sets have.
+// axolotlLayout sets template to the layout of the data sets' types.
 func (im *importer) axolotlLayout(e entry, layouts map[string]bool) {
 	if len(layouts) > 1 {
 		im.lose(entry{e.spelled + "[].type", e.pos, e.val}, "mt has one template for all data sets, and these have layouts of their own; the model's chat template takes their place")
@@ -281,7 +279,7 @@ func (im *importer) axolotlLayout(e entry, layouts map[string]bool) {
 	}
 }
 
-// layoutType is the type of the first data set in a list that has one.
+// layoutType returns the first type given in a list of data sets.
 func layoutType(sets value) value {
 	for _, item := range sets.items {
 		if v := item.get("type"); v.kind != null {
@@ -291,7 +289,7 @@ func layoutType(sets value) value {
 	return sets.get("type")
 }
 
-// axolotlSet is one data set as an item of datasets, with the template that its type has.
+// axolotlSet converts one data set to an item of datasets. layout is the template of its type.
 func (im *importer) axolotlSet(name string, item value) (set value, layout string) {
 	set = value{kind: mapping, pos: item.pos}
 	for _, f := range item.fields {
@@ -322,7 +320,7 @@ func (im *importer) axolotlSet(name string, item value) (set value, layout strin
 	return set, layout
 }
 
-// axolotlFields takes the fields of a mapping that says what rows hold; renamed are those that have another name here.
+// axolotlFields converts a mapping of column names. renamed maps axolotl's names to mt's where they differ.
 func (im *importer) axolotlFields(e entry, renamed map[string]string) (fields []field) {
 	for _, f := range e.val.fields {
 		to, another := renamed[f.name]
@@ -339,7 +337,7 @@ func (im *importer) axolotlFields(e entry, renamed map[string]string) (fields []
 	return fields
 }
 
-// axolotlType takes the type of a data set: a name, or a mapping of fields.
+// axolotlType converts the type of a data set: a name, or a mapping of columns.
 func (im *importer) axolotlType(e entry) (fields []field, layout string) {
 	if axolotlOnPairs(im) {
 		if fields, layout, ok := im.axolotlPairs(e); ok {
@@ -358,7 +356,7 @@ func (im *importer) axolotlType(e entry) (fields []field, layout string) {
 	return []field{{"type", e.pos, textAt(e.val, to.name)}}, to.template
 }
 
-// axolotlMappings takes message_property_mappings: role and content have places here.
+// axolotlMappings converts message_property_mappings. mt has only role and content.
 func (im *importer) axolotlMappings(e entry) []field {
 	out := value{kind: mapping, pos: e.val.pos}
 	for _, f := range e.val.fields {

@@ -7,20 +7,20 @@ import (
 	"unicode"
 )
 
-// noOtherPreference is why another way to train on preferences is refused.
-const noOtherPreference = "of training on preferences mt has dpo, with the losses sigmoid, hinge and ipo"
+// noOtherPreference is the reason for refusing other methods of preference training.
+const noOtherPreference = "mt trains on preferences by dpo only, with the loss sigmoid, hinge or ipo"
 
-// tooLongTogether is what happens in place of bounds for prompts and answers by themselves.
-const tooLongTogether = "of a prompt and an answer that are too long together the answer is cut"
+// tooLongTogether explains how mt cuts rows where other tools bound prompts and answers separately.
+const tooLongTogether = "mt cuts the answer if prompt and answer together are too long"
 
-// dpoPart is a key of theirs that says a part of dpo.
+// dpoPart is the other tool's key for a key of dpo.
 type dpoPart struct {
 	key, to string
 	val     value
 }
 
-// giveDPO gives dpo, which e asks for, the parts that are there; beta is 0.1 where none says it, as in
-// all four tools. Parts of e itself have no lines of their own.
+// giveDPO sets dpo from the given parts on behalf of key e. Without a beta it writes 0.1, the default of all four
+// tools. Parts from e itself are not listed in the comment.
 func (im *importer) giveDPO(e entry, parts ...dpoPart) {
 	dpo := value{kind: mapping, pos: e.val.pos}
 	if !slices.ContainsFunc(parts, func(p dpoPart) bool { return p.to == "beta" && p.val.kind != null }) {
@@ -43,10 +43,10 @@ func (im *importer) giveDPO(e entry, parts ...dpoPart) {
 	im.giveFor(e, why, setting{preferenceKey, dpo})
 }
 
-// part is a key of the document that says a part of dpo.
+// part returns the document's key as a part of dpo.
 func (im *importer) part(key, to string) dpoPart { return dpoPart{key, to, im.doc.get(key)} }
 
-// inDPO is the rule of a key that is a part of dpo where that is what on finds in the document.
+// inDPO returns a rule for a key that another rule puts into dpo. on reports whether the document trains on pairs.
 func inDPO(to string, on func(im *importer) bool) rule {
 	return func(im *importer, e entry) {
 		if zero, ok := e.val.float(); !on(im) || ok && zero == 0 && to != "beta" {
@@ -57,7 +57,7 @@ func inDPO(to string, on func(im *importer) bool) rule {
 	}
 }
 
-// lossOfPairs is whether mt has a loss of pairs; else it refuses the config.
+// lossOfPairs reports whether mt has the loss. If not, it refuses the config.
 func (im *importer) lossOfPairs(e entry) bool {
 	if slices.Contains(lossTypes, e.val.text) {
 		return true
@@ -66,10 +66,10 @@ func (im *importer) lossOfPairs(e entry) bool {
 	return false
 }
 
-// llamaFactoryOnPairs tells whether a config of LLaMA-Factory is of DPO.
+// llamaFactoryOnPairs reports whether a config of LLaMA-Factory trains by DPO.
 func llamaFactoryOnPairs(im *importer) bool { return im.doc.get("stage").is("dpo") }
 
-// llamaFactoryStage takes stage.
+// llamaFactoryStage converts stage.
 func llamaFactoryStage(im *importer, e entry) {
 	if llamaFactoryOnPairs(im) {
 		if loss := (entry{"pref_loss", e.pos, im.doc.get("pref_loss")}); loss.val.kind == null || im.lossOfPairs(loss) {
@@ -93,13 +93,13 @@ func llamaFactoryDPO() map[string]rule {
 	}
 }
 
-// axolotlOnPairs tells whether a config of axolotl is of DPO.
+// axolotlOnPairs reports whether a config of axolotl trains by DPO.
 func axolotlOnPairs(im *importer) bool {
 	rl := im.doc.get("rl")
 	return rl.is("dpo") || rl.is("ipo")
 }
 
-// axolotlRL takes rl: dpo, or ipo, which is that with another loss.
+// axolotlRL converts rl: dpo, or ipo, which is dpo with another loss.
 func axolotlRL(im *importer, e entry) {
 	loss := im.part("dpo_loss_type", "loss_type")
 	if loss.val.kind == list && len(loss.val.items) == 1 {
@@ -132,8 +132,8 @@ func axolotlDPO() map[string]rule {
 	}
 }
 
-// axolotlPairTypes are the types of axolotl's data sets of pairs: what an item of datasets says in the
-// place of the word behind the dot.
+// axolotlPairTypes maps the word after the dot in a type of axolotl's pair data sets to fields of an item of
+// datasets.
 var axolotlPairTypes = map[string][]field{
 	"intel":        {{name: "field_instruction", val: value{kind: plain, text: "question"}}},
 	"icr":          {{name: "field_instruction", val: value{kind: plain, text: "input"}}},
@@ -143,11 +143,11 @@ var axolotlPairTypes = map[string][]field{
 	"argilla_chat": {}, "ultra": {}, "default": {},
 }
 
-// axolotlPairs takes the type of a data set of pairs; false where it is none that is known.
+// axolotlPairs converts the type of a data set of pairs; false if the type is unknown.
 func (im *importer) axolotlPairs(e entry) (fields []field, layout string, ok bool) {
 	fields = []field{{"type", e.pos, textAt(e.val, "pairs")}}
 	if e.val.kind == mapping {
-		// Their prompt is the user's turn here, as their formats have it.
+		// axolotl's formats put this prompt into the user's turn.
 		return append(fields, im.axolotlFields(e, map[string]string{"field_prompt": "field_instruction"})...), "", true
 	}
 	base, how, _ := strings.Cut(strings.ReplaceAll(e.val.text, ":", "."), ".")
@@ -168,11 +168,12 @@ func (im *importer) axolotlPairs(e entry) (fields []field, layout string, ok boo
 	return fields, layout, true
 }
 
-// trlPairKeys are the keys of TRL's DPOConfig that its SFTConfig lacks, but for those of other trainers.
+// trlPairKeys lists the keys that TRL's DPOConfig has and its SFTConfig lacks. Keys that other trainers also have are
+// left out, except beta, which comes first.
 var trlPairKeys = []string{"beta", "precompute_ref_log_probs", "precompute_ref_batch_size", "label_smoothing", "ld_alpha", "f_divergence_type", "f_alpha_divergence_coef", "use_weighting",
 	"discopop_tau", "sync_ref_model", "ref_model_mixup_alpha", "ref_model_sync_steps", "loss_weights", "rpo_alpha"}
 
-// trlOtherCommands are the commands and trainers of TRL whose configs have beta, as those of dpo have, and whose losses mt does not have.
+// trlOtherCommands lists commands and trainers of TRL that also have beta and whose losses mt lacks.
 var trlOtherCommands = []string{"orpo", "kto", "cpo", "simpo", "bco", "xpo", "nash", "gkd", "minillm", "online_dpo", "online-dpo"}
 
 // trlCommandNamed returns the command in trlOtherCommands that the config's file, output_dir, run_name or hub_model_id
@@ -189,7 +190,7 @@ func trlCommandNamed(im *importer) string {
 	return ""
 }
 
-// trlWhichCommand settles for which command a config is that has beta and nothing else that tells.
+// trlWhichCommand decides which command a config is for if only beta tells.
 func (im *importer) trlWhichCommand() {
 	if slices.ContainsFunc(trlPairKeys[1:], im.doc.has) || im.doc.get("loss_type").kind != null {
 		return
@@ -201,17 +202,17 @@ func (im *importer) trlWhichCommand() {
 	im.note("no key says for which command of TRL this is: beta is one of dpo, orpo, kto and others. It is read as one for trl dpo.")
 }
 
-// trlOnPairs tells whether a config of TRL is one of its dpo command. Which command a config is for
-// is known by its keys alone.
+// trlOnPairs reports whether a config of TRL is for its dpo command, judged by the config's keys.
 func trlOnPairs(im *importer) bool { return im.doc.has("beta") || trlSurelyDPO(im) }
 
-// trlSurelyDPO tells whether a config of TRL is one of its dpo command by more than beta, which other commands have too.
+// trlSurelyDPO reports whether keys other than beta mark a config of TRL as DPO. Other commands also have beta.
 func trlSurelyDPO(im *importer) bool {
 	loss := im.doc.get("loss_type")
 	return slices.ContainsFunc(trlPairKeys[1:], im.doc.has) || slices.ContainsFunc(append(loss.items, loss), func(v value) bool { return slices.Contains(lossTypes, v.text) })
 }
 
-// trlLoss takes loss_type and loss_weights of DPO: one of the losses, and sft beside it, which is rpo_alpha.
+// trlLoss converts DPO's loss_type and loss_weights: one of mt's losses, optionally with sft, which becomes
+// rpo_alpha. ok: mt has the loss.
 func (im *importer) trlLoss() (loss, alpha dpoPart, ok bool) {
 	loss, alpha = im.part("loss_type", "loss_type"), im.part("rpo_alpha", "rpo_alpha")
 	items, weights := loss.val.items, im.doc.get("loss_weights").items
@@ -241,7 +242,7 @@ func (im *importer) trlLoss() (loss, alpha dpoPart, ok bool) {
 	return loss, alpha, true
 }
 
-// trlPart takes a key of DPO. The first of them gives all of dpo.
+// trlPart returns a rule for a key of DPO. The first such key sets all of dpo.
 func trlPart(to string) rule {
 	return func(im *importer, e entry) {
 		if _, given := im.given[preferenceKey]; given {
@@ -274,7 +275,7 @@ func trlDPO() map[string]rule {
 	}
 }
 
-// trlPairsLast writes out the defaults of TRL's DPOConfig that are not those of mt.
+// trlPairsLast writes out the defaults of TRL's DPOConfig where mt's differ.
 func trlPairsLast(im *importer) {
 	im.trlWhichCommand()
 	im.orDefault("learning_rate", "1e-6", "")
@@ -289,7 +290,7 @@ func trlPairsLast(im *importer) {
 	im.lines = append(im.lines, Line{Fate: Theirs, Why: "of its dpo command, whose keys the config has", ours: []entry{{preferenceKey, Pos{}, v}}})
 }
 
-// torchtuneLoss takes loss: a cross entropy, or one of pairs.
+// torchtuneLoss converts loss: cross entropy or a loss of pairs.
 func torchtuneLoss(im *importer, e entry) {
 	name := e.val.get(component)
 	scale := map[string]string{"DPOLoss": "beta", "RSOLoss": "gamma"}[name.text[strings.LastIndex(name.text, ".")+1:]]
@@ -310,13 +311,13 @@ func torchtuneLoss(im *importer, e entry) {
 	}
 }
 
-// torchtuneOnPairs tells whether a config of torchtune is of DPO.
+// torchtuneOnPairs reports whether a config of torchtune trains by DPO.
 func torchtuneOnPairs(im *importer) bool {
 	name := im.doc.get("loss").get(component).text
 	return strings.HasSuffix(name, "DPOLoss") || strings.HasSuffix(name, "RSOLoss")
 }
 
-// torchtuneReference is the directory of ref_checkpointer, where it is another than the model's.
+// torchtuneReference returns the directory of ref_checkpointer, if it differs from the model's.
 func (im *importer) torchtuneReference() dpoPart {
 	dir := im.filled(im.doc.get("ref_checkpointer").get("checkpoint_dir"))
 	if dir.text == im.filled(im.doc.get("checkpointer").get("checkpoint_dir")).text {
@@ -325,7 +326,7 @@ func (im *importer) torchtuneReference() dpoPart {
 	return dpoPart{"ref_checkpointer", "reference_model", dir}
 }
 
-// torchtuneRefCheckpointer takes ref_checkpointer.
+// torchtuneRefCheckpointer converts ref_checkpointer.
 func torchtuneRefCheckpointer(im *importer, e entry) {
 	switch {
 	case !torchtuneOnPairs(im):

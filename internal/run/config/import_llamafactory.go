@@ -11,8 +11,8 @@ import (
 	"mt/model"
 )
 
-// llamaFactory are the configs of hiyouga/LLaMA-Factory: its own keys (src/llamafactory/hparams) and those of
-// transformers.TrainingArguments. Those of its examples/v1 are another form of a few keys.
+// llamaFactory reads configs of hiyouga/LLaMA-Factory: its own keys (src/llamafactory/hparams) and the keys of
+// transformers.TrainingArguments. Configs like its examples/v1 use another form for a few keys.
 var llamaFactory = &tool{
 	name: "LLaMA-Factory", word: "llamafactory",
 	is: func(doc value) bool {
@@ -22,7 +22,7 @@ var llamaFactory = &tool{
 }
 
 const (
-	noOtherOptimizer = "mt has no such optimizer: optim says which takes its place, over all parameters"
+	noOtherOptimizer = "mt has no such optimizer; the key optim chooses one for all parameters"
 	noOtherLoss      = "mt trains on the cross-entropy of the next token"
 	noTowers         = "mt trains a model's text part; images, videos and audio are not read"
 )
@@ -39,9 +39,9 @@ func llamaFactoryRules() map[string]rule {
 		},
 		"template": templateRule,
 		"optim":    orElse("optim", "adamw"),
-		// Weights without fp32 masters.
+		// Weights in bf16 without fp32 master weights.
 		"pure_bf16": ifTrue(means("updates round by chance, so that small ones are not lost", [2]string{"master_dtype", "bf16"}, [2]string{"compute_dtype", "bf16"})),
-		// Its Muon scales updates as Moonlight's does (third_party/muon).
+		// LLaMA-Factory's Muon scales updates like Moonlight's (third_party/muon).
 		"use_muon":          ifTrue(means("", [2]string{"optim", "muon"}, [2]string{"adjust_lr_fn", "match_rms_adamw"})),
 		"disable_shuffling": negated("shuffle"),
 		"packing": func(im *importer, e entry) {
@@ -51,7 +51,7 @@ func llamaFactoryRules() map[string]rule {
 			}
 			im.giveFor(e, "documents in a row do not see each other", setting{"packing", e.val})
 		},
-		// LLaMA-Factory switches packing on where neat_packing is.
+		// neat_packing implies packing in LLaMA-Factory.
 		"neat_packing": ifTrue(means("documents in a row do not see each other", [2]string{"packing", "true"})),
 	})
 	maps.Copy(rules, freezeRules())
@@ -60,7 +60,7 @@ func llamaFactoryRules() map[string]rule {
 	return rules
 }
 
-// llamaFactoryV1 are the keys that only configs of examples/v1 have.
+// llamaFactoryV1 returns rules for keys that only configs like examples/v1 have.
 func llamaFactoryV1() map[string]rule {
 	return map[string]rule{
 		"model_class": func(im *importer, e entry) {
@@ -82,7 +82,7 @@ func llamaFactoryV1() map[string]rule {
 	}
 }
 
-// llamaFactoryOptim takes optim_config: {name, and the numbers of that optimizer}.
+// llamaFactoryOptim converts optim_config: an optimizer's name and settings.
 func llamaFactoryOptim(im *importer, e entry) {
 	more := []setting{}
 	if e.val.get("name").is("muon") {
@@ -91,7 +91,7 @@ func llamaFactoryOptim(im *importer, e entry) {
 	im.optimNumbers(e, more...)
 }
 
-// negated gives a switch the opposite value.
+// negated passes the opposite of a switch on to key.
 func negated(key string) rule {
 	return func(im *importer, e entry) {
 		if val, ok := truth(e.val.text); ok {
@@ -102,7 +102,7 @@ func negated(key string) rule {
 	}
 }
 
-// templateRule takes the name of a chat template.
+// templateRule converts the name of a chat template.
 func templateRule(im *importer, e entry) {
 	if !slices.Contains(data.Templates, e.val.text) {
 		im.lose(e, "mt does not know this layout; the model's own chat template takes its place, or give template a Jinja file")
@@ -111,7 +111,7 @@ func templateRule(im *importer, e entry) {
 	im.give(e, "template", e.val)
 }
 
-// llamaFactoryLast writes out the defaults of LLaMA-Factory that are not those of mt.
+// llamaFactoryLast writes out LLaMA-Factory's defaults where mt's differ.
 func llamaFactoryLast(im *importer) {
 	packing := "false"
 	if im.doc.get("stage").is("pt") {
@@ -126,7 +126,7 @@ func llamaFactoryLast(im *importer) {
 	}
 }
 
-// freezeRules are those of LLaMA-Factory's finetuning_type and of the keys that belong to freeze.
+// freezeRules returns rules for LLaMA-Factory's finetuning_type and the keys for its value freeze.
 func freezeRules() map[string]rule {
 	rules := map[string]rule{
 		"finetuning_type": func(im *importer, e entry) {
@@ -154,7 +154,7 @@ func freezeRules() map[string]rule {
 		}
 		im.lose(e, "it says which layers get an adapter; "+noAdapter)
 	}
-	// The configs of examples/v1 have all of it in one mapping, without use_llama_pro.
+	// Configs like examples/v1 keep these keys in one mapping, without use_llama_pro.
 	rules["peft_config"] = func(im *importer, e entry) {
 		if e.val.get("name").is("freeze") {
 			im.freeze(e, e.val, im.doc.get("model"))
@@ -165,9 +165,10 @@ func freezeRules() map[string]rule {
 	return rules
 }
 
-// freeze takes finetuning_type: freeze (LLaMA-Factory, model/adapter.py) of the model of that name, whose numbers are in keys: some layers
-// are trained, the last ones, the first or, with use_llama_pro, one in so many; of these all modules or some; and modules
-// outside of layers. A tensor is trained where its name has one of these parts anywhere.
+// freeze converts finetuning_type: freeze (LLaMA-Factory, model/adapter.py) to unfrozen_parameters. keys holds the
+// settings and name the model. The trained layers are the last ones, the first ones, or with use_llama_pro one in
+// every few. Within them all modules or some are trained, and freeze_extra_modules adds modules outside of layers. A
+// tensor is trained if its name contains one of the resulting parts.
 func (im *importer) freeze(e entry, keys, name value) {
 	layers, why := unfrozenLayers(keys, name.text)
 	if why != "" {
@@ -201,9 +202,10 @@ func (im *importer) freeze(e entry, keys, name value) {
 	im.giveFor(e, "names that have one of these are trained, all else is frozen", setting{"unfrozen_parameters", out})
 }
 
-// unfrozenLayers are the numbers of the layers that are trained of the model of that name; why says what is missing for that.
+// unfrozenLayers returns the indexes of the trained layers of the model called name. If they cannot be determined,
+// why says what is missing.
 func unfrozenLayers(keys value, name string) (layers []int, why string) {
-	trained := 2 // where nothing is said
+	trained := 2 // LLaMA-Factory's default
 	if v := keys.get("freeze_trainable_layers"); v.kind != null {
 		n, ok := v.count()
 		if !ok || n == 0 {

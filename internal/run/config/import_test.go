@@ -15,8 +15,8 @@ import (
 
 var rewriteImports = flag.Bool("rewrite-imports", false, "write testdata/import anew")
 
-// TestImports: what becomes of configs of other tools, key by key, is what lies beside them, and
-// can be trained with.
+// TestImports: each config of another tool becomes the config stored beside it, key by key, and mt can train with the
+// result.
 func TestImports(t *testing.T) {
 	files, err := filepath.Glob("testdata/import/*.y*ml")
 	if err != nil || len(files) == 0 {
@@ -57,15 +57,15 @@ func mustConfig(t *testing.T, im *Import) *Config {
 	return c
 }
 
-// TestImportedIsTrained: mt train takes a config of another tool where nothing is lost, with its
-// own places in errors, with flags; else it says what would be lost and what to run.
+// TestImportedIsTrained: mt train accepts a config of another tool if nothing is lost. Errors name places in that
+// config, and flags apply. Otherwise the error lists the lost keys and the command to run.
 func TestImportedIsTrained(t *testing.T) {
 	const whole = "stage: sft\ndo_train: true\nfinetuning_type: full\nmodel_name_or_path: org/model\ndataset: one,two\ncutoff_len: 9\nflash_attn: fa2\nlearning_rate: 1e-5\n"
 	c := mustParse(t, whole, "--learning-rate=3")
 	if c.MaxSeqLen != 9 || c.LearningRate != 3 || c.Packing != Off || c.DatasetDir != "data" || !slices.Equal(c.Dataset, []string{"one", "two"}) {
 		t.Errorf("%+v", c)
 	}
-	if w := strings.Join(c.Warnings, "\n"); !strings.Contains(w, "t.yaml is a config of LLaMA-Factory, which is read as `mt import t.yaml` writes it") || !strings.Contains(w, "flash_attn") {
+	if w := strings.Join(c.Warnings, "\n"); !strings.Contains(w, "t.yaml is a config of LLaMA-Factory; it is converted as by `mt import t.yaml`") || !strings.Contains(w, "flash_attn") {
 		t.Errorf("warnings %q", w)
 	}
 	im := testkit.Must(ParseImport("t.yaml", []byte(whole), ""))(t)
@@ -77,17 +77,17 @@ func TestImportedIsTrained(t *testing.T) {
 	}
 	for text, want := range map[string][]string{
 		whole + "use_galore: true\nuse_badam: true\n": {"t.yaml:9:13: use_galore: true: not possible: mt has no such optimizer", "t.yaml:10:12: use_badam: true: not possible",
-			"t.yaml is a config of LLaMA-Factory, and what is named here would be lost: see what remains with `mt import t.yaml --out mt.yaml`, and train that"},
-		whole + "weight_decay: -1\n":                                                      {"t.yaml:9:15: weight_decay: -1: not possible: weight_decay: wants at least 0, is -1"},
+			"t.yaml is a config of LLaMA-Factory, and mt lacks the settings named above: convert it with `mt import t.yaml --out mt.yaml`"},
+		whole + "weight_decay: -1\n":                                                      {"t.yaml:9:15: weight_decay: -1: not possible: weight_decay must be at least 0, not -1"},
 		whole + "use_gallore: true\n":                                                     {"t.yaml:9:14: use_gallore: true: not possible: mt knows no such key; did you mean \"use_galore\"?"},
-		"stage: kto\nfinetuning_type: full\n":                                             {"t.yaml:1:8: stage: kto: mt does supervised fine-tuning and pre-training (sft or pt), and DPO"},
-		"base_model: a\ndatasets: [{path: b}]\nrl: kto\n":                                 {"t.yaml:3:5: rl: kto: of training on preferences mt has dpo"},
-		"base_model: a\ndatasets: [{path: b}]\nrl: dpo\ndpo_loss_type: [robust]\n":        {"dpo_loss_type: robust: of training on preferences mt has dpo"},
-		"stage: dpo\nfinetuning_type: full\npref_loss: orpo\n":                            {"t.yaml:3:12: pref_loss: orpo: of training on preferences mt has dpo"},
-		"dataset_name: a\nbeta: 0.1\nloss_type: robust\n":                                 {"t.yaml:3:12: loss_type: robust: of training on preferences mt has dpo"},
+		"stage: kto\nfinetuning_type: full\n":                                             {"t.yaml:1:8: stage: kto: mt has the stages sft and pt; for DPO give the key dpo"},
+		"base_model: a\ndatasets: [{path: b}]\nrl: kto\n":                                 {"t.yaml:3:5: rl: kto: mt trains on preferences by dpo only"},
+		"base_model: a\ndatasets: [{path: b}]\nrl: dpo\ndpo_loss_type: [robust]\n":        {"dpo_loss_type: robust: mt trains on preferences by dpo only"},
+		"stage: dpo\nfinetuning_type: full\npref_loss: orpo\n":                            {"t.yaml:3:12: pref_loss: orpo: mt trains on preferences by dpo only"},
+		"dataset_name: a\nbeta: 0.1\nloss_type: robust\n":                                 {"t.yaml:3:12: loss_type: robust: mt trains on preferences by dpo only"},
 		"dataset_name: a\nbeta: 0.1\nloss_type: [sigmoid, sft]\nloss_weights: [0.5, 1]\n": {"t.yaml:3:12: loss_type: "},
-		"dataset_name: a\nval_size: 1\neval_dataset: b\n":                                 {"t.yaml:2:11: val_size holds rows"},
-		"loss: {_component_: torchtune.rlhf.loss.SimPOLoss}":                              {"t.yaml:1:21: loss: torchtune.rlhf.loss.SimPOLoss: of training on preferences mt has dpo"},
+		"dataset_name: a\nval_size: 1\neval_dataset: b\n":                                 {"t.yaml:2:11: val_size and eval_dataset are both given: give one of them (val_size holds out rows of the training data)"},
+		"loss: {_component_: torchtune.rlhf.loss.SimPOLoss}":                              {"t.yaml:1:21: loss: torchtune.rlhf.loss.SimPOLoss: mt trains on preferences by dpo only"},
 		"loss: {_component_: torch.nn.MSELoss}":                                           {"t.yaml:1:21: loss: torch.nn.MSELoss: mt trains on the cross-entropy"},
 	} {
 		_, err := Parse("t.yaml", []byte(text), Args{})
@@ -102,9 +102,9 @@ func TestImportedIsTrained(t *testing.T) {
 // TestImportErrors: what is no config, of nobody known, or of a tool that there is not.
 func TestImportErrors(t *testing.T) {
 	for _, tc := range []struct{ text, from, want string }{
-		{"- a", "", "t.yaml: a config is `key: value` lines, this is a list"},
-		{"seed: 1", "", "t.yaml: none of its keys is one by which LLaMA-Factory"},
-		{"seed: 1", "ludwig", "--from ludwig: wants torchtune, llamafactory, axolotl or trl"},
+		{"- a", "", "t.yaml: a config file has `key: value` lines, but this is a list"},
+		{"seed: 1", "", "t.yaml: its keys do not show the tool it is for: LLaMA-Factory has stage and finetuning_type, axolotl base_model and datasets, torchtune _component_, TRL dataset_name; name the tool with --from torchtune, llamafactory, axolotl, trl"},
+		{"seed: 1", "ludwig", `--from: must be torchtune, llamafactory, axolotl or trl, not ludwig`},
 		{"seed: [1", "", "t.yaml:1:7: YAML: "},
 		{"", "trl", "this is nothing"},
 	} {
@@ -120,8 +120,8 @@ func TestImportErrors(t *testing.T) {
 	}
 }
 
-// TestImportRules: the tables agree with each other. A key that means nothing has a reason, and no
-// key of a tool is in its table and in that of all.
+// TestImportRules: the tables agree with each other. A key without meaning has a reason, and no key is in both a
+// tool's table and the common table.
 func TestImportRules(t *testing.T) {
 	for _, section := range []string{"any", "trainer", "llamafactory", "axolotl", "torchtune", "trl"} {
 		seen := map[string]bool{}
@@ -172,7 +172,7 @@ func TestImportedKeys(t *testing.T) {
 		{trlBase, "bf16: false\nfp16: true", "# bf16: false  # of no meaning here: fp16 is on instead\n# fp16: true  # not possible: "},
 		{trlBase, "dtype: bfloat16", "# dtype: bfloat16  # of no meaning here: so it is on a GPU"},
 		{trlBase, "dtype: float32", "# dtype: float32  # of no meaning here: the master weights are fp32"},
-		{trlBase, "torch_dtype: float16", "# torch_dtype: float16  # not possible: torch_dtype: wants auto, bf16 or fp32, is float16"},
+		{trlBase, "torch_dtype: float16", "# torch_dtype: float16  # not possible: torch_dtype must be auto, bf16 or fp32, not float16"},
 		{trlBase, "warmup_steps: 0.1", "warmup_ratio: 0.1  # renamed from warmup_steps"},
 		{trlBase, "warmup_steps: 10", "warmup_steps: 10  # kept"},
 		{trlBase, "report_to: [wandb, tensorboard]", "report_to: [tensorboard]  # from [wandb, tensorboard]\n# report_to: [wandb, tensorboard]  # not possible: wandb is not reported to; " + onABoard},
@@ -191,18 +191,18 @@ func TestImportedKeys(t *testing.T) {
 		{trlBase, "completion_only_loss: true", "# completion_only_loss: true  # of no meaning here: mt trains on completions"},
 		{trlBase, "completion_only_loss: false", "train_on_prompt: true  # from completion_only_loss: false"},
 		{trlBase, "eos_token: <e>", "special_tokens: {eos_token: \"<e>\"}  # from eos_token: <e>"},
-		{trlBase, "optim: adafactor", "# optim: adafactor  # not possible: optim: wants "},
+		{trlBase, "optim: adafactor", "# optim: adafactor  # not possible: optim must be "},
 
 		{trlBase, "assistant_only_loss: true\ncompletion_only_loss: false", "# completion_only_loss: false  # of no meaning here: assistant_only_loss is true"},
 		{trlBase, "completion_only_loss: true\nassistant_only_loss: false", "# assistant_only_loss: false  # of no meaning here: completion_only_loss is true"},
 		{trlBase, "completion_only_loss: null", "train_on_prompt: true  # a default over there"},
 		{trlBase, "assistant_only_loss:", "train_on_prompt: true  # a default over there"},
-		{trlBase, "max_length: null", "# max_length:   # not possible: rows of any length: give max_seq_len"},
-		{trlBase, "beta: 0.1\nmax_length:", "# max_length:   # not possible: rows of any length: give max_seq_len"},
-		{trlBase, "beta: 0.1\nloss_type: sigmoid\nmax_completion_length: 9", "# max_completion_length: 9  # not possible: of a prompt and an answer that are too long together the answer is cut"},
-		{trlBase, "beta: 0.1\nmax_completion_length: 9", "!mt does supervised fine-tuning and DPO"},
-		{trlBase, "center_rewards_coefficient: 0.01", "!mt does supervised fine-tuning and DPO"},
-		{trlBase, "beta: 0.1\ncpo_alpha: 1.0", "!mt does supervised fine-tuning and DPO"},
+		{trlBase, "max_length: null", "# max_length:   # not possible: mt needs a limit: give max_seq_len"},
+		{trlBase, "beta: 0.1\nmax_length:", "# max_length:   # not possible: mt needs a limit: give max_seq_len"},
+		{trlBase, "beta: 0.1\nloss_type: sigmoid\nmax_completion_length: 9", "# max_completion_length: 9  # not possible: mt cuts the answer if prompt and answer together are too long"},
+		{trlBase, "beta: 0.1\nmax_completion_length: 9", "!mt reads configs of TRL only for supervised"},
+		{trlBase, "center_rewards_coefficient: 0.01", "!mt reads configs of TRL only for supervised"},
+		{trlBase, "beta: 0.1\ncpo_alpha: 1.0", "!mt reads configs of TRL only for supervised"},
 		{trlBase, "max_seq_length: 77", "max_seq_len: 77  # renamed from max_seq_length"},
 		{trlBase, "chat_template: '{{ messages[0].content }}'", "template: \"{{ messages[0].content }}\"  # renamed from chat_template"},
 		{trlBase, "chat_template: '{{ messages[0'", "# chat_template: \"{{ messages[0\"  # not possible: template:1"},
@@ -240,7 +240,7 @@ func TestImportedKeys(t *testing.T) {
 		{axolotlBase, "batch_size: 6", "gradient_accumulation_steps: 6  # renamed from batch_size: rows of a step, over micro_batch_size 1"},
 		{axolotlBase, "num_epochs: 4\nsaves_per_epoch: 0", "# saves_per_epoch: 0  # of no meaning here: it is off"},
 		{axolotlBase, "evals_per_epoch: 2", "eval_steps: 0.5  # from evals_per_epoch: 2"},
-		{axolotlBase, "evals_per_epoch: often", "# evals_per_epoch: often  # not possible: evals_per_epoch: wants a whole number, or a share of all steps below 1, is often"},
+		{axolotlBase, "evals_per_epoch: often", "# evals_per_epoch: often  # not possible: evals_per_epoch must be a whole number, or a share of all steps below 1, not often"},
 		{axolotlBase, "lr_scheduler: linear", "lr_scheduler_type: linear  # "},
 		{axolotlBase, "tokens: {eos_token: <e>}", "special_tokens: {eos_token: \"<e>\"}  # renamed from tokens"},
 		{axolotlBase, "tokens: [<a>]", "add_tokens: [\"<a>\"]  # from tokens: [\"<a>\"]\nresize_vocab: true"},
@@ -283,9 +283,9 @@ func TestImportedKeys(t *testing.T) {
 		{factoryBase, "packing: false\nneat_packing: true", "packing: true  # from false: neat_packing switches it on"},
 		{factoryBase, "neat_packing: false", "packing: false  # a default over there"},
 		{factoryBase, "disable_shuffling: true", "shuffle: false  # from disable_shuffling: true"},
-		{factoryBase, "disable_shuffling: maybe", "# disable_shuffling: maybe  # not possible: disable_shuffling: wants true or false, is maybe"},
+		{factoryBase, "disable_shuffling: maybe", "# disable_shuffling: maybe  # not possible: disable_shuffling must be true or false, not maybe"},
 		{factoryBase, "template: fancy", "# template: fancy  # not possible: mt does not know this layout"},
-		{factoryBase, "optim: adafactor", "# optim: adafactor  # not possible: optim: wants "},
+		{factoryBase, "optim: adafactor", "# optim: adafactor  # not possible: optim must be "},
 		{factoryBase, "train_dataset: sets.yaml", "# train_dataset: sets.yaml  # not possible: mt reads no YAML file of data sets"},
 		{factoryBase, "model_class: vlm", "!mt trains language models (llm)"},
 		{factoryBase, "optim_config: {name: muon, lr2: 3}", "# optim_config.lr2: 3  # not possible: mt knows no such key of an optimizer\noptim: muon"},
@@ -294,7 +294,7 @@ func TestImportedKeys(t *testing.T) {
 		{tuneBase, "metric_logger: {_component_: torchtune.training.metric_logging.TensorBoardLogger}", "report_to: [tensorboard]  # from metric_logger"},
 		{tuneBase, "metric_logger: {_component_: torchtune.training.metric_logging.WandBLogger}", "# metric_logger: torchtune.training.metric_logging.WandBLogger  # not possible: "},
 		{tuneBase, "tokenizer: {max_seq_len: null, prompt_template: x}", "# tokenizer.prompt_template: x  # not possible: "},
-		{tuneBase, "tokenizer: {max_seq_len: null}", "# tokenizer.max_seq_len:   # not possible: rows of any length"},
+		{tuneBase, "tokenizer: {max_seq_len: null}", "# tokenizer.max_seq_len:   # not possible: mt needs a limit"},
 		{tuneBase, "checkpointer: {_component_: torchtune.training.FullModelMetaCheckpointer, checkpoint_dir: d, recipe_checkpoint: r.pt}",
 			"# checkpointer: torchtune.training.FullModelMetaCheckpointer  # not possible: mt reads Hugging Face directories"},
 		{tuneBase, "checkpointer: {checkpoint_dir: d, recipe_checkpoint: r.pt}", "# checkpointer.recipe_checkpoint: r.pt  # not possible: "},

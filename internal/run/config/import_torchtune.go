@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// torchtune are the configs of pytorch/torchtune's recipes for full fine-tuning. Its values are
-// mappings with a _component_, a class or a function, and what that is given.
+// torchtune reads configs of pytorch/torchtune's recipes for full fine-tuning. Their values are mappings: _component_
+// names a class or a function, and the other keys are its arguments.
 var torchtune = &tool{
 	name: "torchtune", word: "torchtune",
 	is: func(doc value) bool {
@@ -51,7 +51,7 @@ func torchtuneRules() map[string]rule {
 	return rules
 }
 
-// torchtuneLast writes out the defaults of torchtune's recipes that are not those of mt.
+// torchtuneLast writes out the defaults of torchtune's recipes where mt's differ.
 func torchtuneLast(im *importer) {
 	for _, d := range []struct{ key, text, why string }{
 		{"lr_scheduler_type", "constant", "without an lr_scheduler the rate stays"},
@@ -65,9 +65,9 @@ func torchtuneLast(im *importer) {
 
 var placeholder = regexp.MustCompile(`\$\{([a-z_0-9.]+)\}`)
 
-// filled is text with the values of other keys in place of ${KEY}, as OmegaConf has it.
+// filled replaces ${KEY} in text by the key's value, as OmegaConf does.
 func (im *importer) filled(v value) value {
-	for range 8 { // a value may have such places too; one that leads back to itself stays as it is
+	for range 8 { // values may contain ${KEY} too; a cycle remains as it is
 		v.text = placeholder.ReplaceAllStringFunc(v.text, func(m string) string {
 			at := im.doc
 			for part := range strings.SplitSeq(m[2:len(m)-1], ".") {
@@ -82,7 +82,7 @@ func (im *importer) filled(v value) value {
 	return v
 }
 
-// loseOthers loses what a component is given, but for the names that its rule reads or needs not.
+// loseOthers loses a component's arguments, except those in known.
 func (im *importer) loseOthers(e entry, why string, known ...string) {
 	for _, f := range e.val.fields {
 		if f.name != component && !slices.Contains(known, f.name) && f.val.kind != null {
@@ -91,8 +91,7 @@ func (im *importer) loseOthers(e entry, why string, known ...string) {
 	}
 }
 
-// torchtuneTokenizer takes max_seq_len of the tokenizer; its files are read from the model's
-// directory.
+// torchtuneTokenizer converts the tokenizer's max_seq_len. mt reads the tokenizer's files from the model's directory.
 func torchtuneTokenizer(im *importer, e entry) {
 	n := e.val.get("max_seq_len")
 	im.loseOthers(e, "the model's own tokenizer and chat template are taken as they are",
@@ -104,7 +103,7 @@ func torchtuneTokenizer(im *importer, e entry) {
 	im.give(entry{"tokenizer.max_seq_len", e.pos, n}, "max_seq_len", n)
 }
 
-// torchtuneCheckpointer takes the directory that weights are loaded from.
+// torchtuneCheckpointer converts the directory of the weights.
 func torchtuneCheckpointer(im *importer, e entry) {
 	dir := e.val.get("checkpoint_dir")
 	if dir.kind == null {
@@ -122,8 +121,7 @@ func torchtuneCheckpointer(im *importer, e entry) {
 	}
 }
 
-// torchtuneOptimizer takes an optimizer with its numbers. torch.optim.AdamW decays weights by 0.01
-// where nothing is said.
+// torchtuneOptimizer converts an optimizer and its settings. torch.optim.AdamW's default weight decay is 0.01.
 func torchtuneOptimizer(im *importer, e entry) {
 	name := e.val.get(component)
 	settings := []setting{{"optim", name}}
@@ -161,7 +159,7 @@ func torchtuneOptimizer(im *importer, e entry) {
 	im.giveFor(e, "", settings...)
 }
 
-// torchtuneScheduler takes lr_scheduler, of which the recipes have one kind.
+// torchtuneScheduler converts lr_scheduler. The recipes have a single kind.
 func torchtuneScheduler(im *importer, e entry) {
 	name := e.val.get(component)
 	if !strings.HasSuffix(name.text, "get_cosine_schedule_with_warmup") {
@@ -179,7 +177,7 @@ func torchtuneScheduler(im *importer, e entry) {
 	im.giveFor(e, "", settings...)
 }
 
-// torchtuneSteps takes max_steps_per_epoch.
+// torchtuneSteps converts max_steps_per_epoch.
 func torchtuneSteps(im *importer, e entry) {
 	n, ok := e.val.count()
 	epochs, given := im.doc.get("epochs").count()
@@ -197,7 +195,7 @@ func torchtuneSteps(im *importer, e entry) {
 	im.giveFor(e, why, setting{"max_steps", plainAt(e.val, fmt.Sprint(n*epochs))})
 }
 
-// torchtuneSaves takes save_every_n_epochs: 1 is save_strategy: epoch.
+// torchtuneSaves converts save_every_n_epochs: 1 is save_strategy: epoch.
 func torchtuneSaves(im *importer, e entry) {
 	if e.val.is("1") {
 		im.giveFor(e, "", setting{"save_strategy", plainAt(e.val, "epoch")})
@@ -206,8 +204,8 @@ func torchtuneSaves(im *importer, e entry) {
 	im.lose(e, "checkpoints are written every epoch, or every save_steps")
 }
 
-// torchtuneData are the data sets that are built into torchtune, and what they are in an item of
-// datasets. Those that ask in Alpaca's words put these into the user's turn of the model's own chat layout.
+// torchtuneData maps torchtune's built-in data sets to fields of an item of datasets. The Alpaca data sets of
+// torchtune put Alpaca's wording into the user's turn of the model's chat layout.
 var torchtuneData = map[string]map[string]string{
 	"alpaca_dataset":                {"path": "tatsu-lab/alpaca", "type": "alpaca"},
 	"alpaca_cleaned_dataset":        {"path": "yahma/alpaca-cleaned", "type": "alpaca"},
@@ -219,10 +217,10 @@ var torchtuneData = map[string]map[string]string{
 	"stack_exchange_paired_dataset": {"path": "lvwerra/stack-exchange-paired", "type": "pairs", "field_instruction": "question", "field_chosen": "response_j", "field_rejected": "response_k"},
 }
 
-// torchtuneFields are the keys that data sets take and that an item of datasets has.
+// torchtuneFields maps keys of torchtune's data sets to keys of an item of datasets.
 var torchtuneFields = map[string]string{"source": "path", "split": "split", "data_files": "data_files", "subset": "name", "name": "name", "column": "field", "conversation_column": "field_messages"}
 
-// torchtuneSets takes dataset or dataset_val: a component, or a list of them.
+// torchtuneSets converts dataset or dataset_val: a component, or a list of components.
 func torchtuneSets(key string) rule {
 	return func(im *importer, e entry) {
 		out := value{kind: list, pos: e.val.pos}
@@ -240,7 +238,7 @@ func torchtuneSets(key string) rule {
 	}
 }
 
-// torchtuneSet is one data set; false where it is none that mt could read.
+// torchtuneSet converts one data set; false if mt cannot read it.
 func (im *importer) torchtuneSet(e entry, item value) (set value, ok bool) {
 	name := item.get(component)
 	short := name.text[strings.LastIndex(name.text, ".")+1:]

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// trl are configs of huggingface/trl's sft and dpo commands: the keys of its ScriptArguments, SFTConfig or DPOConfig, and
-// ModelConfig. Those of alignment-handbook and open-r1 have a few keys more.
+// trl reads configs of huggingface/trl's commands sft and dpo: the keys of ScriptArguments, SFTConfig or DPOConfig,
+// and ModelConfig. alignment-handbook and open-r1 add a few keys.
 var trl = &tool{
 	name: "TRL", word: "trl",
 	is: func(doc value) bool {
@@ -47,7 +47,7 @@ func trlRules() map[string]rule {
 	return rules
 }
 
-// trlLast writes out the defaults of TRL's SFTConfig that are not those of mt.
+// trlLast writes out the defaults of TRL's SFTConfig where mt's differ.
 func trlLast(im *importer) {
 	if trlOnPairs(im) {
 		trlPairsLast(im)
@@ -61,13 +61,13 @@ func trlLast(im *importer) {
 	}
 }
 
-// noOtherTRL is why a config of another trainer of TRL is refused.
-const noOtherTRL = "mt does supervised fine-tuning and DPO by a config of TRL"
+// noOtherTRL is the reason for refusing a config of another TRL trainer.
+const noOtherTRL = "mt reads configs of TRL only for supervised fine-tuning and DPO"
 
-// anyLength is why a length that is null, which cuts nothing, is not possible.
-const anyLength = "rows of any length: give max_seq_len, which is 2048 where it is not given; longer chats are cut"
+// anyLength is the reason for losing a length of null, which means that nothing is cut.
+const anyLength = "mt needs a limit: give max_seq_len (default 2048); longer chats are cut"
 
-// trlLength writes out the default of max_length, unless the config says that nothing is cut.
+// trlLength writes out the default of max_length, unless the config sets the length to null.
 func trlLength(im *importer) {
 	for _, key := range []string{"max_length", "max_seq_length"} {
 		if im.doc.has(key) && im.doc.get(key).kind == null {
@@ -77,7 +77,7 @@ func trlLength(im *importer) {
 	im.orDefault("max_seq_len", "1024", "")
 }
 
-// trlSets takes dataset_name, with the config and the split that other keys name.
+// trlSets converts dataset_name together with dataset_config and dataset_train_split.
 func trlSets(im *importer, e entry) {
 	name, split := im.doc.get("dataset_config"), im.doc.get("dataset_train_split")
 	if name.kind == null && split.kind == null {
@@ -87,7 +87,7 @@ func trlSets(im *importer, e entry) {
 	im.give(e, "datasets", value{kind: list, pos: e.val.pos, items: []value{trlSet(e.val, name, split)}})
 }
 
-// trlSet is an item of datasets.
+// trlSet returns an item of datasets.
 func trlSet(path, name, split value) value {
 	set := value{kind: mapping, pos: path.pos, fields: []field{{"path", path.pos, textAt(path, strings.TrimSpace(path.text))}}}
 	if name.kind != null {
@@ -99,7 +99,7 @@ func trlSet(path, name, split value) value {
 	return set
 }
 
-// trlTestSplit takes dataset_test_split, which is evaluated where eval_strategy says so.
+// trlTestSplit converts dataset_test_split. TRL evaluates it only if eval_strategy says so.
 func trlTestSplit(im *importer, e entry) {
 	path := im.doc.get("dataset_name")
 	if when := im.doc.get("eval_strategy"); when.unset() || path.kind == null {
@@ -109,7 +109,7 @@ func trlTestSplit(im *importer, e entry) {
 	im.giveFor(e, "", setting{"eval_datasets", value{kind: list, pos: e.val.pos, items: []value{trlSet(path, im.doc.get("dataset_config"), e.val)}}})
 }
 
-// trlDType takes dtype: what the weights are loaded as.
+// trlDType converts dtype, the type in which TRL loads the weights.
 func trlDType(im *importer, e entry) {
 	if e.val.is("auto") || e.val.is("float32") {
 		im.idle(e, "the master weights are fp32, whatever the model's files have")
@@ -118,8 +118,8 @@ func trlDType(im *importer, e entry) {
 	bf16Rule(im, e)
 }
 
-// trlOnly takes assistant_only_loss or completion_only_loss: false trains on prompts too, unless other is true, since TRL
-// supervises the tokens that both masks leave.
+// trlOnly converts assistant_only_loss or completion_only_loss. false trains on prompts too, unless the other key is
+// true: TRL supervises the tokens that both masks keep.
 func trlOnly(other, why string) rule {
 	return func(im *importer, e entry) {
 		switch {
@@ -154,7 +154,7 @@ func trlMixture(im *importer, e entry) {
 	}
 }
 
-// trlMixed takes a list of data sets: of TRL (path, name, split, data_files, columns), or of a mixture.
+// trlMixed converts a list of data sets: of TRL (path, name, split, data_files, columns), or of a mixture.
 func (im *importer) trlMixed(e entry) {
 	out := value{kind: list, pos: e.val.pos}
 	for i, item := range e.val.each() {
@@ -167,10 +167,10 @@ func (im *importer) trlMixed(e entry) {
 	im.give(e, "datasets", out)
 }
 
-// mixedKeys are the keys of a mixture's item, by the keys that items of datasets have for them.
+// mixedKeys maps the keys of a mixture's item to keys of an item of datasets.
 var mixedKeys = map[string]string{"id": "path", "path": "path", "config": "name", "name": "name", "split": "split", "data_files": "data_files"}
 
-// trlMixedSet is an item of a mixture as an item of datasets. Its split is train unless it says another.
+// trlMixedSet converts an item of a mixture to an item of datasets. The default split is train.
 func (im *importer) trlMixedSet(name string, item value) value {
 	set := value{kind: mapping, pos: item.pos}
 	for _, f := range item.fields {
@@ -207,8 +207,8 @@ func (im *importer) trlMixedSet(name string, item value) value {
 	return set
 }
 
-// trlMixer takes dataset_mixer: {NAME: SHARE}, with dataset_splits and dataset_configs beside it: the form that
-// alignment-handbook had before dataset_mixture. A split whose name has train in it is trained on, one with test is held out.
+// trlMixer converts dataset_mixer, {NAME: SHARE}, with dataset_splits and dataset_configs. alignment-handbook had
+// this form before dataset_mixture. A split with "train" in its name is trained on; one with "test" is held out.
 func trlMixer(im *importer, e entry) {
 	train, held := value{kind: list, pos: e.val.pos}, value{kind: list, pos: e.val.pos}
 	splits, configs := im.doc.get("dataset_splits"), im.doc.get("dataset_configs")

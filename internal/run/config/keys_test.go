@@ -30,7 +30,7 @@ func TestAverageBeginsBeforeTheEnd(t *testing.T) {
 func TestDeviceList(t *testing.T) {
 	for text, want := range map[string]any{
 		"auto": DeviceList{All: true}, "3": DeviceList{Count: 3}, "[0, 2]": DeviceList{Count: 2, Ordinals: []int{0, 2}}, "[0]": DeviceList{Count: 1, Ordinals: []int{0}},
-		"[1, 1]": "GPU 1 is named twice", "0": "0 devices compute nothing", "-1": "want auto", "65": "want auto", "[]": "want auto", "both": "want auto",
+		"[1, 1]": "devices names GPU 1 twice: name each GPU once", "0": "devices is 0: give at least 1 device", "-1": wantDevices, "65": wantDevices, "[]": wantDevices, "both": wantDevices,
 	} {
 		c := Default()
 		c.Devices = text
@@ -41,7 +41,7 @@ func TestDeviceList(t *testing.T) {
 	}
 }
 
-// TestLRGroups: groups are read from files and from flags alike, and their rates follow that of the rest.
+// TestLRGroups: files and flags give groups alike, and the groups' rates follow the schedule of learning_rate.
 func TestLRGroups(t *testing.T) {
 	zero := 0.0
 	want := []LRGroup{{Name: "embed", Modules: []string{`embed_tokens|lm_head`}, LR: 1e-5, WeightDecay: &zero}, {Name: "q", Modules: []string{"q_proj", "k,v"}, LR: 4}}
@@ -68,25 +68,25 @@ func TestLRGroups(t *testing.T) {
 // TestLRGroupsAreChecked: the error says which group, and what it lacks.
 func TestLRGroupsAreChecked(t *testing.T) {
 	for text, want := range map[string]string{
-		"lr_groups: 3": "wants a list of groups such as",
-		"lr_groups: {name: a, modules: [x], lr: 1}": "wants a list of groups such as",
-		"lr_groups: [x]":                                                              "lr_groups[0]: wants a mapping such as",
+		"lr_groups: 3": "must be a list of groups such as",
+		"lr_groups: {name: a, modules: [x], lr: 1}": "must be a list of groups such as",
+		"lr_groups: [x]":                                                              "lr_groups[0] must be a mapping such as",
 		"lr_groups: [{modules: [x], lr: 1}]":                                          "lr_groups[0] has no name",
 		"lr_groups: [{name: a, lr: 1}]":                                               "lr_groups[0] has no modules",
 		"lr_groups: [{name: a, modules: [x]}]":                                        "lr_groups[0] has no lr",
-		"lr_groups: [{name: a, modules: [x], lr: 0}]":                                 "lr_groups[0].lr: wants more than 0",
-		"lr_groups: [{name: a, modules: [x], lr: -1}]":                                "lr_groups[0].lr: wants more than 0",
-		"lr_groups: [{name: a, modules: [x], lr: 1, weight_decay: -1}]":               "lr_groups[0].weight_decay: wants at least 0",
+		"lr_groups: [{name: a, modules: [x], lr: 0}]":                                 "lr_groups[0].lr must be more than 0",
+		"lr_groups: [{name: a, modules: [x], lr: -1}]":                                "lr_groups[0].lr must be more than 0",
+		"lr_groups: [{name: a, modules: [x], lr: 1, weight_decay: -1}]":               "lr_groups[0].weight_decay must be at least 0",
 		"lr_groups: [{name: a, modules: [x], lr: 1, module: y}]":                      `lr_groups[0] has an unknown key "module"; did you mean "modules"?`,
-		"lr_groups: [{name: a, modules: [x], lr: 1}, {name: a, modules: [y], lr: 1}]": "lr_groups[1]: another group is called a too",
-		"learning_rate: 0\nlr_groups: [{name: a, modules: [x], lr: 1}]":               "learning_rate is 0, and the rates of lr_groups follow",
+		"lr_groups: [{name: a, modules: [x], lr: 1}, {name: a, modules: [y], lr: 1}]": "lr_groups[1]: another group has the name a: choose another name",
+		"learning_rate: 0\nlr_groups: [{name: a, modules: [x], lr: 1}]":               "learning_rate is 0, but lr_groups follow its schedule",
 		"lr_groups: [{name: a, modules: [x], lr: 1, weight_decay: 0.1, lr_scale: 2}]": `has an unknown key "lr_scale"`,
 	} {
 		if _, err := Parse("run.yaml", []byte("model: tiny\ndataset: x\n"+text), Args{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", text, err, want)
 		}
 	}
-	want := "--lr-groups: lr_groups[0].weight_decay: wants at least 0, is -1"
+	want := "--lr-groups: lr_groups[0].weight_decay must be at least 0, not -1"
 	if _, err := parse(t, "", "--lr-groups", "[{name: a, modules: [x], lr: 1, weight_decay: -1}]"); err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}
@@ -136,22 +136,22 @@ func TestPreference(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"dpo: 3":                                            "dpo: wants a mapping such as {beta: 0.1}, is 3",
-		"dpo: {bta: 1}":                                     "dpo.bta: unknown key; did you mean \"beta\"?",
-		"dpo: {beta: 0}":                                    "dpo.beta: wants at least 1e-06, is 0",
-		"dpo: {beta: 1e-50}":                                "dpo.beta: wants at least 1e-06, is 1e-50",
-		"dpo: {beta: 1e39}":                                 "dpo.beta: wants at most 1e+06, is 1e+39",
-		"dpo: {rpo_alpha: 1e39}":                            "dpo.rpo_alpha: wants at most 1e+06, is 1e+39",
-		"dpo: {beta: high}":                                 "dpo.beta: wants a number, is high",
-		"dpo: {label_smoothing: 0.7}":                       "dpo.label_smoothing: wants at most 0.5, is 0.7",
-		"dpo: {rpo_alpha: -1}":                              "dpo.rpo_alpha: wants at least 0, is -1",
-		"dpo: {loss_type: sigmod}":                          `dpo.loss_type: "sigmod" is not one of sigmoid, hinge, ipo`,
-		"dpo: {loss_type: 2}":                               "dpo.loss_type: wants a text, is 2",
-		"dpo: {loss_type: hinge, label_smoothing: 0.1}":     "dpo.label_smoothing belongs to loss_type sigmoid",
-		"dpo: {beta: 1}\nlabel_smoothing_factor: 0.1":       "label_smoothing_factor is about the targets of tokens",
-		"dpo: {beta: 1}\nz_loss_coef: 0.1":                  "z_loss_coef adds to the losses of tokens",
-		"dpo: {beta: 1}\nneftune_noise_alpha: 5":            "neftune_noise_alpha adds noise to the model in steps",
-		"dpo: {beta: 1}\ntrain_on_prompt: true":             "train_on_prompt asks for targets in prompts",
+		"dpo: 3":                                            "dpo must be a mapping such as {beta: 0.1}, not 3",
+		"dpo: {bta: 1}":                                     "dpo.bta: unknown key; dpo takes beta, label_smoothing, loss_type, reference_model, rpo_alpha; did you mean \"beta\"?",
+		"dpo: {beta: 0}":                                    "dpo.beta must be at least 1e-06, not 0",
+		"dpo: {beta: 1e-50}":                                "dpo.beta must be at least 1e-06, not 1.0e-50",
+		"dpo: {beta: 1e39}":                                 "dpo.beta must be at most 1e+06, not 1.0e+39",
+		"dpo: {rpo_alpha: 1e39}":                            "dpo.rpo_alpha must be at most 1e+06, not 1.0e+39",
+		"dpo: {beta: high}":                                 "dpo.beta must be a number, not high",
+		"dpo: {label_smoothing: 0.7}":                       "dpo.label_smoothing must be at most 0.5, not 0.7",
+		"dpo: {rpo_alpha: -1}":                              "dpo.rpo_alpha must be at least 0, not -1",
+		"dpo: {loss_type: sigmod}":                          `dpo.loss_type must be sigmoid, hinge or ipo, not "sigmod"; did you mean "sigmoid"?`,
+		"dpo: {loss_type: 2}":                               "dpo.loss_type must be text, not 2",
+		"dpo: {loss_type: hinge, label_smoothing: 0.1}":     "dpo.label_smoothing needs loss_type sigmoid, but loss_type is hinge: remove dpo.label_smoothing",
+		"dpo: {beta: 1}\nlabel_smoothing_factor: 0.1":       "label_smoothing_factor smooths the targets of tokens, but dpo trains on pairs: use dpo.label_smoothing",
+		"dpo: {beta: 1}\nz_loss_coef: 0.1":                  "z_loss_coef adds a loss to each token, but dpo has one loss for each pair: remove it",
+		"dpo: {beta: 1}\nneftune_noise_alpha: 5":            "neftune_noise_alpha adds noise to the model, but dpo compares it with a reference without noise: remove it",
+		"dpo: {beta: 1}\ntrain_on_prompt: true":             "train_on_prompt trains on prompts, but the two answers of a pair share their prompt: remove it",
 		"dpo: {beta: 1}\ncompare_bigram: true\nval_size: 1": "compare_bigram compares losses of tokens",
 	} {
 		if _, err := Parse("t.yaml", []byte(text), Args{}); err == nil || !strings.Contains(err.Error(), want) {
@@ -195,13 +195,13 @@ func TestTemplateVars(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"chat_template_kwargs: high":                                           "c.yaml:1:23: chat_template_kwargs: wants a mapping such as {enable_thinking: false}, is high",
-		"chat_template_kwargs: [1]":                                            "wants a mapping",
-		"chat_template_kwargs: {messages: []}":                                 "chat_template_kwargs has messages, which mt sets itself; remove it there",
+		"chat_template_kwargs: high":                                           "c.yaml:1:23: chat_template_kwargs must be a mapping such as {enable_thinking: false}, not high",
+		"chat_template_kwargs: [1]":                                            "must be a mapping",
+		"chat_template_kwargs: {messages: []}":                                 "chat_template_kwargs has messages, which mt sets itself: remove it",
 		"chat_template_kwargs: {tools: []}":                                    "has tools, which mt sets itself",
 		"chat_template_kwargs: {add_generation_prompt: true}":                  "has add_generation_prompt",
-		"enable_thinking: true\nchat_template_kwargs: {enable_thinking: true}": "c.yaml:1:18: enable_thinking is given and so is chat_template_kwargs.enable_thinking: give one of them",
-		"enable_thinking: much":                                                "c.yaml:1:18: enable_thinking: wants true, false or auto, is much",
+		"enable_thinking: true\nchat_template_kwargs: {enable_thinking: true}": "c.yaml:1:18: enable_thinking and chat_template_kwargs.enable_thinking are both given: give one of them",
+		"enable_thinking: much":                                                "c.yaml:1:18: enable_thinking must be true, false or auto, not much",
 	} {
 		_, err := Parse("c.yaml", []byte(text), Args{})
 		if err == nil || !IsUsage(err) || !strings.Contains(err.Error(), want) {

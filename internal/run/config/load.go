@@ -12,12 +12,11 @@ import (
 	"syscall"
 )
 
-// MaxFile is the size in bytes above which a file cannot be a config.
+// MaxFile is the largest size of a config file, in bytes.
 const MaxFile = 1 << 20
 
-// Load reads the config file, then the flags of a; file may be empty: flags
-// only. Mistakes are UsageErrors, all of them at once, in the order of the
-// text. Warnings are left in the Config.
+// Load reads the config file, then the flags in a. An empty file name means flags only. Mistakes are returned as
+// UsageErrors, all of them joined, in the order of the text. The Config keeps the warnings.
 func Load(file string, a Args) (*Config, error) {
 	if file == "" {
 		return Parse("", nil, a)
@@ -29,7 +28,7 @@ func Load(file string, a Args) (*Config, error) {
 	return Parse(file, src, a)
 }
 
-// readConfig is the text of a config file.
+// readConfig reads the text of a config file.
 func readConfig(file string) ([]byte, error) {
 	st, err := os.Stat(file)
 	switch {
@@ -38,20 +37,20 @@ func readConfig(file string) ([]byte, error) {
 	case st.IsDir():
 		return nil, Usagef("config: %s is a directory; give the YAML file", file)
 	case st.Size() > MaxFile:
-		return nil, Usagef("config: %s has %s: not a config file", file, Bytes(st.Size()))
+		return nil, Usagef("config: %s has %s; a config file has at most %s", file, Bytes(st.Size()), Bytes(MaxFile))
 	}
 	src, err := read(file)
 	if err != nil {
 		return nil, fileError(file, err)
 	}
 	if len(src) > MaxFile {
-		return nil, Usagef("config: %s goes on behind %s: not a config file", file, Bytes(MaxFile))
+		return nil, Usagef("config: %s is larger than %s, the limit of a config file", file, Bytes(MaxFile))
 	}
 	return src, nil
 }
 
-// read is the content of a file, or of a pipe such as a shell's <(...), up to one byte
-// more than MaxFile. A pipe that nobody writes to is empty.
+// read returns up to MaxFile+1 bytes of a file or of a pipe such as a shell's <(...). A pipe without a writer reads
+// as empty.
 func read(file string) ([]byte, error) {
 	f, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -61,7 +60,7 @@ func read(file string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, MaxFile+1))
 }
 
-// fileError is err about file, without the name of the system call.
+// fileError wraps err without the system call's name.
 func fileError(file string, err error) error {
 	var p *fs.PathError
 	if errors.As(err, &p) {
@@ -70,7 +69,7 @@ func fileError(file string, err error) error {
 	return Usagef("config: %s: %w", file, err)
 }
 
-// Parse is Load of the text src; name stands for the file in messages.
+// Parse is Load for the text src. Messages use name as the file's name.
 func Parse(name string, src []byte, a Args) (*Config, error) {
 	c := Default()
 	c.file = name
@@ -97,15 +96,14 @@ func Parse(name string, src []byte, a Args) (*Config, error) {
 	return c, nil
 }
 
-// entry is one key as given: by the name it was spelled with, in full
-// ("pipeline.weight_slots").
+// entry is one key as given. spelled is its full name as the user wrote it: "pipeline.weight_slots".
 type entry struct {
 	spelled string
-	pos     Pos // of the key
+	pos     Pos // position of the key
 	val     value
 }
 
-// loader applies entries, the file's, then the flags'.
+// loader applies entries: first the file's, then the flags'.
 type loader struct {
 	c       *Config
 	errs    []error
@@ -114,8 +112,8 @@ type loader struct {
 
 func (l *loader) fail(err error) { l.errs = append(l.errs, err) }
 
-// ours are the entries of a document in keys of mt, of which another tool's config is made
-// where nothing of it is lost.
+// ours returns a document's entries as keys of mt. It converts another tool's config and fails if the conversion
+// would lose a setting.
 func (l *loader) ours(name string, doc value) ([]entry, error) {
 	t := toolOf(doc)
 	if t == nil {
@@ -126,22 +124,22 @@ func (l *loader) ours(name string, doc value) ([]entry, error) {
 		return nil, err
 	}
 	if lost := im.Lost(); len(lost) > 0 {
-		return nil, errors.Join(append(lost, Usagef("%s is a config of %s, and what is named here would be lost: see what remains with `mt import %s --out mt.yaml`, and train that", name, im.Tool, name))...)
+		return nil, errors.Join(append(lost, Usagef("%s is a config of %s, and mt lacks the settings named above: convert it with `mt import %s --out mt.yaml`, check mt.yaml, and train with it", name, im.Tool, name))...)
 	}
 	for _, note := range im.Notes {
 		l.c.warnf("%s: %s", name, note)
 	}
-	l.c.warnf("%s is a config of %s, which is read as `mt import %s` writes it; keys of no meaning here: %s", name, im.Tool, name, strings.Join(im.idle(), ", "))
+	l.c.warnf("%s is a config of %s; it is converted as by `mt import %s`, and these keys have no meaning in mt: %s", name, im.Tool, name, strings.Join(im.idle(), ", "))
 	return im.entries(), nil
 }
 
-// fileEntries are the entries of a document.
+// fileEntries returns the entries of a document.
 func (l *loader) fileEntries(doc value) []entry {
 	if doc.kind == null {
 		return nil
 	}
 	if doc.kind != mapping {
-		l.fail(doc.pos.errorf("a config is `key: value` lines, this is %s", doc.kind))
+		l.fail(doc.pos.errorf("a config file has `key: value` lines, but this is %s", doc.kind))
 		return nil
 	}
 	var out []entry
@@ -151,7 +149,7 @@ func (l *loader) fileEntries(doc value) []entry {
 	return out
 }
 
-// flat is entries with the keys of `pipeline:` in its place.
+// flat replaces the entry `pipeline:` by entries for its keys.
 func (l *loader) flat(entries []entry) (out []entry) {
 	for _, e := range entries {
 		if e.spelled != pipelineKey {
@@ -168,8 +166,7 @@ func (l *loader) flat(entries []entry) (out []entry) {
 	return out
 }
 
-// source applies the entries of the file, or of the command line, in each of which a
-// key may be given once.
+// source applies the entries of one source, the file or the command line. Each key may occur once per source.
 func (l *loader) source(entries []entry) {
 	given := map[string]entry{}
 	for _, e := range l.flat(entries) {
@@ -183,7 +180,7 @@ func (l *loader) source(entries []entry) {
 			continue
 		}
 		if first, twice := given[k.name]; twice {
-			l.fail(e.pos.errorf("%s and %s%s are one key: give one of them", e.spelled, first.spelled, lineOf(first.pos)))
+			l.fail(e.pos.errorf("%s and %s%s are names of one key: give one of them", e.spelled, first.spelled, lineOf(first.pos)))
 			continue
 		}
 		given[k.name] = e
@@ -201,7 +198,7 @@ func (l *loader) source(entries []entry) {
 	}
 }
 
-// lineOf is " (line 3)" for a place in a file.
+// lineOf returns " (line 3)" for a position in a file, "" for a flag.
 func lineOf(p Pos) string {
 	if p.Line == 0 {
 		return ""
@@ -209,8 +206,8 @@ func lineOf(p Pos) string {
 	return fmt.Sprintf(" (line %d)", p.Line)
 }
 
-// noteSources notes where the keys of a mapping stand, as "model.hidden_size" of an inline model,
-// and name for the whole.
+// noteSources records the positions of a mapping's keys, such as "model.hidden_size", and of the mapping itself under
+// name.
 func (l *loader) noteSources(name string, e entry) {
 	maps.DeleteFunc(l.c.sources, func(k string, _ keySource) bool { return strings.HasPrefix(k, name+".") })
 	l.c.sources[name] = keySource{e.spelled, e.val.pos}
@@ -219,27 +216,27 @@ func (l *loader) noteSources(name string, e entry) {
 	}
 }
 
-// modelKey sets one key of an inline model, from a flag.
+// modelKey applies a flag that sets one key of an inline model.
 func (l *loader) modelKey(e entry) {
 	m := &l.c.Model
 	if m.Preset != "" {
 		*m = ModelRef{Inline: map[string]any{"preset": m.Preset}}
 	}
 	if m.Inline == nil {
-		l.fail(e.pos.errorf("there is no inline model or preset whose key this could be"))
+		l.fail(e.pos.errorf("this sets a key of an inline model, but no preset or inline model is given: give --model"))
 		return
 	}
 	m.Inline[strings.TrimPrefix(e.spelled, "model.")] = e.val.inline()
 	l.c.sources[e.spelled] = keySource{e.spelled, e.val.pos}
 }
 
-// other is a key that is not ours: another tool's, or a mistake.
+// other handles a key that mt does not have: a known key of another tool, or a mistake.
 func (l *loader) other(e entry) {
 	if _, ok := foreign[e.spelled]; ok {
 		l.foreign = append(l.foreign, e)
 		return
 	}
-	if e.pos.Flag != "" && flagName(e.spelled) != flagName(e.pos.Flag) { // a key of a mapping that a flag gives
+	if e.pos.Flag != "" && flagName(e.spelled) != flagName(e.pos.Flag) { // a flag gave a mapping with this key
 		l.fail(e.pos.errorf("unknown key %q%s", e.spelled, suggest(e.spelled, slices.Collect(maps.Keys(byName)))))
 		return
 	}
@@ -251,22 +248,21 @@ func (l *loader) other(e entry) {
 	l.fail(e.pos.errorf("unknown key %q%s", e.spelled, suggest(e.spelled, names)))
 }
 
-// flagName is a key's or a flag's name as a flag is written: --max-steps.
+// flagName returns the flag for a key's or flag's name: --max-steps.
 func flagName(name string) string {
 	return "--" + strings.ReplaceAll(strings.TrimPrefix(name, "--"), "_", "-")
 }
 
-// flagNames are all flags of mt train.
+// flagNames returns all flags of mt train.
 func flagNames() []string {
-	out := []string{"--" + pipelineKey, "--dry-run", "--json", "--help"}
+	out := []string{"--" + pipelineKey, "--dry-run", "--json", "--help", "--help-all"}
 	for name := range byName {
 		out = append(out, flagName(name))
 	}
 	return out
 }
 
-// foreignKeys judges the keys of other tools and warns of those that change
-// nothing, in one sentence.
+// foreignKeys judges the keys of other tools. One warning lists the keys that have no effect.
 func (l *loader) foreignKeys() {
 	last := map[string]entry{}
 	for _, e := range l.foreign {
@@ -283,7 +279,7 @@ func (l *loader) foreignKeys() {
 		}
 	}
 	if len(last) > 0 {
-		l.c.warnf("keys of other tools that say what mt does anyway, or mean nothing to it: %s", strings.Join(slices.Sorted(maps.Keys(last)), ", "))
+		l.c.warnf("these keys of other tools have no effect in mt: %s", strings.Join(slices.Sorted(maps.Keys(last)), ", "))
 	}
 }
 

@@ -10,18 +10,18 @@ import (
 
 const groupsKey = "lr_groups"
 
-// LRGroup is a group of tensors with a learning rate of its own: an item of lr_groups.
+// LRGroup is an item of lr_groups: tensors with their own learning rate.
 type LRGroup struct {
 	Name        string
 	Modules     []string // regular expressions; see model.Group
-	LR          float64  // the highest of the schedule, as learning_rate is
+	LR          float64  // peak learning rate
 	WeightDecay *float64 // nil: weight_decay
 }
 
-// groupKeys are the keys of an item of lr_groups, in the order they are printed.
+// groupKeys lists the keys of an item of lr_groups in printing order.
 var groupKeys = []string{"name", "modules", "lr", "weight_decay"}
 
-// written is the value, or that of a flag that has a list or a mapping in YAML's flow style as its text.
+// written returns the value. If a flag's text is a list or a mapping in YAML's flow style, written parses the text.
 func (e *setter) written() (value, error) {
 	v := e.v
 	if text := strings.TrimSpace(v.text); v.kind == plain && v.pos.Flag != "" && (strings.HasPrefix(text, "[") || strings.HasPrefix(text, "{")) {
@@ -34,7 +34,7 @@ func (e *setter) written() (value, error) {
 	return v, nil
 }
 
-// groups sets a list of groups.
+// groups parses a list of groups.
 func (e *setter) groups(p *[]LRGroup) error {
 	v, err := e.written()
 	if err != nil {
@@ -51,14 +51,14 @@ func (e *setter) groups(p *[]LRGroup) error {
 			return err
 		}
 		if slices.ContainsFunc(*p, func(other LRGroup) bool { return other.Name == g.Name }) {
-			return item.pos.errorf("%s: another group is called %s too", name, g.Name)
+			return item.pos.errorf("%s: another group has the name %s: choose another name", name, g.Name)
 		}
 		*p = append(*p, g)
 	}
 	return nil
 }
 
-// group reads a group, which errors call by name.
+// group parses one group. name is the group's name in errors.
 func (e *setter) group(name string, v value) (g LRGroup, err error) {
 	if v.kind != mapping {
 		return g, (&setter{key: e.key, spelled: name, v: v}).fail("a mapping such as {name: embed, modules: [embed_tokens], lr: 1e-5}")
@@ -85,16 +85,16 @@ func (e *setter) group(name string, v value) (g LRGroup, err error) {
 	}
 	switch {
 	case g.Name == "":
-		return g, v.pos.errorf("%s has no name: give it one, which metrics.jsonl shows its rate by", name)
+		return g, v.pos.errorf("%s has no name: give one, under which metrics.jsonl reports the group's learning rate", name)
 	case len(g.Modules) == 0:
-		return g, v.pos.errorf("%s has no modules: give regular expressions that names of its tensors match", name)
+		return g, v.pos.errorf("%s has no modules: give regular expressions for the names of its tensors", name)
 	case g.LR == 0:
-		return g, v.pos.errorf("%s has no lr: give its highest learning rate", name)
+		return g, v.pos.errorf("%s has no lr: give its peak learning rate", name)
 	}
 	return g, nil
 }
 
-// groupsText is groups as YAML on one line.
+// groupsText formats groups as YAML on one line.
 func groupsText(groups []LRGroup) string {
 	items := make([]string, len(groups))
 	for i, g := range groups {
@@ -107,14 +107,14 @@ func groupsText(groups []LRGroup) string {
 	return "[" + strings.Join(items, ", ") + "]"
 }
 
-// checkGroups refuses groups whose rates have no schedule to follow.
+// checkGroups rejects groups if learning_rate is 0, since their rates follow its schedule.
 func (c *Config) checkGroups(fail func(key, format string, args ...any)) {
 	if len(c.LRGroups) > 0 && c.LearningRate == 0 {
-		fail("learning_rate", "learning_rate is 0, and the rates of %s follow its schedule: give one above 0, or freeze what is not to be trained", groupsKey)
+		fail("learning_rate", "learning_rate is 0, but %s follow its schedule: give a learning_rate above 0, and freeze tensors that should not train", groupsKey)
 	}
 }
 
-// ModelGroups are lr_groups as a model takes them.
+// ModelGroups converts lr_groups for package model.
 func (c *Config) ModelGroups() []model.Group {
 	var out []model.Group
 	for _, g := range c.LRGroups {
@@ -123,7 +123,7 @@ func (c *Config) ModelGroups() []model.Group {
 	return out
 }
 
-// Decay is the weight decay of the group.
+// Decay returns the weight decay of the group.
 func (c *Config) Decay(g LRGroup) float64 {
 	if g.WeightDecay != nil {
 		return *g.WeightDecay
@@ -131,7 +131,8 @@ func (c *Config) Decay(g LRGroup) float64 {
 	return c.WeightDecay
 }
 
-// GroupRates are the rates of the groups of lr_groups, by their names, where that of the rest is lr; nil: there are no groups.
+// GroupRates returns each group's learning rate by its name, if the other tensors have the rate lr. It returns nil if
+// there are no groups.
 func (c *Config) GroupRates(lr float64) map[string]float64 {
 	if len(c.LRGroups) == 0 {
 		return nil

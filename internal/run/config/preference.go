@@ -10,19 +10,20 @@ import (
 
 const preferenceKey = "dpo"
 
-// Preference is what `dpo:` says, by TRL's names; the zero value says that a run is no preference training.
+// Preference holds the settings of `dpo:` under TRL's names. The zero value means no preference training.
 type Preference struct {
-	LossType       string // sigmoid, hinge, ipo; empty: none
+	LossType       string // sigmoid, hinge, ipo; empty: no preference training
 	Beta           float64
-	LabelSmoothing float64 // of sigmoid: how likely a pair is labelled the wrong way round
-	RPOAlpha       float64 // what the mean of −log p over the chosen answers' tokens counts
-	ReferenceModel string  // a model; empty: the one that training starts from
+	LabelSmoothing float64 // sigmoid: probability that a pair's labels are swapped
+	RPOAlpha       float64 // weight of the chosen answers' mean −log p per token
+	ReferenceModel string  // a model; empty: the model that training starts from
 }
 
-// lossTypes are the values of dpo.loss_type.
+// lossTypes lists the values of dpo.loss_type.
 var lossTypes = []string{"sigmoid", "hinge", "ipo"}
 
-// preferenceArgs are the keys of `dpo:` and where their values go. Numbers are such as fp32 holds, with their squares and inverses.
+// preferenceArgs lists the keys of `dpo:` with their limits and fields. The limits keep numbers, their squares and
+// their inverses within the range of fp32.
 var preferenceArgs = map[string]struct {
 	limit  limit
 	number func(*Preference) *float64
@@ -35,7 +36,7 @@ var preferenceArgs = map[string]struct {
 	"reference_model": {text: func(p *Preference) *string { return &p.ReferenceModel }},
 }
 
-// Preference is what c says of preference training.
+// Preference returns the settings of preference training, with defaults for keys that are not given.
 func (c *Config) Preference() Preference {
 	if len(c.DPO) == 0 {
 		return Preference{}
@@ -52,7 +53,7 @@ func (c *Config) Preference() Preference {
 	return p
 }
 
-// checkPreference refuses what is wrong in `dpo:`, and keys that have no meaning beside it.
+// checkPreference rejects wrong entries of `dpo:` and keys that contradict preference training.
 func (c *Config) checkPreference(fail func(key, format string, args ...any)) {
 	names := slices.Sorted(maps.Keys(preferenceArgs))
 	for _, name := range slices.Sorted(maps.Keys(c.DPO)) {
@@ -61,16 +62,16 @@ func (c *Config) checkPreference(fail func(key, format string, args ...any)) {
 		text, isText := v.(string)
 		switch {
 		case !known:
-			fail(key, "%s: unknown key%s; dpo takes %s", key, human.Suggest(name, names), strings.Join(names, ", "))
-		case v == nil: // left empty: the usual value
+			fail(key, "%s: unknown key; dpo takes %s%s", key, strings.Join(names, ", "), human.Suggest(name, names))
+		case v == nil: // left empty: the default
 		case arg.number != nil:
 			if want := (schedulerArg{limit: arg.limit}).wants(v); want != "" {
-				fail(key, "%s: wants %s, is %v", key, want, v)
+				fail(key, "%s must be %s, not %s", key, want, flow(v))
 			}
 		case !isText:
-			fail(key, "%s: wants a text, is %v", key, v)
+			fail(key, "%s must be text, not %s", key, flow(v))
 		case name == "loss_type" && !slices.Contains(lossTypes, text):
-			fail(key, "%s: %q is not one of %s%s", key, text, strings.Join(lossTypes, ", "), human.Suggest(text, lossTypes))
+			fail(key, "%s must be %s, not %q%s", key, oneOf(lossTypes), text, human.Suggest(text, lossTypes))
 		}
 	}
 	p := c.Preference()
@@ -78,18 +79,18 @@ func (c *Config) checkPreference(fail func(key, format string, args ...any)) {
 		return
 	}
 	if p.LabelSmoothing > 0 && p.LossType != lossTypes[0] {
-		fail(preferenceKey+".label_smoothing", "dpo.label_smoothing belongs to loss_type sigmoid, and loss_type is %s: leave it out", p.LossType)
+		fail(preferenceKey+".label_smoothing", "dpo.label_smoothing needs loss_type sigmoid, but loss_type is %s: remove dpo.label_smoothing", p.LossType)
 	}
 	for _, k := range []struct {
 		key   string
 		given bool
 		why   string
 	}{
-		{"label_smoothing_factor", c.LabelSmoothing > 0, "is about the targets of tokens, and dpo learns from pairs: dpo.label_smoothing is about those"},
-		{"z_loss_coef", c.ZLoss > 0, "adds to the losses of tokens, of which dpo makes the log-probabilities of answers: leave it out"},
-		{"neftune_noise_alpha", c.NoiseAlpha > 0, "adds noise to the model in steps, and dpo compares it with a reference that has none: leave it out"},
-		{"train_on_prompt", c.TrainOnPrompt, "asks for targets in prompts, which both answers of a pair share: leave it out"},
-		{"compare_bigram", c.CompareBigram, "compares losses of tokens, and the loss of dpo is one of pairs: leave it out"},
+		{"label_smoothing_factor", c.LabelSmoothing > 0, "smooths the targets of tokens, but dpo trains on pairs: use dpo.label_smoothing"},
+		{"z_loss_coef", c.ZLoss > 0, "adds a loss to each token, but dpo has one loss for each pair: remove it"},
+		{"neftune_noise_alpha", c.NoiseAlpha > 0, "adds noise to the model, but dpo compares it with a reference without noise: remove it"},
+		{"train_on_prompt", c.TrainOnPrompt, "trains on prompts, but the two answers of a pair share their prompt: remove it"},
+		{"compare_bigram", c.CompareBigram, "compares losses of tokens, but dpo has one loss for each pair: remove it"},
 	} {
 		if k.given {
 			fail(k.key, "%s %s", k.key, k.why)

@@ -10,24 +10,24 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"mt/data"
 )
 
-// YAML is c as a config file: every key by its canonical name, in a fixed
-// order, under comments. Parsing it gives a Config equal to c. header is
-// written on top as comment lines; it may be empty.
+// YAML formats c as a config file: every key under its canonical name, in a fixed order, with section comments.
+// Parsing the result gives a Config equal to c. header becomes comment lines at the top; it may be empty.
 func (c *Config) YAML(header string) []byte {
 	return c.yaml(header, func(k *key) (bool, string) { return true, "" })
 }
 
-// Brief is YAML with the keys alone that were given, some with a comment behind them, by the
-// keys' names.
+// Brief is YAML with only the keys that were given. comments maps names of keys to comments at the end of their
+// lines.
 func (c *Config) Brief(header string, comments map[string]string) []byte {
 	return c.yaml(header, func(k *key) (bool, string) { return c.Given(k.name), comments[k.name] })
 }
 
-// yaml is c as a config file with the keys that choose takes, and its comments.
+// yaml formats the keys of c that choose takes, each with its comment.
 func (c *Config) yaml(header string, choose func(*key) (taken bool, comment string)) []byte {
 	var b bytes.Buffer
 	for line := range strings.Lines(header) {
@@ -62,7 +62,8 @@ func (c *Config) yaml(header string, choose func(*key) (taken bool, comment stri
 	return bytes.TrimLeft(b.Bytes(), "\n")
 }
 
-// shownName is the name of k in a config file of c: indented under `pipeline:`, and `model` for a model that is no path.
+// shownName returns the name of k in c's config file: indented under `pipeline:`, and `model` if the model is not a
+// path.
 func (k *key) shownName(c *Config) string {
 	switch {
 	case k.isPipeline():
@@ -73,15 +74,14 @@ func (k *key) shownName(c *Config) string {
 	return k.name
 }
 
-// Values are all keys with their values as YAML has them.
+// Values maps every key to its value as YAML.
 func (c *Config) Values() map[string]string {
 	out := map[string]string{}
 	eachKey(func(k *key) { out[k.name] = k.print(c) })
 	return out
 }
 
-// Deciding are the keys with a part, which decide what a run does, with their values as YAML
-// has them.
+// Deciding maps every key that has a part to its value as YAML. These keys decide what a run computes and writes.
 func (c *Config) Deciding() map[string]string {
 	out := map[string]string{}
 	eachKey(func(k *key) {
@@ -92,7 +92,7 @@ func (c *Config) Deciding() map[string]string {
 	return out
 }
 
-// print is the value of k as YAML on one line; "" where no model is given.
+// print formats the value of k as YAML on one line; "" if no model is given.
 func (k *key) print(c *Config) string {
 	switch p := k.field(c).(type) {
 	case *ModelRef:
@@ -168,8 +168,7 @@ func anys[T any](in []T) []any {
 	return out
 }
 
-// flow is x in YAML's flow style, mappings by sorted keys. x is what
-// value.inline makes.
+// flow formats x in YAML's flow style, with sorted keys. x has the types that value.inline returns.
 func flow(x any) string {
 	switch x := x.(type) {
 	case string:
@@ -194,10 +193,10 @@ func flow(x any) string {
 	return fmt.Sprint(x)
 }
 
-// bare is text that needs no quotes anywhere in YAML: a word or a path.
+// bare matches text that needs no quotes anywhere in YAML: a word or a path.
 var bare = regexp.MustCompile(`^[A-Za-z_./][A-Za-z0-9_./+-]*$`)
 
-// scalarText is s as a YAML scalar, in quotes unless it plainly is a word.
+// scalarText formats s as a YAML scalar, in quotes unless s is clearly a word.
 func scalarText(s string) string {
 	if _, isString := scalar(s).(string); isString && isWord(s) && bare.MatchString(s) && s != "auto" {
 		return s
@@ -211,7 +210,7 @@ func scalarText(s string) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// number is x so that every YAML reader takes it for a number: with a point.
+// number formats x with a decimal point, so every YAML reader takes it for a float.
 func number(x float64) string {
 	s := strconv.FormatFloat(x, 'g', -1, 64)
 	if strings.ContainsAny(s, ".") {
@@ -223,7 +222,7 @@ func number(x float64) string {
 	return s + ".0"
 }
 
-// defaultText is the value of k in d, the default; nothing where that is empty.
+// defaultText returns the value of k in d, the default Config, or "" if the value is empty.
 func (k *key) defaultText(d *Config) string {
 	switch text := k.print(d); text {
 	case `""`, "[]", "{}":
@@ -233,26 +232,66 @@ func (k *key) defaultText(d *Config) string {
 	}
 }
 
-// Help writes the table of keys, with aliases and defaults, for people.
-func Help(w io.Writer) error {
+// Help writes the table of keys, with aliases and defaults, as text.
+func Help(w io.Writer, all bool) error {
 	var b bytes.Buffer
 	d := Default()
 	for _, s := range sections {
-		fmt.Fprintf(&b, "\n%s:\n", s.title)
+		titled := false
 		for i := range s.keys {
 			k := &s.keys[i]
-			fmt.Fprintf(&b, "  %-30s %s", k.name, k.doc)
-			if values, text := strings.Join(k.choices, ", "), k.defaultText(d); len(k.choices) > 1 {
-				fmt.Fprintf(&b, " (%s; default %s)", values, text)
-			} else if text != "" {
-				fmt.Fprintf(&b, " (default %s)", text)
+			if !all && !k.common {
+				continue
 			}
-			if len(k.aliases) > 0 {
-				fmt.Fprintf(&b, "\n  %-30s also: %s", "", strings.Join(k.aliases, ", "))
+			if !titled {
+				fmt.Fprintf(&b, "\n%s:\n", s.title)
+				titled = true
 			}
-			b.WriteByte('\n')
+			k.help(&b, d, all)
 		}
 	}
 	_, err := w.Write(b.Bytes())
 	return err
+}
+
+// The columns of Help: meanings begin after helpIndent characters, and lines end at helpWidth.
+const (
+	helpIndent = 33
+	helpWidth  = 100
+)
+
+// help appends the lines of k to b, aliases included if aliases is true. d has the defaults.
+func (k *key) help(b *bytes.Buffer, d *Config, aliases bool) {
+	text := k.doc
+	if values, def := strings.Join(k.choices, ", "), k.defaultText(d); len(k.choices) > 1 {
+		text += fmt.Sprintf(" (%s; default %s)", values, def)
+	} else if def != "" {
+		text += fmt.Sprintf(" (default %s)", def)
+	}
+	lines := wrap(text, helpWidth-helpIndent)
+	if aliases && len(k.aliases) > 0 {
+		lines = append(lines, "also: "+strings.Join(k.aliases, ", "))
+	}
+	for i, line := range lines {
+		name := ""
+		if i == 0 {
+			name = k.name
+		}
+		fmt.Fprintf(b, "  %-*s %s\n", helpIndent-3, name, line)
+	}
+}
+
+// wrap breaks text at spaces into lines of at most width characters. A longer word is a line of its own.
+func wrap(text string, width int) []string {
+	var lines []string
+	line := ""
+	for _, word := range strings.Fields(text) {
+		if line != "" && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > width {
+			lines = append(lines, line)
+			line = word
+			continue
+		}
+		line = strings.TrimPrefix(line+" "+word, " ")
+	}
+	return append(lines, line)
 }

@@ -38,28 +38,37 @@ const referenceHead = `# Configuration
 <!-- Written from the table in internal/run/config/keys.go by
      go test ./internal/run/config -run Reference -rewrite -->
 
-A run is described by a YAML file, by flags, or by both; a flag wins. Every key is a flag: ` + "`learning_rate: 1e-4`" + ` in
-the file is ` + "`--learning-rate 1e-4`" + ` or ` + "`--learning_rate=1e-4`" + ` on the command line. A key inside a
-mapping is reached by a dot there (` + "`--pipeline.weight-slots 4`, `--model.vocab-size 512`" + `), and a switch may stand alone.
+A run takes its keys from a YAML file, from flags, or from both. A flag wins over the file.
 
-Every list is written in one way, in the file and on the command line: ` + "`[a, b]`" + `, or text with commas between the
-items, as in ` + "`--freeze embed_tokens,lm_head`" + `. Commas inside the braces of a glob or the brackets of a regular expression
-do not count. ` + "`sample_prompts`" + ` takes text without brackets as one prompt, since prompts have commas.
+` + "```" + `sh
+mt train run.yaml                          # keys in run.yaml
+mt train run.yaml --learning-rate 1e-4     # one key replaced
+mt train --help                            # the 20 most common keys
+mt train --help-all                        # all keys; mt man DIR writes them as manual pages
+` + "```" + `
 
-Sizes take a unit: ` + "`10GiB`, `512MiB`" + `. A relative path is relative to the working directory; ` + "`${NAME}`" + ` in a path is a
-variable of the environment, and ` + "`${GOROOT}`" + ` is found without one. A ` + "`~`" + ` that begins a path is the
-home folder. ` + "`auto`" + ` is resolved before the run starts;
-` + "`config.yaml`" + ` in ` + "`output_dir`" + ` says to what, and can be given to ` + "`mt train`" + ` again.
-
-An unknown or repeated key, a wrong type or an impossible value is an error with file, line and column. A value that has
-no effect beside the others gives a note.
+- **Flags.** ` + "`learning_rate: 1e-4`" + ` is ` + "`--learning-rate 1e-4`" + ` or ` + "`--learning_rate=1e-4`" + `. A dot
+  reaches into a mapping: ` + "`--pipeline.weight-slots 4`" + `, ` + "`--model.vocab-size 512`" + `.
+  A switch needs no value.
+- **Lists** are ` + "`[a, b]`" + ` or ` + "`a,b`" + `, in the file and in flags: ` + "`--freeze embed_tokens,lm_head`" + `. Commas
+  inside the braces of a glob or the brackets of a regular expression do not separate items.
+  ` + "`sample_prompts`" + ` takes text without brackets as one prompt.
+- **Sizes** have a unit: ` + "`10GiB`" + `, ` + "`512MiB`" + `.
+- **Paths** are relative to the working directory. ` + "`${NAME}`" + ` is an environment variable, and a
+  leading ` + "`~`" + ` is the home folder. ` + "`${GOROOT}`" + ` needs no variable.
+- **auto** is resolved when the run starts. ` + "`config.yaml`" + ` in ` + "`output_dir`" + ` has every value that the
+  run used; ` + "`mt train`" + ` takes this file too.
+- **Errors** name file, line and column: an unknown or repeated key, a wrong type, an impossible
+  value. A note tells of a key that has no effect beside the others.
 `
 
 const referenceSets = `
 ## Keys of a data set
 
-An item of ` + "`datasets` or `eval_datasets`" + ` is a path, or a mapping with these keys. Where ` + "`type`" + ` is not given, the fields that are
-tell it, else each file's first row. ` + "`message_property_mappings: {role: from, content: value}`" + ` is another way to give ` + "`message_field_role` and `message_field_content`" + `.
+An item of ` + "`datasets`" + ` or ` + "`eval_datasets`" + ` is a path or a mapping with these keys. Without ` + "`type`" + `,
+the given fields or each file's first row decide.
+` + "`message_property_mappings: {role: from, content: value}`" + ` sets
+` + "`message_field_role`" + ` and ` + "`message_field_content`" + `.
 
 | key | meaning |
 | --- | --- |
@@ -68,17 +77,19 @@ tell it, else each file's first row. ` + "`message_property_mappings: {role: fro
 const referencePresets = `
 ## Presets
 
-` + "`model: NAME`" + ` trains one of these architectures from scratch; ` + "`model: {preset: NAME, vocab_size: 512}`" + ` changes keys of
-it. An inline ` + "`model`" + ` has the keys of a Hugging Face ` + "`config.json`" + `.
+` + "`model: NAME`" + ` trains one of these architectures from scratch.
+` + "`model: {preset: NAME, vocab_size: 512}`" + ` changes some of its keys. An inline
+` + "`model`" + ` takes the keys of a Hugging Face ` + "`config.json`" + `.
 
 `
 
 const referenceForeign = `
 ## Keys of other tools
 
-Configs written for LLaMA-Factory, Axolotl, torchtune or ` + "`transformers.TrainingArguments`" + ` often hold keys that say what
-` + "`mt`" + ` does anyway, or that mean nothing to it. They are accepted with one note, and a value that contradicts what ` + "`mt`" + `
-does (` + "`finetuning_type: lora`" + `) is an error that says so:
+` + "`mt`" + ` accepts these keys of LLaMA-Factory, axolotl, torchtune and
+` + "`transformers.TrainingArguments`" + ` with one note. They ask for what ` + "`mt`" + ` does
+anyway, or have no meaning for it. A value that contradicts what ` + "`mt`" + ` does, such as
+` + "`finetuning_type: lora`" + `, is an error.
 
 `
 
@@ -99,12 +110,15 @@ func reference(w io.Writer) error {
 		fmt.Fprintf(b, "| %s | %s |\n", code(k.name), k.doc)
 	}
 	b.WriteString(referencePresets)
-	b.WriteString(code(model.PresetNames()...) + "\n")
+	b.WriteString(columns(code(model.PresetNames()...)) + "\n")
 	b.WriteString(referenceForeign)
-	b.WriteString(code(slices.Sorted(maps.Keys(foreign))...) + "\n")
+	b.WriteString(columns(code(slices.Sorted(maps.Keys(foreign))...)) + "\n")
 	_, err := w.Write(b.Bytes())
 	return err
 }
+
+// columns breaks text at spaces into lines of at most 100 characters.
+func columns(text string) string { return strings.Join(wrap(text, 100), "\n") }
 
 // code is words as Markdown shows code, with commas between them.
 func code(words ...string) string {
@@ -132,38 +146,38 @@ func (k *key) values() string {
 	case *Toggle:
 		return code(string(Auto), "true", "false")
 	case *Bytes:
-		return auto + "a size from " + Bytes(k.limit.min).String()
+		return auto + "size ≥ " + Bytes(k.limit.min).String()
 	case *int, *int64:
-		return auto + "whole, " + k.limit.words()
+		return auto + "integer " + k.limit.words()
 	case *Interval:
-		return "whole, or a share of all steps, " + k.limit.words()
+		return "integer, or share of all steps, " + k.limit.words()
 	case *float64:
 		return auto + k.limit.words()
 	case *[]string:
-		return "a list, or one"
+		return "list"
 	case *[]data.Set:
-		return "a list of paths and mappings, see [below](#keys-of-a-data-set)"
+		return "list of [data sets](#keys-of-a-data-set)"
 	case *[]LRGroup:
-		return "a list of mappings with name, modules, lr and weight_decay"
+		return "list of mappings: name, modules, lr, weight_decay"
 	case *map[string]any:
-		return "a mapping"
+		return "mapping"
 	case *[]float64:
-		return "a list of numbers, " + k.limit.words()
+		return "list of numbers " + k.limit.words()
 	}
 	return "text"
 }
 
-// words is l as people say it.
+// words is l in a few words: ≥ 0, 0 to 1.
 func (l limit) words() string {
-	low := fmt.Sprintf("at least %g", l.min)
+	low := fmt.Sprintf("≥ %g", l.min)
 	if l.open {
-		low = fmt.Sprintf("above %g", l.min)
+		low = fmt.Sprintf("> %g", l.min)
 	}
 	switch {
 	case math.IsInf(l.max, 1) || l.max >= maxDepthValue:
 		return low
 	case l.below:
-		return fmt.Sprintf("from %g, below %g", l.min, l.max)
+		return fmt.Sprintf("≥ %g, < %g", l.min, l.max)
 	}
-	return fmt.Sprintf("from %g to %g", l.min, l.max)
+	return fmt.Sprintf("%g to %g", l.min, l.max)
 }

@@ -9,29 +9,26 @@ import (
 	"strings"
 )
 
-// SchedulePosition says over which steps a schedule lies where a run went on with another schedule,
-// other data or other moments than it began with. The zero value is the schedule of a
-// run that changed none of them.
+// SchedulePosition places a schedule on a run's steps. It is needed when a resumed run changes the schedule, the data or the
+// optimizer's state. The zero value is the schedule of a run that changed none of them.
 type SchedulePosition struct {
-	// Base steps were done when a schedule began from its start, warm-up and all.
-	// Shares of all steps are shares of the steps after them.
+	// Base is the number of steps done before the schedule started, warm-up included. Shares of all steps are shares
+	// of the steps after Base.
 	Base int
-	// From steps were done when linear and cosine began to fall anew, from
-	// learning_rate and without a second warm-up; 0: they did not.
+	// From is the number of steps done when linear, cosine and the like started again from the peak learning rate
+	// without another warm-up; 0: they did not.
 	From int
-	// Warmup is the number of steps after Base that warm-up takes or took, where
-	// From is above 0.
+	// Warmup is the number of warm-up steps after Base. It counts where From is above 0.
 	Warmup int
 }
 
-// Schedule is the learning rate of the 1-based step: what transformers'
-// get_*_schedule_with_warmup gives after step-1 scheduler steps, so with
-// warm-up the first step's rate is 0. MaxSteps must be known, except with a
-// constant rate and warmup_steps. Differences: a constant rate warms up too
-// where warm-up is given, a linear one ends at min_lr_ratio, and SchedulePosition.
+// Schedule returns the learning rate of step, counted from 1. It equals transformers' get_*_schedule_with_warmup
+// after step−1 scheduler steps, so with warm-up the first step's rate is 0. MaxSteps must be known unless the rate is
+// constant with warmup_steps. Differences to transformers: constant also warms up, linear ends at min_lr_ratio, and
+// SchedulePosition.
 //
-// Source: transformers.optimization (get_scheduler), of release 5.23; the decay of
-// wsd is a half cosine, and its warm-up starts at min_lr_ratio, as there.
+// Source: transformers.optimization (get_scheduler), release 5.23. As there, the decay of wsd is a half cosine and
+// its warm-up starts at min_lr_ratio.
 func (c *Config) Schedule(step int) float64 {
 	warm := c.warmup()
 	s := step - 1 - c.SchedulePosition.Base
@@ -41,7 +38,7 @@ func (c *Config) Schedule(step int) float64 {
 	return c.LearningRate * c.factor(s, warm)
 }
 
-// rise is the rate over learning_rate s steps into a warm-up of warm steps.
+// rise returns rate / learning_rate after s steps of a warm-up of warm steps.
 func (c *Config) rise(s, warm int) float64 {
 	rise := float64(s) / float64(warm)
 	switch c.LRScheduler {
@@ -56,10 +53,10 @@ func (c *Config) rise(s, warm int) float64 {
 	return rise
 }
 
-// length is the number of steps that the schedule lies over.
+// length returns the number of steps that the schedule covers.
 func (c *Config) length() int { return c.MaxSteps - c.SchedulePosition.Base }
 
-// warmup is the number of warm-up steps.
+// warmup returns the number of warm-up steps.
 func (c *Config) warmup() int {
 	if c.SchedulePosition.From > 0 {
 		return c.SchedulePosition.Warmup
@@ -67,7 +64,7 @@ func (c *Config) warmup() int {
 	return c.askedWarmup()
 }
 
-// askedWarmup is what warmup_steps and warmup_ratio ask for.
+// askedWarmup returns the number of warm-up steps from warmup_steps and warmup_ratio.
 func (c *Config) askedWarmup() int {
 	if c.WarmupSteps > 0 {
 		return c.WarmupSteps
@@ -75,7 +72,7 @@ func (c *Config) askedWarmup() int {
 	return int(math.Ceil(float64(c.length()) * c.WarmupRatio))
 }
 
-// decay is the number of steps in which wsd falls.
+// decay returns the number of wsd's decay steps.
 func (c *Config) decay() int {
 	if c.NumDecaySteps > 0 {
 		return c.NumDecaySteps
@@ -83,17 +80,15 @@ func (c *Config) decay() int {
 	return int(math.Ceil(float64(c.length()) * c.DecayRatio))
 }
 
-// floor maps a factor from [0, 1] to [lowest, 1].
+// floor maps x from [0, 1] to [lowest, 1].
 func (c *Config) floor(x float64) float64 { return x*(1-c.lowest()) + c.lowest() }
 
-// fallFrom is the number of steps of the schedule after which those that end with the run
-// begin to fall.
+// fallFrom returns the number of steps before the decay of the schedules that decay until the run's end.
 func (c *Config) fallFrom(warm int) int {
 	return max(warm, c.SchedulePosition.From-c.SchedulePosition.Base)
 }
 
-// factor is the rate over learning_rate s steps into the schedule, after
-// warm-up.
+// factor returns rate / learning_rate after s steps of the schedule, s beyond the warm-up.
 func (c *Config) factor(s, warm int) float64 {
 	first := c.fallFrom(warm)
 	steps := float64(max(1, c.length()-first))
@@ -116,13 +111,13 @@ func (c *Config) factor(s, warm int) float64 {
 	return 1
 }
 
-// cosine falls by num_cycles waves to the lowest rate.
+// cosine returns the factor of a cosine with num_cycles waves, which ends at the lowest rate.
 func (c *Config) cosine(progress float64) float64 {
 	waves := 2 * c.schedulerArg("num_cycles", 0.5)
 	return max(0, c.floor(0.5*(1+math.Cos(math.Pi*waves*progress))))
 }
 
-// stableThenDecay is wsd after warm-up: 1 until the last decay() steps.
+// stableThenDecay returns wsd's factor after warm-up: 1 until the last decay() steps.
 func (c *Config) stableThenDecay(s int) float64 {
 	n := c.decay()
 	start := c.length() - n
@@ -136,8 +131,7 @@ func (c *Config) stableThenDecay(s int) float64 {
 	return c.lowest()
 }
 
-// restarting is cosine_with_restarts at a share of its fall: num_cycles half cosines from 1
-// to 0.
+// restarting returns the factor of cosine_with_restarts: num_cycles half cosines from 1 to 0.
 func (c *Config) restarting(progress float64) float64 {
 	if progress >= 1 {
 		return 0
@@ -145,7 +139,7 @@ func (c *Config) restarting(progress float64) float64 {
 	return max(0, 0.5*(1+math.Cos(math.Pi*math.Mod(c.schedulerArg("num_cycles", 1)*progress, 1))))
 }
 
-// polynomial falls to lr_end by a power of the share that is left.
+// polynomial returns a factor that falls to lr_end with a power of the remaining share.
 func (c *Config) polynomial(progress float64) float64 {
 	end := c.schedulerArg("lr_end", defaultLREnd)
 	if progress > 1 {
@@ -154,8 +148,7 @@ func (c *Config) polynomial(progress float64) float64 {
 	return ((c.LearningRate-end)*math.Pow(1-progress, c.schedulerArg("power", 1)) + end) / c.LearningRate
 }
 
-// inverseSqrt is one over the root of the steps, in units of timescale, which is the
-// length of the warm-up where it is not given.
+// inverseSqrt returns 1/√(steps/timescale). timescale defaults to the warm-up's length, or 10000 without warm-up.
 func (c *Config) inverseSqrt(s, warm int) float64 {
 	scale := float64(warm)
 	if warm == 0 {
@@ -167,26 +160,25 @@ func (c *Config) inverseSqrt(s, warm int) float64 {
 
 const kwargsKey = "lr_scheduler_kwargs"
 
-// schedulers are the values of lr_scheduler_type.
+// schedulers lists the values of lr_scheduler_type.
 var schedulers = []string{"constant", "linear", "cosine", cosineWarmup, "cosine_with_restarts", "polynomial", "inverse_sqrt", "wsd"}
 
-// cosineWarmup is cosine one step ahead, with a warm-up that ends at the peak learning rate and may begin above 0.
+// cosineWarmup is cosine one step ahead. Its warm-up ends at the peak learning rate and may begin above 0.
 const cosineWarmup = "cosine_warmup_with_min_lr"
 
-// defaultLREnd is where polynomial ends.
+// defaultLREnd is the default final learning rate of polynomial.
 const defaultLREnd = 1e-7
 
-// schedulerArg is a number of a schedule.
+// schedulerArg describes a number of lr_scheduler_kwargs.
 type schedulerArg struct {
 	name   string
-	usual  float64 // what it is where it is not given; 0: it depends
+	usual  float64 // default; 0: depends on the schedule
 	limit  limit
-	lowest bool // it is another way to say min_lr_ratio
+	lowest bool // another name for min_lr_ratio
 	whole  bool
 }
 
-// schedulerArgs are the numbers of lr_scheduler_kwargs that each schedule takes. Source:
-// transformers.optimization.
+// schedulerArgs lists the numbers of lr_scheduler_kwargs that each schedule takes. Source: transformers.optimization.
 var schedulerArgs = map[string][]schedulerArg{
 	"cosine":               cosineArgs,
 	cosineWarmup:           append(slices.Clone(cosineArgs), schedulerArg{name: "warmup_lr_rate", limit: between(0, 1, "")}),
@@ -195,11 +187,11 @@ var schedulerArgs = map[string][]schedulerArg{
 	"inverse_sqrt":         {{name: "timescale", limit: atLeast(1, ""), whole: true}},
 }
 
-// cosineArgs are those of the schedules that fall by a cosine to a lowest rate.
+// cosineArgs lists the numbers of schedules that fall along a cosine to a lowest rate.
 var cosineArgs = []schedulerArg{{name: "num_cycles", usual: 0.5, limit: positive},
 	{name: "min_lr", limit: atLeast(0, ""), lowest: true}, {name: "min_lr_rate", limit: between(0, 1, ""), lowest: true}}
 
-// schedulerArg is a number of lr_scheduler_kwargs; usual where it is not given.
+// schedulerArg returns a number of lr_scheduler_kwargs, or usual if it is not given.
 func (c *Config) schedulerArg(name string, usual float64) float64 {
 	if x, ok := asNumber(c.LRSchedulerKwargs[name]); ok {
 		return x
@@ -207,7 +199,7 @@ func (c *Config) schedulerArg(name string, usual float64) float64 {
 	return usual
 }
 
-// asNumber is x as a number, if it is one.
+// asNumber returns x as a float64, if x is a number.
 func asNumber(x any) (float64, bool) {
 	switch x := x.(type) {
 	case int64:
@@ -218,7 +210,7 @@ func asNumber(x any) (float64, bool) {
 	return 0, false
 }
 
-// lowest is the lowest rate over learning_rate: min_lr_ratio, or what lr_scheduler_kwargs say.
+// lowest returns lowest rate / learning_rate, from min_lr_ratio or lr_scheduler_kwargs.
 func (c *Config) lowest() float64 {
 	if c.LRScheduler != "cosine" && c.LRScheduler != cosineWarmup {
 		return c.MinLRRatio
@@ -229,8 +221,8 @@ func (c *Config) lowest() float64 {
 	return c.schedulerArg("min_lr_rate", c.MinLRRatio)
 }
 
-// checkScheduler refuses numbers in lr_scheduler_kwargs that the schedule does not take or
-// that contradict others.
+// checkScheduler rejects entries of lr_scheduler_kwargs that the schedule does not take or that contradict other
+// keys.
 func (c *Config) checkScheduler(fail func(key, format string, args ...any)) {
 	takes := schedulerArgs[c.LRScheduler]
 	for _, name := range slices.Sorted(maps.Keys(c.LRSchedulerKwargs)) {
@@ -239,10 +231,10 @@ func (c *Config) checkScheduler(fail func(key, format string, args ...any)) {
 		switch {
 		case v == nil: // left empty, as Transformers has it
 		case i < 0:
-			fail(key, "%s: %v has no place with lr_scheduler_type %s, which takes %s: remove it", key, v, c.LRScheduler, c.schedulerTakes())
+			fail(key, "%s is not a setting of lr_scheduler_type %s, which takes %s: remove it", key, c.LRScheduler, c.schedulerTakes())
 		default:
 			if want := takes[i].wants(v); want != "" {
-				fail(key, "%s: wants %s, is %v", key, want, v)
+				fail(key, "%s must be %s, not %s", key, want, flow(v))
 			}
 		}
 	}
@@ -251,14 +243,14 @@ func (c *Config) checkScheduler(fail func(key, format string, args ...any)) {
 		lows = append(lows, "min_lr_ratio")
 	}
 	if slices.Contains([]string{"cosine", cosineWarmup}, c.LRScheduler) && len(lows) > 1 {
-		fail(kwargsKey, "%s and %s both say where the rate ends: give one of them", lows[0], lows[1])
+		fail(kwargsKey, "%s and %s both set the final learning rate: give one of them", lows[0], lows[1])
 	}
 	if end := c.schedulerArg("lr_end", defaultLREnd); c.LRScheduler == "polynomial" && c.LearningRate <= end {
-		fail("learning_rate", "learning_rate is %v, and polynomial falls from it to lr_end, which is %v: give a larger rate, or %s: {lr_end: 0}", c.LearningRate, end, kwargsKey)
+		fail("learning_rate", "learning_rate is %v, but polynomial falls from it to lr_end, which is %v: raise learning_rate, or set %s: {lr_end: 0}", c.LearningRate, end, kwargsKey)
 	}
 }
 
-// wants says what a number must be that v is not; "" where v is fine.
+// wants says which number the argument requires; "" if v is valid.
 func (a schedulerArg) wants(v any) string {
 	x, isNumber := asNumber(v)
 	switch l := a.limit; {
@@ -276,7 +268,7 @@ func (a schedulerArg) wants(v any) string {
 	return ""
 }
 
-// schedulerTakes lists the numbers that the schedule takes.
+// schedulerTakes lists the names of the numbers that the schedule takes.
 func (c *Config) schedulerTakes() string {
 	var names []string
 	for _, a := range schedulerArgs[c.LRScheduler] {
@@ -288,8 +280,8 @@ func (c *Config) schedulerTakes() string {
 	return strings.Join(names, ", ")
 }
 
-// shape is what decides the learning rate of every step, and nothing else: two
-// configs of one shape have one schedule, whatever their keys say.
+// shape holds everything that decides the learning rate of every step. Two configs with equal shapes have the same
+// schedule.
 type shape struct {
 	kind             string
 	rate, min        float64
@@ -300,7 +292,7 @@ type shape struct {
 func (c *Config) shape() shape {
 	s := shape{kind: c.LRScheduler, rate: c.LearningRate, min: c.lowest(), warm: c.askedWarmup(), end: c.MaxSteps}
 	for _, a := range schedulerArgs[c.LRScheduler] {
-		if a.lowest { // it is in min
+		if a.lowest { // min holds it
 			continue
 		}
 		s.args += fmt.Sprintf("%s %v;", a.name, c.schedulerArg(a.name, a.usual))
@@ -314,11 +306,10 @@ func (c *Config) shape() shape {
 	return s
 }
 
-// Relay lays out c's schedule for a run that goes on after step steps of a run with
-// saved, whose SchedulePosition is set. meaning says what becomes of the learning rate; it is empty
-// where the schedule is the same. Constant, wsd and inverse_sqrt become what they would have
-// been from the start. The others fall anew, from learning_rate after that step to the end. A warm-up that is over does not come again. One that is not over goes on to
-// the end it had, or to the one that other keys of warm-up give it.
+// Relay fits c's schedule to a run that resumes after step steps of a run with saved, whose SchedulePosition is set. It returns a
+// message about the new learning rate, or "" if the schedule is unchanged. constant, wsd and inverse_sqrt continue as
+// if they had been set from the start. The other schedules fall again from the peak learning rate, from step to the
+// end. A finished warm-up is not repeated. An unfinished warm-up keeps its end, unless c changed the warm-up's keys.
 func (c *Config) Relay(saved *Config, step int) (meaning string) {
 	c.SchedulePosition = saved.SchedulePosition
 	if c.shape() == saved.shape() {
@@ -333,8 +324,8 @@ func (c *Config) Relay(saved *Config, step int) (meaning string) {
 	return c.meaning(saved.Schedule(step), step)
 }
 
-// Restart lays out c's schedule from its start over the steps after step, and says so
-// in meaning, which is empty where no step is left.
+// Restart starts c's schedule anew for the steps after step. It returns a message about the new schedule, or "" if no
+// step is left.
 func (c *Config) Restart(step int) (meaning string) {
 	c.SchedulePosition = SchedulePosition{Base: step}
 	if step >= c.MaxSteps {
@@ -347,8 +338,7 @@ func (c *Config) Restart(step int) (meaning string) {
 	return fmt.Sprintf("%s, from %s to %s", text, rate(c.Schedule(step+1)), rate(c.Schedule(c.MaxSteps)))
 }
 
-// meaning says in words what becomes of the learning rate where a schedule is laid out
-// anew after step; was is the rate of that step.
+// meaning describes the change of the learning rate after step; was is the rate at step.
 func (c *Config) meaning(was float64, step int) string {
 	if step >= c.MaxSteps {
 		return ""
@@ -375,11 +365,11 @@ func (c *Config) meaning(was float64, step int) string {
 	return text + "; it stays"
 }
 
-// rate is a learning rate for people.
+// rate formats a learning rate for messages.
 func rate(x float64) string { return fmt.Sprintf("%.4g", x) }
 
-// perEpoch makes eval_steps and save_steps of evals_per_epoch and saves_per_epoch, as a share of all
-// steps, and sets these to 0. Of a key in the file and one that a flag gives, the flag counts.
+// perEpoch derives eval_steps and save_steps, as shares of all steps, from evals_per_epoch and saves_per_epoch. Then
+// it sets the latter to 0. If the file gives one key and a flag the other, the flag wins.
 func (c *Config) perEpoch(fail func(key, format string, args ...any)) {
 	for _, k := range []struct {
 		n                    *int
@@ -394,25 +384,25 @@ func (c *Config) perEpoch(fail func(key, format string, args ...any)) {
 		case n == 0, isFlag(k.steps) && !isFlag(k.key):
 			continue
 		case c.Given(k.steps) && isFlag(k.steps) == isFlag(k.key):
-			fail(k.key, "%s is %d and %s is given too: give one of them", k.key, n, k.steps)
+			fail(k.key, "%s and %s are both given: give one of them", k.key, k.steps)
 		case c.Given(k.strategy) && *k.when != "steps":
-			fail(k.key, "%s is %d and %s is %s: leave one of them out", k.key, n, k.strategy, *k.when)
+			fail(k.key, "%s needs %s: steps, but %[2]s is %[3]s: remove one of them", k.key, k.strategy, *k.when)
 		case c.MaxSteps > 0:
-			fail(k.key, "%s is %d, which counts in num_train_epochs, and max_steps is given: give %s", k.key, n, k.steps)
+			fail(k.key, "%s counts per epoch of num_train_epochs, but max_steps is given: give %s instead", k.key, k.steps)
 		}
 		*k.when = "steps"
-		if *k.interval = 0; float64(n)*c.NumTrainEpochs > 1 { // once or less: at the end
+		if *k.interval = 0; float64(n)*c.NumTrainEpochs > 1 { // at most once: at the end
 			*k.interval = Interval(1 / (float64(n) * c.NumTrainEpochs))
 		}
 		c.sources[k.steps] = c.sources[k.key]
 	}
 }
 
-// Interval is how often something is done: every so many steps from 1 on, or,
-// below 1, that share of all steps. 0 is never, or what the key says.
+// Interval is how often something happens. From 1 on it is a number of steps, below 1 a share of all steps. 0 means
+// never, unless the key says otherwise.
 type Interval float64
 
-// Of is how many steps i is in a run of maxSteps; a share is rounded up. Source:
+// Of returns the interval in steps for a run of maxSteps. A share is rounded up. Source:
 // transformers.TrainerState.compute_steps.
 func (i Interval) Of(maxSteps int) int {
 	if i > 0 && i < 1 {
@@ -421,7 +411,7 @@ func (i Interval) Of(maxSteps int) int {
 	return int(i)
 }
 
-// text is i as a config file says it: 500 or 0.1.
+// text formats i for a config file: 500 or 0.1.
 func (i Interval) text() string {
 	if i == Interval(math.Trunc(float64(i))) {
 		return strconv.FormatInt(int64(i), 10)
@@ -429,7 +419,7 @@ func (i Interval) text() string {
 	return number(float64(i))
 }
 
-// interval sets *p from a whole number or a share.
+// interval parses a whole number or a share into *p.
 func (e *setter) interval(p *Interval) error {
 	if e.v.kind == null && e.limit.min == 0 && !e.limit.open {
 		*p = 0
@@ -441,7 +431,7 @@ func (e *setter) interval(p *Interval) error {
 	}
 	x, err := strconv.ParseFloat(e.v.text, 64)
 	if err != nil || x >= 1<<53 {
-		return e.fail("a smaller number")
+		return e.fail("a number below 2^53")
 	}
 	if err := e.inRange(x); err != nil {
 		return err

@@ -122,22 +122,22 @@ func TestSchedulesOfTransformers(t *testing.T) {
 // TestSchedulerArgsAreChecked: numbers that a schedule does not take, or not so.
 func TestSchedulerArgsAreChecked(t *testing.T) {
 	for text, want := range map[string]string{
-		"lr_scheduler_kwargs: {num_cycles: 2}":                                                             `t.yaml:1:35: lr_scheduler_kwargs.num_cycles: 2 has no place with lr_scheduler_type linear, which takes none: remove it`,
-		"lr_scheduler_type: polynomial\nlr_scheduler_kwargs:\n  powr: 2":                                   `t.yaml:3:9: lr_scheduler_kwargs.powr: 2 has no place with lr_scheduler_type polynomial, which takes power, lr_end: remove it`,
-		"lr_scheduler_type: polynomial\nlr_scheduler_kwargs: {power: x}":                                   `t.yaml:2:30: lr_scheduler_kwargs.power: wants a number, is x`,
-		"lr_scheduler_type: polynomial\nlr_scheduler_kwargs: {power: -1}":                                  `wants at least 0, is -1`,
-		"lr_scheduler_type: cosine_with_restarts\nlr_scheduler_kwargs: {num_cycles: 1.5}":                  `wants a whole number, is 1.5`,
-		"lr_scheduler_type: cosine\nlr_scheduler_kwargs: {num_cycles: 0}":                                  `wants more than 0, is 0`,
-		"lr_scheduler_type: cosine_warmup_with_min_lr\nlr_scheduler_kwargs: {min_lr_rate: 0.5, min_lr: 0}": `min_lr and min_lr_rate both say where the rate ends: give one of them`,
-		"lr_scheduler_type: cosine_warmup_with_min_lr\nlr_scheduler_kwargs: {warmup_lr_rate: -0.5}":        `wants at least 0, is -0.5`,
-		"lr_scheduler_type: cosine\nlr_scheduler_kwargs: {warmup_lr_rate: 0.5}":                            `has no place with lr_scheduler_type cosine`,
-		"lr_scheduler_type: cosine\nlr_scheduler_kwargs: {min_lr_rate: 1.5}":                               `wants at most 1, is 1.5`,
-		"lr_scheduler_type: cosine\nlr_scheduler_kwargs: {min_lr_rate: 0.5, min_lr: 0}":                    `t.yaml:2:23: lr_scheduler_kwargs: min_lr and min_lr_rate both say where the rate ends: give one of them`,
-		"lr_scheduler_type: cosine\nlr_scheduler_kwargs: {min_lr_rate: 0.5}\nmin_lr_ratio: 0.1":            `min_lr_rate and min_lr_ratio both say`,
-		"lr_scheduler_type: polynomial\nlearning_rate: 1e-8":                                               `t.yaml:2:16: learning_rate is 1e-08, and polynomial falls from it to lr_end, which is 1e-07: give a larger rate, or lr_scheduler_kwargs: {lr_end: 0}`,
-		"lr_scheduler_kwargs: 3": `lr_scheduler_kwargs: wants a mapping`,
-		"lr_scheduler_type: inverse_sqrt\nlr_scheduler_kwargs: {timescale: 0}":                     `wants at least 1, is 0`,
-		"lr_scheduler_type: inverse_sqrt\nlr_scheduler_kwargs: {timescale: 10, shift: 1, power: }": `shift: 1 has no place`,
+		"lr_scheduler_kwargs: {num_cycles: 2}":                                                             `t.yaml:1:35: lr_scheduler_kwargs.num_cycles is not a setting of lr_scheduler_type linear, which takes none: remove it`,
+		"lr_scheduler_type: polynomial\nlr_scheduler_kwargs:\n  powr: 2":                                   `t.yaml:3:9: lr_scheduler_kwargs.powr is not a setting of lr_scheduler_type polynomial, which takes power, lr_end: remove it`,
+		"lr_scheduler_type: polynomial\nlr_scheduler_kwargs: {power: x}":                                   `t.yaml:2:30: lr_scheduler_kwargs.power must be a number, not x`,
+		"lr_scheduler_type: polynomial\nlr_scheduler_kwargs: {power: -1}":                                  `must be at least 0, not -1`,
+		"lr_scheduler_type: cosine_with_restarts\nlr_scheduler_kwargs: {num_cycles: 1.5}":                  `must be a whole number, not 1.5`,
+		"lr_scheduler_type: cosine\nlr_scheduler_kwargs: {num_cycles: 0}":                                  `must be more than 0, not 0`,
+		"lr_scheduler_type: cosine_warmup_with_min_lr\nlr_scheduler_kwargs: {min_lr_rate: 0.5, min_lr: 0}": `lr_scheduler_kwargs: min_lr and min_lr_rate both set the final learning rate: give one of them`,
+		"lr_scheduler_type: cosine_warmup_with_min_lr\nlr_scheduler_kwargs: {warmup_lr_rate: -0.5}":        `must be at least 0, not -0.5`,
+		"lr_scheduler_type: cosine\nlr_scheduler_kwargs: {warmup_lr_rate: 0.5}":                            `lr_scheduler_kwargs.warmup_lr_rate is not a setting of lr_scheduler_type cosine, which takes num_cycles, min_lr, min_lr_rate: remove it`,
+		"lr_scheduler_type: cosine\nlr_scheduler_kwargs: {min_lr_rate: 1.5}":                               `must be at most 1, not 1.5`,
+		"lr_scheduler_type: cosine\nlr_scheduler_kwargs: {min_lr_rate: 0.5, min_lr: 0}":                    `t.yaml:2:23: lr_scheduler_kwargs: min_lr and min_lr_rate both set the final learning rate: give one of them`,
+		"lr_scheduler_type: cosine\nlr_scheduler_kwargs: {min_lr_rate: 0.5}\nmin_lr_ratio: 0.1":            `lr_scheduler_kwargs: min_lr_rate and min_lr_ratio both set the final learning rate: give one of them`,
+		"lr_scheduler_type: polynomial\nlearning_rate: 1e-8":                                               `t.yaml:2:16: learning_rate is 1e-08, but polynomial falls from it to lr_end, which is 1e-07: raise learning_rate, or set lr_scheduler_kwargs: {lr_end: 0}`,
+		"lr_scheduler_kwargs: 3": `lr_scheduler_kwargs must be a mapping`,
+		"lr_scheduler_type: inverse_sqrt\nlr_scheduler_kwargs: {timescale: 0}":                     `must be at least 1, not 0`,
+		"lr_scheduler_type: inverse_sqrt\nlr_scheduler_kwargs: {timescale: 10, shift: 1, power: }": `lr_scheduler_kwargs.shift is not a setting of lr_scheduler_type inverse_sqrt, which takes timescale: remove it`,
 	} {
 		_, err := Parse("t.yaml", []byte(text), Args{})
 		if err == nil || !strings.Contains(err.Error(), want) {

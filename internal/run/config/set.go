@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"math"
 	"os"
 	"regexp"
@@ -18,7 +19,7 @@ var (
 	floatText = regexp.MustCompile(`^[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?$`)
 )
 
-// set gives the key k of c the value v; spelled is the name that the user gave the key.
+// set stores v in c's field for k. spelled is the name under which the user gave the key.
 func (k *key) set(c *Config, spelled string, v value) error {
 	e := &setter{key: k, spelled: spelled, v: v}
 	switch p := k.field(c).(type) {
@@ -67,27 +68,27 @@ func (k *key) set(c *Config, spelled string, v value) error {
 	panic("config: key " + k.name + " has a field of unknown type")
 }
 
-// setter sets the field of a key to a value as it was written.
+// setter converts a value as written and stores it in the field of a key.
 type setter struct {
 	*key
 	spelled string
 	v       value
 }
 
-// fail is an error at the value. want says what the key takes, hints come last.
+// fail returns an error at the value. want describes the values that the key accepts; hints follow at the end.
 func (e *setter) fail(want string, hints ...string) error {
-	name := e.spelled + ": "
-	if e.v.pos.Flag != "" && !strings.Contains(e.spelled, "[") { // the flag has the name of its key, and not that of what is in a list
+	name := e.spelled + " "
+	if e.v.pos.Flag != "" && !strings.Contains(e.spelled, "[") { // a flag's position already names the key, except for an item of a list
 		name = ""
 	}
-	got := e.v.shown()
+	got := "not " + e.v.shown()
 	if e.v.kind == null {
-		got = "left empty"
+		got = "but is left empty"
 	}
-	return e.v.pos.errorf("%swants %s, is %s%s", name, want, got, strings.Join(hints, ""))
+	return e.v.pos.errorf("%smust be %s, %s%s", name, want, got, strings.Join(hints, ""))
 }
 
-// expand replaces ~ and the variables in the paths of a key that has them.
+// expand replaces ~ and ${NAME} in paths, for keys that have vars set.
 func (e *setter) expand(paths []string) error {
 	if !e.vars {
 		return nil
@@ -102,7 +103,7 @@ func (e *setter) expand(paths []string) error {
 	return nil
 }
 
-// isAuto says whether the value leaves the key to mt.
+// isAuto reports whether the value leaves the key to mt.
 func (e *setter) isAuto() bool { return e.auto && (e.v.kind == null || e.v.text == "auto") }
 
 func (e *setter) text(p *string) error {
@@ -130,7 +131,7 @@ func (e *setter) text(p *string) error {
 	return e.fail("text")
 }
 
-// isWord says whether plain text is not a number, a truth value or nothing.
+// isWord reports whether plain text is a word: neither a number nor a truth value.
 func isWord(s string) bool {
 	_, isBool := truth(s)
 	return !isBool && !floatText.MatchString(s)
@@ -145,19 +146,19 @@ func (e *setter) choice(p *string) error {
 		s = "auto"
 	}
 	if e.v.kind > quoted || !slices.Contains(e.choices, s) {
+		if e.name == "save_strategy" && s == "best" {
+			return e.fail(oneOf(e.choices), "; save_best: true keeps the checkpoint with the lowest eval_loss")
+		}
 		return e.fail(oneOf(e.choices)+e.why(), suggest(s, e.choices))
 	}
 	*p = s
 	return nil
 }
 
-// why says, in brackets, why mt does not have a choice that other tools have.
+// why explains, in brackets, why mt lacks a choice that other tools have.
 func (e *setter) why() string {
-	switch {
-	case e.name == "optim":
-		return " (no others keep their state in host memory)"
-	case e.name == "save_strategy" && e.v.text == "best":
-		return " (none is kept for its evaluation: save at eval_steps, and compare the eval_loss of metrics.jsonl)"
+	if e.name == "optim" {
+		return " (no other optimizer keeps its state in host memory)"
 	}
 	return ""
 }
@@ -170,7 +171,7 @@ func oneOf(choices []string) string {
 	return strings.Join(choices[:last], ", ") + " or " + choices[last]
 }
 
-// truth reads the spellings of true and false that YAML 1.1 has.
+// truth parses YAML 1.1's spellings of true and false.
 func truth(s string) (val, ok bool) {
 	switch strings.ToLower(s) {
 	case "true", "yes", "on":
@@ -236,7 +237,7 @@ func (e *setter) dashboard(p *string) error {
 	return nil
 }
 
-// devices takes auto, a number, or a list of numbers.
+// devices accepts auto, a number, or a list of numbers.
 func (e *setter) devices(p *string) error {
 	items := []string{}
 	for _, item := range e.v.items {
@@ -246,7 +247,7 @@ func (e *setter) devices(p *string) error {
 	case e.v.kind == list:
 		*p = "[" + strings.Join(items, ", ") + "]"
 	case e.v.kind == null || e.v.kind == mapping || e.v.text == "":
-		return e.fail("auto, a number of devices, or a list of GPUs such as [0, 2]")
+		return e.fail(wantDevices)
 	case text != e.v.text || strings.Contains(text, ","):
 		*p = "[" + strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' }), ", ") + "]"
 	default:
@@ -264,7 +265,7 @@ func (e *setter) integer() (int64, error) {
 	}
 	n, err := strconv.ParseInt(e.v.text, 10, 64)
 	if err != nil {
-		return 0, e.fail("a smaller number")
+		return 0, e.fail("a number of at most 64 bits")
 	}
 	if err := e.inRange(float64(n)); err != nil {
 		return 0, err
@@ -275,7 +276,7 @@ func (e *setter) integer() (int64, error) {
 	return n, nil
 }
 
-// zeroIsNone says whether leaving the key empty means its zero: "none".
+// zeroIsNone reports whether an empty value means the key's zero: "none".
 func (e *setter) zeroIsNone() bool {
 	return slices.Contains([]string{"max_steps", "save_total_limit", "max_samples", "evals_per_epoch", "saves_per_epoch"}, e.name)
 }
@@ -286,7 +287,7 @@ func (e *setter) float(p *float64) error {
 	}
 	x, err := strconv.ParseFloat(e.v.text, 64)
 	if err != nil {
-		return e.fail("a smaller number")
+		return e.fail("a number below 1.8e308")
 	}
 	if err := e.inRange(x); err != nil {
 		return err
@@ -321,7 +322,7 @@ func (e *setter) orAuto() string {
 	return ""
 }
 
-// inRange checks a number against the key's limit.
+// inRange returns an error if x lies outside the key's limit.
 func (e *setter) inRange(x float64) error {
 	l := e.limit
 	low := x < l.min || l.open && x == l.min
@@ -339,7 +340,7 @@ func (e *setter) inRange(x float64) error {
 		want = "at most " + e.limitText(l.max)
 	}
 	want += e.orAuto()
-	if l.why != "" {
+	if l.why != "" && high == l.aboutMax() {
 		want += " (" + l.why + ")"
 	}
 	return e.fail(want)
@@ -352,8 +353,8 @@ func (e *setter) limitText(x float64) string {
 	return strconv.FormatFloat(x, 'f', -1, 64)
 }
 
-// list sets a list from a YAML list, or from text with commas between items. A flag also takes a YAML list in
-// brackets. Commas in the braces of a glob, or in the brackets of a regular expression, do not count.
+// list parses a YAML list, or text with commas between items. A flag also accepts a YAML list in brackets. Commas
+// inside a glob's braces or a regular expression's brackets do not split.
 func (e *setter) list(p *[]string) error {
 	v, err := e.bracketed()
 	if err != nil {
@@ -363,14 +364,14 @@ func (e *setter) list(p *[]string) error {
 	switch {
 	case v.kind == null:
 	case v.kind == list:
-		for _, item := range v.items {
+		for i, item := range v.items {
 			if item.kind != quoted && item.kind != plain || item.text == "" {
-				return (&setter{key: e.key, spelled: e.spelled, v: item}).fail("text in its list")
+				return (&setter{key: e.key, spelled: fmt.Sprintf("%s[%d]", e.spelled, i), v: item}).fail("text")
 			}
 			out = append(out, item.text)
 		}
 	case v.kind == mapping || v.kind == plain && v.pos.Flag == "" && !isWord(v.text):
-		return e.fail("text or a list")
+		return e.fail("text or a list of texts")
 	case e.whole:
 		out = []string{v.text}
 	default:
@@ -383,7 +384,8 @@ func (e *setter) list(p *[]string) error {
 	return nil
 }
 
-// bracketed is the value, or the YAML list that a flag has in brackets. Text of a whole key that is no such list stays text.
+// bracketed returns the value. If a flag's text is a YAML list in brackets, bracketed returns that list. For keys
+// with whole set, text that does not parse as a list stays text.
 func (e *setter) bracketed() (value, error) {
 	text := strings.TrimSpace(e.v.text)
 	if e.v.kind != plain || e.v.pos.Flag == "" || !strings.HasPrefix(text, "[") || !strings.HasSuffix(text, "]") {
@@ -396,7 +398,7 @@ func (e *setter) bracketed() (value, error) {
 	return v, err
 }
 
-// nesting is the brackets in which a comma does not end an item of the key's list.
+// nesting returns the bracket pairs inside which a comma does not split the key's list.
 func (e *setter) nesting() string {
 	switch {
 	case e.commas:
@@ -407,7 +409,7 @@ func (e *setter) nesting() string {
 	return "{}"
 }
 
-// numbers sets a list of numbers, from a YAML list or from text with commas.
+// numbers parses a list of numbers: a YAML list, or text with commas.
 func (e *setter) numbers(p *[]float64) error {
 	written, err := e.bracketed()
 	if err != nil {
@@ -426,9 +428,9 @@ func (e *setter) numbers(p *[]float64) error {
 		}
 	}
 	var out []float64
-	for _, v := range items {
+	for i, v := range items {
 		var x float64
-		if err := (&setter{key: e.key, spelled: e.spelled, v: v}).float(&x); err != nil {
+		if err := (&setter{key: e.key, spelled: fmt.Sprintf("%s[%d]", e.spelled, i), v: v}).float(&x); err != nil {
 			return err
 		}
 		out = append(out, x)
@@ -437,8 +439,8 @@ func (e *setter) numbers(p *[]float64) error {
 	return nil
 }
 
-// reports sets report_to to in, without "none". "all" stands for all the others, as in
-// transformers.TrainingArguments; mlflow is one of them where a server is named.
+// reports sets report_to to in without "none". "all" stands for every other choice, as in
+// transformers.TrainingArguments; it includes mlflow only where MLFLOW_TRACKING_URI is set.
 func (e *setter) reports(p *[]string, in []string) error {
 	var out []string
 	add := func(s string) {
@@ -469,8 +471,8 @@ func (e *setter) reports(p *[]string, in []string) error {
 	return nil
 }
 
-// splitList cuts s at its commas, but for those inside the brackets that nesting pairs up, such as "{}[]". A backslash
-// takes a bracket its meaning where nesting has round ones, as in a regular expression.
+// splitList splits s at commas outside the bracket pairs in nesting, such as "{}[]". If nesting has round brackets, s
+// holds regular expressions, and a backslash escapes a bracket.
 func splitList(s, nesting string) []string {
 	var out []string
 	depth, start, escaped := 0, 0, false
@@ -499,9 +501,8 @@ func splitList(s, nesting string) []string {
 	return out
 }
 
-// model sets the model. A mapping is an inline config. Under the key `model`
-// text without a slash is a preset, unless such a directory exists; all else is
-// a path or a Hub id.
+// model parses the model. A mapping is an inline config. Under the key `model`, text without a slash is a preset
+// unless a directory of that name exists. All other text is a path or a Hub id.
 func (e *setter) model(p *ModelRef) error {
 	switch {
 	case e.v.kind == mapping && e.spelled == "model":
@@ -511,7 +512,7 @@ func (e *setter) model(p *ModelRef) error {
 		*p = ModelRef{Inline: e.v.inline().(map[string]any)}
 		return nil
 	case e.v.kind == mapping:
-		return e.fail("a directory or a Hub id (an inline config is given as model)")
+		return e.fail("a directory or a Hub id (give an inline config under the key model)")
 	case e.v.kind != quoted && e.v.kind != plain || e.v.text == "":
 		return e.fail("a directory or a Hub id")
 	}
@@ -524,7 +525,7 @@ func (e *setter) model(p *ModelRef) error {
 	return nil
 }
 
-// mapping sets a mapping of any values.
+// mapping parses a mapping with values of any type.
 func (e *setter) mapping(p *map[string]any) error {
 	switch {
 	case e.v.kind == null || e.v.kind == mapping && len(e.v.fields) == 0:
@@ -532,11 +533,8 @@ func (e *setter) mapping(p *map[string]any) error {
 	case e.v.kind == mapping:
 		*p = e.v.inline().(map[string]any)
 	default:
-		example := "{enable_thinking: false}"
-		if e.spelled == preferenceKey {
-			example = "{beta: 0.1}"
-		}
-		return e.fail("a mapping such as " + example)
+		return e.fail("a mapping such as " + map[string]string{preferenceKey: "{beta: 0.1}", specialTokensKey: `{eos_token: "<|im_end|>"}`,
+			kwargsKey: "{num_cycles: 3}", "chat_template_kwargs": "{enable_thinking: false}"}[e.name])
 	}
 	return nil
 }
@@ -546,7 +544,7 @@ func isDir(path string) bool {
 	return err == nil && st.IsDir()
 }
 
-// inline is v as JSON would have it, with int64 for whole numbers.
+// inline converts v to JSON-like Go values, with int64 for whole numbers.
 func (v value) inline() any {
 	switch v.kind {
 	case quoted:
@@ -569,8 +567,7 @@ func (v value) inline() any {
 	return nil
 }
 
-// scalar is the value that YAML takes the plain scalar s for: a bool, nil, int64,
-// float64 or string.
+// scalar returns the value of a plain YAML scalar: bool, nil, int64, float64 or string.
 func scalar(s string) any {
 	switch strings.ToLower(s) {
 	case "true":

@@ -13,7 +13,7 @@ const (
 	moreTokensKey    = "additional_special_tokens"
 )
 
-// NamedTokens are the tokens that special_tokens names, by tokenizer.NamedTokens.
+// NamedTokens returns the tokens that special_tokens gives, by their names in tokenizer.NamedTokens.
 func (c *Config) NamedTokens() map[string]string {
 	out := map[string]string{}
 	for _, name := range tokenizer.NamedTokens {
@@ -24,7 +24,7 @@ func (c *Config) NamedTokens() map[string]string {
 	return out
 }
 
-// MoreSpecialTokens are all tokens of special_tokens, named or not, which the vocabulary is to have.
+// MoreSpecialTokens returns all tokens in special_tokens, named or not. The vocabulary gets those it lacks.
 func (c *Config) MoreSpecialTokens() []string {
 	named := c.NamedTokens()
 	var out []string
@@ -40,7 +40,7 @@ func (c *Config) MoreSpecialTokens() []string {
 	return out
 }
 
-// checkSpecialTokens refuses what is no token in special_tokens.
+// checkSpecialTokens rejects entries of special_tokens that are not tokens.
 func (c *Config) checkSpecialTokens(fail func(key, format string, args ...any)) {
 	for _, name := range slices.Sorted(maps.Keys(c.SpecialTokens)) {
 		key, v := specialTokensKey+"."+name, c.SpecialTokens[name]
@@ -50,14 +50,14 @@ func (c *Config) checkSpecialTokens(fail func(key, format string, args ...any)) 
 		case v == nil: // left empty
 		case slices.Contains(tokenizer.NamedTokens, name):
 			if !isText || text == "" {
-				fail(key, "%s: wants a token, is %v (put quotes around it)", key, v)
+				fail(key, "%s must be a token in quotes, not %s", key, flow(v))
 			}
 		case name != moreTokensKey:
-			fail(key, "%s: unknown; it has %s and %s%s", key, strings.Join(tokenizer.NamedTokens, ", "), moreTokensKey, suggest(name, append(slices.Clone(tokenizer.NamedTokens), moreTokensKey)))
+			fail(key, "%s: unknown key; special_tokens takes %s and %s%s", key, strings.Join(tokenizer.NamedTokens, ", "), moreTokensKey, suggest(name, append(slices.Clone(tokenizer.NamedTokens), moreTokensKey)))
 		case !isList:
-			fail(key, "%s: wants a list of tokens, is %v", key, v)
+			fail(key, "%s must be a list of tokens, not %s", key, flow(v))
 		case slices.ContainsFunc(list, func(x any) bool { text, ok := x.(string); return !ok || text == "" }):
-			fail(key, "%s: wants a list of tokens, which are text in quotes", key)
+			fail(key, "%s must be a list of tokens: put each token in quotes", key)
 		}
 	}
 }

@@ -14,12 +14,12 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// kind is the shape of a value as written.
+// kind is the YAML shape of a value.
 type kind uint8
 
 const (
 	null    kind = iota
-	plain        // a scalar without quotes; what it is depends on the key
+	plain        // a scalar without quotes; its type depends on the key
 	quoted       // text in quotes or a block
 	list         // items
 	mapping      // fields
@@ -29,7 +29,7 @@ func (k kind) String() string {
 	return [...]string{"nothing", "a plain value", "text", "a list", "a mapping"}[k]
 }
 
-// value is a value as written, before its key's type is known.
+// value is a parsed YAML value whose key's type is not yet known.
 type value struct {
 	kind   kind
 	text   string
@@ -38,34 +38,41 @@ type value struct {
 	pos    Pos
 }
 
-// field is one key of a mapping, as written.
+// field is one key of a mapping, with its value.
 type field struct {
 	name string
 	pos  Pos
 	val  value
 }
 
-// shown is v for error messages.
+// shown formats v for error messages.
 func (v value) shown() string {
 	switch v.kind {
 	case plain:
 		return v.text
 	case quoted:
 		return fmt.Sprintf("%q", v.text)
+	case list:
+		if len(v.items) == 0 {
+			return "an empty list"
+		}
+	case mapping:
+		if len(v.fields) == 0 {
+			return "an empty mapping"
+		}
 	}
 	return v.kind.String()
 }
 
-// maxDepth bounds how deep lists and mappings nest: a config.json needs 3.
+// maxDepth bounds the nesting of lists and mappings. A config.json needs 3 levels.
 const maxDepth = 16
 
-// parseYAML reads one YAML document. The result is a mapping, or null when the
-// document is empty.
+// parseYAML parses one YAML document. The result is a mapping, or null for an empty document.
 func parseYAML(name string, src []byte) (v value, err error) {
 	if !utf8.Valid(src) {
-		return v, Usagef("%s: is not UTF-8 text", name)
+		return v, Usagef("%s is not UTF-8 text: save it as UTF-8", name)
 	}
-	f, err := parseAST(name, bytes.TrimPrefix(src, []byte("\xef\xbb\xbf"))) // the mark that some editors begin a file with
+	f, err := parseAST(name, bytes.TrimPrefix(src, []byte("\xef\xbb\xbf"))) // a byte order mark, which some editors write
 	if IsUsage(err) {
 		return v, err
 	}
@@ -83,7 +90,7 @@ func parseYAML(name string, src []byte) (v value, err error) {
 			continue
 		}
 		if body != nil {
-			return v, nodePos(name, d.Body).errorf("a second YAML document; a config file has one")
+			return v, nodePos(name, d.Body).errorf("this begins a second YAML document; a config file has only one")
 		}
 		body = d.Body
 	}
@@ -93,8 +100,8 @@ func parseYAML(name string, src []byte) (v value, err error) {
 	return (&reader{file: name}).node(body, 0)
 }
 
-// parseAST parses src with the YAML library. A panic of the library becomes an error,
-// and text on which its parser would take endless time or memory does not reach it.
+// parseAST parses src with the YAML library and turns the library's panics into errors. checkTokens first rejects
+// text that would cost the library's parser excessive time or memory.
 func parseAST(name string, src []byte) (f *ast.File, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -108,17 +115,16 @@ func parseAST(name string, src []byte) (f *ast.File, err error) {
 	return parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
 }
 
-// maxKeys and maxItems are more keys, and more items of lists, than any config has. The
-// time that the YAML library takes grows with the square of the keys.
+// maxKeys and maxItems exceed the keys and list items of any real config. The YAML library's time grows with the
+// square of the number of keys.
 const (
 	maxKeys  = 2000
 	maxItems = 50000
 )
 
-// checkTokens refuses more keys or items than maxKeys and maxItems, and nesting deeper
-// than maxDepth within a line. There one character makes a level, and the memory that
-// the library takes grows with the square of the levels; nesting over several lines
-// needs indentation for each level, so that the size of the file bounds it.
+// checkTokens rejects text with more than maxKeys keys or maxItems items, or with nesting deeper than maxDepth within
+// one line. The library's memory grows with the square of the depth, and within a line one character adds a level.
+// Over several lines each level needs indentation, so the file's size bounds the depth.
 func checkTokens(name string, tokens token.Tokens) error {
 	flow, dashes, keys, items, line := 0, 0, 0, 0, 0
 	for _, t := range tokens {
@@ -141,11 +147,11 @@ func checkTokens(name string, tokens token.Tokens) error {
 		}
 		switch {
 		case flow+dashes > maxDepth:
-			return pos.errorf("nested more than %d deep", maxDepth)
+			return pos.errorf("lists and mappings are nested more than %d deep", maxDepth)
 		case keys > maxKeys:
-			return pos.errorf("more than %d keys: not a config file", maxKeys)
+			return pos.errorf("there are more than %d keys; no config file needs as many", maxKeys)
 		case items > maxItems:
-			return pos.errorf("more than %d items of lists: give a folder or a pattern", maxItems)
+			return pos.errorf("there are more than %d list items: give a folder or a pattern instead", maxItems)
 		}
 	}
 	return nil
@@ -164,14 +170,14 @@ func nodePos(file string, n ast.Node) Pos {
 	return p
 }
 
-// reader turns the library's tree into values, refusing what a config has no
-// use for: anchors, aliases, merges and tags.
+// reader converts the library's tree into values. It rejects anchors, aliases, merge keys and tags, which a config
+// does not need.
 type reader struct{ file string }
 
 func (r *reader) node(n ast.Node, depth int) (value, error) {
 	v := value{pos: nodePos(r.file, n)}
 	if depth > maxDepth {
-		return v, v.pos.errorf("nested more than %d deep", maxDepth)
+		return v, v.pos.errorf("lists and mappings are nested more than %d deep", maxDepth)
 	}
 	switch n := n.(type) {
 	case *ast.NullNode:
@@ -216,10 +222,10 @@ func (r *reader) fields(v value, in []*ast.MappingValueNode, depth int) (value, 
 		pos := nodePos(r.file, mv.Key)
 		name, ok := keyText(mv.Key)
 		if !ok {
-			return v, pos.errorf("not a key: keys are plain words")
+			return v, pos.errorf("this is not a key: a key is a plain word")
 		}
 		if first, ok := seen[name]; ok {
-			return v, pos.errorf("repeated key %q, first given in line %d", name, first.Line)
+			return v, pos.errorf("the key %q is repeated; it is first given in line %d: keep one of them", name, first.Line)
 		}
 		seen[name] = pos
 		fv, err := r.node(mv.Value, depth+1)
@@ -234,7 +240,7 @@ func (r *reader) fields(v value, in []*ast.MappingValueNode, depth int) (value, 
 	return v, nil
 }
 
-// keyText is the text of a mapping's key, when it is a scalar.
+// keyText returns the text of a mapping's key, if the key is a scalar.
 func keyText(n ast.MapKeyNode) (string, bool) {
 	switch n := n.(type) {
 	case *ast.StringNode:

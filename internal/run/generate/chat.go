@@ -15,18 +15,17 @@ import (
 	"mt/internal/run/settings"
 )
 
-// ChatOptions say what to answer. With In, Conversations has one conversation, which
-// may be empty, and the turns that In holds continue it. Without In, each of
-// Conversations is answered once.
+// ChatOptions configures Chat. With In, Conversations holds a single conversation, which may be empty; each line of
+// In adds a user turn to it. Without In, Chat answers each of Conversations once.
 type ChatOptions struct {
 	TextOptions
 	Conversations []*data.Conversation
-	System        string // the system's turn, put before each conversation; "": as the conversations have it
+	System        string // system turn put before each conversation; "": as the conversations have it
 	In            io.Reader
-	Ask           string // shown on Stderr before a turn is read; "": nobody is at a terminal
+	Ask           string // prompt shown on Stderr before each turn; "": no terminal
 }
 
-// What a user may say in place of a turn.
+// Commands that a user may type instead of a message.
 const (
 	sayReset = "/reset"
 	sayExit  = "/exit"
@@ -38,12 +37,11 @@ type chat struct {
 	o         ChatOptions
 	d         *data.Dialogue
 	ends      []int32
-	positions int // of the model; 0: no limit
+	positions int // length of the longest sequence that the model allows; 0: no limit
 }
 
-// Chat answers conversations, through the chat template. Answers appear on Stdout as
-// they are made; with JSON each whole conversation is printed on a line once it is
-// answered.
+// Chat answers conversations through the chat template. Answers stream to Stdout. With JSON, Chat prints each whole
+// conversation on one line after answering it.
 func Chat(ctx context.Context, o ChatOptions) (err error) {
 	c := &chat{o: o}
 	if c.Loaded, err = Load(&o.TextOptions, c.check); err != nil {
@@ -61,8 +59,7 @@ func Chat(ctx context.Context, o ChatOptions) (err error) {
 	return nil
 }
 
-// check finds the chat template and refuses conversations that leave no room for an
-// answer.
+// check finds the chat template. It rejects conversations so long that the model has no position left for an answer.
 func (c *chat) check(in *open.Inputs) (notes []string, err error) {
 	spec := in.Config.DataSpec()
 	spec.Tokenizer, spec.ModelDir, spec.VocabSize = in.Tokenizer, in.ModelDir, in.Model.VocabSize
@@ -92,7 +89,7 @@ func (c *chat) check(in *open.Inputs) (notes []string, err error) {
 	return c.d.Notes, nil
 }
 
-// of puts the place where the conversation v was read, if it is known, in front of err.
+// of adds to err the place where the conversation v was read, such as file and line, if it is known.
 func of(v *data.Conversation, err error) error {
 	if v.Where == "" {
 		return err
@@ -100,14 +97,13 @@ func of(v *data.Conversation, err error) error {
 	return fmt.Errorf("%s: %w", v.Where, err)
 }
 
-// prompt is a conversation in tokens, with room for an answer.
+// prompt is a conversation as tokens.
 type prompt struct {
 	ids  []int32
-	room int // how many tokens the answer may have
+	room int // largest number of tokens of the answer
 }
 
-// promptOf makes the prompt of a conversation. It is an error where the model has no
-// position left for an answer.
+// promptOf tokenizes a conversation. It returns an error if the model has no position left for an answer.
 func (c *chat) promptOf(v *data.Conversation) (prompt, error) {
 	ids, err := c.d.Prompt(v)
 	if err != nil {
@@ -131,7 +127,7 @@ func (c *chat) answer(ctx context.Context, v *data.Conversation, turn int, w io.
 	}
 	g := c.o.sampling(c.asked)
 	g.MaxNewTokens, g.Stop = p.room, c.ends
-	g.Seed += int64(turn) // otherwise all turns would draw the same random numbers
+	g.Seed += int64(turn) // with one seed, all answers of the chat would use the same random numbers
 	var text strings.Builder
 	made, err := c.GoOn(ctx, g, p.ids, io.MultiWriter(w, &text))
 	v.Add("assistant", strings.TrimSpace(text.String()))
@@ -141,8 +137,7 @@ func (c *chat) answer(ctx context.Context, v *data.Conversation, turn int, w io.
 	return err
 }
 
-// one answers a conversation and prints the answer or, with JSON, the whole
-// conversation.
+// one answers one conversation. It prints the answer or, with JSON, the whole conversation.
 func (c *chat) one(ctx context.Context, v *data.Conversation, i int) error {
 	w := c.o.Stdout
 	if c.o.JSON {
@@ -164,8 +159,7 @@ func (c *chat) one(ctx context.Context, v *data.Conversation, i int) error {
 	return nil
 }
 
-// talk continues a conversation, with each line of In as a turn, until In ends or the
-// user ends it.
+// talk holds a conversation. Each line of In is a turn, until In ends or the user ends the chat.
 func (c *chat) talk(ctx context.Context) error {
 	begin := c.o.Conversations[0]
 	v, lines := begin.Clone(), readLines(c.o.In)
@@ -209,9 +203,8 @@ func (c *chat) talk(ctx context.Context) error {
 	}
 }
 
-// reply answers the last turn. A turn that leaves no room for an answer is an error
-// where the turns come through a pipe; at a terminal the error is printed and the turn
-// is taken back.
+// reply answers the last turn. If that turn is so long that no position is left for an answer, the result depends on
+// where turns come from. From a pipe, reply returns an error. At a terminal, it prints the error and removes the turn.
 func (c *chat) reply(ctx context.Context, v *data.Conversation, turn int) error {
 	if _, err := c.promptOf(v); err != nil {
 		if c.o.Ask == "" {
@@ -224,23 +217,22 @@ func (c *chat) reply(ctx context.Context, v *data.Conversation, turn int) error 
 	err := c.answer(ctx, v, turn, c.o.Stdout)
 	fmt.Fprintln(c.o.Stdout)
 	if ctx.Err() != nil {
-		return nil // this is how a user ends the chat
+		return nil // an interrupt is how a user ends the chat
 	}
 	return err
 }
 
-// turnRead is a line that the user wrote, or why there is none: io.EOF at the end.
+// turnRead is a line from the user, or the error that ended the lines; io.EOF: there are no more.
 type turnRead struct {
 	text string
 	err  error
 }
 
-// maxTurn bounds a turn, in bytes.
+// maxTurn is the largest size of a turn, in bytes.
 const maxTurn = 16 << 20
 
-// readLines sends the lines of r, and then the error that ended them. It reads on a
-// goroutine of its own, so that the receiver need not wait for a line and may leave at
-// any time.
+// readLines sends the lines of r and then the error that ended them. A separate goroutine reads, so the receiver can
+// stop waiting at any time.
 func readLines(r io.Reader) <-chan turnRead {
 	out := make(chan turnRead)
 	go func() {

@@ -20,9 +20,8 @@ import (
 // the embedding, experts, experts beside latent attention, and experts beside attention with sinks.
 var onGPU = []string{"gemma2-capped", "qwen2-tied", "qwen3moe-plain", "deepseekv3", "gptoss"}
 
-// TestFixtureLogits: the logits of a recorded model are Transformers', on the
-// CPU device after every token, on an emulated GPU after the last ones. Where long tests are left out the GPU is tried
-// on those of onGPU.
+// TestFixtureLogits: a recorded model's logits equal Transformers', on the CPU device after every token and on an
+// emulated GPU after the last ones. Without long tests the GPU runs only the models in onGPU.
 func TestFixtureLogits(t *testing.T) {
 	for _, dir := range testkit.Recordings(t) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {

@@ -16,37 +16,36 @@ import (
 	"mt/model"
 )
 
-// Options say what continues a prompt, and how.
+// Options configures Run: the model, the device and the sampling.
 type Options struct {
 	Device device.Device
-	Store  *host.Store // weights; nothing else of it is read
+	Store  *host.Store // only its weights are read
 	Config *model.Config
 	Act    device.DType // compute dtype
 	Layout []model.Layout
 
 	MaxNewTokens int
-	Temperature  float64 // 0: the most likely token each time
+	Temperature  float64 // 0: always the most likely token
 	TopK         int     // only the k most likely; 0: all
-	TopP         float64 // only the most likely that make up this share; 0 or 1: all
-	MinP         float64 // only those at least this share as likely as the most likely; 0: all
+	TopP         float64 // only the most likely tokens whose joint probability reaches this share; 0 or 1: all
+	MinP         float64 // only tokens at least this fraction as likely as the most likely one; 0: all
 	Seed         int64
 	Stop         []int32 // ids that end the text; they are not passed to emit
 
 	RepetitionPenalty float64 // divides positive logits of ids that occurred and multiplies negative ones; 0 or 1: none
-	MinNewTokens      int     // no id of Stop is chosen before so many tokens
+	MinNewTokens      int     // no id of Stop is chosen before this many new tokens
 	SuppressTokens    []int32 // ids that are never chosen
 }
 
-// chunk is how many tokens of a prompt go through the layers at once.
+// chunk is the number of prompt tokens that go through a layer in one launch.
 const chunk = 512
 
-// intBytes holds what upload puts on the device: two ints a token and, where every token is a
-// stretch by itself, two more, and some.
+// intBytes is an upper bound on the int32 values that upload copies for a chunk: index, position and up to two
+// attention bounds a token.
 const intBytes = 4 * 5 * chunk
 
-// Run continues prompt (at least one id) and passes each new id to emit as it
-// is chosen. It ends after MaxNewTokens, at an id of Stop, or with ctx, whose cause is then
-// the error.
+// Run continues prompt (at least one id) and calls emit with each new id. It stops after MaxNewTokens, at an id of
+// Stop, or when ctx is cancelled; then it returns the cause.
 func Run(ctx context.Context, o Options, prompt []int32, emit func(id int32)) error {
 	if err := o.check(prompt); err != nil {
 		return fmt.Errorf("generate: %w", err)
@@ -83,7 +82,7 @@ func Run(ctx context.Context, o Options, prompt []int32, emit func(id int32)) er
 	return nil
 }
 
-// check refuses what cannot be continued.
+// check rejects options and prompts that cannot be continued.
 func (o Options) check(prompt []int32) error {
 	switch {
 	case len(prompt) == 0:
@@ -114,25 +113,25 @@ func (o Options) check(prompt []int32) error {
 	return nil
 }
 
-// decoder holds the device side of one growing sequence.
+// decoder holds the device memory for one growing sequence.
 type decoder struct {
 	o         Options
 	spec      layers.Spec
 	stream    device.Stream
 	templates *layers.Templates
-	visits    [][]schedule.Visit // by layer: those of an evaluation
+	visits    [][]schedule.Visit // by layer: the visits of an evaluation
 	tiles     [][]layers.Tile    // by layer, by part
-	slot      device.Mem         // for one tile; none on a unified device
-	caches    []device.Mem       // by layer; none for those without attention
+	slot      device.Mem         // holds one tile; none on a unified device
+	caches    []device.Mem       // by layer; none for layers without attention
 	ws        device.Mem
-	experts   device.Mem    // the state of a layer with experts
+	experts   device.Mem    // state of a layer with experts
 	x, y      device.Tensor // hidden states of a chunk
-	rows      device.Tensor // the embedding's, of a chunk
+	rows      device.Tensor // embedding rows of a chunk
 	ints      device.Mem    // index, positions, cumulative lengths
 	logits    device.Tensor
 	staging   []byte
-	start     int // how many tokens are in the caches
-	shift     int // added to positions: where the rotary tables for a sequence of the largest length begin
+	start     int // tokens in the key/value caches so far
+	shift     int // added to positions: the first row of the rotary tables for the longest sequence
 	freeing   []func()
 }
 
@@ -151,7 +150,7 @@ func newDecoder(o Options, maxTokens int) (_ *decoder, err error) {
 	}
 	d.freeing = append(d.freeing, func() { _ = d.stream.Close() })
 	c, act := o.Config, o.Act.Size()
-	spec := layers.Spec{Config: c, Act: o.Act, MaxTokens: chunk, ChunkTokens: chunk, HeadChunk: 1, Positions: maxTokens} // only the last token has logits
+	spec := layers.Spec{Config: c, Act: o.Act, MaxTokens: chunk, ChunkTokens: chunk, HeadChunk: 1, Positions: maxTokens} // only the last token gets logits
 	hidden := int64(chunk) * int64(c.HiddenSize)
 	vocab := int64(c.VocabSize)
 	staging := max(hidden*act, 4*vocab, intBytes, 4*int64(c.AllExperts()+1), 4*c.RopeElems(maxTokens))
@@ -215,7 +214,7 @@ func (d *decoder) alloc(spec layers.Spec, maxTokens int) error {
 	return d.take(&d.ints, accounts.Batch, intBytes)
 }
 
-// slotBytes is the size of the largest tile that is copied into the slot.
+// slotBytes returns the size of the largest tile, because tiles are copied into the slot one after the other.
 func (d *decoder) slotBytes(spec layers.Spec) (n int64) {
 	for i, l := range d.o.Layout {
 		kind := layers.KindOf(l.Kind)
@@ -237,7 +236,7 @@ func (d *decoder) take(m *device.Mem, p accounts.Purpose, bytes int64) (err erro
 	return err
 }
 
-// table puts fp32 values on the device and waits until they are there.
+// table copies fp32 values to the device and waits for the copy.
 func (d *decoder) table(v []float32) (device.Tensor, error) {
 	var m device.Mem
 	n := int64(len(v))
@@ -257,8 +256,8 @@ func (d *decoder) close() {
 	}
 }
 
-// forward appends ids to the sequence and returns the logits (V) after the
-// last; they are valid until the next call.
+// forward appends ids to the sequence and returns the logits (V) of the last token. They are valid until the next
+// call.
 func (d *decoder) forward(ids []int32) ([]float32, error) {
 	for len(ids) > 0 {
 		n := min(len(ids), chunk)
@@ -279,8 +278,7 @@ func (d *decoder) forward(ids []int32) ([]float32, error) {
 	return out, nil
 }
 
-// piece runs at most chunk tokens through all layers; with last the logits of
-// the last token land in staging.
+// piece runs at most chunk tokens through all layers. last: it also copies the last token's logits to staging.
 func (d *decoder) piece(ids []int32, last bool) error {
 	p := &piece{ids: ids, last: last, step: layers.CacheStep{Tokens: len(ids), Start: d.start}}
 	var err error
@@ -302,8 +300,8 @@ func (d *decoder) piece(ids []int32, last bool) error {
 	return d.stream.Sync()
 }
 
-// upload puts on the device what the templates read of a piece: where each token's row is
-// (index), its position, and the bounds that step has.
+// upload copies int32 values of a piece to the device: each token's row (index) and position, and the attention bounds
+// in step.
 func (d *decoder) upload(ids []int32, step *layers.CacheStep) (index device.Tensor, err error) {
 	n, all := len(ids), int64(0)
 	put := func(v []int32) device.Tensor {
@@ -326,7 +324,7 @@ func (d *decoder) upload(ids []int32, step *layers.CacheStep) (index device.Tens
 	return index, d.stream.Sync()
 }
 
-// register makes copies of the tiles fast, and has a unified device reach them, until the decoder is closed.
+// register pins the tiles for fast copies and maps them for a unified device, until the decoder is closed.
 func (d *decoder) register() error {
 	var tiles [][]byte
 	for _, l := range d.o.Store.Layers {
@@ -339,7 +337,7 @@ func (d *decoder) register() error {
 	return nil
 }
 
-// weights binds a tile in place, or copies it into the slot.
+// weights binds a tile in place, or copies the tile into the slot.
 func (d *decoder) weights(t layers.Tile) layers.Weights {
 	st := d.o.Store.Layers
 	if d.o.Device.Unified() {

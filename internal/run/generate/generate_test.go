@@ -283,7 +283,7 @@ func TestStops(t *testing.T) {
 	}
 }
 
-// TestErrors: bad input says what is wrong with it.
+// TestErrors: an error describes the bad input.
 func TestErrors(t *testing.T) {
 	for want, change := range map[string]func(*Options, *[]int32){
 		"prompt is empty":                         func(_ *Options, p *[]int32) { *p = nil },

@@ -2,19 +2,18 @@ package generate
 
 import "math"
 
-// The bounds of Options.RepetitionPenalty. Within them no finite logit below 1e36 overflows.
+// LeastPenalty and MostPenalty bound Options.RepetitionPenalty. Within the bounds no finite logit below 1e36
+// overflows.
 const (
 	LeastPenalty = 0.01
 	MostPenalty  = 100
 )
 
-// processor changes the logits (V) of the next token in place. ids are the prompt and the
-// answer so far.
+// processor changes the logits (V) of the next token in place. ids holds the prompt and the answer so far.
 type processor func(ids []int32, logits []float32)
 
-// processors returns the pieces that o asks for, in the order of Transformers; none if o asks
-// for none. prompt is the prompt's length in tokens.
-// Source: transformers.GenerationMixin._get_logits_processor.
+// processors returns the processors that o asks for, in the order of Transformers; nil if o asks for none. prompt is
+// the prompt's length in tokens. Source: transformers.GenerationMixin._get_logits_processor.
 func processors(o Options, prompt int) []processor {
 	var all []processor
 	if p := o.RepetitionPenalty; p != 0 && p != 1 {
@@ -29,12 +28,11 @@ func processors(o Options, prompt int) []processor {
 	return all
 }
 
-// penalize divides the positive logits of all ids by penalty and multiplies the negative ones
-// by penalty, each once, however often its id occurs.
-// Source: transformers.RepetitionPenaltyLogitsProcessor, arXiv:1909.05858.
+// penalize divides positive logits of all ids by penalty and multiplies negative logits by it. An id that occurs
+// several times counts once. Source: transformers.RepetitionPenaltyLogitsProcessor, arXiv:1909.05858.
 func penalize(penalty float32) processor {
 	return func(ids []int32, logits []float32) {
-		was := make([]float32, len(ids)) // an id that occurs again is set again, from the same logit
+		was := make([]float32, len(ids)) // a repeated id is computed again from the same logit
 		for i, id := range ids {
 			was[i] = logits[id]
 		}

@@ -26,11 +26,10 @@ func newSampler(o Options) *sampler {
 	return s
 }
 
-// cut returns the candidates that may be drawn: the first of all, which are sorted by falling
-// share. It returns at least one.
+// cut returns the candidates to sample from: the first of all, at least one. all is sorted by descending p.
 type cut func(all []candidate) []candidate
 
-// topP keeps the most likely candidates that make up share of all.
+// topP keeps the fewest most likely candidates whose joint probability is at least share.
 func topP(share float64) cut {
 	return func(all []candidate) []candidate {
 		total, kept := sum(all), 0.0
@@ -43,8 +42,8 @@ func topP(share float64) cut {
 	}
 }
 
-// minP keeps the candidates that are at least share times as likely as the most likely one.
-// Source: transformers.MinPLogitsWarper, arXiv:2407.01082.
+// minP keeps candidates at least share times as likely as the most likely one. Source: transformers.MinPLogitsWarper,
+// arXiv:2407.01082.
 func minP(share float64) cut {
 	return func(all []candidate) []candidate {
 		for i := range all {
@@ -56,7 +55,7 @@ func minP(share float64) cut {
 	}
 }
 
-// sum returns the joint share of all.
+// sum returns the sum of all candidates' p.
 func sum(all []candidate) float64 {
 	total := 0.0
 	for i := range all {
@@ -65,15 +64,15 @@ func sum(all []candidate) float64 {
 	return total
 }
 
-// candidate is a token that may be chosen. p is its logit, and later its share: its
-// probability over that of the most likely token, whose share is 1.
+// candidate is a token that may be chosen. p is first its logit and then its probability divided by that of the most
+// likely token.
 type candidate struct {
 	id int32
 	p  float64
 }
 
-// sample chooses one id: the largest logit, or at random from the softmax of
-// logits over temperature, cut by top-k, then top-p, then min-p.
+// sample chooses one id: the largest logit at temperature 0, otherwise a draw from softmax(logits/temperature) after
+// top-k, top-p and min-p.
 func (s *sampler) sample(logits []float32) (int32, error) {
 	all := make([]candidate, len(logits))
 	for i, l := range logits {

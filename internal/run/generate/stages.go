@@ -8,21 +8,21 @@ import (
 	"mt/layers/schedule"
 )
 
-// piece is tokens of the sequence that go through all layers together.
+// piece is a number of consecutive tokens that go through all layers together.
 type piece struct {
 	ids   []int32
-	last  bool // it ends the sequence so far, so the logits of its last token are wanted
+	last  bool // the piece ends the sequence so far, so its last token needs logits
 	step  layers.CacheStep
 	index device.Tensor
 	x, y  device.Tensor // (tokens, hidden) act: a layer's input and output
 
-	// Of the layer with experts at work: its state, and, in staging, where each
-	// expert's pairs begin.
+	// For the current layer with experts: its MoE state on the device, and in staging the offset of each expert's
+	// pairs.
 	experts layers.MoEState
 	offsets []byte
 }
 
-// stage enqueues what a visit to layer l does for a piece.
+// stage enqueues the launch of one visit to layer l for a piece.
 func (d *decoder) stage(p *piece, l int, v schedule.Visit) error {
 	layout, tile := &d.o.Layout[l], d.tiles[l][v.Part]
 	v.Phase = schedule.Generate
@@ -58,7 +58,7 @@ func (d *decoder) stage(p *piece, l int, v schedule.Visit) error {
 	return nil
 }
 
-// bringRows brings the embedding's rows of the piece's tokens to the device.
+// bringRows copies the embedding rows of the piece's tokens to the device.
 func (d *decoder) bringRows(p *piece) device.Tensor {
 	bytes := p.y.Mem().Bytes
 	d.o.Store.Layers[0].GatherRows(d.staging[:bytes], 0, p.ids)
@@ -66,25 +66,25 @@ func (d *decoder) bringRows(p *piece) device.Tensor {
 	return d.rows.Slice(0, p.y.Len)
 }
 
-// bringOffsets waits until the host knows which experts are chosen for the piece's tokens. parts
-// is how many parts the layer has: the router's and one for each expert.
+// bringOffsets copies to the host how many of the piece's tokens each expert gets, and waits for the copy. parts is the
+// number of parts of the layer: the router and each expert.
 func (d *decoder) bringOffsets(p *piece, parts int) error {
 	if err := d.stream.Sync(); err != nil { // staging may be read until here
 		return err
 	}
-	p.offsets = d.staging[:4*parts] // one more than there are experts
+	p.offsets = d.staging[:4*parts] // number of experts + 1
 	d.stream.CopyD2H(p.offsets, p.experts.Offsets.Mem())
 	return d.stream.Sync()
 }
 
-// pairs says which pairs of a token and a choice expert e has, counted from 0: n of them,
-// from number from on in the list that is sorted by expert.
+// pairs returns the range of expert e (from 0) in the list of (token, choice) pairs sorted by expert: its first index
+// and its length.
 func (p *piece) pairs(e int) (from, n int) {
 	at := func(e int) int { return int(binary.LittleEndian.Uint32(p.offsets[4*e:])) }
 	return at(e), at(e+1) - at(e)
 }
 
-// bringLogits brings the logits of the last token to staging.
+// bringLogits copies the last token's logits to the staging buffer on the host.
 func (d *decoder) bringLogits() error {
 	if err := d.stream.Sync(); err != nil { // staging holds the rows until here
 		return err

@@ -24,32 +24,33 @@ import (
 	"mt/internal/run/settings"
 )
 
-// TextOptions say what to continue, and how.
+// TextOptions configures Text: the model, the prompt and the sampling.
 type TextOptions struct {
 	settings.Options
-	Config       *config.Config // model and device keys
+	Config       *config.Config // keys of the model and the device
 	Prompt       string
 	MaxNewTokens int
 	Temperature  float64
 	TopK         int
 	TopP         float64
 	Seed         int64
-	LogitKeys    // they replace those of generation_config.json
+	LogitKeys    // replace the keys in generation_config.json
 }
 
-// sampling returns how tokens are chosen; file are the keys of generation_config.json.
+// sampling returns the options for Run. Values from generation_config.json (file) apply where the command line gives
+// none.
 func (o *TextOptions) sampling(file LogitKeys) Options {
 	g := Options{MaxNewTokens: o.MaxNewTokens, Temperature: o.Temperature, TopK: o.TopK, TopP: o.TopP, Seed: o.Seed}
 	o.addTo(&g, file)
 	return g
 }
 
-// sampled tells whether the command line says how tokens are chosen.
+// sampled reports whether the command line chooses how tokens are sampled.
 func (o *TextOptions) sampled() bool {
 	return o.Temperature > 0 || o.TopK > 0 || o.TopP > 0 && o.TopP < 1 || valueOf(o.MinP) > 0
 }
 
-// Text continues a prompt, printing tokens on Stdout as they come.
+// Text continues a prompt and streams the tokens to Stdout.
 func Text(ctx context.Context, o TextOptions) (err error) {
 	l, err := Load(&o, nil)
 	if err != nil {
@@ -65,18 +66,17 @@ func Text(ctx context.Context, o TextOptions) (err error) {
 	return err
 }
 
-// Loaded is a model that is loaded to write text.
+// Loaded is a model that is ready to write text.
 type Loaded struct {
 	Writer
-	asked   LogitKeys // of the model's generation_config.json
+	asked   LogitKeys // from the model's generation_config.json
 	closers open.Closers
 }
 
-// Close gives the memory back.
+// Close frees the model's memory.
 func (l *Loaded) Close() error { return l.closers.Close() }
 
-// Load opens a model and loads its weights. check runs before everything that
-// takes long and returns notes; it may be nil.
+// Load opens a model and loads its weights. It calls check, if not nil, before any slow work; check returns notes.
 func Load(o *TextOptions, check func(*open.Inputs) ([]string, error)) (_ *Loaded, err error) {
 	l := &Loaded{}
 	defer func() {
@@ -131,7 +131,7 @@ type Writer struct {
 	Store  *host.Store
 }
 
-// Text continues prompt and prints the text as whole characters arrive.
+// Generate continues prompt and writes the text to `to` as soon as characters are complete.
 func (w Writer) Generate(ctx context.Context, g Options, prompt string, to io.Writer) error {
 	ids, err := data.Prompt(w.In.Tokenizer, []byte(prompt))
 	if err != nil {
@@ -141,8 +141,7 @@ func (w Writer) Generate(ctx context.Context, g Options, prompt string, to io.Wr
 	return err
 }
 
-// GoOn continues ids as generate continues a prompt; made is how many tokens it has
-// made.
+// GoOn continues ids and writes the text to `to`. It returns the number of new tokens.
 func (w Writer) GoOn(ctx context.Context, g Options, ids []int32, to io.Writer) (made int, err error) {
 	g.Device, g.Store, g.Config, g.Act = w.Device, w.Store, w.In.Model, w.In.Act
 	for _, l := range w.Store.Layers {
@@ -162,8 +161,8 @@ func (w Writer) GoOn(ctx context.Context, g Options, ids []int32, to io.Writer) 
 	return made, err
 }
 
-// generationNotes name what the generation_config.json in dir asks for that is not done: sampling, unless the command line says how tokens
-// are chosen, and keys that change an answer and that mt does not have.
+// generationNotes returns notes about parts of dir's generation_config.json that mt ignores. These are sampling,
+// unless the command line chooses it, and keys that mt does not have although they change an answer.
 func generationNotes(dir string, sampled bool) (notes []string) {
 	var f map[string]any
 	if _, err := readGeneration(dir, &f); err != nil {
@@ -188,15 +187,15 @@ func generationNotes(dir string, sampled bool) (notes []string) {
 	return notes
 }
 
-// answerKeys are the keys of generation_config.json that change an answer and that mt does not have, with the values that
-// change nothing beside null, false, 0 and an empty list. Source: transformers.GenerationConfig.
+// answerKeys lists keys of generation_config.json that change an answer and that mt does not have. Each has the value
+// that changes nothing, besides null, false, 0 and an empty list. Source: transformers.GenerationConfig.
 var answerKeys = map[string]any{"encoder_repetition_penalty": 1.0, "no_repeat_ngram_size": 0.0, "encoder_no_repeat_ngram_size": 0.0,
 	"bad_words_ids": nil, "sequence_bias": nil, "begin_suppress_tokens": nil, "forced_bos_token_id": nil, "forced_eos_token_id": nil,
 	"exponential_decay_length_penalty": nil, "min_length": 0.0, "stop_strings": nil, "typical_p": 1.0, "epsilon_cutoff": 0.0,
 	"eta_cutoff": 0.0, "num_beams": 1.0, "num_beam_groups": 1.0, "penalty_alpha": nil, "guidance_scale": 1.0, "watermarking_config": nil, "top_h": nil, "dola_layers": nil}
 
-// samplingFlags are the flags of mt generate that sample as a generation_config.json says, with Transformers' defaults; empty
-// where it does not sample.
+// samplingFlags returns the flags of mt generate for the sampling in a generation_config.json, with Transformers'
+// defaults; "" if the file asks for no sampling.
 func samplingFlags(f map[string]any) string {
 	if f["do_sample"] != true {
 		return ""
@@ -217,8 +216,8 @@ func samplingFlags(f map[string]any) string {
 	return flags[1:]
 }
 
-// stopTokens are the tokens that end a text: the tokenizer's, and all that config.json
-// and generation_config.json name.
+// stopTokens returns the tokens that end a text: the tokenizer's end-of-sequence token and the tokens in config.json
+// and generation_config.json.
 func stopTokens(in *open.Inputs) ([]int32, error) {
 	var out []int32
 	if eos, ok := in.Tokenizer.EOS(); ok {
@@ -248,16 +247,16 @@ func stopTokens(in *open.Inputs) ([]int32, error) {
 	return out, nil
 }
 
-// LogitKeys are the keys of generation_config.json that mt generate obeys beside eos_token_id. nil: not given.
+// LogitKeys holds the keys of generation_config.json that mt generate obeys, besides eos_token_id. nil: not given.
 // Source: transformers.GenerationConfig.
 type LogitKeys struct {
 	RepetitionPenalty *float64 `json:"repetition_penalty"` // 1: none
-	MinP              *float64 `json:"min_p"`              // of tokens that are sampled; 0: none
+	MinP              *float64 `json:"min_p"`              // applies when sampling; 0: none
 	MinNewTokens      *int     `json:"min_new_tokens"`
 	SuppressTokens    []int32  `json:"suppress_tokens"`
 }
 
-// addTo sets the fields of g that k or else file gives.
+// addTo sets fields of g from k. Where k has no value, it takes the value of file.
 func (k LogitKeys) addTo(g *Options, file LogitKeys) {
 	g.RepetitionPenalty = valueOf(cmp.Or(k.RepetitionPenalty, file.RepetitionPenalty))
 	g.MinP = valueOf(cmp.Or(k.MinP, file.MinP))
@@ -275,7 +274,7 @@ func valueOf[T any](p *T) (v T) {
 	return v
 }
 
-// check reports the first value that is out of its range.
+// check returns an error for the first value out of range.
 func (k LogitKeys) check() error {
 	switch p, share, least := k.RepetitionPenalty, valueOf(k.MinP), valueOf(k.MinNewTokens); {
 	case p != nil && !(*p >= LeastPenalty && *p <= MostPenalty):
@@ -288,7 +287,7 @@ func (k LogitKeys) check() error {
 	return nil
 }
 
-// readLogitKeys returns the keys of the generation_config.json in dir.
+// readLogitKeys reads LogitKeys from dir's generation_config.json.
 func readLogitKeys(dir string) (k LogitKeys, err error) {
 	name, err := readGeneration(dir, &k)
 	if err != nil {
@@ -300,7 +299,8 @@ func readLogitKeys(dir string) (k LogitKeys, err error) {
 	return k, nil
 }
 
-// readGeneration reads the generation_config.json in dir, name, into v, and leaves v as it is if there is none.
+// readGeneration parses dir's generation_config.json into v. It leaves v alone if there is no such file. name is the
+// file's path.
 func readGeneration(dir string, v any) (name string, err error) {
 	if dir == "" {
 		return "", nil

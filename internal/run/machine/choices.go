@@ -15,21 +15,22 @@ import (
 	"mt/device/cuda"
 )
 
-// timedFiles is a cuda.Store of files, one for each platform, in a folder that is made when it is
-// needed. Each process that times a product adds it to what the file has by then.
+// timedFiles stores the matrix product algorithms that were the fastest when timed, as a cuda.Store. There is one file
+// for each platform, in a folder created on demand. A process that times a product adds the result to the file's
+// current content.
 type timedFiles struct{ dir string }
 
-// timedFile is the content of such a file. The platform in it is that of its name.
+// timedFile is the content of one file. Its platform (GPU and library versions) matches the file's name.
 type timedFile struct {
 	cuda.Platform
 	Shapes map[string][8]uint64 `json:"shapes"`
 }
 
-// mostTimed bounds such a file, in bytes; a shape takes some 200.
+// mostTimed is the largest size of a file, in bytes. One shape takes about 200 bytes.
 const mostTimed = 4 << 20
 
-// TimedDir is the folder that timed choices are kept in: below cacheDir or, where that is empty, below the
-// user's cache folder. It is empty where there is none.
+// TimedDir returns the folder for these files: below cacheDir or, if that is empty, below the user's cache folder. "":
+// there is no such folder.
 func TimedDir(cacheDir string) string {
 	if cacheDir == "" {
 		user, err := os.UserCacheDir()
@@ -92,7 +93,7 @@ func (t timedFiles) Keep(p cuda.Platform, shape string, words [8]uint64) error {
 	return replace(t.path(p), append(raw, '\n'))
 }
 
-// replace writes a file so that others find the old content or the new one.
+// replace writes a file atomically: readers see the old content or the new one.
 func replace(path string, content []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
 	if err != nil {

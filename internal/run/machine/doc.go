@@ -1,10 +1,8 @@
-// Package machine finds and opens what this machine has to compute on: an NVIDIA
-// GPU, in a build with the tag emu an emulator in its place, or the CPU. Its
-// caller chooses among them.
+// Package machine finds and opens the devices of this machine: an NVIDIA GPU or the CPU. A build with the tag emu has
+// an emulator in the GPU's place. The caller chooses among the devices.
 //
-// It imports device, device/op, device/cpu, device/cuda, cudart, host,
-// internal/run/config and internal/doctor/measure; in a build with the tag emu also cudart/emu.
+// It imports device, device/op, device/cpu, device/cuda, cudart, host, internal/run/config and
+// internal/doctor/measure; in a build with the tag emu also cudart/emu.
 //
-// Invariant: a device that is opened here is given back by its Close alone; so is
-// the emulator that it may be on.
+// Invariant: only a device's Close frees the device, and the emulator below it.
 package machine

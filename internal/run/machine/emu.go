@@ -12,7 +12,7 @@ import (
 	"mt/cudart/emu"
 )
 
-// emuFault is the environment variable with a fault for the emulator, as emu.Options.Plant reads it.
+// emuFault is the environment variable with a fault for the emulator, in the syntax of emu.Options.Plant.
 const emuFault = "MT_EMU_FAULT"
 
 func init() {
@@ -26,11 +26,11 @@ func init() {
 	}
 }
 
-// coreDump returns the file for a core dump of the GPU, from the environment variables that CUDA's driver reads; "" for none.
+// coreDump returns the file for a core dump of the GPU, from the environment variables of CUDA's driver; "" for none.
 func coreDump() string {
 	if os.Getenv("CUDA_ENABLE_COREDUMP_ON_EXCEPTION") != "1" {
 		return ""
 	}
-	host, _ := os.Hostname() // without a name %h stands for nothing
+	host, _ := os.Hostname() // without a name %h is empty
 	return strings.NewReplacer("%p", strconv.Itoa(os.Getpid()), "%h", host).Replace(os.Getenv("CUDA_COREDUMP_FILE"))
 }

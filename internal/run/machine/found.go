@@ -10,12 +10,12 @@ import (
 	"mt/internal/run/config"
 )
 
-// CUDA is what this machine has for device: cuda.
+// CUDA describes what device: cuda finds on this machine.
 type CUDA struct {
-	Device    string                `json:"device,omitempty"` // the GPU, if it can be used
+	Device    string                `json:"device,omitempty"` // the GPU's name, if it is usable
 	Memory    config.Bytes          `json:"memory_bytes,omitempty"`
 	SM90a     bool                  `json:"sm90a,omitempty"`   // it runs the kernels for sm_90a
-	Problem   string                `json:"problem,omitempty"` // why it cannot
+	Problem   string                `json:"problem,omitempty"` // why it is not usable
 	State     *GPUState             `json:"state,omitempty"`
 	Notes     []string              `json:"notes,omitempty"`
 	Emulated  bool                  `json:"emulated,omitempty"`
@@ -24,10 +24,10 @@ type CUDA struct {
 	found cudart.Found
 }
 
-// triedProduct is the size of the matrix products that FindCUDA tries.
+// triedProduct is the size of the matrix products in FindCUDA.
 const triedProduct = 64
 
-// FindCUDA opens the first GPU, looks at it, tries matrix products on it and closes it.
+// FindCUDA opens the first GPU, reads its state, tries matrix products on it and closes it.
 func FindCUDA() CUDA {
 	g := FindGPU(nil)
 	out := CUDA{Emulated: Emulated(), Libraries: g.found.Libraries, found: g.found}
@@ -40,7 +40,7 @@ func FindCUDA() CUDA {
 	if c, err := cudart.New(g.symbols); err == nil {
 		out.State = gpuState(c, First)
 	}
-	if _, err := MatMulRate(dev, device.BF16, triedProduct); err != nil { // what cuBLASLt refuses is noted
+	if _, err := MatMulRate(dev, device.BF16, triedProduct); err != nil { // the device notes products that cuBLASLt refuses
 		out.Problem = err.Error()
 	}
 	if d, ok := dev.(gpuDevice); ok {
@@ -52,7 +52,7 @@ func FindCUDA() CUDA {
 	return out
 }
 
-// String is one line for people. WriteLibraries says more of what is missing.
+// String describes c in one line. WriteLibraries has details about missing libraries.
 func (c CUDA) String() string {
 	var missing []string
 	for _, l := range c.Libraries {
@@ -77,8 +77,8 @@ func (c CUDA) String() string {
 	return fmt.Sprintf("%s, %s to use; attention by the kernels for all GPUs", c.Device, c.Memory)
 }
 
-// WriteLibraries prints where CUDA's libraries are, or where they were looked
-// for and how to get them.
+// WriteLibraries prints the paths of CUDA's libraries. For a missing library it prints where it looked and how to get
+// the library.
 func (c CUDA) WriteLibraries(w io.Writer) error {
 	if len(c.found.Libraries) == 0 {
 		return nil

@@ -15,36 +15,34 @@ import (
 	"mt/internal/run/config"
 )
 
-// emulator starts an emulated GPU in builds with the tag emu, and is nil in all
-// others. The function that it returns ends it; its error says what was wrong with the
-// calls that were made. The error says why it cannot start.
+// emulator starts an emulated GPU in builds with the tag emu; it is nil in other builds. The returned function ends
+// the emulator and returns an error if calls broke the driver's rules. The error says why the emulator cannot start.
 var emulator func() (cudart.Symbols, func() error, error)
 
-// Emulated says whether device: cuda is an emulator in this build.
+// Emulated reports whether device: cuda is an emulator in this build.
 func Emulated() bool { return emulator != nil }
 
-// Search looks for CUDA's libraries on this machine. Tests put a search that
-// finds none in its place.
+// Search looks for CUDA's libraries on this machine. Tests replace it by a search that finds none.
 var Search = func() cudart.Found { return cudart.Find(cudart.ThisMachine()) }
 
-// GPU is what there is to run device: cuda on.
+// GPU is the access to the GPUs of device: cuda.
 type GPU struct {
 	Driver bool // there is an NVIDIA driver
 
 	symbols cudart.Symbols // nil: err says why
 	err     error
 	found   cudart.Found            // empty with an emulator
-	cuda    *cudart.CUDA            // one for all devices that are opened, so that they share pinned host memory
-	choices *cuda.Choices           // of all devices that are opened; nil: cuBLASLt's first proposals
-	own     bool                    // matrix products by mt's own kernels
+	cuda    *cudart.CUDA            // shared by all open devices, so they share pinned host memory
+	choices *cuda.Choices           // shared by all open devices; nil: cuBLASLt's first proposals
+	own     bool                    // matrix products use mt's own kernels
 	pinning func(done, total int64) // see TellPinning
 	hang    func(text string)       // see TellHang
-	end     func() error            // of an emulator, else nil
-	open    *atomic.Int32           // emulated devices: the last one that is closed ends the emulator
+	end     func() error            // ends an emulator; nil without an emulator
+	open    *atomic.Int32           // open emulated devices; closing the last one ends the emulator
 }
 
-// FindGPU looks for CUDA's libraries. Where symbols is not nil, or the build has an
-// emulator, it takes those instead.
+// FindGPU returns the access to the GPUs of the first of these that exists: the given symbols, which replace CUDA's
+// functions; the emulator, in a build with the tag emu; CUDA's libraries on this machine.
 func FindGPU(symbols cudart.Symbols) GPU {
 	if symbols != nil {
 		return GPU{symbols: symbols}
@@ -61,18 +59,17 @@ func FindGPU(symbols cudart.Symbols) GPU {
 	return g
 }
 
-// wslDevice is the GPU of Windows' driver as Linux sees it under WSL.
+// wslDevice is the file by which Linux under WSL sees the Windows driver's GPU.
 const wslDevice = "/dev/dxg"
 
-// underWSL says whether there is such a GPU. Windows ends what takes long on it, whatever CUDA says.
+// underWSL reports whether the file at path exists. Windows kills long kernels on such a GPU, whatever CUDA reports.
 func underWSL(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil
 }
 
-// TimeProducts has the devices that are opened from then on compute matrix products by the algorithm of
-// cuBLASLt that is the fastest when a shape is first used. What was timed is kept in the folder dir;
-// where that is empty, for this process only.
+// TimeProducts makes devices opened later use cuBLASLt's fastest algorithm for each matrix product, timed when a
+// shape is first used. The timings are kept in the folder dir; "": only in this process.
 func (g *GPU) TimeProducts(dir string) {
 	var store cuda.Store
 	if dir != "" {
@@ -81,19 +78,17 @@ func (g *GPU) TimeProducts(dir string) {
 	g.choices = cuda.NewChoices(true, store)
 }
 
-// TellPinning has the devices that are opened from then on tell f how many bytes of host memory they have pinned so
-// far, and of how many.
+// TellPinning sets f for devices opened later. They call f with the bytes of host memory pinned so far and in total.
 func (g *GPU) TellPinning(f func(done, total int64)) { g.pinning = f }
 
-// TellHang has the devices that are opened from then on tell f of work that does not end, on a goroutine of theirs.
+// TellHang sets f for devices opened later. They call f, on a separate goroutine, when enqueued work does not end.
 func (g *GPU) TellHang(f func(text string)) { g.hang = f }
 
-// First is the ordinal of the first GPU, which a run on one GPU takes. There is no key for
-// it: as in other programs that use CUDA, CUDA_VISIBLE_DEVICES says which GPU is the first,
-// and a GPU that the variable hides is not touched.
+// First is the ordinal of the GPU for a run on one GPU. The environment variable CUDA_VISIBLE_DEVICES decides which GPU
+// is first, as in other CUDA programs. Hidden GPUs are not touched.
 const First = 0
 
-// bind binds CUDA's functions, once.
+// bind loads CUDA's functions, once.
 func (g *GPU) bind() error {
 	if g.err != nil || g.cuda != nil {
 		return g.err
@@ -106,7 +101,7 @@ func (g *GPU) bind() error {
 	return nil
 }
 
-// Count is how many GPUs there are, as CUDA_VISIBLE_DEVICES leaves them.
+// Count returns the number of GPUs that CUDA_VISIBLE_DEVICES leaves visible.
 func (g *GPU) Count() (int, error) {
 	if err := g.bind(); err != nil {
 		return 0, err
@@ -114,7 +109,7 @@ func (g *GPU) Count() (int, error) {
 	return g.cuda.DeviceCount()
 }
 
-// OpenAll makes the devices of these ordinals, each as Open does.
+// OpenAll opens the devices with these ordinals, each like Open.
 func (g *GPU) OpenAll(ordinals []int, limit config.Bytes) (out []device.Device, err error) {
 	for _, n := range ordinals {
 		dev, err := g.Open(n, limit)
@@ -126,9 +121,8 @@ func (g *GPU) OpenAll(ordinals []int, limit config.Bytes) (out []device.Device, 
 	return out, nil
 }
 
-// Open makes the device of that ordinal with a budget of limit bytes, 0 for all
-// that is free. Its Close ends an emulator too, if no other device of it is open. The error
-// says what is missing.
+// Open opens the device with that ordinal and a budget of limit bytes; 0: all free memory. Closing the last open
+// device of an emulator ends the emulator. The error says what is missing.
 func (g *GPU) Open(ordinal int, limit config.Bytes) (device.Device, error) {
 	if err := g.bind(); err != nil {
 		return nil, err
@@ -146,31 +140,32 @@ func (g *GPU) Open(ordinal int, limit config.Bytes) (device.Device, error) {
 	return emulated{dev.(gpuDevice), g.end, g.open}, nil
 }
 
-// available says how much host memory a process can still take, for GPUs that have no other.
+// available returns how much more host memory a process can take, for GPUs without memory of their own.
 func available() (int64, bool) {
 	room := host.AvailableMemory()
 	return room.Bytes, room.Known
 }
 
-// Options say what to open.
+// Options says which device to open, and how.
 type Options struct {
 	Device      string       // cuda or cpu
-	Ordinal     int          // of cuda: which GPU, counted from First
-	MemoryLimit config.Bytes // the device's budget; 0 is all that is free
-	// OwnMatMul has a GPU compute matrix products by mt's own kernels, also where there is cuBLASLt.
+	Ordinal     int          // cuda: the GPU, counted from First
+	MemoryLimit config.Bytes // the device's memory budget; 0: all free memory
+	// OwnMatMul makes a GPU use mt's own kernels for matrix products even if cuBLASLt is there.
 	OwnMatMul bool
-	// TimedMatMul has a GPU compute matrix products by the algorithm of cuBLASLt that is the fastest when a shape is first used.
+	// TimedMatMul makes a GPU use cuBLASLt's fastest algorithm for each matrix product, timed when a shape is first
+	// used.
 	TimedMatMul bool
-	// Hang is told of a GPU's work that does not end; nil: standard error is.
+	// Hang is called when work of a GPU does not end; nil: a note on standard error.
 	Hang func(text string)
-	// Of the CPU.
-	Threads int  // goroutines that compute; 0 is one for each core
-	Unified bool // computes on host memory in place
-	// LinkLimit is how many bytes a second its copies move at most, each way; 0: no limit.
+	// For the CPU.
+	Threads int  // computing goroutines; 0: one per core
+	Unified bool // compute on host memory in place
+	// LinkLimit caps the copies of the CPU device in bytes per second, each way; 0: no limit.
 	LinkLimit float64
 }
 
-// gpu looks for the GPU that o describes.
+// gpu finds the GPU that o describes.
 func (o Options) gpu() GPU {
 	g := FindGPU(nil)
 	g.own, g.hang = o.OwnMatMul, o.Hang
@@ -183,8 +178,7 @@ func (o Options) gpu() GPU {
 	return g
 }
 
-// Open opens the GPU, or the emulator of this build, or the CPU. The device's
-// Close gives it back.
+// Open opens the GPU, this build's emulator, or the CPU. The device's Close frees it.
 func Open(o Options) (device.Device, error) {
 	if o.Device == "cuda" {
 		g := o.gpu()
@@ -193,8 +187,8 @@ func Open(o Options) (device.Device, error) {
 	return cpu.New(cpu.Options{Threads: o.Threads, MemoryLimit: int64(o.MemoryLimit), Unified: o.Unified, LinkLimit: o.LinkLimit})
 }
 
-// OpenAll opens n devices as Open does: the first n GPUs (0: all), or as many devices of the CPU
-// (0: one), which share its cores.
+// OpenAll opens n devices, each like Open: the first n GPUs (0: all), or n CPU devices (0: one), which share the
+// cores.
 func OpenAll(o Options, n int) (out []device.Device, err error) {
 	if o.Device == "cuda" {
 		g := o.gpu()
@@ -237,7 +231,7 @@ func CloseAll(devs []device.Device) error {
 	return errors.Join(errs...)
 }
 
-// gpuDevice is what package cuda opens.
+// gpuDevice is the interface of package cuda's devices.
 type gpuDevice interface {
 	device.Device
 	Notes() []string
@@ -251,17 +245,17 @@ type gpuDevice interface {
 	InPlace(on bool) error
 }
 
-// emulated is a device whose Close ends its emulator too.
+// emulated is a device on an emulator. Closing the last one ends the emulator.
 type emulated struct {
 	gpuDevice
 	end  func() error
 	open *atomic.Int32
 }
 
-// Unwrap is the device itself.
+// Unwrap returns the device below.
 func (e emulated) Unwrap() device.Device { return e.gpuDevice }
 
-// Close gives the device back and tells what the emulator found wrong.
+// Close closes the device and returns the mistakes that the emulator found.
 func (e emulated) Close() error {
 	err := e.gpuDevice.Close()
 	if e.open.Add(-1) == 0 {

@@ -15,8 +15,7 @@ import (
 	"mt/internal/testkit"
 )
 
-// emulate starts an emulated GPU for one test. What is wrong with the calls of
-// the test, or not given back, fails it.
+// emulate starts an emulated GPU for one test. Wrong calls of the test, or memory that is not freed, fail it.
 func emulate(t *testing.T, o emu.Options) *emu.Driver {
 	t.Helper()
 	drv := emu.New(o)
@@ -24,7 +23,7 @@ func emulate(t *testing.T, o emu.Options) *emu.Driver {
 	return drv
 }
 
-// What NVML tells is shown; what it lacks is no error.
+// TestGPUState: figures from NVML are shown, and missing figures are no error.
 func TestGPUState(t *testing.T) {
 	c, err := cudart.New(emulate(t, emu.Options{}))
 	testkit.NoError(t, err)
@@ -69,7 +68,7 @@ func TestEmulatorEndsWithItsDevice(t *testing.T) {
 	}
 }
 
-// Which GPU is opened, its ordinal says; what is there is found on the first.
+// TestOrdinal: the ordinal selects the GPU, and FindCUDA looks at the first.
 func TestOrdinal(t *testing.T) {
 	before := emulator
 	t.Cleanup(func() { emulator = before })
@@ -126,8 +125,7 @@ func TestOpenAll(t *testing.T) {
 	}
 }
 
-// Without CUDA's libraries the error says what was looked for, and there is no
-// driver.
+// TestWithoutCUDA: without CUDA's libraries the error lists the names searched for, and there is no driver.
 func TestWithoutCUDA(t *testing.T) {
 	before, start := Search, emulator
 	t.Cleanup(func() { Search, emulator = before, start })

@@ -7,15 +7,14 @@ import (
 	"mt/internal/doctor/measure"
 )
 
-// CPURateSize is the largest number of rows and columns of the matrices with which a run measures
-// the rate of a CPU: few enough to be done soon. Tests that train many small models make it smaller
-// before they begin, since the products would take longer than the runs.
+// CPURateSize is the largest matrix size, in rows and columns, for measuring a CPU's rate of matrix products. It keeps
+// the measurement short. Tests that train many small models set a smaller size, because the measurement would take
+// longer than the training.
 var CPURateSize = 1024
 
-// MatMulRate measures the device's rate of matrix products in FLOP/s, in the compute dtype
-// act; mfu is relative to it. It multiplies random matrices (a GPU is faster on zeros) of
-// most × most elements, or of fewer where the device has no memory for them; the rate is 0
-// where even most/8 rows and columns do not fit.
+// MatMulRate measures the device's rate of matrix products in FLOP/s, in the compute dtype act. The metric mfu is
+// relative to this rate. The matrices have most rows and columns, or fewer if memory is short. They are random, because
+// a GPU is faster on zeros. The rate is 0 if even most/8 rows and columns do not fit.
 func MatMulRate(dev device.Device, act device.DType, most int) (rate float64, err error) {
 	m, err := measure.New(dev, measure.Options{Runs: 3, Least: 1})
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"mt/internal/testkit"
 )
 
-// lacking is a device that has no stream, or all but so many events.
+// lacking is a device without streams, or with a limited number of events.
 type lacking struct {
 	device.Device
 	noStream bool

@@ -7,20 +7,20 @@ import (
 	"mt/cudart"
 )
 
-// GPUState is what NVML says of a GPU. A figure that NVML does not give is 0.
+// GPUState is a GPU's state from NVML. Figures that NVML does not give are 0.
 type GPUState struct {
-	Driver     string   `json:"driver"` // such as 550.54.15
+	Driver     string   `json:"driver"` // version, such as 550.54.15
 	ClockMHz   int      `json:"clock_mhz,omitempty"`
 	MaxMHz     int      `json:"max_clock_mhz,omitempty"`
 	MemoryMHz  int      `json:"memory_clock_mhz,omitempty"`
-	PCIe       [2]int   `json:"pcie_generation_lanes"` // now; an idle link is slower
+	PCIe       [2]int   `json:"pcie_generation_lanes"` // current; an idle link is slower
 	BestPCIe   [2]int   `json:"max_pcie_generation_lanes"`
 	Celsius    int      `json:"celsius,omitempty"`
 	Watts      int      `json:"watts,omitempty"`
 	SlowedDown []string `json:"slowed_down,omitempty"` // why clocks are low
 }
 
-// slowdowns are the reasons that matter to a user.
+// slowdowns lists the reasons that matter to a user.
 var slowdowns = []struct {
 	reason cudart.Throttle
 	text   string
@@ -30,8 +30,7 @@ var slowdowns = []struct {
 	{cudart.ThrottleAppClocks, "clocks set by the administrator"},
 }
 
-// gpuState asks NVML about the GPU of an ordinal. It is nil where NVML is not there or does
-// not know the GPU.
+// gpuState asks NVML about the GPU with that ordinal. It returns nil if NVML is missing or does not know the GPU.
 func gpuState(c *cudart.CUDA, ordinal int) *GPUState {
 	n := c.NVML()
 	if n == nil || n.Init() != nil {
@@ -47,7 +46,7 @@ func gpuState(c *cudart.CUDA, ordinal int) *GPUState {
 		return nil
 	}
 	s := &GPUState{}
-	// Some GPUs, such as virtual ones, do not give every figure: those stay 0.
+	// Some GPUs, such as virtual ones, lack some figures. Those stay 0.
 	s.Driver, _ = n.DriverVersion()
 	s.ClockMHz, _ = n.ClockMHz(g, cudart.ClockSM)
 	s.MaxMHz, _ = n.MaxClockMHz(g, cudart.ClockSM)
@@ -66,7 +65,7 @@ func gpuState(c *cudart.CUDA, ordinal int) *GPUState {
 	return s
 }
 
-// String is one line for people.
+// String describes s in one line.
 func (s *GPUState) String() string {
 	out := fmt.Sprintf("driver %s, PCIe %d.0 x%d of %d.0 x%d, %d of %d MHz, %d °C, %d W", s.Driver, s.PCIe[0], s.PCIe[1], s.BestPCIe[0],
 		s.BestPCIe[1], s.ClockMHz, s.MaxMHz, s.Celsius, s.Watts)
@@ -76,7 +75,7 @@ func (s *GPUState) String() string {
 	return out
 }
 
-// Slowdowns are the reasons that GPUState.SlowedDown can have.
+// Slowdowns lists the values that GPUState.SlowedDown can have.
 func Slowdowns() (out []string) {
 	for _, d := range slowdowns {
 		out = append(out, d.text)

@@ -5,13 +5,13 @@ import (
 	"mt/device/cuda/kernels"
 )
 
-// Attender is a device that can compute attention by other kernels than those that every GPU runs.
+// Attender is a GPU, for which there are several attention kernels to choose from.
 type Attender interface {
 	RunsSM90a() bool
 	UseAttention(kernels string) error
 }
 
-// BestAttention is what auto means.
+// BestAttention returns the attention kernels that the value auto of attention_kernels chooses.
 func (in *Inputs) BestAttention() string {
 	switch {
 	case in.Config.Device == "cpu":
@@ -22,13 +22,13 @@ func (in *Inputs) BestAttention() string {
 	return cuda.Fused
 }
 
-// Fuses says whether attention's backward gets memory for sums.
+// Fuses reports whether attention's backward uses the fused kernel, which needs memory for partial sums.
 func (in *Inputs) Fuses() bool {
 	return in.Config.AttentionKernels == cuda.Fused || in.Config.AttentionKernels == "auto" && in.BestAttention() == cuda.Fused
 }
 
-// runsSM90a says whether all devices run the kernels for sm_90a: those that are here, or those of the machine that is
-// planned for.
+// runsSM90a reports whether all devices run kernels for sm_90a. These are the opened devices or, for a plan, the
+// devices of the machine that the plan is for.
 func (in *Inputs) runsSM90a() bool {
 	if len(in.Devices) == 0 && in.Profile != nil {
 		for lane := range max(1, in.Lanes) {
@@ -46,7 +46,7 @@ func (in *Inputs) runsSM90a() bool {
 	return len(in.Devices) > 0
 }
 
-// AttentionWords says by which kernels a GPU computes the model's attention; empty for the CPU.
+// AttentionWords describes the kernels for the model's attention; "" for the CPU.
 func (in *Inputs) AttentionWords() string {
 	c := in.Config
 	switch {

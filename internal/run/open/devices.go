@@ -22,8 +22,7 @@ import (
 	"mt/plan/rates"
 )
 
-// countDevices settles how many devices a run asks for; 0: as many as there are. Only training
-// and evaluation compute on several.
+// countDevices determines the number of devices; 0: all there are. Only training and evaluation use several.
 func (p *choosing) countDevices(o settings.Options) error {
 	list, err := p.Config.DeviceList()
 	p.Lanes = list.Count
@@ -38,7 +37,7 @@ func (p *choosing) countDevices(o settings.Options) error {
 	return nil
 }
 
-// countCards is countDevices for a machine that is named with so many devices.
+// countCards is countDevices for a plan: --gpu names a machine with cards devices.
 func (p *choosing) countCards(list config.DeviceList, cards int) error {
 	if list.All || !p.Config.Given("devices") {
 		p.Lanes = cards
@@ -49,8 +48,8 @@ func (p *choosing) countCards(list config.DeviceList, cards int) error {
 	return nil
 }
 
-// weighDevices finds out what each of several devices reaches, where they differ: as m says, the
-// key device_rates, or the profiles that mt has of GPUs of their names.
+// weighDevices determines the rates of devices, if the devices differ. The rates come from m, from the key
+// device_rates, or from mt's profiles of the GPUs.
 func (p *choosing) weighDevices(m *rates.Machine) (err error) {
 	var names []string
 	for _, d := range p.Devices {
@@ -98,7 +97,7 @@ func (p *choosing) weighDevices(m *rates.Machine) (err error) {
 	return nil
 }
 
-// checkNumbered refuses numbers of GPUs where the CPU computes.
+// checkNumbered returns an error if devices lists GPU numbers and the device is the CPU.
 func (p *choosing) checkNumbered() error {
 	list, err := p.Config.DeviceList()
 	if err != nil || list.Ordinals == nil || p.oneDevice || p.Config.Device != "cpu" {
@@ -107,8 +106,7 @@ func (p *choosing) checkNumbered() error {
 	return p.Config.Errorf("devices", "devices: GPUs are numbered, and device is cpu: give how many devices the CPU is to be, such as devices: 2")
 }
 
-// openGPUs opens the GPUs that the run asks for. The error is one of the configuration where there
-// are fewer.
+// openGPUs opens the GPUs that the run asks for. If there are fewer, the error is a UsageError.
 func (p *choosing) openGPUs(g *machine.GPU) ([]device.Device, error) {
 	list, err := p.Config.DeviceList()
 	if err != nil {
@@ -146,8 +144,8 @@ func (p *choosing) openGPUs(g *machine.GPU) ([]device.Device, error) {
 	return g.OpenAll(ordinals, p.Config.DeviceMemory)
 }
 
-// gpuInTurn is the GPU that this rank takes where several are on its host: the next one of those
-// that are there.
+// gpuInTurn returns the ordinal of this rank's GPU when several ranks share a host: each rank on the host gets the next
+// GPU.
 func (p *choosing) gpuInTurn(g *machine.GPU) ([]int, error) {
 	has, err := g.Count()
 	if err != nil {
@@ -160,13 +158,13 @@ func (p *choosing) gpuInTurn(g *machine.GPU) ([]int, error) {
 	return []int{index % max(has, 1)}, nil
 }
 
-// OpenCPUs makes the CPU as many devices as the run asks for, with that many threads each (0: a
-// share of the cores).
+// OpenCPUs opens the CPU as the number of devices that the run asks for, each with the given threads (0: a share of
+// the cores).
 func (in *Inputs) OpenCPUs(threads int) ([]device.Device, error) {
 	return machine.OpenAll(machine.Options{Device: "cpu", Threads: threads, MemoryLimit: in.Config.DeviceMemory, Unified: in.Unified, LinkLimit: in.Throttle.Link}, max(1, in.Lanes))
 }
 
-// timeProducts has the GPUs choose algorithms by their times, where the configuration says so.
+// timeProducts makes the GPUs choose matrix product algorithms by timing, if the key matmul is timed.
 func (p *choosing) timeProducts(g *machine.GPU) error {
 	if p.Config.MatMul != timedProducts {
 		return nil
@@ -184,11 +182,11 @@ func (p *choosing) timeProducts(g *machine.GPU) error {
 	return nil
 }
 
-// timedProducts is the value of matmul with which algorithms are chosen by their times.
+// timedProducts is the value of matmul for algorithms chosen by timing.
 const timedProducts = "timed"
 
-// checkTimed refuses to choose by times on devices that differ: one record cannot have the choices of
-// several. It notes where the key has no effect.
+// checkTimed rejects matmul: timed on devices of different kinds, because the run records the algorithms of one kind
+// only. It adds a note if the key has no effect.
 func (p *choosing) checkTimed() error {
 	names := map[string]bool{}
 	for _, d := range p.Devices {
@@ -204,7 +202,7 @@ func (p *choosing) checkTimed() error {
 	return nil
 }
 
-// threads is how many threads of the host this rank may use; 0: all.
+// threads returns the host threads for this rank; 0: all.
 func (in *Inputs) threads() int {
 	_, n := in.Ranks.Neighbours()
 	switch {
@@ -216,13 +214,13 @@ func (in *Inputs) threads() int {
 	return max(1, runtime.GOMAXPROCS(0)/n)
 }
 
-// Share is this rank's part of bytes that the ranks of its host have together.
+// Share returns this rank's share of bytes that the host's ranks divide.
 func (in *Inputs) Share(bytes int64) int64 {
 	_, n := in.Ranks.Neighbours()
 	return bytes / int64(n)
 }
 
-// takeProfile plans for machine m, which need not be here.
+// takeProfile makes the plan for machine m instead of for this machine.
 func (p *choosing) takeProfile(m *rates.Machine) error {
 	c, gib := p.Config, float64(1<<30)
 	p.Profile, p.Integrated = m, m.Device.Integrated
@@ -244,7 +242,7 @@ func (p *choosing) takeProfile(m *rates.Machine) error {
 			return c.Errorf("device_memory", "device_memory: %s, but %s has %s", c.DeviceMemory, m.Name, has)
 		}
 		if c.DeviceMemory < has || len(m.More) == 0 {
-			p.LaneMemory = nil // each gives as much
+			p.LaneMemory = nil // all devices have equal budgets
 		}
 		p.context = cuda.AssumedContext
 	}
@@ -254,15 +252,15 @@ func (p *choosing) takeProfile(m *rates.Machine) error {
 	return nil
 }
 
-// Optimizer is how weights are updated.
+// Optimizer returns the run's optimizer. With MT_THROTTLE (settings.Throttle) it updates more slowly.
 func (in *Inputs) Optimizer() optim.Optimizer {
 	return in.Throttle.Optimizer(settings.Optimizer(in.Config))
 }
 
-// BF16Master says whether what streams of a matrix is its master weight.
+// BF16Master reports whether the streamed bf16 weights are the master weights.
 func (in *Inputs) BF16Master() bool { return in.Config.MasterDType == "bf16" && in.Act == device.BF16 }
 
-// checkMaster refuses master weights in bf16 where nothing streams in bf16.
+// checkMaster returns an error for bf16 master weights if fp32 weights stream.
 func (p *opening) checkMaster() error {
 	if p.Config.MasterDType != "bf16" || p.Act == device.BF16 {
 		return nil
@@ -271,8 +269,8 @@ func (p *opening) checkMaster() error {
 		p.Config.ComputeDType)
 }
 
-// ContextBytes is the device memory that is taken before anything is allocated, and by the streams that
-// compute beside the first: that of the optimizer's matrices.
+// ContextBytes returns the device memory that is in use before any allocation. With Muon it adds the memory of the
+// extra stream that orthogonalizes matrices.
 func (in *Inputs) ContextBytes() int64 {
 	if in.context > 0 && settings.NSSteps(in.Config) > 0 {
 		return in.context + cuda.StreamBytes
@@ -280,14 +278,14 @@ func (in *Inputs) ContextBytes() int64 {
 	return in.context
 }
 
-// choosing settles which devices a run computes on.
+// choosing determines the devices of a run.
 type choosing struct {
 	*opening
-	oneDevice bool // it computes on one device, whatever devices says
+	oneDevice bool // the run uses one device, whatever the key devices says
 }
 
-// resolveDevice settles device, compute_dtype and binding. A GPU is opened here, since
-// the memory that its context takes is part of the plan.
+// resolveDevice resolves device, compute_dtype and binding. It opens GPUs, since the plan includes the memory of
+// their contexts.
 func (p *choosing) resolveDevice(o settings.Options) error {
 	c := p.Config
 	err := p.countDevices(o)
@@ -324,10 +322,9 @@ func (p *choosing) resolveDevice(o settings.Options) error {
 	return p.weighDevices(o.Forecast.Machine)
 }
 
-// chooseDevice settles device: auto. It takes the GPU if there is one that works, and
-// otherwise the CPU, with a note that says why. An emulator is taken only where device:
-// cuda asks for it. A sketch with device_memory is for a GPU, also on a machine without
-// one.
+// chooseDevice resolves device: auto. It takes a working GPU, otherwise the CPU with a note that gives the reason. It
+// takes an emulator only for device: cuda. A plan from the configuration alone (Asks.Sketch) with device_memory is for
+// a GPU, even on a machine without a GPU.
 func (p *choosing) chooseDevice(o settings.Options) error {
 	if p.a.Sketch && p.Config.DeviceMemory > 0 {
 		p.Config.Device = "cuda"
@@ -354,7 +351,7 @@ func (p *choosing) chooseDevice(o settings.Options) error {
 	return nil
 }
 
-// findGPU looks for a GPU whose devices show on o.Stderr how far pinning is, and work that does not end.
+// findGPU looks for a GPU. Its devices report pinning and work that does not end on o.Stderr.
 func (p *choosing) findGPU(o settings.Options) machine.GPU {
 	g := machine.FindGPU(p.Hooks.Symbols)
 	show := report.Reading(o)
@@ -363,8 +360,8 @@ func (p *choosing) findGPU(o settings.Options) machine.GPU {
 	return g
 }
 
-// takeGPU settles device: cuda. Where no GPU can be used it fails, unless only a plan
-// is wanted and device_memory says how large the GPU is.
+// takeGPU resolves device: cuda. It fails if no GPU is usable, unless only a plan is wanted and device_memory gives
+// the GPU's size.
 func (p *choosing) takeGPU(o settings.Options) error {
 	g := p.findGPU(o)
 	devs, err := p.openGPUs(&g)
@@ -393,14 +390,15 @@ func (p *choosing) takeGPU(o settings.Options) error {
 	return nil
 }
 
-// planOnPaper plans for a GPU that is not here, with device_memory bytes.
+// planOnPaper makes the plan for a GPU that this machine does not have, with device_memory bytes. why is the reason for
+// the note.
 func (p *choosing) planOnPaper(why string) {
 	p.context = cuda.AssumedContext
 	p.note("%s: the plan is for one of %s, of which %s are taken to go to its context; device: cpu plans for this machine's CPU",
 		why, p.Config.DeviceMemory, config.Bytes(p.context))
 }
 
-// keep makes devs the devices of the run, and plans with the memory that each of them has.
+// keep makes devs the devices of the run, and their memory the device budget of the plan.
 func (p *choosing) keep(devs []device.Device) {
 	p.Devices, p.Lanes = devs, len(devs)
 	p.closers.AddErr(func() error { return closeDevices(devs) })
@@ -420,7 +418,7 @@ func (p *choosing) keep(devs []device.Device) {
 	}
 }
 
-// DeviceBudget is how much device memory in bytes the plan may use; 0: no limit.
+// DeviceBudget returns the plan's limit of device memory in bytes; 0: no limit.
 func (in *Inputs) DeviceBudget() int64 {
 	if in.Devices != nil {
 		return in.budget
@@ -428,9 +426,8 @@ func (in *Inputs) DeviceBudget() int64 {
 	return int64(in.Config.DeviceMemory)
 }
 
-// RateSize is the largest number of rows and columns of the matrices that the matrix
-// product rate is measured with: enough for a GPU to reach its full rate, and few
-// enough for a CPU to be done soon.
+// RateSize returns the largest matrix size for measuring the rate of matrix products. It is large enough for a GPU's
+// full rate and small enough for a CPU to finish soon.
 func (in *Inputs) RateSize() int {
 	switch {
 	case in.Config.Device != "cuda":
@@ -441,7 +438,7 @@ func (in *Inputs) RateSize() int {
 	return 8192
 }
 
-// emulated says whether GPUs are an emulator's.
+// emulated reports whether GPUs are emulated.
 func (in *Inputs) emulated() bool { return machine.Emulated() || in.Hooks.Symbols != nil }
 
 // closeDevices closes devs.
@@ -452,18 +449,17 @@ func closeDevices(devs []device.Device) error {
 	return nil
 }
 
-// Hardware is what a run computes on.
+// Hardware holds the devices and threads of a run.
 type Hardware struct {
 	Devs    []device.Device // by lane
 	Pool    *parallel.Pool  // the host's threads
 	closers Closers
 }
 
-// Close closes what start has opened.
+// Close closes the devices and the pool that OpenHardware opened.
 func (h *Hardware) Close() error { return h.closers.Close() }
 
-// OpenHardware makes the CPU as many devices as the run asks for, unless it has GPUs, and starts the
-// host's worker pool.
+// OpenHardware opens CPU devices unless the run has GPUs, and starts the host's worker pool.
 func (in *Inputs) OpenHardware() (*Hardware, error) {
 	h := &Hardware{Devs: in.Devices}
 	if h.Devs == nil {
@@ -479,7 +475,7 @@ func (in *Inputs) OpenHardware() (*Hardware, error) {
 	return h, nil
 }
 
-// Room is how much host memory is available.
+// Room returns the available host memory, divided by the number of ranks on this host.
 func (in *Inputs) Room() host.Room {
 	room := host.AvailableMemory()
 	if f := in.Hooks.Room; f != nil {
@@ -491,13 +487,12 @@ func (in *Inputs) Room() host.Room {
 	return room
 }
 
-// onePart is the part of the available memory that a run may take where host and device share one memory, in percent.
-// The system counts copies of files as available, and drops them when a process touches its memory. A GPU's driver takes
-// memory from inside the kernel, which then has less time to drop them. The rest is for that, and for the desktop that
-// such machines often show.
+// onePart is the percentage of available memory that a run may take if host and device share one memory. The rest is
+// for the driver and for the desktop. The system counts cached file pages as available and drops them when a process
+// touches its memory. A GPU's driver allocates inside the kernel, which then has less time to drop pages.
 const onePart = 90
 
-// BudgetOf returns what a run may take of room.
+// BudgetOf returns the part of room that a run may take: onePart percent if integrated is true, otherwise all of it.
 func BudgetOf(integrated bool, room host.Room) host.Room {
 	if integrated && room.Known {
 		room.Bytes, room.By = room.Bytes/100*onePart, fmt.Sprintf("%d %% of what is available, for host and GPU together: %s", onePart, room.By)
@@ -505,7 +500,7 @@ func BudgetOf(integrated bool, room host.Room) host.Room {
 	return room
 }
 
-// NodeNotes says over which NUMA nodes the memory of a run is laid out, and what the system refused; nothing where there is one node.
+// NodeNotes describes how memory is distributed over the NUMA nodes, and what the system has refused; nil: one node.
 func NodeNotes(n *host.Nodes) []string {
 	if n == nil {
 		return nil

@@ -29,7 +29,7 @@ func TestRatesOfGivenCards(t *testing.T) {
 	}
 }
 
-// named is a device of which only the name is known.
+// named is a device with only a name.
 type named struct {
 	device.Device
 	name string
@@ -96,7 +96,7 @@ func TestFullCacheDisk(t *testing.T) {
 	refused(t, err, false, "eval_dataset: token cache: write /cache/x.part: no space left on device: ", "set cache_dir to a folder on another disk")
 }
 
-// crowd is a world of several ranks of which a test asks no more.
+// crowd is a World of several ranks without communication.
 type crowd struct{ cluster.World }
 
 func (crowd) Size() int { return 3 }

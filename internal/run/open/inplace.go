@@ -15,14 +15,14 @@ import (
 	"mt/plan"
 )
 
-// inPlacer is a GPU that can be made to use host memory in place.
+// inPlacer is a GPU that can use host memory in place.
 type inPlacer interface {
 	device.Device
 	InPlace(on bool) error
 }
 
-// settleBinding settles binding: the CPU uses weights in place, and a GPU where it has no memory of its own and reads the host's
-// as fast. GPUs that are open are told.
+// settleBinding resolves the key binding. The CPU uses weights in place. So does a GPU that has no own memory, if it
+// reads host memory equally fast as memory that it allocates. Open GPUs are set accordingly.
 func (p *choosing) settleBinding() error {
 	c := p.Config
 	inPlace, note, err := c.Binding == "unified", "", error(nil)
@@ -48,7 +48,7 @@ func (p *choosing) settleBinding() error {
 	return nil
 }
 
-// bindOnPaper is the binding of a GPU that is not here, by its rates.
+// bindOnPaper resolves the binding for a GPU that this machine does not have, from the rates of its profile.
 func (p *choosing) bindOnPaper() (inPlace bool, note string, err error) {
 	must := p.Config.Binding == "unified"
 	switch {
@@ -70,8 +70,8 @@ func (p *choosing) bindOnPaper() (inPlace bool, note string, err error) {
 	return inPlace, bindingNote(inPlace, d.Name, 1e9*d.Bandwidth, 1e9*d.HostMemory), nil
 }
 
-// BindInPlace has GPUs use host memory in place: if they must, or if all are integrated and read host memory as fast as their
-// own by rates, which are in bytes a second and 0 if unknown.
+// BindInPlace makes GPUs use host memory in place in two cases: must is true, or all GPUs are integrated and read host
+// memory as fast as their own. rates returns both rates in bytes per second; 0: unknown.
 func BindInPlace(devs []device.Device, must bool, rates func(device.Device) (own, host float64, err error)) (inPlace bool, note string, err error) {
 	if !must && slices.ContainsFunc(devs, func(d device.Device) bool { return !d.Usage().Integrated }) {
 		return false, "", nil
@@ -116,8 +116,9 @@ func BindInPlace(devs []device.Device, must bool, rates func(device.Device) (own
 	return inPlace, note, err
 }
 
-// OrCopied calls f with c. If binding is auto and the system refuses to pin what a GPU would use in place, OrCopied tells the user
-// and calls f again with binding: copy. Nothing says before how much the system pins.
+// OrCopied calls f with c. The system may refuse to pin memory that a GPU would use in place. If binding is auto,
+// OrCopied then prints a note and calls f again with binding: copy. The limit on pinned memory is not known in
+// advance.
 func OrCopied(c *config.Config, o settings.Options, f func(*config.Config) error) error {
 	err := f(c)
 	if c.Binding != "auto" || !errors.Is(err, cuda.ErrNotPinned) {
@@ -129,7 +130,7 @@ func OrCopied(c *config.Config, o settings.Options, f func(*config.Config) error
 	return f(c)
 }
 
-// bindingNote says how weights are bound, and by which rates in bytes a second.
+// bindingNote describes the binding and the rates behind it, in bytes per second.
 func bindingNote(inPlace bool, name string, own, host float64) string {
 	how := "copied"
 	if inPlace {
@@ -138,9 +139,9 @@ func bindingNote(inPlace bool, name string, own, host float64) string {
 	return fmt.Sprintf("weights are %s: the %s reads host memory at %s/s and its own at %s/s (binding)", how, name, human.Bytes(int64(host)), human.Bytes(int64(own)))
 }
 
-// ReadRates measures how many bytes a second a unified GPU moves in its own memory, and how many it would if products and other
-// operations slowed down alike as they do from pinned host memory. Both are 0 where there is no memory to measure with, and of an
-// emulator, whose rates mean nothing.
+// ReadRates measures at which rate a unified GPU reads and writes memory that it has allocated (own) and pinned host
+// memory (host), in bytes per second. host assumes that all operations slow down as matrix products do. Both are 0 if
+// memory is short, and for an emulator, whose rates mean nothing.
 func (in *Inputs) ReadRates(dev device.Device) (own, host float64, err error) {
 	if in.emulated() {
 		if f := in.Hooks.ReadRates; f != nil {
@@ -151,7 +152,7 @@ func (in *Inputs) ReadRates(dev device.Device) (own, host float64, err error) {
 	return readRates(dev, readElems)
 }
 
-// readElems is how many fp32 are read to measure that: more than caches hold.
+// readElems is the number of fp32 values in the measurement, beyond the size of caches.
 const readElems = 32 << 20
 
 func readRates(dev device.Device, elems int64) (own, host float64, err error) {
@@ -167,6 +168,6 @@ func readRates(dev device.Device, elems int64) (own, host float64, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	own = 6 * float64(elems) / took.Median // 4 are read and 2 written
+	own = 6 * float64(elems) / took.Median // 4 bytes read and 2 written
 	return own, share * own, nil
 }

@@ -18,22 +18,21 @@ import (
 	"mt/model"
 )
 
-// Model is the model of a configuration, without its weights.
+// Model is a configuration's model without weights.
 type Model struct {
-	Config    *model.Config       // with rows for the tokens that are added
-	Stored    *model.Config       // as Dir has it
-	Dir       string              // where weights are loaded from; empty: from scratch
-	Tokenizer tokenizer.Tokenizer // with the tokens that are added; nil: Err says why
+	Config    *model.Config       // with rows for added tokens
+	Stored    *model.Config       // as stored in Dir
+	Dir       string              // directory of the weights; empty: from scratch
+	Tokenizer tokenizer.Tokenizer // with added tokens; nil: Err says why
 	Err       error
 	Notes     []string // for the user, once
 
-	Files map[string][]byte // of the tokenizer, with the tokens that are added; nil: those of Dir
-	known int               // rows of Stored that the tokenizer in Dir has tokens for
-	fresh []int             // ids of the tokens that are added
+	Files map[string][]byte // the tokenizer's files with added tokens; nil: the files in Dir
+	known int               // rows of Stored whose tokens the tokenizer in Dir knows
+	fresh []int             // ids of added tokens
 }
 
-// OpenModel reads or makes the architecture of c, finds the tokenizer and adds
-// the tokens that c asks for.
+// OpenModel reads or creates the architecture of c's model, loads the tokenizer, and adds the tokens that c names.
 func OpenModel(c *config.Config) (*Model, error) {
 	m, err := readModel(c)
 	if err != nil {
@@ -46,7 +45,7 @@ func OpenModel(c *config.Config) (*Model, error) {
 	return m, nil
 }
 
-// readModel reads or makes the architecture.
+// readModel reads or creates the architecture.
 func readModel(c *config.Config) (m *Model, err error) {
 	m = &Model{}
 	switch ref := c.Model; {
@@ -67,7 +66,7 @@ func readModel(c *config.Config) (m *Model, err error) {
 	return m, err
 }
 
-// withoutTokenizer tells whether Dir has a model and no tokenizer.json.
+// withoutTokenizer reports whether Dir has a model but no tokenizer.json. Dir "": false.
 func (m *Model) withoutTokenizer() bool {
 	if m.Dir == "" {
 		return false
@@ -76,7 +75,7 @@ func (m *Model) withoutTokenizer() bool {
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// The keys of a model and its added tokens.
+// Keys of the model and of added tokens.
 const (
 	ModelKey      = "model_name_or_path"
 	addTokensKey  = "add_tokens"
@@ -84,8 +83,7 @@ const (
 	specialKey    = "special_tokens"
 )
 
-// addTokens adds c's tokens to the tokenizer, and rows to the model where they do
-// not fit.
+// addTokens adds c's tokens to the tokenizer, and rows to the model if needed.
 func (m *Model) addTokens(c *config.Config) error {
 	m.known = m.Stored.VocabSize
 	if m.Tokenizer != nil {
@@ -119,7 +117,7 @@ func (m *Model) addTokens(c *config.Config) error {
 	return nil
 }
 
-// extend adds c's tokens to the tokenizer and returns them with their ids.
+// extend adds c's tokens to the tokenizer and returns the tokens with their ids.
 func (m *Model) extend(c *config.Config) ([]tokenizer.NewToken, error) {
 	for _, of := range []struct {
 		key  string
@@ -151,12 +149,12 @@ func (m *Model) extend(c *config.Config) ([]tokenizer.NewToken, error) {
 		m.Tokenizer = t
 		m.save(t.Files())
 	}
-	return slices.DeleteFunc(asked, func(t tokenizer.NewToken) bool { // that names are of known tokens is no news
+	return slices.DeleteFunc(asked, func(t tokenizer.NewToken) bool { // a named token that was known is not news
 		return t.Known && !slices.Contains(c.AddTokens, t.Content) && !slices.Contains(c.NewSpecialTokens, t.Content)
 	}), nil
 }
 
-// save has files written beside the weights in place of those that came with the model.
+// save sets the content of files that are written beside the weights.
 func (m *Model) save(files map[string][]byte) {
 	if m.Files == nil {
 		m.Files = map[string][]byte{}
@@ -164,8 +162,7 @@ func (m *Model) save(files map[string][]byte) {
 	maps.Copy(m.Files, files)
 }
 
-// endGeneration has the model's generation_config.json, if it has one, end answers with the
-// eos_token that is given.
+// endGeneration writes the new eos_token into the model's generation_config.json, if there is one.
 func (m *Model) endGeneration(t tokenizer.Tokenizer, names map[string]string) error {
 	id, ok := t.EOS()
 	if names["eos_token"] == "" || !ok || m.Dir == "" {
@@ -185,7 +182,7 @@ func (m *Model) endGeneration(t tokenizer.Tokenizer, names map[string]string) er
 	return err
 }
 
-// checkTokens says why tokens cannot be added.
+// checkTokens returns an error if tokens cannot be added.
 func (m *Model) checkTokens(list []string) error {
 	switch {
 	case len(list) == 0:
@@ -203,7 +200,7 @@ func (m *Model) checkTokens(list []string) error {
 	return nil
 }
 
-// where is the model's name for messages.
+// where returns the model's name for messages.
 func (m *Model) where() string {
 	if m.Dir == "" {
 		return "the byte vocabulary"
@@ -211,9 +208,9 @@ func (m *Model) where() string {
 	return m.Dir
 }
 
-// newRows are the rows of the vocabulary's tables that get new values: those of new
-// tokens, also where Stored has such a row, since nothing has trained it; and those
-// that Stored does not have.
+// newRows returns the rows of the embedding and of the output projection that get new values: the rows of new tokens,
+// and rows beyond the stored model's. Rows of new tokens count even if the stored model has them, because nothing has
+// trained them.
 func (m *Model) newRows() []int {
 	var rows []int
 	for _, id := range m.fresh {
@@ -227,11 +224,11 @@ func (m *Model) newRows() []int {
 	return rows
 }
 
-// StartsRows tells whether rows of the vocabulary's tables start at the mean of others, in which lower halves take part; but for
-// that a forward needs none.
+// StartsRows reports whether new rows of the vocabulary's tables start at the mean of the others. The mean needs lower
+// halves. An evaluation needs lower halves for nothing else.
 func (in *Inputs) StartsRows() bool { return len(in.Opened.newRows()) > 0 }
 
-// noteTokens says which tokens were there before, and which ids the new ones have.
+// noteTokens adds notes about tokens that existed before and about the ids of new tokens.
 func (m *Model) noteTokens(asked []tokenizer.NewToken) {
 	var fresh []tokenizer.NewToken
 	for _, t := range asked {
@@ -258,7 +255,7 @@ func (m *Model) note(format string, args ...any) {
 	m.Notes = append(m.Notes, fmt.Sprintf(format, args...))
 }
 
-// setGroups puts tensors into the groups of lr_groups, and says how large these are.
+// setGroups assigns tensors to the groups of lr_groups and notes the groups' sizes.
 func (p *opening) setGroups() error {
 	c := p.Config
 	if err := p.Model.SetGroups(c.ModelGroups()); err != nil {
@@ -271,8 +268,8 @@ func (p *opening) setGroups() error {
 	return nil
 }
 
-// openReference opens dpo.reference_model, so that what is wrong with it is told before data is tokenised. It is given the
-// model's tokens: a note tells where these mean something else to it.
+// openReference opens dpo.reference_model early, so that its errors appear before data is tokenized. The reference
+// model gets the same token ids as the model. A note lists the ids that mean another token to the reference.
 func (p *opening) openReference() error {
 	name := p.Config.Preference().ReferenceModel
 	if name == "" || !p.Ranks.First() {
@@ -301,7 +298,7 @@ func (p *opening) openReference() error {
 	return nil
 }
 
-// compareTokens notes which tokens of the model are others in the reference m.
+// compareTokens adds a note about the ids whose token differs between the reference model m and the model.
 func (p *opening) compareTokens(m *Model) {
 	if m.Tokenizer == nil || p.Tokenizer == nil || p.ModelDir == "" || m.withoutTokenizer() || p.Opened.withoutTokenizer() {
 		return

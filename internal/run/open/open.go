@@ -26,23 +26,23 @@ import (
 	"mt/plan/rates"
 )
 
-// Inputs are what a configuration names, opened: the model, its tokenizer, the data, the
-// devices and the ranks. Nothing big is allocated yet.
+// Inputs holds everything that a configuration names, opened: model, tokenizer, data, devices and ranks. No large
+// memory is allocated yet.
 type Inputs struct {
-	Config         *config.Config // the settings, with what was settled so far
+	Config         *config.Config // resolved so far
 	Hooks          settings.Hooks
 	Ranks          *ranks.Group
 	Opened         *Model
-	Model          *model.Config      // opened.Config
-	ModelDir       string             // opened.Dir
-	Source         *checkpoint.Source // of ModelDir, open until the end: saves copy from it; nil: from scratch
+	Model          *model.Config      // Opened.Config
+	ModelDir       string             // Opened.Dir
+	Source         *checkpoint.Source // weights in ModelDir, open until the end because saves copy from it; nil: from scratch
 	Tokenizer      tokenizer.Tokenizer
 	TokenizerErr   error
-	OtherReference *Model // dpo.reference_model; nil: it is the model that training starts from
+	OtherReference *Model // dpo.reference_model; nil: the reference is the model that training starts from
 
 	Data     *data.Dataset
-	EvalData *data.Dataset // nil: held out from set, or none
-	AllRows  *data.Sampler // of the training data, from its first row
+	EvalData *data.Dataset // nil: rows held out from Data, or none
+	AllRows  *data.Sampler // training rows, from the first row
 	Epochs   bool          // num_train_epochs decides the number of steps
 	Eval     *data.Sampler // nil: no evaluation
 	EvalView data.View
@@ -50,42 +50,42 @@ type Inputs struct {
 
 	Act     device.DType
 	Unified bool
-	// integrated says that the GPU has no memory of its own: what it takes counts as the host's.
+	// Integrated: the GPU has no memory of its own, and its memory counts as the host's.
 	Integrated    bool
-	Devices       []device.Device   // the GPUs by lane; nil: the CPU computes, or there is only a plan
-	Lanes         int               // how many devices the run has
-	Paces         []plan.Pace       // by lane, what each device reaches; nil: they are alike
-	LaneMemory    []int64           // by lane, bytes that may be used; nil: they are alike
-	DevicesDiffer bool              // the devices differ in what they reach
-	context       int64             // device memory in bytes that is taken before anything is allocated
-	budget        int64             // memory of the open device that may be used, in bytes
-	Throttle      settings.Throttle // how much slower the CPU device is than it could be
-	Profile       *rates.Machine    // that the run is planned for; nil: it is for this machine
-	Page          net.Listener      // of the dashboard; nil: none
+	Devices       []device.Device   // GPUs by lane; nil: the CPU, or only a plan
+	Lanes         int               // number of devices
+	Paces         []plan.Pace       // rates by lane; nil: equal
+	LaneMemory    []int64           // usable bytes by lane; nil: equal
+	DevicesDiffer bool              // the devices' rates differ
+	context       int64             // device memory in bytes in use before any allocation
+	budget        int64             // usable memory of an open device, in bytes
+	Throttle      settings.Throttle // slows the CPU device down
+	Profile       *rates.Machine    // the machine planned for; nil: this machine
+	Page          net.Listener      // the dashboard's port; nil: none
 	PageAt        watch.Address
 
 	Notes   []string // for the user, once
 	closers *Closers
 }
 
-// Asks say what inputs are opened for.
+// Asks says what the caller wants to do, and so what must be opened and checked.
 type Asks struct {
 	Ranks        *ranks.Group // nil: this process works alone
-	Run          bool         // a training run, for which output_dir, boards and the dashboard's port are checked
-	Paper        bool         // only a plan is wanted, which may be for a GPU that is not here
-	Sketch       bool         // the plan is made from the configuration alone, without data and output_dir
-	Trials       bool         // runs over random tokens are wanted, without data and output_dir
-	OrCheckpoint bool         // where the model is the output_dir of a run that has written no model yet, its newest checkpoint is taken
-	HeldOut      bool         // dataset is for evaluation: of a directory with splits, the held-out one is read
+	Run          bool         // training: check output_dir, boards and the dashboard's port
+	Paper        bool         // only a plan: the GPU may be absent from this machine
+	Sketch       bool         // plan from the configuration alone, without data and output_dir
+	Trials       bool         // runs over random tokens, without data and output_dir
+	OrCheckpoint bool         // if the model is a run's output_dir without a final model, take its newest checkpoint
+	HeldOut      bool         // dataset is for evaluation: take the held-out split of a directory with splits
 }
 
-// opening is inputs while they are opened.
+// opening is Inputs under construction.
 type opening struct {
 	Inputs
 	a Asks
 }
 
-// begin begins to open what c names. c stays as it is: every auto that is settled is in a copy.
+// begin starts to open what c names. It resolves every auto in a copy of c.
 func begin(c *config.Config, o settings.Options, a Asks) *opening {
 	if a.Ranks == nil {
 		a.Ranks = ranks.Alone(context.Background())
@@ -97,30 +97,30 @@ func (p *opening) note(format string, args ...any) {
 	p.Notes = append(p.Notes, fmt.Sprintf(format, args...))
 }
 
-// Close closes what was opened, the last first.
+// Close closes everything that was opened, in reverse order.
 func (in *Inputs) Close() error { return in.closers.Close() }
 
-// With are the inputs under settings of which more is settled.
+// With returns a copy of the inputs with settings c.
 func (in *Inputs) With(c *config.Config) *Inputs {
 	out := *in
 	out.Config = c
 	return &out
 }
 
-// Closers close what a stage has opened.
+// Closers closes what a stage has opened.
 type Closers struct {
 	list []func() error
 }
 
-// Add has Close call f.
+// Add makes Close call f.
 func (c *Closers) Add(f func()) {
 	c.AddErr(func() error { f(); return nil })
 }
 
-// AddErr has Close call f and return its error.
+// AddErr makes Close call f and return its error.
 func (c *Closers) AddErr(f func() error) { c.list = append(c.list, f) }
 
-// Close calls the closers, the last one first, and returns what went wrong.
+// Close calls the closers in reverse order and joins their errors.
 func (c *Closers) Close() (err error) {
 	for i := len(c.list) - 1; i >= 0; i-- {
 		err = errors.Join(err, c.list[i]())
@@ -129,16 +129,15 @@ func (c *Closers) Close() (err error) {
 	return err
 }
 
-// CloseAfter closes c and, unless *err is set already, sets it to the error of closing.
+// CloseAfter closes c. It sets *err to the error of closing unless *err is already set.
 func CloseAfter(c interface{ Close() error }, err *error) {
 	if e := c.Close(); *err == nil {
 		*err = e
 	}
 }
 
-// Open checks c and opens what it names. The checks of a run come before the data is read; a
-// sketch reads no data, and neither do trials. A rank that is asked to stop ends the reading
-// with ErrResumable.
+// Open checks c and opens what it names. A run's checks come before the data is read. Sketches and trials read no
+// data. If this process is asked to stop while it reads data, Open returns ErrResumable.
 func Open(c *config.Config, o settings.Options, a Asks) (_ *Inputs, err error) {
 	p := begin(c, o, a)
 	defer func() {
@@ -158,7 +157,7 @@ func Open(c *config.Config, o settings.Options, a Asks) (_ *Inputs, err error) {
 	}
 	steps := []func() error{p.findModel, p.openModel, func() error { return p.Config.CheckGradSlabs(len(p.Model.Layers())) }, p.checkRanks,
 		func() error { return (&choosing{opening: p}).resolveDevice(o) }, p.checkMaster}
-	if a.Run && p.Ranks.First() { // the others write nothing there
+	if a.Run && p.Ranks.First() { // other ranks write nothing there
 		steps = append(steps, p.checkOutput, p.checkCopied, func() error { return report.CheckTrace(p.Config) }, func() error { return report.CheckBoards(p.Config) }, p.listen)
 	}
 	for _, step := range steps {
@@ -211,17 +210,51 @@ func (p *opening) openModel() error {
 	if err := p.setGroups(); err != nil {
 		return err
 	}
+	const asRead = "save_dtype: as_read saves each tensor in the format that it was read in: "
+	saved := checkpoint.DType(p.Config.SaveDType) == checkpoint.AsRead
 	if p.ModelDir == "" {
+		if saved {
+			return p.Config.Errorf("save_dtype", asRead+"this model is made from scratch; choose bf16 or fp32")
+		}
 		return nil
 	}
 	if p.Source, err = checkpoint.OpenSource(p.ModelDir, m.Stored.Layouts(false)); err != nil {
 		return err
 	}
 	p.closers.Add(p.Source.Close)
+	if saved {
+		if err := p.Source.CanSaveAsRead(m.Stored.Layouts(false)); err != nil {
+			return p.Config.Errorf("save_dtype", asRead+"%w", err)
+		}
+	}
+	p.noteQuantized(saved)
 	return nil
 }
 
-// open opens and reads a data set of the configuration, for the model at hand.
+// noteQuantized says how quantized weights are read and saved.
+func (p *opening) noteQuantized(asRead bool) {
+	n, save := p.Source.Counts(), p.Config.SaveDType
+	if n.E4M3+n.MXFP4 > 0 {
+		how := fmt.Sprintf("the model is saved in %s, and its config.json has no quantization_config", save)
+		if asRead {
+			how = "the model is saved in the same format with new scales, checkpoints in bf16"
+		}
+		what, of := "fp8 (E4M3)", n.E4M3
+		if n.E4M3 == 0 {
+			what, of = "MXFP4", n.MXFP4
+		}
+		p.note("%d tensors are in %s: master weights are value × scale, rounded once to fp32; %s", of, what, how)
+	}
+	if n.Activations > 0 {
+		how := "left out of what is saved"
+		if asRead {
+			how = "saved as they are, although training changes what they scale"
+		}
+		p.note("%d scales of activations are not used, since activations are not quantized, and %s", n.Activations, how)
+	}
+}
+
+// open opens and reads the data set of spec, for the model's tokenizer and vocabulary.
 func (p *opening) open(spec data.Spec, w io.Writer, interactive bool) (*data.Dataset, error) {
 	spec.Tokenizer, spec.TokenizerErr, spec.ModelDir, spec.VocabSize = p.Tokenizer, p.TokenizerErr, p.ModelDir, p.Model.VocabSize
 	spec.Progress, spec.Stop = report.Reading(settings.Options{Stderr: w, Interactive: interactive}), p.Ranks.Asked.Done()
@@ -240,7 +273,7 @@ func (p *opening) open(spec data.Spec, w io.Writer, interactive bool) (*data.Dat
 	return set, nil
 }
 
-// openData opens the data sets and settles the number of steps.
+// openData opens the data sets and determines the number of steps.
 func (p *opening) openData(w io.Writer, interactive bool) (err error) {
 	c := p.Config
 	if f := p.Hooks.Reading; f != nil {
@@ -286,8 +319,7 @@ func (p *opening) openData(w io.Writer, interactive bool) (err error) {
 	return nil
 }
 
-// dataError words an error of opening the data set that key names. A mistake in the
-// configuration becomes an error of the configuration.
+// dataError adds key to an error of opening a data set. A mistake in the configuration becomes a UsageError.
 func (p *opening) dataError(key string, err error) error {
 	var spec *data.SpecError
 	switch {
@@ -301,8 +333,8 @@ func (p *opening) dataError(key string, err error) error {
 	return fmt.Errorf("%s: %w", key, err)
 }
 
-// RowTokens is how many tokens the longest row of a batch can have: where no data was read
-// max_seq_len, or two answers of that length.
+// RowTokens returns the most tokens that a row can have. Without data that is max_seq_len, or two answers of that
+// length.
 func (in *Inputs) RowTokens() int {
 	if in.Data == nil {
 		return data.RowTokens(in.Config.MaxSeqLen, len(in.Config.DPO) > 0)
@@ -310,10 +342,8 @@ func (in *Inputs) RowTokens() int {
 	return in.longest
 }
 
-// RopePositions is how many positions the rotary tables are made for where that number
-// changes the frequencies (type dynamic). It is then max_seq_len, so that the
-// frequencies do not depend on the data. Otherwise it is 0, which leaves it to the
-// plan.
+// RopePositions returns max_seq_len if the rotary frequencies depend on the number of positions (rope type dynamic).
+// The frequencies then do not depend on the data. Otherwise it returns 0: the plan decides.
 func (in *Inputs) RopePositions() int {
 	for _, r := range in.Model.Ropes() {
 		if r.Type == "dynamic" {
@@ -323,7 +353,7 @@ func (in *Inputs) RopePositions() int {
 	return 0
 }
 
-// FS is what the output directory is written through.
+// FS returns the file system for the output directory.
 func (in *Inputs) FS() checkpoint.FS {
 	if in.Hooks.FS != nil {
 		return in.Hooks.FS
@@ -331,17 +361,16 @@ func (in *Inputs) FS() checkpoint.FS {
 	return checkpoint.OS()
 }
 
-// Dir is the output directory.
+// Dir returns the output directory.
 func (in *Inputs) Dir() settings.Dir { return settings.Dir{Path: in.Config.OutputDir, FS: in.FS()} }
 
-// WriteWhole writes a small file of the output directory so that it is there
-// whole or not at all, whatever happens.
+// WriteWhole writes a small file in the output directory atomically: the file is complete or absent.
 func (in *Inputs) WriteWhole(name string, content []byte) error {
 	return in.Dir().WriteWhole(name, content)
 }
 
-// Digests identify what a resumed run must share beyond its configuration: the
-// content of the data, the tokenizer that made it and the architecture.
+// Digests identifies the inputs that a resumed run must share besides its configuration: the data's content, the
+// data's tokenizer and the architecture.
 func (in *Inputs) Digests() map[string]string {
 	arch := sha256.Sum256(in.Model.JSON(""))
 	out := map[string]string{"dataset": in.Data.ID(), "model": hex.EncodeToString(arch[:8])}
@@ -351,8 +380,8 @@ func (in *Inputs) Digests() map[string]string {
 	return out
 }
 
-// OpenModelAlone opens the model that c names and one device, and no data. Where the model is the output_dir of a run that has
-// written no model yet, its newest checkpoint is taken. check runs before the device is opened, and returns notes.
+// OpenModelAlone opens the model of c and one device, but no data. If the model is a run's output_dir without a final
+// model, it takes the newest checkpoint. check runs before the device is opened and returns notes.
 func OpenModelAlone(c *config.Config, o settings.Options, check func(*Inputs) ([]string, error)) (_ *Inputs, err error) {
 	p := begin(c, o, Asks{OrCheckpoint: true})
 	defer func() {
@@ -380,9 +409,8 @@ func OpenModelAlone(c *config.Config, o settings.Options, check func(*Inputs) ([
 	return &p.Inputs, nil
 }
 
-// listen takes the port of the dashboard, if there is to be one: an address that cannot
-// be had is an error before anything takes time. For a plan on paper the
-// address is only read.
+// listen opens the dashboard's port, so that a bad address fails before any slow work. For a plan on paper it only
+// parses the address.
 func (p *opening) listen() (err error) {
 	key := p.Config.Dashboard
 	if key == "" {
@@ -408,7 +436,7 @@ func (p *opening) listen() (err error) {
 	return nil
 }
 
-// checkRanks refuses what several ranks cannot do.
+// checkRanks returns an error for settings that several ranks do not support.
 func (p *opening) checkRanks() error {
 	t := p.Ranks
 	if t.Size() == 1 {

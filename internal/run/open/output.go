@@ -18,8 +18,8 @@ import (
 	"mt/internal/run/settings"
 )
 
-// checkOutput refuses an output_dir that cannot be written to. It comes before anything
-// that takes time, and changes nothing on disk.
+// checkOutput returns an error if output_dir cannot be written. It runs before any slow work and changes nothing on
+// disk.
 func (p *opening) checkOutput() error {
 	dir := p.Config.OutputDir
 	if err := p.checkSources(); err != nil {
@@ -44,9 +44,9 @@ func (p *opening) checkOutput() error {
 	}
 }
 
-// checkSources refuses to load a model from where the run's own, or that of the averages, is replaced or removed.
+// checkSources returns an error if the model or the reference is loaded from a directory that the run overwrites.
 func (p *opening) checkSources() error {
-	reference, _ := config.ModelDir(p.Config.Preference().ReferenceModel) // an error is reported when it is opened
+	reference, _ := config.ModelDir(p.Config.Preference().ReferenceModel) // opening it reports the error
 	for _, written := range []string{p.Config.OutputDir, settings.AveragesIn(p.Config)} {
 		for _, from := range []struct{ what, dir string }{{"the model", p.ModelDir}, {"dpo.reference_model", reference}} {
 			if files.Same(written, from.dir) {
@@ -57,8 +57,8 @@ func (p *opening) checkSources() error {
 	return nil
 }
 
-// findModel looks whether the model to load is a run's output_dir that has checkpoints
-// and no model yet. The newest of them is then taken, or named in an error.
+// findModel handles a model path that is the output_dir of an unfinished run: it has checkpoints but no final model.
+// Depending on the caller's Asks, findModel takes the newest checkpoint, or names the checkpoint in an error.
 func (p *opening) findModel() error {
 	if p.Config.Model.Path == "" {
 		return nil
@@ -79,12 +79,11 @@ func (p *opening) findModel() error {
 	return nil
 }
 
-// NewestModel is the model directory that dir stands for: itself, or, where it is
-// the output_dir of a run that has not ended, its newest checkpoint, with a note that
-// names it.
+// NewestModel returns the model directory that dir stands for: dir itself, or the newest checkpoint of an unfinished
+// run, with a note that names the checkpoint.
 func NewestModel(dir string) (model, note string, err error) {
 	if _, err := os.Stat(filepath.Join(dir, "config.json")); !errors.Is(err, fs.ErrNotExist) {
-		return dir, "", nil // what is wrong with it shows when it is read
+		return dir, "", nil // reading it reports what is wrong
 	}
 	newest, state, err := checkpoint.Newest(dir)
 	if err != nil || newest == "" {
@@ -93,19 +92,18 @@ func NewestModel(dir string) (model, note string, err error) {
 	return newest, fmt.Sprintf("%s holds no model yet; its newest checkpoint is %s, of step %d", dir, newest, state.Step), nil
 }
 
-// ConfigHeader begins the config.yaml that a run writes, in its output directory
-// and in every checkpoint. It is the mark by which a directory is known as a run's
-// (docs/decisions/2026-11-whose-directory.md).
+// ConfigHeader is the first line of the config.yaml that a run writes in its output directory and in every checkpoint.
+// The line marks the directory as one that mt may overwrite (docs/decisions/2026-11-whose-directory.md).
 const ConfigHeader = "The configuration of this run, every auto resolved."
 
-// checkOwner refuses an output_dir that no run of mt has written to and in which
-// this one would overwrite or remove something.
+// checkOwner returns an error if no run of mt has written to output_dir and this run would overwrite or remove
+// something there.
 func (p *opening) checkOwner() error {
 	dir := p.Config.OutputDir
 	entries, err := os.ReadDir(dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR):
-		return nil // there is nothing yet
+		return nil // nothing exists yet
 	case err != nil:
 		return p.Config.Errorf("output_dir", "output_dir: %w", err)
 	case p.Config.OverwriteOutputDir || isRun(dir, entries):
@@ -125,8 +123,8 @@ func (p *opening) checkOwner() error {
 	return nil
 }
 
-// isRun tells whether a run of mt, of this version or an older one, has written to dir:
-// it has the mark, or a checkpoint of ours.
+// isRun reports whether a run of any version of mt has written to dir. The directory then has a file with ConfigHeader,
+// or one of mt's checkpoints.
 func isRun(dir string, entries []fs.DirEntry) bool {
 	if hasMark(dir, settings.ConfigFile) || hasMark(dir, settings.ConfigFile+checkpoint.WholeTemp) { // a run killed at its very start leaves the second
 		return true
@@ -142,7 +140,7 @@ func hasMark(dir, name string) bool {
 	return err == nil && bytes.Equal(begin, []byte("# "+ConfigHeader))
 }
 
-// inTheWay tells whether a run replaces or removes files with the name of e.
+// inTheWay reports whether a run would replace or remove a file with the name of e.
 func inTheWay(e fs.DirEntry) bool {
 	switch name := strings.TrimSuffix(e.Name(), checkpoint.WholeTemp); name {
 	case settings.ConfigFile, settings.MetricsFile, settings.EndFile, settings.AlgorithmsFile, settings.CurveFile, settings.SamplesFile, settings.BoardsFile, settings.AverageDir, "config.json":
@@ -151,8 +149,8 @@ func inTheWay(e fs.DirEntry) bool {
 	return checkpoint.IsWeights(e.Name()) || checkpoint.IsCheckpoint(e)
 }
 
-// copiedNames are the names, or patterns of names, of the files that a run puts beside its model: those of the
-// directory that the model was loaded from, or the byte tokenizer's.
+// copiedNames returns the names or patterns of the files that a run writes beside its model: files from the model's
+// directory, or the byte tokenizer's.
 func (p *opening) copiedNames() ([]string, error) {
 	if p.ModelDir != "" {
 		names, err := checkpoint.CompanionNames(p.ModelDir)
@@ -167,8 +165,8 @@ func (p *opening) copiedNames() ([]string, error) {
 	return names, nil
 }
 
-// checkCopied refuses a model directory with a file that cannot be copied beside what
-// is saved. It comes before anything that takes time.
+// checkCopied returns an error if a file of the model's directory cannot be copied beside saved models. It runs
+// before any slow work.
 func (p *opening) checkCopied() error {
 	if p.ModelDir == "" {
 		return nil
@@ -180,8 +178,7 @@ func (p *opening) checkCopied() error {
 	return err
 }
 
-// isEmpty tells whether e is an empty file or an empty directory, which nobody would
-// miss.
+// isEmpty reports whether e is an empty file or an empty directory.
 func isEmpty(dir string, e fs.DirEntry) bool {
 	if e.IsDir() {
 		below, err := os.ReadDir(filepath.Join(dir, e.Name()))

@@ -13,13 +13,13 @@ import (
 	"mt/model"
 )
 
-// Initialise fills the store with the first weights of training from scratch.
+// Initialise fills the store with the initial weights of training from scratch.
 func Initialise(s *host.Store, c *model.Config, seed int64, pool *parallel.Pool) error {
 	return FillRows(s, pool, func(p model.Param, r int, row []float32) { model.InitRow(c, p, r, seed, row) })
 }
 
-// FillRows writes every row of every parameter with what fill stores in row. fill is
-// called from all workers of pool. Only a disk can fail.
+// FillRows fills every row of every parameter with fill's values. All workers of pool call fill. Only a disk error is
+// possible.
 func FillRows(s *host.Store, pool *parallel.Pool, fill func(p model.Param, r int, row []float32)) error {
 	for _, i := range s.Tiled() {
 		if err := s.WithLayer(i, true, func(l *host.LayerState) error {
@@ -48,7 +48,7 @@ func fillLayer(l *host.LayerState, pool *parallel.Pool, fill func(p model.Param,
 	}
 }
 
-// CheckpointLayers views the store as package checkpoint wants it.
+// CheckpointLayers converts the store for package checkpoint.
 func CheckpointLayers(s *host.Store) []checkpoint.Layer {
 	out := make([]checkpoint.Layer, len(s.Layers))
 	for i, l := range s.Layers {
@@ -62,13 +62,13 @@ func CheckpointLayers(s *host.Store) []checkpoint.Layer {
 	return out
 }
 
-// CheckpointLayer views a layer as package checkpoint wants it.
+// CheckpointLayer converts a layer for package checkpoint.
 func CheckpointLayer(l *host.LayerState) checkpoint.Layer {
 	return checkpoint.Layer{Layout: l.Layout, Tile: l.Tile, Lo: l.Lo, Planes: l.Planes, Share: &l.Share}
 }
 
-// LoadModel reads the weights of ModelDir, and gives tokens that are new their rows, at the mean of upper
-// halves where upper says so: of several ranks none has all lower ones.
+// LoadModel reads the weights of ModelDir and fills the rows of new tokens with the mean of known rows. upper: the mean
+// uses only the high halves of weights, because with several ranks no rank has all lower halves.
 func (in *Inputs) LoadModel(store *host.Store, upper bool, pool *parallel.Pool, l *report.Line) error {
 	unexpected, err := checkpoint.LoadModel(in.ModelDir, CheckpointLayers(store), in.Opened.Stored.VocabSize, nil)
 	if err != nil {
@@ -103,8 +103,7 @@ func (in *Inputs) notTrained(names []string) (notes []string) {
 	return notes
 }
 
-// WeightsOf loads the weights of ModelDir into a store that keeps nothing beside them; upper as for
-// LoadModel.
+// WeightsOf loads the weights of ModelDir into a store without optimizer state; upper as for LoadModel.
 func (in *Inputs) WeightsOf(layouts []model.Layout, upper bool, pool *parallel.Pool) (*host.Store, error) {
 	store, err := host.NewStore(layouts, nil, pool)
 	if err != nil {
@@ -116,17 +115,18 @@ func (in *Inputs) WeightsOf(layouts []model.Layout, upper bool, pool *parallel.P
 	return store, nil
 }
 
-// meanRows is how many rows of a table make one partial sum. The partial sums are then
-// added, so that the order of all additions follows from the table's size alone.
+// meanRows is the number of rows that are added up in one partial sum. The order of additions therefore depends only on
+// the table's size.
 const meanRows = 1024
 
-// startRows gives rows of the vocabulary's tables the mean of the first n, which are
-// those of the tokens that the model knew: a token that starts there hardly changes the
-// probabilities of the others. Transformers' resize_token_embeddings does the same, but
-// adds noise of 1e-9 times the covariance (mean_resizing; Hewitt, "Initializing New
-// Word Embeddings for Pretrained Language Models", 2021).
+// startRows fills rows of the vocabulary's tables with the mean of the first n rows, which belong to known tokens. A
+// token whose row is the mean hardly changes the other tokens' probabilities. Transformers' resize_token_embeddings
+// does the same, plus noise of 1e-9 times the covariance (mean_resizing; Hewitt, "Initializing New Word Embeddings for
+// Pretrained Language Models", 2021).
 //
-// Of several ranks, none of which has all lower halves, each takes the mean of the upper ones.
+// With several ranks, no rank has all lower halves, so each takes the mean of the high halves.
+//
+// With several ranks no rank has all lower halves, so each takes the mean of the upper halves.
 func startRows(s *host.Store, rows []int, n int, several bool, pool *parallel.Pool) error {
 	for i, l := range s.Layers {
 		for t, tl := range l.Layout.Tensors {
@@ -147,8 +147,8 @@ func startRows(s *host.Store, rows []int, n int, several bool, pool *parallel.Po
 	return nil
 }
 
-// meanRow is the mean of the first n rows of tensor t, summed in float64; with upper, that of their
-// upper halves where weights are split.
+// meanRow returns the mean of the first n rows of tensor t, summed in float64. upper: it uses only the high halves of
+// split weights.
 func meanRow(l *host.LayerState, t, n int, upper bool, pool *parallel.Pool) []float32 {
 	cols := l.Layout.Tensors[t].Cols
 	sums := make([][]float64, (n+meanRows-1)/meanRows)

@@ -17,19 +17,17 @@ import (
 	"mt/plan"
 )
 
-// The sizes that rates are measured with, for a plan's bound: too large for the caches,
-// and small enough to take a moment.
+// Sizes of the measurements behind a plan's bound. They exceed the caches and take only a moment.
 const (
-	boundCopy = 64 << 20 // bytes that cross the link
-	boundRuns = 4        // measurements, of which the fastest counts
+	boundCopy = 64 << 20 // bytes copied over the link
+	boundRuns = 4        // number of measurements; the fastest counts
 )
 
-// boundParams returns how many parameters are updated: eight matrices of the size that a CPU multiplies.
+// boundParams returns the number of parameters in a measured update: eight matrices of size machine.CPURateSize².
 func boundParams() int { return 8 * machine.CPURateSize * machine.CPURateSize }
 
-// boundHere measures this machine and returns the least time that a step can take on it. It
-// is nil where there is no device, or too little device memory, to measure with; a plan
-// can do without it.
+// boundHere measures this machine and returns a lower bound on the time of a step. It returns nil without an error if
+// there is no device, or too little device memory to measure: the plan is then printed without a bound.
 func boundHere(r *resolve.Resolved) (_ *plan.Bound, err error) {
 	if r.Devices == nil && r.Config.Device == "cuda" {
 		return nil, nil
@@ -59,9 +57,8 @@ func boundHere(r *resolve.Resolved) (_ *plan.Bound, err error) {
 	return &b, err
 }
 
-// updateRate is how many bytes a second an update by o reads and writes in host memory.
-// split says that matrices are split into planes, as bf16 of model.NewLayout does, and alone that the upper one is kept
-// alone.
+// updateRate returns the bytes per second that an update by o reads and writes in host memory. split: each matrix has
+// high and low halves, as in model.NewLayout. alone: only the high halves (bf16 master weights).
 func updateRate(o optim.Optimizer, pool *parallel.Pool, split, alone bool) (rate float64, err error) {
 	const cols = 1 << 10
 	params := boundParams()
@@ -92,7 +89,7 @@ func updateRate(o optim.Optimizer, pool *parallel.Pool, split, alone bool) (rate
 	return float64(bytes) / max(best, 1).Seconds(), nil
 }
 
-// linkRate is how many bytes a second are copied from pinned host memory to the device.
+// linkRate returns the rate of copies from pinned host memory to the device, in bytes per second.
 func linkRate(dev device.Device) (rate float64, err error) {
 	defer func() {
 		if err != nil {

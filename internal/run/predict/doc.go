@@ -1,5 +1,5 @@
-// Package predict prints what a run would take: memory, disk space, and the time of a step, measured here
-// or predicted for another machine.
+// Package predict prints what a run would take: memory, disk space, and the time of a step. It measures this machine
+// or predicts another one.
 //
-// It imports save. Invariant: nothing is trained and nothing is written but the trace that is asked for.
+// It imports save. Invariant: it trains nothing and writes nothing except a requested trace.
 package predict

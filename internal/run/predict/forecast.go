@@ -24,32 +24,31 @@ import (
 	"mt/plan/rates"
 )
 
-// Predicted is a prediction for people and programs. Times are in seconds.
+// Predicted is a prediction for display and JSON. Times are in seconds.
 type Predicted struct {
 	Machine         string             `json:"machine"`
 	Step            float64            `json:"step_seconds"`
 	Tokens          int64              `json:"tokens"`
 	TokensPerSecond float64            `json:"tokens_per_second"`
-	TFLOPS          float64            `json:"tflops"`          // of the model
-	TFLOPSExecuted  float64            `json:"tflops_executed"` // with what is computed again
+	TFLOPS          float64            `json:"tflops"`          // FLOPs of the model
+	TFLOPSExecuted  float64            `json:"tflops_executed"` // includes recomputation
 	Stall           map[string]float64 `json:"stall_seconds"`   // by cause
-	StallShare      float64            `json:"stall_share"`     // of the compute stream's time
-	// Busy is, by resource, the part of the step in which it is used up.
+	StallShare      float64            `json:"stall_share"`     // share of the compute stream's time
+	// Busy is the share of the step in which each resource is fully used.
 	Busy  map[string]float64 `json:"busy"`
-	Binds string             `json:"binds"` // what the step's time depends on most, in words
+	Binds string             `json:"binds"` // what limits the step, in words
 	H2D   int64              `json:"h2d_bytes"`
 	D2H   int64              `json:"d2h_bytes"`
-	Peer  int64              `json:"peer_bytes"` // from device to device
-	// What is read from and written to state_dir and param_dir, the part of that time in which the device has work, and how
-	// many steps a disk lasts for every petabyte of writes that it is rated for.
+	Peer  int64              `json:"peer_bytes"` // copied between devices
+	// Bytes read from and written to state_dir and param_dir, the share of the disk's time during which the device
+	// has work, and the number of steps that a disk lasts per petabyte of rated writes.
 	DiskRead       int64   `json:"disk_read_bytes,omitempty"`
 	DiskWritten    int64   `json:"disk_written_bytes,omitempty"`
 	DiskHidden     float64 `json:"disk_hidden,omitempty"`
 	DiskStepsPerPB int64   `json:"disk_steps_per_pb,omitempty"`
 }
 
-// predictTraced predicts the plan, and writes what happens when into the file that the key trace
-// names, if it names one.
+// predictTraced predicts the plan. If the key trace is set, it also writes the predicted timeline to that file.
 func predictTraced(r *resolve.Resolved, m *rates.Machine) (*Prediction, error) {
 	path := r.Config.Trace
 	if path == "" {
@@ -72,7 +71,7 @@ func predictTraced(r *resolve.Resolved, m *rates.Machine) (*Prediction, error) {
 	return p, err
 }
 
-// describe makes of a prediction what is printed.
+// describe converts a prediction for display.
 func describe(m *rates.Machine, p *Prediction) *Predicted {
 	r, step := p.Report, p.Step().Seconds()
 	out := &Predicted{Machine: m.Name, Step: step, Tokens: r.Tokens, TokensPerSecond: float64(r.Tokens) / step, TFLOPS: p.Counted / step / 1e12,
@@ -96,8 +95,7 @@ func describe(m *rates.Machine, p *Prediction) *Predicted {
 	return out
 }
 
-// binds says what the time of a step depends on most: computing, or the busiest of what the
-// compute stream waits for.
+// binds describes what limits the step: computing, or the busiest resource that the compute stream waits for.
 func binds(r actors.StepReport, p *Predicted) string {
 	if p.StallShare < 0.05 {
 		return fmt.Sprintf("computing: the compute stream works for %.0f %% of the step", 100*(1-p.StallShare))
@@ -131,11 +129,11 @@ func binds(r actors.StepReport, p *Predicted) string {
 	return waits
 }
 
-// Smallest is the least memory that the run can do with.
+// Smallest is the least memory with which a run works.
 type Smallest struct {
 	Device int64 `json:"device_bytes"` // 0: the device shares the host's memory
 	Host   int64 `json:"host_bytes"`
-	// GPU is the smallest that mt has a profile of and that would do; empty: none, or the CPU.
+	// GPU is the smallest GPU among mt's profiles with enough memory; empty: none, or the run is on the CPU.
 	GPU string `json:"gpu,omitempty"`
 }
 
@@ -150,7 +148,7 @@ func (s Smallest) String() string {
 	return fmt.Sprintf("%s on the device%s and %s on the host", human.Bytes(s.Device), gpu, human.Bytes(s.Host))
 }
 
-// SmallestOf finds what the run needs at least, with the reference's pass before it.
+// SmallestOf returns the least memory with which the run works, including the reference pass of DPO before training.
 func SmallestOf(r *resolve.Resolved) (Smallest, error) {
 	s, err := SmallestFor(r.Asked)
 	if err != nil || r.Ref.Asked == nil {
@@ -164,13 +162,13 @@ func SmallestOf(r *resolve.Resolved) (Smallest, error) {
 	return s, err
 }
 
-// SmallestFor finds what q needs at least.
+// SmallestFor returns the least memory with which a plan for q exists.
 func SmallestFor(q plan.Request) (Smallest, error) {
 	var s Smallest
 	roomy := q
 	roomy.HostMemory = 1 << 60
 	_, err := plan.Resolve(roomy)
-	if lack := (*plan.NotFitting)(nil); errors.As(err, &lack) && lack.Where == "device" { // whatever the host has
+	if lack := (*plan.NotFitting)(nil); errors.As(err, &lack) && lack.Where == "device" { // more host memory would not help
 		q.DeviceMemory, q.LaneMemory = 1<<60, nil
 	}
 	if s.Host, err = least(q, "host", func(q *plan.Request, bytes int64) { q.HostMemory = bytes }); err != nil || q.Unified || q.OneMemory {
@@ -193,9 +191,9 @@ func SmallestFor(q plan.Request) (Smallest, error) {
 	return s, nil
 }
 
-// least is the smallest budget on that side, "host" or "device", with which q can be resolved:
-// what the error of a plan without any says that it needs. The other side must have enough. Where it has enough only for
-// what is chosen with room on this side, the budget is what that takes.
+// least returns the smallest budget on one side ("host" or "device") with which q has a plan. It starts with a small
+// budget and follows the need that each error states. The other side must have enough memory. If the other side becomes
+// the limit, least returns the memory that a plan without limits takes on this side.
 func least(q plan.Request, where string, set func(*plan.Request, int64)) (int64, error) {
 	for budget := int64(1); ; {
 		set(&q, budget)
@@ -222,8 +220,7 @@ func least(q plan.Request, where string, set func(*plan.Request, int64)) (int64,
 	}
 }
 
-// withSmallest adds to the error of a run that does not fit on a machine which one it would
-// fit on.
+// withSmallest adds the least memory that the run needs to the error of a run that does not fit.
 func withSmallest(r *resolve.Resolved, err error, f settings.Forecast) error {
 	if lack := (*plan.NotFitting)(nil); f.Machine == nil || !errors.As(err, &lack) {
 		return err
@@ -235,7 +232,7 @@ func withSmallest(r *resolve.Resolved, err error, f settings.Forecast) error {
 	return fmt.Errorf("%w; as it is, the run needs at least %s", err, s)
 }
 
-// write prints a prediction for people.
+// write prints a prediction as text.
 func (o Outlook) write(w io.Writer) error {
 	p := o.prediction
 	fmt.Fprintf(w, "predicted for %s (%s)\n", p.Machine, o.source)
@@ -288,7 +285,7 @@ func (o Outlook) write(w io.Writer) error {
 	return writeSwept(w, o.sweep)
 }
 
-// linkWords says what crosses links in a step.
+// linkWords describes the bytes that cross links per step.
 func linkWords(p *Predicted) string {
 	out := fmt.Sprintf("%s to the device and %s back a step", human.Bytes(p.H2D), human.Bytes(p.D2H))
 	if p.Peer > 0 {
@@ -297,8 +294,8 @@ func linkWords(p *Predicted) string {
 	return out
 }
 
-// diskWords says what is read from and written to state_dir and param_dir in a step, and how long a disk lasts; empty:
-// nothing is.
+// diskWords describes the bytes read from and written to state_dir and param_dir per step, and the disk's life. It
+// returns "" if nothing is written.
 func diskWords(p *Predicted) string {
 	if p.DiskWritten == 0 {
 		return ""
@@ -307,7 +304,7 @@ func diskWords(p *Predicted) string {
 		100*p.DiskHidden, humanize.Comma(p.DiskStepsPerPB))
 }
 
-// shares lists named amounts, the largest first.
+// shares lists named amounts in words, largest first. word formats an amount.
 func shares(of map[string]float64, word func(float64) string) string {
 	names := slices.SortedFunc(maps.Keys(of), func(a, b string) int { return cmp.Or(cmp.Compare(of[b], of[a]), cmp.Compare(a, b)) })
 	var out []string

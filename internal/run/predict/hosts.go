@@ -13,33 +13,32 @@ import (
 	"mt/plan/rates"
 )
 
-// This file predicts what more hosts bring, each with a rank of its own, and from how many tokens on
-// the network between them hides behind the rest.
+// This file predicts the effect of more hosts, each with one rank. It also finds the tokens per step from which
+// computing hides the network.
 
-// hosting is the table over numbers of hosts: one, two, four, … up to those that are asked for, all
-// with the same rows a step.
+// hosting is the table over numbers of hosts: 1, 2, 4, … up to the requested number, all with the same rows per step.
 type hosting struct {
 	Counts []hosted `json:"counts"`
-	// HidesFrom is the least number of tokens a step and host, of those tried, from which on a
-	// network without limit would make the step shorter by less than worthIt; 0: there is none.
+	// HidesFrom is the least number of tokens per step and host, among those tried, from which computing hides the
+	// network. Then an infinitely fast network would shorten the step by less than worthIt. 0: there is none.
 	HidesFrom int64 `json:"hides_from_tokens,omitempty"`
-	TriedTo   int64 `json:"tried_to_tokens"` // the most tokens a step and host that were tried
+	TriedTo   int64 `json:"tried_to_tokens"` // largest number of tokens per step and host that was tried
 }
 
 // hosted is one line of the table.
 type hosted struct {
 	Hosts int `json:"hosts"`
 	Swept
-	Speedup  float64 `json:"speedup,omitempty"`    // over one host; 0: not known
-	Network  float64 `json:"network_busy"`         // the part of the step in which it is used up
-	Infinite float64 `json:"gain_network"`         // of a network without limit
-	Sent     int64   `json:"network_bytes_a_step"` // that a host sends, and about as many that it receives
+	Speedup  float64 `json:"speedup,omitempty"`    // tokens per second over those of one host; 0: unknown
+	Network  float64 `json:"network_busy"`         // share of the step in which the network is fully used
+	Infinite float64 `json:"gain_network"`         // gain from an infinitely fast network
+	Sent     int64   `json:"network_bytes_a_step"` // sent per host; the host receives about as many
 }
 
-// unlimited is how many times as fast as the network one is that counts as without limit.
+// unlimited multiplies the network's rate for the prediction with an infinitely fast network.
 const unlimited = 1e3
 
-// hosts predicts q on m with fewer hosts, and from when on the network hides; nil where there is one
+// hosts predicts q on m with fewer hosts and finds when computing hides the network. It returns nil for a single
 // host.
 func hosts(q plan.Request, m *rates.Machine) (*hosting, error) {
 	if q.Ranks <= 1 {
@@ -63,7 +62,7 @@ func hosts(q plan.Request, m *rates.Machine) (*hosting, error) {
 		v.Rows = rows * q.Ranks
 		grown = append(grown, variant{fmt.Sprintf("%d rows a host", rows), v})
 	}
-	var on [2][]Swept // with the network, and without limit
+	var on [2][]Swept // [0]: with the network; [1]: with an infinitely fast network
 	for i, machine := range []*rates.Machine{m, &endless} {
 		tried, err := tryAll(append(variants, grown...), machine)
 		if err != nil {
@@ -88,7 +87,7 @@ func hosts(q plan.Request, m *rates.Machine) (*hosting, error) {
 	for i := range grown {
 		s := on[0][len(counts)+i]
 		if s.Predicted == nil {
-			break // it does not fit, and larger ones do not either
+			break // this batch does not fit, and larger ones do not either
 		}
 		tokens := s.Predicted.Tokens / int64(q.Ranks)
 		if out.TriedTo = tokens; gainOf(on[1][len(counts)+i], s) >= worthIt {
@@ -100,7 +99,7 @@ func hosts(q plan.Request, m *rates.Machine) (*hosting, error) {
 	return out, nil
 }
 
-// write prints the table for people, and one line on when the network hides.
+// write prints the table, and one line about when the network is hidden.
 func (h *hosting) write(w io.Writer) error {
 	cells := [][]string{{"hosts", "step s", "tokens/s", "speedup", "stall", "network", "network × ∞", "sent by each", "host memory"}}
 	for _, c := range h.Counts {

@@ -13,8 +13,8 @@ import (
 	"mt/plan/rates"
 )
 
-// TestHosts: the table over numbers of hosts says what a slow network costs and a fast one does not,
-// how much of it is used, and from how many tokens on it hides; more hosts need less memory each.
+// TestHosts: the table over numbers of hosts shows the cost of a slow network, its use, and the tokens from which it
+// is hidden. A fast network costs nothing, and more hosts need less memory each.
 func TestHosts(t *testing.T) {
 	testkit.NotShort(t)
 	testkit.DrawnInRace(t, 4)

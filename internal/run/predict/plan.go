@@ -19,9 +19,8 @@ import (
 	"mt/plan/rates"
 )
 
-// Plan prints what a run of c would take, made of the configuration alone: it
-// reads no data, looks at no output_dir and needs no GPU where device_memory says
-// how large one is.
+// Plan prints what a run of c would take, from the configuration alone. It reads no data and no output_dir, and needs
+// no GPU if device_memory gives the GPU's size.
 func Plan(c *config.Config, o settings.Options) error {
 	if m := o.Forecast.Machine; m != nil && !c.PeerCopies {
 		o.Forecast.Machine = m.WithoutPeers()
@@ -41,7 +40,7 @@ func Plan(c *config.Config, o settings.Options) error {
 	})
 }
 
-// Print prints the plan of the run that begin opens.
+// Print prints the plan of the run that begin opens and plans.
 func Print(c *config.Config, o settings.Options, begin func(o settings.Options) (*save.Output, error)) (err error) {
 	r, err := begin(o)
 	if err != nil {
@@ -63,25 +62,24 @@ func Print(c *config.Config, o settings.Options, begin func(o settings.Options) 
 	if err := Show(r, o.Stdout, o.JSON, f); err != nil {
 		return err
 	}
-	report.ShowAll(o.Stderr, news.Take()) // devices are asked then whether they copy to each other
+	report.ShowAll(o.Stderr, news.Take()) // planning asked devices whether they copy to each other, which can add notes
 	return nil
 }
 
-// Outlook is what is said of the time of a step: a bound where the run is planned for this
-// machine, a prediction where the rates of a machine are known.
+// Outlook describes the time of a step: a lower bound measured on this machine, or a prediction from a machine's rates.
 type Outlook struct {
-	bound       *plan.Bound // nil: it was not measured
-	pass        *passTime   // of the reference; nil: there is none, or nothing was measured
-	prediction  *Predicted  // nil: as all that follows
+	bound       *plan.Bound // nil: not measured
+	pass        *passTime   // bound on the reference pass; nil: no pass, or not measured
+	prediction  *Predicted  // nil, like all fields below: no prediction
 	recommended *recommendation
 	smallest    *Smallest
 	sweep       []Swept
-	scaling     *scaling // nil: the run has one device
-	hosting     *hosting // nil: it has one host
-	source      string   // where the rates are from
+	scaling     *scaling // nil: a single device
+	hosting     *hosting // nil: a single host
+	source      string   // source of the rates
 }
 
-// forecast predicts, or measures this machine for a bound.
+// forecast predicts the run, or measures this machine for a bound.
 func forecast(r *resolve.Resolved, f settings.Forecast) (o Outlook, err error) {
 	m := f.Machine
 	if m == nil {
@@ -116,7 +114,7 @@ func forecast(r *resolve.Resolved, f settings.Forecast) (o Outlook, err error) {
 	return o, err
 }
 
-// Show prints how much memory and disk space a run takes, and how long its steps take.
+// Show prints the run's memory, disk space and step time.
 func Show(run *save.Output, w io.Writer, asJSON bool, o Outlook) error {
 	t := memoryTable(run.Resolved)
 	d, err := run.Disk()
@@ -143,7 +141,7 @@ func Show(run *save.Output, w io.Writer, asJSON bool, o Outlook) error {
 	return showText(run, w, t, d, passing, o)
 }
 
-// showText writes in words what show does.
+// showText prints Show's results as text.
 func showText(out *save.Output, w io.Writer, t plan.Table, d save.Disk, passing string, o Outlook) error {
 	count := func(n int) string { return humanize.Comma(int64(n)) }
 	data, steps := "rows of max_seq_len tokens: "+count(out.RowTokens()), "steps"
@@ -200,7 +198,7 @@ func showText(out *save.Output, w io.Writer, t plan.Table, d save.Disk, passing 
 	return nil
 }
 
-// known is v, or nil for what is not known, such as a number that only the data tells.
+// known returns v, or nil if v is not known, such as a number that depends on the data.
 func known[T int | string](v T) any {
 	var none T
 	if v <= none {
@@ -209,15 +207,15 @@ func known[T int | string](v T) any {
 	return v
 }
 
-// The ways of what passes from one device to another.
+// Descriptions of the ways between devices.
 const (
 	directly    = "from device to device, where a slot waits for it"
 	partly      = "from device to device between some of them, else through the host"
 	throughHost = "through the host"
 )
 
-// betweenDevices says which way what passes from one device to another goes; empty where there is one, or
-// where no device is here to ask.
+// betweenDevices describes how data passes from one device to another. It returns "" for a single device, or if no
+// device is here to ask.
 func betweenDevices(in *open.Inputs) (string, error) {
 	switch {
 	case in.Lanes <= 1:
@@ -227,7 +225,7 @@ func betweenDevices(in *open.Inputs) (string, error) {
 	case in.Profile == nil && in.Config.Device == "cpu":
 		return directly, nil
 	}
-	reaches := func(from, to int) (bool, error) { // as the rates say, and no device is asked
+	reaches := func(from, to int) (bool, error) { // from the rates; no device is asked
 		return in.Profile.On(from).Link.Peer > 0 && in.Profile.On(to).Link.Peer > 0, nil
 	}
 	n := in.Lanes
@@ -260,7 +258,8 @@ func betweenDevices(in *open.Inputs) (string, error) {
 	return directly, nil
 }
 
-// memoryTable is the table of the run and, where the pass is of another model or needs more, of the pass.
+// memoryTable returns the run's memory table. If the reference pass uses another model or needs more memory than the
+// run, the table has rows for the pass too.
 func memoryTable(r *resolve.Resolved) plan.Table {
 	t := r.Plan.Table()
 	if r.Ref.Pass == nil {
@@ -283,14 +282,14 @@ func memoryTable(r *resolve.Resolved) plan.Table {
 	return t
 }
 
-// passTime is how long the pass takes at least, in seconds, where all rows are full.
+// passTime is a lower bound on the time of the reference pass, in seconds, with full rows.
 type passTime struct {
-	Step  float64  `json:"step_seconds"`      // of as many rows as a step has
-	Steps int      `json:"steps,omitempty"`   // 0: only the data tells
-	All   *float64 `json:"seconds,omitempty"` // nil: only the data tells
+	Step  float64  `json:"step_seconds"`      // one batch with a step's rows
+	Steps int      `json:"steps,omitempty"`   // 0: depends on the data
+	All   *float64 `json:"seconds,omitempty"` // nil: depends on the data
 }
 
-// timePass bounds the time of the pass at rates; nil: there is no pass.
+// timePass bounds the time of the reference pass at the given rates; nil: there is no such pass.
 func timePass(r *resolve.Resolved, at plan.Rates) (*passTime, error) {
 	if r.Ref.Pass == nil {
 		return nil, nil
@@ -307,7 +306,7 @@ func timePass(r *resolve.Resolved, at plan.Rates) (*passTime, error) {
 	return t, nil
 }
 
-// passSteps is how many batches the pass has; 0: only the data tells.
+// passSteps returns the number of batches in the reference pass; 0: it depends on the data.
 func passSteps(r *resolve.Resolved) (n int) {
 	for _, of := range resolve.PairSets(r.Inputs, &r.Ref) {
 		if *of.Refs == nil {
@@ -317,7 +316,7 @@ func passSteps(r *resolve.Resolved) (n int) {
 	return n
 }
 
-// passRates are what the devices of m reach together in the pass, by device.
+// passRates returns the combined rates of m's devices for the reference pass.
 func passRates(r *resolve.Resolved, m *rates.Machine) plan.Rates {
 	at, n := plan.Rates{Host: m.Host.Bandwidth * 1e9}, float64(r.Plan.Lanes())
 	for lane := range r.Plan.Lanes() {
@@ -327,7 +326,7 @@ func passRates(r *resolve.Resolved, m *rates.Machine) plan.Rates {
 	return at
 }
 
-// passWords says what the pass takes beside what table has of it; empty: nothing is to be said.
+// passWords describes the time and memory of the reference pass beyond the rows in table; "": nothing to say.
 func passWords(r *resolve.Resolved, t *passTime, table plan.Table) string {
 	var takes []string
 	if n := passSteps(r); n > 0 {

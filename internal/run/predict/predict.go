@@ -16,21 +16,20 @@ import (
 	"mt/plan/rates"
 )
 
-// A prediction makes PredictedSteps steps, of which the second counts: it waits for the updates
-// of the step before it, and what the step after it fetches goes on beside it.
+// PredictedSteps is the number of predicted steps, and countedStep is the one that is reported. The second step waits
+// for the updates of the first, and the fetches of the third overlap with it, as in the middle of a run.
 const PredictedSteps, countedStep = 3, 2
 
-// Prediction is what a step in the middle of a run would take on a machine.
+// Prediction is the prediction of one step in the middle of a run.
 type Prediction struct {
 	Report actors.StepReport
-	// Use says for how long each resource was used up, in seconds.
+	// Use is the time in seconds for which each resource is fully used.
 	Use virtual.Use
-	// Counted and Executed are the model's FLOPs of the step, and those with what is computed
-	// again.
+	// Counted is the model's FLOPs of the step; Executed also includes recomputation.
 	Counted, Executed float64
 }
 
-// Step is how long the step takes.
+// Step returns the step's duration.
 func (p *Prediction) Step() time.Duration { return p.Report.Elapsed }
 
 // Predict predicts a step of r on machine m, with full rows of random tokens.
@@ -38,8 +37,8 @@ func Predict(r *plan.Run, m *rates.Machine) (*Prediction, error) {
 	return Predicting{Batch: FullBatch(r)}.Predict(r, m)
 }
 
-// PredictTimes predicts what the operations of PredictedSteps steps of r would take on
-// machine m, with full rows of random tokens. Of several lanes it tells of the last.
+// PredictTimes predicts the operations of PredictedSteps steps of r on machine m, with full rows of random tokens.
+// With several lanes it returns the last lane's operations.
 func PredictTimes(r *plan.Run, m *rates.Machine) ([]wrap.OpTime, error) {
 	var timed *wrap.Profiled
 	_, err := Predicting{Batch: FullBatch(r), wrap: func(d device.Device) device.Device {
@@ -52,11 +51,11 @@ func PredictTimes(r *plan.Run, m *rates.Machine) ([]wrap.OpTime, error) {
 	return timed.Times()
 }
 
-// Predicting says what a prediction is made with.
+// Predicting configures a prediction.
 type Predicting struct {
 	Batch *data.Batch                       // the same in every step
-	to    *timeline.Recorder                // nil: nobody wants to know
-	wrap  func(device.Device) device.Device // put around the device; nil: nothing
+	to    *timeline.Recorder                // nil: no timeline
+	wrap  func(device.Device) device.Device // wraps the device; nil: no wrapper
 }
 
 // Predict predicts a step of r on machine m.
@@ -84,7 +83,7 @@ func (how Predicting) Predict(r *plan.Run, m *rates.Machine) (*Prediction, error
 	return &p, nil
 }
 
-// FullBatch is a batch of random tokens as large as r allows.
+// FullBatch returns a batch of random tokens of the largest size that r allows.
 func FullBatch(r *plan.Run) *data.Batch {
 	random := rand.New(rand.NewPCG(1, 1))
 	rows := make([]data.Row, max(1, r.Ranks)*r.Limits.Tokens/r.RowTokens)

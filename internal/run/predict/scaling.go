@@ -19,15 +19,14 @@ import (
 	"mt/plan/rates"
 )
 
-// This file predicts what more devices bring, what limits them, and what would help.
+// This file predicts the effect of more devices, what limits them, and what would help.
 
-// scaling is the table over numbers of devices: one, two, four, … up to those of the run.
+// scaling is the table over numbers of devices: 1, 2, 4, … up to the run's.
 type scaling struct {
 	Counts []scaled `json:"counts"`
-	// HostFrom is the least number from which on the host is the limit; 0: none is.
+	// HostFrom is the smallest number of devices at which the host limits the run; 0: the host never does.
 	HostFrom int `json:"host_from,omitempty"`
-	// Help is by what factor less one there would be more tokens a second with the number of
-	// devices of the run, the largest first.
+	// Help lists the gains in tokens per second from possible changes, with the run's devices, largest first.
 	Help []gain `json:"help"`
 }
 
@@ -35,25 +34,24 @@ type scaling struct {
 type scaled struct {
 	Devices int `json:"devices"`
 	Swept
-	Speedup float64 `json:"speedup,omitempty"` // over one device with the same order of micro-batches; 0: not known
-	Turns   float64 `json:"turns"`             // the part of the devices' time that they wait for each other
-	Busiest string  `json:"busiest"`           // resource
-	Host    float64 `json:"gain_host"`         // of a host whose memory and cores are twice as fast
-	Links   float64 `json:"gain_links"`        // of links that are twice as fast
+	Speedup float64 `json:"speedup,omitempty"` // tokens per second over those of one device with the same order of micro-batches; 0: unknown
+	Turns   float64 `json:"turns"`             // share of the devices' time spent waiting for each other
+	Busiest string  `json:"busiest"`           // name of the resource that is busy for the largest share of the step
+	Host    float64 `json:"gain_host"`         // gain from a host with twice as fast memory and cores
+	Links   float64 `json:"gain_links"`        // gain from links twice as fast
 	Limit   string  `json:"limit"`             // host memory, host cores, links, turns or devices
 }
 
-// gain is what a change would bring: 0.1 for a tenth more tokens a second.
+// gain is the effect of a change: 0.1 means 10 % more tokens per second.
 type gain struct {
 	What string  `json:"what"`
 	Gain float64 `json:"gain"`
 }
 
-// limiting is from which gain on, with twice as much of it, something counts as the limit.
+// limiting: a resource counts as the limit if doubling it gains more than this.
 const limiting = 0.1
 
-// scale predicts q on m with fewer devices, and what limits each number of them; nil where the
-// run has one.
+// scale predicts q on m with fewer devices and finds the limit for each number. It returns nil for a single device.
 func scale(q plan.Request, m *rates.Machine) (*scaling, error) {
 	if q.Devices <= 1 {
 		return nil, nil
@@ -97,8 +95,7 @@ func scale(q plan.Request, m *rates.Machine) (*scaling, error) {
 	return out, out.advise(q, m)
 }
 
-// gainOf is how many more tokens a second s has than base, as a part of those; 0 where either
-// cannot be predicted.
+// gainOf returns the relative gain of s over base in tokens per second; 0 if either has no prediction.
 func gainOf(s, base Swept) float64 {
 	if s.Predicted == nil || base.Predicted == nil {
 		return 0
@@ -106,7 +103,7 @@ func gainOf(s, base Swept) float64 {
 	return s.Predicted.TokensPerSecond/base.Predicted.TokensPerSecond - 1
 }
 
-// fasterHost is m with host memory and cores that are twice as fast.
+// fasterHost returns m with host memory and cores twice as fast.
 func fasterHost(m *rates.Machine) *rates.Machine {
 	f := *m
 	f.Host.Bandwidth *= 2
@@ -121,17 +118,17 @@ func fasterHost(m *rates.Machine) *rates.Machine {
 	return &f
 }
 
-// fasterLinks is m with links that are twice as fast.
+// fasterLinks returns m with links twice as fast.
 func fasterLinks(m *rates.Machine) *rates.Machine {
 	return m.Changed(func(_ *rates.Device, l *rates.Link) {
 		l.Up, l.Down, l.Both = 2*l.Up, 2*l.Down, 2*l.Both
-		if !l.Wires { // copies between devices go over the same links
+		if !l.Wires { // copies between devices use the same links
 			l.Peer *= 2
 		}
 	})
 }
 
-// judge says what is busiest and what limits a line that has a prediction.
+// judge finds the busiest resource and the limit for a number of devices that has a prediction.
 func (s *scaled) judge() {
 	busy := s.Predicted.Busy
 	for r := range virtual.NumResources {
@@ -154,7 +151,7 @@ func (s *scaled) judge() {
 	}
 }
 
-// advise predicts what would help the run.
+// advise predicts changes that would help the run.
 func (s *scaling) advise(q plan.Request, m *rates.Machine) error {
 	last := s.Counts[len(s.Counts)-1]
 	if last.Predicted == nil {
@@ -186,7 +183,7 @@ func (s *scaling) advise(q plan.Request, m *rates.Machine) error {
 	return nil
 }
 
-// write prints the table for people, and one line on what limits and what would help.
+// write prints the table, and one line about the limit and what would help.
 func (s *scaling) write(w io.Writer) error {
 	cells := [][]string{{"devices", "step s", "tokens/s", "speedup", "stall", "turns", "busiest", "host × 2", "links × 2", "limit"}}
 	for _, c := range s.Counts {
@@ -227,7 +224,7 @@ func (s *scaling) write(w io.Writer) error {
 
 func percent(part float64) string { return fmt.Sprintf("%.0f %%", 100*part) }
 
-// change prints a gain or a loss in percent, with its sign. What rounds to nothing is +0 %.
+// change formats a gain or loss in percent, with its sign. Values that round to zero print as +0 %.
 func change(part float64) string {
-	return fmt.Sprintf("%+.0f %%", math.Round(100*part)+0) // −0 + 0 is 0
+	return fmt.Sprintf("%+.0f %%", math.Round(100*part)+0) // −0 + 0 is +0
 }

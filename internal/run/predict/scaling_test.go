@@ -14,8 +14,8 @@ import (
 	"mt/plan/rates"
 )
 
-// TestScaling: the table over numbers of devices says what limits each of them, as a machine shows in
-// which that is slow, and what would help.
+// TestScaling: the table over numbers of devices shows the limit of each number, on machines where that resource is
+// slow, and what would help.
 func TestScaling(t *testing.T) {
 	testkit.NotShort(t)
 	config := testkit.Must(model.Preset("quickstart"))(t)

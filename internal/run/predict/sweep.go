@@ -16,7 +16,7 @@ import (
 	"mt/plan/rates"
 )
 
-// Swept is one line of a table over batch sizes, sequence lengths or depths.
+// Swept is one line of a table over batch sizes, sequence lengths, depths, devices or hosts.
 type Swept struct {
 	What      string     `json:"what"`
 	Rows      int        `json:"rows_per_step"`
@@ -27,7 +27,7 @@ type Swept struct {
 	Problem   string     `json:"problem,omitempty"` // why there is no prediction
 }
 
-// try plans and predicts q on m; what says how it differs from others.
+// try plans a run of q and predicts its step on m. what becomes the label of the line.
 func try(what string, q plan.Request, m *rates.Machine) (Swept, error) {
 	s := Swept{What: what, Rows: q.Rows, RowTokens: q.RowTokens}
 	r, err := plan.Resolve(q)
@@ -51,13 +51,13 @@ func try(what string, q plan.Request, m *rates.Machine) (Swept, error) {
 	return s, err
 }
 
-// variant is a plan to try, and how it differs from others.
+// variant is a plan to try, with its label.
 type variant struct {
 	what string
 	q    plan.Request
 }
 
-// tryAll tries variants, on all cores.
+// tryAll tries all variants in parallel.
 func tryAll(variants []variant, m *rates.Machine) ([]Swept, error) {
 	out, errs := make([]Swept, len(variants)), make([]error, len(variants))
 	pool := parallel.New(0)
@@ -66,10 +66,10 @@ func tryAll(variants []variant, m *rates.Machine) ([]Swept, error) {
 	return out, errors.Join(errs...)
 }
 
-// mostSweptTokens bounds the steps of a sweep, in tokens, and mostSwept how many there are.
+// mostSweptTokens is the largest step of a sweep, in tokens; mostSwept is the largest number of lines.
 const mostSweptTokens, mostSwept = 4 << 20, 8
 
-// batches are q with fewer and with more rows: an eighth of them, a quarter …
+// batches returns q with 1/8, 1/4, 1/2, … times its rows, and with more rows.
 func batches(q plan.Request) (out []variant) {
 	for rows := max(1, q.Rows/8); rows*q.RowTokens <= max(mostSweptTokens, q.Rows*q.RowTokens) && len(out) < mostSwept; rows *= 2 {
 		v := q
@@ -79,8 +79,7 @@ func batches(q plan.Request) (out []variant) {
 	return out
 }
 
-// lengths are q with longer and longer rows, as many tokens a step as it has, and one row at
-// least.
+// lengths returns q with increasing row lengths and the same tokens per step, at least one row.
 func lengths(q plan.Request) (out []variant) {
 	tokens := q.Rows * q.RowTokens
 	for length := 1024; length <= mostSweptTokens && len(out) < mostSwept+2; length *= 2 {
@@ -91,7 +90,7 @@ func lengths(q plan.Request) (out []variant) {
 	return out
 }
 
-// sweep varies q as what says: batch, seq or depth; empty: not at all.
+// sweep predicts q with other values of one size: its argument is batch, seq or depth. With "" it predicts nothing.
 func sweep(what string, q plan.Request, m *rates.Machine) ([]Swept, error) {
 	var all []variant
 	switch what {
@@ -105,8 +104,7 @@ func sweep(what string, q plan.Request, m *rates.Machine) ([]Swept, error) {
 	return tryAll(all, m)
 }
 
-// depths vary one depth at a time and leave the others as q has them: those that stalls of
-// these causes are less with.
+// depths returns q with one depth changed at a time. It changes the depths that reduce stalls of the given causes.
 func depths(q plan.Request, causes ...actors.Cause) (out []variant) {
 	for _, key := range []struct {
 		name   string
@@ -120,7 +118,7 @@ func depths(q plan.Request, causes ...actors.Cause) (out []variant) {
 		{"activation_slots", func(d *plan.Depths) *int { return &d.ActivationSlots }, []int{3, 4, 6, 8, 16, 32}, []actors.Cause{actors.StallActivation, actors.StallPassage}},
 	} {
 		if key.name == "grad_slabs" && q.Clip && !q.StateDir || !slices.ContainsFunc(causes, func(c actors.Cause) bool { return slices.Contains(key.causes, c) }) {
-			continue // with clipping every layer has one, unless gradients wait on disks
+			continue // with clipping every layer has a slab, unless gradients wait on disks
 		}
 		for _, n := range key.values {
 			v := q
@@ -131,19 +129,19 @@ func depths(q plan.Request, causes ...actors.Cause) (out []variant) {
 	return out
 }
 
-// recommendation is the batch and the depths that a run is best made with.
+// recommendation is the recommended batch size and depths.
 type recommendation struct {
-	Rows            int          `json:"rows_per_step"` // the fewest that come close to the best
+	Rows            int          `json:"rows_per_step"` // the fewest rows with nearly the best rate
 	TokensPerSecond float64      `json:"tokens_per_second"`
-	Depths          *plan.Depths `json:"pipeline,omitempty"` // nil: those of the plan
-	Gain            float64      `json:"gain,omitempty"`     // of these depths over the plan's own
+	Depths          *plan.Depths `json:"pipeline,omitempty"` // nil: the plan's own
+	Gain            float64      `json:"gain,omitempty"`     // of Depths over the plan's own
 }
 
-// closeEnough is the part of the best throughput that a smaller batch must reach, and
-// worthIt the gain that other depths must bring, to be recommended.
+// closeEnough is the share of the best throughput that a recommended smaller batch must reach. worthIt is the relative
+// gain in throughput that recommended depths must bring.
 const closeEnough, worthIt = 0.95, 0.02
 
-// recommend looks for the batch, and for depths that help against the stalls that there are.
+// recommend predicts other batch sizes, and depths that reduce the stalls of the present prediction now.
 func recommend(q plan.Request, m *rates.Machine, now *Predicted) (*recommendation, error) {
 	rate := func(s Swept) float64 {
 		if s.Predicted == nil {
@@ -187,7 +185,7 @@ func recommend(q plan.Request, m *rates.Machine, now *Predicted) (*recommendatio
 	return out, nil
 }
 
-// writeSwept prints a sweep for people.
+// writeSwept prints a sweep as text.
 func writeSwept(w io.Writer, rows []Swept) error {
 	cells := [][]string{{"", "step s", "tokens/s", "TFLOPS", "stall", "device", "host", "binds"}}
 	for _, s := range rows {

@@ -17,26 +17,26 @@ import (
 	"mt/internal/run/settings"
 )
 
-// Group is one rank's view of the ranks of a run. Alone makes the group of a process that trains alone. The
-// pipeline gets the group as its cluster.World. All communicators are made at the start, because later some
-// operation is always under way.
+// Group is one rank's view of the ranks of a run. Alone makes the group of a process that trains alone. The pipeline
+// gets the group as its cluster.World. All communicators are created at the start, because later some operation is
+// always in progress.
 type Group struct {
 	cluster.World
 	comms     map[string]cluster.Comm
-	meets     cluster.Comm // for Meet, between the parts of a run
+	meets     cluster.Comm // for Meet
 	heartbeat *heartbeat   // nil: this process trains alone
-	log       io.Writer    // of this rank; nil: it has none
+	log       io.Writer    // this rank's log; nil: none
 
-	// asked is done when this rank was asked to stop, halted when the ranks have agreed to.
+	// Asked is done when this rank was asked to stop; Halted is done when the ranks have agreed to stop.
 	Asked, Halted context.Context
 	Halt          context.CancelCauseFunc
 
 	mu   sync.Mutex
-	over error // how the ranks have ended together; nil: they have not, see left
+	over error // the ranks' common error; nil: none, or they have not ended (see left)
 	left bool  // the ranks have ended together
 }
 
-// The names of the communicators: those of the pipeline, and those of this package.
+// Names of the communicators: the pipeline's, then this package's.
 var commNames = []string{"gradients", "weights", "agreement", "norm", "balance", CheckpointComm, heartbeatComm, runComm}
 
 const (
@@ -45,8 +45,7 @@ const (
 	runComm        = "run"
 )
 
-// newGroup makes the communicators; each rank waits for the others. ctx is done when this rank is
-// asked to stop.
+// newGroup creates the communicators; each rank waits for the others. ctx is done when this rank is asked to stop.
 func newGroup(ctx context.Context, w cluster.World, beat settings.Heartbeat) (*Group, error) {
 	t := &Group{World: w, comms: map[string]cluster.Comm{}, Asked: ctx}
 	for _, name := range commNames {
@@ -90,16 +89,16 @@ func (solo) NewComm(string) (cluster.Comm, error) {
 	return nil, errors.New("one rank exchanges nothing")
 }
 
-// Exchange is what the pipeline exchanges through; nil: this process trains alone.
+// Exchange returns the World for the pipeline; nil: this process trains alone.
 func (t *Group) Exchange() cluster.World {
 	if t.Size() == 1 {
-		return nil // and not an interface that holds a nil
+		return nil // a nil interface, not an interface that holds a nil pointer
 	}
 	return t
 }
 
-// NewComm implements cluster.World with the communicators that were made at the start. The same
-// one may be asked for again when nothing is under way on it any more.
+// NewComm implements cluster.World with the communicators from the start. A communicator may be requested again when
+// nothing is in progress on it.
 func (t *Group) NewComm(name string) (cluster.Comm, error) {
 	c := t.comms[name]
 	if c == nil {
@@ -108,10 +107,10 @@ func (t *Group) NewComm(name string) (cluster.Comm, error) {
 	return c, nil
 }
 
-// First says whether this rank is the one that prints and writes, which it is alone too.
+// First reports whether this rank is rank 0, which prints and writes. A process alone is rank 0.
 func (t *Group) First() bool { return t.Rank() == 0 }
 
-// Neighbours are how many ranks there are on this rank's host, and which of them it is.
+// Neighbours returns the number of ranks on this rank's host and this rank's index among them.
 func (t *Group) Neighbours() (index, count int) {
 	hosts := t.Hosts()
 	for r, host := range hosts {
@@ -125,43 +124,43 @@ func (t *Group) Neighbours() (index, count int) {
 	return index, count
 }
 
-// Named is a rank for messages.
+// Named returns a rank's name for messages.
 func (t *Group) Named(rank int) string { return fmt.Sprintf("rank %d on %s", rank, t.Hosts()[rank]) }
 
-// Fact is something that all ranks must have alike.
+// Fact is a value that must be equal on all ranks.
 type Fact struct {
 	Name  string `json:"name"`
 	Value string `json:"value"`
-	Way   string `json:"way"` // what to do where they differ
+	Way   string `json:"way"` // advice when it differs
 }
 
-// Said is what a rank tells the others where they meet.
+// Said is a rank's message to the others when all ranks meet (Meet).
 type Said struct {
-	At    string          `json:"at"`              // where this rank is
-	Stop  bool            `json:"stop"`            // it was asked to stop
-	Facts []Fact          `json:"facts,omitempty"` // what must be alike
-	Value json.RawMessage `json:"value,omitempty"` // what else it has to tell
+	At    string          `json:"at"`              // this rank's place in the run
+	Stop  bool            `json:"stop"`            // this rank was asked to stop
+	Facts []Fact          `json:"facts,omitempty"` // values that must be equal
+	Value json.RawMessage `json:"value,omitempty"` // any other value
 
-	Ends   bool   `json:"ends"`            // it cannot go on, or is done
-	Error  string `json:"error,omitempty"` // why it cannot go on
+	Ends   bool   `json:"ends"`            // the rank cannot continue, or is done
+	Error  string `json:"error,omitempty"` // why it cannot continue
 	Kind   kind   `json:"kind"`
-	Agreed bool   `json:"agreed"` // all ranks end for the same reason, and know it
+	Agreed bool   `json:"agreed"` // all ranks know that all end for this reason
 }
 
-// kind is what sort of error ends a rank's part.
+// kind classifies an error with which a rank ends.
 type kind int
 
-// The kinds. The greatest of all ranks is what the run ends with.
+// The kinds by priority. The run ends with the highest kind of any rank.
 const (
 	ofNothing      kind = iota
 	ofResuming          // ErrResumable
 	ofInterrupting      // ErrInterrupted
-	ofLogging           // a *noLog: another rank may have a better word for it
+	ofLogging           // a *noLog; another rank may have an error that says more
 	ofUsage             // config.UsageError
 	ofFailing           // anything else
 )
 
-// kindOf sorts an error.
+// kindOf returns the kind of an error.
 func kindOf(err error) kind {
 	switch {
 	case err == nil:
@@ -178,7 +177,7 @@ func kindOf(err error) kind {
 	return ofFailing
 }
 
-// agreedError is an error that the ranks have sent each other.
+// agreedError is an error that the ranks have exchanged.
 type agreedError struct {
 	text string
 	is   error
@@ -187,12 +186,12 @@ type agreedError struct {
 // Error implements error.
 func (e *agreedError) Error() string { return e.text }
 
-// Unwrap is what kind of error it is.
+// Unwrap returns the error's kind: ErrResumable or ErrInterrupted.
 func (e *agreedError) Unwrap() error { return e.is }
 
-// Meet waits until all ranks are where this one is, and tells them what it has to say. Its result
-// is what each has said, in rank order. The error, which is the same on all ranks, is of a rank
-// that cannot go on, or of facts that differ; the run is over then.
+// Meet waits until all ranks have called it with the same place at. It exchanges their messages and returns them in
+// rank order. The error is the same on all ranks: a rank cannot continue, or facts differ. After an error the run is
+// over.
 func (t *Group) Meet(at string, mine Said) ([]Said, error) {
 	if err, left := t.ended(); left {
 		return nil, err
@@ -245,7 +244,7 @@ func (t *Group) Meet(at string, mine Said) ([]Said, error) {
 	return all, nil
 }
 
-// Tell is meet for a value of some type: its result is that of each rank.
+// Tell is Meet for a value of type T. It returns each rank's value.
 func Tell[T any](t *Group, at string, mine T, facts ...Fact) ([]T, error) {
 	if t.Size() == 1 {
 		return []T{mine}, nil
@@ -267,7 +266,7 @@ func Tell[T any](t *Group, at string, mine T, facts ...Fact) ([]T, error) {
 	return values, nil
 }
 
-// apart is the error of ranks that are not where the others are, which is a defect.
+// apart returns the error for ranks at different places, which is a defect of mt.
 func (t *Group) apart(all []Said) error {
 	var where []string
 	for r, s := range all {
@@ -276,8 +275,8 @@ func (t *Group) apart(all []Said) error {
 	return fmt.Errorf("the ranks are not at the same point of the run, which is a defect of mt: %s", strings.Join(where, ", "))
 }
 
-// worst is the error with which the run ends where ranks cannot go on, and nil where all can.
-// What all of them say is said once, and what one says with its name.
+// worst returns the error with which the run ends if ranks cannot continue; nil if all can. An error that all ranks
+// share is printed once; an error of single ranks is printed with their names.
 func (t *Group) worst(all []Said) error {
 	most := ofNothing
 	for _, s := range all {
@@ -300,7 +299,7 @@ func (t *Group) worst(all []Said) error {
 		}
 	}
 	text := texts[0]
-	if !agreed && (len(texts) > 1 || of[0] > 0) { // what all of them end for, rank 0 says best
+	if !agreed && (len(texts) > 1 || of[0] > 0) { // if all ranks end for the same reason, rank 0's text alone is best
 		text = ""
 		for i, r := range of {
 			if i > 0 {
@@ -320,7 +319,7 @@ func (t *Group) worst(all []Said) error {
 	return errors.New(text)
 }
 
-// alike says what a rank has otherwise than rank 0, if anything.
+// alike returns an error if a rank's facts differ from rank 0's.
 func (t *Group) alike(all []Said) error {
 	for r, s := range all {
 		for i, f := range all[0].Facts {
@@ -331,7 +330,7 @@ func (t *Group) alike(all []Said) error {
 			if theirs.Value == f.Value {
 				continue
 			}
-			if theirs.Way != way { // one of them was given what the other chose
+			if theirs.Way != way { // one rank was given the value, the other has chosen it
 				way = SameConfig
 			}
 			return config.Usagef("%s is %s on %s and %s on %s: %s", f.Name, f.Value, t.Named(0), theirs.Value, t.Named(r), way)
@@ -340,14 +339,14 @@ func (t *Group) alike(all []Said) error {
 	return nil
 }
 
-// ended is how the ranks have ended together, if they have.
+// ended returns whether all ranks have ended together (left), and with which common error.
 func (t *Group) ended() (err error, left bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.over, t.left
 }
 
-// leave records that all ranks have ended, and stops the heartbeat.
+// leave records that all ranks have ended and stops the heartbeat.
 func (t *Group) leave(err error) {
 	t.mu.Lock()
 	t.over, t.left = err, true
@@ -355,16 +354,15 @@ func (t *Group) leave(err error) {
 	t.heartbeat.stop()
 }
 
-// agreed says whether all ranks end their parts for the reason that err is.
+// agreed reports whether err is a reason for which all ranks end at the same time, without telling each other.
 func (t *Group) agreed(err error) bool {
 	var gave *actors.NonFiniteError
 	return err == nil || errors.As(err, &gave) || t.Halted.Err() != nil && errors.Is(err, settings.ErrInterrupted)
 }
 
-// End ends this rank's part with err, nil where all went well, and returns how the run has ended. A
-// rank that alone cannot go on tells the others where they meet; where they do not come soon it ends
-// the run for all, and with MPI does not return. All others come, however long what they still write
-// takes: the heartbeat notices one that does not.
+// End ends this rank's part with err (nil: success) and returns how the run has ended. A rank that cannot continue
+// tells the others at the next Meet. If they do not come soon, it aborts the run for all, and with MPI does not
+// return. In all other cases it waits for the others as long as they write; the heartbeat detects a dead rank.
 func (t *Group) End(err error) error {
 	if t.Size() == 1 {
 		return err
@@ -390,7 +388,7 @@ func (t *Group) End(err error) error {
 		if _, left := t.ended(); left {
 			return e
 		}
-		if err == nil { // what carries the ranks' words is broken
+		if err == nil { // the connection between the ranks is broken
 			err = e
 		}
 	case <-late:
@@ -400,8 +398,8 @@ func (t *Group) End(err error) error {
 	return err
 }
 
-// Stopped says whether the run is to end before its last step: ctx is done where a rank trains alone,
-// and several have agreed to.
+// Stopped reports whether the run should end before its last step: ctx is done for a single rank, or the ranks have
+// agreed to stop.
 func (t *Group) Stopped(ctx context.Context) bool {
 	if t.Size() > 1 {
 		ctx = t.Halted

@@ -132,8 +132,8 @@ func TestGroupAborts(t *testing.T) {
 	}
 }
 
-// TestGroupWaits: ranks that end together, since they have agreed to, wait for one that still has to
-// write what it saves; all of them say what rank 0 says.
+// TestGroupWaits: ranks that have agreed to end wait for a rank that is still writing. All of them return rank 0's
+// text.
 func TestGroupWaits(t *testing.T) {
 	testkit.NotShort(t)
 	for name, why := range map[string]error{"stopped": fmt.Errorf("%w, so", settings.ErrResumable), "not finite": &agreedError{"three steps were not finite", &actors.NonFiniteError{Step: 3}}} {
@@ -174,8 +174,7 @@ func TestGroupWaits(t *testing.T) {
 	}
 }
 
-// TestGroupMeets: ranks tell each other values in rank order, stop together, and say what one of
-// them has otherwise.
+// TestGroupMeets: ranks exchange values in rank order, stop together, and report a rank whose facts differ.
 func TestGroupMeets(t *testing.T) {
 	for rank, err := range asGroup(t, 3, inTime(nil), func(group *Group) error {
 		values, err := Tell(group, "here", 10*group.Rank(), Fact{"a", "x", "mend it"})

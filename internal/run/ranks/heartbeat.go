@@ -37,21 +37,21 @@ func startHeartbeat(w cluster.World, c cluster.Comm, b settings.Heartbeat, fail 
 	return p
 }
 
-// stop ends the heartbeat once all ranks have called stop, and waits for that.
+// stop tells the other ranks that this rank leaves, and waits until all ranks leave.
 func (p *heartbeat) stop() {
 	p.leaves.Do(func() { close(p.leaving) })
 	<-p.ended
 }
 
-// quit ends the heartbeat of a rank that is about to end the run.
+// quit ends this rank's heartbeat without waiting for the others, because the rank is about to abort the run.
 func (p *heartbeat) quit() {
 	p.goes.Do(func() { close(p.gone) })
 }
 
-// errEnding is the error of a round that quit cuts off.
+// errEnding is the error of a heartbeat round that quit interrupts.
 var errEnding = errors.New("the run is being ended")
 
-// The signs.
+// The signs of life that a rank sends in each round.
 const (
 	staying byte = iota
 	going
@@ -89,8 +89,8 @@ type heard struct {
 	err  error
 }
 
-// round sends this rank's sign and waits for the signs of the others. last reports that all ranks are leaving; silent
-// lists the ranks whose signs did not come within Timeout.
+// round sends this rank's sign and waits for the others' signs. last reports that all ranks are leaving. silent lists
+// the ranks whose signs did not come within Timeout.
 func (p *heartbeat) round() (last bool, silent []int, err error) {
 	n, me := p.w.Size(), p.w.Rank()
 	own := staying
@@ -99,7 +99,7 @@ func (p *heartbeat) round() (last bool, silent []int, err error) {
 		own = going
 	default:
 	}
-	// A late sign is still written after its round, so each round has its own memory.
+	// a late sign is written to memory after its round has ended, so each round has its own memory
 	send, signs, came := make([]byte, n-1), make([]byte, n), make(chan heard, n)
 	for i := range send {
 		send[i] = own

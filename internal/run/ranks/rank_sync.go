@@ -11,8 +11,8 @@ import (
 	"mt/internal/run/settings"
 )
 
-// This file is what ranks do round their steps: they agree on what the run is before anything
-// takes long, on what they have loaded before the first step, and on how the run has ended.
+// This file has the meetings around a rank's steps. Ranks agree on the configuration before slow work, on the loaded
+// weights before the first step, and on how the run has ended.
 
 // SharedError is the error of a rank other than 0 when all ranks end with Err: rank 0 prints it.
 type SharedError struct{ Err error }
@@ -53,7 +53,7 @@ func Run(ctx context.Context, dir string, o settings.Options, f func(settings.Op
 	return err
 }
 
-// openLog opens the file for what this rank would print.
+// openLog opens the file for this rank's output.
 func (t *Group) openLog(dir string) (*os.File, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, &noLog{err}
@@ -74,16 +74,16 @@ func (e *noLog) Error() string {
 	return fmt.Sprintf("output_dir: %v: give a directory that every rank can write its log to", e.err)
 }
 
-// Unwrap is what is wrong.
+// Unwrap returns the cause.
 func (e *noLog) Unwrap() error { return e.err }
 
-// Refuse ends a run of several ranks of which this one cannot even begin, because of err. The
-// others are told.
+// Refuse ends a run of several ranks because this rank cannot even start. err is the reason, which the other ranks are
+// told.
 func Refuse(ctx context.Context, err error, o settings.Options) error {
 	return Run(ctx, "", o, func(settings.Options, *Group) error { return err })
 }
 
-// abort ends the run for all ranks, from any goroutine.
+// abort aborts the run for all ranks, from any goroutine.
 func (t *Group) abort(reason string) {
 	if t.log != nil {
 		fmt.Fprintf(t.log, "mt: %s\n", reason)
@@ -91,7 +91,7 @@ func (t *Group) abort(reason string) {
 	t.Abort(reason)
 }
 
-// The ways out of ranks that differ.
+// Advice to users when ranks differ.
 const (
 	SameProgram = "all hosts need the same mt"
 	SameConfig  = "give all ranks the same command line and file"

@@ -16,17 +16,16 @@ import (
 	"mt/internal/run/settings"
 )
 
-// boardDir is the folder in a run's output directory that TensorBoard reads.
+// boardDir is TensorBoard's folder in the output directory.
 const boardDir = "runs"
 
-// boardIDs is its content.
+// boardIDs is the content of settings.BoardsFile.
 type boardIDs struct {
 	MLflow string `json:"mlflow_run_id,omitempty"`
-	Server string `json:"mlflow_server,omitempty"` // that MLflow is the id of
+	Server string `json:"mlflow_server,omitempty"` // the server of the MLflow id
 }
 
-// CheckBoards refuses a report_to that nothing can come of: a server that does not answer. It
-// comes before anything that takes time.
+// CheckBoards returns an error if a server in report_to does not answer. It runs before anything slow.
 func CheckBoards(c *config.Config) error {
 	if !reportsTo(c, "mlflow") {
 		return nil
@@ -37,20 +36,20 @@ func CheckBoards(c *config.Config) error {
 	return nil
 }
 
-// boards are where the numbers of a run are shown.
+// boards is an observer that sends numbers to TensorBoard and MLflow.
 type boards struct {
 	noopObserver
-	events *Events // nil: not asked for
+	events *Events // nil: no TensorBoard
 	queues []*Queue
 	note   func(string)
 }
 
-// reportsTo says whether report_to has a name.
+// reportsTo reports whether report_to contains name.
 func reportsTo(c *config.Config, name string) bool { return slices.Contains(c.ReportTo, name) }
 
-// OpenBoards begins what report_to asks for, or goes on with it where step is not 0 and another run's checkpoint (other)
-// is not what the run began from. events is put in front of TensorBoard's file; it may be nil. The run closes what was
-// opened also where there is an error.
+// OpenBoards starts the destinations in report_to. It continues the run's earlier entries there in a resumed run: if
+// step is not 0 and the checkpoint is not from another run (other). events wraps TensorBoard's file; it may be nil. The
+// caller must close b even after an error.
 func OpenBoards(c *config.Config, dir settings.Dir, step int, other bool, events func(io.Writer) io.Writer, note func(string)) (b *boards, err error) {
 	b = &boards{note: note}
 	if reportsTo(c, "tensorboard") {
@@ -63,7 +62,7 @@ func OpenBoards(c *config.Config, dir settings.Dir, step int, other bool, events
 	}
 	var ids boardIDs
 	if raw, err := os.ReadFile(filepath.Join(c.OutputDir, settings.BoardsFile)); err == nil && step > 0 && !other {
-		_ = json.Unmarshal(raw, &ids) // without it the run is shown as a new one
+		_ = json.Unmarshal(raw, &ids) // without the id, the server shows the resumed run as a new one
 	}
 	if err := b.openMLflow(c, &ids); err != nil {
 		return b, err
@@ -92,7 +91,7 @@ func (b *boards) openMLflow(c *config.Config, ids *boardIDs) error {
 	return nil
 }
 
-// runName is what the run is called where it is shown.
+// runName returns the run's display name.
 func runName(c *config.Config) string {
 	if c.RunName != "" {
 		return c.RunName
@@ -118,8 +117,8 @@ func (b *boards) Eval(of Eval) {
 	}
 }
 
-// show hands the numbers of a logged step or evaluation to all boards. Where TensorBoard's
-// event file cannot be written, it ends there; a resumed run begins another.
+// show sends the numbers of a logged step or an evaluation to all boards. If TensorBoard's event file cannot be
+// written, the file ends there; a resumed run starts another.
 func (b *boards) show(step int, values ...Scalar) {
 	now := time.Now()
 	for _, q := range b.queues {
@@ -152,8 +151,7 @@ func (b *boards) End(err error) {
 	}
 }
 
-// scalars are the numbers that boards show of a step. A number that the Trainer of
-// Transformers shows too has the same name as there.
+// scalars returns the numbers of a step for boards. Numbers that Transformers' Trainer also reports have its names.
 func (m StepMetrics) scalars() []Scalar {
 	out := []Scalar{{Name: "train/learning_rate", Value: m.LR}, {Name: "train/epoch", Value: m.Epoch},
 		{Name: "train/tok_per_s", Value: m.TokPerS}, {Name: "train/tflops", Value: m.TFLOPS}}

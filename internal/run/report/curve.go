@@ -25,8 +25,8 @@ type Curve struct {
 // End implements Observer.
 func (c *Curve) End(error) { DrawCurve(c.Dir, c.Tell) }
 
-// DrawCurve draws CurveFile in dir, unless it is there as it is to be. Where that fails there is a note. What is drawn depends on metrics.jsonl alone, so that a resumed run has the
-// picture of one that was never stopped.
+// DrawCurve draws CurveFile in dir, unless the file is already up to date. A failure is a note. The picture depends
+// only on metrics.jsonl, so a resumed run has the same picture as an uninterrupted one.
 func DrawCurve(dir settings.Dir, note func(string)) {
 	name := filepath.Join(dir.Path, settings.CurveFile)
 	raw, err := os.ReadFile(filepath.Join(dir.Path, settings.MetricsFile))
@@ -49,11 +49,10 @@ func DrawCurve(dir settings.Dir, note func(string)) {
 	}
 }
 
-// smoothedFrom is how many logged losses are worth a smoothed line beside them, which
-// has about as many bends.
+// smoothedFrom: a chart with at least this many logged losses gets a smoothed line. The line has about as many bends.
 const smoothedFrom = 50
 
-// curve is the chart of the lines of metrics.jsonl; ok is false where no step is logged.
+// curve returns the chart of metrics.jsonl; ok is false if no step is logged.
 func curve(metrics []byte) (c chart.Chart, ok bool) {
 	var steps, losses, rates, evalSteps, evalLosses []float64
 	for line := range bytes.Lines(metrics) {
@@ -64,7 +63,7 @@ func curve(metrics []byte) (c chart.Chart, ok bool) {
 			Eval *float64 `json:"eval_loss"`
 		}
 		if json.Unmarshal(line, &m) != nil {
-			continue // a line that was cut off
+			continue // a truncated line
 		}
 		if m.Eval != nil {
 			evalSteps, evalLosses = append(evalSteps, m.Step), append(evalLosses, *m.Eval)
@@ -93,7 +92,7 @@ func curve(metrics []byte) (c chart.Chart, ok bool) {
 	}}, len(steps) > 0
 }
 
-// smooth is ys smoothed from both ends, so that the line is not behind what it smooths.
+// smooth smooths ys from both ends, so that the result does not lag.
 func smooth(ys []float64, share float64) []float64 {
 	out := chart.Smooth(ys, share)
 	back := slices.Clone(ys)
@@ -105,12 +104,12 @@ func smooth(ys []float64, share float64) []float64 {
 	return out
 }
 
-// lossHistory is the finite losses of the steps that this process made, as many as a sparkline has
-// use for: where they are too many, two become their mean.
+// lossHistory holds the finite losses of the steps in this process, at a sparkline's resolution. When there are too
+// many, pairs are replaced by their means.
 type lossHistory struct {
 	means []float64
-	per   int     // steps of each of means
-	sum   float64 // of the steps that are not in means yet
+	per   int     // steps per entry of means
+	sum   float64 // of the steps not yet in means
 	n     int
 }
 
@@ -139,7 +138,7 @@ func (t *lossHistory) add(loss float64) {
 	t.means, t.per = t.means[:maxLossHistory/2], 2*t.per
 }
 
-// spark is the losses as a sparkline; nothing before there are two.
+// spark returns the losses as a sparkline; "" for fewer than two.
 func (t *lossHistory) spark() string {
 	if len(t.means) < 2 {
 		return ""

@@ -15,19 +15,18 @@ import (
 	"mt/checkpoint"
 )
 
-// Log appends to metrics.jsonl. It may be used from several goroutines.
+// Log appends to metrics.jsonl. It is safe for concurrent use.
 type Log struct {
 	name   string
 	File   checkpoint.Log
-	out    io.Writer // f, or what a test puts in front of it
+	out    io.Writer // File, or a test's wrapper of it
 	mu     sync.Mutex
-	failed error // the first failure; nothing is written after it
+	failed error // the first failure; later writes return it
 }
 
-// OpenMetrics opens the log called name and removes the lines of the steps after step,
-// which a resumed run writes again. It returns the evaluation of step, or the zero
-// EvalReport where the log has none. A test may put a writer of its own in front of the
-// file with through, which may be nil.
+// OpenMetrics opens the log called name and removes the lines after step, which a resumed run writes again. It
+// returns the evaluation at step, or the zero EvalReport if the log has none. through, which may be nil, wraps the
+// file for tests.
 func OpenMetrics(disk checkpoint.FS, name string, step int, through func(io.Writer) io.Writer) (*Log, actors.EvalReport, error) {
 	kept, eval, err := keepUntil(name, step)
 	if err == nil {
@@ -47,7 +46,7 @@ func OpenMetrics(disk checkpoint.FS, name string, step int, through func(io.Writ
 	return l, eval, nil
 }
 
-// Metrics is the observer that writes metrics to a log. Where that fails it calls failed, once: a run ends then, since a
+// Metrics is the observer that writes metrics to a log. On the first failure it calls Failed, and the run ends: a
 // checkpoint must not be ahead of its metrics.
 type Metrics struct {
 	noopObserver
@@ -79,8 +78,8 @@ func (m *Metrics) write(v any) {
 	}
 }
 
-// keepUntil returns the lines of the log called name up to and including those of step,
-// and the evaluation of step. A line that a crash cut off is left out.
+// keepUntil returns the lines of the log called name up to and including step, and the evaluation at step. It drops a
+// line that a crash truncated.
 func keepUntil(name string, step int) (kept []byte, eval actors.EvalReport, err error) {
 	if step == 0 {
 		return nil, eval, nil
@@ -126,7 +125,7 @@ func (l *Log) Write(v any) error {
 	return l.note("write", err)
 }
 
-// Sync puts on disk what was written. It fails if anything failed before.
+// Sync flushes the log to disk. It fails if anything failed before.
 func (l *Log) Sync() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -136,7 +135,7 @@ func (l *Log) Sync() error {
 	return l.note("sync", l.File.Sync())
 }
 
-// note keeps the first failure. l.mu is held.
+// note records the first failure. The caller holds l.mu.
 func (l *Log) note(op string, err error) error {
 	if err == nil {
 		return nil
@@ -152,20 +151,19 @@ func (l *Log) note(op string, err error) error {
 // Close closes the file.
 func (l *Log) Close() { _ = l.File.Close() }
 
-// Windows are the windows of the log that checkpoints hold.
+// Windows keeps the window of metrics (checkpoint.LogWindow) for each coming checkpoint.
 type Windows = Awaited[checkpoint.LogWindow]
 
-// Awaited is a value that changes from step to step and that checkpoints hold. A
-// checkpoint is committed while later steps are already reported, so the value after its
-// step is kept until then. It may be used from several goroutines.
+// Awaited is a value that changes with every step and belongs into checkpoints. A checkpoint commits after later steps
+// have been reported. Awaited therefore keeps the value of the checkpoint's step until then. It is safe for concurrent
+// use.
 type Awaited[T any] struct {
 	mu     sync.Mutex
-	last   T         // after the step reported last
-	awaits map[int]T // by the step of a checkpoint to come
+	last   T         // after the last reported step
+	awaits map[int]T // values for coming checkpoints, by step
 }
 
-// Reported notes the value after a step; saved says that a checkpoint is made of the
-// state after it.
+// Reported records the value after a step. saved: the state after this step goes into a checkpoint.
 func (w *Awaited[T]) Reported(step int, saved bool, now T) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -179,8 +177,8 @@ func (w *Awaited[T]) Reported(step int, saved bool, now T) {
 	w.awaits[step] = now
 }
 
-// Take returns the value after a step that is being saved. A save that no report
-// announced is of the state after the last step reported.
+// Take returns the value after a step that is being saved. If Reported was not called with saved for this step, it
+// returns the value after the last reported step.
 func (w *Awaited[T]) Take(step int) T {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 	"mt/plan"
 )
 
-// number is a float64 that JSON can hold: null where it is not finite.
+// number returns f for JSON: nil if f is not finite.
 func number(f float64) any {
 	if math.IsNaN(f) || math.IsInf(f, 0) {
 		return nil
@@ -24,8 +24,8 @@ func number(f float64) any {
 	return f
 }
 
-// StepMetrics is one object of metrics.jsonl. Units are in the names; stall_s is by
-// cause. Its window is the steps since the object before it.
+// StepMetrics is one line of metrics.jsonl for a step. Units are in the names; stall_s is by cause. Means and sums
+// cover the steps since the previous line.
 type StepMetrics struct {
 	Step          int                `json:"step"`
 	MaxSteps      int                `json:"max_steps"`
@@ -35,7 +35,7 @@ type StepMetrics struct {
 	WindowSteps   int                `json:"window_steps"`
 	GradNorm      any                `json:"grad_norm"`
 	LR            float64            `json:"lr"`
-	GroupLR       map[string]float64 `json:"lr_groups,omitempty"` // by the names of lr_groups
+	GroupLR       map[string]float64 `json:"lr_groups,omitempty"` // learning rate by group name
 	Tokens        int64              `json:"tokens"`
 	TokensTotal   int64              `json:"tokens_total"`
 	TimedSteps    int                `json:"timed_steps"`
@@ -54,8 +54,8 @@ type StepMetrics struct {
 	NetworkGBps   float64            `json:"network_gbps,omitempty"`
 	DiskReadGBps  float64            `json:"disk_read_gbps,omitempty"`
 	DiskWriteGBps float64            `json:"disk_write_gbps,omitempty"`
-	// What a step reads from disks and writes to them, the part of that time in which the device had work, and how many
-	// steps a disk lasts for every petabyte of writes that it is rated for.
+	// Per step: bytes read from and written to disks, the share of the disk's time during which the device had work,
+	// and the number of steps that a disk lasts per petabyte of rated writes.
 	DiskReadBytes  int64              `json:"disk_read_bytes,omitempty"`
 	DiskWriteBytes int64              `json:"disk_write_bytes,omitempty"`
 	DiskHidden     *float64           `json:"disk_hidden,omitempty"`
@@ -63,35 +63,34 @@ type StepMetrics struct {
 	StallS         map[string]float64 `json:"stall_s"`
 	ComputeS       float64            `json:"compute_s"`
 	SkippedUpdate  bool               `json:"skipped,omitempty"`
-	// How many tiles of experts crossed the link, and their bytes.
+	// Number and bytes of expert tiles that crossed the link.
 	ExpertsFetched int64 `json:"experts_fetched,omitempty"`
 	ExpertBytes    int64 `json:"expert_bytes,omitempty"`
 	*PairMetrics
-	// How many matrix products mt's own kernels have computed so far in cuBLASLt's place.
+	// Number of matrix products so far that mt's own kernels computed instead of cuBLASLt.
 	OwnProducts int64 `json:"own_products,omitempty"`
 }
 
-// Meter turns the pipeline's reports into metrics, which depend on the reports and on
-// what the functions below return, and on nothing else.
+// Meter turns the pipeline's reports into metrics. The result depends only on the reports and on the functions below.
 type Meter struct {
 	maxSteps  int
-	PeakFLOPS float64 // matrix product rate of this device; 0: not measured
+	PeakFLOPS float64 // the device's rate of matrix products; 0: not measured
 	epoch     func(step int) float64
 	flops     func(tokens, pairs, again int64) (model, executed float64)
-	memory    func() MemoryUse                    // taken now
+	memory    func() MemoryUse                    // current use
 	products  func() int64                        // see OwnProducts
 	groups    func(lr float64) map[string]float64 // see GroupLR
 
-	Window checkpoint.LogWindow // the steps since the last logged one
-	timed  timed                // those of them that this process made
-	recent []time.Duration      // of the last steps
+	Window checkpoint.LogWindow // metrics summed over the steps since the last logged step
+	timed  timed                // measurements of the steps in Window that this process ran
+	recent []time.Duration      // durations of the last steps
 }
 
-// etaSteps is how many steps the remaining time is estimated from. Reports of short
-// steps come in bunches, so that one alone says little.
+// etaSteps is the number of recent steps from which the remaining time is estimated. Reports of short steps arrive in
+// bunches, so a single step says little.
 const etaSteps = 20
 
-// timed sums up what steps took.
+// timed accumulates the measurements of steps.
 type timed struct {
 	steps                int
 	elapsed, compute     time.Duration
@@ -121,8 +120,8 @@ func (t *timed) add(r actors.StepReport) {
 	t.disks += r.DiskBusy
 }
 
-// hidden is the part of the time in which something was read from or written to disks that the device did not wait
-// for; nil: nothing was.
+// hidden returns the share of the disks' busy time during which the device did not wait for them; nil: no disk was
+// used.
 func (t *timed) hidden() *float64 {
 	if t.disks <= 0 {
 		return nil
@@ -131,10 +130,11 @@ func (t *timed) hidden() *float64 {
 	return &part
 }
 
-// petabyte is what the writes that disks are rated for are counted in.
+// petabyte is the unit, in bytes, of a disk's rated writes.
 const petabyte = 1e15
 
-// StepsPerPetabyte is how many steps that write so many bytes a disk lasts for each petabyte; 0: nothing is written.
+// StepsPerPetabyte returns the number of steps per petabyte of writes, if each step writes that many bytes; 0:
+// nothing is written.
 func StepsPerPetabyte(written int64) int64 {
 	if written == 0 {
 		return 0
@@ -142,11 +142,11 @@ func StepsPerPetabyte(written int64) int64 {
 	return petabyte / written
 }
 
-// mean is d divided by the number of steps, in seconds.
+// mean returns d per step, in seconds.
 func (t *timed) mean(d time.Duration) float64 { return d.Seconds() / float64(t.steps) }
 
-// ownProducts is how many matrix products mt's own kernels have computed so far on all devices because
-// there is no cuBLASLt or it refused them.
+// ownProducts returns the number of matrix products so far, on all devices, that mt's own kernels computed because
+// cuBLASLt is missing or refused them.
 func ownProducts(devs []device.Device) (n int64) {
 	for _, d := range devs {
 		if d, ok := d.(interface{ OwnProducts() int64 }); ok {
@@ -193,11 +193,10 @@ func (m *Meter) Step(r actors.StepReport) StepMetrics {
 	return out
 }
 
-// Logged ends the window: the metrics that step returned last have been written.
+// Logged ends the window, after the last metrics from Step were written.
 func (m *Meter) Logged() { m.Window, m.timed = checkpoint.LogWindow{}, timed{} }
 
-// eta is how many seconds the steps after step will take at the pace of the most recent
-// ones.
+// eta estimates the seconds for the steps after step from the most recent steps.
 func (m *Meter) eta(step int) float64 {
 	var sum time.Duration
 	for _, d := range m.recent {
@@ -206,7 +205,7 @@ func (m *Meter) eta(step int) float64 {
 	return sum.Seconds() / float64(len(m.recent)) * float64(m.maxSteps-step)
 }
 
-// EvalMetrics is the object of an evaluation.
+// EvalMetrics is one line of metrics.jsonl for an evaluation.
 type EvalMetrics struct {
 	Step       int   `json:"step"`
 	Loss       any   `json:"eval_loss"`
@@ -215,7 +214,7 @@ type EvalMetrics struct {
 	*EvalPairMetrics
 }
 
-// usage is what all of devs hold together.
+// usage returns the combined memory use of devs.
 func usage(devs []device.Device) device.Usage {
 	var sum device.Usage
 	for _, d := range devs {
@@ -231,8 +230,8 @@ func usage(devs []device.Device) device.Usage {
 	return sum
 }
 
-// NewMeter returns the meter of a run of p on devs; window are the steps since the last logged one that a checkpoint keeps,
-// and epoch tells how many epochs are over after a step.
+// NewMeter returns the meter of a run with plan p on devs. window has the sums over the steps since the last logged
+// step, from a checkpoint. epoch returns the number of epochs done after a step.
 func NewMeter(c *config.Config, p *plan.Run, devs []device.Device, window checkpoint.LogWindow, epoch func(step int) float64) *Meter {
 	system := &glance{look: host.MachineMemory, clock: time.Now}
 	return &Meter{maxSteps: c.MaxSteps, groups: c.GroupRates, Window: window, flops: FLOPs(p), epoch: epoch,
@@ -240,7 +239,7 @@ func NewMeter(c *config.Config, p *plan.Run, devs []device.Device, window checkp
 		products: func() int64 { return ownProducts(devs) }}
 }
 
-// PairMetrics are means over pairs, as metrics.jsonl has them of steps, by TRL's names.
+// PairMetrics holds means over pairs for a step's line in metrics.jsonl, under TRL's names.
 type PairMetrics struct {
 	Chosen      float64 `json:"rewards/chosen"`
 	Rejected    float64 `json:"rewards/rejected"`
@@ -250,7 +249,7 @@ type PairMetrics struct {
 	LogRejected float64 `json:"logps/rejected"`
 }
 
-// EvalPairMetrics are those of an evaluation.
+// EvalPairMetrics holds the same means for an evaluation.
 type EvalPairMetrics struct {
 	Chosen      float64 `json:"eval_rewards/chosen"`
 	Rejected    float64 `json:"eval_rewards/rejected"`
@@ -260,12 +259,12 @@ type EvalPairMetrics struct {
 	LogRejected float64 `json:"eval_logps/rejected"`
 }
 
-// pairLog is what the log takes of a report's pairs.
+// pairLog converts a report's pairs for the log.
 func pairLog(s *actors.PairSums) checkpoint.PairLog {
 	return checkpoint.PairLog{Pairs: float64(s.Pairs), Chosen: s.Chosen, Rejected: s.Rejected, Right: s.Right, LogChosen: s.LogChosen, LogRejected: s.LogReject}
 }
 
-// pairMetricsOf are the means of l; nil where it has no pairs.
+// pairMetricsOf returns the means of l; nil if l has no pairs.
 func pairMetricsOf(l checkpoint.PairLog) *PairMetrics {
 	n := l.Pairs
 	if n == 0 {
@@ -275,19 +274,19 @@ func pairMetricsOf(l checkpoint.PairLog) *PairMetrics {
 		LogChosen: l.LogChosen / n, LogRejected: l.LogRejected / n}
 }
 
-// text is what the progress line has of it.
+// text formats m for the progress line.
 func (m *PairMetrics) text() string {
 	return fmt.Sprintf("margin %.4f  accuracy %.3f", m.Margins, m.Accuracies)
 }
 
-// scalars are what boards get of it.
+// scalars returns m's numbers for boards.
 func (m *PairMetrics) scalars(under string) []Scalar {
 	return []Scalar{{Name: under + "rewards/chosen", Value: m.Chosen}, {Name: under + "rewards/rejected", Value: m.Rejected},
 		{Name: under + "rewards/accuracies", Value: m.Accuracies}, {Name: under + "rewards/margins", Value: m.Margins},
 		{Name: under + "logps/chosen", Value: m.LogChosen}, {Name: under + "logps/rejected", Value: m.LogRejected}}
 }
 
-// EvalMetricsOf are the metrics of an evaluation.
+// EvalMetricsOf returns the metrics of an evaluation.
 func EvalMetricsOf(r actors.EvalReport) *EvalMetrics {
 	m := EvalMetrics{Step: r.Step, Loss: number(r.Loss), Perplexity: number(math.Exp(r.Loss)), Tokens: r.Tokens}
 	if r.Pairs != nil {
@@ -296,7 +295,7 @@ func EvalMetricsOf(r actors.EvalReport) *EvalMetrics {
 	return &m
 }
 
-// text is what the progress line has of an evaluation of so many steps.
+// text formats an evaluation for the progress line of a run with maxSteps steps.
 func (e *Eval) text(maxSteps int) string {
 	r := e.Report
 	text := fmt.Sprintf("perplexity %.3f  (%s tokens)", math.Exp(r.Loss), humanize.Comma(r.Tokens))
@@ -306,7 +305,7 @@ func (e *Eval) text(maxSteps int) string {
 	return fmt.Sprintf("step %d/%d  eval_loss %.4f  %s", r.Step, maxSteps, r.Loss, text)
 }
 
-// scalars are what boards get of an evaluation of that loss.
+// scalars returns the numbers of an evaluation for boards.
 func (m *EvalMetrics) scalars(loss float64) []Scalar {
 	out := []Scalar{{Name: "eval/loss", Value: loss}}
 	if m.EvalPairMetrics != nil {
@@ -315,8 +314,8 @@ func (m *EvalMetrics) scalars(loss float64) []Scalar {
 	return out
 }
 
-// MemoryUse is the memory of a line of metrics.jsonl, in bytes: what the run holds by
-// purpose, what limits it, and what the machine has.
+// MemoryUse is the memory in a line of metrics.jsonl, in bytes: the run's use by purpose, its limits, and the
+// machine's totals.
 type MemoryUse struct {
 	Device         map[string]int64 `json:"device"`
 	DeviceLimit    int64            `json:"device_limit,omitempty"`
@@ -332,8 +331,7 @@ type MemoryUse struct {
 	hostTotal, deviceTotal int64 // sums of Host and Device
 }
 
-// takenMemory puts together what the device holds, what the arenas hold, the host's
-// budget in bytes (0: none) and what the system says.
+// takenMemory combines the use of devices and arenas, the host's budget in bytes (0: none) and the system's figures.
 func takenMemory(dev device.Usage, arenas accounts.Used, hostLimit int64, system host.Machine) MemoryUse {
 	m := MemoryUse{Device: map[string]int64{}, DeviceLimit: dev.Limit, DeviceCapacity: dev.Capacity, Host: map[string]int64{}, HostLimit: hostLimit,
 		HostResident: system.Resident, HostCapacity: system.Capacity, HostAvailable: system.Available, HostCached: system.Cached, HostNodes: system.Nodes}
@@ -351,8 +349,7 @@ func takenMemory(dev device.Usage, arenas accounts.Used, hostLimit int64, system
 	return m
 }
 
-// glance is the memory of the machine as it was a second ago at most: asking takes a
-// fifth of a millisecond, which short steps would feel.
+// glance caches the machine's memory figures for a second. Reading them takes 0.2 ms, which would slow short steps.
 type glance struct {
 	look  func() host.Machine
 	clock func() time.Time
@@ -367,9 +364,9 @@ func (g *glance) now() host.Machine {
 	return g.seen
 }
 
-// FLOPs tells how many floating point operations p takes for so many tokens and attended
-// (query, key) pairs, some of which are attended again: those of the model, and those
-// executed, with what is computed a second time. What a token and a pair take is counted once.
+// FLOPs returns a function that counts the floating point operations of a step. It takes the step's tokens, its
+// attended (query, key) pairs, and the pairs that the backward attends again (again). model is the model's count;
+// executed includes recomputation.
 func FLOPs(p *plan.Run) func(tokens, pairs, again int64) (model, executed float64) {
 	token, pair := p.Spec.Config.FLOPs(1, 0), p.Spec.Config.FLOPs(0, 1)
 	return func(tokens, pairs, again int64) (model, executed float64) {

@@ -19,25 +19,25 @@ import (
 	"time"
 )
 
-// Limits of runs/log-batch, and of a parameter's value in all versions since 1.28.
+// Limits of the MLflow request runs/log-batch, and of a parameter's value in every MLflow version since 1.28.
 const (
 	mostMetrics = 1000
 	mostParams  = 100
 	mostValue   = 500 // characters
 )
 
-// MLflowRun says which run the server is told of.
+// MLflowRun describes the run to start or continue.
 type MLflowRun struct {
 	Name   string
-	ID     string            // of a run to go on with; empty: a new one
-	Config map[string]string // parameters, by key, of a new run
+	ID     string            // run to continue; empty: a new run
+	Config map[string]string // parameters of a new run, by key
 }
 
-// MLflow is a run on a server.
+// MLflow is a run on an MLflow server.
 type MLflow struct {
 	c  *mlflowClient
 	id string
-	// Notes are for the user.
+	// Notes are messages for the user.
 	Notes []string
 }
 
@@ -53,7 +53,7 @@ type mlflowMetric struct {
 	Step      int     `json:"step"`
 }
 
-// CheckMLflow asks the server that the environment names whether it is there and lets us in.
+// CheckMLflow checks that the server in the environment answers and accepts the credentials.
 func CheckMLflow(ctx context.Context) error {
 	c, err := newMLflowClient()
 	if err != nil {
@@ -62,9 +62,9 @@ func CheckMLflow(ctx context.Context) error {
 	return c.call(ctx, http.MethodPost, "experiments/search", map[string]any{"max_results": 1}, &struct{}{})
 }
 
-// OpenMLflow begins a run, or goes on with r.ID (else with MLFLOW_RUN_ID, if set). A new one
-// belongs to the experiment MLFLOW_EXPERIMENT_ID or, by name, MLFLOW_EXPERIMENT_NAME, which
-// is made if need be; with neither, to the server's default.
+// OpenMLflow starts a run, or continues r.ID or else MLFLOW_RUN_ID. A new run belongs to the experiment
+// MLFLOW_EXPERIMENT_ID, or to the experiment named MLFLOW_EXPERIMENT_NAME, which is created if missing. With neither
+// it belongs to the server's default experiment.
 func OpenMLflow(ctx context.Context, r MLflowRun) (*MLflow, error) {
 	c, err := newMLflowClient()
 	if err != nil {
@@ -105,11 +105,10 @@ func OpenMLflow(ctx context.Context, r MLflowRun) (*MLflow, error) {
 	return s, s.params(ctx, r.Config)
 }
 
-// ID names the run on its server.
+// ID returns the run's id on its server.
 func (s *MLflow) ID() string { return s.id }
 
-// MLflowServer is the address of the server that the environment names, without a password;
-// empty: it names none.
+// MLflowServer returns the address of the server in the environment, without a password; "" if there is none.
 func MLflowServer() string {
 	c, err := newMLflowClient()
 	if err != nil {
@@ -118,13 +117,13 @@ func MLflowServer() string {
 	return c.base
 }
 
-// isCode tells whether err is a server's answer with that error code.
+// isCode reports whether err is an error answer of the server with this code.
 func isCode(err error, code string) bool {
 	var bad *mlflowRefused
 	return errors.As(err, &bad) && bad.Code == code
 }
 
-// experiment is the id of the experiment that a new run belongs to.
+// experiment returns the id of a new run's experiment.
 func (c *mlflowClient) experiment(ctx context.Context) (string, error) {
 	name := os.Getenv("MLFLOW_EXPERIMENT_NAME")
 	if id := os.Getenv("MLFLOW_EXPERIMENT_ID"); id != "" || name == "" {
@@ -141,14 +140,14 @@ func (c *mlflowClient) experiment(ctx context.Context) (string, error) {
 	err := get()
 	if isCode(err, "RESOURCE_DOES_NOT_EXIST") {
 		err = c.call(ctx, http.MethodPost, "experiments/create", map[string]any{"name": name}, nil)
-		if err == nil || isCode(err, "RESOURCE_ALREADY_EXISTS") { // another run was faster
+		if err == nil || isCode(err, "RESOURCE_ALREADY_EXISTS") { // another process has just created it
 			err = get()
 		}
 	}
 	return found.Experiment.ID, err
 }
 
-// params logs the configuration. Long values are cut.
+// params logs the configuration. Long values are truncated.
 func (s *MLflow) params(ctx context.Context, config map[string]string) error {
 	var all []mlflowTag
 	for _, k := range slices.Sorted(maps.Keys(config)) {
@@ -166,14 +165,14 @@ func (s *MLflow) params(ctx context.Context, config map[string]string) error {
 	return nil
 }
 
-// Send implements Sink. Numbers have the names that the Trainer of Transformers gives
-// MLflow: loss for train/loss, eval_loss for eval/loss.
+// Send implements Sink. Numbers get the names that Transformers' Trainer uses with MLflow: loss for train/loss,
+// eval_loss for eval/loss.
 func (s *MLflow) Send(ctx context.Context, points []Point) error {
 	var all []mlflowMetric
 	for _, p := range points {
 		for _, v := range p.Values {
 			if math.IsNaN(v.Value) || math.IsInf(v.Value, 0) {
-				continue // JSON has none
+				continue // JSON has no NaN or Inf
 			}
 			all = append(all, mlflowMetric{mlflowName(v.Name), v.Value, p.Time.UnixMilli(), p.Step})
 		}
@@ -198,10 +197,10 @@ func (s *MLflow) Close(ctx context.Context, status EndStatus) error {
 	return s.c.call(ctx, http.MethodPost, "runs/update", map[string]any{"run_id": s.id, "status": string(status), "end_time": time.Now().UnixMilli()}, nil)
 }
 
-// timeout is how long a request may take.
+// timeout is the longest duration of a request.
 const timeout = 20 * time.Second
 
-// mlflowClient makes requests of a server.
+// mlflowClient sends requests to a server.
 type mlflowClient struct {
 	base           string // the server's address, without a password
 	token          string
@@ -229,13 +228,13 @@ func newMLflowClient() (*mlflowClient, error) {
 	c.base = strings.TrimRight(at.String(), "/")
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	if os.Getenv("MLFLOW_TRACKING_INSECURE_TLS") == "true" {
-		transport.TLSClientConfig = &tls.Config{InsecureSkipVerify: true} // what the variable asks for
+		transport.TLSClientConfig = &tls.Config{InsecureSkipVerify: true} // the variable demands it
 	}
 	c.http = &http.Client{Transport: transport, Timeout: timeout}
 	return c, nil
 }
 
-// redacted is uri without a password.
+// redacted returns uri without its password.
 func redacted(uri string) string {
 	if at, err := url.Parse(uri); err == nil {
 		return at.Redacted()
@@ -243,7 +242,7 @@ func redacted(uri string) string {
 	return "not an address"
 }
 
-// mlflowRefused is an answer of a server that is not the one that was wanted.
+// mlflowRefused is an error answer from a server.
 type mlflowRefused struct {
 	status int
 	Code   string `json:"error_code"`
@@ -253,7 +252,7 @@ type mlflowRefused struct {
 func (r *mlflowRefused) Error() string {
 	text := strings.TrimSpace(r.Code + " " + r.Text)
 	if len(text) > 300 {
-		text = strings.ToValidUTF8(text[:300], "") + "…" // the last character may be cut
+		text = strings.ToValidUTF8(text[:300], "") + "…" // the cut may split a character
 	}
 	switch r.status {
 	case http.StatusUnauthorized, http.StatusForbidden:
@@ -262,9 +261,8 @@ func (r *mlflowRefused) Error() string {
 	return strings.TrimSpace(fmt.Sprintf("%d %s: %s", r.status, http.StatusText(r.status), text))
 }
 
-// call makes a request of the API's path with in as its JSON, or, with GET, as its query,
-// and reads the answer into out, which may be nil. An answer that the same request will
-// always get is a Refusal.
+// call sends a request to an API path. The argument in becomes the JSON body, or with GET the query. The answer is
+// parsed into out, which may be nil. The error is a Refusal if repeating the request cannot help.
 func (c *mlflowClient) call(ctx context.Context, method, path string, in, out any) error {
 	address := c.base + "/api/2.0/mlflow/" + path
 	var body io.Reader
@@ -292,7 +290,7 @@ func (c *mlflowClient) call(ctx context.Context, method, path string, in, out an
 	if err != nil {
 		var u *url.Error
 		if errors.As(err, &u) {
-			err = u.Err // without the address, which the caller names
+			err = u.Err // the caller's message names the address
 		}
 		return fmt.Errorf("%s: %w", c.base, err)
 	}
@@ -303,7 +301,7 @@ func (c *mlflowClient) call(ctx context.Context, method, path string, in, out an
 	}
 	if answer.StatusCode != http.StatusOK {
 		bad := &mlflowRefused{status: answer.StatusCode}
-		_ = json.Unmarshal(raw, bad) // a proxy's answer may be no JSON; the status says enough
+		_ = json.Unmarshal(raw, bad) // a proxy's answer may not be JSON; the status is enough
 		err := fmt.Errorf("%s: %s: %w", c.base, path, bad)
 		if s := answer.StatusCode; s >= 400 && s < 500 && s != http.StatusRequestTimeout && s != http.StatusTooManyRequests {
 			return &Refusal{Err: err}

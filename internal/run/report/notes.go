@@ -10,15 +10,14 @@ import (
 	"mt/device"
 )
 
-// Notes are notes that come up while a run is under way, on any goroutine. The same
-// text is shown only once.
+// Notes collects notes during a run, from any goroutine. Each text is shown once.
 type Notes struct {
 	mu      sync.Mutex
 	pending []string
 	said    map[string]bool
 }
 
-// Add adds a note, unless there was the same before.
+// Add adds a note, unless the same text was added before.
 func (l *Notes) Add(text string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -31,7 +30,7 @@ func (l *Notes) Add(text string) {
 	}
 }
 
-// Take returns the notes that were not shown yet, and forgets them.
+// Take returns the notes not shown yet and removes them.
 func (l *Notes) Take() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -47,24 +46,23 @@ func ShowAll(w io.Writer, notes ...[]string) {
 	}
 }
 
-// Count is how many notes came up so far.
+// Count returns the number of notes so far.
 func (l *Notes) Count() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.said)
 }
 
-// DeviceNotes is the notes of devices, each of which is shown once.
+// DeviceNotes collects the notes of devices. Each is shown once.
 type DeviceNotes struct {
 	devs  []device.Device
-	shown []int // by device: how many of its notes were shown
+	shown []int // by device: number of notes already shown
 }
 
-// NotesOf are the notes of devs, none of which was shown yet.
+// NotesOf returns the notes of devs, none of them shown.
 func NotesOf(devs []device.Device) *DeviceNotes { return &DeviceNotes{devs, make([]int, len(devs))} }
 
-// Take returns the notes of the devices that were not shown yet, each once; from
-// then on they count as shown.
+// Take returns the devices' notes that were not shown yet, without duplicates, and marks them as shown.
 func (n *DeviceNotes) Take() []string {
 	var fresh []string
 	for i, dev := range n.devs {

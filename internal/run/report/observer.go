@@ -8,30 +8,30 @@ import (
 	"mt/internal/watch"
 )
 
-// Observer is told what happens in a run, on one goroutine. No method returns an error: an observer
-// that fails has a note, and the run goes on.
+// Observer receives the events of a run, on one goroutine. Its methods return no errors: a failing observer adds a
+// note, and the run continues.
 type Observer interface {
 	Step(Step)
 	Eval(Eval)
 	Note(text string)
-	End(err error) // how the run has ended; nil: well
+	End(err error) // the run has ended; nil: without an error
 }
 
-// Step is a step that was made.
+// Step is a completed step.
 type Step struct {
 	Report  actors.StepReport
 	Metrics StepMetrics
-	Logged  bool // metrics.jsonl has it
+	Logged  bool // metrics.jsonl has the step
 }
 
-// Eval is what came of a model that was looked at between steps: its held-out loss, or samples of what it writes.
+// Eval is the result of an evaluation between steps: the held-out loss, or samples.
 type Eval struct {
 	Report  actors.EvalReport
-	Metrics *EvalMetrics // nil: these are samples
+	Metrics *EvalMetrics // nil: the result is samples
 	Samples []SampleLine
 }
 
-// Observers are told one after the other.
+// Observers passes each event to all observers, one after the other.
 type Observers []Observer
 
 // Step implements Observer.
@@ -62,7 +62,7 @@ func (all Observers) End(err error) {
 	}
 }
 
-// noopObserver hears nothing. Observers that want to be told of some things alone embed it.
+// noopObserver ignores every event. Observers embed it and override the methods they need.
 type noopObserver struct{}
 
 // Step implements Observer.
@@ -77,13 +77,13 @@ func (noopObserver) Note(string) {}
 // End implements Observer.
 func (noopObserver) End(error) {}
 
-// Dashboard is a server over the files of a run, which End closes.
+// Dashboard is the observer that serves a web page about the run until its end.
 type Dashboard struct {
 	noopObserver
 	Server *watch.Server
 }
 
-// Serve shows the run in dir to whoever has its URL, until the run's end. page is the port, and at its address.
+// Serve serves a page about the run in dir until the run ends. page listens on the port, and at is the page's address.
 func Serve(dir string, page net.Listener, at watch.Address, note func(string)) *Dashboard {
 	return &Dashboard{Server: watch.Serve(page, watch.Options{Dirs: []string{dir}, Within: true, Address: at,
 		Warn: func(err error) { note(fmt.Sprintf("the dashboard is gone, and the run goes on: %v", err)) }})}

@@ -14,16 +14,15 @@ import (
 	"mt/internal/run/settings"
 )
 
-// Line is where progress goes: on a terminal one line, redrawn; elsewhere plain
-// lines, which the caller thins out.
+// Line shows progress: on a terminal as one line that is redrawn, elsewhere as plain lines.
 type Line struct {
 	Out         io.Writer
 	Interactive bool
-	drawn       int // width of what stands there
+	drawn       int // width of the drawn text
 }
 
-// Show writes a progress line: texts[0], or on a terminal the first of texts
-// that it is wide enough for, since a line that wraps cannot be drawn over.
+// Show writes a progress line. On a terminal it takes the first of texts that fits, since a wrapped line cannot be
+// redrawn. Elsewhere it takes texts[0].
 func (l *Line) Show(texts ...string) {
 	if !l.Interactive {
 		fmt.Fprintln(l.Out, texts[0])
@@ -35,8 +34,8 @@ func (l *Line) Show(texts ...string) {
 	l.drawn = width
 }
 
-// fit is the first of texts that is at most width wide, or else as much of the last as
-// fits. A width below 1 means that the width is not known, and everything fits.
+// fit returns the first of texts with at most width characters, or else the beginning of the last. width < 1: unknown
+// width, everything fits.
 func fit(width int, texts []string) string {
 	if width < 1 {
 		return texts[0]
@@ -49,7 +48,7 @@ func fit(width int, texts []string) string {
 	return string([]rune(texts[len(texts)-1])[:width])
 }
 
-// columns is how wide the terminal behind w is, 0 where that is not known.
+// columns returns the width of w's terminal; 0: unknown.
 func columns(w io.Writer) int {
 	f, ok := w.(interface{ Fd() uintptr })
 	if !ok {
@@ -62,7 +61,7 @@ func columns(w io.Writer) int {
 	return width
 }
 
-// Above writes text that stays, above the progress line.
+// Above writes permanent text above the progress line.
 func (l *Line) Above(text string) {
 	if l.Interactive && l.drawn > 0 {
 		fmt.Fprintf(l.Out, "\r%s\r", strings.Repeat(" ", l.drawn))
@@ -71,7 +70,7 @@ func (l *Line) Above(text string) {
 	fmt.Fprintln(l.Out, text)
 }
 
-// End leaves the progress line as it stands.
+// End ends the progress line, which stays visible.
 func (l *Line) End() {
 	if l.Interactive && l.drawn > 0 {
 		fmt.Fprintln(l.Out)
@@ -79,7 +78,7 @@ func (l *Line) End() {
 	}
 }
 
-// Progress shows steps, evaluations and notes.
+// Progress prints steps, evaluations and notes.
 type Progress struct {
 	noopObserver
 	Line        *Line
@@ -105,16 +104,15 @@ func (p *Progress) Eval(e Eval) {
 // Note implements Observer.
 func (p *Progress) Note(text string) { p.Line.Above("note: " + text) }
 
-// bar draws share, from 0 to 1, in 20 cells.
+// bar draws a bar of 20 cells for share, from 0 to 1.
 func bar(share float64) string {
 	n := int(share*20 + 0.5)
 	return strings.Repeat("█", min(20, n)) + strings.Repeat("░", max(0, 20-n))
 }
 
-// texts are the progress line of a step, each shorter than the one before. On a
-// terminal the first begins with a bar. Loss and tokens per second are those of
-// metrics.jsonl, over the steps since the last line there; spark, which may be empty, is
-// the way of the loss so far, for a terminal.
+// texts returns variants of a step's progress line, each shorter than the one before. On a terminal the first begins
+// with a bar. Loss and tokens per second cover the steps since the last line of metrics.jsonl. spark is a sparkline
+// of the loss for a terminal; it may be empty.
 func (m StepMetrics) texts(interactive bool, spark string) []string {
 	loss, norm := "not finite", "not finite"
 	if v, ok := m.Loss.(float64); ok {
@@ -150,19 +148,18 @@ func (m StepMetrics) texts(interactive bool, spark string) []string {
 	return append(out, bar+whole, whole, head+rate+over+eta, head+rate+eta, head+eta)
 }
 
-// quickRead is a number of bytes. Reading less data is done before anybody wonders what
-// takes time, so its progress is not shown.
+// quickRead is a size in bytes. Smaller files are read without showing progress.
 const quickRead = 16 << 20
 
-// slowWork is how long the check of a token cache, or pinning host memory, takes before it is shown.
+// slowWork is how long checking a token cache or pinning host memory must take before its progress is shown.
 const slowWork = 3 * time.Second
 
-// Pinning is what a device does with the host memory that it copies from and to.
+// Pinning names the work of pinning host memory for copies.
 const Pinning = "pin host memory"
 
-// ShowHang shows at once that work on a device does not end: the run itself stands still and shows no notes.
+// ShowHang reports at once that work on a device does not end. The run stands still and cannot show notes.
 func ShowHang(o settings.Options, text string) {
-	if o.Interactive { // a progress line may stand there
+	if o.Interactive { // end the progress line, if any
 		text = "\nnote: " + text
 	} else {
 		text = "note: " + text
@@ -170,9 +167,9 @@ func ShowHang(o settings.Options, text string) {
 	fmt.Fprintln(o.Stderr, text)
 }
 
-// Reading returns a function that shows on o.Stderr how far reading data is (see
-// data.Spec.Progress): on a terminal as it goes, elsewhere every tenth. The check of a
-// token cache is shown where it is slow, and only once where Stderr is no terminal. So is pinning.
+// Reading returns a function that shows the progress of reading data on o.Stderr (see data.Spec.Progress). A terminal
+// shows it continuously; elsewhere every tenth is printed. Checking a token cache and pinning are shown only when they
+// are slow, and only once if Stderr is no terminal.
 func Reading(o settings.Options) func(done, total int64, what string) {
 	return progressBy(o, time.Now)
 }

@@ -8,39 +8,38 @@ import (
 	"time"
 )
 
-// Scalar is a number by its name, such as train/loss.
+// Scalar is a named number, such as train/loss.
 type Scalar struct {
 	Name  string
 	Value float64
 }
 
-// Point is the numbers of a step.
+// Point holds the numbers of a step.
 type Point struct {
 	Time   time.Time
 	Step   int
 	Values []Scalar
 }
 
-// EndStatus says how a run ended.
+// EndStatus is the outcome of a run.
 type EndStatus string
 
-// How a run ends: done, with an error, or stopped by the user.
+// The outcomes of a run: done, failed, or stopped by the user.
 const (
 	EndFinished EndStatus = "FINISHED"
 	EndFailed   EndStatus = "FAILED"
 	EndKilled   EndStatus = "KILLED"
 )
 
-// Sink takes the numbers of one run.
+// Sink receives the numbers of one run.
 type Sink interface {
-	// Send delivers points, all or none of them. An error that is a Refusal will not go
-	// away; after any other the same points are sent again.
+	// Send delivers all points or none. A Refusal is permanent; after any other error the same points are sent again.
 	Send(ctx context.Context, points []Point) error
-	// Close ends the run. Nothing is sent after it.
+	// Close ends the run. It is the last call.
 	Close(ctx context.Context, s EndStatus) error
 }
 
-// Refusal is the error of a sink that will never take what it was sent.
+// Refusal is a sink's permanent error: it will never accept these points.
 type Refusal struct{ Err error }
 
 func (r *Refusal) Error() string { return r.Err.Error() }
@@ -49,21 +48,21 @@ func (r *Refusal) Unwrap() error { return r.Err }
 
 // Bounds of a Queue.
 const (
-	mostPoints   = 1 << 14          // points that wait; the oldest go first where there are more
-	pointsAtOnce = 500              // points sent at once
-	sendPace     = time.Second      // between sends, so that many steps become one
-	firstPause   = time.Second      // after a failure
-	lastPause    = time.Minute      // after many: it doubles
-	sendGrace    = 10 * time.Second // for the last points when the run ends
+	mostPoints   = 1 << 14          // waiting points; beyond this the oldest are dropped
+	pointsAtOnce = 500              // points per send
+	sendPace     = time.Second      // between sends, so that many steps share one send
+	firstPause   = time.Second      // after a first failure
+	lastPause    = time.Minute      // after many failures; the pause doubles up to this
+	sendGrace    = 10 * time.Second // for the last points at the end of the run
 )
 
-// Queue sends points on a goroutine of its own.
+// Queue sends points on its own goroutine.
 type Queue struct {
 	name   string
 	sink   Sink
 	warn   func(string)
 	after  func(time.Duration) <-chan time.Time
-	ctx    context.Context // ends when the sink has had its time
+	ctx    context.Context // cancelled when the sink's time is up
 	cancel context.CancelFunc
 	wake   chan struct{}
 	closed chan struct{} // Close was called
@@ -72,15 +71,14 @@ type Queue struct {
 
 	mu     sync.Mutex
 	points []Point
-	first  int // the number of points[0], counted from the start of the run
+	first  int // number of points[0], counted from the start of the run
 	lost   int
 
-	warned bool // used by the goroutine alone
+	warned bool // used only by the goroutine
 }
 
-// StartQueue begins to send to sink. name is what warn, which is called at most twice and from
-// another goroutine, says of it: once where it fails, and once, in Close, where points
-// were lost.
+// StartQueue starts a goroutine that sends to sink. It calls warn, with name in the text, at most twice and from
+// another goroutine: at the first failure, and in Close if points were lost.
 func StartQueue(name string, sink Sink, warn func(string)) *Queue {
 	return startQueue(name, sink, warn, time.After)
 }
@@ -92,7 +90,7 @@ func startQueue(name string, sink Sink, warn func(string), after func(time.Durat
 	return q
 }
 
-// Add hands p over. It never waits.
+// Add queues p. It never blocks.
 func (q *Queue) Add(p Point) {
 	q.mu.Lock()
 	q.points = append(q.points, p)
@@ -108,8 +106,7 @@ func (q *Queue) Add(p Point) {
 	}
 }
 
-// Close sends what is left, in bounded time, and ends the run there. Nothing is added
-// after it.
+// Close sends the remaining points in bounded time and ends the run. Add must not be called after Close.
 func (q *Queue) Close(s EndStatus) {
 	q.status = s
 	close(q.closed)
@@ -160,8 +157,8 @@ func (q *Queue) run() {
 	}
 }
 
-// next waits for points and returns the first of them, the number of the one after them,
-// and whether the queue is closed. There are none where it is closed and empty.
+// next waits for points. It returns points to send, the number after the last of them, and whether the queue is closed.
+// If the queue is closed and empty, it returns no points.
 func (q *Queue) next() (points []Point, end int, closing bool) {
 	for {
 		select {
@@ -183,8 +180,8 @@ func (q *Queue) next() (points []Point, end int, closing bool) {
 	}
 }
 
-// drop takes off the points before the one with the number end. Some may be gone already,
-// for lack of room.
+// drop removes the points before number end. Some of them may be gone already, because a full queue drops its oldest.
+// lost: the points were not sent.
 func (q *Queue) drop(end int, lost bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -196,7 +193,7 @@ func (q *Queue) drop(end int, lost bool) {
 	}
 }
 
-// rest waits, but not longer than until Close.
+// rest waits for d or until Close.
 func (q *Queue) rest(d time.Duration) {
 	select {
 	case <-q.after(d):
@@ -204,7 +201,7 @@ func (q *Queue) rest(d time.Duration) {
 	}
 }
 
-// complain warns of the first failure.
+// complain warns about the first failure, err. so says what the queue does about it.
 func (q *Queue) complain(err error, so string) {
 	if q.warned {
 		return

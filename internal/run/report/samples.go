@@ -13,7 +13,7 @@ import (
 	"mt/internal/run/settings"
 )
 
-// SampleLine is one object of SamplesFile.
+// SampleLine is one line of SamplesFile.
 type SampleLine struct {
 	Step   int    `json:"step"`
 	Prompt string `json:"prompt"`
@@ -23,13 +23,13 @@ type SampleLine struct {
 // Samples is the observer that writes SamplesFile.
 type Samples struct {
 	noopObserver
-	log  *Log // nil where it could not be written any more
+	log  *Log // nil: no longer writable, or no samples
 	note func(string)
 }
 
-// OpenSamples opens SamplesFile in dir and takes out what a run that is resumed at step makes again: the lines of later steps,
-// and those of step itself unless all are there. Without prompts nothing is written, and a run from nothing removes the file, which is
-// of a run that it replaces. last is the step of the samples made last.
+// OpenSamples opens SamplesFile in dir. It removes the lines that a run resumed at step writes again: later steps,
+// and step itself if its lines are incomplete. With prompts = 0 it writes nothing; a run from step 0 then removes the
+// old file. last is the step of the last remaining samples.
 func OpenSamples(dir settings.Dir, step, prompts int, note func(string)) (s *Samples, last int, err error) {
 	name := filepath.Join(dir.Path, settings.SamplesFile)
 	if prompts == 0 {
@@ -54,8 +54,8 @@ func OpenSamples(dir settings.Dir, step, prompts int, note func(string)) (s *Sam
 	return &Samples{log: &Log{name: name, File: f, out: f}, note: note}, last, nil
 }
 
-// keepSamples returns the lines of the file called name that a run at step keeps, and the
-// step of the last of them. A step has so many of them.
+// keepSamples returns the lines of the file called name that a run resumed at step keeps, and the step of the last
+// line. A step is complete with prompts lines.
 func keepSamples(name string, step, prompts int) (kept []byte, last int, err error) {
 	if step == 0 {
 		return nil, 0, nil
@@ -86,7 +86,7 @@ func keepSamples(name string, step, prompts int) (kept []byte, last int, err err
 	return kept, last, nil
 }
 
-// Eval implements Observer. Where SamplesFile cannot be written the run has a note and goes on without it.
+// Eval implements Observer. If SamplesFile cannot be written, the run adds a note and continues without the file.
 func (s *Samples) Eval(e Eval) {
 	if s.log == nil || e.Samples == nil {
 		return

@@ -12,8 +12,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestKeptSamples: a run keeps the samples up to its step, and those of its own step only
-// where all are there.
+// TestKeptSamples: a run keeps the samples of earlier steps. It keeps those of its own step only if they are
+// complete.
 func TestKeptSamples(t *testing.T) {
 	name := filepath.Join(t.TempDir(), settings.SamplesFile)
 	lines := func(steps ...int) string {

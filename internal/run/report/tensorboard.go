@@ -13,18 +13,17 @@ import (
 	"time"
 )
 
-// Events appends events to one file. It is not safe for concurrent use.
+// Events writes TensorBoard events to a file. It is not safe for concurrent use.
 type Events struct {
 	f     *os.File
-	to    io.Writer // that ends in f
-	whole int64     // bytes of f that are whole records
+	to    io.Writer // ends in f
+	whole int64     // bytes of f in whole records
 }
 
 const newFile = os.O_CREATE | os.O_EXCL | os.O_APPEND | os.O_WRONLY
 
-// CreateEvents begins an event file in dir, which is made if need be. A resumed run
-// begins another: TensorBoard reads all files of a directory as one run. The file is
-// written through what through makes of it; nil changes nothing.
+// CreateEvents creates an event file in dir and dir itself if needed. A resumed run creates another file: TensorBoard
+// reads all files of a directory as one run. through, which may be nil, wraps the file.
 func CreateEvents(dir string, now time.Time, through func(io.Writer) io.Writer) (*Events, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
@@ -36,7 +35,7 @@ func CreateEvents(dir string, now time.Time, through func(io.Writer) io.Writer) 
 	// TensorBoard reads files in the order of their names.
 	name := filepath.Join(dir, fmt.Sprintf("events.out.tfevents.%d.%s.%d", now.Unix(), host, os.Getpid()))
 	f, err := os.OpenFile(name, newFile, 0o644)
-	for n := 1; errors.Is(err, fs.ErrExist); n++ { // of a run in the same second
+	for n := 1; errors.Is(err, fs.ErrExist); n++ { // another run started in the same second
 		f, err = os.OpenFile(fmt.Sprintf("%s.%d", name, n), newFile, 0o644)
 	}
 	if err != nil {
@@ -53,9 +52,8 @@ func CreateEvents(dir string, now time.Time, through func(io.Writer) io.Writer) 
 	return w, nil
 }
 
-// Scalars writes one event with the values at a step, by tag. Values that are
-// not finite are written as they are: TensorBoard marks them. Where that fails, the file
-// stays as it was.
+// Scalars writes one event with the values at a step. Values that are not finite are written too: TensorBoard marks
+// them. After a failure the file is as before.
 func (w *Events) Scalars(now time.Time, step int, values []Scalar) error {
 	var summary []byte
 	for _, v := range values {
@@ -71,10 +69,10 @@ func (w *Events) Scalars(now time.Time, step int, values []Scalar) error {
 	return w.record(appendBytes(event, 5, summary))
 }
 
-// Close ends the file.
+// Close closes the file.
 func (w *Events) Close() error { return w.f.Close() }
 
-// wallTime is Event.wall_time, field 1 (double, seconds).
+// wallTime encodes Event.wall_time, field 1 (double, seconds).
 func wallTime(now time.Time) []byte {
 	return binary.LittleEndian.AppendUint64([]byte{1<<3 | 1}, math.Float64bits(float64(now.UnixNano())/1e9))
 }
@@ -88,8 +86,8 @@ func appendBytes(b []byte, field byte, v []byte) []byte {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// masked is the checksum of the TFRecord format: CRC32C, rotated and offset.
-// Source: tensorflow.org/tutorials/load_data/tfrecord.
+// masked returns the checksum of the TFRecord format: CRC32C, rotated and offset. Source:
+// tensorflow.org/tutorials/load_data/tfrecord.
 func masked(b []byte) uint32 {
 	c := crc32.Checksum(b, castagnoli)
 	return (c>>15 | c<<17) + 0xa282ead8
@@ -102,8 +100,7 @@ func (w *Events) record(data []byte) error {
 	b = append(b, data...)
 	b = binary.LittleEndian.AppendUint32(b, masked(data))
 	if _, err := w.to.Write(b); err != nil {
-		// A part of a record is an error to TensorBoard. Where it cannot be cut off, the first
-		// error is the one to tell of.
+		// A partial record would be an error for TensorBoard. If it cannot be truncated, the first error is returned.
 		_ = w.f.Truncate(w.whole)
 		return fmt.Errorf("tensorboard: %w", err)
 	}

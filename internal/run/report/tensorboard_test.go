@@ -79,7 +79,7 @@ func TestRunsOfOneSecond(t *testing.T) {
 	}
 }
 
-// brittle is a file that has room for so many bytes, and takes a part of what is too much.
+// brittle is a file with a size limit. A write beyond the limit is truncated.
 type brittle struct {
 	io.Writer
 	room int

@@ -18,22 +18,22 @@ import (
 	"mt/internal/run/settings"
 )
 
-// timelineEvery is how long a TimelineFile stays as it is at least, but at the end.
+// timelineEvery is the shortest time between two versions of TimelineFile, except at the end.
 const timelineEvery = 5 * time.Second
 
-// Trace is what of a run's timeline is kept and written.
+// Trace is the observer that records a run's timeline.
 type Trace struct {
 	noopObserver
-	Recorder *timeline.Recorder // nil: nobody asks for a timeline
+	Recorder *timeline.Recorder // nil: no timeline
 	file     *timeline.File     // nil: no trace
-	shown    time.Time          // when TimelineFile was written
-	shows    bool               // TimelineFile is written
+	shown    time.Time          // when TimelineFile was last written
+	shows    bool               // write TimelineFile
 	dir      settings.Dir
 	note     func(string)
 }
 
-// CheckTrace refuses a trace that cannot be written, or in whose place there is something
-// else. It leaves the disk as it was.
+// CheckTrace returns an error if the trace cannot be written, or if another kind of file is in its place. It leaves
+// the disk unchanged.
 func CheckTrace(c *config.Config) error {
 	path := c.Trace
 	if path == "" {
@@ -46,7 +46,7 @@ func CheckTrace(c *config.Config) error {
 	var other *files.NotAFile
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		// Whether there can be one shows when it is made.
+		// Creating the file is the only sure test.
 		made, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
 		if err == nil {
 			err = errors.Join(made.Close(), os.Remove(path))
@@ -70,7 +70,7 @@ func CheckTrace(c *config.Config) error {
 	return nil
 }
 
-// Reason is err without the operation and the path, which its sentence has.
+// Reason returns err without operation and path, for messages that name the path.
 func Reason(err error) error {
 	var onPath *fs.PathError
 	if errors.As(err, &onPath) {
@@ -79,8 +79,8 @@ func Reason(err error) error {
 	return err
 }
 
-// OpenTrace makes what the pipeline tells its timeline to, if anybody asks for that: the key trace, or for TimelineFile in dir
-// shows. through is put in front of the file of the trace; it may be nil.
+// OpenTrace opens the run's timeline if the key trace is set or shows is true. shows: write TimelineFile into dir.
+// through, which may be nil, wraps the trace's file.
 func OpenTrace(c *config.Config, dir settings.Dir, shows bool, through func(io.WriteCloser) io.WriteCloser, note func(string)) (*Trace, error) {
 	path, t := c.Trace, &Trace{shows: shows, dir: dir, note: note}
 	if path == "" && !shows {
@@ -106,7 +106,7 @@ func OpenTrace(c *config.Config, dir settings.Dir, shows bool, through func(io.W
 // Step implements Observer.
 func (t *Trace) Step(Step) { t.show(timelineEvery) }
 
-// show writes TimelineFile, unless that was done less than so long ago.
+// show writes TimelineFile, unless less time than every has passed since it was last written.
 func (t *Trace) show(every time.Duration) {
 	if !t.shows || time.Since(t.shown) < every {
 		return
@@ -125,7 +125,7 @@ func (t *Trace) show(every time.Duration) {
 	t.shown = time.Now()
 }
 
-// End implements Observer: it writes what is left to write.
+// End implements Observer. It writes the last step and closes the trace.
 func (t *Trace) End(error) {
 	t.show(0)
 	if t.file != nil {

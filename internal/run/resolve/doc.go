@@ -1,7 +1,7 @@
-// Package resolve settles every auto of a run: its plan, its numerics and its depths, which config.yaml
-// shows. For training on pairs it also finds what the plan says is missing: log p of every answer by the
-// reference model, from a forward pass over all pairs, which is kept beside the token caches (pass.go).
+// Package resolve resolves every auto of a run: the plan, its numerics and its depths, as config.yaml shows them. For
+// training on preference pairs (DPO) it also makes the reference pass: a forward pass of the reference model over all
+// pairs, before training. The pass gives log p of every answer, which is cached beside the token caches (pass.go).
 //
-// It imports resume. Invariant: a Resolved fits into memory, and nothing stays allocated: the pass gives
-// its memory back before the run takes its own.
+// It imports resume. Invariant: a Resolved fits into memory, and nothing stays allocated: the reference pass frees its
+// memory before the run allocates its own.
 package resolve

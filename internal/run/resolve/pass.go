@@ -22,16 +22,18 @@ import (
 	"mt/internal/run/settings"
 )
 
-// This file makes the references of pairs by a forward pass over all of them, before training begins.
+// This file makes the reference pass of DPO: a forward pass of the reference model over all pairs, before training. Its
+// results, log p of every answer, are called references.
 
-// toldReferences are references as rank 0 tells them to the others.
+// toldReferences holds the references that rank 0 sends to the others.
 type toldReferences struct {
 	Train []byte `json:"train"`
 	Eval  []byte `json:"eval"`
 }
 
-// FindReferences makes what is not known of the references. It comes before the run's own memory is allocated, since making
-// them takes memory for the reference model, which is given back. Of several ranks the first does so, and tells the others.
+// FindReferences returns the references of all pairs, and makes the reference pass for those that no cache has. It runs
+// before the run's memory is allocated, and frees the memory of the reference model. With several ranks, rank 0 makes
+// the pass and sends the references to the others.
 func FindReferences(r *Resolved, devs []device.Device, pool *parallel.Pool, say *report.Line) (Reference, error) {
 	if r.Plan.Spec.Preference.None() {
 		return r.Ref, nil
@@ -49,7 +51,7 @@ func FindReferences(r *Resolved, devs []device.Device, pool *parallel.Pool, say 
 	return s.found, err
 }
 
-// referencePass is the making of references.
+// referencePass is a reference pass in progress.
 type referencePass struct {
 	*Resolved
 	found Reference
@@ -58,7 +60,7 @@ type referencePass struct {
 	line  *report.Line
 }
 
-// makeReferences makes the references of the data sets that none are known of.
+// makeReferences finds the references of the data sets whose references are still unknown.
 func (p *referencePass) makeReferences() (err error) {
 	for _, of := range PairSets(p.Inputs, &p.found) {
 		if *of.Refs == nil {
@@ -73,7 +75,7 @@ func (p *referencePass) makeReferences() (err error) {
 	return nil
 }
 
-// referencesOf are the references of set: from the cache, or by a pass of the reference, which is then kept there.
+// referencesOf returns the references of set: from the cache, or from a forward pass whose result it then caches.
 func (p *referencePass) referencesOf(set *data.Dataset) (References, error) {
 	path, key, err := p.ReferencesFile(set)
 	if err != nil {
@@ -92,13 +94,13 @@ func (p *referencePass) referencesOf(set *data.Dataset) (References, error) {
 	if err = checkpoint.MakeDirs(p.FS(), filepath.Dir(path)); err == nil {
 		err = checkpoint.WriteShared(p.FS(), path, EncodeReferences(refs, key))
 	}
-	if err != nil { // the pass may have taken hours, and the run has what it needs
+	if err != nil { // the pass may have taken hours, and the run can continue without the cache
 		p.line.Above(fmt.Sprintf("note: the references of dpo are not kept, so a run that goes on from this one makes them anew: %v; set cache_dir to a folder on another disk", err))
 	}
 	return refs, nil
 }
 
-// passReferences is the reference's pass over all rows of set. All memory that it takes is given back.
+// passReferences runs the reference model's forward pass over all rows of set. It frees all memory that it allocates.
 func (p *referencePass) passReferences(set *data.Dataset) (refs References, err error) {
 	if f := p.Hooks.Reading; f != nil {
 		f("references")
@@ -115,7 +117,7 @@ func (p *referencePass) passReferences(set *data.Dataset) (refs References, err 
 	}
 	sampler, done := p.PassSampler(set), false
 	tell := p.tellReferences(set.PairsInRows())
-	var damaged atomic.Pointer[error] // the first log p that are no numbers
+	var damaged atomic.Pointer[error] // the error for the first log p that is not finite
 	err = actors.Run(actors.Options{Devices: p.devs, Home: store, Pool: p.pool, Plan: r.Plan, MaxGradNorm: 1, Stop: p.Ranks.Asked.Done(), ThroughHost: !p.Config.PeerCopies,
 		Schedule: actors.Schedule{FirstStep: 1, LastStep: 0, EvalPasses: sampler.StepsPerEpoch(), EvalAtStart: true, NoSave: true},
 		Preferences: &actors.Preferences{OnLogProbs: func(id int64, logp [2]float32) {
@@ -127,7 +129,7 @@ func (p *referencePass) passReferences(set *data.Dataset) (refs References, err 
 		}},
 		Batch: func(step int, _ bool) (*data.Batch, error) {
 			if err := damaged.Load(); err != nil {
-				return nil, *err // what is left of the pass is of no use
+				return nil, *err // the rest of the pass would be useless
 			}
 			return sampler.Batch(step, p.Config.Pipeline.MicroBatchTokens)
 		},
@@ -137,12 +139,12 @@ func (p *referencePass) passReferences(set *data.Dataset) (refs References, err 
 		return nil, *bad
 	}
 	if err == nil && !done {
-		err = settings.ErrResumable // the next start begins it anew
+		err = settings.ErrResumable // the next start repeats the pass
 	}
 	return refs, err
 }
 
-// notFinite is the error of log p that are no numbers.
+// notFinite returns an error if a log p is not finite.
 func notFinite(dir string, id int64, logp [2]float32) error {
 	if x := float64(logp[0]) + float64(logp[1]); !math.IsNaN(x) && !math.IsInf(x, 0) {
 		return nil
@@ -150,7 +152,8 @@ func notFinite(dir string, id int64, logp [2]float32) error {
 	return fmt.Errorf("dpo: the reference %s gives the answers of pair %d the log p %v and %v: its weights are damaged, or compute_dtype does not hold them", dir, id+1, logp[0], logp[1])
 }
 
-// tellReferences returns what is called for each pair of so many, and shows now and then how far the pass is.
+// tellReferences returns a function to call after each of total pairs. The function shows the progress of the reference
+// pass from time to time.
 func (p *referencePass) tellReferences(total int64) func() {
 	begun, done := time.Now(), int64(0)
 	shown := begun
@@ -173,7 +176,7 @@ func (p *referencePass) tellReferences(total int64) func() {
 	}
 }
 
-// PreferencesOf returns what the pipeline needs for pairs; nil where training is not on pairs.
+// PreferencesOf returns the settings of the pipeline for training on pairs; nil: the run does not train on pairs.
 func PreferencesOf(r *Resolved, found Reference) *actors.Preferences {
 	if r.Plan.Spec.Preference.None() {
 		return nil

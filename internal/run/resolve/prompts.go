@@ -8,16 +8,14 @@ import (
 	"mt/internal/run/open"
 )
 
-// SamplePrompt is a prompt in tokens, and which tokens end an answer to it beside those
-// that end any text.
+// SamplePrompt is a tokenized prompt. Ends lists tokens that end an answer, besides the usual end tokens.
 type SamplePrompt struct {
 	Text string
 	IDs  []int32
 	Ends []int32
 }
 
-// findPrompts turns sample_prompts into tokens: where the data are chats a prompt is what
-// the user says, else a text to go on with.
+// findPrompts tokenizes sample_prompts: a user turn if the data are chats, otherwise a text to continue.
 func findPrompts(in *open.Inputs) (out []SamplePrompt, err error) {
 	texts := in.Config.Samples()
 	if len(texts) == 0 {

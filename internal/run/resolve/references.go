@@ -25,17 +25,17 @@ import (
 	"mt/plan"
 )
 
-// This file makes what training on pairs (dpo) compares with: log p of every answer by the reference model, found once by a
-// forward pass over all pairs, before training begins, and kept in a file beside the token caches.
+// This file handles the references of training on preference pairs (key dpo): log p of every answer by the reference
+// model. The reference pass computes them once before training (pass.go). A file beside the token caches keeps them.
 
-// References are log p of the chosen and the rejected answer of a data set's pairs, by the pairs' numbers. NaN: no row has
-// the pair.
+// References has, by pair number, log p of the chosen and the rejected answer by the reference model. NaN: no row
+// contains the pair.
 type References [][2]float32
 
-// preferenceKinds are the values of dpo.loss_type.
+// preferenceKinds maps the values of dpo.loss_type.
 var preferenceKinds = map[string]op.PreferenceKind{"sigmoid": op.Sigmoid, "hinge": op.Hinge, "ipo": op.IPO}
 
-// preferenceLoss is the loss that c asks for.
+// preferenceLoss returns the loss for c's dpo settings.
 func preferenceLoss(c *config.Config) op.PreferenceLoss {
 	p := c.Preference()
 	if p.LossType == "" {
@@ -44,16 +44,16 @@ func preferenceLoss(c *config.Config) op.PreferenceLoss {
 	return op.PreferenceLoss{Kind: preferenceKinds[p.LossType], Beta: float32(p.Beta), Smoothing: float32(p.LabelSmoothing)}
 }
 
-// Reference is the model that pairs are compared with, and what it thinks of them.
+// Reference is the reference model of DPO with its log-probabilities.
 type Reference struct {
-	fingerprint string        // of its tensors
-	Train, Eval References    // of the training data's pairs and of the held-out ones; nil: not known, or there are none
-	Pass        *plan.Run     // that finds what is not known; nil: there is none
-	Asked       *plan.Request // what pass was asked for
-	unneeded    bool          // the run is finished
+	fingerprint string        // of the reference's tensors
+	Train, Eval References    // references of training and held-out pairs; nil: unknown, or no pairs
+	Pass        *plan.Run     // plan of the reference pass for unknown references; nil: no pass is needed
+	Asked       *plan.Request // the request for the plan Pass
+	unneeded    bool          // the run is already finished, so no references are needed
 }
 
-// readReferences reads what an earlier pass has found and kept.
+// readReferences reads the references that an earlier reference pass has cached.
 func (r *resolving) readReferences() (err error) {
 	if len(r.Config.DPO) == 0 || !r.Ranks.First() {
 		return nil
@@ -66,20 +66,20 @@ func (r *resolving) readReferences() (err error) {
 		if err != nil {
 			return err
 		}
-		if refs, err := ReadReferences(path, key, of.Set.Pairs()); err == nil { // else referencesOf looks again, since another run may have written it meanwhile, and says why it makes the pass
+		if refs, err := ReadReferences(path, key, of.Set.Pairs()); err == nil { // on an error referencesOf tries again, since another run may have written the file, and reports why a pass is needed
 			*of.Refs = refs
 		}
 	}
 	return nil
 }
 
-// pairSet is a data set of pairs, and where what the reference thinks of them is kept.
+// pairSet is a data set of pairs and the place of its references.
 type pairSet struct {
 	Set  *data.Dataset
 	Refs *References
 }
 
-// PairSets are the data sets of a run and where ref has their references; none where no data is read.
+// PairSets returns the run's data sets with their places in ref; nil if no data is read.
 func PairSets(in *open.Inputs, ref *Reference) (sets []pairSet) {
 	if in.Data != nil {
 		sets = append(sets, pairSet{in.Data, &ref.Train})
@@ -90,8 +90,8 @@ func PairSets(in *open.Inputs, ref *Reference) (sets []pairSet) {
 	return sets
 }
 
-// ForReference is the run of the reference's pass on the run's devices, with the numerics of the run. Its
-// inputs are those of the run, which closes them.
+// ForReference returns the run with the reference model in place of the model, for the reference pass. Devices and
+// numerics are the run's own. The caller still owns and closes the run's inputs.
 func (r *Resolved) ForReference() *Resolved {
 	in := *r.Inputs
 	in.Ranks, in.Throttle = ranks.Alone(context.Background()), settings.Throttle{}
@@ -101,9 +101,10 @@ func (r *Resolved) ForReference() *Resolved {
 	return &Resolved{Start: &resume.Start{Inputs: &in}, Plan: r.Ref.Pass}
 }
 
-// ReferencesFile is the file in which the references of set are kept, and the key that it begins with.
+// ReferencesFile returns the path of the cache file for set's references, and the key with which the file begins.
 func (run *Resolved) ReferencesFile(set *data.Dataset) (path string, key [sha256.Size]byte, err error) {
-	// Rows and documents follow from the data, its cut and the tokenizer; numbers from the weights, their rows for new tokens and the type.
+	// Rows and documents follow from the data, its cut and the tokenizer. The values follow from the weights, their
+	// rows for new tokens and the compute dtype.
 	r := run.ForReference()
 	name := fmt.Appendf(nil, "1 %s %s %d %v %d %x", run.Ref.fingerprint, set.ID(), run.Config.MaxSeqLen, run.Act, r.Model.VocabSize, r.Model.JSON(""))
 	if r.StartsRows() && run.Ranks.Size() > 1 {
@@ -114,11 +115,11 @@ func (run *Resolved) ReferencesFile(set *data.Dataset) (path string, key [sha256
 	return filepath.Join(dir, hex.EncodeToString(key[:8])+".references"), key, err
 }
 
-// referencesMagic begins a file of references. Then come its key, how many pairs there are, their numbers, little-endian, and the
-// SHA-256 of all before it.
+// referencesMagic begins a references file. It is followed by the key, the number of pairs, the values
+// (little-endian) and the SHA-256 of everything before.
 const referencesMagic = "mt references 1\n"
 
-// EncodeReferences writes references as a file that begins with key.
+// EncodeReferences encodes references as a file with the given key.
 func EncodeReferences(refs References, key [sha256.Size]byte) []byte {
 	b := append([]byte(referencesMagic), key[:]...)
 	b = binary.LittleEndian.AppendUint64(b, uint64(len(refs)))
@@ -127,7 +128,7 @@ func EncodeReferences(refs References, key [sha256.Size]byte) []byte {
 	return append(b, sum[:]...)
 }
 
-// Bytes are the numbers, little-endian.
+// Bytes encodes the values, little-endian.
 func (refs References) Bytes() (b []byte) {
 	for _, pair := range refs {
 		for _, x := range pair {
@@ -137,7 +138,7 @@ func (refs References) Bytes() (b []byte) {
 	return b
 }
 
-// ReferencesFrom reads what bytes has made.
+// ReferencesFrom decodes the result of Bytes.
 func ReferencesFrom(b []byte) References {
 	refs := make(References, len(b)/8)
 	for i := range refs {
@@ -148,7 +149,8 @@ func ReferencesFrom(b []byte) References {
 	return refs
 }
 
-// ReadReferences reads a file that EncodeReferences made, which must be whole, of this key and of so many pairs.
+// ReadReferences reads a file from EncodeReferences. It returns an error unless the file is intact and has this key
+// and number of pairs.
 func ReadReferences(path string, key [sha256.Size]byte, pairs int64) (References, error) {
 	const head = len(referencesMagic) + sha256.Size + 8
 	b, err := files.Read(path, int64(head)+8*pairs+sha256.Size)
@@ -165,8 +167,9 @@ func ReadReferences(path string, key [sha256.Size]byte, pairs int64) (References
 	return refs, nil
 }
 
-// planPass plans the pass, unless what it finds is known or not needed. Its memory is given back before that of the run is taken, so that both have
-// the whole budgets. Of several ranks only the first makes it, with all memory of its host.
+// planPass plans the reference pass, unless all references are known or none are needed. The pass frees its memory
+// before the run allocates, so both get the whole budget. With several ranks only rank 0 makes the pass, with all
+// memory of its host.
 func (run *resolving) planPass() (err error) {
 	if run.Plan.Spec.Preference.None() || !run.Ranks.First() || run.Ref.unneeded || run.knowsReferences() {
 		return nil
@@ -177,8 +180,8 @@ func (run *resolving) planPass() (err error) {
 			return err
 		}
 	}
-	// Micro-batches and parts of the head are those of the run, so that one model has the same bits in both. Depths change none, and
-	// those that were found for the run may be too much for another model.
+	// Micro-batches and head parts are as in the run, so that one model gives the same bits in the pass and in the run.
+	// Depths change no bits, and the run's depths may be too large for another model.
 	q, asked := r.request(true), run.Asked.Depths
 	q.Depths = plan.Depths{WeightSlots: asked.WeightSlots, ActivationSlots: asked.ActivationSlots, BatchesAhead: asked.BatchesAhead}
 	run.Ref.Asked = &q
@@ -195,7 +198,7 @@ func (run *resolving) planPass() (err error) {
 	return nil
 }
 
-// knowsReferences tells whether no pass is left to make.
+// knowsReferences reports whether the references of all data sets are known.
 func (r *Resolved) knowsReferences() bool {
 	sets := PairSets(r.Inputs, &r.Ref)
 	for _, of := range sets {
@@ -206,7 +209,7 @@ func (r *Resolved) knowsReferences() bool {
 	return len(sets) > 0
 }
 
-// PassName is how errors and plans call the pass.
+// PassName returns the name of the reference pass for errors and plans.
 func (r *Resolved) PassName() string {
 	of := "of the model, as the reference,"
 	if m := r.OtherReference; m != nil {
@@ -215,13 +218,13 @@ func (r *Resolved) PassName() string {
 	return "the forward pass " + of + " over all pairs before training"
 }
 
-// PassSampler gives the rows of set in the order of the pass.
+// PassSampler returns the rows of set in the order of the reference pass.
 func (r *Resolved) PassSampler(set *data.Dataset) *data.Sampler {
 	return data.NewSampler(set.All(), r.Config.RowsPerStep(), 0, false)
 }
 
-// checkPositions refuses rows that are longer than the positions that a model has learned, and notes where they are longer than
-// it was made for.
+// checkPositions returns an error if rows are longer than the learned position embeddings of m. It adds a note if they
+// are longer than m's max_position_embeddings. called names the model in both.
 func (r *resolving) checkPositions(m *model.Config, called string) error {
 	n := min(r.RowTokens(), r.Config.MaxSeqLen)
 	if n > m.MaxPositions && m.LearnedPositions {

@@ -16,32 +16,32 @@ import (
 	"mt/plan"
 )
 
-// Resolved is a run whose every auto is settled: its plan, and settings that say so.
+// Resolved is a run whose autos are all resolved: its plan and the matching settings.
 type Resolved struct {
 	*resume.Start
 	Plan    *plan.Run
-	Asked   plan.Request   // what the plan was asked for
-	Hosts   int            // how many it is only planned for; 0: as many as there are
-	Prompts []SamplePrompt // sample_prompts, with sample_steps
-	Ref     Reference      // of training on pairs
+	Asked   plan.Request   // the request from which the plan was made
+	Hosts   int            // number of hosts to plan for, if they are not connected as ranks; 0: the real number
+	Prompts []SamplePrompt // sample_prompts, if sample_steps is set
+	Ref     Reference      // the reference model's log-probabilities, for training on pairs
 	Notes   []string       // for the user, once
 }
 
-// resolving is a run that is being resolved.
+// resolving is a Resolved under construction.
 type resolving struct{ Resolved }
 
 func (r *resolving) note(format string, args ...any) {
 	r.Notes = append(r.Notes, fmt.Sprintf(format, args...))
 }
 
-// resolvingFrom begins to resolve s, under settings that are its own.
+// resolvingFrom starts to resolve s with a copy of its settings.
 func resolvingFrom(s *resume.Start) *resolving {
 	begins := *s
 	begins.Inputs = s.With(s.Config.Clone())
 	return &resolving{Resolved{Start: &begins}}
 }
 
-// Resolve settles what the configuration leaves to mt, and checks that the run fits into memory.
+// Resolve resolves the configuration's autos and checks that the run fits into memory.
 func Resolve(s *resume.Start) (*Resolved, error) {
 	r := resolvingFrom(s)
 	var err error
@@ -63,21 +63,21 @@ func Resolve(s *resume.Start) (*Resolved, error) {
 	return &r.Resolved, nil
 }
 
-// Sketch resolves a run that is only planned for, on so many hosts (0: as many as there are). Where the run does not fit,
-// what it was asked for is returned too.
+// Sketch resolves a run for a plan only, on this many hosts (0: the real number). If the run does not fit, it returns
+// the error and the request.
 func Sketch(in *open.Inputs, hosts int) (*Resolved, error) {
 	r := resolvingFrom(resume.Fresh(in))
 	r.Hosts = hosts
 	return &r.Resolved, r.resolve(false)
 }
 
-// ToEvaluate resolves an evaluation alone.
+// ToEvaluate resolves an evaluation without training.
 func ToEvaluate(in *open.Inputs) (*Resolved, error) {
 	r := resolvingFrom(resume.Fresh(in))
 	return &r.Resolved, r.resolve(true)
 }
 
-// Request is what a plan of the settings is asked for, without a start.
+// Request returns a Resolved with only the request for the plan, for a run at step 0.
 func Request(in *open.Inputs) *Resolved {
 	r := &Resolved{Start: resume.Fresh(in)}
 	r.Asked = r.request(false)
@@ -113,11 +113,10 @@ func (r *resolving) resolve(evalOnly bool) (err error) {
 	return r.planPass()
 }
 
-// IdleEnough is the share of a step in which several devices may stand still, as predicted, before
-// the user is told.
+// IdleEnough: if several devices wait for each other for a larger share of a step than this, the user gets a note.
 const IdleEnough = 0.25
 
-// request asks for the plan of what the configuration says.
+// request returns the plan's request for the configuration.
 func (r *Resolved) request(evalOnly bool) plan.Request {
 	c := r.Config
 	q := plan.Request{Config: r.Model, Act: r.Act, Terms: op.LossTerms{Smoothing: float32(c.LabelSmoothing), Z: float32(c.ZLoss)}, Preference: preferenceLoss(c),
@@ -138,7 +137,7 @@ func (r *Resolved) request(evalOnly bool) plan.Request {
 	return q
 }
 
-// order is in which order layers take the micro-batches.
+// order returns the order in which layers take the micro-batches.
 func (r *Resolved) order() schedule.Order {
 	if o := r.Config.MicroBatchOrder; o == schedule.Lanes.String() || o == "auto" && r.Lanes > 1 {
 		return schedule.Lanes
@@ -146,8 +145,7 @@ func (r *Resolved) order() schedule.Order {
 	return schedule.Zigzag
 }
 
-// recordResolved writes what the plan chose into the configuration, for
-// config.yaml and for resuming.
+// recordResolved writes the plan's choices into the configuration, for config.yaml and for resuming.
 func (r *resolving) recordResolved() {
 	c, p := r.Config, r.Plan
 	c.MicroBatchOrder = p.Order.String()
@@ -165,7 +163,7 @@ func (r *resolving) recordResolved() {
 	}
 }
 
-// checkParams refuses what a run whose weights are on disks cannot do.
+// checkParams returns an error for settings that a run with weights on disks does not support.
 func (r *Resolved) checkParams() error {
 	if r.Plan.WeightsOnDisk == nil {
 		return nil
@@ -181,9 +179,8 @@ func (r *Resolved) checkParams() error {
 	return nil
 }
 
-// CheckRoom refuses a run that needs more host memory than there is. It does so before
-// anything is allocated: arenas are filled one after the other, so the lack could show
-// late. what is how the error calls the run or pass.
+// CheckRoom returns an error if the run needs more host memory than is available. Without this check, the lack could
+// show late, because arenas are filled one after the other. The argument names the run or the pass in the error.
 func (r *Resolved) CheckRoom(what string) error {
 	t, room := r.Plan.Table(), r.Room()
 	need, key := t.Host, "host_memory"
@@ -200,8 +197,7 @@ func (r *Resolved) CheckRoom(what string) error {
 		key, what, human.Bytes(need), room, human.Bytes(need-room.Bytes), key)
 }
 
-// PlanError names the key that err is about: the one that set the budget into which the
-// run does not fit, or a depth that is wrong.
+// PlanError adds a configuration key to err: the key that set the exceeded budget, or the key of a wrong depth.
 func (r *Resolved) PlanError(err error) error {
 	var lacking *plan.NotFitting
 	var depth *plan.BadDepth
@@ -218,15 +214,16 @@ func (r *Resolved) PlanError(err error) error {
 	return fmt.Errorf("plan: %w", err)
 }
 
-// WithPlan is the run with another plan.
+// WithPlan returns the run with another plan.
 func (r *Resolved) WithPlan(p *plan.Run) *Resolved {
 	out := *r
 	out.Plan = p
 	return &out
 }
 
-// noteNumerics compares the plan with that of a host with room for everything, if state_dir is given. A small host_memory can
-// mean smaller micro-batches or bf16 gradients, which change the last bits of sums. A note names each such setting.
+// noteNumerics compares the plan with the plan of a host with ample memory, if state_dir is given. A small
+// host_memory can lead to smaller micro-batches or bf16 gradients, which change the last bits of sums. A note names
+// each such setting.
 func (r *resolving) noteNumerics(q plan.Request) {
 	if !q.StateDir || q.EvalOnly {
 		return
@@ -234,7 +231,7 @@ func (r *resolving) noteNumerics(q plan.Request) {
 	q.HostMemory, q.StateDir, q.ParamDir = 1<<60, false, false
 	roomy, err := plan.Resolve(q)
 	if err != nil {
-		return // it does not fit on the device in another way; the run's own plan did
+		return // with ample host memory the plan fails for another reason, the device; the run's own plan fits
 	}
 	var differ []string
 	add := func(key string, small, large any) {
@@ -251,7 +248,7 @@ func (r *resolving) noteNumerics(q plan.Request) {
 	}
 }
 
-// gradType is what gradients are on the link and on the host.
+// gradType returns the dtype of gradients on the link and on the host.
 func gradType(p *plan.Run) string {
 	if p.GradBF16 {
 		return "bf16"

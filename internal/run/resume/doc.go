@@ -1,5 +1,5 @@
-// Package resume finds where a run begins: from nothing, or from a checkpoint, of which it says what
-// differs and what that means.
+// Package resume finds where a run starts: at step 0 or from a checkpoint. It compares the configuration with the
+// checkpoint's and explains the differences.
 //
-// It imports open. Invariant: the directory is only read, and all ranks find the same start.
+// It imports open. Invariant: it only reads the directory, and all ranks find the same start.
 package resume

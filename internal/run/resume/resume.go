@@ -24,54 +24,53 @@ import (
 	"mt/model"
 )
 
-// Point is where a run goes on from.
+// Point is where a run starts: a checkpoint, or step 0.
 type Point struct {
-	Dir      string // empty: from the start
+	Dir      string // the checkpoint's directory; empty: the run starts at step 0
 	State    checkpoint.TrainerState
-	Other    bool // dir is of another output directory, and this one has no checkpoint that began from it
-	Reset    bool // only the weights of dir are taken; moments begin at zero
-	Products bool // matrix products are chosen by another rule than there (matmul), so its record does not count
-	Over     bool // early stopping has ended the run there
-	Ended    bool // dir holds the finished model and nothing to go on from
+	Other    bool // Dir belongs to another output directory, and this one has no checkpoint that started from it
+	Reset    bool // take only the weights of Dir; moments start at zero
+	Products bool // the key matmul differs from the checkpoint's run, so that run's recorded algorithms are not used
+	Over     bool // early stopping ended the run there
+	Ended    bool // Dir holds the finished model and no state to resume
 
-	config []byte // of the run that has left dir, in YAML
-	// end is the state of a finished run whose model is in the output directory.
+	config []byte // YAML of the checkpoint's run
+	// end is the final state of a finished run whose model is in the output directory.
 	end   checkpoint.TrainerState
-	Local string // dir as this rank sees it
-	Sent  bool   // not all ranks see it: rank 0 reads it and sends the others what they need
+	Local string // Dir's path on this rank
+	Sent  bool   // some ranks do not see Dir: rank 0 reads it and sends the others what they need
 }
 
-// Reached is the state that the pipeline starts from.
+// Reached returns the state in which the pipeline starts.
 func (r Point) Reached() actors.State {
 	return actors.State{Step: r.State.Step, AdamStep: r.State.AdamStep, NonFinite: r.State.NonFinite, Tokens: r.State.Tokens}
 }
 
-// Start is where a run begins: from nothing, or from a checkpoint of its own or of another run.
-// Its settings are those of the inputs with what the checkpoint's run settled.
+// Start is where a run begins: at step 0, or at a checkpoint of this run or another. Its settings include the values
+// that the checkpoint's run resolved.
 type Start struct {
 	*open.Inputs
 	From      Point
-	Train     *data.Sampler // steps take their rows from it
-	ParentRun string        // the checkpoint of another run that this one began from; empty: none
-	Began     []int         // by layer, the lane that it was on in the run that this one goes on; nil: its devices were alike
+	Train     *data.Sampler // the source of the steps' rows
+	ParentRun string        // another run's checkpoint that this run started from; empty: none
+	Began     []int         // by layer, the lane in the checkpoint's run; nil: its devices were alike
 	Notes     []string      // for the user, once
 }
 
-// Fresh is the start of a run from nothing.
+// Fresh returns the start of a run at step 0.
 func Fresh(in *open.Inputs) *Start { return &Start{Inputs: in, Train: in.AllRows} }
 
-// startSearch is a start while it is looked for.
+// startSearch is a Start under construction.
 type startSearch struct {
 	Start
-	unusable map[string]string // checkpoints that cannot be gone on from, with the reason
+	unusable map[string]string // checkpoints that cannot be resumed → reason
 }
 
 func (f *startSearch) note(format string, args ...any) {
 	f.Notes = append(f.Notes, fmt.Sprintf(format, args...))
 }
 
-// Find finds where a run begins, on rank 0 for all. Checkpoints in unusable are skipped, for the
-// reasons given there.
+// Find finds where a run begins; rank 0 decides for all. unusable maps checkpoints to skip to the reasons.
 func Find(in *open.Inputs, unusable map[string]string) (*Start, error) {
 	f := &startSearch{Start: *Fresh(in.With(in.Config.Clone())), unusable: unusable}
 	var r Point
@@ -99,8 +98,7 @@ func Find(in *open.Inputs, unusable map[string]string) (*Start, error) {
 	return &f.Start, nil
 }
 
-// lookForStart is findResume, except that the output directory may also hold the model of a
-// finished run without the checkpoint of its last step.
+// lookForStart is findResume, but also accepts the model of a finished run that has no checkpoint of its last step.
 func (f *startSearch) lookForStart() (Point, error) {
 	c := f.Config
 	end, ok, damage, err := f.ended()
@@ -128,14 +126,14 @@ func (f *startSearch) lookForStart() (Point, error) {
 	return r, nil
 }
 
-// ended is the state of the finished run whose model is in the output directory. ok is
-// false where there is no such run, where the checkpoint of its last step is there too,
-// or where resume_from_checkpoint does not ask for it.
+// ended returns the state of the finished run whose model is in the output directory. ok is false in these cases:
+//   - there is no such run
+//   - the checkpoint of its last step is there too
+//   - resume_from_checkpoint asks for something else
 //
-// err is an error of the disk: a finished run that cannot be read must not be begun
-// again over its model. damage says that EndFile, or the model, is not what a run has
-// written; such a run must not be begun again either. damage is nil where there are no
-// weights to lose, or where overwrite_output_dir allows it.
+// err is a disk error: if a finished run cannot be read, a new run must not overwrite its model. damage reports that
+// EndFile or the model is damaged; such a run must not be overwritten either. damage is nil if there are no weights
+// to lose, or if overwrite_output_dir allows it.
 func (f *startSearch) ended() (end checkpoint.TrainerState, ok bool, damage, err error) {
 	c := f.Config
 	if c.Resume != "auto" && c.Resume != "true" {
@@ -164,21 +162,21 @@ func (f *startSearch) ended() (end checkpoint.TrainerState, ok bool, damage, err
 	return end, ok, damage, nil
 }
 
-// EpochsAfter is how many epochs of the data are over after a step.
+// EpochsAfter returns the number of complete epochs after a step.
 func (s *Start) EpochsAfter(step int) int {
 	return int(s.Train.Pos(step) / int64(s.Data.Train().Rows()))
 }
 
-// EndsEpoch says whether a step takes the last row of an epoch.
+// EndsEpoch reports whether a step takes the last row of an epoch.
 func (s *Start) EndsEpoch(step int) bool { return s.Train.Pos(step)%int64(s.Data.Train().Rows()) == 0 }
 
-// findResume looks for the checkpoint that the configuration says to go on from. It
-// must come before the plan, since what an earlier run resolved is kept.
+// findResume returns the checkpoint that the configuration asks for. It runs before the plan, since the run keeps
+// values that an earlier run resolved.
 func (f *startSearch) findResume() (r Point, err error) {
 	c := f.Config
 	switch c.Resume {
 	case "false":
-		if old, _ := filepath.Glob(filepath.Join(c.OutputDir, "checkpoint-*[0-9]")); len(old) > 0 { // the only error is that of a bad pattern
+		if old, _ := filepath.Glob(filepath.Join(c.OutputDir, "checkpoint-*[0-9]")); len(old) > 0 { // only a bad pattern causes an error
 			f.note("%s holds checkpoints of an earlier run, such as %s; resume_from_checkpoint: auto will go on from the highest step of all: "+
 				"remove them, or choose another output_dir", c.OutputDir, filepath.Base(old[0]))
 		}
@@ -197,7 +195,7 @@ func (f *startSearch) findResume() (r Point, err error) {
 	return r, nil
 }
 
-// settle takes up what the run begins with, from a checkpoint or from the start.
+// settle applies the found start r to the settings: it takes over values of the checkpoint's run, or starts fresh.
 func (f *startSearch) settle(r *Point) (err error) {
 	c := f.Config
 	if r.Ended {
@@ -223,8 +221,7 @@ func (f *startSearch) settle(r *Point) (err error) {
 	return f.resume(r)
 }
 
-// newest is the newest checkpoint of the output directory that can be gone on
-// from; its dir is empty where there is none.
+// newest returns the newest checkpoint in the output directory that can be resumed; Dir is empty if there is none.
 func (f *startSearch) newest() (r Point, err error) {
 	c := f.Config
 	var skipped []checkpoint.Skipped
@@ -250,9 +247,9 @@ func (f *startSearch) newest() (r Point, err error) {
 	return r, nil
 }
 
-// named is the checkpoint that resume_from_checkpoint names. Where that is another
-// run's, and a run that began from it has left checkpoints in this output directory, it
-// is the newest of those: the same command goes on.
+// named returns the checkpoint in resume_from_checkpoint. That checkpoint may belong to another run. If this output
+// directory already has checkpoints of a run that started from it, named returns the newest of these: the same
+// command continues.
 func (f *startSearch) named() (r Point, err error) {
 	c := f.Config
 	r.Dir = c.Resume
@@ -286,7 +283,7 @@ func (f *startSearch) named() (r Point, err error) {
 	return r, nil
 }
 
-// noCheckpoint says what dir is where it is there and is no checkpoint of a run of mt, and the way out; empty where it may be one.
+// noCheckpoint explains why dir, if it exists, is no checkpoint of mt, and what to do; "" if it may be one.
 func noCheckpoint(dir string) string {
 	st, err := os.Stat(dir)
 	if err != nil {
@@ -326,22 +323,23 @@ func noCheckpoint(dir string) string {
 	return ""
 }
 
-// othersFiles match what other trainers leave in a checkpoint or beside checkpoints: Transformers, DeepSpeed, FSDP and Megatron.
+// othersFiles lists patterns of files that other trainers leave in or beside checkpoints: Transformers, DeepSpeed,
+// FSDP and Megatron.
 var othersFiles = []string{"optimizer.pt", "scheduler.pt", "rng_state*.pth", "training_args.bin", "zero_to_fp32.py", "global_step*",
 	"pytorch_model_fsdp*", "optimizer_[0-9]*", "*.distcp", "latest_checkpointed_iteration.txt"}
 
-// othersState tells whether dir has files of another trainer's checkpoint, or a trainer_state.json as Transformers' Trainer
-// writes it.
+// othersState reports whether dir has files of another trainer's checkpoint, or a trainer_state.json from
+// Transformers' Trainer.
 func othersState(dir string) bool {
 	entries, _ := os.ReadDir(dir)
 	for _, e := range entries {
 		for _, pattern := range othersFiles {
-			if ok, _ := filepath.Match(pattern, e.Name()); ok { // the patterns are well formed
+			if ok, _ := filepath.Match(pattern, e.Name()); ok { // the patterns are valid
 				return true
 			}
 		}
 	}
-	const most = 256 << 20 // it has a line for every step that was logged
+	const most = 256 << 20 // the file has a line per logged step
 	text, err := files.Read(filepath.Join(dir, "trainer_state.json"), most)
 	var f struct {
 		Log json.RawMessage `json:"log_history"`
@@ -349,14 +347,14 @@ func othersState(dir string) bool {
 	return err == nil && json.Unmarshal(files.JSON(text), &f) == nil && f.Log != nil
 }
 
-// fromOtherRun is the newest checkpoint of the output directory if the run there began
-// from dir, a checkpoint of another run; its dir is empty if not.
+// fromOtherRun returns the newest checkpoint in the output directory if the run there started from dir, a checkpoint
+// of another run. Otherwise Dir is empty.
 func (f *startSearch) fromOtherRun(dir string) (Point, error) {
 	from, err := filepath.Abs(dir)
 	if err != nil {
 		return Point{}, err
 	}
-	old, _ := filepath.Glob(filepath.Join(f.Config.OutputDir, "checkpoint-*[0-9]")) // the only error is that of a bad pattern
+	old, _ := filepath.Glob(filepath.Join(f.Config.OutputDir, "checkpoint-*[0-9]")) // only a bad pattern causes an error
 	for _, o := range old {
 		if st, err := checkpoint.ReadState(o); err == nil && st.ParentRun == from {
 			return f.newest()
@@ -369,7 +367,7 @@ func (f *startSearch) fromOtherRun(dir string) (Point, error) {
 	return Point{}, nil
 }
 
-// readConfig reads the configuration of the run that has left r.dir.
+// readConfig reads the configuration of the run that wrote r.Dir.
 func (r *Point) readConfig() (err error) {
 	if r.Dir == "" {
 		return nil
@@ -380,9 +378,8 @@ func (r *Point) readConfig() (err error) {
 	return nil
 }
 
-// resume compares the configuration with that of the checkpoint's run. It keeps what that
-// run resolved, notes what differs and what that means, and refuses what must not
-// differ.
+// resume compares the configuration with the checkpoint's. It keeps values that the checkpoint's run resolved and
+// adds notes about differences. Differences that are not allowed are an error.
 func (f *startSearch) resume(r *Point) error {
 	file := filepath.Join(r.Dir, settings.ConfigFile)
 	saved, err := config.Parse(file, r.config, config.Args{})
@@ -394,7 +391,8 @@ func (f *startSearch) resume(r *Point) error {
 	return (&resumeDiff{startSearch: f, from: r, saved: saved, was: r.State.ConfigDigests}).apply()
 }
 
-// fillOlder gives the keys that an older mt did not have the values that it computed by.
+// fillOlder sets keys that the version of mt which wrote saved did not have. Their values are those with which that
+// version computed.
 func fillOlder(saved *config.Config) {
 	if saved.MicroBatchOrder == "auto" {
 		saved.MicroBatchOrder = schedule.Zigzag.String()
@@ -404,8 +402,8 @@ func fillOlder(saved *config.Config) {
 	}
 }
 
-// Finished tells whether the output directory already holds the model of the checkpoint
-// that the run goes on from, and that of the averages.
+// Finished reports whether the output directory already holds the model of the checkpoint to resume, and the averaged
+// model.
 func (s *Start) Finished() bool {
 	raw, err := os.ReadFile(filepath.Join(s.Config.OutputDir, settings.EndFile))
 	if err != nil {
@@ -415,14 +413,13 @@ func (s *Start) Finished() bool {
 	if json.Unmarshal(raw, &end) != nil {
 		return false
 	}
-	end.Ended = checkpoint.Ended{} // no checkpoint has it
+	end.Ended = checkpoint.Ended{} // checkpoints do not have it
 	whole := func(dir string) bool { return checkpoint.CheckModel(dir, s.Model.Layouts(false)) == nil }
 	return reflect.DeepEqual(end, s.From.State) && whole(s.Config.OutputDir) && (s.Config.EMADecay == 0 || whole(settings.AveragesIn(s.Config)))
 }
 
-// DoesNotLoad is the error of a checkpoint that does not load although its checksums
-// are right. Train then takes the checkpoint before it, as it does where they are
-// wrong.
+// DoesNotLoad is the error of a checkpoint that does not load although its checksums match. Train then tries the
+// checkpoint before it, as it does for wrong checksums.
 type DoesNotLoad struct {
 	Dir string
 	Err error
@@ -431,17 +428,17 @@ type DoesNotLoad struct {
 // Error implements error.
 func (e *DoesNotLoad) Error() string { return fmt.Sprintf("resume: %v", e.Err) }
 
-// Unwrap is what went wrong.
+// Unwrap returns the cause.
 func (e *DoesNotLoad) Unwrap() error { return e.Err }
 
-// HoldsWeights tells whether there is a file of a model's weights in dir.
+// HoldsWeights reports whether dir has a file of model weights.
 func HoldsWeights(dir string) bool {
-	entries, _ := os.ReadDir(dir) // a directory that cannot be listed fails when it is written to
+	entries, _ := os.ReadDir(dir) // writing reports a directory that cannot be listed
 	return slices.ContainsFunc(entries, func(e os.DirEntry) bool { return checkpoint.IsWeights(e.Name()) })
 }
 
-// chooseAttention settles attention_kernels and has the devices compute by them. It comes after what the
-// run keeps of the one that it goes on from, and before the first operation.
+// chooseAttention resolves attention_kernels and sets the devices to them. It runs after the values kept from a
+// resumed run are known, and before the first operation.
 func (f *startSearch) chooseAttention() error {
 	c := f.Config
 	if c.AttentionKernels == "auto" {
@@ -468,9 +465,9 @@ func (f *startSearch) chooseAttention() error {
 	return nil
 }
 
-// startFound is what rank 0 tells of where the run begins.
+// startFound is rank 0's message about where the run begins.
 type startFound struct {
-	Dir    string                  `json:"dir"` // empty: from the start
+	Dir    string                  `json:"dir"` // step 0 if empty
 	State  checkpoint.TrainerState `json:"state"`
 	End    checkpoint.TrainerState `json:"end"`
 	Other  bool                    `json:"other"`
@@ -478,7 +475,7 @@ type startFound struct {
 	Config []byte                  `json:"config"`
 }
 
-// agreeOnStart is, on all ranks, where rank 0 has found that the run begins.
+// agreeOnStart returns rank 0's start on all ranks.
 func (fd *startSearch) agreeOnStart(r Point) (Point, error) {
 	t := fd.Ranks
 	if t.Size() == 1 {
@@ -502,7 +499,7 @@ func (fd *startSearch) agreeOnStart(r Point) (Point, error) {
 	return r, err
 }
 
-// inside is dir as seen from output_dir; empty where it lies elsewhere.
+// inside returns dir relative to the directory out; "" if dir lies elsewhere.
 func inside(out, dir string) string {
 	if rel, err := filepath.Rel(out, dir); err == nil && dir != "" && filepath.IsLocal(rel) {
 		return rel
@@ -510,8 +507,8 @@ func inside(out, dir string) string {
 	return ""
 }
 
-// Sight finds out whether all ranks see the checkpoint r.Dir of rank 0, each in its output_dir where
-// it lies in that of rank 0. It sets r.Local and r.Sent.
+// Sight determines whether all ranks see the same checkpoint r.Dir as rank 0. If the checkpoint is inside rank 0's
+// output_dir, each rank looks in its own output_dir. Sight sets r.Local and r.Sent.
 func (r *Point) Sight(in *open.Inputs) error {
 	type seen struct{ Inside, Digest string }
 	first, err := ranks.Tell(in.Ranks, "the name of the checkpoint", seen{inside(in.Config.OutputDir, r.Dir), checkpoint.Digest(r.Dir)})

@@ -12,7 +12,7 @@ import (
 	"mt/internal/run/open"
 )
 
-// resumeDiff is how a run differs from the run whose checkpoint it goes on from.
+// resumeDiff holds the differences between a run and the run whose checkpoint it resumes.
 type resumeDiff struct {
 	*startSearch
 	from        *Point
@@ -24,14 +24,13 @@ type resumeDiff struct {
 	changes     []config.Difference
 }
 
-// apply settles what the run keeps of the checkpoint's run and notes what it changes.
-// It returns an error where the run cannot go on from the checkpoint with these
-// changes.
+// apply decides what the run keeps from the checkpoint's run and adds notes about changes. It returns an error if the
+// run cannot resume with these changes.
 func (a *resumeDiff) apply() error {
 	c, from := a.Config, a.from
 	a.now = a.Digests()
-	// A reset is done once: a checkpoint saved after it is of a run that had the key,
-	// and a run that goes on from it does not reset again.
+	// A reset happens once. A checkpoint saved after the reset has the key in its configuration, and resuming that
+	// checkpoint does not reset again.
 	a.resetPlanes = c.ResetOptimizer && (from.Other || !a.saved.ResetOptimizer || a.otherPlanes())
 	a.resetData = c.ResetData && (from.Other || !a.saved.ResetData || a.otherData())
 	if !a.resetData {
@@ -63,54 +62,51 @@ func (a *resumeDiff) apply() error {
 	return a.schedule()
 }
 
-// stepsDiffer tells whether a step has another number of rows than before or shares them among
-// another number of ranks, or whether gradients begin to wait for the norm or cease to. All change how much
-// memory a step takes.
+// stepsDiffer reports whether the gradients of a step need other memory than in the checkpoint's run. They do if the
+// number of rows or ranks changes, or if gradients start or stop to wait for the norm.
 func (a *resumeDiff) stepsDiffer() bool {
 	return a.ranksDiffer() || a.Config.RowsPerStep() != a.saved.RowsPerStep() || a.Config.WaitsForNorm() != a.saved.WaitsForNorm()
 }
 
-// ranksDiffer tells whether another number of ranks trained up to the checkpoint.
+// ranksDiffer reports whether the number of ranks differs from the checkpoint's run.
 func (a *resumeDiff) ranksDiffer() bool { return max(1, a.from.State.Ranks) != a.Ranks.Size() }
 
-// otherData tells whether the rows or their order differ from those of the checkpoint's
-// run.
+// otherData reports whether the rows or their order differ from the checkpoint's run.
 func (a *resumeDiff) otherData() bool {
 	return a.now["dataset"] != a.was["dataset"] ||
 		slices.ContainsFunc(a.Config.Changes(a.saved), func(d config.Difference) bool { return d.Part == config.PartDataset && !a.moved(d) })
 }
 
-// otherPlanes tells whether the optimizer keeps something else than the checkpoint has.
+// otherPlanes reports whether the optimizer keeps other planes than the checkpoint has.
 func (a *resumeDiff) otherPlanes() bool {
 	return a.Config.Optim != a.saved.Optim || a.otherMomentum() || a.otherAverage()
 }
 
-// otherMomentum and otherAverage tell whether one of the runs keeps a momentum, or an average of the weights, and the other does not.
+// otherMomentum and otherAverage report whether only one of the runs keeps a momentum, or a moving average.
 func (a *resumeDiff) otherMomentum() bool {
 	return a.Config.Optim == "sgd" && (a.Config.Momentum == 0) != (a.saved.Momentum == 0)
 }
 
 func (a *resumeDiff) otherAverage() bool { return (a.Config.EMADecay == 0) != (a.saved.EMADecay == 0) }
 
-// moved tells whether d only gives the same data another name.
+// moved reports whether d changes only the name or place of the data, not its content.
 func (a *resumeDiff) moved(d config.Difference) bool {
 	return (d.Key == "dataset" || d.Key == "datasets" || d.Key == "dataset_dir") && a.now["dataset"] == a.was["dataset"]
 }
 
-// What an error about a difference that is not allowed advises to do.
+// Advice in errors about differences that are not allowed.
 const (
 	takeReset  = "set reset_data: true to go on with the checkpoint's weights and moments from the first row of this data, choose another output_dir"
 	takeOther  = "choose another output_dir"
 	takeAfresh = "or start afresh with resume_from_checkpoint: false"
 )
 
-// allow returns nil where the run may differ by d, and otherwise an error that names
-// the way out.
+// allow returns nil if a resumed run may have the difference d, and otherwise an error with advice.
 func (a *resumeDiff) allow(d config.Difference) error {
 	wayOut := ""
 	part := d.Part
 	if d.Key == "momentum" && a.otherMomentum() || d.Key == "ema_decay" && a.otherAverage() {
-		part = config.PartOptimizer // where it is 0 nothing is kept
+		part = config.PartOptimizer // with momentum 0 the optimizer keeps no momentum
 	}
 	switch part {
 	case config.PartModel:
@@ -137,8 +133,7 @@ func (a *resumeDiff) allow(d config.Difference) error {
 	return a.Config.Errorf(d.Key, "the checkpoint %s was made with another value: %s; restore it, %s, %s", a.from.Dir, d, wayOut, takeAfresh)
 }
 
-// checkDigests compares what the configuration does not show: the contents of model,
-// tokenizer and data.
+// checkDigests compares what the configuration does not show: the contents of model, tokenizer and data.
 func (a *resumeDiff) checkDigests() error {
 	for _, part := range []struct{ name, key, what, wayOut string }{
 		{"model", "model_name_or_path", "config.json", takeOther},
@@ -158,8 +153,7 @@ func (a *resumeDiff) checkDigests() error {
 	return nil
 }
 
-// schedule checks max_steps, lays the learning rate's schedule out for the altered run,
-// and notes what has changed and what that means.
+// schedule checks max_steps, fits the learning rate's schedule to the changed run, and adds notes about the changes.
 func (a *resumeDiff) schedule() error {
 	c, step := a.Config, a.from.State.Step
 	what := a.words()
@@ -188,7 +182,7 @@ func (a *resumeDiff) schedule() error {
 	return nil
 }
 
-// words are the changes in words, such as "max_steps 16 (was 8)".
+// words describes the changes, such as "max_steps 16 (was 8)".
 func (a *resumeDiff) words() []string {
 	var out []string
 	if a.resetData {
@@ -207,8 +201,8 @@ func (a *resumeDiff) words() []string {
 	return out
 }
 
-// placeData makes steps take their rows from where the data was left at the checkpoint,
-// and sets the number of steps where num_train_epochs decides it.
+// placeData makes the steps continue in the data where the checkpoint stopped. If num_train_epochs decides, it sets
+// the number of steps.
 func (f *startSearch) placeData(at checkpoint.TrainerState) error {
 	c := f.Config
 	all := f.Data.Sampler(c.RowsPerStep())

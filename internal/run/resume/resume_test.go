@@ -9,7 +9,8 @@ import (
 	"mt/model"
 )
 
-// TestTooWideHeads: a GPU's kernels refuse packed heads that are too wide, those of wide values too; the CPU takes them.
+// TestTooWideHeads: a GPU's kernels reject packed heads that are too wide, including wide values. The CPU accepts
+// them.
 func TestTooWideHeads(t *testing.T) {
 	for _, tc := range []struct {
 		keys, values int

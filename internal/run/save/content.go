@@ -9,33 +9,45 @@ import (
 	"mt/internal/run/resolve"
 )
 
-// Content is what checkpoints and models hold.
+// Content is what checkpoints and models contain.
 type Content struct {
 	*Output
 	beside map[string][]byte // files beside the weights
-	links  *extents.Files    // with states that checkpoints link; nil: they copy them
+	links  *extents.Files    // files of states on disk that checkpoints hard-link; nil: checkpoints copy the states
 }
 
-// contentWith is what is saved where links has the states that checkpoints link.
+// contentWith returns the content to save. links has the state files that checkpoints hard-link; nil: they copy states.
 func (out *Output) contentWith(links *extents.Files) (*Content, error) {
 	beside, err := companions(out.Resolved)
 	return &Content{out, beside, links}, err
 }
 
-// writerOptions say how the checkpoint of a step is written.
+// writerOptions returns the options for writing a step's checkpoint.
 func (c *Content) writerOptions(step int) checkpoint.WriterOptions {
 	var extra int64
 	for _, data := range c.beside {
 		extra += int64(len(data))
 	}
-	return checkpoint.WriterOptions{Step: step, Extra: extra, Config: c.Model, Layouts: c.Plan.Layouts, Planes: c.Plan.Planes, SaveDType: checkpoint.DType(c.Config.SaveDType), Zstd: c.Config.OptimizerZstd,
+	dtype := checkpoint.DType(c.Config.SaveDType)
+	if dtype == checkpoint.AsRead {
+		dtype = checkpoint.BF16 // with lower halves, so that a resume is exact
+	}
+	return checkpoint.WriterOptions{Step: step, Extra: extra, Config: c.Model, Layouts: c.Plan.Layouts, Planes: c.Plan.Planes, SaveDType: dtype, Zstd: c.Config.OptimizerZstd,
 		ModelOnly: c.Config.SaveOnlyModel, Linked: c.linked(),
 		FS: c.FS(), Source: c.Source}
 }
 
-// companions are the files that are saved beside weights: those of the tokenizer and of
-// generation that the model trained from has, or the byte tokenizer's; the tokenizer's
-// with the tokens that were added; and the chat templates that the data went through, in place of the model's.
+// modelOptions say how the finished model is written.
+func (c *Content) modelOptions(step int) checkpoint.WriterOptions {
+	o := c.writerOptions(step)
+	o.SaveDType = checkpoint.DType(c.Config.SaveDType)
+	return o
+}
+
+// companions returns the files to save beside weights:
+//   - the tokenizer's and generation's files from the model's directory, or the byte tokenizer's
+//   - the tokenizer's files with added tokens
+//   - the chat templates that the data used, in place of the model's
 func companions(o *resolve.Resolved) (_ map[string][]byte, err error) {
 	out := map[string][]byte{}
 	if o.ModelDir != "" {
@@ -58,7 +70,8 @@ func companions(o *resolve.Resolved) (_ map[string][]byte, err error) {
 	return out, nil
 }
 
-// whyCopied says why checkpoints copy states, if that follows from the configuration; empty: it does not.
+// whyCopied returns the reason in the configuration why checkpoints copy states instead of hard-linking their files;
+// "": there is none.
 func (c *Content) whyCopied() string {
 	switch o := c.writerOptions(0); {
 	case c.Ranks.Size() > 1 || c.Hosts > 1:
@@ -75,12 +88,13 @@ func (c *Content) whyCopied() string {
 	return ""
 }
 
-// mayLink says whether checkpoints link states unless files say otherwise, which is known when they are there.
+// mayLink reports whether the configuration lets checkpoints hard-link the state files. The file system may still
+// prevent it.
 func (c *Content) mayLink() bool {
 	return c.Plan.StateOnDisk != nil && sameDisk(c.Config.StateDir[0], c.Config.OutputDir) && c.Config.SaveStrategy != "no" && !c.Config.SaveOnlyModel && c.whyCopied() == ""
 }
 
-// linked says, by layer, whether checkpoints link its state; nil: they copy them all.
+// linked reports by layer whether checkpoints hard-link its state file; nil: they copy all states.
 func (c *Content) linked() []bool {
 	if c.links == nil {
 		return nil

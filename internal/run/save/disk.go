@@ -20,34 +20,33 @@ import (
 	"mt/plan"
 )
 
-// Disk is how much disk space a run takes in its output directory, in bytes.
+// Disk is the disk space that a run takes in its output directory, in bytes.
 type Disk struct {
 	Dir         string `json:"dir"`
 	Checkpoint  int64  `json:"checkpoint_bytes"`        // one checkpoint
-	Checkpoints *int   `json:"checkpoints"`             // still to be written; null where only the data tells how many
-	Limit       int    `json:"save_total_limit"`        // how many checkpoints stay; 0: all
+	Checkpoints *int   `json:"checkpoints"`             // still to write; null: depends on the data
+	Limit       int    `json:"save_total_limit"`        // checkpoints kept; 0: all
 	Model       int64  `json:"model_bytes"`             // the final model
-	Average     int64  `json:"average_bytes,omitempty"` // the model of the averages of the weights
+	Average     int64  `json:"average_bytes,omitempty"` // averaged model
 	Log         int64  `json:"log_bytes"`               // metrics and events
-	AtMost      *int64 `json:"at_most_bytes"`           // on top of what is there now; null as above
-	Free        *int64 `json:"free_bytes,omitempty"`    // what unfinished saves have left counts as free
-	Cache       string `json:"token_cache,omitempty"`   // a file that is written already
+	AtMost      *int64 `json:"at_most_bytes"`           // beyond the current use; null as above
+	Free        *int64 `json:"free_bytes,omitempty"`    // free space, counting what leftovers of unfinished saves occupy
+	Cache       string `json:"token_cache,omitempty"`   // a file that already exists
 	CacheBytes  int64  `json:"token_cache_bytes,omitempty"`
-	what        string // what a checkpoint holds, in words
+	what        string // what a checkpoint contains, in words
 }
 
-// Bounds in bytes: of a line of metrics.jsonl, of the same numbers in TensorBoard's
-// events, and of everything else that a run writes once.
+// Bounds in bytes: a line of metrics.jsonl, the same numbers as TensorBoard events, and all files written once.
 const (
 	logLineBytes = 1 << 10
 	eventBytes   = 2 << 10
 	onceBytes    = 64 << 10
 )
 
-// space is how a run's content fills the disk.
+// space computes how much disk space a run's content takes over time.
 type space struct{ *Content }
 
-// Writes is what the run writes into output_dir.
+// Writes returns what the run writes into output_dir.
 func (out *Output) Writes() (plan.Writes, error) {
 	c, err := out.contentWith(nil)
 	if err != nil {
@@ -56,14 +55,14 @@ func (out *Output) Writes() (plan.Writes, error) {
 	return space{c}.writes(), nil
 }
 
-// writes is what the run writes into output_dir.
+// writes returns what the run writes into output_dir.
 func (out space) writes() plan.Writes {
 	c, every, done := out.Config, settings.CadenceOf(out.Config), out.From.State.Step
 	o := out.writerOptions(0)
 	if o.Linked == nil && out.mayLink() {
 		o.Linked = out.Plan.StateOnDisk
 	}
-	w := plan.Writes{Limit: out.staying(c.SaveTotalLimit), Model: o.ModelBytes(), Log: onceBytes}
+	w := plan.Writes{Limit: out.staying(c.SaveTotalLimit), Model: out.modelOptions(0).ModelBytes(), Log: onceBytes}
 	if c.EMADecay > 0 {
 		w.Average = w.Model
 	}
@@ -87,10 +86,9 @@ func (out space) writes() plan.Writes {
 	return w
 }
 
-// staying is how many checkpoints stay while the next one is written, where
-// save_total_limit is limit. A limit of 1 keeps 2 where saves are at most two steps
-// apart: the next save may then begin before a later step has shown that the last
-// checkpoint is good.
+// staying returns the number of checkpoints kept while the next is written, for a save_total_limit of limit. A limit
+// of 1 keeps 2 if saves are at most two steps apart. The next save may then begin before a later step has shown that
+// the last checkpoint is good.
 func (out space) staying(limit int) int {
 	every := settings.CadenceOf(out.Config)
 	gap := every.Save
@@ -103,7 +101,7 @@ func (out space) staying(limit int) int {
 	if limit != 1 || gap == 0 {
 		return limit
 	}
-	if left := out.Config.MaxSteps % gap; left > 0 { // the last save comes sooner
+	if left := out.Config.MaxSteps % gap; left > 0 { // the last save may come sooner after the save before
 		gap = min(gap, left)
 	}
 	if gap <= 2 {
@@ -112,13 +110,12 @@ func (out space) staying(limit int) int {
 	return 1
 }
 
-// saves is how many checkpoints a run still writes after the step done; plan.Unknown
-// where only the data tells. Before the end it is at least 1, so that there is room for
-// the one that Ctrl-C saves.
+// saves returns the number of checkpoints still to write after step done; plan.Unknown: depends on the data. Before
+// the end it is at least 1, so that there is room for the checkpoint that Ctrl-C saves.
 func (out space) saves(done int) int {
 	c, every := out.Config, settings.CadenceOf(out.Config)
 	var n int
-	var last bool // the save after the last step is one of n
+	var last bool // n includes the save after the last step
 	switch {
 	case c.MaxSteps > 0 && done >= c.MaxSteps:
 		return 0
@@ -154,14 +151,13 @@ func (out space) saves(done int) int {
 	return max(n, 1)
 }
 
-// savedAt says whether a run of that cadence writes a checkpoint after a step before its
-// end.
+// savedAt reports whether a run that saves and evaluates at the times every saves after a step before its last.
 func (out space) savedAt(every settings.Cadence, step int) bool {
 	due := func(n int, epochs bool) bool { return n > 0 && step%n == 0 || epochs && out.EndsEpoch(step) }
 	return due(every.Save, every.SaveEpochs) || every.SaveEvals && due(every.Eval, every.EvalEpochs)
 }
 
-// Disk is what a run takes on disk, with what is free unless the run is a sketch.
+// Disk returns the run's disk use. It includes the free space unless the run is a sketch.
 func (o *Output) Disk() (Disk, error) {
 	content, err := o.contentWith(nil)
 	if err != nil {
@@ -169,10 +165,10 @@ func (o *Output) Disk() (Disk, error) {
 	}
 	out, c := space{content}, o.Config
 	w := out.writes()
-	d := Disk{Dir: c.OutputDir, Checkpoint: w.Checkpoint, Limit: c.SaveTotalLimit, Model: w.Model, Average: w.Average, Log: w.Log, what: "weights " + c.SaveDType + " and the optimizer's state"}
+	d := Disk{Dir: c.OutputDir, Checkpoint: w.Checkpoint, Limit: c.SaveTotalLimit, Model: w.Model, Average: w.Average, Log: w.Log, what: "weights " + string(out.writerOptions(0).SaveDType) + " and the optimizer's state"}
 	switch {
 	case c.SaveOnlyModel:
-		d.what = "weights " + c.SaveDType
+		d.what = "weights " + string(out.writerOptions(0).SaveDType)
 	case out.mayLink():
 		d.what += ", states on disks not written again but linked"
 	}
@@ -191,9 +187,8 @@ func (o *Output) Disk() (Disk, error) {
 	return d, nil
 }
 
-// held gives the sizes of the checkpoints in output_dir and how much is free there,
-// both in bytes. What the start of the run removes counts as free. free is nil where
-// the disk does not say.
+// held returns the sizes of the checkpoints in output_dir and the free space there, both in bytes. Files that the run
+// removes at its start count as free space. free is nil if unknown.
 func (out space) held() (kept []int64, free *int64, err error) {
 	dir := out.Config.OutputDir
 	kept, leftovers, err := checkpoint.Held(dir)
@@ -215,7 +210,7 @@ func (out space) held() (kept []int64, free *int64, err error) {
 	return kept, free, nil
 }
 
-// nearest is dir, or the nearest directory above it that is there.
+// nearest returns dir, or the nearest existing directory above it.
 func nearest(dir string) (at string, info fs.FileInfo, err error) {
 	at = dir
 	info, err = os.Stat(at)
@@ -226,7 +221,7 @@ func nearest(dir string) (at string, info fs.FileInfo, err error) {
 	return at, info, err
 }
 
-// sameDisk says whether two directories are, or will be, on the same file system, as far as the system says.
+// sameDisk reports whether two directories are or will be on the same file system, as far as known.
 func sameDisk(a, b string) bool {
 	_, of, err := nearest(a)
 	_, with, other := nearest(b)
@@ -238,9 +233,8 @@ func sameDisk(a, b string) bool {
 	return ok && both && x.Dev == y.Dev
 }
 
-// CheckDisk refuses a run whose checkpoints and model have no room. Where all
-// checkpoints stay and there is room for the first, note says instead when the disk will
-// be full.
+// CheckDisk returns an error if the run's checkpoints and model do not fit on the disk. If all checkpoints are kept
+// and the first one fits, it returns a note about when the disk will be full instead.
 func (o *Output) CheckDisk() (note string, err error) {
 	content, err := o.contentWith(nil)
 	if err != nil {
@@ -249,7 +243,7 @@ func (o *Output) CheckDisk() (note string, err error) {
 	return space{content}.check()
 }
 
-// check is CheckDisk.
+// check does the work of CheckDisk.
 func (out space) check() (note string, err error) {
 	w := out.writes()
 	kept, free, err := out.held()
@@ -276,8 +270,7 @@ func (out space) check() (note string, err error) {
 		out.Config.OutputDir, human.Bytes(*free), human.Bytes(need), breakdown(w), out.lessDisk(w, *free))
 }
 
-// saveAfter is the step of the checkpoint that follows the next n, in a run that is at
-// step done.
+// saveAfter returns the step of the checkpoint after the next n, in a run at step done.
 func (out space) saveAfter(done, n int) int {
 	every := settings.CadenceOf(out.Config)
 	if every.SaveEvals {
@@ -297,7 +290,7 @@ func (out space) saveAfter(done, n int) int {
 	return min(out.Config.MaxSteps, (done/every.Save+n+1)*every.Save)
 }
 
-// breakdown says what is on disk when w takes the most room.
+// breakdown describes in words what is on the disk when w takes most space.
 func breakdown(w plan.Writes) string {
 	model := "the final model of " + human.Bytes(w.Model)
 	if w.Average > 0 {
@@ -318,7 +311,7 @@ func breakdown(w plan.Writes) string {
 	return fmt.Sprintf("%d checkpoints of %s, of which the oldest goes when the next is whole, %s", n, human.Bytes(w.Checkpoint), model)
 }
 
-// lessDisk names the ways to make w fit in free bytes.
+// lessDisk lists changes with which w would fit in free bytes.
 func (out space) lessDisk(w plan.Writes, free int64) string {
 	ways := []string{fmt.Sprintf("free %s", human.Bytes(w.AtMost()-free)), "choose another output_dir"}
 	try := func(text string, w plan.Writes) bool {
@@ -345,7 +338,7 @@ func (out space) lessDisk(w plan.Writes, free int64) string {
 		light := w
 		light.Checkpoint = w.Model
 		if out.Config.KeepCheckpoints {
-			light.Saves = max(1, w.Saves-1) // none is saved after the last step
+			light.Saves = max(1, w.Saves-1) // no checkpoint after the last step
 		}
 		try("set save_only_model: true (nothing can be resumed then)", light)
 	}
@@ -358,7 +351,7 @@ func (out space) lessDisk(w plan.Writes, free int64) string {
 	return strings.Join(ways[:last], ", ") + " or " + ways[last]
 }
 
-// Write prints d for people.
+// Write prints d as a table.
 func (d Disk) Write(w io.Writer) {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	row := func(what string, bytes int64, detail string, args ...any) {
@@ -389,5 +382,5 @@ func (d Disk) Write(w io.Writer) {
 	if d.Cache != "" {
 		row("token cache", d.CacheBytes, "written: %s", d.Cache)
 	}
-	_ = tw.Flush() // a failure to print for people is no error anywhere
+	_ = tw.Flush() // a failure to print the table is not an error
 }

@@ -1,8 +1,7 @@
-// Package save holds the weights of a run in memory and brings them from and into files: checkpoints,
-// the final model, the best one, averages, states on disks, and the parts of other ranks.
+// Package save holds the weights of a run in memory and moves them to and from files. The files are checkpoints, the
+// final and the best model, averages, states on disks, and the shares of other ranks.
 //
 // Rank 0 also reads checkpoints for ranks that do not see the directory (staging.go, restore.go).
 //
-// It imports resolve. Invariant: rank 0 alone writes the output directory, and a file there is whole or
-// not there, whatever happens.
+// It imports resolve. Invariant: only rank 0 writes the output directory, and a file there is complete or absent.
 package save

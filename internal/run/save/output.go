@@ -16,16 +16,15 @@ import (
 	"mt/internal/run/settings"
 )
 
-// Output is what a run writes into its output directory, and from where.
+// Output is what a run writes into its output directory.
 type Output struct {
 	*resolve.Resolved
-	DeferredNotes *report.Notes // that come up while the run is under way
+	DeferredNotes *report.Notes // notes that appear during the run
 	Notes         []string      // for the user, once
 }
 
-// LockOutput makes the output directory this run's until it ends, so that two runs do
-// not write one set of checkpoints. On a file system without locks another run is not
-// kept out.
+// LockOutput locks the output directory until the run ends, so that two runs do not write the same checkpoints. On a
+// file system without locks it does not keep another run out.
 func (out *Output) LockOutput() (unlock func(), err error) {
 	unlock, err = checkpoint.Lock(out.Config.OutputDir)
 	if errors.Is(err, checkpoint.ErrLocked) {
@@ -34,19 +33,19 @@ func (out *Output) LockOutput() (unlock func(), err error) {
 	return unlock, err
 }
 
-// Sweep removes what killed runs have left unfinished, which takes room.
+// Sweep removes unfinished files of killed runs to free space.
 func (out *Output) Sweep() {
 	for _, name := range []string{settings.ConfigFile, settings.MetricsFile, settings.EndFile, settings.AlgorithmsFile, settings.TimelineFile, settings.CurveFile, settings.SamplesFile, settings.BoardsFile} {
-		_ = out.FS().RemoveAll(filepath.Join(out.Config.OutputDir, name+checkpoint.WholeTemp)) // what stays is overwritten
+		_ = out.FS().RemoveAll(filepath.Join(out.Config.OutputDir, name+checkpoint.WholeTemp)) // if it fails, the run overwrites the leftover files
 	}
 	out.prune(0, 0, 0, 0)
 	if out.Config.EMADecay > 0 {
-		_ = checkpoint.Prune(out.FS(), settings.AveragesIn(out.Config), 0, 0, 0, 0) // what stays takes room
+		_ = checkpoint.Prune(out.FS(), settings.AveragesIn(out.Config), 0, 0, 0, 0) // if it fails, the leftover files only take space
 	}
 }
 
-// prune removes surplus checkpoints, as checkpoint.Prune says. A failure does not end
-// the run: what it saves is safe, and only takes more room.
+// prune removes surplus checkpoints (checkpoint.Prune explains the parameters). A failure does not end the run:
+// remaining checkpoints only take space.
 func (out *Output) prune(keep, finite, current, best int) {
 	if !out.Ranks.First() {
 		return
@@ -56,7 +55,7 @@ func (out *Output) prune(keep, finite, current, best int) {
 	}
 }
 
-// MarkUnfinished removes EndFile, since the model is about to be replaced.
+// MarkUnfinished removes EndFile before the model is replaced.
 func (out *Output) MarkUnfinished() error {
 	err := os.Remove(filepath.Join(out.Config.OutputDir, settings.EndFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -65,7 +64,7 @@ func (out *Output) MarkUnfinished() error {
 	return err
 }
 
-// MarkFinished writes EndFile: the model in the output directory is that of state.
+// MarkFinished writes EndFile: the model in the output directory belongs to state.
 func (out *Output) MarkFinished(state checkpoint.TrainerState) error {
 	raw, err := json.MarshalIndent(state, "", "  ")
 	if err != nil {
@@ -74,8 +73,8 @@ func (out *Output) MarkFinished(state checkpoint.TrainerState) error {
 	return out.WriteWhole(settings.EndFile, append(raw, '\n'))
 }
 
-// DropCheckpoints removes the checkpoints of a finished run that keeps none. A failure
-// to do so does not fail the run, since the model is there.
+// DropCheckpoints removes the checkpoints of a finished run unless keep_checkpoints is set. A failure is a note,
+// since the model is written.
 func (out *Output) DropCheckpoints() {
 	if out.Config.KeepCheckpoints {
 		return
@@ -85,7 +84,7 @@ func (out *Output) DropCheckpoints() {
 	}
 }
 
-// TrainerState is what a run must know to go on after st.Step.
+// TrainerState returns what a run needs to resume after st.Step.
 func (out *Output) TrainerState(st actors.State, dataPos int64) checkpoint.TrainerState {
 	ranks := out.Ranks.Size()
 	if ranks == 1 {
@@ -95,8 +94,8 @@ func (out *Output) TrainerState(st actors.State, dataPos int64) checkpoint.Train
 		Schedule: checkpoint.SchedulePosition(out.Config.SchedulePosition), ParentRun: out.ParentRun, Lanes: out.table(), Epoch: float64(dataPos) / float64(out.Data.Train().Rows()), ConfigDigests: out.Digests()}
 }
 
-// table is what a checkpoint says of which layer is on which device: nothing where devices are
-// alike, since no bit depends on it then and the files are those of any number of devices.
+// table returns the lane of each layer, for a checkpoint. It is nil if the devices are alike: then no bit depends on
+// the lanes, and the checkpoints are the same for any number of devices.
 func (out *Output) table() []int {
 	if out.DevicesDiffer || slices.Equal(out.Plan.Lane, out.Began) {
 		return out.Plan.Lane
@@ -104,19 +103,19 @@ func (out *Output) table() []int {
 	return nil
 }
 
-// NewOutput is what the run r writes.
+// NewOutput returns the output of the run r.
 func NewOutput(r *resolve.Resolved) *Output {
 	return &Output{Resolved: r, DeferredNotes: &report.Notes{}}
 }
 
-// AllNotes are what the user should know before the run begins.
+// AllNotes returns the notes for the user before the run begins.
 func (out *Output) AllNotes() []string {
 	return slices.Concat(out.Config.Warnings, out.Inputs.Notes, out.Start.Notes, out.Resolved.Notes, out.Notes)
 }
 
-// NonFinite is the error of a run that gave up because steps were not finite.
-// The checkpoints that may have broken weights, up to the one of step last, are
-// marked, so that the next run goes on from one before them.
+// NonFinite returns the error of a run that failed because of steps with a non-finite loss or norm. gave has the last
+// step that was finite. Checkpoints after that step and up to step last may have broken weights. NonFinite marks them,
+// so that the next run resumes from an earlier one.
 func (out *Output) NonFinite(gave *actors.NonFiniteError, err error, last int) error {
 	good, marked, failed := checkpoint.MarkNonFinite(out.FS(), out.Config.OutputDir, gave.Finite, last, gave.Step)
 	if failed != nil {
@@ -139,7 +138,7 @@ func (out *Output) NonFinite(gave *actors.NonFiniteError, err error, last int) e
 	return fmt.Errorf("%w; no checkpoint was saved before: the next run begins at the first step, and unchanged it comes to the same end, so %s", err, advice)
 }
 
-// modelOnly tells whether the checkpoint in dir holds weights alone.
+// modelOnly reports whether the checkpoint in dir holds only weights.
 func modelOnly(dir string) bool {
 	state, err := checkpoint.ReadState(dir)
 	return err == nil && state.ModelOnly

@@ -15,22 +15,22 @@ import (
 	"mt/internal/run/settings"
 )
 
-// recorder is a device that can tell how it computed matrix products, and compute them as recorded.
+// recorder is a device that reports its matrix product algorithms and can repeat recorded ones.
 type recorder interface {
 	Algorithms() []cuda.Algorithm
 	ResumeAlgorithms(recorded map[string][8]uint64)
 }
 
-// Products are how a run's devices compute matrix products.
+// Products tracks how a run's devices compute matrix products.
 type Products struct {
 	devs     []device.Device
 	out      *Output
-	computed map[string][8]uint64 // by shape
-	before   map[string][8]uint64 // the same, before this process
+	computed map[string][8]uint64 // algorithm by shape
+	before   map[string][8]uint64 // algorithms before this process
 }
 
-// ResumeProducts reads what a run that is resumed has recorded so far, and has its devices compute
-// as before. The first run after one in another output directory reads the record there.
+// ResumeProducts reads a resumed run's recorded algorithms and sets the devices to them. If the output directory has
+// no record yet, it reads the record of the run that is resumed.
 func ResumeProducts(out *Output, devs []device.Device) (*Products, error) {
 	s := &Products{devs: devs, out: out, computed: map[string][8]uint64{}}
 	if _, ok := s.devs[0].(recorder); !ok || out.From.State.Step == 0 || out.From.Products {
@@ -58,7 +58,7 @@ func ResumeProducts(out *Output, devs []device.Device) (*Products, error) {
 	return s, nil
 }
 
-// recorders are the run's devices whose algorithms are recorded: those of the first one's kind.
+// recorders returns the devices whose algorithms are recorded: all devices of the same kind as the first device.
 func (s *Products) recorders() (out []recorder) {
 	for _, dev := range s.devs {
 		if d, ok := dev.(recorder); ok && dev.Name() == s.devs[0].Name() {
@@ -68,10 +68,9 @@ func (s *Products) recorders() (out []recorder) {
 	return out
 }
 
-// Record adds the matrix products of this process to AlgorithmsFile, if the
-// device records them. It says which products a resumed run computes in another way
-// than before, since its bits may then differ. A checkpoint comes after it, so that what goes on from
-// there computes alike, however this process ends.
+// Record adds this process's algorithms to AlgorithmsFile, if the device reports them. It adds a note for each
+// product that a resumed run computes differently, since bits may differ. Record runs before a checkpoint is
+// committed. So a run that resumes the checkpoint repeats the algorithms, however this process ends.
 func (s *Products) Record() error {
 	devs := s.recorders()
 	if len(devs) == 0 {
@@ -88,8 +87,7 @@ func (s *Products) Record() error {
 	return s.out.WriteWhole(settings.AlgorithmsFile, algorithmsJSON(s.computed))
 }
 
-// algorithmsJSON writes words as a JSON object with one line for each shape, sorted by
-// shape.
+// algorithmsJSON encodes words as a JSON object with one line per shape, sorted by shape.
 func algorithmsJSON(words map[string][8]uint64) []byte {
 	out := []byte("{")
 	for i, shape := range slices.Sorted(maps.Keys(words)) {

@@ -12,11 +12,10 @@ import (
 	"mt/internal/run/resume"
 )
 
-// This file fills weights from checkpoints. Where not all ranks see one, rank 0 alone reads it, and sends every
-// rank the tiles and its shares of the rest, one layer at a time.
+// This file fills weights from checkpoints. If some ranks do not see the checkpoint, only rank 0 reads it and sends
+// every rank the tiles and its shares, one layer at a time.
 
-// load fills the store from the checkpoint that the run goes on from; with reset, moments begin at
-// zero.
+// load fills the store from the checkpoint to resume. With Reset, moments start at zero.
 func (w *Weights) load() error {
 	from := w.From
 	beside, load := checkpoint.Everything, checkpoint.Load
@@ -30,8 +29,8 @@ func (w *Weights) load() error {
 	return w.loading(from.Dir, err)
 }
 
-// loading is the error of loading the checkpoint dir, of which err came. Where the user named that
-// checkpoint, none is taken in its place.
+// loading wraps the error of loading the checkpoint dir. If the user has named this checkpoint, the run does not try an
+// older one.
 func (w *Weights) loading(dir string, err error) error {
 	switch {
 	case err == nil:
@@ -42,8 +41,8 @@ func (w *Weights) loading(dir string, err error) error {
 	return &resume.DoesNotLoad{Dir: dir, Err: err}
 }
 
-// receive fills the store from a checkpoint that rank 0 reads for all; dir is what it is called.
-// Where it does not load, all ranks have the same error.
+// receive fills the store from a checkpoint that rank 0 reads for all; dir names it in errors. If the checkpoint does
+// not load, all ranks return the same error.
 func (w *Weights) receive(dir string, beside checkpoint.Beside) (err error) {
 	var r *checkpoint.Reader
 	if w.Ranks.First() {
@@ -59,7 +58,7 @@ func (w *Weights) receive(dir string, beside checkpoint.Beside) (err error) {
 	return nil
 }
 
-// receiveLayer fills layer i, which rank 0 reads from r; opening is the error of opening that.
+// receiveLayer fills layer i, which rank 0 reads from r. opening is rank 0's error of opening the checkpoint, if any.
 func (w *Weights) receiveLayer(dir string, r *checkpoint.Reader, opening error, i int, l *host.LayerState, beside checkpoint.Beside) error {
 	var whole wholeLayer
 	err := opening
@@ -76,11 +75,11 @@ func (w *Weights) receiveLayer(dir string, r *checkpoint.Reader, opening error, 
 	return nil
 }
 
-// agreeOnLayer tells all ranks whether rank 0 has read a layer of dir; err is what came of it.
+// agreeOnLayer tells all ranks whether rank 0 could read a layer of dir; err is rank 0's error.
 func (w *Weights) agreeOnLayer(dir string, err error) error {
 	var bad *resume.DoesNotLoad
 	if err != nil && !errors.As(w.loading(dir, err), &bad) {
-		return w.loading(dir, err) // the others hear of it at the end
+		return w.loading(dir, err) // the other ranks learn of it at the end
 	}
 	mine := filled{}
 	if bad != nil {
@@ -96,17 +95,17 @@ func (w *Weights) agreeOnLayer(dir string, err error) error {
 	return nil
 }
 
-// filled is what a rank has after its store was filled.
+// filled is a rank's message after filling its store.
 type filled struct {
-	Unloadable string   `json:"unloadable,omitempty"` // the checkpoint that did not load, and Why
+	Unloadable string   `json:"unloadable,omitempty"` // a checkpoint that did not load
 	Why        string   `json:"why,omitempty"`
-	Tiles      []uint32 `json:"tiles,omitempty"` // by layer, the CRC32C of its tile
+	Tiles      []uint32 `json:"tiles,omitempty"` // CRC32C of the tile, by layer
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// AgreeOnTiles has all ranks compare the weights that they have loaded; err is that of loading.
-// Where a checkpoint does not load on one rank, all take the one before.
+// AgreeOnTiles compares the loaded weights of all ranks by checksum; err is this rank's error of loading. If a
+// checkpoint does not load on one rank, all ranks resume from the checkpoint before it.
 func (w *Weights) AgreeOnTiles(err error) error {
 	t := w.Ranks
 	if t.Size() == 1 {
@@ -135,7 +134,7 @@ func (w *Weights) AgreeOnTiles(err error) error {
 	for r, f := range all {
 		for i := range f.Tiles {
 			if f.Tiles[i] != all[0].Tiles[i] {
-				// All ranks find this, and say it in one way.
+				// All ranks find this and report it identically.
 				return fmt.Errorf("the weights of layer %d are not the same on %s and %s after they were loaded: %s", i, t.Named(0), t.Named(r), ranks.AlikeFiles)
 			}
 		}
@@ -143,8 +142,8 @@ func (w *Weights) AgreeOnTiles(err error) error {
 	return nil
 }
 
-// LoadBest fills the store with the weights of the checkpoint dir, which rank 0 sends where not all
-// ranks see it.
+// LoadBest fills the store with the weights of the checkpoint dir. If some ranks do not see it, rank 0 sends the
+// weights.
 func (w *Weights) LoadBest(dir string) (err error) {
 	at := resume.Point{Dir: dir, Local: dir}
 	if w.Ranks.First() {
@@ -165,7 +164,7 @@ func (w *Weights) LoadBest(dir string) (err error) {
 			beside = checkpoint.Nothing
 		}
 		if err = w.receive(dir, beside); errors.As(err, &bad) {
-			err = bad.Err // no other checkpoint can take its place
+			err = bad.Err // LoadBest has no other checkpoint to try
 		}
 	case w.Config.SaveOnlyModel:
 		_, err = checkpoint.LoadModel(at.Local, open.CheckpointLayers(w.Store), w.Model.VocabSize, nil)

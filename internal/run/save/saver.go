@@ -13,23 +13,22 @@ import (
 	"mt/internal/run/settings"
 )
 
-// Saver writes checkpoints for the pipeline. Of several ranks the first one writes, and the others
-// send it what they keep.
+// Saver writes checkpoints for the pipeline. With several ranks rank 0 writes, and the others send it their shares.
 type Saver struct {
 	Weights *Weights
 	Log     *report.Log
 	Kept    *report.Windows
 	Extra   map[string][]byte
-	w       *checkpoint.Writer      // nil on other ranks than the first
-	Last    checkpoint.TrainerState // of the checkpoint committed last
+	w       *checkpoint.Writer      // nil on ranks other than 0
+	Last    checkpoint.TrainerState // state of the last committed checkpoint
 	Bests   report.Awaited[checkpoint.Best]
-	Record  func() error // records how the device computes
+	Record  func() error // records the algorithms of matrix products
 
-	mu      sync.Mutex // guards what follows
-	Finite  int        // the last step whose loss and gradients were finite
-	writing bool       // a save is under way
-	best    int        // the step of the checkpoint that save_best keeps; 0: none
-	older   bool       // an older checkpoint is kept until a step shows that the last is good
+	mu      sync.Mutex // guards the fields below
+	Finite  int        // last step with finite loss and gradients
+	writing bool       // a save is in progress
+	best    int        // step of the checkpoint that save_best keeps; 0: none
+	older   bool       // an older checkpoint is kept until the step after the last save has a finite loss
 }
 
 // Open implements actors.Saver.
@@ -56,7 +55,7 @@ func (s *Saver) Layer(i int, l *host.LayerState) error {
 	return s.w.WriteLayer(i, whole)
 }
 
-// whole is layer i with all that is saved of it, on rank 0.
+// whole returns layer i on rank 0 with everything that is saved.
 func (s *Saver) whole(i int, l *host.LayerState) (checkpoint.Layer, error) {
 	switch {
 	case !s.Weights.Config.SaveOnlyModel:
@@ -97,8 +96,8 @@ func (s *Saver) Commit(st actors.State, dataPos int64) error {
 	return nil
 }
 
-// Stepped notes that a step was finite. The first after a save shows that what
-// was saved is good: older checkpoints that were kept until then go.
+// Stepped records a step with finite loss and norm. The first such step after a save shows that the checkpoint's
+// weights are good. Stepped then removes the older checkpoints that were kept until now.
 func (s *Saver) Stepped(step int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -110,7 +109,7 @@ func (s *Saver) Stepped(step int) {
 	s.Weights.prune(s.Weights.Config.SaveTotalLimit, s.Finite, s.Last.Step, s.best)
 }
 
-// IsBest notes the step of the best evaluation, whose checkpoint stays with save_best.
+// IsBest records the step of the best evaluation, whose checkpoint save_best keeps.
 func (s *Saver) IsBest(step int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -119,9 +118,8 @@ func (s *Saver) IsBest(step int) {
 	}
 }
 
-// PruneLast removes what save_total_limit does not keep once the run is done; loss is
-// the held-out loss of its model. No later step can show that the last checkpoint is
-// good, so it counts as good if its step and loss are finite.
+// PruneLast removes checkpoints beyond save_total_limit at the run's end. No later step can show that the weights of
+// the last checkpoint are good. They count as good if their step and their held-out loss are finite.
 func (s *Saver) PruneLast(loss float64) {
 	finite := s.Finite
 	if s.Last.NonFinite == 0 && !math.IsNaN(loss) {
@@ -137,8 +135,8 @@ func (s *Saver) Abort() {
 	}
 }
 
-// Save writes a checkpoint of a state, with the pipeline at rest, unless there is one or the keys say
-// that none is written.
+// Save writes a checkpoint of a state while the pipeline is idle. It does nothing if the checkpoint exists or
+// save_strategy is no.
 func (s *Saver) Save(st actors.State, dataPos int64) error {
 	if s.Weights.Config.SaveStrategy == "no" || s.Last.Step == st.Step {
 		return nil
@@ -157,10 +155,9 @@ func (s *Saver) Save(st actors.State, dataPos int64) error {
 	return nil
 }
 
-// BestTracker follows the evaluations of a run, for save_best and early stopping. The pipeline
-// asks whether an evaluation was the last (enough) before it is reported (report), and on
-// another goroutine, so each has an account of its own; both see the same evaluations in
-// the same order.
+// BestTracker finds the best evaluation of a run, for save_best and early stopping. It has two records, one for Enough
+// and one for Report: the pipeline calls Enough on another goroutine, before the evaluation is reported. Both see the
+// same evaluations in the same order.
 type BestTracker struct {
 	Patience  int // 0: no early stopping
 	Threshold float64
@@ -168,17 +165,17 @@ type BestTracker struct {
 	Reported  checkpoint.Best
 }
 
-// Begin takes up the accounts where a run goes on from.
+// Begin sets both records of the best evaluation to the checkpoint's.
 func (b *BestTracker) Begin(from checkpoint.Best) { b.asked, b.Reported = from, from }
 
-// Enough says whether a run ends with an evaluation.
+// Enough reports whether the run ends with this evaluation.
 func (b *BestTracker) Enough(r actors.EvalReport) bool {
 	b.asked.Add(r.Step, r.Loss, b.Threshold)
 	return b.Over(b.asked)
 }
 
-// Report notes an evaluation that is reported.
+// Report records a reported evaluation.
 func (b *BestTracker) Report(r actors.EvalReport) { b.Reported.Add(r.Step, r.Loss, b.Threshold) }
 
-// Over says whether early stopping ends a run that stands so.
+// Over reports whether early stopping ends a run with this record.
 func (b *BestTracker) Over(at checkpoint.Best) bool { return b.Patience > 0 && at.Since >= b.Patience }

@@ -15,17 +15,17 @@ import (
 	"mt/plan"
 )
 
-// staging brings what ranks keep of a layer beside its tile, the lower halves and the optimizer's
-// planes, to rank 0, one layer at a time: so one process writes files, as on one host. Shares are
-// contiguous and in rank order, so together they are the planes of the whole layer.
+// staging collects the ranks' shares of a layer's lower halves and optimizer planes on rank 0, one layer at a time.
+// So a single process writes the files. Shares are contiguous and in rank order, so together they form the whole
+// planes.
 type staging struct {
 	ranks  *ranks.Group
 	comm   cluster.Comm
 	shares [][]optim.Share // by layer and rank
-	arena  *host.Arena     // of rank 0: the lower halves and planes of the largest layer
+	arena  *host.Arena     // on rank 0: lower halves and planes of the largest layer
 }
 
-// openStaging takes the memory for a layer on rank 0; nil: there is one rank, and nothing to bring.
+// openStaging allocates memory for one layer on rank 0. It returns nil for a single rank.
 func openStaging(t *ranks.Group, r *plan.Run, pool *parallel.Pool) (*staging, error) {
 	if t.Size() == 1 {
 		return nil, nil
@@ -38,7 +38,7 @@ func openStaging(t *ranks.Group, r *plan.Run, pool *parallel.Pool) (*staging, er
 	return g, err
 }
 
-// Close gives the memory back.
+// Close frees the memory.
 func (g *staging) Close() error {
 	if g == nil || g.arena == nil {
 		return nil
@@ -46,24 +46,24 @@ func (g *staging) Close() error {
 	return g.arena.Close()
 }
 
-// parts is what a layer has beside its tile.
+// parts says which data of a layer is needed beside its tile.
 type parts int
 
 const (
 	lowerHalves parts = iota // of the weights
-	everything               // those, and the optimizer's planes
-	averages                 // the average of the weights, in their place
+	everything               // lower halves and the optimizer's planes
+	averages                 // the weights' moving average, in place of the weights
 )
 
-// bring is layer i for a checkpoint, with the parts beside its tile whole. Alone they are where
-// they are. Of several ranks all call it for the same layers in the same order, and rank 0 gets the
-// layer, which is good until the next call.
+// bring returns layer i for a checkpoint, with the selected parts complete. A single rank returns its own memory.
+// With several ranks all call bring for the same layers in the same order, and rank 0 gets the layer, valid until the
+// next call.
 func (g *staging) bring(i int, l *host.LayerState, what parts) (checkpoint.Layer, error) {
 	whole := open.CheckpointLayer(l)
 	if g == nil {
 		return whole, nil
 	}
-	var free []byte // of the arena
+	var free []byte // the part of the arena that is still free
 	if g.arena != nil {
 		free = g.arena.Bytes()
 	}
@@ -88,8 +88,8 @@ func (g *staging) bring(i int, l *host.LayerState, what parts) (checkpoint.Layer
 	return whole, nil
 }
 
-// move sends this rank's part of a plane to rank 0, where it is put together at the start of what is
-// free; bytes says how large each rank's part is.
+// move sends this rank's share of a plane to rank 0, which assembles the plane at the start of free. bytes returns
+// the size of each rank's share.
 func (g *staging) move(own []byte, free *[]byte, bytes func(rank int) int64) ([]byte, error) {
 	n := g.ranks.Size()
 	sends, receives := make([]int, n), make([]int, n)
@@ -108,12 +108,13 @@ func (g *staging) move(own []byte, free *[]byte, bytes func(rank int) int64) ([]
 	return whole, err
 }
 
-// needsLower says whether a layer's lower halves are needed to write the model.
+// needsLower reports whether the model's file needs the lower halves of layer l: weights are split and not saved as
+// bf16.
 func (out *Output) needsLower(l model.Layout) bool {
-	return checkpoint.DType(out.Config.SaveDType) == checkpoint.F32 && l.Split()
+	return checkpoint.DType(out.Config.SaveDType) != checkpoint.BF16 && l.Split()
 }
 
-// needs says whether more of a layer than its tile is needed to write the model as what says.
+// needs reports whether writing the model with these parts needs more of a layer than its tile.
 func (out *Output) needs(l *host.LayerState, what parts) bool {
 	if what == averages {
 		return optim.MeanOf(l.Planes) != nil
@@ -121,14 +122,14 @@ func (out *Output) needs(l *host.LayerState, what parts) bool {
 	return out.needsLower(l.Layout)
 }
 
-// wholeLayer is a layer of which rank 0 has all.
+// wholeLayer is a complete layer on rank 0.
 type wholeLayer struct {
 	checkpoint.Layer
-	lo []byte // Lo, in bytes
+	lo []byte // Lo as bytes
 }
 
-// whole is memory for a layer of which rank 0 has all: the tile is that of its store. It is good
-// until the next call.
+// whole returns memory for a complete layer on rank 0. The tile is the store's own. The memory is valid until the
+// next call.
 func (g *staging) whole(l *host.LayerState) (out wholeLayer) {
 	out.Layout, out.Tile = l.Layout, l.Tile
 	free := g.arena.Bytes()
@@ -147,8 +148,8 @@ func (g *staging) whole(l *host.LayerState) (out wholeLayer) {
 	return out
 }
 
-// spread is the opposite of bring: rank 0, which alone has whole, sends every rank layer i's tile
-// and its share of what was read beside it. All call it for the same layers in the same order.
+// spread is the reverse of bring: rank 0 has layer i in whole. It sends every rank the tile and the rank's shares of
+// the other data. All ranks call spread for the same layers in the same order.
 func (g *staging) spread(i int, l *host.LayerState, whole wholeLayer, beside checkpoint.Beside) error {
 	tile := make([]int, g.ranks.Size())
 	tile[0] = int(l.Layout.TileBytes)
@@ -175,7 +176,7 @@ func (g *staging) spread(i int, l *host.LayerState, whole wholeLayer, beside che
 	return nil
 }
 
-// deal sends each rank its part of a plane that rank 0 has whole; bytes says how large each is.
+// deal sends each rank its share of a plane from rank 0; bytes returns the size of each share.
 func (g *staging) deal(whole, own []byte, bytes func(rank int) int64) error {
 	n := g.ranks.Size()
 	sends, receives := make([]int, n), make([]int, n)

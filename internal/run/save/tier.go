@@ -11,20 +11,21 @@ import (
 	"mt/plan"
 )
 
-// This file opens the files of state_dir and param_dir.
+// This file opens the files in state_dir and param_dir.
 
-// The names of the files in each directory of state_dir, the first two, and of param_dir, for each rank its own.
+// File names per rank in each directory: the first two in state_dir, the last in param_dir.
 const (
 	stateFile = "mt-state-%d.bin"
 	gradFile  = "mt-grads-%d.bin"
 	paramFile = "mt-params-%d.bin"
 )
 
-// OpenTier makes the files for what r has on disks; with saves in such a way that checkpoints can link states, where that can be. closing is told how
-// to remove them. links are the files whose states checkpoints link; nil: they copy them.
+// OpenTier creates the files for the data of r that is on disks. saves: the run saves checkpoints, which may hard-link
+// these files. closing receives functions that remove the files. links has the files that checkpoints link; nil:
+// checkpoints copy states.
 func (out *Output) OpenTier(r *plan.Run, saves bool, closing func(end func() error)) (_ host.Tier, links *extents.Files, err error) {
 	f := &tierFiles{out, r, closing}
-	if saves { // else it is a trial, which has nothing of the run's
+	if saves { // a trial has no files of the run
 		if err := f.sweepUnused(); err != nil {
 			return host.Tier{}, nil, err
 		}
@@ -46,14 +47,14 @@ func (out *Output) OpenTier(r *plan.Run, saves bool, closing func(end func() err
 	return tier, links, err
 }
 
-// tierFiles are the files of a plan.
+// tierFiles opens the files of a plan.
 type tierFiles struct {
 	*Output
 	r       *plan.Run
 	closing func(end func() error)
 }
 
-// openStates makes the files of states; saves as for OpenTier.
+// openStates creates the files for states; saves and links as for OpenTier.
 func (f *tierFiles) openStates(saves bool) (e, links *extents.Files, err error) {
 	r := f.r
 	why, size := (&Content{Output: f.Output}).whyCopied(), func(l int) int64 {
@@ -73,7 +74,7 @@ func (f *tierFiles) openStates(saves bool) (e, links *extents.Files, err error) 
 	return e, links, err
 }
 
-// linkable has each state in a file that can be linked.
+// linkable sets options so that each state has its own file, which checkpoints can hard-link.
 func (f *tierFiles) linkable(o *extents.Options) {
 	w, r := (&Content{Output: f.Output}).writerOptions(0), f.r
 	for l := range r.Layouts {
@@ -88,8 +89,8 @@ func (f *tierFiles) linkable(o *extents.Options) {
 	}
 }
 
-// useLinks returns e where checkpoints can link its states, and otherwise nil with a note that says why they cannot; why is what is known of
-// that already.
+// useLinks returns e if checkpoints can hard-link its files. Otherwise it returns nil and adds a note with the reason.
+// why is a reason that is already known; "": none.
 func (f *tierFiles) useLinks(e *extents.Files, why string) *extents.Files {
 	apart, not := e.IsApart()
 	if apart {
@@ -102,11 +103,11 @@ func (f *tierFiles) useLinks(e *extents.Files, why string) *extents.Files {
 	return nil
 }
 
-// nothingMore is for files that nothing else is asked of.
+// nothingMore is an argument for openExtents that sets no options.
 func nothingMore(*extents.Options) {}
 
-// openExtents makes the files of a name, for an extent of each layer, what and its number by name; asks adds what else
-// is asked of them.
+// openExtents creates the files with the name pattern file. They have one extent for each layer. Errors name an extent
+// by the text what and the layer's number. asks sets further options.
 func (f *tierFiles) openExtents(file, what string, size func(layer int) int64, asks func(*extents.Options)) (*extents.Files, error) {
 	key := keyOf(file)
 	o, err := f.extents(file)
@@ -133,7 +134,7 @@ func (f *tierFiles) openExtents(file, what string, size func(layer int) int64, a
 	return e, nil
 }
 
-// keyOf is the key that says where the files of a name are.
+// keyOf returns the configuration key for the directory of these files: state_dir or param_dir.
 func keyOf(file string) string {
 	if file == paramFile {
 		return "param_dir"
@@ -141,14 +142,14 @@ func keyOf(file string) string {
 	return "state_dir"
 }
 
-// extents says which files those of a name are.
+// extents returns the options for the files called file.
 func (f *tierFiles) extents(file string) (o extents.Options, err error) {
 	o = extents.Options{Dirs: f.Config.StateDir, Name: fmt.Sprintf(file, f.Ranks.Rank())}
 	if file == paramFile {
 		o.Dirs, o.Chunk = f.Config.ParamDir, f.r.ChunkBytes()
 	}
 	if o.Compress = file != gradFile && f.Config.Compress == "byteplane"; o.Compress {
-		o.Chunk = f.r.ChunkBytes() // there is memory for some chunks
+		o.Chunk = f.r.ChunkBytes() // the plan has memory for chunks of this size
 	}
 	if o.Run, err = filepath.Abs(f.Config.OutputDir); err != nil {
 		return o, f.Config.Errorf("output_dir", "output_dir: %w", err)
@@ -156,7 +157,7 @@ func (f *tierFiles) extents(file string) (o extents.Options, err error) {
 	return o, nil
 }
 
-// SweepStates removes the files that the run has left when it was killed at its very end.
+// SweepStates removes state files that an earlier process of the run has left, because it was killed at its very end.
 func (out *Output) SweepStates() error {
 	f := &tierFiles{Output: out, r: out.Plan}
 	for _, file := range []string{stateFile, gradFile, paramFile} {
@@ -167,7 +168,7 @@ func (out *Output) SweepStates() error {
 	return nil
 }
 
-// sweepUnused removes the files that the run has left when it was killed, and that it has no use for as it is planned.
+// sweepUnused removes files that a killed run left and that the current plan does not use.
 func (f *tierFiles) sweepUnused() error {
 	for _, left := range []struct {
 		file   string
@@ -183,7 +184,7 @@ func (f *tierFiles) sweepUnused() error {
 	return nil
 }
 
-// sweepFiles removes the files of a name that the run has left.
+// sweepFiles removes the files called file that the run has left.
 func (f *tierFiles) sweepFiles(file string) error {
 	o, err := f.extents(file)
 	if err != nil {
@@ -196,7 +197,7 @@ func (f *tierFiles) sweepFiles(file string) error {
 	return nil
 }
 
-// DamagedState is what to tell of a run that ends because a state, a gradient or weights did not come back from their disk.
+// DamagedState adds advice to the error of a run that ends because data on a disk was damaged.
 func DamagedState(err error) error {
 	var bad *extents.Damaged
 	if !errors.As(err, &bad) {

@@ -14,17 +14,17 @@ import (
 	"mt/internal/run/settings"
 )
 
-// Weights are the weights of a run in memory, with what is kept beside them, and their ways from and into files.
+// Weights holds the weights of a run in memory with their optimizer state, and moves them to and from files.
 type Weights struct {
 	*Output
 	Pool    *parallel.Pool
 	Store   *host.Store
-	content *Content // of rank 0, which alone writes
+	content *Content // on rank 0, which alone writes
 	staging *staging
 	closers open.Closers
 }
 
-// Open takes the memory for the weights and what is kept beside them.
+// Open allocates memory for the weights and their optimizer state.
 func (w *Weights) Open(pool *parallel.Pool) (err error) {
 	w.Pool = pool
 	tier, links, err := w.OpenTier(w.Plan, true, w.closers.AddErr)
@@ -37,7 +37,7 @@ func (w *Weights) Open(pool *parallel.Pool) (err error) {
 		}
 	}
 	if tier.StateOnDisk != nil && w.Ranks.First() {
-		note, err := space{w.content}.check() // once more: states may be on the disk of output_dir
+		note, err := space{w.content}.check() // checked again, because the files of states may now take space on output_dir's disk
 		if err != nil {
 			return err
 		}
@@ -65,13 +65,14 @@ func (w *Weights) Open(pool *parallel.Pool) (err error) {
 	return nil
 }
 
-// Beside are the files that are saved beside weights, on rank 0.
+// Beside returns the files to save beside weights, on rank 0.
 func (w *Weights) Beside() map[string][]byte { return w.content.beside }
 
-// LinksStates says whether checkpoints link states that are on disks.
+// LinksStates reports whether checkpoints hard-link the files of states on disks.
 func (w *Weights) LinksStates() bool { return w.content != nil && w.content.links != nil }
 
-// Fill fills the store with the weights that the run begins with.
+// Fill fills the store with the weights with which the run starts: from the checkpoint, from the model's directory, or
+// random.
 func (w *Weights) Fill(say *report.Line) error {
 	from := w.From
 	switch {
@@ -102,12 +103,12 @@ func (w *Weights) Fill(say *report.Line) error {
 	return nil
 }
 
-// Close gives the memory back.
+// Close frees the memory.
 func (w *Weights) Close() error { return w.closers.Close() }
 
-// CheckTrained returns an error if the run reached its last step, with the state reached, without a model to write; saved is the step of its
-// last checkpoint. Either every step was skipped as not
-// finite, or the last steps were skipped and a weight is not finite. A run shorter than max_nonfinite_steps can end so.
+// CheckTrained returns an error if the run reached its last step, in state reached, without a usable model. saved is
+// the step of its last checkpoint. Either every step was skipped as not finite, or the last steps were skipped and a
+// weight is not finite. A run shorter than max_nonfinite_steps can end like this.
 func (w *Weights) CheckTrained(reached actors.State, saved int) error {
 	skipped, steps := reached.NonFinite, reached.Step-w.From.State.Step
 	if skipped == 0 || steps <= 0 {
@@ -133,8 +134,8 @@ func (w *Weights) CheckTrained(reached actors.State, saved int) error {
 // errBroken ends the search for a weight that is not finite.
 var errBroken = errors.New("a weight is not finite")
 
-// brokenTensor is the name of the first tensor with a weight that is not finite; "" for none. Where several ranks share the
-// weights it looks at none.
+// brokenTensor returns the name of the first tensor with a weight that is not finite; "" if none. With several ranks
+// it does not look.
 func (w *Weights) brokenTensor() (name string, err error) {
 	if w.Ranks.Size() > 1 {
 		return "", nil
@@ -156,7 +157,7 @@ func (w *Weights) brokenTensor() (name string, err error) {
 	return "", nil
 }
 
-// brokenIn is the name of a layer's first tensor with a weight that is not finite; "" for none.
+// brokenIn returns the name of a layer's first tensor with a weight that is not finite; "" if none.
 func brokenIn(l *host.LayerState) string {
 	for t, tl := range l.Layout.Tensors {
 		if tl.Ref {

@@ -13,8 +13,7 @@ import (
 	"mt/internal/run/settings"
 )
 
-// serveModel does the part of a rank that does not write the model: it sends rank 0 the parts of layers
-// that it asks for.
+// serveModel runs on the other ranks while rank 0 writes the model. It sends the layers that rank 0 asks for.
 func (w *Weights) serveModel(what parts) error {
 	for {
 		asked, err := ranks.Tell(w.Ranks, modelAsked, 0)
@@ -30,16 +29,15 @@ func (w *Weights) serveModel(what parts) error {
 	}
 }
 
-// modelAsked is where ranks meet while the model is written: rank 0 tells which layer it needs, and
-// −1 when it is done.
+// modelAsked is the meeting while the model is written. Rank 0 sends the layer it needs, and −1 at the end.
 const modelAsked = "the model"
 
-// writeModel writes the model into dir, of the weights or of their averages, as what says. With several ranks it is for rank 0,
-// while the others serve.
+// writeModel writes a model into dir: the weights, or their moving averages if what is averages. Rank 0 calls it while
+// the other ranks run serveModel.
 func (w *Weights) writeModel(dir string, step int, what parts, extra map[string][]byte) error {
-	opts := w.content.writerOptions(step)
+	opts := w.content.modelOptions(step)
 	home := w.Store
-	lent := -1 // a layer whose state is in a state slot until the next one is wanted
+	lent := -1 // layer whose state is in a state slot until the next layer is needed; −1: none
 	giveBack := func() {
 		if lent >= 0 {
 			home.Drop(lent)
@@ -75,8 +73,9 @@ func (w *Weights) writeModel(dir string, step int, what parts, extra map[string]
 	return err
 }
 
-// WriteAverage writes the model of the averages. If none are kept, it removes that of an earlier run. It comes before takeBest, which fills the store with weights
-// that they do not belong to: they are those of the last step. Where nothing was updated yet, they are the weights.
+// WriteAverage writes the averaged model, or removes that of an earlier run if this run keeps no average. It runs
+// before the best checkpoint's weights are loaded (takeBest), because the averages belong to the weights of the last
+// step. If no update was made yet, it writes the weights themselves.
 func (w *Weights) WriteAverage(step int, updated bool, extra map[string][]byte, out io.Writer) error {
 	what := averages
 	switch {
@@ -95,7 +94,7 @@ func (w *Weights) WriteAverage(step int, updated bool, extra map[string][]byte, 
 	return nil
 }
 
-// dropAverage removes the model of averages that an earlier run has left in the output directory, whose own model is about to be replaced.
+// dropAverage removes the averaged model of an earlier run, whose final model is about to be replaced.
 func (w *Weights) dropAverage(out io.Writer) error {
 	dir := settings.AveragesIn(w.Config)
 	if !w.Ranks.First() || !resume.HoldsWeights(dir) {
@@ -108,7 +107,7 @@ func (w *Weights) dropAverage(out io.Writer) error {
 	return nil
 }
 
-// WriteFinal writes the model of the weights into the output directory, on rank 0; the others serve.
+// WriteFinal writes the final model into the output directory on rank 0, while the other ranks run serveModel.
 func (w *Weights) WriteFinal(step int, extra map[string][]byte) error {
 	if !w.Ranks.First() {
 		return w.serveModel(lowerHalves)

@@ -17,7 +17,7 @@ import (
 	"mt/internal/run/settings"
 )
 
-// finish writes the model into the output directory and shows what was learned.
+// finish writes the final model and prints the results.
 func (s *session) finish(ctx context.Context, extra map[string][]byte) error {
 	c := s.Config
 	if err := s.WriteAverage(s.lastStep, s.reached.AdamStep > 0, extra, s.o.Stdout); err != nil {
@@ -31,7 +31,7 @@ func (s *session) finish(ctx context.Context, extra map[string][]byte) error {
 	}
 	end, stopped := s.saver.Last, settings.ErrResumable
 	if !s.resumable(end) {
-		// There is no checkpoint to go on from, so what follows is done now or never.
+		// No checkpoint can be resumed, so the rest is done now or not at all.
 		if s.evalOwed() {
 			fmt.Fprintf(s.o.Stdout, "the run was stopped before the evaluation of step %d, which is left out\n", s.lastStep)
 		}
@@ -40,8 +40,8 @@ func (s *session) finish(ctx context.Context, extra map[string][]byte) error {
 			return fmt.Errorf("%s: %w", settings.EndFile, err)
 		}
 	}
-	// A run that was killed after its last save has not pruned its checkpoints, and
-	// this one may have had nothing left to save.
+	// If a process was killed after its last save, surplus checkpoints remain, and a restarted run may have nothing to
+	// save.
 	s.saver.PruneLast(s.lastEval.Loss)
 	s.tellNotes()
 	s.sayEnd()
@@ -71,8 +71,7 @@ func (s *session) finish(ctx context.Context, extra map[string][]byte) error {
 	return nil
 }
 
-// compare prints the held-out loss beside that of a bigram model of the same
-// text.
+// compare prints the held-out loss, and beside it the loss of a bigram model on the same text.
 func (s *session) compare() error {
 	if !s.Config.CompareBigram || s.Eval == nil || s.lastEval.Step != s.modelStep() {
 		return nil
@@ -85,7 +84,7 @@ func (s *session) compare() error {
 	return nil
 }
 
-// after is the state after the step that r reports; was is the state before that step.
+// after returns the state after the step that r reports; was is the state before it.
 func after(was actors.State, r actors.StepReport) actors.State {
 	now := actors.State{Step: r.Step, AdamStep: was.AdamStep + 1, Tokens: r.TotalTokens}
 	if r.Skipped {
@@ -94,14 +93,12 @@ func after(was actors.State, r actors.StepReport) actors.State {
 	return now
 }
 
-// resumable says whether the checkpoint that was saved last is that of the last step
-// and a run can go on from it.
+// resumable reports whether the last saved checkpoint is of the last step and can be resumed.
 func (s *session) resumable(saved checkpoint.TrainerState) bool {
 	return saved.Step == s.lastStep && !saved.ModelOnly
 }
 
-// interrupted is the error of a run that was stopped before its end. from is where it
-// went on from, saved the state of its last checkpoint.
+// interrupted returns the error of a run that was stopped before its end. saved is the state of its last checkpoint.
 func (s *session) interrupted(saved checkpoint.TrainerState) error {
 	dir := filepath.Join(s.Config.OutputDir, settings.CheckpointName(saved.Step))
 	if saved.Step > s.From.State.Step {
@@ -120,16 +117,16 @@ func (s *session) interrupted(saved checkpoint.TrainerState) error {
 	return settings.ErrResumable
 }
 
-// begun is what rank 0 has found in output_dir, which the others need to know.
+// begun is rank 0's message about the content of output_dir.
 type begun struct {
-	EvalStep   int             `json:"eval_step"`   // of the last evaluation
-	EvalLoss   uint64          `json:"eval_loss"`   // the bits of its loss, which may not be finite
-	EvalTokens int64           `json:"eval_tokens"` // that it is of
-	Sampled    int             `json:"sampled"`     // the step of the last samples
+	EvalStep   int             `json:"eval_step"`   // step of the last evaluation
+	EvalLoss   uint64          `json:"eval_loss"`   // bits of its loss, which may not be finite
+	EvalTokens int64           `json:"eval_tokens"` // its tokens
+	Sampled    int             `json:"sampled"`     // step of the last samples
 	Best       checkpoint.Best `json:"bests"`
 }
 
-// agreeOnOutput tells all ranks what rank 0 has found in output_dir.
+// agreeOnOutput sends what rank 0 found in output_dir to all ranks.
 func (s *session) agreeOnOutput() error {
 	t := s.Ranks
 	all, err := ranks.Tell(t, "the output directory", begun{EvalStep: s.lastEval.Step, EvalLoss: math.Float64bits(s.lastEval.Loss), EvalTokens: s.lastEval.Tokens,
@@ -147,13 +144,11 @@ func (s *session) agreeOnOutput() error {
 	return nil
 }
 
-// saveAsItIs writes a checkpoint of the state after the last step, with the pipeline at
-// rest, unless there is one or the keys say that none is written.
+// saveAsItIs saves the state after the last step while the pipeline is idle; see Saver.Save.
 func (s *session) saveAsItIs() error { return s.saver.Save(s.reached, s.Train.Pos(s.lastStep)) }
 
-// restoreBest takes up what the evaluations before the checkpoint have come to, and that of
-// its step where metrics.jsonl has it. Where the checkpoint of the lowest loss is not here
-// any more, as in another output directory, the account begins anew.
+// restoreBest restores the record of evaluations from the checkpoint, plus its step's evaluation from metrics.jsonl.
+// If the best checkpoint is missing, as in another output directory, the record starts anew.
 func (s *session) restoreBest() {
 	c, at := s.Config, s.From.State.Best
 	if !settings.TracksBest(s.Config) {
@@ -175,12 +170,12 @@ func (s *session) restoreBest() {
 	s.saver.IsBest(at.Step)
 }
 
-// endsEarly tells whether early stopping has ended the run before max_steps.
+// endsEarly reports whether early stopping has ended the run before max_steps.
 func (s *session) endsEarly() bool {
 	return s.lastStep < s.Config.MaxSteps && s.bestTracker.Over(s.bestTracker.Reported)
 }
 
-// sayEnd says what early stopping and save_best make of a run that is done.
+// sayEnd prints the effect of early stopping and save_best at the run's end.
 func (s *session) sayEnd() {
 	b := s.bestTracker.Reported
 	if s.endsEarly() {
@@ -199,7 +194,7 @@ func (s *session) sayEnd() {
 	}
 }
 
-// modelStep is the step whose weights become the final model.
+// modelStep returns the step whose weights become the final model.
 func (s *session) modelStep() int {
 	if b := s.bestTracker.Reported; s.Config.SaveBest && b.Step > 0 {
 		return b.Step
@@ -207,8 +202,7 @@ func (s *session) modelStep() int {
 	return s.lastStep
 }
 
-// takeBest fills the store with the weights of the best checkpoint where those it has
-// are not the best.
+// takeBest loads the weights of the best checkpoint, unless the store has them.
 func (s *session) takeBest() error {
 	step := s.modelStep()
 	if step == s.lastStep {
@@ -222,21 +216,21 @@ func (s *session) takeBest() error {
 	return nil
 }
 
-// endState is the state of the run for EndFile: at is that after the last step.
+// endState returns the run's state for EndFile; at is the state after the last step.
 func (s *session) endState(at checkpoint.TrainerState) checkpoint.TrainerState {
 	if !settings.TracksBest(s.Config) {
-		return at // the model is that of its last step, as always
+		return at // the model belongs to the last step
 	}
 	at.Ended = checkpoint.Ended{Model: s.modelStep(), Best: s.bestTracker.Reported, Early: s.endsEarly()}
 	return at
 }
 
-// leavePinned says whether the process ends with the run, which ended with err: then nothing is copied to or from a GPU any
-// more. After an error everything is given back.
+// leavePinned reports whether host memory can stay pinned at the end of the run: the process exits then anyway. After
+// an error everything is freed. err is the run's error.
 func (s *session) leavePinned(err error) bool {
 	var gaveUp *actors.StepAbortedError
 	switch {
-	case !s.o.ProcessEnds || machine.Emulated(): // an emulator wants everything back
+	case !s.o.ProcessEnds || machine.Emulated(): // an emulator reports memory that is not freed as a fault
 		return false
 	case err != nil:
 		return errors.As(err, &gaveUp)

@@ -12,20 +12,20 @@ import (
 	"mt/internal/run/resolve"
 )
 
-// samples say when a run prints what its model writes.
+// samples decides when a run prints samples.
 type samples struct {
 	every   int
 	prompts []resolve.SamplePrompt
-	last    int // the step of the samples made last
+	last    int // step of the last samples
 }
 
-// samplesOwed says whether samples are due after the last step done and not made.
+// samplesOwed reports whether samples after the last step are due and not yet made.
 func (s *session) samplesOwed() bool {
 	m := &s.samples
 	return m.every > 0 && s.lastStep > 0 && s.lastStep%m.every == 0 && m.last != s.lastStep
 }
 
-// pauseAfter is the next step after which samples are made; 0: there is none.
+// pauseAfter returns the next step after which samples are due; 0: none.
 func (s *session) pauseAfter() int {
 	if every := s.samples.every; every > 0 {
 		return (s.lastStep/every + 1) * every
@@ -33,8 +33,8 @@ func (s *session) pauseAfter() int {
 	return 0
 }
 
-// sampleOnRank0 makes samples. Of several ranks the first one makes them, and the others wait for
-// it. They are cut off, and owed still, where the run is asked to stop meanwhile.
+// sampleOnRank0 makes samples. With several ranks rank 0 makes them while the others wait. If the run is asked to
+// stop meanwhile, the samples are cut off and remain due.
 func (s *session) sampleOnRank0(ctx context.Context) (cut bool, err error) {
 	if s.Ranks.First() {
 		err = s.sample(ctx)
@@ -62,8 +62,8 @@ func (s *session) sampleOnRank0(ctx context.Context) (cut bool, err error) {
 	return cut, nil
 }
 
-// sample continues every prompt, with the pipeline at rest. It reads weights, and nothing
-// that training goes by changes.
+// sample continues every prompt while the pipeline is idle. It only reads weights and changes nothing that training
+// depends on.
 func (s *session) sample(ctx context.Context) error {
 	m, c := &s.samples, s.Config
 	if f := s.Hooks.Sampling; f != nil {
@@ -81,7 +81,7 @@ func (s *session) sample(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("sample after step %d: %w", s.lastStep, err)
 		}
-		text := strings.ToValidUTF8(raw.String(), "\uFFFD") // JSON has no other
+		text := strings.ToValidUTF8(raw.String(), "\uFFFD") // JSON allows only valid UTF-8
 		lines = append(lines, report.SampleLine{Step: s.lastStep, Prompt: p.Text, Text: text})
 		s.line.Above(fmt.Sprintf("step %d/%d  sample of %q: %s", s.lastStep, c.MaxSteps, p.Text, text))
 	}

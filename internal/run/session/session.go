@@ -30,25 +30,25 @@ type session struct {
 	line        *report.Line
 	observers   report.Observers
 	news        *report.DeviceNotes
-	log         *report.Log // metrics.jsonl, or what another rank than the first has in its place; nil: there is none
+	log         *report.Log // metrics.jsonl; on ranks other than 0, rank-N.jsonl; nil: none
 	kept        report.Windows
 	meter       *report.Meter
 	trace       *report.Trace
-	stop        context.CancelCauseFunc // ends the run with an error after the step in progress
-	halted      context.Context         // done when the run is to end before its last step
+	stop        context.CancelCauseFunc // ends the run with an error after the current step
+	halted      context.Context         // done when the run must end before its last step
 	saver       *save.Saver
 	bestTracker save.BestTracker
 	samples     samples
-	pairs       resolve.Reference // of the run, with what the pass has found
+	pairs       resolve.Reference // the reference model's log-probabilities of all pairs
 
-	products *save.Products // how matrix products are computed
-	took     atomic.Int64   // nanoseconds, by the last step; 0: there was none yet
+	products *save.Products // algorithms of matrix products
+	took     atomic.Int64   // duration of the last step in nanoseconds; 0: none yet
 	lastStep int
-	reached  actors.State // after lastStep
+	reached  actors.State // state after lastStep
 	lastEval actors.EvalReport
 }
 
-// Run allocates the memory of the run r and trains. news are the notes of its devices.
+// Run allocates the memory of the run r and trains. news holds the notes of its devices.
 func Run(ctx context.Context, r *save.Output, news *report.DeviceNotes, o settings.Options) (err error) {
 	o.Timeline = r.Ranks.First() && (o.Timeline || r.Config.Dashboard != "")
 	s := &session{Weights: &save.Weights{Output: r}, o: o, news: news, pairs: r.Ref, line: &report.Line{Out: o.Stderr, Interactive: o.Interactive}}
@@ -63,7 +63,7 @@ func Run(ctx context.Context, r *save.Output, news *report.DeviceNotes, o settin
 		return err
 	}
 	c := r.Config.Clone()
-	c.Resume = "auto" // a run of the config.yaml below goes on from where this one stops
+	c.Resume = "auto" // a run of the written config.yaml resumes where this one stops
 	extra, err := s.begin(c.YAML(open.ConfigHeader))
 	if err != nil {
 		return err
@@ -83,7 +83,7 @@ func Run(ctx context.Context, r *save.Output, news *report.DeviceNotes, o settin
 	sv := s.saver
 	err = s.steps(running)
 	if gave := (*actors.NonFiniteError)(nil); err != nil && !errors.As(err, &gave) {
-		err = s.Ranks.End(err) // while the memory is there that other ranks may still send to
+		err = s.Ranks.End(err) // before freeing memory that other ranks may still send to
 	}
 	if s.Ranks.First() {
 		if recording := s.products.Record(); err == nil {
@@ -110,10 +110,10 @@ func Run(ctx context.Context, r *save.Output, news *report.DeviceNotes, o settin
 	return s.finish(ctx, extra)
 }
 
-// Close gives the memory of the run back.
+// Close frees the run's memory.
 func (s *session) Close() error { return s.closers.Close() }
 
-// prepare opens what the run needs, and the output directory where this process writes there.
+// prepare opens what the run needs and, on rank 0, the output directory.
 func (s *session) prepare() (err error) {
 	if !s.Ranks.First() {
 		if err := s.open(); err != nil {
@@ -142,8 +142,7 @@ func (s *session) prepare() (err error) {
 	return s.openOutput()
 }
 
-// begin writes what a run leaves at its start, yaml as config.yaml, and returns what is saved
-// beside weights.
+// begin writes the run's first files, yaml as config.yaml, and returns the files to save beside weights.
 func (s *session) begin(yaml []byte) (extra map[string][]byte, err error) {
 	if !s.Ranks.First() {
 		return nil, nil
@@ -172,8 +171,7 @@ func (s *session) begin(yaml []byte) (extra map[string][]byte, err error) {
 	return extra, nil
 }
 
-// open allocates memory and fills it: from the checkpoint, from the model's
-// directory, or at random.
+// open allocates memory and fills it: from the checkpoint, from the model's directory, or at random.
 func (s *session) open() (err error) {
 	if f := s.Hooks.Allocating; f != nil {
 		f()
@@ -205,7 +203,7 @@ func (s *session) open() (err error) {
 	return err
 }
 
-// openOutput opens what the run goes on with in its output directory.
+// openOutput opens the files in the output directory that the run appends to.
 func (s *session) openOutput() (err error) {
 	step := s.From.State.Step
 	if s.log, s.lastEval, err = report.OpenMetrics(s.FS(), filepath.Join(s.Config.OutputDir, settings.MetricsFile), step, s.Hooks.Metrics); err != nil {
@@ -225,8 +223,8 @@ func (s *session) openOutput() (err error) {
 	return err
 }
 
-// openRankMetrics opens the file for what metrics.jsonl has, as a rank but the first sees it: what
-// it waits for, its memory and its copies. Where that fails, the rank has none.
+// openRankMetrics opens rank-N.jsonl on a rank other than 0. It has the same lines as metrics.jsonl, with this rank's
+// own stalls, memory and copies. If that fails, the rank has no metrics.
 func (s *session) openRankMetrics() {
 	log, _, err := report.OpenMetrics(s.FS(), filepath.Join(s.Config.OutputDir, fmt.Sprintf(settings.RankMetricsFile, s.Ranks.Rank())), s.From.State.Step, s.Hooks.Metrics)
 	if err != nil {
@@ -237,8 +235,8 @@ func (s *session) openRankMetrics() {
 	s.observers = append(s.observers, &report.Metrics{Log: log, Failed: func(err error) { s.DeferredNotes.Add(err.Error()) }})
 }
 
-// steps makes the steps that are left, and stops where samples are due. A cancelled ctx
-// ends it after the step in progress, which is saved.
+// steps runs the remaining steps and pauses for samples. If ctx is cancelled, it ends after the current step, which
+// is saved.
 func (s *session) steps(ctx context.Context) error {
 	for ran := false; ; ran = true {
 		if s.samplesOwed() {
@@ -251,7 +249,7 @@ func (s *session) steps(ctx context.Context) error {
 		if ran && (s.lastStep >= s.Config.MaxSteps || s.endsEarly()) {
 			return nil
 		}
-		if s.Ranks.Size() > 1 && s.halted.Err() != nil { // the ranks have agreed to stop outside of steps
+		if s.Ranks.Size() > 1 && s.halted.Err() != nil { // the ranks have agreed to stop between steps
 			return s.saveAsItIs()
 		}
 		opts := s.options()
@@ -265,7 +263,7 @@ func (s *session) steps(ctx context.Context) error {
 	}
 }
 
-// options returns the options of the pipeline, from where the run stands.
+// options returns the pipeline's options for the rest of the run.
 func (s *session) options() actors.Options {
 	c := s.Config
 	evalPasses := 0
@@ -305,7 +303,7 @@ func (s *session) options() actors.Options {
 	}
 }
 
-// recorder is what the pipeline tells its timeline to; nil: nobody asks for one.
+// recorder returns the pipeline's timeline recorder; nil: none.
 func (s *session) recorder() *timeline.Recorder {
 	if s.trace == nil {
 		return nil
@@ -313,8 +311,7 @@ func (s *session) recorder() *timeline.Recorder {
 	return s.trace.Recorder
 }
 
-// tellNotes tells the notes of the device and of the run that came up since it was
-// called last.
+// tellNotes passes new notes of the devices and the run to the observers.
 func (s *session) tellNotes() {
 	for _, n := range append(s.news.Take(), s.DeferredNotes.Take()...) {
 		s.observers.Note(n)
@@ -344,7 +341,7 @@ func (s *session) onStep(r actors.StepReport) {
 	}
 }
 
-// onEval reports an evaluation.
+// onEval records and reports an evaluation.
 func (s *session) onEval(r actors.EvalReport) {
 	s.lastEval = r
 	s.bestTracker.Report(r)
@@ -352,15 +349,15 @@ func (s *session) onEval(r actors.EvalReport) {
 	s.observers.Eval(report.Eval{Report: r, Metrics: report.EvalMetricsOf(r)})
 }
 
-// evalOwed says whether an evaluation is due after the last step done (at the start,
-// the step that the run goes on from) and metrics.jsonl does not have it.
+// evalOwed reports whether an evaluation after the last step is due but not in metrics.jsonl. At the start, the last
+// step is the step from which the run resumes.
 func (s *session) evalOwed() bool {
 	step, every := s.lastStep, settings.CadenceOf(s.Config)
 	due := s.Eval != nil && step > 0 && (every.Eval > 0 && step%every.Eval == 0 || every.EvalEpochs && s.EndsEpoch(step) || step == s.Config.MaxSteps)
 	return due && s.lastEval.Step != step
 }
 
-// epoch is how many epochs of the data are over after a step.
+// epoch returns the number of epochs done after a step.
 func (s *session) epoch(step int) float64 {
 	return float64(s.Train.Pos(step)) / float64(s.Data.Train().Rows())
 }
@@ -369,9 +366,9 @@ func (s *session) epoch(step int) float64 {
 // aborted at once.
 const abortPatience = 2 * time.Minute
 
-// abortSignal returns a channel that is closed when the step in progress is to be aborted: abortPatience after ctx is
-// done, or at once if the step takes longer than that. end stops the waiting. With several ranks giveUp is nil, and
-// every rank finishes the step.
+// abortSignal returns a channel that closes when the current step must be aborted. That is abortPatience after ctx is
+// done, or at once if the step is predicted to take longer. end stops the waiting. With several ranks giveUp is nil,
+// and every rank finishes the step.
 func (s *session) abortSignal(ctx context.Context) (giveUp <-chan struct{}, end func()) {
 	waits := abortPatience
 	if p := s.Hooks.Patience; p > 0 {
@@ -400,8 +397,8 @@ func (s *session) abortSignal(ctx context.Context) (giveUp <-chan struct{}, end 
 	return up, func() { close(over) }
 }
 
-// stepTakes is about what a step takes: what the last one took or, before the first, what its products and attention take at
-// the device's peak.
+// stepTakes estimates the duration of a step: the last step's or, before the first, the time of its products and
+// attention at the device's peak rate.
 func (s *session) stepTakes() time.Duration {
 	if took := s.took.Load(); took > 0 {
 		return time.Duration(took)
@@ -415,7 +412,8 @@ func (s *session) stepTakes() time.Duration {
 	return time.Duration(executed / s.meter.PeakFLOPS * float64(time.Second))
 }
 
-// gaveUp saves what a run has reached that has given up its step; any other end of the pipeline is only passed on.
+// gaveUp saves the state of a run that has aborted its step (err is a StepAbortedError). It returns any other err
+// unchanged.
 func (s *session) gaveUp(err error) error {
 	var up *actors.StepAbortedError
 	if !errors.As(err, &up) {

@@ -7,7 +7,7 @@ import (
 	"mt/internal/run/config"
 )
 
-// Optimizer is how weights are updated.
+// Optimizer returns the optimizer that the keys describe.
 func Optimizer(c *config.Config) optim.Optimizer {
 	lion := grouped(c, optim.Lion{Beta1: c.AdamBeta1, WeightDecay: c.WeightDecay, Beta2: c.AdamBeta2}, c.LearningRate)
 	switch c.Optim {
@@ -27,7 +27,7 @@ func Optimizer(c *config.Config) optim.Optimizer {
 	return adamW(c, c.LearningRate)
 }
 
-// Elementwise is the optimizer, or what it moves all with that is no matrix.
+// Elementwise returns the optimizer, or with Muon the optimizer of the tensors that are not matrices.
 func Elementwise(c *config.Config) optim.Optimizer {
 	if m := Muon(c); m != nil {
 		return m.Others
@@ -35,12 +35,13 @@ func Elementwise(c *config.Config) optim.Optimizer {
 	return Optimizer(c)
 }
 
-// adamW is AdamW whose highest rate is highest.
+// adamW returns AdamW with the keys' options. highest is its peak learning rate.
 func adamW(c *config.Config, highest float64) optim.Elementwise {
 	return grouped(c, optim.AdamW{Beta1: c.AdamBeta1, Beta2: c.AdamBeta2, Eps: c.AdamEpsilon, WeightDecay: c.WeightDecay}, highest)
 }
 
-// grouped is an optimizer whose highest rate is highest, with the groups of lr_groups.
+// grouped returns the optimizer by with the options of lr_groups, if there are any. highest is the optimizer's peak
+// learning rate.
 func grouped(c *config.Config, by optim.Elementwise, highest float64) optim.Elementwise {
 	if groups := groups(c, highest); groups != nil {
 		return optim.Grouped{By: by, Groups: groups}
@@ -48,7 +49,7 @@ func grouped(c *config.Config, by optim.Elementwise, highest float64) optim.Elem
 	return by
 }
 
-// groups are those of lr_groups for an optimizer whose highest rate is highest; nil: there are none.
+// groups returns lr_groups. Scale is each group's peak learning rate over highest, the optimizer's own. nil: no groups.
 func groups(c *config.Config, highest float64) *optim.Groups {
 	if len(c.LRGroups) == 0 {
 		return nil
@@ -60,7 +61,7 @@ func groups(c *config.Config, highest float64) *optim.Groups {
 	return &out
 }
 
-// Muon is how matrices are moved whole; nil: none are.
+// Muon returns the Muon optimizer; nil: the run does not use Muon.
 func Muon(c *config.Config) *optim.Muon {
 	adamW := adamW(c, cmp.Or(c.AdamLR, c.LearningRate))
 	bits, others := 0, optim.Optimizer(adamW)
@@ -71,7 +72,7 @@ func Muon(c *config.Config) *optim.Muon {
 	default:
 		return nil
 	}
-	share := func(rate float64) float64 { // of the schedule's
+	share := func(rate float64) float64 { // learning rates over the one that the schedule scales
 		if rate == 0 {
 			return 1
 		}
@@ -81,7 +82,7 @@ func Muon(c *config.Config) *optim.Muon {
 		Bits: bits, Scale: share(c.MuonLR), Others: others, OthersScale: share(c.AdamLR), Groups: groups(c, c.LearningRate)}
 }
 
-// NSSteps is how many iterations a matrix takes that is moved whole; 0: none is.
+// NSSteps returns Muon's Newton-Schulz iterations per matrix; 0: no Muon.
 func NSSteps(c *config.Config) int {
 	if m := Muon(c); m != nil {
 		return m.NSSteps
@@ -89,7 +90,7 @@ func NSSteps(c *config.Config) int {
 	return 0
 }
 
-// Average is how an average of the weights is kept.
+// Average returns the settings of the weights' moving average.
 func Average(c *config.Config) optim.Average {
 	return optim.Average{Decay: c.EMADecay, After: int64(c.EMAAfter)}
 }

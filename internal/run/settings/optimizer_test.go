@@ -25,7 +25,7 @@ func TestMuonsRates(t *testing.T) {
 	}
 }
 
-// TestGroupsRates: a group's rate takes the place of learning_rate, of muon_lr and of adam_lr, and its decay that of weight_decay.
+// TestGroupsRates: a group's rate replaces learning_rate, muon_lr and adam_lr, and its decay replaces weight_decay.
 func TestGroupsRates(t *testing.T) {
 	groups := "lr_groups: [{name: a, modules: [x], lr: 0.1}, {name: b, modules: [y], lr: 0.02, weight_decay: 0}]\n"
 	for keys, want := range map[string][2]float64{ // the scales of the first group, of matrices and of all else

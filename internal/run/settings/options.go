@@ -16,61 +16,60 @@ import (
 	"mt/plan/rates"
 )
 
-// Options say where a command writes and how.
+// Options configures a command's input and output.
 type Options struct {
 	Stdout, Stderr io.Writer
 	JSON           bool // tables and results as JSON on Stdout
 	Interactive    bool // Stderr is a terminal: one progress line, redrawn
-	Timeline       bool // the last complete step is kept in output_dir/timeline.json, for those who watch
+	Timeline       bool // keep the last complete step in output_dir/timeline.json, for dashboards
 
-	// ProcessEnds: the process ends when the call returns. GPUs then leave host memory pinned, which takes long to undo.
+	// ProcessEnds: the process exits after the call. GPUs then leave host memory pinned, since unpinning is slow.
 	ProcessEnds bool
 
-	Forecast Forecast // of Plan: on which machine, and what else to try
+	Forecast Forecast // for Plan: the machine to predict, and what to vary
 
-	// World is the ranks that train together; nil, or of one: this process trains alone. All of them
-	// call Train, which returns on all of them together, with the same error, or one ends the
-	// run for all. The caller closes it.
+	// World is the ranks that train together; nil or a single rank: this process trains alone. All ranks call Train.
+	// Train returns on all of them with the same error, or one rank aborts the run for all. The caller closes World.
 	World   cluster.World
-	Version string // of the program, which all ranks must have alike
+	Version string // version of the program; all ranks need the same
 
 	Hooks Hooks
 }
 
-// Hooks are where tests reach into a run. All may be nil.
+// Hooks lets tests intervene in a run. Every field may be nil.
 type Hooks struct {
-	FS         checkpoint.FS             // what checkpoints and models are written through
-	Metrics    func(io.Writer) io.Writer // what metrics.jsonl is written through
-	Events     func(io.Writer) io.Writer // what TensorBoard's event file is written through
+	FS         checkpoint.FS             // file system for checkpoints and models
+	Metrics    func(io.Writer) io.Writer // wraps metrics.jsonl
+	Events     func(io.Writer) io.Writer // wraps TensorBoard's event file
 	Trace      func(io.WriteCloser) io.WriteCloser
-	Planned    func(run any)              // memory is planned; run is an *Output
-	Allocating func()                     // big memory is about to be taken
-	Reading    func(what string)          // data is being read
-	Logging    func(step int)             // a step is about to be logged
-	Stepped    func(step int)             // a step is reported and logged
-	Sampling   func(step int)             // samples are about to be made
-	Packing    func(step int, eval bool)  // a batch is about to be packed
-	Symbols    cudart.Symbols             // CUDA, in place of what is found
-	Patience   time.Duration              // in place of the time for which a run that is to stop goes on with its step; 0: it is not replaced
-	Room       func() host.Room           // host memory, in place of what is available
-	ReadRates  func() (own, host float64) // of Symbols, in place of what is measured: bytes a second from its own and from host memory
+	Planned    func(run any)              // after planning memory; run is an *Output
+	Allocating func()                     // before allocating large memory
+	Reading    func(what string)          // while reading data
+	Logging    func(step int)             // before logging a step
+	Stepped    func(step int)             // after reporting and logging a step
+	Sampling   func(step int)             // before sampling
+	Packing    func(step int, eval bool)  // before packing a batch
+	Symbols    cudart.Symbols             // replaces the CUDA libraries found
+	Patience   time.Duration              // replaces how long a stopping run may continue its step; 0: the default
+	Room       func() host.Room           // replaces the available host memory
+	ReadRates  func() (own, host float64) // replaces the measured read rates of Symbols: own memory and host memory, in bytes per second
 	Heartbeat  *Heartbeat                 // between ranks; nil: ranks.DefaultHeartbeat
 
-	Serving func(url string, l net.Listener) // the dashboard is being served
+	Serving func(url string, l net.Listener) // the dashboard is up
 }
 
-// ErrInterrupted is the error of work that was asked to stop.
+// ErrInterrupted is the error of work that ended because it was asked to stop.
 var ErrInterrupted = errors.New("interrupted")
 
-// ErrResumable is the ErrInterrupted of work that the same command goes on with: a run
-// whose state has been saved, or data that was read in part.
+// ErrResumable is the ErrInterrupted of work that the same command can continue: a run with a saved state, or data
+// read in part.
 var ErrResumable = fmt.Errorf("%w; run the same command again to go on", ErrInterrupted)
 
-// Forecast says what Plan is to predict.
+// Forecast configures the prediction of Plan.
 type Forecast struct {
-	Machine *rates.Machine // where the run is to be; nil: here, and nothing is predicted
-	Sweep   string         // what to vary in a table: batch, seq or depth; empty: nothing
-	Hosts   int            // how many, each with a rank; 0: one
+	Machine *rates.Machine // target machine; nil: this machine, without a prediction
+	Sweep   string         // varied in a table: batch, seq or depth; empty: nothing
+	Hosts   int            // number of hosts, each with one rank; 0: one
 }
 
 // Heartbeat sets the heartbeat interval and the timeouts between ranks outside the exchange of gradients and weights.
@@ -89,8 +88,7 @@ type Dir struct {
 	FS   checkpoint.FS
 }
 
-// WriteWhole writes a small file of the directory so that it is there
-// whole or not at all, whatever happens.
+// WriteWhole writes a small file in the directory atomically: the file is complete or absent.
 func (d Dir) WriteWhole(name string, content []byte) error {
 	return checkpoint.WriteFile(d.FS, filepath.Join(d.Path, name), content)
 }
@@ -99,48 +97,44 @@ func (d Dir) WriteWhole(name string, content []byte) error {
 const (
 	// ConfigFile is the resolved configuration, also in every checkpoint.
 	ConfigFile = "config.yaml"
-	// MetricsFile has one JSON object per logged step, and one per evaluation.
-	// docs/metrics.md says what is in them.
+	// MetricsFile has one JSON object per logged step and per evaluation. docs/metrics.md describes them.
 	MetricsFile = "metrics.jsonl"
-	// RankMetricsFile is the name of what a rank but the first has in its place, on its host.
+	// RankMetricsFile replaces MetricsFile on ranks other than the first, each on its host.
 	RankMetricsFile = "rank-%d.jsonl"
-	// LogFile is the name of what a rank but the first writes its notes and errors to, on its host.
+	// LogFile receives notes and errors of ranks other than the first, each on its host.
 	LogFile = "rank-%d.log"
-	// AlgorithmsFile is where a run on a GPU records how its matrix products were
-	// computed: the same bits come from the same algorithms.
+	// AlgorithmsFile records the algorithms of the matrix products of a run on a GPU. The same algorithms give the
+	// same bits.
 	AlgorithmsFile = "matmul_algorithms.json"
-	// CurveFile is a picture of the run: its losses and learning rate, from metrics.jsonl.
+	// CurveFile is a picture of the run's losses and learning rate, from metrics.jsonl.
 	CurveFile = "loss.svg"
-	// SamplesFile has one JSON object for every sample: the step after which it was made, the
-	// prompt, and the text that continues it.
+	// SamplesFile has one JSON object per sample: the step, the prompt, and the text that continues it.
 	SamplesFile = "samples.jsonl"
-	// BoardsFile names a run where it is shown, so that a resumed run goes on there.
+	// BoardsFile has the run's ids on servers, so that a resumed run continues there.
 	BoardsFile = "boards.json"
-	// TimelineFile has the last complete step, as timeline.Step says, where Options.Timeline
-	// asks for it.
+	// TimelineFile has the last complete step, in the form of timeline.Step, if Options.Timeline is set.
 	TimelineFile = "timeline.json"
-	// EndFile marks the output directory of a run that is done. It holds the state of the
-	// run whose model is there.
+	// EndFile marks the output directory of a finished run. It holds the run's final state.
 	EndFile = "trainer_state.json"
-	// AverageDir is the model of the averages.
+	// AverageDir is the folder of the averaged model.
 	AverageDir = "ema"
 )
 
-// AveragesIn is the directory of that model.
+// AveragesIn returns the folder of the averaged model.
 func AveragesIn(c *config.Config) string { return filepath.Join(c.OutputDir, AverageDir) }
 
-// CheckpointName is the name of the checkpoint after a step.
+// CheckpointName returns the name of the checkpoint after a step.
 func CheckpointName(step int) string { return fmt.Sprintf("checkpoint-%d", step) }
 
-// Cadence is how often a run saves, evaluates and logs: every so many steps (0:
-// not before its end), or at the end of every epoch.
+// Cadence says when a run saves, evaluates and logs: every given number of steps (0: only at the end), or at the end
+// of every epoch.
 type Cadence struct {
 	Save, Eval, Log        int
 	SaveEpochs, EvalEpochs bool
-	SaveEvals              bool // at every evaluation too
+	SaveEvals              bool // also save at every evaluation
 }
 
-// CadenceOf is how often a run of c does so.
+// CadenceOf returns the cadence of a run of c.
 func CadenceOf(c *config.Config) Cadence {
 	n := Cadence{Save: c.SaveSteps.Of(c.MaxSteps), Eval: c.EvalSteps.Of(c.MaxSteps), Log: c.LoggingSteps.Of(c.MaxSteps),
 		SaveEpochs: c.SaveStrategy == "epoch", EvalEpochs: c.EvalStrategy == "epoch", SaveEvals: c.SaveBest}
@@ -153,11 +147,10 @@ func CadenceOf(c *config.Config) Cadence {
 	return n
 }
 
-// TracksBest says whether the run asks for anything that evaluations decide.
+// TracksBest reports whether evaluations decide something in the run: the best checkpoint, or early stopping.
 func TracksBest(c *config.Config) bool { return c.SaveBest || c.EarlyStoppingPatience > 0 }
 
-// EndedEarly tells whether end is that of a run that early stopping has ended, and whose
-// keys would end it there again.
+// EndedEarly reports whether early stopping ended the run with state end, and c's keys would end it there again.
 func EndedEarly(c *config.Config, end checkpoint.TrainerState) bool {
 	return end.Ended.Early && c.EarlyStoppingPatience > 0 && end.Ended.Best.Since >= c.EarlyStoppingPatience
 }

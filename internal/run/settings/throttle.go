@@ -16,13 +16,13 @@ import (
 // ThrottleVariable is the environment variable that slows a run down.
 const ThrottleVariable = "MT_THROTTLE"
 
-// Throttle limits rates, in bytes a second; 0: no limit.
+// Throttle limits rates, in bytes per second; 0: no limit.
 type Throttle struct {
-	Link    float64 // of copies between the host and the CPU device, each way
-	Updates float64 // of the optimizer's updates of units, read and written: those of whole matrices (Muon) are not slowed down
+	Link    float64 // copies between the host and the CPU device, each way
+	Updates float64 // reads and writes of the optimizer's element-wise updates; Muon's matrix updates are not slowed down
 }
 
-// ThrottleFromEnv reads a Throttle from the environment: such as "link=400MB/s updates=2GB/s".
+// ThrottleFromEnv parses the environment variable: "link=400MB/s updates=2GB/s".
 func ThrottleFromEnv() (Throttle, error) {
 	l, err := parseThrottle(os.Getenv(ThrottleVariable))
 	if err != nil {
@@ -31,7 +31,7 @@ func ThrottleFromEnv() (Throttle, error) {
 	return l, err
 }
 
-// parseThrottle reads a Throttle as ThrottleFromEnv does. An empty text limits nothing.
+// parseThrottle parses a Throttle. Empty text limits nothing.
 func parseThrottle(text string) (l Throttle, err error) {
 	for _, word := range strings.Fields(text) {
 		what, rate, _ := strings.Cut(word, "=")
@@ -51,7 +51,7 @@ func parseThrottle(text string) (l Throttle, err error) {
 	return l, nil
 }
 
-// Optimizer is o with its updates slowed down.
+// Optimizer returns o, slowed down so that updates keep to the limit l.Updates.
 func (l Throttle) Optimizer(o optim.Optimizer) optim.Optimizer {
 	if l.Updates <= 0 {
 		return o
@@ -69,7 +69,7 @@ func (s slowOptimizer) At(r optim.Rate) optim.Update {
 	return &slowUpdate{Update: s.Optimizer.At(r), limit: s.limit, began: time.Now()}
 }
 
-// slowUpdate is the update of one layer.
+// slowUpdate is a slowed-down update of one layer.
 type slowUpdate struct {
 	optim.Update
 	limit float64
@@ -77,11 +77,11 @@ type slowUpdate struct {
 	moved atomic.Int64 // bytes so far
 }
 
-// Step implements optim.Update: it returns no earlier than the limit allows for all bytes
-// that were moved since the update began.
+// Step implements optim.Update. It returns no earlier than the limit allows for the bytes moved since the update
+// began.
 func (u *slowUpdate) Step(unit optim.Unit, w optim.Weight, planes []optim.State, g optim.Grad) {
 	u.Update.Step(unit, w, planes, g)
-	bytes := int64(4*2 + 4) // the weight both ways, and the gradient
+	bytes := int64(4*2 + 4) // read and write the weight, read the gradient
 	for range planes {
 		bytes += 2 * 4
 	}
@@ -89,7 +89,7 @@ func (u *slowUpdate) Step(unit optim.Unit, w optim.Weight, planes []optim.State,
 	time.Sleep(time.Until(u.began.Add(time.Duration(float64(moved) / u.limit * 1e9))))
 }
 
-// Machine is m as it is with these limits.
+// Machine returns m with the limits of l: rates above a limit are lowered to it.
 func (l Throttle) Machine(m *rates.Machine) *rates.Machine {
 	slower := func(rate *float64, cores *float64, limit float64) {
 		if limit = limit / 1e9; limit > 0 && limit < *rate {
@@ -102,7 +102,7 @@ func (l Throttle) Machine(m *rates.Machine) *rates.Machine {
 		slower(&link.Up, &upCores, l.Link)
 		slower(&link.Down, &downCores, l.Link)
 		slower(&link.Peer, &peerCores, l.Link)
-		link.Cores = max(upCores, downCores) // a copy to another device is as one of those
+		link.Cores = max(upCores, downCores) // copies to another device use the same cores
 	})
 	if out.Host.Update.Cores == 0 {
 		out.Host.Update.Cores = float64(out.Host.Cores)

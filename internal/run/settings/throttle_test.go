@@ -67,7 +67,7 @@ func TestOptimizer(t *testing.T) {
 	}
 }
 
-// TestMachine: rates are those of the limits where these are lower, and keep as many cores busy as fits.
+// TestMachine: rates are capped at the throttle's limits, and the number of busy cores falls in proportion.
 func TestMachine(t *testing.T) {
 	link := rates.Link{Up: 10, Down: 5, Peer: 8, Cores: 1}
 	m := &rates.Machine{Link: link, More: []rates.Card{{Link: link}}, Host: rates.Host{Cores: 4, Update: rates.Op{Rate: 20}}}

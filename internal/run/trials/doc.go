@@ -1,4 +1,4 @@
-// Package trials runs a configuration, or a model, over random tokens, for benchmarks and for tuning.
+// Package trials runs a configuration or a model over random tokens, for benchmarks and tuning.
 //
-// It imports predict. Invariant: no data is read, and output_dir is not touched.
+// It imports predict. Invariant: it reads no data and leaves output_dir alone.
 package trials

@@ -25,8 +25,7 @@ import (
 	"mt/plan"
 )
 
-// SyntheticOptions describe a run over random tokens, for benchmarks: the whole
-// pipeline without files.
+// SyntheticOptions configures a run over random tokens for benchmarks: the whole pipeline without files.
 type SyntheticOptions struct {
 	Model        *model.Config
 	Rows, SeqLen int
@@ -37,54 +36,54 @@ type SyntheticOptions struct {
 	Depths       plan.Depths
 	MicroTokens  int // 0: auto
 	ChunkTokens  int // 0: auto
-	// On is the device, which stays the caller's; nil: one is opened as Device, DeviceMemory,
-	// Threads, Unified and Throttle say, and closed at the end.
+	// On is the device, which the caller closes; nil: StartSynthetic opens one according to Device, DeviceMemory,
+	// Threads, Unified and Throttle, and Close closes it.
 	On           device.Device
 	Device       string // cpu (or empty) or cuda
-	Devices      int    // how many of them; 0: one
-	DeviceMemory int64  // budget of each in bytes; 0: what it has
-	NoClip       bool   // no gradient clipping: a layer is updated as soon as its gradient lands
-	Profile      bool   // time every operation; of one device
-	// AttentionKernels are auto (or empty), fused, portable or sm90a, as the key attention_kernels.
+	Devices      int    // number of devices; 0: one
+	DeviceMemory int64  // bytes per device; 0: all
+	NoClip       bool   // no gradient clipping: a layer's update starts when its gradient lands
+	Profile      bool   // time every operation of the first device
+	// AttentionKernels is the key attention_kernels: auto (or empty), fused, portable or sm90a.
 	AttentionKernels string
-	TimedMatMul      bool // matrix products by the fastest algorithm, as with the key matmul: timed
+	TimedMatMul      bool // use the fastest algorithm for matrix products, like matmul: timed
 	Throttle         settings.Throttle
-	// Weights stores row r of p, p.Cols values or as many as r stands for, in row; it is called
-	// from many goroutines. Nil: first weights of training from scratch.
+	// Weights fills row with the values of row r of p. Many goroutines call it. nil: the initial weights of training
+	// from scratch.
 	Weights func(p model.Param, r int, row []float32)
-	// Batch is the rows of a step, counted from 1; nil: random tokens.
+	// Batch returns the rows of a step, counted from 1; nil: random tokens.
 	Batch func(step int) []data.Row
 }
 
-// What the optimizer of a synthetic run is told, for programs that are to do the same.
+// The optimizer's settings in a synthetic run, exported for programs that compute the same run again.
 const (
 	SyntheticLR          = 1e-4
 	SyntheticMaxGradNorm = 1.0
 )
 
-// Synthetic is a run over random or given tokens. It stands still between calls of Run.
+// Synthetic is a run over random or given tokens. It pauses between calls of Run.
 type Synthetic struct {
 	Plan    *plan.Run
 	o       SyntheticOptions
 	devs    []device.Device // by lane
-	noted   []device.Device // the devices themselves, where devs wrap them
-	profile *wrap.Profiled  // nil: operations are not timed
+	noted   []device.Device // the same devices without wrappers, for their notes
+	profile *wrap.Profiled  // nil: no timing of operations
 	pool    *parallel.Pool
 	store   *host.Store
-	allowed chan struct{} // one for every step that may begin
+	allowed chan struct{} // one value per step that may start
 	reports chan actors.StepReport
 	stop    chan struct{}
-	ending  chan struct{} // closed when the pipeline ends, by a fault too
+	ending  chan struct{} // closed when the pipeline ends, also after a failure
 	ended   chan error
-	// attention are the kernels that compute attention; empty: the devices have no choice.
+	// attention names the attention kernels; empty: the devices have no choice.
 	attention string
 	closers   []func()
 }
 
-// maxSyntheticSteps is the length of the schedule, more than any benchmark runs.
+// maxSyntheticSteps is the schedule's length, beyond any benchmark.
 const maxSyntheticSteps = 1 << 30
 
-// StartSynthetic allocates everything and starts the pipeline.
+// StartSynthetic allocates all memory and starts the pipeline.
 func StartSynthetic(o SyntheticOptions) (_ *Synthetic, err error) {
 	if o.Batch == nil {
 		random := o
@@ -141,7 +140,7 @@ func (s *Synthetic) resolve() (*plan.Run, error) {
 	return plan.Resolve(q)
 }
 
-// request asks for the plan of a run.
+// request returns the plan.Request of the run.
 func (o SyntheticOptions) request() plan.Request {
 	order := schedule.Zigzag
 	if o.Devices > 1 {
@@ -152,15 +151,15 @@ func (o SyntheticOptions) request() plan.Request {
 		DeviceMemory: o.DeviceMemory}
 }
 
-// PlanSynthetic is the plan of a run on the CPU that StartSynthetic would start.
+// PlanSynthetic returns the plan of a CPU run that StartSynthetic would start.
 func PlanSynthetic(o SyntheticOptions) (*plan.Run, error) { return plan.Resolve(o.request()) }
 
-// lent is a device that somebody else closes.
+// lent is a device that Close leaves open, because the caller owns it.
 type lent struct{ device.Device }
 
 func (lent) Close() error { return nil }
 
-// openDevices opens the devices; with Profile operations are timed.
+// openDevices opens the devices. With Profile it times their operations.
 func (s *Synthetic) openDevices() (err error) {
 	o := machine.Options{Device: s.o.Device, MemoryLimit: config.Bytes(s.o.DeviceMemory), Threads: s.o.Threads, Unified: s.o.Unified, TimedMatMul: s.o.TimedMatMul, LinkLimit: s.o.Throttle.Link}
 	if s.o.On != nil {
@@ -182,8 +181,7 @@ func (s *Synthetic) openDevices() (err error) {
 	return nil
 }
 
-// chooseAttention has the devices compute attention by the kernels that a training run with the same
-// attention_kernels takes.
+// chooseAttention selects the attention kernels that a training run with the same attention_kernels would use.
 func (s *Synthetic) chooseAttention() error {
 	var devs []open.Attender
 	sm90a := true
@@ -212,10 +210,10 @@ func (s *Synthetic) chooseAttention() error {
 	return nil
 }
 
-// AttentionKernels names the kernels that compute attention; empty on a device that has no choice.
+// AttentionKernels returns the name of the attention kernels; "" if the device has no choice.
 func (s *Synthetic) AttentionKernels() string { return s.attention }
 
-// SyntheticRecipe is the optimizer of a synthetic run.
+// SyntheticRecipe is the optimizer of a synthetic run, with its hyperparameters.
 var SyntheticRecipe = optim.AdamW{Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, WeightDecay: 0.1}
 
 func (s *Synthetic) options(o SyntheticOptions) actors.Options {
@@ -250,10 +248,9 @@ func randomRows(o SyntheticOptions, step int) []data.Row {
 	return rows
 }
 
-// Run does k steps, one right after the other, and returns their reports. The pipeline runs
-// empty at the end of a call and fills again in the next, so what a step costs is what the
-// reports in the middle say: the first contains the time since the call before, and nothing
-// follows the update of the last.
+// Run runs k steps without a pause and returns their reports. Between calls the pipeline is idle, so only the reports
+// in the middle of a call show the cost of a step. The first report includes the time since the last call, and the last
+// step's update overlaps with no other step.
 func (s *Synthetic) Run(k int) ([]actors.StepReport, error) {
 	for range k {
 		s.allowed <- struct{}{}
@@ -274,8 +271,8 @@ func (s *Synthetic) Run(k int) ([]actors.StepReport, error) {
 	return out, nil
 }
 
-// Notes are what the user should know of the devices: memory that cannot be pinned, products
-// that cuBLASLt does not compute. They come up while they work.
+// Notes returns the devices' notes, such as memory that cannot be pinned or products that cuBLASLt does not compute.
+// Notes can appear at any time during the run.
 func (s *Synthetic) Notes() []string {
 	var all []string
 	for _, dev := range s.noted {
@@ -286,14 +283,12 @@ func (s *Synthetic) Notes() []string {
 	return all
 }
 
-// FLOPs are the model FLOPs of a reported step and those that were executed, in
-// floating point operations.
+// FLOPs returns the model's FLOPs of a step and the executed FLOPs.
 func (s *Synthetic) FLOPs(r actors.StepReport) (counted, executed float64) {
 	return report.FLOPs(s.Plan)(r.Tokens, r.AttendedPairs, r.AttendedAgain)
 }
 
-// Times are how long the operations since the last call took, the longest first; none
-// without Profile.
+// Times returns the durations of operations since the last call, longest first; nil without Profile.
 func (s *Synthetic) Times() ([]wrap.OpTime, error) {
 	if s.profile == nil {
 		return nil, nil
@@ -301,7 +296,7 @@ func (s *Synthetic) Times() ([]wrap.OpTime, error) {
 	return s.profile.Times()
 }
 
-// DeviceName is the device's name, and how many of them there are.
+// DeviceName returns the device's name, with the number of devices if there are several.
 func (s *Synthetic) DeviceName() string {
 	if n := len(s.devs); n > 1 {
 		return fmt.Sprintf("%d × %s", n, s.devs[0].Name())
@@ -309,10 +304,10 @@ func (s *Synthetic) DeviceName() string {
 	return s.devs[0].Name()
 }
 
-// Device returns the first device, without what the run puts around it.
+// Device returns the first device without its wrappers.
 func (s *Synthetic) Device() device.Device { return s.noted[0] }
 
-// DeviceUsage is the memory of the device that has held most.
+// DeviceUsage returns the memory use of the device with the highest peak.
 func (s *Synthetic) DeviceUsage() device.Usage {
 	most := s.devs[0].Usage()
 	for _, d := range s.devs[1:] {
@@ -323,7 +318,7 @@ func (s *Synthetic) DeviceUsage() device.Usage {
 	return most
 }
 
-// Close ends the run and gives its memory back.
+// Close ends the run and frees its memory.
 func (s *Synthetic) Close() error {
 	close(s.stop)
 	for {

@@ -24,40 +24,39 @@ import (
 	"mt/plan/rates"
 )
 
-// Knobs are what can be tuned of a run. Zero leaves a choice to the plan, and Threads to the
-// number of cores.
+// Knobs are the settings that tuning may change: depths, threads and micro-batch sizes. 0 leaves a depth to the plan,
+// and Threads to the number of cores.
 type Knobs struct {
 	WeightSlots      int `json:"weight_slots"`
 	GradBuffers      int `json:"grad_buffers"`
-	GradSlabs        int `json:"grad_slabs,omitempty"` // 0 where every layer has one
+	GradSlabs        int `json:"grad_slabs,omitempty"` // 0 if every layer has its own
 	ActivationSlots  int `json:"activation_slots"`
-	Threads          int `json:"threads,omitempty"` // of the CPU device and of updates
+	Threads          int `json:"threads,omitempty"` // threads of the CPU device and of updates
 	MicroBatchTokens int `json:"micro_batch_tokens"`
 	ChunkTokens      int `json:"chunk_tokens"`
 }
 
-// List are the knobs in the order of their fields.
+// List returns the knobs in the order of their fields.
 func (k Knobs) List() []int {
 	return []int{k.WeightSlots, k.GradBuffers, k.GradSlabs, k.ActivationSlots, k.Threads, k.MicroBatchTokens, k.ChunkTokens}
 }
 
-// Trials are runs of one configuration with other depths, over rows of max_seq_len random tokens
-// and with random weights, which are the same memory in all of them. One of them runs at a time, on
-// all devices of the configuration.
+// Trials runs one configuration with different depths, over rows of max_seq_len random tokens. All trials share the
+// memory of the same random weights. One trial runs at a time, on all devices of the configuration.
 type Trials struct {
 	in            *open.Inputs
-	request       *resolve.Resolved // what a plan of the settings is asked for; it has none
+	request       *resolve.Resolved // the plan's request; it has no plan itself
 	store         *host.Store       // nil until the first run
 	stateOnDisk   []bool            // by layer: its state is on a disk; as the store has it
-	gradOnDisk    []bool            // by layer: its gradient is, too
-	weightsOnDisk []bool            // by layer: its tile is, too
-	slots         int               // state slots that the store has
-	ends          []func() error    // removes the files of the states
+	gradOnDisk    []bool            // by layer: its gradient is on a disk
+	weightsOnDisk []bool            // by layer: its tile is on a disk
+	slots         int               // state slots of the store
+	ends          []func() error    // remove the files of the states
 	news          *report.DeviceNotes
 	batches       map[int]*data.Batch
 }
 
-// OpenTrials opens the model and the device that c names, and neither data nor output_dir.
+// OpenTrials opens the model and the device of c, but neither data nor output_dir.
 func OpenTrials(c *config.Config, o settings.Options) (_ *Trials, err error) {
 	in, err := open.Open(c, o, open.Asks{Trials: true})
 	if err != nil {
@@ -66,12 +65,12 @@ func OpenTrials(c *config.Config, o settings.Options) (_ *Trials, err error) {
 	return &Trials{in: in, request: resolve.Request(in), news: report.NotesOf(in.Devices), batches: map[int]*data.Batch{}}, nil
 }
 
-// Close gives all memory back.
+// Close frees all memory.
 func (t *Trials) Close() error {
 	return errors.Join(t.closeStore(), t.in.Close())
 }
 
-// open makes the store of r, unless the one that is there has the same states on disks.
+// open creates the store for r, unless the current store has the same layers on disks.
 func (t *Trials) open(r *plan.Run, pool *parallel.Pool) error {
 	if t.store != nil && slices.Equal(t.stateOnDisk, r.StateOnDisk) && slices.Equal(t.gradOnDisk, r.GradOnDisk) && slices.Equal(t.weightsOnDisk, r.WeightsOnDisk) && t.slots == r.Depths.StateSlots {
 		return nil
@@ -91,7 +90,7 @@ func (t *Trials) open(r *plan.Run, pool *parallel.Pool) error {
 	return open.Initialise(t.store, t.in.Model, 1, pool)
 }
 
-// closeStore gives the store's memory and files back.
+// closeStore frees the store's memory and removes its files.
 func (t *Trials) closeStore() (err error) {
 	if t.store != nil {
 		err = t.store.Close()
@@ -103,19 +102,19 @@ func (t *Trials) closeStore() (err error) {
 	return err
 }
 
-// WriteNotes prints what the user should know, once.
+// WriteNotes prints the notes for the user, each once.
 func (t *Trials) WriteNotes(w io.Writer) {
 	report.ShowAll(w, save.NewOutput(t.request).AllNotes(), t.news.Take())
 }
 
-// Asked are the knobs as the configuration has them.
+// Asked returns the knobs as the configuration sets them.
 func (t *Trials) Asked() Knobs {
 	d, q := t.request.Asked.Depths, t.request.Asked
 	return Knobs{WeightSlots: d.WeightSlots, GradBuffers: d.GradBuffers, GradSlabs: d.GradSlabs, ActivationSlots: d.ActivationSlots,
 		Threads: t.in.Config.Threads, MicroBatchTokens: q.MicroBatchTokens, ChunkTokens: q.ChunkTokens}
 }
 
-// Plan is the plan of a trial. The error is a *plan.NotFitting where there is too little memory.
+// Plan returns the plan of a trial. It returns a *plan.NotFitting if memory is short.
 func (t *Trials) Plan(k Knobs) (*plan.Run, error) {
 	q := t.request.Asked
 	q.Depths.WeightSlots, q.Depths.GradBuffers, q.Depths.GradSlabs, q.Depths.ActivationSlots = k.WeightSlots, k.GradBuffers, k.GradSlabs, k.ActivationSlots
@@ -123,7 +122,7 @@ func (t *Trials) Plan(k Knobs) (*plan.Run, error) {
 	return plan.Resolve(q)
 }
 
-// Check refuses what does not fit, as training does: by names of keys.
+// Check returns the error that training with k would give, if k does not fit. The error names configuration keys.
 func (t *Trials) Check(k Knobs) error {
 	r, err := t.Plan(k)
 	if err != nil {
@@ -135,7 +134,7 @@ func (t *Trials) Check(k Knobs) error {
 	return t.request.WithPlan(r).CheckRoom("the run")
 }
 
-// Machine is m as slow as MT_THROTTLE makes this run. The error says that m is no machine for it.
+// Machine returns m, slowed down as MT_THROTTLE says. It returns an error if m's rates do not suit this run.
 func (t *Trials) Machine(m *rates.Machine) (*rates.Machine, error) {
 	if want := t.in.Config.Device; m.Device.Kind != want {
 		return nil, config.Usagef("the rates of %s are those of device %s, and the run is on %s: measure this machine with mt doctor --save FILE --device %s",
@@ -146,7 +145,7 @@ func (t *Trials) Machine(m *rates.Machine) (*rates.Machine, error) {
 	}
 	slow := t.in.Throttle
 	if !t.OnCPU() {
-		slow.Link = 0 // which only the CPU device knows
+		slow.Link = 0 // only the CPU device has a link limit
 	}
 	out := slow.Machine(m)
 	if !t.in.Config.PeerCopies {
@@ -155,7 +154,7 @@ func (t *Trials) Machine(m *rates.Machine) (*rates.Machine, error) {
 	return out, nil
 }
 
-// Predict predicts a step of r on m, which Machine has made.
+// Predict predicts a step of r on m, which comes from Machine.
 func (t *Trials) Predict(r *plan.Run, m *rates.Machine) (*predict.Prediction, error) {
 	batch := t.batches[r.Limits.MicroBatchTokens]
 	if batch == nil {
@@ -165,10 +164,10 @@ func (t *Trials) Predict(r *plan.Run, m *rates.Machine) (*predict.Prediction, er
 	return predict.Predicting{Batch: batch}.Predict(r, m)
 }
 
-// OnCPU says that the run computes on the CPU device.
+// OnCPU reports whether the run is on the CPU device.
 func (t *Trials) OnCPU() bool { return t.in.Config.Device == "cpu" }
 
-// Calibrated calls f with the device whose rates count, as fast as it can be.
+// Calibrated calls f with the device whose rates tuning needs, without the limits of MT_THROTTLE.
 func (t *Trials) Calibrated(f func(device.Device) error) error {
 	if t.in.Devices != nil {
 		return f(t.in.Devices[0])
@@ -180,8 +179,8 @@ func (t *Trials) Calibrated(f func(device.Device) error) error {
 	return errors.Join(f(dev), dev.Close())
 }
 
-// Run runs r for that many steps with that many threads (0: one a core), and returns the reports
-// of its steps. A cancelled ctx ends it after the step in progress with the cause.
+// Run runs r for the given steps with the given threads (0: one per core) and returns the steps' reports. If ctx is
+// cancelled, it ends after the step in progress and returns the cause.
 func (t *Trials) Run(ctx context.Context, r *plan.Run, threads, steps int) (reports []actors.StepReport, err error) {
 	defer func() {
 		if err != nil {
@@ -221,7 +220,7 @@ func (t *Trials) Run(ctx context.Context, r *plan.Run, threads, steps int) (repo
 	return reports, err
 }
 
-// inPairs makes a pair of every row: its halves.
+// inPairs splits every row into a pair of its halves.
 func inPairs(steps [][]data.Row) {
 	for _, rows := range steps {
 		for i := range rows {
@@ -231,7 +230,7 @@ func inPairs(steps [][]data.Row) {
 	}
 }
 
-// shape says how many random tokens of which vocabulary a batch of r has.
+// shape returns options with the model, the number of rows and the row length for random tokens of r.
 func (t *Trials) shape(r *plan.Run) SyntheticOptions {
 	return SyntheticOptions{Model: t.in.Model, Rows: r.Limits.Tokens / r.RowTokens, SeqLen: r.RowTokens}
 }

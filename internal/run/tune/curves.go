@@ -14,19 +14,19 @@ import (
 type CurvePoint struct {
 	Value     int                `json:"value"`
 	TokPerSec float64            `json:"tok_per_s"`
-	Stalls    map[string]float64 `json:"stalls"` // shares of the step, by cause
+	Stalls    map[string]float64 `json:"stalls"` // share of the step by cause
 }
 
-// Curve is what one key changes, as predicted, while all others stay as in the winner, or in the
-// start where nothing is faster.
+// Curve is the predicted effect of one key. The other keys have the values of the winner, or of the configuration
+// (start) if nothing is faster.
 type Curve struct {
 	Key    string       `json:"key"`
-	At     int          `json:"at"` // the value there
-	Of     string       `json:"of"` // start or best: whose are all others
+	At     int          `json:"at"` // the key's value in the plan that Of names
+	Of     string       `json:"of"` // start or best: the source of the other keys
 	Points []CurvePoint `json:"points"`
 }
 
-// curves predicts every value of every key that has a plan.
+// curves predicts every value of every key, where the plan fits.
 func (t *tuning) curves(ctx context.Context) error {
 	at, of := t.start.Point, "start"
 	if t.out.found() {
@@ -62,7 +62,7 @@ func (p *Point) curve(value int) CurvePoint {
 	return out
 }
 
-// flat says that the key changes less than a short run can show.
+// flat reports whether the key changes less than a short run can measure.
 func (c *Curve) flat() bool {
 	for _, p := range c.Points {
 		if first := c.Points[0].TokPerSec; p.TokPerSec > first*(1+alike) || p.TokPerSec < first*(1-alike) {
@@ -72,10 +72,10 @@ func (c *Curve) flat() bool {
 	return true
 }
 
-// Name is the key without what it is under.
+// Name returns the key without "pipeline.".
 func (c *Curve) Name() string { return strings.TrimPrefix(c.Key, "pipeline.") }
 
-// Chart draws throughput and stalls against the key.
+// Chart plots throughput and stalls against the key.
 func (c *Curve) Chart() chart.Chart {
 	speed := chart.Series{Label: "predicted tok/s"}
 	var stalls []chart.Series
@@ -100,7 +100,7 @@ func (c *Curve) Chart() chart.Chart {
 	return out
 }
 
-// WriteCurves prints a line for each key that changes anything, with the predictions of its values, and names the rest.
+// WriteCurves prints a line of predictions for each key with an effect and names the other keys.
 func (r *Result) WriteCurves(w io.Writer) error {
 	var b strings.Builder
 	var flat []string

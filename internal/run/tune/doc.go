@@ -1,7 +1,7 @@
-// Package tune finds the depths of the pipeline with which a configuration trains fastest on
-// this machine: it searches in virtual time, lets short real runs decide between what the search
-// proposes, and holds the winner against what the configuration had.
+// Package tune finds the pipeline depths with which a configuration trains fastest on this machine. It searches in
+// virtual time and proposes several plans. Short real runs eliminate the slower ones, and the winner is compared with
+// the start: the plan of the configuration as it is.
 //
-// It imports internal/doctor and what that may. Invariant: what it proposes
-// was faster than the start in a paired run; else it proposes nothing.
+// It imports internal/doctor and that package's imports. Invariant: tune proposes a change only if it was faster than
+// the start in paired runs.
 package tune

@@ -8,24 +8,24 @@ import (
 	"mt/actors"
 )
 
-// sample is what one short run measured: seconds of a step.
+// sample is the measurement of one short run, in seconds per step.
 type sample struct {
 	step    float64
-	compute float64 // of the compute stream
+	compute float64 // compute stream
 	stall   [actors.NumCauses]float64
 }
 
-// runner runs p for a number of steps that count.
+// runner runs plan p for some steps and measures them.
 type runner func(ctx context.Context, p *Point, steps int) (sample, error)
 
-// contestant is a plan that is measured.
+// contestant is a plan with its measurements.
 type contestant struct {
 	*Point
 	samples []sample
-	left    int // the round in which others went on without it; 0: none
+	left    int // the round in which it was eliminated; 0: none
 }
 
-// took are the seconds of a step in every run.
+// took returns the seconds per step of every run.
 func (c *contestant) took() []float64 {
 	out := make([]float64, len(c.samples))
 	for i, s := range c.samples {
@@ -34,15 +34,15 @@ func (c *contestant) took() []float64 {
 	return out
 }
 
-// median is the middle of values, the upper of the two middle ones of an even number.
+// median returns the median of values; with an even number of values, the upper one of the middle two.
 func median(values []float64) float64 {
 	return slices.Sorted(slices.Values(values))[len(values)/2]
 }
 
-// turns is how often every contestant of a round runs.
+// turns is how often each contestant runs in a round of halve.
 const turns = 2
 
-// rounds is how many rounds n contestants make until one is left, and runsOf how many runs.
+// rounds returns the number of rounds until one of n contestants is left; runsOf returns the number of runs.
 func rounds(n int) (count int) {
 	for ; n > 1; n = (n + 1) / 2 {
 		count++
@@ -57,9 +57,9 @@ func runsOf(n int) (runs int) {
 	return runs
 }
 
-// halve lets all run in turns, keeps the faster half, and so on with twice the steps, until one is
-// left, which it returns: successive halving (Jamieson and Talwalkar, arXiv:1502.07943). Each turn
-// begins with another contestant, so that none always follows the same one.
+// halve is successive halving (Jamieson and Talwalkar, arXiv:1502.07943). In each round all remaining contestants run
+// in turns, and the faster half stays. The next round has twice the steps. It returns the last contestant. Each turn
+// starts with another contestant, so that none always runs after the same one.
 func halve(ctx context.Context, all []*contestant, steps int, run runner) (*contestant, error) {
 	alive := slices.Clone(all)
 	for round := 1; len(alive) > 1; round++ {

@@ -5,35 +5,33 @@ import (
 	"slices"
 )
 
-// LeastPairs is the least number of pairs that can show anything: six agree by chance once in 64
-// times.
+// LeastPairs is the smallest number of pairs that can show anything. Six pairs agree by chance once in 64 times.
 const LeastPairs = 6
 
-// looks is how often pairs are summed up, after the first of them and, where they leave it open,
-// after as many again. Each look may take chance for speed in one case of 60, so that all of them
-// do so in one of 20.
+// looks is how often pairs are evaluated: after the first n pairs and, if the result is open, after each further n.
+// Each look may err with probability 1/60, so all three err with at most 1/20.
 const looks, chance = 3, 0.05 / looks
 
-// Faster says how much faster one plan is than another, as found by pairs of runs.
+// Faster says how much faster one plan is than another, from paired runs.
 type Faster struct {
-	// Ratio is the median of the time of a step of the start over that of the other one.
+	// Ratio is the median of step time of the start / step time of the other plan.
 	Ratio float64 `json:"ratio"`
-	// Least and Most are order statistics of the pairs: the true median lies below Least, or
-	// above Most, in at most one of 60 cases each, whatever the noise looks like.
+	// Least and Most are order statistics of the pairs' ratios. Whatever the noise, the true median is below Least with
+	// probability at most 1/60, and above Most with probability at most 1/60.
 	Least float64 `json:"least"`
 	Most  float64 `json:"most"`
 	Pairs int     `json:"pairs"`
 }
 
-// Certain says that it is faster, and not by chance.
+// Certain reports whether the other plan is faster than the start, beyond chance.
 func (f Faster) Certain() bool { return f.Least > 1 }
 
-// open says that more pairs could show that it is faster, as the ones so far seem to.
+// open reports whether the other plan seems faster than the start, but needs more pairs to prove it.
 func (f Faster) open() bool { return !f.Certain() && f.Ratio > 1+alike }
 
-// pair runs start and other in turns, n times, and compares them; where that leaves it open it
-// goes on, at most until there are looks times as many. Every other pair begins with the other one.
-// more, unless nil, is told when n pairs follow.
+// pair compares two plans: it runs start and other alternately, n times each. While the result is open, it repeats
+// this, up to looks times in all. Every other pair begins with the plan other. Before a repetition it calls more, which
+// may be nil.
 func pair(ctx context.Context, start, other *contestant, n, steps int, run runner, more func()) (f Faster, err error) {
 	var ratios []float64
 	for look := range looks {
@@ -61,7 +59,7 @@ func pair(ctx context.Context, start, other *contestant, n, steps int, run runne
 	return f, nil
 }
 
-// compare sums up ratios, of which there are at least LeastPairs.
+// compare evaluates the ratios of at least LeastPairs pairs.
 func compare(ratios []float64) Faster {
 	sorted := slices.Sorted(slices.Values(ratios))
 	n := len(sorted)
@@ -69,11 +67,10 @@ func compare(ratios []float64) Faster {
 	return Faster{Ratio: (sorted[(n-1)/2] + sorted[n/2]) / 2, Least: sorted[k], Most: sorted[n-1-k], Pairs: n}
 }
 
-// certainRank is the highest rank, from 0, of which n values in order have one above the median of
-// what they are drawn from by chance alone: that at most so many lie below it, each with a
-// probability of one half (the sign test).
+// certainRank returns the highest rank, from 0, whose value among n sorted samples exceeds the true median with
+// probability at most chance. It is the sign test: each sample lies below the median with probability 1/2.
 func certainRank(n int) int {
-	exactly, atMost := 1.0, 0.0 // the probability that k values lie below, and at most k
+	exactly, atMost := 1.0, 0.0 // P(exactly k samples below), P(at most k below)
 	for range n {
 		exactly /= 2
 	}

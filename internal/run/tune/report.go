@@ -16,7 +16,7 @@ import (
 	"mt/internal/run/trials"
 )
 
-// Speed is tokens a second of several runs.
+// Speed is the tokens per second of several runs.
 type Speed struct {
 	Median float64 `json:"median"`
 	Min    float64 `json:"min"`
@@ -24,31 +24,31 @@ type Speed struct {
 	Runs   int     `json:"runs"`
 }
 
-// Row is a plan, predicted and, unless it never ran, measured.
+// Row is a plan with its prediction and, if it ran, its measurement.
 type Row struct {
 	Knobs     trials.Knobs `json:"keys"`
 	Start     bool         `json:"start,omitempty"`
 	Best      bool         `json:"best,omitempty"`
-	Predicted float64      `json:"predicted_tok_per_s,omitempty"` // 0: for another number of threads than the rates are for
+	Predicted float64      `json:"predicted_tok_per_s,omitempty"` // 0: the plan uses another number of threads than the machine's rates
 	Measured  *Speed       `json:"measured_tok_per_s"`
-	// Stalls are shares of the compute stream's time, by cause, as measured.
+	// Stalls are measured shares of the compute stream's time, by cause.
 	Stalls map[string]float64 `json:"stalls"`
-	Memory int64              `json:"memory_bytes"` // of device and host
+	Memory int64              `json:"memory_bytes"` // device and host
 	Left   int                `json:"left_in_round,omitempty"`
 }
 
-// Result is what a tuning found out.
+// Result is the outcome of a tuning.
 type Result struct {
 	Machine     string           `json:"machine"`
 	Predictions int              `json:"predictions"`
 	Rows        []Row            `json:"candidates"`
-	Faster      *Faster          `json:"faster"` // the winner than the start; nil: there was no comparison
+	Faster      *Faster          `json:"faster"` // the winner against the start; nil: not compared
 	Settings    []config.Setting `json:"settings"`
 	Curves      []Curve          `json:"curves"`
 	Written     string           `json:"written,omitempty"` // the file with the settings
 
 	winner *contestant
-	// ownSlabs: every layer's gradient has a slab of its own, because it waits for the norm.
+	// ownSlabs: every layer's gradient has its own slab, because gradients wait for the norm.
 	ownSlabs bool
 	dims     []dimension
 }
@@ -58,8 +58,8 @@ func newResult(t *tuning) *Result {
 	return &Result{Machine: t.machine.Name, ownSlabs: p.Clip && p.BufferBytes() > 0 && !p.PoolsSlabs(), Settings: []config.Setting{}, Curves: []Curve{}}
 }
 
-// rank makes the rows, the start first and then the others, those that stayed longest first, and
-// the settings where the winner is faster.
+// rank fills the rows of the table: the start, then the contestants by the round in which they were eliminated, latest
+// first. It fills the proposed settings if the winner is faster.
 func (r *Result) rank(t *tuning) {
 	r.dims = t.space.dims
 	slices.SortStableFunc(t.all, func(a, b *contestant) int {
@@ -92,10 +92,10 @@ func b2i(b bool) int {
 	return 0
 }
 
-// found says that something faster than the start was found.
+// found reports whether the winner is faster than the start, beyond chance.
 func (r *Result) found() bool { return r.Faster != nil && r.Faster.Certain() }
 
-// row is c as a row.
+// row converts c to a Row.
 func (c *contestant) row() Row {
 	tokens := float64(c.run.Limits.Tokens)
 	out := Row{Knobs: c.Knobs, Predicted: tokens / c.Step, Memory: c.Memory, Left: c.left, Stalls: map[string]float64{}}
@@ -121,8 +121,8 @@ func (c *contestant) row() Row {
 	return out
 }
 
-// bestSettings are what makes best of start: all depths, since those that the plan chooses by itself
-// hang on those that are given, and of other keys what is new.
+// bestSettings returns the keys that turn the configuration's plan start into best. They include all depths, because
+// the plan derives the depths that are not set from those that are. Other keys are included only if they change.
 func bestSettings(dims []dimension, start, best trials.Knobs) []config.Setting {
 	var out []config.Setting
 	for _, d := range dims {
@@ -138,7 +138,7 @@ func bestSettings(dims []dimension, start, best trials.Knobs) []config.Setting {
 	return out
 }
 
-// WriteTable prints r for people.
+// WriteTable prints r as a table.
 func (r *Result) WriteTable(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	head := []string{""}
@@ -156,7 +156,7 @@ func (r *Result) WriteTable(w io.Writer) error {
 	return err
 }
 
-// cells are the columns of the table.
+// cells returns the row's columns.
 func (row *Row) cells(dims []dimension) []string {
 	name := ""
 	switch {
@@ -184,7 +184,7 @@ func (row *Row) cells(dims []dimension) []string {
 	return append(out, threads, predicted, measured, runs, row.stalls())
 }
 
-// stalls are the stalls of at least half a percent, the longest first.
+// stalls lists the causes with at least half a percent, longest first.
 func (row *Row) stalls() string {
 	if row.Measured == nil {
 		return "–"
@@ -205,7 +205,7 @@ func (row *Row) stalls() string {
 	return strings.Join(causes, ", ")
 }
 
-// verdict is what came out, and what to do.
+// verdict states the result and what to do.
 func (r *Result) verdict() string {
 	f := r.Faster
 	if f == nil {

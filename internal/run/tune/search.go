@@ -10,22 +10,21 @@ import (
 	"mt/internal/run/trials"
 )
 
-// alike is the part of a step by which two predictions may differ and count as equal: less than
-// a short run can tell apart.
+// alike is the relative difference in step time below which two predictions count as equal. A short run cannot
+// measure less.
 const alike = 0.002
 
-// search is a search under way.
+// search is a search in progress.
 type search struct {
 	space
 	ctx      context.Context
-	most     int       // predictions
-	until    time.Time // no new descent begins behind it; zero: whenever
+	most     int       // largest number of predictions
+	until    time.Time // no descent starts after this time; zero: no limit
 	progress func(done, of int)
 	seen     map[trials.Knobs]*Point
 }
 
-// better says whether p is to be preferred to q: it is faster or, where both are alike, takes
-// less memory.
+// better reports whether p beats q: it is faster, or about as fast with less memory.
 func better(p, q *Point) bool {
 	if q == nil || p == nil {
 		return p != nil
@@ -36,7 +35,7 @@ func better(p, q *Point) bool {
 	return p.Memory < q.Memory || p.Memory == q.Memory && p.Step < q.Step
 }
 
-// at predicts k; nil where it has no plan, or nothing more is to be predicted.
+// at returns the plan for k with its prediction. It returns nil if k has no plan or no predictions are left.
 func (s *search) at(k trials.Knobs) (*Point, error) {
 	if err := s.ctx.Err(); err != nil {
 		return nil, context.Cause(s.ctx)
@@ -57,13 +56,13 @@ func (s *search) at(k trials.Knobs) (*Point, error) {
 	return p, nil
 }
 
-// spent says that as many plans were predicted as are to be.
+// spent reports whether the limit on predictions or time is reached.
 func (s *search) spent() bool {
 	return len(s.seen) >= s.most || !s.until.IsZero() && time.Now().After(s.until)
 }
 
-// descend goes from p to a plan that no change of one knob, and no exchange of one for another,
-// makes better: memory that one knob takes is memory that another lacks.
+// descend improves p until no change of one knob helps, and no change of two knobs in opposite directions (exchange).
+// Such changes matter, because memory freed by one knob can serve another.
 func (s *search) descend(p *Point) (*Point, error) {
 	for {
 		next := p
@@ -93,8 +92,8 @@ func (s *search) descend(p *Point) (*Point, error) {
 	}
 }
 
-// exchange is the best plan with one knob a rung lower than in p and another one higher: a rung, or
-// as high as then fits. It is p where none is better.
+// exchange returns the best plan in which one knob of p is one value lower, and another is higher: by one value, or by
+// as much as fits. It returns p if no such plan is better.
 func (s *search) exchange(p *Point) (*Point, error) {
 	best := p
 	for _, up := range s.dims {
@@ -120,7 +119,7 @@ func (s *search) exchange(p *Point) (*Point, error) {
 	return best, nil
 }
 
-// highest is the highest value of d with which k has a plan, if any.
+// highest returns the highest value of dimension d with which k has a plan; none: empty.
 func (s *search) highest(k trials.Knobs, d dimension) []int {
 	for _, v := range slices.Backward(d.values) {
 		*d.at(&k) = v
@@ -131,7 +130,7 @@ func (s *search) highest(k trials.Knobs, d dimension) []int {
 	return nil
 }
 
-// beside is the value of a ladder next to v, above or below it; 0 where it ends there.
+// beside returns the value in the sorted values next to v: above v if way > 0, otherwise below. 0: there is none.
 func beside(values []int, v, way int) int {
 	if way > 0 {
 		if i := slices.IndexFunc(values, func(x int) bool { return x > v }); i >= 0 {
@@ -147,9 +146,8 @@ func beside(values []int, v, way int) int {
 	return 0
 }
 
-// run searches from start, from what the plan would choose, from the least and the most of
-// everything, and then from random places until nothing more is to be predicted. It returns all
-// that it saw, the best first.
+// run descends from several points: the start, the plan's own choice, the least and the most of every knob, and then
+// random points until spent. It returns all predicted points, best first.
 func (s *search) run(start *Point, seed uint64) ([]*Point, error) {
 	s.seen = map[trials.Knobs]*Point{start.Knobs: start}
 	auto, least, most := start.Knobs, start.Knobs, start.Knobs
@@ -158,7 +156,7 @@ func (s *search) run(start *Point, seed uint64) ([]*Point, error) {
 	}
 	from := []trials.Knobs{start.Knobs, auto, least, most}
 	random := rand.New(rand.NewPCG(seed, 7))
-	const draws = 64 // of which most have no plan where memory is short
+	const draws = 64 // most draws have no plan if memory is short
 	for range draws {
 		k := start.Knobs
 		for _, d := range s.dims {
@@ -185,9 +183,9 @@ func (s *search) run(start *Point, seed uint64) ([]*Point, error) {
 	return all, nil
 }
 
-// propose picks at most n of all, which are in order: of those that are alike the one with the
-// least memory, and of the best ones also that with the most, since a real run has delays that
-// deeper buffers hide and a prediction knows nothing of. start is not among them.
+// propose picks at most n of the plans in all, which is sorted; it leaves start out. Among equally fast plans it takes
+// the one with the least memory. Among the fastest it also takes the one with the most memory, since deep buffers hide
+// delays that a prediction does not know.
 func propose(all []*Point, start *Point, n int) []*Point {
 	var out []*Point
 	add := func(p *Point) {

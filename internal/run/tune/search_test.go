@@ -45,7 +45,7 @@ device_memory: `+memory+"\n"+more), config.Args{}))(t)
 	return trials
 }
 
-// slower is a GPU whose link and updates are so many times as slow beside its products.
+// slower is a GPU whose link and updates are slower by the given factors relative to its products.
 func slower(t *testing.T, name string, link, updates float64) *rates.Machine {
 	t.Helper()
 	m := testkit.Must(rates.Find(name))(t)
@@ -54,9 +54,9 @@ func slower(t *testing.T, name string, link, updates float64) *rates.Machine {
 	return m
 }
 
-// TestSearch: from depths of 1, with a hundred predictions, the search comes within 5 % of the best
-// of a whole grid, on machines that stand still for different reasons and with little memory, where
-// a depth takes what another one needs. Where long tests are left out it is one machine.
+// TestSearch: from depths of 1 and with a hundred predictions, the search comes within 5 % of a full grid's best. The
+// machines stall for different reasons and have little memory, so one depth's memory is missing for another. Without
+// long tests one machine is tried.
 func TestSearch(t *testing.T) {
 	testkit.NotShort(t)
 	every := testkit.Every(t, 6)

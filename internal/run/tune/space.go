@@ -9,32 +9,32 @@ import (
 	"mt/plan/rates"
 )
 
-// Point is a plan with its prediction.
+// Point is a plan with the knobs from which it was made and its prediction.
 type Point struct {
-	Knobs  trials.Knobs // depths as the plan has them, the others as asked for
+	Knobs  trials.Knobs // depths from the plan, other knobs as asked for
 	Step   float64      // predicted seconds of a step
 	Stall  [actors.NumCauses]float64
-	Memory int64 // of device and host together, bytes
+	Memory int64 // device + host, in bytes
 
 	run *plan.Run
 }
 
-// dimension is one knob and the values that are tried.
+// dimension is one knob with the values to try.
 type dimension struct {
-	key    string // of the configuration
+	key    string // key of the configuration
 	at     func(*trials.Knobs) *int
 	values []int // ascending
 }
 
-// space is where the search goes.
+// space is the set of plans to search.
 type space struct {
 	dims []dimension
-	// predict is nil, without an error, where the knobs have no plan that may be taken.
+	// predict returns nil without an error if the knobs have no allowed plan.
 	predict func(trials.Knobs) (*Point, error)
-	fits    func(trials.Knobs) bool // says whether predict would find a plan
+	fits    func(trials.Knobs) bool // reports whether predict would find a plan
 }
 
-// ladder are the numbers from least to most, closely at first: 1, 2, 3, 4, 6, 8, 12, 16 and so on.
+// ladder returns numbers from least to most with growing gaps: 1, 2, 3, 4, 6, 8, 12, 16 and so on.
 func ladder(least, most int) []int {
 	var out []int
 	for n, up := least, 0; n < most; n += up {
@@ -45,8 +45,8 @@ func ladder(least, most int) []int {
 	return append(out, max(least, most))
 }
 
-// knobs are those that r runs with, of which asked gives all but depths: a micro-batch that the
-// plan chose is not one that was asked for, since other choices hang on who made it.
+// knobs returns the depths of plan r, and the other knobs of asked. If the plan chose the micro-batch size, the knob
+// stays 0: other choices of the plan depend on whether the size was given.
 func knobs(r *plan.Run, asked trials.Knobs) trials.Knobs {
 	d := r.Depths
 	asked.WeightSlots, asked.GradBuffers, asked.ActivationSlots, asked.GradSlabs = d.WeightSlots, d.GradBuffers, d.ActivationSlots, 0
@@ -56,7 +56,7 @@ func knobs(r *plan.Run, asked trials.Knobs) trials.Knobs {
 	return asked
 }
 
-// spaceOf are the dimensions in which start can be changed.
+// spaceOf returns the dimensions along which the plan start may be changed. newBits: also those that change bits.
 func spaceOf(start *plan.Run, newBits bool) []dimension {
 	layers := len(start.Layouts)
 	tiles, activations := layers+2*start.Experts, 0
@@ -88,14 +88,14 @@ func spaceOf(start *plan.Run, newBits bool) []dimension {
 	return dims
 }
 
-// sameBits says whether a and b add the same numbers in the same order.
+// sameBits reports whether a and b add the same numbers in the same order.
 func sameBits(a, b *plan.Run) bool {
 	return a.Limits.MicroBatchTokens == b.Limits.MicroBatchTokens && a.GradBF16 == b.GradBF16 && a.Spec.ChunkTokens == b.Spec.ChunkTokens &&
 		a.Spec.HeadChunk == b.Spec.HeadChunk && a.Spec.Shards() == b.Spec.Shards()
 }
 
-// predictor predicts plans of t on m, each once. Without newBits it takes none that adds numbers
-// in another order than start.
+// predictor returns functions that plan and predict a step on machine m, each plan once. Without newBits they reject
+// plans that add numbers in another order than the plan start.
 func predictor(t *trials.Trials, m *rates.Machine, start *plan.Run, newBits bool) (predict func(trials.Knobs) (*Point, error), fits func(trials.Knobs) bool) {
 	known := map[trials.Knobs]*Point{}
 	fits = func(k trials.Knobs) bool {

@@ -18,43 +18,42 @@ import (
 	"mt/plan/rates"
 )
 
-// Options say what is tuned and how much is tried.
+// Options configures Tune.
 type Options struct {
 	Config  *config.Config
 	Stderr  io.Writer      // for notes
-	Machine *rates.Machine // what this machine reaches; nil: it is measured first
-	Host    string         // the processor, for people
-	Dir     string         // a folder for what is measured of the disk
-	NewBits bool           // change the order of sums too
-	// Predictions is how many plans are predicted at most, Candidates how many of them run, Pairs
-	// how often the winner runs against the start, and Steps how many steps of a first short run
-	// count (0: those of about a second).
+	Machine *rates.Machine // this machine's rates; nil: measured first
+	Host    string         // name of the processor, for display
+	Dir     string         // folder for measuring the disk
+	NewBits bool           // may change the order of sums
+	// Predictions is the largest number of predicted plans, Candidates the largest number of plans that run, Pairs
+	// the number of pairs for the comparison with the start. Steps is the number of measured steps of a first short
+	// run; 0: about a second's worth.
 	Predictions, Candidates, Pairs, Steps int
 	Seed                                  uint64
-	// Progress, unless nil, is told what is under way, and how long it takes still; 0: unknown.
+	// Progress, unless nil, is called with the current work and the remaining time; 0: unknown.
 	Progress func(what string, done, of int, left time.Duration)
 }
 
-// A search ends after this time, though not before its first descent.
+// searchTime is how long a search may take. The first descent always finishes.
 const searchTime = time.Minute
 
-// tuning is a tuning under way.
+// tuning is a tuning in progress.
 type tuning struct {
 	Options
 	trials  *trials.Trials
 	machine *rates.Machine
 	space   space
-	plan    *plan.Run // of the start
+	plan    *plan.Run // plan of the configuration as it is
 	start   *contestant
-	all     []*contestant // without the start
+	all     []*contestant // all contestants but the start
 	steps   int
 	runs    budget
 	out     *Result
 }
 
-// Tune tunes o.Config, which stays as it is. What it could find
-// out before ctx was cancelled comes with the cause; so does nothing but an error where o cannot
-// run at all.
+// Tune tunes o.Config without changing it. If ctx is cancelled, Tune returns the results so far with the cause. If o
+// cannot run at all, it returns only an error.
 func Tune(ctx context.Context, o Options) (_ *Result, err error) {
 	if o.Predictions < 1 || o.Candidates < 1 || o.Pairs < LeastPairs || o.Steps < 0 {
 		return nil, config.Usagef("tune: --predictions and --candidates are at least 1, --pairs at least %d and --steps at least 0 (0: as many as take a second)", LeastPairs)
@@ -87,7 +86,7 @@ func Tune(ctx context.Context, o Options) (_ *Result, err error) {
 	return t.out, err
 }
 
-// findRates settles what the machine reaches.
+// findRates finds the machine's rates: those given, or measured ones.
 func (t *tuning) findRates(ctx context.Context) (err error) {
 	m := t.Machine
 	if m == nil {
@@ -109,8 +108,8 @@ func (t *tuning) findRates(ctx context.Context) (err error) {
 	return nil
 }
 
-// calibrate measures the machine, and once more where other programs made figures of it that cannot
-// be.
+// calibrate measures the machine. If other programs disturbed the measurement so that figures are impossible, it
+// measures once more.
 func (t *tuning) calibrate(ctx context.Context) (m *rates.Machine, err error) {
 	measure := func(dev device.Device) (err error) {
 		m, err = doctor.Calibrate(ctx, doctor.CalibrateOptions{Device: dev, Host: t.Host, Dir: t.Dir, Progress: func(what string, part, parts int) {
@@ -134,7 +133,7 @@ func (t *tuning) progress(what string, done, of int, left time.Duration) {
 	}
 }
 
-// propose searches in virtual time, and picks what is to run.
+// propose searches in virtual time and picks the contestants that then run.
 func (t *tuning) propose(ctx context.Context, asked trials.Knobs) error {
 	t.space.dims = spaceOf(t.plan, t.NewBits)
 	t.space.predict, t.space.fits = predictor(t.trials, t.machine, t.plan, t.NewBits)
@@ -165,8 +164,8 @@ func (t *tuning) propose(ctx context.Context, asked trials.Knobs) error {
 	return nil
 }
 
-// otherThreads are the numbers of threads to try beside the one that was asked for: on the CPU one
-// a core, and one or half of them left to the rest of the pipeline.
+// otherThreads returns the numbers of threads to try besides asked. On the CPU it tries one per core, one core less,
+// and half of the cores: the rest of the pipeline needs cores too.
 func (t *tuning) otherThreads(asked int) (out []int) {
 	if !t.trials.OnCPU() {
 		return nil
@@ -184,7 +183,7 @@ func (t *tuning) otherThreads(asked int) (out []int) {
 	return out
 }
 
-// decide runs the contestants, and the winner against the start.
+// decide lets the contestants run against each other, and then the winner against the start.
 func (t *tuning) decide(ctx context.Context) error {
 	if len(t.all) == 0 {
 		return nil
@@ -215,11 +214,11 @@ func (t *tuning) decide(ctx context.Context) error {
 	return nil
 }
 
-// idleSteps are the steps of a run that do not count: two fill the pipeline, and one behind those
-// that count keeps it full.
+// idleSteps is the number of steps of a run that are not measured: two at the start fill the pipeline, and one at the
+// end keeps it full.
 const idleSteps = 3
 
-// budget is how many runs, and steps of them, are to be done.
+// budget counts the runs and steps that are planned and done.
 type budget struct {
 	began     time.Time
 	steps, of int
@@ -233,7 +232,7 @@ func (b *budget) left() time.Duration {
 	return time.Duration(float64(time.Since(b.began)) / float64(b.done) * float64(b.steps-b.done))
 }
 
-// firstRun takes the host memory, warms everything up and finds out how many steps make a second.
+// firstRun allocates host memory, warms everything up and finds how many steps take a second.
 func (t *tuning) firstRun(ctx context.Context) error {
 	t.progress("the first run", 0, 1, 0)
 	s, err := t.measure(ctx, t.start.Point, 2)
@@ -247,7 +246,7 @@ func (t *tuning) firstRun(ctx context.Context) error {
 	return nil
 }
 
-// run is a runner that tells how far it all is.
+// run is a runner that reports progress.
 func (t *tuning) run(ctx context.Context, p *Point, steps int) (sample, error) {
 	t.progress("short runs", t.runs.ran, t.runs.of, t.runs.left())
 	s, err := t.measure(ctx, p, steps)

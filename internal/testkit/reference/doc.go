@@ -1,6 +1,5 @@
-// Package reference computes the forward of all model families in float64, in the
-// plainest Go, and gradients as finite differences of it. It serves tests alone,
-// which compare the templates of package layers with it.
+// Package reference computes the forward of all model families in float64, in plain Go. Gradients are finite
+// differences of the forward. Only tests use it: they compare the templates of package layers with it.
 //
-// It imports model. Invariant: it shares no arithmetic with what it judges.
+// It imports model. Invariant: it shares no arithmetic with the code under test.
 package reference

@@ -13,16 +13,15 @@ import (
 	"mt/model"
 )
 
-// Fixture is a recorded training run of Transformers: its model, data and the
-// figures of its first step.
+// Fixture is a recorded training run of Transformers: its model, its data and the results of its first step.
 type Fixture struct {
 	Config  *model.Config
 	Weights Weights    // before training
-	Plain   Weights    // the same by the names that this package knows; see Weights.plain
+	Plain   Weights    // Weights under the names that type Weights documents
 	Rows    []Sequence // in file order
 	PerStep int        // rows per step
-	// Loss and GradNorm are those of step 1, before clipping. LossBound and
-	// NormBound are how far from them an fp32 run may be, relatively.
+	// Loss and GradNorm are from step 1, before clipping. LossBound and NormBound are the relative deviations allowed
+	// in an fp32 run.
 	Loss, GradNorm, LossBound, NormBound float64
 	Logits                               [2][]float64 // (T, V) of the first two rows
 }
@@ -43,7 +42,7 @@ func (f *Fixture) readModel(dir string) (err error) {
 	return err
 }
 
-// LoadModel reads a model directory in fp32: its weights by the names that they have there, and by those that this package knows.
+// LoadModel reads a model directory in fp32: w has its own tensor names, plain the names of Weights.
 func LoadModel(dir string) (c *model.Config, w, plain Weights, err error) {
 	if c, err = model.LoadDir(dir); err != nil {
 		return nil, nil, nil, err
@@ -62,7 +61,7 @@ func LoadModel(dir string) (c *model.Config, w, plain Weights, err error) {
 	return c, w, w.plain(c), nil
 }
 
-// plain has every parameter by the names that a model without a family has, Llama's.
+// plain returns every parameter under the tensor names of Llama, which reference uses for all families.
 func (w Weights) plain(c *model.Config) Weights {
 	var plain model.Config
 	out := Weights{}
@@ -87,7 +86,7 @@ func (w Weights) plain(c *model.Config) Weights {
 	return out
 }
 
-// separate adds the rows that lie in a tensor with others, or transposed, as tensors of their own.
+// separate adds rows that share a tensor with others, or are transposed, as tensors of their own.
 func (w Weights) separate(c *model.Config) {
 	for _, l := range c.Layers() {
 		for _, p := range l.Params {

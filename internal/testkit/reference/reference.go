@@ -8,22 +8,21 @@ import (
 	"mt/model"
 )
 
-// Weights are a model's tensors, row-major, by the names that a model without a family has,
-// Llama's ("model.layers.0.self_attn.q_proj.weight"); Fixture.Plain has them so of every family. A bias or a
-// q/k norm is applied where it is there. lm_head.weight may be missing where it is tied.
+// Weights are a model's tensors, row-major, under Llama's tensor names ("model.layers.0.self_attn.q_proj.weight"),
+// whatever the family. A bias or a q/k norm is applied if its tensor is there. lm_head.weight may be missing if it is
+// tied.
 type Weights map[string][]float64
 
-// Sequence is one document: attention and positions start with it.
+// Sequence is one document: attention and positions begin with it.
 type Sequence struct {
 	IDs []int32
-	// Targets has, for each place, the token to predict there, shifted already. It
-	// is negative where none is to be predicted.
+	// Targets has the token to predict at each position, already shifted; negative: none.
 	Targets []int32
-	// Noise (T, h) is added to what the embedding's module returns; nil: nothing is.
+	// Noise (T, h) is added to the output of the embedding's module; nil: no noise.
 	Noise []float64
 }
 
-// Loss is the sum of −log p over all targets, divided by their number.
+// Loss returns the mean of −log p over all supervised tokens.
 func Loss(cfg *model.Config, w Weights, seqs []Sequence) float64 {
 	var sum float64
 	var n int
@@ -34,7 +33,7 @@ func Loss(cfg *model.Config, w Weights, seqs []Sequence) float64 {
 	return sum / float64(n)
 }
 
-// Logits is the (T, V) logits of one sequence.
+// Logits returns the (T, V) logits of one sequence.
 func Logits(cfg *model.Config, w Weights, ids []int32) []float64 {
 	return logits(cfg, w, Sequence{IDs: ids})
 }
@@ -58,14 +57,14 @@ func logits(cfg *model.Config, w Weights, s Sequence) []float64 {
 	return out
 }
 
-// embed is the (T, h) input of the first block.
+// embed returns the (T, h) input of the first block.
 func embed(cfg *model.Config, w Weights, s Sequence) []float64 {
 	x := make([]float64, 0, len(s.IDs)*cfg.HiddenSize)
 	for _, id := range s.IDs {
 		at := int(id) * cfg.HiddenSize
 		x = append(x, w["model.embed_tokens.weight"][at:at+cfg.HiddenSize]...)
 	}
-	// A rounded scale is the embedding's own: noise comes behind it.
+	// A rounded scale belongs to the embedding's module, so noise follows it.
 	scale := 1.0
 	if cfg.EmbedScale != 0 {
 		scale = cfg.EmbedScale
@@ -81,7 +80,7 @@ func embed(cfg *model.Config, w Weights, s Sequence) []float64 {
 			x[i] = (x[i] + noise) * scale
 		}
 	}
-	if cfg.LearnedPositions { // row t for the token at t
+	if cfg.LearnedPositions { // row t for token t
 		for i, v := range w["model.embed_positions.weight"][:len(x)] {
 			x[i] += v
 		}
@@ -89,10 +88,10 @@ func embed(cfg *model.Config, w Weights, s Sequence) []float64 {
 	return x
 }
 
-// Block is the output (T, h) of decoder block i for one sequence x (T, h).
+// Block returns the output (T, h) of decoder block i for one sequence x (T, h).
 func Block(cfg *model.Config, w Weights, i int, x []float64) []float64 {
 	x2 := Attention(cfg, w, i, x)
-	if cfg.Parallel { // the MLP reads x, maybe by attention's norm
+	if cfg.Parallel { // the MLP reads x, perhaps by attention's norm
 		by := "post_attention_layernorm"
 		if cfg.SharedNorm {
 			by = "input_layernorm"
@@ -107,11 +106,11 @@ func Block(cfg *model.Config, w Weights, i int, x []float64) []float64 {
 	return residual(cfg, x2, hiddenNorm(cfg, w, n.mlpOut, out))
 }
 
-// norms are the names of the norms around attention and the MLP of a block; empty where there is none.
+// norms has the names of the norms around a block's attention and MLP; "": there is no such norm.
 type norms struct{ attn, attnOut, mlp, mlpOut string }
 
-// normsOf finds a block's norms, whose names mean one thing in blocks of two norms and another in those of
-// four and in those of outputs alone.
+// normsOf finds a block's norms. The same name means different norms in blocks with two norms, with four, and with
+// norms of outputs only.
 func normsOf(w Weights, i int) norms {
 	of := func(s string) string {
 		if w[tensor(i, s+".weight")] == nil {
@@ -120,22 +119,22 @@ func normsOf(w Weights, i int) norms {
 		return tensor(i, s)
 	}
 	attn := of("input_layernorm")
-	if mlpOut := of("post_feedforward_layernorm"); mlpOut != "" { // pre_feedforward_layernorm is not there where outputs alone are normed
+	if mlpOut := of("post_feedforward_layernorm"); mlpOut != "" { // pre_feedforward_layernorm is missing if only outputs are normed
 		return norms{attn, of("post_attention_layernorm"), of("pre_feedforward_layernorm"), mlpOut}
 	}
 	return norms{attn: attn, mlp: of("post_attention_layernorm")}
 }
 
-// tensor is the name of a tensor of block i.
+// tensor returns the name of a tensor of block i.
 func tensor(i int, s string) string { return fmt.Sprintf("model.layers.%d.%s", i, s) }
 
-// Attention is x + attention(norm(x)) of decoder block i. In models whose blocks
-// have four norms, attention(norm(x)) is normed too; in others only attention(x) is.
+// Attention returns x + attention(norm(x)) of decoder block i. In models with four norms in a block attention(norm(x))
+// is normed too; with norms of outputs only it is x + norm(attention(x)).
 func Attention(cfg *model.Config, w Weights, i int, x []float64) []float64 {
 	around := normsOf(w, i)
 	n := hiddenNorm(cfg, w, around.attn, x)
 	if cfg.IsRecurrent(i) {
-		return residual(cfg, x, hiddenNorm(cfg, w, around.attnOut, gatedDelta(cfg, w, i, n)))
+		return residual(cfg, x, hiddenNorm(cfg, w, around.attnOut, recurrence(cfg, w, i, n)))
 	}
 	var q, k, v []float64
 	if cfg.MLA != nil {
@@ -154,15 +153,16 @@ func Attention(cfg *model.Config, w Weights, i int, x []float64) []float64 {
 	return residual(cfg, x, hiddenNorm(cfg, w, around.attnOut, out))
 }
 
-// heads are q (T, H, D), k and v (T, KV, D) of block i, made of its normed input n.
+// heads returns q (T, H, D), k and v (T, KV, D) of block i from its normed input n.
 func heads(cfg *model.Config, w Weights, i int, n []float64) (q, k, v []float64) {
 	h, d := cfg.HiddenSize, cfg.HeadDim
 	project := func(s string) []float64 {
 		return linear(n, w[tensor(i, "self_attn."+s+"_proj.weight")], w[tensor(i, "self_attn."+s+"_proj.bias")], h)
 	}
 	q, k, v = project("q"), project("k"), project("v")
-	if qw := w[tensor(i, "self_attn.q_norm.weight")]; qw != nil {
-		q, k = norm(cfg, q, qw), norm(cfg, k, w[tensor(i, "self_attn.k_norm.weight")])
+	qw, kw := w[tensor(i, "self_attn.q_norm.weight")], w[tensor(i, "self_attn.k_norm.weight")]
+	if qw != nil && !cfg.QKNormRotated {
+		q, k = norm(cfg, q, qw), norm(cfg, k, kw)
 	}
 	if cfg.Turns(i) {
 		r := cfg.Ropes()[cfg.RopeOf(i)]
@@ -173,6 +173,9 @@ func heads(cfg *model.Config, w Weights, i int, n []float64) (q, k, v []float64)
 			q, k = norm(cfg, q, ones), norm(cfg, k, ones)
 		}
 	}
+	if qw != nil && cfg.QKNormRotated {
+		q, k = norm(cfg, q, qw), norm(cfg, k, kw)
+	}
 	if by := cfg.QueryScaling; by != nil && (cfg.NoRope == nil || !cfg.Turns(i)) {
 		for j := range q {
 			position := float64(j / (cfg.NumHeads * d))
@@ -182,8 +185,8 @@ func heads(cfg *model.Config, w Weights, i int, n []float64) (q, k, v []float64)
 	return q, k, v
 }
 
-// mlp is down(f(gate(n))·up(n)), or without a gate down(f(up(n))), with the tensors whose names begin with in. Where the
-// gate is cut off, it is so and not f (model.ClampedSwiGLU).
+// mlp returns down(f(gate(n))·up(n)), or down(f(up(n))) without a gate. in is the prefix of the tensors' names. With
+// cfg.ClampedSwiGLU, that function replaces f(gate(n))·up(n).
 func mlp(cfg *model.Config, w Weights, in string, n []float64) []float64 {
 	h := cfg.HiddenSize
 	if cfg.Ungated {
@@ -206,7 +209,7 @@ func mlp(cfg *model.Config, w Weights, in string, n []float64) []float64 {
 	return linear(up, w[in+"down_proj.weight"], w[in+"down_proj.bias"], len(gateW)/h)
 }
 
-// activation is the model's function f.
+// activation returns f(x) for the model's activation function f.
 func activation(cfg *model.Config, x float64) float64 {
 	switch cfg.Activation {
 	case model.GELUTanh:
@@ -219,7 +222,7 @@ func activation(cfg *model.Config, x float64) float64 {
 	return x / (1 + math.Exp(-x))
 }
 
-// softcap is limit·tanh(x/limit), x itself without a limit.
+// softcap returns limit·tanh(x/limit); limit 0: x.
 func softcap(x, limit float64) float64 {
 	if limit == 0 {
 		return x
@@ -227,7 +230,7 @@ func softcap(x, limit float64) float64 {
 	return limit * math.Tanh(x/limit)
 }
 
-// residual is x + out, or x + ResidualScale·out.
+// residual returns x + out, or x + ResidualScale·out.
 func residual(cfg *model.Config, x, out []float64) []float64 {
 	scale := cfg.ResidualScale
 	if scale == 0 {
@@ -240,7 +243,7 @@ func residual(cfg *model.Config, x, out []float64) []float64 {
 	return y
 }
 
-// linear is x (T, in) · wᵀ + b for w (out, in).
+// linear returns x (T, in) · wᵀ + b for w (out, in).
 func linear(x, w, b []float64, in int) []float64 {
 	t, out := len(x)/in, len(w)/in
 	y := make([]float64, t*out)
@@ -259,8 +262,8 @@ func linear(x, w, b []float64, in int) []float64 {
 	return y
 }
 
-// hiddenNorm is the norm of x (T, h) whose tensors' names begin with name: RMSNorm, or the
-// LayerNorm of the models that have it; x itself where name is empty.
+// hiddenNorm returns the norm of x (T, h) whose tensors' names begin with name: a LayerNorm if the model has it, else
+// an RMSNorm. name "": x.
 func hiddenNorm(cfg *model.Config, w Weights, name string, x []float64) []float64 {
 	weight, bias := w[name+".weight"], w[name+".bias"]
 	switch {
@@ -289,7 +292,7 @@ func hiddenNorm(cfg *model.Config, w Weights, name string, x []float64) []float6
 	return y
 }
 
-// norm is RMSNorm over groups of len(w) elements.
+// norm returns the RMSNorm of x over groups of len(w) elements.
 func norm(cfg *model.Config, x, w []float64) []float64 {
 	return rmsNorm(x, w, float64(cfg.RMSNormEps), float64(cfg.NormOffset))
 }
@@ -309,9 +312,8 @@ func rmsNorm(x, w []float64, eps, offset float64) []float64 {
 	return y
 }
 
-// attention is causal softmax(scale·q·kᵀ)·v of one sequence in block i, with key
-// heads shared. Values may have fewer or more elements than keys. With sinks, a softmax has the head's sink as one
-// more score, whose value is 0.
+// attention returns causal softmax(scale·q·kᵀ)·v of one sequence in block i, with shared key/value heads. Values may
+// be narrower or wider than keys. sinks add one score per head to each softmax, whose value is 0; nil: none.
 func attention(cfg *model.Config, i int, q, k, v, sinks []float64) []float64 {
 	d, dv, group := cfg.HeadDim, cfg.ValueDim(), cfg.NumHeads/cfg.NumKVHeads
 	width, kWidth, vWidth := cfg.NumHeads*d, cfg.NumKVHeads*d, cfg.NumKVHeads*dv
@@ -374,16 +376,14 @@ func logSumExp(x []float64) float64 {
 	return top + math.Log(sum)
 }
 
-// Derivative is df/ds at 0, as a central difference of fourth order. Its truncation
-// error is step⁴·f⁽⁵⁾/30, far below the rounding of fp32 where f changes over an s
-// of about one.
+// Derivative returns df/ds at 0, as a central difference of fourth order. Its truncation error is step⁴·f⁽⁵⁾/30. If f
+// changes over an s of about one, this is far below fp32 rounding.
 func Derivative(f func(s float64) float64) float64 {
 	const step = 1e-3
 	return (8*(f(step)-f(-step)) - (f(2*step) - f(-2*step))) / (12 * step)
 }
 
-// Perturbed is the value of f with s·dir[i] added to x[i] for all i. Afterwards x
-// is as it was.
+// Perturbed adds s·dir[i] to x[i] for all i, calls f, restores x, and returns f's result.
 func Perturbed(f func() float64, x, dir []float64, s float64) float64 {
 	was := append([]float64(nil), x...)
 	for i, d := range dir {
@@ -394,9 +394,8 @@ func Perturbed(f func() float64, x, dir []float64, s float64) float64 {
 	return v
 }
 
-// mlaHeads are q and k (T, H, D) and v (T, H, V) of block i where these are made of narrow
-// vectors of its normed input n. The last elements of queries and keys turn; those of keys are
-// the same in all heads. Source: arXiv:2405.04434, section 2.1.
+// mlaHeads returns q and k (T, H, D) and v (T, H, V) of block i with MLA, from its normed input n. The last elements
+// of queries and keys are rotated; all heads share those of keys. Source: arXiv:2405.04434, section 2.1.
 func mlaHeads(cfg *model.Config, w Weights, i int, n []float64) (q, k, v []float64) {
 	l, heads, tokens := cfg.MLA, cfg.NumHeads, len(n)/cfg.HiddenSize
 	weight := func(s string) []float64 { return w[tensor(i, "self_attn."+s+".weight")] }
@@ -427,7 +426,7 @@ func mlaHeads(cfg *model.Config, w Weights, i int, n []float64) (q, k, v []float
 	return q, k, v
 }
 
-// columns are the first a and the other b elements of every row of x.
+// columns splits every row of x into its first a and its other b elements.
 func columns(x []float64, a, b int) (left, right []float64) {
 	for at := 0; at < len(x); at += a + b {
 		left, right = append(left, x[at:at+a]...), append(right, x[at+a:at+a+b]...)
@@ -435,8 +434,8 @@ func columns(x []float64, a, b int) (left, right []float64) {
 	return left, right
 }
 
-// mlaTemperature is what yarn multiplies the scores of latent attention by. Source:
-// transformers, modeling_deepseek_v3.
+// mlaTemperature returns the factor with which yarn multiplies the attention scores of MLA. Source: transformers,
+// modeling_deepseek_v3.
 func mlaTemperature(r model.Rope) float64 {
 	if r.Type != "yarn" || r.MScaleAllDim == 0 {
 		return 1
@@ -445,17 +444,16 @@ func mlaTemperature(r model.Rope) float64 {
 	return m * m
 }
 
-// Routing adds up what routers did in all the calls of MoE that it was passed to.
+// Routing sums up the routing of all calls of MoE to which it is passed.
 type Routing struct {
-	Rows   int       // tokens, once for every layer
+	Rows   int       // tokens, counted once per layer
 	Counts []float64 // by expert: how many rows chose it
 	Probs  []float64 // by expert: the sum of its scores, chosen or not
-	Chosen []int     // the experts of every row, those with the largest keys first
+	Chosen []int     // the experts of every row, in the order in which they were chosen
 }
 
-// AuxLoss is the auxiliary loss of everything in r: coefficient · experts · Σ
-// (Counts/Rows)·(Probs/Rows). Source: arXiv:2101.03961, in the form of
-// Transformers' load_balancing_loss_func.
+// AuxLoss returns the auxiliary loss of r: coefficient · experts · Σ (Counts/Rows)·(Probs/Rows). Source:
+// arXiv:2101.03961, in the form of Transformers' load_balancing_loss_func.
 func (r *Routing) AuxLoss(cfg *model.Config) float64 {
 	var sum float64
 	for e, n := range r.Counts {
@@ -481,8 +479,8 @@ func (r *Routing) take(p []float64, chosen []int) {
 	r.Chosen = append(r.Chosen, chosen...)
 }
 
-// MoE is x + experts(norm(x)) for x (T, h): the second half of block i, where that
-// has experts. Unless r is nil, the routing is added to it.
+// MoE returns x + experts(norm(x)) for x (T, h): the second half of a block i with experts. r, unless nil, accumulates
+// the routing.
 func MoE(cfg *model.Config, w Weights, i int, x []float64, r *Routing) []float64 {
 	n, h := hiddenNorm(cfg, w, tensor(i, "post_attention_layernorm"), x), cfg.HiddenSize
 	in := tensor(i, "mlp.")
@@ -514,7 +512,7 @@ func MoE(cfg *model.Config, w Weights, i int, x []float64, r *Routing) []float64
 	return y
 }
 
-// scores are the experts' scores of a row, by its logits.
+// scores returns the experts' scores of a row from its logits.
 func scores(cfg *model.Config, logits []float64) []float64 {
 	p, lse := make([]float64, len(logits)), logSumExp(logits)
 	for e, v := range logits {
@@ -529,8 +527,8 @@ func scores(cfg *model.Config, logits []float64) []float64 {
 
 func sigmoid(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
 
-// choose are the experts of a row: those with the largest scores, or scores + bias, in the groups
-// that are open, the largest first.
+// choose returns the experts of a row. They have the largest scores, or the largest scores + bias, among the experts of
+// the selected groups. The largest is the first.
 func choose(cfg *model.Config, p, bias []float64) []int {
 	keys := append([]float64(nil), p...)
 	for e, b := range bias {
@@ -553,7 +551,7 @@ func choose(cfg *model.Config, p, bias []float64) []int {
 	return largest(keys, cfg.NumExpertsPerTok)
 }
 
-// expertWeights are those of the chosen experts.
+// expertWeights returns the weights of the chosen experts.
 func expertWeights(cfg *model.Config, p []float64, chosen []int) []float64 {
 	out, all := make([]float64, len(chosen)), 1.0
 	if cfg.NormTopKProb {
@@ -571,8 +569,8 @@ func expertWeights(cfg *model.Config, p []float64, chosen []int) []float64 {
 	return out
 }
 
-// sparseMixerWeights are those of the chosen experts where each is a softmax over the experts that stay when the ones before it are out, and
-// that are near it.
+// sparseMixerWeights returns the weights of the chosen experts by SparseMixer. Each is a softmax over the experts with
+// a similar logit, without the experts chosen before.
 func sparseMixerWeights(cfg *model.Config, logits []float64, chosen []int) (out []float64) {
 	for k, e := range chosen {
 		top, sum := logits[e], 0.0
@@ -586,7 +584,7 @@ func sparseMixerWeights(cfg *model.Config, logits []float64, chosen []int) (out 
 	return out
 }
 
-// sharedWeight is what a shared expert's output is multiplied by, 1 without a gate.
+// sharedWeight returns the factor for a shared expert's output: sigmoid(gate·row), or 1 without a gate.
 func sharedWeight(gate, row []float64) float64 {
 	if gate == nil {
 		return 1
@@ -600,8 +598,8 @@ func addScaled(out []float64, by float64, x []float64) {
 	}
 }
 
-// AuxLoss is the auxiliary loss of a step with these sequences, over all layers
-// with experts; 0 where the model has no such loss.
+// AuxLoss returns the auxiliary loss of a step with these sequences, over all layers with experts; 0 if the model has
+// none.
 func AuxLoss(cfg *model.Config, w Weights, seqs []Sequence) float64 {
 	if !cfg.OutputRouterLogits || cfg.NumExperts == 0 {
 		return 0
@@ -620,7 +618,7 @@ func AuxLoss(cfg *model.Config, w Weights, seqs []Sequence) float64 {
 	return r.AuxLoss(cfg)
 }
 
-// largest are the indices of the k largest elements of p, the largest first.
+// largest returns the indices of the k largest elements of p, the largest first.
 func largest(p []float64, k int) []int {
 	var out []int
 	taken := make([]bool, len(p))
@@ -637,8 +635,8 @@ func largest(p []float64, k int) []int {
 	return out
 }
 
-// gatedDelta is what a block has in the place of attention, of its normed input n, token by token. Source: arXiv:2412.06464,
-// equation 10; transformers, modeling_qwen3_next.
+// gatedDelta returns the output of a gated delta net for its normed input n, computed token by token. Source:
+// arXiv:2412.06464, equation 10; transformers, modeling_qwen3_next.
 func gatedDelta(cfg *model.Config, w Weights, i int, n []float64) []float64 {
 	r, h := cfg.GatedDeltaNet, cfg.HiddenSize
 	weight := func(s string) []float64 { return w[tensor(i, "linear_attn."+s)] }
@@ -670,21 +668,58 @@ func gatedDelta(cfg *model.Config, w Weights, i int, n []float64) []float64 {
 	return linear(out, weight("out_proj.weight"), nil, r.Values())
 }
 
-// shortConv is SiLU of the causal convolution of each column of x (T, columns) with its own taps.
+// recurrence returns the output of block i's recurrence for its normed input n.
+func recurrence(cfg *model.Config, w Weights, i int, n []float64) []float64 {
+	if cfg.ShortConv != nil {
+		return gatedShortConv(cfg, w, i, n)
+	}
+	return gatedDelta(cfg, w, i, n)
+}
+
+// gatedShortConv returns the output of a gated short convolution. Source: transformers, modeling_lfm2.
+func gatedShortConv(cfg *model.Config, w Weights, i int, n []float64) []float64 {
+	weight := func(s string) []float64 { return w[tensor(i, "conv."+s)] }
+	h := cfg.HiddenSize
+	in := linear(n, weight("in_proj.weight"), weight("in_proj.bias"), h)
+	x := make([]float64, 0, len(n))
+	for t := range len(n) / h {
+		for j := range h {
+			x = append(x, in[t*3*h+j]*in[t*3*h+2*h+j])
+		}
+	}
+	y := convolution(x, weight("conv.weight"), weight("conv.bias"), h, cfg.ShortConv.Taps)
+	for j := range y {
+		y[j] *= in[j/h*3*h+h+j%h]
+	}
+	return linear(y, weight("out_proj.weight"), weight("out_proj.bias"), h)
+}
+
+// shortConv returns SiLU of a convolution without a bias.
 func shortConv(x, taps []float64, columns, n int) []float64 {
+	y := convolution(x, taps, nil, columns, n)
+	for i, v := range y {
+		y[i] = v * sigmoid(v)
+	}
+	return y
+}
+
+// convolution returns the causal convolution of each column of x (T, columns) with its own n taps. bias may be nil.
+func convolution(x, taps, bias []float64, columns, n int) []float64 {
 	y := make([]float64, len(x))
 	for i := range x {
+		if bias != nil {
+			y[i] = bias[i%columns]
+		}
 		for j := range n {
 			if at := i - (n-1-j)*columns; at >= 0 {
 				y[i] += taps[i%columns*n+j] * x[at]
 			}
 		}
-		y[i] *= sigmoid(y[i])
 	}
 	return y
 }
 
-// deltaStep moves a state (keys, values) on by one token and returns what the query reads of it then.
+// deltaStep advances a state (keys, values) by one token and returns the query's result.
 func deltaStep(state, q, k, v []float64, beta, decay float64) []float64 {
 	values := len(v)
 	memory, out := make([]float64, values), make([]float64, values)
@@ -699,7 +734,7 @@ func deltaStep(state, q, k, v []float64, beta, decay float64) []float64 {
 	return out
 }
 
-// unit is x of length 1.
+// unit returns x scaled to length 1.
 func unit(x []float64) (y []float64) {
 	r := 1 / math.Sqrt(dot(x, x)+1e-6)
 	for _, v := range x {
@@ -708,10 +743,9 @@ func unit(x []float64) (y []float64) {
 	return y
 }
 
-// Frequencies are the rotary embedding's angles for each position, one for every
-// pair of elements that turns, in a document of length tokens. Sources: llama3 is
-// Llama 3.1's; linear and dynamic are arXiv:2306.15595 and what follows from it;
-// yarn is arXiv:2309.00071; longrope is arXiv:2402.13753.
+// Frequencies returns the rotary embedding's angle per position for every rotated pair of elements, in a document of
+// length tokens. Sources: Llama 3.1 (llama3); arXiv:2306.15595 and its successors (linear, dynamic); arXiv:2309.00071
+// (yarn); arXiv:2402.13753 (longrope).
 func Frequencies(cfg *model.Config, r model.Rope, length int) []float64 {
 	dim := float64(cfg.HeadDim)
 	if cfg.MLA != nil {
@@ -721,6 +755,9 @@ func Frequencies(cfg *model.Config, r model.Rope, length int) []float64 {
 		dim = math.Floor(dim * r.Partial)
 	}
 	theta := r.Theta
+	if r.Alpha > 0 {
+		theta *= math.Pow(r.Alpha, dim/(dim-2))
+	}
 	if r.Type == "dynamic" && length > cfg.MaxPositions {
 		stretch := r.Factor*float64(length)/float64(cfg.MaxPositions) - r.Factor + 1
 		theta *= math.Pow(stretch, dim/(dim-2))
@@ -750,8 +787,8 @@ func Frequencies(cfg *model.Config, r model.Rope, length int) []float64 {
 	return f
 }
 
-// yarnKeeps is the share of pair i's frequency that yarn leaves unchanged: 1 for
-// pairs that turn fast, 0 for slow ones, and between them in the middle.
+// yarnKeeps returns the share of pair i's frequency that yarn keeps: 1 for pairs with a high frequency, 0 for a low
+// one, and in between on a ramp.
 func yarnKeeps(r model.Rope, dim, i float64) float64 {
 	pairThatTurns := func(times float64) float64 {
 		return dim / 2 * math.Log(float64(r.OriginalMaxPositions)/(2*math.Pi*times)) / math.Log(r.Theta)
@@ -774,7 +811,7 @@ func yarnKeeps(r model.Rope, dim, i float64) float64 {
 	return 1 - min(max((i-low)/(high-low), 0), 1)
 }
 
-// amplitude is what cos and sin are multiplied by in a document of length tokens.
+// amplitude returns the factor with which the rope type multiplies cos and sin in a document of length tokens.
 func amplitude(cfg *model.Config, r model.Rope, length int) float64 {
 	temperature := func(m float64) float64 { return 1 + 0.1*m*math.Log(max(r.Factor, 1)) }
 	if r.ShortMScale != 0 {
@@ -801,9 +838,8 @@ func amplitude(cfg *model.Config, r model.Rope, length int) float64 {
 	return 1
 }
 
-// rope rotates the heads of x (tokens, heads, d) in place. Among the elements that turn,
-// element i pairs with the one half their number further on or, where the model
-// interleaves them, element 2i with the next.
+// rope rotates the heads of x (tokens, heads, d) in place. Element i is paired with the element half the rotated width
+// further on. If the model interleaves, element 2i is paired with the next.
 func rope(cfg *model.Config, r model.Rope, x []float64, tokens, d int) {
 	heads := len(x) / (tokens * d)
 	freq, by := Frequencies(cfg, r, tokens), amplitude(cfg, r, tokens)
@@ -823,15 +859,16 @@ func rope(cfg *model.Config, r model.Rope, x []float64, tokens, d int) {
 	}
 }
 
-// Pair is two answers to a prompt, each with the prompt before it, and what a reference model finds the log p of their targets
-// to be.
+// Pair is a chosen and a rejected answer to a prompt, each with the prompt in front. Reference is the log p of the two
+// answers' supervised tokens by the reference model.
 type Pair struct {
 	Chosen, Rejected Sequence
 	Reference        [2]float64
 }
 
-// PreferenceLoss is the mean of the losses of pairs, and likelihood times the mean of −log p over the targets of all chosen
-// answers. lossOf is the loss of a pair whose answers have these sums of −log p and so many targets.
+// PreferenceLoss returns the mean loss of pairs, plus likelihood times the mean of −log p over the supervised tokens of
+// all chosen answers. lossOf returns the loss of a pair from the two answers' sums of −log p and numbers of supervised
+// tokens.
 func PreferenceLoss(cfg *model.Config, w Weights, pairs []Pair, lossOf func(p Pair, sums [2]float64, targets [2]int) float64, likelihood float64) float64 {
 	var loss, nats float64
 	tokens := 0
@@ -846,7 +883,7 @@ func PreferenceLoss(cfg *model.Config, w Weights, pairs []Pair, lossOf func(p Pa
 	return loss/float64(len(pairs)) + likelihood*nats/float64(tokens)
 }
 
-// SumOfLosses is the sum of −log p over the targets of a sequence, and their number.
+// SumOfLosses returns the sum of −log p over the supervised tokens of a sequence, and their number.
 func SumOfLosses(cfg *model.Config, w Weights, s Sequence) (sum float64, n int) {
 	logits := logits(cfg, w, s)
 	for t, target := range s.Targets {

@@ -84,8 +84,7 @@ func TestAuxLossEqualsTransformers(t *testing.T) {
 	}
 }
 
-// With equal probabilities, and experts that are chosen in turn, the auxiliary loss
-// is K times its coefficient, which is the least it can be.
+// With equal probabilities and experts chosen in turn, the auxiliary loss has its minimum, K times its coefficient.
 func TestAuxLoss(t *testing.T) {
 	cfg := &model.Config{NumExperts: 4, RouterAuxLossCoef: 0.5}
 	var r Routing

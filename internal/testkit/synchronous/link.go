@@ -13,13 +13,13 @@ import (
 	"mt/model"
 )
 
-// This file has what crosses the link: to the device the weights and a batch, to the host
-// the places of the experts' pairs, the losses and the gradients.
+// This file has the transfers between host and device: weights and a batch to the device; the places of the experts'
+// pairs, losses and gradients to the host.
 
 // load enqueues the copies of all weights and of b, and views what the step needs.
 func (t *Trainer) load(b *data.Batch) {
 	c := t.spec.Config
-	for _, at := range t.layers[1:] { // of the embedding only rows are needed
+	for _, at := range t.layers[1:] { // the embedding is not copied whole, only the batch's rows
 		for k, tile := range at.tiles {
 			for _, x := range tile.Copies {
 				t.stream.CopyH2D(at.slots[k].Slice(x.To, x.Bytes), t.store.Layers[x.Layer].Tile[x.From:x.From+x.Bytes])
@@ -52,15 +52,15 @@ func (t *Trainer) load(b *data.Batch) {
 		t.stream.Zero(t.experts.Counts.Mem())
 		t.probabilities = make([]float64, c.NumExperts)
 	}
-	if t.balances { // arXiv:2101.03961: experts · mean count · mean probability, over all routers
+	if t.balances { // arXiv:2101.03961: experts · mean count · mean probability, where the means are over all layers
 		routed := float64(c.ExpertBlocks()) * float64(b.Tokens)
 		t.aux = c.RouterAuxLossCoef * float64(c.NumExperts) / (routed * routed)
 		t.auxScale = float32(t.aux)
 	}
 }
 
-// loadMicroBatches enqueues the copies of the ids and places of all micro-batches,
-// and gives each its hidden states.
+// loadMicroBatches enqueues the copies of all micro-batches' ids and positions, and gives each micro-batch its hidden
+// states.
 func (t *Trainer) loadMicroBatches(b *data.Batch) {
 	var off int64
 	put := func(v []int32) device.Tensor {
@@ -95,13 +95,12 @@ func (t *Trainer) loadMicroBatches(b *data.Batch) {
 	}
 }
 
-// pairs says which pairs of a token and one of its choices go to an expert: n of them, from
-// number from on in the list that is sorted by expert.
+// pairs is the range of (token, choice) pairs of one expert: n pairs from index from in the list sorted by expert.
 type pairs struct{ from, n int }
 
-// pairsByExpert waits until the pairs of all tokens are sorted by expert, and says where each
-// expert's are. With count set the sums of the layer's probabilities are added to those of the layers before. After an error, which the stream
-// keeps for land to report, no expert has any.
+// pairsByExpert waits until the (token, choice) pairs of all tokens are sorted by expert, and returns each expert's
+// range. count: it also adds the layer's router probabilities to the sums of the layers before. After an error no
+// expert has pairs; land reports the error.
 func (t *Trainer) pairsByExpert(count bool) []pairs {
 	offsets, sums := t.fetch(t.experts.Offsets.Mem()), t.fetch(t.experts.ProbSum.Mem())
 	_ = t.stream.Sync()
@@ -118,8 +117,8 @@ func (t *Trainer) pairsByExpert(count bool) []pairs {
 	return out
 }
 
-// land brings losses and gradients to the host, waits for them and adds up the loss:
-// the mean over supervised tokens, summed in their order in float64, or over pairs.
+// land copies losses and gradients to the host, waits for them and returns the loss. It is the mean over supervised
+// tokens, summed in their order in float64, or the mean over pairs.
 func (t *Trainer) land() (float64, error) {
 	for _, at := range t.layers {
 		for k, tile := range at.tiles {
@@ -153,7 +152,7 @@ func (t *Trainer) land() (float64, error) {
 	return mean + t.aux*balance, nil
 }
 
-// fetch enqueues the copy of m to the host, and returns where it will be.
+// fetch enqueues the copy of m to the host, and returns the memory that it will be in.
 func (t *Trainer) fetch(m device.Mem) []byte {
 	out := make([]byte, m.Bytes)
 	if m.Bytes > 0 {
@@ -162,10 +161,10 @@ func (t *Trainer) fetch(m device.Mem) []byte {
 	return out
 }
 
-// word is number i of the little-endian 32-bit words in b.
+// word returns the i-th little-endian 32-bit word of b.
 func word(b []byte, i int) uint32 { return binary.LittleEndian.Uint32(b[4*i:]) }
 
-// sumSquares is the sum of the squares of the layer's gradient, added up tensor by tensor.
+// sumSquares returns the sum of squares of the layer's gradient, summed tensor by tensor.
 func (at layer) sumSquares() float64 {
 	if at.Kind == model.Embedding {
 		return optim.SumSquares(nil, at.grad)
@@ -177,17 +176,17 @@ func (at layer) sumSquares() float64 {
 	return sum
 }
 
-// elements returns n elements of g, from element at on.
+// elements returns the elements [at, at+n) of g.
 func elements(g optim.Grad, at, n int64) optim.Grad {
 	size := int64(len(g.Data)) / max(g.Elems, 1)
 	return optim.Grad{Data: g.Data[at*size : (at+n)*size], BF16: g.BF16, Elems: n}
 }
 
-// bytesOf returns v as a device stores it, in little-endian.
+// bytesOf returns v in a device's byte order, little-endian.
 func bytesOf[T int32 | float32](v []T) []byte {
 	out, err := binary.Append(nil, binary.LittleEndian, v)
 	if err != nil {
-		panic(fmt.Sprintf("synchronous: %v", err)) // numbers have a size
+		panic(fmt.Sprintf("synchronous: %v", err)) // fixed-size numbers cannot fail
 	}
 	return out
 }

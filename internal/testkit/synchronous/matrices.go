@@ -6,8 +6,8 @@ import (
 	"mt/layers"
 )
 
-// updateMatrices moves the matrices of layer l that an optimizer moves whole, one after the other; g is
-// the gradient of the layer. The error is one of the device.
+// updateMatrices updates the matrices of layer l that the optimizer orthogonalizes on the device, one after the other.
+// g is the layer's gradient. An error is the device's.
 func (t *Trainer) updateMatrices(l int, g optim.Grad, o optim.Optimizer, rate optim.Rate) error {
 	m, ok := o.(optim.Muon)
 	if !ok {

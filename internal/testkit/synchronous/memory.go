@@ -15,12 +15,12 @@ import (
 	"mt/plan"
 )
 
-// Trainer is a model with all that its steps need on the device at once: every
-// layer's weights, gradients and inputs.
+// Trainer is a model with everything that a step needs on the device at once: weights, gradients and inputs of all
+// layers.
 type Trainer struct {
-	// LayerNorms: the gradient of each layer is clipped by itself; layers that share a table as one.
+	// LayerNorms: each layer's gradient is clipped by its own norm; layers that share a table count as one.
 	LayerNorms bool
-	// Reference and Likelihood are those of actors.Preferences, for a plan with a preference loss.
+	// Reference and Likelihood are as in actors.Preferences, for a plan with a preference loss.
 	Reference  func(id int64) [2]float32
 	Likelihood float64
 
@@ -32,36 +32,36 @@ type Trainer struct {
 	ops    *layers.Templates
 
 	layers      []layer
-	x           [][]device.Mem // by layer, from 1 on, by micro-batch: its input
+	x           [][]device.Mem // input of each layer from 1 on, by layer and micro-batch
 	dx          []device.Mem   // by micro-batch
 	workspace   device.Mem
-	narrow      device.Mem // a gradient in bf16, on its way to the host
+	narrow      device.Mem // a gradient in bf16, before its copy to the host
 	ints        device.Mem // the ids and places of a batch
-	rowMem      device.Mem // rows of the embedding that a batch uses
-	losses, lse device.Mem // (tokens) f32; lse: log-sum-exps, where the head is in parts
-	expertMem   device.Mem // of experts
-	matrix      device.Mem // that is updated whole, and what its iterations need beside it
+	rowMem      device.Mem // the embedding rows that a batch uses
+	losses, lse device.Mem // (tokens) f32; lse: log-sum-exps of a head in parts
+	expertMem   device.Mem // the MoE state of the current layer with experts
+	matrix      device.Mem // the matrix being orthogonalized, and the workspace for that
 	matrixWork  device.Mem
-	mems        []device.Mem // all of these, to be given back
+	mems        []device.Mem // all of these, for Close
 	err         error        // the first error of alloc
 
-	// Of the batch at work.
+	// The current batch.
 	batch   *data.Batch
 	micro   []micro
 	rows    device.Tensor // (unique ids, hidden) act
-	scale   float32       // of every token's gradient: 1/(supervised tokens)
+	scale   float32       // factor on every token's gradient: 1/(supervised tokens)
 	experts layers.MoEState
-	pairs   []pairs // of the layer at work, by expert
-	// By expert, the sum of its probabilities over the tokens and the layers so far.
+	pairs   []pairs // of the current layer, by expert
+	// By expert, the sum of its router probabilities over all tokens and the layers so far.
 	probabilities []float64
-	balances      bool    // the loss has a part that balances the experts' load
-	aux           float64 // the factor in that part of the loss: it is aux·Σ counts·probabilities, over the experts
-	auxScale      float32 // aux for the gradient; 0 where the loss has no such part
+	balances      bool    // the loss balances the experts' load
+	aux           float64 // the load-balancing loss is aux·Σ counts·probabilities over the experts
+	auxScale      float32 // aux as the gradient needs it; 0 without the load-balancing loss
 }
 
-// Result is what a step reports.
+// Result is the report of a step.
 type Result struct {
-	Loss, GradNorm float64 // the norm is that before clipping
+	Loss, GradNorm float64 // the norm before clipping
 	Skipped        bool    // one of them is not finite: nothing has changed
 }
 
@@ -69,7 +69,7 @@ type Result struct {
 type layer struct {
 	model.Layout
 	stages schedule.Layer
-	turn   int // number of its first sweep of micro-batches; its later sweeps have the numbers after it
+	turn   int // number of the layer's first sweep over the micro-batches; its later sweeps have the next numbers
 
 	// By part; a whole layer has one.
 	tiles          []layers.Tile
@@ -77,21 +77,21 @@ type layer struct {
 	weights        []layers.Weights
 	grads          []layers.Grads
 
-	slab        optim.Grad // room for the gradient on the host
-	grad, table optim.Grad // the gradient in slab; of a head also the range of it that is lm_head's
+	slab        optim.Grad // memory for the gradient on the host
+	grad, table optim.Grad // the gradient in slab; for a head, the range of it for lm_head
 }
 
 // micro is a micro-batch on the device.
 type micro struct {
 	layers.MicroBatch
-	at    int             // its first token in the batch
+	at    int             // index in the batch of its first token
 	first bool            // it is the first of a sweep
 	x     []device.Tensor // x[l] (tokens, hidden) act is the input of layer l, from 1 on
-	dx    device.Tensor   // (tokens, hidden) act: the gradient on its way down
+	dx    device.Tensor   // (tokens, hidden) act: the gradient in the backward
 }
 
-// New allocates the memory for batches within p's limits. The caller owns dev and store.
-// An error is one of the device; after it nothing stays allocated.
+// New allocates the memory for batches within p's limits. The caller owns dev and store. An error is the device's;
+// after an error nothing stays allocated.
 func New(dev device.Device, store *host.Store, p *plan.Run) (*Trainer, error) {
 	t := &Trainer{dev: dev, store: store, plan: p, spec: p.Spec}
 	t.spec.Keep, t.spec.OnHost = nil, false
@@ -122,7 +122,7 @@ func New(dev device.Device, store *host.Store, p *plan.Run) (*Trainer, error) {
 	return t, nil
 }
 
-// Close gives all memory back. The error is that of closing the stream.
+// Close frees all memory. Its error is from closing the stream.
 func (t *Trainer) Close() error {
 	err := t.stream.Close()
 	for _, m := range t.mems {
@@ -132,8 +132,8 @@ func (t *Trainer) Close() error {
 	return err
 }
 
-// alloc allocates device memory. After the first error, which err keeps, it returns memory
-// that has a size and no address.
+// alloc allocates device memory. t.err keeps the first error; after it alloc returns memory with a size and no
+// address.
 func (t *Trainer) alloc(bytes int64) device.Mem {
 	bytes = max(bytes, device.Align)
 	if t.err != nil {
@@ -148,7 +148,7 @@ func (t *Trainer) alloc(bytes int64) device.Mem {
 	return m
 }
 
-// states allocates room for a hidden state of every micro-batch.
+// states allocates memory for a hidden state of every micro-batch.
 func (t *Trainer) states() []device.Mem {
 	out := make([]device.Mem, t.plan.Limits.MicroBatches)
 	for i := range out {
@@ -157,8 +157,7 @@ func (t *Trainer) states() []device.Mem {
 	return out
 }
 
-// makeLayers allocates what every layer has on the device, and the room for its gradient on
-// the host.
+// makeLayers allocates every layer's memory on the device, and the memory for its gradient on the host.
 func (t *Trainer) makeLayers() {
 	turn := 0
 	for l, layout := range t.plan.Layouts {
@@ -167,7 +166,7 @@ func (t *Trainer) makeLayers() {
 			slab: optim.Grad{Data: make([]byte, n*t.plan.GradBytes()), BF16: t.plan.GradBF16, Elems: n}}
 		turn += at.stages.Sweeps
 		t.layers = append(t.layers, at)
-		if l == 0 { // its input is ids
+		if l == 0 { // its input is token ids
 			t.x = append(t.x, nil)
 			continue
 		}
@@ -176,7 +175,7 @@ func (t *Trainer) makeLayers() {
 	for _, tile := range layers.Tiles(t.plan.Layouts, t.plan.Spec) {
 		at := &t.layers[tile.Layer]
 		at.tiles = append(at.tiles, tile)
-		if tile.Layer == 0 { // the device has rows of it alone
+		if tile.Layer == 0 { // the device gets only rows of the embedding
 			at.buffers = append(at.buffers, t.alloc(4*t.plan.GradElems(0)))
 			at.weights, at.grads = make([]layers.Weights, 1), make([]layers.Grads, 1)
 			continue

@@ -7,9 +7,9 @@ import (
 	"mt/device/op"
 )
 
-// This file has what a step on pairs does beside others.
+// This file has the additional work of a step on pairs.
 
-// references is what the reference thinks of the documents of a micro-batch, as the bits of float32.
+// references returns log p of a micro-batch's documents under the reference model, as the bits of float32.
 func (t *Trainer) references(m data.MicroBatch) []int32 {
 	out := make([]int32, len(m.CuSeqlens)-1)
 	for _, p := range m.Pairs {
@@ -22,7 +22,7 @@ func (t *Trainer) references(m data.MicroBatch) []int32 {
 	return out
 }
 
-// pairsLoss is the mean of the losses of the batch's pairs, with the likelihood of their chosen answers, given the losses of
+// pairsLoss returns the mean loss of the batch's pairs, plus the likelihood loss of chosen answers, from the losses of
 // its tokens.
 func (t *Trainer) pairsLoss(losses []byte) float64 {
 	var loss, nats float64

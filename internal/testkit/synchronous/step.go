@@ -11,9 +11,9 @@ import (
 	"mt/layers/schedule"
 )
 
-// Step trains the model by one batch. The caller sets LR and Step of rate; with maxNorm 0
-// nothing is clipped, and with LayerNorms each layer by itself. Where the loss or the norm is not finite no weight changes. An error
-// is one of the device.
+// Step trains the model by one batch. The caller sets LR and Step of rate. maxNorm bounds the gradient norm, or with
+// LayerNorms the norm of each layer's gradient; 0: no clipping. If the loss or the norm is not finite, no weight
+// changes. An error is the device's.
 func (t *Trainer) Step(b *data.Batch, o optim.Optimizer, rate optim.Rate, maxNorm float64) (Result, error) {
 	t.load(b) // the batch and all weights are on the device
 	for l, at := range t.layers {
@@ -27,7 +27,7 @@ func (t *Trainer) Step(b *data.Batch, o optim.Optimizer, rate optim.Rate, maxNor
 		return Result{}, err
 	}
 	embedding, head := t.layers[0], t.layers[len(t.layers)-1]
-	if head.Tied { // one table, two gradients: the head's becomes that of both
+	if head.Tied { // the embedding's and the head's gradients of the same table are added up in the head's
 		optim.AddRows(nil, head.table, b.UniqueIDs, embedding.grad, embedding.Tensors[0].Cols)
 		t.layers[0].grad = optim.Grad{}
 	}
@@ -66,8 +66,8 @@ func (t *Trainer) Step(b *data.Batch, o optim.Optimizer, rate optim.Rate, maxNor
 	return r, nil
 }
 
-// sweep calls f for the micro-batches one after the other, in a zigzag in every second turn
-// from the last to the first. Sums over micro-batches are made in this order.
+// sweep calls f for the micro-batches one after the other. With schedule.Zigzag, sweeps with an odd number turn go from
+// the last to the first. Sums over micro-batches are made in this order.
 func (t *Trainer) sweep(turn int, f func(m micro)) {
 	order := slices.Clone(t.micro)
 	if t.plan.TurnsAround() && turn%2 == 1 {
@@ -79,8 +79,8 @@ func (t *Trainer) sweep(turn int, f func(m micro)) {
 	}
 }
 
-// forward computes from x[l], the input of layer l, that of the next layer, x[l+1]. Nothing
-// else is kept for the backward. A whole head computes its losses in the backward.
+// forward computes x[l+1], the input of the next layer, from x[l]. Only inputs of layers are kept for the backward. A
+// head that is not in parts computes its losses in the backward.
 func (t *Trainer) forward(l int, at layer) {
 	for _, v := range at.stages.Forward {
 		v.Phase = schedule.Forward
@@ -88,8 +88,8 @@ func (t *Trainer) forward(l int, at layer) {
 	}
 }
 
-// backward turns dx, which is the gradient of x[l+1], into that of x[l], and sums
-// up the gradients of the layer's weights.
+// backward turns dx, the gradient of x[l+1], into the gradient of x[l], and accumulates the gradients of the layer's
+// weights.
 func (t *Trainer) backward(l int, at layer) {
 	for _, v := range at.stages.Backward {
 		v.Phase = schedule.Backward
@@ -97,7 +97,7 @@ func (t *Trainer) backward(l int, at layer) {
 	}
 }
 
-// visit launches what a visit does: for each micro-batch or, at an expert, for all.
+// visit launches the work of a visit: for each micro-batch or, at an expert, for all at once.
 func (t *Trainer) visit(l int, at layer, v schedule.Visit) {
 	x := layers.Launch{Stream: t.stream, Visit: v, Block: at.Block, First: true, Step: t.batch.Step, Weights: at.weights[v.Part], Grads: at.grads[v.Part], Workspace: t.workspace,
 		Rows: t.rows, Losses: t.lossTensor(t.losses), LSE: t.lossTensor(t.lse), BatchTokens: int(t.batch.Tokens), Scale: t.scale,
@@ -122,7 +122,7 @@ func (t *Trainer) visit(l int, at layer, v schedule.Visit) {
 	}
 }
 
-// lossTensor views a number for each token of the batch.
+// lossTensor views m as one number per token of the batch.
 func (t *Trainer) lossTensor(m device.Mem) device.Tensor {
 	return m.Tensor(device.F32, 0, t.batch.Tokens)
 }

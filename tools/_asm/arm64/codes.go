@@ -2,10 +2,10 @@ package main
 
 import "mt/tools/asm/neon"
 
-// The codes of moments, of 8 and of 4 bits. NEON has no gathers, so words of tables are read one by one and put together
-// in registers; values of codes of 4 bits are in registers as a whole.
+// Quantized moments with 8-bit or 4-bit codes. NEON has no gather instruction. The 8-bit functions read the table words
+// one by one and combine them in registers; the 4-bit decoder keeps its whole table in registers.
 
-// codes writes the functions of codes.
+// codes generates the functions for quantized moments.
 func codes() {
 	decode()
 	decode16()
@@ -14,14 +14,14 @@ func codes() {
 	greatest()
 }
 
-// four puts together the first lanes of four registers in the first.
+// four combines the first lanes of four registers into the four lanes of x[0].
 func four(f *neon.Func, x [4]neon.V) {
 	f.ZIP1(x[0], x[0], x[1])
 	f.ZIP1(x[2], x[2], x[3])
 	f.ZIP1D(x[0], x[0], x[2])
 }
 
-// decode writes what makes numbers of codes of a byte: values[code] times the scale.
+// decode generates the decoder of 8-bit codes: values[code]·scale.
 func decode() {
 	f := neon.Begin("decodeNEON", "func(values *float32, codes *byte, out *float32, n int, scale *float32)",
 		"sets out to n numbers with these codes; n is a multiple of 16.")
@@ -51,7 +51,7 @@ func decode() {
 	f.Ret()
 }
 
-// decode16 writes decode for a map of 16 values and codes of four bits. Registers have the values' bytes, those of a place in each.
+// decode16 generates the decoder of 4-bit codes with a table of 16 values. Register i holds byte i of every value.
 func decode16() {
 	f := neon.Begin("decode16NEON", "func(values *float32, codes *byte, out *float32, n int, scale *float32)",
 		"sets out to n numbers with these codes, two a byte; n is a multiple of 16.")
@@ -63,7 +63,7 @@ func decode16() {
 		c, high := f.Reg(), f.Reg()
 		f.Load8(codes, 0, c)
 		f.USHR(high, c, 4)
-		f.AND(high, high, lower) // also drops what came from the byte above
+		f.AND(high, high, lower) // also drops the bits of the next byte
 		f.AND(c, c, lower)
 		f.ZIP1B(c, c, high)
 		b, w := f.Regs(4), f.Regs(4)
@@ -87,25 +87,26 @@ func decode16() {
 	f.Ret()
 }
 
-// half is the size of an element of which a byte has two; see stream.
+// half is the stream size of 4-bit elements, two to a byte; see stream.
 const half = 0
 
-// finder has the constants of finding codes: see place in host/optim/codes.go.
+// finder holds the constants of the encoder: see place in host/optim/codes.go.
 type finder struct {
 	scale, abs, least, most, span, lower, one neon.V
-	table                                     neon.R // where the word of place 0 would be if places were the upper bits of magnitudes
+	table                                     neon.R // the table's base minus the offset of the first bucket, so the magnitude's upper bits index it directly
 }
 
-// The bits of the least and of the greatest magnitude, and how many places those of a sign have.
+// Bit patterns of the smallest and largest magnitude, and the number of table entries for one sign.
 const (
 	leastMag   = 0x34000000
 	mostMag    = 0x3f800000
 	lowerBits  = 16
 	ofASign    = mostMag>>lowerBits - leastMag>>lowerBits + 1
-	bytesShift = 2 // a word's
+	bytesShift = 2 // log2 of a table word's size
 )
 
-// words finds the codes of four numbers at x. They are in the lowest bytes of lanes; what is above means nothing.
+// words finds the codes of four numbers at x. The lowest byte of each lane holds the code; the upper bytes are
+// undefined.
 func (c *finder) words(f *neon.Func, x neon.R, disp int) neon.V {
 	word := f.Reg()
 	f.Scope(func() {
@@ -129,17 +130,17 @@ func (c *finder) words(f *neon.Func, x neon.R, disp int) neon.V {
 			f.LoadAt(c.table, second, parts[2*k+1])
 		}
 		four(f, parts)
-		f.USHR(next, word, 8) // where the code beside it begins
+		f.USHR(next, word, 8) // where the neighbouring code begins
 		f.CMHI(next, next, y)
-		f.ORR(sign, sign, c.one) // 1, or −1 below 0
+		f.ORR(sign, sign, c.one) // 1, or −1 for a negative number
 		f.BIC(sign, sign, next)
 		f.ADD(word, word, sign)
 	})
 	return word
 }
 
-// encode writes what finds the codes of numbers: that which the table has for the upper bits, or the one beside it, by the
-// lower bits.
+// encode generates the encoder of codes of this many bits, 8 or 4. The upper bits of a number select a table entry;
+// the lower bits decide between the entry's code and its neighbour.
 func encode(name, how string, bits int) {
 	f := neon.Begin(name, "func(table *uint32, x *float32, codes *byte, n int, scale *float32)",
 		"sets codes to those of n numbers over the scale, "+how+"; n is a multiple of 16.")
@@ -176,7 +177,7 @@ func encode(name, how string, bits int) {
 	f.Ret()
 }
 
-// greatest writes the search for the greatest magnitude.
+// greatest generates the search for the largest magnitude.
 func greatest() {
 	f := neon.Begin("greatestNEON", "func(x *float32, n int, most *float32)",
 		"sets most to the greatest magnitude of n numbers, of which a NaN is the greatest; n is a multiple of 16.")

@@ -2,27 +2,28 @@ package main
 
 import "mt/tools/asm/neon"
 
-// lanes is how many elements an update of package optim takes at a time.
+// lanes is the number of elements that one iteration of an update in package optim processes.
 const lanes = 8
 
-// element is what the loop of an update that moves every element by itself keeps in registers.
+// element holds the registers of an element-wise update loop.
 type element struct {
 	*neon.Func
 	split   bool
 	grad    string
 	moments int
 
-	// zero is there where there are no gradients, exponent where there are moments, half where weights are split.
+	// zero is set if grad is "Zero", exponent if there are moments, half if weights are split.
 	zero, exponent, half neon.V
 
 	n, w, lo, m, v, g neon.R
 	streams           []stream
 }
 
-// sizeOf is the size of a gradient of a kind.
+// sizeOf gives the bytes of a gradient element by type.
 var sizeOf = map[string]int{"F32": 4, "BF16": 2}
 
-// newElement begins the update of fp32 weights, plain or split, by a rule with so many moments and a gradient.
+// newElement begins the update of plain or split fp32 weights by a rule with the given number of moments and gradient
+// type.
 func newElement(rule string, moments int, split bool, grad string) *element {
 	s := &element{split: split, grad: grad, moments: moments}
 	if split {
@@ -52,7 +53,7 @@ func newElement(rule string, moments int, split bool, grad string) *element {
 	return s
 }
 
-// factors fills registers with the factors in the order of c; nil: one that is not needed.
+// factors loads the factors of c into registers, in the order of c; nil skips a factor.
 func (s *element) factors(to ...*neon.V) {
 	c := s.Arg("c")
 	for i, r := range to {
@@ -71,7 +72,7 @@ func (s *element) factors(to ...*neon.V) {
 	}
 }
 
-// run makes the loop and ends the function.
+// run generates the loop and ends the function.
 func (s *element) run(body func()) {
 	each(s.Func, s.n, lanes, s.streams, body)
 	s.Ret()
@@ -95,7 +96,7 @@ func (s *element) load(p neon.R) pair {
 // store writes eight fp32.
 func (s *element) store(x pair, p neon.R) { s.Store2(x[0], x[1], p, 0) }
 
-// clipped reads gradients and multiplies them by clip. Where there are none they are zero.
+// clipped reads gradients and multiplies them by clip. The gradient type "Zero" yields zeros.
 func (s *element) clipped(clip neon.V) pair {
 	if s.grad == "Zero" {
 		return pair{s.zero, s.zero}
@@ -107,7 +108,7 @@ func (s *element) clipped(clip neon.V) pair {
 	return g
 }
 
-// normal makes x zero where it is below the smallest normal number.
+// normal flushes subnormal lanes of x to zero.
 func (s *element) normal(x neon.V) {
 	s.Scope(func() {
 		mask := s.Reg()
@@ -131,7 +132,7 @@ func (s *element) weight() pair {
 	return w
 }
 
-// storeWeight writes weights back. It overwrites them.
+// storeWeight writes weights back. It overwrites the registers of w.
 func (s *element) storeWeight(w pair) {
 	if !s.split {
 		s.store(w, s.w)

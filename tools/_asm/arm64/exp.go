@@ -6,7 +6,7 @@ import (
 	"mt/tools/asm/neon"
 )
 
-// exponential computes e^x as the assembly for x86 does: see exp.go in the folder vec.
+// exponential computes e^x with the same algorithm as the x86 version: see tools/_asm/vec/exp.go.
 type exponential struct {
 	*row
 	low, high, log2e, magic, ln2hi, ln2lo, one, bias neon.V
@@ -15,8 +15,8 @@ type exponential struct {
 
 func (f *row) newExp() exponential {
 	e := exponential{row: f,
-		low:   f.constant(-104), // e^-104 rounds to 0
-		high:  f.constant(89),   // e^89 is over the largest fp32
+		low:   f.constant(-104), // e^-104 rounds to 0 in fp32
+		high:  f.constant(89),   // e^89 exceeds the largest fp32
 		log2e: f.constant(math.Log2E),
 		magic: f.constant(3 << 22), // adding it rounds to an integer
 		ln2hi: f.constant(0.693145751953125),
@@ -51,7 +51,7 @@ func (e exponential) apply(x neon.V) {
 			r = to
 		}
 		f.SUB(z, z, e.magic) // n as an integer
-		f.SSHR(half, z, 1)   // 2^n in two factors, each of them a normal number
+		f.SSHR(half, z, 1)   // 2^n as the product of two normal numbers
 		f.SUB(z, z, half)
 		for _, k := range []neon.V{z, half} {
 			f.ADD(k, k, e.bias)
@@ -88,7 +88,7 @@ func expSum(stores bool) {
 	f.total(acc)
 }
 
-// gradRow writes a row of gradStrip.
+// gradRow generates the function for one row of gradStrip.
 func gradRow() {
 	f := newRow("gradRow", "func(x, dx *float32, n int, scale, lse, delta float32)",
 		"is x = exp(scale·x − lse) and dx = scale·x·(dx − delta).")

@@ -6,7 +6,7 @@ import (
 	"mt/tools/asm/neon"
 )
 
-// gemm writes the functions of package gemm.
+// gemm generates the functions of package gemm.
 func gemm() {
 	for h := 1; h <= productRows; h++ {
 		kernel(h)
@@ -17,10 +17,11 @@ func gemm() {
 	narrow("narrowNEON")
 }
 
-// unroll is how many of K one turn of a kernel's loop takes, in which it prefetches two lines of each of its streams.
+// unroll is the number of k values in one iteration of a kernel's loop. Each iteration prefetches two lines of each
+// stream.
 const unroll = 16
 
-// kernel writes d = a·b + c for h rows of a whole panel.
+// kernel generates d = a·b + c for h rows of a whole panel.
 func kernel(h int) {
 	f := neon.Begin(fmt.Sprintf("kernelNEONx%d", h),
 		"func(k int, a *float32, lda int, b, c *float32, ldc int, d *float32, ldd int, panel, block, across, down uintptr)",
@@ -34,7 +35,7 @@ func kernel(h int) {
 	p := newProduct(f, h, 4*productColumns, b)
 	p.clear()
 
-	// The rows of d are prefetched one by one, so that they do not get in the way.
+	// Each iteration prefetches one row of d, so these prefetches do not delay the loads of a and b.
 	turn, tail, single, finish, store := f.Label("block"), f.Label("tail"), f.Label("single"), f.Label("finish"), f.Label("store")
 	f.Less(k, unroll, tail)
 	f.Place(turn)
@@ -62,7 +63,7 @@ func kernel(h int) {
 	f.NotZero(k, single)
 
 	f.Place(finish)
-	c, ldc := panel, block // which have done
+	c, ldc := panel, block // panel and block are no longer needed
 	f.LoadArg("c", c)
 	f.LoadArg("ldc", ldc)
 	f.LoadArg("d", row)
@@ -74,7 +75,7 @@ func kernel(h int) {
 	f.Ret()
 }
 
-// dots writes the products of x with four rows of b, of fp32 or bf16. A sum has eight parts.
+// dots generates the dot products of x with four rows of b, in fp32 or bf16. Each sum has eight partial sums.
 func dots(kind, element string) {
 	f := neon.Begin("dotNEON"+kind, "func(d, x *float32, b *"+element+", offsets *[4]int, k int)",
 		"sets d to the products of x and four rows, each so many bytes from b; k is a multiple of 8.")

@@ -1,5 +1,5 @@
-// Command arm64 writes the assembly of a package for arm64 with NEON, which every such processor has. It is run by go
-// generate. What each function computes is said where its twin for x86 is generated, in the folder of the package's name.
+// Command arm64 generates NEON assembly for a package; every arm64 processor has NEON. Run it with go generate. The x86
+// generator of the same package, in the folder with the package's name, documents what each function computes.
 package main
 
 import "mt/tools/asm/neon"
@@ -8,13 +8,14 @@ func main() {
 	neon.Generate(map[string]func(){"optim": optim, "gemm": gemm, "vec": vec})
 }
 
-// stream is a pointer that moves with the elements, size bytes each, or half a byte where size is half.
+// stream is a pointer that advances with the elements. size is the bytes of an element, or half for two elements a
+// byte.
 type stream struct {
 	p    neon.R
 	size int
 }
 
-// each runs body over the n elements of the streams, a multiple of lanes, so many at a time.
+// each runs body over the n elements of the streams, lanes elements at a time. n is a multiple of lanes.
 func each(f *neon.Func, n neon.R, lanes int, streams []stream, body func()) {
 	loop, done := f.Label("loop"), f.Label("done")
 	f.Less(n, lanes, done)
@@ -32,13 +33,13 @@ func each(f *neon.Func, n neon.R, lanes int, streams []stream, body func()) {
 	f.Place(done)
 }
 
-// pair is eight fp32.
+// pair is two registers with eight fp32 numbers.
 type pair [2]neon.V
 
-// newPair are two fresh registers.
+// newPair returns two fresh registers.
 func newPair(f *neon.Func) pair { return pair{f.Reg(), f.Reg()} }
 
-// widened reads eight bf16.
+// widened reads eight bf16 numbers as fp32.
 func widened(f *neon.Func, p neon.R, disp int) pair {
 	x := newPair(f)
 	f.Load(p, disp, x[1])
@@ -54,7 +55,8 @@ func newRounding(f *neon.Func) rounding {
 	return rounding{f.Splat(1), f.Splat(0x7fff), f.Splat(0x400000)}
 }
 
-// round writes eight fp32 as bf16, rounded to nearest even, NaNs as quiet NaNs. It overwrites them.
+// round writes eight fp32 numbers as bf16, rounded to nearest even, NaNs as quiet NaNs. It overwrites the registers of
+// x.
 func (r rounding) round(f *neon.Func, x pair, p neon.R, disp int) {
 	f.Scope(func() {
 		sum, number := f.Reg(), f.Reg()
@@ -72,7 +74,7 @@ func (r rounding) round(f *neon.Func, x pair, p neon.R, disp int) {
 	})
 }
 
-// widen writes the conversion of n bf16 numbers to fp32; signature says in what order its arguments come.
+// widen generates the conversion of n bf16 numbers to fp32; signature gives the order of the arguments.
 func widen(name, signature string) {
 	f := neon.Begin(name, signature, "sets the fp32 numbers to n bf16 ones; n is a multiple of 8.")
 	from, to, n := f.Arg("from"), f.Arg("to"), f.Arg("n")
@@ -83,7 +85,7 @@ func widen(name, signature string) {
 	f.Ret()
 }
 
-// narrow writes the conversion back.
+// narrow generates the conversion of fp32 numbers to bf16.
 func narrow(name string) {
 	f := neon.Begin(name, "func(to *uint16, from *float32, n int)",
 		"sets to to n numbers, rounded to the nearest bf16, halves to even, NaNs to quiet NaNs; n is a multiple of 8.")

@@ -2,7 +2,8 @@ package main
 
 import "mt/tools/asm/neon"
 
-// optim writes the functions of package optim. Their arithmetic is that of its plain Go, without fused operations.
+// optim generates the functions of package optim. Their arithmetic equals the plain Go of the package, without fused
+// operations.
 func optim() {
 	for _, split := range []bool{false, true} {
 		for _, grad := range []string{"F32", "BF16", "Zero"} {
@@ -26,7 +27,8 @@ func optim() {
 	codes()
 }
 
-// adam writes the update by AdamW. Its factors: clip, decay, 1 − β1, β2, 1 − β2, step, √bc2, eps.
+// adam generates the AdamW update. Its factors: clip, decay (1 − learning rate · weight decay), 1 − β1, β2, 1 − β2,
+// step (learning rate over bias correction 1), √bc2 (bc2 is bias correction 2), eps.
 func adam(split bool, grad string) {
 	s := newElement("adam", 2, split, grad)
 	var clip, decay, beta1c, beta2, beta2c, step, rootbc2, eps neon.V
@@ -60,7 +62,7 @@ func adam(split bool, grad string) {
 	})
 }
 
-// lion writes the update by Lion. Its factors: clip, decay, β1, 1 − β1, β2, 1 − β2, rate.
+// lion generates the Lion update. Its factors: clip, decay, β1, 1 − β1, β2, 1 − β2, rate.
 func lion(split bool, grad string) {
 	s := newElement("lion", 1, split, grad)
 	var clip, decay, beta1, beta1c, beta2, beta2c, rate neon.V
@@ -77,7 +79,7 @@ func lion(split bool, grad string) {
 			s.FMUL(d, g[i], beta2c)
 			s.FADD(m[i], m[i], d)
 			s.normal(m[i])
-			// The rate with the sign of c, or 0 where c is.
+			// The learning rate with the sign of c, or 0 if c is 0.
 			s.AND(d, c, sign)
 			s.ORR(d, d, rate)
 			s.FCMEQ0(c, c)
@@ -90,7 +92,7 @@ func lion(split bool, grad string) {
 	})
 }
 
-// sgd writes the update by SGD without momentum. Its factors: clip, decay, one for the momentum, rate.
+// sgd generates the SGD update without momentum. Its factors: clip, decay, an unused momentum coefficient, rate.
 func sgd(split bool, grad string) {
 	s := newElement("sgd", 0, split, grad)
 	var clip, decay, rate neon.V
@@ -104,7 +106,7 @@ func sgd(split bool, grad string) {
 	})
 }
 
-// momentum writes it with momentum. A further factor is a mask of all bits with Nesterov's.
+// momentum generates the SGD update with momentum. The fifth factor is a mask: all bits set for Nesterov momentum.
 func momentum(split bool, grad string) {
 	s := newElement("momentum", 1, split, grad)
 	var clip, decay, momentum, rate, nesterov neon.V
@@ -134,7 +136,7 @@ func (s *element) decayed(e, w, decay, g neon.V) {
 	s.FADD(e, g, e)
 }
 
-// descend stores w − rate·e. It overwrites both.
+// descend stores w − rate·e. It overwrites the registers of both.
 func (s *element) descend(w, e pair, rate neon.V) {
 	for i := range 2 {
 		s.FMUL(e[i], e[i], rate)
@@ -143,7 +145,8 @@ func (s *element) descend(w, e pair, rate neon.V) {
 	s.storeWeight(w)
 }
 
-// apply writes the update of a matrix by what the device has made, in place of a gradient. Its factors: decay, rate.
+// apply generates the update of a matrix from an orthogonalized update, which takes the place of the gradient. Its
+// factors: decay, rate.
 func apply(split bool, grad string) {
 	s := newElement("apply", 0, split, grad)
 	var decay, rate neon.V
@@ -157,7 +160,8 @@ func apply(split bool, grad string) {
 	})
 }
 
-// average writes the update of an average by the weights, which stay as they are. Its factors: one and a mask (see lerp).
+// average generates the update of an exponential moving average from the weights, which do not change. Its factors: the
+// interpolation weight and a mask (see lerp).
 func average(split bool) {
 	s := newElement("average", 1, split, "Zero")
 	var part, far neon.V
@@ -172,8 +176,9 @@ func average(split bool) {
 	})
 }
 
-// prepare writes the update of a matrix's momentum by a gradient of one type, and what it hands over in another. Its
-// factors: clip, then twice a factor and a mask (see lerp), and a mask of all bits with Nesterov's momentum.
+// prepare generates the update of a matrix's momentum from a gradient, and the output for orthogonalization. The
+// gradient and the output have a type each. The factors: clip, two pairs of interpolation weight and mask (see lerp),
+// and a mask with all bits set for Nesterov momentum.
 func prepare(grad, handed string) {
 	s := &element{grad: grad, moments: 1}
 	s.Func = neon.Begin("prepare"+grad+"To"+handed+"NEON", "func(m *float32, grad, to *byte, n int, c *[8]float32)",
@@ -203,7 +208,7 @@ func prepare(grad, handed string) {
 	})
 }
 
-// lerp sets to to a + part·(b − a) or, where far has its bits set, to b + part·(b − a).
+// lerp sets the register to: a + part·(b − a), or b + part·(b − a) in lanes in which all bits of far are set.
 func (s *element) lerp(to, a, b, part, far neon.V) {
 	s.Scope(func() {
 		d, from := s.Reg(), s.Reg()
@@ -215,11 +220,11 @@ func (s *element) lerp(to, a, b, part, far neon.V) {
 	})
 }
 
-// sumLanes is how many sums run beside each other.
+// sumLanes is the number of independent partial sums.
 const sumLanes = 32
 
-// sum writes the sums of squares in fp64, element i in sum i % sumLanes. The square is exact in fp64, so a fused
-// multiplication changes nothing.
+// sum generates the sum of squares in fp64, with element i in partial sum i % sumLanes. The square is exact in fp64, so
+// a fused multiply-add gives the same result.
 func sum(kind string) {
 	f := neon.Begin("sum"+kind+"NEON", "func(x *byte, n int, lanes *[32]float64)",
 		"sets lanes to the sums of squares of n elements; n is a multiple of 32.")
@@ -254,7 +259,8 @@ func sum(kind string) {
 	f.Ret()
 }
 
-// roundDrawn writes what rounds fp32 numbers to bf16 by draws of SplitMix64, one for four numbers. See roundGeneric.
+// roundDrawn generates the stochastic rounding of fp32 to bf16. One SplitMix64 draw serves four numbers. See
+// roundGeneric.
 func roundDrawn() {
 	const gamma, first, second uint64 = 0x9e3779b97f4a7c15, 0xbf58476d1ce4e5b9, 0x94d049bb133111eb
 	f := neon.Begin("roundNEON", "func(from *float32, to *uint16, n int, states *[8]uint64)",
@@ -276,7 +282,7 @@ func roundDrawn() {
 			f.AddReg(grow, state)
 			f.FromGeneral(z, draw)
 			f.UADDW(draw, zero, draw)
-			// A number whose exponent has all bits set takes no draw, and a NaN becomes a quiet one.
+			// A number whose exponent bits are all set is not rounded; a NaN becomes a quiet NaN.
 			f.AND(mask, x, exponent)
 			f.CMEQ(mask, mask, exponent)
 			f.BIC(draw, draw, mask)

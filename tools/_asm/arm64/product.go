@@ -2,8 +2,8 @@ package main
 
 import "mt/tools/asm/neon"
 
-// The kernels of products have up to productRows rows of productColumns columns: with an accumulator for every four
-// elements, a register of A for every row and two of B they use all registers.
+// The matrix product kernels compute up to productRows rows of productColumns columns. The kernels use all registers:
+// one accumulator for four elements, one register of A a row, and two registers of B.
 const (
 	productRows    = 6
 	productColumns = 16
@@ -13,15 +13,15 @@ const (
 type product struct {
 	*neon.Func
 	h    int
-	acc  [][]neon.V // by row, and four columns
-	left []neon.V   // elements of A
+	acc  [][]neon.V // sums: a row of registers for each of the h rows
+	left []neon.V   // elements of A, one register a row
 	b    [2]neon.V
-	// right points to a row of B; the next one lies so many bytes after it.
+	// right points to a row of B; the next row begins next bytes later.
 	right neon.R
 	next  int
 }
 
-// newProduct takes the registers of a product, all of which it has.
+// newProduct allocates all registers of a product.
 func newProduct(f *neon.Func, h, next int, right neon.R) *product {
 	p := &product{Func: f, h: h, right: right, next: next}
 	for range h {
@@ -40,7 +40,8 @@ func (p *product) clear() {
 	}
 }
 
-// add adds the products of the i-th row of B from here. Element r of A is lane(r) of the register of(r).
+// add adds the products with row i of B, counted from p.right. Lane lane(r) of register of(r) holds the element of A
+// for row r.
 func (p *product) add(i int, of func(r int) (neon.V, int)) {
 	for half := range 2 {
 		p.Load2(p.right, i*p.next+32*half, p.b[0], p.b[1])
@@ -52,7 +53,7 @@ func (p *product) add(i int, of func(r int) (neon.V, int)) {
 	}
 }
 
-// four adds the products of four of K, of which the i-th is the first: rows point to the rows of A.
+// four adds the products of four k values, beginning with the i-th. The pointers in rows address the rows of A.
 func (p *product) four(rows []neon.R, i int) {
 	for r, row := range rows {
 		p.Load(row, 4*i, p.left[r])
@@ -62,7 +63,7 @@ func (p *product) four(rows []neon.R, i int) {
 	}
 }
 
-// one adds the products of one of K, and moves on.
+// one adds the products of one k value and advances the pointers.
 func (p *product) one(rows []neon.R) {
 	for r, row := range rows {
 		p.Load4(row, 0, p.left[r])
@@ -71,7 +72,7 @@ func (p *product) one(rows []neon.R) {
 	p.move(rows, 1)
 }
 
-// move moves on by n of K.
+// move advances the pointers by n k values.
 func (p *product) move(rows []neon.R, n int) {
 	for _, row := range rows {
 		p.Add(4*n, row)
@@ -79,7 +80,7 @@ func (p *product) move(rows []neon.R, n int) {
 	p.Add(n*p.next, p.right)
 }
 
-// rowsFrom are pointers to h rows of A, stride bytes apart, of which the first is given.
+// rowsFrom returns pointers to h rows of A, stride bytes apart. The pointer first addresses row 0.
 func rowsFrom(f *neon.Func, h int, first, stride neon.R) []neon.R {
 	rows := []neon.R{first}
 	for r := 1; r < h; r++ {
@@ -89,7 +90,7 @@ func rowsFrom(f *neon.Func, h int, first, stride neon.R) []neon.R {
 	return rows
 }
 
-// follow sets all rows but the first.
+// follow sets each pointer after the first to its predecessor plus stride.
 func follow(f *neon.Func, rows []neon.R, stride neon.R) {
 	for r := 1; r < len(rows); r++ {
 		f.Copy(rows[r-1], rows[r])
@@ -97,8 +98,8 @@ func follow(f *neon.Func, rows []neon.R, stride neon.R) {
 	}
 }
 
-// addTo adds what is at from, rows stride bytes apart, to the accumulators. It overwrites from and what was read of A
-// and B.
+// addTo adds rows in memory to the accumulators. The pointer from addresses the first row; the next ones follow
+// stride bytes apart. addTo overwrites from and the registers of A and B.
 func (p *product) addTo(from, stride neon.R) {
 	spare := p.b[:]
 	for r, row := range p.acc {
@@ -113,7 +114,8 @@ func (p *product) addTo(from, stride neon.R) {
 	}
 }
 
-// store writes the accumulators to rows stride bytes apart. It overwrites to.
+// store writes the accumulators to rows in memory. The pointer to addresses the first row; the next ones follow
+// stride bytes apart. store advances the pointer.
 func (p *product) store(to, stride neon.R) {
 	for r, row := range p.acc {
 		for j := 0; j < len(row); j += 2 {

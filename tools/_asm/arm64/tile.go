@@ -6,10 +6,11 @@ import (
 	"mt/tools/asm/neon"
 )
 
-// panelBytes is what a row of a panel takes. A kernel does half a panel at a time.
+// panelBytes is the size of one row of a panel. A kernel processes half a panel at a time.
 const panelBytes = 128
 
-// tile writes h rows of c = a·b (or c += a·b). b comes in panels of k rows of 32 floats.
+// tile generates c = a·b (or c += a·b) for h rows of a, which is stored by rows or, with cols, by columns. b is
+// stored in panels of k rows of 32 floats.
 func tile(h int, cols bool) {
 	layout := "Rows"
 	if cols {
@@ -30,7 +31,7 @@ func tile(h int, cols bool) {
 	}
 	p := newProduct(f, h, panelBytes, right)
 	f.Shift(1, halves)
-	f.SetConstant(panelBytes/2, forth) // from one half to the next, and bpanel less that from there to the next panel
+	f.SetConstant(panelBytes/2, forth) // panelBytes/2 from the first to the second half, and bpanel − panelBytes/2 from there to the next panel
 
 	half, finish, store := f.Label("half"), f.Label("finish"), f.Label("store")
 	f.Place(half)
@@ -59,7 +60,8 @@ func tile(h int, cols bool) {
 	f.Ret()
 }
 
-// rows adds up over k with rows of A, four at a time and then one at a time, and jumps to done.
+// rows accumulates over k with rows of A, first four k values at a time, then one at a time. It jumps to done at the
+// end.
 func (p *product) rows(k neon.R, rows []neon.R, done string) {
 	four, rest, one := p.Label("four"), p.Label("rest"), p.Label("one")
 	p.Less(k, 4, rest)
@@ -76,7 +78,7 @@ func (p *product) rows(k neon.R, rows []neon.R, done string) {
 	p.NotZero(k, one)
 }
 
-// columns adds up over k with columns of A, stride bytes apart: each of them lies in two registers.
+// columns accumulates over k with columns of A, stride bytes apart. Each column fills up to two registers.
 func (p *product) columns(k, column, stride neon.R, done string) {
 	turn := p.Label("column")
 	p.Zero(k, done)
@@ -92,7 +94,7 @@ func (p *product) columns(k, column, stride neon.R, done string) {
 		p.Load4(column, at, p.left[to])
 	case 2:
 		p.Load8(column, at, p.left[to])
-	case 3: // the third lies in a register of its own
+	case 3: // the third element has its own register
 		p.Load8(column, 0, p.left[0])
 		p.Load4(column, 8, p.left[1])
 		lane = func(r int) (neon.V, int) { return p.left[r/2], r % 2 }

@@ -6,7 +6,7 @@ import (
 	"mt/tools/asm/neon"
 )
 
-// vec writes the functions of package vec.
+// vec generates the functions of package vec.
 func vec() {
 	widen("widenNEON", "func(to *float32, from *uint16, n int)")
 	narrow("narrowNEON")
@@ -36,26 +36,26 @@ func vec() {
 	transpose()
 }
 
-// row is a function over the elements of rows.
+// row is a function over the elements of rows, being generated.
 type row struct {
 	*neon.Func
-	first neon.V // all bits of the first lane
+	first neon.V // a mask with the first lane set
 }
 
 func newRow(name, signature, doc string) *row {
 	return &row{Func: neon.Begin(name+"NEON", signature, doc)}
 }
 
-// place is where elements lie: four, or one, which is in the first lane of a register.
+// place is the position of four elements, or of one element in the first lane of a register.
 type place struct {
 	*row
 	disp int
 	one  bool
-	i    int // which of the fours of a turn
+	i    int // index of the group of four within an iteration
 }
 
-// each runs body over the n elements at p: unroll times four at a time, four at a time, and what is left one at a time.
-// It changes n and p.
+// each runs body over the n elements at p: unroll groups of four at a time, then single groups of four, then single
+// elements. It changes n and p.
 func (f *row) each(n neon.R, unroll int, p []neon.R, body func(at place)) {
 	loop := func(count int, one bool) {
 		turn, next := f.Label("turn"), f.Label("next")
@@ -82,7 +82,7 @@ func (f *row) each(n neon.R, unroll int, p []neon.R, body func(at place)) {
 	loop(1, true)
 }
 
-// load reads elements. The lanes beside one are 0.
+// load reads elements. For a single element the other lanes are 0.
 func (at place) load(p neon.R) neon.V {
 	x := at.Reg()
 	if at.one {
@@ -102,14 +102,14 @@ func (at place) store(x neon.V, p neon.R) {
 	}
 }
 
-// clear sets the lanes beside one element to 0. The function has called clears.
+// clear sets the unused lanes of a single element to 0. The function must have called clears.
 func (at place) clear(x neon.V) {
 	if at.one {
 		at.AND(x, x, at.first)
 	}
 }
 
-// clears makes what clear needs.
+// clears makes the mask that clear needs.
 func (f *row) clears() {
 	f.first = f.Reg()
 	f.Scope(func() {
@@ -119,10 +119,10 @@ func (f *row) clears() {
 	})
 }
 
-// constant fills a register with a number.
+// constant fills a register with a float32 constant.
 func (f *row) constant(x float32) neon.V { return f.Splat(math.Float32bits(x)) }
 
-// accumulators makes n registers of zeros.
+// accumulators returns n registers set to zero.
 func (f *row) accumulators(n int) []neon.V {
 	acc := make([]neon.V, n)
 	for i := range acc {
@@ -131,7 +131,7 @@ func (f *row) accumulators(n int) []neon.V {
 	return acc
 }
 
-// total returns the sum of all lanes of two or four registers.
+// total generates the return of the sum over all lanes of two or four registers.
 func (f *row) total(acc []neon.V) {
 	for n := len(acc) / 2; n > 0; n /= 2 {
 		for i := range n {
@@ -217,7 +217,7 @@ func dot3() {
 	f.total(acc)
 }
 
-// normGrad is the last pass of the backward of RMSNorm over a row.
+// normGrad generates the last pass of the RMSNorm backward over a row.
 func normGrad(adds bool) {
 	name, doc := "normGrad", "is dx = rstd·dy·w − c·x and dw += rstd·dy·x; dx may be dy."
 	if adds {
@@ -240,7 +240,8 @@ func normGrad(adds bool) {
 	f.Ret()
 }
 
-// rotate keeps cosines and sines of some elements while it goes over the heads.
+// rotate generates the rotary embedding of several heads. It loads the cosines and sines of some elements once and
+// applies them to all heads.
 func rotate() {
 	f := newRow("rotate", "func(x, cos, sin *float32, half, heads, stride int, sign float32)",
 		"turns the pairs (x[i], x[i+half]) of heads heads, stride floats apart, by sign times their angles.")
@@ -295,7 +296,7 @@ func maxOf() {
 	f.Return(acc[0])
 }
 
-// transpose turns 16 rows of 16 floats into columns, in squares of four.
+// transpose generates the transposition of 16 rows of 16 floats, in squares of four by four.
 func transpose() {
 	f := neon.Begin("transposeNEON", "func(dst, src *float32, stride, blocks int)",
 		"writes the columns of 16 rows of src, stride bytes apart, as rows of 16 floats, 32 floats apart; there are 16·blocks.")

@@ -28,7 +28,7 @@ func loop8(n reg.Register, body func()) {
 	Label("done")
 }
 
-// widen256 is the packing of a row of A in bf16.
+// widen256 generates the packing of a row of A in bf16.
 func widen256() {
 	Begin("widen256", "func(dst *float32, src *uint16, n int)",
 		"writes n bf16 as fp32; n is a multiple of 8.")
@@ -43,7 +43,7 @@ func widen256() {
 	End()
 }
 
-// narrow256 rounds to nearest even and keeps NaNs as quiet NaNs.
+// narrow256 generates the conversion of fp32 to bf16, rounded to nearest even; NaNs become quiet NaNs.
 func narrow256() {
 	Begin("narrow256", "func(dst *uint16, src *float32, n int)",
 		"writes n fp32 as bf16, rounded to nearest even; n is a multiple of 8.")
@@ -69,7 +69,7 @@ func narrow256() {
 	End()
 }
 
-// dot256 reads four rows of B (N,K) as they lie, each with two accumulators.
+// dot256 generates dot products with four rows of B (N,K), without packing. Each row has two accumulators.
 func dot256(bf16 bool) {
 	Begin("dot256"+suffix(bf16), "func(d, x *float32, w *"+element(bf16)+", offsets *[4]int, k int)",
 		"writes to d the products of x with four rows of k elements, which begin at",
@@ -101,7 +101,7 @@ func dot256(bf16 bool) {
 	}
 	VHADDPS(ymm(2), ymm(0), ymm(0))
 	VHADDPS(ymm(6), ymm(4), ymm(4))
-	VHADDPS(ymm(4), ymm(0), ymm(0)) // in each half a sum of every row
+	VHADDPS(ymm(4), ymm(0), ymm(0)) // each half has a sum for every row
 	VEXTRACTF128(Imm(1), ymm(0), reg.X1)
 	VADDPS(reg.X1, reg.X0, reg.X0)
 	VMOVUPS(reg.X0, Mem{Base: d})

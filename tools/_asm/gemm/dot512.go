@@ -8,7 +8,7 @@ import (
 	. "mt/tools/asm/isa"
 )
 
-// dot512 reads four rows of B (N,K) as they lie, each with two accumulators.
+// dot512 generates dot products with four rows of B (N,K), without packing. Each row has two accumulators.
 func dot512(bf16 bool) {
 	Begin("dot512"+suffix(bf16), "func(d, x *float32, w *"+element(bf16)+", offsets *[4]int, k int)",
 		"writes to d the products of x with four rows of k elements, which begin at",
@@ -58,7 +58,7 @@ func dot512(bf16 bool) {
 	End()
 }
 
-// sum512 stores the sums of the elements of four registers.
+// sum512 stores the element sums of four registers.
 func sum512(z [4]reg.Register, d reg.Register) {
 	t := [4]reg.Register{zmm(16), zmm(17), zmm(18), zmm(19)}
 	VUNPCKLPS(z[1], z[0], t[0])
@@ -69,7 +69,7 @@ func sum512(z [4]reg.Register, d reg.Register) {
 	VADDPS(t[3], t[2], t[2]) // pairs of rows 2 and 3
 	VUNPCKLPD(t[2], t[0], t[1])
 	VUNPCKHPD(t[2], t[0], t[3])
-	VADDPS(t[3], t[1], t[0]) // a sum of every row in each quarter
+	VADDPS(t[3], t[1], t[0]) // each quarter has a sum for every row
 	VSHUFF32X4(Imm(0x4e), t[0], t[0], t[1])
 	VADDPS(t[1], t[0], t[0])
 	VSHUFF32X4(Imm(0xb1), t[0], t[0], t[1])
@@ -77,10 +77,10 @@ func sum512(z [4]reg.Register, d reg.Register) {
 	VMOVUPS(reg.X16, Mem{Base: d})
 }
 
-// dotAhead is how many bytes ahead dot products prefetch.
+// dotAhead is the prefetch distance of dot products in bytes.
 const dotAhead = 1024
 
-// rowPointers returns w plus each of four offsets.
+// rowPointers returns w plus each of the four offsets.
 func rowPointers(w, offsets reg.Register) (row [4]reg.Register) {
 	for r := range row {
 		row[r] = GP64()

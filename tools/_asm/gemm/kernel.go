@@ -10,19 +10,19 @@ import (
 	. "mt/tools/asm/isa"
 )
 
-// unroll is the steps of K in one turn of a kernel's loop, in which it
-// prefetches two lines of each of its streams.
+// unroll is the number of k values in one iteration of a kernel's loop. Each iteration prefetches two lines of each
+// stream.
 const unroll = 16
 
-// machine is what differs between the kernels of two instruction sets.
+// machine describes the kernels of one instruction set.
 type machine struct {
 	name  string
 	regs  []reg.VecPhysical
 	width int // bytes of a register; a panel is two registers wide
-	// mr is the greatest height: two accumulators a row, two registers for B
-	// and two for broadcasts use all registers.
+	// mr is the maximum height. Two accumulators for each row, two registers for B and two for broadcasts use all
+	// registers.
 	mr      int
-	element string // what a and b hold in four bytes
+	element string // type of the 4-byte elements of a and b
 	zero    func(reg.Register)
 	add     func(b, x, acc reg.Register) // adds the products of b and x to acc
 	finish  func(h int, d, ldd reg.Register)
@@ -57,7 +57,7 @@ func (m *machine) kernels() {
 	}
 }
 
-// kernel writes d = a·b + c for h rows and one panel.
+// kernel generates d = a·b + c for h rows and one panel.
 func (m *machine) kernel(h int) {
 	Begin(fmt.Sprintf("kernel%sx%d", m.name, h),
 		"func(k int, a *float32, lda int, b, c *float32, ldc int, d *float32, ldd int, mask uint32, panel, block, across, down uintptr)",
@@ -116,15 +116,14 @@ func (m *machine) kernel(h int) {
 	End()
 }
 
-// rows are the rows of a tile of A, ld bytes apart. An address can scale its index
-// by 1, 2, 4 or 8, so that a few pointers reach all rows.
+// rows addresses the rows of a tile of A, ld bytes apart. x86 addressing scales an index by 1, 2, 4 or 8, so a few
+// pointers reach all rows.
 type rows struct {
 	pointers map[int]reg.Register // by the row they point to
 	ld       reg.Register
 }
 
-// reach says for every row the pointer that reaches it, and how many rows after
-// that it lies.
+// reach gives, for each row, the row whose pointer reaches it and the distance between the two in rows.
 var reach = [...]struct{ from, after int }{
 	{0, 0}, {0, 1}, {0, 2}, {3, 0}, {0, 4}, {3, 2}, {5, 1}, {3, 4}, {0, 8}, {5, 4}, {10, 0}, {3, 8}, {10, 2}, {5, 8},
 }
@@ -155,7 +154,7 @@ func loadRows(h int) *rows {
 	return a
 }
 
-// at is element i of row r.
+// at returns the address of element i of row r.
 func (a *rows) at(r, i int) Mem {
 	m := Mem{Base: a.pointers[reach[r].from], Disp: 4 * i}
 	if after := reach[r].after; after > 0 {
@@ -173,7 +172,7 @@ func (a *rows) move(n int) {
 	}
 }
 
-// step adds the products of the i-th k after a and b.
+// step adds the products of the i-th k value counted from a and b.
 func (m *machine) step(h int, a *rows, b reg.Register, i int) {
 	b0, b1 := m.regs[2*m.mr], m.regs[2*m.mr+1]
 	VMOVUPS(Mem{Base: b, Disp: 2 * m.width * i}, b0)
@@ -186,7 +185,7 @@ func (m *machine) step(h int, a *rows, b reg.Register, i int) {
 	}
 }
 
-// finish512 adds c, if there is one, and stores.
+// finish512 adds c, unless c is nil, and stores d.
 func finish512(h int, d, ldd reg.Register) {
 	mask := Load(Param("mask"), GP32())
 	KMOVW(mask, reg.K1)
@@ -222,8 +221,8 @@ func zmm(i int) reg.VecPhysical { return ZMMs[i] }
 // ymm is the i-th 256-bit register.
 func ymm(i int) reg.VecPhysical { return YMMs[i] }
 
-// finish256 adds c, if there is one, and stores; whole panels without masks,
-// as masked stores are slow on some machines.
+// finish256 adds c, unless c is nil, and stores d. Whole panels take a path without masks, because masked stores are
+// slow on some processors.
 func finish256(h int, d, ldd reg.Register) {
 	c, ldc := Arg("c"), Arg("ldc")
 	mask := Load(Param("mask"), GP32())
@@ -243,7 +242,7 @@ func finish256(h int, d, ldd reg.Register) {
 		func(x reg.Register, m Mem, half int) { VMASKMOVPS(x, lanes[half], m) })
 }
 
-// finishRows256 adds c and stores with the given moves.
+// finishRows256 adds c and stores d with the given load and store functions.
 func finishRows256(h int, store string, c, ldc, d, ldd reg.Register,
 	load func(Mem, reg.Register, int), save func(reg.Register, Mem, int)) {
 	TESTQ(c, c)
@@ -268,9 +267,8 @@ func finishRows256(h int, store string, c, ldc, d, ldd reg.Register,
 	}
 }
 
-// expandMask256 puts bits 0–7 of mask into the signs of the lanes of low, and bits
-// 8–15 into those of high, where masked moves look for them. It changes ymm(12) and
-// mask.
+// expandMask256 copies bits 0–7 of mask to the sign bits of the lanes of low, and bits 8–15 to the sign bits of high.
+// Masked moves test the sign bits. expandMask256 changes ymm(12) and mask.
 func expandMask256(mask, low, high reg.Register) {
 	counts := GP64()
 	MOVQ(U64(0x18191a1b1c1d1e1f), counts) // the byte of lane i is 31 - i

@@ -1,6 +1,5 @@
-// Command gemm writes the assembly of package gemm: the micro-kernels of every
-// height, the packing of both operands, the conversion of results to bf16 and the
-// dot products for a few rows. It is run by go generate.
+// Command gemm generates the assembly of package gemm: micro-kernels of every height, packing of both operands,
+// conversion of results to bf16, and dot products for a few rows. Run it with go generate.
 package main
 
 import (
@@ -34,7 +33,7 @@ func main() {
 	Generate()
 }
 
-// suffix names the element type of what a function reads.
+// suffix returns the part of a function's name that gives its element type.
 func suffix(bf16 bool) string {
 	if bf16 {
 		return "BF16"
@@ -42,7 +41,7 @@ func suffix(bf16 bool) string {
 	return "F32"
 }
 
-// size is the bytes of an element.
+// size is the number of bytes of an element.
 func size(bf16 bool) int {
 	if bf16 {
 		return 2
@@ -50,8 +49,8 @@ func size(bf16 bool) int {
 	return 4
 }
 
-// load512 reads 16 elements at m into z as fp32; under mask k, unless it is
-// nil, elements that are masked out are not read and become 0.
+// load512 reads 16 elements at m into z as fp32. Elements outside mask k are not read and become 0. A nil k reads all
+// elements.
 func load512(bf16 bool, m Mem, z, k reg.Register) {
 	if bf16 {
 		LoadBF16(m, z, k)

@@ -8,8 +8,8 @@ import (
 	. "mt/tools/asm/isa"
 )
 
-// packB512 copies k rows of B (K,N) into panels of 32 columns: one source row
-// at a time, so that it is read as it lies.
+// packB512 generates the packing of k rows of B (K,N) into panels of 32 columns. It reads one source row at a time,
+// in memory order.
 func packB512(bf16 bool) {
 	Begin("packB512"+suffix(bf16),
 		"func(dst *float32, stride int, src *"+element(bf16)+", ld, panels, k int, mask uint32)",
@@ -53,7 +53,7 @@ func packB512(bf16 bool) {
 	End()
 }
 
-// transpose512 packs both an A that is stored (K,M) and a B that is stored (N,K).
+// transpose512 generates the packing of an A that is stored (K,M), and of a B that is stored (N,K).
 func transpose512(bf16 bool) {
 	Begin("transpose512"+suffix(bf16),
 		"func(dst *float32, stride int, src *"+element(bf16)+", offsets *[16]int, n int)",
@@ -76,7 +76,7 @@ func transpose512(bf16 bool) {
 	End()
 }
 
-// rowsAfter is where the rows begin that follow those at src plus offsets.
+// rowsAfter returns the address of the row that follows the 16 rows at src plus offsets.
 func rowsAfter(src, offsets reg.Register) reg.Register {
 	next := GP64()
 	MOVQ(Mem{Base: offsets, Disp: 8 * 15}, next)
@@ -85,7 +85,7 @@ func rowsAfter(src, offsets reg.Register) reg.Register {
 	return next
 }
 
-// transposeBlock512 transposes 16 by 16 elements, of which load reads row r into z, and moves dst past them. load
+// transposeBlock512 transposes 16 by 16 elements and advances dst past them. The function load reads row r into z and
 // may overwrite the register free.
 func transposeBlock512(dst, stride reg.Register, load func(r int, z, free reg.Register)) {
 	in, a := ZMMs[:16], ZMMs[16:]
@@ -99,7 +99,7 @@ func transposeBlock512(dst, stride reg.Register, load func(r int, z, free reg.Re
 	}
 }
 
-// widen512 is the packing of a row of A in bf16.
+// widen512 generates the packing of a row of A in bf16.
 func widen512() {
 	Begin("widen512", "func(dst *float32, src *uint16, n int)",
 		"writes n bf16 as fp32.")
@@ -114,7 +114,7 @@ func widen512() {
 	End()
 }
 
-// narrow512 rounds to nearest even and keeps NaNs as quiet NaNs.
+// narrow512 generates the conversion of fp32 to bf16, rounded to nearest even; NaNs become quiet NaNs.
 func narrow512() {
 	Begin("narrow512", "func(dst *uint16, src *float32, n int)",
 		"writes n fp32 as bf16, rounded to nearest even.")
@@ -137,8 +137,7 @@ func narrow512() {
 	End()
 }
 
-// loop16 runs body without a mask for every 16 of n, and then once under K1 for the
-// rest. It changes n.
+// loop16 runs body without a mask for every 16 of n elements, then once with mask K1 for the rest. It changes n.
 func loop16(n reg.Register, body func(mask reg.Register)) {
 	Label("block")
 	CMPQ(n, U32(16))
@@ -162,7 +161,7 @@ func element(bf16 bool) string {
 	return "float32"
 }
 
-// scale turns a number of elements into bytes.
+// scale converts a number of elements to bytes.
 func scale(bf16 bool, r reg.Register) {
 	if bf16 {
 		SHLQ(Imm(1), r)

@@ -11,8 +11,9 @@ import (
 	. "mt/tools/asm/isa"
 )
 
-// machinePairs multiplies bf16 by VDPBF16PS, two of K in a step. A pair takes the place of an fp32 element in
-// both packed operands, with the first of the two in the upper half, which the instruction adds first.
+// machinePairs multiplies bf16 with VDPBF16PS, two k values a step. In both packed operands, a pair of bf16 takes the
+// place of an fp32 element. The first of the pair is in the upper half, because the instruction adds the upper half
+// first.
 var machinePairs = &machine{
 	name:  "Pairs",
 	regs:  ZMMs,
@@ -21,8 +22,8 @@ var machinePairs = &machine{
 	add:  vdpbf16ps,
 }
 
-// vdpbf16ps adds to each element of acc the products of the two bf16 in that element of x and of y. Go's assembler does
-// not know the instruction: EVEX.512.F3.0F38.W0 52 /r (Intel SDM, volume 2).
+// vdpbf16ps adds to each element of acc the products of the two bf16 in the same element of x and of y. Go's assembler
+// does not know the instruction: EVEX.512.F3.0F38.W0 52 /r (Intel SDM, volume 2).
 func vdpbf16ps(y, x, acc reg.Register) {
 	number := func(r reg.Register) (low, bit3, bit4 uint32) {
 		n := uint32(r.(reg.Physical).PhysicalIndex())
@@ -39,7 +40,7 @@ func vdpbf16ps(y, x, acc reg.Register) {
 	Instruction(&ir.Instruction{Opcode: "WORD", Operands: []Op{U16(0x52 | (0xc0|d<<3|s)<<8)}})
 }
 
-// loadPairs reads n ≤ 32 bf16 as pairs into z; under mask, unless it is nil, those that are masked out are 0.
+// loadPairs reads n ≤ 32 bf16 as pairs into z. Elements outside mask become 0; a nil mask reads all elements.
 func loadPairs(m Mem, z, mask reg.Register) {
 	if mask != nil {
 		VMOVDQU16_Z(m, mask, z)
@@ -49,7 +50,7 @@ func loadPairs(m Mem, z, mask reg.Register) {
 	VPROLD(Imm(16), z, z)
 }
 
-// joinPairs makes pairs in z of 16 bf16 at first and 16 at second. It overwrites t.
+// joinPairs combines 16 bf16 at first with 16 at second into pairs in z. It overwrites t.
 func joinPairs(first, second Mem, z, t, mask reg.Register) {
 	load512(true, first, z, mask)
 	if mask != nil {
@@ -60,7 +61,7 @@ func joinPairs(first, second Mem, z, t, mask reg.Register) {
 	VPORD(t, z, z)
 }
 
-// loop32 runs body without a mask for every 32 of n, and then once under K1 for the rest. It changes n.
+// loop32 runs body without a mask for every 32 of n elements, then once with mask K1 for the rest. It changes n.
 func loop32(n reg.Register, body func(mask reg.Register)) {
 	Label("block")
 	CMPQ(n, U32(32))
@@ -79,7 +80,7 @@ func loop32(n reg.Register, body func(mask reg.Register)) {
 	Label("done")
 }
 
-// packRowPairs512 is the packing of a row of A.
+// packRowPairs512 generates the packing of a row of A.
 func packRowPairs512() {
 	Begin("packRowPairs512", "func(dst *float32, src *uint16, n int)",
 		"writes n bf16 as pairs, whole groups of 16; what is missing is 0.")
@@ -94,7 +95,7 @@ func packRowPairs512() {
 	End()
 }
 
-// packPairs512 copies rows of B (K,N), two at a time, into panels of 32 columns.
+// packPairs512 generates the packing of rows of B (K,N), two at a time, into panels of 32 columns.
 func packPairs512() {
 	Begin("packPairs512",
 		"func(dst *float32, stride int, src *uint16, ld, panels, pairs int, mask uint32)",
@@ -138,7 +139,7 @@ func packPairs512() {
 	End()
 }
 
-// transposePairs512 packs a B that is stored (N,K).
+// transposePairs512 generates the packing of a B that is stored (N,K).
 func transposePairs512() {
 	Begin("transposePairs512",
 		"func(dst *float32, stride int, src *uint16, offsets *[16]int, n int)",
@@ -161,7 +162,7 @@ func transposePairs512() {
 	End()
 }
 
-// transposeRowPairs512 packs an A that is stored (K,M).
+// transposeRowPairs512 generates the packing of an A that is stored (K,M).
 func transposeRowPairs512() {
 	Begin("transposeRowPairs512",
 		"func(dst *float32, stride int, src *uint16, offsets *[32]int, n int)",
@@ -182,7 +183,7 @@ func transposeRowPairs512() {
 	End()
 }
 
-// maker is the function by which gemm knows whose processor it runs on.
+// maker generates the function with which package gemm finds the processor's manufacturer.
 func maker() {
 	TEXT("maker", NOSPLIT, "func() (ebx, ecx, edx uint32)")
 	Doc("maker returns the name of the processor's maker, as CPUID has it.")

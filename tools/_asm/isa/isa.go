@@ -1,9 +1,8 @@
-// Package isa is what the generators of assembly for x86 share: a description of the two
-// instruction sets that kernels are written for, and the few instructions that all
-// kernels need in both.
+// Package isa is shared by the x86 assembly generators. It describes the two instruction sets that kernels target and
+// has the few instructions that all kernels need in both.
 //
-// A mask is nil for all elements, an opmask register with AVX-512, and with AVX2 a
-// vector register whose lanes have their sign set.
+// A nil mask selects all elements. An AVX-512 mask is an opmask register. An AVX2 mask is a vector register whose sign
+// bits select the lanes.
 package isa
 
 import (
@@ -16,25 +15,25 @@ import (
 	"mt/tools/asm/twins"
 )
 
-// ISA is an instruction set that kernels are written for.
+// ISA is an instruction set that kernels target.
 type ISA struct {
-	Name  string // suffix of its functions
+	Name  string // suffix of the names of its functions
 	Lanes int    // fp32 elements of a register
 }
 
-// AVX512 and AVX2 are the sets there are.
+// AVX512 and AVX2 are the supported instruction sets.
 var (
 	AVX512 = ISA{Name: "AVX512", Lanes: 16}
 	AVX2   = ISA{Name: "AVX2", Lanes: 8}
 )
 
-// Wide says that the set is AVX-512.
+// Wide reports whether the set is AVX-512.
 func (v ISA) Wide() bool { return v.Lanes == 16 }
 
-// Bytes is the size of a register.
+// Bytes is the size of a vector register.
 func (v ISA) Bytes() int { return 4 * v.Lanes }
 
-// Reg is a fresh register.
+// Reg returns a fresh vector register.
 func (v ISA) Reg() reg.VecVirtual {
 	if v.Wide() {
 		return ZMM()
@@ -42,7 +41,7 @@ func (v ISA) Reg() reg.VecVirtual {
 	return YMM()
 }
 
-// Zero is a fresh register of zeros.
+// Zero returns a fresh register of zeros.
 func (v ISA) Zero() reg.VecVirtual {
 	r := v.Reg()
 	if v.Wide() {
@@ -53,7 +52,7 @@ func (v ISA) Zero() reg.VecVirtual {
 	return r
 }
 
-// Splat is a fresh register of a 32-bit constant.
+// Splat returns a fresh register with a 32-bit constant in every lane.
 func (v ISA) Splat(bits uint32) reg.VecVirtual {
 	gp, x, r := GP32(), XMM(), v.Reg()
 	MOVL(U32(bits), gp)
@@ -62,8 +61,7 @@ func (v ISA) Splat(bits uint32) reg.VecVirtual {
 	return r
 }
 
-// Load reads a register of fp32 at m into r; elements outside mask are not read and
-// become 0.
+// Load reads fp32 elements at m into r. Elements outside mask are not read and become 0.
 func (v ISA) Load(m Mem, r, mask reg.Register) {
 	switch {
 	case mask == nil:
@@ -75,7 +73,7 @@ func (v ISA) Load(m Mem, r, mask reg.Register) {
 	}
 }
 
-// Store writes the elements of r in mask to m as they are.
+// Store writes the elements of r in mask to m. Memory outside mask does not change.
 func (v ISA) Store(r reg.Register, m Mem, mask reg.Register) {
 	switch {
 	case mask == nil:
@@ -87,8 +85,8 @@ func (v ISA) Store(r reg.Register, m Mem, mask reg.Register) {
 	}
 }
 
-// LoadBF16 reads a register of bf16 at m into r as fp32. A mask, which AVX-512 alone
-// has for 16 bits, does as in Load.
+// LoadBF16 reads bf16 elements at m into r as fp32. The mask works as in Load. Only AVX-512 has masks for 16-bit
+// elements.
 func LoadBF16(m Mem, r, mask reg.Register) {
 	if mask != nil {
 		VPMOVZXWD_Z(m, mask, r)
@@ -107,9 +105,9 @@ func StoreLow(r reg.Register, m Mem, mask reg.Register) {
 	}
 }
 
-// Round writes to the lower halves of the elements of y the fp32 elements of x as
-// bf16, rounded to nearest even, NaNs as quiet NaNs, with AVX-512. one, half and quiet
-// are registers of 1, 0x7fff and 0x400000; nan is an opmask that it overwrites.
+// Round rounds the fp32 elements of x to bf16, ties to even, NaNs to quiet NaNs, and writes them to the lower halves
+// of y's elements. It needs AVX-512. Three registers hold constants: one holds 1, half 0x7fff and quiet 0x400000.
+// Round overwrites the opmask nan.
 func Round(x, y, nan reg.Register, one, half, quiet Op) {
 	VPSRLD(Imm(16), x, y)
 	VPANDD(one, y, y)
@@ -120,7 +118,7 @@ func Round(x, y, nan reg.Register, one, half, quiet Op) {
 	VPSRLD(Imm(16), y, y)
 }
 
-// TailMask sets k, with AVX-512, to the mask of the first n < 16 elements.
+// TailMask sets the opmask k to the first n < 16 elements. It needs AVX-512.
 func TailMask(n, k reg.Register) {
 	m := GP32()
 	MOVL(U32(0xffff), m)
@@ -128,20 +126,20 @@ func TailMask(n, k reg.Register) {
 	KMOVW(m, k)
 }
 
-// Transpose turns 16 rows of 16 elements, each in a register of in, into columns,
-// with AVX-512. It overwrites the 16 registers of a.
+// Transpose transposes 16 rows of 16 elements; each of the 16 registers in the slice in holds a row. It needs AVX-512
+// and overwrites the 16 registers of a.
 func Transpose[R reg.Register](in, a []R) {
 	for i := 0; i < 16; i += 2 { // pairs of rows
 		VUNPCKLPS(in[i+1], in[i], a[i])
 		VUNPCKHPS(in[i+1], in[i], a[i+1])
 	}
-	for i := 0; i < 16; i += 4 { // in[i+c]: column c of every group of four, of rows i … i+3
+	for i := 0; i < 16; i += 4 { // in[i+c]: column c of each group of four, rows i … i+3
 		VUNPCKLPD(a[i+2], a[i], in[i])
 		VUNPCKHPD(a[i+2], a[i], in[i+1])
 		VUNPCKLPD(a[i+3], a[i+1], in[i+2])
 		VUNPCKHPD(a[i+3], a[i+1], in[i+3])
 	}
-	for c := range 4 { // columns c, c+8 and c+4, c+12 of rows 0–7 and of rows 8–15
+	for c := range 4 { // columns c, c+8 and c+4, c+12 of rows 0–7 and rows 8–15
 		VSHUFF32X4(Imm(0x88), in[4+c], in[c], a[c])
 		VSHUFF32X4(Imm(0xdd), in[4+c], in[c], a[4+c])
 		VSHUFF32X4(Imm(0x88), in[12+c], in[8+c], a[8+c])
@@ -153,7 +151,7 @@ func Transpose[R reg.Register](in, a []R) {
 	}
 }
 
-// ZMMs and YMMs are the registers themselves, for kernels that give each its place.
+// ZMMs and YMMs list the physical registers, for kernels that allocate registers themselves.
 var (
 	ZMMs = []reg.VecPhysical{
 		reg.Z0, reg.Z1, reg.Z2, reg.Z3, reg.Z4, reg.Z5, reg.Z6, reg.Z7,
@@ -167,11 +165,10 @@ var (
 	}
 )
 
-// Begin starts a function, called name and the suffix of the set.
+// Begin starts a function called name plus the suffix of the set.
 func (v ISA) Begin(name, signature, doc string) { Begin(name+v.Name, signature, doc) }
 
-// Begin starts a function and describes it in lines of text, of which the first goes
-// on from its name, unless a twin has.
+// Begin starts a function. The doc lines follow the function's name, unless an earlier function has the same doc.
 func Begin(name, signature string, doc ...string) {
 	TEXT(name, NOSPLIT, signature)
 	Pragma("noescape")
@@ -181,13 +178,13 @@ func Begin(name, signature string, doc ...string) {
 	}
 }
 
-// End ends a function that used the registers of vectors.
+// End ends a function that has used vector registers.
 func End() {
 	VZEROUPPER()
 	RET()
 }
 
-// At is the memory disp bytes after p.
+// At returns the address disp bytes after p.
 func At(p reg.Register, disp int) Mem { return Mem{Base: p, Disp: disp} }
 
 // Arg loads the parameter called name, a pointer or 64-bit integer.

@@ -6,10 +6,10 @@ import (
 	"go/parser"
 )
 
-// arg is where an argument or a result lies, from the first argument on, and its size in bytes.
+// arg is the offset of an argument or result from the first argument, and its size in bytes.
 type arg struct{ at, size int }
 
-// layout says where the arguments and results of a signature lie, and how much all of them take.
+// layout returns the position of each argument and result of a signature, and the total size in bytes.
 func layout(signature string) (args map[string]arg, size int) {
 	expr, err := parser.ParseExpr(signature)
 	if err != nil {
@@ -34,7 +34,7 @@ func layout(signature string) (args map[string]arg, size int) {
 	return args, size
 }
 
-// sizeOf is the size of an argument of a type.
+// sizeOf returns the size in bytes of an argument of type t.
 func sizeOf(t ast.Expr) int {
 	if name, ok := t.(*ast.Ident); ok {
 		switch name.Name {
@@ -80,7 +80,7 @@ func (f *Func) SpreadArg(name string) V {
 	return to
 }
 
-// Return returns the first fp32 of a register.
+// Return returns the first fp32 lane of x.
 func (f *Func) Return(x V) {
 	f.line("FMOVS F%d, ret+%d(FP)", x, f.args["ret"].at)
 	f.Ret()

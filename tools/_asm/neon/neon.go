@@ -1,9 +1,9 @@
 // Package neon writes Go assembly for arm64.
 //
-// Go's assembler does not know most vector instructions on floating-point numbers, so every vector instruction that
-// computes is written as the word it is encoded in, with its name beside it as a comment. The encodings are the tables in
-// ops.go, after the Arm Architecture Reference Manual (DDI 0487), C7.2; a test holds them against those of clang. What
-// moves data between registers and memory, and branches, are instructions of Go's assembler.
+// Go's assembler does not know most floating-point vector instructions. This package therefore emits every computing
+// vector instruction as its encoded word, with the name beside the word as a comment. The encoding tables in ops.go
+// follow the Arm Architecture Reference Manual (DDI 0487), C7.2; a test compares them with clang. Loads, stores, moves
+// and branches are instructions of Go's assembler.
 package neon
 
 import (
@@ -21,11 +21,11 @@ type V int
 // R is a general register.
 type R int
 
-// file is what has been written.
+// file collects the generated text.
 var file struct{ text, stubs bytes.Buffer }
 
-// Generate runs the function for the package that the flag -pkg names, and writes what it made to -out (assembly) and
-// -stubs (Go).
+// Generate runs the generator of the package named by the flag -pkg. It writes the assembly to -out and the Go stubs to
+// -stubs.
 func Generate(packages map[string]func()) {
 	out, stubs, pkg := flag.String("out", "", "file of assembly"), flag.String("stubs", "", "file of Go"), flag.String("pkg", "", "package")
 	flag.Parse()
@@ -46,18 +46,19 @@ func Generate(packages map[string]func()) {
 	}
 }
 
-// Func is a function that is being written.
+// Func is a function being generated.
 type Func struct {
 	name   string
 	args   map[string]arg
-	v, r   int // the next vector register, and the next in generals
+	v, r   int // the next vector register, and the next index into generals
 	labels int
 }
 
-// generals are the registers that a function may use for anything.
+// generals lists the registers that a function may use freely.
 var generals = [...]R{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 19, 20, 21, 22, 23, 24, 25}
 
-// Begin starts a function. doc goes on from its name; a twin of an earlier function has none.
+// Begin starts a function. The text doc follows the function's name in the stub, unless an earlier function has the
+// same doc.
 func Begin(name, signature, doc string) *Func {
 	args, size := layout(signature)
 	if twins.First(doc) {
@@ -68,17 +69,17 @@ func Begin(name, signature, doc string) *Func {
 	return &Func{name: name, args: args}
 }
 
-// line writes an instruction.
+// line emits an instruction in assembler syntax.
 func (f *Func) line(format string, args ...any) {
 	fmt.Fprintf(&file.text, "\t"+format+"\n", args...)
 }
 
-// word writes an instruction by its encoding.
+// word emits an instruction as its encoded word.
 func (f *Func) word(code uint32, format string, args ...any) {
 	fmt.Fprintf(&file.text, "\tWORD $0x%08x // %s\n", code, fmt.Sprintf(format, args...))
 }
 
-// Reg is a fresh vector register.
+// Reg returns a fresh vector register.
 func (f *Func) Reg() V {
 	if f.v == 32 {
 		panic(f.name + ": out of vector registers")
@@ -87,7 +88,7 @@ func (f *Func) Reg() V {
 	return V(f.v - 1)
 }
 
-// Regs are n of them.
+// Regs returns n fresh vector registers.
 func (f *Func) Regs(n int) []V {
 	regs := make([]V, n)
 	for i := range regs {
@@ -96,7 +97,7 @@ func (f *Func) Regs(n int) []V {
 	return regs
 }
 
-// General is a fresh general register.
+// General returns a fresh general register.
 func (f *Func) General() R {
 	if f.r == len(generals) {
 		panic(f.name + ": out of general registers")
@@ -105,29 +106,29 @@ func (f *Func) General() R {
 	return generals[f.r-1]
 }
 
-// Scope runs body and takes back the registers that it asked for.
+// Scope runs body and then releases the registers that body has allocated.
 func (f *Func) Scope(body func()) {
 	v, r := f.v, f.r
 	body()
 	f.v, f.r = v, r
 }
 
-// Label is a fresh label.
+// Label returns a unique label.
 func (f *Func) Label(name string) string {
 	f.labels++
 	return fmt.Sprintf("%s%d", name, f.labels)
 }
 
-// Place puts a label here.
+// Place puts the label at the current position.
 func (f *Func) Place(label string) { fmt.Fprintf(&file.text, "%s:\n", label) }
 
-// Ret returns.
+// Ret returns from the function.
 func (f *Func) Ret() { f.line("RET") }
 
-// Less jumps to a label where a < n.
+// Less jumps to the label if a < n.
 func (f *Func) Less(a R, n int, label string) { f.jump("BLT", a, n, label) }
 
-// NotLess jumps to a label where a ≥ n.
+// NotLess jumps to the label if a ≥ n.
 func (f *Func) NotLess(a R, n int, label string) { f.jump("BGE", a, n, label) }
 
 func (f *Func) jump(how string, a R, n int, label string) {
@@ -135,16 +136,16 @@ func (f *Func) jump(how string, a R, n int, label string) {
 	f.line("%s %s", how, label)
 }
 
-// Branch jumps to a label.
+// Branch jumps to the label.
 func (f *Func) Branch(label string) { f.line("B %s", label) }
 
-// NotZero jumps to a label where a is not 0.
+// NotZero jumps to the label if a is not 0.
 func (f *Func) NotZero(a R, label string) { f.line("CBNZ R%d, %s", a, label) }
 
-// Zero jumps to a label where a is 0.
+// Zero jumps to the label if a is 0.
 func (f *Func) Zero(a R, label string) { f.line("CBZ R%d, %s", a, label) }
 
-// Copy sets to to from.
+// Copy copies a register: to = from.
 func (f *Func) Copy(from, to R) { f.line("MOVD R%d, R%d", from, to) }
 
 // Add adds n, which may be negative, to a.
@@ -159,14 +160,14 @@ func (f *Func) Add(n int, a R) {
 // AddReg adds b to a.
 func (f *Func) AddReg(b, a R) { f.line("ADD R%d, R%d", b, a) }
 
-// SubFrom is a = b − a.
+// SubFrom sets a = b − a.
 func (f *Func) SubFrom(b, a R) { f.line("SUB R%d, R%d, R%d", a, b, a) }
 
-// Shift multiplies a by 2 to the n.
+// Shift multiplies a by 2^n.
 func (f *Func) Shift(n int, a R) { f.line("LSL $%d, R%d", n, a) }
 
-// Load reads the 16 bytes disp after p; Load8 8 and Load4 4 of them, with zeros above. Store, Store8 and Store4 write as
-// many.
+// Load reads 16 bytes at p + disp, Load8 reads 8 and Load4 reads 4; the upper bytes become 0. Store, Store8 and Store4
+// write the same numbers of bytes. Load2 reads two registers in sequence.
 func (f *Func) Load(p R, disp int, to V)    { f.line("FMOVQ %d(R%d), F%d", disp, p, to) }
 func (f *Func) Load8(p R, disp int, to V)   { f.line("FMOVD %d(R%d), F%d", disp, p, to) }
 func (f *Func) Load4(p R, disp int, to V)   { f.line("FMOVS %d(R%d), F%d", disp, p, to) }
@@ -175,29 +176,30 @@ func (f *Func) Store8(x V, p R, disp int)   { f.line("FMOVD F%d, %d(R%d)", x, di
 func (f *Func) Store4(x V, p R, disp int)   { f.line("FMOVS F%d, %d(R%d)", x, disp, p) }
 func (f *Func) Load2(p R, disp int, a, b V) { f.line("FLDPQ %d(R%d), (F%d, F%d)", disp, p, a, b) }
 
-// LoadPlanes reads 16 words of four bytes at p: their lowest bytes into the first of four registers that follow each other, and so on.
+// LoadPlanes reads 16 words of four bytes at p. Register to[i] receives byte i of every word. The four registers must
+// be consecutive.
 func (f *Func) LoadPlanes(p R, to [4]V) {
 	f.line("VLD4 (R%d), [V%d.B16, V%d.B16, V%d.B16, V%d.B16]", p, to[0], to[1], to[2], to[3])
 }
 
-// LoadAt reads the word of four bytes after p that the lower 32 bits of i number, with zeros above.
+// LoadAt reads the 4-byte word at p + 4·i, where i is the lower 32 bits of the register. The upper bytes become 0.
 func (f *Func) LoadAt(p, i R, to V) {
 	f.line("FMOVS (R%d)(R%d.UXTW<<2), F%d", p, i, to)
 }
 
-// Field sets to to the n bits of a from bit at on.
+// Field copies n bits of a, from bit number at on, to the lower bits of the register to. The upper bits become 0.
 func (f *Func) Field(a R, at, n int, to R) { f.line("UBFX $%d, R%d, $%d, R%d", at, a, n, to) }
 
-// ToGeneral sets a to the i-th 64 bits of x.
+// ToGeneral sets a to 64-bit lane i of x.
 func (f *Func) ToGeneral(x V, i int, a R) { f.line("VMOV V%d.D[%d], R%d", x, i, a) }
 
-// Store2 writes two registers one after the other.
+// Store2 writes two registers in sequence.
 func (f *Func) Store2(a, b V, p R, disp int) { f.line("FSTPQ (F%d, F%d), %d(R%d)", a, b, disp, p) }
 
-// Prefetch asks for the cache line at p, disp bytes on, for the cache of a level.
+// Prefetch prefetches the cache line at p + disp into the given cache level.
 func (f *Func) Prefetch(p R, disp, level int) { f.line("PRFM %d(R%d), PLDL%dKEEP", disp, p, level) }
 
-// Spread fills a register with the fp32 at p, disp bytes on.
+// Spread fills a fresh register with the fp32 at p + disp.
 func (f *Func) Spread(p R, disp int) V {
 	to := f.Reg()
 	f.Load4(p, disp, to)
@@ -205,7 +207,7 @@ func (f *Func) Spread(p R, disp int) V {
 	return to
 }
 
-// Splat fills a register with a 32-bit constant.
+// Splat fills a fresh register with a 32-bit constant.
 func (f *Func) Splat(bits uint32) V {
 	to := f.Reg()
 	f.Scope(func() {
@@ -216,7 +218,7 @@ func (f *Func) Splat(bits uint32) V {
 	return to
 }
 
-// Zeros is a register of zeros.
+// Zeros returns a fresh register of zeros.
 func (f *Func) Zeros() V {
 	to := f.Reg()
 	f.Clear(to)
@@ -229,7 +231,7 @@ func (f *Func) Clear(x V) { f.EOR(x, x, x) }
 // LoadGeneral reads the 64-bit integer disp bytes after p.
 func (f *Func) LoadGeneral(p R, disp int, to R) { f.line("MOVD %d(R%d), R%d", disp, p, to) }
 
-// Constant is a register with a 64-bit constant.
+// Constant returns a fresh register with a 64-bit constant.
 func (f *Func) Constant(x uint64) R {
 	to := f.General()
 	f.SetConstant(x, to)
@@ -239,11 +241,11 @@ func (f *Func) Constant(x uint64) R {
 // SetConstant sets a register to a 64-bit constant.
 func (f *Func) SetConstant(x uint64, to R) { f.line("MOVD $0x%016x, R%d", x, to) }
 
-// XorShifted is a = a ^ a>>n.
+// XorShifted sets a = a ^ a>>n.
 func (f *Func) XorShifted(a R, n int) { f.line("EOR R%d>>%d, R%d", a, n, a) }
 
-// Multiply is a = a·b modulo 2^64.
+// Multiply sets a = a·b modulo 2^64.
 func (f *Func) Multiply(b, a R) { f.line("MUL R%d, R%d", b, a) }
 
-// FromGeneral sets the lower 64 bits of a vector register to those of a, and the rest to 0.
+// FromGeneral copies a to the lower 64 bits of a vector register, to, and sets its upper 64 bits to 0.
 func (f *Func) FromGeneral(a R, to V) { f.line("FMOVD R%d, F%d", a, to) }

@@ -1,7 +1,7 @@
 package neon
 
-// The instructions of three registers, each for four fp32, two fp64 or bytes, as its name's end says. Those that end in
-// 2 work on, or write, the upper halves of registers.
+// Instructions with three registers. The last argument names the lanes: four fp32, two fp64, or bytes. Instructions
+// whose names end in 2 read or write the upper halves of registers.
 
 func (f *Func) three(code uint32, name string, d, n, m V, dn, nn, mn string) {
 	f.word(code|uint32(m)<<16|uint32(n)<<5|uint32(d), "%s v%d.%s, v%d.%s, v%d.%s", name, d, dn, n, nn, m, mn)
@@ -26,7 +26,7 @@ func (f *Func) CMTST(d, n, m V)  { f.same(0x4ea08c00, "cmtst", "4s", d, n, m) }
 func (f *Func) CMEQ(d, n, m V)   { f.same(0x6ea08c00, "cmeq", "4s", d, n, m) }
 func (f *Func) UMAX(d, n, m V)   { f.same(0x6ea06400, "umax", "4s", d, n, m) }
 func (f *Func) UMIN(d, n, m V)   { f.same(0x6ea06c00, "umin", "4s", d, n, m) }
-func (f *Func) CMHI(d, n, m V)   { f.same(0x6ea03400, "cmhi", "4s", d, n, m) } // n > m, without signs
+func (f *Func) CMHI(d, n, m V)   { f.same(0x6ea03400, "cmhi", "4s", d, n, m) } // n > m, unsigned
 func (f *Func) UMAXP(d, n, m V)  { f.same(0x6ea0a400, "umaxp", "4s", d, n, m) }
 
 // FMLA is d += n·m and FMLS is d −= n·m, each rounded once.
@@ -46,8 +46,8 @@ func (f *Func) AND(d, n, m V) { f.same(0x4e201c00, "and", "16b", d, n, m) }
 func (f *Func) BIC(d, n, m V) { f.same(0x4e601c00, "bic", "16b", d, n, m) } // n and not m
 func (f *Func) ORR(d, n, m V) { f.same(0x4ea01c00, "orr", "16b", d, n, m) }
 func (f *Func) EOR(d, n, m V) { f.same(0x6e201c00, "eor", "16b", d, n, m) }
-func (f *Func) BIT(d, n, m V) { f.same(0x6ea01c00, "bit", "16b", d, n, m) } // the bits of n where those of m are set
-func (f *Func) BIF(d, n, m V) { f.same(0x6ee01c00, "bif", "16b", d, n, m) } // and where they are not
+func (f *Func) BIT(d, n, m V) { f.same(0x6ea01c00, "bit", "16b", d, n, m) } // takes the bits of n where m is set
+func (f *Func) BIF(d, n, m V) { f.same(0x6ee01c00, "bif", "16b", d, n, m) } // takes the bits of n where m is clear
 
 // MOV copies a register.
 func (f *Func) MOV(d, n V) {
@@ -58,12 +58,12 @@ func (f *Func) MOV(d, n V) {
 func (f *Func) UZP1(d, n, m V) { f.same(0x4e401800, "uzp1", "8h", d, n, m) }
 func (f *Func) UZP2(d, n, m V) { f.same(0x4e405800, "uzp2", "8h", d, n, m) }
 
-// SADDW adds the first four 16-bit lanes of m, which have signs, to n, and UADDW four without; the second of each the last
-// four.
+// SADDW adds the first four 16-bit lanes of m, sign-extended, to n. SADDW2 adds the last four.
 func (f *Func) SADDW(d, n, m V)  { f.three(0x0e601000, "saddw", d, n, m, "4s", "4s", "4h") }
 func (f *Func) SADDW2(d, n, m V) { f.three(0x4e601000, "saddw2", d, n, m, "4s", "4s", "8h") }
 
-// ADDHN sets the first four 16-bit lanes to the upper halves of n + m and the rest to 0, ADDHN2 the last four alone.
+// ADDHN sets the first four 16-bit lanes of d to the upper halves of n + m, and the rest to 0. ADDHN2 sets the last
+// four and keeps the rest.
 func (f *Func) ADDHN(d, n, m V)  { f.three(0x0e604000, "addhn", d, n, m, "4h", "4s", "4s") }
 func (f *Func) ADDHN2(d, n, m V) { f.three(0x4e604000, "addhn2", d, n, m, "8h", "4s", "4s") }
 
@@ -76,18 +76,18 @@ func (f *Func) two(code uint32, name string, d, n V, dn, nn, end string) {
 func (f *Func) FSQRT(d, n V) { f.two(0x6ea1f800, "fsqrt", d, n, "4s", "4s", "") }
 func (f *Func) FNEG(d, n V)  { f.two(0x6ea0f800, "fneg", d, n, "4s", "4s", "") }
 
-// FCMEQ0 sets the lanes that are 0, which a NaN is not.
+// FCMEQ0 sets all bits of the lanes of d where n is 0. A NaN is not 0.
 func (f *Func) FCMEQ0(d, n V) { f.two(0x4ea0d800, "fcmeq", d, n, "4s", "4s", ", #0.0") }
 
-// FCVTL is the first two fp32 of n as fp64, FCVTL2 the last two.
+// FCVTL converts the first two fp32 of n to fp64, FCVTL2 the last two.
 func (f *Func) FCVTL(d, n V)  { f.two(0x0e617800, "fcvtl", d, n, "2d", "2s", "") }
 func (f *Func) FCVTL2(d, n V) { f.two(0x4e617800, "fcvtl2", d, n, "2d", "4s", "") }
 
-// SHLL is the first four 16-bit lanes of n as the upper halves of 32-bit lanes, SHLL2 the last four.
+// SHLL moves the first four 16-bit lanes of n to the upper halves of 32-bit lanes, SHLL2 the last four.
 func (f *Func) SHLL(d, n V)  { f.two(0x2e613800, "shll", d, n, "4s", "4h", ", #16") }
 func (f *Func) SHLL2(d, n V) { f.two(0x6e613800, "shll2", d, n, "4s", "8h", ", #16") }
 
-// UADDW adds the first four 16-bit lanes of m, without signs, to n.
+// UADDW adds the first four 16-bit lanes of m, zero-extended, to n.
 func (f *Func) UADDW(d, n, m V) { f.three(0x2e601000, "uaddw", d, n, m, "4s", "4s", "4h") }
 
 // USHR, SSHR and SHL shift 32-bit lanes by s bits.
@@ -99,29 +99,29 @@ func (f *Func) shift(code uint32, name string, imm, s int, d, n V) {
 	f.word(code|uint32(imm)<<16|uint32(n)<<5|uint32(d), "%s v%d.4s, v%d.4s, #%d", name, d, n, s)
 }
 
-// DUP fills d with lane i of n.
+// DUP copies lane i of n to all lanes of d.
 func (f *Func) DUP(d, n V, i int) {
 	f.word(0x4e000400|uint32(i<<3|4)<<16|uint32(n)<<5|uint32(d), "dup v%d.4s, v%d.s[%d]", d, n, i)
 }
 
-// ZIP1 takes the first two lanes of n and of m in turns, ZIP2 the last two.
+// ZIP1 interleaves the first two lanes of n and m, ZIP2 the last two.
 func (f *Func) ZIP1(d, n, m V) { f.same(0x4e803800, "zip1", "4s", d, n, m) }
 func (f *Func) ZIP2(d, n, m V) { f.same(0x4e807800, "zip2", "4s", d, n, m) }
 
-// ZIP1D is the first two lanes of n and then those of m. ZIP1B and ZIP2B take bytes in turns, ZIP1H and ZIP2H lanes of 16 bits.
+// ZIP1D concatenates the first two lanes of n and of m. ZIP1B and ZIP2B interleave bytes, ZIP1H and ZIP2H 16-bit lanes.
 func (f *Func) ZIP1D(d, n, m V) { f.same(0x4ec03800, "zip1", "2d", d, n, m) }
 func (f *Func) ZIP1B(d, n, m V) { f.same(0x4e003800, "zip1", "16b", d, n, m) }
 func (f *Func) ZIP2B(d, n, m V) { f.same(0x4e007800, "zip2", "16b", d, n, m) }
 func (f *Func) ZIP1H(d, n, m V) { f.same(0x4e403800, "zip1", "8h", d, n, m) }
 func (f *Func) ZIP2H(d, n, m V) { f.same(0x4e407800, "zip2", "8h", d, n, m) }
 
-// UZP1B takes the even bytes of n and then of m.
+// UZP1B concatenates the even bytes of n and of m.
 func (f *Func) UZP1B(d, n, m V) { f.same(0x4e001800, "uzp1", "16b", d, n, m) }
 
-// TBL takes the bytes of n that those of m number, 0 for a number above 15.
+// TBL looks up bytes: each byte of m is an index into the bytes of n. An index above 15 gives 0.
 func (f *Func) TBL(d, n, m V) {
 	f.word(0x4e000000|uint32(m)<<16|uint32(n)<<5|uint32(d), "tbl v%d.16b, {v%d.16b}, v%d.16b", d, n, m)
 }
 
-// FMAXNMP takes the greater of each two lanes that lie beside each other, first of n and then of m.
+// FMAXNMP takes the maximum of each pair of adjacent lanes, first of n, then of m.
 func (f *Func) FMAXNMP(d, n, m V) { f.same(0x6e20c400, "fmaxnmp", "4s", d, n, m) }

@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// TestEncodings: every instruction that is written as a word is the one that its comment names, for any registers,
-// lanes and shifts, as clang encodes it.
+// TestEncodings: every encoded word equals clang's encoding of the instruction in its comment, for any registers, lanes
+// and shifts.
 func TestEncodings(t *testing.T) {
 	clang, err := exec.LookPath("clang-19")
 	if err != nil {
@@ -65,7 +65,7 @@ func TestEncodings(t *testing.T) {
 	}
 }
 
-// assembled is what clang makes of some instructions.
+// assembled returns clang's encodings of the instructions.
 func assembled(t *testing.T, clang string, lines []string) []uint32 {
 	t.Helper()
 	object := filepath.Join(t.TempDir(), "out.o")

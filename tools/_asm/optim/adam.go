@@ -7,24 +7,25 @@ import (
 	. "mt/tools/asm/isa"
 )
 
-// adamState is what the loop of an AdamW update keeps in registers.
+// adamState holds the registers of the AdamW loop.
 type adamState struct {
 	*element
 	clip, decay, beta1c, beta2, beta2c, step, rootbc2, eps reg.VecVirtual
 }
 
-// adam writes the update by AdamW.
+// adam generates the AdamW update. Its factors: clip, decay (1 − learning rate · weight decay), 1 − β1, β2, 1 − β2,
+// step (learning rate over bias correction 1), √bc2 (bc2 is bias correction 2), eps.
 func adam(v isa, split bool, grad string) {
 	s := &adamState{element: newElement(v, "adam", 2, split, grad)}
 	clip, beta2c := &s.clip, &s.beta2c
 	if grad == "Zero" {
-		clip, beta2c = nil, nil // factors of the gradient
+		clip, beta2c = nil, nil // factors that only a gradient needs
 	}
 	s.factors(clip, &s.decay, &s.beta1c, &s.beta2, beta2c, &s.step, &s.rootbc2, &s.eps)
 	s.run(s.body)
 }
 
-// body updates one register, disp elements after the pointers.
+// body updates one register of elements, disp elements after the pointers.
 func (s *adamState) body(disp int) {
 	g := s.clipped(s.clip, disp)
 	m := s.firstMoment(g, disp)
@@ -37,8 +38,7 @@ func (s *adamState) body(disp int) {
 	s.storeWeight(w, disp)
 }
 
-// firstMoment is m + (g − m)·(1 − β1), zero where it is below the smallest
-// normal number.
+// firstMoment updates and returns m + (g − m)·(1 − β1). A subnormal result becomes zero.
 func (s *adamState) firstMoment(g reg.VecVirtual, disp int) reg.VecVirtual {
 	m, d := s.Reg(), s.Reg()
 	VMOVUPS(At(s.m, 4*disp), m)

@@ -8,9 +8,9 @@ import (
 	. "mt/tools/asm/isa"
 )
 
-// gather reads the 32-bit words disp bytes after p, scale times the index of each lane on.
+// gather reads a 32-bit word for each lane, at p + disp + scale·(the lane of index).
 func (v isa) gather(p reg.Register, index reg.VecVirtual, scale uint8, disp int) reg.VecVirtual {
-	r := v.Zero() // so that it is another register than the index
+	r := v.Zero() // a register other than the index
 	m := Mem{Base: p, Index: index, Scale: scale, Disp: disp}
 	if v.Wide() {
 		k := K()
@@ -24,7 +24,7 @@ func (v isa) gather(p reg.Register, index reg.VecVirtual, scale uint8, disp int)
 	return r
 }
 
-// decode writes what makes numbers of codes of a byte: values[code] times the scale.
+// decode generates the decoder of 8-bit codes: values[code]·scale.
 func decode(v isa) {
 	v.Begin("decode", "func(values *float32, codes *byte, out *float32, n int, scale *float32)",
 		"sets out to n numbers with these codes; n is a multiple of the lanes.")
@@ -40,7 +40,7 @@ func decode(v isa) {
 	End()
 }
 
-// decode16 writes decode for a map of 16 values, which registers hold, and codes of four bits.
+// decode16 generates the decoder of 4-bit codes, values[code]·scale. Registers hold the table of 16 values.
 func decode16(v isa) {
 	v.Begin("decode16", "func(values *float32, codes *byte, out *float32, n int, scale *float32)",
 		"sets out to n numbers with these codes, two a byte; n is a multiple of the lanes.")
@@ -80,7 +80,7 @@ func decode16(v isa) {
 	End()
 }
 
-// The places in the table of codes by a number's upper bits: see place in host/optim/codes.go.
+// Table entries are indexed by a number's upper bits: see place in host/optim/codes.go.
 const (
 	bucketShift = 16
 	bucketLow   = 0x3400
@@ -88,7 +88,8 @@ const (
 	bucketSpan  = bucketHigh - bucketLow + 1
 )
 
-// encode16Wide writes what finds codes of four bits with AVX-512: as encode, with few places, whose words registers hold.
+// encode16Wide generates the encoder of 4-bit codes with AVX-512. It works like encode, but registers hold the small
+// table.
 func encode16Wide(v isa) {
 	v.Begin("encode16", "func(words *[2][32]uint32, least, offset, lowerBits uint32, x *float32, codes *byte, n int, scale *float32)",
 		"sets codes to those of n numbers over the scale, two a byte; n is a multiple of the lanes.")
@@ -136,7 +137,7 @@ func encode16Wide(v isa) {
 	End()
 }
 
-// storePairs writes codes of four bits in the lower bytes of words, with AVX-512.
+// storePairs writes the 4-bit codes in the lower bytes of c's words. It needs AVX-512.
 func (v isa) storePairs(c reg.VecVirtual, codes reg.Register, disp int) {
 	pairs, high := XMM(), XMM()
 	VPMOVDB(c, pairs)
@@ -145,8 +146,8 @@ func (v isa) storePairs(c reg.VecVirtual, codes reg.Register, disp int) {
 	VPMOVWB(pairs, At(codes, disp/2))
 }
 
-// encode writes what finds the codes of numbers: that which the table has for the upper bits, or the one beside it,
-// by the lower bits.
+// encode generates the encoder of 8-bit codes, or of 4-bit codes if bits is 4. The upper bits of a number select a
+// table entry; the lower bits decide between the entry's code and its neighbour.
 func encode(v isa, bits int) {
 	name, how := "encode", "a byte each"
 	if bits == 4 {
@@ -185,12 +186,12 @@ func encode(v isa, bits int) {
 		VPMINSD(high, y, y)
 		VPSRLD(Imm(bucketShift), y, at)
 		and(lower, y, y)
-		side := v.Reg() // 1, or −1 below 0
+		side := v.Reg() // 1, or −1 for a negative number
 		or(one, sign, side)
 		and(span, sign, sign)
 		VPADDD(sign, at, at)
 		c := v.gather(table, at, 4, -4*bucketLow)
-		VPSRLD(Imm(8), c, at) // where the code beside it begins
+		VPSRLD(Imm(8), c, at) // where the neighbouring code begins
 		if v.Wide() {
 			k := K()
 			VPCMPD(Imm(5), at, y, k) // y >= at
@@ -207,7 +208,7 @@ func encode(v isa, bits int) {
 	End()
 }
 
-// packCodes writes the codes of one AVX2 register, number disp on: a byte each or, of 4 bits, two a byte.
+// packCodes writes the codes of one AVX2 register, beginning at code disp: one 8-bit code or two 4-bit codes a byte.
 func packCodes(bits int, c, byteOfPair reg.VecVirtual, codes reg.Register, disp int) {
 	upper := XMM()
 	VEXTRACTI128(Imm(1), c, upper)
@@ -225,7 +226,7 @@ func packCodes(bits int, c, byteOfPair reg.VecVirtual, codes reg.Register, disp 
 	VMOVQ(upper, At(codes, disp))
 }
 
-// greatest writes the search for the greatest magnitude.
+// greatest generates the search for the largest magnitude.
 func greatest(v isa) {
 	v.Begin("greatest", "func(x *float32, n int, most *float32)",
 		"sets most to the greatest magnitude of n numbers, of which a NaN is the greatest; n is a multiple of the lanes.")
@@ -250,7 +251,7 @@ func greatest(v isa) {
 	four, other := XMM(), XMM()
 	VEXTRACTI128(Imm(1), eight.AsY(), four)
 	VPMAXSD(eight.AsX(), four, four)
-	for _, lanes := range []uint8{0x4e, 0xb1} { // the other two, and then the other one
+	for _, lanes := range []uint8{0x4e, 0xb1} { // swap 64-bit halves, then 32-bit neighbours
 		VPSHUFD(Imm(uint64(lanes)), four, other)
 		VPMAXSD(other, four, four)
 	}
@@ -258,7 +259,7 @@ func greatest(v isa) {
 	End()
 }
 
-// u32 is a fresh register with a constant.
+// u32 returns a fresh general register with a constant.
 func u32(x uint32) reg.GPVirtual {
 	r := GP32()
 	MOVL(U32(x), r)

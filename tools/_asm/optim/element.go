@@ -8,7 +8,7 @@ import (
 	. "mt/tools/asm/isa"
 )
 
-// element is what the loop of an update that moves every element by itself keeps in registers.
+// element holds the registers of an element-wise update loop.
 type element struct {
 	isa
 	split bool
@@ -20,14 +20,13 @@ type element struct {
 	streams        []stream
 }
 
-// unroll is how many registers a turn of the loop updates.
+// unroll is the number of registers that one iteration updates.
 const unroll = 2
 
-// newElement begins the update of fp32 weights, plain or split, by a rule with so many moments and a gradient. It is
-// bound by memory. Tried and dropped with AdamW, by the ratio to a copy of the moments on
-// an Ice Lake: non-temporal stores make it 1.7 times slower (the lines are in the
-// cache, having been read), prefetching 1 to 4 KiB ahead and unrolling by 1 or 4
-// change nothing beyond the noise.
+// newElement begins the update of plain or split fp32 weights by a rule with the given number of moments and gradient
+// type. The loop is bound by memory. Variants of AdamW were measured on an Ice Lake processor, relative to a copy of
+// the moments. Non-temporal stores are 1.7 times slower, because the lines have been read and are in the cache.
+// Prefetching 1 to 4 KiB ahead, and unrolling by 1 or 4, change nothing beyond the noise.
 func newElement(v isa, rule string, moments int, split bool, grad string) *element {
 	s := &element{isa: v, split: split, grad: grad}
 	if split {
@@ -60,7 +59,7 @@ func newElement(v isa, rule string, moments int, split bool, grad string) *eleme
 	return s
 }
 
-// factors fills registers with the factors in the order of c; nil: one that is not needed.
+// factors loads the factors of c into registers, in the order of c; nil skips a factor.
 func (s *element) factors(to ...*reg.VecVirtual) {
 	c := Arg("c")
 	for i, r := range to {
@@ -74,13 +73,13 @@ func (s *element) factors(to ...*reg.VecVirtual) {
 	}
 }
 
-// run makes the loop and ends the function.
+// run generates the loop and ends the function.
 func (s *element) run(body func(disp int)) {
 	s.each(unroll, s.streams, body)
 	End()
 }
 
-// clipped reads gradients and multiplies them by clip. Where there are none they are zero.
+// clipped reads gradients and multiplies them by clip. The gradient type "Zero" yields zeros.
 func (s *element) clipped(clip reg.VecVirtual, disp int) reg.VecVirtual {
 	if s.grad == "Zero" {
 		return s.zero
@@ -90,7 +89,7 @@ func (s *element) clipped(clip reg.VecVirtual, disp int) reg.VecVirtual {
 	return g
 }
 
-// normal makes x zero where it is below the smallest normal number. It overwrites spare.
+// normal flushes subnormal lanes of x to zero. It overwrites spare.
 func (v isa) normal(x, spare, zero, exponent reg.VecVirtual) {
 	if v.Wide() {
 		k := K()
@@ -103,7 +102,7 @@ func (v isa) normal(x, spare, zero, exponent reg.VecVirtual) {
 	VPANDN(x, spare, x)
 }
 
-// choose sets a to b where the bits of mask are set. It overwrites b.
+// choose sets the bits of a that are set in mask to the bits of b. It overwrites b.
 func choose(mask, a, b reg.VecVirtual) {
 	VANDPS(mask, b, b)
 	VANDNPS(a, mask, a)
@@ -139,8 +138,8 @@ func (s *element) storeWeight(w reg.VecVirtual, disp int) {
 		VPMOVDW(hi, At(s.w, 2*disp))
 		return
 	}
-	// The pack saturates, so the upper halves go first. It works within 128
-	// bits: hi 0–3, lo 0–3, hi 4–7, lo 4–7.
+	// VPACKUSDW saturates, so the upper halves are masked out first. The instruction works within 128 bits: hi 0–3, lo
+	// 0–3, hi 4–7, lo 4–7.
 	VPBLENDW(Imm(0xaa), s.zero, w, w)
 	VPACKUSDW(w, hi, hi)
 	VPERMQ(Imm(0xd8), hi, hi)

@@ -8,10 +8,10 @@ import (
 	. "mt/tools/asm/isa"
 )
 
-// isa is an instruction set that kernels are written for.
+// isa is an instruction set that kernels target.
 type isa struct{ ISA }
 
-// half is a fresh register of half the size of the set's registers.
+// half returns a fresh register of half the set's register size.
 func (v isa) half() reg.VecVirtual {
 	if v.Wide() {
 		return YMM()
@@ -19,7 +19,7 @@ func (v isa) half() reg.VecVirtual {
 	return XMM()
 }
 
-// broadcast returns a register with the float at m in every lane.
+// broadcast returns a fresh register with the float at m in every lane.
 func (v isa) broadcast(m Mem) reg.VecVirtual {
 	r := v.Reg()
 	VBROADCASTSS(m, r)
@@ -37,16 +37,17 @@ func (v isa) gradient(kind string, p reg.Register, disp int) reg.VecVirtual {
 	return r
 }
 
-// stream is a pointer that moves with the elements, size bytes each; size half: of two elements a byte.
+// stream is a pointer that advances with the elements. size is the bytes of an element, or half for two elements a
+// byte.
 type stream struct {
 	p    reg.GPVirtual
 	size int
 }
 
-// half is the size of an element of four bits.
+// half is the stream size of 4-bit elements.
 const half = -1
 
-// bytes is how far it moves in so many elements.
+// bytes returns the distance that the pointer advances in elems elements.
 func (s stream) bytes(elems int) int {
 	if s.size == half {
 		return elems / 2
@@ -54,8 +55,8 @@ func (s stream) bytes(elems int) int {
 	return elems * s.size
 }
 
-// each runs body over the n elements of the streams: unroll registers at a
-// time, then one at a time. body works disp elements after the pointers.
+// each runs body over the n elements of the streams: unroll registers at a time, then one at a time. The body works
+// disp elements after the pointers.
 func (v isa) each(unroll int, streams []stream, body func(disp int)) {
 	n := Load(Param("n"), GP64())
 	loop := func(label, next string, count int) {

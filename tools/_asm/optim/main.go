@@ -1,6 +1,6 @@
-// Command optim writes the assembly of package optim: updates of plain and split
-// weights by each rule, Muon's momentum, codes of moments, rounding to bf16 and the sum of squares, each for AVX-512 and for AVX2. It is run by
-// go generate.
+// Command optim generates the assembly of package optim, each function for AVX-512 and AVX2. It covers the updates of
+// plain and split weights by each rule, Muon's momentum, quantized moments, rounding to bf16 and the sum of squares.
+// Run it with go generate.
 package main
 
 import (

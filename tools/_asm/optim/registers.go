@@ -8,19 +8,20 @@ import (
 	. "mt/tools/asm/isa"
 )
 
-// This file has the codes of moments with codebooks in registers: see host/optim/registers.go.
+// This file generates the functions for quantized moments whose codebooks fit in registers: see
+// host/optim/registers.go.
 //
-// Four registers of numbers are one of codes of 8 bits. Packs and unpacks work within 128 bits, so that packed codes are of
-// numbers 0–3, 16–19, 32–35, 48–51, 4–7, … A permutation of groups of four, which is its own inverse, makes that of
-// their order in memory, and their order of that.
+// Four registers of fp32 numbers become one register of 8-bit codes. Pack and unpack instructions work within 128 bits,
+// so packed codes have the order 0–3, 16–19, 32–35, 48–51, 4–7, … A permutation of groups of four converts between this
+// order and memory order. The permutation is its own inverse.
 
-// vbmi is AVX-512 with AVX512_VBMI, fours is a turn of four of its registers.
+// vbmi is AVX-512 with AVX512_VBMI; fours stands for iterations over four of its registers.
 var (
 	vbmi  = isa{ISA{Name: "VBMI", Lanes: 16}}
 	fours = isa{ISA{Name: "VBMI", Lanes: 4 * 16}}
 )
 
-// inFours is the permutation of groups of four.
+// inFours returns the permutation of groups of four.
 func inFours() reg.VecVirtual {
 	x, gp, r := XMM(), GP64(), ZMM()
 	MOVQ(U64(0x0d0905010c080400), gp)
@@ -31,13 +32,14 @@ func inFours() reg.VecVirtual {
 	return r
 }
 
-// byteBook is the bytes of 256 numbers in memory: 256 of each place in a number. Registers hold the first half of each 128.
+// byteBook addresses a table of 256 fp32 numbers, stored by byte position: 256 bytes for each of four positions.
+// Registers hold the first half of each group of 128 bytes.
 type byteBook struct {
 	p    reg.Register
 	held [4][2]reg.VecVirtual
 }
 
-// newByteBook begins to hold the bytes at p.
+// newByteBook loads the register part of the table at p.
 func newByteBook(p reg.Register) *byteBook {
 	b := &byteBook{p: p}
 	for i := range b.held {
@@ -49,9 +51,9 @@ func newByteBook(p reg.Register) *byteBook {
 	return b
 }
 
-// find gives the numbers with packed codes, in their order.
+// find looks up the numbers of packed codes, in the order of the codes.
 func (b *byteBook) find(codes reg.VecVirtual) [4]reg.VecVirtual {
-	upper := K() // codes from 128 on
+	upper := K() // codes ≥ 128
 	VPMOVB2M(codes, upper)
 	var bytes [4]reg.VecVirtual
 	for i := range bytes {
@@ -63,14 +65,15 @@ func (b *byteBook) find(codes reg.VecVirtual) [4]reg.VecVirtual {
 		VMOVDQU8(other, upper, lower)
 		bytes[i] = lower
 	}
-	low, high := interleave(VPUNPCKLBW, VPUNPCKHBW, bytes[0], bytes[1]) // lower halves of numbers, of two registers each
+	low, high := interleave(VPUNPCKLBW, VPUNPCKHBW, bytes[0], bytes[1]) // the lower halves of the numbers, for two registers each
 	low2, high2 := interleave(VPUNPCKLBW, VPUNPCKHBW, bytes[2], bytes[3])
 	first, second := interleave(VPUNPCKLWD, VPUNPCKHWD, low, low2)
 	third, fourth := interleave(VPUNPCKLWD, VPUNPCKHWD, high, high2)
 	return [4]reg.VecVirtual{first, second, third, fourth}
 }
 
-// interleave puts the elements of b after those of a, of the lower halves of each 128 bits and of the upper ones. It overwrites a.
+// interleave interleaves the elements of a and b, from the lower halves of each 128 bits and from the upper halves. It
+// overwrites a.
 func interleave(lower, upper func(...Op), a, b reg.VecVirtual) (low, high reg.VecVirtual) {
 	low = ZMM()
 	lower(b, a, low)
@@ -78,7 +81,7 @@ func interleave(lower, upper func(...Op), a, b reg.VecVirtual) (low, high reg.Ve
 	return low, a
 }
 
-// decodeVBMI writes what makes numbers of codes of a byte.
+// decodeVBMI generates the decoder of 8-bit codes.
 func decodeVBMI() {
 	vbmi.Begin("decode", "func(values *[4][256]byte, codes *byte, out *float32, n int, scale *float32)",
 		"sets out to n numbers with these codes; n is a multiple of 64.")
@@ -96,14 +99,15 @@ func decodeVBMI() {
 	End()
 }
 
-// encodeVBMI writes what finds codes of a byte: by a line about which, and then by a border which.
+// encodeVBMI generates the encoder of 8-bit codes. A linear function of the magnitude guesses the code; comparison with
+// the code's border corrects the guess.
 func encodeVBMI() {
 	v := vbmi
 	v.Begin("encode", "func(borders *[4][256]byte, lines *[3][32]float32, zero uint64, x *float32, codes *byte, n int, scale *float32)",
 		"sets codes to those of n numbers over the scale, a byte each; n is a multiple of 64.")
 	borders := newByteBook(Arg("borders"))
 	lines := Arg("lines")
-	var held [3]reg.VecVirtual // the first halves
+	var held [3]reg.VecVirtual // the first halves of the tables
 	for i := range held {
 		held[i] = ZMM()
 		VMOVUPS(At(lines, 128*i), held[i])
@@ -131,11 +135,11 @@ func encodeVBMI() {
 			VPMAXSD(low, m, m)
 			VPMINSD(high, m, m)
 			VPSRLD(Imm(23), m, at)
-			VPCMPD(Imm(5), line(0, at), m, beyond) // m >= the turn
+			VPCMPD(Imm(5), line(0, at), m, beyond) // m >= the breakpoint
 			VPSUBD(minusOne, at, beyond, at)
 			slope, guess := line(2, at), line(1, at)
 			VFMADD231PS(m, slope, guess)
-			VPTERNLOGD(Imm(0xe4), abs, y, guess) // with the sign of y
+			VPTERNLOGD(Imm(0xe4), abs, y, guess) // copies the sign of y
 			VCVTPS2DQ(guess, guess)
 			magnitudes[i], guesses[i] = m, guess
 		}

@@ -8,7 +8,7 @@ import (
 	. "mt/tools/asm/isa"
 )
 
-// roundElems is how many elements a turn of widen and round takes.
+// roundElems is the number of elements in one iteration of widen and round.
 const roundElems = 32
 
 // The constants of SplitMix64: see mix in host/optim/rounded.go.
@@ -18,7 +18,7 @@ const (
 	second = 0x94d049bb133111eb
 )
 
-// splat64 is a fresh register of a 64-bit constant.
+// splat64 returns a fresh register with a 64-bit constant in every lane.
 func (v isa) splat64(bits uint64) reg.VecVirtual {
 	gp, x, r := GP64(), XMM(), v.Reg()
 	MOVQ(U64(bits), gp)
@@ -27,7 +27,7 @@ func (v isa) splat64(bits uint64) reg.VecVirtual {
 	return r
 }
 
-// and sets to to the bits that a and b have in common.
+// and sets the register to: a & b, bit by bit.
 func (v isa) and(a, b, to Op) {
 	if v.Wide() {
 		VPANDD(a, b, to)
@@ -36,7 +36,7 @@ func (v isa) and(a, b, to Op) {
 	}
 }
 
-// xorShifted is x ^ x>>by of 64-bit words, in a fresh register.
+// xorShifted returns x ^ x>>by of 64-bit lanes in a fresh register.
 func (v isa) xorShifted(x reg.VecVirtual, by uint8) reg.VecVirtual {
 	y := v.Reg()
 	VPSRLQ(Imm(uint64(by)), x, y)
@@ -48,7 +48,7 @@ func (v isa) xorShifted(x reg.VecVirtual, by uint8) reg.VecVirtual {
 	return y
 }
 
-// product64 is what 64-bit words are multiplied by.
+// product64 holds a 64-bit multiplier; upper is its upper half, for AVX2.
 type product64 struct{ whole, upper reg.VecVirtual }
 
 func (v isa) product64(by uint64) product64 {
@@ -58,7 +58,7 @@ func (v isa) product64(by uint64) product64 {
 	return product64{v.splat64(by), v.splat64(by >> 32)}
 }
 
-// times multiplies 64-bit words in place. AVX2, which has products of 32 bits alone, adds three.
+// times multiplies 64-bit lanes in place. AVX2 has only 32-bit products, so times adds three of them.
 func (v isa) times(x reg.VecVirtual, by product64) {
 	if v.Wide() {
 		VPMULLQ(by.whole, x, x)
@@ -74,7 +74,7 @@ func (v isa) times(x reg.VecVirtual, by product64) {
 	VPADDQ(high, x, x)
 }
 
-// widen writes what makes fp32 numbers of bf16 ones.
+// widen generates the conversion of bf16 to fp32.
 func widen(v isa) {
 	v.Begin("widen", "func(from *uint16, to *float32, n int)", "sets to to n numbers; n is a multiple of 32.")
 	from, to := Arg("from"), Arg("to")
@@ -89,13 +89,13 @@ func widen(v isa) {
 	End()
 }
 
-// round writes what rounds fp32 numbers to bf16 by draws of SplitMix64, one for four numbers. A turn takes the eight
-// states of 32 numbers, which a register holds with AVX-512 and two with AVX2.
+// round generates the stochastic rounding of fp32 to bf16. One random number of SplitMix64 rounds four numbers. An
+// iteration uses the eight generator states of 32 numbers, which fill one register with AVX-512 and two with AVX2.
 func round(v isa) {
 	v.Begin("round", "func(from *float32, to *uint16, n int, states *[8]uint64)",
 		"sets to to n numbers, rounded by the draws of these states and of those that follow; n is a multiple of 32.")
 	from, to, states := Arg("from"), Arg("to"), Arg("states")
-	perTurn := 8 / (v.Lanes / 2) // registers of states
+	perTurn := 8 / (v.Lanes / 2) // registers of generator states
 	state := make([]reg.VecVirtual, perTurn)
 	for i := range state {
 		state[i] = v.Reg()
@@ -119,7 +119,7 @@ func round(v isa) {
 	End()
 }
 
-// roundBy rounds two registers of numbers by the 16-bit words of draws, in their order.
+// roundBy rounds two registers of numbers with the 16-bit words of draws, the random numbers, in order.
 func (v isa) roundBy(from, to reg.GPVirtual, disp int, draws, exponent, quiet reg.VecVirtual) {
 	var rounded [2]reg.VecVirtual
 	for i := range rounded {

@@ -8,7 +8,7 @@ import (
 	. "mt/tools/asm/isa"
 )
 
-// lion writes the update by Lion. Its factors: clip, decay, β1, 1 − β1, β2, 1 − β2, rate.
+// lion generates the Lion update. Its factors: clip, decay, β1, 1 − β1, β2, 1 − β2, rate.
 func lion(v isa, split bool, grad string) {
 	var clip, decay, beta1, beta1c, beta2, beta2c, rate reg.VecVirtual
 	s := newElement(v, "lion", 1, split, grad)
@@ -24,7 +24,7 @@ func lion(v isa, split bool, grad string) {
 		VADDPS(d, m, m)
 		s.normal(m, d, s.zero, s.exponent)
 		VMOVUPS(m, At(s.m, 4*disp))
-		// The rate with the sign of c, or 0 where c is.
+		// The learning rate with the sign of c, or 0 if c is 0.
 		VANDPS(s.sign, c, d)
 		VORPS(rate, d, d)
 		const notEqual = 4 // or unordered
@@ -43,8 +43,8 @@ func lion(v isa, split bool, grad string) {
 	})
 }
 
-// sgd writes the update by SGD, with momentum or without. Its factors: clip, decay, momentum, rate, and a mask of
-// all bits with Nesterov's momentum.
+// sgd generates the SGD update, with or without momentum. Its factors: clip, decay, momentum coefficient, rate, and a
+// mask: all bits set for Nesterov momentum.
 func sgd(v isa, withMomentum, split bool, grad string) {
 	var clip, decay, momentum, rate, nesterov reg.VecVirtual
 	if !withMomentum {
@@ -72,7 +72,7 @@ func sgd(v isa, withMomentum, split bool, grad string) {
 	})
 }
 
-// decayed is g + decay·w.
+// decayed returns g + decay·w.
 func (s *element) decayed(w, decay, g reg.VecVirtual) reg.VecVirtual {
 	e := s.Reg()
 	VMULPS(decay, w, e)
@@ -80,14 +80,15 @@ func (s *element) decayed(w, decay, g reg.VecVirtual) reg.VecVirtual {
 	return e
 }
 
-// descend stores w − rate·e. It overwrites both.
+// descend stores w − rate·e. It overwrites the registers of both.
 func (s *element) descend(w, e, rate reg.VecVirtual, disp int) {
 	VMULPS(rate, e, e)
 	VSUBPS(e, w, w)
 	s.storeWeight(w, disp)
 }
 
-// apply writes the update of a matrix by what the device has made, in place of a gradient. Its factors: decay, rate.
+// apply generates the update of a matrix from an orthogonalized update, which takes the place of the gradient. Its
+// factors: decay, rate.
 func apply(v isa, split bool, grad string) {
 	var decay, rate reg.VecVirtual
 	s := newElement(v, "apply", 0, split, grad)
@@ -99,12 +100,13 @@ func apply(v isa, split bool, grad string) {
 	})
 }
 
-// averageAhead is how many bytes ahead of its use an average is asked for. The weights have just been written and are in the cache, so
-// that it is the one stream from memory. On one core of an EPYC (Zen 5) an update by AdamW with an average gained 5 % by 1 KiB, 10 %
-// by 2 KiB, and 17 % by 4 to 32 KiB.
+// averageAhead is the prefetch distance of the moving average in bytes. The weights have just been written and are in
+// the cache, so the average is the only stream from memory. On one core of an EPYC (Zen 5), an AdamW update with an
+// average gained 5 % with 1 KiB, 10 % with 2 KiB, and 17 % with 4 to 32 KiB.
 const averageAhead = 8 << 10
 
-// average writes the update of an average by the weights, which stay as they are. Its factors: one and a mask (see lerp).
+// average generates the update of an exponential moving average from the weights, which do not change. Its factors: the
+// interpolation weight and a mask (see lerp).
 func average(v isa, split bool) {
 	var part, far reg.VecVirtual
 	s := newElement(v, "average", 1, split, "Zero")
@@ -119,8 +121,9 @@ func average(v isa, split bool) {
 	})
 }
 
-// prepare writes the update of a matrix's momentum by a gradient of one type, and what it hands over in another. Its factors: clip,
-// then twice a factor and a mask (see lerp), and a mask of all bits with Nesterov's momentum.
+// prepare generates the update of a matrix's momentum from a gradient, and the output for orthogonalization. The
+// gradient and the output have a type each. The factors: clip, two pairs of interpolation weight and mask (see lerp),
+// and a mask with all bits set for Nesterov momentum.
 func prepare(v isa, grad, handed string) {
 	v.Begin("prepare"+grad+"To"+handed, "func(m *float32, grad, to *byte, n int, c *[8]float32)",
 		"moves n elements of a momentum; n is a multiple of the lanes.")
@@ -156,7 +159,7 @@ func prepare(v isa, grad, handed string) {
 	})
 }
 
-// lerp is a + part·(b − a) or, where far has its bits set, b + part·(b − a).
+// lerp returns a + part·(b − a), or b + part·(b − a) in lanes in which all bits of far are set.
 func (s *element) lerp(a, b, part, far reg.VecVirtual) reg.VecVirtual {
 	d, from, other := s.Reg(), s.Reg(), s.Reg()
 	VSUBPS(a, b, d)
@@ -168,7 +171,7 @@ func (s *element) lerp(a, b, part, far reg.VecVirtual) reg.VecVirtual {
 	return from
 }
 
-// round is Round with AVX2: it sets the elements of y to those of x as bf16, in their lower halves. It overwrites x.
+// round is Round for AVX2: it rounds x to bf16 in the lower halves of y's elements. It overwrites x.
 func (v isa) round(x, y, one, half, quiet reg.VecVirtual) {
 	nan := v.Reg()
 	VCMPPS(Imm(3), x, x, nan) // unordered

@@ -7,16 +7,15 @@ import (
 	. "mt/tools/asm/isa"
 )
 
-// sumLanes is how many sums run beside each other.
+// sumLanes is the number of independent partial sums.
 const sumLanes = 32
 
-// ahead is how far before its use, in bytes, memory is asked for. It makes the
-// sum 1.1 (fp32) to 1.4 (bf16) times as fast. The update, which has four or five
-// streams at a time, gains nothing from it.
+// ahead is the prefetch distance in bytes. Prefetching makes the sum 1.1 (fp32) to 1.4 (bf16) times as fast. The
+// updates read four or five streams at once and gain nothing from prefetching.
 const ahead = 2048
 
-// sum writes the sums of squares in float64, element i in sum i % sumLanes. The
-// square is exact in float64, so a fused multiplication changes nothing.
+// sum generates the sum of squares in float64, with element i in partial sum i % sumLanes. The square is exact in
+// float64, so a fused multiply-add gives the same result.
 func sum(v isa, kind string) {
 	v.Begin("sum"+kind, "func(x *byte, n int, lanes *[32]float64)",
 		"sets lanes to the sums of squares of n elements; n is a multiple of 32.")
@@ -29,7 +28,7 @@ func sum(v isa, kind string) {
 	for i := range acc {
 		acc[i] = v.Zero()
 	}
-	each := isa{ISA{Name: v.Name, Lanes: sumLanes}} // a turn takes sumLanes elements
+	each := isa{ISA{Name: v.Name, Lanes: sumLanes}} // an iteration takes sumLanes elements
 	each.each(1, []stream{{x, size}}, func(disp int) {
 		for line := 0; line < sumLanes*size; line += 64 {
 			PREFETCHT0(At(x, size*disp+line+ahead))

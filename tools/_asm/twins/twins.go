@@ -1,5 +1,5 @@
-// Package twins knows which functions of a generated file are alike but for their set of instructions or one number: what
-// they do stands once, above the first of them.
+// Package twins finds functions of a generated file that have the same doc, apart from the instruction set or one
+// number. Only the first function of each group gets the doc.
 package twins
 
 import "regexp"
@@ -9,7 +9,7 @@ var (
 	described = map[string]bool{}
 )
 
-// First says whether no function before was described by these words, whatever the first number in them is.
+// First reports whether no earlier call had the same doc, ignoring the first number in doc.
 func First(doc string) bool {
 	if at := number.FindStringIndex(doc); at != nil {
 		doc = doc[:at[0]] + doc[at[1]:]

@@ -10,9 +10,8 @@ import (
 	. "mt/tools/asm/isa"
 )
 
-// exponential computes e^x: x = n·ln 2 + r, e^r = 1 + r + r²·q(r) with q the
-// polynomial of degree 4 whose greatest relative error over |r| ≤ ln 2 / 2 is
-// least (4e-9, so rounding dominates), times 2^n.
+// exponential computes e^x. With x = n·ln 2 + r, the result is e^r·2^n, where e^r = 1 + r + r²·q(r). The polynomial q
+// of degree 4 minimizes the largest relative error over |r| ≤ ln 2 / 2. That error is 4e-9, so rounding dominates.
 type exponential struct {
 	isa
 	low, high, log2e, magic, ln2hi, ln2lo, one Op
@@ -22,8 +21,8 @@ type exponential struct {
 
 func (v isa) newExp() exponential {
 	e := exponential{isa: v,
-		low:   v.constant(-104), // e^-104 rounds to 0
-		high:  v.constant(89),   // e^89 is over the largest fp32
+		low:   v.constant(-104), // e^-104 rounds to 0 in fp32
+		high:  v.constant(89),   // e^89 exceeds the largest fp32
 		log2e: v.constant(math.Log2E),
 		magic: v.constant(3 << 22), // adding it rounds to an integer
 		ln2hi: v.constant(0.693145751953125),
@@ -40,8 +39,7 @@ func (v isa) newExp() exponential {
 	return e
 }
 
-// apply sets x to e^x. NaN stays NaN: the second source of VMAXPS and VMINPS
-// wins when they cannot compare.
+// apply sets x to e^x. NaN stays NaN, because VMAXPS and VMINPS return their second source if an operand is NaN.
 func (e exponential) apply(x reg.VecVirtual) {
 	v := e.isa
 	limit := func(op func(...Op), c Op) {
@@ -68,7 +66,7 @@ func (e exponential) apply(x reg.VecVirtual) {
 	}
 	half := v.Reg()
 	VPSUBD(e.magic, z, z)   // n as an integer
-	VPSRAD(Imm(1), z, half) // 2^n in two factors, each of them a normal number
+	VPSRAD(Imm(1), z, half) // 2^n as the product of two normal numbers
 	VPSUBD(half, z, z)
 	for _, k := range []reg.VecVirtual{z, half} {
 		VPADDD(e.bias, k, k)

@@ -8,7 +8,7 @@ import (
 	. "mt/tools/asm/isa"
 )
 
-// sigmoid is 1 / (1 + e^−x).
+// sigmoid holds the constants of 1 / (1 + e^−x).
 type sigmoid struct {
 	exponential
 	sign, two Op
@@ -16,7 +16,7 @@ type sigmoid struct {
 
 func (v isa) newSigmoid() sigmoid {
 	s := sigmoid{exponential: v.newExp(), sign: v.bits(1 << 31), two: v.constant(2)}
-	s.high = v.constant(87) // so that the reciprocal below is a normal number
+	s.high = v.constant(87) // keeps the reciprocal below a normal number
 	return s
 }
 
@@ -35,32 +35,32 @@ func (s sigmoid) of(x reg.VecVirtual) reg.VecVirtual {
 	VPXORD(s.sign, x, d)
 	s.apply(d)
 	VADDPS(s.one, d, d)
-	VRCP14PS(d, r) // relative error 2^-14; one step of Newton's method squares it
+	VRCP14PS(d, r) // relative error 2^-14; one Newton step squares the error
 	VMOVAPS(s.two.(reg.VecVirtual), t)
 	VFNMADD231PS(d, r, t)
 	VMULPS(t, r, r)
 	return r
 }
 
-// unit is a gated linear unit: x·sigmoid(z). What z is depends on its kind.
+// unit is a gated linear unit x·sigmoid(z). The kind determines z.
 type unit struct {
 	sigmoid
 	kind                     string
 	line, cube, thrice, most Op
 }
 
-// The kinds of units are what their functions are called. z is x (swiglu), 2√(2/π)(x +
-// 0.044715x³) (geglu), or the logit of the normal distribution, for which x·sigmoid(z) is
-// x/2·(1 + erf(x/√2)) (erfglu).
+// The kinds are also the names of the generated functions:
+//   - swiglu: z = x
+//   - geglu: z = 2√(2/π)(x + 0.044715x³)
+//   - erfglu: z is the logit of the normal distribution, so x·sigmoid(z) = x/2·(1 + erf(x/√2))
 const (
 	swiglu = "swiglu"
 	geglu  = "geglu"
 	erfglu = "erfglu"
 )
 
-// logit are the coefficients of a polynomial in x² which, times x, is the logit: the log of
-// Φ(x)/Φ(−x). Beyond x² = logitEnd, Φ is 0 or 1. docs/decisions/2026-11-layer-norm.md says how
-// it was fitted.
+// logit lists the coefficients of a polynomial in x². The polynomial times x is the logit log(Φ(x)/Φ(−x)). Beyond x² =
+// logitEnd, Φ is 0 or 1 in fp32. docs/decisions/2026-11-layer-norm.md describes the fit.
 var logit = []float32{1.5957716703414917, 0.07266046106815338, -5.9747755585704e-05, -0.00011280125909252092,
 	8.350795724254567e-06, -3.0449308496827143e-07, 5.2709117071003675e-09, -2.779469363001219e-11}
 
@@ -79,8 +79,8 @@ func (v isa) newUnit(kind string) unit {
 	return u
 }
 
-// argument returns z, and dz/dx where that is not 1 and wanted. The square of x stops
-// to grow where σ(z) has long been 0 or 1, so that 0 times dz/dx stays 0.
+// argument returns z. If slope is set and dz/dx is not 1, argument also returns dz/dx. The square of x is capped where
+// σ(z) is already 0 or 1, so that 0 times dz/dx stays 0.
 func (u unit) argument(x reg.VecVirtual, slope bool) (z, dz reg.VecVirtual) {
 	if u.kind == swiglu {
 		return x, nil
@@ -103,8 +103,8 @@ func (u unit) argument(x reg.VecVirtual, slope bool) (z, dz reg.VecVirtual) {
 	return z, dz
 }
 
-// logit is the argument of erfglu by Horner's rule, which yields the polynomial p and its
-// derivative d in the square; dz/dx is p + 2·square·d.
+// logit computes the argument of erfglu by Horner's rule. The rule yields the polynomial p and its derivative d with
+// respect to the square; dz/dx is p + 2·square·d.
 func (u unit) logit(x, square reg.VecVirtual, slope bool) (z, dz reg.VecVirtual) {
 	p, z := u.Reg(), u.Reg()
 	VMOVUPS(u.memory(logit[len(logit)-1]), p)

@@ -11,10 +11,10 @@ import (
 	. "mt/tools/asm/isa"
 )
 
-// isa is an instruction set that kernels are written for.
+// isa is an instruction set that kernels target.
 type isa struct {
 	ISA
-	tileRows int // greatest height of a matrix tile
+	tileRows int // maximum height of a matrix tile
 }
 
 var (
@@ -22,7 +22,7 @@ var (
 	avx2   = isa{AVX2, 4}
 )
 
-// load reads a register's worth of fp32 into a fresh register.
+// load reads one register of fp32 elements into a fresh register.
 func (v isa) load(m Mem, mask reg.Register) reg.VecVirtual {
 	r := v.Reg()
 	v.Load(m, r, mask)
@@ -40,7 +40,7 @@ func (v isa) clear(r reg.VecVirtual, mask reg.Register) {
 	}
 }
 
-// fill sets the elements of r outside mask to those of other.
+// fill copies elements from the register other to r: all elements outside mask.
 func (v isa) fill(r reg.VecVirtual, other reg.Register, mask reg.Register) {
 	switch {
 	case mask == nil:
@@ -51,7 +51,7 @@ func (v isa) fill(r reg.VecVirtual, other reg.Register, mask reg.Register) {
 	}
 }
 
-// broadcast spreads the float parameter name over a register.
+// broadcast returns a fresh register with the float parameter name in every lane.
 func (v isa) broadcast(name string) reg.VecVirtual {
 	x, r := Load(Param(name), XMM()), v.Reg()
 	VBROADCASTSS(x, r)
@@ -60,8 +60,8 @@ func (v isa) broadcast(name string) reg.VecVirtual {
 
 var constants = map[uint32]Mem{}
 
-// bits returns a constant as an operand: a register where there are many registers,
-// and memory otherwise. It must be called before the loop that uses it.
+// bits returns a constant as an operand: in a register with AVX-512, which has 32 registers, and in memory with AVX2.
+// Call bits before the loop that uses the constant.
 func (v isa) bits(b uint32) Op {
 	m := inMemory(b)
 	if !v.Wide() {
@@ -85,18 +85,17 @@ func inMemory(b uint32) Mem {
 	return m
 }
 
-// memory returns a number as an operand in memory, for functions with more constants than
-// registers.
+// memory returns a constant as an operand in memory, for functions with more constants than registers.
 func (v isa) memory(f float32) Op { return inMemory(math.Float32bits(f)) }
 
 func (v isa) constant(f float32) Op { return v.bits(math.Float32bits(f)) }
 
-// RODATAandNOPTR are the attributes of the constants.
+// RODATAandNOPTR are the symbol attributes of the constants.
 const RODATAandNOPTR = 8 | 16
 
 var maskTable Mem
 
-// tailMask is the mask of the first n < lanes elements.
+// tailMask returns the mask of the first n < lanes elements.
 func (v isa) tailMask(n reg.GPVirtual) reg.Register {
 	if v.Wide() {
 		k := K()
@@ -121,9 +120,8 @@ func (v isa) tailMask(n reg.GPVirtual) reg.Register {
 	return y
 }
 
-// each runs body over the n elements that begin at ptrs: unroll registers at a
-// time, then one at a time, then once under a mask for what is left. body works at
-// displacement disp from the pointers. each changes n and the pointers.
+// each runs body over the n elements at ptrs: unroll registers at a time, then one at a time, then once with a mask for
+// the rest. The body works at displacement disp from the pointers. It changes n and the pointers.
 func (v isa) each(n reg.GPVirtual, unroll int, ptrs []reg.GPVirtual, body func(i, disp int, mask reg.Register)) {
 	step := func(label, next string, count int) {
 		Label(label)
@@ -149,8 +147,8 @@ func (v isa) each(n reg.GPVirtual, unroll int, ptrs []reg.GPVirtual, body func(i
 	Label("done")
 }
 
-// fold combines the elements of r with op (VADDPS or VMAXPS), halves first,
-// and returns the register whose first element is the result.
+// fold combines the elements of r with op (VADDPS or VMAXPS), halving the vector each time. The first element of the
+// returned register is the result.
 func (v isa) fold(r reg.VecVirtual, op func(...Op)) reg.VecVirtual {
 	y := r.AsY()
 	if v.Wide() {
@@ -159,7 +157,7 @@ func (v isa) fold(r reg.VecVirtual, op func(...Op)) reg.VecVirtual {
 		op(hi, y, y)
 	}
 	x, t := r.AsX(), XMM()
-	if v.Wide() { // reaches all registers
+	if v.Wide() { // VEXTRACTF32X4 reaches all 32 registers
 		VEXTRACTF32X4(Imm(1), y, t)
 	} else {
 		VEXTRACTF128(Imm(1), y, t)
@@ -172,7 +170,7 @@ func (v isa) fold(r reg.VecVirtual, op func(...Op)) reg.VecVirtual {
 	return r
 }
 
-// result returns the first element of r.
+// result returns the first element of r from the generated function.
 func (v isa) result(r reg.VecVirtual) {
 	VZEROUPPER()
 	Store(r.AsX(), ReturnIndex(0))

@@ -1,6 +1,5 @@
-// Command vec writes the assembly of package vec: every kernel twice, for
-// AVX-512 and for AVX2 with FMA, from one description over the type isa. It is
-// run by go generate.
+// Command vec generates the assembly of package vec. Each kernel is generated twice from one description over the type
+// isa: for AVX-512 and for AVX2 with FMA. Run it with go generate.
 package main
 
 import (

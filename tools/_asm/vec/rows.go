@@ -8,7 +8,8 @@ import (
 	. "mt/tools/asm/isa"
 )
 
-// widen takes whole registers only with AVX2, which cannot mask 16-bit loads.
+// widen generates the conversion of bf16 to fp32. With AVX2, which has no masked 16-bit loads, it converts only whole
+// registers.
 func widen(v isa) {
 	v.Begin("widen", "func(dst *float32, src *uint16, n int)", "is dst = src, n bf16 elements (AVX2: a multiple of 8).")
 	p := Args("dst", "src")
@@ -21,7 +22,7 @@ func widen(v isa) {
 	End()
 }
 
-// narrow rounds to nearest even and keeps NaNs as quiet NaNs.
+// narrow generates the conversion of fp32 to bf16, rounded to nearest even; NaNs become quiet NaNs.
 func narrow(v isa) {
 	v.Begin("narrow", "func(dst *uint16, src *float32, n int)",
 		"is dst = src rounded to bf16, n elements (AVX2: a multiple of 8).")
@@ -52,8 +53,8 @@ func narrow(v isa) {
 	End()
 }
 
-// each16 loops over n fp32 elements at p4 and 16-bit elements at p2, one
-// register at a time; only AVX-512 has a tail.
+// each16 loops over n fp32 elements at p4 and 16-bit elements at p2, one register at a time. Only AVX-512 processes a
+// tail.
 func (v isa) each16(n, p4, p2 reg.GPVirtual, body func(mask reg.Register)) {
 	Label("one")
 	CMPQ(n, U32(uint32(v.Lanes)))
@@ -120,12 +121,12 @@ func scaleMul(v isa) {
 	End()
 }
 
-// accumulators makes four registers of zeros.
+// accumulators returns four registers of zeros.
 func (v isa) accumulators() [4]reg.VecVirtual {
 	return [4]reg.VecVirtual{v.Zero(), v.Zero(), v.Zero(), v.Zero()}
 }
 
-// total folds four accumulators into their sum and returns from the function.
+// total generates the return of the sum of four accumulators.
 func (v isa) total(acc [4]reg.VecVirtual) {
 	VADDPS(acc[1], acc[0], acc[0])
 	VADDPS(acc[3], acc[2], acc[2])
@@ -166,7 +167,7 @@ func dot3(v isa) {
 	v.total(acc)
 }
 
-// normGrad is the last pass of the backward of RMSNorm over a row.
+// normGrad generates the last pass of the RMSNorm backward over a row.
 func normGrad(v isa, adds bool) {
 	name, doc := "normGrad", "is dx = rstd·dy·w − c·x and dw += rstd·dy·x; dx may be dy."
 	if adds {
@@ -192,7 +193,7 @@ func normGrad(v isa, adds bool) {
 	End()
 }
 
-// rotate keeps a register of cosines and sines while it goes over the heads.
+// rotate loads a register of cosines and one of sines once and applies both to all heads.
 func rotate(v isa) {
 	v.Begin("rotate", "func(x, cos, sin *float32, half, heads, stride int, sign float32)",
 		"turns the pairs (x[i], x[i+half]) of heads heads, stride floats apart, by sign times their angles.")

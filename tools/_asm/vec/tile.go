@@ -12,8 +12,8 @@ import (
 
 const tileSignature = "func(k int, a *float32, astride int, b *float32, bpanel int, c *float32, cstride, panels int, acc bool)"
 
-// tile writes h rows of c = a·b (or c += a·b). b comes in panels of k rows of
-// 32 floats.
+// tile generates c = a·b (or c += a·b) for h rows of a, which is stored by rows or, with cols, by columns. b is
+// stored in panels of k rows of 32 floats.
 func tile(v isa, h int, cols bool) {
 	layout := "Rows"
 	if cols {
@@ -31,8 +31,7 @@ func tile(v isa, h int, cols bool) {
 	End()
 }
 
-// tiler writes one function. A loop over the panels works on columns of regs
-// registers.
+// tiler generates one function of tile. Its loop over panels processes columns that are regs registers wide.
 type tiler struct {
 	isa
 	h    int
@@ -45,7 +44,7 @@ type tiler struct {
 	rows   map[int]reg.GPVirtual // odd multiples of stride
 }
 
-// panelLoop goes over the panels, at byte column of each.
+// panelLoop loops over the panels, beginning at byte column of each panel.
 func (t *tiler) panelLoop(label string, column int) {
 	t.stride = Arg("astride")
 	t.multiples()
@@ -73,7 +72,7 @@ func (t *tiler) panelLoop(label string, column int) {
 	JNE(LabelRef(label))
 }
 
-// multiples makes the registers that row addresses are built from.
+// multiples computes the registers from which row addresses are built.
 func (t *tiler) multiples() {
 	t.rows = map[int]reg.GPVirtual{1: t.stride}
 	if t.cols {
@@ -85,7 +84,7 @@ func (t *tiler) multiples() {
 	}
 }
 
-// row is the address of element (r, 0) of a, disp bytes on.
+// row returns the address of element (r, 0) of a, plus disp bytes.
 func (t *tiler) row(r, disp int) Mem {
 	if t.cols {
 		return At(t.a, 4*r+disp)
@@ -100,8 +99,8 @@ func (t *tiler) row(r, disp int) Mem {
 	return Mem{Base: t.a, Index: t.rows[odd], Scale: uint8(scale), Disp: disp}
 }
 
-// products adds up over k, four at a time for rows, one at a time for columns
-// and for the rest.
+// products accumulates over k. Row layouts take four k values at a time, then single values; column layouts take single
+// values.
 func (t *tiler) products(label string, k reg.GPVirtual) {
 	const unroll = 4
 	loop := func(name, next string, count int) {
@@ -126,7 +125,7 @@ func (t *tiler) products(label string, k reg.GPVirtual) {
 	Label(label + "Finish")
 }
 
-// step adds the products of the i-th k from here.
+// step adds the products of the i-th k value counted from the pointers.
 func (t *tiler) step(i int) {
 	var b []reg.VecVirtual
 	for j := range t.regs {
@@ -145,7 +144,7 @@ func (t *tiler) step(i int) {
 	}
 }
 
-// finish adds what is in c, if acc is set, and stores.
+// finish adds the content of c if acc is set, then stores.
 func (t *tiler) finish(label string, c reg.GPVirtual) {
 	stride, p := Arg("cstride"), GP64()
 	flag := GP8()
@@ -174,7 +173,7 @@ func (t *tiler) eachRow(p, stride reg.GPVirtual, f func(r, j int, m Mem)) {
 	}
 }
 
-// transpose turns 16 rows of 16 floats into columns.
+// transpose generates the transposition of 16 rows of 16 floats.
 func transpose(v isa) {
 	v.Begin("transpose", "func(dst, src *float32, stride, blocks int)",
 		"writes the columns of 16 rows of src, stride bytes apart, as rows of 16 floats, 32 floats apart; there are 16·blocks.")

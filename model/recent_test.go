@@ -1,0 +1,133 @@
+package model
+
+import (
+	"maps"
+	"math"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// small has the sizes of a small model with experts, by the names that most families give them.
+func small(modelType string, changes map[string]any) map[string]any {
+	m := map[string]any{"num_key_value_heads": 4, "moe_intermediate_size": 8, "num_experts_per_tok": 2}
+	maps.Copy(m, changes)
+	return changed(modelType, m)
+}
+
+// TestDenseBlocks: which blocks have experts, in the words of the families that say it each in their own.
+func TestDenseBlocks(t *testing.T) {
+	types := func(of ...any) []any { return of }
+	for _, tc := range []struct {
+		name    string
+		changes map[string]any
+		dense   []int
+	}{
+		{"glm lite by default", small("glm4_moe_lite", nil), []int{0}},
+		{"glm lite", small("glm4_moe_lite", map[string]any{"mlp_layer_types": types("sparse", "dense", "sparse")}), []int{1}},
+		{"glm lite, none", small("glm4_moe_lite", map[string]any{"mlp_layer_types": types("sparse", "sparse", "sparse")}), nil},
+		{"hy 3 by default", small("hy_v3", nil), []int{0}},
+		{"hy 3", small("hy_v3", map[string]any{"mlp_layer_types": types("dense", "dense", "sparse")}), []int{0, 1}},
+		{"ernie by default", small("ernie4_5_moe", nil), []int{0}},
+		{"ernie, a range", small("ernie4_5_moe", map[string]any{"moe_layer_start_index": 0, "moe_layer_end_index": 1}), []int{2}},
+		{"ernie, every second", small("ernie4_5_moe", map[string]any{"moe_layer_interval": 2, "moe_layer_start_index": 0}), []int{0, 2}},
+	} {
+		c, err := parse(t, tc.changes)
+		if err != nil {
+			t.Errorf("%s: %v", tc.name, err)
+			continue
+		}
+		var dense []int
+		for b := range c.NumLayers {
+			if !c.HasExperts(b) {
+				dense = append(dense, b)
+			}
+		}
+		if !slices.Equal(dense, tc.dense) {
+			t.Errorf("%s: blocks %v are dense, want %v", tc.name, dense, tc.dense)
+		}
+	}
+}
+
+// TestRecentRefused: what the classes of these families would compute otherwise is refused.
+func TestRecentRefused(t *testing.T) {
+	for _, tc := range []struct {
+		changes map[string]any
+		want    string
+	}{
+		{small("glm4_moe_lite", map[string]any{"first_k_dense_replace": 2}), "first_k_dense_replace: 2 is not supported: Transformers' class reads mlp_layer_types"},
+		{small("glm4_moe_lite", map[string]any{"mlp_layer_types": []any{"dense"}}), "mlp_layer_types: 1 of them for 3 layers"},
+		{small("hy_v3", map[string]any{"mlp_layer_types": []any{"dense", "moe", "sparse"}}), `mlp_layer_types: layer 1 is "moe"`},
+		{small("hy_v3", map[string]any{"num_shared_experts": 0}), "num_shared_experts: 0 is out of range"},
+		{small("hy_v3", map[string]any{"qk_norm": false}), "qk_norm: false is not supported"},
+		{small("hy_v3", map[string]any{"output_router_logits": true}), "output_router_logits: true: HYV3ForCausalLM has no loss of its router"},
+		{changed("hunyuan_v1_dense", map[string]any{"use_qk_norm": false}), "use_qk_norm: false is not supported"},
+		{small("ernie4_5_moe", map[string]any{"moe_layer_start_index": 3}), "moe_layer_start_index: no layer has experts"},
+		{small("ernie4_5_moe", map[string]any{"moe_norm_min": 0.1}), "moe_norm_min: 0.1 is out of range"},
+		{small("ernie4_5_moe", map[string]any{"moe_k": 65}), "moe_k: 65 is out of range"},
+	} {
+		if _, err := parse(t, tc.changes); err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("got %v, want %q", err, tc.want)
+		}
+	}
+}
+
+// TestRecentInline: what an inline config says comes back from the config.json that is made of it.
+func TestRecentInline(t *testing.T) {
+	without := func(m map[string]any, keys ...string) map[string]any {
+		for _, k := range keys {
+			m[k] = nil
+		}
+		return m
+	}
+	for _, changes := range []map[string]any{
+		small("glm4_moe_lite", map[string]any{"mlp_layer_types": []any{"dense", "sparse", "dense"}, "n_group": 4, "topk_group": 2, "n_routed_experts": 16,
+			"attention_bias": true, "rope_interleave": false, "norm_topk_prob": false}),
+		changed("hunyuan_v1_dense", map[string]any{"rope_scaling": map[string]any{"type": "dynamic", "alpha": 1000.0, "factor": 1.0}, "attention_bias": true}),
+		small("hy_v3", map[string]any{"mlp_layer_types": []any{"dense", "dense", "sparse"}, "attention_bias": true, "mlp_bias": true, "router_scaling_factor": 1.5}),
+		without(small("ernie4_5_moe", map[string]any{"moe_num_experts": 8, "moe_k": 2, "moe_layer_interval": 1, "moe_layer_start_index": 1, "moe_layer_end_index": 1,
+			"use_bias": true, "moe_num_shared_experts": 0, "output_router_logits": true, "router_aux_loss_coef": 0.5}), "num_experts_per_tok"),
+	} {
+		m := base()
+		maps.Copy(m, changes)
+		maps.DeleteFunc(m, func(_ string, v any) bool { return v == nil })
+		c, err := FromInline(m, "x")
+		if err != nil {
+			t.Errorf("%v: %v", changes, err)
+			continue
+		}
+		back, err := ParseConfig(c.JSON("bfloat16"), "config.json")
+		if err != nil {
+			t.Errorf("%s: %v", c.JSON("bfloat16"), err)
+			continue
+		}
+		back.source = source{}
+		if !reflect.DeepEqual(c, back) {
+			t.Errorf("got %+v, want %+v", back, c)
+		}
+	}
+}
+
+// TestAlphaOfRope: an alpha stretches the base of Hunyuan's rotary embedding, in documents of every length, and in no other
+// family. Source: transformers, HunYuanDenseV1RotaryEmbedding.compute_ntk_alpha_rope_parameters.
+func TestAlphaOfRope(t *testing.T) {
+	rope := map[string]any{"rope_scaling": map[string]any{"type": "dynamic", "alpha": 1000.0, "factor": 1.0}, "head_dim": 16, "max_position_embeddings": 4}
+	c, err := parse(t, changed("hunyuan_v1_dense", rope))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.RopeShift(9) != 0 || c.RopeRows(9) != 9 {
+		t.Errorf("a document of 9 tokens has rows from %d to %d", c.RopeShift(9), c.RopeRows(9))
+	}
+	cos, _ := c.RopeTables(2)
+	base := 1e4 * math.Pow(1000, 16.0/14)
+	for i := range 8 {
+		if want := math.Cos(math.Pow(base, -float64(i)/8)); math.Abs(float64(cos[8+i])-want) > 1e-6 {
+			t.Errorf("cosine %d at position 1 is %g, want %g", i, cos[8+i], want)
+		}
+	}
+	if c, err = parse(t, rope); err != nil || c.Rope.Type != "dynamic" {
+		t.Errorf("Llama's rotary embedding is %+v, error %v", c.Rope, err)
+	}
+}

@@ -1,0 +1,87 @@
+package model
+
+// Recurrence is the mixing of a block's tokens that replaces attention in the blocks where Config.Recurrent is true. A
+// model has at most one kind of recurrence.
+type Recurrence interface {
+	// ConvFLOPs returns a token's forward FLOPs in the convolution, and StateFLOPs those of the state. Matrix products
+	// are not included.
+	ConvFLOPs() int64
+	StateFLOPs() int64
+	// params returns the parameters of a block's first half after its norm.
+	params(n blockNames) []Param
+	// tensorNames returns the usual names of the tensors of role r; nil: the recurrence has no such role.
+	tensorNames(r Role) []string
+}
+
+// Recurrence returns the recurrence of the model's recurrent blocks; nil: the model has none.
+func (c *Config) Recurrence() Recurrence {
+	switch {
+	case c.GatedDeltaNet != nil:
+		return c.GatedDeltaNet
+	case c.ShortConv != nil:
+		return c.ShortConv
+	}
+	return nil
+}
+
+// RecurrenceFLOPs returns a token's forward FLOPs in one recurrent block besides the matrix products; 0: the model has
+// no recurrence.
+func (c *Config) RecurrenceFLOPs() int64 {
+	if r := c.Recurrence(); r != nil {
+		return r.ConvFLOPs() + r.StateFLOPs()
+	}
+	return 0
+}
+
+// IsRecurrent says whether a block has a recurrence in place of attention.
+func (c *Config) IsRecurrent(block int) bool { return c.Recurrent != nil && c.Recurrent[block] }
+
+// RecurrentBlocks returns the number of blocks with a recurrence.
+func (c *Config) RecurrentBlocks() (n int) {
+	for b := range c.NumLayers {
+		if c.IsRecurrent(b) {
+			n++
+		}
+	}
+	return n
+}
+
+// convTaps returns the taps of a convolution of the given channels.
+func (n blockNames) convTaps(channels, count int) Param {
+	taps := matrix(RoleRecurTaps, count, n.stored(RoleRecurTaps, channels))
+	taps.Dims, taps.F32 = 3, true
+	return taps
+}
+
+// recurrentBlocks sets which blocks are recurrent: those whose type is kind. The other types must be full_attention.
+// Without types by decides.
+func (c *Config) recurrentBlocks(f *fields, types []string, kind string, by func(block int) bool) {
+	if f.err != nil {
+		return
+	}
+	c.Recurrent = make([]bool, c.NumLayers)
+	for b := range c.Recurrent {
+		switch {
+		case types == nil:
+			c.Recurrent[b] = by(b)
+		case types[b] == kind:
+			c.Recurrent[b] = true
+		case types[b] != fullAttention:
+			f.fail("layer_types", "layer %d is %q; known: %s, %s", b, types[b], fullAttention, kind)
+		}
+	}
+	if c.RecurrentBlocks() == 0 {
+		c.Recurrent = nil
+	}
+}
+
+// recurrentTypes returns the value of layer_types, given the names of recurrent blocks and of the others.
+func (c *Config) recurrentTypes(recurrent, other string) []string {
+	types := make([]string, c.NumLayers)
+	for b := range types {
+		if types[b] = other; c.IsRecurrent(b) {
+			types[b] = recurrent
+		}
+	}
+	return types
+}
