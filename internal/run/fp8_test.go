@@ -52,7 +52,9 @@ func TestFP8Twin(t *testing.T) {
 		if want := "31 tensors are in fp8 (E4M3): master weights are value × scale, rounded once to fp32; the model is saved in the same format"; !strings.Contains(said, want) {
 			t.Errorf("it does not say %q:\n%s", want, said)
 		}
-		config := func(dir string) string { return string(testkit.Must(os.ReadFile(filepath.Join(dir, "config.json")))(t)) }
+		config := func(dir string) string {
+			return string(testkit.Must(os.ReadFile(filepath.Join(dir, "config.json")))(t))
+		}
 		if got := config(filepath.Join(out, "saved")); got != config(dir) {
 			t.Errorf("config.json is %s", got)
 		}

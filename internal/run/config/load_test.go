@@ -81,7 +81,7 @@ func TestErrorsSayWhere(t *testing.T) {
 		{"toggle", "packing: maybe", `t.yaml:1:10: packing: wants true, false or auto, is maybe`},
 		{"text from number", "output_dir: 12", `t.yaml:1:13: output_dir: wants text (put quotes around it), is 12`},
 		{"text from mapping", "template: {a: 1}", `template: wants text, is a mapping`},
-		{"choice", "save_dtype: int8", `t.yaml:1:13: save_dtype: wants bf16 or fp32, is int8`},
+		{"choice", "save_dtype: int8", `t.yaml:1:13: save_dtype: wants bf16, fp32 or as_read, is int8`},
 		{"near a choice", "lr_scheduler_type: cosin", `t.yaml:1:20: lr_scheduler_type: wants constant, linear, cosine, cosine_warmup_with_min_lr, cosine_with_restarts, polynomial, inverse_sqrt or wsd, is cosin; did you mean "cosine"?`},
 		{"optimizer", "optim: adafactor", `t.yaml:1:8: optim: wants adamw, adamw_8bit, adamw_4bit, lion, lion_8bit, muon, muon_8bit or sgd (no others keep their state in host memory), is adafactor`},
 		{"sgd", "optim: sgd\nnesterov: true", `t.yaml:2:11: nesterov looks ahead by the momentum, and momentum is 0: give momentum: 0.9, or leave nesterov out`},
