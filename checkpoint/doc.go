@@ -2,6 +2,9 @@
 // layout, with the optimizer's state beside them. Saves are atomic and resumes exact. Other files of a model
 // directory and tensors that are not trained are copied byte for byte.
 //
+// Weights of a model directory may be quantized: E4M3 with scales (fp8.go) or MXFP4 (mxfp4.go). They are decoded while
+// they are read. A finished model can be written in the same format with new scales (requantized.go).
+//
 // A checkpoint in bf16 also stores the lower half of each weight: the 16 bits that complete the bf16 value to the
 // fp32 master weight. All arrays beside the weights, such as AdamW's moments, are called planes.
 //

@@ -329,6 +329,60 @@ func TestMXFP4AsRead(t *testing.T) {
 	}
 }
 
+// TestFP8Stacked: experts in one tensor, transposed, have scales for blocks of each, for each, or for all.
+func TestFP8Stacked(t *testing.T) {
+	const name = "model.layers.0.mlp.experts.gate_up_proj"
+	for _, shape := range [][]int64{{3, 1, 2}, {3, 1, 1}, {3}, {}, {3, 64, 1}} {
+		n := int64(1)
+		for _, d := range shape {
+			n *= d
+		}
+		at := func(e, row, col int64) int64 {
+			switch n {
+			case 1:
+				return 0
+			case 6:
+				return 2*e + col/128
+			case 3 * 64:
+				return 64*e + row
+			}
+			return e
+		}
+		var codes, by *fakeTensor
+		dir := fakeModel(t, oss(t), "BF16", half, func(m map[string]*fakeTensor) {
+			codes, by = &fakeTensor{DType: e4m3, Shape: []int64{3, 64, 192}}, &fakeTensor{DType: "BF16", Shape: shape}
+			for i := range 3 * 64 * 192 {
+				codes.data = append(codes.data, byte(i*7%0x7f)|byte(i%2<<7))
+			}
+			for i := range n {
+				by.data = append(by.data, byte(i), 0x3c)
+			}
+			m[name], m[name+"_scale_inv"] = codes, by
+		})
+		layers := newLayers(oss(t), false)
+		testkit.Must(loadWhole(dir, layers, nil))(t)
+		got := values(layers)
+		for e := range int64(3) {
+			for row := range int64(192) {
+				_, p := find(t, layers, fmt.Sprintf("model.layers.0.mlp.experts.%d.%s.weight", e, []string{"gate_proj", "up_proj"}[row%2]))
+				for col := range int64(64) {
+					want := float32(valueE4M3(codes.data[(e*64+col)*192+row])) * by.scaleOf(at(e, col, row))
+					if bits := got[p.Tensor()][elemOf(t, layers, p.Name, int(row/2), int(col))]; bits != math.Float32bits(want) {
+						t.Fatalf("%v: expert %d, row %d, column %d: %g, want %g", shape, e, row, col, math.Float32frombits(bits), want)
+					}
+				}
+			}
+		}
+		for k := range layers {
+			layers[k].Planes = nil
+		}
+		readRows(t, dir, layers, F32, rowsOf(layers))
+		if !maps.Equal(contents(t, savedAsRead(t, dir, oss(t), AsRead)), contents(t, dir)) {
+			t.Errorf("%v: saved as read, bytes differ", shape)
+		}
+	}
+}
+
 // TestFP8Refuses: scales that do not fit their weight, or are missing, and formats that as_read does not write.
 func TestFP8Refuses(t *testing.T) {
 	const name = "model.layers.0.mlp.up_proj.weight"

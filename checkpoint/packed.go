@@ -124,6 +124,17 @@ func (s *source) belongs(name string) (weight string, ok bool) {
 	return "", activationScales.MatchString(name) && s.anyE4M3()
 }
 
+// PartOf returns the quantized weight whose codes or scales tensor name holds, if that is not its name; "": none.
+func (w *Weights) PartOf(name string) string {
+	if weight, _ := w.src.belongs(name); weight != "" {
+		return weight
+	}
+	if whole := standsFor(name); whole != name && w.src.where[whole+blocksEnd] != nil && w.src.where[whole+scalesEnd] != nil {
+		return whole
+	}
+	return ""
+}
+
 func (s *source) isE4M3(name string) bool {
 	sh := s.where[name]
 	return sh != nil && sh.tensors[name].dtype == e4m3

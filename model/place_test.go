@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"mt/internal/testkit"
@@ -120,5 +121,58 @@ func TestWithoutQuantization(t *testing.T) {
 		if _, err := ParseConfig([]byte(text), "f"); err == nil {
 			t.Errorf("%s is read", text)
 		}
+	}
+}
+
+// TestQuantized: what is read of quantization_config, that it leaves what is written, and why other formats are refused.
+func TestQuantized(t *testing.T) {
+	const rest = `"model_type": "llama", "vocab_size": 9, "hidden_size": 64, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 1`
+	group := func(keys, weights string) string {
+		return `{"quant_method": "compressed-tensors", "config_groups": {"group_0": {` + keys + `"weights": {` + weights + `}, "input_activations": {"dynamic": false}}}}`
+	}
+	for text, want := range map[string]Quantized{
+		`{"quant_method": "fp8"}`: {Method: "fp8", BlockRows: 128, BlockCols: 128},
+		`{"quant_method": "fp8", "fmt": "float8_e4m3fn", "weight_block_size": [64, 32], "activation_scheme": "dynamic", "ignored_layers": ["gate"]}`: {Method: "fp8", BlockRows: 64, BlockCols: 32},
+		`{"quant_method": "fp8", "weight_block_size": null, "activation_scheme": "static", "scale_fmt": "ue8m0"}`:                                    {Method: "fp8", PowersOfTwo: true, StaticActivations: true},
+		group(`"format": "float-quantized", `, `"type": "float", "num_bits": 8, "strategy": "channel"`):                                              {Method: "compressed-tensors", StaticActivations: true},
+		group("", `"type": "float", "num_bits": 8, "strategy": "block", "block_structure": [128, 64]`):                                               {Method: "compressed-tensors", StaticActivations: true, BlockRows: 128, BlockCols: 64},
+	} {
+		text = `{"quantization_config": ` + text + ", " + rest + "}"
+		c, err := ParseConfig([]byte(text), "f")
+		if err != nil || c.Quantized == nil || *c.Quantized != want {
+			t.Errorf("%s: %+v, %v", text, c, err)
+			continue
+		}
+		if out := string(c.JSON("bfloat16")); strings.Contains(out, "quantization") {
+			t.Errorf("%s becomes %s", text, out)
+		}
+		if out := string(c.JSONAsRead()); out != text {
+			t.Errorf("%s becomes %s", text, out)
+		}
+	}
+	for text, want := range map[string]string{
+		`{"quant_method": "fp8", "fmt": "e5m2"}`:                                            `fmt: quantized weights in "e5m2" are not read, only E4M3: E5M2 keeps 2 bits of each fraction; take the directory that it was made from`,
+		`{"quant_method": "fp8", "weight_block_size": [128]}`:                               "weight_block_size: [128] is not a number of rows and a number of columns",
+		`{"quant_method": "fp8", "expert_dtype": "fp4"}`:                                    `expert_dtype: "fp4": experts packed in 4 bits`,
+		`{"quant_method": "fp8", "activation_scheme": "odd"}`:                               `activation_scheme: "odd" is neither`,
+		`{"quant_method": "mxfp4"}`:                                                         `quant_method: "mxfp4" is read for experts of gpt_oss only`,
+		`{"quant_method": "awq"}`:                                                           `quantized weights of "awq" are not read, only fp8 (E4M3) and mxfp4: weights are integers of 4 bits, packed by AWQ; take`,
+		`{"quant_method": "bitsandbytes", "load_in_4bit": true}`:                            "call model.dequantize() and save_pretrained()",
+		`{"quant_method": "new"}`:                                                           "mt does not know this format; take the directory that it was made from",
+		group(`"format": "nvfp4-pack-quantized", `, `"type": "float", "num_bits": 4`):       `format: quantized weights in "nvfp4-pack-quantized" are not read, only float-quantized (E4M3); take`,
+		group("", `"type": "int", "num_bits": 8`):                                           "quantized weights of type int with 8 bits are not read",
+		group("", `"type": "float", "num_bits": 8, "strategy": "group"`):                    `strategy: "group" is not read, only tensor, channel and block`,
+		`{"quant_method": "compressed-tensors", "format": "pack-quantized"}`:                "config_groups: missing",
+		`{"quant_method": "compressed-tensors", "format": "x", "config_groups": {"a": {}}}`: `format: quantized weights in "x" are not read`,
+		`{"quant_method": "compressed-tensors", "config_groups": {"a": 3}}`:                 "a: 3 is not a mapping",
+	} {
+		if _, err := ParseConfig([]byte(`{"quantization_config": `+text+", "+rest+"}"), "f"); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %s", text, err, want)
+		}
+	}
+	nested := []byte(`{"model_type": "mistral3", "text_config": {"num_hidden_layers": 1, "quantization_config": {"quant_method": "fp8"}}}`)
+	c := testkit.Must(ParseConfig(nested, "f"))(t)
+	if out := string(c.JSON("bfloat16")); c.Quantized == nil || strings.Contains(out, "quantization") || !strings.Contains(out, "num_hidden_layers") {
+		t.Errorf("%+v becomes %s", c.Quantized, out)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path/filepath"
 	"slices"
 
@@ -151,7 +152,7 @@ func (q *Quantized) compressed(o *fields) {
 		o.fail("config_groups", "missing")
 		return
 	}
-	for name := range groups.vals {
+	for _, name := range slices.Sorted(maps.Keys(groups.vals)) {
 		g := groups.object(name)
 		if g == nil {
 			break
@@ -159,6 +160,7 @@ func (q *Quantized) compressed(o *fields) {
 		if of := g.str("format", format); !slices.Contains([]string{"float-quantized", "naive-quantized"}, of) {
 			g.fail("format", "quantized weights in %q are not read, only float-quantized (E4M3); %s%s", of, unquantized, way)
 		}
+		groups.passUp(g)
 		if w := g.object("weights"); w != nil {
 			if t, bits := w.str("type", "int"), w.int("num_bits", 8, 1, 64); t != "float" || bits != 8 {
 				w.fail("type", "quantized weights of type %s with %d bits are not read, only float with 8 bits (E4M3); %s%s", t, bits, unquantized, way)

@@ -287,6 +287,9 @@ func (p *plan) rest(f *finder) {
 	}
 	var left []string
 	for _, t := range f.w.Tensors() {
+		if f.asked[f.w.PartOf(t.Name)] {
+			continue
+		}
 		tied := t.Name == f.head+".weight" || t.Name == strings.TrimSuffix(f.top, "model.")+"lm_head.weight"
 		if !f.asked[t.Name] && !tied && !strings.HasSuffix(t.Name, ".rotary_emb.inv_freq") {
 			left = append(left, t.Name)
