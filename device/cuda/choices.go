@@ -25,8 +25,8 @@ type Store interface {
 }
 
 // Choices decide which algorithm of cuBLASLt computes products of a shape. Devices that share Choices, as the devices
-// of a run do, choose alike if they have the same Platform (GPU model, driver, cuBLASLt). Only algorithms that cuBLASLt proposes for the shape are
-// used. The first of these wins:
+// of a run do, choose alike if they have the same Platform (GPU model, driver, cuBLASLt). Only algorithms that cuBLASLt
+// proposes for the shape are used. The first of these wins:
 //
 //   - the algorithm that a resumed run recorded (ResumeAlgorithms)
 //   - with timing, the algorithm in the store
