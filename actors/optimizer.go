@@ -79,7 +79,7 @@ type updateGate interface {
 	normKnown(s *stepState) bool
 	// open reports whether layer l may be updated, and returns the factor of its gradient.
 	open(s *stepState, l int) (factor float64, ok bool)
-	// blocked returns the effects if layer l may not be updated.
+	// blocked returns the effects to execute when updateNext finds that layer l may not be updated yet.
 	blocked(s *stepState, l int) []effect
 	// norm returns the L2 norm over all layers, as far as it is known.
 	norm(s *stepState) float64

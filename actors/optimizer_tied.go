@@ -74,8 +74,8 @@ func (p *tiedCore) free(s *stepState, l int) []effect {
 	return nil
 }
 
-// drop frees the slab of layer l in a skipped step. The rows' slab is kept until the table's gradient, which includes
-// the rows, is measured.
+// drop frees the slab of layer l's gradient in a skipped step. The embedding's gradient (p.rows) is added to the output
+// projection's (p.table), so its slab is freed only after the sum has been measured.
 func (p *tiedCore) drop(s *stepState, l int) []effect {
 	if l == p.rows && !s.have[p.table] {
 		return nil

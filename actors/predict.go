@@ -164,8 +164,8 @@ func (p *prediction) begin(w work, started, f func()) {
 	p.clock.Start(p.cost(w.do), f)
 }
 
-// result runs f only for tasks that pack a batch or count bytes on disks. For other tasks it returns what the cores
-// expect without running f: 0 for sums of squares, and nil.
+// result runs f, the work of a task, only if the task packs a batch or counts bytes on disks. For other tasks it returns
+// without running f: a sum of 0 if the task measures a gradient, nil for all others.
 func (p *prediction) result(w work, f func() (any, error)) (any, error) {
 	switch w.do.(type) {
 	case packBatch, fetchState, flushState, putGrad, fetchGrad, readParams: // they count bytes on disks

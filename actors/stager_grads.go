@@ -36,7 +36,7 @@ func (e putGrad) start(r *lane, w work) error {
 	return nil
 }
 
-// gradWritten reports that putGrad is done.
+// gradWritten reports to the Stager that putGrad has written the layer's gradient to the disk.
 type gradWritten struct{ GradMeasured }
 
 // fetchGrad reads the gradient of a layer into the layer's state slot.

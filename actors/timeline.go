@@ -381,7 +381,7 @@ func (t *tracer) takesBatch(pass *Pass, p *piece) {
 	t.frees(t.holds[c])
 }
 
-// open lists the holds that are not over, up to the current time.
+// open lists the spans of slots whose content is still in use, up to the current time.
 func (t *tracer) open() (out []timeline.Span) {
 	for _, h := range t.holds {
 		if !h.begun || h.released && h.pending == 0 {

@@ -119,7 +119,8 @@ func (r *lane) weightCredit(slot int) credit {
 	return credit{weightCredit, slot, r.index}
 }
 
-// synchronize measures the hub's time of the event origin on the device.
+// synchronize sets l.shift, the difference between the hub's clock and the device's. It records events and waits for
+// each of them. Device times are relative to the returned event origin.
 func (l *laneTracer) synchronize() (origin device.Event, err error) {
 	l.low, l.high = math.MinInt64, math.MaxInt64
 	for range 8 {

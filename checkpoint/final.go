@@ -172,7 +172,8 @@ func (m *modelWriter) write() (err error) {
 	return m.show()
 }
 
-// layer returns layer i, or an empty Layer if i is fromFile.
+// layer returns the weights of layer i. For i = fromFile it returns an empty Layer: such tensors are copied from
+// another file, not from a layer.
 func (m *modelWriter) layer(i int) (l Layer, err error) {
 	switch {
 	case i == fromFile:

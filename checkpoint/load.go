@@ -213,7 +213,7 @@ func (s *source) readAll(targets []target, layers []Layer, progress Progress) er
 	return nil
 }
 
-// here returns the targets in layers that are in memory all the time (Lend is nil).
+// here returns the tensors to load whose layers are in memory all the time (Lend is nil).
 func here(targets []target, layers []Layer) (out []target) {
 	for _, t := range targets {
 		if layers[t.layer].Lend == nil {

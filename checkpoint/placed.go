@@ -113,7 +113,7 @@ func (e *entry) collect(l Layer, elem, n int64, buf []byte) []byte {
 	return buf[:n*size]
 }
 
-// stretchBytes is the most bytes of a stretch moved at a time.
+// stretchBytes is the size of the buffer through which the elements of a stretch are moved.
 const stretchBytes = 4096
 
 // parts splits s into stretches of at most stretchBytes.

@@ -684,7 +684,7 @@ func (w *cacheWriter) finish() error {
 	return err
 }
 
-// close closes the files and removes those that are neither finished nor committed.
+// close closes the cache's files. It removes them unless the cache is finished, or a commit lets a later process go on.
 func (w *cacheWriter) close() error {
 	var errs []error
 	for i, p := range w.parts {

@@ -71,8 +71,8 @@ func (s *Spec) wanted(set int) func(name string) bool {
 	return func(name string) bool { return known[name] || s.Columns.has(name) }
 }
 
-// beside extends the predicate wanted, which selects columns to read, by the columns that only describe other
-// columns. names are the names of the file's columns.
+// beside extends the predicate wanted, which selects columns to read. It adds columns that only describe others: marks
+// of bad answers and, if the file has input_ids, the other lists of a tokenized row. names lists the file's columns.
 func beside(names []string, wanted func(string) bool) func(string) bool {
 	ids := slices.Contains(names, "input_ids")
 	return func(name string) bool {

@@ -180,7 +180,8 @@ func (c *Config) ExpertBlocks() int {
 	return n
 }
 
-// AllExperts returns how many experts a block with experts has. The shared expert counts, and is the last.
+// AllExperts returns how many experts a block with experts has, the shared expert included. The shared expert has the
+// last index.
 func (c *Config) AllExperts() int { return c.NumExperts + c.shared() }
 
 // AllChosen returns how many experts a token passes, the shared one included.

@@ -25,7 +25,7 @@ type family struct {
 	// joined are the roles of experts that may be one tensor for all experts, and where these lie then. The names of a
 	// directory's tensors tell; otherwise each expert has tensors of its own.
 	joined map[Role]placed
-	// eitherWay says that expert matrices may be stored transposed or not; their shapes decide.
+	// eitherWay says that expert matrices may be stored transposed or not. Their shapes decide.
 	eitherWay bool
 	// defaults are the values of missing keys. A null key is not missing: it says that there is no value.
 	defaults map[string]any

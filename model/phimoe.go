@@ -31,8 +31,8 @@ func init() {
 	})
 }
 
-// phimoeLength drops original_max_position_embeddings at the top if the rotary embedding's mapping has it: only in
-// this class the mapping takes precedence.
+// phimoeLength drops the top-level key original_max_position_embeddings if rope_scaling or rope_parameters has the key
+// too. Only in PhiMoE does the inner key take precedence.
 func phimoeLength(f *fields) {
 	const key = "original_max_position_embeddings"
 	for _, rope := range []string{"rope_scaling", "rope_parameters"} {

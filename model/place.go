@@ -54,7 +54,8 @@ func (p Param) ElemAt(i, row, col int) int64 {
 // placed says how a family's checkpoints keep the tensors of a role that are not (rows, columns) matrices of their
 // own.
 type placed struct {
-	// tensor is the name, after "model.layers.N.", of the tensor that holds all of them; "": each is a tensor.
+	// tensor is the name, after "model.layers.N.", of the one tensor that holds all matrices of the role; "": each
+	// matrix is a tensor.
 	tensor     string
 	experts    bool // the tensor's first dimension counts experts
 	transposed bool // matrices are stored as (columns, rows)

@@ -81,7 +81,8 @@ func (f *fields) quantized(mxfp4 bool) *Quantized {
 // unquantized ends errors about quantized weights that are not read.
 const unquantized = "take the directory that it was made from"
 
-// packings describe the formats that are not read, and name the way to unquantized weights; {what, way}.
+// packings describes the formats that mt does not read, by quant_method. The second text is advice on how to get
+// unquantized weights, apart from the constant unquantized; "": no further advice.
 var packings = map[string][2]string{
 	"gptq":         {"weights are integers of 2 to 8 bits, packed by GPTQ", ""},
 	"awq":          {"weights are integers of 4 bits, packed by AWQ", ""},

@@ -214,7 +214,7 @@ func (n blockNames) router() []Param {
 	return p
 }
 
-// expert returns part 1+e of a MoE layer.
+// expert returns the parameters of expert e, which is part 1+e of a MoE layer. Part 0 is the router.
 func (n blockNames) expert(e int) []Param {
 	h, f := n.c.HiddenSize, n.c.ExpertSize(e)
 	stored := func(routed, shared Role, rows ...int) []Stored {

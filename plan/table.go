@@ -27,7 +27,7 @@ type Table struct {
 	Device int64 `json:"device_bytes"` // sum of the rows on the device; with several devices, the largest such sum
 	// Disk is the size of the files in state_dir and param_dir.
 	Disk int64 `json:"disk_bytes,omitempty"`
-	// AllDevices is the sum of the rows on all devices.
+	// AllDevices is the sum of the rows of the table for all devices together.
 	AllDevices int64 `json:"all_devices_bytes"`
 	// OneMemory: host and devices share one memory and one budget for Host and AllDevices.
 	OneMemory bool  `json:"one_memory,omitempty"`

@@ -101,7 +101,7 @@ var attention = []rule{
 	{"self_attn.o_proj", "attn_output", copied},
 }
 
-// headNorms has the norms of queries and keys.
+// headNorms are the rules for the norms of queries and keys.
 var headNorms = []rule{
 	{"self_attn.q_norm", "attn_q_norm", norm},
 	{"self_attn.k_norm", "attn_k_norm", norm},
@@ -842,7 +842,8 @@ func (p *plan) llama4Keys() {
 	p.add("expert_feed_forward_length", uint32(s.need("intermediate_size")))
 }
 
-// expertsEach returns n if exactly every n-th block has experts. 0: no block has.
+// expertsEach returns n if blocks n−1, 2n−1, … have experts and no others. 0: no block has experts. Any other
+// arrangement is reported by fail.
 func (p *plan) expertsEach() int {
 	listed, ok := p.s.vals["moe_layers"].([]any)
 	if !ok {

@@ -131,9 +131,9 @@ func (p *plan) vocabulary(dir string) error {
 	return p.template(dir, config)
 }
 
-// strips makes llama.cpp treat white space after added tokens as tokenizer.json does. llama.cpp drops this white
-// space only if general.name contains Phi-3, and requires these three tokens. So strips changes general.name if
-// necessary.
+// strips makes llama.cpp treat white space after added tokens as tokenizer.json does (rstrip). llama.cpp drops this
+// white space only if general.name contains Phi-3, and such a model must have the tokens <unk>, <s> and <|endoftext|>.
+// So strips adds Phi-3 to general.name, or removes it, if necessary.
 func (v *vocab) strips(p *plan) {
 	wanted, can := false, true
 	for _, a := range v.file.AddedTokens {

@@ -185,8 +185,8 @@ type hostSide struct {
 	from   int64   // offset in pinned
 }
 
-// hostRange returns n bytes of host memory at addr, for a copy of g. An invalid address is a fault and returns its
-// code.
+// hostRange returns the n bytes of host memory at addr that GPU g copies from or to. An invalid address is reported as
+// a fault, and hostRange returns its CUDA error code.
 func (d *Driver) hostRange(call string, g *gpu, addr, n uint64) (hostSide, int32) {
 	if addr == 0 || isDevice(addr) || addr>>48 != 0 {
 		d.fault(Argument, "%s: %d bytes at %#x, which is no host memory", call, n, addr)

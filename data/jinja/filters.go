@@ -438,7 +438,7 @@ var cyclerMethods = map[string]method{
 	},
 }
 
-// globals are the names defined in every template: Jinja's, and the two that Transformers adds.
+// globals are the names defined in every template: Jinja's, and Transformers' raise_exception and strftime_now.
 var globals map[string]any
 
 func init() {

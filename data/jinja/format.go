@@ -90,7 +90,8 @@ func matching(s string, open, shut byte) int {
 	return -1
 }
 
-// field formats a field: name, !conversion, :format.
+// field formats a replacement field of Python's str.format: name, !conversion, :format. levels limits the nesting of
+// fields in formats.
 func (f *formatter) field(s string, levels int) string {
 	name, format := s, ""
 	end := 0

@@ -300,7 +300,7 @@ func splitRight(s, sep string, n int) []string {
 }
 
 // splitSpace splits s at runs of white space, from the left or, with right, from the right. most is the largest
-// number of splits.
+// number of splits; negative: no limit.
 func splitSpace(s string, most int, right bool) []string {
 	var parts []string
 	trim, index := strings.TrimLeftFunc, strings.IndexFunc

@@ -226,7 +226,8 @@ func (n *named) contents() (names, special map[string]bool) {
 	return names, special
 }
 
-// all returns the tokens to add to t, in order.
+// all returns the tokens to add to t: the listed tokens in the order of their ids, then the other tokens, which have
+// names, by content.
 func (n *named) all(t *hf) []addedToken {
 	all, seen := slices.Clone(n.listed), map[string]bool{}
 	names, _ := n.contents()

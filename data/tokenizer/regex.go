@@ -738,7 +738,8 @@ func (p *parser) member(s *charset) error {
 	return nil
 }
 
-// limit reads one character. A set such as \d is added to s instead, and single is false.
+// limit reads one end of a range in a bracket expression, or a single character. If it reads a set such as \d, it adds
+// the set to s and returns single = false.
 func (p *parser) limit(s *charset) (r rune, single bool, err error) {
 	if p.peek() != '\\' {
 		return p.rune(), true, nil

@@ -123,8 +123,8 @@ func newAttention(r *rig, sh attentionShape) *attentionInput {
 // attended is the oracle's result of a forward.
 type attended struct{ o, lse []float64 }
 
-// exact returns the oracle's forward of a shape; cases of a shape have equal inputs. Every query must attend to a
-// key.
+// exact returns the oracle's forward of a shape. It computes each shape once, because all cases of a shape have equal
+// inputs. Every query must attend to a key.
 func (in *attentionInput) exact(r *rig, sh attentionShape) attended {
 	return once(fmt.Sprintf("Attention %v %#v", r.dt, sh), func() attended {
 		n := in.TQ * in.Heads

@@ -23,7 +23,8 @@ func (a act) u16(off, n int) []uint16 {
 	return unsafe.Slice((*uint16)(pointer(a.addr+uintptr(2*off))), n)
 }
 
-// load returns n elements from off as fp32: the tensor's own memory for fp32, a copy in buffer buf of sc for bf16.
+// load returns n elements as fp32, starting at element off. For an fp32 tensor this is the tensor's own memory; for a
+// bf16 tensor it is a converted copy in sc's buffer number buf.
 func (a act) load(sc *scratch, buf, off, n int) []float32 {
 	if !a.bf16 {
 		return a.f32(off, n)

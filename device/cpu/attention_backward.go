@@ -70,7 +70,7 @@ func announceBackward(a *op.AttentionBackward, wide, narrow int) {
 	writes(a.DV, a.TK, a.DKStride, narrow)
 }
 
-// backward is the work of one job.
+// backward computes the gradients for one attnJob, which has a range of queries or keys of one key/value head.
 type backward struct {
 	*op.AttentionBackward
 	attnJob

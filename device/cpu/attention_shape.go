@@ -18,7 +18,8 @@ const (
 	scoreStride = keyBlock + 16 // not a power of two, so rows fall into different cache sets
 )
 
-// attnJob is one worker's unit of attention.
+// attnJob is the part of attention that one worker computes at a time: one key/value head of one sequence, with a range
+// of queries or of keys.
 type attnJob struct {
 	q, k   int // the first row of the sequence's queries and of its keys
 	nq, nk int // the sequence's numbers of queries and keys

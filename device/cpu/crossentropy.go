@@ -87,7 +87,8 @@ func termsOf(t op.LossTerms, vocab int) lossTerms {
 	return l
 }
 
-// takes returns the sum that the logits subtract from the log-sum-exp. target may be outside these columns.
+// takes returns what these logits contribute to the sum that loss subtracts from the log-sum-exp: target·logits[target]
+// plus column times the sum of all logits. The index target may be outside these columns.
 func (l lossTerms) takes(logits []float32, target int) (sum float64) {
 	if target >= 0 && target < len(logits) {
 		sum = l.target * float64(logits[target])

@@ -25,10 +25,10 @@ type Store interface {
 }
 
 // Choices decide which algorithm of cuBLASLt computes products of a shape. Devices that share Choices, as the devices
-// of a run do, choose alike if they have the same platform. Only algorithms that cuBLASLt proposes for the shape are
-// used. The first of these wins:
+// of a run do, choose alike if they have the same Platform (GPU model, driver, cuBLASLt). Only algorithms that cuBLASLt
+// proposes for the shape are used. The first of these wins:
 //
-//   - the algorithm of Resume
+//   - the algorithm that a resumed run recorded (ResumeAlgorithms)
 //   - with timing, the algorithm in the store
 //   - with timing, the fastest when the shape is first used
 //   - the first proposal

@@ -58,7 +58,7 @@ func (m *mark) pending() bool {
 	}
 }
 
-// retain takes a reference, unless none is left.
+// retain adds a reference to m. It returns false if the last reference is already released.
 func (m *mark) retain() bool {
 	for {
 		n := m.refs.Load()

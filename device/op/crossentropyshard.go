@@ -2,8 +2,8 @@ package op
 
 import "mt/device"
 
-// CrossEntropyShard is CrossEntropy for a vocabulary in shards, which two sweeps take one after the other. One
-// operation takes the columns From … From+V of the vocabulary.
+// CrossEntropyShard is CrossEntropy for a vocabulary in shards. Two sweeps visit all shards: the first computes LSE and
+// Losses, the second the gradient. One operation handles the columns [From, From+V) of the vocabulary.
 //
 //	Logits (T, V) act; Targets (T) i32, of the whole vocabulary
 //	LSE (T) f32: log-sum-exp of the logits so far; Losses (T) f32

@@ -48,8 +48,8 @@ func (s *stream) work(w Work, op bool) {
 	s.put(item{work: w, op: op})
 }
 
-// joined is the most bytes of consecutive copies that become one. A copy that others wait for is no longer than the
-// pieces of activations.
+// joined is the largest number of bytes of consecutive copies that are simulated as one copy. The limit keeps joined
+// copies about as short as the pieces in which activations are copied.
 const joined = 32 << 20
 
 // copy enqueues the copy w of bytes bytes by an engine. Small consecutive copies become one, like works.

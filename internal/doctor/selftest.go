@@ -325,7 +325,7 @@ func (o *SelfTestOptions) others() (out []unit) {
 	)
 }
 
-// NeedsOwn reports whether the test uses Own.
+// NeedsOwn reports whether a chosen part needs the device Own, which uses mt's own kernels for matrix products.
 func (o *SelfTestOptions) NeedsOwn() bool {
 	return slices.ContainsFunc(o.units(), func(u unit) bool { return u.part == partOwn || u.part == partProducts })
 }

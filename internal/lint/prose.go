@@ -79,7 +79,7 @@ func (p *Prose) addBlocks(name, text string, words func(line string) (string, bo
 	}
 }
 
-// addText counts the sentences of a text of more than two words each. place goes into the examples.
+// addText counts the sentences of a text; sentences of one or two words do not count. place goes into the examples.
 func (p *Prose) addText(place, text string) {
 	text = codeSpan.ReplaceAllString(strings.TrimSpace(spaces.ReplaceAllString(text, " ")), "CODE")
 	text = linkTarget.ReplaceAllString(text, "]")

@@ -156,7 +156,7 @@ func (w *warp) bulkAsync(in *inst, mask uint32) {
 	}
 }
 
-// startBulk starts the copy of one thread.
+// startBulk starts the bulk copy of thread lane: it checks the copy's memory and divides the copy into pieces.
 func (w *warp) startBulk(in *inst, lane int) {
 	s, p := in.x.bulk, w.block.proxy
 	c := &bulkCopy{in: in, warp: w, lane: lane, group: w.bulk.group[lane]}
@@ -276,7 +276,7 @@ func (w *warp) checkBulk(c *bulkCopy) {
 	}
 }
 
-// memory returns the bytes of a piece in global memory.
+// memory returns the global memory that piece q of a bulk copy reads or writes.
 func (q *piece) memory(b *block) []byte {
 	from := b.find(q.global + uint64(q.from)) // was checked when the copy started
 	at := q.global + uint64(q.from) - from.Base

@@ -162,7 +162,8 @@ func (p *proxy) writeRows(w *warp, in *inst, mask, bytes uint32) {
 	}
 }
 
-// fetchedBefore fails unless all asynchronous reads of a row are ordered before this warp.
+// fetchedBefore fails unless all asynchronous reads of the 16 bytes of shared memory that include offset off are ordered
+// before warp w's write.
 func (p *proxy) fetchedBefore(w *warp, in *inst, lane int, off uint32) {
 	b := p.block
 	n := len(b.warps)

@@ -170,7 +170,7 @@ func genericSumExp(x *float32, n int, scale, shift float32) float32 {
 	return (acc[0] + acc[1]) + (acc[2] + acc[3])
 }
 
-// softmaxRows returns a softmaxStrip that works row by row.
+// softmaxRows returns an implementation of SoftmaxStrip that calls the functions most and expSum for each row.
 func softmaxRows(most func(x *float32, n int) float32, expSum func(dst, x *float32, n int, scale, shift float32) float32) func(x *float32, stride, rows, n, most, width int, scale float32, top, sum *float32) {
 	return func(x *float32, stride, rows, n, limit, width int, scale float32, top, sum *float32) {
 		tops, sums := span(top, rows), span(sum, rows)
@@ -184,7 +184,7 @@ func softmaxRows(most func(x *float32, n int) float32, expSum func(dst, x *float
 	}
 }
 
-// gradRows returns a gradStrip that works row by row.
+// gradRows returns an implementation of GradStrip that calls the function grad for each row.
 func gradRows(grad func(x, dx *float32, n int, scale, lse, delta float32)) func(x, dx *float32, stride, rows, n, most, width int, scale float32, lse, delta *float32) {
 	return func(x, dx *float32, stride, rows, n, most, width int, scale float32, lse, delta *float32) {
 		lses, deltas := span(lse, rows), span(delta, rows)

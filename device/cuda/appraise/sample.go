@@ -256,7 +256,8 @@ func (s *sample) memory(c *ptx.Counts) int64 {
 // moved returns the bytes that blocks exchange with the L2 cache, if a block reads nothing twice.
 func moved(c *ptx.Counts) int64 { return 32 * c.Moved() }
 
-// trace returns the trace of a group's block. It runs the block again, unless all blocks were traced.
+// trace returns the instruction trace of the block that stands for a group of blocks. It runs the block again, unless
+// the first run traced all blocks.
 func (s *sample) trace(group int) (*ptx.Trace, error) {
 	block := s.ran[group]
 	if s.once {

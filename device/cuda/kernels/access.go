@@ -12,7 +12,7 @@ func forAccess(module, name string) byAccess {
 	return byAccess{forTypes(module, name, 0), forTypes(module, name+"16", 0)}
 }
 
-// of returns the kernel for dt.
+// of returns the kernel for dt. wide: the form that accesses 16 bytes at a time.
 func (k *byAccess) of(wide bool, dt device.DType) *Kernel {
 	if wide {
 		return &k[1][dt]

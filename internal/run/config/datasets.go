@@ -61,7 +61,8 @@ var setKeys = []setKey{
 	{"roles", "Names of the roles in messages, such as `{user: [human], assistant: [gpt, bot]}`", setRoles, showRoles},
 }
 
-// mappingsKey is an alternative to message_field_role and message_field_content.
+// mappingsKey is axolotl's alternative to the keys message_field_role and message_field_content: a mapping from both
+// fields to their names.
 const mappingsKey = "message_property_mappings"
 
 // textOf returns a function that parses a text field of a set.

@@ -44,9 +44,10 @@ func IsUsage(err error) bool {
 	return errors.As(err, &u)
 }
 
-// Errorf returns a UsageError about a key (canonical; "model.hidden_size" for an inline model). The text begins with
-// the key's position: "train.yaml:3:7: ..." or "--dataset: ...". For a key that was not given the text begins with
-// the file and the key: "train.yaml: dataset: ...". %w wraps, as in fmt.Errorf.
+// Errorf returns a UsageError about a key. The key has its name in the table of keys, not an alias. For a model that is
+// described in the config itself it is a path such as "model.hidden_size". The text begins with the key's position:
+// "train.yaml:3:7: ..." or "--dataset: ...". For a key that was not given the text begins with the file and the key:
+// "train.yaml: dataset: ...". %w wraps, as in fmt.Errorf.
 func (c *Config) Errorf(key, format string, args ...any) error {
 	err := fmt.Errorf(format, args...)
 	o, given := c.sources[key]

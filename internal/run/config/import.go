@@ -473,7 +473,7 @@ func with(rules map[string]rule, r rule, names ...string) {
 	}
 }
 
-// is reports whether the value equals text, as a word or as a truth value.
+// is reports whether the value equals text, or both spell the same bool, such as yes and true.
 func (v value) is(text string) bool {
 	val, isBool := truth(v.text)
 	want, wantsBool := truth(text)

@@ -100,7 +100,8 @@ func axolotlBatch(im *importer, e entry) {
 	}
 }
 
-// sameAsModel converts a path to the config or tokenizer. mt reads both from the model's directory.
+// sameAsModel handles a key with the path of the model's config or of its tokenizer. mt reads both from the model's
+// directory, so any other path is not converted.
 func sameAsModel(im *importer, e entry) {
 	if e.val.text == im.doc.get("base_model").text {
 		im.idle(e, "it is base_model, which has it all")

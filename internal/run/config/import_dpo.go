@@ -311,7 +311,8 @@ func torchtuneLoss(im *importer, e entry) {
 	}
 }
 
-// torchtuneOnPairs reports whether a config of torchtune trains by DPO.
+// torchtuneOnPairs reports whether a config of torchtune trains by DPO. RSOLoss counts too: it is
+// DPO with loss_type hinge.
 func torchtuneOnPairs(im *importer) bool {
 	name := im.doc.get("loss").get(component).text
 	return strings.HasSuffix(name, "DPOLoss") || strings.HasSuffix(name, "RSOLoss")

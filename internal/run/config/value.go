@@ -123,7 +123,7 @@ const (
 )
 
 // checkTokens rejects text with more than maxKeys keys or maxItems items, or with nesting deeper than maxDepth within
-// one line. The library's memory grows with the square of the depth, and within a line one character adds a level.
+// one line. The YAML library's memory grows with the square of the depth, and within a line one character adds a level.
 // Over several lines each level needs indentation, so the file's size bounds the depth.
 func checkTokens(name string, tokens token.Tokens) error {
 	flow, dashes, keys, items, line := 0, 0, 0, 0, 0

@@ -124,9 +124,7 @@ const meanRows = 1024
 // does the same, plus noise of 1e-9 times the covariance (mean_resizing; Hewitt, "Initializing New Word Embeddings for
 // Pretrained Language Models", 2021).
 //
-// With several ranks, no rank has all lower halves, so each takes the mean of the high halves.
-//
-// With several ranks no rank has all lower halves, so each takes the mean of the upper halves.
+// With several ranks no rank has all lower halves, so each takes the mean of the high halves.
 func startRows(s *host.Store, rows []int, n int, several bool, pool *parallel.Pool) error {
 	for i, l := range s.Layers {
 		for t, tl := range l.Layout.Tensors {

@@ -15,7 +15,7 @@ import (
 	"mt/internal/run/settings"
 )
 
-// Curve draws CurveFile when the run ends.
+// Curve draws loss.svg (settings.CurveFile) when the run ends.
 type Curve struct {
 	noopObserver
 	Dir  settings.Dir
