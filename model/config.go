@@ -122,6 +122,7 @@ type Config struct {
 	// A recurrence replaces attention in the blocks where Recurrent is true: the one of these that is not nil.
 	GatedDeltaNet *GatedDeltaNet
 	ShortConv     *ShortConv
+	Mamba2        *Mamba2
 	Recurrent     []bool
 
 	// The choice and weighting of experts; by default a softmax over all logits.

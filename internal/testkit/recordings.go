@@ -20,6 +20,7 @@ var families = []string{
 	"gpt2",
 	"gptoss",
 	"granite",
+	"granitehybrid",
 	"lfm2",
 	"ministral3",
 	"mistral3",

@@ -665,10 +665,53 @@ func gatedDelta(cfg *model.Config, w Weights, i int, n []float64) []float64 {
 
 // recurrence returns the output of block i's recurrence for its normed input n.
 func recurrence(cfg *model.Config, w Weights, i int, n []float64) []float64 {
-	if cfg.ShortConv != nil {
+	switch {
+	case cfg.ShortConv != nil:
 		return gatedShortConv(cfg, w, i, n)
+	case cfg.Mamba2 != nil:
+		return mamba2(cfg, w, i, n)
 	}
 	return gatedDelta(cfg, w, i, n)
+}
+
+// mamba2 returns the output of a Mamba-2 mixer, computed token by token. Source: arXiv:2405.21060, section 6;
+// transformers, modeling_granitemoehybrid.
+func mamba2(cfg *model.Config, w Weights, i int, n []float64) []float64 {
+	r, h := cfg.Mamba2, cfg.HiddenSize
+	weight := func(s string) []float64 { return w[tensor(i, "mamba."+s)] }
+	in := linear(n, weight("in_proj.weight"), weight("in_proj.bias"), h)
+	columns, inner, conv := r.Columns(), r.Inner(), r.Convolved()
+	var xbc []float64
+	for t := range len(n) / h {
+		xbc = append(xbc, in[t*columns+inner:][:conv]...)
+	}
+	xbc = convolution(xbc, weight("conv1d.weight"), weight("conv1d.bias"), conv, r.Taps)
+	for j, v := range xbc {
+		xbc[j] = v * sigmoid(v)
+	}
+	out, state := make([]float64, 0, len(n)/h*inner), make([]float64, inner*r.StateDim)
+	for t := range len(n) / h {
+		row, y := xbc[t*conv:][:conv], make([]float64, inner)
+		for p := range y {
+			head := p / r.HeadDim
+			group := head / (r.Heads / r.Groups) * r.StateDim
+			dt := math.Log1p(math.Exp(in[t*columns+inner+conv+head] + weight("dt_bias")[head]))
+			dt = min(max(dt, r.DtMin), r.DtMax)
+			y[p] = weight("D")[head] * row[p]
+			for k := range r.StateDim {
+				s := &state[p*r.StateDim+k]
+				*s = *s*math.Exp(-math.Exp(weight("A_log")[head])*dt) + dt*row[p]*row[inner+group+k]
+				y[p] += *s * row[inner+r.Groups*r.StateDim+group+k]
+			}
+			z := in[t*columns+p]
+			y[p] *= z * sigmoid(z)
+		}
+		width := inner / r.Groups
+		for g := range r.Groups {
+			out = append(out, rmsNorm(y[g*width:][:width], weight("norm.weight")[g*width:][:width], float64(cfg.RMSNormEps), 0)...)
+		}
+	}
+	return linear(out, weight("out_proj.weight"), weight("out_proj.bias"), inner)
 }
 
 // gatedShortConv returns the output of a gated short convolution. Source: transformers, modeling_lfm2.
