@@ -401,7 +401,8 @@ func (d *toy) gluBackward(a *op.GLUBackward) {
 }
 
 func activation(f op.Activation) oracle.Activation {
-	return [...]oracle.Activation{op.SiLU: oracle.SiLU, op.GELUTanh: oracle.GELUTanh, op.GELU: oracle.GELU, op.SigmoidGate: oracle.Sigmoid, op.ReLU: oracle.ReLU}[f]
+	return [...]oracle.Activation{op.SiLU: oracle.SiLU, op.GELUTanh: oracle.GELUTanh, op.GELU: oracle.GELU, op.SigmoidGate: oracle.Sigmoid, op.ReLU: oracle.ReLU,
+		op.SquaredReLU: oracle.SquaredReLU}[f]
 }
 
 func (d *toy) copyColumns(a *op.CopyColumns) {

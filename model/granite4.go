@@ -67,6 +67,9 @@ func (c *Config) granite4(f *fields) {
 		}
 	}
 	c.recurrentBlocks(f, types, linearAttention, func(int) bool { return true })
+	if c.Activation != SiLU && c.Recurrent != nil {
+		f.fail("hidden_act", "%q is not supported with Mamba-2, only silu", f.str("hidden_act", ""))
+	}
 	if c.Recurrent != nil {
 		c.Mamba2 = c.mamba2Fields(f, f.int("mamba_expand", 2, 1, 64)*c.HiddenSize)
 	}

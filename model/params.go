@@ -54,7 +54,7 @@ const (
 	RoleRouter           Role = "router"              // moe part 0 (E, h), fp32; with a shared expert's gate (E+1, h)
 	RoleRouterBias       Role = "router_bias"         // moe part 0 (E): the router's bias
 	RoleChoiceBias       Role = "choice_bias"         // moe part 0 (E): added to scores for the choice of experts alone; never trained
-	RoleExpertGateUp     Role = "expert_gate_up"      // moe part 1+e (2·F, h): gate, then up
+	RoleExpertGateUp     Role = "expert_gate_up"      // moe part 1+e (2·F, h): gate, then up; without a gate (F, h)
 	RoleExpertDown       Role = "expert_down"         // moe part 1+e (h, F)
 	RoleExpertGateUpBias Role = "expert_gate_up_bias" // moe part 1+e (2·F)
 	RoleExpertDownBias   Role = "expert_down_bias"    // moe part 1+e (h)

@@ -29,7 +29,7 @@ func TestParams(t *testing.T) {
 		"qwen3-30b-a3b": 30532122624, "qwen3-235b-a22b": 235093634560, "qwen3-32b": 32762123264, "llama-405b": 405853388800,
 		"olmo2-7b": 7298617344, "olmo3-7b": 7298011136, "smollm3-3b": 3075098624, "granite3.1-2b": 2533531648, "granite3.1-8b": 8170848256,
 		"glm4-9b": 9400279040, "mixtral-8x7b": 46702792704, "gpt2": 124439808, "gpt2-medium": 354823168, "gpt2-large": 774030080,
-		"gpt2-xl": 1557611200, "pythia-160m": 162322944, "pythia-1b": 1011781632, "pythia-6.9b": 6857302016,
+		"gpt2-xl": 1557611200, "pythia-160m": 162322944, "pythia-1b": 1011781632, "pythia-6.9b": 6857302016, "nemotron-3-nano": 31577940288,
 	} {
 		c := preset(t, name)
 		if got := c.Params(); got != want {

@@ -26,6 +26,7 @@ var families = []string{
 	"mistral3",
 	"mistral3-tied",
 	"mixtral",
+	"nemotronh",
 	"olmo2",
 	"olmo3",
 	"pythia",

@@ -197,7 +197,7 @@ template <class T, class F> DEV void outer(tile<T> &a, tile<T> &b, float *to, co
   });
 }
 
-// The block's head is blockIdx.y/tiles, and its tile of a state the rest.
+// The block's head is blockIdx.y/tiles, and its tile of a state the rest. Without behind there is no block for the last chunk.
 template <class T>
 DEV void ssd_states(float *states, float *behind, float *keeps, const T *xbc, const T *dt, const float *a_log, const float *dt_bias, const int *cu,
                     int goes_on, shape z) {
@@ -207,8 +207,7 @@ DEV void ssd_states(float *states, float *behind, float *keeps, const T *xbc, co
   int p0 = which / z.state_tiles() * L, n0 = which % z.state_tiles() * L;
   load_steps(s, dt, a_log, dt_bias, cu, z, c, h, goes_on != 0);
   if (which == 0 && threadIdx_x == 0) keeps[(i64)c * z.heads + h] = s.keep;
-  float *to = c + 1 < z.chunks() ? states + z.state(c + 1, h) : behind ? behind + z.state(0, h) : (float *)0;
-  if (!to) return;
+  float *to = c + 1 < z.chunks() ? states + z.state(c + 1, h) : behind + z.state(0, h);
   outer(a, b, to, z, rows_of(xbc, z, c, z.width(), h * z.head_dim, z.head_dim), rows_of(xbc, z, c, z.width(), z.in_b(group), z.state_dim), p0, n0,
         [&](int i) { return s.to[i] * s.dt[i]; });
 }
@@ -276,16 +275,16 @@ DEV void ssd_scan(T *o, const T *xbc, const T *dt, const float *a_log, const flo
     }
 }
 
+// There is no block for chunk 0.
 template <class T>
 DEV void ssd_dstates(float *dstates, float *keeps, const T *dy, const T *xbc, const T *dt, const float *a_log, const float *dt_bias, const int *cu,
                      shape z) {
   __shared__ tile<T> a, b;
   __shared__ steps s;
-  int c = blockIdx_x, tiles = z.head_tiles() * z.state_tiles(), h = blockIdx_y / tiles, which = blockIdx_y % tiles, group = h / (z.heads / z.groups);
+  int c = blockIdx_x + 1, tiles = z.head_tiles() * z.state_tiles(), h = blockIdx_y / tiles, which = blockIdx_y % tiles, group = h / (z.heads / z.groups);
   int p0 = which / z.state_tiles() * L, n0 = which % z.state_tiles() * L;
   load_steps(s, dt, a_log, dt_bias, cu, z, c, h, false);
   if (which == 0 && threadIdx_x == 0) keeps[(i64)c * z.heads + h] = s.keep;
-  if (c == 0) return;
   outer(a, b, dstates + z.state(c - 1, h), z, rows_of(dy, z, c, z.inner(), h * z.head_dim, z.head_dim),
         rows_of(xbc, z, c, z.width(), z.in_c(group), z.state_dim), p0, n0, [&](int i) { return s.from[i]; });
 }

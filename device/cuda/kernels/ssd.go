@@ -40,11 +40,11 @@ func SSD(l Launcher, a *op.SSD) {
 	}
 	goesOn := second(!a.Last.None())
 	p := l.Params().Tensor(a.States).Tensor(behind).Tensor(scratch).Tensor(a.XBC).Tensor(a.Dt).Tensor(a.ALog).Tensor(a.DtBias).Tensor(a.Cu).I32(goesOn)
-	l.Launch(&ssdStates[dt], ssdGrid(of, a.Heads*ssdTiles(a.HeadDim)*ssdTiles(a.StateDim)), line(ssdThreads), 0, ssdShape(p, of))
+	ssdLaunch(l, &ssdStates[dt], a.Chunks()-1+goesOn, a.Heads*ssdTiles(a.HeadDim)*ssdTiles(a.StateDim), ssdShape(p, of))
 	p = l.Params().Tensor(a.States).Tensor(a.Last).Tensor(behind).Tensor(scratch)
 	l.Launch(&ssdPass, line(ceilDiv(state, 256)), line(256), 0, ssdShape(p, of))
 	p = l.Params().Tensor(a.O).Tensor(a.XBC).Tensor(a.Dt).Tensor(a.ALog).Tensor(a.DtBias).Tensor(a.D).Tensor(a.Cu).Tensor(a.States).I32(goesOn)
-	l.Launch(&ssdScan[dt], ssdGrid(of, a.Heads*ssdTiles(a.HeadDim)), line(ssdThreads), 0, ssdShape(p, of))
+	ssdLaunch(l, &ssdScan[dt], a.Chunks(), a.Heads*ssdTiles(a.HeadDim), ssdShape(p, of))
 }
 
 // SSDBackward launches op.SSDBackward. The chunks' gradients of ALog, DtBias and D are added up afterwards.
@@ -57,14 +57,14 @@ func SSDBackward(l Launcher, a *op.SSDBackward) {
 	scratch := l.Scratch(16*each).Tensor(device.F32, 0, 4*each)
 	keeps, parts := scratch.Slice(0, each), scratch.Slice(each, 3*each)
 	p := l.Params().Tensor(a.DStates).Tensor(keeps).Tensor(a.DO).Tensor(a.XBC).Tensor(a.Dt).Tensor(a.ALog).Tensor(a.DtBias).Tensor(a.Cu)
-	l.Launch(&ssdDStates[dt], ssdGrid(of, a.Heads*ssdTiles(a.HeadDim)*ssdTiles(a.StateDim)), line(ssdThreads), 0, ssdShape(p, of))
+	ssdLaunch(l, &ssdDStates[dt], a.Chunks()-1, a.Heads*ssdTiles(a.HeadDim)*ssdTiles(a.StateDim), ssdShape(p, of))
 	p = l.Params().Tensor(a.DStates).Tensor(keeps)
 	l.Launch(&ssdDPass, line(ceilDiv(state, 256)), line(256), 0, ssdShape(p, of))
 	p = l.Params().Tensor(a.DXBC).Tensor(a.DDt).Tensor(parts).Tensor(a.DO).Tensor(a.XBC).Tensor(a.Dt).Tensor(a.ALog).Tensor(a.DtBias).Tensor(a.D).
 		Tensor(a.Cu).Tensor(a.States).Tensor(a.DStates)
-	l.Launch(&ssdHeads[dt], ssdGrid(of, a.Heads), line(ssdThreads), 0, ssdShape(p, of))
+	ssdLaunch(l, &ssdHeads[dt], a.Chunks(), a.Heads, ssdShape(p, of))
 	p = l.Params().Tensor(a.DXBC).Tensor(a.DO).Tensor(a.XBC).Tensor(a.Dt).Tensor(a.ALog).Tensor(a.DtBias).Tensor(a.Cu).Tensor(a.States).Tensor(a.DStates)
-	l.Launch(&ssdGroups[dt], ssdGrid(of, 2*a.Groups*ssdTiles(a.StateDim)), line(ssdThreads), 0, ssdShape(p, of))
+	ssdLaunch(l, &ssdGroups[dt], a.Chunks(), 2*a.Groups*ssdTiles(a.StateDim), ssdShape(p, of))
 	for i, to := range []device.Tensor{a.DALog, a.DDtBias, a.DD} {
 		addUp(l, to, parts.Slice(int64(i)*each, each), a.Chunks(), a.Heads)
 	}
@@ -72,7 +72,12 @@ func SSDBackward(l Launcher, a *op.SSDBackward) {
 
 func ssdTiles(columns int) int { return int(ceilDiv(int64(columns), ssdTile)) }
 
-func ssdGrid(a *op.SSDShape, y int) Dim3 { return Dim3{uint32(a.Chunks()), uint32(y), 1} }
+// ssdLaunch launches a kernel with y blocks for each of the given chunks, if there are any.
+func ssdLaunch(l Launcher, k *Kernel, chunks, y int, p *Params) {
+	if chunks > 0 {
+		l.Launch(k, Dim3{uint32(chunks), uint32(y), 1}, line(ssdThreads), 0, p)
+	}
+}
 
 func ssdShape(p *Params, a *op.SSDShape) *Params {
 	return p.I32(a.Seqs).I32(a.T).I32(a.Groups).I32(a.Heads).I32(a.HeadDim).I32(a.StateDim).I32(a.DtStride).F32(a.DtMin).F32(a.DtMax)

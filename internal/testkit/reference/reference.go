@@ -1,6 +1,7 @@
 package reference
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -91,6 +92,9 @@ func embed(cfg *model.Config, w Weights, s Sequence) []float64 {
 // Block returns the output (T, h) of decoder block i for one sequence x (T, h).
 func Block(cfg *model.Config, w Weights, i int, x []float64) []float64 {
 	x2 := Attention(cfg, w, i, x)
+	if !cfg.HasExperts(i) && !cfg.HasMLP(i) {
+		return x2
+	}
 	if cfg.Parallel { // the MLP reads x, perhaps by attention's norm
 		by := "post_attention_layernorm"
 		if cfg.SharedNorm {
@@ -131,6 +135,9 @@ func tensor(i int, s string) string { return fmt.Sprintf("model.layers.%d.%s", i
 // Attention returns x + attention(norm(x)) of decoder block i. In models with four norms in a block attention(norm(x))
 // is normed too; with norms of outputs only it is x + norm(attention(x)).
 func Attention(cfg *model.Config, w Weights, i int, x []float64) []float64 {
+	if !cfg.Mixes(i) {
+		return x
+	}
 	around := normsOf(w, i)
 	n := hiddenNorm(cfg, w, around.attn, x)
 	if cfg.IsRecurrent(i) {
@@ -190,7 +197,7 @@ func mlp(cfg *model.Config, w Weights, in string, n []float64) []float64 {
 		for j, v := range up {
 			up[j] = activation(cfg, v)
 		}
-		return linear(up, w[in+"down_proj.weight"], w[in+"down_proj.bias"], cfg.IntermediateSize)
+		return linear(up, w[in+"down_proj.weight"], w[in+"down_proj.bias"], len(w[in+"up_proj.weight"])/h)
 	}
 	gateW := w[in+"gate_proj.weight"]
 	gate, up := linear(n, gateW, w[in+"gate_proj.bias"], h), linear(n, w[in+"up_proj.weight"], w[in+"up_proj.bias"], h)
@@ -214,6 +221,8 @@ func activation(cfg *model.Config, x float64) float64 {
 		return 0.5 * x * (1 + math.Erf(x/math.Sqrt2))
 	case model.ReLU:
 		return max(0, x)
+	case model.SquaredReLU:
+		return max(0, x) * max(0, x)
 	}
 	return x / (1 + math.Exp(-x))
 }
@@ -479,7 +488,7 @@ func (r *Routing) take(p []float64, chosen []int) {
 func MoE(cfg *model.Config, w Weights, i int, x []float64, r *Routing) []float64 {
 	n, h := hiddenNorm(cfg, w, tensor(i, "post_attention_layernorm"), x), cfg.HiddenSize
 	in := tensor(i, "mlp.")
-	y, router := append([]float64(nil), x...), in+"gate"
+	y, router, by := append([]float64(nil), x...), in+"gate", cmp.Or(cfg.ResidualScale, 1)
 	for t := range len(n) / h {
 		row, out := n[t*h:(t+1)*h], y[t*h:(t+1)*h]
 		logits := linear(row, w[router+".weight"], w[router+".bias"], h)
@@ -495,13 +504,13 @@ func MoE(cfg *model.Config, w Weights, i int, x []float64, r *Routing) []float64
 			if cfg.WeightedInputs {
 				weighted := make([]float64, h)
 				addScaled(weighted, weight, row)
-				addScaled(out, 1, mlp(cfg, w, expert, weighted))
+				addScaled(out, by, mlp(cfg, w, expert, weighted))
 				continue
 			}
-			addScaled(out, weight, mlp(cfg, w, expert, row))
+			addScaled(out, by*weight, mlp(cfg, w, expert, row))
 		}
 		if shared := in + "shared_experts."; w[shared+"down_proj.weight"] != nil {
-			addScaled(out, sharedWeight(w[in+"shared_expert_gate.weight"], row), mlp(cfg, w, shared, row))
+			addScaled(out, by*sharedWeight(w[in+"shared_expert_gate.weight"], row), mlp(cfg, w, shared, row))
 		}
 	}
 	return y
