@@ -200,7 +200,8 @@ func (t *Templates) activation() (op.Activation, op.Cut) {
 	if c.ClampedSwiGLU != nil {
 		return op.CutSiLU, op.Cut{Alpha: float32(c.ClampedSwiGLU.Alpha), Limit: float32(c.ClampedSwiGLU.Limit)}
 	}
-	return [...]op.Activation{model.SiLU: op.SiLU, model.GELUTanh: op.GELUTanh, model.GELU: op.GELU, model.ReLU: op.ReLU}[c.Activation], op.Cut{}
+	return [...]op.Activation{model.SiLU: op.SiLU, model.GELUTanh: op.GELUTanh, model.GELU: op.GELU, model.ReLU: op.ReLU,
+		model.SquaredReLU: op.SquaredReLU}[c.Activation], op.Cut{}
 }
 
 // glu computes y (n, f) = f(gate)·up from gu (n, 2·f).

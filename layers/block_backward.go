@@ -44,7 +44,7 @@ func (t *Templates) BlockBackward(s device.Stream, block int, w Weights, g Grads
 // recurrence's parameters that are no matrices. The order is fixed.
 var vectors = [...]model.Role{model.RoleAttnNorm, model.RoleAttnNormBias, model.RoleQKVBias, model.RoleQNorm, model.RoleKNorm,
 	model.RoleQABias, model.RoleQANorm, model.RoleKVABias, model.RoleKVANorm, model.RoleOBias,
-	model.RoleRecurInBias, model.RoleRecurTaps, model.RoleRecurTapsBias, model.RoleRecurOutBias, model.RoleRecurDecay, model.RoleRecurDtBias, model.RoleRecurNorm,
+	model.RoleRecurInBias, model.RoleRecurTaps, model.RoleRecurTapsBias, model.RoleRecurOutBias, model.RoleRecurDecay, model.RoleRecurDtBias, model.RoleRecurSkip, model.RoleRecurNorm,
 	model.RolePostAttnNorm, model.RoleMLPNorm, model.RoleMLPNormBias, model.RoleGateUpBias, model.RoleUpBias, model.RoleDownBias,
 	model.RolePostMLPNorm, model.RoleFinalNorm, model.RoleFinalNormBias, model.RoleLMHeadBias,
 	model.RoleSinks, model.RoleRouterBias, model.RoleExpertGateUpBias, model.RoleExpertDownBias}

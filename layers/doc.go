@@ -3,7 +3,7 @@
 // anything. A layer's Kind describes the layer for code that plans, fetches and offloads.
 //
 // A block with a recurrence is a kind of its own with the visits of other blocks (kind_block.go, recurrence.go,
-// gated_delta_net.go, short_conv.go). For each block the plan chooses what its forward keeps for the backward (Keeps). With pairs,
+// gated_delta_net.go, short_conv.go, mamba2.go). For each block the plan chooses what its forward keeps for the backward (Keeps). With pairs,
 // the losses of all chunks come before any gradient, because both answers decide each token's factor
 // (op.PreferenceWeights).
 //

@@ -44,7 +44,31 @@ func (s Spec) attentionFLOPs(pairs int64) int64 { return 4 * pairs * int64(newDi
 func (s Spec) productsAgain(block int, keep Keep) (n int64) {
 	d, c := s.dims(s.Config.IsRecurrent(block)), s.Config
 	product := func(in, out int) int64 { return 2 * int64(in) * int64(out) }
-	moe := c.HasExperts(block)
+	if c.Mixes(block) {
+		n += s.inputsAgain(block, keep, d)
+		if d.normOut || c.HasMLP(block) && keep < KeepAll && !d.parallel { // the input of the norm of attention's output, or x2
+			n += product(d.out, d.hidden)
+		}
+	}
+	if c.HasExperts(block) { // its second half keeps nothing: router and every expert's gate and up are computed again
+		width := c.NumExpertsPerTok*c.MoEIntermediateSize + c.SharedSize
+		n += product(d.hidden, s.routerLogits()) + product(d.hidden, s.upWidth(width))
+	}
+	if !c.HasMLP(block) {
+		return n
+	}
+	if keep < KeepAll {
+		n += product(d.hidden, d.up)
+	}
+	if d.normOut { // the input of the norm of the MLP's output
+		n += product(d.ffn, d.hidden)
+	}
+	return n
+}
+
+// inputsAgain returns the part of productsAgain before the output projection of attention or a recurrence.
+func (s Spec) inputsAgain(block int, keep Keep, d dims) (n int64) {
+	c := s.Config
 	if keep < KeepQKV {
 		n += 2 * c.QKVProducts(block)
 	}
@@ -57,23 +81,10 @@ func (s Spec) productsAgain(block int, keep Keep) (n int64) {
 		}
 	}
 	if l := d.mla; l != nil { // the latent vectors
-		n += product(d.hidden, l.QRank+l.KVRank+l.RopeDim)
+		n += 2 * int64(d.hidden) * int64(l.QRank+l.KVRank+l.RopeDim)
 	}
 	if s.OnHost && c.NormsQK(block) { // the inputs of q/k norm's backward are not kept
 		n += 2 * c.QKVProducts(block)
-	}
-	if d.normOut || !moe && keep < KeepAll && !d.parallel { // the input of the norm of attention's output, or x2
-		n += product(d.out, d.hidden)
-	}
-	if moe { // its second half keeps nothing: router and every expert's gate and up are computed again
-		width := c.NumExpertsPerTok*c.MoEIntermediateSize + c.SharedSize
-		return n + product(d.hidden, s.routerLogits()) + product(d.hidden, 2*width)
-	}
-	if keep < KeepAll {
-		n += product(d.hidden, d.up)
-	}
-	if d.normOut { // the input of the norm of the MLP's output
-		n += product(d.ffn, d.hidden)
 	}
 	return n
 }

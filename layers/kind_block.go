@@ -47,11 +47,24 @@ func (k blockKind) WorkspaceBytes(s Spec, backward bool) int64 {
 func (k blockKind) leastKept(s Spec) (least Keep, some bool) {
 	least = KeepAll
 	for block := range s.Config.NumLayers {
-		if s.Config.HasExperts(block) != k.mlp && s.Config.IsRecurrent(block) == k.recurrent {
+		if s.Config.FirstLayer(block) == k.kind() {
 			least, some = min(least, s.Keep.Of(block)), true
 		}
 	}
 	return least, some
+}
+
+// kind returns the kind of the layers.
+func (k blockKind) kind() model.LayerKind {
+	switch {
+	case k.mlp && k.recurrent:
+		return model.Recurrent
+	case k.recurrent:
+		return model.Mixer
+	case k.mlp:
+		return model.Block
+	}
+	return model.Attention
 }
 
 func (k blockKind) CacheBytes(s Spec, maxTokens int) int64 {

@@ -131,6 +131,8 @@ var configs = []struct {
 	})},
 	{"recurrent", recurrentConfig()},
 	{"short convolution", shortConvConfig(false)},
+	{"Mamba-2", mamba2Config(false)},
+	{"biased Mamba-2", mamba2Config(true)},
 	{"biased short convolution", shortConvConfig(true)},
 	{"starcoder2", config(func(c *model.Config) {
 		c.LayerNorm, c.NormBias, c.Ungated, c.Activation, c.TieEmbeddings = true, true, true, model.GELUTanh, true

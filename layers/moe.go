@@ -45,7 +45,7 @@ func (t *Templates) ExpertForward(s device.Stream, w Weights, st MoEState, from,
 	h, f := t.dims.hidden, l.width
 	for c := range l.expertChunks(n) {
 		l.gateUp(c)
-		t.glu(s, l.act.of(c), l.gu.of(c), c.n, f)
+		l.activate(c)
 		l.product(op.MatMul{M: c.n, N: h, K: f, TransB: true, A: l.act.of(c), B: w[model.RoleExpertDown], D: l.out.of(c)})
 		a := l.rowsOf(l.out.of(c), c)
 		if !t.spec.Config.WeightedInputs {
@@ -158,13 +158,31 @@ func (l *moeLaunch) product(m op.MatMul) {
 // gateUp gathers the normed inputs of a chunk, multiplies them by their weights with Config.WeightedInputs, and writes
 // gu.
 func (l *moeLaunch) gateUp(c span) {
-	h, f := l.dims.hidden, l.width
+	h := l.dims.hidden
 	l.inputs(l.in, c)
 	if l.spec.Config.WeightedInputs {
 		op.Do(l.dev, l.s, op.ScaleRows{X: l.in.of(c), W: l.st.Weights, Index: l.pairs(c), T: c.n, C: h, P: int(l.st.Weights.Len)})
 	}
-	l.product(op.MatMul{M: c.n, N: 2 * f, K: h, TransB: true, A: l.in.of(c), B: l.w[model.RoleExpertGateUp], D: l.gu.of(c),
+	l.product(op.MatMul{M: c.n, N: l.spec.upWidth(l.width), K: h, TransB: true, A: l.in.of(c), B: l.w[model.RoleExpertGateUp], D: l.gu.of(c),
 		Bias: l.w[model.RoleExpertGateUpBias]})
+}
+
+// activate writes act of a chunk from gu.
+func (l *moeLaunch) activate(c span) {
+	if f, _ := l.activation(); l.spec.Config.Ungated {
+		op.Do(l.dev, l.s, op.Activate{Activation: f, Y: l.act.of(c), X: l.gu.of(c), T: c.n, F: l.width})
+		return
+	}
+	l.glu(l.s, l.act.of(c), l.gu.of(c), c.n, l.width)
+}
+
+// activateBackward turns gu of a chunk into its gradient, given that of act in dact.
+func (l *moeLaunch) activateBackward(c span) {
+	if f, _ := l.activation(); l.spec.Config.Ungated {
+		op.Do(l.dev, l.s, op.ActivateBackward{Activation: f, DX: l.gu.of(c), DY: l.dact.of(c), X: l.gu.of(c), T: c.n, F: l.width})
+		return
+	}
+	l.gluBackward(l.s, l.gu.of(c), device.Tensor{}, l.dact.of(c), c.n, l.width)
 }
 
 // inputs gathers the normed inputs of a chunk.

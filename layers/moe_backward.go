@@ -46,10 +46,10 @@ func (t *Templates) ExpertBackward(s device.Stream, w Weights, g Grads, st MoESt
 }
 
 func (l *moeLaunch) expertBackward(c span) {
-	h, f := l.dims.hidden, l.width
+	h, f, up := l.dims.hidden, l.width, l.spec.upWidth(l.width)
 	in, dy, gu, act, dact := l.in.of(c), l.out.of(c), l.gu.of(c), l.act.of(c), l.dact.of(c)
 	l.gateUp(c)
-	l.glu(l.s, act, gu, c.n, f)
+	l.activate(c)
 	op.Do(l.dev, l.s, op.GatherRows{Dst: dy, Src: l.st.DY, Index: l.tokens(c), T: c.n, C: h})
 	l.product(op.MatMul{M: c.n, N: f, K: h, A: dy, B: l.w[model.RoleExpertDown], D: dact})
 	if !l.spec.Config.WeightedInputs {
@@ -61,10 +61,10 @@ func (l *moeLaunch) expertBackward(c span) {
 	}
 	// From here on act is weighted, unless inputs are, and dact is the gradient of f(gate)·up.
 	l.expertGrad(model.RoleExpertDown, dy, act, c, h, f)
-	l.gluBackward(l.s, gu, device.Tensor{}, dact, c.n, f)
-	l.addBiasGrad(l.s, l.g, model.RoleExpertGateUpBias, gu, c.n, 2*f)
-	l.expertGrad(model.RoleExpertGateUp, gu, in, c, 2*f, h)
-	l.product(op.MatMul{M: c.n, N: h, K: 2 * f, A: gu, B: l.w[model.RoleExpertGateUp], D: in})
+	l.activateBackward(c)
+	l.addBiasGrad(l.s, l.g, model.RoleExpertGateUpBias, gu, c.n, up)
+	l.expertGrad(model.RoleExpertGateUp, gu, in, c, up, h)
+	l.product(op.MatMul{M: c.n, N: h, K: up, A: gu, B: l.w[model.RoleExpertGateUp], D: in})
 	if l.spec.Config.WeightedInputs { // dy is not read any more
 		l.inputs(l.out, c)
 		l.weightsBackward(in, dy, c, h)

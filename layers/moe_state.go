@@ -79,7 +79,7 @@ func (st *MoEState) of(c span, at int, d dims, scored, chosen int) routing {
 //
 //	in (C, h) act: the tokens' normed inputs; in the backward later their gradient
 //	out (C, h) act: the expert's output; backward: its gradient
-//	gu (C, 2·F) act: gate and up, then their gradient
+//	gu (C, 2·F) act: gate and up, then their gradient; without a gate (C, F)
 //	act, dact (C, F) act: f(gate)·up, weighted, and its gradient; F is the expert's width
 type moeBuffers struct {
 	wide, n, rstd          rows
@@ -98,9 +98,17 @@ func (s Spec) routeBuffers(tokens int, backward bool, ws *allotter) moeBuffers {
 	return b
 }
 
+// upWidth returns the columns of gate and up of an MLP of width f, or of up alone without a gate.
+func (s Spec) upWidth(f int) int {
+	if s.Config.Ungated {
+		return f
+	}
+	return 2 * f
+}
+
 func (s Spec) expertBuffers(pairs, f int, backward bool, ws *allotter) moeBuffers {
 	h := s.Config.HiddenSize
-	b := moeBuffers{in: ws.chunkRows(s.Act, pairs, h), out: ws.chunkRows(s.Act, pairs, h), gu: ws.chunkRows(s.Act, pairs, 2*f),
+	b := moeBuffers{in: ws.chunkRows(s.Act, pairs, h), out: ws.chunkRows(s.Act, pairs, h), gu: ws.chunkRows(s.Act, pairs, s.upWidth(f)),
 		act: ws.chunkRows(s.Act, pairs, f)}
 	if backward {
 		b.dact = ws.chunkRows(s.Act, pairs, f)

@@ -35,6 +35,8 @@ func recurrenceOf(c *model.Config) recurrence {
 	switch {
 	case c.GatedDeltaNet != nil:
 		return gatedDeltaNet{c.GatedDeltaNet}
+	case c.Mamba2 != nil:
+		return mamba2{c.Mamba2}
 	case c.ShortConv != nil:
 		return shortConv{c.ShortConv}
 	}

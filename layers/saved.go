@@ -52,6 +52,7 @@ type buffers struct {
 	a, out, dout, rstdOut               rows
 	mla                                 mlaBuffers // mla.go
 	gdn                                 gdnBuffers // gated_delta_net.go
+	ssd                                 ssdBuffers // mamba2.go
 	gate                                gateBuffers
 	group                               groupBuffers
 }

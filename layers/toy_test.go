@@ -171,6 +171,10 @@ func (d *toy) Do(_ device.Stream, o device.Op) {
 		d.gatedDelta(a)
 	case *op.GatedDeltaBackward:
 		d.gatedDeltaBackward(a)
+	case *op.SSD:
+		d.ssd(a)
+	case *op.SSDBackward:
+		d.ssdBackward(a)
 	case *op.Convert:
 		d.convert(a)
 	case *op.CrossEntropy:
@@ -397,7 +401,8 @@ func (d *toy) gluBackward(a *op.GLUBackward) {
 }
 
 func activation(f op.Activation) oracle.Activation {
-	return [...]oracle.Activation{op.SiLU: oracle.SiLU, op.GELUTanh: oracle.GELUTanh, op.GELU: oracle.GELU, op.SigmoidGate: oracle.Sigmoid, op.ReLU: oracle.ReLU}[f]
+	return [...]oracle.Activation{op.SiLU: oracle.SiLU, op.GELUTanh: oracle.GELUTanh, op.GELU: oracle.GELU, op.SigmoidGate: oracle.Sigmoid, op.ReLU: oracle.ReLU,
+		op.SquaredReLU: oracle.SquaredReLU}[f]
 }
 
 func (d *toy) copyColumns(a *op.CopyColumns) {
@@ -804,6 +809,49 @@ func (d *toy) shortConvBackward(a *op.ShortConvBackward) {
 
 func (d *toy) delta(a *op.DeltaShape) oracle.Delta {
 	return oracle.Delta{Cu: d.loadIDs(a.Cu, a.Seqs+1), KeyHeads: a.KeyHeads, Heads: a.Heads, KeyDim: a.KeyDim, ValueDim: a.ValueDim, GateStride: a.GateStride}
+}
+
+func (d *toy) scan(a *op.SSDShape) oracle.SSD {
+	return oracle.SSD{Cu: d.loadIDs(a.Cu, a.Seqs+1), Groups: a.Groups, Heads: a.Heads, HeadDim: a.HeadDim, StateDim: a.StateDim, DtStride: a.DtStride,
+		DtMin: float64(a.DtMin), DtMax: float64(a.DtMax)}
+}
+
+func (d *toy) ssd(a *op.SSD) {
+	disjoint("SSD", a.O, a.XBC, a.Dt, a.States, a.Last)
+	exact("SSD", a.States, a.StatesLen())
+	d.recurred += 4 * int64(a.T*a.Heads*a.HeadDim*a.StateDim)
+	o, states := make([]float64, a.T*a.Heads*a.HeadDim), make([]float64, a.StatesLen())
+	var last []float64
+	if !a.Last.None() {
+		last = d.load(a.Last, a.Heads*a.HeadDim*a.StateDim)
+	}
+	d.scan(&a.SSDShape).SSD(o, states, last, d.load(a.XBC, a.T*a.Width()), d.load(a.Dt, (a.T-1)*a.DtStride+a.Heads), d.load(a.ALog, a.Heads),
+		d.load(a.DtBias, a.Heads), d.load(a.D, a.Heads))
+	d.storeAll(a.O, o)
+	d.storeAll(a.States, states)
+	if last != nil {
+		d.storeAll(a.Last, last)
+	}
+}
+
+func (d *toy) ssdBackward(a *op.SSDBackward) {
+	disjoint("SSDBackward", a.DXBC, a.XBC, a.DO, a.Dt, a.States, a.DStates)
+	disjoint("SSDBackward", a.DDt, a.Dt, a.DO)
+	exact("SSDBackward", a.States, a.StatesLen())
+	exact("SSDBackward", a.DStates, a.StatesLen())
+	dxbc, ddt := make([]float64, a.T*a.Width()), make([]float64, a.T*a.DtStride)
+	dA, dT, dD := d.load(a.DALog, a.Heads), d.load(a.DDtBias, a.Heads), d.load(a.DD, a.Heads)
+	d.scan(&a.SSDShape).SSDBackward(dxbc, ddt, dA, dT, dD, d.load(a.DO, a.T*a.Heads*a.HeadDim), d.load(a.XBC, a.T*a.Width()),
+		d.load(a.Dt, (a.T-1)*a.DtStride+a.Heads), d.load(a.ALog, a.Heads), d.load(a.DtBias, a.Heads), d.load(a.D, a.Heads))
+	d.storeAll(a.DXBC, dxbc)
+	steps := make([]float64, 0, a.T*a.Heads)
+	for t := range a.T {
+		steps = append(steps, ddt[t*a.DtStride:][:a.Heads]...)
+	}
+	d.storeStrided(a.DDt, steps, a.Heads, a.DtStride)
+	d.storeAll(a.DALog, dA)
+	d.storeAll(a.DDtBias, dT)
+	d.storeAll(a.DD, dD)
 }
 
 func (d *toy) gatedDelta(a *op.GatedDelta) {

@@ -15,10 +15,11 @@ type Activation uint8
 
 // The activations, by the names of config.json's hidden_act.
 const (
-	SiLU     Activation = iota // "silu", "swish"
-	GELUTanh                   // "gelu_pytorch_tanh", "gelu_new"
-	GELU                       // "gelu"
-	ReLU                       // "relu"
+	SiLU        Activation = iota // "silu", "swish"
+	GELUTanh                      // "gelu_pytorch_tanh", "gelu_new"
+	GELU                          // "gelu"
+	ReLU                          // "relu"
+	SquaredReLU                   // "relu2", for MLPs without a gate
 )
 
 // ClampedSwiGLU is a gated activation with clamped inputs: g·σ(Alpha·g)·(u+1), where g = min(gate, Limit) and u is
@@ -123,7 +124,11 @@ type Config struct {
 	// A recurrence replaces attention in the blocks where Recurrent is true: the one of these that is not nil.
 	GatedDeltaNet *GatedDeltaNet
 	ShortConv     *ShortConv
+	Mamba2        *Mamba2
 	Recurrent     []bool
+
+	// Alone says which half of each block there is; nil: all blocks have both.
+	Alone []Half
 
 	// The choice and weighting of experts; by default a softmax over all logits.
 	SigmoidScores                       bool    // an expert's score is the sigmoid of its logit
@@ -162,6 +167,59 @@ type Config struct {
 	// headTells: the config does not say whether embeddings are tied, so the weights decide.
 	headTells bool
 	source    source // config.json as it was read; empty for an inline config
+}
+
+// Half is a half of a decoder block.
+type Half uint8
+
+// The values of Config.Alone.
+const (
+	BothHalves Half = iota
+	FirstHalf       // attention or a recurrence
+	SecondHalf      // experts
+)
+
+// Mixes says whether a block has attention or a recurrence.
+func (c *Config) Mixes(block int) bool { return c.Alone == nil || c.Alone[block] != SecondHalf }
+
+// HasMLP says whether a block has a dense MLP.
+func (c *Config) HasMLP(block int) bool {
+	return !c.HasExperts(block) && (c.Alone == nil || c.Alone[block] == BothHalves)
+}
+
+// AttentionBlocks returns the number of blocks with attention.
+func (c *Config) AttentionBlocks() (n int) {
+	for b := range c.NumLayers {
+		if c.Mixes(b) && !c.IsRecurrent(b) {
+			n++
+		}
+	}
+	return n
+}
+
+// denseBlocks returns the number of blocks with a dense MLP.
+func (c *Config) denseBlocks() (n int64) {
+	for b := range c.NumLayers {
+		if c.HasMLP(b) {
+			n++
+		}
+	}
+	return n
+}
+
+// FirstLayer returns the kind of a block's first layer.
+func (c *Config) FirstLayer(block int) LayerKind {
+	switch recurrent, whole := c.IsRecurrent(block), c.HasMLP(block); {
+	case !c.Mixes(block):
+		return MoE
+	case recurrent && whole:
+		return Recurrent
+	case recurrent:
+		return Mixer
+	case whole:
+		return Block
+	}
+	return Attention
 }
 
 // HasExperts tells whether the MLP of the given block is made of experts.

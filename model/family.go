@@ -107,6 +107,14 @@ var llamaTensors = tensors{
 	RoleSharedDownBias:   {"mlp.shared_experts.down_proj.bias"},
 }
 
+// ungatedTensors are the names of experts' tensors without a gate.
+var ungatedTensors = tensors{
+	RoleExpertGateUp:     {"mlp.experts." + expertNumber + ".up_proj.weight"},
+	RoleExpertGateUpBias: {"mlp.experts." + expertNumber + ".up_proj.bias"},
+	RoleSharedGateUp:     {"mlp.shared_experts.up_proj.weight"},
+	RoleSharedGateUpBias: {"mlp.shared_experts.up_proj.bias"},
+}
+
 // outputNormTensors are the names of a block's norms if outputs are normed.
 var outputNormTensors = tensors{
 	RolePostAttnNorm: {"post_attention_layernorm.weight"},
@@ -132,6 +140,9 @@ func (c *Config) tensorNames(r Role) []string {
 	}
 	if c.NormsOutputs() && outputNormTensors[r] != nil {
 		return outputNormTensors[r]
+	}
+	if c.Ungated && ungatedTensors[r] != nil {
+		return ungatedTensors[r]
 	}
 	if c.MLA != nil && c.MLA.tensorNames(r) != nil {
 		return c.MLA.tensorNames(r)

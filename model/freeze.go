@@ -162,6 +162,6 @@ func (c *Config) BackwardFLOPs(tokens, pairs int64) float64 {
 			}
 		}
 	}
-	attention := 2 * c.PairFLOPs() * float64(pairs) * float64(blocks) / float64(max(1, c.NumLayers-c.RecurrentBlocks()))
+	attention := 2 * c.PairFLOPs() * float64(pairs) * float64(blocks) / float64(max(1, c.AttentionBlocks()))
 	return (2*products+recurrences)*float64(tokens) + attention
 }

@@ -21,11 +21,15 @@ func InitRow(c *Config, p Param, row int, seed int64, dst []float32) {
 	case RoleAttnNorm, RolePostAttnNorm, RoleQNorm, RoleKNorm, RoleQANorm, RoleKVANorm, RoleMLPNorm, RolePostMLPNorm, RoleFinalNorm:
 		fill(dst, 1-c.NormOffset)
 		return
-	case RoleRecurNorm, RoleRecurDtBias:
+	case RoleRecurNorm, RoleRecurDtBias, RoleRecurSkip:
 		fill(dst, 1)
 		return
-	case RoleRecurDecay: // decay rates, uniform in [0.01, 16)
+	case RoleRecurDecay: // decay rates: of Mamba-2 1, 2, …, of others uniform in [0.01, 16)
 		for i := range dst {
+			if c.Mamba2 != nil {
+				dst[i] = float32(math.Log(float64(row + i + 1)))
+				continue
+			}
 			part, local := p.storedOf(row + i)
 			dst[i] = float32(math.Log(0.01 + 15.99*rand.New(rand.NewPCG(rowKey(seed, part.Name, local))).Float64()))
 		}

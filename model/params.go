@@ -54,7 +54,7 @@ const (
 	RoleRouter           Role = "router"              // moe part 0 (E, h), fp32; with a shared expert's gate (E+1, h)
 	RoleRouterBias       Role = "router_bias"         // moe part 0 (E): the router's bias
 	RoleChoiceBias       Role = "choice_bias"         // moe part 0 (E): added to scores for the choice of experts alone; never trained
-	RoleExpertGateUp     Role = "expert_gate_up"      // moe part 1+e (2·F, h): gate, then up
+	RoleExpertGateUp     Role = "expert_gate_up"      // moe part 1+e (2·F, h): gate, then up; without a gate (F, h)
 	RoleExpertDown       Role = "expert_down"         // moe part 1+e (h, F)
 	RoleExpertGateUpBias Role = "expert_gate_up_bias" // moe part 1+e (2·F)
 	RoleExpertDownBias   Role = "expert_down_bias"    // moe part 1+e (h)
@@ -68,7 +68,7 @@ const (
 	RoleKVANorm Role = "kv_a_norm" // block (KVRank)
 	RoleKVB     Role = "kv_b"      // block (H·(NopeDim+ValueDim), KVRank): per head key, then value
 	// A recurrence, in place of RoleQKV and RoleO. The shapes are those of a gated delta net; a gated short convolution
-	// has 3·h rows of RoleRecurIn: b, c, x.
+	// has 3·h rows of RoleRecurIn: b, c, x; Mamba-2 has z, x, b, c and a step per head.
 	RoleRecurIn       Role = "recur_in"        // recurrent, mixer (2·K+2·V, h): q, k, v, z
 	RoleRecurInBias   Role = "recur_in_bias"   // one element per row of RoleRecurIn
 	RoleRecurGates    Role = "recur_gates"     // (2·Heads, h): b, then a
@@ -76,7 +76,8 @@ const (
 	RoleRecurTapsBias Role = "recur_taps_bias" // one element per row of RoleRecurTaps
 	RoleRecurDecay    Role = "recur_decay"     // (Heads): logarithms of the decay rates
 	RoleRecurDtBias   Role = "recur_dt_bias"   // (Heads): added to a
-	RoleRecurNorm     Role = "recur_norm"      // (ValueDim): the norm of every head's output
+	RoleRecurSkip     Role = "recur_skip"      // (Heads): Mamba-2's factor from x to the output
+	RoleRecurNorm     Role = "recur_norm"      // (ValueDim): the norm of every head's output; of Mamba-2 (Inner)
 	RoleRecurOut      Role = "recur_out"       // (h, V)
 	RoleRecurOutBias  Role = "recur_out_bias"  // (h)
 	// The names of a shared expert's tensors. Its gate is the router's last row. The expert itself is part 1+E, with

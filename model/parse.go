@@ -164,6 +164,10 @@ func (c *Config) activation(f *fields) {
 		c.Activation = GELU
 	case "relu":
 		c.Activation = ReLU
+	case "relu2":
+		if c.Activation = SquaredReLU; def != "relu2" {
+			f.fail("hidden_act", "%q is not supported in %s", act, c.Arch)
+		}
 	default:
 		f.fail("hidden_act", "%q is not supported; known: silu, gelu, gelu_pytorch_tanh, relu", act)
 	}

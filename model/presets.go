@@ -187,6 +187,11 @@ var presets = map[string]map[string]any{
 	"granite3.1-2b": shape("granite", 2048, 8192, 40, 32, 8, 64, 49155, granite31(0.015625, 8, 5e6)),
 	"granite3.1-8b": shape("granite", 4096, 12800, 40, 32, 8, 128, 49155, granite31(0.0078125, 16, 1e7)),
 
+	"nemotron-3-nano": shape("nemotron_h", 2688, 1856, 52, 32, 2, 128, 131072, map[string]any{"max_position_embeddings": 262144, "layer_norm_epsilon": 1e-5,
+		"hybrid_override_pattern": "MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME", "mamba_num_heads": 64, "mamba_head_dim": 64, "ssm_state_size": 128,
+		"n_groups": 8, "n_routed_experts": 128, "num_experts_per_tok": 6, "moe_intermediate_size": 1856, "moe_shared_expert_intermediate_size": 3712,
+		"routed_scaling_factor": 2.5, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}),
+
 	"glm4-9b": shape("glm4", 4096, 13696, 40, 32, 2, 128, 151552, map[string]any{"max_position_embeddings": 32768, "rms_norm_eps": 1e-5, "rope_theta": 10000.0,
 		"partial_rotary_factor": 0.5, "attention_bias": true, "eos_token_id": []any{151329, 151336, 151338}, "pad_token_id": 151329}),
 

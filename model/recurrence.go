@@ -18,6 +18,8 @@ func (c *Config) Recurrence() Recurrence {
 	switch {
 	case c.GatedDeltaNet != nil:
 		return c.GatedDeltaNet
+	case c.Mamba2 != nil:
+		return c.Mamba2
 	case c.ShortConv != nil:
 		return c.ShortConv
 	}

@@ -7,7 +7,7 @@ import (
 )
 
 // Layers returns the parameter table: the embedding, learned positions if there are any, the decoder blocks and the
-// head. A block with experts is two layers, Attention and MoE.
+// head. A block with experts is two layers, Attention and MoE; a block of one half is one.
 func (c *Config) Layers() []Layer {
 	var out []Layer
 	add := func(l Layer) {
@@ -22,15 +22,14 @@ func (c *Config) Layers() []Layer {
 	}
 	for b := range c.NumLayers {
 		n := blockNames{c, b}
-		whole, half := Block, Attention
-		if c.IsRecurrent(b) {
-			whole, half = Recurrent, Mixer
+		if kind := c.FirstLayer(b); c.HasMLP(b) {
+			add(Layer{Kind: kind, Block: b, Params: append(n.attention(), n.mlp()...)})
+		} else if c.Mixes(b) {
+			add(Layer{Kind: kind, Block: b, Params: n.attention()})
 		}
 		if !c.HasExperts(b) {
-			add(Layer{Kind: whole, Block: b, Params: append(n.attention(), n.mlp()...)})
 			continue
 		}
-		add(Layer{Kind: half, Block: b, Params: n.attention()})
 		moe := n.router()
 		for e := range c.AllExperts() {
 			moe = append(moe, n.expert(e)...)
@@ -223,10 +222,14 @@ func (n blockNames) expert(e int) []Param {
 		}
 		return n.ofExpert(e, routed, rows...)
 	}
-	p := []Param{matrix(RoleExpertGateUp, h, stored(RoleExpertGateUp, RoleSharedGateUp, f, f)),
+	up := []int{f, f}
+	if n.c.Ungated {
+		up = up[:1]
+	}
+	p := []Param{matrix(RoleExpertGateUp, h, stored(RoleExpertGateUp, RoleSharedGateUp, up...)),
 		matrix(RoleExpertDown, f, stored(RoleExpertDown, RoleSharedDown, h))}
 	if shared := e == n.c.NumExperts; shared && n.c.SharedBias || !shared && n.c.ExpertBias {
-		p = append(p, vector(RoleExpertGateUpBias, stored(RoleExpertGateUpBias, RoleSharedGateUpBias, f, f)),
+		p = append(p, vector(RoleExpertGateUpBias, stored(RoleExpertGateUpBias, RoleSharedGateUpBias, up...)),
 			vector(RoleExpertDownBias, stored(RoleExpertDownBias, RoleSharedDownBias, h)))
 	}
 	for i := range p {
@@ -287,7 +290,7 @@ func (c *Config) Params() int64 {
 	if c.LearnedPositions {
 		sum += int64(c.MaxPositions) * int64(c.HiddenSize)
 	}
-	sum += (int64(c.NumLayers) - moe) * count(n.mlp()).all
+	sum += c.denseBlocks() * count(n.mlp()).all
 	if moe > 0 {
 		sum += moe * (count(n.router()).all + experts*count(n.expert(0)).all + n.sharedExpert().all)
 	}
@@ -301,7 +304,7 @@ func (c *Config) MatrixParams() int64 {
 	n := blockNames{c, 0}
 	moe := int64(c.ExpertBlocks())
 	sum := int64(c.VocabSize)*int64(c.HiddenSize) + c.firstHalves().matrix
-	sum += (int64(c.NumLayers) - moe) * count(n.mlp()).matrix
+	sum += c.denseBlocks() * count(n.mlp()).matrix
 	if moe > 0 {
 		sum += moe * (count(n.router()).matrix + int64(c.NumExpertsPerTok)*count(n.expert(0)).matrix + n.sharedExpert().matrix)
 	}
@@ -314,6 +317,9 @@ func (c *Config) firstHalves() (sum counts) {
 	var of [2]*counts
 	for b := range c.NumLayers {
 		kind := 0
+		if !c.Mixes(b) {
+			continue
+		}
 		if c.IsRecurrent(b) {
 			kind = 1
 		}
@@ -343,9 +349,9 @@ func (c *Config) AttendedPairs(length int) (n int64) {
 }
 
 // BlockPairs returns how many (query, key) pairs a document of length tokens has in one block. Without a window and
-// chunks these are n(n+1)/2; a recurrence has none.
+// chunks these are n(n+1)/2; a block without attention has none.
 func (c *Config) BlockPairs(block, length int) int64 {
-	if c.IsRecurrent(block) {
+	if c.IsRecurrent(block) || !c.Mixes(block) {
 		return 0
 	}
 	if size := c.AttentionChunk(block); size > 0 && length > size {

@@ -32,6 +32,7 @@ func TestParams(t *testing.T) {
 		"gpt2-xl": 1557611200, "pythia-160m": 162322944, "pythia-1b": 1011781632, "pythia-6.9b": 6857302016,
 		// Of the same sizes as transformers counts them in its classes.
 		"qwen3.5-4b": 4205751296, "qwen3.5-9b": 8953803264, "qwen3.5-27b": 26895998464, "qwen3.5-35b-a3b": 34660610688, "minimax-m2": 228689764864, // with its biases of choice, which are buffers there
+		"nemotron-3-nano": 31577940288,
 	} {
 		c := preset(t, name)
 		if got := c.Params(); got != want {

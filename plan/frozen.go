@@ -57,7 +57,8 @@ func (r *Run) blocksWithoutBackward() (n int) {
 		return 0
 	}
 	for l, lowest := 0, model.LowestTrained(r.Layouts); l < lowest; l++ {
-		if k := r.Layouts[l].Kind; k == model.Block || k == model.Recurrent || k == model.MoE {
+		at, next := r.Layouts[l], r.Layouts[l+1]
+		if isBlock := at.Kind.BeginsBlock() || at.Kind == model.MoE; isBlock && (next.Kind != model.MoE || next.Block != at.Block) {
 			n++
 		}
 	}

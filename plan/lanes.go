@@ -83,7 +83,7 @@ func (r *Run) pace(lane int) Pace {
 // maximum of the computation and the copies of the layer's tiles.
 func (r *Run) weights(at Pace) []float64 {
 	c, tokens := r.Spec.Config, float64(r.Limits.Tokens)
-	pairs := tokens / float64(r.RowTokens) * float64(c.AttendedPairs(r.RowTokens)) / float64(max(1, c.NumLayers-c.RecurrentBlocks()))
+	pairs := tokens / float64(r.RowTokens) * float64(c.AttendedPairs(r.RowTokens)) / float64(max(1, c.AttentionBlocks()))
 	out := make([]float64, len(r.Layouts))
 	for l, layout := range r.Layouts {
 		elems, bytes := float64(layout.AllElems()), float64(layout.TileBytes)

@@ -476,7 +476,7 @@ var families = []family{
 			{"shared_mlp.output_linear", "ffn_down", copied},
 		}),
 		defaults: map[string]any{"max_position_embeddings": 2048, "shared_intermediate_size": 1024},
-		keys:     []func(*plan){(*plan).ropeDims, (*plan).noFreqs, (*plan).multipliers, (*plan).turnsIfAsked},
+		keys:     []func(*plan){(*plan).ropeDims, (*plan).noFreqs, (*plan).multipliers, (*plan).turnsIfAsked, (*plan).attentionAndMLP},
 	},
 	{
 		types: []string{"seed_oss"}, arch: "seed_oss",

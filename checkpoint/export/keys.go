@@ -349,6 +349,18 @@ func (p *plan) turnsIfAsked() {
 	p.add("rope.scaling.finetuned", p.s.str("position_embedding_type") == "rope")
 }
 
+// attentionAndMLP refuses models with experts, or with layers other than attention.
+func (p *plan) attentionAndMLP() {
+	if n := p.s.int("num_local_experts", 8); n > 0 {
+		p.s.fail("num_local_experts", "%d: mt writes %s without experts only", n, p.family.arch)
+	}
+	for b, t := range p.s.layerTypes() {
+		if t != "attention" && t != "full_attention" {
+			p.s.fail("layer_types", "layer %d is %q: mt writes %s with attention in all layers only", b, t, p.family.arch)
+		}
+	}
+}
+
 // windowOrZero writes the sliding window. llama.cpp's phi3 requires the key but ignores its value.
 func (p *plan) windowOrZero() {
 	w := p.s.int("sliding_window", 0)

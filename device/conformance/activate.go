@@ -15,7 +15,8 @@ func init() {
 }
 
 // activations are the units with one input: no gate.
-var activations = slices.DeleteFunc(slices.Clone(units), func(u unit) bool { return u.f == op.CutSiLU || u.f == op.SigmoidGate })
+var activations = append(slices.DeleteFunc(slices.Clone(units), func(u unit) bool { return u.f == op.CutSiLU || u.f == op.SigmoidGate }),
+	unit{f: op.SquaredReLU, oracle: oracle.SquaredReLU, bound: 4 * uF32})
 
 func activateCases(add func(string, func(*rig))) {
 	for _, u := range activations {

@@ -17,7 +17,8 @@ func activate(s *stream, a *op.Activate) error {
 	reads(a.X, 1, 0, a.T*a.F)
 	writes(a.Y, 1, 0, a.T*a.F)
 	in, out := actOf(a.X), actOf(a.Y)
-	unit := [...]func(y, gate, up []float32){op.SiLU: vec.SwiGLU, op.GELUTanh: vec.GeGLU, op.GELU: vec.ErfGLU, op.ReLU: reluGLU}[a.Activation]
+	unit := [...]func(y, gate, up []float32){op.SiLU: vec.SwiGLU, op.GELUTanh: vec.GeGLU, op.GELU: vec.ErfGLU, op.ReLU: reluGLU,
+		op.SquaredReLU: squaredReLU}[a.Activation]
 	s.forRows(a.T, 3*a.F, func(sc *scratch, from, to int) {
 		up := ones(sc, 2, a.F)
 		for t := from; t < to; t++ {
@@ -36,7 +37,8 @@ func activateBackward(s *stream, a *op.ActivateBackward) error {
 	writes(a.DX, 1, 0, a.T*a.F)
 	writes(a.Y, 1, 0, a.T*a.F)
 	in, grad, din, act := actOf(a.X), actOf(a.DY), actOf(a.DX), actOf(a.Y)
-	unit := [...]func(dgate, dup, y, dy, gate, up []float32){op.SiLU: vec.SwiGLUGrad, op.GELUTanh: vec.GeGLUGrad, op.GELU: vec.ErfGLUGrad, op.ReLU: reluGrad}[a.Activation]
+	unit := [...]func(dgate, dup, y, dy, gate, up []float32){op.SiLU: vec.SwiGLUGrad, op.GELUTanh: vec.GeGLUGrad, op.GELU: vec.ErfGLUGrad, op.ReLU: reluGrad,
+		op.SquaredReLU: squaredReLUGrad}[a.Activation]
 	s.forRows(a.T, 6*a.F, func(sc *scratch, from, to int) {
 		up, dup := ones(sc, 4, a.F), sc.f32(5, a.F) // dup is not used: up is constant
 		for t := from; t < to; t++ {

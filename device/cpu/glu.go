@@ -155,3 +155,23 @@ func reluGrad(dgate, dup, y, dy, gate, up []float32) {
 		}
 	}
 }
+
+// squaredReLU computes y = max(0, gate)²·up. A NaN stays a NaN.
+func squaredReLU(y, gate, up []float32) {
+	for i, g := range gate {
+		g = max(0, g)
+		y[i] = g * g * up[i]
+	}
+}
+
+// squaredReLUGrad is sigmoidGrad for squaredReLU.
+func squaredReLUGrad(dgate, dup, y, dy, gate, up []float32) {
+	for i, g := range gate {
+		d, u := dy[i], up[i]
+		g = max(0, g)
+		dgate[i], dup[i] = 2*d*u*g, d*g*g
+		if y != nil {
+			y[i] = g * g * u
+		}
+	}
+}

@@ -58,6 +58,10 @@ func TestEveryField(t *testing.T) {
 	every(t, ShortConv{Y: bf16(10), X: bf16(12), W: f32(15), Bias: f32(5), Cu: i32(2), Tail: bf16(10), Seqs: 1, T: 2, C: 5, Taps: 3, XStride: 7}, "Tail", "Bias")
 	every(t, ShortConvBackward{DX: bf16(13), DW: f32(15), DBias: f32(5), DY: bf16(10), X: bf16(12), W: f32(15), Bias: f32(5), Cu: i32(3), Seqs: 2, T: 2, C: 5, Taps: 3,
 		XStride: 7, DXStride: 8}, "DW", "Bias", "DBias")
+	ofScan := SSDShape{Cu: i32(2), Seqs: 1, T: 65, Groups: 1, Heads: 2, HeadDim: 3, StateDim: 5, DtStride: 7, DtMax: 1}
+	every(t, SSD{SSDShape: ofScan, O: bf16(65 * 6), XBC: bf16(65 * 16), Dt: bf16(64*7 + 2), ALog: f32(2), DtBias: f32(2), D: f32(2), States: f32(60), Last: f32(30)}, "Last")
+	every(t, SSDBackward{SSDShape: ofScan, DXBC: bf16(65 * 16), DDt: bf16(64*7 + 2), DALog: f32(2), DDtBias: f32(2), DD: f32(2), DStates: f32(60), DO: bf16(65 * 6),
+		XBC: bf16(65 * 16), Dt: bf16(64*7 + 2), ALog: f32(2), DtBias: f32(2), D: f32(2), States: f32(60)}, "DALog", "DDtBias", "DD")
 	ofDelta := DeltaShape{Cu: i32(2), Seqs: 1, T: 65, KeyHeads: 1, Heads: 2, KeyDim: 3, ValueDim: 5, GateStride: 7}
 	every(t, GatedDelta{DeltaShape: ofDelta, O: bf16(650), QKV: bf16(65 * 16), Gates: bf16(64*7 + 4), ALog: f32(2), DtBias: f32(2), States: f32(60), Last: f32(30)},
 		"States", "Last")
@@ -313,8 +317,12 @@ func TestBad(t *testing.T) {
 		{(&GatedDelta{DeltaShape: DeltaShape{KeyHeads: 1, Heads: 65}}).Check(), "65 heads: at most 64"},
 		{(&GatedDeltaBackward{DeltaShape: DeltaShape{KeyHeads: 1, Heads: 1, KeyDim: 4, ValueDim: 129}}).Check(), "a state is 4 by 129: want at most 128"},
 		{(&GatedDelta{DeltaShape: DeltaShape{KeyHeads: 1, Heads: 1, Seqs: 2, Cu: i32(3)}, ALog: x, DtBias: x, Last: x}).Check(), "Last with 2 sequences: want one"},
-		{(&GLU{Activation: 6, Y: x, GU: x, T: 1, F: 1}).Check(), "Activation(6) is no activation"},
-		{(&ActivateBackward{Activation: 6, DX: x, Y: x, DY: x, X: x, T: 1, F: 1}).Check(), "Activation(6) is no activation"},
+		{(&GLU{Activation: 7, Y: x, GU: x, T: 1, F: 1}).Check(), "Activation(7) is no activation"},
+		{(&ActivateBackward{Activation: 7, DX: x, Y: x, DY: x, X: x, T: 1, F: 1}).Check(), "Activation(7) is no activation"},
+		{(&GLU{Activation: SquaredReLU, Y: x, GU: x, T: 1, F: 1}).Check(), "relu2 is no activation of a gate"},
+		{(&SSD{SSDShape: SSDShape{Groups: 1, Heads: 1, HeadDim: 129}}).Check(), "a state is 129 by 0: want at most 128 by 256"},
+		{(&SSD{SSDShape: SSDShape{Groups: 2, Heads: 3}}).Check(), "3 heads do not share 2 groups evenly"},
+		{(&SSDBackward{SSDShape: SSDShape{Groups: 1, Heads: 1, DtMin: 2, DtMax: 1}}).Check(), "steps from 2 to 1: want bounds from 0 on in order"},
 		{(&GLUBackward{Activation: 9, DGU: x, Y: x, DY: x, GU: x, T: 1, F: 1}).Check(), "Activation(9) is no activation"},
 		{(&CrossEntropy{Softcap: -1}).Check(), "Softcap is -1: want a positive number, or 0 for none"},
 		{(&CrossEntropyShard{Softcap: float32(math.NaN())}).Check(), "Softcap is NaN: want a positive number, or 0 for none"},

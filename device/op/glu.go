@@ -17,6 +17,7 @@ const (
 	GELU                          // ½x(1+erf(x/√2)), from the same source
 	SigmoidGate                   // 1/(1+e^−x), for gates only
 	ReLU                          // max(0, x), whose slope at 0 is 0
+	SquaredReLU                   // max(0, x)², for MLPs without a gate only. Source: arXiv:2109.08668
 )
 
 // Cut parametrizes CutSiLU and is zero for other activations. With g = min(gate, Limit) and u = up clamped to ±Limit,
@@ -37,6 +38,8 @@ func (f Activation) String() string {
 		return "sigmoid"
 	case ReLU:
 		return "relu"
+	case SquaredReLU:
+		return "relu2"
 	}
 	return fmt.Sprintf("Activation(%d)", uint8(f))
 }
@@ -88,7 +91,7 @@ func (a *GLUBackward) Check() error {
 
 // activation checks that f is one of the activations.
 func (c *checker) activation(f Activation) {
-	if f > ReLU {
+	if f > SquaredReLU {
 		c.fail("%v is no activation", f)
 	}
 }
@@ -104,6 +107,8 @@ func (c *checker) alone(f Activation) {
 func (c *checker) gate(f Activation, cut Cut) {
 	c.activation(f)
 	switch {
+	case f == SquaredReLU:
+		c.fail("%v is no activation of a gate", f)
 	case f == CutSiLU && !(cut.Alpha > 0 && cut.Limit > 0):
 		c.fail("%v with alpha %v and limit %v: both must be above 0", f, cut.Alpha, cut.Limit)
 	case f != CutSiLU && cut != Cut{}:

@@ -115,3 +115,17 @@ func (a *GatedDelta) MostWork() (Shape, device.DType, float64) {
 func (a *GatedDeltaBackward) MostWork() (Shape, device.DType, float64) {
 	return a.shape(), a.QKV.DType, 3 * a.FLOPs()
 }
+
+func (a *SSDShape) shape() Shape {
+	return Shape{[5]int{a.T, a.Heads, a.HeadDim, a.StateDim}, func(n [5]int) string {
+		return fmt.Sprintf("%d tokens, %d heads of %d by %d", n[0], n[1], n[2], n[3])
+	}}
+}
+
+// MostWork implements Worker.
+func (a *SSD) MostWork() (Shape, device.DType, float64) { return a.shape(), a.XBC.DType, a.FLOPs() }
+
+// MostWork implements Worker.
+func (a *SSDBackward) MostWork() (Shape, device.DType, float64) {
+	return a.shape(), a.XBC.DType, 3 * a.FLOPs()
+}

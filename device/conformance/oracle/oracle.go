@@ -216,6 +216,12 @@ func ReLU(x float64) (y, slope float64) {
 	return x, 1
 }
 
+// SquaredReLU is max(0, x)².
+func SquaredReLU(x float64) (y, slope float64) {
+	x = max(0, x)
+	return x * x, 2 * x
+}
+
 // Sigmoid is 1/(1+e^−x).
 func Sigmoid(x float64) (y, slope float64) {
 	s := 1 / (1 + math.Exp(-x))

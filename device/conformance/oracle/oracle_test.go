@@ -317,6 +317,42 @@ func TestGatedDeltaBackward(t *testing.T) {
 	checkGrad(t, "DtBias", dt, ddt, f)
 }
 
+// The two parts of a cut sequence give the same output as the whole, if the second part continues from the first.
+func TestSSDGoesOn(t *testing.T) {
+	r := rand.New(rand.NewPCG(6, 4))
+	a := SSD{Cu: []int32{0, 9}, Groups: 1, Heads: 2, HeadDim: 3, StateDim: 4, DtStride: 5, DtMax: 100}
+	xbc, dt, aLog, bias, d := random(r, 9*14), random(r, 9*5), random(r, 2), random(r, 2), random(r, 2)
+	whole, parts, last, states := make([]float64, 54), make([]float64, 54), make([]float64, 24), make([]float64, 24)
+	a.SSD(whole, states, nil, xbc, dt, aLog, bias, d)
+	for _, at := range [][2]int{{0, 4}, {4, 9}} {
+		a.Cu = []int32{0, int32(at[1] - at[0])}
+		a.SSD(parts[at[0]*6:], states, last, xbc[at[0]*14:], dt[at[0]*5:], aLog, bias, d)
+	}
+	for i, v := range whole {
+		if d := v - parts[i]; d > 1e-14 || d < -1e-14 {
+			t.Fatalf("element %d is %v, in two parts %v", i, v, parts[i])
+		}
+	}
+}
+
+func TestSSDBackward(t *testing.T) {
+	r := rand.New(rand.NewPCG(6, 5))
+	a := SSD{Cu: []int32{0, 5, 6, 9}, Groups: 2, Heads: 4, HeadDim: 3, StateDim: 2, DtStride: 5, DtMin: 0.4, DtMax: 1.5}
+	xbc, dt, aLog, bias, d, do := random(r, 9*20), random(r, 45), random(r, 4), random(r, 4), random(r, 4), random(r, 108)
+	o := make([]float64, 108)
+	f := func() float64 {
+		a.SSD(o, make([]float64, 24), nil, xbc, dt, aLog, bias, d)
+		return dot(o, do)
+	}
+	dxbc, ddt, da, db, dd := make([]float64, 180), make([]float64, 45), make([]float64, 4), make([]float64, 4), make([]float64, 4)
+	a.SSDBackward(dxbc, ddt, da, db, dd, do, xbc, dt, aLog, bias, d)
+	checkGrad(t, "xbc", xbc, dxbc, f)
+	checkGrad(t, "dt", dt, ddt, f)
+	checkGrad(t, "ALog", aLog, da, f)
+	checkGrad(t, "DtBias", bias, db, f)
+	checkGrad(t, "D", d, dd, f)
+}
+
 // TestUniform: numbers are uniform, and neighbouring columns, places, steps and seeds are uncorrelated. A mean of n
 // independent numbers has the standard error σ/√n; five times that happens once in two million.
 func TestUniform(t *testing.T) {

@@ -42,7 +42,7 @@ func Cases(z Size) []Case {
 	out = append(out, z.products()...)
 	for _, dt := range []device.DType{device.BF16, device.F32} {
 		out = append(out, z.norms(dt)...)
-		out = append(out, z.elements(dt)...)
+		out = append(append(out, z.elements(dt)...), z.recurrences(dt)...)
 		out = append(out, z.losses(dt)...)
 		out = append(out, z.rows(dt)...)
 	}

@@ -40,26 +40,6 @@ func (z Size) elements(dt device.DType) []Case {
 			return &op.SinksGrad{DSinks: r.random(device.F32, z.Heads), LSE: r.random(device.F32, z.Heads*T), Delta: r.random(device.F32, z.Heads*T),
 				Sinks: r.random(device.F32, z.Heads), T: T, Heads: z.Heads}
 		}},
-		{Name: "GatedDelta", Shape: table(T, C), DType: dt, make: func(r *rig) device.Op {
-			a := z.delta(r)
-			heads := r.random(device.F32, a.Heads)
-			return &op.GatedDelta{DeltaShape: a, O: r.random(dt, T*C), QKV: r.random(dt, T*a.Width()), Gates: r.random(dt, T*a.GateStride), ALog: heads,
-				DtBias: heads, States: r.random(device.F32, a.StatesLen())}
-		}},
-		{Name: "GatedDeltaBackward", Shape: table(T, C), DType: dt, make: func(r *rig) device.Op {
-			a := z.delta(r)
-			heads, sums, gates, qkv := r.random(device.F32, a.Heads), r.random(device.F32, a.Heads), r.random(dt, T*a.GateStride), r.random(dt, T*a.Width())
-			return &op.GatedDeltaBackward{DeltaShape: a, DQKV: r.random(dt, T*a.Width()), DGates: r.random(dt, T*a.GateStride), DALog: sums, DDtBias: sums,
-				DO: r.random(dt, T*C), QKV: qkv, Gates: gates, ALog: heads, DtBias: heads, States: r.random(device.F32, a.StatesLen())}
-		}},
-		{Name: "ShortConv", Shape: table(T, C), DType: dt, make: func(r *rig) device.Op {
-			return &op.ShortConv{Y: r.random(dt, T*C), X: r.random(dt, T*C), W: r.random(device.F32, 4*C), Cu: r.integers(2, func(i int) int { return i * T }), Seqs: 1,
-				T: T, C: C, Taps: 4, XStride: C}
-		}},
-		{Name: "ShortConvBackward", Shape: table(T, C), DType: dt, make: func(r *rig) device.Op {
-			return &op.ShortConvBackward{DX: r.random(dt, T*C), DW: r.random(device.F32, 4*C), DY: r.random(dt, T*C), X: r.random(dt, T*C), W: r.random(device.F32, 4*C),
-				Cu: r.integers(2, func(i int) int { return i * T }), Seqs: 1, T: T, C: C, Taps: 4, XStride: C, DXStride: C}
-		}},
 		{Name: "Convert", Shape: table(T, C) + " to " + other.String(), DType: dt, make: func(r *rig) device.Op {
 			return &op.Convert{Dst: r.random(other, T*C), Src: r.random(dt, T*C), N: int64(T * C)}
 		}},
@@ -168,6 +148,54 @@ func (z Size) experts() []Case {
 }
 
 // delta returns one sequence of heads, each with its own key head.
+// recurrences returns the operations of recurrences.
+func (z Size) recurrences(dt device.DType) []Case {
+	T, C := z.Tokens, z.Width
+	table := func(rows, columns int) string { return fmt.Sprintf("%d × %d, %s", rows, columns, dt) }
+	return []Case{
+		{Name: "GatedDelta", Shape: table(T, C), DType: dt, make: func(r *rig) device.Op {
+			a := z.delta(r)
+			heads := r.random(device.F32, a.Heads)
+			return &op.GatedDelta{DeltaShape: a, O: r.random(dt, T*C), QKV: r.random(dt, T*a.Width()), Gates: r.random(dt, T*a.GateStride), ALog: heads,
+				DtBias: heads, States: r.random(device.F32, a.StatesLen())}
+		}},
+		{Name: "GatedDeltaBackward", Shape: table(T, C), DType: dt, make: func(r *rig) device.Op {
+			a := z.delta(r)
+			heads, sums, gates, qkv := r.random(device.F32, a.Heads), r.random(device.F32, a.Heads), r.random(dt, T*a.GateStride), r.random(dt, T*a.Width())
+			return &op.GatedDeltaBackward{DeltaShape: a, DQKV: r.random(dt, T*a.Width()), DGates: r.random(dt, T*a.GateStride), DALog: sums, DDtBias: sums,
+				DO: r.random(dt, T*C), QKV: qkv, Gates: gates, ALog: heads, DtBias: heads, States: r.random(device.F32, a.StatesLen())}
+		}},
+		{Name: "SSD", Shape: table(T, C), DType: dt, make: func(r *rig) device.Op {
+			a := z.ssd(r)
+			heads := r.random(device.F32, a.Heads)
+			return &op.SSD{SSDShape: a, O: r.random(dt, T*C), XBC: r.random(dt, T*a.Width()), Dt: r.random(dt, T*a.DtStride), ALog: heads, DtBias: heads, D: heads,
+				States: r.random(device.F32, a.StatesLen())}
+		}},
+		{Name: "SSDBackward", Shape: table(T, C), DType: dt, make: func(r *rig) device.Op {
+			a := z.ssd(r)
+			heads, sums := r.random(device.F32, a.Heads), r.random(device.F32, a.Heads)
+			return &op.SSDBackward{SSDShape: a, DXBC: r.random(dt, T*a.Width()), DDt: r.random(dt, T*a.DtStride), DALog: sums, DDtBias: sums, DD: sums,
+				DStates: r.random(device.F32, a.StatesLen()), DO: r.random(dt, T*C), XBC: r.random(dt, T*a.Width()), Dt: r.random(dt, T*a.DtStride), ALog: heads,
+				DtBias: heads, D: heads, States: r.random(device.F32, a.StatesLen())}
+		}},
+		{Name: "ShortConv", Shape: table(T, C), DType: dt, make: func(r *rig) device.Op {
+			return &op.ShortConv{Y: r.random(dt, T*C), X: r.random(dt, T*C), W: r.random(device.F32, 4*C), Cu: r.integers(2, func(i int) int { return i * T }), Seqs: 1,
+				T: T, C: C, Taps: 4, XStride: C}
+		}},
+		{Name: "ShortConvBackward", Shape: table(T, C), DType: dt, make: func(r *rig) device.Op {
+			return &op.ShortConvBackward{DX: r.random(dt, T*C), DW: r.random(device.F32, 4*C), DY: r.random(dt, T*C), X: r.random(dt, T*C), W: r.random(device.F32, 4*C),
+				Cu: r.integers(2, func(i int) int { return i * T }), Seqs: 1, T: T, C: C, Taps: 4, XStride: C, DXStride: C}
+		}},
+	}
+}
+
+func (z Size) ssd(r *rig) op.SSDShape {
+	dim := min(z.Width/z.Heads, op.MostSSDHead)
+	heads := z.Width / dim
+	return op.SSDShape{Cu: r.integers(2, func(i int) int { return i * z.Tokens }), Seqs: 1, T: z.Tokens, Groups: 1, Heads: heads, HeadDim: dim, StateDim: dim,
+		DtStride: heads, DtMax: 1}
+}
+
 func (z Size) delta(r *rig) op.DeltaShape {
 	dim := min(z.Width/z.Heads, op.MostDeltaDim)
 	heads := z.Width / dim

@@ -38,6 +38,18 @@ struct Rectifier {
   }
 };
 
+struct Squared {
+  DEV float value(float x) {
+    float r = ReLU::value(x);
+    return r * r;
+  }
+  DEV float gradient(float x, float &d) {
+    float r = ReLU::value(x);
+    d *= 2.0f * r;
+    return r * r;
+  }
+};
+
 template <class F, int N, class T> DEV void activate(T *y, const T *x, int columns) {
   constexpr int CHUNKS = ELEMS / N;
   i64 row = (i64)blockIdx_x * columns;
@@ -93,7 +105,8 @@ template <class F, int N, class T> DEV void activate_backward(T *dx, T *y, const
   KERNELS(activate_silu, Smooth<SiLU>, T, N, SUFFIX)    \
   KERNELS(activate_gelu, Smooth<GELU>, T, N, SUFFIX)    \
   KERNELS(activate_erf, Smooth<ErfGELU>, T, N, SUFFIX)  \
-  KERNELS(activate_relu, Rectifier, T, N, SUFFIX)
+  KERNELS(activate_relu, Rectifier, T, N, SUFFIX)       \
+  KERNELS(activate_relu2, Squared, T, N, SUFFIX)
 
 extern "C" {
 FUNCTIONS(float, 1, _f32)

@@ -10,10 +10,11 @@ func init() {
 // Kernels of each activation; see activate.cu.
 var (
 	activateOf = [...]byAccess{op.SiLU: forAccess("activate", "activate_silu"), op.GELUTanh: forAccess("activate", "activate_gelu"),
-		op.GELU: forAccess("activate", "activate_erf"), op.ReLU: forAccess("activate", "activate_relu")}
+		op.GELU: forAccess("activate", "activate_erf"), op.ReLU: forAccess("activate", "activate_relu"),
+		op.SquaredReLU: forAccess("activate", "activate_relu2")}
 	activateBackwardOf = [...]byAccess{op.SiLU: forAccess("activate", "activate_silu_backward"),
 		op.GELUTanh: forAccess("activate", "activate_gelu_backward"), op.GELU: forAccess("activate", "activate_erf_backward"),
-		op.ReLU: forAccess("activate", "activate_relu_backward")}
+		op.ReLU: forAccess("activate", "activate_relu_backward"), op.SquaredReLU: forAccess("activate", "activate_relu2_backward")}
 )
 
 // Activate launches op.Activate.

@@ -217,12 +217,21 @@ func (l *largest) delta() {
 		kernels.GatedDelta(l, &op.GatedDelta{DeltaShape: shape, O: qkv, QKV: qkv, Gates: gates, ALog: heads, DtBias: heads, States: states})
 		kernels.GatedDeltaBackward(l, &op.GatedDeltaBackward{DeltaShape: shape, DQKV: qkv, DGates: gates, DALog: heads, DDtBias: heads, DO: qkv, QKV: qkv,
 			Gates: gates, ALog: heads, DtBias: heads, States: states})
+		l.ssd(shape.Cu, seqs)
 		w := l.f32(wideInner * op.MostTaps)
 		x := l.act(manyTokens, wideInner)
 		kernels.ShortConv(l, &op.ShortConv{Y: x, X: x, W: w, Cu: shape.Cu, Seqs: seqs, T: manyTokens, C: wideInner, Taps: op.MostTaps, XStride: wideInner})
 		kernels.ShortConvBackward(l, &op.ShortConvBackward{DX: x, DW: w, DY: x, X: x, W: w, Cu: shape.Cu, Seqs: seqs, T: manyTokens, C: wideInner,
 			Taps: op.MostTaps, XStride: wideInner, DXStride: wideInner})
 	}
+}
+
+func (l *largest) ssd(cu device.Tensor, seqs int) {
+	a := op.SSDShape{Cu: cu, Seqs: seqs, T: manyTokens, Groups: 8, Heads: 128, HeadDim: op.MostSSDHead, StateDim: op.MostSSDState, DtStride: 128, DtMax: 1}
+	x, dt, heads, states := l.act(manyTokens, int64(a.Width())), l.act(manyTokens, 128), l.f32(128), l.f32(int64(a.StatesLen()))
+	kernels.SSD(l, &op.SSD{SSDShape: a, O: x, XBC: x, Dt: dt, ALog: heads, DtBias: heads, D: heads, States: states})
+	kernels.SSDBackward(l, &op.SSDBackward{SSDShape: a, DXBC: x, DDt: dt, DALog: heads, DDtBias: heads, DD: heads, DStates: states, DO: x, XBC: x, Dt: dt,
+		ALog: heads, DtBias: heads, D: heads, States: states})
 }
 
 func (l *largest) attention(dim int, softcap float32) {

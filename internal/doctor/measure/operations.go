@@ -75,6 +75,23 @@ func deltaShape(o Operation) op.DeltaShape {
 	return op.DeltaShape{Seqs: 1, T: o.Rows, KeyHeads: heads, Heads: heads, KeyDim: dim, ValueDim: dim, GateStride: 2 * heads}
 }
 
+// ssdShape is the scan of rows of x with o.Cols columns, as in published models.
+func ssdShape(o Operation) op.SSDShape {
+	dim := min(64, o.Cols)
+	return op.SSDShape{Seqs: 1, T: o.Rows, Groups: 1, Heads: o.Cols / dim, HeadDim: dim, StateDim: 128, DtStride: o.Cols / dim, DtMax: 1}
+}
+
+// wantSSD takes the arguments that the scan and its backward share.
+func (a *memory) wantSSD(o Operation, x *op.SSDShape, xbc, dt, aLog, dtBias, d, states *device.Tensor) {
+	a.want(xbc, o.DType, o.Rows*x.Width())
+	a.want(dt, o.DType, o.Rows*x.DtStride)
+	for _, t := range []*device.Tensor{aLog, dtBias, d} {
+		a.want(t, device.F32, x.Heads)
+	}
+	a.want(states, device.F32, x.StatesLen())
+	a.filled(&x.Cu, device.I32, 2, func(i int) float64 { return float64(i * o.Rows) })
+}
+
 // builds has a build function for every operation, by name. Values stay finite when an operation is repeated: in-place
 // operations use a factor of 1.
 var builds = map[string]build{
@@ -314,6 +331,24 @@ var builds = map[string]build{
 		a.filled(&x.W, device.F32, o.Rows, ones)
 		a.want(&x.DW, device.F32, o.Rows)
 		a.filled(&x.Index, device.I32, o.Rows, permuted(o.Rows))
+		return enqueue(x)
+	},
+	"SSD": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
+		x := &op.SSD{SSDShape: ssdShape(o)}
+		a.want(&x.O, o.DType, o.Rows*o.Cols)
+		a.wantSSD(o, &x.SSDShape, &x.XBC, &x.Dt, &x.ALog, &x.DtBias, &x.D, &x.States)
+		return enqueue(x)
+	},
+	"SSDBackward": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
+		x := &op.SSDBackward{SSDShape: ssdShape(o)}
+		a.want(&x.DO, o.DType, o.Rows*o.Cols)
+		a.want(&x.DXBC, o.DType, o.Rows*x.Width())
+		a.want(&x.DDt, o.DType, o.Rows*x.DtStride)
+		for _, t := range []*device.Tensor{&x.DALog, &x.DDtBias, &x.DD} {
+			a.want(t, device.F32, x.Heads)
+		}
+		a.want(&x.DStates, device.F32, x.StatesLen())
+		a.wantSSD(o, &x.SSDShape, &x.XBC, &x.Dt, &x.ALog, &x.DtBias, &x.D, &x.States)
 		return enqueue(x)
 	},
 	"ShortConv": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {

@@ -1,6 +1,7 @@
 package reference
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -91,6 +92,9 @@ func embed(cfg *model.Config, w Weights, s Sequence) []float64 {
 // Block returns the output (T, h) of decoder block i for one sequence x (T, h).
 func Block(cfg *model.Config, w Weights, i int, x []float64) []float64 {
 	x2 := Attention(cfg, w, i, x)
+	if !cfg.HasExperts(i) && !cfg.HasMLP(i) {
+		return x2
+	}
 	if cfg.Parallel { // the MLP reads x, perhaps by attention's norm
 		by := "post_attention_layernorm"
 		if cfg.SharedNorm {
@@ -131,6 +135,9 @@ func tensor(i int, s string) string { return fmt.Sprintf("model.layers.%d.%s", i
 // Attention returns x + attention(norm(x)) of decoder block i. In models with four norms in a block attention(norm(x))
 // is normed too; with norms of outputs only it is x + norm(attention(x)).
 func Attention(cfg *model.Config, w Weights, i int, x []float64) []float64 {
+	if !cfg.Mixes(i) {
+		return x
+	}
 	around := normsOf(w, i)
 	n := hiddenNorm(cfg, w, around.attn, x)
 	if cfg.IsRecurrent(i) {
@@ -194,7 +201,7 @@ func mlp(cfg *model.Config, w Weights, in string, n []float64) []float64 {
 		for j, v := range up {
 			up[j] = activation(cfg, v)
 		}
-		return linear(up, w[in+"down_proj.weight"], w[in+"down_proj.bias"], cfg.IntermediateSize)
+		return linear(up, w[in+"down_proj.weight"], w[in+"down_proj.bias"], len(w[in+"up_proj.weight"])/h)
 	}
 	gateW := w[in+"gate_proj.weight"]
 	gate, up := linear(n, gateW, w[in+"gate_proj.bias"], h), linear(n, w[in+"up_proj.weight"], w[in+"up_proj.bias"], h)
@@ -218,6 +225,8 @@ func activation(cfg *model.Config, x float64) float64 {
 		return 0.5 * x * (1 + math.Erf(x/math.Sqrt2))
 	case model.ReLU:
 		return max(0, x)
+	case model.SquaredReLU:
+		return max(0, x) * max(0, x)
 	}
 	return x / (1 + math.Exp(-x))
 }
@@ -484,7 +493,7 @@ func (r *Routing) take(p []float64, chosen []int) {
 func MoE(cfg *model.Config, w Weights, i int, x []float64, r *Routing) []float64 {
 	n, h := hiddenNorm(cfg, w, tensor(i, "post_attention_layernorm"), x), cfg.HiddenSize
 	in := tensor(i, "mlp.")
-	y, router := append([]float64(nil), x...), in+"gate"
+	y, router, by := append([]float64(nil), x...), in+"gate", cmp.Or(cfg.ResidualScale, 1)
 	for t := range len(n) / h {
 		row, out := n[t*h:(t+1)*h], y[t*h:(t+1)*h]
 		logits := linear(row, w[router+".weight"], w[router+".bias"], h)
@@ -500,13 +509,13 @@ func MoE(cfg *model.Config, w Weights, i int, x []float64, r *Routing) []float64
 			if cfg.WeightedInputs {
 				weighted := make([]float64, h)
 				addScaled(weighted, weight, row)
-				addScaled(out, 1, mlp(cfg, w, expert, weighted))
+				addScaled(out, by, mlp(cfg, w, expert, weighted))
 				continue
 			}
-			addScaled(out, weight, mlp(cfg, w, expert, row))
+			addScaled(out, by*weight, mlp(cfg, w, expert, row))
 		}
 		if shared := in + "shared_experts."; w[shared+"down_proj.weight"] != nil {
-			addScaled(out, sharedWeight(w[in+"shared_expert_gate.weight"], row), mlp(cfg, w, shared, row))
+			addScaled(out, by*sharedWeight(w[in+"shared_expert_gate.weight"], row), mlp(cfg, w, shared, row))
 		}
 	}
 	return y
@@ -670,10 +679,53 @@ func gatedDelta(cfg *model.Config, w Weights, i int, n []float64) []float64 {
 
 // recurrence returns the output of block i's recurrence for its normed input n.
 func recurrence(cfg *model.Config, w Weights, i int, n []float64) []float64 {
-	if cfg.ShortConv != nil {
+	switch {
+	case cfg.ShortConv != nil:
 		return gatedShortConv(cfg, w, i, n)
+	case cfg.Mamba2 != nil:
+		return mamba2(cfg, w, i, n)
 	}
 	return gatedDelta(cfg, w, i, n)
+}
+
+// mamba2 returns the output of a Mamba-2 mixer, computed token by token. Source: arXiv:2405.21060, section 6;
+// transformers, modeling_granitemoehybrid.
+func mamba2(cfg *model.Config, w Weights, i int, n []float64) []float64 {
+	r, h := cfg.Mamba2, cfg.HiddenSize
+	weight := func(s string) []float64 { return w[tensor(i, "mamba."+s)] }
+	in := linear(n, weight("in_proj.weight"), weight("in_proj.bias"), h)
+	columns, inner, conv := r.Columns(), r.Inner(), r.Convolved()
+	var xbc []float64
+	for t := range len(n) / h {
+		xbc = append(xbc, in[t*columns+inner:][:conv]...)
+	}
+	xbc = convolution(xbc, weight("conv1d.weight"), weight("conv1d.bias"), conv, r.Taps)
+	for j, v := range xbc {
+		xbc[j] = v * sigmoid(v)
+	}
+	out, state := make([]float64, 0, len(n)/h*inner), make([]float64, inner*r.StateDim)
+	for t := range len(n) / h {
+		row, y := xbc[t*conv:][:conv], make([]float64, inner)
+		for p := range y {
+			head := p / r.HeadDim
+			group := head / (r.Heads / r.Groups) * r.StateDim
+			dt := math.Log1p(math.Exp(in[t*columns+inner+conv+head] + weight("dt_bias")[head]))
+			dt = min(max(dt, r.DtMin), r.DtMax)
+			y[p] = weight("D")[head] * row[p]
+			for k := range r.StateDim {
+				s := &state[p*r.StateDim+k]
+				*s = *s*math.Exp(-math.Exp(weight("A_log")[head])*dt) + dt*row[p]*row[inner+group+k]
+				y[p] += *s * row[inner+r.Groups*r.StateDim+group+k]
+			}
+			z := in[t*columns+p]
+			y[p] *= z * sigmoid(z)
+		}
+		width := inner / r.Groups
+		for g := range r.Groups {
+			out = append(out, rmsNorm(y[g*width:][:width], weight("norm.weight")[g*width:][:width], float64(cfg.RMSNormEps), 0)...)
+		}
+	}
+	return linear(out, weight("out_proj.weight"), weight("out_proj.bias"), inner)
 }
 
 // gatedShortConv returns the output of a gated short convolution. Source: transformers, modeling_lfm2.

@@ -1,0 +1,39 @@
+package layers
+
+import (
+	"testing"
+
+	"mt/device"
+	"mt/model"
+)
+
+// mamba2Config is a model with a Mamba-2 mixer in one block and attention in the other.
+func mamba2Config(bias bool) *model.Config {
+	return config(func(c *model.Config) {
+		c.Recurrent = []bool{true, false}
+		c.Mamba2 = &model.Mamba2{Groups: 2, Heads: 4, HeadDim: 3, StateDim: 5, Taps: 3, ConvBias: bias, Bias: bias, DtMax: 100}
+	})
+}
+
+// TestRecomputedFLOPsOfMamba2: RecomputedFLOPs of a block with a Mamba-2 mixer equals the operations that a counting
+// device sees in addition to a step with everything kept, apart from the convolution, which is always computed again.
+func TestRecomputedFLOPsOfMamba2(t *testing.T) {
+	cfg := mamba2Config(false)
+	recomputedFLOPs(t, cfg, cfg.Mamba2.ConvFLOPs())
+}
+
+// TestMamba2Bytes: a block keeps its output, the states and the first product's result; its cache does not grow.
+func TestMamba2Bytes(t *testing.T) {
+	cfg := mamba2Config(false)
+	s := Spec{Config: cfg, Act: device.BF16, MaxTokens: 130, ChunkTokens: 64}
+	round := func(n int) int64 { return int64(n+device.Align-1) / device.Align * device.Align }
+	o, states, in := round(2*130*12), round(4*3*12*5), round(2*130*(12+32+4))
+	for keep, want := range map[Keep]int64{KeepNothing: 0, KeepAttention: o + states, KeepQKV: o + states + in} {
+		if got := KindOf(model.Recurrent).SavedBytes(s, keep, 130); got != want {
+			t.Errorf("keep %s: %d bytes, want %d", keep, got, want)
+		}
+	}
+	if got, want := KindOf(model.Recurrent).CacheBytes(s, 1<<20), round(2*2*32)+round(4*12*5); got != want {
+		t.Errorf("a cache of %d bytes, want %d", got, want)
+	}
+}
