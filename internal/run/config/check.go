@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// check checks keys that depend on each other. It returns mistakes and adds warnings about keys that have no effect.
+// check returns the mistakes in keys that depend on each other. It also adds warnings to c about keys that have no
+// effect.
 func (c *Config) check() []error {
 	var errs []error
 	fail := func(key, format string, args ...any) { errs = append(errs, c.Errorf(key, format, args...)) }
@@ -77,7 +78,8 @@ func (c *Config) check() []error {
 	return errs
 }
 
-// CheckAverage returns an error if the moving average would start only at the last step. MaxSteps must be known.
+// CheckAverage returns an error if the weights' moving average (ema_decay) would start only at the last step.
+// MaxSteps must be known.
 func (c *Config) CheckAverage() error {
 	if c.EMADecay == 0 || c.EMAAfter == 0 || c.EMAAfter+1 < c.MaxSteps {
 		return nil
@@ -85,7 +87,8 @@ func (c *Config) CheckAverage() error {
 	return fmt.Errorf("ema_update_after_step is %d and the run has %d steps, so the average would equal the final weights: lower ema_update_after_step, or remove ema_decay", c.EMAAfter, c.MaxSteps)
 }
 
-// checkWatching checks the keys that need evaluations during the run or prompts. held: the run has held-out data.
+// checkWatching rejects save_best, early_stopping_patience and sample_steps if the evaluations, checkpoints or
+// prompts that they need are missing. held: the run has held-out data.
 func (c *Config) checkWatching(held bool, fail func(key, format string, args ...any)) {
 	for _, k := range []struct {
 		name  string
@@ -127,7 +130,7 @@ func (c *Config) Samples() []string {
 
 func (c *Config) warnings(held bool) {
 	d := Default()
-	ignored := func(key, why string) { // a key that repeats its default needs no warning
+	ignored := func(key, why string) { // warns that the key has no effect, unless its value equals the default
 		if k := byName[key]; c.Given(key) && k.print(c) != k.print(d) {
 			c.warnf("%s has no effect: %s", key, why)
 		}
@@ -178,8 +181,9 @@ func (c *Config) warnings(held bool) {
 	}
 }
 
-// CheckGradSlabs returns a UsageError if pipeline.grad_slabs is too small for clipping. The norm needs every gradient
-// of a step, so each layer needs its own slab unless its gradient can wait on a disk. Zero (auto) always fits.
+// CheckGradSlabs returns a UsageError if pipeline.grad_slabs is too small for clipping by the global norm. The norm
+// needs every gradient of a step, so each layer needs its own slab unless its gradient can wait on a disk. 0 (auto)
+// is always accepted.
 func (c *Config) CheckGradSlabs(layers int) error {
 	n := c.Pipeline.GradSlabs
 	if n == 0 || n >= layers || !c.WaitsForNorm() || len(c.StateDir) > 0 {
@@ -190,7 +194,7 @@ func (c *Config) CheckGradSlabs(layers int) error {
 		"layer when its gradient lands, `grad_dtype: bf16` halves the slabs, and with `state_dir` gradients wait on a disk", n, layers)
 }
 
-// unused returns the optimizer keys that this optimizer does not read.
+// unused returns the optimizer keys that the optimizer named optim does not read.
 func unused(optim string) []string {
 	muons, adams := []string{"muon_lr", "adam_lr", "ns_steps", "adjust_lr_fn"}, []string{"adam_beta1", "adam_beta2", "adam_epsilon"}
 	switch optim {

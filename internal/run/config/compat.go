@@ -8,9 +8,9 @@ import (
 
 // Difference is a key whose value differs between two configs.
 type Difference struct {
-	Key      string // canonical name; rows_per_step for the rows of a step
-	Part     Part   // empty: the difference never matters to a resumed run
-	Was, Now string // printed values
+	Key      string // canonical name, or rows_per_step for the rows of an optimizer step
+	Part     Part   // empty: the difference does not matter when a run resumes
+	Was, Now string // the two values as YAML
 }
 
 func (d Difference) String() string { return fmt.Sprintf("%s was %s, is %s", d.Key, d.Was, d.Now) }
@@ -23,16 +23,16 @@ func (c *Config) Differences(was *Config) []Difference {
 			out = append(out, Difference{k.name, k.part, a, b})
 		}
 	})
-	// A path and a preset can print alike.
+	// A path and a preset can have the same printed form. They are different models.
 	if a, b := was.Model.Path != "", c.Model.Path != ""; a != b && was.Model.print() == c.Model.print() {
 		out = append(out, Difference{modelKey, PartModel, was.Model.print(), c.Model.print()})
 	}
 	return out
 }
 
-// Changes lists the differences that matter when a run with c resumes a checkpoint made with saved. Both configs are
-// resolved; the caller decides which changes are allowed. The two keys behind the rows of a step count only as their
-// product. A key that c leaves to mt is no difference.
+// Changes lists the differences that matter when a run with config c resumes a checkpoint made with config saved.
+// Both configs have every auto resolved. The caller decides which changes are allowed. per_device_train_batch_size
+// and gradient_accumulation_steps are compared only by their product. A key that is still auto in c is no difference.
 func (c *Config) Changes(saved *Config) []Difference {
 	var out []Difference
 	for _, d := range c.Differences(saved) {
@@ -46,10 +46,14 @@ func (c *Config) Changes(saved *Config) []Difference {
 	return out
 }
 
-// KeepResolved replaces "auto" in c by the value that saved resolved, so a resumed run keeps it. If pipeline is
-// false, the keys of the pipeline stay auto and the plan resolves them, because the steps have changed. Keys that
-// every start chooses again also stay auto. enable_thinking belongs to the chat template and devices to the machine,
-// so both stay.
+// KeepResolved replaces "auto" in c by the value that saved resolved, so a resumed run keeps that value. These keys
+// stay auto:
+//
+//   - pipeline keys, if pipeline is false: the steps have changed, so the plan resolves these keys again
+//   - keys that every start chooses again from the machine (key.anew)
+//   - resume_from_checkpoint
+//   - enable_thinking, which belongs to the chat template
+//   - devices, which belongs to the machine
 func (c *Config) KeepResolved(saved *Config, pipeline bool) {
 	eachKey(func(k *key) {
 		if k.print(c) != "auto" || k.name == "resume_from_checkpoint" || k.name == thinkingKey || k.name == devicesKey || k.anew || k.isPipeline() && !pipeline {

@@ -8,7 +8,7 @@ import (
 	"mt/data"
 )
 
-// Bytes is an amount of memory. Zero is "auto" where a key allows it.
+// Bytes is an amount of memory. Where a key allows "auto", 0 means auto.
 type Bytes int64
 
 // String formats b in a binary unit, rounded: "10 GiB".
@@ -30,7 +30,7 @@ func (b Bytes) exact() string {
 	return strconv.FormatInt(n, 10) + units[u]
 }
 
-// Toggle is a switch that mt sets itself where it is Auto.
+// Toggle is a switch with a third value, Auto: mt then chooses.
 type Toggle string
 
 // The values of a Toggle.
@@ -57,21 +57,21 @@ func (m ModelRef) Set() bool { return m.Path != "" || m.Preset != "" || m.Inline
 // Pipeline holds the pipeline's depths and sizes. Zero is "auto".
 type Pipeline struct {
 	WeightSlots      int // device buffers for a layer's weights, at least 1
-	GradBuffers      int // device buffers that sum gradients, at least 1
+	GradBuffers      int // device buffers that sum gradients over micro-batches, at least 1
 	GradSlabs        int // host buffers that gradients are copied into, at least 1
 	ActivationSlots  int // device buffers for one micro-batch's hidden states, at least 3
 	BatchesAhead     int // batches packed in advance, at least 1
 	ExchangeBuffers  int // several ranks: host buffers for gradients from other ranks, at least 1
 	MatrixBuffers    int // muon: buffers per device for matrices on their way between host and device, at least 1
 	StateSlots       int // host buffers for layer states that live on disk, at least 1
-	GathersAhead     int // several ranks: layers whose weights are gathered at the same time, at least 1
+	GathersAhead     int // several ranks: layers whose weights are gathered from the ranks at the same time, at least 1
 	MicroBatchTokens int // tokens of a micro-batch, at least 1; a micro-batch goes through a layer in one launch
 	ChunkTokens      int // tokens that all stages but attention process at a time, at least 1
 	HeadShards       int // vocabulary ranges that the head is split into, at least 1
 }
 
-// Config is everything a user can say about a run. A field's comment gives its key where the field's name does not.
-// The table in keys.go has meanings and limits.
+// Config holds every key of a run. A field's comment gives its key where the key is not the field's name in snake
+// case. The table in keys.go has the meanings and limits.
 type Config struct {
 	Model            ModelRef // model_name_or_path or model
 	AddTokens        []string
@@ -119,7 +119,7 @@ type Config struct {
 	LRScheduler   string  // lr_scheduler_type; one of schedulers
 	WarmupSteps   int     // 0: WarmupRatio decides
 	WarmupRatio   float64 // share of all steps, rounded up
-	MinLRRatio    float64 // lowest learning rate / LearningRate; see lowest
+	MinLRRatio    float64 // lowest learning rate / peak learning rate; see method lowest
 	NumDecaySteps int     // wsd: steps of the decay; 0: DecayRatio decides
 	DecayRatio    float64 // wsd: share of all steps, rounded up
 	// LRSchedulerKwargs are numbers of the schedule under their names in Transformers.
@@ -142,10 +142,10 @@ type Config struct {
 	EMAAfter          int     // ema_update_after_step
 	// Freeze and Unfrozen are regular expressions; see model.Freeze.
 	Freeze, Unfrozen []string
-	// LabelSmoothing and ZLoss are terms of the training loss beside −log p; see op.LossTerms.
+	// LabelSmoothing and ZLoss weight terms that the training loss adds to −log p; see op.LossTerms.
 	LabelSmoothing, ZLoss float64
-	NoiseAlpha            float64 // alpha of op.Noise; 0: no noise on embeddings
-	// DPO switches preference training on; see Preference.
+	NoiseAlpha            float64 // alpha of op.Noise, the noise on embeddings; 0: no noise
+	// DPO holds the keys under `dpo:` as given; nil: no preference training. Method Preference parses them.
 	DPO map[string]any
 
 	OutputDir          string
@@ -206,7 +206,7 @@ type Config struct {
 	Threads            int    // 0: all cores
 	Pipeline           Pipeline
 
-	// SchedulePosition places the learning rate's schedule on the run's steps.
+	// SchedulePosition says at which step the learning-rate schedule starts; see its type.
 	SchedulePosition SchedulePosition
 
 	// Warnings are shown to the user once, before the run starts.
@@ -216,7 +216,7 @@ type Config struct {
 	sources map[string]keySource // canonical name → where the key was given
 }
 
-// keySource records where a key was given and how it was spelled.
+// keySource records where a key was given and the name that the user wrote.
 type keySource struct {
 	spelled string
 	pos     Pos
@@ -242,7 +242,7 @@ func Default() *Config {
 // gradient_accumulation_steps counts.
 func (c *Config) RowsPerStep() int { return c.PerDeviceTrainBatchSize * c.GradientAccumulationSteps }
 
-// WaitsForNorm reports whether updates wait for the norm of all gradients.
+// WaitsForNorm reports whether updates wait for the global gradient norm.
 func (c *Config) WaitsForNorm() bool { return c.MaxGradNorm > 0 && c.Clip == "global" }
 
 // Given reports whether the user gave the key in the file or as a flag. key is canonical: "pipeline.weight_slots".

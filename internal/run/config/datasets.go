@@ -10,15 +10,15 @@ import (
 	"mt/data"
 )
 
-// setKey describes a key of an item of datasets.
+// setKey describes one key of an item of `datasets`, such as path or split.
 type setKey struct {
 	name string
 	doc  string
 	set  func(s *data.Set, e *setter) error
-	show func(s *data.Set) any // in the types of value.inline; nil: not given
+	show func(s *data.Set) any // value for printing, of a type that value.inline returns; nil: not given
 }
 
-// setTypes maps other tools' names for values of type to ours.
+// setTypes maps other tools' values of the key type to mt's values.
 var setTypes = map[string]string{"chat_template": "messages", "openai": "messages", "chatml": "messages", "completion": "text", "pretrain": "text",
 	"prompt-completion": "prompt_completion", "preference": "pairs"}
 
@@ -65,7 +65,7 @@ var setKeys = []setKey{
 // fields to their names.
 const mappingsKey = "message_property_mappings"
 
-// textOf returns a function that parses a text field of a set.
+// textOf returns a parser for a text field of a data set. at returns the field's address.
 func textOf(at func(*data.Set) *string) func(*data.Set, *setter) error {
 	return func(s *data.Set, e *setter) error { return e.text(at(s)) }
 }
@@ -79,7 +79,7 @@ func shownText(at func(*data.Set) *string) func(*data.Set) any {
 	}
 }
 
-// wholeOf returns a function that parses a whole number of a set, at least 0.
+// wholeOf returns a parser for a whole number of at least 0 in a data set. at returns the field's address.
 func wholeOf(at func(*data.Set) *int) func(*data.Set, *setter) error {
 	return func(s *data.Set, e *setter) error {
 		if e.v.kind == null {
@@ -107,7 +107,7 @@ func anysOrNil(list []string) any {
 	return anys(list)
 }
 
-// fieldKey returns a setKey that names a column.
+// fieldKey returns the setKey for a key that names a column.
 func fieldKey(name, field, doc string) setKey {
 	return setKey{name, doc, func(s *data.Set, e *setter) error {
 		var column string
@@ -127,7 +127,7 @@ func fieldKey(name, field, doc string) setKey {
 	}}
 }
 
-// setRoles parses roles, which maps each role of chat templates to its names in messages.
+// setRoles parses the key roles. It maps each role of chat templates to the names of that role in the data.
 func setRoles(s *data.Set, e *setter) error {
 	const want = "a mapping such as {user: [human], assistant: [gpt]}"
 	if e.v.kind == null {
@@ -199,7 +199,7 @@ func (e *setter) sets(p *[]data.Set) error {
 	return nil
 }
 
-// one parses a data set. name is its name in errors.
+// one parses one data set from v. Errors call the data set name.
 func (e *setter) one(name string, v value) (s data.Set, err error) {
 	switch v.kind {
 	case plain, quoted:
@@ -347,7 +347,8 @@ func (c *Config) dataSpec(paths []string, sets []data.Set) data.Spec {
 	return s
 }
 
-// templatePlace returns template; a Hub id becomes its directory in the Hugging Face cache.
+// templatePlace returns the key template. If the key is a Hub id in the Hugging Face cache, it returns the directory
+// there.
 func (c *Config) templatePlace() string {
 	if !strings.Contains(c.Template, "/") || !hubID.MatchString(c.Template) {
 		return c.Template
@@ -371,7 +372,8 @@ func (c *Config) TemplateVars() map[string]any {
 
 const thinkingKey = "enable_thinking"
 
-// checkTemplateVars rejects variables in chat_template_kwargs that mt sets itself or that enable_thinking sets.
+// checkTemplateVars rejects chat_template_kwargs with a variable that mt sets itself, or with enable_thinking if the
+// key of that name is also given.
 func (c *Config) checkTemplateVars(fail func(key, format string, args ...any)) {
 	for _, name := range data.OwnVars {
 		if _, given := c.ChatTemplateKwargs[name]; given {

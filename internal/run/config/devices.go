@@ -44,5 +44,5 @@ func (c *Config) DeviceList() (DeviceList, error) {
 // wantDevices describes the values of the key devices.
 const wantDevices = "auto, a number of devices up to 64, or a list of GPUs such as [0, 2]"
 
-// maxDevices is above the number of devices of any machine.
+// maxDevices is a limit that no machine exceeds.
 const maxDevices = 64

@@ -35,8 +35,8 @@ func Settings(all []Setting) string {
 // File returns the config file's name; "" if there were only flags.
 func (c *Config) File() string { return c.file }
 
-// Edit writes settings into the config text src. Existing keys get the new value; other keys are added. All other
-// bytes stay. Errors call the file name and say what to write by hand.
+// Edit writes settings into the config text src and changes no other bytes. A key that is present gets the new value;
+// a missing key is added. Errors contain the file name and the lines to write by hand.
 func Edit(name string, src []byte, settings []Setting) ([]byte, error) {
 	fail := func(why error) ([]byte, error) {
 		return nil, Usagef("config: %s cannot be edited (%w): add these settings by hand: %s", name, why, Settings(settings))
@@ -70,7 +70,8 @@ func Edit(name string, src []byte, settings []Setting) ([]byte, error) {
 // byteOrderMark is the mark at the start of files that some editors write.
 const byteOrderMark = "\xef\xbb\xbf"
 
-// checkEdit parses an edited file again. It fails if a key beside the settings changed or a setting is wrong.
+// checkEdit parses an edited file again. It fails if a setting has a wrong value or if a key outside the settings
+// changed.
 func checkEdit(before *Config, name, text string, settings []Setting) error {
 	after, err := Parse(name, []byte(text), Args{})
 	if err != nil {
@@ -167,7 +168,7 @@ func (b *branch) find(name string) *ast.MappingValueNode {
 	return nil
 }
 
-// errShape is the error for a file with an unexpected layout.
+// errShape is the error for a file whose YAML layout Edit cannot change safely.
 var errShape = errors.New("its layout is unusual")
 
 // span returns the byte offsets of n, a scalar on one line.
@@ -268,7 +269,7 @@ func (e *editor) addLine(at int, line string) string {
 	return e.splice(at, at, "\n"+line)
 }
 
-// fill gives a key without a value its first field.
+// fill gives a mapping key that has no value, such as `pipeline:`, its first field.
 func (e *editor) fill(at *ast.MappingValueNode, field string) (string, error) {
 	if from, to, err := e.span(at.Value); err == nil && at.Value.GetToken().Position.Line >= at.Key.GetToken().Position.Line && to > from {
 		return e.splice(from, to, "{"+field+"}"), nil

@@ -44,10 +44,10 @@ func IsUsage(err error) bool {
 	return errors.As(err, &u)
 }
 
-// Errorf returns a UsageError about a key. The key has its name in the table of keys, not an alias. For a model that is
-// described in the config itself it is a path such as "model.hidden_size". The text begins with the key's position:
-// "train.yaml:3:7: ..." or "--dataset: ...". For a key that was not given the text begins with the file and the key:
-// "train.yaml: dataset: ...". %w wraps, as in fmt.Errorf.
+// Errorf returns a UsageError about a key. key is the canonical name, not an alias; a key of an inline model is
+// "model.hidden_size". The text begins with the key's position: "train.yaml:3:7: ..." or "--dataset: ...". For a key
+// that was not given the text begins with the file and the key: "train.yaml: dataset: ...". %w wraps, as in
+// fmt.Errorf.
 func (c *Config) Errorf(key, format string, args ...any) error {
 	err := fmt.Errorf(format, args...)
 	o, given := c.sources[key]
@@ -67,7 +67,7 @@ func (c *Config) Errorf(key, format string, args ...any) error {
 	return Usagef("%s: %w", key, err)
 }
 
-// Require returns a UsageError that names the first of the keys that was not given. It knows "model" and "dataset".
+// Require returns a UsageError for the first of keys that was not given. Only "model" and "dataset" can be required.
 func (c *Config) Require(keys ...string) error {
 	for _, k := range keys {
 		switch {

@@ -42,7 +42,7 @@ func (a *Args) add(set *pflag.FlagSet, name, doc string) *pflag.Flag {
 	return f
 }
 
-// With returns a with one more key, as if a flag had given it.
+// With returns a copy of a with one more key, as if a flag had given it.
 func (a Args) With(key, text string) (Args, error) {
 	with := Args{slices.Clone(a.entries)}
 	err := (&keyFlag{args: &with, name: key, typed: flagName(key)}).Set(text)
@@ -66,7 +66,7 @@ func Choices() map[string][]string {
 // keyFlag is a pflag.Value for one key.
 type keyFlag struct {
 	args        *Args
-	name, typed string // "max_steps"; "--max_steps" or "--max-steps"
+	name, typed string // the key "max_steps"; the flag as typed, "--max_steps" or "--max-steps"
 }
 
 // String implements pflag.Value. The flag shows no default, since a config file may give the key a value.
@@ -92,10 +92,10 @@ func (f *keyFlag) Set(text string) error {
 	return nil
 }
 
-// Spell rewrites args so that each flag and its value are one argument, such as --seed=1. pflag accepts a switch's
-// value only in this form. Spell adds a flag that set lacks, for Load to judge: the flag is a key of an inline model
-// or a mistake. It returns a UsageError for arguments that pflag would misread: a flag with one dash, a repeated
-// flag, or a flag where a value should be.
+// Spell rewrites args so that each flag and its value are one argument, such as --seed=1, the only form in which
+// pflag accepts a value for a switch. A flag that set lacks is added to set: it is a key of an inline model or a
+// mistake, and Load decides which. Spell returns a UsageError for arguments that pflag would misread: a flag with one
+// dash, a repeated flag, or a flag where a value should be.
 func (a *Args) Spell(set *pflag.FlagSet, args []string) (out []string, err error) {
 	seen := map[*pflag.Flag]bool{}
 	for len(args) > 0 && args[0] != "--" {
@@ -134,7 +134,7 @@ func (a *Args) Spell(set *pflag.FlagSet, args []string) (out []string, err error
 	return append(out, args...), nil
 }
 
-// togetherHint explains how a list's flag takes several values; "" for a flag with a single value.
+// togetherHint explains how to give several values to a list's flag; "" for a flag with a single value.
 func togetherHint(f *pflag.Flag, typed string) string {
 	k, isKey := f.Value.(*keyFlag)
 	if !isKey || byName[k.name] == nil {
@@ -163,7 +163,7 @@ func takes(f *pflag.Flag, arg string) bool {
 	return !strings.HasPrefix(arg, "--")
 }
 
-// Switch adds a flag of the command itself to set. The flag may stand without a value.
+// Switch adds to set a boolean flag that is not a key. The flag may stand without a value.
 func Switch(set *pflag.FlagSet, name string, to *bool) {
 	set.BoolFunc(name, "", func(text string) (err error) {
 		val, ok := truth(text)

@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// judge returns why the value of another tool's key contradicts mt, or "" if it does not.
+// judge checks the value of another tool's key. It returns why mt cannot do what the value asks, or "" if mt can
+// ignore the key.
 type judge func(v value, c *Config) string
 
 // harmless allows any value.
@@ -28,7 +29,7 @@ func (v value) unset() bool {
 	return len(v.fields) == 0
 }
 
-// off accepts only values that switch the key off.
+// off returns a judge that accepts only values that switch the key off.
 func off(reason string) judge {
 	return func(v value, _ *Config) string {
 		if v.unset() {
@@ -38,7 +39,7 @@ func off(reason string) judge {
 	}
 }
 
-// on rejects values that switch the key off. It accepts a key without a value.
+// on returns a judge that rejects values that switch the key off. It accepts a key without a value.
 func on(reason string) judge {
 	return func(v value, _ *Config) string {
 		if v.kind != null && v.unset() {
@@ -48,7 +49,7 @@ func on(reason string) judge {
 	}
 }
 
-// only accepts the given words and an empty value.
+// only returns a judge that accepts the given words and an empty value.
 func only(reason string, words ...string) judge {
 	return func(v value, _ *Config) string {
 		if v.kind == null || v.kind <= quoted && slices.Contains(words, strings.ToLower(v.text)) {
@@ -112,7 +113,7 @@ var foreign = map[string]judge{
 
 var wandb = off("mt reports to metrics.jsonl, tensorboard and mlflow: set report_to")
 
-// foreignSwitches reports which keys of foreign may stand as a flag without a value.
+// foreignSwitches tells which keys of foreign are switches, so that their flags need no value.
 var foreignSwitches = func() map[string]bool {
 	m := map[string]bool{}
 	for k := range maps.Keys(foreign) {
@@ -130,7 +131,8 @@ var foreignSwitches = func() map[string]bool {
 	return m
 }()
 
-// bf16 treats false as compute_dtype: fp32. True changes nothing, since auto means bf16 on cuda.
+// bf16 is the judge of the key bf16. It sets compute_dtype to fp32 for false. True changes nothing, since auto means
+// bf16 on cuda.
 func bf16(v value, c *Config) string {
 	val, ok := truth(v.text)
 	switch {
@@ -148,7 +150,7 @@ func bf16(v value, c *Config) string {
 	return ""
 }
 
-// checkpointing rejects values of gradient_checkpointing that contradict recompute.
+// checkpointing is the judge of gradient_checkpointing. It rejects values that contradict recompute.
 func checkpointing(v value, c *Config) string {
 	val, ok := truth(v.text)
 	switch {
@@ -160,8 +162,8 @@ func checkpointing(v value, c *Config) string {
 	return ""
 }
 
-// idleKeys maps keys of other tools without a meaning in mt to the reason. Dropping such a key loses nothing,
-// whatever its value. A key that is also in foreign may stand in a config of mt.
+// idleKeys maps keys of other tools that mean nothing to mt to the reason. Dropping such a key loses nothing,
+// whatever its value. An idle key that is also in foreign may stay in a config of mt.
 var idleKeys = func() map[string]string {
 	out := map[string]string{}
 	eachImport("any", func(key, _, why string) { out[key] = why })

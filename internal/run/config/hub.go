@@ -38,7 +38,7 @@ func ModelDir(path string) (string, error) {
 	return snapshot(path)
 }
 
-// maxRef is the largest size, in bytes, of a file that holds a commit's name.
+// maxRef is the largest accepted size, in bytes, of a file under refs, which holds a commit hash.
 const maxRef = 4096
 
 // snapshot returns the cached directory of the commit that refs/main of a model's Hub id names.

@@ -14,16 +14,16 @@ import (
 	"mt/data"
 )
 
-// Fate is the outcome of converting a key of another tool.
+// Fate is what became of another tool's key in the conversion.
 type Fate string
 
 // The fates of keys.
 const (
 	Kept    Fate = "kept"
 	Renamed Fate = "renamed"              // it has another name or form in mt
-	Idle    Fate = "of no meaning here"   // dropping it loses nothing
-	Lost    Fate = "not possible"         // without it the run is a different one
-	Theirs  Fate = "a default over there" // differs from mt's default, so it is written out
+	Idle    Fate = "of no meaning here"   // mt has no use for it; dropping it loses nothing
+	Lost    Fate = "not possible"         // mt cannot do it; without it the run is a different one
+	Theirs  Fate = "a default over there" // a default of the other tool that differs from mt's, so it is written out
 )
 
 // Line describes what happened to one key of another tool.
@@ -33,14 +33,14 @@ type Line struct {
 	Why  string // may be empty if Fate is Kept
 
 	theirs entry
-	ours   []entry // the keys of mt that it became
+	ours   []entry // the keys of mt that replace it
 }
 
 // Import is another tool's config, converted to keys of mt.
 type Import struct {
 	Tool  string // display name
 	Lines []Line // one per key, in the file's order; then lines with Theirs
-	// Notes say what the keys leave open and how ReadImport understood it.
+	// Notes tell what the converted keys do not determine, and what ReadImport assumed.
 	Notes []string
 	file  string
 }
@@ -51,8 +51,8 @@ type tool struct {
 	word  string               // name for --from
 	is    func(doc value) bool // reports whether doc is one of the tool's configs, judged by its keys
 	rules map[string]rule
-	empty map[string]string  // keys that mean something when left empty → why mt cannot do it
-	last  func(im *importer) // writes out defaults after all keys are taken
+	empty map[string]string  // keys for which an empty value has a meaning → why mt cannot do it
+	last  func(im *importer) // runs after all keys and writes out defaults
 }
 
 // rule converts one key of another tool.
@@ -149,7 +149,7 @@ func (t *tool) read(name string, doc value) (*Import, error) {
 type importer struct {
 	doc     value
 	tool    *tool
-	c       *Config // the keys of mt set so far, for judges
+	c       *Config // the keys of mt set so far; judges read them
 	lines   []Line
 	notes   []string
 	given   map[string]string // key of mt → the other tool's key that set it
@@ -207,14 +207,15 @@ func (im *importer) lose(e entry, why string) {
 	im.lines = append(im.lines, Line{Key: e.spelled, Fate: Lost, Why: why, theirs: e})
 }
 
-// refuse ends the import because mt lacks the config's training method.
+// refuse records that mt lacks the config's training method. The import then fails with the first such error.
 func (im *importer) refuse(e entry, why string) {
 	if im.refused == nil {
 		im.refused = e.val.pos.errorf("%s: %s: %s", e.spelled, e.val.shown(), why)
 	}
 }
 
-// give sets a key of mt on behalf of the other tool's key e. If the key does not accept the value, e is lost.
+// give sets one key of mt to v because the other tool's config has e. If the key does not accept the value, e gets
+// the fate Lost.
 func (im *importer) give(e entry, key string, v value) { im.giveFor(e, "", setting{key, v}) }
 
 // setting is a key of mt with a value.
@@ -223,7 +224,7 @@ type setting struct {
 	val value
 }
 
-// giveFor sets keys of mt on behalf of the other tool's key e. why says how the values follow from e.
+// giveFor sets keys of mt because the other tool's config has e. why explains the values.
 func (im *importer) giveFor(e entry, why string, settings ...setting) {
 	line := Line{Key: e.spelled, Fate: Renamed, Why: why, theirs: e}
 	for _, s := range settings {
@@ -279,7 +280,7 @@ func wanted(err error) string {
 	return err.Error()
 }
 
-// orDefault writes out a default of the other tool, unless a key already set mt's key.
+// orDefault sets mt's key to text, a default of the other tool, unless the config has already set the key.
 func (im *importer) orDefault(key, text, why string) {
 	if _, given := im.given[key]; given || im.refused != nil {
 		return
@@ -292,7 +293,7 @@ func (im *importer) orDefault(key, text, why string) {
 	im.lines = append(im.lines, Line{Fate: Theirs, Why: why, ours: []entry{{key, Pos{}, v}}})
 }
 
-// byDefault records a default of the other tool for which mt has no key.
+// byDefault records a default of the other tool that mt has no key for.
 func (im *importer) byDefault(key, text, why string) {
 	im.lines = append(im.lines, Line{Key: key, Fate: Theirs, Why: why, theirs: entry{key, im.doc.pos, value{kind: plain, text: text, pos: im.doc.pos}}})
 }
@@ -341,7 +342,7 @@ func (l *Line) pos() Pos {
 	return l.theirs.val.pos
 }
 
-// to returns a rule that passes the value on to a key of mt.
+// to returns a rule that gives the value unchanged to a key of mt.
 func to(key string) rule { return func(im *importer, e entry) { im.give(e, key, e.val) } }
 
 //go:embed import.txt
@@ -389,7 +390,8 @@ func tableRules(sections ...string) map[string]rule {
 	return rules
 }
 
-// idleIf drops a key with the value text and loses a key with another value.
+// idleIf returns a rule: a key with the value text is dropped for the reason why, and any other value is Lost for the
+// reason lost.
 func idleIf(text, why, lost string) rule {
 	return func(im *importer, e entry) {
 		if e.val.is(text) {
@@ -400,10 +402,10 @@ func idleIf(text, why, lost string) rule {
 	}
 }
 
-// idle drops a key, whatever its value.
+// idle returns a rule that drops a key, whatever its value.
 func idle(why string) rule { return func(im *importer, e entry) { im.idle(e, why) } }
 
-// unlessOff applies r unless the value switches the key off.
+// unlessOff returns a rule that applies r unless the value switches the key off.
 func unlessOff(r rule) rule {
 	return func(im *importer, e entry) {
 		if e.val.unset() {
@@ -414,7 +416,7 @@ func unlessOff(r rule) rule {
 	}
 }
 
-// ifTrue applies r if the value is true. Otherwise the key is off.
+// ifTrue returns a rule that applies r if the value is true. Any other value counts as off.
 func ifTrue(r rule) rule {
 	return func(im *importer, e entry) {
 		if !e.val.is("true") {
@@ -425,16 +427,16 @@ func ifTrue(r rule) rule {
 	}
 }
 
-// lost loses a key unless its value switches it off.
+// lost returns a rule that gives the key the fate Lost, unless the value switches the key off.
 func lost(why string) rule { return unlessOff(func(im *importer, e entry) { im.lose(e, why) }) }
 
-// refused refuses the config unless the key's value switches the key off.
+// refused returns a rule that refuses the config, unless the value switches the key off.
 func refused(why string) rule {
 	return unlessOff(func(im *importer, e entry) { im.refuse(e, why) })
 }
 
-// means sets keys of mt to fixed values, whatever the value of the other tool's key. A setting is a key and its
-// value; why says how they follow.
+// means returns a rule that sets keys of mt to fixed values, whatever the value of the other tool's key. Each setting
+// is a key and its value. why explains them.
 func means(why string, settings ...[2]string) rule {
 	return func(im *importer, e entry) {
 		var all []setting
@@ -445,8 +447,8 @@ func means(why string, settings ...[2]string) rule {
 	}
 }
 
-// orElse passes the value on to a key of mt. If the key does not accept the value, the value is lost and another
-// takes its place.
+// orElse returns a rule that gives the value to a key of mt. If the key does not accept the value, the fate is Lost,
+// and the reason adds that another takes its place.
 func orElse(key, another string) rule {
 	return func(im *importer, e entry) {
 		if err := byName[key].set(Default(), e.spelled, e.val); err != nil {
@@ -567,7 +569,7 @@ func (im *importer) stepsOfEpochs(e entry, epochs float64, key string) {
 	n, ok := e.val.count()
 	switch {
 	case !ok:
-		im.give(e, key, e.val) // the error says what it wants
+		im.give(e, key, e.val) // reports the error of a value that is no number
 	case n == 0:
 		im.idle(e, "it is off")
 	default:
@@ -582,7 +584,8 @@ var optimKeysOf = map[string]string{
 	"beta1": "adam_beta1", "adam_beta1": "adam_beta1", "beta2": "adam_beta2", "adam_beta2": "adam_beta2",
 }
 
-// optimNumbers converts an optimizer's settings: a mapping, or text such as "eps=1e-8,beta2=0.95" as in Transformers.
+// optimNumbers converts an optimizer's settings, given as a mapping or as text such as "eps=1e-8,beta2=0.95"
+// (Transformers).
 func (im *importer) optimNumbers(e entry, more ...setting) {
 	fields := e.val.fields
 	if e.val.kind == plain || e.val.kind == quoted {

@@ -110,7 +110,7 @@ func sameAsModel(im *importer, e entry) {
 	im.lose(e, "mt reads config and tokenizer from the model's directory: put them there")
 }
 
-// switchedReport adds a destination to report_to if the key is true.
+// switchedReport returns a rule that adds the destination board to report_to if the key is true.
 func switchedReport(board string) rule {
 	return unlessOff(means("", [2]string{"report_to", board}))
 }
@@ -162,7 +162,7 @@ func (im *importer) axolotlChats() bool {
 	return slices.ContainsFunc(im.doc.get("datasets").items, func(v value) bool { return strings.HasPrefix(v.get("type").text, "chat_template") })
 }
 
-// axolotlTemplate converts chat_template, axolotl's name of a layout.
+// axolotlTemplate converts chat_template, which names one of axolotl's chat templates.
 func axolotlTemplate(im *importer, e entry) {
 	name := e.val.text
 	if rest, ok := strings.CutPrefix(name, "tokenizer_default_fallback_"); ok {
@@ -241,7 +241,8 @@ func partsOfNames(v value) value {
 	return out
 }
 
-// axolotlTypes maps the types of axolotl's data sets to mt's types. Types with their own layout have a template.
+// axolotlTypes maps axolotl's data set types to mt's types. template is set if a type implies a chat template of its
+// own.
 var axolotlTypes = map[string]struct{ name, template string }{
 	"alpaca": {"alpaca", "stanford_alpaca"}, "chat_template": {"messages", ""}, "chat_template.default": {"messages", ""},
 	"completion": {"text", ""}, "pretrain": {"text", ""}, "sharegpt": {"sharegpt", ""},
@@ -267,7 +268,8 @@ func axolotlSets(key string) rule {
 	}
 }
 
-// axolotlLayout sets template to the layout of the data sets' types.
+// axolotlLayout sets the key template to the one chat template that the data sets' types imply. Several templates are
+// an error.
 func (im *importer) axolotlLayout(e entry, layouts map[string]bool) {
 	if len(layouts) > 1 {
 		im.lose(entry{e.spelled + "[].type", e.pos, e.val}, "mt has one template for all data sets, and these have layouts of their own; the model's chat template takes their place")
@@ -280,7 +282,7 @@ func (im *importer) axolotlLayout(e entry, layouts map[string]bool) {
 	}
 }
 
-// layoutType returns the first type given in a list of data sets.
+// layoutType returns the type of the first data set in a list that gives one.
 func layoutType(sets value) value {
 	for _, item := range sets.items {
 		if v := item.get("type"); v.kind != null {
@@ -290,7 +292,7 @@ func layoutType(sets value) value {
 	return sets.get("type")
 }
 
-// axolotlSet converts one data set to an item of datasets. layout is the template of its type.
+// axolotlSet converts one data set to an item of `datasets`. layout is the chat template that the set's type implies.
 func (im *importer) axolotlSet(name string, item value) (set value, layout string) {
 	set = value{kind: mapping, pos: item.pos}
 	for _, f := range item.fields {

@@ -10,17 +10,17 @@ import (
 // noOtherPreference is the reason for refusing other methods of preference training.
 const noOtherPreference = "mt trains on preferences by dpo only, with the loss sigmoid, hinge or ipo"
 
-// tooLongTogether explains how mt cuts rows where other tools bound prompts and answers separately.
+// tooLongTogether is the reason for losing separate length limits of prompts and answers.
 const tooLongTogether = "mt cuts the answer if prompt and answer together are too long"
 
-// dpoPart is the other tool's key for a key of dpo.
+// dpoPart pairs another tool's key with the key of `dpo:` that takes its value.
 type dpoPart struct {
 	key, to string
 	val     value
 }
 
-// giveDPO sets dpo from the given parts on behalf of key e. Without a beta it writes 0.1, the default of all four
-// tools. Parts from e itself are not listed in the comment.
+// giveDPO sets `dpo:` from parts because the config has e. Without a beta it writes 0.1, the default of all four
+// tools. The comment in the output names the parts that come from other keys than e.
 func (im *importer) giveDPO(e entry, parts ...dpoPart) {
 	dpo := value{kind: mapping, pos: e.val.pos}
 	if !slices.ContainsFunc(parts, func(p dpoPart) bool { return p.to == "beta" && p.val.kind != null }) {
@@ -43,10 +43,11 @@ func (im *importer) giveDPO(e entry, parts ...dpoPart) {
 	im.giveFor(e, why, setting{preferenceKey, dpo})
 }
 
-// part returns the document's key as a part of dpo.
+// part pairs the config's key with to, a key of `dpo:`.
 func (im *importer) part(key, to string) dpoPart { return dpoPart{key, to, im.doc.get(key)} }
 
-// inDPO returns a rule for a key that another rule puts into dpo. on reports whether the document trains on pairs.
+// inDPO returns a rule for a key whose value giveDPO has already put into `dpo:` under to. on reports whether the
+// config trains by DPO.
 func inDPO(to string, on func(im *importer) bool) rule {
 	return func(im *importer, e entry) {
 		if zero, ok := e.val.float(); !on(im) || ok && zero == 0 && to != "beta" {
@@ -57,7 +58,7 @@ func inDPO(to string, on func(im *importer) bool) rule {
 	}
 }
 
-// lossOfPairs reports whether mt has the loss. If not, it refuses the config.
+// lossOfPairs reports whether mt has the DPO loss that e names. Otherwise it refuses the config.
 func (im *importer) lossOfPairs(e entry) bool {
 	if slices.Contains(lossTypes, e.val.text) {
 		return true
@@ -190,7 +191,7 @@ func trlCommandNamed(im *importer) string {
 	return ""
 }
 
-// trlWhichCommand decides which command a config is for if only beta tells.
+// trlWhichCommand decides whether a config is for TRL's dpo command if its only sign is beta.
 func (im *importer) trlWhichCommand() {
 	if slices.ContainsFunc(trlPairKeys[1:], im.doc.has) || im.doc.get("loss_type").kind != null {
 		return
@@ -242,7 +243,7 @@ func (im *importer) trlLoss() (loss, alpha dpoPart, ok bool) {
 	return loss, alpha, true
 }
 
-// trlPart returns a rule for a key of DPO. The first such key sets all of dpo.
+// trlPart returns a rule for a key that only DPO configs have. The first such key sets all of `dpo:`.
 func trlPart(to string) rule {
 	return func(im *importer, e entry) {
 		if _, given := im.given[preferenceKey]; given {

@@ -126,7 +126,7 @@ func llamaFactoryLast(im *importer) {
 	}
 }
 
-// freezeRules returns rules for LLaMA-Factory's finetuning_type and the keys for its value freeze.
+// freezeRules returns rules for LLaMA-Factory's finetuning_type and for the keys that belong to its value freeze.
 func freezeRules() map[string]rule {
 	rules := map[string]rule{
 		"finetuning_type": func(im *importer, e entry) {

@@ -82,7 +82,7 @@ func (im *importer) filled(v value) value {
 	return v
 }
 
-// loseOthers loses a component's arguments, except those in known.
+// loseOthers gives the fate Lost to all arguments of a component except those in known.
 func (im *importer) loseOthers(e entry, why string, known ...string) {
 	for _, f := range e.val.fields {
 		if f.name != component && !slices.Contains(known, f.name) && f.val.kind != null {

@@ -64,7 +64,7 @@ func trlLast(im *importer) {
 // noOtherTRL is the reason for refusing a config of another TRL trainer.
 const noOtherTRL = "mt reads configs of TRL only for supervised fine-tuning and DPO"
 
-// anyLength is the reason for losing a length of null, which means that nothing is cut.
+// anyLength is the reason for losing a maximal length of null, which means no limit.
 const anyLength = "mt needs a limit: give max_seq_len (default 2048); longer chats are cut"
 
 // trlLength writes out the default of max_length, unless the config sets the length to null.
@@ -118,8 +118,8 @@ func trlDType(im *importer, e entry) {
 	bf16Rule(im, e)
 }
 
-// trlOnly converts assistant_only_loss or completion_only_loss. false trains on prompts too, unless the other key is
-// true: TRL supervises the tokens that both masks keep.
+// trlOnly returns a rule for assistant_only_loss or completion_only_loss; other is the other of the two. false trains
+// on prompts too, unless the other key is true: TRL supervises the tokens that both masks keep.
 func trlOnly(other, why string) rule {
 	return func(im *importer, e entry) {
 		switch {

@@ -30,17 +30,17 @@ type key struct {
 	part    Part
 	doc     string
 	common  bool              // listed by mt train --help; --help-all lists every key
-	field   func(*Config) any // returns a pointer: string, int, int64, float64, Interval, bool, Bytes, []string, []float64, []data.Set, []LRGroup, Toggle, ModelRef, map[string]any
+	field   func(*Config) any // pointer to the key's field: string, int, int64, float64, Interval, bool, Bytes, []string, []float64, []data.Set, []LRGroup, Toggle, ModelRef, map[string]any
 
 	choices   []string          // allowed values of a string; nil: any
-	spellings map[string]string // other tools' names of choices, mapped to ours
+	spellings map[string]string // other tools' words for choices, mapped to mt's words
 	auto      bool              // numbers: "auto" is allowed and stored as 0
 	limit     limit             // range of a number
 	commas    bool              // lists: text splits at every comma; false: commas inside a glob's braces do not split
 	patterns  bool              // lists: text holds regular expressions; commas inside brackets do not split
 	whole     bool              // lists: text is a single item, commas included
 	vars      bool              // paths: expand ${NAME} and a leading ~
-	anew      bool              // if left to mt, every start chooses it again from the machine it finds; the choice changes no result
+	anew      bool              // auto is resolved again at every start, also of a resumed run, from the machine; the value changes no result
 }
 
 // limit is the allowed range of a number. why gives the reason, for error messages.
@@ -51,7 +51,7 @@ type limit struct {
 	why      string
 }
 
-// aboutMax reports whether why explains max; otherwise it explains min.
+// aboutMax reports whether why is the reason for max; otherwise it is the reason for min.
 func (l limit) aboutMax() bool { return l.below || l.open && !math.IsInf(l.max, 1) }
 
 func atLeast(min float64, why string) limit { return limit{min: min, max: math.Inf(1), why: why} }
@@ -60,7 +60,7 @@ func between(min, max float64, why string) limit { return limit{min: min, max: m
 
 var positive = limit{max: math.Inf(1), open: true}
 
-// section is a group of keys, as printed.
+// section is a group of keys under one title in help and printed configs.
 type section struct {
 	title string
 	keys  []key

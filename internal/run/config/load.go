@@ -112,8 +112,8 @@ type loader struct {
 
 func (l *loader) fail(err error) { l.errs = append(l.errs, err) }
 
-// ours returns a document's entries as keys of mt. It converts another tool's config and fails if the conversion
-// would lose a setting.
+// ours returns a document's entries as keys of mt. A config of another tool is converted; ours fails if a key of that
+// config would be Lost.
 func (l *loader) ours(name string, doc value) ([]entry, error) {
 	t := toolOf(doc)
 	if t == nil {
@@ -206,8 +206,8 @@ func lineOf(p Pos) string {
 	return fmt.Sprintf(" (line %d)", p.Line)
 }
 
-// noteSources records the positions of a mapping's keys, such as "model.hidden_size", and of the mapping itself under
-// name.
+// noteSources records the positions of the keys inside a mapping, such as "model.hidden_size", and the position of
+// the mapping itself under name.
 func (l *loader) noteSources(name string, e entry) {
 	maps.DeleteFunc(l.c.sources, func(k string, _ keySource) bool { return strings.HasPrefix(k, name+".") })
 	l.c.sources[name] = keySource{e.spelled, e.val.pos}
@@ -230,7 +230,8 @@ func (l *loader) modelKey(e entry) {
 	l.c.sources[e.spelled] = keySource{e.spelled, e.val.pos}
 }
 
-// other handles a key that mt does not have: a known key of another tool, or a mistake.
+// other handles a key that mt does not have. A known key of another tool is kept for foreignKeys; any other key is a
+// mistake.
 func (l *loader) other(e entry) {
 	if _, ok := foreign[e.spelled]; ok {
 		l.foreign = append(l.foreign, e)

@@ -107,7 +107,7 @@ func groupsText(groups []LRGroup) string {
 	return "[" + strings.Join(items, ", ") + "]"
 }
 
-// checkGroups rejects groups if learning_rate is 0, since their rates follow its schedule.
+// checkGroups rejects lr_groups if learning_rate is 0, since the groups' rates follow learning_rate's schedule.
 func (c *Config) checkGroups(fail func(key, format string, args ...any)) {
 	if len(c.LRGroups) > 0 && c.LearningRate == 0 {
 		fail("learning_rate", "learning_rate is 0, but %s follow its schedule: give a learning_rate above 0, and freeze tensors that should not train", groupsKey)
@@ -131,8 +131,8 @@ func (c *Config) Decay(g LRGroup) float64 {
 	return c.WeightDecay
 }
 
-// GroupRates returns each group's learning rate by its name, if the other tensors have the rate lr. It returns nil if
-// there are no groups.
+// GroupRates returns each group's learning rate, by group name, at a step where the other tensors have the rate lr.
+// It returns nil without groups.
 func (c *Config) GroupRates(lr float64) map[string]float64 {
 	if len(c.LRGroups) == 0 {
 		return nil

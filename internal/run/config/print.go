@@ -27,7 +27,7 @@ func (c *Config) Brief(header string, comments map[string]string) []byte {
 	return c.yaml(header, func(k *key) (bool, string) { return c.Given(k.name), comments[k.name] })
 }
 
-// yaml formats the keys of c that choose takes, each with its comment.
+// yaml formats those keys of c for which choose returns taken, each followed by its comment.
 func (c *Config) yaml(header string, choose func(*key) (taken bool, comment string)) []byte {
 	var b bytes.Buffer
 	for line := range strings.Lines(header) {
@@ -62,8 +62,8 @@ func (c *Config) yaml(header string, choose func(*key) (taken bool, comment stri
 	return bytes.TrimLeft(b.Bytes(), "\n")
 }
 
-// shownName returns the name of k in c's config file: indented under `pipeline:`, and `model` if the model is not a
-// path.
+// shownName returns the name of k as c's config file shows it. A pipeline key is indented under `pipeline:`. The
+// model's key is `model` for a preset or an inline model.
 func (k *key) shownName(c *Config) string {
 	switch {
 	case k.isPipeline():
@@ -81,7 +81,7 @@ func (c *Config) Values() map[string]string {
 	return out
 }
 
-// Deciding maps every key that has a part to its value as YAML. These keys decide what a run computes and writes.
+// Deciding maps each key with a Part to its value as YAML. Only these keys decide what a run computes and writes.
 func (c *Config) Deciding() map[string]string {
 	out := map[string]string{}
 	eachKey(func(k *key) {

@@ -9,16 +9,16 @@ import (
 	"strings"
 )
 
-// SchedulePosition places a schedule on a run's steps. It is needed when a resumed run changes the schedule, the data or the
-// optimizer's state. The zero value is the schedule of a run that changed none of them.
+// SchedulePosition says at which steps the learning-rate schedule started. It is needed when a resumed run changes
+// the schedule, the data or the optimizer's state. The zero value: the schedule started with the run.
 type SchedulePosition struct {
 	// Base is the number of steps done before the schedule started, warm-up included. Shares of all steps are shares
 	// of the steps after Base.
 	Base int
-	// From is the number of steps done when linear, cosine and the like started again from the peak learning rate
-	// without another warm-up; 0: they did not.
+	// From is the step after which linear, cosine and the like restarted from the peak learning rate, without another
+	// warm-up. 0: no restart.
 	From int
-	// Warmup is the number of warm-up steps after Base. It counts where From is above 0.
+	// Warmup is the number of warm-up steps after Base. It is used only if From is above 0.
 	Warmup int
 }
 
@@ -80,10 +80,11 @@ func (c *Config) decay() int {
 	return int(math.Ceil(float64(c.length()) * c.DecayRatio))
 }
 
-// floor maps x from [0, 1] to [lowest, 1].
+// floor maps x linearly from [0, 1] to [lowest, 1].
 func (c *Config) floor(x float64) float64 { return x*(1-c.lowest()) + c.lowest() }
 
-// fallFrom returns the number of steps before the decay of the schedules that decay until the run's end.
+// fallFrom returns the number of steps after Base at which the decay begins, for schedules that decay until the run's
+// end.
 func (c *Config) fallFrom(warm int) int {
 	return max(warm, c.SchedulePosition.From-c.SchedulePosition.Base)
 }
@@ -163,18 +164,19 @@ const kwargsKey = "lr_scheduler_kwargs"
 // schedulers lists the values of lr_scheduler_type.
 var schedulers = []string{"constant", "linear", "cosine", cosineWarmup, "cosine_with_restarts", "polynomial", "inverse_sqrt", "wsd"}
 
-// cosineWarmup is cosine one step ahead. Its warm-up ends at the peak learning rate and may begin above 0.
+// cosineWarmup names the cosine schedule shifted by one step: the last warm-up step has the peak learning rate, and
+// the first may be above 0.
 const cosineWarmup = "cosine_warmup_with_min_lr"
 
 // defaultLREnd is the default final learning rate of polynomial.
 const defaultLREnd = 1e-7
 
-// schedulerArg describes a number of lr_scheduler_kwargs.
+// schedulerArg describes one numeric key of lr_scheduler_kwargs.
 type schedulerArg struct {
 	name   string
 	usual  float64 // default; 0: depends on the schedule
 	limit  limit
-	lowest bool // another name for min_lr_ratio
+	lowest bool // the key is another name for min_lr_ratio
 	whole  bool
 }
 
@@ -250,7 +252,7 @@ func (c *Config) checkScheduler(fail func(key, format string, args ...any)) {
 	}
 }
 
-// wants says which number the argument requires; "" if v is valid.
+// wants describes the number that the argument accepts; "" if v is valid.
 func (a schedulerArg) wants(v any) string {
 	x, isNumber := asNumber(v)
 	switch l := a.limit; {
@@ -306,10 +308,11 @@ func (c *Config) shape() shape {
 	return s
 }
 
-// Relay fits c's schedule to a run that resumes after step steps of a run with saved, whose SchedulePosition is set. It returns a
-// message about the new learning rate, or "" if the schedule is unchanged. constant, wsd and inverse_sqrt continue as
-// if they had been set from the start. The other schedules fall again from the peak learning rate, from step to the
-// end. A finished warm-up is not repeated. An unfinished warm-up keeps its end, unless c changed the warm-up's keys.
+// Relay fits c's schedule to a run that resumes after the given step of a run with the config saved, whose
+// SchedulePosition is set. It returns a message about the new learning rate, or "" if the schedule is unchanged.
+// constant, wsd and inverse_sqrt continue as if they had been set from the start. The other schedules fall again from
+// the peak learning rate, from step to the end. A finished warm-up is not repeated. An unfinished warm-up keeps its
+// end, unless c changed the warm-up's keys.
 func (c *Config) Relay(saved *Config, step int) (meaning string) {
 	c.SchedulePosition = saved.SchedulePosition
 	if c.shape() == saved.shape() {
@@ -338,7 +341,7 @@ func (c *Config) Restart(step int) (meaning string) {
 	return fmt.Sprintf("%s, from %s to %s", text, rate(c.Schedule(step+1)), rate(c.Schedule(c.MaxSteps)))
 }
 
-// meaning describes the change of the learning rate after step; was is the rate at step.
+// meaning describes how the learning rate changes after step. was is the old schedule's rate at step.
 func (c *Config) meaning(was float64, step int) string {
 	if step >= c.MaxSteps {
 		return ""

@@ -155,7 +155,7 @@ func (e *setter) choice(p *string) error {
 	return nil
 }
 
-// why explains, in brackets, why mt lacks a choice that other tools have.
+// why returns the reason, in brackets, for which mt lacks other tools' values of the key; "" for most keys.
 func (e *setter) why() string {
 	if e.name == "optim" {
 		return " (no other optimizer keeps its state in host memory)"
@@ -276,7 +276,7 @@ func (e *setter) integer() (int64, error) {
 	return n, nil
 }
 
-// zeroIsNone reports whether an empty value means the key's zero: "none".
+// zeroIsNone reports whether an empty value of the key means 0, for "none".
 func (e *setter) zeroIsNone() bool {
 	return slices.Contains([]string{"max_steps", "save_total_limit", "max_samples", "evals_per_epoch", "saves_per_epoch"}, e.name)
 }
@@ -439,8 +439,8 @@ func (e *setter) numbers(p *[]float64) error {
 	return nil
 }
 
-// reports sets report_to to in without "none". "all" stands for every other choice, as in
-// transformers.TrainingArguments; it includes mlflow only where MLFLOW_TRACKING_URI is set.
+// reports sets report_to to the destinations in in. "none" is dropped. "all" stands for every destination, as in
+// transformers.TrainingArguments; it includes mlflow only if MLFLOW_TRACKING_URI is set.
 func (e *setter) reports(p *[]string, in []string) error {
 	var out []string
 	add := func(s string) {

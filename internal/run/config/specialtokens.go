@@ -24,7 +24,8 @@ func (c *Config) NamedTokens() map[string]string {
 	return out
 }
 
-// MoreSpecialTokens returns all tokens in special_tokens, named or not. The vocabulary gets those it lacks.
+// MoreSpecialTokens returns all tokens in special_tokens, named or not. Tokens that the vocabulary lacks are added to
+// it.
 func (c *Config) MoreSpecialTokens() []string {
 	named := c.NamedTokens()
 	var out []string
