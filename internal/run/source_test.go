@@ -1,6 +1,7 @@
 package run
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"os"
@@ -28,6 +29,19 @@ func withTower(t *testing.T, dir, data string) {
 	write(t, filepath.Join(dir, tower), string(binary.LittleEndian.AppendUint64(nil, uint64(len(header))))+header+data)
 	index := testkit.Must(json.Marshal(map[string]any{"weight_map": where}))(t)
 	write(t, filepath.Join(dir, "model.safetensors.index.json"), string(index))
+}
+
+// TestStaleNote: a run says which tensors are copied, and that those of multi-token prediction are stale afterwards.
+func TestStaleNote(t *testing.T) {
+	testkit.NotShort(t)
+	var out bytes.Buffer
+	c := fixtureConfig(t, "testdata/recordings/qwen35vl", t.TempDir(), "")
+	testkit.NoError(t, Train(t.Context(), c, settings.Options{Stdout: &out, Stderr: &out}))
+	for _, want := range []string{"tensors that are not trained, such as model.visual.", "3 tensors of multi-token prediction, such as mtp.fc.weight: they are saved as they are, and are stale"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%q is missing in\n%s", want, out.String())
+		}
+	}
 }
 
 // TestSourceDisappears: a run needs its model's directory only at the start. Models saved after the directory is gone
