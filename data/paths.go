@@ -117,8 +117,8 @@ func (s *Spec) describedIn() string {
 	return filepath.Join(s.Dir, infoName)
 }
 
-// findOnHub looks for a data set of the Hub for an entry that is not a file. missed is the error of the file. The results
-// are those of findEntry.
+// findOnHub looks for a data set of the Hub for an entry that is not a file. missed is the error of the file. The
+// results are those of findEntry.
 func (s *Spec) findOnHub(entry *Set, missed error) ([]source, int, error) {
 	if s.Hub == nil || !errors.Is(missed, fs.ErrNotExist) {
 		return nil, 0, missed

@@ -3,9 +3,9 @@ package layers
 import "mt/device"
 
 // MoEState is the device memory of the current MoE layer for all tokens of a step. The micro-batches lie one after
-// another; the argument at of the operations is the first token of a micro-batch. T is the number of tokens; E counts the experts and K the experts of a token,
-// both with the shared one. L is the number of router logits per token, R the number of routed experts. The content
-// lasts for the visits to one layer; only Counts and ProbSum last longer.
+// another; the argument at of the operations is the first token of a micro-batch. T is the number of tokens; E counts
+// the experts and K the experts of a token, both with the shared one. L is the number of router logits per token, R the
+// number of routed experts. The content lasts for the visits to one layer; only Counts and ProbSum last longer.
 type MoEState struct {
 	N   device.Tensor // (T, h) act: the normed input
 	Sum device.Tensor // (T, h) f32: the sum of the output; in the backward of the gradient of N

@@ -107,8 +107,8 @@ func (g *globalCheck) write(w *warp, in *inst, s *slot, mask uint32, bytes uint6
 // pageWords is the number of words per page.
 const pageWords = 1024
 
-// sparePages is the number of pages, of 16 KiB each, that are reused for the next launch instead of allocated again. They
-// need no clearing: the times (ticks) in their cells are older than the next launch, so its checks ignore them.
+// sparePages is the number of pages, of 16 KiB each, that are reused for the next launch instead of allocated again.
+// They need no clearing: the times (ticks) in their cells are older than the next launch, so its checks ignore them.
 const sparePages = 64
 
 type page [pageWords]cell
