@@ -34,7 +34,7 @@ func exec32(in *inst, d, a, b, c, e *lanes32) {
 	}
 }
 
-// rare are the integer functions that few programs use. Each computes one thread.
+// rare holds the integer functions that few programs use. Each function computes the result of one thread.
 var rare = [opCall]func(a, b, c uint32) uint32{
 	opMulHiS: func(a, b, _ uint32) uint32 { return uint32(int64(int32(a)) * int64(int32(b)) >> 32) },
 	opMulHiU: func(a, b, _ uint32) uint32 { return uint32(uint64(a) * uint64(b) >> 32) },
@@ -123,7 +123,8 @@ func remS32(a, b, _ uint32) uint32 {
 	return uint32(int32(a) % int32(b))
 }
 
-// prmt picks four of the eight bytes of x.
+// prmt selects four of the eight bytes of x. Each 4-bit field of sel is a byte's number. If its top bit is set, the
+// byte's sign bit fills the result byte.
 func prmt(x uint64, sel uint32) uint32 {
 	var d uint32
 	for j := range 4 {
@@ -236,7 +237,7 @@ func shift64(o op, d, a *lanes64, n *lanes32) {
 	}
 }
 
-// rare64 are the 64-bit functions that few programs use. Each computes one thread.
+// rare64 holds the 64-bit functions that few programs use. Each function computes the result of one thread.
 var rare64 = [opCall]func(a, b, c uint64) uint64{
 	opDivS: func(a, b, _ uint64) uint64 {
 		if b == 0 {
@@ -494,7 +495,8 @@ func minMaxLanes(o op, d, a, b *lanes32) {
 	}
 }
 
-// wrapped executes an instruction of fam32 whose operands or result need an adjustment (inst.wrap).
+// wrapped executes an instruction of fam32 with the conversions that inst.wrap selects, such as flushing denormals or
+// narrowing to 16 bits.
 func (w *warp) wrapped(in *inst, mask uint32) {
 	a, b, c := &w.opA, &w.opB, &w.opC
 	*a, *b, *c = w.r32[in.a], w.r32[in.b], w.r32[in.c]

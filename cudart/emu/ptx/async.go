@@ -9,23 +9,23 @@ import (
 const (
 	opCopyStart op = iota
 	opCopyCommit
-	opCopyWait // waits for all groups except the imm newest
+	opCopyWait // cp.async.wait_group: waits for all groups except the imm newest
 	opCopyWaitAll
 )
 
-// copies are the cp.async of a warp that have not landed. Their bytes reach shared memory only when the warp waits for
-// them.
+// copies holds a warp's pending cp.async. In the emulator, their bytes reach shared memory only when the warp waits
+// for them.
 type copies struct {
 	group   uint32 // number of the open group
 	pending []pendingCopy
 }
 
-// pendingCopy is one cp.async of a warp that has not landed.
+// pendingCopy is one cp.async of a warp whose bytes have not reached shared memory.
 type pendingCopy struct {
 	group uint32
 	mask  uint32
 	size  uint8
-	n     [32]uint8 // bytes that each thread reads; zeros fill the rest of size
+	n     [32]uint8 // bytes that each thread reads; the rest of the size bytes becomes zeros
 	to    [32]uint32
 	from  [32]unsafe.Pointer
 }
@@ -97,7 +97,7 @@ func (b *builder) cpStart(in *inst, m *modifiers) {
 	b.slot(in)
 }
 
-// copyAsync executes famCopy.
+// copyAsync executes an instruction of famCopy.
 func (w *warp) copyAsync(in *inst, mask uint32) {
 	if mask == 0 {
 		return
@@ -146,7 +146,7 @@ func (w *warp) startCopy(in *inst, mask uint32) {
 	}
 }
 
-// copySources checks the bytes that a cp.async reads and stores their addresses in p.
+// copySources checks that each thread's source of a cp.async lies in global memory, and stores its address in p.
 func (w *warp) copySources(in *inst, mask uint32, p *pendingCopy) {
 	a, n, imm := &w.r64[in.b], &w.r32[in.c], uint64(int64(int32(in.imm32)))
 	for m := mask; m != 0; m &= m - 1 {
@@ -173,7 +173,7 @@ func (w *warp) copySources(in *inst, mask uint32, p *pendingCopy) {
 	}
 }
 
-// land completes the copies of all groups numbered below before.
+// land completes the copies of all groups with a number below before.
 func (w *warp) land(before int64) {
 	c := &w.async
 	done := 0

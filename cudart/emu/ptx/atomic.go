@@ -6,8 +6,9 @@ import (
 	"unsafe"
 )
 
-// atomics serializes atomic instructions and strong accesses to global memory, across all launches. The lock also
-// makes a block's earlier writes visible to a block that observes one of these accesses.
+// atomics serializes atomic instructions and strong accesses (volatile, relaxed, acquire, release) to global memory,
+// across all launches. The lock also makes a block's earlier writes visible to a block that observes one of these
+// accesses.
 var atomics sync.Mutex
 
 // atom decodes atom and red on integers and floats.

@@ -47,7 +47,7 @@ func (b *builder) bar(in *inst) {
 	}
 }
 
-// arrive executes a barrier instruction. It returns true if the warp has to wait.
+// arrive executes a barrier instruction. It returns true if the warp must wait.
 func (w *warp) arrive(in *inst, mask uint32) bool {
 	if mask == 0 {
 		return false
@@ -105,8 +105,8 @@ func (w *warp) arrive(in *inst, mask uint32) bool {
 	return w.wait != nil
 }
 
-// release lets the waiting warps of a barrier go on. Everything that a warp did before it arrived is then ordered
-// before the next instruction of each waiting warp.
+// release lets the warps that wait at a barrier go on. The race checks then treat everything that a warp did before
+// its arrival as ordered before the next instruction of each waiting warp.
 func (b *block) release(bar *barrier) {
 	b.tick++
 	whole := bar.joined == full>>(32-len(b.warps)) && bar.waiting == bar.joined
@@ -134,7 +134,7 @@ func (b *block) release(bar *barrier) {
 	*bar = barrier{}
 }
 
-// stuck fails the launch: every live warp waits.
+// stuck fails the launch because every live warp of the block waits.
 func (b *block) stuck() {
 	if b.proxy != nil {
 		b.proxy.deadlock()
@@ -149,7 +149,7 @@ func (b *block) stuck() {
 	}
 }
 
-// members fails unless every live thread of the member mask takes part and no other thread does.
+// members fails unless the threads that execute the instruction are exactly the live threads of its member mask.
 func (w *warp) members(in *inst, mask, members uint32, what string) {
 	missing := members & w.live &^ mask
 	if missing != 0 {

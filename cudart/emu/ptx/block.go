@@ -5,7 +5,8 @@ import (
 	"math/bits"
 )
 
-// block runs blocks of a launch, one after the other, on one goroutine. The next launch reuses its memory.
+// block executes thread blocks of a launch, one after the other, on one goroutine. The kernel's next launch reuses
+// its memory.
 type block struct {
 	kernel  *Kernel
 	launch  *Launch
@@ -25,7 +26,7 @@ type block struct {
 	count   *counter // nil: the launch is not counted
 	proxy   *proxy   // nil: the kernel has no asynchronous work
 
-	pages      map[pageOf]*page // checks of global memory between warps; nil if not checked
+	pages      map[pageOf]*page // access history of global memory, to find races between warps; nil: not checked
 	sparePages []*page
 	page       *page // page at pageAt
 	pageAt     pageOf
@@ -34,9 +35,9 @@ type block struct {
 	seed, round uint64 // seed of the order in which warps run, and number of the current round
 
 	began uint32     // tick at which the block started
-	full  uint32     // tick after the last barrier that the whole block joined
+	full  uint32     // tick after the last barrier that all warps of the block joined
 	tick  uint32     // current tick
-	seen  [][]uint32 // [warp][other]: accesses of other before that tick are ordered before warp; longer with a proxy
+	seen  [][]uint32 // [warp][other]: accesses of warp other before this tick are ordered before warp's next instruction; with a proxy, longer, see clockFences
 	bars  [16]barrier
 }
 
@@ -114,7 +115,7 @@ func (b *block) newWarp(index int) *warp {
 	return w
 }
 
-// begin starts the next block of a job. It clears b.running if the job has no block left.
+// begin starts the job's next block. It clears b.running if no block is left.
 func (b *block) begin(j *job) {
 	at, seed, ok := j.number()
 	if b.running = ok; !ok {
@@ -145,8 +146,9 @@ func (b *block) begin(j *job) {
 	}
 }
 
-// turn runs each warp once, in an order drawn from the seed. A warp runs until it waits, ends or has read memory that
-// another block may write. turn returns false when all warps have ended.
+// turn runs each warp once, in an order drawn from the seed. A warp runs until one of these: it waits, it ends, its
+// time slice is over, or it has read memory that another block may write. turn returns false when all warps have
+// ended.
 func (b *block) turn() bool {
 	n := uint64(len(b.warps))
 	from, step := permutation(n, mix(b.seed+b.round))
@@ -231,7 +233,7 @@ func (b *block) near(addr uint64) string {
 	return ""
 }
 
-// keep adds the accesses of a slot to the block's accesses, and resets the slot.
+// keep records the range that a slot's instruction accessed in the block's list of accesses, and resets the slot.
 func (b *block) keep(s *slot) {
 	if s.buffer != nil && s.buffer != &b.consts {
 		b.touched = merge(b.touched, s.access())
@@ -250,7 +252,7 @@ func (s *slot) access() Access {
 	return a
 }
 
-// merge adds an access to a list that has one entry per buffer.
+// merge adds an access to list, which has one entry per buffer.
 func merge(list []Access, a Access) []Access {
 	for i := range list {
 		l := &list[i]

@@ -132,7 +132,7 @@ func (b *builder) fail(format string, args ...any) { b.failAt(b.st.line, format,
 // unknown reports that this form of the instruction is not supported.
 func (b *builder) unknown() { b.fail("instruction %q is not supported", strings.Join(b.st.words, ".")) }
 
-// arg returns the i-th argument.
+// arg returns the i-th argument of the current statement.
 func (b *builder) arg(i int) operand {
 	if i >= len(b.st.args) {
 		b.fail("argument %d is missing", i+1)
@@ -140,7 +140,7 @@ func (b *builder) arg(i int) operand {
 	return b.st.args[i]
 }
 
-// count fails unless the statement has n arguments.
+// count fails unless the current statement has n arguments.
 func (b *builder) count(n int) {
 	if len(b.st.args) != n {
 		b.fail("%d arguments where %d should be", len(b.st.args), n)
@@ -168,7 +168,8 @@ func (b *builder) predIn(o operand) int32 {
 	return b.pred(o.name)
 }
 
-// out returns the index of a destination register of the given file. For "_" it makes a register that nothing reads.
+// out returns the index of a destination register in the given register file. For "_" it makes a register that
+// nothing reads.
 func (b *builder) out(o operand, file uint8) int32 {
 	if o.name == "_" {
 		return b.newReg(map[uint8]int{inPreds: 0, in32: 4, in64: 8}[file]).index
@@ -223,7 +224,7 @@ func (b *builder) in(o operand, t string) int32 {
 	return b.constant32(uint32(bits))
 }
 
-// constant returns the value of a number, or the address of a variable.
+// constant returns the bits of a number, or the address of a variable.
 func (b *builder) constant(name, t string) uint64 {
 	if v := b.st.scope.variable(name); v != nil {
 		return v.address()
@@ -246,8 +247,8 @@ func (b *builder) constant(name, t string) uint64 {
 	return uint64(math.Float32bits(float32(v)))
 }
 
-// address returns the address of a variable: an offset in its state space, or for .const and .global an address in the
-// window of constants.
+// address returns the address of a variable. It is an offset in the variable's state space, except that .const and
+// .global variables share the window of generic addresses that begins at constWindow.
 func (v *variable) address() uint64 {
 	if v.space == "const" || v.space == "global" {
 		return constWindow + uint64(v.offset)

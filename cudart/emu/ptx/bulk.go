@@ -9,20 +9,20 @@ const (
 	opBulkLoad  op = iota // global to shared
 	opBulkStore           // shared to global
 	opBulkCommit
-	opBulkWait // waits for all groups except the imm newest; with flagRead only until shared memory has been read
+	opBulkWait // cp.async.bulk.wait_group: waits for all groups except the imm newest; with flagRead only until shared memory has been read
 )
 
 const flagRead = 1
 
 // bulkSpec holds the decoded operands of a cp.async.bulk.
 type bulkSpec struct {
-	rank   int     // rank of the tensor; 0: plain bytes
+	rank   int     // rank of the tensor; 0: a plain copy, without a tensor map
 	coords []int32 // registers of the coordinates
 	shared place32
 	mbar   place32
-	global int32 // register with the address of the tensor map, or of the plain bytes
+	global int32 // register with the address of the tensor map, or for a plain copy of the global memory
 	offset int64
-	bytes  int32 // register with the number of plain bytes
+	bytes  int32 // register with the byte count of a plain copy
 }
 
 // place32 is an address in shared memory: register plus offset.
@@ -129,7 +129,7 @@ func (b *builder) place32(o operand) place32 {
 	return place32{at.a, at.flags&flagNarrow != 0, at.imm}
 }
 
-// of returns the address for one thread.
+// of returns the shared address that p names for one thread.
 func (p place32) of(w *warp, lane int) uint64 {
 	if p.narrow {
 		return uint64(w.r32[p.reg][lane] + uint32(p.add))
@@ -141,7 +141,7 @@ func (p place32) of(w *warp, lane int) uint64 {
 	return at
 }
 
-// bulkAsync executes famBulk.
+// bulkAsync executes an instruction of famBulk.
 func (w *warp) bulkAsync(in *inst, mask uint32) {
 	for m := mask; m != 0; m &= m - 1 {
 		lane := bits.TrailingZeros32(m) & 31
@@ -156,7 +156,7 @@ func (w *warp) bulkAsync(in *inst, mask uint32) {
 	}
 }
 
-// startBulk starts the bulk copy of thread lane: it checks the copy's memory and divides the copy into pieces.
+// startBulk starts the cp.async.bulk of one thread.
 func (w *warp) startBulk(in *inst, lane int) {
 	s, p := in.x.bulk, w.block.proxy
 	c := &bulkCopy{in: in, warp: w, lane: lane, group: w.bulk.group[lane]}
@@ -193,7 +193,7 @@ func (w *warp) startBulk(in *inst, lane int) {
 	p.loads = append(p.loads, c)
 }
 
-// tensorPieces lists the pieces of a tensor-box copy.
+// tensorPieces lists the 16-byte pieces of a bulk copy with a tensor map.
 func (w *warp) tensorPieces(in *inst, lane int, shared uint64) []piece {
 	s := in.x.bulk
 	at := w.r64[s.global][lane] + uint64(s.offset)
@@ -232,7 +232,7 @@ func (w *warp) tensorMap(at uint64) (*TensorMap, error) {
 	return decodeTensorMap(from)
 }
 
-// plainPieces lists the pieces of a plain copy.
+// plainPieces lists the 16-byte pieces of a bulk copy without a tensor map.
 func (w *warp) plainPieces(in *inst, lane int, shared uint64) []piece {
 	s := in.x.bulk
 	global, n := w.r64[s.global][lane]+uint64(s.offset), w.r32[s.bytes][lane]
@@ -253,7 +253,7 @@ func (w *warp) bulkBounds(in *inst, lane int, shared, n uint64) {
 	}
 }
 
-// checkBulk checks the global memory that a copy accesses.
+// checkBulk checks that the global memory of a bulk copy lies in buffers and records the access.
 func (w *warp) checkBulk(c *bulkCopy) {
 	for i := range c.pieces {
 		q := &c.pieces[i]
@@ -276,14 +276,15 @@ func (w *warp) checkBulk(c *bulkCopy) {
 	}
 }
 
-// memory returns the global memory that piece q of a bulk copy reads or writes.
+// memory returns the global memory that a piece of a bulk copy reads or writes.
 func (q *piece) memory(b *block) []byte {
 	from := b.find(q.global + uint64(q.from)) // was checked when the copy started
 	at := q.global + uint64(q.from) - from.Base
 	return from.Data[at:][:q.to-q.from]
 }
 
-// land completes a load: it writes the bytes to shared memory and reports them to the mbarrier.
+// land completes a load (global to shared): it writes the bytes to shared memory and reports their number to the
+// mbarrier.
 func (c *bulkCopy) land(p *proxy) {
 	b := p.block
 	for i := range c.pieces {
@@ -302,8 +303,8 @@ func (c *bulkCopy) land(p *proxy) {
 	p.settle(c.mbar, func(format string, args ...any) { c.warp.fail(c.in, c.lane, format, args...) })
 }
 
-// bulkWait completes the stores of a thread in groups numbered below before. With readOnly the stores only read shared
-// memory.
+// bulkWait completes the stores (shared to global) of a thread in groups with a number below before. With readOnly it
+// only reads their shared memory; the global memory is written later.
 func (w *warp) bulkWait(lane int, before int64, readOnly bool) {
 	left := w.bulk.pending[:0]
 	for _, c := range w.bulk.pending {
@@ -321,7 +322,7 @@ func (w *warp) bulkWait(lane int, before int64, readOnly bool) {
 	w.bulk.pending = left
 }
 
-// fetch reads the shared memory of a store.
+// fetch reads the shared memory of a store into c.data.
 func (c *bulkCopy) fetch(w *warp) {
 	if c.read {
 		return
@@ -334,7 +335,7 @@ func (c *bulkCopy) fetch(w *warp) {
 	}
 }
 
-// write writes the bytes of a store to global memory.
+// write writes c.data, the bytes of a store, to global memory.
 func (c *bulkCopy) write(w *warp) {
 	for i := range c.pieces {
 		if q := &c.pieces[i]; q.from < q.to {

@@ -38,7 +38,7 @@ func reconverge(code []inst) {
 	}
 }
 
-// exits reports whether the instruction at pc is an unconditional exit.
+// exits reports whether the instruction at pc is an exit without a guard.
 func exits(code []inst, pc int) bool {
 	return code[pc].fam == famControl && code[pc].op == opExit && code[pc].guard < 0
 }

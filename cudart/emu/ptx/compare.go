@@ -110,7 +110,7 @@ func (b *builder) predicates(in *inst, m modifiers) {
 	in.op, in.b = o, b.predIn(b.arg(2))
 }
 
-// compare executes famCompare.
+// compare executes an instruction of famCompare.
 func (w *warp) compare(in *inst, mask uint32) {
 	p := &w.preds[in.d]
 	var v uint32

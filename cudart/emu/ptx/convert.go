@@ -68,7 +68,7 @@ func brain(x uint32) uint32 {
 	return uint32(bf16.Round(f32(x)))
 }
 
-// one converts one value. Its bits are in a64 if the source register is 64-bit, otherwise in a32.
+// one converts one value. The value's bits are in a64 if the source register is 64-bit, otherwise in a32.
 func (c *conversion) one(a32 uint32, a64 uint64) uint64 {
 	if c.to == "bf16" {
 		return uint64(brain(a32))
@@ -160,7 +160,8 @@ func (c *conversion) floatToInteger(v float64) uint64 {
 	return c.keep(uint64(max(v, 0)))
 }
 
-// keep truncates v, extended to 64 bits, to the width of the destination register.
+// keep returns v, a value of the destination type, as the destination register holds it: sign- or zero-extended to
+// the register's width.
 func (c *conversion) keep(v uint64) uint64 {
 	v = extend(v, c.to)
 	if n := 64 - 8*c.regBytes; n > 0 {
@@ -169,7 +170,8 @@ func (c *conversion) keep(v uint64) uint64 {
 	return v
 }
 
-// fast returns a function that converts all threads at once, for common conversions; nil for the others.
+// fast returns a function that converts the values of all 32 threads at once. It returns nil for uncommon
+// conversions.
 func (c *conversion) fast() func(d32 *lanes32, d64 *lanes64, a32 *lanes32, a64 *lanes64) {
 	if c.flush || c.integral != nil {
 		return nil

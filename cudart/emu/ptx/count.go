@@ -6,45 +6,46 @@ import (
 	"strings"
 )
 
-// Counts are the work of some blocks of a kernel, in warp instructions. They do not depend on the order of blocks and
-// warps.
+// Counts holds the work of some blocks of a kernel, in warp instructions. The order in which blocks and warps run
+// does not change them.
 type Counts struct {
 	Blocks int64
 	Warps  int64
 	By     [Classes]int64 // instructions that at least one thread executed
 	Off    int64          // instructions that no thread executed because of their guards
 	Lanes  int64          // thread instructions
-	// Divergent counts the branches at which threads of a warp took different ways.
+	// Divergent is the number of branches at which threads of a warp went to different instructions.
 	Divergent int64
-	// Fresh counts the distinct sectors that each block reads: the requests of an unbounded first-level cache.
+	// Fresh is the number of distinct sectors that each block reads, summed over blocks. An unbounded L1 cache would
+	// request as many.
 	Fresh int64
-	// Products are the multiply-adds of mma and wgmma; Grouped are those of wgmma alone.
+	// Products is the number of multiply-adds of mma and wgmma; Grouped is the part of wgmma.
 	Products, Grouped int64
 
-	Load, Store, Copied, Atomic Traffic // global memory; Copied is read by cp.async
-	BulkLoad, BulkStore         Traffic // global memory accessed by cp.async.bulk, which bypasses the first-level cache
-	// ldmatrix is a load, cp.async a store. A wgmma reads its operands once per warpgroup. A bulk copy moves 128 bytes
-	// per wavefront.
+	Load, Store, Copied, Atomic Traffic // global memory; Copied is the reads of cp.async
+	BulkLoad, BulkStore         Traffic // global memory accessed by cp.async.bulk, which bypasses the L1 cache
+	// Shared memory. ldmatrix counts as a load, cp.async as a store. A wgmma reads its operands once per warpgroup. A
+	// bulk copy moves 128 bytes per wavefront.
 	SharedLoad, SharedStore Banks
 }
 
-// Traffic is the access of warps to global memory.
+// Traffic is the accesses of warps to global memory.
 type Traffic struct {
-	Requests int64 // warp instructions
+	Requests int64 // warp instructions that access global memory
 	Bytes    int64 // requested by threads
 	Sectors  int64 // 32-byte sectors that hold these bytes, each counted once per request
 }
 
-// Banks is the access of warps to shared memory, which has 32 banks of 4 bytes.
+// Banks is the accesses of warps to shared memory, which has 32 banks of 4 bytes.
 type Banks struct {
 	Requests   int64
 	Wavefronts int64 // cycles in which the banks are busy
-	// Conflicts are the Wavefronts that bank conflicts add. Without conflicts a warp needs one wavefront for 4 bytes
-	// per thread, two for 8 bytes and four for 16.
+	// Conflicts is the part of Wavefronts that bank conflicts cause. Without conflicts a warp needs one wavefront for
+	// 4 bytes per thread, two for 8 bytes and four for 16.
 	Conflicts int64
 }
 
-// fields returns pointers to all numbers of c.
+// fields returns pointers to all numbers of c, always in the same order.
 func (c *Counts) fields() []*int64 {
 	out := []*int64{&c.Blocks, &c.Warps, &c.Off, &c.Lanes, &c.Divergent, &c.Fresh, &c.Products, &c.Grouped}
 	for i := range c.By {
@@ -59,7 +60,7 @@ func (c *Counts) fields() []*int64 {
 	return out
 }
 
-// Add adds o, multiplied by times, to c.
+// Add adds times·o to c.
 func (c *Counts) Add(o *Counts, times int64) {
 	of := o.fields()
 	for i, f := range c.fields() {
@@ -88,11 +89,11 @@ func (c *Counts) Global() Traffic {
 	return total(c.Load, c.Store, c.Copied, c.Atomic, c.BulkLoad, c.BulkStore)
 }
 
-// Cached returns the global traffic that passes the first-level cache.
+// Cached returns the global traffic that passes the L1 cache.
 func (c *Counts) Cached() Traffic { return total(c.Load, c.Store, c.Copied, c.Atomic) }
 
-// Moved returns the sectors that blocks exchange with the L2 cache, if no block reads a sector twice except by bulk
-// copies.
+// Moved returns the number of sectors that blocks exchange with the L2 cache. It assumes that the L1 cache serves
+// repeated reads of a block, except reads of bulk copies.
 func (c *Counts) Moved() int64 {
 	return c.Fresh + c.Store.Sectors + c.Atomic.Sectors + c.BulkLoad.Sectors + c.BulkStore.Sectors
 }
@@ -114,7 +115,7 @@ func (c *Counts) Shared() Banks {
 
 // Count asks a launch to count, and holds the results.
 type Count struct {
-	// Traced are the numbers of the blocks whose instructions are recorded one by one.
+	// Traced lists the numbers of the blocks whose instructions are recorded one by one.
 	Traced []uint32
 
 	Sum    Counts
@@ -129,7 +130,7 @@ type Trace struct {
 	Events []int32
 }
 
-// Step is one warp instruction.
+// Step is one executed warp instruction of a trace.
 type Step struct {
 	At         int32  // index into Kernel.Meanings
 	Wavefronts uint16 // of shared memory
@@ -141,7 +142,7 @@ type Step struct {
 	Event int32
 }
 
-// counter counts the blocks of one goroutine.
+// counter counts the blocks that one goroutine runs.
 type counter struct {
 	meanings []Meaning
 	traced   []uint32
@@ -178,7 +179,7 @@ func (c *counter) begin(at uint32, warps int) {
 	}
 }
 
-// into adds the results of the counter to to.
+// into adds the counter's results to those in to.
 func (c *counter) into(to *Count) {
 	if to.Blocks == nil {
 		to.Blocks, to.Traces = map[uint32]*Counts{}, map[uint32]*Trace{}
@@ -192,7 +193,8 @@ func (c *counter) into(to *Count) {
 	}
 }
 
-// note counts an instruction that the threads of mask are about to execute. all are the threads at this instruction.
+// note counts an instruction before it executes. mask has the threads that execute it; all also has the threads that
+// its guard switches off.
 func (c *counter) note(w *warp, pc int32, in *inst, mask, all uint32) {
 	n, class := c.now, c.meanings[pc].Class
 	s := Step{At: pc, Off: mask == 0 && class != ClassBranch}
@@ -223,7 +225,7 @@ func (c *counter) note(w *warp, pc int32, in *inst, mask, all uint32) {
 	}
 }
 
-// branch counts a divergent branch.
+// branch counts a branch if the threads of the warp diverge at it.
 func (c *counter) branch(w *warp, in *inst, mask, all uint32) {
 	parts := mask != 0 && mask != all && in.op != opExit
 	if in.op == opBrx {
@@ -248,13 +250,13 @@ func (c *counter) matrix(w *warp, in *inst, s *Step) {
 	}
 }
 
-// event is an event that steps of a trace may wait for: a phase of an mbarrier, or one use of a barrier.
+// event is what steps of a trace may wait for: a phase of an mbarrier, or one use of a barrier.
 type event struct {
 	place int // mbarriers: index into proxy.mbars; barriers: -1 and below
 	phase uint32
 }
 
-// last returns the step that the warp executes; nil if the block is not traced.
+// last returns the traced step of the instruction that the warp executes; nil if the block is not traced.
 func (c *counter) last(w *warp) *Step {
 	if c == nil || c.trace == nil {
 		return nil
@@ -263,7 +265,7 @@ func (c *counter) last(w *warp) *Step {
 	return &steps[len(steps)-1]
 }
 
-// needed records that the current step of the warp contributes to an event.
+// needed records that event e cannot happen before the warp's current step has completed.
 func (c *counter) needed(w *warp, e event) {
 	s := c.last(w)
 	if s == nil || s.Event != 0 { // another thread of the warp has recorded it
@@ -277,8 +279,8 @@ func (c *counter) needed(w *warp, e event) {
 	c.trace.Events[s.Event-1]++
 }
 
-// awaited records that the current step of the warp has waited for an event. An event without contributing steps is
-// recorded as 0.
+// awaited records that the warp's current step has waited for event e. If no step contributes to the event, the step
+// has Event 0.
 func (c *counter) awaited(w *warp, e event) {
 	if s := c.last(w); s != nil {
 		s.Event = c.events[e]
@@ -301,7 +303,7 @@ func (c *counter) product(w *warp, in *inst, s *Step) {
 	}
 }
 
-// bulk counts a bulk copy.
+// bulk counts a cp.async.bulk.
 func (c *counter) bulk(w *warp, b *bulkCopy) {
 	if c == nil {
 		return
@@ -433,7 +435,7 @@ func (c *counter) fresh(sector uint64) bool {
 	return c.readBits != was
 }
 
-// banks holds the distinct words that a part of a warp requests from each bank.
+// banks lists the distinct words that a part of a warp requests from each bank.
 type banks struct {
 	words [32][32]uint64
 	n     [32]uint8
@@ -461,8 +463,9 @@ func (c *counter) sharedBanks(to *Banks, addr *lanes64, mask uint32, bytes uint6
 	}
 }
 
-// turns returns the number of wavefronts: the largest number of words requested from one bank. It looks only at first
-// words. Accesses are aligned and equally long, so the other words conflict in the same way.
+// turns returns the number of wavefronts: the largest number of distinct words requested from one bank. It looks only
+// at the first word of each thread. Accesses are aligned and equally long, so the other words conflict in the same
+// way.
 func (b *banks) turns(addr *lanes64, mask uint32) int {
 	if b.apart(addr, mask) {
 		return 1
@@ -499,7 +502,8 @@ func (b *banks) apart(addr *lanes64, mask uint32) bool {
 	return bits.OnesCount32(asked) == n
 }
 
-// ask adds a word to its bank's requests and returns how many words the bank has.
+// ask adds a word to the requests of its bank, if it is new. It returns the number of distinct words requested from
+// the bank.
 func (b *banks) ask(word uint64) int {
 	bank := word % 32
 	n := int(b.n[bank])
@@ -513,7 +517,7 @@ func (b *banks) ask(word uint64) int {
 	return n + 1
 }
 
-// Class is a kind of instruction, as execution units of a multiprocessor distinguish them.
+// Class is a kind of instruction, grouped by the unit of a multiprocessor that executes it.
 type Class uint8
 
 const (
@@ -565,7 +569,7 @@ var classNames = [Classes]string{"integer", "integer64", "multiply", "multiply64
 
 func (c Class) String() string { return classNames[c] }
 
-// fixedClass are the classes of instructions that the mnemonic alone determines.
+// fixedClass maps mnemonics to classes, for instructions whose mnemonic alone decides the class.
 var fixedClass = map[string]Class{
 	"selp": ClassCompare, "setp": ClassCompare,
 	"cvta": ClassMove, "bra": ClassBranch, "brx": ClassBranch, "ret": ClassBranch, "exit": ClassBranch, "trap": ClassBranch,
@@ -666,13 +670,13 @@ func arithmeticClass(name, t string, wide bool) Class {
 	return pick(typeBytes(t) == 8, ClassInteger64, ClassInteger)
 }
 
-// Meaning is the static part of an instruction that a GPU model needs.
+// Meaning is what a timing model needs to know of an instruction before it runs.
 type Meaning struct {
 	Class Class
 	// Reads and Writes are register numbers. Registers of all files, predicates too, have distinct numbers.
 	Reads, Writes []int32
-	// Groups is the number of groups that may stay pending after a wait_group (ClassCopyWait, ClassBulkWait,
-	// ClassWGMMAOrder), Closes for commit_group, or Fences for wgmma.fence.
+	// Groups depends on the class. For a wait_group (ClassCopyWait, ClassBulkWait, ClassWGMMAOrder) it is the number
+	// of groups that may stay pending. It is Closes for commit_group and Fences for wgmma.fence.
 	Groups int
 	// ReadOnly: a ClassBulkWait waits only until shared memory has been read. Arrives: a ClassBarrier does not wait.
 	ReadOnly, Arrives bool
@@ -699,8 +703,8 @@ func (k *Kernel) Meanings() []Meaning {
 	return k.meanings
 }
 
-// meaning classifies the registers by argument position: the first argument is written, unless the instruction has no
-// result.
+// meaning classifies the statement and lists its registers. The first argument is written, unless the instruction has
+// no result; the others are read.
 func (st *statement) meaning() Meaning {
 	m := Meaning{Class: classOf(st.words), Line: st.line}
 	switch {

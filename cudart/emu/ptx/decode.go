@@ -63,7 +63,7 @@ func (m *modifiers) last() string {
 	return t
 }
 
-// done fails if modifiers are left.
+// done fails if modifiers are left that no decoder knew.
 func (b *builder) done(m modifiers) {
 	if len(m) > 0 {
 		b.unknown()
@@ -265,8 +265,8 @@ func (b *builder) cvt(in *inst) {
 	c.lanes = c.fast()
 }
 
-// integers are the integer instructions that take their operands in order. The key is the mnemonic, followed by the
-// letter of the type if signedness matters.
+// integers maps mnemonics to integer operations that take their operands in order. The letter of the type follows the
+// mnemonic if signedness matters.
 var integers = map[string]op{
 	"add": opAdd, "sub": opSub, "div.s": opDivS, "div.u": opDivU, "rem.s": opRemS, "rem.u": opRemU, "min.s": opMinS, "min.u": opMinU,
 	"max.s": opMaxS, "max.u": opMaxU, "abs.s": opAbs, "neg.s": opNeg, "and": opAnd, "or": opOr, "xor": opXor, "not": opNot,
@@ -274,7 +274,7 @@ var integers = map[string]op{
 	"bfe.s": opBfeS, "bfe.u": opBfeU, "bfi": opBfi, "prmt": opPrmt, "shf": opShfL,
 }
 
-// floats are the floating-point instructions. Unused operands of instructions with fewer than three stay unset.
+// floats maps mnemonics to floating-point operations. Operands that an instruction does not have stay unset.
 var floats = map[string]op{
 	"add": opFAdd, "sub": opFSub, "mul": opFMul, "fma": opFMA, "mad": opFMA, "div": opFDiv, "min": opFMin, "max": opFMax, "neg": opFNeg,
 	"abs": opFAbs, "sqrt": opFSqrt, "rsqrt": opFRsqrt, "rcp": opFRcp, "ex2": opFEx2, "lg2": opFLg2,
@@ -351,7 +351,7 @@ func (b *builder) fixShift(in *inst) {
 	in.op, in.wrap = opCall, wrapMask16
 }
 
-// narrowInteger requests the adjustment of operands and result for an instruction on 16 or 8 bits.
+// narrowInteger makes an instruction on 16 or 8 bits convert its operands and result (inst.wrap).
 func (b *builder) narrowInteger(in *inst, t string) {
 	n := typeBytes(t)
 	if n > 2 {
@@ -490,7 +490,7 @@ func (b *builder) float(in *inst, m modifiers, t string) {
 	}
 }
 
-// slot assigns a memory instruction its entry in block.slots.
+// slot gives a memory instruction its own entry in block.slots.
 func (b *builder) slot(in *inst) {
 	in.slot = int32(b.kernel.slots)
 	b.kernel.slots++

@@ -14,14 +14,14 @@
 //   - fences between the proxies
 //   - setmaxnreg
 //
-// Asynchronous work completes as late as its waits allow, or in an order drawn from Launch.Seed. Touching its operands
-// or results before the wait is an error. The checks have these limits:
+// Asynchronous work completes as late as its waits allow, or in an order drawn from Launch.Seed. A kernel that
+// touches its operands or results before the wait fails. The checks have these limits:
 //
-//   - Warps are distinguished, the threads of a warp are not. If one thread has waited for an mbarrier, its warp has.
-//   - A fence.proxy.async counts for the warp once all threads that have stored execute it.
-//   - The writing warp must execute the fence. A fence of the reader, after the barrier, does not count.
+//   - The checks distinguish warps, not the threads of a warp. If one thread has waited for an mbarrier, its warp has.
+//   - A fence.proxy.async takes effect for the warp once all threads that have stored execute it.
+//   - The writing warp must execute the fence. A fence of the reader, after the barrier, has no effect.
 //   - No fence is required between loads of shared memory and a bulk copy that overwrites the loaded bytes.
-//   - Global memory is not checked between the proxies.
+//   - Races between threads and bulk copies in global memory are not found.
 //
 // Invariant: the results of a correct kernel do not depend on Launch.Seed or Launch.Threads. An incorrect access ends
 // the launch with an *Error. No launch touches memory outside the buffers of Launch.Memory.

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// globalCheck reports blocks of a launch that access the same word of global memory, if at least one access is a
-// write.
+// globalCheck finds races between blocks: two blocks of a launch access the same word of global memory, and at least
+// one of them writes it.
 type globalCheck struct {
 	alone bool // the launch has a single block, so no blocks can race
 	mu    sync.Mutex
@@ -19,7 +19,7 @@ type globalCells struct{ write, read []uint32 }
 
 const many = ^uint32(0)
 
-// of returns the cells of the buffer of s.
+// of returns the cells of the buffer that the slot's instruction accesses.
 func (g *globalCheck) of(s *slot) *globalCells {
 	if s.known != nil {
 		return s.known
@@ -99,16 +99,17 @@ func (g *globalCheck) write(w *warp, in *inst, s *slot, mask uint32, bytes uint6
 	}
 }
 
-// Warps of a block race in global memory as in shared memory: two warps touch the same bytes without a barrier in
-// between, and one access is a write. A cell holds what is known of a word; a block keeps pages of cells for the words
-// that it touches. Threads of one warp are not distinguished. Strong accesses (volatile, relaxed, acquire, release)
-// are exempt, because warps synchronize through them.
+// The functions below find races between the warps of a block in global memory, as shared.go does in shared memory:
+// two warps touch the same bytes without a barrier in between, and one access is a write. A cell holds the access
+// history of a word. A block keeps pages of cells for the words that it touches. Threads of one warp are not
+// distinguished. Strong accesses (volatile, relaxed, acquire, release) are exempt, because warps synchronize through
+// them.
 
 // pageWords is the number of words per page.
 const pageWords = 1024
 
-// sparePages is the number of pages, of 16 KiB each, that are reused for the next launch instead of allocated again.
-// They need no clearing: the times (ticks) in their cells are older than the next launch, so its checks ignore them.
+// sparePages is the number of pages, of 16 KiB each, that a block keeps for its next launch. Old cells do no harm,
+// because their ticks lie before the next launch.
 const sparePages = 64
 
 type page [pageWords]cell
@@ -155,7 +156,7 @@ func (b *block) forgetPages() {
 	b.page, b.pageAt = nil, pageOf{}
 }
 
-// checked reports whether accesses of in are checked against other warps.
+// checked reports whether an access of in through slot s takes part in the check for races between warps.
 func checked(in *inst, s *slot) bool { return s.base < constWindow && in.flags&flagStrong == 0 }
 
 // readGlobal checks a read against the writes of other warps, and records the read.

@@ -6,8 +6,8 @@ import (
 )
 
 // guardedRegister is the state of a register that some wgmma.mma_async of the kernel uses, as an accumulator or as a
-// fragment of A. Source: PTX ISA, "wgmma.fence" and "wgmma.wait_group". Only products of the same shape on the same
-// accumulators may follow each other without a fence.
+// fragment of A. Below, a product is one wgmma.mma_async. Only products of the same shape on the same accumulators
+// may follow each other without a fence. Source: PTX ISA, "wgmma.fence" and "wgmma.wait_group".
 type guardedRegister struct {
 	touched int64 // warp.steps at the last access by another instruction
 	sums    int32 // pending products that write the register
@@ -16,8 +16,8 @@ type guardedRegister struct {
 	line    int32 // of the last product
 }
 
-// guard collects the registers that products use, and for every other instruction the collected registers that it
-// touches.
+// guard lists the registers that wgmma.mma_async instructions use (the guarded registers), and for every other
+// instruction the guarded registers that it touches.
 func (b *builder) guard() {
 	k := b.kernel
 	index := map[int32]int32{} // of registers in r32
@@ -64,8 +64,8 @@ func (b *builder) guardOperand(st *statement, o operand, index map[int32]int32, 
 	}
 }
 
-// touch records that an instruction other than a product reads or writes guarded registers. It fails if a product is
-// pending on one of them.
+// touch records that an instruction other than wgmma.mma_async reads or writes guarded registers. It fails if a
+// pending wgmma.mma_async still uses one of them.
 func (w *warp) touch(in *inst, list []int32, mask uint32) {
 	for _, i := range list {
 		g := &w.guards[i]
@@ -77,7 +77,7 @@ func (w *warp) touch(in *inst, list []int32, mask uint32) {
 	}
 }
 
-// guardProduct checks the registers of a product that starts, and marks them as in use.
+// guardProduct checks the registers of a wgmma.mma_async that starts, and marks them as in use.
 func (w *warp) guardProduct(in *inst) {
 	if w.products.fenced < 0 {
 		w.fail(in, 0, "wgmma.fence is missing before the first wgmma.mma_async of the warp")
@@ -107,7 +107,7 @@ func (w *warp) guardProduct(in *inst) {
 	}
 }
 
-// releaseProduct marks the registers of a completed product as free.
+// releaseProduct marks the registers of a completed wgmma.mma_async as free.
 func (w *warp) releaseProduct(in *inst) {
 	for j, i := range in.x.guards {
 		if j < int(in.imm/2) {

@@ -27,9 +27,9 @@ type family uint8
 
 const (
 	fam32      family = iota // d32 ← a32, b32, c32
-	famWrapped               // like fam32, with operands or result adjusted
+	famWrapped               // like fam32, with conversions of operands or result (inst.wrap)
 	fam64                    // d64 ← a64, b64, c64; shifts take b32
-	famMixed                 // widths differ
+	famMixed                 // operands and result differ in width
 	famConvert               // cvt
 	famCompare               // predicates
 	famLoad
@@ -76,7 +76,7 @@ type extra struct {
 	run     func(d, a, b, c *lanes32)
 	convert *conversion
 
-	// Atomic instructions: returns the new value for the old one and the operands.
+	// Atomic instructions: update returns the new value for the old one and the operands.
 	update func(old, b, c uint32) uint32
 
 	// setp
@@ -117,7 +117,7 @@ const (
 	windowBytes  = uint64(1) << 32
 )
 
-// wrap selects the adjustments of 32-bit operands before an instruction, and of its result.
+// wrap is a set of conversions of 32-bit operands before an instruction, and of its result.
 type wrap uint16
 
 const (

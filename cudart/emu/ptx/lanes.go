@@ -51,7 +51,7 @@ var binary32 = [opCall]func(d, a, b *lanes32){
 	},
 }
 
-// Other functions that assembly replaces.
+// Further functions that assembly replaces where the processor allows.
 var (
 	add64 = func(d, a, b *lanes64) {
 		for i := range d {

@@ -23,15 +23,15 @@ type Buffer struct {
 	Name string
 }
 
-// Access is the range of bytes that a launch read and the range that it wrote in a buffer. A range with From >= To is
-// empty.
+// Access is the smallest range of bytes that holds all reads of a launch in a buffer, and the same for its writes. A
+// range with From >= To is empty.
 type Access struct {
 	Buffer             *Buffer
 	ReadFrom, ReadTo   int64
 	WriteFrom, WriteTo int64
 }
 
-// Join extends a to cover the accesses of b to the same buffer.
+// Join extends a to cover b's accesses to the same buffer.
 func (a *Access) Join(b Access) {
 	a.ReadFrom, a.ReadTo = hull(a.ReadFrom, a.ReadTo, b.ReadFrom, b.ReadTo)
 	a.WriteFrom, a.WriteTo = hull(a.WriteFrom, a.WriteTo, b.WriteFrom, b.WriteTo)
@@ -59,14 +59,14 @@ type Launch struct {
 	Memory Memory
 	// Threads is the number of goroutines that run blocks; 0: GOMAXPROCS.
 	Threads int
-	// Together > 1 is the number of blocks that take turns on one goroutine, in an order drawn from Seed. Blocks then
-	// overlap as on a GPU, but in the same way in every run.
+	// Together is the number of blocks that take turns on one goroutine, in an order drawn from Seed, if above 1.
+	// Blocks then overlap as on a GPU, but in the same way in every run.
 	Together int
 	// Seed determines the order of blocks, the order of the warps of a block, and when bulk copies land.
 	Seed uint64
-	// Period is the number of warp steps per tick of %clock_hi. 0: 1<<32, consistent with the other clocks. A small
-	// Period lets a kernel reach its own time limit for a wait soon. With Period set, a wait for an mbarrier that
-	// nothing completes returns false again and again instead of failing the launch.
+	// Period is the number of warp instructions per tick of %clock_hi; 0: 1<<32, consistent with the other clocks.
+	// With a small Period a kernel soon reaches its own time limit for a wait. If Period is set, a wait for an
+	// mbarrier that nothing completes returns false again and again instead of failing the launch.
 	Period int64
 	// CheckGlobal reports two kinds of races in global memory, in which at least one access is a write:
 	//
@@ -82,7 +82,7 @@ type Launch struct {
 	idle  int   // strong loads of global memory since the last atomic instruction; guarded by atomics
 }
 
-// period returns the number of warp steps per tick of %clock_hi.
+// period returns the number of warp instructions per tick of %clock_hi.
 func (l *Launch) period() int64 {
 	if l.Period > 0 {
 		return l.Period
@@ -161,7 +161,7 @@ func (l *Launch) check() error {
 	return nil
 }
 
-// job is a running launch.
+// job is a launch that is running.
 type job struct {
 	launch     *Launch
 	blocks     uint64
@@ -175,7 +175,7 @@ type job struct {
 	err     error
 }
 
-// work runs blocks until no block is left or one has failed.
+// work runs blocks, one after the other, until no block is left or one has failed.
 func (j *job) work() {
 	b := j.take()
 	j.give(b, j.catch(func() {
@@ -186,7 +186,7 @@ func (j *job) work() {
 	}))
 }
 
-// together is work with several blocks that take turns.
+// together is work with Launch.Together blocks that take turns.
 func (j *job) together() {
 	var all []*block
 	for len(all) < j.launch.Together {
@@ -270,7 +270,8 @@ func (j *job) catch(f func()) (err error) {
 	return nil
 }
 
-// number returns the next block to run and the seed of its order; false if no block is left.
+// number returns the number of the next block to run and the seed for the order of its warps; false if no block is
+// left.
 func (j *job) number() (at uint32, seed uint64, ok bool) {
 	i := j.next.Add(1) - 1
 	if i >= j.blocks {

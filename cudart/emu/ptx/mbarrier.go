@@ -24,18 +24,18 @@ const (
 	flagMore               // setmaxnreg.inc
 )
 
-// mbarrier is a barrier in shared memory. A phase ends when count threads have arrived and all expected bytes have
-// landed.
+// mbarrier is a barrier in shared memory (PTX mbarrier). A phase ends when count arrivals have been made and all
+// expected bytes have been copied.
 type mbarrier struct {
 	offset  uint32
 	live    bool
 	count   int // arrivals per phase
 	pending int // arrivals that the current phase still needs
-	bytes   int // bytes that the current phase still needs; negative: bytes landed before they were expected
+	bytes   int // bytes that the current phase still waits for; negative: copies landed before expect_tx announced them
 	phase   uint32
 	maker   int    // the warp that executed mbarrier.init
 	made    uint32 // tick of mbarrier.init
-	shown   uint32 // tick of the fence that makes it visible to copies; 0: no fence yet
+	shown   uint32 // tick of the fence that makes the mbarrier visible to bulk copies; 0: no fence yet
 	line    int32
 
 	last   *bulkCopy // the last copy that landed
@@ -198,7 +198,7 @@ func (w *warp) mbarrier(in *inst, mask uint32) bool {
 	return false
 }
 
-// make executes mbarrier.init.
+// make executes mbarrier.init for one thread.
 func (p *proxy) make(w *warp, in *inst, lane int, off uint32) {
 	count := int(w.r32[in.c][lane])
 	if count < 1 || count > maxMbarCount {
@@ -233,7 +233,7 @@ func (p *proxy) make(w *warp, in *inst, lane int, off uint32) {
 	p.rows[off>>4].barrier |= 1 << (off >> 3 & 1)
 }
 
-// idle fails if a copy to an mbarrier is pending.
+// idle fails if a bulk copy that reports to the mbarrier is pending.
 func (p *proxy) idle(w *warp, in *inst, lane, mbar int) {
 	for _, c := range p.loads {
 		if c.mbar == mbar {
@@ -242,14 +242,14 @@ func (p *proxy) idle(w *warp, in *inst, lane, mbar int) {
 	}
 }
 
-// forget turns the bytes of an mbarrier into ordinary, unwritten memory.
+// forget executes mbarrier.inval: the bytes of the mbarrier become ordinary, unwritten memory.
 func (p *proxy) forget(off uint32) {
 	p.block.cells[off>>2].info &^= 15
 	p.block.cells[off>>2+1].info &^= 15
 }
 
-// publish makes the mbarriers of this warp visible to copies. It takes the whole warp as their maker, since threads
-// are not distinguished.
+// publish is the effect of fence.mbarrier_init and fence.proxy.async on mbarriers: bulk copies may then use those
+// that this warp initialized. The threads of the warp are not distinguished.
 func (p *proxy) publish(w *warp, mask uint32) {
 	if mask == 0 {
 		return
@@ -313,7 +313,7 @@ func (p *proxy) settle(i int, fail func(format string, args ...any)) {
 	p.news++
 }
 
-// mbarDone reports whether the wait of a thread is over.
+// mbarDone reports whether the phase that a thread waits for is over.
 func (w *warp) mbarDone(in *inst, lane int) bool {
 	p := w.block.proxy
 	m, i := p.mbarAt(w, in, lane, w.mbarOffset(in, lane))
@@ -355,7 +355,7 @@ func (w *warp) mbarWait(in *inst, mask uint32) bool {
 	return false
 }
 
-// ready reports whether a warp that waits for an mbarrier or for registers can go on.
+// ready reports whether a warp that waits for an mbarrier or for registers (setmaxnreg) can go on.
 func (w *warp) ready() bool {
 	if w.giveUp {
 		return true

@@ -13,8 +13,8 @@ func eachLane(mask uint32, f func(i int)) {
 	}
 }
 
-// slot caches the last buffer of a memory instruction, and the ranges of offsets that the instruction read and wrote
-// in this buffer.
+// slot caches, for a memory instruction, the buffer that it accessed last, and the ranges of offsets that it read and
+// wrote there.
 type slot struct {
 	base, size         uint64
 	data               unsafe.Pointer
@@ -26,8 +26,8 @@ type slot struct {
 
 func (s *slot) reset() { *s = slot{readFrom: ^uint64(0), writeFrom: ^uint64(0)} }
 
-// offsets writes the address of every thread to w.addr. It returns the minimum, the maximum and the bitwise or of the
-// addresses of mask.
+// offsets writes the address that every thread accesses to w.addr. It returns the minimum, the maximum and the
+// bitwise or of the addresses of the threads in mask.
 func (w *warp) offsets(in *inst, mask uint32) (lo, hi, or uint64) {
 	off, imm := &w.addr, uint64(in.imm)
 	if in.flags&flagNarrow != 0 {
@@ -140,15 +140,15 @@ func (w *warp) spaceOf(in *inst, lo, hi uint64) (space, uint64, uint64) {
 	return s, lo & (1<<56 - 1), hi & (1<<56 - 1)
 }
 
-// split executes an access thread by thread.
+// split executes a memory access with do, thread by thread.
 func (w *warp) split(in *inst, mask uint32, do func(*inst, uint32)) {
 	for m := mask; m != 0; m &= m - 1 {
 		do(in, m&-m)
 	}
 }
 
-// inVain is the number of strong global loads without an atomic instruction after which a launch counts as hung. A
-// block of a correct kernel needs far fewer loads to make progress.
+// inVain is the number of strong loads (volatile, relaxed, acquire) of global memory without an atomic instruction in
+// between, after which a launch counts as hung. A block of a correct kernel needs far fewer loads to make progress.
 var inVain = 1 << 24
 
 func (w *warp) loadGlobal(in *inst, mask uint32, lo, hi, bytes uint64) {

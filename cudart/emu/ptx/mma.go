@@ -12,8 +12,8 @@ const (
 	opLdmatrix
 )
 
-// matrices is the buffer in which fragments are assembled to matrices: sums and a row-major with two values per word,
-// b row-major with k as the row.
+// matrices is the buffer in which the threads' fragments are assembled to matrices. sums and a are row-major, with
+// two values per word. b is row-major with k as the row.
 type matrices struct {
 	sums [64]uint64
 	a    [128]uint64
@@ -87,7 +87,7 @@ func (b *builder) ldmatrix(in *inst) {
 	b.address(in, b.arg(1))
 }
 
-// matrix executes famMatrix.
+// matrix executes an instruction of famMatrix.
 func (w *warp) matrix(in *inst, mask uint32) {
 	if mask == 0 {
 		return

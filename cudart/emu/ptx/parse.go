@@ -29,7 +29,7 @@ type operand struct {
 	off  int64
 }
 
-// scope holds the registers, variables and labels that are declared between a pair of braces.
+// scope holds the registers, variables and labels declared in one pair of braces.
 type scope struct {
 	parent *scope
 	regs   map[string]reg
@@ -543,7 +543,7 @@ func (r *reader) declaration(space string) *variable {
 	return v
 }
 
-// initial parses the initializer of a constant, = value or = {values}, and appends the constant to the module's
+// initial parses the initializer of a constant, "= value" or "= {values}", and appends its bytes to the module's
 // constant memory.
 func (r *reader) initial(v *variable) {
 	v.data = make([]byte, v.size)

@@ -26,15 +26,15 @@ type proxy struct {
 	mbars   []*mbarrier
 	at      map[uint32]int // offset in shared memory to index in mbars
 	loads   []*bulkCopy    // pending copies to shared memory
-	late    bool           // copies land only when no warp can make progress
+	late    bool           // copies land only when no warp can make progress, instead of at random
 	hash    uint64
-	news    int // counts events that may let another warp go on
-	expired int // value of news when waits last gave up
+	news    int // number of events so far that may let another warp go on
+	expired int // value of news when waits last gave up early
 	groups  []warpgroup
 	pool    int // registers available to setmaxnreg.inc
 }
 
-// asyncRow is the asynchronous state of 16 bytes of shared memory.
+// asyncRow is what the checks know of asynchronous accesses to 16 bytes of shared memory.
 type asyncRow struct {
 	phase   uint32 // phase that ends with the copy that wrote the row
 	owner   uint8  // index in proxy.mbars of this copy's mbarrier, plus one; 0: no copy wrote the row
@@ -42,8 +42,9 @@ type asyncRow struct {
 	flights uint16 // pending asynchronous reads
 }
 
-// A clock records what is ordered before a warp's next instruction. It has three parts: a tick for each warp's
-// accesses, a tick for each warp's last fence.proxy.async, and the number of completed phases of each mbarrier.
+// A clock says which accesses are ordered before a warp's next instruction (a vector clock). It has three parts: a
+// tick for each warp's accesses, a tick for each warp's last fence.proxy.async, and the number of completed phases of
+// each mbarrier.
 const (
 	clockFences = 32
 	clockMbars  = 64
@@ -79,7 +80,7 @@ func (p *proxy) begin(seed uint64) {
 	b.full = b.tick
 }
 
-// join merges another clock into clock.
+// join merges other into clock: the result orders everything that either of them orders.
 func join(clock, other []uint32) {
 	for i, v := range other {
 		clock[i] = max(clock[i], v)
@@ -107,18 +108,19 @@ func (p *proxy) visible(from int, tick uint32, to int) bool {
 	return tick < p.block.seen[to][clockFences+from]
 }
 
-// over reports whether warp w knows that the copy that wrote r has completed.
+// over reports whether warp w knows that the copy that wrote r has completed, by a wait of its own or through a
+// barrier.
 func (p *proxy) over(r *asyncRow, w int) bool {
 	return r.owner == 0 || p.block.seen[w][clockMbars+int(r.owner)-1] > r.phase
 }
 
-// copyOf describes the copy that wrote a row.
+// copyOf describes, for errors, the copy that wrote a row.
 func (p *proxy) copyOf(r *asyncRow) string {
 	m := p.mbars[r.owner-1]
 	return fmt.Sprintf("a bulk copy writes it, and phase %d of the mbarrier at offset %d was not waited for", r.phase, m.offset)
 }
 
-// readRows checks and records loads through the generic proxy.
+// readRows checks loads of threads from shared memory against asynchronous work, and records them.
 func (p *proxy) readRows(w *warp, in *inst, mask, bytes uint32) {
 	warps := len(p.block.warps)
 	for m := mask; m != 0; m &= m - 1 {
@@ -143,7 +145,7 @@ func halves(off uint64, bytes uint32) uint8 {
 	return 1 << (off >> 3 & 1)
 }
 
-// writeRows checks and records stores through the generic proxy.
+// writeRows checks stores of threads to shared memory against asynchronous work, and records them.
 func (p *proxy) writeRows(w *warp, in *inst, mask, bytes uint32) {
 	w.stored |= mask
 	for m := mask; m != 0; m &= m - 1 {
@@ -162,8 +164,7 @@ func (p *proxy) writeRows(w *warp, in *inst, mask, bytes uint32) {
 	}
 }
 
-// fetchedBefore fails unless all asynchronous reads of the 16 bytes of shared memory that include offset off are ordered
-// before warp w's write.
+// fetchedBefore fails unless all asynchronous reads of a row are ordered before this warp's next instruction.
 func (p *proxy) fetchedBefore(w *warp, in *inst, lane int, off uint32) {
 	b := p.block
 	n := len(b.warps)
@@ -193,7 +194,8 @@ func (p *proxy) fetch(w *warp, in *inst, lane int, off uint32) {
 	r.flights++
 }
 
-// stored fails unless the last store to a word is visible to asynchronous work that the warp starts.
+// stored fails unless the last store to a word is visible to asynchronous work that the warp starts: a
+// fence.proxy.async must follow the store.
 func (p *proxy) stored(w *warp, in *inst, lane int, c *cell, off uint32, done string) {
 	b := p.block
 	if c.write <= b.began { // written by a copy or never
@@ -253,7 +255,7 @@ func (p *proxy) landed(off uint32) {
 	b.rows[off>>4] = row{}
 }
 
-// reader describes the asynchronous work that reads a row.
+// reader describes, for errors, the asynchronous work that reads a row.
 func (p *proxy) reader(off uint32) string {
 	for _, w := range p.block.warps {
 		for i := range w.products.pending {
@@ -276,7 +278,7 @@ func (p *proxy) reader(off uint32) string {
 	return "asynchronous work reads it"
 }
 
-// turn runs after each warp. It may let a copy land.
+// turn is called after each warp's turn. It may complete a pending copy.
 func (p *proxy) turn() {
 	if p.late || len(p.loads) == 0 {
 		return
@@ -286,8 +288,8 @@ func (p *proxy) turn() {
 	}
 }
 
-// unblock runs when no warp can make progress. It lets a copy land, or lets waits give up early. It returns false if
-// it did neither.
+// unblock is called when no warp can make progress. It completes a pending copy, or else ends waits for mbarriers
+// early. It returns false if it did neither.
 func (p *proxy) unblock() bool {
 	if len(p.loads) > 0 {
 		p.landOne()
@@ -340,7 +342,7 @@ func (p *proxy) end() {
 	p.endGroups()
 }
 
-// waitedFor reports whether any warp knows that a phase of an mbarrier is over.
+// waitedFor reports whether any warp of the block knows that a phase of an mbarrier is over.
 func (p *proxy) waitedFor(mbar int, phase uint32) bool {
 	for v := range p.block.warps {
 		if p.block.seen[v][clockMbars+mbar] > phase {

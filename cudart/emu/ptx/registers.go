@@ -53,7 +53,7 @@ func (w *warp) setRegisters(in *inst, mask uint32) bool {
 	return false
 }
 
-// registersFree reports whether the block has the registers that setmaxnreg.inc requests for a warp.
+// registersFree reports whether the block has enough free registers for a warp's setmaxnreg.inc.
 func (w *warp) registersFree(in *inst) bool {
 	return w.block.proxy.pool >= (int(in.imm)-w.registers)*32
 }

@@ -5,7 +5,7 @@ import (
 	"math/bits"
 )
 
-// cell is the access history of one word of shared or global memory. Times are ticks of the block. Every barrier
+// cell is the access history of one word of shared or global memory. Its times are ticks of the block: every barrier
 // release starts a new tick. Ticks count on from block to block, so accesses of earlier blocks count as never made.
 type cell struct {
 	write   uint32 // tick of the last write
@@ -25,7 +25,7 @@ const (
 	cellParts   = 1 << 19 // several warps read different bytes at the tick of cell.read
 )
 
-// row caches correct reads of 16 bytes of shared memory: the warps in readers have read all bytes at tick.
+// row is a cache for 16 bytes of shared memory: the warps in readers have correctly read all its bytes at tick.
 type row struct{ tick, readers uint32 }
 
 // sharedBounds checks that an access lies inside the block's shared memory.
@@ -108,13 +108,14 @@ func (b *block) noteRead(w *warp, c *cell, bytes uint32) {
 	c.info |= bytes << cellRead
 }
 
-// badRead examines a read that the quick checks did not accept. It fails in these cases:
+// badRead examines a read of shared memory that the quick checks did not accept. It fails in these cases:
 //
 //   - a cp.async still writes the bytes
 //   - nothing wrote the bytes
 //   - no barrier orders the write before this warp
 //
-// It returns if a barrier of only some of the block's threads orders the two.
+// It returns, and so accepts the read, if a barrier of only some of the block's threads orders the write before the
+// read.
 func (b *block) badRead(w *warp, in *inst, lane int, c *cell, bytes uint32, off uint64) {
 	switch {
 	case c.info&cellPending != 0 && c.write >= b.began:

@@ -96,16 +96,16 @@ func (m *TensorMap) bytes() uint32 {
 	return n
 }
 
-// piece is 16 bytes of a copy between shared and global memory. Bytes [from, to) lie inside the tensor. The other
-// bytes are read as zeros and not written back.
+// piece is 16 bytes of a bulk copy between shared and global memory. Bytes [from, to) of the 16 lie inside the
+// tensor. A load fills the other bytes with zeros, and a store does not write them.
 type piece struct {
 	shared   uint32
 	global   uint64
 	from, to uint8
 }
 
-// pieces lists the pieces of the box at coordinates at, copied to or from offset shared. Parts of the box may lie
-// outside the tensor.
+// pieces lists the pieces of the box at the coordinates at. Their shared memory begins at offset shared. Parts of the
+// box may lie outside the tensor.
 func (m *TensorMap) pieces(shared uint32, at [5]int32) []piece {
 	row := m.Box[0] * uint32(m.Element)
 	rows := m.bytes() / row

@@ -36,14 +36,14 @@ type warp struct {
 	steps     int64 // instructions that the warp has executed
 }
 
-// frame is a set of threads that run together until they reach the instruction at join. The frame below then
-// continues.
+// frame is a set of threads of the warp that run together until they reach the instruction at join. Then the next
+// frame down the stack continues.
 type frame struct {
 	pc, join int32
 	mask     uint32
 }
 
-// state is the reason for which a warp stopped.
+// state is the reason why warp.run returned.
 type state uint8
 
 const (
@@ -52,8 +52,8 @@ const (
 	stateYield
 )
 
-// sliceSteps is the number of instructions that a warp runs before the other warps of its block get a turn. A warp may
-// therefore spin on memory that another warp writes.
+// sliceSteps is the number of instructions that a warp runs before the other warps of its block get a turn. The limit
+// lets a warp spin on memory that another warp writes.
 const sliceSteps = 1 << 22
 
 // start sets the warp to the first instruction.
@@ -67,7 +67,7 @@ func (w *warp) start(mask uint32) {
 	}
 }
 
-// startAsync clears the asynchronous state of earlier blocks.
+// startAsync clears the asynchronous state that earlier blocks left.
 func (w *warp) startAsync() {
 	w.poll, w.polled, w.giveUp, w.stored = nil, 0, false, 0
 	w.registers = w.kernel.registersAtStart()
@@ -236,7 +236,8 @@ func (w *warp) control(in *inst, mask uint32, f *frame) bool {
 	return false
 }
 
-// part splits the current frame: mask1 continues at pc1, mask2 at pc2. Both reconverge at in.e.
+// part splits the current frame: the threads in mask1 continue at pc1, those in mask2 at pc2. Both sets reconverge at
+// in.e.
 func (w *warp) part(in *inst, pc1, pc2 int32, mask1, mask2 uint32) {
 	f := &w.stack[len(w.stack)-1]
 	join := in.e

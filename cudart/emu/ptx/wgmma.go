@@ -22,8 +22,8 @@ const (
 	flagAcrossB
 )
 
-// products are the pending wgmma.mma_async of a warp. A warp computes its 16 of the 64 rows when it waits. Until then,
-// nothing else may touch the registers and operands of pending products.
+// products holds the pending wgmma.mma_async of a warp. When the warp waits, the emulator computes the warp's 16 of
+// the 64 rows. Until then, no other instruction may touch the registers and operands of pending products.
 type products struct {
 	group   uint32 // number of the open group
 	fenced  int64  // warp.steps at the last wgmma.fence; -1: none
@@ -41,7 +41,7 @@ type asyncProduct struct {
 // warpgroup checks that its four warps execute the same wgmma instructions.
 type warpgroup struct {
 	steps []groupStep
-	first int    // instruction number of steps[0]
+	first int    // position of steps[0] among the warpgroup's wgmma instructions
 	done  [4]int // number of instructions that each warp has executed
 }
 
@@ -113,7 +113,7 @@ func (b *builder) registerList(in *inst, o operand, n int, written bool) {
 	}
 }
 
-// bit decodes argument i, 0 or 1. sign decodes argument i, 1 or -1, and returns true for -1.
+// bit decodes argument i, which is 0 or 1; 1 gives true. sign decodes argument i, which is 1 or -1; -1 gives true.
 func (b *builder) bit(i int) bool  { return b.choice(i, 0, 1) }
 func (b *builder) sign(i int) bool { return b.choice(i, 1, -1) }
 
@@ -125,7 +125,7 @@ func (b *builder) choice(i int, no, yes int64) bool {
 	return v == yes
 }
 
-// groupwise executes famGroup.
+// groupwise executes an instruction of famGroup.
 func (w *warp) groupwise(in *inst, mask uint32) {
 	if mask == 0 {
 		return
@@ -250,7 +250,7 @@ func (w *warp) operandPieces(in *inst, to []uint32, d uint64, rows uint32, acros
 	return to
 }
 
-// finishProducts computes the products of all groups numbered below before.
+// finishProducts computes the products of all groups with a number below before.
 func (w *warp) finishProducts(before int64) {
 	q := &w.products
 	done := 0
@@ -338,7 +338,7 @@ func (w *warp) sharedA(q *asyncProduct) {
 	}
 }
 
-// operandB assembles eight columns of B. rows are the offsets of B's pieces.
+// operandB assembles columns 8·eight to 8·eight+7 of B. rows are the shared-memory offsets of B's 16-byte pieces.
 func (w *warp) operandB(in *inst, rows []uint32, eight uint32) {
 	m, p, sign := &w.mma, start(w.block.shared), signOf(in, flagNegateB)
 	if in.flags&flagAcrossB != 0 {
@@ -396,8 +396,8 @@ func tileOf(d uint64) (operandTile, error) {
 	return t, nil
 }
 
-// fits checks the strides of a matrix with rows rows (of M or N) and 16 columns (of K). across: the rows are
-// contiguous in memory (MN-major).
+// fits checks the strides of a matrix with 16 columns (of K) and the given number of rows (of M or N). across: the
+// rows are contiguous in memory (MN-major).
 func (t operandTile) fits(rows uint32, across bool) error {
 	if t.width == 16 {
 		return nil
