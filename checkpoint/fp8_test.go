@@ -47,6 +47,12 @@ func TestE4M3(t *testing.T) {
 	if toE4M3(float32(math.NaN()))&0x7f != 0x7f || e4m3Values[0x7f] == e4m3Values[0x7f] {
 		t.Error("NaN becomes a number")
 	}
+	for c := range 126 { // halfway between two codes
+		x := float32(valueE4M3(byte(c))+valueE4M3(byte(c+1))) / 2
+		if want := byte(c + c%2); toE4M3(x) != want || toE4M3(-x) != want|0x80 {
+			t.Errorf("%g becomes code %02x, want %02x", x, toE4M3(x), want)
+		}
+	}
 	r := rand.New(rand.NewPCG(8, 8))
 	for range 20000 {
 		x := float32(math.Ldexp(r.Float64()*2-1, r.IntN(20)-11))
