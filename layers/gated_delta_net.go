@@ -41,6 +41,7 @@ func (d dims) forRecurrent() dims {
 	d.recurrent, d.gated, d.qkNorm, d.sinks, d.mla = true, true, false, false, nil
 	d.outRole, d.output = model.RoleRecurOut, gatedOutputs{}
 	d.q, d.kv, d.out, d.qkv = r.Values(), 0, r.Values(), r.Convolved()+r.Values()
+	d.raw, d.normsV = d.qkv, false
 	return d
 }
 

@@ -15,6 +15,8 @@ const RecordingsVariable = "MT_FIXTURES"
 var families = []string{
 	"cohere2",
 	"deepseekv3",
+	"gemma4",
+	"gemma4-moe",
 	"glm4",
 	"glm4moe",
 	"gpt2",
