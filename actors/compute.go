@@ -593,9 +593,9 @@ func (r *lane) hidden(slot, tokens int) layers.Hidden {
 }
 
 // savedFor returns the memory that a layer's forward fills for the backward of micro-batch mb. It is empty if the layer
-// saves nothing.
+// saves nothing, and for -1, all micro-batches at once.
 func (r *lane) savedFor(layer, mb int) device.Mem {
-	if len(r.saved[layer]) == 0 {
+	if len(r.saved[layer]) == 0 || mb < 0 {
 		return device.Mem{}
 	}
 	return r.saved[layer][mb]

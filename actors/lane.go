@@ -299,7 +299,7 @@ func (x statesOnHost) state(s *slot, tokens int) layers.Hidden {
 func (statesOnHost) begin(*Pass) {}
 
 func (x statesOnHost) before(e enqueue, l schedule.Launch, v schedule.Visit) {
-	up, down := x.r.plan.Spec.Crosses(v, e.p.Batch.MicroBatches[l.MicroBatch].Tokens)
+	up, down := x.r.plan.Spec.Crosses(v, x.r.plan.Layouts[v.Layer].Block, e.p.Batch.MicroBatches[l.MicroBatch].Tokens)
 	x.r.h2d.bytes.Add(up)
 	x.r.d2h.bytes.Add(down)
 }
@@ -397,7 +397,7 @@ func (r *lane) bindSaved(b *data.Batch) {
 		var off int64
 		cut := make([]device.Mem, len(b.MicroBatches))
 		for i, mb := range b.MicroBatches {
-			n := r.kinds[l].SavedBytes(spec, spec.Keep.Of(r.plan.Layouts[l].Block), mb.Tokens)
+			n := r.kinds[l].SavedBytes(spec, r.plan.Layouts[l].Block, spec.Keep.Of(r.plan.Layouts[l].Block), mb.Tokens)
 			cut[i] = m.Slice(off, n)
 			off += (n + device.Align - 1) / device.Align * device.Align
 		}

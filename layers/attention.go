@@ -49,41 +49,50 @@ func (l *launch) project(c span) {
 		l.projectMLA(c)
 		return
 	}
-	l.linear(l.s, l.qkv.of(c), in, l.w[model.RoleQKV], device.Tensor{}, l.w[model.RoleQKVBias], c.n, d.hidden, d.qkv)
+	l.linear(l.s, l.qkv.of(c), in, l.w[model.RoleQKV], device.Tensor{}, l.w[model.RoleQKVBias], c.n, d.hidden, d.raw)
 	if d.rotatesFirst {
 		l.rope(l.qkv.of(c), c, false)
 	}
 }
 
-// rotate applies q/k norm, which reads qkv and writes rot, and RoPE, unless project did, to a chunk.
+// rotate applies the norms of heads, which read qkv and write rot, and RoPE to a chunk.
 func (l *launch) rotate(c span) {
 	to := l.qkv.of(c)
 	if l.dims.qkNorm {
 		to = l.rot.of(c)
-		l.normQK(l.s, l.w, to, l.qkv.of(c), l.rstdQ.of(c), l.rstdK.of(c), c.n)
+		l.normHeads(to, l.qkv.of(c), c)
 	}
 	if !l.dims.rotatesFirst {
 		l.rope(to, c, false)
 	}
 }
 
-// normQK norms q and k of n packed rows, per head or over all heads of a row. y may be x; rstdQ and rstdK may be none.
-func (t *Templates) normQK(s device.Stream, w Weights, y, x, rstdQ, rstdK device.Tensor, n int) {
-	d := t.dims
-	a := op.RMSNorm{Y: y, RStd: rstdQ, X: x, W: t.headNorm(w, model.RoleQNorm), Rows: n, Groups: d.qGroups, Dim: d.q / d.qGroups,
-		XStride: d.qkv, YStride: d.qkv, Eps: t.spec.Config.RMSNormEps, Offset: t.spec.Config.NormOffset}
-	op.Do(t.dev, s, a)
-	a.Y, a.X, a.RStd, a.W = from(y, d.q), from(x, d.q), rstdK, t.headNorm(w, model.RoleKNorm)
+// normHeads norms q and k of a chunk's rows x, per head or over all heads of a row, and v if values are normed. It
+// writes packed rows y. y may be x, unless values are normed.
+func (l *launch) normHeads(y, x device.Tensor, c span) {
+	d := l.dims
+	a := op.RMSNorm{Y: y, RStd: l.rstdQ.of(c), X: x, W: l.headNorm(model.RoleQNorm), Rows: c.n, Groups: d.qGroups, Dim: d.q / d.qGroups,
+		XStride: d.raw, YStride: d.qkv, Eps: l.spec.Config.RMSNormEps, Offset: l.spec.Config.NormOffset}
+	op.Do(l.dev, l.s, a)
+	a.Y, a.X, a.RStd, a.W = from(y, d.q), from(x, d.q), l.rstdK.of(c), l.headNorm(model.RoleKNorm)
 	a.Groups, a.Dim = d.kGroups, d.kv/d.kGroups
-	op.Do(t.dev, s, a)
+	op.Do(l.dev, l.s, a)
+	if d.normsV {
+		a.Y, a.X, a.RStd, a.W = from(y, d.q+d.kv), from(x, d.rawV()), l.rstdV.of(c), l.ones.Slice(0, int64(d.headDim))
+		a.Groups, a.Dim, a.Offset = d.kvHeads, d.headDim, 0
+		op.Do(l.dev, l.s, a)
+	}
 }
 
+// rawV returns the column of the values in rows of the projection: that of the keys if values are keys.
+func (d dims) rawV() int { return d.raw - d.kv }
+
 // headNorm returns the weight of the q/k norm with role r: ones if the norm has no weights.
-func (t *Templates) headNorm(w Weights, r model.Role) device.Tensor {
-	if t.spec.Config.QKNormPlain {
-		return t.ones
+func (l *launch) headNorm(r model.Role) device.Tensor {
+	if l.spec.Config.QKNormPlain {
+		return l.ones.Slice(0, int64(l.dims.headDim))
 	}
-	return w[r]
+	return l.w[r]
 }
 
 // rope rotates the q and k heads of a chunk's packed rows in place, or back with inverse, in blocks with a rotary
@@ -108,11 +117,14 @@ func from(t device.Tensor, off int) device.Tensor { return t.Slice(int64(off), t
 // heads returns q, k and v as attention reads them, each with a row stride of dims.qkv.
 func (l *launch) heads() (q, k, v device.Tensor) {
 	d := l.dims
-	q = l.qkv.t
+	q, v = l.qkv.t, l.qkv.t
 	if d.qkNorm {
 		q = l.rot.t
 	}
-	return q, from(q, d.q), from(l.qkv.t, d.q+d.kv)
+	if d.normsV {
+		v = l.rot.t
+	}
+	return q, from(q, d.q), from(v, d.q+d.kv)
 }
 
 // shape returns the shape of self-attention over the micro-batch's sequences. With chunked attention each chunk is a

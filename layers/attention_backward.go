@@ -119,11 +119,11 @@ func (l *launch) projectBackward(c span) {
 	d, s := l.dims, l.s
 	dqkv := l.dqkv.of(c)
 	if d.rotatesFirst {
-		l.normQKBackward(dqkv, c)
+		dqkv = l.normHeadsBackward(dqkv, c)
 	}
 	l.rope(dqkv, c, true)
 	if d.qkNorm && !d.rotatesFirst {
-		l.normQKBackward(dqkv, c)
+		dqkv = l.normHeadsBackward(dqkv, c)
 	}
 	in := l.input(model.RoleAttnNorm, l.x, l.rstd.of(c), c)
 	if d.mla != nil || d.recurrent {
@@ -135,20 +135,31 @@ func (l *launch) projectBackward(c span) {
 		l.normBackward(model.RoleAttnNorm, l.x.of(c), c)
 		return
 	}
-	l.weightGrad(s, l.g[model.RoleQKV], dqkv, in, c.n, d.qkv, d.hidden, l.overwrites(c))
-	l.biasGrad(model.RoleQKVBias, dqkv, c.n, d.qkv)
-	l.inputBackward(model.RoleQKV, model.RoleAttnNorm, dqkv, l.x, d.qkv, c)
+	l.weightGrad(s, l.g[model.RoleQKV], dqkv, in, c.n, d.raw, d.hidden, l.overwrites(c))
+	l.biasGrad(model.RoleQKVBias, dqkv, c.n, d.raw)
+	l.inputBackward(model.RoleQKV, model.RoleAttnNorm, dqkv, l.x, d.raw, c)
 }
 
-// normQKBackward turns the gradients of normed q and k, in place, into the gradients before the norm.
-func (l *launch) normQKBackward(dqkv device.Tensor, c span) {
-	d, raw := l.dims, l.qkv.of(c)
-	a := op.RMSNormBackward{DX: dqkv, DY: dqkv, X: raw, DW: l.g[model.RoleQNorm], W: l.headNorm(l.w, model.RoleQNorm),
-		RStd: l.rstdQ.of(c), Rows: c.n, Groups: d.qGroups, Dim: d.q / d.qGroups, DXStride: d.qkv, DYStride: d.qkv, XStride: d.qkv,
+// normHeadsBackward returns the gradient of a chunk's rows of the projection, from the gradients of normed q and k, and
+// of v. It overwrites the gradients, unless values are keys: then a key gets the gradients of two norms.
+func (l *launch) normHeadsBackward(dqkv device.Tensor, c span) device.Tensor {
+	d, raw, dx := l.dims, l.qkv.of(c), dqkv
+	if d.raw < d.qkv {
+		dx = l.draw.of(c)
+	}
+	a := op.RMSNormBackward{DX: dx, DY: dqkv, X: raw, DW: l.g[model.RoleQNorm], W: l.headNorm(model.RoleQNorm),
+		RStd: l.rstdQ.of(c), Rows: c.n, Groups: d.qGroups, Dim: d.q / d.qGroups, DXStride: d.raw, DYStride: d.qkv, XStride: d.raw,
 		Offset: l.spec.Config.NormOffset}
 	op.Do(l.dev, l.s, a)
-	a.DX, a.DY, a.X = from(dqkv, d.q), from(dqkv, d.q), from(raw, d.q)
-	a.DW, a.W, a.RStd = l.g[model.RoleKNorm], l.headNorm(l.w, model.RoleKNorm), l.rstdK.of(c)
+	a.DX, a.DY, a.X = from(dx, d.q), from(dqkv, d.q), from(raw, d.q)
+	a.DW, a.W, a.RStd = l.g[model.RoleKNorm], l.headNorm(model.RoleKNorm), l.rstdK.of(c)
 	a.Groups, a.Dim = d.kGroups, d.kv/d.kGroups
 	op.Do(l.dev, l.s, a)
+	if d.normsV {
+		a.DX, a.DY, a.X = from(dx, d.rawV()), from(dqkv, d.q+d.kv), from(raw, d.rawV())
+		a.DW, a.W, a.RStd = device.Tensor{}, l.ones.Slice(0, int64(d.headDim)), l.rstdV.of(c)
+		a.Groups, a.Dim, a.Offset, a.Add = d.kvHeads, d.headDim, 0, d.raw < d.qkv
+		op.Do(l.dev, l.s, a)
+	}
+	return dx
 }

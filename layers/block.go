@@ -59,14 +59,10 @@ func (t *Templates) newLaunch(s device.Stream, mlp bool, block int, w Weights, m
 	if saved.Bytes == 0 {
 		keep = KeepNothing
 	}
-	l := &launch{Templates: t, s: s, block: block, dims: t.dims, w: w, mb: mb, keep: keep}
-	l.dims.qkNorm = t.spec.Config.NormsQK(block)
-	if t.spec.Config.IsRecurrent(block) {
-		l.dims = t.dims.forRecurrent()
-	}
+	l := &launch{Templates: t, s: s, block: block, dims: t.spec.dims(block), w: w, mb: mb, keep: keep}
 	l.buffers = t.spec.blockBuffers(l.dims, mlp, keep, mb.Tokens, backward, &allotter{mem: saved}, &allotter{mem: ws})
 	if l.link = (nearLink{}); t.spec.OnHost {
-		l.link, l.far = farLink{}, t.spec.scratch(t.dims, mb.Tokens, backward, t.spec.Scratch)
+		l.link, l.far = farLink{}, t.spec.scratch(l.dims, mb.Tokens, backward, t.spec.Scratch)
 	}
 	return l
 }
@@ -138,10 +134,24 @@ func (l *launch) mlp(c span) {
 	l.activate(c)
 	if !l.dims.normOut {
 		l.down(l.y, x2.of(c), c)
-		return
+	} else {
+		l.down(l.n, device.Tensor{}, c)
+		l.addNormed(l.s, l.y.of(c), x2.of(c), l.n.of(c), l.w[model.RolePostMLPNorm], c.n)
 	}
-	l.down(l.n, device.Tensor{}, c)
-	l.addNormed(l.s, l.y.of(c), x2.of(c), l.n.of(c), l.w[model.RolePostMLPNorm], c.n)
+	l.scaleLayer(c)
+}
+
+// scaleLayer multiplies y of a chunk, the block's output or its gradient, by the layer's scalar, if there is one.
+func (l *launch) scaleLayer(c span) {
+	if by, scaled := l.w[model.RoleLayerScalar]; scaled {
+		l.scaleBy(l.s, l.y.of(c), by, l.zeros.of(c), c.n)
+	}
+}
+
+// scaleBy multiplies x (n, h) by the number by. zeros (n) i32 is scratch.
+func (t *Templates) scaleBy(s device.Stream, x, by, zeros device.Tensor, n int) {
+	s.Zero(zeros.Mem())
+	op.Do(t.dev, s, op.ScaleRows{X: x, W: by, Index: zeros, T: n, C: t.dims.hidden, P: 1})
 }
 
 // mlpInput returns the MLP's input and the role of its norm's weight; x2 is the residual stream after attention.

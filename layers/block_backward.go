@@ -24,6 +24,7 @@ func (t *Templates) BlockBackward(s device.Stream, block int, w Weights, g Grads
 	for c := range l.chunks() {
 		fetch(s, c, l.x, l.y)
 		l.link.getO(l, c)
+		l.scaleLayer(c)
 		if l.dims.parallel { // attention's output has the gradient of y, to which the MLP's backward adds
 			l.outBackward(c)
 			l.mlpBackward(c)
@@ -47,6 +48,7 @@ var vectors = [...]model.Role{model.RoleAttnNorm, model.RoleAttnNormBias, model.
 	model.RoleRecurInBias, model.RoleRecurTaps, model.RoleRecurTapsBias, model.RoleRecurOutBias, model.RoleRecurDecay, model.RoleRecurDtBias, model.RoleRecurSkip, model.RoleRecurNorm,
 	model.RolePostAttnNorm, model.RoleMLPNorm, model.RoleMLPNormBias, model.RoleGateUpBias, model.RoleUpBias, model.RoleDownBias,
 	model.RolePostMLPNorm, model.RoleFinalNorm, model.RoleFinalNormBias, model.RoleLMHeadBias,
+	model.RoleRouterNorm, model.RoleExpertScales, model.RoleExpertNorm, model.RolePostDenseNorm, model.RolePostExpertNorm,
 	model.RoleSinks, model.RoleRouterBias, model.RoleExpertGateUpBias, model.RoleExpertDownBias}
 
 // zeroVectors clears the gradients in g of the roles in vectors. The first product of a matrix overwrites its

@@ -36,11 +36,11 @@ func (s Spec) CachedChunkBounds(start, tokens int) (q, k []int32) {
 	return q, k
 }
 
-// CacheBytes returns the device memory of one block's key/value cache for maxTokens tokens: packed rows (maxTokens,
+// CacheBytes returns the device memory of a block's key/value cache for maxTokens tokens: packed rows (maxTokens,
 // (H+2·KV)·D) act of rotated q and k, and v. It needs no device.
-func (s Spec) CacheBytes(maxTokens int) int64 {
+func (s Spec) CacheBytes(block, maxTokens int) int64 {
 	a := allotter{dry: true}
-	d := newDims(s)
+	d := s.dims(block)
 	a.take(d.act, maxTokens*d.qkv)
 	return a.used
 }
@@ -73,7 +73,8 @@ func (t *Templates) cachedAttention(s device.Stream, mlp bool, block int, w Weig
 		l.decode(step, cache)
 		return l
 	}
-	d, rowBytes := t.dims, int64(t.dims.qkv)*t.dims.act.Size()
+	d := t.spec.dims(block)
+	rowBytes := int64(d.qkv) * d.act.Size()
 	end := int64(step.Start + step.Tokens)
 	if step.Start < 0 || end*rowBytes > cache.Bytes {
 		panic(fmt.Sprintf("layers: tokens %d to %d in a cache of %d", step.Start, end, cache.Bytes/rowBytes))
@@ -81,15 +82,17 @@ func (t *Templates) cachedAttention(s device.Stream, mlp bool, block int, w Weig
 	l := t.newLaunch(s, mlp, block, w, MicroBatch{Tokens: step.Tokens, Pos: step.Pos}, device.Mem{}, ws, false)
 	l.x, l.y = whole(x, d.hidden), whole(y, d.hidden)
 	all := cache.Tensor(d.act, 0, end*int64(d.qkv))
-	l.qkv = whole(from(all, step.Start*d.qkv), d.qkv)
-	l.rot = l.qkv // there is no backward, so q/k norm works in place
+	l.rot = whole(from(all, step.Start*d.qkv), d.qkv)
+	if !d.normsV { // there is no backward, so q/k norm works in place
+		l.qkv = l.rot
+	}
 	for c := range l.chunks() {
 		l.project(c)
 		l.rotate(c)
 	}
 	a, first := l.cachedShape(step)
 	keys := from(all, first*d.qkv+d.q)
-	op.Do(t.dev, s, op.Attention{AttentionShape: a, O: l.o.t, LSE: l.lse, Q: l.qkv.t, K: keys, V: from(keys, d.kv), QStride: d.qkv, KStride: d.qkv})
+	op.Do(t.dev, s, op.Attention{AttentionShape: a, O: l.o.t, LSE: l.lse, Q: l.rot.t, K: keys, V: from(keys, d.kv), QStride: d.qkv, KStride: d.qkv})
 	l.sink(l.o.t, l.lse, 0, d.heads)
 	return l
 }

@@ -44,7 +44,7 @@ func TestCachedPieces(t *testing.T) {
 	logits := func(pieces ...int) (out []float64) {
 		var caches []device.Mem
 		for range cfg.NumLayers {
-			caches = append(caches, r.alloc(r.spec.CacheBytes(tokens)))
+			caches = append(caches, r.alloc(r.spec.CacheBytes(0, tokens)))
 		}
 		start := 0
 		for _, n := range pieces {

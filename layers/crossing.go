@@ -2,13 +2,13 @@ package layers
 
 import "mt/layers/schedule"
 
-// Crosses returns the bytes that a launch of the given tokens copies to the device (up) and to the host (down). They
+// Crosses returns the bytes that a launch of a visit to the given decoder block, or to another layer, copies to the device (up) and to the host (down). They
 // are 0 unless hidden states are on the host. Launches copy them on their compute stream.
-func (s Spec) Crosses(v schedule.Visit, tokens int) (up, down int64) {
+func (s Spec) Crosses(v schedule.Visit, block, tokens int) (up, down int64) {
 	if !s.OnHost {
 		return 0, 0
 	}
-	d := newDims(s)
+	d := s.dims(block)
 	x, qkv, o := int64(d.hidden), int64(d.qkv), int64(d.q)
 	backward := v.Phase == schedule.Backward
 	switch {

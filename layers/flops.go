@@ -42,7 +42,7 @@ func (s Spec) attentionFLOPs(pairs int64) int64 { return 4 * pairs * int64(newDi
 // productsAgain returns the FLOPs per token that a block's backward computes again under keep: matrix products, and
 // the convolution and state of a recurrence.
 func (s Spec) productsAgain(block int, keep Keep) (n int64) {
-	d, c := s.dims(s.Config.IsRecurrent(block)), s.Config
+	d, c := s.dims(block), s.Config
 	product := func(in, out int) int64 { return 2 * int64(in) * int64(out) }
 	if c.Mixes(block) {
 		n += s.inputsAgain(block, keep, d)
@@ -53,6 +53,9 @@ func (s Spec) productsAgain(block int, keep Keep) (n int64) {
 	if c.HasExperts(block) { // its second half keeps nothing: router and every expert's gate and up are computed again
 		width := c.NumExpertsPerTok*c.MoEIntermediateSize + c.SharedSize
 		n += product(d.hidden, s.routerLogits()) + product(d.hidden, s.upWidth(width))
+		if c.DenseBesideExperts { // at both of the router's visits
+			n += 2 * (product(d.hidden, d.up) + product(d.ffn, d.hidden))
+		}
 	}
 	if !c.HasMLP(block) {
 		return n

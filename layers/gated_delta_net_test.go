@@ -49,16 +49,16 @@ func TestRecurrentBytes(t *testing.T) {
 	o, states := round(2*130*18), round(4*3*2*16*9)
 	qkv, gates := round(2*130*(2*16+2*18)), round(2*130*4)
 	for keep, want := range map[Keep]int64{KeepNothing: 0, KeepAttention: o + states, KeepQKV: o + states + qkv + gates} {
-		if got := KindOf(model.Recurrent).SavedBytes(s, keep, 130); got != want {
+		if got := KindOf(model.Recurrent).SavedBytes(s, 0, keep, 130); got != want {
 			t.Errorf("keep %s: %d bytes, want %d", keep, got, want)
 		}
-		if got := KindOf(model.Mixer).SavedBytes(s, keep, 130); got != want {
+		if got := KindOf(model.Mixer).SavedBytes(s, 0, keep, 130); got != want {
 			t.Errorf("keep %s, with experts: %d bytes, want %d", keep, got, want)
 		}
 	}
 	want := round(2*2*(2*16+18)) + round(4*2*16*9)
 	for _, kind := range []model.LayerKind{model.Recurrent, model.Mixer} {
-		if got := KindOf(kind).CacheBytes(s, 1); got != want || KindOf(kind).CacheBytes(s, 1<<20) != want {
+		if got := KindOf(kind).CacheBytes(s, 0, 1); got != want || KindOf(kind).CacheBytes(s, 0, 1<<20) != want {
 			t.Errorf("%s: a cache of %d bytes, want %d", kind, got, want)
 		}
 	}

@@ -50,7 +50,11 @@ func (s Spec) ScratchBytes(backward bool) int64 {
 	if !s.OnHost {
 		return 0
 	}
-	return s.scratch(newDims(s), s.MaxTokens, backward, nil).bytes
+	var most int64
+	for block := range s.Config.NumLayers {
+		most = max(most, s.scratch(s.dims(block), s.MaxTokens, backward, nil).bytes)
+	}
+	return most
 }
 
 // scratch is a launch's memory on the host; do is only for the backward.
@@ -137,8 +141,10 @@ type farLink struct{}
 // putQKV copies attention's inputs of a chunk to the host.
 func (farLink) putQKV(l *launch, c span) {
 	d, x := l.dims, l.qkv
-	if d.qkNorm { // rot has normed and rotated q and k; v is added
+	if d.qkNorm { // rot has normed and rotated q and k
 		x = l.rot
+	}
+	if d.qkNorm && !d.normsV { // v is added
 		v := d.q + d.kv
 		op.Do(l.dev, l.s, op.CopyColumns{Dst: from(x.of(c), v), Src: from(l.qkv.of(c), v), T: c.n, C: d.kv, DstStride: d.qkv, SrcStride: d.qkv})
 	}

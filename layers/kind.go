@@ -25,16 +25,17 @@ type Kind interface {
 	// Activations returns how many hidden states of a micro-batch a layer has: its input, and a gradient if the
 	// gradient does not overwrite the input.
 	Activations(s Spec) int
-	// SavedBytes returns what the forward of a micro-batch of the given tokens keeps for its backward at a level; 0:
-	// only the layer's input.
-	SavedBytes(s Spec, keep Keep, tokens int) int64
+	// SavedBytes returns what the forward of a micro-batch of the given tokens keeps for its backward at a level, in a
+	// layer of the given decoder block; 0: only the layer's input.
+	SavedBytes(s Spec, block int, keep Keep, tokens int) int64
 	// WorkspaceBytes returns what one launch of at most Spec.MaxTokens tokens needs; 0: nothing, or the model has no
 	// such layer. Without backward it is for a forward that keeps nothing.
 	WorkspaceBytes(s Spec, backward bool) int64
 	// Launch enqueues one launch of a visit to a layer.
 	Launch(t *Templates, x *Launch)
-	// CacheBytes returns the size of a layer's key/value cache for maxTokens tokens, for generation.
-	CacheBytes(s Spec, maxTokens int) int64
+	// CacheBytes returns the size of the key/value cache for maxTokens tokens of a layer of the given decoder block,
+	// for generation.
+	CacheBytes(s Spec, block, maxTokens int) int64
 }
 
 // kinds maps each model.LayerKind to its Kind.
@@ -47,14 +48,14 @@ func KindOf(k model.LayerKind) Kind { return kinds[k] }
 // plainKind is the default of most kinds: one streamed tile, a gradient of all tensors, and no memory of its own.
 type plainKind struct{}
 
-func (plainKind) Class(Spec) schedule.Class        { return schedule.Streamed }
-func (plainKind) Parts(Spec, model.Layout) int     { return 1 }
-func (plainKind) Largest(Spec, model.Layout) []int { return []int{0} }
-func (plainKind) RowElems(model.Layout) int64      { return 0 }
-func (plainKind) Activations(Spec) int             { return 1 }
-func (plainKind) SavedBytes(Spec, Keep, int) int64 { return 0 }
-func (plainKind) WorkspaceBytes(Spec, bool) int64  { return 0 }
-func (plainKind) CacheBytes(Spec, int) int64       { return 0 }
+func (plainKind) Class(Spec) schedule.Class             { return schedule.Streamed }
+func (plainKind) Parts(Spec, model.Layout) int          { return 1 }
+func (plainKind) Largest(Spec, model.Layout) []int      { return []int{0} }
+func (plainKind) RowElems(model.Layout) int64           { return 0 }
+func (plainKind) Activations(Spec) int                  { return 1 }
+func (plainKind) SavedBytes(Spec, int, Keep, int) int64 { return 0 }
+func (plainKind) WorkspaceBytes(Spec, bool) int64       { return 0 }
+func (plainKind) CacheBytes(Spec, int, int) int64       { return 0 }
 
 // Part returns the whole layer. Its own bytes are copied in one piece; a tensor shared with the embedding is copied
 // from the embedding's tile.

@@ -21,37 +21,39 @@ func (k blockKind) Stages(Spec, model.Layout) schedule.Layer {
 	return once(schedule.Attention)
 }
 
-func (k blockKind) SavedBytes(s Spec, keep Keep, tokens int) int64 {
-	return s.savedBytes(s.dims(k.recurrent), k.mlp, keep, tokens)
+func (k blockKind) SavedBytes(s Spec, block int, keep Keep, tokens int) int64 {
+	return s.savedBytes(s.dims(block), k.mlp, keep, tokens)
 }
 
 func (k blockKind) WorkspaceBytes(s Spec, backward bool) int64 {
-	keep, some := k.leastKept(s)
-	if !some {
-		return 0
-	}
-	if !backward {
-		keep = KeepNothing // an evaluation keeps nothing, so it needs most
-	}
 	most := int64(0)
-	for _, tokens := range []int{s.MaxTokens, min(s.MaxTokens, op.MostSummed)} { // shorter launches may have sums that longer ones do not have
-		ws, saved := allotter{dry: true}, allotter{dry: true}
-		s.blockBuffers(s.dims(k.recurrent), k.mlp, keep, tokens, backward, &saved, &ws)
-		most = max(most, ws.used)
+	for d, keep := range k.leastKept(s) {
+		if !backward {
+			keep = KeepNothing // an evaluation keeps nothing, so it needs most
+		}
+		for _, tokens := range []int{s.MaxTokens, min(s.MaxTokens, op.MostSummed)} { // shorter launches may have sums that longer ones do not have
+			ws, saved := allotter{dry: true}, allotter{dry: true}
+			s.blockBuffers(d, k.mlp, keep, tokens, backward, &saved, &ws)
+			most = max(most, ws.used)
+		}
 	}
 	return most
 }
 
-// leastKept returns the lowest level of all blocks of the kind, and whether there is such a block. The workspace has
-// everything that a block does not keep.
-func (k blockKind) leastKept(s Spec) (least Keep, some bool) {
-	least = KeepAll
+// leastKept returns the lowest level of the kind's blocks, by their widths. The workspace has everything that a block
+// does not keep.
+func (k blockKind) leastKept(s Spec) map[dims]Keep {
+	least := map[dims]Keep{}
 	for block := range s.Config.NumLayers {
-		if s.Config.FirstLayer(block) == k.kind() {
-			least, some = min(least, s.Keep.Of(block)), true
+		if s.Config.FirstLayer(block) != k.kind() {
+			continue
+		}
+		d, keep := s.dims(block), s.Keep.Of(block)
+		if was, some := least[d]; !some || keep < was {
+			least[d] = keep
 		}
 	}
-	return least, some
+	return least
 }
 
 // kind returns the kind of the layers.
@@ -67,11 +69,11 @@ func (k blockKind) kind() model.LayerKind {
 	return model.Attention
 }
 
-func (k blockKind) CacheBytes(s Spec, maxTokens int) int64 {
+func (k blockKind) CacheBytes(s Spec, block, maxTokens int) int64 {
 	if k.recurrent {
 		return s.recurrentCacheBytes()
 	}
-	return s.CacheBytes(maxTokens)
+	return s.CacheBytes(block, maxTokens)
 }
 
 func (k blockKind) Launch(t *Templates, x *Launch) {

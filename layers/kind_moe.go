@@ -1,6 +1,7 @@
 package layers
 
 import (
+	"mt/device"
 	"mt/layers/schedule"
 	"mt/model"
 )
@@ -12,15 +13,18 @@ type moeKind struct{ plainKind }
 // Stages returns the router's visit, the experts' visits, and a second visit to the router's tile. The backward visits
 // the experts in reverse, starting with the last ones of the forward. Micro-batches pass one by one only at the
 // router's visits, so there are two sweeps.
-func (moeKind) Stages(_ Spec, l model.Layout) schedule.Layer {
-	parts := l.Parts()
+func (moeKind) Stages(s Spec, l model.Layout) schedule.Layer {
+	parts, combine := l.Parts(), schedule.Output
+	if s.Config.DenseBesideExperts {
+		combine |= schedule.Weights | schedule.Input
+	}
 	up := []schedule.Visit{{Stage: schedule.Route, Parts: parts, Uses: schedule.Weights | schedule.Input}}
 	down := []schedule.Visit{{Stage: schedule.Route, Parts: parts, Turn: 1, Uses: schedule.Weights | schedule.Input | schedule.ReadsGrad}}
 	for k := 1; k < parts; k++ {
 		up = append(up, schedule.Visit{Stage: schedule.Expert, Part: k, Parts: parts, Uses: schedule.Weights})
 		down = append(down, schedule.Visit{Stage: schedule.Expert, Part: parts - k, Parts: parts, Uses: schedule.Weights | schedule.AccumulatesGrad})
 	}
-	up = append(up, schedule.Visit{Stage: schedule.Combine, Parts: parts, Turn: 1, Uses: schedule.Output})
+	up = append(up, schedule.Visit{Stage: schedule.Combine, Parts: parts, Turn: 1, Uses: combine})
 	down = append(down, schedule.Visit{Stage: schedule.Combine, Parts: parts,
 		Uses: schedule.Weights | schedule.AccumulatesGrad | schedule.Input | schedule.UpdatesGradInPlace})
 	return schedule.Layer{Tiles: parts, Sweeps: 2, Forward: up, Backward: down, Evaluate: up}
@@ -38,6 +42,16 @@ func (moeKind) Part(_ Spec, l model.Layout, k int) Tile {
 // in size from the other experts.
 func (moeKind) Largest(_ Spec, l model.Layout) []int { return []int{0, 1, l.Parts() - 1} }
 
+// SavedBytes returns the size of the experts' sum, if it is normed: a norm's backward reads its input.
+func (moeKind) SavedBytes(s Spec, _ int, _ Keep, tokens int) int64 {
+	if !s.Config.DenseBesideExperts {
+		return 0
+	}
+	a := allotter{dry: true}
+	a.take(s.Act, tokens*s.Config.HiddenSize)
+	return a.used
+}
+
 func (moeKind) WorkspaceBytes(s Spec, backward bool) int64 { return s.moeWorkspaceBytes(backward) }
 
 func (moeKind) Launch(t *Templates, x *Launch) {
@@ -48,11 +62,18 @@ func (moeKind) Launch(t *Templates, x *Launch) {
 	case x.Visit.Stage == schedule.Expert:
 		t.ExpertForward(s, x.Weights, x.Experts, x.From, x.Pairs, x.Workspace)
 	case x.Visit.Stage == schedule.Combine && backward:
-		t.MoERouteBackward(s, x.Weights, x.Grads, x.Grad.Dev, x.In.Dev, x.At, x.MicroBatch, x.Experts, x.Workspace, x.First, x.AuxScale)
+		t.MoERouteBackward(s, x.Weights, x.Grads, x.Grad.Dev, x.In.Dev, x.At, x.MicroBatch, x.Experts, x.Saved, x.Workspace, x.First, x.AuxScale)
+		if x.Last {
+			t.ExpertScalesGrad(s, x.Grads, x.Experts, x.BatchTokens)
+		}
 	case x.Visit.Stage == schedule.Combine:
-		t.Combine(s, x.Out.Dev, x.At, x.MicroBatch, x.Experts)
+		var saved device.Mem
+		if x.Visit.Phase == schedule.Forward {
+			saved = x.Saved
+		}
+		t.Combine(s, x.Weights, x.Out.Dev, x.In.Dev, x.At, x.MicroBatch, x.Experts, saved, x.Workspace)
 	case backward:
-		t.MoERouteAgain(s, x.Weights, x.Grad.Dev, x.In.Dev, x.At, x.MicroBatch, x.Experts, x.Workspace)
+		t.MoERouteAgain(s, x.Weights, x.Grad.Dev, x.In.Dev, x.At, x.MicroBatch, x.Experts, x.Saved, x.Workspace)
 	default:
 		if x.First && x.Balances {
 			s.Zero(x.Experts.ProbSum.Mem())

@@ -85,7 +85,7 @@ type Templates struct {
 	dims         dims
 	ropes        []ropeTable
 	queryScaling ropeTable     // the table of Config.QueryScaling, which scales without rotating
-	ones         device.Tensor // the weights of a q/k norm without weights
+	ones         device.Tensor // the weights of norms of heads without weights
 	dev          device.Device
 }
 
@@ -113,8 +113,8 @@ func (t *Templates) viewTables() {
 	if c.QueryScaling != nil {
 		t.queryScaling = view(c.HeadDim)
 	}
-	if c.QKNormPlain && !s.Cos.None() {
-		t.ones = s.Cos.Slice(off, int64(c.HeadDim))
+	if n := c.Ones(); n > 0 && !s.Cos.None() {
+		t.ones = s.Cos.Slice(off, int64(n))
 	}
 }
 

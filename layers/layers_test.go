@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"mt/device"
@@ -62,6 +63,12 @@ var configs = []struct {
 		c.EmbedScale, c.EmbedRounded, c.Activation, c.AttnScale = math.Sqrt(12), true, model.GELUTanh, 0.3
 		c.SlidingWindow, c.Sliding = 3, []bool{true, false}
 		c.LocalRope = &model.Rope{Type: "default", Theta: 20}
+	})},
+	{"gemma4", config(func(c *model.Config) {
+		c.SandwichNorms, c.QKNorm, c.NormsValues, c.LayerScalar, c.KeysAreValues = true, true, true, true, true
+		c.Activation, c.AttnScale, c.HeadDim, c.GlobalHeadDim, c.GlobalKVHeads = model.GELUTanh, 0.4, 4, 6, 1
+		c.SlidingWindow, c.Sliding = 3, []bool{true, false}
+		c.Rope, c.LocalRope = model.Rope{Type: "proportional", Theta: 100, Partial: 0.7, Dim: 6}, &model.Rope{Type: "default", Theta: 20}
 	})},
 	{"capped", config(func(c *model.Config) {
 		c.SandwichNorms, c.AttnSoftcap, c.LogitSoftcap, c.SlidingWindow = true, 1.5, 2, 2
@@ -225,6 +232,9 @@ func TestGradientsEqualFiniteDifferences(t *testing.T) {
 			loss := func() float64 { return reference.Loss(c.cfg, weights, slices.Concat(mbs...)) }
 			rng := rand.New(rand.NewPCG(5, 5))
 			for _, name := range slices.Sorted(maps.Keys(weights)) {
+				if strings.HasSuffix(name, ".layer_scalar") {
+					continue // never trained
+				}
 				x := weights[name]
 				for _, dir := range directions(rng, len(x)) {
 					want := reference.Derivative(func(s float64) float64 { return reference.Perturbed(loss, x, dir, s) })
@@ -322,7 +332,7 @@ func TestKeepChangesNothing(t *testing.T) {
 				if keep == KeepNothing {
 					want = got
 				}
-				if saved := KindOf(model.Block).SavedBytes(r.spec, keep, 13); keep <= KeepAll && saved <= bytes {
+				if saved := KindOf(model.Block).SavedBytes(r.spec, 0, keep, 13); keep <= KeepAll && saved <= bytes {
 					t.Errorf("%s keep %d: %d bytes, the level before %d", act, keep, saved, bytes)
 				} else {
 					bytes = saved
@@ -392,7 +402,10 @@ func TestBF16(t *testing.T) {
 		got, want := half.step(half.batch(micro(cfg)...)), full.step(full.batch(micro(cfg)...))
 		// An activation is rounded by up to 2⁻⁹ at about 50 places, forward and backward through two blocks: √50·2⁻⁹ =
 		// 1.4 %, and half as much again for sums that cancel. One small tensor alone may cancel more: 8 %.
-		const bound, one = 0.02, 0.08
+		bound, one := 0.02, 0.08
+		if cfg.NormsValues { // a head of a few elements may be small, and its norm multiplies the rounding
+			bound *= math.Sqrt2
+		}
 		if d := distance(got.losses, want.losses); !(d <= bound) {
 			t.Errorf("losses differ by %g", d)
 		}
@@ -444,7 +457,7 @@ func TestCachedEqualsWhole(t *testing.T) {
 		ws := r.alloc(r.spec.ForwardWorkspaceBytes())
 		var caches []device.Mem
 		for range cfg.NumLayers {
-			caches = append(caches, r.alloc(r.spec.CacheBytes(tokens)))
+			caches = append(caches, r.alloc(r.spec.CacheBytes(0, tokens)))
 		}
 		var got []float64
 		start := 0

@@ -29,11 +29,11 @@ func TestMamba2Bytes(t *testing.T) {
 	round := func(n int) int64 { return int64(n+device.Align-1) / device.Align * device.Align }
 	o, states, in := round(2*130*12), round(4*3*12*5), round(2*130*(12+32+4))
 	for keep, want := range map[Keep]int64{KeepNothing: 0, KeepAttention: o + states, KeepQKV: o + states + in} {
-		if got := KindOf(model.Recurrent).SavedBytes(s, keep, 130); got != want {
+		if got := KindOf(model.Recurrent).SavedBytes(s, 0, keep, 130); got != want {
 			t.Errorf("keep %s: %d bytes, want %d", keep, got, want)
 		}
 	}
-	if got, want := KindOf(model.Recurrent).CacheBytes(s, 1<<20), round(2*2*32)+round(4*12*5); got != want {
+	if got, want := KindOf(model.Recurrent).CacheBytes(s, 0, 1<<20), round(2*2*32)+round(4*12*5); got != want {
 		t.Errorf("a cache of %d bytes, want %d", got, want)
 	}
 }

@@ -56,13 +56,13 @@ func mlaRows(t *testing.T, latent, plain *model.Config) {
 	t.Helper()
 	for keep := KeepNothing; keep <= KeepAll; keep++ {
 		of := func(c *model.Config) int64 {
-			return KindOf(model.Block).SavedBytes(Spec{Config: c, Act: device.BF16}, keep, 99)
+			return KindOf(model.Block).SavedBytes(Spec{Config: c, Act: device.BF16}, 0, keep, 99)
 		}
 		if got, want := of(latent), of(plain); got != want {
 			t.Errorf("keep %s: %d bytes, want %d", keep, got, want)
 		}
 	}
-	if got, want := (Spec{Config: latent}).CacheBytes(99), (Spec{Config: plain}).CacheBytes(99); got != want {
+	if got, want := (Spec{Config: latent}).CacheBytes(0, 99), (Spec{Config: plain}).CacheBytes(0, 99); got != want {
 		t.Errorf("cache of %d bytes, want %d", got, want)
 	}
 }

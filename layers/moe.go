@@ -13,7 +13,7 @@ import (
 // micro-batch visits part 0 again. Source: arXiv:2101.03961; arXiv:2505.09388 (Qwen3).
 
 // MoERoute is the first visit of a micro-batch to part 0, with weights w. It writes the micro-batch's rows of N,
-// Logits, IDs and Weights, and Sum = x. Unless eval is set, it adds the probabilities to ProbSum.
+// Logits, IDs and Weights, and Sum = x, or 0 beside a dense MLP. Unless eval is set, it adds the probabilities to ProbSum.
 //
 //	x (T, h) act; at: index of the micro-batch's first token in the state
 func (t *Templates) MoERoute(s device.Stream, w Weights, x device.Tensor, at int, mb MicroBatch, st MoEState, ws device.Mem, eval bool) {
@@ -22,6 +22,10 @@ func (t *Templates) MoERoute(s device.Stream, w Weights, x device.Tensor, at int
 	in := whole(x, t.dims.hidden)
 	for c := range l.chunks() {
 		r := l.route(in, c, !eval)
+		if t.spec.Config.DenseBesideExperts { // Combine adds x
+			s.Zero(r.sum.Mem())
+			continue
+		}
 		op.Do(t.dev, s, op.Convert{Dst: r.sum, Src: in.of(c), N: r.sum.Len})
 	}
 }
@@ -55,11 +59,15 @@ func (t *Templates) ExpertForward(s device.Stream, w Weights, st MoEState, from,
 	}
 }
 
-// Combine is the last visit of a micro-batch in the forward: y = its rows of
-// Sum.
+// Combine is the last visit of a micro-batch in the forward: y = its rows of Sum. Beside a dense MLP it also reads w
+// and x, and saved receives the rows of Sum; the zero Mem keeps nothing.
 //
-//	y (T, h) act
-func (t *Templates) Combine(s device.Stream, y device.Tensor, at int, mb MicroBatch, st MoEState) {
+//	x, y (T, h) act, not overlapping
+func (t *Templates) Combine(s device.Stream, w Weights, y, x device.Tensor, at int, mb MicroBatch, st MoEState, saved, ws device.Mem) {
+	if t.spec.Config.DenseBesideExperts {
+		t.combineBeside(s, w, y, x, at, mb, st, saved, ws)
+		return
+	}
 	h := int64(t.dims.hidden)
 	n := int64(mb.Tokens) * h
 	op.Do(t.dev, s, op.Convert{Dst: y, Src: st.Sum.Slice(int64(at)*h, n), N: n})
@@ -109,24 +117,33 @@ func (l *moeLaunch) of(c span) routing {
 // computed in fp32.
 func (l *moeLaunch) route(x rows, c span, sum bool) routing {
 	cfg, r := l.spec.Config, l.of(c)
-	l.norm(l.s, r.n, device.Tensor{}, x.of(c), l.w, model.RoleMLPNorm, c.n)
-	l.linear(l.s, r.logits, l.widened(r, c), l.w[model.RoleRouter], device.Tensor{}, l.w[model.RoleRouterBias], c.n, l.dims.hidden, l.spec.routerLogits())
+	in := r.n
+	if cfg.DenseBesideExperts {
+		in = l.beside.router.of(c)
+		l.norm(l.s, r.n, device.Tensor{}, x.of(c), l.w, model.RoleExpertNorm, c.n)
+		l.norm(l.s, in, device.Tensor{}, x.of(c), l.w, model.RoleRouterNorm, c.n)
+	} else {
+		l.norm(l.s, r.n, device.Tensor{}, x.of(c), l.w, model.RoleMLPNorm, c.n)
+	}
+	l.linear(l.s, r.logits, l.widened(in, c), l.w[model.RoleRouter], device.Tensor{}, l.w[model.RoleRouterBias], c.n, l.dims.hidden, l.spec.routerLogits())
+	l.scaleLogits(r)
 	a := op.Router{Logits: r.logits, Bias: l.w[model.RoleChoiceBias], IDs: r.ids, Weights: r.weights, T: c.n, E: cfg.NumExperts,
 		K: cfg.NumExpertsPerTok, Normalize: cfg.NormTopKProb, Rule: l.spec.routerRule()}
 	if sum {
 		a.ProbSum = l.st.ProbSum
 	}
 	op.Do(l.dev, l.s, a)
+	l.scaleWeights(r, c)
 	return r
 }
 
-// widened returns the normed input of a chunk in fp32.
-func (l *moeLaunch) widened(r routing, c span) device.Tensor {
+// widened returns in, the router's normed input of a chunk, in fp32.
+func (l *moeLaunch) widened(in device.Tensor, c span) device.Tensor {
 	if l.dims.act == device.F32 {
-		return r.n
+		return in
 	}
 	wide := l.wide.of(c)
-	op.Do(l.dev, l.s, op.Convert{Dst: wide, Src: r.n, N: r.n.Len})
+	op.Do(l.dev, l.s, op.Convert{Dst: wide, Src: in, N: in.Len})
 	return wide
 }
 

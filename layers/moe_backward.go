@@ -8,10 +8,10 @@ import (
 
 // MoERouteAgain is the first visit of a micro-batch to part 0 in the backward. It computes the micro-batch's rows of
 // N, Logits, IDs and Weights again, with the bits of MoERoute, copies dy to DY and clears Sum. MoESort of the same
-// tokens follows.
+// tokens follows. Beside a dense MLP, DY is the gradient of the experts' sum instead, which saved has.
 //
 //	dy, x (T, h) act: only read
-func (t *Templates) MoERouteAgain(s device.Stream, w Weights, dy, x device.Tensor, at int, mb MicroBatch, st MoEState, ws device.Mem) {
+func (t *Templates) MoERouteAgain(s device.Stream, w Weights, dy, x device.Tensor, at int, mb MicroBatch, st MoEState, saved, ws device.Mem) {
 	l := t.newMoE(s, w, at, mb, st)
 	l.moeBuffers = t.spec.routeBuffers(mb.Tokens, false, &allotter{mem: ws})
 	in := whole(x, t.dims.hidden)
@@ -19,8 +19,12 @@ func (t *Templates) MoERouteAgain(s device.Stream, w Weights, dy, x device.Tenso
 		l.route(in, c, false)
 	}
 	all := l.of(span{0, mb.Tokens})
-	s.CopyD2D(all.dy.Mem(), dy.Slice(0, all.dy.Len).Mem())
 	s.Zero(all.sum.Mem())
+	if t.spec.Config.DenseBesideExperts {
+		l.sumGrad(dy, in, saved)
+		return
+	}
+	s.CopyD2D(all.dy.Mem(), dy.Slice(0, all.dy.Len).Mem())
 }
 
 // ExpertBackward overwrites the gradients g of an expert with weights w and pairs Order[from:from+n]. It writes the
@@ -99,7 +103,7 @@ func (l *moeLaunch) expertGrad(r model.Role, dy, x device.Tensor, c span, out, i
 //	g: overwritten if first is set, else accumulated
 //	auxScale: the auxiliary loss has the gradient auxScale·Counts[e] with respect to every
 //	token's probability of expert e; 0: there is no such loss
-func (t *Templates) MoERouteBackward(s device.Stream, w Weights, g Grads, dxdy, x device.Tensor, at int, mb MicroBatch, st MoEState, ws device.Mem, first bool, auxScale float32) {
+func (t *Templates) MoERouteBackward(s device.Stream, w Weights, g Grads, dxdy, x device.Tensor, at int, mb MicroBatch, st MoEState, saved, ws device.Mem, first bool, auxScale float32) {
 	l := t.newMoE(s, w, at, mb, st)
 	l.moeBuffers = t.spec.routeBuffers(mb.Tokens, true, &allotter{mem: ws})
 	l.g = g
@@ -108,6 +112,10 @@ func (t *Templates) MoERouteBackward(s device.Stream, w Weights, g Grads, dxdy, 
 	}
 	in, out := whole(x, t.dims.hidden), whole(dxdy, t.dims.hidden)
 	for c := range l.chunks() {
+		if overwrite := first && c.at == 0; t.spec.Config.DenseBesideExperts {
+			l.besideBackward(out.of(c), in.of(c), c, saved, overwrite)
+			continue
+		}
 		l.routerBackward(c, first && c.at == 0, auxScale)
 		l.routeNormBackward(out.of(c), in.of(c), c)
 	}
@@ -125,7 +133,7 @@ func (l *moeLaunch) routerBackward(c span, overwrite bool, auxScale float32) {
 	}
 	op.Do(l.dev, l.s, a)
 	l.addBiasGrad(l.s, l.g, model.RoleRouterBias, r.logits, c.n, logits)
-	l.weightGrad(l.s, l.g[model.RoleRouter], r.logits, l.widened(r, c), c.n, logits, h, overwrite)
+	l.weightGrad(l.s, l.g[model.RoleRouter], r.logits, l.widened(r.n, c), c.n, logits, h, overwrite)
 	op.Do(l.dev, l.s, op.MatMul{M: c.n, N: h, K: logits, A: r.logits, B: l.w[model.RoleRouter], C: r.sum, D: r.sum})
 }
 

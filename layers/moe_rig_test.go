@@ -20,6 +20,7 @@ type moeRig struct {
 	counts []int       // tokens of the micro-batches
 	x, dy  [][]float64 // as on the device
 	xs     []device.Tensor
+	saved  []device.Mem
 }
 
 // moeTokens are the micro-batches of most tests.
@@ -53,6 +54,11 @@ func newMoERig(t *testing.T, dev device.Device, c moeCase, sp Spec) *moeRig {
 	}
 	for _, n := range r.counts {
 		r.xs = append(r.xs, r.tensor(sp.Act, n*c.cfg.HiddenSize))
+		var saved device.Mem
+		if bytes := KindOf(model.MoE).SavedBytes(sp, 0, KeepNothing, n); bytes > 0 {
+			saved = r.alloc(bytes)
+		}
+		r.saved = append(r.saved, saved)
 		r.x = append(r.x, r.put(r.xs[len(r.xs)-1], r.inputs(rng, n)))
 		r.dy = append(r.dy, r.put(r.tensor(sp.Act, n*c.cfg.HiddenSize), random(rng, n*c.cfg.HiddenSize)))
 	}
@@ -137,7 +143,7 @@ func (r *moeRig) forward(st MoEState, ws device.Mem, eval bool) []float64 {
 	var out []float64
 	for i := range r.xs {
 		y := r.tensor(r.spec.Act, r.counts[i]*r.cfg.HiddenSize)
-		r.tpl.Combine(r.s, y, r.at(i), r.mb(i), st)
+		r.tpl.Combine(r.s, r.parts[0], y, r.xs[i], r.at(i), r.mb(i), st, r.saved[i], ws)
 		out = append(out, r.get(y)...)
 	}
 	return out
@@ -149,7 +155,7 @@ func (r *moeRig) backward(st MoEState, ws device.Mem, auxScale float32) map[stri
 	for i, x := range r.xs {
 		dys = append(dys, r.tensor(r.spec.Act, len(r.dy[i])))
 		r.put(dys[i], r.dy[i])
-		r.tpl.MoERouteAgain(r.s, r.parts[0], dys[i], x, r.at(i), r.mb(i), st, ws)
+		r.tpl.MoERouteAgain(r.s, r.parts[0], dys[i], x, r.at(i), r.mb(i), st, r.saved[i], ws)
 	}
 	r.tpl.MoESort(r.s, st, r.total(), false)
 	off, out := r.offsets(st), map[string][]float64{}
@@ -164,9 +170,10 @@ func (r *moeRig) backward(st MoEState, ws device.Mem, auxScale float32) map[stri
 	}
 	g := r.grads(0)
 	for i, x := range r.xs {
-		r.tpl.MoERouteBackward(r.s, r.parts[0], g, dys[i], x, r.at(i), r.mb(i), st, ws, i == 0, auxScale)
+		r.tpl.MoERouteBackward(r.s, r.parts[0], g, dys[i], x, r.at(i), r.mb(i), st, r.saved[i], ws, i == 0, auxScale)
 		out["x"] = append(out["x"], r.get(dys[i])...)
 	}
+	r.tpl.ExpertScalesGrad(r.s, g, st, r.total())
 	r.collect(out, 0, g)
 	return out
 }

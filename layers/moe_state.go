@@ -14,6 +14,7 @@ type MoEState struct {
 	Logits            device.Tensor // (T, L) f32: of the router; in the backward finally their gradient
 	IDs               device.Tensor // (T, K) i32: the experts of each token
 	Weights, DWeights device.Tensor // (T, K) f32: the weights of these experts, and in the backward their gradients
+	Plain             device.Tensor // (T, 2·K) f32: weights before the experts' factors, then gradients; with such factors and a backward
 	Order, Rows       device.Tensor // (T·K) i32: pairs (token, choice) sorted by expert, and the pairs' tokens
 	Offsets           device.Tensor // (E+1) i32: where each expert's pairs begin in Order
 
@@ -48,12 +49,15 @@ func (s Spec) moeState(tokens int, backward bool, mem *allotter) MoEState {
 		Rows: mem.take(device.I32, tokens*chosen)}
 	if backward {
 		st.DY, st.DWeights = mem.take(s.Act, tokens*h), mem.take(device.F32, tokens*chosen)
+		if s.Config.DenseBesideExperts {
+			st.Plain = mem.take(device.F32, tokens*2*chosen)
+		}
 	}
 	return st
 }
 
 // routing has the rows of a state for a chunk of tokens.
-type routing struct{ n, sum, dy, logits, ids, weights, dweights device.Tensor }
+type routing struct{ n, sum, dy, logits, ids, weights, dweights, plain device.Tensor }
 
 // of returns the state's rows of the tokens in c. The first one is token at + c.at of the state.
 func (st *MoEState) of(c span, at int, d dims, scored, chosen int) routing {
@@ -64,7 +68,7 @@ func (st *MoEState) of(c span, at int, d dims, scored, chosen int) routing {
 		return t.Slice(int64(at+c.at)*int64(width), int64(c.n)*int64(width))
 	}
 	return routing{n: rows(st.N, d.hidden), sum: rows(st.Sum, d.hidden), dy: rows(st.DY, d.hidden), logits: rows(st.Logits, scored),
-		ids: rows(st.IDs, chosen), weights: rows(st.Weights, chosen), dweights: rows(st.DWeights, chosen)}
+		ids: rows(st.IDs, chosen), weights: rows(st.Weights, chosen), dweights: rows(st.DWeights, chosen), plain: rows(st.Plain, 2*chosen)}
 }
 
 // moeBuffers are the workspace of a launch of a MoE layer, each with the rows of a chunk.
@@ -84,6 +88,7 @@ func (st *MoEState) of(c span, at int, d dims, scored, chosen int) routing {
 type moeBuffers struct {
 	wide, n, rstd          rows
 	in, out, gu, act, dact rows
+	beside                 besideBuffers // part 0 beside a dense MLP, moe_dense.go
 }
 
 func (s Spec) routeBuffers(tokens int, backward bool, ws *allotter) moeBuffers {
@@ -94,6 +99,9 @@ func (s Spec) routeBuffers(tokens int, backward bool, ws *allotter) moeBuffers {
 	}
 	if backward {
 		b.n, b.rstd = ws.chunkRows(s.Act, chunk, h), ws.chunkRows(device.F32, chunk, newDims(s).stats)
+	}
+	if s.Config.DenseBesideExperts {
+		b.beside = s.besideBuffers(tokens, ws)
 	}
 	return b
 }

@@ -75,7 +75,7 @@ func crossing(t *testing.T, cfg *model.Config) {
 							if v.Phase = schedule.Forward; v.Grad() {
 								v.Phase = schedule.Backward
 							}
-							u, d := s.Crosses(v, mb.Tokens)
+							u, d := s.Crosses(v, 0, mb.Tokens)
 							up, down = up+u, down+d
 						}
 					}
@@ -87,7 +87,7 @@ func crossing(t *testing.T, cfg *model.Config) {
 					t.Errorf("%d parts, %s: %d bytes up and %d down, said to be %d and %d", shards, act, toy.up-(r.filled-other), toy.down, up, down)
 				}
 			}
-			if up, down := spec(cfg, KeepNothing, act).Crosses(schedule.Visit{Stage: schedule.Block}, 5); up != 0 || down != 0 {
+			if up, down := spec(cfg, KeepNothing, act).Crosses(schedule.Visit{Stage: schedule.Block}, 0, 5); up != 0 || down != 0 {
 				t.Error("something is said to cross where all is on the device")
 			}
 		}

@@ -148,12 +148,12 @@ func TestSavedAndCacheBytes(t *testing.T) {
 			if keep > KeepNothing {
 				want += 4 * tokens * lse
 			}
-			if got := KindOf(model.Block).SavedBytes(Spec{Config: cfg, Act: act}, keep, tokens); got != want {
+			if got := KindOf(model.Block).SavedBytes(Spec{Config: cfg, Act: act}, 0, keep, tokens); got != want {
 				t.Errorf("keep %d %s: %d bytes, want %d", keep, act, got, want)
 			}
 		}
 	}
-	if got := (Spec{Config: cfg, Act: device.BF16}).CacheBytes(tokens); got != 2*tokens*qkv {
+	if got := (Spec{Config: cfg, Act: device.BF16}).CacheBytes(0, tokens); got != 2*tokens*qkv {
 		t.Errorf("cache of %d bytes, want %d", got, 2*tokens*qkv)
 	}
 }

@@ -47,7 +47,9 @@ func recurrenceOf(c *model.Config) recurrence {
 func (d dims) forRecurrent() dims {
 	d.recurrent, d.gated, d.qkNorm, d.sinks, d.mla, d.kv = true, false, false, false, nil, 0
 	d.outRole, d.outBias, d.output = model.RoleRecurOut, model.RoleRecurOutBias, plainOutput{}
-	return d.recurrence.widths(d)
+	d = d.recurrence.widths(d)
+	d.raw, d.normsV = d.qkv, false
+	return d
 }
 
 // recur writes o of the whole micro-batch.

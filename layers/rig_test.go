@@ -381,7 +381,7 @@ func (r *rig) stepOne(b batch, mb MicroBatch, grads []Grads, embed, losses devic
 	for i := 1; i < last; i++ {
 		xs = append(xs, r.hidden(n))
 		var keep device.Mem
-		if k := KindOf(r.layouts[i].Kind).SavedBytes(r.spec, r.spec.Keep.Of(r.layouts[i].Block), mb.Tokens); k > 0 {
+		if k := KindOf(r.layouts[i].Kind).SavedBytes(r.spec, r.layouts[i].Block, r.spec.Keep.Of(r.layouts[i].Block), mb.Tokens); k > 0 {
 			keep = r.alloc(k)
 		}
 		saved = append(saved, keep)

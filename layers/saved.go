@@ -23,9 +23,10 @@ func (s Spec) savedBytes(d dims, mlp bool, keep Keep, tokens int) int64 {
 //
 //	o (T, H·D) act and lse (H, T) f32: attention's output and log-sum-exp
 //	qkv (T, (H+2·KV)·D) act: q, k, v, and an output gate at the end if there is one; q and k are
-//	  rotated. With q/k norm, qkv has them before norm and rotation, and rot, of the same row
-//	  size, has normed and rotated q, k. If the norm follows the rotation, qkv has rotated q and k
-//	rstdQ (T, H), rstdK (T, KV) f32: of q/k norm; one per token if the norm is over all heads
+//	  rotated. With q/k norm, qkv has them before norm and rotation, and rot (T, (H+2·KV)·D) has
+//	  normed and rotated q, k, and normed v. If values are keys, qkv has no columns of v
+//	rstdQ (T, H), rstdK, rstdV (T, KV) f32: of these norms; one per token if the norm of q and k is
+//	  over all heads
 //	do (T, H·D), dqkv (T, (H+2·KV)·D) act: gradients of o and of q, k, v
 //	delta (H, T) f32, sums f32: scratch of attention's backward
 //
@@ -36,6 +37,11 @@ func (s Spec) savedBytes(d dims, mlp bool, keep Keep, tokens int) int64 {
 //	x2 (·, h) act: the MLP's residual input, which a parallel block's backward does not need
 //	gu (·, 2·F) act: gate and up, then their gradient; without a gate (·, F)
 //	act (C, F) act: f(gate)·up, or f(up)
+//	zeros (C) i32: with a layer scalar
+//
+// Rows of a chunk in the backward, if values are keys:
+//
+//	draw (C, (H+KV)·D) act: the gradient of qkv
 //
 // Rows of a chunk in the backward, if outputs are normed:
 //
@@ -46,15 +52,16 @@ func (s Spec) savedBytes(d dims, mlp bool, keep Keep, tokens int) int64 {
 // With Spec.OnHost rows of all tokens become rows of a chunk, except lse (H, T) and delta (G, T). The inputs and
 // outputs of attention are then in group, see groups.go.
 type buffers struct {
-	o, qkv, rot, rstdQ, rstdK, do, dqkv rows
-	lse, delta, sums                    device.Tensor
-	n, rstd, x2, gu, act                rows
-	a, out, dout, rstdOut               rows
-	mla                                 mlaBuffers // mla.go
-	gdn                                 gdnBuffers // gated_delta_net.go
-	ssd                                 ssdBuffers // mamba2.go
-	gate                                gateBuffers
-	group                               groupBuffers
+	o, qkv, rot, rstdQ, rstdK, rstdV rows
+	do, dqkv, draw                   rows
+	lse, delta, sums                 device.Tensor
+	n, rstd, x2, gu, act, zeros      rows
+	a, out, dout, rstdOut            rows
+	mla                              mlaBuffers // mla.go
+	gdn                              gdnBuffers // gated_delta_net.go
+	ssd                              ssdBuffers // mamba2.go
+	gate                             gateBuffers
+	group                            groupBuffers
 }
 
 // savedBuffers takes the buffers that the forward keeps at level keep from mem; the others are none.
@@ -69,7 +76,7 @@ func (s Spec) savedBuffers(d dims, mlp bool, keep Keep, tokens int, mem *allotte
 		}
 	}
 	if keep >= KeepQKV {
-		b.qkv = mem.wholeRows(d.act, tokens, d.qkv)
+		b.qkv = mem.wholeRows(d.act, tokens, d.raw)
 		if d.recurrent {
 			d.recurrence.keepInputs(&b, d, tokens, mem)
 		}
@@ -95,7 +102,7 @@ func (s Spec) blockBuffers(d dims, mlp bool, keep Keep, tokens int, backward boo
 		}
 	}
 	if keep < KeepQKV {
-		b.qkv = s.tallRows(ws, d.act, tokens, d.qkv)
+		b.qkv = s.tallRows(ws, d.act, tokens, d.raw)
 	}
 	if d.qkNorm {
 		b.rot = s.tallRows(ws, d.act, tokens, d.qkv)
@@ -120,6 +127,9 @@ func (s Spec) blockBuffers(d dims, mlp bool, keep Keep, tokens int, backward boo
 			b.gu = ws.chunkRows(d.act, chunk, d.up)
 		}
 		b.act = ws.chunkRows(d.act, chunk, d.ffn)
+		if s.Config.LayerScalar {
+			b.zeros = ws.chunkRows(device.I32, chunk, 1)
+		}
 	}
 	if backward {
 		s.backwardBuffers(&b, d, mlp, keep, tokens, ws)
@@ -140,6 +150,12 @@ func (s Spec) backwardBuffers(b *buffers, d dims, mlp bool, keep Keep, tokens in
 	if d.qkNorm {
 		b.rstdQ = s.tallRows(ws, device.F32, tokens, d.qGroups)
 		b.rstdK = s.tallRows(ws, device.F32, tokens, d.kGroups)
+	}
+	if d.normsV {
+		b.rstdV = s.tallRows(ws, device.F32, tokens, d.kvHeads)
+	}
+	if d.raw < d.qkv {
+		b.draw = ws.chunkRows(d.act, chunk, d.raw)
 	}
 	if d.normIn {
 		b.rstd = ws.chunkRows(device.F32, chunk, d.stats)

@@ -25,11 +25,11 @@ func TestShortConvBytes(t *testing.T) {
 	round := func(n int) int64 { return int64(n+device.Align-1) / device.Align * device.Align }
 	h := cfg.HiddenSize
 	for keep, want := range map[Keep]int64{KeepNothing: 0, KeepAttention: round(2 * 130 * h), KeepQKV: round(2*130*h) + round(2*130*3*h)} {
-		if got := KindOf(model.Recurrent).SavedBytes(s, keep, 130); got != want {
+		if got := KindOf(model.Recurrent).SavedBytes(s, 0, keep, 130); got != want {
 			t.Errorf("keep %s: %d bytes, want %d", keep, got, want)
 		}
 	}
-	if got, want := KindOf(model.Recurrent).CacheBytes(s, 1<<20), round(2*2*3*h); got != want {
+	if got, want := KindOf(model.Recurrent).CacheBytes(s, 0, 1<<20), round(2*2*3*h); got != want {
 		t.Errorf("a cache of %d bytes, want %d", got, want)
 	}
 }

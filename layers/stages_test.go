@@ -20,7 +20,7 @@ func stages(experts, shards int, kinds string) (out []schedule.Layer) {
 			kind++
 		}
 		layer := model.Layer{Kind: kind, Params: []model.Param{{Part: experts}}}
-		out = append(out, KindOf(kind).Stages(Spec{HeadShards: shards}, model.Layout{Layer: layer}))
+		out = append(out, KindOf(kind).Stages(Spec{Config: &model.Config{}, HeadShards: shards}, model.Layout{Layer: layer}))
 	}
 	return out
 }

@@ -16,6 +16,7 @@ type dims struct {
 	keyDim         int             // K: width of a query or key without padding; K < D only if values are wider
 	q, kv          int             // H·D and KV·D
 	qkv            int             // (H+2·KV)·D: a packed row of q, k, v; H·D more with an output gate
+	raw            int             // width of a row of the projection: qkv, or (H+KV)·D if values are keys
 	out            int             // H·D, with MLA H·V: input width of the output projection
 	outRole        model.Role      // of the output projection's weight
 	outBias        model.Role      // of its bias, if there is one
@@ -28,6 +29,7 @@ type dims struct {
 	rotatesFirst   bool // q/k norm follows the rotation, in all blocks
 	qGroups        int  // number of groups that q/k norm divides a token's q into: one per head, or 1
 	kGroups        int
+	normsV         bool // values are normed, head by head
 	normIn         bool // inputs of attention and MLP are normed
 	normOut        bool // outputs of attention and MLP are normed
 	sinks          bool // every head has an attention sink
@@ -38,11 +40,17 @@ type dims struct {
 	recurrence     recurrence
 }
 
+// newDims returns the widths that all blocks share, and the heads of Config.HeadDim and Config.NumKVHeads.
 func newDims(s Spec) dims {
+	return s.attentionDims(model.Heads{Dim: s.Config.HeadDim, KV: s.Config.NumKVHeads})
+}
+
+// attentionDims returns the widths of a block with the given heads.
+func (s Spec) attentionDims(heads model.Heads) dims {
 	c := s.Config
-	d := dims{act: s.Act, hidden: c.HiddenSize, heads: c.NumHeads, kvHeads: c.NumKVHeads, headDim: c.PackedHeadDim(), keyDim: c.HeadDim,
-		ffn: c.IntermediateSize, vocab: c.VocabSize, out: c.OutputCols(), mla: c.MLA, qkNorm: c.QKNorm, rotatesFirst: c.QKNormRotated,
-		qGroups: c.NumHeads, kGroups: c.NumKVHeads, normIn: c.NormsInputs(), normOut: c.NormsOutputs(),
+	d := dims{act: s.Act, hidden: c.HiddenSize, heads: c.NumHeads, kvHeads: heads.KV, headDim: heads.Dim, keyDim: heads.Dim,
+		ffn: c.IntermediateSize, vocab: c.VocabSize, out: c.NumHeads * heads.Dim, mla: c.MLA, qkNorm: c.QKNorm, rotatesFirst: c.QKNormRotated,
+		normsV: c.NormsValues, qGroups: c.NumHeads, kGroups: heads.KV, normIn: c.NormsInputs(), normOut: c.NormsOutputs(),
 		sinks: c.Sinks, parallel: c.Parallel, up: 2 * c.IntermediateSize, stats: 1, gated: c.OutputGate, recurrence: recurrenceOf(c)}
 	if c.QKNormWhole {
 		d.qGroups, d.kGroups = 1, 1
@@ -53,10 +61,17 @@ func newDims(s Spec) dims {
 	if c.LayerNorm {
 		d.stats = 2
 	}
+	if d.mla != nil {
+		d.headDim, d.out = c.PackedHeadDim(), c.NumHeads*c.ValueDim()
+	}
 	d.q, d.kv = d.heads*d.headDim, d.kvHeads*d.headDim
 	d.qkv = d.q + 2*d.kv
 	if d.gated {
 		d.qkv += d.q
+	}
+	d.raw = d.qkv
+	if heads.KeysAreValues {
+		d.raw -= d.kv
 	}
 	d.outRole, d.outBias, d.output = model.RoleO, model.RoleOBias, plainOutput{}
 	switch {
@@ -68,12 +83,13 @@ func newDims(s Spec) dims {
 	return d
 }
 
-// dims returns the widths of a block with attention or with the recurrence.
-func (s Spec) dims(recurrent bool) dims {
-	d := newDims(s)
-	if recurrent {
-		d = d.forRecurrent()
+// dims returns the widths of a block.
+func (s Spec) dims(block int) dims {
+	if s.Config.IsRecurrent(block) {
+		return newDims(s).forRecurrent()
 	}
+	d := s.attentionDims(s.Config.Heads(block))
+	d.qkNorm = s.Config.NormsQK(block)
 	return d
 }
 

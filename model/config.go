@@ -94,6 +94,16 @@ type Config struct {
 	// or, if NoRope is nil, in all blocks. nil: no scaling.
 	QueryScaling *QueryScaling
 
+	// GlobalHeadDim and GlobalKVHeads replace HeadDim and NumKVHeads in blocks without a sliding window; 0: they do not.
+	GlobalHeadDim, GlobalKVHeads int
+	// KeysAreValues says that blocks without a sliding window have no projection of values: a value is the key before
+	// its norm and rotation.
+	KeysAreValues bool
+	// NormsValues norms each head of the values, without weights. It needs QKNorm.
+	NormsValues bool
+	// LayerScalar multiplies the output of a block by a number that the checkpoint has and nothing trains.
+	LayerScalar bool
+
 	// NoRope marks the blocks whose queries and keys are not rotated; nil: none.
 	NoRope []bool
 	// RopeInterleaved pairs neighbours for the rotation, elements 2i and 2i+1. false: element i is paired with the
@@ -135,6 +145,11 @@ type Config struct {
 	ChoiceBias                          bool    // a bias, not trained, is added to the scores for the choice alone
 	ExpertGroups, OpenGroups, GroupBest int     // as in op.RouterRule; 0: no groups
 	RoutedScale                         float64 // factor on the weights of chosen experts; 0: 1
+
+	// DenseBesideExperts gives blocks with experts a dense MLP too. Both read the residual stream by norms of their own,
+	// their outputs are normed and added, and the sum is normed again. The router has a norm of its own, whose result is
+	// divided by √HiddenSize, and each expert has a trained factor on its weights.
+	DenseBesideExperts bool
 
 	// WeightedInputs multiplies a chosen expert's input by its weight, instead of its output. Experts then have no
 	// biases.
@@ -273,6 +288,22 @@ func (c *Config) NormsOutputs() bool { return c.SandwichNorms || c.OutputNorms }
 
 // NormsInputs says whether the inputs of attention and MLP are normed.
 func (c *Config) NormsInputs() bool { return !c.OutputNorms }
+
+// Heads describes the heads of a block's attention.
+type Heads struct {
+	Dim int // width of a query or key
+	KV  int // number of key/value heads
+	// KeysAreValues says that the block has no projection of values.
+	KeysAreValues bool
+}
+
+// Heads returns the heads of a block's attention.
+func (c *Config) Heads(block int) Heads {
+	if c.Window(block) > 0 {
+		return Heads{Dim: c.HeadDim, KV: c.NumKVHeads}
+	}
+	return Heads{cmp.Or(c.GlobalHeadDim, c.HeadDim), cmp.Or(c.GlobalKVHeads, c.NumKVHeads), c.KeysAreValues}
+}
 
 // Window returns how many positions a query of the block attends to at most, its own included; 0: all.
 func (c *Config) Window(block int) int {

@@ -67,10 +67,14 @@ func (r *GatedDeltaNet) params(n blockNames) []Param {
 		matrix(RoleRecurOut, r.Values(), n.stored(RoleRecurOut, h))}
 }
 
-// queries returns the tensors of queries, keys and values, and of the output gate if there is one. With a gate the
+// queries returns the tensors of queries and keys, of values unless they are the keys, and of the output gate if there
+// is one. With a gate the
 // checkpoint has queries and gate in one tensor, which alternates a head's query rows and gate rows.
 func (n blockNames) queries(r Role, q, kv int) []Stored {
-	if !n.c.OutputGate {
+	switch {
+	case n.c.Heads(n.block).KeysAreValues:
+		return stack(n.named(r)[:2], q, kv)
+	case !n.c.OutputGate:
 		return n.stored(r, q, kv, kv)
 	}
 	stored := stack(n.named(r), q, kv, kv, q)

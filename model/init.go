@@ -18,10 +18,11 @@ import (
 // order of calls nor on the rows requested together.
 func InitRow(c *Config, p Param, row int, seed int64, dst []float32) {
 	switch p.Role {
-	case RoleAttnNorm, RolePostAttnNorm, RoleQNorm, RoleKNorm, RoleQANorm, RoleKVANorm, RoleMLPNorm, RolePostMLPNorm, RoleFinalNorm:
+	case RoleAttnNorm, RolePostAttnNorm, RoleQNorm, RoleKNorm, RoleQANorm, RoleKVANorm, RoleMLPNorm, RolePostMLPNorm, RoleFinalNorm,
+		RoleExpertNorm, RolePostDenseNorm, RolePostExpertNorm:
 		fill(dst, 1-c.NormOffset)
 		return
-	case RoleRecurNorm, RoleRecurDtBias, RoleRecurSkip:
+	case RoleRecurNorm, RoleRecurDtBias, RoleRecurSkip, RoleLayerScalar, RoleRouterNorm, RoleExpertScales:
 		fill(dst, 1)
 		return
 	case RoleRecurDecay: // decay rates: of Mamba-2 1, 2, …, of others uniform in [0.01, 16)

@@ -109,10 +109,15 @@ func (c *Config) ValueDim() int {
 
 // PackedHeadDim returns the width of a head in the packed rows that attention kernels read: the larger of the widths
 // of keys and values. Zeros fill the narrower of the two.
-func (c *Config) PackedHeadDim() int { return max(c.HeadDim, c.ValueDim()) }
+func (c *Config) PackedHeadDim() int { return max(c.HeadDim, c.ValueDim(), c.GlobalHeadDim) }
 
-// OutputCols returns the input width of attention's output projection.
-func (c *Config) OutputCols() int { return c.NumHeads * c.ValueDim() }
+// OutputCols returns the input width of a block's output projection of attention.
+func (c *Config) OutputCols(block int) int {
+	if c.MLA != nil {
+		return c.NumHeads * c.MLA.ValueDim
+	}
+	return c.NumHeads * c.Heads(block).Dim
+}
 
 // PairFLOPs returns the forward FLOPs of one (query, key) pair in a block: for all heads the score and the weighted
 // value. With values as wide as keys it is 4·heads·head_dim.

@@ -46,8 +46,8 @@ func TestHeadsOfLatentAttention(t *testing.T) {
 	if got, want := c.ScoreScale(), m*m/math.Sqrt(192); math.Abs(got-want) > 1e-12 {
 		t.Errorf("scores are multiplied by %g, want %g", got, want)
 	}
-	if c.HeadDim != 192 || c.ValueDim() != 128 || c.RopeAt() != 128 || c.Rotary(0) != 64 || c.OutputCols() != 128*128 {
-		t.Errorf("heads of %d elements and %d of a value; %d turn, from %d on; %d columns of output", c.HeadDim, c.ValueDim(), c.Rotary(0), c.RopeAt(), c.OutputCols())
+	if c.HeadDim != 192 || c.ValueDim() != 128 || c.RopeAt() != 128 || c.Rotary(0) != 64 || c.OutputCols(0) != 128*128 {
+		t.Errorf("heads of %d elements and %d of a value; %d turn, from %d on; %d columns of output", c.HeadDim, c.ValueDim(), c.Rotary(0), c.RopeAt(), c.OutputCols(0))
 	}
 	plain := deepSeekV3(t, map[string]any{"rope_scaling": nil})
 	if got, want := plain.ScoreScale(), 1/math.Sqrt(192); math.Abs(got-want) > 1e-12 {
@@ -59,8 +59,8 @@ func TestHeadsOfLatentAttention(t *testing.T) {
 func TestValuesWiderThanKeys(t *testing.T) {
 	for _, tc := range []struct{ nope, rope, value, packed int }{{128, 64, 193, 193}, {128, 64, 256, 256}, {6, 2, 7, 8}} {
 		c := deepSeekV3(t, map[string]any{"qk_nope_head_dim": tc.nope, "qk_rope_head_dim": tc.rope, "v_head_dim": tc.value, "rope_scaling": nil})
-		if got := c.PackedHeadDim(); got != tc.packed || c.HeadDim != tc.nope+tc.rope || c.RopeAt() != tc.nope || c.OutputCols() != 128*tc.value {
-			t.Errorf("%+v: packed heads of %d, keys of %d that turn from %d on, %d columns of output", tc, got, c.HeadDim, c.RopeAt(), c.OutputCols())
+		if got := c.PackedHeadDim(); got != tc.packed || c.HeadDim != tc.nope+tc.rope || c.RopeAt() != tc.nope || c.OutputCols(0) != 128*tc.value {
+			t.Errorf("%+v: packed heads of %d, keys of %d that turn from %d on, %d columns of output", tc, got, c.HeadDim, c.RopeAt(), c.OutputCols(0))
 		}
 		if got, want := c.ScoreScale(), 1/math.Sqrt(float64(tc.nope+tc.rope)); got != want {
 			t.Errorf("%+v: scores are multiplied by %g, want %g", tc, got, want)

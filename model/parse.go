@@ -109,7 +109,7 @@ func fromFields(top *fields) (*Config, error) {
 	c.dropout(f)
 	a.refuseOthers(f)
 	a.options(c, f)
-	if c.NumExperts > 0 && c.NormsOutputs() {
+	if c.NumExperts > 0 && c.NormsOutputs() && !c.DenseBesideExperts {
 		f.fail("num_experts", "experts whose output is normed are not supported")
 	}
 	if !c.LearnedPositions {

@@ -41,6 +41,12 @@ func changed(modelType string, changes map[string]any) map[string]any {
 	return m
 }
 
+func gemma4Config(changes map[string]any) map[string]any {
+	m := map[string]any{"num_hidden_layers": 6, "hidden_size_per_layer_input": 0}
+	maps.Copy(m, changes)
+	return changed("gemma4_text", m)
+}
+
 func phiConfig(changes map[string]any) map[string]any { return changed("phi3", changes) }
 
 var eights = []any{1, 1, 1, 1, 1, 1, 1, 1}
@@ -99,7 +105,7 @@ func TestParseSpellings(t *testing.T) {
 		{"mistral, a window in no block", changed("mistral", map[string]any{"sliding_window": 8, "layer_types": []any{"full_attention", "full_attention", "full_attention"}}),
 			func(c *Config) bool { return c.SlidingWindow == 0 }},
 		{"cohere2, heads of their own size", changed("cohere2", map[string]any{"vocab_size": 256000, "head_dim": 8}),
-			func(c *Config) bool { return c.HeadDim == 8 && c.OutputCols() == 32 }},
+			func(c *Config) bool { return c.HeadDim == 8 && c.OutputCols(0) == 32 }},
 		{"a gate by the exact GELU", map[string]any{"hidden_act": "gelu"}, func(c *Config) bool { return c.Activation == GELU && !c.Ungated }},
 		{"a gate by ReLU", changed("qwen3", map[string]any{"hidden_act": "relu"}), func(c *Config) bool { return c.Activation == ReLU && !c.Ungated }},
 		{"no gate, ReLU", changed("gpt2", map[string]any{"num_key_value_heads": nil, "vocab_size": 50257, "activation_function": "relu"}), func(c *Config) bool { return c.Activation == ReLU && c.Ungated }},
@@ -113,6 +119,14 @@ func TestParseSpellings(t *testing.T) {
 			func(c *Config) bool { return c.Rope.Type == "longrope" && c.Rope.OriginalMaxPositions == 16 }},
 		{"yarn's length is max_position_embeddings by default", map[string]any{"rope_scaling": map[string]any{"type": "yarn", "factor": 2}},
 			func(c *Config) bool { return c.Rope.OriginalMaxPositions == 2048 }},
+		{"gemma4", gemma4Config(map[string]any{"attention_k_eq_v": true, "num_global_key_value_heads": 1}), func(c *Config) bool {
+			return c.Heads(0) == Heads{256, 2, false} && c.Heads(5) == Heads{512, 1, true} && c.Rotary(0) == 512 && c.Rotary(1) == 256 &&
+				reflect.DeepEqual(c.Rope, Rope{Type: "proportional", Theta: 1e6, Partial: 0.25, Dim: 512}) && c.LocalRope.Theta == 1e4 && c.Window(5) == 0
+		}},
+		{"gemma4, last layer", gemma4Config(map[string]any{"num_hidden_layers": 2, "layer_types": []any{"sliding_attention", "sliding_attention"},
+			"global_head_dim": 256}), func(c *Config) bool {
+			return c.Window(0) == 512 && c.Window(1) == 0 && c.GlobalHeadDim == 0 && c.Heads(1) == Heads{256, 2, false}
+		}},
 		{"gemma3", changed("gemma3_text", map[string]any{"num_hidden_layers": 7}), isGemma},
 		{"gemma3, pattern", changed("gemma3_text", map[string]any{"sliding_window_pattern": 2, "query_pre_attn_scalar": 16}), func(c *Config) bool {
 			return c.Window(0) == 4096 && c.Window(1) == 0 && c.Window(2) == 4096 && c.AttnScale == 0.25
@@ -337,6 +351,12 @@ func TestParseRefuses(t *testing.T) {
 		{changed("qwen3", map[string]any{"layer_types": []any{"full_attention", "sliding_attention", "full_attention"}}), `layer_types: layer 1 is "sliding_attention", and there is no sliding window`},
 		{changed("qwen3", map[string]any{"layer_types": []any{"full_attention"}}), "layer_types: 1 of them for 3 layers"},
 		{changed("qwen3", map[string]any{"layer_types": []any{"full_attention", "linear_attention", "full_attention"}}), `layer_types: layer 1 is "linear_attention"; known: full_attention, sliding_attention`},
+		{gemma4Config(map[string]any{"num_kv_shared_layers": 1}), "num_kv_shared_layers: 1: a layer that reads another layer's keys and values is not supported"},
+		{gemma4Config(map[string]any{"hidden_size_per_layer_input": nil}), "hidden_size_per_layer_input: 256: per-layer inputs"},
+		{gemma4Config(map[string]any{"use_bidirectional_attention": "all"}), `use_bidirectional_attention: "all" is not supported`},
+		{gemma4Config(map[string]any{"per_layer_config": map[string]any{"0": map[string]any{"head_dim": 8}}}), "per_layer_config: layer 0 has a sliding window and heads of its own"},
+		{gemma4Config(map[string]any{"num_hidden_layers": 12, "per_layer_config": map[string]any{"5": map[string]any{"head_dim": 8}}}), "per_layer_config: layer 11 has other heads"},
+		{gemma4Config(map[string]any{"enable_moe_block": true}), "num_experts: missing"},
 		{changed("gemma3_text", map[string]any{"use_bidirectional_attention": true}), "use_bidirectional_attention: true is not supported"},
 		{changed("qwen2", map[string]any{"mlp_bias": true}), "mlp_bias: true is not supported in Qwen2ForCausalLM"},
 		{phiConfig(map[string]any{"lm_head_bias": true}), "lm_head_bias: true is not supported in Phi3ForCausalLM"},

@@ -11,9 +11,10 @@ import (
 // Rope describes a rotary embedding (arXiv:2104.09864) in the terms of
 // transformers.modeling_rope_utils. Fields that a type does not name are 0.
 type Rope struct {
-	Type    string // "default", "linear", "dynamic", "yarn", "longrope", "llama3", ntkAlpha
+	Type    string // "default", "linear", "dynamic", "yarn", "longrope", "llama3", "proportional"
 	Theta   float64
 	Partial float64 // share of a head's elements that are rotated; 0: all
+	Dim     int     // width of the heads; 0: the model's
 
 	Factor               float64 // all types but default. longrope derives its attention factor from it; 0: from MaxPositions/OriginalMaxPositions
 	OriginalMaxPositions int     // llama3, yarn, longrope
@@ -30,7 +31,11 @@ type Rope struct {
 	LongFactor           []float64 // longrope: one per rotated pair, as ShortFactor
 }
 
-var ropeTypes = []string{"default", "linear", "dynamic", "yarn", "longrope", "llama3"}
+var ropeTypes = []string{"default", "linear", "dynamic", "yarn", "longrope", "llama3", proportional}
+
+// proportional is the type whose frequencies are those of a rotation of whole heads. It rotates only the first Partial
+// of the pairs; the frequency of the others is 0.
+const proportional = "proportional"
 
 // ntkAlpha is what Hunyuan's class makes of the type dynamic with an alpha: another base, whatever the document's length.
 const ntkAlpha = "ntk_alpha"
@@ -67,6 +72,7 @@ func (c *Config) ropes(f *fields) {
 		}
 		full, local = full5, local5
 	}
+	full.Dim = c.GlobalHeadDim
 	c.Rope = full
 	if !reflect.DeepEqual(full, local) && c.SlidingWindow > 0 {
 		c.LocalRope = &local
@@ -130,13 +136,19 @@ func (c *Config) oneRope(f, o *fields, theta float64, nested bool) Rope {
 	if a := o.float("alpha", 0, 0, 1e9); c.family.ropeAlpha && r.Type == "dynamic" && a > 0 {
 		r.Type, r.Alpha = ntkAlpha, a
 	}
-	c.partial(f, o, &r)
+	if r.Type == proportional {
+		r.Partial = share(o.float("partial_rotary_factor", 1, 0, 1))
+	} else {
+		c.partial(f, o, &r)
+	}
 	outer := f
 	if nested {
 		outer = o
 	}
 	switch r.Type {
 	case "default", ntkAlpha:
+	case proportional:
+		r.Factor = o.float("factor", 0, 1e-6, maxFactor)
 	case "linear", "dynamic":
 		o.require(r.Type, "factor")
 		r.Factor = o.float("factor", 1, 1e-6, maxFactor)
@@ -170,15 +182,21 @@ func (f *fields) require(t string, keys ...string) {
 	}
 }
 
+// share returns p as Rope.Partial has it.
+func share(p float64) float64 {
+	if p == 1 {
+		return 0
+	}
+	return p
+}
+
 // partial reads partial_rotary_factor from the mapping, or else from the config.
 func (c *Config) partial(f, o *fields, r *Rope) {
 	p := o.float("partial_rotary_factor", f.float("partial_rotary_factor", 1, 0, 1), 0, 1)
 	if p != 1 && !c.family.partial {
 		o.fail("partial_rotary_factor", "%g is not supported, only 1", p)
 	}
-	if p != 1 {
-		r.Partial = p
-	}
+	r.Partial = share(p)
 	if n := int(float64(c.turning()) * p); n < 2 || n%2 != 0 {
 		o.fail("partial_rotary_factor", "%g turns %d of a head's %d elements: it must be an even number of them", p, n, c.turning())
 		r.Partial = 0
@@ -240,10 +258,11 @@ func (c *Config) longropeFields(o *fields, r *Rope) {
 
 // rotary returns how many elements of a head r rotates.
 func (c *Config) rotary(r Rope) int {
-	if r.Partial == 0 {
-		return c.turning()
+	dim := cmp.Or(r.Dim, c.turning())
+	if r.Partial == 0 || r.Type == proportional {
+		return dim
 	}
-	return int(float64(c.turning()) * r.Partial)
+	return int(float64(dim) * r.Partial)
 }
 
 // Ropes returns the model's rotary embeddings, none with learned positions. RopeOf says which one a block has.
@@ -301,14 +320,20 @@ func (c *Config) RopeRows(maxPos int) int { return c.RopeShift(maxPos) + maxPos 
 
 // RopeElems returns the number of elements of RopeTables' cos, and of its sin, for documents of at most maxPos tokens.
 func (c *Config) RopeElems(maxPos int) int64 {
-	n := c.QueryScalingElems(maxPos)
-	if c.QKNormPlain {
-		n += int64(c.HeadDim)
-	}
+	n := c.QueryScalingElems(maxPos) + int64(c.Ones())
 	for _, r := range c.Ropes() {
 		n += int64(c.RopeRows(maxPos)) * int64(c.rotary(r)/2)
 	}
 	return n
+}
+
+// Ones returns how many ones end RopeTables' cos: the weights of norms of heads without weights. 0: there are no such
+// norms.
+func (c *Config) Ones() int {
+	if !c.QKNormPlain && !c.NormsValues {
+		return 0
+	}
+	return max(c.HeadDim, c.GlobalHeadDim)
 }
 
 // QueryScalingElems returns the number of elements of QueryScaling's table in RopeTables; 0: no scaling.
@@ -387,7 +412,7 @@ func floatList(xs []float64) []float {
 // rounded to float32, as in Transformers.
 //
 // With QueryScaling another table (RopeRows, HeadDim/2) follows: its cos is the factor and its sin 0, so the factor is
-// applied as a rotation. With QKNormPlain the last HeadDim elements of cos are ones, the weights of the q/k norm.
+// applied as a rotation. The last Ones elements of cos are ones.
 func (c *Config) RopeTables(maxPos int) (cos, sin []float32) {
 	n := c.RopeElems(maxPos)
 	cos, sin = make([]float32, 0, n), make([]float32, 0, n)
@@ -410,9 +435,7 @@ func (c *Config) RopeTables(maxPos int) (cos, sin []float32) {
 			}
 		}
 	}
-	if c.QKNormPlain {
-		cos = append(cos, slices.Repeat([]float32{1}, c.HeadDim)...)
-	}
+	cos = append(cos, slices.Repeat([]float32{1}, c.Ones())...)
 	return cos, append(sin, make([]float32, len(cos)-len(sin))...)
 }
 
@@ -448,11 +471,16 @@ func (c *Config) frequencies(r Rope, length int) []float32 {
 	}
 	out := make([]float32, len(period))
 	ramp := r.yarnRamp(dim)
+	turns := int(cmp.Or(r.Partial, 1)*float64(dim)) / 2 // pairs with a frequency other than 0, if the type is proportional
 	for i, p := range period {
 		f := 1 / p
 		switch r.Type {
 		case "linear":
 			f /= float32(r.Factor)
+		case proportional:
+			if f /= float32(cmp.Or(r.Factor, 1)); i >= turns {
+				f = 0
+			}
 		case "llama3":
 			f = r.llama3(f)
 		case "yarn":

@@ -121,7 +121,8 @@ func (n blockNames) named(r Role) (names []string) {
 // attention returns the block's first half: attention or a recurrence.
 func (n blockNames) attention() []Param {
 	c := n.c
-	h, q, kv := c.HiddenSize, c.NumHeads*c.HeadDim, c.NumKVHeads*c.HeadDim
+	heads := c.Heads(n.block)
+	h, q, kv := c.HiddenSize, c.NumHeads*heads.Dim, heads.KV*heads.Dim
 	if c.IsRecurrent(n.block) {
 		return append(n.norm(RoleAttnNorm, RoleAttnNormBias), c.Recurrence().params(n)...)
 	}
@@ -138,7 +139,7 @@ func (n blockNames) attention() []Param {
 		p = append(p, vector(RoleQKVBias, n.queries(RoleQKVBias, q, kv)))
 	}
 	if c.QKNorm && !c.QKNormPlain {
-		ofQ, ofK := c.HeadDim, c.HeadDim
+		ofQ, ofK := heads.Dim, heads.Dim
 		if c.QKNormWhole {
 			ofQ, ofK = q, kv
 		}
@@ -147,7 +148,7 @@ func (n blockNames) attention() []Param {
 	if c.Sinks {
 		p = append(p, vector(RoleSinks, n.stored(RoleSinks, c.NumHeads)))
 	}
-	p = append(p, matrix(RoleO, c.OutputCols(), n.stored(RoleO, h)))
+	p = append(p, matrix(RoleO, c.OutputCols(n.block), n.stored(RoleO, h)))
 	if c.OBias {
 		p = append(p, vector(RoleOBias, n.stored(RoleOBias, h)))
 	}
@@ -189,7 +190,17 @@ func (n blockNames) mlp() []Param {
 	if c.NormsOutputs() {
 		p = append(p, vector(RolePostMLPNorm, n.stored(RolePostMLPNorm, h)))
 	}
-	return p
+	return append(p, n.layerScalar()...)
+}
+
+// layerScalar returns the factor on the block's output, if blocks have one.
+func (n blockNames) layerScalar() []Param {
+	if !n.c.LayerScalar {
+		return nil
+	}
+	p := vector(RoleLayerScalar, n.stored(RoleLayerScalar, 1))
+	p.Frozen = true
+	return []Param{p}
 }
 
 // router returns part 0 of a MoE layer.
@@ -201,6 +212,13 @@ func (n blockNames) router() []Param {
 	}
 	router := matrix(RoleRouter, h, stored)
 	router.F32 = true
+	if n.c.DenseBesideExperts {
+		p := append(n.mlp(), router)
+		for _, r := range [...]Role{RoleRouterNorm, RoleExpertNorm, RolePostDenseNorm, RolePostExpertNorm} {
+			p = append(p, vector(r, n.stored(r, h)))
+		}
+		return append(p, vector(RoleExpertScales, n.stored(RoleExpertScales, experts)))
+	}
 	p := append(n.norm(RoleMLPNorm, RoleMLPNormBias), router)
 	if n.c.RouterBias {
 		p = append(p, vector(RoleRouterBias, n.stored(RoleRouterBias, experts)))
@@ -311,23 +329,25 @@ func (c *Config) MatrixParams() int64 {
 	return sum
 }
 
-// firstHalves counts the first halves of all blocks. All attention halves are alike, and so are all
-// recurrences.
+// firstHalves counts the first halves of all blocks. Attention halves with the same heads are alike, and so are all
+// gated delta nets.
 func (c *Config) firstHalves() (sum counts) {
-	var of [2]*counts
+	type half struct {
+		recurrent bool
+		heads     Heads
+	}
+	of := map[half]counts{}
 	for b := range c.NumLayers {
-		kind := 0
 		if !c.Mixes(b) {
 			continue
 		}
-		if c.IsRecurrent(b) {
-			kind = 1
+		kind := half{c.IsRecurrent(b), c.Heads(b)}
+		n, known := of[kind]
+		if !known {
+			n = count(blockNames{c, b}.attention())
+			of[kind] = n
 		}
-		if of[kind] == nil {
-			n := count(blockNames{c, b}.attention())
-			of[kind] = &n
-		}
-		sum.all, sum.matrix = sum.all+of[kind].all, sum.matrix+of[kind].matrix
+		sum.all, sum.matrix = sum.all+n.all, sum.matrix+n.matrix
 	}
 	return sum
 }
@@ -349,7 +369,8 @@ func (c *Config) AttendedPairs(length int) (n int64) {
 }
 
 // BlockPairs returns how many (query, key) pairs a document of length tokens has in one block. Without a window and
-// chunks these are n(n+1)/2; a block without attention has none.
+// chunks these are n(n+1)/2; a gated delta net has none. A pair of heads of GlobalHeadDim elements counts
+// GlobalHeadDim/HeadDim times, because it takes that many times the FLOPs.
 func (c *Config) BlockPairs(block, length int) int64 {
 	if c.IsRecurrent(block) || !c.Mixes(block) {
 		return 0
@@ -361,7 +382,11 @@ func (c *Config) BlockPairs(block, length int) int64 {
 	if window := c.Window(block); window > 0 {
 		w = min(n, int64(window))
 	}
-	return w*(w+1)/2 + (n-w)*w
+	n = w*(w+1)/2 + (n-w)*w
+	if d := c.Heads(block).Dim; d != c.HeadDim {
+		n = n * int64(d) / int64(c.HeadDim)
+	}
+	return n
 }
 
 // FLOPs returns the training FLOPs of the given tokens, forward and backward. pairs counts the attended (query,

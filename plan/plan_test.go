@@ -426,7 +426,7 @@ func TestSavedBytesHoldEveryCut(t *testing.T) {
 			if rest := r.Limits.MicroBatches - n - 1; left-tokens > rest*r.Limits.MicroBatchTokens { // what is left has to go into the others
 				tokens = left - rest*r.Limits.MicroBatchTokens
 			}
-			need += up(r.Kind(1).SavedBytes(r.Spec, r.Spec.Keep.Of(r.Layouts[1].Block), tokens))
+			need += up(r.Kind(1).SavedBytes(r.Spec, r.Layouts[1].Block, r.Spec.Keep.Of(r.Layouts[1].Block), tokens))
 			left -= tokens
 		}
 		if got := r.SavedBytes(1); need == 0 || got < need {

@@ -20,7 +20,7 @@ func (r *Run) SavedBytes(l int) int64 { return r.savedAt(l, r.Spec.Keep.Of(r.Lay
 
 // savedAt is SavedBytes at a given level.
 func (r *Run) savedAt(l int, level layers.Keep) int64 {
-	n := r.Kind(l).SavedBytes(r.Spec, level, r.Limits.Tokens)
+	n := r.Kind(l).SavedBytes(r.Spec, r.Layouts[l].Block, level, r.Limits.Tokens)
 	if n == 0 || r.EvalOnly || !r.has(l) || l < model.LowestTrained(r.Layouts) {
 		return 0
 	}

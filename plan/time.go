@@ -118,7 +118,7 @@ func (r *Run) crossings() (forward, backward [2]float64) {
 	add := func(to *[2]float64, visits []schedule.Visit, phase schedule.Phase) {
 		for _, v := range visits {
 			v.Phase = phase
-			up, down := r.Spec.Crosses(v, r.Limits.Tokens)
+			up, down := r.Spec.Crosses(v, r.Layouts[v.Layer].Block, r.Limits.Tokens)
 			to[0], to[1] = to[0]+float64(up), to[1]+float64(down)
 		}
 	}

@@ -16,6 +16,8 @@ var families = []string{
 	"cohere2",
 	"deepseekv3",
 	"ernie4_5moe",
+	"gemma4",
+	"gemma4-moe",
 	"glm4",
 	"glm4moe",
 	"glm4moelite",

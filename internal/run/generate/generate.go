@@ -191,7 +191,7 @@ func (d *decoder) alloc(spec layers.Spec, maxTokens int) error {
 	}
 	d.caches = make([]device.Mem, len(d.o.Layout))
 	for i, l := range d.o.Layout {
-		if bytes := layers.KindOf(l.Kind).CacheBytes(spec, maxTokens); bytes > 0 {
+		if bytes := layers.KindOf(l.Kind).CacheBytes(spec, l.Block, maxTokens); bytes > 0 {
 			if err := d.take(&d.caches[i], accounts.KVCache, bytes); err != nil {
 				return err
 			}

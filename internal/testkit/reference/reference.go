@@ -90,10 +90,17 @@ func embed(cfg *model.Config, w Weights, s Sequence) []float64 {
 }
 
 // Block returns the output (T, h) of decoder block i for one sequence x (T, h).
-func Block(cfg *model.Config, w Weights, i int, x []float64) []float64 {
+func Block(cfg *model.Config, w Weights, i int, x []float64) (y []float64) {
 	x2 := Attention(cfg, w, i, x)
 	if !cfg.HasExperts(i) && !cfg.HasMLP(i) {
 		return x2
+	}
+	if by := w[tensor(i, "layer_scalar")]; by != nil && !cfg.HasExperts(i) {
+		defer func() {
+			for j := range y {
+				y[j] *= by[0]
+			}
+		}()
 	}
 	if cfg.Parallel { // the MLP reads x, perhaps by attention's norm
 		by := "post_attention_layernorm"
@@ -156,17 +163,23 @@ func Attention(cfg *model.Config, w Weights, i int, x []float64) []float64 {
 			o[j] *= sigmoid(g)
 		}
 	}
-	out := linear(o, w[tensor(i, "self_attn.o_proj.weight")], w[tensor(i, "self_attn.o_proj.bias")], cfg.OutputCols())
+	out := linear(o, w[tensor(i, "self_attn.o_proj.weight")], w[tensor(i, "self_attn.o_proj.bias")], cfg.OutputCols(i))
 	return residual(cfg, x, hiddenNorm(cfg, w, around.attnOut, out))
 }
 
 // heads returns q (T, H, D), k and v (T, KV, D) of block i from its normed input n.
 func heads(cfg *model.Config, w Weights, i int, n []float64) (q, k, v []float64) {
-	h, d := cfg.HiddenSize, cfg.HeadDim
+	h, d := cfg.HiddenSize, cfg.Heads(i).Dim
 	project := func(s string) []float64 {
 		return linear(n, w[tensor(i, "self_attn."+s+"_proj.weight")], w[tensor(i, "self_attn."+s+"_proj.bias")], h)
 	}
-	q, k, v = project("q"), project("k"), project("v")
+	q, k = project("q"), project("k")
+	if v = k; !cfg.Heads(i).KeysAreValues {
+		v = project("v")
+	}
+	if cfg.NormsValues {
+		v = rmsNorm(v, slices.Repeat([]float64{1}, d), float64(cfg.RMSNormEps), 0)
+	}
 	qw, kw := w[tensor(i, "self_attn.q_norm.weight")], w[tensor(i, "self_attn.k_norm.weight")]
 	if qw != nil && !cfg.QKNormRotated {
 		q, k = norm(cfg, q, qw), norm(cfg, k, kw)
@@ -324,8 +337,9 @@ func rmsNorm(x, w []float64, eps, offset float64) []float64 {
 // attention returns causal softmax(scale·q·kᵀ)·v of one sequence in block i, with shared key/value heads. Values may
 // be narrower or wider than keys. sinks add one score per head to each softmax, whose value is 0; nil: none.
 func attention(cfg *model.Config, i int, q, k, v, sinks []float64) []float64 {
-	d, dv, group := cfg.HeadDim, cfg.ValueDim(), cfg.NumHeads/cfg.NumKVHeads
-	width, kWidth, vWidth := cfg.NumHeads*d, cfg.NumKVHeads*d, cfg.NumKVHeads*dv
+	d, dv, kvHeads := cfg.Heads(i).Dim, cfg.OutputCols(i)/cfg.NumHeads, cfg.Heads(i).KV
+	group := cfg.NumHeads / kvHeads
+	width, kWidth, vWidth := cfg.NumHeads*d, kvHeads*d, kvHeads*dv
 	tokens := len(q) / width
 	o := make([]float64, tokens*cfg.NumHeads*dv)
 	scale := cfg.AttnScale
@@ -491,6 +505,9 @@ func (r *Routing) take(p []float64, chosen []int) {
 // MoE returns x + experts(norm(x)) for x (T, h): the second half of a block i with experts. r, unless nil, accumulates
 // the routing.
 func MoE(cfg *model.Config, w Weights, i int, x []float64, r *Routing) []float64 {
+	if cfg.DenseBesideExperts {
+		return denseAndExperts(cfg, w, i, x, r)
+	}
 	n, h := hiddenNorm(cfg, w, tensor(i, "post_attention_layernorm"), x), cfg.HiddenSize
 	in := tensor(i, "mlp.")
 	y, router, by := append([]float64(nil), x...), in+"gate", cmp.Or(cfg.ResidualScale, 1)
@@ -516,6 +533,36 @@ func MoE(cfg *model.Config, w Weights, i int, x []float64, r *Routing) []float64
 		}
 		if shared := in + "shared_experts."; w[shared+"down_proj.weight"] != nil {
 			addScaled(out, by*sharedWeight(w[in+"shared_expert_gate.weight"], row), mlp(cfg, w, shared, row))
+		}
+	}
+	return y
+}
+
+// denseAndExperts is MoE of a block with a dense MLP beside the experts. Source: transformers, modeling_gemma4.
+func denseAndExperts(cfg *model.Config, w Weights, i int, x []float64, r *Routing) []float64 {
+	h := cfg.HiddenSize
+	normed := func(s string, x []float64) []float64 { return norm(cfg, x, w[tensor(i, s)]) }
+	dense := mlp(cfg, w, tensor(i, "mlp."), normed("pre_feedforward_layernorm.weight", x))
+	n, routed := normed("pre_feedforward_layernorm_2.weight", x), normed("router.scale", x)
+	sum := make([]float64, len(x))
+	for t := range len(x) / h {
+		logits := linear(routed[t*h:(t+1)*h], w[tensor(i, "mlp.gate.weight")], nil, h)
+		for e := range logits {
+			logits[e] /= math.Sqrt(float64(h))
+		}
+		p := scores(cfg, logits)
+		chosen := choose(cfg, p, nil)
+		r.take(p, chosen)
+		for k, weight := range expertWeights(cfg, p, chosen) {
+			weight *= w[tensor(i, "router.per_expert_scale")][chosen[k]]
+			addScaled(sum[t*h:(t+1)*h], weight, mlp(cfg, w, tensor(i, fmt.Sprintf("mlp.experts.%d.", chosen[k])), n[t*h:(t+1)*h]))
+		}
+	}
+	both := residual(cfg, normed("post_feedforward_layernorm_1.weight", dense), normed("post_feedforward_layernorm_2.weight", sum))
+	y := residual(cfg, x, normed("post_feedforward_layernorm.weight", both))
+	if by := w[tensor(i, "layer_scalar")]; by != nil {
+		for j := range y {
+			y[j] *= by[0]
 		}
 	}
 	return y
@@ -800,11 +847,18 @@ func unit(x []float64) (y []float64) {
 // (yarn); arXiv:2402.13753 (longrope).
 func Frequencies(cfg *model.Config, r model.Rope, length int) []float64 {
 	dim := float64(cfg.HeadDim)
+	if r.Dim != 0 {
+		dim = float64(r.Dim)
+	}
 	if cfg.MLA != nil {
 		dim = float64(cfg.MLA.RopeDim)
 	}
+	turning := dim
 	if r.Partial != 0 {
-		dim = math.Floor(dim * r.Partial)
+		turning = math.Floor(dim * r.Partial)
+	}
+	if r.Type != "proportional" {
+		dim = turning
 	}
 	theta := r.Theta
 	if r.Alpha > 0 {
@@ -820,6 +874,13 @@ func Frequencies(cfg *model.Config, r model.Rope, length int) []float64 {
 		switch r.Type {
 		case "linear":
 			f[i] /= r.Factor
+		case "proportional":
+			if r.Factor != 0 {
+				f[i] /= r.Factor
+			}
+			if float64(i) >= math.Floor(turning/2) {
+				f[i] = 0
+			}
 		case "llama3":
 			turns := float64(r.OriginalMaxPositions) * f[i] / (2 * math.Pi)
 			keep := (turns - r.LowFreqFactor) / (r.HighFreqFactor - r.LowFreqFactor)

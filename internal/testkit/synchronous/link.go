@@ -90,6 +90,12 @@ func (t *Trainer) loadMicroBatches(b *data.Batch) {
 		for l := range t.layers[1:] {
 			m.x = append(m.x, t.x[l+1][i].Tensor(t.spec.Act, 0, n*width))
 		}
+		for _, saved := range t.saved {
+			m.saved = append(m.saved, device.Mem{})
+			if saved != nil {
+				m.saved[len(m.saved)-1] = saved[i]
+			}
+		}
 		t.micro = append(t.micro, m)
 		first += from.Tokens
 	}

@@ -33,6 +33,7 @@ type Trainer struct {
 
 	layers      []layer
 	x           [][]device.Mem // input of each layer from 1 on, by layer and micro-batch
+	saved       [][]device.Mem // by layer and micro-batch; nil: the layer keeps only its input
 	dx          []device.Mem   // by micro-batch
 	workspace   device.Mem
 	narrow      device.Mem // a gradient in bf16, before its copy to the host
@@ -88,6 +89,7 @@ type micro struct {
 	first bool            // it is the first of a sweep
 	x     []device.Tensor // x[l] (tokens, hidden) act is the input of layer l, from 1 on
 	dx    device.Tensor   // (tokens, hidden) act: the gradient in the backward
+	saved []device.Mem    // by layer: what its forward must keep for its backward
 }
 
 // New allocates the memory for batches within p's limits. The caller owns dev and store. An error is the device's;
@@ -166,6 +168,12 @@ func (t *Trainer) makeLayers() {
 			slab: optim.Grad{Data: make([]byte, n*t.plan.GradBytes()), BF16: t.plan.GradBF16, Elems: n}}
 		turn += at.stages.Sweeps
 		t.layers = append(t.layers, at)
+		t.saved = append(t.saved, nil)
+		if bytes := layers.KindOf(layout.Kind).SavedBytes(t.spec, layout.Block, layers.KeepNothing, t.plan.Limits.MicroBatchTokens); bytes > 0 {
+			for range t.plan.Limits.MicroBatches {
+				t.saved[l] = append(t.saved[l], t.alloc(bytes))
+			}
+		}
 		if l == 0 { // its input is token ids
 			t.x = append(t.x, nil)
 			continue

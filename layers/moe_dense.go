@@ -1,0 +1,184 @@
+package layers
+
+import (
+	"math"
+
+	"mt/device"
+	"mt/device/op"
+	"mt/model"
+)
+
+// This file has a MoE layer whose experts stand beside a dense MLP (Config.DenseBesideExperts):
+//
+//	y = (x + norm(norm(mlp(norm(x))) + norm(Σ_k f_k·w_k·expert_k(norm(x))))) · scalar
+//
+// Each norm has a weight of its own. The router reads x by another norm, and f is a trained factor of each expert. The
+// dense MLP is part of part 0. Sum is the experts' alone. The forward keeps it, because a norm's backward reads its
+// input; the dense MLP is computed again at both of the router's visits. Source: transformers, modeling_gemma4.
+
+// besideBuffers are the buffers of part 0 for a chunk of C tokens:
+//
+//	router (C, h) act: the router's normed input
+//	n (C, h) act, rstd (C) f32: the dense MLP's normed input
+//	gu (C, 2·F), act (C, F) act: gate and up, f(gate)·up; then their gradients
+//	dense (C, h) act: the dense MLP's output
+//	sum (C, h) act: the experts' output, if it is not kept
+//	both (C, h) act: the sum of the two normed outputs
+//	dy, dboth (C, h) act, rstdOut (C) f32: gradients; the statistics of an output's norm
+//	zeros (C) i32: see scaleBy
+type besideBuffers struct {
+	router, n, gu, act, dense, sum, both, dy, dboth, rstd, rstdOut, zeros rows
+}
+
+func (s Spec) besideBuffers(tokens int, ws *allotter) besideBuffers {
+	h, f, chunk := s.Config.HiddenSize, s.Config.IntermediateSize, chunkOf(s.ChunkTokens, tokens)
+	act := func(width int) rows { return ws.chunkRows(s.Act, chunk, width) }
+	return besideBuffers{router: act(h), n: act(h), gu: act(2 * f), act: act(f), dense: act(h), sum: act(h), both: act(h), dy: act(h), dboth: act(h),
+		rstd: ws.chunkRows(device.F32, chunk, 1), rstdOut: ws.chunkRows(device.F32, chunk, 1), zeros: ws.chunkRows(device.I32, chunk, 1)}
+}
+
+// scaleLogits divides logits, or their gradient, by √h.
+func (l *moeLaunch) scaleLogits(r routing) {
+	if l.spec.Config.DenseBesideExperts {
+		op.Do(l.dev, l.s, op.Scale{X: r.logits, N: r.logits.Len, Factor: float32(1 / math.Sqrt(float64(l.dims.hidden)))})
+	}
+}
+
+// scaleWeights multiplies the weights of a chunk by the experts' factors. Plain keeps them as they were.
+func (l *moeLaunch) scaleWeights(r routing, c span) {
+	if !l.spec.Config.DenseBesideExperts {
+		return
+	}
+	if k := l.spec.Config.NumExpertsPerTok; !r.plain.None() {
+		op.Do(l.dev, l.s, op.CopyColumns{Dst: r.plain, Src: r.weights, T: c.n, C: k, DstStride: 2 * k, SrcStride: k})
+	}
+	l.byExpert(r.weights, r)
+}
+
+// byExpert multiplies x (C, K) f32 by the factors of the chosen experts.
+func (l *moeLaunch) byExpert(x device.Tensor, r routing) {
+	op.Do(l.dev, l.s, op.ScaleRows{X: x, W: l.w[model.RoleExpertScales], Index: r.ids, T: int(x.Len), C: 1, P: l.spec.Config.NumExperts})
+}
+
+// keptSum returns the rows of the experts' sum that the forward keeps in saved, or the chunk's buffer.
+func (l *moeLaunch) keptSum(saved device.Mem) rows {
+	if saved.Bytes == 0 {
+		return l.beside.sum
+	}
+	return whole(saved.Tensor(l.spec.Act, 0, int64(l.mb.Tokens)*int64(l.dims.hidden)), l.dims.hidden)
+}
+
+func (t *Templates) combineBeside(s device.Stream, w Weights, y, x device.Tensor, at int, mb MicroBatch, st MoEState, saved, ws device.Mem) {
+	l := t.newMoE(s, w, at, mb, st)
+	l.moeBuffers = t.spec.routeBuffers(mb.Tokens, false, &allotter{mem: ws})
+	in, out, kept := whole(x, t.dims.hidden), whole(y, t.dims.hidden), l.keptSum(saved)
+	for c := range l.chunks() {
+		sum := kept.of(c)
+		op.Do(t.dev, s, op.Convert{Dst: sum, Src: l.of(c).sum, N: sum.Len})
+		l.bothOutputs(in.of(c), sum, c)
+		t.addNormed(s, out.of(c), in.of(c), l.beside.both.of(c), w[model.RolePostMLPNorm], c.n)
+		l.scaleLayer(out.of(c), c)
+	}
+}
+
+// scaleLayer multiplies x, the layer's output or its gradient, by the layer's scalar.
+func (l *moeLaunch) scaleLayer(x device.Tensor, c span) {
+	if by, scaled := l.w[model.RoleLayerScalar]; scaled {
+		l.scaleBy(l.s, x, by, l.beside.zeros.of(c), c.n)
+	}
+}
+
+// bothOutputs writes both of a chunk, and the dense MLP's buffers, from x and the experts' sum.
+func (l *moeLaunch) bothOutputs(x, sum device.Tensor, c span) {
+	b, d, none := l.beside, l.dims, device.Tensor{}
+	l.norm(l.s, b.n.of(c), b.rstd.of(c), x, l.w, model.RoleMLPNorm, c.n)
+	l.linear(l.s, b.gu.of(c), b.n.of(c), l.w[model.RoleGateUp], none, none, c.n, d.hidden, 2*d.ffn)
+	l.glu(l.s, b.act.of(c), b.gu.of(c), c.n, d.ffn)
+	l.linear(l.s, b.dense.of(c), b.act.of(c), l.w[model.RoleDown], none, none, c.n, d.ffn, d.hidden)
+	op.Do(l.dev, l.s, l.rmsNorm(b.both.of(c), none, b.dense.of(c), l.w[model.RolePostDenseNorm], c.n))
+	l.addNormed(l.s, b.both.of(c), b.both.of(c), sum, l.w[model.RolePostExpertNorm], c.n)
+}
+
+// sumGrad writes DY, the gradient of the experts' sum, from dy, the gradient of the layer's output.
+func (l *moeLaunch) sumGrad(dy device.Tensor, x rows, saved device.Mem) {
+	b, grads, kept := l.beside, whole(dy, l.dims.hidden), l.keptSum(saved)
+	for c := range l.chunks() {
+		l.bothOutputs(x.of(c), kept.of(c), c)
+		own := b.dy.of(c)
+		l.s.CopyD2D(own.Mem(), grads.of(c).Mem())
+		l.scaleLayer(own, c)
+		l.backThroughOutput(model.RolePostMLPNorm, b.dboth.of(c), own, b.both.of(c), device.Tensor{}, c)
+		l.backThroughOutput(model.RolePostExpertNorm, l.of(c).dy, b.dboth.of(c), kept.of(c), device.Tensor{}, c)
+	}
+}
+
+// backThroughOutput writes dx (C, h), the gradient of x, from dy, the gradient of norm(x) by the norm with role r. It
+// computes the norm again for its statistics. dw accumulates the gradient of the norm's weight, unless none.
+func (l *moeLaunch) backThroughOutput(r model.Role, dx, dy, x, dw device.Tensor, c span) {
+	rstd := l.beside.rstdOut.of(c)
+	op.Do(l.dev, l.s, l.rmsNorm(dx, rstd, x, l.w[r], c.n))
+	op.Do(l.dev, l.s, l.rmsNormBackward(dx, dw, dy, x, l.w[r], rstd, c.n))
+}
+
+// besideBackward turns dy of a chunk, the gradient of the layer's output, into the gradient of x, in place.
+func (l *moeLaunch) besideBackward(dy, x device.Tensor, c span, saved device.Mem, overwrite bool) {
+	b, d, s, sum := l.beside, l.dims, l.s, l.keptSum(saved).of(c)
+	l.bothOutputs(x, sum, c)
+	l.scaleLayer(dy, c)
+	dboth, dout, act, gu := b.dboth.of(c), b.dy.of(c), b.act.of(c), b.gu.of(c)
+	l.backThroughOutput(model.RolePostMLPNorm, dboth, dy, b.both.of(c), l.g[model.RolePostMLPNorm], c)
+	l.backThroughOutput(model.RolePostExpertNorm, dout, dboth, sum, l.g[model.RolePostExpertNorm], c)
+	l.backThroughOutput(model.RolePostDenseNorm, dout, dboth, b.dense.of(c), l.g[model.RolePostDenseNorm], c)
+	l.weightGrad(s, l.g[model.RoleDown], dout, act, c.n, d.hidden, d.ffn, overwrite)
+	l.inputGrad(s, act, dout, l.w[model.RoleDown], c.n, d.hidden, d.ffn)
+	l.gluBackward(s, gu, device.Tensor{}, act, c.n, d.ffn)
+	l.weightGrad(s, l.g[model.RoleGateUp], gu, b.n.of(c), c.n, 2*d.ffn, d.hidden, overwrite)
+	l.inputGrad(s, dout, gu, l.w[model.RoleGateUp], c.n, 2*d.ffn, d.hidden)
+	l.backThroughNorm(s, l.w, l.g, model.RoleMLPNorm, dy, dout, x, b.rstd.of(c), c.n, true)
+
+	op.Do(l.dev, s, op.Convert{Dst: dout, Src: l.of(c).sum, N: dout.Len})
+	l.backThroughInput(model.RoleExpertNorm, dy, dout, x, c)
+	l.ownRouterBackward(dout, x, c, overwrite)
+	l.backThroughInput(model.RoleRouterNorm, dy, dout, x, c)
+}
+
+// backThroughInput adds to dx the gradient of x from dy, the gradient of norm(x) by the norm with role r.
+func (l *moeLaunch) backThroughInput(r model.Role, dx, dy, x device.Tensor, c span) {
+	l.norm(l.s, l.beside.n.of(c), l.beside.rstd.of(c), x, l.w, r, c.n)
+	l.backThroughNorm(l.s, l.w, l.g, r, dx, dy, x, l.beside.rstd.of(c), c.n, true)
+}
+
+// ownRouterBackward writes dn (C, h), the gradient of the router's normed input, and accumulates the gradient of the
+// router's weight. Weights become the products of plain weights and their gradients, for ExpertScalesGrad.
+func (l *moeLaunch) ownRouterBackward(dn, x device.Tensor, c span, overwrite bool) {
+	cfg, r, k := l.spec.Config, l.of(c), l.spec.Config.NumExpertsPerTok
+	op.Do(l.dev, l.s, op.CopyColumns{Dst: from(r.plain, k), Src: r.dweights, T: c.n, C: k, DstStride: 2 * k, SrcStride: k})
+	// No weight is negative, so ReLU leaves them as they are.
+	op.Do(l.dev, l.s, op.GLU{Activation: op.ReLU, Y: r.weights, GU: r.plain, T: c.n, F: k})
+	l.byExpert(r.dweights, r)
+	op.Do(l.dev, l.s, op.RouterBackward{DLogits: r.logits, Logits: r.logits, IDs: r.ids, DWeights: r.dweights, T: c.n, E: cfg.NumExperts, K: k,
+		Normalize: cfg.NormTopKProb, Rule: l.spec.routerRule()})
+	l.scaleLogits(r)
+	in := l.beside.router.of(c)
+	l.norm(l.s, in, device.Tensor{}, x, l.w, model.RoleRouterNorm, c.n)
+	l.weightGrad(l.s, l.g[model.RoleRouter], r.logits, l.widened(in, c), c.n, cfg.NumExperts, l.dims.hidden, overwrite)
+	if wide := l.wide.of(c); !wide.None() {
+		l.inputGrad(l.s, wide, r.logits, l.w[model.RoleRouter], c.n, cfg.NumExperts, l.dims.hidden)
+		op.Do(l.dev, l.s, op.Convert{Dst: dn, Src: wide, N: dn.Len})
+		return
+	}
+	l.inputGrad(l.s, dn, r.logits, l.w[model.RoleRouter], c.n, cfg.NumExperts, l.dims.hidden)
+}
+
+// ExpertScalesGrad adds the gradient of the experts' factors to g, after MoERouteBackward of all micro-batches, which
+// have the given tokens together. Without such factors it does nothing.
+func (t *Templates) ExpertScalesGrad(s device.Stream, g Grads, st MoEState, tokens int) {
+	sum, trained := g[model.RoleExpertScales]
+	if !trained {
+		return
+	}
+	c := t.spec.Config
+	n := tokens * c.NumExpertsPerTok
+	op.Do(t.dev, s, op.ScatterAddRows{DRows: sum, DY: st.Weights.Slice(0, int64(n)), Start: st.Offsets, Pos: st.Order.Slice(0, int64(n)),
+		U: c.NumExperts, T: n, C: 1})
+}
