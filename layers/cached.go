@@ -73,6 +73,11 @@ func (t *Templates) cachedAttention(s device.Stream, mlp bool, block int, w Weig
 		l.decode(step, cache)
 		return l
 	}
+	var sideCache device.Mem
+	if t.dims.beside {
+		n := t.spec.recurrentCacheBytes()
+		sideCache, cache = cache.Slice(0, n), cache.Slice(n, cache.Bytes-n)
+	}
 	d, rowBytes := t.dims, int64(t.dims.qkv)*t.dims.act.Size()
 	end := int64(step.Start + step.Tokens)
 	if step.Start < 0 || end*rowBytes > cache.Bytes {
@@ -80,6 +85,10 @@ func (t *Templates) cachedAttention(s device.Stream, mlp bool, block int, w Weig
 	}
 	l := t.newLaunch(s, mlp, block, w, MicroBatch{Tokens: step.Tokens, Pos: step.Pos}, device.Mem{}, ws, false)
 	l.x, l.y = whole(x, d.hidden), whole(y, d.hidden)
+	if l.side != nil {
+		l.side.x, l.side.y = l.x, l.y
+		l.side.decode(step, sideCache)
+	}
 	all := cache.Tensor(d.act, 0, end*int64(d.qkv))
 	l.qkv = whole(from(all, step.Start*d.qkv), d.qkv)
 	l.rot = l.qkv // there is no backward, so q/k norm works in place

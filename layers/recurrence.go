@@ -2,6 +2,7 @@ package layers
 
 import (
 	"mt/device"
+	"mt/device/op"
 	"mt/model"
 )
 
@@ -48,6 +49,35 @@ func (d dims) forRecurrent() dims {
 	d.recurrent, d.gated, d.qkNorm, d.sinks, d.mla, d.kv = true, false, false, false, nil, 0
 	d.outRole, d.outBias, d.output = model.RoleRecurOut, model.RoleRecurOutBias, plainOutput{}
 	return d.recurrence.widths(d)
+}
+
+// besides returns the widths of the mixer beside attention.
+func (d dims) besides() dims {
+	d.beside = false
+	return d.forRecurrent()
+}
+
+// takeSide sets the launch of the mixer beside attention, which has buffers of its own.
+func (l *launch) takeSide() {
+	if l.dims.beside {
+		side := *l
+		side.dims, side.buffers = l.dims.besides(), *l.buffers.side
+		l.side = &side
+	}
+}
+
+// scaleColumns multiplies n columns, from column at on, of the rows of a chunk by factor.
+func (t *Templates) scaleColumns(s device.Stream, x device.Tensor, at, n, rows, stride int, factor float64) {
+	if factor != 1 && n > 0 {
+		op.Do(t.dev, s, op.Scale{X: from(x, at), N: int64(n), Factor: float32(factor), Rows: rows, Stride: stride})
+	}
+}
+
+// scaleValues multiplies the values of a chunk, or their gradient.
+func (l *launch) scaleValues(qkv device.Tensor, c span) {
+	if m := l.spec.Config.Multipliers; m != nil {
+		l.scaleColumns(l.s, qkv, l.dims.q+l.dims.kv, l.dims.kv, c.n, l.dims.qkv, m.Value)
+	}
 }
 
 // recur writes o of the whole micro-batch.

@@ -35,6 +35,7 @@ type dims struct {
 	gated          bool // the output has a gate, in the last columns of qkv
 	recurrent      bool // the recurrence replaces attention, see forRecurrent
 	recurrence     recurrence
+	beside         bool // the recurrence runs beside attention
 }
 
 func newDims(s Spec) dims {
@@ -42,7 +43,7 @@ func newDims(s Spec) dims {
 	d := dims{act: s.Act, hidden: c.HiddenSize, heads: c.NumHeads, kvHeads: c.NumKVHeads, headDim: c.PackedHeadDim(), keyDim: c.HeadDim,
 		ffn: c.IntermediateSize, vocab: c.VocabSize, out: c.OutputCols(), mla: c.MLA, qkNorm: c.QKNorm,
 		qGroups: c.NumHeads, kGroups: c.NumKVHeads, normIn: c.NormsInputs(), normOut: c.NormsOutputs(),
-		sinks: c.Sinks, parallel: c.Parallel, up: 2 * c.IntermediateSize, stats: 1, gated: c.OutputGate, recurrence: recurrenceOf(c)}
+		sinks: c.Sinks, parallel: c.Parallel, up: 2 * c.IntermediateSize, stats: 1, gated: c.OutputGate, recurrence: recurrenceOf(c), beside: c.Beside}
 	if c.QKNormWhole {
 		d.qGroups, d.kGroups = 1, 1
 	}

@@ -35,6 +35,14 @@ func (c *Config) RecurrenceFLOPs() int64 {
 	return 0
 }
 
+// recurrences returns the number of blocks with a recurrence, in place of attention or beside it.
+func (c *Config) recurrences() int {
+	if c.Beside {
+		return c.NumLayers
+	}
+	return c.RecurrentBlocks()
+}
+
 // IsRecurrent says whether a block has a recurrence in place of attention.
 func (c *Config) IsRecurrent(block int) bool { return c.Recurrent != nil && c.Recurrent[block] }
 

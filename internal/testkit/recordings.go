@@ -15,6 +15,7 @@ const RecordingsVariable = "MT_FIXTURES"
 var families = []string{
 	"cohere2",
 	"deepseekv3",
+	"falconh1",
 	"glm4",
 	"glm4moe",
 	"gpt2",
