@@ -6,7 +6,7 @@ import (
 	"mt/model"
 )
 
-// recurrence is what replaces attention in recurrent blocks. Each has a file.
+// recurrence replaces attention in recurrent blocks, or runs beside it. Each kind has a file.
 type recurrence interface {
 	// widths returns d with the widths of a block with the recurrence.
 	widths(d dims) dims

@@ -60,8 +60,12 @@ func (r *Mamba2) params(n blockNames) []Param {
 	return append(p, matrix(RoleRecurOut, r.Inner(), n.stored(RoleRecurOut, h)))
 }
 
-// Multipliers are factors on activations, each different from 0: of values of attention, of the MLP's gate and of its
-// activation, of the columns z, x, b, c and dt that a Mamba-2 mixer makes, and of the mixer's gated output.
+// Multipliers are factors on activations. None is 0.
+//
+//	Value: attention's values
+//	Gate, Down: the MLP's gate, and the input of its last product
+//	ScanIn: the columns z, x, b, c and dt of a Mamba-2 mixer
+//	ScanOut: the input of the mixer's output projection
 type Multipliers struct {
 	Value, Gate, Down float64
 	ScanIn            [5]float64

@@ -20,7 +20,7 @@ ARCH = {"llama": "LLAMA", "mistral": "LLAMA", "qwen2": "QWEN2", "qwen3": "QWEN3"
         "llama4_text": "LLAMA4", "llama4": "LLAMA4", "mixtral": "LLAMA", "qwen2_moe": "QWEN2MOE", "glm4_moe": "GLM4_MOE", "mistral3": "LLAMA", "ministral3": "MISTRAL3",
         "qwen2_vl": "QWEN2VL", "qwen2_vl_text": "QWEN2VL", "qwen2_5_vl": "QWEN2VL", "qwen2_5_vl_text": "QWEN2VL",
         "qwen3_vl": "QWEN3VL", "qwen3_vl_text": "QWEN3VL", "qwen3_vl_moe": "QWEN3VLMOE", "qwen3_vl_moe_text": "QWEN3VLMOE", "qwen3_next": "QWEN3NEXT",
-        "deepseek_v2": "DEEPSEEK2", "deepseek_v3": "DEEPSEEK2"}
+        "deepseek_v2": "DEEPSEEK2", "deepseek_v3": "DEEPSEEK2", "lfm2": "LFM2"}
 PAIRS = ("LLAMA", "MISTRAL3", "SMOLLM3", "GRANITE")  # whose code turns neighbours where the directory has halves
 KEYS = ["vocab_size", "block_count", "context_length", "embedding_length", "feed_forward_length", "attention.head_count",
         "attention.head_count_kv"]
@@ -124,7 +124,7 @@ def wanted(cfg, tensors):
             continue
         if name.endswith(".A_log"):
             x = -np.exp(x.astype(np.float64)).astype(np.float32)
-        if name.endswith(".conv1d.weight"):
+        if name.endswith((".conv1d.weight", ".conv.conv.weight")):
             x = x[:, 0]
         if name.endswith(".sinks"):
             new += ".weight"
@@ -167,7 +167,7 @@ def main(path, model):
             continue
         x = want[name]
         kind = default
-        if x.ndim < 2 or name.endswith(("_norm.weight", ".bias")) or "ffn_gate_inp" in name or "ssm_conv1d" in name:
+        if x.ndim < 2 or name.endswith(("_norm.weight", ".bias")) or "ffn_gate_inp" in name or "ssm_conv1d" in name or "shortconv.conv" in name:
             kind = "F32"
         elif kind == "Q8_0" and x.shape[-1] % 32:
             kind = "F16"
