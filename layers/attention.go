@@ -32,8 +32,14 @@ func (l *launch) attention() {
 		l.project(c)
 		l.rotate(c)
 		l.link.putQKV(l, c)
+		if l.side != nil {
+			l.side.project(c)
+		}
 	}
 	l.attend()
+	if l.side != nil {
+		l.side.attend()
+	}
 }
 
 // project writes qkv of a chunk: norm(x)·Wqkvᵀ + bias, without the norm if inputs are not normed. MLA and
@@ -53,6 +59,7 @@ func (l *launch) project(c span) {
 	if d.rotatesFirst {
 		l.rope(l.qkv.of(c), c, false)
 	}
+	l.scaleValues(l.qkv.of(c), c)
 }
 
 // rotate applies the norms of heads, which read qkv and write rot, and RoPE to a chunk.
@@ -175,6 +182,9 @@ func (l *launch) sink(o, lse device.Tensor, first, heads int) {
 func (l *launch) residual(x2, out rows, c span) {
 	if !l.dims.normOut {
 		l.linear(l.s, x2.of(c), l.dims.output.of(l, c), l.w[l.dims.outRole], l.x.of(c), l.w[l.dims.outBias], c.n, l.dims.out, l.dims.hidden)
+		if side := l.side; side != nil {
+			l.linear(l.s, x2.of(c), side.dims.output.of(side, c), l.w[side.dims.outRole], x2.of(c), l.w[side.dims.outBias], c.n, side.dims.out, l.dims.hidden)
+		}
 		return
 	}
 	l.attentionOut(out, c)

@@ -36,6 +36,10 @@ func (l *launch) startBackward(g Grads, dxdy, x Hidden, first bool) {
 		zeroVectors(l.s, g)
 	}
 	l.recompute()
+	if l.side != nil {
+		l.side.g, l.side.first = g, first
+		l.side.recompute()
+	}
 }
 
 // recompute computes again what attention's backward reads and the forward did not keep. Normed and rotated q and k
@@ -48,7 +52,9 @@ func (l *launch) recompute() {
 			if project {
 				l.project(c)
 			}
-			l.rotate(c)
+			if !l.dims.recurrent {
+				l.rotate(c)
+			}
 			l.link.putQKV(l, c)
 		}
 	}
@@ -70,15 +76,24 @@ func (l *launch) outBackward(c span) {
 	l.weightGrad(s, l.g[l.dims.outRole], dy, l.dims.output.of(l, c), c.n, d.hidden, d.out, l.overwrites(c))
 	l.dims.output.grad(l, dy, c)
 	l.biasGrad(l.dims.outBias, dy, c.n, d.hidden)
+	if l.side != nil {
+		l.side.outBackward(c)
+	}
 }
 
 // attentionBackward adds attention's gradient with respect to x to y, the gradient of the residual.
 func (l *launch) attentionBackward() {
 	l.attendBackward()
+	if l.side != nil {
+		l.side.attendBackward()
+	}
 	for c := range l.chunks() {
 		fetch(l.s, c, l.x, l.y)
 		l.link.getDQKV(l, c)
 		l.projectBackward(c)
+		if l.side != nil {
+			l.side.projectBackward(c)
+		}
 		store(l.s, c, l.y)
 	}
 }
@@ -121,7 +136,10 @@ func (l *launch) projectBackward(c span) {
 	if d.rotatesFirst {
 		dqkv = l.normHeadsBackward(dqkv, c)
 	}
-	l.rope(dqkv, c, true)
+	if !d.recurrent {
+		l.rope(dqkv, c, true)
+		l.scaleValues(dqkv, c)
+	}
 	if d.qkNorm && !d.rotatesFirst {
 		dqkv = l.normHeadsBackward(dqkv, c)
 	}

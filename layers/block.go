@@ -49,6 +49,7 @@ type launch struct {
 	keep  Keep
 	link  hiddenLink
 	far   scratch // what is in host memory with Spec.OnHost
+	side  *launch // of the mixer beside attention; nil: none
 	x, y  rows    // input; output, or in the backward the gradient in place
 	// first: the parameters' gradients are overwritten, not accumulated.
 	first bool
@@ -64,12 +65,16 @@ func (t *Templates) newLaunch(s device.Stream, mlp bool, block int, w Weights, m
 	if l.link = (nearLink{}); t.spec.OnHost {
 		l.link, l.far = farLink{}, t.spec.scratch(l.dims, mb.Tokens, backward, t.spec.Scratch)
 	}
+	l.takeSide()
 	return l
 }
 
 // between sets x to the input and y to the output or, in the backward, to the gradient.
 func (l *launch) between(x, y Hidden) {
 	l.x, l.y = l.hidden(x, l.group.in), l.hidden(y, l.group.io)
+	if l.side != nil {
+		l.side.x, l.side.y = l.x, l.y
+	}
 }
 
 func (l *launch) chunks() func(func(span) bool) {
@@ -177,6 +182,21 @@ func (t *Templates) upRoles() (weight, bias model.Role) {
 func (l *launch) gateUp(in device.Tensor, c span) {
 	weight, bias := l.upRoles()
 	l.linear(l.s, l.gu.of(c), in, l.w[weight], device.Tensor{}, l.w[bias], c.n, l.dims.hidden, l.dims.up)
+	l.scaleGate(c)
+}
+
+// scaleGate multiplies the gate of a chunk, or its gradient.
+func (l *launch) scaleGate(c span) {
+	if m := l.spec.Config.Multipliers; m != nil {
+		l.scaleColumns(l.s, l.gu.of(c), 0, l.dims.ffn, c.n, l.dims.up, m.Gate)
+	}
+}
+
+// scaleAct multiplies act of a chunk, or its gradient.
+func (l *launch) scaleAct(c span) {
+	if m := l.spec.Config.Multipliers; m != nil {
+		l.scaleColumns(l.s, l.act.of(c), 0, l.dims.ffn, c.n, l.dims.ffn, m.Down)
+	}
 }
 
 // activate writes act of a chunk from gu.
@@ -186,6 +206,7 @@ func (l *launch) activate(c span) {
 		return
 	}
 	l.glu(l.s, l.act.of(c), l.gu.of(c), c.n, l.dims.ffn)
+	l.scaleAct(c)
 }
 
 // activateBackward turns gu of a chunk into its gradient. act holds the activation's gradient before the call, and the
@@ -196,7 +217,10 @@ func (l *launch) activateBackward(c span) {
 		op.Do(l.dev, l.s, op.ActivateBackward{Activation: f, DX: gu, Y: act, DY: act, X: gu, T: c.n, F: l.dims.ffn})
 		return
 	}
+	l.scaleAct(c)
 	l.gluBackward(l.s, gu, act, act, c.n, l.dims.ffn)
+	l.scaleAct(c)
+	l.scaleGate(c)
 }
 
 // down writes y = act·Wdownᵀ [+ residual] + bias of a chunk.

@@ -74,6 +74,11 @@ func (t *Templates) cachedAttention(s device.Stream, mlp bool, block int, w Weig
 		return l
 	}
 	d := t.spec.dims(block)
+	var sideCache device.Mem
+	if d.beside {
+		n := t.spec.recurrentCacheBytes()
+		sideCache, cache = cache.Slice(0, n), cache.Slice(n, cache.Bytes-n)
+	}
 	rowBytes := int64(d.qkv) * d.act.Size()
 	end := int64(step.Start + step.Tokens)
 	if step.Start < 0 || end*rowBytes > cache.Bytes {
@@ -81,6 +86,10 @@ func (t *Templates) cachedAttention(s device.Stream, mlp bool, block int, w Weig
 	}
 	l := t.newLaunch(s, mlp, block, w, MicroBatch{Tokens: step.Tokens, Pos: step.Pos}, device.Mem{}, ws, false)
 	l.x, l.y = whole(x, d.hidden), whole(y, d.hidden)
+	if l.side != nil {
+		l.side.x, l.side.y = l.x, l.y
+		l.side.decode(step, sideCache)
+	}
 	all := cache.Tensor(d.act, 0, end*int64(d.qkv))
 	l.rot = whole(from(all, step.Start*d.qkv), d.qkv)
 	if !d.normsV { // there is no backward, so q/k norm works in place

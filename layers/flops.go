@@ -47,7 +47,9 @@ func (s Spec) productsAgain(block int, keep Keep) (n int64) {
 	if c.Mixes(block) {
 		n += s.inputsAgain(block, keep, d)
 		if d.normOut || c.HasMLP(block) && keep < KeepAll && !d.parallel { // the input of the norm of attention's output, or x2
-			n += product(d.out, d.hidden)
+			if n += product(d.out, d.hidden); d.beside {
+				n += product(c.Mamba2.Inner(), d.hidden)
+			}
 		}
 	}
 	if c.HasExperts(block) { // its second half keeps nothing: router and every expert's gate and up are computed again
@@ -75,7 +77,7 @@ func (s Spec) inputsAgain(block int, keep Keep, d dims) (n int64) {
 	if keep < KeepQKV {
 		n += 2 * c.QKVProducts(block)
 	}
-	if d.recurrent {
+	if d.recurrent || d.beside {
 		r := c.Recurrence()
 		if keep < KeepAttention {
 			n += r.ConvFLOPs() + r.StateFLOPs()

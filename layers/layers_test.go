@@ -140,6 +140,7 @@ var configs = []struct {
 	{"short convolution", shortConvConfig(false)},
 	{"Mamba-2", mamba2Config(false)},
 	{"biased Mamba-2", mamba2Config(true)},
+	{"Mamba-2 beside attention", besideConfig()},
 	{"biased short convolution", shortConvConfig(true)},
 	{"starcoder2", config(func(c *model.Config) {
 		c.LayerNorm, c.NormBias, c.Ungated, c.Activation, c.TieEmbeddings = true, true, true, model.GELUTanh, true

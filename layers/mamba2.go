@@ -57,8 +57,20 @@ func (r mamba2) buffers(s Spec, all *buffers, d dims, keep Keep, tokens int, bac
 	}
 }
 
-func (mamba2) project(l *launch, n device.Tensor, c span) {
+func (r mamba2) project(l *launch, n device.Tensor, c span) {
 	l.linear(l.s, l.qkv.of(c), n, l.w[model.RoleRecurIn], device.Tensor{}, l.w[model.RoleRecurInBias], c.n, l.dims.hidden, l.dims.qkv)
+	r.scaleInputs(l, l.qkv.of(c), c)
+}
+
+// scaleInputs multiplies z, x, b, c and the steps of a chunk, or their gradients.
+func (r mamba2) scaleInputs(l *launch, qkv device.Tensor, c span) {
+	m, at := l.spec.Config.Multipliers, 0
+	for i, n := range [...]int{r.Inner(), r.Inner(), r.Groups * r.StateDim, r.Groups * r.StateDim, r.Heads} {
+		if m != nil {
+			l.scaleColumns(l.s, qkv, at, n, c.n, l.dims.qkv, m.ScanIn[i])
+		}
+		at += n
+	}
 }
 
 func (r mamba2) convolve(l *launch, tail device.Tensor) {
@@ -93,8 +105,9 @@ func (r mamba2) backward(l *launch) {
 		C: r.Convolved(), Taps: r.Taps, XStride: l.dims.qkv, DXStride: l.dims.qkv})
 }
 
-func (mamba2) projectBackward(l *launch, c span) {
+func (r mamba2) projectBackward(l *launch, c span) {
 	d, n, dqkv := l.dims, l.n.of(c), l.dqkv.of(c)
+	r.scaleInputs(l, dqkv, c)
 	l.weightGrad(l.s, l.g[model.RoleRecurIn], dqkv, n, c.n, d.qkv, d.hidden, l.overwrites(c))
 	l.biasGrad(model.RoleRecurInBias, dqkv, c.n, d.qkv)
 	l.inputGrad(l.s, n, dqkv, l.w[model.RoleRecurIn], c.n, d.qkv, d.hidden)
@@ -112,12 +125,24 @@ func (m mamba2Outputs) of(l *launch, c span) device.Tensor {
 	op.Do(l.dev, l.s, op.CopyColumns{Dst: both, Src: l.qkv.of(c), T: c.n, C: d.out, DstStride: 2 * d.out, SrcStride: d.qkv})
 	op.Do(l.dev, l.s, op.CopyColumns{Dst: from(both, d.out), Src: l.o.of(c), T: c.n, C: d.out, DstStride: 2 * d.out, SrcStride: d.out})
 	op.Do(l.dev, l.s, op.GLU{Activation: op.SiLU, Y: narrow, GU: both, T: c.n, F: d.out})
+	if m.NoNorm {
+		m.scaleOutput(l, narrow, c)
+		return narrow
+	}
 	for g := range m.Groups {
 		a := op.RMSNorm{Y: from(l.ssd.normed.of(c), m.at(g)), RStd: m.rstd(l, g), X: from(narrow, m.at(g)), W: m.weight(l.w[model.RoleRecurNorm], g), Rows: c.n,
 			Groups: 1, Dim: d.out / m.Groups, XStride: d.out, YStride: d.out, Eps: l.spec.Config.RMSNormEps}
 		op.Do(l.dev, l.s, a)
 	}
+	m.scaleOutput(l, l.ssd.normed.of(c), c)
 	return l.ssd.normed.of(c)
+}
+
+// scaleOutput multiplies the projection's input of a chunk, or its gradient.
+func (m mamba2Outputs) scaleOutput(l *launch, x device.Tensor, c span) {
+	if by := l.spec.Config.Multipliers; by != nil {
+		l.scaleColumns(l.s, x, 0, l.dims.out, c.n, l.dims.out, by.ScanOut)
+	}
 }
 
 // at returns the first column of a group.
@@ -139,7 +164,8 @@ func (m mamba2Outputs) weight(w device.Tensor, g int) device.Tensor {
 func (m mamba2Outputs) grad(l *launch, dy device.Tensor, c span) {
 	d, both, normed := l.dims, l.gate.both.of(c), l.ssd.normed.of(c)
 	l.inputGrad(l.s, normed, dy, l.w[d.outRole], c.n, d.hidden, d.out)
-	for g := range m.Groups {
+	m.scaleOutput(l, normed, c)
+	for g := 0; g < m.Groups && !m.NoNorm; g++ {
 		dx := from(normed, m.at(g))
 		op.Do(l.dev, l.s, op.RMSNormBackward{DX: dx, DW: m.weight(l.g[model.RoleRecurNorm], g), DY: dx, X: from(l.gate.narrow.of(c), m.at(g)),
 			W: m.weight(l.w[model.RoleRecurNorm], g), RStd: m.rstd(l, g), Rows: c.n, Groups: 1, Dim: d.out / m.Groups, DXStride: d.out, DYStride: d.out,

@@ -37,3 +37,17 @@ func TestMamba2Bytes(t *testing.T) {
 		t.Errorf("a cache of %d bytes, want %d", got, want)
 	}
 }
+
+// besideConfig is a model with a Mamba-2 mixer beside attention in both blocks, and multipliers.
+func besideConfig() *model.Config {
+	return config(func(c *model.Config) {
+		c.Beside, c.Mamba2 = true, &model.Mamba2{Groups: 2, Heads: 4, HeadDim: 3, StateDim: 5, Taps: 3, ConvBias: true, NoNorm: true, DtMax: 100}
+		c.Multipliers = &model.Multipliers{Value: 0.9, Gate: 1.1, Down: 0.8, ScanIn: [5]float64{0.9, 1.1, 0.8, 1.2, 0.7}, ScanOut: 1.3}
+	})
+}
+
+// TestRecomputedFLOPsBeside: the same with a Mamba-2 mixer beside attention.
+func TestRecomputedFLOPsBeside(t *testing.T) {
+	cfg := besideConfig()
+	recomputedFLOPs(t, cfg, 2*cfg.Mamba2.ConvFLOPs())
+}

@@ -2,10 +2,11 @@ package layers
 
 import (
 	"mt/device"
+	"mt/device/op"
 	"mt/model"
 )
 
-// recurrence is what replaces attention in recurrent blocks. Each has a file.
+// recurrence replaces attention in recurrent blocks, or runs beside it. Each kind has a file.
 type recurrence interface {
 	// widths returns d with the widths of a block with the recurrence.
 	widths(d dims) dims
@@ -50,6 +51,35 @@ func (d dims) forRecurrent() dims {
 	d = d.recurrence.widths(d)
 	d.raw, d.normsV = d.qkv, false
 	return d
+}
+
+// besides returns the widths of the mixer beside attention.
+func (d dims) besides() dims {
+	d.beside = false
+	return d.forRecurrent()
+}
+
+// takeSide sets the launch of the mixer beside attention, which has buffers of its own.
+func (l *launch) takeSide() {
+	if l.dims.beside {
+		side := *l
+		side.dims, side.buffers = l.dims.besides(), *l.buffers.side
+		l.side = &side
+	}
+}
+
+// scaleColumns multiplies n columns, from column at on, of the rows of a chunk by factor.
+func (t *Templates) scaleColumns(s device.Stream, x device.Tensor, at, n, rows, stride int, factor float64) {
+	if factor != 1 && n > 0 {
+		op.Do(t.dev, s, op.Scale{X: from(x, at), N: int64(n), Factor: float32(factor), Rows: rows, Stride: stride})
+	}
+}
+
+// scaleValues multiplies the values of a chunk, or their gradient.
+func (l *launch) scaleValues(qkv device.Tensor, c span) {
+	if m := l.spec.Config.Multipliers; m != nil {
+		l.scaleColumns(l.s, qkv, l.dims.q+l.dims.kv, l.dims.kv, c.n, l.dims.qkv, m.Value)
+	}
 }
 
 // recur writes o of the whole micro-batch.

@@ -13,6 +13,9 @@ const withMLP, withoutMLP = true, false
 func (s Spec) savedBytes(d dims, mlp bool, keep Keep, tokens int) int64 {
 	a := allotter{dry: true}
 	s.savedBuffers(d, mlp, keep, tokens, &a)
+	if d.beside {
+		s.savedBuffers(d.besides(), withoutMLP, keep, tokens, &a)
+	}
 	return a.used
 }
 
@@ -62,6 +65,7 @@ type buffers struct {
 	ssd                              ssdBuffers // mamba2.go
 	gate                             gateBuffers
 	group                            groupBuffers
+	side                             *buffers // of the mixer beside attention
 }
 
 // savedBuffers takes the buffers that the forward keeps at level keep from mem; the others are none.
@@ -133,6 +137,10 @@ func (s Spec) blockBuffers(d dims, mlp bool, keep Keep, tokens int, backward boo
 	}
 	if backward {
 		s.backwardBuffers(&b, d, mlp, keep, tokens, ws)
+	}
+	if d.beside {
+		side := s.blockBuffers(d.besides(), withoutMLP, keep, tokens, backward, saved, ws)
+		b.side = &side
 	}
 	return b
 }

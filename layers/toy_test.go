@@ -562,8 +562,16 @@ func (d *toy) storeIDs(t device.Tensor, v []int32) {
 }
 
 func (d *toy) scale(a *op.Scale) {
-	v := d.load(a.X, int(a.N))
-	oracle.Scale(v, float64(a.Factor))
+	if a.Rows == 0 {
+		v := d.load(a.X, int(a.N))
+		oracle.Scale(v, float64(a.Factor))
+		d.storeAll(a.X, v)
+		return
+	}
+	v := d.load(a.X, (a.Rows-1)*a.Stride+int(a.N))
+	for r := range a.Rows {
+		oracle.Scale(v[r*a.Stride:][:a.N], float64(a.Factor))
+	}
 	d.storeAll(a.X, v)
 }
 

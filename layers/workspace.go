@@ -38,6 +38,7 @@ type dims struct {
 	gated          bool // the output has a gate, in the last columns of qkv
 	recurrent      bool // the recurrence replaces attention, see forRecurrent
 	recurrence     recurrence
+	beside         bool // the recurrence runs beside attention
 }
 
 // newDims returns the widths that all blocks share, and the heads of Config.HeadDim and Config.NumKVHeads.
@@ -51,7 +52,7 @@ func (s Spec) attentionDims(heads model.Heads) dims {
 	d := dims{act: s.Act, hidden: c.HiddenSize, heads: c.NumHeads, kvHeads: heads.KV, headDim: heads.Dim, keyDim: heads.Dim,
 		ffn: c.IntermediateSize, vocab: c.VocabSize, out: c.NumHeads * heads.Dim, mla: c.MLA, qkNorm: c.QKNorm, rotatesFirst: c.QKNormRotated,
 		normsV: c.NormsValues, qGroups: c.NumHeads, kGroups: heads.KV, normIn: c.NormsInputs(), normOut: c.NormsOutputs(),
-		sinks: c.Sinks, parallel: c.Parallel, up: 2 * c.IntermediateSize, stats: 1, gated: c.OutputGate, recurrence: recurrenceOf(c)}
+		sinks: c.Sinks, parallel: c.Parallel, up: 2 * c.IntermediateSize, stats: 1, gated: c.OutputGate, recurrence: recurrenceOf(c), beside: c.Beside}
 	if c.QKNormWhole {
 		d.qGroups, d.kGroups = 1, 1
 	}

@@ -140,6 +140,12 @@ type Config struct {
 	// Alone says which half of each block there is; nil: all blocks have both.
 	Alone []Half
 
+	// Beside says that every block has the Mamba-2 mixer beside attention. Both read the same norm, and their outputs are
+	// added.
+	Beside bool
+	// Multipliers are further factors on activations; nil: none.
+	Multipliers *Multipliers
+
 	// The choice and weighting of experts; by default a softmax over all logits.
 	SigmoidScores                       bool    // an expert's score is the sigmoid of its logit
 	ChoiceBias                          bool    // a bias, not trained, is added to the scores for the choice alone

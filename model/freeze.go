@@ -144,7 +144,9 @@ func (c *Config) BackwardFLOPs(tokens, pairs int64) float64 {
 	for _, l := range all[LowestTrained(all):] {
 		switch l.Kind {
 		case Block, Attention:
-			blocks++
+			if blocks++; c.Beside {
+				recurrences += float64(2 * c.RecurrenceFLOPs())
+			}
 		case Recurrent, Mixer:
 			recurrences += float64(2 * c.RecurrenceFLOPs())
 		}

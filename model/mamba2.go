@@ -9,6 +9,7 @@ type Mamba2 struct {
 	HeadDim, StateDim int
 	Taps              int  // taps of the convolution
 	ConvBias, Bias    bool // the convolution has a bias; the products have biases
+	NoNorm            bool // the gated output is not normed
 	DtMin, DtMax      float64
 }
 
@@ -52,8 +53,23 @@ func (r *Mamba2) params(n blockNames) []Param {
 	if r.ConvBias {
 		p = append(p, vector(RoleRecurTapsBias, n.stored(RoleRecurTapsBias, r.Convolved())))
 	}
-	return append(p, perHead(RoleRecurDecay), perHead(RoleRecurDtBias), perHead(RoleRecurSkip), vector(RoleRecurNorm, n.stored(RoleRecurNorm, r.Inner())),
-		matrix(RoleRecurOut, r.Inner(), n.stored(RoleRecurOut, h)))
+	p = append(p, perHead(RoleRecurDecay), perHead(RoleRecurDtBias), perHead(RoleRecurSkip))
+	if !r.NoNorm {
+		p = append(p, vector(RoleRecurNorm, n.stored(RoleRecurNorm, r.Inner())))
+	}
+	return append(p, matrix(RoleRecurOut, r.Inner(), n.stored(RoleRecurOut, h)))
+}
+
+// Multipliers are factors on activations. None is 0.
+//
+//	Value: attention's values
+//	Gate, Down: the MLP's gate, and the input of its last product
+//	ScanIn: the columns z, x, b, c and dt of a Mamba-2 mixer
+//	ScanOut: the input of the mixer's output projection
+type Multipliers struct {
+	Value, Gate, Down float64
+	ScanIn            [5]float64
+	ScanOut           float64
 }
 
 // Bounds on Mamba-2 mixers, which are the limits of their operation.

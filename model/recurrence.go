@@ -3,8 +3,8 @@ package model
 // Recurrence is the mixing of a block's tokens that replaces attention in the blocks where Config.Recurrent is true. A
 // model has at most one kind of recurrence.
 type Recurrence interface {
-	// ConvFLOPs returns a token's forward FLOPs in the convolution, and StateFLOPs those of the state. Matrix products
-	// are not included.
+	// ConvFLOPs returns a token's forward FLOPs in the convolution. StateFLOPs returns a token's forward FLOPs in the
+	// state. Neither includes matrix products.
 	ConvFLOPs() int64
 	StateFLOPs() int64
 	// params returns the parameters of a block's first half after its norm.
@@ -33,6 +33,14 @@ func (c *Config) RecurrenceFLOPs() int64 {
 		return r.ConvFLOPs() + r.StateFLOPs()
 	}
 	return 0
+}
+
+// recurrences returns the number of blocks with a recurrence, in place of attention or beside it.
+func (c *Config) recurrences() int {
+	if c.Beside {
+		return c.NumLayers
+	}
+	return c.RecurrentBlocks()
 }
 
 // IsRecurrent says whether a block has a recurrence in place of attention.

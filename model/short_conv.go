@@ -1,6 +1,6 @@
 package model
 
-// ShortConv is a gated short convolution: one product makes b, c and x of a token, a causal convolution of few taps
+// ShortConv is a gated short convolution. One product makes b, c and x of a token. A causal convolution of few taps
 // runs over b·x, and c multiplies its output. Source: arXiv:2511.23404; transformers, modeling_lfm2.
 type ShortConv struct {
 	Channels, Taps int

@@ -149,6 +149,9 @@ func (n blockNames) attention() []Param {
 		p = append(p, vector(RoleSinks, n.stored(RoleSinks, c.NumHeads)))
 	}
 	p = append(p, matrix(RoleO, c.OutputCols(n.block), n.stored(RoleO, h)))
+	if c.Beside {
+		p = append(p, c.Mamba2.params(n)...)
+	}
 	if c.OBias {
 		p = append(p, vector(RoleOBias, n.stored(RoleOBias, h)))
 	}
@@ -398,7 +401,7 @@ func (c *Config) FLOPs(tokens, pairs int64) float64 {
 
 // ForwardFLOPs returns the forward part of FLOPs: a third, if nothing is frozen.
 func (c *Config) ForwardFLOPs(tokens, pairs int64) float64 {
-	recurrences := float64(int64(c.RecurrentBlocks()) * c.RecurrenceFLOPs())
+	recurrences := float64(int64(c.recurrences()) * c.RecurrenceFLOPs())
 	return (2*float64(c.MatrixParams())+recurrences)*float64(tokens) + c.PairFLOPs()*float64(pairs)
 }
 

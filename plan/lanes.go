@@ -99,7 +99,9 @@ func (r *Run) weights(at Pace) []float64 {
 		flops := 2 * elems * tokens
 		switch layout.Kind {
 		case model.Block, model.Attention:
-			flops += c.PairFLOPs() * pairs
+			if flops += c.PairFLOPs() * pairs; c.Beside {
+				flops += float64(c.RecurrenceFLOPs()) * tokens
+			}
 		case model.Recurrent, model.Mixer:
 			flops += float64(c.RecurrenceFLOPs()) * tokens
 		}

@@ -183,6 +183,13 @@ var outputNorms = []rule{
 	{"post_feedforward_layernorm", "post_ffw_norm", norm},
 }
 
+var lfm2FeedForward = []rule{
+	{"ffn_norm", "ffn_norm", norm},
+	{"feed_forward.w1", "ffn_gate", copied},
+	{"feed_forward.w3", "ffn_up", copied},
+	{"feed_forward.w2", "ffn_down", copied},
+}
+
 var glmDefaults = map[string]any{"max_position_embeddings": 131072, "num_key_value_heads": 2, "head_dim": 128, "rms_norm_eps": 1.5625e-7,
 	"partial_rotary_factor": 0.5}
 
@@ -299,6 +306,27 @@ var families = []family{
 		defaults: map[string]any{"max_position_embeddings": 196608, "num_key_value_heads": 8, "head_dim": 128, "intermediate_size": 1536, "rope_theta": 5e6,
 			"num_local_experts": 256, "num_experts_per_tok": 8},
 		keys: []func(*plan){(*plan).miniMaxKeys, (*plan).noFreqs},
+	},
+	{
+		types: []string{"lfm2"}, arch: "lfm2", names: map[string]string{"rms_norm_eps": "norm_eps"},
+		top: []rule{{"model.embed_tokens", "token_embd", copied}, {"model.embedding_norm", "token_embd_norm", norm}, {"lm_head", "output", copied}},
+		block: slices.Concat([]rule{
+			{"operator_norm", "attn_norm", norm},
+			{"self_attn.q_proj", "attn_q", queries},
+			{"self_attn.k_proj", "attn_k", keys},
+			{"self_attn.v_proj", "attn_v", copied},
+			{"self_attn.out_proj", "attn_output", copied},
+			{"self_attn.q_layernorm", "attn_q_norm", norm},
+			{"self_attn.k_layernorm", "attn_k_norm", norm},
+		}, lfm2FeedForward),
+		recurrent: slices.Concat([]rule{
+			{"operator_norm", "attn_norm", norm},
+			{"conv.in_proj", "shortconv.in_proj", copied},
+			{"conv.conv", "shortconv.conv", taps},
+			{"conv.out_proj", "shortconv.out_proj", copied},
+		}, lfm2FeedForward),
+		defaults: map[string]any{"max_position_embeddings": 128000, "num_key_value_heads": 8, "rms_norm_eps": 1e-5, "rope_theta": 1e6, "intermediate_size": 12288},
+		keys:     []func(*plan){(*plan).noFreqs}, modelled: (*plan).shortConvKeys,
 	},
 	{
 		types: []string{"mixtral"}, arch: "llama", halves: true,
@@ -947,4 +975,28 @@ func (p *plan) ernieExperts() {
 	p.add("expert_shared_feed_forward_length", uint32(shared*width))
 	p.add("interleave_moe_layer_step", uint32(s.int("moe_layer_interval", 1)))
 	p.add("leading_dense_block_count", uint32(s.int("moe_layer_start_index", 1)))
+}
+
+// shortConvKeys sets the keys of blocks with a gated short convolution, which have no key heads. The width of the MLP
+// may follow from other keys.
+func (p *plan) shortConvKeys() {
+	r, heads := p.model.ShortConv, make([]int32, p.layers)
+	for b := range heads {
+		if !p.model.IsRecurrent(b) {
+			heads[b] = int32(p.kvHeads)
+		}
+	}
+	for i, kv := range p.kvs {
+		switch strings.TrimPrefix(kv.Key, p.family.arch+".") {
+		case "attention.head_count_kv":
+			p.kvs[i].Value = heads
+		case "feed_forward_length":
+			p.kvs[i].Value = uint32(p.model.IntermediateSize)
+		}
+	}
+	if r == nil || r.Bias {
+		p.s.fail("conv_bias", "llama.cpp's %s has convolutions without a bias in some layers", p.family.arch)
+		return
+	}
+	p.add("shortconv.l_cache", uint32(r.Taps))
 }

@@ -53,8 +53,10 @@ type ssdJob struct {
 }
 
 // ssdHead holds per-token numbers of a head in a chunk. Let γ be the sum of −e^ALog·dt from the chunk's first token on.
-// from is e^γ where the token reads the state before the chunk, to is e^(γ of the last token − γ) where the state after
-// the chunk has the token's write; otherwise both are 0. keep is the factor from the state before to the state after.
+//
+//	from: e^γ, or 0 if a sequence begins between the chunk's start and the token
+//	to: e^(γ of the last token − γ), or 0 if a sequence begins after the token, up to the next chunk's first token
+//	keep: the factor from the state before the chunk to the state after it
 type ssdHead struct {
 	raw, dt, from, to, decay []float32
 	rate                     float64

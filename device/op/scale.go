@@ -2,11 +2,13 @@ package op
 
 import "mt/device"
 
-// Scale multiplies X (N) act by Factor in place, rounding once.
+// Scale multiplies X act by Factor in place, rounding once. With Rows 0 X has N elements. Otherwise these are the first N
+// elements of each of Rows rows, which are Stride elements apart.
 type Scale struct {
-	X      device.Tensor
-	N      int64
-	Factor float32
+	X            device.Tensor
+	N            int64
+	Factor       float32
+	Rows, Stride int
 }
 
 // Name implements device.Op.
@@ -15,12 +17,16 @@ func (a *Scale) Name() string { return "Scale" }
 // Check implements device.Op.
 func (a *Scale) Check() error {
 	var c checker
-	c.sizes(int(a.N))
-	c.act("X", a.X, int(a.N))
+	c.sizes(int(a.N), a.Rows, a.Stride)
+	if a.Rows == 0 {
+		c.act("X", a.X, int(a.N))
+	} else {
+		c.act("X", a.X, strided(a.Rows, a.Stride, int(a.N)))
+	}
 	return c.err
 }
 
 // Bytes implements Mover.
 func (a *Scale) Bytes() int64 {
-	return 2 * a.N * a.X.DType.Size()
+	return 2 * a.N * int64(max(1, a.Rows)) * a.X.DType.Size()
 }

@@ -114,7 +114,8 @@ func (c *checker) ssd(a *SSDShape, xbc, dt, aLog, dtBias, d device.Tensor) {
 // MostSSDHead is the largest HeadDim of the state space scan, and MostSSDState its largest StateDim.
 const MostSSDHead, MostSSDState = 128, 256
 
-// MostSSDStates is the largest number of elements of all heads' states, and MostSSDChunks that of chunks times heads.
+// MostSSDStates is the largest number of elements of all heads' states. MostSSDChunks is the largest product of the
+// numbers of chunks and heads.
 const MostSSDStates, MostSSDChunks = 1 << 22, 1 << 20
 
 // Work implements Worker.

@@ -16,6 +16,7 @@ var families = []string{
 	"cohere2",
 	"deepseekv3",
 	"ernie4_5moe",
+	"falconh1",
 	"gemma4",
 	"gemma4-moe",
 	"glm4",

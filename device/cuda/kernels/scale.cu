@@ -1,6 +1,6 @@
 // Rows and whole tensors times a factor, in place; act elements are rounded once.
 //
-//	Scale              x (n) act *= factor
+//	Scale              x (n) act *= factor, or the same columns of every row
 //	ScaleRows          x (T, C) act row t *= w[index[t]]
 //	ScaleRowsBackward  dw[index[t]] = Σ_c dy·y of row t, overwritten; then row t of dy
 //	                   and of y (T, C) act, each *= w[index[t]]
@@ -88,6 +88,10 @@ template <int N, class T> DEV void scale_rows_backward(T *dy, T *y, const float 
   __global__ __launch_bounds__(THREADS) void scale##SUFFIX(T *x, i64 n, float factor) {                                           \
     i64 first = ((i64)blockIdx_x * (ELEMS / N) * THREADS + threadIdx_x) * N;                                                      \
     scaled<N>(x, first, THREADS * N, n, factor);                                                                                  \
+  }                                                                                                                               \
+  __global__ __launch_bounds__(THREADS) void scale_block##SUFFIX(T *x, int columns, int stride, float factor) {                    \
+    int first = (blockIdx_y * (ELEMS / N) * blockDim_x + threadIdx_x) * N;                                                        \
+    scaled<N>(x + (i64)blockIdx_x * stride, first, blockDim_x * N, columns, factor);                                              \
   }                                                                                                                               \
   __global__ __launch_bounds__(THREADS) void scale_rows##SUFFIX(T *x, const float *w, const int *index, int columns, int count) { \
     int first = (blockIdx_y * (ELEMS / N) * blockDim_x + threadIdx_x) * N;                                                        \

@@ -164,7 +164,20 @@ func Attention(cfg *model.Config, w Weights, i int, x []float64) []float64 {
 		}
 	}
 	out := linear(o, w[tensor(i, "self_attn.o_proj.weight")], w[tensor(i, "self_attn.o_proj.bias")], cfg.OutputCols(i))
+	if cfg.Beside {
+		for j, v := range mamba2(cfg, w, i, n) {
+			out[j] += v
+		}
+	}
 	return residual(cfg, x, hiddenNorm(cfg, w, around.attnOut, out))
+}
+
+// multipliers returns the factors on activations.
+func multipliers(cfg *model.Config) model.Multipliers {
+	if cfg.Multipliers != nil {
+		return *cfg.Multipliers
+	}
+	return model.Multipliers{Value: 1, Gate: 1, Down: 1, ScanIn: [5]float64{1, 1, 1, 1, 1}, ScanOut: 1}
 }
 
 // heads returns q (T, H, D), k and v (T, KV, D) of block i from its normed input n.
@@ -176,6 +189,9 @@ func heads(cfg *model.Config, w Weights, i int, n []float64) (q, k, v []float64)
 	q, k = project("q"), project("k")
 	if v = k; !cfg.Heads(i).KeysAreValues {
 		v = project("v")
+	}
+	for j := range v {
+		v[j] *= multipliers(cfg).Value
 	}
 	if cfg.NormsValues {
 		v = rmsNorm(v, slices.Repeat([]float64{1}, d), float64(cfg.RMSNormEps), 0)
@@ -223,7 +239,8 @@ func mlp(cfg *model.Config, w Weights, in string, n []float64) []float64 {
 			g = min(g, cut.Limit)
 			up[j] = (min(max(up[j], -cut.Limit), cut.Limit) + 1) * g / (1 + math.Exp(-cut.Alpha*g))
 		} else {
-			up[j] *= activation(cfg, g)
+			by := multipliers(cfg)
+			up[j] *= by.Down * activation(cfg, by.Gate*g)
 		}
 	}
 	return linear(up, w[in+"down_proj.weight"], w[in+"down_proj.bias"], len(gateW)/h)
@@ -741,7 +758,17 @@ func mamba2(cfg *model.Config, w Weights, i int, n []float64) []float64 {
 	r, h := cfg.Mamba2, cfg.HiddenSize
 	weight := func(s string) []float64 { return w[tensor(i, "mamba."+s)] }
 	in := linear(n, weight("in_proj.weight"), weight("in_proj.bias"), h)
-	columns, inner, conv := r.Columns(), r.Inner(), r.Convolved()
+	columns, inner, conv, by := r.Columns(), r.Inner(), r.Convolved(), multipliers(cfg)
+	for j := range in {
+		at, of := j%columns, 0
+		for _, n := range []int{inner, inner, r.Groups * r.StateDim, r.Groups * r.StateDim} {
+			if at < n {
+				break
+			}
+			at, of = at-n, of+1
+		}
+		in[j] *= by.ScanIn[of]
+	}
 	var xbc []float64
 	for t := range len(n) / h {
 		xbc = append(xbc, in[t*columns+inner:][:conv]...)
@@ -767,9 +794,20 @@ func mamba2(cfg *model.Config, w Weights, i int, n []float64) []float64 {
 			z := in[t*columns+p]
 			y[p] *= z * sigmoid(z)
 		}
+		if r.NoNorm {
+			for _, v := range y {
+				out = append(out, by.ScanOut*v)
+			}
+			continue
+		}
 		width := inner / r.Groups
 		for g := range r.Groups {
 			out = append(out, rmsNorm(y[g*width:][:width], weight("norm.weight")[g*width:][:width], float64(cfg.RMSNormEps), 0)...)
+		}
+	}
+	for j := range out {
+		if !r.NoNorm {
+			out[j] *= by.ScanOut
 		}
 	}
 	return linear(out, weight("out_proj.weight"), weight("out_proj.bias"), inner)
