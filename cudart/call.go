@@ -23,7 +23,7 @@ var arguments = sync.Pool{New: func() any { return new([maxArguments]uintptr) }}
 // maxArguments is the largest number of arguments of a call, that of cublasLtMatmul.
 const maxArguments = 16
 
-// status calls the function and returns its status code.
+// status calls the function and returns its status code, which is 0 for success.
 //
 // The arguments are integers, or addresses in a frame. Addresses of stack variables are not allowed, because a stack
 // may move while the call runs Go code.

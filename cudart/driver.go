@@ -77,8 +77,9 @@ func (d *driverFunctions) in(ctx Context, f *function, args ...uintptr) error {
 	return err
 }
 
-// always is in for functions that wait or release something. If the context cannot be set, it calls f nevertheless,
-// since f finds the device by its arguments. The error of f takes precedence over the error of setting the context.
+// always is like in, for functions that wait or release something. If the context cannot be set, it calls f all the
+// same, since the arguments of f say which device is meant. The error of f takes precedence over the error of setting
+// the context.
 func (d *driverFunctions) always(ctx Context, f *function, args ...uintptr) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

@@ -85,7 +85,7 @@ func (t Tensor) None() bool { return t.Addr == 0 }
 // Mem returns the memory under t.
 func (t Tensor) Mem() Mem { return Mem{Addr: t.Addr, Bytes: t.Len * t.DType.Size()} }
 
-// Usage is the memory that a device holds now, and its peak, by purpose.
+// Usage is the memory that a device has allocated for mt, now and at its peak, by purpose.
 type Usage struct {
 	accounts.Used
 	Limit    int64 // the budget in bytes; 0: no budget
@@ -115,10 +115,10 @@ type Device interface {
 	AllocHost(bytes int64) ([]byte, error)
 	// FreeHost releases memory that AllocHost returned.
 	FreeHost(b []byte)
-	// Register makes copies from and to long-lived host memory fast, if the device can. On an error, none of the
-	// memory is registered. One call passes all memory in the order of its first use. A device may return when the
-	// first part is fast, and register the rest beside other calls. The memory must stay mapped until Unregister,
-	// which takes the same slices.
+	// Register makes copies from and to long-lived host memory fast, by pinning it if the device can. On an error,
+	// none of the memory is registered. One call passes all memory in the order of its first use. Register may return
+	// when the first part is fast; the device then registers the rest in the background. The memory must stay mapped
+	// until Unregister, which takes the same slices.
 	Register(memory ...[]byte) error
 	Unregister(memory ...[]byte)
 	// BindHost returns the device's view of host memory, for Unified devices only. Register or AllocHost must have
@@ -142,8 +142,8 @@ type Device interface {
 	Close() error
 }
 
-// Inner unwraps d and returns the innermost device. A wrapper has a method Unwrap if its devices must Reach each
-// other.
+// Inner returns the innermost device below d's wrappers. A wrapper must have a method Unwrap if its devices need
+// Reach.
 func Inner(d Device) Device {
 	for {
 		w, ok := d.(interface{ Unwrap() Device })
@@ -158,8 +158,8 @@ func Inner(d Device) Device {
 type Op interface {
 	// Name is the operation's name in errors and profiles.
 	Name() string
-	// Check describes what shapes, types and lengths show to be wrong with the arguments. The caller adds the
-	// operation's name to the error.
+	// Check returns an error if shapes, types or lengths of the arguments are wrong. The caller adds the operation's
+	// name to the error.
 	Check() error
 }
 
@@ -181,8 +181,8 @@ type Stream interface {
 	CopyD2H(dst []byte, src Mem)
 	// CopyD2D enqueues dst = src. The two have equal size and do not overlap.
 	CopyD2D(dst, src Mem)
-	// CopyPeer enqueues dst = src, of equal size. dst is memory of the device to, which Device.Reach has made
-	// reachable.
+	// CopyPeer enqueues dst = src, of equal size. dst is memory of the device named to. Device.Reach must have
+	// returned true for that device.
 	CopyPeer(to Device, dst, src Mem)
 	// Zero enqueues dst = 0.
 	Zero(dst Mem)

@@ -72,7 +72,7 @@ func blasSymbols() []symbol {
 	return list
 }
 
-// create stores v, writes its handle to out and returns a status code.
+// create keeps object v of kind k, writes its handle to out and returns a status code.
 func create(d *Driver, out *uint64, k kind, v any) int32 {
 	if out == nil {
 		return blasInvalidValue
@@ -193,7 +193,7 @@ func blasAttributes() []symbol {
 		attributes[*preference]("cublasLtMatmulPreferenceSetAttribute", kindPreference)}
 }
 
-// attributes returns the C function name, which sets attributes of one kind of object.
+// attributes returns the symbol of the C function name, which sets attributes of objects of kind k.
 func attributes[T interface{ fields() map[int32][]byte }](name string, k kind) symbol {
 	return symbol{name: name, bind: func(c caller) any {
 		return func(h uint64, attr int32, buf unsafe.Pointer, n uint64) int32 {

@@ -141,7 +141,7 @@ func driverModules() []symbol {
 	}
 }
 
-// putCode stores libcuda's text for a code, selected by of.
+// putCode stores the address of libcuda's text for a code in *s. of selects the name or the description.
 func putCode(s *uintptr, code int32, of func(codeText) string) int32 {
 	t, ok := codeTexts[code]
 	if s == nil {

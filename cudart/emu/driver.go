@@ -60,7 +60,7 @@ type Driver struct {
 	ids      int       // number of streams created so far
 	seq      uint64    // number of operations enqueued so far
 	running  *op
-	touched  map[launchKey][]span // used by the scheduler's goroutine only; see Options.OrderOnly
+	touched  map[launchKey][]span // used by the scheduler's goroutine only: accesses recorded for Options.OrderOnly
 	waiting  int                  // number of threads that wait for work
 	credit   int                  // number of operations that Random may run although no thread waits
 	hanging  int                  // number of launches counted for Options.HangAt
@@ -129,8 +129,8 @@ func (d *Driver) Registrations() (made, left int) {
 	return d.registrations, left
 }
 
-// begin counts a call. It returns the code with which the call fails at once; 0: the call proceeds. asIf: the call,
-// which waits or releases something, does its work in spite of the code. d.mu is held.
+// begin counts a call and returns the code with which the call fails at once; 0: the call proceeds. asIf: the call
+// waits or releases something, so it does its work although it returns the code. d.mu is held.
 func (d *Driver) begin(s *symbol) (code int32, asIf bool) {
 	if s.class == infallible {
 		return 0, false
@@ -162,7 +162,8 @@ func (d *Driver) begin(s *symbol) (code int32, asIf bool) {
 	return 0, false
 }
 
-// admit returns the code with which the state of the device or thread rejects a call; 0: none. d.mu is held.
+// admit returns the code with which CUDA rejects a call because of the state of the device or the thread; 0: none.
+// d.mu is held.
 func (d *Driver) admit(s *symbol) int32 {
 	switch s.need {
 	case needDevice, needRuntime:

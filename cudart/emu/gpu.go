@@ -14,7 +14,7 @@ type gpu struct {
 	used        int64         // allocated bytes of its memory
 	null        *stream       // default stream, created on first use
 	peers       map[*gpu]bool // devices with peer access from this device
-	extra       time.Duration // total of the extra time of all operations so far
+	extra       time.Duration // sum of op.extra over all operations so far
 }
 
 func (g *gpu) String() string { return fmt.Sprintf("device %d", g.ordinal) }
@@ -48,7 +48,7 @@ func (d *Driver) current() *gpu {
 	return nil
 }
 
-// here returns the device of the current call, which must need a context. d.mu is held.
+// here returns the device on which the current call acts. The call must need a context. d.mu is held.
 func (d *Driver) here() *gpu {
 	t := d.thread()
 	if t.gpu == nil { // the call proceeds although the devices are lost
@@ -128,8 +128,8 @@ func (d *Driver) setCurrent(ctx uint64) int32 {
 	return 0
 }
 
-// same reports whether an object named what, on device of, and an object named other, on device g, are on the same
-// device. If not, it records a fault that names both. Names have the form "stream #1".
+// same reports whether two objects are on the same device: the object named what is on device of, the object named
+// other is on device g. If the devices differ, it records a fault with both names, which have the form "stream #1".
 func (d *Driver) same(call, what string, of *gpu, other string, g *gpu) bool {
 	if of != g {
 		d.fault(Device, "%s: %s is of %s, and %s of %s", call, what, of, other, g)

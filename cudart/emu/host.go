@@ -42,7 +42,8 @@ func (d *Driver) pin(p *pinned, how string) {
 //go:nocheckptr
 func hostBytes(addr, n uint64) []byte { return unsafe.Slice((*byte)(pointer(addr)), n) }
 
-// show publishes the pinned memory to kernels of integrated devices. d.mu is held.
+// show copies the list of pinned memory for kernels of integrated devices, which read the copy without a lock. d.mu
+// is held.
 func (d *Driver) show() {
 	if d.opt.Integrated {
 		d.shown.Store(new(slices.Clone(d.pinned)))
@@ -91,8 +92,8 @@ func (d *Driver) hostAlloc(p *uint64, bytes uint64, flags uint32) int32 {
 	return 0
 }
 
-// pinsFor returns the device for which memory is pinned, the device of the current call. nil: all devices, because
-// flags has cudaHostAllocPortable or cudaHostRegisterPortable (the same bit).
+// pinsFor returns the device that pinned memory belongs to: the device of the current call. It returns nil for all
+// devices if flags has cudaHostAllocPortable or cudaHostRegisterPortable (the same bit).
 func (d *Driver) pinsFor(flags uint32) *gpu {
 	if flags&1 != 0 {
 		return nil
@@ -150,8 +151,8 @@ func (d *Driver) shares(from, to uint64) bool {
 	})
 }
 
-// watch is pinned memory of a copy. The host must not change it between the call and the completion of the copy. The
-// emulator cannot see host accesses. It only detects bytes that have changed when the copy runs.
+// watch is the pinned memory of an enqueued copy. The host must not change it before the copy is complete. The
+// emulator cannot see host accesses. It only detects bytes that have changed by the time the copy runs.
 type watch struct {
 	region *region
 	bytes  []byte
@@ -185,8 +186,8 @@ type hostSide struct {
 	from   int64   // offset in pinned
 }
 
-// hostRange returns the n bytes of host memory at addr that GPU g copies from or to. An invalid address is reported as
-// a fault, and hostRange returns its CUDA error code.
+// hostRange returns the n bytes of host memory at addr, for a copy that device g makes. For an invalid address it
+// records a fault and returns the code of the fault.
 func (d *Driver) hostRange(call string, g *gpu, addr, n uint64) (hostSide, int32) {
 	if addr == 0 || isDevice(addr) || addr>>48 != 0 {
 		d.fault(Argument, "%s: %d bytes at %#x, which is no host memory", call, n, addr)

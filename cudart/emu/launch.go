@@ -46,7 +46,7 @@ func (d *Driver) launch(h uint64, grid, block [3]uint32, shared uint32, sh uint6
 	return 0
 }
 
-// launchKey identifies launches that touch the same memory, as long as the data that they read is the same.
+// launchKey identifies launches that access the same memory, provided that the data that they read has not changed.
 type launchKey struct {
 	f           *function
 	grid, block [3]uint32
@@ -131,7 +131,7 @@ func (f *function) pointed(each []uint64) []byte {
 	return out
 }
 
-// spans converts the accesses of a kernel on g to spans.
+// spans converts the memory accesses of a kernel on device g to spans.
 func (d *Driver) spans(g *gpu, touched []ptx.Access) []span {
 	var out []span
 	for _, a := range touched {

@@ -19,10 +19,10 @@ type algorithm struct {
 	_         uint32
 }
 
-// fits reports whether the algorithm may be used for a product. The extents must equal the extents that the algorithm
-// was found for. An algorithm for a power of two also serves smaller extents, down to but excluding half of it. The
-// real library accepts any extents that the algorithm can compute. A power of two marks a program that uses other
-// extents on purpose.
+// fits reports whether the algorithm may compute a product. The extents (m, n, k) must equal those that the heuristic
+// was asked for. If that extent was a power of two, every smaller extent above half of it is accepted too: mt rounds
+// extents that depend on the data up to a power of two. The real library accepts any extents that the algorithm can
+// compute.
 func (a *algorithm) fits(p *problem) bool {
 	for i, n := range []int{p.m, p.n, p.k} {
 		if found := int(a.extents[i]); n != found && (found&(found-1) != 0 || n > found || 2*n <= found) {
@@ -68,8 +68,8 @@ type problem struct {
 
 const smallWorkspace = 64 << 10
 
-// problem resolves the handles of a matrix product. The code gives the reason why the library could not compute it; 0:
-// it can.
+// problem resolves the handles of a matrix product. The code says why the library cannot compute the product; 0: it
+// can.
 func (d *Driver) problem(call string, handle, op uint64, layouts [4]uint64) (problem, int32) {
 	var p problem
 	b, ok := find[*blasHandle](d, kindBlas, handle, call)

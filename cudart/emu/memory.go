@@ -129,8 +129,8 @@ func (d *Driver) malloc(p *uint64, bytes uint64) int32 {
 // fresh is the content of fresh memory: NaN in fp32 and bf16, -1 in integers.
 var fresh = bytes.Repeat([]byte{0xff}, 8<<10)
 
-// spares are freed large allocations, which drivers of this process reuse. Programs rarely touch all of a large
-// allocation. Finding the touched parts is faster than filling all of it.
+// spares are freed large allocations, which later drivers of this process reuse. Programs rarely touch all of a large
+// allocation, so refilling the touched parts is faster than filling a new one.
 var spares struct {
 	sync.Mutex
 	of [][]byte
@@ -234,7 +234,8 @@ func (r reach) spans(out []span, off, n int64, write bool) []span {
 	return out
 }
 
-// reach returns n bytes at addr that g can access. An invalid address or size is a fault and returns its code.
+// reach returns the n bytes at addr, if device g can access them. For an invalid address or size it records a fault
+// and returns the code of the fault.
 func (d *Driver) reach(call string, g *gpu, addr, n uint64) (reach, int32) {
 	if d.reachable(g, addr) == nil {
 		b, off, code := d.deviceRange(call, g, addr, n)
@@ -256,9 +257,9 @@ func (d *Driver) reach(call string, g *gpu, addr, n uint64) (reach, int32) {
 	return out, 0
 }
 
-// deviceRange returns the buffer that holds n bytes at addr on device g, and the offset in it. An invalid address or
-// size is a fault and returns its code. So is memory of another device, because kernels and plain copies here never
-// have peer access.
+// deviceRange returns the buffer that holds n bytes at addr on device g, and the offset of addr in the buffer. For an
+// invalid address or size it records a fault and returns the code of the fault. Memory of another device is a fault
+// too, because kernels and plain copies never have peer access in the emulator.
 func (d *Driver) deviceRange(call string, g *gpu, addr, n uint64) (*buffer, int64, int32) {
 	b := d.allocation(addr)
 	switch {

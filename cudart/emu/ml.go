@@ -126,7 +126,8 @@ func mlDevice() []symbol {
 	}
 }
 
-// mlSimple returns the C function name, which takes a device and a pointer to an unsigned int for the result.
+// mlSimple returns the symbol of the C function name, which takes a device and a pointer to an unsigned int for the
+// result.
 func mlSimple(name string) symbol {
 	return symbol{name: name, bind: func(c caller) any {
 		return func(h uint64, out *uint32) int32 {
@@ -137,7 +138,7 @@ func mlSimple(name string) symbol {
 	}}
 }
 
-// mlChosen is mlSimple with an enum argument between the two.
+// mlChosen is mlSimple for functions with an enum argument between device and result.
 func mlChosen(name string) symbol {
 	return symbol{name: name, bind: func(c caller) any {
 		return func(h uint64, which int32, out *uint32) int32 {

@@ -51,7 +51,8 @@ type Options struct {
 	// device memory.
 	Integrated bool
 
-	// Watchdog: the devices report a kernel time limit. The emulator does not enforce one.
+	// Watchdog: the devices report that kernels have a time limit, as a GPU with a display does. The emulator does
+	// not enforce the limit.
 	Watchdog bool
 
 	// HostPage is the page size in bytes for cudaHostRegister, a power of two; 0: 4096. arm64 Linux kernels often use

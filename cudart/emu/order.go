@@ -20,7 +20,7 @@ func (c clock) at(stream int) uint64 {
 	return 0
 }
 
-// join returns the componentwise maximum of c and b. It returns c itself if no component grows.
+// join returns the componentwise maximum of c and b. If the result equals c, it returns c itself.
 func (c clock) join(b clock) clock {
 	for i, n := range b {
 		if n > c.at(i) {
@@ -35,7 +35,7 @@ func (c clock) join(b clock) clock {
 	return c
 }
 
-// with returns c with the component of stream raised to at least n.
+// with returns c with the given stream's component raised to at least n.
 func (c clock) with(stream int, n uint64) clock {
 	if c.at(stream) >= n {
 		return c
@@ -50,7 +50,7 @@ func (c clock) with(stream int, n uint64) clock {
 type region struct {
 	name     string
 	segments []segment // touched ranges, sorted and disjoint
-	compact  int       // number of segments from which on shrink merges equal neighbours
+	compact  int       // shrink does nothing below this number of segments
 
 	writers int    // number of pending operations that will write
 	writes  uint64 // number of completed operations that wrote
@@ -71,7 +71,8 @@ type span struct {
 	write    bool
 }
 
-// before reports whether streams, events and synchronization alone guarantee that p is complete when o starts.
+// before reports whether streams, events and synchronization alone guarantee that p is complete when o starts. A nil
+// p stands for no operation and is always complete.
 func (p *op) before(o *op) bool {
 	return p == nil || p.stream == o.stream || o.base.at(p.stream.id) >= p.n
 }
@@ -185,8 +186,8 @@ func past(write bool) string {
 	return "read"
 }
 
-// unused records a fault for each operation on r that the host does not know to be complete. Calls that release r's
-// memory use it. d.mu is held.
+// unused is called before r's memory is released. It records a fault for each operation on r that the host does not
+// know to be complete. d.mu is held.
 func (d *Driver) unused(call string, r *region) {
 	var last *op
 	for _, seg := range r.segments {

@@ -92,7 +92,7 @@ func launchOf(text string) (Launch, error) {
 // errPlanted is the error of the launch that Options.CrashAt selects. It is not a mistake of the program under test.
 var errPlanted = errors.New("an illegal memory access was encountered")
 
-// plant makes the launch o of f hang or crash if the options say so. d.mu is held.
+// plant makes o, a launch of the kernel f, hang or crash if the options say so. d.mu is held.
 func (d *Driver) plant(o *op, f *function) {
 	if l := d.opt.HangAt; l.N > 0 && strings.HasPrefix(f.name, l.Kernel) {
 		d.hanging++

@@ -35,7 +35,7 @@ func (d *Driver) enqueue(s *stream, o *op) {
 	}
 }
 
-// learn records that the host knows o, and everything ordered before o, to be complete.
+// learn records that the host has seen o complete, and therefore everything ordered before o.
 func (d *Driver) learn(o *op) {
 	host := d.host.join(o.base).with(o.stream.id, o.n)
 	if !slices.Equal(host, d.host) {
@@ -237,7 +237,7 @@ func (d *Driver) execute(o *op) {
 	d.retire(s)
 }
 
-// retire forgets a destroyed stream without pending work.
+// retire drops a destroyed stream that has no pending work.
 func (d *Driver) retire(s *stream) {
 	if s.destroyed && len(s.queue) == 0 {
 		if i := slices.Index(d.streams, s); i >= 0 {

@@ -162,7 +162,7 @@ type caller struct {
 	symbol *symbol
 }
 
-// do makes a call on the slot's driver, with d.mu held, and returns the code for C.
+// do runs f for the slot's driver, with d.mu held, and returns the code for C.
 func (c caller) do(f func(d *Driver) int32) int32 {
 	d := c.slot.driver.Load()
 	if d == nil {

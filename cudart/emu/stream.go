@@ -265,7 +265,8 @@ func (d *Driver) memcpyAsync(dst, src, n uint64, copyKind int32, sh uint64) int3
 	return 0
 }
 
-// side returns the bytes of one side of a copy and adds their spans to o. pageable: host memory that is not pinned.
+// side returns the memory of one side of a copy and adds its spans to o. pageable: the memory is host memory that is
+// not pinned.
 func (d *Driver) side(o *op, addr, n uint64, onDevice, write bool) (bytes []byte, pageable bool, code int32) {
 	if onDevice {
 		r, code := d.reach(o.what, o.gpu, addr, n)

@@ -3,11 +3,12 @@ package op
 // MostSummed and sumsBytes bound the scratch for sums of DQ. Only the shape decides whether a backward uses the
 // scratch. So no bit depends on the device's memory, or on whether heads are computed at once or in groups.
 const (
-	MostSummed = 1 << 16   // queries in all; above it the sums of one group alone would be large
+	MostSummed = 1 << 16   // queries of all sequences; above it the sums of a single key/value group would be too large
 	sumsBytes  = 160 << 20 // most bytes of sums, if one group fits: room for 32 heads of 128 over 8,192 queries
 )
 
-// summedWidth returns the columns of sums for a head of dim elements; 0: the backward does not use Sums.
+// summedWidth returns the number of columns that Sums has for a head of dim elements; 0: the backward does not use
+// Sums.
 func summedWidth(dim int) int {
 	for _, w := range []int{64, 96, 128} {
 		if dim <= w {

@@ -2,8 +2,9 @@ package op
 
 import "mt/device"
 
-// CrossEntropyShard is CrossEntropy for a vocabulary in shards. Two sweeps visit all shards: the first computes LSE and
-// Losses, the second the gradient. One operation handles the columns [From, From+V) of the vocabulary.
+// CrossEntropyShard is CrossEntropy for a vocabulary in shards, in two sweeps over the shards. The first sweep
+// computes the losses, the second the gradient. One operation handles the columns From … From+V of the vocabulary in
+// one sweep.
 //
 //	Logits (T, V) act; Targets (T) i32, of the whole vocabulary
 //	LSE (T) f32: log-sum-exp of the logits so far; Losses (T) f32

@@ -118,8 +118,9 @@ func (a *GatedDeltaBackward) Work() (shape string, flops float64) {
 	return a.shape().String(), 3 * a.FLOPs()
 }
 
-// FLOPs counts the forward's work for full chunks: three products of a token with the state, two of a chunk's keys,
-// and two of a chunk's rows with its values. The last four count triangles only.
+// FLOPs counts the forward's work for full chunks, in products per token: three with the state (KeyDim, ValueDim),
+// two with the chunk's keys and two with the chunk's values. The last four count only the triangle that the causal
+// mask leaves.
 func (a *DeltaShape) FLOPs() float64 {
 	state, keys, values := float64(a.KeyDim*a.ValueDim), float64(DeltaChunk*a.KeyDim), float64(DeltaChunk*a.ValueDim)
 	return float64(a.T) * float64(a.Heads) * (6*state + 2*keys + 2*values)

@@ -9,7 +9,9 @@ import (
 // Noise is NEFTune's noise on embeddings during training, arXiv:2310.05914. The zero value adds nothing.
 //
 //	Alpha: noise is between ±Alpha/√(L·hidden) in a document of L tokens
-//	Seed: together with the step and the position in the step, it determines the noise
+//
+// Seed: together with the number of the training step and the token's position in the step's batch, it determines the
+// noise
 type Noise struct {
 	Alpha float32
 	Seed  uint64

@@ -78,7 +78,7 @@ func LogP(losses []float32, targets []int32) (p float32, n int) {
 	return float32(-sum), n
 }
 
-// SameDocuments replaces the reference of a pair of identical documents.
+// SameDocuments stands in place of the two reference log-probabilities of a pair whose documents are identical.
 var SameDocuments = [2]float32{float32(math.NaN()), float32(math.NaN())}
 
 // PreferenceWeights turns token losses into factors for each token's gradient. With these factors, the backward pass

@@ -26,7 +26,7 @@ func BytesShape(bytes int64) Shape {
 	return Shape{[5]int{int(bytes)}, func(n [5]int) string { return human.Bytes(int64(n[0])) }}
 }
 
-// Load is an upper bound of an operation's work, as far as its arguments show it. With a Load, a watchdog can tell
+// Load is an upper bound of an operation's work, computed from its arguments alone. With a Load, a watchdog can tell
 // long work from work that never ends.
 type Load struct {
 	Shape Shape
