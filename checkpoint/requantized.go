@@ -12,8 +12,8 @@ type requantized struct {
 	// encode appends the codes of values × forward.
 	encode func(out []byte, values []float32, forward float32) []byte
 
-	stored  []byte    // scales of all blocks; nil: not computed yet
-	forward []float32 // factors of all blocks
+	stored  []byte    // of all blocks, or of a row's; nil: not measured
+	forward []float32 // likewise
 	unused  int       // number of entries not written yet; 0: the scales can be dropped
 }
 
@@ -24,28 +24,66 @@ func (q *requantized) entry(t tensor, scales bool) *entry {
 
 // pieces passes the bytes of the codes, or with scales those of the scales, to put, in order.
 func (q *requantized) pieces(l Layer, scales bool, put func([]byte) error) error {
-	if err := q.measure(l); err != nil {
-		return err
+	// If no block has two rows, each row's scales are computed with the row. No scales are kept then, of which MXFP4 has many.
+	byRow := q.grid.len() == q.of.elems/q.grid.line*q.grid.across()
+	if !byRow {
+		if err := q.measure(l); err != nil {
+			return err
+		}
+		if scales {
+			defer q.used()
+			return put(q.stored)
+		}
 	}
 	defer q.used()
-	if scales {
-		return put(q.stored)
-	}
-	out := make([]byte, 0, min(pieceBytes, q.of.elems))
+	var out []byte
 	err := q.rows(l, func(row int64, values []float32) error {
-		if len(out) > 0 && len(out)+len(values) > cap(out) {
+		if len(out) > 0 && len(out)+len(values) > pieceBytes {
 			if err := put(out); err != nil {
 				return err
 			}
 			out = out[:0]
 		}
-		q.grid.blocks(row, func(from, to, scale int64) { out = q.encode(out, values[from:to], q.forward[scale]) })
+		first := int64(0)
+		if byRow {
+			first = q.grid.at(row)
+			absmax := make([]float32, q.grid.across())
+			q.largest(row, values, first, absmax)
+			q.settleAll(absmax)
+		}
+		if scales {
+			out = append(out, q.stored...)
+			return nil
+		}
+		q.grid.blocks(row, func(from, to, scale int64) { out = q.encode(out, values[from:to], q.forward[scale-first]) })
 		return nil
 	})
 	if err != nil {
 		return err
 	}
 	return put(out)
+}
+
+// largest raises absmax to the largest magnitudes in a row's blocks. first is the index of absmax[0] among all blocks.
+func (q *requantized) largest(row int64, values []float32, first int64, absmax []float32) {
+	q.grid.blocks(row, func(from, to, scale int64) {
+		most := absmax[scale-first]
+		for _, v := range values[from:to] {
+			if a := math.Float32frombits(math.Float32bits(v) & 0x7fffffff); a > most { // false for NaN
+				most = a
+			}
+		}
+		absmax[scale-first] = most
+	})
+}
+
+// settleAll computes the scales of blocks.
+func (q *requantized) settleAll(absmax []float32) {
+	q.stored, q.forward = q.stored[:0], q.forward[:0]
+	for _, most := range absmax {
+		stored, forward := q.settle(most)
+		q.stored, q.forward = append(q.stored, stored...), append(q.forward, forward)
+	}
 }
 
 // used drops the scales once both entries are written.
@@ -62,21 +100,10 @@ func (q *requantized) measure(l Layer) error {
 	}
 	absmax := make([]float32, q.grid.len())
 	err := q.rows(l, func(row int64, values []float32) error {
-		q.grid.blocks(row, func(from, to, scale int64) {
-			most := absmax[scale]
-			for _, v := range values[from:to] {
-				if a := math.Float32frombits(math.Float32bits(v) & 0x7fffffff); a > most { // false for NaN
-					most = a
-				}
-			}
-			absmax[scale] = most
-		})
+		q.largest(row, values, 0, absmax)
 		return nil
 	})
-	for _, most := range absmax {
-		stored, forward := q.settle(most)
-		q.stored, q.forward = append(q.stored, stored...), append(q.forward, forward)
-	}
+	q.settleAll(absmax)
 	return err
 }
 
