@@ -22,7 +22,8 @@ import (
 // nested are the model_types of whole config.json and of the language model's part, by the one that a family here goes by.
 var nested = map[string][2]string{"gemma3": {"gemma3", "gemma3_text"}, "mistral3": {"mistral3", "mistral"}, "llama4": {"llama4", "llama4_text"}, "qwen2_vl_text": {"qwen2_vl", "qwen2_vl_text"},
 	"qwen2_5_vl_text": {"qwen2_5_vl", "qwen2_5_vl_text"}, "qwen3_vl": {"qwen3_vl", "qwen3_vl_text"}, "qwen3_vl_text": {"qwen3_vl", "qwen3_vl_text"},
-	"qwen3_vl_moe": {"qwen3_vl_moe", "qwen3_vl_moe_text"}, "qwen3_vl_moe_text": {"qwen3_vl_moe", "qwen3_vl_moe_text"}}
+	"qwen3_vl_moe": {"qwen3_vl_moe", "qwen3_vl_moe_text"}, "qwen3_vl_moe_text": {"qwen3_vl_moe", "qwen3_vl_moe_text"},
+	"qwen3_5": {"qwen3_5", "qwen3_5_text"}, "qwen3_5_moe": {"qwen3_5_moe", "qwen3_5_moe_text"}}
 
 // TestDefaults: keys missing in config.json get the defaults of package model, which trains with them.
 func TestDefaults(t *testing.T) {
@@ -758,15 +759,18 @@ func TestTemperRefused(t *testing.T) {
 
 // TestStill: which pairs of a head's elements llama.cpp leaves alone in texts: of published sections two, of even ones none.
 func TestStill(t *testing.T) {
+	of := func(arch string, headDim int) *plan {
+		none := &settings{vals: map[string]any{}}
+		return &plan{family: &family{arch: arch}, s: none, rope: rope{params: none}, headDim: headDim}
+	}
 	for arch, want := range map[string][]int{"qwen3vl": {61, 62}, "qwen3vlmoe": {61, 62}, "qwen2vl": nil} {
-		p := &plan{family: &family{arch: arch}, headDim: 128}
-		if got := p.still([]int32{24, 20, 20}); !slices.Equal(got, want) {
+		if got := of(arch, 128).still([]int32{24, 20, 20}); !slices.Equal(got, want) {
 			t.Errorf("%s: %v", arch, got)
 		}
-		if got := (&plan{family: p.family, headDim: 24}).still([]int32{4, 4, 4}); got != nil {
+		if got := of(arch, 24).still([]int32{4, 4, 4}); got != nil {
 			t.Errorf("%s: %v of even sections", arch, got)
 		}
-		if got := (&plan{family: p.family, headDim: 16}).still([]int32{2, 3, 3}); !slices.Equal(got, []int{6}) && want != nil {
+		if got := of(arch, 16).still([]int32{2, 3, 3}); !slices.Equal(got, []int{6}) && want != nil {
 			t.Errorf("%s: %v of fewer for the time", arch, got)
 		}
 	}
