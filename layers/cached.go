@@ -37,11 +37,15 @@ func (s Spec) CachedChunkBounds(start, tokens int) (q, k []int32) {
 }
 
 // CacheBytes returns the device memory of one block's key/value cache for maxTokens tokens: packed rows (maxTokens,
-// (H+2·KV)·D) act of rotated q and k, and v. It needs no device.
+// (H+2·KV)·D) act of rotated q and k, and v. The cache of a mixer beside attention comes before them. It needs no
+// device.
 func (s Spec) CacheBytes(maxTokens int) int64 {
 	a := allotter{dry: true}
 	d := newDims(s)
 	a.take(d.act, maxTokens*d.qkv)
+	if d.beside {
+		return s.recurrentCacheBytes() + a.used
+	}
 	return a.used
 }
 

@@ -71,9 +71,6 @@ func (k blockKind) CacheBytes(s Spec, maxTokens int) int64 {
 	if k.recurrent {
 		return s.recurrentCacheBytes()
 	}
-	if s.Config.Beside {
-		return s.recurrentCacheBytes() + s.CacheBytes(maxTokens)
-	}
 	return s.CacheBytes(maxTokens)
 }
 
