@@ -36,12 +36,16 @@ func (s Spec) CachedChunkBounds(start, tokens int) (q, k []int32) {
 	return q, k
 }
 
-// CacheBytes returns the device memory of a block's key/value cache for maxTokens tokens: packed rows (maxTokens,
-// (H+2·KV)·D) act of rotated q and k, and v. It needs no device.
+// CacheBytes returns the device memory of one block's key/value cache for maxTokens tokens: packed rows (maxTokens,
+// (H+2·KV)·D) act of rotated q and k, and v. The cache of a mixer beside attention comes before them. It needs no
+// device.
 func (s Spec) CacheBytes(block, maxTokens int) int64 {
 	a := allotter{dry: true}
 	d := s.dims(block)
 	a.take(d.act, maxTokens*d.qkv)
+	if d.beside {
+		return s.recurrentCacheBytes() + a.used
+	}
 	return a.used
 }
 

@@ -73,9 +73,6 @@ func (k blockKind) CacheBytes(s Spec, block, maxTokens int) int64 {
 	if k.recurrent {
 		return s.recurrentCacheBytes()
 	}
-	if s.Config.Beside {
-		return s.recurrentCacheBytes() + s.CacheBytes(block, maxTokens)
-	}
 	return s.CacheBytes(block, maxTokens)
 }
 

@@ -42,7 +42,7 @@ func TestMamba2Bytes(t *testing.T) {
 func besideConfig() *model.Config {
 	return config(func(c *model.Config) {
 		c.Beside, c.Mamba2 = true, &model.Mamba2{Groups: 2, Heads: 4, HeadDim: 3, StateDim: 5, Taps: 3, ConvBias: true, NoNorm: true, DtMax: 100}
-		c.Multipliers = &model.Multipliers{Value: 0.9, Gate: 1.1, Down: 0.8, ScanIn: [5]float64{0.9, 1.1, 0.8, 1.2, 0.7}, ScanOut: 1.3}
+		c.Multipliers = &model.Multipliers{Value: 0.9, Gate: 1.1, Down: 0.8, ScanIn: [5]float64{0.9, 0.6, 0.8, 0.7, 0.7}, ScanOut: 0.3}
 	})
 }
 

@@ -57,7 +57,11 @@ func shortConvCases(add func(string, func(*rig))) {
 					}
 					want := y.copy()
 					o.ShortConv(want, x.v, before)
-					y.expect(want, 32*uF32, 1)
+					bound := 32 * uF32
+					if form.bias { // the only element of a case may be a small rest of the bias and a product
+						bound = 512 * uF32
+					}
+					y.expect(want, bound, 1)
 					enqueue(r, a)
 				})
 			}
@@ -105,7 +109,7 @@ func shortConvBackwardCases(add func(string, func(*rig))) {
 					if db != nil {
 						db.expect(wantB, 2*summing(T), 0)
 					}
-					dx.expect(wantX, 64*uF32, 1)
+					dx.expect(wantX, 512*uF32, 1)
 					enqueue(r, a)
 				})
 			}
