@@ -19,6 +19,7 @@ const (
 	GELUTanh                   // "gelu_pytorch_tanh", "gelu_new"
 	GELU                       // "gelu"
 	ReLU                       // "relu"
+	XIELU                      // "xielu", of MLPs without a gate; it has two parameters
 )
 
 // ClampedSwiGLU is a gated activation with clamped inputs: g·σ(Alpha·g)·(u+1), where g = min(gate, Limit) and u is

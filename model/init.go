@@ -24,6 +24,11 @@ func InitRow(c *Config, p Param, row int, seed int64, dst []float32) {
 	case RoleRecurNorm, RoleRecurDtBias:
 		fill(dst, 1)
 		return
+	case RoleXIELU: // whose softplus is 0.8, and 0.8 less 1/2
+		for i := range dst {
+			dst[i] = float32(math.Log(math.Expm1([...]float64{0.8, 0.3}[row+i])))
+		}
+		return
 	case RoleRecurDecay: // decay rates, uniform in [0.01, 16)
 		for i := range dst {
 			part, local := p.storedOf(row + i)

@@ -164,6 +164,8 @@ func (c *Config) activation(f *fields) {
 		c.Activation = GELU
 	case "relu":
 		c.Activation = ReLU
+	case def: // a family's own
+		c.Activation = XIELU
 	default:
 		f.fail("hidden_act", "%q is not supported; known: silu, gelu, gelu_pytorch_tanh, relu", act)
 	}
