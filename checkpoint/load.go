@@ -509,8 +509,9 @@ func tableOf(layouts []model.Layout) table {
 
 func moduleOf(name string) string { return name[:max(0, strings.LastIndexByte(name, '.'))] }
 
-// buffers are name endings of values that older versions of Transformers saved. They follow from config.json.
-var buffers = []string{".inv_freq", ".original_inv_freq", ".cos_cached", ".sin_cached", ".masked_bias", ".position_ids"}
+// buffers are name endings of values that Transformers or older versions of it save. They follow from config.json; those of
+// act_fn are constants of the class's xIELU.
+var buffers = []string{".act_fn.beta", ".act_fn.eps", ".inv_freq", ".original_inv_freq", ".cos_cached", ".sin_cached", ".masked_bias", ".position_ids"}
 
 // untrained reports whether t is certainly no weight, whatever its module: a buffer, or a tensor of booleans or
 // 64-bit integers.

@@ -201,6 +201,10 @@ func (l *launch) scaleAct(c span) {
 
 // activate writes act of a chunk from gu.
 func (l *launch) activate(c span) {
+	if l.spec.Config.Activation == model.XIELU {
+		op.Do(l.dev, l.s, op.XIELU{Y: l.act.of(c), X: l.gu.of(c), Alpha: l.w[model.RoleXIELU], T: c.n, F: l.dims.ffn})
+		return
+	}
 	if f, _ := l.activation(); l.spec.Config.Ungated {
 		op.Do(l.dev, l.s, op.Activate{Activation: f, Y: l.act.of(c), X: l.gu.of(c), T: c.n, F: l.dims.ffn})
 		return
@@ -213,6 +217,10 @@ func (l *launch) activate(c span) {
 // activation, as activate wrote it, afterwards.
 func (l *launch) activateBackward(c span) {
 	act, gu := l.act.of(c), l.gu.of(c)
+	if l.spec.Config.Activation == model.XIELU {
+		op.Do(l.dev, l.s, op.XIELUBackward{DX: gu, Y: act, DY: act, X: gu, Alpha: l.w[model.RoleXIELU], DAlpha: l.g[model.RoleXIELU], T: c.n, F: l.dims.ffn})
+		return
+	}
 	if f, _ := l.activation(); l.spec.Config.Ungated {
 		op.Do(l.dev, l.s, op.ActivateBackward{Activation: f, DX: gu, Y: act, DY: act, X: gu, T: c.n, F: l.dims.ffn})
 		return

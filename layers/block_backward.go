@@ -49,7 +49,7 @@ var vectors = [...]model.Role{model.RoleAttnNorm, model.RoleAttnNormBias, model.
 	model.RolePostAttnNorm, model.RoleMLPNorm, model.RoleMLPNormBias, model.RoleGateUpBias, model.RoleUpBias, model.RoleDownBias,
 	model.RolePostMLPNorm, model.RoleFinalNorm, model.RoleFinalNormBias, model.RoleLMHeadBias,
 	model.RoleRouterNorm, model.RoleExpertScales, model.RoleExpertNorm, model.RolePostDenseNorm, model.RolePostExpertNorm,
-	model.RoleSinks, model.RoleRouterBias, model.RoleExpertGateUpBias, model.RoleExpertDownBias}
+	model.RoleSinks, model.RoleXIELU, model.RoleRouterBias, model.RoleExpertGateUpBias, model.RoleExpertDownBias}
 
 // zeroVectors clears the gradients in g of the roles in vectors. The first product of a matrix overwrites its
 // gradient.

@@ -84,6 +84,7 @@ var configs = []struct {
 		c.OutputNorms, c.QKNorm, c.QKNormWhole, c.OBias = true, true, true, true
 		c.NumHeads, c.NumKVHeads, c.HiddenSize = 4, 2, 10
 	})},
+	{"xielu", config(func(c *model.Config) { c.Activation, c.Ungated, c.MLPBias = model.XIELU, true, true })},
 	{"hunyuan", config(func(c *model.Config) {
 		c.QKNorm, c.QKNormRotated, c.OBias, c.QKVBias, c.NumHeads, c.NumKVHeads = true, true, true, true, 4, 2
 	})},

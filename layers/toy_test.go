@@ -159,6 +159,22 @@ func (d *toy) Do(_ device.Stream, o device.Op) {
 		d.attentionBackward(a)
 	case *op.WeightedBiasGrad:
 		d.weightedBiasGrad(a)
+	case *op.XIELU:
+		y := d.load(a.Y, a.T*a.F)
+		oracle.XIELU(y, d.load(a.X, a.T*a.F), d.load(a.Alpha, 2))
+		d.storeAll(a.Y, y)
+	case *op.XIELUBackward:
+		n := a.T * a.F
+		dx, y, dalpha := d.load(a.DX, n), d.load(a.Y, n), make([]float64, 2)
+		if !a.DAlpha.None() {
+			dalpha = d.load(a.DAlpha, 2)
+		}
+		oracle.XIELUBackward(dx, y, d.load(a.DY, n), d.load(a.X, n), d.load(a.Alpha, 2), dalpha)
+		d.storeAll(a.DX, dx)
+		d.storeAll(a.Y, y)
+		if !a.DAlpha.None() {
+			d.storeAll(a.DAlpha, dalpha)
+		}
 	case *op.Sinks:
 		d.sinks(a)
 	case *op.SinksGrad:

@@ -20,6 +20,7 @@ const (
 	GELU                          // "gelu"
 	ReLU                          // "relu"
 	SquaredReLU                   // "relu2", for MLPs without a gate
+	XIELU                         // "xielu", for MLPs without a gate; it has two parameters
 )
 
 // ClampedSwiGLU is a gated activation with clamped inputs: g·σ(Alpha·g)·(u+1), where g = min(gate, Limit) and u is

@@ -106,6 +106,7 @@ var llamaTensors = tensors{
 	RoleFinalNorm:        {"norm.weight"},
 	RoleFinalNormBias:    {"norm.bias"},
 	RoleSinks:            {"self_attn.sinks"},
+	RoleXIELU:            {"mlp.act_fn.alpha_p", "mlp.act_fn.alpha_n"},
 	RoleRouterBias:       {"mlp.gate.bias"},
 	RoleExpertGateUpBias: {"mlp.experts." + expertNumber + ".gate_proj.bias", "mlp.experts." + expertNumber + ".up_proj.bias"},
 	RoleExpertDownBias:   {"mlp.experts." + expertNumber + ".down_proj.bias"},

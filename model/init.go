@@ -25,6 +25,11 @@ func InitRow(c *Config, p Param, row int, seed int64, dst []float32) {
 	case RoleRecurNorm, RoleRecurDtBias, RoleRecurSkip, RoleLayerScalar, RoleRouterNorm, RoleExpertScales:
 		fill(dst, 1)
 		return
+	case RoleXIELU: // whose softplus is 0.8, and 0.8 less 1/2
+		for i := range dst {
+			dst[i] = float32(math.Log(math.Expm1([...]float64{0.8, 0.3}[row+i])))
+		}
+		return
 	case RoleRecurDecay: // decay rates: of Mamba-2 1, 2, …, of others uniform in [0.01, 16)
 		for i := range dst {
 			if c.Mamba2 != nil {

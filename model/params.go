@@ -41,6 +41,7 @@ const (
 	RoleMLPNormBias  Role = "mlp_norm_bias"  // block, moe part 0 (h)
 	RoleUp           Role = "up"             // block (F, h), in place of gate_up
 	RoleUpBias       Role = "up_bias"        // block (F)
+	RoleXIELU        Role = "xielu"          // block (2): the activation's parameters, for inputs above and below 0
 	RoleSinks        Role = "sinks"          // block (H)
 	RoleO            Role = "o"              // block (h, H·D)
 	RoleOBias        Role = "o_bias"         // block (h)

@@ -168,6 +168,8 @@ func (c *Config) activation(f *fields) {
 		if c.Activation = SquaredReLU; def != "relu2" {
 			f.fail("hidden_act", "%q is not supported in %s", act, c.Arch)
 		}
+	case def: // a family's own
+		c.Activation = XIELU
 	default:
 		f.fail("hidden_act", "%q is not supported; known: silu, gelu, gelu_pytorch_tanh, relu", act)
 	}

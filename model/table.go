@@ -186,6 +186,9 @@ func (n blockNames) mlp() []Param {
 	if c.MLPBias {
 		p = append(p, vector(bias, n.stored(bias, rows...)))
 	}
+	if c.Activation == XIELU {
+		p = append(p, vector(RoleXIELU, n.stored(RoleXIELU, 1, 1)))
+	}
 	p = append(p, matrix(RoleDown, f, n.stored(RoleDown, h)))
 	if c.MLPBias {
 		p = append(p, vector(RoleDownBias, n.stored(RoleDownBias, h)))

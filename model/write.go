@@ -75,7 +75,7 @@ func (c *Config) JSON(dtype string) []byte {
 		"bos_token_id":            tokenIDs(c.BOS),
 		"eos_token_id":            tokenIDs(c.EOS),
 		"pad_token_id":            tokenIDs(c.PAD),
-		"hidden_act":              [...]string{SiLU: "silu", GELUTanh: "gelu_pytorch_tanh", GELU: "gelu", ReLU: "relu", SquaredReLU: "relu2"}[c.Activation],
+		"hidden_act":              [...]string{SiLU: "silu", GELUTanh: "gelu_pytorch_tanh", GELU: "gelu", ReLU: "relu", SquaredReLU: "relu2", XIELU: xielu}[c.Activation],
 		"attention_dropout":       float(0),
 		"torch_dtype":             dtype,
 		"use_cache":               true,

@@ -59,7 +59,7 @@ def same(a, b):
     a, b = tensors(a), tensors(b)
     assert a.keys() == b.keys(), sorted(a.keys() ^ b.keys())
     for k in a:
-        assert a[k].dtype == b[k].dtype and torch.equal(a[k].view(torch.uint8), b[k].view(torch.uint8)), k
+        assert a[k].dtype == b[k].dtype and torch.equal(a[k].reshape(-1).view(torch.uint8), b[k].reshape(-1).view(torch.uint8)), k
 
 
 def check(binary, d):

@@ -72,6 +72,8 @@ func TestEveryField(t *testing.T) {
 	every(t, AddPositionsBackward{DTable: f32(12), DY: bf16(6), Cu: i32(3), Seqs: 2, Longest: 4, From: 1, T: 2, C: 3})
 	every(t, Activate{Activation: GELU, Y: bf16(6), X: bf16(6), T: 2, F: 3})
 	every(t, ActivateBackward{DX: f32(6), Y: f32(6), DY: f32(6), X: f32(6), T: 2, F: 3}, "Y")
+	every(t, XIELU{Y: bf16(6), X: bf16(6), Alpha: f32(2), T: 2, F: 3})
+	every(t, XIELUBackward{DX: bf16(6), Y: bf16(6), DY: bf16(6), X: bf16(6), Alpha: f32(2), DAlpha: f32(2), T: 2, F: 3}, "DAlpha")
 	every(t, Scale{X: bf16(7), N: 7})
 	every(t, ScaleRows{X: bf16(6), W: f32(5), Index: i32(2), T: 2, C: 3, P: 5})
 	every(t, ScaleRowsBackward{DY: bf16(6), Y: bf16(6), W: f32(5), DW: f32(5), Index: i32(2), T: 2, C: 3, P: 5})
@@ -266,6 +268,7 @@ func TestNothingToDo(t *testing.T) {
 		"GLU":               (&GLU{Activation: SiLU, F: 3}).Check(), "GLUBackward": (&GLUBackward{Activation: SiLU, T: 3}).Check(),
 		"LayerNorm": (&LayerNorm{}).Check(), "LayerNormBackward": (&LayerNormBackward{Add: true}).Check(),
 		"AddNoise": (&AddNoise{Cu: i32(1), C: 3}).Check(), "AddPositions": (&AddPositions{C: 3}).Check(), "AddPositionsBackward": (&AddPositionsBackward{Cu: i32(1), C: 3}).Check(),
+		"XIELU": (&XIELU{F: 3}).Check(), "XIELUBackward": (&XIELUBackward{T: 3}).Check(),
 		"Activate": (&Activate{F: 3}).Check(), "ActivateBackward": (&ActivateBackward{T: 3}).Check(),
 		"Scale": (&Scale{}).Check(), "ScaleRows": (&ScaleRows{C: 3}).Check(), "ScaleRowsBackward": (&ScaleRowsBackward{C: 3}).Check(),
 		"AddRows": (&AddRows{C: 3}).Check(), "Router": (&Router{}).Check(), "RouterBackward": (&RouterBackward{}).Check(),

@@ -13,6 +13,7 @@ const RecordingsVariable = "MT_FIXTURES"
 
 // families are the cases in the folder "families" that mt can train, one a line.
 var families = []string{
+	"apertus",
 	"cohere2",
 	"deepseekv3",
 	"ernie4_5moe",

@@ -30,6 +30,13 @@ func (z Size) elements(dt device.DType) []Case {
 		{Name: "RoPE", Shape: table(T, C), DType: dt, make: func(r *rig) device.Op { return z.rope(r, dt) }},
 		{Name: "GLU", Shape: table(T, F), DType: dt, make: glu},
 		{Name: "GLUBackward", Shape: table(T, F), DType: dt, make: gluBackward},
+		{Name: "XIELU", Shape: table(T, F), DType: dt, make: func(r *rig) device.Op {
+			return &op.XIELU{Y: r.random(dt, T*F), X: r.random(dt, T*F), Alpha: r.random(device.F32, 2), T: T, F: F}
+		}},
+		{Name: "XIELUBackward", Shape: table(T, F), DType: dt, make: func(r *rig) device.Op {
+			x, dy := r.random(dt, T*F), r.random(dt, T*F)
+			return &op.XIELUBackward{DX: x, Y: dy, DY: dy, X: x, Alpha: r.random(device.F32, 2), DAlpha: r.random(device.F32, 2), T: T, F: F}
+		}},
 		{Name: "AddBiasGrad", Shape: table(T, C), DType: dt, make: func(r *rig) device.Op {
 			return &op.AddBiasGrad{DB: r.random(device.F32, C), DY: r.random(dt, T*C), T: T, N: C}
 		}},

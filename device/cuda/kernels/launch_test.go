@@ -167,6 +167,8 @@ func (l *largest) elements() {
 		kernels.Activate(l, &op.Activate{Activation: f, Y: gu, X: gu, T: manyTokens, F: 2 * wideInner})
 		kernels.ActivateBackward(l, &op.ActivateBackward{Activation: f, DX: gu, Y: gu, DY: gu, X: gu, T: manyTokens, F: 2 * wideInner})
 	}
+	kernels.XIELU(l, &op.XIELU{Y: gu, X: gu, Alpha: l.f32(2), T: manyTokens, F: 2 * wideInner})
+	kernels.XIELUBackward(l, &op.XIELUBackward{DX: gu, Y: gu, DY: gu, X: gu, Alpha: l.f32(2), DAlpha: l.f32(2), T: manyTokens, F: 2 * wideInner})
 	kernels.Scale(l, &op.Scale{X: gu, N: 2 * manyTokens * wideInner, Factor: 2})
 	kernels.AddBiasGrad(l, &op.AddBiasGrad{DB: l.f32(2 * wideInner), DY: gu, T: manyTokens, N: 2 * wideInner})
 	kernels.AddBiasGrad(l, &op.AddBiasGrad{DB: l.f32(wideVocabulary), DY: l.act(manyTokens, wideVocabulary), T: manyTokens, N: wideVocabulary})

@@ -215,6 +215,22 @@ var builds = map[string]build{
 		}
 		return enqueue(x)
 	},
+	"XIELU": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
+		x := &op.XIELU{T: o.Rows, F: o.Cols}
+		a.want(&x.Y, o.DType, o.Rows*o.Cols)
+		a.want(&x.X, o.DType, o.Rows*o.Cols)
+		a.want(&x.Alpha, device.F32, 2)
+		return enqueue(x)
+	},
+	"XIELUBackward": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
+		x := &op.XIELUBackward{T: o.Rows, F: o.Cols}
+		for _, t := range []*device.Tensor{&x.X, &x.DX, &x.DY, &x.Y} {
+			a.want(t, o.DType, o.Rows*o.Cols)
+		}
+		a.want(&x.Alpha, device.F32, 2)
+		a.want(&x.DAlpha, device.F32, 2)
+		return enqueue(x)
+	},
 	"AddPositions": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
 		x := &op.AddPositions{T: o.Rows, C: o.Cols}
 		for _, t := range []*device.Tensor{&x.Y, &x.X, &x.Table} {

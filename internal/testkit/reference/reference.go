@@ -228,7 +228,11 @@ func mlp(cfg *model.Config, w Weights, in string, n []float64) []float64 {
 	if cfg.Ungated {
 		up := linear(n, w[in+"up_proj.weight"], w[in+"up_proj.bias"], h)
 		for j, v := range up {
-			up[j] = activation(cfg, v)
+			if cfg.Activation == model.XIELU {
+				up[j] = xielu(v, w[in+"act_fn.alpha_p"][0], w[in+"act_fn.alpha_n"][0])
+			} else {
+				up[j] = activation(cfg, v)
+			}
 		}
 		return linear(up, w[in+"down_proj.weight"], w[in+"down_proj.bias"], len(w[in+"up_proj.weight"])/h)
 	}
@@ -259,6 +263,14 @@ func activation(cfg *model.Config, x float64) float64 {
 		return max(0, x) * max(0, x)
 	}
 	return x / (1 + math.Exp(-x))
+}
+
+// xielu is the activation with two parameters. Source: transformers.activations.XIELUActivation.
+func xielu(x, p, n float64) float64 {
+	if x > 0 {
+		return math.Log(1+math.Exp(p))*x*x + 0.5*x
+	}
+	return (0.5+math.Log(1+math.Exp(n)))*(math.Expm1(min(x, -1e-6))-x) + 0.5*x
 }
 
 // softcap returns limit·tanh(x/limit); limit 0: x.
