@@ -38,7 +38,7 @@ func planned(t *testing.T, s schedule.Spec, b *data.Batch) *Pass {
 func stages(kinds []model.LayerKind, experts, parts int) (out []schedule.Layer) {
 	for i, kind := range kinds {
 		layer := model.Layer{Kind: kind, Params: []model.Param{{Part: experts}}}
-		out = append(out, layers.KindOf(kind).Stages(layers.Spec{HeadShards: parts}, model.Layout{Layer: layer}))
+		out = append(out, layers.KindOf(kind).Stages(layers.Spec{Config: &model.Config{}, HeadShards: parts}, model.Layout{Layer: layer}))
 		out[i].Name = model.LayerName(kinds, i)
 	}
 	return out
