@@ -150,15 +150,13 @@ DEV void multiply(sums &s, const tile<float> &a, const tile<float> &b) {
   }
 }
 
-// fill sets element (r, k) of a tile to f(r, k). Neighbouring threads have neighbouring k or, with ROWS, r.
+// fill sets element (r, k) of a tile to f(r, k). Neighbouring threads have neighbouring k or, with ROWS, r. The loop is
+// not unrolled: the kernels with three sums have no registers for several loads in flight.
 template <bool ROWS, class T, class F> DEV void fill(tile<T> &y, F f) {
 #pragma clang loop unroll(disable)
-  for (int from = threadIdx_x; from < L * L; from += 8 * THREADS) {
-#pragma unroll
-    for (int step = 0; step < 8; step++) {
-      int at = from + step * THREADS, r = ROWS ? at % L : at / L, k = ROWS ? at / L : at % L;
-      y.x[r][k] = convert(T{}, f(r, k));
-    }
+  for (int at = threadIdx_x; at < L * L; at += THREADS) {
+    int r = ROWS ? at % L : at / L, k = ROWS ? at / L : at % L;
+    y.x[r][k] = convert(T{}, f(r, k));
   }
 }
 
