@@ -77,7 +77,8 @@ func (c *Config) gemma4(f *fields) {
 
 // globalHeads reads the heads of blocks without a window. If all blocks are such, their heads are the model's.
 func (c *Config) globalHeads(f *fields) {
-	dim, kv := c.HeadDim, c.NumKVHeads
+	var dim int
+	kv := c.NumKVHeads
 	if f.has(perLayerKey) {
 		dim, kv = c.perLayer(f)
 	} else {
