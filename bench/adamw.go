@@ -128,8 +128,8 @@ func adamWRow(rounds int, store *host.Store, pool *parallel.Pool, grad optim.Gra
 	return row
 }
 
-// keptBytes returns the bytes stored for one parameter: 4 for its weight, fp32 or split into two halves of 2, and those
-// of the optimizer's planes.
+// keptBytes returns the bytes stored for one parameter: 4 for the weight, fp32 or split into two halves of 2, and the
+// bytes of the optimizer's planes.
 func keptBytes(planes []optim.State) int {
 	bytes := 4
 	for _, p := range planes {

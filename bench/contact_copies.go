@@ -59,8 +59,8 @@ func (l *learner) copies() {
 }
 
 // host takes over the rates of host memory. A fixed cost and a rate are computed from the times of the smallest and the
-// largest size. The functions put and largest are those of copies: put sets a rate unless it is 0, and largest returns
-// the rate of the largest copy.
+// largest size. The functions put and largest come from copies: put sets a rate unless it is 0, and largest returns the
+// rate of the largest copy.
 func (l *learner) host(put func(to *float64, field, unit string, after float64), largest func(what, memory string) float64) {
 	h := &l.m.Host
 	put(&h.Bandwidth, "host.memory_gb_per_s", "GB/s", largest("host copy", ""))

@@ -62,8 +62,8 @@ func threeWays(name string, tokens, out, in int, dt device.DType) []named {
 	}
 }
 
-// products returns the products to measure in one dtype: those of one two-dimensional weight of each role in the model,
-// and square products.
+// products returns the products to measure in one dtype: for each role in the model the products of one two-dimensional
+// weight, and square products.
 func (o MatMulOptions) products(dt device.DType) []named {
 	var all []named
 	seen := map[model.Role]bool{model.RoleEmbed: true} // the embedding's rows are gathered, not multiplied

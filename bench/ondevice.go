@@ -28,7 +28,7 @@ type OnDevice struct {
 	Rates string
 }
 
-// Where describes the machine on which rates were measured. JSON reports include it.
+// Where describes the machine whose rates were measured. JSON reports include it.
 type Where struct {
 	Device   string  `json:"device"`
 	Cores    int     `json:"cores"`

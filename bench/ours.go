@@ -52,7 +52,7 @@ type Details struct {
 	// Notes has the notes of the device, such as memory that could not be pinned or products that cuBLASLt did not
 	// compute.
 	Notes []string `json:"notes"`
-	// TFLOPS counts the model's FLOPs, and TFLOPSExecuted also those of recomputation. Both are in 10^12 a second.
+	// TFLOPS counts the model's FLOPs, and TFLOPSExecuted also the FLOPs of recomputation. Both are in 10^12 a second.
 	TFLOPS         float64 `json:"tflops"`
 	TFLOPSExecuted float64 `json:"tflops_executed"`
 	DeviceBytes    int64   `json:"device_bytes"` // peak
@@ -95,7 +95,7 @@ func (s TrainShape) Config() (*model.Config, error) {
 		"head_dim": int64(s.headDim()), "rope_theta": ropeTheta, "rms_norm_eps": normEps}, "shape")
 }
 
-// With returns s with Layers, Rows and SeqLen replaced by those of change that are positive.
+// With returns s with the Layers, Rows and SeqLen of change, as far as they are positive.
 func (s TrainShape) With(change TrainShape) TrainShape {
 	for _, f := range []struct{ to, from *int }{{&s.Layers, &change.Layers}, {&s.Rows, &change.Rows}, {&s.SeqLen, &change.SeqLen}} {
 		if *f.from > 0 {
@@ -202,8 +202,8 @@ func (r *ours) details() (*Details, error) {
 // gib is a GiB.
 const gib = 1 << 30
 
-// figures returns the figures of a step: the values of d, which were measured, beside those of the prediction p. If p
-// is nil, only memory has a prediction, which comes from the plan.
+// figures returns the figures of a step: the measured values of d beside the predicted values of p. If p is nil, only
+// memory has a prediction, which comes from the plan.
 func (r *ours) figures(d *Details, p *predict.Prediction) []Figure {
 	var said struct{ step, rate, tflops, executed, stall, up, down float64 }
 	if p != nil {

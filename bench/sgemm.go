@@ -80,8 +80,8 @@ type SGEMMPeer struct {
 	Core   string `json:"core"`
 }
 
-// SGEMMRow has the rates of one shape in GFLOP/s. The rate of a round is that of the fastest call in the round. Ratio
-// divides our rate by the peer's rate of the same round.
+// SGEMMRow has the rates of one shape in GFLOP/s. The rate of a round is the rate of the fastest call in the round.
+// Ratio divides our rate by the peer's rate of the same round.
 type SGEMMRow struct {
 	SGEMMShape
 	Ours  Sample  `json:"ours_gflops"`

@@ -39,7 +39,7 @@ func Median(values []float64) float64 {
 }
 
 // Alternate runs all contestants in turns, first in one round that does not count and then in the given number of
-// rounds. It returns the times of each contestant by round. Which contestant begins changes from round to round.
+// rounds. It returns the times of each contestant by round. The contestants take turns in beginning a round.
 func Alternate(rounds int, contestants ...func()) [][]time.Duration {
 	took := make([][]time.Duration, len(contestants))
 	for round := -1; round < rounds; round++ {

@@ -46,7 +46,7 @@ type TokenizerReport struct {
 	About     map[string]any `json:"peer,omitempty"`
 }
 
-// documents splits text into documents of at least size bytes, each of which ends at the end of a line.
+// documents splits text into documents of at least size bytes. Each document ends at the end of a line.
 func documents(text []byte, size int) (docs [][]byte) {
 	for len(text) > 0 {
 		end := len(text)

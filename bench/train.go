@@ -14,8 +14,8 @@ import (
 
 // TrainShape is the shape of the model and the batch that both sides train. The model is a Llama or, with
 // AttentionBias, a Qwen2, with an output projection of its own and random weights. The batch has Rows sequences of
-// SeqLen random tokens without padding. Both sides get the same weights and tokens (see Handover). JSON keys are those
-// of config.json.
+// SeqLen random tokens without padding. Both sides get the same weights and tokens (see Handover). JSON keys are as in
+// config.json.
 type TrainShape struct {
 	HiddenSize       int `json:"hidden_size"`
 	IntermediateSize int `json:"intermediate_size"`
@@ -30,8 +30,8 @@ type TrainShape struct {
 	AttentionBias bool `json:"attention_bias,omitempty"`
 }
 
-// TrainShapes returns the named shapes: the quickstart's, one dominated by matrix products, those of Qwen2.5-7B and 14B
-// from their config.json, and a tiny one for trials.
+// TrainShapes returns the named shapes: the quickstart's, a shape dominated by matrix products, the shapes of
+// Qwen2.5-7B and 14B from their config.json, and a tiny shape for trials.
 func TrainShapes() map[string]TrainShape {
 	return map[string]TrainShape{
 		"quickstart": {
@@ -163,7 +163,7 @@ type trainSide struct {
 }
 
 // Train runs both sides in turns, with the same number of steps, and compares them. Unless o.Fresh is set, both sides
-// stay loaded during the whole comparison. Which side begins changes from round to round. Losses or gradient norms that
+// stay loaded during the whole comparison. The sides take turns in beginning a round. Losses or gradient norms that
 // differ too much are an error. If our side has completed a round, Train returns the report even with an error.
 func Train(ctx context.Context, o TrainOptions) (r *TrainReport, err error) {
 	o.setDefaults()
