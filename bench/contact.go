@@ -135,8 +135,8 @@ var contactKinds = []struct {
 // Commands whose reports belong to a Contact.
 const benchTrain, benchCopy, benchMatMul, benchAttention = "mt bench train", "mt bench copy", "mt bench matmul", "mt bench attention"
 
-// as returns a function for contactKinds that decodes JSON into a T and passes the T to the function keep, which stores
-// it.
+// as returns a function for the field read of contactKinds. The function decodes JSON into a T and passes the T to
+// keep, to store it in the Contact.
 func as[T any](keep func(c *Contact, part string, r *T)) func(c *Contact, part string, raw []byte) error {
 	return func(c *Contact, part string, raw []byte) error {
 		r := new(T)

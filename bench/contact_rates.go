@@ -91,7 +91,8 @@ type measuredOn struct {
 	emulated     bool
 }
 
-// devices returns the device descriptions of all files with rates. They should be equal.
+// devices returns the device descriptions of all files with rates. Found returns an error if they name different
+// devices.
 func (c *Contact) devices() (out []measuredOn) {
 	if r := c.Copy; r != nil {
 		out = append(out, measuredOn{c.files[benchCopy], r.Device, r.Cores, r.Emulated})

@@ -142,7 +142,7 @@ func (c *Contact) predictedFor() string {
 	return "Nothing is predicted."
 }
 
-// wheres returns the machine's description from each part that measures rates.
+// wheres returns the machine's description (Where) from each report that has rates.
 func (c *Contact) wheres() (out []Where) {
 	if c.Copy != nil {
 		out = append(out, c.Copy.Where)

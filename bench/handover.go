@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// tableLen is the number of random weights in the table. It is prime, so the rows of a matrix do not repeat the
-	// same weights.
+	// tableLen is the number of random weights in the table. It is prime, so the rows of a matrix begin at different
+	// places of the table and differ.
 	tableLen = 4194301
 	// tableStd is the standard deviation of the weights in the table.
 	tableStd = 0.02

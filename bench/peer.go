@@ -117,7 +117,8 @@ func (p *peer) quit() error {
 	return errors.Join(p.cmd.Wait(), closing)
 }
 
-// read reads one line of the process's output and decodes its JSON into the variable that into points to.
+// read reads one line of the process's output, decodes its JSON into the variable to which into points, and returns the
+// line.
 func (p *peer) read(into any) ([]byte, error) {
 	line, err := p.stdout.ReadBytes('\n')
 	if err != nil {

@@ -23,7 +23,7 @@ type Home interface {
 	// PutGrad writes the gradient of layer i to disk, where it waits until the norm of all gradients is known. from
 	// holds the gradient; it must be aligned to 4 KiB and have the size in Tier.Grads.
 	PutGrad(i int, from []byte) error
-	// FetchGrad reads the gradient of layer i that PutGrad wrote last into the layer's state slot.
+	// FetchGrad reads the gradient of layer i, as PutGrad last wrote it, from disk into the layer's state slot.
 	FetchGrad(i int) error
 	// Grad returns the gradient of layer i in its state slot.
 	Grad(i int) []byte

@@ -17,8 +17,8 @@ type Machine struct {
 	Nodes int // NUMA nodes that arenas are distributed over; 0 for one node
 }
 
-// MachineMemory asks the system for these numbers. It reads a few small files of /proc and /sys. Memory of NUMA nodes without
-// processors does not count.
+// MachineMemory asks the system for the memory of this machine. It reads a few small files of /proc and /sys. Memory of
+// NUMA nodes without processors does not count.
 func MachineMemory() Machine {
 	m := machineIn(os.DirFS("/"), int64(os.Getpagesize()))
 	if n := MachineNodes(); n != nil {

@@ -121,8 +121,8 @@ var limits = []struct{ name, used, ulimit string }{
 // and a stack for every thread. Room under a ulimit excludes it.
 const limitSlack = 192 << 20
 
-// underLimits returns the smaller of r and what the process's resource limits on memory leave. Sources: getrlimit(2),
-// RLIMIT_AS and RLIMIT_DATA; proc_pid_limits(5).
+// underLimits returns the smaller of r and the memory that the process may still take under its resource limits.
+// Sources: getrlimit(2), RLIMIT_AS and RLIMIT_DATA; proc_pid_limits(5).
 func (r Room) underLimits(root fs.FS) Room {
 	b, err := fs.ReadFile(root, "proc/self/limits")
 	if err != nil {

@@ -72,7 +72,7 @@ func FindNodes(root fs.FS, sys NodeSystem) *Nodes {
 }
 
 // WithoutProcessors lists the nodes with memory but without processors, in ascending order. On a GH200 the GPU's memory
-// is such a node. root is as in FindNodes.
+// is such a node. root is the root of the file system, where tests put their own files.
 func WithoutProcessors(root fs.FS) []int {
 	return slices.DeleteFunc(nodeList(nodeText(root, "sys/devices/system/node/has_memory")), func(id int) bool {
 		cpus, err := fs.ReadFile(root, fmt.Sprintf("sys/devices/system/node/node%d/cpulist", id))

@@ -26,7 +26,7 @@ type span struct {
 }
 
 // touch places the pages of b on their NUMA nodes, and then touches them on the threads of pool so that they are
-// resident. b consists of pieces of these sizes, in order. With n nil nothing is placed.
+// resident. b consists of pieces of these sizes, in order. If n is nil, it places nothing.
 func touch(b []byte, pieces []int64, n *Nodes, pool *parallel.Pool) {
 	if n == nil {
 		pieces = []int64{int64(len(b))}

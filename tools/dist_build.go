@@ -127,15 +127,15 @@ func (b *mtBinary) setting(key string) string {
 // version returns the version that Go derived from git, from a tag or from the commit, without the leading v.
 func (b *mtBinary) version() string { return strings.TrimPrefix(b.info.Main.Version, "v") }
 
-// oldest is the oldest glibc version that a wheel with the tag manylinux_2_28 may need.
+// oldest is the oldest glibc version on which mt runs, 2.28, as the wheel's tag manylinux_2_28 promises.
 var oldest = [2]int{2, 28}
 
 // libraries lists the libraries that the binary may link. All are parts of every glibc. The binary opens other
 // libraries at run time, if they exist.
 var libraries = []string{"libc.so.6", "libdl.so.2", "libpthread.so.0"}
 
-// runsOn returns an error if the binary needs what not every machine of the platform has: another loader, another
-// library, or a symbol of a glibc newer than oldest.
+// runsOn returns an error if the binary would not run on every machine of platform p. It must not need another loader,
+// a library that is not in libraries, or a symbol of a glibc newer than oldest.
 func (b *mtBinary) runsOn(p platform) error {
 	f, err := elf.NewFile(bytes.NewReader(b.data))
 	if err != nil {

@@ -358,9 +358,9 @@ func (p *profile) executes(m *mutant) bool {
 	return some && !inside
 }
 
-// clean returns the profile of package p, whose tests it runs with args and without a mutant. Profiles are kept on
-// disk. The file name is a hash of the build ids of all packages that the tests link, so changed code gives a new
-// profile.
+// clean returns the profile of package p, whose tests it runs with args and without a mutant. It keeps profiles on disk
+// for later runs. A profile's file is named by a hash of the build ids of all packages that the tests link, so changed
+// code gets a new profile.
 func (s *session) clean(ctx context.Context, p *listed, args ...string) (*profile, error) {
 	s.cleaning.Lock()
 	defer s.cleaning.Unlock()

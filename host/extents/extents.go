@@ -191,8 +191,8 @@ func (e *Files) Written(i int) bool {
 	return true
 }
 
-// Read reads extent i into the memory into, which must have the extent's size and be aligned to BlockBytes. The extent
-// must have been written. An error names the extent and the file.
+// Read reads extent i into the given memory. The memory must have the extent's size and be aligned to BlockBytes. The
+// extent must have been written. An error names the extent and the file.
 func (e *Files) Read(i int, into []byte) error {
 	e.fits(i, into)
 	return e.ReadPart(i, 0, into)
@@ -227,7 +227,7 @@ func (e *Files) ReadPart(i int, from int64, into []byte) error {
 	})
 }
 
-// Write writes extent i from the memory from, which must have the extent's size and be aligned to BlockBytes.
+// Write writes extent i from the given memory. The memory must have the extent's size and be aligned to BlockBytes.
 func (e *Files) Write(i int, from []byte) error {
 	e.fits(i, from)
 	if err := e.renew(i); err != nil {

@@ -67,8 +67,8 @@ type completion struct {
 //
 // Invariant: each transfer in flight has a number of its own. At most as many are in flight as the queues can hold.
 type ring struct {
-	// enter calls io_uring_enter(2): it passes submit submissions to the kernel, and waits until there are at least
-	// wait completions.
+	// enter calls io_uring_enter(2): it passes this number of submissions to the kernel (submit), and then waits until
+	// there are at least as many completions as wait says.
 	enter func(submit, wait uint32) (int, error)
 	unmap func() error
 

@@ -135,7 +135,7 @@ func shows(gib float64) figure { return figure{gib, "nvidia-smi shows so much of
 const scaled = "estimate: scaled by the peak of products from "
 
 // gpus lists the known GPUs. Peaks come from NVIDIA's datasheets and architecture white papers, dense and with fp32
-// accumulation. In TFLOP/s of bf16 and fp32, and GB/s:
+// accumulation. An entry has TFLOP/s in bf16, TFLOP/s in fp32 and the memory's GB/s:
 //   - RTX 3080 59.5, 29.8, 760 and RTX 3090 71.2, 35.6, 936 (GA102)
 //   - RTX 4090 165.2, 82.6, 1008 (AD102)
 //   - RTX 5090 209.5, 104.8, 1792 (RTX Blackwell)

@@ -125,7 +125,7 @@ func updates(cores int, most, wake float64) map[string]Op {
 // packTime is the time for packing a million tokens into a batch, in seconds.
 const packTime = 0.08
 
-// number parses a run of digits.
+// number returns the number that digits stand for. It panics unless digits are all digits.
 func number(digits string) float64 {
 	n, err := strconv.ParseFloat(digits, 64)
 	if err != nil {
