@@ -76,8 +76,8 @@ func AdamW(o AdamWOptions) (AdamWReport, error) {
 	return r, nil
 }
 
-// adamWRows measures updates with fp32 gradients and, for split weights, also with bf16 gradients. split: the weights
-// are stored as bf16 high halves and lower halves; otherwise as fp32.
+// adamWRows measures updates with fp32 gradients and, for split weights, also with bf16 gradients. If split, weights
+// are stored as bf16 high halves and lower halves, otherwise as fp32.
 func adamWRows(o AdamWOptions, split bool, threads int) (rows []AdamWRow, err error) {
 	pool := parallel.New(threads)
 	defer pool.Close()

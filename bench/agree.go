@@ -24,7 +24,7 @@ type Agreement struct {
 }
 
 // bounds has, by dtype, the largest differences that count as equal training. They leave room above the differences
-// that were measured between mt and PyTorch, FSDP2 and ZeRO-3, with small shapes on a CPU: 2e-7 (loss) and 3e-7 (norm)
+// between mt and PyTorch, FSDP2 or ZeRO-3, measured with small shapes on a CPU. Those are 2e-7 (loss) and 3e-7 (norm)
 // in fp32, 3e-5 and 6e-4 in bf16. Faults cause larger differences: a missing row gives 1e-3 (loss) and 2e-1 (norm),
 // another batch 5e-3 and 6e-2, other rotary frequencies 1e-5 and 2e-4. See docs/decisions/2026-11-comparisons.md.
 var bounds = map[string]Agreement{

@@ -115,9 +115,9 @@ func readParts(file string) ([]ContactPart, error) {
 	return parts, nil
 }
 
-// contactKinds lists the kinds of files in a Contact. The kind of a JSON file is the first in this list whose keys the
-// file all contains. read decodes the file's text raw and stores the result in c; part is the part of bench/gpu.sh that
-// wrote the file.
+// contactKinds lists the kinds of files in a Contact. The kind of a JSON file is the first in this list whose keys are
+// all in the file. The function read decodes the file's text raw and stores the result in c. The file comes from this
+// part of bench/gpu.sh.
 var contactKinds = []struct {
 	name string
 	keys []string

@@ -236,8 +236,8 @@ func (l *learner) products() {
 }
 
 // product adds a measured shape of matrix product to the rates of a dtype. It replaces an older rate of the same shape,
-// and drops a rate for all shapes, as profiles have. at is the row in the current file, and field the name of the rate
-// in this row; both are for errors.
+// and drops a rate for all shapes, as profiles have. Errors name the row at of the current file, and the rate field in
+// this row.
 func (l *learner) product(at, dtype string, p rates.Product, field string) {
 	dt, ok := dtypeOf(dtype)
 	if !ok || min(p.M, p.N, p.K) < 1 {

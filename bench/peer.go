@@ -117,7 +117,7 @@ func (p *peer) quit() error {
 	return errors.Join(p.cmd.Wait(), closing)
 }
 
-// read reads one line of the process's output, decodes its JSON into the variable to which into points, and returns the
+// read reads one line of the process's output, decodes the JSON into the variable to which into points, and returns the
 // line.
 func (p *peer) read(into any) ([]byte, error) {
 	line, err := p.stdout.ReadBytes('\n')
@@ -131,8 +131,8 @@ func (p *peer) read(into any) ([]byte, error) {
 	return line, nil
 }
 
-// fail ends the process, which cannot be used after err. It returns the error with which the process ended, if there is
-// one, otherwise err.
+// fail ends the process, which cannot be used after err. If the process ended with an error, fail returns that error,
+// otherwise err.
 func (p *peer) fail(err error) error {
 	if ended := p.end(); ended != nil {
 		err = ended

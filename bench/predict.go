@@ -217,8 +217,9 @@ func (c *configuration) predict(m *rates.Machine) (actors.StepReport, error) {
 	return p.Report, nil
 }
 
-// slow draws limits of the link's rate, of the updates' rate or of both. It lowers them until the predicted stalls take
-// stallWanted of the time. report is the prediction without limits; the result is the prediction with them.
+// slow draws limits of the link's rate, of the updates' rate or of both. It lowers the limits until the predicted
+// stalls take stallWanted of the time. The argument report is the prediction without limits, the result the prediction
+// with limits.
 func (c *configuration) slow(r *rand.Rand, m *rates.Machine, report actors.StepReport) (actors.StepReport, error) {
 	step := report.Elapsed.Seconds()
 	var updates float64

@@ -24,9 +24,9 @@ type SGEMMShape struct {
 	Accumulate bool   `json:"accumulate"`
 }
 
-// SGEMMShapes returns the measured shapes. They are square products of sizes 512 to 2048 with one or no operand
-// transposed, and the products of a training step over 2048 tokens: the forward, the input's gradient and the weight's
-// gradient. The latter is added to D.
+// SGEMMShapes returns the measured shapes. Square products have sizes 512 to 2048, with one or no operand transposed.
+// The others are the products of a training step over 2048 tokens. They compute the forward, the input's gradient and
+// the weight's gradient, which is added to D.
 func SGEMMShapes() []SGEMMShape {
 	var shapes []SGEMMShape
 	for _, n := range []int{512, 1024, 2048} {

@@ -6,8 +6,8 @@ import (
 	"unsafe"
 )
 
-// reserve takes memory from the Go heap. Every system has the heap, and the race detector sees accesses to it. aligned
-// is the part of raw that begins at a page boundary and has the given size.
+// reserve takes memory from the Go heap. Every system has the heap, and the race detector sees accesses to it. Of raw,
+// the part aligned begins at a page boundary and has the given size.
 func reserve(bytes int64) (raw, aligned []byte, err error) {
 	raw = make([]byte, bytes+pageBytes)
 	skip := -uintptr(unsafe.Pointer(unsafe.SliceData(raw))) & (pageBytes - 1)

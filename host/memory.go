@@ -117,8 +117,8 @@ var limits = []struct{ name, used, ulimit string }{
 	{"Max data size", "VmData:", "ulimit -d"},
 }
 
-// limitSlack is the most memory, in bytes, that the Go runtime itself maps during a run: its heap in ranges of 64 MiB,
-// and a stack for every thread. Room under a ulimit excludes it.
+// limitSlack is the most memory, in bytes, that the Go runtime maps for itself during a run. It maps its heap in ranges
+// of 64 MiB, and a stack for every thread. Room under a ulimit excludes it.
 const limitSlack = 192 << 20
 
 // underLimits returns the smaller of r and the memory that the process may still take under its resource limits.

@@ -40,8 +40,8 @@ type Nodes struct {
 	note string // see Note
 }
 
-// FindNodes reads the nodes from the file system root. It returns nil if there is nothing to distribute: with one node,
-// if the system gives no information, or if the user has set a memory policy, for example with numactl. Sources:
+// FindNodes reads the nodes from the file system root. With one node, or if the system gives no information, it returns
+// nil. It also returns nil if the user has set a memory policy, for example with numactl. Sources:
 // https://docs.kernel.org/admin-guide/mm/numaperf.html, proc_pid_status(5), proc_pid_numa_maps(5).
 func FindNodes(root fs.FS, sys NodeSystem) *Nodes {
 	allowed, err := sys.Affinity()

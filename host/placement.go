@@ -25,8 +25,8 @@ type span struct {
 	node int
 }
 
-// touch places the pages of b on their NUMA nodes, and then touches them on the threads of pool so that they are
-// resident. b consists of pieces of these sizes, in order. If n is nil, it places nothing.
+// touch places the pages of b on their NUMA nodes, and then touches them on the threads of pool so that the pages are
+// resident. The pieces of b have these sizes, in order. If n is nil, it places nothing.
 func touch(b []byte, pieces []int64, n *Nodes, pool *parallel.Pool) {
 	if n == nil {
 		pieces = []int64{int64(len(b))}

@@ -104,8 +104,8 @@ func fetch(files *extents.Files, i int, into []byte) error {
 	return nil
 }
 
-// inSlot returns those parts of the state slot with this number that layer i uses: for its tile, empty if the tile is
-// not on disk, and for its state.
+// inSlot returns the parts of a state slot that layer i uses. They are for the layer's tile, empty if the tile is not
+// on disk, and for its state.
 func (s *Store) inSlot(i, slot int) (tile, state []byte) {
 	l, mem := s.Layers[i], s.slots[slot]
 	n := s.tier.tileBytes(i, l.Layout)

@@ -7,9 +7,9 @@ import (
 	"mt/host/optim"
 )
 
-// Update updates all tensors that belong to the layer. g is the gradient of the store's share of the layer. o is the
-// optimizer, and r the learning rate and the like of the step. Update returns when the work is complete. Updates of
-// different layers may run concurrently.
+// Update updates all tensors that belong to the layer. The gradient g covers the store's share of the layer. The
+// optimizer o updates with r, the step's learning rate and the like. Update returns when the work is complete. Updates
+// of different layers may run concurrently.
 func (l *LayerState) Update(g optim.Grad, o optim.Optimizer, r optim.Rate) {
 	g.Check(fmt.Sprintf("update layer %d", l.Layout.Index), l.Share.Elems())
 	units, step := l.cut(o), o.At(r)

@@ -142,8 +142,8 @@ func (d *dist) binary(ctx context.Context, p platform) (*mtBinary, error) {
 	return b, b.runsOn(p)
 }
 
-// pack builds mt for one platform and writes the archive, the wheel and the list of modules. extras are further files
-// for the archive and the wheel, such as manual pages.
+// pack builds mt for one platform and writes the archive, the wheel and the list of modules. Archive and wheel also get
+// the files of extras, such as manual pages.
 func (d *dist) pack(ctx context.Context, p platform, extras []file) error {
 	b, err := d.binary(ctx, p)
 	if err != nil {

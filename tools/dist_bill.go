@@ -124,8 +124,8 @@ func licences(ctx context.Context, root string, info *buildinfo.BuildInfo) ([]by
 	return out.Bytes(), nil
 }
 
-// terms appends the licence files of the folder dir to out, under the heading of, the name of what they license. must:
-// a folder without a licence file is an error.
+// terms appends the licence files of the folder dir to out. The argument of says what they license, for the headings.
+// If must is set, a folder without a licence file is an error.
 func terms(out *bytes.Buffer, of, dir string, must bool) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

@@ -24,8 +24,8 @@ const kitLimit = 56 << 20
 // require.
 var onMachine = []string{"torch"}
 
-// makeKit writes the kit, one archive with all files that bench/gpu.sh needs on a machine with a GPU, PyTorch, nvcc and
-// no network. x is where Python packages come from.
+// makeKit writes the kit, an archive with all files that bench/gpu.sh needs on a machine with a GPU, PyTorch, nvcc and
+// no network. Python packages come from x.
 func (d *dist) makeKit(ctx context.Context, x index) error {
 	if err := empty(d.out); err != nil {
 		return err

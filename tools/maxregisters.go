@@ -7,9 +7,9 @@ import (
 )
 
 // maxregisters reads a listing of sm_90a kernels (output of nvdisasm -c) from standard input. It fails if a thread uses
-// a register that its warpgroup has released with setmaxnreg, because that destroys the CUDA context. ptxas allocates
-// the registers, and some versions of ptxas use released ones. maxregisters also fails if it cannot follow a jump, or
-// if no jump reaches some code.
+// a register that its warpgroup has released with setmaxnreg, because that destroys the CUDA context. The compiler
+// ptxas allocates registers, and some versions of it use released ones. It also fails if it cannot follow a jump, or if
+// no jump reaches some code.
 func maxregisters([]string) error {
 	text, err := io.ReadAll(os.Stdin)
 	if err != nil {

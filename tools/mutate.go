@@ -107,8 +107,8 @@ func (s *session) mutate(ctx context.Context, args []string) (err error) {
 	return s.run(ctx)
 }
 
-// read fills draws: with all mutants of the named packages or, with the flag -hand, with those entries of hand.txt
-// whose file or test is in a named package. It reports entries of survivors.txt that match no mutant.
+// read fills draws with all mutants of the named packages. With the flag -hand, these are the entries of hand.txt whose
+// file or test is in a named package. It reports entries of survivors.txt that match no mutant.
 func (s *session) read(named []*listed) (err error) {
 	judged, err := parseEntries("survivors.txt", survivorsText)
 	hand, herr := parseEntries("hand.txt", handText)

@@ -259,9 +259,9 @@ func (c clock) parent(t *timing) *timing {
 	}
 }
 
-// slowest returns the tests by their own time, longest first. A test's own time excludes the time in which it waits in
-// t.Run for a subtest that is listed by itself. Shorter subtests than apart count toward their parent, so that a table
-// of many quick cases is listed once.
+// slowest returns the tests by their own time, longest first. A test's own time excludes the time in t.Run for subtests
+// that are listed by themselves. Shorter subtests than apart count toward their parent, so that a table of many quick
+// cases is listed once.
 func (c clock) slowest() []*timing {
 	for _, t := range c {
 		t.own, t.with = t.elapsed, 0

@@ -82,8 +82,8 @@ func (c *coder) encodeBlock(dst, block []byte) (n int, ok bool) {
 	return n, true
 }
 
-// code returns the encoded form of a byte plane: a single byte if all bytes are equal, the Huffman code if that is
-// shorter than the plane, and otherwise the plane itself.
+// code returns the encoded form of a byte plane. If all bytes are equal, that is a single byte. Otherwise it is the
+// Huffman code or the plane itself, whichever is shorter.
 func (c *coder) code(plane []byte) []byte {
 	c.encoding.Reuse = huff0.ReusePolicyNone
 	out, _, err := huff0.Compress4X(plane, &c.encoding)

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// worker is the memory of one goroutine that moves chunks and computes their checksums.
+// worker is the memory of one goroutine that moves chunks and computes checksums.
 type worker struct {
 	scratch []byte // aligned buffer of chunk size for a compressed chunk; nil without Compress
 	coder   *coder

@@ -254,8 +254,8 @@ func (e *Files) fits(i int, mem []byte) {
 	}
 }
 
-// chunks calls do, on the workers, for each chunk in the range [from, from+len(mem)) of extent i. do gets the chunk's
-// place c and its part b of mem. chunks returns the error of the first chunk that failed.
+// chunks calls do, on the workers, for each chunk in the range [from, from+len(mem)) of extent i. The function do gets
+// the chunk's place c, and the part b of mem for the chunk. An error is that of the first chunk that failed.
 func (e *Files) chunks(i int, from int64, mem []byte, do func(w *worker, c *place, b []byte) error) error {
 	end := from + int64(len(mem))
 	if from%e.o.Chunk != 0 || end > e.o.Bytes[i] || end%e.o.Chunk != 0 && end != e.o.Bytes[i] {

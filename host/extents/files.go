@@ -67,8 +67,8 @@ func (e *Files) lockPatiently(f file) error {
 	}
 }
 
-// claim opens the file at path for this run, and returns an error if another process or another run owns it. bytes is
-// the space that the file needs; claim checks that the disk has as much.
+// claim opens the file at path for this run, and checks that its disk has room for this many bytes. If another process
+// or another run owns the file, it returns an error.
 func (e *Files) claim(path string, bytes int64) (_ file, err error) {
 	f, err := e.o.open(path, false)
 	if err != nil {
@@ -116,8 +116,8 @@ func (e *Files) claim(path string, bytes int64) (_ file, err error) {
 	return f, nil
 }
 
-// room reserves bytes of disk space for f, which is at path, and writes the file's header. note is a message for the
-// user; "" if there is none.
+// room reserves bytes of disk space for f, the file at path, and writes the file's header. It also returns a note for
+// the user; "" if there is none.
 func (e *Files) room(f file, path string, bytes int64) (note string, err error) {
 	if err := f.Allocate(bytes); err != nil {
 		return "", fmt.Errorf("take %s for %s: %w", human.Bytes(bytes), path, bare(err))

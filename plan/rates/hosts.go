@@ -88,8 +88,8 @@ func checkHost(name string, transfers, channels float64, cores int, gib float64)
 	return errors.Join(errs...)
 }
 
-// newHost returns a host. top is a memory bandwidth in GB/s; copies, updates and so on reach the fractions copyPart,
-// updatePart and so on of top. peak, the bandwidth by the datasheet, appears only in the host's name.
+// newHost returns a host whose copies, updates and so on reach the fractions copyPart, updatePart and so on of top.
+// Both top and peak are memory bandwidths in GB/s. The host's name shows peak, the datasheet's.
 func newHost(name string, cores int, gib, peak, top float64, source string) Host {
 	const wake = 20 // µs until all cores work
 	sources := map[string]string{"cores": "as the name says, or what is usual", "memory_gib": "as the name says, or what is usual",
