@@ -384,7 +384,7 @@ func (c *Contact) ratios() [][]string {
 	return rows
 }
 
-// setting formats a peer's own settings from about, its description of itself.
+// setting formats the settings of a peer. about is the peer's description of itself (TrainReport.About).
 func setting(about map[string]any) string {
 	var words []string
 	if rows, ok := about["micro_rows"]; ok {

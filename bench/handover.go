@@ -60,7 +60,8 @@ func newHandover(shape TrainShape) *Handover {
 	return h
 }
 
-// row stores row r of the parameter p in dst. It serves as SyntheticOptions.Weights.
+// row stores rows of the parameter p in dst, from row r on, as many as dst holds. It serves as
+// SyntheticOptions.Weights.
 func (h *Handover) row(p model.Param, r int, dst []float32) {
 	if p.Dims < 2 { // norms, biases
 		var c model.Config // the zero value adds no offset to norms

@@ -172,7 +172,7 @@ func (f groupFiles) leave(room Room, root fs.FS, dir string) Room {
 	}
 }
 
-// number reads a file that contains one number; false if it does not.
+// number returns the number in a file that contains only a number. It returns false for any other file.
 func number(root fs.FS, name string) (int64, bool) {
 	b, err := fs.ReadFile(root, name)
 	if err != nil {

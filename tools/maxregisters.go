@@ -8,8 +8,8 @@ import (
 
 // maxregisters reads a listing of sm_90a kernels (output of nvdisasm -c) from standard input. It fails if a thread uses
 // a register that its warpgroup has released with setmaxnreg, because that destroys the CUDA context. The compiler
-// ptxas allocates registers, and some versions of it use released ones. It also fails if it cannot follow a jump, or if
-// no jump reaches some code.
+// ptxas allocates registers, and some of its versions use released ones. A jump that maxregisters cannot follow, or
+// code that no jump reaches, is a failure too.
 func maxregisters([]string) error {
 	text, err := io.ReadAll(os.Stdin)
 	if err != nil {

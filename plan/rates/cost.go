@@ -111,7 +111,8 @@ func (c *Costs) perFLOP(s shape) float64 {
 	return t
 }
 
-// Squared distances for perFLOP. A distance between shapes is computed from the logarithms of M, N and K.
+// Squared distances for perFLOP. The squared distance between two shapes sums the squared differences of log M, log N
+// and log K.
 const (
 	largeDistance  = 16 // from any shape to a table entry without a shape, which is for large products
 	otherTranspose = 9  // added if other operands are transposed
