@@ -25,16 +25,17 @@ type AdamWOptions struct {
 	Threads []int // default 1 and all cores
 }
 
-// AdamWReport compares the memory rates of the optimizer and a copy.
+// AdamWReport compares the memory rates of an optimizer's update and of a copy.
 type AdamWReport struct {
-	Level  string     `json:"level"` // instruction set: avx512, avx2, generic
+	Level  string     `json:"level"` // instruction set of the update: avx512, avx2, generic
 	Cores  int        `json:"cores"`
 	Params int64      `json:"params"`
 	Rounds int        `json:"rounds"`
 	Rows   []AdamWRow `json:"rows"`
 }
 
-// AdamWRow is one kind of update on one number of threads. Rates are in GB/s (10⁹ bytes read and written).
+// AdamWRow has the rates of one kind of update on one number of threads. Rates are in GB/s (10⁹ bytes a second, read
+// and written).
 type AdamWRow struct {
 	Planes     string `json:"planes"` // "fp32" or "split": bf16 weights and lower halves
 	Grad       string `json:"grad"`   // "fp32" or "bf16"
@@ -42,12 +43,12 @@ type AdamWRow struct {
 	BytesParam int    `json:"bytes_per_param"` // read and written by an update
 	AdamW      Sample `json:"adamw_gb_s"`
 	Copy       Sample `json:"copy_gb_s"`
-	Ratio      Sample `json:"adamw_over_copy"` // of neighbouring runs
-	Norm       Sample `json:"norm_gb_s"`       // sum of squares of the gradient, read only
+	Ratio      Sample `json:"adamw_over_copy"` // of the update and the copy of the same round
+	Norm       Sample `json:"norm_gb_s"`       // sum of squares of the gradient, which only reads
 }
 
-// AdamW measures the update of Params parameters in host memory and a copy between two of the same arenas. Both run on
-// the same number of threads and alternate.
+// AdamW measures the update of o.Params parameters in host memory, and a copy from one plane of that memory to another.
+// Both run on the same number of threads and alternate.
 func AdamW(o AdamWOptions) (AdamWReport, error) {
 	if o.Params == 0 {
 		o.Params = 64 << 20
@@ -75,7 +76,8 @@ func AdamW(o AdamWOptions) (AdamWReport, error) {
 	return r, nil
 }
 
-// adamWRows measures updates with fp32 and bf16 gradients.
+// adamWRows measures updates with fp32 gradients and, for split weights, also with bf16 gradients. If split, weights
+// are stored as bf16 high halves and lower halves, otherwise as fp32.
 func adamWRows(o AdamWOptions, split bool, threads int) (rows []AdamWRow, err error) {
 	pool := parallel.New(threads)
 	defer pool.Close()
@@ -104,10 +106,10 @@ func adamWRows(o AdamWOptions, split bool, threads int) (rows []AdamWRow, err er
 	return rows, nil
 }
 
-// benchRecipe is the measured optimizer, with common hyperparameters.
+// benchRecipe is the optimizer that AdamW measures, with common hyperparameters.
 var benchRecipe optim.Optimizer = optim.AdamW{Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, WeightDecay: 0.01}
 
-// adamWRow times update, copy and norm in turns and returns the row.
+// adamWRow times update, copy and gradient norm in turns, with the gradient grad in each round, and returns the row.
 func adamWRow(rounds int, store *host.Store, pool *parallel.Pool, grad optim.Grad, split bool) AdamWRow {
 	row := AdamWRow{Planes: "fp32", Grad: "fp32", Threads: pool.Threads()}
 	if split {
@@ -126,7 +128,8 @@ func adamWRow(rounds int, store *host.Store, pool *parallel.Pool, grad optim.Gra
 	return row
 }
 
-// keptBytes returns the bytes stored for one parameter: its weight, whole or split, and the optimizer's planes.
+// keptBytes returns the bytes stored for one parameter: 4 for the weight, fp32 or split into two halves of 2, and the
+// bytes of the optimizer's planes.
 func keptBytes(planes []optim.State) int {
 	bytes := 4
 	for _, p := range planes {
@@ -135,22 +138,22 @@ func keptBytes(planes []optim.State) int {
 	return bytes
 }
 
-// rates sets the rates of the row from the times of updates, copies and norms over elems parameters. A parameter has
-// kept bytes of weights and planes.
+// rates sets the rates of the row from the times of updates, copies and norms over elems parameters. kept is the number
+// of bytes of weights and planes for one parameter.
 func (row *AdamWRow) rates(elems int64, kept int, updates, copies, norms []time.Duration) {
 	gradBytes := 4
 	if row.Grad == "bf16" {
 		gradBytes = 2
 	}
 	row.BytesParam = 2*kept + gradBytes // weights and planes are read and written, the gradient is read
-	gigabytes := float64(elems) / 1e9   // of an array with one byte for each parameter
+	gigabytes := float64(elems) / 1e9   // 10⁹ bytes of an array with one byte for each parameter
 	update, copied := Rates(float64(row.BytesParam)*gigabytes, updates), Rates(2*4*gigabytes, copies)
 	row.AdamW, row.Copy, row.Ratio = Summarize(update), Summarize(copied), Summarize(Ratios(update, copied))
 	row.Norm = Summarize(Rates(float64(gradBytes)*gigabytes, norms))
 }
 
-// copyAll copies src to dst on all threads of pool. The pieces are long enough for the fast path that copy has for
-// long runs.
+// copyAll copies src to dst on all threads of pool. The pieces are so long that Go's copy uses its fast path for long
+// ranges.
 func copyAll(pool *parallel.Pool, dst, src []float32) {
 	const piece = 2 << 20
 	pool.Run((len(src)+piece-1)/piece, func(i int) {
@@ -159,7 +162,7 @@ func copyAll(pool *parallel.Pool, dst, src []float32) {
 	})
 }
 
-// fillGradient sets all gradients to numbers of a typical size.
+// fillGradient sets all elements of g to pseudorandom numbers between −0.0005 and 0.0005, a typical size of gradients.
 func fillGradient(g optim.Grad) {
 	state := uint32(1)
 	next := func() float32 {

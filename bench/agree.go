@@ -5,34 +5,35 @@ import (
 	"math"
 )
 
-// StepRecord holds the results of one step.
+// StepRecord holds the results of one training step.
 type StepRecord struct {
 	Loss     float64 // mean over the supervised tokens
 	GradNorm float64 // global gradient norm before clipping
 }
 
-// recorder is a runner that returns the results of all its steps, including warm-up steps and steps that are not timed.
+// recorder is implemented by a runner that returns the results of all its steps, including warm-up steps and steps that
+// are not timed.
 type recorder interface{ Records() []StepRecord }
 
-// Agreement is the largest relative difference between the two sides' losses and gradient norms, over their common
-// steps.
+// Agreement has the largest relative differences between the losses and the gradient norms of two sides. Steps is the
+// number of compared steps.
 type Agreement struct {
 	Steps    int     `json:"steps"`
 	Loss     float64 `json:"loss"`
 	GradNorm float64 `json:"grad_norm"`
 }
 
-// bounds has the largest differences that count as equal training. They leave room above the differences that were
-// measured beside PyTorch, FSDP2 and ZeRO-3 with small shapes on a CPU: 2e-7 (loss) and 3e-7 (norm) in fp32, 3e-5 and
-// 6e-4 in bf16. Real differences are larger: a missing row gives 1e-3 and 2e-1, another batch 5e-3 and 6e-2, other
-// rotary frequencies 1e-5 and 2e-4. See docs/decisions/2026-11-comparisons.md.
+// bounds has, by dtype, the largest differences that count as equal training. They leave room above the differences
+// between mt and PyTorch, FSDP2 or ZeRO-3, measured with small shapes on a CPU. Those are 2e-7 (loss) and 3e-7 (norm)
+// in fp32, 3e-5 and 6e-4 in bf16. Faults cause larger differences: a missing row gives 1e-3 (loss) and 2e-1 (norm),
+// another batch 5e-3 and 6e-2, other rotary frequencies 1e-5 and 2e-4. See docs/decisions/2026-11-comparisons.md.
 var bounds = map[string]Agreement{
 	"fp32": {Loss: 1e-5, GradNorm: 1e-4},
 	"bf16": {Loss: 1e-3, GradNorm: 1e-2},
 }
 
-// compare returns the differences between a and b. A difference beyond bounds[dtype] is an error: the sides then train
-// with another model, other data or another algorithm.
+// compare returns the differences between the steps of a and b. Different numbers of steps, or a difference beyond
+// bounds[dtype], are an error: the sides then train with another model, other data or another algorithm.
 func compare(nameA, nameB, dtype string, a, b []StepRecord) (Agreement, error) {
 	bound, most := bounds[dtype], Agreement{Steps: min(len(a), len(b))}
 	if len(a) != len(b) {

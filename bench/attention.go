@@ -15,11 +15,11 @@ import (
 type AttentionOptions struct {
 	OnDevice
 	DTypes  []device.DType // default: fp32 on a CPU, bf16 and fp32 on a GPU
-	Lengths []int          // tokens of a sequence; default 128 … 2048 on a CPU, 1024 … 32768 on a GPU
+	Lengths []int          // sequence lengths to measure, in tokens; default 128 … 2048 on a CPU, 1024 … 32768 on a GPU
 	Dims    []int          // head dimensions; default 64, 128
 	Width   int            // heads times dim; default 512 on a CPU, 4096 on a GPU
 	Groups  int            // query heads for each key/value head; default 4
-	Tokens  int            // minimum total, in whole sequences; default 2048, 16384
+	Tokens  int            // least number of tokens in a launch, rounded up to whole sequences; default 2048 on a CPU, 16384 on a GPU
 }
 
 func (o AttentionOptions) filled() AttentionOptions {
@@ -42,15 +42,15 @@ func (o AttentionOptions) filled() AttentionOptions {
 	return o
 }
 
-// AttentionReport has the speed of causal attention by length and head dimension.
+// AttentionReport has the speed of causal attention by sequence length and head dimension.
 type AttentionReport struct {
 	Where
 	Rows    []AttentionRow `json:"rows"`
 	LeftOut []string       `json:"left_out,omitempty"`
 }
 
-// AttentionRow is one shape and pass. TFLOPS counts 10¹² FLOPs a second, without the half that the causal mask removes.
-// The forward has two products, the backward five.
+// AttentionRow is one shape, forward or backward. TFLOPS counts 10¹² FLOPs a second, without the half that the causal
+// mask removes. The forward counts two matrix products, the backward five.
 type AttentionRow struct {
 	Way          string `json:"way"` // forward or backward
 	DType        string `json:"dtype"`
@@ -64,7 +64,7 @@ type AttentionRow struct {
 	rates.Beside        // TFLOP/s
 }
 
-// Attention measures the forward and backward of every shape.
+// Attention measures the forward and the backward of every combination of dtype, head dimension and sequence length.
 func Attention(ctx context.Context, o AttentionOptions) (*AttentionReport, error) {
 	o = o.filled()
 	r := &AttentionReport{}
@@ -89,7 +89,8 @@ func Attention(ctx context.Context, o AttentionOptions) (*AttentionReport, error
 	return r, nil
 }
 
-// shape returns whole sequences of the given length, with enough heads to fill the width.
+// shape returns a launch of at least o.Tokens tokens in whole sequences of the given length, with as many heads of dim
+// elements as o.Width holds.
 func (o AttentionOptions) shape(dt device.DType, dim, length int, backward bool) measure.Attention {
 	heads := max(1, o.Width/dim)
 	kv := max(1, heads/o.Groups)
@@ -137,7 +138,7 @@ func (r *AttentionReport) WriteTable(w io.Writer) error {
 	return writeLeftOut(w, r.LeftOut)
 }
 
-// tera formats a rate in TFLOP/s, with three significant digits below 10 because CPUs are slow.
+// tera formats a rate in TFLOP/s. Rates below 10, as on CPUs, get three significant digits.
 func tera(s Sample) string {
 	if s.Max >= 10 {
 		return fmt.Sprintf("%.1f [%.1f–%.1f]", s.Median, s.Min, s.Max)

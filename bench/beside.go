@@ -14,7 +14,7 @@ import (
 	"mt/plan/rates"
 )
 
-// Figure is a named quantity, measured and predicted.
+// Figure is a quantity with a name, its measured value and its predicted value.
 type Figure struct {
 	Name string `json:"name"`
 	Unit string `json:"unit"`
@@ -44,9 +44,9 @@ func (w Where) withPredictions(rows [][]string) [][]string {
 	return rows
 }
 
-// RatesOf returns the rates that predict figures of dev. A name selects the rates (see rates.Find). Without a name,
-// RatesOf uses the profile of dev's GPU with the cores and memory of this host. If there is no such profile, m is nil
-// and why is the reason.
+// RatesOf returns the rates by which figures of the device dev are predicted. name selects the rates (see rates.Find).
+// Without a name, RatesOf uses the profile of dev's GPU with the cores and memory of this host. If there is no such
+// profile, m is nil and why is the reason.
 func RatesOf(name string, dev device.Device) (m *rates.Machine, why string, err error) {
 	if name != "" {
 		if m, err = rates.Find(name); err != nil {
@@ -74,7 +74,7 @@ func RatesOf(name string, dev device.Device) (m *rates.Machine, why string, err 
 	return m, "", nil
 }
 
-// perSecond returns amount/seconds, or 0 for unknown seconds.
+// perSecond returns amount/seconds; 0 if seconds is 0, which means unknown.
 func perSecond(amount, seconds float64) float64 {
 	if seconds <= 0 {
 		return 0

@@ -15,13 +15,13 @@ import (
 	"mt/internal/run/machine"
 )
 
-// Contact is the output of bench/gpu.sh on a machine: the whole folder, or one file of it.
+// Contact is the output of bench/gpu.sh on one machine: its whole output folder, or one file of the folder.
 type Contact struct {
 	Path    string
 	Machine ContactMachine
 	Doctor  ContactDoctor
-	Parts   []ContactPart // outcome of each part, in the order of first runs
-	// SelfTest, Copy, Attention and MatMul are nil if the part is missing.
+	Parts   []ContactPart // outcome of each part of bench/gpu.sh, in the order in which the parts first ran
+	// SelfTest, Copy, Attention and MatMul are nil if the contact does not have that report.
 	SelfTest  *doctor.SelfTestReport
 	Copy      *CopyReport
 	Attention *AttentionReport
@@ -30,10 +30,10 @@ type Contact struct {
 	// Unread has an error for each file that could not be read.
 	Unread []error
 
-	files map[string]string // names of the files read, by kind; reports of bench train by part
+	files map[string]string // names of the files read, by kind (contactKinds); for reports of bench train, by part
 }
 
-// ContactMachine is the content of machine.json.
+// ContactMachine is the content of machine.json, which describes the machine.
 type ContactMachine struct {
 	Date       string  `json:"date"`
 	Blocks     int     `json:"blocks"`
@@ -47,7 +47,7 @@ type ContactMachine struct {
 	GPU        string  `json:"gpu"`
 }
 
-// ContactDoctor has the fields of mt doctor --json that a contact needs.
+// ContactDoctor has those fields of `mt doctor --json` that a Contact needs.
 type ContactDoctor struct {
 	Cores int `json:"cores"`
 	CUDA  struct {
@@ -59,14 +59,14 @@ type ContactDoctor struct {
 	} `json:"cuda"`
 }
 
-// ContactPart is a part of bench/gpu.sh and its outcome.
+// ContactPart is a part of bench/gpu.sh, such as selftest, and its outcome.
 type ContactPart struct{ Name, Outcome string }
 
-// small is the scale of a trial run.
+// small is the value of ContactMachine.Scale for a trial run.
 const small = "small"
 
-// ReadContact reads a folder that bench/gpu.sh wrote, or one file of it. Unreadable files are listed in Unread. The
-// error is for a path that does not exist.
+// ReadContact reads a folder that bench/gpu.sh wrote, or one file of it. For a file that cannot be read, it adds the
+// error to Unread. It returns an error only if path does not exist.
 func ReadContact(path string) (*Contact, error) {
 	c := &Contact{Path: path, Train: map[string]*TrainReport{}, files: map[string]string{}}
 	info, err := os.Stat(path)
@@ -82,7 +82,7 @@ func ReadContact(path string) (*Contact, error) {
 		return nil, fmt.Errorf("report: %w", err)
 	}
 	for _, file := range files {
-		if !strings.HasPrefix(filepath.Base(file), "sanitize-") { // figures under a sanitizer are meaningless
+		if !strings.HasPrefix(filepath.Base(file), "sanitize-") { // times measured under a sanitizer are meaningless
 			c.read(file)
 		}
 	}
@@ -93,7 +93,8 @@ func ReadContact(path string) (*Contact, error) {
 	return c, nil
 }
 
-// readParts reads parts.txt, with lines of the form PART=OUTCOME. The last line of a part counts.
+// readParts reads parts.txt, with lines of the form PART=OUTCOME. If several lines have the same part, the last one
+// counts.
 func readParts(file string) ([]ContactPart, error) {
 	raw, err := os.ReadFile(file)
 	if err != nil {
@@ -114,7 +115,9 @@ func readParts(file string) ([]ContactPart, error) {
 	return parts, nil
 }
 
-// contactKinds lists the kinds of files in a contact. A file is of the first kind of which it contains all keys.
+// contactKinds lists the kinds of files in a Contact. The kind of a JSON file is the first in this list whose keys are
+// all in the file. The function read decodes the file's text raw and stores the result in c. The file comes from this
+// part of bench/gpu.sh.
 var contactKinds = []struct {
 	name string
 	keys []string
@@ -129,10 +132,11 @@ var contactKinds = []struct {
 	{"machine.json", []string{"host_memory_available", "scale"}, as(func(c *Contact, _ string, r *ContactMachine) { c.Machine = *r })},
 }
 
-// Commands whose reports are parts of a contact.
+// Commands whose reports belong to a Contact.
 const benchTrain, benchCopy, benchMatMul, benchAttention = "mt bench train", "mt bench copy", "mt bench matmul", "mt bench attention"
 
-// as returns a function that decodes JSON into a T and passes the T to the function keep.
+// as returns a function for the field read of contactKinds. The function decodes JSON into a T and passes the T to
+// keep, to store it in the Contact.
 func as[T any](keep func(c *Contact, part string, r *T)) func(c *Contact, part string, raw []byte) error {
 	return func(c *Contact, part string, raw []byte) error {
 		r := new(T)
@@ -144,7 +148,7 @@ func as[T any](keep func(c *Contact, part string, r *T)) func(c *Contact, part s
 	}
 }
 
-// read reads one file and stores its content in the field for its kind.
+// read reads one file and stores its content in the field of c for its kind.
 func (c *Contact) read(file string) {
 	refuse := func(format string, args ...any) {
 		c.Unread = append(c.Unread, fmt.Errorf("%s: %w", file, fmt.Errorf(format, args...)))

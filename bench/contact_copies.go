@@ -9,7 +9,8 @@ import (
 	"mt/plan/rates"
 )
 
-// row returns the index of the largest copy of the given kind and memory, or the smallest if least is set; -1: none.
+// row returns the index of the largest copy of this kind (CopyRow.What) in this host memory (CopyRow.Memory). With
+// least, it returns the smallest copy instead. −1: there is none.
 func (r *CopyReport) row(what, memory string, least bool) int {
 	at := -1
 	for i, row := range r.Rows {
@@ -20,7 +21,7 @@ func (r *CopyReport) row(what, memory string, least bool) int {
 	return at
 }
 
-// copies takes over the rates that mt bench copy measured.
+// copies takes over the rates that mt bench copy measured: of the link, of device memory and of host memory.
 func (l *learner) copies() {
 	r := l.Copy
 	if r == nil {
@@ -57,7 +58,9 @@ func (l *learner) copies() {
 	l.host(put, largest)
 }
 
-// host takes over the rates of host memory. Measurements of two sizes give a rate and a fixed cost.
+// host takes over the rates of host memory. A fixed cost and a rate are computed from the times of the smallest and the
+// largest size. The functions put and largest come from copies: put sets a rate unless it is 0, and largest returns the
+// rate of the largest copy.
 func (l *learner) host(put func(to *float64, field, unit string, after float64), largest func(what, memory string) float64) {
 	h := &l.m.Host
 	put(&h.Bandwidth, "host.memory_gb_per_s", "GB/s", largest("host copy", ""))
@@ -95,8 +98,8 @@ func (l *learner) host(put func(to *float64, field, unit string, after float64),
 	}
 }
 
-// params returns the number of parameters that row i of the copies updates. For an impossible size it returns 0 and
-// records an error.
+// params returns the number of parameters that row i of the copy report updates, from the row's size in bytes. For an
+// impossible size it returns 0 and records an error.
 func (l *learner) params(i int, bytes int64) int64 {
 	if bytes < 12 || bytes > 1<<46 {
 		l.errs = append(l.errs, fmt.Errorf("%s: rows[%d].bytes is %d: want a size between 12 bytes and 64 TiB; measure again with %s", l.file, i, bytes, l.kind))

@@ -16,38 +16,38 @@ import (
 	"mt/plan/rates"
 )
 
-// Learned holds the rates that a contact has measured.
+// Learned holds the rates of a machine after the measured ones of a Contact were substituted.
 type Learned struct {
 	Machine *rates.Machine `json:"machine"`
-	Base    string         `json:"base"`    // name of the rates before
+	Base    string         `json:"base"`    // name of the rates that were changed
 	Changes []Learning     `json:"changes"` // in the order of the rates file
 	Kept    []string       `json:"kept"`    // fields without a measurement
 }
 
-// Learning is the change of one rate of a machine: its value in the rates before the measurement, and the measured
-// value.
+// Learning is the change of one rate of a machine: its value before, and the measured value.
 type Learning struct {
 	Field  string  `json:"field"` // as in a rates file
 	Unit   string  `json:"unit"`
 	Before float64 `json:"before"` // 0: unknown
 	After  float64 `json:"after"`
-	Part   string  `json:"part"` // the part that measured the rate
+	Part   string  `json:"part"` // the part of bench/gpu.sh that measured the rate
 }
 
-// learner replaces the rates of the machine m by those that the parts of a contact have measured.
+// learner replaces rates of the machine m by those that the parts of a Contact have measured. A part is one measurement
+// of bench/gpu.sh, such as copy.
 type learner struct {
 	*Contact
-	base *rates.Machine // the rates before; not modified
+	base *rates.Machine // the rates before the measurement; not modified
 	m    *rates.Machine
 	out  *Learned
-	part string // the current part
-	file string // the part's file
-	kind string // the part's command
+	part string // the part whose rates are read now
+	file string // name of its file, for errors
+	kind string // its command, for errors
 	errs []error
 }
 
-// Found returns the machine of c as described by its drivers. Unread files, a trial run, no device and several devices
-// are errors.
+// Found returns the GPU and host of c, as their drivers describe them. It returns an error if files could not be read,
+// for a trial run, without a device, or with several devices.
 func (c *Contact) Found() (rates.Found, error) {
 	if err := errors.Join(c.Unread...); err != nil {
 		return rates.Found{}, err
@@ -84,14 +84,15 @@ func (c *Contact) Found() (rates.Found, error) {
 	return f, nil
 }
 
-// measuredOn is the device description in one file.
+// measuredOn is the description of the device in one file of a Contact.
 type measuredOn struct {
 	file, device string
 	cores        int
 	emulated     bool
 }
 
-// devices returns the device descriptions of all files with rates.
+// devices returns the device descriptions of all files with rates. Found returns an error if they name different
+// devices.
 func (c *Contact) devices() (out []measuredOn) {
 	if r := c.Copy; r != nil {
 		out = append(out, measuredOn{c.files[benchCopy], r.Device, r.Cores, r.Emulated})
@@ -111,7 +112,7 @@ func (c *Contact) devices() (out []measuredOn) {
 	return out
 }
 
-// Learn returns base with the measured rates of c substituted. Rates that c has not measured stay, and Kept lists them.
+// Learn returns the rates base with those replaced that c has measured. Learned.Kept lists the others.
 func (c *Contact) Learn(base *rates.Machine) (*Learned, error) {
 	f, err := c.Found()
 	if err != nil {
@@ -122,7 +123,7 @@ func (c *Contact) Learn(base *rates.Machine) (*Learned, error) {
 	date, _, _ := strings.Cut(c.Machine.Date, "T")
 	l.m.Source = strings.Join(strings.Fields(fmt.Sprintf("measured by mt bench and mt doctor --selftest %s; what they do not measure is of %s", date, base.Name)), " ")
 	l.copies()
-	l.selfTest() // the parts below override these rates
+	l.selfTest() // the calls below override the self test's rates
 	l.products()
 	l.attention()
 	l.operations()
@@ -142,7 +143,7 @@ func (c *Contact) Learn(base *rates.Machine) (*Learned, error) {
 	return l.out, nil
 }
 
-// cloned returns a copy of m with its own maps and slices.
+// cloned returns a copy of m with maps and slices of its own.
 func cloned(m *rates.Machine) *rates.Machine {
 	out := m.Changed(func(d *rates.Device, l *rates.Link) {
 		d.Products, d.Attention, d.Ops, d.Sources, l.Sources = maps.Clone(d.Products), maps.Clone(d.Attention), maps.Clone(d.Ops), copied(d.Sources), copied(l.Sources)
@@ -158,7 +159,7 @@ func cloned(m *rates.Machine) *rates.Machine {
 	return out
 }
 
-// copied returns a writable copy of m.
+// copied returns a copy of m that can be written to, also if m is nil.
 func copied(m map[string]string) map[string]string {
 	if m = maps.Clone(m); m == nil {
 		return map[string]string{}
@@ -166,11 +167,11 @@ func copied(m map[string]string) map[string]string {
 	return m
 }
 
-// from sets the part whose figures are read next.
+// from sets the part whose rates are read next: its name, its command (kind) and its file.
 func (l *learner) from(part, kind, file string) { l.part, l.kind, l.file = part, kind, file }
 
-// value returns v, the figure at field of the current file. For a value that is not a rate it returns 0 and records an
-// error.
+// value returns v, the number at field of the current file. Unless v is a positive finite number, it returns 0 and
+// records an error.
 func (l *learner) value(field, unit string, v float64) float64 {
 	if !(v > 0) || math.IsInf(v, 0) {
 		l.errs = append(l.errs, fmt.Errorf("%s: %s is %g: want a positive number of %s; measure again with %s, or take the file out of the report", l.file, field, v, unit, l.kind))
@@ -179,7 +180,7 @@ func (l *learner) value(field, unit string, v float64) float64 {
 	return v
 }
 
-// set replaces a rate and records the change.
+// set replaces the rate that to points to by after, and records the change. field is the rate's name in a rates file.
 func (l *learner) set(to *float64, field, unit string, after float64) {
 	after = rates.Round(after)
 	l.out.Changes = append(l.out.Changes, Learning{field, unit, *to, after, l.part})
@@ -187,7 +188,7 @@ func (l *learner) set(to *float64, field, unit string, after float64) {
 	l.source(field)
 }
 
-// source marks field as measured.
+// source records in the rates' Sources that field was measured by the current part.
 func (l *learner) source(field string) {
 	side, key, _ := strings.Cut(field, ".")
 	switch key, _, _ = strings.Cut(key, " "); {
@@ -199,20 +200,20 @@ func (l *learner) source(field string) {
 	sources[key] = "measured: part " + l.part + " of " + filepath.Base(l.Path)
 }
 
-// op replaces the rate and the fixed cost of an operation.
+// op replaces the rate and the fixed cost of the operation that to points to.
 func (l *learner) op(to *rates.Op, field string, after rates.Op) {
 	before := *to
 	l.set(&to.Rate, field, "GB/s", after.Rate)
 	to.Fixed, to.Cores = after.Fixed, before.Cores
 }
 
-// products takes over the rates of mt bench matmul.
+// products takes over the rates of matrix products from mt bench matmul.
 func (l *learner) products() {
 	if l.MatMul == nil {
 		return
 	}
 	l.from("matmul", benchMatMul, l.files[benchMatMul])
-	// Weights of the same shape are measured once each. Their median counts.
+	// A model may have several weights of the same shape, each measured once. The median of their rates counts.
 	type shape struct {
 		m, n, k        int
 		transA, transB bool
@@ -234,7 +235,9 @@ func (l *learner) products() {
 	}
 }
 
-// product adds a measured shape to the shapes of a dtype. A rate without a shape, as profiles have, is dropped.
+// product adds a measured shape of matrix product to the rates of a dtype. It replaces an older rate of the same shape,
+// and drops a rate for all shapes, as profiles have. Errors name the row at of the current file, and the rate field in
+// this row.
 func (l *learner) product(at, dtype string, p rates.Product, field string) {
 	dt, ok := dtypeOf(dtype)
 	if !ok || min(p.M, p.N, p.K) < 1 {
@@ -259,7 +262,8 @@ func (l *learner) product(at, dtype string, p rates.Product, field string) {
 	l.m.Device.Products[dtype] = append(kept, p)
 }
 
-// attention takes over the rates of mt bench attention, for shapes that have both a forward and a backward rate.
+// attention takes over the rates of mt bench attention. It takes only shapes that have both a forward and a backward
+// rate.
 func (l *learner) attention() {
 	if l.Attention == nil {
 		return
@@ -275,7 +279,8 @@ func (l *learner) attention() {
 	}
 }
 
-// attends adds a measured shape of attention to the shapes of a dtype.
+// attends adds the rates of attention at a measured shape to the rates of a dtype. forward and backward are the fields
+// of these rates in the current file, for errors.
 func (l *learner) attends(forward, backward, dtype string, a rates.Attention) {
 	dt, ok := dtypeOf(dtype)
 	if !ok || min(a.Length, a.Dim) < 1 {
@@ -300,7 +305,7 @@ func (l *learner) attends(forward, backward, dtype string, a rates.Attention) {
 	l.m.Device.Attention[dtype] = append(all, a)
 }
 
-// dtypeOf returns the dtype named in a report.
+// dtypeOf returns the dtype with the given name in a report. ok is false for any name but bf16 and fp32.
 func dtypeOf(name string) (dt device.DType, ok bool) {
 	switch name {
 	case "bf16":
@@ -311,7 +316,7 @@ func dtypeOf(name string) (dt device.DType, ok bool) {
 	return device.F32, false
 }
 
-// selfTest takes over the rates of a self test. Other parts override them.
+// selfTest takes over the rates of `mt doctor --selftest`. Rates of other parts for the same fields replace them later.
 func (l *learner) selfTest() {
 	r := l.SelfTest
 	if r == nil {
@@ -360,7 +365,8 @@ func (l *learner) selfTest() {
 	}
 }
 
-// has reports whether a part with the given command (benchMatMul or benchAttention) has measured a dtype.
+// has reports whether the contact has the report of the given command (benchMatMul or benchAttention), with rates in a
+// dtype.
 func (l *learner) has(kind, dtype string) bool {
 	switch {
 	case kind == benchMatMul && l.MatMul != nil:
@@ -371,8 +377,9 @@ func (l *learner) has(kind, dtype string) bool {
 	return false
 }
 
-// operations takes over the rates of all other operations from a training run with timed operations. The time of a
-// call that its bytes do not explain counts as launch time.
+// operations takes over the rates of all other operations, from a training run in which each operation was timed. It
+// splits the time of a call into a fixed launch time and a time proportional to the bytes that the operation reads and
+// writes.
 func (l *learner) operations() {
 	part, r := l.profiled()
 	if r == nil {
@@ -404,13 +411,13 @@ func (l *learner) operations() {
 		} else {
 			o.Rate = l.base.Device.Bandwidth
 		}
-		fixed = min(fixed, s.seconds*1e6/float64(s.calls)/2) // at least half of the time counts for bytes
+		fixed = min(fixed, s.seconds*1e6/float64(s.calls)/2) // at least half of the time is proportional to the bytes
 		l.op(&o, "device.ops."+name, rates.Op{Fixed: rates.Round(fixed), Rate: s.bytes / (s.seconds - fixed/1e6*float64(s.calls)) / 1e9})
 		d.Ops[name] = o
 	}
 }
 
-// sizes takes over the cores and the memory of the machine.
+// sizes takes over the number of cores and the sizes of memory. f describes the machine.
 func (l *learner) sizes(f rates.Found) {
 	h, d := &l.m.Host, &l.m.Device
 	l.from("machine", "bench/gpu.sh", l.files["machine.json"])
@@ -428,23 +435,24 @@ func (l *learner) sizes(f rates.Found) {
 	}
 }
 
-// rateFields lists the fields of a rates file in order. A name that ends in a dot covers all fields below it.
+// rateFields lists the fields of a rates file in their order there. A name that ends in a dot stands for all fields
+// that begin with it.
 var rateFields = []string{"device.memory_gib", "device.memory_gb_per_s", "device.launch_us", "device.enqueue_us", "device.products.bf16", "device.products.fp32", "device.attention.bf16", "device.attention.fp32",
 	"device.ops.", "link.h2d_gb_per_s", "link.d2h_gb_per_s", "link.both_gb_per_s", "link.latency_us", "link.pin_gb_per_s", "link.peer_gb_per_s",
 	"host.cores", "host.memory_gib", "host.memory_gb_per_s", "host.update", "host.updates.", "host.norm", "host.gather", "host.pack_s_per_mtoken", "host.message_us",
 	"disk.write_gb_per_s", "disk.read_gb_per_s", "network."}
 
-// place returns the index of a Learning's field in rateFields.
+// place returns the index in rateFields of the entry that covers field; −1: none.
 func place(field string) int {
 	return slices.IndexFunc(rateFields, func(f string) bool { return of(field, f) })
 }
 
-// of reports whether field is f or below f.
+// of reports whether the entry f of rateFields covers field.
 func of(field, f string) bool {
 	return field == f || strings.HasPrefix(field, f+" ") || strings.HasSuffix(f, ".") && strings.HasPrefix(field, f)
 }
 
-// kept returns the fields without a measurement.
+// kept returns the entries of rateFields for which nothing was measured.
 func (l *learner) kept() (out []string) {
 	for _, f := range rateFields {
 		if !slices.ContainsFunc(l.out.Changes, func(c Learning) bool { return of(c.Field, f) }) {
@@ -454,7 +462,7 @@ func (l *learner) kept() (out []string) {
 	return out
 }
 
-// WriteTable prints l as a table.
+// WriteTable prints the changed rates as a table, and the names of the others.
 func (l *Learned) WriteTable(w io.Writer) error {
 	rows := [][]string{{"rate", "before", "after", "unit", "after / before", "part"}}
 	for _, c := range l.Changes {

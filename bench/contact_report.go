@@ -17,7 +17,8 @@ import (
 	"mt/plan/rates"
 )
 
-// sides groups the parts that trained mt or a peer by the comparison to which they belong.
+// sides lists the comparisons of mt with peers (other trainers). parts are the parts of bench/gpu.sh that trained mt or
+// a peer for the comparison.
 var sides = []struct {
 	label string
 	parts []string
@@ -30,7 +31,7 @@ var sides = []struct {
 	{"plain PyTorch, 2 blocks, rows of 1024", []string{"torch-1024"}},
 }
 
-// page writes Markdown and keeps the first write error.
+// page writes Markdown. It keeps the first error of writing.
 type page struct {
 	w   io.Writer
 	err error
@@ -42,7 +43,7 @@ func (p *page) printf(format string, args ...any) {
 	}
 }
 
-// table writes rows of cells; rows[0] is the head.
+// table writes rows as a Markdown table; rows[0] is the table's head.
 func (p *page) table(rows [][]string) {
 	widths := make([]int, len(rows[0]))
 	for _, row := range rows {
@@ -67,7 +68,7 @@ func (p *page) table(rows [][]string) {
 	p.printf("\n")
 }
 
-// WriteMarkdown writes the page of c: each measured figure beside the prediction for the machine.
+// WriteMarkdown writes the report on c: each measured figure beside its prediction for the machine.
 func (c *Contact) WriteMarkdown(w io.Writer) error {
 	p, m := &page{w: w}, c.Machine
 	gpu := cmp.Or(m.GPU, c.Doctor.CUDA.Device)
@@ -110,7 +111,7 @@ func (c *Contact) WriteMarkdown(w io.Writer) error {
 	return p.err
 }
 
-// predictedFor names the machine of the predictions, or gives the reason why there is none.
+// predictedFor names the machine whose rates gave the predictions, or says why there are no predictions.
 func (c *Contact) predictedFor() string {
 	var names, reasons []string
 	add := func(name, why string) {
@@ -141,7 +142,7 @@ func (c *Contact) predictedFor() string {
 	return "Nothing is predicted."
 }
 
-// wheres returns the description of the machine from each part that measures rates.
+// wheres returns the machine's description (Where) from each report that has rates.
 func (c *Contact) wheres() (out []Where) {
 	if c.Copy != nil {
 		out = append(out, c.Copy.Where)
@@ -155,7 +156,7 @@ func (c *Contact) wheres() (out []Where) {
 	return out
 }
 
-// trained returns the parts with training steps, in the order of their runs.
+// trained returns the names of the parts with training steps, in the order in which they ran.
 func (c *Contact) trained() []string {
 	var out []string
 	for _, p := range c.Parts {
@@ -173,7 +174,7 @@ func (c *Contact) trained() []string {
 	return append(out, others...)
 }
 
-// cells returns predicted, measured and ratio as table cells.
+// cells returns the predicted value, the measured value and their ratio as table cells.
 func cells(b rates.Beside) []string {
 	predicted, ratio := b.Words()
 	return []string{predicted, strconv.FormatFloat(rates.Round(b.Measured), 'f', -1, 64), ratio}
@@ -223,7 +224,7 @@ func (c *Contact) selfTest(p *page) {
 	p.table(rows)
 }
 
-// sanitized writes the findings of compute-sanitizer, tool by tool.
+// sanitized writes the findings of NVIDIA's compute-sanitizer, one section for each of its tools.
 func (c *Contact) sanitized(p *page) {
 	logs, _ := filepath.Glob(filepath.Join(c.Path, "sanitize-*.txt")) // the pattern is valid
 	for i, log := range logs {
@@ -255,7 +256,7 @@ func (c *Contact) sanitized(p *page) {
 	}
 }
 
-// gpuState returns the GPU's line of mt doctor, or a note that NVML is missing; "" without a GPU.
+// gpuState returns the line of mt doctor on the GPU's state, or a note that NVML is missing; "" without a GPU.
 func (c *Contact) gpuState() string {
 	switch cuda := c.Doctor.CUDA; {
 	case cuda.Device == "":
@@ -282,7 +283,7 @@ func (m *ContactMachine) limits() string {
 	return "The container may take " + strings.Join(words, " and ") + "."
 }
 
-// dumps writes what cuda-gdb reports about the GPU's core dumps.
+// dumps writes what cuda-gdb reports about the core dumps that a GPU left.
 func (c *Contact) dumps(p *page) {
 	files, _ := filepath.Glob(filepath.Join(c.Path, "*.cudacore.txt")) // the pattern is valid
 	for i, file := range files {
@@ -302,7 +303,7 @@ func (c *Contact) dumps(p *page) {
 	}
 }
 
-// perSecondOf summarizes samples of tokens a second.
+// perSecondOf formats measured rates in tokens a second, as median and range; "not measured" without values.
 func perSecondOf(values []float64) string {
 	if len(values) == 0 {
 		return "not measured"
@@ -311,7 +312,7 @@ func perSecondOf(values []float64) string {
 	return fmt.Sprintf("%s [%s–%s]", humanize.Comma(int64(s.Median+0.5)), humanize.Comma(int64(s.Min+0.5)), humanize.Comma(int64(s.Max+0.5)))
 }
 
-// steps returns one table line for each part with training steps.
+// steps returns the table of training speed, with one row for each part with training steps.
 func (c *Contact) steps() [][]string {
 	rows := [][]string{{"part", "tokens a step", "tokens/s", "model TFLOP/s", "compute stalled", "device memory", "host to device", "device to host"}}
 	for _, part := range c.trained() {
@@ -331,7 +332,7 @@ func (c *Contact) steps() [][]string {
 	return rows
 }
 
-// figures returns the figures of all parts with training steps.
+// figures returns the table of measured and predicted figures of all parts with training steps.
 func (c *Contact) figures() [][]string {
 	rows := [][]string{{"part", "figure", "unit", "predicted", "measured", "ratio"}}
 	for _, part := range c.trained() {
@@ -344,8 +345,8 @@ func (c *Contact) figures() [][]string {
 	return rows
 }
 
-// ratios compares mt with its peers. Model TFLOP/s are counted the same way for both sides. The differences of losses
-// and gradient norms show that both sides run the same training.
+// ratios returns the table that compares mt with its peers. Model TFLOP/s are counted the same way for both sides. The
+// differences of losses and gradient norms show whether both sides run the same training.
 func (c *Contact) ratios() [][]string {
 	rows := [][]string{{"beside", "mt tokens/s", "peer tokens/s", "model TFLOP/s", "ratio", "losses, norms differ by", "the peer's setting"}}
 	for _, side := range sides {
@@ -383,7 +384,7 @@ func (c *Contact) ratios() [][]string {
 	return rows
 }
 
-// setting returns a peer's description of its own settings.
+// setting formats the settings of a peer. about is the peer's description of itself (TrainReport.About).
 func setting(about map[string]any) string {
 	var words []string
 	if rows, ok := about["micro_rows"]; ok {
@@ -397,7 +398,7 @@ func setting(about map[string]any) string {
 	return strings.Join(words, " ")
 }
 
-// profiled returns the part with timed operations; r is nil if there is none.
+// profiled returns the first part in which operations were timed, and its report; r is nil if there is none.
 func (c *Contact) profiled() (part string, r *TrainReport) {
 	for _, part := range c.trained() {
 		if r := c.Train[part]; len(r.Profile) > 0 && r.ProfileSteps > 0 {
@@ -407,7 +408,7 @@ func (c *Contact) profiled() (part string, r *TrainReport) {
 	return "", nil
 }
 
-// profile lists the operations of a step.
+// profile writes how the time of a step divides among operations.
 func (c *Contact) profile(p *page) {
 	p.printf("## Where the time of a step goes\n\n")
 	_, r := c.profiled()
@@ -435,7 +436,7 @@ func (c *Contact) profile(p *page) {
 	p.printf("; with events around each, so slower than the runs above.\n\n")
 }
 
-// rates lists the measured rates of attention, copies and products.
+// rates writes the measured rates of attention, copies and matrix products.
 func (c *Contact) rates(p *page) {
 	head := []string{"what", "unit", "predicted", "measured", "ratio", "least to most"}
 	spread := func(s Sample) string { return fmt.Sprintf("%.4g to %.4g", s.Min, s.Max) }
@@ -477,7 +478,8 @@ func (c *Contact) rates(p *page) {
 	}
 }
 
-// notes writes the notes of the device, such as memory that could not be pinned or products that cuBLASLt refused.
+// notes writes the notes of the device, such as memory that could not be pinned or matrix products that cuBLASLt
+// refused.
 func (c *Contact) notes(p *page) {
 	var said []string
 	where := map[string][]string{}

@@ -17,27 +17,28 @@ import (
 // CopyOptions configures Copy. Zero fields mean the defaults.
 type CopyOptions struct {
 	OnDevice
-	Bytes []int64 // sizes of copies; default 64 KiB to 64 MiB, on a GPU to 256 MiB
+	Bytes []int64 // sizes of copies; default 64 KiB to 64 MiB on a CPU, to 256 MiB on a GPU
 }
 
 // CopyReport has copy rates between host and device, within device memory and within host memory.
 type CopyReport struct {
 	Where
 	Rows []CopyRow `json:"rows"`
-	// LaunchUS is the cost of the smallest operation in microseconds. Enqueue is the time to enqueue it, and Stream the
-	// time on a busy stream. RoundTrip lasts from the enqueue until the host knows that the operation is complete.
+	// LaunchUS is the cost of the smallest operation in microseconds. Enqueue is the host's time to enqueue it, and
+	// Stream its time on a stream that is already busy. RoundTrip lasts from the enqueue until the host knows that the
+	// operation is complete.
 	LaunchUS struct {
 		Enqueue   Sample `json:"enqueue"`
 		Stream    Sample `json:"stream"`
 		RoundTrip Sample `json:"round_trip"`
 	} `json:"launch_us"`
-	// Figures has the medians of the smallest operation.
+	// Figures has the medians of LaunchUS beside their predictions.
 	Figures []Figure `json:"figures"`
 	LeftOut []string `json:"left_out,omitempty"` // measurements for which the device lacks memory
 }
 
-// CopyRow is one kind of copy or update. Rates are in 10⁹ bytes a second. Copies between host and device count each
-// byte once. Copies within one memory, and updates, count each byte as read and as written.
+// CopyRow is one kind of copy or update at one size. Rates are in 10⁹ bytes a second. Copies between host and device
+// count each byte once. Copies within one memory, and updates, count each byte twice if it is read and written.
 type CopyRow struct {
 	What         string `json:"what"`
 	Memory       string `json:"memory,omitempty"` // host memory: pinned, registered or pageable
@@ -47,7 +48,8 @@ type CopyRow struct {
 	rates.Beside        // GB/s
 }
 
-// Copy measures copies of every size, and host updates over the same number of bytes.
+// Copy measures copies of every size in o.Bytes, and host updates of layers with that many bytes of weights and
+// moments.
 func Copy(ctx context.Context, o CopyOptions) (*CopyReport, error) {
 	if len(o.Bytes) == 0 {
 		o.Bytes = [][]int64{{64 << 10}, {64 << 10, 1 << 20, 16 << 20, 64 << 20}, {64 << 10, 1 << 20, 16 << 20, 64 << 20, 256 << 20}}[o.scale()]
@@ -85,13 +87,14 @@ func Copy(ctx context.Context, o CopyOptions) (*CopyReport, error) {
 	return r, nil
 }
 
-// add appends a row. predicted is the time of the copy by the machine's rates, in seconds; 0: unknown.
+// add appends a row. moved is the number of bytes that the rate counts, and predicted the time of the copy by the
+// machine's rates, in seconds; 0: unknown.
 func (r *CopyReport) add(what, memory string, bytes int64, moved float64, t measure.Seconds, predicted float64) {
 	r.Rows = append(r.Rows, CopyRow{What: what, Memory: memory, Bytes: bytes, GBps: rateOf(moved/1e9, t), Runs: t.Runs,
 		Beside: rates.Against(perSecond(moved/1e9, predicted), moved/1e9/t.Median)})
 }
 
-// launches returns the figures of the smallest operation.
+// launches returns the figures of the smallest operation (LaunchUS).
 func (r *CopyReport) launches() []Figure {
 	var enqueue, stream float64
 	if r.machine != nil {
@@ -102,8 +105,9 @@ func (r *CopyReport) launches() []Figure {
 		{"the smallest operation, there and back", "µs", rates.Against(0, l.RoundTrip.Median)}}
 }
 
-// copySeconds predicts the seconds of a copy of n bytes: up, down, and in both directions at once, where each direction
-// gets half of the link. Zeros mean that there is no prediction, as for pageable memory.
+// copySeconds predicts the seconds of a copy of n bytes: up is the time from host to device, down from device to host.
+// With copies in both directions at once, each takes both. Zeros mean that there is no prediction, as for pageable
+// memory.
 func (r *CopyReport) copySeconds(n float64, kind measure.Memory) (up, down, both float64) {
 	m := r.machine
 	if m == nil || kind == measure.Pageable {
@@ -114,8 +118,8 @@ func (r *CopyReport) copySeconds(n float64, kind measure.Memory) (up, down, both
 	return fixed + n/(l.Up*1e9), fixed + n/(l.Down*1e9), fixed + 2*n/(l.Both*1e9)
 }
 
-// hostSeconds predicts the seconds that a host operation on this number of bytes takes; the function of selects the
-// operation's rate. 0: no prediction.
+// hostSeconds predicts the seconds that a host operation on this number of bytes takes. The function of selects the
+// operation's cost from the host's rates. 0: there is no prediction.
 func (r *CopyReport) hostSeconds(of func(h *rates.Host) rates.Op, bytes int64) float64 {
 	if r.machine == nil {
 		return 0
@@ -123,7 +127,7 @@ func (r *CopyReport) hostSeconds(of func(h *rates.Host) rates.Op, bytes int64) f
 	return of(&r.machine.Host).Cost(float64(bytes)).Seconds
 }
 
-// device measures the device's copies of one size.
+// device measures all copies of one size that involve the device.
 func (r *CopyReport) device(ctx context.Context, o CopyOptions, m *measure.Meter, bytes int64) error {
 	leave := func(what string, err error) error {
 		if outOfMemory(err) {
@@ -167,11 +171,12 @@ func (r *CopyReport) device(ctx context.Context, o CopyOptions, m *measure.Meter
 	return nil
 }
 
-// registerThreads lists the thread counts for measuring registration.
+// registerThreads lists the numbers of threads with which the pinning of host memory is measured.
 var registerThreads = []int{1, 2, 4, measure.PinThreads}
 
-// registering measures how fast host memory is pinned, by number of threads. A GPU pins in pieces of 256 MiB, so there
-// is one piece for each thread.
+// registering measures how fast host memory is pinned with each number of threads in registerThreads. Threads pin
+// separate pieces at the same time. A GPU's piece has 256 MiB, and the memory has one piece for each thread of the
+// largest number.
 func (r *CopyReport) registering(ctx context.Context, o CopyOptions, m *measure.Meter) error {
 	bytes := slices.Max(o.Bytes) * int64(slices.Max(registerThreads))
 	if err := o.next(ctx, "registering %s", human.Bytes(bytes)); err != nil {
@@ -191,7 +196,7 @@ func (r *CopyReport) registering(ctx context.Context, o CopyOptions, m *measure.
 	return nil
 }
 
-// host measures copies and updates within host memory, on all cores.
+// host measures copies and optimizer updates within host memory, on all cores.
 func (r *CopyReport) host(ctx context.Context, o CopyOptions) error {
 	pool := parallel.New(o.Threads)
 	defer pool.Close()
@@ -254,7 +259,7 @@ func (r *CopyReport) WriteTable(w io.Writer) error {
 	return writeLeftOut(w, r.LeftOut)
 }
 
-// writeLeftOut prints the skipped measurements with the reasons.
+// writeLeftOut prints the measurements that were left out, with the reasons.
 func writeLeftOut(w io.Writer, left []string) error {
 	for _, s := range left {
 		if _, err := fmt.Fprintln(w, "left out:", s); err != nil {

@@ -8,7 +8,7 @@ import (
 )
 
 // gauge measures the current speed of the machine. The speed of a shared machine can change within a minute by more
-// than the compared difference. The gauge is a small training run that pauses between readings.
+// than the difference that a comparison looks for. The gauge is a small training run that pauses between readings.
 type gauge struct{ run *trials.Synthetic }
 
 // gaugeSteps is the number of steps in a reading, which takes about a tenth of a second.
@@ -25,13 +25,13 @@ func newGauge() (*gauge, error) {
 		return nil, fmt.Errorf("gauge: %w", err)
 	}
 	g := &gauge{run}
-	if _, err := g.read(); err != nil { // the first run touches new memory
+	if _, err := g.read(); err != nil { // this reading does not count: the first run touches new memory
 		return nil, err
 	}
 	return g, nil
 }
 
-// read returns the current time of a gauge step, in seconds.
+// read runs gaugeSteps steps and returns the mean time of a step, in seconds.
 func (g *gauge) read() (float64, error) {
 	reports, err := g.run.Run(gaugeSteps)
 	if err != nil {
@@ -46,11 +46,11 @@ func (g *gauge) read() (float64, error) {
 
 func (g *gauge) close() error { return g.run.Close() }
 
-// steady is the largest ratio of gauge readings at which a timing counts.
+// steady is the largest ratio of two gauge readings at which the machine's speed counts as unchanged.
 const steady = 1.1
 
-// timed calls do until gauge readings before and after it agree within steady, but at most attempts times. It returns
-// the mean of the last two readings.
+// timed calls do, with a gauge reading before and after each call, until the two readings differ by at most the factor
+// steady. After the given number of attempts it stops anyway. It returns the mean of the last two readings.
 func timed(read func() (float64, error), attempts int, do func() error) (float64, error) {
 	for try := 1; ; try++ {
 		before, err := read()

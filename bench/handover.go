@@ -17,25 +17,25 @@ import (
 )
 
 const (
-	// tableLen is the number of random weights handed over. It is prime, so the rows of a matrix do not repeat the same
-	// weights.
+	// tableLen is the number of random weights in the table. It is prime, so the rows of a matrix begin at different
+	// places of the table and differ.
 	tableLen = 4194301
-	// tableStd is the standard deviation of the weights.
+	// tableStd is the standard deviation of the weights in the table.
 	tableStd = 0.02
-	// givenBatches is the number of batches; after the last, the first follows again.
+	// givenBatches is the number of different batches. After the last batch of them, the first one is trained again.
 	givenBatches = 8
 	// Settings of config.json that both sides share, besides the sizes.
 	ropeTheta = 10000.0
 	normEps   = 1e-6
 )
 
-// Handover holds the weights and batches that both sides use. Element i of a matrix called NAME in checkpoints, in
-// row-major order, is table[(crc32(NAME) + i) mod tableLen]. Norms are 1 and biases 0. So billions of weights need 16
-// MiB, and each side fills its own weights without reading the other's.
+// Handover holds the weights and batches that mt and the peer both use. Element i of the matrix NAME (its name in
+// checkpoints), in row-major order, is table[(crc32(NAME) + i) mod tableLen]. Norms are 1 and biases 0. So billions of
+// weights need 16 MiB, and each side fills its own weights from the table.
 type Handover struct {
 	shape   TrainShape
 	table   []float32
-	batches [][]int32 // each Rows*SeqLen tokens
+	batches [][]int32 // each has Rows*SeqLen token ids
 }
 
 // weightTable is the table of every Handover. It is computed once.
@@ -47,7 +47,7 @@ var weightTable = sync.OnceValue(func() []float32 {
 	return table
 })
 
-// newHandover draws weights and tokens for shape. The draw is the same each time.
+// newHandover draws the batches for shape at random, with a fixed seed, so the draw is the same each time.
 func newHandover(shape TrainShape) *Handover {
 	h := &Handover{shape: shape, table: weightTable(), batches: make([][]int32, givenBatches)}
 	r := rand.New(rand.NewPCG(1, 2))
@@ -60,7 +60,8 @@ func newHandover(shape TrainShape) *Handover {
 	return h
 }
 
-// row stores row r of p in dst. It serves as SyntheticOptions.Weights.
+// row stores rows of the parameter p in dst, from row r on, as many as dst holds. It serves as
+// SyntheticOptions.Weights.
 func (h *Handover) row(p model.Param, r int, dst []float32) {
 	if p.Dims < 2 { // norms, biases
 		var c model.Config // the zero value adds no offset to norms
@@ -80,7 +81,7 @@ func (h *Handover) row(p model.Param, r int, dst []float32) {
 	}
 }
 
-// batch returns the rows of a step, where steps count from 1. It serves as SyntheticOptions.Batch.
+// batch returns the rows of the given step; the first step is 1. It serves as SyntheticOptions.Batch.
 func (h *Handover) batch(step int) []data.Row {
 	ids := h.batches[(step-1)%len(h.batches)]
 	rows := make([]data.Row, h.shape.Rows)
@@ -90,8 +91,9 @@ func (h *Handover) batch(step int) []data.Row {
 	return rows
 }
 
-// write writes a peer's input into dir: weights.f32 and batches.i32 (little endian), and handover.json. The file
-// handover.json includes chosen unless chosen is nil.
+// write writes a peer's input into the folder dir: weights.f32 and batches.i32 (little endian), and handover.json with
+// the settings. Unless chosen is nil, handover.json includes it: the settings that an earlier process of the peer found
+// fastest.
 func (h *Handover) write(dir string, s TrainSetup, chosen map[string]any) error {
 	recipe := trials.SyntheticRecipe
 	about := map[string]any{

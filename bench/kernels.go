@@ -8,64 +8,64 @@ import (
 	"strconv"
 )
 
-// KernelsOptions selects the kernels to count, and the GPU whose times are modelled.
+// KernelsOptions selects the operations whose kernels are counted, and the GPU whose times are modelled.
 type KernelsOptions struct {
 	GPU string // name for plan/rates: h100, rtx-4090
 	// Only lists the operations to count, by name; empty: all.
 	Only []string
-	Log  func(string) // receives the operation counted next; may be nil
+	Log  func(string) // is called with the operation that is counted next; may be nil
 }
 
-// KernelsReport has the emulator's counts of our kernels, and their times on a GPU by a model.
+// KernelsReport has the emulator's counts of mt's own kernels, and their times on a GPU by a model.
 type KernelsReport struct {
 	GPU        string            `json:"gpu"`
 	Operations []KernelOperation `json:"operations"`
 }
 
-// KernelOperation is an operation at a shape. Times are in seconds.
+// KernelOperation is one operation at one shape. Times are in seconds.
 type KernelOperation struct {
 	Name  string  `json:"name"`
 	Shape string  `json:"shape"`
 	FLOPs float64 `json:"flops,omitempty"`
 	Bytes int64   `json:"bytes"` // minimum traffic, whatever the implementation
-	// Roofline is the GPU's time for FLOPs or Bytes at the peak rates of the datasheet.
+	// Roofline is the longer of two times on the GPU: for FLOPs and for Bytes, at the peak rates of the datasheet.
 	Roofline float64     `json:"roofline_s"`
 	Bound    float64     `json:"bound_s"`    // least possible time by the model, summed over the launches
 	Expected float64     `json:"expected_s"` // expected time by the model, summed over the launches
 	Launches []KernelRow `json:"launches"`
 }
 
-// KernelRow has the counts and times of one kernel launch.
+// KernelRow has the counts and the modelled times of one kernel launch.
 type KernelRow struct {
 	Kernel    string `json:"kernel"`
 	Blocks    int    `json:"blocks"`
 	Threads   int    `json:"threads"`
 	Registers int    `json:"registers"`
 	Shared    int    `json:"shared_bytes"`
-	// Blocks and warps that one multiprocessor holds at a time, and the resource that limits them.
+	// Numbers of blocks and warps that one multiprocessor holds at a time, and the resource that limits them.
 	ResidentBlocks int    `json:"resident_blocks"`
 	ResidentWarps  int    `json:"resident_warps"`
 	Limit          string `json:"limit"`
-	// Counts has warp instructions by class, and the other counters.
+	// Counts has the number of warp instructions by class, and the emulator's other counters.
 	Counts    map[string]int64 `json:"counts"`
 	Memory    int64            `json:"memory_bytes"`
 	Ran       int              `json:"blocks_run"`
 	Deviation float64          `json:"deviation"`
-	// Busy is the busy time of each resource of the GPU.
+	// Busy has, for each resource of the GPU, the seconds that the launch keeps it busy.
 	Busy     map[string]float64 `json:"busy_s"`
 	Bound    float64            `json:"bound_s"`
 	By       string             `json:"bound_by"`
 	Expected float64            `json:"expected_s"`
-	// Sectors is the number of sectors in a request to global memory. Conflicts is the fraction of shared-memory
-	// wavefronts caused by bank conflicts.
+	// Sectors is the mean number of 32-byte sectors that a request to global memory touches. Conflicts is the fraction
+	// of shared-memory wavefronts that bank conflicts cause.
 	Sectors   float64 `json:"sectors_per_request"`
 	Conflicts float64 `json:"conflicts"`
 }
 
-// countKernels implements Kernels in builds with the emulator; nil in other builds.
+// countKernels implements Kernels. It is nil in builds without the emulator.
 var countKernels func(ctx context.Context, o KernelsOptions) (*KernelsReport, error)
 
-// Kernels counts our kernels in the emulator.
+// Kernels counts mt's own kernels in the emulator. In builds without the emulator it returns an error.
 func Kernels(ctx context.Context, o KernelsOptions) (*KernelsReport, error) {
 	if countKernels == nil {
 		return nil, errors.New("bench kernels: this mt has no emulator to count in: build one with go build -tags emu ./cmd/mt")
@@ -93,7 +93,7 @@ func (r *KernelsReport) WriteTable(w io.Writer) error {
 	return writeTable(w, rows)
 }
 
-// reaches returns the expected rate of an operation.
+// reaches formats the rate that an operation is expected to reach.
 func (o *KernelOperation) reaches() string {
 	if o.FLOPs > 0 {
 		return fmt.Sprintf("%.1f TFLOP/s", o.FLOPs/o.Expected/1e12)

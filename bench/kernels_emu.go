@@ -44,7 +44,7 @@ func kernelsOnEmulator(ctx context.Context, o KernelsOptions) (*KernelsReport, e
 	return r, nil
 }
 
-// checkOnly returns an error for names of unknown operations.
+// checkOnly returns an error if only names an operation that cases does not have.
 func checkOnly(only []string, cases []appraise.Case) error {
 	var known []string
 	for _, c := range cases {
@@ -92,5 +92,5 @@ func launchRow(l *appraise.Launch) KernelRow {
 	return out
 }
 
-// part returns a/b, or 0 if both are 0.
+// part returns a/b; 0 if both are 0.
 func part(a, b int64) float64 { return float64(a) / float64(max(b, 1)) }

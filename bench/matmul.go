@@ -18,7 +18,7 @@ type MatMulOptions struct {
 	DTypes  []device.DType // default: fp32 on a CPU, bf16 and fp32 on a GPU
 	Model   *model.Config  // the model whose products are measured; nil: square products only
 	Name    string         // name of Model
-	Tokens  int            // tokens of a launch; default 1024 on a CPU, 8192 on a GPU
+	Tokens  int            // tokens in a launch; default 1024 on a CPU, 8192 on a GPU
 	Squares []int          // sizes of square products; default 512, 1024, 2048 on a CPU, 1024 … 8192 on a GPU
 }
 
@@ -31,7 +31,7 @@ type MatMulReport struct {
 	LeftOut []string    `json:"left_out,omitempty"`
 }
 
-// MatMulRow is one shape. TFLOPS counts 2·M·N·K, in 10¹² a second.
+// MatMulRow is one product at one shape. TFLOPS counts 2·M·N·K FLOPs for a product, in 10¹² a second.
 type MatMulRow struct {
 	Name         string `json:"name"` // the weight's role, and the pass
 	DType        string `json:"dtype"`
@@ -46,14 +46,14 @@ type MatMulRow struct {
 	rates.Beside        // TFLOP/s
 }
 
-// named is a product with its name.
+// named is a matrix product with its name in the report.
 type named struct {
 	name string
 	measure.Product
 }
 
-// threeWays returns the three products of one weight of shape (out, in) in a step over this number of tokens: the
-// output, the input's gradient and the weight's gradient.
+// threeWays returns the three matrix products of one weight (out, in) in a training step over this number of tokens.
+// They compute the output, the input's gradient and the weight's gradient.
 func threeWays(name string, tokens, out, in int, dt device.DType) []named {
 	return []named{
 		{name + ", forward", measure.Product{M: tokens, N: out, K: in, TransB: true, DType: dt}},
@@ -62,11 +62,11 @@ func threeWays(name string, tokens, out, in int, dt device.DType) []named {
 	}
 }
 
-// products returns the products measured in one dtype: one two-dimensional weight of each role in the model, and
-// squares.
+// products returns the products to measure in one dtype: for each role in the model the products of one two-dimensional
+// weight, and square products.
 func (o MatMulOptions) products(dt device.DType) []named {
 	var all []named
-	seen := map[model.Role]bool{model.RoleEmbed: true} // rows are gathered, not multiplied
+	seen := map[model.Role]bool{model.RoleEmbed: true} // the embedding's rows are gathered, not multiplied
 	if o.Model != nil {
 		for _, l := range o.Model.Layers() {
 			for _, p := range l.Params {
@@ -83,7 +83,7 @@ func (o MatMulOptions) products(dt device.DType) []named {
 	return all
 }
 
-// MatMul measures all products.
+// MatMul measures all products of o in each dtype.
 func MatMul(ctx context.Context, o MatMulOptions) (*MatMulReport, error) {
 	if len(o.Squares) == 0 {
 		o.Squares = [][]int{{64}, {512, 1024, 2048}, {1024, 2048, 4096, 8192}}[o.scale()]
@@ -127,7 +127,7 @@ func (r *MatMulReport) measure(ctx context.Context, o MatMulOptions, m *measure.
 	return nil
 }
 
-// operands formats the transpositions.
+// operands formats the transpositions, for example "A·Bᵀ".
 func (r MatMulRow) operands() string {
 	return SGEMMShape{TransA: r.TransA, TransB: r.TransB, Accumulate: r.Accumulate}.operands()
 }

@@ -15,18 +15,18 @@ import (
 	"mt/plan/rates"
 )
 
-// ours is mt's side of a comparison: the whole pipeline over random tokens.
+// ours is mt's side of a comparison: the whole training pipeline over the given weights and tokens.
 type ours struct {
 	run     *trials.Synthetic
 	records []StepRecord
-	warmup  int // steps before the first round
+	warmup  int // uncounted steps before the first round
 	timed   PipelineSample
 	sums    sums
 	machine *rates.Machine // nil: nothing is predicted
 	why     string         // why there is no machine
 }
 
-// sums accumulates times and traffic of the timed steps.
+// sums accumulates times and traffic of the counted steps.
 type sums struct {
 	steps                    int
 	tokens                   int64
@@ -40,26 +40,26 @@ func (s *sums) add(r actors.StepReport, flops, executed float64) {
 	s.h2d, s.d2h = s.h2d+r.H2D, s.d2h+r.D2H
 }
 
-// rates returns the fields of Details that are amounts a second.
+// rates returns Details with only those fields set that are amounts a second.
 func (s *sums) rates() Details {
 	return Details{TFLOPS: s.flops / s.seconds / 1e12, TFLOPSExecuted: s.executed / s.seconds / 1e12,
 		H2DGBps: float64(s.h2d) / s.seconds / 1e9, D2HGBps: float64(s.d2h) / s.seconds / 1e9}
 }
 
-// Details describes mt's timed steps beyond their speed.
+// Details describes mt's counted steps beyond their speed.
 type Details struct {
 	Device string `json:"device"`
 	// Notes has the notes of the device, such as memory that could not be pinned or products that cuBLASLt did not
 	// compute.
 	Notes []string `json:"notes"`
-	// TFLOPS counts the model's FLOPs; TFLOPSExecuted adds recomputation. Both are in 10^12 a second.
+	// TFLOPS counts the model's FLOPs, and TFLOPSExecuted also the FLOPs of recomputation. Both are in 10^12 a second.
 	TFLOPS         float64 `json:"tflops"`
 	TFLOPSExecuted float64 `json:"tflops_executed"`
 	DeviceBytes    int64   `json:"device_bytes"` // peak
 	HostBytes      int64   `json:"host_bytes"`   // as planned
 	H2DGBps        float64 `json:"h2d_gbps"`     // 10^9 bytes a second, over the whole step
 	D2HGBps        float64 `json:"d2h_gbps"`
-	// Choices of the plan.
+	// Values that the plan chose.
 	Depths           plan.Depths `json:"pipeline"`
 	MicroBatchTokens int         `json:"micro_batch_tokens"`
 	ChunkTokens      int         `json:"chunk_tokens"`
@@ -68,22 +68,22 @@ type Details struct {
 	HeadShards       int         `json:"head_shards"`
 	Attention        string      `json:"attention_kernels,omitempty"` // fused, portable or sm90a, on a GPU
 	Memory           plan.Table  `json:"memory"`
-	// Figures has the figures of a step, and the memory. PredictedFor names the machine of the predictions. If there is none,
-	// Unpredicted is the reason.
+	// Figures has the figures of a step and of memory. PredictedFor names the machine whose rates give the predictions.
+	// If there is none, Unpredicted is the reason.
 	Figures      []Figure `json:"figures"`
 	PredictedFor string   `json:"predicted_for,omitempty"`
 	Unpredicted  string   `json:"unpredicted,omitempty"`
 }
 
-// PipelineSample sums the activity of the compute stream over the timed steps.
+// PipelineSample sums the activity of the compute stream over the counted steps.
 type PipelineSample struct {
 	ComputeS float64            `json:"compute_s"` // wall time of the compute stream, from one step's end to the next
 	StallS   map[string]float64 `json:"stall_s"`   // stalled time within ComputeS, by cause
-	// Share is the sum of the stalls over ComputeS.
+	// Share is the sum of all stalls divided by ComputeS.
 	Share float64 `json:"stall_share"`
 }
 
-// Config returns the architecture of the shape, untied, with random weights.
+// Config returns the model configuration of the shape: output projection not tied to the embedding, random weights.
 func (s TrainShape) Config() (*model.Config, error) {
 	family := "llama"
 	if s.AttentionBias {
@@ -95,7 +95,7 @@ func (s TrainShape) Config() (*model.Config, error) {
 		"head_dim": int64(s.headDim()), "rope_theta": ropeTheta, "rms_norm_eps": normEps}, "shape")
 }
 
-// With returns s with the positive Layers, Rows and SeqLen of change substituted.
+// With returns s with the Layers, Rows and SeqLen of change, as far as they are positive.
 func (s TrainShape) With(change TrainShape) TrainShape {
 	for _, f := range []struct{ to, from *int }{{&s.Layers, &change.Layers}, {&s.Rows, &change.Rows}, {&s.SeqLen, &change.SeqLen}} {
 		if *f.from > 0 {
@@ -112,7 +112,8 @@ func (s TrainShape) headDim() int {
 	return s.HiddenSize / s.Heads
 }
 
-// NewOurs returns a constructor of mt's side. The setup provides shape and threads.
+// NewOurs returns a constructor of mt's side with the given options. The setup of a comparison provides shape and
+// threads.
 func NewOurs(options trials.SyntheticOptions) NewRunner {
 	return func(_ context.Context, s TrainSetup) (TrainRunner, error) {
 		o := options
@@ -138,15 +139,15 @@ func NewOurs(options trials.SyntheticOptions) NewRunner {
 		if _, err := r.steps(r.warmup); err != nil {
 			return nil, errors.Join(fmt.Errorf("warm up: %w", err), run.Close())
 		}
-		if _, err := run.Times(); err != nil { // discards the times of the warm-up
+		if _, err := run.Times(); err != nil { // discards the operation times of the warm-up
 			return nil, errors.Join(err, run.Close())
 		}
 		return r, nil
 	}
 }
 
-// RunSteps implements TrainRunner. The pipeline runs through all steps of a round. The time of a counted step lasts
-// from the previous step's report to its own.
+// RunSteps implements TrainRunner. All steps of a round run through the pipeline without a pause. The time of a counted
+// step lasts from the previous step's report to its own report.
 func (r *ours) RunSteps(k int) (seconds []float64, tokens int64, err error) {
 	reports, err := r.steps(k + untimed)
 	if err != nil {
@@ -174,7 +175,7 @@ func (r *ours) steps(k int) ([]actors.StepReport, error) {
 // Records implements recorder.
 func (r *ours) Records() []StepRecord { return r.records }
 
-// details returns the details of the timed steps.
+// details returns the details of the counted steps.
 func (r *ours) details() (*Details, error) {
 	p := r.run.Plan
 	table := p.Table()
@@ -201,8 +202,8 @@ func (r *ours) details() (*Details, error) {
 // gib is a GiB.
 const gib = 1 << 30
 
-// figures returns the figures of a step: measured values of d beside predictions of p. If p is nil, only memory has a
-// prediction, from the plan.
+// figures returns the figures of a step: the measured values of d beside the predicted values of p. If p is nil, only
+// memory has a prediction, which comes from the plan.
 func (r *ours) figures(d *Details, p *predict.Prediction) []Figure {
 	var said struct{ step, rate, tflops, executed, stall, up, down float64 }
 	if p != nil {
@@ -225,8 +226,8 @@ func (r *ours) figures(d *Details, p *predict.Prediction) []Figure {
 	return out
 }
 
-// operations returns the operation times since the last call, averaged over steps steps, beside the predictions. It
-// returns none if operations are not timed.
+// operations returns the time of each operation since the last call, as a mean over the given number of steps, beside
+// its prediction. It returns none if operations are not timed.
 func (r *ours) operations(steps int) ([]OpTime, error) {
 	times, err := r.run.Times()
 	if err != nil || len(times) == 0 {
@@ -252,7 +253,7 @@ func (r *ours) operations(steps int) ([]OpTime, error) {
 // Parameters returns the number of parameters of the model.
 func (r *ours) Parameters() int64 { return r.run.Plan.Table().Params }
 
-// Pipeline returns the pipeline's activity in the timed steps.
+// Pipeline returns the activity of the compute stream in the counted steps.
 func (r *ours) Pipeline() PipelineSample { return r.timed }
 
 // Close implements io.Closer.

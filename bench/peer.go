@@ -14,11 +14,11 @@ import (
 	"time"
 )
 
-// PythonVariable names the environment variable with the Python interpreter for peers. Without the variable, peers run
-// in python3 of PATH.
+// PythonVariable names the environment variable with the path of the Python interpreter that runs peers. Without the
+// variable, peers run in the python3 that PATH finds.
 const PythonVariable = "MT_PYTHON"
 
-// python returns the interpreter for peers.
+// python returns the path of the interpreter that runs peers.
 func python() string {
 	if name := os.Getenv(PythonVariable); name != "" {
 		return name
@@ -26,23 +26,23 @@ func python() string {
 	return "python3"
 }
 
-// quitWithin bounds the time until a peer ends after it was told to quit. orphansWithin bounds the time that programs
-// started by the peer may hold its output after its end.
+// quitWithin bounds the time from telling a peer to quit until it is killed. orphansWithin bounds how long programs
+// that the peer started may keep its output open after the peer has ended.
 const quitWithin, orphansWithin = 60 * time.Second, 3 * time.Second
 
-// peer is a script of peers/ in its own process. It writes one line of JSON when it is ready, and one line for each
-// line of its input.
+// peer is a script of the folder peers/ that runs in a process of its own. It writes one line of JSON when it is ready.
+// Then it writes one line of JSON for each line of its input.
 type peer struct {
 	cmd    *exec.Cmd
 	stdin  io.WriteCloser
 	stdout *bufio.Reader
 	stderr tail
 	about  map[string]any
-	end    func() error // ends the process, once
+	end    func() error // ends the process; further calls only return the same error
 }
 
-// startPeer runs the interpreter with args: the script and its arguments. It returns when the script is ready. The text
-// needs names the required Python packages, for errors. Ending ctx ends the process.
+// startPeer runs the interpreter python with args, a script and its arguments. It returns when the script is ready.
+// needs describes the required Python packages, for errors. The process is killed when ctx ends.
 func startPeer(ctx context.Context, python, needs string, args ...string) (*peer, error) {
 	p := &peer{cmd: exec.CommandContext(ctx, python, args...)}
 	p.cmd.Stderr = &p.stderr
@@ -74,10 +74,10 @@ func startPeer(ctx context.Context, python, needs string, args ...string) (*peer
 	return p, nil
 }
 
-// About returns the first line of the process: versions, and the script's description of itself.
+// About returns the peer's first line: its versions, and how the script describes itself.
 func (p *peer) About() map[string]any { return p.about }
 
-// answer is a script's report on the steps that it ran.
+// answer is a script's report on the steps that it has just run.
 type answer struct {
 	Seconds  []float64 `json:"seconds"`
 	Tokens   int64     `json:"tokens"`
@@ -86,7 +86,7 @@ type answer struct {
 	Error    string    `json:"error"`
 }
 
-// ask runs k steps.
+// ask makes the peer run k steps and returns its report.
 func (p *peer) ask(k int) (*answer, error) {
 	if _, err := fmt.Fprintf(p.stdin, "run %d\n", k); err != nil {
 		return nil, p.fail(err)
@@ -117,7 +117,8 @@ func (p *peer) quit() error {
 	return errors.Join(p.cmd.Wait(), closing)
 }
 
-// read reads one line of the process's output and decodes its JSON into the variable that into points to.
+// read reads one line of the process's output, decodes the JSON into the variable to which into points, and returns the
+// line.
 func (p *peer) read(into any) ([]byte, error) {
 	line, err := p.stdout.ReadBytes('\n')
 	if err != nil {
@@ -130,7 +131,8 @@ func (p *peer) read(into any) ([]byte, error) {
 	return line, nil
 }
 
-// fail ends the process, which is unusable after err. It returns the reason of the process's end, or err.
+// fail ends the process, which cannot be used after err. If the process ended with an error, fail returns that error,
+// otherwise err.
 func (p *peer) fail(err error) error {
 	if ended := p.end(); ended != nil {
 		err = ended

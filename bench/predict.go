@@ -21,27 +21,27 @@ import (
 
 // PredictOptions configures Predict.
 type PredictOptions struct {
-	// Rates measures the rates of this machine, with a device that copies. It is called before each round. A gauge
-	// then tells how much faster or slower the machine is when a configuration runs.
+	// Rates measures the rates of this machine, for a device to which tiles are copied. Predict calls it before each
+	// round. For each run it then scales the rates to the machine's speed at that time, as a gauge reads it.
 	Rates          func(ctx context.Context) (*rates.Machine, error)
 	Configurations int
-	Rounds         int // runs of each configuration, in turn with all others
-	Steps          int // counted steps of a run
+	Rounds         int // number of rounds; each round runs every configuration once
+	Steps          int // steps of a run that count
 	Seed           uint64
 	Only           int // index of the only configuration to run; −1: all
-	// Progress, unless nil, is called when a run begins.
+	// Progress, unless nil, is called when a run begins, with the number of completed runs and the number of all runs.
 	Progress func(done, of int)
 }
 
-// Prediction is one configuration, predicted and measured.
+// Prediction is one configuration: its step time and its stalls, predicted and measured.
 type Prediction struct {
 	Configuration string  `json:"configuration"`
 	Throttled     bool    `json:"throttled"`
 	Predicted     Sample  `json:"predicted_s"` // seconds of a step
 	Measured      Sample  `json:"measured_s"`
 	Error         float64 `json:"error"` // predicted / measured − 1, the median of the rounds
-	// Fraction of the compute stream's time spent in stalls, and the cause of the longest stall. The cause is "none" if
-	// no cause takes a twentieth of the time.
+	// Fraction of the compute stream's time that was spent in stalls, and the cause with the most time. The cause is
+	// "none" if no cause takes a twentieth of the time.
 	PredictedStall float64 `json:"predicted_stall_share"`
 	MeasuredStall  float64 `json:"measured_stall_share"`
 	PredictedCause string  `json:"predicted_cause"`
@@ -53,14 +53,14 @@ type Predictions struct {
 	Machine   string       `json:"machine"`
 	Seed      uint64       `json:"seed"`
 	Rows      []Prediction `json:"configurations"`
-	Median    float64      `json:"median_error"` // of the absolute errors
+	Median    float64      `json:"median_error"` // median of the absolute values of Rows' errors
 	Worst     float64      `json:"worst_error"`
-	CausesHit int          `json:"causes_right"` // configurations with a stall whose main cause was predicted correctly
+	CausesHit int          `json:"causes_right"` // of the CausesOf configurations with a measured cause: those whose cause was predicted
 	CausesOf  int          `json:"causes_of"`
 	Load      float64      `json:"load"`
 }
 
-// configuration is one random configuration.
+// configuration is one random configuration with its predictions and measurements.
 type configuration struct {
 	o     trials.SyntheticOptions
 	plan  *plan.Run
@@ -68,13 +68,15 @@ type configuration struct {
 	said  []float64 // by round: predicted seconds
 	took  []float64 // by round: measured seconds
 	stall [actors.NumCauses]float64
-	busy  float64 // seconds of the compute stream, stalls included
+	busy  float64 // seconds of the compute stream over all rounds, stalls included
 }
 
-// stallWanted is the minimum predicted fraction of a step that a throttled configuration stalls.
+// stallWanted is the fraction of the time that a throttled configuration must stall by the prediction, so that the
+// cause of the stall matters.
 const stallWanted = 0.25
 
-// Predict draws configurations, predicts each, runs them in turns and compares.
+// Predict draws random configurations, predicts each, runs them in turns, and compares predicted with measured step
+// times.
 func Predict(ctx context.Context, o PredictOptions) (_ *Predictions, err error) {
 	defer func() {
 		if err != nil {
@@ -127,8 +129,8 @@ func Predict(ctx context.Context, o PredictOptions) (_ *Predictions, err error) 
 	return summary(m.Name, o, all), nil
 }
 
-// compare runs c once and predicts the run with the rates m. When m was measured, a gauge step took then seconds;
-// compare scales m to the speed that the gauge reads around the run.
+// compare runs c once and predicts the run from the rates m. then is the gauge's time of a step when m was measured. If
+// the gauge reads another time around the run, compare scales m by the ratio before it predicts.
 func (c *configuration) compare(ctx context.Context, g *gauge, m *rates.Machine, then float64, steps int) error {
 	var ran measurement
 	now, err := timed(g.read, 3, func() (err error) {
@@ -151,10 +153,11 @@ func (c *configuration) compare(ctx context.Context, g *gauge, m *rates.Machine,
 	return nil
 }
 
-// pick returns a random choice.
+// pick returns one of the choices at random.
 func pick[T any](r *rand.Rand, choices ...T) T { return choices[r.IntN(len(choices))] }
 
-// draw makes a configuration whose step takes a fraction of a second.
+// draw makes a random configuration whose step takes a fraction of a second on m, by the prediction. throttled: the
+// link, the updates or both are slowed down.
 func draw(r *rand.Rand, m *rates.Machine, throttled bool) (*configuration, error) {
 	for {
 		dim, heads := pick(r, 32, 64), pick(r, 2, 4, 6, 8)
@@ -182,7 +185,7 @@ func draw(r *rand.Rand, m *rates.Machine, throttled bool) (*configuration, error
 			return nil, err
 		}
 		if step := report.Elapsed.Seconds(); step < 0.03 || step > 0.5 {
-			continue // too short to time, or too long to wait for
+			continue // the step is too short to time, or too long to wait for
 		}
 		if throttled {
 			if report, err = c.slow(r, m, report); err != nil {
@@ -195,7 +198,7 @@ func draw(r *rand.Rand, m *rates.Machine, throttled bool) (*configuration, error
 	}
 }
 
-// note records the prediction of a round.
+// note adds the prediction r of one round to c.
 func (c *configuration) note(r actors.StepReport) {
 	c.said = append(c.said, r.Elapsed.Seconds())
 	var stall [actors.NumCauses]float64
@@ -205,7 +208,7 @@ func (c *configuration) note(r actors.StepReport) {
 	c.row.PredictedStall, c.row.PredictedCause = largest(stall, r.Compute.Seconds())
 }
 
-// predict predicts c on m, with the throttle of c applied.
+// predict predicts a step of c on the machine m, slowed down by c's throttle.
 func (c *configuration) predict(m *rates.Machine) (actors.StepReport, error) {
 	p, err := predict.Predict(c.plan, c.o.Throttle.Machine(m))
 	if err != nil {
@@ -214,8 +217,9 @@ func (c *configuration) predict(m *rates.Machine) (actors.StepReport, error) {
 	return p.Report, nil
 }
 
-// slow draws limits of the link, of updates or of both. It lowers them until the predicted stalls reach stallWanted of
-// the time.
+// slow draws limits of the link's rate, of the updates' rate or of both. It lowers the limits until the predicted
+// stalls take stallWanted of the time. The argument report is the prediction without limits, the result the prediction
+// with limits.
 func (c *configuration) slow(r *rand.Rand, m *rates.Machine, report actors.StepReport) (actors.StepReport, error) {
 	step := report.Elapsed.Seconds()
 	var updates float64
@@ -267,8 +271,8 @@ func (c *configuration) describe(hidden, ffn, layers, heads, vocab int) {
 
 // measurement has the times of a run's counted steps, in seconds.
 type measurement struct {
-	step  float64 // of one step
-	busy  float64 // of the compute stream in all steps, stalls included
+	step  float64 // mean time of a step
+	busy  float64 // time of the compute stream in all steps, stalls included
 	stall [actors.NumCauses]float64
 }
 
@@ -299,7 +303,8 @@ func (c *configuration) measure(ctx context.Context, steps int) (m measurement, 
 	return m, nil
 }
 
-// largest returns the fraction of time spent in stalls, and the cause of the longest stall.
+// largest returns the fraction of time that the stalls took together, and the cause of the longest stall; "none" if it
+// took less than a twentieth of time.
 func largest(stall [actors.NumCauses]float64, time float64) (share float64, cause string) {
 	most := actors.NoStall
 	for c := actors.NoStall + 1; c < actors.NumCauses; c++ {

@@ -9,12 +9,12 @@ import (
 	"mt/model"
 )
 
-// publishedJSON has figures that others have published, each with its source.
+// publishedJSON has speeds that others have published, each with its source.
 //
 //go:embed published.json
 var publishedJSON []byte
 
-// Counting methods of published figures.
+// Ways in which published figures count FLOPs or tokens.
 const (
 	countsTokens = "tokens"                       // tokens a second
 	countsSix    = "6·params·tokens, padding too" // without attention
@@ -26,15 +26,15 @@ type PublishedFigure struct {
 	System   string `json:"system"`
 	Hardware string `json:"hardware"`
 	Model    string `json:"model"`
-	// RowTokens is the sequence length; 0: not stated.
+	// RowTokens is the sequence length in tokens; 0: the source does not state it.
 	RowTokens int     `json:"row_tokens,omitempty"`
 	Value     float64 `json:"value"`
 	Unit      string  `json:"unit"`   // TFLOP/s or tokens/s, over all GPUs
 	Counts    string  `json:"counts"` // how the FLOPs are counted
 	Note      string  `json:"note,omitempty"`
 	Source    string  `json:"source"`
-	// Derived figures; zeros if the counting method is not stated. ModelTFLOPS counts as mt does. Without a sequence
-	// length, ModelTFLOPS omits attention and is too low.
+	// Figures derived from Value; 0 if the source does not state how it counted. ModelTFLOPS counts FLOPs as mt does.
+	// Without a sequence length, ModelTFLOPS omits attention and is too low.
 	TokensPerS  float64 `json:"tok_per_s,omitempty"`
 	SixTFLOPS   float64 `json:"six_per_parameter_tflops,omitempty"`
 	ModelTFLOPS float64 `json:"model_tflops,omitempty"`
@@ -45,7 +45,7 @@ type PublishedReport struct {
 	Figures []PublishedFigure `json:"figures"`
 }
 
-// Published returns the published figures, with their own counts and with mt's count.
+// Published returns the published figures, as their sources counted them and as mt counts.
 func Published() (*PublishedReport, error) {
 	r := &PublishedReport{}
 	if err := json.Unmarshal(publishedJSON, &r.Figures); err != nil {
@@ -59,7 +59,7 @@ func Published() (*PublishedReport, error) {
 	return r, nil
 }
 
-// convert computes the derived figures.
+// convert computes the derived figures of f from its Value.
 func (f *PublishedFigure) convert() error {
 	c, err := model.Preset(f.Model)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"text/tabwriter"
 )
 
-// whole formats s without decimals.
+// whole formats the median and range of s without decimals.
 func whole(s Sample) string { return fmt.Sprintf("%.0f [%.0f–%.0f]", s.Median, s.Min, s.Max) }
 
 // geomean returns the geometric mean of x, or 1 for an empty x.
@@ -22,8 +22,8 @@ func geomean(x []float64) float64 {
 	return math.Exp(sum / float64(max(len(x), 1)))
 }
 
-// loadNow returns the load average of the last minute, the number of running or runnable threads of the machine; 0 if
-// unknown.
+// loadNow returns the load average of the last minute: the mean number of threads that were running or ready to run on
+// the machine. 0: unknown.
 func loadNow() float64 {
 	raw, err := os.ReadFile("/proc/loadavg")
 	if err != nil {
@@ -36,8 +36,8 @@ func loadNow() float64 {
 	return load
 }
 
-// busy returns a warning if other programs ran when the load was measured; "" on an idle machine. Programs that wait by
-// spinning, as OpenMP's do, lose far more to other programs than the rest.
+// busy returns a warning if other programs ran when load, a load average, was read; "" on an idle machine. Programs
+// whose threads spin while they wait, as OpenMP's do, lose far more speed to other programs than others do.
 func busy(load float64) string {
 	if load < 0.25*float64(runtime.NumCPU()) {
 		return ""
@@ -45,7 +45,7 @@ func busy(load float64) string {
 	return fmt.Sprintf("other programs were running (load %.1f on %d cores): do not trust these ratios\n", load, runtime.NumCPU())
 }
 
-// writeTable aligns the cells in columns, to the right.
+// writeTable prints rows as a table of right-aligned columns.
 func writeTable(w io.Writer, rows [][]string) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	for _, cells := range rows {

@@ -13,7 +13,7 @@ import (
 	"mt/device/cpu/openblas"
 )
 
-// SGEMMShape is a product D (M,N) = op(A) (M,K) · op(B) (K,N).
+// SGEMMShape is a matrix product D (M,N) = op(A) (M,K) · op(B) (K,N), where op transposes or does nothing.
 type SGEMMShape struct {
 	Name       string `json:"name"`
 	M          int    `json:"m"`
@@ -24,9 +24,9 @@ type SGEMMShape struct {
 	Accumulate bool   `json:"accumulate"`
 }
 
-// SGEMMShapes returns the measured shapes: square products of 512 to 2048 with either or no operand transposed, and the
-// products of a training step over 2048 tokens. The latter are the forward, the input's gradient and the weight's
-// gradient, which accumulates.
+// SGEMMShapes returns the measured shapes. Square products have sizes 512 to 2048, with one or no operand transposed.
+// The others are the products of a training step over 2048 tokens. They compute the forward, the input's gradient and
+// the weight's gradient, which is added to D.
 func SGEMMShapes() []SGEMMShape {
 	var shapes []SGEMMShape
 	for _, n := range []int{512, 1024, 2048} {
@@ -49,10 +49,10 @@ func SGEMMShapes() []SGEMMShape {
 // SGEMMOptions configures SGEMM. The zero value is usable.
 type SGEMMOptions struct {
 	Threads int           // 0: runtime.GOMAXPROCS
-	Rounds  int           // alternations of the sides; 0: 7
+	Rounds  int           // rounds; in each, both sides run once; 0: 7
 	Sample  time.Duration // approximate time of a side in a round; 0: 100 ms
-	// Rest is the pause before each side runs. During the pause the other side's idle threads stop spinning and free
-	// the cores. 0 means 30 ms.
+	// Rest is the pause before each side runs. During the pause the idle threads of the side that ran before stop
+	// spinning and free the cores. 0 means 30 ms.
 	Rest   time.Duration
 	Shapes []SGEMMShape // nil: SGEMMShapes
 }
@@ -68,7 +68,7 @@ type SGEMMReport struct {
 	Peer   *SGEMMPeer `json:"peer,omitempty"`
 	NoPeer string     `json:"no_peer,omitempty"`
 	Rows   []SGEMMRow `json:"rows"`
-	// Geomean is the geometric mean of the rows' median ratios; 0 without a peer.
+	// Geomean is the geometric mean of the rows' median ratios; 0 if there is no peer.
 	Geomean float64 `json:"geomean_ratio,omitempty"`
 }
 
@@ -80,8 +80,8 @@ type SGEMMPeer struct {
 	Core   string `json:"core"`
 }
 
-// SGEMMRow has the rates of one shape in GFLOP/s. The rate of a round is the rate of its fastest product. Ratio divides
-// our rate by the peer's rate of the same round.
+// SGEMMRow has the rates of one shape in GFLOP/s. The rate of a round is the rate of the fastest call in the round.
+// Ratio divides our rate by the peer's rate of the same round.
 type SGEMMRow struct {
 	SGEMMShape
 	Ours  Sample  `json:"ours_gflops"`
@@ -89,8 +89,8 @@ type SGEMMRow struct {
 	Ratio *Sample `json:"ratio,omitempty"`
 }
 
-// SGEMM measures package gemm and, if present, OpenBLAS on the same shapes in turns. A missing OpenBLAS is not an
-// error. A library named by MT_OPENBLAS that cannot be loaded is an error.
+// SGEMM measures package gemm and OpenBLAS in turns on the same shapes. If no OpenBLAS is found, it measures package
+// gemm only. If MT_OPENBLAS names a library that cannot be loaded, it returns an error.
 func SGEMM(ctx context.Context, o SGEMMOptions) (*SGEMMReport, error) {
 	o.setDefaults()
 	pool := parallel.New(o.Threads)
@@ -147,7 +147,8 @@ func (o *SGEMMOptions) setDefaults() {
 	}
 }
 
-// product makes the operands of s. They are small whole numbers, so repeated accumulation stays in range.
+// product allocates the operands of s. The elements are small whole numbers, so that products added to D again and
+// again stay exact.
 func (s SGEMMShape) product() *openblas.Product {
 	fill := func(n int) []float32 {
 		x := make([]float32, n)
@@ -162,7 +163,8 @@ func (s SGEMMShape) product() *openblas.Product {
 	}
 }
 
-// row summarizes the times of a product with the given number of FLOPs: our times and, if there is a peer, the peer's.
+// row summarizes the times of one shape, whose product has this number of FLOPs. times[0] has our times, by round, and
+// times[1] the peer's if there is one.
 func (s SGEMMShape) row(flops float64, times [][]time.Duration) SGEMMRow {
 	ours := Rates(flops/1e9, times[0])
 	row := SGEMMRow{SGEMMShape: s, Ours: Summarize(ours)}
@@ -172,8 +174,8 @@ func (s SGEMMShape) row(flops float64, times [][]time.Duration) SGEMMRow {
 	return row
 }
 
-// measure runs the sides in turn and returns, for each side, the time of the fastest product of every round. The order
-// of the sides rotates from round to round.
+// measure runs the sides in turns, o.Rounds times. It returns, for each side and round, the time of the fastest call.
+// The side that runs first changes from round to round.
 func (o *SGEMMOptions) measure(ctx context.Context, sides []func()) ([][]time.Duration, error) {
 	times := make([][]time.Duration, len(sides))
 	for round := range o.Rounds {
@@ -189,7 +191,8 @@ func (o *SGEMMOptions) measure(ctx context.Context, sides []func()) ([][]time.Du
 	return times, nil
 }
 
-// fastest calls f once to warm up, then until total has passed, and returns the time of the fastest call.
+// fastest calls f once to warm up, and then again and again until total has passed. It returns the time of the fastest
+// call.
 func fastest(f func(), total time.Duration) time.Duration {
 	f()
 	best := time.Duration(math.MaxInt64)
@@ -235,7 +238,7 @@ func (r *SGEMMReport) WriteTable(w io.Writer) error {
 	return err
 }
 
-// operands formats the transpositions, for example "A·Bᵀ".
+// operands formats the product's transpositions, for example "A·Bᵀ".
 func (s SGEMMShape) operands() string {
 	a, b, c := "A", "B", ""
 	if s.TransA {

@@ -16,7 +16,7 @@ type Sample struct {
 // String returns the median with its range.
 func (s Sample) String() string { return fmt.Sprintf("%.2f [%.2f–%.2f]", s.Median, s.Min, s.Max) }
 
-// Summarize returns the Sample of values; the zero Sample without values.
+// Summarize returns the median and range of values; the zero Sample if there are no values.
 func Summarize(values []float64) Sample {
 	if len(values) == 0 {
 		return Sample{}
@@ -38,9 +38,8 @@ func Median(values []float64) float64 {
 	return (sorted[half-1] + sorted[half]) / 2
 }
 
-// Alternate runs all contestants in turns, in one round that does not count and then in the given number of rounds. It
-// returns the times of each contestant by round. The first contestant changes from round to round, so no contestant
-// always follows the same other.
+// Alternate runs all contestants in turns, first in one round that does not count and then in the given number of
+// rounds. It returns the times of each contestant by round. The contestants take turns in beginning a round.
 func Alternate(rounds int, contestants ...func()) [][]time.Duration {
 	took := make([][]time.Duration, len(contestants))
 	for round := -1; round < rounds; round++ {
@@ -56,7 +55,7 @@ func Alternate(rounds int, contestants ...func()) [][]time.Duration {
 	return took
 }
 
-// Rates converts the times of a piece of work to amounts per second.
+// Rates returns amount, the work of one run, divided by the time of each run in seconds.
 func Rates(amount float64, times []time.Duration) []float64 {
 	rates := make([]float64, len(times))
 	for i, t := range times {
@@ -65,13 +64,14 @@ func Rates(amount float64, times []time.Duration) []float64 {
 	return rates
 }
 
-// beside returns a summary of the peer's rates, and one of the ratios of our rates to the peer's in each round.
+// beside returns a summary of the peer's rates (of), and a summary of the ratios of our rate to the peer's in each
+// round.
 func beside(ours, peer []float64) (of, ratio *Sample) {
 	p, r := Summarize(peer), Summarize(Ratios(ours, peer))
 	return &p, &r
 }
 
-// Ratios divides element by element. Element i of both slices comes from round i.
+// Ratios divides each element of over by the element of under with the same index, which comes from the same round.
 func Ratios(over, under []float64) []float64 {
 	out := make([]float64, len(over))
 	for i := range out {

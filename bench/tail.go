@@ -5,16 +5,17 @@ import (
 	"sync"
 )
 
-// tailBytes is the number of bytes kept from the end of a process's standard error.
+// tailBytes is the number of bytes that a tail keeps.
 const tailBytes = 4096
 
-// tail keeps the last bytes written to it. Reads and writes may be concurrent.
+// tail keeps the last tailBytes bytes that were written to it: the end of a process's standard error. Calls may be
+// concurrent.
 type tail struct {
 	mu   sync.Mutex
 	kept []byte
 }
 
-// Write never fails.
+// Write implements io.Writer. It never returns an error.
 func (t *tail) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

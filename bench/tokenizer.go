@@ -25,7 +25,7 @@ type TokenizerOptions struct {
 	Dir      string // folder of tokenizer.json
 	Text     string // a file of UTF-8 text
 	Bytes    int    // bytes of the text to use; default 16 MiB
-	Document int    // approximate bytes of a document; default 16 KiB
+	Document int    // bytes of a document, which then continues to the end of its line; default 16 KiB
 	Rounds   int    // measured runs of each side; default 9
 	Peer     bool   // compare with PyPI tokenizers
 }
@@ -42,11 +42,11 @@ type TokenizerReport struct {
 	LoadS     float64        `json:"load_s"` // seconds to read the vocabulary
 	Ours      Sample         `json:"ours_mb_s"`
 	Peer      *Sample        `json:"peer_mb_s,omitempty"`
-	Ratio     *Sample        `json:"ratio,omitempty"` // of neighbouring runs
+	Ratio     *Sample        `json:"ratio,omitempty"` // our rate over the peer's, of the same round
 	About     map[string]any `json:"peer,omitempty"`
 }
 
-// documents splits text into pieces of size bytes, each extended to the end of its line.
+// documents splits text into documents of at least size bytes. Each document ends at the end of a line.
 func documents(text []byte, size int) (docs [][]byte) {
 	for len(text) > 0 {
 		end := len(text)
@@ -68,8 +68,8 @@ type encoding struct {
 	ids  []int32
 }
 
-// run encodes all documents and returns the number of tokens. With sum it also returns the CRC-32 of the ids, 4 bytes
-// each in little endian.
+// run encodes all documents and returns the number of tokens. If sum is true, it also returns the CRC-32 of all token
+// ids, 4 bytes each in little endian, so that both sides' ids can be compared.
 func (e *encoding) run(sum bool) (tokens int, crc uint32, err error) {
 	for _, d := range e.docs {
 		if e.ids, err = e.t.Encode(e.ids[:0], d); err != nil {
@@ -99,8 +99,8 @@ func (o *TokenizerOptions) setDefaults() {
 	}
 }
 
-// Tokenizer measures the speed of encoding a text, and with o.Peer also of PyPI's tokenizers. It first checks that both
-// sides produce the same ids. Both sides run on one thread and alternate.
+// Tokenizer measures the speed of encoding a text and, with o.Peer, the speed of the PyPI package tokenizers on the
+// same text. It first checks that both produce the same ids. Both use one thread and run in turns.
 func Tokenizer(ctx context.Context, o TokenizerOptions) (*TokenizerReport, error) {
 	o.setDefaults()
 	r, err := measureTokenizer(ctx, o)
@@ -152,7 +152,7 @@ func measureTokenizer(ctx context.Context, o TokenizerOptions) (*TokenizerReport
 	return r, p.Close()
 }
 
-// readStart returns the first size bytes of a file, cut after its last whole line.
+// readStart returns the first size bytes of a file, up to the end of the last complete line.
 func readStart(name string, size int) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -172,7 +172,7 @@ func readStart(name string, size int) ([]byte, error) {
 	return text, nil
 }
 
-// rounds measures both sides in turns. p may be nil.
+// rounds measures both sides in turns and stores the rates in r. p is the peer; nil: only mt is measured.
 func (r *TokenizerReport) rounds(ctx context.Context, e *encoding, p *peer) error {
 	var ours, theirs []float64
 	sides := []func() error{func() error {
@@ -211,10 +211,10 @@ func (r *TokenizerReport) rounds(ctx context.Context, e *encoding, p *peer) erro
 	return nil
 }
 
-// rate returns the MB/s of a run of all documents.
+// rate returns MB/s for encoding all documents in this number of seconds.
 func (r *TokenizerReport) rate(seconds float64) float64 { return float64(r.Bytes) / 1e6 / seconds }
 
-// startTokenizers starts PyPI tokenizers: see peers/tokenizers.py.
+// startTokenizers starts the PyPI package tokenizers in a process of its own: see peers/tokenizers.py.
 func startTokenizers(ctx context.Context, o TokenizerOptions) (*peer, error) {
 	p, err := startPeer(ctx, python(), "tokenizers", "-c", tokenizersScript, "--serve", "--tokenizer", filepath.Join(o.Dir, "tokenizer.json"),
 		"--text", o.Text, "--bytes", strconv.Itoa(o.Bytes), "--document", strconv.Itoa(o.Document))

@@ -12,9 +12,10 @@ import (
 	"mt/plan/rates"
 )
 
-// TrainShape is the shape of the model and the batch that both sides train. The model is a Llama, or a Qwen2 with
-// AttentionBias, untied, with random weights. The batch has Rows sequences of SeqLen random tokens without padding.
-// Both sides get the same weights and tokens (see Handover). JSON keys are those of config.json.
+// TrainShape is the shape of the model and the batch that both sides train. The model is a Llama or, with
+// AttentionBias, a Qwen2, with an output projection of its own and random weights. The batch has Rows sequences of
+// SeqLen random tokens without padding. Both sides get the same weights and tokens (see Handover). JSON keys are as in
+// config.json.
 type TrainShape struct {
 	HiddenSize       int `json:"hidden_size"`
 	IntermediateSize int `json:"intermediate_size"`
@@ -24,13 +25,13 @@ type TrainShape struct {
 	VocabSize        int `json:"vocab_size"`
 	Rows             int `json:"rows"`
 	SeqLen           int `json:"seq_len"`
-	// HeadDim 0 means HiddenSize/Heads. AttentionBias: q, k and v have biases.
+	// HeadDim 0 means HiddenSize/Heads. AttentionBias: the projections of q, k and v have biases.
 	HeadDim       int  `json:"head_dim,omitempty"`
 	AttentionBias bool `json:"attention_bias,omitempty"`
 }
 
-// TrainShapes returns the named shapes: the quickstart's, a shape dominated by matrix products, Qwen2.5-7B and 14B with
-// dimensions from their config.json, and a small shape for trials.
+// TrainShapes returns the named shapes: the quickstart's, a shape dominated by matrix products, the shapes of
+// Qwen2.5-7B and 14B from their config.json, and a tiny shape for trials.
 func TrainShapes() map[string]TrainShape {
 	return map[string]TrainShape{
 		"quickstart": {
@@ -63,48 +64,50 @@ type TrainSetup struct {
 	DType   string `json:"dtype"`
 	Threads int    `json:"threads"` // 0: runtime.GOMAXPROCS
 	Device  string `json:"device"`  // cpu or cuda; "": cpu
-	// Given has the weights and batches of both sides; Train sets it.
+	// Given has the weights and batches of both sides; Train sets the field.
 	Given *Handover `json:"-"`
-	// Warmup is the number of steps before a runner is ready; 0: 3.
+	// Warmup is the number of steps that a side runs before it counts as ready; 0: 3.
 	Warmup int `json:"warmup"`
 	// Rates selects the rates that predict our steps, in the syntax of rates.Find; "": the profile of the GPU.
 	Rates string `json:"-"`
 }
 
-// TrainRunner is one side of a comparison. RunSteps runs k counted steps, with one uncounted step before and one after
-// them (see middle). It returns the seconds of each counted step and the total tokens of the counted steps, without
-// padding. A runner that implements io.Closer is closed after the comparison.
+// TrainRunner is one side of a comparison: a loaded model that can run training steps. RunSteps runs k counted steps,
+// with one uncounted step before and one after them (see middle). It returns the seconds of each counted step, and the
+// number of tokens in all counted steps together, without padding. A runner that implements io.Closer is closed after
+// the comparison.
 type TrainRunner interface {
 	RunSteps(k int) (seconds []float64, tokens int64, err error)
 }
 
-// untimed is the number of uncounted steps in a round. The first step absorbs work that the side did while it paused.
-// The last has no next step to overlap with.
+// untimed is the number of uncounted steps in a round. The first step includes work that the side did during its pause.
+// The last step has no next step to overlap with.
 const untimed = 2
 
-// middle returns the counted steps of a round.
+// middle returns the counted steps of a round: all but the first and the last.
 func middle[T any](steps []T) []T { return steps[1 : len(steps)-1] }
 
-// NewRunner makes a side that is ready to be timed.
+// NewRunner makes one side of a comparison. The side has finished its warm-up steps when NewRunner returns.
 type NewRunner func(ctx context.Context, s TrainSetup) (TrainRunner, error)
 
 // TrainOptions configures Train.
 type TrainOptions struct {
 	TrainSetup
-	Rounds int // alternations of the sides; 0: 7
+	Rounds int // rounds; in each, both sides run once; 0: 7
 	Steps  int // counted steps of a side in a round; 0: 5
-	// Rest is the pause before each side runs. During the pause the other side's idle threads stop spinning and free
-	// the cores. 0 means 300 ms.
+	// Rest is the pause before each side runs. During the pause the idle threads of the side that ran before stop
+	// spinning and free the cores. 0 means 300 ms.
 	Rest time.Duration
-	// Fresh makes and closes a side for every round. It serves sides that do not fit in memory at the same time.
+	// Fresh makes a side before each round and closes it after the round. This serves sides that do not fit in memory
+	// at the same time.
 	Fresh bool
-	// Ours and Peer make the sides. Peer may be nil.
+	// Ours and Peer make the two sides. If Peer is nil, only our side runs.
 	Ours, Peer NewRunner
 	PeerName   string
 }
 
-// TrainReport is the output of `mt bench train`. Rates are tokens a second, one value a round. Ratio divides our rate
-// by the peer's rate of the same round.
+// TrainReport is the output of `mt bench train`. Rates are in tokens a second, with one value for each round. Ratio
+// divides our rate by the peer's rate of the same round.
 type TrainReport struct {
 	TrainSetup
 	Rounds int `json:"rounds"`
@@ -116,7 +119,7 @@ type TrainReport struct {
 	Peer     *Sample `json:"peer_tok_per_s,omitempty"`
 	Ratio    *Sample `json:"ratio,omitempty"`
 	// FLOPs is the number of model FLOPs for a token, counted the same way for both sides. CommonFLOPs counts 6 for
-	// each parameter, as papers do. The TFLOPS of the sides follow from the medians.
+	// each parameter, as papers do. The sides' TFLOPS fields are FLOPs times the median rates.
 	FLOPs       float64 `json:"model_flops_per_token"`
 	CommonFLOPs float64 `json:"six_per_parameter_flops_per_token"`
 	OursTFLOPS  float64 `json:"ours_model_tflops"`
@@ -128,11 +131,12 @@ type TrainReport struct {
 	Error string `json:"error,omitempty"`
 	// About is the peer's description of itself, unchanged.
 	About map[string]any `json:"peer,omitempty"`
-	// Pipeline has the stalls of our compute stream by cause. Details has our other figures.
+	// Pipeline has the stalls of our compute stream by cause. Details has our other figures. Both are nil if our side
+	// does not report them.
 	Pipeline *PipelineSample `json:"pipeline,omitempty"`
 	Details  *Details        `json:"details,omitempty"`
-	// Profile has the device time of operations over ProfileSteps steps. These are the counted steps of each round, the
-	// step before and the step after them.
+	// Profile has the device time of our operations over ProfileSteps steps: all steps of all rounds, including the
+	// uncounted ones.
 	Profile      []OpTime `json:"profile,omitempty"`
 	ProfileSteps int      `json:"profile_steps,omitempty"`
 	// StepSeconds has the times of all counted steps in order.
@@ -142,8 +146,8 @@ type TrainReport struct {
 	} `json:"step_seconds"`
 }
 
-// OpTime is the device time of an operation: its sum over all steps, and the time in one step beside the prediction, in
-// milliseconds.
+// OpTime is the device time of one operation: the sum over all steps, and its time in one step, measured and predicted
+// in milliseconds.
 type OpTime struct {
 	wrap.OpTime
 	rates.Beside
@@ -158,10 +162,9 @@ type trainSide struct {
 	seconds []float64
 }
 
-// Train runs both sides in turn, with the same number of steps, and compares them. Unless o.Fresh is set, the sides
-// live for the whole comparison, so nothing is loaded between rounds. The order of the sides rotates. Losses or
-// gradient norms that differ too much are an error. If our side has completed a round, the report is returned even with
-// an error.
+// Train runs both sides in turns, with the same number of steps, and compares them. Unless o.Fresh is set, both sides
+// stay loaded during the whole comparison. The sides take turns in beginning a round. Losses or gradient norms that
+// differ too much are an error. If our side has completed a round, Train returns the report even with an error.
 func Train(ctx context.Context, o TrainOptions) (r *TrainReport, err error) {
 	o.setDefaults()
 	r = &TrainReport{TrainSetup: o.TrainSetup, Rounds: o.Rounds, Steps: o.Steps, Load: loadNow()}
@@ -179,7 +182,7 @@ func Train(ctx context.Context, o TrainOptions) (r *TrainReport, err error) {
 	defer func() {
 		for _, s := range sides {
 			if closing := s.close(); err == nil {
-				err = closing // otherwise closing failed because of err
+				err = closing // only if nothing failed before: after err, closing may fail because of err
 			}
 		}
 	}()
@@ -189,7 +192,7 @@ func Train(ctx context.Context, o TrainOptions) (r *TrainReport, err error) {
 				return nil, err
 			}
 		}
-		if err := r.compare(sides); err != nil { // the warm-up
+		if err := r.compare(sides); err != nil { // the results of the warm-up steps
 			return nil, err
 		}
 	}
@@ -209,8 +212,8 @@ func Train(ctx context.Context, o TrainOptions) (r *TrainReport, err error) {
 	return r, nil
 }
 
-// partial returns the report of a comparison that err ended. It has the rounds that both sides completed, or our rounds
-// alone if the peer has completed none. It returns nil if our side has completed none.
+// partial returns the report of a comparison that ended early with err. It has the rounds that both sides completed. If
+// the peer completed none, it has our rounds only; if our side completed none, partial returns nil.
 func (r *TrainReport) partial(sides []*trainSide, err error) *TrainReport {
 	ours := *sides[0]
 	if len(ours.rates) == 0 {
@@ -230,7 +233,7 @@ func (r *TrainReport) partial(sides []*trainSide, err error) *TrainReport {
 	return r
 }
 
-// round lets each side run once.
+// round runs each side once, and then compares their results.
 func (o *TrainOptions) round(ctx context.Context, r *TrainReport, sides []*trainSide, round int) error {
 	var done []*trainSide
 	for i := range sides {
@@ -251,7 +254,7 @@ func (o *TrainOptions) round(ctx context.Context, r *TrainReport, sides []*train
 			if err := r.take(s); err != nil {
 				return err
 			}
-			last := *s // the records outlive the runner
+			last := *s // a copy, because its records are compared after the runner is closed
 			if err := s.close(); err != nil {
 				return err
 			}
@@ -266,7 +269,8 @@ func (o *TrainOptions) round(ctx context.Context, r *TrainReport, sides []*train
 	return r.compare(done)
 }
 
-// compare returns an error unless the sides train the same model and compute the same results.
+// compare compares the two sides' models and the results of all steps so far. It returns an error if they differ more
+// than rounding explains.
 func (r *TrainReport) compare(sides []*trainSide) error {
 	if err := sameModel(sides); err != nil || len(sides) < 2 {
 		return err
@@ -280,14 +284,14 @@ func (r *TrainReport) compare(sides []*trainSide) error {
 	if err != nil {
 		return err
 	}
-	if r.Agreement != nil { // of an earlier runner
+	if r.Agreement != nil { // the differences of an earlier runner (Fresh)
 		most.Loss, most.GradNorm = max(most.Loss, r.Agreement.Loss), max(most.GradNorm, r.Agreement.GradNorm)
 	}
 	r.Agreement = &most
 	return nil
 }
 
-// take stores the runner's description of itself in the report.
+// take stores what the runner reports about itself in r.
 func (r *TrainReport) take(s *trainSide) (err error) {
 	if a, ok := s.runner.(interface{ About() map[string]any }); ok {
 		r.About = a.About()
@@ -354,7 +358,7 @@ func sameModel(sides []*trainSide) error {
 	return nil
 }
 
-// start makes the runner.
+// start makes the side's runner.
 func (s *trainSide) start(ctx context.Context, setup TrainSetup) (err error) {
 	if s.runner, err = s.make(ctx, setup); err != nil {
 		s.runner = nil
@@ -363,7 +367,7 @@ func (s *trainSide) start(ctx context.Context, setup TrainSetup) (err error) {
 	return nil
 }
 
-// run times steps of one side.
+// run runs the counted steps of one round and adds their times and rate to s.
 func (s *trainSide) run(steps int) error {
 	seconds, tokens, err := s.runner.RunSteps(steps)
 	if err != nil {
@@ -381,7 +385,7 @@ func (s *trainSide) run(steps int) error {
 	return nil
 }
 
-// close closes the runner if it implements io.Closer.
+// close closes the runner if it implements io.Closer, and forgets it.
 func (s *trainSide) close() error {
 	c, ok := s.runner.(io.Closer)
 	s.runner = nil
@@ -393,7 +397,7 @@ func (s *trainSide) close() error {
 	return nil
 }
 
-// sum computes the report's rates from the measurements.
+// sum computes the report's rates and ratios from the measurements of the sides.
 func (r *TrainReport) sum(sides []*trainSide) error {
 	r.Ours, r.StepSeconds.Ours = Summarize(sides[0].rates), sides[0].seconds
 	if len(sides) == 2 {
@@ -415,7 +419,7 @@ func (r *TrainReport) sum(sides []*trainSide) error {
 	return nil
 }
 
-// flopsPerToken returns the model FLOPs of a token in rows of the given length, as counted everywhere in mt.
+// flopsPerToken returns the mean model FLOPs of a token in rows of rowTokens tokens, counted as everywhere in mt.
 func flopsPerToken(c *model.Config, rowTokens int) float64 {
 	return c.FLOPs(int64(rowTokens), c.AttendedPairs(rowTokens)) / float64(rowTokens)
 }

@@ -16,11 +16,11 @@ import (
 //go:embed peers/*.py
 var peerScripts embed.FS
 
-// commonScript is the module that the scripts of all systems import.
+// commonScript is the Python module that the scripts of all peers import.
 const commonScript = "common.py"
 
-// trainPeers maps the names for --peer to the systems that train beside mt. Each has a script in peers/ and
-// requirements for its interpreter.
+// trainPeers maps each name for --peer to a training system to compare with mt. Each system has a script in peers/, and
+// requirements for the Python that runs the script.
 var trainPeers = map[string]peerSystem{
 	"torch": {title: "PyTorch, eager", script: "torch_plain.py", devices: "cpu cuda", modules: []string{"torch"}, onCPU: []string{"transformers"},
 		needs: "torch, and on the CPU transformers (pip install torch transformers)"},
@@ -42,11 +42,11 @@ type peerSystem struct {
 	needs         string   // the requirements in words, and how to install them
 }
 
-// TrainPeers lists the names that TrainPeer accepts.
+// TrainPeers lists the names of systems that TrainPeer accepts.
 func TrainPeers() []string { return slices.Sorted(maps.Keys(trainPeers)) }
 
-// TrainPeer returns the side of the named system on a device (cpu or cuda), and its title. The error lists the valid
-// choices.
+// TrainPeer returns a constructor for the named system on a device (cpu or cuda), and the system's title. For an
+// unknown name or device, the error lists the valid choices.
 func TrainPeer(name, device string) (NewRunner, string, error) {
 	s, ok := trainPeers[name]
 	if !ok {
@@ -55,7 +55,7 @@ func TrainPeer(name, device string) (NewRunner, string, error) {
 	if !slices.Contains(strings.Fields(s.devices), device) {
 		return nil, "", fmt.Errorf("--peer %s runs with --device %s, not with %s", name, s.devices, device)
 	}
-	var chosen map[string]any // settings that the first process found fastest, for later rounds
+	var chosen map[string]any // settings that the first process found fastest; processes of later rounds get them
 	return func(ctx context.Context, setup TrainSetup) (TrainRunner, error) {
 		p, err := s.start(ctx, python(), setup, chosen)
 		if err != nil {
@@ -66,8 +66,8 @@ func TrainPeer(name, device string) (NewRunner, string, error) {
 	}, s.title, nil
 }
 
-// CheckTrainPeer returns an error if the interpreter lacks the requirements of the named system on a device (cpu or
-// cuda). Call it before long work.
+// CheckTrainPeer returns an error if the Python interpreter lacks modules that the named system needs on a device (cpu
+// or cuda). Callers check this before long work.
 func CheckTrainPeer(ctx context.Context, name, device string) error {
 	s := trainPeers[name]
 	modules := slices.Clone(s.modules)
@@ -86,7 +86,7 @@ func CheckTrainPeer(ctx context.Context, name, device string) error {
 	return nil
 }
 
-// trainPeer is a system in its own process that trains on a Handover. It speaks the protocol described in
+// trainPeer is a system that trains on a Handover in a process of its own. It speaks the protocol described in
 // peers/common.py.
 type trainPeer struct {
 	*peer
@@ -94,8 +94,8 @@ type trainPeer struct {
 	dir     string // folder of the handover files
 }
 
-// start returns when the system is loaded and has run its warm-up. Ending ctx ends the process. chosen has the setting
-// and the number of rows to process at once; nil: the system searches for the fastest.
+// start starts the system and returns after its warm-up steps. Ending ctx kills the process. chosen has the setting and
+// the number of rows to process at once, as an earlier process found them; nil: the system searches for the fastest.
 func (s peerSystem) start(ctx context.Context, python string, setup TrainSetup, chosen map[string]any) (_ *trainPeer, err error) {
 	dir, err := os.MkdirTemp("", "mt-bench-")
 	if err != nil {
@@ -118,11 +118,11 @@ func (s peerSystem) start(ctx context.Context, python string, setup TrainSetup, 
 		return nil, err
 	}
 	t := &trainPeer{peer: p, dir: dir}
-	t.record(numbers(p.about["loss"]), numbers(p.about["grad_norm"])) // of the warm-up
+	t.record(numbers(p.about["loss"]), numbers(p.about["grad_norm"])) // the results of the warm-up steps
 	return t, nil
 }
 
-// RunSteps implements TrainRunner. It runs the same number of steps as ours, and counts the same steps.
+// RunSteps implements TrainRunner. It runs and counts the same steps as ours does.
 func (t *trainPeer) RunSteps(k int) (seconds []float64, tokens int64, err error) {
 	a, err := t.ask(k + untimed)
 	if err != nil {
@@ -162,7 +162,7 @@ func copyScript(dir, name string) error {
 	return os.WriteFile(filepath.Join(dir, name), text, 0o644)
 }
 
-// numbers returns the numbers of a decoded JSON array; none for any other value.
+// numbers returns the numbers of v, a decoded JSON array; none if v is anything else.
 func numbers(v any) []float64 {
 	list, _ := v.([]any)
 	out := make([]float64, 0, len(list))

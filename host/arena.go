@@ -10,29 +10,30 @@ import (
 	"mt/host/optim"
 )
 
-// pageBytes is the alignment in bytes of arenas and of the layers in them.
+// pageBytes is the size in bytes of a page of memory, to which arenas and the layers in them are aligned.
 const pageBytes = optim.PageBytes
 
-// touchBytes is the number of bytes in which one goroutine touches the pages at a time.
+// touchBytes is the largest number of bytes whose pages one goroutine touches at a time.
 const touchBytes = 32 << 20
 
-// Arena is one range of host memory, initially zero, counted in Usage until it is closed. The memory is outside the Go
-// heap, except in race builds, where the race detector must see it. It uses huge pages if the system provides them. All
-// pages are resident, so later accesses cannot fail.
+// Arena is one range of host memory, initially zero. Usage counts it until it is closed. The memory is outside the Go
+// heap, except in race builds, because the race detector sees only the heap. The arena uses huge pages if the system
+// provides them. All pages are resident, so later accesses cannot fail for lack of memory.
 type Arena struct {
 	purpose accounts.Purpose
 	raw     []byte // what the system gave, before alignment
 	bytes   []byte
 }
 
-// NewArena makes an arena of the given size, aligned to 4 KiB, and touches its pages on the threads of pool (nil: on
-// the caller's thread). An arena of zero bytes has no memory. If memory is insufficient, the error is an *OutOfMemory.
+// NewArena makes an arena of the given size, aligned to 4 KiB, and touches its pages so that they are resident. It does
+// so on the threads of pool (nil: on the caller's thread). An arena of zero bytes has no memory. If memory is
+// insufficient, the error is an *OutOfMemory.
 func NewArena(purpose accounts.Purpose, bytes int64, pool *parallel.Pool) (*Arena, error) {
 	return newArena(purpose, bytes, []int64{bytes}, pool)
 }
 
-// newArena is NewArena for memory that consists of pieces of these sizes, in order. Each piece is distributed over all
-// NUMA nodes.
+// newArena is NewArena for memory that consists of pieces of these sizes, in order, such as the tiles of layers. Each
+// piece is distributed over all NUMA nodes.
 func newArena(purpose accounts.Purpose, bytes int64, pieces []int64, pool *parallel.Pool) (*Arena, error) {
 	if !purpose.OfArena() || bytes < 0 {
 		return nil, fmt.Errorf("host: arena of %d bytes for %s: a size is at least 0 and a purpose one of an arena's", bytes, purpose)
@@ -54,22 +55,23 @@ func newArena(purpose accounts.Purpose, bytes int64, pieces []int64, pool *paral
 	return a, nil
 }
 
-// smallShare: small arenas may take 1/smallShare of the available memory before it is read again.
+// smallShare bounds small arenas: together they may take 1/smallShare of the available memory before its size is read
+// again.
 const smallShare = 256
 
 // readingHolds is how long a reading of the available memory is used for small arenas.
 const readingHolds = time.Second
 
-// reading is the last reading of AvailableMemory. A reading takes half a millisecond, and a run has dozens of small
-// arenas.
+// reading is the last reading of AvailableMemory. Small arenas share it, because a reading takes half a millisecond and
+// a run has dozens of small arenas.
 var reading struct {
 	sync.Mutex
 	at   time.Time
 	left int64 // bytes that small arenas may take without another reading
 }
 
-// checkAvailable returns an error if bytes exceed the memory that is available. Linux would grant the memory and kill
-// the process when it touches the pages.
+// checkAvailable returns an error if bytes exceed the memory that is available. Without this check Linux would grant
+// the memory, and kill the process when it touches the pages. what is the purpose of the memory, for the error.
 func checkAvailable(what string, bytes int64) error {
 	reading.Lock()
 	defer reading.Unlock()

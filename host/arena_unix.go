@@ -2,5 +2,5 @@
 
 package host
 
-// adviseHuge does nothing, because only Linux has the advice.
+// adviseHuge does nothing, because only Linux can be asked for huge pages.
 func adviseHuge([]byte) {}

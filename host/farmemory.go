@@ -7,12 +7,13 @@ import (
 	"strings"
 )
 
-// far is the total and the available memory of NUMA nodes without processors, in bytes.
+// far is the total and the available memory, in bytes, of the NUMA nodes without processors.
 type far struct{ Capacity, Available int64 }
 
 // farMemory returns the memory of NUMA nodes without processors. The system includes that memory in MemTotal and
-// MemAvailable. On a GH200 it is the GPU's memory, so a budget with it would count the GPU twice. Source: the kernel's
-// Documentation/ABI/stable/sysfs-devices-node, and si_mem_available for the available memory of a node.
+// MemAvailable. On a GH200 it is the GPU's memory, so a budget of host memory must not include it. Sources: the
+// kernel's Documentation/ABI/stable/sysfs-devices-node, and si_mem_available for how a node's available memory is
+// computed.
 func farMemory(root fs.FS) (m far) {
 	for _, id := range WithoutProcessors(root) {
 		info, err := fs.ReadFile(root, fmt.Sprintf("sys/devices/system/node/node%d/meminfo", id))

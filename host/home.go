@@ -1,35 +1,36 @@
 package host
 
-// Home gives access to layers whose state is needed, for example by the optimizer and the checkpoint writer. Tiles,
-// which stream to the device, are in memory all the time, unless they are on disk too (Tier.TileOnDisk). State on disk,
-// and a tile on disk, are in memory from Fetch to Drop. Only then can such a layer be acquired.
+// Home gives access to layers whose state is needed, for example by the optimizer and the checkpoint writer. A tile,
+// which streams to the device, is always in memory, unless it is on disk (Tier.TileOnDisk). State and tiles on disk are
+// in memory only from Fetch to Drop, and only then can their layer be acquired.
 type Home interface {
-	// Acquire returns layer i for use until Release. Several users may hold a layer at once. The error says why the
-	// layer is not available.
+	// Acquire returns layer i for use until Release. Several users may hold a layer at once. It returns an error if the
+	// layer's state is not in memory.
 	Acquire(i int) (*LayerState, error)
 	// Release ends one Acquire of layer i. The holder must not use the layer afterwards.
 	Release(i int)
 	// Tile returns the memory of layer i that streams to the device; nil if the tile is on disk.
 	Tile(i int) []byte
-	// ReadTile reads the bytes [from, from+len(into)) of the last flushed tile of layer i from disk. into must be
-	// aligned to 4 KiB. Both ends must be chunk boundaries of the extent (extents.Options.Chunk), whose size is
-	// optim.Pages(Layout.TileBytes).
+	// ReadTile reads the bytes [from, from+len(into)) of layer i's tile from disk, as last flushed. into must be
+	// aligned to 4 KiB. The range must begin and end at chunk boundaries of the extent (extents.Options.Chunk), or end
+	// at the extent's end. The extent has optim.Pages(Layout.TileBytes) bytes.
 	ReadTile(i int, from int64, into []byte) error
-	// Fetch reads the state of layer i from disk into a state slot. Afterwards the layer can be acquired.
+	// Fetch reads the state of layer i, and its tile if that is on disk, into the state slot with this number.
+	// Afterwards the layer can be acquired.
 	Fetch(i, slot int) error
-	// Flush writes the state of layer i from its state slot to disk.
+	// Flush writes the state of layer i, and its tile if that is on disk, from the state slot to disk.
 	Flush(i int) error
-	// PutGrad writes the gradient of layer i to disk, where it waits until the norm of all gradients is known. The
-	// memory from must be aligned to 4 KiB and have the size in Tier.Grads.
+	// PutGrad writes the gradient of layer i to disk, where it waits until the norm of all gradients is known. from
+	// holds the gradient; it must be aligned to 4 KiB and have the size in Tier.Grads.
 	PutGrad(i int, from []byte) error
-	// FetchGrad reads the last written gradient of layer i into the layer's state slot.
+	// FetchGrad reads the gradient of layer i, as PutGrad last wrote it, from disk into the layer's state slot.
 	FetchGrad(i int) error
 	// Grad returns the gradient of layer i in its state slot.
 	Grad(i int) []byte
-	// Drop frees the state slot of layer i, which must not be acquired. Changes since the last Flush are lost.
+	// Drop frees the state slot of layer i. Nobody may hold the layer. Changes since the last Flush are lost.
 	Drop(i int)
-	// Spared returns the disk traffic saved by compression so far, in bytes.
+	// Spared returns the bytes that compression has saved so far in reads from disk and in writes to disk.
 	Spared() (read, written int64)
-	// Settle drops all layers in state slots. It first flushes the layers that were updated since their last flush.
+	// Settle frees all state slots. It first flushes each layer that was updated since its last flush.
 	Settle() error
 }

@@ -17,8 +17,8 @@ type Machine struct {
 	Nodes int // NUMA nodes that arenas are distributed over; 0 for one node
 }
 
-// MachineMemory asks the system. It reads a few small files of /proc and /sys. Memory of NUMA nodes without processors
-// does not count.
+// MachineMemory asks the system for the memory of this machine. It reads a few small files of /proc and /sys. Memory of
+// NUMA nodes without processors does not count.
 func MachineMemory() Machine {
 	m := machineIn(os.DirFS("/"), int64(os.Getpagesize()))
 	if n := MachineNodes(); n != nil {
@@ -27,8 +27,8 @@ func MachineMemory() Machine {
 	return m
 }
 
-// machineIn is MachineMemory for a file system root and a page size in bytes. Source: proc_meminfo(5),
-// proc_pid_statm(5).
+// machineIn is MachineMemory for the file system root, where tests put their own files. page is the size of a page in
+// bytes. Sources: proc_meminfo(5), proc_pid_statm(5).
 func machineIn(root fs.FS, page int64) (m Machine) {
 	info, _ := fs.ReadFile(root, "proc/meminfo")
 	of := map[string]*int64{"MemTotal:": &m.Capacity, "MemAvailable:": &m.Available, "Cached:": &m.Cached}
@@ -41,7 +41,7 @@ func machineIn(root fs.FS, page int64) (m Machine) {
 			*of[words[0]] = kib << 10
 		}
 		if words[0] == "Cached:" {
-			break // the others come before it
+			break // all other wanted lines come before this one
 		}
 	}
 	far := farMemory(root)

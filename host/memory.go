@@ -16,7 +16,7 @@ type OutOfMemory struct {
 	What      string // purpose of the memory
 	Requested int64  // bytes
 	Room      Room   // memory that was available
-	Err       error  // error of the system, if it was asked
+	Err       error  // error of the system; nil if it was not asked
 }
 
 func (e *OutOfMemory) Error() string {
@@ -32,9 +32,9 @@ func (e *OutOfMemory) Error() string {
 
 func (e *OutOfMemory) Unwrap() error { return e.Err }
 
-// Room is the additional memory that this process can take, and the limit that bounds it.
+// Room is the additional memory that this process can take, and the name of the limit that bounds it.
 type Room struct {
-	Known bool   // false: the system does not tell
+	Known bool   // false: the system does not say how much is left
 	Bytes int64  // at least 0
 	By    string // name of the limit
 }
@@ -58,7 +58,8 @@ func (r Room) Budget() int64 {
 	return max(r.Bytes, 1)
 }
 
-// atMost returns r, or bytes with the limit named by and args if bytes is smaller than r or r is unknown.
+// atMost returns the smaller of r and bytes. If bytes is smaller, or r is unknown, by and args format the name of the
+// limit.
 func (r Room) atMost(bytes int64, by string, args ...any) Room {
 	if r.Known && r.Bytes <= bytes {
 		return r
@@ -75,7 +76,7 @@ func (r Room) atMost(bytes int64, by string, args ...any) Room {
 // Without /proc the result is unknown.
 func AvailableMemory() Room { return availableIn(os.DirFS("/")) }
 
-// availableIn is AvailableMemory for a file system root.
+// availableIn is AvailableMemory for the file system root, where tests put their own files.
 func availableIn(root fs.FS) Room {
 	var room Room
 	if kib := field(root, "proc/meminfo", "MemAvailable:"); kib >= 0 {
@@ -91,7 +92,7 @@ func availableIn(root fs.FS) Room {
 		return room
 	}
 	for line := range strings.Lines(string(groups)) {
-		// A line reads hierarchy:controllers:path; version 2 has no controllers.
+		// A line reads hierarchy:controllers:path. For version 2 of control groups controllers is empty.
 		part := strings.SplitN(strings.TrimSpace(line), ":", 3)
 		if len(part) != 3 {
 			continue
@@ -109,18 +110,19 @@ func availableIn(root fs.FS) Room {
 	return room
 }
 
-// limits lists the ulimits on memory, each with the line of /proc/self/status that has the usage.
+// limits lists the process's resource limits on memory: the limit's name in /proc/self/limits, the line of
+// /proc/self/status that has the usage, and the ulimit command.
 var limits = []struct{ name, used, ulimit string }{
 	{"Max address space", "VmSize:", "ulimit -v"},
 	{"Max data size", "VmData:", "ulimit -d"},
 }
 
-// limitSlack is the maximum memory, in bytes, that the Go runtime maps for itself during a run. It maps its heap in
-// ranges of 64 MiB, and a stack for every thread.
+// limitSlack is the most memory, in bytes, that the Go runtime maps for itself during a run. It maps its heap in ranges
+// of 64 MiB, and a stack for every thread. Room under a ulimit excludes it.
 const limitSlack = 192 << 20
 
-// underLimits returns the smaller of r and the room under the process's resource limits. Source: getrlimit(2),
-// RLIMIT_AS and RLIMIT_DATA; proc_pid_limits(5).
+// underLimits returns the smaller of r and the memory that the process may still take under its resource limits.
+// Sources: getrlimit(2), RLIMIT_AS and RLIMIT_DATA; proc_pid_limits(5).
 func (r Room) underLimits(root fs.FS) Room {
 	b, err := fs.ReadFile(root, "proc/self/limits")
 	if err != nil {
@@ -143,15 +145,15 @@ func (r Room) underLimits(root fs.FS) Room {
 	return r
 }
 
-// groupFiles are the files of one version of control groups. Source:
+// groupFiles names the files of one version of control groups. Sources:
 // https://docs.kernel.org/admin-guide/cgroup-v2.html, cgroup-v1/memory.html.
 type groupFiles struct {
 	base, limit, used string
 	cache             []string // lines of memory.stat for pages that the kernel can drop
 }
 
-// leave returns the smallest of room and the memory left under the limits of the control group at dir and of its
-// ancestors.
+// leave returns the smallest of room and the memory that the control group at dir and each of its ancestors still
+// allow.
 func (f groupFiles) leave(room Room, root fs.FS, dir string) Room {
 	for dir = path.Join("/", dir); ; dir = path.Dir(dir) {
 		at := path.Join(f.base, dir)
@@ -170,7 +172,7 @@ func (f groupFiles) leave(room Room, root fs.FS, dir string) Room {
 	}
 }
 
-// number reads a file that contains one number.
+// number returns the number in a file that contains only a number. It returns false for any other file.
 func number(root fs.FS, name string) (int64, bool) {
 	b, err := fs.ReadFile(root, name)
 	if err != nil {
@@ -180,7 +182,7 @@ func number(root fs.FS, name string) (int64, bool) {
 	return n, err == nil
 }
 
-// field returns the number after key in a file of lines; −1: none.
+// field returns the number after key in the file name, where each line begins with a key; −1: there is none.
 func field(root fs.FS, name, key string) int64 {
 	b, err := fs.ReadFile(root, name)
 	if err != nil {

@@ -28,20 +28,20 @@ type Node struct {
 	CPUs []int // its processors, ascending
 }
 
-// Nodes lists the nodes over which memory is distributed. Each node's part is proportional to its number of processors.
-// A nil *Nodes stands for one node, without distribution.
+// Nodes lists the NUMA nodes over which memory is distributed. Each node's part is proportional to its number of
+// processors. A nil *Nodes stands for one node, so nothing is distributed.
 type Nodes struct {
 	all    []Node
-	before []int       // by node, plus one: number of processors of the nodes before it
-	of     map[int]int // by processor, the index of its node in all
+	before []int       // before[k] is the number of processors of the nodes before the k-th; the last element is the number of all
+	of     map[int]int // the index in all of a processor's node
 	sys    NodeSystem
 
 	mu   sync.Mutex
 	note string // see Note
 }
 
-// FindNodes reads the nodes from a file system root. It returns nil if there is nothing to distribute: with one node,
-// if nothing is known, and if the user has set a memory policy, for example with numactl. Source:
+// FindNodes reads the nodes from the file system root. With one node, or if the system gives no information, it returns
+// nil. It also returns nil if the user has set a memory policy, for example with numactl. Sources:
 // https://docs.kernel.org/admin-guide/mm/numaperf.html, proc_pid_status(5), proc_pid_numa_maps(5).
 func FindNodes(root fs.FS, sys NodeSystem) *Nodes {
 	allowed, err := sys.Affinity()
@@ -57,7 +57,7 @@ func FindNodes(root fs.FS, sys NodeSystem) *Nodes {
 		cpus := nodeList(nodeText(root, fmt.Sprintf("sys/devices/system/node/node%d/cpulist", id)))
 		cpus = slices.DeleteFunc(cpus, func(c int) bool { return !slices.Contains(allowed, c) })
 		if len(cpus) == 0 {
-			continue // memory without processors, such as a GPU's, or with processors that this process may not use
+			continue // no processors, as with a GPU's memory, or none that this process may use
 		}
 		for _, c := range cpus {
 			n.of[c] = len(n.all)
@@ -72,7 +72,7 @@ func FindNodes(root fs.FS, sys NodeSystem) *Nodes {
 }
 
 // WithoutProcessors lists the nodes with memory but without processors, in ascending order. On a GH200 the GPU's memory
-// is such a node. root is as in FindNodes.
+// is such a node. root is the root of the file system, where tests put their own files.
 func WithoutProcessors(root fs.FS) []int {
 	return slices.DeleteFunc(nodeList(nodeText(root, "sys/devices/system/node/has_memory")), func(id int) bool {
 		cpus, err := fs.ReadFile(root, fmt.Sprintf("sys/devices/system/node/node%d/cpulist", id))
@@ -80,7 +80,7 @@ func WithoutProcessors(root fs.FS) []int {
 	})
 }
 
-// memoryPolicy returns the memory policy of the process; "default" if none is set or known.
+// memoryPolicy returns the memory policy of the process; "default" if none is set or if it is unknown.
 func memoryPolicy(root fs.FS) string {
 	if words := strings.Fields(nodeText(root, "proc/self/numa_maps")); len(words) > 1 {
 		return words[1]
@@ -88,7 +88,7 @@ func memoryPolicy(root fs.FS) string {
 	return "default"
 }
 
-// memsAllowed lists the nodes whose memory the process's cpuset allows. The result is false if this is unknown.
+// memsAllowed lists the nodes whose memory the process's cpuset allows. It returns false if the system does not say.
 func memsAllowed(root fs.FS) ([]int, bool) {
 	for line := range strings.Lines(nodeText(root, "proc/self/status")) {
 		if nodes, ok := strings.CutPrefix(line, "Mems_allowed_list:"); ok {
@@ -98,7 +98,7 @@ func memsAllowed(root fs.FS) ([]int, bool) {
 	return nil, false
 }
 
-// nodeText returns a file's content without surrounding space; "" if the file cannot be read.
+// nodeText returns the content of the file name in root, without surrounding space; "" if the file cannot be read.
 func nodeText(root fs.FS, name string) string {
 	b, err := fs.ReadFile(root, name)
 	if err != nil {
@@ -107,7 +107,7 @@ func nodeText(root fs.FS, name string) string {
 	return strings.TrimSpace(string(b))
 }
 
-// mostListed bounds the numbers in a list. Linux cannot be built for more.
+// mostListed bounds the numbers in a list of nodes or processors. Linux cannot be built for more.
 const mostListed = 1 << 16
 
 // nodeList parses a list of numbers such as 0-3,8. It skips parts that are not numbers.
@@ -158,7 +158,8 @@ func (n *Nodes) String() string {
 	return fmt.Sprintf("%d NUMA nodes (%s)", len(n.all), strings.Join(each, ", "))
 }
 
-// Cut returns where the k-th node's part of total begins, in bytes or elements. Cut(total, Count()) is the end.
+// Cut returns where the k-th node's part of total begins, in total's unit (bytes or elements). For k = Count() it
+// returns total, the end.
 func (n *Nodes) Cut(total int64, k int) int64 {
 	if n == nil {
 		return total * int64(k)
@@ -177,7 +178,8 @@ func (n *Nodes) Part(total, at int64) int {
 	return k
 }
 
-// Place makes the untouched pages of b come from the k-th node. A refusal of the system is noted.
+// Place makes the system take the untouched pages of b from the memory of the k-th node. If the system refuses, Note
+// says so.
 func (n *Nodes) Place(b []byte, k int) {
 	if n == nil || len(b) == 0 {
 		return
@@ -192,7 +194,7 @@ func (n *Nodes) Place(b []byte, k int) {
 	}
 }
 
-// Note returns a message about the system's refusal; "" without a refusal.
+// Note returns a message for the user if the system has refused a placement; otherwise "".
 func (n *Nodes) Note() string {
 	if n == nil {
 		return ""
@@ -202,7 +204,7 @@ func (n *Nodes) Note() string {
 	return n.note
 }
 
-// here returns the node that the calling thread is running on, or the first node if unknown.
+// here returns the index of the node that the calling thread is running on; 0, the first node, if that is unknown.
 func (n *Nodes) here() int {
 	cpu, err := n.sys.CPU()
 	if err != nil {
@@ -211,8 +213,8 @@ func (n *Nodes) here() int {
 	return n.of[cpu]
 }
 
-// Run calls f(0) … f(count-1), each once, on the threads of pool. node(i) is the node of the i-th item's memory and
-// must not decrease with i. A thread first takes items of its own node, then of other nodes.
+// Run calls f(0) … f(count-1), each once, on the threads of pool. node(i) is the index of the node that has the memory
+// of item i; it must not decrease with i. A thread first takes items of its own node, and then items of other nodes.
 func (n *Nodes) Run(pool *parallel.Pool, count int, node func(i int) int, f func(i int)) {
 	if n == nil {
 		pool.Run(count, f)

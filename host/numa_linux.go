@@ -9,7 +9,7 @@ import (
 // LinuxNodes implements NodeSystem for Linux.
 type LinuxNodes struct{}
 
-// ThisNodeSystem returns the NodeSystem of the operating system.
+// ThisNodeSystem returns the NodeSystem of the operating system that mt runs on.
 func ThisNodeSystem() NodeSystem { return LinuxNodes{} }
 
 // Affinity implements NodeSystem.
@@ -36,7 +36,7 @@ func (LinuxNodes) CPU() (int, error) {
 	return int(cpu), nil
 }
 
-// preferNode is MPOL_PREFERRED of linux/mempolicy.h: this node, or others if it is full.
+// preferNode is MPOL_PREFERRED of linux/mempolicy.h: take pages from this node, or from others if it is full.
 const preferNode = 1
 
 // mostNodes is the maximum number of nodes that Linux supports.
@@ -50,7 +50,7 @@ func (LinuxNodes) Prefer(b []byte, node int) error {
 	const bits = 64
 	var mask [mostNodes / bits]uint64
 	mask[node/bits] = 1 << (node % bits)
-	// The kernel reads one bit less than the given length.
+	// The kernel reads one bit less than the given number of bits, so one is added.
 	_, _, e := unix.Syscall6(unix.SYS_MBIND, uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), preferNode,
 		uintptr(unsafe.Pointer(&mask)), mostNodes+1, 0)
 	if e != 0 {

@@ -4,10 +4,10 @@ package host
 
 import "errors"
 
-// noNodes is a NodeSystem without information.
+// noNodes is the NodeSystem of systems that give no information on nodes.
 type noNodes struct{}
 
-// ThisNodeSystem returns the NodeSystem of the operating system.
+// ThisNodeSystem returns the NodeSystem of the operating system that mt runs on.
 func ThisNodeSystem() NodeSystem { return noNodes{} }
 
 var errNoNodes = errors.New("not on this system")

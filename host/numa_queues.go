@@ -2,14 +2,16 @@ package host
 
 import "sync/atomic"
 
-// nodeQueues has the items not yet taken of each node: the indices from next to end−1.
+// nodeQueues has one queue for each node: the indices of items, whose memory is on the node, from next to end−1, which
+// nobody has taken yet.
 type nodeQueues []struct {
 	next atomic.Int64
 	end  int64
-	_    [48]byte // a cache line for each queue
+	_    [48]byte // padding, so that each queue has a cache line of its own
 }
 
-// newNodeQueues distributes indices 0 … count-1 to nodes by node(i), which must not decrease.
+// newNodeQueues puts the indices 0 … count-1 into the queues of their nodes. node(i) is the node of index i and must
+// not decrease with i.
 func newNodeQueues(nodes, count int, node func(i int) int) nodeQueues {
 	q := make(nodeQueues, nodes)
 	i := 0
@@ -23,13 +25,13 @@ func newNodeQueues(nodes, count int, node func(i int) int) nodeQueues {
 	return q
 }
 
-// take returns an index that no call has returned: one of node first if there is one left, otherwise one of another
-// node. It must be called at most once for each index.
+// take returns an index that no call has returned: one of the node first if there is one left, otherwise one of another
+// node. Together, callers must take at most as many indices as there are.
 func (q nodeQueues) take(first int) int {
 	for j := range q {
 		own := &q[(first+j)%len(q)]
 		if own.next.Load() >= own.end {
-			continue // do not increase next any further
+			continue // this queue is empty; do not let next grow without bound
 		}
 		if i := own.next.Add(1) - 1; i < own.end {
 			return int(i)

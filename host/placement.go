@@ -9,24 +9,24 @@ import (
 	"mt/host/optim"
 )
 
-// With more than one NUMA node, every piece of an arena, such as the tile of a layer, is distributed. Each node has a
-// part, and threads on the node update this part first. So an update of one layer uses the memory of all nodes. Parts
-// are proportional to the nodes' processors, both in bytes and in elements. So the values of an element are on the same
-// node in all planes, except for some at the boundaries.
+// With more than one NUMA node, each piece of an arena, such as the tile of a layer, is distributed: each node has a
+// part of the piece. Threads on a node update this part first, so an update of one layer uses the memory of all nodes.
+// The parts are proportional to the nodes' numbers of processors, in all planes alike. So the values of one element are
+// on the same node in all planes, except for some elements at the boundaries.
 
 var nodes = sync.OnceValue(func() *Nodes { return FindNodes(os.DirFS("/"), ThisNodeSystem()) })
 
 // MachineNodes returns the NUMA nodes that arenas and updates are distributed over; nil for one node.
 func MachineNodes() *Nodes { return nodes() }
 
-// span is a range of an arena on one node.
+// span is a range of an arena that lies on one node.
 type span struct {
 	b    []byte
 	node int
 }
 
-// touch places the pages of b on their NUMA nodes, and then touches them on the threads of pool so that they are
-// resident. b consists of pieces of these sizes.
+// touch places the pages of b on their NUMA nodes, and then touches them on the threads of pool so that the pages are
+// resident. The pieces of b have these sizes, in order. If n is nil, it places nothing.
 func touch(b []byte, pieces []int64, n *Nodes, pool *parallel.Pool) {
 	if n == nil {
 		pieces = []int64{int64(len(b))}
@@ -39,8 +39,8 @@ func touch(b []byte, pieces []int64, n *Nodes, pool *parallel.Pool) {
 	})
 }
 
-// lay distributes each piece of b over the nodes, in whole pages, and asks the system to place each part on its node.
-// It returns spans of at most touchBytes, sorted by node.
+// lay distributes each piece of b over the nodes in whole pages of page bytes, and asks the system to place each part
+// on its node. It returns the parts, cut into spans of at most touchBytes and sorted by node.
 func lay(b []byte, pieces []int64, n *Nodes, page int) (all []span) {
 	var from, begin int64 // start of a part, start of a piece
 	for _, bytes := range pieces {
@@ -60,8 +60,8 @@ func lay(b []byte, pieces []int64, n *Nodes, page int) (all []span) {
 	return all
 }
 
-// atNodes returns a function that calls f(i) for each unit i on all cores. A thread first takes units whose memory is
-// on its own node.
+// atNodes returns a function that calls f(i) for each index i of units, on all cores. A thread first takes units whose
+// memory is on its own node.
 func (l *LayerState) atNodes(n *Nodes) func(units []optim.Unit, f func(i int)) {
 	return func(units []optim.Unit, f func(i int)) {
 		elems := l.Share.Elems()

@@ -10,7 +10,7 @@ import (
 )
 
 // ReadRows copies the rows [row, row+n) of tensor t to dst (n, cols) in exact fp32. If the tensor is split, the store's
-// share must contain its lower halves.
+// share must contain the lower halves of these rows.
 func (l *LayerState) ReadRows(t, row, n int, dst []float32) {
 	at, end := l.rows(t, row, n, len(dst))
 	if l.Layout.Tensors[t].BF16 {
@@ -27,7 +27,7 @@ func (l *LayerState) ReadRows(t, row, n int, dst []float32) {
 }
 
 // WriteRows sets the rows [row, row+n) of tensor t to src (n, cols). It keeps only the lower halves in the store's
-// share, and none for bf16 master weights.
+// share. bf16 master weights have no lower halves.
 func (l *LayerState) WriteRows(t, row, n int, src []float32) {
 	at, end := l.rows(t, row, n, len(src))
 	if tl := l.Layout.Tensors[t]; tl.BF16 {
@@ -53,8 +53,8 @@ func (l *LayerState) WriteRows(t, row, n int, src []float32) {
 	copy(l.F32Plane(t)[at:end], src)
 }
 
-// rows returns the element range of rows [row, row+n) in tensor t. It panics unless the tensor has these rows and elems
-// is their number of elements.
+// rows returns the range [at, end) of elements of the rows [row, row+n) in tensor t. It panics unless the tensor has
+// these rows and elems is their number of elements.
 func (l *LayerState) rows(t, row, n, elems int) (at, end int) {
 	tl := l.owned(t)
 	if row < 0 || n < 0 || row+n > tl.Rows || elems != n*tl.Cols {
@@ -64,17 +64,17 @@ func (l *LayerState) rows(t, row, n, elems int) (at, end int) {
 	return row * tl.Cols, (row + n) * tl.Cols
 }
 
-// gatherRows is the number of rows that one call copies in a parallel gather.
+// gatherRows is the number of rows that GatherRows copies at a time on one thread.
 const gatherRows = 64
 
-// GatherRows copies the rows ids of tensor t to dst (len(ids), cols) on all threads of the store. Rows keep the type of
-// the tile: bf16 or fp32.
+// GatherRows copies those rows of tensor t whose indices are ids to dst (len(ids), cols), on all threads of the store.
+// Rows keep the dtype of the tile: bf16 or fp32.
 func (l *LayerState) GatherRows(dst []byte, t int, ids []int32) {
 	l.owned(t)
 	GatherRows(dst, l.Layout, l.Tile, t, ids, l.pool)
 }
 
-// GatherRows is LayerState.GatherRows for a layer with only a tile.
+// GatherRows is LayerState.GatherRows for callers that have only a layer's tile and its layout.
 func GatherRows(dst []byte, l model.Layout, tile []byte, t int, ids []int32, pool *parallel.Pool) {
 	tl := l.Tensors[t]
 	table := tile[tl.TileOff : tl.TileOff+tl.TileBytes()]

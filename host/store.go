@@ -13,7 +13,7 @@ import (
 	"mt/model"
 )
 
-// Store holds the weights of a model, layer by layer, and the planes beside them. With AdamW that is 12 bytes for each
+// Store holds the weights of a model, layer by layer, and the optimizer's planes. With AdamW that is 12 bytes for each
 // parameter, or 6 with 8-bit moments.
 type Store struct {
 	Layers []*LayerState
@@ -21,29 +21,31 @@ type Store struct {
 	arenas []*Arena
 
 	tier    Tier
-	slots   [][]byte   // state slot memory
-	slotOf  []int      // state slot of each layer
+	slots   [][]byte   // memory of each state slot
+	slotOf  []int      // by layer, the index of its state slot, or none
 	lending sync.Mutex // see WithLayer
 }
 
-// LayerState is the host memory of one layer, initially zero. A tensor that is a reference (Layout.Tensors[t].Ref) has
-// no memory here.
+// LayerState is the host memory of one layer, initially zero. A tensor that refers to another layer's
+// (Layout.Tensors[t].Ref) has no memory here.
 type LayerState struct {
 	Layout model.Layout
-	// Tile (Layout.TileBytes) streams to the device. It has bf16 hi planes and plain fp32 planes, and is aligned to 4
-	// KiB. It is nil while the tile is on disk (Tier).
+	// Tile (Layout.TileBytes bytes) streams to the device. It has the bf16 high halves of split tensors, and plain fp32
+	// tensors, and is aligned to 4 KiB. It is nil while the tile is on disk only (Tier).
 	Tile []byte
 	// Share is the part of the layer that Lo and Planes hold: the whole layer, unless there are several ranks.
 	Share optim.Share
-	// Lo has the signed lower halves of split weights, in the layer's flat element space from Share.From on. It is nil
-	// if there are none, and while they are on disk (Tier).
+	// Lo has the lower halves of split weights, for the elements of Share in the layer's flat order of elements. It is
+	// nil if there are none, and while they are on disk only (Tier).
 	Lo []uint16
-	// Planes has the planes beside the weights, for the same share. On disk they have no Data.
+	// Planes has the optimizer's planes for the same elements. While they are on disk only, they have no Data.
 	Planes []optim.State
-	// State has Lo and Planes in the layout of the extent, for a layer with state on disk while the state is in memory.
+	// State is the memory of Lo and Planes together, in the order in which they are on disk. It is nil for a layer
+	// whose state is always in memory, and while the state is on disk only.
 	State []byte
 
-	// onCores calls f for each unit on all cores: onPool, or atNodes with several NUMA nodes.
+	// onCores calls f(i) for each index i of units on all cores. It is atNodes with several NUMA nodes, otherwise
+	// onPool.
 	onCores func(units []optim.Unit, f func(i int))
 
 	pool  *parallel.Pool
@@ -56,21 +58,21 @@ type LayerState struct {
 	changed bool // updated since the state was last read from or written to disk
 }
 
-// NewStore allocates memory for layers with the given layouts and planes. A nil planes allocates weights only, for
-// evaluation and generation; such weights cannot be updated. The store uses pool (nil: the caller's thread) until
-// Close. If memory is insufficient, the error is an *OutOfMemory.
+// NewStore allocates memory for layers with the given layouts and planes. With planes nil it allocates weights only,
+// for evaluation and generation; such weights cannot be updated. The store uses the threads of pool (nil: the caller's
+// thread) until Close. If memory is insufficient, the error is an *OutOfMemory.
 func NewStore(layouts []model.Layout, planes optim.Planes, pool *parallel.Pool) (*Store, error) {
 	return NewShareStore(layouts, planes, nil, pool)
 }
 
-// NewShareStore is NewStore for one of several ranks. The store has whole tiles, and only the rank's share of each
-// layer's state. shares has the share of each layer; nil: the whole state.
+// NewShareStore is NewStore for one of several ranks. The store has whole tiles, but only the rank's share of each
+// layer's state. shares has the share of each layer; nil: the whole state of every layer.
 func NewShareStore(layouts []model.Layout, planes optim.Planes, shares []optim.Share, pool *parallel.Pool) (*Store, error) {
 	return NewTieredStore(layouts, planes, shares, Tier{}, pool)
 }
 
-// NewTieredStore is NewShareStore with the data of some layers on disk, as tier says. The caller owns the extents.
-// Their sizes must be optim.ExtentBytes for state and optim.Pages(Layout.TileBytes) for tiles.
+// NewTieredStore is NewShareStore with the data of some layers on disk, as tier says. The caller opens and closes the
+// extents of tier. Their sizes must be optim.ExtentBytes for state and optim.Pages(Layout.TileBytes) for tiles.
 func NewTieredStore(layouts []model.Layout, planes optim.Planes, shares []optim.Share, tier Tier, pool *parallel.Pool) (*Store, error) {
 	s := &Store{tier: tier}
 	need := tieredBytes(layouts, planes, shares, tier)
@@ -162,17 +164,17 @@ const (
 	loArena   = "/lo"
 )
 
-// free has the unused rest of each arena of a store, by the arena's name.
+// free has the part of each arena that no layer has yet, by the arena's name.
 type free map[string][]byte
 
-// take returns the next bytes of an arena. The rest of the last page stays unused.
+// take returns the next bytes of an arena. The next call begins at a page boundary.
 func (f free) take(arena string, bytes int64) []byte {
 	b := f[arena][:bytes:bytes]
 	f[arena] = f[arena][optim.Pages(bytes):]
 	return b
 }
 
-// newArenas makes one arena for tiles, one for lower halves and one for every plane.
+// newArenas makes one arena for all tiles, one for all lower halves and one for each plane.
 func (s *Store) newArenas(layouts []model.Layout, planes optim.Planes, shares []optim.Share, pool *parallel.Pool) (free, error) {
 	names, pieces := []string{tileArena, loArena}, map[string][]int64{}
 	for i, l := range layouts {
@@ -223,17 +225,17 @@ func (s *Store) Close() error {
 	return errors.Join(errs...)
 }
 
-// StoreBytes returns the memory of a NewStore with these layouts and planes, by purpose.
+// StoreBytes returns the memory of a NewStore with these layouts and planes in bytes, by purpose.
 func StoreBytes(layouts []model.Layout, planes optim.Planes) (bytes [accounts.NumPurposes]int64) {
 	return ShareBytes(layouts, planes, nil)
 }
 
-// ShareBytes returns the memory of a NewShareStore, by purpose.
+// ShareBytes returns the memory of a NewShareStore in bytes, by purpose.
 func ShareBytes(layouts []model.Layout, planes optim.Planes, shares []optim.Share) (bytes [accounts.NumPurposes]int64) {
 	return tieredBytes(layouts, planes, shares, Tier{})
 }
 
-// tieredBytes returns the memory of a NewTieredStore, by purpose.
+// tieredBytes returns the memory of a NewTieredStore in bytes, by purpose.
 func tieredBytes(layouts []model.Layout, planes optim.Planes, shares []optim.Share, tier Tier) (bytes [accounts.NumPurposes]int64) {
 	for i, l := range layouts {
 		if !tier.hasTile(i) {
@@ -257,8 +259,8 @@ func needs(need [accounts.NumPurposes]int64) string {
 		accounts.LoPlanes, human.Bytes(need[accounts.LoPlanes]), accounts.Planes, human.Bytes(need[accounts.Planes]))
 }
 
-// tensor returns the layout of tensor t. It panics unless the layer owns the tensor, and the tensor is split into hi
-// and lo exactly if split is true.
+// tensor returns the layout of tensor t. It panics if the tensor belongs to another layer, or if the tensor is split
+// into halves but split is false, or the reverse.
 func (l *LayerState) tensor(t int, split bool) model.TensorLayout {
 	tl := l.owned(t)
 	if tl.BF16 != split {
@@ -267,7 +269,7 @@ func (l *LayerState) tensor(t int, split bool) model.TensorLayout {
 	return tl
 }
 
-// owned returns the layout of tensor t. It panics if the tensor is a reference.
+// owned returns the layout of tensor t. It panics if the tensor belongs to another layer.
 func (l *LayerState) owned(t int) model.TensorLayout {
 	tl := l.Layout.Tensors[t]
 	if tl.Ref {
@@ -276,26 +278,26 @@ func (l *LayerState) owned(t int) model.TensorLayout {
 	return tl
 }
 
-// HiPlane returns the bf16 image of tensor t (rows, cols), a view of the tile. The tensor must be split.
+// HiPlane returns the bf16 high halves of tensor t (rows, cols), a view of the tile. The tensor must be split.
 func (l *LayerState) HiPlane(t int) []uint16 {
 	tl := l.tensor(t, true)
 	return optim.View[uint16](l.Tile[tl.TileOff : tl.TileOff+tl.TileBytes()])
 }
 
-// LoPlane returns the signed lower halves of tensor t (rows, cols). The tensor must be split with lower halves, and lie
-// completely in the store's share.
+// LoPlane returns the lower halves of tensor t (rows, cols). The tensor must have lower halves, all of them in the
+// store's share.
 func (l *LayerState) LoPlane(t int) []uint16 {
 	tl := l.tensor(t, true)
 	return l.Lo[tl.Elem-l.Share.From:][:tl.Elems()]
 }
 
-// F32Plane returns tensor t (rows, cols), a view of the tile. The tensor must be plain fp32.
+// F32Plane returns tensor t (rows, cols), a view of the tile. The tensor must be stored as fp32, not split.
 func (l *LayerState) F32Plane(t int) []float32 {
 	tl := l.tensor(t, false)
 	return optim.View[float32](l.Tile[tl.TileOff : tl.TileOff+tl.TileBytes()])
 }
 
-// Plane returns the memory of the named plane for the store's share; nil: no such plane.
+// Plane returns the memory of the plane with this name, for the store's share; nil: there is no such plane.
 func (l *LayerState) Plane(name string) []byte {
 	for _, p := range l.Planes {
 		if p.Name == name {
@@ -305,7 +307,7 @@ func (l *LayerState) Plane(name string) []byte {
 	return nil
 }
 
-// Tiled returns the layers with a tile in memory or on disk. Layers whose weights all belong to another layer have
+// Tiled returns the indices of the layers with a tile in memory or on disk. A layer without weights of its own has
 // none.
 func (s *Store) Tiled() (layers []int) {
 	for i, l := range s.Layers {

@@ -10,10 +10,10 @@ import (
 	"mt/model"
 )
 
-// Tier describes the data of a store that is on disk. For a layer with state on disk, lower halves and planes form an
-// extent, and are in memory only while they occupy a state slot. The tile stays in memory, unless it is on disk too;
-// then it has an extent of its own and shares the state slot. The same holds for a gradient that waits on disk. The
-// zero Tier keeps everything in memory.
+// Tier says which data of a store is on disk. The state of a layer on disk (lower halves and planes) is one extent, and
+// is in memory only while it occupies a state slot. The tile stays in memory, unless it is on disk too. Then it is an
+// extent of its own and shares the state slot. The same holds for a gradient that waits on disk. The zero Tier keeps
+// everything in memory.
 type Tier struct {
 	StateOnDisk []bool // by layer
 	Slots       int    // number of state slots; each has the size that the largest layer on disk needs
@@ -22,8 +22,8 @@ type Tier struct {
 	TileOnDisk  []bool // by layer; the layer's state is then on disk too; nil: none is
 	TileExtents *extents.Files
 
-	// Grads has, by layer, the size of the gradient on disk in whole pages; 0: the gradient stays in memory. The
-	// layer's state is then on disk too. nil: all gradients stay in memory.
+	// Grads has, by layer, the size in bytes of the gradient on disk, in whole pages; 0: the gradient stays in memory.
+	// A layer whose gradient is on disk also has its state there. nil: all gradients stay in memory.
 	Grads       []int64
 	GradExtents *extents.Files
 }
@@ -34,7 +34,7 @@ func (t Tier) has(i int) bool { return t.StateOnDisk != nil && t.StateOnDisk[i] 
 // hasTile reports whether the tile of layer i is on disk.
 func (t Tier) hasTile(i int) bool { return t.TileOnDisk != nil && t.TileOnDisk[i] }
 
-// tileBytes returns the size of layer i's tile in a state slot.
+// tileBytes returns the bytes of layer i's tile in a state slot; 0 if the tile is always in memory.
 func (t Tier) tileBytes(i int, l model.Layout) int64 {
 	if !t.hasTile(i) {
 		return 0
@@ -42,7 +42,7 @@ func (t Tier) tileBytes(i int, l model.Layout) int64 {
 	return optim.Pages(l.TileBytes)
 }
 
-// slotBytes returns the size of a state slot.
+// slotBytes returns the bytes of a state slot, which is as large as the largest layer on disk needs.
 func (t Tier) slotBytes(layouts []model.Layout, planes optim.Planes, shares []optim.Share) (most int64) {
 	for i, l := range layouts {
 		if t.has(i) {
@@ -52,7 +52,7 @@ func (t Tier) slotBytes(layouts []model.Layout, planes optim.Planes, shares []op
 	return most
 }
 
-// takeSlots allocates the state slots.
+// takeSlots allocates all state slots, each of this number of bytes.
 func (s *Store) takeSlots(bytes int64, pool *parallel.Pool) error {
 	a, err := newArena(accounts.StateSlots, int64(s.tier.Slots)*bytes, slices.Repeat([]int64{bytes}, s.tier.Slots), pool)
 	if err != nil {
@@ -69,7 +69,7 @@ func (s *Store) takeSlots(bytes int64, pool *parallel.Pool) error {
 	return nil
 }
 
-// none is the slot of a layer without a state slot.
+// none is the value of slotOf for a layer that has no state slot now.
 const none = -1
 
 // ReadTile implements Home.
@@ -95,7 +95,7 @@ func (s *Store) Fetch(i, slot int) error {
 	return nil
 }
 
-// fetch reads extent i of files. An extent that was never written reads as zero.
+// fetch reads extent i of files into memory. An extent that was never written reads as zero.
 func fetch(files *extents.Files, i int, into []byte) error {
 	if files.Written(i) {
 		return files.Read(i, into)
@@ -104,15 +104,16 @@ func fetch(files *extents.Files, i int, into []byte) error {
 	return nil
 }
 
-// inSlot returns the parts of a state slot for layer i's tile, empty if the tile is not on disk, and for its state.
+// inSlot returns the parts of a state slot that layer i uses. They are for the layer's tile, empty if the tile is not
+// on disk, and for its state.
 func (s *Store) inSlot(i, slot int) (tile, state []byte) {
 	l, mem := s.Layers[i], s.slots[slot]
 	n := s.tier.tileBytes(i, l.Layout)
 	return mem[:n], mem[n : n+l.extentBytes()]
 }
 
-// Flush implements Home. It writes the state first and the tile last, because readers wait for the tile and may then
-// proceed.
+// Flush implements Home. It writes the tile last, because a reader of the tile goes on when the tile is written, and
+// may then need the state.
 func (s *Store) Flush(i int) error {
 	tile, state := s.inSlot(i, s.slotOf[i])
 	if err := s.tier.Extents.Write(i, state); err != nil {
@@ -147,7 +148,7 @@ func (s *Store) Spared() (read, written int64) {
 	return read, written
 }
 
-// Settle implements Home. State that was read ahead and not updated is already on disk.
+// Settle implements Home. A layer that was fetched but not updated needs no flush.
 func (s *Store) Settle() error {
 	for i, slot := range s.slotOf {
 		if slot == none {
@@ -164,8 +165,8 @@ func (s *Store) Settle() error {
 }
 
 // WithLayer calls use with layer i and its complete state. If the state is on disk, WithLayer reads it first and frees
-// its memory after use returns. change: use has changed the state, which is then also written back. No training
-// pipeline may use the store. Only one layer on disk is in use at a time.
+// its memory after use returns. change: use changes the state, and WithLayer writes it back. No training pipeline may
+// use the store meanwhile. Concurrent calls for layers on disk run one after the other.
 func (s *Store) WithLayer(i int, change bool, use func(*LayerState) error) error {
 	if !s.tier.has(i) {
 		return use(s.Layers[i])
@@ -188,7 +189,7 @@ func (s *Store) StateOnDisk(i int) bool { return s.tier.has(i) }
 // TileOnDisk reports whether the tile of layer i is on disk.
 func (s *Store) TileOnDisk(i int) bool { return s.tier.hasTile(i) }
 
-// extentBytes returns the size of the layer's state.
+// extentBytes returns the bytes of the layer's state on disk.
 func (l *LayerState) extentBytes() int64 {
 	var placed []optim.Placed
 	for _, p := range l.Planes {
@@ -197,7 +198,7 @@ func (l *LayerState) extentBytes() int64 {
 	return optim.ExtentBytes(l.Layout, placed, l.Share)
 }
 
-// bind makes mem the memory of lower halves and planes; nil: they have no memory.
+// bind makes mem the memory of the lower halves and planes. mem nil: they have no memory until the next bind.
 func (l *LayerState) bind(mem []byte) {
 	l.State = mem
 	take := func(bytes int64) []byte {

@@ -7,9 +7,9 @@ import (
 	"mt/host/optim"
 )
 
-// Update updates all tensors that the layer owns; references are skipped. g is the gradient of the store's share, and
-// its first element is Share.From. Update returns when the work is complete. Updates of different layers may run
-// concurrently.
+// Update updates all tensors that belong to the layer. The gradient g covers the store's share of the layer. The
+// optimizer o updates with r, the step's learning rate and the like. Update returns when the work is complete. Updates
+// of different layers may run concurrently.
 func (l *LayerState) Update(g optim.Grad, o optim.Optimizer, r optim.Rate) {
 	g.Check(fmt.Sprintf("update layer %d", l.Layout.Index), l.Share.Elems())
 	units, step := l.cut(o), o.At(r)
@@ -20,8 +20,8 @@ func (l *LayerState) Update(g optim.Grad, o optim.Optimizer, r optim.Rate) {
 	})
 }
 
-// UpdateTensor updates one tensor by g, the gradient of the whole tensor. It serves a tied table, whose gradient is in
-// the head's slab.
+// UpdateTensor updates one tensor by g, the gradient of the whole tensor. It serves an embedding table that is tied to
+// the output projection, because its gradient is in the head's slab.
 func (l *LayerState) UpdateTensor(tensor int, g optim.Grad, o optim.Optimizer, r optim.Rate) {
 	tl := l.owned(tensor)
 	if g.Elems != tl.Elems() {
@@ -31,9 +31,10 @@ func (l *LayerState) UpdateTensor(tensor int, g optim.Grad, o optim.Optimizer, r
 	l.updateTensor(tensor, g, o, r)
 }
 
-// UpdateRows updates the layer's first tensor, the embedding's table (V, h). rows (len(ids), h) is the gradient of the
-// rows ids, which must rise strictly. All other rows have zero gradients and are updated as in a dense update. For rows
-// at the boundary of the store's share, only the share's elements are read and updated.
+// UpdateRows updates the layer's first tensor, the embedding's table (V, h). rows (len(ids), h) is the gradient of
+// those rows of the table whose indices are ids; the ids must rise strictly. All other rows have zero gradients and are
+// updated like these. Only elements in the store's share are read and updated, also if a row is only partly in the
+// share.
 func (l *LayerState) UpdateRows(ids []int32, rows optim.Grad, o optim.Optimizer, r optim.Rate) {
 	tl := l.owned(0)
 	what := fmt.Sprintf("update layer %d %s", l.Layout.Index, tl.Role)
@@ -42,7 +43,7 @@ func (l *LayerState) UpdateRows(ids []int32, rows optim.Grad, o optim.Optimizer,
 	l.updateTensor(0, rows.OfRows(ids), o, r)
 }
 
-// updateTensor updates one tensor by its gradient.
+// updateTensor updates one tensor by its gradient g. o and r are as in Update.
 func (l *LayerState) updateTensor(tensor int, g optim.Grad, o optim.Optimizer, r optim.Rate) {
 	units, step := l.cut(o), o.At(r)
 	for len(units) > 0 && units[0].Tensor < tensor {
@@ -62,7 +63,7 @@ func (l *LayerState) updateTensor(tensor int, g optim.Grad, o optim.Optimizer, r
 	})
 }
 
-// onPool calls f(i) for each unit i on the pool.
+// onPool calls f(i) for each index i of units on the threads of the store.
 func (l *LayerState) onPool(units []optim.Unit, f func(i int)) { l.pool.Run(len(units), f) }
 
 // weight returns the memory of the layer's weights and of their moving average.
@@ -70,8 +71,8 @@ func (l *LayerState) weight() optim.Weight {
 	return optim.Weight{Layout: &l.Layout, Tile: l.Tile, Lo: l.Lo, Seed: l.seed, From: l.Share.From, Means: l.means}
 }
 
-// cut returns o's units of the layer in the store's share. The result is cached, since all updates of a run use the
-// same optimizer.
+// cut returns the units into which optimizer o divides the store's share of the layer. The result is cached, because
+// all updates of a run use the same optimizer.
 func (l *LayerState) cut(o optim.Optimizer) []optim.Unit {
 	if l.by != o {
 		all := o.Units(l.Layout)

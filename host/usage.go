@@ -11,14 +11,14 @@ var usage struct {
 	accounts.Used
 }
 
-// Usage returns the memory that the arenas of this process hold.
+// Usage returns the memory in bytes that the arenas of this process hold, by purpose.
 func Usage() accounts.Used {
 	usage.Lock()
 	defer usage.Unlock()
 	return usage.Used
 }
 
-// count adds bytes to the memory counted for purpose p. A negative number subtracts.
+// count adds bytes, which may be negative, to the memory counted for purpose p.
 func count(p accounts.Purpose, bytes int64) {
 	usage.Lock()
 	defer usage.Unlock()

@@ -11,8 +11,9 @@ import (
 	"mt/internal/chart"
 )
 
-// curves draws training losses into one picture, with one line for each NAME: the mean over its runs. It also prints
-// held-out losses. A DIR is an output_dir with metrics.jsonl; all runs of a name must have logged the same steps.
+// curves draws the training losses of runs into the picture FILE.svg, with one line for each NAME: the mean over the
+// runs DIR. It also prints the last held-out losses. A DIR is an output_dir with metrics.jsonl. All runs of a NAME must
+// have logged the same steps.
 func curves(args []string) error {
 	if len(args) < 2 {
 		return fmt.Errorf("usage: curves FILE.svg NAME=DIR,DIR,… …")
@@ -50,7 +51,7 @@ func curves(args []string) error {
 	return os.WriteFile(args[0], svg.Bytes(), 0o644)
 }
 
-// readCurve returns the logged steps and losses of a run, and its last held-out loss.
+// readCurve returns the logged steps and losses of the run in dir, and its last held-out loss.
 func readCurve(dir string) (steps, losses []float64, held float64, err error) {
 	b, err := os.ReadFile(filepath.Join(dir, "metrics.jsonl"))
 	if err != nil {

@@ -32,7 +32,8 @@ func distribute(args []string) error {
 	return makeIn(ctx, args, os.Stdout)
 }
 
-// makeIn writes the release files to the folder -out.
+// makeIn parses the flags in args and writes the release files to the folder that -out names. It writes its progress to
+// log.
 func makeIn(ctx context.Context, args []string, log io.Writer) (err error) {
 	set := flag.NewFlagSet("dist", flag.ContinueOnError)
 	out := set.String("out", "out/dist", "folder to write to; what an earlier run left there is removed")
@@ -76,17 +77,17 @@ func makeIn(ctx context.Context, args []string, log io.Writer) (err error) {
 	return d.make(ctx, platforms)
 }
 
-// dist is one run of the command.
+// dist is one run of the command dist.
 type dist struct {
 	root    string // a clone of the commit; all files are made from the clone
 	scratch string // a folder for temporary files, including the clone
 	out     string // the folder of the result
-	check   bool   // build every binary twice
+	check   bool   // build every binary twice and compare
 	log     io.Writer
 }
 
-// clone clones the commit that the current folder is at, so the result contains committed files only. Go also takes the
-// version from a clone only, not from a work tree that git worktree has added.
+// clone clones the commit that the current folder is at, so that the result contains committed files only. Go also
+// needs a clone: in a work tree that git worktree has added, it finds no version.
 func (d *dist) clone(ctx context.Context) error {
 	top, err := output(ctx, ".", nil, "git", "rev-parse", "--show-toplevel")
 	if err != nil {
@@ -103,7 +104,7 @@ func (d *dist) clone(ctx context.Context) error {
 	return err
 }
 
-// make writes the files of every platform, and the checksums.
+// make writes the files of every platform and the list of their checksums.
 func (d *dist) make(ctx context.Context, platforms []platform) error {
 	if err := empty(d.out); err != nil {
 		return err
@@ -120,7 +121,8 @@ func (d *dist) make(ctx context.Context, platforms []platform) error {
 	return writeSums(d.out)
 }
 
-// binary builds mt for one platform, twice if check is set. It checks the binary against the promises of the platform.
+// binary builds mt for one platform, and again elsewhere if d.check is set. It checks that the binary needs no more
+// than the platform promises.
 func (d *dist) binary(ctx context.Context, p platform) (*mtBinary, error) {
 	bin := filepath.Join(d.scratch, "mt-"+p.arch)
 	fmt.Fprintf(d.log, "building mt for linux/%s\n", p.arch)
@@ -140,7 +142,8 @@ func (d *dist) binary(ctx context.Context, p platform) (*mtBinary, error) {
 	return b, b.runsOn(p)
 }
 
-// pack builds mt for one platform and writes the archive, the wheel and the list of modules.
+// pack builds mt for one platform and writes the archive, the wheel and the list of modules. Archive and wheel also get
+// the files of extras, such as manual pages.
 func (d *dist) pack(ctx context.Context, p platform, extras []file) error {
 	b, err := d.binary(ctx, p)
 	if err != nil {
@@ -166,7 +169,7 @@ func (d *dist) pack(ctx context.Context, p platform, extras []file) error {
 		d.write(w.name(), w.write))
 }
 
-// write writes one file of the result and logs its size.
+// write writes one file of the result, whose bytes content writes, and logs the file's size.
 func (d *dist) write(name string, content func(io.Writer) error) error {
 	path := filepath.Join(d.out, name)
 	f, err := os.Create(path)
@@ -183,8 +186,8 @@ func (d *dist) write(name string, content func(io.Writer) error) error {
 	return err
 }
 
-// output returns the standard output of a program, without trailing newlines. The variables of env are added to the
-// environment.
+// output runs a program in dir and returns its standard output, without trailing newlines. env lists variables to add
+// to the environment.
 func output(ctx context.Context, dir string, env []string, name string, args ...string) (string, error) {
 	c := exec.CommandContext(ctx, name, args...)
 	c.Dir, c.Env = dir, append(os.Environ(), env...)

@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// Fields of a bill of materials in CycloneDX 1.6 (cyclonedx.org/docs/1.6/json).
+// Types for a software bill of materials, with the fields of CycloneDX 1.6 (cyclonedx.org/docs/1.6/json).
 type (
 	billOfMaterials struct {
 		Schema      string      `json:"$schema"`
@@ -51,7 +51,8 @@ type (
 	}
 )
 
-// bill lists the contents of the binary: every module that Go has recorded in it, and Go's standard library.
+// bill returns the bill of materials of the binary in JSON: every module that Go has recorded in the binary, and Go's
+// standard library.
 func bill(b *mtBinary) ([]byte, error) {
 	sum := sha256.Sum256(b.data)
 	self := component{Ref: "mt", Type: "application", Name: "mt", Version: b.version(),
@@ -74,8 +75,8 @@ func bill(b *mtBinary) ([]byte, error) {
 	return append(text, '\n'), err
 }
 
-// library describes a module as a component. The hash is the go.sum hash: a SHA-256 of the list of the module's file
-// hashes (go.dev/ref/mod#go-sum-files).
+// library describes a module as a component of the bill. Its hash is the one in go.sum: a SHA-256 of the list of the
+// module's file hashes (go.dev/ref/mod#go-sum-files).
 func library(m *debug.Module) (component, error) {
 	if m.Replace != nil {
 		m = m.Replace
@@ -89,11 +90,11 @@ func library(m *debug.Module) (component, error) {
 	return component{Ref: url, Type: "library", Name: m.Path, Version: m.Version, PURL: url, Hashes: []hash{{"SHA-256", hex.EncodeToString(raw)}}}, nil
 }
 
-// licence matches the names of licence files.
+// licence matches the names of files with licences.
 var licence = regexp.MustCompile(`(?i)^(licen[cs]e|copying|notice)`)
 
-// licences returns the licence texts of everything in the binary. Our licence comes first, if there is one, then Go's,
-// then the licence of every module.
+// licences returns the licence texts of everything in the binary: mt's own if there is one, then Go's, then each
+// module's. root is the folder of mt's module.
 func licences(ctx context.Context, root string, info *buildinfo.BuildInfo) ([]byte, error) {
 	goroot, err := output(ctx, root, nil, "go", "env", "GOROOT")
 	if err != nil {
@@ -123,7 +124,8 @@ func licences(ctx context.Context, root string, info *buildinfo.BuildInfo) ([]by
 	return out.Bytes(), nil
 }
 
-// terms appends the licence files in dir. If must is set, a folder without a licence is an error.
+// terms appends the licence files of the folder dir to out. The argument of says what they license, for the headings.
+// If must is set, a folder without a licence file is an error.
 func terms(out *bytes.Buffer, of, dir string, must bool) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

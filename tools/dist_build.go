@@ -21,18 +21,19 @@ import (
 // platform is a target of a build.
 type platform struct {
 	arch   string // as GOARCH
-	level  string // instruction set level for Go's compiler: the oldest of the architecture
-	python string // as in a wheel's tag
-	loader string // the dynamic loader that the binary requests
+	level  string // environment variable for Go's compiler with the architecture's oldest instruction set
+	python string // the architecture's name in a wheel's tag
+	loader string // path of the dynamic loader that the binary requests
 }
 
-// platforms lists all targets. The level does not limit our assembly, which detects the processor at run time.
+// platforms lists all targets. The level does not limit mt's assembly, which finds out at run time what the processor
+// has.
 var platforms = []platform{
 	{"amd64", "GOAMD64=v1", "x86_64", "/lib64/ld-linux-x86-64.so.2"},
 	{"arm64", "GOARM64=v8.0", "aarch64", "/lib/ld-linux-aarch64.so.1"},
 }
 
-// platformOf returns the platform of an architecture.
+// platformOf returns the platform of an architecture; false if there is none.
 func platformOf(arch string) (platform, bool) {
 	i := slices.IndexFunc(platforms, func(p platform) bool { return p.arch == arch })
 	if i < 0 {
@@ -41,8 +42,9 @@ func platformOf(arch string) (platform, bool) {
 	return platforms[i], true
 }
 
-// build builds mt from the module in root. It overrides the build variables of the environment, so the bytes depend on
-// the commit and the Go version only. cache is the folder of Go's build cache; "": the user's cache.
+// build builds mt from the module in root and writes the binary to the file to. It overrides the environment's
+// variables for builds, so the bytes depend only on the commit and the Go version. cache is the folder of Go's build
+// cache; "": the user's cache.
 func build(ctx context.Context, root string, p platform, cache, to string) error {
 	to, err := filepath.Abs(to)
 	if err != nil {
@@ -56,10 +58,11 @@ func build(ctx context.Context, root string, p platform, cache, to string) error
 	return err
 }
 
-// sameAgain clones the commit into another folder, builds it there with an empty cache, and compares with bin.
+// sameAgain clones the commit into another folder, builds mt there with an empty cache, and returns an error if the
+// result differs from the file bin.
 func (d *dist) sameAgain(ctx context.Context, p platform, bin string) (err error) {
 	elsewhere := filepath.Join(d.scratch, "elsewhere")
-	defer func() { err = errors.Join(err, os.RemoveAll(elsewhere)) }() // half a gigabyte
+	defer func() { err = errors.Join(err, os.RemoveAll(elsewhere)) }() // it has half a gigabyte
 	clone, again := filepath.Join(elsewhere, "clone"), filepath.Join(elsewhere, "mt")
 	if _, err := output(ctx, d.root, nil, "git", "clone", "--quiet", "--no-hardlinks", d.root, clone); err != nil {
 		return err
@@ -86,7 +89,7 @@ func same(a, b string) error {
 	return nil
 }
 
-// mtBinary is a binary of mt.
+// mtBinary is a binary of mt with its build information.
 type mtBinary struct {
 	data []byte
 	info *buildinfo.BuildInfo
@@ -111,7 +114,7 @@ func readBinary(path string) (*mtBinary, error) {
 	return b, nil
 }
 
-// setting returns the build setting with the given key, or "".
+// setting returns the build setting with the given key, which Go has recorded in the binary; "" if there is none.
 func (b *mtBinary) setting(key string) string {
 	for _, s := range b.info.Settings {
 		if s.Key == key {
@@ -121,18 +124,18 @@ func (b *mtBinary) setting(key string) string {
 	return ""
 }
 
-// version returns the version that Go derived from git: of a tag, or of the commit.
+// version returns the version that Go derived from git, from a tag or from the commit, without the leading v.
 func (b *mtBinary) version() string { return strings.TrimPrefix(b.info.Main.Version, "v") }
 
-// oldest is the minimum glibc version of the wheel tag manylinux_2_28.
+// oldest is the oldest glibc version on which mt runs, 2.28, as the wheel's tag manylinux_2_28 promises.
 var oldest = [2]int{2, 28}
 
-// libraries lists the libraries that the binary may link, all of them parts of every glibc. Other libraries are opened
-// at run time.
+// libraries lists the libraries that the binary may link. All are parts of every glibc. The binary opens other
+// libraries at run time, if they exist.
 var libraries = []string{"libc.so.6", "libdl.so.2", "libpthread.so.0"}
 
-// runsOn returns an error if the binary needs more than its platform promises: another loader, another library, or a
-// symbol of a newer glibc.
+// runsOn returns an error if the binary would not run on every machine of platform p. It must not need another loader,
+// a library that is not in libraries, or a symbol of a glibc newer than oldest.
 func (b *mtBinary) runsOn(p platform) error {
 	f, err := elf.NewFile(bytes.NewReader(b.data))
 	if err != nil {
@@ -166,7 +169,7 @@ func (b *mtBinary) runsOn(p platform) error {
 	return nil
 }
 
-// interpreter returns the loader that a binary requests, or "" for a static binary.
+// interpreter returns the path of the loader that the binary f requests; "" for a static binary.
 func interpreter(f *elf.File) (string, error) {
 	for _, part := range f.Progs {
 		if part.Type == elf.PT_INTERP {
@@ -177,8 +180,8 @@ func interpreter(f *elf.File) (string, error) {
 	return "", nil
 }
 
-// newer reports whether a symbol version, such as GLIBC_2.34, is above the oldest supported glibc. Symbols that purego
-// requests have no version; the loader binds them to any version.
+// newer reports whether a symbol version, such as GLIBC_2.34, is newer than oldest. Symbols that the package purego
+// requests have no version, so the loader binds them to any.
 func newer(version string) bool {
 	number, glibc := strings.CutPrefix(version, "GLIBC_")
 	if !glibc {
@@ -200,8 +203,8 @@ func newer(version string) bool {
 	return false
 }
 
-// extras returns the files that are the same on every platform: manual pages, completions and the examples. An mt built
-// for this machine writes the manual pages and completions.
+// extras returns the files that are the same on every platform: manual pages, shell completions and examples. To get
+// the manual pages and completions, it builds mt for this machine and runs it.
 func (d *dist) extras(ctx context.Context) ([]file, error) {
 	here := filepath.Join(d.scratch, "mt-here")
 	if p, ok := platformOf(runtime.GOARCH); ok && runtime.GOOS == "linux" {
@@ -229,7 +232,7 @@ func (d *dist) extras(ctx context.Context) ([]file, error) {
 	}
 	examples, err := filesUnder(filepath.Join(d.root, "examples"), "share/mt/examples")
 	for _, f := range examples {
-		if !strings.HasSuffix(f.name, ".go") { // the generator of the example data
+		if !strings.HasSuffix(f.name, ".go") { // without the program that generates the example data
 			out = append(out, f)
 		}
 	}

@@ -15,14 +15,14 @@ import (
 	"time"
 )
 
-// file is one file of an archive or a wheel. Its name uses slashes.
+// file is one file of an archive or a wheel. name is its path there, with slashes.
 type file struct {
 	name string
 	data []byte
 	runs bool // executable
 }
 
-// mode is the file's permission.
+// mode returns the file's permissions.
 func (f file) mode() fs.FileMode {
 	if f.runs {
 		return 0o755
@@ -30,7 +30,8 @@ func (f file) mode() fs.FileMode {
 	return 0o644
 }
 
-// filesUnder returns the files below dir, sorted by name. In their names, dir is replaced by the folder in.
+// filesUnder returns the files below the folder dir, sorted by name. Their names begin with the folder in instead of
+// dir.
 func filesUnder(dir, in string) (out []file, err error) {
 	err = fs.WalkDir(os.DirFS(dir), ".", func(name string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
@@ -43,13 +44,13 @@ func filesUnder(dir, in string) (out []file, err error) {
 	return out, err
 }
 
-// archive writes the binary and the shared files as a .tar.gz. The archive has one folder with bin/ and share/; all
-// files have the commit's time.
+// archive writes a .tar.gz with one folder. The folder has the binary in bin/, and the files of share. All files have
+// the time of the commit.
 func archive(w io.Writer, b *mtBinary, share []file) error {
 	return tarball(w, "mt-"+b.version(), b.made, append([]file{{name: "bin/mt", data: b.data, runs: true}}, share...))
 }
 
-// tarball writes files as a .tar.gz, in one folder and all with the same time.
+// tarball writes files as a .tar.gz. All files are in one folder and have the time made.
 func tarball(w io.Writer, folder string, made time.Time, files []file) error {
 	packed, err := gzip.NewWriterLevel(w, gzip.BestCompression)
 	if err != nil {
@@ -69,7 +70,8 @@ func tarball(w io.Writer, folder string, made time.Time, files []file) error {
 	return errors.Join(t.Close(), packed.Close())
 }
 
-// empty creates a folder, or removes the files of an earlier run from it. Any other file is an error.
+// empty creates the folder dir. If dir exists, it removes the files that an earlier run of dist left there. It returns
+// an error if dir has any other file.
 func empty(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -93,7 +95,7 @@ func empty(dir string) error {
 
 const sums = "SHA256SUMS"
 
-// writeSums writes the checksums of all files in dir, in the format of `sha256sum -c`.
+// writeSums writes the checksums of all files in dir to a file there, in the format of `sha256sum -c`.
 func writeSums(dir string) error {
 	all, err := filesUnder(dir, "")
 	if err != nil {

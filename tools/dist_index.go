@@ -16,23 +16,23 @@ import (
 	"time"
 )
 
-// index is a source of Python packages: a package index and a cache folder.
+// index is where Python packages come from: a package index on the network, and a cache folder in front of it.
 type index struct {
-	url     string // of the index, as pip's --index-url
+	url     string // address of the index, as for pip's --index-url
 	cache   string // the cache folder; its files are named SHA256-NAME
 	offline bool   // fetch nothing from the network
 }
 
-// pypi is the default index; PIP_INDEX_URL names another.
+// pypi is the default index. The environment variable PIP_INDEX_URL names another.
 const pypi = "https://pypi.org/simple"
 
-// fetchTimeout bounds one request. The largest package has 16 MB.
+// fetchTimeout bounds the time of one request. The largest package has 16 MB.
 const fetchTimeout = 5 * time.Minute
 
 // maxPackageBytes bounds the size of a response.
 const maxPackageBytes = 256 << 20
 
-// newIndex returns the index that the environment names, with the user's cache.
+// newIndex returns the index that the environment names, or pypi, with a cache in the user's cache folder.
 func newIndex(offline bool) (index, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -45,10 +45,11 @@ func newIndex(offline bool) (index, error) {
 	return x, nil
 }
 
-// packageLine matches a line of packages.txt, in the format of sha256sum.
+// packageLine matches a line of packages.txt, which has the format of sha256sum: a SHA-256 and a file name.
 var packageLine = regexp.MustCompile(`^([0-9a-f]{64})  ([A-Za-z0-9][A-Za-z0-9._+-]*)$`)
 
-// fetch returns the files that list names with their SHA-256, from the cache or from the index.
+// fetch returns the files in list, the text of packages.txt. Each comes from the cache or from the index and has the
+// SHA-256 in its line.
 func (x index) fetch(ctx context.Context, list string) (out []file, err error) {
 	at := 0
 	for line := range strings.Lines(list) {
@@ -66,7 +67,8 @@ func (x index) fetch(ctx context.Context, list string) (out []file, err error) {
 	return out, nil
 }
 
-// one returns one file, from the cache if the cached SHA-256 matches. A fetched file is added to the cache.
+// one returns the file name with the SHA-256 sum. If the cache does not have it, one fetches it from the index and adds
+// it to the cache.
 func (x index) one(ctx context.Context, name, sum string) ([]byte, error) {
 	kept := filepath.Join(x.cache, sum+"-"+name)
 	if data, err := os.ReadFile(kept); err == nil && fmt.Sprintf("%x", sha256.Sum256(data)) == sum {
@@ -90,7 +92,7 @@ func (x index) one(ctx context.Context, name, sum string) ([]byte, error) {
 	return data, keep(kept, data)
 }
 
-// find returns the address of a file from the project's page in the index
+// find returns the address of the file name, as the page of the file's project in the index gives it
 // (packaging.python.org/specifications/simple-repository-api).
 func (x index) find(ctx context.Context, name string) (string, error) {
 	page := strings.TrimRight(x.url, "/") + "/" + project(name) + "/"
@@ -125,7 +127,7 @@ func (x index) find(ctx context.Context, name string) (string, error) {
 
 var separators = regexp.MustCompile(`[-_.]+`)
 
-// project returns the normalised project name at the start of a file or project name.
+// project returns the normalised project name of a file name or of a project name.
 func project(name string) string {
 	if strings.HasSuffix(name, ".whl") || strings.HasSuffix(name, ".tar.gz") {
 		name, _, _ = strings.Cut(name, "-")
@@ -133,7 +135,7 @@ func project(name string) string {
 	return strings.ToLower(separators.ReplaceAllString(name, "-"))
 }
 
-// get returns the response body of a GET. accept is the media type to request; "": any.
+// get requests address and returns the body of the response. accept is the media type to ask for; "": any.
 func get(ctx context.Context, address, accept string) (data []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
@@ -159,7 +161,8 @@ func get(ctx context.Context, address, accept string) (data []byte, err error) {
 	return data, nil
 }
 
-// keep writes a file into the cache. It renames the finished file into place, so the cache never has a partial file.
+// keep writes data to the file name in the cache. It renames the complete file to that name, so the cache never has a
+// partial file.
 func keep(name string, data []byte) error {
 	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 		return err

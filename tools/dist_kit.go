@@ -17,13 +17,15 @@ import (
 	"strings"
 )
 
-// kitLimit is the maximum size of a kit in bytes. Some machines without a network accept no larger file.
+// kitLimit is the largest size of a kit in bytes. Some machines without a network do not accept larger files.
 const kitLimit = 56 << 20
 
-// onMachine lists packages that the machine already has. The kit has neither these packages nor their dependencies.
+// onMachine lists Python packages that the GPU machine has already. The kit leaves out these packages and what they
+// require.
 var onMachine = []string{"torch"}
 
-// makeKit writes the kit: all files that bench/gpu.sh needs on a machine with a GPU, PyTorch, nvcc and no network.
+// makeKit writes the kit, an archive with all files that bench/gpu.sh needs on a machine with a GPU, PyTorch, nvcc and
+// no network. Python packages come from x.
 func (d *dist) makeKit(ctx context.Context, x index) error {
 	if err := empty(d.out); err != nil {
 		return err
@@ -61,7 +63,8 @@ func (d *dist) makeKit(ctx context.Context, x index) error {
 	return writeSums(d.out)
 }
 
-// kitFiles returns the files of a kit, from the clone in root.
+// kitFiles returns the files of a kit. root is the folder of the clone, terms the text of all licences, and packages
+// the Python packages.
 func kitFiles(root string, b *mtBinary, terms []byte, packages []file) ([]file, error) {
 	files := []file{{name: "mt", data: b.data, runs: true}, {name: "licences.txt", data: terms}}
 	for _, f := range [][2]string{{"tools/dist/kit/README.md", "README.md"}, {"tools/dist/kit/install.sh", "install.sh"},
@@ -77,7 +80,7 @@ func kitFiles(root string, b *mtBinary, terms []byte, packages []file) ([]file, 
 		return nil, err
 	}
 	for _, f := range peers {
-		if strings.HasSuffix(f.name, ".py") { // and no __pycache__
+		if strings.HasSuffix(f.name, ".py") { // leaves out the folders __pycache__
 			files = append(files, f)
 		}
 	}
@@ -87,8 +90,8 @@ func kitFiles(root string, b *mtBinary, terms []byte, packages []file) ([]file, 
 	return files, nil
 }
 
-// within removes the archive and returns an error if the archive has more than limit bytes. The error lists the bytes of
-// each part: a file of the top folder, the folder bench, or a package.
+// within returns an error if the archive has more than limit bytes, and removes the archive then. The error lists the
+// bytes of each part: a file of the top folder, the folder bench, or a package.
 func within(archive string, files []file, limit int64) error {
 	info, err := os.Stat(archive)
 	if err != nil || info.Size() <= limit {
@@ -133,8 +136,8 @@ func packedSize(data []byte) (int, error) {
 	return out.Len(), err
 }
 
-// closed returns an error if a package requires another package that is neither in packages nor on the machine.
-// Conditional requirements, such as extras, are ignored.
+// closed returns an error if a package requires a package that is neither in packages nor in onMachine. It ignores
+// requirements under a condition, such as extras.
 func closed(packages []file) error {
 	has := slices.Clone(onMachine)
 	for _, f := range packages {
@@ -158,10 +161,10 @@ func closed(packages []file) error {
 	return nil
 }
 
-// nameRunes are the runes of a project's name.
+// nameRunes has the characters that may occur in the name of a Python project.
 const nameRunes = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_."
 
-// metadata returns the core metadata of a wheel or of a source distribution
+// metadata returns the core metadata of f, a wheel or a source distribution
 // (packaging.python.org/specifications/core-metadata).
 func metadata(f file) (string, error) {
 	if !strings.HasSuffix(f.name, ".whl") {
@@ -184,7 +187,7 @@ func metadata(f file) (string, error) {
 	return "", fmt.Errorf("%s has no METADATA", f.name)
 }
 
-// sourceMetadata returns the PKG-INFO of a source distribution's top folder.
+// sourceMetadata returns the file PKG-INFO in the top folder of the source distribution f.
 func sourceMetadata(f file) (string, error) {
 	z, err := gzip.NewReader(bytes.NewReader(f.data))
 	if err != nil {

@@ -21,8 +21,8 @@ type wheel struct {
 	files   []file
 }
 
-// cudaWheels lists the NVIDIA packages with libcudart and libcublasLt that the wheel requires. The extra cu12 is for
-// drivers without CUDA 13.
+// cudaWheels is the part of the wheel's metadata that requires NVIDIA's packages with libcudart and libcublasLt. The
+// extra cu12 requires their older versions, for drivers that do not support CUDA 13.
 const cudaWheels = `Requires-Dist: nvidia-cuda-runtime>=13,<14
 Requires-Dist: nvidia-cublas>=13,<14
 Provides-Extra: cu12
@@ -30,7 +30,8 @@ Requires-Dist: nvidia-cuda-runtime-cu12; extra == "cu12"
 Requires-Dist: nvidia-cublas-cu12; extra == "cu12"
 `
 
-// newWheel makes the wheel of a binary. The files of extras go to the same paths of the Python environment.
+// newWheel returns the wheel of a binary. pip copies the files of extras to the same paths below the Python
+// environment. licences is the text of all licences, and sbom the bill of materials.
 func newWheel(b *mtBinary, p platform, extras []file, licences, sbom []byte) (*wheel, error) {
 	version, err := pythonVersion(b.info.Main.Version)
 	if err != nil {
@@ -52,10 +53,10 @@ func newWheel(b *mtBinary, p platform, extras []file, licences, sbom []byte) (*w
 	return w, nil
 }
 
-// name returns the wheel's file name, which tells pip the version and the tag.
+// name returns the wheel's file name, from which pip takes the version and the tag.
 func (w *wheel) name() string { return "mt-" + w.version + "-" + w.tag + ".whl" }
 
-// metadata returns the text of METADATA (packaging.python.org/specifications/core-metadata).
+// metadata returns the text of the wheel's file METADATA (packaging.python.org/specifications/core-metadata).
 func (w *wheel) metadata() string {
 	return "Metadata-Version: 2.4\nName: mt\nVersion: " + w.version + `
 Summary: Train large language models in full precision, on GPUs whose memory they do not fit
@@ -69,7 +70,8 @@ CUDA 12, install ` + "`mt[cu12]`" + `.
 `
 }
 
-// record lists the files with SHA-256 and size. The entry of the list itself has neither.
+// record returns the wheel's list of files, each with SHA-256 and size. self is the name of the list, whose own entry
+// has neither.
 func record(files []file, self string) string {
 	var b strings.Builder
 	for _, f := range files {
@@ -80,7 +82,7 @@ func record(files []file, self string) string {
 	return b.String()
 }
 
-// write writes the zip with its files in order, all with the commit's time.
+// write writes the wheel as a zip file, with its files in order and all with the time of the commit.
 func (w *wheel) write(to io.Writer) error {
 	z := zip.NewWriter(to)
 	for _, f := range w.files {
@@ -97,11 +99,12 @@ func (w *wheel) write(to io.Writer) error {
 	return z.Close()
 }
 
-// goVersion matches a Go version, of a tag or of a commit after a tag (go.dev/ref/mod#versions).
+// goVersion matches a version as Go derives it, from a tag or from a commit after a tag (go.dev/ref/mod#versions).
 var goVersion = regexp.MustCompile(`^v(\d+\.\d+\.\d+)(?:-(alpha|beta|rc)\.?(\d+))?(?:[-.](?:0\.)?(\d{14})-([0-9a-f]{12}))?(\+dirty)?$`)
 
-// pythonVersion converts a Go version to Python's format (packaging.python.org/specifications/version-specifiers) and
-// keeps the order of versions: v1.2.0-rc.1 becomes 1.2.0rc1, and a commit after v1.1.9 becomes 1.1.10.devTIME+COMMIT.
+// pythonVersion converts a Go version to Python's format (packaging.python.org/specifications/version-specifiers) such
+// that versions keep their order. For example, v1.2.0-rc.1 becomes 1.2.0rc1, and a commit after v1.1.9 becomes
+// 1.1.10.devTIME+COMMIT.
 func pythonVersion(v string) (string, error) {
 	part := goVersion.FindStringSubmatch(v)
 	if part == nil {
@@ -113,7 +116,7 @@ func pythonVersion(v string) (string, error) {
 	}
 	if part[4] != "" {
 		if part[2] != "" {
-			out += ".post0" // a commit after rc.1 comes behind it
+			out += ".post0" // a commit after rc.1 is newer than rc.1
 		}
 		out += ".dev" + part[4]
 	}

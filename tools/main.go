@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// programs maps the first argument to a program. The program receives the remaining arguments.
+// programs maps the first argument to the program that it selects. The program receives the other arguments.
 var programs = map[string]func(args []string) error{
 	"curves":       curves,
 	"dist":         distribute,

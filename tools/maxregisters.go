@@ -6,9 +6,10 @@ import (
 	"os"
 )
 
-// maxregisters reads the output of nvdisasm -c for sm_90a kernels. It fails if a thread uses a register that its
-// warpgroup has released with setmaxnreg; such a use destroys the CUDA context. ptxas allocates the registers, and some
-// versions allocate wrong ones. A jump that maxregisters cannot follow, or code that no jump reaches, is a failure too.
+// maxregisters reads a listing of sm_90a kernels (output of nvdisasm -c) from standard input. It fails if a thread uses
+// a register that its warpgroup has released with setmaxnreg, because that destroys the CUDA context. The compiler
+// ptxas allocates registers, and some of its versions use released ones. A jump that maxregisters cannot follow, or
+// code that no jump reaches, is a failure too.
 func maxregisters([]string) error {
 	text, err := io.ReadAll(os.Stdin)
 	if err != nil {
@@ -17,7 +18,8 @@ func maxregisters([]string) error {
 	return checkListing(string(text), os.Stdout)
 }
 
-// checkListing checks a listing and prints a line for each wrong instruction. If there is one, it returns an error.
+// checkListing checks a listing and prints a line to out for each wrong instruction. If there is one, it returns an
+// error.
 func checkListing(text string, out io.Writer) error {
 	l, err := parse(text)
 	if err != nil {

@@ -7,11 +7,13 @@ import (
 	"strings"
 )
 
-// unlimited stands for the register count of the launch, before the first USETMAXREG.
+// unlimited is the register count before the first USETMAXREG (the instruction of setmaxnreg). A thread then has all
+// registers of the launch.
 const unlimited = math.MaxInt
 
-// check follows the control flow of kernels. bad lists the instructions that use a register beyond those of the
-// thread; limits counts the USETMAXREG. If paths with different register counts meet, the lowest count applies.
+// check follows the control flow of all kernels in l. bad lists the instructions that use a register that the thread no
+// longer has. limits is the number of USETMAXREG instructions. If an instruction can be reached with different register
+// counts, the lowest of them applies.
 func check(l listing) (bad []string, limits int) {
 	has := make([]int, len(l.code)) // registers before the instruction; 0: not reached
 	var work []int
@@ -31,7 +33,7 @@ func check(l listing) (bad []string, limits int) {
 			limited[l.code[i].function] = true
 		}
 	}
-	open := map[int]bool{} // jumps with an unknown target
+	open := map[int]bool{} // indices of jumps whose target is unknown
 	for len(work) > 0 {
 		i := work[len(work)-1]
 		work = work[:len(work)-1]
@@ -62,8 +64,8 @@ func check(l listing) (bad []string, limits int) {
 	return bad, limits
 }
 
-// limit returns the register count after a USETMAXREG. If the operand is not a number, limit returns 1, so the next
-// instruction fails.
+// limit returns the register count that i, a USETMAXREG, sets. If the operand is not a number, limit returns 1, so that
+// check finds an error in the code after it.
 func (i *instruction) limit() int {
 	_, last, _ := strings.Cut(i.operands, ",")
 	if last == "" {

@@ -9,9 +9,9 @@ import (
 
 // instruction is a line of a listing.
 type instruction struct {
-	function  string // the kernel of the instruction
+	function  string // the kernel that the instruction belongs to
 	address   string
-	predicate bool // some threads skip it
+	predicate bool // it has a predicate, so some threads may skip it
 	op        string
 	operands  string
 }
@@ -20,13 +20,14 @@ func (i *instruction) String() string {
 	return fmt.Sprintf("%s: /*%s*/ %s %s", i.function, i.address, i.op, i.operands)
 }
 
-// name returns the operation without its modifiers.
+// name returns the operation without its modifiers: LDG for LDG.E.128.
 func (i *instruction) name() string {
 	name, _, _ := strings.Cut(i.op, ".")
 	return name
 }
 
-// listing is the output of nvdisasm. labels maps each label to the index of the instruction after the label.
+// listing is the parsed output of nvdisasm. labels maps each label to the index in code of the instruction after the
+// label.
 type listing struct {
 	code   []instruction
 	labels map[string]int
@@ -41,7 +42,7 @@ var (
 	product     = regexp.MustCompile(`\.64x(\d+)x`)
 )
 
-// parse reads a listing. A line that looks like code but cannot be parsed is an error.
+// parse reads the output of nvdisasm. It returns an error if a line looks like an instruction but cannot be parsed.
 func parse(text string) (listing, error) {
 	l, function := listing{labels: map[string]int{}}, ""
 	for line := range strings.Lines(text) {
@@ -65,8 +66,8 @@ func parse(text string) (listing, error) {
 	return l, nil
 }
 
-// next returns the instructions that may follow instruction i. If i jumps to an unknown target, known is false. A call
-// may also continue with the next instruction. A return ends the path.
+// next returns the indices of the instructions that may run after instruction i. known is false if i jumps to an
+// unknown target. After a call, the target may run or the instruction behind the call; after a return, none.
 func (l *listing) next(i int) (to []int, known bool) {
 	in := &l.code[i]
 	ends := in.op == "EXIT" || in.op == "BRA" || in.name() == "RET"
@@ -93,18 +94,18 @@ func (l *listing) next(i int) (to []int, known bool) {
 	return to, true
 }
 
-// highest returns the highest register that an instruction may use, or -1 for none. An operand may span several
-// registers; if the operation does not determine the number, highest assumes the maximum.
+// highest returns the highest register that the instruction may use; −1 if it uses none. An operand may span several
+// registers. If the operation does not say how many, highest assumes the most that are possible.
 func (i *instruction) highest() int {
 	most := -1
 	for at, operand := range operands(i.operands) {
 		for _, m := range register.FindAllStringSubmatch(operand, -1) {
-			first, _ := strconv.Atoi(m[1]) // digits alone
+			first, _ := strconv.Atoi(m[1]) // cannot fail: m[1] has digits only
 			width := 1
 			switch {
 			case m[2] != "":
 				width = 2
-			case !strings.Contains(operand, "["): // an address in registers has one or two
+			case !strings.Contains(operand, "["): // an address has one register, or two with .64
 				width = i.width(at)
 			}
 			most = max(most, first+width-1)
@@ -113,7 +114,7 @@ func (i *instruction) highest() int {
 	return most
 }
 
-// width returns the number of registers that an operand may span. Operands count from 0.
+// width returns the largest number of registers that the operand with this index (from 0) may span.
 func (i *instruction) width(operand int) int {
 	switch i.name() {
 	case "HGMMA", "IGMMA", "QGMMA": // 64 rows of sums for 128 threads; the second operand is A
@@ -124,7 +125,7 @@ func (i *instruction) width(operand int) int {
 		if operand == 1 {
 			return 4
 		}
-		columns, _ := strconv.Atoi(m[1]) // digits alone
+		columns, _ := strconv.Atoi(m[1]) // cannot fail: m[1] has digits only
 		return columns / 2
 	case "HMMA", "IMMA", "QMMA", "LDSM", "STSM":
 		return 4
@@ -140,7 +141,7 @@ func (i *instruction) width(operand int) int {
 	return 1
 }
 
-// operands splits a list at commas outside brackets.
+// operands splits the text of an instruction's operands at commas outside brackets.
 func operands(s string) []string {
 	var out []string
 	depth, from := 0, 0

@@ -23,20 +23,20 @@ import (
 	"time"
 )
 
-// session is one run of the command in the module at root.
+// session is one run of the command mutate, in the module at root.
 type session struct {
 	root, module, scratch, cache string
 	n, jobs, most                int
 	seed                         uint64
 	list, hand                   bool
-	least                        time.Duration // the shortest time limit
+	least                        time.Duration // the shortest time limit of a test binary
 	memory                       int64         // limit of a test binary and its children in bytes
 	all                          []*listed     // all packages, from go list -test
-	judged                       []entry       // survivors.txt
+	judged                       []entry       // the entries of survivors.txt
 	draws                        []*[]*mutant  // the mutants of each package, in drawing order
 	results                      []*mutant
 	profiles                     map[string]*profile
-	lock, cleaning               sync.Mutex // of draws and results; of profiles
+	lock, cleaning               sync.Mutex // lock guards draws and results, cleaning guards profiles
 }
 
 // mutate measures whether the tests notice wrong code. It draws small changes of the named packages and applies one at
@@ -79,7 +79,8 @@ func mutate(args []string) error {
 	return s.mutate(ctx, set.Args())
 }
 
-// mutate draws or reads the mutants and runs or lists them. It expects the module's root as current folder.
+// mutate draws the mutants, or reads them from hand.txt, and then runs or lists them. The current folder must be the
+// module's root. args name the packages.
 func (s *session) mutate(ctx context.Context, args []string) (err error) {
 	if len(args) == 0 && !s.hand {
 		return errors.New("name the packages to mutate, as in: go run ./tools mutate host/optim")
@@ -106,8 +107,8 @@ func (s *session) mutate(ctx context.Context, args []string) (err error) {
 	return s.run(ctx)
 }
 
-// read prepares the draws: mutants of the named packages, or entries of hand.txt whose file or test is in a named
-// package. It reports entries of survivors.txt that match no mutant.
+// read fills draws with all mutants of the named packages. With the flag -hand, these are the entries of hand.txt whose
+// file or test is in a named package. It reports entries of survivors.txt that match no mutant.
 func (s *session) read(named []*listed) (err error) {
 	judged, err := parseEntries("survivors.txt", survivorsText)
 	hand, herr := parseEntries("hand.txt", handText)
@@ -138,7 +139,7 @@ func (s *session) read(named []*listed) (err error) {
 	return err
 }
 
-// run tries n mutants of each draw, jobs at a time. It prints the results so far if ctx ends.
+// run tries n mutants of each package, jobs at a time. If ctx ends, it prints the results so far.
 func (s *session) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -175,7 +176,7 @@ func (s *session) run(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// one judges mutants of a package in turn until a mutant compiles, and returns this mutant with its verdict. It
+// one judges the next mutants of a package (of) until one compiles, and returns this mutant with its verdict. It
 // returns nil if no mutant is left.
 func (s *session) one(ctx context.Context, of *[]*mutant) (m *mutant, err error) {
 	for err == nil && (m == nil || m.verdict == invalid && !s.hand) {
@@ -193,7 +194,8 @@ func (s *session) one(ctx context.Context, of *[]*mutant) (m *mutant, err error)
 	return m, err
 }
 
-// judge runs tests on a mutant until one fails, beginning with the nearest packages.
+// judge sets the mutant's verdict. It runs the tests of packages one after the other until one fails, beginning with
+// the mutant's own package.
 func (s *session) judge(ctx context.Context, m *mutant) error {
 	for _, e := range s.judged {
 		if e.judges(m) {
@@ -210,7 +212,7 @@ func (s *session) judge(ctx context.Context, m *mutant) error {
 	if err != nil {
 		return err
 	}
-	env := "GOFLAGS=" + strings.TrimSpace(os.Getenv("GOFLAGS")+" "+overlay) // for builds that tests start
+	env := "GOFLAGS=" + strings.TrimSpace(os.Getenv("GOFLAGS")+" "+overlay) // so that go builds that the tests start also use the changed file
 	packages, args := importers(s.all, m.pkg), []string{"-test.short"}
 	if s.hand {
 		i := slices.IndexFunc(s.all, func(p *listed) bool { return p.Dir == filepath.Join(s.root, m.in) })
@@ -222,7 +224,7 @@ func (s *session) judge(ctx context.Context, m *mutant) error {
 		if err != nil {
 			return err
 		}
-		if !clean.executes(m) && !s.hand { // mutants by hand may run in child processes
+		if !clean.executes(m) && !s.hand { // for mutants of hand.txt the line may run only in child processes
 			continue
 		}
 		m.verdict = invalid
@@ -238,8 +240,8 @@ func (s *session) judge(ctx context.Context, m *mutant) error {
 	return nil
 }
 
-// table prints the results, and each survivor in the form of an entry of survivors.txt. It returns the number of
-// survivors plus the number of mutants that do not compile.
+// table prints the results, and each survivor as an entry that can be copied to survivors.txt. It returns the number of
+// survivors plus the number of mutants that do not compile. took is the time of the whole run.
 func (s *session) table(took time.Duration) int {
 	slices.SortFunc(s.results, func(a, b *mutant) int { return cmp.Or(strings.Compare(a.file, b.file), a.from-b.from) })
 	tally := map[string]int{}
@@ -256,10 +258,11 @@ func (s *session) table(took time.Duration) int {
 	return tally[survived] + tally[invalid]
 }
 
-// Verdicts on a mutant.
+// The verdicts on a mutant. invalid stands for a mutant that does not compile.
 const noticed, hung, survived, notExecuted, judged, invalid = "noticed", "hung", "SURVIVED", "not executed", "judged", "does not compile"
 
-// build compiles the tests of a package into dir. If compilation fails, output is the compiler's output.
+// build compiles the tests of package p into a binary in dir. flags are further flags of go test. If compilation fails,
+// output is the compiler's output; otherwise output is "".
 func (s *session) build(ctx context.Context, p *listed, dir string, flags ...string) (binary, output string, err error) {
 	binary = filepath.Join(dir, "mutant.test")
 	cmd := exec.CommandContext(ctx, "go", slices.Concat([]string{"test", "-c", "-vet=off", "-ldflags=-s -w", "-o", binary}, flags, []string{p.ImportPath})...)
@@ -271,7 +274,8 @@ func (s *session) build(ctx context.Context, p *listed, dir string, flags ...str
 	return binary, "", err
 }
 
-// test runs a test binary of a package for at most limit. Its whole process group is killed at the end.
+// test runs the test binary of package p with args for at most limit. env is a variable to add to the environment. At
+// the end test kills the binary's whole process group. verdict is survived if all tests passed.
 func (s *session) test(ctx context.Context, p *listed, binary string, limit time.Duration, env string, args ...string) (verdict, output string, err error) {
 	limited, over := context.WithCancelCause(ctx)
 	defer over(nil)
@@ -308,7 +312,7 @@ func (s *session) test(ctx context.Context, p *listed, binary string, limit time
 	return survived, string(*out), nil
 }
 
-// held returns the resident bytes of a process group; 0 without /proc.
+// held returns the resident bytes of all processes of a process group; 0 on a system without /proc.
 func held(group int) (bytesHeld int64) {
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, name := range stats {
@@ -322,7 +326,7 @@ func held(group int) (bytesHeld int64) {
 	return bytesHeld
 }
 
-// tail keeps the last MiB of an output.
+// tail is the end of an output, at most a MiB.
 type tail []byte
 
 func (t *tail) Write(p []byte) (int, error) {
@@ -331,17 +335,17 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// failure matches the first test that failed.
+// failure matches the line that names the first test that failed, or the start of a crash.
 var failure = regexp.MustCompile(`(?m)^--- FAIL: (.* limit .*|\S+)|^(?:panic|fatal error|signal): .{0,60}`)
 
-// profile is the result of a clean run of a package's short tests.
+// profile is the result of running a package's short tests without a mutant.
 type profile struct {
 	Took   time.Duration
-	Blocks map[string][][6]int // by file: from line and column to line and column, statements, executions
+	Blocks map[string][][6]int // coverage by file; a block is first line and column, last line and column, number of statements, number of executions
 }
 
-// executes reports whether the tests execute the line of a mutant. Lines outside all coverage blocks, such as a case or
-// a package variable, count as executed if their file has an executed block.
+// executes reports whether the tests execute the line of mutant m. Some lines are in no coverage block, such as a case
+// or a package variable. They count as executed if some block of their file is executed.
 func (p *profile) executes(m *mutant) bool {
 	some, inside, at := false, false, []int{m.line, m.col}
 	for _, b := range p.Blocks[m.file] {
@@ -354,8 +358,9 @@ func (p *profile) executes(m *mutant) bool {
 	return some && !inside
 }
 
-// clean returns the profile of a package's tests without a mutant, run with args. The cache keys profiles by the build
-// ids of the packages that the tests link.
+// clean returns the profile of package p, whose tests it runs with args and without a mutant. It keeps profiles on disk
+// for later runs. A profile's file is named by a hash of the build ids of all packages that the tests link, so changed
+// code gets a new profile.
 func (s *session) clean(ctx context.Context, p *listed, args ...string) (*profile, error) {
 	s.cleaning.Lock()
 	defer s.cleaning.Unlock()
@@ -395,7 +400,8 @@ func (s *session) clean(ctx context.Context, p *listed, args ...string) (*profil
 	return got, err
 }
 
-// parseProfile reads the lines "module/file.go:1.2,3.4 5 1" of a coverage profile.
+// parseProfile reads a coverage profile, with lines such as "module/file.go:1.2,3.4 5 1". The result is as in
+// profile.Blocks.
 func parseProfile(text, module string) map[string][][6]int {
 	blocks := map[string][][6]int{}
 	for line := range strings.Lines(text) {

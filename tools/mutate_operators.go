@@ -10,31 +10,31 @@ import (
 	"strings"
 )
 
-// operators lists the mutation operators in drawing order.
+// operators lists the kinds of changes that mutants make, in the order in which mutants are drawn.
 var operators = []string{"negate", "drop", "operator", "operands", "ignore error", "constant", "return early"}
 
-// mutant is one change to one file: text replaces the bytes [from, to).
+// mutant is one change to one file: text replaces the bytes [from, to) of the file.
 type mutant struct {
 	pkg, file     string // import path; path from the module's root, with slashes
 	function, op  string // "T.Name" for a method, "-" outside functions
 	from, to      int
 	line, col     int
 	text          string
-	before, after string // the changed lines, with single spaces; after: "" for a dropped statement
-	in, test      string // the package's folder; for hand.txt the test's folder and a pattern of tests
-	verdict, who  string // the verdict; the failed test, or the reason of an entry
+	before, after string // the changed lines before and after, with single spaces; after is "" if the mutant drops a statement
+	in, test      string // the folder whose tests run first; test: a pattern of tests, for mutants of hand.txt
+	verdict, who  string // the verdict; who: the test that failed, or the reason in survivors.txt
 }
 
-// finder collects the mutants of one file.
+// finder collects the mutants of one file while it walks the syntax tree.
 type finder struct {
 	src      string
-	base     token.Pos      // of the file's first byte
-	function string         // around a node
-	results  *ast.FieldList // of the function or function literal around a node
+	base     token.Pos      // position of the file's first byte
+	function string         // name of the function that contains the current node
+	results  *ast.FieldList // results of the function or function literal that contains the current node
 	found    []*mutant
 }
 
-// mutants returns every mutant of a parsed file.
+// mutants returns all mutants of the parsed file f. src is the file's text.
 func mutants(f *ast.File, src string) []*mutant {
 	w := &finder{src: src, base: f.FileStart}
 	for _, d := range f.Decls {
@@ -51,7 +51,7 @@ func mutants(f *ast.File, src string) []*mutant {
 	return w.found
 }
 
-// visit adds the mutants of one node.
+// visit adds the mutants of node n alone. It reports whether the nodes below n are to be visited.
 func (w *finder) visit(n ast.Node) bool {
 	switch n := n.(type) {
 	case *ast.FuncLit:
@@ -85,7 +85,7 @@ func (w *finder) visit(n ast.Node) bool {
 	case *ast.ReturnStmt:
 		if k := len(n.Results); k > 0 && w.results.NumFields() == k && w.of(w.results.List[len(w.results.List)-1].Type) == "error" && w.of(n.Results[k-1]) != "nil" {
 			w.add("ignore error", n.Results[k-1].Pos(), n.End(), "nil")
-			ast.Inspect(n.Results[k-1], w.visit) // nobody uses the other results
+			ast.Inspect(n.Results[k-1], w.visit) // only the last result, since the others are not used
 			return false
 		}
 	case ast.Expr:
@@ -94,7 +94,7 @@ func (w *finder) visit(n ast.Node) bool {
 	return true
 }
 
-// expression adds the mutants of one expression, without its subexpressions.
+// expression adds the mutants of expression e alone, without those of its subexpressions.
 func (w *finder) expression(e ast.Expr) {
 	switch n := e.(type) {
 	case *ast.BinaryExpr:
@@ -106,7 +106,7 @@ func (w *finder) expression(e ast.Expr) {
 		}
 	case *ast.CallExpr:
 		commutes := w.of(n.Fun) == "max" || w.of(n.Fun) == "min"
-		for i := 1; i < len(n.Args) && !n.Ellipsis.IsValid() && !commutes; i++ { // neighbours with the same kind of syntax
+		for i := 1; i < len(n.Args) && !n.Ellipsis.IsValid() && !commutes; i++ { // swaps neighbouring arguments whose syntax is of the same kind
 			a, b := n.Args[i-1], n.Args[i]
 			if x, y := w.of(a), w.of(b); reflect.TypeOf(a) == reflect.TypeOf(b) && x != y && !strings.Contains(x+y, "\n") {
 				w.add("operands", a.Pos(), b.End(), y+", "+x)
@@ -125,10 +125,10 @@ func (w *finder) expression(e ast.Expr) {
 	}
 }
 
-// isErr matches the condition on an error.
+// isErr matches a condition that checks for an error.
 var isErr = regexp.MustCompile(`^\w*[eE]rr != nil$`)
 
-// condition negates a condition, or ignores an error.
+// condition adds a mutant that negates condition e or, if e checks for an error, one that ignores the error.
 func (w *finder) condition(e ast.Expr) {
 	switch {
 	case e == nil:
@@ -139,24 +139,26 @@ func (w *finder) condition(e ast.Expr) {
 	}
 }
 
-// opposite maps each operator to its replacement.
+// opposite maps each operator to the operator that a mutant puts in its place.
 var opposite = map[string]string{
 	"+": "-", "-": "+", "*": "/", "/": "*", "%": "/", "<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "&&": "||", "||": "&&",
 	"<<": ">>", ">>": "<<", "&": "|", "|": "&", "^": "|", "&^": "&", "++": "--", "--": "++", "+=": "-=", "-=": "+=", "*=": "/=", "/=": "*=",
 	"<<=": ">>=", ">>=": "<<=", "&=": "|=", "|=": "&=",
 }
 
-// swap replaces the operator at a position by its opposite.
+// swap adds a mutant that replaces operator op at position at by its opposite. An operator without an opposite has no
+// mutant.
 func (w *finder) swap(at token.Pos, op string) {
 	if to := opposite[op]; to != "" {
 		w.add("operator", at, at+token.Pos(len(op)), to)
 	}
 }
 
-// zeros matches a return of zero values.
+// zeros matches a return statement with zero values only.
 var zeros = regexp.MustCompile(`^return( (nil|0|""|false),?)*$`)
 
-// statements drops each statement of a list, and returns zero values before it.
+// statements adds up to two mutants for each statement of a list: one drops the statement, and one returns zero values
+// before it.
 func (w *finder) statements(list []ast.Stmt) {
 	leave, named := "return ", w.results != nil && len(w.results.List[0].Names) > 0
 	for i := 0; w.results != nil && !named && i < len(w.results.List); i++ {
@@ -176,7 +178,7 @@ func (w *finder) statements(list []ast.Stmt) {
 		case *ast.ExprStmt, *ast.SendStmt, *ast.GoStmt, *ast.DeferStmt, *ast.IncDecStmt:
 			dropped = true
 		}
-		if dropped { // and still uses its names
+		if dropped { // keeps the names used, or Go would refuse the file
 			w.add("drop", s.Pos(), s.End(), "if false { "+w.of(s)+" }")
 		}
 		if text := w.of(s); !zeros.MatchString(text) && !(named && strings.HasPrefix(text, "return ")) {
@@ -193,7 +195,7 @@ func (w *finder) add(op string, from, to token.Pos, text string) {
 	w.found = append(w.found, m)
 }
 
-// show sets a mutant's line, column and texts from the text of its file.
+// show sets the line, the column and the texts before and after of m. src is the text of its file.
 func (m *mutant) show(src string) {
 	m.line = 1 + strings.Count(src[:m.from], "\n")
 	start := strings.LastIndexByte(src[:m.from], '\n') + 1
@@ -208,7 +210,7 @@ func (m *mutant) show(src string) {
 	}
 }
 
-// oneLine joins lines, without their comments, by single spaces.
+// oneLine joins the lines of text by single spaces and leaves out their comments.
 func oneLine(text string) string {
 	var words []string
 	for l := range strings.Lines(text) {

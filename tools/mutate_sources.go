@@ -47,8 +47,8 @@ func goList(ctx context.Context, dir string, args ...string) (all []*listed, err
 	return all, nil
 }
 
-// importers returns the packages of `go list -test` whose tests link a given package; of is its import path. This
-// package itself comes first, then the others in order of dependency count, smallest first.
+// importers returns the packages of all (from `go list -test`) whose tests link the package with import path of. This
+// package itself comes first. The others follow by their number of dependencies, smallest first.
 func importers(all []*listed, of string) (out []*listed) {
 	packages, deps := map[string]*listed{}, map[*listed]int{}
 	for _, p := range all {
@@ -65,7 +65,7 @@ func importers(all []*listed, of string) (out []*listed) {
 	return out
 }
 
-// packageMutants returns the mutants of a package, except in generated files.
+// packageMutants returns all mutants of package p, except in generated files. root is the module's folder.
 func packageMutants(root string, p *listed) (all []*mutant, err error) {
 	folder, err := filepath.Rel(root, p.Dir)
 	for _, name := range p.GoFiles {
@@ -85,8 +85,8 @@ func packageMutants(root string, p *listed) (all []*mutant, err error) {
 	return all, nil
 }
 
-// draw orders the mutants of a package: the operators alternate, and each line is drawn once. The seed and the
-// package's path determine the order.
+// draw puts the mutants of a package into the order in which they are tried. The operators take turns, and each line
+// occurs once. seed and the package's path pkg determine the order.
 func draw(all []*mutant, pkg string, seed uint64) (drawn []*mutant) {
 	queues, taken := map[string][]*mutant{}, map[string]bool{}
 	for _, i := range rand.New(rand.NewPCG(seed, uint64(crc32.ChecksumIEEE([]byte(pkg))))).Perm(len(all)) {
@@ -106,10 +106,11 @@ func draw(all []*mutant, pkg string, seed uint64) (drawn []*mutant) {
 	return drawn
 }
 
-// apply returns the mutated text of a file.
+// apply returns src, the text of the mutant's file, with the change.
 func (m *mutant) apply(src string) string { return src[:m.from] + m.text + src[m.to:] }
 
-// overlay writes a mutant into dir and returns the go command's flag for it.
+// overlay writes the changed file into dir, and returns the flag that makes the go command use it instead of the file
+// in root.
 func (m *mutant) overlay(root, dir string) (string, error) {
 	file := filepath.Join(root, m.file)
 	src, err := os.ReadFile(file)
@@ -127,7 +128,7 @@ var survivorsText string
 //go:embed mutate/hand.txt
 var handText string
 
-// entry is a mutant of hand.txt or survivors.txt. An entry in the file has these lines:
+// entry is a mutant as written in hand.txt or survivors.txt. An entry has these lines:
 //
 //	FILE NAME [FOLDER]
 //	- text before
@@ -144,7 +145,7 @@ var (
 	mark    = regexp.MustCompile(`(?m)^(- ?|\+ ?|  )`)
 )
 
-// parseEntries reads a list of entries.
+// parseEntries reads the entries in text, the content of the file list.
 func parseEntries(list, text string) (all []entry, err error) {
 	text = comment.ReplaceAllString(text, "")
 	for _, m := range form.FindAllStringSubmatch(text, -1) {
@@ -159,12 +160,13 @@ func parseEntries(list, text string) (all []entry, err error) {
 	return all, err
 }
 
-// judges reports whether an entry of survivors.txt describes the mutant.
+// judges reports whether e, an entry of survivors.txt, describes the mutant m.
 func (e *entry) judges(m *mutant) bool {
 	return e.file == m.file && e.name == m.function && e.from == m.before && e.to == m.after
 }
 
-// mutant returns the mutant of an entry of hand.txt.
+// mutant returns the mutant that e, an entry of hand.txt, describes. It returns an error unless the text before occurs
+// exactly once in the file.
 func (e *entry) mutant(root string) (*mutant, error) {
 	src, err := os.ReadFile(filepath.Join(root, e.file))
 	if n := bytes.Count(src, []byte(e.from)); err == nil && n != 1 {

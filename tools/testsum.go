@@ -31,7 +31,7 @@ func testsum([]string) error {
 	return s.print(os.Stdout)
 }
 
-// event is a line of `go test -json`, as `go doc test2json` describes it.
+// event is one line of the output of `go test -json`, with the fields that `go doc test2json` describes.
 type event struct {
 	Time       time.Time
 	Action     string
@@ -39,30 +39,30 @@ type event struct {
 	Test       string
 	Elapsed    float64
 	Output     string
-	ImportPath string // of a failed build
+	ImportPath string // import path, for output of a failed build
 }
 
-// summary holds the result of all events.
+// summary holds what testsum prints, and the counts.
 type summary struct {
 	passed, failed, skipped int
 	brokenPackages          int
 	packages                []ended
 	clock                   clock
-	failures                []string            // output of failed tests, packages and builds
-	reasons                 map[string][]string // the skipped tests by reason
+	failures                []string            // the output of each failed test, package and build
+	reasons                 map[string][]string // names of the skipped tests, by the reason of the skip
 }
 
-// ended is the line of a package and the seconds it took.
+// ended is a finished package: the line to print, and how many seconds its tests took.
 type ended struct {
 	line    string
 	seconds float64
 }
 
-// place matches the file and line that go test puts before each log message.
+// place matches the file and line number with which go test begins each log message.
 var place = regexp.MustCompile(`^\s*\S+\.go:\d+: `)
 
-// readEvents reads events until r ends. Other lines, such as the output of a program that failed before its first test,
-// count as failures.
+// readEvents reads events from r until its end. A line that is no event counts as a failure: for example, output of a
+// program that failed before its first test.
 func readEvents(r io.Reader) (*summary, error) {
 	s := &summary{reasons: map[string][]string{}, clock: clock{}}
 	output := map[string][]string{} // by package and test, or by import path
@@ -82,7 +82,7 @@ func readEvents(r io.Reader) (*summary, error) {
 	return s, nil
 }
 
-// take adds one event. output collects the lines of tests and packages that have not ended.
+// take adds the event e to the summary. output has the lines so far of tests and packages that have not ended.
 func (s *summary) take(e event, output map[string][]string) {
 	key := e.Package + " " + e.Test
 	if e.Test != "" {
@@ -119,7 +119,7 @@ func (s *summary) take(e event, output map[string][]string) {
 	}
 }
 
-// endPackage records the end of a package.
+// endPackage adds a package that has ended, by its last event e. said is the package's output.
 func (s *summary) endPackage(e event, said []string) {
 	word := map[string]string{"pass": "ok  ", "fail": "FAIL", "skip": "?   "}[e.Action]
 	note := fmt.Sprintf("%.1fs", e.Elapsed)
@@ -133,8 +133,8 @@ func (s *summary) endPackage(e event, said []string) {
 	}
 }
 
-// unfinished removes from output the lines of a package's tests that never ended, and returns them. Tests do not end if
-// the program crashes.
+// unfinished returns the output lines of those tests of package pkg that have not ended, and removes them from output.
+// A test does not end if the program crashes.
 func unfinished(pkg string, output map[string][]string) []string {
 	var said []string
 	for _, key := range slices.Sorted(maps.Keys(output)) {
@@ -146,7 +146,7 @@ func unfinished(pkg string, output map[string][]string) []string {
 	return said
 }
 
-// reasonOf returns the last message that a skipped test logged itself.
+// reasonOf returns the last message that a skipped test has logged itself, from said, the test's output.
 func reasonOf(said []string) string {
 	var messages []string
 	for _, line := range said {
@@ -160,7 +160,7 @@ func reasonOf(said []string) string {
 	return messages[len(messages)-1]
 }
 
-// print writes the summary, and returns an error unless everything passed.
+// print writes the summary to w. It returns an error unless all tests passed.
 func (s *summary) print(w io.Writer) error {
 	var b strings.Builder
 	slices.SortStableFunc(s.packages, func(x, y ended) int { return cmp.Compare(y.seconds, x.seconds) })
@@ -185,7 +185,7 @@ func (s *summary) print(w io.Writer) error {
 	return nil
 }
 
-// writeSkips lists the reasons, the most frequent first.
+// writeSkips lists the reasons of skipped tests, the most frequent first.
 func (s *summary) writeSkips(b *strings.Builder) {
 	reasons := slices.SortedFunc(maps.Keys(s.reasons), func(x, y string) int {
 		return cmp.Or(len(s.reasons[y])-len(s.reasons[x]), strings.Compare(x, y))
@@ -201,26 +201,26 @@ func (s *summary) writeSkips(b *strings.Builder) {
 }
 
 const (
-	slowestListed = 30  // tests that writeSlowest lists
-	apart         = 1.0 // seconds from which a subtest is listed separately
-	least         = 0.1 // seconds of a listed test
+	slowestListed = 30  // number of tests that writeSlowest lists
+	apart         = 1.0 // a subtest of at least this many seconds is listed by itself
+	least         = 0.1 // tests of fewer seconds are not listed
 )
 
 // timing is the timing of one test.
 type timing struct {
 	pkg, name string
 	began     time.Time
-	paused    bool    // the test called t.Parallel, so its parent did not wait for it in t.Run
-	elapsed   float64 // seconds as reported by go test: without parallel subtests
+	paused    bool    // the test called t.Parallel, so its parent's t.Run returned before it ended
+	elapsed   float64 // seconds that go test reports, which exclude parallel subtests
 	took      float64 // seconds from its first event to its last
-	own       float64 // seconds without separately listed subtests
-	with      int     // number of subtests included in own
+	own       float64 // seconds without the subtests that are listed by themselves
+	with      int     // number of subtests whose time own includes
 }
 
-// clock maps package and name to the timing of a test.
+// clock has the timing of each test. The key is package and name, with a space between them.
 type clock map[string]*timing
 
-// take adds one event of a test.
+// take adds the event e of a test.
 func (c clock) take(e event) {
 	key := e.Package + " " + e.Test
 	switch e.Action {
@@ -245,22 +245,23 @@ func (c clock) take(e event) {
 	t.took = max(e.Elapsed, e.Time.Sub(t.began).Seconds())
 }
 
-// parent returns the test that t is a subtest of; nil: t is not a subtest.
+// parent returns the test of which t is a subtest; nil if t is not a subtest.
 func (c clock) parent(t *timing) *timing {
 	for name := t.name; ; {
 		i := strings.LastIndexByte(name, '/')
 		if i < 0 {
 			return nil
 		}
-		name = name[:i] // a subtest's own name may contain a slash
+		name = name[:i] // the name of a subtest may itself contain a slash, so look further
 		if p := c[t.pkg+" "+name]; p != nil {
 			return p
 		}
 	}
 }
 
-// slowest returns the tests with the longest own time, longest first. A test's own time excludes the time that it waits
-// in t.Run. Subtests under a second count toward their parent, so a table of many quick cases is listed once.
+// slowest returns the tests by their own time, longest first. A test's own time excludes the time in t.Run for subtests
+// that are listed by themselves. Shorter subtests than apart count toward their parent, so that a table of many quick
+// cases is listed once.
 func (c clock) slowest() []*timing {
 	for _, t := range c {
 		t.own, t.with = t.elapsed, 0
@@ -273,7 +274,7 @@ func (c clock) slowest() []*timing {
 	for _, t := range c {
 		t.own = max(t.own, 0)
 	}
-	all := slices.SortedFunc(maps.Values(c), func(a, b *timing) int { // subtests before their parents
+	all := slices.SortedFunc(maps.Values(c), func(a, b *timing) int { // so that subtests come before their parents
 		return cmp.Or(strings.Count(b.name, "/")-strings.Count(a.name, "/"), cmp.Compare(a.pkg, b.pkg), cmp.Compare(a.name, b.name))
 	})
 	var out []*timing

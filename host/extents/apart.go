@@ -13,31 +13,31 @@ import (
 	"mt/base/human"
 )
 
-// This file stores each extent in its own file, beside the locked file that names the run. An extent's file has a head,
-// followed by the extent as it is in memory. A checkpoint can hard-link the file, and so keeps the last written content
-// without a copy. A file with a second name must not be written to. So the caller pins a file before it links the file,
-// and the next Write of the extent goes to a new file.
+// This file is for runs in which each extent has a file of its own, beside the locked file that names the run. An
+// extent's file has a head, followed by the extent's bytes as in memory. A checkpoint can hard-link the file, and so
+// keep the last written content without a copy. A file with a second name must not be written again. So the caller pins
+// a file before it links the file, and the next Write of the extent goes to a new file.
 
-// IsApart reports whether each extent has its own file. If Options.Heads were given but extents share files, why is the
-// reason.
+// IsApart reports whether each extent has a file of its own. If Options.Heads asked for such files but extents share
+// files, why is the reason.
 func (e *Files) IsApart() (apart bool, why string) { return e.o.Heads != nil, e.why }
 
-// Pin marks the file of extent i as linked by another owner and returns its path. No Write of the extent may be under
-// way. The file has the last written content, which may not be on stable storage yet.
+// Pin marks the file of extent i as linked under another name, and returns its path. No Write of the extent may be
+// under way. The file has the last written content, but perhaps not on stable storage yet.
 func (e *Files) Pin(i int) (path string) {
 	e.pinned[i] = true
 	return e.paths[e.apart(i)]
 }
 
-// apart returns the index in files of extent i's own file. Index 0 is the locked file.
+// apart returns the index in Files.files of extent i's own file. Index 0 is the locked file.
 func (e *Files) apart(i int) int { return 1 + i }
 
-// apartPath returns the path of the file of extent i, beside the file at path.
+// apartPath returns the path of the file of extent i. path is the path of the locked file in the same folder.
 func apartPath(path string, i int) string {
 	return fmt.Sprintf("%s-%05d.bin", strings.TrimSuffix(path, ".bin"), i)
 }
 
-// apartBytes returns the total size of the extents' own files.
+// apartBytes returns the bytes of all extents' own files, with their heads; 0 if extents share files.
 func (e *Files) apartBytes() (sum int64) {
 	if e.o.Heads == nil {
 		return 0
@@ -50,7 +50,7 @@ func (e *Files) apartBytes() (sum int64) {
 	return sum
 }
 
-// layApart returns the places of the chunks of extent i in the extent's own file, behind the head.
+// layApart returns the places of the chunks of extent i in the extent's own file, where the head comes first.
 func (e *Files) layApart(i int) (chunks []place) {
 	head := int64(len(e.o.Heads[i]))
 	for at := int64(0); at < e.o.Bytes[i]; at += e.o.Chunk {
@@ -59,7 +59,7 @@ func (e *Files) layApart(i int) (chunks []place) {
 	return chunks
 }
 
-// makeApart creates the files of all extents if extents have their own files.
+// makeApart creates the files of all extents, unless extents share files.
 func (e *Files) makeApart() error {
 	if e.o.Heads == nil {
 		return nil
@@ -91,7 +91,7 @@ func (e *Files) make(i int) (err error) {
 	}
 	defer func() {
 		if err != nil {
-			_ = f.Remove() // err is the error to report
+			_ = f.Remove() // err is reported, not an error of Remove
 			_ = f.Close()
 		}
 	}()
@@ -106,7 +106,7 @@ func (e *Files) make(i int) (err error) {
 	if _, err := f.WriteAt(head, 0); err != nil {
 		return fmt.Errorf("write %s: %w", path, bare(err))
 	}
-	if e.cached == nil { // O_DIRECT, as for the locked file
+	if e.cached == nil { // the locked file uses O_DIRECT, so this file does too
 		if err := f.Direct(); err != nil {
 			return fmt.Errorf("open %s: %w", path, bare(err))
 		}
@@ -115,9 +115,9 @@ func (e *Files) make(i int) (err error) {
 	return nil
 }
 
-// renew replaces the file of extent i by a new one if the file is pinned. The old file survives under the names that
-// others have linked. Without such a name the old file is removed, but it stays open, so its content can be read until
-// the new file is written.
+// renew replaces the file of extent i by a new one if the file is pinned. The old file keeps the names under which
+// checkpoints have linked it. If it has no such name, the system deletes it only when it is closed, so its content can
+// be read until the new file is written.
 func (e *Files) renew(i int) error {
 	if e.pinned == nil || !e.pinned[i] {
 		return nil
@@ -138,8 +138,8 @@ func (e *Files) renew(i int) error {
 
 var apartName = regexp.MustCompile(`^-\d{5,}\.bin$`)
 
-// removeApart removes the extent files that a killed process of this run has left beside the file at path. Checkpoints
-// keep the files that they have linked.
+// removeApart removes the extent files that a killed process of this run has left. path is the path of the run's locked
+// file, in the same folder. If a checkpoint has linked a file, the checkpoint's name of it remains.
 func removeApart(path string) error {
 	entries, err := os.ReadDir(filepath.Dir(path))
 	if err != nil {
@@ -158,7 +158,7 @@ func removeApart(path string) error {
 	return nil
 }
 
-// foreign returns the error for a file of another program at a path that mt needs.
+// foreign returns the error for a file that mt did not write, at a path where mt needs to write a file.
 func foreign(path string) error {
 	return fmt.Errorf("%s is a file that mt has not written; move it away, or give another directory", path)
 }

@@ -9,15 +9,15 @@ import (
 	"github.com/klauspost/compress/huff0"
 )
 
-// blockBytes is the size of a block, which is compressed with its own Huffman codes. Its four byte planes of 32 KiB fit
-// in a core's L2 cache.
+// blockBytes is the size of a block, the piece of data that is compressed with Huffman codes of its own. The four byte
+// planes of a block (plane k has byte k of each 4-byte word) have 32 KiB each, so they fit in a core's L2 cache.
 const blockBytes = 128 << 10
 
 const planes = 4
 
-// An encoded block begins with four sizes: the encoded bytes of each byte plane. Size 1: all bytes of the plane are
-// equal. The size of a full plane: the plane is copied. If the first size is the size of a whole block, the block is
-// copied without splitting it into planes.
+// An encoded block begins with four sizes, one for each byte plane: the number of the plane's encoded bytes. Size 1
+// means that all bytes of the plane are equal. The full size of a plane means that the plane is copied. If the first
+// size is whole, the block is copied without splitting it into planes.
 const (
 	headBytes = 4 * planes
 	whole     = math.MaxUint32
@@ -25,18 +25,19 @@ const (
 
 // coder compresses numbers without loss, fast enough for a disk. It splits words of four bytes into four byte planes.
 // Planes with little information, such as exponents or 8-bit codes, are Huffman-coded; the others are copied. The coder
-// needs no shape: one plane in four compresses for fp32, two for bf16, all for codes.
+// need not know the dtype: of fp32 numbers one plane in four compresses, of bf16 two, of 8-bit codes all.
 //
-// Decoding an encoded block gives the original bytes. Other input gives an error or other bytes, never a panic.
+// Decoding an encoded block gives the original bytes. Decoding other input gives an error or wrong bytes, but never a
+// panic.
 //
-// A coder holds the memory for one block and serves one goroutine at a time.
+// A coder holds the memory for one block, so only one goroutine may use it at a time.
 type coder struct {
 	encoding, decoding huff0.Scratch
 	apart              [planes][blockBytes / planes]byte
 }
 
-// encode writes src into dst in encoded form and returns the encoded size. It returns false if the result does not fit
-// in dst. So the caller sets the length of dst to the largest size that is worthwhile.
+// encode compresses src into dst and returns the number of bytes written. ok is false if they do not fit in dst. So the
+// length of dst decides how much compression must save.
 func (c *coder) encode(dst, src []byte) (n int, ok bool) {
 	for len(src) > 0 {
 		block := src[:min(blockBytes, len(src))]
@@ -81,8 +82,8 @@ func (c *coder) encodeBlock(dst, block []byte) (n int, ok bool) {
 	return n, true
 }
 
-// code returns the encoded byte plane: one byte if all its bytes are equal, its Huffman code if that is shorter, and
-// otherwise the plane itself.
+// code returns the encoded form of a byte plane. If all bytes are equal, that is a single byte. Otherwise it is the
+// Huffman code or the plane itself, whichever is shorter.
 func (c *coder) code(plane []byte) []byte {
 	c.encoding.Reuse = huff0.ReusePolicyNone
 	out, _, err := huff0.Compress4X(plane, &c.encoding)
@@ -95,9 +96,9 @@ func (c *coder) code(plane []byte) []byte {
 	return out
 }
 
-// saysLittle reports whether every fourth byte of b, from the first on, has less than 7 bits of information (so that
-// Huffman coding pays). It estimates the entropy from a sample. A sample of n bytes underestimates the entropy by at
-// most 255/(2n ln 2) bits (Miller 1955), here a tenth of a bit.
+// saysLittle reports whether Huffman coding pays for every fourth byte of b, from the first on: their entropy is less
+// than 7 bits a byte. It estimates the entropy from a sample. A sample of n bytes underestimates the entropy by at most
+// 255/(2n ln 2) bits (Miller 1955), here a tenth of a bit.
 func saysLittle(b []byte) bool {
 	const run, samples = 64, 2048
 	var count [256]uint16
@@ -118,7 +119,7 @@ func saysLittle(b []byte) bool {
 	return bits < 7*float64(n)
 }
 
-// logs has log2 of the counts of a byte value in the sample.
+// logs[n] is log2(n), for the number of times that a byte value occurs in the sample.
 var logs = func() (l [4096]float64) {
 	for i := range l {
 		l[i] = math.Log2(float64(i))
@@ -126,7 +127,7 @@ var logs = func() (l [4096]float64) {
 	return l
 }()
 
-// split writes byte i of each word of four bytes in b to plane i.
+// split writes byte k of each 4-byte word of b to plane k.
 func split(to *[planes][blockBytes / planes]byte, b []byte) {
 	n := len(b) / planes
 	p0, p1, p2, p3 := to[0][:n], to[1][:n], to[2][:n], to[3][:n]
@@ -144,10 +145,10 @@ func split(to *[planes][blockBytes / planes]byte, b []byte) {
 	}
 }
 
-// pair moves bytes 0 and 4 of x next to each other.
+// pair returns 16 bits with bytes 0 and 4 of x, which hold the same byte of two neighbouring words.
 func pair(x uint64) uint64 { return x&0xFF | x>>24&0xFF00 }
 
-// merge is the inverse of split.
+// merge is the inverse of split: it writes the words to b.
 func merge(b []byte, from *[planes][]byte) {
 	n := len(b) / planes
 	p0, p1, p2, p3 := from[0][:n], from[1][:n], from[2][:n], from[3][:n]
@@ -158,7 +159,8 @@ func merge(b []byte, from *[planes][]byte) {
 
 var errBroken = errors.New("extents: these bytes are not what was encoded")
 
-// decode decodes src into dst, which has the length of the original. src may be longer than its encoded blocks.
+// decode decompresses src into dst, which must have the length of the original. src may have more bytes after its
+// encoded blocks.
 func (c *coder) decode(dst, src []byte) error {
 	for len(dst) > 0 {
 		block := dst[:min(blockBytes, len(dst))]

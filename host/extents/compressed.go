@@ -6,16 +6,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// worker is the private memory of one goroutine that moves chunks and computes their checksums.
+// worker is the memory of one goroutine that moves chunks and computes checksums.
 type worker struct {
 	scratch []byte // aligned buffer of chunk size for a compressed chunk; nil without Compress
 	coder   *coder
 }
 
-// ScratchBytes returns the memory in bytes that compression needs at most, for chunks of chunk bytes.
+// ScratchBytes returns the most memory, in bytes, that compression needs for chunks of this many bytes.
 func ScratchBytes(chunk int64) int64 { return ringDepth * chunk }
 
-// takeScratch allocates the workers' scratch memory, if Compress is set.
+// takeScratch allocates the scratch memory of all workers, if Options.Compress is set.
 func (e *Files) takeScratch(workers []worker) (err error) {
 	if !e.o.Compress {
 		return nil
@@ -31,8 +31,8 @@ func (e *Files) takeScratch(workers []worker) (err error) {
 	return nil
 }
 
-// pack returns the bytes to write for a chunk: the compressed chunk if that saves at least a sixteenth, else the chunk
-// itself. The size of both is a multiple of BlockBytes.
+// pack returns the bytes to write for a chunk: its compressed form if that saves at least a sixteenth, otherwise the
+// chunk itself. The result's size is a multiple of BlockBytes.
 func (w *worker) pack(chunk []byte) []byte {
 	if w.scratch == nil {
 		return chunk

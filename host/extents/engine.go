@@ -11,10 +11,10 @@ import (
 )
 
 // This file selects the engine that moves chunks between memory and files: io_uring, or a pool of goroutines that call
-// pread and pwrite. docs/decisions/2026-11-disk-engine.md gives the reasons for having both.
+// pread and pwrite. docs/decisions/2026-11-disk-engine.md says why there are both.
 
-// Number of chunks in flight, enough for an NVMe disk to reach its rate. The pool needs a thread for each transfer. The
-// ring needs none, and its higher latency needs twice as many transfers.
+// Numbers of chunks in flight at once, enough for an NVMe disk to reach its rate. The pool needs a thread for each
+// transfer. An io_uring needs no threads, but twice as many transfers because of its higher latency.
 const (
 	poolDepth = 8
 	ringDepth = 16
@@ -22,18 +22,18 @@ const (
 
 // mover reads and writes without a thread for each transfer in flight. The io_uring implements it.
 type mover interface {
-	// move reads into b, or writes b, at offset at of the file descriptor fd. It returns the number of bytes moved,
-	// which may be less than len(b) without an error. Concurrent calls are allowed.
+	// move reads from the file descriptor fd at offset at into b, or writes b there. It returns the number of bytes
+	// moved. They may be fewer than len(b) without an error. Concurrent calls are allowed.
 	move(write bool, fd uintptr, b []byte, at int64) (int, error)
 	// Close releases the mover's resources. No call may be under way.
 	Close() error
 }
 
-// engine is the environment variable that selects the pool instead of io_uring, for tests that make pread and pwrite
-// fail.
+// engine is the environment variable that selects the pool instead of an io_uring. Tests use it to make pread and
+// pwrite fail.
 const engine = "MT_IO"
 
-// start selects the engine and starts the goroutines that check and move chunks.
+// start selects the engine and starts the goroutines (workers) that move chunks and check their sums.
 func (e *Files) start() error {
 	depth := poolDepth
 	switch by := os.Getenv(engine); by {
@@ -61,9 +61,9 @@ func (e *Files) start() error {
 	return nil
 }
 
-// tryRing uses a ring for all files if the ring can read their headers. Otherwise it returns the reason. Files in the
-// page cache use the pool, because a ring would copy cached data one transfer after the other on the submitting
-// goroutine.
+// tryRing makes an io_uring move the chunks of all files, if it can read the headers of the files. Otherwise it returns
+// the reason and the pool stays. With files in the page cache the pool stays too: an io_uring would copy cached data on
+// the submitting goroutine, one transfer after the other.
 func (e *Files) tryRing() error {
 	if e.cached != nil {
 		return fmt.Errorf("%s goes through the page cache", e.cached[0])
@@ -87,7 +87,8 @@ func (e *Files) tryRing() error {
 	return nil
 }
 
-// byRing returns f, read and written by the ring if there is one. f may be nil, for an empty extent.
+// byRing returns a file that reads and writes f with the io_uring, or f itself if there is no io_uring. f may be nil,
+// for an empty extent.
 func (e *Files) byRing(f file) file {
 	if e.ring == nil || f == nil {
 		return f
@@ -95,7 +96,8 @@ func (e *Files) byRing(f file) file {
 	return ringFile{f.(osFile), e.ring}
 }
 
-// try reads the header of each file with a ring, because a system may allow creating a ring and still forbid its use.
+// try reads the header of each file with ring. A system may allow a program to create an io_uring and still forbid its
+// use.
 func (e *Files) try(ring mover) error {
 	block, err := e.header()
 	if err != nil {
@@ -117,7 +119,7 @@ func (e *Files) try(ring mover) error {
 	return nil
 }
 
-// Engine names the engine for users.
+// Engine returns the name of the engine in use, for people.
 func (e *Files) Engine() string {
 	if e.ring != nil {
 		return "io_uring"
@@ -125,8 +127,8 @@ func (e *Files) Engine() string {
 	return fmt.Sprintf("pread and pwrite (no io_uring: %v)", e.noRing)
 }
 
-// ringFile is a file that a ring reads and writes. System calls finish what the ring leaves undone, so errors and end of
-// file are the same as without a ring.
+// ringFile is a file that an io_uring reads and writes. If a transfer by the io_uring ends early, pread or pwrite moves
+// the rest. So errors and ends of files are the same as without an io_uring.
 type ringFile struct {
 	osFile
 	ring mover
@@ -150,8 +152,8 @@ func (f ringFile) WriteAt(b []byte, at int64) (int, error) {
 	return n + m, err
 }
 
-// later reports whether an error of a transfer by the ring is temporary: a signal, no room in the kernel for another
-// transfer, or the end of the submitting thread.
+// later reports whether the error of a transfer by an io_uring is temporary: a signal, no room in the kernel for
+// another transfer, or the end of the submitting thread.
 func later(err error) bool {
 	return errors.Is(err, syscall.ECANCELED) || errors.Is(err, syscall.EINTR) || errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EBUSY)
 }

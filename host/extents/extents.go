@@ -15,46 +15,48 @@ import (
 	"mt/base/human"
 )
 
-// BlockBytes is the alignment of offsets, sizes and memory. O_DIRECT requires this alignment for disks with blocks of
-// up to 4 KiB (open(2)).
+// BlockBytes is the alignment of file offsets, sizes and memory. O_DIRECT requires it for disks with blocks of up to 4
+// KiB (open(2)).
 const BlockBytes = 4096
 
-// chunkBytes is the default of Options.Chunk. Several chunks are in flight at once.
+// chunkBytes is the default of Options.Chunk.
 const chunkBytes = 4 << 20
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // Options describes the extents and their location.
 type Options struct {
-	Dirs  []string // directories of the files; chunks rotate over them
+	Dirs  []string // directories of the files; consecutive chunks go to the directories in turn
 	Name  string   // file name, the same in each directory
-	Run   string   // the run's output directory, which identifies the owner
+	Run   string   // the run's output directory, stored in the files to identify their owner
 	Names []string // names of the extents, for errors
 	Bytes []int64  // size of each extent, a multiple of BlockBytes; 0: no extent
 	Chunk int64    // size of a chunk, the unit of transfers and checksums, a multiple of BlockBytes; 0: 4 MiB
-	// Heads gives each extent a file of its own, which others may link (apart.go). Heads[i] is the start of extent i's
-	// file; its size is a multiple of BlockBytes. Heads requires a single directory. nil: extents share files.
+	// Heads gives each extent a file of its own, for checkpoints to link (apart.go). Heads[i] is the start of extent
+	// i's file, and its size is a multiple of BlockBytes. With Heads there must be a single directory. nil: extents
+	// share files.
 	Heads [][]byte
-	// Apart is called once with the path of a file of this process. It checks whether files can be linked to the
-	// checkpoints' place. If they cannot, it returns the reason and Heads is ignored.
+	// Apart is called once if Heads is set, with the path of a file that this process has made. It checks whether files
+	// can be linked to where the checkpoints are. If not, it returns the reason, and Heads is ignored.
 	Apart func(path string) (why string, err error)
-	// Compress compresses each chunk in place if that saves at least a sixteenth. It needs ScratchBytes of memory.
+	// Compress compresses each chunk, at its place in the file, if that saves at least a sixteenth. It needs
+	// ScratchBytes of memory.
 	Compress bool
-	// open replaces opening files in the operating system, unless nil; fresh: the file must not exist.
+	// open, unless nil, replaces the operating system's opening of files, in tests. fresh: the file must not exist.
 	open func(path string, fresh bool) (file, error)
-	// ring replaces creating an io_uring, unless nil.
+	// ring, unless nil, replaces the creation of an io_uring, in tests.
 	ring func(depth int) (mover, error)
-	// pause replaces time.Sleep between attempts to lock a file, unless nil.
+	// pause, unless nil, replaces time.Sleep between attempts to lock a file, in tests.
 	pause func(time.Duration)
 }
 
-// Files are open files with room for all extents. Different extents may be read and written concurrently.
+// Files holds open files with room for all extents. Different extents may be read and written at the same time.
 type Files struct {
 	o       Options
 	files   []file
 	paths   []string
-	places  [][]place // chunks by extent
-	pinned  []bool    // by extent: others share its file (apart.go); nil: extents have no files of their own
+	places  [][]place // places of the chunks, by extent
+	pinned  []bool    // by extent: its file is linked under another name (apart.go); nil: extents share files
 	why     string    // why Heads was ignored
 	cached  []string  // paths of files without O_DIRECT, which use the page cache
 	notes   []string
@@ -68,18 +70,18 @@ type Files struct {
 	sparedRead, sparedWritten atomic.Int64
 }
 
-// place is the location of a chunk.
+// place says where a chunk is, and what was last written there.
 type place struct {
 	file   int
 	at     int64
 	bytes  int64
-	packed int64  // size of the last write
+	packed int64  // bytes of the last write, less than the chunk's if compressed
 	sum    uint32 // checksum of the last write
 	full   bool   // the chunk was written
 }
 
-// Open creates the files and reserves the space for all extents. It fails if another process uses the files, if the
-// files belong to another run, or if the disks lack space.
+// Open creates the files and reserves disk space for all extents. It returns an error if another process uses the
+// files, if they belong to another run, or if a disk lacks space.
 func Open(o Options) (*Files, error) {
 	e := &Files{o: o, jobs: make(chan func(*worker))}
 	if o.open == nil {
@@ -113,7 +115,7 @@ func Open(o Options) (*Files, error) {
 	return e, nil
 }
 
-// settle reserves the disk space for all extents in the opened files.
+// settle reserves the disk space for all extents in the files that Open has opened.
 func (e *Files) settle() (err error) {
 	if e.o.Heads != nil {
 		if e.why, err = e.o.Apart(e.paths[0]); err != nil {
@@ -135,7 +137,7 @@ func (e *Files) settle() (err error) {
 	return e.makeApart()
 }
 
-// lay assigns every chunk its place and returns the size of each file.
+// lay gives every chunk its place and returns the size that each file needs.
 func (e *Files) lay() (ends []int64) {
 	ends = make([]int64, len(e.o.Dirs))
 	for i := range ends {
@@ -171,15 +173,15 @@ func (o Options) bytes() (sum int64) {
 // Notes returns messages about the disks for the user.
 func (e *Files) Notes() []string { return e.notes }
 
-// Moved returns the bytes read and written so far.
+// Moved returns the bytes read from and written to the files so far.
 func (e *Files) Moved() (read, written int64) { return e.read.Load(), e.written.Load() }
 
-// Spared returns the bytes that compression has saved in reads and in writes.
+// Spared returns the bytes that compression has saved so far, in reads and in writes.
 func (e *Files) Spared() (read, written int64) {
 	return e.sparedRead.Load(), e.sparedWritten.Load()
 }
 
-// Written reports whether every chunk of extent i was written.
+// Written reports whether all chunks of extent i were written by this process.
 func (e *Files) Written(i int) bool {
 	for _, c := range e.places[i] {
 		if !c.full {
@@ -189,14 +191,14 @@ func (e *Files) Written(i int) bool {
 	return true
 }
 
-// Read reads extent i into memory of the extent's size, aligned to BlockBytes. The extent must have been written. An
-// error names the extent and the file.
+// Read reads extent i into the given memory. The memory must have the extent's size and be aligned to BlockBytes. The
+// extent must have been written. An error names the extent and the file.
 func (e *Files) Read(i int, into []byte) error {
 	e.fits(i, into)
 	return e.ReadPart(i, 0, into)
 }
 
-// ReadPart reads the bytes [from, from+len(into)) of extent i. The range must consist of whole chunks.
+// ReadPart reads the bytes [from, from+len(into)) of extent i, which must be whole chunks.
 func (e *Files) ReadPart(i int, from int64, into []byte) error {
 	return e.chunks(i, from, into, func(w *worker, c *place, b []byte) error {
 		path := e.paths[c.file]
@@ -225,7 +227,7 @@ func (e *Files) ReadPart(i int, from int64, into []byte) error {
 	})
 }
 
-// Write writes extent i from memory of the extent's size, aligned to BlockBytes.
+// Write writes extent i from the given memory. The memory must have the extent's size and be aligned to BlockBytes.
 func (e *Files) Write(i int, from []byte) error {
 	e.fits(i, from)
 	if err := e.renew(i); err != nil {
@@ -252,8 +254,8 @@ func (e *Files) fits(i int, mem []byte) {
 	}
 }
 
-// chunks calls do on the workers for each chunk in the range [from, from+len(mem)) of extent i. It returns the error of
-// the first failed chunk.
+// chunks calls do, on the workers, for each chunk in the range [from, from+len(mem)) of extent i. The function do gets
+// the chunk's place c, and the part b of mem for the chunk. An error is that of the first chunk that failed.
 func (e *Files) chunks(i int, from int64, mem []byte, do func(w *worker, c *place, b []byte) error) error {
 	end := from + int64(len(mem))
 	if from%e.o.Chunk != 0 || end > e.o.Bytes[i] || end%e.o.Chunk != 0 && end != e.o.Bytes[i] {
@@ -280,8 +282,8 @@ func (e *Files) chunks(i int, from int64, mem []byte, do func(w *worker, c *plac
 	return nil
 }
 
-// Close removes the files. No call may be under way. If the file of an extent cannot be removed, Close keeps the file
-// that names the run, so that the next run can remove both.
+// Close removes the files. No other call may be under way. If the file of an extent cannot be removed, Close keeps the
+// locked file, which names the run, so that the next run can remove both.
 func (e *Files) Close() error {
 	close(e.jobs)
 	e.ended.Wait()
@@ -311,7 +313,7 @@ func (e *Files) Close() error {
 	return errors.Join(errs...)
 }
 
-// Damaged is the error of a chunk whose content differs from what was written.
+// Damaged is the error for a chunk that does not read as it was written.
 type Damaged struct {
 	Name      string // of the extent
 	Path      string // of the file

@@ -19,7 +19,7 @@ import (
 // headerBytes is the size of the header at the start of each file.
 const headerBytes = BlockBytes
 
-// header is the JSON in a file that identifies the run.
+// header is the JSON at the start of a file that says which run owns the file.
 type header struct {
 	Format string `json:"format"`
 	Run    string `json:"run"`
@@ -27,7 +27,7 @@ type header struct {
 
 const format = "mt state, version 1"
 
-// file is an open file of extents.
+// file is an open file in which extents are stored.
 type file interface {
 	io.ReaderAt
 	io.WriterAt
@@ -35,7 +35,7 @@ type file interface {
 	Lock() error
 	// Size returns the size of the file in bytes.
 	Size() (int64, error)
-	// Allocate reserves space for the given number of bytes and truncates the file behind them.
+	// Allocate reserves disk space for this number of bytes and makes the file exactly as long.
 	Allocate(bytes int64) error
 	// Free returns the free space of the file's disk in bytes.
 	Free() (int64, error)
@@ -50,14 +50,14 @@ type file interface {
 
 var errLocked = errors.New("locked")
 
-// Locking is tried for two seconds before the lock counts as another run's. If a process with an io_uring was killed,
-// the kernel closes its files, and so releases their locks, a moment after the process ends.
+// Locking is tried for two seconds before mt assumes that another run uses the file. If a process with an io_uring was
+// killed, the kernel closes the files of the process, and so releases its locks, a moment after the process has ended.
 const (
 	lockTries = 41
 	lockPause = 50 * time.Millisecond
 )
 
-// lockPatiently locks f, retrying while another process holds the lock.
+// lockPatiently locks f. While another process holds the lock, it tries again, lockTries times in all.
 func (e *Files) lockPatiently(f file) error {
 	for try := 1; ; try++ {
 		if err := f.Lock(); !errors.Is(err, errLocked) || try == lockTries {
@@ -67,7 +67,8 @@ func (e *Files) lockPatiently(f file) error {
 	}
 }
 
-// claim opens the file at path for this run and checks that the disk has room for bytes.
+// claim opens the file at path for this run, and checks that its disk has room for this many bytes. If another process
+// or another run owns the file, it returns an error.
 func (e *Files) claim(path string, bytes int64) (_ file, err error) {
 	f, err := e.o.open(path, false)
 	if err != nil {
@@ -77,7 +78,7 @@ func (e *Files) claim(path string, bytes int64) (_ file, err error) {
 	defer func() {
 		if err != nil {
 			if mine {
-				_ = f.Remove() // err says what went wrong
+				_ = f.Remove() // err is reported, not an error of Remove
 			}
 			_ = f.Close()
 		}
@@ -115,7 +116,8 @@ func (e *Files) claim(path string, bytes int64) (_ file, err error) {
 	return f, nil
 }
 
-// room reserves bytes of disk space for f at path and writes the file's header. note is a message for the user, or "".
+// room reserves bytes of disk space for f, the file at path, and writes the file's header. It also returns a note for
+// the user; "" if there is none.
 func (e *Files) room(f file, path string, bytes int64) (note string, err error) {
 	if err := f.Allocate(bytes); err != nil {
 		return "", fmt.Errorf("take %s for %s: %w", human.Bytes(bytes), path, bare(err))
@@ -138,7 +140,8 @@ func (e *Files) room(f file, path string, bytes int64) (note string, err error) 
 	return path + " cannot be written past the page cache (O_DIRECT): what the cache takes of memory beside host_memory the system takes back when it is wanted", nil
 }
 
-// Sweep removes the run's leftover files that no process has open. It leaves the files of other runs alone.
+// Sweep removes the run's files that an earlier process has left. A file that a process still has open stays. It leaves
+// the files of other runs alone.
 func (o Options) Sweep() error {
 	e := &Files{o: o}
 	for _, dir := range o.Dirs {
@@ -164,7 +167,7 @@ func (o Options) Sweep() error {
 	return nil
 }
 
-// header returns the first block of a file, which names the run. Its memory is aligned to BlockBytes.
+// header returns the first block of a file: the JSON that names the run. The block's memory is aligned to BlockBytes.
 func (e *Files) header() ([]byte, error) {
 	text, err := json.Marshal(header{format, e.o.Run})
 	if err != nil || len(text) > headerBytes {
@@ -180,7 +183,7 @@ func (e *Files) header() ([]byte, error) {
 	return block, nil
 }
 
-// own returns an error unless the header of f names this run.
+// own returns an error unless the header of f names this run. path is for the error.
 func (e *Files) own(f file, path string) error {
 	block := make([]byte, headerBytes)
 	n, err := f.ReadAt(block, 0)
@@ -197,7 +200,7 @@ func (e *Files) own(f file, path string) error {
 	return nil
 }
 
-// bare returns err without the path, which the caller's message names.
+// bare returns err without the path in it, because the message of the caller names the path.
 func bare(err error) error {
 	var on *fs.PathError
 	if errors.As(err, &on) {
@@ -227,7 +230,7 @@ func (f osFile) Lock() error {
 	case errors.Is(err, unix.EWOULDBLOCK):
 		return errLocked
 	case errors.Is(err, unix.ENOLCK), errors.Is(err, unix.ENOTSUP), errors.Is(err, unix.ENOSYS):
-		return nil // a file system without locks cannot exclude anybody
+		return nil // the file system has no locks, so mt goes on without one
 	}
 	return err
 }

@@ -7,7 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// direct sets or clears O_DIRECT (open(2)). It returns EINVAL if the file system does not support the flag.
+// direct sets or clears O_DIRECT (open(2)) on the open file f. It returns EINVAL if the file system does not support
+// O_DIRECT.
 func direct(f *os.File, on bool) error {
 	flags, err := unix.FcntlInt(f.Fd(), unix.F_GETFL, 0)
 	if err != nil {
@@ -20,7 +21,8 @@ func direct(f *os.File, on bool) error {
 	return err
 }
 
-// reserve reserves disk space for the first bytes bytes with fallocate(2), if the file system supports it.
+// reserve reserves disk space for a size of bytes from the start of f, with fallocate(2). If the file system does not
+// support fallocate, it does nothing.
 func reserve(f *os.File, bytes int64) error {
 	for {
 		err := unix.Fallocate(int(f.Fd()), 0, 0, bytes)

@@ -10,5 +10,5 @@ import (
 // direct fails, because only Linux has O_DIRECT.
 func direct(*os.File, bool) error { return errors.ErrUnsupported }
 
-// reserve does nothing. The file system allocates space when the file is written.
+// reserve does nothing. The file system takes space when the file is written.
 func reserve(*os.File, int64) error { return nil }

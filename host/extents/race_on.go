@@ -7,7 +7,8 @@ import (
 	"unsafe"
 )
 
-// raceMoved reports the kernel's accesses to b to the race detector, which does not see system calls of a ring.
+// raceMoved tells the race detector that the kernel has read b (write, to a file) or written to b. The race detector
+// does not see the transfers of an io_uring.
 func raceMoved(write bool, b []byte) {
 	switch {
 	case len(b) == 0:

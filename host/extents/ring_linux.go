@@ -18,15 +18,16 @@ const (
 
 	enterGetEvents = 1 << 0 // IORING_ENTER_GETEVENTS
 
-	// One mapping has both queues, no completion is lost, and the operations above are supported (Linux 5.6).
+	// A ring needs these features of the kernel: one mapping has both queues, no completion is lost, and the operations
+	// above are supported (Linux 5.6).
 	features = 1<<0 | 1<<1 | 1<<3 // IORING_FEAT_SINGLE_MMAP, _NODROP, _RW_CUR_POS
 
 	mapQueues      = 0          // IORING_OFF_SQ_RING
 	mapSubmissions = 0x10000000 // IORING_OFF_SQES
 )
 
-// ringParams is struct io_uring_params, the kernel's description of a new ring. Offsets are relative to the mapping
-// with both queues.
+// ringParams is struct io_uring_params, in which the kernel describes a new io_uring. Offsets count from the start of
+// the mapping that has both queues.
 type ringParams struct {
 	submissions, completions, flags, threadCPU, threadIdle, features, threads uint32
 	_                                                                         [3]uint32
@@ -40,7 +41,7 @@ type ringParams struct {
 	}
 }
 
-// submission is struct io_uring_sqe.
+// submission is struct io_uring_sqe, a transfer for the kernel to do.
 type submission struct {
 	op    uint8
 	_     [3]uint8
@@ -53,7 +54,7 @@ type submission struct {
 	_     [3]uint64
 }
 
-// completion is struct io_uring_cqe.
+// completion is struct io_uring_cqe, the result of a transfer.
 type completion struct {
 	user uint64
 	res  int32 // bytes moved, or a negative errno
@@ -61,31 +62,32 @@ type completion struct {
 }
 
 // ring is an io_uring: a queue of transfers for the kernel, and a queue of completed transfers. Each goroutine submits
-// its own transfer. One of the waiting goroutines waits in the kernel for all.
+// its own transfer and waits for its result. One of the waiting goroutines waits in the kernel, and delivers the
+// results of all.
 //
-// Invariant: each submitted, uncompleted transfer has a number of its own. No more are submitted than the queues can
-// hold.
+// Invariant: each transfer in flight has a number of its own. At most as many are in flight as the queues can hold.
 type ring struct {
-	// enter calls io_uring_enter(2): the kernel takes submit submissions, and the call waits for wait completions.
+	// enter calls io_uring_enter(2): it passes this number of submissions to the kernel (submit), and then waits until
+	// there are at least as many completions as wait says.
 	enter func(submit, wait uint32) (int, error)
 	unmap func() error
 
 	submitting  sync.Mutex   // held while a submission is written
 	submissions []submission // the length is a power of two, as for completions
-	sqTail      *uint32      // written by the program; the kernel reads it in enter
+	sqTail      *uint32      // end of the submissions; written by the program, read by the kernel in enter
 
-	reaping     chan struct{} // has an element while a goroutine reads completions
+	reaping     chan struct{} // full while a goroutine reads completions, so it serves as a lock
 	completions []completion
-	cqHead      *uint32 // written by the program
-	cqTail      *uint32 // written by the kernel
+	cqHead      *uint32 // start of the unread completions; written by the program
+	cqTail      *uint32 // end of the completions; written by the kernel
 
-	free   chan uint64           // numbers without a transfer
+	free   chan uint64           // numbers of no transfer in flight
 	done   []chan int32          // results by transfer number
-	broken atomic.Pointer[error] // the error that ended waiting in the kernel; transfers then in flight never complete
+	broken atomic.Pointer[error] // the error that ended the waiting in the kernel, if one did; transfers in flight then never complete
 }
 
-// newRing creates a ring with at most depth transfers in flight. depth must be a power of two. It fails if the kernel
-// lacks io_uring or forbids it.
+// newRing creates an io_uring for at most depth transfers in flight. depth must be a power of two. It returns an error
+// if the kernel lacks io_uring or forbids it.
 func newRing(depth int) (mover, error) {
 	var p ringParams
 	fd, _, errno := unix.Syscall(unix.SYS_IO_URING_SETUP, uintptr(depth), uintptr(unsafe.Pointer(&p)), 0)
@@ -109,7 +111,7 @@ func newRing(depth int) (mover, error) {
 	return r, nil
 }
 
-// mapQueues maps the memory that program and kernel share.
+// mapQueues maps the memory of the queues, which program and kernel share.
 func (r *ring) mapQueues(fd int, p *ringParams) error {
 	shared := func(at int64, bytes uint32) ([]byte, error) {
 		return unix.Mmap(fd, at, int(bytes), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_POPULATE)
@@ -135,7 +137,7 @@ func (r *ring) mapQueues(fd int, p *ringParams) error {
 	return nil
 }
 
-// number allocates the numbers and result channels of depth transfers.
+// number makes the numbers of depth transfers, and for each number the channel on which its result arrives.
 func (r *ring) number(depth int) {
 	r.reaping, r.free = make(chan struct{}, 1), make(chan uint64, depth)
 	for i := range depth {
@@ -150,7 +152,7 @@ func (r *ring) move(write bool, fd uintptr, b []byte, at int64) (int, error) {
 		return 0, *err
 	}
 	number := <-r.free
-	var pin runtime.Pinner // in case b is Go memory
+	var pin runtime.Pinner // keeps b in place for the kernel if it is in the Go heap
 	pin.Pin(unsafe.SliceData(b))
 	defer pin.Unpin()
 	s := submission{op: opRead, fd: int32(fd), at: uint64(at), addr: uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b)))), bytes: uint32(len(b)), user: number}
@@ -163,7 +165,7 @@ func (r *ring) move(write bool, fd uintptr, b []byte, at int64) (int, error) {
 	}
 	res, err := r.wait(number)
 	if err != nil {
-		return 0, err // the kernel may still use the memory, so the transfer keeps its number
+		return 0, err // the kernel may still use b and the number, so the number is not free again
 	}
 	r.free <- number
 	if res < 0 {
@@ -173,7 +175,7 @@ func (r *ring) move(write bool, fd uintptr, b []byte, at int64) (int, error) {
 	return int(res), nil
 }
 
-// submit submits one transfer, or returns the reason why the kernel does not take it.
+// submit passes one transfer to the kernel. If the kernel does not take it, submit returns the reason.
 func (r *ring) submit(s submission) error {
 	r.submitting.Lock()
 	defer r.submitting.Unlock()
@@ -191,7 +193,8 @@ func (r *ring) submit(s submission) error {
 	return err
 }
 
-// wait returns the result of a transfer. One of all waiting goroutines reads the completions for all.
+// wait returns the result of the transfer with this number. One of the waiting goroutines reads the completions for all
+// of them.
 func (r *ring) wait(number uint64) (int32, error) {
 	for {
 		select {
@@ -209,7 +212,8 @@ func (r *ring) wait(number uint64) (int32, error) {
 	}
 }
 
-// reap delivers completions to their waiters until the result of the given transfer has arrived.
+// reap reads completions and delivers each to the goroutine that waits for it, until the result of the transfer with
+// this number has arrived.
 func (r *ring) reap(number uint64) error {
 	for {
 		for head := *r.cqHead; head != atomic.LoadUint32(r.cqTail); head++ {

@@ -8,14 +8,14 @@ import (
 	"mt/device/op"
 )
 
-// Beside compares a predicted with a measured value, both in the same unit.
+// Beside puts a measured value beside the predicted value, both in the same unit.
 type Beside struct {
 	Predicted float64 `json:"predicted,omitempty"` // 0: no prediction
 	Measured  float64 `json:"measured"`
 	Ratio     float64 `json:"ratio,omitempty"` // measured / predicted; 0: no prediction
 }
 
-// Against returns the comparison of a predicted with a measured value.
+// Against returns the Beside of a predicted and a measured value. predicted 0: there is no prediction.
 func Against(predicted, measured float64) Beside {
 	b := Beside{Predicted: predicted, Measured: measured}
 	if predicted > 0 {
@@ -24,7 +24,7 @@ func Against(predicted, measured float64) Beside {
 	return b
 }
 
-// Words formats the predicted value and the ratio. Both are "" without a prediction.
+// Words formats the predicted value and the ratio for a table. Both are "" if there is no prediction.
 func (b Beside) Words() (predicted, ratio string) {
 	if b.Predicted == 0 {
 		return "", ""
@@ -32,8 +32,8 @@ func (b Beside) Words() (predicted, ratio string) {
 	return strconv.FormatFloat(Round(b.Predicted), 'f', -1, 64), fmt.Sprintf("%.2f", b.Ratio)
 }
 
-// ProductSeconds predicts the time of one matrix product of p's shape on m; Product.Rate is ignored. It returns 0 if m
-// is nil or does not compute in dtype. sum: the product accumulates into an fp32 matrix.
+// ProductSeconds predicts the time of one matrix product on m. p has the shape; its Rate is ignored. sum: the product
+// is added to an fp32 matrix. The result is 0 if m is nil or has no rates of products in dtype.
 func (m *Machine) ProductSeconds(p Product, dtype device.DType, sum bool) float64 {
 	if m == nil || len(m.Device.Products[name(dtype)]) == 0 {
 		return 0
@@ -46,8 +46,8 @@ func (m *Machine) ProductSeconds(p Product, dtype device.DType, sum bool) float6
 	return NewCosts(m).Op(&op.MatMul{M: p.M, N: p.N, K: p.K, TransA: p.TransA, TransB: p.TransB, A: t, B: t, D: d}).Seconds
 }
 
-// AttentionSeconds predicts the time of one launch of causal attention on m. The launch has tokens tokens in sequences
-// of length tokens. It returns 0 if m is nil or does not compute in dtype.
+// AttentionSeconds predicts the time of one launch of causal attention on m, over tokens tokens in sequences of length
+// tokens each. The result is 0 if m is nil or has no rates of attention in dtype.
 func (m *Machine) AttentionSeconds(tokens, length, heads, kvHeads, dim int, dtype device.DType, backward bool) float64 {
 	if m == nil || len(m.Device.Attention[name(dtype)]) == 0 {
 		return 0

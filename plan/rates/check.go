@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// span is the plausible range of a figure, with a margin of a factor of 100 around the values of real machines. A
-// figure outside is a typing error or in another unit.
+// span is the range in which a figure of a rates file is plausible. It leaves a factor of about 100 around the values
+// of real machines. A figure outside is a typing error, or was given in another unit.
 type span struct{ least, most float64 }
 
 var (
@@ -27,7 +27,7 @@ var (
 	gibs        = span{0.01, 1e6} // GiB
 )
 
-// checker collects all errors, each with the field's name in the file.
+// checker collects all errors of a machine. Each error names the field in the rates file.
 type checker struct{ errs []error }
 
 func (c *checker) within(field, unit string, value float64, s span) {
@@ -43,7 +43,7 @@ func (c *checker) fail(format string, args ...any) {
 	c.errs = append(c.errs, fmt.Errorf(format, args...))
 }
 
-// Check returns all errors in m: missing figures and implausible figures.
+// Check returns an error that lists all missing and all implausible figures of m; nil if there are none.
 func (m *Machine) Check() error {
 	c := &checker{}
 	m.Device.check(c)
@@ -158,7 +158,7 @@ func (h *Host) check(c *checker) {
 	c.within("host.message_us", "µs", h.Message, micros)
 }
 
-// Load reads a machine from a file in the format of Save. An error names the file and the field.
+// Load reads a machine from a file that Save wrote or that has the same format. An error names the file and the field.
 func Load(path string) (*Machine, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -178,7 +178,7 @@ func Load(path string) (*Machine, error) {
 	return m, nil
 }
 
-// Save writes m to a file, replacing it atomically.
+// Save writes m to a file. An older file is replaced in one step, so a reader never sees half a file.
 func (m *Machine) Save(path string) error {
 	if err := m.Check(); err != nil {
 		return fmt.Errorf("rates: %w", err)

@@ -7,20 +7,21 @@ import (
 	"mt/device/op"
 )
 
-// Cost is the cost of an operation that runs alone.
+// Cost is the cost of one operation while nothing else runs on the device.
 type Cost struct {
 	Seconds float64
 	Bytes   float64 // bytes of device memory read and written
 	Cores   float64 // cores of the CPU device kept busy; 0: all
 }
 
-// Costs computes the costs of operations on a device. It caches shapes and is not safe for concurrent use.
+// Costs computes the costs of operations on a device. It caches the rates of matrix products by shape, so concurrent
+// calls are not allowed.
 type Costs struct {
 	device   *Device
-	products map[shape]float64 // seconds per FLOP
+	products map[shape]float64 // cache: seconds per FLOP, by shape
 }
 
-// shape has the properties of a matrix product that determine its rate.
+// shape has those properties of a matrix product that determine its rate.
 type shape struct {
 	m, n, k        int
 	transA, transB bool
@@ -47,8 +48,8 @@ func (c *Costs) Op(o device.Op) Cost {
 	return Cost{Seconds: c.device.Launch / 1e6}
 }
 
-// Moved returns the cost of an operation that is limited by device memory: it reads and writes this many bytes and
-// computes little.
+// Moved returns the cost of the operation with this name if it reads and writes this many bytes of device memory. The
+// operation computes so little that memory limits it.
 func (c *Costs) Moved(name string, bytes int64) Cost {
 	if r, ok := c.device.Ops[name]; ok {
 		return r.Cost(float64(bytes))
@@ -56,14 +57,15 @@ func (c *Costs) Moved(name string, bytes int64) Cost {
 	return Cost{Seconds: c.device.Launch/1e6 + float64(bytes)/(c.device.Bandwidth*1e9), Bytes: float64(bytes)}
 }
 
-// Cost returns the cost of o for the given number of bytes.
+// Cost returns the cost of o if the operation reads and writes this many bytes.
 func (o Op) Cost(bytes float64) Cost {
 	return Cost{Seconds: o.Fixed/1e6 + bytes/(o.Rate*1e9), Bytes: bytes, Cores: o.Cores}
 }
 
-// Line fits fixed cost and rate of an operation to two measurements, the smaller size first. The rate is the additional
-// bytes divided by the additional time. The fixed cost is the rest of the smaller measurement's time. Other programs
-// may disturb the measurements, so the rate is limited to twice the larger measurement's bytes divided by its time.
+// Line computes the fixed cost and the rate of an operation from two measurements; the first has the smaller size. The
+// rate is the additional bytes divided by the additional time. The fixed cost is the part of the first measurement's
+// time that this rate does not explain. Other programs may disturb the measurements. So if the rate is negative or over
+// twice the second measurement's bytes divided by its time, that quotient is the rate.
 func Line(seconds, bytes []float64) Op {
 	rate, alone := (bytes[1]-bytes[0])/(seconds[1]-seconds[0]), bytes[1]/seconds[1]
 	if !(rate > 0 && rate <= 2*alone) {
@@ -82,13 +84,14 @@ func (c *Costs) product(p *op.MatMul) Cost {
 	return out
 }
 
-// perFLOP returns the seconds of one FLOP in a product of shape s.
+// perFLOP returns the seconds that one FLOP takes in a product of shape s, from the device's rates of the most similar
+// shapes.
 func (c *Costs) perFLOP(s shape) float64 {
 	if t, ok := c.products[s]; ok {
 		return t
 	}
 	table := c.device.Products[name(s.dtype)]
-	if len(table) == 0 { // small products, such as a router's, may use the other dtype
+	if len(table) == 0 { // the device has no rates in this dtype, but small products, such as a router's, may use it: take the other dtype's
 		for _, table = range c.device.Products {
 		}
 	}
@@ -108,14 +111,15 @@ func (c *Costs) perFLOP(s shape) float64 {
 	return t
 }
 
-// Squared distances between the logarithms of shapes.
+// Squared distances for perFLOP. The squared distance between two shapes sums the squared differences of log M, log N
+// and log K.
 const (
-	largeDistance  = 16 // from any shape to a rate for large products, which has no shape
-	otherTranspose = 9  // added if the transposes differ
+	largeDistance  = 16 // from any shape to a table entry without a shape, which is for large products
+	otherTranspose = 9  // added if other operands are transposed
 )
 
-// filled returns the fraction of a product's output that fills whole GPU tiles of 128 × 128. Rates without a shape hold
-// for whole tiles.
+// filled returns the mean fraction of the GPU's output tiles of 128 × 128 elements that a product of shape s fills.
+// Table entries without a shape are rates for full tiles.
 func filled(s shape) float64 {
 	const tile = 128
 	part := func(n int) float64 { return float64(n) / float64((n+tile-1)/tile*tile) }
@@ -124,8 +128,9 @@ func filled(s shape) float64 {
 
 func square(x float64) float64 { return x * x }
 
-// between interpolates n values. It returns their geometric mean with weights 1/d². entry returns d, which is itself a
-// squared distance, and the value of entry i.
+// between returns the weighted geometric mean of n values. For value i, entry returns the square of the distance
+// between its shape and the wanted shape, and the value. The weight is 1 divided by the square of what entry returns,
+// so that near shapes dominate. At a distance of 0 the value itself is returned.
 func between(n int, entry func(i int) (distance, value float64)) float64 {
 	var sum, weights float64
 	for i := range n {
@@ -167,7 +172,7 @@ func (c *Costs) attention(a *op.AttentionShape, dtype device.DType, bytes int64,
 	return out
 }
 
-// name returns the key of a dtype in Machine's tables.
+// name returns the key of a dtype in the tables of a Device: bf16 or fp32.
 func name(d device.DType) string {
 	if d == device.BF16 {
 		return "bf16"

@@ -13,9 +13,9 @@ import (
 // disk is one PCIe 4.0 NVMe disk, by datasheets.
 var disk = Disk{Write: 5, Read: 7}
 
-// Find returns the machine called name. The name is a file written by Save, a known GPU (rtx-4090, h100), or a GPU and
-// a host (rtx-4090+ddr5-5600x2). A GPU without a host gets a common host for that GPU. Several names, separated by
-// commas, are devices of one host, which belongs to the first name. Errors list the known names.
+// Find returns the machine that name stands for. A name is a file written by Save, a known GPU (rtx-4090, h100), or a
+// GPU and a host (rtx-4090+ddr5-5600x2). A GPU without a host gets a host that is common for that GPU. Several names,
+// separated by commas, stand for several devices of one host, the host of the first name. Errors list the known names.
 func Find(name string) (*Machine, error) {
 	first, others, several := strings.Cut(name, ",")
 	m, err := find(strings.TrimSpace(first))
@@ -41,13 +41,13 @@ func Find(name string) (*Machine, error) {
 	return m, err
 }
 
-// isFile reports whether name refers to a file.
+// isFile reports whether name means a file, not a known GPU.
 func isFile(name string) bool {
 	info, err := os.Stat(name)
 	return err == nil && info.Mode().IsRegular() || strings.HasSuffix(name, ".json") || strings.ContainsRune(name, filepath.Separator)
 }
 
-// find finds the machine of a single name.
+// find returns the machine of a name without commas.
 func find(name string) (*Machine, error) {
 	if isFile(name) {
 		return Load(name)
@@ -81,7 +81,8 @@ func GPUs() []string {
 	return out
 }
 
-// findGPU finds a GPU by a name in the spelling of users or NVML: rtx3090, 3090, NVIDIA GeForce RTX 3090.
+// findGPU returns the known GPU with this name, in the spelling of users or of NVML: rtx3090, 3090, NVIDIA GeForce RTX
+// 3090.
 func findGPU(name string) (*gpu, error) {
 	said := plain(name)
 	var known []string
@@ -97,8 +98,8 @@ func findGPU(name string) (*gpu, error) {
 		name, human.Suggest(strings.ToLower(name), known), strings.Join(GPUs(), ", "))
 }
 
-// plain normalizes a name: lower case, without spaces, dashes and the leading brand. Other words stay, so "RTX 3080
-// Laptop GPU" and "H100 NVL" do not match RTX 3080 and H100.
+// plain normalizes the name of a GPU: lower case, without spaces, dashes and the leading brand. Other words stay, so
+// that "RTX 3080 Laptop GPU" and "H100 NVL" do not match RTX 3080 and H100, which are other cards.
 func plain(name string) string {
 	s := strings.NewReplacer(" ", "", "-", "", "_", "").Replace(strings.ToLower(name))
 	for _, brand := range []string{"nvidia", "geforce", "tesla"} {
@@ -115,12 +116,12 @@ type Found struct {
 	HostGiB   float64 // host memory available to a run
 }
 
-// leastMemory and mostMemory bound the ratio of a GPU's memory to its profile's. Some names stand for two cards: an RTX
-// 3080 has 10 or 12 GiB.
+// leastMemory and mostMemory bound the ratio between the memory that a GPU has and the memory in the profile with its
+// name. Outside, the GPU is another card with the same name: an RTX 3080 has 10 or 12 GiB.
 const leastMemory, mostMemory = 0.9, 1.08
 
-// At returns the profile of f's GPU with the cores and memory of f's host. The kind of host memory is a common one for
-// the GPU. The error says why there is no profile.
+// At returns the profile of f's GPU, with the cores and memory size of f's host. The rates of host memory are taken
+// from a host that is common for the GPU. If there is no profile, the error says why.
 func At(f Found) (*Machine, error) {
 	g, err := findGPU(f.GPU)
 	if err != nil {
@@ -145,7 +146,7 @@ func At(f Found) (*Machine, error) {
 	return m, err
 }
 
-// Round rounds x to four significant digits, more than the precision of a rate.
+// Round rounds x to four significant digits. Rates are less precise than that.
 func Round(x float64) float64 {
 	if x <= 0 || math.IsInf(x, 0) || math.IsNaN(x) {
 		return x

@@ -1,19 +1,19 @@
 package rates
 
-// figure is a number with its source. A source begins with "measured", "datasheet" or "estimate", so readers can judge
-// the figure.
+// figure is a number with its source. A source begins with "measured", "datasheet" or "estimate", so that readers know
+// how far to trust the number.
 type figure struct {
 	value  float64
 	source string
 }
 
-// gpu is a shipped profile. Its name is lower case with dashes.
+// gpu is the profile of one kind of GPU that mt ships. name is lower case with dashes.
 type gpu struct {
 	name    string
-	title   string   // approximately as written by NVIDIA and NVML
-	aliases []string // further names
+	title   string   // about as NVIDIA and NVML write it
+	aliases []string // other names that Find accepts
 	memory  figure   // GiB
-	// bf16 and fp32 are the rates of large products in TFLOP/s; fp32 without TF32.
+	// bf16 and fp32 are the rates of large matrix products in TFLOP/s. fp32 is without TF32.
 	bf16, fp32 figure
 	attention  heads
 	sm90a      bool   // runs kernels for sm_90a
@@ -21,10 +21,10 @@ type gpu struct {
 	bandwidth  figure // GB/s of device memory
 	link       bus
 	peers      way
-	host       string // a common host for the GPU; see ParseHost
+	host       string // a host that is common for the GPU, in the format of ParseHost
 }
 
-// heads has the rates of bf16 attention with head dimensions 64 and 128.
+// heads has the rates of bf16 attention with heads of 64 and of 128 elements.
 type heads struct {
 	of64, of128 reaches
 	source      string
@@ -38,15 +38,17 @@ func (r reaches) times(f float64) reaches {
 	return reaches{r.shortForward * f, r.shortBackward * f, r.longForward * f, r.longBackward * f}
 }
 
-// times multiplies the rates by f, for a GPU of another speed with the same kernels.
+// times returns the rates multiplied by f, for a GPU that runs the same kernels f times as fast. source is the source
+// of the result.
 func (h heads) times(f float64, source string) heads {
 	return heads{h.of64.times(f), h.of128.times(f), source}
 }
 
-// mt has its own attention kernels, so there are no published rates. The rates here come from the emulator, which
-// counts and replays the kernels (mt bench kernels --device emu). The count for the portable kernels is fitted to the
-// rates of FlashAttention-2. The count for the sm_90a kernels is too high: FlashAttention-3's forward reaches 602
-// TFLOP/s by its paper, and 718 by the count. Rates of sm_90a are scaled by 602/718.
+// mt has its own attention kernels, so nobody has published their rates. The rates here come from the emulator, which
+// counts the kernels' instructions and models their time (mt bench kernels --device emu). For the portable kernels, the
+// model is fitted to the rates of FlashAttention-2. For the sm_90a kernels its rates are too high: for
+// FlashAttention-3's forward it gives 718 TFLOP/s, and the paper measured 602. So the rates of sm_90a are multiplied by
+// 602/718.
 const (
 	counted = "estimate: counted in mt's kernels by its emulator"
 	tooHigh = 602.0 / 718
@@ -60,20 +62,20 @@ var (
 	portableH100 = heads{reaches{206, 139, 248, 171}, reaches{273, 149, 361, 196}, counted}
 )
 
-// bus is a link to the host.
+// bus has the rates of a link between host and device.
 type bus struct {
 	up, down, both figure // GB/s
 	latency        figure // µs
 }
 
-// way describes direct copies between GPUs.
+// way describes copies from one GPU to another that do not go through the host.
 type way struct {
 	rate  figure // GB/s in each direction; 0: no copies between GPUs
-	wires bool   // NVLink
+	wires bool   // copies use wires of their own (NVLink), not the links to the host
 }
 
-// Connections between GPUs. Patched drivers that enable peer copies on consumer cards are not considered, and neither
-// are NVLink bridges between two PCIe cards.
+// Connections between GPUs of one host. They do not consider patched drivers that enable peer copies on consumer cards,
+// nor NVLink bridges between two PCIe cards.
 var (
 	noPeers   = way{rate: figure{0, "measured: cudaDeviceCanAccessPeer says no on GeForce cards (NVIDIA/nccl, issue 1127, of RTX 3090)"}}
 	single    = way{rate: figure{0, "estimate: a host has one"}}
@@ -86,7 +88,7 @@ var (
 
 const (
 	fromMAMF = "measured: best shape of bf16 products, Maximum Achievable Matmul FLOPS in stas00/ml-engineering, August 2026"
-	// pinRate is in GB/s.
+	// pinRate is the rate of pinning host memory in GB/s.
 	pinRate  = 4
 	pinning  = "estimate: some gigabytes a second by one thread; nobody has measured how far the driver's lock lets eight go at once"
 	copyTime = "estimate: enqueue, copy engine and event of a small pinned copy"
@@ -103,12 +105,13 @@ var (
 	c2c = bus{up: figure{375, "measured: arXiv:2407.07850, of 450 GB/s"}, down: figure{297, "measured: arXiv:2407.07850, of 450 GB/s"},
 		both:    figure{420, "estimate: the host's memory of 486 GB/s serves both directions"},
 		latency: figure{10, copyTime}}
-	// Copies between host and device in the same memory: each byte is read and written there.
+	// A copy between host and device stays in the same memory, which reads and writes each byte.
 	oneMemory = bus{up: figure{100, "estimate: a copy inside memory of 273 GB/s, read and write"}, down: figure{100, "estimate: as h2d"},
 		both: figure{115, "estimate: both directions share the memory"}, latency: figure{10, copyTime}}
 )
 
-// For memory and fp32 products only peak rates are published. These functions estimate the reachable rates.
+// Only peak rates of device memory and of fp32 products are published. These functions estimate the rates that programs
+// reach.
 func hbm(peak float64) figure {
 	return figure{peak * 0.85, "estimate: 0.85 of the datasheet's, as GH200's HBM3 reaches by STREAM (arXiv:2407.07850)"}
 }
@@ -127,11 +130,12 @@ func ofPeak(part, peak float64, why string) figure {
 
 func shows(gib float64) figure { return figure{gib, "nvidia-smi shows so much of it"} }
 
-// scaled is the source of attention rates that were scaled by the peak of matrix products.
+// scaled is the start of the source of attention rates that were multiplied by the ratio of two GPUs' peaks of matrix
+// products.
 const scaled = "estimate: scaled by the peak of products from "
 
 // gpus lists the known GPUs. Peaks come from NVIDIA's datasheets and architecture white papers, dense and with fp32
-// accumulation. In TFLOP/s of bf16 and fp32, and GB/s:
+// accumulation. An entry has TFLOP/s in bf16, TFLOP/s in fp32 and the memory's GB/s:
 //   - RTX 3080 59.5, 29.8, 760 and RTX 3090 71.2, 35.6, 936 (GA102)
 //   - RTX 4090 165.2, 82.6, 1008 (AD102)
 //   - RTX 5090 209.5, 104.8, 1792 (RTX Blackwell)

@@ -8,24 +8,25 @@ import (
 	"strings"
 )
 
-// hostName matches the names that ParseHost accepts: kind of memory, transfers, channels, and optionally cores and GiB.
+// hostName matches the host names of the form that ParseHost explains: kind of memory, million transfers a second,
+// channels, and optionally cores and GiB.
 var hostName = regexp.MustCompile(`^(ddr4|ddr5|lpddr5x?)-(\d{3,5})x(\d{1,3})((?:-\d{1,5}[cg])*)$`)
 
-// Fractions of a host's peak memory bandwidth. STREAM's triad reaches 0.75 to 0.86 on x86 servers. An update has four
-// or more streams, which costs a little.
+// Fractions of a host's peak memory bandwidth that operations reach. STREAM's triad reaches 0.75 to 0.86 on x86
+// servers. An update reads and writes four or more arrays at once, so it is a little slower.
 const (
 	copyPart   = 0.75
 	updatePart = 0.72
-	normPart   = 0.8  // reads only
-	gatherPart = 0.25 // scattered rows
+	normPart   = 0.8  // the sum of squares only reads
+	gatherPart = 0.25 // collecting rows from scattered addresses
 	perCore    = 15   // GB/s of a single server core; a Zen 5 core reaches 40 and more
 )
 
-// hostExample is the end of errors about host names.
+// hostExample is the end of error messages about host names.
 const hostExample = "a host is called by its memory, TYPE-TRANSFERSxCHANNELS with cores and GiB if you like: ddr5-4800x8, ddr4-3200x2-16c-128g, " +
 	"lpddr5x-8533x16 (channels of 16 bits); or grace, gb10"
 
-// hosts has the hosts with names of their own: Grace with 480 GB, and the host part of GB10.
+// hosts has the hosts that have a name of their own: Grace with 480 GB, and the host of GB10.
 var hosts = map[string]struct {
 	cores          int
 	gib            float64
@@ -36,9 +37,9 @@ var hosts = map[string]struct {
 	"gb10":  {20, 119, 273, 0, "estimate: parts of the datasheet's 273 GB/s, which the GPU shares"},
 }
 
-// ParseHost returns the host of a name. ddr5-4800x8 has eight channels of DDR5 at 4,800 million transfers a second of 8
-// bytes each (LPDDR: 2 bytes). The suffixes -32c and -512g give cores and GiB. The defaults are 4 cores and 64 GiB for
-// each DDR channel.
+// ParseHost returns the host that a name stands for. ddr5-4800x8 has eight channels of DDR5 with 4,800 million
+// transfers a second of 8 bytes each (LPDDR: 2 bytes). The suffixes -32c and -512g give cores and GiB. Without them a
+// host has 4 cores and 64 GiB for each channel of 8 bytes.
 func ParseHost(name string) (Host, error) {
 	if h, ok := hosts[name]; ok {
 		top := h.peak * copyPart
@@ -73,7 +74,7 @@ func ParseHost(name string) (Host, error) {
 		fmt.Sprintf("estimate: parts of the peak of %.4g GB/s, and at most %d GB/s a core", peak, perCore)), nil
 }
 
-// checkHost returns an error for values that no board has.
+// checkHost returns an error if name gives values that no mainboard has.
 func checkHost(name string, transfers, channels float64, cores int, gib float64) error {
 	var errs []error
 	for _, f := range []struct {
@@ -87,8 +88,8 @@ func checkHost(name string, transfers, channels float64, cores int, gib float64)
 	return errors.Join(errs...)
 }
 
-// newHost returns a host whose memory reaches fractions of top, in GB/s (copyPart and others). peak appears in the name
-// only.
+// newHost returns a host whose copies, updates and so on reach the fractions copyPart, updatePart and so on of top.
+// Both top and peak are memory bandwidths in GB/s. The host's name shows peak, the datasheet's.
 func newHost(name string, cores int, gib, peak, top float64, source string) Host {
 	const wake = 20 // µs until all cores work
 	sources := map[string]string{"cores": "as the name says, or what is usual", "memory_gib": "as the name says, or what is usual",
@@ -102,17 +103,17 @@ func newHost(name string, cores int, gib, peak, top float64, source string) Host
 		Pack: packTime, Message: 1.8, Sources: sources}
 }
 
-// busyUpdates lists optimizers whose updates are limited by computation when there are few cores. rate is 10⁹
-// parameters a second on one core with AVX-512. bytes are read and written for a parameter with an fp32 gradient.
-// Measured on a 2 GHz Xeon (docs/optimizers.md).
+// busyUpdates lists the optimizers whose updates are limited by computation, not by memory, on few cores. rate is 10⁹
+// parameters a second on one core with AVX-512. bytes is the number of bytes that an update reads and writes for one
+// parameter with an fp32 gradient. Measured on a 2 GHz Xeon (docs/optimizers.md).
 var busyUpdates = map[string]struct{ rate, bytes float64 }{
 	"adamw_8bit": {0.42, 16.06},
 	"adamw_4bit": {0.45, 14.13},
 	"lion_8bit":  {0.83, 14.03},
 }
 
-// updates returns the costs of the optimizers in busyUpdates on this many cores. Memory limits their rates to the value
-// of most, in GB/s.
+// updates returns the costs of the optimizers in busyUpdates on this many cores. Memory limits their rates to most, in
+// GB/s. wake is the fixed cost in µs.
 func updates(cores int, most, wake float64) map[string]Op {
 	out := map[string]Op{}
 	for name, u := range busyUpdates {
@@ -124,7 +125,7 @@ func updates(cores int, most, wake float64) map[string]Op {
 // packTime is the time for packing a million tokens into a batch, in seconds.
 const packTime = 0.08
 
-// number parses a run of digits.
+// number returns the number that digits stand for. It panics unless digits are all digits.
 func number(digits string) float64 {
 	n, err := strconv.ParseFloat(digits, 64)
 	if err != nil {

@@ -6,11 +6,12 @@ import (
 	"strings"
 )
 
-// networkLatency is the time of an exchange of any size, in µs, for a network of known rate and unknown latency.
-// InfiniBand needs a few µs, TCP tens.
+// networkLatency is the fixed time of an exchange, in µs, for a network whose latency is unknown. InfiniBand needs a
+// few µs, TCP tens.
 const networkLatency = 30
 
-// ParseNetwork parses a rate with its unit: bits a second as networks are sold (100Gb/s), or bytes a second (12.5GB/s).
+// ParseNetwork parses a rate with its unit: bits a second, as networks are sold (100Gb/s), or bytes a second
+// (12.5GB/s).
 func ParseNetwork(text string) (*Network, error) {
 	const want = "want a rate such as 100Gb/s or 12.5GB/s"
 	number := strings.TrimRight(text, "/sGMTbBit")
