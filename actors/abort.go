@@ -21,7 +21,8 @@ func (e *StepAbortedError) Error() string {
 	return fmt.Sprintf("step %d was given up", e.Reached.Step+1)
 }
 
-// abortStep asks the Optimizer to drop the step in progress.
+// abortStep begins to abort the step in progress. If that step is closed (its loss is known), it asks the Optimizer to
+// drop the step. A run with several ranks does not abort steps.
 func (c *conductorCore) abortStep() []effect {
 	if c.distributed || c.diagnosis != nil {
 		return nil // ranks end together, and a failing run ends soon
@@ -33,7 +34,8 @@ func (c *conductorCore) abortStep() []effect {
 	return []effect{send{optimizerID, StepAbortRequested{Step: c.version}}}
 }
 
-// stepDropped reverts the closing of a step. The Optimizer will not update the step.
+// stepDropped undoes what the Conductor recorded when it closed step m.Step, because the Optimizer has answered that it
+// will not update that step.
 func (c *conductorCore) stepDropped(m StepDropped) {
 	s := c.open[m.Step]
 	delete(c.open, m.Step)
@@ -44,8 +46,9 @@ func (c *conductorCore) stepDropped(m StepDropped) {
 	c.version, c.dropped = c.updated, true
 }
 
-// endAborted ends the run without the step in progress. It waits until the Optimizer can no longer update a closed step
-// and no checkpoint is in progress. Then it asks the Reporter to report everything first.
+// endAborted ends a run that was asked to abort, without the step in progress. It returns nil, and is called again
+// later, while the Optimizer may still update a closed step or a checkpoint is in progress. The Reporter then reports
+// everything that is left, and awaitReports ends the run.
 func (c *conductorCore) endAborted() []effect {
 	if !c.aborting || c.updated < c.version || c.saving > 0 || !c.dropped && c.program == nil {
 		return nil
@@ -65,8 +68,8 @@ func (c *conductorCore) awaitReports(msg message) []effect {
 	return nil
 }
 
-// abortStep reverts the closing of the step in progress if no layer's update has begun. The step is never closed again,
-// so it updates nothing.
+// abortStep drops the step in progress if no layer's update has begun; otherwise it returns nil. The Optimizer forgets
+// the message that closed the step, and the Conductor never sends another. Without that message, no layer is updated.
 func (c *optimizerCore) abortStep(m StepAbortRequested) []effect {
 	if s := c.cur; s == nil || s.step != m.Step || s.begun {
 		return nil

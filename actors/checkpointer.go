@@ -2,9 +2,9 @@ package actors
 
 import "fmt"
 
-// The Checkpointer writes a consistent state: every layer as it is after step N. The Optimizer holds a layer's next
+// The Checkpointer writes a consistent state: every layer as it is after step N. The Optimizer delays a layer's next
 // update until the layer is written. So saving runs beside training and needs no second copy of the model. If no update
-// follows (SaveRequested.AtRest), the Checkpointer waits for no layer.
+// is to follow (SaveRequested.AtRest), all layers are already in that state and are written in order.
 
 // checkpointerCore is the pure part of the Checkpointer.
 type checkpointerCore struct {
@@ -23,7 +23,7 @@ type checkpointerCore struct {
 	links              bool
 }
 
-// newCheckpointerCore makes the core for a run that begins after step.
+// newCheckpointerCore makes the core for a run that begins after the given step.
 func newCheckpointerCore(layers, step int) *checkpointerCore {
 	return &checkpointerCore{layers: layers, reported: step}
 }
@@ -38,8 +38,8 @@ type saveLayer struct{ Layer int }
 
 type layerWritten struct{ Layer, Step int }
 
-// commitSave makes the checkpoint valid with one rename. Its step is reported first, so no checkpoint is ahead of the
-// log.
+// commitSave makes the checkpoint valid by renaming its folder. The step's report comes first, so no checkpoint is
+// ahead of the log.
 type commitSave struct {
 	Save      SaveRequested
 	AdamStep  int64
@@ -151,7 +151,7 @@ func (e commitSave) start(r *lane, w work) error {
 	return nil
 }
 
-// saveLayer passes a layer to the Saver.
+// saveLayer borrows a layer from the home and passes it to the Saver (Options.Saver), which writes it.
 func (r *run) saveLayer(layer int) error {
 	l, err := r.o.Home.Acquire(layer)
 	if err != nil {

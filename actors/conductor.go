@@ -41,8 +41,8 @@ type Schedule struct {
 	EndsEpoch func(step int) bool
 }
 
-// due reports whether an action is due after step: every `every` steps (0: never) and, with epochs, at the end of every
-// epoch.
+// due reports whether an action is due after step: after every `every`-th step (0: never) and, if epochs is true, after
+// a step that ends an epoch.
 func (s *Schedule) due(step, every int, epochs bool) bool {
 	return every > 0 && step%every == 0 || epochs && s.EndsEpoch(step)
 }
@@ -109,7 +109,7 @@ type stepInProgress struct {
 	report StepReport
 }
 
-// evalState is the progress of an evaluation.
+// evalState is the progress of an evaluation. An evaluation is a sequence of passes, one batch each.
 type evalState struct {
 	running    bool
 	pass       int       // the last planned pass, counted from 1
@@ -118,7 +118,8 @@ type evalState struct {
 	supervised int64     // tokens in sum
 }
 
-// diagnosis repeats the forward of a batch to find the first layer with a non-finite output.
+// diagnosis is the repeated forward of a batch after too many skipped steps. It finds the first layer with a non-finite
+// output, to name that layer in the run's error.
 type diagnosis struct {
 	step              int // the last skipped step
 	finite            int // the last earlier step that was not skipped
@@ -135,7 +136,7 @@ func newConductorCore(plan Schedule, start State, ahead int, spec schedule.Spec)
 	return c
 }
 
-// begin starts the Conductor or the Stager.
+// begin is the first message to the Conductor and to the Stager. They start to work when it comes.
 type begin struct{}
 
 // flushReports asks the Reporter to answer with reported after it has handled all earlier messages.
@@ -197,7 +198,7 @@ func (c *conductorCore) step(msg message) []effect {
 	return append(out, c.advance()...)
 }
 
-// end returns the last step of this run.
+// end returns the last step of this run: LastStep, or PauseAfter if the run pauses earlier.
 func (c *conductorCore) end() int {
 	if c.plan.PauseAfter > 0 {
 		return min(c.plan.PauseAfter, c.plan.LastStep)
@@ -247,8 +248,9 @@ func (c *conductorCore) advance() []effect {
 	return out
 }
 
-// saveAtRest requests a checkpoint if the run was asked to stop between steps, for example in an evaluation. A run that
-// resumes from the checkpoint repeats the evaluation.
+// saveAtRest requests a checkpoint if the run was asked to stop while no step was in progress, for example in an
+// evaluation. It returns nil if that state is already saved or may not be saved. A run that resumes from the checkpoint
+// repeats the evaluation.
 func (c *conductorCore) saveAtRest() []effect {
 	if !c.stop || !c.closing || !c.plan.saves(c.version) || c.stoppedEarly && c.plan.NoFinalSave || c.diagnosis != nil || c.lastSave == c.version || c.updated < c.version {
 		return nil
@@ -269,8 +271,8 @@ func (c *conductorCore) save(step int) SaveRequested {
 	return SaveRequested{Step: step, DataPos: c.plan.DataPos(step), Tokens: c.tokens}
 }
 
-// wantBatches requests batches from the Feeder. It keeps `ahead` training batches requested beyond the last planned
-// step. During an evaluation it does the same for evaluation batches.
+// wantBatches requests batches from the Feeder. Requested training batches reach `ahead` steps beyond the last planned
+// step. During an evaluation, requested evaluation batches reach equally far beyond its last planned pass.
 func (c *conductorCore) wantBatches() []effect {
 	var out []effect
 	for c.asked < min(c.planned+c.ahead, c.end()) && !c.closing && !c.stop {
@@ -314,7 +316,8 @@ func (c *conductorCore) planEval() []effect {
 	return append(c.start(&Pass{Step: c.version, Eval: true, Version: c.version, Batch: b}, again), c.wantBatches()...)
 }
 
-// start plans p and sends it to the lanes. again: another pass of the same evaluation follows.
+// start plans the program of pass p for each lane and sends it to the lanes' actors. again: another pass of the same
+// evaluation follows.
 func (c *conductorCore) start(p *Pass, again bool) []effect {
 	p.Seq = c.seq
 	c.seq++
@@ -349,7 +352,8 @@ func (c *conductorCore) lossLanded(m LossLanded) []effect {
 	case p.Eval:
 		return c.evalLanded(p, m)
 	case c.diagnosis != nil:
-		// The run is about to fail. This step updates nothing, but its gradients must free their slabs.
+		// The run is about to fail. This step updates nothing. The Optimizer is told so, because it must free the slabs
+		// of the step's gradients.
 		c.version = m.Step
 		return []effect{send{optimizerID, StepClosed{Step: m.Step, Skip: true}}}
 	case c.aborting: // the step is never closed
@@ -375,13 +379,15 @@ func (c *conductorCore) lossLanded(m LossLanded) []effect {
 	return out
 }
 
-// savesAfter decides whether a checkpoint of the state after this step is written: at save intervals, at evaluations
-// if the plan says so, and after the last step of the run.
+// savesAfter decides whether a checkpoint of the state after this step is written. Checkpoints are due at the
+// schedule's intervals, after the last step of the run, and at evaluations with SaveEvals. evalDue: an evaluation
+// follows this step.
 func (c *conductorCore) savesAfter(step int, evalDue bool) bool {
 	return c.plan.saves(step) && (c.plan.due(step, c.plan.SaveSteps, c.plan.SaveEpochs) || c.plan.SaveEvals && evalDue || c.closing)
 }
 
-// meanLoss returns the pairs' mean loss if pairs is set, otherwise sum divided by the supervised tokens.
+// meanLoss returns the mean loss that a report shows. If pairs is nil, it is sum divided by the number of supervised
+// tokens; otherwise it is the mean over the preference pairs.
 func (c *conductorCore) meanLoss(sum float64, supervised int64, pairs *PairSums) float64 {
 	if pairs != nil {
 		return pairs.mean(c.likelihood)
@@ -389,7 +395,8 @@ func (c *conductorCore) meanLoss(sum float64, supervised int64, pairs *PairSums)
 	return sum / float64(max(supervised, 1))
 }
 
-// attendedPairs counts the (query, key) pairs of b. again: the pairs that the backward recomputes.
+// attendedPairs counts the (query, key) pairs of batch b that attention computes, over all blocks. again counts the
+// pairs of blocks whose attention the backward recomputes. Both are 0 if the run does not count pairs.
 func (c *conductorCore) attendedPairs(b *data.Batch) (pairs, again int64) {
 	if c.pairs == nil {
 		return 0, 0
@@ -448,7 +455,8 @@ func (c *conductorCore) stepUpdated(m StepUpdated) []effect {
 	return out
 }
 
-// diagnosed ends the run with an error that names the first layer with a non-finite output.
+// diagnosed ends the run after a diagnosis. The error names the first layer with a non-finite output, if the diagnosis
+// has found one.
 func (c *conductorCore) diagnosed() []effect {
 	d := c.diagnosis
 	err := fmt.Errorf("step %d: the loss or the gradient was not finite in %d steps in a row (max_nonfinite_steps: %d)",

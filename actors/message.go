@@ -1,6 +1,7 @@
 package actors
 
-// message is the input of a core. The interface is closed: only the types below implement it. A new message adds a line.
+// message is the input of a core. The interface is closed: only the types below implement it. Each new type of message
+// adds a line below.
 type message interface{ isMessage() }
 
 // The messages between actors. messages.go explains them.

@@ -30,8 +30,8 @@ func (c Cause) String() string {
 	return [...]string{"none", "weights", "update", "activation", "gradient_buffer", "data", "checkpoint", "routing", "passage", "disk"}[c]
 }
 
-// The messages follow. …Wanted and …Requested ask for something; all others report an event. Prog is the number of the
-// pass that the message belongs to (Pass.Seq).
+// The messages follow. A name that ends in Wanted or Requested asks for something; all others report an event. Prog is
+// the number of the pass that the message belongs to (Pass.Seq).
 
 // BatchWanted asks the Feeder for the batch of a training step, or of an
 // evaluation pass.
@@ -47,7 +47,7 @@ type BatchReady struct {
 	Batch *data.Batch
 }
 
-// PassPlanned hands the next pass to the actors of a lane.
+// PassPlanned brings the next pass to the actors of a lane.
 type PassPlanned struct{ Pass *Pass }
 
 // StepClosed reports that the loss of a training step is known. Updates may begin.
@@ -74,7 +74,7 @@ type LayerUpdated struct {
 	NonFinite int
 }
 
-// toPrefetchers sends m to the Prefetchers of lanes 0 to lanes−1.
+// toPrefetchers returns effects that send m to the Prefetchers of lanes 0 to lanes−1.
 func (m LayerUpdated) toPrefetchers(lanes int) (out []effect) {
 	for lane := range laneID(lanes) {
 		out = append(out, send{lane.prefetcher(), m})
@@ -82,7 +82,7 @@ func (m LayerUpdated) toPrefetchers(lanes int) (out []effect) {
 	return out
 }
 
-// toCheckpointer sends m to the Checkpointer if the layer must be saved.
+// toCheckpointer returns the effect that sends m to the Checkpointer; nil if the layer need not be saved.
 func (m LayerUpdated) toCheckpointer() []effect {
 	if !m.Save {
 		return nil
@@ -90,15 +90,15 @@ func (m LayerUpdated) toCheckpointer() []effect {
 	return []effect{send{checkpointerID, m}}
 }
 
-// LayerFetched reports that the copy of a visit's tile into Slot is enqueued. The compute stream waits for the slot's
-// event.
+// LayerFetched reports that the copy of a visit's tile into weight slot Slot is enqueued, not complete. The compute
+// stream waits for the slot's event. Cause is what the Prefetcher waited for before.
 type LayerFetched struct {
 	Prog, Visit, Slot int
 	Cause             Cause
 }
 
-// BatchFetched reports that the copy of a batch into batch slot Slot is enqueued: its ids and the embedding rows of
-// these ids. The compute stream waits for the slot's event.
+// BatchFetched reports that the copy of a batch into batch slot Slot is enqueued: its token ids and the embedding rows
+// of these ids. The compute stream waits for the slot's event. Cause is what the Prefetcher waited for before.
 type BatchFetched struct {
 	Prog, Slot int
 	Cause      Cause
@@ -107,30 +107,31 @@ type BatchFetched struct {
 // LaunchPassed tells Compute that the device has completed the oldest launch in progress.
 type LaunchPassed struct{}
 
-// SlotFreed returns a weight slot. The slot's idle event is recorded.
+// SlotFreed returns a weight slot to the Prefetcher. The slot's idle event is recorded, and the next copy waits for it.
 type SlotFreed struct{ Slot int }
 
-// BatchSlotFreed returns a batch slot.
+// BatchSlotFreed returns a batch slot to the Prefetcher. The device has finished with the batch.
 type BatchSlotFreed struct{ Slot int }
 
-// ActivationFetched grants an activation slot to an object of the program. Filled: a copy from the host into the slot
-// is enqueued. Otherwise a launch writes the object, or another lane has copied it into the slot.
+// ActivationFetched grants activation slot Slot to an activation: number Object in the program's Objects. Filled: a
+// copy from the host into the slot is enqueued. Otherwise a launch will write the activation, or another lane has
+// copied it into the slot.
 type ActivationFetched struct {
 	Prog, Object, Slot int
 	Filled             bool
 }
 
-// ActivationComputed asks the Offloader to spill an activation.
+// ActivationComputed asks the Offloader to spill the activation in a slot: number Object in the program's Objects.
 type ActivationComputed struct{ Prog, Object, Slot int }
 
-// ActivationSpilled reports that an activation is on the host.
+// ActivationSpilled reports that the spilled copy of an activation is complete on the host.
 type ActivationSpilled struct{ Prog, Object int }
 
-// ActivationLeft asks the Offloader to pass an activation on to another lane.
+// ActivationLeft asks the Offloader to pass the activation in a slot on to another lane.
 type ActivationLeft struct{ Prog, Object, Slot int }
 
-// SlotOffered offers activation slot Slot to the Offloader of another lane. The Offloader can copy the activation,
-// which is Object on the offering lane, straight into the slot.
+// SlotOffered offers activation slot Slot to the Offloader of another lane, which can copy an activation straight into
+// it. Object is the activation's number on the lane that offers.
 type SlotOffered struct{ Prog, Object, Slot int }
 
 // ActivationPassed tells a Prefetcher that an activation from another lane has arrived. Object is its number on the
@@ -140,7 +141,7 @@ type ActivationPassed struct {
 	Direct       bool
 }
 
-// ActivationSlotFreed returns an activation slot.
+// ActivationSlotFreed returns an activation slot to the Prefetcher.
 type ActivationSlotFreed struct{ Slot int }
 
 // GradComputed reports that the gradient of a layer, or of one of its parts, is complete in gradient buffer Buf. Tile
@@ -179,7 +180,8 @@ func (m RoutingLanded) withResult(result any) message {
 	return m
 }
 
-// GradBufferFreed returns a gradient buffer. The buffer's idle event is recorded.
+// GradBufferFreed returns a gradient buffer to Compute. The buffer's idle event is recorded, and the next launch that
+// uses the buffer waits for it.
 type GradBufferFreed struct{ Buf int }
 
 // GradLanded reports that a layer's complete gradient is on the host, in Slab.
@@ -192,36 +194,37 @@ type GradLanded struct {
 }
 
 // GradExchanged reports that exchange buffer Buffer holds the gradients of all ranks for this rank's share of a layer.
-// AllIDs is the field of GradLanded.
+// AllIDs are the unique token ids of each rank's batch, by rank.
 type GradExchanged struct {
 	Step, Layer, Buffer int
 	AllIDs              [][]int32
 }
 
-// ExchangeBufferFreed returns an exchange buffer.
+// ExchangeBufferFreed returns an exchange buffer to the Exchanger.
 type ExchangeBufferFreed struct{ Buffer int }
 
-// ShareUpdated reports that this rank's share of a layer is updated. When the tile is complete, the Gatherer sends
-// Updated on.
+// ShareUpdated reports to the Gatherer that this rank's share of a layer is updated. When the other ranks' shares have
+// arrived too, the Gatherer sends the message Updated to the other actors.
 type ShareUpdated struct {
 	Updated LayerUpdated
 }
 
-// GradNotFinite reports, in a run without clipping, a non-finite gradient. All ranks see it, and the Optimizer has
+// GradNotFinite reports a non-finite gradient in a run without global clipping. All ranks see it, and the Optimizer has
 // stopped. Finite is the last earlier step that was not skipped.
 type GradNotFinite struct{ Step, Layer, Finite int }
 
-// MatrixPrepared reports that a matrix's momentum is updated. Matrix buffer Buffer of the layer's lane holds the input
-// of the orthogonalization.
+// MatrixPrepared reports that a matrix's momentum is updated. Matrix buffer Buffer of the layer's lane holds the matrix
+// to orthogonalize.
 type MatrixPrepared struct{ Layer, Matrix, Buffer int }
 
-// MatrixOrthogonalized reports that the device has replaced the buffer's content by the orthogonalized matrix.
+// MatrixOrthogonalized reports that the device has replaced the content of a matrix buffer by the orthogonalized
+// matrix.
 type MatrixOrthogonalized struct{ Layer, Matrix, Buffer int }
 
-// MatrixApplied returns a matrix buffer. The weights of its matrix are updated.
+// MatrixApplied reports that the weights of a matrix are updated, and returns the matrix buffer.
 type MatrixApplied struct{ Layer, Matrix, Buffer int }
 
-// SlabFreed returns a slab.
+// SlabFreed returns a slab to the Offloader.
 type SlabFreed struct{ Slab int }
 
 // LossComputed reports that all losses of a pass are computed, in batch slot Slot.
@@ -267,8 +270,8 @@ type SaveRequested struct {
 	NonFinite       int
 }
 
-// GradMeasured hands a slab to the Stager. Its gradient's sum of squares is known. The Stager writes the gradient to a
-// disk, where the gradient waits for the norm of all layers.
+// GradMeasured hands a slab, whose gradient's sum of squares is known, to the Stager. The Stager writes the gradient to
+// a disk. It waits there for the gradient norm over all layers.
 type GradMeasured struct {
 	Layer, Slab int
 	Lane        laneID // the slab's lane
@@ -278,15 +281,17 @@ type GradMeasured struct {
 // known.
 type GradsWanted struct{}
 
-// StateFetched reports that a layer's state is in a state slot. Round is the number of Checkpointer requests for all
-// states so far (StatesWanted). Messages of an earlier round are void.
+// StateFetched reports that a layer's state is in a state slot. Round counts how often the Checkpointer has requested
+// all states (StatesWanted). The receiver ignores a message of an earlier round, because the Stager then drops the
+// states it has read.
 //
-//   - Sent to the Optimizer: the layer can be updated. If its gradient waited on a disk, the gradient is in memory too.
-//   - Sent to the Checkpointer: the layer can be saved as it is.
+//   - To the Optimizer it means: the layer can be updated. If its gradient waited on a disk, the gradient is in memory
+//     too.
+//   - To the Checkpointer it means: the layer can be saved as it is.
 type StateFetched struct{ Layer, Round int }
 
-// StateUpdated returns the state slot of an updated layer, whose state must be written to disk. If the tile is written
-// too, the Stager sends Updated on after the write.
+// StateUpdated returns the state slot of an updated layer to the Stager, which must first write the state to disk. If
+// the layer's tile is on a disk too, the Stager sends the message Updated to the Prefetchers after the tile is written.
 type StateUpdated struct {
 	Updated LayerUpdated
 }
@@ -295,8 +300,8 @@ type StateUpdated struct {
 // slot. The Stager sends it if checkpoints hard-link the files of states.
 type StateFlushed struct{ Layer int }
 
-// StatesWanted asks for all states on disks, for the Checkpointer. The Conductor asks the Optimizer; after its updates
-// the Optimizer asks the Stager.
+// StatesWanted asks for all states that are on disks, so that the Checkpointer can save them. The Conductor sends it to
+// the Optimizer. When the Optimizer has no update in progress, it sends StatesWanted to the Stager.
 type StatesWanted struct{}
 
 // LayerSaved reports that a layer of a checkpoint is written, though not yet synced.
@@ -323,7 +328,7 @@ type StopRequested struct{}
 // AbortRequested asks the run to end without the step in progress.
 type AbortRequested struct{}
 
-// StepAbortRequested asks the Optimizer to drop a step that is closed.
+// StepAbortRequested asks the Optimizer to drop a closed step, if it has updated no layer yet.
 type StepAbortRequested struct{ Step int }
 
 // StepDropped reports that a step has updated no layer and will update none.
@@ -335,7 +340,8 @@ type Failed struct {
 	Err   error
 }
 
-// StepReported reports that the caller has received a step's report. Its checkpoint may now be committed.
+// StepReported tells the Checkpointer that the caller has received a step's report. The step's checkpoint may now be
+// committed.
 type StepReported struct{ Step int }
 
 // StepReport is the report of a step. The Conductor sends it; the Reporter adds the fields from Elapsed on.
@@ -385,14 +391,14 @@ type Pass struct {
 	hooks   []passHook
 }
 
-// passHook is a piece of Compute that adds effects to the launches of some passes, such as a diagnosis.
+// passHook is a piece of Compute that only some passes have, such as a diagnosis. It adds effects after each launch.
 type passHook interface {
 	// enqueued returns the effects that follow a launch.
 	enqueued(v schedule.Visit, e enqueue) []effect
 }
 
-// inputStall returns the cause to book if a launch waits for its input. The input comes from another lane or, always in
-// the backward, from the host.
+// inputStall returns the cause to count if a launch waits for its input. In the forward the input may come from another
+// lane. In the backward it always comes from the host, even if another lane has computed it.
 func (p *Pass) inputStall(l schedule.Launch) Cause {
 	if p.Objects[l.In].From >= 0 && p.Visits[l.Visit].Phase != schedule.Backward {
 		return StallPassage
@@ -400,7 +406,8 @@ func (p *Pass) inputStall(l schedule.Launch) Cause {
 	return StallActivation
 }
 
-// gradStall returns the cause to book if a launch waits for the gradient that it reads.
+// gradStall returns the cause to count if a launch waits for the gradient of its output, which may come from another
+// lane.
 func (p *Pass) gradStall(l schedule.Launch) Cause {
 	if p.Objects[l.Grad].From >= 0 {
 		return StallPassage

@@ -2,10 +2,12 @@ package actors
 
 import "mt/host/optim"
 
-// This file is the Optimizer's part for two layers that share a table. One layer's gradient has rows, the other's has
-// the whole table. When both have landed, the rows are added to the table, and both layers are updated with the sum.
+// This file is the Optimizer's part for tied embeddings: two layers share a table. The embedding's gradient has only
+// the batch's rows; the head's has the whole table. When both have landed, the rows are added to the table, and both
+// layers are updated with the sum.
 
-// merge adds the gradient of a layer's rows (IDs) to the gradient of the whole table that the layer shares.
+// merge is the task of adding a gradient of rows (those of the token ids IDs) to the gradient of the whole shared
+// table.
 type merge struct {
 	Layer      int
 	Rows, Into int // the slabs of the two gradients
@@ -45,8 +47,8 @@ func (p *tiedCore) take(msg message) ([]effect, bool) {
 
 func (p *tiedCore) next() []effect { return nil }
 
-// landed queues the gradient of layer l to be measured, unless l has the table: the table is queued after the rows are
-// added.
+// landed queues the gradient of layer l to be measured. The table's gradient is queued later, after the rows are added
+// to it.
 func (p *tiedCore) landed(s *stepState, l int) {
 	if l != p.table {
 		p.slabs.landed(s, l)
@@ -91,7 +93,7 @@ func (e merge) start(r *lane, w work) error {
 	return nil
 }
 
-// merge does the work of the task.
+// merge adds the rows of task e to the table's gradient.
 func (r *run) merge(e merge) {
 	g, n := r.gradients[e.Layer], int64(len(e.IDs))
 	optim.AddRows(r.o.Pool, r.slab(e.Into, g.From, g.Table), e.IDs, r.slab(e.Rows, 0, n*g.Row), int(g.Row))

@@ -11,7 +11,7 @@ import (
 	"mt/plan"
 )
 
-// State is the state of training after Step steps: the start of a run, or the content of a checkpoint.
+// State is the state of training after Step steps. A run starts from a State, and a checkpoint contains one.
 type State struct {
 	Step      int
 	AdamStep  int64 // updates made
@@ -67,8 +67,9 @@ type Options struct {
 	// before its checkpoint is committed.
 	OnStep func(StepReport)
 	OnEval func(EvalReport)
-	// extraBatchSlots is the number of batch slots beyond the first. Extra slots gain nothing: the rows of the next
-	// batch wait for the update from this batch's gradient. Tests check that they change no bit either.
+	// extraBatchSlots is the number of batch slots beyond the first; only tests set it. Extra slots make a run no
+	// faster: the embedding rows of the next batch wait for the update from this batch's gradient. Tests check that
+	// extra slots change no bit.
 	extraBatchSlots int
 	// predicted is set by Predict. The run then computes nothing and touches no memory.
 	predicted *prediction

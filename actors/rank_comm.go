@@ -74,14 +74,15 @@ func (r *run) joinRanks() error {
 	return nil
 }
 
-// beginOp counts an operation that begins.
+// beginOp counts a collective operation that begins.
 func (t *rankComm) beginOp() {
 	t.mu.Lock()
 	t.underWay++
 	t.mu.Unlock()
 }
 
-// endOp counts an operation that is done. After the last one it calls closers.
+// endOp counts a collective operation that is done. After the last one it calls closers, which free the memory of the
+// operations.
 func (t *rankComm) endOp() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -94,7 +95,8 @@ func (t *rankComm) endOp() {
 	t.closers = nil
 }
 
-// whenIdle calls f when no operation is in progress. That is immediately, unless the run has failed.
+// whenIdle calls f when no collective operation is in progress. That is immediately, unless the run has failed while
+// operations were in progress.
 func (t *rankComm) whenIdle(f func()) {
 	if t != nil {
 		t.mu.Lock()
@@ -107,7 +109,8 @@ func (t *rankComm) whenIdle(f func()) {
 	f()
 }
 
-// collective begins a collective operation as work w of actor id. found, which may be nil, computes the work's result.
+// collective begins a collective operation as work w of actor id. begin starts the operation and must call done at its
+// end. found, which may be nil, then computes the work's result. what names the operation in errors.
 func (r *run) collective(id address, w work, what string, begin func(done func(error)), found func() (any, error)) {
 	r.comm.beginOp()
 	begin(func(err error) {
@@ -129,7 +132,7 @@ func (r *run) collective(id address, w work, what string, begin func(done func(e
 	})
 }
 
-// sum views the first n elements of share slab i.
+// sum views the first n elements of share slab number i, which holds a summed gradient.
 func (r *run) sum(i int, n int64) optim.Grad {
 	return optim.Grad{Data: r.comm.sums[i][:n*r.plan.GradBytes()], BF16: r.plan.GradBF16, Elems: n}
 }
