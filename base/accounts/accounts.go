@@ -52,7 +52,7 @@ func (p Purpose) OfDevice() bool { return p < HostStaging }
 // OfArena reports whether p is a purpose of a host arena.
 func (p Purpose) OfArena() bool { return HostStaging < p && p < NumPurposes }
 
-// Used counts the bytes held at present and at the peak.
+// Used counts the bytes that are held now, and the most that were held at any time.
 type Used struct {
 	Now, Peak        [NumPurposes]int64 // by purpose
 	Total, PeakTotal int64              // sums over purposes without HostStaging; PeakTotal is the peak of Total

@@ -22,7 +22,7 @@ func NewQueue[T any]() *Queue[T] {
 	return q
 }
 
-// Put appends x. It reports false, and does nothing, after Close.
+// Put appends x to the queue and returns true. After Close it does nothing and returns false.
 func (q *Queue[T]) Put(x T) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -54,7 +54,7 @@ func (q *Queue[T]) Wait() {
 	}
 }
 
-// Close refuses further items. Drain returns after the remaining items.
+// Close makes the queue refuse further items. Drain returns when it has passed on the remaining ones.
 func (q *Queue[T]) Close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -79,8 +79,8 @@ func (q *Queue[T]) Drain(f func(T)) {
 	}
 }
 
-// take marks the reader's previous items as processed, waits for new items and returns all of them. It returns none if
-// the queue is closed and empty.
+// take tells the queue that the reader has processed its previous items. Then it waits for new items and returns all of
+// them; it returns none if the queue is closed and empty.
 func (q *Queue[T]) take() []T {
 	q.mu.Lock()
 	defer q.mu.Unlock()
