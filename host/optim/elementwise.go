@@ -10,7 +10,7 @@ import (
 // moments.
 type Elementwise interface {
 	Optimizer
-	// moments lists the moments of an element, for pieces whose moments are fp32.
+	// moments lists the moments of an element. It applies to pieces of tensors whose moments are stored in fp32.
 	moments() []moment
 	// arithmetic returns how one element is updated at rate r.
 	arithmetic(r Rate) *arithmetic

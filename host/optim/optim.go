@@ -8,13 +8,13 @@ type Weight struct {
 	Tile   []byte   // (Layout.TileBytes) bf16 hi planes and plain fp32 planes
 	Lo     []uint16 // signed lower halves of split weights, from element From on; nil: no split weights
 	Seed   uint64   // seed of stochastic rounding for weights without lower halves (Layout.BF16Master)
-	// From is the first element of the rank's share in the flat element space. Lo and the planes beside the weight
-	// begin with it.
+	// From is the number of the first element of the rank's share, counted over all tensors of the layer one after the
+	// other (the flat element space). Lo and the planes beside the weights begin with this element.
 	From  int64
 	Means []Mean // the moving average of the weights: one or none
 }
 
-// Unit is the smallest part of a layer that is updated at a time: elements of one tensor.
+// Unit is the smallest part of a layer that is updated at a time: a range of elements of one tensor.
 type Unit struct {
 	Tensor int
 	At, N  int64 // N elements of the tensor from element At on
@@ -29,12 +29,12 @@ type Rate struct {
 
 // Optimizer is a recipe for updates: hyperparameters without state. Optimizers can be compared with ==.
 type Optimizer interface {
-	// Planes returns the planes that the optimizer keeps beside p.
+	// Planes returns the planes (arrays of state) that the optimizer keeps for piece p.
 	Planes(p Piece) []Plane
-	// Units cuts the tensors that l owns into units, in order. Together the units have every element once. The
-	// boundaries of units are boundaries of blocks in every plane of the piece.
+	// Units cuts the tensors that l owns into units, in order. Every element is in one unit. Where some elements share
+	// a value of a plane, as in quantized moments, no unit ends between them.
 	Units(l model.Layout) []Unit
-	// At prepares updates at one rate.
+	// At returns the update of units at rate r.
 	At(r Rate) Update
 }
 

@@ -8,8 +8,8 @@ import (
 // This file prepares codebooks for kernels that hold them in registers, because reading a table in memory for each
 // number is slower. The kernels find the same codes as the table.
 
-// registers is a codebook for such kernels. 4-bit codebooks use only the field sixteen; 8-bit codebooks use the other
-// fields.
+// registers is a codebook in the form that such kernels need. For 4-bit codes only the field sixteen is set, for 8-bit
+// codes only the other fields.
 type registers struct {
 	zero    uint64         // the code of 0
 	values  [4][256]byte   // the bytes of the values, by byte position, then code; the lowest byte first
@@ -18,7 +18,8 @@ type registers struct {
 	sixteen sixteen
 }
 
-// newRegisters prepares the codebook of values. from[c] is the smallest number with code c+1.
+// newRegisters makes the form of a codebook with these values for registers. from[c] is the smallest number with code
+// c+1.
 func newRegisters(values, from []float32) (r registers) {
 	zero := max(slices.Index(values, 0), 0)
 	if len(values) == 16 {
@@ -77,7 +78,7 @@ func linesOf(magnitudes []float32) (lines [3][32]float32) {
 	return lines
 }
 
-// leastPower is the exponent of the power of ten below which 8-bit dynamic trees have their smallest magnitudes.
+// leastPower belongs to the dynamic trees with 8 bits: their smallest magnitudes except 0 lie below 10^leastPower.
 const leastPower = -6
 
 // sixteen has the tables for 4-bit codes: words as in codebook.table, for fewer and larger buckets. The bucket of a
@@ -87,11 +88,11 @@ type sixteen struct {
 	least, offset, lowerBits uint32
 }
 
-// almostOne is the largest number below 1. It has the code of 1.
+// almostOne has the bits of the largest fp32 number below 1. Its code is that of 1.
 const almostOne = mostMag - 1
 
-// newSixteen makes the tables. from[c] is the smallest number with code c+1. Buckets are small enough that none
-// contains two elements of from.
+// newSixteen makes the tables for 4-bit codes. from[c] is the smallest number with code c+1. The buckets are so small
+// that none contains two of these numbers.
 func newSixteen(from []float32) sixteen {
 	s := sixteen{lowerBits: 20}
 	if from[0] < 0 {
