@@ -34,8 +34,8 @@ func (c *conductorCore) abortStep() []effect {
 	return []effect{send{optimizerID, StepAbortRequested{Step: c.version}}}
 }
 
-// stepDropped undoes what the Conductor recorded when it closed step m.Step, because the Optimizer has answered that it
-// will not update that step.
+// stepDropped handles the Optimizer's answer that it will not update step m.Step. It undoes what the Conductor recorded
+// when the step was closed, such as its tokens.
 func (c *conductorCore) stepDropped(m StepDropped) {
 	s := c.open[m.Step]
 	delete(c.open, m.Step)
@@ -57,7 +57,8 @@ func (c *conductorCore) endAborted() []effect {
 	return []effect{send{reporterID, flushReports{}}}
 }
 
-// awaitReports waits until the Reporter has delivered all reports of an aborted run. It ignores all other messages.
+// awaitReports ends an aborted run when the Reporter has delivered all reports. If an actor fails before, the run ends
+// with that error. All other messages are ignored.
 func (c *conductorCore) awaitReports(msg message) []effect {
 	switch m := msg.(type) {
 	case reported:

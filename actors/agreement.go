@@ -89,8 +89,8 @@ func (c *conductorCore) agreed(m passAgreed) (out []effect) {
 	return append(out, c.lossLanded(landed)...)
 }
 
-// agreeLoad is the task of summing the experts' load in pass p over all ranks. Own is this rank's load: by expert, the
-// number of its (token, choice) pairs and the sum of its router probabilities. The load-balancing loss and its backward
+// agreeLoad is the task of summing the experts' load in pass p over all ranks. Own is the load on this rank: by expert,
+// the number of (token, choice) pairs and the sum of router probabilities. The load-balancing loss and its backward
 // need the sum.
 type agreeLoad struct {
 	p   *Pass
@@ -117,7 +117,7 @@ func (c *conductorCore) agreeLoad() []effect {
 }
 
 // isStandIn reports whether b stands in for the batch of a rank that got no row of the global batch. The rank computes
-// it so that all ranks do the same operations; its losses and gradients do not count.
+// b, because all ranks must do the same operations. The losses and gradients of b do not count.
 func isStandIn(b *data.Batch) bool { return b.Ranks != nil && b.Ranks.StandIn }
 
 // addRank adds the result of a rank to a diagnosis, which looks for the first non-finite output. The lowest layer wins,

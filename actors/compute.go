@@ -255,9 +255,9 @@ func (c *computeCore) enqueueNext(p *Pass) []effect {
 	return append(out, c.after(p, v, l, e)...)
 }
 
-// use returns the slot that holds an activation (its number in the program's Objects), or −1 if object is negative.
-// wait: a copy into the slot is enqueued, and the caller's launch is the first to use the slot since, so it must wait
-// for the copy.
+// use returns the slot that holds an activation; −1 if object is negative. object is the activation's number in the
+// program's Objects. wait: a copy into the slot is enqueued. The caller's launch must wait for the copy, because it is
+// the first to use the slot since.
 func (c *computeCore) use(object int) (slot int, wait bool) {
 	if object < 0 {
 		return -1, false
@@ -347,8 +347,8 @@ func (e enqueue) start(r *lane, w work) error {
 		return r.launchError(e, v, err)
 	}
 	r.record(e, v)
-	// The notification of the first failed launch brings the stream's error. The error is reported only here, so that
-	// it names that launch.
+	// The first failed launch's notification brings the stream's error. Only this notification reports the error, so
+	// the message names the launch.
 	r.compute.Notify(func(err error) {
 		r.hub.notified(func() {
 			if err != nil {
@@ -402,8 +402,7 @@ type laneHook interface {
 	after(v schedule.Visit)
 }
 
-// wait is an event that a launch waits for on the compute stream, and the cause under which that waiting time is
-// counted.
+// wait is an event that a launch waits for on the compute stream. The waiting time is counted under cause.
 type wait struct {
 	event device.Event
 	cause Cause
@@ -437,8 +436,8 @@ func (r *lane) waits(e enqueue, l schedule.Launch, v schedule.Visit) []wait {
 	return out
 }
 
-// record records the events after a launch: ready for the slots that it filled, and idle for the slots that it was the
-// last to use.
+// record records the events after a launch. Slots that the launch filled get the event ready. Slots whose last user it
+// was get the event idle.
 func (r *lane) record(e enqueue, v schedule.Visit) {
 	for _, slot := range []int{e.Out, e.Gr} {
 		if slot >= 0 {
@@ -520,8 +519,8 @@ func (b buffered) offload(t layers.Tile, buf, slab, ids int) {
 	}
 }
 
-// narrowed is buffered for slabs of bf16: it converts fp32 gradients to bf16 on the device before it copies them to the
-// host.
+// narrowed sums gradients like buffered, for slabs of bf16. The device converts fp32 gradients to bf16 before the copy
+// to the host.
 type narrowed struct{ buffered }
 
 func (b narrowed) offload(t layers.Tile, buf, slab, ids int) {

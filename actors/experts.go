@@ -179,8 +179,8 @@ func (e fetchExpert) start(r *lane, _ work) error {
 	return err
 }
 
-// balancing says what the load-balancing loss of experts needs before the backward: the routing of all layers. layers
-// 0: the run has no such loss.
+// balancing describes the load-balancing loss of experts. The backward with this loss cannot begin before the routing
+// of all layers is known. layers 0: the run has no such loss.
 type balancing struct {
 	layers      int  // layers with experts, on all lanes
 	lanes       int  // lanes, each of which needs the routing of all layers
@@ -350,8 +350,8 @@ func (r *lane) auxLoss(p *Pass, load float64) float64 {
 	return r.auxWeight(p.Batch) * load
 }
 
-// before runs before a launch that brings the experts' counts over all lanes and ranks. It copies these counts to the
-// device, where the backward reads them; the device itself has counted only its own lane's pairs.
+// before runs before each launch. If the launch brings the experts' counts over all lanes and ranks (e.Counts), they
+// are copied to the device for the backward. The device itself has counted only the pairs of its own lane.
 func (r expertLane) before(e enqueue, _ schedule.Launch, _ schedule.Visit) {
 	if e.Counts == nil {
 		return

@@ -97,7 +97,8 @@ type lane struct {
 // slot s for tile t, or computes on them in place.
 type tileView func(t layers.Tile, s slot, layer int, from, bytes int64) []byte
 
-// newRun allocates what a run has once, such as its slabs, and then its lanes. On an error it frees everything.
+// newRun makes a run. It allocates the memory that exists once, such as the slabs, and then the lanes. On an error it
+// frees everything.
 func newRun(o *Options) (*run, error) {
 	r := &run{o: o, plan: o.Plan, schedule: o.Plan.Schedule(), tiles: layers.Tiles(o.Plan.Layouts, o.Plan.Spec), gradients: o.Plan.Gradients(), gradBytes: o.Plan.GradBytes()}
 	for _, l := range r.schedule.Layers {

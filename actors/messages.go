@@ -91,14 +91,15 @@ func (m LayerUpdated) toCheckpointer() []effect {
 }
 
 // LayerFetched reports that the copy of a visit's tile into weight slot Slot is enqueued, not complete. The compute
-// stream waits for the slot's event. Cause is what the Prefetcher waited for before.
+// stream waits for the slot's event. Cause is the reason why the Prefetcher could not enqueue the copy earlier.
 type LayerFetched struct {
 	Prog, Visit, Slot int
 	Cause             Cause
 }
 
-// BatchFetched reports that the copy of a batch into batch slot Slot is enqueued: its token ids and the embedding rows
-// of these ids. The compute stream waits for the slot's event. Cause is what the Prefetcher waited for before.
+// BatchFetched reports that the copy of a batch into batch slot Slot is enqueued: the token ids and the embedding rows
+// of these ids. The compute stream waits for the slot's event. Cause is the reason why the Prefetcher could not enqueue
+// the copy earlier.
 type BatchFetched struct {
 	Prog, Slot int
 	Cause      Cause

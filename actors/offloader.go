@@ -93,8 +93,8 @@ func (k *mixedSlabs) free(slab int) {
 	}
 }
 
-// gradsInParts is the slab keeper for layers visited in parts, such as a head. It puts all parts of a layer's gradient
-// into one slab. The parts of a layer come one after the other, never between those of another layer.
+// gradsInParts is the slab keeper for layers visited in parts, such as a head. All parts of a layer's gradient go into
+// one slab. Parts of two layers never alternate, so one slab at a time is enough.
 type gradsInParts struct {
 	slabKeeper
 	slab int // of the current gradient; −1: none

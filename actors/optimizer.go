@@ -132,7 +132,7 @@ type stepState struct {
 	finite  int       // the last earlier step that was not skipped
 }
 
-// noSlab stands for the slab of a gradient that is in no slab: it has not landed yet, or the Stager has taken it.
+// noSlab marks a gradient that is in no slab: the gradient has not landed yet, or the Stager has taken it.
 const noSlab = -1
 
 // newOptimizerCore makes an Optimizer of len(x.into) layers in state start.
@@ -301,8 +301,8 @@ func (c *optimizerCore) updateNext(s *stepState) (out []effect) {
 	return out
 }
 
-// ready reports whether layer l's last save is done and all hooks let its update begin. If not, the Cause is what it
-// waits for.
+// ready reports whether the update of layer l can begin: the layer's last save is done, and no hook delays the update.
+// If not, the Cause is the missing input.
 func (c *optimizerCore) ready(l int) (Cause, bool) {
 	if c.saving[l] {
 		return StallCheckpoint, false

@@ -139,8 +139,8 @@ func (c *prefetcherCore) advance() (out []effect) {
 	return out
 }
 
-// upToDate reports whether layers are at the version that p needs. If not, cause says what the update of these layers
-// waits for. Otherwise cause says what the update has waited for.
+// upToDate reports whether layers are at the version that p needs. If not, cause is the reason why their update is not
+// done. Otherwise cause is the reason why it was late.
 func (c *prefetcherCore) upToDate(p *Pass, layers ...int) (ok bool, cause Cause) {
 	cause = StallWeights
 	for _, l := range layers {
@@ -323,8 +323,8 @@ func (x *tileServer) serve(s *prefetchState) (out []effect) {
 	return out
 }
 
-// ready reports whether a visit's tile can be fetched. If not, cause says what the tile waits for. Otherwise cause says
-// what the tile has waited for.
+// ready reports whether a visit's tile can be fetched. If not, cause is the missing input. Otherwise cause is the input
+// that came last, if the tile has waited.
 func (x *tileServer) ready(s *prefetchState, v schedule.Visit) (ok bool, cause Cause) {
 	for _, w := range x.hooks {
 		if waits, ok := w.ready(s, v); !ok {

@@ -226,7 +226,8 @@ type work struct {
 	done []send
 }
 
-// task says what a work does. The interface is closed: each task is in the file of the actor that requests it.
+// task is the action of a work, such as copying a tile. The interface is closed: each task is in the file of the actor
+// that requests it.
 type task interface {
 	// start begins the task of w. It returns at once; only Compute waits for the device, in a diagnosis. r is the
 	// actor's lane, or the first lane if the actor exists once.

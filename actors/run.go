@@ -183,8 +183,7 @@ func (r *run) spawn() error {
 	return nil
 }
 
-// processes makes the actors of the lane: Prefetcher, Compute and Offloader. balance says what the load-balancing loss
-// needs.
+// processes makes the actors of the lane: Prefetcher, Compute and Offloader. balance describes the load-balancing loss.
 func (l *lane) processes(balance balancing) []*process {
 	o := l.o
 	var sources [][]int
@@ -207,8 +206,8 @@ func (l *lane) processes(balance balancing) []*process {
 		{id: l.index.prefetcher(), core: prefetcher}}
 }
 
-// optimizerSpec describes the run to the Optimizer. into says by layer to which layer's gradient its own is added. clip
-// bounds the norm of all gradients, bound that of each layer's; 0: no bound.
+// optimizerSpec describes the run to the Optimizer. By layer, into has the layer to whose gradient the layer's own is
+// added. clip bounds the norm of all gradients, bound the norm of each layer's gradient; 0: no bound.
 func (r *run) optimizerSpec(into []int, clip, bound float64) optimizerSpec {
 	p := r.plan
 	x := optimizerSpec{lanes: len(r.lanes), clip: clip, bound: bound, into: into, frozen: p.FrozenLayers(), distributed: r.comm != nil,

@@ -280,8 +280,8 @@ func (d *diskTraffic) busyUntil(now time.Duration) time.Duration {
 	return d.busy
 }
 
-// onDisk does work w of actor id on a goroutine; f reads or writes bytes bytes on a disk. When f is done, these bytes
-// are added to moved. They include bytes that compression saves, which host.Home.Spared counts.
+// onDisk does work w of actor id on a goroutine, where f reads or writes this many bytes on a disk. When f is done, the
+// bytes are added to moved. Bytes that compression saves are included; host.Home.Spared counts them.
 func (r *run) onDisk(id address, w work, moved *atomic.Int64, bytes int64, f func() error) {
 	r.hub.async(id, w, func() (any, error) {
 		r.disks.count(1, r.hub.now())

@@ -42,8 +42,7 @@ type passTimeline struct {
 	shown [2]time.Duration
 }
 
-// mark is an event on the compute stream. It says what the stream did since the previous mark: it waited (for cause) or
-// it worked (busy).
+// mark is an event on the compute stream. Since the previous mark the stream has waited (for cause) or worked (busy).
 type mark struct {
 	event device.Event
 	cause Cause // the cause of its wait; NoStall: unknown
@@ -133,7 +132,7 @@ func (c *stalls) passed(prog, marks int) {
 }
 
 // sum adds up the times between the first marks of the timeline; marks is their number. Their events become free for
-// new marks. Two stay: the first mark's event, at which the timeline begins, and that of the last summed mark.
+// new marks. Two events stay: the event at which the timeline begins, and the event of the last summed mark.
 func (t *passTimeline) sum(marks int) {
 	last := len(t.marks) - 1 - (t.made - marks)
 	for i := 1; i <= last; i++ {
@@ -160,7 +159,7 @@ func (t *passTimeline) failed() error {
 }
 
 // skip makes the next timeline start at the current end of the stream. The time from the last mark to this point
-// belongs to no timeline, for example that of an evaluation.
+// belongs to no timeline. An evaluation, for example, is skipped in this way.
 func (c *stalls) skip(s device.Stream) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -95,7 +95,7 @@ func (w *mpiWorld) init() error {
 	return w.findHosts()
 }
 
-// place is what each rank tells the others about its host.
+// place is the message in which each rank tells the others about its host.
 type place struct {
 	first int64 // lowest rank with shared memory
 	name  [256]byte
@@ -204,8 +204,8 @@ func (w *mpiWorld) Abort(reason string) {
 	w.end(1)
 }
 
-// end ends the processes of all ranks, including this one, with exit code code, which is not 0. It does not return.
-// Completion callbacks must not call it, because it waits for the goroutine on which they run.
+// end ends the processes of all ranks, including this one, with the given exit code, which is not 0. It does not
+// return. Completion callbacks must not call it: end waits for the goroutine that runs them.
 func (w *mpiWorld) end(code int) {
 	time.Sleep(abortAfter)
 	e := w.engine
@@ -636,8 +636,8 @@ func newFlight(n int, done func(error), keep ...any) *flight {
 	return &flight{handles: make([]uint64, n), keep: keep, done: done}
 }
 
-// begin calls an MPI function that begins a request of flight f. args are the function's arguments without the last
-// one, the address for the request's handle, which begin adds.
+// begin calls an MPI function that begins a request of flight f. args lacks the function's last argument, the address
+// for the request's handle; begin adds it.
 func (e *engine) begin(f *flight, call *function, args ...uintptr) error {
 	at := len(f.calls)
 	if err := e.call(call, append(args, addressOfHandle(&f.handles[at]))...); err != nil {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Kind says what a track shows.
+// Kind is the kind of a track: the kind of thing whose work or content the track shows.
 type Kind uint8
 
 // The kinds. Viewers show tracks in this order.

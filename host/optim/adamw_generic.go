@@ -47,7 +47,7 @@ func adam(w, m, v, g float32, c *coefs) (float32, float32, float32) {
 
 // expMask selects the exponent bits of an fp32 number. They are all 0 in zero and in subnormal numbers.
 //
-// Updates set moments with such bits to 0, because subnormal numbers make the update of a table ten times as slow
-// (measured with AVX-512). A moment without gradients, such as that of a rare embedding row, becomes subnormal after
-// some 800 steps. It would stay subnormal for good, because 0.9 times the smallest number rounds to the same number.
+// Updates set subnormal moments to 0, because subnormal numbers make the update of a table ten times as slow (measured
+// with AVX-512). The moment of a rare embedding row, for example, becomes subnormal after some 800 steps without a
+// gradient. It would stay subnormal for good, because 0.9 times the smallest number rounds to the same number.
 const expMask = 0x7f800000

@@ -148,7 +148,8 @@ func SumSquares(pool *parallel.Pool, g Grad) float64 {
 	return sum
 }
 
-// AllFinite reports whether all elements of a gradient are finite. sumSquares is what SumSquares has returned for it.
+// AllFinite reports whether all elements of a gradient are finite. sumSquares is the result of SumSquares for the
+// gradient.
 func AllFinite(sumSquares float64) bool {
 	return !math.IsNaN(sumSquares) && !math.IsInf(sumSquares, 0)
 }
@@ -164,11 +165,11 @@ func fold(lanes *[sumLanes]float64) float64 {
 	return lanes[0]
 }
 
-// Split splits the bits of an fp32 value into two halves. hi is the value rounded to bf16, where ties are rounded away
-// from zero. lo is the signed rest, so that Join restores the bits exactly.
+// Split splits the bits of an fp32 value into two halves. hi is the value rounded to bf16, with ties away from zero. lo
+// is the signed rest, with which Join restores the bits exactly.
 //
-// For finite values above the largest bf16, hi is an infinity. Some NaNs have a hi that is not a NaN: their bits are
-// next to those of an infinity or of the other sign.
+// For finite values above the largest bf16, hi is an infinity. For some NaNs hi is not a NaN: NaNs whose bits are next
+// to the bits of an infinity, or of a number with the other sign.
 func Split(bits uint32) (hi, lo uint16) {
 	return uint16((bits + 1<<15) >> 16), uint16(bits)
 }

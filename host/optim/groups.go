@@ -43,8 +43,8 @@ func (g Grouped) arithmetic(r Rate) *arithmetic {
 	return by
 }
 
-// of returns the arithmetic for the elements of parameter p from element at on: that of their tensor's group. n is the
-// number of elements up to the end of their stored tensor.
+// of returns the arithmetic of the group to which element at of parameter p belongs. n is the number of elements from
+// at to the end of the element's stored tensor; they all have this arithmetic.
 func (a *arithmetic) of(p model.Param, at int64) (by *arithmetic, n int64) {
 	s, end := storedAt(p, at)
 	if s.Group == 0 {
@@ -53,9 +53,9 @@ func (a *arithmetic) of(p model.Param, at int64) (by *arithmetic, n int64) {
 	return a.groups[s.Group-1], end - at
 }
 
-// storedAt returns the stored tensor that contains element at of parameter p, and the element after its last. (Several
-// tensors of a checkpoint, such as q, k and v, may be stored in one parameter.) A parameter without stored tensors
-// counts as one tensor without a name.
+// storedAt returns the stored tensor of parameter p in which element at lies. end is the first element after this
+// tensor. One parameter may hold several tensors of a checkpoint, such as q, k and v. A parameter without stored
+// tensors counts as one tensor without a name.
 func storedAt(p model.Param, at int64) (s model.Stored, end int64) {
 	s.Rows = p.Rows
 	for _, t := range p.Stored {

@@ -19,7 +19,7 @@ func available() []*kernels {
 	return append(found, &generic)
 }
 
-// avx512vbmi has the kernels of avx512, except those for codes of 8 bits, which keep their codebook in registers.
+// avx512vbmi has the kernels of avx512, but with faster ones for 8-bit codes. These keep the codebook in registers.
 var avx512vbmi = func() kernels {
 	k := avx512
 	k.name = "avx512vbmi"

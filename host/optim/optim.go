@@ -31,8 +31,8 @@ type Rate struct {
 type Optimizer interface {
 	// Planes returns the planes (arrays of state) that the optimizer keeps for piece p.
 	Planes(p Piece) []Plane
-	// Units cuts the tensors that l owns into units, in order. Every element is in one unit. Where some elements share
-	// a value of a plane, as in quantized moments, no unit ends between them.
+	// Units cuts the tensors that l owns into units, in order. Every element is in one unit. If several elements share
+	// a value of a plane, as in quantized moments, they are in the same unit.
 	Units(l model.Layout) []Unit
 	// At returns the update of units at rate r.
 	At(r Rate) Update

@@ -88,7 +88,7 @@ type sixteen struct {
 	least, offset, lowerBits uint32
 }
 
-// almostOne has the bits of the largest fp32 number below 1. Its code is that of 1.
+// almostOne has the bits of the largest fp32 number below 1. Numbers from it on have the code of 1.
 const almostOne = mostMag - 1
 
 // newSixteen makes the tables for 4-bit codes. from[c] is the smallest number with code c+1. The buckets are so small

@@ -118,9 +118,10 @@ func roundGeneric(from *float32, to *uint16, n int, states *[roundElems / 4]uint
 	}
 }
 
-// roundBy rounds x to bf16. draw has 16 random bits. The result is one of the two bf16 neighbours of x. It is the one
-// farther from zero if the part of x that is cut off exceeds 2^16 − 1 − draw. So its probability is proportional to
-// this part. Numbers above the largest bf16 may become infinities; NaNs stay NaNs.
+// roundBy rounds x to one of its two bf16 neighbours. draw has 16 random bits. The part of x that bf16 cuts off is a
+// number below 2^16. If it exceeds 2^16 − 1 − draw, x is rounded away from zero, otherwise towards zero. So the
+// probability of rounding away is proportional to the part. Numbers above the largest bf16 may become infinities; NaNs
+// stay NaNs.
 func roundBy(x float32, draw uint32) uint16 {
 	bits := math.Float32bits(x)
 	if bits&expMask == expMask {

@@ -110,8 +110,8 @@ func (b *builder) pass(object, to int) {
 	b.coming[to] = true
 }
 
-// output returns the object into which a layer writes its output for micro-batch mb. If the next layer is on the same
-// lane, this is the next layer's input. Otherwise it is a separate object, which is passed on to that input.
+// output returns the object into which a layer writes its output for micro-batch mb. On one lane, this is the input
+// object of the next layer. If the next layer is on another lane, it is a new object, which is passed on to that input.
 func (b *builder) output(layer, mb int) int {
 	in, lane := b.input(layer+1, mb), b.spec.On(layer)
 	if b.objects[in].Lane == lane {

@@ -51,7 +51,7 @@ const (
 
 func (o Order) String() string { return [...]string{"zigzag", "lanes"}[o] }
 
-// Spec is what a program depends on, beside the sizes of the micro-batches.
+// Spec and the sizes of the micro-batches determine a program.
 type Spec struct {
 	Order           Order
 	Layers          []Layer // including embedding and head
@@ -76,8 +76,8 @@ type Program struct {
 	// WeightTakes lists the visits whose weights must be fetched, in order.
 	WeightTakes []int
 	ActTakes    []Take // activation slots to acquire, in order
-	// Stale lists the tiles that the previous pass left in slots (Spec.Held) and that this pass releases before it
-	// starts.
+	// Stale lists the tiles that the previous pass left in slots (Spec.Held) and that nobody needs. They are released
+	// before the program starts.
 	Stale      []int
 	HostTokens int   // size of the lane's spill memory, in tokens
 	Held       []int // tiles in slots at the end
