@@ -23,7 +23,7 @@ type agreePass struct {
 // passEnd is one rank's result of a pass.
 type passEnd struct {
 	Sum float64 // sum of losses, in nats
-	// Pairs is LossLanded.Pairs; zero if the run does not train on pairs.
+	// Pairs has the sums over the preference pairs of the pass; zero if the run does not train on pairs.
 	Pairs PairSums
 	Stop  bool // the rank was asked to stop
 	// Layer and MicroBatch are the place of the first non-finite output in a diagnosis. Layer −1: none.
@@ -41,7 +41,8 @@ func (m passAgreed) withResult(result any) message {
 	return m
 }
 
-// agree starts the ranks' agreement on a pass whose losses have landed.
+// agree starts the ranks' agreement on a pass when this rank's losses have landed. It returns nil before, and while
+// updates of the previous step are pending.
 func (c *conductorCore) agree() []effect {
 	if c.landed == nil || c.agreeing || c.updated < c.program.Version {
 		return nil
@@ -57,7 +58,8 @@ func (c *conductorCore) agree() []effect {
 	return []effect{work{do: agreePass{p: c.program, Own: own}, done: []send{{conductorID, passAgreed{Landed: *c.landed}}}}}
 }
 
-// agreed handles the agreement: it combines all ranks' results and calls lossLanded.
+// agreed handles the end of the ranks' agreement on a pass. It adds up all ranks' sums of losses, notes their stop
+// requests and results of a diagnosis, and continues as after a pass of a run with one rank (lossLanded).
 func (c *conductorCore) agreed(m passAgreed) (out []effect) {
 	c.landed, c.agreeing = nil, false
 	landed := m.Landed

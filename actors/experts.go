@@ -15,8 +15,8 @@ import (
 	"mt/layers/schedule"
 )
 
-// This file has the parts of a run that only layers with experts need. All these layers use one MoEState on the device,
-// one layer at a time. Their routing is copied to the host.
+// This file has the parts of a run that only layers with experts need. All these layers use one MoEState on the device
+// (routing and intermediate results of one layer), one layer at a time. Their routing is also copied to the host.
 
 // experts is the memory of the current layer with experts: its MoEState on the device, for all tokens of a batch, and
 // host memory for its routing.
@@ -167,7 +167,7 @@ func (w expertHook) begin(g *grantedTile) ([]effect, bool) {
 	return nil, false
 }
 
-// fetchExpert fetches the tile of an expert and counts its bytes.
+// fetchExpert is the task of fetching the tile of an expert and counting its bytes.
 type fetchExpert struct{ fetchWeights }
 
 func (e fetchExpert) start(r *lane, _ work) error {
@@ -193,7 +193,7 @@ type expertLoad struct {
 	Probs  []float64 // sums of probabilities
 }
 
-// load sums the routing of all layers, in layer order.
+// load adds up the routings of all layers, in layer order, to the load of each expert.
 func (r routing) load() (sum expertLoad) {
 	for _, layer := range slices.Sorted(maps.Keys(r)) {
 		at := r[layer]
@@ -206,7 +206,7 @@ func (r routing) load() (sum expertLoad) {
 	return sum
 }
 
-// plus returns the sum of two loads. The zero value is an empty load.
+// plus returns the sum of two loads, expert by expert. The zero value is an empty load.
 func (l expertLoad) plus(other expertLoad) expertLoad {
 	if l.Counts == nil {
 		return other
@@ -275,8 +275,8 @@ func (x *expertLaunches) admit(p *Pass, msg message) bool {
 	return false
 }
 
-// ready reports whether the routing that v needs is known. An expert needs its own layer's routing. With the balancing
-// loss, the loss and the backward need the load of all layers and ranks.
+// ready reports whether the routing that v needs is known on the host. An expert needs the routing of its own layer. If
+// the pass has a load-balancing loss, that loss and the backward need the load of all layers and ranks.
 func (x *expertLaunches) ready(p *Pass, v schedule.Visit) (Cause, bool) {
 	if x.balances(p) && (v.Loss || v.Phase == schedule.Backward) && !x.knowsLoad() {
 		return StallRouting, false
@@ -290,7 +290,8 @@ func (x *expertLaunches) ready(p *Pass, v schedule.Visit) (Cause, bool) {
 // even if nobody reads the tile.
 func (x *expertLaunches) idle(p *Pass, v schedule.Visit) bool { return p.OnDemand && x.routed.idle(v) }
 
-// begin skips the forward of an idle expert.
+// begin skips a launch of an expert to which the router has sent no token, unless the launch must set the expert's
+// gradient to zero. For other launches it adds the expert's pairs and counts to e.
 func (x *expertLaunches) begin(v schedule.Visit, e *enqueue) (skip bool) {
 	if x.routed.idle(v) && !v.Grad() {
 		return true
@@ -326,7 +327,7 @@ func (x *expertLaunches) programDone() { x.routed, x.load, x.counted = routing{}
 // balances reports whether p has the load-balancing loss.
 func (x *expertLaunches) balances(p *Pass) bool { return x.balance.layers > 0 && !p.Eval }
 
-// knowsLoad reports whether the load of all layers and ranks is known.
+// knowsLoad reports whether the experts' load, summed over all layers and ranks, is known.
 func (x *expertLaunches) knowsLoad() bool {
 	if x.balance.distributed {
 		return x.load != nil
@@ -334,7 +335,7 @@ func (x *expertLaunches) knowsLoad() bool {
 	return len(x.routed) == x.balance.layers
 }
 
-// wholeLoad returns the load of all layers and ranks.
+// wholeLoad returns the experts' load, summed over all layers and ranks. It must be known (knowsLoad).
 func (x *expertLaunches) wholeLoad() expertLoad {
 	if x.balance.distributed {
 		return *x.load

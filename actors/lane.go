@@ -430,7 +430,7 @@ func (r *lane) makeStalls() error {
 	return nil
 }
 
-// drain waits until the device has completed all enqueued work.
+// drain waits until the lane's device has completed all enqueued work. It returns the errors of the streams.
 func (r *lane) drain() (err error) {
 	for _, s := range r.streams() {
 		err = errors.Join(err, s.Sync())
@@ -448,7 +448,7 @@ type slot struct {
 	index       int       // of a weight slot
 }
 
-// onDevice views the hidden state of a number of tokens in an activation slot.
+// onDevice views the hidden state of this many tokens in activation slot s, which is in device memory.
 func (r *lane) onDevice(s *slot, tokens int) layers.Hidden {
 	return layers.OnDevice(s.mem.Tensor(r.plan.Spec.Act, 0, int64(tokens)*int64(r.plan.Spec.Config.HiddenSize)))
 }

@@ -9,11 +9,12 @@ import (
 	"mt/layers"
 )
 
-// This file orthogonalizes momentum matrices on the device for the Optimizer (optim.Muon). For each matrix, the host
-// updates the momentum and writes the input of the orthogonalization into a matrix buffer. The device of the layer's
-// lane orthogonalizes the matrix on separate streams. The host then applies the result to the weights. Three matrices
-// may be in progress at once, also of two layers. A layer is updated when its matrices and all its other weights (the
-// units) are updated.
+// This file orthogonalizes matrices of momentum for the optimizer Muon, on the device. For each matrix, the host
+// updates the momentum and writes the matrix to orthogonalize into a matrix buffer. The device of the layer's lane
+// orthogonalizes it on separate streams. The host then applies the result to the weights.
+//
+// Three matrices may be in progress at once, also of two layers. A layer is updated when its matrices and all its other
+// weights (the units) are updated.
 
 // matrixCore is the Optimizer's subcore for orthogonalized matrices. As a hook it takes over the updates of layers with
 // such matrices.

@@ -36,7 +36,7 @@ type offloaderSpec struct {
 // slabKeeper chooses the slab for each gradient. In some runs each layer owns a slab; in others layers share slabs in
 // turns.
 type slabKeeper interface {
-	// take returns the slab for a gradient. ok is false if none is free.
+	// take returns the number of the slab for a gradient. ok is false if no slab is free.
 	take(m GradComputed) (slab int, ok bool)
 	// sends lists the messages after a gradient or a part of one has landed: taker, which hands the gradient to the
 	// next actor, once all parts have landed. Before that the list is empty.
@@ -49,7 +49,7 @@ type wholeGrads struct{}
 
 func (wholeGrads) sends(_ GradComputed, taker send) []send { return []send{taker} }
 
-// ownSlabs gives layer l slab l, which is always free.
+// ownSlabs is the slab keeper of a run in which each layer owns a slab: layer l has slab l, which is always free.
 type ownSlabs struct{ wholeGrads }
 
 func (ownSlabs) take(m GradComputed) (int, bool) { return m.Layer, true }

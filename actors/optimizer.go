@@ -46,7 +46,8 @@ type optimizerSpec struct {
 	clip  float64 // bound of the global gradient norm (max_grad_norm); 0: no global clipping
 	bound float64 // bound of each layer's gradient norm, without clip; 0: no clipping
 	into  []int   // by layer: the layer whose gradient its own is added to; itself, unless two layers share a table
-	// frozen marks layers without a gradient, whose version alone advances. nil: none.
+	// frozen says by layer that it is frozen: it has no gradient and keeps its bytes, and only its version number
+	// advances. nil: none is.
 	frozen []bool
 	// distributed: there are several ranks. Gradients come from the Exchanger and are this rank's shares, summed over
 	// all ranks. The ranks agree on norms, and updates go to the Gatherer.
@@ -108,9 +109,9 @@ type subcore interface {
 type updateHook interface {
 	// ready reports whether the update of layer l can begin; if not, waits is the missing input.
 	ready(l int) (waits Cause, ok bool)
-	// begin takes over update u if the update is for this hook.
+	// begin takes over update u if this hook has a way of its own to do the update; otherwise ok is false.
 	begin(u update) (out []effect, ok bool)
-	// done follows when a layer has reached its new version.
+	// done is called when a layer has reached its new version.
 	done(m LayerUpdated) []effect
 }
 
@@ -171,7 +172,7 @@ type measure struct {
 	IDs         []int32
 }
 
-// measured reports a gradient's sum of squares.
+// measured reports a gradient's sum of squares to the Optimizer.
 type measured struct {
 	Layer   int
 	Squares float64
@@ -364,8 +365,11 @@ func (c *optimizerCore) dropMeasured(s *stepState) (out []effect) {
 	return out
 }
 
-// skip ends a step without updates once the gradient norm is known. A layer may still be being saved, because skipping
-// changes the layer's version but not its bytes. But if this step is saved too, the earlier save must end first.
+// skip ends a step whose loss or gradient norm is not finite: no layer is updated, only their versions advance. It
+// returns without an end while the norm is not known.
+//
+// The Checkpointer may still be saving a layer, because skipping does not change the layer's bytes. But if this step is
+// to be saved too, the earlier save must end first.
 func (c *optimizerCore) skip(s *stepState) []effect {
 	out := c.dropMeasured(s)
 	if !c.gate.normKnown(s) || s.closed.Save && slices.Contains(c.saving, true) { // the earlier save comes first
@@ -385,7 +389,8 @@ func (c *optimizerCore) finish(s *stepState, skipped bool) effect {
 	return c.listener.stepUpdated(StepUpdated{Step: s.step, GradNorm: c.gate.norm(s), Skipped: skipped, AdamStep: c.adam, NonFinite: c.skipped})
 }
 
-// squares returns the sum of squares over all layers, in layer order. known: every layer is measured.
+// squares returns the sum of squares of all gradients of the step, added in layer order. known: every layer's gradient
+// is measured.
 func (c *optimizerCore) squares(s *stepState) (sum float64, known bool) {
 	for _, sq := range s.squares {
 		sum += sq
@@ -397,8 +402,8 @@ func (c *optimizerCore) squares(s *stepState) (sum float64, known bool) {
 // is that of torch.nn.utils.clip_grad_norm_.
 func clipping(bound, norm float64) float64 { return min(1, bound/(norm+1e-6)) }
 
-// clipGate is the gate of global clipping. It opens for all layers when the norm over all of them is known. It skips a
-// step with a non-finite norm.
+// clipGate is the gate of global clipping. It opens for all layers when the gradient norm over all layers is known. If
+// the norm is not finite, the step is skipped: no layer is updated.
 type clipGate struct {
 	c       *optimizerCore
 	max     float64

@@ -32,8 +32,8 @@ func (m normAgreed) withResult(result any) message {
 	return m
 }
 
-// rankCore is the subcore for several ranks. It manages the gradients of this rank's shares, in exchange buffers and
-// share slabs.
+// rankCore is the subcore for several ranks. It manages the gradients of this rank's shares: the parts that all ranks
+// have sent, in exchange buffers, and their sums, in share slabs.
 type rankCore struct {
 	c      *optimizerCore
 	allIDs [][]int32 // unique ids of each rank's batch

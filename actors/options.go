@@ -60,8 +60,9 @@ type Options struct {
 	// Preferences are set if and only if Plan has a preference loss.
 	Preferences *Preferences
 	Saver       Saver // nil with Schedule.NoSave
-	// LinkStates: the Saver links the file of a layer's state instead of copying it. A layer is saved after its state
-	// is written, and its file is not written again before Saver.Layer returns. Requires one rank.
+	// LinkStates: the Saver hard-links the file of a layer's state instead of copying it. So a layer is saved only
+	// after its state is written to that file, and the file is not written again before Saver.Layer returns. Requires
+	// one rank.
 	LinkStates bool
 	// OnStep and OnEval, which may be nil, receive the reports in order, never two at once. A step's OnStep returns
 	// before its checkpoint is committed.

@@ -14,8 +14,9 @@ import (
 	"mt/plan/rates"
 )
 
-// This file predicts a run. It runs the same actors, lanes and templates as a real run, on a device and a carrier with
-// virtual time, and computes nothing. The result is the time of every event on a machine with known rates.
+// This file predicts how long a run takes. It runs the same actors, lanes and templates as a real run, but on a device
+// and a carrier with virtual time, and computes nothing. The result is the time of every event on a machine with known
+// rates.
 
 // Predict runs o on a virtual clock with the rates of machine m, which must have passed rates.Machine.Check. After
 // every step it calls each, with the step's report and the busy time of every resource so far. It ignores Devices,

@@ -41,7 +41,7 @@ func (s *PairSums) numbers() []*float64 {
 	return []*float64{&s.Loss, &s.Nats, &s.Chosen, &s.Rejected, &s.Right, &s.LogChosen, &s.LogReject}
 }
 
-// add adds o to s.
+// add adds the sums in o to those in s.
 func (s *PairSums) add(o PairSums) {
 	s.Pairs, s.Targets = s.Pairs+o.Pairs, s.Targets+o.Targets
 	for i, x := range o.numbers() {

@@ -27,7 +27,7 @@ type process struct {
 	mu   sync.Mutex // held while a message is handled
 }
 
-// hub connects the processes of one run.
+// hub connects the actors of one run: it delivers their messages and runs their works through the carrier.
 type hub struct {
 	carrier
 	processes []*process
@@ -37,8 +37,8 @@ type hub struct {
 	watch     runWatch
 }
 
-// runWatch observes the works that a run does on the host, for the timeline. Its begin returns a record of the work,
-// which done completes.
+// runWatch observes the works that a run does on the host, for the timeline. begin returns a record of the work that
+// begins, and done gets this record when the work ends.
 type runWatch interface {
 	begin(id address, do task) *piece
 	done(p *piece)
@@ -78,7 +78,7 @@ type carrier interface {
 	result(w work, f func() (any, error)) (any, error)
 	// now returns the time of everything that is not work of devices.
 	now() time.Duration
-	// stop waits for the works in progress and ends all actors.
+	// stop waits for the works in progress and then ends all actors.
 	stop()
 }
 

@@ -46,7 +46,7 @@ type stagerCore struct {
 	links         bool   // checkpoints link the states' files
 }
 
-// stagedLayer is a layer with a state slot.
+// stagedLayer is a layer whose state is in a state slot or on its way there.
 type stagedLayer struct {
 	slot    int
 	round   int  // the save round at the start of its read
@@ -214,7 +214,8 @@ func (c *stagerCore) advance() (out []effect) {
 	return append(out, work{do: fetchState{Layer: l, Slot: s.slot}, done: []send{{stagerID, stateRead{l}}}})
 }
 
-// next returns the next layer to read: in a save round the next one to show, otherwise the next one to update.
+// next returns the next layer whose state to read: in a save round the next one to show to the Checkpointer, otherwise
+// the next one to update. ok is false if no state has to be read.
 func (c *stagerCore) next() (layer int, ok bool) {
 	switch {
 	case len(c.toShow) > 0:

@@ -19,7 +19,7 @@ func (c *stagerCore) setGradsOnDisk(onDisk []bool) {
 	c.grads = stagedGrads{onDisk: onDisk, writing: make([]int, len(onDisk)), due: make([]bool, len(onDisk))}
 }
 
-// has reports whether the gradient of layer l waits on a disk.
+// has reports whether layer l's gradient waits on a disk for the norm over all layers.
 func (g *stagedGrads) has(l int) bool { return g.onDisk != nil && g.onDisk[l] }
 
 // wantAll makes the gradients of all layers that wait on disks due: each will be read.

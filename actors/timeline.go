@@ -53,7 +53,7 @@ type piece struct {
 	holds        []*hold       // the slots that it uses
 }
 
-// arrow leads from the end of one piece to the start of another.
+// arrow is drawn in the trace from the end of one piece of work to the start of another that it has made possible.
 type arrow struct {
 	name     string
 	from, to *piece

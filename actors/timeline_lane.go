@@ -14,7 +14,7 @@ import (
 // This file traces the streams of a lane. Times come from events. For launches of a training step, the times are those
 // of the marks in stalls.go. So gaps of the compute stream in a trace are exactly its reported stalls.
 
-// laneTracer is the part of a tracer for one lane.
+// laneTracer traces what happens on one lane: it is the part of a tracer for the lane's streams.
 type laneTracer struct {
 	*tracer
 	r         *lane

@@ -2,10 +2,11 @@ package accounts
 
 import "fmt"
 
-// Purpose names a use of memory. Usage is planned, counted and shown by purpose.
+// Purpose is a use of memory, such as weight slots. Memory is planned, counted and shown by purpose.
 type Purpose uint8
 
-// Purposes of device memory come first, then HostStaging, then the purposes of host arenas.
+// The purposes of device memory come first, then HostStaging, then the purposes of host arenas (large allocations of
+// host memory).
 const (
 	WeightSlots     Purpose = iota // slots for weight tiles on the device
 	GradientBuffers                // buffers on the device that accumulate gradients

@@ -141,7 +141,7 @@ func addressOfInts(v []int32) uintptr { return uintptr(unsafe.Pointer(&v[0])) }
 // addressOfHandle returns the address v of a request handle, as an argument for an MPI function.
 func addressOfHandle(v *uint64) uintptr { return uintptr(unsafe.Pointer(v)) }
 
-// Error is a failed MPI call.
+// Error is the error of an MPI function that returned a code other than 0.
 type Error struct {
 	Rank int    // rank of this process; -1 if not known yet
 	Call string // the C function

@@ -101,7 +101,7 @@ type place struct {
 	name  [256]byte
 }
 
-// findHosts determines the host of each rank.
+// findHosts finds out the host of each rank: ranks with shared memory are on one host.
 func (w *mpiWorld) findHosts() error {
 	e, k := w.engine, &w.engine.lib.constants
 	if err := e.call(&e.lib.commSplitType, k.world, k.shared, 0, k.infoNull, e.lib.out(1)); err != nil {
@@ -488,7 +488,7 @@ type flight struct {
 	done    func(error)
 }
 
-// errEnded is the error of operations after MPI was finalized.
+// errEnded is the error of an operation that begins, or is still waiting, after MPI was finalized.
 var errEnded = errors.New("MPI was finalized")
 
 // Polling of operations in flight. The goroutine first polls eagerTests times without pause, because a small message
@@ -504,8 +504,9 @@ func newEngine(l *library) *engine {
 	return e
 }
 
-// post schedules f on the goroutine, after earlier posts, and never blocks. If MPI is finalized, post returns false and
-// does not run f. If MPI is finalized before f's turn, f receives errEnded and must not call MPI.
+// post schedules f to run on the engine's goroutine, after earlier posts, and never blocks. If MPI is finalized, post
+// returns false and does not run f. If MPI is finalized before f's turn comes, f receives errEnded and must not call
+// MPI.
 func (e *engine) post(f func(error)) bool {
 	e.mu.Lock()
 	if e.ended {
@@ -571,7 +572,7 @@ func (e *engine) isEnded() bool {
 	return e.ended
 }
 
-// runTodo runs the functions that post has scheduled, and reports whether there were any.
+// runTodo runs the functions that post has scheduled. It reports whether there were any.
 func (e *engine) runTodo() bool {
 	e.mu.Lock()
 	todo := e.todo

@@ -47,8 +47,7 @@ func (a Average) Means(planes []State) []Mean {
 	return nil
 }
 
-// factors returns the two factors for lerp in update number step: the interpolation weight and the mask, which
-// lerpFactors explains.
+// factors returns the factors with which lerp moves the average in update number step; lerpFactors explains them.
 func (a Average) factors(step int64) *coefs {
 	decay := a.Decay
 	if step <= a.After+1 {

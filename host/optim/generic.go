@@ -57,7 +57,7 @@ var generic = kernels{
 	rounds: roundKernels{widenGeneric, roundGeneric},
 }
 
-// grads returns the n gradients at p as a slice.
+// grads returns the n gradients at address p as a slice of fp32 values or of the bits of bf16 values.
 func grads[E float32 | uint16](p *byte, n int) []E {
 	return unsafe.Slice((*E)(unsafe.Pointer(p)), n)
 }

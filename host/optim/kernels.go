@@ -139,8 +139,8 @@ func (k *kernels) moveWhole(by rule, x weightAt, m, v *float32, kind gradKind, g
 	}
 }
 
-// prepared updates n elements of a matrix's momentum m by the gradient grad. It writes the elements of the matrix to
-// orthogonalize to out, in the type that to names.
+// prepared updates n elements of a matrix's momentum m by the gradient grad. It writes these elements of the matrix to
+// orthogonalize to out, in type to (fp32 or bf16).
 func (k *kernels) prepared(m *float32, kind gradKind, grad *byte, to gradKind, out *byte, n int, c *coefs) {
 	whole := n / k.lanes * k.lanes
 	if whole > 0 {

@@ -49,7 +49,7 @@ func (a Adjust) of(rows, cols int) float64 {
 	return math.Sqrt(max(1, float64(rows)/float64(cols)))
 }
 
-// momentum is the plane of a matrix's momentum.
+// momentum is the plane that stores the momentum of matrices in fp32.
 var momentum = moment{Plane{Name: "momentum", DType: F32, Kind: "moments", Of: "Muon"}, true}
 
 // Matrix is a matrix that Muon orthogonalizes as a whole, one tensor as in PyTorch. A parameter that mt stacks (q, k

@@ -194,7 +194,7 @@ func MasterBytes(l model.Layout) int64 {
 	return 4 * l.Elems
 }
 
-// State is the memory of one plane of one layer, or of the rank's share of it.
+// State is the memory of one plane of a layer: of the whole plane, or of the part that belongs to the rank's share.
 type State struct {
 	Placed
 	From int64  // index in the plane of the first value in Data: the start of the rank's share

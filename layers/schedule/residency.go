@@ -31,14 +31,15 @@ type Release struct {
 	Pass   bool // copy it to another lane's slot, or to the host for that lane
 }
 
-// residency is the resulting plan: takes in order, releases by launch, and the objects still in slots at the end.
+// residency is the plan that planResidency makes: takes in order, releases by launch, and the objects still in slots at
+// the end.
 type residency struct {
 	takes    []Take
 	releases map[int][]Release
 	held     []int
 }
 
-// resident is the simulated state of an object in a slot.
+// resident is the planned state of an object that is in a slot.
 type resident struct {
 	last  int  // launch of its latest use; −1: before the first launch
 	dirty bool // the host has no current copy

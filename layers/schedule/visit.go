@@ -49,7 +49,7 @@ const (
 	ReadsGrad                           // reads the gradient of the layer's output
 )
 
-// Has reports whether u contains all of v.
+// Has reports whether the set u contains everything in the set v.
 func (u Uses) Has(v Uses) bool { return u&v == v }
 
 // Phase is the purpose of a visit.
@@ -110,7 +110,7 @@ func (v Visit) FirstPart() bool { return v.Part == v.edge(v.Phase == Backward) }
 // LastPart reports whether the visit is the last in a sweep over the parts of the head.
 func (v Visit) LastPart() bool { return v.Part == v.edge(v.Phase != Backward) }
 
-// edge returns the index of the layer's last part if top is set, otherwise 0.
+// edge returns the index of the last part of the visit's layer if top is true, and 0, the first part, otherwise.
 func (v Visit) edge(top bool) int {
 	if top {
 		return v.Parts - 1
