@@ -126,7 +126,7 @@ func (r *lane) gather(e gatherRows) {
 	host.GatherRows(b.staging[b.ints:b.ints+b.rows.Mem().Bytes], r.plan.Layouts[0], r.o.Home.Tile(0), 0, e.p.Batch.UniqueIDs, r.o.Pool)
 }
 
-// upload enqueues the copies of the staging buffer to the device.
+// upload enqueues the copies of a batch's staging buffer to the device: the lists of int32, then the embedding rows.
 func (r *lane) upload(b *batchSlot) {
 	used := b.rows.Len * r.plan.Spec.Act.Size()
 	b.place.upload(b.mem.Slice(0, b.ints), b.staging[:b.ints])
@@ -136,14 +136,14 @@ func (r *lane) upload(b *batchSlot) {
 	r.h2d.Record(b.ready)
 }
 
-// putInts writes v as little-endian int32.
+// putInts writes v to dst as little-endian int32.
 func putInts(dst []byte, v []int32) {
 	for i, x := range v {
 		binary.LittleEndian.PutUint32(dst[4*i:], uint32(x))
 	}
 }
 
-// putFloats writes v as little-endian float32.
+// putFloats writes v to dst as little-endian float32.
 func putFloats(dst []byte, v []float32) {
 	for i, x := range v {
 		binary.LittleEndian.PutUint32(dst[4*i:], math.Float32bits(x))

@@ -28,18 +28,18 @@ func newCheckpointerCore(layers, step int) *checkpointerCore {
 	return &checkpointerCore{layers: layers, reported: step}
 }
 
-// openSave begins a checkpoint: it checks the disk and creates the directory.
+// openSave is the task of beginning a checkpoint: it checks the space on the disk and creates the folder.
 type openSave struct{ Save SaveRequested }
 
 type saveOpened struct{}
 
-// saveLayer writes one layer of the checkpoint.
+// saveLayer is the task of writing one layer of the checkpoint.
 type saveLayer struct{ Layer int }
 
 type layerWritten struct{ Layer, Step int }
 
-// commitSave makes the checkpoint valid by renaming its folder. The step's report comes first, so no checkpoint is
-// ahead of the log.
+// commitSave is the task of making the checkpoint valid, by renaming its folder. The step's report comes first, so no
+// checkpoint is ahead of the log.
 type commitSave struct {
 	Save      SaveRequested
 	AdamStep  int64

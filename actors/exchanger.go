@@ -63,7 +63,7 @@ type exchange struct {
 	AllIDs                    [][]int32
 }
 
-// exchanged reports that exchange is done.
+// exchanged tells the Exchanger that the exchange of a layer's gradient is done.
 type exchanged struct{ Layer int }
 
 // toExchanger makes the message that sends a landed gradient to the Exchanger. It adds the unique token ids of all
@@ -108,8 +108,8 @@ func (c *exchangerCore) merge(landed int) []effect {
 	return nil
 }
 
-// ready reports whether the gradient of layer l can be exchanged: it has landed, and the gradients of layers that share
-// its table are added.
+// ready reports whether the gradient of layer l can be exchanged: it has landed, and if layers share a table, their
+// gradients are added.
 func (c *exchangerCore) ready(l int) bool {
 	for k, into := range c.into {
 		if into == c.into[l] && (c.landed[k] == nil || k != into && !c.merged[k]) {
@@ -210,7 +210,7 @@ type shareSum struct {
 	ids     []int32
 }
 
-// summed reports that this rank's share of a layer's gradient is summed.
+// summed tells the Optimizer that this rank's share of a layer's gradient is summed over all ranks.
 type summed struct {
 	Layer   int
 	Squares float64
@@ -228,7 +228,7 @@ func (e sumShare) start(r *lane, w work) error {
 	return nil
 }
 
-// sumShare does the work of the task.
+// sumShare adds up the parts of task e and computes the sum of squares.
 func (r *run) sumShare(e sumShare) (out shareSum) {
 	g, own, pool := r.gradients[e.Layer], r.plan.Share(e.Layer), r.o.Pool
 	var parts []optim.Grad

@@ -116,8 +116,8 @@ type routed struct {
 	probs   []float32
 }
 
-// landedRouting reads the routing that offloadRouting has copied to host memory. A prediction has none and assumes that
-// all experts get equally many tokens.
+// landedRouting returns the routing that offloadRouting has copied to host memory. A prediction has no routing; it
+// assumes that all experts get equally many tokens.
 func (r *lane) landedRouting(p *Pass) (out routed) {
 	if r.o.predicted != nil {
 		out.offsets = r.evenOffsets(int(p.Batch.Tokens))

@@ -14,13 +14,13 @@ type feederCore struct {
 	busy  bool
 }
 
-// packBatch reads the rows of a step and packs its batch.
+// packBatch is the task of reading the rows of a step and packing them into a batch.
 type packBatch struct {
 	Step int
 	Eval bool
 }
 
-// batchPacked reports the packed batch to the Feeder.
+// batchPacked brings the packed batch to the Feeder.
 type batchPacked struct{ ready BatchReady }
 
 func (m batchPacked) withResult(result any) message {

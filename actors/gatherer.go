@@ -28,10 +28,10 @@ func newGathererCore(lanes int, d plan.Depths) *gathererCore {
 	return &gathererCore{lanes: lanes, ahead: d.GathersAhead}
 }
 
-// gather completes the tile of a layer from the shares of all ranks.
+// gather is the task of completing the tile of a layer: each rank sends the part that it has updated to all others.
 type gather struct{ Layer, Version int }
 
-// gathered reports that gather is done.
+// gathered tells the Gatherer that the gather of a layer is done: the tile is complete.
 type gathered struct{ Layer int }
 
 func (c *gathererCore) step(msg message) []effect {

@@ -16,8 +16,8 @@ import (
 // Three matrices may be in progress at once, also of two layers. A layer is updated when its matrices and all its other
 // weights (the units) are updated.
 
-// matrixCore is the Optimizer's subcore for orthogonalized matrices. As a hook it takes over the updates of layers with
-// such matrices.
+// matrixCore is the Optimizer's subcore for matrices that a device orthogonalizes. It is a hook too: it takes over the
+// updates of layers with such matrices.
 type matrixCore struct {
 	c            *optimizerCore
 	buffers      [][]int // by lane: the free matrix buffers
@@ -37,7 +37,7 @@ func newMatrixCore(c *optimizerCore) {
 	c.subcores, c.hooks = append(c.subcores, p), append(c.hooks, p)
 }
 
-// unitsUpdated reports that the units of a layer with matrices are updated.
+// unitsUpdated tells the Optimizer that the units of a layer, its weights outside matrices, are updated.
 type unitsUpdated struct{ Layer int }
 
 // prepareMatrix is the task of updating the momentum of a matrix on the host and writing the input of the

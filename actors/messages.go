@@ -190,7 +190,7 @@ type GradLanded struct {
 	Step, Layer, Slab int
 	Lane              laneID  // the slab's lane
 	IDs               []int32 // unique ids of the batch, ascending: row i of the embedding's gradient belongs to IDs[i]
-	// AllIDs are the IDs of all ranks, by rank. nil: there is one rank.
+	// AllIDs has the unique token ids of each rank's batch, by rank. nil: there is one rank.
 	AllIDs [][]int32
 }
 
@@ -272,7 +272,7 @@ type SaveRequested struct {
 }
 
 // GradMeasured hands a slab, whose gradient's sum of squares is known, to the Stager. The Stager writes the gradient to
-// a disk. It waits there for the gradient norm over all layers.
+// a disk. The gradient waits there until the norm over all layers is known.
 type GradMeasured struct {
 	Layer, Slab int
 	Lane        laneID // the slab's lane
@@ -297,15 +297,16 @@ type StateUpdated struct {
 	Updated LayerUpdated
 }
 
-// StateFlushed reports to the Checkpointer that the state of a layer is written to its disk and still in its state
-// slot. The Stager sends it if checkpoints hard-link the files of states.
+// StateFlushed tells the Checkpointer that the state of a layer is written to its disk, and that the state slot still
+// holds it. The Stager sends the message only if checkpoints hard-link the files of states.
 type StateFlushed struct{ Layer int }
 
 // StatesWanted asks for all states that are on disks, so that the Checkpointer can save them. The Conductor sends it to
 // the Optimizer. When the Optimizer has no update in progress, it sends StatesWanted to the Stager.
 type StatesWanted struct{}
 
-// LayerSaved reports that a layer of a checkpoint is written, though not yet synced.
+// LayerSaved tells the Optimizer and the Stager that a layer of a checkpoint is written (not yet synced). The layer may
+// then be updated again, and its state slot may be freed.
 type LayerSaved struct{ Step, Layer int }
 
 // SaveDone reports that a checkpoint is complete.
@@ -335,7 +336,7 @@ type StepAbortRequested struct{ Step int }
 // StepDropped reports that a step has updated no layer and will update none.
 type StepDropped struct{ Step int }
 
-// Failed tells the Conductor of a fault. The first one ends the run.
+// Failed tells the Conductor that something has failed. The first failure ends the run and is its error.
 type Failed struct {
 	Actor address
 	Err   error
@@ -345,7 +346,7 @@ type Failed struct {
 // committed.
 type StepReported struct{ Step int }
 
-// StepReport is the report of a step. The Conductor sends it; the Reporter adds the fields from Elapsed on.
+// StepReport is the report of a step. The Conductor makes it; the Reporter fills in the fields from Elapsed on.
 type StepReport struct {
 	Step, Prog     int
 	Loss, GradNorm float64

@@ -70,7 +70,7 @@ type gradients interface {
 	measure(s *stepState, l int) []effect
 	// measured handles the end of this computation.
 	measured(s *stepState, l int) []effect
-	// free frees the gradient's memory after layer l's update; drop does so if the step is skipped.
+	// free frees the memory of layer l's gradient after the layer's update. drop does the same if the step is skipped.
 	free(s *stepState, l int) []effect
 	drop(s *stepState, l int) []effect
 }
@@ -94,8 +94,8 @@ type updateListener interface {
 	stepUpdated(m StepUpdated) effect
 }
 
-// subcore is a core within the Optimizer, with its own messages and works. Only some runs have one, for example for
-// states on disks.
+// subcore is a part of the Optimizer's core with messages and works of its own. Only some runs have one, for example
+// for states on disks.
 type subcore interface {
 	// take handles msg. ok is false if the message is not for this subcore.
 	take(msg message) (out []effect, ok bool)
@@ -136,7 +136,7 @@ type stepState struct {
 // noSlab marks a gradient that is in no slab: the gradient has not landed yet, or the Stager has taken it.
 const noSlab = -1
 
-// newOptimizerCore makes an Optimizer of len(x.into) layers in state start.
+// newOptimizerCore makes an Optimizer of len(x.into) layers. Training continues from state start.
 func newOptimizerCore(x optimizerSpec, start State) *optimizerCore {
 	n := len(x.into)
 	c := &optimizerCore{optimizerSpec: x, layers: n, version: start.Step, adam: start.AdamStep, skipped: start.NonFinite, saving: make([]bool, n)}
@@ -195,7 +195,7 @@ type update struct {
 // rate returns the learning rate, Adam's step count and the clipping factor of update u.
 func (u update) rate() optim.Rate { return optim.Rate{LR: u.LR, Step: u.AdamStep, Clip: u.Clip} }
 
-// updateDone reports that update is done.
+// updateDone tells the Optimizer that the update of a layer is done.
 type updateDone struct{ Layer int }
 
 func (c *optimizerCore) step(msg message) (out []effect) {
@@ -553,7 +553,7 @@ func (r *run) chooseUpdaters() {
 	}
 }
 
-// updateFromSlab updates a layer with the gradient in its slab.
+// updateFromSlab updates a layer with the gradient that is in a slab.
 func (r *run) updateFromSlab(l *host.LayerState, e update) {
 	l.Update(r.slabOf(e), r.o.Optimizer, e.rate())
 }

@@ -14,10 +14,10 @@ type merge struct {
 	IDs        []int32
 }
 
-// merged reports that merge is done.
+// merged tells the Optimizer that the rows are added to the table's gradient.
 type merged struct{ Layer int }
 
-// tiedCore is the subcore for a shared table. It manages the gradients of both layers.
+// tiedCore is the subcore for two layers that share a table. It manages the gradients of both layers.
 type tiedCore struct {
 	slabs
 	c           *optimizerCore

@@ -43,8 +43,8 @@ type Options struct {
 	Start    State
 	// Optimizer makes the updates. nil: the run makes none.
 	Optimizer optim.Optimizer
-	// Matrices orthogonalizes whole matrices (Muon), if the plan has NSSteps > 0. Optimizer is then Matrices or wraps
-	// it. nil: no matrices.
+	// Matrices is the optimizer of whole matrices (Muon), if the plan has NSSteps > 0. Optimizer is then equal to
+	// Matrices or wraps it. nil: no matrices.
 	Matrices *optim.Muon
 	// ThroughHost sends activations between lanes through the host even if their devices reach each other.
 	ThroughHost bool
@@ -52,7 +52,7 @@ type Options struct {
 	// clipping. Plan.Clip is set for global clipping.
 	MaxGradNorm float64
 	LayerNorms  bool
-	// Batch packs the batch of a training step or, with eval, of an evaluation pass. step counts from 1.
+	// Batch packs and returns the batch of a training step or, with eval, of an evaluation pass. step counts from 1.
 	Batch func(step int, eval bool) (*data.Batch, error)
 	// Ending, which may be nil, is called once when the run ends, before the run waits for calls of Batch. These calls
 	// must then return.
@@ -76,7 +76,7 @@ type Options struct {
 	predicted *prediction
 	// Wrap, unless nil, wraps the device of a predicted run.
 	Wrap func(device.Device) device.Device
-	// Timeline receives the timeline of the run. nil: none is recorded.
+	// Timeline records the run for traces and viewers. nil: nothing is recorded.
 	Timeline *timeline.Recorder
 	// Stop, when closed, ends the run after the step in progress. With several ranks, one Stop ends all ranks after the
 	// same step.

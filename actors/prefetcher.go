@@ -44,13 +44,13 @@ type prefetcherSpec struct {
 type server interface {
 	// take handles msg. ok is false if the message is not for this server.
 	take(msg message) (out []effect, ok bool)
-	// serve serves a program's takes as far as possible.
+	// serve gives free slots to the program's next takes, and fills them, as far as slots and contents allow.
 	serve(s *prefetchState) []effect
 	// served reports whether all takes are served.
 	served(s *prefetchState) bool
 }
 
-// versionState is the content of a layer's last LayerUpdated.
+// versionState has what a layer's last message LayerUpdated said.
 type versionState struct {
 	version int
 	waited  Cause // what the update waited for: the Checkpointer, a disk, or nothing
@@ -154,7 +154,7 @@ func (c *prefetcherCore) upToDate(p *Pass, layers ...int) (ok bool, cause Cause)
 	return true, cause
 }
 
-// batchServer fills batch slots.
+// batchServer is the server that fills batch slots.
 type batchServer struct {
 	c    *prefetcherCore
 	free []int
@@ -166,7 +166,7 @@ type gatherRows struct {
 	Slot int
 }
 
-// rowsGathered reports that gatherRows is done.
+// rowsGathered tells the Prefetcher that a batch is written into a slot's staging buffer.
 type rowsGathered struct {
 	p    *Pass
 	sent BatchFetched
@@ -233,7 +233,7 @@ func (e fetchBatch) start(r *lane, _ work) error {
 	return r.enqueued("prefetch the batch of step %d", e.p.Step)
 }
 
-// tileServer fills weight slots.
+// tileServer is the server that fills weight slots.
 type tileServer struct {
 	c       *prefetcherCore
 	classes []schedule.Class           // by weight slot: its class
@@ -558,7 +558,8 @@ func (r *lane) upErr() error {
 	return nil
 }
 
-// enqueued returns an error if upErr has one. The format what and args name the operation that was just enqueued.
+// enqueued reports whether a copy was enqueued well: it returns the error of upErr, if any. The format what and args
+// name the operation in the error.
 func (r *lane) enqueued(what string, args ...any) error {
 	if err := r.upErr(); err != nil {
 		return fmt.Errorf(what+": %w", append(args, err)...)

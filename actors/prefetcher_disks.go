@@ -24,13 +24,13 @@ type diskHook struct {
 // awaitSlot is the task of waiting until the device has finished with a weight slot.
 type awaitSlot struct{ Layer, Slot int }
 
-// slotIdle reports that awaitSlot is done.
+// slotIdle tells the Prefetcher that the device has finished with a weight slot.
 type slotIdle struct{ grantedTile }
 
 // readParams is the task of reading a tile from its disk into the param buffer of a weight slot.
 type readParams struct{ Layer, Tile, Slot, Step int }
 
-// paramsRead reports that readParams is done.
+// paramsRead tells the Prefetcher that a tile is read from its disk into a param buffer.
 type paramsRead struct{ grantedTile }
 
 func (x *diskHook) take(msg message) ([]effect, bool) {

@@ -53,7 +53,7 @@ type laneWatch interface {
 	stepDone(t *passTimeline)
 }
 
-// noWatch is the watch of a run without a timeline (timeline.go).
+// noWatch observes nothing. It is the watch of a run without a timeline.
 type noWatch struct{}
 
 func (noWatch) begin(address, task) *piece                                     { return nil }

@@ -10,7 +10,8 @@ import (
 	"mt/host/optim"
 )
 
-// rankComm is a run's communication with other ranks. A nil rankComm belongs to a run with one rank.
+// rankComm is what a rank needs to exchange data with the other ranks: communicators and buffers. nil: the run has one
+// rank.
 type rankComm struct {
 	rank, size                          int
 	gradients, weights, agreement, norm cluster.Comm

@@ -77,13 +77,13 @@ func stagingOrder(onDisk []bool, into []int, clip bool) []int {
 // fetchState is the task of reading a layer's state from its disk into a state slot.
 type fetchState struct{ Layer, Slot int }
 
-// stateRead reports that fetchState is done.
+// stateRead tells the Stager that a layer's state is read from its disk.
 type stateRead struct{ Layer int }
 
 // flushState is the task of writing a layer's state from its slot to the disk.
 type flushState struct{ Layer int }
 
-// stateWritten reports that flushState is done.
+// stateWritten tells the Stager that a layer's state is written to its disk.
 type stateWritten struct{ Layer int }
 
 // dropState is the task of freeing a state slot's memory. The state was read in vain: it must be read again for a save.

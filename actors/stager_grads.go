@@ -36,7 +36,7 @@ func (e putGrad) start(r *lane, w work) error {
 	return nil
 }
 
-// gradWritten reports to the Stager that putGrad has written the layer's gradient to the disk.
+// gradWritten tells the Stager that a layer's gradient is written to the disk.
 type gradWritten struct{ GradMeasured }
 
 // fetchGrad is the task of reading the gradient of a layer into the layer's state slot.
@@ -49,7 +49,7 @@ func (e fetchGrad) start(r *lane, w work) error {
 	return nil
 }
 
-// gradRead reports that fetchGrad is done.
+// gradRead tells the Stager that a layer's gradient is read from the disk.
 type gradRead struct{ Layer int }
 
 // putGrad queues the write of a measured gradient to its disk.

@@ -17,8 +17,8 @@ type stalls struct {
 	all       []device.Event        // every event made
 	timelines map[int]*passTimeline // by pass
 	last      device.Event          // the start of the next timeline; nil: its first mark
-	// ends are events at which one timeline ends and no other begins, because skip was called. They are reused after
-	// the next timeline is read.
+	// ends are events at which one timeline ends and no other begins, because skip was called. They become free for new
+	// marks after the next timeline is read.
 	ends  []device.Event
 	watch laneWatch // notified of every summed mark
 }
@@ -84,10 +84,10 @@ func (c *stalls) timeline(s device.Stream, prog int) *passTimeline {
 	return t
 }
 
-// waited marks that the stream has waited since the previous mark.
+// waited sets a mark: the stream has waited, for this cause, since the previous mark.
 func (t *passTimeline) waited(cause Cause) { t.mark(mark{cause: cause}) }
 
-// worked marks that the stream has worked since the previous mark.
+// worked sets a mark: the stream has worked since the previous mark.
 func (t *passTimeline) worked() { t.mark(mark{busy: true}) }
 
 func (t *passTimeline) mark(m mark) {

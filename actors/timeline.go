@@ -81,7 +81,7 @@ type hold struct {
 	released   bool   // no piece will follow
 }
 
-// object identifies an activation. Zero: none.
+// object identifies an activation: by its program, counted from 1, and its number in the program's Objects. Zero: none.
 type object struct{ prog, id int }
 
 // The kinds of credits in a trace. A head slot is a weight slot of class Whole.
@@ -367,8 +367,8 @@ func (t *tracer) packs(e packBatch, p *piece) {
 	t.takes(c, "batch", p)
 }
 
-// takesBatch records that p takes the batch of a pass, which frees the batch's place. Batches of an evaluation are
-// taken in order, so they need no number.
+// takesBatch records that p takes the batch of a pass, so another batch can be packed in its place. The batches of an
+// evaluation are taken in order, so they need no number.
 func (t *tracer) takesBatch(pass *Pass, p *piece) {
 	e := packBatch{Step: pass.Step}
 	if pass.Eval {

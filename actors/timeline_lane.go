@@ -23,9 +23,9 @@ type laneTracer struct {
 	all, free []device.Event
 	closed    bool
 
-	// shift is added to the device's time to get the time shown in the trace. Each finished work bounds shift: the work
-	// ends after it was enqueued and before its notification. low and high are these bounds since the last correction
-	// of the clocks.
+	// shift is added to the device's time to get the time shown in the trace. low and high bound it since the clocks
+	// were last corrected. The bounds come from finished works: each ends after it was enqueued and before its
+	// notification.
 	shift, low, high time.Duration
 
 	routed  *piece // the router's last launch whose routing is not yet offloaded
@@ -33,7 +33,7 @@ type laneTracer struct {
 	loss    *piece // the launch that completes the losses of a pass
 }
 
-// streamTracer traces one stream. It records events around each work and reads them in order.
+// streamTracer traces one stream. It records events before and after each work and reads their times in order.
 type streamTracer struct {
 	of         *laneTracer
 	stream     device.Stream
@@ -190,7 +190,7 @@ func (l *laneTracer) close() {
 	l.tracer.close()
 }
 
-// begins records that the operations enqueued next belong to p.
+// begins makes p the current work: the operations enqueued next belong to it.
 func (s *streamTracer) begins(p *piece) {
 	l := s.of
 	var err error

@@ -76,8 +76,8 @@ func newLibrary(file string, symbol func(name string) uintptr) (*library, error)
 	return l, nil
 }
 
-// status calls the function and returns its error code. Arguments are integers or addresses. Addressed memory must not
-// move, and must live until the call, or the operation that the call starts, is complete.
+// status calls the function and returns its error code. Arguments are integers or addresses. The memory at an address
+// must not move. It must live until the call, or the operation that the call starts, is complete.
 func (f *function) status(args ...uintptr) int {
 	r, _, _ := purego.SyscallN(f.at, args...)
 	return int(int32(r))

@@ -29,7 +29,7 @@ type localCall struct {
 	done                   func(error)
 }
 
-// localComm is a communicator as one rank uses it.
+// localComm is the Comm of one rank: a communicator that all ranks of the process share, as this rank sees it.
 type localComm struct {
 	*localExchange
 	rank int

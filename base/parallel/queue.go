@@ -36,7 +36,7 @@ func (q *Queue[T]) Put(x T) bool {
 	return true
 }
 
-// Empty reports whether the reader has processed every item.
+// Empty reports whether the queue is empty and the reader has finished with every item that it took.
 func (q *Queue[T]) Empty() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

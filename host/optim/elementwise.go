@@ -18,7 +18,7 @@ type Elementwise interface {
 	decaying(by float64) Elementwise
 }
 
-// moment is one value of an element's optimizer state.
+// moment is a plane of an element-wise optimizer, with one value for each element, such as AdamW's m.
 type moment struct {
 	Plane
 	signed bool // false: never negative

@@ -63,8 +63,8 @@ type Matrix struct {
 // Elems is the number of elements of m.
 func (m Matrix) Elems() int64 { return int64(m.Rows) * int64(m.Cols) }
 
-// OfMatrices reports whether Muon updates parameter p as matrices. It excludes embedding, head and router, because
-// these look up or score rows instead of mapping one space to another.
+// OfMatrices reports whether Muon updates parameter p as matrices. It excludes embeddings, head and router. They look
+// up or score rows and do not map one space to another.
 func OfMatrices(p model.Param) bool {
 	return p.Dims == 2 && !p.F32 && p.Role != model.RoleEmbed && p.Role != model.RolePositions && p.Role != model.RoleLMHead
 }
@@ -121,7 +121,7 @@ type MatrixUpdate struct {
 	step int64   // see Rate
 }
 
-// MatricesAt returns an update of matrices at rate r.
+// MatricesAt returns the update of matrices with learning rate, step and clipping factor r.
 func (m Muon) MatricesAt(r Rate) *MatrixUpdate {
 	return &MatrixUpdate{of: m, clip: r.Clip, lr: r.LR, step: r.Step}
 }

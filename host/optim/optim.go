@@ -34,7 +34,7 @@ type Optimizer interface {
 	// Units cuts the tensors that l owns into units, in order. Every element is in one unit. If several elements share
 	// a value of a plane, as in quantized moments, they are in the same unit.
 	Units(l model.Layout) []Unit
-	// At returns the update of units at rate r.
+	// At returns the update of units with learning rate, step and clipping factor r.
 	At(r Rate) Update
 }
 

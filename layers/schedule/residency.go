@@ -94,7 +94,7 @@ func planResidency(uses []use, launches, slots int, onHost bool, held []int, ahe
 	return p.out, true
 }
 
-// residencyPlan is the state of the simulation.
+// residencyPlan is the state of planResidency while it goes through the launches.
 type residencyPlan struct {
 	slots  int
 	onHost bool
