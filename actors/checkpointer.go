@@ -16,9 +16,9 @@ type checkpointerCore struct {
 	ready    []LayerUpdated  // layers that can be written
 	last     LayerUpdated    // the last written layer of queue[0]
 	busy     bool            // a work is in progress
-	// stateOnDisk says by layer that its state is on a disk; nil: none. shown says by layer that the Stager holds its
-	// state in memory until the layer is saved. A layer that was just updated is saved without waiting for shown,
-	// unless checkpoints hard-link the states' files (links).
+	// By layer: stateOnDisk, whether its state is on a disk; nil: none is. shown, whether the Stager keeps its state in
+	// memory until the layer is saved. A layer that was just updated is saved without waiting for shown, unless
+	// checkpoints hard-link the files of states (links).
 	stateOnDisk, shown []bool
 	links              bool
 }

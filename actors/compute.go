@@ -473,9 +473,9 @@ func (r *lane) record(e enqueue, v schedule.Visit) {
 // A launch that lacks only this credit is not late: the device is busy with others. So the credit never causes a stall
 // (computeCore.ready).
 
-// The bounds of launches in progress: their number, and the sum of their tokens. One launch is always allowed. A
-// block's backward has about 80 operations, an expert's has 11. A long micro-batch repeats them for about every 16,384
-// tokens.
+// The bounds of launches in progress: their number, and the sum of their tokens. One launch is always allowed. The
+// bounds keep far below the driver's 1,024 operations: a block's backward has about 80 operations, an expert's has 11.
+// A long micro-batch repeats them for about every 16,384 tokens.
 const (
 	launchesAhead = 8
 	tokensAhead   = 8 * 16384

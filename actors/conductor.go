@@ -118,8 +118,8 @@ type evalState struct {
 	supervised int64     // tokens in sum
 }
 
-// diagnosis is the repeated forward of a batch after too many skipped steps. It finds the first layer with a non-finite
-// output, to name that layer in the run's error.
+// diagnosis is the search for the cause after too many skipped steps. It repeats the forward of a batch and finds the
+// first layer with a non-finite output, which the run's error names.
 type diagnosis struct {
 	step              int // the last skipped step
 	finite            int // the last earlier step that was not skipped
@@ -352,8 +352,8 @@ func (c *conductorCore) lossLanded(m LossLanded) []effect {
 	case p.Eval:
 		return c.evalLanded(p, m)
 	case c.diagnosis != nil:
-		// The run is about to fail. This step updates nothing. The Optimizer is told so, because it must free the slabs
-		// of the step's gradients.
+		// The run is about to fail, so this step updates nothing. The message to the Optimizer is needed all the same:
+		// the Optimizer must free the slabs of the step's gradients.
 		c.version = m.Step
 		return []effect{send{optimizerID, StepClosed{Step: m.Step, Skip: true}}}
 	case c.aborting: // the step is never closed

@@ -8,10 +8,11 @@ import (
 	"mt/plan"
 )
 
-// The Exchanger exists with several ranks. Layer by layer, it sends each rank a share of this rank's gradients. It
-// receives this rank's share from all others into exchange buffers and owns their credits. The order of layers is the
-// order of the backward, which is the same on all ranks whatever their timing. Collective operations require this. A
-// table that two layers share comes last, when both gradients are in one slab.
+// The Exchanger exists with several ranks. Layer by layer, it sends each rank that rank's share of the gradient that
+// this rank has computed. It receives this rank's share from all others into exchange buffers, whose credits it owns.
+//
+// Layers are exchanged in the order of the backward, which is the same on all ranks whatever their timing: collective
+// operations require one order. A table that two layers share comes last, when both gradients are in one slab.
 
 // exchangerCore is the pure part of the Exchanger.
 type exchangerCore struct {

@@ -76,10 +76,12 @@ func decodePairs(v []byte) (s PairSums) {
 // onPairs reports whether the run trains on pairs.
 func (r *run) onPairs() bool { return !r.plan.Spec.Preference.None() }
 
-// fillReferences computes what the head needs beside the tokens to train on pairs. It fills the fields of to, the
-// device's view of micro-batch m. place puts a list into the batch's staging buffer and returns its tensor. A batch
-// that stands in for a rank's missing rows has documents but no pairs. These documents have no targets, so their
-// reference values do not matter.
+// fillReferences sets what only training on preference pairs needs in to, the device's view of micro-batch m: the
+// reference model's log p of each document, and the weight of the likelihood loss. place puts a list into the batch's
+// staging buffer and returns its tensor.
+//
+// A batch that stands in for a rank's missing rows has documents but no pairs. These documents have no targets, so
+// their reference values do not matter.
 func (r *lane) fillReferences(p *Pass, m *data.MicroBatch, to *layers.MicroBatch, place func([]int32) device.Tensor) {
 	if !r.onPairs() || p.Eval {
 		return

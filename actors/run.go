@@ -94,9 +94,8 @@ func execute(o Options, c carrier, wait func(*run) error) (err error) {
 	return wait(r)
 }
 
-// leavePinned calls LeavePinned with the run's error. If that returns true, the process is about to end, and
-// leavePinned makes the devices leave host memory pinned. Unpinning takes long, and the end of the process does it
-// anyway.
+// leavePinned calls LeavePinned with the run's error. If that returns true, the process is about to end. leavePinned
+// then makes the devices leave host memory pinned, because the system releases the memory with the process.
 func (o *Options) leavePinned(err error) {
 	if o.LeavePinned == nil || !o.LeavePinned(err) {
 		return

@@ -44,17 +44,18 @@ func newRegisters(values, from []float32) (r registers) {
 	return r
 }
 
-// linesOf approximates the index of the nearest magnitude by linear functions. If the i-th magnitude of a dynamic tree
-// is nearest to a number, base + slope·number rounds to i or to i + 1. Kernels round the result and compare with one
-// border.
+// linesOf makes tables by which a kernel finds the nearest magnitude of a dynamic tree without a search. They contain
+// linear functions of a number: if the i-th magnitude is nearest to the number, base + slope·number rounds to i or to i
+// + 1. The kernel rounds the result and then compares the number with one border.
 //
-// Between two powers of ten the magnitudes are equidistant: the line is i where the i-th begins to be the nearest, and
-// i + 1 where it ends. Just above a power of ten, the magnitude below is still the nearest until the next line is 0.2
-// past its integer. 1 is already the nearest when its line is a quarter short. So a line may be off by a quarter, and
-// fp32 rounding is far smaller.
+// Between two powers of ten the magnitudes are equidistant, so one line (linear function) serves them all. The line is
+// i where the i-th magnitude begins to be the nearest, and i + 1 where it ends. Just above a power of ten, the
+// magnitude below it is still the nearest until the next line is 0.2 past its integer. 1 is already the nearest when
+// its line is a quarter short. So a line may be off by a quarter, and fp32 rounding is far smaller.
 //
-// The tables are indexed by the lower five bits of the exponent, for numbers from 2⁻³¹ to 1. The first has the
-// breakpoint, where the next exponent's line begins (infinite if this line holds throughout), then base, then slope.
+// The tables are indexed by the lower five bits of the exponent, for numbers from 2⁻³¹ to 1. The first table has the
+// number at which the line of the next power of ten begins; infinite if one line holds for the whole exponent. The
+// second has the bases, the third the slopes.
 func linesOf(magnitudes []float32) (lines [3][32]float32) {
 	below := func(x float64) (n int) {
 		for n < len(magnitudes) && float64(magnitudes[n]) < x {
