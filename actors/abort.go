@@ -7,8 +7,8 @@ import "fmt"
 // the step. After the first update, the step runs to its end. The device still completes the launches that are already
 // enqueued before Run returns.
 
-// StepAbortedError is the error of a run that has aborted its step or, with Eval, its evaluation. The run's Home has
-// the layers as they are after Reached.
+// StepAbortedError is the error of a run that has aborted a step or, with Eval, an evaluation. Reached is the state of
+// training at the end: the run's Home has the layers in this state.
 type StepAbortedError struct {
 	Reached State
 	Eval    bool

@@ -20,7 +20,7 @@ type agreePass struct {
 	Own passEnd
 }
 
-// passEnd is one rank's result of a pass.
+// passEnd is one rank's result of a pass, which the ranks exchange.
 type passEnd struct {
 	Sum float64 // sum of losses, in nats
 	// Pairs has the sums over the preference pairs of the pass; zero if the run does not train on pairs.

@@ -58,7 +58,7 @@ type launchHook interface {
 	done(v schedule.Visit, e enqueue) []effect
 	// computed adds to m what this hook knows about p's losses, such as the experts' load.
 	computed(p *Pass, m *LossComputed)
-	// programDone forgets a program whose launches are all enqueued.
+	// programDone drops what the hook keeps for a program, because all launches of the program are enqueued.
 	programDone()
 }
 
@@ -176,7 +176,7 @@ func (c *computeCore) admit(p *Pass) {
 	c.deferred = rest
 }
 
-// ready reports whether the next launch has all its inputs. If not, blocked is the missing one.
+// ready reports whether the next launch has all its inputs. If not, it stores the missing one in c.blocked.
 func (c *computeCore) ready(p *Pass) bool {
 	l := p.Launches[c.next]
 	v := p.Visits[l.Visit]
@@ -366,9 +366,8 @@ func (r *lane) launchError(e enqueue, v schedule.Visit, err error) error {
 	return fmt.Errorf("compute %s %s step %d: %w", r.names[v.Layer], v.Phase, e.p.Step, err)
 }
 
-// enqueue makes the compute stream wait for the launch's inputs and then run the launch. Outside evaluations it marks
-// the end of the waits and of the launch on the pass's timeline (stalls.go). marks is the number of the timeline's
-// marks so far.
+// enqueue makes the compute stream wait for the launch's inputs and then run the launch. In training it marks the end
+// of each wait and of the launch on the pass's timeline (stalls.go). It returns how many marks the timeline has so far.
 func (r *lane) enqueue(e enqueue, l schedule.Launch, v schedule.Visit) (marks int, err error) {
 	var t *passTimeline
 	if !e.p.Eval {
@@ -416,8 +415,8 @@ func (r *lane) waits(e enqueue, l schedule.Launch, v schedule.Visit) []wait {
 		out = append(out, wait{r.batches[e.Batch].ready, StallData})
 	}
 	if e.WaitWeights {
-		// If the fetch was late, the stream stood still before the launch was enqueued, which Blocked accounts for. The
-		// rest is the copy.
+		// The launch may have been enqueued late because the fetch was late; Blocked accounts for that time. The wait
+		// here is only for the rest of the copy.
 		if e.Weights >= 0 {
 			out = append(out, wait{r.weights[e.Weights].ready, StallWeights})
 		} else {
@@ -484,8 +483,8 @@ const (
 // runAhead lists the numbers of tokens of the launches that are enqueued and not complete, the oldest first.
 type runAhead []int
 
-// room reports whether a launch of this many tokens may be enqueued. An expert's launch counts 0 tokens: it has a few
-// large operations.
+// room reports whether a launch of this many tokens may be enqueued beside those in progress. An expert's launch counts
+// 0 tokens: it has a few large operations.
 func (a runAhead) room(tokens int) bool {
 	for _, n := range a {
 		tokens += n
@@ -542,7 +541,8 @@ func (l inSlab) grads(t layers.Tile, _, ids int) layers.Grads {
 
 func (inSlab) offload(layers.Tile, int, int, int) {}
 
-// allocGrads allocates the gradient buffers and registers the slabs for fast copies. An evaluation has neither.
+// allocGrads allocates the gradient buffers and registers the slabs, so that copies to them are fast. An evaluation has
+// neither.
 func (r *lane) allocGrads() (err error) {
 	p := r.plan
 	if p.EvalOnly {

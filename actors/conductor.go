@@ -33,9 +33,10 @@ type Schedule struct {
 	// StopEarly, which may be nil, is called with every evaluation. If it returns true, the run stops with the
 	// evaluated state.
 	StopEarly func(EvalReport) bool
-	// LR is the learning rate of a step.
+	// LR returns the learning rate of a step.
 	LR func(step int) float64
-	// DataPos is the data position after a step, for its checkpoint.
+	// DataPos returns the place in the data at which training continues after a step; the step's checkpoint contains
+	// it.
 	DataPos func(step int) int64
 	// EndsEpoch reports whether a step takes the last row of an epoch. It may be nil without SaveEpochs and EvalEpochs.
 	EndsEpoch func(step int) bool
@@ -47,7 +48,7 @@ func (s *Schedule) due(step, every int, epochs bool) bool {
 	return every > 0 && step%every == 0 || epochs && s.EndsEpoch(step)
 }
 
-// saves reports whether the schedule allows a checkpoint after a step.
+// saves reports whether the run may save a checkpoint after a step.
 func (s *Schedule) saves(step int) bool {
 	return !s.NoSave && !(s.NoFinalSave && step >= s.LastStep)
 }
@@ -67,12 +68,12 @@ type conductorCore struct {
 	program   *Pass // in progress: its losses have not landed
 	open      map[int]*stepInProgress
 	eval      evalState
-	// evaluated is an evaluation's report that waits for the report of its step. The evaluation's losses can land
-	// before StepUpdated arrives.
+	// evaluated is the report of an evaluation that must wait until its step is reported. An evaluation's losses can
+	// land before the message StepUpdated arrives.
 	evaluated *EvalReport
 	waited    Cause // what the planning of the next step waited for
-	// pairs returns the number of attended (query, key) pairs of a document, summed over all blocks. again counts the
-	// pairs of blocks whose attention the backward recomputes. nil: pairs are not counted.
+	// pairs returns the number of (query, key) pairs that attention computes for a document, summed over all blocks.
+	// again counts the pairs of blocks whose attention the backward recomputes. nil: pairs are not counted.
 	pairs        func(length int) (all, again int64)
 	adam         int64 // updates so far: Adam's step count
 	nonFinite    int
@@ -89,7 +90,7 @@ type conductorCore struct {
 	flushed      bool // the Reporter was asked to flush
 	finished     bool // the run has ended; later messages are ignored
 	statesOnDisk bool // some layers' states are on disks
-	// distributed: there are several ranks, see agreement.go.
+	// distributed: there are several ranks, which must agree on what to do next (agreement.go).
 	distributed  bool
 	landed       *LossLanded // losses of program, before the ranks agree; nil: not landed
 	agreeing     bool        // the ranks' agreement on program is in progress
@@ -99,7 +100,7 @@ type conductorCore struct {
 	balance      balancing   // the load-balancing loss, if several ranks must sum the load of experts; otherwise zero
 	routed       routing     // routings of program's layers, if the ranks sum the load of experts
 	loading      bool        // the sum of the load over the ranks has begun
-	// likelihood is Preferences.Likelihood, the weight of the likelihood loss of chosen answers.
+	// likelihood is the weight of the mean −log p of chosen answers in the loss of pairs (Preferences.Likelihood).
 	likelihood float64
 }
 

@@ -24,7 +24,7 @@ type experts struct {
 	mem   device.Mem
 	state layers.MoEState // of the current program
 	ready device.Event    // recorded when the pairs are sorted by expert
-	// balances says that the current pass adds the load-balancing loss. auxScale is lane.auxScale of its batch.
+	// balances: the current pass adds the load-balancing loss. auxScale is the result of lane.auxScale for its batch.
 	balances bool
 	auxScale float32
 	// Host memory. The routing of a layer is copied to offsets (the first pair of each expert) and probs (the expert's
@@ -249,7 +249,8 @@ func (r routing) idle(v schedule.Visit) bool {
 	return known && pairs == 0
 }
 
-// expertLaunches is Compute's hook for layers with experts.
+// expertLaunches is Compute's hook for layers with experts. It holds launches back until the routing that they need is
+// on the host.
 type expertLaunches struct {
 	lane    laneID
 	balance balancing

@@ -17,7 +17,7 @@ import (
 	"mt/plan"
 )
 
-// run is one run of the pipeline: its lanes, and everything that exists once.
+// run is one run of the pipeline: its lanes, and everything that a run has once, such as slabs.
 type run struct {
 	o         *Options
 	plan      *plan.Run
@@ -30,8 +30,8 @@ type run struct {
 	slabs     [][]byte        // sizes: plan.Run.SlabBytes
 	passage   []byte          // host memory for activations between lanes
 	lanes     []*lane
-	// registered is the pinned host memory of all lanes. It is registered together: a device pins whole pages, and one
-	// page may hold memory of two lanes.
+	// registered is the pinned host memory of all lanes, in one list. It is pinned together: a device pins whole pages,
+	// and one page may hold memory of two lanes.
 	registered [][]byte
 	// registering is the same memory, grouped by first use.
 	registering [usedBackward + 1][][]byte
@@ -139,7 +139,8 @@ func (r *run) newArena(p accounts.Purpose, bytes int64) ([]byte, error) {
 	return a.Bytes(), nil
 }
 
-// newLane allocates the memory, streams and events of a lane on dev. s.close frees them, also after an error.
+// newLane allocates the memory, streams and events of lane number index on device dev. s.close frees them, also after
+// an error.
 func newLane(s *run, index laneID, dev device.Device) (*lane, error) {
 	r := &lane{run: s, watch: noWatch{}, plan: s.plan.On(int(index)), index: index, dev: dev}
 	for l := range r.plan.Layouts {

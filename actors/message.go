@@ -4,7 +4,7 @@ package actors
 // adds a line below.
 type message interface{ isMessage() }
 
-// The messages between actors. messages.go explains them.
+// Messages between actors. messages.go explains each.
 func (AbortRequested) isMessage()       {}
 func (ActivationChecked) isMessage()    {}
 func (ActivationComputed) isMessage()   {}
@@ -58,7 +58,7 @@ func (StepReported) isMessage()         {}
 func (StepUpdated) isMessage()          {}
 func (StopRequested) isMessage()        {}
 
-// Messages of an actor to itself when one of its works is done, and messages that begin and end a run.
+// Messages that an actor sends itself when one of its works is done, and messages that begin and end a run.
 func (batchPacked) isMessage()   {}
 func (begin) isMessage()         {}
 func (exchanged) isMessage()     {}

@@ -33,8 +33,7 @@ func (c Cause) String() string {
 // The messages follow. A name that ends in Wanted or Requested asks for something; all others report an event. Prog is
 // the number of the pass that the message belongs to (Pass.Seq).
 
-// BatchWanted asks the Feeder for the batch of a training step, or of an
-// evaluation pass.
+// BatchWanted asks the Feeder for the batch of a training step, or of an evaluation pass.
 type BatchWanted struct {
 	Step int
 	Eval bool
@@ -54,9 +53,9 @@ type PassPlanned struct{ Pass *Pass }
 type StepClosed struct {
 	Step int
 	LR   float64
-	// Skip: the loss is not finite, so the step updates no layer.
+	// Skip: the loss is not finite, so the step updates no layer; only versions advance.
 	Skip bool
-	// Save: a checkpoint of the state after this step is requested.
+	// Save: the Conductor has asked for a checkpoint of the state after this step.
 	Save bool
 }
 
@@ -65,7 +64,7 @@ type LayerUpdated struct {
 	Layer, Version int
 	// Save: the Checkpointer must write the layer at this version.
 	Save bool
-	// Waited is the cause of the update's delay: the Checkpointer, a disk, or NoStall.
+	// Waited is why the update came late: the Checkpointer or a disk; NoStall: for neither.
 	Waited Cause
 	// Unchanged: the step was skipped or the layer is frozen, so its bytes are the same as before.
 	Unchanged bool
@@ -155,8 +154,8 @@ type GradComputed struct {
 // RoutingComputed reports that the launches which assign a layer's tokens to experts are enqueued.
 type RoutingComputed struct{ Prog, Layer int }
 
-// RoutingLanded brings a layer's routing to the host: the range of each expert in the list of (token, choice) pairs.
-// The list stays on the device.
+// RoutingLanded brings a layer's routing to the host. The device has a list of (token, choice) pairs, sorted by expert.
+// The message has only each expert's range in this list; the list stays on the device.
 type RoutingLanded struct {
 	Prog, Layer int
 	Offsets     []int32 // expert e, counted from 0, has pairs Offsets[e] to Offsets[e+1]−1
@@ -164,7 +163,8 @@ type RoutingLanded struct {
 	Probs []float32
 }
 
-// LoadAgreed brings the load of each expert in a pass, summed over all layers and ranks.
+// LoadAgreed brings the experts' load in a pass: for each expert the number of (token, choice) pairs and the sum of
+// router probabilities, over all layers and ranks.
 type LoadAgreed struct {
 	Prog int
 	Load expertLoad
@@ -234,7 +234,7 @@ type LossComputed struct {
 	Load       float64 // Σ counts·probabilities over the experts; 0: the loss has no balancing part
 }
 
-// LossLanded brings the sum of a pass's losses.
+// LossLanded brings the sum of a pass's losses to the host.
 type LossLanded struct {
 	Prog, Step int
 	Eval       bool
@@ -249,8 +249,8 @@ func (m LossLanded) withResult(result any) message {
 	return m
 }
 
-// StepUpdated reports that every layer is at version Step. With several ranks, the Gatherer sends it on when all tiles
-// are complete.
+// StepUpdated reports that every layer is at version Step. The Optimizer sends it; with several ranks it goes through
+// the Gatherer, which sends it on when all tiles are complete.
 type StepUpdated struct {
 	Step     int
 	GradNorm float64 // before clipping
@@ -260,9 +260,9 @@ type StepUpdated struct {
 	NonFinite int
 }
 
-// SaveRequested asks for a checkpoint of the state after Step. Each layer follows with a LayerUpdated. AtRest: no
-// update follows, so all layers can be written as they are. AdamStep and NonFinite are set only with AtRest; they mean
-// the same as in LayerUpdated.
+// SaveRequested asks the Checkpointer for a checkpoint of the state after Step. Each layer follows in a LayerUpdated.
+// AtRest: no update follows, so all layers can be written as they are. AdamStep and NonFinite are set only with AtRest;
+// they mean the same as in LayerUpdated.
 type SaveRequested struct {
 	Step            int
 	DataPos, Tokens int64
@@ -395,7 +395,7 @@ type Pass struct {
 
 // passHook is a piece of Compute that only some passes have, such as a diagnosis. It adds effects after each launch.
 type passHook interface {
-	// enqueued returns the effects that follow a launch.
+	// enqueued returns the effects that follow launch e of visit v.
 	enqueued(v schedule.Visit, e enqueue) []effect
 }
 

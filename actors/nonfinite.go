@@ -5,7 +5,7 @@ import (
 	"mt/layers/schedule"
 )
 
-// NonFiniteError ends a run whose loss or gradients were not finite.
+// NonFiniteError is the error of a run that ends because its loss or gradients were not finite.
 type NonFiniteError struct {
 	Step   int // the step at which the run failed
 	Finite int // the last earlier step with finite loss and gradients

@@ -29,7 +29,7 @@ type optimizerCore struct {
 	skipped int   // steps skipped in a row
 	busy    bool
 	cur     *stepState
-	// saving says by layer that its state is being written. Its next update waits.
+	// saving says by layer that the Checkpointer is still writing it. The layer's next update waits for that.
 	saving []bool
 
 	order    []int // order of updates
@@ -52,7 +52,8 @@ type optimizerSpec struct {
 	// distributed: there are several ranks. Gradients come from the Exchanger and are this rank's shares, summed over
 	// all ranks. The ranks agree on norms, and updates go to the Gatherer.
 	distributed bool
-	// By layer: the state is on a disk; the gradient waits for the norm on a disk; the tile is on a disk. nil: none.
+	// By layer: whether the state is on a disk, whether the gradient waits on a disk for the norm, and whether the tile
+	// is on a disk. nil: none.
 	stateOnDisk, gradOnDisk, weightsOnDisk []bool
 	// matrices is the number of each layer's orthogonalized matrices; nil: none. laneOf is the lane of each layer.
 	// matrixBuffers is the number of matrix buffers on a lane.
@@ -84,7 +85,7 @@ type updateGate interface {
 	open(s *stepState, l int) (factor float64, ok bool)
 	// blocked returns the effects to execute when updateNext finds that layer l may not be updated yet.
 	blocked(s *stepState, l int) []effect
-	// norm returns the L2 norm over all layers, as far as it is known.
+	// norm returns the L2 norm of the gradient over all layers, as far as it is known.
 	norm(s *stepState) float64
 }
 
@@ -103,9 +104,9 @@ type subcore interface {
 	next() []effect
 }
 
-// updateHook is a piece of the Optimizer that only some runs have. It can delay the update of a layer or take the
-// update over: states on disks, orthogonalized matrices and frozen layers. Hooks are tried in order. If no hook takes
-// over an update, one work updates the whole layer.
+// updateHook is a piece of the Optimizer that only some runs have: for states on disks, orthogonalized matrices and
+// frozen layers. It can delay the update of a layer or do the update in its own way. Hooks are asked in order. If no
+// hook takes the update over, one work updates the whole layer.
 type updateHook interface {
 	// ready reports whether the update of layer l can begin; if not, waits is the missing input.
 	ready(l int) (waits Cause, ok bool)
@@ -280,9 +281,11 @@ func (c *optimizerCore) measureNext(s *stepState) []effect {
 	return out
 }
 
-// updateNext starts updates in the order of c.order. It stops at a layer in three cases: the gate is closed (the
-// gradient's norm is not known), the layer's last save is not done, or a hook delays the layer because its state is
-// still on a disk.
+// updateNext starts updates in the order of c.order. It stops at a layer in three cases:
+//
+//   - The gate is closed, because the gradient's norm is not known.
+//   - The layer's last save is not done.
+//   - A hook delays the update, for example because the layer's state is still on a disk.
 func (c *optimizerCore) updateNext(s *stepState) (out []effect) {
 	for !c.busy && s.next < len(c.order) {
 		l := c.order[s.next]
@@ -327,8 +330,8 @@ func (c *optimizerCore) begin(u update) []effect {
 	return []effect{work{do: u, done: []send{{optimizerID, updateDone{u.Layer}}}}}
 }
 
-// updated announces that layer l is at the step's version, frees gradients that are no longer read, and ends the step
-// after the last layer.
+// updated tells the other actors that layer l is at the step's version, frees gradients that are no longer read, and
+// ends the step after the last layer.
 func (c *optimizerCore) updated(l int, unchanged bool) []effect {
 	s := c.cur
 	c.skipped = 0

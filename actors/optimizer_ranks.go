@@ -21,7 +21,7 @@ type agreeNorm struct {
 	Squares     float64 // of this rank's share
 }
 
-// normAgreed brings the sum of squares over all ranks.
+// normAgreed brings the sum of squares of a gradient over all ranks, for the layer of agreeNorm.
 type normAgreed struct {
 	Layer   int
 	Squares float64
@@ -75,8 +75,9 @@ func (p *rankCore) take(msg message) ([]effect, bool) {
 	return nil, true
 }
 
-// summed stores the sum of squares of this rank's share. With clipping the exchange buffer is then free. Without
-// clipping, the share slab and the buffer of the same index stay in use, and agreeNorm follows.
+// summed stores the sum of squares of this rank's share of a layer's gradient. With clipping, the exchange buffer is
+// free then. Without clipping, the buffer and the share slab with the same index stay in use, because the ranks must
+// still agree on the layer's norm (agreeNorm).
 func (p *rankCore) summed(m summed) []effect {
 	s, l := p.c.cur, m.Layer
 	if m.IDs != nil {

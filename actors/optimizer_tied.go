@@ -65,7 +65,8 @@ func (p *tiedCore) measure(s *stepState, l int) []effect {
 	return []effect{work{do: merge{Layer: l, Rows: s.landed[l], Into: s.landed[p.table], IDs: s.ids}, done: []send{{optimizerID, merged{l}}}}}
 }
 
-// free frees both gradients after both layers are updated.
+// free frees the gradients of the two layers that share a table, once both layers are updated. For any other layer it
+// frees the layer's gradient.
 func (p *tiedCore) free(s *stepState, l int) []effect {
 	switch {
 	case l != p.rows && l != p.table:

@@ -26,7 +26,8 @@ type Saver interface {
 	Open(step int) error
 	// Layer writes layer i. l is valid until Layer returns.
 	Layer(i int, l *host.LayerState) error
-	// Commit ends the save after all layers are written. dataPos is Schedule.DataPos of the step.
+	// Commit ends the save after all layers are written, and makes the checkpoint valid. dataPos is the place in the
+	// data at which training continues.
 	Commit(s State, dataPos int64) error
 	// Abort ends a save without a commit.
 	Abort()
@@ -54,8 +55,8 @@ type Options struct {
 	LayerNorms  bool
 	// Batch packs and returns the batch of a training step or, with eval, of an evaluation pass. step counts from 1.
 	Batch func(step int, eval bool) (*data.Batch, error)
-	// Ending, which may be nil, is called once when the run ends, before the run waits for calls of Batch. These calls
-	// must then return.
+	// Ending, which may be nil, is called once when the run ends. The run then waits for calls of Batch that are still
+	// in progress, so Ending must make them return.
 	Ending func()
 	// Preferences are set if and only if Plan has a preference loss.
 	Preferences *Preferences
@@ -72,7 +73,7 @@ type Options struct {
 	// faster: the embedding rows of the next batch wait for the update from this batch's gradient. Tests check that
 	// extra slots change no bit.
 	extraBatchSlots int
-	// predicted is set by Predict. The run then computes nothing and touches no memory.
+	// predicted is set by Predict. Such a run computes nothing and touches no memory.
 	predicted *prediction
 	// Wrap, unless nil, wraps the device of a predicted run.
 	Wrap func(device.Device) device.Device

@@ -145,8 +145,8 @@ func (r *lane) reachedBy() []bool {
 	return out
 }
 
-// start enqueues the copy, which waits for the last reader of the other lane's slot. No device waits for the copy: the
-// other lane is notified after its end.
+// start enqueues the copy, which waits for the last reader of the other lane's slot. The other lane hears of the copy
+// only after its end, so no stream there has to wait for it.
 func (e passDirect) start(r *lane, w work) error {
 	other, s, slot, bytes := r.lanes[e.Lane], r.copying(r.peer, e), r.acts[e.Slot], r.plan.ActivationBytes(e.Tokens)
 	into := other.acts[e.Into]

@@ -10,7 +10,7 @@ import (
 // This file predicts a run with several ranks. All ranks are assumed identical and always at the same place of the run,
 // so only one rank is predicted. Its exchanges take the network's time for their bytes. Other ranks are never late.
 
-// predictedWorld is the group of ranks as the predicted rank sees it.
+// predictedWorld is the cluster.World of a predicted rank: the group of all ranks, of which only this one exists.
 type predictedWorld struct{ p *prediction }
 
 // Rank implements cluster.World.
@@ -36,7 +36,8 @@ func (w predictedWorld) Abort(string) {}
 // Close implements cluster.World.
 func (w predictedWorld) Close() error { return nil }
 
-// predictedComm models exchanges over the predicted network.
+// predictedComm is a cluster.Comm that moves nothing. Its exchanges take as long as the predicted network needs for
+// their bytes.
 type predictedComm struct{ p *prediction }
 
 // AllGather implements cluster.Comm. All other ranks are assumed to send the same value.

@@ -15,10 +15,10 @@ import (
 // inputs of the head's gradient, and the sums of the pairs' losses and rewards. The host computes these sums from the
 // losses of tokens.
 
-// Preferences configure a run whose plan has a preference loss.
+// Preferences configure training on preference pairs, in a run whose plan has a preference loss.
 type Preferences struct {
-	// Likelihood is the weight of the mean −log p over the supervised tokens of chosen answers, beside the pairs'
-	// losses.
+	// Likelihood is the weight of a second loss that is added to the pairs' losses: the mean −log p over the supervised
+	// tokens of chosen answers.
 	Likelihood float64
 	// Reference returns the reference model's log p of a pair's chosen and rejected answer. Several goroutines call it.
 	// nil, in runs without steps: the model is its own reference.

@@ -368,7 +368,7 @@ func (r *lane) fetch(e fetchWeights) (moved int64, err error) {
 	return moved, r.enqueued("prefetch %s", r.names[e.Layer])
 }
 
-// placement says where the device reads host data: from a copy in device memory (copied), or at its host address
+// placement is how the device gets at host data: through a copy in device memory (copied), or at its host address
 // (inPlace).
 type placement interface {
 	// fetch enqueues the copy of a tile into a slot and returns the number of bytes.
@@ -377,7 +377,7 @@ type placement interface {
 	weights(t layers.Tile, s slot) layers.Weights
 	// bind returns the memory through which the device reads a batch's staging buffer.
 	bind(staging []byte) (device.Mem, error)
-	// upload enqueues the copy of staged data to the memory from bind.
+	// upload enqueues the copy of staged data to the memory that bind has returned.
 	upload(to device.Mem, staged []byte)
 }
 

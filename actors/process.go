@@ -242,7 +242,7 @@ type resultMessage interface {
 	withResult(result any) message
 }
 
-// completed returns the sends of w, with result added to every resultMessage.
+// completed returns the messages to send after w. Those that carry a result (resultMessage) get result.
 func (w work) completed(result any) []send {
 	out := make([]send, len(w.done))
 	for i, s := range w.done {

@@ -120,8 +120,8 @@ func (r *run) collective(id address, w work, what string, begin func(done func(e
 		if !over && err == nil && found != nil {
 			result, err = found()
 		}
-		// The operation ends before its result is sent. The receiver of the last result may end the run, and a run that
-		// ends well must leave no memory behind.
+		// The operation is counted as done before its result is sent. The receiver of the last result may end the run,
+		// and a run that ends well must free all of its memory.
 		r.comm.endOp()
 		switch {
 		case over:

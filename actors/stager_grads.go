@@ -7,7 +7,7 @@ package actors
 // step reads none. A gradient is read into its layer's state slot after the layer's state. Gradients are read before
 // other states, because layers whose state is in memory are updated first.
 
-// stagedGrads is the Stager's record of gradients on disks.
+// stagedGrads has what the Stager knows of the gradients that wait on disks.
 type stagedGrads struct {
 	onDisk  []bool // by layer: its gradient waits on a disk; nil: none does
 	writing []int  // by layer: how many of its gradients are being written or wait to be written

@@ -150,7 +150,7 @@ func (t *passTimeline) sum(marks int) {
 	}
 }
 
-// failed returns the first error of making a mark.
+// failed returns the first error in making a mark; nil if there is none or t is nil.
 func (t *passTimeline) failed() error {
 	if t == nil {
 		return nil
@@ -220,7 +220,8 @@ type streamWatch interface {
 	copies()
 	// stops says that the current work ends here. An event that is recorded next does not belong to it.
 	stops()
-	// wait and notify enqueue their operations. end ends the current work on a stream without notifications.
+	// wait enqueues a wait, and notify a notification. end only ends the current work, on a stream without
+	// notifications.
 	wait(e device.Event)
 	notify(f func(error))
 	end()

@@ -321,7 +321,7 @@ func (t *tracer) movesBy(e update, p *piece) {
 	}
 }
 
-// The tracks of the Stager, which reads and writes at the same time.
+// The Stager has two tracks, because it reads and writes at the same time.
 const (
 	readsTrack  = "stager, reads"
 	writesTrack = "stager, writes"
@@ -336,7 +336,7 @@ func (t *tracer) usesState(layer int, p *piece) (before *piece) {
 	return nil
 }
 
-// done reports the end of the work for which begin returned p.
+// done records that the work on the host for which begin has returned p is over.
 func (t *tracer) done(p *piece) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

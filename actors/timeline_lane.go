@@ -43,8 +43,8 @@ type streamTracer struct {
 	ended      bool   // the event at cur's end is recorded
 	unreported []*piece
 
-	// last is the last read event and at its time. Times are added up from event to event, because CUDA returns a
-	// distance with only seven digits.
+	// last is the event whose time was read last, and at is its time. Times are added up from event to event, because
+	// CUDA returns the time between two events with only seven digits.
 	last       device.Event
 	own        bool // last belongs to the tracer
 	at         time.Duration
@@ -245,7 +245,7 @@ func (s *streamTracer) ends() func(error) {
 	}
 }
 
-// notify ends the current work and enqueues a notification: f is called when the work is over.
+// notify ends the current work and enqueues a notification: f is called when the device has completed the work.
 func (s *streamTracer) notify(f func(error)) {
 	passed := s.ends()
 	if passed == nil {

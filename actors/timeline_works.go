@@ -79,7 +79,8 @@ func (l *laneTracer) activation(pass *Pass, slot, id int, fetched, turned bool, 
 	}
 }
 
-// objectName names an activation: the input of a layer, numbered as schedule.New does.
+// objectName returns the name of an activation in traces, such as the input of a layer. id is its number in the
+// program's Objects, which the inputs of all layers fill first, layer by layer.
 func (l *laneTracer) objectName(pass *Pass, id int) string {
 	n := len(pass.Batch.MicroBatches)
 	name := "gradient"

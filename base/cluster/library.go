@@ -165,7 +165,7 @@ func (e *Error) Error() string {
 // ABI names the binary interface of a library: its handles and constants.
 type ABI string
 
-// Supported ABIs. Several implementations support MPI-5's ABI. Intel's and Cray's MPI and MVAPICH use MPICH's.
+// The supported ABIs. Several implementations offer MPI-5's ABI. Intel's and Cray's MPI and MVAPICH have MPICH's ABI.
 const (
 	Standard ABI = "MPI-5"
 	MPICH    ABI = "MPICH"
@@ -263,7 +263,7 @@ type Found struct {
 	Path    string `json:"path,omitempty"`
 	Version string `json:"version,omitempty"`
 	ABI     ABI    `json:"abi,omitempty"`
-	// Searched lists the searched places in order, up to the place of the library.
+	// Searched lists the places where Find has searched, in order, up to the place of the library.
 	Searched []string `json:"searched,omitempty"`
 	// Failed lists existing files that cannot be used, with the reasons.
 	Failed []string `json:"failed,omitempty"`
@@ -298,9 +298,9 @@ func (f Found) why() string {
 // Env is the environment in which Find searches for a library.
 type Env struct {
 	Getenv func(name string) string
-	// Parents lists the programs that started this process, nearest first.
+	// Parents lists the paths of the programs that started this process, nearest first.
 	Parents []string
-	// Root is a prefix of the system's folders, for tests; "": the machine itself.
+	// Root is put before the paths of system folders, for tests; "": the folders of this machine.
 	Root string
 
 	// open loads a library file. If file has no slash, the loader searches its own path for the name. shut unloads a

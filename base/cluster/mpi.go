@@ -194,7 +194,7 @@ const (
 	// Without this wait, output written just before an abort may be lost: MPICH's mpirun ends the processes before it
 	// reads the rest of their output.
 	abortAfter = 300 * time.Millisecond
-	// The MPI goroutine may be inside a call that waits for a vanished rank.
+	// How long end waits for the MPI goroutine to abort: it may be inside a call that waits for a vanished rank.
 	abortWithin = 10 * time.Second
 )
 
@@ -315,8 +315,8 @@ func (c *mpiComm) AllGatherV(data []byte, counts []int, done func(error)) {
 		e, k := c.w.engine, &c.w.engine.lib.constants
 		f := newFlight((len(data)+c.w.largest-1)/c.w.largest, done)
 		for at := 0; at < len(data); at += c.w.largest {
-			// All windows begin now. The windows of this operation and of the next must not interleave, because their
-			// order could then differ between ranks.
+			// The operations of all windows begin now. If they interleaved with those of the next operation, their
+			// order could differ between ranks.
 			to := min(len(data), at+c.w.largest)
 			lengths, places := window(counts, at, to)
 			f.keep = append(f.keep, data, lengths, places)
@@ -491,8 +491,8 @@ type flight struct {
 // errEnded is the error of an operation that begins, or is still waiting, after MPI was finalized.
 var errEnded = errors.New("MPI was finalized")
 
-// Polling of operations in flight. The goroutine first polls eagerTests times without pause, because a small message
-// takes some microseconds. Then it pauses between polls to leave the core to others.
+// How the goroutine polls operations in flight. It first polls eagerTests times without pause, because a small message
+// takes some microseconds. Then it pauses for restMicros between polls, to leave the core to others.
 const (
 	eagerTests = 200
 	restMicros = 50

@@ -36,7 +36,7 @@ func setAction(signal int, a *sigaction) {
 	_, _, _ = unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(signal), uintptr(unsafe.Pointer(a)), 0, maskBytes, 0, 0)
 }
 
-// maskBytes is the size of the kernel's signal set.
+// maskBytes is the size of the kernel's set of signals, an argument of its calls.
 const maskBytes = 8
 
 // keepSignals saves the actions of all signals and returns a function that restores them. MPI libraries, and libraries

@@ -35,7 +35,7 @@ type Pool struct {
 	workers  sync.WaitGroup
 }
 
-// job is one call of Run.
+// job is one call of Run, on which workers may help.
 type job struct {
 	f    func(int)
 	n    int64

@@ -45,7 +45,7 @@ func (q *Queue[T]) Empty() bool {
 
 func (q *Queue[T]) idle() bool { return len(q.items) == 0 && !q.reading }
 
-// Wait blocks until the queue is empty, as defined by Empty.
+// Wait blocks until the queue is empty and the reader has finished with every item.
 func (q *Queue[T]) Wait() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -62,8 +62,8 @@ func (q *Queue[T]) Close() {
 	q.changed.Broadcast()
 }
 
-// Drain calls f with each item in order until the queue is closed and empty. The queue drops its reference to an item
-// before it calls f.
+// Drain calls f with each item in order. It returns when the queue is closed and empty. The queue drops its reference
+// to an item before it calls f, so the item can be collected.
 func (q *Queue[T]) Drain(f func(T)) {
 	var none T
 	for {

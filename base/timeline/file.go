@@ -32,7 +32,7 @@ type File struct {
 	wake   chan struct{}
 	done   chan struct{}
 
-	// Used only by the goroutine.
+	// Only the File's goroutine uses these fields.
 	flows  int
 	failed bool
 	line   []byte
@@ -64,7 +64,8 @@ const (
 const (
 	// maxQueue bounds the events that wait for the disk.
 	maxQueue = 1 << 17
-	// enough is the number of events that are written together. Fewer events wait for more, or for the end of a step.
+	// enough is the number of events that make the goroutine write. If fewer are queued, it waits for more, or for the
+	// end of a step.
 	enough = 1 << 10
 )
 
@@ -212,7 +213,8 @@ func (f *File) write(e *event) {
 		b = f.span(b, e)
 	case flowed:
 		f.flows++
-		// In Perfetto, a flow must bind to the span that begins where the flow ends, not to a span that ends there.
+		// By default Perfetto binds the end of a flow to the next span that begins later. The field bp binds it to the
+		// span in progress at that time. This includes a span that begins just then, but not one that ends then.
 		b = f.flow(b, 's', e, e.from, e.start)
 		b = append(f.flow(b, 'f', e, e.to, e.end), `,"bp":"e"}`...)
 	}

@@ -45,7 +45,7 @@ type Options struct {
 	// Process names the run in a trace with several runs: "measured", "predicted".
 	Process string
 	File    *File // the trace; nil: none
-	// KeepStep keeps the last complete step for Last.
+	// KeepStep: the last complete step is kept, and Last returns it.
 	KeepStep bool
 }
 

@@ -24,7 +24,7 @@ type Average struct {
 // averages is the plane of the moving average.
 var averages = Plane{Name: "ema", DType: F32, Kind: "averages", Of: "the weights"}
 
-// With returns planes plus the plane of the average, if there is an average.
+// With returns a function that lists the planes of planes and, if a configures an average, the plane of the average.
 func (a Average) With(planes Planes) Planes {
 	if a.Decay == 0 {
 		return planes

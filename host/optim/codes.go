@@ -14,8 +14,9 @@ import (
 // codebook has the values that codes stand for, and tables for finding the code of a number.
 type codebook struct {
 	values [256]float32 // rising; 4-bit codebooks use the first 16
-	// table has a word for each bucket of numbers (see place): code + 256·limit. Numbers whose lower bits reach limit
-	// have the neighbouring code, on the side of their sign. A bucket has no third code.
+	// table has a word for each bucket of numbers (see place): code + 256·limit. A number in the bucket has this code
+	// if its lower bits are below limit. Otherwise it has the neighbouring code: the next higher one for positive
+	// numbers, the next lower one for negative numbers. No bucket needs a third code.
 	table [places]uint32
 	registers
 }
@@ -199,7 +200,7 @@ func (s *scheme) encode(b *codebook, x []float32, codes []byte, scales []float32
 	}
 }
 
-// The codeKernels in plain Go, for machines without a faster instruction set.
+// The codeKernels in plain Go follow, for machines without a faster instruction set.
 
 func decodeGeneric(b *codebook, codes *byte, out *float32, n int, scale *float32) {
 	to, by := unsafe.Slice(out, n), *scale

@@ -14,7 +14,7 @@ type Elementwise interface {
 	moments() []moment
 	// arithmetic returns how one element is updated at rate r.
 	arithmetic(r Rate) *arithmetic
-	// decaying returns the optimizer with another WeightDecay.
+	// decaying returns the same optimizer, but with weight decay by.
 	decaying(by float64) Elementwise
 }
 
@@ -32,7 +32,8 @@ type arithmetic struct {
 	groups        []*arithmetic // by group of tensors (model.Stored.Group), from 1 on; nil: no groups, all elements use this arithmetic
 }
 
-// weightAt points to weights: hi and lo if they are split, else w.
+// weightAt points to the first of some weights: to their halves (hi and lo) if they are split, otherwise to fp32 values
+// (w).
 type weightAt struct {
 	hi, lo *uint16
 	w      *float32
@@ -41,7 +42,7 @@ type weightAt struct {
 // skip returns x with all pointers moved n elements forward.
 func (x weightAt) skip(n int) weightAt { return weightAt{skip(x.hi, n), skip(x.lo, n), skip(x.w, n)} }
 
-// pieceElems is the maximum number of elements in a unit.
+// pieceElems is the maximum number of elements in a unit of an element-wise optimizer.
 const pieceElems = 1 << 15
 
 // elementUnits cuts a layer into units for an optimizer that updates each element independently.

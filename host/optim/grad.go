@@ -174,12 +174,12 @@ func Split(bits uint32) (hi, lo uint16) {
 	return uint16((bits + 1<<15) >> 16), uint16(bits)
 }
 
-// Join is the inverse of Split.
+// Join returns the bits of the fp32 value that Split has split into hi and lo.
 func Join(hi, lo uint16) uint32 {
 	return uint32(hi)<<16 + uint32(int32(int16(lo)))
 }
 
-// SplitRow applies Split to each element of src.
+// SplitRow applies Split to each element of src and writes the halves to hi and lo.
 func SplitRow(hi, lo []uint16, src []float32) {
 	hi, lo = hi[:len(src)], lo[:len(src)]
 	for i, x := range src {
@@ -187,7 +187,7 @@ func SplitRow(hi, lo []uint16, src []float32) {
 	}
 }
 
-// JoinRow applies Join to each element of hi and lo.
+// JoinRow applies Join to each pair of elements of hi and lo and writes the values to dst.
 func JoinRow(dst []float32, hi, lo []uint16) {
 	hi, lo = hi[:len(dst)], lo[:len(dst)]
 	for i := range dst {

@@ -35,7 +35,7 @@ type Muon struct {
 // Adjust selects how a matrix's learning rate depends on its shape (rows, cols).
 type Adjust string
 
-// Adjustments, with torch's names.
+// The adjustments, with the names that torch.optim.Muon gives them.
 const (
 	Original      Adjust = "original"        // √max(1, rows/cols)
 	MatchRMSAdamW Adjust = "match_rms_adamw" // 0.2·√max(rows, cols): step sizes similar to AdamW's

@@ -20,7 +20,7 @@ type Unit struct {
 	At, N  int64 // N elements of the tensor from element At on
 }
 
-// Rate has the values that change from update to update.
+// Rate has the values that change from one update to the next.
 type Rate struct {
 	LR   float64
 	Step int64   // the number of this update; the first is 1
@@ -38,9 +38,10 @@ type Optimizer interface {
 	At(r Rate) Update
 }
 
-// Update updates units of layers at one Rate. Concurrent calls for different units are safe.
+// Update updates units of layers, at the Rate for which Optimizer.At has made it. Concurrent calls for different units
+// are safe.
 type Update interface {
-	// Step updates unit u of a layer. grad has the gradient of the unit's elements, or, if sparse, of rows of the
-	// unit's tensor. planes must include the planes that the optimizer requires.
+	// Step updates unit u of a layer. grad has the gradient of the unit's elements or, if it is sparse, of some rows of
+	// the unit's tensor. planes must include the planes that the optimizer requires.
 	Step(u Unit, w Weight, planes []State, grad Grad)
 }

@@ -55,7 +55,8 @@ func (p Piece) Elems() int64 { return int64(p.Rows) * int64(p.Param.Cols) }
 // At returns the first element of the piece in its parameter.
 func (p Piece) At() int64 { return int64(p.Row) * int64(p.Param.Cols) }
 
-// Pieces returns the pieces of a parameter, in order. A parameter that no checkpoint stores is a single piece.
+// Pieces returns the pieces of a parameter, in order. A parameter that is stored in no checkpoint, and so is not
+// divided into tensors, is a single piece.
 func Pieces(p model.Param) []Piece {
 	if len(p.Stored) == 0 {
 		return []Piece{{p, 0, p.Rows}}
@@ -185,8 +186,8 @@ func (f Planes) Bytes(l model.Layout) (bytes int64) {
 // UpdateBytes returns how many bytes an update of layer l moves: it reads and writes the weights and all planes.
 func (f Planes) UpdateBytes(l model.Layout) int64 { return 2 * (MasterBytes(l) + f.Bytes(l)) }
 
-// MasterBytes returns the size of the master weights of layer l: 4 bytes an element, or the tile's size for bf16 master
-// weights.
+// MasterBytes returns the size of the master weights of layer l: 4 bytes for each element. If the master weights are
+// bf16, it is the size of the tile.
 func MasterBytes(l model.Layout) int64 {
 	if l.BF16Master {
 		return l.TileBytes

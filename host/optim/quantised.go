@@ -74,7 +74,8 @@ func (q Quantised) At(r Rate) Update {
 	return &codedUpdate{q, elementUpdate{q.By.moments(), q.By.arithmetic(r), r.Step}}
 }
 
-// codedUpdate is an Update with quantized moments. Pieces whose moments are not quantized use the field f32.
+// codedUpdate is the Update of an optimizer with quantized moments. Pieces whose moments are not quantized are updated
+// by the field f32.
 type codedUpdate struct {
 	of  Quantised
 	f32 elementUpdate
@@ -83,7 +84,7 @@ type codedUpdate struct {
 // stripCoded is the number of elements that are decoded at a time. It is a multiple of the block size.
 const stripCoded = 2048
 
-// rooms caches scratch memory between updates.
+// rooms caches the scratch memory of updates between calls.
 var rooms = sync.Pool{New: func() any { return new(room) }}
 
 // Step implements Update.

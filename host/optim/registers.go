@@ -82,8 +82,9 @@ func linesOf(magnitudes []float32) (lines [3][32]float32) {
 // leastPower belongs to the dynamic trees with 8 bits: their smallest magnitudes except 0 lie below 10^leastPower.
 const leastPower = -6
 
-// sixteen has the tables for 4-bit codes: words as in codebook.table, for fewer and larger buckets. The bucket of a
-// number is (magnitude bits + offset) >> lowerBits. Magnitudes are clamped to the range from least to almostOne.
+// sixteen has the tables for 4-bit codes. Their words are those of codebook.table, but for fewer and larger buckets.
+// The bucket of a number is (magnitude bits + offset) >> lowerBits. Before, magnitudes are clamped to the range from
+// least to almostOne.
 type sixteen struct {
 	words                    [2][32]uint32 // by the lower five bits of the bucket, for positive and negative numbers
 	least, offset, lowerBits uint32

@@ -54,7 +54,7 @@ func mix(z uint64) uint64 {
 	return z ^ z>>31
 }
 
-// state returns the SplitMix64 state for elements 4·i to 4·i+3.
+// state returns the SplitMix64 state that gives the random bits of elements 4·i to 4·i+3.
 func (d draws) state(i uint64) uint64 { return uint64(d) + (i+1)*gamma }
 
 // four returns the random bits of elements 4·i to 4·i+3, 16 bits each.

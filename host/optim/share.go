@@ -18,7 +18,7 @@ func Whole(l model.Layout) Share { return Share{0, l.Elems} }
 // Elems returns the number of elements of the share, including padding.
 func (s Share) Elems() int64 { return s.To - s.From }
 
-// Has reports whether element e of the flat element space is in the share.
+// Has reports whether element e of the layer is in the share. Elements count over all tensors of the layer.
 func (s Share) Has(e int64) bool { return e >= s.From && e < s.To }
 
 // LoBytes returns the size of the lower halves in a share of layer l; 0 if the weights are not split.

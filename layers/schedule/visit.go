@@ -89,7 +89,7 @@ func (s Stage) String() string {
 // Class is the kind of slot for a tile of weights.
 type Class uint8
 
-// The classes.
+// The classes of slots.
 const (
 	Streamed Class = iota // the slots shared by blocks, experts and parts of the head
 	Whole                 // the slot of a whole head
