@@ -7,8 +7,8 @@ import "fmt"
 // the step. After the first update, the step runs to its end. The device still completes the launches that are already
 // enqueued before Run returns.
 
-// StepAbortedError is the error of a run that has aborted its step or, with Eval, its evaluation. The run's Home has
-// the layers as they are after Reached.
+// StepAbortedError is the error of a run that has aborted a step or, with Eval, an evaluation. Reached is the state of
+// training at the end: the run's Home has the layers in this state.
 type StepAbortedError struct {
 	Reached State
 	Eval    bool
@@ -21,7 +21,8 @@ func (e *StepAbortedError) Error() string {
 	return fmt.Sprintf("step %d was given up", e.Reached.Step+1)
 }
 
-// abortStep asks the Optimizer to drop the step in progress.
+// abortStep begins to abort the step in progress. If that step is closed (its loss is known), it asks the Optimizer to
+// drop the step. A run with several ranks does not abort steps.
 func (c *conductorCore) abortStep() []effect {
 	if c.distributed || c.diagnosis != nil {
 		return nil // ranks end together, and a failing run ends soon
@@ -33,7 +34,8 @@ func (c *conductorCore) abortStep() []effect {
 	return []effect{send{optimizerID, StepAbortRequested{Step: c.version}}}
 }
 
-// stepDropped reverts the closing of a step. The Optimizer will not update the step.
+// stepDropped handles the Optimizer's answer that it will not update step m.Step. It undoes what the Conductor recorded
+// when the step was closed, such as its tokens.
 func (c *conductorCore) stepDropped(m StepDropped) {
 	s := c.open[m.Step]
 	delete(c.open, m.Step)
@@ -44,8 +46,9 @@ func (c *conductorCore) stepDropped(m StepDropped) {
 	c.version, c.dropped = c.updated, true
 }
 
-// endAborted ends the run without the step in progress. It waits until the Optimizer can no longer update a closed step
-// and no checkpoint is in progress. Then it asks the Reporter to report everything first.
+// endAborted ends a run that was asked to abort, without the step in progress. It returns nil, and is called again
+// later, while the Optimizer may still update a closed step or a checkpoint is in progress. The Reporter then reports
+// everything that is left, and awaitReports ends the run.
 func (c *conductorCore) endAborted() []effect {
 	if !c.aborting || c.updated < c.version || c.saving > 0 || !c.dropped && c.program == nil {
 		return nil
@@ -54,7 +57,8 @@ func (c *conductorCore) endAborted() []effect {
 	return []effect{send{reporterID, flushReports{}}}
 }
 
-// awaitReports waits until the Reporter has delivered all reports of an aborted run. It ignores all other messages.
+// awaitReports ends an aborted run when the Reporter has delivered all reports. If an actor fails before, the run ends
+// with that error. All other messages are ignored.
 func (c *conductorCore) awaitReports(msg message) []effect {
 	switch m := msg.(type) {
 	case reported:
@@ -65,8 +69,8 @@ func (c *conductorCore) awaitReports(msg message) []effect {
 	return nil
 }
 
-// abortStep reverts the closing of the step in progress if no layer's update has begun. The step is never closed again,
-// so it updates nothing.
+// abortStep drops the step in progress if no layer's update has begun; otherwise it returns nil. The Optimizer forgets
+// the message that closed the step, and the Conductor never sends another. Without that message, no layer is updated.
 func (c *optimizerCore) abortStep(m StepAbortRequested) []effect {
 	if s := c.cur; s == nil || s.step != m.Step || s.begun {
 		return nil

@@ -14,23 +14,23 @@ import (
 // exchange waits for the updates of the previous step. A diagnosis that these updates require begins at the end of a
 // pass, or when no pass is left.
 
-// agreePass sends this rank's end of a pass to all ranks.
+// agreePass is the task of sending this rank's result of pass p (Own) to all ranks and receiving theirs.
 type agreePass struct {
 	p   *Pass
 	Own passEnd
 }
 
-// passEnd is one rank's result of a pass.
+// passEnd is one rank's result of a pass, which the ranks exchange.
 type passEnd struct {
 	Sum float64 // sum of losses, in nats
-	// Pairs is LossLanded.Pairs; zero if the run does not train on pairs.
+	// Pairs has the sums over the preference pairs of the pass; zero if the run does not train on pairs.
 	Pairs PairSums
 	Stop  bool // the rank was asked to stop
 	// Layer and MicroBatch are the place of the first non-finite output in a diagnosis. Layer −1: none.
 	Layer, MicroBatch int
 }
 
-// passAgreed brings the ends of a pass on all ranks.
+// passAgreed brings the results of a pass on all ranks.
 type passAgreed struct {
 	Landed LossLanded // this rank's
 	All    []passEnd  // by rank
@@ -41,7 +41,8 @@ func (m passAgreed) withResult(result any) message {
 	return m
 }
 
-// agree starts the ranks' agreement on a pass whose losses have landed.
+// agree starts the ranks' agreement on a pass when this rank's losses have landed. It returns nil before, and while
+// updates of the previous step are pending.
 func (c *conductorCore) agree() []effect {
 	if c.landed == nil || c.agreeing || c.updated < c.program.Version {
 		return nil
@@ -57,7 +58,8 @@ func (c *conductorCore) agree() []effect {
 	return []effect{work{do: agreePass{p: c.program, Own: own}, done: []send{{conductorID, passAgreed{Landed: *c.landed}}}}}
 }
 
-// agreed handles the agreement: it combines all ranks' results and calls lossLanded.
+// agreed handles the end of the ranks' agreement on a pass. It adds up all ranks' sums of losses, notes their stop
+// requests and results of a diagnosis, and continues as after a pass of a run with one rank (lossLanded).
 func (c *conductorCore) agreed(m passAgreed) (out []effect) {
 	c.landed, c.agreeing = nil, false
 	landed := m.Landed
@@ -89,14 +91,17 @@ func (c *conductorCore) agreed(m passAgreed) (out []effect) {
 	return append(out, c.lossLanded(landed)...)
 }
 
-// agreeLoad sums the experts' load in a pass over all ranks. The load-balancing loss and its backward need the sum.
+// agreeLoad is the task of summing the experts' load in pass p over all ranks. Own is the load on this rank: by expert,
+// the number of (token, choice) pairs and the sum of router probabilities. The load-balancing loss and its backward
+// need the sum.
 type agreeLoad struct {
 	p   *Pass
 	Own expertLoad
 }
 
-// agreeLoad starts the sum of the experts' load over all ranks, when the routing of all layers of this rank is on the
-// host. Like agree it waits for the updates of the previous step, which may end the run.
+// agreeLoad starts the sum of the experts' load over all ranks. It returns nil until the routing of all layers of this
+// rank is on the host. Like agree, it waits for the updates of the previous step, because these may end the run on all
+// ranks.
 func (c *conductorCore) agreeLoad() []effect {
 	if c.balance.layers == 0 || c.program.Eval || c.loading || len(c.routed) < c.balance.layers || c.updated < c.program.Version {
 		return nil
@@ -113,20 +118,23 @@ func (c *conductorCore) agreeLoad() []effect {
 	return []effect{w}
 }
 
-// isStandIn reports whether b stands in for the batch of a rank without rows.
+// isStandIn reports whether b stands in for the batch of a rank that got no row of the global batch. The rank computes
+// b, because all ranks must do the same operations. The losses and gradients of b do not count.
 func isStandIn(b *data.Batch) bool { return b.Ranks != nil && b.Ranks.StandIn }
 
-// addRank adds a rank's result to a diagnosis. The lowest layer wins, then the lowest rank.
+// addRank adds the result of a rank to a diagnosis, which looks for the first non-finite output. The lowest layer wins,
+// then the lowest rank.
 func (d *diagnosis) addRank(rank int, end passEnd) {
 	if end.Layer >= 0 && (d.layer < 0 || end.Layer < d.layer) {
 		d.layer, d.microBatch, d.rank = end.Layer, end.MicroBatch, rank
 	}
 }
 
-// stopAgreed calls Options.Stopping, because the ranks have agreed to stop.
+// stopAgreed is the task of calling Options.Stopping, which tells the caller that the ranks have agreed to stop.
 type stopAgreed struct{}
 
-// startDueDiagnosis starts the diagnosis in dueDiagnosis, if there is one and no other runs.
+// startDueDiagnosis starts the diagnosis that waits in dueDiagnosis, unless another one runs. Without a waiting
+// diagnosis it does nothing.
 func (c *conductorCore) startDueDiagnosis() {
 	if c.diagnosis == nil {
 		c.diagnosis, c.dueDiagnosis = c.dueDiagnosis, nil
@@ -169,7 +177,8 @@ func (e agreeLoad) start(r *lane, w work) error {
 	return nil
 }
 
-// encode returns the message: the pass number, then a count and a sum of probabilities for each expert.
+// encode returns e as bytes for the other ranks: the pass number, then for each expert its number of pairs and its sum
+// of router probabilities. Each value has 8 bytes.
 func (e agreeLoad) encode() (b []byte) {
 	b = binary.LittleEndian.AppendUint64(b, uint64(int64(e.p.Seq)))
 	for i, n := range e.Own.Counts {
@@ -179,7 +188,8 @@ func (e agreeLoad) encode() (b []byte) {
 	return b
 }
 
-// decodeLoad decodes the counts and sums of probabilities of a message, without its pass number.
+// decodeLoad reads what agreeLoad.encode has written after the pass number: a count and a sum of probabilities for each
+// expert.
 func decodeLoad(v []byte) (l expertLoad) {
 	for at := 0; at < len(v); at += 16 {
 		l.Counts = append(l.Counts, int32(readInt(v[at:])))
@@ -188,7 +198,7 @@ func decodeLoad(v []byte) (l expertLoad) {
 	return l
 }
 
-// encode returns the message: the pass and this rank's passEnd.
+// encode returns e as bytes for the other ranks: the number and kind of the pass, then this rank's passEnd.
 func (e agreePass) encode() (b []byte) {
 	kind, stop := 0, 0
 	switch {
@@ -206,7 +216,8 @@ func (e agreePass) encode() (b []byte) {
 	return e.Own.Pairs.append(binary.LittleEndian.AppendUint64(b, math.Float64bits(e.Own.Sum)))
 }
 
-// describe names the pass of an encoded message.
+// describe names the pass to which v, a result of agreePass.encode, belongs. The name appears in the error if ranks are
+// in different passes.
 func describe(v []byte) string {
 	kind := readInt(v[16:])
 	if kind < 0 || kind > 2 {
@@ -215,7 +226,7 @@ func describe(v []byte) string {
 	return fmt.Sprintf("pass %d, %s step %d", readInt(v), [...]string{"of", "an evaluation after", "a diagnosis after"}[kind], readInt(v[8:]))
 }
 
-// decodeEnd decodes a passEnd.
+// decodeEnd reads the passEnd in v, a result of agreePass.encode without the fields that identify the pass.
 func decodeEnd(v []byte) passEnd {
 	return passEnd{Stop: readInt(v) == 1, Layer: readInt(v[8:]), MicroBatch: readInt(v[16:]), Sum: math.Float64frombits(binary.LittleEndian.Uint64(v[24:])), Pairs: decodePairs(v[32:])}
 }

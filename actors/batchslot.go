@@ -26,18 +26,19 @@ type batchSlot struct {
 	ints    int64               // bytes of staging before the rows
 	staged  []list              // the lists of int32 to write into staging
 
-	ready    device.Event // the batch is on the device
-	computed device.Event // the batch's losses are computed
+	ready    device.Event // recorded when the batch is on the device
+	computed device.Event // recorded when the batch's losses are computed
 }
 
-// list is a list of int32, such as the token ids of a micro-batch, and its byte offset in the staging buffer.
+// list has the values of an int32 array, such as the token ids of a micro-batch, and the byte offset (at) of its place
+// in the staging buffer.
 type list struct {
 	at     int64
 	values []int32
 }
 
-// allocBatches allocates the batch slots and the host memory for losses. One host buffer is enough, because the losses
-// of only one batch are copied at a time.
+// allocBatches allocates the batch slots and the host memory that receives losses. One host buffer serves all slots,
+// because the losses of only one batch are copied at a time.
 func (r *lane) allocBatches() (err error) {
 	r.batches = make([]batchSlot, r.o.batchSlots())
 	for i := range r.batches {
@@ -78,8 +79,8 @@ func (r *lane) allocBatch(b *batchSlot) (err error) {
 	return err
 }
 
-// layOut assigns each part of a batch its place in a slot's staging buffer: the int lists, and the rows of the unique
-// ids.
+// layOut plans where each part of a batch goes in a slot's staging buffer: the lists of int32, then the embedding rows
+// of the batch's unique token ids. It writes nothing there; gather does.
 func (r *lane) layOut(e gatherRows) {
 	b, batch := &r.batches[e.Slot], e.p.Batch
 	b.scale = r.lossScale(batch)
@@ -113,7 +114,7 @@ func (r *lane) layOut(e gatherRows) {
 	b.rows = b.mem.Tensor(r.plan.Spec.Act, b.ints, int64(len(batch.UniqueIDs))*int64(r.plan.Spec.Config.HiddenSize))
 }
 
-// gather fills a slot's staging buffer as layOut has laid it out.
+// gather writes the batch into the slot's staging buffer, at the places that layOut has chosen.
 func (r *lane) gather(e gatherRows) {
 	b := &r.batches[e.Slot]
 	for _, l := range b.staged {
@@ -125,7 +126,7 @@ func (r *lane) gather(e gatherRows) {
 	host.GatherRows(b.staging[b.ints:b.ints+b.rows.Mem().Bytes], r.plan.Layouts[0], r.o.Home.Tile(0), 0, e.p.Batch.UniqueIDs, r.o.Pool)
 }
 
-// upload enqueues the copies of the staging buffer to the device.
+// upload enqueues the copies of a batch's staging buffer to the device: the lists of int32, then the embedding rows.
 func (r *lane) upload(b *batchSlot) {
 	used := b.rows.Len * r.plan.Spec.Act.Size()
 	b.place.upload(b.mem.Slice(0, b.ints), b.staging[:b.ints])
@@ -135,22 +136,22 @@ func (r *lane) upload(b *batchSlot) {
 	r.h2d.Record(b.ready)
 }
 
-// putInts writes v as little-endian int32.
+// putInts writes v to dst as little-endian int32.
 func putInts(dst []byte, v []int32) {
 	for i, x := range v {
 		binary.LittleEndian.PutUint32(dst[4*i:], uint32(x))
 	}
 }
 
-// putFloats writes v as little-endian float32.
+// putFloats writes v to dst as little-endian float32.
 func putFloats(dst []byte, v []float32) {
 	for i, x := range v {
 		binary.LittleEndian.PutUint32(dst[4*i:], math.Float32bits(x))
 	}
 }
 
-// lossScale returns the factor of every token's gradient: 1 / supervised tokens of the global batch. If the run trains
-// on preference pairs, it is 1 / pairs.
+// lossScale returns the factor of every token's gradient: 1 / supervised tokens of the batch over all ranks. If the run
+// trains on preference pairs, the factor is 1 / pairs.
 func (r *run) lossScale(b *data.Batch) float32 {
 	n := b.AllSupervised()
 	if r.onPairs() {

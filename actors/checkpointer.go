@@ -2,9 +2,9 @@ package actors
 
 import "fmt"
 
-// The Checkpointer writes a consistent state: every layer as it is after step N. The Optimizer holds a layer's next
+// The Checkpointer writes a consistent state: every layer as it is after step N. The Optimizer delays a layer's next
 // update until the layer is written. So saving runs beside training and needs no second copy of the model. If no update
-// follows (SaveRequested.AtRest), the Checkpointer waits for no layer.
+// is to follow (SaveRequested.AtRest), all layers are already in that state and are written in order.
 
 // checkpointerCore is the pure part of the Checkpointer.
 type checkpointerCore struct {
@@ -16,30 +16,30 @@ type checkpointerCore struct {
 	ready    []LayerUpdated  // layers that can be written
 	last     LayerUpdated    // the last written layer of queue[0]
 	busy     bool            // a work is in progress
-	// stateOnDisk says by layer that its state is on a disk; nil: none. shown says by layer that the Stager holds its
-	// state in memory until the layer is saved. A layer that was just updated is saved without waiting for shown,
-	// unless checkpoints hard-link the states' files (links).
+	// By layer: stateOnDisk, whether its state is on a disk; nil: none is. shown, whether the Stager keeps its state in
+	// memory until the layer is saved. A layer that was just updated is saved without waiting for shown, unless
+	// checkpoints hard-link the files of states (links).
 	stateOnDisk, shown []bool
 	links              bool
 }
 
-// newCheckpointerCore makes the core for a run that begins after step.
+// newCheckpointerCore makes the core for a run that begins after the given step.
 func newCheckpointerCore(layers, step int) *checkpointerCore {
 	return &checkpointerCore{layers: layers, reported: step}
 }
 
-// openSave begins a checkpoint: it checks the disk and creates the directory.
+// openSave is the task of beginning a checkpoint: it checks the space on the disk and creates the folder.
 type openSave struct{ Save SaveRequested }
 
 type saveOpened struct{}
 
-// saveLayer writes one layer of the checkpoint.
+// saveLayer is the task of writing one layer of the checkpoint.
 type saveLayer struct{ Layer int }
 
 type layerWritten struct{ Layer, Step int }
 
-// commitSave makes the checkpoint valid with one rename. Its step is reported first, so no checkpoint is ahead of the
-// log.
+// commitSave is the task of making the checkpoint valid, by renaming its folder. The step's report comes first, so no
+// checkpoint is ahead of the log.
 type commitSave struct {
 	Save      SaveRequested
 	AdamStep  int64
@@ -151,7 +151,7 @@ func (e commitSave) start(r *lane, w work) error {
 	return nil
 }
 
-// saveLayer passes a layer to the Saver.
+// saveLayer borrows a layer from the home and passes it to the Saver (Options.Saver), which writes it.
 func (r *run) saveLayer(layer int) error {
 	l, err := r.o.Home.Acquire(layer)
 	if err != nil {

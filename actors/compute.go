@@ -25,9 +25,9 @@ type computeCore struct {
 	batch    slotGrant
 	acts     map[int]slotGrant // by object of programs[0]
 	gradFree []int
-	grad     int // gradient buffer of the current visit; −1: none
-	// deferred holds grants and other inputs that arrived before their program began, or that admit must keep for
-	// later.
+	grad     int // buffer in which the current visit sums its gradient; −1: none
+	// deferred holds grants and other inputs that arrived before their program began. It also holds grants that admit
+	// could not accept yet.
 	deferred []message
 	ahead    runAhead
 	blocked  Cause // what the next launch lacked when it was last checked; NoStall: nothing
@@ -43,26 +43,26 @@ type computeSpec struct {
 	balance     balancing
 }
 
-// launchHook is a piece of Compute that only some runs have, such as the one for experts. Compute calls all hooks, in
-// order, at the points below.
+// launchHook is a piece of Compute that only some runs have, such as the one for layers with experts. Compute calls all
+// hooks, in their order, at the points that the methods name.
 type launchHook interface {
-	// admit handles a message for p. ok is false if the message is not for this hook.
+	// admit stores the input that msg brings for program p. ok is false if the message is not for this hook.
 	admit(p *Pass, msg message) (ok bool)
 	// ready reports whether a visit's launches can be enqueued; if not, waits is the missing input.
 	ready(p *Pass, v schedule.Visit) (waits Cause, ok bool)
-	// idle reports whether the visit does not need its tile.
+	// idle reports whether the visit does no work on its tile, so that its launch need not wait for the tile.
 	idle(p *Pass, v schedule.Visit) bool
 	// begin adds the launch's inputs to e. skip: there is nothing to enqueue.
 	begin(v schedule.Visit, e *enqueue) (skip bool)
-	// done returns the effects that follow a launch, before all others.
+	// done returns the effects that follow a launch. They come before all other effects of the launch.
 	done(v schedule.Visit, e enqueue) []effect
-	// computed adds the inputs of p's losses to m.
+	// computed adds to m what this hook knows about p's losses, such as the experts' load.
 	computed(p *Pass, m *LossComputed)
-	// programDone forgets a program whose launches are all enqueued.
+	// programDone drops what the hook keeps for a program, because all launches of the program are enqueued.
 	programDone()
 }
 
-// slotGrant is a slot granted to the launches of a program.
+// slotGrant is a slot that the Prefetcher has granted to the launches of a program.
 type slotGrant struct {
 	slot   int
 	ok     bool  // granted
@@ -78,7 +78,7 @@ func newComputeCore(x computeSpec) *computeCore {
 	return c
 }
 
-// needsSlot reports whether v must wait for its tile.
+// needsSlot reports whether visit v must wait for a slot with its tile: v uses weights, and no hook calls v idle.
 func (c *computeCore) needsSlot(p *Pass, v schedule.Visit) bool {
 	return v.Weighs() && !slices.ContainsFunc(c.hooks, func(w launchHook) bool { return w.idle(p, v) })
 }
@@ -99,8 +99,8 @@ type enqueue struct {
 	Fetched                     Cause   // what the Prefetcher waited for before fetching the weights or the batch
 }
 
-// passBatch waits until the device has finished with the batch. Only then may the next batch use the slot and its host
-// staging buffer.
+// passBatch is the task of waiting until the device has finished with the batch. Only then may the next batch use the
+// slot and its host staging buffer.
 type passBatch struct{}
 
 func (c *computeCore) step(msg message) []effect {
@@ -144,9 +144,9 @@ func (c *computeCore) advance() []effect {
 	return out
 }
 
-// admit moves the deferred messages for p into the core's tables. A message stays deferred if it grants a second slot
-// to a tile whose first slot later launches still use. It is admitted when the first slot is returned. This happens if
-// experts without tokens leave slots free, because the Prefetcher may then reach a tile's next visit early.
+// admit moves the deferred messages for p into the core's tables. A second grant for a tile stays deferred while later
+// launches still use the slot of the first grant. Such a second grant comes if the Prefetcher reaches a tile's next
+// visit early, because experts without tokens left slots free.
 func (c *computeCore) admit(p *Pass) {
 	rest := c.deferred[:0]
 	for _, msg := range c.deferred {
@@ -176,7 +176,7 @@ func (c *computeCore) admit(p *Pass) {
 	c.deferred = rest
 }
 
-// ready reports whether the next launch has all its inputs. If not, blocked is the missing one.
+// ready reports whether the next launch has all its inputs. If not, it stores the missing one in c.blocked.
 func (c *computeCore) ready(p *Pass) bool {
 	l := p.Launches[c.next]
 	v := p.Visits[l.Visit]
@@ -202,7 +202,8 @@ func (c *computeCore) ready(p *Pass) bool {
 	return false
 }
 
-// clear reports whether all hooks are ready for v. If not, it sets blocked to the missing input.
+// clear reports whether all hooks have the inputs that they need for v. If one lacks an input, clear stores the cause
+// in c.blocked.
 func (c *computeCore) clear(p *Pass, v schedule.Visit) bool {
 	for _, w := range c.hooks {
 		if waits, ok := w.ready(p, v); !ok {
@@ -254,8 +255,9 @@ func (c *computeCore) enqueueNext(p *Pass) []effect {
 	return append(out, c.after(p, v, l, e)...)
 }
 
-// use returns the slot of an object, or −1 for none. wait: a copy into the slot is enqueued, and this first launch
-// after it must wait.
+// use returns the slot that holds an activation; −1 if object is negative. object is the activation's number in the
+// program's Objects. wait: a copy into the slot is enqueued. The caller's launch must wait for the copy, because it is
+// the first to use the slot since.
 func (c *computeCore) use(object int) (slot int, wait bool) {
 	if object < 0 {
 		return -1, false
@@ -267,8 +269,8 @@ func (c *computeCore) use(object int) (slot int, wait bool) {
 	return h.slot, wait
 }
 
-// after returns the effects that follow a launch: activations to return, spill or pass on. After the last launch of a
-// visit it adds the visit's results and the free slots.
+// after returns the effects that follow a launch. After every launch, activations are returned, spilled or passed to
+// another lane. After the last launch of a visit, its gradient or losses are announced and its slots returned.
 func (c *computeCore) after(p *Pass, v schedule.Visit, l schedule.Launch, e enqueue) []effect {
 	var out []effect
 	for _, w := range c.hooks {
@@ -307,8 +309,8 @@ func (c *computeCore) after(p *Pass, v schedule.Visit, l schedule.Launch, e enqu
 	return out
 }
 
-// release returns the weight slot of a finished visit if the program says so. A visit that does not need its tile may
-// have no slot.
+// release returns the effects that return the weight slot of a finished visit, if the program says that the slot is
+// free then (v.Release). It returns nil for a visit without a slot, such as that of an expert without tokens.
 func (c *computeCore) release(v schedule.Visit) []effect {
 	w := c.weights[v.Tile]
 	if !w.ok || !v.Weighs() || !v.Release {
@@ -345,8 +347,8 @@ func (e enqueue) start(r *lane, w work) error {
 		return r.launchError(e, v, err)
 	}
 	r.record(e, v)
-	// A stream's error comes with the notification of the first failed launch. Its error is reported here and nowhere
-	// else.
+	// The first failed launch's notification brings the stream's error. Only this notification reports the error, so
+	// the message names the launch.
 	r.compute.Notify(func(err error) {
 		r.hub.notified(func() {
 			if err != nil {
@@ -364,9 +366,8 @@ func (r *lane) launchError(e enqueue, v schedule.Visit, err error) error {
 	return fmt.Errorf("compute %s %s step %d: %w", r.names[v.Layer], v.Phase, e.p.Step, err)
 }
 
-// enqueue makes the compute stream wait for the launch's inputs and then run the launch. Outside evaluations it marks
-// the end of the waits and of the launch on the pass's timeline (stalls.go). marks is the number of the timeline's
-// marks so far.
+// enqueue makes the compute stream wait for the launch's inputs and then run the launch. In training it marks the end
+// of each wait and of the launch on the pass's timeline (stalls.go). It returns how many marks the timeline has so far.
 func (r *lane) enqueue(e enqueue, l schedule.Launch, v schedule.Visit) (marks int, err error) {
 	var t *passTimeline
 	if !e.p.Eval {
@@ -400,22 +401,22 @@ type laneHook interface {
 	after(v schedule.Visit)
 }
 
-// wait is an event that a launch waits for, and the cause of that wait.
+// wait is an event that a launch waits for on the compute stream. The waiting time is counted under cause.
 type wait struct {
 	event device.Event
 	cause Cause
 }
 
-// waits lists the events that a launch waits for. The output's slot needs none: its last use was on this stream, or a
-// spill that has landed.
+// waits lists the events that a launch waits for. The slot of the output needs no event. Its last user was a launch on
+// this same stream, or a spill whose end was announced before the slot was granted again.
 func (r *lane) waits(e enqueue, l schedule.Launch, v schedule.Visit) []wait {
 	var out []wait
 	if e.WaitBatch {
 		out = append(out, wait{r.batches[e.Batch].ready, StallData})
 	}
 	if e.WaitWeights {
-		// If the fetch was late, the stream stood still before the launch was enqueued, which Blocked accounts for. The
-		// rest is the copy.
+		// The launch may have been enqueued late because the fetch was late; Blocked accounts for that time. The wait
+		// here is only for the rest of the copy.
 		if e.Weights >= 0 {
 			out = append(out, wait{r.weights[e.Weights].ready, StallWeights})
 		} else {
@@ -434,7 +435,8 @@ func (r *lane) waits(e enqueue, l schedule.Launch, v schedule.Visit) []wait {
 	return out
 }
 
-// record records the events after a launch: slots that are ready, and slots that are idle again.
+// record records the events after a launch. Slots that the launch filled get the event ready. Slots whose last user it
+// was get the event idle.
 func (r *lane) record(e enqueue, v schedule.Visit) {
 	for _, slot := range []int{e.Out, e.Gr} {
 		if slot >= 0 {
@@ -470,19 +472,19 @@ func (r *lane) record(e enqueue, v schedule.Visit) {
 // A launch that lacks only this credit is not late: the device is busy with others. So the credit never causes a stall
 // (computeCore.ready).
 
-// The bounds of launches in progress: their number, and the tokens of launches over a micro-batch. One launch is always
-// allowed. A block's backward has about 80 operations, an expert's has 11. A long micro-batch repeats them for about
-// every 16,384 tokens.
+// The bounds of launches in progress: their number, and the sum of their tokens. One launch is always allowed. The
+// bounds keep far below the driver's 1,024 operations: a block's backward has about 80 operations, an expert's has 11.
+// A long micro-batch repeats them for about every 16,384 tokens.
 const (
 	launchesAhead = 8
 	tokensAhead   = 8 * 16384
 )
 
-// runAhead lists the tokens of each launch in progress, in order.
+// runAhead lists the numbers of tokens of the launches that are enqueued and not complete, the oldest first.
 type runAhead []int
 
-// room reports whether a launch of this many tokens may be enqueued. An expert's launch counts 0 tokens: it has a few
-// large operations.
+// room reports whether a launch of this many tokens may be enqueued beside those in progress. An expert's launch counts
+// 0 tokens: it has a few large operations.
 func (a runAhead) room(tokens int) bool {
 	for _, n := range a {
 		tokens += n
@@ -490,12 +492,14 @@ func (a runAhead) room(tokens int) bool {
 	return len(a) == 0 || len(a) < launchesAhead && tokens <= tokensAhead
 }
 
-// gradPlace is the place where a gradient is summed over the micro-batches: a gradient buffer that is copied to the
-// host (buffered), or the layer's slab (inSlab).
+// gradPlace is the place where a layer's gradient is summed over the micro-batches. It is either a gradient buffer on
+// the device, from which the sum is copied to the host (buffered), or the layer's slab (inSlab).
 type gradPlace interface {
-	// grads views the gradients of a tile's tensors. ids is the number of unique ids in the batch.
+	// grads views the gradients of a tile's tensors in gradient buffer buf. ids is the number of unique token ids in
+	// the batch, which is the number of rows of an embedding's gradient.
 	grads(t layers.Tile, buf, ids int) layers.Grads
-	// offload enqueues the copies of a tile's gradient into a slab.
+	// offload enqueues the copies of a tile's gradient from gradient buffer buf into slab number slab. ids is as in
+	// grads.
 	offload(t layers.Tile, buf, slab, ids int)
 }
 
@@ -514,7 +518,8 @@ func (b buffered) offload(t layers.Tile, buf, slab, ids int) {
 	}
 }
 
-// narrowed is buffered, but converts fp32 gradients to bf16 before the copy to the host.
+// narrowed sums gradients like buffered, for slabs of bf16. The device converts fp32 gradients to bf16 before the copy
+// to the host.
 type narrowed struct{ buffered }
 
 func (b narrowed) offload(t layers.Tile, buf, slab, ids int) {
@@ -536,7 +541,8 @@ func (l inSlab) grads(t layers.Tile, _, ids int) layers.Grads {
 
 func (inSlab) offload(layers.Tile, int, int, int) {}
 
-// allocGrads allocates the gradient buffers and registers the slabs for fast copies. An evaluation has neither.
+// allocGrads allocates the gradient buffers and registers the slabs, so that copies to them are fast. An evaluation has
+// neither.
 func (r *lane) allocGrads() (err error) {
 	p := r.plan
 	if p.EvalOnly {
@@ -566,8 +572,8 @@ func (r *lane) allocGrads() (err error) {
 	return nil
 }
 
-// weightsOf views the weights of a visit in their slot. slot −1: there are none, for example in the backward of an idle
-// expert on demand.
+// weightsOf views the weights of a visit in weight slot number slot. It returns nil for slot −1: some visits have no
+// weights, such as the backward of an expert without tokens.
 func (r *lane) weightsOf(v schedule.Visit, slot int) layers.Weights {
 	if slot < 0 {
 		return nil
@@ -576,7 +582,8 @@ func (r *lane) weightsOf(v schedule.Visit, slot int) layers.Weights {
 	return s.place.weights(r.tiles[v.Tile], s)
 }
 
-// gradsOf views the gradient of a visit's tile in gradient buffer buf. ids is the number of unique ids in the batch.
+// gradsOf views the gradient of a visit's tile in gradient buffer buf; nil if the visit makes no gradient. ids is the
+// number of unique token ids in the batch.
 func (r *lane) gradsOf(v schedule.Visit, buf, ids int) layers.Grads {
 	if !v.Grad() {
 		return nil
@@ -584,7 +591,8 @@ func (r *lane) gradsOf(v schedule.Visit, buf, ids int) layers.Grads {
 	return r.gradPlaces[v.Layer].grads(r.tiles[v.Tile], buf, ids)
 }
 
-// hidden views the hidden state of a number of tokens in a slot. slot −1: there is none.
+// hidden views the hidden state of this many tokens in activation slot number slot. slot −1: there is none, and the
+// result is empty.
 func (r *lane) hidden(slot, tokens int) layers.Hidden {
 	if slot < 0 {
 		return layers.Hidden{}
@@ -592,8 +600,9 @@ func (r *lane) hidden(slot, tokens int) layers.Hidden {
 	return r.state(&r.acts[slot], tokens)
 }
 
-// savedFor returns the memory that a layer's forward fills for the backward of micro-batch mb. It is empty if the layer
-// saves nothing, and for -1, all micro-batches at once.
+// savedFor returns the memory in which a layer's forward of micro-batch mb leaves intermediate results for its
+// backward. It is empty if the layer saves nothing. It is also empty for mb −1, which stands for all micro-batches at
+// once.
 func (r *lane) savedFor(layer, mb int) device.Mem {
 	if len(r.saved[layer]) == 0 || mb < 0 {
 		return device.Mem{}
@@ -601,7 +610,8 @@ func (r *lane) savedFor(layer, mb int) device.Mem {
 	return r.saved[layer][mb]
 }
 
-// stage enqueues the computation of a launch through the layer's kind.
+// stage enqueues the operations of a launch on the compute stream. It collects the launch's memory in a layers.Launch
+// and hands this to the layer's kind, which knows the operations.
 func (r *lane) stage(e enqueue, l schedule.Launch, v schedule.Visit) {
 	b := &r.batches[e.Batch]
 	x := layers.Launch{Stream: r.compute.Stream, Visit: v, Block: r.plan.Layouts[v.Layer].Block, First: e.First, Last: e.Last, Step: e.p.Batch.Step,

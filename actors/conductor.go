@@ -33,21 +33,22 @@ type Schedule struct {
 	// StopEarly, which may be nil, is called with every evaluation. If it returns true, the run stops with the
 	// evaluated state.
 	StopEarly func(EvalReport) bool
-	// LR is the learning rate of a step.
+	// LR returns the learning rate of a step.
 	LR func(step int) float64
-	// DataPos is the data position after a step, for its checkpoint.
+	// DataPos returns the place in the data at which training continues after a step; the step's checkpoint contains
+	// it.
 	DataPos func(step int) int64
 	// EndsEpoch reports whether a step takes the last row of an epoch. It may be nil without SaveEpochs and EvalEpochs.
 	EndsEpoch func(step int) bool
 }
 
-// due reports whether an action is due after step: every `every` steps (0: never) and, with epochs, at the end of every
-// epoch.
+// due reports whether an action is due after step: after every `every`-th step (0: never) and, if epochs is true, after
+// a step that ends an epoch.
 func (s *Schedule) due(step, every int, epochs bool) bool {
 	return every > 0 && step%every == 0 || epochs && s.EndsEpoch(step)
 }
 
-// saves reports whether the schedule allows a checkpoint after a step.
+// saves reports whether the run may save a checkpoint after a step.
 func (s *Schedule) saves(step int) bool {
 	return !s.NoSave && !(s.NoFinalSave && step >= s.LastStep)
 }
@@ -67,12 +68,12 @@ type conductorCore struct {
 	program   *Pass // in progress: its losses have not landed
 	open      map[int]*stepInProgress
 	eval      evalState
-	// evaluated is an evaluation's report that waits for the report of its step. The evaluation's losses can land
-	// before StepUpdated arrives.
+	// evaluated is the report of an evaluation that must wait until its step is reported. An evaluation's losses can
+	// land before the message StepUpdated arrives.
 	evaluated *EvalReport
 	waited    Cause // what the planning of the next step waited for
-	// pairs returns the number of attended (query, key) pairs of a document, summed over all blocks. again counts the
-	// pairs of blocks whose attention the backward recomputes. nil: pairs are not counted.
+	// pairs returns the number of (query, key) pairs that attention computes for a document, summed over all blocks.
+	// again counts the pairs of blocks whose attention the backward recomputes. nil: pairs are not counted.
 	pairs        func(length int) (all, again int64)
 	adam         int64 // updates so far: Adam's step count
 	nonFinite    int
@@ -89,7 +90,7 @@ type conductorCore struct {
 	flushed      bool // the Reporter was asked to flush
 	finished     bool // the run has ended; later messages are ignored
 	statesOnDisk bool // some layers' states are on disks
-	// distributed: there are several ranks, see agreement.go.
+	// distributed: there are several ranks, which must agree on what to do next (agreement.go).
 	distributed  bool
 	landed       *LossLanded // losses of program, before the ranks agree; nil: not landed
 	agreeing     bool        // the ranks' agreement on program is in progress
@@ -99,7 +100,7 @@ type conductorCore struct {
 	balance      balancing   // the load-balancing loss, if several ranks must sum the load of experts; otherwise zero
 	routed       routing     // routings of program's layers, if the ranks sum the load of experts
 	loading      bool        // the sum of the load over the ranks has begun
-	// likelihood is Preferences.Likelihood, the weight of the likelihood loss of chosen answers.
+	// likelihood is the weight of the mean −log p of chosen answers in the loss of pairs (Preferences.Likelihood).
 	likelihood float64
 }
 
@@ -109,7 +110,7 @@ type stepInProgress struct {
 	report StepReport
 }
 
-// evalState is the progress of an evaluation.
+// evalState is the progress of an evaluation. An evaluation is a sequence of passes, one batch each.
 type evalState struct {
 	running    bool
 	pass       int       // the last planned pass, counted from 1
@@ -118,7 +119,8 @@ type evalState struct {
 	supervised int64     // tokens in sum
 }
 
-// diagnosis repeats the forward of a batch to find the first layer with a non-finite output.
+// diagnosis is the search for the cause after too many skipped steps. It repeats the forward of a batch and finds the
+// first layer with a non-finite output, which the run's error names.
 type diagnosis struct {
 	step              int // the last skipped step
 	finite            int // the last earlier step that was not skipped
@@ -135,7 +137,7 @@ func newConductorCore(plan Schedule, start State, ahead int, spec schedule.Spec)
 	return c
 }
 
-// begin starts the Conductor or the Stager.
+// begin is the first message to the Conductor and to the Stager. They start to work when it comes.
 type begin struct{}
 
 // flushReports asks the Reporter to answer with reported after it has handled all earlier messages.
@@ -197,7 +199,7 @@ func (c *conductorCore) step(msg message) []effect {
 	return append(out, c.advance()...)
 }
 
-// end returns the last step of this run.
+// end returns the last step of this run: LastStep, or PauseAfter if the run pauses earlier.
 func (c *conductorCore) end() int {
 	if c.plan.PauseAfter > 0 {
 		return min(c.plan.PauseAfter, c.plan.LastStep)
@@ -247,8 +249,9 @@ func (c *conductorCore) advance() []effect {
 	return out
 }
 
-// saveAtRest requests a checkpoint if the run was asked to stop between steps, for example in an evaluation. A run that
-// resumes from the checkpoint repeats the evaluation.
+// saveAtRest requests a checkpoint if the run was asked to stop while no step was in progress, for example in an
+// evaluation. It returns nil if that state is already saved or may not be saved. A run that resumes from the checkpoint
+// repeats the evaluation.
 func (c *conductorCore) saveAtRest() []effect {
 	if !c.stop || !c.closing || !c.plan.saves(c.version) || c.stoppedEarly && c.plan.NoFinalSave || c.diagnosis != nil || c.lastSave == c.version || c.updated < c.version {
 		return nil
@@ -269,8 +272,8 @@ func (c *conductorCore) save(step int) SaveRequested {
 	return SaveRequested{Step: step, DataPos: c.plan.DataPos(step), Tokens: c.tokens}
 }
 
-// wantBatches requests batches from the Feeder. It keeps `ahead` training batches requested beyond the last planned
-// step. During an evaluation it does the same for evaluation batches.
+// wantBatches requests batches from the Feeder. Requested training batches reach `ahead` steps beyond the last planned
+// step. During an evaluation, requested evaluation batches reach equally far beyond its last planned pass.
 func (c *conductorCore) wantBatches() []effect {
 	var out []effect
 	for c.asked < min(c.planned+c.ahead, c.end()) && !c.closing && !c.stop {
@@ -314,7 +317,8 @@ func (c *conductorCore) planEval() []effect {
 	return append(c.start(&Pass{Step: c.version, Eval: true, Version: c.version, Batch: b}, again), c.wantBatches()...)
 }
 
-// start plans p and sends it to the lanes. again: another pass of the same evaluation follows.
+// start plans the program of pass p for each lane and sends it to the lanes' actors. again: another pass of the same
+// evaluation follows.
 func (c *conductorCore) start(p *Pass, again bool) []effect {
 	p.Seq = c.seq
 	c.seq++
@@ -349,7 +353,8 @@ func (c *conductorCore) lossLanded(m LossLanded) []effect {
 	case p.Eval:
 		return c.evalLanded(p, m)
 	case c.diagnosis != nil:
-		// The run is about to fail. This step updates nothing, but its gradients must free their slabs.
+		// The run is about to fail, so this step updates nothing. The message to the Optimizer is needed all the same:
+		// the Optimizer must free the slabs of the step's gradients.
 		c.version = m.Step
 		return []effect{send{optimizerID, StepClosed{Step: m.Step, Skip: true}}}
 	case c.aborting: // the step is never closed
@@ -375,13 +380,15 @@ func (c *conductorCore) lossLanded(m LossLanded) []effect {
 	return out
 }
 
-// savesAfter decides whether a checkpoint of the state after this step is written: at save intervals, at evaluations
-// if the plan says so, and after the last step of the run.
+// savesAfter decides whether a checkpoint of the state after this step is written. Checkpoints are due at the
+// schedule's intervals, after the last step of the run, and at evaluations with SaveEvals. evalDue: an evaluation
+// follows this step.
 func (c *conductorCore) savesAfter(step int, evalDue bool) bool {
 	return c.plan.saves(step) && (c.plan.due(step, c.plan.SaveSteps, c.plan.SaveEpochs) || c.plan.SaveEvals && evalDue || c.closing)
 }
 
-// meanLoss returns the pairs' mean loss if pairs is set, otherwise sum divided by the supervised tokens.
+// meanLoss returns the mean loss that a report shows. If pairs is nil, it is sum divided by the number of supervised
+// tokens; otherwise it is the mean over the preference pairs.
 func (c *conductorCore) meanLoss(sum float64, supervised int64, pairs *PairSums) float64 {
 	if pairs != nil {
 		return pairs.mean(c.likelihood)
@@ -389,7 +396,8 @@ func (c *conductorCore) meanLoss(sum float64, supervised int64, pairs *PairSums)
 	return sum / float64(max(supervised, 1))
 }
 
-// attendedPairs counts the (query, key) pairs of b. again: the pairs that the backward recomputes.
+// attendedPairs counts the (query, key) pairs of batch b that attention computes, over all blocks. again counts the
+// pairs of blocks whose attention the backward recomputes. Both are 0 if the run does not count pairs.
 func (c *conductorCore) attendedPairs(b *data.Batch) (pairs, again int64) {
 	if c.pairs == nil {
 		return 0, 0
@@ -448,7 +456,8 @@ func (c *conductorCore) stepUpdated(m StepUpdated) []effect {
 	return out
 }
 
-// diagnosed ends the run with an error that names the first layer with a non-finite output.
+// diagnosed ends the run after a diagnosis. The error names the first layer with a non-finite output, if the diagnosis
+// has found one.
 func (c *conductorCore) diagnosed() []effect {
 	d := c.diagnosis
 	err := fmt.Errorf("step %d: the loss or the gradient was not finite in %d steps in a row (max_nonfinite_steps: %d)",

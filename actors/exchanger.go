@@ -8,10 +8,11 @@ import (
 	"mt/plan"
 )
 
-// The Exchanger exists with several ranks. Layer by layer, it sends each rank a share of this rank's gradients. It
-// receives this rank's share from all others into exchange buffers and owns their credits. The order of layers is the
-// order of the backward, which is the same on all ranks whatever their timing. Collective operations require this. A
-// table that two layers share comes last, when both gradients are in one slab.
+// The Exchanger exists with several ranks. Layer by layer, it sends each rank that rank's share of the gradient that
+// this rank has computed. It receives this rank's share from all others into exchange buffers, whose credits it owns.
+//
+// Layers are exchanged in the order of the backward, which is the same on all ranks whatever their timing: collective
+// operations require one order. A table that two layers share comes last, when both gradients are in one slab.
 
 // exchangerCore is the pure part of the Exchanger.
 type exchangerCore struct {
@@ -26,8 +27,8 @@ type exchangerCore struct {
 	free     []int         // free exchange buffers
 }
 
-// newExchangerCore makes the core. into is exchangerCore.into. frozen says by layer that it has no gradient; nil: none
-// is frozen.
+// newExchangerCore makes the core. into says by layer to which layer's gradient its own is added: the layer itself,
+// unless two layers share a table. frozen says by layer that it has no gradient; nil: none is frozen.
 func newExchangerCore(into []int, frozen []bool, d plan.Depths) *exchangerCore {
 	n := len(into)
 	c := &exchangerCore{into: into, landed: make([]*GradLanded, n), merged: make([]bool, n), buffer: make([]int, n), done: make([]bool, n), free: ids(d.ExchangeBuffers)}
@@ -35,9 +36,10 @@ func newExchangerCore(into []int, frozen []bool, d plan.Depths) *exchangerCore {
 	return c
 }
 
-// backwardOrder returns the order in which gradients are complete: from the last layer to the first, then the layers
-// that share a table. A shared table is complete when both gradients have landed. Its embedding comes first, because
-// the next batch needs it first. into is exchangerCore.into.
+// backwardOrder returns the layers in the order in which their gradients are complete: from the last layer to the
+// first, then the layers that share a table. A shared table is complete when the gradients of both layers have landed.
+// Of these two the embedding comes first, because the next batch needs it first. into says by layer to which layer's
+// gradient its own is added.
 func backwardOrder(into []int) (order []int) {
 	sharing := map[int]int{}
 	for _, k := range into {
@@ -55,17 +57,18 @@ func backwardOrder(into []int) (order []int) {
 	return append(order, last...)
 }
 
-// exchange sends the gradient of a layer in a slab to all ranks, each its share, and receives this rank's share from
-// all ranks.
+// exchange is the task of sending each rank its share of a layer's gradient, from a slab, and receiving this rank's
+// share from all ranks into an exchange buffer.
 type exchange struct {
 	Step, Layer, Slab, Buffer int
 	AllIDs                    [][]int32
 }
 
-// exchanged reports that exchange is done.
+// exchanged tells the Exchanger that the exchange of a layer's gradient is done.
 type exchanged struct{ Layer int }
 
-// toExchanger sends a gradient to the Exchanger, with the row ids of all ranks.
+// toExchanger makes the message that sends a landed gradient to the Exchanger. It adds the unique token ids of all
+// ranks' batches, which say to which embedding rows a gradient belongs.
 func toExchanger(m GradLanded, b *data.Batch) send {
 	if b.Ranks != nil {
 		m.AllIDs = b.Ranks.IDs
@@ -94,7 +97,8 @@ func (c *exchangerCore) step(msg message) []effect {
 	return append(out, c.advance()...)
 }
 
-// merge adds the gradients of two layers that share a table when both have landed.
+// merge starts to add the gradients of two layers that share a table, if layer landed is one of them and both gradients
+// have landed. Otherwise it returns nil.
 func (c *exchangerCore) merge(landed int) []effect {
 	for l, into := range c.into {
 		if l != into && (landed == l || landed == into) && c.landed[l] != nil && c.landed[into] != nil {
@@ -105,8 +109,8 @@ func (c *exchangerCore) merge(landed int) []effect {
 	return nil
 }
 
-// ready reports whether the gradient of layer l can be exchanged: it has landed, and the gradients of layers that share
-// its table are added.
+// ready reports whether the gradient of layer l can be exchanged: it has landed, and if layers share a table, their
+// gradients are added.
 func (c *exchangerCore) ready(l int) bool {
 	for k, into := range c.into {
 		if into == c.into[l] && (c.landed[k] == nil || k != into && !c.merged[k]) {
@@ -116,7 +120,7 @@ func (c *exchangerCore) ready(l int) bool {
 	return true
 }
 
-// advance begins the next exchanges.
+// advance begins the next exchanges, in the fixed order, until an exchange buffer or a gradient is missing.
 func (c *exchangerCore) advance() (out []effect) {
 	for c.begun < len(c.order) && len(c.free) > 0 {
 		l := c.order[c.begun]
@@ -132,7 +136,8 @@ func (c *exchangerCore) advance() (out []effect) {
 	return out
 }
 
-// freed returns the slab of layer l's gradient when the last exchange that reads the slab is done.
+// freed returns the slab of layer l's gradient to the Offloader. It returns nil while another layer that shares the
+// slab has not been exchanged.
 func (c *exchangerCore) freed(l int) []effect {
 	for k, into := range c.into {
 		if into == c.into[l] && !c.done[k] {
@@ -143,8 +148,8 @@ func (c *exchangerCore) freed(l int) []effect {
 	return []effect{send{slab.Lane.offloader(), SlabFreed{slab.Slab}}}
 }
 
-// tell reports finished exchanges to the Optimizer in their order. The Optimizer's sums, updates and agreements follow
-// that order, so it is the same on all ranks.
+// tell reports finished exchanges to the Optimizer in the fixed order, whatever order they end in. The Optimizer's
+// sums, updates and agreements follow its messages, so they have the same order on all ranks.
 func (c *exchangerCore) tell() (out []effect) {
 	for c.reported < len(c.order) && c.done[c.order[c.reported]] {
 		l := c.order[c.reported]
@@ -161,7 +166,7 @@ func (c *exchangerCore) tell() (out []effect) {
 	return out
 }
 
-// start begins the exchange. The slab holds the parts in rank order.
+// start begins the exchange. The parts for the ranks lie in the slab in rank order.
 func (e exchange) start(r *lane, w work) error {
 	t, shares := r.comm, r.run.plan.Shares[e.Layer]
 	sent, received := make([]int, t.size), make([]int, t.size)
@@ -182,7 +187,8 @@ func (e exchange) start(r *lane, w work) error {
 	return nil
 }
 
-// sharePart returns how many elements of rank's gradient of a layer are in share s.
+// sharePart returns how many elements of a layer's gradient, as the given rank sends it, lie in share s. For a gradient
+// of embedding rows this depends on the token ids in that rank's batch (allIDs[rank]).
 func (r *run) sharePart(layer int, s optim.Share, allIDs [][]int32, rank int) int64 {
 	if g := r.gradients[layer]; g.OfRows(layer) {
 		from, to := s.Rows(allIDs[rank], g.Row)
@@ -191,20 +197,21 @@ func (r *run) sharePart(layer int, s optim.Share, allIDs [][]int32, rank int) in
 	return s.Elems()
 }
 
-// sumShare sums the parts of all ranks for a layer's gradient into share slab Into, in rank order. It then computes the
-// sum of squares.
+// sumShare is the task of adding up, in rank order, the parts of a layer's gradient that all ranks have sent into
+// exchange buffer Buffer. The sum goes into share slab Into, host memory for the gradient of this rank's share. The
+// task then computes the sum of the squares of its elements.
 type sumShare struct {
 	Step, Layer, Buffer, Into int
 	AllIDs                    [][]int32
 }
 
-// shareSum is the result of sumShare. Its fields become Squares and IDs of the message summed.
+// shareSum is the result of sumShare. The message summed carries both fields to the Optimizer.
 type shareSum struct {
 	squares float64
 	ids     []int32
 }
 
-// summed reports that this rank's share of a layer's gradient is summed.
+// summed tells the Optimizer that this rank's share of a layer's gradient is summed over all ranks.
 type summed struct {
 	Layer   int
 	Squares float64
@@ -222,7 +229,7 @@ func (e sumShare) start(r *lane, w work) error {
 	return nil
 }
 
-// sumShare does the work of the task.
+// sumShare adds up the parts of task e and computes the sum of squares.
 func (r *run) sumShare(e sumShare) (out shareSum) {
 	g, own, pool := r.gradients[e.Layer], r.plan.Share(e.Layer), r.o.Pool
 	var parts []optim.Grad

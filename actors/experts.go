@@ -15,16 +15,16 @@ import (
 	"mt/layers/schedule"
 )
 
-// This file has the parts of a run that only layers with experts need. All these layers use one MoEState on the device,
-// one layer at a time. Their routing is copied to the host.
+// This file has the parts of a run that only layers with experts need. All these layers use one MoEState on the device
+// (routing and intermediate results of one layer), one layer at a time. Their routing is also copied to the host.
 
-// experts has the MoEState of the current layer with experts, for all tokens of a batch, and host memory for the
-// layer's routing.
+// experts is the memory of the current layer with experts: its MoEState on the device, for all tokens of a batch, and
+// host memory for its routing.
 type experts struct {
 	mem   device.Mem
 	state layers.MoEState // of the current program
 	ready device.Event    // recorded when the pairs are sorted by expert
-	// balances says that the current pass adds the load-balancing loss. auxScale is lane.auxScale of its batch.
+	// balances: the current pass adds the load-balancing loss. auxScale is the result of lane.auxScale for its batch.
 	balances bool
 	auxScale float32
 	// Host memory. The routing of a layer is copied to offsets (the first pair of each expert) and probs (the expert's
@@ -54,10 +54,10 @@ func (r *lane) allocExperts() (err error) {
 	return nil
 }
 
-// expertLane is the hook of a lane with experts.
+// expertLane is the laneHook of a lane with experts: it does their work on the device around the launches.
 type expertLane struct{ *lane }
 
-// begin prepares the state for a program.
+// begin prepares the experts' state for a program: its views of device memory, and the factor of the balancing loss.
 func (r expertLane) begin(p *Pass) {
 	x := &r.experts
 	x.state = r.ops.BindMoE(x.mem, int(p.Batch.Tokens), !r.plan.EvalOnly)
@@ -81,9 +81,10 @@ func (r *lane) auxWeight(b *data.Batch) float64 {
 	return r.plan.Spec.Config.RouterAuxLossCoef * float64(r.plan.Experts) / (n * n)
 }
 
-// auxScale times an expert's count is the gradient of the balancing loss with respect to each token's probability of
-// the expert. It does not depend on the number of supervised tokens, because the loss is added once a step. It is 0 for
-// a model without balancing loss, and for a batch that stands in for missing rows.
+// auxScale returns a factor for the backward of the load-balancing loss. The factor times an expert's count is the
+// loss's gradient with respect to each token's probability of that expert. The number of supervised tokens is not in
+// the factor, because the loss is added once for each step, not for each token. It is 0 for a model without balancing
+// loss, and for a batch that stands in for missing rows.
 func (r *lane) auxScale(b *data.Batch) float32 {
 	if !r.plan.Balances() || isStandIn(b) {
 		return 0
@@ -91,8 +92,8 @@ func (r *lane) auxScale(b *data.Batch) float32 {
 	return float32(r.auxWeight(b))
 }
 
-// offloadRouting copies a layer's routing to the host: the first pair of each expert and, for the balancing loss, the
-// sums of probabilities.
+// offloadRouting is the task of copying a layer's routing to the host: the index of each expert's first (token, choice)
+// pair and, for the balancing loss, each expert's sum of router probabilities.
 type offloadRouting struct {
 	p     *Pass
 	Layer int
@@ -109,13 +110,14 @@ func (e offloadRouting) start(r *lane, w work) error {
 	return nil
 }
 
-// routed is the result of offloadRouting. Its fields become Offsets and Probs of RoutingLanded.
+// routed is the result of offloadRouting. The message RoutingLanded carries both fields.
 type routed struct {
 	offsets []int32
 	probs   []float32
 }
 
-// landedRouting reads the copied routing from the host memory.
+// landedRouting returns the routing that offloadRouting has copied to host memory. A prediction has no routing; it
+// assumes that all experts get equally many tokens.
 func (r *lane) landedRouting(p *Pass) (out routed) {
 	if r.o.predicted != nil {
 		out.offsets = r.evenOffsets(int(p.Batch.Tokens))
@@ -134,8 +136,8 @@ func (r *lane) landedRouting(p *Pass) (out routed) {
 	return out
 }
 
-// expertHook is the Prefetcher's hook for tiles of experts. On demand, a tile waits for the routing, which says whether
-// a token needs the expert.
+// expertHook is the Prefetcher's hook for tiles of experts. If the program fetches experts on demand, a tile waits for
+// the routing and is fetched only if a token needs the expert.
 type expertHook struct{ c *prefetcherCore }
 
 func (w expertHook) take(msg message) ([]effect, bool) {
@@ -153,7 +155,7 @@ func (w expertHook) ready(s *prefetchState, v schedule.Visit) (Cause, bool) {
 	return StallRouting, known || !s.p.OnDemand || v.Stage != schedule.Expert
 }
 
-// idle reports whether no token goes to the expert. Compute then needs no weights.
+// idle reports whether no token goes to v's expert. Compute then needs no weights for the visit.
 func (w expertHook) idle(s *prefetchState, v schedule.Visit) bool {
 	return s.p.OnDemand && s.routed.idle(v)
 }
@@ -165,7 +167,7 @@ func (w expertHook) begin(g *grantedTile) ([]effect, bool) {
 	return nil, false
 }
 
-// fetchExpert fetches the tile of an expert and counts its bytes.
+// fetchExpert is the task of fetching the tile of an expert and counting its bytes.
 type fetchExpert struct{ fetchWeights }
 
 func (e fetchExpert) start(r *lane, _ work) error {
@@ -177,21 +179,21 @@ func (e fetchExpert) start(r *lane, _ work) error {
 	return err
 }
 
-// balancing describes the load-balancing loss of experts. The loss needs the routing of all layers before the backward.
-// layers 0: the run has no such loss.
+// balancing describes the load-balancing loss of experts. The backward with this loss cannot begin before the routing
+// of all layers is known. layers 0: the run has no such loss.
 type balancing struct {
 	layers      int  // layers with experts, on all lanes
 	lanes       int  // lanes, each of which needs the routing of all layers
 	distributed bool // the load is summed over several ranks, see agreeLoad
 }
 
-// expertLoad is the load of each expert in a pass, summed over all layers.
+// expertLoad is, by expert, how much a pass has used it, summed over all layers.
 type expertLoad struct {
 	Counts []int32   // pairs
 	Probs  []float64 // sums of probabilities
 }
 
-// load sums the routing of all layers, in layer order.
+// load adds up the routings of all layers, in layer order, to the load of each expert.
 func (r routing) load() (sum expertLoad) {
 	for _, layer := range slices.Sorted(maps.Keys(r)) {
 		at := r[layer]
@@ -204,7 +206,7 @@ func (r routing) load() (sum expertLoad) {
 	return sum
 }
 
-// plus returns the sum of two loads. The zero value is an empty load.
+// plus returns the sum of two loads, expert by expert. The zero value is an empty load.
 func (l expertLoad) plus(other expertLoad) expertLoad {
 	if l.Counts == nil {
 		return other
@@ -216,7 +218,7 @@ func (l expertLoad) plus(other expertLoad) expertLoad {
 	return l
 }
 
-// product returns Σ counts·probabilities over the experts.
+// product returns Σ counts·probabilities over the experts. Times lane.auxWeight, this is the load-balancing loss.
 func (l expertLoad) product() (sum float64) {
 	for e, n := range l.Counts {
 		sum += float64(n) * l.Probs[e]
@@ -224,10 +226,11 @@ func (l expertLoad) product() (sum float64) {
 	return sum
 }
 
-// routing has the routings that are on the host, by layer.
+// routing has the routings that have landed on the host, by layer.
 type routing map[int]RoutingLanded
 
-// pairs returns the number of pairs of v's expert. known: the routing of v's layer has landed.
+// pairs returns n, the number of (token, choice) pairs that the router has sent to v's expert. known: the routing of
+// v's layer has landed; otherwise n is 0.
 func (r routing) pairs(v schedule.Visit) (known bool, n int) {
 	landed, known := r[v.Layer]
 	if known {
@@ -236,7 +239,8 @@ func (r routing) pairs(v schedule.Visit) (known bool, n int) {
 	return known, n
 }
 
-// idle reports whether v visits an expert to which the router has sent no token.
+// idle reports whether v visits an expert to which the router has sent no token. It is false while the routing is not
+// known.
 func (r routing) idle(v schedule.Visit) bool {
 	if v.Stage != schedule.Expert {
 		return false
@@ -245,7 +249,8 @@ func (r routing) idle(v schedule.Visit) bool {
 	return known && pairs == 0
 }
 
-// expertLaunches is Compute's hook for layers with experts.
+// expertLaunches is Compute's hook for layers with experts. It holds launches back until the routing that they need is
+// on the host.
 type expertLaunches struct {
 	lane    laneID
 	balance balancing
@@ -254,7 +259,7 @@ type expertLaunches struct {
 	counted bool        // the counts of all lanes and ranks were sent to the device for the backward
 }
 
-// admit also takes the routing of other lanes' layers, for the balancing loss.
+// admit also takes the routings of layers on other lanes. This lane needs them for the load-balancing loss.
 func (x *expertLaunches) admit(p *Pass, msg message) bool {
 	switch m := msg.(type) {
 	case RoutingLanded:
@@ -271,8 +276,8 @@ func (x *expertLaunches) admit(p *Pass, msg message) bool {
 	return false
 }
 
-// ready reports whether the routing that v needs is known. An expert needs its own layer's routing. With the balancing
-// loss, the loss and the backward need the load of all layers and ranks.
+// ready reports whether the routing that v needs is known on the host. An expert needs the routing of its own layer. If
+// the pass has a load-balancing loss, that loss and the backward need the load of all layers and ranks.
 func (x *expertLaunches) ready(p *Pass, v schedule.Visit) (Cause, bool) {
 	if x.balances(p) && (v.Loss || v.Phase == schedule.Backward) && !x.knowsLoad() {
 		return StallRouting, false
@@ -281,11 +286,13 @@ func (x *expertLaunches) ready(p *Pass, v schedule.Visit) (Cause, bool) {
 	return StallRouting, known || v.Stage != schedule.Expert
 }
 
-// idle reports whether v visits an expert without tokens, on demand. Its tile is not fetched. Tiles that are fetched
-// ahead are granted anyway; an unread tile's slot must still be returned.
+// idle reports whether v visits an expert without tokens in a program that fetches experts on demand. Such a tile is
+// not fetched. Without on-demand fetching every tile is fetched ahead, so each visit takes its slot and returns it,
+// even if nobody reads the tile.
 func (x *expertLaunches) idle(p *Pass, v schedule.Visit) bool { return p.OnDemand && x.routed.idle(v) }
 
-// begin skips the forward of an idle expert.
+// begin skips a launch of an expert to which the router has sent no token, unless the launch must set the expert's
+// gradient to zero. For other launches it adds the expert's pairs and counts to e.
 func (x *expertLaunches) begin(v schedule.Visit, e *enqueue) (skip bool) {
 	if x.routed.idle(v) && !v.Grad() {
 		return true
@@ -301,7 +308,8 @@ func (x *expertLaunches) begin(v schedule.Visit, e *enqueue) (skip bool) {
 	return false
 }
 
-// done reports a routing before anything else, because the device waits for the answer.
+// done reports, after the last launch of a router, that the layer's routing can be copied to the host. This comes
+// before all other effects, because the experts' launches wait for the routing.
 func (x *expertLaunches) done(v schedule.Visit, e enqueue) []effect {
 	if v.Stage != schedule.Route || v.Phase == schedule.Backward || !e.Last {
 		return nil
@@ -320,7 +328,7 @@ func (x *expertLaunches) programDone() { x.routed, x.load, x.counted = routing{}
 // balances reports whether p has the load-balancing loss.
 func (x *expertLaunches) balances(p *Pass) bool { return x.balance.layers > 0 && !p.Eval }
 
-// knowsLoad reports whether the load of all layers and ranks is known.
+// knowsLoad reports whether the experts' load, summed over all layers and ranks, is known.
 func (x *expertLaunches) knowsLoad() bool {
 	if x.balance.distributed {
 		return x.load != nil
@@ -328,7 +336,7 @@ func (x *expertLaunches) knowsLoad() bool {
 	return len(x.routed) == x.balance.layers
 }
 
-// wholeLoad returns the load of all layers and ranks.
+// wholeLoad returns the experts' load, summed over all layers and ranks. It must be known (knowsLoad).
 func (x *expertLaunches) wholeLoad() expertLoad {
 	if x.balance.distributed {
 		return *x.load
@@ -336,7 +344,7 @@ func (x *expertLaunches) wholeLoad() expertLoad {
 	return x.routed.load()
 }
 
-// auxLoss returns the load-balancing loss of p. load is LossComputed.Load. 0: p has no such loss.
+// auxLoss returns the load-balancing loss of p. load is Σ counts·probabilities over the experts. 0: p has no such loss.
 func (r *lane) auxLoss(p *Pass, load float64) float64 {
 	if !r.balances(p) {
 		return 0
@@ -344,7 +352,8 @@ func (r *lane) auxLoss(p *Pass, load float64) float64 {
 	return r.auxWeight(p.Batch) * load
 }
 
-// before copies the experts' counts over all layers and ranks to the device, which has counted only its own lane.
+// before runs before each launch. If the launch brings the experts' counts over all lanes and ranks (e.Counts), they
+// are copied to the device for the backward. The device itself has counted only the pairs of its own lane.
 func (r expertLane) before(e enqueue, _ schedule.Launch, _ schedule.Visit) {
 	if e.Counts == nil {
 		return
@@ -358,15 +367,15 @@ func (r expertLane) before(e enqueue, _ schedule.Launch, _ schedule.Visit) {
 	r.compute.CopyH2D(x.state.Counts.Slice(0, int64(r.plan.Experts)).Mem(), x.counts)
 }
 
-// after records that the pairs are sorted by expert.
+// after runs after the router's visit in the forward. It records the event that the tokens' pairs are sorted by expert.
 func (r expertLane) after(v schedule.Visit) {
 	if v.Stage == schedule.Route && v.Phase != schedule.Backward {
 		r.compute.Record(r.experts.ready)
 	}
 }
 
-// expertTraffic counts the experts' tiles copied to the device, by program, because tiles of a step may be copied
-// during the step before.
+// expertTraffic counts the experts' tiles copied to the device. It counts by program, because some tiles of a step are
+// copied during the step before.
 type expertTraffic struct {
 	mu     sync.Mutex
 	byPass map[int]traffic
@@ -384,7 +393,7 @@ func (x *expertTraffic) add(prog int, bytes int64) {
 	x.byPass[prog] = traffic{tiles: t.tiles + 1, bytes: t.bytes + bytes}
 }
 
-// read returns the traffic of a finished program. It forgets that program and all earlier ones.
+// read returns the traffic of a finished program. The counts of that program and of all earlier ones are then deleted.
 func (x *expertTraffic) read(prog int) traffic {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -393,8 +402,8 @@ func (x *expertTraffic) read(prog int) traffic {
 	return t
 }
 
-// evenOffsets returns the RoutingLanded.Offsets of a uniform routing: the experts' numbers of pairs differ by at most
-// one. A shared expert gets all tokens.
+// evenOffsets returns the RoutingLanded.Offsets for a routing of this many tokens that predictions assume: the experts'
+// numbers of pairs differ by at most one. A shared expert (one that gets every token) gets all tokens.
 func (r *lane) evenOffsets(tokens int) []int32 {
 	c, pairs := r.plan.Spec.Config, int64(tokens)*int64(r.plan.Spec.Config.NumExpertsPerTok)
 	out := make([]int32, c.AllExperts()+1)

@@ -14,13 +14,13 @@ type feederCore struct {
 	busy  bool
 }
 
-// packBatch reads the rows of a step and packs its batch.
+// packBatch is the task of reading the rows of a step and packing them into a batch.
 type packBatch struct {
 	Step int
 	Eval bool
 }
 
-// batchPacked reports the packed batch to the Feeder.
+// batchPacked brings the packed batch to the Feeder.
 type batchPacked struct{ ready BatchReady }
 
 func (m batchPacked) withResult(result any) message {
@@ -69,8 +69,8 @@ func (e packBatch) start(r *lane, w work) error {
 	return nil
 }
 
-// passOnStop forwards a stop request to the Conductor before the packed batch is sent. So no step or evaluation pass
-// begins with a batch whose packing ended after the stop.
+// passOnStop sends the Conductor a pending request to stop. The caller does so before it sends a packed batch. A stop
+// that came during the packing thus reaches the Conductor first, and no step or evaluation pass begins with that batch.
 func (r *run) passOnStop() {
 	select {
 	case <-r.o.Stop:
@@ -79,7 +79,7 @@ func (r *run) passOnStop() {
 	}
 }
 
-// checkBatch rejects a batch that exceeds the buffers.
+// checkBatch returns an error for a batch that exceeds the plan's buffers or is not divided among the run's ranks.
 func (r *run) checkBatch(b *data.Batch) error {
 	if r.comm != nil && (b.Ranks == nil || len(b.Ranks.IDs) != r.comm.size) {
 		return fmt.Errorf("the batch is not one of %d ranks", r.comm.size)

@@ -15,8 +15,8 @@ type gathererCore struct {
 	underWay int
 }
 
-// gathering is one entry of the Gatherer's queue: a message that is sent when the layer's gather and all earlier
-// entries are done.
+// gathering is one entry of the Gatherer's queue. It has the messages to send when the gather of the layer and all
+// earlier entries are done.
 type gathering struct {
 	layer       int // the layer to gather
 	version     int // its version after the gather
@@ -28,10 +28,10 @@ func newGathererCore(lanes int, d plan.Depths) *gathererCore {
 	return &gathererCore{lanes: lanes, ahead: d.GathersAhead}
 }
 
-// gather completes the tile of a layer from the shares of all ranks.
+// gather is the task of completing the tile of a layer: each rank sends the part that it has updated to all others.
 type gather struct{ Layer, Version int }
 
-// gathered reports that gather is done.
+// gathered tells the Gatherer that the gather of a layer is done: the tile is complete.
 type gathered struct{ Layer int }
 
 func (c *gathererCore) step(msg message) []effect {
@@ -64,7 +64,7 @@ func (c *gathererCore) step(msg message) []effect {
 	return append(c.begin(), c.tell()...)
 }
 
-// begin starts the gathers of the next layers.
+// begin starts the gathers of the next layers in the queue, until c.ahead gathers are in progress.
 func (c *gathererCore) begin() (out []effect) {
 	for i := range c.queue {
 		g := &c.queue[i]
@@ -81,7 +81,8 @@ func (c *gathererCore) begin() (out []effect) {
 	return out
 }
 
-// tell sends the finished reports at the head of the queue.
+// tell sends the messages of all finished entries at the head of the queue and removes the entries. It stops at the
+// first unfinished entry, so messages keep the queue's order.
 func (c *gathererCore) tell() (out []effect) {
 	for len(c.queue) > 0 && c.queue[0].done {
 		out = append(out, c.queue[0].then...)

@@ -17,7 +17,7 @@ import (
 	"mt/plan"
 )
 
-// run is one run of the pipeline: its lanes, and everything that exists once.
+// run is one run of the pipeline: its lanes, and everything that a run has once, such as slabs.
 type run struct {
 	o         *Options
 	plan      *plan.Run
@@ -30,8 +30,8 @@ type run struct {
 	slabs     [][]byte        // sizes: plan.Run.SlabBytes
 	passage   []byte          // host memory for activations between lanes
 	lanes     []*lane
-	// registered is the pinned host memory of all lanes. It is registered together: a device pins whole pages, and one
-	// page may hold memory of two lanes.
+	// registered is the pinned host memory of all lanes, in one list. It is pinned together: a device pins whole pages,
+	// and one page may hold memory of two lanes.
 	registered [][]byte
 	// registering is the same memory, grouped by first use.
 	registering [usedBackward + 1][][]byte
@@ -52,7 +52,7 @@ type run struct {
 	closeErr error // the first error from closing a stream
 }
 
-// lane is a device with its streams and the run's memory on it: slots, buffers, events, and host memory for copies.
+// lane is a device with its streams and the run's memory for it: slots, buffers, events, and host memory for copies.
 // Everything is allocated before the first step, in the sizes that package plan gives.
 type lane struct {
 	*run
@@ -93,11 +93,12 @@ type lane struct {
 	watch         laneWatch
 }
 
-// tileView returns the bytes [from, from+bytes) of a layer's tile in host memory. The device copies them into slot s
-// for tile t, or computes on them in place.
+// tileView returns the bytes [from, from+bytes) of a layer's tile in host memory. The device copies them into weight
+// slot s for tile t, or computes on them in place.
 type tileView func(t layers.Tile, s slot, layer int, from, bytes int64) []byte
 
-// newRun allocates what exists once in a run. On an error it frees everything.
+// newRun makes a run. It allocates the memory that exists once, such as the slabs, and then the lanes. On an error it
+// frees everything.
 func newRun(o *Options) (*run, error) {
 	r := &run{o: o, plan: o.Plan, schedule: o.Plan.Schedule(), tiles: layers.Tiles(o.Plan.Layouts, o.Plan.Spec), gradients: o.Plan.Gradients(), gradBytes: o.Plan.GradBytes()}
 	for _, l := range r.schedule.Layers {
@@ -138,7 +139,8 @@ func (r *run) newArena(p accounts.Purpose, bytes int64) ([]byte, error) {
 	return a.Bytes(), nil
 }
 
-// newLane allocates the memory, streams and events of a lane on dev. s.close frees them, also after an error.
+// newLane allocates the memory, streams and events of lane number index on device dev. s.close frees them, also after
+// an error.
 func newLane(s *run, index laneID, dev device.Device) (*lane, error) {
 	r := &lane{run: s, watch: noWatch{}, plan: s.plan.On(int(index)), index: index, dev: dev}
 	for l := range r.plan.Layouts {
@@ -152,11 +154,11 @@ func newLane(s *run, index laneID, dev device.Device) (*lane, error) {
 	return r, nil
 }
 
-// do starts a work on the lane.
+// do starts a work of one of the lane's actors.
 func (r *lane) do(w work) error { return w.do.start(r, w) }
 
-// close frees everything in reverse order of allocation. It returns the first error from closing a stream. This is a
-// failure after the last handled notification.
+// close frees everything in reverse order of allocation. It returns the first error from closing a stream: a failure of
+// the device after the last notification that the run has handled.
 func (r *run) close() error {
 	for i := len(r.closers) - 1; i >= 0; i-- {
 		r.closers[i]()
@@ -167,10 +169,10 @@ func (r *run) close() error {
 
 func (r *run) onClose(f func()) { r.closers = append(r.closers, f) }
 
-// slab views n elements of slab i, from element off.
+// slab views n elements of a gradient in slab number i, from element off.
 func (r *run) slab(i int, off, n int64) optim.Grad { return r.gradIn(r.slabs[i], off, n) }
 
-// gradIn views n elements of a gradient on the host in mem, from element off.
+// gradIn views n elements of a gradient in host memory mem, from element off.
 func (r *run) gradIn(mem []byte, off, n int64) optim.Grad {
 	w := r.gradBytes
 	return optim.Grad{Data: mem[off*w : (off+n)*w], BF16: r.plan.GradBF16, Elems: n}
@@ -288,8 +290,8 @@ func (r *lane) allocActivations() (err error) {
 	return nil
 }
 
-// statesOnHost is the lane's hook for hidden states in host memory (long rows). Launches copy them to the device in
-// chunks, and the hook counts these bytes.
+// statesOnHost is the lane's hook for hidden states in host memory, in runs with very long rows. Launches copy the
+// states to the device in chunks, and the hook counts the bytes of these copies.
 type statesOnHost struct{ r *lane }
 
 func (x statesOnHost) state(s *slot, tokens int) layers.Hidden {
@@ -306,7 +308,8 @@ func (x statesOnHost) before(e enqueue, l schedule.Launch, v schedule.Visit) {
 
 func (statesOnHost) after(schedule.Visit) {}
 
-// pinned allocates an arena for activations on the host. registerAll makes copies from and to it fast.
+// pinned allocates host memory for activations and queues it to be pinned. p is the purpose in the accounts of memory,
+// and use says when copies first use it. registerAll pins the memory, which makes copies fast.
 func (r *lane) pinned(p accounts.Purpose, bytes int64, use firstUse) ([]byte, error) {
 	b, err := r.newArena(p, bytes)
 	if err == nil {
@@ -325,16 +328,16 @@ const (
 	usedBackward                 // gradients
 )
 
-// register queues host memory for registerAll. Registered memory is copied fast, and a device that computes in place
-// can address it.
+// register queues host memory for registerAll. Registered memory is pinned: it is copied fast, and a device that
+// computes in place can address it. use says when in a step copies first use it.
 func (r *run) register(b []byte, use firstUse) {
 	if len(b) > 0 {
 		r.registering[use] = append(r.registering[use], b)
 	}
 }
 
-// registerAll registers the host memory of all lanes with each device, ordered by first use. One call per device lets
-// the device work in parallel. All devices get the same list, so all cut it into the same pieces.
+// registerAll pins the queued host memory of all lanes for each device, in the order of first use. One call per device
+// lets the device pin pieces in parallel. All devices get the same list, so all cut it into the same pieces.
 func (r *run) registerAll() error {
 	r.register(r.passage, usedBetween)
 	r.registered = slices.Concat(r.registering[:]...)
@@ -385,7 +388,8 @@ func (r *lane) makeTemplates() error {
 	return nil
 }
 
-// bindSaved cuts each layer's saved memory into one piece for each micro-batch of b.
+// bindSaved cuts each layer's memory for intermediate results of the forward (savedMem) into one piece for each
+// micro-batch of b.
 func (r *lane) bindSaved(b *data.Batch) {
 	spec := r.plan.Spec
 	r.saved = r.saved[:0]
@@ -405,13 +409,13 @@ func (r *lane) bindSaved(b *data.Batch) {
 	}
 }
 
-// copying tells the watch that the next operations on s are the copies of task e, and returns s.
+// copying tells the lane's timeline that the next operations on s are the copies of task e, and returns s.
 func (r *lane) copying(s *countedStream, e task) *countedStream {
 	r.watch.copying(s, e)
 	return s
 }
 
-// event makes an event, which the end of the run closes.
+// event makes an event. The run closes the event when it ends.
 func (r *lane) event() (device.Event, error) {
 	e, err := r.dev.NewEvent()
 	if err == nil {
@@ -420,14 +424,14 @@ func (r *lane) event() (device.Event, error) {
 	return e, err
 }
 
-// makeStalls makes the timer for waits of the compute stream.
+// makeStalls makes the record of how long the compute stream waits (stalls.go).
 func (r *lane) makeStalls() error {
 	r.stalls = newStalls(r.dev)
 	r.onClose(r.stalls.close)
 	return nil
 }
 
-// drain waits until the device has completed all enqueued work.
+// drain waits until the lane's device has completed all enqueued work. It returns the errors of the streams.
 func (r *lane) drain() (err error) {
 	for _, s := range r.streams() {
 		err = errors.Join(err, s.Sync())
@@ -445,12 +449,13 @@ type slot struct {
 	index       int       // of a weight slot
 }
 
-// onDevice views the hidden state of a number of tokens in an activation slot.
+// onDevice views the hidden state of this many tokens in activation slot s, which is in device memory.
 func (r *lane) onDevice(s *slot, tokens int) layers.Hidden {
 	return layers.OnDevice(s.mem.Tensor(r.plan.Spec.Act, 0, int64(tokens)*int64(r.plan.Spec.Config.HiddenSize)))
 }
 
-// makeSlots allocates n slots. With 0 bytes a slot has only events.
+// makeSlots allocates n slots of this many bytes each. With 0 bytes the slots have only events, because their content
+// is on the host.
 func (r *lane) makeSlots(p accounts.Purpose, n int, bytes int64) ([]slot, error) {
 	out := make([]slot, n)
 	for i := range out {

@@ -9,14 +9,15 @@ import (
 	"mt/layers"
 )
 
-// This file orthogonalizes momentum matrices on the device for the Optimizer (optim.Muon). For each matrix, the host
-// updates the momentum and writes the input of the orthogonalization into a matrix buffer. The device of the layer's
-// lane orthogonalizes the matrix on separate streams. The host then applies the result to the weights. Three matrices
-// may be in progress at once, also of two layers. A layer is updated when its matrices and all its other weights (the
-// units) are updated.
+// This file orthogonalizes matrices of momentum for the optimizer Muon, on the device. For each matrix, the host
+// updates the momentum and writes the matrix to orthogonalize into a matrix buffer. The device of the layer's lane
+// orthogonalizes it on separate streams. The host then applies the result to the weights.
+//
+// Three matrices may be in progress at once, also of two layers. A layer is updated when its matrices and all its other
+// weights (the units) are updated.
 
-// matrixCore is the Optimizer's subcore for orthogonalized matrices. As a hook it takes over the updates of layers with
-// such matrices.
+// matrixCore is the Optimizer's subcore for matrices that a device orthogonalizes. It is a hook too: it takes over the
+// updates of layers with such matrices.
 type matrixCore struct {
 	c            *optimizerCore
 	buffers      [][]int // by lane: the free matrix buffers
@@ -36,23 +37,25 @@ func newMatrixCore(c *optimizerCore) {
 	c.subcores, c.hooks = append(c.subcores, p), append(c.hooks, p)
 }
 
-// unitsUpdated reports that the units of a layer with matrices are updated.
+// unitsUpdated tells the Optimizer that the units of a layer, its weights outside matrices, are updated.
 type unitsUpdated struct{ Layer int }
 
-// prepareMatrix updates the momentum of a matrix and writes the input of the orthogonalization.
+// prepareMatrix is the task of updating the momentum of a matrix on the host and writing the input of the
+// orthogonalization into a matrix buffer.
 type prepareMatrix struct {
 	Of             update
 	Matrix, Buffer int
 	Lane           laneID
 }
 
-// orthogonalize runs the orthogonalization of a matrix buffer on a lane's device.
+// orthogonalize is the task of orthogonalizing the content of a matrix buffer on a lane's device.
 type orthogonalize struct {
 	Layer, Matrix, Buffer int
 	Lane                  laneID
 }
 
-// applyMatrix updates the weights of a matrix.
+// applyMatrix is the task of updating the weights of a matrix on the host with the orthogonalized matrix in a matrix
+// buffer.
 type applyMatrix struct {
 	Of             update
 	Matrix, Buffer int
@@ -80,7 +83,8 @@ func (p *matrixCore) take(msg message) ([]effect, bool) {
 	return nil, false
 }
 
-// workDone counts one finished work of a layer's update.
+// workDone counts one finished work of layer l's update. After the last one the layer is updated; before that the
+// result is nil.
 func (p *matrixCore) workDone(l int) []effect {
 	if p.worksLeft[l]--; p.worksLeft[l] > 0 {
 		return nil
@@ -88,8 +92,8 @@ func (p *matrixCore) workDone(l int) []effect {
 	return p.c.updated(l, false)
 }
 
-// next begins the next work on matrices. A matrix that came back from a device is first, because it returns a buffer.
-// If no buffer is free, the layer's units are updated.
+// next begins the next work on matrices. A matrix that has come back from a device is first, because its work returns a
+// buffer. Otherwise the next matrix of the layer is prepared, or, if no buffer is free, the layer's units are updated.
 func (p *matrixCore) next() []effect {
 	switch {
 	case len(p.returned) > 0:
@@ -119,7 +123,7 @@ func (p *matrixCore) next() []effect {
 	return []effect{work{do: of, done: []send{{optimizerID, unitsUpdated{l}}}}}
 }
 
-// preparedAll lets the next layer begin when all works of the current layer have begun.
+// preparedAll ends the turn of the current layer when all of its works have begun, so the next layer can begin.
 func (p *matrixCore) preparedAll() {
 	if p.nextMatrix == p.c.matrices[p.layer] && !p.unitsPending {
 		p.layer = -1
@@ -140,8 +144,8 @@ func (p *matrixCore) begin(u update) ([]effect, bool) {
 
 func (p *matrixCore) done(LayerUpdated) []effect { return nil }
 
-// matrixStaging has a lane's buffers and streams for orthogonalizing matrices. nil: the layers of the lane have no such
-// matrices.
+// matrixStaging has a lane's buffers and streams for orthogonalizing matrices. A nil pointer: the layers of the lane
+// have no such matrices.
 type matrixStaging struct {
 	up, compute, down *countedStream
 	byLayer           [][]optim.Matrix // by layer
@@ -150,7 +154,7 @@ type matrixStaging struct {
 	workspace         device.Mem
 }
 
-// allocMatrices allocates the lane's matrixStaging.
+// allocMatrices allocates the lane's matrixStaging, if the lane has matrices to orthogonalize.
 func (r *lane) allocMatrices() error {
 	p := r.plan
 	bytes := p.MatrixBytes()
@@ -194,15 +198,16 @@ func (r *lane) allocMatrices() error {
 	return err
 }
 
-// matrix returns a matrix of a layer and a view of its host buffer.
+// matrix returns a matrix of a layer, and a view of the host memory of the matrix buffer. Both matrix and buffer are
+// numbers from 0.
 func (r *lane) matrix(layer, matrix, buffer int) (optim.Matrix, optim.Grad) {
 	m := r.matrices.byLayer[layer][matrix]
 	act := r.plan.Spec.Act
 	return m, optim.Grad{Data: r.matrices.host[buffer][:m.Elems()*act.Size()], BF16: act == device.BF16, Elems: m.Elems()}
 }
 
-// orthogonalize enqueues a matrix on the device: a copy in, the iterations, a copy back. A device that computes on host
-// memory needs no copies.
+// orthogonalize enqueues the orthogonalization of the matrix of task e: a copy to the device, the iterations, a copy
+// back. A device that computes on host memory needs no copies.
 func (r *lane) orthogonalize(w work, e orthogonalize) {
 	room := r.matrices
 	m, host := r.matrix(e.Layer, e.Matrix, e.Buffer)

@@ -1,9 +1,10 @@
 package actors
 
-// message is the input of a core. The interface is closed: only the types below implement it. A new message adds a line.
+// message is the input of a core. The interface is closed: only the types below implement it. Each new type of message
+// adds a line below.
 type message interface{ isMessage() }
 
-// The messages between actors. messages.go explains them.
+// Messages between actors. messages.go explains each.
 func (AbortRequested) isMessage()       {}
 func (ActivationChecked) isMessage()    {}
 func (ActivationComputed) isMessage()   {}
@@ -57,7 +58,7 @@ func (StepReported) isMessage()         {}
 func (StepUpdated) isMessage()          {}
 func (StopRequested) isMessage()        {}
 
-// Messages of an actor to itself when one of its works is done, and messages that begin and end a run.
+// Messages that an actor sends itself when one of its works is done, and messages that begin and end a run.
 func (batchPacked) isMessage()   {}
 func (begin) isMessage()         {}
 func (exchanged) isMessage()     {}

@@ -30,11 +30,10 @@ func (c Cause) String() string {
 	return [...]string{"none", "weights", "update", "activation", "gradient_buffer", "data", "checkpoint", "routing", "passage", "disk"}[c]
 }
 
-// The messages follow. …Wanted and …Requested ask for something; all others report an event. Prog is the number of the
-// pass that the message belongs to (Pass.Seq).
+// The messages follow. A name that ends in Wanted or Requested asks for something; all others report an event. Prog is
+// the number of the pass that the message belongs to (Pass.Seq).
 
-// BatchWanted asks the Feeder for the batch of a training step, or of an
-// evaluation pass.
+// BatchWanted asks the Feeder for the batch of a training step, or of an evaluation pass.
 type BatchWanted struct {
 	Step int
 	Eval bool
@@ -47,16 +46,16 @@ type BatchReady struct {
 	Batch *data.Batch
 }
 
-// PassPlanned hands the next pass to the actors of a lane.
+// PassPlanned brings the next pass to the actors of a lane.
 type PassPlanned struct{ Pass *Pass }
 
 // StepClosed reports that the loss of a training step is known. Updates may begin.
 type StepClosed struct {
 	Step int
 	LR   float64
-	// Skip: the loss is not finite, so the step updates no layer.
+	// Skip: the loss is not finite, so the step updates no layer; only versions advance.
 	Skip bool
-	// Save: a checkpoint of the state after this step is requested.
+	// Save: the Conductor has asked for a checkpoint of the state after this step.
 	Save bool
 }
 
@@ -65,7 +64,7 @@ type LayerUpdated struct {
 	Layer, Version int
 	// Save: the Checkpointer must write the layer at this version.
 	Save bool
-	// Waited is the cause of the update's delay: the Checkpointer, a disk, or NoStall.
+	// Waited is why the update came late: the Checkpointer or a disk; NoStall: for neither.
 	Waited Cause
 	// Unchanged: the step was skipped or the layer is frozen, so its bytes are the same as before.
 	Unchanged bool
@@ -74,7 +73,7 @@ type LayerUpdated struct {
 	NonFinite int
 }
 
-// toPrefetchers sends m to the Prefetchers of lanes 0 to lanes−1.
+// toPrefetchers returns effects that send m to the Prefetchers of lanes 0 to lanes−1.
 func (m LayerUpdated) toPrefetchers(lanes int) (out []effect) {
 	for lane := range laneID(lanes) {
 		out = append(out, send{lane.prefetcher(), m})
@@ -82,7 +81,7 @@ func (m LayerUpdated) toPrefetchers(lanes int) (out []effect) {
 	return out
 }
 
-// toCheckpointer sends m to the Checkpointer if the layer must be saved.
+// toCheckpointer returns the effect that sends m to the Checkpointer; nil if the layer need not be saved.
 func (m LayerUpdated) toCheckpointer() []effect {
 	if !m.Save {
 		return nil
@@ -90,15 +89,16 @@ func (m LayerUpdated) toCheckpointer() []effect {
 	return []effect{send{checkpointerID, m}}
 }
 
-// LayerFetched reports that the copy of a visit's tile into Slot is enqueued. The compute stream waits for the slot's
-// event.
+// LayerFetched reports that the copy of a visit's tile into weight slot Slot is enqueued, not complete. The compute
+// stream waits for the slot's event. Cause is the reason why the Prefetcher could not enqueue the copy earlier.
 type LayerFetched struct {
 	Prog, Visit, Slot int
 	Cause             Cause
 }
 
-// BatchFetched reports that the copy of a batch into batch slot Slot is enqueued: its ids and the embedding rows of
-// these ids. The compute stream waits for the slot's event.
+// BatchFetched reports that the copy of a batch into batch slot Slot is enqueued: the token ids and the embedding rows
+// of these ids. The compute stream waits for the slot's event. Cause is the reason why the Prefetcher could not enqueue
+// the copy earlier.
 type BatchFetched struct {
 	Prog, Slot int
 	Cause      Cause
@@ -107,30 +107,31 @@ type BatchFetched struct {
 // LaunchPassed tells Compute that the device has completed the oldest launch in progress.
 type LaunchPassed struct{}
 
-// SlotFreed returns a weight slot. The slot's idle event is recorded.
+// SlotFreed returns a weight slot to the Prefetcher. The slot's idle event is recorded, and the next copy waits for it.
 type SlotFreed struct{ Slot int }
 
-// BatchSlotFreed returns a batch slot.
+// BatchSlotFreed returns a batch slot to the Prefetcher. The device has finished with the batch.
 type BatchSlotFreed struct{ Slot int }
 
-// ActivationFetched grants an activation slot to an object of the program. Filled: a copy from the host into the slot
-// is enqueued. Otherwise a launch writes the object, or another lane has copied it into the slot.
+// ActivationFetched grants activation slot Slot to an activation: number Object in the program's Objects. Filled: a
+// copy from the host into the slot is enqueued. Otherwise a launch will write the activation, or another lane has
+// copied it into the slot.
 type ActivationFetched struct {
 	Prog, Object, Slot int
 	Filled             bool
 }
 
-// ActivationComputed asks the Offloader to spill an activation.
+// ActivationComputed asks the Offloader to spill the activation in a slot: number Object in the program's Objects.
 type ActivationComputed struct{ Prog, Object, Slot int }
 
-// ActivationSpilled reports that an activation is on the host.
+// ActivationSpilled reports that the spilled copy of an activation is complete on the host.
 type ActivationSpilled struct{ Prog, Object int }
 
-// ActivationLeft asks the Offloader to pass an activation on to another lane.
+// ActivationLeft asks the Offloader to pass the activation in a slot on to another lane.
 type ActivationLeft struct{ Prog, Object, Slot int }
 
-// SlotOffered offers activation slot Slot to the Offloader of another lane. The Offloader can copy the activation,
-// which is Object on the offering lane, straight into the slot.
+// SlotOffered offers activation slot Slot to the Offloader of another lane, which can copy an activation straight into
+// it. Object is the activation's number on the lane that offers.
 type SlotOffered struct{ Prog, Object, Slot int }
 
 // ActivationPassed tells a Prefetcher that an activation from another lane has arrived. Object is its number on the
@@ -140,7 +141,7 @@ type ActivationPassed struct {
 	Direct       bool
 }
 
-// ActivationSlotFreed returns an activation slot.
+// ActivationSlotFreed returns an activation slot to the Prefetcher.
 type ActivationSlotFreed struct{ Slot int }
 
 // GradComputed reports that the gradient of a layer, or of one of its parts, is complete in gradient buffer Buf. Tile
@@ -153,8 +154,8 @@ type GradComputed struct {
 // RoutingComputed reports that the launches which assign a layer's tokens to experts are enqueued.
 type RoutingComputed struct{ Prog, Layer int }
 
-// RoutingLanded brings a layer's routing to the host: the range of each expert in the list of (token, choice) pairs.
-// The list stays on the device.
+// RoutingLanded brings a layer's routing to the host. The device has a list of (token, choice) pairs, sorted by expert.
+// The message has only each expert's range in this list; the list stays on the device.
 type RoutingLanded struct {
 	Prog, Layer int
 	Offsets     []int32 // expert e, counted from 0, has pairs Offsets[e] to Offsets[e+1]−1
@@ -162,7 +163,8 @@ type RoutingLanded struct {
 	Probs []float32
 }
 
-// LoadAgreed brings the load of each expert in a pass, summed over all layers and ranks.
+// LoadAgreed brings the experts' load in a pass: for each expert the number of (token, choice) pairs and the sum of
+// router probabilities, over all layers and ranks.
 type LoadAgreed struct {
 	Prog int
 	Load expertLoad
@@ -179,7 +181,8 @@ func (m RoutingLanded) withResult(result any) message {
 	return m
 }
 
-// GradBufferFreed returns a gradient buffer. The buffer's idle event is recorded.
+// GradBufferFreed returns a gradient buffer to Compute. The buffer's idle event is recorded, and the next launch that
+// uses the buffer waits for it.
 type GradBufferFreed struct{ Buf int }
 
 // GradLanded reports that a layer's complete gradient is on the host, in Slab.
@@ -187,41 +190,42 @@ type GradLanded struct {
 	Step, Layer, Slab int
 	Lane              laneID  // the slab's lane
 	IDs               []int32 // unique ids of the batch, ascending: row i of the embedding's gradient belongs to IDs[i]
-	// AllIDs are the IDs of all ranks, by rank. nil: there is one rank.
+	// AllIDs has the unique token ids of each rank's batch, by rank. nil: there is one rank.
 	AllIDs [][]int32
 }
 
 // GradExchanged reports that exchange buffer Buffer holds the gradients of all ranks for this rank's share of a layer.
-// AllIDs is the field of GradLanded.
+// AllIDs are the unique token ids of each rank's batch, by rank.
 type GradExchanged struct {
 	Step, Layer, Buffer int
 	AllIDs              [][]int32
 }
 
-// ExchangeBufferFreed returns an exchange buffer.
+// ExchangeBufferFreed returns an exchange buffer to the Exchanger.
 type ExchangeBufferFreed struct{ Buffer int }
 
-// ShareUpdated reports that this rank's share of a layer is updated. When the tile is complete, the Gatherer sends
-// Updated on.
+// ShareUpdated reports to the Gatherer that this rank's share of a layer is updated. When the other ranks' shares have
+// arrived too, the Gatherer sends the message Updated to the other actors.
 type ShareUpdated struct {
 	Updated LayerUpdated
 }
 
-// GradNotFinite reports, in a run without clipping, a non-finite gradient. All ranks see it, and the Optimizer has
+// GradNotFinite reports a non-finite gradient in a run without global clipping. All ranks see it, and the Optimizer has
 // stopped. Finite is the last earlier step that was not skipped.
 type GradNotFinite struct{ Step, Layer, Finite int }
 
-// MatrixPrepared reports that a matrix's momentum is updated. Matrix buffer Buffer of the layer's lane holds the input
-// of the orthogonalization.
+// MatrixPrepared reports that a matrix's momentum is updated. Matrix buffer Buffer of the layer's lane holds the matrix
+// to orthogonalize.
 type MatrixPrepared struct{ Layer, Matrix, Buffer int }
 
-// MatrixOrthogonalized reports that the device has replaced the buffer's content by the orthogonalized matrix.
+// MatrixOrthogonalized reports that the device has replaced the content of a matrix buffer by the orthogonalized
+// matrix.
 type MatrixOrthogonalized struct{ Layer, Matrix, Buffer int }
 
-// MatrixApplied returns a matrix buffer. The weights of its matrix are updated.
+// MatrixApplied reports that the weights of a matrix are updated, and returns the matrix buffer.
 type MatrixApplied struct{ Layer, Matrix, Buffer int }
 
-// SlabFreed returns a slab.
+// SlabFreed returns a slab to the Offloader.
 type SlabFreed struct{ Slab int }
 
 // LossComputed reports that all losses of a pass are computed, in batch slot Slot.
@@ -230,7 +234,7 @@ type LossComputed struct {
 	Load       float64 // Σ counts·probabilities over the experts; 0: the loss has no balancing part
 }
 
-// LossLanded brings the sum of a pass's losses.
+// LossLanded brings the sum of a pass's losses to the host.
 type LossLanded struct {
 	Prog, Step int
 	Eval       bool
@@ -245,8 +249,8 @@ func (m LossLanded) withResult(result any) message {
 	return m
 }
 
-// StepUpdated reports that every layer is at version Step. With several ranks, the Gatherer sends it on when all tiles
-// are complete.
+// StepUpdated reports that every layer is at version Step. The Optimizer sends it; with several ranks it goes through
+// the Gatherer, which sends it on when all tiles are complete.
 type StepUpdated struct {
 	Step     int
 	GradNorm float64 // before clipping
@@ -256,9 +260,9 @@ type StepUpdated struct {
 	NonFinite int
 }
 
-// SaveRequested asks for a checkpoint of the state after Step. Each layer follows with a LayerUpdated. AtRest: no
-// update follows, so all layers can be written as they are. AdamStep and NonFinite are set only with AtRest; they mean
-// the same as in LayerUpdated.
+// SaveRequested asks the Checkpointer for a checkpoint of the state after Step. Each layer follows in a LayerUpdated.
+// AtRest: no update follows, so all layers can be written as they are. AdamStep and NonFinite are set only with AtRest;
+// they mean the same as in LayerUpdated.
 type SaveRequested struct {
 	Step            int
 	DataPos, Tokens int64
@@ -267,8 +271,8 @@ type SaveRequested struct {
 	NonFinite       int
 }
 
-// GradMeasured hands a slab to the Stager. Its gradient's sum of squares is known. The Stager writes the gradient to a
-// disk, where the gradient waits for the norm of all layers.
+// GradMeasured hands a slab, whose gradient's sum of squares is known, to the Stager. The Stager writes the gradient to
+// a disk. The gradient waits there until the norm over all layers is known.
 type GradMeasured struct {
 	Layer, Slab int
 	Lane        laneID // the slab's lane
@@ -278,28 +282,31 @@ type GradMeasured struct {
 // known.
 type GradsWanted struct{}
 
-// StateFetched reports that a layer's state is in a state slot. Round is the number of Checkpointer requests for all
-// states so far (StatesWanted). Messages of an earlier round are void.
+// StateFetched reports that a layer's state is in a state slot. Round counts how often the Checkpointer has requested
+// all states (StatesWanted). The receiver ignores a message of an earlier round, because the Stager then drops the
+// states it has read.
 //
-//   - Sent to the Optimizer: the layer can be updated. If its gradient waited on a disk, the gradient is in memory too.
-//   - Sent to the Checkpointer: the layer can be saved as it is.
+//   - To the Optimizer it means: the layer can be updated. If its gradient waited on a disk, the gradient is in memory
+//     too.
+//   - To the Checkpointer it means: the layer can be saved as it is.
 type StateFetched struct{ Layer, Round int }
 
-// StateUpdated returns the state slot of an updated layer, whose state must be written to disk. If the tile is written
-// too, the Stager sends Updated on after the write.
+// StateUpdated returns the state slot of an updated layer to the Stager, which must first write the state to disk. If
+// the layer's tile is on a disk too, the Stager sends the message Updated to the Prefetchers after the tile is written.
 type StateUpdated struct {
 	Updated LayerUpdated
 }
 
-// StateFlushed reports to the Checkpointer that the state of a layer is written to its disk and still in its state
-// slot. The Stager sends it if checkpoints hard-link the files of states.
+// StateFlushed tells the Checkpointer that the state of a layer is written to its disk, and that the state slot still
+// holds it. The Stager sends the message only if checkpoints hard-link the files of states.
 type StateFlushed struct{ Layer int }
 
-// StatesWanted asks for all states on disks, for the Checkpointer. The Conductor asks the Optimizer; after its updates
-// the Optimizer asks the Stager.
+// StatesWanted asks for all states that are on disks, so that the Checkpointer can save them. The Conductor sends it to
+// the Optimizer. When the Optimizer has no update in progress, it sends StatesWanted to the Stager.
 type StatesWanted struct{}
 
-// LayerSaved reports that a layer of a checkpoint is written, though not yet synced.
+// LayerSaved tells the Optimizer and the Stager that a layer of a checkpoint is written (not yet synced). The layer may
+// then be updated again, and its state slot may be freed.
 type LayerSaved struct{ Step, Layer int }
 
 // SaveDone reports that a checkpoint is complete.
@@ -323,22 +330,23 @@ type StopRequested struct{}
 // AbortRequested asks the run to end without the step in progress.
 type AbortRequested struct{}
 
-// StepAbortRequested asks the Optimizer to drop a step that is closed.
+// StepAbortRequested asks the Optimizer to drop a closed step, if it has updated no layer yet.
 type StepAbortRequested struct{ Step int }
 
 // StepDropped reports that a step has updated no layer and will update none.
 type StepDropped struct{ Step int }
 
-// Failed tells the Conductor of a fault. The first one ends the run.
+// Failed tells the Conductor that something has failed. The first failure ends the run and is its error.
 type Failed struct {
 	Actor address
 	Err   error
 }
 
-// StepReported reports that the caller has received a step's report. Its checkpoint may now be committed.
+// StepReported tells the Checkpointer that the caller has received a step's report. The step's checkpoint may now be
+// committed.
 type StepReported struct{ Step int }
 
-// StepReport is the report of a step. The Conductor sends it; the Reporter adds the fields from Elapsed on.
+// StepReport is the report of a step. The Conductor makes it; the Reporter fills in the fields from Elapsed on.
 type StepReport struct {
 	Step, Prog     int
 	Loss, GradNorm float64
@@ -385,14 +393,14 @@ type Pass struct {
 	hooks   []passHook
 }
 
-// passHook is a piece of Compute that adds effects to the launches of some passes, such as a diagnosis.
+// passHook is a piece of Compute that only some passes have, such as a diagnosis. It adds effects after each launch.
 type passHook interface {
-	// enqueued returns the effects that follow a launch.
+	// enqueued returns the effects that follow launch e of visit v.
 	enqueued(v schedule.Visit, e enqueue) []effect
 }
 
-// inputStall returns the cause to book if a launch waits for its input. The input comes from another lane or, always in
-// the backward, from the host.
+// inputStall returns the cause to count if a launch waits for its input. In the forward the input may come from another
+// lane. In the backward it always comes from the host, even if another lane has computed it.
 func (p *Pass) inputStall(l schedule.Launch) Cause {
 	if p.Objects[l.In].From >= 0 && p.Visits[l.Visit].Phase != schedule.Backward {
 		return StallPassage
@@ -400,7 +408,8 @@ func (p *Pass) inputStall(l schedule.Launch) Cause {
 	return StallActivation
 }
 
-// gradStall returns the cause to book if a launch waits for the gradient that it reads.
+// gradStall returns the cause to count if a launch waits for the gradient of its output, which may come from another
+// lane.
 func (p *Pass) gradStall(l schedule.Launch) Cause {
 	if p.Objects[l.Grad].From >= 0 {
 		return StallPassage

@@ -5,7 +5,7 @@ import (
 	"mt/layers/schedule"
 )
 
-// NonFiniteError ends a run whose loss or gradients were not finite.
+// NonFiniteError is the error of a run that ends because its loss or gradients were not finite.
 type NonFiniteError struct {
 	Step   int // the step at which the run failed
 	Finite int // the last earlier step with finite loss and gradients
@@ -17,10 +17,11 @@ func (e *NonFiniteError) Error() string { return e.err.Error() }
 // Unwrap returns the wrapped error.
 func (e *NonFiniteError) Unwrap() error { return e.err }
 
-// outputChecks is the hook of diagnosis passes: it checks the output of every launch for non-finite values.
+// outputChecks is the hook of diagnosis passes. After each launch it requests a check of the launch's output for
+// non-finite values.
 type outputChecks struct{}
 
-// checkOutput checks the output of one launch for non-finite values.
+// checkOutput is the task of checking the output of one launch for non-finite values.
 type checkOutput struct{ enqueue }
 
 func (outputChecks) enqueued(v schedule.Visit, e enqueue) []effect {
@@ -31,8 +32,8 @@ func (outputChecks) enqueued(v schedule.Visit, e enqueue) []effect {
 	return []effect{work{do: checkOutput{e}, done: []send{{conductorID, checked}}}}
 }
 
-// start waits for the launch and completes w with whether its output is finite. It blocks Compute, which is harmless in
-// a diagnosis.
+// start waits for the launch, reads its output and completes w with the result: whether the output is finite. It blocks
+// Compute, which is harmless in a diagnosis.
 func (c checkOutput) start(r *lane, w work) error {
 	e := c.enqueue
 	l := e.p.Launches[e.Index]
@@ -54,8 +55,8 @@ func (c checkOutput) start(r *lane, w work) error {
 	return nil
 }
 
-// allFinite reports whether all elements of b are finite. dt is fp32 or bf16. In a non-finite element all exponent bits
-// are 1.
+// allFinite reports whether all elements of b, little-endian values of type dt (fp32 or bf16), are finite. All exponent
+// bits of a non-finite value are 1.
 func allFinite(b []byte, dt device.DType) bool {
 	step := int(dt.Size())
 	for i := step; i <= len(b); i += step {

@@ -33,28 +33,31 @@ type offloaderSpec struct {
 	landed     func(GradLanded, *data.Batch) send // makes the message for a landed gradient
 }
 
-// slabKeeper chooses the slab for each gradient. Runs differ in whether layers own slabs or take turns.
+// slabKeeper chooses the slab for each gradient. In some runs each layer owns a slab; in others layers share slabs in
+// turns.
 type slabKeeper interface {
-	// take returns the slab for a gradient. ok is false if none is free.
+	// take returns the number of the slab for a gradient. ok is false if no slab is free.
 	take(m GradComputed) (slab int, ok bool)
-	// sends lists the messages for a landed gradient or part: taker, once the layer's gradient is complete.
+	// sends lists the messages after a gradient or a part of one has landed: taker, which hands the gradient to the
+	// next actor, once all parts have landed. Before that the list is empty.
 	sends(m GradComputed, taker send) []send
 	free(slab int)
 }
 
-// wholeGrads is embedded in keepers of gradients without parts.
+// wholeGrads is embedded in slab keepers for gradients that land as a whole, not in parts.
 type wholeGrads struct{}
 
 func (wholeGrads) sends(_ GradComputed, taker send) []send { return []send{taker} }
 
-// ownSlabs gives layer l slab l, which is always free.
+// ownSlabs is the slab keeper of a run in which each layer owns a slab: layer l has slab l, which is always free.
 type ownSlabs struct{ wholeGrads }
 
 func (ownSlabs) take(m GradComputed) (int, bool) { return m.Layer, true }
 
 func (ownSlabs) free(int) {}
 
-// turnSlabs has slabs that layers share in turns. They are a credit.
+// turnSlabs is the slab keeper for layers that take turns in shared slabs. A free slab is a credit: without one, the
+// gradient waits in its gradient buffer.
 type turnSlabs struct {
 	wholeGrads
 	slabs []int // the free slabs
@@ -70,7 +73,7 @@ func (k *turnSlabs) take(GradComputed) (slab int, ok bool) {
 
 func (k *turnSlabs) free(slab int) { k.slabs = append(k.slabs, slab) }
 
-// mixedSlabs gives layers their own slabs, and shared slabs to layers whose gradients wait on disks.
+// mixedSlabs gives most layers a slab of their own. Layers whose gradients wait on disks share slabs in turns.
 type mixedSlabs struct {
 	turnSlabs
 	own        int
@@ -90,7 +93,8 @@ func (k *mixedSlabs) free(slab int) {
 	}
 }
 
-// gradsInParts puts the parts of a gradient into one slab. The parts of a layer come one after the other.
+// gradsInParts is the slab keeper for layers visited in parts, such as a head. All parts of a layer's gradient go into
+// one slab. Parts of two layers never alternate, so one slab at a time is enough.
 type gradsInParts struct {
 	slabKeeper
 	slab int // of the current gradient; −1: none
@@ -115,7 +119,7 @@ func (k *gradsInParts) sends(m GradComputed, taker send) []send {
 	return k.slabKeeper.sends(m, taker)
 }
 
-// newOffloaderCore makes the core of a lane.
+// newOffloaderCore makes the core of a lane, with the slab keeper that the run needs.
 func newOffloaderCore(x offloaderSpec) *offloaderCore {
 	c := &offloaderCore{offloaderSpec: x, programs: map[int]*Pass{}, slabs: ownSlabs{}, offers: map[transit]int{}}
 	var turns turnSlabs
@@ -134,26 +138,30 @@ func newOffloaderCore(x offloaderSpec) *offloaderCore {
 	return c
 }
 
-// toOptimizer sends a gradient to the Optimizer.
+// toOptimizer makes the message that sends a landed gradient to the Optimizer.
 func toOptimizer(m GradLanded, _ *data.Batch) send { return send{optimizerID, m} }
 
-// spill copies an activation to the host, to schedule.Object.Host.
+// spill is the task of copying an activation from a slot to its place in the host memory for spills. The place begins
+// after Host tokens (schedule.Object.Host).
 type spill struct{ Slot, Host, Tokens int }
 
-// offloadGrad copies the gradient of a tile into its ranges of a slab and records that the gradient buffer is idle.
+// offloadGrad is the task of copying the gradient of a tile to the tile's ranges in a slab. After the copy it records
+// that the gradient buffer is idle.
 type offloadGrad struct {
 	Layer, Part, Tile, Buf, Slab int
 	IDs                          []int32 // unique ids of the batch
 }
 
-// offloadLoss copies the losses of p from a batch slot to the host and sums them. Load is LossComputed.Load.
+// offloadLoss is the task of copying the losses of p from a batch slot to the host and summing them. Load is Σ
+// counts·probabilities over the experts, from which the load-balancing loss follows.
 type offloadLoss struct {
 	p    *Pass
 	Slot int
 	Load float64
 }
 
-// losses is the result of offloadLoss. Its fields become Sum, Aux and Pairs of LossLanded.
+// losses is the result of offloadLoss: the sum of the losses, the load-balancing loss and, with preference pairs, their
+// sums. The message LossLanded carries them.
 type losses struct {
 	sum, aux float64
 	pairs    *PairSums
@@ -199,7 +207,8 @@ func (c *offloaderCore) step(msg message) []effect {
 	return c.advance()
 }
 
-// programsKept is the number of programs that the core keeps. Messages arrive at most this many programs late.
+// programsKept is the number of programs that the core remembers. A message that refers to a program comes at most this
+// many programs later.
 const programsKept = 4
 
 func (c *offloaderCore) advance() (out []effect) {
@@ -246,12 +255,13 @@ func (e offloadLoss) start(r *lane, w work) error {
 	return nil
 }
 
-// nothing is the result of a copy without a result.
+// nothing is the result function of a copy whose messages carry no result.
 func nothing() any { return nil }
 
-// landed returns the callback for the stream's notification after the copies of w. If no stream has failed, the
-// callback completes w with the result of found. Otherwise it reports the error and what was copied, because data from
-// a failed stream must not reach the Optimizer. The compute stream's own notifications report its errors.
+// landed returns the callback for a stream's notification after the copies of w. If no stream has failed, the callback
+// completes w with the result of found. Otherwise it reports the error and, with what, what was copied. Data from a
+// failed stream must not reach the Optimizer. The compute stream is an exception: its own notifications report its
+// errors.
 func (r *lane) landed(w work, what string, found func() any) func(error) {
 	return func(err error) {
 		r.hub.notified(func() {
@@ -268,7 +278,7 @@ func (r *lane) landed(w work, what string, found func() any) func(error) {
 	}
 }
 
-// toHost enqueues the copy of an activation from a slot to host memory.
+// toHost enqueues the copy of an activation from slot number from to host memory.
 func (r *lane) toHost(from int, host []byte) {
 	s, slot := r.out, r.acts[from]
 	s.Wait(slot.ready)
@@ -277,7 +287,8 @@ func (r *lane) toHost(from int, host []byte) {
 	s.Record(slot.idle)
 }
 
-// spilled views the host memory of a spilled activation. at is its place, in tokens.
+// spilled views the host memory of a spilled activation of this many tokens. The place begins after the memory of the
+// first at tokens.
 func (r *lane) spilled(at, tokens int) []byte {
 	from := r.plan.ActivationBytes(at)
 	return r.spills[from : from+r.plan.ActivationBytes(tokens)]

@@ -29,7 +29,7 @@ type optimizerCore struct {
 	skipped int   // steps skipped in a row
 	busy    bool
 	cur     *stepState
-	// saving says by layer that its state is being written. Its next update waits.
+	// saving says by layer that the Checkpointer is still writing it. The layer's next update waits for that.
 	saving []bool
 
 	order    []int // order of updates
@@ -46,12 +46,14 @@ type optimizerSpec struct {
 	clip  float64 // bound of the global gradient norm (max_grad_norm); 0: no global clipping
 	bound float64 // bound of each layer's gradient norm, without clip; 0: no clipping
 	into  []int   // by layer: the layer whose gradient its own is added to; itself, unless two layers share a table
-	// frozen marks layers without a gradient, whose version alone advances. nil: none.
+	// frozen says by layer that it is frozen: it has no gradient and keeps its bytes, and only its version number
+	// advances. nil: none is.
 	frozen []bool
 	// distributed: there are several ranks. Gradients come from the Exchanger and are this rank's shares, summed over
 	// all ranks. The ranks agree on norms, and updates go to the Gatherer.
 	distributed bool
-	// By layer: the state is on a disk; the gradient waits for the norm on a disk; the tile is on a disk. nil: none.
+	// By layer: whether the state is on a disk, whether the gradient waits on a disk for the norm, and whether the tile
+	// is on a disk. nil: none.
 	stateOnDisk, gradOnDisk, weightsOnDisk []bool
 	// matrices is the number of each layer's orthogonalized matrices; nil: none. laneOf is the lane of each layer.
 	// matrixBuffers is the number of matrix buffers on a lane.
@@ -60,38 +62,41 @@ type optimizerSpec struct {
 	matrixBuffers int
 }
 
-// gradients manages a step's gradients on the host, from their landing until they are freed.
+// gradients manages a step's gradients on the host, from their landing until their memory is free. Runs differ in where
+// gradients wait: in slabs, on disks or in exchange buffers.
 type gradients interface {
-	// landed queues the gradient of layer l, unless another gradient must be added first.
+	// landed queues the gradient of layer l to be measured, unless another gradient must be added first.
 	landed(s *stepState, l int)
-	// measure starts to measure the gradient of layer l. No effects: it cannot start yet.
+	// measure starts to compute the sum of squares of layer l's gradient. nil: the computation cannot start yet.
 	measure(s *stepState, l int) []effect
-	// measured handles the end of the measurement.
+	// measured handles the end of this computation.
 	measured(s *stepState, l int) []effect
-	// free frees the gradient's memory after layer l's update; drop does so if the step is skipped.
+	// free frees the memory of layer l's gradient after the layer's update. drop does the same if the step is skipped.
 	free(s *stepState, l int) []effect
 	drop(s *stepState, l int) []effect
 }
 
-// updateGate decides when the layers of a step may be updated.
+// updateGate decides when the layers of a step may be updated: with global clipping, only when the norm over all layers
+// is known.
 type updateGate interface {
-	// normKnown reports whether everything that the step's norm depends on is known.
+	// normKnown reports whether the norm of all gradients that the gate waits for is known.
 	normKnown(s *stepState) bool
-	// open reports whether layer l may be updated, and returns the factor of its gradient.
+	// open reports whether layer l may be updated. factor scales the layer's gradient, to clip its norm.
 	open(s *stepState, l int) (factor float64, ok bool)
 	// blocked returns the effects to execute when updateNext finds that layer l may not be updated yet.
 	blocked(s *stepState, l int) []effect
-	// norm returns the L2 norm over all layers, as far as it is known.
+	// norm returns the L2 norm of the gradient over all layers, as far as it is known.
 	norm(s *stepState) float64
 }
 
-// updateListener receives the updates of layers and steps.
+// updateListener tells the other actors that a layer or a whole step is updated.
 type updateListener interface {
 	layerUpdated(m LayerUpdated) []effect
 	stepUpdated(m StepUpdated) effect
 }
 
-// subcore is a core within the Optimizer, with its own messages and works. Only some runs have it.
+// subcore is a part of the Optimizer's core with messages and works of its own. Only some runs have one, for example
+// for states on disks.
 type subcore interface {
 	// take handles msg. ok is false if the message is not for this subcore.
 	take(msg message) (out []effect, ok bool)
@@ -99,15 +104,15 @@ type subcore interface {
 	next() []effect
 }
 
-// updateHook is a piece of the Optimizer that only some runs have. It can delay the update of a layer or take the
-// update over: states on disks, orthogonalized matrices and frozen layers. Hooks are tried in order. If no hook takes
-// over an update, one work updates the whole layer.
+// updateHook is a piece of the Optimizer that only some runs have: for states on disks, orthogonalized matrices and
+// frozen layers. It can delay the update of a layer or do the update in its own way. Hooks are asked in order. If no
+// hook takes the update over, one work updates the whole layer.
 type updateHook interface {
 	// ready reports whether the update of layer l can begin; if not, waits is the missing input.
 	ready(l int) (waits Cause, ok bool)
-	// begin takes over update u if the update is for this hook.
+	// begin takes over update u if this hook has a way of its own to do the update; otherwise ok is false.
 	begin(u update) (out []effect, ok bool)
-	// done follows when a layer has reached its new version.
+	// done is called when a layer has reached its new version.
 	done(m LayerUpdated) []effect
 }
 
@@ -129,10 +134,10 @@ type stepState struct {
 	finite  int       // the last earlier step that was not skipped
 }
 
-// noSlab marks a gradient without a slab. The gradient has not landed, or it was handed to the Stager.
+// noSlab marks a gradient that is in no slab: the gradient has not landed yet, or the Stager has taken it.
 const noSlab = -1
 
-// newOptimizerCore makes an Optimizer of len(x.into) layers in state start.
+// newOptimizerCore makes an Optimizer of len(x.into) layers. Training continues from state start.
 func newOptimizerCore(x optimizerSpec, start State) *optimizerCore {
 	n := len(x.into)
 	c := &optimizerCore{optimizerSpec: x, layers: n, version: start.Step, adam: start.AdamStep, skipped: start.NonFinite, saving: make([]bool, n)}
@@ -162,13 +167,13 @@ func newOptimizerCore(x optimizerSpec, start State) *optimizerCore {
 	return c
 }
 
-// measure computes the sum of squares of a landed gradient.
+// measure is the task of computing the sum of squares of a landed gradient.
 type measure struct {
 	Layer, Slab int
 	IDs         []int32
 }
 
-// measured reports a gradient's sum of squares.
+// measured reports a gradient's sum of squares to the Optimizer.
 type measured struct {
 	Layer   int
 	Squares float64
@@ -179,7 +184,7 @@ func (m measured) withResult(result any) message {
 	return m
 }
 
-// update updates a layer with its gradient.
+// update is the task of updating a layer with its gradient.
 type update struct {
 	Layer, Slab int
 	IDs         []int32
@@ -188,10 +193,10 @@ type update struct {
 	Clip        float32
 }
 
-// rate returns the parameters of update u.
+// rate returns the learning rate, Adam's step count and the clipping factor of update u.
 func (u update) rate() optim.Rate { return optim.Rate{LR: u.LR, Step: u.AdamStep, Clip: u.Clip} }
 
-// updateDone reports that update is done.
+// updateDone tells the Optimizer that the update of a layer is done.
 type updateDone struct{ Layer int }
 
 func (c *optimizerCore) step(msg message) (out []effect) {
@@ -219,7 +224,7 @@ func (c *optimizerCore) step(msg message) (out []effect) {
 	return append(out, c.advance()...)
 }
 
-// take passes a message to its subcore.
+// take passes a message to the subcore that handles it.
 func (c *optimizerCore) take(msg message) []effect {
 	for _, p := range c.subcores {
 		if out, ok := p.take(msg); ok {
@@ -229,7 +234,8 @@ func (c *optimizerCore) take(msg message) []effect {
 	panic(unexpected(optimizerID, msg))
 }
 
-// open returns the state of the step in progress, and makes it for the step's first message.
+// open returns the state of the given step. It makes the state when the step's first message comes. A message of
+// another step than the one in progress is a defect, and open panics.
 func (c *optimizerCore) open(step int) *stepState {
 	if s := c.cur; s != nil {
 		if s.step != step {
@@ -244,7 +250,7 @@ func (c *optimizerCore) open(step int) *stepState {
 	return c.cur
 }
 
-// advance starts the next work, or ends a skipped step.
+// advance starts the next work if none is in progress, or ends a skipped step.
 func (c *optimizerCore) advance() (out []effect) {
 	s := c.cur
 	if s == nil || c.busy {
@@ -266,7 +272,7 @@ func (c *optimizerCore) advance() (out []effect) {
 	return append(out, c.updateNext(s)...)
 }
 
-// measureNext starts to measure the gradient that landed first.
+// measureNext starts to measure the gradient at the head of the queue. nil: it cannot start yet.
 func (c *optimizerCore) measureNext(s *stepState) []effect {
 	out := c.grads.measure(s, s.queue[0])
 	if out != nil {
@@ -275,9 +281,11 @@ func (c *optimizerCore) measureNext(s *stepState) []effect {
 	return out
 }
 
-// updateNext starts updates in the order of c.order. It stops at a layer in three cases: the gate is closed (the
-// gradient's norm is not known), the layer's last save is not done, or a hook delays the layer because its state is
-// still on a disk.
+// updateNext starts updates in the order of c.order. It stops at a layer in three cases:
+//
+//   - The gate is closed, because the gradient's norm is not known.
+//   - The layer's last save is not done.
+//   - A hook delays the update, for example because the layer's state is still on a disk.
 func (c *optimizerCore) updateNext(s *stepState) (out []effect) {
 	for !c.busy && s.next < len(c.order) {
 		l := c.order[s.next]
@@ -297,8 +305,8 @@ func (c *optimizerCore) updateNext(s *stepState) (out []effect) {
 	return out
 }
 
-// ready reports whether layer l's last save is done and all hooks let its update begin. If not, the Cause is what it
-// waits for.
+// ready reports whether the update of layer l can begin: the layer's last save is done, and no hook delays the update.
+// If not, the Cause is the missing input.
 func (c *optimizerCore) ready(l int) (Cause, bool) {
 	if c.saving[l] {
 		return StallCheckpoint, false
@@ -311,7 +319,7 @@ func (c *optimizerCore) ready(l int) (Cause, bool) {
 	return NoStall, true
 }
 
-// begin starts an update.
+// begin starts update u: a hook takes it over, or one work updates the whole layer.
 func (c *optimizerCore) begin(u update) []effect {
 	for _, h := range c.hooks {
 		if out, ok := h.begin(u); ok {
@@ -322,8 +330,8 @@ func (c *optimizerCore) begin(u update) []effect {
 	return []effect{work{do: u, done: []send{{optimizerID, updateDone{u.Layer}}}}}
 }
 
-// updated announces that layer l is at the step's version, frees gradients that are no longer read, and ends the step
-// after the last layer.
+// updated tells the other actors that layer l is at the step's version, frees gradients that are no longer read, and
+// ends the step after the last layer.
 func (c *optimizerCore) updated(l int, unchanged bool) []effect {
 	s := c.cur
 	c.skipped = 0
@@ -337,7 +345,8 @@ func (c *optimizerCore) updated(l int, unchanged bool) []effect {
 	return out
 }
 
-// announce reports that layer l is at the step's version. unchanged: the step is skipped or the layer is frozen.
+// announce tells the listener that layer l is at the step's version. adam is Adam's step count. unchanged: the step is
+// skipped or the layer is frozen, so the layer's bytes are the same as before.
 func (c *optimizerCore) announce(s *stepState, l int, adam int64, unchanged bool) []effect {
 	c.saving[l] = s.closed.Save
 	m := LayerUpdated{Layer: l, Version: s.step, Save: s.closed.Save, Waited: s.waited[l], Unchanged: unchanged, AdamStep: adam, NonFinite: c.skipped}
@@ -348,8 +357,8 @@ func (c *optimizerCore) announce(s *stepState, l int, adam int64, unchanged bool
 	return out
 }
 
-// dropMeasured frees the slabs of measured gradients in a skipped step, because gradients that have not landed may need
-// these slabs.
+// dropMeasured frees the slabs of the gradients measured so far in a skipped step. Gradients that have not landed yet
+// may need these slabs.
 func (c *optimizerCore) dropMeasured(s *stepState) (out []effect) {
 	for l := range c.layers {
 		if s.have[l] && s.landed[l] != noSlab {
@@ -359,8 +368,11 @@ func (c *optimizerCore) dropMeasured(s *stepState) (out []effect) {
 	return out
 }
 
-// skip ends a step without updates once the gradient norm is known. A layer may still be being saved, because skipping
-// changes the layer's version but not its bytes. But if this step is saved too, the earlier save must end first.
+// skip ends a step whose loss or gradient norm is not finite: no layer is updated, only their versions advance. It
+// returns without an end while the norm is not known.
+//
+// The Checkpointer may still be saving a layer, because skipping does not change the layer's bytes. But if this step is
+// to be saved too, the earlier save must end first.
 func (c *optimizerCore) skip(s *stepState) []effect {
 	out := c.dropMeasured(s)
 	if !c.gate.normKnown(s) || s.closed.Save && slices.Contains(c.saving, true) { // the earlier save comes first
@@ -380,7 +392,8 @@ func (c *optimizerCore) finish(s *stepState, skipped bool) effect {
 	return c.listener.stepUpdated(StepUpdated{Step: s.step, GradNorm: c.gate.norm(s), Skipped: skipped, AdamStep: c.adam, NonFinite: c.skipped})
 }
 
-// squares returns the sum of squares over all layers, in layer order. known: every layer is measured.
+// squares returns the sum of squares of all gradients of the step, added in layer order. known: every layer's gradient
+// is measured.
 func (c *optimizerCore) squares(s *stepState) (sum float64, known bool) {
 	for _, sq := range s.squares {
 		sum += sq
@@ -388,11 +401,12 @@ func (c *optimizerCore) squares(s *stepState) (sum float64, known bool) {
 	return sum, !slices.Contains(s.have, false)
 }
 
-// clipping returns the factor that bounds a gradient's norm, as in torch.nn.utils.clip_grad_norm_.
+// clipping returns the factor that reduces a gradient of this norm to the bound; 1 if the norm is smaller. The formula
+// is that of torch.nn.utils.clip_grad_norm_.
 func clipping(bound, norm float64) float64 { return min(1, bound/(norm+1e-6)) }
 
-// clipGate is the gate of global clipping. It opens for all layers when the norm over all of them is known. It skips a
-// step with a non-finite norm.
+// clipGate is the gate of global clipping. It opens for all layers when the gradient norm over all layers is known. If
+// the norm is not finite, the step is skipped: no layer is updated.
 type clipGate struct {
 	c       *optimizerCore
 	max     float64
@@ -464,7 +478,7 @@ func (c *optimizerCore) nonFinite(s *stepState, l int) []effect {
 	return []effect{work{do: nonFiniteGradient{Step: s.step, Layer: l, Finite: s.finite}}}
 }
 
-// slabs manages gradients in a run with one rank: each gradient is in one slab of a lane.
+// slabs implements gradients for a run with one rank: each gradient waits in one slab of a lane.
 type slabs struct{}
 
 func (slabs) landed(s *stepState, l int) { s.queue = append(s.queue, l) }
@@ -485,8 +499,8 @@ func (slabs) drop(s *stepState, l int) []effect {
 	return []effect{send{s.lane[l].offloader(), SlabFreed{slab}}}
 }
 
-// prefetcherListeners sends updates to the Prefetchers of this many lanes, and to the Checkpointer if a layer must be
-// saved.
+// prefetcherListeners is the updateListener of a run with one rank. It sends updates to the Prefetchers of this many
+// lanes, and to the Checkpointer if a layer must be saved.
 type prefetcherListeners int
 
 func (n prefetcherListeners) layerUpdated(m LayerUpdated) []effect {
@@ -500,7 +514,7 @@ func (e measure) start(r *lane, w work) error {
 	return nil
 }
 
-// squares returns the sum of squares of a layer's gradient, summed tensor by tensor.
+// squares returns the sum of squares of a layer's gradient in its slab. The sum is taken tensor by tensor.
 func (r *run) squares(e measure) float64 {
 	var sum float64
 	for _, x := range r.gradients[e.Layer].Ranges(len(e.IDs)) {
@@ -514,7 +528,7 @@ func (e update) start(r *lane, w work) error {
 	return nil
 }
 
-// update does the work of the task.
+// update updates the layer of task e with the gradient of that layer.
 func (r *run) update(e update) error {
 	l, err := r.o.Home.Acquire(e.Layer)
 	if err != nil {
@@ -525,7 +539,8 @@ func (r *run) update(e update) error {
 	return nil
 }
 
-// chooseUpdaters chooses for each layer the function that applies its gradient.
+// chooseUpdaters sets r.updaters: for each layer, the function that updates it. The function depends on where the
+// layer's gradient lies.
 func (r *run) chooseUpdaters() {
 	for l, g := range r.gradients {
 		move := r.updateFromSlab
@@ -541,12 +556,13 @@ func (r *run) chooseUpdaters() {
 	}
 }
 
-// updateFromSlab updates a layer with the gradient in its slab.
+// updateFromSlab updates a layer with the gradient that is in a slab.
 func (r *run) updateFromSlab(l *host.LayerState, e update) {
 	l.Update(r.slabOf(e), r.o.Optimizer, e.rate())
 }
 
-// updateRows updates the embedding rows of the batch.
+// updateRows updates the rows of the embedding that belong to the batch's unique token ids. The slab has one gradient
+// row for each id.
 func (r *run) updateRows(l *host.LayerState, e update) {
 	rows := r.slab(e.Slab, 0, int64(len(e.IDs))*r.gradients[e.Layer].Row)
 	l.UpdateRows(e.IDs, rows, r.o.Optimizer, e.rate())

@@ -51,7 +51,8 @@ func (p *diskCore) wantStates() []effect {
 	return []effect{send{stagerID, StatesWanted{}}}
 }
 
-// next requests the gradients on disks, once in a step, when the norm is known.
+// next requests the gradients that wait on disks, once in a step, when the norm over all layers is known. Otherwise it
+// returns nil.
 func (p *diskCore) next() []effect {
 	s := p.c.cur
 	if p.c.gradOnDisk == nil || s.closed == nil || s.closed.Skip || p.wanted == s.step {
@@ -69,15 +70,15 @@ func (p *diskCore) ready(l int) (Cause, bool) {
 	return StallDisk, !p.c.stateOnDisk[l] || p.staged[l] || frozen
 }
 
-// begin marks the state slot as used. It does not take over the update: a work updates the layer as if its state were
-// always in memory.
+// begin notes that an update uses the layer's state slot. It does not take over the update (false). The usual work
+// follows, as for a layer whose state is always in memory.
 func (p *diskCore) begin(u update) ([]effect, bool) {
 	p.staged[u.Layer] = false
 	return nil, false
 }
 
-// done asks the Stager to write a changed state. If a skipped step must be saved, it requests all states for the
-// Checkpointer after the last layer.
+// done asks the Stager to write the state of an updated layer. If a skipped step must be saved, no state has changed.
+// After the last layer, done then requests all states for the Checkpointer.
 func (p *diskCore) done(m LayerUpdated) []effect {
 	skipped := m.NonFinite > 0
 	switch {
@@ -89,7 +90,7 @@ func (p *diskCore) done(m LayerUpdated) []effect {
 	return nil
 }
 
-// gradsOnDisk manages gradients, some of them on disks until the norm is known.
+// gradsOnDisk implements gradients if some of them wait on disks until the norm over all layers is known.
 type gradsOnDisk struct {
 	gradients
 	p *diskCore
@@ -106,8 +107,8 @@ func (g gradsOnDisk) measured(s *stepState, l int) []effect {
 	return []effect{send{stagerID, GradMeasured{Layer: l, Slab: slab, Lane: s.lane[l]}}}
 }
 
-// diskTileListeners sends LayerUpdated if some layers' weights are on disks. For these layers the Stager notifies the
-// Prefetchers after it has written the weights.
+// diskTileListeners is the updateListener if some layers' weights are on disks. For these layers the Stager notifies
+// the Prefetchers, after it has written the weights.
 type diskTileListeners struct {
 	prefetcherListeners
 	weightsOnDisk []bool
@@ -120,7 +121,7 @@ func (a diskTileListeners) layerUpdated(m LayerUpdated) []effect {
 	return a.prefetcherListeners.layerUpdated(m)
 }
 
-// updateFromDisk updates a layer with the gradient that waited on a disk.
+// updateFromDisk updates a layer with the gradient that has waited on a disk and was read into the layer's state slot.
 func (r *run) updateFromDisk(l *host.LayerState, e update) {
 	l.Update(r.stagedGrad(e), r.o.Optimizer, e.rate())
 }

@@ -1,6 +1,6 @@
 package actors
 
-// frozenHook takes over the updates of frozen layers, which have no gradient: only their version advances.
+// frozenHook takes over the updates of frozen layers. These have no gradient, so it only advances their version number.
 type frozenHook struct{ c *optimizerCore }
 
 func (frozenHook) ready(int) (Cause, bool) { return NoStall, true }

@@ -14,13 +14,14 @@ import (
 // exchanges. With clipping, the ranks agree on the norm once a step, after all sums. Without clipping, they agree on
 // each layer's sum of squares before its update, so all ranks see a non-finite gradient.
 
-// agreeNorm adds up the gradient's sums of squares of all ranks, for one layer. Layer −1: for all layers together.
+// agreeNorm is the task of adding up the sums of squares of a gradient over all ranks, for one layer. Layer −1: for all
+// layers together.
 type agreeNorm struct {
 	Step, Layer int
 	Squares     float64 // of this rank's share
 }
 
-// normAgreed brings the sum of squares over all ranks.
+// normAgreed brings the sum of squares of a gradient over all ranks, for the layer of agreeNorm.
 type normAgreed struct {
 	Layer   int
 	Squares float64
@@ -31,8 +32,8 @@ func (m normAgreed) withResult(result any) message {
 	return m
 }
 
-// rankCore is the subcore for several ranks. It manages the gradients of this rank's shares, in exchange buffers and
-// share slabs.
+// rankCore is the subcore for several ranks. It manages the gradients of this rank's shares: the parts that all ranks
+// have sent, in exchange buffers, and their sums, in share slabs.
 type rankCore struct {
 	c      *optimizerCore
 	allIDs [][]int32 // unique ids of each rank's batch
@@ -74,8 +75,9 @@ func (p *rankCore) take(msg message) ([]effect, bool) {
 	return nil, true
 }
 
-// summed stores the sum of squares of this rank's share. With clipping the exchange buffer is then free. Without
-// clipping, the share slab and the buffer of the same index stay in use, and agreeNorm follows.
+// summed stores the sum of squares of this rank's share of a layer's gradient. With clipping, the exchange buffer is
+// free then. Without clipping, the buffer and the share slab with the same index stay in use, because the ranks must
+// still agree on the layer's norm (agreeNorm).
 func (p *rankCore) summed(m summed) []effect {
 	s, l := p.c.cur, m.Layer
 	if m.IDs != nil {
@@ -89,7 +91,8 @@ func (p *rankCore) summed(m summed) []effect {
 	return []effect{work{do: agreeNorm{Step: s.step, Layer: l, Squares: m.Squares}, done: []send{{optimizerID, normAgreed{Layer: l}}}}}
 }
 
-// next starts the agreement on the norm, with clipping, when all shares are summed.
+// next starts the ranks' agreement on the gradient norm, in a run with clipping, when this rank's shares of all
+// gradients are summed. Otherwise it returns nil.
 func (p *rankCore) next() []effect {
 	s := p.c.cur
 	own, known := p.c.squares(s)
@@ -109,8 +112,8 @@ func (p *rankCore) squares(s *stepState) (sum float64, known bool) {
 	return sum, false
 }
 
-// nonFinite ends a run without clipping after a non-finite gradient. All ranks do so after the same exchanges,
-// agreements and updates, so no collective operation stays in progress.
+// nonFinite ends a run without global clipping after a non-finite gradient of layer l. All ranks do so after the same
+// exchanges, agreements and updates, so no collective operation stays in progress.
 func (p *rankCore) nonFinite(s *stepState, l int) []effect {
 	out := p.c.dropMeasured(s)
 	if slices.Contains(s.have, false) || slices.Contains(p.c.saving, true) { // ranks write a layer together
@@ -141,7 +144,8 @@ func (p *rankCore) drop(s *stepState, l int) []effect {
 	return p.free(s, l)
 }
 
-// gathererListener sends updates to the Gatherer, which notifies the others when a layer's tile is complete.
+// gathererListener is the updateListener with several ranks. It sends updates to the Gatherer, which notifies the other
+// actors when a layer's tile is complete.
 type gathererListener struct{}
 
 func (gathererListener) layerUpdated(m LayerUpdated) []effect {
@@ -178,10 +182,11 @@ func (e agreeNorm) start(r *lane, w work) error {
 	return nil
 }
 
-// readInt decodes the integer at the start of v.
+// readInt decodes the 8-byte little-endian integer at the start of v.
 func readInt(v []byte) int { return int(int64(binary.LittleEndian.Uint64(v))) }
 
-// allGather sends value to all ranks. found computes the work's result from all ranks' values.
+// allGather sends value to all ranks and receives theirs over c, as work w of actor id. what names the operation in
+// errors. found computes the work's result from the values, by rank.
 func (r *run) allGather(id address, w work, c cluster.Comm, what string, value []byte, found func([][]byte) (any, error)) {
 	var all [][]byte
 	r.collective(id, w, what, func(done func(error)) {
@@ -192,7 +197,7 @@ func (r *run) allGather(id address, w work, c cluster.Comm, what string, value [
 	}, func() (any, error) { return found(all) })
 }
 
-// updateShare updates this rank's share of a layer.
+// updateShare updates this rank's share of a layer with the summed gradient in a share slab.
 func (r *run) updateShare(l *host.LayerState, e update) {
 	rate := e.rate()
 	if g := r.gradients[e.Layer]; g.OfRows(e.Layer) {

@@ -2,20 +2,22 @@ package actors
 
 import "mt/host/optim"
 
-// This file is the Optimizer's part for two layers that share a table. One layer's gradient has rows, the other's has
-// the whole table. When both have landed, the rows are added to the table, and both layers are updated with the sum.
+// This file is the Optimizer's part for tied embeddings: two layers share a table. The embedding's gradient has only
+// the batch's rows; the head's has the whole table. When both have landed, the rows are added to the table, and both
+// layers are updated with the sum.
 
-// merge adds the gradient of a layer's rows (IDs) to the gradient of the whole table that the layer shares.
+// merge is the task of adding a gradient of rows (those of the token ids IDs) to the gradient of the whole shared
+// table.
 type merge struct {
 	Layer      int
 	Rows, Into int // the slabs of the two gradients
 	IDs        []int32
 }
 
-// merged reports that merge is done.
+// merged tells the Optimizer that the rows are added to the table's gradient.
 type merged struct{ Layer int }
 
-// tiedCore is the subcore for a shared table. It manages the gradients of both layers.
+// tiedCore is the subcore for two layers that share a table. It manages the gradients of both layers.
 type tiedCore struct {
 	slabs
 	c           *optimizerCore
@@ -45,8 +47,8 @@ func (p *tiedCore) take(msg message) ([]effect, bool) {
 
 func (p *tiedCore) next() []effect { return nil }
 
-// landed queues the gradient of layer l to be measured, unless l has the table: the table is queued after the rows are
-// added.
+// landed queues the gradient of layer l to be measured. The table's gradient is queued later, after the rows are added
+// to it.
 func (p *tiedCore) landed(s *stepState, l int) {
 	if l != p.table {
 		p.slabs.landed(s, l)
@@ -63,7 +65,8 @@ func (p *tiedCore) measure(s *stepState, l int) []effect {
 	return []effect{work{do: merge{Layer: l, Rows: s.landed[l], Into: s.landed[p.table], IDs: s.ids}, done: []send{{optimizerID, merged{l}}}}}
 }
 
-// free frees both gradients after both layers are updated.
+// free frees the gradients of the two layers that share a table, once both layers are updated. For any other layer it
+// frees the layer's gradient.
 func (p *tiedCore) free(s *stepState, l int) []effect {
 	switch {
 	case l != p.rows && l != p.table:
@@ -91,7 +94,7 @@ func (e merge) start(r *lane, w work) error {
 	return nil
 }
 
-// merge does the work of the task.
+// merge adds the rows of task e to the table's gradient.
 func (r *run) merge(e merge) {
 	g, n := r.gradients[e.Layer], int64(len(e.IDs))
 	optim.AddRows(r.o.Pool, r.slab(e.Into, g.From, g.Table), e.IDs, r.slab(e.Rows, 0, n*g.Row), int(g.Row))

@@ -11,7 +11,7 @@ import (
 	"mt/plan"
 )
 
-// State is the state of training after Step steps: the start of a run, or the content of a checkpoint.
+// State is the state of training after Step steps. A run starts from a State, and a checkpoint contains one.
 type State struct {
 	Step      int
 	AdamStep  int64 // updates made
@@ -26,7 +26,8 @@ type Saver interface {
 	Open(step int) error
 	// Layer writes layer i. l is valid until Layer returns.
 	Layer(i int, l *host.LayerState) error
-	// Commit ends the save after all layers are written. dataPos is Schedule.DataPos of the step.
+	// Commit ends the save after all layers are written, and makes the checkpoint valid. dataPos is the place in the
+	// data at which training continues.
 	Commit(s State, dataPos int64) error
 	// Abort ends a save without a commit.
 	Abort()
@@ -43,8 +44,8 @@ type Options struct {
 	Start    State
 	// Optimizer makes the updates. nil: the run makes none.
 	Optimizer optim.Optimizer
-	// Matrices orthogonalizes whole matrices (Muon), if the plan has NSSteps > 0. Optimizer is then Matrices or wraps
-	// it. nil: no matrices.
+	// Matrices is the optimizer of whole matrices (Muon), if the plan has NSSteps > 0. Optimizer is then equal to
+	// Matrices or wraps it. nil: no matrices.
 	Matrices *optim.Muon
 	// ThroughHost sends activations between lanes through the host even if their devices reach each other.
 	ThroughHost bool
@@ -52,29 +53,31 @@ type Options struct {
 	// clipping. Plan.Clip is set for global clipping.
 	MaxGradNorm float64
 	LayerNorms  bool
-	// Batch packs the batch of a training step or, with eval, of an evaluation pass. step counts from 1.
+	// Batch packs and returns the batch of a training step or, with eval, of an evaluation pass. step counts from 1.
 	Batch func(step int, eval bool) (*data.Batch, error)
-	// Ending, which may be nil, is called once when the run ends, before the run waits for calls of Batch. These calls
-	// must then return.
+	// Ending, which may be nil, is called once when the run ends. The run then waits for calls of Batch that are still
+	// in progress, so Ending must make them return.
 	Ending func()
 	// Preferences are set if and only if Plan has a preference loss.
 	Preferences *Preferences
 	Saver       Saver // nil with Schedule.NoSave
-	// LinkStates: the Saver links the file of a layer's state instead of copying it. A layer is saved after its state
-	// is written, and its file is not written again before Saver.Layer returns. Requires one rank.
+	// LinkStates: the Saver hard-links the file of a layer's state instead of copying it. So a layer is saved only
+	// after its state is written to that file, and the file is not written again before Saver.Layer returns. Requires
+	// one rank.
 	LinkStates bool
 	// OnStep and OnEval, which may be nil, receive the reports in order, never two at once. A step's OnStep returns
 	// before its checkpoint is committed.
 	OnStep func(StepReport)
 	OnEval func(EvalReport)
-	// extraBatchSlots is the number of batch slots beyond the first. Extra slots gain nothing: the rows of the next
-	// batch wait for the update from this batch's gradient. Tests check that they change no bit either.
+	// extraBatchSlots is the number of batch slots beyond the first; only tests set it. Extra slots make a run no
+	// faster: the embedding rows of the next batch wait for the update from this batch's gradient. Tests check that
+	// extra slots change no bit.
 	extraBatchSlots int
-	// predicted is set by Predict. The run then computes nothing and touches no memory.
+	// predicted is set by Predict. Such a run computes nothing and touches no memory.
 	predicted *prediction
 	// Wrap, unless nil, wraps the device of a predicted run.
 	Wrap func(device.Device) device.Device
-	// Timeline receives the timeline of the run. nil: none is recorded.
+	// Timeline records the run for traces and viewers. nil: nothing is recorded.
 	Timeline *timeline.Recorder
 	// Stop, when closed, ends the run after the step in progress. With several ranks, one Stop ends all ranks after the
 	// same step.

@@ -20,14 +20,15 @@ import (
 // transit identifies an activation in transit between lanes: its program and its object number on the receiving lane.
 type transit struct{ prog, object int }
 
-// passToHost copies an activation from a slot to its micro-batch's place on the host.
+// passToHost is the task of copying an activation from a slot to its micro-batch's place on the host. The place begins
+// after Passage tokens.
 type passToHost struct{ Slot, Passage, Tokens int }
 
-// passDirect copies an activation from a slot into another lane's slot.
+// passDirect is the task of copying an activation from a slot into slot Into of another lane.
 type passDirect struct{ Slot, Lane, Into, Tokens int }
 
-// fetchPassed copies an activation that another lane has passed to the host into a slot. Step is the pass's training
-// step.
+// fetchPassed is the task of copying an activation, which another lane has passed to the host, into a slot. Its place
+// on the host begins after Passage tokens. Step is the pass's training step.
 type fetchPassed struct{ Slot, Passage, Tokens, Step int }
 
 func (e fetchPassed) start(r *lane, _ work) error {
@@ -43,7 +44,8 @@ func (e passToHost) start(r *lane, w work) error {
 	return nil
 }
 
-// passOn returns the work that passes an activation on.
+// passOn returns the work that passes an activation on to another lane: directly if that lane has offered a slot,
+// otherwise through the host.
 func (c *offloaderCore) passOn(m ActivationLeft) work {
 	objects := c.programs[m.Prog].Objects
 	o := objects[m.Object]
@@ -61,13 +63,15 @@ func (c *offloaderCore) passOn(m ActivationLeft) work {
 	return w
 }
 
-// forgetOffers drops unused offers for programs up to prog.
+// forgetOffers deletes unused offers of slots for programs up to number prog.
 func (c *offloaderCore) forgetOffers(prog int) {
 	maps.DeleteFunc(c.offers, func(k transit, _ int) bool { return k.prog <= prog })
 }
 
-// arrives fills the slot of an activation from another lane if the activation is on the host. Otherwise the activation
-// is granted on arrival, and the slot is offered to the other lane if its device reaches this one.
+// arrives handles the slot that take t has just got for an activation from another lane. If the activation is on the
+// host already, arrives returns the work that copies it into the slot. Otherwise it offers the slot to the other lane,
+// if that lane's device reaches this one. The message granted, which gives the slot to Compute, follows when the
+// activation has arrived.
 func (x *activationServer) arrives(p *Pass, t schedule.Take, granted send, slot int) []effect {
 	o, key := p.Objects[t.Object], transit{p.Seq, t.Object}
 	in := fetchPassed{Slot: slot, Passage: o.Passage, Tokens: o.Tokens, Step: p.Step}
@@ -82,8 +86,9 @@ func (x *activationServer) arrives(p *Pass, t schedule.Take, granted send, slot 
 	return nil
 }
 
-// arrived handles the arrival of an activation. If its slot is allotted, it fills the slot if needed and grants it to
-// Compute.
+// arrived handles the arrival of an activation from another lane. If the activation has a slot, Compute is granted that
+// slot, after a copy from the host if needed. If the activation has no slot yet, arrived notes that it waits on the
+// host.
 func (x *activationServer) arrived(m ActivationPassed) []effect {
 	key := transit{m.Prog, m.Object}
 	in, ok := x.allotted[key]
@@ -99,15 +104,16 @@ func (x *activationServer) arrived(m ActivationPassed) []effect {
 	return []effect{work{do: in}, granted}
 }
 
-// passagePlace returns the host memory of a micro-batch. Token number at of the batch is the micro-batch's first.
+// passagePlace returns the host memory through which a micro-batch's activation passes between lanes. at is the number
+// of the batch's tokens before the micro-batch, and tokens the number of its own.
 func (r *run) passagePlace(at, tokens int) []byte {
 	from := r.plan.ActivationBytes(at)
 	return r.passage[from : from+r.plan.ActivationBytes(tokens)]
 }
 
-// reachOthers determines which lanes' slots the lane's device can copy into, unless ThroughHost is set, and opens a
-// stream for these copies. The stream is separate because such a copy waits for the slot's last reader. Gradients and
-// spills must not wait for that.
+// reachOthers determines which lanes' slots the lane's device can copy into, and opens a stream for such copies. With
+// ThroughHost there are none. The stream is separate because such a copy waits for the last reader of the other lane's
+// slot. Gradients and spills must not wait for that reader.
 func (r *lane) reachOthers() error {
 	r.reaches = make([]bool, len(r.lanes))
 	if r.o.ThroughHost {
@@ -130,7 +136,7 @@ func (r *lane) reachOthers() error {
 	return nil
 }
 
-// reachedBy reports by lane whether its device can copy into this lane's slots.
+// reachedBy returns, by lane, whether that lane's device can copy into this lane's slots.
 func (r *lane) reachedBy() []bool {
 	out := make([]bool, len(r.lanes))
 	for i, other := range r.lanes {
@@ -139,8 +145,8 @@ func (r *lane) reachedBy() []bool {
 	return out
 }
 
-// start enqueues the copy, which waits for the last reader of the other lane's slot. No device waits for the copy: the
-// other lane is notified after its end.
+// start enqueues the copy, which waits for the last reader of the other lane's slot. The other lane hears of the copy
+// only after its end, so no stream there has to wait for it.
 func (e passDirect) start(r *lane, w work) error {
 	other, s, slot, bytes := r.lanes[e.Lane], r.copying(r.peer, e), r.acts[e.Slot], r.plan.ActivationBytes(e.Tokens)
 	into := other.acts[e.Into]

@@ -14,8 +14,9 @@ import (
 	"mt/plan/rates"
 )
 
-// This file predicts a run. It runs the same actors, lanes and templates as a real run, on a device and a carrier with
-// virtual time, and computes nothing. The result is the time of every event on a machine with known rates.
+// This file predicts how long a run takes. It runs the same actors, lanes and templates as a real run, but on a device
+// and a carrier with virtual time, and computes nothing. The result is the time of every event on a machine with known
+// rates.
 
 // Predict runs o on a virtual clock with the rates of machine m, which must have passed rates.Machine.Check. After
 // every step it calls each, with the step's report and the busy time of every resource so far. It ignores Devices,
@@ -64,7 +65,7 @@ func Predict(o Options, m *rates.Machine, each func(StepReport, virtualdevice.Us
 	})
 }
 
-// prediction is the carrier of a predicted run.
+// prediction is the carrier of a predicted run: it delivers messages and runs works on a virtual clock.
 type prediction struct {
 	clock   *virtualdevice.Clock
 	machine *rates.Machine
@@ -77,14 +78,15 @@ type prediction struct {
 	sparedRead, sparedWritten int64 // bytes not moved to or from disks, because of compression
 }
 
-// mailbox is an actor and its unhandled messages.
+// mailbox is an actor in a prediction and its unhandled messages.
 type mailbox struct {
 	process *process
 	arrived []message
 	busy    bool // handling a message, or about to
 }
 
-// blankHome is a host.Home whose tiles have the right sizes. All tiles share one memory, whose content nobody reads.
+// blankHome is a host.Home whose tiles have the right sizes but no content. All tiles share one memory, which nobody
+// reads.
 type blankHome struct {
 	plan *plan.Run
 	tile []byte
@@ -116,7 +118,8 @@ func (h blankHome) Settle() error                 { return nil }
 func (h blankHome) Spared() (read, written int64) { return h.p.sparedRead, h.p.sparedWritten }
 func (h blankHome) Tile(i int) []byte             { return h.tile[:h.plan.Layouts[i].TileBytes] }
 
-// blank allocates address space without resident pages. It is freed at the end of the prediction.
+// blank allocates address space of this size without resident pages, so that buffers have addresses but take no memory.
+// The space is freed at the end of the prediction.
 func (p *prediction) blank(bytes int64) ([]byte, error) {
 	b, err := host.Blank(bytes)
 	if err == nil {
@@ -144,7 +147,8 @@ func (p *prediction) tell(to address, msg message) {
 	})
 }
 
-// handle lets an idle actor handle its next message. The actor stays busy for the time that the handling spends.
+// handle lets an idle actor handle its next message. On the virtual clock the actor is then busy for as long as
+// handling a message takes on the machine.
 func (p *prediction) handle(m *mailbox) {
 	if m.busy || len(m.arrived) == 0 {
 		return
@@ -182,7 +186,7 @@ func (p *prediction) now() time.Duration { return p.clock.Now() }
 
 func (p *prediction) stop() {}
 
-// cost returns the time and resources of a task on the host.
+// cost returns the time that a task takes on the host, and the shares of host resources that it uses.
 func (p *prediction) cost(do task) virtualdevice.Work {
 	h, r := &p.machine.Host, p.plan
 	switch e := do.(type) {
@@ -234,7 +238,8 @@ func (p *prediction) cost(do task) virtualdevice.Work {
 	return virtualdevice.Work{}
 }
 
-// diskWork moves a number of bytes to or from a disk at rate GB/s. A disk serves concurrent works one after the other.
+// diskWork returns the virtual work of moving this many bytes to or from a disk at rate GB/s. A disk serves concurrent
+// works one after the other.
 func (p *prediction) diskWork(bytes, rate float64) (w virtualdevice.Work) {
 	if bytes > 0 {
 		w.Seconds = bytes / (rate * 1e9)
@@ -243,7 +248,8 @@ func (p *prediction) diskWork(bytes, rate float64) (w virtualdevice.Work) {
 	return w
 }
 
-// packedWork is diskWork with compression or decompression that takes seconds core-seconds, spread over all cores.
+// packedWork is diskWork for data that is also compressed or decompressed. That takes seconds core-seconds, which are
+// spread over all cores.
 func (p *prediction) packedWork(bytes int64, seconds, rate float64) virtualdevice.Work {
 	w, cores := p.diskWork(float64(bytes), rate), float64(p.machine.Host.Cores)
 	if seconds > 0 {
@@ -253,7 +259,7 @@ func (p *prediction) packedWork(bytes int64, seconds, rate float64) virtualdevic
 	return w
 }
 
-// memoryWork returns the virtual work of an operation that reads and writes this many bytes of host memory.
+// memoryWork returns the virtual work of operation o that reads and writes this many bytes of host memory altogether.
 func (p *prediction) memoryWork(o rates.Op, bytes float64) virtualdevice.Work {
 	h, c := &p.machine.Host, o.Cost(bytes)
 	w := virtualdevice.Work{Seconds: c.Seconds}

@@ -7,10 +7,10 @@ import (
 	"mt/device/virtual"
 )
 
-// This file predicts a run with several ranks. All ranks are assumed identical and always at the same place, so one
-// rank is predicted. Its exchanges take the network's time for their bytes; other ranks are never late.
+// This file predicts a run with several ranks. All ranks are assumed identical and always at the same place of the run,
+// so only one rank is predicted. Its exchanges take the network's time for their bytes. Other ranks are never late.
 
-// predictedWorld is the group of ranks as the predicted rank sees it.
+// predictedWorld is the cluster.World of a predicted rank: the group of all ranks, of which only this one exists.
 type predictedWorld struct{ p *prediction }
 
 // Rank implements cluster.World.
@@ -30,16 +30,17 @@ func (w predictedWorld) Hosts() (out []string) {
 // NewComm implements cluster.World.
 func (w predictedWorld) NewComm(string) (cluster.Comm, error) { return predictedComm(w), nil }
 
-// Abort implements cluster.World. It does nothing: the error of a prediction ends it.
+// Abort implements cluster.World. It does nothing, because a prediction has no other ranks to tell of an error.
 func (w predictedWorld) Abort(string) {}
 
 // Close implements cluster.World.
 func (w predictedWorld) Close() error { return nil }
 
-// predictedComm models exchanges over the predicted network.
+// predictedComm is a cluster.Comm that moves nothing. Its exchanges take as long as the predicted network needs for
+// their bytes.
 type predictedComm struct{ p *prediction }
 
-// AllGather implements cluster.Comm. The other ranks send the same value.
+// AllGather implements cluster.Comm. All other ranks are assumed to send the same value.
 func (c predictedComm) AllGather(value []byte, done func([][]byte, error)) {
 	values := make([][]byte, c.p.plan.Ranks)
 	for r := range values {
@@ -65,8 +66,8 @@ func (c predictedComm) AllToAllV(_ []byte, sendCounts []int, _ []byte, recvCount
 	c.exchange(max(out, in), func() { done(nil) })
 }
 
-// exchange takes the network's time to send bytes and at the same time receive equally many. Both directions pass
-// through host memory and use one core.
+// exchange calls done after the network's time to send this many bytes and at the same time receive equally many. Both
+// directions pass through host memory and use one core.
 func (c predictedComm) exchange(bytes int64, done func()) {
 	m := c.p.machine
 	moving := float64(bytes) / (m.Network.Rate * 1e9)

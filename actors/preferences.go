@@ -11,13 +11,14 @@ import (
 	"mt/layers"
 )
 
-// This file has the parts of a run that trains on pairs: the inputs of the head's gradient, and the sums of the pairs'
-// losses and rewards. The host computes these sums from the losses of tokens.
+// This file has the parts of a run that trains on preference pairs (a chosen and a rejected answer). It computes the
+// inputs of the head's gradient, and the sums of the pairs' losses and rewards. The host computes these sums from the
+// losses of tokens.
 
-// Preferences configure a run whose plan has a preference loss.
+// Preferences configure training on preference pairs, in a run whose plan has a preference loss.
 type Preferences struct {
-	// Likelihood is the weight of the mean −log p over the supervised tokens of chosen answers, beside the pairs'
-	// losses.
+	// Likelihood is the weight of a second loss that is added to the pairs' losses: the mean −log p over the supervised
+	// tokens of chosen answers.
 	Likelihood float64
 	// Reference returns the reference model's log p of a pair's chosen and rejected answer. Several goroutines call it.
 	// nil, in runs without steps: the model is its own reference.
@@ -26,7 +27,7 @@ type Preferences struct {
 	OnLogProbs func(id int64, logp [2]float32)
 }
 
-// PairSums has sums over pairs.
+// PairSums has sums over preference pairs, for example those of a step.
 type PairSums struct {
 	Pairs, Targets       int64   // number of pairs, and of supervised tokens in their chosen answers
 	Loss, Nats           float64 // sums of the pairs' losses, and of −log p over the supervised tokens of chosen answers
@@ -35,12 +36,12 @@ type PairSums struct {
 	LogChosen, LogReject float64 // sums of log p of chosen and of rejected answers
 }
 
-// numbers lists the float64 sums, for sending and adding.
+// numbers lists pointers to the float64 sums of s, for sending and adding.
 func (s *PairSums) numbers() []*float64 {
 	return []*float64{&s.Loss, &s.Nats, &s.Chosen, &s.Rejected, &s.Right, &s.LogChosen, &s.LogReject}
 }
 
-// add adds o to s.
+// add adds the sums in o to those in s.
 func (s *PairSums) add(o PairSums) {
 	s.Pairs, s.Targets = s.Pairs+o.Pairs, s.Targets+o.Targets
 	for i, x := range o.numbers() {
@@ -54,7 +55,7 @@ func (s *PairSums) mean(likelihood float64) float64 {
 	return s.Loss/float64(max(s.Pairs, 1)) + likelihood*s.Nats/float64(max(s.Targets, 1))
 }
 
-// append appends the encoded sums to b.
+// append appends the sums to b, 8 bytes each.
 func (s PairSums) append(b []byte) []byte {
 	b = binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(b, uint64(s.Pairs)), uint64(s.Targets))
 	for _, x := range s.numbers() {
@@ -63,7 +64,7 @@ func (s PairSums) append(b []byte) []byte {
 	return b
 }
 
-// decodePairs decodes the sums.
+// decodePairs reads the sums that PairSums.append has written to v.
 func decodePairs(v []byte) (s PairSums) {
 	s.Pairs, s.Targets = int64(readInt(v)), int64(readInt(v[8:]))
 	for i, x := range s.numbers() {
@@ -75,8 +76,12 @@ func decodePairs(v []byte) (s PairSums) {
 // onPairs reports whether the run trains on pairs.
 func (r *run) onPairs() bool { return !r.plan.Spec.Preference.None() }
 
-// fillReferences fills the fields of a micro-batch for pairs. place puts a list into the batch. The batch of a rank
-// without rows has documents but no pairs. These documents have no targets, so their reference values do not matter.
+// fillReferences sets what only training on preference pairs needs in to, the device's view of micro-batch m: the
+// reference model's log p of each document, and the weight of the likelihood loss. place puts a list into the batch's
+// staging buffer and returns its tensor.
+//
+// A batch that stands in for a rank's missing rows has documents but no pairs. These documents have no targets, so
+// their reference values do not matter.
 func (r *lane) fillReferences(p *Pass, m *data.MicroBatch, to *layers.MicroBatch, place func([]int32) device.Tensor) {
 	if !r.onPairs() || p.Eval {
 		return
@@ -99,7 +104,8 @@ func (r *lane) fillReferences(p *Pass, m *data.MicroBatch, to *layers.MicroBatch
 	to.Likelihood = float32(r.o.Preferences.Likelihood * float64(p.Batch.AllPairs()) / float64(max(p.Batch.AllChosen(), 1)))
 }
 
-// landedPairs sums the pairs of a pass from its losses on the host. nil: the run does not train on pairs.
+// landedPairs computes the sums over the pairs of a pass from the losses of its tokens, which have landed on the host.
+// nil: the run does not train on pairs.
 func (r *lane) landedPairs(p *Pass, losses []byte) *PairSums {
 	if !r.onPairs() || r.o.predicted != nil || p.Check {
 		return nil
@@ -129,8 +135,8 @@ func (r *lane) landedPairs(p *Pass, losses []byte) *PairSums {
 	return sums
 }
 
-// pairSums returns the sums of one pair from the model's (logp) and the reference's (ref) log p of the chosen and the
-// rejected answer. n and k are the numbers of supervised tokens of the two answers.
+// pairSums returns the sums of one pair. logp is the model's log p of the chosen and the rejected answer, and ref that
+// of the reference model. n and k are the numbers of supervised tokens of the two answers.
 func pairSums(loss op.PreferenceLoss, logp, ref [2]float32, n, k int) PairSums {
 	c, r := float64(logp[0])-float64(ref[0]), float64(logp[1])-float64(ref[1])
 	of, _, _ := loss.Of(c, r, n, k)
@@ -142,7 +148,7 @@ func pairSums(loss op.PreferenceLoss, logp, ref [2]float32, n, k int) PairSums {
 	return s
 }
 
-// readFloats reads n little-endian float32 values.
+// readFloats reads n little-endian float32 values from b.
 func readFloats(b []byte, n int) []float32 {
 	v := make([]float32, n)
 	for i := range v {
@@ -151,7 +157,8 @@ func readFloats(b []byte, n int) []float32 {
 	return v
 }
 
-// checkPairs rejects a batch whose documents are not pairs of a chosen and a rejected answer, in this order.
+// checkPairs returns an error for a batch whose documents are not pairs of a chosen and a rejected answer, in this
+// order.
 func (r *run) checkPairs(b *data.Batch) error {
 	if !r.onPairs() || r.o.predicted != nil || isStandIn(b) {
 		return nil

@@ -13,11 +13,9 @@ import (
 )
 
 // The Prefetcher owns the credits of the slots it fills: weight slots of every class, batch slots and activation slots.
-// A program lists its takes: which tile or activation gets a slot next. The Prefetcher serves them in this order. Each
-// take waits for a free slot and for its content: a layer at the right version, or an activation that has been spilled.
-//
-// Features of some runs have their own files: tiles of experts (experts.go), tiles on disks (prefetcher_disks.go),
-// activations from other lanes (passage.go).
+// A program contains lists of takes. A take says which tile or activation gets the next slot. The Prefetcher serves
+// takes in the order of the lists. Each take waits for a free slot and for its content: a layer at the right version,
+// or an activation that has been spilled.
 
 // prefetcherCore is the pure part of the Prefetcher.
 type prefetcherCore struct {
@@ -41,17 +39,18 @@ type prefetcherSpec struct {
 	reachedBy     []bool                   // by lane: its device can copy into this lane's slots
 }
 
-// server fills one kind of slot for the takes of a program. Servers are called in order.
+// server fills one kind of slot (weight, batch or activation slots) for the takes of a program. Servers are called in
+// order.
 type server interface {
 	// take handles msg. ok is false if the message is not for this server.
 	take(msg message) (out []effect, ok bool)
-	// serve serves a program's takes as far as possible.
+	// serve gives free slots to the program's next takes, and fills them, as far as slots and contents allow.
 	serve(s *prefetchState) []effect
 	// served reports whether all takes are served.
 	served(s *prefetchState) bool
 }
 
-// versionState is the content of a layer's last LayerUpdated.
+// versionState has what a layer's last message LayerUpdated said.
 type versionState struct {
 	version int
 	waited  Cause // what the update waited for: the Checkpointer, a disk, or nothing
@@ -69,7 +68,7 @@ type prefetchState struct {
 	batchWait Cause       // what the batch waited for
 }
 
-// newPrefetcherCore makes a Prefetcher with all layers at the same version.
+// newPrefetcherCore makes a Prefetcher. All layers start at the same version.
 func newPrefetcherCore(x prefetcherSpec, version int) *prefetcherCore {
 	c := &prefetcherCore{prefetcherSpec: x, versions: slices.Repeat([]versionState{{version: version}}, x.layers)}
 	tiles := newTileServer(c)
@@ -83,7 +82,7 @@ func newPrefetcherCore(x prefetcherSpec, version int) *prefetcherCore {
 	return c
 }
 
-// ids returns 0 … n−1.
+// ids returns 0, …, n−1.
 func ids(n int) []int {
 	s := make([]int, n)
 	for i := range s {
@@ -104,7 +103,7 @@ func (c *prefetcherCore) step(msg message) (out []effect) {
 	return append(out, c.advance()...)
 }
 
-// take passes a message to its server.
+// take passes a message to the server that handles it.
 func (c *prefetcherCore) take(msg message) []effect {
 	for _, s := range c.servers {
 		if out, ok := s.take(msg); ok {
@@ -114,7 +113,7 @@ func (c *prefetcherCore) take(msg message) []effect {
 	panic(unexpected(c.lane.prefetcher(), msg))
 }
 
-// program returns the state of a program; nil if it is over.
+// program returns the state of the program with number seq; nil if the program is over.
 func (c *prefetcherCore) program(seq int) *prefetchState {
 	for _, s := range c.programs {
 		if s.p.Seq == seq {
@@ -140,8 +139,8 @@ func (c *prefetcherCore) advance() (out []effect) {
 	return out
 }
 
-// upToDate reports whether layers are at the version that p needs. cause says what the update of these layers waits for
-// or has waited for.
+// upToDate reports whether layers are at the version that p needs. If not, cause is the reason why their update is not
+// done. Otherwise cause is the reason why it was late.
 func (c *prefetcherCore) upToDate(p *Pass, layers ...int) (ok bool, cause Cause) {
 	cause = StallWeights
 	for _, l := range layers {
@@ -155,25 +154,25 @@ func (c *prefetcherCore) upToDate(p *Pass, layers ...int) (ok bool, cause Cause)
 	return true, cause
 }
 
-// batchServer fills batch slots.
+// batchServer is the server that fills batch slots.
 type batchServer struct {
 	c    *prefetcherCore
 	free []int
 }
 
-// gatherRows copies the batch's embedding rows into a slot's staging buffer.
+// gatherRows is the task of writing a batch, with its embedding rows, into a slot's staging buffer.
 type gatherRows struct {
 	p    *Pass
 	Slot int
 }
 
-// rowsGathered reports that gatherRows is done.
+// rowsGathered tells the Prefetcher that a batch is written into a slot's staging buffer.
 type rowsGathered struct {
 	p    *Pass
 	sent BatchFetched
 }
 
-// fetchBatch enqueues the copies of the gathered rows and of the batch's ids to the device.
+// fetchBatch is the task of enqueuing the copies of the gathered batch (embedding rows and token ids) to the device.
 type fetchBatch struct {
 	p    *Pass
 	Slot int
@@ -234,7 +233,7 @@ func (e fetchBatch) start(r *lane, _ work) error {
 	return r.enqueued("prefetch the batch of step %d", e.p.Step)
 }
 
-// tileServer fills weight slots.
+// tileServer is the server that fills weight slots.
 type tileServer struct {
 	c       *prefetcherCore
 	classes []schedule.Class           // by weight slot: its class
@@ -242,16 +241,17 @@ type tileServer struct {
 	hooks   []tileHook
 }
 
-// tileHook is a piece of the Prefetcher that changes how tiles are fetched, in runs with experts or with weights on
-// disks. Hooks are called in order.
+// tileHook is a piece of the Prefetcher that changes how tiles are fetched. Only runs with experts or with weights on
+// disks have one. Hooks are called in order.
 type tileHook interface {
 	// take handles msg. ok is false if the message is not for this hook.
 	take(msg message) (out []effect, ok bool)
 	// ready reports whether a visit's tile can be fetched; if not, waits is the missing input.
 	ready(s *prefetchState, v schedule.Visit) (waits Cause, ok bool)
-	// idle reports whether the visit does not need its tile.
+	// idle reports whether the visit does no work on its tile, so that the tile need not be fetched.
 	idle(s *prefetchState, v schedule.Visit) bool
-	// begin takes over a tile with a slot, or changes how it is fetched.
+	// begin is called when a tile has got a slot. ok: the hook takes over the fetch, and out are its effects. Otherwise
+	// the hook may change g.
 	begin(g *grantedTile) (out []effect, ok bool)
 }
 
@@ -263,7 +263,8 @@ type grantedTile struct {
 	to   schedule.Stage // stage of the visit
 }
 
-// fetchWeights enqueues the copy of a tile into an idle slot on the h2d stream and records the slot's ready event.
+// fetchWeights is the task of enqueuing, on the h2d stream, the copy of a tile into a weight slot. It then records the
+// slot's ready event.
 type fetchWeights struct {
 	Prog, Layer, Part, Tile, Slot int
 	Step                          int // training step of the pass
@@ -322,7 +323,8 @@ func (x *tileServer) serve(s *prefetchState) (out []effect) {
 	return out
 }
 
-// ready reports whether a visit's tile can be fetched. cause says what the tile waits for or has waited for.
+// ready reports whether a visit's tile can be fetched. If not, cause is the missing input. Otherwise cause is the input
+// that came last, if the tile has waited.
 func (x *tileServer) ready(s *prefetchState, v schedule.Visit) (ok bool, cause Cause) {
 	for _, w := range x.hooks {
 		if waits, ok := w.ready(s, v); !ok {
@@ -338,7 +340,7 @@ func (x *tileServer) ready(s *prefetchState, v schedule.Visit) (ok bool, cause C
 	return ok, cause
 }
 
-// fetch starts the copy of a tile into its slot and notifies Compute.
+// fetch returns the effects that start the copy of a tile into its slot and then notify Compute.
 func (x *tileServer) fetch(g grantedTile) []effect {
 	for _, w := range x.hooks {
 		if out, ok := w.begin(&g); ok {
@@ -358,7 +360,7 @@ func (e fetchWeights) start(r *lane, _ work) error {
 	return err
 }
 
-// fetch enqueues the copy of a tile. moved is the number of bytes.
+// fetch enqueues the copy of a tile. It returns the number of bytes that are copied.
 func (r *lane) fetch(e fetchWeights) (moved int64, err error) {
 	s := r.weights[e.Slot]
 	moved = s.place.fetch(r.tiles[e.Tile], s)
@@ -366,16 +368,16 @@ func (r *lane) fetch(e fetchWeights) (moved int64, err error) {
 	return moved, r.enqueued("prefetch %s", r.names[e.Layer])
 }
 
-// placement says where the device reads host data: from a copy in device memory (copied), or at its host address
+// placement is how the device gets at host data: through a copy in device memory (copied), or at its host address
 // (inPlace).
 type placement interface {
 	// fetch enqueues the copy of a tile into a slot and returns the number of bytes.
 	fetch(t layers.Tile, s slot) int64
 	// weights views the tensors of a fetched tile.
 	weights(t layers.Tile, s slot) layers.Weights
-	// bind returns the device's view of a batch's staging buffer.
+	// bind returns the memory through which the device reads a batch's staging buffer.
 	bind(staging []byte) (device.Mem, error)
-	// upload enqueues the copy of staged data to the memory from bind.
+	// upload enqueues the copy of staged data to the memory that bind has returned.
 	upload(to device.Mem, staged []byte)
 }
 
@@ -423,12 +425,14 @@ func (p inPlace) bind(staging []byte) (device.Mem, error) { return p.r.dev.BindH
 
 func (inPlace) upload(device.Mem, []byte) {}
 
-// inMemory returns the bytes [from, from+bytes) of a layer's tile in host memory.
+// inMemory returns the bytes [from, from+bytes) of a layer's tile, which lies in host memory. It is the tileView of
+// layers whose weights are not on a disk.
 func (r *lane) inMemory(_ layers.Tile, _ slot, layer int, from, bytes int64) []byte {
 	return r.o.Home.Tile(layer)[from : from+bytes]
 }
 
-// sourceLayers lists the layers whose tiles the lane copies from.
+// sourceLayers lists the layers from whose host tiles this lane copies. A lane may copy from another lane's layer if
+// two layers share a table.
 func (r *lane) sourceLayers() (out []int) {
 	for l := range r.schedule.Layers {
 		if slices.ContainsFunc(r.tiles, func(t layers.Tile) bool {
@@ -466,13 +470,13 @@ func (r *lane) allocWeights() error {
 	return nil
 }
 
-// activationServer fills activation slots. A slot is allotted when its content is there. Only a slot for another lane's
-// activation is allotted earlier.
+// activationServer fills activation slots. An activation gets a slot when its content can be copied or computed. Only
+// an activation from another lane gets its slot earlier, so that the other lane can copy into the slot.
 type activationServer struct {
 	c    *prefetcherCore
 	free []int
 	// passed has the activations that other lanes have passed to the host and that have no slot yet. allotted has the
-	// slots of activations that have not arrived.
+	// activations that have a slot and have not arrived.
 	passed   map[transit]bool
 	allotted map[transit]fetchPassed
 }
@@ -481,8 +485,8 @@ func newActivationServer(c *prefetcherCore) *activationServer {
 	return &activationServer{c: c, free: ids(c.activations), passed: map[transit]bool{}, allotted: map[transit]fetchPassed{}}
 }
 
-// fetchActivation enqueues the copy of a spilled activation into a slot. Host is schedule.Object.Host. Step is the
-// training step of the pass.
+// fetchActivation is the task of enqueuing the copy of a spilled activation into a slot. Its place in the host memory
+// for spills begins after Host tokens. Step is the training step of the pass.
 type fetchActivation struct{ Slot, Host, Tokens, Step int }
 
 func (x *activationServer) take(msg message) ([]effect, bool) {
@@ -517,7 +521,7 @@ func (x *activationServer) serve(s *prefetchState) (out []effect) {
 	return out
 }
 
-// fill returns the effects that fill an allotted activation slot and grant it to Compute.
+// fill returns the effects that fill the activation slot of take t, and grant the slot to Compute.
 func (x *activationServer) fill(p *Pass, t schedule.Take, slot int) []effect {
 	o := p.Objects[t.Object]
 	granted := send{x.c.lane.compute(), ActivationFetched{Prog: p.Seq, Object: t.Object, Slot: slot, Filled: t.Fetch}}
@@ -536,7 +540,7 @@ func (e fetchActivation) start(r *lane, _ work) error {
 	return r.enqueued("prefetch an activation into slot %d", e.Slot)
 }
 
-// bringIn enqueues the copy of an activation from the host into a slot.
+// bringIn enqueues the copy of an activation from host memory into activation slot number to.
 func (r *lane) bringIn(to int, from []byte) {
 	slot := r.acts[to]
 	r.in.Wait(slot.idle)
@@ -544,7 +548,7 @@ func (r *lane) bringIn(to int, from []byte) {
 	r.in.Record(slot.ready)
 }
 
-// upErr returns the first error of the streams that copy to the device.
+// upErr returns the first error of the streams that copy to the device; nil if there is none.
 func (r *lane) upErr() error {
 	for _, s := range r.ups {
 		if err := s.Err(); err != nil {
@@ -554,7 +558,8 @@ func (r *lane) upErr() error {
 	return nil
 }
 
-// enqueued returns upErr, with the text made from what and args: it names the enqueued operation.
+// enqueued reports whether a copy was enqueued well: it returns the error of upErr, if any. The format what and args
+// name the operation in the error.
 func (r *lane) enqueued(what string, args ...any) error {
 	if err := r.upErr(); err != nil {
 		return fmt.Errorf(what+": %w", append(args, err)...)

@@ -14,23 +14,23 @@ import (
 // weight slots bounds the read-ahead. For these layers the Stager sends LayerUpdated after it has written the weights,
 // so the tile can then be read.
 
-// diskHook reads tiles from disks, one tile at a time. Each read uses several calls, because a disk is fastest with
-// large reads.
+// diskHook reads tiles from disks, one tile at a time, because a disk is fastest with few large reads. Each tile takes
+// several works in turn: waiting for the slot, reading, and copying.
 type diskHook struct {
 	c      *prefetcherCore
 	toRead []grantedTile // tiles with idle slots, in the order of reading; the first one is being read
 }
 
-// awaitSlot waits until the device has finished with a weight slot.
+// awaitSlot is the task of waiting until the device has finished with a weight slot.
 type awaitSlot struct{ Layer, Slot int }
 
-// slotIdle reports that awaitSlot is done.
+// slotIdle tells the Prefetcher that the device has finished with a weight slot.
 type slotIdle struct{ grantedTile }
 
-// readParams reads a tile from its disk into the param buffer of a weight slot.
+// readParams is the task of reading a tile from its disk into the param buffer of a weight slot.
 type readParams struct{ Layer, Tile, Slot, Step int }
 
-// paramsRead reports that readParams is done.
+// paramsRead tells the Prefetcher that a tile is read from its disk into a param buffer.
 type paramsRead struct{ grantedTile }
 
 func (x *diskHook) take(msg message) ([]effect, bool) {
@@ -54,7 +54,7 @@ func (x *diskHook) ready(*prefetchState, schedule.Visit) (Cause, bool) { return 
 
 func (x *diskHook) idle(*prefetchState, schedule.Visit) bool { return false }
 
-// begin queues a tile on a disk for reading.
+// begin takes over the fetch of a tile on a disk: it queues the tile for reading.
 func (x *diskHook) begin(g *grantedTile) ([]effect, bool) {
 	if !x.c.weightsOnDisk[g.copy.Layer] {
 		return nil, false
@@ -110,8 +110,8 @@ func (r *lane) allocParams() error {
 	return nil
 }
 
-// inParamBuffer returns the bytes [from, from+bytes) of a layer's tile, after tile t was read into the param buffer of
-// slot s.
+// inParamBuffer returns the bytes [from, from+bytes) of a layer's tile. It is the tileView of layers whose weights are
+// on a disk, after tile t was read into the param buffer of weight slot s.
 func (r *lane) inParamBuffer(t layers.Tile, s slot, _ int, from, bytes int64) []byte {
 	read, _ := r.plan.ParamSpan(t)
 	return r.params[s.index][from-read:][:bytes]

@@ -27,7 +27,7 @@ type process struct {
 	mu   sync.Mutex // held while a message is handled
 }
 
-// hub connects the processes of one run.
+// hub connects the actors of one run: it delivers their messages and runs their works through the carrier.
 type hub struct {
 	carrier
 	processes []*process
@@ -37,7 +37,8 @@ type hub struct {
 	watch     runWatch
 }
 
-// runWatch observes the works of a run on the host, for the timeline.
+// runWatch observes the works that a run does on the host, for the timeline. begin returns a record of the work that
+// begins, and done gets this record when the work ends.
 type runWatch interface {
 	begin(id address, do task) *piece
 	done(p *piece)
@@ -52,7 +53,7 @@ type laneWatch interface {
 	stepDone(t *passTimeline)
 }
 
-// noWatch is the watch of a run without a timeline (timeline.go).
+// noWatch observes nothing. It is the watch of a run without a timeline.
 type noWatch struct{}
 
 func (noWatch) begin(address, task) *piece                                     { return nil }
@@ -63,21 +64,21 @@ func (noWatch) matrix(*countedStream, string, orthogonalize)                   {
 func (noWatch) marked(*passTimeline, device.Event, mark)                       {}
 func (noWatch) stepDone(*passTimeline)                                         {}
 
-// carrier delivers messages and runs works, with protoactor in real time or on a virtual clock.
+// carrier delivers messages and runs works. There are two: protoactor and goroutines in real time, or a virtual clock
+// for predictions.
 type carrier interface {
 	// start makes an actor ready for messages.
 	start(s *process) error
 	// tell puts msg into an actor's mailbox.
 	tell(to address, msg message)
-	// begin calls started and then f, which does w, on a new goroutine. A virtual clock calls f after the predicted
+	// begin does work w: it calls started and then f on a new goroutine. A virtual clock calls f after the predicted
 	// duration of w.
 	begin(w work, started, f func())
-	// result returns the result of f. On a virtual clock it skips computations and returns only values that others
-	// need.
+	// result returns the result of f. On a virtual clock it calls f only if other works need the value that f computes.
 	result(w work, f func() (any, error)) (any, error)
-	// now is the clock of everything except the work of devices.
+	// now returns the time of everything that is not work of devices.
 	now() time.Duration
-	// stop waits for the works in progress and ends all actors.
+	// stop waits for the works in progress and then ends all actors.
 	stop()
 }
 
@@ -96,8 +97,8 @@ func (h *hub) spawn(s *process) error {
 // fail reports a fault to the Conductor, which ends the run.
 func (h *hub) fail(id address, err error) { h.tell(conductorID, Failed{Actor: id, Err: err}) }
 
-// handle passes one message to a core and executes the effects. A panic means a broken invariant and ends the run like
-// any other fault; no actor is ever restarted.
+// handle passes one message to the core of an actor and executes the effects. A panic means a broken invariant and ends
+// the run like any other fault. No actor is ever restarted.
 func (h *hub) handle(s *process, msg message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -122,15 +123,15 @@ func (h *hub) handle(s *process, msg message) {
 	}
 }
 
-// done sends the messages of a completed work. Each resultMessage gets result.
+// done sends the messages of a completed work. The messages that carry a result (resultMessage) get result.
 func (h *hub) done(w work, result any) {
 	for _, s := range w.completed(result) {
 		h.tell(s.to, s.msg)
 	}
 }
 
-// async does a work of actor id by calling f on a new goroutine. It then sends the work's messages with the result, or
-// reports the error to the Conductor.
+// async does work w of actor id: it calls f on a new goroutine. Then it sends the work's messages with f's result, or
+// reports f's error to the Conductor.
 func (h *hub) async(id address, w work, f func() (result any, err error)) {
 	var span *piece
 	started := func() {
@@ -158,7 +159,7 @@ func (h *hub) async(id address, w work, f func() (result any, err error)) {
 }
 
 // notified calls f, the body of a stream's notification, unless the run has ended. f may use the lanes' memory, because
-// close waits for f.
+// close waits until f returns.
 func (h *hub) notified(f func()) {
 	h.notices.RLock()
 	defer h.notices.RUnlock()
@@ -167,8 +168,8 @@ func (h *hub) notified(f func()) {
 	}
 }
 
-// close ends all actors. It waits for their works on goroutines and for notifications of streams. After it returns, no
-// effect begins.
+// close ends all actors. It waits for their works on goroutines and for running notifications of streams. After close
+// returns, no effect begins.
 func (h *hub) close() {
 	h.notices.Lock()
 	h.stopped.Store(true)
@@ -179,7 +180,7 @@ func (h *hub) close() {
 	h.stop()
 }
 
-// panicError makes the error for a panic of actor id. With MT_DEBUG set, the error includes the stack.
+// panicError returns the error that reports a panic of actor id. With MT_DEBUG set, the error includes the stack.
 func panicError(id address, cause any) error {
 	trace := " (a defect of mt; MT_DEBUG=1 shows where)"
 	if os.Getenv("MT_DEBUG") != "" {
@@ -188,13 +189,13 @@ func panicError(id address, cause any) error {
 	return fmt.Errorf("%s: broken invariant: %v%s", id, cause, trace)
 }
 
-// waitIdle waits until the actor has handled its current message, if any.
+// waitIdle waits until the actor has handled its current message. It returns at once if there is none.
 func (s *process) waitIdle() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 }
 
-// unexpected is a core's panic message for an unknown message type.
+// unexpected returns the text with which a core panics if it gets a message of a type that it does not know.
 func unexpected(id address, msg message) string {
 	return fmt.Sprintf("%s: unexpected message %T", id, msg)
 }
@@ -205,7 +206,7 @@ type core interface {
 	step(msg message) []effect
 }
 
-// effect is an instruction from a core to its process: a send or a work.
+// effect is an instruction from a core to its process: to send a message (send) or to begin an action (work).
 type effect interface{ effect() }
 
 // send puts msg into the mailbox of to.
@@ -218,14 +219,15 @@ func (send) effect() {}
 
 func (s send) String() string { return fmt.Sprintf("→ %s %T%+v", s.to, s.msg, s.msg) }
 
-// work is an action of the process. When it is complete, the messages in done are sent. If it fails, Failed goes to the
-// Conductor instead.
+// work is an action that the process begins for the core. When the action is complete, the messages in done are sent.
+// If it fails, Failed goes to the Conductor instead.
 type work struct {
 	do   task
 	done []send
 }
 
-// task is the action of a work. The interface is closed: each task is in the file of the actor that requests it.
+// task is the action of a work, such as copying a tile. The interface is closed: each task is in the file of the actor
+// that requests it.
 type task interface {
 	// start begins the task of w. It returns at once; only Compute waits for the device, in a diagnosis. r is the
 	// actor's lane, or the first lane if the actor exists once.
@@ -234,13 +236,13 @@ type task interface {
 
 func (work) effect() {}
 
-// resultMessage is a message that carries the result of a work. The core makes the message without the result;
-// withResult adds the result when the work is complete.
+// resultMessage is a message that carries the result of a work. The core makes the message without the result, because
+// the work has yet to run. withResult adds the result when the work is complete.
 type resultMessage interface {
 	withResult(result any) message
 }
 
-// completed returns the sends of w, with result added to every resultMessage.
+// completed returns the messages to send after w. Those that carry a result (resultMessage) get result.
 func (w work) completed(result any) []send {
 	out := make([]send, len(w.done))
 	for i, s := range w.done {
@@ -324,7 +326,7 @@ var sharedSystem = sync.OnceValue(func() *actor.ActorSystem {
 	return actor.NewActorSystem(actor.WithLoggerFactory(quiet))
 })
 
-// carriers counts the carriers made so far.
+// carriers counts the carriers made so far. The number makes the names of a carrier's actors unique.
 var carriers atomic.Int64
 
 func newProtoCarrier() *protoCarrier {
@@ -350,7 +352,7 @@ func (c *protoCarrier) begin(_ work, started, f func()) {
 
 func (c *protoCarrier) result(_ work, f func() (any, error)) (any, error) { return f() }
 
-// epoch is the start of the program, so consecutive runs share one clock.
+// epoch is the start of the program. Clocks of all runs count from it, so consecutive runs share one clock.
 var epoch = time.Now()
 
 func (c *protoCarrier) now() time.Duration { return time.Since(epoch) }

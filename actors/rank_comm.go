@@ -10,7 +10,8 @@ import (
 	"mt/host/optim"
 )
 
-// rankComm is a run's communication with other ranks. A nil rankComm belongs to a run with one rank.
+// rankComm is what a rank needs to exchange data with the other ranks: communicators and buffers. nil: the run has one
+// rank.
 type rankComm struct {
 	rank, size                          int
 	gradients, weights, agreement, norm cluster.Comm
@@ -74,14 +75,15 @@ func (r *run) joinRanks() error {
 	return nil
 }
 
-// beginOp counts an operation that begins.
+// beginOp counts a collective operation that begins.
 func (t *rankComm) beginOp() {
 	t.mu.Lock()
 	t.underWay++
 	t.mu.Unlock()
 }
 
-// endOp counts an operation that is done. After the last one it calls closers.
+// endOp counts a collective operation that is done. After the last one it calls closers, which free the memory of the
+// operations.
 func (t *rankComm) endOp() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -94,7 +96,8 @@ func (t *rankComm) endOp() {
 	t.closers = nil
 }
 
-// whenIdle calls f when no operation is in progress. That is immediately, unless the run has failed.
+// whenIdle calls f when no collective operation is in progress. That is immediately, unless the run has failed while
+// operations were in progress.
 func (t *rankComm) whenIdle(f func()) {
 	if t != nil {
 		t.mu.Lock()
@@ -107,7 +110,8 @@ func (t *rankComm) whenIdle(f func()) {
 	f()
 }
 
-// collective begins a collective operation as work w of actor id. found, which may be nil, computes the work's result.
+// collective begins a collective operation as work w of actor id. begin starts the operation and must call done at its
+// end. found, which may be nil, then computes the work's result. what names the operation in errors.
 func (r *run) collective(id address, w work, what string, begin func(done func(error)), found func() (any, error)) {
 	r.comm.beginOp()
 	begin(func(err error) {
@@ -116,8 +120,8 @@ func (r *run) collective(id address, w work, what string, begin func(done func(e
 		if !over && err == nil && found != nil {
 			result, err = found()
 		}
-		// The operation ends before its result is sent. The receiver of the last result may end the run, and a run that
-		// ends well must leave no memory behind.
+		// The operation is counted as done before its result is sent. The receiver of the last result may end the run,
+		// and a run that ends well must free all of its memory.
 		r.comm.endOp()
 		switch {
 		case over:
@@ -129,7 +133,7 @@ func (r *run) collective(id address, w work, what string, begin func(done func(e
 	})
 }
 
-// sum views the first n elements of share slab i.
+// sum views the first n elements of share slab number i, which holds a summed gradient.
 func (r *run) sum(i int, n int64) optim.Grad {
 	return optim.Grad{Data: r.comm.sums[i][:n*r.plan.GradBytes()], BF16: r.plan.GradBF16, Elems: n}
 }

@@ -26,7 +26,7 @@ func (m StepReport) start(r *lane, w work) error {
 	return nil
 }
 
-// report adds what was measured since the previous report, and calls OnStep.
+// report adds to m what was measured since the previous report, such as times and copied bytes, and calls OnStep.
 func (r *run) report(m StepReport) {
 	now := r.hub.now()
 	m.Elapsed = now - r.lastStep
@@ -65,7 +65,7 @@ func (m EvalReport) start(r *lane, w work) error {
 // written to disks.
 type linkBytes struct{ h2d, d2h, peer, sent, read, written int64 }
 
-// moved returns the bytes of all lanes so far.
+// moved returns the bytes that the whole run has moved so far, in all lanes.
 func (r *run) moved() (out linkBytes) {
 	for _, l := range r.lanes {
 		out.h2d += l.h2d.bytes.Load()

@@ -26,8 +26,8 @@ func Run(o Options) (err error) {
 	})
 }
 
-// execute runs o with its actors on carrier c. It calls wait once the actors have started; wait returns the run's
-// error.
+// execute runs o with its actors on carrier c. Once the actors have started, it calls wait, which waits for the end of
+// the run and returns the run's error.
 func execute(o Options, c carrier, wait func(*run) error) (err error) {
 	if n := o.Plan.Lanes(); n != len(o.Devices) {
 		return fmt.Errorf("%d devices for a plan with %d lanes", len(o.Devices), n)
@@ -94,7 +94,8 @@ func execute(o Options, c carrier, wait func(*run) error) (err error) {
 	return wait(r)
 }
 
-// leavePinned has the devices keep host memory pinned if the process is about to end. err is the run's error.
+// leavePinned calls LeavePinned with the run's error. If that returns true, the process is about to end. leavePinned
+// then makes the devices leave host memory pinned, because the system releases the memory with the process.
 func (o *Options) leavePinned(err error) {
 	if o.LeavePinned == nil || !o.LeavePinned(err) {
 		return
@@ -106,7 +107,7 @@ func (o *Options) leavePinned(err error) {
 	}
 }
 
-// startTrace connects the run to Options.Timeline.
+// startTrace begins to record the run in Options.Timeline, if that is set.
 func (r *run) startTrace() error {
 	t := newTracer(r.o.Timeline, r.hub.now, r.names)
 	if t == nil {
@@ -122,7 +123,7 @@ func (r *run) startTrace() error {
 	return nil
 }
 
-// spawn starts the actors.
+// spawn makes the actors that the run needs and starts them.
 func (r *run) spawn() error {
 	o := r.o
 	n := len(o.Plan.Layouts)
@@ -181,7 +182,7 @@ func (r *run) spawn() error {
 	return nil
 }
 
-// processes makes the actors of the lane.
+// processes makes the actors of the lane: Prefetcher, Compute and Offloader. balance describes the load-balancing loss.
 func (l *lane) processes(balance balancing) []*process {
 	o := l.o
 	var sources [][]int
@@ -204,7 +205,8 @@ func (l *lane) processes(balance balancing) []*process {
 		{id: l.index.prefetcher(), core: prefetcher}}
 }
 
-// optimizerSpec describes the run to the Optimizer.
+// optimizerSpec describes the run to the Optimizer. By layer, into has the layer to whose gradient the layer's own is
+// added. clip bounds the norm of all gradients, bound the norm of each layer's gradient; 0: no bound.
 func (r *run) optimizerSpec(into []int, clip, bound float64) optimizerSpec {
 	p := r.plan
 	x := optimizerSpec{lanes: len(r.lanes), clip: clip, bound: bound, into: into, frozen: p.FrozenLayers(), distributed: r.comm != nil,

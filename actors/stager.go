@@ -46,7 +46,7 @@ type stagerCore struct {
 	links         bool   // checkpoints link the states' files
 }
 
-// stagedLayer is a layer with a state slot.
+// stagedLayer is a layer whose state is in a state slot or on its way there.
 type stagedLayer struct {
 	slot    int
 	round   int  // the save round at the start of its read
@@ -58,13 +58,14 @@ type stagedLayer struct {
 	update  LayerUpdated
 }
 
-// newStagerCore makes a Stager for the layers of order.
+// newStagerCore makes a Stager for layers whose states are on disks. order lists them in the order of updates; slots is
+// the number of state slots.
 func newStagerCore(order []int, slots int) *stagerCore {
 	return &stagerCore{order: order, free: ids(slots), staged: map[int]*stagedLayer{}, saved: map[int]int{}}
 }
 
-// stagingOrder returns the layers on disks in the order of their updates: forward order with clipping, otherwise the
-// order in which gradients complete.
+// stagingOrder returns the layers on disks (onDisk) in the order of their updates: forward order with clipping,
+// otherwise the order in which gradients complete. into is the argument of backwardOrder.
 func stagingOrder(onDisk []bool, into []int, clip bool) []int {
 	order := ids(len(into))
 	if !clip {
@@ -73,19 +74,19 @@ func stagingOrder(onDisk []bool, into []int, clip bool) []int {
 	return slices.DeleteFunc(order, func(l int) bool { return !onDisk[l] })
 }
 
-// fetchState reads a layer's state into a slot.
+// fetchState is the task of reading a layer's state from its disk into a state slot.
 type fetchState struct{ Layer, Slot int }
 
-// stateRead reports that fetchState is done.
+// stateRead tells the Stager that a layer's state is read from its disk.
 type stateRead struct{ Layer int }
 
-// flushState writes a layer's state from its slot to the disk.
+// flushState is the task of writing a layer's state from its slot to the disk.
 type flushState struct{ Layer int }
 
-// stateWritten reports that flushState is done.
+// stateWritten tells the Stager that a layer's state is written to its disk.
 type stateWritten struct{ Layer int }
 
-// dropState frees the memory of a layer's state.
+// dropState is the task of freeing a state slot's memory. The state was read in vain: it must be read again for a save.
 type dropState struct{ Layer int }
 
 func (c *stagerCore) step(msg message) []effect {
@@ -142,8 +143,9 @@ func (c *stagerCore) step(msg message) []effect {
 	return append(out, c.advance()...)
 }
 
-// beginRound begins a save round: all layers are to be shown to the Checkpointer, after the layers of an earlier round.
-// States that were read ahead for updates are dropped.
+// beginRound begins a save round, which reads the states of all layers and shows them to the Checkpointer. Layers that
+// an earlier round has yet to show come first. States that were read ahead for updates are dropped, and updates will
+// read them again.
 func (c *stagerCore) beginRound() (out []effect) {
 	c.round++
 	c.toShow = append(c.toShow, slices.Sorted(slices.Values(c.order))...)
@@ -156,7 +158,7 @@ func (c *stagerCore) beginRound() (out []effect) {
 	return out
 }
 
-// read reports a layer's state to the Checkpointer or the Optimizer, whichever it was read for.
+// read reports that a layer's state is in memory, to the actor that the state was read for: Checkpointer or Optimizer.
 func (c *stagerCore) read(l int) []effect {
 	s := c.staged[l]
 	s.read, c.reading = true, false
@@ -171,7 +173,8 @@ func (c *stagerCore) read(l int) []effect {
 	return []effect{send{optimizerID, StateFetched{Layer: l, Round: c.round}}}
 }
 
-// release frees the slot of a layer when its state is on the disk and saved.
+// release frees the slot of a layer. It returns nil while the state is not yet written to the disk or not yet saved in
+// a checkpoint.
 func (c *stagerCore) release(l int) []effect {
 	if s := c.staged[l]; !s.flushed || s.saving {
 		return nil
@@ -185,7 +188,7 @@ func (c *stagerCore) drop(l int) []effect {
 	return []effect{work{do: dropState{l}}}
 }
 
-// advance starts the next write and the next read.
+// advance starts the next write and the next read, if none of the kind is in progress.
 func (c *stagerCore) advance() (out []effect) {
 	if len(c.toWrite) > 0 && !c.writing {
 		out = append(out, c.toWrite[0])
@@ -211,7 +214,8 @@ func (c *stagerCore) advance() (out []effect) {
 	return append(out, work{do: fetchState{Layer: l, Slot: s.slot}, done: []send{{stagerID, stateRead{l}}}})
 }
 
-// next returns the next layer to read: in a save round the next one to show, otherwise the next one to update.
+// next returns the next layer whose state to read: in a save round the next one to show to the Checkpointer, otherwise
+// the next one to update. ok is false if no state has to be read.
 func (c *stagerCore) next() (layer int, ok bool) {
 	switch {
 	case len(c.toShow) > 0:
@@ -241,7 +245,7 @@ func (e dropState) start(r *lane, _ work) error {
 	return nil
 }
 
-// named adds the failed action and the layer's name to err.
+// named returns err with the failed action (what) and the layer's name before it; nil for nil.
 func (r *run) named(what string, layer int, err error) error {
 	if err == nil {
 		return nil
@@ -249,7 +253,7 @@ func (r *run) named(what string, layer int, err error) error {
 	return fmt.Errorf("%s %s: %w", what, r.names[layer], err)
 }
 
-// diskTraffic counts a run's disk reads and writes, without checkpoints.
+// diskTraffic counts what a run reads from and writes to disks, apart from checkpoints.
 type diskTraffic struct {
 	read, written atomic.Int64 // bytes, uncompressed
 
@@ -259,7 +263,7 @@ type diskTraffic struct {
 	busy  time.Duration // time with a work in progress, up to since
 }
 
-// count adds n works at time now: 1 begins, −1 ends.
+// count changes the number of works in progress by n at time now: 1 when a work begins, −1 when it ends.
 func (d *diskTraffic) count(n int, now time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -269,7 +273,7 @@ func (d *diskTraffic) count(n int, now time.Duration) {
 	d.works, d.since = d.works+n, now
 }
 
-// busyUntil returns the time with a work in progress, up to now.
+// busyUntil returns how long at least one work was in progress, from the start of the run to now.
 func (d *diskTraffic) busyUntil(now time.Duration) time.Duration {
 	d.count(0, now)
 	d.mu.Lock()
@@ -277,8 +281,8 @@ func (d *diskTraffic) busyUntil(now time.Duration) time.Duration {
 	return d.busy
 }
 
-// onDisk does a work of actor id on a goroutine. The work reads or writes this many bytes. When it is done, they are
-// added to moved, including those that compression saves (host.Home.Spared).
+// onDisk does work w of actor id on a goroutine, where f reads or writes this many bytes on a disk. When f is done, the
+// bytes are added to moved. Bytes that compression saves are included; host.Home.Spared counts them.
 func (r *run) onDisk(id address, w work, moved *atomic.Int64, bytes int64, f func() error) {
 	r.hub.async(id, w, func() (any, error) {
 		r.disks.count(1, r.hub.now())

@@ -7,25 +7,25 @@ package actors
 // step reads none. A gradient is read into its layer's state slot after the layer's state. Gradients are read before
 // other states, because layers whose state is in memory are updated first.
 
-// stagedGrads is the Stager's record of gradients on disks.
+// stagedGrads has what the Stager knows of the gradients that wait on disks.
 type stagedGrads struct {
 	onDisk  []bool // by layer: its gradient waits on a disk; nil: none does
 	writing []int  // by layer: how many of its gradients are being written or wait to be written
 	due     []bool // by layer: its gradient is wanted, and its read has not begun
 }
 
-// setGradsOnDisk sets by layer whether its gradient waits on a disk. nil: none.
+// setGradsOnDisk tells the Stager, by layer, whether the layer's gradient waits on a disk for the norm. nil: none does.
 func (c *stagerCore) setGradsOnDisk(onDisk []bool) {
 	c.grads = stagedGrads{onDisk: onDisk, writing: make([]int, len(onDisk)), due: make([]bool, len(onDisk))}
 }
 
-// has reports whether the gradient of layer l waits on a disk.
+// has reports whether layer l's gradient waits on a disk for the norm over all layers.
 func (g *stagedGrads) has(l int) bool { return g.onDisk != nil && g.onDisk[l] }
 
-// wantAll makes all gradients due.
+// wantAll makes the gradients of all layers that wait on disks due: each will be read.
 func (g *stagedGrads) wantAll() { copy(g.due, g.onDisk) }
 
-// putGrad writes the gradient of a layer from its slab to the disk.
+// putGrad is the task of writing the gradient of a layer from its slab to the disk.
 type putGrad struct{ Layer, Slab int }
 
 func (e putGrad) start(r *lane, w work) error {
@@ -36,10 +36,10 @@ func (e putGrad) start(r *lane, w work) error {
 	return nil
 }
 
-// gradWritten reports to the Stager that putGrad has written the layer's gradient to the disk.
+// gradWritten tells the Stager that a layer's gradient is written to the disk.
 type gradWritten struct{ GradMeasured }
 
-// fetchGrad reads the gradient of a layer into the layer's state slot.
+// fetchGrad is the task of reading the gradient of a layer into the layer's state slot.
 type fetchGrad struct{ Layer int }
 
 func (e fetchGrad) start(r *lane, w work) error {
@@ -49,24 +49,25 @@ func (e fetchGrad) start(r *lane, w work) error {
 	return nil
 }
 
-// gradRead reports that fetchGrad is done.
+// gradRead tells the Stager that a layer's gradient is read from the disk.
 type gradRead struct{ Layer int }
 
-// putGrad queues the write of a gradient.
+// putGrad queues the write of a measured gradient to its disk.
 func (c *stagerCore) putGrad(m GradMeasured) {
 	c.grads.writing[m.Layer]++
 	c.toWrite = append(c.toWrite, work{do: putGrad{Layer: m.Layer, Slab: m.Slab}, done: []send{{stagerID, gradWritten{m}}}})
 }
 
-// gradWritten frees the slab of a gradient.
+// gradWritten returns the slab of a gradient that is now on its disk.
 func (c *stagerCore) gradWritten(m gradWritten) []effect {
 	c.writing = false
 	c.grads.writing[m.Layer]--
 	return []effect{send{m.Lane.offloader(), SlabFreed{m.Slab}}}
 }
 
-// readGrad returns the next read of a wanted gradient. It chooses among the layers in state slots the one that is
-// updated first, if its gradient is written. All these states are complete, because no read is in progress.
+// readGrad returns the work that reads the next wanted gradient; false: none can be read now. Only layers in state
+// slots whose gradient is written are candidates. Of these it takes the layer that is updated first. All states in
+// slots are complete, because no read is in progress.
 func (c *stagerCore) readGrad() (work, bool) {
 	if c.reading || c.grads.onDisk == nil {
 		return work{}, false
@@ -81,7 +82,7 @@ func (c *stagerCore) readGrad() (work, bool) {
 	return work{}, false
 }
 
-// gradRead reports to the Optimizer that a layer can be updated.
+// gradRead reports to the Optimizer that layer l can be updated: its state and its gradient are in memory.
 func (c *stagerCore) gradRead(l int) []effect {
 	c.reading = false
 	return []effect{send{optimizerID, StateFetched{Layer: l, Round: c.round}}}

@@ -8,8 +8,8 @@ import (
 	"mt/device"
 )
 
-// stalls measures how the compute stream spends its time. It records an event on the stream after every wait and after
-// every piece of work.
+// stalls measures how long the compute stream works and how long it waits, by cause. It records an event on the stream
+// after every wait and after every launch or other work.
 type stalls struct {
 	dev       device.Device
 	mu        sync.Mutex
@@ -17,15 +17,15 @@ type stalls struct {
 	all       []device.Event        // every event made
 	timelines map[int]*passTimeline // by pass
 	last      device.Event          // the start of the next timeline; nil: its first mark
-	// ends are events at which one timeline ends and no other begins, because skip was called. They are reused after
-	// the next timeline is read.
+	// ends are events at which one timeline ends and no other begins, because skip was called. They become free for new
+	// marks after the next timeline is read.
 	ends  []device.Event
 	watch laneWatch // notified of every summed mark
 }
 
-// passTimeline has the marks of one pass on the compute stream, in stream order. The time between marks that the device
-// has passed is summed while the program runs. Their events can then be reused: layers with experts make tens of
-// thousands of marks. A nil passTimeline records nothing.
+// passTimeline has the marks of one pass on the compute stream, in stream order. While the program runs, the times
+// between marks that the device has passed are summed, and their events are used for new marks. Without this reuse,
+// layers with experts would need tens of thousands of events. A nil passTimeline records nothing.
 type passTimeline struct {
 	of     *stalls
 	stream device.Stream
@@ -42,8 +42,7 @@ type passTimeline struct {
 	shown [2]time.Duration
 }
 
-// mark is an event on the compute stream. It says whether the stream waited (cause) or worked (busy) since the previous
-// mark.
+// mark is an event on the compute stream. Since the previous mark the stream has waited (for cause) or worked (busy).
 type mark struct {
 	event device.Event
 	cause Cause // the cause of its wait; NoStall: unknown
@@ -68,8 +67,8 @@ func (c *stalls) event() (device.Event, error) {
 	return e, err
 }
 
-// timeline returns the timeline of a program and makes it on the first call. It begins at the end of the previous timed
-// work on the stream.
+// timeline returns the timeline of program number prog, and makes it on the first call. A timeline begins where the
+// timed work before it on the stream ended.
 func (c *stalls) timeline(s device.Stream, prog int) *passTimeline {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -85,10 +84,10 @@ func (c *stalls) timeline(s device.Stream, prog int) *passTimeline {
 	return t
 }
 
-// waited marks that the stream has waited since the previous mark.
+// waited sets a mark: the stream has waited, for this cause, since the previous mark.
 func (t *passTimeline) waited(cause Cause) { t.mark(mark{cause: cause}) }
 
-// worked marks that the stream has worked since the previous mark.
+// worked sets a mark: the stream has worked since the previous mark.
 func (t *passTimeline) worked() { t.mark(mark{busy: true}) }
 
 func (t *passTimeline) mark(m mark) {
@@ -114,8 +113,8 @@ func (t *passTimeline) add(m mark) {
 	t.made++
 }
 
-// marksMade returns the number of marks made so far. When the device has passed them, the caller calls passed with this
-// number.
+// marksMade returns the number of marks made so far, 0 for nil. When the device has passed these marks, the caller
+// calls stalls.passed with this number.
 func (t *passTimeline) marksMade() int {
 	if t == nil {
 		return 0
@@ -123,7 +122,7 @@ func (t *passTimeline) marksMade() int {
 	return t.made
 }
 
-// passed reports that the device has passed a program's first marks; marks is their number.
+// passed tells c that the device has passed the first marks of program prog; marks is their number.
 func (c *stalls) passed(prog, marks int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -132,8 +131,8 @@ func (c *stalls) passed(prog, marks int) {
 	}
 }
 
-// sum adds up the times between the first marks (as many as the argument says). It frees their events, except those of
-// the first mark, where the timeline begins, and of the last.
+// sum adds up the times between the first marks of the timeline; marks is their number. Their events become free for
+// new marks. Two events stay: the event at which the timeline begins, and the event of the last summed mark.
 func (t *passTimeline) sum(marks int) {
 	last := len(t.marks) - 1 - (t.made - marks)
 	for i := 1; i <= last; i++ {
@@ -151,7 +150,7 @@ func (t *passTimeline) sum(marks int) {
 	}
 }
 
-// failed returns the first error of making a mark.
+// failed returns the first error in making a mark; nil if there is none or t is nil.
 func (t *passTimeline) failed() error {
 	if t == nil {
 		return nil
@@ -159,8 +158,8 @@ func (t *passTimeline) failed() error {
 	return t.err
 }
 
-// skip makes the next timeline start at the current end of the stream. The time since the last mark belongs to no
-// timeline.
+// skip makes the next timeline start at the current end of the stream. The time from the last mark to this point
+// belongs to no timeline. An evaluation, for example, is skipped in this way.
 func (c *stalls) skip(s device.Stream) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -176,8 +175,9 @@ func (c *stalls) skip(s device.Stream) error {
 	return nil
 }
 
-// read returns the time of a program, from the end of the previous program to its own end, and the waits in it by
-// cause. The program must be complete, and programs are read in order. Events are then reused.
+// read returns two times of a program: total, from the end of the previous program to its own end, and stall, the waits
+// in it by cause. The program must be complete, and programs must be read in order. read frees the program's events for
+// new marks.
 func (c *stalls) read(prog int) (total time.Duration, stall [NumCauses]time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -196,7 +196,7 @@ func (c *stalls) read(prog int) (total time.Duration, stall [NumCauses]time.Dura
 	return end.Elapsed(t.begin), t.stall
 }
 
-// close closes all events. Later marks are not summed.
+// close closes all events. Marks that come later are ignored.
 func (c *stalls) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -206,26 +206,28 @@ func (c *stalls) close() {
 	}
 }
 
-// countedStream counts the bytes that cross a link and notifies its watch of operations.
+// countedStream is a stream that counts the bytes that its copies move. It tells its watch (the timeline, if there is
+// one) of each operation.
 type countedStream struct {
 	device.Stream
 	bytes atomic.Int64
 	watch streamWatch
 }
 
-// streamWatch observes the operations of a stream.
+// streamWatch observes the operations of a stream for the timeline.
 type streamWatch interface {
 	// copies precedes a copy.
 	copies()
-	// stops ends the current work: the next recorded event follows it.
+	// stops says that the current work ends here. An event that is recorded next does not belong to it.
 	stops()
-	// wait and notify enqueue their operations. end ends the current work on a stream without notifications.
+	// wait enqueues a wait, and notify a notification. end only ends the current work, on a stream without
+	// notifications.
 	wait(e device.Event)
 	notify(f func(error))
 	end()
 }
 
-// unwatched is the watch of a stream without a trace.
+// unwatched is the watch of a stream in a run without a timeline. It only does the operations.
 type unwatched struct{ device.Stream }
 
 func (unwatched) copies()                {}
@@ -261,5 +263,5 @@ func (s *countedStream) Wait(e device.Event) { s.watch.wait(e) }
 
 func (s *countedStream) Notify(f func(error)) { s.watch.notify(f) }
 
-// end ends the current work on a stream without notifications.
+// end ends the current work in the timeline, on a stream that enqueues no notification after its works.
 func (s *countedStream) end() { s.watch.end() }

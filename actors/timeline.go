@@ -13,7 +13,7 @@ import (
 // This file reports a run to Options.Timeline. It reports the time of each work on its stream or actor, the messages
 // between works, and the content of each slot.
 
-// tracer traces the work of a run.
+// tracer reports the work of a run to a timeline.Recorder.
 type tracer struct {
 	rec   *timeline.Recorder
 	now   func() time.Duration // the hub's clock
@@ -37,10 +37,10 @@ type tracer struct {
 	skew, least time.Duration
 }
 
-// time returns the shown time. The caller holds t.mu.
+// time returns the time to show in the trace: the hub's clock plus skew, but at least least. The caller holds t.mu.
 func (t *tracer) time() time.Duration { return max(t.now()+t.skew, t.least) }
 
-// piece is a piece of work: a launch, the copies of one work, or a work on the host.
+// piece is a piece of work in the trace: a launch, the copies of one work on a stream, or a work on the host.
 type piece struct {
 	track        timeline.Track
 	name, detail string
@@ -53,13 +53,13 @@ type piece struct {
 	holds        []*hold       // the slots that it uses
 }
 
-// arrow leads from the end of one piece to the start of another.
+// arrow is drawn in the trace from the end of one piece of work to the start of another that it has made possible.
 type arrow struct {
 	name     string
 	from, to *piece
 }
 
-// credit identifies one unit of a credit, for example a slot of a lane.
+// credit identifies one unit of a credit (see the package comment), for example one weight slot of a lane.
 type credit struct {
 	kind  string
 	index int
@@ -81,10 +81,10 @@ type hold struct {
 	released   bool   // no piece will follow
 }
 
-// object identifies an activation. Zero: none.
+// object identifies an activation: by its program, counted from 1, and its number in the program's Objects. Zero: none.
 type object struct{ prog, id int }
 
-// The kinds of credits in a trace. A head slot is a weight slot of another class.
+// The kinds of credits in a trace. A head slot is a weight slot of class Whole.
 const (
 	weightCredit     = "weight slot"
 	headCredit       = "head slot"
@@ -97,7 +97,7 @@ const (
 	batchCredit      = "batch"
 )
 
-// newTracer makes the tracer of a run. nil: there is no Recorder.
+// newTracer makes the tracer of a run. It returns nil if rec is nil: then nothing is traced.
 func newTracer(rec *timeline.Recorder, now func() time.Duration, names []string) *tracer {
 	if rec == nil {
 		return nil
@@ -106,7 +106,7 @@ func newTracer(rec *timeline.Recorder, now func() time.Duration, names []string)
 		updated: map[int]*piece{}, fetched: map[int]*piece{}, saved: map[int]*piece{}, summed: map[int]*piece{}, grads: map[int]*piece{}, states: map[int]credit{}, placed: map[credit]timeline.Track{}, until: map[timeline.Track]time.Duration{}}
 }
 
-// place returns the track of a credit.
+// place returns the track of the trace on which the content of slot c is shown. It makes the track on the first call.
 func (t *tracer) place(c credit) timeline.Track {
 	at, ok := t.placed[c]
 	if !ok {
@@ -121,7 +121,7 @@ func (t *tracer) place(c credit) timeline.Track {
 }
 
 // takes records that p begins to fill slot c with new content, called name. An arrow leads to p from the last piece
-// that used the previous content.
+// that used the previous content, because p had to wait for it.
 func (t *tracer) takes(c credit, name string, p *piece) *hold {
 	if old := t.holds[c]; old != nil {
 		t.frees(old)
@@ -133,7 +133,8 @@ func (t *tracer) takes(c credit, name string, p *piece) *hold {
 	return h
 }
 
-// uses records that p uses the content of slot c. It returns the previous user.
+// uses records that p uses the content of slot c. It returns the piece that used the content before; nil if there is
+// none.
 func (t *tracer) uses(c credit, p *piece) (before *piece) {
 	h := t.holds[c]
 	if h == nil {
@@ -145,7 +146,8 @@ func (t *tracer) uses(c credit, p *piece) (before *piece) {
 	return before
 }
 
-// follows is like uses, for a p in the same step as the previous user. An arrow called message leads from that user to p.
+// follows records that p uses the content of slot c and was caused by the previous user, in the same step. It draws an
+// arrow called message from the previous user to p.
 func (t *tracer) follows(message string, c credit, p *piece) {
 	if before := t.uses(c, p); before != nil {
 		p.step = before.step
@@ -153,7 +155,7 @@ func (t *tracer) follows(message string, c credit, p *piece) {
 	}
 }
 
-// frees records that no further piece uses the content of a slot.
+// frees records that no further piece will use the content of hold h.
 func (t *tracer) frees(h *hold) {
 	if h.released {
 		return
@@ -164,7 +166,7 @@ func (t *tracer) frees(h *hold) {
 	}
 }
 
-// reportHold reports a finished hold.
+// reportHold reports a hold that is over to the recorder.
 func (t *tracer) reportHold(h *hold) {
 	if s := t.span(h); h.begun && s.Start <= s.End {
 		t.until[h.track] = s.End
@@ -179,7 +181,8 @@ func (t *tracer) span(h *hold) timeline.Span {
 	return timeline.Span{Track: h.track, Name: h.name, Step: h.step, Start: max(h.start, t.until[h.track]), End: h.end}
 }
 
-// link draws an arrow between two pieces, unless they are on one track, where the order is visible.
+// link draws an arrow called name between two pieces. It draws none if either is nil, or if both are on one track,
+// where their order is visible.
 func (t *tracer) link(name string, from, to *piece) {
 	if from == nil || to == nil || from.track == to.track {
 		return
@@ -193,8 +196,9 @@ func (t *tracer) link(name string, from, to *piece) {
 	t.draw(a)
 }
 
-// draw reports an arrow when both its ends are known. It drops arrows that lead back in time. They occur with weights
-// used in place, whose credit returns when a launch is enqueued and may be taken before the launch begins.
+// draw reports an arrow when the times of both its pieces are known. It drops an arrow that would lead back in time.
+// Such arrows occur with weights used in place: their credit returns when a launch is enqueued, so the next use may
+// begin before the launch does.
 func (t *tracer) draw(a *arrow) {
 	if a.from.over && a.to.over && a.from.start <= a.to.start {
 		// A span excludes its end. The start of the arrow is moved inside the span, because two clocks agree only
@@ -204,7 +208,7 @@ func (t *tracer) draw(a *arrow) {
 	}
 }
 
-// ended reports a piece whose start and end are known.
+// ended reports a piece whose start and end are known, and the arrows and holds that waited for its end.
 func (t *tracer) ended(p *piece) {
 	p.over = true
 	t.rec.Span(timeline.Span{Track: p.track, Name: p.name, Detail: p.detail, Step: p.step, Start: p.start, End: p.end})
@@ -223,7 +227,7 @@ func (t *tracer) ended(p *piece) {
 	p.arrows, p.holds = nil, nil
 }
 
-// begin records that an actor begins a work on the host.
+// begin records that actor id begins work do on the host. It returns the piece to pass to done.
 func (t *tracer) begin(id address, do task) *piece {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -281,7 +285,7 @@ func (t *tracer) begin(id address, do task) *piece {
 	return p
 }
 
-// onDisk describes a disk read or write.
+// onDisk fills in p for a task that reads or writes a disk: its track, its name and the slots that it uses.
 func (t *tracer) onDisk(id address, do task, p *piece) {
 	switch e := do.(type) {
 	case fetchState:
@@ -308,7 +312,7 @@ func (t *tracer) onDisk(id address, do task, p *piece) {
 	}
 }
 
-// movesBy records that p uses the gradient of update e, in a slab or in the layer's state slot.
+// movesBy records that p uses the gradient of update e, which is in a slab or in the layer's state slot.
 func (t *tracer) movesBy(e update, p *piece) {
 	if e.Slab != noSlab {
 		t.follows("GradLanded", credit{kind: slabCredit, index: e.Slab}, p)
@@ -317,13 +321,14 @@ func (t *tracer) movesBy(e update, p *piece) {
 	}
 }
 
-// The tracks of the Stager, which reads and writes at the same time.
+// The Stager has two tracks, because it reads and writes at the same time.
 const (
 	readsTrack  = "stager, reads"
 	writesTrack = "stager, writes"
 )
 
-// usesState records that p uses a layer's state. It returns the previous user; nil if the state is never on a disk.
+// usesState records that p uses a layer's state slot. It returns the previous user; nil if the layer's state is never
+// on a disk.
 func (t *tracer) usesState(layer int, p *piece) (before *piece) {
 	if c, ok := t.states[layer]; ok {
 		return t.uses(c, p)
@@ -331,7 +336,7 @@ func (t *tracer) usesState(layer int, p *piece) (before *piece) {
 	return nil
 }
 
-// done reports the end of the work for which begin returned p.
+// done records that the work on the host for which begin has returned p is over.
 func (t *tracer) done(p *piece) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -339,7 +344,8 @@ func (t *tracer) done(p *piece) {
 	t.ended(p)
 }
 
-// fetches records that p fetches a layer's weights. An arrow leads to the first fetch after an update.
+// fetches records that p fetches a layer's weights. An arrow leads from the layer's last update to p, if p is the first
+// fetch after it.
 func (t *tracer) fetches(layer int, p *piece) {
 	if u := t.updated[layer]; u != t.fetched[layer] {
 		t.link("LayerUpdated", u, p)
@@ -347,7 +353,7 @@ func (t *tracer) fetches(layer int, p *piece) {
 	}
 }
 
-// packs records that p packs a batch, with a free batch credit.
+// packs records that p packs the batch of task e into a free place for batches.
 func (t *tracer) packs(e packBatch, p *piece) {
 	p.name, p.step = "pack a batch", e.Step
 	if e.Eval {
@@ -361,7 +367,8 @@ func (t *tracer) packs(e packBatch, p *piece) {
 	t.takes(c, "batch", p)
 }
 
-// takesBatch records that p takes the batch of a pass. Batches of an evaluation are taken in order.
+// takesBatch records that p takes the batch of a pass, so another batch can be packed in its place. The batches of an
+// evaluation are taken in order, so they need no number.
 func (t *tracer) takesBatch(pass *Pass, p *piece) {
 	e := packBatch{Step: pass.Step}
 	if pass.Eval {
@@ -381,7 +388,7 @@ func (t *tracer) takesBatch(pass *Pass, p *piece) {
 	t.frees(t.holds[c])
 }
 
-// open lists the spans of slots whose content is still in use, up to the current time.
+// open returns spans for the slots whose content is still in use. The spans end at the current time.
 func (t *tracer) open() (out []timeline.Span) {
 	for _, h := range t.holds {
 		if !h.begun || h.released && h.pending == 0 {
@@ -398,7 +405,7 @@ func (t *tracer) open() (out []timeline.Span) {
 	return out
 }
 
-// close reports the holds that are left at the end of the run.
+// close reports the contents that slots still have at the end of the run.
 func (t *tracer) close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 // This file traces the streams of a lane. Times come from events. For launches of a training step, the times are those
 // of the marks in stalls.go. So gaps of the compute stream in a trace are exactly its reported stalls.
 
-// laneTracer is the part of a tracer for one lane.
+// laneTracer traces what happens on one lane: it is the part of a tracer for the lane's streams.
 type laneTracer struct {
 	*tracer
 	r         *lane
@@ -23,9 +23,9 @@ type laneTracer struct {
 	all, free []device.Event
 	closed    bool
 
-	// shift is added to the device's time to get the time shown in the trace. Each finished work bounds shift: the work
-	// ends after it was enqueued and before its notification. low and high are these bounds since the last correction
-	// of the clocks.
+	// shift is added to the device's time to get the time shown in the trace. low and high bound it since the clocks
+	// were last corrected. The bounds come from finished works: each ends after it was enqueued and before its
+	// notification.
 	shift, low, high time.Duration
 
 	routed  *piece // the router's last launch whose routing is not yet offloaded
@@ -33,7 +33,7 @@ type laneTracer struct {
 	loss    *piece // the launch that completes the losses of a pass
 }
 
-// streamTracer traces one stream. It records events around each work and reads them in order.
+// streamTracer traces one stream. It records events before and after each work and reads their times in order.
 type streamTracer struct {
 	of         *laneTracer
 	stream     device.Stream
@@ -43,15 +43,15 @@ type streamTracer struct {
 	ended      bool   // the event at cur's end is recorded
 	unreported []*piece
 
-	// last is the last read event and at its time. Times are added up from event to event, because CUDA returns a
-	// distance with only seven digits.
+	// last is the event whose time was read last, and at is its time. Times are added up from event to event, because
+	// CUDA returns the time between two events with only seven digits.
 	last       device.Event
 	own        bool // last belongs to the tracer
 	at         time.Duration
 	shownUntil time.Duration // end of the shown time before the clock was last set
 }
 
-// startTrace starts the trace of an idle lane.
+// startTrace starts to trace a lane on which nothing runs yet.
 func (r *lane) startTrace(t *tracer) error {
 	l := &laneTracer{tracer: t, r: r}
 	r.onClose(l.close)
@@ -73,7 +73,8 @@ func (r *lane) startTrace(t *tracer) error {
 	return nil
 }
 
-// places makes the tracks of actors and credits after the streams' tracks. Viewers show tracks in this order.
+// places makes the tracks of actors and credits. The streams' tracks exist already, so viewers, which show tracks in
+// this order, show streams first.
 func (t *tracer) places(lanes []*lane) {
 	actors := []address{feederID}
 	for _, r := range lanes {
@@ -111,7 +112,8 @@ func (t *tracer) places(lanes []*lane) {
 	places(batchCredit, lanes[0].plan.Depths.BatchesAhead, 0)
 }
 
-// weightCredit returns the credit of a weight slot. The head's slot is a credit of its own kind.
+// weightCredit returns the credit that weight slot number slot is in the trace. The slot of a whole head is shown as a
+// credit of its own kind.
 func (r *lane) weightCredit(slot int) credit {
 	if n, _ := r.plan.Slots(schedule.Streamed); slot >= n {
 		return credit{headCredit, slot - n, r.index}
@@ -119,8 +121,8 @@ func (r *lane) weightCredit(slot int) credit {
 	return credit{weightCredit, slot, r.index}
 }
 
-// synchronize sets l.shift, the difference between the hub's clock and the device's. It records events and waits for
-// each of them. Device times are relative to the returned event origin.
+// synchronize sets l.shift, the difference between the hub's clock and the device's. It records events, waits for each
+// of them and compares the two clocks. The returned event is the origin from which device times are counted.
 func (l *laneTracer) synchronize() (origin device.Event, err error) {
 	l.low, l.high = math.MinInt64, math.MaxInt64
 	for range 8 {
@@ -148,13 +150,14 @@ func (l *laneTracer) synchronize() (origin device.Event, err error) {
 	return origin, nil
 }
 
-// boundShift narrows the bounds of shift by a finished piece of work.
+// boundShift narrows the bounds of shift by a finished piece of work: the piece ended after it was enqueued and before
+// now.
 func (l *laneTracer) boundShift(p *piece) {
 	end := p.end - l.shift
 	l.low, l.high = max(l.low, p.enqueued+l.skew-end), min(l.high, l.now()+l.skew-end)
 }
 
-// event returns an event to record. The caller holds l.mu.
+// event returns an event to record, a used one if possible. The caller holds l.mu.
 func (l *laneTracer) event() (device.Event, error) {
 	if n := len(l.free); n > 0 {
 		e := l.free[n-1]
@@ -168,7 +171,7 @@ func (l *laneTracer) event() (device.Event, error) {
 	return e, err
 }
 
-// close reports finished works that are not yet reported, and closes the events.
+// close reports the finished works that are not yet reported, and closes the events.
 func (l *laneTracer) close() {
 	for _, s := range l.streams {
 		if s.stream.Err() != nil {
@@ -187,7 +190,7 @@ func (l *laneTracer) close() {
 	l.tracer.close()
 }
 
-// begins records that the operations of p follow.
+// begins makes p the current work: the operations enqueued next belong to it.
 func (s *streamTracer) begins(p *piece) {
 	l := s.of
 	var err error
@@ -203,10 +206,11 @@ func (s *streamTracer) begins(p *piece) {
 	s.stream.Record(p.from)
 }
 
-// copies records that a copy follows.
+// copies records that the operation enqueued next is a copy.
 func (s *streamTracer) copies() { s.copied = true }
 
-// wait enqueues a wait. Waiting belongs neither to the work before it nor to the work after it.
+// wait enqueues a wait for e. If copies of the current work are already enqueued, the work ends before the wait. The
+// waiting time belongs to no work.
 func (s *streamTracer) wait(e device.Event) {
 	if s.copied {
 		s.stops()
@@ -217,7 +221,7 @@ func (s *streamTracer) wait(e device.Event) {
 	}
 }
 
-// stops records that the current work ends here.
+// stops records an event where the current work ends, after the operations enqueued so far.
 func (s *streamTracer) stops() {
 	if s.cur != nil && !s.ended {
 		s.ended = true
@@ -225,8 +229,8 @@ func (s *streamTracer) stops() {
 	}
 }
 
-// ends closes the current work and returns a function to call when the stream has passed the work. nil: there is no
-// current work.
+// ends closes the current work. It returns a function to call when the device has completed the work; nil if there is
+// no current work.
 func (s *streamTracer) ends() func(error) {
 	if s.cur == nil {
 		return nil
@@ -241,7 +245,7 @@ func (s *streamTracer) ends() func(error) {
 	}
 }
 
-// notify ends the current work and enqueues a notification: f is called when the work is over.
+// notify ends the current work and enqueues a notification: f is called when the device has completed the work.
 func (s *streamTracer) notify(f func(error)) {
 	passed := s.ends()
 	if passed == nil {
@@ -260,7 +264,7 @@ func (s *streamTracer) end() {
 	}
 }
 
-// newest returns the last enqueued work that is not yet reported; nil: none.
+// newest returns the work enqueued last, if it is not yet reported; otherwise nil.
 func (s *streamTracer) newest() *piece {
 	s.of.mu.Lock()
 	defer s.of.mu.Unlock()
@@ -270,7 +274,7 @@ func (s *streamTracer) newest() *piece {
 	return nil
 }
 
-// passed reports the works up to p, which are over.
+// passed reports the works up to p, because the device has completed them.
 func (s *streamTracer) passed(p *piece) {
 	l := s.of
 	l.mu.Lock()
@@ -287,7 +291,8 @@ func (s *streamTracer) passed(p *piece) {
 	}
 }
 
-// shownTime returns the shown time of an event after last, and makes it last.
+// shownTime returns the time at which the trace shows event e. It adds the time from the previous event (s.last) to e,
+// and makes e the previous event.
 func (s *streamTracer) shownTime(e device.Event) time.Duration {
 	if e != s.last {
 		s.at += max(0, e.Elapsed(s.last))
@@ -299,8 +304,8 @@ func (s *streamTracer) shownTime(e device.Event) time.Duration {
 	return max(s.at+s.of.shift, s.shownUntil)
 }
 
-// marked reports the time between the previous mark (before) and mark m. stalls has just added this time to its sums.
-// The mark's event is not reused before the next mark is read.
+// marked reports the work or wait that ends at mark m of timeline t. before is the event of the previous mark, at which
+// the work or wait begins. The event of m stays valid until the next mark is read.
 func (l *laneTracer) marked(t *passTimeline, before device.Event, m mark) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -320,7 +325,7 @@ func (l *laneTracer) marked(t *passTimeline, before device.Event, m mark) {
 	}
 }
 
-// stepDone reports a complete step.
+// stepDone is called when all marks of a step are reported. It corrects the clocks for the next step.
 func (l *laneTracer) stepDone(t *passTimeline) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -335,9 +340,9 @@ func (l *laneTracer) stepDone(t *passTimeline) {
 	l.rec.StepDone(t.step, t.shown[0], t.shown[1], open)
 }
 
-// setClocks corrects the offsets between clocks after a step. The first lane's device is the reference: the hub's clock
-// follows this device, and the clocks of other devices follow the hub. So no correction changes the gaps of the first
-// lane.
+// setClocks corrects the offsets between clocks after a step, because clocks drift apart. The first lane's device is
+// the reference: the hub's clock follows this device, and the clocks of other devices follow the hub. So no correction
+// changes the gaps of the first lane.
 func (l *laneTracer) setClocks() {
 	wrong := min(max(l.shift, l.low), max(l.low, l.high)) - l.shift
 	l.low, l.high = math.MinInt64, math.MaxInt64
@@ -352,7 +357,7 @@ func (l *laneTracer) setClocks() {
 	l.shift += wrong
 }
 
-// words describes what the compute stream waited for.
+// words returns what the compute stream waited for, for people; "" for NoStall.
 func (c Cause) words() string {
 	return [...]string{"", "weights", "an update", "an activation", "a gradient buffer", "data", "a checkpoint", "the routing", "another device", "a disk"}[c]
 }

@@ -6,10 +6,10 @@ import (
 	"mt/layers/schedule"
 )
 
-// This file names the works on the streams in a trace. It records the slots that each work uses and the works that
-// caused it.
+// This file names the works on the streams in a trace. It records the slots that each work uses, and which works caused
+// it.
 
-// launch traces a launch on the compute stream. t times the launch; nil in an evaluation.
+// launch records a launch on the compute stream. t has the launch's times; nil in an evaluation.
 func (l *laneTracer) launch(e enqueue, la schedule.Launch, v schedule.Visit, t *passTimeline) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -54,8 +54,9 @@ func (l *laneTracer) launchCredits(e enqueue, la schedule.Launch, v schedule.Vis
 	}
 }
 
-// activation records that a launch reads or, with turned, updates an object in an activation slot. The object may have
-// come from the host or from another lane.
+// activation records that launch p uses an activation, the object with number id, in an activation slot; slot −1: there
+// is none. turned: the launch replaces the activation by another one. fetched: the activation was copied from the host
+// into the slot.
 func (l *laneTracer) activation(pass *Pass, slot, id int, fetched, turned bool, p *piece) {
 	if slot < 0 {
 		return
@@ -78,7 +79,8 @@ func (l *laneTracer) activation(pass *Pass, slot, id int, fetched, turned bool, 
 	}
 }
 
-// objectName names an activation: the input of a layer, numbered as schedule.New does.
+// objectName returns the name of an activation in traces, such as the input of a layer. id is its number in the
+// program's Objects, which the inputs of all layers fill first, layer by layer.
 func (l *laneTracer) objectName(pass *Pass, id int) string {
 	n := len(pass.Batch.MicroBatches)
 	name := "gradient"
@@ -88,7 +90,8 @@ func (l *laneTracer) objectName(pass *Pass, id int) string {
 	return name + ", micro-batch " + strconv.Itoa(id%n+1)
 }
 
-// launchCauses records what else led to a launch, and what the launch will lead to.
+// launchCauses records the works that led to launch p, such as the copy of the routing, and notes p as the cause of
+// works to come.
 func (l *laneTracer) launchCauses(e enqueue, v schedule.Visit, p *piece) {
 	if v.Stage == schedule.Expert {
 		l.link("RoutingLanded", l.routing, p)
@@ -102,8 +105,8 @@ func (l *laneTracer) launchCauses(e enqueue, v schedule.Visit, p *piece) {
 	}
 }
 
-// reads records that p copies the content of an activation slot. message is the name of the message that asked for the
-// copy. false: the slot's content is unknown.
+// reads records that p copies the content of an activation slot elsewhere. message is the name of the message that
+// asked for the copy. It returns false if the slot's content is unknown.
 func (l *laneTracer) reads(slot int, message string, p *piece) bool {
 	c := credit{activationCredit, slot, l.r.index}
 	if l.uses(c, p) == nil {
@@ -114,7 +117,7 @@ func (l *laneTracer) reads(slot int, message string, p *piece) bool {
 	return true
 }
 
-// copying traces the copies of a task on stream s.
+// copying records the copies of task do on stream s.
 func (l *laneTracer) copying(s *countedStream, do task) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -167,7 +170,7 @@ func (l *laneTracer) copying(s *countedStream, do task) {
 	followed.begins(p)
 }
 
-// matrix traces a stream's work on a matrix of a layer.
+// matrix records a stream's part (what) in orthogonalizing a matrix of a layer.
 func (l *laneTracer) matrix(s *countedStream, what string, e orthogonalize) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -177,7 +180,7 @@ func (l *laneTracer) matrix(s *countedStream, what string, e orthogonalize) {
 	followed.begins(p)
 }
 
-// fetch records that p fetches a tile.
+// fetch records that p fetches the tile of task e.
 func (l *laneTracer) fetch(e fetchWeights, p *piece) {
 	what := l.tileName(e.Layer, e.Part)
 	p.name, p.step = "fetch "+what, e.Step

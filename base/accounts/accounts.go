@@ -2,10 +2,11 @@ package accounts
 
 import "fmt"
 
-// Purpose names a use of memory. Usage is planned, counted and shown by purpose.
+// Purpose is a use of memory, such as weight slots. Memory is planned, counted and shown by purpose.
 type Purpose uint8
 
-// Purposes of device memory come first, then HostStaging, then the purposes of host arenas.
+// The purposes of device memory come first, then HostStaging, then the purposes of host arenas (large allocations of
+// host memory).
 const (
 	WeightSlots     Purpose = iota // slots for weight tiles on the device
 	GradientBuffers                // buffers on the device that accumulate gradients
@@ -52,7 +53,7 @@ func (p Purpose) OfDevice() bool { return p < HostStaging }
 // OfArena reports whether p is a purpose of a host arena.
 func (p Purpose) OfArena() bool { return HostStaging < p && p < NumPurposes }
 
-// Used counts the bytes held at present and at the peak.
+// Used counts the bytes that are held now, and the most that were held at any time.
 type Used struct {
 	Now, Peak        [NumPurposes]int64 // by purpose
 	Total, PeakTotal int64              // sums over purposes without HostStaging; PeakTotal is the peak of Total

@@ -44,8 +44,8 @@ type function struct {
 	at   uintptr
 }
 
-// newLibrary binds the functions of a library file and reads the library's version. symbol returns the address of a
-// name in the library; 0: missing.
+// newLibrary looks up the functions of a library file and reads the library's version. symbol returns the address of a
+// name in the library; 0: the library lacks it.
 func newLibrary(file string, symbol func(name string) uintptr) (*library, error) {
 	abi, err := abiOf(file, symbol)
 	if err != nil {
@@ -76,14 +76,14 @@ func newLibrary(file string, symbol func(name string) uintptr) (*library, error)
 	return l, nil
 }
 
-// status calls the function and returns its error code. Arguments are integers or addresses. Addressed memory must not
-// move, and must live until the call, or the operation that the call starts, is complete.
+// status calls the function and returns its error code. Arguments are integers or addresses. The memory at an address
+// must not move. It must live until the call, or the operation that the call starts, is complete.
 func (f *function) status(args ...uintptr) int {
 	r, _, _ := purego.SyscallN(f.at, args...)
 	return int(int32(r))
 }
 
-// call calls the function and returns an *Error for a code other than 0.
+// call calls the function and returns an *Error if the function returns a code other than 0.
 func (l *library) call(f *function, args ...uintptr) error {
 	code := f.status(args...)
 	if code == 0 {
@@ -96,25 +96,26 @@ func (l *library) call(f *function, args ...uintptr) error {
 	return e
 }
 
-// out clears word i and returns its address as an output argument.
+// out clears word i of l.area and returns its address, to be passed to a function that writes a result there.
 func (l *library) out(i int) uintptr {
 	l.area.words[i] = 0
 	return uintptr(unsafe.Pointer(&l.area.words[i]))
 }
 
-// int returns the C int at word i.
+// int returns the C int that a function has written to word i.
 func (l *library) int(i int) int { return int(int32(l.area.words[i])) }
 
-// communicator returns the communicator handle at word i. In MPICH a handle has four bytes, and the upper bytes are 0.
+// communicator returns the communicator handle that a function has written to word i. In MPICH a handle has four bytes;
+// the upper bytes are then 0.
 func (l *library) communicator(i int) uintptr { return uintptr(l.area.words[i]) }
 
-// textAt clears the text buffer and returns its address as an output argument.
+// textAt clears the text buffer of l.area and returns its address, to be passed to a function that writes a text there.
 func (l *library) textAt() uintptr {
 	clear(l.area.text[:])
 	return uintptr(unsafe.Pointer(&l.area.text[0]))
 }
 
-// text returns a copy of the text that MPI wrote, up to the NUL.
+// text returns a copy of the text that an MPI function has written to the buffer, up to the NUL.
 func (l *library) text() string {
 	for i, c := range l.area.text {
 		if c == 0 {
@@ -133,13 +134,14 @@ func addressOf(b []byte) uintptr {
 	return uintptr(unsafe.Pointer(&b[0]))
 }
 
-// addressOfInts returns the address of an array of C ints.
+// addressOfInts returns the address of the first element of v, to pass v to MPI as an array of C ints. v must not be
+// empty.
 func addressOfInts(v []int32) uintptr { return uintptr(unsafe.Pointer(&v[0])) }
 
-// addressOfHandle returns the address of a request handle.
+// addressOfHandle returns the address v of a request handle, as an argument for an MPI function.
 func addressOfHandle(v *uint64) uintptr { return uintptr(unsafe.Pointer(v)) }
 
-// Error is a failed MPI call.
+// Error is the error of an MPI function that returned a code other than 0.
 type Error struct {
 	Rank int    // rank of this process; -1 if not known yet
 	Call string // the C function
@@ -163,14 +165,15 @@ func (e *Error) Error() string {
 // ABI names the binary interface of a library: its handles and constants.
 type ABI string
 
-// Supported ABIs. Several implementations support MPI-5's ABI. Intel's and Cray's MPI and MVAPICH use MPICH's.
+// The supported ABIs. Several implementations offer MPI-5's ABI. Intel's and Cray's MPI and MVAPICH have MPICH's ABI.
 const (
 	Standard ABI = "MPI-5"
 	MPICH    ABI = "MPICH"
 	OpenMPI  ABI = "Open MPI"
 )
 
-// constants has a library's values for names of the MPI standard. Handles have the form that the functions expect.
+// constants has the values that a library's header gives to names of the MPI standard. Handles have the form that the
+// library's functions expect.
 type constants struct {
 	funneled, serialized uintptr // thread levels, in increasing order
 	world                uintptr // MPI_COMM_WORLD
@@ -203,9 +206,9 @@ func constantsOf(abi ABI, symbol func(name string) uintptr) (constants, error) {
 	return c, nil
 }
 
-// abiOf returns the ABI of a library file. The file name counts first, because a library with the standard ABI may also
-// export its own ABI's objects. Drafts of the standard used the same file name with other constants (MPICH 4.3 has one)
-// and are refused.
+// abiOf returns the ABI of a library file. The file name decides first, because a library with the standard ABI may
+// also export the objects of its own ABI. Some libraries with the standard's file name follow a draft that has other
+// constants, such as MPICH 4.3's. abiOf refuses them with an error.
 func abiOf(file string, symbol func(name string) uintptr) (ABI, error) {
 	standard := symbol("MPI_Abi_get_version") != 0
 	switch {
@@ -237,8 +240,9 @@ func versionOf(said string) string {
 	return strings.Join(words, " ")
 }
 
-// familyOf returns the family of launchers for a library. A library with Open MPI's ABI descends from Open MPI even if
-// it has another name, like Spectrum MPI. For the standard ABI the name decides.
+// familyOf returns the family of launchers with which a library works. A library with Open MPI's ABI descends from Open
+// MPI, even if it has another name, like Spectrum MPI. A library with MPI-5's standard ABI may be of either family, so
+// its version text decides.
 func familyOf(abi ABI, version string) Family {
 	if abi == OpenMPI || strings.HasPrefix(version, "Open MPI") {
 		return OfOpenMPI
@@ -259,7 +263,7 @@ type Found struct {
 	Path    string `json:"path,omitempty"`
 	Version string `json:"version,omitempty"`
 	ABI     ABI    `json:"abi,omitempty"`
-	// Searched lists the searched places in order, up to the place of the library.
+	// Searched lists the places where Find has searched, in order, up to the place of the library.
 	Searched []string `json:"searched,omitempty"`
 	// Failed lists existing files that cannot be used, with the reasons.
 	Failed []string `json:"failed,omitempty"`
@@ -279,7 +283,7 @@ func (f Found) String() string {
 	return "none; several hosts need one: " + f.why()
 }
 
-// why explains why no library was found, or how to get one.
+// why explains in an error why no library was found, and how to get one.
 func (f Found) why() string {
 	get := "apt install mpich, or pip install mpich"
 	switch {
@@ -291,15 +295,15 @@ func (f Found) why() string {
 	return get + "; or set " + Variable + " to the file of one"
 }
 
-// Env is the environment that Find searches.
+// Env is the environment in which Find searches for a library.
 type Env struct {
 	Getenv func(name string) string
-	// Parents lists the programs that started this process, nearest first.
+	// Parents lists the paths of the programs that started this process, nearest first.
 	Parents []string
-	// Root is a prefix of the system's folders, for tests; "": the machine itself.
+	// Root is put before the paths of system folders, for tests; "": the folders of this machine.
 	Root string
 
-	// open loads a library file. If file has no slash, the loader searches its path for the name. shut unloads the
+	// open loads a library file. If file has no slash, the loader searches its own path for the name. shut unloads a
 	// library.
 	open func(file string) (*library, error)
 	shut func(*library)
@@ -310,8 +314,8 @@ func ThisMachine() Env {
 	return Env{Getenv: os.Getenv, Parents: parents("/proc", os.Getppid()), open: open, shut: shut}
 }
 
-// parents returns the programs of a process and its ancestors, read from the folder proc. It looks at six processes: a
-// launcher is seldom further away than a shell or two.
+// parents returns the paths of the programs that run as process pid, its parent, and so on, read from the folder proc.
+// It looks at six processes: a launcher is seldom further away than a shell or two.
 func parents(proc string, pid int) (out []string) {
 	for range 6 {
 		dir := filepath.Join(proc, fmt.Sprint(pid))
@@ -322,7 +326,8 @@ func parents(proc string, pid int) (out []string) {
 		if err != nil {
 			break
 		}
-		// The name in brackets may contain spaces. The state and the parent follow the name.
+		// The name of the program, in brackets, may contain spaces. The state and the parent's number follow the last
+		// bracket.
 		rest := string(stat[strings.LastIndexByte(string(stat), ')')+1:])
 		if n, err := fmt.Sscan(rest, new(string), &pid); n != 2 || err != nil || pid <= 1 {
 			break
@@ -331,7 +336,8 @@ func parents(proc string, pid int) (out []string) {
 	return out
 }
 
-// names lists library file names in search order, each with its family; OfAny: the file may belong to either family.
+// names lists library file names in search order, each with the family of launchers with which it works. OfAny: the
+// file may belong to either family.
 var names = []struct {
 	file   string
 	family Family
@@ -385,8 +391,8 @@ func Find(e Env, l Launch) Found {
 	return f
 }
 
-// try loads one file, and reports whether the library can be used. A name that the loader does not find is not recorded
-// as a failure.
+// try loads one file, and reports whether the library can be used with launcher l. If the file exists and cannot be
+// used, try adds the reason to f.Failed. A name that the loader does not find is no failure.
 func (f *Found) try(e *Env, l Launch, file string) bool {
 	lib, err := e.open(file)
 	switch {
@@ -405,27 +411,22 @@ func (f *Found) try(e *Env, l Launch, file string) bool {
 	return true
 }
 
-// blame adds the name of the environment variable that named the file to the recorded failures.
+// blame adds the name of the environment variable that named the file to the failures recorded in f.
 func (f *Found) blame(variable string) {
 	for i, why := range f.Failed {
 		f.Failed[i] = variable + ": " + why
 	}
 }
 
-// absent reports whether a loader's message says that there is no library called name. If a dependency is missing
-// instead, loaders name the dependency first.
-//
-//	glibc         NAME: cannot open shared object file: No such file or directory
-//	musl          Error loading shared library NAME: No such file or directory
-//	macOS         dlopen(NAME, 0x000A): tried: 'NAME' (no such file), …
-//	FreeBSD       Shared object "NAME" not found, required by "mt"
+// absent reports whether the loader's message says that the library called name does not exist. If the library exists
+// and one of its dependencies is missing, loaders name the dependency first. absent then returns false.
 func absent(name, says string) bool {
 	_, rest, _ := strings.Cut(says, name)
 	return !strings.Contains(says, "Library not loaded") && // macOS, for a missing dependency
 		slices.ContainsFunc([]string{"No such file", "no such file", "not found"}, func(s string) bool { return strings.Contains(rest, s) })
 }
 
-// folders returns the folders to search, in order; "" is the loader's path.
+// folders returns the folders to search for a library, in order; "" stands for the loader's own path.
 func (e *Env) folders(l Launch) (out []string) {
 	beside := func(program string) {
 		prefix := filepath.Dir(filepath.Dir(program))
@@ -464,13 +465,15 @@ func (e *Env) folders(l Launch) (out []string) {
 	return out
 }
 
-// isLauncher reports whether a program belongs to an MPI installation. A shell between mpirun and mt does not.
+// isLauncher reports whether a program belongs to an MPI installation, judging by the start of its name. A shell
+// between mpirun and mt, for example, does not.
 func isLauncher(program string) bool {
 	base := filepath.Base(program)
 	return slices.ContainsFunc([]string{"mpi", "hydra", "orte", "prte", "prun"}, func(start string) bool { return strings.HasPrefix(base, start) })
 }
 
-// triplet returns Debian's name of this architecture, a subfolder for libraries.
+// triplet returns Debian's name of this architecture, such as x86_64-linux-gnu. Debian keeps libraries in a subfolder
+// with this name.
 func triplet() string {
 	arch := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH]
 	return arch + "-linux-gnu"

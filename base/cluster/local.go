@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// LocalOptions sets the disturbances of local ranks.
+// LocalOptions sets by how much, and in which order, ranks in one process report completions late, as a network might.
 type LocalOptions struct {
 	// Seed is the seed for the order in which completions are reported.
 	Seed uint64
@@ -16,7 +16,7 @@ type LocalOptions struct {
 	Delay time.Duration
 }
 
-// localJob is the state shared by the ranks.
+// localJob is the state that all ranks of one process share.
 type localJob struct {
 	size int
 	o    LocalOptions
@@ -30,7 +30,8 @@ type localJob struct {
 	inboxes []*localInbox
 }
 
-// LocalWorlds makes n ranks in this process. The caller closes every World, or aborts one, which aborts all.
+// LocalWorlds makes n ranks that run in this process, without MPI, and returns the World of each. The caller closes
+// every World, or aborts one, which aborts all.
 func LocalWorlds(n int, o LocalOptions) []World {
 	j := &localJob{size: n, o: o, comms: map[string]*localExchange{}, joined: map[string]int{}}
 	j.changed.L = &j.mu
@@ -43,7 +44,7 @@ func LocalWorlds(n int, o LocalOptions) []World {
 	return out
 }
 
-// localWorld is the World of one local rank.
+// localWorld is the World (the view of all ranks) of a rank that runs in this process, without MPI.
 type localWorld struct {
 	*localJob
 	rank int
@@ -80,7 +81,7 @@ func (w *localWorld) NewComm(name string) (Comm, error) {
 	return &localComm{w.comms[key], w.rank}, w.aborted
 }
 
-// Abort implements World. Pending and later operations fail.
+// Abort implements World. On all ranks, operations in progress and later ones end with an error.
 func (w *localWorld) Abort(reason string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -114,7 +115,7 @@ func (w *localWorld) Close() error {
 	return w.aborted
 }
 
-// sortedRounds returns the numbers of rounds in ascending order.
+// sortedRounds returns the keys of rounds, the numbers of operations, in ascending order.
 func sortedRounds(rounds map[int]*localRound) (out []int) {
 	for at := range rounds {
 		out = append(out, at)
@@ -123,7 +124,7 @@ func sortedRounds(rounds map[int]*localRound) (out []int) {
 	return out
 }
 
-// localInbox calls the completion callbacks of one rank, one at a time.
+// localInbox calls the completion callbacks of one rank, one at a time, on its own goroutine.
 type localInbox struct {
 	mu     sync.Mutex
 	ready  []func()
@@ -137,7 +138,8 @@ func newLocalInbox(draw *rand.Rand, delay time.Duration) *localInbox {
 	return in
 }
 
-// add schedules a call of f. After close, f runs on a goroutine of its own, so that no caller waits forever.
+// add schedules a call of callback f. After close, f runs at once on a goroutine of its own, so that no caller waits
+// forever.
 func (in *localInbox) add(f func()) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -163,7 +165,8 @@ func (in *localInbox) poke() {
 	}
 }
 
-// run calls the scheduled functions in random order until the inbox is closed and empty.
+// run calls the scheduled callbacks until the inbox is closed and empty. draw chooses the next one at random, and a
+// random pause of at most delay before it.
 func (in *localInbox) run(draw *rand.Rand, delay time.Duration) {
 	for {
 		if delay > 0 {

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// localExchange is a communicator, shared by all ranks.
+// localExchange is a communicator between ranks in one process. All ranks share it.
 type localExchange struct {
 	*localJob
 	name   string
@@ -20,8 +20,8 @@ type localRound struct {
 	begun int
 }
 
-// localCall is one rank's call. AllGatherV has its data in recv and its counts in recvCounts. AllGather runs as an
-// AllGatherV.
+// localCall is one rank's call of a collective operation. AllGatherV has its data in recv and its counts in recvCounts.
+// AllGather runs as an AllGatherV.
 type localCall struct {
 	name                   string
 	send, recv             []byte
@@ -29,7 +29,7 @@ type localCall struct {
 	done                   func(error)
 }
 
-// localComm is a communicator as one rank uses it.
+// localComm is the Comm of one rank: a communicator that all ranks of the process share, as this rank sees it.
 type localComm struct {
 	*localExchange
 	rank int
@@ -63,7 +63,8 @@ func (c *localComm) AllToAllV(send []byte, sendCounts []int, recv []byte, recvCo
 	c.begin(&localCall{name: "AllToAllV", send: send, sendCounts: sendCounts, recv: recv, recvCounts: recvCounts, done: done})
 }
 
-// begin registers a rank's next operation. The last rank to begin the operation executes it.
+// begin registers the call one as the rank's next operation. The last rank that begins an operation executes it for
+// all.
 func (c *localComm) begin(one *localCall) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -95,8 +96,8 @@ func (c *localComm) begin(one *localCall) {
 	}
 }
 
-// end calls the completion callbacks of operation number at, for all ranks that have begun it. The caller holds the
-// job's lock.
+// end calls the completion callbacks of operation number at with err, on all ranks that have begun it. The caller holds
+// the job's lock.
 func (e *localExchange) end(at int, err error) {
 	for rank, one := range e.rounds[at].calls {
 		if one != nil {
@@ -106,7 +107,8 @@ func (e *localExchange) end(at int, err error) {
 	delete(e.rounds, at)
 }
 
-// check returns an error for invalid counts in a call.
+// check returns an error for counts in a call that are negative, not one for each of size ranks, or do not add up to
+// the data.
 func (c *localCall) check(size int) error {
 	for _, side := range []struct {
 		data   []byte
@@ -127,7 +129,8 @@ func (c *localCall) check(size int) error {
 	return nil
 }
 
-// agree returns an error unless all ranks have begun the same operation with matching counts.
+// agree returns an error unless all ranks have begun the same operation, with counts that match between each sender and
+// receiver.
 func (r *localRound) agree() error {
 	first := r.calls[0]
 	for rank, one := range r.calls {
@@ -147,7 +150,7 @@ func (r *localRound) agree() error {
 	return nil
 }
 
-// copy does the exchange: it copies each rank's part to the ranks that receive it.
+// copy does the exchange. Every rank's part is copied into the memory of the ranks that receive it.
 func (r *localRound) copy() {
 	for to, one := range r.calls {
 		for from, other := range r.calls {
@@ -161,7 +164,7 @@ func (r *localRound) copy() {
 	}
 }
 
-// localPart returns a rank's part of data.
+// localPart returns a rank's part of data, which has one part of counts[r] bytes for each rank r, in rank order.
 func localPart(data []byte, counts []int, rank int) []byte {
 	at := 0
 	for _, n := range counts[:rank] {

@@ -12,7 +12,7 @@ import (
 	"unsafe"
 )
 
-// mpiWorld is a World of processes.
+// mpiWorld is a World (the view of all ranks) whose ranks are processes connected by MPI.
 type mpiWorld struct {
 	engine     *engine
 	rank, size int
@@ -29,17 +29,18 @@ type Options struct {
 
 const largest = 1 << 30
 
-// started is the World of this process. MPI can be started only once.
+// started has the World of this process; nil: MPI was not started. MPI can be started only once.
 var started struct {
 	sync.Mutex
 	world *mpiWorld
 }
 
-// Start initializes the found library in this process and returns the World of the processes started by l. It waits for
-// all ranks. If no library was found, the error is ErrMissing.
+// Start initializes the library that Find has found, and returns the World of the processes that launcher l has
+// started. It waits for all ranks. If no library was found, the error is ErrMissing.
 //
 // The library must report the same rank and number of ranks as the launcher. A library that does not know the launcher
-// would make a World for each process. A process whose Start has failed also ends with Exit.
+// would make a separate World of one rank in each process. If Start has failed, the caller must still end the process
+// with Exit, so that other ranks do not wait for it.
 func Start(f Found, l Launch, o Options) (World, error) {
 	if f.library == nil {
 		return nil, fmt.Errorf("%w: %s", ErrMissing, f.why())
@@ -66,7 +67,7 @@ func Start(f Found, l Launch, o Options) (World, error) {
 	return w, nil
 }
 
-// init runs on the goroutine that owns MPI.
+// init initializes MPI and reads rank, size and hosts. It runs on the goroutine that owns MPI.
 func (w *mpiWorld) init() error {
 	e, k := w.engine, &w.engine.lib.constants
 	restore := keepSignals()
@@ -94,13 +95,13 @@ func (w *mpiWorld) init() error {
 	return w.findHosts()
 }
 
-// place is what each rank reports about its location.
+// place is the message in which each rank tells the others about its host.
 type place struct {
 	first int64 // lowest rank with shared memory
 	name  [256]byte
 }
 
-// findHosts determines the host of each rank.
+// findHosts finds out the host of each rank: ranks with shared memory are on one host.
 func (w *mpiWorld) findHosts() error {
 	e, k := w.engine, &w.engine.lib.constants
 	if err := e.call(&e.lib.commSplitType, k.world, k.shared, 0, k.infoNull, e.lib.out(1)); err != nil {
@@ -126,8 +127,8 @@ func (w *mpiWorld) findHosts() error {
 	return nil
 }
 
-// hostNames names the host of each rank. Hosts with the same name that do not share memory, as with containers, get the
-// lowest rank as a suffix.
+// hostNames returns the name of each rank's host. Two hosts may have the same name but share no memory, as containers
+// do. Each name then gets a suffix: the lowest rank on that host.
 func hostNames(places []place) []string {
 	firsts := map[string]map[int64]bool{}
 	for _, p := range places {
@@ -188,12 +189,12 @@ func (w *mpiWorld) Close() error {
 	})
 }
 
-// Waiting times of end, for events that it cannot observe.
+// How long end waits for events that it cannot observe.
 const (
 	// Without this wait, output written just before an abort may be lost: MPICH's mpirun ends the processes before it
 	// reads the rest of their output.
 	abortAfter = 300 * time.Millisecond
-	// The MPI goroutine may be inside a call that waits for a vanished rank.
+	// How long end waits for the MPI goroutine to abort: it may be inside a call that waits for a vanished rank.
 	abortWithin = 10 * time.Second
 )
 
@@ -203,8 +204,8 @@ func (w *mpiWorld) Abort(reason string) {
 	w.end(1)
 }
 
-// end ends the processes of all ranks, including this one, with an exit code other than 0. It does not return.
-// Completion callbacks must not call it.
+// end ends the processes of all ranks, including this one, with the given exit code, which is not 0. It does not
+// return. Completion callbacks must not call it: end waits for the goroutine that runs them.
 func (w *mpiWorld) end(code int) {
 	time.Sleep(abortAfter)
 	e := w.engine
@@ -220,10 +221,13 @@ func (w *mpiWorld) end(code int) {
 	os.Exit(code)
 }
 
-// Exit ends this process with a code. If MPI was started, leaving without MPI's knowledge would make the launcher or
-// other ranks hang or complain. With code 0, Exit finalizes MPI unless that was done. With another code it ends all
-// ranks, unless MPI was finalized. If MPI was not started, a code other than 0 also ends all ranks, because others may
-// wait for this rank in Start.
+// Exit ends this process with an exit code.
+//
+// If MPI was started, a process that ends without telling MPI makes the launcher or other ranks hang or complain. So
+// with code 0, Exit finalizes MPI, unless Close has done so. With another code it ends all ranks, unless MPI was
+// finalized.
+//
+// If MPI was not started, a code other than 0 also ends all ranks, because others may wait for this rank in Start.
 func Exit(code int) {
 	started.Lock() // never unlocked: the process ends
 	w := started.world
@@ -247,9 +251,11 @@ func Exit(code int) {
 	w.engine.lib.exit.status(uintptr(code))
 }
 
-// tellLauncher makes MPICH's mpirun end all ranks by writing the message of MPI_Abort to it. mpirun would wait forever
-// for a rank that ended before MPI was started. Other launchers notice such an end themselves. A program between mpirun
-// and mt may have closed the descriptor, whose number may then belong to another file.
+// tellLauncher makes MPICH's mpirun end all ranks: it writes to mpirun the message that MPI_Abort would write. mpirun
+// would wait forever for a rank that ended before MPI was started. Other launchers notice such an end themselves.
+//
+// The message goes to the file descriptor that mpirun names in PMI_FD. A program between mpirun and mt may have closed
+// the descriptor, and its number may then belong to another file.
 func tellLauncher(l Launch, code int) {
 	fd, err := strconv.Atoi(os.Getenv("PMI_FD"))
 	if err != nil || l.Size == 1 || l.Family != OfMPICH {
@@ -309,8 +315,8 @@ func (c *mpiComm) AllGatherV(data []byte, counts []int, done func(error)) {
 		e, k := c.w.engine, &c.w.engine.lib.constants
 		f := newFlight((len(data)+c.w.largest-1)/c.w.largest, done)
 		for at := 0; at < len(data); at += c.w.largest {
-			// All windows begin now. The windows of this operation and of the next must not interleave, because their
-			// order could then differ between ranks.
+			// The operations of all windows begin now. If they interleaved with those of the next operation, their
+			// order could differ between ranks.
 			to := min(len(data), at+c.w.largest)
 			lengths, places := window(counts, at, to)
 			f.keep = append(f.keep, data, lengths, places)
@@ -324,8 +330,9 @@ func (c *mpiComm) AllGatherV(data []byte, counts []int, done func(error)) {
 	})
 }
 
-// window returns the part of each rank's bytes between two offsets of data, where data has counts[r] bytes of each rank
-// r in order. It returns the lengths, and the offsets within the window.
+// window returns which part of each rank's bytes lies in the window [from, to) of data. data has counts[r] bytes of
+// each rank r, in rank order. The results have one value for each rank: the length of its part, and the part's offset
+// within the window.
 func window(counts []int, from, to int) (lengths, places []int32) {
 	begin := 0
 	for _, n := range counts {
@@ -380,14 +387,14 @@ func (c *mpiComm) AllToAllV(send []byte, sendCounts []int, recv []byte, recvCoun
 	})
 }
 
-// message is a piece of the data exchanged with another rank.
+// message is a piece of data that this rank sends to another rank or receives from it.
 type message struct {
 	rank int
 	data []byte
 }
 
-// messages splits data into messages from or to each other rank. It begins with the next rank, so that ranks do not all
-// send to the same rank first.
+// messages splits data into messages to each other rank, or from each other rank. counts has the number of bytes for
+// each rank. The next rank comes first, so that ranks do not all send to the same rank at once.
 func (c *mpiComm) messages(data []byte, counts []int) (out []message) {
 	for i := 1; i < c.w.size; i++ {
 		r := (c.w.rank + i) % c.w.size
@@ -401,7 +408,7 @@ func (c *mpiComm) messages(data []byte, counts []int) (out []message) {
 	return out
 }
 
-// part returns a rank's part of data.
+// part returns a rank's part of data, which has one part of counts[r] bytes for each rank r, in rank order.
 func part(data []byte, counts []int, rank int) []byte {
 	at := 0
 	for _, n := range counts[:rank] {
@@ -410,7 +417,8 @@ func part(data []byte, counts []int, rank int) []byte {
 	return data[at : at+counts[rank]]
 }
 
-// checkCounts returns an error for counts that do not match data and size.
+// checkCounts returns an error for counts that are negative, not one for each of size ranks, or do not add up to the
+// length of data.
 func checkCounts(data []byte, counts []int, size int) error {
 	sum := 0
 	for _, n := range counts {
@@ -425,7 +433,8 @@ func checkCounts(data []byte, counts []int, size int) error {
 	return nil
 }
 
-// post lets the MPI goroutine begin an operation. Errors include the operation's name.
+// post has the goroutine that owns MPI call begin, which begins an operation. begin must call its argument done when
+// the operation is over. The caller's done then gets the error, with the operation's name in it.
 func (c *mpiComm) post(name string, done func(error), begin func(done func(error))) {
 	named := func(err error) {
 		if err != nil {
@@ -445,7 +454,7 @@ func (c *mpiComm) post(name string, done func(error), begin func(done func(error
 	}
 }
 
-// bytesOf returns the memory of records as bytes, for MPI to read and write.
+// bytesOf returns the memory of records as bytes, so that MPI can read and write it.
 func bytesOf[T any](records []T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(&records[0])), len(records)*int(unsafe.Sizeof(records[0])))
 }
@@ -456,7 +465,7 @@ func untilNUL(b []byte) string {
 	return string(text)
 }
 
-// engine owns MPI: only its goroutine calls MPI.
+// engine owns MPI: only its goroutine calls MPI functions.
 type engine struct {
 	lib  *library
 	rank int // -1: not known yet
@@ -470,7 +479,7 @@ type engine struct {
 	lost   []*flight // failed; MPI may still use their memory
 }
 
-// flight is an operation in flight. It keeps the memory given to MPI alive.
+// flight is an operation in flight: begun and not complete. It keeps the memory given to MPI alive.
 type flight struct {
 	handles []uint64 // request handles, a word each
 	open    []int    // indices in handles of incomplete requests
@@ -479,11 +488,11 @@ type flight struct {
 	done    func(error)
 }
 
-// errEnded is the error of operations after MPI was finalized.
+// errEnded is the error of an operation that begins, or is still waiting, after MPI was finalized.
 var errEnded = errors.New("MPI was finalized")
 
-// Polling of operations in flight. The goroutine first polls eagerTests times without pause, because a small message
-// takes some microseconds. Then it pauses between polls to leave the core to others.
+// How the goroutine polls operations in flight. It first polls eagerTests times without pause, because a small message
+// takes some microseconds. Then it pauses for restMicros between polls, to leave the core to others.
 const (
 	eagerTests = 200
 	restMicros = 50
@@ -495,8 +504,9 @@ func newEngine(l *library) *engine {
 	return e
 }
 
-// post schedules f on the goroutine, after earlier posts, and never blocks. If MPI is finalized, post returns false and
-// does not run f. If MPI is finalized before f's turn, f receives errEnded and must not call MPI.
+// post schedules f to run on the engine's goroutine, after earlier posts, and never blocks. If MPI is finalized, post
+// returns false and does not run f. If MPI is finalized before f's turn comes, f receives errEnded and must not call
+// MPI.
 func (e *engine) post(f func(error)) bool {
 	e.mu.Lock()
 	if e.ended {
@@ -512,7 +522,8 @@ func (e *engine) post(f func(error)) bool {
 	return true
 }
 
-// do runs f on the goroutine and waits for it. f may block in MPI. Functions on the goroutine must not call do.
+// do runs f on the goroutine that owns MPI and waits for its end. f may block in MPI. Functions that run on this
+// goroutine must not call do, because do would wait for itself.
 func (e *engine) do(f func() error) error {
 	done := make(chan error, 1)
 	posted := e.post(func(err error) {
@@ -527,14 +538,15 @@ func (e *engine) do(f func() error) error {
 	return <-done
 }
 
-// end records, on the goroutine, that MPI was finalized. Functions posted during MPI_Finalize receive errEnded.
+// end records that MPI is finalized, so no later function is accepted. It runs on the engine's goroutine. Functions
+// posted while MPI was being finalized receive errEnded.
 func (e *engine) end() {
 	e.mu.Lock()
 	e.ended = true
 	e.mu.Unlock()
 }
 
-// run is the goroutine's loop. It stays on one thread, which MPI_Init_thread makes MPI's main thread.
+// run is the loop of the engine's goroutine. It stays on one thread, which MPI_Init_thread makes MPI's main thread.
 func (e *engine) run() {
 	runtime.LockOSThread()
 	for idle := 0; ; {
@@ -560,7 +572,7 @@ func (e *engine) isEnded() bool {
 	return e.ended
 }
 
-// runTodo runs the functions that post has scheduled, and reports whether there were any.
+// runTodo runs the functions that post has scheduled. It reports whether there were any.
 func (e *engine) runTodo() bool {
 	e.mu.Lock()
 	todo := e.todo
@@ -576,8 +588,8 @@ func (e *engine) runTodo() bool {
 	return len(todo) > 0
 }
 
-// test polls all requests in flight and calls the callbacks of finished flights. It reports whether any flight has
-// finished.
+// test asks MPI about all requests in flight, and calls the callbacks of flights that are complete. It reports whether
+// any flight was.
 func (e *engine) test() (any bool) {
 	var still []*flight
 	for _, f := range e.flying {
@@ -593,7 +605,7 @@ func (e *engine) test() (any bool) {
 	return any
 }
 
-// testOne removes completed requests from f.open.
+// testOne asks MPI about the open requests of flight f, and removes the complete ones from f.open.
 func (e *engine) testOne(f *flight) error {
 	open := f.open[:0]
 	for _, at := range f.open {
@@ -609,7 +621,7 @@ func (e *engine) testOne(f *flight) error {
 	return nil
 }
 
-// call calls an MPI function. An *Error includes the rank.
+// call calls an MPI function. If the error is an *Error, call adds this process's rank to it.
 func (e *engine) call(f *function, args ...uintptr) error {
 	err := e.lib.call(f, args...)
 	var failed *Error
@@ -619,13 +631,14 @@ func (e *engine) call(f *function, args ...uintptr) error {
 	return err
 }
 
-// newFlight returns a flight with room for n requests. keep lists memory given to MPI.
+// newFlight returns a flight with room for n requests. done is called at its end. keep lists the memory given to MPI,
+// so that the garbage collector keeps it.
 func newFlight(n int, done func(error), keep ...any) *flight {
 	return &flight{handles: make([]uint64, n), keep: keep, done: done}
 }
 
-// begin calls a function that makes a request. It appends the function's last argument, the address for the request's
-// handle.
+// begin calls an MPI function that begins a request of flight f. args lacks the function's last argument, the address
+// for the request's handle; begin adds it.
 func (e *engine) begin(f *flight, call *function, args ...uintptr) error {
 	at := len(f.calls)
 	if err := e.call(call, append(args, addressOfHandle(&f.handles[at]))...); err != nil {
@@ -635,7 +648,8 @@ func (e *engine) begin(f *flight, call *function, args ...uintptr) error {
 	return nil
 }
 
-// fly adds a flight after its requests have begun. err is the error of begin.
+// fly puts flight f among those in flight, after its requests have begun. err is the error of begin; an error ends the
+// flight at once.
 func (e *engine) fly(f *flight, err error) {
 	if err != nil || len(f.open) == 0 {
 		e.land(f, err)
@@ -644,7 +658,8 @@ func (e *engine) fly(f *flight, err error) {
 	e.flying = append(e.flying, f)
 }
 
-// land finishes a flight.
+// land ends flight f and calls its callback with err. After an error MPI may still use the flight's memory, so the
+// flight is kept forever.
 func (e *engine) land(f *flight, err error) {
 	if err != nil {
 		e.lost = append(e.lost, f)
@@ -652,7 +667,7 @@ func (e *engine) land(f *flight, err error) {
 	f.done(err)
 }
 
-// Family is a group of MPI libraries whose launchers start each other's processes.
+// Family is a group of MPI libraries that work together: the launcher of one can start processes that use another.
 type Family string
 
 // Families of MPI libraries. Descendants of MPICH, such as the MPI libraries of Intel and Cray and MVAPICH, belong to
@@ -675,8 +690,8 @@ type Launch struct {
 // ErrNoMPI is the error of LaunchOf if a launcher without MPI has started several processes.
 var ErrNoMPI = errors.New("mt's ranks are started by MPI")
 
-// launchers lists the environment variables of launchers in search order. An MPI launcher comes before programs that
-// may have started the launcher.
+// launchers lists the environment variables by which launchers tell a process its rank and the number of ranks, in
+// search order. An MPI launcher comes before programs that may have started it, such as Slurm's.
 var launchers = []struct {
 	by         string
 	rank, size string // environment variables

@@ -11,8 +11,8 @@ import (
 	"github.com/ebitengine/purego"
 )
 
-// open loads a library with global symbols, because Open MPI's plugins take symbols from it. If file has no slash, the
-// loader searches its path.
+// open loads a library file. Its symbols become global, because Open MPI's plugins take symbols from it. If file has no
+// slash, the loader searches its own path for the name.
 func open(file string) (*library, error) {
 	runtime.LockOSThread() // the loader stores errors for each thread
 	defer runtime.UnlockOSThread()
@@ -39,10 +39,11 @@ func open(file string) (*library, error) {
 	return l, nil
 }
 
-// shut unloads a library that was not used to start MPI.
+// shut unloads a library that is not used.
 func shut(l *library) { _ = purego.Dlclose(l.handle) } // a library that stays loaded is harmless
 
-// mapped returns the path of the file mapped under a library's name, or the name if the system does not tell.
+// mapped returns the path of the file that the loader has loaded for name. If the system does not tell, it returns
+// name.
 func mapped(name string) string {
 	maps, err := os.ReadFile("/proc/self/maps")
 	if err != nil {

@@ -38,7 +38,7 @@ type Comm interface {
 	AllToAllV(send []byte, sendCounts []int, recv []byte, recvCounts []int, done func(error))
 }
 
-// Gather is a blocking AllGather.
+// Gather is AllGather, but it waits for the values and returns them.
 func Gather(c Comm, value []byte) (values [][]byte, err error) {
 	done := make(chan struct{})
 	c.AllGather(value, func(v [][]byte, e error) {
@@ -55,7 +55,8 @@ func Barrier(c Comm) error {
 	return err
 }
 
-// Wait begins an operation and waits for its completion.
+// Wait calls begin, which begins an operation and is given the callback done. It returns the operation's error when
+// done is called.
 func Wait(begin func(done func(error))) error {
 	done := make(chan error, 1)
 	begin(func(err error) { done <- err })

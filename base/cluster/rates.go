@@ -18,17 +18,17 @@ type Rates struct {
 	Latency float64 `json:"small_all_gather_s"`
 }
 
-// Number of measurements: large exchanges, and consecutive small ones.
+// How many times an exchange is measured: large ones, and small ones in a row.
 const (
 	largeTries = 3
 	smallTries = 50
 )
 
-// Measure exchanges the given bytes through a communicator without operations in flight. All ranks call it together and
-// get the same result.
+// Measure measures the rates of exchanges between ranks. It exchanges this many bytes through c, on which no operation
+// may be in progress. All ranks call Measure together and get the same result.
 //
-// It serves processes that end soon. The exchanged data is on Go's heap, and a fast network may keep memory registered
-// that the garbage collector later returns.
+// Only a process that ends soon may call it. The exchanged data is on Go's heap. A fast network may keep that memory
+// registered after the garbage collector has returned it to the system.
 func Measure(w World, c Comm, bytes int) (Rates, error) {
 	n := w.Size()
 	part := max(bytes/n, 1)
@@ -61,8 +61,9 @@ func Measure(w World, c Comm, bytes int) (Rates, error) {
 	return Rates{AllToAll: moved / toAll, AllGather: moved / gather, Latency: small / smallTries}, err
 }
 
-// slowest calls f several times on all ranks. It returns the time of the best attempt, in seconds, as measured by the
-// slowest rank. A first attempt, which sets up connections, does not count.
+// slowest measures how long f takes when all ranks call it together. It calls f tries times, and each call counts with
+// the time of the slowest rank. It returns the shortest of these times, in seconds. A call before them, which sets up
+// connections, does not count.
 func slowest(c Comm, tries int, f func() error) (float64, error) {
 	best := math.Inf(1)
 	for i := range tries + 1 {
@@ -88,7 +89,7 @@ func slowest(c Comm, tries int, f func() error) (float64, error) {
 	return best, nil
 }
 
-// GatherAll is Gather for values of different lengths.
+// GatherAll is Gather for values whose lengths differ from rank to rank.
 func GatherAll(w World, c Comm, value []byte) ([][]byte, error) {
 	lengths, err := Gather(c, binary.LittleEndian.AppendUint64(nil, uint64(len(value))))
 	if err != nil {

@@ -13,14 +13,14 @@ type sigaction [8]uint64
 // actions has the actions of all signals, by number.
 type actions [65]sigaction
 
-// kept reports whether a signal's action is saved. The actions of SIGKILL and SIGSTOP cannot change. libc reserves
-// three signals, and sets their actions once, at first use.
+// kept reports whether keepSignals saves the action of a signal. It saves all but five: the actions of SIGKILL and
+// SIGSTOP cannot change, and libc reserves three signals and sets their actions once, at first use.
 func kept(signal int) bool {
 	return signal != int(unix.SIGKILL) && signal != int(unix.SIGSTOP) && (signal < 32 || signal > 34)
 }
 
-// signalActions returns the actions of this process. It asks the kernel, because an MPI library may override libc's
-// functions.
+// signalActions returns the actions of all signals in this process. It asks the kernel directly, because an MPI library
+// may override libc's functions.
 func signalActions() (all actions) {
 	for i := 1; i < len(all); i++ {
 		if kept(i) {
@@ -36,7 +36,7 @@ func setAction(signal int, a *sigaction) {
 	_, _, _ = unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(signal), uintptr(unsafe.Pointer(a)), 0, maskBytes, 0, 0)
 }
 
-// maskBytes is the size of the kernel's signal set.
+// maskBytes is the size of the kernel's set of signals, an argument of its calls.
 const maskBytes = 8
 
 // keepSignals saves the actions of all signals and returns a function that restores them. MPI libraries, and libraries

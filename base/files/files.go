@@ -68,7 +68,7 @@ func Regular(path string, st fs.FileInfo) error {
 	return &NotAFile{path, what}
 }
 
-// Read returns the content of the regular file at path. A file longer than max bytes is an error.
+// Read returns the content of the regular file at path. If the file is longer than max bytes, it returns an error.
 func Read(path string, max int64) ([]byte, error) {
 	f, err := Open(path)
 	if err != nil {
@@ -81,7 +81,8 @@ func Read(path string, max int64) ([]byte, error) {
 	return ReadAll(path, f, max)
 }
 
-// ReadAll returns the content of r. Content longer than max bytes is an error. The path serves error messages only.
+// ReadAll returns the content of r. If it is longer than max bytes, ReadAll returns an error. path only names the
+// source in errors.
 func ReadAll(path string, r io.Reader, max int64) ([]byte, error) {
 	text, err := io.ReadAll(io.LimitReader(r, max+1))
 	if err == nil && int64(len(text)) > max {

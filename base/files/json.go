@@ -59,7 +59,8 @@ func Unmarshal(text []byte, v any) error {
 	return err
 }
 
-// nonFiniteAt returns the non-finite word at the start of text, if the word is a whole value; else "".
+// nonFiniteAt returns the non-finite word (NaN, Infinity or -Infinity) at the start of text. It returns "" if there is
+// none, or if the word is only the beginning of something else.
 func nonFiniteAt(text []byte) string {
 	for _, word := range nonFinite {
 		if rest, ok := bytes.CutPrefix(text, []byte(word)); ok && (len(rest) == 0 || bytes.IndexByte([]byte(" \t\r\n,]}"), rest[0]) >= 0) {
@@ -69,7 +70,8 @@ func nonFiniteAt(text []byte) string {
 	return ""
 }
 
-// afterString returns the index after the string that begins at i, or len(text) if the string does not end.
+// afterString returns the index after the JSON string that begins at index i of text; len(text) if the string does not
+// end.
 func afterString(text []byte, i int) int {
 	for i++; i < len(text); i++ {
 		switch text[i] {
@@ -109,7 +111,8 @@ func Members(text []byte, f func(key string, value []byte) error) error {
 	return nil
 }
 
-// skip returns the index of the first byte of the valid JSON text, from i on, that is not white space, comma or colon.
+// skip returns the index, from i on, of the first byte of text that is not white space, comma or colon. text is valid
+// JSON.
 func skip(text []byte, i int) int {
 	for bytes.IndexByte([]byte(" \t\r\n,:"), text[i]) >= 0 {
 		i++
@@ -117,7 +120,7 @@ func skip(text []byte, i int) int {
 	return i
 }
 
-// afterValue returns the index after the value that begins at i in the valid JSON text.
+// afterValue returns the index after the JSON value that begins at index i of text. text is valid JSON.
 func afterValue(text []byte, i int) int {
 	depth := 0
 	for {

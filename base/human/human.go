@@ -11,7 +11,7 @@ import (
 // Bytes formats n bytes, for example as "2.0 GiB". A negative n counts as 0.
 func Bytes(n int64) string { return humanize.IBytes(uint64(max(n, 0))) }
 
-// screen is the size in bytes from which a message is shortened: about what fits on a terminal of 40 lines.
+// screen is the size in bytes above which a message is shortened: about what fits on a terminal of 40 lines.
 const screen = 3000
 
 // Screen shortens text to fit a screen by cutting out the middle. Shorter text is returned unchanged.

@@ -17,8 +17,8 @@ func Suggest(s string, names []string) string {
 	return fmt.Sprintf("; did you mean %q?", name)
 }
 
-// distance counts the single-letter edits and swaps of neighbours between a and
-// b (optimal string alignment).
+// distance counts the smallest number of edits that turn a into b: inserted, deleted or replaced bytes, and swaps of
+// neighbours (optimal string alignment).
 func distance(a, b string) int {
 	prev2, prev, cur := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range prev {

@@ -15,7 +15,8 @@ const (
 	callerSpins = 200
 )
 
-// errGoexit is the cause that fail records when a loop body ends its goroutine with runtime.Goexit.
+// errGoexit is the cause that fail records when a loop body ends its goroutine with runtime.Goexit instead of
+// returning.
 var errGoexit = errors.New("parallel: a loop body called runtime.Goexit")
 
 // Pool is a set of worker goroutines that help callers of Run. Its methods are safe for concurrent use. New makes a
@@ -34,7 +35,7 @@ type Pool struct {
 	workers  sync.WaitGroup
 }
 
-// job is one call of Run.
+// job is one call of Run, on which workers may help.
 type job struct {
 	f    func(int)
 	n    int64
@@ -94,7 +95,7 @@ func (p *Pool) Close() {
 	p.workers.Wait()
 }
 
-// post opens a job and wakes as many workers as the job can use.
+// post opens a job that calls f for n indices, and wakes as many workers as the job can use.
 func (p *Pool) post(n int, f func(int)) *job {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -120,8 +121,8 @@ func (p *Pool) post(n int, f func(int)) *job {
 	return j
 }
 
-// await closes j to further workers and returns when the workers inside have left. After that every index is done or
-// dropped and no other goroutine refers to j.
+// await lets no further worker join j and waits until the workers inside have left. Then f has returned for every
+// index, or the index was dropped, and no other goroutine refers to j.
 func (p *Pool) await(j *job) {
 	p.mu.Lock()
 	p.unlist(j)
@@ -141,7 +142,8 @@ func (p *Pool) await(j *job) {
 	}
 }
 
-// finish waits for the helpers of j, puts j on the free list and panics if f has failed.
+// finish waits until the workers have left j and puts j on the free list. If f has panicked, finish panics with the
+// same value.
 func (p *Pool) finish(j *job) {
 	p.await(j)
 	failed, cause := j.failed, j.cause
@@ -154,7 +156,7 @@ func (p *Pool) finish(j *job) {
 	}
 }
 
-// unlist removes j from the open jobs, if present. The caller holds p.mu.
+// unlist removes j from the list of open jobs, if j is in it. The caller holds p.mu.
 func (p *Pool) unlist(j *job) {
 	for i, o := range p.open {
 		if o == j {
@@ -167,7 +169,7 @@ func (p *Pool) unlist(j *job) {
 	}
 }
 
-// serve is the loop of one worker.
+// serve is the loop of one worker: it helps open jobs, or rests if there are none.
 func (p *Pool) serve() {
 	defer p.workers.Done()
 	for {
@@ -184,8 +186,8 @@ func (p *Pool) serve() {
 	}
 }
 
-// join enters the oldest open job with an unclaimed index. If there is none, join returns nil and whether the pool is
-// closed.
+// join makes the calling worker a helper of the oldest open job with an unclaimed index, and returns the job. If there
+// is none, join returns nil and whether the pool is closed.
 func (p *Pool) join() (*job, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -198,7 +200,8 @@ func (p *Pool) join() (*job, bool) {
 	return nil, p.closed
 }
 
-// help works on j and leaves it, even if f ends the goroutine.
+// help works on job j and then leaves it. It leaves j even if f ends the goroutine with runtime.Goexit, so that the
+// caller of Run does not wait forever.
 func (p *Pool) help(j *job) {
 	returned := false
 	defer func() {
@@ -216,9 +219,11 @@ func (p *Pool) help(j *job) {
 	returned = true
 }
 
-// rest waits until a job may have been posted since seen was read: it spins briefly, then blocks. rest raises sleepers
-// before its last check, and post reads sleepers after it has listed the job, so no wake-up is lost. A wake-up without
-// a job costs one check.
+// rest waits until a job may have been posted after the worker has read seen from p.posted. It spins briefly, then
+// blocks. A wake-up without a job costs only one check.
+//
+// No wake-up is lost: rest raises sleepers before its last check of posted, and post reads sleepers after it has listed
+// the job.
 func (p *Pool) rest(seen uint64) {
 	for range workerSpins {
 		if p.posted.Load() != seen {
@@ -233,7 +238,7 @@ func (p *Pool) rest(seen uint64) {
 	}
 }
 
-// work claims indices of j and calls f until no index is left or f panics.
+// work claims unclaimed indices of j one by one and calls f, until no index is left or f panics.
 func (j *job) work() {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -245,7 +250,7 @@ func (j *job) work() {
 	}
 }
 
-// fail drops the unclaimed indices and keeps the first cause for the caller of Run.
+// fail drops the unclaimed indices of j. It keeps cause for the caller of Run, if it is the first.
 func (j *job) fail(cause any) {
 	j.next.Store(j.n)
 	j.failMu.Lock()

@@ -22,7 +22,7 @@ func NewQueue[T any]() *Queue[T] {
 	return q
 }
 
-// Put appends x. It reports false, and does nothing, after Close.
+// Put appends x to the queue and returns true. After Close it does nothing and returns false.
 func (q *Queue[T]) Put(x T) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -36,7 +36,7 @@ func (q *Queue[T]) Put(x T) bool {
 	return true
 }
 
-// Empty reports whether the reader has processed every item.
+// Empty reports whether the queue is empty and the reader has finished with every item that it took.
 func (q *Queue[T]) Empty() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -45,7 +45,7 @@ func (q *Queue[T]) Empty() bool {
 
 func (q *Queue[T]) idle() bool { return len(q.items) == 0 && !q.reading }
 
-// Wait blocks until the queue is empty, as defined by Empty.
+// Wait blocks until the queue is empty and the reader has finished with every item.
 func (q *Queue[T]) Wait() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -54,7 +54,7 @@ func (q *Queue[T]) Wait() {
 	}
 }
 
-// Close refuses further items. Drain returns after the remaining items.
+// Close makes the queue refuse further items. Drain returns when it has passed on the remaining ones.
 func (q *Queue[T]) Close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -62,8 +62,8 @@ func (q *Queue[T]) Close() {
 	q.changed.Broadcast()
 }
 
-// Drain calls f with each item in order until the queue is closed and empty. The queue drops its reference to an item
-// before it calls f.
+// Drain calls f with each item in order. It returns when the queue is closed and empty. The queue drops its reference
+// to an item before it calls f, so the item can be collected.
 func (q *Queue[T]) Drain(f func(T)) {
 	var none T
 	for {
@@ -79,8 +79,8 @@ func (q *Queue[T]) Drain(f func(T)) {
 	}
 }
 
-// take marks the reader's previous items as processed, waits for new items and returns all of them. It returns none if
-// the queue is closed and empty.
+// take tells the queue that the reader has processed its previous items. Then it waits for new items and returns all of
+// them; it returns none if the queue is closed and empty.
 func (q *Queue[T]) take() []T {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -32,7 +32,7 @@ type File struct {
 	wake   chan struct{}
 	done   chan struct{}
 
-	// Used only by the goroutine.
+	// Only the File's goroutine uses these fields.
 	flows  int
 	failed bool
 	line   []byte
@@ -40,7 +40,8 @@ type File struct {
 	inZip  int // events written since zip was last flushed
 }
 
-// event is an entry that the goroutine writes as one or more lines.
+// event is an entry of the queue: a span, a flow, or the name of a track or process. The File's goroutine writes it as
+// one or more lines.
 type event struct {
 	what                eventKind
 	kind                Kind
@@ -63,7 +64,8 @@ const (
 const (
 	// maxQueue bounds the events that wait for the disk.
 	maxQueue = 1 << 17
-	// enough is the number of events that are written together. Fewer events wait for more, or for the end of a step.
+	// enough is the number of events that make the goroutine write. If fewer are queued, it waits for more, or for the
+	// end of a step.
 	enough = 1 << 10
 )
 
@@ -82,7 +84,7 @@ func NewFile(w io.WriteCloser, packed bool, warn func(error)) *File {
 	return f
 }
 
-// process registers a process and returns its id.
+// process registers a process (one run in the trace) and returns its id, which is in all of its events.
 func (f *File) process(name string) (pid int) {
 	f.mu.Lock()
 	f.names = append(f.names, name)
@@ -92,7 +94,7 @@ func (f *File) process(name string) (pid int) {
 	return pid
 }
 
-// put queues e for the goroutine. It never waits.
+// put queues e for the File's goroutine. It never waits: if the queue is full, it drops e and counts it.
 func (f *File) put(e event) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -108,7 +110,7 @@ func (f *File) put(e event) {
 	}
 }
 
-// rouse wakes the goroutine.
+// rouse wakes the File's goroutine to write the queued events.
 func (f *File) rouse() {
 	select {
 	case f.wake <- struct{}{}:
@@ -129,7 +131,7 @@ func (f *File) Close() {
 	<-f.done
 }
 
-// run writes until the file is closed.
+// run is the loop of the File's goroutine. It writes queued events until the file is closed.
 func (f *File) run() {
 	defer close(f.done)
 	var batch []event
@@ -154,8 +156,9 @@ func (f *File) run() {
 	}
 }
 
-// flush passes written events to the system, so they survive if the program is killed. Compressed data is flushed only
-// after `enough` events, because each flush makes the file larger.
+// flush passes the events written so far to the operating system, so that they survive if the program is killed. events
+// is the number of events just written. Compressed data is flushed only after `enough` events, because each flush makes
+// the file larger.
 func (f *File) flush(events int) {
 	if f.failed {
 		return
@@ -167,7 +170,7 @@ func (f *File) flush(events int) {
 	}
 }
 
-// end ends the array and closes the file.
+// end writes the end of the JSON array and closes the file.
 func (f *File) end() {
 	last := "\n]\n"
 	if f.first {
@@ -183,7 +186,7 @@ func (f *File) end() {
 	}
 }
 
-// check reports the first error.
+// check passes the first error to warn. After it the File writes nothing more.
 func (f *File) check(err error) {
 	if err != nil && !f.failed {
 		f.failed = true
@@ -191,7 +194,7 @@ func (f *File) check(err error) {
 	}
 }
 
-// write appends the lines of an event.
+// write appends the lines of event e to the output.
 func (f *File) write(e *event) {
 	if f.failed {
 		return
@@ -210,7 +213,8 @@ func (f *File) write(e *event) {
 		b = f.span(b, e)
 	case flowed:
 		f.flows++
-		// In Perfetto, a flow must bind to the span that begins where the flow ends, not to a span that ends there.
+		// By default Perfetto binds the end of a flow to the next span that begins later. The field bp binds it to the
+		// span in progress at that time. This includes a span that begins just then, but not one that ends then.
 		b = f.flow(b, 's', e, e.from, e.start)
 		b = append(f.flow(b, 'f', e, e.to, e.end), `,"bp":"e"}`...)
 	}
@@ -234,7 +238,8 @@ func (f *File) span(b []byte, e *event) []byte {
 	return append(b, "}}"...)
 }
 
-// flow begins the line of one end of a flow. For the start of the flow it also completes the line.
+// flow appends the line of one end of flow e: of its start (ph 's') or its end (ph 'f'), on track t at time at. The
+// line of the end is left open, because the caller adds one more field.
 func (f *File) flow(b []byte, ph byte, e *event, t Track, at time.Duration) []byte {
 	b = f.begin(b, ph, e.name, e.pid, t)
 	b = micros(append(b, `,"ts":`...), at)
@@ -245,7 +250,8 @@ func (f *File) flow(b []byte, ph byte, e *event, t Track, at time.Duration) []by
 	return b
 }
 
-// begin begins the line of an event. Each track of each process has its own thread id.
+// begin appends the beginning of an event's line to b. ph is the event's type in the Trace Event format. Each track of
+// each process has a thread id (tid) of its own.
 func (f *File) begin(b []byte, ph byte, name string, pid int, t Track) []byte {
 	if f.first {
 		f.first = false
@@ -259,7 +265,8 @@ func (f *File) begin(b []byte, ph byte, name string, pid int, t Track) []byte {
 	return strconv.AppendInt(append(b, `,"tid":`...), int64(pid-1)*maxTracks+int64(t)+1, 10)
 }
 
-// IsTrace reports whether r reads the beginning of a trace that a File has written. An empty input counts.
+// IsTrace reports whether r reads the beginning of a trace that a File has written. An empty input counts as such a
+// trace, because a killed run may have written nothing.
 func IsTrace(r io.Reader) bool {
 	in := bufio.NewReader(r)
 	if head, _ := in.Peek(2); strings.HasPrefix("\x1f\x8b", string(head)) {
@@ -273,13 +280,13 @@ func IsTrace(r io.Reader) bool {
 	return strings.HasPrefix(opening, string(head))
 }
 
-// maxTracks exceeds the number of tracks of any process.
+// maxTracks exceeds the number of tracks of any process. Thread ids of two processes differ because of it.
 const maxTracks = 1e6
 
 // opening is the beginning of every trace.
 const opening = "[\n" + `{"ph":"M","name":"process_name","pid":1,"tid":1,"args":{"name":"mt `
 
-// micros appends d in microseconds, exactly.
+// micros appends d in microseconds to b, as a decimal number without rounding.
 func micros(b []byte, d time.Duration) []byte {
 	if d < 0 {
 		b, d = append(b, '-'), -d
@@ -291,7 +298,7 @@ func micros(b []byte, d time.Duration) []byte {
 	return b
 }
 
-// quoted appends s as a JSON string.
+// quoted appends s to b as a JSON string.
 func quoted(b []byte, s string) []byte {
 	b = append(b, '"')
 	for _, r := range s {

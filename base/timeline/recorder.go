@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// Kind is the kind of a track.
+// Kind is the kind of a track: the kind of thing whose work or content the track shows.
 type Kind uint8
 
-// The kinds. Tracks are shown in this order.
+// The kinds. Viewers show tracks in this order.
 const (
 	Stream Kind = iota // work and waits of a device stream
 	Actor              // work of an actor on the host
@@ -33,7 +33,7 @@ type Span struct {
 	Cause string
 }
 
-// Flow is a message: it leads from a moment of one span to a moment of another.
+// Flow is a message between two works. It leads from time Left on track From to time Landed on track To.
 type Flow struct {
 	Name         string
 	From, To     Track
@@ -45,7 +45,7 @@ type Options struct {
 	// Process names the run in a trace with several runs: "measured", "predicted".
 	Process string
 	File    *File // the trace; nil: none
-	// KeepStep keeps the last complete step for Last.
+	// KeepStep: the last complete step is kept, and Last returns it.
 	KeepStep bool
 }
 
@@ -66,7 +66,7 @@ type track struct {
 	kind Kind
 }
 
-// maxRecent bounds the spans kept for the last step. A step with more loses its first spans.
+// maxRecent bounds the number of spans that are kept for the last step. A step with more spans loses its first ones.
 const maxRecent = 1 << 17
 
 // New makes a Recorder.
@@ -94,7 +94,7 @@ func (r *Recorder) Track(name string, kind Kind) Track {
 	return t
 }
 
-// Span records a finished span. Spans may come in any order.
+// Span records a span that is over. Spans may come in any order.
 func (r *Recorder) Span(s Span) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -111,7 +111,7 @@ func (r *Recorder) Span(s Span) {
 	r.recent = append(r.recent, s)
 }
 
-// Flow records a flow. Its two spans are recorded before or after it.
+// Flow records a flow. The spans at its two ends may be recorded before or after it.
 func (r *Recorder) Flow(f Flow) {
 	if r.o.File != nil {
 		r.o.File.put(event{what: flowed, pid: r.pid, name: f.Name, from: f.From, to: f.To, start: f.Left, end: f.Landed})
@@ -119,7 +119,7 @@ func (r *Recorder) Flow(f Flow) {
 }
 
 // Step is one training step for viewers. It lasts from the end of the previous step or evaluation on the device to its
-// own end. Spans that reach beyond are cut.
+// own end. The parts of spans outside this time are cut off.
 type Step struct {
 	Step    int         `json:"step"`
 	Seconds float64     `json:"seconds"`
@@ -133,7 +133,7 @@ type StepTrack struct {
 	Spans []StepSpan `json:"spans"`
 }
 
-// StepSpan is one span, in seconds from the start of the step.
+// StepSpan is one span of a StepTrack. Start and End are seconds from the start of the step.
 type StepSpan struct {
 	Name  string  `json:"name"`
 	Start float64 `json:"start"`
@@ -141,10 +141,11 @@ type StepSpan struct {
 	Cause string  `json:"cause,omitempty"` // Span.Cause
 }
 
-// Keeps reports whether StepDone makes a Step and so needs the open spans.
+// Keeps reports whether the last step is kept for viewers. Only then does StepDone need its argument open.
 func (r *Recorder) Keeps() bool { return r.o.KeepStep }
 
-// StepDone completes the step from begin to end. open has the spans that are not over, up to the current time.
+// StepDone completes a step that lasted from begin to end. open has the spans that are not over; they end at the
+// current time.
 func (r *Recorder) StepDone(step int, begin, end time.Duration, open []Span) {
 	if r.o.File != nil {
 		r.o.File.rouse()
@@ -186,5 +187,5 @@ func (r *Recorder) Last() *Step {
 	return r.last
 }
 
-// seconds rounds d to nanoseconds, which keeps the JSON short.
+// seconds returns d in seconds, rounded to nanoseconds, which keeps the JSON short.
 func seconds(d time.Duration) float64 { return math.Round(d.Seconds()*1e9) / 1e9 }

@@ -42,7 +42,8 @@ func (a AdamW) decaying(by float64) Elementwise {
 	return a
 }
 
-// arithmetic returns the factors clip, decay, 1−β1, β2, 1−β2, lr/bc1, √bc2, eps.
+// arithmetic returns AdamW's update of an element, with these factors in order: clip, decay, 1−β1, β2, 1−β2, lr/bc1,
+// √bc2, eps.
 func (a AdamW) arithmetic(r Rate) *arithmetic {
 	if r.Step < 1 {
 		panic(fmt.Sprintf("optim: AdamW step %d: the first is 1", r.Step))

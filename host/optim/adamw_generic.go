@@ -5,7 +5,7 @@ import (
 	"unsafe"
 )
 
-// adamPlain updates n elements of an fp32 plane. A nil g means zero gradients.
+// adamPlain updates n elements whose weights are one array of fp32. A nil g means that all gradients are zero.
 func adamPlain[E float32 | uint16](w, m, v *float32, g []E, n int, c *coefs) {
 	ws, ms, vs := unsafe.Slice(w, n), unsafe.Slice(m, n), unsafe.Slice(v, n)
 	for i := range ws {
@@ -17,7 +17,7 @@ func adamPlain[E float32 | uint16](w, m, v *float32, g []E, n int, c *coefs) {
 	}
 }
 
-// adamSplit is adamPlain for split weights.
+// adamSplit is adamPlain for split weights: hi has the bf16 halves, lo the lower halves.
 func adamSplit[E float32 | uint16](hi, lo *uint16, m, v *float32, g []E, n int, c *coefs) {
 	his, los := unsafe.Slice(hi, n), unsafe.Slice(lo, n)
 	ms, vs := unsafe.Slice(m, n), unsafe.Slice(v, n)
@@ -31,7 +31,7 @@ func adamSplit[E float32 | uint16](hi, lo *uint16, m, v *float32, g []E, n int, 
 	}
 }
 
-// adam updates one element. AdamW.arithmetic documents c.
+// adam updates one element. It returns the new weight and moments. c has the factors that AdamW.arithmetic lists.
 func adam(w, m, v, g float32, c *coefs) (float32, float32, float32) {
 	clip, decay, beta1c, beta2, beta2c, step, rootbc2, eps := c[0], c[1], c[2], c[3], c[4], c[5], c[6], c[7]
 	g = float32(g * clip)
@@ -45,8 +45,9 @@ func adam(w, m, v, g float32, c *coefs) (float32, float32, float32) {
 	return w, m, v
 }
 
-// expMask has the exponent bits of an fp32 number. They are all 0 in zero and in subnormal numbers, which make the
-// update of a table ten times as slow (measured with AVX-512). A moment without gradients, such as the moment of a
-// rare embedding row, would become subnormal after some 800 steps. It would stay so for good, because 0.9 times the
-// smallest number rounds to the same number.
+// expMask selects the exponent bits of an fp32 number. They are all 0 in zero and in subnormal numbers.
+//
+// Updates set subnormal moments to 0, because subnormal numbers make the update of a table ten times as slow (measured
+// with AVX-512). The moment of a rare embedding row, for example, becomes subnormal after some 800 steps without a
+// gradient. It would stay subnormal for good, because 0.9 times the smallest number rounds to the same number.
 const expMask = 0x7f800000

@@ -24,7 +24,7 @@ type Average struct {
 // averages is the plane of the moving average.
 var averages = Plane{Name: "ema", DType: F32, Kind: "averages", Of: "the weights"}
 
-// With returns planes plus the plane of the average, if there is an average.
+// With returns a function that lists the planes of planes and, if a configures an average, the plane of the average.
 func (a Average) With(planes Planes) Planes {
 	if a.Decay == 0 {
 		return planes
@@ -32,13 +32,14 @@ func (a Average) With(planes Planes) Planes {
 	return func(p Piece) []Plane { return append(slices.Clone(planes(p)), averages) }
 }
 
-// Mean is the moving average of a layer's weights: its plane and its configuration.
+// Mean is the moving average of one layer's weights: its plane, and how it is computed.
 type Mean struct {
 	Plane   *State
 	Average Average
 }
 
-// Means returns the layer's moving average, or none if a keeps none or planes lacks the plane.
+// Means returns the moving average of a layer with these planes. It returns none if a configures no average, or if
+// planes has no plane for one.
 func (a Average) Means(planes []State) []Mean {
 	if plane := MeanOf(planes); a.Decay > 0 && plane != nil {
 		return []Mean{{plane, a}}
@@ -46,7 +47,7 @@ func (a Average) Means(planes []State) []Mean {
 	return nil
 }
 
-// factors returns the factors of lerp in update number step: the interpolation weight and the mask (see lerpFactors).
+// factors returns the factors with which lerp moves the average in update number step; lerpFactors explains them.
 func (a Average) factors(step int64) *coefs {
 	decay := a.Decay
 	if step <= a.After+1 {
@@ -66,7 +67,8 @@ func MeanOf(planes []State) *State {
 	return nil
 }
 
-// average updates the moving average of the tensor's elements [at, at+n), whose weights have been updated before.
+// average moves the moving average of the tensor's elements [at, at+n) towards the weights, which have been updated
+// before.
 func (x *elements) average(of Mean, tl *model.TensorLayout, at, n int64) {
 	mean, c, count := of.Plane.Floats(x.tensor, at, n), of.Average.factors(x.step), int(n)
 	announceWrite(&mean[0], count)
@@ -83,7 +85,8 @@ func (x *elements) average(of Mean, tl *model.TensorLayout, at, n int64) {
 	active.move(averageRule, w, &mean[0], nil, gradZero, nil, count, c)
 }
 
-// averageRounded is average for bf16 weights without lower halves.
+// averageRounded is average for bf16 weights without lower halves. The kernel needs fp32 weights, so the weights are
+// converted in strips (runs of at most stripElems elements).
 func (x *elements) averageRounded(tl *model.TensorLayout, at int64, mean []float32, c *coefs) {
 	hi := unsafe.Slice((*uint16)(unsafe.Pointer(&x.weight.Tile[tl.TileOff+2*at])), len(mean))
 	wide := wides.Get().(*[2][stripElems]float32)
@@ -96,8 +99,9 @@ func (x *elements) averageRounded(tl *model.TensorLayout, at int64, mean []float
 	}
 }
 
-// lerpFactors returns the factors of a + (b − a)·t for lerp, which starts from the nearer end like torch.lerp. t < 1/2:
-// part is t, and lerp starts from a. Otherwise part is t − 1, and lerp starts from b: all bits of far are set.
+// lerpFactors returns the factors with which lerp computes a + (b − a)·t. Like torch.lerp, lerp starts from the end
+// that is nearer. If t < 1/2, lerp starts from a, and part is t. Otherwise lerp starts from b, part is t − 1, and far
+// is a mask with all bits set.
 func lerpFactors(t float32) (part, far float32) {
 	if t < 0.5 {
 		return t, mask(false)
@@ -105,7 +109,7 @@ func lerpFactors(t float32) (part, far float32) {
 	return -(1 - t), mask(true)
 }
 
-// lerp interpolates between a and b with these factors.
+// lerp interpolates between a and b with the factors part and far of lerpFactors.
 func lerp(a, b, part float32, far bool) float32 {
 	d := float32(part * float32(b-a))
 	if far {
@@ -114,7 +118,7 @@ func lerp(a, b, part float32, far bool) float32 {
 	return a + d
 }
 
-// averageStrip moves the averages m towards the weights w.
+// averageStrip moves a strip (a run of elements) of the averages m towards the weights w. c has the factors of lerp.
 func averageStrip(w, m, _ []float32, c *coefs) {
 	part, far := c[0], masked(c[1])
 	m = m[:len(w)]

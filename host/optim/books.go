@@ -2,8 +2,8 @@
 
 package optim
 
-// ofValues and ofTable make a decoder or encoder from a kernel that needs only the values or only the table of a
-// codebook.
+// ofValues and ofTable adapt kernels for codes. A decoder or encoder takes a codebook; these kernels take only the
+// codebook's values, or only its table.
 func ofValues(k func(values *float32, codes *byte, out *float32, n int, scale *float32)) decoder {
 	return func(b *codebook, codes *byte, out *float32, n int, scale *float32) {
 		k(&b.values[0], codes, out, n, scale)

@@ -11,11 +11,12 @@ import (
 // arXiv:2110.02861 (dynamic trees), arXiv:2309.01507 (4 bits). The values and the rounding of ties are those of torchao
 // and bitsandbytes.
 
-// codebook has the values of a map, and tables for finding the code of a number.
+// codebook has the values that codes stand for, and tables for finding the code of a number.
 type codebook struct {
 	values [256]float32 // rising; 4-bit codebooks use the first 16
-	// table has a word for each bucket of numbers (see place): code + 256·limit. Numbers whose lower bits reach limit
-	// have the neighbouring code, on the side of their sign. A bucket has no third code.
+	// table has a word for each bucket of numbers (see place): code + 256·limit. A number in the bucket has this code
+	// if its lower bits are below limit. Otherwise it has the neighbouring code: the next higher one for positive
+	// numbers, the next lower one for negative numbers. No bucket needs a third code.
 	table [places]uint32
 	registers
 }
@@ -30,13 +31,14 @@ const (
 	places    = 2 * ofASign
 )
 
-// place returns the index of the bucket for the number with these bits, and the number's lower bits within the bucket.
+// place finds the bucket of the number with these fp32 bits. It returns the bucket's index in codebook.table, and the
+// number's lower bits within the bucket.
 func place(bits uint32) (at, lower uint32) {
 	mag := min(max(bits&0x7fffffff, leastMag), mostMag)
 	return (mag-leastMag)>>lowerBits + bits>>31*ofASign, mag & (1<<lowerBits - 1)
 }
 
-// newCodebook makes the codebook of rising values.
+// newCodebook makes a codebook. values are in rising order; a code is an index in values.
 func newCodebook(values []float32) *codebook {
 	b := &codebook{}
 	copy(b.values[:], values)
@@ -51,8 +53,9 @@ func newCodebook(values []float32) *codebook {
 	return b
 }
 
-// wordOf returns the table entry of one bucket: a code and a limit. The bucket covers numbers with the same upper bits:
-// magnitudes from mag on, lowerBits lower bits, one sign. from[c] is the smallest number with code c+1.
+// wordOf returns the table entry of one bucket: a code and a limit (see codebook.table). The numbers in the bucket have
+// one sign and the same upper bits. Their magnitudes begin with mag and differ in the lowest lowerBits bits. from[c] is
+// the smallest number with code c+1.
 func wordOf(from []float32, mag uint32, negative bool, lowerBits int) uint32 {
 	never := uint32(1) << lowerBits
 	c, next := 0, never
@@ -74,7 +77,8 @@ func wordOf(from []float32, mag uint32, negative bool, lowerBits int) uint32 {
 	return uint32(c) | min(next, never)<<8
 }
 
-// halfway returns, in fp32 arithmetic, the smallest number that is at least as near to high as to low.
+// halfway returns the smallest fp32 number that is at least as near to high as to low, with distances rounded to fp32.
+// From this number on, a number gets the code of high.
 func halfway(low, high float32) float32 {
 	half := float32(float32(high-low) * 0.5)
 	below, at := low, high
@@ -91,8 +95,9 @@ func halfway(low, high float32) float32 {
 	}
 }
 
-// dynamicTree returns the values of a dynamic tree with exps powers of ten as exponents. A signed tree has a sign bit;
-// an unsigned tree has twice as many magnitudes.
+// dynamicTree returns the values of a dynamic tree, rising. A dynamic tree is a format whose numbers have a power of
+// ten as exponent, and more fraction bits the larger they are. exps is the number of exponents. Signed trees have
+// negative values too; unsigned trees have twice as many magnitudes instead.
 func dynamicTree(signed bool, exps int) []float32 {
 	values := []float32{0, 1}
 	for i := range exps {
@@ -113,7 +118,7 @@ func dynamicTree(signed bool, exps int) []float32 {
 	return values
 }
 
-// tenthToOne returns the k-th of n+1 equidistant numbers from 0.1 to 1, with the single rounding of torch.linspace.
+// tenthToOne returns number k (from 0) of n+1 equidistant numbers from 0.1 to 1. It rounds as torch.linspace does.
 func tenthToOne(k, n int) float32 {
 	step := float32(float32(1-float32(0.1)) / float32(n))
 	if k < (n+1)/2 {
@@ -122,7 +127,8 @@ func tenthToOne(k, n int) float32 {
 	return float32(1 - float64(step)*float64(n-k))
 }
 
-// linear returns 16 equidistant magnitudes up to 1, without 0.
+// linear returns the values of a 4-bit codebook for moments that are never negative: 16 equidistant numbers from 1/16
+// to 1, without 0.
 func linear() (values []float32) {
 	for c := range 16 {
 		values = append(values, float32(c+1)/16)
@@ -130,7 +136,8 @@ func linear() (values []float32) {
 	return values
 }
 
-// scheme defines how moments are quantized.
+// scheme says how moments are quantized with one number of bits: the type of the codes, the elements in a block that
+// share a scale, and the codebooks.
 type scheme struct {
 	codes  DType
 	block  int64
@@ -138,13 +145,13 @@ type scheme struct {
 	other  *codebook // for moments that are never negative
 }
 
-// schemes lists the schemes by bits of a code.
+// schemes has the scheme for each number of bits of a code.
 var schemes = map[int]*scheme{
 	8: {U8, 256, newCodebook(dynamicTree(true, 7)), newCodebook(dynamicTree(false, 7))},
 	4: {U4, 128, newCodebook(dynamicTree(true, 3)), newCodebook(linear())},
 }
 
-// book returns the codebook for a signed or a non-negative moment.
+// book returns the codebook for moments that can be negative (signed) or cannot.
 func (s *scheme) book(signed bool) *codebook {
 	if signed {
 		return s.signed
@@ -152,12 +159,12 @@ func (s *scheme) book(signed bool) *codebook {
 	return s.other
 }
 
-// room is the scratch memory of an update with quantized moments.
+// room is the scratch memory of an update with quantized moments: the decoded values of both moments.
 type room struct {
 	moments [2][stripCoded]float32
 }
 
-// decode sets out to the numbers that codes and block scales represent.
+// decode computes the numbers that codes and the scales of their blocks represent, and writes them to out.
 func (s *scheme) decode(b *codebook, out []float32, codes []byte, scales []float32) {
 	decode := active.codes.decode
 	if s.codes == U4 {
@@ -176,7 +183,7 @@ const leastScale = 1e-12
 // With an infinite scale all moments of the block would be NaN in the next update.
 const greatestScale = math.MaxFloat32
 
-// encode sets codes and scales to represent x.
+// encode computes codes, and the scales of their blocks, that represent the numbers x as well as possible.
 func (s *scheme) encode(b *codebook, x []float32, codes []byte, scales []float32) {
 	encode := active.codes.encode
 	if s.codes == U4 {
@@ -193,7 +200,7 @@ func (s *scheme) encode(b *codebook, x []float32, codes []byte, scales []float32
 	}
 }
 
-// The codeKernels in plain Go, for machines without a faster instruction set.
+// The codeKernels in plain Go follow, for machines without a faster instruction set.
 
 func decodeGeneric(b *codebook, codes *byte, out *float32, n int, scale *float32) {
 	to, by := unsafe.Slice(out, n), *scale
@@ -223,7 +230,7 @@ func encode16Generic(b *codebook, x *float32, codes *byte, n int, scale *float32
 	}
 }
 
-// codeOf returns the code of x.
+// codeOf returns the code whose value is nearest to x, a number already divided by its block's scale.
 func (b *codebook) codeOf(x float32) uint8 {
 	bits := math.Float32bits(x)
 	at, lower := place(bits)

@@ -10,41 +10,42 @@ import (
 // moments.
 type Elementwise interface {
 	Optimizer
-	// moments lists the moments of an element, for pieces whose moments are fp32.
+	// moments lists the moments of an element. It applies to pieces of tensors whose moments are stored in fp32.
 	moments() []moment
-	// arithmetic returns the element update at one rate.
+	// arithmetic returns how one element is updated at rate r.
 	arithmetic(r Rate) *arithmetic
-	// decaying returns the optimizer with another WeightDecay.
+	// decaying returns the same optimizer, but with weight decay by.
 	decaying(by float64) Elementwise
 }
 
-// moment is one value of an element's optimizer state.
+// moment is a plane of an element-wise optimizer, with one value for each element, such as AdamW's m.
 type moment struct {
 	Plane
 	signed bool // false: never negative
 }
 
-// arithmetic is an update rule with its factors at one learning rate, once for parameters without and once with weight
-// decay.
+// arithmetic says how to update an element: a rule (an optimizer's formula for one element) and its factors at one
+// learning rate. There are two sets of factors, for parameters without (still) and with weight decay (decays).
 type arithmetic struct {
 	rule          rule
 	still, decays coefs
 	groups        []*arithmetic // by group of tensors (model.Stored.Group), from 1 on; nil: no groups, all elements use this arithmetic
 }
 
-// weightAt points to weights: hi and lo if they are split, else w.
+// weightAt points to the first of some weights: to their halves (hi and lo) if they are split, otherwise to fp32 values
+// (w).
 type weightAt struct {
 	hi, lo *uint16
 	w      *float32
 }
 
-// skip returns pointers to the weights n elements later.
+// skip returns x with all pointers moved n elements forward.
 func (x weightAt) skip(n int) weightAt { return weightAt{skip(x.hi, n), skip(x.lo, n), skip(x.w, n)} }
 
-// pieceElems is the maximum number of elements in a unit.
+// pieceElems is the maximum number of elements in a unit of an element-wise optimizer.
 const pieceElems = 1 << 15
 
-// elementUnits returns the units of an element-wise optimizer.
+// elementUnits cuts a layer into units for an optimizer that updates each element independently.
 func elementUnits(l model.Layout) []Unit {
 	var units []Unit
 	for t, tl := range l.Tensors {
@@ -58,7 +59,7 @@ func elementUnits(l model.Layout) []Unit {
 	return units
 }
 
-// elementUpdate is an Update with fp32 moments.
+// elementUpdate is the Update of an element-wise optimizer whose moments are stored in fp32.
 type elementUpdate struct {
 	moments []moment
 	by      *arithmetic
@@ -74,7 +75,7 @@ func (e elementUpdate) Step(u Unit, w Weight, planes []State, grad Grad) {
 	x.walk(u.At, u.N, u.At, grad)
 }
 
-// elements holds the arguments of an update of elements of one tensor.
+// elements has the arguments for updating elements of one tensor.
 type elements struct {
 	weight  *Weight
 	tensor  int
@@ -84,8 +85,8 @@ type elements struct {
 	step    int64 // see Rate
 }
 
-// walk updates the elements [at, at+n) of the tensor. If grad is dense, its first gradient belongs to the element with
-// index first.
+// walk updates the elements [at, at+n) of the tensor. A dense grad begins with the gradient of element number first. A
+// sparse grad has gradients of some rows; the elements of all other rows have zero gradients.
 func (x *elements) walk(at, n, first int64, grad Grad) {
 	if !grad.Sparse {
 		x.move(at, n, grad.kind(), grad.at(at-first))
@@ -103,8 +104,8 @@ func (x *elements) walk(at, n, first int64, grad Grad) {
 	}
 }
 
-// move updates the elements [at, at+n) of the tensor, n > 0, each by the arithmetic of its group. grad points to the
-// first gradient.
+// move updates the elements [at, at+n) of the tensor, n > 0. Each element uses the learning rate and weight decay of
+// its group of tensors. grad points to the first element's gradient.
 func (x *elements) move(at, n int64, kind gradKind, grad *byte) {
 	tl := &x.weight.Layout.Tensors[x.tensor]
 	for first, end := at, at+n; first < end; {
@@ -121,7 +122,7 @@ func (x *elements) move(at, n int64, kind gradKind, grad *byte) {
 	}
 }
 
-// moveBy is move for elements that use the same arithmetic.
+// moveBy is move for elements that all use the arithmetic by.
 func (x *elements) moveBy(by *arithmetic, at, n int64, kind gradKind, grad *byte) {
 	tl, count := &x.weight.Layout.Tensors[x.tensor], int(n)
 	m, v := x.moment(0, at), x.moment(1, at)
@@ -152,7 +153,7 @@ func (x *elements) moveBy(by *arithmetic, at, n int64, kind gradKind, grad *byte
 	active.move(by.rule, w, m, v, kind, grad, count, c)
 }
 
-// moment points to the i-th moment of element at; nil: the optimizer has no such moment.
+// moment returns a pointer to the i-th moment of element at; nil if the optimizer has no such moment.
 func (x *elements) moment(i int, at int64) *float32 {
 	if x.moments[i] == nil {
 		return nil
@@ -160,7 +161,7 @@ func (x *elements) moment(i int, at int64) *float32 {
 	return &x.moments[i][at-x.from]
 }
 
-// announceGrad reports reads of n gradients to the race detector.
+// announceGrad tells the race detector that assembly reads n gradients, which the race detector cannot see itself.
 func announceGrad(kind gradKind, grad *byte, n int) {
 	switch kind {
 	case gradF32:

@@ -6,8 +6,8 @@ import (
 	"mt/base/bf16"
 )
 
-// generic is the implementation in plain Go. All implementations give the same bits. The conversion float32(x*y) keeps
-// the compiler from fusing a product with a sum.
+// generic has the kernels in plain Go. All implementations of the kernels give the same bits. The conversion
+// float32(x*y) in them keeps the compiler from fusing a product with a sum, which would round differently.
 var generic = kernels{
 	name:  "generic",
 	lanes: 1,
@@ -57,12 +57,12 @@ var generic = kernels{
 	rounds: roundKernels{widenGeneric, roundGeneric},
 }
 
-// grads returns the n gradients at p as a slice.
+// grads returns the n gradients at address p as a slice of fp32 values or of the bits of bf16 values.
 func grads[E float32 | uint16](p *byte, n int) []E {
 	return unsafe.Slice((*E)(unsafe.Pointer(p)), n)
 }
 
-// value returns a gradient as fp32.
+// value returns the gradient x, fp32 or the bits of a bf16, as fp32.
 func value[E float32 | uint16](x E) float32 {
 	switch x := any(x).(type) {
 	case uint16:
@@ -73,7 +73,7 @@ func value[E float32 | uint16](x E) float32 {
 	panic("optim: not a gradient")
 }
 
-// sumGeneric adds the squares of x to lanes. Element i goes to lane i % sumLanes.
+// sumGeneric adds the squares of x to partial sums: the square of element i goes to lanes[i % sumLanes].
 func sumGeneric[E float32 | uint16](x []E, lanes *[sumLanes]float64) {
 	for i, e := range x {
 		f := float64(value(e))

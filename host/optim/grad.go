@@ -10,18 +10,19 @@ import (
 	"mt/base/parallel"
 )
 
-// Grad is a gradient in host memory: of a layer's flat element space, of one tensor, or of some rows of a tensor.
+// Grad is a gradient in host memory. It belongs to a whole layer (its flat element space: all tensors one after the
+// other), to one tensor, or to some rows of a tensor.
 type Grad struct {
 	Data  []byte // Elems elements, aligned to their size
 	BF16  bool   // bf16 elements; false: fp32
 	Elems int64
-	// Sparse: Data has the gradients of the rows IDs of a tensor, in strictly rising order. All other rows have zero
-	// gradients.
+	// Sparse: Data has only the gradients of some rows of a tensor, whose numbers IDs has in strictly rising order. The
+	// gradients of all other rows are zero.
 	Sparse bool
 	IDs    []int32
 }
 
-// OfRows returns g as the gradient of the rows ids of a table.
+// OfRows returns g as the gradient of some rows of a table. ids has the numbers of the rows, in strictly rising order.
 func (g Grad) OfRows(ids []int32) Grad {
 	g.Sparse, g.IDs = true, ids
 	return g
@@ -35,7 +36,7 @@ func (g Grad) size() int64 {
 	return 4
 }
 
-// kind returns the gradient kind for kernels.
+// kind returns the kind of gradient by which kernels are chosen: fp32 or bf16.
 func (g Grad) kind() gradKind {
 	if g.BF16 {
 		return gradBF16
@@ -43,8 +44,8 @@ func (g Grad) kind() gradKind {
 	return gradF32
 }
 
-// Check panics unless g has at least elems elements, enough memory and proper alignment. The panic's message begins
-// with the text in what.
+// Check panics unless g has at least elems elements, enough memory for them and proper alignment. The panic's message
+// begins with what, the name of the operation.
 func (g Grad) Check(what string, elems int64) {
 	if g.Elems < elems || int64(len(g.Data)) < g.Elems*g.size() {
 		panic(fmt.Sprintf("optim: %s: gradient of %d elements in %d bytes, wanted %d elements", what, g.Elems, len(g.Data), elems))
@@ -63,7 +64,7 @@ func (g Grad) Part(at, n int64) Grad {
 	return Grad{Data: g.Data[at*size : (at+n)*size], BF16: g.BF16, Elems: n}
 }
 
-// View returns the memory b as a slice of E. It panics if b is not aligned.
+// View returns memory b as a slice of uint16 or float32. It panics if b is not aligned for E.
 func View[E uint16 | float32](b []byte) []E {
 	var e E
 	size := int(unsafe.Sizeof(e))
@@ -77,7 +78,7 @@ func View[E uint16 | float32](b []byte) []E {
 	return unsafe.Slice((*E)(p), len(b)/size)
 }
 
-// CheckIDs panics unless ids rise strictly and are below rows.
+// CheckIDs panics unless ids rise strictly and are smaller than rows. The panic's message begins with what.
 func CheckIDs(what string, ids []int32, rows int) {
 	for i, id := range ids {
 		if id < 0 || int(id) >= rows || i > 0 && id <= ids[i-1] {
@@ -86,11 +87,12 @@ func CheckIDs(what string, ids []int32, rows int) {
 	}
 }
 
-// rowRun is a run of consecutive rows.
+// rowRun is a run of n consecutive rows of a table, from row number row on.
 type rowRun struct{ row, n int }
 
-// runs cuts the rows [row, end) into runs. The rows of a run are either all in ids or all missing. With each run it
-// yields the index in ids of the first row, or −1.
+// runs cuts the rows [row, end) of a table into runs of consecutive rows. The rows of a run are either all in ids,
+// which rise strictly, or all missing there. With each run it yields the index in ids of the run's first row; −1 if the
+// rows are missing.
 func runs(ids []int32, row, end int) iter.Seq2[int, rowRun] {
 	return func(yield func(int, rowRun) bool) {
 		at := sort.Search(len(ids), func(i int) bool { return int(ids[i]) >= row })
@@ -115,7 +117,8 @@ func runs(ids []int32, row, end int) iter.Seq2[int, rowRun] {
 	}
 }
 
-// sumLanes is the number of partial sums of a block. Element i of the block goes to partial sum i % sumLanes.
+// sumLanes is the number of partial sums of a block of elements. Element i of the block is added to partial sum i %
+// sumLanes.
 const sumLanes = 32
 
 // SumSquares returns the sum of the squares of g in float64. Its partition depends on the length alone. Blocks of 32768
@@ -145,12 +148,14 @@ func SumSquares(pool *parallel.Pool, g Grad) float64 {
 	return sum
 }
 
-// AllFinite reports whether all elements with the given SumSquares are finite.
+// AllFinite reports whether all elements of a gradient are finite. sumSquares is the result of SumSquares for the
+// gradient.
 func AllFinite(sumSquares float64) bool {
 	return !math.IsNaN(sumSquares) && !math.IsInf(sumSquares, 0)
 }
 
-// fold adds the partial sums of a block in a tree.
+// fold adds up the partial sums of a block in a tree and returns the total. The order of the additions is fixed, so the
+// bits are too.
 func fold(lanes *[sumLanes]float64) float64 {
 	for half := sumLanes / 2; half > 0; half /= 2 {
 		for i := range half {
@@ -160,19 +165,21 @@ func fold(lanes *[sumLanes]float64) float64 {
 	return lanes[0]
 }
 
-// Split splits the bits of an fp32 value: hi is the bf16 image, rounded half up in magnitude, and lo the signed rest.
-// Join restores the bits exactly. For finite values above the largest bf16, hi is an infinity. For some NaNs hi is not
-// a NaN: NaNs whose bits are next to those of an infinity or of the other sign.
+// Split splits the bits of an fp32 value into two halves. hi is the value rounded to bf16, with ties away from zero. lo
+// is the signed rest, with which Join restores the bits exactly.
+//
+// For finite values above the largest bf16, hi is an infinity. For some NaNs hi is not a NaN: NaNs whose bits are next
+// to the bits of an infinity, or of a number with the other sign.
 func Split(bits uint32) (hi, lo uint16) {
 	return uint16((bits + 1<<15) >> 16), uint16(bits)
 }
 
-// Join is the inverse of Split.
+// Join returns the bits of the fp32 value that Split has split into hi and lo.
 func Join(hi, lo uint16) uint32 {
 	return uint32(hi)<<16 + uint32(int32(int16(lo)))
 }
 
-// SplitRow applies Split to each element of src.
+// SplitRow applies Split to each element of src and writes the halves to hi and lo.
 func SplitRow(hi, lo []uint16, src []float32) {
 	hi, lo = hi[:len(src)], lo[:len(src)]
 	for i, x := range src {
@@ -180,7 +187,7 @@ func SplitRow(hi, lo []uint16, src []float32) {
 	}
 }
 
-// JoinRow applies Join to each element of hi and lo.
+// JoinRow applies Join to each pair of elements of hi and lo and writes the values to dst.
 func JoinRow(dst []float32, hi, lo []uint16) {
 	hi, lo = hi[:len(dst)], lo[:len(dst)]
 	for i := range dst {

@@ -2,14 +2,15 @@ package optim
 
 import "mt/model"
 
-// Group has the update settings of one group of tensors (model.Stored.Group).
+// Group has the settings for a group of tensors, which a parameter's stored tensors belong to by number
+// (model.Stored.Group).
 type Group struct {
 	Scale       float64 // factor of the run's learning rate
 	WeightDecay float64 // replaces the optimizer's weight decay
 }
 
-// Grouped is the optimizer in field By with options by group: tensors of a group use the group's learning rate and
-// weight decay. All other tensors are updated without change.
+// Grouped is an optimizer that updates like the one in field By, with settings by group: tensors of a group use the
+// group's learning rate and weight decay. All other tensors are updated as By would update them.
 type Grouped struct {
 	By     Elementwise
 	Groups *Groups
@@ -42,7 +43,8 @@ func (g Grouped) arithmetic(r Rate) *arithmetic {
 	return by
 }
 
-// of returns the arithmetic of the elements [at, at+n) of parameter p. The range ends with their stored tensor.
+// of returns the arithmetic of the group to which element at of parameter p belongs. n is the number of elements from
+// at to the end of the element's stored tensor; they all have this arithmetic.
 func (a *arithmetic) of(p model.Param, at int64) (by *arithmetic, n int64) {
 	s, end := storedAt(p, at)
 	if s.Group == 0 {
@@ -51,8 +53,9 @@ func (a *arithmetic) of(p model.Param, at int64) (by *arithmetic, n int64) {
 	return a.groups[s.Group-1], end - at
 }
 
-// storedAt returns the stored tensor of parameter p that contains element at, and the end of its elements. A parameter
-// without stored tensors counts as one tensor without a name.
+// storedAt returns the stored tensor of parameter p in which element at lies. end is the first element after this
+// tensor. One parameter may hold several tensors of a checkpoint, such as q, k and v. A parameter without stored
+// tensors counts as one tensor without a name.
 func storedAt(p model.Param, at int64) (s model.Stored, end int64) {
 	s.Rows = p.Rows
 	for _, t := range p.Stored {

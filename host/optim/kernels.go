@@ -16,7 +16,7 @@ const (
 	gradKinds
 )
 
-// rule selects the element update of a kernel.
+// rule selects the formula by which a kernel updates an element.
 type rule uint8
 
 const (
@@ -29,12 +29,13 @@ const (
 	rules
 )
 
-// coefs has the factors of an update, in the order in which the rule's kernels read them.
+// coefs has the factors of an update, in the order in which the kernels of the rule read them.
 type coefs = [8]float32
 
-// plainKernel updates n elements of an fp32 tensor, and splitKernel n elements of a split weight (hi and lo). Moments
-// that the rule lacks are not accessed. prepareKernel updates the momentum of a matrix and writes the matrix to
-// orthogonalize. n is a multiple of kernels.lanes.
+// Types of kernels. A plainKernel updates n elements of a tensor of fp32 weights w. A splitKernel updates n elements of
+// split weights, whose halves are hi and lo. Neither accesses moments (m and v) that the rule lacks. A prepareKernel
+// updates n elements of a matrix's momentum m and writes the matrix to orthogonalize to memory at to. n is a multiple
+// of kernels.lanes.
 type (
 	plainKernel   func(w, m, v *float32, grad *byte, n int, c *coefs)
 	splitKernel   func(hi, lo *uint16, m, v *float32, grad *byte, n int, c *coefs)
@@ -42,8 +43,8 @@ type (
 	sumKernel     func(x *byte, n int, lanes *[sumLanes]float64) // n is a multiple of sumLanes
 )
 
-// codeKernels convert n numbers to codes and back. decode and encode use one byte for a code; decode16 and encode16 use
-// four bits, the first code in the lower half of a byte. n is a multiple of 128.
+// codeKernels convert n numbers to codes and back. decode and encode use one byte for each code. decode16 and encode16
+// use four bits, with the first code in the lower half of a byte. n is a multiple of 128.
 type codeKernels struct {
 	decode, decode16 decoder
 	encode, encode16 encoder
@@ -55,28 +56,28 @@ type (
 	encoder func(b *codebook, x *float32, codes *byte, n int, scale *float32)
 )
 
-// roundKernels convert n numbers between bf16 and fp32. round rounds stochastically: n/4 SplitMix64 states give random
-// bits for four numbers each. states has the first eight; each later state is its predecessor plus gamma. n is a
-// multiple of roundElems.
+// roundKernels convert n numbers between bf16 and fp32. round rounds stochastically: it takes random bits from n/4 states
+// of the generator SplitMix64, each for four numbers. states has the first eight states; each later state is its
+// predecessor plus gamma. n is a multiple of roundElems.
 type roundKernels struct {
 	widen func(from *uint16, to *float32, n int)
 	round func(from *float32, to *uint16, n int, states *[roundElems / 4]uint64)
 }
 
-// kernels is the implementation for one instruction set.
+// kernels has the kernels for one instruction set.
 type kernels struct {
 	name  string
 	lanes int // elements that a kernel processes at a time; generic updates the rest
 	plain [rules][gradKinds]plainKernel
 	split [rules][gradKinds]splitKernel
-	// prepare is indexed by the type of the gradient and the type of the output.
+	// prepare is indexed by the types of the gradient and of the matrix that a kernel writes.
 	prepare [gradZero][gradZero]prepareKernel
 	sum     [gradKinds]sumKernel // no kernel for gradZero
 	codes   codeKernels
 	rounds  roundKernels
 }
 
-// active is the implementation in use.
+// active has the kernels in use.
 var active = choose(os.Getenv("MT_CPU"), available())
 
 // Level names the instruction set in use: "avx512vbmi", "avx512", "avx2", "neon" or "generic". The environment variable
@@ -92,8 +93,8 @@ func Levels() []string {
 	return names
 }
 
-// Use selects one of Levels as the instruction set and returns the previous one. It serves comparisons; nothing else
-// may use this package at the same time.
+// Use selects one of Levels as the instruction set and returns the one used before. Tests and benchmarks use it to
+// compare instruction sets. Nothing else may use this package at the same time.
 func Use(level string) (before string) {
 	for _, k := range available() {
 		if k.name == level {
@@ -104,7 +105,8 @@ func Use(level string) (before string) {
 	panic(fmt.Sprintf("optim: instruction set %q: there are %v", level, Levels()))
 }
 
-// choose returns the first available kernels that limit allows. available is sorted by speed and ends with generic.
+// choose returns the fastest kernels that limit, the value of MT_CPU, allows. available is sorted by speed, fastest
+// first, and ends with generic. A limit that names no instruction set is ignored.
 func choose(limit string, available []*kernels) *kernels {
 	rank := map[string]int{"generic": 0, "avx2": 1, "neon": 1, "avx512": 2, "avx512vbmi": 3}
 	most, limited := rank[limit]
@@ -116,7 +118,8 @@ func choose(limit string, available []*kernels) *kernels {
 	return &generic
 }
 
-// move updates n elements by a rule. m and v are the moments; nil: the rule has none.
+// move updates n elements of the weights x by a rule, with the factors c. m and v are the elements' moments; nil: the
+// rule has none. grad points to the first gradient.
 func (k *kernels) move(by rule, x weightAt, m, v *float32, kind gradKind, grad *byte, n int, c *coefs) {
 	whole := n / k.lanes * k.lanes
 	if whole > 0 {
@@ -127,7 +130,7 @@ func (k *kernels) move(by rule, x weightAt, m, v *float32, kind gradKind, grad *
 	}
 }
 
-// moveWhole is move for an n that is a multiple of k.lanes.
+// moveWhole is move for an n that is a multiple of k.lanes, the number of elements that a kernel processes at a time.
 func (k *kernels) moveWhole(by rule, x weightAt, m, v *float32, kind gradKind, grad *byte, n int, c *coefs) {
 	if x.hi != nil {
 		k.split[by][kind](x.hi, x.lo, m, v, grad, n, c)
@@ -136,7 +139,8 @@ func (k *kernels) moveWhole(by rule, x weightAt, m, v *float32, kind gradKind, g
 	}
 }
 
-// prepared updates n elements of a matrix's momentum and writes the elements of the matrix to orthogonalize.
+// prepared updates n elements of a matrix's momentum m by the gradient grad. It writes these elements of the matrix to
+// orthogonalize to out, in type to (fp32 or bf16).
 func (k *kernels) prepared(m *float32, kind gradKind, grad *byte, to gradKind, out *byte, n int, c *coefs) {
 	whole := n / k.lanes * k.lanes
 	if whole > 0 {
@@ -147,7 +151,7 @@ func (k *kernels) prepared(m *float32, kind gradKind, grad *byte, to gradKind, o
 	}
 }
 
-// sumSquares returns the sum of squares of a block of n elements.
+// sumSquares returns the sum of squares of a block of n gradients at x.
 func (k *kernels) sumSquares(kind gradKind, x *byte, n int) float64 {
 	var lanes [sumLanes]float64
 	whole := n / sumLanes * sumLanes
@@ -168,7 +172,7 @@ func skip[E any](p *E, n int) *E {
 	return (*E)(unsafe.Add(unsafe.Pointer(p), n*int(unsafe.Sizeof(*p))))
 }
 
-// skipGrad returns a pointer n gradients after p.
+// skipGrad returns a pointer n gradients after p. It returns nil for gradients that are all zero, and so not in memory.
 func skipGrad(kind gradKind, p *byte, n int) *byte {
 	switch kind {
 	case gradF32:

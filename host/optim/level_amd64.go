@@ -4,7 +4,7 @@ package optim
 
 import "golang.org/x/sys/cpu"
 
-// available lists the implementations that this machine can run, fastest first.
+// available lists the kernels that this machine can run, fastest first.
 func available() []*kernels {
 	var found []*kernels
 	if x := &cpu.X86; x.HasAVX512F && x.HasAVX512BW && x.HasAVX512DQ && x.HasAVX512VL {
@@ -19,7 +19,7 @@ func available() []*kernels {
 	return append(found, &generic)
 }
 
-// avx512vbmi is avx512 with kernels that keep 8-bit codebooks in registers.
+// avx512vbmi has the kernels of avx512, but with faster ones for 8-bit codes. These keep the codebook in registers.
 var avx512vbmi = func() kernels {
 	k := avx512
 	k.name = "avx512vbmi"
@@ -82,7 +82,8 @@ var avx2 = kernels{
 	rounds:  roundKernels{widenAVX2, roundAVX2},
 }
 
-// encodeSixteen encodes 4-bit codes with the codebook's table in registers (see sixteen).
+// encodeSixteen is the kernel that encodes numbers in 4-bit codes, with the codebook's table in registers (see the type
+// sixteen).
 func encodeSixteen(b *codebook, x *float32, codes *byte, n int, scale *float32) {
 	s := &b.sixteen
 	encode16AVX512(&s.words, s.least, s.offset, s.lowerBits, x, codes, n, scale)

@@ -2,8 +2,8 @@
 
 package optim
 
-// available lists the implementations that this machine can run, fastest first. Every arm64 processor that Go supports
-// has NEON.
+// available lists the kernels that this machine can run, fastest first. Every arm64 processor that Go supports has
+// NEON.
 func available() []*kernels { return []*kernels{&neon, &generic} }
 
 var neon = kernels{

@@ -2,5 +2,5 @@
 
 package optim
 
-// available lists the implementations that this machine can run.
+// available lists the kernels that this machine can run: only those in plain Go.
 func available() []*kernels { return []*kernels{&generic} }

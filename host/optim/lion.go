@@ -38,7 +38,7 @@ func (o Lion) decaying(by float64) Elementwise {
 	return o
 }
 
-// arithmetic returns the factors clip, decay, β1, 1−β1, β2, 1−β2, lr.
+// arithmetic returns Lion's update of an element, with these factors in order: clip, decay, β1, 1−β1, β2, 1−β2, lr.
 func (o Lion) arithmetic(r Rate) *arithmetic {
 	c := coefs{r.Clip, 1, float32(o.Beta1), float32(1 - o.Beta1), float32(o.Beta2), float32(1 - o.Beta2), float32(r.LR)}
 	by := &arithmetic{rule: lionRule, still: c, decays: c}
@@ -58,7 +58,7 @@ func lionStrip(w, m, g []float32, c *coefs) {
 	}
 }
 
-// normal returns x, or 0 for a subnormal x. See expMask.
+// normal returns x, but 0 if x is subnormal. Arithmetic with subnormal numbers is slow (see expMask).
 func normal(x float32) float32 {
 	if math.Float32bits(x)&expMask == 0 {
 		return 0

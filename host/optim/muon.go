@@ -35,13 +35,13 @@ type Muon struct {
 // Adjust selects how a matrix's learning rate depends on its shape (rows, cols).
 type Adjust string
 
-// Adjustments, with torch's names.
+// The adjustments, with the names that torch.optim.Muon gives them.
 const (
 	Original      Adjust = "original"        // √max(1, rows/cols)
 	MatchRMSAdamW Adjust = "match_rms_adamw" // 0.2·√max(rows, cols): step sizes similar to AdamW's
 )
 
-// of returns the factor for a matrix's learning rate.
+// of returns the factor that adjusts the learning rate of a matrix with this many rows and columns.
 func (a Adjust) of(rows, cols int) float64 {
 	if a == MatchRMSAdamW {
 		return 0.2 * math.Sqrt(float64(max(rows, cols)))
@@ -49,7 +49,7 @@ func (a Adjust) of(rows, cols int) float64 {
 	return math.Sqrt(max(1, float64(rows)/float64(cols)))
 }
 
-// momentum is the plane of a matrix's momentum.
+// momentum is the plane that stores the momentum of matrices in fp32.
 var momentum = moment{Plane{Name: "momentum", DType: F32, Kind: "moments", Of: "Muon"}, true}
 
 // Matrix is a matrix that Muon orthogonalizes as a whole, one tensor as in PyTorch. A parameter that mt stacks (q, k
@@ -63,13 +63,13 @@ type Matrix struct {
 // Elems is the number of elements of m.
 func (m Matrix) Elems() int64 { return int64(m.Rows) * int64(m.Cols) }
 
-// OfMatrices reports whether Muon treats p as matrices. Embedding, head and router are excluded, because they select
-// rows and do not map one space to another.
+// OfMatrices reports whether Muon updates parameter p as matrices. It excludes embeddings, head and router. They look
+// up or score rows and do not map one space to another.
 func OfMatrices(p model.Param) bool {
 	return p.Dims == 2 && !p.F32 && p.Role != model.RoleEmbed && p.Role != model.RolePositions && p.Role != model.RoleLMHead
 }
 
-// Matrices lists the matrices of the tensors that l owns, in order.
+// Matrices lists the matrices among the parameters that layer l owns and trains, in order.
 func Matrices(l model.Layout) (out []Matrix) {
 	for t, tl := range l.Tensors {
 		if tl.Ref || tl.Frozen || !OfMatrices(tl.Param) {
@@ -93,10 +93,10 @@ func (m Muon) Planes(p Piece) []Plane {
 	return []Plane{momentum.Plane}
 }
 
-// codes returns the quantization of the momentum; Bits must not be 0.
+// codes returns how the momentum is quantized. Bits must not be 0.
 func (m Muon) codes() Quantised { return Quantised{Bits: m.Bits} }
 
-// Units implements Optimizer. It returns the units of parameters that are not matrices; Matrices returns the matrices.
+// Units implements Optimizer. It returns units only for parameters that are not matrices. Matrices lists the others.
 func (m Muon) Units(l model.Layout) (out []Unit) {
 	for _, u := range m.Others.Units(l) {
 		if !OfMatrices(l.Tensors[u.Tensor].Param) {
@@ -106,7 +106,7 @@ func (m Muon) Units(l model.Layout) (out []Unit) {
 	return out
 }
 
-// At implements Optimizer for the units, which are updated by Others.
+// At implements Optimizer. It applies to the units, so it returns the update of Others.
 func (m Muon) At(r Rate) Update {
 	r.LR *= m.OthersScale
 	return m.Others.At(r)
@@ -121,13 +121,13 @@ type MatrixUpdate struct {
 	step int64   // see Rate
 }
 
-// MatricesAt prepares updates of matrices at one learning rate.
+// MatricesAt returns the update of matrices with learning rate, step and clipping factor r.
 func (m Muon) MatricesAt(r Rate) *MatrixUpdate {
 	return &MatrixUpdate{of: m, clip: r.Clip, lr: r.LR, step: r.Step}
 }
 
-// Prepare updates the momentum of elements [at, at+n) of matrix x by their gradient g. It writes the input of the
-// orthogonalization to the last argument. If the momentum is stored in codes, at and n must be whole blocks.
+// Prepare updates the momentum of elements [at, at+n) of matrix x by their gradient g. It writes the matrix to
+// orthogonalize to the argument to. If the momentum is stored in codes, at and n must be multiples of the block size.
 func (u *MatrixUpdate) Prepare(x Matrix, at, n int64, w Weight, planes []State, g, to Grad) {
 	g.Check("prepare a matrix", n)
 	to.Check("prepare a matrix", n)
@@ -153,15 +153,16 @@ func (u *MatrixUpdate) Prepare(x Matrix, at, n int64, w Weight, planes []State, 
 	}
 }
 
-// factors returns clip, the lerp factors of the momentum, the lerp factors of Nesterov momentum, and a mask with all
-// bits set for Nesterov momentum.
+// factors returns the factors of the rule in order: clip, two factors for lerp of the momentum, two for lerp of
+// Nesterov's momentum, and a mask, whose bits are set if Nesterov's momentum is used.
 func (u *MatrixUpdate) factors() *coefs {
 	part, far := lerpFactors(float32(1 - u.of.Momentum))
 	ahead, farAhead := lerpFactors(float32(u.of.Momentum))
 	return &coefs{u.clip, part, far, ahead, farAhead, mask(u.of.Nesterov)}
 }
 
-// prepareStrip updates the momentum m by the gradients g and sets out to the matrix elements to orthogonalize.
+// prepareStrip updates a strip (a run of elements) of the momentum m by the gradients g. It sets out to the elements of
+// the matrix to orthogonalize.
 func prepareStrip(m, g, out []float32, c *coefs) {
 	clip, part, far, ahead, farAhead, nesterov := c[0], c[1], masked(c[2]), c[3], masked(c[4]), masked(c[5])
 	m, g = m[:len(out)], g[:len(out)]
@@ -176,7 +177,7 @@ func prepareStrip(m, g, out []float32, c *coefs) {
 	}
 }
 
-// Apply updates the weights of elements [at, at+n) of matrix x by o, their part of the orthogonalized matrix.
+// Apply updates the weights of elements [at, at+n) of matrix x. o has these elements of the orthogonalized matrix.
 func (u *MatrixUpdate) Apply(x Matrix, at, n int64, w Weight, o Grad) {
 	o.Check("apply to a matrix", n)
 	lr, decay := u.rate(w.Layout.Tensors[x.Tensor].Param, x.At)
@@ -187,8 +188,8 @@ func (u *MatrixUpdate) Apply(x Matrix, at, n int64, w Weight, o Grad) {
 	all.move(x.At+at, n, o.kind(), o.at(0))
 }
 
-// rate returns the learning rate (without the adjustment to the shape) and the weight decay for the matrix that begins
-// at element at of p.
+// rate returns the learning rate and the weight decay for the matrix that begins at element at of parameter p. The
+// learning rate is not yet adjusted to the matrix's shape.
 func (u *MatrixUpdate) rate(p model.Param, at int64) (lr, decay float64) {
 	if s, _ := storedAt(p, at); s.Group > 0 && u.of.Groups != nil {
 		g := (*u.of.Groups)[s.Group-1]

@@ -10,14 +10,14 @@ import (
 // DType is the type of the values of a plane.
 type DType uint8
 
-// Types of planes.
+// Types of the values of planes.
 const (
 	F32 DType = iota
 	U8        // 8-bit code
 	U4        // 4-bit code; the lower half of a byte is the first of two
 )
 
-// Bytes returns the size of n values. n must be even if two values share a byte.
+// Bytes returns the size of n values. n must be even for U4, because two values share a byte.
 func (d DType) Bytes(n int64) int64 { return n * [...]int64{F32: 8, U8: 2, U4: 1}[d] / 2 }
 
 func (d DType) String() string { return [...]string{F32: "fp32", U8: "8-bit", U4: "4-bit"}[d] }
@@ -31,7 +31,7 @@ type Plane struct {
 	Of    string // owner of the plane: "AdamW"
 }
 
-// values returns how many values the plane has for n elements. The elements begin at the start of a piece or block.
+// values returns how many values the plane has for n elements, which begin at the start of a piece or of a block.
 func (p Plane) values(n int64) int64 {
 	if p.Block > 1 {
 		n = (n + p.Block - 1) / p.Block
@@ -55,7 +55,8 @@ func (p Piece) Elems() int64 { return int64(p.Rows) * int64(p.Param.Cols) }
 // At returns the first element of the piece in its parameter.
 func (p Piece) At() int64 { return int64(p.Row) * int64(p.Param.Cols) }
 
-// Pieces returns the pieces of a parameter, in order. A parameter that no checkpoint stores is a single piece.
+// Pieces returns the pieces of a parameter, in order. A parameter that is stored in no checkpoint, and so is not
+// divided into tensors, is a single piece.
 func Pieces(p model.Param) []Piece {
 	if len(p.Stored) == 0 {
 		return []Piece{{p, 0, p.Rows}}
@@ -73,11 +74,12 @@ const PageBytes = 4096
 // Pages rounds bytes up to whole pages, the host memory that a tile or plane of this size takes.
 func Pages(bytes int64) int64 { return (bytes + PageBytes - 1) / PageBytes * PageBytes }
 
-// Planes returns the planes that an optimizer keeps for a piece. If several pieces of a layer have the same plane,
-// their values are in one plane of the layer. A nil Planes keeps none, and weights cannot be updated.
+// Planes returns the planes that an optimizer keeps for a piece. A nil Planes keeps none; weights cannot be updated then.
+// If several pieces of a layer have equal planes, their values are in one plane of the layer.
 type Planes func(Piece) []Plane
 
-// Placed is a plane of one layer. It has the values of the pieces that have the plane, in order.
+// Placed is a plane of one layer, with the places of its values. It has the values of those pieces that have the plane,
+// in order.
 type Placed struct {
 	Plane
 	Values int64     // number of values, including padding
@@ -88,8 +90,8 @@ type Placed struct {
 // Bytes returns the size of the plane.
 func (p *Placed) Bytes() int64 { return p.DType.Bytes(p.Values) }
 
-// Piece returns the index of the first value, and the number of values, of piece i of a tensor of layer l. The number
-// is 0 if the piece does not have the plane.
+// Piece returns the index in the plane of the first value of a piece, and the number of the piece's values. i is the
+// number of the piece in a tensor of layer l. The number of values is 0 if the piece does not have the plane.
 func (p *Placed) Piece(l model.Layout, tensor, i int) (first, n int64) {
 	if first = p.first[tensor][i]; first < 0 {
 		return 0, 0
@@ -97,20 +99,20 @@ func (p *Placed) Piece(l model.Layout, tensor, i int) (first, n int64) {
 	return first, p.values(Pieces(l.Tensors[tensor].Param)[i].Elems())
 }
 
-// Range returns the range of values that belong to a share of layer l. The ranges of all ranks are adjacent and cover
-// the plane.
+// Range returns the range [from, to) of the plane's values that belong to share s (a rank's part) of layer l. The
+// ranges of all ranks are adjacent and cover the plane.
 func (p *Placed) Range(l model.Layout, s Share) (from, to int64) {
 	return p.after(l, s.From), p.after(l, s.To)
 }
 
-// ShareBytes returns the size of the part of the plane that belongs to a share of layer l.
+// ShareBytes returns the size of the part of the plane that belongs to share s (a rank's part) of layer l.
 func (p *Placed) ShareBytes(l model.Layout, s Share) int64 {
 	from, to := p.Range(l, s)
 	return p.DType.Bytes(to - from)
 }
 
-// after returns the index of the plane's first value for elements from e on, in the layer's flat element space. e must
-// be the start of a unit or the end of the layer.
+// after returns the index of the plane's first value for element e or a later one. e counts over all tensors of the
+// layer one after the other. It must be the start of a unit or the end of the layer.
 func (p *Placed) after(l model.Layout, e int64) int64 {
 	if e == 0 {
 		return 0
@@ -129,7 +131,8 @@ func (p *Placed) after(l model.Layout, e int64) int64 {
 	return p.Values
 }
 
-// Of lists the planes of a layer, each once. It goes through the pieces of the owned, trained parameters in order.
+// Of lists the planes of a layer, each once, in the order in which the parameters use them. Only parameters that the
+// layer owns and trains have planes.
 func (f Planes) Of(l model.Layout) []Placed {
 	var out []Placed
 	for t, tl := range l.Tensors {
@@ -158,8 +161,8 @@ func (f Planes) Of(l model.Layout) []Placed {
 	return out
 }
 
-// absent returns two tables for the pieces of layer l, by tensor and piece: −1 (no values), and the first element of
-// the piece in its tensor.
+// absent makes two tables for a new plane of layer l, indexed by tensor and piece. first has −1 everywhere: no piece
+// has values yet. at has the first element of each piece in its tensor.
 func absent(l model.Layout) (first, at [][]int64) {
 	first, at = make([][]int64, len(l.Tensors)), make([][]int64, len(l.Tensors))
 	for t, tl := range l.Tensors {
@@ -180,11 +183,11 @@ func (f Planes) Bytes(l model.Layout) (bytes int64) {
 	return bytes
 }
 
-// UpdateBytes returns the bytes that an update of layer l reads and writes: the weights and all planes.
+// UpdateBytes returns how many bytes an update of layer l moves: it reads and writes the weights and all planes.
 func (f Planes) UpdateBytes(l model.Layout) int64 { return 2 * (MasterBytes(l) + f.Bytes(l)) }
 
-// MasterBytes returns the size of the master weights of layer l: 4 bytes an element, or the tile's size for bf16 master
-// weights.
+// MasterBytes returns the size of the master weights of layer l: 4 bytes for each element. If the master weights are
+// bf16, it is the size of the tile.
 func MasterBytes(l model.Layout) int64 {
 	if l.BF16Master {
 		return l.TileBytes
@@ -192,26 +195,27 @@ func MasterBytes(l model.Layout) int64 {
 	return 4 * l.Elems
 }
 
-// State is the memory of one plane of one layer, or of the rank's share of it.
+// State is the memory of one plane of a layer: of the whole plane, or of the part that belongs to the rank's share.
 type State struct {
 	Placed
 	From int64  // index in the plane of the first value in Data: the start of the rank's share
 	Data []byte // the values of the rank's share or of the whole layer, aligned to the value size
 }
 
-// NewState returns the memory of plane p for a share of layer l. take allocates it.
+// NewState returns the memory of plane p for share s (a rank's part) of layer l. take allocates memory of a given size.
 func NewState(p Placed, l model.Layout, s Share, take func(bytes int64) []byte) State {
 	from, _ := p.Range(l, s)
 	return State{Placed: p, From: from, Data: take(p.ShareBytes(l, s))}
 }
 
-// Part returns the memory of n values, the first with index place in the plane.
+// Part returns the memory of n values of the plane. place is the index of the first one in the whole plane.
 func (s *State) Part(place, n int64) []byte {
 	at := s.DType.Bytes(place - s.From)
 	return s.Data[at:][:s.DType.Bytes(n)]
 }
 
-// Of returns the memory of the values for unit u of layer l; nil if the unit's piece has none.
+// Of returns the memory of the values for unit u of layer l; nil if the unit's piece of a tensor has no values in the
+// plane.
 func (s *State) Of(l *model.Layout, u Unit) []byte {
 	for i, p := range Pieces(l.Tensors[u.Tensor].Param) {
 		if at := u.At - p.At(); at >= 0 && at < p.Elems() && s.first[u.Tensor][i] >= 0 {
@@ -221,7 +225,7 @@ func (s *State) Of(l *model.Layout, u Unit) []byte {
 	return nil
 }
 
-// find returns the plane with the given name and type. It panics if there is none.
+// find returns the plane among planes with this name and type. It panics if there is none.
 func find(planes []State, name string, d DType) *State {
 	for i := range planes {
 		if p := &planes[i]; p.Name == name && p.DType == d {
@@ -231,8 +235,8 @@ func find(planes []State, name string, d DType) *State {
 	panic(fmt.Sprintf("optim: an update of weights without the plane %q", name))
 }
 
-// Floats returns the fp32 values for the elements [at, at+n) of one tensor. All pieces with these elements must have
-// the plane.
+// Floats returns the fp32 values of the plane for the elements [at, at+n) of a tensor. All pieces to which these
+// elements belong must have the plane.
 func (s *State) Floats(tensor int, at, n int64) []float32 {
 	i := len(s.at[tensor]) - 1
 	for i > 0 && s.at[tensor][i] > at {

@@ -16,16 +16,17 @@ type Quantised struct {
 	Bits int // 8 or 4
 }
 
-// leastQuantised is the minimum number of elements of a piece with quantized moments.
+// leastQuantised is the smallest number of elements of a piece whose moments are quantized.
 const leastQuantised = 4096
 
-// coded reports whether the moments of p are quantized.
+// coded reports whether the moments of piece p are quantized: p must be large enough and consist of whole blocks.
 func (q Quantised) coded(p Piece) bool {
 	n := p.Elems()
 	return n >= leastQuantised && n%schemes[q.Bits].block == 0
 }
 
-// codesOf and scalesOf return the planes of a quantized moment.
+// codesOf and scalesOf return the two planes in which a quantized moment is stored: its codes, and a scale for each
+// block.
 func (q Quantised) codesOf(m moment) Plane {
 	return Plane{Name: m.Name + "_codes", DType: schemes[q.Bits].codes, Kind: m.Kind, Of: m.Of}
 }
@@ -34,7 +35,7 @@ func (q Quantised) scalesOf(m moment) Plane {
 	return Plane{Name: m.Name + "_scales", DType: F32, Block: schemes[q.Bits].block, Kind: m.Kind, Of: m.Of}
 }
 
-// stateOf returns the codes and scales of a moment for unit u of layer l.
+// stateOf returns the codes and scales of moment m for unit u of layer l, as views of the memory in planes.
 func (q Quantised) stateOf(m moment, planes []State, l *model.Layout, u Unit) (codes []byte, scales []float32) {
 	k, f := q.codesOf(m), q.scalesOf(m)
 	return find(planes, k.Name, k.DType).Of(l, u), View[float32](find(planes, f.Name, f.DType).Of(l, u))
@@ -52,7 +53,7 @@ func (q Quantised) Planes(p Piece) []Plane {
 	return out
 }
 
-// Units implements Optimizer. No unit crosses the end of a piece.
+// Units implements Optimizer. No unit crosses the end of a piece, because blocks do not.
 func (q Quantised) Units(l model.Layout) []Unit {
 	var units []Unit
 	for t, tl := range l.Tensors {
@@ -73,16 +74,17 @@ func (q Quantised) At(r Rate) Update {
 	return &codedUpdate{q, elementUpdate{q.By.moments(), q.By.arithmetic(r), r.Step}}
 }
 
-// codedUpdate is an Update with quantized moments. Pieces whose moments are not quantized use the field f32.
+// codedUpdate is the Update of an optimizer with quantized moments. Pieces whose moments are not quantized are updated
+// by the field f32.
 type codedUpdate struct {
 	of  Quantised
 	f32 elementUpdate
 }
 
-// stripCoded is the number of elements decoded at a time, in whole blocks.
+// stripCoded is the number of elements that are decoded at a time. It is a multiple of the block size.
 const stripCoded = 2048
 
-// rooms caches scratch memory between updates.
+// rooms caches the scratch memory of updates between calls.
 var rooms = sync.Pool{New: func() any { return new(room) }}
 
 // Step implements Update.
@@ -119,7 +121,7 @@ func (c *codedUpdate) Step(u Unit, w Weight, planes []State, grad Grad) {
 	}
 }
 
-// pieceOf returns the piece of p that contains element at.
+// pieceOf returns the piece (a tensor as in PyTorch) of parameter p that contains element at.
 func pieceOf(p model.Param, at int64) Piece {
 	s, _ := storedAt(p, at)
 	return Piece{p, s.Row, s.Rows}

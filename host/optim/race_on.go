@@ -7,7 +7,8 @@ import (
 	"unsafe"
 )
 
-// announceRead reports a read by assembly to the race detector, which does not see assembly.
+// announceRead tells the race detector that assembly reads n elements from first on. The race detector does not see
+// what assembly does.
 func announceRead[E any](first *E, n int) {
 	var e E
 	if n > 0 {
@@ -15,7 +16,8 @@ func announceRead[E any](first *E, n int) {
 	}
 }
 
-// announceWrite reports a write by assembly to the race detector, which does not see assembly.
+// announceWrite tells the race detector that assembly writes n elements from first on. The race detector does not see
+// what assembly does.
 func announceWrite[E any](first *E, n int) {
 	var e E
 	if n > 0 {

@@ -8,8 +8,8 @@ import (
 // This file prepares codebooks for kernels that hold them in registers, because reading a table in memory for each
 // number is slower. The kernels find the same codes as the table.
 
-// registers is a codebook for such kernels. 4-bit codebooks use only the field sixteen; 8-bit codebooks use the other
-// fields.
+// registers is a codebook in the form that such kernels need. For 4-bit codes only the field sixteen is set, for 8-bit
+// codes only the other fields.
 type registers struct {
 	zero    uint64         // the code of 0
 	values  [4][256]byte   // the bytes of the values, by byte position, then code; the lowest byte first
@@ -18,7 +18,8 @@ type registers struct {
 	sixteen sixteen
 }
 
-// newRegisters prepares the codebook of values. from[c] is the smallest number with code c+1.
+// newRegisters makes the form of a codebook with these values for registers. from[c] is the smallest number with code
+// c+1.
 func newRegisters(values, from []float32) (r registers) {
 	zero := max(slices.Index(values, 0), 0)
 	if len(values) == 16 {
@@ -43,17 +44,18 @@ func newRegisters(values, from []float32) (r registers) {
 	return r
 }
 
-// linesOf approximates the index of the nearest magnitude by linear functions. If the i-th magnitude of a dynamic tree
-// is nearest to a number, base + slope·number rounds to i or to i + 1. Kernels round the result and compare with one
-// border.
+// linesOf makes tables by which a kernel finds the nearest magnitude of a dynamic tree without a search. They contain
+// linear functions of a number: if the i-th magnitude is nearest to the number, base + slope·number rounds to i or to i
+// + 1. The kernel rounds the result and then compares the number with one border.
 //
-// Between two powers of ten the magnitudes are equidistant: the line is i where the i-th begins to be the nearest, and
-// i + 1 where it ends. Just above a power of ten, the magnitude below is still the nearest until the next line is 0.2
-// past its integer. 1 is already the nearest when its line is a quarter short. So a line may be off by a quarter, and
-// fp32 rounding is far smaller.
+// Between two powers of ten the magnitudes are equidistant, so one line (linear function) serves them all. The line is
+// i where the i-th magnitude begins to be the nearest, and i + 1 where it ends. Just above a power of ten, the
+// magnitude below it is still the nearest until the next line is 0.2 past its integer. 1 is already the nearest when
+// its line is a quarter short. So a line may be off by a quarter, and fp32 rounding is far smaller.
 //
-// The tables are indexed by the lower five bits of the exponent, for numbers from 2⁻³¹ to 1. The first has the
-// breakpoint, where the next exponent's line begins (infinite if this line holds throughout), then base, then slope.
+// The tables are indexed by the lower five bits of the exponent, for numbers from 2⁻³¹ to 1. The first table has the
+// number at which the line of the next power of ten begins; infinite if one line holds for the whole exponent. The
+// second has the bases, the third the slopes.
 func linesOf(magnitudes []float32) (lines [3][32]float32) {
 	below := func(x float64) (n int) {
 		for n < len(magnitudes) && float64(magnitudes[n]) < x {
@@ -77,21 +79,22 @@ func linesOf(magnitudes []float32) (lines [3][32]float32) {
 	return lines
 }
 
-// leastPower is the exponent of the power of ten below which 8-bit dynamic trees have their smallest magnitudes.
+// leastPower belongs to the dynamic trees with 8 bits: their smallest magnitudes except 0 lie below 10^leastPower.
 const leastPower = -6
 
-// sixteen has the tables for 4-bit codes: words as in codebook.table, for fewer and larger buckets. The bucket of a
-// number is (magnitude bits + offset) >> lowerBits. Magnitudes are clamped to the range from least to almostOne.
+// sixteen has the tables for 4-bit codes. Their words are those of codebook.table, but for fewer and larger buckets.
+// The bucket of a number is (magnitude bits + offset) >> lowerBits. Before, magnitudes are clamped to the range from
+// least to almostOne.
 type sixteen struct {
 	words                    [2][32]uint32 // by the lower five bits of the bucket, for positive and negative numbers
 	least, offset, lowerBits uint32
 }
 
-// almostOne is the largest number below 1. It has the code of 1.
+// almostOne has the bits of the largest fp32 number below 1. Numbers from it on have the code of 1.
 const almostOne = mostMag - 1
 
-// newSixteen makes the tables. from[c] is the smallest number with code c+1. Buckets are small enough that none
-// contains two elements of from.
+// newSixteen makes the tables for 4-bit codes. from[c] is the smallest number with code c+1. The buckets are so small
+// that none contains two of these numbers.
 func newSixteen(from []float32) sixteen {
 	s := sixteen{lowerBits: 20}
 	if from[0] < 0 {

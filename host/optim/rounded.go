@@ -16,7 +16,8 @@ import (
 // A draw depends only on the run's seed, the step, the layer and the element. So there is no state to save, and the
 // bits do not depend on units, threads, devices and hosts.
 
-// moveRounded is move for a tensor without lower halves.
+// moveRounded is move for a tensor of bf16 weights without lower halves. It converts the weights to fp32, updates them
+// and rounds them stochastically.
 func (x *elements) moveRounded(by rule, tl *model.TensorLayout, at int64, m, v *float32, kind gradKind, grad *byte, n int, c *coefs) {
 	hi := unsafe.Slice((*uint16)(unsafe.Pointer(&x.weight.Tile[tl.TileOff+2*at])), n)
 	announceWrite(&hi[0], n)
@@ -32,27 +33,28 @@ func (x *elements) moveRounded(by rule, tl *model.TensorLayout, at int64, m, v *
 	}
 }
 
-// draws is the sequence of random bits for one layer in one step: 16 bits for each element of the flat element space.
-// Elements 4·i to 4·i+3 use the i-th number of the SplitMix64 sequence from state d (Steele, Lea, Flood: Fast
-// Splittable Pseudorandom Number Generators, 2014), the lowest 16 bits first.
+// draws gives the random bits for one layer in one step: 16 bits for each element, where elements count over all
+// tensors of the layer. Its value d is the first state of a SplitMix64 sequence (Steele, Lea, Flood: Fast Splittable
+// Pseudorandom Number Generators, 2014). Elements 4·i to 4·i+3 use the i-th number of this sequence, the lowest 16 bits
+// first.
 type draws uint64
 
-// gamma is the increment of SplitMix64's state.
+// gamma is the increment of SplitMix64's state from one random number to the next.
 const gamma = 0x9e3779b97f4a7c15
 
-// drawsOf returns the sequence for a layer in a step.
+// drawsOf returns the random bits for a layer in a step of a run with this seed.
 func drawsOf(seed uint64, step int64, layer int) draws {
 	return draws(mix(mix(mix(seed+gamma)+uint64(step)+gamma) + uint64(layer) + gamma))
 }
 
-// mix is the output function of SplitMix64.
+// mix turns a state of SplitMix64 into a random number. It is the generator's output function.
 func mix(z uint64) uint64 {
 	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
 	z = (z ^ z>>27) * 0x94d049bb133111eb
 	return z ^ z>>31
 }
 
-// state returns the SplitMix64 state for elements 4·i to 4·i+3.
+// state returns the SplitMix64 state that gives the random bits of elements 4·i to 4·i+3.
 func (d draws) state(i uint64) uint64 { return uint64(d) + (i+1)*gamma }
 
 // four returns the random bits of elements 4·i to 4·i+3, 16 bits each.
@@ -61,10 +63,10 @@ func (d draws) four(i uint64) uint64 { return mix(d.state(i)) }
 // roundElems is the number of elements that the rounding kernels process at a time.
 const roundElems = 32
 
-// round rounds the numbers of from stochastically and writes them to to. The first number belongs to element at of the
-// flat element space.
+// round rounds the numbers of from stochastically to bf16 and writes them to to. at is the number of the first one's
+// element, counted over all tensors of the layer.
 func (d draws) round(to []uint16, from []float32, at uint64) {
-	alone := min(len(from), int(-at%4)) // elements that share a draw with earlier elements
+	alone := min(len(from), int(-at%4)) // elements before the first whole group of four, which shares one random number
 	d.roundSome(to[:alone], from[:alone], at)
 	to, from, at = to[alone:], from[alone:], at+uint64(alone)
 	whole := len(from) / roundElems * roundElems
@@ -78,7 +80,7 @@ func (d draws) round(to []uint16, from []float32, at uint64) {
 	d.roundSome(to[whole:], from[whole:], at+uint64(whole))
 }
 
-// roundSome is round without kernels, one element at a time.
+// roundSome does the work of round in plain Go, one element at a time. Its result has the same bits.
 func (d draws) roundSome(to []uint16, from []float32, at uint64) {
 	for i, x := range from {
 		e := at + uint64(i)
@@ -116,9 +118,10 @@ func roundGeneric(from *float32, to *uint16, n int, states *[roundElems / 4]uint
 	}
 }
 
-// roundBy rounds x to bf16, away from zero if the truncated part exceeds 2^16 − 1 − draw. So the probability of
-// rounding away is proportional to the truncated part. Numbers above the largest bf16 may become infinities; NaNs stay
-// NaNs.
+// roundBy rounds x to one of its two bf16 neighbours. draw has 16 random bits. The part of x that bf16 cuts off is a
+// number below 2^16. If it exceeds 2^16 − 1 − draw, x is rounded away from zero, otherwise towards zero. So the
+// probability of rounding away is proportional to the part. Numbers above the largest bf16 may become infinities; NaNs
+// stay NaNs.
 func roundBy(x float32, draw uint32) uint16 {
 	bits := math.Float32bits(x)
 	if bits&expMask == expMask {

@@ -50,8 +50,8 @@ func (o SGD) decaying(by float64) Elementwise {
 	return o
 }
 
-// arithmetic returns the factors clip, decay, momentum coefficient, lr, and a mask with all bits set for Nesterov
-// momentum.
+// arithmetic returns SGD's update of an element, with these factors in order: clip, weight decay, momentum coefficient,
+// lr, and a mask, whose bits are set for Nesterov momentum.
 func (o SGD) arithmetic(r Rate) *arithmetic {
 	c := coefs{r.Clip, 0, float32(o.Momentum), float32(r.LR), mask(o.Nesterov)}
 	by := &arithmetic{rule: momentumRule, still: c, decays: c}
@@ -62,7 +62,7 @@ func (o SGD) arithmetic(r Rate) *arithmetic {
 	return by
 }
 
-// mask returns a float32 with all bits set or all clear.
+// mask returns on as a factor that kernels can use: a float32 with all bits set (true) or all clear (false).
 func mask(on bool) float32 {
 	if on {
 		return math.Float32frombits(math.MaxUint32)
@@ -70,7 +70,7 @@ func mask(on bool) float32 {
 	return 0
 }
 
-// masked reports whether the bits of a mask are set.
+// masked reports whether the bits of a factor from mask are set.
 func masked(mask float32) bool { return math.Float32bits(mask) != 0 }
 
 func sgdStrip(w, _, g []float32, c *coefs) {

@@ -7,8 +7,9 @@ import (
 	"mt/model"
 )
 
-// Share is one rank's part of a layer's state: the elements [From, To) of the layer's flat element space. It begins and
-// ends at unit boundaries, so each unit belongs to one rank.
+// Share is one rank's part of a layer's state: the elements [From, To). Elements count over all tensors of the layer
+// one after the other (the flat element space). A share begins and ends at unit boundaries, so each unit belongs to one
+// rank.
 type Share struct{ From, To int64 }
 
 // Whole returns the share that covers all of layer l, for a run with one rank.
@@ -17,7 +18,7 @@ func Whole(l model.Layout) Share { return Share{0, l.Elems} }
 // Elems returns the number of elements of the share, including padding.
 func (s Share) Elems() int64 { return s.To - s.From }
 
-// Has reports whether element e of the flat element space is in the share.
+// Has reports whether element e of the layer is in the share. Elements count over all tensors of the layer.
 func (s Share) Has(e int64) bool { return e >= s.From && e < s.To }
 
 // LoBytes returns the size of the lower halves in a share of layer l; 0 if the weights are not split.
@@ -28,8 +29,8 @@ func LoBytes(l model.Layout, s Share) int64 {
 	return 2 * s.Elems()
 }
 
-// ExtentBytes returns the size of the lower halves and planes for a share of layer l. It is the size of the layer's
-// extent if the state is on disk.
+// ExtentBytes returns the size of the lower halves and planes for share s of layer l. If the layer's state is on disk,
+// this is the size of its extent, the place that it takes in a file.
 func ExtentBytes(l model.Layout, planes []Placed, s Share) int64 {
 	bytes := Pages(LoBytes(l, s))
 	for _, p := range planes {
@@ -38,8 +39,8 @@ func ExtentBytes(l model.Layout, planes []Placed, s Share) int64 {
 	return bytes
 }
 
-// Shares divides layer l, with the given units, among n ranks: in rank order, as equally as units allow. Together the
-// shares have every element once; some may be empty.
+// Shares divides layer l among n ranks and returns their shares in rank order. The shares are as equal as whole units
+// allow, and some may be empty. Every element is in one share.
 func Shares(l model.Layout, units []Unit, n int) []Share {
 	cuts := make([]int64, 0, len(units)+1)
 	for _, u := range units {
@@ -63,13 +64,14 @@ func Shares(l model.Layout, units []Unit, n int) []Share {
 	return shares
 }
 
-// Tile returns the byte range of the share in the tile of layer l. The ranges of all ranks are adjacent and cover the
-// tile, including padding.
+// Tile returns the range of bytes in the tile of layer l that belongs to the share. The ranges of all ranks are
+// adjacent and cover the tile, including padding.
 func (s Share) Tile(l model.Layout) (from, to int64) {
 	return tileOffset(l, s.From), tileOffset(l, s.To)
 }
 
-// tileOffset returns the offset of element e in the tile. e must be the start of a unit or the end of the layer.
+// tileOffset returns the byte offset in the tile of layer l at which the weights from element e on begin. e must be the
+// start of a unit or the end of the layer.
 func tileOffset(l model.Layout, e int64) int64 {
 	switch e {
 	case 0:

@@ -7,20 +7,21 @@ import (
 	"mt/base/bf16"
 )
 
-// This file makes plain Go kernels from rules in fp32. It converts short strips of weights and gradients to fp32,
-// applies the rule, and converts the weights back.
+// This file makes plain Go kernels from rules (an optimizer's formula for one element, in fp32). A kernel takes strips
+// (runs of at most 512 elements). It converts weights and gradients of a strip to fp32, applies the rule, and converts
+// the weights back.
 
-// strip updates weights w and their moment m by the gradients g, all of the same length. m is nil if the rule has no
-// moment.
+// strip applies a rule to one strip: it updates weights w and their moment m by the gradients g. All three have the
+// same length, but m is nil if the rule has no moment. c has the rule's factors.
 type strip func(w, m, g []float32, c *coefs)
 
-// stripElems is the number of elements widened to fp32 at a time.
+// stripElems is the largest number of elements in a strip.
 const stripElems = 512
 
-// wides caches memory for stripElems gradients and weights.
+// wides caches memory for the gradients and weights of one strip in fp32.
 var wides = sync.Pool{New: func() any { return new([2][stripElems]float32) }}
 
-// plainStrips returns the kernels of a rule for plain weights.
+// plainStrips makes the kernels of the rule in by for fp32 weights: one kernel for each kind of gradient.
 func plainStrips(by strip) (out [gradKinds]plainKernel) {
 	for kind := range gradKinds {
 		out[kind] = func(w, m, _ *float32, grad *byte, n int, c *coefs) {
@@ -35,7 +36,8 @@ func plainStrips(by strip) (out [gradKinds]plainKernel) {
 	return out
 }
 
-// splitStrips returns the kernels of a rule for split weights.
+// splitStrips makes the kernels of the rule in by for split weights, which are stored as a bf16 high half and a lower
+// half. There is one kernel for each kind of gradient.
 func splitStrips(by strip) (out [gradKinds]splitKernel) {
 	for kind := range gradKinds {
 		out[kind] = func(hi, lo *uint16, m, _ *float32, grad *byte, n int, c *coefs) {
@@ -53,7 +55,7 @@ func splitStrips(by strip) (out [gradKinds]splitKernel) {
 	return out
 }
 
-// momentsAt returns n moments from the at-th on; nil if m is nil.
+// momentsAt returns n of the moments at m, from number at on; nil if m is nil.
 func momentsAt(m *float32, at, n int) []float32 {
 	if m == nil {
 		return nil
@@ -61,7 +63,8 @@ func momentsAt(m *float32, at, n int) []float32 {
 	return unsafe.Slice(skip(m, at), n)
 }
 
-// widen converts the gradients at address grad to fp32. It stores and returns them in its first argument.
+// widen converts len(to) gradients at address grad to fp32. It writes them to to and returns to. Gradients that are all
+// zero are not in memory; widen then writes zeros.
 func widen(to []float32, kind gradKind, grad *byte) []float32 {
 	switch kind {
 	case gradF32:
@@ -76,7 +79,8 @@ func widen(to []float32, kind gradKind, grad *byte) []float32 {
 	return to
 }
 
-// prepareStrips returns the plain Go kernel for Muon's momentum, for one type of gradient and one type of output.
+// prepareStrips makes the plain Go kernel that updates Muon's momentum, for gradients of type kind and a matrix to
+// orthogonalize of type to.
 func prepareStrips(kind, to gradKind) prepareKernel {
 	return func(m *float32, grad, out *byte, n int, c *coefs) {
 		for at := 0; at < n; at += stripElems {

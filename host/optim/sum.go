@@ -11,11 +11,11 @@ import (
 
 // This file sums the gradients of several ranks, or of two layers that share a table.
 
-// sumElems is the number of elements summed at a time.
+// sumElems is the number of elements that are summed at a time in a buffer.
 const sumElems = 4096
 
-// SumParts sets dst to the sum of parts, added in order. Each part has the length and type of dst. Sums are computed in
-// fp32; a bf16 dst is rounded to nearest even at the end. pool may be nil.
+// SumParts sets dst to the sum of parts, added in the order of parts. Each part has the length and type of dst. Sums
+// are computed in fp32; a bf16 dst is rounded to nearest even at the end. pool may be nil.
 func SumParts(pool *parallel.Pool, dst Grad, parts []Grad) {
 	dst.Check("sum parts", dst.Elems)
 	for _, p := range parts {
@@ -32,7 +32,7 @@ func SumParts(pool *parallel.Pool, dst Grad, parts []Grad) {
 	})
 }
 
-// sumParts sums the elements [at, at+n), n ≤ sumElems.
+// sumParts does the work of SumParts for the elements [at, at+n), where n is at most sumElems.
 func sumParts(dst Grad, parts []Grad, at, n int64) {
 	var sums [sumElems]float32
 	sum := sums[:n]
@@ -65,13 +65,15 @@ func sumParts(dst Grad, parts []Grad, at, n int64) {
 	}
 }
 
-// Rows returns the range [from, to) of elements that lie in the share. The elements are counted in the concatenation of
-// the table's rows ids. ids rise strictly; cols is the row length. The ranges of all ranks are adjacent.
+// Rows returns which elements of some table rows lie in the share. ids has the numbers of the rows, which rise
+// strictly; cols is the length of a row. The range [from, to) counts elements of these rows written one after the
+// other. The ranges of all ranks are adjacent.
 func (s Share) Rows(ids []int32, cols int64) (from, to int64) {
 	return rowElem(ids, cols, s.From), rowElem(ids, cols, s.To)
 }
 
-// rowElem returns the number of elements in the rows ids that precede element e of the table.
+// rowElem returns how many elements of the rows ids precede element e of the table. ids rise strictly; cols is the
+// length of a row.
 func rowElem(ids []int32, cols, e int64) int64 {
 	i := int64(sort.Search(len(ids), func(i int) bool { return (int64(ids[i])+1)*cols > e }))
 	if i == int64(len(ids)) {
@@ -80,7 +82,8 @@ func rowElem(ids []int32, cols, e int64) int64 {
 	return i*cols + max(0, e-int64(ids[i])*cols)
 }
 
-// Touched returns the ids of rows that overlap the share, rising, each once. ids has one rising list for each rank.
+// Touched returns the ids of the table rows that lie in the share, wholly or in part: rising, each once. ids has a
+// rising list for each rank; cols is the length of a row.
 func (s Share) Touched(ids [][]int32, cols int64) (out []int32) {
 	for _, list := range ids {
 		for _, id := range list {
@@ -93,9 +96,10 @@ func (s Share) Touched(ids [][]int32, cols int64) (out []int32) {
 	return slices.Compact(out)
 }
 
-// SumRows adds up gradients of table rows over ranks. Part r has the gradients of rank r for the rows ids[r], as far as
-// they lie in the share (see Rows). dst (len(touched), cols) gets the sums for the rows touched, which come from
-// Touched. Elements outside the share become zero. Order and rounding are the same as in SumParts. pool may be nil.
+// SumRows adds up the gradients of table rows over all ranks. ids[r] has the numbers of rank r's rows, and parts[r] has
+// the gradients of these rows as far as they lie in the share (see Rows). touched comes from Touched. dst
+// (len(touched), cols) gets the sum for each row of touched; elements outside the share become zero. Order and rounding
+// are the same as in SumParts. pool may be nil.
 func (s Share) SumRows(pool *parallel.Pool, dst Grad, touched []int32, ids [][]int32, parts []Grad, cols int64) {
 	dst.Check("sum rows", int64(len(touched))*cols)
 	each := max(1, pieceElems/int(cols))
@@ -119,9 +123,9 @@ func (s Share) SumRows(pool *parallel.Pool, dst Grad, touched []int32, ids [][]i
 	})
 }
 
-// AddRows adds rows (len(ids), cols) to the rows ids of dst (V, cols). dst is the head's gradient of a tied table, rows
-// is the embedding's. ids must rise strictly. Sums are computed in fp32; a bf16 dst is rounded to nearest even. pool
-// may be nil.
+// AddRows adds rows (len(ids), cols) to some rows of dst (V, cols): row i to row ids[i]. It serves two layers that
+// share a table: dst is the head's gradient, rows the embedding's. ids must rise strictly. Sums are computed in fp32; a
+// bf16 dst is rounded to nearest even. pool may be nil.
 func AddRows(pool *parallel.Pool, dst Grad, ids []int32, rows Grad, cols int) {
 	if cols <= 0 || dst.Elems%int64(cols) != 0 {
 		panic(fmt.Sprintf("optim: add rows of %d columns to %d elements", cols, dst.Elems))
@@ -137,7 +141,7 @@ func AddRows(pool *parallel.Pool, dst Grad, ids []int32, rows Grad, cols int) {
 	})
 }
 
-// addRow is dst += src.
+// addRow adds src to dst, element by element.
 func addRow(dst, src Grad) {
 	switch {
 	case dst.BF16 && src.BF16:

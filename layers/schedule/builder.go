@@ -2,7 +2,8 @@ package schedule
 
 import "slices"
 
-// builder lists the launches of a pass's programs and their uses of objects.
+// builder collects what the programs of a pass contain while Programs goes through the visits: each lane's launches,
+// and each launch's uses of objects (activations).
 type builder struct {
 	spec     Spec
 	programs []*Program // by lane
@@ -41,7 +42,7 @@ func newBuilder(s Spec, tokens []int) *builder {
 	return b
 }
 
-// On returns the lane of a layer.
+// On returns the lane (device) on which a layer runs.
 func (s Spec) On(layer int) int {
 	if s.Lane == nil {
 		return 0
@@ -57,12 +58,13 @@ func (s Spec) Lanes() int {
 	return 1 + slices.Max(s.Lane)
 }
 
-// InParts reports whether some layers have several tiles, and so gradients in parts.
+// InParts reports whether some layers have several tiles. The gradients of such layers are computed in parts, one for
+// each tile.
 func (s Spec) InParts() bool {
 	return slices.ContainsFunc(s.Layers, func(l Layer) bool { return l.Tiles > 1 })
 }
 
-// of returns s with only the held tiles of a lane.
+// of returns s as the program of one lane sees it: Held has only the tiles of layers on that lane.
 func (s Spec) of(lane int) Spec {
 	var held []int
 	if len(s.Held) == 0 {
@@ -81,17 +83,18 @@ func (s Spec) of(lane int) Spec {
 	return s
 }
 
-// object makes an object of a micro-batch on a lane.
+// object makes a new object for an activation of micro-batch mb on a lane, and returns its number.
 func (b *builder) object(mb, lane int) int {
 	b.objects = append(b.objects, Object{Tokens: b.tokens[mb], MicroBatch: mb, Host: -1, Lane: lane, From: -1, To: -1, Passage: b.first[mb]})
 	return len(b.objects) - 1
 }
 
-// input returns the object of a layer's input (layers 1 … top) for a micro-batch, on the layer's lane.
+// input returns the number of the object that is the input of a layer for micro-batch mb. The object is on the layer's
+// lane. Layers count from 0, the embedding, which has no such input.
 func (b *builder) input(layer, mb int) int { return (layer-1)*b.n + mb }
 
-// gradientOn returns the object of a micro-batch's gradient on a lane. If the gradient is on another lane, it is passed
-// on.
+// gradientOn returns the object that holds micro-batch mb's gradient on a lane. If the gradient is on another lane so
+// far, gradientOn makes a new object and has the gradient passed on to it.
 func (b *builder) gradientOn(lane, mb int) int {
 	was := b.gradient[mb]
 	if b.objects[was].Lane != lane {
@@ -101,14 +104,14 @@ func (b *builder) gradientOn(lane, mb int) int {
 	return b.gradient[mb]
 }
 
-// pass makes an object the source of object to on another lane.
+// pass records that an object is passed on to object to, the same activation on another lane.
 func (b *builder) pass(object, to int) {
 	b.objects[object].To, b.objects[to].From = to, object
 	b.coming[to] = true
 }
 
-// output returns the object of a layer's output for a micro-batch. It is the next layer's input, or an object that is
-// passed on to that input on another lane.
+// output returns the object into which a layer writes its output for micro-batch mb. On one lane, this is the input
+// object of the next layer. If the next layer is on another lane, it is a new object, which is passed on to that input.
 func (b *builder) output(layer, mb int) int {
 	in, lane := b.input(layer+1, mb), b.spec.On(layer)
 	if b.objects[in].Lane == lane {
@@ -119,7 +122,7 @@ func (b *builder) output(layer, mb int) int {
 	return out
 }
 
-// visit appends a visit and its launches to the program of its lane.
+// visit appends visit v and its launches to the program of the layer's lane.
 func (b *builder) visit(v Visit) {
 	p := b.programs[b.spec.On(v.Layer)]
 	v.First = len(p.Launches)
@@ -133,7 +136,7 @@ func (b *builder) visit(v Visit) {
 	}
 }
 
-// launch appends the launch of one micro-batch in the lane's last visit.
+// launch appends the launch of micro-batch mb to the last visit of the layer's lane, and records which objects it uses.
 func (b *builder) launch(v Visit, mb int) {
 	lane := b.spec.On(v.Layer)
 	p := b.programs[lane]
@@ -158,7 +161,8 @@ func (b *builder) launch(v Visit, mb int) {
 	p.Launches = append(p.Launches, l)
 }
 
-// use records a use of an object. The first use of an object from another lane waits for its arrival.
+// use records a use of an object on a lane. If another lane passes the object on, its first use here waits for its
+// arrival.
 func (b *builder) use(lane int, u use) {
 	u.arrives = b.coming[u.object]
 	delete(b.coming, u.object)

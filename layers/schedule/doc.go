@@ -9,8 +9,9 @@
 //     computed last are read first.
 //   - Lanes: all visits take the micro-batches in one order, so micro-batches follow each other from device to device.
 //
-// A head in parts (pipeline.head_shards) streams ranges of the vocabulary like blocks. One sweep computes the losses. A
-// second sweep in reverse computes the gradient; it begins with the tiles that are still in the slots.
+// A head in parts (pipeline.head_shards) streams ranges of the vocabulary like blocks. One sweep over all ranges
+// computes the losses. A second sweep, in reverse, computes the gradient. It begins with the tiles that are still in the
+// slots.
 //
 // Residency follows Belady's rule on the known sequence (residency.go). It depends on the layers, the sizes of the
 // micro-batches, the depths and the slots' contents after the previous pass, never on timing.

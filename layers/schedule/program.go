@@ -4,14 +4,16 @@ import (
 	"fmt"
 )
 
-// Launch is one micro-batch in one visit. A launch of an expert covers all micro-batches.
+// Launch is one micro-batch in one visit: the operations that the device computes for it. A launch of an expert covers
+// all micro-batches.
 type Launch struct {
 	Visit      int
 	MicroBatch int // −1: all of them, in an expert
 	Tokens     int // of the micro-batch; 0: all micro-batches
-	// In, Out and Grad are objects; −1: none. In is the layer's input. Out is written by the launch: the layer's
-	// output, or the gradient of a head in parts. Grad is the gradient of the output. The launch reads it, or replaces
-	// it by the gradient of the input.
+	// In, Out and Grad are numbers of objects (activations); −1: none.
+	//
+	// In is the layer's input. Out is written by the launch: the layer's output, or the gradient of a head in parts.
+	// Grad is the gradient of the layer's output. The launch reads it, or replaces it by the gradient of the input.
 	In, Out, Grad int
 	Releases      []Release // objects that leave their slots after it
 }
@@ -28,16 +30,16 @@ type Object struct {
 	Lane       int
 	From       int // the same activation's object on the previous lane; −1: none
 	To         int // the same activation's object on the next lane, after its last use here; −1: none
-	// Passage is its place in the host memory for passing activations on, in tokens. Every micro-batch has one place,
-	// because only one of its hidden states is in transit at a time.
+	// Passage is its place in the host memory through which activations pass between lanes. The place begins after this
+	// many tokens. Every micro-batch has one place, because only one of its hidden states is in transit at a time.
 	Passage int
 }
 
-// Order is the order in which visits take the micro-batches. Gradients are summed in this order, so a run's bits depend
-// on it.
+// Order is the order in which visits take the micro-batches. Gradients are summed in this order. Rounding depends on
+// it, so two orders give different bits.
 type Order uint8
 
-// The orders.
+// The two orders.
 const (
 	// Zigzag reverses the order from visit to visit. The activations computed last are read first, so fewer activations
 	// are spilled.
@@ -49,7 +51,7 @@ const (
 
 func (o Order) String() string { return [...]string{"zigzag", "lanes"}[o] }
 
-// Spec determines a program, together with the sizes of the micro-batches.
+// Spec and the sizes of the micro-batches determine a program.
 type Spec struct {
 	Order           Order
 	Layers          []Layer // including embedding and head
@@ -74,13 +76,15 @@ type Program struct {
 	// WeightTakes lists the visits whose weights must be fetched, in order.
 	WeightTakes []int
 	ActTakes    []Take // activation slots to acquire, in order
-	// Stale lists the tiles of Spec.Held that are released before the program starts.
+	// Stale lists the tiles that the previous pass left in slots (Spec.Held) and that nobody needs. They are released
+	// before the program starts.
 	Stale      []int
 	HostTokens int   // size of the lane's spill memory, in tokens
 	Held       []int // tiles in slots at the end
 }
 
-// of lists n micro-batches in the order of a visit's turn.
+// of returns the numbers of n micro-batches in the order in which a visit takes them. turn is Visit.Turn: in the order
+// Zigzag, an odd turn takes them from last to first.
 func (o Order) of(turn, n int) []int {
 	order := make([]int, n)
 	for i := range order {
@@ -128,9 +132,11 @@ func Programs(s Spec, tokens []int) ([]*Program, error) {
 	return b.programs, nil
 }
 
-// finishReleases determines which releases pass an object on, and the place of each spilled object on the host. A dead
-// object's place is reused for the next object of the same micro-batch. That is safe, because the last launch that uses
-// the old object precedes the copy that overwrites it.
+// finishReleases completes the releases of a program. It marks those that pass an object on to another lane, and
+// chooses the place of each spilled object on the host. uses are the uses of objects, n is the number of micro-batches.
+//
+// When an object is used for the last time, its place is given to the next object of the same micro-batch. That is
+// safe: the launch that last uses the old object comes before the copy that overwrites the place.
 func (p *Program) finishReleases(uses []use, n int) {
 	last := make([]int, len(p.Objects)) // launch
 	for _, u := range uses {

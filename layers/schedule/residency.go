@@ -2,17 +2,17 @@ package schedule
 
 import "slices"
 
-// This file plans which objects occupy a few slots during a known sequence of uses. It follows Belady's rule: evict the
-// object that is needed last (IBM Systems Journal 5(2), 1966). Each eviction is moved back to the object's last use, so
-// a slot is free as early as possible. The plan never depends on timing.
+// This file plans which objects (tiles or activations) occupy a few slots during a known sequence of uses. It follows
+// Belady's rule: evict the object that is needed last (IBM Systems Journal 5(2), 1966). Each eviction is moved back to
+// the object's last use, so a slot is free as early as possible. The plan never depends on timing.
 
-// use is one access of the sequence.
+// use is one access to an object in the known sequence.
 type use struct {
 	at     int  // index of the launch or visit
 	object int  // dense id
 	create bool // the first write, which needs a slot but no fetch
 	modify bool // a copy on the host is stale afterwards
-	// arrives: another lane passes the object on, and it is copied into its slot.
+	// arrives: the object comes from another lane, and is copied into its slot when it arrives.
 	arrives bool
 }
 
@@ -24,32 +24,34 @@ type Take struct {
 	Arrives    bool // another lane must have passed it on
 }
 
-// Release takes an object out of its slot after a launch.
+// Release says that an object leaves its slot after a launch.
 type Release struct {
 	Object int
 	Spill  bool // copy it to the host first
 	Pass   bool // copy it to another lane's slot, or to the host for that lane
 }
 
-// residency is the resulting plan: takes in order, releases by launch, and the objects still in slots at the end.
+// residency is the plan that planResidency makes: takes in order, releases by launch, and the objects still in slots at
+// the end.
 type residency struct {
 	takes    []Take
 	releases map[int][]Release
 	held     []int
 }
 
-// resident is the simulated state of an object in a slot.
+// resident is the planned state of an object that is in a slot.
 type resident struct {
 	last  int  // launch of its latest use; −1: before the first launch
 	dirty bool // the host has no current copy
 }
 
-// planResidency simulates the uses with a number of slots. It returns false if a single launch needs more slots.
+// planResidency plans which objects are in slots during a sequence of uses, for a number of launches and a number of
+// slots. It returns false if a single launch needs more slots.
 //
-//   - onHost: objects have a copy on the host from the start. The copy never becomes stale, as with weights.
-//   - held: objects that are in slots at the start.
-//   - Uses at or after launches are in the future. They are not simulated, but their objects may stay in slots.
-//   - ahead: while a launch runs, objects that the next launch reads are brought in if there is room.
+//   - onHost: all objects have a copy on the host from the start, which never becomes stale. This is so for weights.
+//   - held: the objects that are in slots at the start.
+//   - ahead: while a launch runs, objects that the next launch reads are brought in if a slot is free.
+//   - A use at number launches or later belongs to the next pass. It is not planned, but its object may stay in a slot.
 func planResidency(uses []use, launches, slots int, onHost bool, held []int, ahead bool) (residency, bool) {
 	p := &residencyPlan{slots: slots, onHost: onHost, in: map[int]*resident{}, next: map[int][]int{}, spills: map[int]int{},
 		out: residency{releases: map[int][]Release{}}}
@@ -92,7 +94,7 @@ func planResidency(uses []use, launches, slots int, onHost bool, held []int, ahe
 	return p.out, true
 }
 
-// residencyPlan is the state of the simulation.
+// residencyPlan is the state of planResidency while it goes through the launches.
 type residencyPlan struct {
 	slots  int
 	onHost bool
@@ -102,7 +104,8 @@ type residencyPlan struct {
 	out    residency
 }
 
-// acquire makes the object of u resident for launch at.
+// acquire gives the object of use u a slot for launch number at, and evicts another object if no slot is free. It
+// returns false if all slots have pinned objects, which this launch needs.
 func (p *residencyPlan) acquire(at int, u use, pinned map[int]bool) bool {
 	if p.in[u.object] != nil {
 		return true
@@ -115,8 +118,8 @@ func (p *residencyPlan) acquire(at int, u use, pinned map[int]bool) bool {
 	return true
 }
 
-// evict releases the object with the farthest next use; the smallest id breaks ties. It never releases pinned objects.
-// It returns false if no other object is in a slot.
+// evict takes the object whose next use is farthest away out of its slot. Among equals it takes the smallest number. It
+// never takes a pinned object, one that the current launch uses. It returns false if no other object is in a slot.
 func (p *residencyPlan) evict(pinned map[int]bool) bool {
 	victim, far := -1, -1
 	for o := range p.in {
@@ -138,8 +141,8 @@ func (p *residencyPlan) evict(pinned map[int]bool) bool {
 	return true
 }
 
-// release takes object o out of its slot after its last use so far. It spills o if o is used again and the host has no
-// current copy.
+// release takes object o out of its slot after its latest use. The object is spilled if it will be used again and the
+// host has no current copy.
 func (p *residencyPlan) release(o int) {
 	r := p.in[o]
 	spill := r.dirty && len(p.next[o]) > 0
@@ -150,7 +153,7 @@ func (p *residencyPlan) release(o int) {
 	delete(p.in, o)
 }
 
-// finish completes launch number at and releases the objects without further uses.
+// finish notes the uses of launch number at, and releases the objects that no later launch uses.
 func (p *residencyPlan) finish(at int, uses []use) {
 	for _, u := range uses {
 		r := p.in[u.object]

@@ -1,7 +1,7 @@
 package schedule
 
 // Layer lists a layer's visits in each pass, in order. The layer's kind sets Stage, Part, Parts, Turn, Uses and Loss of
-// each visit. Turn counts from 0 at the layer's first sweep over the micro-batches. New sets the other fields.
+// each visit. Turn counts the layer's sweeps (runs over all micro-batches) from 0. New sets the other fields.
 type Layer struct {
 	Name   string // for messages
 	Tiles  int    // number of tiles
@@ -38,7 +38,7 @@ type Visit struct {
 // Uses is a set of things that a visit's launches use: its tile, activations and gradients.
 type Uses uint8
 
-// The uses.
+// The things that launches can use.
 const (
 	Weights            Uses = 1 << iota // reads the weights of its tile
 	AccumulatesGrad                     // adds to the gradient of its tile's weights
@@ -49,7 +49,7 @@ const (
 	ReadsGrad                           // reads the gradient of the layer's output
 )
 
-// Has reports whether u contains all of v.
+// Has reports whether the set u contains everything in the set v.
 func (u Uses) Has(v Uses) bool { return u&v == v }
 
 // Phase is the purpose of a visit.
@@ -89,7 +89,7 @@ func (s Stage) String() string {
 // Class is the kind of slot for a tile of weights.
 type Class uint8
 
-// The classes.
+// The classes of slots.
 const (
 	Streamed Class = iota // the slots shared by blocks, experts and parts of the head
 	Whole                 // the slot of a whole head
@@ -97,20 +97,20 @@ const (
 	NoSlot // none: the embedding's rows come with the batch
 )
 
-// Grad reports whether the visit computes the gradient of its tile's weights.
+// Grad reports whether the visit computes a gradient of its tile's weights.
 func (v Visit) Grad() bool { return v.Uses.Has(AccumulatesGrad) }
 
 // Weighs reports whether the visit reads its tile's weights.
 func (v Visit) Weighs() bool { return v.Uses.Has(Weights) }
 
-// FirstPart reports whether the visit is the first of its sweep over the head's parts. The backward sweep goes from the
-// last part to the first.
+// FirstPart reports whether the visit is the first in a sweep over the parts of the head. The sweep in the backward
+// goes from the last part to the first.
 func (v Visit) FirstPart() bool { return v.Part == v.edge(v.Phase == Backward) }
 
-// LastPart reports whether the visit is the last of its sweep.
+// LastPart reports whether the visit is the last in a sweep over the parts of the head.
 func (v Visit) LastPart() bool { return v.Part == v.edge(v.Phase != Backward) }
 
-// edge returns the index of the layer's last part if top is set, otherwise 0.
+// edge returns the index of the last part of the visit's layer if top is true, and 0, the first part, otherwise.
 func (v Visit) edge(top bool) int {
 	if top {
 		return v.Parts - 1

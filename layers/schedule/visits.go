@@ -1,7 +1,7 @@
 package schedule
 
-// visits lists the visits of a pass: up through all layers and, in training, down again. Tile and Turn, which a Layer
-// counts from 0, become numbers over all layers. First, Take and Release are set later.
+// visits lists the visits of a pass: up through all layers and, in training, down again. A Layer counts Tile and Turn
+// from 0; visits numbers them over all layers. First, Take and Release are set later.
 func (s Spec) visits() []Visit {
 	var out []Visit
 	tiles, turns := make([]int, len(s.Layers)+1), make([]int, len(s.Layers)+1)
