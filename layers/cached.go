@@ -68,7 +68,8 @@ func (t *Templates) AttentionForwardCached(s device.Stream, block int, w Weights
 	}
 }
 
-// cachedAttention writes o of the new tokens.
+// cachedAttention stores the new tokens' keys and values in the cache and attends to all cached tokens. It returns the
+// launch, whose l.o has attention's output for the new tokens.
 func (t *Templates) cachedAttention(s device.Stream, mlp bool, block int, w Weights, y, x device.Tensor, step CacheStep, cache, ws device.Mem) *launch {
 	t.spec.fits(step.Tokens)
 	if t.spec.Config.IsRecurrent(block) {
@@ -110,7 +111,8 @@ func (t *Templates) cachedAttention(s device.Stream, mlp bool, block int, w Weig
 	return l
 }
 
-// cachedShape returns the shape of attention of the new tokens to the cache's rows from first on.
+// cachedShape returns the shape of attention from the new tokens to the cached rows. first is the index of the first
+// row that they attend to: 0, or the start of their attention chunk.
 func (l *launch) cachedShape(step CacheStep) (a op.AttentionShape, first int) {
 	a = l.attentionShape()
 	a.CuQ, a.CuK, a.Seqs = step.CuQ, step.CuK, 1

@@ -19,8 +19,8 @@ type Kind interface {
 	// Largest returns parts of the layer. They include a part with the largest slot and a part with the largest
 	// gradient.
 	Largest(s Spec, l model.Layout) []int
-	// RowElems returns the elements of a row if the layer's gradient has only the rows that a batch uses; 0: the
-	// gradient has all of the layer's tensors.
+	// RowElems returns the width of a row if the layer's gradient has only the rows that a batch uses, as the
+	// embedding's has. 0: the gradient has all of the layer's tensors.
 	RowElems(l model.Layout) int64
 	// Activations returns how many hidden states of a micro-batch a layer has: its input, and a gradient if the
 	// gradient does not overwrite the input.
@@ -72,8 +72,8 @@ func (plainKind) Part(_ Spec, l model.Layout, _ int) Tile {
 	return t
 }
 
-// once returns the visits of a layer that every pass visits once. The forward makes the output from the input; the
-// backward turns the output's gradient into the input's.
+// once returns the visits of a layer that every pass visits once, at the given stage. The forward computes the output
+// from the input; the backward turns the output's gradient into the input's.
 func once(stage schedule.Stage) schedule.Layer {
 	up := []schedule.Visit{{Stage: stage, Parts: 1, Uses: schedule.Weights | schedule.Input | schedule.Output}}
 	down := []schedule.Visit{{Stage: stage, Parts: 1, Uses: schedule.Weights | schedule.AccumulatesGrad | schedule.Input | schedule.UpdatesGradInPlace}}

@@ -63,7 +63,8 @@ func (l *moeLaunch) expertBackward(c span) {
 		op.Do(l.dev, l.s, op.WeightedBiasGrad{DB: l.g[model.RoleExpertDownBias], DW: l.st.DWeights, DY: dy, B: bias, W: l.st.Weights,
 			Index: l.pairs(c), T: c.n, C: h, P: int(l.st.Weights.Len)})
 	}
-	// From here on act is weighted, unless inputs are, and dact is the gradient of f(gate)·up.
+	// From here on act is multiplied by the pairs' weights (unless the inputs are), and dact is the gradient of
+	// f(gate)·up.
 	l.expertGrad(model.RoleExpertDown, dy, act, c, h, f)
 	l.activateBackward(c)
 	l.addBiasGrad(l.s, l.g, model.RoleExpertGateUpBias, gu, c.n, up)
@@ -76,14 +77,15 @@ func (l *moeLaunch) expertBackward(c span) {
 	op.Do(l.dev, l.s, l.rowsOf(in, c))
 }
 
-// weightsBackward writes the gradients of the weights of a chunk's pairs. The weights multiply rows y of the given
-// width; weightsBackward multiplies y and its gradient dy by the weights.
+// weightsBackward writes the gradients of the weights of the pairs in chunk c. In the forward each weight multiplies a
+// row of y (C, width). It also multiplies y, and its gradient dy, by the weights in place.
 func (l *moeLaunch) weightsBackward(dy, y device.Tensor, c span, width int) {
 	op.Do(l.dev, l.s, op.ScaleRowsBackward{DY: dy, Y: y, W: l.st.Weights, DW: l.st.DWeights, Index: l.pairs(c),
 		T: c.n, C: width, P: int(l.st.Weights.Len)})
 }
 
-// expertGrad writes dW (out, in) = dYᵀ·X for the first chunk, and adds it for later chunks.
+// expertGrad writes the gradient of the expert's matrix with role r, dW (out, in) = dYᵀ·X, for the first chunk; later
+// chunks add to it. A frozen matrix is skipped.
 func (l *moeLaunch) expertGrad(r model.Role, dy, x device.Tensor, c span, out, in int) {
 	dw, trained := l.g[r]
 	if !trained {
@@ -121,8 +123,9 @@ func (t *Templates) MoERouteBackward(s device.Stream, w Weights, g Grads, dxdy, 
 	}
 }
 
-// routerBackward turns the logits of a chunk into their gradient, accumulates the gradient of the router's weight, and
-// adds the gradient of N to Sum.
+// routerBackward overwrites the logits of the tokens of chunk c with their gradient. It accumulates the gradient of the
+// router's weight (with overwrite it writes it) and adds the gradient of N, the normed input, to Sum. auxScale is that
+// of MoERouteBackward.
 func (l *moeLaunch) routerBackward(c span, overwrite bool, auxScale float32) {
 	cfg, r := l.spec.Config, l.of(c)
 	h, logits := l.dims.hidden, l.spec.routerLogits()
@@ -137,8 +140,8 @@ func (l *moeLaunch) routerBackward(c span, overwrite bool, auxScale float32) {
 	op.Do(l.dev, l.s, op.MatMul{M: c.n, N: h, K: logits, A: r.logits, B: l.w[model.RoleRouter], C: r.sum, D: r.sum})
 }
 
-// routeNormBackward adds the gradient of x to dy, from Sum, the gradient of norm(x). The norm is computed again for
-// its statistics.
+// routeNormBackward adds to dy the gradient of x for chunk c; Sum holds the gradient of norm(x). The norm runs again,
+// because its statistics are not kept.
 func (l *moeLaunch) routeNormBackward(dy, x device.Tensor, c span) {
 	n, rstd := l.n.of(c), l.rstd.of(c)
 	l.norm(l.s, n, rstd, x, l.w, model.RoleMLPNorm, c.n)

@@ -56,10 +56,11 @@ func (s Spec) moeState(tokens int, backward bool, mem *allotter) MoEState {
 	return st
 }
 
-// routing has the rows of a state for a chunk of tokens.
+// routing has a MoEState's rows for the tokens of one chunk.
 type routing struct{ n, sum, dy, logits, ids, weights, dweights, plain device.Tensor }
 
-// of returns the state's rows of the tokens in c. The first one is token at + c.at of the state.
+// of returns the state's rows of the tokens in c, a chunk of the micro-batch whose first token is token at of the
+// state. scored is the number of router logits per token, chosen the number of experts per token.
 func (st *MoEState) of(c span, at int, d dims, scored, chosen int) routing {
 	rows := func(t device.Tensor, width int) device.Tensor {
 		if t.None() {
@@ -124,7 +125,8 @@ func (s Spec) expertBuffers(pairs, f int, backward bool, ws *allotter) moeBuffer
 	return b
 }
 
-// expertChunk returns how many pairs of an expert are processed at once.
+// expertChunk returns how many pairs of token and choice an expert processes at once: ChunkTokens or, if that is 0,
+// MaxTokens.
 func (s Spec) expertChunk() int {
 	if s.ChunkTokens > 0 {
 		return s.ChunkTokens

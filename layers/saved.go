@@ -5,7 +5,8 @@ import (
 	"mt/device/op"
 )
 
-// withMLP and withoutMLP distinguish a whole decoder block from the attention of one.
+// withMLP and withoutMLP are the values of a parameter mlp: the launch has the whole decoder block, or only its
+// attention.
 const withMLP, withoutMLP = true, false
 
 // savedBytes returns the device memory that keep takes for one layer and one micro-batch of the given tokens; 0 for
@@ -68,7 +69,8 @@ type buffers struct {
 	side                             *buffers // of the mixer beside attention
 }
 
-// savedBuffers takes the buffers that the forward keeps at level keep from mem; the others are none.
+// savedBuffers takes from mem the buffers that the forward keeps at level keep. The other fields of the result are
+// none.
 func (s Spec) savedBuffers(d dims, mlp bool, keep Keep, tokens int, mem *allotter) buffers {
 	var b buffers
 	if keep >= KeepAttention {

@@ -20,13 +20,14 @@ type Tile struct {
 	row  int64 // elements of a row of the gradient, if it has one row per unique id of a batch; 0: it does not
 }
 
-// Copy is a range of bytes: From in the tile of a layer on the host, To in the slot.
+// Copy is a range of bytes to copy: from byte From of a layer's tile on the host to byte To of the slot.
 type Copy struct {
 	Layer           int
 	From, To, Bytes int64
 }
 
-// Range is a range of a gradient, in elements: From in the buffer, To in the slab.
+// Range is a range of a gradient, in elements: from element From of the gradient buffer to element To of the layer's
+// slab.
 type Range struct{ From, To, Elems int64 }
 
 // Tiles returns the tiles of a model in the order of layers and parts, as schedule.Visit.Tile numbers them.
@@ -78,8 +79,8 @@ func BindWeights(layout model.Layout, slot device.Mem) Weights {
 	return w
 }
 
-// BindInPlace views the tensors of layout in host memory, for a unified device. host returns the host memory of a
-// range of the slot.
+// BindInPlace views the tensors of layout in host memory, for a unified device, which needs no copy. off and bytes are
+// a range of the slot that a copy would fill; host returns the host memory of that range.
 func BindInPlace(layout model.Layout, dev device.Device, host func(off, bytes int64) []byte) Weights {
 	w := Weights{}
 	for _, t := range layout.Tensors {
@@ -128,7 +129,8 @@ func (t Tile) BindSlab(slab device.Mem, ids int) Grads {
 	return g
 }
 
-// Host returns the source of byte off of the slot: a layer, and a byte of that layer's tile on the host.
+// Host says where byte off of the slot is copied from: a layer, and the byte at in that layer's tile on the host. It
+// panics if nothing is copied there.
 func (t Tile) Host(off int64) (layer int, at int64) {
 	for _, c := range t.Copies {
 		if off >= c.To && off < c.To+c.Bytes {
@@ -138,8 +140,8 @@ func (t Tile) Host(off int64) (layer int, at int64) {
 	panic(fmt.Sprintf("layers: nothing is copied to byte %d of the slot of layer %d part %d", off, t.Layer, t.Part))
 }
 
-// Slab returns the element of the layer's slab for element elem of the gradient buffer; ok is false if it is not
-// copied.
+// Slab returns the place in the layer's slab to which element elem of the gradient buffer is copied. ok is false if
+// elem is not copied.
 func (t Tile) Slab(elem int64) (at int64, ok bool) {
 	for _, r := range t.Grad {
 		if elem >= r.From && elem < r.From+r.Elems {

@@ -94,8 +94,8 @@ func (s Spec) dims(block int) dims {
 	return d
 }
 
-// allotter hands out tensors of one memory range, one after the other. With dry it only counts, so that sizes and
-// places come from the same code.
+// allotter hands out tensors of the memory mem, one after the other. With dry it only counts bytes. Sizes and places
+// thus come from the same code, and a buffer computed by a dry run always fits.
 type allotter struct {
 	mem  device.Mem
 	dry  bool
@@ -113,10 +113,11 @@ func (a *allotter) take(dt device.DType, n int) device.Tensor {
 	return a.mem.Tensor(dt, off, int64(n))
 }
 
-// span is the tokens [at, at+n) of a micro-batch.
+// span is a chunk of a micro-batch: the n tokens from token at on.
 type span struct{ at, n int }
 
-// spans divides tokens into chunks of a fixed size; the last may be shorter.
+// spans returns an iterator over the chunks of the given tokens. All chunks have the given size, but the last may be
+// shorter.
 func spans(tokens, chunk int) func(yield func(span) bool) {
 	return func(yield func(span) bool) {
 		for at := 0; at < tokens; at += chunk {
@@ -127,7 +128,8 @@ func spans(tokens, chunk int) func(yield func(span) bool) {
 	}
 }
 
-// chunkOf returns the chunk size for the given tokens: at most chunk, and all tokens if chunk is 0.
+// chunkOf returns how many tokens are processed at once: chunk, but not more than tokens. A chunk of 0 means all
+// tokens.
 func chunkOf(chunk, tokens int) int {
 	if chunk <= 0 {
 		return tokens
@@ -135,8 +137,8 @@ func chunkOf(chunk, tokens int) int {
 	return min(chunk, tokens)
 }
 
-// rows is a matrix with one row per token: of the whole micro-batch or, with chunk, of the current chunk only. host
-// has the other rows, if any.
+// rows is a matrix with one row per token. Its tensor t has the rows of the whole micro-batch or, with chunk, only
+// those of the current chunk; host then has all rows.
 type rows struct {
 	t     device.Tensor
 	width int
@@ -147,7 +149,7 @@ type rows struct {
 // whole views t as rows of a micro-batch.
 func whole(t device.Tensor, width int) rows { return rows{t: t, width: width} }
 
-// of returns the rows of the tokens in c; none without a tensor.
+// of returns the part of t with the rows of the tokens in c; none if r has no tensor.
 func (r rows) of(c span) device.Tensor {
 	if r.t.None() {
 		return r.t
@@ -159,7 +161,7 @@ func (r rows) of(c span) device.Tensor {
 	return r.t.Slice(int64(at)*int64(r.width), int64(c.n)*int64(r.width))
 }
 
-// wholeRows and chunkRows take rows of type dt from a, for a micro-batch and for a chunk.
+// wholeRows and chunkRows take a matrix of rows from a: with a row for every token of a micro-batch, or of a chunk.
 func (a *allotter) wholeRows(dt device.DType, tokens, width int) rows {
 	return rows{t: a.take(dt, tokens*width), width: width}
 }
@@ -168,7 +170,7 @@ func (a *allotter) chunkRows(dt device.DType, chunk, width int) rows {
 	return rows{t: a.take(dt, chunk*width), width: width, chunk: true}
 }
 
-// tallRows takes rows of a micro-batch or, with OnHost, of a chunk.
+// tallRows takes a matrix with a row for every token of a micro-batch or, if hidden states are on the host, of a chunk.
 func (s Spec) tallRows(a *allotter, dt device.DType, tokens, width int) rows {
 	if s.OnHost {
 		return a.chunkRows(dt, chunkOf(s.ChunkTokens, tokens), width)

@@ -2,7 +2,8 @@ package schedule
 
 import "slices"
 
-// builder lists the launches of a pass's programs and their uses of objects.
+// builder lists the launches of a pass's programs, and which objects (activations and their gradients) each launch
+// uses.
 type builder struct {
 	spec     Spec
 	programs []*Program // by lane
@@ -41,7 +42,7 @@ func newBuilder(s Spec, tokens []int) *builder {
 	return b
 }
 
-// On returns the lane of a layer.
+// On returns the lane (the device) that has a layer.
 func (s Spec) On(layer int) int {
 	if s.Lane == nil {
 		return 0
@@ -62,7 +63,7 @@ func (s Spec) InParts() bool {
 	return slices.ContainsFunc(s.Layers, func(l Layer) bool { return l.Tiles > 1 })
 }
 
-// of returns s with only the held tiles of a lane.
+// of returns s with Held, the tiles that the previous pass left in slots, reduced to those of one lane.
 func (s Spec) of(lane int) Spec {
 	var held []int
 	if len(s.Held) == 0 {
@@ -81,7 +82,7 @@ func (s Spec) of(lane int) Spec {
 	return s
 }
 
-// object makes an object of a micro-batch on a lane.
+// object adds an object for one activation of micro-batch mb on a lane, and returns its index.
 func (b *builder) object(mb, lane int) int {
 	b.objects = append(b.objects, Object{Tokens: b.tokens[mb], MicroBatch: mb, Host: -1, Lane: lane, From: -1, To: -1, Passage: b.first[mb]})
 	return len(b.objects) - 1
@@ -90,8 +91,8 @@ func (b *builder) object(mb, lane int) int {
 // input returns the object of a layer's input (layers 1 … top) for a micro-batch, on the layer's lane.
 func (b *builder) input(layer, mb int) int { return (layer-1)*b.n + mb }
 
-// gradientOn returns the object of a micro-batch's gradient on a lane. If the gradient is on another lane, it is passed
-// on.
+// gradientOn returns the object that holds micro-batch mb's gradient on a lane. If the gradient is on another lane,
+// gradientOn adds an object on this lane, to which the gradient is copied.
 func (b *builder) gradientOn(lane, mb int) int {
 	was := b.gradient[mb]
 	if b.objects[was].Lane != lane {
@@ -101,14 +102,14 @@ func (b *builder) gradientOn(lane, mb int) int {
 	return b.gradient[mb]
 }
 
-// pass makes an object the source of object to on another lane.
+// pass records that an object's content is copied to the object to, which is on another lane.
 func (b *builder) pass(object, to int) {
 	b.objects[object].To, b.objects[to].From = to, object
 	b.coming[to] = true
 }
 
-// output returns the object of a layer's output for a micro-batch. It is the next layer's input, or an object that is
-// passed on to that input on another lane.
+// output returns the object that a layer writes its output to for micro-batch mb. On one lane this is the next layer's
+// input. If the next layer is on another lane, it is an object here whose content is then copied to that input.
 func (b *builder) output(layer, mb int) int {
 	in, lane := b.input(layer+1, mb), b.spec.On(layer)
 	if b.objects[in].Lane == lane {
@@ -119,7 +120,8 @@ func (b *builder) output(layer, mb int) int {
 	return out
 }
 
-// visit appends a visit and its launches to the program of its lane.
+// visit appends visit v to the program of its layer's lane, with one launch for each micro-batch. A visit to an expert
+// has one launch for all.
 func (b *builder) visit(v Visit) {
 	p := b.programs[b.spec.On(v.Layer)]
 	v.First = len(p.Launches)
@@ -158,7 +160,8 @@ func (b *builder) launch(v Visit, mb int) {
 	p.Launches = append(p.Launches, l)
 }
 
-// use records a use of an object. The first use of an object from another lane waits for its arrival.
+// use records that a launch on the lane uses an object. The first use of an object that another lane passes on must
+// wait until it has arrived.
 func (b *builder) use(lane int, u use) {
 	u.arrives = b.coming[u.object]
 	delete(b.coming, u.object)

@@ -80,7 +80,8 @@ type Program struct {
 	Held       []int // tiles in slots at the end
 }
 
-// of lists n micro-batches in the order of a visit's turn.
+// of returns the indices of n micro-batches in the order in which a visit takes them. turn is the visit's place in the
+// zigzag; odd turns reverse the order.
 func (o Order) of(turn, n int) []int {
 	order := make([]int, n)
 	for i := range order {
@@ -128,9 +129,9 @@ func Programs(s Spec, tokens []int) ([]*Program, error) {
 	return b.programs, nil
 }
 
-// finishReleases determines which releases pass an object on, and the place of each spilled object on the host. A dead
-// object's place is reused for the next object of the same micro-batch. That is safe, because the last launch that uses
-// the old object precedes the copy that overwrites it.
+// finishReleases decides which releases copy an object to another lane, and where each spilled object lies on the host.
+// n is the number of micro-batches. When an object is no longer used, the next object of the same micro-batch takes its
+// place. That is safe, because the last launch that uses the old object precedes the copy that overwrites it.
 func (p *Program) finishReleases(uses []use, n int) {
 	last := make([]int, len(p.Objects)) // launch
 	for _, u := range uses {
@@ -162,11 +163,12 @@ func (p *Program) finishReleases(uses []use, n int) {
 	}
 }
 
-// planWeights plans the weight slots. The embedding needs none, and a whole head has its own slot.
+// planWeights plans which tile is in which weight slot, and when. The embedding needs no slot, and a whole head has its
+// own.
 //
-// If another pass of the same evaluation follows, the weights keep their version, so tiles may stay in their slots for
-// it. Experts on demand may not stay, because the batch decides whether a slot holds one. The last pass leaves the
-// slots empty, so a training step moves the same bytes with or without an evaluation before it.
+// If another pass of the same evaluation follows, the weights do not change, so tiles may stay in their slots for that
+// pass. Experts that are fetched on demand may not stay, because only the batch decides whether a slot holds one. The
+// last pass leaves the slots empty, so a training step moves the same bytes with or without an evaluation before it.
 func planWeights(p *Program, s Spec) error {
 	var uses, again []use
 	for v, visit := range p.Visits {

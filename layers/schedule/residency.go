@@ -6,7 +6,7 @@ import "slices"
 // object that is needed last (IBM Systems Journal 5(2), 1966). Each eviction is moved back to the object's last use, so
 // a slot is free as early as possible. The plan never depends on timing.
 
-// use is one access of the sequence.
+// use is one access to an object (a tile or an activation) in the sequence that the plan follows.
 type use struct {
 	at     int  // index of the launch or visit
 	object int  // dense id
@@ -16,7 +16,7 @@ type use struct {
 	arrives bool
 }
 
-// Take assigns a slot to an object before launch At. Takes are served in order.
+// Take assigns a slot to an object before launch (for weights: visit) At. Takes are served in order.
 type Take struct {
 	At, Object int
 	Fetch      bool // copy the object from the host
@@ -31,7 +31,8 @@ type Release struct {
 	Pass   bool // copy it to another lane's slot, or to the host for that lane
 }
 
-// residency is the resulting plan: takes in order, releases by launch, and the objects still in slots at the end.
+// residency is the resulting plan: takes in order, releases by the launch that they follow, and the objects still in
+// slots at the end.
 type residency struct {
 	takes    []Take
 	releases map[int][]Release
@@ -44,11 +45,12 @@ type resident struct {
 	dirty bool // the host has no current copy
 }
 
-// planResidency simulates the uses with a number of slots. It returns false if a single launch needs more slots.
+// planResidency simulates the uses with a number of slots. It returns false if a single launch uses more objects than
+// there are slots.
 //
+//   - launches: the number of launches to simulate. Later uses only say which objects are worth keeping in slots.
 //   - onHost: objects have a copy on the host from the start. The copy never becomes stale, as with weights.
 //   - held: objects that are in slots at the start.
-//   - Uses at or after launches are in the future. They are not simulated, but their objects may stay in slots.
 //   - ahead: while a launch runs, objects that the next launch reads are brought in if there is room.
 func planResidency(uses []use, launches, slots int, onHost bool, held []int, ahead bool) (residency, bool) {
 	p := &residencyPlan{slots: slots, onHost: onHost, in: map[int]*resident{}, next: map[int][]int{}, spills: map[int]int{},
@@ -102,7 +104,8 @@ type residencyPlan struct {
 	out    residency
 }
 
-// acquire makes the object of u resident for launch at.
+// acquire puts the object of u into a slot for launch at, unless it is in one. It evicts another object if no slot is
+// free, but none of pinned; false: it could not.
 func (p *residencyPlan) acquire(at int, u use, pinned map[int]bool) bool {
 	if p.in[u.object] != nil {
 		return true
@@ -115,8 +118,8 @@ func (p *residencyPlan) acquire(at int, u use, pinned map[int]bool) bool {
 	return true
 }
 
-// evict releases the object with the farthest next use; the smallest id breaks ties. It never releases pinned objects.
-// It returns false if no other object is in a slot.
+// evict releases the object whose next use is farthest away; among equals the one with the smallest id. It never
+// releases pinned objects, which the current launch uses. It returns false if all objects in slots are pinned.
 func (p *residencyPlan) evict(pinned map[int]bool) bool {
 	victim, far := -1, -1
 	for o := range p.in {
@@ -138,8 +141,8 @@ func (p *residencyPlan) evict(pinned map[int]bool) bool {
 	return true
 }
 
-// release takes object o out of its slot after its last use so far. It spills o if o is used again and the host has no
-// current copy.
+// release takes object o out of its slot, right after the last launch that has used it so far. The object is spilled
+// (copied to the host) if it is used again and the host has no current copy.
 func (p *residencyPlan) release(o int) {
 	r := p.in[o]
 	spill := r.dirty && len(p.next[o]) > 0
@@ -150,7 +153,7 @@ func (p *residencyPlan) release(o int) {
 	delete(p.in, o)
 }
 
-// finish completes launch number at and releases the objects without further uses.
+// finish records the uses of launch number at, and releases the objects that no later launch uses.
 func (p *residencyPlan) finish(at int, uses []use) {
 	for _, u := range uses {
 		r := p.in[u.object]
