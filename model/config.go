@@ -328,8 +328,9 @@ func (c *Config) AttentionChunk(block int) int {
 	return c.ChunkSize
 }
 
-// inlineKeys are the keys that an inline config of any family may have: preset, the keys of config.json that count,
-// and keys without meaning for a new model. Each family adds its own.
+// inlineKeys are the keys that an inline config (`model:` with a mapping in a training config) may have in any family.
+// They are preset, the keys of config.json that matter, and keys without meaning for a new model. Each family adds its
+// own.
 var inlineKeys = []string{
 	"preset", "architectures", "model_type", "vocab_size", "hidden_size", "intermediate_size",
 	"num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim",
@@ -339,9 +340,9 @@ var inlineKeys = []string{
 	"dtype", "torch_dtype", "use_cache", "transformers_version",
 }
 
-// FromInline makes a config from a mapping with the keys of config.json, as in `model:` of a training config.
-// model_type defaults to llama if architectures is missing too. `preset: NAME` fills in missing keys. where is for
-// messages, such as "train.yaml:3: model".
+// FromInline makes a config from a mapping with the keys of config.json, as in `model:` of a training config. The
+// family is that of model_type; if model_type and architectures are missing, it is llama. `preset: NAME` fills in
+// missing keys. where begins error messages, such as "train.yaml:3: model".
 func FromInline(m map[string]any, where string) (*Config, error) {
 	f := &fields{where: where, vals: maps.Clone(m)}
 	if f.vals == nil {
@@ -372,8 +373,8 @@ func FromInline(m map[string]any, where string) (*Config, error) {
 	return fromFields(f)
 }
 
-// inlineKeys returns the keys that an inline config of the family may have: the shared keys under the family's
-// names, and the family's own.
+// inlineKeys returns the keys that an inline config of the family may have: the shared keys, under the family's names
+// for them, and the family's own.
 func (a *family) inlineKeys() []string {
 	keys := slices.Clone(a.keys)
 	for _, k := range inlineKeys {
@@ -382,7 +383,8 @@ func (a *family) inlineKeys() []string {
 	return keys
 }
 
-// allInlineKeys returns the keys of all families. They serve to report an unknown key before the family is known.
+// allInlineKeys returns the inline keys of all families together. A key that is in none of them can be refused before
+// the family is known.
 func allInlineKeys() []string {
 	keys := slices.Clone(inlineKeys)
 	for _, a := range families {
@@ -455,8 +457,8 @@ const (
 	chunkedAttention = "chunked_attention"
 )
 
-// windows reads the blocks with a sliding window of the given size from layer_types; size 0: there is none. Without
-// layer_types, sliding decides.
+// windows reads from layer_types which blocks have a sliding window. size is the window in positions; 0: no block has
+// one. If layer_types is missing, sliding says which blocks have the window.
 func (c *Config) windows(f *fields, size int, sliding func(block int) bool) {
 	has := c.blocksOf(f, slidingAttention, "sliding window", size, sliding)
 	if !slices.Contains(has, true) {
@@ -468,8 +470,8 @@ func (c *Config) windows(f *fields, size int, sliding func(block int) bool) {
 	}
 }
 
-// chunkedFields reads attention_chunk_size, and the blocks with chunked attention from layer_types. Without
-// layer_types they are the blocks with a rotary embedding.
+// chunkedFields reads attention_chunk_size, and from layer_types which blocks have chunked attention. If layer_types is
+// missing, the blocks with a rotary embedding have it.
 func (c *Config) chunkedFields(f *fields) {
 	size := f.int("attention_chunk_size", 0, 1, maxPositions)
 	if has := c.blocksOf(f, chunkedAttention, "attention_chunk_size", size, c.Turns); slices.Contains(has, true) {
@@ -477,8 +479,9 @@ func (c *Config) chunkedFields(f *fields) {
 	}
 }
 
-// blocksOf returns which blocks have attention of the given kind by layer_types; all others must be full_attention. In
-// blocks of the kind, size must not be 0; errors call the size what. Without layer_types by decides, if size is not 0.
+// blocksOf returns which blocks have attention of the given kind. layer_types says so, and all its other entries must
+// be full_attention. If layer_types is missing, by says so, provided that size is not 0. size is the window or chunk
+// size: if any block is of the kind, a size of 0 is an error, which calls the size what.
 func (c *Config) blocksOf(f *fields, kind, what string, size int, by func(block int) bool) []bool {
 	types := c.typesOfLayers(f)
 	if f.err != nil {
@@ -509,7 +512,8 @@ func (c *Config) typesOfLayers(f *fields) []string {
 	return types
 }
 
-// uniformWindow reads sliding_window as the window of all blocks. A mixture of blocks is an error.
+// uniformWindow reads sliding_window as the window of all blocks. It is an error if layer_types gives the window to
+// some blocks only.
 func (c *Config) uniformWindow(f *fields) {
 	size := f.int("sliding_window", 0, 1, maxPositions)
 	c.windows(f, size, func(int) bool { return true })
@@ -518,7 +522,7 @@ func (c *Config) uniformWindow(f *fields) {
 	}
 }
 
-// noWindow refuses blocks with a sliding window.
+// noWindow refuses a config in which layer_types gives any block a sliding window.
 func (c *Config) noWindow(f *fields) {
 	for i, t := range f.strs("layer_types") {
 		if t != fullAttention {

@@ -53,7 +53,7 @@ func (c *Config) ernieMoE(f *fields) {
 	}
 }
 
-// expertRange is the first block that may have experts, and the last.
+// expertRange returns the first and the last block with experts, by c.MLPOnlyLayers.
 func (c *Config) expertRange() (first, last int) {
 	last = c.NumLayers - 1
 	for slices.Contains(c.MLPOnlyLayers, first) {

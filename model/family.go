@@ -59,14 +59,14 @@ type prefix struct{ model, head string }
 // role has several names, in the order of their rows, or one for all rows.
 type tensors map[Role][]string
 
-// and returns ts with the names of more added.
+// and returns the names of ts and more together; a role's names in more replace those in ts.
 func (ts tensors) and(more tensors) tensors {
 	out := maps.Clone(ts)
 	maps.Copy(out, more)
 	return out
 }
 
-// expertNumber stands for the expert's number in a tensor name.
+// expertNumber is a placeholder in a tensor name; the expert's number replaces it.
 const expertNumber = "{expert}"
 
 // llamaTensors are the tensor names that most families share.
@@ -140,7 +140,8 @@ func register(f family) {
 	slices.SortFunc(families, func(a, b *family) int { return cmp.Compare(a.arch, b.arch) })
 }
 
-// tensorNames returns the names of the tensors of role r.
+// tensorNames returns the names of the tensors of role r, in the order of their rows, without the model's and the
+// block's prefix.
 func (c *Config) tensorNames(r Role) []string {
 	if c.family != nil && c.family.tensors[r] != nil {
 		return c.family.tensors[r]
@@ -176,7 +177,8 @@ func (c *Config) familyOf() *family {
 	return nil
 }
 
-// names returns the beginning of the model's tensor names.
+// names returns the beginnings of the tensor names of the model and of its head: those found in the directory, or else
+// the family's usual ones.
 func (c *Config) names() prefix {
 	switch {
 	case c.prefix != prefix{}:
@@ -190,7 +192,8 @@ func (c *Config) names() prefix {
 // Prefixes returns the beginnings of the tensor names of the model and of the head.
 func (c *Config) Prefixes() (model, head string) { return c.names().model, c.names().head }
 
-// PredictsAhead reports whether a tensor belongs to multi-token prediction: to a module mtp, or to a block behind the last one.
+// PredictsAhead reports whether a tensor belongs to multi-token prediction, which is not trained: to a module mtp, or
+// to a block after the last one.
 func (c *Config) PredictsAhead(name string) bool {
 	if slices.Contains(strings.Split(name, "."), "mtp") {
 		return true

@@ -36,12 +36,13 @@ func compile(exprs []string) (out []*regexp.Regexp, err error) {
 	return out, nil
 }
 
-// matched says whether p matches the tensor's name, or the name of the checkpoint's larger tensor that holds it.
+// matched says whether p matches the tensor's own name, or the name of the larger checkpoint tensor that holds it (see
+// Place).
 func (s Stored) matched(p *regexp.Regexp) bool {
 	return p.MatchString(s.Name) || p.MatchString(s.Tensor())
 }
 
-// checkMatched refuses an expression that matches none of tensors.
+// checkMatched returns an error if the expression p matches none of the tensors, because it is then probably misspelt.
 func checkMatched(p *regexp.Regexp, tensors []Stored) error {
 	if slices.ContainsFunc(tensors, func(s Stored) bool { return s.matched(p) }) {
 		return nil
@@ -49,12 +50,12 @@ func checkMatched(p *regexp.Regexp, tensors []Stored) error {
 	return fmt.Errorf("%q matches no tensor; they have names such as %s and %s", p, tensors[0].Tensor(), tensors[len(tensors)/2].Tensor())
 }
 
-// has says whether s is frozen.
+// has says whether f freezes tensor s.
 func (f freezing) has(s Stored) bool {
 	return slices.ContainsFunc(f.names, s.matched) || len(f.but) > 0 && !slices.ContainsFunc(f.but, s.matched)
 }
 
-// frozen marks parameters that c.Freeze freezes, in addition to those that are never trained.
+// frozen sets Frozen on the parameters that c.Freeze selects. Parameters that are never trained have it already.
 func (c *Config) frozen(params []Param) {
 	for i := range params {
 		if p := &params[i]; len(p.Stored) > 0 { // SetFreeze has checked that all its tensors agree

@@ -30,7 +30,7 @@ func init() {
 			}
 			c.multipliersJSON(m)
 			m["layer_types"], m["position_embedding_type"] = c.recurrentTypes("mamba", "attention"), nil
-			m["mamba_n_heads"] = 1 // without Mamba-2, too, Transformers requires that it divides hidden_size
+			m["mamba_n_heads"] = 1 // Transformers requires, even without Mamba-2, that this number divides hidden_size
 			if c.Mamba2 != nil {
 				c.Mamba2.json(m)
 				m["mamba_expand"] = c.Mamba2.Inner() / c.HiddenSize

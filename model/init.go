@@ -65,7 +65,7 @@ func InitRow(c *Config, p Param, row int, seed int64, dst []float32) {
 	}
 }
 
-// storedOf returns the tensor of p.Stored that has the given row, and the row's number in that tensor.
+// storedOf returns the tensor of p that has row number row of p, and the row's number inside that tensor.
 func (p Param) storedOf(row int) (Stored, int) {
 	for _, t := range p.Stored {
 		if row < t.Row+t.Rows {

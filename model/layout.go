@@ -113,7 +113,8 @@ type PartRange struct {
 	Elem, Elems        int64
 }
 
-// span returns the own tensors of part k: Tensors[from:to]. Tensors are in the order of their parts.
+// span returns the range [from, to) of l.Tensors that holds the own tensors of part k. References come after all parts.
+// Tensors are in the order of their parts.
 func (l Layout) span(k int) (from, to int) {
 	owned := len(l.Tensors)
 	for owned > 0 && l.Tensors[owned-1].Ref {

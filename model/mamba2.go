@@ -104,7 +104,7 @@ func (c *Config) mamba2Fields(f *fields, inner int) *Mamba2 {
 	return r
 }
 
-// limits reads the bounds of steps.
+// limits reads time_step_limit, the bounds of a head's step after the softplus.
 func (r *Mamba2) limits(f *fields) {
 	if r.DtMax = maxStep; !f.has("time_step_limit") {
 		return

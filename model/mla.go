@@ -35,8 +35,8 @@ func (l *MLA) tensorNames(r Role) []string {
 	return mlaTensors[r]
 }
 
-// mla returns the parameters that make the block's queries, keys and values: the projections, and the norms of the
-// latent vectors.
+// mla returns the parameters of the projections to queries, keys and values through latent vectors, and of the norms of
+// these vectors.
 func (n blockNames) mla() []Param {
 	c, l := n.c, n.c.MLA
 	var p []Param
@@ -88,7 +88,8 @@ func (c *Config) mlaJSON(m map[string]any) {
 	m["attention_bias"] = l.Bias
 }
 
-// turning returns how many elements of a head a full rotary embedding rotates.
+// turning returns how many elements of a head have a rotary embedding, if partial_rotary_factor is 1. With MLA it is
+// only the rotated part.
 func (c *Config) turning() int {
 	if c.MLA != nil {
 		return c.MLA.RopeDim

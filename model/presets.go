@@ -16,7 +16,8 @@ func shape(modelType string, h, ffn, layers, heads, kv, d, vocab int, rest map[s
 	return m
 }
 
-// bytesVocab returns the keys of a byte-level vocabulary, in which id 0 ends a text.
+// bytesVocab returns the keys of a preset whose tokens are bytes; token id 0 ends a text. positions is
+// max_position_embeddings.
 func bytesVocab(positions int) map[string]any {
 	return map[string]any{"max_position_embeddings": positions, "rms_norm_eps": 1e-5, "eos_token_id": 0}
 }

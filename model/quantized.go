@@ -50,8 +50,8 @@ func ReadQuantized(dir string) (*Quantized, error) {
 	return q, f.err
 }
 
-// quantized reads quantization_config in f; nil: there is none. It refuses formats that are not read. MXFP4 is accepted if
-// mxfp4 is set.
+// quantized reads quantization_config in f; nil: there is none. Formats that mt does not read are an error. mxfp4 says
+// whether the family accepts MXFP4.
 func (f *fields) quantized(mxfp4 bool) *Quantized {
 	if !f.has(quantizedKey) {
 		return nil
@@ -134,7 +134,7 @@ func (q *Quantized) fp8(o *fields) {
 	}
 }
 
-// block reads the sizes of a block.
+// block reads the number of rows and columns of a block of weights that share a scale, from the list at key.
 func (q *Quantized) block(o *fields, key string) {
 	size := o.ints(key, maxFFN)
 	if len(size) != 2 || size[0] == 0 || size[1] == 0 {
@@ -184,14 +184,15 @@ func (q *Quantized) compressed(o *fields) {
 	o.passUp(groups)
 }
 
-// passUp takes over the error of a mapping in f.
+// passUp keeps the error of in, a mapping inside f, as the error of f, unless f has one.
 func (f *fields) passUp(in *fields) {
 	if f.err == nil {
 		f.err = in.err
 	}
 }
 
-// withoutQuantized returns s without quantization_config, at the top and in the mapping nested; "": no mapping.
+// withoutQuantized returns s without quantization_config, both at the top and in the mapping named nested; nested "":
+// there is no such mapping.
 func (s source) withoutQuantized(nested string) source {
 	s = s.without(quantizedKey)
 	if nested == "" {

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// The functions of this file turn features this program does not have into
-// errors, lest a model be trained as something else.
+// The functions of this file report features that mt lacks as errors. Otherwise a model would silently be trained as a
+// different one.
 
 // dropouts are the keys that ask for dropout in some architecture.
 var dropouts = []string{"attention_dropout", "attn_pdrop", "resid_pdrop", "embd_pdrop", "hidden_dropout", "residual_dropout", "embedding_dropout"}
@@ -67,7 +67,7 @@ var neutral = map[string]any{
 	"shared_expert_intermediate_size": 0.0,
 }
 
-// refuseOthers refuses keys of neutral that the family does not read, unless they change nothing.
+// refuseOthers refuses keys of neutral that the family does not read, unless they have their neutral value.
 func (a *family) refuseOthers(f *fields) {
 	for _, key := range slices.Sorted(maps.Keys(neutral)) {
 		if !slices.Contains(a.keys, key) && !isNeutral(f.vals[key], neutral[key]) {

@@ -43,7 +43,7 @@ func (c *Config) Resized(n int) *Config {
 	return &out
 }
 
-// vocabKey is the key of the number of tokens.
+// vocabKey is the key of the vocabulary size.
 const vocabKey = "vocab_size"
 
 // JSON returns the config.json for weights saved in the given dtype ("bfloat16", "float32"). A text that was read
@@ -117,7 +117,7 @@ func tokenIDs(ids []int) any {
 	return ids
 }
 
-// optional returns nil for 0; optionalFloat does the same.
+// optional returns nil for 0, which JSON writes as null, and otherwise n; optionalFloat does the same.
 func optional(n int) any {
 	if n == 0 {
 		return nil
