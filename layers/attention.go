@@ -175,8 +175,8 @@ func (l *launch) attend() {
 	l.sink(l.o.t, l.lse, 0, l.dims.heads)
 }
 
-// sink applies attention sinks, if the model has them, to a number of heads, the first of which has index first. o is
-// the output and lse the log-sum-exp of these heads.
+// sink applies attention sinks, if the model has them, to heads first to first+heads−1. o is their output and lse their
+// log-sum-exp.
 func (l *launch) sink(o, lse device.Tensor, first, heads int) {
 	if l.dims.sinks {
 		op.Do(l.dev, l.s, op.Sinks{O: o, LSE: lse, Sinks: l.w[model.RoleSinks].Slice(int64(first), int64(heads)), T: l.mb.Tokens,

@@ -118,8 +118,8 @@ func (l *launch) attendBackward() {
 	l.sinkGrad(l.lse, 0, d.heads)
 }
 
-// sinkGrad accumulates the gradients of the sinks of a number of heads, the first of which has index first. It runs
-// after these heads' attention backward, which leaves l.delta; lse is their log-sum-exp.
+// sinkGrad accumulates the gradients of the sinks of heads first to first+heads−1. It runs after their attention
+// backward, which leaves l.delta; lse is their log-sum-exp.
 func (l *launch) sinkGrad(lse device.Tensor, first, heads int) {
 	sum, ok := l.g[model.RoleSinks]
 	if !ok {

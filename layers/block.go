@@ -87,9 +87,9 @@ func (t *Templates) linear(s device.Stream, d, a, w, c, bias device.Tensor, n, i
 	op.Do(t.dev, s, op.MatMul{M: n, N: out, K: in, TransB: true, A: a, B: w, C: c, D: d, Bias: bias})
 }
 
-// input returns the input of attention or of the MLP for the tokens of chunk c. This is norm(x), written to l.n by the
-// norm whose weight has role r; or x itself if the model does not norm inputs. rstd (n, dims.stats) f32, unless none,
-// receives the norm's statistics.
+// input returns the input of attention or of the MLP for the tokens of chunk c. This is norm(x), written to l.n, or x
+// itself if the model does not norm inputs. r is the role of the norm's weight. If rstd (n, dims.stats) f32 is not
+// none, it receives the norm's statistics.
 func (l *launch) input(r model.Role, x rows, rstd device.Tensor, c span) device.Tensor {
 	if !l.dims.normIn {
 		return x.of(c)
@@ -104,8 +104,8 @@ func (l *launch) input(r model.Role, x rows, rstd device.Tensor, c span) device.
 // r. A norm of z equals the norm of x if its epsilon is divided by r².
 func (t *Templates) residualUnit() float64 { return cmp.Or(t.spec.Config.ResidualScale, 1) }
 
-// norm writes y (n, h) = norm(x) for n rows of a hidden state x. r is the role of the norm's weight. rstd (n,
-// dims.stats) f32 receives the norm's statistics for the backward; none: they are not written.
+// norm writes y (n, h) = norm(x) for n rows of a hidden state x. r is the role of the norm's weight. If rstd (n,
+// dims.stats) f32 is not none, it receives the norm's statistics for the backward.
 func (t *Templates) norm(s device.Stream, y, rstd, x device.Tensor, w Weights, r model.Role, n int) {
 	unit := t.residualUnit()
 	eps := float32(float64(t.spec.Config.RMSNormEps) / (unit * unit))
@@ -221,8 +221,8 @@ func (l *launch) activate(c span) {
 	l.scaleAct(c)
 }
 
-// activateBackward overwrites l.gu, the gate and up projections of chunk c, with their gradient. l.act holds the
-// gradient of the MLP's activation before the call, and the activation itself, recomputed, afterwards.
+// activateBackward overwrites l.gu, the gate and up projections of chunk c, with their gradient. Before the call, l.act
+// holds the gradient of the MLP's activation. Afterwards it holds the activation, recomputed.
 func (l *launch) activateBackward(c span) {
 	act, gu := l.act.of(c), l.gu.of(c)
 	if l.spec.Config.Activation == model.XIELU {

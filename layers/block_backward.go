@@ -127,7 +127,7 @@ func (l *launch) mlpBackward(c span) {
 }
 
 // inputBackward adds to l.y the gradient of x that comes through a projection input(x)·Wᵀ. dy (n, out) is the gradient
-// of the projection's output, w the role of W, and r the role of the input norm's weight.
+// of the projection's output. w is the role of W, and r the role of the input norm's weight.
 func (l *launch) inputBackward(w, r model.Role, dy device.Tensor, x rows, out int, c span) {
 	if y, h := l.y.of(c), l.dims.hidden; !l.dims.normIn {
 		op.Do(l.dev, l.s, op.MatMul{M: c.n, N: h, K: out, A: dy, B: l.w[w], C: y, D: y})
@@ -138,8 +138,8 @@ func (l *launch) inputBackward(w, r model.Role, dy device.Tensor, x rows, out in
 }
 
 // outNormBackward is the backward of a norm on the output of attention or the MLP, for chunk c. r is the role of the
-// norm's weight, x (n, h) the output before the norm, and l.y the gradient after it. The gradient of x is written to
-// l.dout and returned. The norm runs again, because its statistics are not kept.
+// norm's weight and x (n, h) the output before the norm. l.y holds the gradient after the norm. The gradient of x is
+// written to l.dout and returned. The norm runs again, because its statistics are not kept.
 func (l *launch) outNormBackward(r model.Role, x device.Tensor, c span) device.Tensor {
 	dx, rstd := l.dout.of(c), l.rstdOut.of(c)
 	op.Do(l.dev, l.s, l.rmsNorm(dx, rstd, x, l.w[r], c.n))

@@ -111,8 +111,8 @@ func (t *Templates) cachedAttention(s device.Stream, mlp bool, block int, w Weig
 	return l
 }
 
-// cachedShape returns the shape of attention from the new tokens to the cached rows. first is the index of the first
-// row that they attend to: 0, or the start of their attention chunk.
+// cachedShape returns the shape of attention from the new tokens to the cached rows. first is the first row that they
+// attend to: row 0, or the start of their attention chunk.
 func (l *launch) cachedShape(step CacheStep) (a op.AttentionShape, first int) {
 	a = l.attentionShape()
 	a.CuQ, a.CuK, a.Seqs = step.CuQ, step.CuK, 1

@@ -76,8 +76,8 @@ func (r gatedDeltaNet) buffers(s Spec, all *buffers, d dims, keep Keep, tokens i
 	}
 }
 
-// project writes, for the tokens of chunk c, l.qkv (q, k, v and z) and the columns of b and a in l.gdn.gates from n,
-// the block's normed input.
+// project writes l.qkv (q, k, v and z) and l.gdn.gates (b and a) for the tokens of chunk c. n is the block's normed
+// input.
 func (r gatedDeltaNet) project(l *launch, n device.Tensor, c span) {
 	d, none := l.dims, device.Tensor{}
 	l.linear(l.s, l.qkv.of(c), n, l.w[model.RoleRecurIn], none, none, c.n, d.hidden, d.qkv)

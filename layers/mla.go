@@ -88,9 +88,9 @@ func (l *launch) narrowNorm(y, rstd, x, w device.Tensor, rank, stride, n int) op
 		Eps: l.dims.mla.NormEps, Offset: l.spec.Config.NormOffset}
 }
 
-// bothHeads returns the three copies that fill the keys and values of chunk c's packed rows. keys and values come from
-// l.mla.kv; turning copies the rotated elements, the same for all heads, from l.mla.kva. The tensor kv begins at the
-// first key of the packed rows.
+// bothHeads returns the three copies that fill the keys and values of chunk c's packed rows. keys and values copy from
+// l.mla.kv. turning copies the rotated elements of keys from l.mla.kva; they are the same for all heads. The tensor kv
+// begins at the first key of the packed rows.
 func (l *launch) bothHeads(kv device.Tensor, c span) (keys, values, turning op.CopyHeads) {
 	d, b, at := l.dims, l.mla, l.dims.mla
 	all := op.CopyHeads{T: c.n, Heads: d.heads, DstStride: d.qkv, DstHead: d.headDim, SrcStride: b.kv.width, SrcHead: at.NopeDim + at.ValueDim}

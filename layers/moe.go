@@ -73,8 +73,8 @@ func (t *Templates) Combine(s device.Stream, w Weights, y, x device.Tensor, at i
 	op.Do(t.dev, s, op.Convert{Dst: y, Src: st.Sum.Slice(int64(at)*h, n), N: n})
 }
 
-// moeLaunch is one launch of a MoE layer: either part 0 (norm and router) for one micro-batch, or one expert for the
-// pairs of token and choice that go to it.
+// moeLaunch is one launch of a MoE layer. It is part 0 (norm and router) for one micro-batch, or one expert for its
+// pairs of token and choice.
 type moeLaunch struct {
 	*Templates
 	moeBuffers

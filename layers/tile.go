@@ -79,8 +79,8 @@ func BindWeights(layout model.Layout, slot device.Mem) Weights {
 	return w
 }
 
-// BindInPlace views the tensors of layout in host memory, for a unified device, which needs no copy. off and bytes are
-// a range of the slot that a copy would fill; host returns the host memory of that range.
+// BindInPlace views the tensors of layout in host memory, for a unified device, which needs no copy. host returns the
+// host memory for a range of the slot: bytes bytes from byte off on.
 func BindInPlace(layout model.Layout, dev device.Device, host func(off, bytes int64) []byte) Weights {
 	w := Weights{}
 	for _, t := range layout.Tensors {

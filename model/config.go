@@ -138,7 +138,8 @@ type Config struct {
 	Mamba2        *Mamba2
 	Recurrent     []bool
 
-	// Alone says which half of each block there is; nil: all blocks have both.
+	// Alone is for models whose blocks may have only one of their two halves. It says which half each block has; nil:
+	// all blocks have both.
 	Alone []Half
 
 	// Beside says that every block has the Mamba-2 mixer beside attention. Both read the same norm, and their outputs are
@@ -172,8 +173,8 @@ type Config struct {
 	// Quantized describes the quantized weights of the directory that was read; nil: none are. JSON leaves it out, JSONAsRead keeps it.
 	Quantized *Quantized
 
-	// Class is the class in config.json if it differs from Arch; the weights are expected to be ModelType's. "":
-	// Arch, or none.
+	// Class is the class in config.json if it differs from Arch, for example a base class without a head. The weights
+	// are then read as those of ModelType's class. "": config.json names Arch, or no class.
 	Class string
 
 	// Dropout describes the dropout that config.json asks for. mt trains without dropout. "": none.
@@ -260,8 +261,8 @@ func (c *Config) ExpertBlocks() int {
 	return n
 }
 
-// AllExperts returns how many experts a block with experts has, the shared expert included. The shared expert has the
-// last index.
+// AllExperts returns the number of experts in a block with experts. It counts the shared expert, if there is one, which
+// has the last index.
 func (c *Config) AllExperts() int { return c.NumExperts + c.shared() }
 
 // AllChosen returns how many experts a token passes, the shared one included.
@@ -481,7 +482,7 @@ func (c *Config) chunkedFields(f *fields) {
 
 // blocksOf returns which blocks have attention of the given kind. layer_types says so, and all its other entries must
 // be full_attention. If layer_types is missing, by says so, provided that size is not 0. size is the window or chunk
-// size: if any block is of the kind, a size of 0 is an error, which calls the size what.
+// size. If any block is of the kind and size is 0, it is an error; what is the error's name for size.
 func (c *Config) blocksOf(f *fields, kind, what string, size int, by func(block int) bool) []bool {
 	types := c.typesOfLayers(f)
 	if f.err != nil {

@@ -76,8 +76,8 @@ var routedKeys = []string{"n_routed_experts", "n_shared_experts", "num_experts_p
 	"moe_layer_freq"}
 
 // routedExperts reads the experts of DeepSeek's models and their successors: shared experts, dense first blocks and a
-// factor on the chosen experts' weights. scoring is the only value of scoring_func that is accepted, and methods are
-// the accepted values of topk_method. The family's defaults must have all these keys.
+// factor on the chosen experts' weights. scoring is the only accepted value of scoring_func. methods are the accepted
+// values of topk_method. The family's defaults must have all these keys.
 func (c *Config) routedExperts(f *fields, scoring string, methods ...string) {
 	c.NumExperts = f.need("n_routed_experts", 1, maxExperts)
 	c.NumExpertsPerTok = f.need("num_experts_per_tok", 1, maxExpertsUsed)

@@ -23,8 +23,8 @@ type nested struct {
 const tiedKey = "tie_word_embeddings"
 
 // fields returns the keys of the language model, with the family's defaults for missing ones. top has the keys of the
-// whole file; nil: the mapping is missing or wrong, and top.err says so. Token ids at the top take precedence over the
-// language model's, as in Transformers' generation.
+// whole file. If the language model's mapping is missing or wrong, the result is nil and top.err says so. Token ids at
+// the top take precedence over the language model's, as in Transformers' generation.
 func (a *family) fields(top *fields) *fields {
 	f := top
 	if a.nested != nil {

@@ -87,8 +87,8 @@ func (w weave) run(rows int, c *Config) int {
 	return rows
 }
 
-// place sets the Place of each tensor in stored by the family's places and returns stored. r is the role, and e the
-// expert if the role belongs to experts.
+// place sets the Place of each tensor in stored by the family's places and returns stored. r is the role. If the role
+// belongs to experts, e is the expert.
 func (n blockNames) place(r Role, e int, stored []Stored) []Stored {
 	if n.c.family == nil {
 		return stored

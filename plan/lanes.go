@@ -41,7 +41,7 @@ func (r *Run) hasExperts() bool {
 	return false
 }
 
-// views returns the views of all lanes, or r itself if r is a view.
+// views returns one view of r for each lane; if r is itself the view of a lane, only r.
 func (r *Run) views() (out []*Run) {
 	if r.view > 0 {
 		return []*Run{r}
@@ -71,7 +71,7 @@ type Pace struct {
 // layers matters.
 var commonPace = Pace{FLOPs: 400e12, Link: 40e9}
 
-// pace returns the pace of a lane.
+// pace returns the rates of the device of a lane.
 func (r *Run) pace(lane int) Pace {
 	if len(r.paces) == 0 {
 		return commonPace

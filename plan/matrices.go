@@ -7,8 +7,8 @@ import (
 
 // This file sizes buffers and work for the matrices that the device orthogonalizes (optim.Muon).
 
-// matrixBuffers is the number of matrices in flight on a lane: one that the host prepares or applies, one in a copy,
-// and one on the device.
+// matrixBuffers is the automatic number of matrix buffers of a lane. The host prepares or applies one matrix, one is
+// being copied, and the device orthogonalizes one.
 const matrixBuffers = 3
 
 // MatrixBytes returns the size of a matrix buffer: the largest matrix in the compute dtype; 0 without matrices.

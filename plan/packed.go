@@ -7,9 +7,9 @@ import (
 
 // This file models how much the option `compress: byteplane` shrinks data on disk, and the CPU time that it takes.
 
-// packing describes the compression of one type of data: compressed size over original size, and bytes a second that
-// one core compresses and decompresses. The figures are measured (docs/decisions/2026-11-byteplane.md); other cores
-// differ by a factor of two.
+// packing describes the compression of one type of data. left is the compressed size divided by the original size. pack
+// and unpack are the bytes a second that one core compresses and decompresses. The figures are measured
+// (docs/decisions/2026-11-byteplane.md); other cores differ by a factor of two.
 type packing struct{ left, pack, unpack float64 }
 
 var (
@@ -25,7 +25,8 @@ type Packed struct {
 	Pack, Unpack float64
 }
 
-// add adds data of one type with this many bytes before compression.
+// add adds to p data with the given number of bytes before compression; by describes how well and how fast they
+// compress.
 func (p *Packed) add(bytes int64, by packing) {
 	p.Bytes += int64(by.left * float64(bytes))
 	p.Pack += float64(bytes) / by.pack
@@ -72,14 +73,15 @@ func bf16Tile(l model.Layout) bool {
 	return false
 }
 
-// packers is the number of chunks compressed or decompressed at once (host/extents). Each uses a coder, which takes
-// coderBytes of memory.
+// packers is the number of chunks that are compressed or decompressed at once (host/extents), each by a coder of its
+// own. coderBytes is the memory of one coder.
 const (
 	packers    = 16
 	coderBytes = 512 << 10
 )
 
-// packMemory returns the host memory for compression with state on disk. tiles: weights are on disk too.
+// packMemory returns the host memory in bytes that compression needs if state is on disk. tiles says whether weights
+// are on disk too. 0: the run does not compress.
 func (r *Run) packMemory(tiles bool) int64 {
 	switch each := packers * (r.ChunkBytes() + coderBytes); {
 	case !r.Compress:

@@ -6,7 +6,8 @@ import (
 
 // This file sizes a rank's state and its exchange buffers in a run with several ranks.
 
-// divide makes r the run of one rank of q, and reduces q to the rank's part of the rows.
+// divide reduces the plan from the whole run to one rank of it. It sets r's ranks and shares, and q.Rows becomes the
+// rank's part of the rows.
 func (r *Run) divide(q *Request) {
 	if q.Ranks <= 1 {
 		return
@@ -38,7 +39,8 @@ func (r *Run) OwnShares() (out []optim.Share) {
 	return out
 }
 
-// shareRows returns the number of rows of layer l's table that overlap this rank's share.
+// shareRows returns how many rows of layer l's table lie wholly or partly in this rank's share; 0: none, or the
+// gradient is not one of rows.
 func (r *Run) shareRows(l int) int64 {
 	s, cols := r.Share(l), r.Gradients()[l].Row
 	if s.Elems() == 0 || cols == 0 {

@@ -86,7 +86,7 @@ func Time(r *Run, rates Rates) (Bound, error) {
 	return b, nil
 }
 
-// flops returns the FLOPs of a step's forward and backward, with all rows full.
+// flops returns the FLOPs of a step's forward and backward, if all rows are full. Recomputation counts in the backward.
 func (r *Run) flops() (forward, backward float64) {
 	c, tokens := r.Spec.Config, float64(r.Limits.Tokens)
 	pairs := int64(tokens / float64(r.RowTokens) * float64(c.AttendedPairs(r.RowTokens)))
@@ -95,9 +95,9 @@ func (r *Run) flops() (forward, backward float64) {
 	return c.ForwardFLOPs(int64(r.Limits.Tokens), pairs), c.BackwardFLOPs(int64(r.Limits.Tokens), pairs) + again
 }
 
-// transfers returns the bytes that must cross the link in a step. up counts tiles and embedding rows in the forward,
-// again counts tiles fetched for the backward, and down counts gradients. Spilled activations do not count, because
-// more slots avoid them.
+// transfers returns the bytes that must cross the link in a step. up counts tiles and embedding rows for the forward,
+// again counts tiles that are fetched once more for the backward, and down counts gradients. Spilled activations do not
+// count, because more activation slots avoid them.
 func (r *Run) transfers() (up, again, down float64) {
 	forward, backward := r.fetches()
 	for _, f := range forward {
@@ -112,8 +112,8 @@ func (r *Run) transfers() (up, again, down float64) {
 	return up + float64(r.ActivationBytes(r.Limits.UniqueIDs)), again, down
 }
 
-// crossings returns the bytes that launches copy to the device and back, in forward and backward, with hidden states on
-// the host.
+// crossings returns the bytes that launches copy to the device (index 0) and back (index 1), in forward and backward.
+// Such copies exist only with hidden states on the host.
 func (r *Run) crossings() (forward, backward [2]float64) {
 	add := func(to *[2]float64, visits []schedule.Visit, phase schedule.Phase) {
 		for _, v := range visits {
@@ -133,8 +133,8 @@ func (r *Run) crossings() (forward, backward [2]float64) {
 	return forward, backward
 }
 
-// expected returns the expected bytes of f on the link. For an expert fetched on demand, the size is multiplied by the
-// fraction of chosen experts.
+// expected returns how many bytes the fetch f is expected to copy. An expert that is fetched on demand may not be
+// needed, so its size is multiplied by the expected fraction of experts with tokens.
 func (r *Run) expected(f fetch) float64 {
 	if !f.expert || !r.OnDemand {
 		return float64(f.bytes)

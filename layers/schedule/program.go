@@ -81,7 +81,7 @@ type Program struct {
 }
 
 // of returns the indices of n micro-batches in the order in which a visit takes them. turn is the visit's place in the
-// zigzag; odd turns reverse the order.
+// zigzag. With Zigzag, odd turns reverse the order.
 func (o Order) of(turn, n int) []int {
 	order := make([]int, n)
 	for i := range order {

@@ -7,7 +7,7 @@ import (
 	"mt/device/op"
 )
 
-// Cost is the cost of an operation that runs alone.
+// Cost is the cost of an operation while nothing else runs on the device.
 type Cost struct {
 	Seconds float64
 	Bytes   float64 // bytes of device memory read and written
@@ -108,14 +108,15 @@ func (c *Costs) perFLOP(s shape) float64 {
 	return t
 }
 
-// Squared distances between the logarithms of shapes.
+// The interpolation between measured shapes weights each one by 1/d², where d, the distance, is itself a sum of squared
+// differences between the logarithms of extents.
 const (
 	largeDistance  = 16 // from any shape to a rate for large products, which has no shape
 	otherTranspose = 9  // added if the transposes differ
 )
 
-// filled returns the fraction of a product's output that fills whole GPU tiles of 128 × 128. Rates without a shape hold
-// for whole tiles.
+// filled returns how full the tiles of 128 × 128 are into which a GPU divides the output of a product; 1: all are full.
+// A partly filled tile takes as long as a full one. Rates without a shape hold for full tiles.
 func filled(s shape) float64 {
 	const tile = 128
 	part := func(n int) float64 { return float64(n) / float64((n+tile-1)/tile*tile) }

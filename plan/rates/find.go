@@ -47,7 +47,7 @@ func isFile(name string) bool {
 	return err == nil && info.Mode().IsRegular() || strings.HasSuffix(name, ".json") || strings.ContainsRune(name, filepath.Separator)
 }
 
-// find finds the machine of a single name.
+// find returns the machine of a single name, without commas: a file, a GPU, or a GPU and a host.
 func find(name string) (*Machine, error) {
 	if isFile(name) {
 		return Load(name)

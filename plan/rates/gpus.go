@@ -24,7 +24,7 @@ type gpu struct {
 	host       string // a common host for the GPU; see ParseHost
 }
 
-// heads has the rates of bf16 attention with head dimensions 64 and 128.
+// heads has a GPU's rates of bf16 attention, for head dimensions 64 and 128.
 type heads struct {
 	of64, of128 reaches
 	source      string
@@ -66,7 +66,7 @@ type bus struct {
 	latency        figure // µs
 }
 
-// way describes direct copies between GPUs.
+// way describes how a GPU copies to other GPUs without the host.
 type way struct {
 	rate  figure // GB/s in each direction; 0: no copies between GPUs
 	wires bool   // NVLink
@@ -108,7 +108,8 @@ var (
 		both: figure{115, "estimate: both directions share the memory"}, latency: figure{10, copyTime}}
 )
 
-// For memory and fp32 products only peak rates are published. These functions estimate the reachable rates.
+// The datasheets have only peak rates of memory and of fp32 products. These functions estimate from a peak, in GB/s or
+// TFLOP/s, the rate that a program reaches.
 func hbm(peak float64) figure {
 	return figure{peak * 0.85, "estimate: 0.85 of the datasheet's, as GH200's HBM3 reaches by STREAM (arXiv:2407.07850)"}
 }

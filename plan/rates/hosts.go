@@ -73,7 +73,8 @@ func ParseHost(name string) (Host, error) {
 		fmt.Sprintf("estimate: parts of the peak of %.4g GB/s, and at most %d GB/s a core", peak, perCore)), nil
 }
 
-// checkHost returns an error for values that no board has.
+// checkHost returns an error if a number in a host's name is beyond what any board has, which is probably a typing
+// error.
 func checkHost(name string, transfers, channels float64, cores int, gib float64) error {
 	var errs []error
 	for _, f := range []struct {
@@ -87,8 +88,8 @@ func checkHost(name string, transfers, channels float64, cores int, gib float64)
 	return errors.Join(errs...)
 }
 
-// newHost returns a host whose memory reaches fractions of top, in GB/s (copyPart and others). peak appears in the name
-// only.
+// newHost returns a host. Its rates of copies, updates and others are fixed fractions (copyPart and others) of top, in
+// GB/s. peak, in GB/s, appears only in the name.
 func newHost(name string, cores int, gib, peak, top float64, source string) Host {
 	const wake = 20 // µs until all cores work
 	sources := map[string]string{"cores": "as the name says, or what is usual", "memory_gib": "as the name says, or what is usual",
@@ -102,17 +103,17 @@ func newHost(name string, cores int, gib, peak, top float64, source string) Host
 		Pack: packTime, Message: 1.8, Sources: sources}
 }
 
-// busyUpdates lists optimizers whose updates are limited by computation when there are few cores. rate is 10⁹
-// parameters a second on one core with AVX-512. bytes are read and written for a parameter with an fp32 gradient.
-// Measured on a 2 GHz Xeon (docs/optimizers.md).
+// busyUpdates lists optimizers whose updates are limited by computation, not by memory, when there are few cores. rate
+// is 10⁹ parameters a second on one core with AVX-512. bytes is the memory traffic of one parameter with an fp32
+// gradient. Measured on a 2 GHz Xeon (docs/optimizers.md).
 var busyUpdates = map[string]struct{ rate, bytes float64 }{
 	"adamw_8bit": {0.42, 16.06},
 	"adamw_4bit": {0.45, 14.13},
 	"lion_8bit":  {0.83, 14.03},
 }
 
-// updates returns the costs of the optimizers in busyUpdates on this many cores. Memory limits their rates to the value
-// of most, in GB/s.
+// updates returns the costs of the optimizers in busyUpdates on a host with this many cores. A rate is at most most,
+// the GB/s that memory reaches. wake is the time in µs until all cores work.
 func updates(cores int, most, wake float64) map[string]Op {
 	out := map[string]Op{}
 	for name, u := range busyUpdates {

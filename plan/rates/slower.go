@@ -29,8 +29,8 @@ func (m *Machine) Slower(times float64) *Machine {
 	return out
 }
 
-// slow divides the rates of d by times and multiplies its fixed times by it. It clones maps and slices first, because
-// other machines share them.
+// slow makes device d slower by the factor times: it divides d's rates and multiplies its fixed times. It clones maps
+// and slices first, because other machines share them.
 func (d *Device) slow(times float64) {
 	d.Products, d.Attention, d.Ops = maps.Clone(d.Products), maps.Clone(d.Attention), maps.Clone(d.Ops)
 	for dtype, all := range d.Products {

@@ -150,7 +150,7 @@ func (t *Trainer) alloc(bytes int64) device.Mem {
 	return m
 }
 
-// states allocates memory for a hidden state of every micro-batch.
+// states allocates device memory for one hidden state of each micro-batch.
 func (t *Trainer) states() []device.Mem {
 	out := make([]device.Mem, t.plan.Limits.MicroBatches)
 	for i := range out {

@@ -66,8 +66,8 @@ func (t *Trainer) Step(b *data.Batch, o optim.Optimizer, rate optim.Rate, maxNor
 	return r, nil
 }
 
-// sweep calls f for the micro-batches one after the other. With schedule.Zigzag, sweeps with an odd number turn go from
-// the last to the first. Sums over micro-batches are made in this order.
+// sweep calls f for all micro-batches, one after the other. With the order schedule.Zigzag, a sweep with an odd number
+// turn begins with the last micro-batch. Sums over micro-batches follow this order, so their bits depend on it.
 func (t *Trainer) sweep(turn int, f func(m micro)) {
 	order := slices.Clone(t.micro)
 	if t.plan.TurnsAround() && turn%2 == 1 {
@@ -123,7 +123,7 @@ func (t *Trainer) visit(l int, at layer, v schedule.Visit) {
 	}
 }
 
-// lossTensor views m as one number per token of the batch.
+// lossTensor returns m as a tensor with one fp32 number for each token of the batch.
 func (t *Trainer) lossTensor(m device.Mem) device.Tensor {
 	return m.Tensor(device.F32, 0, t.batch.Tokens)
 }
