@@ -37,8 +37,8 @@ func (s Spec) CachedChunkBounds(start, tokens int) (q, k []int32) {
 }
 
 // CacheBytes returns the device memory of one block's key/value cache for maxTokens tokens: packed rows (maxTokens,
-// (H+2·KV)·D) act of rotated q and k, and v. The cache of a mixer beside attention comes before them. It needs no
-// device.
+// (H+2·KV)·D) act of rotated q and k, and v. If a recurrence runs beside attention, its cache comes before these rows.
+// The computation needs no device.
 func (s Spec) CacheBytes(block, maxTokens int) int64 {
 	a := allotter{dry: true}
 	d := s.dims(block)

@@ -12,8 +12,9 @@ import (
 // made beside q, k and v, and its sigmoid multiplies the output. Source: arXiv:2412.06464; transformers,
 // modeling_qwen3_next.
 
-// gdnBuffers are a launch's buffers in a recurrent block. o is (T, V); qkv is (T, 2·K+2·V): q, k, v and z before the
-// convolution. In the backward do and dqkv have the same sizes.
+// gdnBuffers are a launch's buffers in a block with a gated delta net. K and V are the columns of all heads' keys and
+// values. o is (T, V); qkv is (T, 2·K+2·V): q, k, v and z before the convolution. In the backward do and dqkv have the
+// same sizes.
 //
 //	gates (T, 2·Heads) act: b, then a
 //	conv (T, 2·K+V) act: q, k and v after the convolution

@@ -45,8 +45,8 @@ func (s Spec) takeGroup(d dims, tokens int, backward bool, ws *allotter) groupBu
 	return b
 }
 
-// ScratchBytes returns the host memory that launches of MaxTokens tokens need besides hidden states, with OnHost; 0
-// without. It needs no device.
+// ScratchBytes returns the host memory that launches of MaxTokens tokens need besides hidden states. It is 0 unless
+// hidden states are on the host (OnHost). The computation needs no device.
 func (s Spec) ScratchBytes(backward bool) int64 {
 	if !s.OnHost {
 		return 0

@@ -84,6 +84,7 @@ func ofVocabulary(r model.Role) bool { return r == model.RoleLMHead || r == mode
 //	losses, lse (T) f32: the losses are complete after the last part; lse is the log-sum-exp
 //	of the logits of all parts so far
 //	terms: Spec.Terms in training, none in an evaluation
+//	first, last: p is the first or the last part of the sweep over the parts
 func (t *Templates) HeadShardForward(s device.Stream, w Weights, x Hidden, losses, lse device.Tensor, mb MicroBatch, ws device.Mem, p Shard, terms op.LossTerms, first, last bool) {
 	t.spec.fits(mb.Tokens)
 	b := t.spec.headBuffers(t.dims, p.Rows, mb.Tokens, &allotter{mem: ws})
@@ -107,6 +108,8 @@ func (t *Templates) HeadShardForward(s device.Stream, w Weights, x Hidden, losse
 //	of lm_head's input, rounded to act after each part
 //	x (T, h) act; losses, lse (T) f32 of all parts, written by HeadShardForward
 //	scale: as for HeadForwardBackward
+//	first, last: p is the first or the last part of the sweep over the parts; firstBatch: mb
+//	is the step's first micro-batch
 func (t *Templates) HeadShardBackward(s device.Stream, w Weights, g Grads, dx, x Hidden, losses, lse device.Tensor, mb MicroBatch, ws device.Mem, scale float32, p Shard, firstBatch, first, last bool) {
 	t.spec.fits(mb.Tokens)
 	d := t.dims

@@ -14,7 +14,7 @@ type Keep uint8
 const (
 	KeepNothing   Keep = iota // only the layer's input ("recompute: full")
 	KeepAttention             // attention's output and log-sum-exp
-	KeepQKV                   // rotated q and k, and v; with q/k norm before the norm and, unless the norm follows it, the rotation; what follows is repeated
+	KeepQKV                   // q, k and v as attention reads them; with q/k norm, q and k as they are before the norm, which is computed again with all that follows it
 	KeepAll                   // gate/up and the MLP's residual input; only products before output norms (Gemma) and of experts are computed twice ("recompute: none")
 )
 

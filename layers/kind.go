@@ -25,11 +25,11 @@ type Kind interface {
 	// Activations returns how many hidden states of a micro-batch a layer has: its input, and a gradient if the
 	// gradient does not overwrite the input.
 	Activations(s Spec) int
-	// SavedBytes returns what the forward of a micro-batch of the given tokens keeps for its backward at a level, in a
-	// layer of the given decoder block; 0: only the layer's input.
+	// SavedBytes returns how many bytes the forward of a micro-batch keeps for its backward, besides the layer's input.
+	// keep is the level, block the layer's decoder block, and tokens the size of the micro-batch.
 	SavedBytes(s Spec, block int, keep Keep, tokens int) int64
-	// WorkspaceBytes returns what one launch of at most Spec.MaxTokens tokens needs; 0: nothing, or the model has no
-	// such layer. Without backward it is for a forward that keeps nothing.
+	// WorkspaceBytes returns how many bytes of workspace one launch of at most Spec.MaxTokens tokens needs; 0: none, or
+	// the model has no such layer. Without backward it is for a forward that keeps nothing, as in an evaluation.
 	WorkspaceBytes(s Spec, backward bool) int64
 	// Launch enqueues one launch of a visit to a layer.
 	Launch(t *Templates, x *Launch)

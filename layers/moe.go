@@ -12,8 +12,9 @@ import (
 // part 0 (norm and router), and MoESort follows. Each expert then takes the tokens of all micro-batches, and every
 // micro-batch visits part 0 again. Source: arXiv:2101.03961; arXiv:2505.09388 (Qwen3).
 
-// MoERoute is the first visit of a micro-batch to part 0, with weights w. It writes the micro-batch's rows of N,
-// Logits, IDs and Weights, and Sum = x, or 0 beside a dense MLP. Unless eval is set, it adds the probabilities to ProbSum.
+// MoERoute is the first visit of a micro-batch to part 0 (norm and router), whose weights are w. It writes the
+// micro-batch's rows of the state st: N, Logits, IDs and Weights, and Sum = x, or 0 beside a dense MLP. Unless eval is
+// set, it adds the router's probabilities to ProbSum.
 //
 //	x (T, h) act; at: index of the micro-batch's first token in the state
 func (t *Templates) MoERoute(s device.Stream, w Weights, x device.Tensor, at int, mb MicroBatch, st MoEState, ws device.Mem, eval bool) {
@@ -30,8 +31,8 @@ func (t *Templates) MoERoute(s device.Stream, w Weights, x device.Tensor, at int
 	}
 }
 
-// MoESort lists the pairs of the state's first tokens by expert, in Order, Rows and Offsets. With count it adds each
-// expert's number of pairs to Counts.
+// MoESort sorts the pairs of token and choice by expert, for the first tokens of the state; tokens is their number. It
+// writes Order, Rows and Offsets. With count it adds each expert's number of pairs to Counts.
 func (t *Templates) MoESort(s device.Stream, st MoEState, tokens int, count bool) {
 	c := t.spec.Config
 	n := int64(tokens * c.AllChosen())
@@ -43,7 +44,8 @@ func (t *Templates) MoESort(s device.Stream, st MoEState, tokens int, count bool
 	op.Do(t.dev, s, a)
 }
 
-// ExpertForward adds an expert's output to Sum; the expert has weights w and the pairs Order[from:from+n].
+// ExpertForward adds an expert's output to the state's Sum. w has the expert's weights. Its pairs of token and choice
+// are Order[from:from+n].
 func (t *Templates) ExpertForward(s device.Stream, w Weights, st MoEState, from, n int, ws device.Mem) {
 	l := t.newExpert(s, w, st, from, n, ws, false)
 	h, f := t.dims.hidden, l.width

@@ -24,7 +24,7 @@ type MoEState struct {
 }
 
 // MoEBytes returns the device memory of the state for the given tokens in all micro-batches; 0 for a model without
-// experts. It needs no device.
+// experts. The computation needs no device.
 func (s Spec) MoEBytes(tokens int, backward bool) int64 {
 	if s.Config.NumExperts == 0 {
 		return 0

@@ -96,7 +96,7 @@ func (l *launch) recur(tail, last device.Tensor) {
 }
 
 // recurrentCacheBytes returns the device memory of a recurrent block's cache, whose size does not depend on the number
-// of tokens. It needs no device.
+// of tokens. The computation needs no device.
 func (s Spec) recurrentCacheBytes() int64 {
 	a := allotter{dry: true}
 	d := newDims(s)

@@ -10,7 +10,7 @@ import (
 const withMLP, withoutMLP = true, false
 
 // savedBytes returns the device memory that keep takes for one layer and one micro-batch of the given tokens; 0 for
-// KeepNothing. It needs no device.
+// KeepNothing. mlp says whether the layer has an MLP or only attention. The computation needs no device.
 func (s Spec) savedBytes(d dims, mlp bool, keep Keep, tokens int) int64 {
 	a := allotter{dry: true}
 	s.savedBuffers(d, mlp, keep, tokens, &a)

@@ -178,8 +178,8 @@ func (s Spec) tallRows(a *allotter, dt device.DType, tokens, width int) rows {
 	return a.wholeRows(dt, tokens, width)
 }
 
-// WorkspaceBytes returns the device memory that any launch needs: the largest of all layers', for MaxTokens tokens. It
-// needs no device.
+// WorkspaceBytes returns the device workspace in bytes that suffices for every launch: the largest need of any layer,
+// for MaxTokens tokens. The computation needs no device.
 func (s Spec) WorkspaceBytes() int64 { return max(s.workspaceBytes(true), s.workspaceBytes(false)) }
 
 // ForwardWorkspaceBytes is WorkspaceBytes for evaluation and generation, which have no backward.

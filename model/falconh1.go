@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// Falcon-H1 has a Mamba-2 mixer beside attention in every block, and factors on activations in place of initial values
-// of different sizes. Source: arXiv:2507.22448; transformers.FalconH1Config.
+// Falcon-H1 has a Mamba-2 mixer beside attention in every block. It multiplies activations by factors, where other
+// models would scale the initial values of weights. Source: arXiv:2507.22448; transformers.FalconH1Config.
 func init() {
 	register(family{
 		arch: "FalconH1ForCausalLM", modelType: "falcon_h1",

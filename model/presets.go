@@ -54,8 +54,8 @@ func qwen35(heads int, tied bool) map[string]any {
 		"eos_token_id": 248044, "tie_word_embeddings": tied, "linear_num_value_heads": heads}
 }
 
-// gemma3 returns the keys that the text models of Gemma 3 share. From 4b on, positions are scaled by a factor of
-// eight.
+// gemma3 returns the keys that the text models of Gemma 3 share. scalar is query_pre_attn_scalar. stretched says that
+// positions are divided by eight for RoPE, as in the models from 4b on.
 func gemma3(positions, window int, scalar float64, stretched bool) map[string]any {
 	m := map[string]any{"max_position_embeddings": positions, "sliding_window": window, "query_pre_attn_scalar": scalar,
 		"bos_token_id": 2, "eos_token_id": 1, "pad_token_id": 0}
@@ -65,14 +65,14 @@ func gemma3(positions, window int, scalar float64, stretched bool) map[string]an
 	return m
 }
 
-// moe returns the keys that the Qwen3-MoE models share.
+// moe returns the keys that the Qwen3-MoE models share; expert is the width of an expert.
 func moe(expert int) map[string]any {
 	m := qwen3(false)
 	maps.Copy(m, map[string]any{"num_experts": 128, "num_experts_per_tok": 8, "moe_intermediate_size": expert, "norm_topk_prob": true})
 	return m
 }
 
-// oss returns the keys that the gpt-oss models share.
+// oss returns the keys that the gpt-oss models share; experts is the number of experts in a block.
 func oss(experts int) map[string]any {
 	return map[string]any{"max_position_embeddings": 131072, "rms_norm_eps": 1e-5, "attention_bias": true, "sliding_window": 128,
 		"num_local_experts": experts, "num_experts_per_tok": 4, "router_aux_loss_coef": 0.9, "rope_theta": 150000.0, "eos_token_id": 200002,
@@ -80,7 +80,7 @@ func oss(experts int) map[string]any {
 			"truncate": false, "original_max_position_embeddings": 4096}}
 }
 
-// olmo returns the keys that the 7B OLMo models share.
+// olmo returns the keys that the 7B OLMo models share, together with rest, a model's own keys.
 func olmo(positions int, rest map[string]any) map[string]any {
 	m := map[string]any{"max_position_embeddings": positions, "rms_norm_eps": 1e-6, "rope_theta": 500000.0, "eos_token_id": 100257, "pad_token_id": 100277}
 	maps.Copy(m, rest)

@@ -19,8 +19,8 @@ func (f float) MarshalJSON() ([]byte, error) {
 	return []byte(s), nil
 }
 
-// Resized returns c with a vocabulary of n tokens; the special token ids stay. In a text that was read, vocab_size
-// changes beside the language model's keys.
+// Resized returns c with a vocabulary of n tokens; the special token ids stay. If c was read from a config.json,
+// vocab_size changes in the kept text too: in the mapping with the language model's keys.
 func (c *Config) Resized(n int) *Config {
 	out := *c
 	out.VocabSize = n

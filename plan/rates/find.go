@@ -10,7 +10,7 @@ import (
 	"mt/base/human"
 )
 
-// disk is one PCIe 4.0 NVMe disk, by datasheets.
+// disk is the disk of every shipped profile: one PCIe 4.0 NVMe disk, with the rates of datasheets in GB/s.
 var disk = Disk{Write: 5, Read: 7}
 
 // Find returns the machine called name. The name is a file written by Save, a known GPU (rtx-4090, h100), or a GPU and
