@@ -255,14 +255,15 @@ func (t *Templates) activation() (op.Activation, op.Cut) {
 		model.SquaredReLU: op.SquaredReLU}[c.Activation], op.Cut{}
 }
 
-// glu computes y (n, f) = f(gate)·up from gu (n, 2·f).
+// glu computes y (n, f) = act(gate)·up from gu (n, 2·f), gate and up side by side; act is the MLP's activation
+// function.
 func (t *Templates) glu(s device.Stream, y, gu device.Tensor, n, f int) {
 	of, cut := t.activation()
 	op.Do(t.dev, s, op.GLU{Activation: of, Cut: cut, Y: y, GU: gu, T: n, F: f})
 }
 
-// gluBackward overwrites gu (n, 2·f) with its gradient, from dy (n, f), the gradient of f(gate)·up. Unless y is none,
-// it receives f(gate)·up again; y may be dy.
+// gluBackward overwrites gu (n, 2·f) with its gradient. dy (n, f) is the gradient of glu's output. Unless y is none, it
+// receives glu's output again; y may be dy.
 func (t *Templates) gluBackward(s device.Stream, gu, y, dy device.Tensor, n, f int) {
 	of, cut := t.activation()
 	op.Do(t.dev, s, op.GLUBackward{Activation: of, Cut: cut, DGU: gu, Y: y, DY: dy, GU: gu, T: n, F: f})

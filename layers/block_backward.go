@@ -166,7 +166,8 @@ func (t *Templates) backThroughNorm(s device.Stream, w Weights, g Grads, r model
 	op.Do(t.dev, s, a)
 }
 
-// rmsNormBackward returns the operation that is the backward of rmsNorm over n rows: dx (n, h) from dy.
+// rmsNormBackward returns the operation that computes the backward of rmsNorm over n rows: dx (n, h), the gradient of
+// x, from dy. dw accumulates the gradient of the weight w.
 func (t *Templates) rmsNormBackward(dx, dw, dy, x, w, rstd device.Tensor, n int) op.RMSNormBackward {
 	h := t.dims.hidden
 	return op.RMSNormBackward{DX: dx, DW: dw, DY: dy, X: x, W: w, RStd: rstd, Rows: n, Groups: 1, Dim: h,

@@ -98,8 +98,8 @@ func (t *Templates) scale(s device.Stream, x device.Tensor, n int, factor float3
 	}
 }
 
-// EmbedBackward accumulates the gradient of the batch's embedding rows. Each row sums dx of its tokens in rising
-// order.
+// EmbedBackward accumulates the gradient of the batch's embedding rows; U is the number of unique ids. Each row sums dx
+// over the row's tokens, from the first token to the last.
 //
 //	dtable (U, h) f32, overwritten if first is set; dx (T, h) act, undefined afterwards
 //	ws: needed if dx is on the host

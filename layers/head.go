@@ -101,8 +101,8 @@ func (t *Templates) logits(s device.Stream, w Weights, logits, y, rstd, x device
 	t.linear(s, logits, y, w[model.RoleLMHead], device.Tensor{}, w[model.RoleLMHeadBias], n, t.dims.hidden, vocab)
 }
 
-// HeadForward computes the losses of an evaluation. They have the bits of HeadForwardBackward's losses, but without
-// Spec.Terms.
+// HeadForward computes the losses of an evaluation. They equal HeadForwardBackward's losses bit for bit, except that
+// Spec.Terms, the additional terms of the training loss, are missing.
 //
 //	x (T, h) act; losses (T) f32 overwritten
 func (t *Templates) HeadForward(s device.Stream, w Weights, x Hidden, losses device.Tensor, mb MicroBatch, ws device.Mem) {

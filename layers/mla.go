@@ -105,7 +105,7 @@ func (l *launch) bothHeads(kv device.Tensor, c span) (keys, values, turning op.C
 // mlaOutputs removes the padding of attention's output, whose values may be narrower than a head.
 type mlaOutputs struct{}
 
-// of copies the values of a chunk to adjacent columns.
+// of returns attention's output for the tokens of chunk c without the padding at the end of each head.
 func (mlaOutputs) of(l *launch, c span) device.Tensor {
 	d, narrow := l.dims, l.narrowOutput(c)
 	op.Do(l.dev, l.s, op.CopyHeads{Dst: narrow, Src: l.o.of(c), T: c.n, Heads: d.heads, C: d.mla.ValueDim,

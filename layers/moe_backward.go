@@ -125,7 +125,7 @@ func (t *Templates) MoERouteBackward(s device.Stream, w Weights, g Grads, dxdy, 
 
 // routerBackward overwrites the logits of the tokens of chunk c with their gradient. It adds the gradient of N, the
 // normed input, to Sum. It also accumulates the gradient of the router's weight; with overwrite it overwrites this
-// gradient. auxScale is that of MoERouteBackward.
+// gradient. For auxScale see MoERouteBackward.
 func (l *moeLaunch) routerBackward(c span, overwrite bool, auxScale float32) {
 	cfg, r := l.spec.Config, l.of(c)
 	h, logits := l.dims.hidden, l.spec.routerLogits()

@@ -13,8 +13,9 @@ import (
 //	y = (x + norm(norm(mlp(norm(x))) + norm(Σ_k f_k·w_k·expert_k(norm(x))))) · scalar
 //
 // Each norm has a weight of its own. The router reads x by another norm, and f is a trained factor of each expert. The
-// dense MLP is part of part 0. Sum is the experts' alone. The forward keeps it, because a norm's backward reads its
-// input; the dense MLP is computed again at both of the router's visits. Source: transformers, modeling_gemma4.
+// dense MLP belongs to part 0. Sum of the state has only the experts' outputs. The forward keeps Sum, because a norm's
+// backward reads its input; the dense MLP is computed again at both of the router's visits. Source: transformers,
+// modeling_gemma4.
 
 // besideBuffers are the buffers of part 0 for a chunk of C tokens:
 //

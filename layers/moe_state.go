@@ -60,7 +60,7 @@ func (s Spec) moeState(tokens int, backward bool, mem *allotter) MoEState {
 type routing struct{ n, sum, dy, logits, ids, weights, dweights, plain device.Tensor }
 
 // of returns the state's rows of the tokens in c, a chunk of the micro-batch whose first token is token at of the
-// state. A token has scored router logits and chosen experts.
+// state. scored is the number of router logits of a token. chosen is the number of its experts.
 func (st *MoEState) of(c span, at int, d dims, scored, chosen int) routing {
 	rows := func(t device.Tensor, width int) device.Tensor {
 		if t.None() {

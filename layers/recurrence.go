@@ -9,7 +9,7 @@ import (
 // recurrence is a sequence mixer that replaces attention in recurrent blocks, or runs beside attention. Each
 // implementation has a file.
 type recurrence interface {
-	// widths returns d, the dims of the model's blocks, with the widths that a block with this recurrence has instead.
+	// widths returns d with the widths of a block with this recurrence in place of attention's.
 	widths(d dims) dims
 	// keepStates takes from mem what the level KeepAttention keeps besides o, and keepInputs what KeepQKV keeps besides
 	// qkv.

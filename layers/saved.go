@@ -97,7 +97,8 @@ func (s Spec) savedBuffers(d dims, mlp bool, keep Keep, tokens int, mem *allotte
 }
 
 // blockBuffers returns the buffers of a launch of a decoder block or of its attention. Buffers that the forward keeps
-// at level keep are taken from saved, the others from ws.
+// at level keep are taken from saved, the others from ws. mlp says whether the launch has the whole block; backward
+// says whether it needs the backward's buffers too.
 func (s Spec) blockBuffers(d dims, mlp bool, keep Keep, tokens int, backward bool, saved, ws *allotter) buffers {
 	b := s.savedBuffers(d, mlp, keep, tokens, saved)
 	chunk := chunkOf(s.ChunkTokens, tokens)

@@ -146,7 +146,7 @@ type rows struct {
 	host  []byte // of the whole micro-batch; nil: not on the host
 }
 
-// whole views t as rows of a micro-batch.
+// whole views t as rows of a whole micro-batch; width is the number of elements of a row.
 func whole(t device.Tensor, width int) rows { return rows{t: t, width: width} }
 
 // of returns the part of t with the rows of the tokens in c; none if r has no tensor.

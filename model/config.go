@@ -91,8 +91,8 @@ type Config struct {
 	ChunkSize        int
 	ChunkedAttention []bool
 
-	// QueryScaling multiplies queries by a factor that grows with the position. It holds in the blocks of NoRope
-	// or, if NoRope is nil, in all blocks. nil: no scaling.
+	// QueryScaling multiplies queries by a factor that grows with the position. It applies in the blocks that NoRope
+	// marks or, if NoRope is nil, in all blocks. nil: no scaling.
 	QueryScaling *QueryScaling
 
 	// GlobalHeadDim and GlobalKVHeads replace HeadDim and NumKVHeads in blocks without a sliding window; 0: they do not.
@@ -127,7 +127,8 @@ type Config struct {
 
 	MLA *MLA // multi-head latent attention; nil: none
 
-	// SparseMixer is the threshold of SparseMixer routing, see op.RouterRule.Near; 0: other routing.
+	// SparseMixer is the threshold of SparseMixer routing (Phi-3.5-MoE): the difference of logits, relative to their
+	// size, up to which experts count as similar (op.RouterRule.Near). 0: other routing.
 	SparseMixer float64
 
 	// OutputGate multiplies attention's output by a sigmoid gate, which a projection beside the queries makes.
@@ -265,7 +266,7 @@ func (c *Config) ExpertBlocks() int {
 // has the last index.
 func (c *Config) AllExperts() int { return c.NumExperts + c.shared() }
 
-// AllChosen returns how many experts a token passes, the shared one included.
+// AllChosen returns how many experts process a token, the shared expert included.
 func (c *Config) AllChosen() int { return c.NumExpertsPerTok + c.shared() }
 
 func (c *Config) shared() int {

@@ -5,9 +5,9 @@ import (
 	"math"
 )
 
-// MLA is multi-head latent attention: queries, and keys with values, are projected from a narrow latent vector each. A
-// head's query and key have NopeDim elements without rotation, followed by RopeDim rotated ones. All heads share the
-// rotated part of the key. Source: arXiv:2405.04434.
+// MLA is multi-head latent attention. A token has two narrow latent vectors: queries are projected from one, keys and
+// values from the other. A head's query and key have NopeDim elements without rotation, followed by RopeDim rotated
+// ones. All heads share the rotated part of the key. Source: arXiv:2405.04434.
 type MLA struct {
 	QRank, KVRank              int // widths of the latent vectors, which are normed; QRank 0: queries come from the hidden state
 	NopeDim, RopeDim, ValueDim int // elements of a head; ValueDim may be smaller or larger than the width of keys

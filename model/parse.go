@@ -181,7 +181,8 @@ func (c *Config) activation(f *fields) {
 type fields struct {
 	where string // file or key path, for messages
 	vals  map[string]any
-	// names maps a shared key name to the file's name for the same key; nil: all are the same.
+	// names maps a shared key name to the file's name for the same key, for error messages; nil: all names are the
+	// same.
 	names map[string]string
 	err   error
 }
@@ -339,7 +340,8 @@ func (f *fields) floats(key string, lo, hi float64) []float64 {
 	return out
 }
 
-// ids returns a token id or a list of token ids, each below vocab. -1 means none: some published models write that.
+// ids returns the token ids at key, where the file has one id or a list. Each must be below vocab. -1 stands for no id,
+// as in some published models; nil: the key is missing.
 func (f *fields) ids(key string, vocab int) []int {
 	if !f.has(key) {
 		return nil

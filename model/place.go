@@ -10,8 +10,8 @@ type Place struct {
 	// the tensor has no such dimension and is itself the slice.
 	Slice, Slices int
 	Transposed    bool // the slice is stored as (columns, rows)
-	// The slice has Rows rows, of this parameter and of others. Row r here is the slice's row First + r/Run·Step +
-	// r%Run: runs of Run rows, Step apart.
+	// The slice has Rows rows, of this parameter and of others. Row r of the Stored is row First + (r/Run)·Step + r%Run
+	// of the slice: this parameter has runs of Run rows, which begin Step rows apart.
 	First, Run, Step, Rows int
 }
 

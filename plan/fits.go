@@ -10,8 +10,8 @@ import (
 // oneMemory reports whether host and device share one memory.
 func (q Request) oneMemory() bool { return q.OneMemory || q.Unified }
 
-// tooLargeForDevice reports whether r exceeds the device's memory. If host and device share one memory, it reports
-// whether r exceeds that memory.
+// tooLargeForDevice reports whether r needs more memory than the device has. If host and device share one memory, it
+// also reports a need beyond that memory.
 func (r *Run) tooLargeForDevice(q Request) bool {
 	if !r.tiered {
 		r.tier(q)

@@ -4,8 +4,8 @@ import "mt/layers"
 
 // Gradient describes the location and content of a layer's gradient when the layer is updated.
 type Gradient struct {
-	// In is the layer whose slab has the gradient, from element From on. In is the layer itself, or the layer with
-	// which it shares its table.
+	// In is the layer whose slab has the gradient, beginning at element From. It is the layer itself or, with tied
+	// embeddings, the layer that shares the table.
 	In   int
 	From int64
 	// Row is the row length in elements if the layer's own gradient has only the table rows of the batch; 0: the

@@ -49,7 +49,8 @@ func (r *Run) PrepareBytes(l int, m optim.Matrix) int64 {
 // orthogonalized update.
 func (r *Run) ApplyBytes(m optim.Matrix) int64 { return m.Elems() * (2*4 + r.Spec.Act.Size()) }
 
-// UnitBytes returns the host memory traffic of updating the weights of layer l that are in no orthogonalized matrix.
+// UnitBytes returns the host memory traffic, in bytes, of updating the weights of layer l that are in no orthogonalized
+// matrix. g is the layer's gradient.
 func (r *Run) UnitBytes(l int, g Gradient) float64 {
 	bytes := r.UpdateBytes(l, g)
 	for _, m := range r.Matrices(l) {

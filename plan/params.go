@@ -24,8 +24,8 @@ func (r *Run) ParamBytes(l int) int64 {
 	return optim.Pages(r.Layouts[l].TileBytes)
 }
 
-// StagedBytes returns the bytes of layer l in a state slot without its gradient. These bytes are read and written for
-// an update.
+// StagedBytes returns how many bytes of layer l are read from disk and written back for an update, without a gradient:
+// its state and, if they are on disk, its weights.
 func (r *Run) StagedBytes(l int) int64 { return r.ExtentBytes(l) + r.ParamBytes(l) }
 
 // paramChunk is the default chunk size of weights on disk: small compared with an expert's tile, and large enough for a

@@ -62,7 +62,7 @@ func (r *Run) shareElems(l int) int64 {
 func (r *Run) ShareSumBytes(l int) int64 { return r.shareElems(l) * r.GradBytes() }
 
 // ExchangeBytes returns the size of an exchange buffer. It holds the gradients that this rank receives from all ranks
-// for its share of a layer, the largest one. 0 for a single rank.
+// for its share of one layer, and suits the layer with the largest. 0 for a single rank.
 func (r *Run) ExchangeBytes() (most int64) {
 	if r.Ranks <= 1 || r.EvalOnly {
 		return 0

@@ -373,7 +373,7 @@ func (r *Run) allActivations() int {
 	return max(minActSlots, most*r.Limits.MicroBatches+passing)
 }
 
-// activations returns the maximum number of hidden states of a micro-batch in a step. It counts the input of every
+// activations returns how many hidden states of one micro-batch exist at once at most. It counts the input of every
 // layer but the embedding and, with a head in parts, the gradient. A whole head turns its input into the gradient. A
 // lane without the head has the gradient besides its layers' inputs.
 func (r *Run) activations() (n int) {

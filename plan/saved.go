@@ -210,7 +210,7 @@ func (r *Run) upgrade(options []saveOption, room room) {
 	}
 }
 
-// room has the free bytes by lane, and in total if devices share the host's memory.
+// room has the free memory in bytes: of each lane's device, and (all) of the host, if devices share the host's memory.
 type room struct {
 	lanes []int64
 	all   int64

@@ -58,7 +58,7 @@ func (s Spec) Lanes() int {
 	return 1 + slices.Max(s.Lane)
 }
 
-// InParts reports whether some layers have several tiles, and so gradients in parts.
+// InParts reports whether any layer has several tiles. Its gradient then arrives in several parts.
 func (s Spec) InParts() bool {
 	return slices.ContainsFunc(s.Layers, func(l Layer) bool { return l.Tiles > 1 })
 }

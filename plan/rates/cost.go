@@ -125,8 +125,9 @@ func filled(s shape) float64 {
 
 func square(x float64) float64 { return x * x }
 
-// between interpolates n values. It returns their geometric mean with weights 1/d². entry returns d, which is itself a
-// squared distance, and the value of entry i.
+// between interpolates among n measured entries. entry returns, for entry i, its squared distance from the wanted shape
+// and its value. The result is the geometric mean of the values with weights 1/distance². If a distance is 0, the
+// result is that entry's value.
 func between(n int, entry func(i int) (distance, value float64)) float64 {
 	var sum, weights float64
 	for i := range n {

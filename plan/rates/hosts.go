@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// hostName matches the names that ParseHost accepts: kind of memory, transfers, channels, and optionally cores and GiB.
+// hostName matches the names that ParseHost accepts: kind of memory, million transfers a second, channels, and
+// optionally cores and GiB.
 var hostName = regexp.MustCompile(`^(ddr4|ddr5|lpddr5x?)-(\d{3,5})x(\d{1,3})((?:-\d{1,5}[cg])*)$`)
 
 // Fractions of a host's peak memory bandwidth. STREAM's triad reaches 0.75 to 0.86 on x86 servers. An update has four

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Slower returns a copy of m whose devices, links and host take times as long for everything. A factor below 1 makes
-// them faster. The disk does not change.
+// Slower returns a copy of m whose devices, links and host are slower by the factor times. A factor below 1 makes them
+// faster. The disk does not change.
 func (m *Machine) Slower(times float64) *Machine {
 	out := m.Changed(func(d *Device, l *Link) {
 		d.slow(times)

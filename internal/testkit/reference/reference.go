@@ -138,7 +138,7 @@ func normsOf(w Weights, i int) norms {
 	return norms{attn: attn, mlp: of("post_attention_layernorm")}
 }
 
-// tensor returns the name of a tensor of block i.
+// tensor returns the full name of the tensor of block i whose name ends in s.
 func tensor(i int, s string) string { return fmt.Sprintf("model.layers.%d.%s", i, s) }
 
 // Attention returns x + attention(norm(x)) of decoder block i for one sequence x (T, h). In models with four norms in a
@@ -366,8 +366,9 @@ func rmsNorm(x, w []float64, eps, offset float64) []float64 {
 	return y
 }
 
-// attention returns causal softmax(scale·q·kᵀ)·v of one sequence in block i, with shared key/value heads. Values may
-// be narrower or wider than keys. sinks add one score per head to each softmax, whose value is 0; nil: none.
+// attention returns causal softmax(scale·q·kᵀ)·v of one sequence in block i, with shared key/value heads. Values may be
+// narrower or wider than keys. sinks has one more score for each head; every softmax of the head includes it, with a
+// value vector of 0. nil: no sinks.
 func attention(cfg *model.Config, i int, q, k, v, sinks []float64) []float64 {
 	d, dv, kvHeads := cfg.Heads(i).Dim, cfg.OutputCols(i)/cfg.NumHeads, cfg.Heads(i).KV
 	group := cfg.NumHeads / kvHeads
@@ -659,8 +660,8 @@ func expertWeights(cfg *model.Config, p []float64, chosen []int) []float64 {
 	return out
 }
 
-// sparseMixerWeights returns the weights of the chosen experts by SparseMixer. Each is a softmax over the experts with
-// a similar logit, without the experts chosen before.
+// sparseMixerWeights returns the weights of the chosen experts by SparseMixer. An expert's weight is its share of a
+// softmax over the experts with a similar logit; experts chosen earlier are left out.
 func sparseMixerWeights(cfg *model.Config, logits []float64, chosen []int) (out []float64) {
 	for k, e := range chosen {
 		top, sum := logits[e], 0.0

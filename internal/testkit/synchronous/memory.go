@@ -159,7 +159,8 @@ func (t *Trainer) states() []device.Mem {
 	return out
 }
 
-// makeLayers allocates every layer's memory on the device, and the memory for its gradient on the host.
+// makeLayers fills t.layers. It allocates each layer's weights, gradient and input on the device, and the memory for
+// its gradient on the host.
 func (t *Trainer) makeLayers() {
 	turn := 0
 	for l, layout := range t.plan.Layouts {

@@ -79,8 +79,8 @@ func (t *Trainer) sweep(turn int, f func(m micro)) {
 	}
 }
 
-// forward computes x[l+1], the input of the next layer, from x[l]. Only inputs of layers are kept for the backward. A
-// head that is not in parts computes its losses in the backward.
+// forward computes the output of layer l, x[l+1], from its input x[l]. Only inputs of layers are kept for the backward.
+// A head that is not in parts computes its losses in the backward.
 func (t *Trainer) forward(l int, at layer) {
 	for _, v := range at.stages.Forward {
 		v.Phase = schedule.Forward
@@ -88,8 +88,8 @@ func (t *Trainer) forward(l int, at layer) {
 	}
 }
 
-// backward turns dx, the gradient of x[l+1], into the gradient of x[l], and accumulates the gradients of the layer's
-// weights.
+// backward turns dx, the gradient of layer l's output, into the gradient of its input, and accumulates the gradients of
+// the layer's weights.
 func (t *Trainer) backward(l int, at layer) {
 	for _, v := range at.stages.Backward {
 		v.Phase = schedule.Backward
