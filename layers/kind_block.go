@@ -41,7 +41,7 @@ func (k blockKind) WorkspaceBytes(s Spec, backward bool) int64 {
 }
 
 // leastKept returns the lowest Keep level among the blocks of this kind, separately for each set of widths. Tensors
-// that a block does not keep are in the workspace, so the lowest level needs the largest one.
+// that a block does not keep are in the workspace, so the lowest level needs the largest workspace.
 func (k blockKind) leastKept(s Spec) map[dims]Keep {
 	least := map[dims]Keep{}
 	for block := range s.Config.NumLayers {

@@ -15,8 +15,8 @@ import (
 // keeps, caches, moves or attends to packed rows is thus the same as for other models. Source: arXiv:2405.04434,
 // section 2.1.
 
-// mlaBuffers are a launch's buffers for a chunk of C tokens. In a head N elements are not rotated and R are; K = N+R,
-// and a value has V elements.
+// mlaBuffers are a launch's buffers for a chunk of C tokens. In a head's query or key, N elements are not rotated and R
+// are rotated; K = N+R. A value has V elements.
 //
 //	qa (C, QRank), kva (C, KVRank+R) act: the latent vectors; kva also has the rotated elements
 //	  of keys, at the end

@@ -104,7 +104,8 @@ func (s Spec) recurrentCacheBytes() int64 {
 	return a.used
 }
 
-// decode writes o of the new tokens of a growing sequence from its cache, and updates the cache.
+// decode runs the recurrence for the new tokens of a growing sequence, for generation. It starts from the sequence's
+// cache, writes l.o, the recurrence's output, and updates the cache.
 func (l *launch) decode(step CacheStep, cache device.Mem) {
 	tail, last := l.dims.recurrence.cache(l.dims, &allotter{mem: cache})
 	if step.Start == 0 {

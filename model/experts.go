@@ -114,9 +114,9 @@ func (c *Config) sigmoidExperts(f *fields) {
 	c.expertGroups(f, 2)
 }
 
-// expertGroups reads the groups of experts. A group's score is the sum of the scores of its best experts, of which best
-// counts how many. The router then chooses experts from the topk_group best groups. If these are all groups, the model
-// has no groups.
+// expertGroups reads the groups of experts. A group's score is the sum of the scores of its best experts; best is the
+// number of these experts. The router then chooses experts from the topk_group best groups. If these are all groups,
+// the model has no groups.
 func (c *Config) expertGroups(f *fields, best int) {
 	groups, open := f.int("n_group", 1, 1, maxExpertGroups), f.int("topk_group", 1, 1, maxExpertGroups)
 	switch size := c.NumExperts / groups; {

@@ -39,8 +39,8 @@ func (c *Config) asStored(dir string) error {
 	return nil
 }
 
-// storedTurned says whether the directory stores expert matrices the other way round than the family's places say:
-// transposed or not. A tensor's shape tells.
+// storedTurned reports whether the directory stores expert matrices transposed, compared with the family's places. A
+// tensor's shape tells. names has the directory's tensors.
 func (c *Config) storedTurned(dir string, names map[string]json.RawMessage) bool {
 	for b := range c.NumLayers {
 		if !c.HasExperts(b) {

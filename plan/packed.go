@@ -50,7 +50,7 @@ func (r *Run) PackedStaged(l int) Packed {
 	return p
 }
 
-// PackedTile returns the disk traffic of this many bytes of layer l's tile.
+// PackedTile returns the disk traffic of bytes bytes of layer l's tile, compressed if the run compresses.
 func (r *Run) PackedTile(l int, bytes int64) (p Packed) {
 	switch {
 	case !r.Compress:

@@ -76,7 +76,7 @@ const spillTries = 8
 // chooseSaved chooses the level of every block, and the number of activation slots if the request leaves it open. With
 // fewer slots, more inputs of layers spill to the host, and the freed memory lets blocks keep more tensors. So
 // chooseSaved predicts the time of a step for several numbers of slots, and takes the shortest. A step with spills must
-// be shorter by spillWorth.
+// be shorter than one without by the fraction spillWorth.
 func (r *Run) chooseSaved(q Request) {
 	if r.EvalOnly {
 		return

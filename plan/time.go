@@ -37,8 +37,8 @@ type Bound struct {
 	// also overlap the backward.
 	Step            float64 `json:"step_seconds"`
 	TokensPerSecond float64 `json:"tokens_per_second"`
-	// HidingTokens is the smallest step, in tokens, whose matrix products take as long as the updates that run beside
-	// them, at the same row length.
+	// HidingTokens is the size in tokens from which a step hides the updates: its matrix products take at least as long
+	// as the updates that run beside them. The row length is the run's.
 	HidingTokens int64 `json:"hiding_tokens"`
 }
 
