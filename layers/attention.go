@@ -203,7 +203,7 @@ func (l *launch) attentionOut(out rows, c span) {
 	l.linear(l.s, out.of(c), l.dims.output.of(l, c), l.w[l.dims.outRole], device.Tensor{}, l.w[l.dims.outBias], c.n, l.dims.out, l.dims.hidden)
 }
 
-// addNormed writes y (n, h) = residual + RMSNorm(x); residual may be y.
+// addNormed writes y (n, h) = residual + RMSNorm(x) for n rows, by the norm with weight w; residual may be y.
 func (t *Templates) addNormed(s device.Stream, y, residual, x, w device.Tensor, n int) {
 	a := t.rmsNorm(y, device.Tensor{}, x, w, n)
 	a.Residual = residual

@@ -19,9 +19,9 @@ type CacheStep struct {
 	ChunkBoundsQ, ChunkBoundsK device.Tensor
 }
 
-// CachedChunkBounds returns the bounds of attention chunks when tokens new tokens follow start cached ones. The bounds
-// q count from the first new token, the bounds k from the first key of the first new token's chunk. Both are nil
-// without chunked attention.
+// CachedChunkBounds returns the bounds of attention chunks in generation; tokens is the number of new tokens, start the
+// number of cached ones before them. The bounds q count from the first new token, the bounds k from the first key in
+// the chunk of the first new token. Both are nil without chunked attention.
 func (s Spec) CachedChunkBounds(start, tokens int) (q, k []int32) {
 	size := s.Config.ChunkSize
 	if size == 0 {
@@ -49,8 +49,8 @@ func (s Spec) CacheBytes(block, maxTokens int) int64 {
 	return a.used
 }
 
-// BlockForwardCached is BlockForward for one growing sequence. It writes rows Start to Start+Tokens of the block's
-// cache and attends to all rows up to there.
+// BlockForwardCached is BlockForward for new tokens of one growing sequence, in generation. It writes rows Start to
+// Start+Tokens of the block's key/value cache, and the new tokens attend to all rows up to there.
 //
 //	x, y (Tokens, h) act, not overlapping; cache as CacheBytes says
 func (t *Templates) BlockForwardCached(s device.Stream, block int, w Weights, y, x device.Tensor, step CacheStep, cache, ws device.Mem) {

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Keep is the set of tensors that a block's forward keeps on the device for its backward. The backward computes the
-// rest of its inputs again.
+// Keep is the level that says which tensors a block's forward keeps on the device for its backward. The backward
+// computes its other inputs again.
 type Keep uint8
 
 // The levels; each includes the levels before it.
@@ -32,7 +32,7 @@ func (k Keep) String() string {
 // everywhere.
 type Keeps []Keep
 
-// KeepIn returns the same level for the given number of blocks.
+// KeepIn returns Keeps with the same level for each of the given number of blocks.
 func KeepIn(blocks int, level Keep) Keeps { return slices.Repeat(Keeps{level}, blocks) }
 
 // Of returns a block's level.

@@ -7,8 +7,8 @@ import (
 	"mt/model"
 )
 
-// blockKind is the kind of a decoder block with a dense MLP. With mlp false it is the first half of a block with
-// experts. A block with recurrent has the model's recurrence in place of attention.
+// blockKind is the kind of a decoder block with a dense MLP. With mlp false it is the kind of the first half of a block
+// with experts. With recurrent the layer has the model's recurrence in place of attention.
 type blockKind struct {
 	plainKind
 	mlp, recurrent bool

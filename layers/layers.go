@@ -81,7 +81,7 @@ func (s Spec) ChunkBounds(cu []int32) []int32 {
 // Templates are the layer templates of one run. They are stateless, so one value serves all layers and all streams.
 // Every method enqueues on the stream it is given and returns; errors stick to the stream. A launch's workspace ws is
 // at least Spec.WorkspaceBytes of device memory, with undefined content before and after. All launches of a stream can
-// share it. Buffers must outlive an event recorded after the launch.
+// share ws. The caller may free or reuse buffers only when an event recorded after the launch has passed.
 type Templates struct {
 	spec         Spec
 	dims         dims
@@ -91,7 +91,8 @@ type Templates struct {
 	dev          device.Device
 }
 
-// ropeTable is one of the model's rotary embeddings: cos and sin (P, rotary/2) f32.
+// ropeTable is the table of one of the model's rotary embeddings: cos and sin (P, rotary/2) f32, with a row for each of
+// P positions.
 type ropeTable struct {
 	cos, sin device.Tensor
 	rotary   int

@@ -61,8 +61,9 @@ func (t *Templates) ExpertForward(s device.Stream, w Weights, st MoEState, from,
 	}
 }
 
-// Combine is the last visit of a micro-batch in the forward: y = its rows of Sum. Beside a dense MLP it also reads w
-// and x, and saved receives the rows of Sum; the zero Mem keeps nothing.
+// Combine is the last visit of a micro-batch in the forward: y = the micro-batch's rows of Sum in st. If the experts
+// stand beside a dense MLP, Combine also reads w and x, and saved receives the rows of Sum; a zero Mem as saved keeps
+// nothing.
 //
 //	x, y (T, h) act, not overlapping
 func (t *Templates) Combine(s device.Stream, w Weights, y, x device.Tensor, at int, mb MicroBatch, st MoEState, saved, ws device.Mem) {

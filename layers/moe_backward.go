@@ -6,9 +6,10 @@ import (
 	"mt/model"
 )
 
-// MoERouteAgain is the first visit of a micro-batch to part 0 in the backward. It computes the micro-batch's rows of
-// N, Logits, IDs and Weights again, with the bits of MoERoute, copies dy to DY and clears Sum. MoESort of the same
-// tokens follows. Beside a dense MLP, DY is the gradient of the experts' sum instead, which saved has.
+// MoERouteAgain is the first visit of a micro-batch to part 0 (norm and router) in the backward. It computes the
+// micro-batch's rows of N, Logits, IDs and Weights in st again, bit for bit as MoERoute, copies dy to DY and clears
+// Sum. The caller then calls MoESort for the same tokens. Beside a dense MLP, DY becomes the gradient of the experts'
+// sum instead; saved has this sum from the forward.
 //
 //	dy, x (T, h) act: only read
 func (t *Templates) MoERouteAgain(s device.Stream, w Weights, dy, x device.Tensor, at int, mb MicroBatch, st MoEState, saved, ws device.Mem) {
@@ -27,8 +28,9 @@ func (t *Templates) MoERouteAgain(s device.Stream, w Weights, dy, x device.Tenso
 	s.CopyD2D(all.dy.Mem(), dy.Slice(0, all.dy.Len).Mem())
 }
 
-// ExpertBackward overwrites the gradients g of an expert with weights w and pairs Order[from:from+n]. It writes the
-// pairs' DWeights and adds the gradients of their inputs to Sum. Without pairs g becomes 0 and w is not read.
+// ExpertBackward overwrites g, the gradients of an expert's weights w. The expert's pairs of token and choice are
+// Order[from:from+n] of st. ExpertBackward writes the pairs' DWeights and adds the gradients of their inputs to Sum.
+// Without pairs (n = 0) g becomes 0 and w is not read.
 //
 // A pair's weight multiplies f(gate)·up instead of the output, so that the down product is not computed again; with
 // Config.WeightedInputs it multiplies the input.

@@ -179,8 +179,8 @@ func (l *moeLaunch) ownRouterBackward(dn, x device.Tensor, c span, overwrite boo
 	l.inputGrad(l.s, dn, r.logits, l.w[model.RoleRouter], c.n, cfg.NumExperts, l.dims.hidden)
 }
 
-// ExpertScalesGrad adds the gradient of the experts' factors to g, after MoERouteBackward of all micro-batches, which
-// have the given tokens together. Without such factors it does nothing.
+// ExpertScalesGrad adds the gradient of the experts' trained factors to g. It comes after MoERouteBackward of all
+// micro-batches; tokens is the number of their tokens. In a model without such factors it does nothing.
 func (t *Templates) ExpertScalesGrad(s device.Stream, g Grads, st MoEState, tokens int) {
 	sum, trained := g[model.RoleExpertScales]
 	if !trained {

@@ -34,12 +34,13 @@ func (s Spec) MoEBytes(tokens int, backward bool) int64 {
 	return a.used
 }
 
-// BindMoE views the state in mem, which has Spec.MoEBytes(tokens, backward) bytes.
+// BindMoE returns the MoE state with its tensors in mem, which has Spec.MoEBytes(tokens, backward) bytes.
 func (t *Templates) BindMoE(mem device.Mem, tokens int, backward bool) MoEState {
 	return t.spec.moeState(tokens, backward, &allotter{mem: mem})
 }
 
-// moeState allots the state. Counts and ProbSum come first, so their places do not depend on the number of tokens.
+// moeState takes the tensors of a MoE state from mem. Counts and ProbSum come first, so their places do not depend on
+// the number of tokens.
 func (s Spec) moeState(tokens int, backward bool, mem *allotter) MoEState {
 	h, experts, chosen := s.Config.HiddenSize, s.Config.AllExperts(), s.Config.AllChosen()
 	st := MoEState{Counts: mem.take(device.I32, experts), ProbSum: mem.take(device.F32, s.Config.NumExperts),
@@ -134,7 +135,8 @@ func (s Spec) expertChunk() int {
 	return s.MaxTokens
 }
 
-// moeWorkspaceBytes returns the workspace of a launch of a MoE layer: the maximum for part 0 and the widest expert.
+// moeWorkspaceBytes returns the workspace in bytes that suffices for any launch of a MoE layer: the larger need of part
+// 0 (norm and router) and of the widest expert.
 func (s Spec) moeWorkspaceBytes(backward bool) int64 {
 	if s.Config.NumExperts == 0 {
 		return 0

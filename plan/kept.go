@@ -62,7 +62,8 @@ func (r *Run) planeBytes(l int) int64 {
 	return r.kept.bytes[l]
 }
 
-// sameTensors reports whether two layers have tensors of equal roles and sizes, so that their planes are equal.
+// sameTensors reports whether two layers have tensors of equal roles and sizes. Their planes and matrices are then
+// equal too.
 func sameTensors(a, b model.Layout) bool {
 	if a.Kind != b.Kind || a.Elems != b.Elems || len(a.Tensors) != len(b.Tensors) {
 		return false

@@ -33,7 +33,8 @@ func (p *Packed) add(bytes int64, by packing) {
 	p.Unpack += float64(bytes) / by.unpack
 }
 
-// PackedStaged returns the disk traffic of layer l's staged data (StagedBytes), compressed if the run compresses.
+// PackedStaged returns the disk traffic of the data of layer l that an update reads and writes (StagedBytes),
+// compressed if the run compresses.
 func (r *Run) PackedStaged(l int) Packed {
 	if !r.Compress {
 		return Packed{Bytes: r.StagedBytes(l)}
@@ -63,7 +64,7 @@ func (r *Run) PackedTile(l int, bytes int64) (p Packed) {
 	return p
 }
 
-// bf16Tile reports whether the matrices of a layer stream as bf16.
+// bf16Tile reports whether the tile of a layer has its matrices in bf16.
 func bf16Tile(l model.Layout) bool {
 	for _, t := range l.Tensors {
 		if t.BF16 {

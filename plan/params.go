@@ -76,8 +76,8 @@ func (r *Run) paramBuffersBytes() (sum int64) {
 	return sum
 }
 
-// ableToLeave reports whether the tile of layer l can be on disk. No other layer may copy from the tile, and its parts
-// must use the shared weight slots. Decoder blocks, with all their experts, meet both conditions.
+// ableToLeave reports whether the tile of layer l can be on disk. Two conditions hold for such a tile: no other layer
+// copies from it, and its parts use the shared weight slots. Decoder blocks, with all their experts, meet both.
 func (r *Run) ableToLeave(l int) bool {
 	kind := r.Layouts[l].Kind
 	return kind != model.Embedding && kind != model.Head && r.extents()[l] > 0

@@ -98,8 +98,8 @@ func (r *Run) ShareSlabBytes() (out []int64) {
 	return out
 }
 
-// CollectBytes returns the memory in which the first rank assembles a layer for a checkpoint: lower halves and planes
-// of the largest layer. Other ranks need none.
+// CollectBytes returns the bytes of host memory in which the first rank collects a layer's shares from all ranks for a
+// checkpoint. It fits the lower halves and planes of the largest layer. Other ranks need none.
 func (r *Run) CollectBytes() (most int64) {
 	if r.Ranks <= 1 || r.Rank > 0 || r.EvalOnly {
 		return 0

@@ -139,7 +139,8 @@ func choose(q Request) (*Run, error) {
 
 func auto(choice string) bool { return choice == "" || choice == "auto" }
 
-// check returns an error for values that no amount of memory supports.
+// check returns an error for values of the request that are invalid however much memory there is, such as too small a
+// depth.
 func (q Request) check() error {
 	least := leastDepths(q)
 	few := func(key string, asked, least int, why string) error {
@@ -328,7 +329,8 @@ func (r *Run) resolveGradDType(q Request) {
 	r.GradBF16 = q.GradDType == "bf16" || auto(q.GradDType) && q.Act == device.BF16 && r.fits(q) != nil
 }
 
-// raiseBuffers raises the automatic depths of slots and buffers whose copies run beside the work.
+// raiseBuffers raises the depths that the request leaves open, as far as memory allows, so that copies run beside the
+// work.
 func (r *Run) raiseBuffers(q Request) {
 	d := &r.Depths
 	if q.Depths.GradBuffers == 0 {

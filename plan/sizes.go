@@ -10,7 +10,7 @@ import (
 	"mt/model"
 )
 
-// Limits bound every batch of a run and so size its buffers.
+// Limits are upper bounds for every batch of a run. The sizes of buffers follow from them.
 type Limits struct {
 	Tokens           int // in a batch
 	MicroBatches     int
@@ -156,7 +156,8 @@ func (r *Run) Binding() Binding {
 	return Copied
 }
 
-// GradBinding returns the binding of layer l's gradient accumulation.
+// GradBinding says where layer l's gradient accumulates: in a device buffer that is copied to the host (Copied), or in
+// host memory (InPlace).
 func (r *Run) GradBinding(l int) Binding {
 	if r.GradsInPlace() && !r.gradOnDisk(l) {
 		return InPlace
@@ -283,8 +284,8 @@ func (r *Run) BatchIntBytes() int64 {
 	return alignUp(4*n + tensors*int64(l.MicroBatches)*device.Align)
 }
 
-// BatchBytes returns the size of a batch on the device, without losses. Only the embedding's lane has the embedding
-// rows.
+// BatchBytes returns the size of a batch on the device, without losses. The rows of the embedding that the batch uses
+// count only on the embedding's lane.
 func (r *Run) BatchBytes() int64 {
 	if !r.has(0) {
 		return r.BatchIntBytes()

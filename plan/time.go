@@ -24,13 +24,14 @@ type Rates struct {
 type Bound struct {
 	Rates  Rates `json:"rates"`
 	Tokens int   `json:"tokens"` // in a step
-	// Forward and Backward are each the maximum of computation, including recomputation, and transfers.
+	// Forward and Backward are each the larger of two times: computation, including recomputation, and transfers.
 	Forward  float64 `json:"forward_seconds"`
 	Backward float64 `json:"backward_seconds"`
 	// Optimizer is the update time of all layers. First is the first layer's time between the end of the backward and
 	// the next forward: store, update, load.
 	Optimizer float64 `json:"optimizer_seconds"`
-	// Matrices is the device time for matrices that are updated whole: products or transfers.
+	// Matrices is the device time for matrices that are updated whole (optim.Muon): the larger of products and
+	// transfers.
 	Matrices float64 `json:"matrices_seconds,omitempty"`
 	First    float64 `json:"first_layer_seconds"`
 	// Step is Backward + max(Forward + Matrices, Optimizer without the first layer) + First. Without clipping, updates

@@ -37,7 +37,7 @@ func (r *Run) fetches() (forward, backward []fetch) {
 	return forward, backward
 }
 
-// streamedTiles returns the number of tiles that share the weight slots.
+// streamedTiles returns the number of tiles, in the layers of the view r, that share the weight slots.
 func (r *Run) streamedTiles() (n int) {
 	for i, l := range r.Layouts {
 		if kind := r.Kind(i); r.has(i) && kind.Class(r.Spec) == schedule.Streamed {

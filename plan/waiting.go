@@ -53,7 +53,8 @@ func (r *Run) SlabLane(i int) int {
 	return 0
 }
 
-// ownSlabBytes returns the size of layer l's own slab; 0: its gradient waits on disk.
+// ownSlabBytes returns the size in bytes of layer l's own slab; 0: the layer has none, because its gradient waits on
+// disk.
 func (r *Run) ownSlabBytes(l int) int64 {
 	if r.gradOnDisk(l) {
 		return 0

@@ -14,7 +14,8 @@ type Cost struct {
 	Cores   float64 // cores of the CPU device kept busy; 0: all
 }
 
-// Costs computes the costs of operations on a device. It caches shapes and is not safe for concurrent use.
+// Costs computes the costs of operations on a device. It caches the rates of shapes of products and is not safe for
+// concurrent use.
 type Costs struct {
 	device   *Device
 	products map[shape]float64 // seconds per FLOP
@@ -47,8 +48,8 @@ func (c *Costs) Op(o device.Op) Cost {
 	return Cost{Seconds: c.device.Launch / 1e6}
 }
 
-// Moved returns the cost of an operation that is limited by device memory: it reads and writes this many bytes and
-// computes little.
+// Moved returns the cost of the operation called name that is limited by device memory, not by computation. bytes is
+// what it reads and writes.
 func (c *Costs) Moved(name string, bytes int64) Cost {
 	if r, ok := c.device.Ops[name]; ok {
 		return r.Cost(float64(bytes))
@@ -61,9 +62,10 @@ func (o Op) Cost(bytes float64) Cost {
 	return Cost{Seconds: o.Fixed/1e6 + bytes/(o.Rate*1e9), Bytes: bytes, Cores: o.Cores}
 }
 
-// Line fits fixed cost and rate of an operation to two measurements, the smaller size first. The rate is the additional
-// bytes divided by the additional time. The fixed cost is the rest of the smaller measurement's time. Other programs
-// may disturb the measurements, so the rate is limited to twice the larger measurement's bytes divided by its time.
+// Line computes the fixed cost and the rate of an operation from two measurements: seconds and bytes of a smaller size,
+// then of a larger one. The rate is the additional bytes divided by the additional time. The fixed cost is the rest of
+// the smaller measurement's time. Other programs may disturb the measurements, so the rate is limited to twice the
+// larger measurement's bytes divided by its time.
 func Line(seconds, bytes []float64) Op {
 	rate, alone := (bytes[1]-bytes[0])/(seconds[1]-seconds[0]), bytes[1]/seconds[1]
 	if !(rate > 0 && rate <= 2*alone) {

@@ -38,7 +38,8 @@ func (r reaches) times(f float64) reaches {
 	return reaches{r.shortForward * f, r.shortBackward * f, r.longForward * f, r.longBackward * f}
 }
 
-// times multiplies the rates by f, for a GPU of another speed with the same kernels.
+// times multiplies the rates by f, for another GPU that runs the same kernels f times as fast. source is the source of
+// the result.
 func (h heads) times(f float64, source string) heads {
 	return heads{h.of64.times(f), h.of128.times(f), source}
 }
@@ -128,7 +129,8 @@ func ofPeak(part, peak float64, why string) figure {
 
 func shows(gib float64) figure { return figure{gib, "nvidia-smi shows so much of it"} }
 
-// scaled is the source of attention rates that were scaled by the peak of matrix products.
+// scaled begins the source of attention rates that were taken from another GPU, whose name follows, and scaled by the
+// ratio of the peaks of matrix products.
 const scaled = "estimate: scaled by the peak of products from "
 
 // gpus lists the known GPUs. Peaks come from NVIDIA's datasheets and architecture white papers, dense and with fp32

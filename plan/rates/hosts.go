@@ -12,8 +12,8 @@ import (
 // optionally cores and GiB.
 var hostName = regexp.MustCompile(`^(ddr4|ddr5|lpddr5x?)-(\d{3,5})x(\d{1,3})((?:-\d{1,5}[cg])*)$`)
 
-// Fractions of a host's peak memory bandwidth. STREAM's triad reaches 0.75 to 0.86 on x86 servers. An update has four
-// or more streams, which costs a little.
+// Fractions of a host's peak memory bandwidth. STREAM's triad reaches 0.75 to 0.86 on x86 servers. An update reads and
+// writes four or more arrays at once, which is a little slower.
 const (
 	copyPart   = 0.75
 	updatePart = 0.72
