@@ -7,8 +7,8 @@ import (
 	"mt/model"
 )
 
-// Tile is the unit of fetching, binding and offloading: a layer or a part of one. The layer's kind makes it; code that
-// moves it need not know the kind.
+// Tile is the unit of fetching, binding and offloading: a layer or a part of one. The layer's kind (Kind) makes its
+// tiles; code that moves tiles need not know the kind.
 type Tile struct {
 	Layer, Part int
 	// Layout is the layout of its tensors in a slot and in a gradient buffer.
@@ -50,7 +50,8 @@ func (t Tile) Bytes() (n int64) {
 	return n
 }
 
-// Ranges returns Grad for a batch with ids unique ids. The embedding's gradient has one row per unique id.
+// Ranges returns the ranges to copy from a gradient buffer to the slab: Grad or, for the embedding, one row for each of
+// the ids unique ids of the batch.
 func (t Tile) Ranges(ids int) []Range {
 	if t.row > 0 {
 		return []Range{{Elems: int64(ids) * t.row}}
@@ -93,7 +94,8 @@ func BindInPlace(layout model.Layout, dev device.Device, host func(off, bytes in
 	return w
 }
 
-// BindGrads views the gradient of the tile in buf, its gradient buffer, for a batch with ids unique ids.
+// BindGrads views the gradients of the tile's tensors in buf, a gradient buffer. ids is the number of unique ids in the
+// batch, which only the embedding needs.
 func (t Tile) BindGrads(buf device.Mem, ids int) Grads {
 	if t.row > 0 {
 		return Grads{t.Layout.Tensors[0].Role: buf.Tensor(device.F32, 0, int64(ids)*t.row)}
@@ -101,8 +103,8 @@ func (t Tile) BindGrads(buf device.Mem, ids int) Grads {
 	return BindGrads(t.Layout, buf)
 }
 
-// BindGrads views the gradients of layout in buf: fp32 in the flat element space, layout.GradElems elements. Frozen
-// tensors have none.
+// BindGrads views the gradients of layout in buf, which has layout.GradElems fp32 elements; TensorLayout.Elem says
+// where each tensor begins. Frozen tensors have no gradient.
 func BindGrads(layout model.Layout, buf device.Mem) Grads {
 	g := Grads{}
 	for _, t := range layout.Tensors {
@@ -114,8 +116,8 @@ func BindGrads(layout model.Layout, buf device.Mem) Grads {
 	return g
 }
 
-// BindSlab views the gradient of the tile at its place in slab, the fp32 slab of its layer. A tensor whose gradient
-// belongs to another part is left out.
+// BindSlab views the gradient of the tile at its place in slab, the fp32 slab of its layer. ids is as for BindGrads. A
+// tensor whose gradient belongs to another part is left out.
 func (t Tile) BindSlab(slab device.Mem, ids int) Grads {
 	if t.row > 0 {
 		return t.BindGrads(slab, ids)

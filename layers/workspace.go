@@ -41,7 +41,8 @@ type dims struct {
 	beside         bool // the recurrence runs beside attention
 }
 
-// newDims returns the widths that all blocks share, and the heads of Config.HeadDim and Config.NumKVHeads.
+// newDims returns the widths of the model's blocks, with heads as Config.HeadDim and Config.NumKVHeads say. Blocks with
+// other heads differ (Spec.dims).
 func newDims(s Spec) dims {
 	return s.attentionDims(model.Heads{Dim: s.Config.HeadDim, KV: s.Config.NumKVHeads})
 }
@@ -102,8 +103,8 @@ type allotter struct {
 	used int64 // bytes
 }
 
-// take returns the next n elements of type dt. It panics if the memory is too small, that is, smaller than a dry run
-// counted.
+// take returns the next n elements of type dt. It panics if the memory is too small, which means that it was not sized
+// by a dry run of the same code.
 func (a *allotter) take(dt device.DType, n int) device.Tensor {
 	off := a.used
 	a.used = (off + int64(n)*dt.Size() + device.Align - 1) / device.Align * device.Align
@@ -210,7 +211,8 @@ func (s Spec) HeadBytes() int64 {
 	return ws.used
 }
 
-// fits panics if a launch has more tokens than the workspace allows, which means that the run violates its plan.
+// fits panics if a launch has no tokens or more than MaxTokens, for which the workspace is sized. The run then violates
+// its plan.
 func (s Spec) fits(tokens int) {
 	if tokens < 1 || tokens > s.MaxTokens {
 		panic(fmt.Sprintf("layers: a launch of %d tokens where 1 to %d are planned", tokens, s.MaxTokens))

@@ -65,7 +65,7 @@ type Config struct {
 	EmbedRounded  bool    // EmbedScale is rounded to the activations' type before the multiplication
 	ResidualScale float64 // factor on the outputs of attention and MLP before the residual addition; 0: 1. Their inputs are normed
 	Activation    Activation
-	// ClampedSwiGLU replaces f(gate)·up in a gated MLP; nil: it does not.
+	// ClampedSwiGLU replaces f(gate)·up in a gated MLP; nil: nothing is clamped.
 	ClampedSwiGLU *ClampedSwiGLU
 	AttnScale     float64 // factor on the scores; 0: 1/√HeadDim
 	AttnSoftcap   float64 // scores become cap·tanh(score/cap); 0: no cap
@@ -133,7 +133,8 @@ type Config struct {
 
 	// OutputGate multiplies attention's output by a sigmoid gate, which a projection beside the queries makes.
 	OutputGate bool
-	// A recurrence replaces attention in the blocks where Recurrent is true: the one of these that is not nil.
+	// A recurrence replaces attention in the blocks where Recurrent is true. The first of these fields that is not nil
+	// says which recurrence.
 	GatedDeltaNet *GatedDeltaNet
 	ShortConv     *ShortConv
 	Mamba2        *Mamba2
@@ -149,7 +150,7 @@ type Config struct {
 	// Multipliers are further factors on activations; nil: none.
 	Multipliers *Multipliers
 
-	// The choice and weighting of experts; by default a softmax over all logits.
+	// How the router chooses and weights experts. The zero values: by a softmax over all logits.
 	SigmoidScores                       bool    // an expert's score is the sigmoid of its logit
 	ChoiceBias                          bool    // a bias, not trained, is added to the scores for the choice alone
 	ExpertGroups, OpenGroups, GroupBest int     // as in op.RouterRule; 0: no groups
@@ -302,7 +303,7 @@ func (c *Config) NormsInputs() bool { return !c.OutputNorms }
 type Heads struct {
 	Dim int // width of a query or key
 	KV  int // number of key/value heads
-	// KeysAreValues says that the block has no projection of values.
+	// KeysAreValues says that the block has no projection of values: a value is the key before its norm and rotation.
 	KeysAreValues bool
 }
 
@@ -395,7 +396,7 @@ func allInlineKeys() []string {
 	return keys
 }
 
-// checkRopeKeys refuses unknown keys in the mappings of rotary embeddings.
+// checkRopeKeys refuses unknown keys in rope_scaling and rope_parameters, the mappings that describe rotary embeddings.
 func checkRopeKeys(f *fields) {
 	for _, k := range []string{"rope_scaling", "rope_parameters"} {
 		o := f.object(k)

@@ -104,8 +104,8 @@ func (c *Config) routedExperts(f *fields, scoring string, methods ...string) {
 // sigmoidKeys are the keys that sigmoidExperts reads, and the keys of multi-token prediction layers.
 var sigmoidKeys = slices.Concat(routedKeys, []string{"num_nextn_predict_layers", "num_mtp_layers"})
 
-// sigmoidExperts reads the experts of DeepSeek-V3 and its successors. Scores are sigmoids, a bias on the choice
-// balances the load instead of a loss, and a group of experts scores the sum of its two best. Source:
+// sigmoidExperts reads the experts of DeepSeek-V3 and its successors. Scores are sigmoids. A bias that affects only the
+// choice balances the load, in place of a loss. A group of experts has the sum of its two best scores. Source:
 // arXiv:2412.19437; transformers.DeepseekV3Config.
 func (c *Config) sigmoidExperts(f *fields) {
 	c.routedExperts(f, "sigmoid", "noaux_tc")

@@ -36,7 +36,8 @@ type family struct {
 	// dropout says that published files ask for dropout. The model is trained without dropout, and a note says so.
 	// Other families refuse dropout.
 	dropout bool
-	// localTheta is the default base for blocks with a sliding window; 0: all blocks have the same rotary embedding.
+	// localTheta is the default RoPE base (theta) of blocks with a sliding window; 0: all blocks have the same rotary
+	// embedding.
 	localTheta float64
 	mscales    bool // short_mscale and long_mscale of longrope are supported
 	partial    bool // partial_rotary_factor is supported
@@ -52,7 +53,7 @@ type family struct {
 	write func(c *Config, m map[string]any)
 }
 
-// prefix is the beginning of a model's tensor names: of the model, and of the head.
+// prefix has the beginnings of tensor names: of the model's tensors (embedding, blocks, final norm) and of the head's.
 type prefix struct{ model, head string }
 
 // tensors maps roles to tensor names: of a block's tensors after "model.layers.N.", of others after "model.". A fused
@@ -207,8 +208,9 @@ func (c *Config) PredictsAhead(name string) bool {
 // addOne ends errors about models of an unknown family.
 const addOne = "; docs/adding-a-family.md in mt's sources shows how one more is added"
 
-// findFamily finds the family by model_type, as Transformers does, or without model_type by architectures. An unknown
-// class, such as a base class, counts as model_type's. A class of another known family is refused.
+// findFamily finds the family by model_type, as Transformers does, or without model_type by architectures. If
+// architectures names an unknown class, such as a base class, model_type alone decides. If it names the class of
+// another known family, that is an error.
 func findFamily(f *fields) *family {
 	archs, modelType := f.strs("architectures"), f.str("model_type", "")
 	if f.err != nil {

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Freeze selects the tensors that are not trained, by regular expressions (RE2 syntax) that match anywhere in a name.
-// A frozen tensor streams as others do, but has no gradient, no lower half and no optimizer planes.
+// Freeze selects the tensors that are not trained, by regular expressions (RE2 syntax) that match anywhere in a name. A
+// frozen tensor is copied to the device as others are, but has no gradient, no lower half and no optimizer planes.
 type Freeze struct {
 	Names []string // tensors that match any of these are frozen
 	But   []string // unless empty: tensors that match none of these are frozen too
@@ -135,8 +135,8 @@ func LowestTrained(layouts []Layout) int {
 }
 
 // BackwardFLOPs returns the backward part of FLOPs. From the lowest trained layer on, each matrix product counts once
-// for its input's gradient. It counts once more for its weights' gradient, if they are trained. With frozen tensors
-// the parameter table is walked.
+// for its input's gradient. It counts once more for its weights' gradient, if they are trained. If tensors are frozen,
+// it adds these up over the parameter table; otherwise the result is twice ForwardFLOPs.
 func (c *Config) BackwardFLOPs(tokens, pairs int64) float64 {
 	if len(c.Freeze.Names)+len(c.Freeze.But) == 0 {
 		return 2 * c.ForwardFLOPs(tokens, pairs)

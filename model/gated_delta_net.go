@@ -87,7 +87,7 @@ func (n blockNames) queries(r Role, q, kv int) []Stored {
 	return stored
 }
 
-// Bounds on gated delta nets, which are the limits of their operation.
+// Bounds on the sizes of gated delta nets: the limits of the device operation that computes them.
 const (
 	maxRecurHeads = 64
 	maxRecurDim   = 128

@@ -24,7 +24,8 @@ func init() {
 // Bounds on multipliers. They are far beyond any published model's and far within the range of fp32.
 const minMultiplier, maxMultiplier = 1e-6, 1e6
 
-// multipliers reads Granite's four multipliers. Source: transformers.GraniteConfig; arXiv:2203.03466 for the idea.
+// multipliers reads Granite's four multipliers. Source: transformers.GraniteConfig; the idea is from arXiv:2203.03466
+// (µP).
 func (c *Config) multipliers(f *fields) {
 	read := func(key string) float64 { return f.float(key, 1, minMultiplier, maxMultiplier) }
 	c.EmbedScale, c.ResidualScale = read("embedding_multiplier"), read("residual_multiplier")

@@ -42,8 +42,9 @@ func init() {
 	})
 }
 
-// granite4 sets Granite 4. Most blocks have a Mamba-2 mixer, the others attention; a rotary embedding is optional. Every
-// token passes the MLP, which is the shared expert if there are others. Source: transformers.GraniteMoeHybridConfig.
+// granite4 sets Granite 4. Most blocks have a Mamba-2 mixer, the others attention; a rotary embedding is optional.
+// Every token passes the MLP. In a model with experts this MLP is the shared expert. Source:
+// transformers.GraniteMoeHybridConfig.
 func (c *Config) granite4(f *fields) {
 	c.biases(f)
 	c.multipliers(f)

@@ -8,8 +8,8 @@ import (
 	"math/rand/v2"
 )
 
-// InitRow fills dst with the initial values of rows of p from row on, for training from scratch. dst holds whole rows:
-// len(dst) is a multiple of p.Cols. The values are those of transformers' _init_weights.
+// InitRow fills dst with the initial values of rows of p, beginning with row number row, for training from scratch. dst
+// holds whole rows: len(dst) is a multiple of p.Cols. The values are those of transformers' _init_weights.
 //   - Matrices, sinks and a router's bias are drawn from N(0, initializer_range).
 //   - Other biases and the embedding's padding row are 0.
 //   - Norms multiply by 1.

@@ -79,7 +79,8 @@ func (c *Config) mlaFields(f *fields) {
 	}
 }
 
-// mlaJSON writes the keys that mlaFields reads. Transformers computes the head's size itself.
+// mlaJSON writes the keys that mlaFields reads into m. It removes head_dim, because Transformers computes the head's
+// size itself.
 func (c *Config) mlaJSON(m map[string]any) {
 	l := c.MLA
 	delete(m, "head_dim")

@@ -2,8 +2,8 @@ package model
 
 import "slices"
 
-// Nemotron-H has blocks of one mixer each: Mamba-2, attention without rotation, or experts without a gate. Source:
-// arXiv:2504.03624; transformers.NemotronHConfig.
+// Nemotron-H has blocks with a single part each: a Mamba-2 mixer, attention without RoPE, or experts whose MLPs have no
+// gate. Source: arXiv:2504.03624; transformers.NemotronHConfig.
 func init() {
 	expert, shared := "mixer.experts."+expertNumber+".", "mixer.shared_experts."
 	register(family{

@@ -54,8 +54,8 @@ func LoadDir(dir string) (*Config, error) {
 	return c, err
 }
 
-// ParseConfig reads the text of a config.json in the spelling of Transformers 4 or 5; file is for messages. The
-// text is kept, and JSON returns it.
+// ParseConfig reads the text of a config.json in the spelling of Transformers 4 or 5; file is for messages. The Config
+// keeps the text, and Config.JSON returns it.
 func ParseConfig(raw []byte, file string) (*Config, error) {
 	src, vals, err := scanObject(raw)
 	if err != nil && bytes.HasPrefix(raw, []byte("version https://git-lfs")) {
@@ -410,7 +410,7 @@ func number(v any) (float64, bool) {
 	return 0, false
 }
 
-// show formats a config value for a message, shortened if it is long.
+// show formats a config value for an error message, shortened if it is long.
 func show(v any) string {
 	s := fmt.Sprint(v)
 	if str, ok := v.(string); ok {
@@ -428,7 +428,7 @@ func cut(s string) string {
 	return s
 }
 
-// didYouMean suggests the name closest to key; "" if none is close.
+// didYouMean returns words for an error that suggest the name closest to key among names; "" if none is close.
 func didYouMean(key string, names []string) string {
 	best, at := 1+len(key)/3, ""
 	for _, n := range names {

@@ -52,7 +52,8 @@ func (c *Config) storedTurned(dir string, names map[string]json.RawMessage) bool
 			if !how.transposed {
 				rows, cols = cols, rows
 			}
-			// A square matrix decides nothing; the other of the two matrices is then not square.
+			// A square matrix looks the same both ways. Then the other of the two expert matrices is not square and
+			// decides.
 			at := storedShape(dir, names, blockNames{c, b}.prefix()+how.tensor)
 			if rows != cols && len(at) == 3 && at[1] == rows && at[2] == cols {
 				return true
@@ -124,7 +125,8 @@ func (c *Config) headBeside(names map[string]json.RawMessage, own string) string
 	return own
 }
 
-// maxNames and maxIndexed bound the tensor names read from a file and from an index. Package checkpoint refuses more.
+// maxNames is the largest number of tensor names that is read from one file, and maxIndexed from an index. Package
+// checkpoint refuses more.
 const (
 	maxNames   = 1 << 18
 	maxIndexed = 1 << 19

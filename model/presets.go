@@ -5,8 +5,8 @@ import (
 	"maps"
 )
 
-// shape returns a preset's sizes; the arguments are hidden_size, intermediate_size, num_hidden_layers,
-// num_attention_heads, num_key_value_heads, head_dim and vocab_size.
+// shape returns a preset. After the model type, the arguments are hidden_size, intermediate_size, num_hidden_layers,
+// num_attention_heads, num_key_value_heads, head_dim, vocab_size and further keys.
 func shape(modelType string, h, ffn, layers, heads, kv, d, vocab int, rest map[string]any) map[string]any {
 	m := map[string]any{
 		"model_type": modelType, "hidden_size": h, "intermediate_size": ffn, "num_hidden_layers": layers,
@@ -98,7 +98,8 @@ func granite31(attention, logits, theta float64) map[string]any {
 		"residual_multiplier":  0.22, "attention_multiplier": attention, "logits_scaling": logits, "bos_token_id": 0, "eos_token_id": 0, "pad_token_id": 0}
 }
 
-// gpt2Of returns a GPT-2 model with the given width, layers and heads; all else follows from the width.
+// gpt2Of returns a GPT-2 preset with the given hidden size, layers and heads. The MLP's width follows from the hidden
+// size.
 func gpt2Of(h, layers, heads int) map[string]any {
 	return map[string]any{"model_type": "gpt2", "n_embd": h, "n_layer": layers, "n_head": heads, "vocab_size": 50257, "n_positions": 1024,
 		"layer_norm_epsilon": 1e-5, "bos_token_id": 50256, "eos_token_id": 50256}
@@ -160,7 +161,7 @@ var presets = map[string]map[string]any{
 	"qwen3-30b-a3b":   shape("qwen3_moe", 2048, 6144, 48, 32, 4, 128, 151936, moe(768)),
 	"qwen3-235b-a22b": shape("qwen3_moe", 4096, 12288, 94, 64, 4, 128, 151936, moe(1536)),
 
-	// Sizes are those of the published models. Transformers' defaults have those of 9b, 35b-a3b and MiniMax-M2.
+	// These presets have the published models' sizes. For 9b, 35b-a3b and MiniMax-M2 they equal Transformers' defaults.
 	"qwen3.5-4b":      shape("qwen3_5_text", 2560, 9216, 32, 16, 4, 256, 248320, qwen35(32, true)),
 	"qwen3.5-9b":      shape("qwen3_5_text", 4096, 12288, 32, 16, 4, 256, 248320, qwen35(32, false)),
 	"qwen3.5-27b":     shape("qwen3_5_text", 5120, 17408, 64, 24, 4, 256, 248320, qwen35(48, false)),

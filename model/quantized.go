@@ -18,7 +18,8 @@ const quantizedKey = "quantization_config"
 // dtypes of the tensors say the rest: which modules are excluded, and whether a scale covers a block, a row or a tensor.
 type Quantized struct {
 	Method string // quant_method: "fp8", "compressed-tensors" or "mxfp4"
-	// BlockRows and BlockCols are the sizes of a block of fp8; 0: no blocks. 128 and 128 are the default.
+	// BlockRows and BlockCols are the sizes of a block of fp8; 0: no blocks. If config.json does not give them, they
+	// are 128.
 	BlockRows, BlockCols int
 	PowersOfTwo          bool // scales of fp8 are powers of two (scale_fmt: ue8m0)
 	StaticActivations    bool // scales of activations are stored too (activation_scheme: static)

@@ -13,8 +13,8 @@ import (
 // dropouts are the keys that ask for dropout in some architecture.
 var dropouts = []string{"attention_dropout", "attn_pdrop", "resid_pdrop", "embd_pdrop", "hidden_dropout", "residual_dropout", "embedding_dropout"}
 
-// dropout refuses dropout. In a family whose published files ask for dropout, it records the request in c.Dropout
-// instead.
+// dropout sets an error if the config asks for dropout, which mt lacks. In a family whose published files ask for
+// dropout, it only records the request in c.Dropout.
 func (c *Config) dropout(f *fields) {
 	var asked []string
 	for _, key := range dropouts {
@@ -38,7 +38,8 @@ func (f *fields) noNoise(key string) {
 	}
 }
 
-// noBalance refuses a load-balancing loss in an architecture that has none.
+// noBalance refuses output_router_logits, which asks for a load-balancing loss, in an architecture that has no such
+// loss.
 func (c *Config) noBalance(f *fields) {
 	if f.bool("output_router_logits", false) {
 		f.fail("output_router_logits", "true: %s has no loss of its router", c.Arch)

@@ -192,7 +192,8 @@ func share(p float64) float64 {
 	return p
 }
 
-// partial reads partial_rotary_factor from the mapping, or else from the config.
+// partial reads partial_rotary_factor into r.Partial: from the rope mapping o or, if it has none, from the top of the
+// config, f.
 func (c *Config) partial(f, o *fields, r *Rope) {
 	p := o.float("partial_rotary_factor", f.float("partial_rotary_factor", 1, 0, 1), 0, 1)
 	if p != 1 && !c.family.partial {
@@ -376,7 +377,8 @@ func (r Rope) parameters() map[string]any {
 	return m
 }
 
-// json returns the mapping of r without its base, which Transformers 4 keeps outside of the mapping.
+// json returns the mapping that describes r in config.json, without the base rope_theta, which Transformers 4 keeps
+// outside of the mapping.
 func (r Rope) json() map[string]any {
 	m := map[string]any{"rope_type": r.Type}
 	for key, x := range map[string]float64{"factor": r.Factor, "low_freq_factor": r.LowFreqFactor, "high_freq_factor": r.HighFreqFactor,

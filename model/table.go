@@ -7,7 +7,8 @@ import (
 )
 
 // Layers returns the parameter table: the embedding, learned positions if there are any, the decoder blocks and the
-// head. A block with experts is two layers, Attention and MoE; a block of one half is one.
+// head. A block with experts is two layers, Attention and MoE. A block that has only one of these halves (Config.Alone)
+// is one layer.
 func (c *Config) Layers() []Layer {
 	var out []Layer
 	add := func(l Layer) {
@@ -378,8 +379,8 @@ func (c *Config) AttendedPairs(length int) (n int64) {
 }
 
 // BlockPairs returns how many (query, key) pairs a document of length tokens has in one block. Without a window and
-// chunks these are n(n+1)/2; a gated delta net has none. A pair of heads of GlobalHeadDim elements counts
-// GlobalHeadDim/HeadDim times, because it takes that many times the FLOPs.
+// chunks these are n(n+1)/2; a gated delta net has none. In blocks whose heads have GlobalHeadDim elements a pair
+// counts GlobalHeadDim/HeadDim times, because it takes that many times the FLOPs.
 func (c *Config) BlockPairs(block, length int) int64 {
 	if c.IsRecurrent(block) || !c.Mixes(block) {
 		return 0

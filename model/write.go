@@ -97,8 +97,9 @@ func (c *Config) JSON(dtype string) []byte {
 	return append(out, '\n')
 }
 
-// JSONAsRead returns the config.json to put beside weights saved in the format that they were read in: the text that was
-// read. A changed vocabulary size is in it. For an inline config it is JSON of bfloat16.
+// JSONAsRead returns the config.json to put beside weights saved in the format that they were read in: the text that
+// was read. A vocabulary size changed by Resized is in this text. For an inline config the result is that of
+// JSON("bfloat16").
 func (c *Config) JSONAsRead() []byte {
 	if c.source.raw != nil {
 		return c.source.raw
@@ -106,7 +107,7 @@ func (c *Config) JSONAsRead() []byte {
 	return c.JSON("bfloat16")
 }
 
-// tokenIDs returns null, one id, or a list, as in config.json.
+// tokenIDs returns ids in the form that config.json has: null for none, a number for one id, otherwise a list.
 func tokenIDs(ids []int) any {
 	switch len(ids) {
 	case 0:

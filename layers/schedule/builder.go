@@ -88,7 +88,8 @@ func (b *builder) object(mb, lane int) int {
 	return len(b.objects) - 1
 }
 
-// input returns the object of a layer's input (layers 1 … top) for a micro-batch, on the layer's lane.
+// input returns the index of the object that is a layer's input for micro-batch mb, on the layer's lane. layer is from
+// 1 (after the embedding) to top, the head.
 func (b *builder) input(layer, mb int) int { return (layer-1)*b.n + mb }
 
 // gradientOn returns the object that holds micro-batch mb's gradient on a lane. If the gradient is on another lane,
@@ -135,7 +136,8 @@ func (b *builder) visit(v Visit) {
 	}
 }
 
-// launch appends the launch of one micro-batch in the lane's last visit.
+// launch appends the launch of visit v for micro-batch mb to the program of the layer's lane, whose last visit is v,
+// and records the objects that it uses.
 func (b *builder) launch(v Visit, mb int) {
 	lane := b.spec.On(v.Layer)
 	p := b.programs[lane]

@@ -28,8 +28,8 @@ type Object struct {
 	Lane       int
 	From       int // the same activation's object on the previous lane; −1: none
 	To         int // the same activation's object on the next lane, after its last use here; −1: none
-	// Passage is its place in the host memory for passing activations on, in tokens. Every micro-batch has one place,
-	// because only one of its hidden states is in transit at a time.
+	// Passage is the object's place in the host memory through which activations pass from lane to lane, in tokens.
+	// Every micro-batch has one place, because only one of its hidden states is in transit at a time.
 	Passage int
 }
 

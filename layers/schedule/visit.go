@@ -1,7 +1,8 @@
 package schedule
 
 // Layer lists a layer's visits in each pass, in order. The layer's kind sets Stage, Part, Parts, Turn, Uses and Loss of
-// each visit. Turn counts from 0 at the layer's first sweep over the micro-batches. New sets the other fields.
+// each visit. Turn counts from 0 at the layer's first sweep (all micro-batches once, one after the other). New sets the
+// other fields.
 type Layer struct {
 	Name   string // for messages
 	Tiles  int    // number of tiles
@@ -107,7 +108,7 @@ func (v Visit) Weighs() bool { return v.Uses.Has(Weights) }
 // last part to the first.
 func (v Visit) FirstPart() bool { return v.Part == v.edge(v.Phase == Backward) }
 
-// LastPart reports whether the visit is the last of its sweep.
+// LastPart reports whether the visit is the last of its sweep over the head's parts. In the backward this is part 0.
 func (v Visit) LastPart() bool { return v.Part == v.edge(v.Phase != Backward) }
 
 // edge returns the index of the layer's last part if top is set, otherwise 0.
