@@ -127,8 +127,8 @@ type Config struct {
 
 	MLA *MLA // multi-head latent attention; nil: none
 
-	// SparseMixer is the threshold of SparseMixer routing (Phi-3.5-MoE): the difference of logits, relative to their
-	// size, up to which experts count as similar (op.RouterRule.Near). 0: other routing.
+	// SparseMixer is the threshold of SparseMixer routing (Phi-3.5-MoE): half the relative difference of two logits up
+	// to which their experts count as similar (op.RouterRule.Near). 0: other routing.
 	SparseMixer float64
 
 	// OutputGate multiplies attention's output by a sigmoid gate, which a projection beside the queries makes.

@@ -83,8 +83,8 @@ const (
 var mamba2Keys = []string{"mamba_n_heads", "mamba_n_groups", "mamba_d_state", "mamba_d_head", "mamba_d_conv", "mamba_expand", "mamba_chunk_size",
 	"mamba_conv_bias", "mamba_proj_bias", "time_step_limit"}
 
-// mamba2Fields reads the sizes of Mamba-2 mixers; inner is the width of all heads together. mamba_chunk_size is
-// ignored, because it changes no result.
+// mamba2Fields reads the sizes of Mamba-2 mixers; inner is the width of all heads together. The chunk size
+// (mamba_chunk_size) is not read, because it changes no result.
 func (c *Config) mamba2Fields(f *fields, inner int) *Mamba2 {
 	r := &Mamba2{Groups: f.int("mamba_n_groups", 1, 1, maxScanHeads), Heads: f.int("mamba_n_heads", 128, 1, maxScanHeads),
 		StateDim: f.int("mamba_d_state", 256, 1, maxScanState), Taps: f.int("mamba_d_conv", 4, 1, maxTaps), ConvBias: f.bool("mamba_conv_bias", true),
@@ -123,7 +123,7 @@ func (r *Mamba2) limits(f *fields) {
 	r.DtMin, r.DtMax = lo, min(hi, maxStep)
 }
 
-// maxStep stands for no upper bound of a step: the softplus of an fp32 number stays below it.
+// maxStep is the largest possible bound of a step and stands for no bound: it is near the largest fp32 number.
 const maxStep = 3e38
 
 func (r *Mamba2) json(m map[string]any) {

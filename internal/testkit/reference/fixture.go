@@ -62,7 +62,8 @@ func LoadModel(dir string) (c *model.Config, w, plain Weights, err error) {
 	return c, w, w.plain(c), nil
 }
 
-// plain returns every parameter under the tensor names of Llama, which reference uses for all families.
+// plain returns the same weights under Llama's tensor names, which this package uses for all families. w has the names
+// of c's family.
 func (w Weights) plain(c *model.Config) Weights {
 	var plain model.Config
 	out := Weights{}

@@ -182,7 +182,8 @@ func multipliers(cfg *model.Config) model.Multipliers {
 	return model.Multipliers{Value: 1, Gate: 1, Down: 1, ScanIn: [5]float64{1, 1, 1, 1, 1}, ScanOut: 1}
 }
 
-// heads returns q (T, H, D), k and v (T, KV, D) of block i from its normed input n.
+// heads returns q (T, H, D), k and v (T, KV, D) of block i as attention reads them, after norm and rotation. n is the
+// block's normed input.
 func heads(cfg *model.Config, w Weights, i int, n []float64) (q, k, v []float64) {
 	h, d := cfg.HiddenSize, cfg.Heads(i).Dim
 	project := func(s string) []float64 {
@@ -223,8 +224,8 @@ func heads(cfg *model.Config, w Weights, i int, n []float64) (q, k, v []float64)
 	return q, k, v
 }
 
-// mlp returns down(f(gate(n))·up(n)), or down(f(up(n))) without a gate. in is the prefix of the tensors' names. With
-// cfg.ClampedSwiGLU, that function replaces f(gate(n))·up(n).
+// mlp returns down(f(gate(n))·up(n)), or down(f(up(n))) without a gate; f is the activation function. in is the prefix
+// of the tensors' names. If cfg.ClampedSwiGLU is set, it replaces f(gate(n))·up(n).
 func mlp(cfg *model.Config, w Weights, in string, n []float64) []float64 {
 	h := cfg.HiddenSize
 	if cfg.Ungated {
@@ -316,8 +317,8 @@ func linear(x, w, b []float64, in int) []float64 {
 	return y
 }
 
-// hiddenNorm returns the norm of x (T, h) whose tensors' names begin with name: a LayerNorm if the model has it, else
-// an RMSNorm. name "": x.
+// hiddenNorm norms x (T, h): by LayerNorm if the model has it, else by RMSNorm. The names of the norm's tensors begin
+// with name. If name is "", there is no norm, and it returns x.
 func hiddenNorm(cfg *model.Config, w Weights, name string, x []float64) []float64 {
 	weight, bias := w[name+".weight"], w[name+".bias"]
 	switch {
@@ -450,8 +451,9 @@ func Perturbed(f func() float64, x, dir []float64, s float64) float64 {
 	return v
 }
 
-// mlaHeads returns q and k (T, H, D) and v (T, H, V) of block i with MLA, from its normed input n. The last elements
-// of queries and keys are rotated; all heads share those of keys. Source: arXiv:2405.04434, section 2.1.
+// mlaHeads returns q and k (T, H, D) and v (T, H, V) of block i with MLA, from its normed input n. The last elements of
+// queries and keys are rotated; all heads have the same rotated elements of keys. Source: arXiv:2405.04434, section
+// 2.1.
 func mlaHeads(cfg *model.Config, w Weights, i int, n []float64) (q, k, v []float64) {
 	l, heads, tokens := cfg.MLA, cfg.NumHeads, len(n)/cfg.HiddenSize
 	weight := func(s string) []float64 { return w[tensor(i, "self_attn."+s+".weight")] }
