@@ -25,7 +25,7 @@ func (t *Templates) AttentionForward(s device.Stream, block int, w Weights, y, x
 	}
 }
 
-// attention writes o, the output of attention, for the whole micro-batch.
+// attention writes l.o, the output of attention before the output projection, for the whole micro-batch.
 func (l *launch) attention() {
 	for c := range l.chunks() {
 		fetch(l.s, c, l.x)
@@ -42,8 +42,8 @@ func (l *launch) attention() {
 	}
 }
 
-// project writes qkv of a chunk: norm(x)·Wqkvᵀ + bias, without the norm if inputs are not normed. MLA and
-// recurrences have projections of their own.
+// project writes l.qkv for the tokens of chunk c: norm(x)·Wqkvᵀ + bias. If the model does not norm inputs, it projects
+// x itself. Blocks with MLA or a recurrence have projections of their own.
 func (l *launch) project(c span) {
 	d := l.dims
 	in := l.input(model.RoleAttnNorm, l.x, device.Tensor{}, c)
@@ -62,7 +62,8 @@ func (l *launch) project(c span) {
 	l.scaleValues(l.qkv.of(c), c)
 }
 
-// rotate applies the norms of heads, which read qkv and write rot, and RoPE to a chunk.
+// rotate applies q/k norm and RoPE to the tokens of chunk c. The norm reads l.qkv and writes l.rot; without it RoPE
+// works in l.qkv.
 func (l *launch) rotate(c span) {
 	to := l.qkv.of(c)
 	if l.dims.qkNorm {
@@ -74,8 +75,8 @@ func (l *launch) rotate(c span) {
 	}
 }
 
-// normHeads norms q and k of a chunk's rows x, per head or over all heads of a row, and v if values are normed. It
-// writes packed rows y. y may be x, unless values are normed.
+// normHeads norms q and k, and v if values are normed, in the packed rows x of chunk c and writes packed rows y. One
+// norm covers one head or all heads of a row (Config.QKNormWhole). y may be x, unless values are normed.
 func (l *launch) normHeads(y, x device.Tensor, c span) {
 	d := l.dims
 	a := op.RMSNorm{Y: y, RStd: l.rstdQ.of(c), X: x, W: l.headNorm(model.RoleQNorm), Rows: c.n, Groups: d.qGroups, Dim: d.q / d.qGroups,
@@ -91,7 +92,8 @@ func (l *launch) normHeads(y, x device.Tensor, c span) {
 	}
 }
 
-// rawV returns the column of the values in rows of the projection: that of the keys if values are keys.
+// rawV returns the column at which the values begin in a row of the qkv projection. If keys also serve as values, this
+// is the keys' column.
 func (d dims) rawV() int { return d.raw - d.kv }
 
 // headNorm returns the weight of the q/k norm with role r: ones if the norm has no weights.
@@ -102,8 +104,9 @@ func (l *launch) headNorm(r model.Role) device.Tensor {
 	return l.w[r]
 }
 
-// rope rotates the q and k heads of a chunk's packed rows in place, or back with inverse, in blocks with a rotary
-// embedding. With query scaling it then multiplies q by the factor of its position, with inverse too.
+// rope rotates the q and k heads of chunk c's packed rows x in place; with inverse it rotates them back, for gradients.
+// Blocks without a rotary embedding skip the rotation. With query scaling it then multiplies q by the factor of its
+// position, also with inverse.
 func (l *launch) rope(x device.Tensor, c span, inverse bool) {
 	d, cfg := l.dims, l.spec.Config
 	pos := l.mb.Pos.Slice(int64(c.at), int64(c.n))
@@ -118,7 +121,8 @@ func (l *launch) rope(x device.Tensor, c span, inverse bool) {
 	}
 }
 
-// from returns the elements of t from index off on: a column of packed rows.
+// from returns the elements of t from index off to the end. In packed rows this is the view that begins at column off
+// of the first row.
 func from(t device.Tensor, off int) device.Tensor { return t.Slice(int64(off), t.Len-int64(off)) }
 
 // heads returns q, k and v as attention reads them, each with a row stride of dims.qkv.
@@ -134,8 +138,9 @@ func (l *launch) heads() (q, k, v device.Tensor) {
 	return q, from(q, d.q), from(v, d.q+d.kv)
 }
 
-// shape returns the shape of self-attention over the micro-batch's sequences. With chunked attention each chunk is a
-// sequence, but positions are the document's.
+// shape returns the shape of self-attention over the micro-batch's sequences. With chunked attention (Config.ChunkSize)
+// each attention chunk counts as a sequence, because tokens attend only within it; positions still count from the
+// document's start.
 func (l *launch) shape() op.AttentionShape {
 	a := l.attentionShape()
 	a.CuQ, a.Seqs, a.MaxQ = l.mb.Cu, l.mb.Seqs, l.mb.MaxSeqlen
@@ -153,7 +158,8 @@ func (l *launch) attentionShape() op.AttentionShape {
 		Window: c.Window(l.block), Softcap: float32(c.AttnSoftcap)}
 }
 
-// attend writes o, and lse if a later operation reads it. In a recurrent block it runs the recurrence instead.
+// attend writes l.o, attention's output, and l.lse, the log-sum-exp, if a later operation reads it. In a recurrent
+// block it runs the recurrence instead.
 func (l *launch) attend() {
 	if l.dims.recurrent {
 		l.recur(device.Tensor{}, device.Tensor{})
@@ -169,7 +175,8 @@ func (l *launch) attend() {
 	l.sink(l.o.t, l.lse, 0, l.dims.heads)
 }
 
-// sink applies attention sinks, if the model has them, to heads from first on with output o and log-sum-exp lse.
+// sink applies attention sinks, if the model has them, to heads first to first+heads−1. o is their output and lse their
+// log-sum-exp.
 func (l *launch) sink(o, lse device.Tensor, first, heads int) {
 	if l.dims.sinks {
 		op.Do(l.dev, l.s, op.Sinks{O: o, LSE: lse, Sinks: l.w[model.RoleSinks].Slice(int64(first), int64(heads)), T: l.mb.Tokens,
@@ -177,8 +184,8 @@ func (l *launch) sink(o, lse device.Tensor, first, heads int) {
 	}
 }
 
-// residual writes x2 = x + o·Woᵀ + bias of a chunk. If outputs are normed, it writes o·Woᵀ + bias to out, and x2 = x +
-// norm(out).
+// residual adds attention to the residual stream for the tokens of chunk c: x2 = x + o·Woᵀ + bias. If the model norms
+// outputs, it writes o·Woᵀ + bias to out and x2 = x + norm(out).
 func (l *launch) residual(x2, out rows, c span) {
 	if !l.dims.normOut {
 		l.linear(l.s, x2.of(c), l.dims.output.of(l, c), l.w[l.dims.outRole], l.x.of(c), l.w[l.dims.outBias], c.n, l.dims.out, l.dims.hidden)
@@ -191,23 +198,25 @@ func (l *launch) residual(x2, out rows, c span) {
 	l.addNormed(l.s, x2.of(c), l.x.of(c), out.of(c), l.w[model.RolePostAttnNorm], c.n)
 }
 
-// attentionOut writes out = o·Woᵀ + bias of a chunk.
+// attentionOut writes out = o·Woᵀ + bias for the tokens of chunk c.
 func (l *launch) attentionOut(out rows, c span) {
 	l.linear(l.s, out.of(c), l.dims.output.of(l, c), l.w[l.dims.outRole], device.Tensor{}, l.w[l.dims.outBias], c.n, l.dims.out, l.dims.hidden)
 }
 
-// addNormed writes y (n, h) = residual + RMSNorm(x); residual may be y.
+// addNormed writes y (n, h) = residual + RMSNorm(x) for n rows, by the norm with weight w; residual may be y.
 func (t *Templates) addNormed(s device.Stream, y, residual, x, w device.Tensor, n int) {
 	a := t.rmsNorm(y, device.Tensor{}, x, w, n)
 	a.Residual = residual
 	op.Do(t.dev, s, a)
 }
 
-// attentionOutput turns attention's output of a chunk into the input of the output projection.
+// attentionOutput changes attention's output before the output projection, for example by a gate. Models without such a
+// step use plainOutput.
 type attentionOutput interface {
-	// of returns the projection's input.
+	// of returns the projection's input for the tokens of chunk c.
 	of(l *launch, c span) device.Tensor
-	// grad writes do of a chunk, the gradient of attention's output, from dy, the gradient of the projection's output.
+	// grad writes l.do for the tokens of chunk c, the gradient of attention's output, from dy, the gradient of the
+	// projection's output.
 	grad(l *launch, dy device.Tensor, c span)
 }
 
@@ -220,7 +229,8 @@ func (plainOutput) grad(l *launch, dy device.Tensor, c span) {
 	l.inputGrad(l.s, l.do.of(c), dy, l.w[l.dims.outRole], c.n, l.dims.hidden, l.dims.out)
 }
 
-// hiddenLink moves attention's inputs and outputs between the chunks of other operations and the memory of attention.
+// hiddenLink moves attention's inputs and outputs between device and host. Projections process one chunk of tokens at a
+// time, attention all tokens.
 type hiddenLink interface {
 	putQKV(l *launch, c span)  // stores attention's inputs of a chunk
 	getO(l *launch, c span)    // loads attention's output of a chunk
@@ -228,7 +238,7 @@ type hiddenLink interface {
 	getDQKV(l *launch, c span) // loads the gradients of attention's inputs of a chunk
 }
 
-// nearLink does nothing: all rows are on the device.
+// nearLink is the hiddenLink of a run without Spec.OnHost. It copies nothing, because all rows stay on the device.
 type nearLink struct{}
 
 func (nearLink) putQKV(*launch, span)  {}

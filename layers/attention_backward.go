@@ -28,7 +28,8 @@ func (t *Templates) AttentionBackward(s device.Stream, block int, w Weights, g G
 	l.attentionBackward()
 }
 
-// startBackward sets the tensors of a backward and recomputes what it reads and the forward did not keep.
+// startBackward sets l.g, l.first and the rows of x and dxdy for a backward. It then recomputes the tensors that the
+// backward reads and the forward did not keep.
 func (l *launch) startBackward(g Grads, dxdy, x Hidden, first bool) {
 	l.g, l.first = g, first
 	l.between(x, dxdy)
@@ -42,8 +43,8 @@ func (l *launch) startBackward(g Grads, dxdy, x Hidden, first bool) {
 	}
 }
 
-// recompute computes again what attention's backward reads and the forward did not keep. Normed and rotated q and k
-// are never kept: recomputing them is cheap for their size.
+// recompute computes the inputs of attention's backward that the forward did not keep. No level keeps normed and
+// rotated q and k, because recomputing them costs little for their size.
 func (l *launch) recompute() {
 	project := l.keep < KeepQKV
 	if project || l.dims.qkNorm {
@@ -66,8 +67,8 @@ func (l *launch) recompute() {
 	}
 }
 
-// outBackward computes do, the gradient of o, of a chunk; y has the gradient of x + attention. If attention's output
-// is normed, a holds the output before the norm.
+// outBackward computes l.do, the gradient of attention's output, for the tokens of chunk c. l.y holds the gradient of x
+// + attention. If the model norms attention's output, l.a holds the output before the norm.
 func (l *launch) outBackward(c span) {
 	d, s, dy := l.dims, l.s, l.y.of(c)
 	if d.normOut {
@@ -81,7 +82,7 @@ func (l *launch) outBackward(c span) {
 	}
 }
 
-// attentionBackward adds attention's gradient with respect to x to y, the gradient of the residual.
+// attentionBackward adds to l.y, the gradient of the residual stream, the gradient that comes through attention.
 func (l *launch) attentionBackward() {
 	l.attendBackward()
 	if l.side != nil {
@@ -98,7 +99,7 @@ func (l *launch) attentionBackward() {
 	}
 }
 
-// attendBackward writes dqkv, the gradients of v and of normed and rotated q and k.
+// attendBackward writes l.dqkv: the gradients of v and of q and k as attention reads them, after norm and rotation.
 func (l *launch) attendBackward() {
 	if l.spec.OnHost {
 		l.attendGroupsBackward()
@@ -117,8 +118,8 @@ func (l *launch) attendBackward() {
 	l.sinkGrad(l.lse, 0, d.heads)
 }
 
-// sinkGrad accumulates the gradients of the sinks of heads from first on, after the heads' attention backward. lse is
-// the heads' log-sum-exp.
+// sinkGrad accumulates the gradients of the sinks of heads first to first+heads−1. It runs after their attention
+// backward, which leaves l.delta; lse is their log-sum-exp.
 func (l *launch) sinkGrad(lse device.Tensor, first, heads int) {
 	sum, ok := l.g[model.RoleSinks]
 	if !ok {
@@ -129,7 +130,7 @@ func (l *launch) sinkGrad(lse device.Tensor, first, heads int) {
 		T: l.mb.Tokens, Heads: heads})
 }
 
-// projectBackward adds the gradient of the block's input to y of a chunk, from dqkv.
+// projectBackward computes the gradient of the block's input from l.dqkv for the tokens of chunk c and adds it to l.y.
 func (l *launch) projectBackward(c span) {
 	d, s := l.dims, l.s
 	dqkv := l.dqkv.of(c)
@@ -158,8 +159,9 @@ func (l *launch) projectBackward(c span) {
 	l.inputBackward(model.RoleQKV, model.RoleAttnNorm, dqkv, l.x, d.raw, c)
 }
 
-// normHeadsBackward returns the gradient of a chunk's rows of the projection, from the gradients of normed q and k, and
-// of v. It overwrites the gradients, unless values are keys: then a key gets the gradients of two norms.
+// normHeadsBackward returns the gradient of the qkv projection's output for chunk c. dqkv has the gradients of q and k
+// after their norms, and of v. The result overwrites dqkv, except if keys also serve as values: then it is in l.draw,
+// because a key sums the gradients of two norms.
 func (l *launch) normHeadsBackward(dqkv device.Tensor, c span) device.Tensor {
 	d, raw, dx := l.dims, l.qkv.of(c), dqkv
 	if d.raw < d.qkv {

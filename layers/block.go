@@ -36,7 +36,8 @@ func (t *Templates) BlockForward(s device.Stream, block int, w Weights, y, x Hid
 	}
 }
 
-// launch has the shared state of one launch: one micro-batch at one visit to a block or to its attention.
+// launch is the state that the steps of one launch share: one micro-batch in a decoder block, or in the attention of
+// one.
 type launch struct {
 	*Templates
 	buffers
@@ -69,7 +70,7 @@ func (t *Templates) newLaunch(s device.Stream, mlp bool, block int, w Weights, m
 	return l
 }
 
-// between sets x to the input and y to the output or, in the backward, to the gradient.
+// between sets l.x to the input x. It sets l.y to y: the output or, in the backward, the gradient.
 func (l *launch) between(x, y Hidden) {
 	l.x, l.y = l.hidden(x, l.group.in), l.hidden(y, l.group.io)
 	if l.side != nil {
@@ -86,8 +87,9 @@ func (t *Templates) linear(s device.Stream, d, a, w, c, bias device.Tensor, n, i
 	op.Do(t.dev, s, op.MatMul{M: n, N: out, K: in, TransB: true, A: a, B: w, C: c, D: d, Bias: bias})
 }
 
-// input returns the input of attention or the MLP of a chunk. This is norm(x), by the norm with weight role r, in n;
-// or x itself if inputs are not normed. rstd (n, dims.stats) f32, unless none, receives the norm's statistics.
+// input returns the input of attention or of the MLP for the tokens of chunk c. This is norm(x), written to l.n, or x
+// itself if the model does not norm inputs. r is the role of the norm's weight. If rstd (n, dims.stats) f32 is not
+// none, it receives the norm's statistics.
 func (l *launch) input(r model.Role, x rows, rstd device.Tensor, c span) device.Tensor {
 	if !l.dims.normIn {
 		return x.of(c)
@@ -102,8 +104,8 @@ func (l *launch) input(r model.Role, x rows, rstd device.Tensor, c span) device.
 // r. A norm of z equals the norm of x if its epsilon is divided by r².
 func (t *Templates) residualUnit() float64 { return cmp.Or(t.spec.Config.ResidualScale, 1) }
 
-// norm writes y (n, h) = norm(x) of a hidden state x, by the norm with weight role r. rstd is (n, dims.stats) f32 or
-// none.
+// norm writes y (n, h) = norm(x) for n rows of a hidden state x. r is the role of the norm's weight. If rstd (n,
+// dims.stats) f32 is not none, it receives the norm's statistics for the backward.
 func (t *Templates) norm(s device.Stream, y, rstd, x device.Tensor, w Weights, r model.Role, n int) {
 	unit := t.residualUnit()
 	eps := float32(float64(t.spec.Config.RMSNormEps) / (unit * unit))
@@ -126,8 +128,8 @@ func (t *Templates) rmsNorm(y, rstd, x, w device.Tensor, n int) op.RMSNorm {
 		Eps: t.spec.Config.RMSNormEps, Offset: t.spec.Config.NormOffset}
 }
 
-// mlp writes y of a chunk from attention's output. If the MLP's residual input is not kept, y holds it until the
-// output overwrites it.
+// mlp writes l.y, the block's output, for the tokens of chunk c from attention's output. Without memory for x2, the
+// residual stream after attention, l.y holds x2 until the output overwrites it.
 func (l *launch) mlp(c span) {
 	x2 := l.y
 	if !l.x2.t.None() {
@@ -146,20 +148,23 @@ func (l *launch) mlp(c span) {
 	l.scaleLayer(c)
 }
 
-// scaleLayer multiplies y of a chunk, the block's output or its gradient, by the layer's scalar, if there is one.
+// scaleLayer multiplies l.y, the block's output or its gradient, by the layer's scalar for the tokens of chunk c.
+// Layers without a scalar are unchanged.
 func (l *launch) scaleLayer(c span) {
 	if by, scaled := l.w[model.RoleLayerScalar]; scaled {
 		l.scaleBy(l.s, l.y.of(c), by, l.zeros.of(c), c.n)
 	}
 }
 
-// scaleBy multiplies x (n, h) by the number by. zeros (n) i32 is scratch.
+// scaleBy multiplies x (n, h) by the one element of the tensor by. zeros (n) i32 is scratch: the index of that element
+// for each row.
 func (t *Templates) scaleBy(s device.Stream, x, by, zeros device.Tensor, n int) {
 	s.Zero(zeros.Mem())
 	op.Do(t.dev, s, op.ScaleRows{X: x, W: by, Index: zeros, T: n, C: t.dims.hidden, P: 1})
 }
 
-// mlpInput returns the MLP's input and the role of its norm's weight; x2 is the residual stream after attention.
+// mlpInput returns the rows that the MLP reads, before their norm, and the role of that norm's weight. x2 is the
+// residual stream after attention.
 func (l *launch) mlpInput(x2 rows) (rows, model.Role) {
 	switch c := l.spec.Config; {
 	case c.SharedNorm:
@@ -170,7 +175,8 @@ func (l *launch) mlpInput(x2 rows) (rows, model.Role) {
 	return x2, model.RoleMLPNorm
 }
 
-// upRoles returns the roles of the MLP's first matrix and its bias.
+// upRoles returns the roles of the MLP's first weight matrix (gate and up, or up alone in an MLP without a gate) and of
+// its bias.
 func (t *Templates) upRoles() (weight, bias model.Role) {
 	if t.spec.Config.Ungated {
 		return model.RoleUp, model.RoleUpBias
@@ -178,28 +184,30 @@ func (t *Templates) upRoles() (weight, bias model.Role) {
 	return model.RoleGateUp, model.RoleGateUpBias
 }
 
-// gateUp writes gu of a chunk from the MLP's input.
+// gateUp writes l.gu, the gate and up projections, for the tokens of chunk c; in is the MLP's input.
 func (l *launch) gateUp(in device.Tensor, c span) {
 	weight, bias := l.upRoles()
 	l.linear(l.s, l.gu.of(c), in, l.w[weight], device.Tensor{}, l.w[bias], c.n, l.dims.hidden, l.dims.up)
 	l.scaleGate(c)
 }
 
-// scaleGate multiplies the gate of a chunk, or its gradient.
+// scaleGate multiplies the gate columns of l.gu, or of its gradient, by Config.Multipliers.Gate for the tokens of chunk
+// c.
 func (l *launch) scaleGate(c span) {
 	if m := l.spec.Config.Multipliers; m != nil {
 		l.scaleColumns(l.s, l.gu.of(c), 0, l.dims.ffn, c.n, l.dims.up, m.Gate)
 	}
 }
 
-// scaleAct multiplies act of a chunk, or its gradient.
+// scaleAct multiplies l.act, the input of the down projection, or its gradient, by Config.Multipliers.Down for the
+// tokens of chunk c.
 func (l *launch) scaleAct(c span) {
 	if m := l.spec.Config.Multipliers; m != nil {
 		l.scaleColumns(l.s, l.act.of(c), 0, l.dims.ffn, c.n, l.dims.ffn, m.Down)
 	}
 }
 
-// activate writes act of a chunk from gu.
+// activate writes l.act, the MLP's activation, for the tokens of chunk c from l.gu, its gate and up projections.
 func (l *launch) activate(c span) {
 	if l.spec.Config.Activation == model.XIELU {
 		op.Do(l.dev, l.s, op.XIELU{Y: l.act.of(c), X: l.gu.of(c), Alpha: l.w[model.RoleXIELU], T: c.n, F: l.dims.ffn})
@@ -213,8 +221,8 @@ func (l *launch) activate(c span) {
 	l.scaleAct(c)
 }
 
-// activateBackward turns gu of a chunk into its gradient. act holds the activation's gradient before the call, and the
-// activation, as activate wrote it, afterwards.
+// activateBackward overwrites l.gu, the gate and up projections of chunk c, with their gradient. Before the call, l.act
+// holds the gradient of the MLP's activation. Afterwards it holds the activation, recomputed.
 func (l *launch) activateBackward(c span) {
 	act, gu := l.act.of(c), l.gu.of(c)
 	if l.spec.Config.Activation == model.XIELU {
@@ -231,12 +239,13 @@ func (l *launch) activateBackward(c span) {
 	l.scaleGate(c)
 }
 
-// down writes y = act·Wdownᵀ [+ residual] + bias of a chunk.
+// down writes y = act·Wdownᵀ + bias for the tokens of chunk c, plus residual unless it is none.
 func (l *launch) down(y rows, residual device.Tensor, c span) {
 	l.linear(l.s, y.of(c), l.act.of(c), l.w[model.RoleDown], residual, l.w[model.RoleDownBias], c.n, l.dims.ffn, l.dims.hidden)
 }
 
-// activation returns the function applied to the gate (without a gate, to up) and the clamping of gate and up, if any.
+// activation returns the MLP's activation function and its clamping limits. The function applies to the gate or,
+// without a gate, to up. The zero Cut: no clamping.
 func (t *Templates) activation() (op.Activation, op.Cut) {
 	c := t.spec.Config
 	if c.ClampedSwiGLU != nil {
@@ -246,13 +255,15 @@ func (t *Templates) activation() (op.Activation, op.Cut) {
 		model.SquaredReLU: op.SquaredReLU}[c.Activation], op.Cut{}
 }
 
-// glu computes y (n, f) = f(gate)·up from gu (n, 2·f).
+// glu computes y (n, f) = act(gate)·up from gu (n, 2·f), gate and up side by side; act is the MLP's activation
+// function.
 func (t *Templates) glu(s device.Stream, y, gu device.Tensor, n, f int) {
 	of, cut := t.activation()
 	op.Do(t.dev, s, op.GLU{Activation: of, Cut: cut, Y: y, GU: gu, T: n, F: f})
 }
 
-// gluBackward turns gu into its gradient in place. y, unless none, receives f(gate)·up again, and may be dy.
+// gluBackward overwrites gu (n, 2·f) with its gradient. dy (n, f) is the gradient of glu's output. Unless y is none, it
+// receives glu's output again; y may be dy.
 func (t *Templates) gluBackward(s device.Stream, gu, y, dy device.Tensor, n, f int) {
 	of, cut := t.activation()
 	op.Do(t.dev, s, op.GLUBackward{Activation: of, Cut: cut, DGU: gu, Y: y, DY: dy, GU: gu, T: n, F: f})

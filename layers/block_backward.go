@@ -41,8 +41,8 @@ func (t *Templates) BlockBackward(s device.Stream, block int, w Weights, g Grads
 	l.attentionBackward()
 }
 
-// vectors are the roles whose gradients are only accumulated and must begin at zero: norms, biases, sinks and the
-// recurrence's parameters that are no matrices. The order is fixed.
+// vectors lists the roles whose gradients are only ever accumulated, so the backward zeroes them first. They are norms,
+// biases, sinks and the recurrence's parameters other than matrices. The order is fixed.
 var vectors = [...]model.Role{model.RoleAttnNorm, model.RoleAttnNormBias, model.RoleQKVBias, model.RoleQNorm, model.RoleKNorm,
 	model.RoleQABias, model.RoleQANorm, model.RoleKVABias, model.RoleKVANorm, model.RoleOBias,
 	model.RoleRecurInBias, model.RoleRecurTaps, model.RoleRecurTapsBias, model.RoleRecurOutBias, model.RoleRecurDecay, model.RoleRecurDtBias, model.RoleRecurSkip, model.RoleRecurNorm,
@@ -51,8 +51,8 @@ var vectors = [...]model.Role{model.RoleAttnNorm, model.RoleAttnNormBias, model.
 	model.RoleRouterNorm, model.RoleExpertScales, model.RoleExpertNorm, model.RolePostDenseNorm, model.RolePostExpertNorm,
 	model.RoleSinks, model.RoleXIELU, model.RoleRouterBias, model.RoleExpertGateUpBias, model.RoleExpertDownBias}
 
-// zeroVectors clears the gradients in g of the roles in vectors. The first product of a matrix overwrites its
-// gradient.
+// zeroVectors clears the gradients in g whose roles are in vectors. Matrices need no clearing: the first product
+// overwrites their gradient.
 func zeroVectors(s device.Stream, g Grads) {
 	for _, r := range vectors {
 		if dv, ok := g[r]; ok {
@@ -80,7 +80,8 @@ func (t *Templates) inputGrad(s device.Stream, dx, dy, w device.Tensor, n, out, 
 	op.Do(t.dev, s, op.MatMul{M: n, N: in, K: out, A: dy, B: w, D: dx})
 }
 
-// biasGrad accumulates db (N), if the model has the bias.
+// biasGrad accumulates the gradient of the bias with role r: the sum of dy (n, width) over its n rows. Without such a
+// bias it does nothing.
 func (l *launch) biasGrad(r model.Role, dy device.Tensor, n, width int) {
 	l.addBiasGrad(l.s, l.g, r, dy, n, width)
 }
@@ -91,11 +92,13 @@ func (t *Templates) addBiasGrad(s device.Stream, g Grads, r model.Role, dy devic
 	}
 }
 
-// overwrites says whether chunk c is the first to add to a matrix's gradient.
+// overwrites says whether chunk c is the first to contribute to the gradients of this visit. A matrix product then
+// overwrites the gradient instead of adding.
 func (l *launch) overwrites(c span) bool { return l.first && c.at == 0 }
 
-// mlpBackward turns dy in y of a chunk into the gradient of the MLP's residual input. In a parallel block it adds the
-// MLP's gradient with respect to x to dy.
+// mlpBackward processes the tokens of chunk c. l.y holds dy, the gradient of the block's output, and receives the
+// gradient of the residual stream before the MLP. In a parallel block it adds the MLP's gradient with respect to x to
+// dy.
 func (l *launch) mlpBackward(c span) {
 	d, s := l.dims, l.s
 	if l.keep < KeepAll && !d.parallel {
@@ -115,7 +118,7 @@ func (l *launch) mlpBackward(c span) {
 	l.biasGrad(model.RoleDownBias, dy, c.n, d.hidden)
 	l.inputGrad(s, act, dy, l.w[model.RoleDown], c.n, d.hidden, d.ffn)
 	l.activateBackward(c)
-	// From here on act is f(gate)·up again and gu its gradient.
+	// From here on act holds f(gate)·up again and gu its gradient.
 	up, bias := l.upRoles()
 	l.weightGrad(s, l.g[model.RoleDown], dy, act, c.n, d.hidden, d.ffn, l.overwrites(c))
 	l.weightGrad(s, l.g[up], gu, in, c.n, d.up, d.hidden, l.overwrites(c))
@@ -123,8 +126,8 @@ func (l *launch) mlpBackward(c span) {
 	l.inputBackward(up, r, gu, src, d.up, c)
 }
 
-// inputBackward adds to y the gradient of x, where dy (n, out) is the gradient of input(x)·Wᵀ. The role of W is w; r
-// is the role of the input norm's weight.
+// inputBackward adds to l.y the gradient of x that comes through a projection input(x)·Wᵀ. dy (n, out) is the gradient
+// of the projection's output. w is the role of W, and r the role of the input norm's weight.
 func (l *launch) inputBackward(w, r model.Role, dy device.Tensor, x rows, out int, c span) {
 	if y, h := l.y.of(c), l.dims.hidden; !l.dims.normIn {
 		op.Do(l.dev, l.s, op.MatMul{M: c.n, N: h, K: out, A: dy, B: l.w[w], C: y, D: y})
@@ -134,9 +137,9 @@ func (l *launch) inputBackward(w, r model.Role, dy device.Tensor, x rows, out in
 	l.normBackward(r, x.of(c), c)
 }
 
-// outNormBackward is the backward of a norm on an output. r is the role of the norm's weight, x (n, h) the output
-// before the norm, and y has the gradient after the norm. It returns the gradient of x, in dout. The norm is computed
-// again for its statistics.
+// outNormBackward is the backward of a norm on the output of attention or the MLP, for chunk c. r is the role of the
+// norm's weight and x (n, h) the output before the norm. l.y holds the gradient after the norm. The gradient of x is
+// written to l.dout and returned. The norm runs again, because its statistics are not kept.
 func (l *launch) outNormBackward(r model.Role, x device.Tensor, c span) device.Tensor {
 	dx, rstd := l.dout.of(c), l.rstdOut.of(c)
 	op.Do(l.dev, l.s, l.rmsNorm(dx, rstd, x, l.w[r], c.n))
@@ -144,13 +147,14 @@ func (l *launch) outNormBackward(r model.Role, x device.Tensor, c span) device.T
 	return dx
 }
 
-// normBackward adds to y the gradient of x, from n, the gradient of norm(x).
+// normBackward adds to l.y the gradient of x for chunk c. l.n holds the gradient of norm(x), and r is the role of the
+// norm's weight.
 func (l *launch) normBackward(r model.Role, x device.Tensor, c span) {
 	l.backThroughNorm(l.s, l.w, l.g, r, l.y.of(c), l.n.of(c), x, l.rstd.of(c), c.n, true)
 }
 
-// backThroughNorm is the backward of norm over n rows: dx (n, h) from dy. With adds the gradient is added to dx;
-// otherwise dx may be dy.
+// backThroughNorm is the backward of Templates.norm over n rows: it writes dx (n, h), the gradient of x, from dy, the
+// gradient of norm(x). With adds the gradient is added to dx; otherwise it overwrites dx, which may be dy.
 func (t *Templates) backThroughNorm(s device.Stream, w Weights, g Grads, r model.Role, dx, dy, x, rstd device.Tensor, n int, adds bool) {
 	if t.spec.Config.LayerNorm {
 		t.addBiasGrad(s, g, normBias[r], dy, n, t.dims.hidden)
@@ -162,7 +166,8 @@ func (t *Templates) backThroughNorm(s device.Stream, w Weights, g Grads, r model
 	op.Do(t.dev, s, a)
 }
 
-// rmsNormBackward is the backward of rmsNorm over n rows: dx (n, h) from dy.
+// rmsNormBackward returns the operation that computes the backward of rmsNorm over n rows: dx (n, h), the gradient of
+// x, from dy. dw accumulates the gradient of the weight w.
 func (t *Templates) rmsNormBackward(dx, dw, dy, x, w, rstd device.Tensor, n int) op.RMSNormBackward {
 	h := t.dims.hidden
 	return op.RMSNormBackward{DX: dx, DW: dw, DY: dy, X: x, W: w, RStd: rstd, Rows: n, Groups: 1, Dim: h,

@@ -19,9 +19,9 @@ type CacheStep struct {
 	ChunkBoundsQ, ChunkBoundsK device.Tensor
 }
 
-// CachedChunkBounds returns the bounds of attention chunks when tokens new tokens follow start cached ones. The bounds
-// q count from the first new token, the bounds k from the first key of the first new token's chunk. Both are nil
-// without chunked attention.
+// CachedChunkBounds returns the bounds of attention chunks in generation; tokens is the number of new tokens, start the
+// number of cached ones before them. The bounds q count from the first new token, the bounds k from the first key in
+// the chunk of the first new token. Both are nil without chunked attention.
 func (s Spec) CachedChunkBounds(start, tokens int) (q, k []int32) {
 	size := s.Config.ChunkSize
 	if size == 0 {
@@ -37,8 +37,8 @@ func (s Spec) CachedChunkBounds(start, tokens int) (q, k []int32) {
 }
 
 // CacheBytes returns the device memory of one block's key/value cache for maxTokens tokens: packed rows (maxTokens,
-// (H+2·KV)·D) act of rotated q and k, and v. The cache of a mixer beside attention comes before them. It needs no
-// device.
+// (H+2·KV)·D) act of rotated q and k, and v. If a recurrence runs beside attention, its cache comes before these rows.
+// The computation needs no device.
 func (s Spec) CacheBytes(block, maxTokens int) int64 {
 	a := allotter{dry: true}
 	d := s.dims(block)
@@ -49,8 +49,8 @@ func (s Spec) CacheBytes(block, maxTokens int) int64 {
 	return a.used
 }
 
-// BlockForwardCached is BlockForward for one growing sequence. It writes rows Start to Start+Tokens of the block's
-// cache and attends to all rows up to there.
+// BlockForwardCached is BlockForward for new tokens of one growing sequence, in generation. It writes rows Start to
+// Start+Tokens of the block's key/value cache, and the new tokens attend to all rows up to there.
 //
 //	x, y (Tokens, h) act, not overlapping; cache as CacheBytes says
 func (t *Templates) BlockForwardCached(s device.Stream, block int, w Weights, y, x device.Tensor, step CacheStep, cache, ws device.Mem) {
@@ -68,7 +68,8 @@ func (t *Templates) AttentionForwardCached(s device.Stream, block int, w Weights
 	}
 }
 
-// cachedAttention writes o of the new tokens.
+// cachedAttention stores the new tokens' keys and values in the cache and attends to all cached tokens. It returns the
+// launch, whose l.o has attention's output for the new tokens.
 func (t *Templates) cachedAttention(s device.Stream, mlp bool, block int, w Weights, y, x device.Tensor, step CacheStep, cache, ws device.Mem) *launch {
 	t.spec.fits(step.Tokens)
 	if t.spec.Config.IsRecurrent(block) {
@@ -110,7 +111,8 @@ func (t *Templates) cachedAttention(s device.Stream, mlp bool, block int, w Weig
 	return l
 }
 
-// cachedShape returns the shape of attention of the new tokens to the cache's rows from first on.
+// cachedShape returns the shape of attention from the new tokens to the cached rows. first is the first row that they
+// attend to: row 0, or the start of their attention chunk.
 func (l *launch) cachedShape(step CacheStep) (a op.AttentionShape, first int) {
 	a = l.attentionShape()
 	a.CuQ, a.CuK, a.Seqs = step.CuQ, step.CuK, 1

@@ -2,8 +2,9 @@ package layers
 
 import "mt/layers/schedule"
 
-// Crosses returns the bytes that a launch of a visit to the given decoder block, or to another layer, copies to the device (up) and to the host (down). They
-// are 0 unless hidden states are on the host. Launches copy them on their compute stream.
+// Crosses returns the bytes that one launch of visit v copies: up to the device, and down to the host. block is the
+// layer's decoder block. Both are 0 unless hidden states are on the host. Launches copy the bytes on their compute
+// stream.
 func (s Spec) Crosses(v schedule.Visit, block, tokens int) (up, down int64) {
 	if !s.OnHost {
 		return 0, 0

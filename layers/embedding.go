@@ -26,7 +26,7 @@ func (t *Templates) EmbedForward(s device.Stream, x Hidden, table device.Tensor,
 	}
 }
 
-// embedSpace is the embedding's workspace if hidden states are on the host.
+// embedSpace is the embedding's workspace; it is empty unless hidden states are on the host.
 //
 //	x (C, h) act: the current chunk
 //	dy (T, P) act, rows (V, P) f32: P columns of the gradient, and of the rows' gradient; only
@@ -48,15 +48,16 @@ func (s Spec) embedSpace(d dims, tokens int, backward bool, ws *allotter) (b emb
 	return b
 }
 
-// embedPart returns how many columns of the embedding's gradient are summed at a time if hidden states are on the
-// host. There are as many parts as groups of heads, so a part takes no more memory than a group in a block. The result
-// is a multiple of 8, or the hidden size.
+// embedPart returns the width in columns of one part of the embedding's gradient, which is summed part by part if
+// hidden states are on the host. There are as many parts as groups of key/value heads, so a part takes no more memory
+// than a group in a block. The result is a multiple of 8, or the hidden size.
 func (d dims) embedPart() int {
 	n := (d.hidden + d.kvHeads - 1) / d.kvHeads
 	return min(d.hidden, (n+7)/8*8)
 }
 
-// embedChunks returns the chunks of tokens that are processed at once: all tokens if x is on the device.
+// embedChunks returns an iterator over the chunks of tokens that are processed at once. If hidden states are on the
+// device, one chunk has all tokens.
 func (t *Templates) embedChunks(tokens int) func(func(span) bool) {
 	if !t.spec.OnHost {
 		return spans(tokens, tokens)
@@ -74,9 +75,9 @@ func (t *Templates) scaleEmbedding(s device.Stream, x device.Tensor, n int) {
 	t.scale(s, x, n, scale)
 }
 
-// addNoise adds the noise of a step to x, chunk c of the micro-batch. Transformers adds it to the output of the
-// embedding's module (integrations/neftune.py). A rounded scale (Config.EmbedRounded) is part of that module; any
-// other scale comes after the module and multiplies the noise too.
+// addNoise adds the NEFTune noise of a training step to x, chunk c of the micro-batch. Transformers adds it to the
+// output of the embedding module (integrations/neftune.py). A rounded scale (Config.EmbedRounded) is part of that
+// module. Any other scale comes later and would multiply the noise too, so addNoise multiplies the noise by it.
 func (t *Templates) addNoise(s device.Stream, x device.Tensor, c span, mb MicroBatch, step int) {
 	noise, cfg := t.spec.Noise, t.spec.Config
 	if noise.Alpha == 0 || step == 0 {
@@ -97,8 +98,8 @@ func (t *Templates) scale(s device.Stream, x device.Tensor, n int, factor float3
 	}
 }
 
-// EmbedBackward accumulates the gradient of the batch's embedding rows. Each row sums dx of its tokens in rising
-// order.
+// EmbedBackward accumulates the gradient of the batch's embedding rows; U is the number of unique ids. Each row sums dx
+// over the row's tokens, from the first token to the last.
 //
 //	dtable (U, h) f32, overwritten if first is set; dx (T, h) act, undefined afterwards
 //	ws: needed if dx is on the host
@@ -115,8 +116,9 @@ func (t *Templates) EmbedBackward(s device.Stream, dtable device.Tensor, dx Hidd
 	op.Do(t.dev, s, op.ScatterAddRows{DRows: dtable, DY: dx.Dev, Start: mb.RowStart, Pos: mb.RowPos, U: mb.UniqueRows, T: mb.Tokens, C: t.dims.hidden})
 }
 
-// embedBackwardInParts is EmbedBackward for dx on the host, one range of columns after the other. A row sums tokens
-// from anywhere in the micro-batch, so chunks of tokens would not do; columns are independent.
+// embedBackwardInParts is EmbedBackward for dx on the host; it processes one range of columns after the other. A row of
+// the table sums tokens from anywhere in the micro-batch, so chunks of tokens cannot be summed alone. Columns are
+// independent.
 func (t *Templates) embedBackwardInParts(s device.Stream, dtable device.Tensor, dx Hidden, mb MicroBatch, ws device.Mem, first bool) {
 	b, h, U := t.spec.embedSpace(t.dims, mb.Tokens, true, &allotter{mem: ws}), t.dims.hidden, mb.UniqueRows
 	x := t.hidden(dx, b.x)

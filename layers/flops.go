@@ -36,11 +36,11 @@ func (s Spec) BlockRecomputes(block int, keep Keep, tokens, pairs int64) (produc
 	return tokens * s.productsAgain(block, keep), attention
 }
 
-// attentionFLOPs returns the FLOPs of attention's forward: QKᵀ and PV.
+// attentionFLOPs returns the FLOPs of attention's forward for the given (query, key) pairs: the products QKᵀ and PV.
 func (s Spec) attentionFLOPs(pairs int64) int64 { return 4 * pairs * int64(newDims(s).q) }
 
-// productsAgain returns the FLOPs per token that a block's backward computes again under keep: matrix products, and
-// the convolution and state of a recurrence.
+// productsAgain returns the FLOPs per token that a block's backward computes again under keep. It counts matrix
+// products and, in a recurrence, the convolution and the state.
 func (s Spec) productsAgain(block int, keep Keep) (n int64) {
 	d, c := s.dims(block), s.Config
 	product := func(in, out int) int64 { return 2 * int64(in) * int64(out) }
@@ -71,7 +71,8 @@ func (s Spec) productsAgain(block int, keep Keep) (n int64) {
 	return n
 }
 
-// inputsAgain returns the part of productsAgain before the output projection of attention or a recurrence.
+// inputsAgain returns the part of productsAgain that precedes the output projection: the inputs of attention or of the
+// recurrence.
 func (s Spec) inputsAgain(block int, keep Keep, d dims) (n int64) {
 	c := s.Config
 	if keep < KeepQKV {
@@ -94,8 +95,9 @@ func (s Spec) inputsAgain(block int, keep Keep, d dims) (n int64) {
 	return n
 }
 
-// HeadRecomputedFLOPs returns the FLOPs of computing the logits again. The second sweep does so over the parts of a
-// head, or over pairs (Preference); without both it is 0.
+// HeadRecomputedFLOPs returns the FLOPs of computing the logits again. A head in parts and a loss over pairs
+// (Preference) go through the tokens twice: for the losses and, with the logits computed again, for the gradients. For
+// any other head it is 0.
 func (s Spec) HeadRecomputedFLOPs(tokens int64) int64 {
 	if s.Shards() == 1 && s.Preference.None() {
 		return 0

@@ -12,8 +12,9 @@ import (
 // made beside q, k and v, and its sigmoid multiplies the output. Source: arXiv:2412.06464; transformers,
 // modeling_qwen3_next.
 
-// gdnBuffers are a launch's buffers in a recurrent block. o is (T, V); qkv is (T, 2·K+2·V): q, k, v and z before the
-// convolution. In the backward do and dqkv have the same sizes.
+// gdnBuffers are a launch's buffers in a block with a gated delta net. K and V are the columns of all heads' keys and
+// values. o is (T, V); qkv is (T, 2·K+2·V): q, k, v and z before the convolution. In the backward do and dqkv have the
+// same sizes.
 //
 //	gates (T, 2·Heads) act: b, then a
 //	conv (T, 2·K+V) act: q, k and v after the convolution
@@ -29,7 +30,8 @@ type gdnBuffers struct {
 	states                           device.Tensor
 }
 
-// gateBuffers are a chunk's buffers with an output gate:
+// gateBuffers are a launch's buffers for the output gate, for the C tokens of one chunk; out is the width of the
+// output:
 //
 //	both (C, 2·out) act: the gate and the output it multiplies; in the backward later their gradients
 //	narrow (C, out) act: the gated output, then its gradient
@@ -38,14 +40,15 @@ type gateBuffers struct{ both, narrow rows }
 // gatedDeltaNet is the recurrence of model.GatedDeltaNet.
 type gatedDeltaNet struct{ *model.GatedDeltaNet }
 
-// widths sets o to V columns, and qkv to q, k, v and z.
+// widths sets the widths of a block with this recurrence: o has the V value columns, and qkv the columns of q, k, v and
+// z.
 func (r gatedDeltaNet) widths(d dims) dims {
 	d.gated, d.output = true, gatedOutputs{}
 	d.q, d.out, d.qkv = r.Values(), r.Values(), r.Convolved()+r.Values()
 	return d
 }
 
-// statesLen returns the number of elements of the states of the given tokens.
+// statesLen returns the number of f32 elements of gdnBuffers.states for the given tokens.
 func (r gatedDeltaNet) statesLen(tokens int) int {
 	a := op.DeltaShape{T: tokens, Heads: r.Heads, KeyDim: r.KeyDim, ValueDim: r.ValueDim}
 	return a.StatesLen()
@@ -74,14 +77,16 @@ func (r gatedDeltaNet) buffers(s Spec, all *buffers, d dims, keep Keep, tokens i
 	}
 }
 
-// project writes qkv and gates of a chunk.
+// project writes l.qkv (q, k, v and z) and l.gdn.gates (b and a) for the tokens of chunk c. n is the block's normed
+// input.
 func (r gatedDeltaNet) project(l *launch, n device.Tensor, c span) {
 	d, none := l.dims, device.Tensor{}
 	l.linear(l.s, l.qkv.of(c), n, l.w[model.RoleRecurIn], none, none, c.n, d.hidden, d.qkv)
 	l.linear(l.s, l.gdn.gates.of(c), n, l.w[model.RoleRecurGates], none, none, c.n, d.hidden, 2*r.Heads)
 }
 
-// convolve writes conv.
+// convolve writes l.gdn.conv, q, k and v after the short convolution. tail holds the last inputs of the cached sequence
+// in generation; otherwise it is none.
 func (r gatedDeltaNet) convolve(l *launch, tail device.Tensor) {
 	op.Do(l.dev, l.s, op.ShortConv{Y: l.gdn.conv.t, X: l.qkv.t, W: l.w[model.RoleRecurTaps], Cu: l.mb.Cu, Tail: tail, Seqs: l.mb.Seqs, T: l.mb.Tokens,
 		C: r.Convolved(), Taps: r.Taps, XStride: l.dims.qkv})
@@ -94,13 +99,15 @@ func (r gatedDeltaNet) shape(l *launch) op.DeltaShape {
 		GateStride: 2 * r.Heads}
 }
 
-// scan writes o, and states if there is memory for them.
+// scan writes l.o, the rule's output, and l.gdn.states if the launch has memory for them. last is the cached sequence's
+// state in generation; otherwise it is none.
 func (r gatedDeltaNet) scan(l *launch, last device.Tensor) {
 	op.Do(l.dev, l.s, op.GatedDelta{DeltaShape: r.shape(l), O: l.o.t, QKV: l.gdn.conv.t, Gates: l.gdn.gates.t, ALog: l.w[model.RoleRecurDecay],
 		DtBias: l.w[model.RoleRecurDtBias], States: l.gdn.states, Last: last})
 }
 
-// backward writes dqkv of q, k and v, and dgates.
+// backward writes the q, k and v columns of l.dqkv, and l.gdn.dgates. The columns of z are the output gate's and come
+// from gatedOutputs.
 func (r gatedDeltaNet) backward(l *launch) {
 	b := l.gdn
 	op.Do(l.dev, l.s, op.GatedDeltaBackward{DeltaShape: r.shape(l), DQKV: b.dconv.t, DGates: b.dgates.t, DALog: l.g[model.RoleRecurDecay],
@@ -119,7 +126,7 @@ func (r gatedDeltaNet) projectBackward(l *launch, c span) {
 	op.Do(l.dev, s, op.MatMul{M: c.n, N: d.hidden, K: wide, A: dgates, B: l.w[model.RoleRecurGates], C: n, D: n})
 }
 
-// gateAt returns the first column of the output gate in rows of qkv: after all else.
+// gateAt returns the first of the output gate's columns in a row of qkv. They are the last columns.
 func (d dims) gateAt() int { return d.qkv - d.out }
 
 // gatedOutputs multiplies the output of attention or of a gated delta net by its gate.
@@ -128,7 +135,8 @@ type gatedOutputs struct{}
 func (gatedOutputs) of(l *launch, c span) device.Tensor       { return l.gatedOutput(c) }
 func (gatedOutputs) grad(l *launch, dy device.Tensor, c span) { l.gatedOutputBackward(dy, c) }
 
-// gatedOutput returns the output of a chunk times its gate's activation.
+// gatedOutput returns, for the tokens of chunk c, the output times its gate's activation. In a gated delta net the
+// output is normed first.
 func (l *launch) gatedOutput(c span) device.Tensor {
 	d, both := l.dims, l.gate.both.of(c)
 	op.Do(l.dev, l.s, op.CopyColumns{Dst: both, Src: from(l.qkv.of(c), d.gateAt()), T: c.n, C: d.out, DstStride: 2 * d.out, SrcStride: d.qkv})
@@ -143,7 +151,7 @@ func (l *launch) gatedOutput(c span) device.Tensor {
 	return l.gate.narrow.of(c)
 }
 
-// gateOf returns the gate's activation.
+// gateOf returns the gate's activation function: SiLU in a gated delta net, sigmoid for attention.
 func (d dims) gateOf() op.Activation {
 	if d.recurrent {
 		return op.SiLU
@@ -151,8 +159,9 @@ func (d dims) gateOf() op.Activation {
 	return op.SigmoidGate
 }
 
-// gatedOutputBackward writes do of a chunk, and the gate's gradient into dqkv, from dy, the gradient of the output
-// projection's output. It needs the result of gatedOutput in l.gate.
+// gatedOutputBackward writes l.do and the gate's columns of l.dqkv for the tokens of chunk c. dy is the gradient of the
+// output projection's output. It reads what gatedOutput of the same chunk has left in l.gate, so gatedOutput must come
+// first.
 func (l *launch) gatedOutputBackward(dy device.Tensor, c span) {
 	d, both, narrow := l.dims, l.gate.both.of(c), l.gate.narrow.of(c)
 	l.inputGrad(l.s, narrow, dy, l.w[l.dims.outRole], c.n, d.hidden, d.out)

@@ -5,14 +5,14 @@ import (
 	"mt/device/op"
 )
 
-// This file has a block's attention with hidden states on the host (Spec.OnHost). The device then holds one group of
-// key/value heads at a time, for all tokens: its queries, keys, values and output, and in the backward their
-// gradients. The other groups wait on the host. Products still process chunks of tokens with all heads. Every
-// operation thus gets the same operands as with everything on the device, and returns the same bits: groups meet only
-// in products.
+// This file has a block's attention with hidden states on the host (Spec.OnHost). A group is one key/value head with
+// the query heads that share it. The device holds one group at a time, for all tokens: its queries, keys, values and
+// output, and in the backward their gradients. The other groups wait on the host. Products still process chunks of
+// tokens with all heads. Every operation thus gets the same operands as with everything on the device, and returns the
+// same bits.
 //
-// Spec.Scratch on the host has the groups one after the other, each with its rows (G = H/KV query heads share a key
-// head):
+// Spec.Scratch on the host holds the groups one after the other. Each group has its rows of all tokens (G = H/KV query
+// heads share a key/value head):
 //
 //	qkv (KV, T, (G+2)·D) act: normed and rotated q and k, and v; in the backward their
 //	  gradients at the end
@@ -26,13 +26,14 @@ import (
 //	in, io (C, h) act: a chunk of the layer's input; of its output or gradient
 type groupBuffers struct{ qkv, dqkv, o, do, pack, in, io rows }
 
-// perGroup returns the columns of one group in packed rows and in outputs.
+// perGroup returns the number of columns of one group: in a packed row of q, k and v, and in a row of outputs (or
+// queries).
 func (d dims) perGroup() (qkv, q int) {
 	q = d.q / d.kvHeads
 	return q + 2*d.headDim, q
 }
 
-// takeGroup takes a group's buffers from ws.
+// takeGroup takes the device buffers for one group from ws. It takes nothing unless hidden states are on the host.
 func (s Spec) takeGroup(d dims, tokens int, backward bool, ws *allotter) groupBuffers {
 	qkv, q := d.perGroup()
 	chunk := chunkOf(s.ChunkTokens, tokens)
@@ -44,8 +45,8 @@ func (s Spec) takeGroup(d dims, tokens int, backward bool, ws *allotter) groupBu
 	return b
 }
 
-// ScratchBytes returns the host memory that launches of MaxTokens tokens need besides hidden states, with OnHost; 0
-// without. It needs no device.
+// ScratchBytes returns the host memory that launches of MaxTokens tokens need besides hidden states. It is 0 unless
+// hidden states are on the host (OnHost). The computation needs no device.
 func (s Spec) ScratchBytes(backward bool) int64 {
 	if !s.OnHost {
 		return 0
@@ -57,13 +58,13 @@ func (s Spec) ScratchBytes(backward bool) int64 {
 	return most
 }
 
-// scratch is a launch's memory on the host; do is only for the backward.
+// scratch is the memory of a launch on the host, one field for each kind of rows. do exists only in the backward.
 type scratch struct {
 	qkv, o, do waiting
 	bytes      int64
 }
 
-// waiting are the rows of all groups on the host, one group after the other.
+// waiting describes rows of all groups that wait on the host, one group after the other.
 type waiting struct {
 	host    []byte
 	group   int64 // bytes of a group
@@ -71,10 +72,11 @@ type waiting struct {
 	columns func(group int) []columns
 }
 
-// columns are n columns: from at in rows with all heads, from inGroup in a group's rows.
+// columns is a run of n columns. It begins at column at in rows of all heads, and at column inGroup in rows of one
+// group.
 type columns struct{ at, inGroup, n int }
 
-// scratch divides host; with host nil it only counts bytes.
+// scratch divides the memory host among the fields. If host is nil, it only counts bytes.
 func (s Spec) scratch(d dims, tokens int, backward bool, host []byte) scratch {
 	qkv, q := d.perGroup()
 	var f scratch
@@ -99,15 +101,16 @@ func (s Spec) scratch(d dims, tokens int, backward bool, host []byte) scratch {
 	return f
 }
 
-// of returns all rows of a group.
+// of returns the host memory with all tokens' rows of a group.
 func (w waiting) of(group int) []byte { return w.host[int64(group)*w.group : int64(group+1)*w.group] }
 
-// chunk returns a group's rows of chunk c.
+// chunk returns the host memory with a group's rows for the tokens of chunk c.
 func (w waiting) chunk(group int, c span) []byte {
 	return w.of(group)[int64(c.at)*w.row : int64(c.at+c.n)*w.row]
 }
 
-// put copies x, the rows of chunk c with all heads, to the host.
+// put copies x, rows of chunk c with all heads on the device, to the host. It packs one group after the other into the
+// staging buffer first.
 func (l *launch) put(w waiting, x rows, c span) {
 	for g := range l.dims.kvHeads {
 		pack, width := l.packed(w, c)
@@ -118,7 +121,7 @@ func (l *launch) put(w waiting, x rows, c span) {
 	}
 }
 
-// get copies x, the rows of chunk c with all heads, from the host.
+// get copies the rows of chunk c of all groups from the host into x, which has all heads side by side.
 func (l *launch) get(x rows, w waiting, c span) {
 	for g := range l.dims.kvHeads {
 		pack, width := l.packed(w, c)
@@ -129,13 +132,15 @@ func (l *launch) get(x rows, w waiting, c span) {
 	}
 }
 
-// packed returns the staging buffer for a group's rows of chunk c, and the width of a row.
+// packed returns the device buffer through which one group's rows of chunk c are copied, and the width of a row in
+// elements.
 func (l *launch) packed(w waiting, c span) (device.Tensor, int) {
 	width := w.row / l.dims.act.Size()
 	return l.group.pack.t.Slice(0, int64(c.n)*width), int(width)
 }
 
-// farLink moves rows between the host and the device.
+// farLink is the hiddenLink of a run with Spec.OnHost: it copies attention's inputs and outputs between the host and
+// the device.
 type farLink struct{}
 
 // putQKV copies attention's inputs of a chunk to the host.
@@ -157,8 +162,8 @@ func (farLink) getO(l *launch, c span) { l.get(l.o, l.far.o, c) }
 // putDO copies the gradient of attention's output of a chunk to the host.
 func (farLink) putDO(l *launch, c span) { l.put(l.far.do, l.do, c) }
 
-// getDQKV copies the gradients of attention's inputs of a chunk from the host. The inputs of q/k norm's backward are
-// not on the host, so they are computed again.
+// getDQKV copies the gradients of attention's inputs for the tokens of chunk c from the host. With q/k norm it also
+// computes q and k before the norm again, because the norm's backward reads them and they are not on the host.
 func (farLink) getDQKV(l *launch, c span) {
 	if l.dims.qkNorm {
 		l.project(c)
@@ -167,7 +172,8 @@ func (farLink) getDQKV(l *launch, c span) {
 	l.get(l.dqkv, l.far.qkv, c)
 }
 
-// groupShape returns the shape of one group's attention, and its q, k and v in the packed rows x.
+// groupShape returns the shape of one group's attention. q, k and v are views of the group's packed rows x, each
+// beginning at its first column.
 func (l *launch) groupShape(x device.Tensor) (a op.AttentionShape, q, k, v device.Tensor) {
 	a = l.shape()
 	a.Heads, a.KVHeads = a.Heads/a.KVHeads, 1
@@ -175,7 +181,7 @@ func (l *launch) groupShape(x device.Tensor) (a op.AttentionShape, q, k, v devic
 	return a, x, from(x, wide), from(x, wide+l.dims.headDim)
 }
 
-// ofGroup returns group g's part of t (H, T).
+// ofGroup returns the part of t (H, T) that belongs to the query heads of group g; none if t is none.
 func (l *launch) ofGroup(t device.Tensor, g int) device.Tensor {
 	if t.None() {
 		return t
@@ -184,7 +190,7 @@ func (l *launch) ofGroup(t device.Tensor, g int) device.Tensor {
 	return t.Slice(int64(g)*n, n)
 }
 
-// attendGroups is attend for one group after the other.
+// attendGroups does the work of attend with hidden states on the host: attention of one group after the other.
 func (l *launch) attendGroups() {
 	b := l.group
 	a, q, k, v := l.groupShape(b.qkv.t)
@@ -196,8 +202,8 @@ func (l *launch) attendGroups() {
 	}
 }
 
-// attendGroupsBackward is attendBackward for one group after the other. On the host the gradients overwrite q, k and
-// v.
+// attendGroupsBackward does the work of attendBackward with hidden states on the host, one group after the other. Each
+// group's gradients overwrite its q, k and v on the host.
 func (l *launch) attendGroupsBackward() {
 	b := l.group
 	a, q, k, v := l.groupShape(b.qkv.t)

@@ -32,7 +32,8 @@ func (s Spec) headBuffers(d dims, vocab, tokens int, ws *allotter) headSpace {
 	return b
 }
 
-// weigh writes the gradient factors of a micro-batch's tokens from all its losses, with Spec.Preference.
+// weigh writes b.weights: for each token the factor on its gradient, which with Spec.Preference depends on all losses
+// of the micro-batch. Without Spec.Preference it does nothing.
 func (t *Templates) weigh(s device.Stream, b headSpace, losses device.Tensor, mb MicroBatch) {
 	if !t.spec.Preference.None() {
 		op.Do(t.dev, s, op.PreferenceWeights{Weights: b.weights, Losses: losses, Targets: mb.Targets, Cu: mb.Cu, Reference: mb.Reference,
@@ -77,8 +78,9 @@ func (t *Templates) HeadForwardBackward(s device.Stream, w Weights, g Grads, dx,
 	}
 }
 
-// finalNormBackward writes dx (n, h) from dn, the gradient of lm_head's input; dn is undefined afterwards. A norm's
-// backward may not overwrite x, so if dx is x the result goes to dn first and is copied.
+// finalNormBackward writes dx (n, h), the gradient of the head's input x, from dn, the gradient of lm_head's input. dn
+// is undefined afterwards. A norm's backward may not overwrite its input x. If dx and x are the same memory, the result
+// therefore goes to dn and is copied.
 func (t *Templates) finalNormBackward(s device.Stream, w Weights, g Grads, dx, x, dn, rstd device.Tensor, n int) {
 	t.scale(s, dn, n, t.logitScale())
 	to := dx
@@ -91,7 +93,7 @@ func (t *Templates) finalNormBackward(s device.Stream, w Weights, g Grads, dx, x
 	}
 }
 
-// logits writes logits (n, vocab) = y·Wᵀ + bias, and y (n, h) = Config.LogitScale·norm(x). rstd (n), unless none,
+// logits writes y (n, h) = Config.LogitScale·norm(x) and then logits (n, vocab) = y·Wᵀ + bias. rstd (n), unless none,
 // receives the norm's statistics.
 func (t *Templates) logits(s device.Stream, w Weights, logits, y, rstd, x device.Tensor, n, vocab int) {
 	t.norm(s, y, rstd, x, w, model.RoleFinalNorm, n)
@@ -99,8 +101,8 @@ func (t *Templates) logits(s device.Stream, w Weights, logits, y, rstd, x device
 	t.linear(s, logits, y, w[model.RoleLMHead], device.Tensor{}, w[model.RoleLMHeadBias], n, t.dims.hidden, vocab)
 }
 
-// HeadForward computes the losses of an evaluation. They have the bits of HeadForwardBackward's losses, but without
-// Spec.Terms.
+// HeadForward computes the losses of an evaluation. They equal HeadForwardBackward's losses bit for bit, except that
+// Spec.Terms, the additional terms of the training loss, are missing.
 //
 //	x (T, h) act; losses (T) f32 overwritten
 func (t *Templates) HeadForward(s device.Stream, w Weights, x Hidden, losses device.Tensor, mb MicroBatch, ws device.Mem) {
@@ -116,7 +118,8 @@ func (t *Templates) HeadForward(s device.Stream, w Weights, x Hidden, losses dev
 	}
 }
 
-// logitScale returns the factor on the logits. It is applied to lm_head's input, which is smaller.
+// logitScale returns the factor on the logits; 1: none. Callers multiply lm_head's input by it, which has fewer
+// elements than the logits.
 func (t *Templates) logitScale() float32 { return float32(cmp.Or(t.spec.Config.LogitScale, 1)) }
 
 // logitCap returns the soft cap of the logits; 0: none.

@@ -8,14 +8,15 @@ import (
 	"mt/model"
 )
 
-// Shard is a part of the head: a range of the vocabulary, thus of the rows of lm_head.
+// Shard is part number Index of the head: Rows entries of the vocabulary from entry From on, that is, these rows of
+// lm_head.
 type Shard struct{ Index, From, Rows int }
 
 // Shards returns the number of parts of the head; 1: a whole head.
 func (s Spec) Shards() int { return max(1, s.HeadShards) }
 
-// shardAlign is a divisor of the rows of a part if the vocabulary is large, so that matrix products reach their full
-// rate.
+// shardAlign divides the number of rows of every part but perhaps the last, if the vocabulary has at least shardAlign
+// rows for each part. Matrix products then reach their full rate.
 const shardAlign = 128
 
 // Shard returns part k of the head. The parts are about equal, and depend only on the vocabulary and their number. It
@@ -47,8 +48,8 @@ func (s Spec) LargestShard() int {
 // ShardRows returns the largest number of rows of a part of the head.
 func (s Spec) ShardRows() int { return s.Shard(s.LargestShard()).Rows }
 
-// LSEBytes returns the bytes of log-sum-exps that a head in parts keeps between its sweeps over the given tokens; 0
-// for a whole head.
+// LSEBytes returns the bytes of one log-sum-exp per token. A head in parts computes all losses first and all gradients
+// then, and keeps the log-sum-exps in between. A whole head keeps none: 0.
 func (s Spec) LSEBytes(tokens int) int64 {
 	if s.Shards() == 1 {
 		return 0
@@ -72,8 +73,8 @@ func (s Spec) ShardLayout(head model.Layout, k int) model.Layout {
 	return model.NewLayout(l, bf16, model.Param{})
 }
 
-// ofVocabulary says whether a parameter of the head has one row per vocabulary entry, so that each part of the head
-// has some of its rows.
+// ofVocabulary says whether a parameter of the head has one row per vocabulary entry. Such a parameter is divided among
+// the head's parts.
 func ofVocabulary(r model.Role) bool { return r == model.RoleLMHead || r == model.RoleLMHeadBias }
 
 // HeadShardForward is HeadForward for one part of the head. Parts may come in any order that is the same for every
@@ -83,6 +84,7 @@ func ofVocabulary(r model.Role) bool { return r == model.RoleLMHead || r == mode
 //	losses, lse (T) f32: the losses are complete after the last part; lse is the log-sum-exp
 //	of the logits of all parts so far
 //	terms: Spec.Terms in training, none in an evaluation
+//	first, last: p is the first or the last part of the sweep over the parts
 func (t *Templates) HeadShardForward(s device.Stream, w Weights, x Hidden, losses, lse device.Tensor, mb MicroBatch, ws device.Mem, p Shard, terms op.LossTerms, first, last bool) {
 	t.spec.fits(mb.Tokens)
 	b := t.spec.headBuffers(t.dims, p.Rows, mb.Tokens, &allotter{mem: ws})
@@ -106,6 +108,8 @@ func (t *Templates) HeadShardForward(s device.Stream, w Weights, x Hidden, losse
 //	of lm_head's input, rounded to act after each part
 //	x (T, h) act; losses, lse (T) f32 of all parts, written by HeadShardForward
 //	scale: as for HeadForwardBackward
+//	first, last: p is the first or the last part of the sweep over the parts; firstBatch: mb
+//	is the step's first micro-batch
 func (t *Templates) HeadShardBackward(s device.Stream, w Weights, g Grads, dx, x Hidden, losses, lse device.Tensor, mb MicroBatch, ws device.Mem, scale float32, p Shard, firstBatch, first, last bool) {
 	t.spec.fits(mb.Tokens)
 	d := t.dims

@@ -15,7 +15,8 @@ func OnDevice(t device.Tensor) Hidden { return Hidden{Dev: t} }
 // None says whether h is no hidden state.
 func (h Hidden) None() bool { return h.Dev.None() && h.Host == nil }
 
-// hidden returns h as rows. If h is on the host, chunk is the device memory for one chunk of it.
+// hidden returns h as rows with one row per token. If h is on the host, the rows' device memory is chunk, which holds
+// one chunk of h at a time.
 func (t *Templates) hidden(h Hidden, chunk rows) rows {
 	if h.Host == nil {
 		return whole(h.Dev, t.dims.hidden)
@@ -24,13 +25,14 @@ func (t *Templates) hidden(h Hidden, chunk rows) rows {
 	return chunk
 }
 
-// onHost returns the bytes of the rows of c on the host.
+// onHost returns the host memory of r's rows for the tokens in c.
 func (r rows) onHost(c span) []byte {
 	bytes := int64(r.width) * r.t.DType.Size()
 	return r.host[int64(c.at)*bytes : int64(c.at+c.n)*bytes]
 }
 
-// fetch enqueues copies of the rows of c to the device, of those matrices that are on the host.
+// fetch copies the rows of chunk c to the device on s, for each matrix in of that is on the host. It does nothing for
+// the others.
 func fetch(s device.Stream, c span, of ...rows) {
 	for _, r := range of {
 		if r.host != nil {
@@ -39,7 +41,7 @@ func fetch(s device.Stream, c span, of ...rows) {
 	}
 }
 
-// store enqueues the copy of the rows of c back to the host, if r is there.
+// store copies the rows of chunk c from the device back to the host on s, if r is on the host.
 func store(s device.Stream, c span, r rows) {
 	if r.host != nil {
 		CopyDown(s, r.onHost(c), r.of(c).Mem())

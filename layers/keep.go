@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// Keep is the set of tensors that a block's forward keeps on the device for its backward. The backward computes the
-// rest of its inputs again.
+// Keep is the level that says which tensors a block's forward keeps on the device for its backward. The backward
+// computes its other inputs again.
 type Keep uint8
 
 // The levels; each includes the levels before it.
 const (
 	KeepNothing   Keep = iota // only the layer's input ("recompute: full")
 	KeepAttention             // attention's output and log-sum-exp
-	KeepQKV                   // rotated q and k, and v; with q/k norm before the norm and, unless the norm follows it, the rotation; what follows is repeated
+	KeepQKV                   // q, k and v as attention reads them; with q/k norm, q and k as they are before the norm, which is computed again with all that follows it
 	KeepAll                   // gate/up and the MLP's residual input; only products before output norms (Gemma) and of experts are computed twice ("recompute: none")
 )
 
@@ -32,7 +32,7 @@ func (k Keep) String() string {
 // everywhere.
 type Keeps []Keep
 
-// KeepIn returns the same level for the given number of blocks.
+// KeepIn returns Keeps with the same level for each of the given number of blocks.
 func KeepIn(blocks int, level Keep) Keeps { return slices.Repeat(Keeps{level}, blocks) }
 
 // Of returns a block's level.

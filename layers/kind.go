@@ -19,17 +19,17 @@ type Kind interface {
 	// Largest returns parts of the layer. They include a part with the largest slot and a part with the largest
 	// gradient.
 	Largest(s Spec, l model.Layout) []int
-	// RowElems returns the elements of a row if the layer's gradient has only the rows that a batch uses; 0: the
-	// gradient has all of the layer's tensors.
+	// RowElems returns the width of a row if the layer's gradient has only the rows that a batch uses, as the
+	// embedding's has. 0: the gradient has all of the layer's tensors.
 	RowElems(l model.Layout) int64
 	// Activations returns how many hidden states of a micro-batch a layer has: its input, and a gradient if the
 	// gradient does not overwrite the input.
 	Activations(s Spec) int
-	// SavedBytes returns what the forward of a micro-batch of the given tokens keeps for its backward at a level, in a
-	// layer of the given decoder block; 0: only the layer's input.
+	// SavedBytes returns how many bytes the forward of a micro-batch keeps for its backward, besides the layer's input.
+	// keep is the level, block the layer's decoder block, and tokens the size of the micro-batch.
 	SavedBytes(s Spec, block int, keep Keep, tokens int) int64
-	// WorkspaceBytes returns what one launch of at most Spec.MaxTokens tokens needs; 0: nothing, or the model has no
-	// such layer. Without backward it is for a forward that keeps nothing.
+	// WorkspaceBytes returns how many bytes of workspace one launch of at most Spec.MaxTokens tokens needs; 0: none, or
+	// the model has no such layer. Without backward it is for a forward that keeps nothing, as in an evaluation.
 	WorkspaceBytes(s Spec, backward bool) int64
 	// Launch enqueues one launch of a visit to a layer.
 	Launch(t *Templates, x *Launch)
@@ -72,8 +72,8 @@ func (plainKind) Part(_ Spec, l model.Layout, _ int) Tile {
 	return t
 }
 
-// once returns the visits of a layer that every pass visits once. The forward makes the output from the input; the
-// backward turns the output's gradient into the input's.
+// once returns the visits of a layer that every pass visits once, at the given stage. The forward computes the output
+// from the input; the backward turns the output's gradient into the input's.
 func once(stage schedule.Stage) schedule.Layer {
 	up := []schedule.Visit{{Stage: stage, Parts: 1, Uses: schedule.Weights | schedule.Input | schedule.Output}}
 	down := []schedule.Visit{{Stage: stage, Parts: 1, Uses: schedule.Weights | schedule.AccumulatesGrad | schedule.Input | schedule.UpdatesGradInPlace}}

@@ -7,8 +7,8 @@ import (
 	"mt/model"
 )
 
-// blockKind is the kind of a decoder block with a dense MLP. With mlp false it is the first half of a block with
-// experts. A block with recurrent has the model's recurrence in place of attention.
+// blockKind is the kind of a decoder block with a dense MLP. With mlp false it is the kind of the first half of a block
+// with experts. With recurrent the layer has the model's recurrence in place of attention.
 type blockKind struct {
 	plainKind
 	mlp, recurrent bool
@@ -31,7 +31,7 @@ func (k blockKind) WorkspaceBytes(s Spec, backward bool) int64 {
 		if !backward {
 			keep = KeepNothing // an evaluation keeps nothing, so it needs most
 		}
-		for _, tokens := range []int{s.MaxTokens, min(s.MaxTokens, op.MostSummed)} { // shorter launches may have sums that longer ones do not have
+		for _, tokens := range []int{s.MaxTokens, min(s.MaxTokens, op.MostSummed)} { // shorter launches may need memory for sums that longer ones do not (op.MostSummed)
 			ws, saved := allotter{dry: true}, allotter{dry: true}
 			s.blockBuffers(d, k.mlp, keep, tokens, backward, &saved, &ws)
 			most = max(most, ws.used)
@@ -40,8 +40,8 @@ func (k blockKind) WorkspaceBytes(s Spec, backward bool) int64 {
 	return most
 }
 
-// leastKept returns the lowest level of the kind's blocks, by their widths. The workspace has everything that a block
-// does not keep.
+// leastKept returns the lowest Keep level among the blocks of this kind, separately for each set of widths. Tensors
+// that a block does not keep are in the workspace, so the lowest level needs the largest workspace.
 func (k blockKind) leastKept(s Spec) map[dims]Keep {
 	least := map[dims]Keep{}
 	for block := range s.Config.NumLayers {
@@ -56,7 +56,7 @@ func (k blockKind) leastKept(s Spec) map[dims]Keep {
 	return least
 }
 
-// kind returns the kind of the layers.
+// kind returns the model.LayerKind that k describes.
 func (k blockKind) kind() model.LayerKind {
 	switch {
 	case k.mlp && k.recurrent:

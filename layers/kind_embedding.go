@@ -5,8 +5,8 @@ import (
 	"mt/model"
 )
 
-// embeddingKind is the kind of the embedding. Its tile is not streamed: the batch brings the rows that it uses, and
-// the gradient has only these rows.
+// embeddingKind is the kind of the embedding. The whole table is never copied to the device. A batch brings the rows of
+// its token ids, and the gradient has only these rows.
 type embeddingKind struct{ plainKind }
 
 func (embeddingKind) Stages(Spec, model.Layout) schedule.Layer {
@@ -32,7 +32,8 @@ func (embeddingKind) RowElems(l model.Layout) int64 {
 // Activations returns 0: the input is token ids, not a hidden state.
 func (embeddingKind) Activations(Spec) int { return 0 }
 
-// WorkspaceBytes returns 0 if hidden states are on the device.
+// WorkspaceBytes returns the size of the chunk and the gradient columns (embedSpace) that a launch needs if hidden
+// states are on the host; 0 if they are on the device.
 func (embeddingKind) WorkspaceBytes(s Spec, backward bool) int64 {
 	ws := allotter{dry: true}
 	s.embedSpace(newDims(s), s.MaxTokens, backward, &ws)

@@ -98,7 +98,7 @@ func (h headKind) Launch(t *Templates, x *Launch) {
 }
 
 // launchPart launches a part of the head. In the backward the first part writes the gradient of the head's input to
-// Out. Later parts add to the same gradient, which is then Grad.
+// Out. Later parts add to that gradient, which they get as Grad.
 func (headKind) launchPart(t *Templates, x *Launch) {
 	v := x.Visit
 	first, last, part := v.FirstPart(), v.LastPart(), t.spec.Shard(v.Part)

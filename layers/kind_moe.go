@@ -12,7 +12,7 @@ type moeKind struct{ plainKind }
 
 // Stages returns the router's visit, the experts' visits, and a second visit to the router's tile. The backward visits
 // the experts in reverse, starting with the last ones of the forward. Micro-batches pass one by one only at the
-// router's visits, so there are two sweeps.
+// router's two visits, so there are two sweeps over them; an expert takes all at once.
 func (moeKind) Stages(s Spec, l model.Layout) schedule.Layer {
 	parts, combine := l.Parts(), schedule.Output
 	if s.Config.DenseBesideExperts {
@@ -38,11 +38,12 @@ func (moeKind) Part(_ Spec, l model.Layout, k int) Tile {
 		Grad: []Range{{To: at.Elem, Elems: part.GradElems}}}
 }
 
-// Largest returns the router, the first expert and the last part. Only a shared expert, which is the last, may differ
-// in size from the other experts.
+// Largest returns the indices of three parts: the router, the first expert and the last part. Only a shared expert,
+// which is the last part, may differ in size from the other experts.
 func (moeKind) Largest(_ Spec, l model.Layout) []int { return []int{0, 1, l.Parts() - 1} }
 
-// SavedBytes returns the size of the experts' sum, if it is normed: a norm's backward reads its input.
+// SavedBytes returns the size of the experts' summed output if the model norms this sum, because the norm's backward
+// reads its input. Otherwise it returns 0.
 func (moeKind) SavedBytes(s Spec, _ int, _ Keep, tokens int) int64 {
 	if !s.Config.DenseBesideExperts {
 		return 0

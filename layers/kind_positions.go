@@ -10,7 +10,7 @@ type positionsKind struct{ plainKind }
 
 func (positionsKind) Stages(Spec, model.Layout) schedule.Layer { return once(schedule.Positions) }
 
-// WorkspaceBytes returns 0 if hidden states are on the device.
+// WorkspaceBytes returns the size of one chunk of hidden states if these are on the host; 0 if they are on the device.
 func (positionsKind) WorkspaceBytes(s Spec, _ bool) int64 {
 	if !s.Config.LearnedPositions {
 		return 0

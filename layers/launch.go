@@ -47,6 +47,6 @@ type Launch struct {
 	Logits device.Tensor
 }
 
-// losses and lse return the micro-batch's range.
+// losses and lse return the parts of Losses and LSE that belong to the tokens of the launch's micro-batch.
 func (x *Launch) losses() device.Tensor { return x.Losses.Slice(int64(x.At), int64(x.Tokens)) }
 func (x *Launch) lse() device.Tensor    { return x.LSE.Slice(int64(x.At), int64(x.Tokens)) }

@@ -13,12 +13,14 @@ type Spec struct {
 	Keep   Keeps        // does not change any result
 	// MaxTokens and MaxSeqs are the largest numbers of tokens and of sequences of a micro-batch.
 	MaxTokens int
-	// ChunkTokens is how many tokens are processed at once by everything but attention; 0: the whole micro-batch.
-	// HeadChunk is the same for the head, whose logits are (HeadChunk, V). Chunks start at multiples of these from the
-	// micro-batch's first token. The order of sums depends on both, so a resumed run keeps them.
+	// ChunkTokens is how many tokens everything but attention processes at once; 0: the whole micro-batch. HeadChunk is
+	// the same for the head, whose logits are (HeadChunk, V). Chunks begin at multiples of these numbers, counted from
+	// the micro-batch's first token. The order in which gradients are summed depends on both, and so do their bits, so
+	// a resumed run keeps them.
 	ChunkTokens, HeadChunk int
-	// HeadShards is the number of parts of the head, which are ranges of the vocabulary with a visit per sweep; 0 and
-	// 1: a whole head. The order of sums depends on it.
+	// HeadShards is the number of parts of the head, each a range of the vocabulary; 0 and 1: a whole head. Training
+	// visits all parts once for the losses and once more for the gradients. The order of sums, and thus the bits of
+	// results, depends on HeadShards.
 	HeadShards int
 	// Terms are added to −log p in the training loss, but not in an evaluation.
 	Terms op.LossTerms
@@ -32,8 +34,8 @@ type Spec struct {
 	// OnHost keeps hidden states on the host. A launch has chunks of them on the device, and attention processes one
 	// group of key/value heads at a time (groups.go). No result depends on it. It excludes Keep and experts.
 	OnHost bool
-	// Fused gives attention's backward memory for sums, in shapes that use them (op.AttentionBackward.Sums). The last
-	// bits depend on it.
+	// Fused gives attention's backward memory in which kernels of some shapes sum gradients
+	// (op.AttentionBackward.Sums). The last bits of these gradients depend on it.
 	Fused bool
 	// Scratch is the host memory, ScratchBytes long, that launches use with OnHost. All launches of a stream share it.
 	Scratch []byte
@@ -79,7 +81,7 @@ func (s Spec) ChunkBounds(cu []int32) []int32 {
 // Templates are the layer templates of one run. They are stateless, so one value serves all layers and all streams.
 // Every method enqueues on the stream it is given and returns; errors stick to the stream. A launch's workspace ws is
 // at least Spec.WorkspaceBytes of device memory, with undefined content before and after. All launches of a stream can
-// share it. Buffers must outlive an event recorded after the launch.
+// share ws. The caller may free or reuse buffers only when an event recorded after the launch has passed.
 type Templates struct {
 	spec         Spec
 	dims         dims
@@ -89,13 +91,15 @@ type Templates struct {
 	dev          device.Device
 }
 
-// ropeTable is one of the model's rotary embeddings: cos and sin (P, rotary/2) f32.
+// ropeTable is the table of one of the model's rotary embeddings: cos and sin (P, rotary/2) f32, with a row for each of
+// P positions.
 type ropeTable struct {
 	cos, sin device.Tensor
 	rotary   int
 }
 
-// viewTables views the tables in Spec.Cos and Spec.Sin, which have the order of Config.RopeTables.
+// viewTables sets the rope tables of t to views of Spec.Cos and Spec.Sin, which hold them in the order of
+// Config.RopeTables.
 func (t *Templates) viewTables() {
 	s := t.spec
 	c, off := s.Config, int64(0)

@@ -62,7 +62,8 @@ func (r mamba2) project(l *launch, n device.Tensor, c span) {
 	r.scaleInputs(l, l.qkv.of(c), c)
 }
 
-// scaleInputs multiplies z, x, b, c and the steps of a chunk, or their gradients.
+// scaleInputs multiplies the columns z, x, b, c and steps of qkv, or of their gradients, each by its factor in
+// Config.Multipliers.ScanIn, for the tokens of chunk c.
 func (r mamba2) scaleInputs(l *launch, qkv device.Tensor, c span) {
 	m, at := l.spec.Config.Multipliers, 0
 	for i, n := range [...]int{r.Inner(), r.Inner(), r.Groups * r.StateDim, r.Groups * r.StateDim, r.Heads} {
@@ -80,7 +81,7 @@ func (r mamba2) convolve(l *launch, tail device.Tensor) {
 
 func (mamba2) convolves() bool { return true }
 
-// shape returns the shape of a launch's scan. The steps are the last columns of qkv.
+// shape returns the shape of a launch's scan: the state space recurrence over all of the micro-batch's sequences.
 func (r mamba2) shape(l *launch) op.SSDShape {
 	a := *r.ssdShape(l.mb.Tokens)
 	a.Cu, a.Seqs = l.mb.Cu, l.mb.Seqs
@@ -94,7 +95,8 @@ func (r mamba2) scan(l *launch, last device.Tensor) {
 		DtBias: l.w[model.RoleRecurDtBias], D: l.w[model.RoleRecurSkip], States: l.ssd.states, Last: last})
 }
 
-// backward writes dqkv of x, b, c and the steps.
+// backward writes the columns of x, b, c and the steps in l.dqkv. The columns of z are the gate's, and
+// mamba2Outputs.grad writes them.
 func (r mamba2) backward(l *launch) {
 	b := l.ssd
 	op.Do(l.dev, l.s, op.SSDBackward{SSDShape: r.shape(l), DXBC: b.dconv.t, DDt: from(l.dqkv.t, r.stepsAt()), DALog: l.g[model.RoleRecurDecay],
@@ -117,7 +119,7 @@ func (r mamba2) cache(d dims, a *allotter) (tail, last device.Tensor) {
 	return a.take(d.act, (r.Taps-1)*r.Convolved()), a.take(device.F32, r.Inner()*r.StateDim)
 }
 
-// mamba2Outputs gates the scan's output and norms it group by group.
+// mamba2Outputs multiplies the scan's output by SiLU(z) and norms the product in groups of columns.
 type mamba2Outputs struct{ mamba2 }
 
 func (m mamba2Outputs) of(l *launch, c span) device.Tensor {
@@ -138,17 +140,19 @@ func (m mamba2Outputs) of(l *launch, c span) device.Tensor {
 	return l.ssd.normed.of(c)
 }
 
-// scaleOutput multiplies the projection's input of a chunk, or its gradient.
+// scaleOutput multiplies x, the output projection's input or its gradient, by Config.Multipliers.ScanOut for the tokens
+// of chunk c.
 func (m mamba2Outputs) scaleOutput(l *launch, x device.Tensor, c span) {
 	if by := l.spec.Config.Multipliers; by != nil {
 		l.scaleColumns(l.s, x, 0, l.dims.out, c.n, l.dims.out, by.ScanOut)
 	}
 }
 
-// at returns the first column of a group.
+// at returns the first column of group g of the Inner columns that the norm divides into Groups.
 func (m mamba2Outputs) at(g int) int { return g * m.Inner() / m.Groups }
 
-// rstd and weight return a group's part of the norm's statistics and of the norm's weight or its gradient.
+// rstd returns the norm's statistics of group g, and weight the group's part of w: of the norm's weight or of its
+// gradient.
 func (m mamba2Outputs) rstd(l *launch, g int) device.Tensor {
 	return l.ssd.rstd.Slice(int64(g*l.ssd.chunk), int64(l.ssd.chunk))
 }
@@ -160,7 +164,8 @@ func (m mamba2Outputs) weight(w device.Tensor, g int) device.Tensor {
 	return w.Slice(int64(m.at(g)), int64(m.Inner()/m.Groups))
 }
 
-// grad needs the result of of in l.gate and l.ssd.
+// grad writes l.do and the gradient of z for the tokens of chunk c. It reads what of has left in l.gate and l.ssd for
+// the same chunk.
 func (m mamba2Outputs) grad(l *launch, dy device.Tensor, c span) {
 	d, both, normed := l.dims, l.gate.both.of(c), l.ssd.normed.of(c)
 	l.inputGrad(l.s, normed, dy, l.w[d.outRole], c.n, d.hidden, d.out)

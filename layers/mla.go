@@ -15,8 +15,8 @@ import (
 // keeps, caches, moves or attends to packed rows is thus the same as for other models. Source: arXiv:2405.04434,
 // section 2.1.
 
-// mlaBuffers are a launch's buffers for a chunk of C tokens. In a head N elements are not rotated and R are; K = N+R,
-// and a value has V elements.
+// mlaBuffers are a launch's buffers for a chunk of C tokens. In a head's query or key, N elements are not rotated and R
+// are rotated; K = N+R. A value has V elements.
 //
 //	qa (C, QRank), kva (C, KVRank+R) act: the latent vectors; kva also has the rotated elements
 //	  of keys, at the end
@@ -47,7 +47,7 @@ func (s Spec) mlaBuffers(d dims, tokens int, backward bool, ws *allotter) mlaBuf
 	return b
 }
 
-// projectMLA writes qkv of a chunk from the normed input n.
+// projectMLA writes l.qkv, the packed rows of q, k and v, for the tokens of chunk c from l.n, the normed input.
 func (l *launch) projectMLA(c span) {
 	d, at := l.dims, l.dims.mla
 	l.narrow(c)
@@ -62,7 +62,8 @@ func (l *launch) projectMLA(c span) {
 	op.Do(l.dev, l.s, turning)
 }
 
-// narrow writes the latent vectors of a chunk, and the normed ones, from the normed input n.
+// narrow projects l.n, the normed input, to the latent vectors of the tokens of chunk c, and norms these. It writes qa,
+// qn, kva and kvn of l.mla.
 func (l *launch) narrow(c span) {
 	d, b, at := l.dims, l.mla, l.dims.mla
 	if at.QRank > 0 {
@@ -73,7 +74,8 @@ func (l *launch) narrow(c span) {
 	op.Do(l.dev, l.s, l.narrowNorm(b.kvn.of(c), b.rstdKVA.of(c), b.kva.of(c), l.w[model.RoleKVANorm], at.KVRank, b.kva.width, c.n))
 }
 
-// queriesFrom returns the input of a chunk's query projection.
+// queriesFrom returns the input of the query projection for chunk c: the normed latent vectors, or the normed input if
+// queries have none (QRank 0).
 func (l *launch) queriesFrom(c span) device.Tensor {
 	if l.dims.mla.QRank > 0 {
 		return l.mla.qn.of(c)
@@ -86,8 +88,9 @@ func (l *launch) narrowNorm(y, rstd, x, w device.Tensor, rank, stride, n int) op
 		Eps: l.dims.mla.NormEps, Offset: l.spec.Config.NormOffset}
 }
 
-// bothHeads returns the copies that fill the keys and values of a chunk from kv and kva. kv points to the first key in
-// the packed rows.
+// bothHeads returns the three copies that fill the keys and values of chunk c's packed rows. keys and values copy from
+// l.mla.kv. turning copies the rotated elements of keys from l.mla.kva; they are the same for all heads. The tensor kv
+// begins at the first key of the packed rows.
 func (l *launch) bothHeads(kv device.Tensor, c span) (keys, values, turning op.CopyHeads) {
 	d, b, at := l.dims, l.mla, l.dims.mla
 	all := op.CopyHeads{T: c.n, Heads: d.heads, DstStride: d.qkv, DstHead: d.headDim, SrcStride: b.kv.width, SrcHead: at.NopeDim + at.ValueDim}
@@ -102,7 +105,7 @@ func (l *launch) bothHeads(kv device.Tensor, c span) (keys, values, turning op.C
 // mlaOutputs removes the padding of attention's output, whose values may be narrower than a head.
 type mlaOutputs struct{}
 
-// of copies the values of a chunk to adjacent columns.
+// of returns attention's output for the tokens of chunk c without the padding at the end of each head.
 func (mlaOutputs) of(l *launch, c span) device.Tensor {
 	d, narrow := l.dims, l.narrowOutput(c)
 	op.Do(l.dev, l.s, op.CopyHeads{Dst: narrow, Src: l.o.of(c), T: c.n, Heads: d.heads, C: d.mla.ValueDim,
@@ -110,7 +113,8 @@ func (mlaOutputs) of(l *launch, c span) device.Tensor {
 	return narrow
 }
 
-// narrowOutput returns memory for a chunk of attention's output, or its gradient, without padding.
+// narrowOutput returns the memory for attention's output or its gradient without padding, for the tokens of chunk c. It
+// reuses l.mla.kv.
 func (l *launch) narrowOutput(c span) device.Tensor {
 	return l.mla.kv.t.Slice(0, int64(c.n)*int64(l.dims.out))
 }
@@ -122,8 +126,8 @@ func (mlaOutputs) grad(l *launch, dy device.Tensor, c span) {
 		DstStride: d.q, DstHead: d.headDim, SrcStride: d.out, SrcHead: d.mla.ValueDim})
 }
 
-// projectMLABackward turns n of a chunk, the normed input, into its gradient, from the gradient of q, k and v before
-// the rotation. The latent vectors are computed again, which is cheap compared with the projections from them.
+// projectMLABackward overwrites l.n, the normed input of chunk c, with its gradient. dqkv has the gradients of q, k and
+// v before the rotation. The latent vectors are computed again, which is cheap compared with the projections from them.
 func (l *launch) projectMLABackward(dqkv device.Tensor, c span) {
 	d, s, b, at, n := l.dims, l.s, l.mla, l.dims.mla, l.n.of(c)
 	l.narrow(c)
@@ -149,8 +153,9 @@ func (l *launch) projectMLABackward(dqkv device.Tensor, c span) {
 	op.Do(l.dev, s, op.MatMul{M: c.n, N: d.hidden, K: b.dkva.width, A: dkva, B: l.w[model.RoleKVA], C: n, D: n})
 }
 
-// bothHeadsBackward writes dkva of a chunk from the gradients of keys and values. dkv points to the first key in the
-// packed rows.
+// bothHeadsBackward writes the gradients of l.mla.kv and of the rotated elements in l.mla.dkva for chunk c. dkv begins
+// at the gradient of the first key in the packed rows. It also accumulates the gradients of the key/value projection
+// and of the norm.
 func (l *launch) bothHeadsBackward(dkv device.Tensor, c span) {
 	d, s, b, at := l.dims, l.s, l.mla, l.dims.mla
 	keys, values, turning := l.bothHeads(dkv, c)
@@ -166,8 +171,8 @@ func (l *launch) bothHeadsBackward(dkv device.Tensor, c span) {
 		DstStride: b.dkva.width, SrcStride: d.qkv, SrcHead: d.headDim})
 }
 
-// narrowNormBackward is the backward of the norm with role r: dx from dy. The rows of dx and x are stride elements
-// apart.
+// narrowNormBackward returns the backward of a latent vector's norm over n rows: dx from dy. r is the role of the
+// norm's weight and rank the length of a vector. The rows of dx and x are stride elements apart.
 func (l *launch) narrowNormBackward(dx, dy, x, rstd device.Tensor, r model.Role, rank, stride, n int) op.RMSNormBackward {
 	return op.RMSNormBackward{DX: dx, DW: l.g[r], DY: dy, X: x, W: l.w[r], RStd: rstd, Rows: n, Groups: 1, Dim: rank,
 		DXStride: stride, DYStride: rank, XStride: stride, Offset: l.spec.Config.NormOffset}

@@ -12,8 +12,9 @@ import (
 // part 0 (norm and router), and MoESort follows. Each expert then takes the tokens of all micro-batches, and every
 // micro-batch visits part 0 again. Source: arXiv:2101.03961; arXiv:2505.09388 (Qwen3).
 
-// MoERoute is the first visit of a micro-batch to part 0, with weights w. It writes the micro-batch's rows of N,
-// Logits, IDs and Weights, and Sum = x, or 0 beside a dense MLP. Unless eval is set, it adds the probabilities to ProbSum.
+// MoERoute is the first visit of a micro-batch to part 0 (norm and router), whose weights are w. It writes the
+// micro-batch's rows of the state st: N, Logits, IDs and Weights, and Sum = x, or 0 beside a dense MLP. Unless eval is
+// set, it adds the router's probabilities to ProbSum.
 //
 //	x (T, h) act; at: index of the micro-batch's first token in the state
 func (t *Templates) MoERoute(s device.Stream, w Weights, x device.Tensor, at int, mb MicroBatch, st MoEState, ws device.Mem, eval bool) {
@@ -30,8 +31,8 @@ func (t *Templates) MoERoute(s device.Stream, w Weights, x device.Tensor, at int
 	}
 }
 
-// MoESort lists the pairs of the state's first tokens by expert, in Order, Rows and Offsets. With count it adds each
-// expert's number of pairs to Counts.
+// MoESort sorts the pairs of token and choice by expert, for the first tokens of the state; tokens is their number. It
+// writes Order, Rows and Offsets. With count it adds each expert's number of pairs to Counts.
 func (t *Templates) MoESort(s device.Stream, st MoEState, tokens int, count bool) {
 	c := t.spec.Config
 	n := int64(tokens * c.AllChosen())
@@ -43,7 +44,8 @@ func (t *Templates) MoESort(s device.Stream, st MoEState, tokens int, count bool
 	op.Do(t.dev, s, a)
 }
 
-// ExpertForward adds an expert's output to Sum; the expert has weights w and the pairs Order[from:from+n].
+// ExpertForward adds an expert's output to the state's Sum. w has the expert's weights. Its pairs of token and choice
+// are Order[from:from+n].
 func (t *Templates) ExpertForward(s device.Stream, w Weights, st MoEState, from, n int, ws device.Mem) {
 	l := t.newExpert(s, w, st, from, n, ws, false)
 	h, f := t.dims.hidden, l.width
@@ -59,8 +61,9 @@ func (t *Templates) ExpertForward(s device.Stream, w Weights, st MoEState, from,
 	}
 }
 
-// Combine is the last visit of a micro-batch in the forward: y = its rows of Sum. Beside a dense MLP it also reads w
-// and x, and saved receives the rows of Sum; the zero Mem keeps nothing.
+// Combine is the last visit of a micro-batch in the forward: y = the micro-batch's rows of Sum in st. If the experts
+// stand beside a dense MLP, Combine also reads w and x, and saved receives the rows of Sum; a zero Mem as saved keeps
+// nothing.
 //
 //	x, y (T, h) act, not overlapping
 func (t *Templates) Combine(s device.Stream, w Weights, y, x device.Tensor, at int, mb MicroBatch, st MoEState, saved, ws device.Mem) {
@@ -73,7 +76,8 @@ func (t *Templates) Combine(s device.Stream, w Weights, y, x device.Tensor, at i
 	op.Do(t.dev, s, op.Convert{Dst: y, Src: st.Sum.Slice(int64(at)*h, n), N: n})
 }
 
-// moeLaunch is one launch of a MoE layer: a micro-batch in part 0, or an expert's pairs.
+// moeLaunch is one launch of a MoE layer. It is part 0 (norm and router) for one micro-batch, or one expert for its
+// pairs of token and choice.
 type moeLaunch struct {
 	*Templates
 	moeBuffers
@@ -108,13 +112,13 @@ func (l *moeLaunch) expertChunks(n int) func(func(span) bool) {
 	return spans(n, l.spec.expertChunk())
 }
 
-// of returns a chunk's rows of the state.
+// of returns the rows of the state for the tokens of chunk c of the micro-batch.
 func (l *moeLaunch) of(c span) routing {
 	return l.st.of(c, l.at, l.dims, l.spec.routerLogits(), l.spec.Config.AllChosen())
 }
 
-// route writes N, Logits, IDs and Weights for a chunk of x; with sum it adds to ProbSum. The router's product is
-// computed in fp32.
+// route writes N, Logits, IDs and Weights of the state for the tokens of chunk c, whose hidden states are x. With sum
+// it adds the router's probabilities to ProbSum. The router's product is computed in fp32.
 func (l *moeLaunch) route(x rows, c span, sum bool) routing {
 	cfg, r := l.spec.Config, l.of(c)
 	in := r.n
@@ -137,7 +141,8 @@ func (l *moeLaunch) route(x rows, c span, sum bool) routing {
 	return r
 }
 
-// widened returns in, the router's normed input of a chunk, in fp32.
+// widened returns the router's normed input in for chunk c in fp32: in itself if activations are fp32, otherwise a
+// converted copy.
 func (l *moeLaunch) widened(in device.Tensor, c span) device.Tensor {
 	if l.dims.act == device.F32 {
 		return in
@@ -157,7 +162,8 @@ func (s Spec) routerRule() op.RouterRule {
 // routerLogits returns the number of router logits per token.
 func (s Spec) routerLogits() int { return s.routerRule().Logits(s.Config.NumExperts) }
 
-// pairs and tokens return the numbers of a chunk's pairs, and the pairs' tokens.
+// pairs returns the numbers of the pairs in chunk c of the expert's list, and tokens the token of each. Pair number p
+// is choice p mod K of token p / K.
 func (l *moeLaunch) pairs(c span) device.Tensor {
 	return l.st.Order.Slice(int64(l.from+c.at), int64(c.n))
 }
@@ -166,14 +172,15 @@ func (l *moeLaunch) tokens(c span) device.Tensor {
 	return l.st.Rows.Slice(int64(l.from+c.at), int64(c.n))
 }
 
-// product enqueues a matrix product whose number of rows depends on the data.
+// product enqueues a matrix product with as many rows as the routing has sent tokens, and says so to the device
+// (Ragged).
 func (l *moeLaunch) product(m op.MatMul) {
 	m.Ragged = true
 	op.Do(l.dev, l.s, m)
 }
 
-// gateUp gathers the normed inputs of a chunk, multiplies them by their weights with Config.WeightedInputs, and writes
-// gu.
+// gateUp gathers the normed inputs of the pairs in chunk c and writes their gate and up projections to l.gu. With
+// Config.WeightedInputs it multiplies each input by its pair's weight first.
 func (l *moeLaunch) gateUp(c span) {
 	h := l.dims.hidden
 	l.inputs(l.in, c)
@@ -184,7 +191,7 @@ func (l *moeLaunch) gateUp(c span) {
 		Bias: l.w[model.RoleExpertGateUpBias]})
 }
 
-// activate writes act of a chunk from gu.
+// activate writes l.act, the expert's activation, for the pairs of chunk c from l.gu, their gate and up projections.
 func (l *moeLaunch) activate(c span) {
 	if f, _ := l.activation(); l.spec.Config.Ungated {
 		op.Do(l.dev, l.s, op.Activate{Activation: f, Y: l.act.of(c), X: l.gu.of(c), T: c.n, F: l.width})
@@ -193,7 +200,8 @@ func (l *moeLaunch) activate(c span) {
 	l.glu(l.s, l.act.of(c), l.gu.of(c), c.n, l.width)
 }
 
-// activateBackward turns gu of a chunk into its gradient, given that of act in dact.
+// activateBackward overwrites l.gu, the gate and up projections of chunk c, with their gradient. l.dact holds the
+// gradient of the activation.
 func (l *moeLaunch) activateBackward(c span) {
 	if f, _ := l.activation(); l.spec.Config.Ungated {
 		op.Do(l.dev, l.s, op.ActivateBackward{Activation: f, DX: l.gu.of(c), DY: l.dact.of(c), X: l.gu.of(c), T: c.n, F: l.width})
@@ -202,13 +210,13 @@ func (l *moeLaunch) activateBackward(c span) {
 	l.gluBackward(l.s, l.gu.of(c), device.Tensor{}, l.dact.of(c), c.n, l.width)
 }
 
-// inputs gathers the normed inputs of a chunk.
+// inputs gathers the normed inputs of the tokens of chunk c's pairs from the state and writes them to the rows to.
 func (l *moeLaunch) inputs(to rows, c span) {
 	op.Do(l.dev, l.s, op.GatherRows{Dst: to.of(c), Src: l.st.N, Index: l.tokens(c), T: c.n, C: l.dims.hidden})
 }
 
-// rowsOf returns the operation that adds a chunk's rows to their tokens' rows in Sum. A token chooses an expert at
-// most once, so no two rows are added to the same row.
+// rowsOf returns the operation that adds src, one row for each pair of chunk c, to the rows of the pairs' tokens in
+// Sum. A token chooses an expert at most once, so no two rows are added to the same row.
 func (l *moeLaunch) rowsOf(src device.Tensor, c span) op.AddRows {
 	h := l.dims.hidden
 	return op.AddRows{Dst: l.st.Sum, Src: src, Index: l.tokens(c), U: int(l.st.Sum.Len) / h, T: c.n, C: h}

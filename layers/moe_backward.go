@@ -6,9 +6,10 @@ import (
 	"mt/model"
 )
 
-// MoERouteAgain is the first visit of a micro-batch to part 0 in the backward. It computes the micro-batch's rows of
-// N, Logits, IDs and Weights again, with the bits of MoERoute, copies dy to DY and clears Sum. MoESort of the same
-// tokens follows. Beside a dense MLP, DY is the gradient of the experts' sum instead, which saved has.
+// MoERouteAgain is the first visit of a micro-batch to part 0 (norm and router) in the backward. It computes the
+// micro-batch's rows of N, Logits, IDs and Weights in st again, bit for bit as MoERoute, copies dy to DY and clears
+// Sum. The caller then calls MoESort for the same tokens. Beside a dense MLP, DY becomes the gradient of the experts'
+// sum instead; saved has this sum from the forward.
 //
 //	dy, x (T, h) act: only read
 func (t *Templates) MoERouteAgain(s device.Stream, w Weights, dy, x device.Tensor, at int, mb MicroBatch, st MoEState, saved, ws device.Mem) {
@@ -27,8 +28,9 @@ func (t *Templates) MoERouteAgain(s device.Stream, w Weights, dy, x device.Tenso
 	s.CopyD2D(all.dy.Mem(), dy.Slice(0, all.dy.Len).Mem())
 }
 
-// ExpertBackward overwrites the gradients g of an expert with weights w and pairs Order[from:from+n]. It writes the
-// pairs' DWeights and adds the gradients of their inputs to Sum. Without pairs g becomes 0 and w is not read.
+// ExpertBackward overwrites g, the gradients of an expert's weights w. The expert's pairs of token and choice are
+// Order[from:from+n] of st. ExpertBackward writes the pairs' DWeights and adds the gradients of their inputs to Sum.
+// Without pairs (n = 0) g becomes 0 and w is not read.
 //
 // A pair's weight multiplies f(gate)·up instead of the output, so that the down product is not computed again; with
 // Config.WeightedInputs it multiplies the input.
@@ -63,7 +65,8 @@ func (l *moeLaunch) expertBackward(c span) {
 		op.Do(l.dev, l.s, op.WeightedBiasGrad{DB: l.g[model.RoleExpertDownBias], DW: l.st.DWeights, DY: dy, B: bias, W: l.st.Weights,
 			Index: l.pairs(c), T: c.n, C: h, P: int(l.st.Weights.Len)})
 	}
-	// From here on act is weighted, unless inputs are, and dact is the gradient of f(gate)·up.
+	// From here on act is multiplied by the pairs' weights (unless the inputs are), and dact is the gradient of
+	// f(gate)·up.
 	l.expertGrad(model.RoleExpertDown, dy, act, c, h, f)
 	l.activateBackward(c)
 	l.addBiasGrad(l.s, l.g, model.RoleExpertGateUpBias, gu, c.n, up)
@@ -76,14 +79,15 @@ func (l *moeLaunch) expertBackward(c span) {
 	op.Do(l.dev, l.s, l.rowsOf(in, c))
 }
 
-// weightsBackward writes the gradients of the weights of a chunk's pairs. The weights multiply rows y of the given
-// width; weightsBackward multiplies y and its gradient dy by the weights.
+// weightsBackward writes the gradients of the weights of the pairs in chunk c. In the forward each weight multiplies a
+// row of y (C, width). It also multiplies y, and its gradient dy, by the weights in place.
 func (l *moeLaunch) weightsBackward(dy, y device.Tensor, c span, width int) {
 	op.Do(l.dev, l.s, op.ScaleRowsBackward{DY: dy, Y: y, W: l.st.Weights, DW: l.st.DWeights, Index: l.pairs(c),
 		T: c.n, C: width, P: int(l.st.Weights.Len)})
 }
 
-// expertGrad writes dW (out, in) = dYᵀ·X for the first chunk, and adds it for later chunks.
+// expertGrad writes the gradient of the expert's matrix with role r, dW (out, in) = dYᵀ·X, for the first chunk; later
+// chunks add to it. A frozen matrix is skipped.
 func (l *moeLaunch) expertGrad(r model.Role, dy, x device.Tensor, c span, out, in int) {
 	dw, trained := l.g[r]
 	if !trained {
@@ -121,8 +125,9 @@ func (t *Templates) MoERouteBackward(s device.Stream, w Weights, g Grads, dxdy, 
 	}
 }
 
-// routerBackward turns the logits of a chunk into their gradient, accumulates the gradient of the router's weight, and
-// adds the gradient of N to Sum.
+// routerBackward overwrites the logits of the tokens of chunk c with their gradient. It adds the gradient of N, the
+// normed input, to Sum. It also accumulates the gradient of the router's weight; with overwrite it overwrites this
+// gradient. For auxScale see MoERouteBackward.
 func (l *moeLaunch) routerBackward(c span, overwrite bool, auxScale float32) {
 	cfg, r := l.spec.Config, l.of(c)
 	h, logits := l.dims.hidden, l.spec.routerLogits()
@@ -137,8 +142,8 @@ func (l *moeLaunch) routerBackward(c span, overwrite bool, auxScale float32) {
 	op.Do(l.dev, l.s, op.MatMul{M: c.n, N: h, K: logits, A: r.logits, B: l.w[model.RoleRouter], C: r.sum, D: r.sum})
 }
 
-// routeNormBackward adds the gradient of x to dy, from Sum, the gradient of norm(x). The norm is computed again for
-// its statistics.
+// routeNormBackward adds to dy the gradient of x for chunk c; Sum holds the gradient of norm(x). The norm runs again,
+// because its statistics are not kept.
 func (l *moeLaunch) routeNormBackward(dy, x device.Tensor, c span) {
 	n, rstd := l.n.of(c), l.rstd.of(c)
 	l.norm(l.s, n, rstd, x, l.w, model.RoleMLPNorm, c.n)

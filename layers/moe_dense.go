@@ -13,8 +13,9 @@ import (
 //	y = (x + norm(norm(mlp(norm(x))) + norm(Σ_k f_k·w_k·expert_k(norm(x))))) · scalar
 //
 // Each norm has a weight of its own. The router reads x by another norm, and f is a trained factor of each expert. The
-// dense MLP is part of part 0. Sum is the experts' alone. The forward keeps it, because a norm's backward reads its
-// input; the dense MLP is computed again at both of the router's visits. Source: transformers, modeling_gemma4.
+// dense MLP belongs to part 0. Sum of the state has only the experts' outputs. The forward keeps Sum, because a norm's
+// backward reads its input; the dense MLP is computed again at both of the router's visits. Source: transformers,
+// modeling_gemma4.
 
 // besideBuffers are the buffers of part 0 for a chunk of C tokens:
 //
@@ -37,14 +38,15 @@ func (s Spec) besideBuffers(tokens int, ws *allotter) besideBuffers {
 		rstd: ws.chunkRows(device.F32, chunk, 1), rstdOut: ws.chunkRows(device.F32, chunk, 1), zeros: ws.chunkRows(device.I32, chunk, 1)}
 }
 
-// scaleLogits divides logits, or their gradient, by √h.
+// scaleLogits divides the router's logits, or their gradient, by √h, if the experts stand beside a dense MLP.
 func (l *moeLaunch) scaleLogits(r routing) {
 	if l.spec.Config.DenseBesideExperts {
 		op.Do(l.dev, l.s, op.Scale{X: r.logits, N: r.logits.Len, Factor: float32(1 / math.Sqrt(float64(l.dims.hidden)))})
 	}
 }
 
-// scaleWeights multiplies the weights of a chunk by the experts' factors. Plain keeps them as they were.
+// scaleWeights multiplies the router's weights for chunk c by the chosen experts' trained factors. The weights before
+// that go to r.plain, if the launch has a backward.
 func (l *moeLaunch) scaleWeights(r routing, c span) {
 	if !l.spec.Config.DenseBesideExperts {
 		return
@@ -55,12 +57,13 @@ func (l *moeLaunch) scaleWeights(r routing, c span) {
 	l.byExpert(r.weights, r)
 }
 
-// byExpert multiplies x (C, K) f32 by the factors of the chosen experts.
+// byExpert multiplies x (C, K) f32, one value for each token and choice, by the trained factor of the chosen expert.
 func (l *moeLaunch) byExpert(x device.Tensor, r routing) {
 	op.Do(l.dev, l.s, op.ScaleRows{X: x, W: l.w[model.RoleExpertScales], Index: r.ids, T: int(x.Len), C: 1, P: l.spec.Config.NumExperts})
 }
 
-// keptSum returns the rows of the experts' sum that the forward keeps in saved, or the chunk's buffer.
+// keptSum returns rows for the experts' sum: the whole micro-batch's in saved, which the forward keeps, or the chunk's
+// buffer if saved is the zero Mem.
 func (l *moeLaunch) keptSum(saved device.Mem) rows {
 	if saved.Bytes == 0 {
 		return l.beside.sum
@@ -81,14 +84,16 @@ func (t *Templates) combineBeside(s device.Stream, w Weights, y, x device.Tensor
 	}
 }
 
-// scaleLayer multiplies x, the layer's output or its gradient, by the layer's scalar.
+// scaleLayer multiplies x, the layer's output or its gradient, by the layer's scalar for the tokens of chunk c. Layers
+// without a scalar are unchanged.
 func (l *moeLaunch) scaleLayer(x device.Tensor, c span) {
 	if by, scaled := l.w[model.RoleLayerScalar]; scaled {
 		l.scaleBy(l.s, x, by, l.beside.zeros.of(c), c.n)
 	}
 }
 
-// bothOutputs writes both of a chunk, and the dense MLP's buffers, from x and the experts' sum.
+// bothOutputs writes l.beside.both for chunk c: the normed output of the dense MLP plus sum, the experts' output,
+// normed. It recomputes the dense MLP from x.
 func (l *moeLaunch) bothOutputs(x, sum device.Tensor, c span) {
 	b, d, none := l.beside, l.dims, device.Tensor{}
 	l.norm(l.s, b.n.of(c), b.rstd.of(c), x, l.w, model.RoleMLPNorm, c.n)
@@ -99,7 +104,8 @@ func (l *moeLaunch) bothOutputs(x, sum device.Tensor, c span) {
 	l.addNormed(l.s, b.both.of(c), b.both.of(c), sum, l.w[model.RolePostExpertNorm], c.n)
 }
 
-// sumGrad writes DY, the gradient of the experts' sum, from dy, the gradient of the layer's output.
+// sumGrad writes DY of the state, the gradient of the experts' sum, for the whole micro-batch. dy is the gradient of
+// the layer's output.
 func (l *moeLaunch) sumGrad(dy device.Tensor, x rows, saved device.Mem) {
 	b, grads, kept := l.beside, whole(dy, l.dims.hidden), l.keptSum(saved)
 	for c := range l.chunks() {
@@ -112,15 +118,16 @@ func (l *moeLaunch) sumGrad(dy device.Tensor, x rows, saved device.Mem) {
 	}
 }
 
-// backThroughOutput writes dx (C, h), the gradient of x, from dy, the gradient of norm(x) by the norm with role r. It
-// computes the norm again for its statistics. dw accumulates the gradient of the norm's weight, unless none.
+// backThroughOutput writes dx (C, h), the gradient of x, for chunk c. dy is the gradient of norm(x), and r the role of
+// the norm's weight. dw accumulates the gradient of this weight, unless none. The norm runs again for its statistics.
 func (l *moeLaunch) backThroughOutput(r model.Role, dx, dy, x, dw device.Tensor, c span) {
 	rstd := l.beside.rstdOut.of(c)
 	op.Do(l.dev, l.s, l.rmsNorm(dx, rstd, x, l.w[r], c.n))
 	op.Do(l.dev, l.s, l.rmsNormBackward(dx, dw, dy, x, l.w[r], rstd, c.n))
 }
 
-// besideBackward turns dy of a chunk, the gradient of the layer's output, into the gradient of x, in place.
+// besideBackward turns dy of chunk c, the gradient of the layer's output, into the gradient of x, in place. With
+// overwrite the gradients of matrices are written, otherwise added.
 func (l *moeLaunch) besideBackward(dy, x device.Tensor, c span, saved device.Mem, overwrite bool) {
 	b, d, s, sum := l.beside, l.dims, l.s, l.keptSum(saved).of(c)
 	l.bothOutputs(x, sum, c)
@@ -142,18 +149,20 @@ func (l *moeLaunch) besideBackward(dy, x device.Tensor, c span, saved device.Mem
 	l.backThroughInput(model.RoleRouterNorm, dy, dout, x, c)
 }
 
-// backThroughInput adds to dx the gradient of x from dy, the gradient of norm(x) by the norm with role r.
+// backThroughInput adds to dx (C, h) the gradient of x for chunk c. dy is the gradient of norm(x), and r the role of
+// the norm's weight.
 func (l *moeLaunch) backThroughInput(r model.Role, dx, dy, x device.Tensor, c span) {
 	l.norm(l.s, l.beside.n.of(c), l.beside.rstd.of(c), x, l.w, r, c.n)
 	l.backThroughNorm(l.s, l.w, l.g, r, dx, dy, x, l.beside.rstd.of(c), c.n, true)
 }
 
-// ownRouterBackward writes dn (C, h), the gradient of the router's normed input, and accumulates the gradient of the
-// router's weight. Weights become the products of plain weights and their gradients, for ExpertScalesGrad.
+// ownRouterBackward writes dn (C, h), the gradient of the router's normed input, for chunk c. It accumulates the
+// gradient of the router's weight. In the state, Weights becomes the products of plain weights and their gradients,
+// which ExpertScalesGrad sums later.
 func (l *moeLaunch) ownRouterBackward(dn, x device.Tensor, c span, overwrite bool) {
 	cfg, r, k := l.spec.Config, l.of(c), l.spec.Config.NumExpertsPerTok
 	op.Do(l.dev, l.s, op.CopyColumns{Dst: from(r.plain, k), Src: r.dweights, T: c.n, C: k, DstStride: 2 * k, SrcStride: k})
-	// No weight is negative, so ReLU leaves them as they are.
+	// ReLU(gate)·up gives the products: no weight is negative, so ReLU changes none.
 	op.Do(l.dev, l.s, op.GLU{Activation: op.ReLU, Y: r.weights, GU: r.plain, T: c.n, F: k})
 	l.byExpert(r.dweights, r)
 	op.Do(l.dev, l.s, op.RouterBackward{DLogits: r.logits, Logits: r.logits, IDs: r.ids, DWeights: r.dweights, T: c.n, E: cfg.NumExperts, K: k,
@@ -170,8 +179,8 @@ func (l *moeLaunch) ownRouterBackward(dn, x device.Tensor, c span, overwrite boo
 	l.inputGrad(l.s, dn, r.logits, l.w[model.RoleRouter], c.n, cfg.NumExperts, l.dims.hidden)
 }
 
-// ExpertScalesGrad adds the gradient of the experts' factors to g, after MoERouteBackward of all micro-batches, which
-// have the given tokens together. Without such factors it does nothing.
+// ExpertScalesGrad adds the gradient of the experts' trained factors to g. It comes after MoERouteBackward of all
+// micro-batches; tokens is the number of their tokens. In a model without such factors it does nothing.
 func (t *Templates) ExpertScalesGrad(s device.Stream, g Grads, st MoEState, tokens int) {
 	sum, trained := g[model.RoleExpertScales]
 	if !trained {

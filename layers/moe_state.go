@@ -24,7 +24,7 @@ type MoEState struct {
 }
 
 // MoEBytes returns the device memory of the state for the given tokens in all micro-batches; 0 for a model without
-// experts. It needs no device.
+// experts. The computation needs no device.
 func (s Spec) MoEBytes(tokens int, backward bool) int64 {
 	if s.Config.NumExperts == 0 {
 		return 0
@@ -34,12 +34,13 @@ func (s Spec) MoEBytes(tokens int, backward bool) int64 {
 	return a.used
 }
 
-// BindMoE views the state in mem, which has Spec.MoEBytes(tokens, backward) bytes.
+// BindMoE returns the MoE state with its tensors in mem, which has Spec.MoEBytes(tokens, backward) bytes.
 func (t *Templates) BindMoE(mem device.Mem, tokens int, backward bool) MoEState {
 	return t.spec.moeState(tokens, backward, &allotter{mem: mem})
 }
 
-// moeState allots the state. Counts and ProbSum come first, so their places do not depend on the number of tokens.
+// moeState takes the tensors of a MoE state from mem. Counts and ProbSum come first, so their places do not depend on
+// the number of tokens.
 func (s Spec) moeState(tokens int, backward bool, mem *allotter) MoEState {
 	h, experts, chosen := s.Config.HiddenSize, s.Config.AllExperts(), s.Config.AllChosen()
 	st := MoEState{Counts: mem.take(device.I32, experts), ProbSum: mem.take(device.F32, s.Config.NumExperts),
@@ -56,10 +57,11 @@ func (s Spec) moeState(tokens int, backward bool, mem *allotter) MoEState {
 	return st
 }
 
-// routing has the rows of a state for a chunk of tokens.
+// routing has a MoEState's rows for the tokens of one chunk.
 type routing struct{ n, sum, dy, logits, ids, weights, dweights, plain device.Tensor }
 
-// of returns the state's rows of the tokens in c. The first one is token at + c.at of the state.
+// of returns the state's rows of the tokens in c, a chunk of the micro-batch whose first token is token at of the
+// state. scored is the number of router logits of a token. chosen is the number of its experts.
 func (st *MoEState) of(c span, at int, d dims, scored, chosen int) routing {
 	rows := func(t device.Tensor, width int) device.Tensor {
 		if t.None() {
@@ -124,7 +126,8 @@ func (s Spec) expertBuffers(pairs, f int, backward bool, ws *allotter) moeBuffer
 	return b
 }
 
-// expertChunk returns how many pairs of an expert are processed at once.
+// expertChunk returns how many pairs of token and choice an expert processes at once: ChunkTokens or, if that is 0,
+// MaxTokens.
 func (s Spec) expertChunk() int {
 	if s.ChunkTokens > 0 {
 		return s.ChunkTokens
@@ -132,7 +135,8 @@ func (s Spec) expertChunk() int {
 	return s.MaxTokens
 }
 
-// moeWorkspaceBytes returns the workspace of a launch of a MoE layer: the maximum for part 0 and the widest expert.
+// moeWorkspaceBytes returns the workspace in bytes that suffices for any launch of a MoE layer: the larger need of part
+// 0 (norm and router) and of the widest expert.
 func (s Spec) moeWorkspaceBytes(backward bool) int64 {
 	if s.Config.NumExperts == 0 {
 		return 0

@@ -5,8 +5,8 @@ import (
 	"mt/device/op"
 )
 
-// newtonSchulz has the coefficients a, b and c of an iteration, and the minimum of the initial divisor. Source:
-// torch.optim.Muon.
+// newtonSchulz has the coefficients a, b and c of one iteration (see NewtonSchulz). The first step divides the matrix
+// by its Frobenius norm or, if that is smaller, by eps. Source: torch.optim.Muon.
 var newtonSchulz = struct{ a, b, c, eps float32 }{3.4445, -4.775, 2.0315, 1e-7}
 
 // NewtonSchulz brings all singular values of x (rows, cols) act near 1, in place, and keeps its singular vectors. It

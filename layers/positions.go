@@ -43,7 +43,7 @@ func (t *Templates) PositionsBackward(s device.Stream, g Grads, dx Hidden, mb Mi
 	}
 }
 
-// positionsSpace returns device memory for one chunk (C, h) act, if hidden states are on the host.
+// positionsSpace returns device memory for one chunk (C, h) act if hidden states are on the host, otherwise none.
 func (s Spec) positionsSpace(d dims, tokens int, ws *allotter) (chunk rows) {
 	if s.OnHost {
 		chunk = ws.chunkRows(d.act, chunkOf(s.ChunkTokens, tokens), d.hidden)
@@ -51,8 +51,8 @@ func (s Spec) positionsSpace(d dims, tokens int, ws *allotter) (chunk rows) {
 	return chunk
 }
 
-// positionChunks returns the chunks of a micro-batch. The order of sums depends on them, so they are the same wherever
-// hidden states are.
+// positionChunks returns an iterator over the chunks of a micro-batch. The order in which gradients are summed depends
+// on the chunks. They are therefore the same whether hidden states are on the device or on the host.
 func (t *Templates) positionChunks(tokens int) func(func(span) bool) {
 	return spans(tokens, chunkOf(t.spec.ChunkTokens, tokens))
 }

@@ -6,28 +6,31 @@ import (
 	"mt/model"
 )
 
-// recurrence replaces attention in recurrent blocks, or runs beside it. Each kind has a file.
+// recurrence is a sequence mixer that replaces attention in recurrent blocks, or runs beside attention. Each
+// implementation has a file.
 type recurrence interface {
-	// widths returns d with the widths of a block with the recurrence.
+	// widths returns d with the widths of a block with this recurrence in place of attention's.
 	widths(d dims) dims
-	// keepStates and keepInputs take from mem what KeepAttention and KeepQKV keep besides o and qkv.
+	// keepStates takes from mem what the level KeepAttention keeps besides o, and keepInputs what KeepQKV keeps besides
+	// qkv.
 	keepStates(b *buffers, d dims, tokens int, mem *allotter)
 	keepInputs(b *buffers, d dims, tokens int, mem *allotter)
-	// buffers takes from ws the buffers of its own that keep does not keep.
+	// buffers takes from ws the recurrence's own buffers, except those that the level keep keeps. backward: also those
+	// of the backward.
 	buffers(s Spec, b *buffers, d dims, keep Keep, tokens int, backward bool, ws *allotter)
-	// project writes the inputs of a chunk from the normed input n.
+	// project writes qkv, the recurrence's inputs, for the tokens of chunk c from n, the normed hidden states.
 	project(l *launch, n device.Tensor, c span)
-	// convolve and scan write o of the whole micro-batch. tail and last are none, or the cache of a growing sequence:
-	// rows of the convolution, and the state.
+	// convolve and, after it, scan write o for the whole micro-batch. In generation tail and last are the growing
+	// sequence's cache: the convolution's last input rows, and the state after the last token. Otherwise they are none.
 	convolve(l *launch, tail device.Tensor)
 	scan(l *launch, last device.Tensor)
 	// convolves reports that convolve writes an input of scan's backward. No level keeps that input.
 	convolves() bool
-	// backward writes the gradients of the inputs from do.
+	// backward writes dqkv, the gradients of the inputs, from do, the gradient of o.
 	backward(l *launch)
-	// projectBackward turns n of a chunk, the normed input, into its gradient.
+	// projectBackward overwrites l.n, the normed hidden states of chunk c, with their gradient.
 	projectBackward(l *launch, c span)
-	// cache allots what generation keeps of a block: tail and last.
+	// cache takes from a the memory that generation keeps for a block: tail and last (see convolve).
 	cache(d dims, a *allotter) (tail, last device.Tensor)
 }
 
@@ -44,7 +47,7 @@ func recurrenceOf(c *model.Config) recurrence {
 	return nil
 }
 
-// forRecurrent returns the widths of a recurrent block.
+// forRecurrent returns d with the widths and roles of a recurrent block in place of attention's.
 func (d dims) forRecurrent() dims {
 	d.recurrent, d.gated, d.qkNorm, d.sinks, d.mla, d.kv = true, false, false, false, nil, 0
 	d.outRole, d.outBias, d.output = model.RoleRecurOut, model.RoleRecurOutBias, plainOutput{}
@@ -53,13 +56,14 @@ func (d dims) forRecurrent() dims {
 	return d
 }
 
-// besides returns the widths of the mixer beside attention.
+// besides returns the dims of the recurrence that runs beside attention in the same block.
 func (d dims) besides() dims {
 	d.beside = false
 	return d.forRecurrent()
 }
 
-// takeSide sets the launch of the mixer beside attention, which has buffers of its own.
+// takeSide makes l.side, the launch of the recurrence beside attention, if the block has one. It shares everything with
+// l but the dims and the buffers.
 func (l *launch) takeSide() {
 	if l.dims.beside {
 		side := *l
@@ -68,28 +72,31 @@ func (l *launch) takeSide() {
 	}
 }
 
-// scaleColumns multiplies n columns, from column at on, of the rows of a chunk by factor.
+// scaleColumns multiplies n columns of x, beginning at column at, by factor, in a number of rows that are stride
+// elements apart.
 func (t *Templates) scaleColumns(s device.Stream, x device.Tensor, at, n, rows, stride int, factor float64) {
 	if factor != 1 && n > 0 {
 		op.Do(t.dev, s, op.Scale{X: from(x, at), N: int64(n), Factor: float32(factor), Rows: rows, Stride: stride})
 	}
 }
 
-// scaleValues multiplies the values of a chunk, or their gradient.
+// scaleValues multiplies the columns of the values in qkv, or of their gradient, by Config.Multipliers.Value for the
+// tokens of chunk c.
 func (l *launch) scaleValues(qkv device.Tensor, c span) {
 	if m := l.spec.Config.Multipliers; m != nil {
 		l.scaleColumns(l.s, qkv, l.dims.q+l.dims.kv, l.dims.kv, c.n, l.dims.qkv, m.Value)
 	}
 }
 
-// recur writes o of the whole micro-batch.
+// recur runs the recurrence, which writes l.o for the whole micro-batch. tail and last are the cache in generation,
+// otherwise none.
 func (l *launch) recur(tail, last device.Tensor) {
 	l.dims.recurrence.convolve(l, tail)
 	l.dims.recurrence.scan(l, last)
 }
 
 // recurrentCacheBytes returns the device memory of a recurrent block's cache, whose size does not depend on the number
-// of tokens. It needs no device.
+// of tokens. The computation needs no device.
 func (s Spec) recurrentCacheBytes() int64 {
 	a := allotter{dry: true}
 	d := newDims(s)
@@ -97,7 +104,8 @@ func (s Spec) recurrentCacheBytes() int64 {
 	return a.used
 }
 
-// decode writes o of the new tokens of a growing sequence from its cache, and updates the cache.
+// decode runs the recurrence for the new tokens of a growing sequence, for generation. It starts from the sequence's
+// cache, writes l.o, the recurrence's output, and updates the cache.
 func (l *launch) decode(step CacheStep, cache device.Mem) {
 	tail, last := l.dims.recurrence.cache(l.dims, &allotter{mem: cache})
 	if step.Start == 0 {

@@ -5,11 +5,12 @@ import (
 	"mt/device/op"
 )
 
-// withMLP and withoutMLP distinguish a whole decoder block from the attention of one.
+// withMLP and withoutMLP are the values of a parameter mlp: the launch has the whole decoder block, or only its
+// attention.
 const withMLP, withoutMLP = true, false
 
 // savedBytes returns the device memory that keep takes for one layer and one micro-batch of the given tokens; 0 for
-// KeepNothing. It needs no device.
+// KeepNothing. mlp says whether the layer has an MLP or only attention. The computation needs no device.
 func (s Spec) savedBytes(d dims, mlp bool, keep Keep, tokens int) int64 {
 	a := allotter{dry: true}
 	s.savedBuffers(d, mlp, keep, tokens, &a)
@@ -68,7 +69,8 @@ type buffers struct {
 	side                             *buffers // of the mixer beside attention
 }
 
-// savedBuffers takes the buffers that the forward keeps at level keep from mem; the others are none.
+// savedBuffers takes from mem the buffers that the forward keeps at level keep. The other fields of the result are
+// none.
 func (s Spec) savedBuffers(d dims, mlp bool, keep Keep, tokens int, mem *allotter) buffers {
 	var b buffers
 	if keep >= KeepAttention {
@@ -95,7 +97,8 @@ func (s Spec) savedBuffers(d dims, mlp bool, keep Keep, tokens int, mem *allotte
 }
 
 // blockBuffers returns the buffers of a launch of a decoder block or of its attention. Buffers that the forward keeps
-// at level keep are taken from saved, the others from ws.
+// at level keep are taken from saved, the others from ws. mlp says whether the launch has the whole block; backward
+// says whether it needs the backward's buffers too.
 func (s Spec) blockBuffers(d dims, mlp bool, keep Keep, tokens int, backward bool, saved, ws *allotter) buffers {
 	b := s.savedBuffers(d, mlp, keep, tokens, saved)
 	chunk := chunkOf(s.ChunkTokens, tokens)
@@ -145,7 +148,8 @@ func (s Spec) blockBuffers(d dims, mlp bool, keep Keep, tokens int, backward boo
 	return b
 }
 
-// backwardBuffers takes from ws what a backward needs in addition to the forward's buffers.
+// backwardBuffers takes from ws the buffers of b that only a backward needs, in addition to the forward's buffers. mlp
+// says whether the launch has the whole block.
 func (s Spec) backwardBuffers(b *buffers, d dims, mlp bool, keep Keep, tokens int, ws *allotter) {
 	chunk := chunkOf(s.ChunkTokens, tokens)
 	if keep < KeepAll && mlp && !d.parallel {

@@ -27,7 +27,8 @@ func (shortConv) project(l *launch, n device.Tensor, c span) {
 func (shortConv) convolve(*launch, device.Tensor) {}
 func (shortConv) convolves() bool                 { return false }
 
-// scan runs the convolution. Its last is the tail: cache allots no state.
+// scan runs the convolution, and there is no state. So last, the only tensor that cache takes for generation, holds the
+// convolution's last input rows.
 func (r shortConv) scan(l *launch, last device.Tensor) {
 	op.Do(l.dev, l.s, op.ShortConv{Y: l.o.t, X: l.qkv.t, W: l.w[model.RoleRecurTaps], Bias: l.w[model.RoleRecurTapsBias], Cu: l.mb.Cu, Tail: last,
 		Seqs: l.mb.Seqs, T: l.mb.Tokens, C: r.Channels, Taps: r.Taps, XStride: l.dims.qkv, Gated: true})

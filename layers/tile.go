@@ -7,8 +7,8 @@ import (
 	"mt/model"
 )
 
-// Tile is the unit of fetching, binding and offloading: a layer or a part of one. The layer's kind makes it; code that
-// moves it need not know the kind.
+// Tile is the unit of fetching, binding and offloading: a layer or a part of one. The layer's kind (Kind) makes its
+// tiles; code that moves tiles need not know the kind.
 type Tile struct {
 	Layer, Part int
 	// Layout is the layout of its tensors in a slot and in a gradient buffer.
@@ -20,13 +20,14 @@ type Tile struct {
 	row  int64 // elements of a row of the gradient, if it has one row per unique id of a batch; 0: it does not
 }
 
-// Copy is a range of bytes: From in the tile of a layer on the host, To in the slot.
+// Copy is a range of bytes to copy: from byte From of a layer's tile on the host to byte To of the slot.
 type Copy struct {
 	Layer           int
 	From, To, Bytes int64
 }
 
-// Range is a range of a gradient, in elements: From in the buffer, To in the slab.
+// Range is a range of a gradient, in elements: from element From of the gradient buffer to element To of the layer's
+// slab.
 type Range struct{ From, To, Elems int64 }
 
 // Tiles returns the tiles of a model in the order of layers and parts, as schedule.Visit.Tile numbers them.
@@ -49,7 +50,8 @@ func (t Tile) Bytes() (n int64) {
 	return n
 }
 
-// Ranges returns Grad for a batch with ids unique ids. The embedding's gradient has one row per unique id.
+// Ranges returns the ranges to copy from a gradient buffer to the slab: Grad or, for the embedding, one row for each of
+// the ids unique ids of the batch.
 func (t Tile) Ranges(ids int) []Range {
 	if t.row > 0 {
 		return []Range{{Elems: int64(ids) * t.row}}
@@ -78,8 +80,8 @@ func BindWeights(layout model.Layout, slot device.Mem) Weights {
 	return w
 }
 
-// BindInPlace views the tensors of layout in host memory, for a unified device. host returns the host memory of a
-// range of the slot.
+// BindInPlace views the tensors of layout in host memory, for a unified device, which needs no copy. host returns the
+// host memory for a range of the slot: bytes bytes from byte off on.
 func BindInPlace(layout model.Layout, dev device.Device, host func(off, bytes int64) []byte) Weights {
 	w := Weights{}
 	for _, t := range layout.Tensors {
@@ -92,7 +94,8 @@ func BindInPlace(layout model.Layout, dev device.Device, host func(off, bytes in
 	return w
 }
 
-// BindGrads views the gradient of the tile in buf, its gradient buffer, for a batch with ids unique ids.
+// BindGrads views the gradients of the tile's tensors in buf, a gradient buffer. ids is the number of unique ids in the
+// batch, which only the embedding needs.
 func (t Tile) BindGrads(buf device.Mem, ids int) Grads {
 	if t.row > 0 {
 		return Grads{t.Layout.Tensors[0].Role: buf.Tensor(device.F32, 0, int64(ids)*t.row)}
@@ -100,8 +103,8 @@ func (t Tile) BindGrads(buf device.Mem, ids int) Grads {
 	return BindGrads(t.Layout, buf)
 }
 
-// BindGrads views the gradients of layout in buf: fp32 in the flat element space, layout.GradElems elements. Frozen
-// tensors have none.
+// BindGrads views the gradients of layout in buf, which has layout.GradElems fp32 elements; TensorLayout.Elem says
+// where each tensor begins. Frozen tensors have no gradient.
 func BindGrads(layout model.Layout, buf device.Mem) Grads {
 	g := Grads{}
 	for _, t := range layout.Tensors {
@@ -113,8 +116,8 @@ func BindGrads(layout model.Layout, buf device.Mem) Grads {
 	return g
 }
 
-// BindSlab views the gradient of the tile at its place in slab, the fp32 slab of its layer. A tensor whose gradient
-// belongs to another part is left out.
+// BindSlab views the gradient of the tile at its place in slab, the fp32 slab of its layer. ids is as for BindGrads. A
+// tensor whose gradient belongs to another part is left out.
 func (t Tile) BindSlab(slab device.Mem, ids int) Grads {
 	if t.row > 0 {
 		return t.BindGrads(slab, ids)
@@ -128,7 +131,8 @@ func (t Tile) BindSlab(slab device.Mem, ids int) Grads {
 	return g
 }
 
-// Host returns the source of byte off of the slot: a layer, and a byte of that layer's tile on the host.
+// Host says where byte off of the slot is copied from: a layer, and the byte at in that layer's tile on the host. It
+// panics if nothing is copied there.
 func (t Tile) Host(off int64) (layer int, at int64) {
 	for _, c := range t.Copies {
 		if off >= c.To && off < c.To+c.Bytes {
@@ -138,8 +142,8 @@ func (t Tile) Host(off int64) (layer int, at int64) {
 	panic(fmt.Sprintf("layers: nothing is copied to byte %d of the slot of layer %d part %d", off, t.Layer, t.Part))
 }
 
-// Slab returns the element of the layer's slab for element elem of the gradient buffer; ok is false if it is not
-// copied.
+// Slab returns the place in the layer's slab to which element elem of the gradient buffer is copied. ok is false if
+// elem is not copied.
 func (t Tile) Slab(elem int64) (at int64, ok bool) {
 	for _, r := range t.Grad {
 		if elem >= r.From && elem < r.From+r.Elems {

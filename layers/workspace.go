@@ -41,7 +41,8 @@ type dims struct {
 	beside         bool // the recurrence runs beside attention
 }
 
-// newDims returns the widths that all blocks share, and the heads of Config.HeadDim and Config.NumKVHeads.
+// newDims returns the widths of the model's blocks, with heads as Config.HeadDim and Config.NumKVHeads say. Blocks with
+// other heads differ (Spec.dims).
 func newDims(s Spec) dims {
 	return s.attentionDims(model.Heads{Dim: s.Config.HeadDim, KV: s.Config.NumKVHeads})
 }
@@ -94,16 +95,16 @@ func (s Spec) dims(block int) dims {
 	return d
 }
 
-// allotter hands out tensors of one memory range, one after the other. With dry it only counts, so that sizes and
-// places come from the same code.
+// allotter hands out tensors of the memory mem, one after the other. With dry it only counts bytes. Sizes and places
+// thus come from the same code, and a buffer computed by a dry run always fits.
 type allotter struct {
 	mem  device.Mem
 	dry  bool
 	used int64 // bytes
 }
 
-// take returns the next n elements of type dt. It panics if the memory is too small, that is, smaller than a dry run
-// counted.
+// take returns the next n elements of type dt. It panics if the memory is too small, which means that it was not sized
+// by a dry run of the same code.
 func (a *allotter) take(dt device.DType, n int) device.Tensor {
 	off := a.used
 	a.used = (off + int64(n)*dt.Size() + device.Align - 1) / device.Align * device.Align
@@ -113,10 +114,11 @@ func (a *allotter) take(dt device.DType, n int) device.Tensor {
 	return a.mem.Tensor(dt, off, int64(n))
 }
 
-// span is the tokens [at, at+n) of a micro-batch.
+// span is a chunk of a micro-batch: the n tokens from token at on.
 type span struct{ at, n int }
 
-// spans divides tokens into chunks of a fixed size; the last may be shorter.
+// spans returns an iterator over the chunks of the given tokens. All chunks have the given size, but the last may be
+// shorter.
 func spans(tokens, chunk int) func(yield func(span) bool) {
 	return func(yield func(span) bool) {
 		for at := 0; at < tokens; at += chunk {
@@ -127,7 +129,8 @@ func spans(tokens, chunk int) func(yield func(span) bool) {
 	}
 }
 
-// chunkOf returns the chunk size for the given tokens: at most chunk, and all tokens if chunk is 0.
+// chunkOf returns how many tokens are processed at once: chunk, but not more than tokens. A chunk of 0 means all
+// tokens.
 func chunkOf(chunk, tokens int) int {
 	if chunk <= 0 {
 		return tokens
@@ -135,8 +138,8 @@ func chunkOf(chunk, tokens int) int {
 	return min(chunk, tokens)
 }
 
-// rows is a matrix with one row per token: of the whole micro-batch or, with chunk, of the current chunk only. host
-// has the other rows, if any.
+// rows is a matrix with one row per token. Its tensor t has the rows of the whole micro-batch or, with chunk, only
+// those of the current chunk; host then has all rows.
 type rows struct {
 	t     device.Tensor
 	width int
@@ -144,10 +147,10 @@ type rows struct {
 	host  []byte // of the whole micro-batch; nil: not on the host
 }
 
-// whole views t as rows of a micro-batch.
+// whole views t as rows of a whole micro-batch; width is the number of elements of a row.
 func whole(t device.Tensor, width int) rows { return rows{t: t, width: width} }
 
-// of returns the rows of the tokens in c; none without a tensor.
+// of returns the part of t with the rows of the tokens in c; none if r has no tensor.
 func (r rows) of(c span) device.Tensor {
 	if r.t.None() {
 		return r.t
@@ -159,7 +162,7 @@ func (r rows) of(c span) device.Tensor {
 	return r.t.Slice(int64(at)*int64(r.width), int64(c.n)*int64(r.width))
 }
 
-// wholeRows and chunkRows take rows of type dt from a, for a micro-batch and for a chunk.
+// wholeRows and chunkRows take a matrix of rows from a: with a row for every token of a micro-batch, or of a chunk.
 func (a *allotter) wholeRows(dt device.DType, tokens, width int) rows {
 	return rows{t: a.take(dt, tokens*width), width: width}
 }
@@ -168,7 +171,7 @@ func (a *allotter) chunkRows(dt device.DType, chunk, width int) rows {
 	return rows{t: a.take(dt, chunk*width), width: width, chunk: true}
 }
 
-// tallRows takes rows of a micro-batch or, with OnHost, of a chunk.
+// tallRows takes a matrix with a row for every token of a micro-batch or, if hidden states are on the host, of a chunk.
 func (s Spec) tallRows(a *allotter, dt device.DType, tokens, width int) rows {
 	if s.OnHost {
 		return a.chunkRows(dt, chunkOf(s.ChunkTokens, tokens), width)
@@ -176,8 +179,8 @@ func (s Spec) tallRows(a *allotter, dt device.DType, tokens, width int) rows {
 	return a.wholeRows(dt, tokens, width)
 }
 
-// WorkspaceBytes returns the device memory that any launch needs: the largest of all layers', for MaxTokens tokens. It
-// needs no device.
+// WorkspaceBytes returns the device workspace in bytes that suffices for every launch: the largest need of any layer,
+// for MaxTokens tokens. The computation needs no device.
 func (s Spec) WorkspaceBytes() int64 { return max(s.workspaceBytes(true), s.workspaceBytes(false)) }
 
 // ForwardWorkspaceBytes is WorkspaceBytes for evaluation and generation, which have no backward.
@@ -208,7 +211,8 @@ func (s Spec) HeadBytes() int64 {
 	return ws.used
 }
 
-// fits panics if a launch has more tokens than the workspace allows, which means that the run violates its plan.
+// fits panics if a launch has no tokens or more than MaxTokens, for which the workspace is sized. The run then violates
+// its plan.
 func (s Spec) fits(tokens int) {
 	if tokens < 1 || tokens > s.MaxTokens {
 		panic(fmt.Sprintf("layers: a launch of %d tokens where 1 to %d are planned", tokens, s.MaxTokens))

@@ -65,7 +65,7 @@ type Config struct {
 	EmbedRounded  bool    // EmbedScale is rounded to the activations' type before the multiplication
 	ResidualScale float64 // factor on the outputs of attention and MLP before the residual addition; 0: 1. Their inputs are normed
 	Activation    Activation
-	// ClampedSwiGLU replaces f(gate)·up in a gated MLP; nil: it does not.
+	// ClampedSwiGLU replaces f(gate)·up in a gated MLP; nil: nothing is clamped.
 	ClampedSwiGLU *ClampedSwiGLU
 	AttnScale     float64 // factor on the scores; 0: 1/√HeadDim
 	AttnSoftcap   float64 // scores become cap·tanh(score/cap); 0: no cap
@@ -91,8 +91,8 @@ type Config struct {
 	ChunkSize        int
 	ChunkedAttention []bool
 
-	// QueryScaling multiplies queries by a factor that grows with the position. It holds in the blocks of NoRope
-	// or, if NoRope is nil, in all blocks. nil: no scaling.
+	// QueryScaling multiplies queries by a factor that grows with the position. It applies in the blocks that NoRope
+	// marks or, if NoRope is nil, in all blocks. nil: no scaling.
 	QueryScaling *QueryScaling
 
 	// GlobalHeadDim and GlobalKVHeads replace HeadDim and NumKVHeads in blocks without a sliding window; 0: they do not.
@@ -127,18 +127,21 @@ type Config struct {
 
 	MLA *MLA // multi-head latent attention; nil: none
 
-	// SparseMixer is the threshold of SparseMixer routing, see op.RouterRule.Near; 0: other routing.
+	// SparseMixer is the threshold of SparseMixer routing (Phi-3.5-MoE): half the relative difference of two logits up
+	// to which their experts count as similar (op.RouterRule.Near). 0: other routing.
 	SparseMixer float64
 
 	// OutputGate multiplies attention's output by a sigmoid gate, which a projection beside the queries makes.
 	OutputGate bool
-	// A recurrence replaces attention in the blocks where Recurrent is true: the one of these that is not nil.
+	// A recurrence replaces attention in the blocks where Recurrent is true. The first of these fields that is not nil
+	// says which recurrence.
 	GatedDeltaNet *GatedDeltaNet
 	ShortConv     *ShortConv
 	Mamba2        *Mamba2
 	Recurrent     []bool
 
-	// Alone says which half of each block there is; nil: all blocks have both.
+	// Alone is for models whose blocks may have only one of their two halves. It says which half each block has; nil:
+	// all blocks have both.
 	Alone []Half
 
 	// Beside says that every block has the Mamba-2 mixer beside attention. Both read the same norm, and their outputs are
@@ -147,7 +150,7 @@ type Config struct {
 	// Multipliers are further factors on activations; nil: none.
 	Multipliers *Multipliers
 
-	// The choice and weighting of experts; by default a softmax over all logits.
+	// How the router chooses and weights experts. The zero values: by a softmax over all logits.
 	SigmoidScores                       bool    // an expert's score is the sigmoid of its logit
 	ChoiceBias                          bool    // a bias, not trained, is added to the scores for the choice alone
 	ExpertGroups, OpenGroups, GroupBest int     // as in op.RouterRule; 0: no groups
@@ -172,8 +175,8 @@ type Config struct {
 	// Quantized describes the quantized weights of the directory that was read; nil: none are. JSON leaves it out, JSONAsRead keeps it.
 	Quantized *Quantized
 
-	// Class is the class in config.json if it differs from Arch; the weights are expected to be ModelType's. "":
-	// Arch, or none.
+	// Class is the class in config.json if it differs from Arch, for example a base class without a head. The weights
+	// are then read as those of ModelType's class. "": config.json names Arch, or no class.
 	Class string
 
 	// Dropout describes the dropout that config.json asks for. mt trains without dropout. "": none.
@@ -260,11 +263,11 @@ func (c *Config) ExpertBlocks() int {
 	return n
 }
 
-// AllExperts returns how many experts a block with experts has, the shared expert included. The shared expert has the
-// last index.
+// AllExperts returns the number of experts in a block with experts. It counts the shared expert, if there is one, which
+// has the last index.
 func (c *Config) AllExperts() int { return c.NumExperts + c.shared() }
 
-// AllChosen returns how many experts a token passes, the shared one included.
+// AllChosen returns how many experts process a token, the shared expert included.
 func (c *Config) AllChosen() int { return c.NumExpertsPerTok + c.shared() }
 
 func (c *Config) shared() int {
@@ -300,7 +303,7 @@ func (c *Config) NormsInputs() bool { return !c.OutputNorms }
 type Heads struct {
 	Dim int // width of a query or key
 	KV  int // number of key/value heads
-	// KeysAreValues says that the block has no projection of values.
+	// KeysAreValues says that the block has no projection of values: a value is the key before its norm and rotation.
 	KeysAreValues bool
 }
 
@@ -328,8 +331,9 @@ func (c *Config) AttentionChunk(block int) int {
 	return c.ChunkSize
 }
 
-// inlineKeys are the keys that an inline config of any family may have: preset, the keys of config.json that count,
-// and keys without meaning for a new model. Each family adds its own.
+// inlineKeys are the keys that an inline config (`model:` with a mapping in a training config) may have in any family.
+// They are preset, the keys of config.json that matter, and keys without meaning for a new model. Each family adds its
+// own.
 var inlineKeys = []string{
 	"preset", "architectures", "model_type", "vocab_size", "hidden_size", "intermediate_size",
 	"num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim",
@@ -339,9 +343,9 @@ var inlineKeys = []string{
 	"dtype", "torch_dtype", "use_cache", "transformers_version",
 }
 
-// FromInline makes a config from a mapping with the keys of config.json, as in `model:` of a training config.
-// model_type defaults to llama if architectures is missing too. `preset: NAME` fills in missing keys. where is for
-// messages, such as "train.yaml:3: model".
+// FromInline makes a config from a mapping with the keys of config.json, as in `model:` of a training config. The
+// family is that of model_type; if model_type and architectures are missing, it is llama. `preset: NAME` fills in
+// missing keys. where begins error messages, such as "train.yaml:3: model".
 func FromInline(m map[string]any, where string) (*Config, error) {
 	f := &fields{where: where, vals: maps.Clone(m)}
 	if f.vals == nil {
@@ -372,8 +376,8 @@ func FromInline(m map[string]any, where string) (*Config, error) {
 	return fromFields(f)
 }
 
-// inlineKeys returns the keys that an inline config of the family may have: the shared keys under the family's
-// names, and the family's own.
+// inlineKeys returns the keys that an inline config of the family may have: the shared keys, under the family's names
+// for them, and the family's own.
 func (a *family) inlineKeys() []string {
 	keys := slices.Clone(a.keys)
 	for _, k := range inlineKeys {
@@ -382,7 +386,8 @@ func (a *family) inlineKeys() []string {
 	return keys
 }
 
-// allInlineKeys returns the keys of all families. They serve to report an unknown key before the family is known.
+// allInlineKeys returns the inline keys of all families together. A key that is in none of them can be refused before
+// the family is known.
 func allInlineKeys() []string {
 	keys := slices.Clone(inlineKeys)
 	for _, a := range families {
@@ -391,7 +396,7 @@ func allInlineKeys() []string {
 	return keys
 }
 
-// checkRopeKeys refuses unknown keys in the mappings of rotary embeddings.
+// checkRopeKeys refuses unknown keys in rope_scaling and rope_parameters, the mappings that describe rotary embeddings.
 func checkRopeKeys(f *fields) {
 	for _, k := range []string{"rope_scaling", "rope_parameters"} {
 		o := f.object(k)
@@ -455,8 +460,8 @@ const (
 	chunkedAttention = "chunked_attention"
 )
 
-// windows reads the blocks with a sliding window of the given size from layer_types; size 0: there is none. Without
-// layer_types, sliding decides.
+// windows reads from layer_types which blocks have a sliding window. size is the window in positions; 0: no block has
+// one. If layer_types is missing, sliding says which blocks have the window.
 func (c *Config) windows(f *fields, size int, sliding func(block int) bool) {
 	has := c.blocksOf(f, slidingAttention, "sliding window", size, sliding)
 	if !slices.Contains(has, true) {
@@ -468,8 +473,8 @@ func (c *Config) windows(f *fields, size int, sliding func(block int) bool) {
 	}
 }
 
-// chunkedFields reads attention_chunk_size, and the blocks with chunked attention from layer_types. Without
-// layer_types they are the blocks with a rotary embedding.
+// chunkedFields reads attention_chunk_size, and from layer_types which blocks have chunked attention. If layer_types is
+// missing, the blocks with a rotary embedding have it.
 func (c *Config) chunkedFields(f *fields) {
 	size := f.int("attention_chunk_size", 0, 1, maxPositions)
 	if has := c.blocksOf(f, chunkedAttention, "attention_chunk_size", size, c.Turns); slices.Contains(has, true) {
@@ -477,8 +482,9 @@ func (c *Config) chunkedFields(f *fields) {
 	}
 }
 
-// blocksOf returns which blocks have attention of the given kind by layer_types; all others must be full_attention. In
-// blocks of the kind, size must not be 0; errors call the size what. Without layer_types by decides, if size is not 0.
+// blocksOf returns which blocks have attention of the given kind. layer_types says so, and all its other entries must
+// be full_attention. If layer_types is missing, by says so, provided that size is not 0. size is the window or chunk
+// size. If any block is of the kind and size is 0, it is an error; what is the error's name for size.
 func (c *Config) blocksOf(f *fields, kind, what string, size int, by func(block int) bool) []bool {
 	types := c.typesOfLayers(f)
 	if f.err != nil {
@@ -509,7 +515,8 @@ func (c *Config) typesOfLayers(f *fields) []string {
 	return types
 }
 
-// uniformWindow reads sliding_window as the window of all blocks. A mixture of blocks is an error.
+// uniformWindow reads sliding_window as the window of all blocks. It is an error if layer_types gives the window to
+// some blocks only.
 func (c *Config) uniformWindow(f *fields) {
 	size := f.int("sliding_window", 0, 1, maxPositions)
 	c.windows(f, size, func(int) bool { return true })
@@ -518,7 +525,7 @@ func (c *Config) uniformWindow(f *fields) {
 	}
 }
 
-// noWindow refuses blocks with a sliding window.
+// noWindow refuses a config in which layer_types gives any block a sliding window.
 func (c *Config) noWindow(f *fields) {
 	for i, t := range f.strs("layer_types") {
 		if t != fullAttention {

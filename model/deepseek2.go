@@ -2,10 +2,10 @@ package model
 
 import "slices"
 
-// DeepSeek-V2 and V2-Lite, whose queries may come from the hidden state. The router's scores are a softmax of all
-// logits; a group of experts scores its best one. Neither Transformers' class nor mt has the load-balancing loss.
-// mlp_bias gives biases to dense MLPs and to the shared expert, not to routed experts. Source: arXiv:2405.04434;
-// transformers.DeepseekV2Config.
+// DeepSeek-V2 and V2-Lite. V2-Lite projects queries from the hidden state, without a latent vector. The router's scores
+// are a softmax of all logits, and a group of experts has the score of its best expert. Neither Transformers' class nor
+// mt has the load-balancing loss. mlp_bias gives biases to dense MLPs and to the shared expert, not to routed experts.
+// Source: arXiv:2405.04434; transformers.DeepseekV2Config.
 func init() {
 	register(family{
 		arch: "DeepseekV2ForCausalLM", modelType: "deepseek_v2",

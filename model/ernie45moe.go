@@ -2,8 +2,8 @@ package model
 
 import "slices"
 
-// ERNIE 4.5 with experts, which a bias chooses together with the softmax of all logits. Layers that predict further tokens are
-// kept as they are. Source: transformers.Ernie4_5_MoeConfig.
+// ERNIE 4.5 with experts. The router chooses by the softmax of all logits plus a bias. Multi-token prediction layers
+// are not trained and are saved unchanged. Source: transformers.Ernie4_5_MoeConfig.
 func init() {
 	register(family{
 		arch: "Ernie4_5_MoeForCausalLM", modelType: "ernie4_5_moe",
@@ -53,7 +53,7 @@ func (c *Config) ernieMoE(f *fields) {
 	}
 }
 
-// expertRange is the first block that may have experts, and the last.
+// expertRange returns the first and the last block with experts, by c.MLPOnlyLayers.
 func (c *Config) expertRange() (first, last int) {
 	last = c.NumLayers - 1
 	for slices.Contains(c.MLPOnlyLayers, first) {

@@ -19,8 +19,9 @@ func init() {
 
 const exaone4Window = 4096
 
-// exaone4 sets how EXAONE 4 differs from Llama: only outputs are normed, and q and k. If there is a window, every
-// fourth block has neither the window nor a rotary embedding. Source: arXiv:2507.11407, transformers.Exaone4Config.
+// exaone4 sets how EXAONE 4 differs from Llama. Norms apply to the outputs of attention and MLP, not to their inputs,
+// and to q and k. If there is a window, every fourth block has neither the window nor a rotary embedding. Source:
+// arXiv:2507.11407, transformers.Exaone4Config.
 func (c *Config) exaone4(f *fields) {
 	c.OutputNorms, c.QKNorm = true, true
 	size := f.int("sliding_window", 0, 1, maxPositions)

@@ -53,7 +53,8 @@ func (c *Config) experts(f *fields) {
 	c.expertBounds(f, key)
 }
 
-// expertBounds checks the number of experts; key is the key that has it, for errors.
+// expertBounds checks the numbers of experts against each other and against the limits. Errors name key, the key of
+// config.json that has the number of experts.
 func (c *Config) expertBounds(f *fields, key string) {
 	if c.NumExperts > 0 && c.NumExpertsPerTok > c.NumExperts {
 		f.fail("num_experts_per_tok", "%d of %d experts cannot be chosen", c.NumExpertsPerTok, c.NumExperts)
@@ -75,8 +76,8 @@ var routedKeys = []string{"n_routed_experts", "n_shared_experts", "num_experts_p
 	"moe_layer_freq"}
 
 // routedExperts reads the experts of DeepSeek's models and their successors: shared experts, dense first blocks and a
-// factor on the chosen experts' weights. The only known scoring_func is scoring, the known topk_methods are methods.
-// The family's defaults have all keys.
+// factor on the chosen experts' weights. scoring is the only accepted value of scoring_func. methods are the accepted
+// values of topk_method. The family's defaults must have all these keys.
 func (c *Config) routedExperts(f *fields, scoring string, methods ...string) {
 	c.NumExperts = f.need("n_routed_experts", 1, maxExperts)
 	c.NumExpertsPerTok = f.need("num_experts_per_tok", 1, maxExpertsUsed)
@@ -103,8 +104,8 @@ func (c *Config) routedExperts(f *fields, scoring string, methods ...string) {
 // sigmoidKeys are the keys that sigmoidExperts reads, and the keys of multi-token prediction layers.
 var sigmoidKeys = slices.Concat(routedKeys, []string{"num_nextn_predict_layers", "num_mtp_layers"})
 
-// sigmoidExperts reads the experts of DeepSeek-V3 and its successors. Scores are sigmoids, a bias on the choice
-// balances the load instead of a loss, and a group of experts scores the sum of its two best. Source:
+// sigmoidExperts reads the experts of DeepSeek-V3 and its successors. Scores are sigmoids. A bias that affects only the
+// choice balances the load, in place of a loss. A group of experts has the sum of its two best scores. Source:
 // arXiv:2412.19437; transformers.DeepseekV3Config.
 func (c *Config) sigmoidExperts(f *fields) {
 	c.routedExperts(f, "sigmoid", "noaux_tc")
@@ -113,8 +114,9 @@ func (c *Config) sigmoidExperts(f *fields) {
 	c.expertGroups(f, 2)
 }
 
-// expertGroups reads the groups of experts; a group scores the sum of its best experts, best of them. If all groups
-// are open, there are no groups.
+// expertGroups reads the groups of experts. A group's score is the sum of the scores of its best experts; best is the
+// number of these experts. The router then chooses experts from the topk_group best groups. If these are all groups,
+// the model has no groups.
 func (c *Config) expertGroups(f *fields, best int) {
 	groups, open := f.int("n_group", 1, 1, maxExpertGroups), f.int("topk_group", 1, 1, maxExpertGroups)
 	switch size := c.NumExperts / groups; {
@@ -149,8 +151,8 @@ func (c *Config) expertsJSON(m map[string]any) {
 	c.balanceJSON(m)
 }
 
-// expertsEverywhere refuses a config that the class would not follow: it has experts in every block, and the weights of
-// the chosen experts sum to 1.
+// expertsEverywhere is for classes of Transformers that always put experts into every block and always make the weights
+// of the chosen experts sum to 1. It refuses a config that asks for anything else.
 func (c *Config) expertsEverywhere(f *fields) {
 	if !c.NormTopKProb {
 		f.fail("norm_topk_prob", "false is not supported: the weights of an expert's choice are made to sum to 1 in %s", c.Arch)
@@ -169,8 +171,8 @@ func (c *Config) expertsAndShared(f *fields) {
 	}
 }
 
-// mlpTypes reads mlp_layer_types, which says whether a block's MLP is dense or has experts ("sparse"). Where it is missing the first
-// block alone has none.
+// mlpTypes reads mlp_layer_types, which says for each block whether its MLP is dense or has experts ("sparse"). If it
+// is missing, only the first block is dense.
 func (c *Config) mlpTypes(f *fields) {
 	const key, dense, sparse = "mlp_layer_types", "dense", "sparse"
 	types := f.strs(key)
@@ -210,8 +212,9 @@ func (c *Config) mlpTypesJSON(m map[string]any) {
 // biasedKeys are the keys that biasedExperts reads.
 var biasedKeys = []string{"num_experts", "num_experts_per_tok", "moe_intermediate_size", "num_shared_experts", "output_router_logits"}
 
-// biasedExperts reads experts, at least one of them shared, whose scores are sigmoids; a bias decides with the scores which are
-// chosen, and the value of the key scale multiplies their weights, whose sum is 1 before. The family's defaults have all keys.
+// biasedExperts reads experts with at least one shared expert, as in HY 3. Scores are sigmoids, and a bias is added to
+// the scores for the choice only. The chosen experts' weights are made to sum to 1 and then multiplied by the value of
+// the key scale. The family's defaults must have all keys.
 func (c *Config) biasedExperts(f *fields, scale string) {
 	c.NumExperts = f.need("num_experts", 1, maxExperts)
 	c.NumExpertsPerTok = f.need("num_experts_per_tok", 1, maxExpertsUsed)

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// Falcon-H1 has a Mamba-2 mixer beside attention in every block, and factors on activations in place of initial values
-// of different sizes. Source: arXiv:2507.22448; transformers.FalconH1Config.
+// Falcon-H1 has a Mamba-2 mixer beside attention in every block. It multiplies activations by factors, where other
+// models would scale the initial values of weights. Source: arXiv:2507.22448; transformers.FalconH1Config.
 func init() {
 	register(family{
 		arch: "FalconH1ForCausalLM", modelType: "falcon_h1",
@@ -46,8 +46,8 @@ func (c *Config) falconH1(f *fields) {
 	c.falconH1Multipliers(f)
 }
 
-// falconH1Multipliers reads the factors. The factors of attention's input and of keys scale the scores. The factors of
-// attention's input and output scale the values.
+// falconH1Multipliers reads the factors. Some are folded into others: the factors of attention's input and of keys
+// scale the scores, and those of attention's input and output scale the values.
 func (c *Config) falconH1Multipliers(f *fields) {
 	read := func(key string) float64 { return f.float(key, 1, minMultiplier, maxMultiplier) }
 	list := func(key string, n int) []float64 {

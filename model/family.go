@@ -36,7 +36,8 @@ type family struct {
 	// dropout says that published files ask for dropout. The model is trained without dropout, and a note says so.
 	// Other families refuse dropout.
 	dropout bool
-	// localTheta is the default base for blocks with a sliding window; 0: all blocks have the same rotary embedding.
+	// localTheta is the default RoPE base (theta) of blocks with a sliding window; 0: all blocks have the same rotary
+	// embedding.
 	localTheta float64
 	mscales    bool // short_mscale and long_mscale of longrope are supported
 	partial    bool // partial_rotary_factor is supported
@@ -52,21 +53,21 @@ type family struct {
 	write func(c *Config, m map[string]any)
 }
 
-// prefix is the beginning of a model's tensor names: of the model, and of the head.
+// prefix has the beginnings of tensor names: of the model's tensors (embedding, blocks, final norm) and of the head's.
 type prefix struct{ model, head string }
 
 // tensors maps roles to tensor names: of a block's tensors after "model.layers.N.", of others after "model.". A fused
 // role has several names, in the order of their rows, or one for all rows.
 type tensors map[Role][]string
 
-// and returns ts with the names of more added.
+// and returns the names of ts and more together; a role's names in more replace those in ts.
 func (ts tensors) and(more tensors) tensors {
 	out := maps.Clone(ts)
 	maps.Copy(out, more)
 	return out
 }
 
-// expertNumber stands for the expert's number in a tensor name.
+// expertNumber is a placeholder in a tensor name; the expert's number replaces it.
 const expertNumber = "{expert}"
 
 // llamaTensors are the tensor names that most families share.
@@ -140,7 +141,8 @@ func register(f family) {
 	slices.SortFunc(families, func(a, b *family) int { return cmp.Compare(a.arch, b.arch) })
 }
 
-// tensorNames returns the names of the tensors of role r.
+// tensorNames returns the names of the tensors of role r, in the order of their rows, without the model's and the
+// block's prefix.
 func (c *Config) tensorNames(r Role) []string {
 	if c.family != nil && c.family.tensors[r] != nil {
 		return c.family.tensors[r]
@@ -176,7 +178,8 @@ func (c *Config) familyOf() *family {
 	return nil
 }
 
-// names returns the beginning of the model's tensor names.
+// names returns the beginnings of the tensor names of the model and of its head: those found in the directory, or else
+// the family's usual ones.
 func (c *Config) names() prefix {
 	switch {
 	case c.prefix != prefix{}:
@@ -190,7 +193,8 @@ func (c *Config) names() prefix {
 // Prefixes returns the beginnings of the tensor names of the model and of the head.
 func (c *Config) Prefixes() (model, head string) { return c.names().model, c.names().head }
 
-// PredictsAhead reports whether a tensor belongs to multi-token prediction: to a module mtp, or to a block behind the last one.
+// PredictsAhead reports whether a tensor belongs to multi-token prediction, which is not trained: to a module mtp, or
+// to a block after the last one.
 func (c *Config) PredictsAhead(name string) bool {
 	if slices.Contains(strings.Split(name, "."), "mtp") {
 		return true
@@ -204,8 +208,9 @@ func (c *Config) PredictsAhead(name string) bool {
 // addOne ends errors about models of an unknown family.
 const addOne = "; docs/adding-a-family.md in mt's sources shows how one more is added"
 
-// findFamily finds the family by model_type, as Transformers does, or without model_type by architectures. An unknown
-// class, such as a base class, counts as model_type's. A class of another known family is refused.
+// findFamily finds the family by model_type, as Transformers does, or without model_type by architectures. If
+// architectures names an unknown class, such as a base class, model_type alone decides. If it names the class of
+// another known family, that is an error.
 func findFamily(f *fields) *family {
 	archs, modelType := f.strs("architectures"), f.str("model_type", "")
 	if f.err != nil {

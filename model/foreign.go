@@ -56,17 +56,18 @@ func Foreign(path string) string {
 }
 
 var (
-	// pickled match weights that torch.save writes, in lower case.
+	// pickled are patterns for files of weights that torch.save writes; names are compared in lower case.
 	pickled = []string{"pytorch_model*.bin", "consolidated*.pth", "*.pt", "*.pth", "*.ckpt"}
-	// otherWeights match weights of TensorFlow, Flax, ONNX and MLX, in lower case.
+	// otherWeights are patterns for files of weights of TensorFlow, Flax, ONNX and MLX; names are compared in lower
+	// case.
 	otherWeights = []string{"*.h5", "*.msgpack", "*.onnx", "*.npz"}
 )
 
 // trainersState matches a trainer's own files that torch.save writes beside the weights.
 var trainersState = regexp.MustCompile(`^(optimizer|scheduler|scaler|rng_state|training_args)[._]`)
 
-// below names the only directory below dir with a config.json, for an error about dir, which has none; "" if there is
-// none.
+// below looks for a config.json one directory further down, because dir has none. If exactly one such directory exists,
+// it returns text for an error that names the directory; otherwise "".
 func below(dir string) string {
 	for _, pattern := range []string{"*", "snapshots/*"} { // the latter is the layout of the Hub's cache
 		found, _ := filepath.Glob(filepath.Join(escaped(dir), pattern, "config.json")) // the patterns are well formed
@@ -81,7 +82,7 @@ func below(dir string) string {
 	return ""
 }
 
-// foreignFile is Foreign for a file.
+// foreignFile does the work of Foreign for a path that is a file, where a directory is wanted.
 func foreignFile(path string) string {
 	name := filepath.Base(path)
 	if strings.HasSuffix(strings.ToLower(name), ".gguf") {
@@ -90,7 +91,8 @@ func foreignFile(path string) string {
 	return name + " is a file: give the directory that holds config.json and model*.safetensors"
 }
 
-// baseModel returns the base model that an adapter's configuration names.
+// baseModel returns the name of the base model in a LoRA adapter's adapter_config.json; "another model" if it cannot be
+// read.
 func baseModel(dir string) string {
 	var f struct {
 		Base string `json:"base_model_name_or_path"`

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Freeze selects the tensors that are not trained, by regular expressions (RE2 syntax) that match anywhere in a name.
-// A frozen tensor streams as others do, but has no gradient, no lower half and no optimizer planes.
+// Freeze selects the tensors that are not trained, by regular expressions (RE2 syntax) that match anywhere in a name. A
+// frozen tensor is copied to the device as others are, but has no gradient, no lower half and no optimizer planes.
 type Freeze struct {
 	Names []string // tensors that match any of these are frozen
 	But   []string // unless empty: tensors that match none of these are frozen too
@@ -36,12 +36,13 @@ func compile(exprs []string) (out []*regexp.Regexp, err error) {
 	return out, nil
 }
 
-// matched says whether p matches the tensor's name, or the name of the checkpoint's larger tensor that holds it.
+// matched says whether p matches the tensor's own name, or the name of the larger checkpoint tensor that holds it (see
+// Place).
 func (s Stored) matched(p *regexp.Regexp) bool {
 	return p.MatchString(s.Name) || p.MatchString(s.Tensor())
 }
 
-// checkMatched refuses an expression that matches none of tensors.
+// checkMatched returns an error if the expression p matches none of the tensors, because it is then probably misspelt.
 func checkMatched(p *regexp.Regexp, tensors []Stored) error {
 	if slices.ContainsFunc(tensors, func(s Stored) bool { return s.matched(p) }) {
 		return nil
@@ -49,12 +50,12 @@ func checkMatched(p *regexp.Regexp, tensors []Stored) error {
 	return fmt.Errorf("%q matches no tensor; they have names such as %s and %s", p, tensors[0].Tensor(), tensors[len(tensors)/2].Tensor())
 }
 
-// has says whether s is frozen.
+// has says whether f freezes tensor s.
 func (f freezing) has(s Stored) bool {
 	return slices.ContainsFunc(f.names, s.matched) || len(f.but) > 0 && !slices.ContainsFunc(f.but, s.matched)
 }
 
-// frozen marks parameters that c.Freeze freezes, in addition to those that are never trained.
+// frozen sets Frozen on the parameters that c.Freeze selects. Parameters that are never trained have it already.
 func (c *Config) frozen(params []Param) {
 	for i := range params {
 		if p := &params[i]; len(p.Stored) > 0 { // SetFreeze has checked that all its tensors agree
@@ -134,8 +135,8 @@ func LowestTrained(layouts []Layout) int {
 }
 
 // BackwardFLOPs returns the backward part of FLOPs. From the lowest trained layer on, each matrix product counts once
-// for its input's gradient. It counts once more for its weights' gradient, if they are trained. With frozen tensors
-// the parameter table is walked.
+// for its input's gradient. It counts once more for its weights' gradient, if they are trained. If tensors are frozen,
+// it adds these up over the parameter table; otherwise the result is twice ForwardFLOPs.
 func (c *Config) BackwardFLOPs(tokens, pairs int64) float64 {
 	if len(c.Freeze.Names)+len(c.Freeze.But) == 0 {
 		return 2 * c.ForwardFLOPs(tokens, pairs)

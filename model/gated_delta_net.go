@@ -43,7 +43,8 @@ var outputGateTensors = tensors{
 	RoleQKVBias: {"self_attn.q_proj.bias", "self_attn.k_proj.bias", "self_attn.v_proj.bias", "self_attn.gate_proj.bias"},
 }
 
-// jointQueries and jointQueryPlaces are for checkpoints whose q_proj holds queries and output gates, head by head.
+// jointQueries and jointQueryPlaces are for checkpoints whose q_proj holds queries and output gates together,
+// alternating head by head. The names query and gate in jointQueries stand for the two halves of q_proj.
 var (
 	jointQueries = tensors{
 		RoleQKV:     {"self_attn.query.weight", "self_attn.k_proj.weight", "self_attn.v_proj.weight", "self_attn.gate.weight"},
@@ -67,8 +68,8 @@ func (r *GatedDeltaNet) params(n blockNames) []Param {
 		matrix(RoleRecurOut, r.Values(), n.stored(RoleRecurOut, h))}
 }
 
-// queries returns the tensors of queries and keys, of values unless they are the keys, and of the output gate if there
-// is one. With a gate the
+// queries returns the tensors of queries, keys and values, and of the output gate if there is one. If keys also serve
+// as values, there are no tensors of values. q and kv are the numbers of rows of queries and of keys. With a gate the
 // checkpoint has queries and gate in one tensor, which alternates a head's query rows and gate rows.
 func (n blockNames) queries(r Role, q, kv int) []Stored {
 	switch {
@@ -86,7 +87,7 @@ func (n blockNames) queries(r Role, q, kv int) []Stored {
 	return stored
 }
 
-// Bounds on gated delta nets, which are the limits of their operation.
+// Bounds on the sizes of gated delta nets: the limits of the device operation that computes them.
 const (
 	maxRecurHeads = 64
 	maxRecurDim   = 128

@@ -75,7 +75,8 @@ func (c *Config) gemma4(f *fields) {
 	c.gemma4Unsupported(f)
 }
 
-// globalHeads reads the heads of blocks without a window. If all blocks are such, their heads are the model's.
+// globalHeads reads the width and the number of key/value heads of blocks without a sliding window. If no block has a
+// window, these become the model's heads.
 func (c *Config) globalHeads(f *fields) {
 	var dim int
 	kv := c.NumKVHeads
@@ -104,8 +105,8 @@ func (c *Config) globalHeads(f *fields) {
 	}
 }
 
-// perLayer returns the width and number of key/value heads of blocks without a window, from the mapping by layers. All
-// of these blocks must have the same, and blocks with a window the model's.
+// perLayer reads, from the mapping by layer number, the width and number of key/value heads of blocks without a window.
+// All these blocks must have the same, and blocks with a window those of the model. Otherwise it is an error.
 func (c *Config) perLayer(f *fields) (dim, kv int) {
 	o := f.object(perLayerKey)
 	if o == nil {

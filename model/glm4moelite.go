@@ -2,8 +2,8 @@ package model
 
 import "slices"
 
-// GLM-4.7-Flash has the attention of DeepSeek-V3 (MLA) and the experts of GLM-4.5. Layers that predict further tokens, which
-// lie behind the last block, are kept as they are. Source: transformers.Glm4MoeLiteConfig.
+// GLM-4.7-Flash has the attention of DeepSeek-V3 (MLA) and the experts of GLM-4.5. Multi-token prediction layers, which
+// follow the last block, are not trained and are saved unchanged. Source: transformers.Glm4MoeLiteConfig.
 func init() {
 	register(family{
 		arch: "Glm4MoeLiteForCausalLM", modelType: "glm4_moe_lite",

@@ -50,7 +50,8 @@ func (c *Config) gpt2(f *fields) {
 	c.asManyKeyHeads(f)
 }
 
-// asManyKeyHeads refuses head counts and sizes that the architecture has no keys for.
+// asManyKeyHeads refuses settings that the architecture cannot express: fewer key/value heads than query heads, or a
+// head_dim other than hidden_size / heads.
 func (c *Config) asManyKeyHeads(f *fields) {
 	if c.NumKVHeads != c.NumHeads {
 		f.fail("num_key_value_heads", "%d for %d heads: this architecture has as many", c.NumKVHeads, c.NumHeads)

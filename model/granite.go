@@ -21,10 +21,11 @@ func init() {
 	})
 }
 
-// Bounds on multipliers, far beyond any model's and far from the limits of fp32.
+// Bounds on multipliers. They are far beyond any published model's and far within the range of fp32.
 const minMultiplier, maxMultiplier = 1e-6, 1e6
 
-// multipliers reads Granite's four multipliers. Source: transformers.GraniteConfig; arXiv:2203.03466 for the idea.
+// multipliers reads Granite's four multipliers. Source: transformers.GraniteConfig; the idea is from arXiv:2203.03466
+// (µP).
 func (c *Config) multipliers(f *fields) {
 	read := func(key string) float64 { return f.float(key, 1, minMultiplier, maxMultiplier) }
 	c.EmbedScale, c.ResidualScale = read("embedding_multiplier"), read("residual_multiplier")
@@ -36,7 +37,8 @@ func (c *Config) multipliersJSON(m map[string]any) {
 	m["attention_multiplier"], m["logits_scaling"] = float(c.AttnScale), float(inverse(c.LogitScale))
 }
 
-// inverse returns 1/x, rounded to 15 digits so that inverting twice gives x back.
+// inverse returns 1/x, rounded to 15 digits. inverse(inverse(x)) is then x again, so a config that was read and written
+// stays the same.
 func inverse(x float64) float64 {
 	y, _ := strconv.ParseFloat(strconv.FormatFloat(1/x, 'g', 15, 64), 64) // formatted text always parses
 	return y

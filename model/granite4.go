@@ -30,7 +30,7 @@ func init() {
 			}
 			c.multipliersJSON(m)
 			m["layer_types"], m["position_embedding_type"] = c.recurrentTypes("mamba", "attention"), nil
-			m["mamba_n_heads"] = 1 // without Mamba-2, too, Transformers requires that it divides hidden_size
+			m["mamba_n_heads"] = 1 // Transformers requires, even without Mamba-2, that this number divides hidden_size
 			if c.Mamba2 != nil {
 				c.Mamba2.json(m)
 				m["mamba_expand"] = c.Mamba2.Inner() / c.HiddenSize
@@ -42,8 +42,9 @@ func init() {
 	})
 }
 
-// granite4 sets Granite 4. Most blocks have a Mamba-2 mixer, the others attention; a rotary embedding is optional. Every
-// token passes the MLP, which is the shared expert if there are others. Source: transformers.GraniteMoeHybridConfig.
+// granite4 sets Granite 4. Most blocks have a Mamba-2 mixer, the others attention; a rotary embedding is optional.
+// Every token passes the MLP. In a model with experts this MLP is the shared expert. Source:
+// transformers.GraniteMoeHybridConfig.
 func (c *Config) granite4(f *fields) {
 	c.biases(f)
 	c.multipliers(f)

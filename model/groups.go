@@ -53,7 +53,7 @@ func (c *Config) SetGroups(groups []Group) error {
 	return nil
 }
 
-// groupsOf returns the groups that a tensor is in.
+// groupsOf returns the numbers of the groups that tensor s is in; by has each group's expressions.
 func groupsOf(by [][]*regexp.Regexp, s Stored) (in []int) {
 	for i, exprs := range by {
 		if slices.ContainsFunc(exprs, s.matched) {
@@ -63,7 +63,7 @@ func groupsOf(by [][]*regexp.Regexp, s Stored) (in []int) {
 	return in
 }
 
-// grouped sets the group of each tensor.
+// grouped sets Stored.Group of each tensor of params.
 func (c *Config) grouped(params []Param) {
 	if len(c.grouping) == 0 {
 		return

@@ -1,6 +1,6 @@
 package model
 
-// Hunyuan's dense models norm queries and keys behind the rotation. Source: transformers.HunYuanDenseV1Config.
+// Hunyuan's dense models norm queries and keys after the rotation. Source: transformers.HunYuanDenseV1Config.
 func init() {
 	register(family{
 		arch: "HunYuanDenseV1ForCausalLM", modelType: "hunyuan_v1_dense",

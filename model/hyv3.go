@@ -2,8 +2,9 @@ package model
 
 import "slices"
 
-// HY 3 has norms of queries and keys, and experts that are chosen by sigmoids and a bias, one of them shared. Layers that
-// predict further tokens, which lie behind the last block, are kept as they are. Source: transformers.HYV3Config.
+// HY 3 has norms of queries and keys, and experts, one of them shared. The router chooses by sigmoids of the logits
+// plus a bias. Multi-token prediction layers, which follow the last block, are not trained and are saved unchanged.
+// Source: transformers.HYV3Config.
 func init() {
 	register(family{
 		arch: "HYV3ForCausalLM", modelType: "hy_v3",

@@ -8,8 +8,8 @@ import (
 	"math/rand/v2"
 )
 
-// InitRow fills dst with the initial values of rows of p from row on, for training from scratch. dst holds whole rows:
-// len(dst) is a multiple of p.Cols. The values are those of transformers' _init_weights.
+// InitRow fills dst with the initial values of rows of p, beginning with row number row, for training from scratch. dst
+// holds whole rows: len(dst) is a multiple of p.Cols. The values are those of transformers' _init_weights.
 //   - Matrices, sinks and a router's bias are drawn from N(0, initializer_range).
 //   - Other biases and the embedding's padding row are 0.
 //   - Norms multiply by 1.
@@ -65,7 +65,7 @@ func InitRow(c *Config, p Param, row int, seed int64, dst []float32) {
 	}
 }
 
-// storedOf returns the tensor of p.Stored that has the given row, and the row's number in that tensor.
+// storedOf returns the tensor of p that has row number row of p, and the row's number inside that tensor.
 func (p Param) storedOf(row int) (Stored, int) {
 	for _, t := range p.Stored {
 		if row < t.Row+t.Rows {

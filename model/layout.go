@@ -65,7 +65,8 @@ func (l Layout) Split() bool {
 	return false
 }
 
-// AllElems returns what GradElems would be if nothing were frozen.
+// AllElems returns the number of elements that the layer's gradient would have if no tensor were frozen (compare
+// GradElems).
 func (l Layout) AllElems() (n int64) {
 	for _, t := range l.Tensors {
 		n = roundUp(n+t.Elems(), ElemAlign)
@@ -73,8 +74,9 @@ func (l Layout) AllElems() (n int64) {
 	return n
 }
 
-// NewLayout lays out l. With bf16, tensors of two or more dimensions are split into planes unless F32 is set; all
-// others stay fp32. A tied head refers to embed, the embedding's table; other layers ignore embed.
+// NewLayout lays out l. With bf16, tensors of two or more dimensions are split into a bf16 upper half and a lower half,
+// unless their F32 is set. All others stay fp32. A tied head refers to embed, the embedding's table; other layers
+// ignore embed.
 func NewLayout(l Layer, bf16 bool, embed Param) Layout {
 	out := Layout{Layer: l}
 	add := func(p Param, ref bool) {
@@ -107,13 +109,15 @@ func (l Layout) Tensor(r Role) TensorLayout {
 	return TensorLayout{}
 }
 
-// PartRange is the range of a part's own tensors in the tile (bytes) and in the flat element space (elements).
+// PartRange is the range that one part of a layer takes, without references: in the tile, in bytes, and in the flat
+// element space, in elements.
 type PartRange struct {
 	TileOff, TileBytes int64
 	Elem, Elems        int64
 }
 
-// span returns the own tensors of part k: Tensors[from:to]. Tensors are in the order of their parts.
+// span returns the range [from, to) of l.Tensors that holds the own tensors of part k. References come after all parts.
+// Tensors are in the order of their parts.
 func (l Layout) span(k int) (from, to int) {
 	owned := len(l.Tensors)
 	for owned > 0 && l.Tensors[owned-1].Ref {

@@ -31,7 +31,7 @@ func init() {
 // convLayer is the value of layer_types for blocks with a gated short convolution.
 const convLayer = "conv"
 
-// lfm2Names accepts the names that published files have for two keys.
+// lfm2Names copies the values of two keys that published files call otherwise to the usual names.
 func lfm2Names(f *fields) {
 	for to, from := range map[string]string{"tie_word_embeddings": "tie_embedding", "intermediate_size": "block_ff_dim"} {
 		if f.has(from) {
@@ -52,8 +52,8 @@ func (c *Config) lfm2(f *fields) {
 	}
 }
 
-// adjustedWidth returns the width of the MLP that the class derives from intermediate_size: two thirds, times a factor,
-// rounded up to a multiple.
+// adjustedWidth returns the width of the MLP, which the class in Transformers derives from intermediate_size: two
+// thirds of it, times block_ffn_dim_multiplier, rounded up to a multiple of block_multiple_of.
 func adjustedWidth(size int, f *fields) int {
 	size = 2 * size / 3
 	if by, given := f.vals["block_ffn_dim_multiplier"]; given && by == nil {

@@ -44,7 +44,8 @@ func init() {
 	register(text)
 }
 
-// llama4Spellings accepts a number for attn_temperature_tuning, as in published files; not 0: true.
+// llama4Spellings accepts a number for the boolean attn_temperature_tuning, as published files have it. 0 means false,
+// any other number true.
 func llama4Spellings(f *fields) {
 	if x, ok := number(f.vals["attn_temperature_tuning"]); ok {
 		f.vals["attn_temperature_tuning"] = x != 0

@@ -72,7 +72,7 @@ type Multipliers struct {
 	ScanOut           float64
 }
 
-// Bounds on Mamba-2 mixers, which are the limits of their operation.
+// Bounds on the sizes of Mamba-2 mixers: the limits of the device operation that computes them.
 const (
 	maxScanHeads = 1024
 	maxScanHead  = 128
@@ -83,7 +83,8 @@ const (
 var mamba2Keys = []string{"mamba_n_heads", "mamba_n_groups", "mamba_d_state", "mamba_d_head", "mamba_d_conv", "mamba_expand", "mamba_chunk_size",
 	"mamba_conv_bias", "mamba_proj_bias", "time_step_limit"}
 
-// mamba2Fields reads the sizes of Mamba-2 mixers of the given width. The chunk size changes no result.
+// mamba2Fields reads the sizes of Mamba-2 mixers; inner is the width of all heads together. The chunk size
+// (mamba_chunk_size) is not read, because it changes no result.
 func (c *Config) mamba2Fields(f *fields, inner int) *Mamba2 {
 	r := &Mamba2{Groups: f.int("mamba_n_groups", 1, 1, maxScanHeads), Heads: f.int("mamba_n_heads", 128, 1, maxScanHeads),
 		StateDim: f.int("mamba_d_state", 256, 1, maxScanState), Taps: f.int("mamba_d_conv", 4, 1, maxTaps), ConvBias: f.bool("mamba_conv_bias", true),
@@ -104,7 +105,7 @@ func (c *Config) mamba2Fields(f *fields, inner int) *Mamba2 {
 	return r
 }
 
-// limits reads the bounds of steps.
+// limits reads time_step_limit, the bounds of a head's step after the softplus.
 func (r *Mamba2) limits(f *fields) {
 	if r.DtMax = maxStep; !f.has("time_step_limit") {
 		return
@@ -122,7 +123,7 @@ func (r *Mamba2) limits(f *fields) {
 	r.DtMin, r.DtMax = lo, min(hi, maxStep)
 }
 
-// maxStep is the largest bound of a step; a softplus in fp32 stays below it.
+// maxStep is the largest possible bound of a step and stands for no bound: it is near the largest fp32 number.
 const maxStep = 3e38
 
 func (r *Mamba2) json(m map[string]any) {

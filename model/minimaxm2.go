@@ -2,8 +2,9 @@ package model
 
 import "slices"
 
-// MiniMax-M2 has experts in every block, whose scores are sigmoids, and norms over all heads of queries and of keys. Its tensors are
-// called as Mixtral's. Published files count the rotary elements of a head in rotary_dim. Source: transformers.MiniMaxM2Config.
+// MiniMax-M2 has experts in every block. Their scores are sigmoids of the logits. One norm covers all heads of the
+// queries, and one all heads of the keys. Tensors have Mixtral's names. Published files give the number of rotated
+// elements of a head in rotary_dim. Source: transformers.MiniMaxM2Config.
 func init() {
 	register(family{
 		arch: "MiniMaxM2ForCausalLM", modelType: "minimax_m2",

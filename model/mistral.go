@@ -10,7 +10,7 @@ func init() {
 		},
 		write: func(c *Config, m map[string]any) {
 			m["sliding_window"] = optional(c.SlidingWindow)
-			if c.Sliding != nil { // Transformers recognises Ministral's class by it
+			if c.Sliding != nil { // Transformers recognises Ministral's class by layer_types
 				m["layer_types"] = c.layerTypes()
 			}
 		},

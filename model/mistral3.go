@@ -55,7 +55,7 @@ func isMinistral(f *fields) bool { return f.str("model_type", "mistral") == "min
 // queryScalingKey is the key in the rotary embedding's mapping for QueryScaling.Scale.
 const queryScalingKey = "llama_4_scaling_beta"
 
-// ministralRope sets the class's default rotary embedding if the config has none.
+// ministralRope sets the default rotary embedding of the class Ministral3 if the config has none.
 func ministralRope(f *fields) {
 	if !f.has("rope_scaling") && !f.has("rope_parameters") {
 		f.vals["rope_parameters"] = map[string]any{"rope_type": "yarn", "rope_theta": 1e6, "factor": 16.0, "original_max_position_embeddings": 16384,

@@ -5,9 +5,9 @@ import (
 	"math"
 )
 
-// MLA is multi-head latent attention: queries, and keys with values, are projected from a narrow latent vector each. A
-// head's query and key have NopeDim elements without rotation, followed by RopeDim rotated ones. All heads share the
-// rotated part of the key. Source: arXiv:2405.04434.
+// MLA is multi-head latent attention. A token has two narrow latent vectors: queries are projected from one, keys and
+// values from the other. A head's query and key have NopeDim elements without rotation, followed by RopeDim rotated
+// ones. All heads share the rotated part of the key. Source: arXiv:2405.04434.
 type MLA struct {
 	QRank, KVRank              int // widths of the latent vectors, which are normed; QRank 0: queries come from the hidden state
 	NopeDim, RopeDim, ValueDim int // elements of a head; ValueDim may be smaller or larger than the width of keys
@@ -35,8 +35,8 @@ func (l *MLA) tensorNames(r Role) []string {
 	return mlaTensors[r]
 }
 
-// mla returns the parameters that make the block's queries, keys and values: the projections, and the norms of the
-// latent vectors.
+// mla returns the parameters of the projections to queries, keys and values through latent vectors, and of the norms of
+// these vectors.
 func (n blockNames) mla() []Param {
 	c, l := n.c, n.c.MLA
 	var p []Param
@@ -79,7 +79,8 @@ func (c *Config) mlaFields(f *fields) {
 	}
 }
 
-// mlaJSON writes the keys that mlaFields reads. Transformers computes the head's size itself.
+// mlaJSON writes the keys that mlaFields reads into m. It removes head_dim, because Transformers computes the head's
+// size itself.
 func (c *Config) mlaJSON(m map[string]any) {
 	l := c.MLA
 	delete(m, "head_dim")
@@ -88,7 +89,8 @@ func (c *Config) mlaJSON(m map[string]any) {
 	m["attention_bias"] = l.Bias
 }
 
-// turning returns how many elements of a head a full rotary embedding rotates.
+// turning returns how many elements of a head have a rotary embedding, if partial_rotary_factor is 1. With MLA it is
+// only the rotated part.
 func (c *Config) turning() int {
 	if c.MLA != nil {
 		return c.MLA.RopeDim

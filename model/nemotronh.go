@@ -2,8 +2,8 @@ package model
 
 import "slices"
 
-// Nemotron-H has blocks of one mixer each: Mamba-2, attention without rotation, or experts without a gate. Source:
-// arXiv:2504.03624; transformers.NemotronHConfig.
+// Nemotron-H has blocks with a single part each: a Mamba-2 mixer, attention without RoPE, or experts whose MLPs have no
+// gate. Source: arXiv:2504.03624; transformers.NemotronHConfig.
 func init() {
 	expert, shared := "mixer.experts."+expertNumber+".", "mixer.shared_experts."
 	register(family{
@@ -42,7 +42,8 @@ func init() {
 // nemotronHTypes maps the letters of hybrid_override_pattern, and older names, to the types of blocks.
 var nemotronHTypes = map[string]string{"M": linearAttention, "*": fullAttention, "E": "moe", "-": "mlp", "mamba": linearAttention, "attention": fullAttention}
 
-// nemotronHBlocks sets layer_types and the number of blocks, which the class takes from it.
+// nemotronHBlocks sets layer_types from the file's pattern of letters if it is missing. It also sets the number of
+// blocks, which the class takes from layer_types.
 func nemotronHBlocks(f *fields) {
 	types, _ := f.vals["layer_types"].([]any)
 	if types == nil {

@@ -22,8 +22,9 @@ type nested struct {
 // tiedKey is the key that ties the head to the embedding.
 const tiedKey = "tie_word_embeddings"
 
-// fields returns the language model's keys with the family's defaults; nil if there are none. The larger model's token
-// ids take precedence over a nested language model's, as in Transformers' generation.
+// fields returns the keys of the language model, with the family's defaults for missing ones. top has the keys of the
+// whole file. If the language model's mapping is missing or wrong, the result is nil and top.err says so. Token ids at
+// the top take precedence over the language model's, as in Transformers' generation.
 func (a *family) fields(top *fields) *fields {
 	f := top
 	if a.nested != nil {
@@ -48,7 +49,8 @@ func (a *family) fields(top *fields) *fields {
 	return f
 }
 
-// fields returns the keys of the mapping or, if n.flat, those at the top; nil if there are none.
+// fields returns the keys of the mapping n.key. If the mapping is missing and n.flat is set, it returns the keys at the
+// top. nil: neither, and top.err says so.
 func (n *nested) fields(top *fields) *fields {
 	f := top.object(n.key)
 	if f == nil {

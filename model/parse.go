@@ -30,8 +30,8 @@ const (
 	maxPositions = 1 << 30
 )
 
-// maxConfig bounds the bytes of a config.json. The longest published ones, which list layers one by one, have a
-// hundredth of it.
+// maxConfig bounds the bytes of a config.json. The longest published files, which list settings layer by layer, are a
+// hundred times shorter.
 const maxConfig = 16 << 20
 
 // LoadDir reads config.json of a Hugging Face model directory. Errors name the file and the key.
@@ -54,8 +54,8 @@ func LoadDir(dir string) (*Config, error) {
 	return c, err
 }
 
-// ParseConfig reads the text of a config.json in the spelling of Transformers 4 or 5; file is for messages. The
-// text is kept, and JSON returns it.
+// ParseConfig reads the text of a config.json in the spelling of Transformers 4 or 5; file is for messages. The Config
+// keeps the text, and Config.JSON returns it.
 func ParseConfig(raw []byte, file string) (*Config, error) {
 	src, vals, err := scanObject(raw)
 	if err != nil && bytes.HasPrefix(raw, []byte("version https://git-lfs")) {
@@ -130,7 +130,7 @@ func fromFields(top *fields) (*Config, error) {
 	return c, nil
 }
 
-// headsAndIDs reads the keys whose bounds depend on the sizes.
+// headsAndIDs reads the head counts and token ids, whose bounds depend on sizes that were read before.
 func (c *Config) headsAndIDs(f *fields) {
 	c.NumKVHeads = f.int("num_key_value_heads", c.NumHeads, 1, maxHeads)
 	c.headDim(f)
@@ -152,7 +152,8 @@ func (c *Config) headDim(f *fields) {
 	}
 }
 
-// activation reads hidden_act. gelu_new and its like compute the same tanh GELU in another way.
+// activation reads hidden_act. gelu_new, gelu_fast and similar names all compute the tanh approximation of GELU, only
+// by other operations.
 func (c *Config) activation(f *fields) {
 	def, _ := c.family.defaults["hidden_act"].(string)
 	switch act := f.str("hidden_act", cmp.Or(def, "silu")); act {
@@ -175,18 +176,19 @@ func (c *Config) activation(f *fields) {
 	}
 }
 
-// fields reads typed values from a mapping that came from JSON or YAML. err keeps the first mistake and reading
-// continues with defaults, so a caller checks once. A null counts as missing.
+// fields reads typed values from a mapping that came from JSON or YAML. err keeps the first mistake. After a mistake
+// the methods return defaults, so a caller reads everything and checks err once. A null counts as missing.
 type fields struct {
 	where string // file or key path, for messages
 	vals  map[string]any
-	// names maps a shared key name to the file's name for the same key; nil: all are the same.
+	// names maps a shared key name to the file's name for the same key, for error messages; nil: all names are the
+	// same.
 	names map[string]string
 	err   error
 }
 
-// renamed moves values from the family's own key names to the shared names. A key in the file that already has such
-// a shared name means nothing and is dropped.
+// renamed moves values from the family's own key names to the shared names; names maps a shared name to the family's.
+// If the file also has the shared name, that key means nothing in this family and is dropped.
 func (f *fields) renamed(names map[string]string) {
 	vals := maps.Clone(f.vals)
 	for common, own := range names {
@@ -206,7 +208,7 @@ func (f *fields) fail(key, format string, args ...any) {
 	}
 }
 
-// setDefaults sets missing keys; a null is not missing.
+// setDefaults sets missing keys. A key with the value null is not missing here: it says that there is no value.
 func (f *fields) setDefaults(defaults map[string]any) {
 	vals := maps.Clone(f.vals)
 	for k, v := range defaults {
@@ -220,7 +222,7 @@ func (f *fields) setDefaults(defaults map[string]any) {
 // has says whether key is there and not null.
 func (f *fields) has(key string) bool { return f.vals[key] != nil }
 
-// need returns a required integer in [lo, hi].
+// need returns an integer in [lo, hi]. A missing key is an error, and the result then is lo.
 func (f *fields) need(key string, lo, hi int) int {
 	if !f.has(key) {
 		f.fail(key, "missing")
@@ -338,7 +340,8 @@ func (f *fields) floats(key string, lo, hi float64) []float64 {
 	return out
 }
 
-// ids returns a token id or a list of token ids, each below vocab. -1 means none: some published models write that.
+// ids returns the token ids at key, where the file has one id or a list. Each must be below vocab. -1 stands for no id,
+// as in some published models; nil: the key is missing.
 func (f *fields) ids(key string, vocab int) []int {
 	if !f.has(key) {
 		return nil
@@ -361,7 +364,8 @@ func (f *fields) ids(key string, vocab int) []int {
 	return out
 }
 
-// object returns a mapping; nil if the key is missing. The caller passes on the mapping's err.
+// object returns the mapping at key; nil if the key is missing. Mistakes in the mapping stay in the result's own err,
+// which the caller passes on (passUp).
 func (f *fields) object(key string) *fields {
 	if !f.has(key) {
 		return nil
@@ -374,7 +378,7 @@ func (f *fields) object(key string) *fields {
 	return &fields{where: f.where + ": " + key, vals: m}
 }
 
-// known refuses keys that are not in names.
+// known sets an error if the mapping has a key that is not in names, and suggests a similar name.
 func (f *fields) known(names []string) {
 	keys := make([]string, 0, len(f.vals))
 	for k := range f.vals {
@@ -388,7 +392,7 @@ func (f *fields) known(names []string) {
 	}
 }
 
-// number returns v as a float64, which represents every integer of a config exactly.
+// number returns v as a float64, which represents every integer of a config exactly; false if v is not a number.
 func number(v any) (float64, bool) {
 	switch x := v.(type) {
 	case json.Number:
@@ -406,7 +410,7 @@ func number(v any) (float64, bool) {
 	return 0, false
 }
 
-// show formats a config value for a message, shortened if it is long.
+// show formats a config value for an error message, shortened if it is long.
 func show(v any) string {
 	s := fmt.Sprint(v)
 	if str, ok := v.(string); ok {
@@ -424,7 +428,7 @@ func cut(s string) string {
 	return s
 }
 
-// didYouMean suggests the name closest to key; "" if none is close.
+// didYouMean returns words for an error that suggest the name closest to key among names; "" if none is close.
 func didYouMean(key string, names []string) string {
 	best, at := 1+len(key)/3, ""
 	for _, n := range names {
@@ -438,7 +442,8 @@ func didYouMean(key string, names []string) string {
 	return fmt.Sprintf("; did you mean %q?", at)
 }
 
-// distance is the number of single-byte edits from a to b (Levenshtein).
+// distance returns the Levenshtein distance of a and b: how many bytes must be inserted, deleted or replaced to make b
+// from a.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {
@@ -515,8 +520,9 @@ func scanObject(text []byte) (source, map[string]any, error) {
 	return src, vals, nil
 }
 
-// standIns are strings that replace Python's words for numbers that are not finite; each has its word's length. No
-// other text has them, because DEL is in no key or value of a config.json.
+// standIns maps Python's words for numbers that are not finite, which JSON does not allow, to strings that replace them
+// before parsing. Each string is as long as its word, so positions in the text stay. No other text equals them, because
+// no key or value of a config.json contains the byte DEL.
 var standIns = map[string]string{"NaN": "\"\x7f\"", "Infinity": "\"\x7f+Inf \"", "-Infinity": "\"\x7f-Inf  \""}
 
 // nonFinite maps the strings of standIns to their numbers.
@@ -569,8 +575,8 @@ func jsonError(raw []byte, err error) error {
 	return err
 }
 
-// with returns the text with value for every named key that is there. If none is there, names[0] is inserted in
-// front.
+// with returns the text in which each key in names that the text has gets the given value. If the text has none of
+// them, names[0] is inserted at the front.
 func (s source) with(value []byte, names ...string) []byte {
 	var out []byte
 	from, found := 0, false

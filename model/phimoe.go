@@ -42,8 +42,9 @@ func phimoeLength(f *fields) {
 	}
 }
 
-// phimoe reads the options. In training Transformers draws a token's experts at random by their logits. mt always
-// takes the experts of an evaluation, with the gradient that Transformers computes after the same draw.
+// phimoe reads the options. In training, Transformers draws a token's experts at random by their logits. mt always
+// chooses as Transformers does in an evaluation. The gradient is the one that Transformers computes for the same
+// choice.
 func (c *Config) phimoe(f *fields) {
 	c.biases(f)
 	c.LayerNorm, c.NormBias, c.HeadBias = true, true, f.bool("lm_head_bias", false)

@@ -10,8 +10,8 @@ type Place struct {
 	// the tensor has no such dimension and is itself the slice.
 	Slice, Slices int
 	Transposed    bool // the slice is stored as (columns, rows)
-	// The slice has Rows rows, of this parameter and of others. Row r here is the slice's row First + r/Run·Step +
-	// r%Run: runs of Run rows, Step apart.
+	// The slice has Rows rows, of this parameter and of others. Row r of the Stored is row First + (r/Run)·Step + r%Run
+	// of the slice: this parameter has runs of Run rows, which begin Step rows apart.
 	First, Run, Step, Rows int
 }
 
@@ -63,7 +63,7 @@ type placed struct {
 	woven      weave
 }
 
-// weave is the order of rows of several parameters in a shared tensor.
+// weave is the order in which a shared tensor holds the rows of several parameters.
 type weave uint8
 
 const (
@@ -73,7 +73,8 @@ const (
 	byKeyHeads              // for each key head of a gated delta net, the rows of all its heads, parameter by parameter
 )
 
-// run returns how many rows of one parameter are adjacent, of its rows rows.
+// run returns how many rows of one parameter lie together in the shared tensor. rows is the parameter's total number of
+// rows.
 func (w weave) run(rows int, c *Config) int {
 	switch w {
 	case byRows:
@@ -86,7 +87,8 @@ func (w weave) run(rows int, c *Config) int {
 	return rows
 }
 
-// place sets where the family's checkpoints keep the tensors of role r; e is the expert, if the role has experts.
+// place sets the Place of each tensor in stored by the family's places and returns stored. r is the role. If the role
+// belongs to experts, e is the expert.
 func (n blockNames) place(r Role, e int, stored []Stored) []Stored {
 	if n.c.family == nil {
 		return stored

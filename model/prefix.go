@@ -14,7 +14,7 @@ import (
 	"mt/base/files"
 )
 
-// maxHeader bounds the bytes read for tensor names. It is the safetensors format's bound on a header.
+// maxHeader bounds how many bytes are read to learn tensor names. It is the safetensors format's own bound on a header.
 const maxHeader = 100_000_000
 
 // asStored settles what the weights in dir say and config.json does not: how the names of tensors begin, whether
@@ -39,7 +39,8 @@ func (c *Config) asStored(dir string) error {
 	return nil
 }
 
-// storedTurned says whether expert matrices are stored transposed, compared with the family's places.
+// storedTurned reports whether the directory stores expert matrices transposed, compared with the family's places. A
+// tensor's shape tells. names has the directory's tensors.
 func (c *Config) storedTurned(dir string, names map[string]json.RawMessage) bool {
 	for b := range c.NumLayers {
 		if !c.HasExperts(b) {
@@ -51,7 +52,8 @@ func (c *Config) storedTurned(dir string, names map[string]json.RawMessage) bool
 			if !how.transposed {
 				rows, cols = cols, rows
 			}
-			// A square matrix decides nothing; the other of the two matrices is then not square.
+			// A square matrix looks the same both ways. Then the other of the two expert matrices is not square and
+			// decides.
 			at := storedShape(dir, names, blockNames{c, b}.prefix()+how.tensor)
 			if rows != cols && len(at) == 3 && at[1] == rows && at[2] == cols {
 				return true
@@ -81,9 +83,10 @@ func storedShape(dir string, names map[string]json.RawMessage, tensor string) []
 	return t.Shape
 }
 
-// findPrefix finds the prefix of a directory's tensor names by the embedding's name. The prefix is the class's own or,
-// in a saved base class, the class's prefix without its first words. If names lacks the embedding, the first of the
-// class's prefixes that occurs in names counts, or else the first of all: the loader reports the missing tensor.
+// findPrefix finds the prefix of a directory's tensor names, by the name of the embedding among names. It is one of the
+// class's prefixes. A saved base class lacks a prefix's first words. If names has no embedding, the result is the first
+// of the class's prefixes that begins any name. If none does, it is the first of all, and the loader reports the
+// missing tensor.
 func (c *Config) findPrefix(names map[string]json.RawMessage) prefix {
 	all := c.family.prefixes
 	if len(all) == 0 {
@@ -113,8 +116,8 @@ func (c *Config) findPrefix(names map[string]json.RawMessage) prefix {
 	return all[0]
 }
 
-// headBeside returns the prefix of the head in a base class's directory: the class's own or, if only that is there,
-// "lm_head.".
+// headBeside returns the prefix of the head in the directory of a base class. It is own, the class's prefix, unless the
+// directory has the head only as "lm_head.".
 func (c *Config) headBeside(names map[string]json.RawMessage, own string) string {
 	if names[own+"weight"] == nil && names[usualPrefix.head+"weight"] != nil {
 		return usualPrefix.head
@@ -122,13 +125,14 @@ func (c *Config) headBeside(names map[string]json.RawMessage, own string) string
 	return own
 }
 
-// maxNames and maxIndexed bound the tensor names read from a file and from an index. Package checkpoint refuses more.
+// maxNames is the largest number of tensor names that is read from one file, and maxIndexed from an index. Package
+// checkpoint refuses more.
 const (
 	maxNames   = 1 << 18
 	maxIndexed = 1 << 19
 )
 
-// errManyNames is the error of more names than the bound.
+// errManyNames reports that an object has more names than the bound.
 var errManyNames = errors.New("too many names")
 
 // weightNames returns the tensor names in a model directory. It reads the header of model.safetensors or, without that
@@ -164,7 +168,7 @@ func weightNames(dir string) (map[string]json.RawMessage, error) {
 	return names, nil
 }
 
-// membersOf returns the members of a JSON object; none if there are more than most.
+// membersOf returns the members of a JSON object by name. If there are more than most, it returns none, and no error.
 func membersOf(text []byte, most int) (map[string]json.RawMessage, error) {
 	names := map[string]json.RawMessage{}
 	err := files.Members(text, func(name string, val []byte) error {

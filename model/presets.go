@@ -5,8 +5,8 @@ import (
 	"maps"
 )
 
-// shape returns a preset's sizes; the arguments are hidden_size, intermediate_size, num_hidden_layers,
-// num_attention_heads, num_key_value_heads, head_dim and vocab_size.
+// shape returns a preset. After the model type, the arguments are hidden_size, intermediate_size, num_hidden_layers,
+// num_attention_heads, num_key_value_heads, head_dim, vocab_size and further keys.
 func shape(modelType string, h, ffn, layers, heads, kv, d, vocab int, rest map[string]any) map[string]any {
 	m := map[string]any{
 		"model_type": modelType, "hidden_size": h, "intermediate_size": ffn, "num_hidden_layers": layers,
@@ -16,7 +16,8 @@ func shape(modelType string, h, ffn, layers, heads, kv, d, vocab int, rest map[s
 	return m
 }
 
-// bytesVocab returns the keys of a byte-level vocabulary, in which id 0 ends a text.
+// bytesVocab returns the keys of a preset whose tokens are bytes; token id 0 ends a text. positions is
+// max_position_embeddings.
 func bytesVocab(positions int) map[string]any {
 	return map[string]any{"max_position_embeddings": positions, "rms_norm_eps": 1e-5, "eos_token_id": 0}
 }
@@ -53,8 +54,8 @@ func qwen35(heads int, tied bool) map[string]any {
 		"eos_token_id": 248044, "tie_word_embeddings": tied, "linear_num_value_heads": heads}
 }
 
-// gemma3 returns the keys that the text models of Gemma 3 share. From 4b on, positions are scaled by a factor of
-// eight.
+// gemma3 returns the keys that the text models of Gemma 3 share. scalar is query_pre_attn_scalar. stretched says that
+// positions are divided by eight for RoPE, as in the models from 4b on.
 func gemma3(positions, window int, scalar float64, stretched bool) map[string]any {
 	m := map[string]any{"max_position_embeddings": positions, "sliding_window": window, "query_pre_attn_scalar": scalar,
 		"bos_token_id": 2, "eos_token_id": 1, "pad_token_id": 0}
@@ -64,14 +65,14 @@ func gemma3(positions, window int, scalar float64, stretched bool) map[string]an
 	return m
 }
 
-// moe returns the keys that the Qwen3-MoE models share.
+// moe returns the keys that the Qwen3-MoE models share; expert is the width of an expert.
 func moe(expert int) map[string]any {
 	m := qwen3(false)
 	maps.Copy(m, map[string]any{"num_experts": 128, "num_experts_per_tok": 8, "moe_intermediate_size": expert, "norm_topk_prob": true})
 	return m
 }
 
-// oss returns the keys that the gpt-oss models share.
+// oss returns the keys that the gpt-oss models share; experts is the number of experts in a block.
 func oss(experts int) map[string]any {
 	return map[string]any{"max_position_embeddings": 131072, "rms_norm_eps": 1e-5, "attention_bias": true, "sliding_window": 128,
 		"num_local_experts": experts, "num_experts_per_tok": 4, "router_aux_loss_coef": 0.9, "rope_theta": 150000.0, "eos_token_id": 200002,
@@ -79,7 +80,7 @@ func oss(experts int) map[string]any {
 			"truncate": false, "original_max_position_embeddings": 4096}}
 }
 
-// olmo returns the keys that the 7B OLMo models share.
+// olmo returns the keys that the 7B OLMo models share, together with rest, a model's own keys.
 func olmo(positions int, rest map[string]any) map[string]any {
 	m := map[string]any{"max_position_embeddings": positions, "rms_norm_eps": 1e-6, "rope_theta": 500000.0, "eos_token_id": 100257, "pad_token_id": 100277}
 	maps.Copy(m, rest)
@@ -97,7 +98,8 @@ func granite31(attention, logits, theta float64) map[string]any {
 		"residual_multiplier":  0.22, "attention_multiplier": attention, "logits_scaling": logits, "bos_token_id": 0, "eos_token_id": 0, "pad_token_id": 0}
 }
 
-// gpt2Of returns a GPT-2 model with the given width, layers and heads; all else follows from the width.
+// gpt2Of returns a GPT-2 preset with the given hidden size, layers and heads. The MLP's width follows from the hidden
+// size.
 func gpt2Of(h, layers, heads int) map[string]any {
 	return map[string]any{"model_type": "gpt2", "n_embd": h, "n_layer": layers, "n_head": heads, "vocab_size": 50257, "n_positions": 1024,
 		"layer_norm_epsilon": 1e-5, "bos_token_id": 50256, "eos_token_id": 50256}
@@ -159,7 +161,7 @@ var presets = map[string]map[string]any{
 	"qwen3-30b-a3b":   shape("qwen3_moe", 2048, 6144, 48, 32, 4, 128, 151936, moe(768)),
 	"qwen3-235b-a22b": shape("qwen3_moe", 4096, 12288, 94, 64, 4, 128, 151936, moe(1536)),
 
-	// Sizes are those of the published models. Transformers' defaults have those of 9b, 35b-a3b and MiniMax-M2.
+	// These presets have the published models' sizes. For 9b, 35b-a3b and MiniMax-M2 they equal Transformers' defaults.
 	"qwen3.5-4b":      shape("qwen3_5_text", 2560, 9216, 32, 16, 4, 256, 248320, qwen35(32, true)),
 	"qwen3.5-9b":      shape("qwen3_5_text", 4096, 12288, 32, 16, 4, 256, 248320, qwen35(32, false)),
 	"qwen3.5-27b":     shape("qwen3_5_text", 5120, 17408, 64, 24, 4, 256, 248320, qwen35(48, false)),

@@ -18,7 +18,8 @@ const quantizedKey = "quantization_config"
 // dtypes of the tensors say the rest: which modules are excluded, and whether a scale covers a block, a row or a tensor.
 type Quantized struct {
 	Method string // quant_method: "fp8", "compressed-tensors" or "mxfp4"
-	// BlockRows and BlockCols are the sizes of a block of fp8; 0: no blocks. 128 and 128 are the default.
+	// BlockRows and BlockCols are the sizes of a block of fp8; 0: no blocks. If config.json does not give them, they
+	// are 128.
 	BlockRows, BlockCols int
 	PowersOfTwo          bool // scales of fp8 are powers of two (scale_fmt: ue8m0)
 	StaticActivations    bool // scales of activations are stored too (activation_scheme: static)
@@ -50,8 +51,8 @@ func ReadQuantized(dir string) (*Quantized, error) {
 	return q, f.err
 }
 
-// quantized reads quantization_config in f; nil: there is none. It refuses formats that are not read. MXFP4 is accepted if
-// mxfp4 is set.
+// quantized reads quantization_config in f; nil: there is none. Formats that mt does not read are an error. mxfp4 says
+// whether the family accepts MXFP4.
 func (f *fields) quantized(mxfp4 bool) *Quantized {
 	if !f.has(quantizedKey) {
 		return nil
@@ -134,7 +135,7 @@ func (q *Quantized) fp8(o *fields) {
 	}
 }
 
-// block reads the sizes of a block.
+// block reads the number of rows and columns of a block of weights that share a scale, from the list at key.
 func (q *Quantized) block(o *fields, key string) {
 	size := o.ints(key, maxFFN)
 	if len(size) != 2 || size[0] == 0 || size[1] == 0 {
@@ -184,14 +185,15 @@ func (q *Quantized) compressed(o *fields) {
 	o.passUp(groups)
 }
 
-// passUp takes over the error of a mapping in f.
+// passUp keeps the error of in, a mapping inside f, as the error of f, unless f has one.
 func (f *fields) passUp(in *fields) {
 	if f.err == nil {
 		f.err = in.err
 	}
 }
 
-// withoutQuantized returns s without quantization_config, at the top and in the mapping nested; "": no mapping.
+// withoutQuantized returns s without quantization_config, both at the top and in the mapping named nested; nested "":
+// there is no such mapping.
 func (s source) withoutQuantized(nested string) source {
 	s = s.without(quantizedKey)
 	if nested == "" {

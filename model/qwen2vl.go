@@ -29,8 +29,8 @@ func init() {
 	register(two)
 }
 
-// sections checks mrope_section: the numbers of a head's pairs that rotate by a token's time, image row and image
-// column. Source: arXiv:2409.12191.
+// sections checks mrope_section. It lists how many pairs of a head rotate by a token's time, by its image row and by
+// its image column. Source: arXiv:2409.12191.
 func (c *Config) sections(f *fields) {
 	for _, key := range []string{"rope_scaling", "rope_parameters"} {
 		o := f.object(key)

@@ -6,9 +6,10 @@ import (
 	"slices"
 )
 
-// Qwen3.5 has the blocks of Qwen3-Next. The recurrence's projections are tensors of their own, and the MLP is dense or has
-// experts with a shared one. Each class exists alone and beside a vision tower; the directory's tensors mtp.* are saved as they
-// were. Sources: transformers.Qwen3_5TextConfig, Qwen3_5MoeTextConfig.
+// Qwen3.5 has the blocks of Qwen3-Next, but each projection of the recurrence is a separate tensor. The MLP is dense or
+// has experts, one of them shared. Each class exists as a language model alone and beside a vision tower. Multi-token
+// prediction (tensors mtp.*) is not trained and is saved unchanged. Sources: transformers.Qwen3_5TextConfig,
+// Qwen3_5MoeTextConfig.
 func init() {
 	dense := family{
 		arch: "Qwen3_5ForCausalLM", modelType: "qwen3_5_text",

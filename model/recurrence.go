@@ -7,7 +7,7 @@ type Recurrence interface {
 	// state. Neither includes matrix products.
 	ConvFLOPs() int64
 	StateFLOPs() int64
-	// params returns the parameters of a block's first half after its norm.
+	// params returns the parameters of the first half of block n, except the norm at its start.
 	params(n blockNames) []Param
 	// tensorNames returns the usual names of the tensors of role r; nil: the recurrence has no such role.
 	tensorNames(r Role) []string
@@ -56,15 +56,15 @@ func (c *Config) RecurrentBlocks() (n int) {
 	return n
 }
 
-// convTaps returns the taps of a convolution of the given channels.
+// convTaps returns the parameter with the weights of a convolution: count taps for each channel.
 func (n blockNames) convTaps(channels, count int) Param {
 	taps := matrix(RoleRecurTaps, count, n.stored(RoleRecurTaps, channels))
 	taps.Dims, taps.F32 = 3, true
 	return taps
 }
 
-// recurrentBlocks sets which blocks are recurrent: those whose type is kind. The other types must be full_attention.
-// Without types by decides.
+// recurrentBlocks sets which blocks are recurrent: those whose entry in types equals kind. All other entries must be
+// full_attention. If types is nil, by says which blocks are recurrent.
 func (c *Config) recurrentBlocks(f *fields, types []string, kind string, by func(block int) bool) {
 	if f.err != nil {
 		return
@@ -85,7 +85,8 @@ func (c *Config) recurrentBlocks(f *fields, types []string, kind string, by func
 	}
 }
 
-// recurrentTypes returns the value of layer_types, given the names of recurrent blocks and of the others.
+// recurrentTypes returns the value of layer_types; recurrent and other are the names for blocks with and without a
+// recurrence.
 func (c *Config) recurrentTypes(recurrent, other string) []string {
 	types := make([]string, c.NumLayers)
 	for b := range types {

@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// The functions of this file turn features this program does not have into
-// errors, lest a model be trained as something else.
+// The functions of this file report features that mt lacks as errors. Otherwise a model would silently be trained as a
+// different one.
 
 // dropouts are the keys that ask for dropout in some architecture.
 var dropouts = []string{"attention_dropout", "attn_pdrop", "resid_pdrop", "embd_pdrop", "hidden_dropout", "residual_dropout", "embedding_dropout"}
 
-// dropout refuses dropout. In a family whose published files ask for dropout, it records the request in c.Dropout
-// instead.
+// dropout sets an error if the config asks for dropout, which mt lacks. In a family whose published files ask for
+// dropout, it only records the request in c.Dropout.
 func (c *Config) dropout(f *fields) {
 	var asked []string
 	for _, key := range dropouts {
@@ -38,7 +38,8 @@ func (f *fields) noNoise(key string) {
 	}
 }
 
-// noBalance refuses a load-balancing loss in an architecture that has none.
+// noBalance refuses output_router_logits, which asks for a load-balancing loss, in an architecture that has no such
+// loss.
 func (c *Config) noBalance(f *fields) {
 	if f.bool("output_router_logits", false) {
 		f.fail("output_router_logits", "true: %s has no loss of its router", c.Arch)
@@ -67,7 +68,7 @@ var neutral = map[string]any{
 	"shared_expert_intermediate_size": 0.0,
 }
 
-// refuseOthers refuses keys of neutral that the family does not read, unless they change nothing.
+// refuseOthers refuses keys of neutral that the family does not read, unless they have their neutral value.
 func (a *family) refuseOthers(f *fields) {
 	for _, key := range slices.Sorted(maps.Keys(neutral)) {
 		if !slices.Contains(a.keys, key) && !isNeutral(f.vals[key], neutral[key]) {

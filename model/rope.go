@@ -33,11 +33,12 @@ type Rope struct {
 
 var ropeTypes = []string{"default", "linear", "dynamic", "yarn", "longrope", "llama3", proportional}
 
-// proportional is the type whose frequencies are those of a rotation of whole heads. It rotates only the first Partial
-// of the pairs; the frequency of the others is 0.
+// proportional is the rope type of Gemma 4. The frequencies are those of a rotation of the whole head, but only the
+// first Partial of the pairs are rotated; the other pairs have frequency 0.
 const proportional = "proportional"
 
-// ntkAlpha is what Hunyuan's class makes of the type dynamic with an alpha: another base, whatever the document's length.
+// ntkAlpha is the type that Hunyuan's class makes of the type dynamic with an alpha. Its base is another (see
+// Rope.Alpha) and does not depend on the document's length.
 const ntkAlpha = "ntk_alpha"
 
 var ropeKeys = []string{"rope_type", "type", "rope_theta", "factor", "alpha", "low_freq_factor", "high_freq_factor",
@@ -50,8 +51,9 @@ const (
 	maxFactor          = 1e6
 )
 
-// ropes reads rope_theta with rope_scaling (Transformers 4), or rope_parameters (5): one mapping, or one per type of
-// layer. If both are there, they must agree; an empty rope_scaling is ignored.
+// ropes reads the rotary embeddings: rope_theta with rope_scaling (Transformers 4), or rope_parameters (Transformers
+// 5), which is one mapping, or one for each type of layer. If both spellings are there, they must agree; an empty
+// rope_scaling is ignored.
 func (c *Config) ropes(f *fields) {
 	v4, v5 := f.object("rope_scaling"), f.object("rope_parameters")
 	if v4 != nil && v5 != nil && len(v4.vals) == 0 {
@@ -95,7 +97,7 @@ func (c *Config) ropes4(f, scaling *fields, theta float64) (full, local Rope) {
 	return full, Rope{Type: "default", Theta: f.float("rope_local_base_freq", c.family.localTheta, minTheta, maxTheta)}
 }
 
-// ropes5 is ropes4 for the spelling of Transformers 5, o.
+// ropes5 does the work of ropes4 for the spelling of Transformers 5; o is the mapping rope_parameters.
 func (c *Config) ropes5(f, o *fields, theta float64) (full, local Rope) {
 	nested := o.has(fullAttention) || o.has(slidingAttention)
 	if !nested && c.family.localTheta > 0 {
@@ -173,7 +175,7 @@ func (c *Config) oneRope(f, o *fields, theta float64, nested bool) Rope {
 	return r
 }
 
-// require refuses a mapping that lacks a key that rope type t needs.
+// require sets an error if the mapping lacks one of keys, which rope type t needs.
 func (f *fields) require(t string, keys ...string) {
 	for _, k := range keys {
 		if !f.has(k) {
@@ -182,7 +184,7 @@ func (f *fields) require(t string, keys ...string) {
 	}
 }
 
-// share returns p as Rope.Partial has it.
+// share returns p, the share of rotated elements, as Rope.Partial has it: 0 stands for all.
 func share(p float64) float64 {
 	if p == 1 {
 		return 0
@@ -190,7 +192,8 @@ func share(p float64) float64 {
 	return p
 }
 
-// partial reads partial_rotary_factor from the mapping, or else from the config.
+// partial reads partial_rotary_factor into r.Partial: from the rope mapping o or, if it has none, from the top of the
+// config, f.
 func (c *Config) partial(f, o *fields, r *Rope) {
 	p := o.float("partial_rotary_factor", f.float("partial_rotary_factor", 1, 0, 1), 0, 1)
 	if p != 1 && !c.family.partial {
@@ -225,8 +228,9 @@ func (c *Config) yarnFields(o *fields, r *Rope) {
 	}
 }
 
-// originalPositions returns original_max_position_embeddings. As in Transformers, the key at the top of the config
-// takes precedence over the mapping's. If both are missing it returns def; with def 0 that is an error.
+// originalPositions returns original_max_position_embeddings. f has the keys at the top of the config and o those of
+// the rope mapping. As in Transformers, the key in f takes precedence. If both are missing it returns def; with def 0
+// that is an error.
 func originalPositions(f, o *fields, def int) int {
 	const key = "original_max_position_embeddings"
 	if f.has(key) {
@@ -256,7 +260,7 @@ func (c *Config) longropeFields(o *fields, r *Rope) {
 	}
 }
 
-// rotary returns how many elements of a head r rotates.
+// rotary returns how many elements of a head the rotary embedding r rotates.
 func (c *Config) rotary(r Rope) int {
 	dim := cmp.Or(r.Dim, c.turning())
 	if r.Partial == 0 || r.Type == proportional {
@@ -287,8 +291,8 @@ func (c *Config) RopeOf(block int) int {
 // Rotary returns how many elements of a head Ropes()[rope] rotates. They begin at RopeAt.
 func (c *Config) Rotary(rope int) int { return c.rotary(c.Ropes()[rope]) }
 
-// ropeBounds returns, in rising order, the lengths beyond which a document has other frequencies: longrope's original
-// length and dynamic's max_position_embeddings.
+// ropeBounds returns, in rising order, the document lengths in tokens beyond which the frequencies change: longrope's
+// original length and, for dynamic, max_position_embeddings.
 func (c *Config) ropeBounds() []int {
 	var out []int
 	for _, r := range c.Ropes() {
@@ -373,7 +377,8 @@ func (r Rope) parameters() map[string]any {
 	return m
 }
 
-// json returns the mapping of r without its base, which Transformers 4 keeps outside of the mapping.
+// json returns the mapping that describes r in config.json, without the base rope_theta, which Transformers 4 keeps
+// outside of the mapping.
 func (r Rope) json() map[string]any {
 	m := map[string]any{"rope_type": r.Type}
 	for key, x := range map[string]float64{"factor": r.Factor, "low_freq_factor": r.LowFreqFactor, "high_freq_factor": r.HighFreqFactor,
@@ -439,7 +444,8 @@ func (c *Config) RopeTables(maxPos int) (cos, sin []float32) {
 	return cos, append(sin, make([]float32, len(cos)-len(sin))...)
 }
 
-// ropeSections returns, for each section of a table, the length of its longest document.
+// ropeSections returns one length for each section of a table. Documents up to this length, and longer than the
+// previous section's, use the section.
 func (c *Config) ropeSections(maxPos int) []int {
 	var out []int
 	for _, b := range c.ropeBounds() {
@@ -497,7 +503,7 @@ func (c *Config) frequencies(r Rope, length int) []float32 {
 	return out
 }
 
-// attentionFactor returns the factor on cos and sin for documents of length tokens.
+// attentionFactor returns the factor on cos and sin for documents of length tokens; 1 if the type has none.
 func (c *Config) attentionFactor(r Rope, length int) float64 {
 	switch {
 	case r.ShortMScale != 0 && length <= r.OriginalMaxPositions:
@@ -518,7 +524,8 @@ func (c *Config) attentionFactor(r Rope, length int) float64 {
 	return 1
 }
 
-// yarnScale returns the temperature of arXiv:2309.00071.
+// yarnScale returns yarn's attention temperature, 0.1·mscale·ln(factor) + 1; 1 if factor is at most 1. Source:
+// arXiv:2309.00071.
 func yarnScale(factor, mscale float64) float64 {
 	if factor <= 1 {
 		return 1
@@ -526,15 +533,15 @@ func yarnScale(factor, mscale float64) float64 {
 	return 0.1*mscale*math.Log(factor) + 1
 }
 
-// ramp is where yarn changes from unchanged frequencies to frequencies divided by the factor: between indices low and
-// high. Source: arXiv:2309.00071.
+// ramp is the range of frequency indices in which yarn changes over. Below low frequencies are unchanged, above high
+// they are divided by the factor. Source: arXiv:2309.00071.
 type ramp struct{ low, high float64 }
 
 func (r Rope) yarnRamp(dim int) ramp {
 	if r.Type != "yarn" {
 		return ramp{}
 	}
-	// at returns the index whose element makes that many turns within the original length.
+	// at returns the index of the frequency that makes the given number of turns within the original length.
 	at := func(turns float64) float64 {
 		return float64(dim) * math.Log(float64(r.OriginalMaxPositions)/(turns*2*math.Pi)) / (2 * math.Log(r.Theta))
 	}
@@ -549,7 +556,8 @@ func (r Rope) yarnRamp(dim int) ramp {
 	return ramp{low, high}
 }
 
-// mix returns frequency i, whose period is p.
+// mix returns yarn's frequency number i: a weighted mean of 1/p, the frequency without scaling, and 1/(Factor·p). The
+// ramp gives the weight.
 func (a ramp) mix(r Rope, i int, p float32) float32 {
 	t := (float32(i) - float32(a.low)) / float32(a.high-a.low)
 	keep := 1 - min(max(t, 0), 1)
@@ -557,8 +565,9 @@ func (a ramp) mix(r Rope, i int, p float32) float32 {
 	return float32(stretched*float32(1-keep)) + float32(1/p*keep)
 }
 
-// llama3 scales one inverse frequency, as _compute_llama3_parameters of transformers.modeling_rope_utils. PyTorch
-// divides a number by a tensor as the number times the tensor's reciprocal.
+// llama3 scales one inverse frequency, with the roundings of _compute_llama3_parameters in
+// transformers.modeling_rope_utils. PyTorch divides a number by a tensor by multiplying with the tensor's reciprocal,
+// so this code does too.
 func (r Rope) llama3(f float32) float32 {
 	old := float64(r.OriginalMaxPositions)
 	wavelen := float32(1/f) * float32(2*math.Pi)

@@ -11,8 +11,8 @@ func init() {
 	})
 }
 
-// smolLM3 sets Llama with blocks without a rotary embedding. Source: transformers.SmolLM3Config; arXiv:2501.18795 for
-// the idea.
+// smolLM3 sets how SmolLM3 differs from Llama: some blocks have no rotary embedding. Source:
+// transformers.SmolLM3Config; arXiv:2501.18795 for the idea.
 func (c *Config) smolLM3(f *fields) {
 	c.biases(f)
 	c.MLPBias = f.bool("mlp_bias", false)

@@ -7,7 +7,8 @@ import (
 )
 
 // Layers returns the parameter table: the embedding, learned positions if there are any, the decoder blocks and the
-// head. A block with experts is two layers, Attention and MoE; a block of one half is one.
+// head. A block with experts is two layers, Attention and MoE. A block that has only one of these halves (Config.Alone)
+// is one layer.
 func (c *Config) Layers() []Layer {
 	var out []Layer
 	add := func(l Layer) {
@@ -72,7 +73,7 @@ func (c *Config) EmbedParam() Param {
 	return p[0]
 }
 
-// outer returns the tensor names of role r, which belongs to no block.
+// outer returns the full tensor names of role r, for a role outside the blocks such as the embedding.
 func (c *Config) outer(r Role) (names []string) {
 	for _, s := range c.tensorNames(r) {
 		names = append(names, c.names().model+s)
@@ -80,13 +81,13 @@ func (c *Config) outer(r Role) (names []string) {
 	return names
 }
 
-// blockNames makes the parameters of one decoder block.
+// blockNames builds the parameters of one decoder block from the family's tensor names.
 type blockNames struct {
 	c     *Config
 	block int
 }
 
-// prefix returns the start of the block's tensor names.
+// prefix returns the beginning that all tensor names of the block share, such as "model.layers.0.".
 func (n blockNames) prefix() string {
 	blocks := "layers."
 	if f := n.c.family; f != nil && f.blocks != "" {
@@ -95,13 +96,13 @@ func (n blockNames) prefix() string {
 	return fmt.Sprintf("%s%s%d.", n.c.names().model, blocks, n.block)
 }
 
-// stored returns the tensors of role r with the given numbers of rows. If the family has one name for all of them,
-// there is only one tensor.
+// stored returns the tensors of role r; rows has the number of rows of each, in order. If the family has one name for
+// all of them, the result is one tensor with all rows.
 func (n blockNames) stored(r Role, rows ...int) []Stored {
 	return n.place(r, 0, stack(n.named(r), rows...))
 }
 
-// ofExpert returns the tensors of role r of expert e.
+// ofExpert returns the tensors of role r for expert e; rows has the number of rows of each.
 func (n blockNames) ofExpert(e int, r Role, rows ...int) []Stored {
 	names := n.named(r)
 	for i := range names {
@@ -110,7 +111,7 @@ func (n blockNames) ofExpert(e int, r Role, rows ...int) []Stored {
 	return n.place(r, e, stack(names, rows...))
 }
 
-// named returns the block's tensor names of role r.
+// named returns the full names of the block's tensors of role r.
 func (n blockNames) named(r Role) (names []string) {
 	for _, s := range n.c.tensorNames(r) {
 		names = append(names, n.prefix()+s)
@@ -118,7 +119,7 @@ func (n blockNames) named(r Role) (names []string) {
 	return names
 }
 
-// attention returns the block's first half: attention or a recurrence.
+// attention returns the parameters of the block's first half: attention or a recurrence, with the norm before it.
 func (n blockNames) attention() []Param {
 	c := n.c
 	heads := c.Heads(n.block)
@@ -161,7 +162,8 @@ func (n blockNames) attention() []Param {
 	return p
 }
 
-// norm returns a norm of the hidden state, with its bias if norms have one.
+// norm returns the parameters of a norm of the hidden state: its weight and, if the model's norms have one, its bias.
+// weight and bias are their roles.
 func (n blockNames) norm(weight, bias Role) []Param {
 	p := []Param{vector(weight, n.stored(weight, n.c.HiddenSize))}
 	if n.c.NormBias {
@@ -170,7 +172,7 @@ func (n blockNames) norm(weight, bias Role) []Param {
 	return p
 }
 
-// mlp returns the second half of a dense block.
+// mlp returns the parameters of a dense block's second half: the MLP, with the norm before it.
 func (n blockNames) mlp() []Param {
 	c := n.c
 	h, f := c.HiddenSize, c.IntermediateSize
@@ -199,7 +201,7 @@ func (n blockNames) mlp() []Param {
 	return append(p, n.layerScalar()...)
 }
 
-// layerScalar returns the factor on the block's output, if blocks have one.
+// layerScalar returns the parameter that multiplies the block's output; nil: blocks have none.
 func (n blockNames) layerScalar() []Param {
 	if !n.c.LayerScalar {
 		return nil
@@ -209,7 +211,8 @@ func (n blockNames) layerScalar() []Param {
 	return []Param{p}
 }
 
-// router returns part 0 of a MoE layer.
+// router returns the parameters of part 0 of a MoE layer: the router, the norm before it and a dense MLP beside the
+// experts, if there is one.
 func (n blockNames) router() []Param {
 	h, experts := n.c.HiddenSize, n.c.NumExperts
 	stored := n.stored(RoleRouter, experts)
@@ -262,7 +265,8 @@ func (n blockNames) expert(e int) []Param {
 	return p
 }
 
-// stack stacks tensors of the given rows on top of each other. A single name stands for one tensor with all rows.
+// stack makes one Stored for each name, with the given numbers of rows one below the other. A single name stands for
+// one tensor with all rows.
 func stack(names []string, rows ...int) []Stored {
 	if len(names) == 1 {
 		sum := 0
@@ -291,7 +295,7 @@ func vector(r Role, ps []Stored) Param {
 	return p
 }
 
-// counts are the numbers of parameters of a layer or of a part of one: all, and those in matrix products.
+// counts are numbers of parameters: of all, and of those that take part in matrix products.
 type counts struct{ all, matrix int64 }
 
 func count(ps []Param) counts {
@@ -335,8 +339,8 @@ func (c *Config) MatrixParams() int64 {
 	return sum
 }
 
-// firstHalves counts the first halves of all blocks. Attention halves with the same heads are alike, and so are all
-// gated delta nets.
+// firstHalves counts the parameters in the first halves of all blocks. Blocks whose attention has the same heads have
+// equal counts, and so do all blocks with a recurrence, so one block of each kind is counted.
 func (c *Config) firstHalves() (sum counts) {
 	type half struct {
 		recurrent bool
@@ -358,7 +362,7 @@ func (c *Config) firstHalves() (sum counts) {
 	return sum
 }
 
-// sharedExpert counts the parameters of the shared expert.
+// sharedExpert counts the parameters of the block's shared expert; zero: there is none.
 func (n blockNames) sharedExpert() counts {
 	if n.c.SharedSize == 0 {
 		return counts{}
@@ -375,8 +379,8 @@ func (c *Config) AttendedPairs(length int) (n int64) {
 }
 
 // BlockPairs returns how many (query, key) pairs a document of length tokens has in one block. Without a window and
-// chunks these are n(n+1)/2; a gated delta net has none. A pair of heads of GlobalHeadDim elements counts
-// GlobalHeadDim/HeadDim times, because it takes that many times the FLOPs.
+// chunks these are n(n+1)/2; a gated delta net has none. In blocks whose heads have GlobalHeadDim elements a pair
+// counts GlobalHeadDim/HeadDim times, because it takes that many times the FLOPs.
 func (c *Config) BlockPairs(block, length int) int64 {
 	if c.IsRecurrent(block) || !c.Mixes(block) {
 		return 0

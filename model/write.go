@@ -19,8 +19,8 @@ func (f float) MarshalJSON() ([]byte, error) {
 	return []byte(s), nil
 }
 
-// Resized returns c with a vocabulary of n tokens; the special token ids stay. In a text that was read, vocab_size
-// changes beside the language model's keys.
+// Resized returns c with a vocabulary of n tokens; the special token ids stay. If c was read from a config.json,
+// vocab_size changes in the kept text too: in the mapping with the language model's keys.
 func (c *Config) Resized(n int) *Config {
 	out := *c
 	out.VocabSize = n
@@ -43,7 +43,7 @@ func (c *Config) Resized(n int) *Config {
 	return &out
 }
 
-// vocabKey is the key of the number of tokens.
+// vocabKey is the key of the vocabulary size.
 const vocabKey = "vocab_size"
 
 // JSON returns the config.json for weights saved in the given dtype ("bfloat16", "float32"). A text that was read
@@ -97,8 +97,9 @@ func (c *Config) JSON(dtype string) []byte {
 	return append(out, '\n')
 }
 
-// JSONAsRead returns the config.json to put beside weights saved in the format that they were read in: the text that was
-// read. A changed vocabulary size is in it. For an inline config it is JSON of bfloat16.
+// JSONAsRead returns the config.json to put beside weights saved in the format that they were read in: the text that
+// was read. A vocabulary size changed by Resized is in this text. For an inline config the result is that of
+// JSON("bfloat16").
 func (c *Config) JSONAsRead() []byte {
 	if c.source.raw != nil {
 		return c.source.raw
@@ -106,7 +107,7 @@ func (c *Config) JSONAsRead() []byte {
 	return c.JSON("bfloat16")
 }
 
-// tokenIDs returns null, one id, or a list, as in config.json.
+// tokenIDs returns ids in the form that config.json has: null for none, a number for one id, otherwise a list.
 func tokenIDs(ids []int) any {
 	switch len(ids) {
 	case 0:
@@ -117,7 +118,7 @@ func tokenIDs(ids []int) any {
 	return ids
 }
 
-// optional returns nil for 0; optionalFloat does the same.
+// optional returns nil for 0, which JSON writes as null, and otherwise n; optionalFloat does the same.
 func optional(n int) any {
 	if n == 0 {
 		return nil

@@ -7,9 +7,9 @@ import (
 	"mt/layers/schedule"
 )
 
-// Idle returns the average fraction of a step in which lanes wait for data from other lanes. It simulates the programs
-// of a step. The only times in the simulation are computation times, by each layer's weight (Run.weights). It returns 0
-// for one lane.
+// Idle returns the average fraction of a step in which lanes wait for data from other lanes; 0 for one lane. It
+// simulates the programs of a step. Only computation takes time in this simulation, in proportion to each layer's
+// weight (Run.weights).
 func (r *Run) Idle() float64 {
 	if r.Lane == nil || r.EvalOnly {
 		return 0
@@ -37,9 +37,9 @@ type visitKey struct {
 	stage schedule.Stage
 }
 
-// visitCosts returns the simulated time of one launch for each visitKey. A third of a layer's weight is forward, two
-// thirds are backward. Each is divided equally among the layer's launches; in a layer with experts, among the launches
-// of its experts.
+// visitCosts returns the simulated time of one launch for each visitKey; n is the number of micro-batches. A third of a
+// layer's weight is the forward, two thirds are the backward. Each part is divided equally among the layer's launches;
+// in a layer with experts, among the launches of its experts.
 func (r *Run) visitCosts(s schedule.Spec, n int) map[visitKey]float64 {
 	costs := map[visitKey]float64{}
 	for l, layer := range s.Layers {
@@ -69,7 +69,7 @@ func (r *Run) visitCosts(s schedule.Spec, n int) map[visitKey]float64 {
 	return costs
 }
 
-// play simulates the programs of all lanes on a clock.
+// play simulates the programs of all lanes, each with a clock of its own.
 type play struct {
 	programs []*schedule.Program
 	costs    map[visitKey]float64
@@ -97,7 +97,8 @@ func (p *play) run() (busy, end float64) {
 	return busy, end
 }
 
-// launch simulates the next launch of a lane. It returns false if the arrival time of an input is not known yet.
+// launch simulates the next launch of a lane and returns its time. ok is false if an input comes from another lane that
+// has not computed it yet in the simulation.
 func (p *play) launch(lane int) (took float64, ok bool) {
 	program := p.programs[lane]
 	l := program.Launches[p.next[lane]]

@@ -67,7 +67,7 @@ func (w Writes) AtMost() int64 {
 	return sum(w.Log, max(most, sum(now, w.Model, w.Average)))
 }
 
-// times and sum saturate at math.MaxInt64.
+// times returns n·bytes, and sum the sum of its arguments; a result beyond math.MaxInt64 becomes math.MaxInt64.
 func times(n int, bytes int64) int64 {
 	high, low := bits.Mul64(uint64(n), uint64(bytes))
 	if high > 0 || low > math.MaxInt64 {

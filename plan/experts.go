@@ -7,9 +7,9 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
-// maxIdle is compared with the expected number of experts of a layer that no token of a step chooses. With more such
-// experts, each expert is fetched on demand, after the routing is known. Otherwise all experts are fetched ahead of the
-// routing.
+// maxIdle is a limit for the expected number of idle experts: the experts of a layer that no token of a step chooses.
+// From this number on, each expert is fetched on demand, after the routing is known. Below it, all experts are fetched
+// ahead of the routing.
 const maxIdle = 0.5
 
 // resolveExperts sets the number of experts and when they are fetched. The choice depends on the planned tokens of a

@@ -10,8 +10,8 @@ import (
 // oneMemory reports whether host and device share one memory.
 func (q Request) oneMemory() bool { return q.OneMemory || q.Unified }
 
-// tooLargeForDevice reports whether r exceeds the device's memory. If host and device share one memory, it reports
-// whether r exceeds that memory.
+// tooLargeForDevice reports whether r needs more memory than the device has. If host and device share one memory, it
+// also reports a need beyond that memory.
 func (r *Run) tooLargeForDevice(q Request) bool {
 	if !r.tiered {
 		r.tier(q)
@@ -41,8 +41,9 @@ func (r *Run) fits(q Request) error {
 	return nil
 }
 
-// mostLacking returns the need and the budget of the device that lacks the most memory; budget 0: no limit. If devices
-// are alike, or layers have no lanes yet, it returns the largest need and DeviceMemory.
+// mostLacking returns the need and the budget, in bytes, of the device whose need exceeds its budget most; budget 0: no
+// limit. If all devices have the same budget, or layers have no lanes yet, it returns the largest need and
+// DeviceMemory.
 func (r *Run) mostLacking(q Request, t Table) (need, budget int64) {
 	if r.Lane == nil || len(q.LaneMemory) == 0 {
 		return t.Device, q.DeviceMemory
@@ -55,8 +56,8 @@ func (r *Run) mostLacking(q Request, t Table) (need, budget int64) {
 	return need, budget
 }
 
-// waysOut names the configuration keys that reduce the host memory of r if host is true, and otherwise those that
-// reduce its device memory.
+// waysOut returns text for an error: the configuration keys that reduce the run's host memory if host is true, and
+// otherwise those that reduce its device memory.
 func (r *Run) waysOut(q Request, host bool) string {
 	var ways []string
 	add := func(where bool, text string) {

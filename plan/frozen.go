@@ -24,7 +24,8 @@ func (r *Run) FrozenLayers() []bool {
 	return out
 }
 
-// dropFrozen removes the visits and uses of tiles that only serve gradients of frozen tensors.
+// dropFrozen changes the schedule of layers: it removes the visits, and the uses of tiles, that only serve gradients of
+// frozen tensors.
 func (r *Run) dropFrozen(layers []schedule.Layer) {
 	lowest := model.LowestTrained(r.Layouts)
 	for i := range layers {

@@ -4,8 +4,8 @@ import "mt/layers"
 
 // Gradient describes the location and content of a layer's gradient when the layer is updated.
 type Gradient struct {
-	// In is the layer whose slab has the gradient, from element From on. In is the layer itself, or the layer with
-	// which it shares its table.
+	// In is the layer whose slab has the gradient, beginning at element From. It is the layer itself or, with tied
+	// embeddings, the layer that shares the table.
 	In   int
 	From int64
 	// Row is the row length in elements if the layer's own gradient has only the table rows of the batch; 0: the
@@ -17,8 +17,8 @@ type Gradient struct {
 	Table int64
 }
 
-// OfRows reports whether layer l, with gradient g, is updated by rows. It is not if its rows are merged into another
-// layer's gradient of the whole table.
+// OfRows reports whether layer l, whose gradient g is, is updated row by row: only the table rows that the batch uses.
+// It is false if these rows are added to another layer's gradient of the whole table.
 func (g Gradient) OfRows(l int) bool { return g.Row > 0 && g.In == l }
 
 // Ranges returns the ranges of the layer's own slab whose squares count for the gradient norm. ids is the number of

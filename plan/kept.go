@@ -5,7 +5,7 @@ import (
 	"mt/model"
 )
 
-// kept caches properties of layers that are often needed. Equal layers share the entries.
+// kept caches properties of layers that are often needed. Equal neighbouring layers share their entries.
 type kept struct {
 	planes   [][]optim.Placed // by layer
 	bytes    []int64          // total size of the planes, by layer
@@ -13,7 +13,7 @@ type kept struct {
 	extents  []int64          // size of the state on disk, by layer; nil: not computed
 }
 
-// keep fills the cache with the planes beside the weights of each layer.
+// keep computes the cache r.kept: the planes that each layer has beside its weights, and its matrices.
 func (r *Run) keep() {
 	k := &kept{}
 	for i, l := range r.Layouts {
@@ -35,7 +35,7 @@ func (r *Run) keep() {
 	r.kept = k
 }
 
-// placed returns the planes beside the weights of layer l.
+// placed returns the planes of layer l (arrays of optimizer state and others beside the weights), each with its place.
 func (r *Run) placed(l int) []optim.Placed {
 	if r.kept == nil {
 		r.keep()
@@ -54,7 +54,7 @@ func (r *Run) Matrices(l int) []optim.Matrix {
 	return r.kept.matrices[l]
 }
 
-// planeBytes returns the size of the planes beside the weights of layer l.
+// planeBytes returns the total size in bytes of the planes beside the weights of layer l.
 func (r *Run) planeBytes(l int) int64 {
 	if r.kept == nil {
 		r.keep()
@@ -62,7 +62,8 @@ func (r *Run) planeBytes(l int) int64 {
 	return r.kept.bytes[l]
 }
 
-// sameTensors reports whether two layers have tensors of equal roles and sizes, so that their planes are equal.
+// sameTensors reports whether two layers have tensors of equal roles and sizes. Their planes and matrices are then
+// equal too.
 func sameTensors(a, b model.Layout) bool {
 	if a.Kind != b.Kind || a.Elems != b.Elems || len(a.Tensors) != len(b.Tensors) {
 		return false

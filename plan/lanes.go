@@ -41,7 +41,7 @@ func (r *Run) hasExperts() bool {
 	return false
 }
 
-// views returns the views of all lanes, or r itself if r is a view.
+// views returns one view of r for each lane; if r is itself the view of a lane, only r.
 func (r *Run) views() (out []*Run) {
 	if r.view > 0 {
 		return []*Run{r}
@@ -61,7 +61,7 @@ func (r *Run) PassageBytes() int64 {
 	return r.ActivationBytes(r.Limits.Tokens)
 }
 
-// Pace has the rates of a device by which layers are assigned to lanes.
+// Pace has the rates of a device. They decide which layers go to the device's lane.
 type Pace struct {
 	FLOPs float64 // products, FLOPs a second
 	Link  float64 // host to device, bytes a second
@@ -71,7 +71,7 @@ type Pace struct {
 // layers matters.
 var commonPace = Pace{FLOPs: 400e12, Link: 40e9}
 
-// pace returns the pace of a lane.
+// pace returns the rates of the device of a lane.
 func (r *Run) pace(lane int) Pace {
 	if len(r.paces) == 0 {
 		return commonPace
@@ -159,7 +159,8 @@ func shareOut(times [][]float64) []int {
 	return lanes
 }
 
-// checkLanes returns an error for a number of devices that no run supports.
+// checkLanes returns an error if the request asks for more than one device and something else in it excludes that, such
+// as the order zigzag, or too few layers.
 func (q Request) checkLanes() error {
 	switch layers := len(q.Config.Layouts(false)); {
 	case q.Devices <= 1:

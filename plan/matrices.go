@@ -7,8 +7,8 @@ import (
 
 // This file sizes buffers and work for the matrices that the device orthogonalizes (optim.Muon).
 
-// matrixBuffers is the number of matrices in flight on a lane: one that the host prepares or applies, one in a copy,
-// and one on the device.
+// matrixBuffers is the automatic number of matrix buffers of a lane. The host prepares or applies one matrix, one is
+// being copied, and the device orthogonalizes one.
 const matrixBuffers = 3
 
 // MatrixBytes returns the size of a matrix buffer: the largest matrix in the compute dtype; 0 without matrices.
@@ -49,7 +49,8 @@ func (r *Run) PrepareBytes(l int, m optim.Matrix) int64 {
 // orthogonalized update.
 func (r *Run) ApplyBytes(m optim.Matrix) int64 { return m.Elems() * (2*4 + r.Spec.Act.Size()) }
 
-// UnitBytes returns the host memory traffic of updating the weights of layer l that are in no orthogonalized matrix.
+// UnitBytes returns the host memory traffic, in bytes, of updating the weights of layer l that are in no orthogonalized
+// matrix. g is the layer's gradient.
 func (r *Run) UnitBytes(l int, g Gradient) float64 {
 	bytes := r.UpdateBytes(l, g)
 	for _, m := range r.Matrices(l) {

@@ -7,9 +7,9 @@ import (
 
 // This file models how much the option `compress: byteplane` shrinks data on disk, and the CPU time that it takes.
 
-// packing describes the compression of one type of data: compressed size over original size, and bytes a second that
-// one core compresses and decompresses. The figures are measured (docs/decisions/2026-11-byteplane.md); other cores
-// differ by a factor of two.
+// packing describes the compression of one type of data. left is the compressed size divided by the original size. pack
+// and unpack are the bytes a second that one core compresses and decompresses. The figures are measured
+// (docs/decisions/2026-11-byteplane.md); other cores differ by a factor of two.
 type packing struct{ left, pack, unpack float64 }
 
 var (
@@ -25,14 +25,16 @@ type Packed struct {
 	Pack, Unpack float64
 }
 
-// add adds data of one type with this many bytes before compression.
+// add adds to p data with the given number of bytes before compression; by describes how well and how fast they
+// compress.
 func (p *Packed) add(bytes int64, by packing) {
 	p.Bytes += int64(by.left * float64(bytes))
 	p.Pack += float64(bytes) / by.pack
 	p.Unpack += float64(bytes) / by.unpack
 }
 
-// PackedStaged returns the disk traffic of layer l's staged data (StagedBytes), compressed if the run compresses.
+// PackedStaged returns the disk traffic of the data of layer l that an update reads and writes (StagedBytes),
+// compressed if the run compresses.
 func (r *Run) PackedStaged(l int) Packed {
 	if !r.Compress {
 		return Packed{Bytes: r.StagedBytes(l)}
@@ -49,7 +51,7 @@ func (r *Run) PackedStaged(l int) Packed {
 	return p
 }
 
-// PackedTile returns the disk traffic of this many bytes of layer l's tile.
+// PackedTile returns the disk traffic of bytes bytes of layer l's tile, compressed if the run compresses.
 func (r *Run) PackedTile(l int, bytes int64) (p Packed) {
 	switch {
 	case !r.Compress:
@@ -62,7 +64,7 @@ func (r *Run) PackedTile(l int, bytes int64) (p Packed) {
 	return p
 }
 
-// bf16Tile reports whether the matrices of a layer stream as bf16.
+// bf16Tile reports whether the tile of a layer has its matrices in bf16.
 func bf16Tile(l model.Layout) bool {
 	for _, t := range l.Tensors {
 		if t.BF16 {
@@ -72,14 +74,15 @@ func bf16Tile(l model.Layout) bool {
 	return false
 }
 
-// packers is the number of chunks compressed or decompressed at once (host/extents). Each uses a coder, which takes
-// coderBytes of memory.
+// packers is the number of chunks that are compressed or decompressed at once (host/extents), each by a coder of its
+// own. coderBytes is the memory of one coder.
 const (
 	packers    = 16
 	coderBytes = 512 << 10
 )
 
-// packMemory returns the host memory for compression with state on disk. tiles: weights are on disk too.
+// packMemory returns the host memory in bytes that compression needs if state is on disk. tiles says whether weights
+// are on disk too. 0: the run does not compress.
 func (r *Run) packMemory(tiles bool) int64 {
 	switch each := packers * (r.ChunkBytes() + coderBytes); {
 	case !r.Compress:

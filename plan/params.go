@@ -24,11 +24,12 @@ func (r *Run) ParamBytes(l int) int64 {
 	return optim.Pages(r.Layouts[l].TileBytes)
 }
 
-// StagedBytes returns the bytes of layer l in a state slot without its gradient. These bytes are read and written for
-// an update.
+// StagedBytes returns how many bytes of layer l are read from disk and written back for an update, without a gradient:
+// its state and, if they are on disk, its weights.
 func (r *Run) StagedBytes(l int) int64 { return r.ExtentBytes(l) + r.ParamBytes(l) }
 
-// paramChunk is small compared with an expert and large for a disk.
+// paramChunk is the default chunk size of weights on disk: small compared with an expert's tile, and large enough for a
+// disk to read at its full rate.
 const paramChunk = 1 << 20
 
 // ChunkBytes returns the chunk size of weights on disk. Each chunk has a checksum, so reads consist of whole chunks.
@@ -39,8 +40,8 @@ func (r *Run) ChunkBytes() int64 {
 	return paramChunk
 }
 
-// ParamSpan returns the byte range of the layer's tile that is read for tile t on disk: whole chunks, beginning at byte
-// from.
+// ParamSpan returns the bytes of the layer's file to read if tile t, a part of the layer, is wanted: whole chunks,
+// beginning at byte from.
 func (r *Run) ParamSpan(t layers.Tile) (from, bytes int64) {
 	c := t.Copies[0]
 	from = c.From / r.ChunkBytes() * r.ChunkBytes()
@@ -52,8 +53,8 @@ func (r *Run) inChunks(bytes int64) int64 {
 	return (bytes + r.ChunkBytes() - 1) / r.ChunkBytes() * r.ChunkBytes()
 }
 
-// ParamBufferBytes returns the size of a param buffer of r's lane, enough for the largest tile at any offset; 0: no
-// param buffers.
+// ParamBufferBytes returns the size of a param buffer, the host memory into which a tile is read from disk. It fits the
+// largest tile of r's lane at any offset in a chunk. 0: no tile of the lane is on disk.
 func (r *Run) ParamBufferBytes() (most int64) {
 	for l := range r.WeightsOnDisk {
 		if !r.has(l) || !r.weightsOnDisk(l) {
@@ -75,8 +76,8 @@ func (r *Run) paramBuffersBytes() (sum int64) {
 	return sum
 }
 
-// ableToLeave reports whether the tile of layer l can be on disk. No other layer may copy from the tile, and its parts
-// must use the shared weight slots. Decoder blocks, with all their experts, meet both conditions.
+// ableToLeave reports whether the tile of layer l can be on disk. Two conditions hold for such a tile: no other layer
+// copies from it, and its parts use the shared weight slots. Decoder blocks, with all their experts, meet both.
 func (r *Run) ableToLeave(l int) bool {
 	kind := r.Layouts[l].Kind
 	return kind != model.Embedding && kind != model.Head && r.extents()[l] > 0
@@ -92,7 +93,7 @@ func (r *Run) blocks() (out []int) {
 	return out
 }
 
-// leaveAll is leave, but first moves the gradients of all blocks to disk.
+// leaveAll does the work of leave, but moves the gradients of all blocks to disk before any tile.
 func (r *Run) leaveAll(spare int64, slots int) onDisks {
 	return r.leave(spare+r.putGradsOnDisk(r.blocks()), slots)
 }

@@ -6,7 +6,8 @@ import (
 
 // This file sizes a rank's state and its exchange buffers in a run with several ranks.
 
-// divide makes r the run of one rank of q, and reduces q to the rank's part of the rows.
+// divide reduces the plan from the whole run to one rank of it. It sets r's ranks and shares, and q.Rows becomes the
+// rank's part of the rows.
 func (r *Run) divide(q *Request) {
 	if q.Ranks <= 1 {
 		return
@@ -38,7 +39,8 @@ func (r *Run) OwnShares() (out []optim.Share) {
 	return out
 }
 
-// shareRows returns the number of rows of layer l's table that overlap this rank's share.
+// shareRows returns how many rows of layer l's table lie wholly or partly in this rank's share; 0: none, or the
+// gradient is not one of rows.
 func (r *Run) shareRows(l int) int64 {
 	s, cols := r.Share(l), r.Gradients()[l].Row
 	if s.Elems() == 0 || cols == 0 {
@@ -60,7 +62,7 @@ func (r *Run) shareElems(l int) int64 {
 func (r *Run) ShareSumBytes(l int) int64 { return r.shareElems(l) * r.GradBytes() }
 
 // ExchangeBytes returns the size of an exchange buffer. It holds the gradients that this rank receives from all ranks
-// for its share of a layer, the largest one. 0 for a single rank.
+// for its share of one layer, and suits the layer with the largest. 0 for a single rank.
 func (r *Run) ExchangeBytes() (most int64) {
 	if r.Ranks <= 1 || r.EvalOnly {
 		return 0
@@ -96,8 +98,8 @@ func (r *Run) ShareSlabBytes() (out []int64) {
 	return out
 }
 
-// CollectBytes returns the memory in which the first rank assembles a layer for a checkpoint: lower halves and planes
-// of the largest layer. Other ranks need none.
+// CollectBytes returns the bytes of host memory in which the first rank collects a layer's shares from all ranks for a
+// checkpoint. It fits the lower halves and planes of the largest layer. Other ranks need none.
 func (r *Run) CollectBytes() (most int64) {
 	if r.Ranks <= 1 || r.Rank > 0 || r.EvalOnly {
 		return 0

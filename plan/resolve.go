@@ -15,7 +15,8 @@ import (
 // maxMicroBatchTokens is the maximum automatic micro-batch size.
 const maxMicroBatchTokens = 16384
 
-// Automatic depths. With two buffers a copy runs beside the work. More buffers help only if transfers are uneven.
+// Automatic depths. With two buffers of a kind, one is copied while the other is used. More buffers help only if the
+// times of copies vary.
 const (
 	autoWeightSlots  = 3
 	autoGradBuffers  = 2
@@ -25,7 +26,7 @@ const (
 	minActSlots      = 3
 )
 
-// NotFitting is the error of a run that does not fit in memory whatever the open values.
+// NotFitting is the error of a run that does not fit in memory, whatever values are chosen for the open keys.
 type NotFitting struct {
 	Where        string // "device" or "host"
 	Need, Budget int64  // bytes
@@ -92,7 +93,7 @@ func rowsThatFit(q Request) int {
 	return low
 }
 
-// choose is Resolve without the hint in the error on how many rows would fit.
+// choose does the work of Resolve, but its error has no hint on how many rows would fit.
 func choose(q Request) (*Run, error) {
 	if err := q.check(); err != nil {
 		return nil, err
@@ -138,7 +139,8 @@ func choose(q Request) (*Run, error) {
 
 func auto(choice string) bool { return choice == "" || choice == "auto" }
 
-// check returns an error for values that no amount of memory supports.
+// check returns an error for values of the request that are invalid however much memory there is, such as too small a
+// depth.
 func (q Request) check() error {
 	least := leastDepths(q)
 	few := func(key string, asked, least int, why string) error {
@@ -186,9 +188,9 @@ func leastDepths(q Request) Depths {
 	return d
 }
 
-// askedDepths raises the minimum depths to the requested depths. If the run does not fit with the fewest activation
-// slots, askedDepths tries one slot for every activation. Then no activation is spilled to the host, which may need
-// less memory in total.
+// askedDepths sets each depth to the requested one, if that is above the minimum. If the run does not fit with the
+// fewest activation slots, askedDepths tries one slot for every activation. Then no activation is spilled to the host,
+// which may need less memory in total.
 func (r *Run) askedDepths(q Request) {
 	d := &r.Depths
 	for _, v := range []struct {
@@ -235,15 +237,15 @@ const autoChunkTokens = 4096
 // maxHeadChunk is the maximum number of tokens whose logits exist at once, unless a block's chunk is larger.
 const maxHeadChunk = 2048
 
-// The same two values for devices with ample memory. Each chunk of the head reads and writes the gradient of all its
-// weights: 8 bytes a parameter, besides 2 FLOPs a token and parameter. At 3.3 TB/s and 700 TFLOP/s, this traffic takes
-// a fifth of a product's time with 4096 tokens, and a twentieth with 16384.
+// The same two values for devices with ample memory. Each chunk of the head reads and writes the gradient of all the
+// head's weights, 8 bytes for each parameter, and computes 2 FLOPs for each token and parameter. At 3.3 TB/s and 700
+// TFLOP/s, this traffic takes a fifth of a product's time with 4096 tokens, and a twentieth with 16384.
 const (
 	roomyChunkTokens = 16384
 	roomyHeadChunk   = 8192
 )
 
-// roomy reports whether the device has its own memory of at least 40 GiB, or no limit.
+// roomy reports whether the device has memory of its own, and at least 40 GiB of it or no limit.
 func (q Request) roomy() bool {
 	return !q.Unified && (q.DeviceMemory == 0 || q.DeviceMemory >= 40<<30)
 }
@@ -327,7 +329,8 @@ func (r *Run) resolveGradDType(q Request) {
 	r.GradBF16 = q.GradDType == "bf16" || auto(q.GradDType) && q.Act == device.BF16 && r.fits(q) != nil
 }
 
-// raiseBuffers raises the automatic depths of slots and buffers whose copies run beside the work.
+// raiseBuffers raises the depths that the request leaves open, as far as memory allows, so that copies run beside the
+// work.
 func (r *Run) raiseBuffers(q Request) {
 	d := &r.Depths
 	if q.Depths.GradBuffers == 0 {
@@ -372,7 +375,7 @@ func (r *Run) allActivations() int {
 	return max(minActSlots, most*r.Limits.MicroBatches+passing)
 }
 
-// activations returns the maximum number of hidden states of a micro-batch in a step. It counts the input of every
+// activations returns how many hidden states of one micro-batch exist at once at most. It counts the input of every
 // layer but the embedding and, with a head in parts, the gradient. A whole head turns its input into the gradient. A
 // lane without the head has the gradient besides its layers' inputs.
 func (r *Run) activations() (n int) {
@@ -391,7 +394,7 @@ func (r *Run) activations() (n int) {
 	return n
 }
 
-// pick returns asked, or auto if asked is 0.
+// pick returns asked, the requested value, unless it is 0 (open); then it returns auto, the automatic value.
 func pick(asked, auto int) int {
 	if asked > 0 {
 		return asked
@@ -399,8 +402,8 @@ func pick(asked, auto int) int {
 	return auto
 }
 
-// raise raises a depth to want, or as far as memory allows. Memory grows with a depth, with one exception: if every
-// activation has a slot, spills need no memory. So want itself is tried first.
+// raise raises a depth to want or, if memory does not allow that, as far as it allows. More depth needs more memory,
+// with one exception: if every activation has a slot, spills need no memory. Therefore raise tries want first.
 func (r *Run) raise(q Request, depth *int, want int) {
 	low := *depth
 	if want <= low {

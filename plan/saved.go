@@ -11,7 +11,7 @@ import (
 // This file chooses and sizes the tensors that each block's forward keeps on the device for its backward. How much a
 // block keeps is its level (layers.Keep). The results do not depend on the levels, so a resumed run chooses anew.
 
-// savedTensors bounds the number of tensors that a block keeps for a micro-batch.
+// savedTensors is an upper bound for the number of tensors that a block keeps for one micro-batch.
 const savedTensors = 16
 
 // SavedBytes returns the bytes that layer l keeps for its backward, for all micro-batches. Alignment may cost
@@ -50,7 +50,7 @@ func (r *Run) KeptByLayer() []string {
 	return out
 }
 
-// keptHere describes the levels of the blocks in the view r.
+// keptHere describes in words the levels of the blocks in the view r (of one lane, or of all).
 func (r *Run) keptHere() string {
 	var here layers.Keeps
 	for l, layout := range r.Layouts {
@@ -69,13 +69,14 @@ func (r *Run) keeps(l int) bool {
 // spillWorth is the minimum fraction of a step that spilling must save, because spilling uses host memory and the link.
 const spillWorth = 0.01
 
-// spillTries is the number of slot counts, below all activations, for which a step is predicted.
+// spillTries is how many numbers of activation slots are tried, besides a slot for every activation. For each one the
+// time of a step is predicted.
 const spillTries = 8
 
 // chooseSaved chooses the level of every block, and the number of activation slots if the request leaves it open. With
 // fewer slots, more inputs of layers spill to the host, and the freed memory lets blocks keep more tensors. So
 // chooseSaved predicts the time of a step for several numbers of slots, and takes the shortest. A step with spills must
-// be shorter by spillWorth.
+// be shorter than one without by the fraction spillWorth.
 func (r *Run) chooseSaved(q Request) {
 	if r.EvalOnly {
 		return
@@ -143,15 +144,16 @@ func (r *Run) fillSaved(q Request) bool {
 	return most >= 0
 }
 
-// saveOption has, by level, the bytes that a block keeps and the seconds of a step that keeping them saves.
+// saveOption describes, for one block and each level, the bytes that the block keeps and the seconds that it saves in a
+// step.
 type saveOption struct {
 	block, lane int
 	bytes       [layers.KeepAll + 1]int64
 	saves       [layers.KeepAll + 1]float64
 }
 
-// attentionSlower is the time of a FLOP in attention over the time of a FLOP in a product. On the GPUs of package rates
-// it is 1.5 to 8, larger for newer GPUs and shorter rows.
+// attentionSlower is how much longer a FLOP takes in attention than in a matrix product. On the GPUs of package rates
+// the factor is 1.5 to 8; it is larger for newer GPUs and shorter rows.
 const attentionSlower = 3
 
 // saveOptions lists the options of every block.
@@ -182,8 +184,8 @@ func (r *Run) saveOptions() (out []saveOption) {
 	return out
 }
 
-// upgrade raises levels while there is room. Each time it raises the level of the block that saves most seconds for a
-// byte and still fits; among equals, the first block.
+// upgrade raises the levels of blocks as long as room, the free memory, suffices. Each time it raises the level of the
+// block that saves most seconds for a byte and still fits; among equals, the first block.
 func (r *Run) upgrade(options []saveOption, room room) {
 	for {
 		var best *saveOption
@@ -208,7 +210,7 @@ func (r *Run) upgrade(options []saveOption, room room) {
 	}
 }
 
-// room has the free bytes by lane, and in total if devices share the host's memory.
+// room has the free memory in bytes: of each lane's device, and (all) of the host, if devices share the host's memory.
 type room struct {
 	lanes []int64
 	all   int64
@@ -244,11 +246,11 @@ func (r *Run) room(q Request) room {
 	return free
 }
 
-// spilled returns the number of activations in a step without a slot.
+// spilled returns how many activations of a step have no slot and go to the host.
 func (r *Run) spilled() int { return max(0, r.allActivations()-r.Depths.ActivationSlots) }
 
-// spillMargin multiplies the link time of spills, because the rates belong to no particular machine and late copies
-// delay the computation.
+// spillMargin multiplies the time that spills take on the link. The reasons: the rates belong to no particular machine,
+// and a copy that comes late delays the computation.
 const spillMargin = 2
 
 // stepSeconds estimates the time of a step on the busiest lane. Forward and backward each take the maximum of

@@ -10,7 +10,7 @@ import (
 	"mt/model"
 )
 
-// Limits bound every batch of a run and so size its buffers.
+// Limits are upper bounds for every batch of a run. The sizes of buffers follow from them.
 type Limits struct {
 	Tokens           int // in a batch
 	MicroBatches     int
@@ -156,7 +156,8 @@ func (r *Run) Binding() Binding {
 	return Copied
 }
 
-// GradBinding returns the binding of layer l's gradient accumulation.
+// GradBinding says where layer l's gradient accumulates: in a device buffer that is copied to the host (Copied), or in
+// host memory (InPlace).
 func (r *Run) GradBinding(l int) Binding {
 	if r.GradsInPlace() && !r.gradOnDisk(l) {
 		return InPlace
@@ -183,7 +184,8 @@ func (r *Run) Slots(class schedule.Class) (count int, bytes int64) {
 	return count, bytes
 }
 
-// slotSize and gradSize return sizes of a tile: its weights in bytes, and the gradient of all its weights in elements.
+// slotSize returns the bytes of a tile's weights in a slot, and gradSize the elements of the gradient of all its
+// weights.
 func slotSize(t layers.Tile) int64 { return t.Layout.SlotBytes }
 func gradSize(t layers.Tile) int64 { return t.Layout.GradElems }
 
@@ -213,12 +215,14 @@ func (r *Run) Schedule() schedule.Spec {
 	return s
 }
 
-// largest returns the largest size of a tile of the classes.
+// largest returns the largest size of a tile, as size measures it, among the layers of the view r whose tiles use slots
+// of the given classes.
 func (r *Run) largest(size func(layers.Tile) int64, classes ...schedule.Class) int64 {
 	return r.largestOf(r.has, size, classes...)
 }
 
-// largestOf returns the largest size of a tile of the classes among the layers for which counts is true.
+// largestOf returns the largest size of a tile, as size measures it. It considers the layers for which counts is true
+// and whose tiles use slots of the given classes.
 func (r *Run) largestOf(counts func(layer int) bool, size func(layers.Tile) int64, classes ...schedule.Class) (n int64) {
 	for i, l := range r.Layouts {
 		kind := r.Kind(i)
@@ -280,8 +284,8 @@ func (r *Run) BatchIntBytes() int64 {
 	return alignUp(4*n + tensors*int64(l.MicroBatches)*device.Align)
 }
 
-// BatchBytes returns the size of a batch on the device, without losses. Only the embedding's lane has the embedding
-// rows.
+// BatchBytes returns the size of a batch on the device, without losses. The rows of the embedding that the batch uses
+// count only on the embedding's lane.
 func (r *Run) BatchBytes() int64 {
 	if !r.has(0) {
 		return r.BatchIntBytes()
@@ -295,8 +299,8 @@ func (r *Run) LossBytes() int64 { return 4 * int64(r.Limits.Tokens) }
 // LSEBytes returns the size of the log-sum-exps that a batch keeps between two sweeps over the parts of the head.
 func (r *Run) LSEBytes() int64 { return r.Spec.LSEBytes(r.Limits.Tokens) }
 
-// held returns the size of an allocation of n bytes on a device or in its host memory. The minimum is one alignment
-// unit.
+// held returns how many bytes an allocation of n bytes takes on a device or in its host memory: n rounded up to
+// device.Align, and at least device.Align.
 func held(n int64) int64 { return alignUp(max(n, 1)) }
 
 func alignUp(n int64) int64 { return (n + device.Align - 1) / device.Align * device.Align }

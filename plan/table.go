@@ -27,7 +27,7 @@ type Table struct {
 	Device int64 `json:"device_bytes"` // sum of the rows on the device; with several devices, the largest such sum
 	// Disk is the size of the files in state_dir and param_dir.
 	Disk int64 `json:"disk_bytes,omitempty"`
-	// AllDevices is the sum of the rows of the table for all devices together.
+	// AllDevices is the memory of all devices together: the sum of all rows that are not on the host.
 	AllDevices int64 `json:"all_devices_bytes"`
 	// OneMemory: host and devices share one memory and one budget for Host and AllDevices.
 	OneMemory bool  `json:"one_memory,omitempty"`
@@ -113,7 +113,8 @@ func (t Table) OnHost() int64 {
 	return t.Host
 }
 
-// planeRows lists the planes beside the weights. Planes with the same kind, owner and type share a row.
+// planeRows adds the table's rows for the planes beside the weights. Planes with the same kind, owner and type share a
+// row of the table.
 func (r *Run) planeRows(host addRow) {
 	type group struct {
 		names []string
@@ -207,7 +208,7 @@ func (r *Run) gradType() string {
 	return "fp32"
 }
 
-// ofAll describes a rank's part of the planes; "" for a single rank.
+// ofAll returns words for the details of a row: the fraction of the planes that this rank keeps; "" for a single rank.
 func (r *Run) ofAll() string {
 	if r.Ranks <= 1 {
 		return ""
@@ -215,7 +216,7 @@ func (r *Run) ofAll() string {
 	return fmt.Sprintf(", of 1 in %d ranks", r.Ranks)
 }
 
-// stagingRows lists the host memory used as staging buffers for copies to and from devices.
+// stagingRows adds the table's rows for staging buffers on the host, through which copies to and from devices go.
 func (r *Run) stagingRows(host addRow) {
 	var staging, spills, matrices int64
 	for _, v := range r.views() {
@@ -244,7 +245,7 @@ func (r *Run) stagingRows(host addRow) {
 	}
 }
 
-// deviceRows lists the memory of a device.
+// deviceRows adds the table's rows for the memory of one device.
 func (r *Run) deviceRows(dev addRow) {
 	if r.Context > 0 {
 		dev("context", r.Context, "driver, kernels, library workspaces")
@@ -288,7 +289,7 @@ func (r *Run) deviceRows(dev addRow) {
 	dev("tables", r.tableBytes(), "rotary embedding")
 }
 
-// slots describes in words what the weight slots hold.
+// slots returns words for the number of weight slots and what they hold.
 func (r *Run) slots() string {
 	one, more := "a block", "blocks"
 	if r.Experts > 0 {

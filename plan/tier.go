@@ -9,8 +9,8 @@ import (
 
 // This file chooses the layers whose state (lower halves and planes) is on disk.
 
-// With autoStateSlots, one layer is updated while the next two are read and the previous one is written. With
-// leastAutoSlots, for little memory, one layer is updated while one is read or written.
+// With autoStateSlots slots, one layer is updated while the next two are read and the previous one is written.
+// leastAutoSlots is for hosts with little memory: one layer is updated while another is read or written.
 const (
 	autoStateSlots = 4
 	leastAutoSlots = 2
@@ -59,7 +59,7 @@ func (r *Run) DiskBytes() (states, tiles int64) {
 	return states, tiles
 }
 
-// stateWords describes the content of the state on disk, for people.
+// stateWords describes in words what the state on disk consists of, such as lower halves and moments.
 func (r *Run) stateWords() string {
 	var kinds []string
 	for l, layout := range r.Layouts {
@@ -80,7 +80,8 @@ func (r *Run) stateWords() string {
 
 const lowerHalves = "lower halves"
 
-// onDisks is a choice of the data on disk, and the host memory left over; a negative left means missing memory.
+// onDisks is a choice of the data to keep on disk, with the number of state slots. left is the host memory that this
+// choice leaves free; negative: memory is missing.
 type onDisks struct {
 	states, grads, tiles []bool
 	slots                int
@@ -92,14 +93,14 @@ func (r *Run) onDisks(left int64) onDisks {
 	return onDisks{states: r.StateOnDisk, grads: r.GradOnDisk, tiles: r.WeightsOnDisk, slots: r.Depths.StateSlots, left: left}
 }
 
-// put makes d the choice of r.
+// put makes d the choice of r, in place of the present one.
 func (r *Run) put(d onDisks) {
 	r.StateOnDisk, r.GradOnDisk, r.WeightsOnDisk, r.Depths.StateSlots = d.states, d.grads, d.tiles, d.slots
 }
 
-// tier chooses the data to move to disk if a directory for it is configured: first states, then gradients that wait for
-// the norm, then tiles. It moves the least that lets the rest of the run fit in host memory. If nothing fits, it makes
-// the choice with the lowest need.
+// tier chooses the data to move to disk, if the request allows disks for it: first states, then gradients that wait for
+// the norm, then tiles. It moves the least that lets the rest of the run fit in host memory. If the run fits with none
+// of the choices, it takes the one that needs the least memory.
 func (r *Run) tier(q Request) {
 	r.StateOnDisk, r.GradOnDisk, r.WeightsOnDisk = nil, nil, nil
 	if !q.StateDir || r.EvalOnly || q.HostMemory <= 0 {
@@ -132,8 +133,8 @@ func (r *Run) tier(q Request) {
 	r.put(best)
 }
 
-// waysToDisks lists functions that move data to disk, in the order in which to try them. Each takes the host memory
-// that is free with everything in memory (negative: missing), and the number of state slots.
+// waysToDisks lists functions that move data to disk, in the order in which to try them. spare is the host memory that
+// is free with everything in memory (negative: missing), and slots the number of state slots.
 func (r *Run) waysToDisks(q Request) []func(spare int64, slots int) onDisks {
 	ways := []func(int64, int) onDisks{r.choose}
 	if len(r.blocks()) == 0 {
@@ -185,8 +186,8 @@ func (r *Run) choose(spare int64, slots int) onDisks {
 	return best
 }
 
-// allStates moves all states to disk that are no larger than the states of decoder blocks, and sets the number of state
-// slots. It returns spare plus the freed memory, without subtracting the slots.
+// allStates moves to disk all states that are no larger than the largest state of a decoder block, and sets the number
+// of state slots. It returns spare plus the memory that these states took. The memory of the slots is not subtracted.
 func (r *Run) allStates(spare int64, slots int) int64 {
 	var most int64
 	for _, l := range r.blocks() {

@@ -24,21 +24,22 @@ type Rates struct {
 type Bound struct {
 	Rates  Rates `json:"rates"`
 	Tokens int   `json:"tokens"` // in a step
-	// Forward and Backward are each the maximum of computation, including recomputation, and transfers.
+	// Forward and Backward are each the larger of two times: computation, including recomputation, and transfers.
 	Forward  float64 `json:"forward_seconds"`
 	Backward float64 `json:"backward_seconds"`
 	// Optimizer is the update time of all layers. First is the first layer's time between the end of the backward and
 	// the next forward: store, update, load.
 	Optimizer float64 `json:"optimizer_seconds"`
-	// Matrices is the device time for matrices that are updated whole: products or transfers.
+	// Matrices is the device time for matrices that are updated whole (optim.Muon): the larger of products and
+	// transfers.
 	Matrices float64 `json:"matrices_seconds,omitempty"`
 	First    float64 `json:"first_layer_seconds"`
 	// Step is Backward + max(Forward + Matrices, Optimizer without the first layer) + First. Without clipping, updates
 	// also overlap the backward.
 	Step            float64 `json:"step_seconds"`
 	TokensPerSecond float64 `json:"tokens_per_second"`
-	// HidingTokens is the smallest step, in tokens, whose matrix products take as long as the updates that run beside
-	// them, at the same row length.
+	// HidingTokens is the size in tokens from which a step hides the updates: its matrix products take at least as long
+	// as the updates that run beside them. The row length is the run's.
 	HidingTokens int64 `json:"hiding_tokens"`
 }
 
@@ -86,7 +87,7 @@ func Time(r *Run, rates Rates) (Bound, error) {
 	return b, nil
 }
 
-// flops returns the FLOPs of a step's forward and backward, with all rows full.
+// flops returns the FLOPs of a step's forward and backward, if all rows are full. Recomputation counts in the backward.
 func (r *Run) flops() (forward, backward float64) {
 	c, tokens := r.Spec.Config, float64(r.Limits.Tokens)
 	pairs := int64(tokens / float64(r.RowTokens) * float64(c.AttendedPairs(r.RowTokens)))
@@ -95,9 +96,9 @@ func (r *Run) flops() (forward, backward float64) {
 	return c.ForwardFLOPs(int64(r.Limits.Tokens), pairs), c.BackwardFLOPs(int64(r.Limits.Tokens), pairs) + again
 }
 
-// transfers returns the bytes that must cross the link in a step. up counts tiles and embedding rows in the forward,
-// again counts tiles fetched for the backward, and down counts gradients. Spilled activations do not count, because
-// more slots avoid them.
+// transfers returns the bytes that must cross the link in a step. up counts tiles and embedding rows for the forward,
+// again counts tiles that are fetched once more for the backward, and down counts gradients. Spilled activations do not
+// count, because more activation slots avoid them.
 func (r *Run) transfers() (up, again, down float64) {
 	forward, backward := r.fetches()
 	for _, f := range forward {
@@ -112,8 +113,8 @@ func (r *Run) transfers() (up, again, down float64) {
 	return up + float64(r.ActivationBytes(r.Limits.UniqueIDs)), again, down
 }
 
-// crossings returns the bytes that launches copy to the device and back, in forward and backward, with hidden states on
-// the host.
+// crossings returns the bytes that launches copy to the device (index 0) and back (index 1), in forward and backward.
+// Such copies exist only with hidden states on the host.
 func (r *Run) crossings() (forward, backward [2]float64) {
 	add := func(to *[2]float64, visits []schedule.Visit, phase schedule.Phase) {
 		for _, v := range visits {
@@ -133,8 +134,8 @@ func (r *Run) crossings() (forward, backward [2]float64) {
 	return forward, backward
 }
 
-// expected returns the expected bytes of f on the link. For an expert fetched on demand, the size is multiplied by the
-// fraction of chosen experts.
+// expected returns how many bytes the fetch f is expected to copy. An expert that is fetched on demand may not be
+// needed, so its size is multiplied by the expected fraction of experts with tokens.
 func (r *Run) expected(f fetch) float64 {
 	if !f.expert || !r.OnDemand {
 		return float64(f.bytes)

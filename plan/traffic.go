@@ -13,8 +13,9 @@ type fetch struct {
 	expert bool // an expert's tile, which tokens may or may not need
 }
 
-// fetches lists the tiles that a step fetches, in order: those up to the visit that computes the losses, and those
-// after it. It plans a program with one micro-batch, because more micro-batches do not change when weights are fetched.
+// fetches lists the tiles that a step fetches, in order: forward until the visit that computes the losses, and backward
+// after it. It plans a program with a single micro-batch, because the number of micro-batches does not change when
+// weights are fetched.
 func (r *Run) fetches() (forward, backward []fetch) {
 	s := r.Schedule()
 	s.Eval, s.ActivationSlots = r.EvalOnly, len(s.Layers)+2 // nothing spills
@@ -36,7 +37,7 @@ func (r *Run) fetches() (forward, backward []fetch) {
 	return forward, backward
 }
 
-// streamedTiles returns the number of tiles that share the weight slots.
+// streamedTiles returns the number of tiles, in the layers of the view r, that share the weight slots.
 func (r *Run) streamedTiles() (n int) {
 	for i, l := range r.Layouts {
 		if kind := r.Kind(i); r.has(i) && kind.Class(r.Spec) == schedule.Streamed {

@@ -38,7 +38,8 @@ func (r *Run) OwnSlabs() int {
 	return len(r.Layouts)
 }
 
-// PoolsSlabs reports whether there is a pool of slabs, which are then credits.
+// PoolsSlabs reports whether there is a pool of slabs. A slab of the pool belongs to no layer, so filling one needs a
+// credit.
 func (r *Run) PoolsSlabs() bool { return r.SlabsAreCredits() || r.GradOnDisk != nil }
 
 // SlabLane returns the lane whose gradients land in slab i.
@@ -52,7 +53,8 @@ func (r *Run) SlabLane(i int) int {
 	return 0
 }
 
-// ownSlabBytes returns the size of layer l's own slab; 0: its gradient waits on disk.
+// ownSlabBytes returns the size in bytes of layer l's own slab; 0: the layer has none, because its gradient waits on
+// disk.
 func (r *Run) ownSlabBytes(l int) int64 {
 	if r.gradOnDisk(l) {
 		return 0
@@ -71,12 +73,12 @@ func (r *Run) poolSlabBytes() (most int64) {
 	return most
 }
 
-// mayWaitOnDisks reports whether gradients can wait for the norm on disk. With several ranks they cannot: gradients are
-// exchanged first, and wait as sums of shares.
+// mayWaitOnDisks reports whether gradients can wait for the norm on disk. With several ranks they cannot, because the
+// ranks exchange gradients first and each keeps only the sums of its shares.
 func (r *Run) mayWaitOnDisks() bool { return !r.SlabsAreCredits() && !r.gradsStay }
 
-// putGradsOnDisk moves the gradients of the given layers to disk. It returns the host memory saved, without counting
-// the growth of state slots.
+// putGradsOnDisk moves the gradients of the given layers to disk. It returns the host memory in bytes that this saves.
+// State slots grow at the same time, which the result does not count.
 func (r *Run) putGradsOnDisk(layers []int) (saved int64) {
 	for _, l := range layers {
 		saved += r.ownSlabBytes(l)

@@ -25,7 +25,8 @@ func Check(t testing.TB, what string, rows ...Fact) {
 	}
 }
 
-// equal reports whether got is the expected value want.
+// equal reports whether got is the expected value want. Numbers of different types are equal if they have the same
+// value.
 func equal(got, want any) bool {
 	g, w := reflect.ValueOf(got), reflect.ValueOf(want)
 	if !isNumber(g) || !isNumber(w) || g.Type() == w.Type() {

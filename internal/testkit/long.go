@@ -15,7 +15,8 @@ const Everything = "all"
 // asked says whether long tests run.
 var asked = os.Getenv(LongVariable) != ""
 
-// draw reports whether a test runs that should run once in n runs.
+// draw reports whether a test runs that should run only once in n runs of the suite: at random, or always with
+// MT_LONG=all.
 var draw = func(n int) bool { return os.Getenv(LongVariable) == Everything || rand.N(n) == 0 }
 
 // Seed returns the seed of a test's random values if no flag gives one. It is the same in every run, so that no test
@@ -46,8 +47,8 @@ func NotShort(t testing.TB) {
 	}
 }
 
-// Count returns how many cases a test tries: whole (all of them) if long tests run, otherwise part. A skipped subtest
-// stands for the rest.
+// Count returns how many cases of a table a test tries: whole, the number of all cases, if long tests run, and
+// otherwise part. In the latter case it adds a skipped subtest, which reports how many are left out.
 func Count(t *testing.T, whole, part int) int {
 	t.Helper()
 	if asked || part >= whole {
@@ -57,15 +58,15 @@ func Count(t *testing.T, whole, part int) int {
 	return part
 }
 
-// Every returns 1 if long tests run. Otherwise it returns n: the test tries one case in n, and a skipped subtest stands
-// for the rest.
+// Every returns 1 if long tests run, and otherwise n. A test uses it as a step: it tries every n-th case. If cases are
+// left out, a skipped subtest reports it.
 func Every(t *testing.T, n int) int {
 	t.Helper()
 	return n / Count(t, n, 1)
 }
 
-// Drawn skips a case of a table that is too large for every run, unless it is drawn: one in n at random. The case is a
-// long test too.
+// Drawn is for a case of a table that is too large for every run. It skips the case unless long tests run and the case
+// is drawn at random, with probability 1/n.
 func Drawn(t *testing.T, n int) {
 	t.Helper()
 	if LongOnly(t); !draw(n) {
@@ -73,8 +74,9 @@ func Drawn(t *testing.T, n int) {
 	}
 }
 
-// DrawnInRace skips a case of a table under the race detector, unless it is drawn: one in n at random. It is for tests
-// that check values with much computation, while other tests run the same goroutines.
+// DrawnInRace skips a case of a table under the race detector, unless it is drawn at random, with probability 1/n. It
+// is for cases with much computation and no concurrency of their own: other tests run the same goroutines under the
+// race detector.
 func DrawnInRace(t *testing.T, n int) {
 	t.Helper()
 	if Race && !draw(n) {

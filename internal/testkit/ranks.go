@@ -73,7 +73,7 @@ func (r *RunningRanks) Signal(s os.Signal) error { return r.cmd.Process.Signal(s
 // Said returns what all ranks and mpirun have written to standard error so far.
 func (r *RunningRanks) Said() string { return r.stderr.text() }
 
-// Wait waits until all have ended.
+// Wait waits until all ranks and mpirun have ended. The test fails if that takes too long or a rank has a data race.
 func (r *RunningRanks) Wait(t *testing.T) RanksResult {
 	t.Helper()
 	err := r.cmd.Wait()
@@ -85,14 +85,15 @@ func (r *RunningRanks) Wait(t *testing.T) RanksResult {
 	case err != nil && !errors.As(err, &exit) && !errors.Is(err, exec.ErrWaitDelay):
 		t.Fatalf("%v: %v", r.cmd.Args, err)
 	}
-	// A rank exits through C, where the race detector does not set exit code 66.
+	// A rank exits through C (MPI), so after a data race it does not end with the race detector's exit code 66. Only
+	// its output tells.
 	if text := stdout + stderr; strings.Contains(text, "WARNING: DATA RACE") {
 		t.Errorf("a rank has a data race\n%s", text)
 	}
 	return RanksResult{stdout, stderr, r.cmd.ProcessState.ExitCode()}
 }
 
-// saying is a buffer that collects output, and may be read while it is written.
+// saying collects the output of a process; the test may read it while the process still writes.
 type saying struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -111,8 +112,8 @@ func (s *saying) text() string {
 	return s.b.String()
 }
 
-// openMPI lets Open MPI 4 and 5 run as root, with more ranks than cores, and with all cores for each rank. Other
-// implementations need no such settings.
+// openMPI has environment variables for Open MPI 4 and 5. They allow it to run as root, to start more ranks than there
+// are cores, and to let each rank use all cores. Other implementations of MPI need no such settings.
 var openMPI = []string{
 	"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
 	"OMPI_MCA_rmaps_base_oversubscribe=1", "OMPI_MCA_hwloc_base_binding_policy=none",

@@ -7,11 +7,11 @@ import (
 	"testing"
 )
 
-// RecordingsVariable is the environment variable with another folder of cases to compare with, in the format of
-// make.py.
+// RecordingsVariable is the environment variable that names a folder of recordings to use instead of the usual ones. It
+// must have the format that make.py writes.
 const RecordingsVariable = "MT_FIXTURES"
 
-// families are the cases in the folder "families" that mt can train, one a line.
+// families lists the cases in the folder "families" beside the repository whose models mt can train.
 var families = []string{
 	"apertus",
 	"cohere2",

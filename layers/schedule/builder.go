@@ -2,8 +2,8 @@ package schedule
 
 import "slices"
 
-// builder collects what the programs of a pass contain while Programs goes through the visits: each lane's launches,
-// and each launch's uses of objects (activations).
+// builder lists the launches of a pass's programs, and which objects (activations and their gradients) each launch
+// uses.
 type builder struct {
 	spec     Spec
 	programs []*Program // by lane
@@ -42,7 +42,7 @@ func newBuilder(s Spec, tokens []int) *builder {
 	return b
 }
 
-// On returns the lane (device) on which a layer runs.
+// On returns the lane (the device) that has a layer.
 func (s Spec) On(layer int) int {
 	if s.Lane == nil {
 		return 0
@@ -58,13 +58,12 @@ func (s Spec) Lanes() int {
 	return 1 + slices.Max(s.Lane)
 }
 
-// InParts reports whether some layers have several tiles. The gradients of such layers are computed in parts, one for
-// each tile.
+// InParts reports whether any layer has several tiles. Its gradient then arrives in several parts.
 func (s Spec) InParts() bool {
 	return slices.ContainsFunc(s.Layers, func(l Layer) bool { return l.Tiles > 1 })
 }
 
-// of returns s as the program of one lane sees it: Held has only the tiles of layers on that lane.
+// of returns s with Held, the tiles that the previous pass left in slots, reduced to those of one lane.
 func (s Spec) of(lane int) Spec {
 	var held []int
 	if len(s.Held) == 0 {
@@ -83,18 +82,18 @@ func (s Spec) of(lane int) Spec {
 	return s
 }
 
-// object makes a new object for an activation of micro-batch mb on a lane, and returns its number.
+// object adds an object for one activation of micro-batch mb on a lane, and returns its index.
 func (b *builder) object(mb, lane int) int {
 	b.objects = append(b.objects, Object{Tokens: b.tokens[mb], MicroBatch: mb, Host: -1, Lane: lane, From: -1, To: -1, Passage: b.first[mb]})
 	return len(b.objects) - 1
 }
 
-// input returns the number of the object that is the input of a layer for micro-batch mb. The object is on the layer's
-// lane. Layers count from 0, the embedding, which has no such input.
+// input returns the index of the object that is a layer's input for micro-batch mb, on the layer's lane. layer is from
+// 1 (after the embedding) to top, the head.
 func (b *builder) input(layer, mb int) int { return (layer-1)*b.n + mb }
 
-// gradientOn returns the object that holds micro-batch mb's gradient on a lane. If the gradient is on another lane so
-// far, gradientOn makes a new object and has the gradient passed on to it.
+// gradientOn returns the object that holds micro-batch mb's gradient on a lane. If the gradient is on another lane,
+// gradientOn adds an object on this lane, to which the gradient is copied.
 func (b *builder) gradientOn(lane, mb int) int {
 	was := b.gradient[mb]
 	if b.objects[was].Lane != lane {
@@ -104,14 +103,14 @@ func (b *builder) gradientOn(lane, mb int) int {
 	return b.gradient[mb]
 }
 
-// pass records that an object is passed on to object to, the same activation on another lane.
+// pass records that an object's content is copied to the object to, which is on another lane.
 func (b *builder) pass(object, to int) {
 	b.objects[object].To, b.objects[to].From = to, object
 	b.coming[to] = true
 }
 
-// output returns the object into which a layer writes its output for micro-batch mb. On one lane, this is the input
-// object of the next layer. If the next layer is on another lane, it is a new object, which is passed on to that input.
+// output returns the object that a layer writes its output to for micro-batch mb. On one lane this is the next layer's
+// input. If the next layer is on another lane, it is an object here whose content is then copied to that input.
 func (b *builder) output(layer, mb int) int {
 	in, lane := b.input(layer+1, mb), b.spec.On(layer)
 	if b.objects[in].Lane == lane {
@@ -122,7 +121,8 @@ func (b *builder) output(layer, mb int) int {
 	return out
 }
 
-// visit appends visit v and its launches to the program of the layer's lane.
+// visit appends visit v to the program of its layer's lane, with one launch for each micro-batch. A visit to an expert
+// has one launch for all.
 func (b *builder) visit(v Visit) {
 	p := b.programs[b.spec.On(v.Layer)]
 	v.First = len(p.Launches)
@@ -136,7 +136,8 @@ func (b *builder) visit(v Visit) {
 	}
 }
 
-// launch appends the launch of micro-batch mb to the last visit of the layer's lane, and records which objects it uses.
+// launch appends the launch of visit v for micro-batch mb to the program of the layer's lane, whose last visit is v,
+// and records the objects that it uses.
 func (b *builder) launch(v Visit, mb int) {
 	lane := b.spec.On(v.Layer)
 	p := b.programs[lane]
@@ -161,8 +162,8 @@ func (b *builder) launch(v Visit, mb int) {
 	p.Launches = append(p.Launches, l)
 }
 
-// use records a use of an object on a lane. If another lane passes the object on, its first use here waits for its
-// arrival.
+// use records that a launch on the lane uses an object. The first use of an object that another lane passes on must
+// wait until it has arrived.
 func (b *builder) use(lane int, u use) {
 	u.arrives = b.coming[u.object]
 	delete(b.coming, u.object)

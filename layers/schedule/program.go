@@ -30,8 +30,8 @@ type Object struct {
 	Lane       int
 	From       int // the same activation's object on the previous lane; −1: none
 	To         int // the same activation's object on the next lane, after its last use here; −1: none
-	// Passage is its place in the host memory through which activations pass between lanes. The place begins after this
-	// many tokens. Every micro-batch has one place, because only one of its hidden states is in transit at a time.
+	// Passage is the object's place in the host memory through which activations pass from lane to lane, in tokens.
+	// Every micro-batch has one place, because only one of its hidden states is in transit at a time.
 	Passage int
 }
 
@@ -83,8 +83,8 @@ type Program struct {
 	Held       []int // tiles in slots at the end
 }
 
-// of returns the numbers of n micro-batches in the order in which a visit takes them. turn is Visit.Turn: in the order
-// Zigzag, an odd turn takes them from last to first.
+// of returns the indices of n micro-batches in the order in which a visit takes them. turn is the visit's place in the
+// zigzag. With Zigzag, odd turns reverse the order.
 func (o Order) of(turn, n int) []int {
 	order := make([]int, n)
 	for i := range order {
@@ -132,11 +132,9 @@ func Programs(s Spec, tokens []int) ([]*Program, error) {
 	return b.programs, nil
 }
 
-// finishReleases completes the releases of a program. It marks those that pass an object on to another lane, and
-// chooses the place of each spilled object on the host. uses are the uses of objects, n is the number of micro-batches.
-//
-// When an object is used for the last time, its place is given to the next object of the same micro-batch. That is
-// safe: the launch that last uses the old object comes before the copy that overwrites the place.
+// finishReleases decides which releases copy an object to another lane, and where each spilled object lies on the host.
+// n is the number of micro-batches. When an object is no longer used, the next object of the same micro-batch takes its
+// place. That is safe, because the last launch that uses the old object precedes the copy that overwrites it.
 func (p *Program) finishReleases(uses []use, n int) {
 	last := make([]int, len(p.Objects)) // launch
 	for _, u := range uses {
@@ -168,11 +166,12 @@ func (p *Program) finishReleases(uses []use, n int) {
 	}
 }
 
-// planWeights plans the weight slots. The embedding needs none, and a whole head has its own slot.
+// planWeights plans which tile is in which weight slot, and when. The embedding needs no slot, and a whole head has its
+// own.
 //
-// If another pass of the same evaluation follows, the weights keep their version, so tiles may stay in their slots for
-// it. Experts on demand may not stay, because the batch decides whether a slot holds one. The last pass leaves the
-// slots empty, so a training step moves the same bytes with or without an evaluation before it.
+// If another pass of the same evaluation follows, the weights do not change, so tiles may stay in their slots for that
+// pass. Experts that are fetched on demand may not stay, because only the batch decides whether a slot holds one. The
+// last pass leaves the slots empty, so a training step moves the same bytes with or without an evaluation before it.
 func planWeights(p *Program, s Spec) error {
 	var uses, again []use
 	for v, visit := range p.Visits {

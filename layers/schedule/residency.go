@@ -6,7 +6,7 @@ import "slices"
 // Belady's rule: evict the object that is needed last (IBM Systems Journal 5(2), 1966). Each eviction is moved back to
 // the object's last use, so a slot is free as early as possible. The plan never depends on timing.
 
-// use is one access to an object in the known sequence.
+// use is one access to an object (a tile or an activation) in the sequence that the plan follows.
 type use struct {
 	at     int  // index of the launch or visit
 	object int  // dense id
@@ -16,7 +16,7 @@ type use struct {
 	arrives bool
 }
 
-// Take assigns a slot to an object before launch At. Takes are served in order.
+// Take assigns a slot to an object before launch (for weights: visit) At. Takes are served in order.
 type Take struct {
 	At, Object int
 	Fetch      bool // copy the object from the host
@@ -31,8 +31,8 @@ type Release struct {
 	Pass   bool // copy it to another lane's slot, or to the host for that lane
 }
 
-// residency is the plan that planResidency makes: takes in order, releases by launch, and the objects still in slots at
-// the end.
+// residency is the resulting plan: takes in order, releases by the launch that they follow, and the objects still in
+// slots at the end.
 type residency struct {
 	takes    []Take
 	releases map[int][]Release
@@ -45,13 +45,13 @@ type resident struct {
 	dirty bool // the host has no current copy
 }
 
-// planResidency plans which objects are in slots during a sequence of uses, for a number of launches and a number of
-// slots. It returns false if a single launch needs more slots.
+// planResidency simulates the uses with a number of slots. It returns false if a single launch uses more objects than
+// there are slots.
 //
-//   - onHost: all objects have a copy on the host from the start, which never becomes stale. This is so for weights.
-//   - held: the objects that are in slots at the start.
-//   - ahead: while a launch runs, objects that the next launch reads are brought in if a slot is free.
-//   - A use at number launches or later belongs to the next pass. It is not planned, but its object may stay in a slot.
+//   - launches: the number of launches to simulate. Later uses only say which objects are worth keeping in slots.
+//   - onHost: objects have a copy on the host from the start. The copy never becomes stale, as with weights.
+//   - held: objects that are in slots at the start.
+//   - ahead: while a launch runs, objects that the next launch reads are brought in if there is room.
 func planResidency(uses []use, launches, slots int, onHost bool, held []int, ahead bool) (residency, bool) {
 	p := &residencyPlan{slots: slots, onHost: onHost, in: map[int]*resident{}, next: map[int][]int{}, spills: map[int]int{},
 		out: residency{releases: map[int][]Release{}}}
@@ -104,8 +104,8 @@ type residencyPlan struct {
 	out    residency
 }
 
-// acquire gives the object of use u a slot for launch number at, and evicts another object if no slot is free. It
-// returns false if all slots have pinned objects, which this launch needs.
+// acquire puts the object of u into a slot for launch at, unless it is in one. It evicts another object if no slot is
+// free, but none of pinned; false: it could not.
 func (p *residencyPlan) acquire(at int, u use, pinned map[int]bool) bool {
 	if p.in[u.object] != nil {
 		return true
@@ -118,8 +118,8 @@ func (p *residencyPlan) acquire(at int, u use, pinned map[int]bool) bool {
 	return true
 }
 
-// evict takes the object whose next use is farthest away out of its slot. Among equals it takes the smallest number. It
-// never takes a pinned object, one that the current launch uses. It returns false if no other object is in a slot.
+// evict releases the object whose next use is farthest away; among equals the one with the smallest id. It never
+// releases pinned objects, which the current launch uses. It returns false if all objects in slots are pinned.
 func (p *residencyPlan) evict(pinned map[int]bool) bool {
 	victim, far := -1, -1
 	for o := range p.in {
@@ -141,8 +141,8 @@ func (p *residencyPlan) evict(pinned map[int]bool) bool {
 	return true
 }
 
-// release takes object o out of its slot after its latest use. The object is spilled if it will be used again and the
-// host has no current copy.
+// release takes object o out of its slot, right after the last launch that has used it so far. The object is spilled
+// (copied to the host) if it is used again and the host has no current copy.
 func (p *residencyPlan) release(o int) {
 	r := p.in[o]
 	spill := r.dirty && len(p.next[o]) > 0
@@ -153,7 +153,7 @@ func (p *residencyPlan) release(o int) {
 	delete(p.in, o)
 }
 
-// finish notes the uses of launch number at, and releases the objects that no later launch uses.
+// finish records the uses of launch number at, and releases the objects that no later launch uses.
 func (p *residencyPlan) finish(at int, uses []use) {
 	for _, u := range uses {
 		r := p.in[u.object]

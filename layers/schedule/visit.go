@@ -1,7 +1,8 @@
 package schedule
 
 // Layer lists a layer's visits in each pass, in order. The layer's kind sets Stage, Part, Parts, Turn, Uses and Loss of
-// each visit. Turn counts the layer's sweeps (runs over all micro-batches) from 0. New sets the other fields.
+// each visit. Turn counts from 0 at the layer's first sweep (all micro-batches once, one after the other). New sets the
+// other fields.
 type Layer struct {
 	Name   string // for messages
 	Tiles  int    // number of tiles
@@ -107,7 +108,7 @@ func (v Visit) Weighs() bool { return v.Uses.Has(Weights) }
 // goes from the last part to the first.
 func (v Visit) FirstPart() bool { return v.Part == v.edge(v.Phase == Backward) }
 
-// LastPart reports whether the visit is the last in a sweep over the parts of the head.
+// LastPart reports whether the visit is the last of its sweep over the head's parts. In the backward this is part 0.
 func (v Visit) LastPart() bool { return v.Part == v.edge(v.Phase != Backward) }
 
 // edge returns the index of the last part of the visit's layer if top is true, and 0, the first part, otherwise.

@@ -1,7 +1,8 @@
 package schedule
 
-// visits lists the visits of a pass: up through all layers and, in training, down again. A Layer counts Tile and Turn
-// from 0; visits numbers them over all layers. First, Take and Release are set later.
+// visits lists the visits of a pass: from the first layer to the last and, in training, back to the first. A Layer
+// counts tiles and turns from 0; visits adds those of earlier layers, so Tile and Turn count over the whole model.
+// First, Take and Release are set later.
 func (s Spec) visits() []Visit {
 	var out []Visit
 	tiles, turns := make([]int, len(s.Layers)+1), make([]int, len(s.Layers)+1)

@@ -8,14 +8,14 @@ import (
 	"mt/device/op"
 )
 
-// Beside puts a measured value beside the predicted value, both in the same unit.
+// Beside is a measured value beside its prediction, both in the same unit.
 type Beside struct {
 	Predicted float64 `json:"predicted,omitempty"` // 0: no prediction
 	Measured  float64 `json:"measured"`
 	Ratio     float64 `json:"ratio,omitempty"` // measured / predicted; 0: no prediction
 }
 
-// Against returns the Beside of a predicted and a measured value. predicted 0: there is no prediction.
+// Against returns the comparison of a predicted with a measured value; predicted 0: there is no prediction.
 func Against(predicted, measured float64) Beside {
 	b := Beside{Predicted: predicted, Measured: measured}
 	if predicted > 0 {

@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// span is the range in which a figure of a rates file is plausible. It leaves a factor of about 100 around the values
-// of real machines. A figure outside is a typing error, or was given in another unit.
+// span is the range in which a figure is plausible. It reaches about a factor of 100 beyond the values of real
+// machines. A figure outside the range is probably a typing error or in another unit.
 type span struct{ least, most float64 }
 
 var (

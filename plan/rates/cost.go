@@ -7,15 +7,15 @@ import (
 	"mt/device/op"
 )
 
-// Cost is the cost of one operation while nothing else runs on the device.
+// Cost is the cost of an operation while nothing else runs on the device.
 type Cost struct {
 	Seconds float64
 	Bytes   float64 // bytes of device memory read and written
 	Cores   float64 // cores of the CPU device kept busy; 0: all
 }
 
-// Costs computes the costs of operations on a device. It caches the rates of matrix products by shape, so concurrent
-// calls are not allowed.
+// Costs computes the costs of operations on a device. It caches the rates of shapes of products and is not safe for
+// concurrent use.
 type Costs struct {
 	device   *Device
 	products map[shape]float64 // cache: seconds per FLOP, by shape
@@ -48,8 +48,8 @@ func (c *Costs) Op(o device.Op) Cost {
 	return Cost{Seconds: c.device.Launch / 1e6}
 }
 
-// Moved returns the cost of the operation with this name if it reads and writes this many bytes of device memory. The
-// operation computes so little that memory limits it.
+// Moved returns the cost of the operation called name that is limited by device memory, not by computation. bytes is
+// what it reads and writes.
 func (c *Costs) Moved(name string, bytes int64) Cost {
 	if r, ok := c.device.Ops[name]; ok {
 		return r.Cost(float64(bytes))
@@ -62,10 +62,10 @@ func (o Op) Cost(bytes float64) Cost {
 	return Cost{Seconds: o.Fixed/1e6 + bytes/(o.Rate*1e9), Bytes: bytes, Cores: o.Cores}
 }
 
-// Line computes the fixed cost and the rate of an operation from two measurements; the first has the smaller size. The
-// rate is the additional bytes divided by the additional time. The fixed cost is the part of the first measurement's
-// time that this rate does not explain. Other programs may disturb the measurements. So if the rate is negative or over
-// twice the second measurement's bytes divided by its time, that quotient is the rate.
+// Line computes the fixed cost and the rate of an operation from two measurements: seconds and bytes of a smaller size,
+// then of a larger one. The rate is the additional bytes divided by the additional time. The fixed cost is the rest of
+// the smaller measurement's time. Other programs may disturb the measurements, so the rate is limited to twice the
+// larger measurement's bytes divided by its time.
 func Line(seconds, bytes []float64) Op {
 	rate, alone := (bytes[1]-bytes[0])/(seconds[1]-seconds[0]), bytes[1]/seconds[1]
 	if !(rate > 0 && rate <= 2*alone) {
@@ -111,15 +111,15 @@ func (c *Costs) perFLOP(s shape) float64 {
 	return t
 }
 
-// Squared distances for perFLOP. The squared distance between two shapes sums the squared differences of log M, log N
-// and log K.
+// The interpolation between measured shapes weights each one by 1/d², where d, the distance, is itself a sum of squared
+// differences between the logarithms of extents.
 const (
 	largeDistance  = 16 // from any shape to a table entry without a shape, which is for large products
 	otherTranspose = 9  // added if other operands are transposed
 )
 
-// filled returns the mean fraction of the GPU's output tiles of 128 × 128 elements that a product of shape s fills.
-// Table entries without a shape are rates for full tiles.
+// filled returns how full the tiles of 128 × 128 are into which a GPU divides the output of a product; 1: all are full.
+// A partly filled tile takes as long as a full one. Rates without a shape hold for full tiles.
 func filled(s shape) float64 {
 	const tile = 128
 	part := func(n int) float64 { return float64(n) / float64((n+tile-1)/tile*tile) }
@@ -128,9 +128,9 @@ func filled(s shape) float64 {
 
 func square(x float64) float64 { return x * x }
 
-// between returns the weighted geometric mean of n values. For value i, entry returns the square of the distance
-// between its shape and the wanted shape, and the value. The weight is 1 divided by the square of what entry returns,
-// so that near shapes dominate. At a distance of 0 the value itself is returned.
+// between interpolates among n measured entries. entry returns, for entry i, its squared distance from the wanted shape
+// and its value. The result is the geometric mean of the values with weights 1/distance². If a distance is 0, the
+// result is that entry's value.
 func between(n int, entry func(i int) (distance, value float64)) float64 {
 	var sum, weights float64
 	for i := range n {

@@ -10,7 +10,7 @@ import (
 	"mt/base/human"
 )
 
-// disk is one PCIe 4.0 NVMe disk, by datasheets.
+// disk is the disk of every shipped profile: one PCIe 4.0 NVMe disk, with the rates of datasheets in GB/s.
 var disk = Disk{Write: 5, Read: 7}
 
 // Find returns the machine that name stands for. A name is a file written by Save, a known GPU (rtx-4090, h100), or a
@@ -47,7 +47,7 @@ func isFile(name string) bool {
 	return err == nil && info.Mode().IsRegular() || strings.HasSuffix(name, ".json") || strings.ContainsRune(name, filepath.Separator)
 }
 
-// find returns the machine of a name without commas.
+// find returns the machine of a single name, without commas: a file, a GPU, or a GPU and a host.
 func find(name string) (*Machine, error) {
 	if isFile(name) {
 		return Load(name)

@@ -24,7 +24,7 @@ type gpu struct {
 	host       string // a host that is common for the GPU, in the format of ParseHost
 }
 
-// heads has the rates of bf16 attention with heads of 64 and of 128 elements.
+// heads has a GPU's rates of bf16 attention, for head dimensions 64 and 128.
 type heads struct {
 	of64, of128 reaches
 	source      string
@@ -38,8 +38,8 @@ func (r reaches) times(f float64) reaches {
 	return reaches{r.shortForward * f, r.shortBackward * f, r.longForward * f, r.longBackward * f}
 }
 
-// times returns the rates multiplied by f, for a GPU that runs the same kernels f times as fast. source is the source
-// of the result.
+// times multiplies the rates by f, for another GPU that runs the same kernels f times as fast. source is the source of
+// the result.
 func (h heads) times(f float64, source string) heads {
 	return heads{h.of64.times(f), h.of128.times(f), source}
 }
@@ -68,7 +68,7 @@ type bus struct {
 	latency        figure // µs
 }
 
-// way describes copies from one GPU to another that do not go through the host.
+// way describes how a GPU copies to other GPUs without the host.
 type way struct {
 	rate  figure // GB/s in each direction; 0: no copies between GPUs
 	wires bool   // copies use wires of their own (NVLink), not the links to the host
@@ -110,8 +110,8 @@ var (
 		both: figure{115, "estimate: both directions share the memory"}, latency: figure{10, copyTime}}
 )
 
-// Only peak rates of device memory and of fp32 products are published. These functions estimate the rates that programs
-// reach.
+// The datasheets have only peak rates of memory and of fp32 products. These functions estimate from a peak, in GB/s or
+// TFLOP/s, the rate that a program reaches.
 func hbm(peak float64) figure {
 	return figure{peak * 0.85, "estimate: 0.85 of the datasheet's, as GH200's HBM3 reaches by STREAM (arXiv:2407.07850)"}
 }
@@ -130,8 +130,8 @@ func ofPeak(part, peak float64, why string) figure {
 
 func shows(gib float64) figure { return figure{gib, "nvidia-smi shows so much of it"} }
 
-// scaled is the start of the source of attention rates that were multiplied by the ratio of two GPUs' peaks of matrix
-// products.
+// scaled begins the source of attention rates that were taken from another GPU, whose name follows, and scaled by the
+// ratio of the peaks of matrix products.
 const scaled = "estimate: scaled by the peak of products from "
 
 // gpus lists the known GPUs. Peaks come from NVIDIA's datasheets and architecture white papers, dense and with fp32

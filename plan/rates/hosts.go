@@ -8,12 +8,12 @@ import (
 	"strings"
 )
 
-// hostName matches the host names of the form that ParseHost explains: kind of memory, million transfers a second,
-// channels, and optionally cores and GiB.
+// hostName matches the names that ParseHost accepts: kind of memory, million transfers a second, channels, and
+// optionally cores and GiB.
 var hostName = regexp.MustCompile(`^(ddr4|ddr5|lpddr5x?)-(\d{3,5})x(\d{1,3})((?:-\d{1,5}[cg])*)$`)
 
-// Fractions of a host's peak memory bandwidth that operations reach. STREAM's triad reaches 0.75 to 0.86 on x86
-// servers. An update reads and writes four or more arrays at once, so it is a little slower.
+// Fractions of a host's peak memory bandwidth. STREAM's triad reaches 0.75 to 0.86 on x86 servers. An update reads and
+// writes four or more arrays at once, which is a little slower.
 const (
 	copyPart   = 0.75
 	updatePart = 0.72
@@ -74,7 +74,8 @@ func ParseHost(name string) (Host, error) {
 		fmt.Sprintf("estimate: parts of the peak of %.4g GB/s, and at most %d GB/s a core", peak, perCore)), nil
 }
 
-// checkHost returns an error if name gives values that no mainboard has.
+// checkHost returns an error if a number in a host's name is beyond what any board has, which is probably a typing
+// error.
 func checkHost(name string, transfers, channels float64, cores int, gib float64) error {
 	var errs []error
 	for _, f := range []struct {
@@ -88,8 +89,8 @@ func checkHost(name string, transfers, channels float64, cores int, gib float64)
 	return errors.Join(errs...)
 }
 
-// newHost returns a host whose copies, updates and so on reach the fractions copyPart, updatePart and so on of top.
-// Both top and peak are memory bandwidths in GB/s. The host's name shows peak, the datasheet's.
+// newHost returns a host. Its rates of copies, updates and others are fixed fractions (copyPart and others) of top, in
+// GB/s. peak, in GB/s, appears only in the name.
 func newHost(name string, cores int, gib, peak, top float64, source string) Host {
 	const wake = 20 // µs until all cores work
 	sources := map[string]string{"cores": "as the name says, or what is usual", "memory_gib": "as the name says, or what is usual",
@@ -103,17 +104,17 @@ func newHost(name string, cores int, gib, peak, top float64, source string) Host
 		Pack: packTime, Message: 1.8, Sources: sources}
 }
 
-// busyUpdates lists the optimizers whose updates are limited by computation, not by memory, on few cores. rate is 10⁹
-// parameters a second on one core with AVX-512. bytes is the number of bytes that an update reads and writes for one
-// parameter with an fp32 gradient. Measured on a 2 GHz Xeon (docs/optimizers.md).
+// busyUpdates lists optimizers whose updates are limited by computation, not by memory, when there are few cores. rate
+// is 10⁹ parameters a second on one core with AVX-512. bytes is the memory traffic of one parameter with an fp32
+// gradient. Measured on a 2 GHz Xeon (docs/optimizers.md).
 var busyUpdates = map[string]struct{ rate, bytes float64 }{
 	"adamw_8bit": {0.42, 16.06},
 	"adamw_4bit": {0.45, 14.13},
 	"lion_8bit":  {0.83, 14.03},
 }
 
-// updates returns the costs of the optimizers in busyUpdates on this many cores. Memory limits their rates to most, in
-// GB/s. wake is the fixed cost in µs.
+// updates returns the costs of the optimizers in busyUpdates on a host with this many cores. A rate is at most most,
+// the GB/s that memory reaches. wake is the time in µs until all cores work.
 func updates(cores int, most, wake float64) map[string]Op {
 	out := map[string]Op{}
 	for name, u := range busyUpdates {

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Slower returns a copy of m in which devices, links and host need times as long for everything; times 2 halves all
-// rates. A factor below 1 makes them faster. The disk stays the same.
+// Slower returns a copy of m whose devices, links and host are slower by the factor times. A factor below 1 makes them
+// faster. The disk does not change.
 func (m *Machine) Slower(times float64) *Machine {
 	out := m.Changed(func(d *Device, l *Link) {
 		d.slow(times)
@@ -29,8 +29,8 @@ func (m *Machine) Slower(times float64) *Machine {
 	return out
 }
 
-// slow divides the rates of d by the factor times and multiplies its fixed times by it. It clones maps and slices
-// before it changes them, because other machines share them.
+// slow makes device d slower by the factor times: it divides d's rates and multiplies its fixed times. It clones maps
+// and slices first, because other machines share them.
 func (d *Device) slow(times float64) {
 	d.Products, d.Attention, d.Ops = maps.Clone(d.Products), maps.Clone(d.Attention), maps.Clone(d.Ops)
 	for dtype, all := range d.Products {

@@ -26,7 +26,7 @@ type Fixture struct {
 	Logits                               [2][]float64 // (T, V) of the first two rows
 }
 
-// LoadFixture reads the case in dir.
+// LoadFixture reads the recorded run in the folder dir.
 func LoadFixture(dir string) (*Fixture, error) {
 	f := &Fixture{}
 	for _, read := range []func(string) error{f.readModel, f.readRows, f.readExpected, f.readLogits} {
@@ -42,7 +42,8 @@ func (f *Fixture) readModel(dir string) (err error) {
 	return err
 }
 
-// LoadModel reads a model directory in fp32: w has its own tensor names, plain the names of Weights.
+// LoadModel reads a model directory in fp32. w has the tensors under the directory's names, plain under the names that
+// type Weights documents.
 func LoadModel(dir string) (c *model.Config, w, plain Weights, err error) {
 	if c, err = model.LoadDir(dir); err != nil {
 		return nil, nil, nil, err
@@ -61,7 +62,8 @@ func LoadModel(dir string) (c *model.Config, w, plain Weights, err error) {
 	return c, w, w.plain(c), nil
 }
 
-// plain returns every parameter under the tensor names of Llama, which reference uses for all families.
+// plain returns the same weights under Llama's tensor names, which this package uses for all families. w has the names
+// of c's family.
 func (w Weights) plain(c *model.Config) Weights {
 	var plain model.Config
 	out := Weights{}
@@ -86,7 +88,8 @@ func (w Weights) plain(c *model.Config) Weights {
 	return out
 }
 
-// separate adds rows that share a tensor with others, or are transposed, as tensors of their own.
+// separate adds tensors to w for rows that the checkpoint keeps inside a larger tensor, or transposed: each under its
+// own name, as (rows, columns).
 func (w Weights) separate(c *model.Config) {
 	for _, l := range c.Layers() {
 		for _, p := range l.Params {

@@ -65,7 +65,8 @@ func embed(cfg *model.Config, w Weights, s Sequence) []float64 {
 		at := int(id) * cfg.HiddenSize
 		x = append(x, w["model.embed_tokens.weight"][at:at+cfg.HiddenSize]...)
 	}
-	// A rounded scale belongs to the embedding's module, so noise follows it.
+	// A rounded scale is part of the embedding's module, and noise is added to the module's output. Any other scale
+	// comes later and multiplies the noise too.
 	scale := 1.0
 	if cfg.EmbedScale != 0 {
 		scale = cfg.EmbedScale
@@ -117,11 +118,12 @@ func Block(cfg *model.Config, w Weights, i int, x []float64) (y []float64) {
 	return residual(cfg, x2, hiddenNorm(cfg, w, n.mlpOut, out))
 }
 
-// norms has the names of the norms around a block's attention and MLP; "": there is no such norm.
+// norms has the beginnings of the names of a block's norms: before and after attention, before and after the MLP; "":
+// there is no such norm.
 type norms struct{ attn, attnOut, mlp, mlpOut string }
 
-// normsOf finds a block's norms. The same name means different norms in blocks with two norms, with four, and with
-// norms of outputs only.
+// normsOf finds the norms of block i by the tensors in w. post_attention_layernorm, for example, is the MLP's input
+// norm in blocks with two norms. In blocks with four norms, or with norms of outputs only, it norms attention's output.
 func normsOf(w Weights, i int) norms {
 	of := func(s string) string {
 		if w[tensor(i, s+".weight")] == nil {
@@ -136,11 +138,11 @@ func normsOf(w Weights, i int) norms {
 	return norms{attn: attn, mlp: of("post_attention_layernorm")}
 }
 
-// tensor returns the name of a tensor of block i.
+// tensor returns the full name of the tensor of block i whose name ends in s.
 func tensor(i int, s string) string { return fmt.Sprintf("model.layers.%d.%s", i, s) }
 
-// Attention returns x + attention(norm(x)) of decoder block i. In models with four norms in a block attention(norm(x))
-// is normed too; with norms of outputs only it is x + norm(attention(x)).
+// Attention returns x + attention(norm(x)) of decoder block i for one sequence x (T, h). In models with four norms in a
+// block it is x + norm(attention(norm(x))), and with norms of outputs only x + norm(attention(x)).
 func Attention(cfg *model.Config, w Weights, i int, x []float64) []float64 {
 	if !cfg.Mixes(i) {
 		return x
@@ -172,7 +174,7 @@ func Attention(cfg *model.Config, w Weights, i int, x []float64) []float64 {
 	return residual(cfg, x, hiddenNorm(cfg, w, around.attnOut, out))
 }
 
-// multipliers returns the factors on activations.
+// multipliers returns the factors on activations; all are 1 if the model has none.
 func multipliers(cfg *model.Config) model.Multipliers {
 	if cfg.Multipliers != nil {
 		return *cfg.Multipliers
@@ -180,7 +182,8 @@ func multipliers(cfg *model.Config) model.Multipliers {
 	return model.Multipliers{Value: 1, Gate: 1, Down: 1, ScanIn: [5]float64{1, 1, 1, 1, 1}, ScanOut: 1}
 }
 
-// heads returns q (T, H, D), k and v (T, KV, D) of block i from its normed input n.
+// heads returns q (T, H, D), k and v (T, KV, D) of block i as attention reads them, after norm and rotation. n is the
+// block's normed input.
 func heads(cfg *model.Config, w Weights, i int, n []float64) (q, k, v []float64) {
 	h, d := cfg.HiddenSize, cfg.Heads(i).Dim
 	project := func(s string) []float64 {
@@ -221,8 +224,8 @@ func heads(cfg *model.Config, w Weights, i int, n []float64) (q, k, v []float64)
 	return q, k, v
 }
 
-// mlp returns down(f(gate(n))·up(n)), or down(f(up(n))) without a gate. in is the prefix of the tensors' names. With
-// cfg.ClampedSwiGLU, that function replaces f(gate(n))·up(n).
+// mlp returns down(f(gate(n))·up(n)), or down(f(up(n))) without a gate; f is the activation function. in is the prefix
+// of the tensors' names. If cfg.ClampedSwiGLU is set, it replaces f(gate(n))·up(n).
 func mlp(cfg *model.Config, w Weights, in string, n []float64) []float64 {
 	h := cfg.HiddenSize
 	if cfg.Ungated {
@@ -265,7 +268,8 @@ func activation(cfg *model.Config, x float64) float64 {
 	return x / (1 + math.Exp(-x))
 }
 
-// xielu is the activation with two parameters. Source: transformers.activations.XIELUActivation.
+// xielu is the activation with two trained parameters: p for x > 0 and n for all other x. Source:
+// transformers.activations.XIELUActivation.
 func xielu(x, p, n float64) float64 {
 	if x > 0 {
 		return math.Log(1+math.Exp(p))*x*x + 0.5*x
@@ -281,7 +285,7 @@ func softcap(x, limit float64) float64 {
 	return limit * math.Tanh(x/limit)
 }
 
-// residual returns x + out, or x + ResidualScale·out.
+// residual returns x + ResidualScale·out, where a ResidualScale of 0 stands for 1.
 func residual(cfg *model.Config, x, out []float64) []float64 {
 	scale := cfg.ResidualScale
 	if scale == 0 {
@@ -313,8 +317,8 @@ func linear(x, w, b []float64, in int) []float64 {
 	return y
 }
 
-// hiddenNorm returns the norm of x (T, h) whose tensors' names begin with name: a LayerNorm if the model has it, else
-// an RMSNorm. name "": x.
+// hiddenNorm norms x (T, h): by LayerNorm if the model has it, else by RMSNorm. The names of the norm's tensors begin
+// with name. If name is "", there is no norm, and it returns x.
 func hiddenNorm(cfg *model.Config, w Weights, name string, x []float64) []float64 {
 	weight, bias := w[name+".weight"], w[name+".bias"]
 	switch {
@@ -343,7 +347,7 @@ func hiddenNorm(cfg *model.Config, w Weights, name string, x []float64) []float6
 	return y
 }
 
-// norm returns the RMSNorm of x over groups of len(w) elements.
+// norm returns the RMSNorm of x with weights w. Each group of len(w) consecutive elements is normed on its own.
 func norm(cfg *model.Config, x, w []float64) []float64 {
 	return rmsNorm(x, w, float64(cfg.RMSNormEps), float64(cfg.NormOffset))
 }
@@ -363,8 +367,9 @@ func rmsNorm(x, w []float64, eps, offset float64) []float64 {
 	return y
 }
 
-// attention returns causal softmax(scale·q·kᵀ)·v of one sequence in block i, with shared key/value heads. Values may
-// be narrower or wider than keys. sinks add one score per head to each softmax, whose value is 0; nil: none.
+// attention returns causal softmax(scale·q·kᵀ)·v of one sequence in block i, with shared key/value heads. Values may be
+// narrower or wider than keys. sinks has one more score for each head; every softmax of the head includes it, with a
+// value vector of 0. nil: no sinks.
 func attention(cfg *model.Config, i int, q, k, v, sinks []float64) []float64 {
 	d, dv, kvHeads := cfg.Heads(i).Dim, cfg.OutputCols(i)/cfg.NumHeads, cfg.Heads(i).KV
 	group := cfg.NumHeads / kvHeads
@@ -446,8 +451,9 @@ func Perturbed(f func() float64, x, dir []float64, s float64) float64 {
 	return v
 }
 
-// mlaHeads returns q and k (T, H, D) and v (T, H, V) of block i with MLA, from its normed input n. The last elements
-// of queries and keys are rotated; all heads share those of keys. Source: arXiv:2405.04434, section 2.1.
+// mlaHeads returns q and k (T, H, D) and v (T, H, V) of block i with MLA, from its normed input n. The last elements of
+// queries and keys are rotated; all heads have the same rotated elements of keys. Source: arXiv:2405.04434, section
+// 2.1.
 func mlaHeads(cfg *model.Config, w Weights, i int, n []float64) (q, k, v []float64) {
 	l, heads, tokens := cfg.MLA, cfg.NumHeads, len(n)/cfg.HiddenSize
 	weight := func(s string) []float64 { return w[tensor(i, "self_attn."+s+".weight")] }
@@ -478,7 +484,7 @@ func mlaHeads(cfg *model.Config, w Weights, i int, n []float64) (q, k, v []float
 	return q, k, v
 }
 
-// columns splits every row of x into its first a and its other b elements.
+// columns splits every row of x, which has a+b elements, into its first a and its last b elements.
 func columns(x []float64, a, b int) (left, right []float64) {
 	for at := 0; at < len(x); at += a + b {
 		left, right = append(left, x[at:at+a]...), append(right, x[at+a:at+a+b]...)
@@ -496,7 +502,7 @@ func mlaTemperature(r model.Rope) float64 {
 	return m * m
 }
 
-// Routing sums up the routing of all calls of MoE to which it is passed.
+// Routing adds up the choices and scores of a router over all calls of MoE that get the same Routing.
 type Routing struct {
 	Rows   int       // tokens, counted once per layer
 	Counts []float64 // by expert: how many rows chose it
@@ -567,7 +573,8 @@ func MoE(cfg *model.Config, w Weights, i int, x []float64, r *Routing) []float64
 	return y
 }
 
-// denseAndExperts is MoE of a block with a dense MLP beside the experts. Source: transformers, modeling_gemma4.
+// denseAndExperts does the work of MoE for a block with a dense MLP beside the experts. Source: transformers,
+// modeling_gemma4.
 func denseAndExperts(cfg *model.Config, w Weights, i int, x []float64, r *Routing) []float64 {
 	h := cfg.HiddenSize
 	normed := func(s string, x []float64) []float64 { return norm(cfg, x, w[tensor(i, s)]) }
@@ -597,7 +604,7 @@ func denseAndExperts(cfg *model.Config, w Weights, i int, x []float64, r *Routin
 	return y
 }
 
-// scores returns the experts' scores of a row from its logits.
+// scores returns the score of every expert for one row (one token), from the router's logits: sigmoids or a softmax.
 func scores(cfg *model.Config, logits []float64) []float64 {
 	p, lse := make([]float64, len(logits)), logSumExp(logits)
 	for e, v := range logits {
@@ -612,8 +619,9 @@ func scores(cfg *model.Config, logits []float64) []float64 {
 
 func sigmoid(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
 
-// choose returns the experts of a row. They have the largest scores, or the largest scores + bias, among the experts of
-// the selected groups. The largest is the first.
+// choose returns the experts that the router chooses for one row, the best first. p has the scores of all experts. An
+// expert's rank is by its score, plus its bias unless bias is nil. With groups of experts, only experts in the best
+// groups are chosen.
 func choose(cfg *model.Config, p, bias []float64) []int {
 	keys := append([]float64(nil), p...)
 	for e, b := range bias {
@@ -636,7 +644,7 @@ func choose(cfg *model.Config, p, bias []float64) []int {
 	return largest(keys, cfg.NumExpertsPerTok)
 }
 
-// expertWeights returns the weights of the chosen experts.
+// expertWeights returns the weight of each chosen expert, from the scores p of all experts.
 func expertWeights(cfg *model.Config, p []float64, chosen []int) []float64 {
 	out, all := make([]float64, len(chosen)), 1.0
 	if cfg.NormTopKProb {
@@ -654,8 +662,8 @@ func expertWeights(cfg *model.Config, p []float64, chosen []int) []float64 {
 	return out
 }
 
-// sparseMixerWeights returns the weights of the chosen experts by SparseMixer. Each is a softmax over the experts with
-// a similar logit, without the experts chosen before.
+// sparseMixerWeights returns the weights of the chosen experts by SparseMixer. An expert's weight is its share of a
+// softmax over the experts with a similar logit; experts chosen earlier are left out.
 func sparseMixerWeights(cfg *model.Config, logits []float64, chosen []int) (out []float64) {
 	for k, e := range chosen {
 		top, sum := logits[e], 0.0
@@ -843,7 +851,7 @@ func gatedShortConv(cfg *model.Config, w Weights, i int, n []float64) []float64 
 	return linear(y, weight("out_proj.weight"), weight("out_proj.bias"), h)
 }
 
-// shortConv returns SiLU of a convolution without a bias.
+// shortConv returns SiLU(convolution(x, taps)) without a bias; x is (T, columns), with n taps for each column.
 func shortConv(x, taps []float64, columns, n int) []float64 {
 	y := convolution(x, taps, nil, columns, n)
 	for i, v := range y {
@@ -868,7 +876,8 @@ func convolution(x, taps, bias []float64, columns, n int) []float64 {
 	return y
 }
 
-// deltaStep advances a state (keys, values) by one token and returns the query's result.
+// deltaStep advances the state (keys, values) of one head by one token, by the gated delta rule, and returns q·state.
+// beta is the token's update rate and decay the factor on the old state.
 func deltaStep(state, q, k, v []float64, beta, decay float64) []float64 {
 	values := len(v)
 	memory, out := make([]float64, values), make([]float64, values)
@@ -883,7 +892,7 @@ func deltaStep(state, q, k, v []float64, beta, decay float64) []float64 {
 	return out
 }
 
-// unit returns x scaled to length 1.
+// unit returns x scaled to length 1; an epsilon of 1e-6 in the root keeps a zero vector finite.
 func unit(x []float64) (y []float64) {
 	r := 1 / math.Sqrt(dot(x, x)+1e-6)
 	for _, v := range x {
@@ -950,8 +959,8 @@ func Frequencies(cfg *model.Config, r model.Rope, length int) []float64 {
 	return f
 }
 
-// yarnKeeps returns the share of pair i's frequency that yarn keeps: 1 for pairs with a high frequency, 0 for a low
-// one, and in between on a ramp.
+// yarnKeeps returns the share of its frequency that yarn leaves to rotated pair i. It is 1 for pairs with a high
+// frequency and 0 for pairs with a low one; in between it falls linearly.
 func yarnKeeps(r model.Rope, dim, i float64) float64 {
 	pairThatTurns := func(times float64) float64 {
 		return dim / 2 * math.Log(float64(r.OriginalMaxPositions)/(2*math.Pi*times)) / math.Log(r.Theta)
@@ -1001,8 +1010,8 @@ func amplitude(cfg *model.Config, r model.Rope, length int) float64 {
 	return 1
 }
 
-// rope rotates the heads of x (tokens, heads, d) in place. Element i is paired with the element half the rotated width
-// further on. If the model interleaves, element 2i is paired with the next.
+// rope rotates the heads of x (tokens, heads, d) in place. Element i forms a pair with the element half the rotated
+// width further on. If the model interleaves, elements 2i and 2i+1 form a pair.
 func rope(cfg *model.Config, r model.Rope, x []float64, tokens, d int) {
 	heads := len(x) / (tokens * d)
 	freq, by := Frequencies(cfg, r, tokens), amplitude(cfg, r, tokens)

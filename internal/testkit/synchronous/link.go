@@ -13,10 +13,10 @@ import (
 	"mt/model"
 )
 
-// This file has the transfers between host and device: weights and a batch to the device; the places of the experts'
-// pairs, losses and gradients to the host.
+// This file has the copies between host and device. Weights and a batch go to the device. Losses, gradients and the
+// ranges of the experts' (token, choice) pairs go to the host.
 
-// load enqueues the copies of all weights and of b, and views what the step needs.
+// load enqueues the copies of all weights and of batch b to the device, and makes the tensors that the step uses.
 func (t *Trainer) load(b *data.Batch) {
 	c := t.spec.Config
 	for _, at := range t.layers[1:] { // the embedding is not copied whole, only the batch's rows
@@ -104,9 +104,9 @@ func (t *Trainer) loadMicroBatches(b *data.Batch) {
 // pairs is the range of (token, choice) pairs of one expert: n pairs from index from in the list sorted by expert.
 type pairs struct{ from, n int }
 
-// pairsByExpert waits until the (token, choice) pairs of all tokens are sorted by expert, and returns each expert's
-// range. count: it also adds the layer's router probabilities to the sums of the layers before. After an error no
-// expert has pairs; land reports the error.
+// pairsByExpert waits until the device has sorted the (token, choice) pairs of all tokens by expert, and returns each
+// expert's range. If count is set, it also adds the layer's router probabilities to t.probabilities, for the
+// load-balancing loss. After a device error no expert has pairs; land then reports the error.
 func (t *Trainer) pairsByExpert(count bool) []pairs {
 	offsets, sums := t.fetch(t.experts.Offsets.Mem()), t.fetch(t.experts.ProbSum.Mem())
 	_ = t.stream.Sync()
@@ -123,8 +123,9 @@ func (t *Trainer) pairsByExpert(count bool) []pairs {
 	return out
 }
 
-// land copies losses and gradients to the host, waits for them and returns the loss. It is the mean over supervised
-// tokens, summed in their order in float64, or the mean over pairs.
+// land copies losses and gradients to the host, waits for them and returns the batch's loss. This is the mean over
+// supervised tokens, summed in their order in float64. If the step trains on preference pairs, it is the mean over the
+// pairs.
 func (t *Trainer) land() (float64, error) {
 	for _, at := range t.layers {
 		for k, tile := range at.tiles {
@@ -158,7 +159,8 @@ func (t *Trainer) land() (float64, error) {
 	return mean + t.aux*balance, nil
 }
 
-// fetch enqueues the copy of m to the host, and returns the memory that it will be in.
+// fetch enqueues the copy of m to the host and returns the host memory, which is filled once the stream is
+// synchronized.
 func (t *Trainer) fetch(m device.Mem) []byte {
 	out := make([]byte, m.Bytes)
 	if m.Bytes > 0 {
@@ -170,7 +172,8 @@ func (t *Trainer) fetch(m device.Mem) []byte {
 // word returns the i-th little-endian 32-bit word of b.
 func word(b []byte, i int) uint32 { return binary.LittleEndian.Uint32(b[4*i:]) }
 
-// sumSquares returns the sum of squares of the layer's gradient, summed tensor by tensor.
+// sumSquares returns the sum of squares of the layer's gradient. Each tensor is summed on its own, which fixes the
+// order of sums.
 func (at layer) sumSquares() float64 {
 	if at.Kind == model.Embedding {
 		return optim.SumSquares(nil, at.grad)

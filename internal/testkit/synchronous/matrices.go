@@ -7,7 +7,7 @@ import (
 )
 
 // updateMatrices updates the matrices of layer l that the optimizer orthogonalizes on the device, one after the other.
-// g is the layer's gradient. An error is the device's.
+// g is the layer's gradient. With an optimizer other than Muon there are none. An error comes from the device.
 func (t *Trainer) updateMatrices(l int, g optim.Grad, o optim.Optimizer, rate optim.Rate) error {
 	m, ok := o.(optim.Muon)
 	if !ok {

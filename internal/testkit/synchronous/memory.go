@@ -20,7 +20,8 @@ import (
 type Trainer struct {
 	// LayerNorms: each layer's gradient is clipped by its own norm; layers that share a table count as one.
 	LayerNorms bool
-	// Reference and Likelihood are as in actors.Preferences, for a plan with a preference loss.
+	// Reference and Likelihood are only for training on preference pairs. Reference returns the log p of a pair's two
+	// answers under the reference model, and Likelihood is as in actors.Preferences.
 	Reference  func(id int64) [2]float32
 	Likelihood float64
 
@@ -66,7 +67,7 @@ type Result struct {
 	Skipped        bool    // one of them is not finite: nothing has changed
 }
 
-// layer is a layer on the device, and its gradient on the host.
+// layer is a layer: its weights and gradients on the device, and its gradient on the host.
 type layer struct {
 	model.Layout
 	stages schedule.Layer
@@ -124,7 +125,7 @@ func New(dev device.Device, store *host.Store, p *plan.Run) (*Trainer, error) {
 	return t, nil
 }
 
-// Close frees all memory. Its error is from closing the stream.
+// Close frees all memory. The error is the stream's.
 func (t *Trainer) Close() error {
 	err := t.stream.Close()
 	for _, m := range t.mems {
@@ -150,7 +151,7 @@ func (t *Trainer) alloc(bytes int64) device.Mem {
 	return m
 }
 
-// states allocates memory for a hidden state of every micro-batch.
+// states allocates device memory for one hidden state of each micro-batch.
 func (t *Trainer) states() []device.Mem {
 	out := make([]device.Mem, t.plan.Limits.MicroBatches)
 	for i := range out {
@@ -159,7 +160,8 @@ func (t *Trainer) states() []device.Mem {
 	return out
 }
 
-// makeLayers allocates every layer's memory on the device, and the memory for its gradient on the host.
+// makeLayers fills t.layers. It allocates each layer's weights, gradient and input on the device, and the memory for
+// its gradient on the host.
 func (t *Trainer) makeLayers() {
 	turn := 0
 	for l, layout := range t.plan.Layouts {

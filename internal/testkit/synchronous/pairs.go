@@ -7,9 +7,10 @@ import (
 	"mt/device/op"
 )
 
-// This file has the additional work of a step on pairs.
+// This file has the additional work of a step that trains on pairs of a chosen and a rejected answer.
 
-// references returns log p of a micro-batch's documents under the reference model, as the bits of float32.
+// references returns, for each document of a micro-batch, its log p under the reference model. The float32 values are
+// passed as their bits in int32.
 func (t *Trainer) references(m data.MicroBatch) []int32 {
 	out := make([]int32, len(m.CuSeqlens)-1)
 	for _, p := range m.Pairs {
@@ -22,8 +23,8 @@ func (t *Trainer) references(m data.MicroBatch) []int32 {
 	return out
 }
 
-// pairsLoss returns the mean loss of the batch's pairs, plus the likelihood loss of chosen answers, from the losses of
-// its tokens.
+// pairsLoss returns the mean loss of the batch's pairs, plus the likelihood loss of chosen answers. losses has −log p
+// of every token of the batch, as float32 in little-endian order.
 func (t *Trainer) pairsLoss(losses []byte) float64 {
 	var loss, nats float64
 	first := 0

@@ -66,8 +66,8 @@ func (t *Trainer) Step(b *data.Batch, o optim.Optimizer, rate optim.Rate, maxNor
 	return r, nil
 }
 
-// sweep calls f for the micro-batches one after the other. With schedule.Zigzag, sweeps with an odd number turn go from
-// the last to the first. Sums over micro-batches are made in this order.
+// sweep calls f for all micro-batches, one after the other. With the order schedule.Zigzag, a sweep with an odd number
+// turn begins with the last micro-batch. Sums over micro-batches follow this order, so their bits depend on it.
 func (t *Trainer) sweep(turn int, f func(m micro)) {
 	order := slices.Clone(t.micro)
 	if t.plan.TurnsAround() && turn%2 == 1 {
@@ -79,8 +79,8 @@ func (t *Trainer) sweep(turn int, f func(m micro)) {
 	}
 }
 
-// forward computes x[l+1], the input of the next layer, from x[l]. Only inputs of layers are kept for the backward. A
-// head that is not in parts computes its losses in the backward.
+// forward computes the output of layer l, x[l+1], from its input x[l]. Only inputs of layers are kept for the backward.
+// A head that is not in parts computes its losses in the backward.
 func (t *Trainer) forward(l int, at layer) {
 	for _, v := range at.stages.Forward {
 		v.Phase = schedule.Forward
@@ -88,8 +88,8 @@ func (t *Trainer) forward(l int, at layer) {
 	}
 }
 
-// backward turns dx, the gradient of x[l+1], into the gradient of x[l], and accumulates the gradients of the layer's
-// weights.
+// backward turns dx, the gradient of layer l's output, into the gradient of its input, and accumulates the gradients of
+// the layer's weights.
 func (t *Trainer) backward(l int, at layer) {
 	for _, v := range at.stages.Backward {
 		v.Phase = schedule.Backward
@@ -123,7 +123,7 @@ func (t *Trainer) visit(l int, at layer, v schedule.Visit) {
 	}
 }
 
-// lossTensor views m as one number per token of the batch.
+// lossTensor returns m as a tensor with one fp32 number for each token of the batch.
 func (t *Trainer) lossTensor(m device.Mem) device.Tensor {
 	return m.Tensor(device.F32, 0, t.batch.Tokens)
 }
