@@ -81,7 +81,8 @@ func (w *Writer) finish(state TrainerState, extra map[string][]byte) error {
 	return w.disk.do("sync directory", "", w.disk.fs.SyncDir(w.disk.root))
 }
 
-// smallFiles returns the contents of all files except tensors and manifest, by name.
+// smallFiles returns the contents, by name, of all files that are neither tensor files nor the manifest: state,
+// config.json and the extra files.
 func (w *Writer) smallFiles(state TrainerState, extra map[string][]byte) (map[string][]byte, error) {
 	text, err := json.MarshalIndent(state, "", "  ")
 	if err != nil {
@@ -96,7 +97,9 @@ func (w *Writer) smallFiles(state TrainerState, extra map[string][]byte) (map[st
 	return small, nil
 }
 
-// extras returns the contents of the extra files and of config.json, by name.
+// extras returns a copy of extra with config.json added; both maps go from a file's name to its content. extra
+// holds files to save beside the weights, such as tokenizer.json. config.json names SaveDType as the weights'
+// dtype; for AsRead it stays as it was read.
 func (o WriterOptions) extras(extra map[string][]byte) (map[string][]byte, error) {
 	small, err := modelExtras(extra)
 	if err == nil && o.SaveDType == AsRead {
@@ -107,8 +110,9 @@ func (o WriterOptions) extras(extra map[string][]byte) (map[string][]byte, error
 	return small, err
 }
 
-// modelExtras returns a copy of extra. It fails if a name belongs to the save itself, or if its folder is not one
-// of companions'.
+// modelExtras returns a copy of extra, the files to save beside the weights. It fails if a name belongs to a file
+// that the save writes itself, such as the manifest or weights. It also fails if the file is in a folder that no
+// pattern of companions has.
 func modelExtras(extra map[string][]byte) (map[string][]byte, error) {
 	small := map[string][]byte{}
 	for name, data := range extra {
@@ -120,7 +124,7 @@ func modelExtras(extra map[string][]byte) (map[string][]byte, error) {
 	return small, nil
 }
 
-// folders returns the folders in the names of small.
+// folders returns the folders in which the files named in small lie, except the checkpoint's own directory.
 func folders(small map[string][]byte) (list []string) {
 	for name := range small {
 		if f := filepath.Dir(name); f != "." && !slices.Contains(list, f) {
@@ -148,7 +152,7 @@ func (d *disk) syncFolders(small map[string][]byte) error {
 	return nil
 }
 
-// addIndex adds the index if there are several shards.
+// addIndex adds model.safetensors.index.json to small if there are several shards; a single shard needs no index.
 func addIndex(small map[string][]byte, shards []*outFile) {
 	if len(shards) > 1 {
 		small[indexName] = indexJSON(shards)
@@ -188,8 +192,8 @@ func (w *Writer) rename() error {
 	return opError("sync directory", output, fs.SyncDir(output))
 }
 
-// replace swaps the directory with the existing one of its name, then removes the older one. After an error the
-// older one has its name again.
+// replace exchanges the new directory, which still has its temporary name, with the existing one of the final name.
+// It then removes the older one. After an error the older one has its name again.
 func (w *Writer) replace() error {
 	fs, tmp, output := w.disk.fs, w.disk.root, filepath.Dir(w.final)
 	swap := fs.Exchange
@@ -293,9 +297,9 @@ func MakeDirs(fs FS, dir string) error {
 // ErrLocked is the error of Lock if another process holds the lock.
 var ErrLocked = errors.New("another mt writes there now; wait for its end, or choose another name")
 
-// Lock locks a directory, or a file, for writing until unlock is called or the process ends. Two runs then never
-// write the same files, and no run takes the files of another for leftovers. A file system without locks keeps
-// nobody out.
+// Lock locks a directory, or a file, for writing until unlock is called or the process ends. So two runs never
+// write the same files, and no run mistakes the files of another for leftovers. Lock fails with ErrLocked if
+// another process holds the lock. On a file system without locks it succeeds, but keeps nobody out.
 func Lock(path string) (unlock func(), err error) {
 	d, err := os.Open(path)
 	if err != nil {

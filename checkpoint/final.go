@@ -56,7 +56,8 @@ type modelWriter struct {
 	made   []string // dir and its parents, as far as they did not exist before
 }
 
-// add plans the files of the weights. write names the shards, since only write knows which names are taken.
+// add takes over files, the planned files of the weights, and allocates the buffer that the largest of them needs.
+// They get their names later, in write, when the lock is held and it is known which names are taken.
 func (m *modelWriter) add(files []*file) {
 	for _, f := range files {
 		m.shards = append(m.shards, &outFile{file: f, sums: map[*entry]uint32{}})
@@ -80,7 +81,8 @@ func (m *modelWriter) run() error {
 	return m.tidied(err)
 }
 
-// enter makes the directory and locks it if it is for this model alone. unlock is never nil.
+// enter makes the directory. It also locks it if the directory is for this model alone (m.alone). unlock is never
+// nil; without a lock it does nothing.
 func (m *modelWriter) enter() (unlock func(), err error) {
 	none := func() {}
 	if err := MakeDirs(m.disk.fs, m.dir); err != nil || !m.alone {
@@ -93,7 +95,7 @@ func (m *modelWriter) enter() (unlock func(), err error) {
 }
 
 // tidied removes the temporary directory and, after an error, the unfinished model. err is the error of the save,
-// or nil. It returns err, or otherwise the error of removing.
+// or nil. tidied returns err; if err is nil, it returns the error of the removal.
 func (m *modelWriter) tidied(err error) error {
 	named := m.disk.root != "" // before write, the shards may have names of an older model's files
 	if named {
@@ -115,7 +117,7 @@ func (m *modelWriter) tidied(err error) error {
 	return err
 }
 
-// missing lists dir and its parents as far as they do not exist, dir first.
+// missing lists dir and those of its parents that do not exist, dir first.
 func missing(dir string) []string {
 	var out []string
 	for {
@@ -276,7 +278,8 @@ func CompanionNames(dir string) (names []string, err error) {
 	return names, nil
 }
 
-// companionsIn returns the names in dir, and in the folders of the patterns, that match companions.
+// companionsIn returns the names of the files in dir that match a pattern in companions. It also looks into the
+// folders that patterns name.
 func companionsIn(dir string) (names []string, err error) {
 	folders := []string{"."}
 	for _, pattern := range companions {

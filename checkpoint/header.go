@@ -164,7 +164,8 @@ type headerEntry struct {
 	Offsets []int64 `json:"data_offsets"`
 }
 
-// parseEntry reads an entry. It parses the usual form directly, which is several times faster than encoding/json.
+// parseEntry reads the entry of one tensor. It parses the form that all writers use (a plain string and lists of
+// integers) directly, several times faster than encoding/json. encoding/json reads any other form.
 func parseEntry(val []byte) (v headerEntry, err error) {
 	plain := true
 	err = files.Members(val, func(key string, value []byte) error {
@@ -188,8 +189,8 @@ func parseEntry(val []byte) (v headerEntry, err error) {
 	return v, json.Unmarshal(val, &v)
 }
 
-// parseInts parses a JSON list of integers. The bool is plain for such a list, so that false is kept through several
-// calls; for any other text it is false.
+// parseInts parses a JSON list of integers. It returns plain unchanged if list is such a list, and false otherwise.
+// So a caller that passes each result on as plain sees in the end whether all lists were.
 func parseInts(list []byte, plain bool) ([]int64, bool) {
 	if len(list) < 2 || list[0] != '[' {
 		return nil, false

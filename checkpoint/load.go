@@ -184,7 +184,8 @@ func unreadable(dtype string) string {
 	return what
 }
 
-// several quotes up to four names, followed by "is" or "are".
+// several returns the start of a sentence in an error: what, the quoted names, and "is" or "are". Of more than four
+// names it quotes three and gives the number of the others.
 func several(what string, names []string) string {
 	if len(names) == 1 {
 		return fmt.Sprintf("%s %q is", what, names[0])
@@ -213,7 +214,7 @@ func (s *source) readAll(targets []target, layers []Layer, progress Progress) er
 	return nil
 }
 
-// here returns the tensors to load whose layers are in memory all the time (Lend is nil).
+// here returns the targets whose layers are in memory all the time (Lend is nil).
 func here(targets []target, layers []Layer) (out []target) {
 	for _, t := range targets {
 		if layers[t.layer].Lend == nil {
@@ -223,7 +224,8 @@ func here(targets []target, layers []Layer) (out []target) {
 	return out
 }
 
-// readLayer reads the targets of layer i into l. n is the number of layers.
+// readLayer reads the targets of layer i into l. n is the number of layers in the model. If records is not nil, the
+// data must have the recorded checksums.
 func (s *source) readLayer(i int, l Layer, n int, targets []target, records map[string]fileRecord) error {
 	into := make([]Layer, n)
 	into[i] = l
@@ -261,7 +263,8 @@ func (s *source) read(targets []target, layers []Layer, records map[string]fileR
 	})
 }
 
-// read reads one tensor in pieces into l and returns its CRC32C. The sum of a quantized tensor is 0.
+// read reads one tensor in pieces into l and returns its CRC32C. It calls done with the bytes of every piece. The
+// CRC32C of a quantized tensor is not computed and returned as 0.
 func (t target) read(l Layer, done func(n int64)) (sum uint32, err error) {
 	if t.packed != nil {
 		return 0, t.readPacked(l, done)
@@ -414,7 +417,7 @@ func (s *source) others(layouts []model.Layout) (others, error) {
 	return out, nil
 }
 
-// copied returns an entry that copies a tensor unchanged.
+// copied returns an entry that copies the tensor with this name unchanged.
 func (s *source) copied(name string) *entry {
 	sh := s.where[name]
 	in := sh.tensors[name]
@@ -509,8 +512,8 @@ func tableOf(layouts []model.Layout) table {
 
 func moduleOf(name string) string { return name[:max(0, strings.LastIndexByte(name, '.'))] }
 
-// buffers are name endings of values that Transformers or older versions of it save. They follow from config.json; those of
-// act_fn are constants of the class's xIELU.
+// buffers are name endings of tensors that Transformers, or an older version of it, saves although they are no
+// weights. Their values follow from config.json; those of act_fn are constants of the activation xIELU.
 var buffers = []string{".act_fn.beta", ".act_fn.eps", ".inv_freq", ".original_inv_freq", ".cos_cached", ".sin_cached", ".masked_bias", ".position_ids"}
 
 // untrained reports whether t is certainly no weight, whatever its module: a buffer, or a tensor of booleans or
@@ -531,8 +534,9 @@ func (t tensor) isBuffer() bool {
 // quantized matches the endings of tensors that hold quantized weights or belong to them.
 var quantized = regexp.MustCompile(`(_scale|_scale_inv|_scale_2|_zero_point|_packed|\.qweight|\.qzeros|\.scales|\.g_idx|\.absmax|\.quant_map|\.SCB|quant_state\..*)$`)
 
-// refuses returns why the tensor must not be ignored; "": it may be. A tensor must not be ignored if it is in a
-// trained block or in a parameter's module.
+// refuses returns why mt must not ignore the tensor name, which is no parameter; "": it may. It must not if the
+// tensor is in a trained block or in a parameter's module. The model would then be computed without one of its
+// weights.
 func (t table) refuses(name string) string {
 	inside := t.modules[moduleOf(name)]
 	if rest, ok := strings.CutPrefix(name, t.blocks); ok {
@@ -555,12 +559,13 @@ func (t table) refuses(name string) string {
 type stored struct {
 	shard *shard
 	in    tensor
-	// packed is the tensor if it is in E4M3; nil: it is not. Weights saved in bf16 or fp32 have it decoded beside them.
+	// packed reads the tensor if it is in E4M3; nil: it is not. If the model is saved in bf16 or fp32, the copy is
+	// decoded too.
 	packed packed
 }
 
-// unpacked returns e, changed so that its values are decoded to plane p, if e copies a quantized tensor; otherwise it
-// returns e unchanged.
+// unpacked changes e, if it copies a quantized tensor, so that the values are decoded to the dtype of plane p. It
+// returns e in any case.
 func (e *entry) unpacked(p plane) *entry {
 	if e.from.packed != nil {
 		e.plane, e.dtype, e.bytes = p, p.dtype, e.elems*p.size()
@@ -568,8 +573,8 @@ func (e *entry) unpacked(p plane) *entry {
 	return e
 }
 
-// pieces passes the tensor's bytes to the function put, piece by piece. They are converted to the dtype of the plane
-// to, fp32 or bf16, or unchanged for planeAsIs.
+// pieces passes the tensor's bytes to the function put, piece by piece. They are converted to fp32 or bf16, the
+// dtype of the plane to; for planeAsIs they are unchanged. buf holds a piece.
 func (s *stored) pieces(to plane, buf []byte, put func([]byte) error) error {
 	if s.packed != nil && to != planeAsIs {
 		return s.decoded(to, put)

@@ -22,15 +22,15 @@ type packed interface {
 	// read decodes rows [from, to) into dst. Rows are numbered through all slices. raw is a buffer; read returns it
 	// for reuse.
 	read(from, to int64, dst []float32, raw []byte) ([]byte, error)
-	// asStored returns e, an entry of plane planeF32, with its parts transposed or not, as the quantized tensor holds
-	// them.
+	// asStored returns a copy of e, an entry of plane planeF32, that describes the rows as the quantized tensor
+	// holds them. MXFP4 never holds them transposed, even if an unquantized tensor would (placed.go).
 	asStored(e *entry) *entry
 	// saved returns the entries that save e in the tensor's format: codes and scales.
 	saved(e *entry) []*entry
 }
 
-// packedAs returns the quantized tensor for e; nil: there is none. If its shape, dtype or scales are wrong, it returns
-// an error.
+// packedAs returns the quantized tensor that holds the values of e; nil: there is none. If its shape, dtype or
+// scales are wrong, it returns an error.
 func (s *source) packedAs(e *entry) (packed, error) {
 	if sh := s.where[e.name]; sh != nil {
 		p, err := s.scaledOf(e.name)
@@ -46,7 +46,8 @@ func (s *source) packedAs(e *entry) (packed, error) {
 	return p, nil
 }
 
-// readPacked is target.read for a quantized tensor.
+// readPacked is target.read for a quantized tensor: it decodes the tensor into l and calls done with the bytes
+// read.
 func (t target) readPacked(l Layer, done func(n int64)) error {
 	e, line := t.packed.asStored(t.entry), t.packed.line()
 	var at int64
@@ -71,7 +72,8 @@ func (t target) readPacked(l Layer, done func(n int64)) error {
 	return err
 }
 
-// wholeLines returns the number of elements to decode together: whole lines that take about pieceBytes in fp32.
+// wholeLines returns the number of elements to decode together: as many whole lines of line elements as take about
+// pieceBytes in fp32, at least one.
 func wholeLines(line int64) int64 { return max(1, pieceBytes/4/line) * line }
 
 // decodeRows decodes rows [from, to) of p and passes the values to use, several rows at a time.
@@ -113,8 +115,8 @@ func (w *Weights) packedRows(p model.Param, i int) packed {
 // pass, which mt does not compute.
 var activationScales = regexp.MustCompile(`[._](activation|input|output|q|k|v)_scale$`)
 
-// belongs reports whether tensor name holds scales: of a weight, whose name it returns, or of activations (""). ok is
-// false if name is another tensor.
+// belongs reports whether the tensor name holds scales. If they scale a weight, it also returns the weight's name;
+// for scales of activations weight is "". ok is false if the tensor holds no scales.
 func (s *source) belongs(name string) (weight string, ok bool) {
 	for _, end := range scaleEnds {
 		if weight, ok := strings.CutSuffix(name, end); ok && s.isE4M3(weight) {
@@ -124,7 +126,8 @@ func (s *source) belongs(name string) (weight string, ok bool) {
 	return "", activationScales.MatchString(name) && s.anyE4M3()
 }
 
-// PartOf returns the quantized weight whose codes or scales tensor name holds, if that is not its name; "": none.
+// PartOf returns the name of the quantized weight whose codes or scales the tensor name holds. It returns "" if the
+// tensor holds neither, or codes under the weight's own name.
 func (w *Weights) PartOf(name string) string {
 	if weight, _ := w.src.belongs(name); weight != "" {
 		return weight

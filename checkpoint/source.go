@@ -238,7 +238,7 @@ func (sh *shard) readAt(t tensor, at int64, p []byte) error {
 	return nil
 }
 
-// each passes the tensor's bytes to put in order, in pieces of len(buf).
+// each passes the tensor's bytes to put in order. Each piece fills buf, apart from the last.
 func (sh *shard) each(t tensor, buf []byte, put func([]byte) error) error {
 	for at := int64(0); at < t.bytes; at += int64(len(buf)) {
 		p := buf[:min(int64(len(buf)), t.bytes-at)]

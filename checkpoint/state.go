@@ -43,7 +43,7 @@ type TrainerState struct {
 	ConfigDigests map[string]string `json:"config_digests,omitempty"`
 }
 
-// Best is the lowest evaluation loss of a run so far.
+// Best is the lowest evaluation loss of a run so far, and how long no evaluation has improved on it.
 type Best struct {
 	Step int     `json:"step"` // 0: no evaluation has had a finite loss
 	Loss float64 `json:"loss"` // nats per supervised token

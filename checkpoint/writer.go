@@ -18,7 +18,7 @@ import (
 // pieceBytes is the size of the pieces in which tensors are converted and written.
 const pieceBytes = 4 << 20
 
-// leastPiece is the size of one element of the widest dtype, before or after conversion.
+// leastPiece is the smallest size of a piece in bytes: one element of the widest dtype, before or after conversion.
 const leastPiece = 8
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -28,7 +28,7 @@ type WriterOptions struct {
 	Step          int // names the directory: checkpoint-STEP
 	Config        *model.Config
 	Layouts       []model.Layout // of all layers, as returned by Config.Layouts
-	Planes        optim.Planes   // planes of the optimizer's state, the same
+	Planes        optim.Planes   // planes of the optimizer's state, for all layers
 	SaveDType     DType          // of the weights; "": BF16
 	MaxShardBytes int64          // most bytes of weights in a file; 0: 5 GB
 	Zstd          bool           // compress the optimizer's state
@@ -124,7 +124,7 @@ func pieceFor(files []*outFile) int64 {
 	return max(min(max(most, leastPiece), pieceBytes), line)
 }
 
-// made returns the tensor files that are written rather than linked.
+// made returns the tensor files that this save writes; linked files exist already.
 func (w *Writer) made() []*outFile {
 	out := slices.Clone(w.shards)
 	for _, f := range w.state {
@@ -230,7 +230,8 @@ func (w *Writer) WriteLayer(i int, l Layer) error {
 	return nil
 }
 
-// writeWeights writes the weights of layer i; i may be fromFile.
+// writeWeights writes the weights of layer i. With i = fromFile it writes the tensors that are copied from the
+// source.
 func (w *Writer) writeWeights(i int, l Layer) error {
 	for _, f := range w.shards {
 		if err := f.writeLayer(w.disk, i, l, w.buf); err != nil {
