@@ -165,8 +165,8 @@ func (e *Env) find(lib Library, driver int) FoundLibrary {
 	return l
 }
 
-// load tries to load one file and fills in l on success. It does not record a failure if the loader finds no file of
-// this name.
+// load tries to load one file and, on success, fills in l. It adds file to seen, the files tried so far. Failures
+// are recorded in l. A name that the loader resolves itself (byLoader) and of which it finds no file is no failure.
 func (e *Env) load(l *FoundLibrary, file string, byLoader bool, seen map[string]bool) bool {
 	seen[file] = true
 	handle, err := e.Load(file)
@@ -190,7 +190,8 @@ func notThere(file, text string) bool {
 	return strings.Contains(text, file) && strings.Contains(strings.ToLower(text), "no such file") && !strings.Contains(text, "needed by")
 }
 
-// hint says how to get a library that fits a driver for major CUDA version driver.
+// hint returns advice on how to get a library that fits the driver. driver is the major CUDA version that the
+// driver supports; 0: unknown.
 func hint(lib Library, driver int) string {
 	suffix := ""
 	if driver > 0 && driver < 13 {
@@ -209,8 +210,8 @@ func hint(lib Library, driver int) string {
 	return "it comes with the NVIDIA driver; without it clocks, power and links are not shown"
 }
 
-// version asks a library for its version. If the library does not return one, it derives the version from the file
-// name.
+// version asks a loaded library for its version and returns it as text and its first number. If the library does
+// not say, the version comes from the file's name; 0: unknown.
 func (e *Env) version(lib Library, handle uintptr, file string) (text string, major int) {
 	b := &binder{symbols: Found{Libraries: []FoundLibrary{{Library: lib, handle: handle}}, symbol: e.Symbol}, library: lib, texts: &describers{}}
 	switch lib {
