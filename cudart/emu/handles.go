@@ -2,8 +2,8 @@ package emu
 
 import "fmt"
 
-// kind is the type of the object behind a handle. A handle combines the kind, the driver number and the object number.
-// It therefore never equals an address, a handle of another kind or a handle of another driver.
+// kind is the type of the object behind a handle. A handle combines the kind, the driver's number and the object's
+// number. So a handle never equals an address or a handle of another kind or driver, and confusing them is found.
 type kind uint8
 
 const (
@@ -49,7 +49,8 @@ func (d *Driver) keep(k kind, v any) uint64 {
 	return h
 }
 
-// find returns the object behind a handle. It records a fault if there is none. d.mu is held.
+// find returns the object of kind k behind handle h; false: there is none, which is recorded as a fault of the
+// function call. d.mu is held.
 func find[T any](d *Driver, k kind, h uint64, call string) (T, bool) {
 	if v, ok := d.objects[h].(T); ok && handleKind(h) == k {
 		return v, true

@@ -20,7 +20,7 @@ const (
 	maxChunks  = 1 << 11
 )
 
-// chunk is a section of the buffer table. Entries are only added, so readers need no lock.
+// chunk is a section of the table of all buffers. Entries are only added, so readers need no lock.
 type chunk [chunkSize]atomic.Pointer[buffer]
 
 // buffer is one allocation of device memory.
@@ -68,7 +68,8 @@ func (m *memory) Find(addr uint64) *ptx.Buffer {
 	return nil
 }
 
-// missed describes the surroundings of the address that was in no allocation.
+// missed describes, for an error message, what lies at or near the first address that a launch accessed outside
+// every allocation.
 func (m *memory) missed() string {
 	addr := m.miss.Load()
 	b := m.d.allocation(addr)
@@ -129,8 +130,9 @@ func (d *Driver) malloc(p *uint64, bytes uint64) int32 {
 // fresh is the content of fresh memory: NaN in fp32 and bf16, -1 in integers.
 var fresh = bytes.Repeat([]byte{0xff}, 8<<10)
 
-// spares are freed large allocations, which later drivers of this process reuse. Programs rarely touch all of a large
-// allocation, so refilling the touched parts is faster than filling a new one.
+// spares are freed large allocations, kept for later drivers of this process. They must have the content of fresh
+// memory again. Programs rarely touch all of a large allocation, so restoring the touched parts is faster than
+// filling a new one.
 var spares struct {
 	sync.Mutex
 	of [][]byte
@@ -180,8 +182,8 @@ func spoil(b []byte) {
 	}
 }
 
-// free is cudaFree. Like CUDA, it waits until the device is idle. Nevertheless, earlier waits of the host must already
-// prove that nothing uses the memory.
+// free is cudaFree. Like CUDA, it waits until the device is idle. Even so it is a fault if the host has not waited,
+// before this call, for all work that uses the memory.
 func (d *Driver) free(addr uint64) int32 {
 	if addr == 0 {
 		return 0
@@ -222,7 +224,7 @@ type reach struct {
 	parts []span // the regions that make up data, in order
 }
 
-// spans appends the spans of bytes [off, off+n) of r to out.
+// spans appends to out the spans of bytes [off, off+n) of r. write: the operation writes them.
 func (r reach) spans(out []span, off, n int64, write bool) []span {
 	for _, p := range r.parts {
 		size := p.to - p.from

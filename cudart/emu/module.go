@@ -87,8 +87,8 @@ var (
 	targetLine  = regexp.MustCompile(`(?m)^\s*\.target\s+sm_(\d+)([af]?)`)
 )
 
-// compatible returns the code with which the driver or the device rejects PTX because of .version or .target, and the
-// reason.
+// compatible returns the code with which the driver or the device rejects the PTX text src because of its .version
+// or .target, and the reason. Code 0: they accept it.
 func (d *Driver) compatible(src string) (int32, string) {
 	v, t := versionLine.FindStringSubmatch(src), targetLine.FindStringSubmatch(src)
 	if v == nil || t == nil {

@@ -140,7 +140,8 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// ptxVersion returns the newest PTX version that a driver accepts. Source: the release history in the PTX ISA manual.
+// ptxVersion returns the newest PTX version, such as 83 for 8.3, that a driver accepts. driver is in the form of
+// cuDriverGetVersion. Source: the release history in the PTX ISA manual.
 func ptxVersion(driver int) int {
 	switch major, minor := driver/1000, driver%1000/10; {
 	case major < 12:
