@@ -22,9 +22,9 @@ const (
 	isNumber // neither operand is a NaN
 )
 
-// comparison is what setp or set compares: a relation of (a, b), or of (b, a) if swap is set, negated if not is
-// set. andNumber also requires that both operands are numbers. orNaN makes the comparison true if an operand is a
-// NaN.
+// comparison is the comparison that setp makes: a relation of (a, b), or of (b, a) if swap is set, negated if not
+// is set. andNumber also requires that both operands are numbers. orNaN makes the comparison true if an operand is
+// a NaN.
 type comparison struct {
 	rel              relation
 	swap, not        bool

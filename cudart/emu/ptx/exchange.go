@@ -24,7 +24,7 @@ const (
 	voteBallot
 )
 
-// shfl decodes shfl.sync.mode.b32 d[|p], a, b, c, members.
+// shfl decodes shfl.sync.mode.b32 d[|p], a, b, c, members, which moves values between the threads of a warp.
 func (b *builder) shfl(in *inst) {
 	m := b.modifiers()
 	if m.last() != "b32" || !m.has("sync") {

@@ -22,7 +22,8 @@ const (
 	in64
 )
 
-// family selects the function that executes an instruction.
+// family groups instructions by the function that executes them. inst.op then selects the operation within the
+// family.
 type family uint8
 
 const (
@@ -45,7 +46,8 @@ const (
 	famGroup   // wgmma
 )
 
-// inst is one decoded instruction.
+// inst is one decoded instruction. d is its result and a, b, c and e are its operands, as indices into the warp's
+// registers.
 type inst struct {
 	fam   family
 	op    op
@@ -117,7 +119,8 @@ const (
 	windowBytes  = uint64(1) << 32
 )
 
-// wrap is a set of conversions of 32-bit operands before an instruction, and of its result.
+// wrap is a set of conversions that an instruction of famWrapped makes: of its 32-bit operands before, and of its
+// result after the operation.
 type wrap uint16
 
 const (

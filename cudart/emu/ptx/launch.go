@@ -31,13 +31,14 @@ type Access struct {
 	WriteFrom, WriteTo int64
 }
 
-// Join extends a to cover b's accesses to the same buffer.
+// Join extends a so that it also covers b, accesses to the same buffer.
 func (a *Access) Join(b Access) {
 	a.ReadFrom, a.ReadTo = hull(a.ReadFrom, a.ReadTo, b.ReadFrom, b.ReadTo)
 	a.WriteFrom, a.WriteTo = hull(a.WriteFrom, a.WriteTo, b.WriteFrom, b.WriteTo)
 }
 
-// hull returns the smallest range that covers both ranges. It ignores an empty range (from ≥ to).
+// hull returns the smallest range that covers [from, to) and [from2, to2). An empty range (from ≥ to) counts as
+// none.
 func hull(from, to, from2, to2 int64) (int64, int64) {
 	switch {
 	case from2 >= to2:
@@ -82,7 +83,7 @@ type Launch struct {
 	idle  int   // strong loads of global memory since the last atomic instruction; guarded by atomics
 }
 
-// period returns the number of warp instructions per tick of %clock_hi.
+// period returns Period, or its default if it is 0.
 func (l *Launch) period() int64 {
 	if l.Period > 0 {
 		return l.Period
@@ -186,7 +187,7 @@ func (j *job) work() {
 	}))
 }
 
-// together is work with Launch.Together blocks that take turns.
+// together is work for Launch.Together: it runs that many blocks on one goroutine, which take turns.
 func (j *job) together() {
 	var all []*block
 	for len(all) < j.launch.Together {
@@ -210,7 +211,7 @@ func (j *job) together() {
 	}
 }
 
-// take returns a block, from the kernel's pool or new, prepared for the launch.
+// take returns a block to run thread blocks with, from the kernel's pool or new, prepared for the launch.
 func (j *job) take() *block {
 	l := j.launch
 	b, _ := l.Kernel.pool.Get().(*block)
@@ -225,7 +226,8 @@ func (j *job) take() *block {
 	return b
 }
 
-// give adds a block's accesses and counts to the launch, and returns the block to the pool.
+// give adds the accesses and counts that b has collected to the launch, and returns b to the pool. err is the error
+// with which b failed, or nil.
 func (j *job) give(b *block, err error) {
 	l := j.launch
 	for i := range b.slots {
@@ -270,8 +272,8 @@ func (j *job) catch(f func()) (err error) {
 	return nil
 }
 
-// number returns the number of the next block to run and the seed for the order of its warps; false if no block is
-// left.
+// number returns the number of the next thread block to run (at), and the seed for the order of its warps; false:
+// no block is left.
 func (j *job) number() (at uint32, seed uint64, ok bool) {
 	i := j.next.Add(1) - 1
 	if i >= j.blocks {

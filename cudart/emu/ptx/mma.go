@@ -12,8 +12,9 @@ const (
 	opLdmatrix
 )
 
-// matrices is the buffer in which the threads' fragments are assembled to matrices. sums and a are row-major, with
-// two values per word. b is row-major with k as the row.
+// matrices is a buffer for one matrix product. mma spreads its operands over the registers of a warp's threads
+// (fragments); here they are put together. sums and a are row-major, with two values per word. b is row-major, its
+// rows numbered by k.
 type matrices struct {
 	sums [64]uint64
 	a    [128]uint64
