@@ -39,7 +39,8 @@ func (w *Writer) Commit(state TrainerState, extra map[string][]byte) error {
 	return nil
 }
 
-// finish writes all files without tensors and syncs every file.
+// finish completes all files of the checkpoint. It syncs and closes the tensor files, writes the small files and,
+// last, the manifest.
 func (w *Writer) finish(state TrainerState, extra map[string][]byte) error {
 	for _, f := range slices.Clone(w.open) {
 		if err := w.close(f); err != nil {
@@ -97,9 +98,9 @@ func (w *Writer) smallFiles(state TrainerState, extra map[string][]byte) (map[st
 	return small, nil
 }
 
-// extras returns a copy of extra with config.json added; both maps go from a file's name to its content. extra
-// holds files to save beside the weights, such as tokenizer.json. config.json names SaveDType as the weights'
-// dtype; for AsRead it stays as it was read.
+// extras returns a copy of extra with config.json added; both map a file's name to its content. extra holds files
+// to save beside the weights, such as tokenizer.json. In config.json the dtype of the weights is o.SaveDType; for
+// AsRead, config.json stays as it was read.
 func (o WriterOptions) extras(extra map[string][]byte) (map[string][]byte, error) {
 	small, err := modelExtras(extra)
 	if err == nil && o.SaveDType == AsRead {
@@ -168,7 +169,7 @@ func (w *Writer) close(f *outFile) error {
 	return w.disk.do("close", f.name, f.out.Close())
 }
 
-// writeSmall writes and syncs a whole file.
+// writeSmall writes a whole file of the checkpoint, with the given name and content, and syncs it.
 func (w *Writer) writeSmall(name string, data []byte) error {
 	f := &outFile{file: &file{name: name, header: data, bytes: int64(len(data))}}
 	w.disk.left += f.bytes
@@ -246,7 +247,7 @@ func WriteShared(fs FS, path string, content []byte) error {
 	return writeBy(fs, path, fmt.Sprintf("%s-%016x%s", path, rand.Uint64(), WholeTemp), content)
 }
 
-// writeBy is WriteFile with the temporary name tmp.
+// writeBy is WriteFile that writes the content under the name tmp before it renames the file to path.
 func writeBy(fs FS, path, tmp string, content []byte) error {
 	err := writeSynced(fs, tmp, content)
 	if err == nil {

@@ -17,8 +17,8 @@ import (
 // defaultShardBytes is the default size of a shard, as in save_pretrained.
 const defaultShardBytes = 5_000_000_000
 
-// entry is a tensor to be read or written, and the place of its values in memory: a range of elements of one
-// parameter, or of one of its planes.
+// entry is a tensor to be read or written, and the place of its values in memory. The place is a range of elements
+// of one parameter, or of one of its planes.
 type entry struct {
 	tensor
 	layer  int // index of the layer, fromFile or passedOver
@@ -118,7 +118,7 @@ func newFile(name string, entries []*entry) *file {
 	return f
 }
 
-// weightEntries lists the weights of all layers, to be saved as d.
+// weightEntries lists the entries of the weights of all layers, which are saved in type d.
 func weightEntries(layouts []model.Layout, d DType) []*entry {
 	var out []*entry
 	for i, l := range layouts {
@@ -167,7 +167,7 @@ func optimizerFile(layer int, layout model.Layout, planes []optim.Placed, d DTyp
 	return f
 }
 
-// stateFiles plans the optimizer's files, one per layer, in order.
+// stateFiles plans the optimizer's files, one per layer, in order; none if only the model is saved.
 func (o WriterOptions) stateFiles() []*file {
 	if o.ModelOnly {
 		return nil
@@ -191,7 +191,7 @@ func optimizerName(layer int, zstd bool) string {
 	return name
 }
 
-// indexJSON returns the model.safetensors.index.json of shards.
+// indexJSON returns the content of model.safetensors.index.json, which names the shard of every tensor.
 func indexJSON(shards []*outFile) []byte {
 	var bytes, params int64
 	where := map[string]string{}

@@ -121,7 +121,7 @@ func gridOf(shape, scale []int64, q *model.Quantized) (g grid, ok bool) {
 	return g, true
 }
 
-// scaled is a tensor in E4M3. Its codes are the tensor inCodes in the file codes; its scales are the tensor
+// scaled is a tensor in E4M3. Its codes are the tensor inCodes in the file codes. Its scales are the tensor
 // inScales in the file by. powersOfTwo is set if every scale must be a power of two.
 type scaled struct {
 	grid
@@ -176,7 +176,7 @@ func (t *scaled) bytes() int64             { return t.inCodes.bytes + t.inScales
 func (t *scaled) path() string             { return t.codes.path }
 func (t *scaled) asStored(e *entry) *entry { return e }
 
-// readScales reads the scales.
+// readScales reads all scales of the tensor into t.scales, once.
 func (t *scaled) readScales() error {
 	if t.scales != nil {
 		return nil
@@ -209,7 +209,7 @@ func powerOfTwo(b byte) float32 {
 	return float32(math.Ldexp(1, int(b)-127))
 }
 
-// read implements packed.
+// read implements packed: it decodes rows [from, to) of the tensor, numbered through all slices, into dst.
 func (t *scaled) read(from, to int64, dst []float32, raw []byte) ([]byte, error) {
 	if err := t.readScales(); err != nil {
 		return raw, err

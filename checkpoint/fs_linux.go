@@ -16,7 +16,8 @@ func (osFS) Free(path string) (int64, error) {
 	return int64(st.Bavail) * int64(st.Bsize), nil
 }
 
-// Exchange is renameat2(2) with RENAME_EXCHANGE.
+// Exchange swaps two directories atomically by renameat2(2) with RENAME_EXCHANGE. A file system that lacks this
+// returns errors.ErrUnsupported.
 func (osFS) Exchange(a, b string) error {
 	err := unix.Renameat2(unix.AT_FDCWD, a, unix.AT_FDCWD, b, unix.RENAME_EXCHANGE)
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) {

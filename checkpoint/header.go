@@ -118,7 +118,7 @@ func truncated(err error, what string) error {
 	return err
 }
 
-// parseHeader reads the JSON of a header.
+// parseHeader reads text, the JSON of a safetensors header.
 func parseHeader(text []byte) (header, error) {
 	h := header{bytes: 8 + int64(len(text))}
 	if len(text) == 0 || text[0] != '{' {
@@ -157,7 +157,7 @@ func parseHeader(text []byte) (header, error) {
 	return h, h.order()
 }
 
-// headerEntry is the header's entry for one tensor.
+// headerEntry is the JSON object that describes one tensor in a header.
 type headerEntry struct {
 	DType   string  `json:"dtype"`
 	Shape   []int64 `json:"shape"`
@@ -238,7 +238,7 @@ func parseTensor(name string, val []byte, dataStart int64) (tensor, error) {
 	return t, nil
 }
 
-// order sorts the tensors by offset and checks that their data fill the file.
+// order sorts the header's tensors by offset. It fails unless their data fill the file without gaps or overlaps.
 func (h *header) order() error {
 	slices.SortStableFunc(h.tensors, func(a, b tensor) int {
 		if a.off != b.off {

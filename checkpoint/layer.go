@@ -30,7 +30,7 @@ type Layer struct {
 
 // kept tells which of n elements of the layer, from element e on, belong to l.Share, the part that this rank keeps.
 // Elements are numbered through all tensors of the layer. from is the position of the first such element among the
-// n, count their number (0: none), and at the index of the first in Lo.
+// n. count is their number (0: none), and at is the index of the first in Lo.
 func (l Layer) kept(e, n int64) (from, count, at int64) {
 	if l.Share == nil {
 		return 0, n, e
@@ -110,7 +110,7 @@ var (
 // stateDType is the safetensors dtype of the optimizer's planes. One U8 element holds two 4-bit codes.
 var stateDType = [...]string{optim.F32: "F32", optim.U8: "U8", optim.U4: "U8"}
 
-// statePlane returns p as a plane on disk.
+// statePlane returns the plane on disk for p, a plane of the optimizer's state.
 func statePlane(p optim.Plane) plane {
 	return plane{dtype: stateDType[p.DType], prefix: p.Name + ".", state: p.Name}
 }
@@ -141,7 +141,7 @@ func hiOf(bits uint32) uint16 {
 // join returns the fp32 bits of a bf16 weight hi and its lower half lo (arXiv:2005.04680).
 func join(hi, lo uint16) uint32 { return uint32(hi)<<16 + uint32(int32(int16(lo))) }
 
-// tile returns the bytes of n elements of t, starting at element elem.
+// tile returns the part of l.Tile that holds n elements of the weight t, from element elem on.
 func (l Layer) tile(t model.TensorLayout, elem, n int64) []byte {
 	size := t.TileBytes() / t.Elems()
 	off := t.TileOff + elem*size
@@ -281,8 +281,8 @@ func (l Layer) setWeights(t model.TensorLayout, elem int64, bits []uint32) {
 	}
 }
 
-// addLo completes weights that were stored from planeBF16 to fp32. raw holds their lower halves, from element elem
-// of the weight t on.
+// addLo gives weights that were stored from planeBF16 their lower halves, which makes them exact fp32 values again.
+// raw holds the lower halves, from element elem of the weight t on.
 func (l Layer) addLo(t model.TensorLayout, elem int64, raw []byte) {
 	n := len(raw) / 2
 	if t.BF16 {

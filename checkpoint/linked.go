@@ -33,7 +33,7 @@ type Extent struct {
 }
 
 const (
-	// lowerName is the file with those lower halves of linked layers that their extents lack.
+	// lowerName is the file with the lower halves that the extents of linked layers lack.
 	lowerName = "optimizer/lower.safetensors"
 	// paddingPrefix is the prefix of the names of padding tensors. No plane has this name.
 	paddingPrefix = "padding."
@@ -42,7 +42,7 @@ const (
 
 func isPadding(name string) bool { return strings.HasPrefix(name, paddingPrefix) }
 
-// linked reports whether layer i's optimizer file is linked.
+// linked reports whether layer i's optimizer file is linked, not written.
 func (o WriterOptions) linked(i int) bool { return o.Linked != nil && o.Linked[i] && !o.ModelOnly }
 
 // CanLink reports whether the optimizer files of these layers can be linked. This requires that an extent holds
@@ -110,7 +110,8 @@ func fillGaps(entries []*entry, end int64) (out []*entry) {
 	return out
 }
 
-// lowerFile returns the plan of the file lowerName; nil: the extents hold all lower halves.
+// lowerFile returns the plan of the file lowerName. nil: no such file is needed, since the extents hold all lower
+// halves.
 func (o WriterOptions) lowerFile() *file {
 	var entries []*entry
 	for i, l := range o.Layouts {
@@ -179,7 +180,7 @@ func readLower(dir string, wanted map[string]*entry, l Layer, records map[string
 	return wanted, nil
 }
 
-// openLower opens the file lowerName.
+// openLower opens the file lowerName of the checkpoint in dir; record is its record in the manifest.
 func openLower(dir string, record fileRecord) (*shard, error) {
 	f, err := files.Open(filepath.Join(dir, filepath.FromSlash(lowerName)))
 	if err != nil {

@@ -101,7 +101,7 @@ func CheckModel(dir string, layouts []model.Layout) error {
 	return w.Check(layouts)
 }
 
-// match finds the tensor of every parameter. It reads no data.
+// match finds the tensor of the directory that fills each parameter of layouts. It reads no data.
 func (s *source) match(layouts []model.Layout) ([]target, error) {
 	var out []target
 	var missing []string
@@ -197,8 +197,8 @@ func several(what string, names []string) string {
 	return fmt.Sprintf("%ss %q%s are", what, shown, rest)
 }
 
-// readAll reads all targets: first those of layers that are in memory all the time (Lend is nil), then those of the
-// other layers, one layer after the other.
+// readAll reads all targets. It begins with the layers that are in memory all the time (Lend is nil), and continues
+// with the other layers one by one.
 func (s *source) readAll(targets []target, layers []Layer, progress Progress) error {
 	if err := s.read(here(targets, layers), layers, nil, progress); err != nil {
 		return err
@@ -429,7 +429,8 @@ func (s *source) copied(name string) *entry {
 	return e
 }
 
-// checkShape checks that a stored but tied head has the embedding's shape.
+// checkShape checks that head, a tensor that is stored although it is tied to the embedding, has the embedding's
+// shape.
 func (s *source) checkShape(head string, embedding model.Layout) error {
 	sh, want := s.where[head], entriesOf(0, embedding, planeF32)[0].shape
 	if in := sh.tensors[head]; !slices.Equal(in.shape, want) {
@@ -439,8 +440,8 @@ func (s *source) checkShape(head string, embedding model.Layout) error {
 	return nil
 }
 
-// checkTied checks that a stored but tied head equals the embedding. It compares them only if both have the same
-// dtype.
+// checkTied checks that head, a tensor that is stored although it is tied to the embedding, equals the embedding.
+// It compares them only if both have the same dtype.
 func (s *source) checkTied(head string, embedding model.Layout) error {
 	table := embedding.Tensors[0].Stored[0].Name
 	a, b := s.where[head], s.where[table]
@@ -476,7 +477,7 @@ type table struct {
 	tied    map[string]bool // names of a head that is stored although it is tied
 }
 
-// blocksOf returns the prefix of the names of the blocks' tensors, up to the block's number.
+// blocksOf returns what precedes the block's number in the names of the blocks' tensors, such as "model.layers.".
 func blocksOf(layouts []model.Layout) string {
 	for _, l := range layouts {
 		if l.Kind.BeginsBlock() {

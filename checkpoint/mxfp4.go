@@ -71,7 +71,7 @@ func (p *mxfp4) line() int64  { return p.perLine }
 func (p *mxfp4) path() string { return p.blocks.path }
 func (p *mxfp4) bytes() int64 { return p.inBlocks.bytes + p.inScales.bytes }
 
-// read implements packed.
+// read implements packed: it decodes rows [from, to) of the tensor, numbered through all slices, into dst.
 func (p *mxfp4) read(from, to int64, dst []float32, raw []byte) ([]byte, error) {
 	n := (to - from) * p.scalesALine
 	raw = slices.Grow(raw[:0], int(n*(1+packedLen/2)))[:n*(1+packedLen/2)]
@@ -97,7 +97,7 @@ func unpackBlock(dst []float32, codes []byte, scale byte) {
 	}
 }
 
-// saved implements packed.
+// saved implements packed: it returns the entries that save e in MXFP4 with new scales.
 func (p *mxfp4) saved(e *entry) []*entry {
 	rows := e.elems / p.perLine
 	q := &requantized{of: p.asStored(e), grid: grid{line: p.perLine, lines: rows, rows: 1, cols: packedLen, slices: 1}, settle: settleMXFP4, encode: encodeMXFP4, unused: 2}

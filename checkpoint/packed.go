@@ -104,7 +104,8 @@ func readElems(p packed, elem int64, dst []float32) error {
 	})
 }
 
-// packedRows returns the quantized tensor that holds p.Stored[i]; nil: there is none.
+// packedRows returns the quantized tensor that holds p.Stored[i], a range of rows of the parameter p; nil: they are
+// not quantized.
 func (w *Weights) packedRows(p model.Param, i int) packed {
 	entries := addPlaced(nil, 0, model.TensorLayout{Param: p}, i, planeF32)
 	found, _ := w.src.packedAs(entries[0]) // shapes were checked by Check
@@ -162,7 +163,7 @@ type Counts struct {
 // Counts returns how many tensors of the directory are quantized.
 func (s *Source) Counts() Counts { return s.counts }
 
-// count adds up the quantized tensors among targets.
+// count counts the quantized tensors among targets.
 func count(targets []target) (n Counts) {
 	for _, t := range targets {
 		switch t.packed.(type) {

@@ -53,8 +53,8 @@ func addPlaced(out []*entry, layer int, t model.TensorLayout, i int, p plane) []
 }
 
 // stretch is n neighbouring elements of a parameter, from its element elem on. In the stored tensor they are the
-// elements first, first+stride, first+2·stride and so on. scatter and collect see only some lines of the tensor in
-// a buffer; there, first counts from the start of the buffer.
+// elements first, first+stride, first+2·stride and so on. scatter and collect have only some lines of the tensor,
+// in a buffer. There, first counts from the start of the buffer.
 type stretch struct {
 	layout        model.TensorLayout
 	elem, n       int64
@@ -82,8 +82,8 @@ func (p placed) stretches(from, to int64, do func(stretch)) {
 	}
 }
 
-// chunk returns the number of bytes of the tensor to process together: as many whole lines as fit into most bytes,
-// at least one. size is the bytes of an element.
+// chunk returns the number of bytes of the tensor to process together: whole lines of at most most bytes in total,
+// but at least one line. size is the bytes of an element.
 func (e *entry) chunk(most, size int64) int64 {
 	line := e.placed[0].line() * size
 	return max(1, most/line) * line

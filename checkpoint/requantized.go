@@ -89,7 +89,7 @@ func (q *requantized) settleAll(absmax []float32) {
 	}
 }
 
-// used drops the scales once both entries are written.
+// used notes that one of the two entries has been written. After the second it drops the scales.
 func (q *requantized) used() {
 	if q.unused--; q.unused <= 0 {
 		q.stored, q.forward = nil, nil
@@ -110,7 +110,7 @@ func (q *requantized) measure(l Layer) error {
 	return err
 }
 
-// rows calls use with the values of each row, in order.
+// rows calls use with the number and the fp32 values of each row of the weight, in order.
 func (q *requantized) rows(l Layer, use func(row int64, values []float32) error) error {
 	e, line := q.of, q.grid.line
 	step := min(wholeLines(line), e.elems)

@@ -185,7 +185,8 @@ func loadState(dir string, layers []Layer, planes bool, progress Progress) (Trai
 // planes: the file must hold the optimizer's planes; false: planes in it are skipped.
 type wanted struct{ lo, planes bool }
 
-// loadLayerState reads a layer's optimizer file into l.
+// loadLayerState reads the optimizer file of layer i into l: the parts that w selects. records are the manifest's
+// records by file name.
 func loadLayerState(dir string, i int, l Layer, w wanted, records map[string]fileRecord) error {
 	for _, compressed := range []bool{false, true} {
 		name := optimizerName(i, compressed)

@@ -116,7 +116,7 @@ func fetch(dir, file string) string {
 	return fmt.Sprintf("fetch it again with `hf download ORG/NAME %s --local-dir %s`, or `git lfs pull` in a clone", file, dir)
 }
 
-// readIndex returns the shard of each tensor.
+// readIndex reads the index of the directory and returns the shard of each tensor, by name.
 func (s *source) readIndex() (map[string]string, error) {
 	file := filepath.Join(s.dir, indexName)
 	raw, err := files.Read(file, maxHeader)
@@ -199,7 +199,7 @@ func (s *source) noWeights() error {
 	return fmt.Errorf("%s: no model.safetensors and no %s", s.dir, indexName)
 }
 
-// open opens a shard, or returns the open one.
+// open returns the shard with this name and opens it on first use.
 func (s *source) open(name string) (*shard, error) {
 	if sh, ok := s.shards[name]; ok {
 		return sh, nil

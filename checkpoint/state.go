@@ -141,7 +141,7 @@ func (l *PairLog) numbers() [6]*float64 {
 	return [6]*float64{&l.Pairs, &l.Chosen, &l.Rejected, &l.Right, &l.LogChosen, &l.LogRejected}
 }
 
-// AddPairs adds the pairs of a step, unless one of the numbers is not finite.
+// AddPairs adds the sums over a step's pairs to w, unless one of them is not finite.
 func (w *LogWindow) AddPairs(pairs PairLog) {
 	for _, x := range pairs.numbers() {
 		if math.IsNaN(*x) || math.IsInf(*x, 0) {

@@ -164,7 +164,8 @@ func (w *Writer) begin(output string) error {
 	return nil
 }
 
-// makeTemp makes a new directory called base.tmp-….
+// makeTemp makes a new directory called base.tmp-PID, with a number appended if that name is taken. It returns the
+// name.
 func makeTemp(f FS, base string) (string, error) {
 	for i := 0; ; i++ {
 		tmp := fmt.Sprintf("%s.tmp-%d", base, os.Getpid())
@@ -241,7 +242,7 @@ func (w *Writer) writeWeights(i int, l Layer) error {
 	return nil
 }
 
-// writeLayer writes the file's tensors of layer i.
+// writeLayer writes those tensors of the file that belong to layer i.
 func (f *outFile) writeLayer(d *disk, i int, l Layer, buf []byte) error {
 	for _, e := range f.entries {
 		if e.layer != i {
@@ -254,7 +255,8 @@ func (f *outFile) writeLayer(d *disk, i int, l Layer, buf []byte) error {
 	return nil
 }
 
-// writeEntry converts and writes one tensor at its offset.
+// writeEntry converts one tensor to its saved dtype and writes it at its offset in the file. It records the
+// checksum.
 func (f *outFile) writeEntry(d *disk, e *entry, l Layer, buf []byte) error {
 	var sum uint32
 	off := e.off
@@ -310,7 +312,7 @@ func (e *entry) pieces(l Layer, buf []byte, put func([]byte) error) error {
 	return nil
 }
 
-// writeState writes or links a layer's optimizer file.
+// writeState writes a layer's optimizer file, or links it to the layer's extent.
 func (w *Writer) writeState(f *outFile, l Layer) error {
 	switch {
 	case f.linked:

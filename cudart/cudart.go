@@ -103,7 +103,7 @@ type binder struct {
 	missing []string
 }
 
-// need binds a required function.
+// need binds a required function. If it is missing, need adds its name to missing.
 func (b *binder) need(name string) function {
 	f := b.probe(name)
 	b.asked++

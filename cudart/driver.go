@@ -68,7 +68,7 @@ func (d *driverFunctions) status(ctx Context, f *function, args ...uintptr) (int
 	return f.status(args...), nil
 }
 
-// in calls f with ctx current on the calling OS thread.
+// in calls f with ctx current on the calling OS thread. It returns an error for a nonzero status code.
 func (d *driverFunctions) in(ctx Context, f *function, args ...uintptr) error {
 	code, err := d.status(ctx, f, args...)
 	if err == nil && code != 0 {

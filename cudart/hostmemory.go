@@ -23,7 +23,7 @@ type hostPart struct {
 	users []Context
 }
 
-// part returns the range that starts at b.
+// part returns the hostPart for memory that starts where b does, and makes one if there is none.
 func (h *hostMemory) part(b []byte) *hostPart {
 	h.mu.Lock()
 	defer h.mu.Unlock()

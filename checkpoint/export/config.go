@@ -253,7 +253,7 @@ func (p *plan) ropeKeys() {
 }
 
 // yarn sets the keys of yarn scaling. llama.cpp multiplies the file's attention factor by a factor of its own, 1 +
-// ln(factor)/10, so the file's factor is the model's divided by that. llama.cpp always uses beta_fast 32 and
+// ln(factor)/10. So the file gets the model's factor divided by this one. llama.cpp always uses beta_fast 32 and
 // beta_slow 1; other values are an error.
 func (p *plan) yarn() {
 	y := p.rope.params
@@ -289,7 +289,7 @@ func (p *plan) yarn() {
 	}
 }
 
-// ropeDims sets the number of rotary elements per head.
+// ropeDims sets the key for the number of rotary elements per head.
 func (p *plan) ropeDims() { p.add("rope.dimension_count", uint32(p.rotary())) }
 
 // rotary returns the number of rotary elements per head: head_dim times partial_rotary_factor.
@@ -306,8 +306,8 @@ func (p *plan) noFreqs() {
 	}
 }
 
-// ropeFreqs adds the tensor of frequency divisors for llama3 scaling. Source: transformers.modeling_rope_utils,
-// _compute_llama3_parameters.
+// ropeFreqs adds the tensor of factors by which llama.cpp divides the rotary frequencies, for rope type llama3.
+// Source: transformers.modeling_rope_utils, _compute_llama3_parameters.
 func (p *plan) ropeFreqs() {
 	if p.rope.kind != "llama3" {
 		return

@@ -131,7 +131,7 @@ var expertMatrices = []rule{
 	{"mlp.experts.down_proj", "ffn_down_exps", experts},
 }
 
-// sharedExpert returns the rules of the expert that every token uses, in the given module.
+// sharedExpert returns the rules of the shared expert, which every token uses; module is its name in the directory.
 func sharedExpert(module string) []rule {
 	return []rule{
 		{module + ".gate_proj", "ffn_gate_shexp", copied},
@@ -704,7 +704,8 @@ func (p *plan) gemmaAttention(period, layersOf27B int) {
 // sizes of a key's parts without and with rotary embedding, and value is a value's size.
 type narrow struct{ rank, nope, rope, value int64 }
 
-// mlaSizes reads the sizes of latent attention, and sets headDim and kvHeads accordingly.
+// mlaSizes reads the sizes of latent attention. It sets headDim to the rotary part of a key, and kvHeads to 1,
+// since all heads share the latent vector.
 func (p *plan) mlaSizes() {
 	s := p.s
 	p.narrowed = narrow{rank: int64(s.need("kv_lora_rank")), nope: int64(s.need("qk_nope_head_dim")), rope: int64(s.need("qk_rope_head_dim")), value: int64(s.need("v_head_dim"))}
@@ -983,7 +984,7 @@ func (p *plan) expertsLast() {
 	}
 }
 
-// ernieExperts sets the keys of Ernie 4.5's experts.
+// ernieExperts sets the keys of Ernie 4.5's mixture of experts, which always has shared experts.
 func (p *plan) ernieExperts() {
 	s := p.s
 	p.expertCounts()

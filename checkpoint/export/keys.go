@@ -93,7 +93,8 @@ func (f *family) epsilon() string {
 	return "attention.layer_norm_rms_epsilon"
 }
 
-// parallel writes whether attention and MLP run in parallel.
+// parallel writes whether attention and MLP both read the block's input (use_parallel_residual), instead of one
+// after the other.
 func (p *plan) parallel() {
 	p.add("use_parallel_residual", p.s.bool("use_parallel_residual", true))
 }
@@ -276,7 +277,8 @@ func (p *plan) queryScaling() {
 	}
 }
 
-// windowInFour sets the sliding window. llama.cpp's architecture has full attention in exactly every fourth layer.
+// windowInFour sets the sliding window. It refuses a model that does not have full attention in exactly every
+// fourth layer, as llama.cpp's architecture does.
 func (p *plan) windowInFour() {
 	s := p.s
 	for i, t := range s.layerTypes() {

@@ -69,7 +69,7 @@ func companions(o Options) (files map[string][]byte, keep map[string]bool, err e
 	return files, savedF32(c), nil
 }
 
-// savedF32 returns the tensors that are always saved in fp32.
+// savedF32 returns the names of the tensors that are saved in fp32 whatever type is requested.
 func savedF32(c *model.Config) map[string]bool {
 	keep := map[string]bool{}
 	for _, l := range c.Layers() {
@@ -84,7 +84,7 @@ func savedF32(c *model.Config) map[string]bool {
 	return keep
 }
 
-// size estimates the bytes of the weights in another type.
+// size estimates the bytes of the weights of w if they are written in type t.
 func size(w *checkpoint.Weights, t Type) int64 {
 	var n int64
 	for _, x := range w.Tensors() {

@@ -71,7 +71,8 @@ func newFinder(w *checkpoint.Weights, c *model.Config) (*finder, error) {
 	return f, nil
 }
 
-// find returns a tensor by its name in the families' table.
+// find returns the tensor of the directory for a name in the families' table, and records that it was requested;
+// false: there is none.
 func (f *finder) find(name string) (part, bool) {
 	if rest, ok := strings.CutPrefix(name, "model."); ok {
 		name = f.top + rest
@@ -136,7 +137,7 @@ func (p *plan) rules(b int) []rule {
 	return of
 }
 
-// tensor plans the weight of a module, and its bias if there is one.
+// tensor plans the GGUF tensors that rule r makes: the weight of a module, and its bias if there is one.
 func (p *plan) tensor(f *finder, r rule) error {
 	ends := []string{".weight", ".bias"}
 	switch r.how {

@@ -53,7 +53,7 @@ type step struct {
 	Procs []*step `json:"processors"`
 }
 
-// flat returns the steps of a sequence, or the single step.
+// flat returns the steps of which s consists: the parts of a Sequence, or s itself; none if s is nil.
 func (s *step) flat() []*step {
 	if s == nil {
 		return nil

@@ -85,7 +85,7 @@ func New(root string, after func(op string)) (*Disk, error) {
 	return d, err
 }
 
-// place returns the directory that contains path, and the name of path in it.
+// place returns the node of the directory that contains path, and path's name in it.
 func (d *Disk) place(path string) (*node, string) {
 	rel, err := filepath.Rel(d.root, path)
 	if err != nil || strings.HasPrefix(rel, "..") {

@@ -81,7 +81,7 @@ func (d *Driver) useRuntime(s *symbol) {
 	}
 }
 
-// makeContext creates the primary context if there is none. d.mu is held.
+// makeContext creates the primary context of g, which takes device memory, if there is none. d.mu is held.
 func (d *Driver) makeContext(g *gpu) {
 	if g.context == 0 {
 		g.context = d.keep(kindContext, g)

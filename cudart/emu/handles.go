@@ -30,7 +30,7 @@ func (k kind) String() string {
 	return "object"
 }
 
-// counted reports whether a program has to release objects of this kind.
+// counted reports whether the program must release objects of this kind one by one, so that Live lists those left.
 func (k kind) counted() bool {
 	return k != kindContext && k != kindFunction && k != kindML
 }
@@ -41,7 +41,7 @@ func handleKind(h uint64) kind { return kind(h >> 48) }
 
 func handleName(h uint64) string { return fmt.Sprintf("%s #%d", handleKind(h), h&idMask) }
 
-// keep stores v and returns its handle. d.mu is held.
+// keep registers the object v of kind k and returns its new handle. d.mu is held.
 func (d *Driver) keep(k kind, v any) uint64 {
 	d.lastID[k]++
 	h := uint64(k)<<48 | uint64(d.number)<<32 | d.lastID[k]

@@ -25,7 +25,7 @@ func (p *pinned) end() uint64 { return p.base + p.bytes }
 // pageSize is the alignment of cudaHostAlloc.
 const pageSize = 4096
 
-// pin inserts p into the pinned memory. d.mu is held.
+// pin adds p to the sorted list of pinned memory and names it; how says how it was pinned. d.mu is held.
 func (d *Driver) pin(p *pinned, how string) {
 	d.pinnedID++
 	p.name = fmt.Sprintf("%s host memory #%d (%d bytes)", how, d.pinnedID, p.bytes)
@@ -64,7 +64,8 @@ func (d *Driver) reachable(g *gpu, addr uint64) *pinned {
 	return (*all)[i]
 }
 
-// pinnedAt returns the index of the first pinned memory that ends after addr.
+// pinnedAt returns the index of the first pinned memory that ends after addr, which is the one that holds addr, if
+// any does.
 func (d *Driver) pinnedAt(addr uint64) int {
 	return sort.Search(len(d.pinned), func(i int) bool { return d.pinned[i].end() > addr })
 }

@@ -49,14 +49,15 @@ func (d *Driver) buffer(i uint64) *buffer {
 	return nil
 }
 
-// memory is the memory of one device for the duration of one launch.
+// memory finds the memory that a launch may access; it implements ptx.Memory for one device.
 type memory struct {
 	d    *Driver
 	gpu  *gpu
 	miss atomic.Uint64 // the first looked-up address that is in no allocation
 }
 
-// Find returns the allocation that holds the byte at addr.
+// Find returns the allocation of the device, or the pinned memory in its reach, that holds the byte at addr. nil:
+// none does, and the first such address is recorded in miss.
 func (m *memory) Find(addr uint64) *ptx.Buffer {
 	if b := m.d.allocation(addr); b != nil && b.gpu == m.gpu && addr-b.Base < uint64(len(b.Data)) {
 		return &b.Buffer
@@ -144,7 +145,7 @@ const (
 	mostSpares = 4
 )
 
-// junk returns n bytes with the content of fresh memory.
+// junk returns n bytes for a new allocation, with the content of fresh memory. It reuses a spare one if possible.
 func junk(n int) []byte {
 	spares.Lock()
 	i := slices.IndexFunc(spares.of, func(b []byte) bool { return len(b) == n })
@@ -159,7 +160,7 @@ func junk(n int) []byte {
 	return b
 }
 
-// spare keeps unused memory for junk. Beyond mostSpares allocations it drops the oldest.
+// spare keeps the memory b of a released allocation for junk. Beyond mostSpares allocations it drops the oldest.
 func spare(b []byte) {
 	if len(b) < spareFrom {
 		return

@@ -138,7 +138,8 @@ func mlSimple(name string) symbol {
 	}}
 }
 
-// mlChosen is mlSimple for functions with an enum argument between device and result.
+// mlChosen is mlSimple for functions that also take an enum, between device and result, which selects one of
+// several values.
 func mlChosen(name string) symbol {
 	return symbol{name: name, bind: func(c caller) any {
 		return func(h uint64, which int32, out *uint32) int32 {

@@ -106,7 +106,8 @@ func (d *Driver) plant(o *op, f *function) {
 	}
 }
 
-// stopped makes all contexts unusable because o failed, and writes the core dump. d.mu is held.
+// stopped handles a kernel o that failed with err: it makes all contexts unusable and, if asked for, writes the
+// core dump. d.mu is held.
 func (d *Driver) stopped(o *op, err error) {
 	if d.opt.CoreDump != "" {
 		dump := fmt.Sprintf("%s\n%v\n", o.what, err)

@@ -130,7 +130,7 @@ func (d *Driver) finish(o *op) {
 	o.wait = nil
 }
 
-// schedule runs operations until the driver is closed.
+// schedule is the scheduler's loop: it runs operations, and waits for more, until the driver is closed.
 func (d *Driver) schedule() {
 	defer close(d.ended)
 	d.mu.Lock()
@@ -208,7 +208,8 @@ func (d *Driver) endHang(code int32) {
 	d.work.Broadcast()
 }
 
-// execute runs o. d.mu is held before and after, but released while the work runs.
+// execute runs o: it checks and records o's accesses, does the work and marks o as complete. d.mu is held before
+// and after, but released while the work runs.
 func (d *Driver) execute(o *op) {
 	d.untouched(o)
 	for _, s := range o.spans {
@@ -239,7 +240,7 @@ func (d *Driver) execute(o *op) {
 	d.retire(s)
 }
 
-// retire drops a destroyed stream that has no pending work.
+// retire drops a stream that the program has destroyed once it has no pending work.
 func (d *Driver) retire(s *stream) {
 	if s.destroyed && len(s.queue) == 0 {
 		if i := slices.Index(d.streams, s); i >= 0 {

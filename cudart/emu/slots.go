@@ -146,7 +146,7 @@ func freeSlot() *slot {
 	return &slot{addrs: make([]uintptr, len(symbols))}
 }
 
-// unbind returns the driver's slot.
+// unbind gives the slot of a closed driver back, for the next driver.
 func (d *Driver) unbind() {
 	d.mu.Lock()
 	defer d.mu.Unlock()

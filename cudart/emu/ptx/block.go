@@ -256,7 +256,7 @@ func (s *slot) access() Access {
 	return a
 }
 
-// merge adds an access to list, which has one entry per buffer.
+// merge joins access a to the entry of its buffer in list, or appends it. list has one entry per buffer.
 func merge(list []Access, a Access) []Access {
 	for i := range list {
 		l := &list[i]

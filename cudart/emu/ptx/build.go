@@ -26,7 +26,7 @@ func newBuilder(r *reader, name string, line int) *builder {
 	return b
 }
 
-// newReg makes a register of the given size in bytes; 0: a predicate.
+// newReg adds a register of the given size in bytes to the kernel; 0: a predicate register.
 func (b *builder) newReg(bytes int) reg {
 	k := b.kernel
 	switch bytes {
@@ -185,7 +185,7 @@ func (b *builder) out(o operand, file uint8) int32 {
 	return r.index
 }
 
-// fileOf returns the register file for values of type t.
+// fileOf returns the register file, and so the width of registers, for values of type t.
 func fileOf(t string) uint8 {
 	switch typeBytes(t) {
 	case 8:

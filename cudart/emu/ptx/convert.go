@@ -99,7 +99,7 @@ func (c *conversion) one(a32 uint32, a64 uint64) uint64 {
 func isFloat(t string) bool  { return t[0] == 'f' || t == "bf16" || t == "bf16x2" }
 func isSigned(t string) bool { return t[0] == 's' }
 
-// extend takes the low bits of v as a value of type t and extends it to 64 bits, with its sign if t is signed,
+// extend takes the low bits of v as a value of type t and extends it to 64 bits: with its sign if t is signed,
 // otherwise with zeros.
 func extend(v uint64, t string) uint64 {
 	n := 64 - 8*typeBytes(t)
@@ -210,7 +210,7 @@ func (c *conversion) fast() func(d32 *lanes32, d64 *lanes64, a32 *lanes32, a64 *
 	return nil
 }
 
-// fastInteger is fast for conversions between integers.
+// fastInteger is the method fast for conversions between integer types.
 func (c *conversion) fastInteger() func(d32 *lanes32, d64 *lanes64, a32 *lanes32, a64 *lanes64) {
 	if c.from64 || typeBytes(c.to) < typeBytes(c.from) {
 		return c.narrowing()
@@ -235,7 +235,7 @@ func (c *conversion) fastInteger() func(d32 *lanes32, d64 *lanes64, a32 *lanes32
 	return func(d32 *lanes32, _ *lanes64, a32 *lanes32, _ *lanes64) { *d32 = *a32 }
 }
 
-// narrowing is fast for conversions that truncate an integer.
+// narrowing is the method fast for conversions to a narrower integer type, which drop the upper bits.
 func (c *conversion) narrowing() func(d32 *lanes32, d64 *lanes64, a32 *lanes32, a64 *lanes64) {
 	if isFloat(c.from) || isFloat(c.to) {
 		return nil

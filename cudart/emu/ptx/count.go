@@ -84,7 +84,7 @@ func (c *Counts) Issued() int64 {
 	return n
 }
 
-// Global returns the total traffic of global memory.
+// Global returns the sum of all traffic of global memory.
 func (c *Counts) Global() Traffic {
 	return total(c.Load, c.Store, c.Copied, c.Atomic, c.BulkLoad, c.BulkStore)
 }
@@ -107,7 +107,7 @@ func total(all ...Traffic) (t Traffic) {
 	return t
 }
 
-// Shared returns the total access of shared memory.
+// Shared returns the sum of loads from and stores to shared memory.
 func (c *Counts) Shared() Banks {
 	l, s := c.SharedLoad, c.SharedStore
 	return Banks{l.Requests + s.Requests, l.Wavefronts + s.Wavefronts, l.Conflicts + s.Conflicts}
@@ -306,7 +306,7 @@ func (c *counter) product(w *warp, in *inst, s *Step) {
 	}
 }
 
-// bulk counts a cp.async.bulk.
+// bulk counts the accesses of a bulk copy (cp.async.bulk) to global and shared memory.
 func (c *counter) bulk(w *warp, b *bulkCopy) {
 	if c == nil {
 		return

@@ -122,7 +122,7 @@ func (b *builder) brx(in *inst) {
 	}
 }
 
-// mov decodes mov: a move, a pack or an unpack.
+// mov decodes mov: it moves a value, or packs parts into a register, or unpacks a register into parts.
 func (b *builder) mov(in *inst) {
 	m := b.modifiers()
 	t := m.last()
@@ -502,7 +502,7 @@ func (b *builder) slot(in *inst) {
 	b.kernel.slots++
 }
 
-// address decodes [base+offset].
+// address decodes operand o, an address [base+offset], into the fields of in.
 func (b *builder) address(in *inst, o operand) {
 	if !o.mem {
 		b.fail("%q is not an address", o.name)

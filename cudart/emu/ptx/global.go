@@ -163,7 +163,8 @@ func (b *block) forgetPages() {
 // checked reports whether an access of in through slot s takes part in the check for races between warps.
 func checked(in *inst, s *slot) bool { return s.base < constWindow && in.flags&flagStrong == 0 }
 
-// readGlobal checks a read against the writes of other warps, and records the read.
+// readGlobal checks that the reads of the threads of mask, bytes bytes each, do not race with writes of other
+// warps, and records the reads.
 func (b *block) readGlobal(w *warp, in *inst, s *slot, mask uint32, bytes uint64) {
 	if !checked(in, s) {
 		return
@@ -192,7 +193,8 @@ func (b *block) readGlobal(w *warp, in *inst, s *slot, mask uint32, bytes uint64
 	}
 }
 
-// writeGlobal checks a write against the accesses of other warps, and records the write.
+// writeGlobal checks that the writes of the threads of mask, bytes bytes each, do not race with accesses of other
+// warps, and records the writes.
 func (b *block) writeGlobal(w *warp, in *inst, s *slot, mask uint32, bytes uint64) {
 	if !checked(in, s) {
 		return

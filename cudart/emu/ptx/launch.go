@@ -176,7 +176,8 @@ type job struct {
 	err     error
 }
 
-// work runs blocks, one after the other, until no block is left or one has failed.
+// work runs thread blocks one after the other on this goroutine, until no block is left or some goroutine's block
+// has failed.
 func (j *job) work() {
 	b := j.take()
 	j.give(b, j.catch(func() {

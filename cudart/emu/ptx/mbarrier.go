@@ -375,7 +375,7 @@ func (w *warp) ready() bool {
 	return false
 }
 
-// waitsFor describes the wait of a warp for error messages.
+// waitsFor describes, for an error message, what a waiting warp waits for: an mbarrier or registers.
 func (w *warp) waitsFor() string {
 	p := w.block.proxy
 	lane := bits.TrailingZeros32(w.polled) & 31

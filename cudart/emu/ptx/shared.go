@@ -181,8 +181,8 @@ func (b *block) writeShared(w *warp, in *inst, mask, bytes uint32) {
 	}
 }
 
-// note records in cell c that warp w writes the word's bytes in the mask bytes. flags is cellAtomic for an atomic
-// write, otherwise 0.
+// note records in cell c that warp w writes the word's bytes in the mask bytes. flags are further fields of
+// cell.info to set; 0: none.
 func (b *block) note(w *warp, c *cell, bytes, flags uint32) {
 	known, me := uint32(0), uint32(w.index)
 	if c.write >= b.began {

@@ -56,7 +56,7 @@ const (
 // lets a warp spin on memory that another warp writes.
 const sliceSteps = 1 << 22
 
-// start sets the warp to the first instruction.
+// start sets the warp to the first instruction, for a new thread block. mask has the threads that exist.
 func (w *warp) start(mask uint32) {
 	w.live = mask
 	w.stack = append(w.stack[:0], frame{0, -1, mask})

@@ -387,7 +387,7 @@ const descriptorBits = 0xc00e_3fff_3fff_3fff
 // widths are the row sizes of the swizzle modes in bits 62 and 63.
 var widths = [4]uint32{16, 128, 64, 32}
 
-// tileOf decodes a descriptor. It returns an error for an invalid one.
+// tileOf decodes d, a wgmma descriptor of a matrix in shared memory. It returns an error for an invalid one.
 func tileOf(d uint64) (operandTile, error) {
 	t := operandTile{uint32(d&0x3fff) << 4, uint32(d>>16&0x3fff) << 4, uint32(d>>32&0x3fff) << 4, uint32(d >> 49 & 7), widths[d>>62]}
 	pattern := 8 * t.width
