@@ -360,8 +360,8 @@ func (m *modelWriter) older() (names []string, err error) {
 	return append(names, beside...), err
 }
 
-// Space of a save beside its tensors. Every file ends in a partly used block; manifest and index have some lines
-// for every tensor.
+// Space on disk that a save takes besides its tensors. Every file ends in a partly used block. Manifest and index
+// have some lines for every tensor.
 const (
 	blockBytes  = 4 << 10
 	lineBytes   = 256

@@ -224,8 +224,8 @@ func (m *modelWriter) file(f *outFile) (err error) {
 	return m.disk.do("close", f.name, f.out.Close())
 }
 
-// companions are name patterns of the files that belong to the weights of a model directory. A pattern may name a
-// folder.
+// companions are name patterns of the files that are copied with the weights of a model directory. A pattern may
+// name a folder.
 var companions = []string{
 	"generation_config.json", "tokenizer.json", "tokenizer_config.json", "tokenizer.model",
 	"special_tokens_map.json", "added_tokens.json", "vocab.json", "merges.txt",

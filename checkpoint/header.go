@@ -21,7 +21,7 @@ const maxHeader = 100_000_000
 // maxTensors bounds the number of tensors in a file. The largest published files have about 50,000.
 const maxTensors = 1 << 18
 
-// maxIndexed bounds the number of tensors in an index.
+// maxIndexed bounds the number of tensors in a model.safetensors.index.json.
 const maxIndexed = 1 << 19
 
 // dtypeSize is the size of an element in bytes, by safetensors dtype.

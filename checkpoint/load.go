@@ -532,7 +532,7 @@ func (t tensor) isBuffer() bool {
 	return len(t.shape) == 4 && t.shape[0] == 1 && t.shape[1] == 1 && t.shape[2] == t.shape[3]
 }
 
-// quantized matches the endings of tensors that hold quantized weights or belong to them.
+// quantized matches the ends of names of tensors that hold quantized weights, or scales and tables of such weights.
 var quantized = regexp.MustCompile(`(_scale|_scale_inv|_scale_2|_zero_point|_packed|\.qweight|\.qzeros|\.scales|\.g_idx|\.absmax|\.quant_map|\.SCB|quant_state\..*)$`)
 
 // refuses returns why mt must not ignore the tensor name, which is no parameter; "": it may. It must not if the
@@ -613,7 +613,8 @@ func (s *stored) decoded(to plane, put func([]byte) error) error {
 	return errors.Join(err, failed)
 }
 
-// notThere are system errors about what a path names. They do not mean that the disk is unreadable.
+// notThere are system errors that say what a path does or does not name. They do not mean that the disk is
+// unreadable.
 var notThere = []error{fs.ErrNotExist, syscall.ENOTDIR, syscall.EISDIR, syscall.ELOOP}
 
 // IsDiskError reports whether err comes from the disk or the system, and not from the content of a file or a missing
@@ -623,7 +624,7 @@ func IsDiskError(err error) bool {
 	return errors.As(err, &onPath) && !slices.ContainsFunc(notThere, func(e error) bool { return errors.Is(onPath, e) })
 }
 
-// opening opens a file of a checkpoint. Tests replace openFile.
+// opening is a function that opens a file of a checkpoint: openFile, or in tests a function that fails.
 type opening func(path string) (fs.File, error)
 
 func openFile(path string) (fs.File, error) { return files.Open(path) }

@@ -30,7 +30,7 @@ type shard struct {
 	header  header
 }
 
-// source is the weights of a model directory.
+// source is the open weights of a model directory.
 type source struct {
 	dir    string
 	shards map[string]*shard
@@ -172,7 +172,7 @@ func addShard(weightMap map[string]string, name string, val []byte) error {
 	return nil
 }
 
-// numberedShard matches the names of an index's shards.
+// numberedShard matches the names of shards that an index lists, such as model-00001-of-00002.safetensors.
 var numberedShard = regexp.MustCompile(`-\d+-of-\d+\.safetensors$`)
 
 // noWeights returns the error for a directory without readable weights.

@@ -38,8 +38,8 @@ type TrainerState struct {
 	Ranks int `json:"ranks,omitempty"`
 	// ModelOnly reports that the optimizer's state was not saved.
 	ModelOnly bool `json:"model_only,omitempty"`
-	// ConfigDigests has digests that a run must share with this one to resume from it, by name: model, tokenizer,
-	// dataset.
+	// ConfigDigests has the digests of the run's model, tokenizer and dataset, by these names. A run can resume
+	// from this state only if its own digests are equal.
 	ConfigDigests map[string]string `json:"config_digests,omitempty"`
 }
 

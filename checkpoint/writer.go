@@ -15,7 +15,7 @@ import (
 	"mt/model"
 )
 
-// pieceBytes is the size of the pieces in which tensors are converted and written.
+// pieceBytes is the usual size of a piece: tensors are converted and written piece by piece.
 const pieceBytes = 4 << 20
 
 // leastPiece is the smallest size of a piece in bytes: one element of the widest dtype, before or after conversion.

@@ -20,7 +20,7 @@ type Found struct {
 type FoundLibrary struct {
 	Library  Library `json:"library"`
 	Required bool    `json:"required"`
-	// Path is the loaded file; "": not found. Version is in the usual notation.
+	// Path is the loaded file; "": not found. Version is the library's version, such as 12.4.
 	Path    string `json:"path,omitempty"`
 	Version string `json:"version,omitempty"`
 	// Searched are the searched locations in order, up to the one that has the library. A pattern stands for folders

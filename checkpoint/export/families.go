@@ -21,21 +21,21 @@ type family struct {
 	// recurrent are the tensors of blocks with a recurrence (Gated DeltaNet) instead of attention, if some blocks
 	// have one.
 	recurrent []rule
-	// width is the key of the dense MLP's width; "": intermediate_size.
+	// width is the key of config.json with the dense MLP's width; "": intermediate_size.
 	width string
 	// defaults are package model's defaults of config.json, for the keys used here.
 	defaults map[string]any
-	// names maps common keys to the family's own keys, if these differ.
+	// names maps the usual keys of config.json to this family's own keys, if these differ.
 	names map[string]string
 	// top are the tensors outside the blocks; nil: outer. blocks is the prefix of the blocks' names; "": "layers.".
 	top    []rule
 	blocks string
-	// mla reports multi-head latent attention, whose rules come before block and dense.
+	// mla reports that attention is multi-head latent attention (MLA). Its rules then come before block and dense.
 	mla bool
 	// layerNorm reports that norms are LayerNorm, not RMSNorm.
 	layerNorm bool
 	noRope    bool // positions are learned
-	// ropeTypes maps other names of rotary embeddings to the usual ones.
+	// ropeTypes maps this family's own names of rotary scalings to the usual names.
 	ropeTypes map[string]string
 	// halves says how the model directory pairs the rotary elements of a head of D: element i with i+D/2.
 	// llama.cpp's code for the architecture pairs 2i with 2i+1. If halves is set, the rows of q and k are reordered
@@ -124,7 +124,7 @@ var feedForward = []rule{
 	{"mlp.down_proj", "ffn_down", copied},
 }
 
-// expertMatrices are the matrices of experts with the usual names.
+// expertMatrices has the rules of the experts' three matrices, for models with the usual names.
 var expertMatrices = []rule{
 	{"mlp.experts.gate_proj", "ffn_gate_exps", experts},
 	{"mlp.experts.up_proj", "ffn_up_exps", experts},

@@ -250,8 +250,8 @@ func (j *writing) part(w io.Writer, it item, t part) error {
 	return nil
 }
 
-// limits are the magnitudes from which a value does not fit into a type. For F16, such a value rounds to infinity.
-// For Q8_0, the fp16 scale of its block does. Other types hold everything that fp32 holds.
+// limits holds, for each type with a limit, the smallest magnitude that does not fit. In F16 such a value would
+// round to infinity. In Q8_0 the fp16 scale of its block would. Other types hold everything that fp32 holds.
 var limits = map[gguf.Type]float32{gguf.F16: 65520, gguf.Q8_0: 127 * 65504}
 
 // chunk encodes values, whole rows of the tensor it, in it.Type on all processors and writes them.

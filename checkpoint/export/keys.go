@@ -9,7 +9,7 @@ import (
 	"mt/model"
 )
 
-// plan is everything about a GGUF file before it is written.
+// plan is a GGUF file to be written: its keys, its tensors and what they were derived from.
 type plan struct {
 	s      *settings
 	model  *model.Config // package model's reading of config.json; set after the common keys

@@ -34,7 +34,7 @@ type tokenizerFile struct {
 	} `json:"model"`
 }
 
-// step is one step of the normalizer, the pre-tokenizer or the post-processor.
+// step is one step of the normalizer, the pre-tokenizer or the post-processor in a tokenizer.json.
 type step struct {
 	Type    string `json:"type"`
 	Pattern struct {
@@ -193,7 +193,7 @@ func readTokenizer(dir string) (*tokenizerFile, *settings, error) {
 	return t, config, nil
 }
 
-// vocab holds the tokens by id.
+// vocab holds the vocabulary of the GGUF file: text and type of each token, by id.
 type vocab struct {
 	file   *tokenizerFile
 	tokens []string
@@ -504,7 +504,7 @@ var patterns = []pattern{
 	},
 }
 
-// gpt2 is the last of patterns.
+// gpt2 is GPT-2's pattern, the last of patterns.
 var gpt2 = patterns[len(patterns)-1].regex
 
 // preTokenizer returns llama.cpp's name for the way in which the tokenizer splits text; false: llama.cpp has no

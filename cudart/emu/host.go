@@ -183,7 +183,7 @@ func (d *Driver) untouched(o *op) {
 	}
 }
 
-// hostSide is the host-memory side of a copy.
+// hostSide is one side of a copy if it is host memory.
 type hostSide struct {
 	bytes  []byte
 	pinned *pinned // nil: pageable

@@ -46,7 +46,8 @@ func (d *Driver) launch(h uint64, grid, block [3]uint32, shared uint32, sh uint6
 	return 0
 }
 
-// launchKey identifies launches that access the same memory, provided that the data that they read has not changed.
+// launchKey identifies a launch for Options.OrderOnly. Launches with equal keys access the same memory, provided
+// that the data that they read has not changed.
 type launchKey struct {
 	f           *function
 	grid, block [3]uint32

@@ -6,8 +6,8 @@ import (
 	"unsafe"
 )
 
-// algorithm is the emulator's content of a cublasLtMatmulAlgo_t: the result of a heuristic, and the product that it
-// was found for.
+// algorithm is what the emulator stores in a cublasLtMatmulAlgo_t. It is one proposal of the heuristic, with the
+// product that it was proposed for.
 type algorithm struct {
 	magic     uint64
 	problem   uint64 // hash of types, orders, transposes, leading dimensions and epilogue

@@ -128,7 +128,8 @@ func (d *Driver) malloc(p *uint64, bytes uint64) int32 {
 	return 0
 }
 
-// fresh is the content of fresh memory: NaN in fp32 and bf16, -1 in integers.
+// fresh is a part of the content of newly allocated memory. Its bytes are NaN in fp32 and bf16 and -1 in integers,
+// so that reads of unwritten memory show.
 var fresh = bytes.Repeat([]byte{0xff}, 8<<10)
 
 // spares are freed large allocations, kept for later drivers of this process. They must have the content of fresh

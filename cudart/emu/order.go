@@ -47,7 +47,7 @@ func (c clock) with(stream int, n uint64) clock {
 	return out
 }
 
-// region is a checked byte range: device memory or pinned host memory.
+// region is a range of bytes, device memory or pinned host memory, in which the order of accesses is checked.
 type region struct {
 	name     string
 	segments []segment // touched ranges, sorted and disjoint

@@ -48,7 +48,7 @@ type record struct {
 	at       time.Time // when it completed
 }
 
-// event is a CUDA event. It refers to its last record.
+// event is a CUDA event. last is its last record, the one that waits refer to.
 type event struct {
 	gpu    *gpu
 	name   string

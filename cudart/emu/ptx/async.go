@@ -5,7 +5,7 @@ import (
 	"unsafe"
 )
 
-// Instructions of famCopy.
+// The operations (inst.op) of famCopy, the family of cp.async: asynchronous copies from global to shared memory.
 const (
 	opCopyStart op = iota
 	opCopyCommit

@@ -11,7 +11,7 @@ type barrier struct {
 	line    int32  // PTX line of the first arrival
 }
 
-// Instructions of famBarrier.
+// The operations (inst.op) of famBarrier, the family of barriers between the warps of a block.
 const (
 	opBarSync op = iota
 	opBarArrive

@@ -4,7 +4,7 @@ import (
 	"math/bits"
 )
 
-// Instructions of famBulk.
+// The operations (inst.op) of famBulk, the family of cp.async.bulk: copies that a separate unit makes.
 const (
 	opBulkLoad  op = iota // global to shared
 	opBulkStore           // shared to global
@@ -26,7 +26,7 @@ type bulkSpec struct {
 	bytes  int32 // register with the byte count of a plain copy
 }
 
-// place32 is an address in shared memory: register plus offset.
+// place32 is the operand for an address in shared memory: register reg plus add. narrow: the register has 32 bits.
 type place32 struct {
 	reg    int32
 	narrow bool

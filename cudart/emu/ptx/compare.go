@@ -1,6 +1,6 @@
 package ptx
 
-// Instructions of famCompare.
+// The operations (inst.op) of famCompare, the family of comparisons and of operations on predicates.
 const (
 	opCmp32 op = iota // compares a and b xor imm (the sign bit for signed types)
 	opCmp64

@@ -16,8 +16,8 @@ type Counts struct {
 	Lanes  int64          // thread instructions
 	// Divergent is the number of branches at which threads of a warp went to different instructions.
 	Divergent int64
-	// Fresh is the number of distinct sectors that each block reads, summed over blocks. An unbounded L1 cache would
-	// request as many.
+	// Fresh is the number of distinct sectors that each block reads, summed over blocks. An L1 cache without a size
+	// limit would request as many from L2.
 	Fresh int64
 	// Products is the number of multiply-adds of mma and wgmma; Grouped is the part of wgmma.
 	Products, Grouped int64
@@ -396,7 +396,7 @@ func (c *counter) copied(w *warp, in *inst, mask uint32, s *Step) {
 	}
 }
 
-// sectorBytes is the smallest unit that caches move.
+// sectorBytes is the size of a sector, the smallest unit of memory that caches move.
 const sectorBytes = 32
 
 // globalTraffic counts one request to global memory: each thread of mask accesses bytes bytes at its address in
@@ -524,7 +524,7 @@ func (b *banks) ask(word uint64) int {
 	return n + 1
 }
 
-// Class is a kind of instruction, grouped by the unit of a multiprocessor that executes it.
+// Class is a kind of instruction. Instructions of a class are executed by the same unit of a multiprocessor.
 type Class uint8
 
 const (
@@ -692,7 +692,7 @@ type Meaning struct {
 	Line              int // in the PTX file
 }
 
-// Special values of Meaning.Groups.
+// Values of Meaning.Groups for instructions that do not wait: Closes closes a group, Fences is a wgmma.fence.
 const (
 	Closes = -1
 	Fences = -2

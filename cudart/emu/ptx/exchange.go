@@ -2,7 +2,7 @@ package ptx
 
 import "math/bits"
 
-// Instructions of famWarp.
+// The operations (inst.op) of famWarp, the family in which the threads of a warp exchange values.
 const (
 	opShfl op = iota // inst.size has the mode
 	opVote           // inst.size has the kind

@@ -40,7 +40,7 @@ type Kernel struct {
 	dynamic  int // offset of the dynamic shared memory
 	pool     sync.Pool
 
-	// Kernels for sm_90a.
+	// Only for kernels that use instructions of sm_90a:
 	async        bool      // the kernel uses mbarriers, bulk copies or wgmma
 	maxRegisters int       // .maxnreg; 0: none
 	minBlocks    int       // .minnctapersm; 0: none

@@ -52,7 +52,7 @@ var binary32 = [opCall]func(d, a, b *lanes32){
 	},
 }
 
-// Further functions that assembly replaces where the processor allows.
+// More functions on whole registers, which assembly replaces if the processor has the instructions for it.
 var (
 	add64 = func(d, a, b *lanes64) {
 		for i := range d {

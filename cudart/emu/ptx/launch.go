@@ -23,8 +23,8 @@ type Buffer struct {
 	Name string
 }
 
-// Access is the smallest range of bytes that holds all reads of a launch in a buffer, and the same for its writes. A
-// range with From >= To is empty.
+// Access describes the accesses of a launch to one buffer. It has the smallest range of bytes that holds all reads,
+// and the same for all writes. A range with From >= To is empty.
 type Access struct {
 	Buffer             *Buffer
 	ReadFrom, ReadTo   int64
@@ -60,8 +60,8 @@ type Launch struct {
 	Memory Memory
 	// Threads is the number of goroutines that run blocks; 0: GOMAXPROCS.
 	Threads int
-	// Together is the number of blocks that take turns on one goroutine, in an order drawn from Seed, if above 1.
-	// Blocks then overlap as on a GPU, but in the same way in every run.
+	// Together is the number of blocks that take turns on one goroutine, in an order drawn from Seed. 0 or 1:
+	// blocks run one after the other. With more, blocks overlap as on a GPU, but in the same way in every run.
 	Together int
 	// Seed determines the order of blocks, the order of the warps of a block, and when bulk copies land.
 	Seed uint64
@@ -162,7 +162,7 @@ func (l *Launch) check() error {
 	return nil
 }
 
-// job is a launch that is running.
+// job is a launch that is running: what the goroutines that run its blocks share.
 type job struct {
 	launch     *Launch
 	blocks     uint64

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Instructions of famMbar.
+// The operations (inst.op) of famMbar, the family of mbarriers (barriers in shared memory) and setmaxnreg.
 const (
 	opMbarInit op = iota
 	opMbarInval

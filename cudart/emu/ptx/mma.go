@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Instructions of famMatrix.
+// The operations (inst.op) of famMatrix, the family of matrix instructions of one warp.
 const (
 	opMMA16 op = iota // m16n8k16, bf16
 	opMMA8            // m16n8k8, bf16

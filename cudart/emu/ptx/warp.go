@@ -52,8 +52,8 @@ const (
 	stateYield
 )
 
-// sliceSteps is the number of instructions that a warp runs before the other warps of its block get a turn. The limit
-// lets a warp spin on memory that another warp writes.
+// sliceSteps is the number of instructions that a warp may run before the other warps of its block get a turn.
+// Without a limit, a warp that spins until another warp writes to memory would never end.
 const sliceSteps = 1 << 22
 
 // start sets the warp to the first instruction, for a new thread block. mask has the threads that exist.

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Instructions of famGroup.
+// The operations (inst.op) of famGroup, the family of matrix products of a warpgroup.
 const (
 	opProduct op = iota // wgmma.mma_async
 	opProductFence
@@ -384,7 +384,8 @@ type operandTile struct {
 
 const descriptorBits = 0xc00e_3fff_3fff_3fff
 
-// widths are the row sizes of the swizzle modes in bits 62 and 63.
+// widths maps the swizzle mode, bits 62 and 63 of a descriptor, to the row size of its pattern in bytes; 16: no
+// swizzle.
 var widths = [4]uint32{16, 128, 64, 32}
 
 // tileOf decodes d, a wgmma descriptor of a matrix in shared memory. It returns an error for an invalid one.
