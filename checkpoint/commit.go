@@ -193,8 +193,8 @@ func (w *Writer) rename() error {
 	return opError("sync directory", output, fs.SyncDir(output))
 }
 
-// replace exchanges the new directory, which still has its temporary name, with the existing one of the final name.
-// It then removes the older one. After an error the older one has its name again.
+// replace exchanges the new directory, still under its temporary name, with the existing checkpoint of the final
+// name. It then removes the older one. After an error the older one has its name again.
 func (w *Writer) replace() error {
 	fs, tmp, output := w.disk.fs, w.disk.root, filepath.Dir(w.final)
 	swap := fs.Exchange

@@ -241,7 +241,7 @@ func IsWeights(name string) bool {
 }
 
 // freshNames sets the names of files, the shards of a new model in dir. It takes the lowest version (see shardName)
-// for which dir's present index names none of them. A single file keeps its name.
+// whose names are not in dir's present index. A single file keeps its name.
 func freshNames(dir string, files []*file) {
 	if len(files) < 2 {
 		return

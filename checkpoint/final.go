@@ -56,8 +56,8 @@ type modelWriter struct {
 	made   []string // dir and its parents, as far as they did not exist before
 }
 
-// add takes over files, the planned files of the weights, and allocates the buffer that the largest of them needs.
-// They get their names later, in write, when the lock is held and it is known which names are taken.
+// add takes over files, the planned files of the weights, and allocates the buffer that the largest needs. write
+// names the files later: only under the lock is it known which names are taken.
 func (m *modelWriter) add(files []*file) {
 	for _, f := range files {
 		m.shards = append(m.shards, &outFile{file: f, sums: map[*entry]uint32{}})
@@ -117,7 +117,7 @@ func (m *modelWriter) tidied(err error) error {
 	return err
 }
 
-// missing lists dir and those of its parents that do not exist, dir first.
+// missing lists dir and its parents as far as they are missing, dir first.
 func missing(dir string) []string {
 	var out []string
 	for {
@@ -237,9 +237,9 @@ var companions = []string{
 // maxCompanion bounds the bytes of one companion. The largest published tokenizers have a quarter of this size.
 const maxCompanion = 256 << 20
 
-// Companions reads the existing companions of the model directory dir: files of the tokenizer, of generation and of
-// image processors, the licence, and Python code that config.json may name. The code is copied and never run. A Git
-// LFS pointer or a link out of the directory is an error.
+// Companions reads the existing companions of the model directory dir. These are files of the tokenizer, of
+// generation and of image processors, the licence, and Python code that config.json may name. The code is copied
+// and never run. A Git LFS pointer or a link out of the directory is an error.
 func Companions(dir string) (map[string][]byte, error) {
 	names, err := CompanionNames(dir)
 	if err != nil {

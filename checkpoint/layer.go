@@ -89,8 +89,8 @@ func (d DType) plane() plane {
 	return planeF32
 }
 
-// plane is one of the arrays that a parameter has on disk: its weights in some dtype, the lower halves of its
-// weights, or a plane of the optimizer's state.
+// plane is one of the arrays that a parameter has on disk: its weights in some dtype, their lower halves, or a
+// plane of the optimizer's state.
 type plane struct {
 	dtype  string // safetensors dtype; "": the tensor is copied unchanged
 	prefix string // prefix of tensor names in the optimizer's files

@@ -147,8 +147,8 @@ func (w *Writer) linkState(f *outFile, e *Extent) error {
 	return nil
 }
 
-// readLower reads those tensors in wanted that the file lowerName holds: lower halves that are missing in the layer's
-// own file. It returns the tensors that are missing in lowerName too.
+// readLower reads the tensors in wanted that are in the file lowerName: lower halves that the layer's own optimizer
+// file lacks. It returns the tensors that lowerName lacks too.
 func readLower(dir string, wanted map[string]*entry, l Layer, records map[string]fileRecord) (missing map[string]*entry, err error) {
 	record, ok := records[lowerName]
 	if !ok || len(wanted) == 0 {

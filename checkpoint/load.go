@@ -184,8 +184,8 @@ func unreadable(dtype string) string {
 	return what
 }
 
-// several returns the start of a sentence in an error: what, the quoted names, and "is" or "are". Of more than four
-// names it quotes three and gives the number of the others.
+// several returns the start of a sentence in an error: what, the quoted names, and "is" or "are". If there are more
+// than four names, it quotes three and gives the number of the others.
 func several(what string, names []string) string {
 	if len(names) == 1 {
 		return fmt.Sprintf("%s %q is", what, names[0])
@@ -305,8 +305,8 @@ type others struct {
 }
 
 // OpenSource opens the weights in the model directory dir. It reads only headers. It fails if LoadModel could not
-// fill layers of these layouts: a file or tensor is missing, out of range or of the wrong shape, or an unknown
-// tensor looks trained.
+// fill layers of these layouts. This is so if a file or tensor is missing, out of range or of the wrong shape, or
+// if an unknown tensor looks trained.
 func OpenSource(dir string, layouts []model.Layout) (*Source, error) {
 	files, err := openSource(dir)
 	if err != nil {
@@ -374,8 +374,8 @@ func (s *source) check(layouts []model.Layout) (others, error) {
 }
 
 // others lists the tensors that belong to no parameter of layouts, in the order of the files. A tensor that looks
-// like a weight of a trained layer is an error: config.json does not announce it, so the model would be computed
-// without this weight.
+// like a weight of a trained layer is an error. config.json does not announce the tensor, so the model would be
+// computed without it.
 func (s *source) others(layouts []model.Layout) (others, error) {
 	known := tableOf(layouts)
 	var out others
@@ -429,8 +429,8 @@ func (s *source) copied(name string) *entry {
 	return e
 }
 
-// checkShape checks that head, a tensor that is stored although it is tied to the embedding, has the embedding's
-// shape.
+// checkShape checks the shape of the tensor head, which is stored although it is tied to the embedding. It must be
+// the embedding's shape.
 func (s *source) checkShape(head string, embedding model.Layout) error {
 	sh, want := s.where[head], entriesOf(0, embedding, planeF32)[0].shape
 	if in := sh.tensors[head]; !slices.Equal(in.shape, want) {
@@ -440,8 +440,8 @@ func (s *source) checkShape(head string, embedding model.Layout) error {
 	return nil
 }
 
-// checkTied checks that head, a tensor that is stored although it is tied to the embedding, equals the embedding.
-// It compares them only if both have the same dtype.
+// checkTied checks that the tensor head, stored although tied to the embedding, equals the embedding. It compares
+// them only if both have the same dtype.
 func (s *source) checkTied(head string, embedding model.Layout) error {
 	table := embedding.Tensors[0].Stored[0].Name
 	a, b := s.where[head], s.where[table]

@@ -82,8 +82,8 @@ func (p placed) stretches(from, to int64, do func(stretch)) {
 	}
 }
 
-// chunk returns the number of bytes of the tensor to process together: whole lines of at most most bytes in total,
-// but at least one line. size is the bytes of an element.
+// chunk returns the number of bytes of the tensor to process together. These are as many whole lines as the limit
+// most, in bytes, allows, but at least one. size is the bytes of an element.
 func (e *entry) chunk(most, size int64) int64 {
 	line := e.placed[0].line() * size
 	return max(1, most/line) * line

@@ -48,8 +48,8 @@ func (f *function) fail(code int, detail string) error {
 }
 
 // frame is the memory that a call shares with C. It comes from a pool and therefore lies on the heap, where nothing
-// moves, and the garbage collector keeps it until release. A local variable would not do. Passing its address as an
-// integer does not stop the compiler from placing it on the stack, which may move.
+// moves, and the garbage collector keeps it until release. A local variable would not do: if only its address is
+// passed, as an integer, the compiler may place it on the stack. A stack may move.
 type frame struct {
 	words [16]uint64 // values that C reads or writes by address
 	bytes []byte     // text, parameters, at a multiple of 8

@@ -93,8 +93,8 @@ func (c *CUDA) BlasLt() *Blas { return c.blasLt }
 // NVML returns libnvidia-ml; nil if it is absent.
 func (c *CUDA) NVML() *NVML { return c.nvml }
 
-// binder looks up the functions of one library. asked counts the required ones, and missing lists those of them
-// that were not found.
+// binder looks up the functions of one library. asked counts the required functions; missing lists the required
+// functions that were not found.
 type binder struct {
 	symbols Symbols
 	library Library

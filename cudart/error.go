@@ -40,8 +40,8 @@ var (
 // codeMissing is the Code of an Error about a library itself. CUDA codes are never negative.
 const codeMissing = -1
 
-// kind maps an error (is) to the status codes that mean it in each library. cuda serves libcudart and libcuda,
-// which use the same numbers since CUDA 10.1.
+// kind maps an error (is) to the status codes that stand for it. cuda has the codes of libcudart and libcuda, which
+// use the same numbers since CUDA 10.1.
 type kind struct {
 	is               error
 	cuda, blas, nvml []int

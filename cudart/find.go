@@ -165,8 +165,8 @@ func (e *Env) find(lib Library, driver int) FoundLibrary {
 	return l
 }
 
-// load tries to load one file and, on success, fills in l. It adds file to seen, the files tried so far. Failures
-// are recorded in l. A name that the loader resolves itself (byLoader) and of which it finds no file is no failure.
+// load tries to load one file and, on success, fills in l. It adds file to seen, the files tried so far, and
+// records a failure in l. If the loader searches for file itself (byLoader) and finds none, this is no failure.
 func (e *Env) load(l *FoundLibrary, file string, byLoader bool, seen map[string]bool) bool {
 	seen[file] = true
 	handle, err := e.Load(file)

@@ -14,9 +14,9 @@ import (
 	"mt/checkpoint/gguf"
 )
 
-// settings are the keys of a config.json. A multimodal model has the keys of its language model in text_config;
-// settings has these in place of outer keys of the same name. err is the first error of any method. The methods
-// return a usable value even then, so that a caller checks err once at the end.
+// settings are the keys of a config.json. A multimodal model has the keys of its language model in text_config. In
+// settings these replace outer keys of the same name. err is the first error of any method. After an error methods
+// still return usable values, so that a caller checks err once at the end.
 type settings struct {
 	file string
 	vals map[string]any
@@ -298,8 +298,8 @@ func (p *plan) rotary() int {
 	return int(part * float64(p.headDim))
 }
 
-// noFreqs refuses rope type llama3, for architectures of llama.cpp that do not read the tensor of frequency
-// divisors that this type needs (ropeFreqs).
+// noFreqs refuses rope type llama3, which needs a tensor of frequency divisors (ropeFreqs). It serves architectures
+// of llama.cpp that do not read this tensor.
 func (p *plan) noFreqs() {
 	if p.rope.kind == "llama3" {
 		p.s.fail("rope_type", "llama3 cannot be written as GGUF: llama.cpp's %s does not know it", p.family.arch)

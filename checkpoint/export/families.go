@@ -46,8 +46,8 @@ type family struct {
 	tiled bool
 	// shift is added to norm weights. A norm that scales by 1+w is stored as w in the directory and as 1+w in GGUF.
 	shift float32
-	// rounds reports that "truncate: false" of yarn scaling is accepted for this family. llama.cpp then rounds
-	// where the model does not, which becomes a note. For other families it is an error.
+	// rounds reports that "truncate: false" of yarn scaling is accepted for this family. llama.cpp rounds in any
+	// case, and a note says so. For other families "truncate: false" is an error.
 	rounds bool
 	// ropeAlpha reports that rope type dynamic has the parameter alpha, which only raises the rotary base: the file
 	// gets the raised base.
@@ -179,8 +179,8 @@ func ungated(mlpNorm, up, down string) []rule {
 	return []rule{{mlpNorm, "ffn_norm", norm}, {up, "ffn_up", copied}, {down, "ffn_down", copied}}
 }
 
-// mrope maps the name of the multimodal rotary embedding to the usual one, which it equals for text; sections
-// writes its other keys.
+// mrope maps the name of the multimodal rotary embedding to the usual name, since both are the same for text.
+// sections writes its other keys.
 var mrope = map[string]string{"mrope": "default"}
 
 // olmo has the tensors of OLMo's blocks. Their norms are on the outputs of attention and MLP and on queries and
@@ -674,9 +674,9 @@ func (p *plan) fullEach(usual int) int {
 	return usual
 }
 
-// gemmaAttention writes the sliding window of Gemma; every period-th layer has full attention. It refuses a model
-// whose scale of the attention scores differs from llama.cpp's, which derives the scale from other keys. llama.cpp
-// uses another scale for the 27B model, which it recognises by the number of layers, layersOf27B.
+// gemmaAttention writes the sliding window of Gemma; every period-th layer has full attention. llama.cpp derives
+// the scale of attention scores from other keys, and a model with another scale is refused. llama.cpp recognises
+// the 27B model, which has a scale of its own, by its number of layers, layersOf27B.
 func (p *plan) gemmaAttention(period, layersOf27B int) {
 	s := p.s
 	if period > 1 {
@@ -770,8 +770,8 @@ func (p *plan) deepseekKeys(gating uint32) {
 	p.add("leading_dense_block_count", uint32(s.int("first_k_dense_replace", 0)))
 }
 
-// deepseek2Keys sets the keys of DeepSeek V2, whose expert scores are a softmax. Of the ways to choose experts by
-// groups, llama.cpp has only V3's. So a V2 model that uses groups is refused.
+// deepseek2Keys sets the keys of DeepSeek V2, whose expert scores are a softmax. llama.cpp chooses experts by
+// groups only as V3 does, so a V2 model that uses groups is refused.
 func (p *plan) deepseek2Keys() {
 	const softmax = 1 // gguf.ExpertGatingFuncType
 	p.deepseekKeys(softmax)

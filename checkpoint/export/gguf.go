@@ -254,7 +254,8 @@ func (j *writing) part(w io.Writer, it item, t part) error {
 // round to infinity. In Q8_0 the fp16 scale of its block would. Other types hold everything that fp32 holds.
 var limits = map[gguf.Type]float32{gguf.F16: 65520, gguf.Q8_0: 127 * 65504}
 
-// chunk encodes values, whole rows of the tensor it, in it.Type on all processors and writes them.
+// chunk encodes values, which are whole rows of the tensor it, in the type it.Type, on all processors. It then
+// writes them.
 func (j *writing) chunk(w io.Writer, it item, values []float32) error {
 	j.raw = sized(j.raw, it.Type.Bytes(int64(len(values))))
 	const least = 1 << 14 // fewest elements worth another goroutine

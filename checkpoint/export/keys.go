@@ -9,7 +9,7 @@ import (
 	"mt/model"
 )
 
-// plan is a GGUF file to be written: its keys, its tensors and what they were derived from.
+// plan is a GGUF file to be written: its keys and tensors, and the settings and model they come from.
 type plan struct {
 	s      *settings
 	model  *model.Config // package model's reading of config.json; set after the common keys
@@ -25,8 +25,8 @@ type plan struct {
 	rope                            rope
 }
 
-// maxHeadDim bounds the size of a head in config.json. It limits tables that are computed from this size before the
-// weights are checked against it.
+// maxHeadDim bounds the size of a head in config.json. Some tables of this size are computed before the weights
+// show whether it is right.
 const maxHeadDim = 1 << 16
 
 // add sets the GGUF key that consists of the architecture's name, a dot and key.

@@ -313,9 +313,10 @@ func isByte(token string) bool {
 const maxPiece = 1 << 12
 
 // scores returns a score for every token, as SentencePiece has them: minus the rank of the merge that makes the
-// token. Tokens that no merge makes come last. other counts the tokens that also arise from a pair for which
-// tokenizer.json lists no merge. llama.cpp merges any pair by the score of the result, so it may split text with
-// these tokens differently.
+// token. Tokens that no merge makes come last.
+//
+// other counts tokens that can also be made from a pair of tokens for which tokenizer.json lists no merge.
+// llama.cpp merges any pair by the score of the result. So it may split text with such tokens differently.
 func (v *vocab) scores() (scores []float32, other int) {
 	rank := map[string]int{}
 	pairs := map[merge]bool{}

@@ -157,14 +157,14 @@ func (d *Driver) unbind() {
 	}
 }
 
-// caller is what a callback knows when C calls it: its slot, and so its driver, and its C function.
+// caller is the slot and the C function of a callback. The slot tells which driver is meant.
 type caller struct {
 	slot   *slot
 	symbol *symbol
 }
 
-// do runs f for the slot's driver, with d.mu held, and returns the status code for C. It counts the call and lets
-// it fail if it must. Without a driver the library counts as closed.
+// do runs f for the slot's driver, with d.mu held, and returns the status code for C. It counts the call, and makes
+// it fail if the options or the driver's state require this. Without a driver the library counts as closed.
 func (c caller) do(f func(d *Driver) int32) int32 {
 	d := c.slot.driver.Load()
 	if d == nil {

@@ -41,14 +41,14 @@ type op struct {
 	waiters int
 }
 
-// record is one recording of an event: the operation that completes it, whether and when.
+// record is one recording of an event. It is complete when the operation op is.
 type record struct {
 	op       *op
 	complete bool
 	at       time.Time // when it completed
 }
 
-// event is a CUDA event. last is its last record, the one that waits refer to.
+// event is a CUDA event. Waits for it refer to its last record.
 type event struct {
 	gpu    *gpu
 	name   string

@@ -7,8 +7,8 @@ import (
 )
 
 // atomics is a lock around every atomic instruction and every strong access (volatile, relaxed, acquire, release)
-// to global memory, in all launches. Through the lock, a block that observes such an access also sees earlier
-// writes of the block that made it.
+// to global memory, in all launches. If block B observes such an access of block A, the lock also makes A's earlier
+// writes visible to B.
 var atomics sync.Mutex
 
 // atom decodes atom and red on integers and floats.

@@ -222,8 +222,8 @@ func (b *block) find(addr uint64) *Buffer {
 	return b.launch.Memory.Find(addr)
 }
 
-// near describes, for an error message, where an address lies that is in no buffer: how far after the end of a
-// buffer; "": no buffer ends shortly before it.
+// near describes, for an error message, an address that is in no buffer: how far it lies after the end of a buffer.
+// It returns "" if no buffer ends shortly before the address.
 func (b *block) near(addr uint64) string {
 	if addr < 1<<16 {
 		return ": a null pointer"

@@ -1,8 +1,8 @@
 package ptx
 
-// reconverge finds, for every branch, the instruction at which its threads run together again after they have
-// diverged. It stores the index in the branch's inst.e; -1: the end of the kernel. This instruction starts the
-// immediate post-dominator of the branch's basic block, the first block that all paths from the branch reach.
+// reconverge finds the instruction at which the threads of a divergent branch run together again, for every branch.
+// It stores the index in the branch's inst.e; -1: the end of the kernel. This instruction starts the immediate
+// post-dominator of the branch's basic block, the first block that all paths from the branch reach.
 //
 // An exit with a guard adds no edge to the graph, because threads that exit do not reconverge.
 func reconverge(code []inst) {

@@ -225,8 +225,8 @@ func (c *counter) note(w *warp, pc int32, in *inst, mask, all uint32) {
 	}
 }
 
-// branch counts a branch at which the threads of the warp go different ways. mask has the threads that take it, all
-// also those that its guard holds back.
+// branch counts a branch at which the threads of the warp go different ways. mask has the threads that take the
+// branch; all also has the threads that its guard holds back.
 func (c *counter) branch(w *warp, in *inst, mask, all uint32) {
 	parts := mask != 0 && mask != all && in.op != opExit
 	if in.op == opBrx {
@@ -438,8 +438,8 @@ func (c *counter) fresh(sector uint64) bool {
 	return c.readBits != was
 }
 
-// banks lists, for each bank of shared memory, the distinct 4-byte words that the threads served in one wavefront
-// request: n of them.
+// banks collects, for each bank of shared memory, the distinct 4-byte words that a part of a warp requests. n is
+// the number of words per bank.
 type banks struct {
 	words [32][32]uint64
 	n     [32]uint8

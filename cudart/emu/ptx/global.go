@@ -13,8 +13,8 @@ type globalCheck struct {
 	cells map[*Buffer]*globalCells
 }
 
-// globalCells says for each word of a buffer which block has written it and which has read it: the block's number
-// plus one; 0: none; many: several blocks.
+// globalCells has the writer and the reader of each 4-byte word of a buffer. They are block numbers plus one; 0: no
+// block; many: several blocks.
 type globalCells struct{ write, read []uint32 }
 
 const many = ^uint32(0)

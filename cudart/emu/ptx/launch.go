@@ -162,7 +162,7 @@ func (l *Launch) check() error {
 	return nil
 }
 
-// job is a launch that is running: what the goroutines that run its blocks share.
+// job is a launch that is running, shared by the goroutines that run its blocks.
 type job struct {
 	launch     *Launch
 	blocks     uint64

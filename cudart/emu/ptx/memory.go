@@ -148,9 +148,9 @@ func (w *warp) split(in *inst, mask uint32, do func(*inst, uint32)) {
 	}
 }
 
-// inVain is a limit: a launch counts as hung if its blocks execute this many strong loads (volatile, relaxed,
-// acquire) of global memory without an atomic instruction in between. Blocks of a correct kernel that wait for each
-// other need far fewer.
+// inVain is the number of strong loads (volatile, relaxed, acquire) of global memory after which a launch counts as
+// hung, if no atomic instruction comes in between. Blocks of a correct kernel that wait for each other need far
+// fewer.
 var inVain = 1 << 24
 
 func (w *warp) loadGlobal(in *inst, mask uint32, lo, hi, bytes uint64) {
@@ -244,8 +244,8 @@ func (w *warp) laneOf(mask uint32, a uint64) int {
 	return 0
 }
 
-// localOffsets converts the offsets in w.addr, each in its thread's own local memory, to offsets in the warp's
-// local memory, where the threads' parts follow each other. hi is the highest offset.
+// localOffsets converts the offsets in w.addr from each thread's own local memory to the warp's local memory, in
+// which the threads' parts follow each other. hi is the highest offset.
 func (w *warp) localOffsets(in *inst, mask uint32, hi, bytes uint64) {
 	size := uint64(w.kernel.local)
 	if hi+bytes > size {

@@ -201,9 +201,9 @@ func (p *proxy) fetch(w *warp, in *inst, lane int, off uint32) {
 	r.flights++
 }
 
-// stored fails unless the last store to a word is visible to asynchronous work that warp w starts, which needs a
-// fence.proxy.async after the store. c is the word's cell. done says for the error what the work does to the word,
-// such as "written".
+// stored fails unless the last store to a word is visible to asynchronous work that warp w starts. For this a
+// fence.proxy.async must follow the store. c is the word's cell. done is for the error: what the work does to the
+// word, such as "written".
 func (p *proxy) stored(w *warp, in *inst, lane int, c *cell, off uint32, done string) {
 	b := p.block
 	if c.write <= b.began { // written by a copy or never

@@ -25,8 +25,8 @@ const (
 	cellParts   = 1 << 19 // several warps read different bytes at the tick of cell.read
 )
 
-// row is a cache that speeds up the check of reads: at tick, the warps in readers have read all 16 bytes of a row
-// of shared memory without an error.
+// row is a cache that speeds up the check of reads. At tick, the warps in readers have read all 16 bytes of this
+// row of shared memory, and the checks accepted it.
 type row struct{ tick, readers uint32 }
 
 // sharedBounds checks that an access lies inside the block's shared memory.

@@ -267,7 +267,7 @@ func (w *warp) finishProducts(before int64) {
 	if done == 0 {
 		return
 	}
-	// Finished products move behind the pending ones, so that later products reuse their rows slices.
+	// Finished products move behind the pending ones. Later products then reuse the memory of their rows.
 	n := len(q.pending) - done
 	for i := range n {
 		q.pending[i], q.pending[done+i] = q.pending[done+i], q.pending[i]
@@ -367,8 +367,8 @@ func (w *warp) operandB(in *inst, rows []uint32, eight uint32) {
 	}
 }
 
-// signOf returns the mask to xor into an operand of a product to apply its sign: the sign bit if flag says that the
-// operand is negated, otherwise 0.
+// signOf returns the mask to xor into an operand of a product: the sign bit if flag says that the operand is
+// negated, otherwise 0.
 func signOf(in *inst, flag uint8) uint32 {
 	return pick(in.flags&flag != 0, uint32(1)<<31, 0)
 }
