@@ -112,8 +112,8 @@ func (o WriterOptions) extras(extra map[string][]byte) (map[string][]byte, error
 }
 
 // modelExtras returns a copy of extra, the files to save beside the weights. It fails if a name belongs to a file
-// that the save writes itself, such as the manifest or weights. It also fails if the file is in a folder that no
-// pattern of companions has.
+// that the save writes itself, such as the manifest or weights. It also fails for a name with a folder, unless a
+// pattern of companions allows it.
 func modelExtras(extra map[string][]byte) (map[string][]byte, error) {
 	small := map[string][]byte{}
 	for name, data := range extra {

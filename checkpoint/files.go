@@ -369,8 +369,8 @@ const (
 	fewInBlocks = 16       // number of such files; each ends in a block of its own
 )
 
-// CheckpointBytes returns an upper bound on a checkpoint's bytes on disk. Linked files count too: as soon as the
-// run writes that state again, only the checkpoint uses them.
+// CheckpointBytes returns an upper bound on a checkpoint's bytes on disk. Linked files count too. The run shares
+// such a file only until it writes the state again, into a new file.
 func (o WriterOptions) CheckpointBytes() int64 {
 	o = o.defaults()
 	files := append(o.files(), o.stateFiles()...)

@@ -45,9 +45,9 @@ func isPadding(name string) bool { return strings.HasPrefix(name, paddingPrefix)
 // linked reports whether layer i's optimizer file is linked, not written.
 func (o WriterOptions) linked(i int) bool { return o.Linked != nil && o.Linked[i] && !o.ModelOnly }
 
-// CanLink reports whether the optimizer files of these layers can be linked. This requires that an extent holds
-// exactly what would be saved. It does not if the saved state is compressed or left out. It also does not if
-// weights are saved in fp32, since files then have no lower halves but extents do.
+// CanLink reports whether the optimizer files of these layers can be linked. For this, extents must hold exactly
+// what would be saved. They do not if the saved state is compressed or left out. Neither do they if weights are saved
+// in fp32: files then have no lower halves, but extents do.
 func (o WriterOptions) CanLink() bool {
 	o = o.defaults()
 	for _, l := range o.Layouts {

@@ -263,8 +263,8 @@ func (s *source) read(targets []target, layers []Layer, records map[string]fileR
 	})
 }
 
-// read reads one tensor in pieces into l and returns its CRC32C. It calls done with the bytes of every piece. The
-// CRC32C of a quantized tensor is not computed and returned as 0.
+// read reads one tensor in pieces into l and returns its CRC32C. It calls done with the bytes of every piece. For a
+// quantized tensor it returns 0 instead of a CRC32C.
 func (t target) read(l Layer, done func(n int64)) (sum uint32, err error) {
 	if t.packed != nil {
 		return 0, t.readPacked(l, done)

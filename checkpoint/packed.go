@@ -195,8 +195,8 @@ func (s *Source) CanSaveAsRead(layouts []model.Layout) error {
 	return nil
 }
 
-// asRead turns entries of weights, of plane planeF32, into entries in the formats in which the directory has these
-// weights.
+// asRead takes entries that save weights in fp32 (planeF32). It returns entries that save them in the formats in
+// which the directory has these weights.
 func (s *Source) asRead(entries []*entry) (out []*entry) {
 	for _, e := range entries {
 		p, err := s.files.packedAs(e)

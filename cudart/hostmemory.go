@@ -16,7 +16,7 @@ type hostMemory struct {
 	parts map[uintptr]*hostPart // by address
 }
 
-// hostPart is one byte range. It is registered while it has users.
+// hostPart is one range of host memory. It is registered with CUDA as long as it has users.
 type hostPart struct {
 	mu    sync.Mutex // held while the range is registered or unregistered
 	bytes int

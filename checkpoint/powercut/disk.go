@@ -338,7 +338,7 @@ func (n *node) left(loss Loss) map[string]*node {
 	return left
 }
 
-// file is a file being written.
+// file is a checkpoint.File being written; syncing it marks the content of its node n as synced.
 type file struct {
 	checkpoint.File
 	d    *Disk
@@ -358,7 +358,7 @@ func (d *Disk) sync(path string, n *node) error {
 	return d.note("sync", path, err, func() { n.content = content })
 }
 
-// log is a file that is only appended to.
+// log is a checkpoint.Log, which is only appended to; syncing it marks the content of its node n as synced.
 type log struct {
 	checkpoint.Log
 	d    *Disk

@@ -99,7 +99,7 @@ func (b *builder) cpStart(in *inst, m *modifiers) {
 	b.slot(in)
 }
 
-// copyAsync executes an instruction of famCopy.
+// copyAsync executes an instruction of famCopy (cp.async) for the threads of mask.
 func (w *warp) copyAsync(in *inst, mask uint32) {
 	if mask == 0 {
 		return

@@ -39,7 +39,7 @@ func reconverge(code []inst) {
 	}
 }
 
-// exits reports whether the instruction at pc is an exit without a guard.
+// exits reports whether the instruction at pc is an exit without a guard, which all threads that reach it take.
 func exits(code []inst, pc int) bool {
 	return code[pc].fam == famControl && code[pc].op == opExit && code[pc].guard < 0
 }

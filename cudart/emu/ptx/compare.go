@@ -112,7 +112,7 @@ func (b *builder) predicates(in *inst, m modifiers) {
 	in.op, in.b = o, b.predIn(b.arg(2))
 }
 
-// compare executes an instruction of famCompare.
+// compare executes an instruction of famCompare for the threads of mask, whose result is a predicate.
 func (w *warp) compare(in *inst, mask uint32) {
 	p := &w.preds[in.d]
 	var v uint32

@@ -21,7 +21,7 @@ type conversion struct {
 // integrals are the modifiers of cvt that round a float to an integer.
 var integrals = map[string]func(float64) float64{"rni": math.RoundToEven, "rzi": math.Trunc, "rmi": math.Floor, "rpi": math.Ceil}
 
-// convert executes cvt.
+// convert executes cvt, the conversion of a value to another type, for the threads of mask.
 func (w *warp) convert(in *inst, mask uint32) {
 	c := in.x.convert
 	a32, a64 := &w.r32[0], &w.r64[0]

@@ -745,7 +745,7 @@ func (st *statement) meaning() Meaning {
 var withoutResult = []string{"st", "red", "bra", "brx", "bar", "barrier", "cp", "ret", "exit", "trap", "membar", "fence", "prefetch", "prefetchu",
 	"nanosleep", "discard", "griddepcontrol", "setmaxnreg"}
 
-// registers appends the numbers (see Meaning) of the registers in operand o to to.
+// registers appends the register numbers (see Meaning) of all registers in operand o to the list to.
 func (st *statement) registers(to []int32, o operand) []int32 {
 	for _, e := range o.list {
 		to = st.registers(to, e)

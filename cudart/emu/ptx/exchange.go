@@ -95,7 +95,7 @@ func (b *builder) redux(in *inst) {
 	}
 }
 
-// exchange executes an instruction of famWarp.
+// exchange executes an instruction of famWarp (shfl, vote, match, redux) for the threads of mask.
 func (w *warp) exchange(in *inst, mask uint32) {
 	if mask == 0 {
 		return

@@ -48,8 +48,8 @@ func (b *builder) guard() {
 	}
 }
 
-// guardOperand appends the numbers of the guarded registers in operand o of st to to, and stores their names for
-// errors. index maps registers to these numbers. own: st is itself a wgmma instruction, so nothing is appended.
+// guardOperand appends the guarded registers in operand o of st to the list to, as numbers, and stores their names
+// for errors. index maps registers to these numbers. own: st is itself a wgmma instruction, so nothing is appended.
 func (b *builder) guardOperand(st *statement, o operand, index map[int32]int32, own bool, to *[]int32) {
 	for _, e := range o.list {
 		b.guardOperand(st, e, index, own, to)

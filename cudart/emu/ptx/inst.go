@@ -54,7 +54,7 @@ type inst struct {
 	op    op
 	wrap  wrap
 	not   bool  // the guard is negated
-	guard int32 // predicate that selects the active threads; -1: all threads
+	guard int32 // predicate register that selects the threads that execute it; -1: all threads
 	d, a  int32
 	b, c  int32
 	e     int32

@@ -57,7 +57,7 @@ func (w *warp) offsets(in *inst, mask uint32) (lo, hi, or uint64) {
 	return lo, hi, or
 }
 
-// load executes ld.
+// load executes ld, a load from any state space, for the threads of mask.
 func (w *warp) load(in *inst, mask uint32) {
 	if mask == 0 {
 		return
@@ -88,7 +88,7 @@ func (w *warp) load(in *inst, mask uint32) {
 	}
 }
 
-// store executes st.
+// store executes st, a store to any state space, for the threads of mask.
 func (w *warp) store(in *inst, mask uint32) {
 	if mask == 0 {
 		return

@@ -88,7 +88,7 @@ func (b *builder) ldmatrix(in *inst) {
 	b.address(in, b.arg(1))
 }
 
-// matrix executes an instruction of famMatrix.
+// matrix executes an instruction of famMatrix (mma, ldmatrix). All threads of the warp must execute it.
 func (w *warp) matrix(in *inst, mask uint32) {
 	if mask == 0 {
 		return

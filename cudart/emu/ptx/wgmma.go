@@ -127,7 +127,7 @@ func (b *builder) choice(i int, no, yes int64) bool {
 	return v == yes
 }
 
-// groupwise executes an instruction of famGroup.
+// groupwise executes an instruction of famGroup (wgmma) for the threads of mask.
 func (w *warp) groupwise(in *inst, mask uint32) {
 	if mask == 0 {
 		return
