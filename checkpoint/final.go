@@ -373,9 +373,10 @@ type Copied struct {
 
 // CopyModel writes all tensors of w into the directory dir with their names and shapes. It cuts them into new
 // shards, with an index if there are several. Floating-point tensors become opts.DType (bf16 is rounded half up, as
-// in training); others are copied. Like WriteModel, it writes into a temporary directory inside dir first.
-// Companions of an older model in dir, such as its tokenizer, are removed. If ctx is cancelled, CopyModel returns
-// its cause.
+// in training); others are copied.
+//
+// Like WriteModel, it writes into a temporary directory inside dir first. Companions of an older model in dir, such
+// as its tokenizer, are removed. If ctx is cancelled, CopyModel returns the cause of ctx.
 func CopyModel(ctx context.Context, dir string, w *Weights, opts CopyOptions) (Copied, error) {
 	o := WriterOptions{MaxShardBytes: opts.MaxShardBytes, FS: opts.FS}.defaults()
 	m := &modelWriter{dir: dir, disk: &disk{fs: o.FS}, alone: true}

@@ -109,8 +109,8 @@ func readHeader(r io.Reader, size int64) (header, error) {
 	return h, nil
 }
 
-// truncated turns the end of the file into an errTruncated; what names the part that was being read. It returns other
-// errors unchanged.
+// truncated returns an errTruncated if err is the end of the file, or nil after too few bytes. what names the part
+// that was being read. Other errors are returned unchanged.
 func truncated(err error, what string) error {
 	if err == nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return fmt.Errorf("%w: the file ends in %s", errTruncated, what)
@@ -164,8 +164,8 @@ type headerEntry struct {
 	Offsets []int64 `json:"data_offsets"`
 }
 
-// parseEntry reads the entry of one tensor. It parses the form that all writers use (a plain string and lists of
-// integers) directly, several times faster than encoding/json. encoding/json reads any other form.
+// parseEntry reads the entry of one tensor. It parses the usual form (a plain string and lists of integers)
+// directly, several times faster than encoding/json. encoding/json reads any other form.
 func parseEntry(val []byte) (v headerEntry, err error) {
 	plain := true
 	err = files.Members(val, func(key string, value []byte) error {

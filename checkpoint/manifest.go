@@ -86,7 +86,8 @@ func (f *outFile) recordOf() fileRecord {
 	return r
 }
 
-// region returns the record of a region. A missing region gets a record that only an empty region matches.
+// region returns the record of the file's region with this name. If there is none, it returns a record of 0 bytes
+// and checksum 0, which only empty data match.
 func (f fileRecord) region(name string) region {
 	for _, r := range f.Regions {
 		if r.Name == name {

@@ -984,7 +984,8 @@ func (p *plan) expertsLast() {
 	}
 }
 
-// ernieExperts sets the keys of Ernie 4.5's mixture of experts, which always has shared experts.
+// ernieExperts sets the keys of Ernie 4.5's mixture of experts. It refuses a model without a shared expert, which
+// llama.cpp needs.
 func (p *plan) ernieExperts() {
 	s := p.s
 	p.expertCounts()

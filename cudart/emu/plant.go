@@ -89,8 +89,8 @@ func launchOf(text string) (Launch, error) {
 	return Launch{kernel, n}, nil
 }
 
-// errPlanted is the error of the launch that Options.CrashAt selects. It is planted by a test, so it is not
-// recorded as a mistake of the program under test.
+// errPlanted is the error of the launch that Options.CrashAt selects. The options ask for this failure, so it is
+// not recorded as a mistake of the program under test.
 var errPlanted = errors.New("an illegal memory access was encountered")
 
 // plant makes o, a launch of the kernel f, hang or crash if the options say so. d.mu is held.

@@ -48,7 +48,7 @@ type shape struct {
 	shared      int
 }
 
-// prepare sets b up for a launch.
+// prepare sets b up for launch l, with memory and warps for one thread block.
 func (b *block) prepare(l *Launch) {
 	k := l.Kernel
 	b.kernel, b.launch, b.params, b.touched = k, l, l.Params, nil

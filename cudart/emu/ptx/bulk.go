@@ -258,7 +258,7 @@ func (w *warp) bulkBounds(in *inst, lane int, shared, n uint64) {
 	}
 }
 
-// checkBulk checks that the global memory of a bulk copy lies in buffers and records the access.
+// checkBulk checks that the global memory of bulk copy c lies in buffers, and records the access.
 func (w *warp) checkBulk(c *bulkCopy) {
 	for i := range c.pieces {
 		q := &c.pieces[i]
