@@ -39,7 +39,8 @@ func (w *Writer) Commit(state TrainerState, extra map[string][]byte) error {
 	return nil
 }
 
-// finish writes all files without tensors and syncs every file.
+// finish completes all files of the checkpoint. It syncs and closes the tensor files, writes the small files and,
+// last, the manifest.
 func (w *Writer) finish(state TrainerState, extra map[string][]byte) error {
 	for _, f := range slices.Clone(w.open) {
 		if err := w.close(f); err != nil {
@@ -81,7 +82,8 @@ func (w *Writer) finish(state TrainerState, extra map[string][]byte) error {
 	return w.disk.do("sync directory", "", w.disk.fs.SyncDir(w.disk.root))
 }
 
-// smallFiles returns the contents of all files except tensors and manifest, by name.
+// smallFiles returns the contents, by name, of all files that are neither tensor files nor the manifest: state,
+// config.json and the extra files.
 func (w *Writer) smallFiles(state TrainerState, extra map[string][]byte) (map[string][]byte, error) {
 	text, err := json.MarshalIndent(state, "", "  ")
 	if err != nil {
@@ -96,7 +98,9 @@ func (w *Writer) smallFiles(state TrainerState, extra map[string][]byte) (map[st
 	return small, nil
 }
 
-// extras returns the contents of the extra files and of config.json, by name.
+// extras returns a copy of extra with config.json added; both map a file's name to its content. extra holds files
+// to save beside the weights, such as tokenizer.json. In config.json the dtype of the weights is o.SaveDType; for
+// AsRead, config.json stays as it was read.
 func (o WriterOptions) extras(extra map[string][]byte) (map[string][]byte, error) {
 	small, err := modelExtras(extra)
 	if err == nil && o.SaveDType == AsRead {
@@ -107,8 +111,9 @@ func (o WriterOptions) extras(extra map[string][]byte) (map[string][]byte, error
 	return small, err
 }
 
-// modelExtras returns a copy of extra. It fails if a name belongs to the save itself, or if its folder is not one
-// of companions'.
+// modelExtras returns a copy of extra, the files to save beside the weights. It fails if a name belongs to a file
+// that the save writes itself, such as the manifest or weights. It also fails for a name with a folder, unless a
+// pattern of companions allows it.
 func modelExtras(extra map[string][]byte) (map[string][]byte, error) {
 	small := map[string][]byte{}
 	for name, data := range extra {
@@ -120,7 +125,7 @@ func modelExtras(extra map[string][]byte) (map[string][]byte, error) {
 	return small, nil
 }
 
-// folders returns the folders in the names of small.
+// folders returns the folders in which the files named in small lie, except the checkpoint's own directory.
 func folders(small map[string][]byte) (list []string) {
 	for name := range small {
 		if f := filepath.Dir(name); f != "." && !slices.Contains(list, f) {
@@ -148,7 +153,7 @@ func (d *disk) syncFolders(small map[string][]byte) error {
 	return nil
 }
 
-// addIndex adds the index if there are several shards.
+// addIndex adds model.safetensors.index.json to small if there are several shards; a single shard needs no index.
 func addIndex(small map[string][]byte, shards []*outFile) {
 	if len(shards) > 1 {
 		small[indexName] = indexJSON(shards)
@@ -164,7 +169,7 @@ func (w *Writer) close(f *outFile) error {
 	return w.disk.do("close", f.name, f.out.Close())
 }
 
-// writeSmall writes and syncs a whole file.
+// writeSmall writes a whole file of the checkpoint, with the given name and content, and syncs it.
 func (w *Writer) writeSmall(name string, data []byte) error {
 	f := &outFile{file: &file{name: name, header: data, bytes: int64(len(data))}}
 	w.disk.left += f.bytes
@@ -188,8 +193,8 @@ func (w *Writer) rename() error {
 	return opError("sync directory", output, fs.SyncDir(output))
 }
 
-// replace swaps the directory with the existing one of its name, then removes the older one. After an error the
-// older one has its name again.
+// replace exchanges the new directory, still under its temporary name, with the existing checkpoint of the final
+// name. It then removes the older one. After an error the older one has its name again.
 func (w *Writer) replace() error {
 	fs, tmp, output := w.disk.fs, w.disk.root, filepath.Dir(w.final)
 	swap := fs.Exchange
@@ -242,7 +247,7 @@ func WriteShared(fs FS, path string, content []byte) error {
 	return writeBy(fs, path, fmt.Sprintf("%s-%016x%s", path, rand.Uint64(), WholeTemp), content)
 }
 
-// writeBy is WriteFile with the temporary name tmp.
+// writeBy is WriteFile that writes the content under the name tmp before it renames the file to path.
 func writeBy(fs FS, path, tmp string, content []byte) error {
 	err := writeSynced(fs, tmp, content)
 	if err == nil {
@@ -293,9 +298,9 @@ func MakeDirs(fs FS, dir string) error {
 // ErrLocked is the error of Lock if another process holds the lock.
 var ErrLocked = errors.New("another mt writes there now; wait for its end, or choose another name")
 
-// Lock locks a directory, or a file, for writing until unlock is called or the process ends. Two runs then never
-// write the same files, and no run takes the files of another for leftovers. A file system without locks keeps
-// nobody out.
+// Lock locks a directory, or a file, for writing until unlock is called or the process ends. So two runs never
+// write the same files, and no run mistakes the files of another for leftovers. Lock fails with ErrLocked if
+// another process holds the lock. On a file system without locks it succeeds, but keeps nobody out.
 func Lock(path string) (unlock func(), err error) {
 	d, err := os.Open(path)
 	if err != nil {

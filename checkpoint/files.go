@@ -17,7 +17,8 @@ import (
 // defaultShardBytes is the default size of a shard, as in save_pretrained.
 const defaultShardBytes = 5_000_000_000
 
-// entry is a tensor to be read or written, and the place of its values in memory.
+// entry is a tensor to be read or written, and the place of its values in memory. The place is a range of elements
+// of one parameter, or of one of its planes.
 type entry struct {
 	tensor
 	layer  int // index of the layer, fromFile or passedOver
@@ -32,14 +33,14 @@ type entry struct {
 	asRead bool         // with from: copied only if weights are saved as they were read
 }
 
-// fromFile marks tensors that are copied from another file. passedOver marks tensors that are read only for their
-// checksum.
+// fromFile and passedOver stand in entry.layer for tensors that belong to no layer. fromFile: the tensor is copied
+// from a file of another model directory. passedOver: the tensor is read only for its checksum.
 const (
 	fromFile   = -1
 	passedOver = -2
 )
 
-// file is the plan of one safetensors file.
+// file is the plan of one safetensors file: what it will contain, in which order and how large.
 type file struct {
 	name    string // relative to the directory, with slashes
 	header  []byte
@@ -49,9 +50,10 @@ type file struct {
 	linked  bool // the file exists already and gets a second name (linked.go)
 }
 
-// entriesOf lists the entries of plane p for every tensor that layout owns; p is the weights in some dtype, or their
-// lower halves. A tensor with SavedF32 is fp32 instead of bf16 and has no lower halves. In the plane of lower halves,
-// each parameter has a tensor of its own, even if its weights share a tensor.
+// entriesOf lists what plane p of a layer contributes to a file: an entry for every stored tensor of every weight.
+// p is the weights in some dtype, or their lower halves. A weight that belongs to another layer (tied, Ref) has no
+// entry. A tensor with SavedF32 is fp32 instead of bf16 and has no lower halves. In the plane of lower halves, each
+// parameter has a tensor of its own, even if its weights share a tensor.
 func entriesOf(layer int, layout model.Layout, p plane) []*entry {
 	var out []*entry
 	for _, t := range layout.Tensors {
@@ -77,8 +79,9 @@ func entriesOf(layer int, layout model.Layout, p plane) []*entry {
 	return out
 }
 
-// stateEntries lists the values of one plane of the optimizer's state, with one entry per tensor that has such
-// values. A plane with one value per element has the weight's shape; other planes are lists.
+// stateEntries lists the entries of one plane of the optimizer's state, one per tensor that has values in this
+// plane. A plane with one value per element has the weight's shape. Any other plane, such as one value per block of
+// elements, is saved as a one-dimensional list.
 func stateEntries(layer int, layout model.Layout, of optim.Placed) []*entry {
 	p := statePlane(of.Plane)
 	var out []*entry
@@ -115,7 +118,7 @@ func newFile(name string, entries []*entry) *file {
 	return f
 }
 
-// weightEntries lists the weights of all layers, to be saved as d.
+// weightEntries lists the entries of the weights of all layers, which are saved in type d.
 func weightEntries(layouts []model.Layout, d DType) []*entry {
 	var out []*entry
 	for i, l := range layouts {
@@ -164,7 +167,7 @@ func optimizerFile(layer int, layout model.Layout, planes []optim.Placed, d DTyp
 	return f
 }
 
-// stateFiles plans the optimizer's files, one per layer, in order.
+// stateFiles plans the optimizer's files, one per layer, in order; none if only the model is saved.
 func (o WriterOptions) stateFiles() []*file {
 	if o.ModelOnly {
 		return nil
@@ -188,7 +191,7 @@ func optimizerName(layer int, zstd bool) string {
 	return name
 }
 
-// indexJSON returns the model.safetensors.index.json of shards.
+// indexJSON returns the content of model.safetensors.index.json, which names the shard of every tensor.
 func indexJSON(shards []*outFile) []byte {
 	var bytes, params int64
 	where := map[string]string{}
@@ -215,11 +218,13 @@ const (
 	indexName  = "model.safetensors.index.json"
 )
 
-// Readers prefer the single file if a directory has both. So one rename replaces a model: the rename of the single
-// file, or of an index whose shards the older index does not name.
+// If a directory has both, readers take the single file. So one rename switches readers from an older model to a
+// new one. It is the rename of the single file, or of an index whose shards have other names than those of the
+// older index.
 
-// shardName returns the name of shard i of a model that has of shards in total. version counts the models that the
-// directory has held; names of the first have no version.
+// shardName returns the name of shard i, counted from 1, of a model that has of shards in total. version is 1 for
+// the first model in a directory and larger for later ones, so that a new model's shards do not overwrite an older
+// one's. Version 1 is left out of the name.
 func shardName(version, i, of int) string {
 	v := ""
 	if version > 1 {
@@ -235,7 +240,8 @@ func IsWeights(name string) bool {
 	return name == singleName || name == indexName || shardNames.MatchString(name)
 }
 
-// freshNames names files, the shards of a model for dir. It avoids the names in dir's index.
+// freshNames sets the names of files, the shards of a new model in dir. It takes the lowest version (see shardName)
+// whose names are not in dir's present index. A single file keeps its name.
 func freshNames(dir string, files []*file) {
 	if len(files) < 2 {
 		return
@@ -253,7 +259,8 @@ func freshNames(dir string, files []*file) {
 	}
 }
 
-// indexed returns the shards that dir's index names. If the index cannot be read, it returns all files in dir.
+// indexed returns the set of shards that dir's index names. If the index cannot be read, it returns all files in
+// dir, so that none of them is overwritten.
 func indexed(dir string) map[string]bool {
 	used := map[string]bool{}
 	old := source{dir: dir}
@@ -334,8 +341,8 @@ func (m *modelWriter) removeOlder(names []string) error {
 	return m.syncDir()
 }
 
-// older returns the names in the directory that an older model may have left: weights and, if m.alone is set,
-// companions.
+// older returns the names in the directory that an older model may have left. These are files of weights and, if
+// the directory is for this model alone (m.alone), companions.
 func (m *modelWriter) older() (names []string, err error) {
 	entries, err := os.ReadDir(m.dir)
 	if err != nil {
@@ -353,8 +360,8 @@ func (m *modelWriter) older() (names []string, err error) {
 	return append(names, beside...), err
 }
 
-// Space of a save beside its tensors. Every file ends in a partly used block; manifest and index have some lines
-// for every tensor.
+// Space on disk that a save takes besides its tensors. Every file ends in a partly used block. Manifest and index
+// have some lines for every tensor.
 const (
 	blockBytes  = 4 << 10
 	lineBytes   = 256
@@ -362,8 +369,8 @@ const (
 	fewInBlocks = 16       // number of such files; each ends in a block of its own
 )
 
-// CheckpointBytes returns an upper bound on a checkpoint's bytes on disk. Linked files count too: as soon as the
-// run writes that state again, only the checkpoint uses them.
+// CheckpointBytes returns an upper bound on a checkpoint's bytes on disk. Linked files count too. The run shares
+// such a file only until it writes the state again, into a new file.
 func (o WriterOptions) CheckpointBytes() int64 {
 	o = o.defaults()
 	files := append(o.files(), o.stateFiles()...)
@@ -379,7 +386,8 @@ func (o WriterOptions) ModelBytes() int64 {
 	return o.room(o.files())
 }
 
-// room returns an upper bound on the bytes of files and of the small files beside them.
+// room returns an upper bound on the bytes that files take on disk, with config.json, the extra files and other
+// small files of a save.
 func (o WriterOptions) room(files []*file) int64 {
 	n := o.Extra + fewBytes + fewInBlocks*blockBytes
 	for _, f := range files {

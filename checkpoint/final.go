@@ -56,7 +56,8 @@ type modelWriter struct {
 	made   []string // dir and its parents, as far as they did not exist before
 }
 
-// add plans the files of the weights. write names the shards, since only write knows which names are taken.
+// add takes over files, the planned files of the weights, and allocates the buffer that the largest needs. write
+// names the files later: only under the lock is it known which names are taken.
 func (m *modelWriter) add(files []*file) {
 	for _, f := range files {
 		m.shards = append(m.shards, &outFile{file: f, sums: map[*entry]uint32{}})
@@ -80,7 +81,8 @@ func (m *modelWriter) run() error {
 	return m.tidied(err)
 }
 
-// enter makes the directory and locks it if it is for this model alone. unlock is never nil.
+// enter makes the directory. It also locks it if the directory is for this model alone (m.alone). unlock is never
+// nil; without a lock it does nothing.
 func (m *modelWriter) enter() (unlock func(), err error) {
 	none := func() {}
 	if err := MakeDirs(m.disk.fs, m.dir); err != nil || !m.alone {
@@ -93,7 +95,7 @@ func (m *modelWriter) enter() (unlock func(), err error) {
 }
 
 // tidied removes the temporary directory and, after an error, the unfinished model. err is the error of the save,
-// or nil. It returns err, or otherwise the error of removing.
+// or nil. tidied returns err; if err is nil, it returns the error of the removal.
 func (m *modelWriter) tidied(err error) error {
 	named := m.disk.root != "" // before write, the shards may have names of an older model's files
 	if named {
@@ -115,7 +117,7 @@ func (m *modelWriter) tidied(err error) error {
 	return err
 }
 
-// missing lists dir and its parents as far as they do not exist, dir first.
+// missing lists dir and its parents as far as they are missing, dir first.
 func missing(dir string) []string {
 	var out []string
 	for {
@@ -222,8 +224,8 @@ func (m *modelWriter) file(f *outFile) (err error) {
 	return m.disk.do("close", f.name, f.out.Close())
 }
 
-// companions are name patterns of the files that belong to the weights of a model directory. A pattern may name a
-// folder.
+// companions are name patterns of the files that are copied with the weights of a model directory. A pattern may
+// name a folder.
 var companions = []string{
 	"generation_config.json", "tokenizer.json", "tokenizer_config.json", "tokenizer.model",
 	"special_tokens_map.json", "added_tokens.json", "vocab.json", "merges.txt",
@@ -235,9 +237,9 @@ var companions = []string{
 // maxCompanion bounds the bytes of one companion. The largest published tokenizers have a quarter of this size.
 const maxCompanion = 256 << 20
 
-// Companions reads the existing companions of the model directory dir: files of the tokenizer, of generation and of
-// image processors, the licence, and Python code that config.json may name. The code is copied and never run. A Git
-// LFS pointer or a link out of the directory is an error.
+// Companions reads the existing companions of the model directory dir. These are files of the tokenizer, of
+// generation and of image processors, the licence, and Python code that config.json may name. The code is copied
+// and never run. A Git LFS pointer or a link out of the directory is an error.
 func Companions(dir string) (map[string][]byte, error) {
 	names, err := CompanionNames(dir)
 	if err != nil {
@@ -276,7 +278,8 @@ func CompanionNames(dir string) (names []string, err error) {
 	return names, nil
 }
 
-// companionsIn returns the names in dir, and in the folders of the patterns, that match companions.
+// companionsIn returns the names of the files in dir that match a pattern in companions. It also looks into the
+// folders that patterns name.
 func companionsIn(dir string) (names []string, err error) {
 	folders := []string{"."}
 	for _, pattern := range companions {
@@ -370,9 +373,10 @@ type Copied struct {
 
 // CopyModel writes all tensors of w into the directory dir with their names and shapes. It cuts them into new
 // shards, with an index if there are several. Floating-point tensors become opts.DType (bf16 is rounded half up, as
-// in training); others are copied. Like WriteModel, it writes into a temporary directory inside dir first.
-// Companions of an older model in dir, such as its tokenizer, are removed. If ctx is cancelled, CopyModel returns
-// its cause.
+// in training); others are copied.
+//
+// Like WriteModel, it writes into a temporary directory inside dir first. Companions of an older model in dir, such
+// as its tokenizer, are removed. If ctx is cancelled, CopyModel returns the cause of ctx.
 func CopyModel(ctx context.Context, dir string, w *Weights, opts CopyOptions) (Copied, error) {
 	o := WriterOptions{MaxShardBytes: opts.MaxShardBytes, FS: opts.FS}.defaults()
 	m := &modelWriter{dir: dir, disk: &disk{fs: o.FS}, alone: true}

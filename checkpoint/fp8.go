@@ -20,10 +20,10 @@ const (
 	e4m3Max = 448
 )
 
-// scaleEnds are the endings of the names of a weight's scales, after the weight's name.
+// scaleEnds are the two endings that turn a weight's name into the name of its scales.
 var scaleEnds = []string{"_scale_inv", "_scale"}
 
-// e4m3Values holds the values of the codes.
+// e4m3Values maps every E4M3 code, a byte, to its value.
 var e4m3Values = func() (out [256]float32) {
 	for i := range 128 {
 		exponent, fraction := i>>3, float64(i&7)
@@ -39,7 +39,7 @@ var e4m3Values = func() (out [256]float32) {
 	return out
 }()
 
-// toE4M3 rounds x, at most 448 in magnitude, to the nearest code, ties to even.
+// toE4M3 rounds x, at most 448 in magnitude, to the nearest E4M3 value, ties to even, and returns its code.
 func toE4M3(x float32) byte {
 	bits := math.Float32bits(x)
 	sign, abs := byte(bits>>24&0x80), bits&0x7fffffff
@@ -53,27 +53,31 @@ func toE4M3(x float32) byte {
 	return sign | byte(abs>>20-(127-7)<<3)
 }
 
-// grid is the layout of a tensor's scales.
+// grid is the layout of a tensor's scales. A tensor consists of slices (matrices), and a slice is cut into blocks
+// of rows × cols elements with one scale each.
 type grid struct {
-	line, lines int64 // elements of a row, rows of a slice
+	line, lines int64 // elements of a tensor's row, rows of a slice
 	rows, cols  int64 // of a block
 	slices      int64 // slices with scales of their own; 1: all slices share theirs
 }
 
 func ceilDiv(a, b int64) int64 { return (a + b - 1) / b }
 
-// across and down return the number of scales in a row of blocks and in a column of blocks.
+// across returns the number of blocks, and so of scales, beside each other in a slice; down returns the number of
+// blocks below each other.
 func (g grid) across() int64 { return ceilDiv(g.line, g.cols) }
 func (g grid) down() int64   { return ceilDiv(g.lines, g.rows) }
 
 func (g grid) len() int64 { return g.slices * g.down() * g.across() }
 
-// at returns the index of the first scale of a row. Rows are numbered through all slices.
+// at returns the index, among all scales, of the scale for the start of a row. Rows are numbered through all
+// slices.
 func (g grid) at(row int64) int64 {
 	return (min(row/g.lines, g.slices-1)*g.down() + row%g.lines/g.rows) * g.across()
 }
 
-// blocks calls do for each part of a row that lies in one block: elements [from, to), and the scale's index.
+// blocks calls do for each part of a row that lies in one block. The part is the row's elements [from, to); scale
+// is the index of the block's scale.
 func (g grid) blocks(row int64, do func(from, to, scale int64)) {
 	scale := g.at(row)
 	for from := int64(0); from < g.line; from += g.cols {
@@ -82,8 +86,8 @@ func (g grid) blocks(row int64, do func(from, to, scale int64)) {
 	}
 }
 
-// gridOf returns the layout of a tensor's scales from the shapes of both. q gives the size of a block; nil: 128 ×
-// 128. ok is false if the shapes do not fit.
+// gridOf returns the layout of a tensor's scales. shape is the tensor's shape, scale the shape of its scales. q
+// gives the size of a block; nil: 128 × 128. ok is false if the two shapes do not belong together.
 func gridOf(shape, scale []int64, q *model.Quantized) (g grid, ok bool) {
 	n := len(shape)
 	if n < 2 || slices.Contains(shape, 0) {
@@ -117,7 +121,8 @@ func gridOf(shape, scale []int64, q *model.Quantized) (g grid, ok bool) {
 	return g, true
 }
 
-// scaled is a tensor in E4M3.
+// scaled is a tensor in E4M3. Its codes are the tensor inCodes in the file codes. Its scales are the tensor
+// inScales in the file by. powersOfTwo is set if every scale must be a power of two.
 type scaled struct {
 	grid
 	codes, by         *shard
@@ -171,7 +176,7 @@ func (t *scaled) bytes() int64             { return t.inCodes.bytes + t.inScales
 func (t *scaled) path() string             { return t.codes.path }
 func (t *scaled) asStored(e *entry) *entry { return e }
 
-// readScales reads the scales.
+// readScales reads all scales of the tensor into t.scales, once.
 func (t *scaled) readScales() error {
 	if t.scales != nil {
 		return nil
@@ -204,7 +209,7 @@ func powerOfTwo(b byte) float32 {
 	return float32(math.Ldexp(1, int(b)-127))
 }
 
-// read implements packed.
+// read implements packed: it decodes rows [from, to) of the tensor, numbered through all slices, into dst.
 func (t *scaled) read(from, to int64, dst []float32, raw []byte) ([]byte, error) {
 	if err := t.readScales(); err != nil {
 		return raw, err
@@ -244,9 +249,10 @@ func (t *scaled) saved(e *entry) []*entry {
 	}
 }
 
-// settle computes a block's scale anew, as transformers.integrations.finegrained_fp8.Fp8Quantize does: values are multiplied by
-// 448 / absmax, whose reciprocal is stored. A block of zeros has the scale 1. If the scale is stored in fewer bits, values are divided by the
-// stored scale.
+// settle returns a block's new scale as its bytes in the file, and forward, the factor that turns values into
+// codes. absmax is the largest magnitude in the block. As in transformers.integrations.finegrained_fp8.Fp8Quantize,
+// forward is 448 / absmax, and the scale is its reciprocal. A block of zeros has the scale 1. If the stored scale
+// is a power of two or bf16, it is rounded first, and forward is the reciprocal of the rounded scale.
 func (t *scaled) settle(absmax float32) (stored []byte, forward float32) {
 	forward = 1
 	if absmax > 0 {
@@ -268,7 +274,7 @@ func (t *scaled) settle(absmax float32) (stored []byte, forward float32) {
 	return binary.LittleEndian.AppendUint32(nil, bits), forward
 }
 
-// encodeE4M3 appends the codes of values × forward.
+// encodeE4M3 appends the codes of values × forward to out. Larger magnitudes than 448 become 448.
 func encodeE4M3(out []byte, values []float32, forward float32) []byte {
 	for _, v := range values {
 		out = append(out, toE4M3(max(-e4m3Max, min(e4m3Max, v*forward))))

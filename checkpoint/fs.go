@@ -146,15 +146,15 @@ func opError(op, path string, err error) error {
 
 func (d *disk) path(name string) string { return filepath.Join(d.root, filepath.FromSlash(name)) }
 
-// Advice in errors about missing space, for a run and for a copy. The place and type of a copy come from a command
-// line.
+// Advice in errors about missing space: lessOfRun for the saves of a run, lessOfCopy for CopyModel. A copy's place
+// and type come from a command line, so no keys of the config are named.
 const (
 	lessOfRun  = "choose another output_dir, or keep fewer checkpoints (save_total_limit)"
 	lessOfCopy = "or choose another place or a smaller type"
 )
 
-// checkFree returns an error if dir has less free space than need, in bytes. ways is the advice in the error besides
-// freeing space.
+// checkFree returns an error if dir has less free space than need, in bytes. The error advises to free space, or
+// otherwise what ways says.
 func checkFree(f FS, dir string, need int64, ways string) error {
 	free, err := f.Free(dir)
 	if err != nil {

@@ -16,7 +16,8 @@ func (osFS) Free(path string) (int64, error) {
 	return int64(st.Bavail) * int64(st.Bsize), nil
 }
 
-// Exchange is renameat2(2) with RENAME_EXCHANGE.
+// Exchange swaps two directories atomically by renameat2(2) with RENAME_EXCHANGE. A file system that lacks this
+// returns errors.ErrUnsupported.
 func (osFS) Exchange(a, b string) error {
 	err := unix.Renameat2(unix.AT_FDCWD, a, unix.AT_FDCWD, b, unix.RENAME_EXCHANGE)
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) {
@@ -34,9 +35,9 @@ func (f *osFile) Allocate(size int64) error {
 	return err
 }
 
-// Flush starts writing the range to disk. It then waits for the previous range and drops that from the page cache,
-// since only clean pages can be dropped. Errors are ignored, since all of this is advice; Sync reports what was not
-// written.
+// Flush starts writing the range to disk. It then waits for the range of the previous call and drops it from the
+// page cache, since only written pages can be dropped. Errors are ignored: if data could not be written, Sync
+// reports it.
 func (f *osFile) Flush(off, n int64) {
 	fd := int(f.Fd())
 	_ = unix.SyncFileRange(fd, off, n, unix.SYNC_FILE_RANGE_WRITE)

@@ -21,7 +21,7 @@ const maxHeader = 100_000_000
 // maxTensors bounds the number of tensors in a file. The largest published files have about 50,000.
 const maxTensors = 1 << 18
 
-// maxIndexed bounds the number of tensors in an index.
+// maxIndexed bounds the number of tensors in a model.safetensors.index.json.
 const maxIndexed = 1 << 19
 
 // dtypeSize is the size of an element in bytes, by safetensors dtype.
@@ -109,8 +109,8 @@ func readHeader(r io.Reader, size int64) (header, error) {
 	return h, nil
 }
 
-// truncated turns the end of the file into an errTruncated; what names the part that was being read. It returns other
-// errors unchanged.
+// truncated returns an errTruncated if err is the end of the file, or nil after too few bytes. what names the part
+// that was being read. Other errors are returned unchanged.
 func truncated(err error, what string) error {
 	if err == nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return fmt.Errorf("%w: the file ends in %s", errTruncated, what)
@@ -118,7 +118,7 @@ func truncated(err error, what string) error {
 	return err
 }
 
-// parseHeader reads the JSON of a header.
+// parseHeader reads text, the JSON of a safetensors header.
 func parseHeader(text []byte) (header, error) {
 	h := header{bytes: 8 + int64(len(text))}
 	if len(text) == 0 || text[0] != '{' {
@@ -157,14 +157,15 @@ func parseHeader(text []byte) (header, error) {
 	return h, h.order()
 }
 
-// headerEntry is the header's entry for one tensor.
+// headerEntry is the JSON object that describes one tensor in a header.
 type headerEntry struct {
 	DType   string  `json:"dtype"`
 	Shape   []int64 `json:"shape"`
 	Offsets []int64 `json:"data_offsets"`
 }
 
-// parseEntry reads an entry. It parses the usual form directly, which is several times faster than encoding/json.
+// parseEntry reads the entry of one tensor. It parses the usual form (a plain string and lists of integers)
+// directly, several times faster than encoding/json. encoding/json reads any other form.
 func parseEntry(val []byte) (v headerEntry, err error) {
 	plain := true
 	err = files.Members(val, func(key string, value []byte) error {
@@ -188,8 +189,8 @@ func parseEntry(val []byte) (v headerEntry, err error) {
 	return v, json.Unmarshal(val, &v)
 }
 
-// parseInts parses a JSON list of integers. The bool is plain for such a list, so that false is kept through several
-// calls; for any other text it is false.
+// parseInts parses a JSON list of integers. It returns plain unchanged if list is such a list, and false otherwise.
+// So a caller that passes each result on as plain sees in the end whether all lists were.
 func parseInts(list []byte, plain bool) ([]int64, bool) {
 	if len(list) < 2 || list[0] != '[' {
 		return nil, false
@@ -237,7 +238,7 @@ func parseTensor(name string, val []byte, dataStart int64) (tensor, error) {
 	return t, nil
 }
 
-// order sorts the tensors by offset and checks that their data fill the file.
+// order sorts the header's tensors by offset. It fails unless their data fill the file without gaps or overlaps.
 func (h *header) order() error {
 	slices.SortStableFunc(h.tensors, func(a, b tensor) int {
 		if a.off != b.off {

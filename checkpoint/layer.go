@@ -28,8 +28,9 @@ type Layer struct {
 	Extent *Extent
 }
 
-// kept intersects l.Share with n elements of the layer, numbered through all of its tensors, that begin at element e.
-// It returns the overlap's offset in the n elements, its length, and its offset in Lo.
+// kept tells which of n elements of the layer, from element e on, belong to l.Share, the part that this rank keeps.
+// Elements are numbered through all tensors of the layer. from is the position of the first such element among the
+// n. count is their number (0: none), and at is the index of the first in Lo.
 func (l Layer) kept(e, n int64) (from, count, at int64) {
 	if l.Share == nil {
 		return 0, n, e
@@ -88,8 +89,8 @@ func (d DType) plane() plane {
 	return planeF32
 }
 
-// plane is one of the arrays that a parameter has on disk: its weights in some dtype, the lower halves of its
-// weights, or a plane of the optimizer's state.
+// plane is one of the arrays that a parameter has on disk: its weights in some dtype, their lower halves, or a
+// plane of the optimizer's state.
 type plane struct {
 	dtype  string // safetensors dtype; "": the tensor is copied unchanged
 	prefix string // prefix of tensor names in the optimizer's files
@@ -109,14 +110,15 @@ var (
 // stateDType is the safetensors dtype of the optimizer's planes. One U8 element holds two 4-bit codes.
 var stateDType = [...]string{optim.F32: "F32", optim.U8: "U8", optim.U4: "U8"}
 
-// statePlane returns p as a plane on disk.
+// statePlane returns the plane on disk for p, a plane of the optimizer's state.
 func statePlane(p optim.Plane) plane {
 	return plane{dtype: stateDType[p.DType], prefix: p.Name + ".", state: p.Name}
 }
 
 func (p plane) size() int64 { return dtypeSize[p.dtype] }
 
-// weightPlane returns the plane that reads weights of a safetensors dtype; false: they cannot be read.
+// weightPlane returns the plane for weights that a file holds in a safetensors dtype; false: such weights cannot be
+// read.
 func weightPlane(dtype string) (plane, bool) {
 	for _, p := range []plane{planeF32, planeBF16, planeF16, planeF64} {
 		if p.dtype == dtype {
@@ -126,7 +128,8 @@ func weightPlane(dtype string) (plane, bool) {
 	return plane{}, false
 }
 
-// hiOf rounds fp32 bits half up to bf16. For NaNs with all upper bits set the sum wraps; hiOf keeps these NaN.
+// hiOf rounds fp32 bits half up to bf16. Adding half could turn the bits of a NaN into those of an infinity or a
+// number; hiOf returns a NaN for every NaN.
 func hiOf(bits uint32) uint16 {
 	hi := uint16((bits + 0x8000) >> 16)
 	if bits&0x7fffffff > 0x7f800000 && hi&0x7fff <= 0x7f80 {
@@ -138,7 +141,7 @@ func hiOf(bits uint32) uint16 {
 // join returns the fp32 bits of a bf16 weight hi and its lower half lo (arXiv:2005.04680).
 func join(hi, lo uint16) uint32 { return uint32(hi)<<16 + uint32(int32(int16(lo))) }
 
-// tile returns the bytes of n elements of t, starting at element elem.
+// tile returns the part of l.Tile that holds n elements of the weight t, from element elem on.
 func (l Layer) tile(t model.TensorLayout, elem, n int64) []byte {
 	size := t.TileBytes() / t.Elems()
 	off := t.TileOff + elem*size
@@ -185,7 +188,8 @@ func (l Layer) encode(t model.TensorLayout, p plane, elem, n int64, buf []byte) 
 	return buf[:2*n]
 }
 
-// mean is encode for the average of the weights: fp32, or rounded to bf16.
+// mean is encode for l.Mean, the average of the weights. It returns n averages of the weight t from element elem
+// on, as fp32 or rounded to bf16 according to p.
 func (l Layer) mean(t model.TensorLayout, p plane, elem, n int64, buf []byte) []byte {
 	i := slices.IndexFunc(l.Layout.Tensors, func(of model.TensorLayout) bool { return !of.Ref && !of.Frozen && of.Elem == t.Elem })
 	values := l.Mean.Floats(i, elem, n)
@@ -201,8 +205,8 @@ func (l Layer) mean(t model.TensorLayout, p plane, elem, n int64, buf []byte) []
 	return buf[:2*n]
 }
 
-// decode stores raw, values of plane p, in the weight t from element elem on. Weights of a plane without lower halves
-// get lower halves of 0. planeLo must be decoded after the weight and completes it.
+// decode stores raw, values of plane p, in the weight t from element elem on. A weight read from bf16 gets the
+// lower half 0. If the file also has its lower half, planeLo is decoded after it and completes the weight.
 func (l Layer) decode(t model.TensorLayout, p plane, elem int64, raw []byte) {
 	n := int64(len(raw)) / p.size()
 	if p == planeLo {
@@ -217,7 +221,7 @@ func (l Layer) decode(t model.TensorLayout, p plane, elem int64, raw []byte) {
 	}
 }
 
-// widen converts stored weights to fp32 bits.
+// widen converts raw, weights as stored in plane p, to fp32 bits.
 func widen(bits []uint32, p plane, raw []byte) {
 	switch p {
 	case planeF32:
@@ -239,7 +243,7 @@ func widen(bits []uint32, p plane, raw []byte) {
 	}
 }
 
-// narrow converts fp32 bits to stored weights, fp32 or bf16, in buf.
+// narrow converts fp32 bits to weights as plane p stores them, fp32 or bf16. It returns them in buf.
 func narrow(buf []byte, p plane, bits []uint32) []byte {
 	buf = buf[:int64(len(bits))*p.size()]
 	for i, b := range bits {
@@ -277,7 +281,8 @@ func (l Layer) setWeights(t model.TensorLayout, elem int64, bits []uint32) {
 	}
 }
 
-// addLo adds lower halves to weights stored from planeBF16.
+// addLo gives weights that were stored from planeBF16 their lower halves, which makes them exact fp32 values again.
+// raw holds the lower halves, from element elem of the weight t on.
 func (l Layer) addLo(t model.TensorLayout, elem int64, raw []byte) {
 	n := len(raw) / 2
 	if t.BF16 {

@@ -22,8 +22,8 @@ import (
 //
 // Such a file is the run's extent after a header of whole pages. Tensors have the same offsets as in memory
 // (optim.ExtentBytes): the lower halves, then the planes, each from a page boundary on. Padding tensors fill the
-// gaps. Weights that are fp32 in memory have no lower halves in the extent; all layers share one more file for
-// these, lowerName.
+// gaps. A weight that is fp32 in memory is saved as bf16 and lower half, but the extent lacks this lower half. One
+// more file, lowerName, holds these lower halves of all layers.
 
 // Extent is the file on a disk that holds a layer's lower halves and planes.
 type Extent struct {
@@ -33,7 +33,7 @@ type Extent struct {
 }
 
 const (
-	// lowerName is the file with those lower halves of linked layers that their extents lack.
+	// lowerName is the file with the lower halves that the extents of linked layers lack.
 	lowerName = "optimizer/lower.safetensors"
 	// paddingPrefix is the prefix of the names of padding tensors. No plane has this name.
 	paddingPrefix = "padding."
@@ -42,11 +42,12 @@ const (
 
 func isPadding(name string) bool { return strings.HasPrefix(name, paddingPrefix) }
 
-// linked reports whether layer i's optimizer file is linked.
+// linked reports whether layer i's optimizer file is linked, not written.
 func (o WriterOptions) linked(i int) bool { return o.Linked != nil && o.Linked[i] && !o.ModelOnly }
 
-// CanLink reports whether the optimizer files of these layers can be linked: the extents must hold what would be
-// saved.
+// CanLink reports whether the optimizer files of these layers can be linked. For this, extents must hold exactly
+// what would be saved. They do not if the saved state is compressed or left out. Neither do they if weights are saved
+// in fp32: files then have no lower halves, but extents do.
 func (o WriterOptions) CanLink() bool {
 	o = o.defaults()
 	for _, l := range o.Layouts {
@@ -90,7 +91,8 @@ func linkedFile(layer int, layout model.Layout, planes []optim.Placed) *file {
 // inExtent reports whether the lower halves e are in the layer's extent.
 func inExtent(layout model.Layout, e *entry) bool { return layout.HasLo(e.layout) }
 
-// fillGaps adds padding between entries, which are sorted by offset, and after them up to offset end.
+// fillGaps returns entries, which are sorted by offset, with padding entries before, between and after them. So the
+// entries fill the file's data from offset 0 up to end without gaps, as safetensors requires.
 func fillGaps(entries []*entry, end int64) (out []*entry) {
 	at := int64(0)
 	fill := func(to int64) {
@@ -108,7 +110,8 @@ func fillGaps(entries []*entry, end int64) (out []*entry) {
 	return out
 }
 
-// lowerFile returns the plan of the file lowerName; nil: the extents hold all lower halves.
+// lowerFile returns the plan of the file lowerName. nil: no such file is needed, since the extents hold all lower
+// halves.
 func (o WriterOptions) lowerFile() *file {
 	var entries []*entry
 	for i, l := range o.Layouts {
@@ -144,8 +147,8 @@ func (w *Writer) linkState(f *outFile, e *Extent) error {
 	return nil
 }
 
-// readLower reads those tensors in wanted that the file lowerName holds: lower halves that are missing in the layer's
-// own file. It returns the tensors that are missing in lowerName too.
+// readLower reads the tensors in wanted that are in the file lowerName: lower halves that the layer's own optimizer
+// file lacks. It returns the tensors that lowerName lacks too.
 func readLower(dir string, wanted map[string]*entry, l Layer, records map[string]fileRecord) (missing map[string]*entry, err error) {
 	record, ok := records[lowerName]
 	if !ok || len(wanted) == 0 {
@@ -177,7 +180,7 @@ func readLower(dir string, wanted map[string]*entry, l Layer, records map[string
 	return wanted, nil
 }
 
-// openLower opens the file lowerName.
+// openLower opens the file lowerName of the checkpoint in dir; record is its record in the manifest.
 func openLower(dir string, record fileRecord) (*shard, error) {
 	f, err := files.Open(filepath.Join(dir, filepath.FromSlash(lowerName)))
 	if err != nil {
@@ -201,8 +204,8 @@ func openLower(dir string, record fileRecord) (*shard, error) {
 	return sh, nil
 }
 
-// TryLink tries to link the file at path, which the run has made, into a checkpoint in the directory output. why says
-// why this is not possible; "": it is possible. err is an error of the disk.
+// TryLink tries to link the file at path, which the run has made, into a checkpoint in the directory output, and
+// removes the link again. why says why linking is not possible; "": it is possible. err is an error of the disk.
 func TryLink(f FS, output, path string) (why string, err error) {
 	tmp, err := makeTemp(f, filepath.Join(output, "checkpoint-0"))
 	if err != nil {

@@ -101,7 +101,7 @@ func CheckModel(dir string, layouts []model.Layout) error {
 	return w.Check(layouts)
 }
 
-// match finds the tensor of every parameter. It reads no data.
+// match finds the tensor of the directory that fills each parameter of layouts. It reads no data.
 func (s *source) match(layouts []model.Layout) ([]target, error) {
 	var out []target
 	var missing []string
@@ -184,7 +184,8 @@ func unreadable(dtype string) string {
 	return what
 }
 
-// several quotes up to four names, followed by "is" or "are".
+// several returns the start of a sentence in an error: what, the quoted names, and "is" or "are". If there are more
+// than four names, it quotes three and gives the number of the others.
 func several(what string, names []string) string {
 	if len(names) == 1 {
 		return fmt.Sprintf("%s %q is", what, names[0])
@@ -196,8 +197,8 @@ func several(what string, names []string) string {
 	return fmt.Sprintf("%ss %q%s are", what, shown, rest)
 }
 
-// readAll reads all targets: first those of layers that are in memory all the time (Lend is nil), then those of the
-// other layers, one layer after the other.
+// readAll reads all targets. It begins with the layers that are in memory all the time (Lend is nil), and continues
+// with the other layers one by one.
 func (s *source) readAll(targets []target, layers []Layer, progress Progress) error {
 	if err := s.read(here(targets, layers), layers, nil, progress); err != nil {
 		return err
@@ -213,7 +214,7 @@ func (s *source) readAll(targets []target, layers []Layer, progress Progress) er
 	return nil
 }
 
-// here returns the tensors to load whose layers are in memory all the time (Lend is nil).
+// here returns the targets whose layers are in memory all the time (Lend is nil).
 func here(targets []target, layers []Layer) (out []target) {
 	for _, t := range targets {
 		if layers[t.layer].Lend == nil {
@@ -223,7 +224,8 @@ func here(targets []target, layers []Layer) (out []target) {
 	return out
 }
 
-// readLayer reads the targets of layer i into l. n is the number of layers.
+// readLayer reads the targets of layer i into l. n is the number of layers in the model. If records is not nil, the
+// data must have the recorded checksums.
 func (s *source) readLayer(i int, l Layer, n int, targets []target, records map[string]fileRecord) error {
 	into := make([]Layer, n)
 	into[i] = l
@@ -261,7 +263,8 @@ func (s *source) read(targets []target, layers []Layer, records map[string]fileR
 	})
 }
 
-// read reads one tensor in pieces into l and returns its CRC32C. The sum of a quantized tensor is 0.
+// read reads one tensor in pieces into l and returns its CRC32C. It calls done with the bytes of every piece. For a
+// quantized tensor it returns 0 instead of a CRC32C.
 func (t target) read(l Layer, done func(n int64)) (sum uint32, err error) {
 	if t.packed != nil {
 		return 0, t.readPacked(l, done)
@@ -302,8 +305,8 @@ type others struct {
 }
 
 // OpenSource opens the weights in the model directory dir. It reads only headers. It fails if LoadModel could not
-// fill layers of these layouts: a file or tensor is missing, out of range or of the wrong shape, or an unknown
-// tensor looks trained.
+// fill layers of these layouts. This is so if a file or tensor is missing, out of range or of the wrong shape, or
+// if an unknown tensor looks trained.
 func OpenSource(dir string, layouts []model.Layout) (*Source, error) {
 	files, err := openSource(dir)
 	if err != nil {
@@ -371,8 +374,8 @@ func (s *source) check(layouts []model.Layout) (others, error) {
 }
 
 // others lists the tensors that belong to no parameter of layouts, in the order of the files. A tensor that looks
-// like a weight of a trained layer is an error: config.json does not announce it, so the model would be computed
-// without this weight.
+// like a weight of a trained layer is an error. config.json does not announce the tensor, so the model would be
+// computed without it.
 func (s *source) others(layouts []model.Layout) (others, error) {
 	known := tableOf(layouts)
 	var out others
@@ -414,7 +417,7 @@ func (s *source) others(layouts []model.Layout) (others, error) {
 	return out, nil
 }
 
-// copied returns an entry that copies a tensor unchanged.
+// copied returns an entry that copies the tensor with this name unchanged.
 func (s *source) copied(name string) *entry {
 	sh := s.where[name]
 	in := sh.tensors[name]
@@ -426,7 +429,8 @@ func (s *source) copied(name string) *entry {
 	return e
 }
 
-// checkShape checks that a stored but tied head has the embedding's shape.
+// checkShape checks the shape of the tensor head, which is stored although it is tied to the embedding. It must be
+// the embedding's shape.
 func (s *source) checkShape(head string, embedding model.Layout) error {
 	sh, want := s.where[head], entriesOf(0, embedding, planeF32)[0].shape
 	if in := sh.tensors[head]; !slices.Equal(in.shape, want) {
@@ -436,8 +440,8 @@ func (s *source) checkShape(head string, embedding model.Layout) error {
 	return nil
 }
 
-// checkTied checks that a stored but tied head equals the embedding. It compares them only if both have the same
-// dtype.
+// checkTied checks that the tensor head, stored although tied to the embedding, equals the embedding. It compares
+// them only if both have the same dtype.
 func (s *source) checkTied(head string, embedding model.Layout) error {
 	table := embedding.Tensors[0].Stored[0].Name
 	a, b := s.where[head], s.where[table]
@@ -473,7 +477,7 @@ type table struct {
 	tied    map[string]bool // names of a head that is stored although it is tied
 }
 
-// blocksOf returns the prefix of the names of the blocks' tensors, up to the block's number.
+// blocksOf returns what precedes the block's number in the names of the blocks' tensors, such as "model.layers.".
 func blocksOf(layouts []model.Layout) string {
 	for _, l := range layouts {
 		if l.Kind.BeginsBlock() {
@@ -509,8 +513,8 @@ func tableOf(layouts []model.Layout) table {
 
 func moduleOf(name string) string { return name[:max(0, strings.LastIndexByte(name, '.'))] }
 
-// buffers are name endings of values that Transformers or older versions of it save. They follow from config.json; those of
-// act_fn are constants of the class's xIELU.
+// buffers are name endings of tensors that Transformers, or an older version of it, saves although they are no
+// weights. Their values follow from config.json; those of act_fn are constants of the activation xIELU.
 var buffers = []string{".act_fn.beta", ".act_fn.eps", ".inv_freq", ".original_inv_freq", ".cos_cached", ".sin_cached", ".masked_bias", ".position_ids"}
 
 // untrained reports whether t is certainly no weight, whatever its module: a buffer, or a tensor of booleans or
@@ -528,11 +532,12 @@ func (t tensor) isBuffer() bool {
 	return len(t.shape) == 4 && t.shape[0] == 1 && t.shape[1] == 1 && t.shape[2] == t.shape[3]
 }
 
-// quantized matches the endings of tensors that hold quantized weights or belong to them.
+// quantized matches the ends of names of tensors that hold quantized weights, or scales and tables of such weights.
 var quantized = regexp.MustCompile(`(_scale|_scale_inv|_scale_2|_zero_point|_packed|\.qweight|\.qzeros|\.scales|\.g_idx|\.absmax|\.quant_map|\.SCB|quant_state\..*)$`)
 
-// refuses returns why the tensor must not be ignored; "": it may be. A tensor must not be ignored if it is in a
-// trained block or in a parameter's module.
+// refuses returns why mt must not ignore the tensor name, which is no parameter; "": it may. It must not if the
+// tensor is in a trained block or in a parameter's module. The model would then be computed without one of its
+// weights.
 func (t table) refuses(name string) string {
 	inside := t.modules[moduleOf(name)]
 	if rest, ok := strings.CutPrefix(name, t.blocks); ok {
@@ -555,12 +560,13 @@ func (t table) refuses(name string) string {
 type stored struct {
 	shard *shard
 	in    tensor
-	// packed is the tensor if it is in E4M3; nil: it is not. Weights saved in bf16 or fp32 have it decoded beside them.
+	// packed reads the tensor if it is in E4M3; nil: it is not. If the model is saved in bf16 or fp32, the copy is
+	// decoded too.
 	packed packed
 }
 
-// unpacked returns e, changed so that its values are decoded to plane p, if e copies a quantized tensor; otherwise it
-// returns e unchanged.
+// unpacked changes e, if it copies a quantized tensor, so that the values are decoded to the dtype of plane p. It
+// returns e in any case.
 func (e *entry) unpacked(p plane) *entry {
 	if e.from.packed != nil {
 		e.plane, e.dtype, e.bytes = p, p.dtype, e.elems*p.size()
@@ -568,8 +574,8 @@ func (e *entry) unpacked(p plane) *entry {
 	return e
 }
 
-// pieces passes the tensor's bytes to the function put, piece by piece. They are converted to the dtype of the plane
-// to, fp32 or bf16, or unchanged for planeAsIs.
+// pieces passes the tensor's bytes to the function put, piece by piece. They are converted to fp32 or bf16, the
+// dtype of the plane to; for planeAsIs they are unchanged. buf holds a piece.
 func (s *stored) pieces(to plane, buf []byte, put func([]byte) error) error {
 	if s.packed != nil && to != planeAsIs {
 		return s.decoded(to, put)
@@ -607,7 +613,8 @@ func (s *stored) decoded(to plane, put func([]byte) error) error {
 	return errors.Join(err, failed)
 }
 
-// notThere are system errors about what a path names. They do not mean that the disk is unreadable.
+// notThere are system errors that say what a path does or does not name. They do not mean that the disk is
+// unreadable.
 var notThere = []error{fs.ErrNotExist, syscall.ENOTDIR, syscall.EISDIR, syscall.ELOOP}
 
 // IsDiskError reports whether err comes from the disk or the system, and not from the content of a file or a missing
@@ -617,7 +624,7 @@ func IsDiskError(err error) bool {
 	return errors.As(err, &onPath) && !slices.ContainsFunc(notThere, func(e error) bool { return errors.Is(onPath, e) })
 }
 
-// opening opens a file of a checkpoint. Tests replace openFile.
+// opening is a function that opens a file of a checkpoint: openFile, or in tests a function that fails.
 type opening func(path string) (fs.File, error)
 
 func openFile(path string) (fs.File, error) { return files.Open(path) }

@@ -69,13 +69,14 @@ func (c *crc) UnmarshalJSON(b []byte) error {
 	return err
 }
 
-// sumRecord returns the record of a small file.
+// sumRecord returns the manifest's record of a file without tensors, whose whole content is one region.
 func sumRecord(name string, data []byte) fileRecord {
 	n := int64(len(data))
 	return fileRecord{Name: name, Bytes: n, Regions: []region{{Name: wholeFile, Bytes: n, CRC32C: crc(crc32.Checksum(data, castagnoli))}}}
 }
 
-// recordOf returns the record of a finished, uncompressed tensor file.
+// recordOf returns the manifest's record of a finished, uncompressed tensor file: a region for the header and one
+// for each tensor.
 func (f *outFile) recordOf() fileRecord {
 	r := fileRecord{Name: f.name, Bytes: f.bytes}
 	r.Regions = append(r.Regions, region{Name: headerRegion, Bytes: int64(len(f.header)), CRC32C: crc(crc32.Checksum(f.header, castagnoli))})
@@ -85,7 +86,8 @@ func (f *outFile) recordOf() fileRecord {
 	return r
 }
 
-// region returns the record of a region. A missing region gets a record that only an empty region matches.
+// region returns the record of the file's region with this name. If there is none, it returns a record of 0 bytes
+// and checksum 0, which only empty data match.
 func (f fileRecord) region(name string) region {
 	for _, r := range f.Regions {
 		if r.Name == name {
@@ -171,7 +173,7 @@ func (f fileRecord) isTensors() bool { return strings.HasSuffix(f.Name, ".safete
 // takes half of it.
 const maxSmall = 1 << 30
 
-// readSmall returns the content of a small file.
+// readSmall returns the content of a checkpoint's file without tensors, opened with open.
 func readSmall(path string, open opening) ([]byte, error) {
 	f, err := open(path)
 	if err != nil {
@@ -207,7 +209,7 @@ func verify(dir string, open opening) error {
 	return nil
 }
 
-// verify compares a file with its record.
+// verify reads the file of the record f in dir and compares its size and checksums with the record.
 func (f fileRecord) verify(dir string, open opening) error {
 	in, err := open(filepath.Join(dir, filepath.FromSlash(f.Name)))
 	if errors.Is(err, os.ErrNotExist) {
@@ -261,7 +263,8 @@ func (f fileRecord) matches(head *bytes.Buffer) error {
 	return nil
 }
 
-// check compares the checksum of the data read with the recorded one.
+// check returns an error if sum, the checksum of the data read, differs from the region's. file names the file in
+// the error.
 func (r region) check(file string, sum uint32) error {
 	if crc(sum) == r.CRC32C {
 		return nil

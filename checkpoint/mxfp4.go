@@ -31,7 +31,8 @@ type mxfp4 struct {
 	perLine, scalesALine int64 // elements and blocks per row
 }
 
-// mxfp4As returns the MXFP4 tensor for e; nil: there is none. If its shape or dtype is wrong, it returns an error.
+// mxfp4As returns the MXFP4 tensor that holds the values of e; nil: there is none. If its shape or dtype is wrong,
+// it returns an error.
 func (s *source) mxfp4As(e *entry) (*mxfp4, error) {
 	p := &mxfp4{blocks: s.where[e.name+blocksEnd], scales: s.where[e.name+scalesEnd]}
 	if e.placed == nil || e.placed[0].layout.Dims < 2 || e.placed[0].at.Place.Slices == 0 || p.blocks == nil || p.scales == nil {
@@ -70,7 +71,7 @@ func (p *mxfp4) line() int64  { return p.perLine }
 func (p *mxfp4) path() string { return p.blocks.path }
 func (p *mxfp4) bytes() int64 { return p.inBlocks.bytes + p.inScales.bytes }
 
-// read implements packed.
+// read implements packed: it decodes rows [from, to) of the tensor, numbered through all slices, into dst.
 func (p *mxfp4) read(from, to int64, dst []float32, raw []byte) ([]byte, error) {
 	n := (to - from) * p.scalesALine
 	raw = slices.Grow(raw[:0], int(n*(1+packedLen/2)))[:n*(1+packedLen/2)]
@@ -87,7 +88,8 @@ func (p *mxfp4) read(from, to int64, dst []float32, raw []byte) ([]byte, error) 
 	return raw, nil
 }
 
-// unpackBlock decodes a block. scale is the exponent plus 127; 255: NaN.
+// unpackBlock decodes the codes of one block to dst. scale is the exponent of the block's power of two plus 127;
+// 255: NaN.
 func unpackBlock(dst []float32, codes []byte, scale byte) {
 	by := powerOfTwo(scale)
 	for i, c := range codes {
@@ -95,7 +97,7 @@ func unpackBlock(dst []float32, codes []byte, scale byte) {
 	}
 }
 
-// saved implements packed.
+// saved implements packed: it returns the entries that save e in MXFP4 with new scales.
 func (p *mxfp4) saved(e *entry) []*entry {
 	rows := e.elems / p.perLine
 	q := &requantized{of: p.asStored(e), grid: grid{line: p.perLine, lines: rows, rows: 1, cols: packedLen, slices: 1}, settle: settleMXFP4, encode: encodeMXFP4, unused: 2}
@@ -104,8 +106,8 @@ func (p *mxfp4) saved(e *entry) []*entry {
 	return []*entry{q.entry(blocks, false), q.entry(scales, true)}
 }
 
-// settleMXFP4 computes a block's scale as triton_kernels' downcast_to_mxfp_torch does: absmax / 6, rounded up to a power of
-// two.
+// settleMXFP4 computes a block's scale as triton_kernels' downcast_to_mxfp_torch does: absmax / 6, rounded up to a
+// power of two. stored is its exponent plus 127, forward its reciprocal. In a block of zeros both are 0.
 func settleMXFP4(absmax float32) (stored []byte, forward float32) {
 	bits := (math.Float32bits(absmax/6) + 0x7fffff) & 0x7f800000
 	if bits > 0 {
@@ -114,7 +116,7 @@ func settleMXFP4(absmax float32) (stored []byte, forward float32) {
 	return []byte{byte(bits >> 23)}, forward
 }
 
-// encodeMXFP4 appends the codes of values × forward, rounded to nearest, ties to even.
+// encodeMXFP4 appends the codes of values × forward to out, two to a byte. It rounds to nearest, ties to even.
 func encodeMXFP4(out []byte, values []float32, forward float32) []byte {
 	for i := 0; i < len(values); i += 2 {
 		out = append(out, toFP4(values[i]*forward)|toFP4(values[i+1]*forward)<<4)

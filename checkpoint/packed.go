@@ -22,15 +22,15 @@ type packed interface {
 	// read decodes rows [from, to) into dst. Rows are numbered through all slices. raw is a buffer; read returns it
 	// for reuse.
 	read(from, to int64, dst []float32, raw []byte) ([]byte, error)
-	// asStored returns e, an entry of plane planeF32, with its parts transposed or not, as the quantized tensor holds
-	// them.
+	// asStored returns a copy of e, an entry of plane planeF32, that describes the rows as the quantized tensor
+	// holds them. MXFP4 never holds them transposed, even if an unquantized tensor would (placed.go).
 	asStored(e *entry) *entry
 	// saved returns the entries that save e in the tensor's format: codes and scales.
 	saved(e *entry) []*entry
 }
 
-// packedAs returns the quantized tensor for e; nil: there is none. If its shape, dtype or scales are wrong, it returns
-// an error.
+// packedAs returns the quantized tensor that holds the values of e; nil: there is none. If its shape, dtype or
+// scales are wrong, it returns an error.
 func (s *source) packedAs(e *entry) (packed, error) {
 	if sh := s.where[e.name]; sh != nil {
 		p, err := s.scaledOf(e.name)
@@ -46,7 +46,8 @@ func (s *source) packedAs(e *entry) (packed, error) {
 	return p, nil
 }
 
-// readPacked is target.read for a quantized tensor.
+// readPacked is target.read for a quantized tensor: it decodes the tensor into l and calls done with the bytes
+// read.
 func (t target) readPacked(l Layer, done func(n int64)) error {
 	e, line := t.packed.asStored(t.entry), t.packed.line()
 	var at int64
@@ -71,7 +72,8 @@ func (t target) readPacked(l Layer, done func(n int64)) error {
 	return err
 }
 
-// wholeLines returns the number of elements to decode together: whole lines that take about pieceBytes in fp32.
+// wholeLines returns the number of elements to decode together: as many whole lines of line elements as take about
+// pieceBytes in fp32, at least one.
 func wholeLines(line int64) int64 { return max(1, pieceBytes/4/line) * line }
 
 // decodeRows decodes rows [from, to) of p and passes the values to use, several rows at a time.
@@ -102,7 +104,8 @@ func readElems(p packed, elem int64, dst []float32) error {
 	})
 }
 
-// packedRows returns the quantized tensor that holds p.Stored[i]; nil: there is none.
+// packedRows returns the quantized tensor that holds p.Stored[i], a range of rows of the parameter p; nil: they are
+// not quantized.
 func (w *Weights) packedRows(p model.Param, i int) packed {
 	entries := addPlaced(nil, 0, model.TensorLayout{Param: p}, i, planeF32)
 	found, _ := w.src.packedAs(entries[0]) // shapes were checked by Check
@@ -113,8 +116,8 @@ func (w *Weights) packedRows(p model.Param, i int) packed {
 // pass, which mt does not compute.
 var activationScales = regexp.MustCompile(`[._](activation|input|output|q|k|v)_scale$`)
 
-// belongs reports whether tensor name holds scales: of a weight, whose name it returns, or of activations (""). ok is
-// false if name is another tensor.
+// belongs reports whether the tensor name holds scales. If they scale a weight, it also returns the weight's name;
+// for scales of activations weight is "". ok is false if the tensor holds no scales.
 func (s *source) belongs(name string) (weight string, ok bool) {
 	for _, end := range scaleEnds {
 		if weight, ok := strings.CutSuffix(name, end); ok && s.isE4M3(weight) {
@@ -124,7 +127,8 @@ func (s *source) belongs(name string) (weight string, ok bool) {
 	return "", activationScales.MatchString(name) && s.anyE4M3()
 }
 
-// PartOf returns the quantized weight whose codes or scales tensor name holds, if that is not its name; "": none.
+// PartOf returns the name of the quantized weight whose codes or scales the tensor name holds. It returns "" if the
+// tensor holds neither, or codes under the weight's own name.
 func (w *Weights) PartOf(name string) string {
 	if weight, _ := w.src.belongs(name); weight != "" {
 		return weight
@@ -159,7 +163,7 @@ type Counts struct {
 // Counts returns how many tensors of the directory are quantized.
 func (s *Source) Counts() Counts { return s.counts }
 
-// count adds up the quantized tensors among targets.
+// count counts the quantized tensors among targets.
 func count(targets []target) (n Counts) {
 	for _, t := range targets {
 		switch t.packed.(type) {
@@ -191,8 +195,8 @@ func (s *Source) CanSaveAsRead(layouts []model.Layout) error {
 	return nil
 }
 
-// asRead turns entries of weights, of plane planeF32, into entries in the formats in which the directory has these
-// weights.
+// asRead takes entries that save weights in fp32 (planeF32). It returns entries that save them in the formats in
+// which the directory has these weights.
 func (s *Source) asRead(entries []*entry) (out []*entry) {
 	for _, e := range entries {
 		p, err := s.files.packedAs(e)

@@ -11,7 +11,8 @@ import (
 // The bytes of a tensor are processed in whole lines; a line is a row of a slice as stored. In the optimizer's files
 // every parameter still has its own tensors.
 
-// placed is the rows of a parameter inside a larger tensor.
+// placed is a range of rows of the parameter layout, and at, their place in a stored tensor that may hold other
+// rows too.
 type placed struct {
 	layout model.TensorLayout
 	at     model.Stored
@@ -51,8 +52,9 @@ func addPlaced(out []*entry, layer int, t model.TensorLayout, i int, p plane) []
 	return append(out, e)
 }
 
-// stretch is n neighbouring elements of a parameter, from elem on. In the tensor they are every stride-th element,
-// starting at element first. scatter and collect count first from the lines in their buffer instead.
+// stretch is n neighbouring elements of a parameter, from its element elem on. In the stored tensor they are the
+// elements first, first+stride, first+2·stride and so on. scatter and collect have only some lines of the tensor,
+// in a buffer. There, first counts from the start of the buffer.
 type stretch struct {
 	layout        model.TensorLayout
 	elem, n       int64
@@ -80,15 +82,15 @@ func (p placed) stretches(from, to int64, do func(stretch)) {
 	}
 }
 
-// chunk returns the number of bytes to process together: whole lines. The limit most, in bytes, holds unless one line
-// is longer. size is the bytes of an element.
+// chunk returns the number of bytes of the tensor to process together. These are as many whole lines as the limit
+// most, in bytes, allows, but at least one. size is the bytes of an element.
 func (e *entry) chunk(most, size int64) int64 {
 	line := e.placed[0].line() * size
 	return max(1, most/line) * line
 }
 
-// scatter stores raw in the parameters. raw holds whole lines of the tensor in plane p, from element elem of the
-// tensor on.
+// scatter stores raw in the parameters of l. raw holds whole lines of the stored tensor, with elements of plane p,
+// from element elem of the tensor on.
 func (e *entry) scatter(l Layer, p plane, elem int64, raw []byte) {
 	size, line := p.size(), e.placed[0].line()
 	var buf [stretchBytes]byte
@@ -100,7 +102,8 @@ func (e *entry) scatter(l Layer, p plane, elem int64, raw []byte) {
 	}
 }
 
-// collect gathers n elements of the tensor in buf, from element elem on; they must be whole lines.
+// collect is the inverse of scatter. It gathers n elements of the stored tensor from l's parameters in buf, from
+// element elem on; they must be whole lines.
 func (e *entry) collect(l Layer, elem, n int64, buf []byte) []byte {
 	size, line := e.plane.size(), e.placed[0].line()
 	var part [stretchBytes]byte
@@ -116,7 +119,7 @@ func (e *entry) collect(l Layer, elem, n int64, buf []byte) []byte {
 // stretchBytes is the size of the buffer through which the elements of a stretch are moved.
 const stretchBytes = 4096
 
-// parts splits s into stretches of at most stretchBytes.
+// parts splits s into stretches of at most stretchBytes and calls do for each. size is the bytes of an element.
 func (s stretch) parts(size int64, do func(stretch)) {
 	step := stretchBytes / size
 	for at := int64(0); at < s.n; at += step {

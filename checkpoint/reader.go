@@ -55,7 +55,8 @@ func openReader(dir string, layouts []model.Layout) (*Reader, error) {
 // Beside selects what Reader.Layer reads besides the weights.
 type Beside int
 
-// Nothing is for checkpoints of weights alone. LowerHalves is what LoadWeights reads, Everything what Load reads.
+// Nothing: only the weights, for checkpoints without optimizer state. LowerHalves: also the lower halves, as
+// LoadWeights. Everything: also the optimizer's planes, as Load.
 const (
 	Nothing Beside = iota
 	LowerHalves

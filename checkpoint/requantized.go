@@ -2,7 +2,8 @@ package checkpoint
 
 import "math"
 
-// requantized computes a quantized tensor anew from the weights. Two entries share it: the codes and the scales.
+// requantized quantizes a trained weight anew when a model is saved in the quantized format that was read. Two
+// entries of the saved file share it: the codes and the scales.
 type requantized struct {
 	of   *entry // the weights in fp32, transposed or not, as the tensor holds them
 	grid grid
@@ -12,19 +13,20 @@ type requantized struct {
 	// encode appends the codes of values × forward.
 	encode func(out []byte, values []float32, forward float32) []byte
 
-	stored  []byte    // of all blocks, or of a row's; nil: not measured
-	forward []float32 // likewise
+	stored  []byte    // scales of all blocks, or of one row's blocks; nil: not computed yet
+	forward []float32 // factors of the same blocks
 	unused  int       // number of entries not written yet; 0: the scales can be dropped
 }
 
-// entry returns the entry that holds the scales, or the codes.
+// entry returns the entry of tensor t of the saved file: the scales if scales is set, otherwise the codes.
 func (q *requantized) entry(t tensor, scales bool) *entry {
 	return &entry{tensor: t, layer: q.of.layer, elems: t.bytes / dtypeSize[t.dtype], plane: planeAsIs, quant: q, scales: scales}
 }
 
-// pieces passes the bytes of the codes, or with scales those of the scales, to put, in order.
+// pieces passes the bytes of the codes to put in order; if scales is set, those of the scales.
 func (q *requantized) pieces(l Layer, scales bool, put func([]byte) error) error {
-	// If no block has two rows, each row's scales are computed with the row. No scales are kept then, of which MXFP4 has many.
+	// If every block lies in one row, each row's scales are computed with the row and not kept; MXFP4 has too many
+	// scales to keep.
 	byRow := q.grid.len() == q.of.elems/q.grid.line*q.grid.across()
 	if !byRow {
 		if err := q.measure(l); err != nil {
@@ -64,7 +66,8 @@ func (q *requantized) pieces(l Layer, scales bool, put func([]byte) error) error
 	return put(out)
 }
 
-// largest raises absmax to the largest magnitudes in a row's blocks. first is the index of absmax[0] among all blocks.
+// largest raises absmax[b-first], for every block b of a row, to the largest magnitude in the block. values are the
+// row's. first is the index of absmax[0] among all blocks.
 func (q *requantized) largest(row int64, values []float32, first int64, absmax []float32) {
 	q.grid.blocks(row, func(from, to, scale int64) {
 		most := absmax[scale-first]
@@ -77,7 +80,7 @@ func (q *requantized) largest(row int64, values []float32, first int64, absmax [
 	})
 }
 
-// settleAll computes the scales of blocks.
+// settleAll computes the scales and factors of blocks from their largest magnitudes, absmax.
 func (q *requantized) settleAll(absmax []float32) {
 	q.stored, q.forward = q.stored[:0], q.forward[:0]
 	for _, most := range absmax {
@@ -86,14 +89,14 @@ func (q *requantized) settleAll(absmax []float32) {
 	}
 }
 
-// used drops the scales once both entries are written.
+// used notes that one of the two entries has been written. After the second it drops the scales.
 func (q *requantized) used() {
 	if q.unused--; q.unused <= 0 {
 		q.stored, q.forward = nil, nil
 	}
 }
 
-// measure computes the scales of all blocks, once.
+// measure computes the scales of all blocks. Later calls do nothing until the scales are dropped.
 func (q *requantized) measure(l Layer) error {
 	if q.stored != nil {
 		return nil
@@ -107,7 +110,7 @@ func (q *requantized) measure(l Layer) error {
 	return err
 }
 
-// rows calls use with the values of each row, in order.
+// rows calls use with the number and the fp32 values of each row of the weight, in order.
 func (q *requantized) rows(l Layer, use func(row int64, values []float32) error) error {
 	e, line := q.of, q.grid.line
 	step := min(wholeLines(line), e.elems)

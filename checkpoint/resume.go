@@ -181,11 +181,12 @@ func loadState(dir string, layers []Layer, planes bool, progress Progress) (Trai
 	return ReadState(dir)
 }
 
-// wanted selects the tensors that a layer's optimizer file must hold: lower halves of the weights (lo) and planes of
-// the optimizer's state (planes). Without lo, the file has no lower halves. Without planes, its planes are skipped.
+// wanted selects the parts of a layer's optimizer file. lo: the file must hold lower halves; false: it has none.
+// planes: the file must hold the optimizer's planes; false: planes in it are skipped.
 type wanted struct{ lo, planes bool }
 
-// loadLayerState reads a layer's optimizer file into l.
+// loadLayerState reads the optimizer file of layer i into l: the parts that w selects. records are the manifest's
+// records by file name.
 func loadLayerState(dir string, i int, l Layer, w wanted, records map[string]fileRecord) error {
 	for _, compressed := range []bool{false, true} {
 		name := optimizerName(i, compressed)
@@ -209,7 +210,8 @@ func loadLayerState(dir string, i int, l Layer, w wanted, records map[string]fil
 	return fmt.Errorf("%s: missing", optimizerName(i, false))
 }
 
-// readState reads one optimizer file from start to end. It returns the wanted tensors that the file lacks.
+// readState reads one optimizer file from start to end into l. record is the manifest's record of the file. It
+// returns the wanted tensors that the file lacks.
 func readState(dir, name string, record fileRecord, compressed bool, layer int, l Layer, w wanted) (lacks map[string]*entry, err error) {
 	f, err := files.Open(filepath.Join(dir, filepath.FromSlash(name)))
 	if err != nil {

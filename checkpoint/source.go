@@ -30,7 +30,7 @@ type shard struct {
 	header  header
 }
 
-// source is the weights of a model directory.
+// source is the open weights of a model directory.
 type source struct {
 	dir    string
 	shards map[string]*shard
@@ -116,7 +116,7 @@ func fetch(dir, file string) string {
 	return fmt.Sprintf("fetch it again with `hf download ORG/NAME %s --local-dir %s`, or `git lfs pull` in a clone", file, dir)
 }
 
-// readIndex returns the shard of each tensor.
+// readIndex reads the index of the directory and returns the shard of each tensor, by name.
 func (s *source) readIndex() (map[string]string, error) {
 	file := filepath.Join(s.dir, indexName)
 	raw, err := files.Read(file, maxHeader)
@@ -172,7 +172,7 @@ func addShard(weightMap map[string]string, name string, val []byte) error {
 	return nil
 }
 
-// numberedShard matches the names of an index's shards.
+// numberedShard matches the names of shards that an index lists, such as model-00001-of-00002.safetensors.
 var numberedShard = regexp.MustCompile(`-\d+-of-\d+\.safetensors$`)
 
 // noWeights returns the error for a directory without readable weights.
@@ -199,7 +199,7 @@ func (s *source) noWeights() error {
 	return fmt.Errorf("%s: no model.safetensors and no %s", s.dir, indexName)
 }
 
-// open opens a shard, or returns the open one.
+// open returns the shard with this name and opens it on first use.
 func (s *source) open(name string) (*shard, error) {
 	if sh, ok := s.shards[name]; ok {
 		return sh, nil
@@ -238,7 +238,7 @@ func (sh *shard) readAt(t tensor, at int64, p []byte) error {
 	return nil
 }
 
-// each passes the tensor's bytes to put in order, in pieces of len(buf).
+// each passes the tensor's bytes to put in order. Each piece fills buf, apart from the last.
 func (sh *shard) each(t tensor, buf []byte, put func([]byte) error) error {
 	for at := int64(0); at < t.bytes; at += int64(len(buf)) {
 		p := buf[:min(int64(len(buf)), t.bytes-at)]

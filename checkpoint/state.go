@@ -38,12 +38,12 @@ type TrainerState struct {
 	Ranks int `json:"ranks,omitempty"`
 	// ModelOnly reports that the optimizer's state was not saved.
 	ModelOnly bool `json:"model_only,omitempty"`
-	// ConfigDigests has digests that a run must share with this one to resume from it, by name: model, tokenizer,
-	// dataset.
+	// ConfigDigests has the digests of the run's model, tokenizer and dataset, by these names. A run can resume
+	// from this state only if its own digests are equal.
 	ConfigDigests map[string]string `json:"config_digests,omitempty"`
 }
 
-// Best is the lowest evaluation loss of a run so far.
+// Best is the lowest evaluation loss of a run so far, and how long no evaluation has improved on it.
 type Best struct {
 	Step int     `json:"step"` // 0: no evaluation has had a finite loss
 	Loss float64 `json:"loss"` // nats per supervised token
@@ -141,7 +141,7 @@ func (l *PairLog) numbers() [6]*float64 {
 	return [6]*float64{&l.Pairs, &l.Chosen, &l.Rejected, &l.Right, &l.LogChosen, &l.LogRejected}
 }
 
-// AddPairs adds the pairs of a step, unless one of the numbers is not finite.
+// AddPairs adds the sums over a step's pairs to w, unless one of them is not finite.
 func (w *LogWindow) AddPairs(pairs PairLog) {
 	for _, x := range pairs.numbers() {
 		if math.IsNaN(*x) || math.IsInf(*x, 0) {

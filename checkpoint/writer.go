@@ -15,10 +15,10 @@ import (
 	"mt/model"
 )
 
-// pieceBytes is the size of the pieces in which tensors are converted and written.
+// pieceBytes is the usual size of a piece: tensors are converted and written piece by piece.
 const pieceBytes = 4 << 20
 
-// leastPiece is the size of one element of the widest dtype, before or after conversion.
+// leastPiece is the smallest size of a piece in bytes: one element of the widest dtype, before or after conversion.
 const leastPiece = 8
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -28,7 +28,7 @@ type WriterOptions struct {
 	Step          int // names the directory: checkpoint-STEP
 	Config        *model.Config
 	Layouts       []model.Layout // of all layers, as returned by Config.Layouts
-	Planes        optim.Planes   // planes of the optimizer's state, the same
+	Planes        optim.Planes   // planes of the optimizer's state, for all layers
 	SaveDType     DType          // of the weights; "": BF16
 	MaxShardBytes int64          // most bytes of weights in a file; 0: 5 GB
 	Zstd          bool           // compress the optimizer's state
@@ -124,7 +124,7 @@ func pieceFor(files []*outFile) int64 {
 	return max(min(max(most, leastPiece), pieceBytes), line)
 }
 
-// made returns the tensor files that are written rather than linked.
+// made returns the tensor files that this save writes; linked files exist already.
 func (w *Writer) made() []*outFile {
 	out := slices.Clone(w.shards)
 	for _, f := range w.state {
@@ -164,7 +164,8 @@ func (w *Writer) begin(output string) error {
 	return nil
 }
 
-// makeTemp makes a new directory called base.tmp-….
+// makeTemp makes a new directory called base.tmp-PID, with a number appended if that name is taken. It returns the
+// name.
 func makeTemp(f FS, base string) (string, error) {
 	for i := 0; ; i++ {
 		tmp := fmt.Sprintf("%s.tmp-%d", base, os.Getpid())
@@ -230,7 +231,8 @@ func (w *Writer) WriteLayer(i int, l Layer) error {
 	return nil
 }
 
-// writeWeights writes the weights of layer i; i may be fromFile.
+// writeWeights writes the weights of layer i. With i = fromFile it writes the tensors that are copied from the
+// source.
 func (w *Writer) writeWeights(i int, l Layer) error {
 	for _, f := range w.shards {
 		if err := f.writeLayer(w.disk, i, l, w.buf); err != nil {
@@ -240,7 +242,7 @@ func (w *Writer) writeWeights(i int, l Layer) error {
 	return nil
 }
 
-// writeLayer writes the file's tensors of layer i.
+// writeLayer writes those tensors of the file that belong to layer i.
 func (f *outFile) writeLayer(d *disk, i int, l Layer, buf []byte) error {
 	for _, e := range f.entries {
 		if e.layer != i {
@@ -253,7 +255,8 @@ func (f *outFile) writeLayer(d *disk, i int, l Layer, buf []byte) error {
 	return nil
 }
 
-// writeEntry converts and writes one tensor at its offset.
+// writeEntry converts one tensor to its saved dtype and writes it at its offset in the file. It records the
+// checksum.
 func (f *outFile) writeEntry(d *disk, e *entry, l Layer, buf []byte) error {
 	var sum uint32
 	off := e.off
@@ -309,7 +312,7 @@ func (e *entry) pieces(l Layer, buf []byte, put func([]byte) error) error {
 	return nil
 }
 
-// writeState writes or links a layer's optimizer file.
+// writeState writes a layer's optimizer file, or links it to the layer's extent.
 func (w *Writer) writeState(f *outFile, l Layer) error {
 	switch {
 	case f.linked:

@@ -177,7 +177,8 @@ func (f *Blas) DescCreate(compute ComputeType, scale DataType) (MatmulDesc, erro
 // https://docs.nvidia.com/cuda/cublas/#cublasltmatmuldescdestroy
 func (f *Blas) DescDestroy(d MatmulDesc) error { return f.descDestroy.call(uintptr(d)) }
 
-// set calls a SetAttribute function with the address of the first size bytes of value.
+// set calls f, a SetAttribute function of the library, for the attribute attr of handle. It passes the address of
+// the first size bytes of value.
 func set(f *function, handle, attr uintptr, value uint64, size uintptr) error {
 	m := newFrame()
 	defer m.release()

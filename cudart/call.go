@@ -16,11 +16,11 @@ type function struct {
 	texts   *describers
 }
 
-// arguments pools argument blocks for calls. The slice passed to purego escapes to the heap. Copying it into a pooled
-// block keeps the callers' slices on the stack.
+// arguments pools the argument arrays of calls. The slice that purego receives escapes to the heap. Because
+// arguments are copied into a pooled array first, the callers' own slices stay on the stack and cost no allocation.
 var arguments = sync.Pool{New: func() any { return new([maxArguments]uintptr) }}
 
-// maxArguments is the largest number of arguments of a call, that of cublasLtMatmul.
+// maxArguments is the largest number of arguments that any function here takes; cublasLtMatmul has this many.
 const maxArguments = 16
 
 // status calls the function and returns its status code, which is 0 for success.
@@ -48,8 +48,8 @@ func (f *function) fail(code int, detail string) error {
 }
 
 // frame is the memory that a call shares with C. It comes from a pool and therefore lies on the heap, where nothing
-// moves. It is in use until release, so the garbage collector keeps it. A variable would not do: passing its address
-// as an integer does not stop the compiler from placing it on the stack.
+// moves, and the garbage collector keeps it until release. A local variable would not do: if only its address is
+// passed, as an integer, the compiler may place it on the stack. A stack may move.
 type frame struct {
 	words [16]uint64 // values that C reads or writes by address
 	bytes []byte     // text, parameters, at a multiple of 8

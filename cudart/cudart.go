@@ -93,7 +93,8 @@ func (c *CUDA) BlasLt() *Blas { return c.blasLt }
 // NVML returns libnvidia-ml; nil if it is absent.
 func (c *CUDA) NVML() *NVML { return c.nvml }
 
-// binder looks up the functions of one library and collects the missing ones.
+// binder looks up the functions of one library. asked counts the required functions; missing lists the required
+// functions that were not found.
 type binder struct {
 	symbols Symbols
 	library Library
@@ -102,7 +103,7 @@ type binder struct {
 	missing []string
 }
 
-// need binds a required function.
+// need binds a required function. If it is missing, need adds its name to missing.
 func (b *binder) need(name string) function {
 	f := b.probe(name)
 	b.asked++
@@ -112,7 +113,7 @@ func (b *binder) need(name string) function {
 	return f
 }
 
-// probe binds an optional function; address 0: missing.
+// probe binds an optional function; if it is missing, its address is 0.
 func (b *binder) probe(name string) function {
 	return function{name: name, library: b.library, addr: b.symbols.Symbol(b.library, name), texts: b.texts}
 }

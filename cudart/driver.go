@@ -68,7 +68,7 @@ func (d *driverFunctions) status(ctx Context, f *function, args ...uintptr) (int
 	return f.status(args...), nil
 }
 
-// in calls f with ctx current on the calling OS thread.
+// in calls f with ctx current on the calling OS thread. It returns an error for a nonzero status code.
 func (d *driverFunctions) in(ctx Context, f *function, args ...uintptr) error {
 	code, err := d.status(ctx, f, args...)
 	if err == nil && code != 0 {
@@ -90,8 +90,8 @@ func (d *driverFunctions) always(ctx Context, f *function, args ...uintptr) erro
 	return unset
 }
 
-// device initializes libcuda, which may be repeated, and returns the handle of a device. cuInit, cuDeviceGet:
-// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__DEVICE.html
+// device returns the handle of the device with ordinal dev. It first initializes libcuda, which is no error if it
+// has been done before. cuInit, cuDeviceGet: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__DEVICE.html
 func (c *CUDA) device(dev int) (uintptr, error) {
 	if err := c.driver.init.call(0); err != nil {
 		return 0, err

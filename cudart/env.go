@@ -30,7 +30,8 @@ type Env struct {
 	Loaded func(name string) string
 }
 
-// place is a location to search for one library.
+// place is a location to search for one library. name describes it to the user, and files are the library's files
+// there. byLoader: the dynamic loader resolves the names in files by its own search.
 type place struct {
 	name     string
 	files    []string
@@ -72,8 +73,9 @@ func (e *Env) places(lib Library) []place {
 	return e.expand(places, lib, packages, "nvidia/*/lib")
 }
 
-// expand appends one place for each folder that matches a pattern. The subfolders that match below belong to the same
-// place. A pattern without a match becomes a place without files.
+// expand appends one place for each folder that matches one of the patterns. Its files come from the subfolders
+// that match below; "": from the folder itself. A pattern without a match becomes a place without files, so that
+// messages list it as searched.
 func (e *Env) expand(places []place, lib Library, patterns []string, below string) []place {
 	for _, pattern := range patterns {
 		folders := newestFirst(glob(filepath.Join(e.Root, pattern)))
@@ -91,7 +93,8 @@ func (e *Env) expand(places []place, lib Library, patterns []string, below strin
 	return places
 }
 
-// listed returns the place for an entry of MT_CUDA_LIBS. A file counts only for the library whose name it has.
+// listed returns the place for an entry of MT_CUDA_LIBS, a folder or a file. A file is used only for the library
+// whose name it has.
 func (e *Env) listed(lib Library, entry string) []place {
 	entry = filepath.Join(e.Root, entry)
 	if abs, err := filepath.Abs(entry); err == nil {

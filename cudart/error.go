@@ -40,13 +40,14 @@ var (
 // codeMissing is the Code of an Error about a library itself. CUDA codes are never negative.
 const codeMissing = -1
 
-// kind maps an error to its codes in each library. Since CUDA 10.1 libcudart and libcuda use the same numbers.
+// kind maps an error (is) to the status codes that stand for it. cuda has the codes of libcudart and libcuda, which
+// use the same numbers since CUDA 10.1.
 type kind struct {
 	is               error
 	cuda, blas, nvml []int
 }
 
-// kinds. Sources:
+// kinds lists the codes of every kind of failure. Sources:
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TYPES.html
 // https://docs.nvidia.com/cuda/cublas/#cublasstatus-t
@@ -197,8 +198,8 @@ func (k *kind) codes(lib Library) []int {
 	return k.cuda
 }
 
-// describers are the library functions that describe status codes. They are called while an error is created, so their
-// own failures are ignored.
+// describers are the addresses of the library functions that describe status codes; 0: missing. They are called
+// while an error is created, so their own failures are ignored.
 type describers struct {
 	cudaErrorName, cudaErrorString uintptr // const char *f(int)
 	cuErrorName, cuErrorString     uintptr // int f(int, const char **)

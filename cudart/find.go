@@ -20,7 +20,7 @@ type Found struct {
 type FoundLibrary struct {
 	Library  Library `json:"library"`
 	Required bool    `json:"required"`
-	// Path is the loaded file; "": not found. Version is in the usual notation.
+	// Path is the loaded file; "": not found. Version is the library's version, such as 12.4.
 	Path    string `json:"path,omitempty"`
 	Version string `json:"version,omitempty"`
 	// Searched are the searched locations in order, up to the one that has the library. A pattern stands for folders
@@ -165,8 +165,8 @@ func (e *Env) find(lib Library, driver int) FoundLibrary {
 	return l
 }
 
-// load tries to load one file and fills in l on success. It does not record a failure if the loader finds no file of
-// this name.
+// load tries to load one file and, on success, fills in l. It adds file to seen, the files tried so far, and
+// records a failure in l. If the loader searches for file itself (byLoader) and finds none, this is no failure.
 func (e *Env) load(l *FoundLibrary, file string, byLoader bool, seen map[string]bool) bool {
 	seen[file] = true
 	handle, err := e.Load(file)
@@ -190,7 +190,8 @@ func notThere(file, text string) bool {
 	return strings.Contains(text, file) && strings.Contains(strings.ToLower(text), "no such file") && !strings.Contains(text, "needed by")
 }
 
-// hint says how to get a library that fits a driver for major CUDA version driver.
+// hint returns advice on how to get a library that fits the driver. driver is the major CUDA version that the
+// driver supports; 0: unknown.
 func hint(lib Library, driver int) string {
 	suffix := ""
 	if driver > 0 && driver < 13 {
@@ -209,8 +210,8 @@ func hint(lib Library, driver int) string {
 	return "it comes with the NVIDIA driver; without it clocks, power and links are not shown"
 }
 
-// version asks a library for its version. If the library does not return one, it derives the version from the file
-// name.
+// version asks a loaded library for its version and returns it as text and its first number. If the library does
+// not say, the version comes from the file's name; 0: unknown.
 func (e *Env) version(lib Library, handle uintptr, file string) (text string, major int) {
 	b := &binder{symbols: Found{Libraries: []FoundLibrary{{Library: lib, handle: handle}}, symbol: e.Symbol}, library: lib, texts: &describers{}}
 	switch lib {

@@ -5,23 +5,25 @@ import (
 	"sync"
 )
 
-// hostMemory tracks registered host memory and the contexts that use it. CUDA refuses to register memory twice,
-// although one portable registration serves all devices. Memory is therefore registered for its first user and
-// unregistered after its last. During the registration other users of the same memory wait, so that nobody copies from
-// memory that is not pinned yet. Other memory is registered concurrently.
+// hostMemory tracks registered (pinned) host memory and the contexts, one per device, that use it. CUDA refuses to
+// register memory twice, although one portable registration serves all devices. So memory is registered for its
+// first user and unregistered after its last.
+//
+// While memory is being registered, other users of it wait, so that nobody copies from memory that is not pinned
+// yet. Different ranges are registered concurrently.
 type hostMemory struct {
 	mu    sync.Mutex
 	parts map[uintptr]*hostPart // by address
 }
 
-// hostPart is one byte range. It is registered while it has users.
+// hostPart is one range of host memory. It is registered with CUDA as long as it has users.
 type hostPart struct {
 	mu    sync.Mutex // held while the range is registered or unregistered
 	bytes int
 	users []Context
 }
 
-// part returns the range that starts at b.
+// part returns the hostPart for memory that starts where b does, and makes one if there is none.
 func (h *hostMemory) part(b []byte) *hostPart {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -36,8 +38,9 @@ func (h *hostMemory) part(b []byte) *hostPart {
 	return p
 }
 
-// register adds ctx to the users of b. It calls call for the first user. It also calls call if the registered range at
-// this address differs from b or ctx already uses it, so that CUDA decides.
+// register adds ctx to the users of b, and for the first user calls call, which registers b with CUDA. It also
+// calls call if the range registered at this address has another length, or if ctx already uses it. CUDA then
+// returns the fitting error.
 func (h *hostMemory) register(ctx Context, b []byte, call func() error) error {
 	p := h.part(b)
 	p.mu.Lock()
@@ -53,7 +56,8 @@ func (h *hostMemory) register(ctx Context, b []byte, call func() error) error {
 	return nil
 }
 
-// unregister removes ctx from the users of the range that starts at b. It calls call when no user is left.
+// unregister removes ctx from the users of the range that starts at b. When no user is left, it calls call, which
+// unregisters the range with CUDA.
 func (h *hostMemory) unregister(ctx Context, b []byte, call func() error) error {
 	p := h.part(b)
 	p.mu.Lock()

@@ -11,9 +11,9 @@ import (
 	"github.com/ebitengine/purego"
 )
 
-// load opens a library for the lifetime of the process, with local symbols. A search may load two versions of a
-// library, and no library loaded here may resolve a symbol in another. The goroutine is locked to its OS thread
-// because the loader keeps its error message per thread.
+// load opens a library, which stays open as long as the process. Its symbols are local: a search may load two
+// versions of a library, and no library loaded here may resolve a symbol in another. The goroutine is locked to its
+// OS thread because the loader keeps its error message per thread.
 func load(file string) (uintptr, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -29,8 +29,8 @@ func symbol(handle uintptr, name string) uintptr {
 	return at
 }
 
-// loadedFrom returns the file that this process has mapped for a library's name, or the name itself if the system does
-// not tell. The name may link to a file with a longer or different version: libcuda.so.550.54 for libcuda.so.1.
+// loadedFrom returns the file that this process has mapped for a library's name, or the name itself if the system
+// does not tell. The file may have a longer or different version than the name: libcuda.so.550.54 for libcuda.so.1.
 func loadedFrom(name string) string {
 	maps, err := os.ReadFile("/proc/self/maps")
 	if err != nil {

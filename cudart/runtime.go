@@ -140,9 +140,8 @@ func (c *CUDA) RuntimeVersion() (int, error) { return getInt(&c.runtime.getVersi
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART____VERSION.html
 func (c *CUDA) DriverVersion() (int, error) { return getInt(&c.runtime.driverGetVersion) }
 
-// LastError returns and clears the last error of this OS thread. It does not clear
-// a fault that lost the context. cudaGetLastError:
-// https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__ERROR.html
+// LastError returns the last error of this OS thread and clears it. A fault that lost the context is not cleared.
+// cudaGetLastError: https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__ERROR.html
 func (c *CUDA) LastError() error { return c.runtime.getLastError.call() }
 
 // DeviceCanAccessPeer reports whether work on device dev could access the memory of device peer, over NVLink or PCI
@@ -248,7 +247,7 @@ func (c *CUDA) MemcpyAsync(ctx Context, dst, src uintptr, bytes int64, kind Memc
 	return c.driver.in(ctx, &c.runtime.memcpyAsync, dst, src, uintptr(bytes), uintptr(kind), uintptr(s))
 }
 
-// MemsetAsync enqueues on s the filling of bytes bytes at dst with value. cudaMemsetAsync:
+// MemsetAsync sets every one of the bytes bytes at dst to value, as an operation of s. cudaMemsetAsync:
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html
 func (c *CUDA) MemsetAsync(ctx Context, dst DevicePtr, value byte, bytes int64, s Stream) error {
 	return c.driver.in(ctx, &c.runtime.memsetAsync, uintptr(dst), uintptr(value), uintptr(bytes), uintptr(s))

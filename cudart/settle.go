@@ -20,7 +20,8 @@ var unsettling = []struct {
 
 const tf32Override = "NVIDIA_TF32_OVERRIDE"
 
-// settle replaces or removes these variables for this process and its children.
+// settle replaces or removes the harmful variables of unsettling in the environment of this process and its
+// children.
 func settle() {
 	for _, v := range unsettling {
 		value, there := os.LookupEnv(v.name)

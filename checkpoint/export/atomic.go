@@ -14,14 +14,15 @@ import (
 	"mt/checkpoint"
 )
 
-// underway stands between a file's name and the id of the process that writes it.
+// underway is the middle of a temporary name: the output's name, underway, and the id of the process that writes
+// it.
 const underway = ".tmp-"
 
 var underwayName = regexp.MustCompile(`^(.+)\.tmp-\d+$`)
 
-// removeLeftovers removes leftovers of killed exports in the directory of the file name: those of name itself, and
-// those of other names that begin like a GGUF file. Each is as large as an output. Files that another process is
-// writing stay.
+// removeLeftovers removes leftovers of killed exports in the directory of the output name, since each may be as
+// large as an output. It removes unfinished outputs called name. It also removes unfinished outputs of other names
+// if they begin like a GGUF file. A file that another process still writes, and so has locked, stays.
 func removeLeftovers(fs checkpoint.FS, name string) {
 	dir, base := filepath.Dir(name), filepath.Base(name)
 	entries, _ := os.ReadDir(dir) // a leftover that stays takes space, which is checked next

@@ -14,8 +14,9 @@ import (
 	"mt/checkpoint/gguf"
 )
 
-// settings are the keys of a config.json. Multimodal models keep the language model's keys in text_config; these
-// override the others. err is the first error, so that a caller checks once.
+// settings are the keys of a config.json. A multimodal model has the keys of its language model in text_config. In
+// settings these replace outer keys of the same name. err is the first error of any method. After an error methods
+// still return usable values, so that a caller checks err once at the end.
 type settings struct {
 	file string
 	vals map[string]any
@@ -54,8 +55,8 @@ func readJSON(file string) (any, error) {
 	return v, nil
 }
 
-// renamed moves the values of keys that the family's config.json names differently. names maps the common key to
-// the family's own key. The common key means nothing in such a file and is dropped.
+// renamed gives keys that the family's config.json names differently their common names. names maps a common name
+// to the family's own. A key that already has the common name means nothing in such a file and is dropped.
 func (s *settings) renamed(names map[string]string) {
 	for common, own := range names {
 		delete(s.vals, common)
@@ -151,7 +152,7 @@ func (s *settings) layerTypes() []string {
 	return out
 }
 
-// id returns a token id, or the first of a list of ids; -1: none.
+// id returns the token id in key, or the first if key has a list of ids; -1: none.
 func (s *settings) id(key string) int {
 	v := s.vals[key]
 	if list, ok := v.([]any); ok && len(list) > 0 {
@@ -177,7 +178,8 @@ func number(v any) (float64, bool) {
 	return 0, false
 }
 
-// rope holds the rotary embedding's settings of config.json, from either spelling.
+// rope holds the settings of the rotary embedding in config.json, from the keys of Transformers 5 or 4 (see
+// readRope).
 type rope struct {
 	kind   string
 	theta  float64
@@ -213,14 +215,14 @@ func (s *settings) readRope() rope {
 	return r
 }
 
-// original returns the context length before scaling. As in Transformers, the config's own key precedes the one in
-// rope_parameters.
+// original returns the context length of training before the rotary embedding was scaled. As in Transformers, the
+// key of config.json itself has precedence over the same key in rope_parameters.
 func (p *plan) original() int {
 	const key = "original_max_position_embeddings"
 	return p.s.int(key, p.rope.params.int(key, p.s.int("max_position_embeddings", 2048)))
 }
 
-// ropeKeys sets the keys of the rotary base and of the scaling.
+// ropeKeys sets GGUF's keys for the rotary base and the rotary scaling.
 func (p *plan) ropeKeys() {
 	r := p.rope
 	if alpha, d := r.params.num("alpha", 0), float64(p.headDim); p.family.ropeAlpha && r.kind == "dynamic" && alpha > 0 {
@@ -250,8 +252,9 @@ func (p *plan) ropeKeys() {
 	}
 }
 
-// yarn sets the keys of yarn scaling. llama.cpp multiplies the file's attention factor by its own factor 1 +
-// ln(factor)/10, and always uses beta_fast 32 and beta_slow 1.
+// yarn sets the keys of yarn scaling. llama.cpp multiplies the file's attention factor by a factor of its own, 1 +
+// ln(factor)/10. So the file gets the model's factor divided by this one. llama.cpp always uses beta_fast 32 and
+// beta_slow 1; other values are an error.
 func (p *plan) yarn() {
 	y := p.rope.params
 	factor := y.num("factor", 1)
@@ -286,7 +289,7 @@ func (p *plan) yarn() {
 	}
 }
 
-// ropeDims sets the number of rotary elements per head.
+// ropeDims sets the key for the number of rotary elements per head.
 func (p *plan) ropeDims() { p.add("rope.dimension_count", uint32(p.rotary())) }
 
 // rotary returns the number of rotary elements per head: head_dim times partial_rotary_factor.
@@ -295,16 +298,16 @@ func (p *plan) rotary() int {
 	return int(part * float64(p.headDim))
 }
 
-// noFreqs refuses llama3 scaling, for architectures of llama.cpp that do not read the tensor of frequency divisors.
-// See ropeFreqs.
+// noFreqs refuses rope type llama3, which needs a tensor of frequency divisors (ropeFreqs). It serves architectures
+// of llama.cpp that do not read this tensor.
 func (p *plan) noFreqs() {
 	if p.rope.kind == "llama3" {
 		p.s.fail("rope_type", "llama3 cannot be written as GGUF: llama.cpp's %s does not know it", p.family.arch)
 	}
 }
 
-// ropeFreqs adds the tensor of frequency divisors for llama3 scaling. Source: transformers.modeling_rope_utils,
-// _compute_llama3_parameters.
+// ropeFreqs adds the tensor of factors by which llama.cpp divides the rotary frequencies, for rope type llama3.
+// Source: transformers.modeling_rope_utils, _compute_llama3_parameters.
 func (p *plan) ropeFreqs() {
 	if p.rope.kind != "llama3" {
 		return
@@ -332,7 +335,8 @@ func (p *plan) ropeFreqs() {
 	p.vector("rope_freqs.weight", out)
 }
 
-// longRope adds the two tensors of Phi-3's scaling, for short and for long contexts.
+// longRope adds the two tensors of frequency divisors of rope type longrope (Phi-3), for short and for long
+// contexts.
 func (p *plan) longRope() {
 	p.add("rope.scaling.original_context_length", uint32(p.original()))
 	if p.rope.kind != "longrope" {
@@ -366,7 +370,7 @@ func (p *plan) longRope() {
 	}
 }
 
-// vector adds a computed fp32 tensor.
+// vector adds a one-dimensional fp32 tensor whose values are computed here, not read from the directory.
 func (p *plan) vector(name string, values []float32) {
 	p.items = append(p.items, item{Tensor: gguf.Tensor{Name: name, Type: gguf.F32, Shape: []int64{int64(len(values))}}, values: values})
 }

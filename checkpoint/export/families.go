@@ -21,43 +21,48 @@ type family struct {
 	// recurrent are the tensors of blocks with a recurrence (Gated DeltaNet) instead of attention, if some blocks
 	// have one.
 	recurrent []rule
-	// width is the key of the dense MLP's width; "": intermediate_size.
+	// width is the key of config.json with the dense MLP's width; "": intermediate_size.
 	width string
 	// defaults are package model's defaults of config.json, for the keys used here.
 	defaults map[string]any
-	// names maps common keys to the family's own keys, if these differ.
+	// names maps the usual keys of config.json to this family's own keys, if these differ.
 	names map[string]string
 	// top are the tensors outside the blocks; nil: outer. blocks is the prefix of the blocks' names; "": "layers.".
 	top    []rule
 	blocks string
-	// mla reports multi-head latent attention, whose rules come before block and dense.
+	// mla reports that attention is multi-head latent attention (MLA). Its rules then come before block and dense.
 	mla bool
 	// layerNorm reports that norms are LayerNorm, not RMSNorm.
 	layerNorm bool
 	noRope    bool // positions are learned
-	// ropeTypes maps other names of rotary embeddings to the usual ones.
+	// ropeTypes maps this family's own names of rotary scalings to the usual names.
 	ropeTypes map[string]string
-	// halves reports that the model directory pairs rotary elements (i, i+D/2), but llama.cpp's code for the architecture
-	// pairs (2i, 2i+1). The rows of q and k are then reordered.
+	// halves says how the model directory pairs the rotary elements of a head of D: element i with i+D/2.
+	// llama.cpp's code for the architecture pairs 2i with 2i+1. If halves is set, the rows of q and k are reordered
+	// accordingly.
 	halves bool
-	// tiled reports that llama.cpp takes the value heads of the gated delta rule in another order; see tiledHeads.
+	// tiled reports that llama.cpp expects the value heads of Gated DeltaNet in another order than the directory
+	// has; see tiledHeads.
 	tiled bool
-	// shift is added to norm weights. Norms that scale by 1+w are stored as 1+w.
+	// shift is added to norm weights. A norm that scales by 1+w is stored as w in the directory and as 1+w in GGUF.
 	shift float32
-	// rounds reports that "truncate: false" of yarn scaling is accepted, with a note that llama.cpp computes it
-	// otherwise.
+	// rounds reports that "truncate: false" of yarn scaling is accepted for this family. llama.cpp rounds in any
+	// case, and a note says so. For other families "truncate: false" is an error.
 	rounds bool
-	// ropeAlpha reports that alpha of rope type dynamic stretches the rotary base.
+	// ropeAlpha reports that rope type dynamic has the parameter alpha, which only raises the rotary base: the file
+	// gets the raised base.
 	ropeAlpha bool
-	// act is the activation that llama.cpp computes on the gate, or on up if there is no gate.
+	// act is the activation that llama.cpp's code for the architecture computes: on the gate, or on up if there is
+	// no gate.
 	act model.Activation
-	// keys set keys beside the common ones. modelled runs after package model has read config.json, and sets keys
-	// that need this.
+	// keys set the family's GGUF keys in addition to the common ones. modelled does so too, but after package model
+	// has read config.json, for keys that follow from plan.model.
 	keys     []func(p *plan)
 	modelled func(p *plan)
 }
 
-// rule maps a module of a block to its name in GGUF: the weight, and the bias if there is one.
+// rule maps a module of a block (from) to its name in GGUF (to). It covers the module's weight, and the bias if
+// there is one. how is the conversion.
 type rule struct {
 	from, to string
 	how      how
@@ -101,7 +106,7 @@ var attention = []rule{
 	{"self_attn.o_proj", "attn_output", copied},
 }
 
-// headNorms are the rules for the norms of queries and keys.
+// headNorms are the rules for norms of each head's queries and keys.
 var headNorms = []rule{
 	{"self_attn.q_norm", "attn_q_norm", norm},
 	{"self_attn.k_norm", "attn_k_norm", norm},
@@ -119,14 +124,14 @@ var feedForward = []rule{
 	{"mlp.down_proj", "ffn_down", copied},
 }
 
-// expertMatrices are the matrices of experts with the usual names.
+// expertMatrices has the rules of the experts' three matrices, for models with the usual names.
 var expertMatrices = []rule{
 	{"mlp.experts.gate_proj", "ffn_gate_exps", experts},
 	{"mlp.experts.up_proj", "ffn_up_exps", experts},
 	{"mlp.experts.down_proj", "ffn_down_exps", experts},
 }
 
-// sharedExpert returns the rules of the expert that every token uses, in the given module.
+// sharedExpert returns the rules of the shared expert, which every token uses; module is its name in the directory.
 func sharedExpert(module string) []rule {
 	return []rule{
 		{module + ".gate_proj", "ffn_gate_shexp", copied},
@@ -135,7 +140,8 @@ func sharedExpert(module string) []rule {
 	}
 }
 
-// sharedAndChosen has the tensors of Qwen3-Next's mixture of experts, and of the norm before it.
+// sharedAndChosen has the tensors of Qwen3-Next's mixture of experts and of the norm before it: router, chosen
+// experts and a gated shared expert.
 var sharedAndChosen = slices.Concat([]rule{
 	{"post_attention_layernorm", "post_attention_norm", norm},
 	{"mlp.gate", "ffn_gate_inp", router},
@@ -144,7 +150,7 @@ var sharedAndChosen = slices.Concat([]rule{
 // qwen35Dense has the tensors of the MLP of Qwen3.5 without experts, and of the norm before it.
 var qwen35Dense = slices.Concat([]rule{{"post_attention_layernorm", "post_attention_norm", norm}}, feedForward[1:])
 
-// splitRecurrence has the tensors of Gated DeltaNet with separate projections.
+// splitRecurrence has the tensors of a Gated DeltaNet block whose inputs qkv, z, b and a have separate projections.
 var splitRecurrence = []rule{
 	{"input_layernorm", "attn_norm", norm},
 	{"linear_attn.in_proj_qkv", "attn_qkv", copied},
@@ -167,15 +173,18 @@ var mixtralExperts = []rule{
 	{"block_sparse_moe.experts.w2", "ffn_down_exps", experts},
 }
 
-// ungated returns the rules of an MLP without a gate.
+// ungated returns the rules of an MLP without a gate. mlpNorm, up and down are the names of its norm and its two
+// projections in the directory.
 func ungated(mlpNorm, up, down string) []rule {
 	return []rule{{mlpNorm, "ffn_norm", norm}, {up, "ffn_up", copied}, {down, "ffn_down", copied}}
 }
 
-// mrope maps the multimodal rotary embedding to the usual name; sections writes its other keys.
+// mrope maps the name of the multimodal rotary embedding to the usual name, since both are the same for text.
+// sections writes its other keys.
 var mrope = map[string]string{"mrope": "default"}
 
-// olmo has the tensors of blocks whose only norms are on the outputs of sublayers and on queries and keys.
+// olmo has the tensors of OLMo's blocks. Their norms are on the outputs of attention and MLP and on queries and
+// keys, not on inputs.
 var olmo = slices.Concat(attention[1:], headNorms, outputNorms, feedForward[1:])
 
 var outputNorms = []rule{
@@ -613,7 +622,8 @@ func gemmaBlock(within ...rule) []rule {
 	})
 }
 
-// gemma2Keys sets the keys of Gemma 2. llama.cpp always caps its scores and logits.
+// gemma2Keys sets the keys of Gemma 2. llama.cpp always caps the scores and logits of this architecture, so a model
+// without a cap is refused.
 func (p *plan) gemma2Keys() {
 	s := p.s
 	for _, key := range []string{"attn_logit_softcapping", "final_logit_softcapping"} {
@@ -641,7 +651,8 @@ func (p *plan) noHead() {
 	}
 }
 
-// cappedLogits writes the cap of the logits. The class beside a vision tower ignores its key (model/gemma3.go).
+// cappedLogits writes the cap of the logits that package model found. Config.json alone would not do: Gemma 3's
+// class with a vision tower ignores its key (model/gemma3.go).
 func (p *plan) cappedLogits() {
 	if c := p.model.LogitSoftcap; c > 0 {
 		p.add("final_logit_softcapping", float32(c))
@@ -654,8 +665,8 @@ func (p *plan) gemma3Keys() {
 	p.gemmaAttention(p.fullEach(s.int("sliding_window_pattern", s.int("_sliding_window_pattern", 6))), 62)
 }
 
-// fullEach returns n if exactly every n-th layer has full attention. It uses layer_types if the config has this key;
-// otherwise n is the value of usual.
+// fullEach returns n if layers n−1, 2n−1, … have full attention and no others. n comes from layer_types if the
+// config has this key, otherwise it is usual. Any other arrangement is reported by fail.
 func (p *plan) fullEach(usual int) int {
 	if types := p.s.layerTypes(); len(types) > 0 {
 		return p.period(types)
@@ -663,9 +674,9 @@ func (p *plan) fullEach(usual int) int {
 	return usual
 }
 
-// gemmaAttention writes the sliding window; every period-th layer has full attention. It refuses a score scale that
-// llama.cpp would not derive: llama.cpp takes the scale from other keys, and recognises the 27B model by its number
-// of layers.
+// gemmaAttention writes the sliding window of Gemma; every period-th layer has full attention. llama.cpp derives
+// the scale of attention scores from other keys, and a model with another scale is refused. llama.cpp recognises
+// the 27B model, which has a scale of its own, by its number of layers, layersOf27B.
 func (p *plan) gemmaAttention(period, layersOf27B int) {
 	s := p.s
 	if period > 1 {
@@ -685,21 +696,23 @@ func (p *plan) gemmaAttention(period, layersOf27B int) {
 	p.noBias()
 }
 
-// The functions below write latent attention, llama.cpp's deepseek2. One narrow vector holds keys and values of all
-// heads. The file describes it as one head, as wide as the vector plus the rotary part.
+// The functions below write multi-head latent attention (MLA) for llama.cpp's architecture deepseek2. In MLA, keys
+// and values of all heads are computed from one narrow latent vector. The GGUF file describes them as one key/value
+// head, as wide as the latent vector plus the rotary part.
 
-// narrow holds the sizes of latent attention: the latent rank, and per head the sizes without and with rotary, and
-// of values.
+// narrow holds the sizes of latent attention. rank is the latent vector's size. Per head, nope and rope are the
+// sizes of a key's parts without and with rotary embedding, and value is a value's size.
 type narrow struct{ rank, nope, rope, value int64 }
 
-// mlaSizes reads the sizes of latent attention, and sets headDim and kvHeads accordingly.
+// mlaSizes reads the sizes of latent attention. It sets headDim to the rotary part of a key, and kvHeads to 1,
+// since all heads share the latent vector.
 func (p *plan) mlaSizes() {
 	s := p.s
 	p.narrowed = narrow{rank: int64(s.need("kv_lora_rank")), nope: int64(s.need("qk_nope_head_dim")), rope: int64(s.need("qk_rope_head_dim")), value: int64(s.need("v_head_dim"))}
 	p.headDim, p.kvHeads = int(p.narrowed.rope), 1
 }
 
-// headLengths sets the lengths of keys and values.
+// headLengths sets the keys for the sizes of a head's keys and values.
 func (p *plan) headLengths() {
 	key, value := p.headDim, p.headDim
 	if n := p.narrowed; p.family.mla {
@@ -713,7 +726,8 @@ func (p *plan) headLengths() {
 	p.add("attention.value_length", uint32(value))
 }
 
-// mlaRules returns the rules of a block's attention. Queries have a low-rank projection if QRank is above 0.
+// mlaRules returns the rules of latent attention. Queries have a low-rank projection (q_a, q_b) if the model's
+// QRank is above 0, otherwise a single one.
 func (p *plan) mlaRules() []rule {
 	queries := []rule{{"self_attn.q_proj", "attn_q", copied}}
 	if p.model.MLA.QRank > 0 {
@@ -732,13 +746,15 @@ func (p *plan) mlaRules() []rule {
 	})
 }
 
-// deepseekExperts returns the rules of a block with experts. The first blocks have none.
+// deepseekExperts returns the rules of a block with experts, with more among them. The first blocks of such a model
+// have a dense MLP and other rules.
 func deepseekExperts(more ...rule) []rule {
 	return slices.Concat([]rule{{"post_attention_layernorm", "ffn_norm", norm}, {"mlp.gate", "ffn_gate_inp", router}}, more,
 		expertMatrices, sharedExpert("mlp.shared_experts"))
 }
 
-// deepseekKeys sets the keys of attention and experts. gating is the scoring function.
+// deepseekKeys sets the keys of attention and experts that DeepSeek V2 and V3 share. gating is llama.cpp's number
+// for the function that scores experts.
 func (p *plan) deepseekKeys(gating uint32) {
 	s := p.s
 	p.noBias()
@@ -754,8 +770,8 @@ func (p *plan) deepseekKeys(gating uint32) {
 	p.add("leading_dense_block_count", uint32(s.int("first_k_dense_replace", 0)))
 }
 
-// deepseek2Keys sets the keys of DeepSeek V2, whose scores are a softmax. llama.cpp supports only V3's choice by
-// groups.
+// deepseek2Keys sets the keys of DeepSeek V2, whose expert scores are a softmax. llama.cpp chooses experts by
+// groups only as V3 does, so a V2 model that uses groups is refused.
 func (p *plan) deepseek2Keys() {
 	const softmax = 1 // gguf.ExpertGatingFuncType
 	p.deepseekKeys(softmax)
@@ -764,8 +780,8 @@ func (p *plan) deepseek2Keys() {
 	}
 }
 
-// deepseek3Keys sets the keys of DeepSeek V3. Scores are sigmoids. Experts come from the groups whose best two have
-// the largest sums.
+// deepseek3Keys sets the keys of DeepSeek V3, whose expert scores are sigmoids. A token's experts come from the
+// best groups. A group counts as much as the sum of its two best scores.
 func (p *plan) deepseek3Keys() {
 	const sigmoid = 2
 	s := p.s
@@ -780,8 +796,9 @@ func (p *plan) deepseek3Keys() {
 	}
 }
 
-// mlaYarn sets the temperature of yarn scaling. The model has two factors, mscale and mscale_all_dim, and llama.cpp's
-// deepseek2 has one number for both. So mlaYarn refuses factors that differ or are 0.
+// mlaYarn sets the factor by which yarn scaling multiplies attention scores. The model has two factors, m (mscale)
+// and all (mscale_all_dim); llama.cpp's deepseek2 has one number for both. So mlaYarn refuses factors that differ
+// or are 0.
 func (p *plan) mlaYarn(m, all float64) {
 	if m != all || m == 0 {
 		p.s.fail("mscale", "is %g and mscale_all_dim %g, but llama.cpp's %s has one number for both: the model would be another", m, all, p.family.arch)
@@ -789,14 +806,16 @@ func (p *plan) mlaYarn(m, all float64) {
 	p.add("rope.scaling.yarn_log_multiplier", float32(0.1*all))
 }
 
-// headRows selects rows of a matrix head by head. Each head has each rows; selected are n of them, from row from of
-// the head on. With turned, they are written transposed, as (columns, rows).
+// headRows selects rows of a matrix whose rows are grouped by head. Each head has each rows; n of them are
+// selected, from the head's row from on. If turned is set, each head's selection is written transposed, as
+// (columns, rows).
 type headRows struct {
 	each, from, n int64
 	turned        bool
 }
 
-// ofHeads plans the rows for keys, transposed, or for values of kv_b_proj. Their shape is (heads, rows, columns).
+// ofHeads plans one of the two tensors that kv_b_proj is cut into. One has each head's rows for keys, as (heads,
+// columns, rows); the other has the rows for values, as (heads, rows, columns).
 func (p *plan) ofHeads(f *finder, r rule) error {
 	t, ok := f.find(r.from + ".weight")
 	if !ok {
@@ -814,7 +833,7 @@ func (p *plan) ofHeads(f *finder, r rule) error {
 	return nil
 }
 
-// headRows writes the selected rows, head by head.
+// headRows writes the rows that it.rows selects, head by head.
 func (j *writing) headRows(w io.Writer, it item) error {
 	rows, t := it.rows, it.parts[0]
 	cols := t.shape[1]
@@ -895,8 +914,9 @@ func (p *plan) expertsEach() int {
 	return step
 }
 
-// gatedDeltaKeys sets the keys of blocks with a recurrence. It refuses models that differ from what llama.cpp assumes:
-// values as long as keys, attention in exactly every n-th block, and no biases.
+// gatedDeltaKeys sets the keys of Gated DeltaNet, the recurrence that replaces attention in most blocks. It refuses
+// models that differ from what llama.cpp assumes: values as long as keys, attention in exactly every n-th block,
+// and no biases.
 func (p *plan) gatedDeltaKeys() {
 	s := p.s
 	keys, heads, key := s.int("linear_num_key_heads", 16), s.int("linear_num_value_heads", 32), s.int("linear_key_head_dim", 128)
@@ -925,7 +945,7 @@ func (p *plan) sharedWidth() {
 	p.add("expert_shared_feed_forward_length", uint32(p.s.need("shared_expert_intermediate_size")))
 }
 
-// miniMaxKeys sets the keys of MiniMax-M2. Scores are sigmoids.
+// miniMaxKeys sets the keys of MiniMax-M2: experts, whose scores are sigmoids, and the number of rotary elements.
 func (p *plan) miniMaxKeys() {
 	const sigmoid = 2 // gguf.ExpertGatingFuncType
 	p.expertCounts()
@@ -937,7 +957,8 @@ func (p *plan) miniMaxKeys() {
 	p.ropeDims()
 }
 
-// denseFirst sets first_k_dense_replace to the number of dense layers of mlp_layer_types, which must come first.
+// denseFirst translates mlp_layer_types, the kind of each layer's MLP, into first_k_dense_replace, the number of
+// dense layers. Dense layers behind one with experts are an error, since llama.cpp has no key for them.
 func (p *plan) denseFirst() {
 	types, ok := p.s.vals["mlp_layer_types"].([]any)
 	if !ok {
@@ -955,14 +976,16 @@ func (p *plan) denseFirst() {
 	p.s.vals["first_k_dense_replace"] = json.Number(itoa(n))
 }
 
-// expertsLast refuses models whose last expert layers are dense, which llama.cpp's architecture has no key for.
+// expertsLast refuses models whose last layer has no experts: llama.cpp's architecture has no key for dense layers
+// behind those with experts.
 func (p *plan) expertsLast() {
 	if c := p.model; slices.Contains(c.MLPOnlyLayers, c.NumLayers-1) {
 		p.s.fail("moe_layer_end_index", "is below the last layer: llama.cpp's %s has no dense layers behind those with experts", p.family.arch)
 	}
 }
 
-// ernieExperts sets the keys of Ernie 4.5's experts.
+// ernieExperts sets the keys of Ernie 4.5's mixture of experts. It refuses a model without a shared expert, which
+// llama.cpp needs.
 func (p *plan) ernieExperts() {
 	s := p.s
 	p.expertCounts()
@@ -977,8 +1000,9 @@ func (p *plan) ernieExperts() {
 	p.add("leading_dense_block_count", uint32(s.int("moe_layer_start_index", 1)))
 }
 
-// shortConvKeys sets the keys of blocks with a gated short convolution, which have no key heads. The width of the MLP
-// may follow from other keys.
+// shortConvKeys sets the keys of models in which some blocks have a gated short convolution instead of attention.
+// The number of key/value heads becomes a list by block, 0 for a convolution. The width of the MLP is package
+// model's, since it may follow from other keys.
 func (p *plan) shortConvKeys() {
 	r, heads := p.model.ShortConv, make([]int32, p.layers)
 	for b := range heads {

@@ -54,7 +54,7 @@ func toGGUF(ctx context.Context, o Options, fs checkpoint.FS) (Summary, error) {
 	return s, nil
 }
 
-// newPlan plans the whole file before anything is written.
+// newPlan plans the whole GGUF file, its keys and tensors, before anything is written.
 func newPlan(o Options, w *checkpoint.Weights) (*plan, error) {
 	s, err := readSettings(o.Model)
 	if err != nil {
@@ -106,7 +106,7 @@ func modelName(dir string) string {
 	return filepath.Base(dir)
 }
 
-// guess returns the default type: bf16 if the first matrix is bf16, otherwise f16.
+// guess returns the type to use if the user names none: bf16 if the first matrix is bf16, otherwise f16.
 func guess(w *checkpoint.Weights) Type {
 	for _, t := range w.Tensors() {
 		if len(t.Shape) == 2 && t.DType == "BF16" {
@@ -174,7 +174,7 @@ func (j *writing) put(w io.Writer, p []byte) error {
 	return err
 }
 
-// item writes the data of one tensor.
+// item writes the data of one tensor of the GGUF file.
 func (j *writing) item(w io.Writer, it item) error {
 	if it.values != nil {
 		return j.chunk(w, it, it.values)
@@ -190,8 +190,8 @@ func (j *writing) item(w io.Writer, it item) error {
 	return nil
 }
 
-// part writes one tensor of the directory in pieces of whole rows. The pieces are whole heads if rows are reordered
-// within heads.
+// part writes t, a tensor of the directory, as (a part of) the data of it, in pieces of whole rows. If rows are
+// reordered within heads, a piece has whole heads.
 func (j *writing) part(w io.Writer, it item, t part) error {
 	var all []float32 // rows that share a tensor with other rows
 	if t.param != nil {
@@ -250,11 +250,12 @@ func (j *writing) part(w io.Writer, it item, t part) error {
 	return nil
 }
 
-// limits are the magnitudes from which a value does not fit into a type. For F16, such a value rounds to infinity.
-// For Q8_0, the fp16 scale of its block does. Other types hold everything that fp32 holds.
+// limits holds, for each type with a limit, the smallest magnitude that does not fit. In F16 such a value would
+// round to infinity. In Q8_0 the fp16 scale of its block would. Other types hold everything that fp32 holds.
 var limits = map[gguf.Type]float32{gguf.F16: 65520, gguf.Q8_0: 127 * 65504}
 
-// chunk encodes whole rows on all processors and writes them.
+// chunk encodes values, which are whole rows of the tensor it, in the type it.Type, on all processors. It then
+// writes them.
 func (j *writing) chunk(w io.Writer, it item, values []float32) error {
 	j.raw = sized(j.raw, it.Type.Bytes(int64(len(values))))
 	const least = 1 << 14 // fewest elements worth another goroutine
@@ -289,8 +290,8 @@ func encode(dst []byte, t gguf.Tensor, values []float32) error {
 	return nil
 }
 
-// interleave reorders the rows of a head. Rows i and i+D/2 of src form a rotary pair; in dst they are rows 2i and
-// 2i+1.
+// interleave copies the rows of one head from src to dst in another order. Rows i and i+D/2 of src form a rotary
+// pair; in dst they are rows 2i and 2i+1. D is the number of rows, cols the length of one.
 func interleave(dst, src []float32, cols int) {
 	half := len(src) / cols / 2
 	for i := range half {
@@ -299,16 +300,18 @@ func interleave(dst, src []float32, cols int) {
 	}
 }
 
-// tiledHeads tells how to reorder the value heads in a tensor of the gated delta rule. The directory groups value
-// heads by key head. llama.cpp's newer architectures take the first value head of every key head, then the second of
-// each. The tensor has first rows that stay, then the value heads with size rows each. With columns, this holds for
+// tiledHeads tells how to reorder the value heads in a tensor of Gated DeltaNet. The directory lists all value
+// heads of the first key head, then of the second, and so on. llama.cpp's newer architectures list the first value
+// head of every key head, then every second one.
+//
+// The tensor has first rows that stay, then the value heads with size rows each. If columns is set, this holds for
 // columns instead of rows. heads is the number of key heads; 0: no reordering.
 type tiledHeads struct {
 	first, size, heads int64
 	columns            bool
 }
 
-// reorder copies src to dst with the value heads in llama.cpp's order. rows is the first dimension of src.
+// reorder copies src to dst with the value heads in llama.cpp's order. rows is the number of rows in src.
 func (h tiledHeads) reorder(dst, src []float32, rows int64) {
 	outer, inner := int64(1), int64(len(src))/rows
 	if h.columns {

@@ -9,7 +9,7 @@ import (
 	"mt/model"
 )
 
-// plan is everything about a GGUF file before it is written.
+// plan is a GGUF file to be written: its keys and tensors, and the settings and model they come from.
 type plan struct {
 	s      *settings
 	model  *model.Config // package model's reading of config.json; set after the common keys
@@ -25,10 +25,11 @@ type plan struct {
 	rope                            rope
 }
 
-// maxHeadDim bounds tables that are computed before the weights are checked.
+// maxHeadDim bounds the size of a head in config.json. Some tables of this size are computed before the weights
+// show whether it is right.
 const maxHeadDim = 1 << 16
 
-// add sets a key below the architecture's name.
+// add sets the GGUF key that consists of the architecture's name, a dot and key.
 func (p *plan) add(key string, value any) {
 	p.kvs = append(p.kvs, gguf.KV{Key: p.family.arch + "." + key, Value: value})
 }
@@ -38,7 +39,7 @@ func (p *plan) note(text string) { p.notes = append(p.notes, text) }
 // fileTypes are the values of general.file_type, the type of most tensors.
 var fileTypes = map[Type]uint32{F32: 0, F16: 1, Q8: 7, BF16: 32}
 
-// general sets the first keys of every file. name is the model's name.
+// general sets the first keys, general.*, of every file. name is the model's name.
 func (p *plan) general(name string) {
 	p.kvs = append(p.kvs,
 		gguf.KV{Key: "general.architecture", Value: p.family.arch},
@@ -84,7 +85,7 @@ func (p *plan) common() error {
 	return s.err
 }
 
-// epsilon returns the key of the norms' epsilon.
+// epsilon returns the GGUF key of the norms' epsilon.
 func (f *family) epsilon() string {
 	if f.layerNorm {
 		return "attention.layer_norm_epsilon"
@@ -92,7 +93,8 @@ func (f *family) epsilon() string {
 	return "attention.layer_norm_rms_epsilon"
 }
 
-// parallel writes whether attention and MLP run in parallel.
+// parallel writes whether attention and MLP both read the block's input (use_parallel_residual), instead of one
+// after the other.
 func (p *plan) parallel() {
 	p.add("use_parallel_residual", p.s.bool("use_parallel_residual", true))
 }
@@ -126,8 +128,9 @@ func (p *plan) expertCounts() {
 	p.add("expert_used_count", uint32(p.s.need("num_experts_per_tok")))
 }
 
-// everywhere sets the keys of models with experts in every layer. normalised is the norm_topk_prob that llama.cpp's
-// architecture implies; everywhere refuses a model with another value.
+// everywhere sets the keys of models with experts in every layer. normalised says whether llama.cpp's code for the
+// architecture normalises the weights of the chosen experts. everywhere refuses a model whose norm_topk_prob says
+// otherwise.
 func (p *plan) everywhere(normalised bool) {
 	s := p.s
 	if is := s.bool("norm_topk_prob", false); is != normalised {
@@ -146,14 +149,15 @@ func (p *plan) everywhere(normalised bool) {
 
 func (p *plan) normalisedExperts() { p.everywhere(true) }
 
-// expertsAndShared adds one expert that every token uses. Weights of chosen experts are not normalised.
+// expertsAndShared sets the keys of models with experts in every layer, among them one shared expert that every
+// token uses. The weights of the chosen experts are not normalised.
 func (p *plan) expertsAndShared() {
 	p.everywhere(false)
 	p.add("expert_shared_feed_forward_length", uint32(p.s.need("shared_expert_intermediate_size")))
 }
 
-// sigmoidExperts sets the keys of experts with sigmoid scores. Some experts are shared, and the first blocks have
-// none.
+// sigmoidExperts sets the keys of experts whose scores are sigmoids. Every token uses some shared experts too, and
+// the first blocks have a dense MLP.
 func (p *plan) sigmoidExperts() {
 	const sigmoid = 2 // gguf.ExpertGatingFuncType
 	s := p.s
@@ -188,7 +192,8 @@ func (p *plan) ossKeys() {
 	p.add("expert_feed_forward_length", uint32(s.need("intermediate_size")))
 }
 
-// windowIgnored notes that llama.cpp's llama ignores the sliding window.
+// windowIgnored writes the sliding window, if the model has one, and notes that llama.cpp ignores it in this
+// architecture.
 func (p *plan) windowIgnored() {
 	if w := p.s.int("sliding_window", 0); w > 0 {
 		p.add("attention.sliding_window", uint32(w))
@@ -200,7 +205,8 @@ func (p *plan) noteWindow(w int) {
 	p.note("llama.cpp attends to everything where this model has a sliding window: results are the same up to " + itoa(w) + " tokens")
 }
 
-// windowUnused is for families whose sliding window is off unless use_sliding_window is set.
+// windowUnused is for families whose sliding window is off unless use_sliding_window is set. If it is on, a note
+// says that llama.cpp ignores it.
 func (p *plan) windowUnused() {
 	s := p.s
 	if w := s.int("sliding_window", 0); w > 0 && s.bool("use_sliding_window", false) {
@@ -208,8 +214,9 @@ func (p *plan) windowUnused() {
 	}
 }
 
-// sections returns a function that sets how many rotary pairs of a head use each position of a token: time, row and
-// column in an image. In text all three positions are equal. usual is the default of the key.
+// sections returns a function that writes mrope_section, for the multimodal rotary embedding. There a token has
+// three positions: time, and row and column in an image. The three sections say how many rotary pairs of a head
+// each position rotates. In text all three positions are equal. usual is the value if the config lacks the key.
 func sections(usual ...int32) func(p *plan) {
 	return func(p *plan) {
 		of := append([]int32{}, usual...)
@@ -235,9 +242,9 @@ func sections(usual ...int32) func(p *plan) {
 	}
 }
 
-// still returns the rotary pairs of a head that llama.cpp's Qwen3-VL architectures would not rotate at all. There, a
-// position with section n rotates the pairs 3i, 3i+1 or 3i+2 with i < n, depending on the position. The model rotates
-// all other pairs by the time position.
+// still returns the rotary pairs of a head that llama.cpp's Qwen3-VL architectures would not rotate at all,
+// although the model does. In llama.cpp, position p (0, 1 or 2) rotates only the pairs 3i+p with i below its
+// section. In the model, the time position rotates all remaining pairs.
 func (p *plan) still(sections []int32) []int {
 	var out []int
 	if p.family.arch == "qwen2vl" {
@@ -251,14 +258,15 @@ func (p *plan) still(sections []int32) []int {
 	return out
 }
 
-// deepstack sets the number of first layers that receive the vision tower's features. They are used only with
-// images.
+// deepstack sets the number of layers, from the first on, that receive features of the vision tower. Only images
+// have such features, but the key belongs to the architecture.
 func (p *plan) deepstack() {
 	at, _ := p.s.object("vision_config")["deepstack_visual_indexes"].([]any)
 	p.add("n_deepstack_layers", uint32(len(at)))
 }
 
-// queryScaling sets how much queries grow with their position, for each further multiple of yarn's original length.
+// queryScaling sets llama_4_scaling_beta, by which queries are scaled up at late positions: more for each further
+// multiple of yarn's original context length. So it is an error without yarn.
 func (p *plan) queryScaling() {
 	r := p.rope
 	if scale := r.params.num("llama_4_scaling_beta", 0); scale > 0 {
@@ -269,7 +277,8 @@ func (p *plan) queryScaling() {
 	}
 }
 
-// windowInFour sets the sliding window. llama.cpp's architecture has full attention in exactly every fourth layer.
+// windowInFour sets the sliding window. It refuses a model that does not have full attention in exactly every
+// fourth layer, as llama.cpp's architecture does.
 func (p *plan) windowInFour() {
 	s := p.s
 	for i, t := range s.layerTypes() {
@@ -302,8 +311,8 @@ func (p *plan) exaoneWindow() {
 	p.add("attention.sliding_window_pattern", uint32(period))
 }
 
-// noBias refuses biases, for architectures that have none in llama.cpp. Package model refuses bias keys that a
-// family lacks.
+// noBias refuses a model with biases, for architectures that have none in llama.cpp. It need not look for keys that
+// the family lacks, since package model refuses these.
 func (p *plan) noBias() {
 	for _, key := range []string{"use_bias", "attention_bias", "mlp_bias"} {
 		if p.s.bool(key, false) {
@@ -312,7 +321,7 @@ func (p *plan) noBias() {
 	}
 }
 
-// turnsInFour checks that exactly every fourth layer has no rotary embedding. llama.cpp assumes this.
+// turnsInFour checks that exactly layers 3, 7, 11, … have no rotary embedding, as llama.cpp assumes.
 func (p *plan) turnsInFour() {
 	turns, _ := p.s.vals["no_rope_layers"].([]any)
 	if len(turns) == 0 && p.s.int("no_rope_layer_interval", 4) != 4 {
@@ -335,7 +344,7 @@ func (p *plan) cohereAttention() {
 	p.noBias()
 }
 
-// multipliers sets the four scales of Granite.
+// multipliers sets the four scale factors of Granite: of embedding, residual branches, attention scores and logits.
 func (p *plan) multipliers() {
 	for _, m := range []struct{ from, to string }{{"embedding_multiplier", "embedding_scale"}, {"residual_multiplier", "residual_scale"},
 		{"attention_multiplier", "attention.scale"}, {"logits_scaling", "logit_scale"}} {
@@ -343,13 +352,13 @@ func (p *plan) multipliers() {
 	}
 }
 
-// turnsIfAsked writes whether Granite 4 has a rotary embedding. llama.cpp's granite uses this key for the purpose,
-// although it means something else in other architectures.
+// turnsIfAsked writes whether Granite 4 has a rotary embedding. llama.cpp's granite reads this from
+// rope.scaling.finetuned, a key that means something else in other architectures.
 func (p *plan) turnsIfAsked() {
 	p.add("rope.scaling.finetuned", p.s.str("position_embedding_type") == "rope")
 }
 
-// attentionAndMLP refuses models with experts, or with layers other than attention.
+// attentionAndMLP refuses models with experts, or with layers of another kind than attention, such as Mamba.
 func (p *plan) attentionAndMLP() {
 	if n := p.s.int("num_local_experts", 8); n > 0 {
 		p.s.fail("num_local_experts", "%d: mt writes %s without experts only", n, p.family.arch)
@@ -370,7 +379,8 @@ func (p *plan) windowOrZero() {
 	}
 }
 
-// period returns n if exactly every n-th layer has full attention.
+// period returns n if layers n−1, 2n−1, … have full attention and no others. types is the kind of each layer. If no
+// layer has full attention, n is one more than the number of layers. Any other arrangement is reported by fail.
 func (p *plan) period(types []string) int {
 	n := 0
 	for i, t := range types {

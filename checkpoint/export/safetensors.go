@@ -12,7 +12,7 @@ import (
 	"mt/model"
 )
 
-// dtypes are the types of safetensors, as config.json and package checkpoint name them.
+// dtypes are the types that safetensors can be written in: name is config.json's name, d package checkpoint's.
 var dtypes = map[Type]struct {
 	name string
 	d    checkpoint.DType
@@ -43,8 +43,8 @@ func toSafetensors(ctx context.Context, o Options, fs checkpoint.FS) (Summary, e
 	return Summary{Format: Safetensors, Out: o.Out, Files: done.Files, Tensors: done.Tensors, Bytes: done.Bytes}, nil
 }
 
-// companions returns the files beside the weights, and the tensors that stay fp32 in any type. config.json is
-// unchanged except for the dtype, if o.Type sets another.
+// companions returns files, the files to write beside the weights, and keep, the tensors that stay fp32 whatever
+// o.Type is. If o.Type sets another dtype, config.json names that dtype; all else is copied unchanged.
 func companions(o Options) (files map[string][]byte, keep map[string]bool, err error) {
 	files, err = checkpoint.Companions(o.Model)
 	config := filepath.Join(o.Model, "config.json")
@@ -69,7 +69,7 @@ func companions(o Options) (files map[string][]byte, keep map[string]bool, err e
 	return files, savedF32(c), nil
 }
 
-// savedF32 returns the tensors that are always saved in fp32.
+// savedF32 returns the names of the tensors that are saved in fp32 whatever type is requested.
 func savedF32(c *model.Config) map[string]bool {
 	keep := map[string]bool{}
 	for _, l := range c.Layers() {
@@ -84,7 +84,7 @@ func savedF32(c *model.Config) map[string]bool {
 	return keep
 }
 
-// size estimates the bytes of the weights in another type.
+// size estimates the bytes of the weights of w if they are written in type t.
 func size(w *checkpoint.Weights, t Type) int64 {
 	var n int64
 	for _, x := range w.Tensors() {

@@ -12,12 +12,12 @@ import (
 	"mt/model"
 )
 
-// item is one tensor of the file and the source of its values.
+// item is one tensor of the GGUF file, the source of its values and their conversion.
 type item struct {
 	gguf.Tensor
 	parts  []part    // tensors of the directory, concatenated
 	values []float32 // computed values, instead of parts
-	heads  int       // not 0: the rows of each head are reordered
+	heads  int       // not 0: number of heads, whose rows are reordered (interleave)
 	shift  float32   // added to every element
 	minus  bool      // write −exp of every element
 	rows   headRows  // n not 0: write only these rows of each head
@@ -71,7 +71,8 @@ func newFinder(w *checkpoint.Weights, c *model.Config) (*finder, error) {
 	return f, nil
 }
 
-// find returns a tensor by its name in the families' table.
+// find returns the tensor of the directory for a name in the families' table, and records that it was requested;
+// false: there is none.
 func (f *finder) find(name string) (part, bool) {
 	if rest, ok := strings.CutPrefix(name, "model."); ok {
 		name = f.top + rest
@@ -121,7 +122,7 @@ func (p *plan) tensors(f *finder) error {
 	return nil
 }
 
-// rules returns the rules for the tensors of block b.
+// rules returns the rules for the tensors of block b, which may have experts, a dense MLP or a recurrence.
 func (p *plan) rules(b int) []rule {
 	of := p.family.block
 	switch {
@@ -136,7 +137,7 @@ func (p *plan) rules(b int) []rule {
 	return of
 }
 
-// tensor plans the weight of a module, and its bias if there is one.
+// tensor plans the GGUF tensors that rule r makes: the weight of a module, and its bias if there is one.
 func (p *plan) tensor(f *finder, r rule) error {
 	ends := []string{".weight", ".bias"}
 	switch r.how {
@@ -182,7 +183,8 @@ func (p *plan) tensor(f *finder, r rule) error {
 	return nil
 }
 
-// tiledIn returns how to reorder the value heads in a tensor of the module; the zero value if it has none to reorder.
+// tiledIn returns how to reorder the value heads in a tensor of the named module of Gated DeltaNet. It returns the
+// zero value if the tensor needs no reordering.
 func tiledIn(module string, r *model.GatedDeltaNet) tiledHeads {
 	_, module, ok := strings.Cut(module, ".linear_attn.")
 	if !ok || r.Heads == r.KeyHeads {
@@ -200,7 +202,8 @@ func tiledIn(module string, r *model.GatedDeltaNet) tiledHeads {
 	return h
 }
 
-// half plans one half of the rows of a combined projection.
+// half plans a tensor with the first or second half (r.how) of the rows of a combined projection, such as gate and
+// up.
 func (p *plan) half(f *finder, r rule) error {
 	t, ok := f.find(r.from + ".weight")
 	if !ok {
@@ -238,8 +241,8 @@ func (p *plan) stacked(f *finder, r rule) error {
 	return nil
 }
 
-// experts plans one tensor (experts, rows, columns) of the experts' matrices and, if they have biases, one
-// (experts, rows) of these.
+// experts plans one tensor of shape (experts, rows, columns) from the matrices of all experts. If they have biases,
+// it plans another tensor of shape (experts, rows).
 func (p *plan) experts(f *finder, r rule) error {
 	dot := strings.LastIndexByte(r.from, '.')
 	for _, end := range []string{".weight", ".bias"} {
@@ -265,8 +268,8 @@ func (p *plan) experts(f *finder, r rule) error {
 	return nil
 }
 
-// take sets the type of a tensor and adds it. Vectors, norms and routers are fp32. Rows that are no multiple of a
-// Q8_0 block are F16.
+// take adds an item to the plan and sets its type. Vectors, norms, routers and convolution taps are fp32. Other
+// tensors have the requested type, but F16 instead of Q8_0 if a row is no multiple of a Q8_0 block.
 func (p *plan) take(it item, h how) {
 	it.Type = p.out.gguf()
 	switch {
@@ -279,8 +282,8 @@ func (p *plan) take(it item, h how) {
 	p.items = append(p.items, it)
 }
 
-// rest notes what may surprise the user: matrices of another type than requested, and tensors that were left out
-// because they belong to other parts of a larger model.
+// rest adds two notes that may matter to the user. One lists matrices of another type than requested. The other
+// lists tensors that were left out because they belong to other parts of a larger model.
 func (p *plan) rest(f *finder) {
 	if n := len(p.narrow); n > 0 {
 		p.note(fmt.Sprintf("%d tensors are F16, such as %s: their rows are no multiple of %d elements", n, p.narrow[0], gguf.BlockLen))

@@ -34,7 +34,7 @@ type tokenizerFile struct {
 	} `json:"model"`
 }
 
-// step is one step of the normalizer, the pre-tokenizer or the post-processor.
+// step is one step of the normalizer, the pre-tokenizer or the post-processor in a tokenizer.json.
 type step struct {
 	Type    string `json:"type"`
 	Pattern struct {
@@ -53,7 +53,7 @@ type step struct {
 	Procs []*step `json:"processors"`
 }
 
-// flat returns the steps of a sequence, or the single step.
+// flat returns the steps of which s consists: the parts of a Sequence, or s itself; none if s is nil.
 func (s *step) flat() []*step {
 	if s == nil {
 		return nil
@@ -131,9 +131,9 @@ func (p *plan) vocabulary(dir string) error {
 	return p.template(dir, config)
 }
 
-// strips makes llama.cpp treat white space after added tokens as tokenizer.json does (rstrip). llama.cpp drops this
-// white space only if general.name contains Phi-3, and such a model must have the tokens <unk>, <s> and <|endoftext|>.
-// So strips adds Phi-3 to general.name, or removes it, if necessary.
+// strips makes llama.cpp drop white space after added tokens if tokenizer.json does so (rstrip), and otherwise not.
+// llama.cpp drops it only if general.name contains Phi-3. Such a model must have the tokens <unk>, <s> and
+// <|endoftext|>. So strips adds Phi-3 to general.name, or breaks the name up, if necessary.
 func (v *vocab) strips(p *plan) {
 	wanted, can := false, true
 	for _, a := range v.file.AddedTokens {
@@ -193,7 +193,7 @@ func readTokenizer(dir string) (*tokenizerFile, *settings, error) {
 	return t, config, nil
 }
 
-// vocab holds the tokens by id.
+// vocab holds the vocabulary of the GGUF file: text and type of each token, by id.
 type vocab struct {
 	file   *tokenizerFile
 	tokens []string
@@ -201,7 +201,8 @@ type vocab struct {
 	ids    map[string]int // ids of all tokens, added ones included
 }
 
-// newVocab lists one token per row of the embedding. Rows without a token become unused tokens.
+// newVocab returns a vocabulary with one token per row of the embedding. Rows for which tokenizer.json has no token
+// become unused tokens.
 func (p *plan) newVocab(t *tokenizerFile) (*vocab, error) {
 	n := p.s.need("vocab_size")
 	v := &vocab{file: t, tokens: make([]string, n), types: make([]int32, n), ids: map[string]int{}}
@@ -243,8 +244,8 @@ func (p *plan) newVocab(t *tokenizerFile) (*vocab, error) {
 	return v, p.s.err
 }
 
-// looksSpecial reports whether a token is not text although the model does not mark it as special. Source:
-// llama.cpp's converter, does_token_look_special.
+// looksSpecial reports whether a token is certainly not text, such as <|im_end|>, even if tokenizer.json does not
+// mark it as special. Source: llama.cpp's converter, does_token_look_special.
 func looksSpecial(token string) bool {
 	wrapped := func(a, b string) bool { return strings.HasPrefix(token, a) && strings.HasSuffix(token, b) }
 	return token == "<pad>" || token == "<mask>" || token == "<2mass>" || token == "[@BOS@]" ||
@@ -307,13 +308,15 @@ func isByte(token string) bool {
 	return n == 1 && err == nil && len(token) == 6
 }
 
-// maxPiece bounds the bytes of pieces that scores checks for other merges. Real pieces have at most some dozen
-// bytes.
+// maxPiece is the longest piece in bytes that scores examines for other merges. It bounds the time for a strange
+// tokenizer; real pieces have at most some dozen bytes.
 const maxPiece = 1 << 12
 
-// scores returns SentencePiece's scores of the tokens: minus the rank of the merge that makes the piece. Pieces
-// without a merge come last. other counts the pieces that two tokens form without a listed merge. For these,
-// merging by score may differ from merging by the list.
+// scores returns a score for every token, as SentencePiece has them: minus the rank of the merge that makes the
+// token. Tokens that no merge makes come last.
+//
+// other counts tokens that can also be made from a pair of tokens for which tokenizer.json lists no merge.
+// llama.cpp merges any pair by the score of the result. So it may split text with such tokens differently.
 func (v *vocab) scores() (scores []float32, other int) {
 	rank := map[string]int{}
 	pairs := map[merge]bool{}
@@ -377,7 +380,9 @@ func (v *vocab) special(p *plan, config *settings) {
 		gguf.KV{Key: "tokenizer.ggml.add_eos_token", Value: v.puts(config.vals["add_eos_token"], last, ids, "eos")})
 }
 
-// puts reports whether a token is added to a text. tokenizer_config.json decides, otherwise the post-processor.
+// puts reports whether the special token called name is added to every text. said, the key of
+// tokenizer_config.json, decides if it is true or false. Otherwise it is added if token, from the post-processor's
+// template, has the same id.
 func (v *vocab) puts(said any, token string, ids map[string]int, name string) bool {
 	if b, ok := said.(bool); ok {
 		return b
@@ -387,7 +392,8 @@ func (v *vocab) puts(said any, token string, ids map[string]int, name string) bo
 	return known && ok && n == id
 }
 
-// around returns the first and last special token of the post-processor's template for a single text; "": none.
+// around returns the special tokens that the post-processor's template puts before and after a single text; "":
+// none.
 func (v *vocab) around() (first, last string) {
 	for _, s := range v.file.PostProcessor.flat() {
 		if s.Type != "TemplateProcessing" || len(s.Single) < 2 {
@@ -457,12 +463,12 @@ func (p *plan) template(dir string, config *settings) error {
 	return nil
 }
 
-// pattern is a regular expression that splits text before merging, as in tokenizer.json, with llama.cpp's names for
+// pattern is a regular expression of a tokenizer.json that splits text before merging, and llama.cpp's names for
 // it.
 type pattern struct {
 	regex string
-	// whole is the name if tokens of the vocabulary are not merged (ignore_merges), merged the name otherwise.
-	// llama.cpp's names imply this.
+	// llama.cpp's name for a pattern also implies whether text that is a token as a whole is left unmerged
+	// (ignore_merges). whole is the name if so, merged if not.
 	whole, merged string
 }
 
@@ -499,11 +505,11 @@ var patterns = []pattern{
 	},
 }
 
-// gpt2 is the last of patterns.
+// gpt2 is GPT-2's pattern, the last of patterns.
 var gpt2 = patterns[len(patterns)-1].regex
 
-// preTokenizer returns llama.cpp's name for the way the tokenizer splits text; false: there is none. Without merges
-// any name is right.
+// preTokenizer returns llama.cpp's name for the way in which the tokenizer splits text; false: llama.cpp has no
+// such name. Without merges the way does not matter, and the name is gpt-2.
 func (t *tokenizerFile) preTokenizer() (string, bool) {
 	var regex []string
 	bytes := false

@@ -33,7 +33,7 @@ func Encode(dst []byte, t Type, src []float32) {
 	}
 }
 
-// encodeBlock stores BlockLen elements as a block of Q8_0.
+// encodeBlock stores BlockLen elements of src as one block of Q8_0 in dst.
 func encodeBlock(dst []byte, src []float32) {
 	var most float32
 	for _, v := range src {

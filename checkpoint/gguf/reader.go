@@ -125,7 +125,8 @@ func (f *File) Read(t Tensor) ([]float32, error) {
 	return out, nil
 }
 
-// parser reads the fields of a header. It stops reading at its first error.
+// parser reads the fields of a header from r. left is the number of bytes that the file still has. After its first
+// error, err, it reads nothing more.
 type parser struct {
 	r    io.Reader
 	left int64
@@ -187,7 +188,7 @@ func (p *parser) string() string {
 	return string(p.bytes(int64(n)))
 }
 
-// value reads a value of the given type.
+// value reads a value whose type has the given number in GGUF.
 func (p *parser) value(kind uint32) any {
 	switch kind {
 	case readUint32:

@@ -41,7 +41,7 @@ func Header(kvs []KV, tensors []Tensor) ([]byte, error) {
 	return append(out, make([]byte, padded(int64(len(out)))-int64(len(out)))...), nil
 }
 
-// Pad writes the zeros that follow n bytes of a tensor's data.
+// Pad writes the zeros that must follow a tensor's data of n bytes, up to the next multiple of the alignment.
 func Pad(w io.Writer, n int64) error {
 	_, err := w.Write(make([]byte, padded(n)-n))
 	return err
@@ -70,7 +70,7 @@ func appendString(out []byte, s string) []byte {
 	return append(binary.LittleEndian.AppendUint64(out, uint64(len(s))), s...)
 }
 
-// appendValue appends a value's type and the value.
+// appendValue appends the number of v's type and then v, as GGUF stores them.
 func appendValue(out []byte, v any) ([]byte, error) {
 	kind := func(k uint32) { out = binary.LittleEndian.AppendUint32(out, k) }
 	array := func(k uint32, n int) {

@@ -40,7 +40,7 @@ type Disk struct {
 	top *node
 }
 
-// node is a file or a directory.
+// node is a file or a directory of the simulated disk, as it is now and as the last syncs left it.
 type node struct {
 	names   map[string]*node // of a directory; nil: this is a file
 	synced  map[string]*node // names that are on disk
@@ -49,7 +49,8 @@ type node struct {
 	other   *os.File         // open file that was not made through the Disk
 }
 
-// change sets several names of a directory at once. A nil node removes the name.
+// change sets several names of a directory in one operation, such as the two names of a rename. A nil node removes
+// the name.
 func (n *node) change(to map[string]*node) {
 	n.last = to
 	for name, below := range to {
@@ -61,9 +62,9 @@ func (n *node) change(to map[string]*node) {
 
 func directory() *node { return &node{names: map[string]*node{}, synced: map[string]*node{}} }
 
-// New opens root. After each operation it calls after with the operation and the last part of its path, such as
-// "rename config.yaml.tmp". after may call Cut. Writes are not reported, since they change nothing that is sure to
-// survive.
+// New returns a Disk over the directory tree at root. After each operation it calls after with the operation and
+// the last part of its path, such as "rename config.yaml.tmp". after may call Cut. Writes are not reported, since
+// unsynced content never survives a cut.
 func New(root string, after func(op string)) (*Disk, error) {
 	d := &Disk{FS: checkpoint.OS(), root: root, after: after, top: directory()}
 	err := filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
@@ -84,7 +85,7 @@ func New(root string, after func(op string)) (*Disk, error) {
 	return d, err
 }
 
-// place returns the directory that contains path, and the name of path in it.
+// place returns the node of the directory that contains path, and path's name in it.
 func (d *Disk) place(path string) (*node, string) {
 	rel, err := filepath.Rel(d.root, path)
 	if err != nil || strings.HasPrefix(rel, "..") {
@@ -185,8 +186,8 @@ func (d *Disk) Rename(from, to string) error {
 	})
 }
 
-// Link implements checkpoint.FS. The file need not have been made through d. Once d has synced such a file, later
-// writes into it survive too.
+// Link implements checkpoint.FS. The linked file may have been created without d. Once d has synced such a file,
+// later writes into it survive a power cut too.
 func (d *Disk) Link(from, to string) error {
 	d.mu.Lock()
 	n, err := d.made(from)
@@ -200,8 +201,8 @@ func (d *Disk) Link(from, to string) error {
 	})
 }
 
-// made returns the node of the file at path. If another program than d has made or replaced the file, made opens the
-// file and adds a node for it.
+// made returns the node of the file at path. A file that was created or replaced without d has no node yet; made
+// then opens the file and adds a node for it.
 func (d *Disk) made(path string) (*node, error) {
 	in, name := d.place(path)
 	n := in.names[name]
@@ -313,7 +314,7 @@ func (n *node) write(loss Loss, to string) error {
 	return nil
 }
 
-// survives returns the content of a file after a power cut.
+// survives returns the content that a file has after a power cut.
 func (n *node) survives() ([]byte, error) {
 	if n.other == nil || n.content == nil {
 		return n.content, nil
@@ -323,7 +324,7 @@ func (n *node) survives() ([]byte, error) {
 	return content, err
 }
 
-// left returns the names of a directory after a power cut.
+// left returns the names that a directory has after a power cut with the given loss.
 func (n *node) left(loss Loss) map[string]*node {
 	left := n.synced
 	switch loss {
@@ -337,7 +338,7 @@ func (n *node) left(loss Loss) map[string]*node {
 	return left
 }
 
-// file is a file being written.
+// file is a checkpoint.File being written; syncing it marks the content of its node n as synced.
 type file struct {
 	checkpoint.File
 	d    *Disk
@@ -357,7 +358,7 @@ func (d *Disk) sync(path string, n *node) error {
 	return d.note("sync", path, err, func() { n.content = content })
 }
 
-// log is a file that is only appended to.
+// log is a checkpoint.Log, which is only appended to; syncing it marks the content of its node n as synced.
 type log struct {
 	checkpoint.Log
 	d    *Disk

@@ -72,7 +72,7 @@ func blasSymbols() []symbol {
 	return list
 }
 
-// create keeps object v of kind k, writes its handle to out and returns a status code.
+// create registers v as an object of kind k and writes its new handle to out. It returns a status code for C.
 func create(d *Driver, out *uint64, k kind, v any) int32 {
 	if out == nil {
 		return blasInvalidValue
@@ -81,7 +81,8 @@ func create(d *Driver, out *uint64, k kind, v any) int32 {
 	return 0
 }
 
-// destroy deletes the object with handle h.
+// destroy deletes the object of kind k with handle h. call is the C function's name, for the fault of an invalid
+// handle.
 func destroy[T any](d *Driver, k kind, h uint64, call string) int32 {
 	if _, ok := find[T](d, k, h, call); !ok {
 		return blasInvalidValue
@@ -161,8 +162,9 @@ func blasObjects() []symbol {
 	}
 }
 
-// setAttribute copies n bytes from buf to the field of an attribute. n must equal the size of the field. fields holds
-// the emulated attributes.
+// setAttribute sets the attribute with number attr to the n bytes at buf, as a C SetAttribute function. fields maps
+// the attributes that the emulator knows to the bytes that hold them. Any other attribute, or an n that is not the
+// attribute's size, is an invalid value.
 func setAttribute(fields map[int32][]byte, attr int32, buf unsafe.Pointer, n uint64) int32 {
 	field, ok := fields[attr]
 	if !ok || buf == nil || n != uint64(len(field)) {
@@ -172,7 +174,7 @@ func setAttribute(fields map[int32][]byte, attr int32, buf unsafe.Pointer, n uin
 	return 0
 }
 
-// field returns the bytes of *p.
+// field returns the memory of *p as bytes, so that writing to them changes *p.
 func field[T any](p *T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(p)), unsafe.Sizeof(*p))
 }

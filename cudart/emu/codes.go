@@ -99,7 +99,8 @@ var mlTexts = map[int32]string{
 	mlUnknown:          "Unknown Error",
 }
 
-// cStrings holds the strings that have been passed to C. They are never freed.
+// cStrings holds the strings that have been passed to C, by content. They are never freed, since C may keep their
+// addresses.
 var cStrings struct {
 	sync.Mutex
 	of map[string]*byte

@@ -37,7 +37,7 @@ type Driver struct {
 	threads     map[int]*thread
 	initialised bool // cuInit was called
 	gpus        []*gpu
-	excused     bool // contexts, modules and cublasLt handles could not be released
+	excused     bool // the program could not release contexts, modules and cublasLt handles; see Live
 	mlUsers     int
 
 	objects map[uint64]any
@@ -69,7 +69,7 @@ type Driver struct {
 	hostVer  uint64
 }
 
-// thread is CUDA's state of an OS thread.
+// thread is the state that CUDA keeps for each OS thread.
 type thread struct {
 	context uint64
 	gpu     *gpu  // device of the current call, if the call needs a context
@@ -99,7 +99,7 @@ func (d *Driver) Calls() int {
 	return len(d.calls)
 }
 
-// CallName returns the name of the i-th of these calls, counted from 1; "" if there was none.
+// CallName returns the name of the i-th call that Calls counts, from 1 on; "": there was none.
 func (d *Driver) CallName(i int) string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -129,8 +129,9 @@ func (d *Driver) Registrations() (made, left int) {
 	return d.registrations, left
 }
 
-// begin counts a call and returns the code with which the call fails at once; 0: the call proceeds. asIf: the call
-// waits or releases something, so it does its work although it returns the code. d.mu is held.
+// begin starts a C call: it counts the call and decides whether it fails. code 0: it does not fail. With another
+// code the call returns code. If asIf is set and the function waits or releases something, it does this work
+// nevertheless, as in CUDA. d.mu is held.
 func (d *Driver) begin(s *symbol) (code int32, asIf bool) {
 	if s.class == infallible {
 		return 0, false
@@ -162,8 +163,8 @@ func (d *Driver) begin(s *symbol) (code int32, asIf bool) {
 	return 0, false
 }
 
-// admit returns the code with which CUDA rejects a call because of the state of the device or the thread; 0: none.
-// d.mu is held.
+// admit returns the code with which CUDA rejects a call because of the state of the device or the calling thread,
+// such as a missing context; 0: none. d.mu is held.
 func (d *Driver) admit(s *symbol) int32 {
 	switch s.need {
 	case needDevice, needRuntime:
@@ -201,7 +202,7 @@ func (d *Driver) admit(s *symbol) int32 {
 	return 0
 }
 
-// forget drops all references to memory.
+// forget drops all references to emulated memory and objects of a closed driver, so that Go can free them.
 func (d *Driver) forget() {
 	d.mu.Lock()
 	defer d.mu.Unlock()

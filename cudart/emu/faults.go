@@ -79,9 +79,10 @@ func (d *Driver) Faults() []error {
 }
 
 // Live lists the objects that the program has not released: device memory, pinned memory, streams, events, modules,
-// objects of libcublasLt, primary contexts and libnvidia-ml. It omits contexts, modules and cublasLt handles that
-// could not be released: the device was lost, or a call that the release needs was made to fail (cuInit, cuDeviceGet,
-// cuCtxSetCurrent).
+// objects of libcublasLt, primary contexts and libnvidia-ml.
+//
+// Contexts, modules and cublasLt handles are not listed if the program could not release them. This is so if the
+// device was lost, or if a call that the release needs was made to fail (cuInit, cuDeviceGet, cuCtxSetCurrent).
 func (d *Driver) Live() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -7,7 +7,7 @@ import (
 	"mt/base/parallel"
 )
 
-// matrix is a matrix in device memory. Element (i, j) has element offset down·i + right·j.
+// matrix is a matrix in device memory. Element (i, j) lies down·i + right·j elements after the first.
 type matrix struct {
 	bytes       []byte // empty: no matrix
 	bf16        bool
@@ -44,9 +44,11 @@ func (m matrix) set(i, j int, v float32) {
 	m.f32()[i*m.down+j*m.right] = v
 }
 
-// gemm is D (m, n) = alpha·A (m, k)·B (k, n) + beta·C (m, n) + bias (m), with the bias added to each column. The
-// result is computed in fp32 and rounded once. D may alias C. Each sum over k is split into parts. The parts are added
-// in order, or in reverse order with backwards, so the bits do not depend on the number of threads.
+// gemm is the product D (m, n) = alpha·A (m, k)·B (k, n) + beta·C (m, n) + bias (m), with the bias added to each
+// column. The result is computed in fp32 and rounded once. D may alias C.
+//
+// Each sum over k is split into parts, and the parts' sums are added in order, or in reverse order if backwards is
+// set. So the result's bits do not depend on the number of threads.
 type gemm struct {
 	m, n, k     int
 	parts       int
@@ -56,8 +58,8 @@ type gemm struct {
 	bias        matrix
 }
 
-// The product is computed in blocks of tile×tile elements of D, from strips of A and B. A strip is a copy of tile rows
-// in which the values of one k are contiguous.
+// The product is computed in blocks of tile×tile elements of D, each from a strip of A and a strip of B. A strip is
+// a copy of tile rows of A, or tile columns of B, in which the tile values of one k are contiguous.
 const (
 	tile     = 4
 	rowStrip = 64 // rows of D per task
@@ -84,7 +86,7 @@ func (g *gemm) run(pool *parallel.Pool) {
 	})
 }
 
-// sum returns the product of two strips.
+// sum returns the tile×tile products of strip a of A with strip b of B, with the parts added in gemm's order.
 func (g *gemm) sum(a, b [][tile]float32) (sums [tile][tile]float32) {
 	for i := range g.parts {
 		at := i
@@ -107,7 +109,7 @@ func (g *gemm) sum(a, b [][tile]float32) (sums [tile][tile]float32) {
 	return sums
 }
 
-// pack copies tile rows of x, starting at row, into a strip. x has rows rows. Rows past the end are 0.
+// pack copies tile rows of x, from row on, into the strip out. rows is the number of rows in x; rows past it become 0.
 //
 //go:norace
 func pack(out [][tile]float32, x matrix, row, rows int) {
@@ -135,7 +137,7 @@ func pack(out [][tile]float32, x matrix, row, rows int) {
 	}
 }
 
-// multiply adds the product of two strips to sums.
+// multiply adds the tile×tile products of two strips, or of equal parts of them, to sums.
 //
 //go:norace
 func multiply(sums *[tile][tile]float32, a, b [][tile]float32) {
@@ -159,7 +161,7 @@ func multiply(sums *[tile][tile]float32, a, b [][tile]float32) {
 	}
 }
 
-// store writes the block of D at (row, col).
+// store writes the block of D whose first element is (row, col), computed from sums, C and the bias.
 func (g *gemm) store(sums *[tile][tile]float32, row, col int) {
 	for i := row; i < min(row+tile, g.m); i++ {
 		bias := float32(0)

@@ -19,7 +19,8 @@ type gpu struct {
 
 func (g *gpu) String() string { return fmt.Sprintf("device %d", g.ordinal) }
 
-// of returns the suffix " of device 1" for names if there are several devices; "" for one device.
+// of returns the suffix " of device 1" that names of g's objects get if there are several devices; "" if there is
+// one.
 func (d *Driver) of(g *gpu) string {
 	if len(d.gpus) == 1 {
 		return ""
@@ -27,7 +28,7 @@ func (d *Driver) of(g *gpu) string {
 	return fmt.Sprintf(" of %s", g)
 }
 
-// onDevice calls f with device dev.
+// onDevice calls f with the device of ordinal dev and returns its code. An invalid ordinal is an error code.
 func (d *Driver) onDevice(dev int32, f func(g *gpu) int32) int32 {
 	if dev < 0 || int(dev) >= len(d.gpus) {
 		return errInvalidDevice
@@ -48,7 +49,8 @@ func (d *Driver) current() *gpu {
 	return nil
 }
 
-// here returns the device on which the current call acts. The call must need a context. d.mu is held.
+// here returns the device on which the current C call acts. It serves only calls that need a context, and so have a
+// device. d.mu is held.
 func (d *Driver) here() *gpu {
 	t := d.thread()
 	if t.gpu == nil { // the call proceeds although the devices are lost
@@ -58,9 +60,10 @@ func (d *Driver) here() *gpu {
 }
 
 // useRuntime starts every libcudart call. If the thread has no context, it makes the primary context of device 0
-// current and retains it. A context that is already current remains the responsibility of its creator. With several
-// devices, a thread without a context is a fault, because its work would silently go to device 0. cudaSetDevice is not
-// emulated, because mt does not call it. d.mu is held.
+// current and retains it, as CUDA does. If a context is current already, whoever created it must release it.
+//
+// With several devices, a thread without a context is a fault, because its work would silently go to device 0.
+// cudaSetDevice is not emulated, because mt does not call it. d.mu is held.
 func (d *Driver) useRuntime(s *symbol) {
 	t := d.thread()
 	g := d.current()
@@ -78,7 +81,7 @@ func (d *Driver) useRuntime(s *symbol) {
 	}
 }
 
-// makeContext creates the primary context if there is none. d.mu is held.
+// makeContext creates the primary context of g, which takes device memory, if there is none. d.mu is held.
 func (d *Driver) makeContext(g *gpu) {
 	if g.context == 0 {
 		g.context = d.keep(kindContext, g)
@@ -128,8 +131,9 @@ func (d *Driver) setCurrent(ctx uint64) int32 {
 	return 0
 }
 
-// same reports whether two objects are on the same device: the object named what is on device of, the object named
-// other is on device g. If the devices differ, it records a fault with both names, which have the form "stream #1".
+// same reports whether two objects that a call uses are on the same device. what is the name of the object on
+// device of, other the name of the object on device g, in the form "stream #1". If the devices differ, same records
+// a fault.
 func (d *Driver) same(call, what string, of *gpu, other string, g *gpu) bool {
 	if of != g {
 		d.fault(Device, "%s: %s is of %s, and %s of %s", call, what, of, other, g)
@@ -137,8 +141,8 @@ func (d *Driver) same(call, what string, of *gpu, other string, g *gpu) bool {
 	return of == g
 }
 
-// own reports whether an object of device of belongs to the current context; if not, it records a fault. Objects of a
-// lost device may be released from any context.
+// own reports whether an object of device of, named what, belongs to the context that is current in the call. If
+// not, it records a fault. Objects of a lost device may be released from any context, so then own is true.
 func (d *Driver) own(call, what string, of *gpu) bool {
 	return d.lost || d.same(call, what, of, "the current context", d.here())
 }

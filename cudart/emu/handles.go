@@ -2,8 +2,8 @@ package emu
 
 import "fmt"
 
-// kind is the type of the object behind a handle. A handle combines the kind, the driver number and the object number.
-// It therefore never equals an address, a handle of another kind or a handle of another driver.
+// kind is the type of the object behind a handle. A handle combines the kind, the driver's number and the object's
+// number. So a handle never equals an address or a handle of another kind or driver, and confusing them is found.
 type kind uint8
 
 const (
@@ -30,7 +30,7 @@ func (k kind) String() string {
 	return "object"
 }
 
-// counted reports whether a program has to release objects of this kind.
+// counted reports whether the program must release objects of this kind one by one, so that Live lists those left.
 func (k kind) counted() bool {
 	return k != kindContext && k != kindFunction && k != kindML
 }
@@ -41,7 +41,7 @@ func handleKind(h uint64) kind { return kind(h >> 48) }
 
 func handleName(h uint64) string { return fmt.Sprintf("%s #%d", handleKind(h), h&idMask) }
 
-// keep stores v and returns its handle. d.mu is held.
+// keep registers the object v of kind k and returns its new handle. d.mu is held.
 func (d *Driver) keep(k kind, v any) uint64 {
 	d.lastID[k]++
 	h := uint64(k)<<48 | uint64(d.number)<<32 | d.lastID[k]
@@ -49,7 +49,8 @@ func (d *Driver) keep(k kind, v any) uint64 {
 	return h
 }
 
-// find returns the object behind a handle. It records a fault if there is none. d.mu is held.
+// find returns the object of kind k behind handle h; false: there is none, which is recorded as a fault of the
+// function call. d.mu is held.
 func find[T any](d *Driver, k kind, h uint64, call string) (T, bool) {
 	if v, ok := d.objects[h].(T); ok && handleKind(h) == k {
 		return v, true

@@ -25,7 +25,7 @@ func (p *pinned) end() uint64 { return p.base + p.bytes }
 // pageSize is the alignment of cudaHostAlloc.
 const pageSize = 4096
 
-// pin inserts p into the pinned memory. d.mu is held.
+// pin adds p to the sorted list of pinned memory and names it; how says how it was pinned. d.mu is held.
 func (d *Driver) pin(p *pinned, how string) {
 	d.pinnedID++
 	p.name = fmt.Sprintf("%s host memory #%d (%d bytes)", how, d.pinnedID, p.bytes)
@@ -42,8 +42,8 @@ func (d *Driver) pin(p *pinned, how string) {
 //go:nocheckptr
 func hostBytes(addr, n uint64) []byte { return unsafe.Slice((*byte)(pointer(addr)), n) }
 
-// show copies the list of pinned memory for kernels of integrated devices, which read the copy without a lock. d.mu
-// is held.
+// show publishes a copy of the list of pinned memory. Kernels of integrated devices, which reach pinned memory,
+// read the copy without a lock. d.mu is held.
 func (d *Driver) show() {
 	if d.opt.Integrated {
 		d.shown.Store(new(slices.Clone(d.pinned)))
@@ -64,7 +64,8 @@ func (d *Driver) reachable(g *gpu, addr uint64) *pinned {
 	return (*all)[i]
 }
 
-// pinnedAt returns the index of the first pinned memory that ends after addr.
+// pinnedAt returns the index of the first pinned memory that ends after addr, which is the one that holds addr, if
+// any does.
 func (d *Driver) pinnedAt(addr uint64) int {
 	return sort.Search(len(d.pinned), func(i int) bool { return d.pinned[i].end() > addr })
 }
@@ -101,7 +102,9 @@ func (d *Driver) pinsFor(flags uint32) *gpu {
 	return d.here()
 }
 
-// unpin ends the pinning of memory. Like CUDA, it waits until the device is idle.
+// unpin ends the pinning of the memory at addr, for the function call. owned: the memory is from cudaHostAlloc,
+// otherwise it was registered. If no such memory is pinned, unpin records a fault and returns code. Like CUDA, it
+// first waits until the device is idle.
 func (d *Driver) unpin(call string, addr uint64, owned bool, code int32) int32 {
 	d.drain()
 	i := d.pinnedAt(addr)
@@ -142,8 +145,8 @@ func (d *Driver) hostRegister(addr, bytes uint64, flags uint32) int32 {
 	return 0
 }
 
-// shares reports whether a page of [from, to) is pinned, wholly or in part. Drivers pin pages, not bytes, and reject
-// pages that are already pinned.
+// shares reports whether a page that [from, to) touches is already pinned. Drivers pin whole pages and reject pages
+// that are pinned already.
 func (d *Driver) shares(from, to uint64) bool {
 	in := uint64(d.opt.HostPage) - 1 // mask of the offset in a page
 	return slices.ContainsFunc(d.pinned, func(p *pinned) bool {
@@ -151,8 +154,9 @@ func (d *Driver) shares(from, to uint64) bool {
 	})
 }
 
-// watch is the pinned memory of an enqueued copy. The host must not change it before the copy is complete. The
-// emulator cannot see host accesses. It only detects bytes that have changed by the time the copy runs.
+// watch is the pinned memory that an enqueued copy uses. The host must not change it before the copy is complete.
+// The emulator cannot see what the host writes. It only compares a hash of the bytes when the copy is enqueued and
+// when it runs.
 type watch struct {
 	region *region
 	bytes  []byte
@@ -162,15 +166,15 @@ type watch struct {
 
 var sumSeed = maphash.MakeSeed()
 
-// watch makes o check that the host does not change h. It does nothing if a pending operation will write to the region
-// of h. d.mu is held.
+// watch makes the emulator check that the host does not change h before operation o runs. If a pending operation
+// will write to the region of h, its bytes change anyway, and watch does nothing. d.mu is held.
 func (o *op) watch(h *hostSide) {
 	if r := &h.pinned.region; r.writers == 0 {
 		o.watches = append(o.watches, watch{r, h.bytes, maphash.Bytes(sumSeed, h.bytes), r.writes})
 	}
 }
 
-// untouched reports watched bytes of o that the host has changed. d.mu is held.
+// untouched records a fault for every watched range of o whose bytes the host has changed. d.mu is held.
 func (d *Driver) untouched(o *op) {
 	for _, w := range o.watches {
 		if w.writes == w.region.writes && maphash.Bytes(sumSeed, w.bytes) != w.sum {
@@ -179,15 +183,15 @@ func (d *Driver) untouched(o *op) {
 	}
 }
 
-// hostSide is the host-memory side of a copy.
+// hostSide is one side of a copy if it is host memory.
 type hostSide struct {
 	bytes  []byte
 	pinned *pinned // nil: pageable
 	from   int64   // offset in pinned
 }
 
-// hostRange returns the n bytes of host memory at addr, for a copy that device g makes. For an invalid address it
-// records a fault and returns the code of the fault.
+// hostRange returns the n bytes of host memory at addr, for a copy that device g makes in the function call. For an
+// invalid address it records a fault and returns its code; 0: valid.
 func (d *Driver) hostRange(call string, g *gpu, addr, n uint64) (hostSide, int32) {
 	if addr == 0 || isDevice(addr) || addr>>48 != 0 {
 		d.fault(Argument, "%s: %d bytes at %#x, which is no host memory", call, n, addr)

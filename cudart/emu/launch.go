@@ -46,7 +46,8 @@ func (d *Driver) launch(h uint64, grid, block [3]uint32, shared uint32, sh uint6
 	return 0
 }
 
-// launchKey identifies launches that access the same memory, provided that the data that they read has not changed.
+// launchKey identifies a launch for Options.OrderOnly. Launches with equal keys access the same memory, provided
+// that the data that they read has not changed.
 type launchKey struct {
 	f           *function
 	grid, block [3]uint32
@@ -75,14 +76,15 @@ func (d *Driver) launchable(f *function, grid, block [3]uint32, shared uint32) i
 	return 0
 }
 
-// Keys of the list at extra.
+// Keys of the list that cuLaunchKernel takes as extra: a key, then its value, and so on up to paramEnd.
 const (
 	paramEnd = iota
 	paramBuffer
 	paramSize
 )
 
-// arguments returns the parameter bytes of a launch.
+// arguments returns the bytes of a launch's parameters, from whichever of params and extra is given, or an error
+// code.
 func (d *Driver) arguments(f *function, params, extra *uint64) ([]byte, int32) {
 	want := f.kernel.ParamBytes
 	switch {
@@ -122,7 +124,7 @@ func (d *Driver) arguments(f *function, params, extra *uint64) ([]byte, int32) {
 	return append([]byte(nil), unsafe.Slice((*byte)(buffer), size)...), 0
 }
 
-// pointed collects the parameters from an array with one pointer per parameter.
+// pointed packs the parameters into one buffer. each holds the address of every parameter.
 func (f *function) pointed(each []uint64) []byte {
 	out := make([]byte, f.kernel.ParamBytes)
 	for i, p := range f.params {
@@ -131,7 +133,8 @@ func (f *function) pointed(each []uint64) []byte {
 	return out
 }
 
-// spans converts the memory accesses of a kernel on device g to spans.
+// spans converts the accesses of a kernel on device g, as package ptx reports them, to spans for the checks of
+// order.
 func (d *Driver) spans(g *gpu, touched []ptx.Access) []span {
 	var out []span
 	for _, a := range touched {

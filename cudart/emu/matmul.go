@@ -6,8 +6,8 @@ import (
 	"unsafe"
 )
 
-// algorithm is the emulator's content of a cublasLtMatmulAlgo_t: the result of a heuristic, and the product that it
-// was found for.
+// algorithm is what the emulator stores in a cublasLtMatmulAlgo_t. It is one proposal of the heuristic, with the
+// product that it was proposed for.
 type algorithm struct {
 	magic     uint64
 	problem   uint64 // hash of types, orders, transposes, leading dimensions and epilogue
@@ -19,10 +19,10 @@ type algorithm struct {
 	_         uint32
 }
 
-// fits reports whether the algorithm may compute a product. The extents (m, n, k) must equal those that the heuristic
-// was asked for. If that extent was a power of two, every smaller extent above half of it is accepted too: mt rounds
-// extents that depend on the data up to a power of two. The real library accepts any extents that the algorithm can
-// compute.
+// fits reports whether the algorithm may compute product p. The extents m, n and k must be those for which the
+// heuristic proposed the algorithm. If such an extent was a power of two, any extent above half of it fits too. mt
+// rounds extents that depend on the data up to a power of two. The real library accepts any extents that the
+// algorithm can compute.
 func (a *algorithm) fits(p *problem) bool {
 	for i, n := range []int{p.m, p.n, p.k} {
 		if found := int(a.extents[i]); n != found && (found&(found-1) != 0 || n > found || 2*n <= found) {
@@ -68,8 +68,8 @@ type problem struct {
 
 const smallWorkspace = 64 << 10
 
-// problem resolves the handles of a matrix product. The code says why the library cannot compute the product; 0: it
-// can.
+// problem looks up the handles of a matrix product that the function call was given. code says why the library
+// cannot compute the product; 0: it can.
 func (d *Driver) problem(call string, handle, op uint64, layouts [4]uint64) (problem, int32) {
 	var p problem
 	b, ok := find[*blasHandle](d, kindBlas, handle, call)
@@ -117,7 +117,8 @@ func (p *problem) check() int32 {
 	return 0
 }
 
-// transposed returns the shape of op(X).
+// transposed returns the shape of op(X), where X has layout l and op is the cublasOperation_t trans. ok is false
+// for an unknown operation.
 func transposed(l *layout, trans int32) (rows, cols uint64, ok bool) {
 	switch trans {
 	case 0:
@@ -128,7 +129,7 @@ func transposed(l *layout, trans int32) (rows, cols uint64, ok bool) {
 	return 0, 0, false
 }
 
-// hash identifies the product of an algorithm, apart from its extents.
+// hash returns a hash of everything that an algorithm depends on, apart from the extents m, n and k.
 func (p *problem) hash() uint64 {
 	h := uint64(14695981039346656037) // FNV-1a
 	add := func(v uint64) { h = (h ^ v) * 1099511628211 }
@@ -142,7 +143,8 @@ func (p *problem) hash() uint64 {
 	return h
 }
 
-// inPlaceParts is the number of parts of each sum in an in-place algorithm.
+// inPlaceParts is the number of parts into which an in-place algorithm splits each sum over k. In-place: the parts
+// are added in the output itself, in any order.
 const inPlaceParts = 3
 
 // Reduction schemes (cublasLtReductionScheme_t).
@@ -259,8 +261,9 @@ func (d *Driver) matmul(c matmulCall) int32 {
 	return 0
 }
 
-// checkAlgorithm checks an algorithm and its workspace, and returns the workspace. Without an algorithm the library
-// chooses one that accepts any alignment.
+// checkAlgorithm checks that the algorithm of call c fits product p and that addresses and workspace are aligned as
+// it needs. It returns the workspace, nil if none is needed, and a status code, 0 for success. If c names no
+// algorithm, cuBLASLt chooses one that accepts any alignment and, here, no workspace. Nothing is checked then.
 func (d *Driver) checkAlgorithm(o *op, p *problem, c *matmulCall) ([]byte, int32) {
 	need := uint64(0)
 	if c.algo != nil {
@@ -295,7 +298,8 @@ func (d *Driver) checkAlgorithm(o *op, p *problem, c *matmulCall) ([]byte, int32
 	return w, 0
 }
 
-// matrix returns an operand in memory that the device reaches, and adds its spans to o.
+// matrix returns the operand with layout l at address at, and adds the memory that it covers to o's spans. write:
+// the operand is the result. For memory that the device cannot reach it returns an error code.
 func (d *Driver) matrix(o *op, at uint64, l *layout, write bool) (matrix, int32) {
 	across, down := int64(l.cols), int64(l.rows) // lines in memory, elements per line
 	size := l.size()
@@ -322,7 +326,7 @@ func (d *Driver) matrix(o *op, at uint64, l *layout, write bool) (matrix, int32)
 // alignment of a bias.
 const biasAlign = 16
 
-// biasOf returns the bias vector that is added to each column of D.
+// biasOf returns the bias vector of product p, a column of m elements, and adds its memory to o's spans.
 func (d *Driver) biasOf(o *op, p *problem) (matrix, int32) {
 	l := &layout{dtype: p.layouts[3].dtype, rows: uint64(p.m), cols: 1, ld: int64(p.m)}
 	if p.desc.biasType >= 0 {

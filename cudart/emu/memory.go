@@ -20,7 +20,7 @@ const (
 	maxChunks  = 1 << 11
 )
 
-// chunk is a section of the buffer table. Entries are only added, so readers need no lock.
+// chunk is a section of the table of all buffers. Entries are only added, so readers need no lock.
 type chunk [chunkSize]atomic.Pointer[buffer]
 
 // buffer is one allocation of device memory.
@@ -49,14 +49,15 @@ func (d *Driver) buffer(i uint64) *buffer {
 	return nil
 }
 
-// memory is the memory of one device for the duration of one launch.
+// memory finds the memory that a launch may access; it implements ptx.Memory for one device.
 type memory struct {
 	d    *Driver
 	gpu  *gpu
 	miss atomic.Uint64 // the first looked-up address that is in no allocation
 }
 
-// Find returns the allocation that holds the byte at addr.
+// Find returns the allocation of the device, or the pinned memory in its reach, that holds the byte at addr. nil:
+// none does, and the first such address is recorded in miss.
 func (m *memory) Find(addr uint64) *ptx.Buffer {
 	if b := m.d.allocation(addr); b != nil && b.gpu == m.gpu && addr-b.Base < uint64(len(b.Data)) {
 		return &b.Buffer
@@ -68,7 +69,8 @@ func (m *memory) Find(addr uint64) *ptx.Buffer {
 	return nil
 }
 
-// missed describes the surroundings of the address that was in no allocation.
+// missed describes, for an error message, what lies at or near the first address that a launch accessed outside
+// every allocation.
 func (m *memory) missed() string {
 	addr := m.miss.Load()
 	b := m.d.allocation(addr)
@@ -126,11 +128,13 @@ func (d *Driver) malloc(p *uint64, bytes uint64) int32 {
 	return 0
 }
 
-// fresh is the content of fresh memory: NaN in fp32 and bf16, -1 in integers.
+// fresh is a part of the content of newly allocated memory. Its bytes are NaN in fp32 and bf16 and -1 in integers,
+// so that reads of unwritten memory show.
 var fresh = bytes.Repeat([]byte{0xff}, 8<<10)
 
-// spares are freed large allocations, which later drivers of this process reuse. Programs rarely touch all of a large
-// allocation, so refilling the touched parts is faster than filling a new one.
+// spares are freed large allocations, kept for later drivers of this process. They must have the content of fresh
+// memory again. Programs rarely touch all of a large allocation, so restoring the touched parts is faster than
+// filling a new one.
 var spares struct {
 	sync.Mutex
 	of [][]byte
@@ -142,7 +146,7 @@ const (
 	mostSpares = 4
 )
 
-// junk returns n bytes with the content of fresh memory.
+// junk returns n bytes for a new allocation, with the content of fresh memory. It reuses a spare one if possible.
 func junk(n int) []byte {
 	spares.Lock()
 	i := slices.IndexFunc(spares.of, func(b []byte) bool { return len(b) == n })
@@ -157,7 +161,7 @@ func junk(n int) []byte {
 	return b
 }
 
-// spare keeps unused memory for junk. Beyond mostSpares allocations it drops the oldest.
+// spare keeps the memory b of a released allocation for junk. Beyond mostSpares allocations it drops the oldest.
 func spare(b []byte) {
 	if len(b) < spareFrom {
 		return
@@ -180,8 +184,8 @@ func spoil(b []byte) {
 	}
 }
 
-// free is cudaFree. Like CUDA, it waits until the device is idle. Nevertheless, earlier waits of the host must already
-// prove that nothing uses the memory.
+// free is cudaFree. Like CUDA, it waits until the device is idle. Even so it is a fault if the host has not waited,
+// before this call, for all work that uses the memory.
 func (d *Driver) free(addr uint64) int32 {
 	if addr == 0 {
 		return 0
@@ -222,7 +226,7 @@ type reach struct {
 	parts []span // the regions that make up data, in order
 }
 
-// spans appends the spans of bytes [off, off+n) of r to out.
+// spans appends to out the spans of bytes [off, off+n) of r. write: the operation writes them.
 func (r reach) spans(out []span, off, n int64, write bool) []span {
 	for _, p := range r.parts {
 		size := p.to - p.from

@@ -138,7 +138,8 @@ func mlSimple(name string) symbol {
 	}}
 }
 
-// mlChosen is mlSimple for functions with an enum argument between device and result.
+// mlChosen is mlSimple for functions that also take an enum, between device and result, which selects one of
+// several values.
 func mlChosen(name string) symbol {
 	return symbol{name: name, bind: func(c caller) any {
 		return func(h uint64, which int32, out *uint32) int32 {
@@ -154,7 +155,7 @@ func mlChosen(name string) symbol {
 	}}
 }
 
-// mlPut stores a result.
+// mlPut stores the result v at p and returns the status code.
 func mlPut[T any](p *T, v T) int32 {
 	if p == nil {
 		return mlInvalidArgument
@@ -163,7 +164,7 @@ func mlPut[T any](p *T, v T) int32 {
 	return 0
 }
 
-// mlText stores a string.
+// mlText stores s with a NUL in the n bytes at p and returns the status code.
 func (d *Driver) mlText(p unsafe.Pointer, n uint32, s string) int32 {
 	switch {
 	case d.mlUsers == 0:
@@ -177,7 +178,8 @@ func (d *Driver) mlText(p unsafe.Pointer, n uint32, s string) int32 {
 	return 0
 }
 
-// mlHandle stores the handle of the first device that asked accepts.
+// mlHandle stores the handle of the first device for which asked returns true. Without such a device it returns an
+// error code.
 func (d *Driver) mlHandle(out *uint64, asked func(*gpu) bool) int32 {
 	i := slices.IndexFunc(d.gpus, asked)
 	switch {
@@ -191,10 +193,11 @@ func (d *Driver) mlHandle(out *uint64, asked func(*gpu) bool) int32 {
 	return mlPut(out, d.mlDevices()|uint64(i+1))
 }
 
-// mlDevices returns the bits of a device handle above the ordinal.
+// mlDevices returns the base of all device handles of libnvidia-ml: a handle is this number plus the device's
+// ordinal plus 1.
 func (d *Driver) mlDevices() uint64 { return uint64(kindML)<<48 | uint64(d.number)<<32 }
 
-// onML calls f with the device of a handle.
+// onML calls f with the device of handle h and returns its code. An invalid handle is a fault of the function s.
 func (d *Driver) onML(h uint64, s *symbol, f func(g *gpu) int32) int32 {
 	if d.mlUsers == 0 {
 		return mlUninitialized

@@ -20,7 +20,7 @@ const (
 	processors       = 132
 )
 
-// module is a loaded PTX file.
+// module is a PTX file that the program has loaded on one device.
 type module struct {
 	gpu       *gpu
 	name      string
@@ -87,8 +87,8 @@ var (
 	targetLine  = regexp.MustCompile(`(?m)^\s*\.target\s+sm_(\d+)([af]?)`)
 )
 
-// compatible returns the code with which the driver or the device rejects PTX because of .version or .target, and the
-// reason.
+// compatible returns the code with which the driver or the device rejects the PTX text src because of its .version
+// or .target, and the reason. Code 0: they accept it.
 func (d *Driver) compatible(src string) (int32, string) {
 	v, t := versionLine.FindStringSubmatch(src), targetLine.FindStringSubmatch(src)
 	if v == nil || t == nil {
@@ -108,7 +108,7 @@ func (d *Driver) compatible(src string) (int32, string) {
 	return 0, ""
 }
 
-// jit is the destination of the compiler log.
+// jit is the place for the compiler log that the caller of cuModuleLoadDataEx has given.
 type jit struct {
 	buffer unsafe.Pointer
 	size   *uint64 // in: capacity in bytes; out: bytes written

@@ -62,8 +62,8 @@ type Options struct {
 	RefuseRegister int
 	// RefuseProducts is the error code of cublasLtMatmul, even for proposed algorithms; 0: it computes.
 	RefuseProducts int
-	// ProductTimes are the extra device times of the proposed cublasLt algorithms, in order. Events report the extra
-	// time, but nothing waits for it. nil: three algorithms without extra time.
+	// ProductTimes lists one entry for each cublasLt algorithm that the heuristic proposes: its extra time on the
+	// device. Events report this time, but nothing really waits. nil: three algorithms without extra time.
 	ProductTimes []time.Duration
 	// RegisterLimit is the limit of registered bytes, like a limit of locked memory. Beyond it cudaHostRegister
 	// returns 2. 0: no limit.
@@ -140,7 +140,8 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// ptxVersion returns the newest PTX version that a driver accepts. Source: the release history in the PTX ISA manual.
+// ptxVersion returns the newest PTX version, such as 83 for 8.3, that a driver accepts. driver is in the form of
+// cuDriverGetVersion. Source: the release history in the PTX ISA manual.
 func ptxVersion(driver int) int {
 	switch major, minor := driver/1000, driver%1000/10; {
 	case major < 12:

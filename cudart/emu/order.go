@@ -6,9 +6,9 @@ import (
 	"sort"
 )
 
-// Vector clocks decide whether two operations are ordered. The operations of stream i are numbered from 1. Component i
-// of a clock is the number of the newest of them known to be complete. The host has no component. Completion that one
-// host thread has observed counts as known to all host threads.
+// Vector clocks decide whether two operations are ordered. The operations of each stream are numbered from 1.
+// Component i of a clock is the number of stream i's newest operation that is known to be complete. The host has a
+// clock, but no component: whatever one host thread has seen complete counts as known to all host threads.
 
 // clock is a vector clock. It is immutable; missing components are 0.
 type clock []uint64
@@ -35,7 +35,8 @@ func (c clock) join(b clock) clock {
 	return c
 }
 
-// with returns c with the given stream's component raised to at least n.
+// with returns c with the component of the given stream raised to at least n. It returns c itself if nothing
+// changes.
 func (c clock) with(stream int, n uint64) clock {
 	if c.at(stream) >= n {
 		return c
@@ -46,7 +47,7 @@ func (c clock) with(stream int, n uint64) clock {
 	return out
 }
 
-// region is a checked byte range: device memory or pinned host memory.
+// region is a range of bytes, device memory or pinned host memory, in which the order of accesses is checked.
 type region struct {
 	name     string
 	segments []segment // touched ranges, sorted and disjoint
@@ -56,8 +57,8 @@ type region struct {
 	writes  uint64 // number of completed operations that wrote
 }
 
-// segment is a byte range with one history: the last operation that wrote it, and the later reads, at most one per
-// stream.
+// segment is a byte range of a region whose bytes have the same history: the last operation that wrote them, and
+// the reads since then, at most one per stream.
 type segment struct {
 	from, to int64
 	write    *op
@@ -122,7 +123,8 @@ func (d *Driver) touch(o *op, s span) {
 	r.shrink()
 }
 
-// cut splits the segment that contains at. It returns the index of the first segment at or after at.
+// cut splits the segment that contains offset at, so that a segment begins there. It returns the index of the first
+// segment at or after at.
 func (r *region) cut(at int64) int {
 	i := sort.Search(len(r.segments), func(i int) bool { return r.segments[i].to > at })
 	if i == len(r.segments) || r.segments[i].from >= at {
@@ -135,8 +137,8 @@ func (r *region) cut(at int64) int {
 	return i + 1
 }
 
-// shrink merges neighbouring segments with the same history. It runs only when the number of segments has reached
-// r.compact.
+// shrink merges neighbouring segments with the same history, which keeps the list short. It does nothing until the
+// number of segments has reached r.compact.
 func (r *region) shrink() {
 	if len(r.segments) < max(r.compact, 64) {
 		return
@@ -155,7 +157,8 @@ func (r *region) shrink() {
 	r.compact = 2 * len(out)
 }
 
-// withRead returns reads plus o. o replaces an earlier read of its stream.
+// withRead returns a copy of reads with o added. o replaces an earlier read of its stream, because it comes after
+// that.
 func withRead(reads []*op, o *op) []*op {
 	out := make([]*op, 0, len(reads)+1)
 	for _, p := range reads {
@@ -166,7 +169,8 @@ func withRead(reads []*op, o *op) []*op {
 	return append(out, o)
 }
 
-// unordered records a fault: nothing orders p and o.
+// unordered records a fault: o accesses bytes of s that p has accessed (pWrites: written), and nothing orders the
+// two. seg is the segment with p's access.
 func (d *Driver) unordered(o *op, s span, p *op, pWrites bool, seg *segment) {
 	d.fault(Order, "%s %s bytes %d to %d of %s that %s %s, and nothing orders them (of that stream's operations it comes after %d, not after %d)",
 		o, verb(s.write), max(s.from, seg.from), min(s.to, seg.to), s.region.name, p, past(pWrites), o.base.at(p.stream.id), p.n)
@@ -186,8 +190,8 @@ func past(write bool) string {
 	return "read"
 }
 
-// unused is called before r's memory is released. It records a fault for each operation on r that the host does not
-// know to be complete. d.mu is held.
+// unused is called by a function, call, before it releases the memory of r. It records a fault for each operation
+// on r that the host does not know to be complete. d.mu is held.
 func (d *Driver) unused(call string, r *region) {
 	var last *op
 	for _, seg := range r.segments {

@@ -15,14 +15,14 @@ type Launch struct {
 	N      int
 }
 
-// libraries maps the library names of Plant to options.
+// libraries maps the names of libraries that Plant accepts to the option that makes the library missing.
 var libraries = map[string]func(*Options) *bool{
 	"cudart":   func(o *Options) *bool { return &o.WithoutRuntime },
 	"cublasLt": func(o *Options) *bool { return &o.WithoutBlasLt },
 	"nvml":     func(o *Options) *bool { return &o.WithoutML },
 }
 
-// plantable lists what Plant takes.
+// plantable lists the forms of Plant's text, for its error.
 const plantable = "hang[:KERNEL[:N]], fault[:KERNEL[:N]], oom[:N or :N MiB] or missing:LIBRARY (cudart, cublasLt or nvml)"
 
 // Plant adds the fault that text names to the options; "": none.
@@ -89,7 +89,8 @@ func launchOf(text string) (Launch, error) {
 	return Launch{kernel, n}, nil
 }
 
-// errPlanted is the error of the launch that Options.CrashAt selects. It is not a mistake of the program under test.
+// errPlanted is the error of the launch that Options.CrashAt selects. The options ask for this failure, so it is
+// not recorded as a mistake of the program under test.
 var errPlanted = errors.New("an illegal memory access was encountered")
 
 // plant makes o, a launch of the kernel f, hang or crash if the options say so. d.mu is held.
@@ -105,7 +106,8 @@ func (d *Driver) plant(o *op, f *function) {
 	}
 }
 
-// stopped makes all contexts unusable because o failed, and writes the core dump. d.mu is held.
+// stopped handles a kernel o that failed with err: it makes all contexts unusable and, if asked for, writes the
+// core dump. d.mu is held.
 func (d *Driver) stopped(o *op, err error) {
 	if d.opt.CoreDump != "" {
 		dump := fmt.Sprintf("%s\n%v\n", o.what, err)

@@ -35,7 +35,8 @@ func (d *Driver) enqueue(s *stream, o *op) {
 	}
 }
 
-// learn records that the host has seen o complete, and therefore everything ordered before o.
+// learn records in the host's clock that a host thread has seen o complete. Everything that is ordered before o is
+// then known to be complete too.
 func (d *Driver) learn(o *op) {
 	host := d.host.join(o.base).with(o.stream.id, o.n)
 	if !slices.Equal(host, d.host) {
@@ -79,7 +80,8 @@ func (d *Driver) drain() {
 	}
 }
 
-// want marks o, and everything that must run before o, as needed. Only Lazy uses the mark.
+// want marks o, and everything that must run before o, as needed by a waiting thread. In mode Lazy only marked
+// operations run; other modes ignore the mark.
 func (d *Driver) want(o *op) {
 	if d.opt.Mode != Lazy || o.done || o.needed {
 		return
@@ -111,7 +113,7 @@ func (d *Driver) cancel() {
 	d.changed.Broadcast()
 }
 
-// finish marks o as complete.
+// finish marks o as complete and removes it from the pending writers of its memory.
 func (d *Driver) finish(o *op) {
 	o.done = true
 	for i := range o.spans {
@@ -128,7 +130,7 @@ func (d *Driver) finish(o *op) {
 	o.wait = nil
 }
 
-// schedule runs operations until the driver is closed.
+// schedule is the scheduler's loop: it runs operations, and waits for more, until the driver is closed.
 func (d *Driver) schedule() {
 	defer close(d.ended)
 	d.mu.Lock()
@@ -146,8 +148,8 @@ func (d *Driver) schedule() {
 	}
 }
 
-// pick returns the next operation to run; nil if none may or should run. The operation is the first of its stream's
-// queue.
+// pick returns the next operation to run; nil: none may run, or none should run yet in this mode. The operation is
+// the first of its stream's queue.
 func (d *Driver) pick() *op {
 	if d.opt.Mode == Random && d.waiting == 0 && d.credit == 0 && !d.closed {
 		return nil
@@ -184,7 +186,7 @@ func (d *Driver) pick() *op {
 	return best
 }
 
-// hangs reports whether o must not end yet; see Options.Hang and HangAt.
+// hangs reports whether o must not end yet because Options.Hang or Options.HangAt selects it.
 func (d *Driver) hangs(o *op) bool {
 	return !d.hangEnded && (o.hung || d.opt.Hang != "" && o.run != nil && strings.Contains(o.what, d.opt.Hang))
 }
@@ -206,7 +208,8 @@ func (d *Driver) endHang(code int32) {
 	d.work.Broadcast()
 }
 
-// execute runs o. d.mu is held before and after, but released while the work runs.
+// execute runs o: it checks and records o's accesses, does the work and marks o as complete. d.mu is held before
+// and after, but released while the work runs.
 func (d *Driver) execute(o *op) {
 	d.untouched(o)
 	for _, s := range o.spans {
@@ -237,7 +240,7 @@ func (d *Driver) execute(o *op) {
 	d.retire(s)
 }
 
-// retire drops a destroyed stream that has no pending work.
+// retire drops a stream that the program has destroyed once it has no pending work.
 func (d *Driver) retire(s *stream) {
 	if s.destroyed && len(s.queue) == 0 {
 		if i := slices.Index(d.streams, s); i >= 0 {
@@ -246,7 +249,7 @@ func (d *Driver) retire(s *stream) {
 	}
 }
 
-// protect runs f and converts a panic to an error.
+// protect runs f and returns a panic of f as an error.
 func protect(f func() ([]span, error)) (spans []span, err error) {
 	defer func() {
 		if r := recover(); r != nil {

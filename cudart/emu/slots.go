@@ -11,8 +11,9 @@ import (
 	"mt/cudart"
 )
 
-// A process can create 2000 callbacks and cannot free any. Callbacks therefore belong to slots. A slot creates a
-// callback when its symbol is first requested, and serves one driver after the other.
+// A callback is a C function pointer that calls Go. A process can create 2000 callbacks and cannot free any, so
+// drivers cannot each have their own. Callbacks belong to slots instead. A slot creates a callback when its C
+// function is first requested, and serves one driver after the other.
 
 // maxOpen is the number of drivers that can be open at the same time.
 const maxOpen = 18
@@ -29,18 +30,18 @@ var slots = struct {
 	free chan *slot // idle slots, first in, first out; capacity for all slots
 }{free: make(chan *slot, maxOpen)}
 
-// class selects the behaviour of a call that is made to fail.
+// class says what a call does that Options.FailCall makes fail.
 type class uint8
 
 const (
 	plain      class = iota // does nothing and fails
 	release                 // releases nevertheless, and fails
 	waits                   // waits nevertheless, and fails
-	prologue                // does nothing; a later release may depend on it
+	prologue                // does nothing and fails; a later release may need it (see Live)
 	infallible              // cannot fail
 )
 
-// need is the precondition of a call.
+// need is what must exist for a call to succeed, such as a device or a current context.
 type need uint8
 
 const (
@@ -62,7 +63,7 @@ type symbol struct {
 	index uint16
 }
 
-// code selects the code for the symbol's library.
+// code returns the status code among cuda, blas and ml that belongs to the symbol's library.
 func (s *symbol) code(cuda, blas, ml int32) int32 {
 	switch s.lib {
 	case cudart.BlasLt:
@@ -145,7 +146,7 @@ func freeSlot() *slot {
 	return &slot{addrs: make([]uintptr, len(symbols))}
 }
 
-// unbind returns the driver's slot.
+// unbind gives the slot of a closed driver back, for the next driver.
 func (d *Driver) unbind() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -156,13 +157,14 @@ func (d *Driver) unbind() {
 	}
 }
 
-// caller identifies the C function of a callback: its slot and its symbol.
+// caller is the slot and the C function of a callback. The slot tells which driver is meant.
 type caller struct {
 	slot   *slot
 	symbol *symbol
 }
 
-// do runs f for the slot's driver, with d.mu held, and returns the code for C.
+// do runs f for the slot's driver, with d.mu held, and returns the status code for C. It counts the call, and makes
+// it fail if the options or the driver's state require this. Without a driver the library counts as closed.
 func (c caller) do(f func(d *Driver) int32) int32 {
 	d := c.slot.driver.Load()
 	if d == nil {

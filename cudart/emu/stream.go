@@ -41,14 +41,14 @@ type op struct {
 	waiters int
 }
 
-// record is one recording of an event.
+// record is one recording of an event. It is complete when the operation op is.
 type record struct {
 	op       *op
 	complete bool
 	at       time.Time // when it completed
 }
 
-// event is a CUDA event. It refers to its last record.
+// event is a CUDA event. Waits for it refer to its last record.
 type event struct {
 	gpu    *gpu
 	name   string
@@ -168,8 +168,8 @@ func (d *Driver) streamWaitEvent(sh, eh uint64, flags uint32) int32 {
 	return 0
 }
 
-// eventQuery is cudaEventQuery. Its result does not order host accesses, which is stricter than CUDA: only waits tell
-// the host that work is complete.
+// eventQuery is cudaEventQuery. It is stricter than CUDA: a result of "complete" does not allow the host to use the
+// memory. Only a wait tells the host that work is complete.
 func (d *Driver) eventQuery(h uint64) int32 {
 	e, ok := find[*event](d, kindEvent, h, "cudaEventQuery")
 	switch {
@@ -265,8 +265,9 @@ func (d *Driver) memcpyAsync(dst, src, n uint64, copyKind int32, sh uint64) int3
 	return 0
 }
 
-// side returns the memory of one side of a copy and adds its spans to o. pageable: the memory is host memory that is
-// not pinned.
+// side returns the n bytes at addr, one side of a copy, and adds them to o's spans. onDevice: the memory should be
+// the device's. write: the copy writes it. pageable: it is host memory that is not pinned. code is 0 unless the
+// address is invalid.
 func (d *Driver) side(o *op, addr, n uint64, onDevice, write bool) (bytes []byte, pageable bool, code int32) {
 	if onDevice {
 		r, code := d.reach(o.what, o.gpu, addr, n)

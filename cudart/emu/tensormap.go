@@ -7,7 +7,7 @@ import (
 	"mt/cudart/emu/ptx"
 )
 
-// tensorMapSince is the first driver version with cuTensorMapEncodeTiled, in the format of cuDriverGetVersion.
+// tensorMapSince is the oldest driver version that has cuTensorMapEncodeTiled, in the format of cuDriverGetVersion.
 const tensorMapSince = 12000
 
 // tensorMapArguments are the arguments of cuTensorMapEncodeTiled after the map.
@@ -23,7 +23,8 @@ type tensorMapArguments struct {
 // elementBytes are the sizes of the supported element types: CU_TENSOR_MAP_DATA_TYPE_FLOAT32 (7) and _BFLOAT16 (9).
 var elementBytes = map[uint32]int{7: 4, 9: 2}
 
-// swizzleBytes are the row sizes of CU_TENSOR_MAP_SWIZZLE_NONE, _32B, _64B and _128B.
+// swizzleBytes maps CU_TENSOR_MAP_SWIZZLE_NONE, _32B, _64B and _128B (0 to 3) to the row size of the swizzle
+// pattern in bytes; 16: no swizzle.
 var swizzleBytes = []int{16, 32, 64, 128}
 
 // tensorMap is cuTensorMapEncodeTiled.

@@ -5,8 +5,9 @@ import (
 	"math/bits"
 )
 
-// exec32 executes an instruction with 32-bit operands and a 32-bit result. It computes all 32 threads of the warp,
-// masked-off threads included, and writes only to d. The caller blends d into the register for the active threads.
+// exec32 executes an instruction with 32-bit operands a, b, c and e and a 32-bit result d. It computes all 32
+// threads of the warp, inactive ones included, and writes only to d. The caller then copies the active threads'
+// results from d to the register.
 func exec32(in *inst, d, a, b, c, e *lanes32) {
 	if in.op >= opFAdd {
 		execFloat(in.op, d, a, b, c)
@@ -34,7 +35,8 @@ func exec32(in *inst, d, a, b, c, e *lanes32) {
 	}
 }
 
-// rare holds the integer functions that few programs use. Each function computes the result of one thread.
+// rare holds the 32-bit integer functions that few programs use. Each computes the result of one thread, while
+// other functions compute a whole warp.
 var rare = [opCall]func(a, b, c uint32) uint32{
 	opMulHiS: func(a, b, _ uint32) uint32 { return uint32(int64(int32(a)) * int64(int32(b)) >> 32) },
 	opMulHiU: func(a, b, _ uint32) uint32 { return uint32(uint64(a) * uint64(b) >> 32) },
@@ -123,8 +125,8 @@ func remS32(a, b, _ uint32) uint32 {
 	return uint32(int32(a) % int32(b))
 }
 
-// prmt selects four of the eight bytes of x. Each 4-bit field of sel is a byte's number. If its top bit is set, the
-// byte's sign bit fills the result byte.
+// prmt composes four bytes from the eight bytes of x. Each 4-bit field of sel chooses one result byte: its low
+// three bits number a byte of x. If its top bit is set, the result byte is filled with that byte's sign bit.
 func prmt(x uint64, sel uint32) uint32 {
 	var d uint32
 	for j := range 4 {
@@ -138,8 +140,8 @@ func prmt(x uint64, sel uint32) uint32 {
 	return d
 }
 
-// bfeS extracts length bits of a, starting at bit pos, and sign-extends them. The sign is the highest extracted bit
-// below bit 32.
+// bfeS extracts length bits of a, from bit pos up, and sign-extends them. The sign is the highest extracted bit;
+// bits from 32 up do not count.
 func bfeS(a int64, pos, length uint32) int64 {
 	pos, length = pos&0xff, length&0xff
 	if length == 0 {
@@ -154,7 +156,7 @@ func bfeS(a int64, pos, length uint32) int64 {
 	return a >> pos << (64 - n) >> (64 - n)
 }
 
-// bfi inserts the low length bits of a into b at bit pos.
+// bfi returns b with its bits from pos up replaced by the low length bits of a.
 func bfi(a, b, pos, length uint32) uint32 {
 	pos, length = pos&0xff, length&0xff
 	if pos >= 32 {
@@ -237,7 +239,7 @@ func shift64(o op, d, a *lanes64, n *lanes32) {
 	}
 }
 
-// rare64 holds the 64-bit functions that few programs use. Each function computes the result of one thread.
+// rare64 holds the 64-bit integer functions that few programs use. Each computes the result of one thread.
 var rare64 = [opCall]func(a, b, c uint64) uint64{
 	opDivS: func(a, b, _ uint64) uint64 {
 		if b == 0 {
@@ -271,7 +273,7 @@ var rare64 = [opCall]func(a, b, c uint64) uint64{
 	opNeg:  func(a, _, _ uint64) uint64 { return -a },
 }
 
-// mixed executes an instruction whose operands and results differ in width.
+// mixed executes an instruction of famMixed for the threads of mask: its operands and its result differ in width.
 func (w *warp) mixed(in *inst, mask uint32) {
 	switch in.op {
 	case opMulWideS, opMulWideU, opSelp64, opPack64, opZeroHigh, opSignHigh, opBits64, opClock64:
@@ -297,7 +299,7 @@ func (w *warp) mixed(in *inst, mask uint32) {
 	}
 }
 
-// mixed64 executes the instructions of mixed that have a 64-bit result.
+// mixed64 executes an instruction of famMixed whose result d has 64 bits, for all threads.
 func (w *warp) mixed64(in *inst, d *lanes64) {
 	switch in.op {
 	case opMulWideS:
@@ -340,7 +342,7 @@ func (w *warp) mixed64(in *inst, d *lanes64) {
 	}
 }
 
-// mixed32 executes the instructions of mixed that have a 32-bit result.
+// mixed32 executes an instruction of famMixed whose result d has 32 bits, for all threads.
 func (w *warp) mixed32(in *inst, d *lanes32) {
 	switch in.op {
 	case opSelp32:
@@ -386,7 +388,8 @@ func (w *warp) mixed32(in *inst, d *lanes32) {
 	}
 }
 
-// unpack splits a register into its halves.
+// unpack splits register a, for the threads of mask, into its lower half (register d) and its upper half (register
+// e).
 func (w *warp) unpack(in *inst, mask uint32) {
 	for ; mask != 0; mask &= mask - 1 {
 		i := bits.TrailingZeros32(mask)
@@ -455,9 +458,9 @@ func execFloat(o op, d, a, b, c *lanes32) {
 	}
 }
 
-// oddSum returns x + y rounded to odd: the exact sum if float64 can represent it, otherwise the neighbour whose last
-// bit is 1. Rounding the result to fewer than 52 bits equals rounding the exact sum (Boldo, Melquiond, "Emulation of
-// FMA and correctly rounded sums").
+// oddSum returns x + y rounded to odd: the exact sum if float64 can represent it, otherwise the neighbour whose
+// last bit is 1. Rounding the result again, to fewer than 52 bits, gives the same as rounding the exact sum once.
+// Source: Boldo, Melquiond, "Emulation of FMA and correctly rounded sums".
 func oddSum(x, y float64) float64 {
 	s := x + y
 	t := s - x
@@ -472,8 +475,8 @@ func oddSum(x, y float64) float64 {
 	return math.Float64frombits(u - 1)
 }
 
-// minMaxLanes executes min and max. If one operand is a NaN, the result is the other operand, or NaN with .NaN. -0 is
-// less than +0.
+// minMaxLanes executes min and max of f32. If one operand is a NaN, the result is the other operand; with the
+// modifier .NaN it is NaN. -0 is less than +0.
 func minMaxLanes(o op, d, a, b *lanes32) {
 	for i := range d {
 		x, y := f32(a[i]), f32(b[i])
@@ -495,8 +498,8 @@ func minMaxLanes(o op, d, a, b *lanes32) {
 	}
 }
 
-// wrapped executes an instruction of fam32 with the conversions that inst.wrap selects, such as flushing denormals or
-// narrowing to 16 bits.
+// wrapped executes an instruction of famWrapped: like one of fam32, with conversions of operands and result that
+// inst.wrap selects. Examples are flushing denormals and narrowing to 16 bits.
 func (w *warp) wrapped(in *inst, mask uint32) {
 	a, b, c := &w.opA, &w.opB, &w.opC
 	*a, *b, *c = w.r32[in.a], w.r32[in.b], w.r32[in.c]

@@ -5,7 +5,7 @@ import (
 	"unsafe"
 )
 
-// Instructions of famCopy.
+// The operations (inst.op) of famCopy, the family of cp.async: asynchronous copies from global to shared memory.
 const (
 	opCopyStart op = iota
 	opCopyCommit
@@ -13,14 +13,15 @@ const (
 	opCopyWaitAll
 )
 
-// copies holds a warp's pending cp.async. In the emulator, their bytes reach shared memory only when the warp waits
-// for them.
+// copies holds a warp's pending cp.async. CUDA may copy their bytes at any time until the warp waits for them. The
+// emulator copies them only then, so a missing wait shows.
 type copies struct {
 	group   uint32 // number of the open group
 	pending []pendingCopy
 }
 
-// pendingCopy is one cp.async of a warp whose bytes have not reached shared memory.
+// pendingCopy is one cp.async instruction of a warp whose bytes have not reached shared memory. group numbers its
+// group, mask has the threads that execute it, and each of them copies size bytes.
 type pendingCopy struct {
 	group uint32
 	mask  uint32
@@ -35,7 +36,8 @@ func (c *copies) reset() {
 	c.pending = c.pending[:0]
 }
 
-// cp decodes cp.async and the instructions that wait for it.
+// cp decodes the instructions cp.async.*: copies from global to shared memory, and those that close a group of
+// copies or wait for one.
 func (b *builder) cp(in *inst) {
 	m := b.modifiers()
 	in.fam = famCopy
@@ -97,7 +99,7 @@ func (b *builder) cpStart(in *inst, m *modifiers) {
 	b.slot(in)
 }
 
-// copyAsync executes an instruction of famCopy.
+// copyAsync executes an instruction of famCopy (cp.async) for the threads of mask.
 func (w *warp) copyAsync(in *inst, mask uint32) {
 	if mask == 0 {
 		return
@@ -146,7 +148,8 @@ func (w *warp) startCopy(in *inst, mask uint32) {
 	}
 }
 
-// copySources checks that each thread's source of a cp.async lies in global memory, and stores its address in p.
+// copySources checks that the global memory that each thread of mask copies with a cp.async lies in a buffer. It
+// stores its addresses in p.
 func (w *warp) copySources(in *inst, mask uint32, p *pendingCopy) {
 	a, n, imm := &w.r64[in.b], &w.r32[in.c], uint64(int64(int32(in.imm32)))
 	for m := mask; m != 0; m &= m - 1 {
@@ -173,7 +176,7 @@ func (w *warp) copySources(in *inst, mask uint32, p *pendingCopy) {
 	}
 }
 
-// land completes the copies of all groups with a number below before.
+// land completes the copies of all groups with numbers below before: their bytes reach shared memory.
 func (w *warp) land(before int64) {
 	c := &w.async
 	done := 0

@@ -6,9 +6,9 @@ import (
 	"unsafe"
 )
 
-// atomics serializes atomic instructions and strong accesses (volatile, relaxed, acquire, release) to global memory,
-// across all launches. The lock also makes a block's earlier writes visible to a block that observes one of these
-// accesses.
+// atomics is a lock around every atomic instruction and every strong access (volatile, relaxed, acquire, release)
+// to global memory, in all launches. If block B observes such an access of block A, the lock also makes A's earlier
+// writes visible to B.
 var atomics sync.Mutex
 
 // atom decodes atom and red on integers and floats.
@@ -40,8 +40,8 @@ func (b *builder) atom(in *inst) {
 	b.slot(in)
 }
 
-// updates32 returns the function that computes the new value from the old one and the operands; nil if the emulator
-// does not know the instruction.
+// updates32 returns the function that computes the new value of a 32-bit atomic instruction from the old value and
+// the operands b and c. name is the operation and t its type. nil: the emulator does not know the instruction.
 func updates32(name, t string) func(old, b, c uint32) uint32 {
 	if t == "f32" {
 		return map[string]func(old, b, c uint32) uint32{
@@ -106,8 +106,8 @@ func (w *warp) atomic(in *inst, mask uint32) {
 	}
 }
 
-// atomicShared checks an atomic access to shared memory. Atomic accesses of different warps do not race with each
-// other.
+// atomicShared checks one thread's atomic access to shared memory for races. Atomic accesses of different warps do
+// not race with each other.
 func (w *warp) atomicShared(in *inst, lane int) {
 	b := w.block
 	if b.proxy != nil {

@@ -2,7 +2,7 @@ package ptx
 
 import "math/bits"
 
-// barrier is one of the sixteen barriers of a block.
+// barrier is the state of one of a block's sixteen barriers (PTX bar.sync and bar.arrive).
 type barrier struct {
 	want    int // threads that must arrive
 	arrived int
@@ -11,7 +11,7 @@ type barrier struct {
 	line    int32  // PTX line of the first arrival
 }
 
-// Instructions of famBarrier.
+// The operations (inst.op) of famBarrier, the family of barriers between the warps of a block.
 const (
 	opBarSync op = iota
 	opBarArrive
@@ -47,7 +47,7 @@ func (b *builder) bar(in *inst) {
 	}
 }
 
-// arrive executes a barrier instruction. It returns true if the warp must wait.
+// arrive executes a barrier instruction for the threads of mask. It returns true if the warp must wait for others.
 func (w *warp) arrive(in *inst, mask uint32) bool {
 	if mask == 0 {
 		return false
@@ -105,8 +105,8 @@ func (w *warp) arrive(in *inst, mask uint32) bool {
 	return w.wait != nil
 }
 
-// release lets the warps that wait at a barrier go on. The race checks then treat everything that a warp did before
-// its arrival as ordered before the next instruction of each waiting warp.
+// release ends a use of a barrier: the warps that wait at it go on. The race checks then treat everything that a
+// warp did before it arrived as ordered before the next instruction of each waiting warp.
 func (b *block) release(bar *barrier) {
 	b.tick++
 	whole := bar.joined == full>>(32-len(b.warps)) && bar.waiting == bar.joined
@@ -134,7 +134,8 @@ func (b *block) release(bar *barrier) {
 	*bar = barrier{}
 }
 
-// stuck fails the launch because every live warp of the block waits.
+// stuck fails the launch with an error that names the barriers: every live warp (with threads that have not exited)
+// waits, so none can go on.
 func (b *block) stuck() {
 	if b.proxy != nil {
 		b.proxy.deadlock()
@@ -149,7 +150,8 @@ func (b *block) stuck() {
 	}
 }
 
-// members fails unless the threads that execute the instruction are exactly the live threads of its member mask.
+// members fails unless mask, the threads that execute an instruction, has exactly the threads of its operand
+// members that have not exited. what names the instruction for the error.
 func (w *warp) members(in *inst, mask, members uint32, what string) {
 	missing := members & w.live &^ mask
 	if missing != 0 {

@@ -41,13 +41,14 @@ type block struct {
 	bars  [16]barrier
 }
 
-// shape holds the launch dimensions that the special registers depend on.
+// shape holds the dimensions of a launch. Special registers depend on them, and stay valid if the next launch has
+// the same shape.
 type shape struct {
 	grid, block [3]uint32
 	shared      int
 }
 
-// prepare sets b up for a launch.
+// prepare sets b up for launch l, with memory and warps for one thread block.
 func (b *block) prepare(l *Launch) {
 	k := l.Kernel
 	b.kernel, b.launch, b.params, b.touched = k, l, l.Params, nil
@@ -115,7 +116,7 @@ func (b *block) newWarp(index int) *warp {
 	return w
 }
 
-// begin starts the job's next block. It clears b.running if no block is left.
+// begin sets b up for the next thread block of job j. It clears b.running if no block is left.
 func (b *block) begin(j *job) {
 	at, seed, ok := j.number()
 	if b.running = ok; !ok {
@@ -184,7 +185,8 @@ func (b *block) turn() bool {
 	return true
 }
 
-// fail ends the launch with an error. It panics; Launch.Run recovers it.
+// fail ends the launch with an error about instruction in, executed by thread lane of the warp. It panics;
+// Launch.Run recovers the panic.
 func (w *warp) fail(in *inst, lane int, format string, args ...any) {
 	panic(&Error{Kernel: w.kernel.Name, File: w.kernel.file, Line: int(in.line), Block: w.block.ctaid, Thread: w.block.thread(32*w.index + lane),
 		What: fmt.Sprintf(format, args...)})
@@ -220,7 +222,8 @@ func (b *block) find(addr uint64) *Buffer {
 	return b.launch.Memory.Find(addr)
 }
 
-// near describes an address that lies in no buffer; "" if no buffer ends shortly before it.
+// near describes, for an error message, an address that is in no buffer: how far it lies after the end of a buffer.
+// It returns "" if no buffer ends shortly before the address.
 func (b *block) near(addr uint64) string {
 	if addr < 1<<16 {
 		return ": a null pointer"
@@ -233,7 +236,8 @@ func (b *block) near(addr uint64) string {
 	return ""
 }
 
-// keep records the range that a slot's instruction accessed in the block's list of accesses, and resets the slot.
+// keep adds what a slot has recorded, the range that its instruction accessed in a buffer, to the block's list of
+// accesses. It then resets the slot.
 func (b *block) keep(s *slot) {
 	if s.buffer != nil && s.buffer != &b.consts {
 		b.touched = merge(b.touched, s.access())
@@ -252,7 +256,7 @@ func (s *slot) access() Access {
 	return a
 }
 
-// merge adds an access to list, which has one entry per buffer.
+// merge joins access a to the entry of its buffer in list, or appends it. list has one entry per buffer.
 func merge(list []Access, a Access) []Access {
 	for i := range list {
 		l := &list[i]
@@ -264,7 +268,7 @@ func merge(list []Access, a Access) []Access {
 	return append(list, a)
 }
 
-// mix hashes 64 bits with the last step of SplitMix64.
+// mix returns a hash of x: the last step of SplitMix64.
 func mix(x uint64) uint64 {
 	x += 0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
@@ -272,7 +276,8 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// permutation returns the start and the step of a walk that visits each of n items once.
+// permutation returns a pseudo-random walk that visits each of n items once. The i-th item is (from + i·step) mod
+// n. hash selects the walk.
 func permutation(n, hash uint64) (from, step uint64) {
 	from, step = hash%n, hash>>bits.Len64(n)%n
 	for gcd(max(step, 1), n) != 1 {

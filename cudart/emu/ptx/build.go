@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// builder decodes the statements of one kernel.
+// builder decodes the statements of one kernel to instructions; st is the current statement.
 type builder struct {
 	*source
 	kernel     *Kernel
@@ -26,7 +26,7 @@ func newBuilder(r *reader, name string, line int) *builder {
 	return b
 }
 
-// newReg makes a register of the given size in bytes; 0: a predicate.
+// newReg adds a register of the given size in bytes to the kernel; 0: a predicate register.
 func (b *builder) newReg(bytes int) reg {
 	k := b.kernel
 	switch bytes {
@@ -41,7 +41,7 @@ func (b *builder) newReg(bytes int) reg {
 	return reg{in32, uint8(bytes), int32(k.regs32 - 1)}
 }
 
-// finish decodes all statements of the kernel.
+// finish decodes all statements, once the whole kernel has been parsed, and so completes the kernel.
 func (b *builder) finish() {
 	k := b.kernel
 	b.layout()
@@ -129,7 +129,7 @@ func (s *scope) reg(name string) (reg, bool) {
 
 func (b *builder) fail(format string, args ...any) { b.failAt(b.st.line, format, args...) }
 
-// unknown reports that this form of the instruction is not supported.
+// unknown ends the parsing with an error: the emulator does not support this form of the current instruction.
 func (b *builder) unknown() { b.fail("instruction %q is not supported", strings.Join(b.st.words, ".")) }
 
 // arg returns the i-th argument of the current statement.
@@ -156,7 +156,8 @@ func (b *builder) pred(name string) int32 {
 	return r.index
 }
 
-// predIn returns the index of a source predicate: a register, or a constant for which it makes a register.
+// predIn returns the index of the predicate register that operand o reads. For a constant it makes a register with
+// that value.
 func (b *builder) predIn(o operand) int32 {
 	if v, ok := parseInteger(o.name); ok {
 		r := b.newReg(0).index
@@ -168,8 +169,8 @@ func (b *builder) predIn(o operand) int32 {
 	return b.pred(o.name)
 }
 
-// out returns the index of a destination register in the given register file. For "_" it makes a register that
-// nothing reads.
+// out returns the index of the register that operand o names as a destination, which must be in the given register
+// file. For "_", a result that is not wanted, it makes a register that nothing reads.
 func (b *builder) out(o operand, file uint8) int32 {
 	if o.name == "_" {
 		return b.newReg(map[uint8]int{inPreds: 0, in32: 4, in64: 8}[file]).index
@@ -184,7 +185,7 @@ func (b *builder) out(o operand, file uint8) int32 {
 	return r.index
 }
 
-// fileOf returns the register file for values of type t.
+// fileOf returns the register file, and so the width of registers, for values of type t.
 func fileOf(t string) uint8 {
 	switch typeBytes(t) {
 	case 8:
@@ -195,8 +196,8 @@ func fileOf(t string) uint8 {
 	return in32
 }
 
-// in returns the index of a source register of type t. For a constant, a special register or an address it makes a
-// register with the value.
+// in returns the index of the register, of type t, that operand o reads. For a constant, a special register or the
+// address of a variable it makes a register that has this value.
 func (b *builder) in(o operand, t string) int32 {
 	if o.mem || o.vec || o.not || o.pair != "" {
 		b.fail("%q is not a value", o.name)
@@ -224,7 +225,8 @@ func (b *builder) in(o operand, t string) int32 {
 	return b.constant32(uint32(bits))
 }
 
-// constant returns the bits of a number, or the address of a variable.
+// constant returns the bits of name as a value of type t. name is a number, or a variable, whose address is the
+// value.
 func (b *builder) constant(name, t string) uint64 {
 	if v := b.st.scope.variable(name); v != nil {
 		return v.address()

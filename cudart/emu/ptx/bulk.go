@@ -4,7 +4,7 @@ import (
 	"math/bits"
 )
 
-// Instructions of famBulk.
+// The operations (inst.op) of famBulk, the family of cp.async.bulk: copies that a separate unit makes.
 const (
 	opBulkLoad  op = iota // global to shared
 	opBulkStore           // shared to global
@@ -14,7 +14,8 @@ const (
 
 const flagRead = 1
 
-// bulkSpec holds the decoded operands of a cp.async.bulk.
+// bulkSpec holds the decoded operands of a cp.async.bulk, a copy of many bytes that one thread starts and a
+// separate unit makes.
 type bulkSpec struct {
 	rank   int     // rank of the tensor; 0: a plain copy, without a tensor map
 	coords []int32 // registers of the coordinates
@@ -25,20 +26,21 @@ type bulkSpec struct {
 	bytes  int32 // register with the byte count of a plain copy
 }
 
-// place32 is an address in shared memory: register plus offset.
+// place32 is the operand for an address in shared memory: register reg plus add. narrow: the register has 32 bits.
 type place32 struct {
 	reg    int32
 	narrow bool
 	add    int64
 }
 
-// bulkCopies are the shared-to-global copies that a warp has started.
+// bulkCopies are the bulk copies from shared to global memory that a warp's threads have started and not waited
+// for.
 type bulkCopies struct {
 	group   [32]uint32 // the open group of each thread
 	pending []*bulkCopy
 }
 
-// bulkCopy is one cp.async.bulk of one thread.
+// bulkCopy is one bulk copy (cp.async.bulk), started by one thread. Its bytes are divided into pieces of 16.
 type bulkCopy struct {
 	in     *inst
 	warp   *warp
@@ -129,7 +131,8 @@ func (b *builder) place32(o operand) place32 {
 	return place32{at.a, at.flags&flagNarrow != 0, at.imm}
 }
 
-// of returns the shared address that p names for one thread.
+// of returns the offset in shared memory that p means for one thread. It accepts addresses of shared memory and
+// generic addresses.
 func (p place32) of(w *warp, lane int) uint64 {
 	if p.narrow {
 		return uint64(w.r32[p.reg][lane] + uint32(p.add))
@@ -141,7 +144,7 @@ func (p place32) of(w *warp, lane int) uint64 {
 	return at
 }
 
-// bulkAsync executes an instruction of famBulk.
+// bulkAsync executes an instruction of famBulk for each thread of mask.
 func (w *warp) bulkAsync(in *inst, mask uint32) {
 	for m := mask; m != 0; m &= m - 1 {
 		lane := bits.TrailingZeros32(m) & 31
@@ -193,7 +196,8 @@ func (w *warp) startBulk(in *inst, lane int) {
 	p.loads = append(p.loads, c)
 }
 
-// tensorPieces lists the 16-byte pieces of a bulk copy with a tensor map.
+// tensorPieces lists the 16-byte pieces of a bulk copy with a tensor map, whose shared memory begins at offset
+// shared.
 func (w *warp) tensorPieces(in *inst, lane int, shared uint64) []piece {
 	s := in.x.bulk
 	at := w.r64[s.global][lane] + uint64(s.offset)
@@ -232,7 +236,8 @@ func (w *warp) tensorMap(at uint64) (*TensorMap, error) {
 	return decodeTensorMap(from)
 }
 
-// plainPieces lists the 16-byte pieces of a bulk copy without a tensor map.
+// plainPieces lists the 16-byte pieces of a bulk copy without a tensor map, whose shared memory begins at offset
+// shared.
 func (w *warp) plainPieces(in *inst, lane int, shared uint64) []piece {
 	s := in.x.bulk
 	global, n := w.r64[s.global][lane]+uint64(s.offset), w.r32[s.bytes][lane]
@@ -253,7 +258,7 @@ func (w *warp) bulkBounds(in *inst, lane int, shared, n uint64) {
 	}
 }
 
-// checkBulk checks that the global memory of a bulk copy lies in buffers and records the access.
+// checkBulk checks that the global memory of bulk copy c lies in buffers, and records the access.
 func (w *warp) checkBulk(c *bulkCopy) {
 	for i := range c.pieces {
 		q := &c.pieces[i]
@@ -276,15 +281,15 @@ func (w *warp) checkBulk(c *bulkCopy) {
 	}
 }
 
-// memory returns the global memory that a piece of a bulk copy reads or writes.
+// memory returns the bytes of global memory that piece q of a bulk copy reads or writes.
 func (q *piece) memory(b *block) []byte {
 	from := b.find(q.global + uint64(q.from)) // was checked when the copy started
 	at := q.global + uint64(q.from) - from.Base
 	return from.Data[at:][:q.to-q.from]
 }
 
-// land completes a load (global to shared): it writes the bytes to shared memory and reports their number to the
-// mbarrier.
+// land completes a bulk copy from global to shared memory. It writes the bytes to shared memory and reports their
+// number to the copy's mbarrier.
 func (c *bulkCopy) land(p *proxy) {
 	b := p.block
 	for i := range c.pieces {
@@ -303,8 +308,9 @@ func (c *bulkCopy) land(p *proxy) {
 	p.settle(c.mbar, func(format string, args ...any) { c.warp.fail(c.in, c.lane, format, args...) })
 }
 
-// bulkWait completes the stores (shared to global) of a thread in groups with a number below before. With readOnly it
-// only reads their shared memory; the global memory is written later.
+// bulkWait completes the copies from shared to global memory that thread lane has started in groups numbered below
+// before. If readOnly is set, it only reads their shared memory, so that the kernel may overwrite it. Their global
+// memory is written later.
 func (w *warp) bulkWait(lane int, before int64, readOnly bool) {
 	left := w.bulk.pending[:0]
 	for _, c := range w.bulk.pending {
@@ -322,7 +328,7 @@ func (w *warp) bulkWait(lane int, before int64, readOnly bool) {
 	w.bulk.pending = left
 }
 
-// fetch reads the shared memory of a store into c.data.
+// fetch reads the bytes that copy c takes from shared memory into c.data.
 func (c *bulkCopy) fetch(w *warp) {
 	if c.read {
 		return
@@ -335,7 +341,7 @@ func (c *bulkCopy) fetch(w *warp) {
 	}
 }
 
-// write writes c.data, the bytes of a store, to global memory.
+// write writes c.data, the bytes of a copy from shared to global memory, to global memory.
 func (c *bulkCopy) write(w *warp) {
 	for i := range c.pieces {
 		if q := &c.pieces[i]; q.from < q.to {

@@ -1,9 +1,10 @@
 package ptx
 
-// reconverge finds the instruction at which the threads of a divergent branch reconverge, and stores its index in
-// inst.e. This is the start of the immediate post-dominator of the branch's basic block; -1: the end of the kernel.
+// reconverge finds the instruction at which the threads of a divergent branch run together again, for every branch.
+// It stores the index in the branch's inst.e; -1: the end of the kernel. This instruction starts the immediate
+// post-dominator of the branch's basic block, the first block that all paths from the branch reach.
 //
-// A guarded exit adds no edge to the graph, because threads that exit do not reconverge.
+// An exit with a guard adds no edge to the graph, because threads that exit do not reconverge.
 func reconverge(code []inst) {
 	leaders := blockStarts(code)
 	number := make([]int, len(code)) // basic block of each instruction
@@ -38,7 +39,7 @@ func reconverge(code []inst) {
 	}
 }
 
-// exits reports whether the instruction at pc is an exit without a guard.
+// exits reports whether the instruction at pc is an exit without a guard, which all threads that reach it take.
 func exits(code []inst, pc int) bool {
 	return code[pc].fam == famControl && code[pc].op == opExit && code[pc].guard < 0
 }
@@ -70,7 +71,8 @@ func blockStarts(code []inst) []int {
 	return out
 }
 
-// successors returns the blocks that may follow the block with last instruction last.
+// successors returns the numbers of the basic blocks that may follow the block whose last instruction has index
+// last. number gives the block of every instruction; end is the node for the kernel's end.
 func successors(code []inst, last int, number []int, end int) []int {
 	in := &code[last]
 	var out []int
@@ -97,9 +99,9 @@ func successors(code []inst, last int, number []int, end int) []int {
 	return append(out, end)
 }
 
-// postDominators returns the immediate post-dominator of each node. The last node is the end; -1: the end cannot be
-// reached from the node. The algorithm is the iteration of Cooper, Harvey and Kennedy, "A Simple, Fast Dominance
-// Algorithm", on the reversed graph.
+// postDominators returns the immediate post-dominator of each node of a graph; next lists the successors of each
+// node. The last node is the end. -1: the end cannot be reached from the node. The algorithm is the iteration of
+// Cooper, Harvey and Kennedy, "A Simple, Fast Dominance Algorithm", on the reversed graph.
 func postDominators(next [][]int) []int {
 	end := len(next) - 1
 	back := make([][]int, len(next))
@@ -142,8 +144,8 @@ func postDominators(next [][]int) []int {
 	return post
 }
 
-// postorder walks the graph from one node. It returns the reachable nodes, children before parents, and the position
-// of each node in this order.
+// postorder walks a graph depth-first from the node from; to lists each node's successors. It returns the reachable
+// nodes, successors before the node itself (order), and each node's position in this order (rank).
 func postorder(to [][]int, from int) (order, rank []int) {
 	rank = make([]int, len(to))
 	seen := make([]bool, len(to))

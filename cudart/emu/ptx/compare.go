@@ -1,6 +1,6 @@
 package ptx
 
-// Instructions of famCompare.
+// The operations (inst.op) of famCompare, the family of comparisons and of operations on predicates.
 const (
 	opCmp32 op = iota // compares a and b xor imm (the sign bit for signed types)
 	opCmp64
@@ -12,7 +12,7 @@ const (
 	opPredXor
 )
 
-// relation is a comparison. Float relations are false if an operand is a NaN.
+// relation is the kind of a comparison, such as less. A relation of floats is false if an operand is a NaN.
 type relation uint8
 
 const (
@@ -22,8 +22,9 @@ const (
 	isNumber // neither operand is a NaN
 )
 
-// comparison is a relation of (a, b), or of (b, a) with swap, perhaps negated. andNumber also requires that both
-// operands are numbers. orNaN makes the comparison true if an operand is a NaN.
+// comparison is the comparison that setp makes: a relation of (a, b), or of (b, a) if swap is set, negated if not
+// is set. andNumber also requires that both operands are numbers. orNaN makes the comparison true if an operand is
+// a NaN.
 type comparison struct {
 	rel              relation
 	swap, not        bool
@@ -40,7 +41,8 @@ var comparisons = map[string]comparison{
 	"lo": {rel: isLess}, "ls": {rel: isLessEqual}, "hi": {rel: isLess, swap: true}, "hs": {rel: isLessEqual, swap: true},
 }
 
-// comparing decodes the modifiers and operands of setp. The third operand, if present, is a predicate.
+// comparing decodes the modifiers m and the operands of setp on type t: the comparison and, if a third operand is
+// present, the predicate to combine its result with.
 func (b *builder) comparing(in *inst, m *modifiers, t string) {
 	c, ok := comparison{}, false
 	for _, w := range *m {
@@ -110,7 +112,7 @@ func (b *builder) predicates(in *inst, m modifiers) {
 	in.op, in.b = o, b.predIn(b.arg(2))
 }
 
-// compare executes an instruction of famCompare.
+// compare executes an instruction of famCompare for the threads of mask, whose result is a predicate.
 func (w *warp) compare(in *inst, mask uint32) {
 	p := &w.preds[in.d]
 	var v uint32
@@ -158,7 +160,8 @@ func (w *warp) setPredicate(in *inst, mask uint32) {
 	}
 }
 
-// relate evaluates a comparison for all threads of the warp and returns the results as a mask.
+// relate evaluates comparison c of an instruction's operands for all threads. It returns a mask of the threads for
+// which it is true.
 func (w *warp) relate(in *inst, c *comparison) uint32 {
 	ra, rb := in.a, in.b
 	if c.swap {

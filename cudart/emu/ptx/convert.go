@@ -6,7 +6,7 @@ import (
 	"mt/base/bf16"
 )
 
-// conversion is a decoded cvt. Float results are rounded to nearest even.
+// conversion is a decoded cvt from type from to type to. Float results are rounded to nearest even.
 type conversion struct {
 	from, to string
 	integral func(float64) float64 // rounds a float to an integer; nil: no rounding
@@ -21,7 +21,7 @@ type conversion struct {
 // integrals are the modifiers of cvt that round a float to an integer.
 var integrals = map[string]func(float64) float64{"rni": math.RoundToEven, "rzi": math.Trunc, "rmi": math.Floor, "rpi": math.Ceil}
 
-// convert executes cvt.
+// convert executes cvt, the conversion of a value to another type, for the threads of mask.
 func (w *warp) convert(in *inst, mask uint32) {
 	c := in.x.convert
 	a32, a64 := &w.r32[0], &w.r64[0]
@@ -68,7 +68,8 @@ func brain(x uint32) uint32 {
 	return uint32(bf16.Round(f32(x)))
 }
 
-// one converts one value. The value's bits are in a64 if the source register is 64-bit, otherwise in a32.
+// one converts the value of one thread and returns the result's bits. The value's bits are in a64 if the source
+// register is 64-bit, otherwise in a32.
 func (c *conversion) one(a32 uint32, a64 uint64) uint64 {
 	if c.to == "bf16" {
 		return uint64(brain(a32))
@@ -98,7 +99,8 @@ func (c *conversion) one(a32 uint32, a64 uint64) uint64 {
 func isFloat(t string) bool  { return t[0] == 'f' || t == "bf16" || t == "bf16x2" }
 func isSigned(t string) bool { return t[0] == 's' }
 
-// extend sign- or zero-extends the low bits of v, a value of type t, to 64 bits.
+// extend takes the low bits of v as a value of type t and extends it to 64 bits: with its sign if t is signed,
+// otherwise with zeros.
 func extend(v uint64, t string) uint64 {
 	n := 64 - 8*typeBytes(t)
 	if isSigned(t) {
@@ -160,8 +162,8 @@ func (c *conversion) floatToInteger(v float64) uint64 {
 	return c.keep(uint64(max(v, 0)))
 }
 
-// keep returns v, a value of the destination type, as the destination register holds it: sign- or zero-extended to
-// the register's width.
+// keep returns the result v of a conversion as the destination register holds it. The register may be wider than
+// the type: v is then sign- or zero-extended.
 func (c *conversion) keep(v uint64) uint64 {
 	v = extend(v, c.to)
 	if n := 64 - 8*c.regBytes; n > 0 {
@@ -170,8 +172,8 @@ func (c *conversion) keep(v uint64) uint64 {
 	return v
 }
 
-// fast returns a function that converts the values of all 32 threads at once. It returns nil for uncommon
-// conversions.
+// fast returns a function that makes the conversion for all 32 threads at once; nil: the conversion is uncommon,
+// and the threads are converted one by one.
 func (c *conversion) fast() func(d32 *lanes32, d64 *lanes64, a32 *lanes32, a64 *lanes64) {
 	if c.flush || c.integral != nil {
 		return nil
@@ -208,7 +210,7 @@ func (c *conversion) fast() func(d32 *lanes32, d64 *lanes64, a32 *lanes32, a64 *
 	return nil
 }
 
-// fastInteger is fast for conversions between integers.
+// fastInteger is the method fast for conversions between integer types.
 func (c *conversion) fastInteger() func(d32 *lanes32, d64 *lanes64, a32 *lanes32, a64 *lanes64) {
 	if c.from64 || typeBytes(c.to) < typeBytes(c.from) {
 		return c.narrowing()
@@ -233,7 +235,7 @@ func (c *conversion) fastInteger() func(d32 *lanes32, d64 *lanes64, a32 *lanes32
 	return func(d32 *lanes32, _ *lanes64, a32 *lanes32, _ *lanes64) { *d32 = *a32 }
 }
 
-// narrowing is fast for conversions that truncate an integer.
+// narrowing is the method fast for conversions to a narrower integer type, which drop the upper bits.
 func (c *conversion) narrowing() func(d32 *lanes32, d64 *lanes64, a32 *lanes32, a64 *lanes64) {
 	if isFloat(c.from) || isFloat(c.to) {
 		return nil

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Counts holds the work of some blocks of a kernel, in warp instructions. The order in which blocks and warps run
-// does not change them.
+// Counts holds how much work some blocks of a kernel do; a warp instruction, executed by up to 32 threads, counts
+// once. The order in which blocks and warps run does not change the counts.
 type Counts struct {
 	Blocks int64
 	Warps  int64
@@ -16,8 +16,8 @@ type Counts struct {
 	Lanes  int64          // thread instructions
 	// Divergent is the number of branches at which threads of a warp went to different instructions.
 	Divergent int64
-	// Fresh is the number of distinct sectors that each block reads, summed over blocks. An unbounded L1 cache would
-	// request as many.
+	// Fresh is the number of distinct sectors that each block reads, summed over blocks. An L1 cache without a size
+	// limit would request as many from L2.
 	Fresh int64
 	// Products is the number of multiply-adds of mma and wgmma; Grouped is the part of wgmma.
 	Products, Grouped int64
@@ -60,7 +60,7 @@ func (c *Counts) fields() []*int64 {
 	return out
 }
 
-// Add adds times·o to c.
+// Add adds each number of o, multiplied by times, to the number of c.
 func (c *Counts) Add(o *Counts, times int64) {
 	of := o.fields()
 	for i, f := range c.fields() {
@@ -84,7 +84,7 @@ func (c *Counts) Issued() int64 {
 	return n
 }
 
-// Global returns the total traffic of global memory.
+// Global returns the sum of all traffic of global memory.
 func (c *Counts) Global() Traffic {
 	return total(c.Load, c.Store, c.Copied, c.Atomic, c.BulkLoad, c.BulkStore)
 }
@@ -107,13 +107,13 @@ func total(all ...Traffic) (t Traffic) {
 	return t
 }
 
-// Shared returns the total access of shared memory.
+// Shared returns the sum of loads from and stores to shared memory.
 func (c *Counts) Shared() Banks {
 	l, s := c.SharedLoad, c.SharedStore
 	return Banks{l.Requests + s.Requests, l.Wavefronts + s.Wavefronts, l.Conflicts + s.Conflicts}
 }
 
-// Count asks a launch to count, and holds the results.
+// Count makes a launch count its work (Launch.Count), and receives the results.
 type Count struct {
 	// Traced lists the numbers of the blocks whose instructions are recorded one by one.
 	Traced []uint32
@@ -142,7 +142,7 @@ type Step struct {
 	Event int32
 }
 
-// counter counts the blocks that one goroutine runs.
+// counter counts the work of the blocks that one goroutine runs.
 type counter struct {
 	meanings []Meaning
 	traced   []uint32
@@ -165,7 +165,7 @@ func newCounter(l *Launch) *counter {
 		read: map[uint64]uint64{}, events: map[event]int32{}}
 }
 
-// begin starts counting a block.
+// begin starts counting the block with number at, which has the given number of warps.
 func (c *counter) begin(at uint32, warps int) {
 	c.now, c.trace = &Counts{Blocks: 1, Warps: int64(warps)}, nil
 	c.blocks[at] = c.now
@@ -179,7 +179,7 @@ func (c *counter) begin(at uint32, warps int) {
 	}
 }
 
-// into adds the counter's results to those in to.
+// into adds the counter's results, after the goroutine's last block, to those in to.
 func (c *counter) into(to *Count) {
 	if to.Blocks == nil {
 		to.Blocks, to.Traces = map[uint32]*Counts{}, map[uint32]*Trace{}
@@ -193,8 +193,8 @@ func (c *counter) into(to *Count) {
 	}
 }
 
-// note counts an instruction before it executes. mask has the threads that execute it; all also has the threads that
-// its guard switches off.
+// note counts the instruction in, with index pc, before it executes. mask has the threads that execute it; all also
+// has the threads for which its guard is false.
 func (c *counter) note(w *warp, pc int32, in *inst, mask, all uint32) {
 	n, class := c.now, c.meanings[pc].Class
 	s := Step{At: pc, Off: mask == 0 && class != ClassBranch}
@@ -225,7 +225,8 @@ func (c *counter) note(w *warp, pc int32, in *inst, mask, all uint32) {
 	}
 }
 
-// branch counts a branch if the threads of the warp diverge at it.
+// branch counts a branch at which the threads of the warp go different ways. mask has the threads that take the
+// branch; all also has the threads that its guard holds back.
 func (c *counter) branch(w *warp, in *inst, mask, all uint32) {
 	parts := mask != 0 && mask != all && in.op != opExit
 	if in.op == opBrx {
@@ -250,13 +251,14 @@ func (c *counter) matrix(w *warp, in *inst, s *Step) {
 	}
 }
 
-// event is what steps of a trace may wait for: a phase of an mbarrier, or one use of a barrier.
+// event is something that steps of a trace may wait for: the end of a phase of an mbarrier, or the n-th release of
+// a barrier.
 type event struct {
 	place int // mbarriers: index into proxy.mbars; barriers: -1 and below
 	phase uint32
 }
 
-// last returns the traced step of the instruction that the warp executes; nil if the block is not traced.
+// last returns the traced step of the instruction that warp w now executes; nil if the block is not traced.
 func (c *counter) last(w *warp) *Step {
 	if c == nil || c.trace == nil {
 		return nil
@@ -265,7 +267,8 @@ func (c *counter) last(w *warp) *Step {
 	return &steps[len(steps)-1]
 }
 
-// needed records that event e cannot happen before the warp's current step has completed.
+// needed records in the trace that event e cannot happen before the warp's current step has completed, such as an
+// arrival at a barrier.
 func (c *counter) needed(w *warp, e event) {
 	s := c.last(w)
 	if s == nil || s.Event != 0 { // another thread of the warp has recorded it
@@ -279,16 +282,16 @@ func (c *counter) needed(w *warp, e event) {
 	c.trace.Events[s.Event-1]++
 }
 
-// awaited records that the warp's current step has waited for event e. If no step contributes to the event, the step
-// has Event 0.
+// awaited records in the trace that the warp's current step has waited for event e. If no step contributes to the
+// event, the step's Event is 0.
 func (c *counter) awaited(w *warp, e event) {
 	if s := c.last(w); s != nil {
 		s.Event = c.events[e]
 	}
 }
 
-// product counts a wgmma: products for each warp, and shared-memory reads once per warpgroup, with its first warp. The
-// layout of operands causes no bank conflicts.
+// product counts a wgmma. Its multiply-adds count for each warp. Its reads of shared memory count once per
+// warpgroup, with the first warp. The layout of operands causes no bank conflicts.
 func (c *counter) product(w *warp, in *inst, s *Step) {
 	c.now.Products += 16 * 16 * in.imm
 	c.now.Grouped += 16 * 16 * in.imm
@@ -303,7 +306,7 @@ func (c *counter) product(w *warp, in *inst, s *Step) {
 	}
 }
 
-// bulk counts a cp.async.bulk.
+// bulk counts the accesses of a bulk copy (cp.async.bulk) to global and shared memory.
 func (c *counter) bulk(w *warp, b *bulkCopy) {
 	if c == nil {
 		return
@@ -393,12 +396,12 @@ func (c *counter) copied(w *warp, in *inst, mask uint32, s *Step) {
 	}
 }
 
-// sectorBytes is the smallest unit that caches move.
+// sectorBytes is the size of a sector, the smallest unit of memory that caches move.
 const sectorBytes = 32
 
-// globalTraffic counts a request of the threads of mask for bytes bytes each. Each access lies within one sector,
-// because it is aligned and at most half a sector long. The sectors of a strong load always count as fresh, since
-// other blocks may have written them.
+// globalTraffic counts one request to global memory: each thread of mask accesses bytes bytes at its address in
+// addr. An access lies within one sector, because it is aligned and at most half a sector long. The sectors of a
+// strong load always count as fresh, since other blocks may have written them.
 func (c *counter) globalTraffic(to *Traffic, addr *lanes64, mask uint32, bytes uint64, strong bool, s *Step) {
 	reads := to == &c.now.Load || to == &c.now.Copied
 	var known [32]uint64
@@ -424,7 +427,7 @@ next:
 	s.Sectors += uint16(n)
 }
 
-// fresh records that the block reads a sector. It returns true for the first read.
+// fresh records that the block reads a sector. It returns true if the block has not read it before.
 func (c *counter) fresh(sector uint64) bool {
 	if at := sector / 64; at != c.readAt {
 		c.read[c.readAt] = c.readBits
@@ -435,16 +438,19 @@ func (c *counter) fresh(sector uint64) bool {
 	return c.readBits != was
 }
 
-// banks lists the distinct words that a part of a warp requests from each bank.
+// banks collects, for each bank of shared memory, the distinct 4-byte words that a part of a warp requests. n is
+// the number of words per bank.
 type banks struct {
 	words [32][32]uint64
 	n     [32]uint8
 }
 
-// sharedBanks counts a request for bytes bytes per thread of mask. One wavefront serves the whole warp for up to 4
-// bytes per thread, a half warp for 8 and a quarter for 16. Threads that request the same word share one access.
-// Source: CUDA C Programming Guide, "Shared Memory"; its sections on compute capability 2.x and 3.x state the rule for
-// wide accesses.
+// sharedBanks counts a request of the threads of mask to shared memory, for bytes bytes each. Up to 4 bytes per
+// thread, one wavefront can serve the whole warp; for 8 bytes it serves half a warp, for 16 a quarter. Threads that
+// request the same word share one access.
+//
+// Source: CUDA C Programming Guide, "Shared Memory"; its sections on compute capability 2.x and 3.x state the rule
+// for wide accesses.
 func (c *counter) sharedBanks(to *Banks, addr *lanes64, mask uint32, bytes uint64, s *Step) {
 	width := 32
 	if bytes > 4 {
@@ -463,9 +469,9 @@ func (c *counter) sharedBanks(to *Banks, addr *lanes64, mask uint32, bytes uint6
 	}
 }
 
-// turns returns the number of wavefronts: the largest number of distinct words requested from one bank. It looks only
-// at the first word of each thread. Accesses are aligned and equally long, so the other words conflict in the same
-// way.
+// turns returns the number of wavefronts that the requests of the threads of mask need. It is the largest number of
+// distinct words requested from one bank. Only the first word of each thread is examined. Accesses are aligned and
+// equally long, so further words conflict in the same way.
 func (b *banks) turns(addr *lanes64, mask uint32) int {
 	if b.apart(addr, mask) {
 		return 1
@@ -478,8 +484,9 @@ func (b *banks) turns(addr *lanes64, mask uint32) int {
 	return most
 }
 
-// apart returns true if no bank is requested for more than one word. It treats equal words of neighbouring threads as
-// one request, and misses equal words of other threads.
+// apart is a quick check for the usual case: it returns true if no bank is requested for more than one word. It
+// counts equal words of neighbouring threads as one request. It misses equal words of other threads, and may then
+// return false although the answer is true.
 func (b *banks) apart(addr *lanes64, mask uint32) bool {
 	asked, n, last := uint32(0), 0, ^uint64(0)
 	if mask == full {
@@ -502,8 +509,8 @@ func (b *banks) apart(addr *lanes64, mask uint32) bool {
 	return bits.OnesCount32(asked) == n
 }
 
-// ask adds a word to the requests of its bank, if it is new. It returns the number of distinct words requested from
-// the bank.
+// ask adds a word to the requests of its bank unless it is there already. It returns the number of distinct words
+// now requested from the bank.
 func (b *banks) ask(word uint64) int {
 	bank := word % 32
 	n := int(b.n[bank])
@@ -517,7 +524,7 @@ func (b *banks) ask(word uint64) int {
 	return n + 1
 }
 
-// Class is a kind of instruction, grouped by the unit of a multiprocessor that executes it.
+// Class is a kind of instruction. Instructions of a class are executed by the same unit of a multiprocessor.
 type Class uint8
 
 const (
@@ -579,8 +586,8 @@ var fixedClass = map[string]Class{
 	"popc": ClassBits, "clz": ClassBits, "ex2": ClassSpecial, "lg2": ClassSpecial, "rsqrt": ClassSpecial,
 }
 
-// classOf returns the class of an instruction, given its words. A load or store without a state space counts as
-// global.
+// classOf returns the class of an instruction from its words: the mnemonic and its modifiers. A load or store
+// without a state space counts as global.
 func classOf(words []string) Class {
 	name, last := words[0], words[len(words)-1]
 	has := func(word string) bool { return wordIn(words, word) }
@@ -629,7 +636,8 @@ func wordIn(words []string, word string) bool {
 	return false
 }
 
-// bySpace returns the class of a load or store by its state space.
+// bySpace returns the class of a load or store: one of global, shared and local, or ClassParameter, according to
+// its state space.
 func bySpace(words []string, global, shared, local Class) Class {
 	switch {
 	case wordIn(words, "param"):
@@ -670,7 +678,7 @@ func arithmeticClass(name, t string, wide bool) Class {
 	return pick(typeBytes(t) == 8, ClassInteger64, ClassInteger)
 }
 
-// Meaning is what a timing model needs to know of an instruction before it runs.
+// Meaning is everything about an instruction that a timing model needs before the instruction runs.
 type Meaning struct {
 	Class Class
 	// Reads and Writes are register numbers. Registers of all files, predicates too, have distinct numbers.
@@ -684,7 +692,7 @@ type Meaning struct {
 	Line              int // in the PTX file
 }
 
-// Special values of Meaning.Groups.
+// Values of Meaning.Groups for instructions that do not wait: Closes closes a group, Fences is a wgmma.fence.
 const (
 	Closes = -1
 	Fences = -2
@@ -703,8 +711,8 @@ func (k *Kernel) Meanings() []Meaning {
 	return k.meanings
 }
 
-// meaning classifies the statement and lists its registers. The first argument is written, unless the instruction has
-// no result; the others are read.
+// meaning returns the statement's class and the registers that it reads and writes. The first argument is written,
+// unless the instruction has no result; the others are read.
 func (st *statement) meaning() Meaning {
 	m := Meaning{Class: classOf(st.words), Line: st.line}
 	switch {
@@ -737,7 +745,7 @@ func (st *statement) meaning() Meaning {
 var withoutResult = []string{"st", "red", "bra", "brx", "bar", "barrier", "cp", "ret", "exit", "trap", "membar", "fence", "prefetch", "prefetchu",
 	"nanosleep", "discard", "griddepcontrol", "setmaxnreg"}
 
-// registers appends the numbers of the registers in an operand.
+// registers appends the register numbers (see Meaning) of all registers in operand o to the list to.
 func (st *statement) registers(to []int32, o operand) []int32 {
 	for _, e := range o.list {
 		to = st.registers(to, e)

@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// decoders has the decoder of every mnemonic. init fills it.
+// decoders maps every mnemonic to its decoder, the function that turns a statement into an instruction. init fills
+// it.
 var decoders map[string]func(*builder, *inst)
 
 func init() {
@@ -26,7 +27,7 @@ func init() {
 	}
 }
 
-// decode fills in in from the statement b.st.
+// decode fills in the fields of in from the current statement, b.st.
 func (b *builder) decode(in *inst) {
 	f := decoders[b.st.words[0]]
 	if f == nil {
@@ -35,7 +36,8 @@ func (b *builder) decode(in *inst) {
 	f(b, in)
 }
 
-// modifiers are the words after the mnemonic. Decoders remove the words that they know.
+// modifiers are the words after the mnemonic, such as global and u32 in ld.global.u32. Decoders remove the words
+// that they know; if one is left, the instruction is not supported (done).
 type modifiers []string
 
 func (b *builder) modifiers() modifiers { return modifiers(slices.Clone(b.st.words[1:])) }
@@ -53,7 +55,7 @@ func (m *modifiers) take(words ...string) string {
 
 func (m *modifiers) has(word string) bool { return m.take(word) != "" }
 
-// last removes and returns the last word, the type.
+// last removes and returns the last word, which is the type.
 func (m *modifiers) last() string {
 	if len(*m) == 0 {
 		return ""
@@ -63,7 +65,7 @@ func (m *modifiers) last() string {
 	return t
 }
 
-// done fails if modifiers are left that no decoder knew.
+// done fails if words are left in m, which the decoder does not know.
 func (b *builder) done(m modifiers) {
 	if len(m) > 0 {
 		b.unknown()
@@ -80,7 +82,8 @@ func (b *builder) exit(in *inst) {
 
 func (b *builder) trap(in *inst) { in.fam, in.op = famControl, opTrap }
 
-// label returns the index of the instruction that a label marks. It searches scope s and the enclosing scopes.
+// label returns the index of the instruction that the label called name marks. It searches scope s and then the
+// enclosing scopes.
 func (b *builder) label(s *scope, name string) int32 {
 	for ; s != nil; s = s.parent {
 		if at, ok := s.labels[name]; ok {
@@ -99,7 +102,7 @@ func (b *builder) bra(in *inst) {
 	in.fam, in.op, in.imm = famControl, opBra, int64(b.label(b.st.scope, b.arg(0).name))
 }
 
-// brx decodes brx.idx index, table.
+// brx decodes brx.idx index, table: a branch to the label that index selects from a table of labels.
 func (b *builder) brx(in *inst) {
 	m := b.modifiers()
 	m.take("uni")
@@ -119,7 +122,7 @@ func (b *builder) brx(in *inst) {
 	}
 }
 
-// mov decodes mov: a move, a pack or an unpack.
+// mov decodes mov: it moves a value, or packs parts into a register, or unpacks a register into parts.
 func (b *builder) mov(in *inst) {
 	m := b.modifiers()
 	t := m.last()
@@ -149,7 +152,7 @@ func (b *builder) mov(in *inst) {
 	}
 }
 
-// pack decodes a mov between a register and a vector of its parts.
+// pack decodes a mov between a register and a vector of registers that hold its parts, in either direction.
 func (b *builder) pack(in *inst, t string, to, from operand) {
 	in.fam = famMixed
 	list := to.list
@@ -197,8 +200,8 @@ func (b *builder) selp(in *inst) {
 	in.d, in.a, in.b, in.c = b.out(b.arg(0), fileOf(t)), b.in(b.arg(1), t), b.in(b.arg(2), t), b.pred(b.arg(3).name)
 }
 
-// cvta decodes cvta, which converts an address of a state space to a generic address, or back with .to. Addresses in
-// the global and constant spaces already are generic addresses.
+// cvta decodes cvta, which converts an address of a state space to a generic address; cvta.to converts back.
+// Addresses in the global and constant spaces are generic addresses already.
 func (b *builder) cvta(in *inst) {
 	m := b.modifiers()
 	t := m.last()
@@ -247,7 +250,7 @@ func (b *builder) cvt(in *inst) {
 	if typeBytes(from) == 0 || typeBytes(to) == 0 || from == "bf16" || from == "bf16x2" || to == "bf16" && from != "f32" {
 		b.unknown()
 	}
-	// Registers may be wider than the types.
+	// The registers may be wider than the types that cvt names.
 	d, ok := b.st.scope.reg(b.arg(0).name)
 	if !ok || d.file == inPreds || int(d.bytes) < typeBytes(to) {
 		b.fail("%q is not a register of type %s", b.arg(0).name, to)
@@ -265,8 +268,8 @@ func (b *builder) cvt(in *inst) {
 	c.lanes = c.fast()
 }
 
-// integers maps mnemonics to integer operations that take their operands in order. The letter of the type follows the
-// mnemonic if signedness matters.
+// integers maps mnemonics to integer operations whose operands are decoded in order. If the result depends on
+// signedness, the key ends in the first letter of the type: s, u or b.
 var integers = map[string]op{
 	"add": opAdd, "sub": opSub, "div.s": opDivS, "div.u": opDivU, "rem.s": opRemS, "rem.u": opRemU, "min.s": opMinS, "min.u": opMinU,
 	"max.s": opMaxS, "max.u": opMaxU, "abs.s": opAbs, "neg.s": opNeg, "and": opAnd, "or": opOr, "xor": opXor, "not": opNot,
@@ -274,7 +277,8 @@ var integers = map[string]op{
 	"bfe.s": opBfeS, "bfe.u": opBfeU, "bfi": opBfi, "prmt": opPrmt, "shf": opShfL,
 }
 
-// floats maps mnemonics to floating-point operations. Operands that an instruction does not have stay unset.
+// floats maps mnemonics to floating-point operations. An operation with fewer than three operands leaves the other
+// operands of inst unset.
 var floats = map[string]op{
 	"add": opFAdd, "sub": opFSub, "mul": opFMul, "fma": opFMA, "mad": opFMA, "div": opFDiv, "min": opFMin, "max": opFMax, "neg": opFNeg,
 	"abs": opFAbs, "sqrt": opFSqrt, "rsqrt": opFRsqrt, "rcp": opFRcp, "ex2": opFEx2, "lg2": opFLg2,
@@ -296,7 +300,7 @@ func (b *builder) arithmetic(in *inst) {
 	}
 }
 
-// operands decodes the destination and n operands of type t.
+// operands decodes the destination and then n source operands, all of type t, into in.
 func (b *builder) operands(in *inst, t string, n int) {
 	b.count(n + 1)
 	in.d = b.out(b.arg(0), fileOf(t))
@@ -341,7 +345,8 @@ func (b *builder) integerOp(in *inst, m modifiers, t string) {
 	b.narrowInteger(in, t)
 }
 
-// fixShift decodes a signed 16-bit right shift. Its shift amount is 32-bit and must not be adjusted.
+// fixShift completes the decoding of shr.s16. The other narrow instructions convert all of their operands to 16
+// bits, but a shift amount is 32-bit and must stay unchanged.
 func (b *builder) fixShift(in *inst) {
 	in.x = &extra{run: func(d, a, n, _ *lanes32) {
 		for i := range d {
@@ -351,7 +356,8 @@ func (b *builder) fixShift(in *inst) {
 	in.op, in.wrap = opCall, wrapMask16
 }
 
-// narrowInteger makes an instruction on 16 or 8 bits convert its operands and result (inst.wrap).
+// narrowInteger handles integer types of 16 and 8 bits, which are computed in 32 bits. It sets inst.wrap so that
+// operands and result are converted. It does nothing for wider types.
 func (b *builder) narrowInteger(in *inst, t string) {
 	n := typeBytes(t)
 	if n > 2 {
@@ -364,7 +370,7 @@ func (b *builder) narrowInteger(in *inst, t string) {
 	}
 }
 
-// fields decodes bit-field instructions, whose operands have different types.
+// fields decodes instructions on bits and bit fields, such as popc and bfe, whose operands have different types.
 func (b *builder) fields(in *inst, m modifiers, t string) {
 	wide := fileOf(t) == in64
 	if name := b.st.words[0]; wide && name != "popc" && name != "clz" {
@@ -490,13 +496,13 @@ func (b *builder) float(in *inst, m modifiers, t string) {
 	}
 }
 
-// slot gives a memory instruction its own entry in block.slots.
+// slot gives a memory instruction an index of its own in block.slots, which cache the buffer that it accessed last.
 func (b *builder) slot(in *inst) {
 	in.slot = int32(b.kernel.slots)
 	b.kernel.slots++
 }
 
-// address decodes [base+offset].
+// address decodes operand o, an address [base+offset], into the fields of in.
 func (b *builder) address(in *inst, o operand) {
 	if !o.mem {
 		b.fail("%q is not an address", o.name)
@@ -519,14 +525,16 @@ func (b *builder) address(in *inst, o operand) {
 var spaces = map[string]space{"": spaceGeneric, "global": spaceGlobal, "const": spaceGlobal, "shared": spaceShared, "shared::cta": spaceShared,
 	"param": spaceParam, "local": spaceLocal}
 
-// spaceWord takes the word of the state space. The lexer keeps "shared::cta" in one piece.
+// spaceWord takes the word of the state space from m and returns the space. Without such a word the address is
+// generic.
 func (b *builder) spaceWord(m *modifiers) space {
 	w := m.take("global", "const", "shared", "shared::cta", "param", "local")
 	return spaces[w]
 }
 
-// access takes the words that qualify a memory access. It returns flagStrong if a word makes the access strong, so
-// that warps may synchronize through it. The other words have no effect in the emulator.
+// access takes the words that qualify a memory access, such as volatile or cache hints, from m. It returns
+// flagStrong if a word makes the access strong, which means that warps may synchronize through it. The other words
+// have no effect in the emulator.
 func access(m *modifiers) (strong uint8) {
 	if m.take("relaxed", "acquire", "release", "acq_rel", "volatile") != "" {
 		strong = flagStrong
@@ -542,7 +550,8 @@ func access(m *modifiers) (strong uint8) {
 	return strong
 }
 
-// vector decodes a register, or several in braces. t is the element type.
+// vector decodes operand o of a load or store: a register, or several in braces (v2, v4). t is the type of an
+// element. written: the instruction writes the registers.
 func (b *builder) vector(in *inst, m *modifiers, o operand, t string, written bool) {
 	in.size = uint8(typeBytes(t))
 	in.n = map[string]uint8{"": 1, "v2": 2, "v4": 4}[m.take("v2", "v4")]

@@ -2,7 +2,7 @@ package ptx
 
 import "math/bits"
 
-// Instructions of famWarp.
+// The operations (inst.op) of famWarp, the family in which the threads of a warp exchange values.
 const (
 	opShfl op = iota // inst.size has the mode
 	opVote           // inst.size has the kind
@@ -24,7 +24,7 @@ const (
 	voteBallot
 )
 
-// shfl decodes shfl.sync.mode.b32 d[|p], a, b, c, members.
+// shfl decodes shfl.sync.mode.b32 d[|p], a, b, c, members, which moves values between the threads of a warp.
 func (b *builder) shfl(in *inst) {
 	m := b.modifiers()
 	if m.last() != "b32" || !m.has("sync") {
@@ -47,7 +47,7 @@ func (b *builder) shfl(in *inst) {
 	in.e = b.in(b.arg(4), "b32")
 }
 
-// vote decodes vote.sync.
+// vote decodes vote.sync, which combines a predicate of all threads of a warp.
 func (b *builder) vote(in *inst) {
 	m := b.modifiers()
 	in.fam = famWarp
@@ -64,7 +64,7 @@ func (b *builder) vote(in *inst) {
 	in.n = pick(b.arg(1).not, uint8(1), 0)
 }
 
-// match decodes match.any.sync.
+// match decodes match.any.sync, which tells each thread the threads that have the same value.
 func (b *builder) match(in *inst) {
 	m := b.modifiers()
 	t := m.last()
@@ -77,7 +77,7 @@ func (b *builder) match(in *inst) {
 	in.d, in.a, in.e = b.out(b.arg(0), in32), b.in(b.arg(1), t), b.in(b.arg(2), "b32")
 }
 
-// redux decodes redux.sync.op.type d, a, members.
+// redux decodes redux.sync.op.type d, a, members, which reduces an integer over the threads of a warp.
 func (b *builder) redux(in *inst) {
 	m := b.modifiers()
 	t := m.last()
@@ -95,7 +95,7 @@ func (b *builder) redux(in *inst) {
 	}
 }
 
-// exchange executes an instruction of famWarp.
+// exchange executes an instruction of famWarp (shfl, vote, match, redux) for the threads of mask.
 func (w *warp) exchange(in *inst, mask uint32) {
 	if mask == 0 {
 		return

@@ -13,13 +13,13 @@ type globalCheck struct {
 	cells map[*Buffer]*globalCells
 }
 
-// globalCells holds, for each word, the block that wrote and the block that read the word: block number plus one, 0
-// for none, many for several.
+// globalCells has the writer and the reader of each 4-byte word of a buffer. They are block numbers plus one; 0: no
+// block; many: several blocks.
 type globalCells struct{ write, read []uint32 }
 
 const many = ^uint32(0)
 
-// of returns the cells of the buffer that the slot's instruction accesses.
+// of returns the globalCells of the buffer that slot s points to, and makes them on first use.
 func (g *globalCheck) of(s *slot) *globalCells {
 	if s.known != nil {
 		return s.known
@@ -34,14 +34,15 @@ func (g *globalCheck) of(s *slot) *globalCells {
 	return c
 }
 
-// number returns the block's number plus one.
+// number returns the number of the block in the grid plus one.
 func (b *block) number() uint32 {
 	g := b.launch.Grid
 	return (b.ctaid[2]*g[1]+b.ctaid[1])*g[0] + b.ctaid[0] + 1
 }
 
-// skips reports whether an access is exempt from the check between blocks. Accesses narrower than a word are exempt,
-// because two blocks that touch different bytes of a word do not race.
+// skips reports whether an access through slot s is exempt from the check for races between blocks. An access
+// narrower than a word is exempt: cells cover whole words, and two blocks that touch different bytes of a word do
+// not race. Constants are exempt too.
 func (g *globalCheck) skips(s *slot, bytes uint64) bool {
 	return g.alone || bytes < 4 || s.base >= constWindow
 }
@@ -99,17 +100,19 @@ func (g *globalCheck) write(w *warp, in *inst, s *slot, mask uint32, bytes uint6
 	}
 }
 
-// The functions below find races between the warps of a block in global memory, as shared.go does in shared memory:
-// two warps touch the same bytes without a barrier in between, and one access is a write. A cell holds the access
-// history of a word. A block keeps pages of cells for the words that it touches. Threads of one warp are not
-// distinguished. Strong accesses (volatile, relaxed, acquire, release) are exempt, because warps synchronize through
-// them.
+// The functions below find races between warps of the same block in global memory, as shared.go does in shared
+// memory. A race is two accesses to the same bytes by different warps without a barrier in between, one of them a
+// write. Threads of one warp are not distinguished. Strong accesses (volatile, relaxed, acquire, release) are
+// exempt, because warps synchronize through them.
+//
+// A cell holds the access history of a word. A block keeps cells, in pages, only for the parts of memory that it
+// touches.
 
 // pageWords is the number of words per page.
 const pageWords = 1024
 
-// sparePages is the number of pages, of 16 KiB each, that a block keeps for its next launch. Old cells do no harm,
-// because their ticks lie before the next launch.
+// sparePages is the number of pages, of 16 KiB each, that a block keeps for its next launch. Their cells need not
+// be cleared: their ticks lie before the next launch, so they count as no access.
 const sparePages = 64
 
 type page [pageWords]cell
@@ -128,7 +131,7 @@ func (b *block) cellAt(buffer *Buffer, word uint64) *cell {
 	return &b.page[word%pageWords]
 }
 
-// turnTo sets b.page to the page at, and creates the page if the block has none.
+// turnTo makes the page identified by at the current page, b.page. It creates the page if the block has none.
 func (b *block) turnTo(at pageOf) {
 	p := b.pages[at]
 	if p == nil {
@@ -145,7 +148,8 @@ func (b *block) turnTo(at pageOf) {
 	b.page, b.pageAt = p, at
 }
 
-// forgetPages drops the references to the buffers that a launch used.
+// forgetPages ends the use of a launch's pages, so that its buffers can be freed. It keeps some pages for the next
+// launch.
 func (b *block) forgetPages() {
 	for _, p := range b.pages {
 		if len(b.sparePages) < sparePages {
@@ -159,7 +163,8 @@ func (b *block) forgetPages() {
 // checked reports whether an access of in through slot s takes part in the check for races between warps.
 func checked(in *inst, s *slot) bool { return s.base < constWindow && in.flags&flagStrong == 0 }
 
-// readGlobal checks a read against the writes of other warps, and records the read.
+// readGlobal checks that the reads of the threads of mask, bytes bytes each, do not race with writes of other
+// warps, and records the reads.
 func (b *block) readGlobal(w *warp, in *inst, s *slot, mask uint32, bytes uint64) {
 	if !checked(in, s) {
 		return
@@ -188,7 +193,8 @@ func (b *block) readGlobal(w *warp, in *inst, s *slot, mask uint32, bytes uint64
 	}
 }
 
-// writeGlobal checks a write against the accesses of other warps, and records the write.
+// writeGlobal checks that the writes of the threads of mask, bytes bytes each, do not race with accesses of other
+// warps, and records the writes.
 func (b *block) writeGlobal(w *warp, in *inst, s *slot, mask uint32, bytes uint64) {
 	if !checked(in, s) {
 		return

@@ -5,9 +5,12 @@ import (
 	"slices"
 )
 
-// guardedRegister is the state of a register that some wgmma.mma_async of the kernel uses, as an accumulator or as a
-// fragment of A. Below, a product is one wgmma.mma_async. Only products of the same shape on the same accumulators
-// may follow each other without a fence. Source: PTX ISA, "wgmma.fence" and "wgmma.wait_group".
+// guardedRegister is the state of a register that wgmma.mma_async instructions of the kernel use, as an accumulator
+// or as a fragment of A. These products, as they are called below, run asynchronously. Until they have been waited
+// for, no other instruction may touch their registers.
+//
+// Only products of the same shape on the same accumulators may follow each other without a fence. Source: PTX ISA,
+// "wgmma.fence" and "wgmma.wait_group".
 type guardedRegister struct {
 	touched int64 // warp.steps at the last access by another instruction
 	sums    int32 // pending products that write the register
@@ -16,8 +19,8 @@ type guardedRegister struct {
 	line    int32 // of the last product
 }
 
-// guard lists the registers that wgmma.mma_async instructions use (the guarded registers), and for every other
-// instruction the guarded registers that it touches.
+// guard numbers the registers that the kernel's products use (the guarded registers). For every other instruction
+// it lists the guarded registers that the instruction touches.
 func (b *builder) guard() {
 	k := b.kernel
 	index := map[int32]int32{} // of registers in r32
@@ -45,7 +48,8 @@ func (b *builder) guard() {
 	}
 }
 
-// guardOperand appends the guarded registers of an operand, and stores their names.
+// guardOperand appends the guarded registers in operand o of st to the list to, as numbers, and stores their names
+// for errors. index maps registers to these numbers. own: st is itself a wgmma instruction, so nothing is appended.
 func (b *builder) guardOperand(st *statement, o operand, index map[int32]int32, own bool, to *[]int32) {
 	for _, e := range o.list {
 		b.guardOperand(st, e, index, own, to)
@@ -64,8 +68,8 @@ func (b *builder) guardOperand(st *statement, o operand, index map[int32]int32, 
 	}
 }
 
-// touch records that an instruction other than wgmma.mma_async reads or writes guarded registers. It fails if a
-// pending wgmma.mma_async still uses one of them.
+// touch records that an instruction other than wgmma.mma_async reads or writes the guarded registers in list. It
+// fails if a pending product still uses one of them.
 func (w *warp) touch(in *inst, list []int32, mask uint32) {
 	for _, i := range list {
 		g := &w.guards[i]
@@ -77,7 +81,7 @@ func (w *warp) touch(in *inst, list []int32, mask uint32) {
 	}
 }
 
-// guardProduct checks the registers of a wgmma.mma_async that starts, and marks them as in use.
+// guardProduct checks that a product that starts may use its registers, and marks them as in use.
 func (w *warp) guardProduct(in *inst) {
 	if w.products.fenced < 0 {
 		w.fail(in, 0, "wgmma.fence is missing before the first wgmma.mma_async of the warp")
@@ -107,7 +111,7 @@ func (w *warp) guardProduct(in *inst) {
 	}
 }
 
-// releaseProduct marks the registers of a completed wgmma.mma_async as free.
+// releaseProduct marks the registers of a completed product as no longer used by it.
 func (w *warp) releaseProduct(in *inst) {
 	for j, i := range in.x.guards {
 		if j < int(in.imm/2) {

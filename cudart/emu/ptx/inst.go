@@ -1,7 +1,7 @@
 package ptx
 
-// lanes32 and lanes64 are one register of a warp: one value per thread. Floats are stored as their bits. Narrow
-// integers are zero-extended.
+// lanes32 and lanes64 are one register of a warp: one value for each of its 32 threads (lanes). Floats are stored
+// as their bits. Narrow integers are zero-extended.
 type (
 	lanes32 = [32]uint32
 	lanes64 = [32]uint64
@@ -9,7 +9,8 @@ type (
 
 const full = ^uint32(0) // the mask of a warp with all its threads
 
-// reg identifies a register: its file, its width and its index in the file.
+// reg identifies a register of the decoded kernel: its file (predicates, 32-bit or 64-bit), the width declared in
+// the PTX text, and its index in the file.
 type reg struct {
 	file  uint8 // inPreds, in32 or in64
 	bytes uint8
@@ -22,7 +23,8 @@ const (
 	in64
 )
 
-// family selects the function that executes an instruction.
+// family groups instructions by the function that executes them. inst.op then selects the operation within the
+// family.
 type family uint8
 
 const (
@@ -45,13 +47,14 @@ const (
 	famGroup   // wgmma
 )
 
-// inst is one decoded instruction.
+// inst is one decoded instruction. d is its result and a, b, c and e are its operands, as indices into the warp's
+// registers.
 type inst struct {
 	fam   family
 	op    op
 	wrap  wrap
 	not   bool  // the guard is negated
-	guard int32 // predicate that selects the active threads; -1: all threads
+	guard int32 // predicate register that selects the threads that execute it; -1: all threads
 	d, a  int32
 	b, c  int32
 	e     int32
@@ -86,7 +89,7 @@ type extra struct {
 	flush   bool
 }
 
-// Flags of memory accesses.
+// Flags of instructions (inst.flags), mostly of memory accesses.
 const (
 	flagSigned   = 1 << iota // narrow values are sign-extended
 	flagWide                 // the registers are 64-bit, the elements narrower
@@ -97,7 +100,7 @@ const (
 	flagStrong               // volatile, relaxed, acquire or release: warps may synchronize through the access
 )
 
-// space is a state space.
+// space is one of PTX's state spaces, such as global or shared memory.
 type space uint8
 
 const (
@@ -108,7 +111,7 @@ const (
 	spaceLocal
 )
 
-// Windows of generic addresses for the state spaces other than global.
+// Generic addresses at which the windows of the state spaces other than global begin.
 const (
 	sharedWindow = uint64(0x7d) << 56
 	localWindow  = uint64(0x7e) << 56
@@ -117,7 +120,8 @@ const (
 	windowBytes  = uint64(1) << 32
 )
 
-// wrap is a set of conversions of 32-bit operands before an instruction, and of its result.
+// wrap is a set of conversions that an instruction of famWrapped makes: of its 32-bit operands before, and of its
+// result after the operation.
 type wrap uint16
 
 const (
@@ -131,7 +135,7 @@ const (
 
 type op uint16
 
-// Instructions of fam32.
+// The operations (inst.op) of fam32, the family of arithmetic on 32-bit registers.
 const (
 	opMov op = iota
 	opAdd
@@ -186,7 +190,7 @@ const (
 	opFLg2
 )
 
-// Instructions of famMixed.
+// The operations (inst.op) of famMixed, the family whose operands and result differ in width.
 const (
 	opMulWideS op = iota
 	opMulWideU
@@ -208,7 +212,7 @@ const (
 	opClock64
 )
 
-// Instructions of famControl.
+// The operations (inst.op) of famControl, the family of branches, exits and fences.
 const (
 	opBra op = iota
 	opBrx

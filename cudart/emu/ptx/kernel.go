@@ -40,7 +40,7 @@ type Kernel struct {
 	dynamic  int // offset of the dynamic shared memory
 	pool     sync.Pool
 
-	// Kernels for sm_90a.
+	// Only for kernels that use instructions of sm_90a:
 	async        bool      // the kernel uses mbarriers, bulk copies or wgmma
 	maxRegisters int       // .maxnreg; 0: none
 	minBlocks    int       // .minnctapersm; 0: none
@@ -52,7 +52,7 @@ type Kernel struct {
 	meanings   []Meaning
 }
 
-// constant32 is a register that holds a constant.
+// constant32 is a register of the decoded kernel that holds a constant of the PTX text.
 type constant32 struct {
 	reg   int32
 	value uint32
@@ -63,7 +63,8 @@ type constant64 struct {
 	value uint64
 }
 
-// special is a register that holds the value of a special register such as %tid.x.
+// special is a register of the decoded kernel that is set to the value of a special register, such as %tid.x. wide:
+// it has 64 bits.
 type special struct {
 	reg  int32
 	name string

@@ -2,7 +2,8 @@ package ptx
 
 import "math"
 
-// binary32 are the functions of two 32-bit integers. On amd64, assembly replaces some of them.
+// binary32 has the functions that compute d from two 32-bit integers a and b for all 32 threads. On amd64, assembly
+// replaces some of them.
 var binary32 = [opCall]func(d, a, b *lanes32){
 	opAdd: func(d, a, b *lanes32) {
 		for i := range d {
@@ -51,7 +52,7 @@ var binary32 = [opCall]func(d, a, b *lanes32){
 	},
 }
 
-// Further functions that assembly replaces where the processor allows.
+// More functions on whole registers, which assembly replaces if the processor has the instructions for it.
 var (
 	add64 = func(d, a, b *lanes64) {
 		for i := range d {
@@ -68,8 +69,8 @@ var (
 			d[i] = uint64(a[i]) * uint64(b[i])
 		}
 	}
-	// offsets32 writes a + imm to off. For each eighth of the threads, bounds receives the minimum, the maximum and
-	// the bitwise or of these sums.
+	// offsets32 writes the sum a + imm of every thread to off. The threads form eight groups, by thread number
+	// modulo 8. For group j, bounds receives the minimum (0), the maximum (1) and the bitwise or (2) of the sums.
 	offsets32 = func(off *lanes64, a *lanes32, imm uint32, bounds *[3][8]uint32) {
 		bounds[0] = [8]uint32{full, full, full, full, full, full, full, full}
 		bounds[1], bounds[2] = [8]uint32{}, [8]uint32{}
@@ -79,7 +80,7 @@ var (
 			bounds[0][j], bounds[1][j], bounds[2][j] = min(bounds[0][j], v), max(bounds[1][j], v), bounds[2][j]|v
 		}
 	}
-	// offsets64 does the same with 64-bit values, for each quarter of the threads. It compares sums as signed numbers.
+	// offsets64 is offsets32 for 64-bit values and four groups. It compares the sums as signed numbers.
 	offsets64 = func(off, a *lanes64, imm uint64, bounds *[3][4]uint64) {
 		lo, hi, or := int64(math.MaxInt64), int64(math.MinInt64), uint64(0)
 		for i := range off {
@@ -110,9 +111,10 @@ func mulF32Go(d, a, b *lanes32) {
 	}
 }
 
-// fmaF32Go is fma.rn: a·b + c rounded once. The product is exact in float64. Rounding the float64 sum to float32 would
-// round twice, to 53 bits and to 24. This differs from rounding once only in two cases: the 53-bit sum lies half-way
-// between two float32 (its last 29 bits are 100…0), or the result is denormal. In these cases fmaF32Go uses oddSum.
+// fmaF32Go is fma.rn: a·b + c rounded once. The product is exact in float64. But rounding the float64 sum to
+// float32 rounds twice, to 53 bits and then to 24. This differs from rounding once only in two cases. Either the
+// 53-bit sum lies half-way between two float32 (its last 29 bits are 100…0), or the result is denormal. In these
+// cases fmaF32Go uses oddSum.
 func fmaF32Go(d, a, b, c *lanes32) {
 	for i := range d {
 		p, z := float64(f32(a[i]))*float64(f32(b[i])), float64(f32(c[i]))
@@ -125,8 +127,9 @@ func fmaF32Go(d, a, b, c *lanes32) {
 	}
 }
 
-// productGo adds a·b to sums, in the order of the columns of a. The operands are row-major: sums 16×8, a 16×16, both
-// with two floats per word, and b 16×8. Products of two bfloat16 are exact, so each addition rounds once.
+// productGo adds the matrix product a·b to sums. sums is 16×8 and a is 16×16, both row-major with two floats per
+// word; b is 16×8, row-major. Only the first depth columns of a and rows of b count. Products are added in the
+// order of a's columns. A product of two bfloat16 is exact, so each addition rounds once.
 func productGo(sums *[64]uint64, a *[128]uint64, b *[16][8]float32, depth int) {
 	for r := range 16 {
 		s := (*[4]uint64)(sums[4*r:])
@@ -158,8 +161,8 @@ var powers = func() (p [32]float64) {
 	return p
 }()
 
-// exp2Lanes is ex2.approx: 2^(n + j/32) from the table, times the Taylor series of 2^r up to r^3. With |r| ≤ 1/64 the
-// omitted terms are below 2^-30.
+// exp2Lanes is ex2.approx, 2^x for every thread. It splits x into n + j/32 + r and multiplies 2^(n + j/32), from
+// the table, by the Taylor series of 2^r up to r^3. With |r| ≤ 1/64 the omitted terms are below 2^-30.
 func exp2Lanes(d, a *lanes32) {
 	const c1, c2, c3 = math.Ln2, math.Ln2 * math.Ln2 / 2, math.Ln2 * math.Ln2 * math.Ln2 / 6
 	for i := range d {

@@ -55,12 +55,12 @@ func mulWideSAVX2(d *lanes64, a, b *lanes32)
 //go:noescape
 func mulWideUAVX2(d *lanes64, a, b *lanes32)
 
-// offsetsAVX2 is offsets32.
+// offsetsAVX2 is offsets32 (lanes.go) in assembly.
 //
 //go:noescape
 func offsetsAVX2(off *lanes64, a *lanes32, imm uint32, bounds *[3][8]uint32)
 
-// offsets64AVX2 is offsets64.
+// offsets64AVX2 is offsets64 (lanes.go) in assembly.
 //
 //go:noescape
 func offsets64AVX2(off, a *lanes64, imm uint64, bounds *[3][4]uint64)
@@ -74,7 +74,7 @@ func init() {
 	add64, mulWideS, mulWideU, offsets32, offsets64 = add64AVX2, mulWideSAVX2, mulWideUAVX2, offsetsAVX2, offsets64AVX2
 }
 
-// productAVX2 is productGo: it uses the first depth columns of a and rows of b.
+// productAVX2 is productGo in assembly: it uses the first depth columns of a and rows of b.
 //
 //go:noescape
 func productAVX2(sums *[64]uint64, a *[128]uint64, b *[16][8]float32, depth int)

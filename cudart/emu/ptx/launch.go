@@ -23,21 +23,22 @@ type Buffer struct {
 	Name string
 }
 
-// Access is the smallest range of bytes that holds all reads of a launch in a buffer, and the same for its writes. A
-// range with From >= To is empty.
+// Access describes the accesses of a launch to one buffer. It has the smallest range of bytes that holds all reads,
+// and the same for all writes. A range with From >= To is empty.
 type Access struct {
 	Buffer             *Buffer
 	ReadFrom, ReadTo   int64
 	WriteFrom, WriteTo int64
 }
 
-// Join extends a to cover b's accesses to the same buffer.
+// Join extends a so that it also covers b, accesses to the same buffer.
 func (a *Access) Join(b Access) {
 	a.ReadFrom, a.ReadTo = hull(a.ReadFrom, a.ReadTo, b.ReadFrom, b.ReadTo)
 	a.WriteFrom, a.WriteTo = hull(a.WriteFrom, a.WriteTo, b.WriteFrom, b.WriteTo)
 }
 
-// hull returns the smallest range that covers both ranges. It ignores an empty range (from ≥ to).
+// hull returns the smallest range that covers [from, to) and [from2, to2). An empty range (from ≥ to) counts as
+// none.
 func hull(from, to, from2, to2 int64) (int64, int64) {
 	switch {
 	case from2 >= to2:
@@ -59,8 +60,8 @@ type Launch struct {
 	Memory Memory
 	// Threads is the number of goroutines that run blocks; 0: GOMAXPROCS.
 	Threads int
-	// Together is the number of blocks that take turns on one goroutine, in an order drawn from Seed, if above 1.
-	// Blocks then overlap as on a GPU, but in the same way in every run.
+	// Together is the number of blocks that take turns on one goroutine, in an order drawn from Seed. 0 or 1:
+	// blocks run one after the other. With more, blocks overlap as on a GPU, but in the same way in every run.
 	Together int
 	// Seed determines the order of blocks, the order of the warps of a block, and when bulk copies land.
 	Seed uint64
@@ -82,7 +83,7 @@ type Launch struct {
 	idle  int   // strong loads of global memory since the last atomic instruction; guarded by atomics
 }
 
-// period returns the number of warp instructions per tick of %clock_hi.
+// period returns Period, or its default if it is 0.
 func (l *Launch) period() int64 {
 	if l.Period > 0 {
 		return l.Period
@@ -161,7 +162,7 @@ func (l *Launch) check() error {
 	return nil
 }
 
-// job is a launch that is running.
+// job is a launch that is running, shared by the goroutines that run its blocks.
 type job struct {
 	launch     *Launch
 	blocks     uint64
@@ -175,7 +176,8 @@ type job struct {
 	err     error
 }
 
-// work runs blocks, one after the other, until no block is left or one has failed.
+// work runs thread blocks one after the other on this goroutine, until no block is left or some goroutine's block
+// has failed.
 func (j *job) work() {
 	b := j.take()
 	j.give(b, j.catch(func() {
@@ -186,7 +188,7 @@ func (j *job) work() {
 	}))
 }
 
-// together is work with Launch.Together blocks that take turns.
+// together is work for Launch.Together: it runs that many blocks on one goroutine, which take turns.
 func (j *job) together() {
 	var all []*block
 	for len(all) < j.launch.Together {
@@ -210,7 +212,7 @@ func (j *job) together() {
 	}
 }
 
-// take returns a block, from the kernel's pool or new, prepared for the launch.
+// take returns a block to run thread blocks with, from the kernel's pool or new, prepared for the launch.
 func (j *job) take() *block {
 	l := j.launch
 	b, _ := l.Kernel.pool.Get().(*block)
@@ -225,7 +227,8 @@ func (j *job) take() *block {
 	return b
 }
 
-// give adds a block's accesses and counts to the launch, and returns the block to the pool.
+// give adds the accesses and counts that b has collected to the launch, and returns b to the pool. err is the error
+// with which b failed, or nil.
 func (j *job) give(b *block, err error) {
 	l := j.launch
 	for i := range b.slots {
@@ -270,8 +273,8 @@ func (j *job) catch(f func()) (err error) {
 	return nil
 }
 
-// number returns the number of the next block to run and the seed for the order of its warps; false if no block is
-// left.
+// number returns the number of the next thread block to run (at), and the seed for the order of its warps; false:
+// no block is left.
 func (j *job) number() (at uint32, seed uint64, ok bool) {
 	i := j.next.Add(1) - 1
 	if i >= j.blocks {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Instructions of famMbar.
+// The operations (inst.op) of famMbar, the family of mbarriers (barriers in shared memory) and setmaxnreg.
 const (
 	opMbarInit op = iota
 	opMbarInval
@@ -24,8 +24,8 @@ const (
 	flagMore               // setmaxnreg.inc
 )
 
-// mbarrier is a barrier in shared memory (PTX mbarrier). A phase ends when count arrivals have been made and all
-// expected bytes have been copied.
+// mbarrier is a barrier in shared memory (PTX mbarrier). It goes through phases. A phase ends when count arrivals
+// have been made and all bytes that the phase expects from bulk copies have arrived.
 type mbarrier struct {
 	offset  uint32
 	live    bool
@@ -48,7 +48,7 @@ type mbarrier struct {
 // maxMbarCount is the largest count of an mbarrier. Source: PTX ISA, "mbarrier contents".
 const maxMbarCount = 1<<20 - 1
 
-// mbar decodes mbarrier instructions.
+// mbar decodes the instructions mbarrier.*.
 func (b *builder) mbar(in *inst) {
 	m := b.modifiers()
 	in.fam = famMbar
@@ -128,7 +128,7 @@ func (b *builder) fences(in *inst) {
 	}
 }
 
-// mbarOffset returns the offset of a thread's mbarrier in shared memory.
+// mbarOffset returns the offset in shared memory of the mbarrier that instruction in names for thread lane.
 func (w *warp) mbarOffset(in *inst, lane int) uint32 {
 	var at uint64
 	if in.flags&flagNarrow != 0 {
@@ -149,8 +149,8 @@ func (w *warp) mbarOffset(in *inst, lane int) uint32 {
 	return uint32(at)
 }
 
-// mbarAt returns the mbarrier at an offset, and its index. It fails if the mbarrier is not initialized, or if the
-// initialization is not ordered before this warp.
+// mbarAt returns the mbarrier at offset off and its index in p.mbars. It fails if the mbarrier is not initialized,
+// or if nothing orders its initialization before this warp's access.
 func (p *proxy) mbarAt(w *warp, in *inst, lane int, off uint32) (*mbarrier, int) {
 	i, ok := p.at[off]
 	if !ok || !p.mbars[i].live {
@@ -163,7 +163,8 @@ func (p *proxy) mbarAt(w *warp, in *inst, lane int, off uint32) (*mbarrier, int)
 	return m, i
 }
 
-// mbarrier executes famMbar. It returns true if the warp has to wait; the instruction is then executed again.
+// mbarrier executes an instruction of famMbar for the threads of mask. It returns true if the warp has to wait. The
+// instruction is then executed again later.
 func (w *warp) mbarrier(in *inst, mask uint32) bool {
 	p := w.block.proxy
 	if mask == 0 {
@@ -198,7 +199,7 @@ func (w *warp) mbarrier(in *inst, mask uint32) bool {
 	return false
 }
 
-// make executes mbarrier.init for one thread.
+// make executes mbarrier.init at offset off for one thread.
 func (p *proxy) make(w *warp, in *inst, lane int, off uint32) {
 	count := int(w.r32[in.c][lane])
 	if count < 1 || count > maxMbarCount {
@@ -233,7 +234,8 @@ func (p *proxy) make(w *warp, in *inst, lane int, off uint32) {
 	p.rows[off>>4].barrier |= 1 << (off >> 3 & 1)
 }
 
-// idle fails if a bulk copy that reports to the mbarrier is pending.
+// idle fails if a pending bulk copy will report its bytes to the mbarrier with index mbar, which is about to be
+// changed.
 func (p *proxy) idle(w *warp, in *inst, lane, mbar int) {
 	for _, c := range p.loads {
 		if c.mbar == mbar {
@@ -248,8 +250,8 @@ func (p *proxy) forget(off uint32) {
 	p.block.cells[off>>2+1].info &^= 15
 }
 
-// publish is the effect of fence.mbarrier_init and fence.proxy.async on mbarriers: bulk copies may then use those
-// that this warp initialized. The threads of the warp are not distinguished.
+// publish is the effect of fence.mbarrier_init and fence.proxy.async on mbarriers: bulk copies may from now on use
+// the mbarriers that this warp has initialized. It suffices that one thread of the warp executes the fence.
 func (p *proxy) publish(w *warp, mask uint32) {
 	if mask == 0 {
 		return
@@ -262,7 +264,7 @@ func (p *proxy) publish(w *warp, mask uint32) {
 	}
 }
 
-// expect adds bytes to the bytes that the current phase needs.
+// expect adds bytes to the number of bytes that the current phase waits for.
 func (m *mbarrier) expect(w *warp, in *inst, lane, bytes int) {
 	if m.bytes += bytes; m.bytes > maxMbarCount || bytes < 0 {
 		w.fail(in, lane, "the mbarrier at offset %d expects %d bytes, at most %d", m.offset, m.bytes, maxMbarCount)
@@ -292,7 +294,8 @@ func (w *warp) mbarArrive(in *inst, lane int, m *mbarrier, i int) {
 	b.proxy.settle(i, func(format string, args ...any) { w.fail(in, lane, format, args...) })
 }
 
-// settle ends the phase of mbarrier i if no arrival and no byte is missing.
+// settle ends the current phase of mbarrier i if no arrival and no byte is missing. It calls fail if more bytes
+// than expected have come although all arrivals are there.
 func (p *proxy) settle(i int, fail func(format string, args ...any)) {
 	m := p.mbars[i]
 	if m.pending == 0 && m.bytes < 0 {
@@ -313,7 +316,7 @@ func (p *proxy) settle(i int, fail func(format string, args ...any)) {
 	p.news++
 }
 
-// mbarDone reports whether the phase that a thread waits for is over.
+// mbarDone reports whether the phase is over that instruction in waits for in thread lane.
 func (w *warp) mbarDone(in *inst, lane int) bool {
 	p := w.block.proxy
 	m, i := p.mbarAt(w, in, lane, w.mbarOffset(in, lane))
@@ -332,8 +335,9 @@ func (w *warp) mbarDone(in *inst, lane int) bool {
 	return m.phase&1 != parity
 }
 
-// mbarWait executes try_wait and test_wait: the warp waits until some thread's phase is over. If no warp can make
-// progress, the wait may return false early.
+// mbarWait executes try_wait and test_wait. It returns true if the warp must wait, because no thread's phase is
+// over. Otherwise it sets each thread's result predicate. If no warp of the block can make progress, the result may
+// be false early (giveUp), as PTX allows.
 func (w *warp) mbarWait(in *inst, mask uint32) bool {
 	done := uint32(0)
 	for m := mask; m != 0; m &= m - 1 {
@@ -371,7 +375,7 @@ func (w *warp) ready() bool {
 	return false
 }
 
-// waitsFor describes the wait of a warp for error messages.
+// waitsFor describes, for an error message, what a waiting warp waits for: an mbarrier or registers.
 func (w *warp) waitsFor() string {
 	p := w.block.proxy
 	lane := bits.TrailingZeros32(w.polled) & 31

@@ -13,8 +13,8 @@ func eachLane(mask uint32, f func(i int)) {
 	}
 }
 
-// slot caches, for a memory instruction, the buffer that it accessed last, and the ranges of offsets that it read and
-// wrote there.
+// slot belongs to one memory instruction of a block. It caches the buffer that the instruction accessed last. It
+// also records the ranges of offsets that the instruction has read and written there.
 type slot struct {
 	base, size         uint64
 	data               unsafe.Pointer
@@ -26,8 +26,8 @@ type slot struct {
 
 func (s *slot) reset() { *s = slot{readFrom: ^uint64(0), writeFrom: ^uint64(0)} }
 
-// offsets writes the address that every thread accesses to w.addr. It returns the minimum, the maximum and the
-// bitwise or of the addresses of the threads in mask.
+// offsets writes the address that every thread accesses to w.addr. Over the threads in mask it returns the lowest
+// (lo) and highest (hi) address, and the bitwise or of all, which shows whether all are aligned.
 func (w *warp) offsets(in *inst, mask uint32) (lo, hi, or uint64) {
 	off, imm := &w.addr, uint64(in.imm)
 	if in.flags&flagNarrow != 0 {
@@ -57,7 +57,7 @@ func (w *warp) offsets(in *inst, mask uint32) (lo, hi, or uint64) {
 	return lo, hi, or
 }
 
-// load executes ld.
+// load executes ld, a load from any state space, for the threads of mask.
 func (w *warp) load(in *inst, mask uint32) {
 	if mask == 0 {
 		return
@@ -88,7 +88,7 @@ func (w *warp) load(in *inst, mask uint32) {
 	}
 }
 
-// store executes st.
+// store executes st, a store to any state space, for the threads of mask.
 func (w *warp) store(in *inst, mask uint32) {
 	if mask == 0 {
 		return
@@ -140,15 +140,17 @@ func (w *warp) spaceOf(in *inst, lo, hi uint64) (space, uint64, uint64) {
 	return s, lo & (1<<56 - 1), hi & (1<<56 - 1)
 }
 
-// split executes a memory access with do, thread by thread.
+// split executes a memory access thread by thread: it calls do with the mask of each. It serves warps whose threads
+// access different buffers or spaces.
 func (w *warp) split(in *inst, mask uint32, do func(*inst, uint32)) {
 	for m := mask; m != 0; m &= m - 1 {
 		do(in, m&-m)
 	}
 }
 
-// inVain is the number of strong loads (volatile, relaxed, acquire) of global memory without an atomic instruction in
-// between, after which a launch counts as hung. A block of a correct kernel needs far fewer loads to make progress.
+// inVain is the number of strong loads (volatile, relaxed, acquire) of global memory after which a launch counts as
+// hung, if no atomic instruction comes in between. Blocks of a correct kernel that wait for each other need far
+// fewer.
 var inVain = 1 << 24
 
 func (w *warp) loadGlobal(in *inst, mask uint32, lo, hi, bytes uint64) {
@@ -198,8 +200,8 @@ func (w *warp) storeGlobal(in *inst, mask uint32, lo, hi, bytes uint64) {
 	w.scatter(in, s.data, &w.addr, mask)
 }
 
-// find returns the slot of the instruction if one buffer holds all of [from, to). It returns nil if the threads use
-// several buffers. The launch fails if a single thread's access lies outside every buffer.
+// find returns the slot of instruction in, pointing to the buffer that holds all of [from, to). It returns nil if
+// the threads of mask access several buffers. The launch fails if a thread's access lies in no buffer.
 func (w *warp) find(in *inst, mask uint32, from, to uint64) *slot {
 	s := &w.block.slots[in.slot]
 	if from-s.base < s.size && to-s.base <= s.size {
@@ -232,7 +234,7 @@ func (w *warp) misaligned(in *inst, mask uint32, bytes uint64) {
 	}
 }
 
-// laneOf returns the thread of mask with address a.
+// laneOf returns the first thread of mask that accesses address a; 0: none does.
 func (w *warp) laneOf(mask uint32, a uint64) int {
 	for m := mask; m != 0; m &= m - 1 {
 		if i := bits.TrailingZeros32(m); w.addr[i] == a {
@@ -242,7 +244,8 @@ func (w *warp) laneOf(mask uint32, a uint64) int {
 	return 0
 }
 
-// localOffsets converts offsets in a thread's local memory to offsets in the warp's local memory.
+// localOffsets converts the offsets in w.addr from each thread's own local memory to the warp's local memory, in
+// which the threads' parts follow each other. hi is the highest offset.
 func (w *warp) localOffsets(in *inst, mask uint32, hi, bytes uint64) {
 	size := uint64(w.kernel.local)
 	if hi+bytes > size {
@@ -268,7 +271,8 @@ func store16(p unsafe.Pointer, off uint64, v uint32) { *(*uint16)(unsafe.Add(p, 
 func store32(p unsafe.Pointer, off uint64, v uint32) { *(*uint32)(unsafe.Add(p, off)) = v }
 func store64(p unsafe.Pointer, off uint64, v uint64) { *(*uint64)(unsafe.Add(p, off)) = v }
 
-// loadAny reads size bytes at off and sign- or zero-extends them.
+// loadAny reads size bytes at p + off and extends them to 64 bits, with their sign if signed is set, otherwise with
+// zeros.
 func loadAny(p unsafe.Pointer, off uint64, size uint8, signed bool) uint64 {
 	switch size {
 	case 1:
@@ -303,7 +307,8 @@ func storeAny(p unsafe.Pointer, off uint64, size uint8, v uint64) {
 	}
 }
 
-// gather reads an element, or a vector of elements, for every thread of mask at its offset in off.
+// gather reads, for every thread of mask, the element or vector of elements at its offset in off into the
+// instruction's registers. p is the start of the memory.
 func (w *warp) gather(in *inst, p unsafe.Pointer, off *lanes64, mask uint32) {
 	if in.size == 4 && in.flags&flagWide == 0 {
 		w.gather32(in, p, off, mask)
@@ -369,7 +374,8 @@ func (w *warp) gather32(in *inst, p unsafe.Pointer, off *lanes64, mask uint32) {
 	}
 }
 
-// scatter writes an element, or a vector of elements, for every thread of mask at its offset in off.
+// scatter writes, for every thread of mask, the element or vector of elements in the instruction's registers to its
+// offset in off. p is the start of the memory.
 func (w *warp) scatter(in *inst, p unsafe.Pointer, off *lanes64, mask uint32) {
 	switch {
 	case in.size == 8 || in.flags&flagWide != 0:

@@ -5,15 +5,16 @@ import (
 	"strings"
 )
 
-// Instructions of famMatrix.
+// The operations (inst.op) of famMatrix, the family of matrix instructions of one warp.
 const (
 	opMMA16 op = iota // m16n8k16, bf16
 	opMMA8            // m16n8k8, bf16
 	opLdmatrix
 )
 
-// matrices is the buffer in which the threads' fragments are assembled to matrices. sums and a are row-major, with
-// two values per word. b is row-major with k as the row.
+// matrices is a buffer for one matrix product. mma spreads its operands over the registers of a warp's threads
+// (fragments); here they are put together. sums and a are row-major, with two values per word. b is row-major, its
+// rows numbered by k.
 type matrices struct {
 	sums [64]uint64
 	a    [128]uint64
@@ -87,7 +88,7 @@ func (b *builder) ldmatrix(in *inst) {
 	b.address(in, b.arg(1))
 }
 
-// matrix executes an instruction of famMatrix.
+// matrix executes an instruction of famMatrix (mma, ldmatrix). All threads of the warp must execute it.
 func (w *warp) matrix(in *inst, mask uint32) {
 	if mask == 0 {
 		return

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// statement is one instruction in source form.
+// statement is one instruction as written in the PTX text, before it is decoded.
 type statement struct {
 	line  int
 	guard string // predicate name; "": none
@@ -18,7 +18,7 @@ type statement struct {
 	scope *scope
 }
 
-// operand is one argument in source form.
+// operand is one argument of an instruction as written in the PTX text.
 type operand struct {
 	name string // register, symbol, label or number
 	not  bool   // written as !name
@@ -42,7 +42,7 @@ func newScope(parent *scope) *scope {
 	return &scope{parent, map[string]reg{}, map[string]*variable{}, map[string]int{}, map[string][]string{}}
 }
 
-// variable is a declared piece of memory.
+// variable is a declared piece of memory in one state space.
 type variable struct {
 	name    string
 	space   string // param, shared, local, const, global
@@ -333,10 +333,10 @@ type source struct {
 	at     int
 }
 
-// fault is the panic value of the parser and the decoder. Parse recovers it and returns err.
+// fault is the value with which the parser and the decoder panic. Parse recovers the panic and returns err.
 type fault struct{ err error }
 
-// failAt ends Parse with an error at a line.
+// failAt ends Parse with an error that quotes the given line.
 func (s *source) failAt(line int, format string, args ...any) {
 	text := ""
 	if line >= 1 && line <= len(s.lines) {

@@ -34,7 +34,7 @@ type proxy struct {
 	pool    int // registers available to setmaxnreg.inc
 }
 
-// asyncRow is what the checks know of asynchronous accesses to 16 bytes of shared memory.
+// asyncRow is the history of asynchronous accesses to a row of 16 bytes of shared memory, for the checks.
 type asyncRow struct {
 	phase   uint32 // phase that ends with the copy that wrote the row
 	owner   uint8  // index in proxy.mbars of this copy's mbarrier, plus one; 0: no copy wrote the row
@@ -42,9 +42,9 @@ type asyncRow struct {
 	flights uint16 // pending asynchronous reads
 }
 
-// A clock says which accesses are ordered before a warp's next instruction (a vector clock). It has three parts: a
-// tick for each warp's accesses, a tick for each warp's last fence.proxy.async, and the number of completed phases of
-// each mbarrier.
+// A clock says which accesses are ordered before a warp's next instruction (a vector clock). It is a slice of three
+// parts. The first has a tick for each warp's accesses. From clockFences on, it has a tick for each warp's last
+// fence.proxy.async. From clockMbars on, it has the number of completed phases of each mbarrier.
 const (
 	clockFences = 32
 	clockMbars  = 64
@@ -52,12 +52,12 @@ const (
 	clockProxy  = clockMbars + maxMbars
 )
 
-// newProxy returns the state for blocks of a kernel with asynchronous work.
+// newProxy returns the state that b needs for kernels with asynchronous work.
 func newProxy(b *block) *proxy {
 	return &proxy{block: b, at: map[uint32]int{}}
 }
 
-// begin resets the state for a new block.
+// begin resets the state for the next thread block. seed determines when its copies complete.
 func (p *proxy) begin(seed uint64) {
 	b := p.block
 	n := (len(b.shared) + 15) / 16
@@ -87,8 +87,9 @@ func join(clock, other []uint32) {
 	}
 }
 
-// fenceProxy executes fence.proxy.async for the threads of mask. The fence takes effect for the warp when every thread
-// that has stored since the warp's last fence has executed one.
+// fenceProxy executes fence.proxy.async for the threads of mask. Stores are recorded per warp, not per thread. So
+// the fence takes effect for the warp only when every thread that has stored since the last effective fence has
+// executed one.
 func (w *warp) fenceProxy(mask uint32) {
 	b := w.block
 	if b.proxy == nil || mask == 0 {
@@ -102,14 +103,15 @@ func (w *warp) fenceProxy(mask uint32) {
 	b.seen[w.index][clockFences+w.index] = b.tick
 }
 
-// visible reports whether warp from has executed fence.proxy.async after its store at tick, ordered before the next
-// instruction of warp to.
+// visible reports whether a store that warp from made at tick is visible to asynchronous work of warp to. This
+// requires that warp from has executed fence.proxy.async after the store, and that the fence is ordered before the
+// next instruction of warp to.
 func (p *proxy) visible(from int, tick uint32, to int) bool {
 	return tick < p.block.seen[to][clockFences+from]
 }
 
-// over reports whether warp w knows that the copy that wrote r has completed, by a wait of its own or through a
-// barrier.
+// over reports whether warp w knows that the bulk copy that wrote row r has completed. It knows through a wait of
+// its own, or through a barrier after another warp's wait. Without such a copy the result is true.
 func (p *proxy) over(r *asyncRow, w int) bool {
 	return r.owner == 0 || p.block.seen[w][clockMbars+int(r.owner)-1] > r.phase
 }
@@ -120,7 +122,8 @@ func (p *proxy) copyOf(r *asyncRow) string {
 	return fmt.Sprintf("a bulk copy writes it, and phase %d of the mbarrier at offset %d was not waited for", r.phase, m.offset)
 }
 
-// readRows checks loads of threads from shared memory against asynchronous work, and records them.
+// readRows checks that loads of threads in mask from shared memory do not conflict with asynchronous work, and
+// records the loads.
 func (p *proxy) readRows(w *warp, in *inst, mask, bytes uint32) {
 	warps := len(p.block.warps)
 	for m := mask; m != 0; m &= m - 1 {
@@ -137,7 +140,8 @@ func (p *proxy) readRows(w *warp, in *inst, mask, bytes uint32) {
 	}
 }
 
-// halves returns the halves of a row that an access touches.
+// halves returns which 8-byte halves of a row an access at offset off touches: bit 0 for the first, bit 1 for the
+// second. An access of less than 16 bytes touches only one half.
 func halves(off uint64, bytes uint32) uint8 {
 	if bytes == 16 {
 		return 3
@@ -145,7 +149,8 @@ func halves(off uint64, bytes uint32) uint8 {
 	return 1 << (off >> 3 & 1)
 }
 
-// writeRows checks stores of threads to shared memory against asynchronous work, and records them.
+// writeRows checks that stores of threads in mask to shared memory do not conflict with asynchronous work, and
+// records the stores.
 func (p *proxy) writeRows(w *warp, in *inst, mask, bytes uint32) {
 	w.stored |= mask
 	for m := mask; m != 0; m &= m - 1 {
@@ -164,7 +169,8 @@ func (p *proxy) writeRows(w *warp, in *inst, mask, bytes uint32) {
 	}
 }
 
-// fetchedBefore fails unless all asynchronous reads of a row are ordered before this warp's next instruction.
+// fetchedBefore fails unless all completed asynchronous reads of the row at off are ordered before this warp's next
+// instruction, which writes the row.
 func (p *proxy) fetchedBefore(w *warp, in *inst, lane int, off uint32) {
 	b := p.block
 	n := len(b.warps)
@@ -175,7 +181,8 @@ func (p *proxy) fetchedBefore(w *warp, in *inst, lane int, off uint32) {
 	}
 }
 
-// fetch checks an asynchronous read of a row that starts, and counts it as pending.
+// fetch starts an asynchronous read of the row at off: it checks that the warp may start it, and counts it as
+// pending.
 func (p *proxy) fetch(w *warp, in *inst, lane int, off uint32) {
 	b, r := p.block, &p.rows[off>>4]
 	if !p.over(r, w.index) {
@@ -194,8 +201,9 @@ func (p *proxy) fetch(w *warp, in *inst, lane int, off uint32) {
 	r.flights++
 }
 
-// stored fails unless the last store to a word is visible to asynchronous work that the warp starts: a
-// fence.proxy.async must follow the store.
+// stored fails unless the last store to a word is visible to asynchronous work that warp w starts. For this a
+// fence.proxy.async must follow the store. c is the word's cell. done is for the error: what the work does to the
+// word, such as "written".
 func (p *proxy) stored(w *warp, in *inst, lane int, c *cell, off uint32, done string) {
 	b := p.block
 	if c.write <= b.began { // written by a copy or never
@@ -213,14 +221,15 @@ func (p *proxy) stored(w *warp, in *inst, lane int, c *cell, off uint32, done st
 	}
 }
 
-// fetchEnd completes an asynchronous read of a row that the warp has waited for.
+// fetchEnd records that an asynchronous read of the row at off is complete and that the warp has waited for it.
 func (p *proxy) fetchEnd(w *warp, off uint32) {
 	at := int(off>>4)*len(p.block.warps) + w.index
 	p.rows[off>>4].flights--
 	p.read[at], p.fetched[at] = p.block.tick, p.block.tick
 }
 
-// claim checks that a copy may write a row, and marks the row as written by the copy.
+// claim checks that a bulk copy that warp w starts may write the row at off, and marks the row as written by the
+// copy. owner and phase are the index of the copy's mbarrier and its phase, which ends with the copy.
 func (p *proxy) claim(w *warp, in *inst, lane int, off uint32, owner int, phase uint32) {
 	b, r := p.block, &p.rows[off>>4]
 	n := len(b.warps)
@@ -246,7 +255,7 @@ func (p *proxy) claim(w *warp, in *inst, lane int, off uint32, owner int, phase 
 	*r = asyncRow{owner: uint8(owner + 1), phase: phase}
 }
 
-// landed marks a row as written by a completed copy.
+// landed marks the row at off as written by a completed bulk copy: all of its bytes then count as initialized.
 func (p *proxy) landed(off uint32) {
 	b := p.block
 	for i := range uint32(4) {
@@ -278,7 +287,7 @@ func (p *proxy) reader(off uint32) string {
 	return "asynchronous work reads it"
 }
 
-// turn is called after each warp's turn. It may complete a pending copy.
+// turn is called after a warp has had its turn. It may complete a pending bulk copy, as the seed decides.
 func (p *proxy) turn() {
 	if p.late || len(p.loads) == 0 {
 		return
@@ -288,8 +297,9 @@ func (p *proxy) turn() {
 	}
 }
 
-// unblock is called when no warp can make progress. It completes a pending copy, or else ends waits for mbarriers
-// early. It returns false if it did neither.
+// unblock is called when no warp of the block can make progress. It completes a pending bulk copy. If there is
+// none, it lets all waits for mbarriers return false early, at most once until something new happens. It returns
+// false if it did neither: the block is deadlocked.
 func (p *proxy) unblock() bool {
 	if len(p.loads) > 0 {
 		p.landOne()
@@ -308,7 +318,7 @@ func (p *proxy) unblock() bool {
 	return any
 }
 
-// landOne completes one of the pending copies, drawn at random.
+// landOne completes one of the pending bulk copies to shared memory, chosen by the seed.
 func (p *proxy) landOne() {
 	p.hash = mix(p.hash)
 	i := int(p.hash >> 8 % uint64(len(p.loads)))
@@ -317,7 +327,7 @@ func (p *proxy) landOne() {
 	c.land(p)
 }
 
-// end checks at the end of a block that no asynchronous work is pending.
+// end checks, when a thread block ends, that none of its asynchronous work is still pending.
 func (p *proxy) end() {
 	for _, w := range p.block.warps {
 		for _, q := range w.products.pending {

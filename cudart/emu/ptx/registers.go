@@ -1,6 +1,7 @@
 package ptx
 
-// setmaxnreg decodes setmaxnreg.inc|dec.sync.aligned.u32 n.
+// setmaxnreg decodes setmaxnreg.inc|dec.sync.aligned.u32 n, which changes how many registers the threads of a warp
+// have.
 func (b *builder) setmaxnreg(in *inst) {
 	m := b.modifiers()
 	kind := m.take("inc", "dec")

@@ -25,7 +25,8 @@ const (
 	cellParts   = 1 << 19 // several warps read different bytes at the tick of cell.read
 )
 
-// row is a cache for 16 bytes of shared memory: the warps in readers have correctly read all its bytes at tick.
+// row is a cache that speeds up the check of reads. At tick, the warps in readers have read all 16 bytes of this
+// row of shared memory, and the checks accepted it.
 type row struct{ tick, readers uint32 }
 
 // sharedBounds checks that an access lies inside the block's shared memory.
@@ -36,10 +37,11 @@ func (w *warp) sharedBounds(in *inst, mask uint32, hi, bytes uint64) {
 	}
 }
 
-// part returns the byte mask of a word for an access narrower than 4 bytes.
+// part returns a mask of the bytes of a word that an access of bytes bytes (below 4) at offset off touches.
 func part(off uint64, bytes uint32) uint32 { return (1<<bytes - 1) << (off & 3) }
 
-// readShared checks a read of shared memory and records it.
+// readShared checks the reads of shared memory by the threads of mask, bytes bytes each, for races, and records
+// them.
 func (b *block) readShared(w *warp, in *inst, mask, bytes uint32) {
 	cells, me := b.cells, uint32(1)<<w.index
 	tick, began, age, index := b.tick, b.began, b.full-b.began, uint32(w.index)
@@ -84,7 +86,7 @@ func (b *block) readShared(w *warp, in *inst, mask, bytes uint32) {
 	}
 }
 
-// readPart is readShared for a part of one word.
+// readPart is readShared for one thread that reads a part of the word of cell c; bytes is a mask of the bytes.
 func (b *block) readPart(w *warp, in *inst, lane int, c *cell, bytes uint32) {
 	if c.info&cellPending != 0 || c.info&bytes != bytes || c.write-b.began >= b.full-b.began &&
 		(c.write < b.began || c.info>>cellWarp&31 != uint32(w.index) && c.info>>cellLast&bytes != 0) {
@@ -93,7 +95,7 @@ func (b *block) readPart(w *warp, in *inst, lane int, c *cell, bytes uint32) {
 	b.noteRead(w, c, bytes)
 }
 
-// noteRead records a read of some bytes.
+// noteRead records in cell c that warp w reads the word's bytes in the mask bytes.
 func (b *block) noteRead(w *warp, c *cell, bytes uint32) {
 	me := uint32(1) << w.index
 	if c.read != b.tick {
@@ -114,8 +116,8 @@ func (b *block) noteRead(w *warp, c *cell, bytes uint32) {
 //   - nothing wrote the bytes
 //   - no barrier orders the write before this warp
 //
-// It returns, and so accepts the read, if a barrier of only some of the block's threads orders the write before the
-// read.
+// Otherwise it returns, and the read is accepted: a barrier of only some of the block's threads orders the write
+// before the read, which the quick checks do not see.
 func (b *block) badRead(w *warp, in *inst, lane int, c *cell, bytes uint32, off uint64) {
 	switch {
 	case c.info&cellPending != 0 && c.write >= b.began:
@@ -126,7 +128,8 @@ func (b *block) badRead(w *warp, in *inst, lane int, c *cell, bytes uint32, off 
 	b.orderedRead(w, in, lane, c, place{offset: off})
 }
 
-// orderedRead fails unless the last write is ordered before this warp.
+// orderedRead fails unless the last write of the word of cell c is ordered before this warp's read. at is the
+// word's place, for the error.
 func (b *block) orderedRead(w *warp, in *inst, lane int, c *cell, at place) {
 	if writer := int(c.info >> cellWarp & 31); writer != w.index && !b.ordered(writer, c.write, w.index) {
 		w.fail(in, lane, "%s is read without a barrier after warp %d wrote it", at, writer)
@@ -151,7 +154,8 @@ func (b *block) ordered(from int, tick uint32, to int) bool {
 	return tick < b.full || tick < b.seen[to][from]
 }
 
-// writeShared checks a write to shared memory and records it.
+// writeShared checks the writes to shared memory by the threads of mask, bytes bytes each, for races, and records
+// them.
 func (b *block) writeShared(w *warp, in *inst, mask, bytes uint32) {
 	cells := b.cells
 	me := uint32(w.index) << cellWarp
@@ -177,7 +181,8 @@ func (b *block) writeShared(w *warp, in *inst, mask, bytes uint32) {
 	}
 }
 
-// note records a write of some bytes of a word.
+// note records in cell c that warp w writes the word's bytes in the mask bytes. flags are further fields of
+// cell.info to set; 0: none.
 func (b *block) note(w *warp, c *cell, bytes, flags uint32) {
 	known, me := uint32(0), uint32(w.index)
 	if c.write >= b.began {
@@ -190,7 +195,8 @@ func (b *block) note(w *warp, c *cell, bytes, flags uint32) {
 	c.info = known | bytes | bytes<<cellLast | me<<cellWarp | c.info&(15<<cellRead|cellParts) | flags
 }
 
-// checkWrite fails if an access of another warp is not ordered before this write.
+// checkWrite fails if another warp has accessed the word's bytes in the mask bytes, and nothing orders that access
+// before this write.
 func (b *block) checkWrite(w *warp, in *inst, lane int, c *cell, bytes uint32, at place) {
 	if c.write >= b.began && c.info&cellPending != 0 {
 		w.fail(in, lane, "%s is written while a cp.async writes it", at)

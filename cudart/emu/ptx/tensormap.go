@@ -96,16 +96,16 @@ func (m *TensorMap) bytes() uint32 {
 	return n
 }
 
-// piece is 16 bytes of a bulk copy between shared and global memory. Bytes [from, to) of the 16 lie inside the
-// tensor. A load fills the other bytes with zeros, and a store does not write them.
+// piece is 16 bytes of a bulk copy between shared and global memory. Only bytes [from, to) of the 16 lie inside the
+// tensor. A copy to shared memory fills the others with zeros; a copy to global memory does not write them.
 type piece struct {
 	shared   uint32
 	global   uint64
 	from, to uint8
 }
 
-// pieces lists the pieces of the box at the coordinates at. Their shared memory begins at offset shared. Parts of the
-// box may lie outside the tensor.
+// pieces lists the pieces of the box whose first element has the coordinates at. In shared memory the box begins at
+// offset shared. Parts of the box may lie outside the tensor.
 func (m *TensorMap) pieces(shared uint32, at [5]int32) []piece {
 	row := m.Box[0] * uint32(m.Element)
 	rows := m.bytes() / row
@@ -131,7 +131,8 @@ func (m *TensorMap) pieces(shared uint32, at [5]int32) []piece {
 	return out
 }
 
-// swizzled returns the swizzled offset of a piece. Like wgmma, the swizzle depends on the address in shared memory.
+// swizzled returns the offset in shared memory at which the piece for offset at is stored. The swizzle permutes
+// pieces by their address in shared memory, in the same way in which wgmma reads them.
 func (m *TensorMap) swizzled(at uint32) uint32 {
 	t := operandTile{width: uint32(m.Swizzle)}
 	return t.swizzled(at)

@@ -36,8 +36,8 @@ type warp struct {
 	steps     int64 // instructions that the warp has executed
 }
 
-// frame is a set of threads of the warp that run together until they reach the instruction at join. Then the next
-// frame down the stack continues.
+// frame is a set of threads of a warp that run together, from pc until they reach the instruction at join. A warp
+// whose threads diverge has a stack of frames. When the top one reaches join, the next continues.
 type frame struct {
 	pc, join int32
 	mask     uint32
@@ -52,11 +52,11 @@ const (
 	stateYield
 )
 
-// sliceSteps is the number of instructions that a warp runs before the other warps of its block get a turn. The limit
-// lets a warp spin on memory that another warp writes.
+// sliceSteps is the number of instructions that a warp may run before the other warps of its block get a turn.
+// Without a limit, a warp that spins until another warp writes to memory would never end.
 const sliceSteps = 1 << 22
 
-// start sets the warp to the first instruction.
+// start sets the warp to the first instruction, for a new thread block. mask has the threads that exist.
 func (w *warp) start(mask uint32) {
 	w.live = mask
 	w.stack = append(w.stack[:0], frame{0, -1, mask})
@@ -67,7 +67,7 @@ func (w *warp) start(mask uint32) {
 	}
 }
 
-// startAsync clears the asynchronous state that earlier blocks left.
+// startAsync clears what earlier thread blocks left in the warp's state of asynchronous instructions.
 func (w *warp) startAsync() {
 	w.poll, w.polled, w.giveUp, w.stored = nil, 0, false, 0
 	w.registers = w.kernel.registersAtStart()
@@ -76,8 +76,8 @@ func (w *warp) startAsync() {
 	w.bulk = bulkCopies{pending: w.bulk.pending[:0]}
 }
 
-// run executes instructions until the warp ends, waits, has used its slice or has read memory that another block may
-// write.
+// run executes instructions until the warp ends, waits, has used its time slice (sliceSteps) or has read memory
+// that another block may write. It returns which.
 func (w *warp) run() state {
 	code, touches := w.kernel.code, w.kernel.touches
 	limit := w.steps + sliceSteps
@@ -190,7 +190,7 @@ func (w *warp) compute(in *inst, mask uint32) {
 	}
 }
 
-// settle drops the frames whose threads have all exited. It returns true if no frame is left.
+// settle drops the frames on top of the stack whose threads have all exited. It returns true if no frame is left.
 func (w *warp) settle() bool {
 	for len(w.stack) > 0 {
 		f := &w.stack[len(w.stack)-1]
@@ -203,7 +203,8 @@ func (w *warp) settle() bool {
 	return true
 }
 
-// control executes a branch or an exit. It returns true if the frames changed.
+// control executes a branch, an exit or another instruction of famControl for the threads of mask; f is the top
+// frame. It returns true if the stack of frames changed.
 func (w *warp) control(in *inst, mask uint32, f *frame) bool {
 	switch in.op {
 	case opBra:
@@ -236,8 +237,8 @@ func (w *warp) control(in *inst, mask uint32, f *frame) bool {
 	return false
 }
 
-// part splits the current frame: the threads in mask1 continue at pc1, those in mask2 at pc2. Both sets reconverge at
-// in.e.
+// part splits the top frame in two at a branch: the threads in mask1 continue at pc1, the threads in mask2 at pc2.
+// Both reconverge at instruction in.e.
 func (w *warp) part(in *inst, pc1, pc2 int32, mask1, mask2 uint32) {
 	f := &w.stack[len(w.stack)-1]
 	join := in.e
@@ -250,7 +251,7 @@ func (w *warp) part(in *inst, pc1, pc2 int32, mask1, mask2 uint32) {
 	w.stack = append(w.stack, frame{pc1, join, mask1}, frame{pc2, join, mask2})
 }
 
-// table executes brx.idx.
+// table executes brx.idx for the threads of mask. It makes a frame for each target that some thread branches to.
 func (w *warp) table(in *inst, mask uint32, f *frame) bool {
 	next, left := f.pc, mask
 	targets := in.x.targets

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Instructions of famGroup.
+// The operations (inst.op) of famGroup, the family of matrix products of a warpgroup.
 const (
 	opProduct op = iota // wgmma.mma_async
 	opProductFence
@@ -22,8 +22,9 @@ const (
 	flagAcrossB
 )
 
-// products holds the pending wgmma.mma_async of a warp. When the warp waits, the emulator computes the warp's 16 of
-// the 64 rows. Until then, no other instruction may touch the registers and operands of pending products.
+// products holds the pending wgmma.mma_async (asynchronous matrix products) of a warp. When the warp waits for a
+// product, the emulator computes the warp's 16 of the 64 rows. Until then, no other instruction may touch the
+// product's registers and operands.
 type products struct {
 	group   uint32 // number of the open group
 	fenced  int64  // warp.steps at the last wgmma.fence; -1: none
@@ -38,7 +39,7 @@ type asyncProduct struct {
 	rows  []uint32 // offsets in shared memory of the operands' 16-byte pieces: A, unless in registers, then B
 }
 
-// warpgroup checks that its four warps execute the same wgmma instructions.
+// warpgroup checks that the four warps of a warpgroup execute the same wgmma instructions in the same order.
 type warpgroup struct {
 	steps []groupStep
 	first int    // position of steps[0] among the warpgroup's wgmma instructions
@@ -81,8 +82,8 @@ func (b *builder) wgmma(in *inst) {
 	}
 }
 
-// product decodes wgmma.mma_async d, a, b, scale-d, imm-scale-a, imm-scale-b[, imm-trans-a], imm-trans-b. Its
-// registers are the accumulators, followed by A's fragment.
+// product decodes wgmma.mma_async d, a, b, scale-d, imm-scale-a, imm-scale-b[, imm-trans-a], imm-trans-b, with n
+// columns. in.x.regs receives the accumulators and, if A is in registers, A's fragment.
 func (b *builder) product(in *inst, n int) {
 	in.op, in.imm, in.a, in.x = opProduct, int64(n), -1, &extra{}
 	b.registerList(in, b.arg(0), n/2, true)
@@ -113,7 +114,8 @@ func (b *builder) registerList(in *inst, o operand, n int, written bool) {
 	}
 }
 
-// bit decodes argument i, which is 0 or 1; 1 gives true. sign decodes argument i, which is 1 or -1; -1 gives true.
+// bit reports whether argument i, which must be 0 or 1, is 1. sign reports whether argument i, which must be 1 or
+// -1, is -1.
 func (b *builder) bit(i int) bool  { return b.choice(i, 0, 1) }
 func (b *builder) sign(i int) bool { return b.choice(i, 1, -1) }
 
@@ -125,7 +127,7 @@ func (b *builder) choice(i int, no, yes int64) bool {
 	return v == yes
 }
 
-// groupwise executes an instruction of famGroup.
+// groupwise executes an instruction of famGroup (wgmma) for the threads of mask.
 func (w *warp) groupwise(in *inst, mask uint32) {
 	if mask == 0 {
 		return
@@ -155,7 +157,8 @@ func (w *warp) groupwise(in *inst, mask uint32) {
 	}
 }
 
-// wholeGroup fails unless all threads of the warp take part and the warp belongs to a complete warpgroup.
+// wholeGroup fails unless all threads of the warp execute the instruction what and the warp belongs to a complete
+// warpgroup of 128 threads.
 func (w *warp) wholeGroup(in *inst, mask uint32, what string) {
 	if mask != full {
 		w.fail(in, bits.TrailingZeros32(^mask), "the thread does not take part in %s, and all of the warpgroup must (mask %#08x)", what, mask)
@@ -165,7 +168,8 @@ func (w *warp) wholeGroup(in *inst, mask uint32, what string) {
 	}
 }
 
-// uniform returns the value of a 64-bit register. It fails unless all threads hold the same value.
+// uniform returns the value of a 64-bit register that must be the same in all threads of the warp. It fails
+// otherwise.
 func (w *warp) uniform(in *inst, reg int32) uint64 {
 	r := &w.r64[reg]
 	for i, v := range r {
@@ -176,7 +180,8 @@ func (w *warp) uniform(in *inst, reg int32) uint64 {
 	return r[0]
 }
 
-// same fails if the other warps of the warpgroup executed a different instruction at the same position.
+// same records that warp w executes step s of its warpgroup. It fails if another warp of the warpgroup has executed
+// a different instruction, or different operands, at the same position.
 func (g *warpgroup) same(w *warp, s groupStep) {
 	me := w.index % 4
 	n := g.done[me]
@@ -199,7 +204,7 @@ func (g *warpgroup) same(w *warp, s groupStep) {
 	}
 }
 
-// endGroups checks that all warps of a warpgroup have executed equally many instructions.
+// endGroups checks, when a block ends, that all warps of a warpgroup have executed equally many wgmma instructions.
 func (p *proxy) endGroups() {
 	for i := range p.groups {
 		g := &p.groups[i]
@@ -212,7 +217,7 @@ func (p *proxy) endGroups() {
 	}
 }
 
-// startProduct checks a wgmma.mma_async and adds it to the pending products.
+// startProduct checks that a wgmma.mma_async may start, and adds it to the warp's pending products.
 func (w *warp) startProduct(in *inst, s groupStep) {
 	q := &w.products
 	w.guardProduct(in)
@@ -250,7 +255,8 @@ func (w *warp) operandPieces(in *inst, to []uint32, d uint64, rows uint32, acros
 	return to
 }
 
-// finishProducts computes the products of all groups with a number below before.
+// finishProducts computes the products of all groups with numbers below before, and removes them from the pending
+// ones.
 func (w *warp) finishProducts(before int64) {
 	q := &w.products
 	done := 0
@@ -261,7 +267,7 @@ func (w *warp) finishProducts(before int64) {
 	if done == 0 {
 		return
 	}
-	// The rows slices of finished products are reused.
+	// Finished products move behind the pending ones. Later products then reuse the memory of their rows.
 	n := len(q.pending) - done
 	for i := range n {
 		q.pending[i], q.pending[done+i] = q.pending[done+i], q.pending[i]
@@ -269,9 +275,9 @@ func (w *warp) finishProducts(before int64) {
 	q.pending = q.pending[:n]
 }
 
-// finishProduct computes the warp's rows, eight columns at a time. Products are added in the order of k. Fragments of
-// D, and of A in registers, have the layout of mma.sync. Source: PTX ISA, "Register fragments and shared memory matrix
-// layouts".
+// finishProduct computes the warp's 16 rows of a product, eight columns at a time. For each element, products are
+// added in the order of k. Fragments of D, and of A in registers, have the same layout as in mma.sync. Source: PTX
+// ISA, "Register fragments and shared memory matrix layouts".
 func (w *warp) finishProduct(q *asyncProduct) {
 	in, m := q.in, &w.mma
 	n := uint32(in.imm)
@@ -308,7 +314,7 @@ func (w *warp) finishProduct(q *asyncProduct) {
 	w.releaseProduct(in)
 }
 
-// registersA assembles A from registers.
+// registersA puts the warp's 16 rows of A, which the threads' registers hold as fragments, together in w.mma.
 func (w *warp) registersA(in *inst) {
 	r, m, sign := in.x.regs[in.imm/2:], &w.mma, signOf(in, flagNegateA)
 	for j := range 4 { // rows 0 to 7 and 8 to 15 of columns 0 to 7, then of columns 8 to 15
@@ -318,7 +324,7 @@ func (w *warp) registersA(in *inst) {
 	}
 }
 
-// sharedA assembles the warp's 16 rows of A from shared memory.
+// sharedA copies the warp's 16 rows of A from shared memory to w.mma.
 func (w *warp) sharedA(q *asyncProduct) {
 	in, m, p, sign := q.in, &w.mma, start(w.block.shared), signOf(q.in, flagNegateA)
 	first := w.index % 4 * 16
@@ -338,7 +344,8 @@ func (w *warp) sharedA(q *asyncProduct) {
 	}
 }
 
-// operandB assembles columns 8·eight to 8·eight+7 of B. rows are the shared-memory offsets of B's 16-byte pieces.
+// operandB copies columns 8·eight to 8·eight+7 of B from shared memory to w.mma. rows are the shared-memory offsets
+// of B's 16-byte pieces.
 func (w *warp) operandB(in *inst, rows []uint32, eight uint32) {
 	m, p, sign := &w.mma, start(w.block.shared), signOf(in, flagNegateB)
 	if in.flags&flagAcrossB != 0 {
@@ -360,13 +367,15 @@ func (w *warp) operandB(in *inst, rows []uint32, eight uint32) {
 	}
 }
 
-// signOf returns the bit mask to xor into the operands: the sign bit if they are negated, otherwise 0.
+// signOf returns the mask to xor into an operand of a product: the sign bit if flag says that the operand is
+// negated, otherwise 0.
 func signOf(in *inst, flag uint8) uint32 {
 	return pick(in.flags&flag != 0, uint32(1)<<31, 0)
 }
 
-// operandTile is a matrix in shared memory, decoded from a 64-bit wgmma descriptor, in bytes. Source: PTX ISA 8.0,
-// "Matrix descriptor format"; layouts as in make_gmma_desc of CUTLASS (include/cute/atom/mma_traits_sm90_gmma.hpp).
+// operandTile is the place of a matrix in shared memory, in bytes, decoded from the 64-bit descriptor that wgmma
+// takes. Source: PTX ISA 8.0, "Matrix descriptor format"; layouts as in make_gmma_desc of CUTLASS
+// (include/cute/atom/mma_traits_sm90_gmma.hpp).
 type operandTile struct {
 	start, leading, stride uint32
 	base                   uint32 // row of the swizzle pattern at which the matrix starts
@@ -375,10 +384,11 @@ type operandTile struct {
 
 const descriptorBits = 0xc00e_3fff_3fff_3fff
 
-// widths are the row sizes of the swizzle modes in bits 62 and 63.
+// widths maps the swizzle mode, bits 62 and 63 of a descriptor, to the row size of its pattern in bytes; 16: no
+// swizzle.
 var widths = [4]uint32{16, 128, 64, 32}
 
-// tileOf decodes a descriptor. It returns an error for an invalid one.
+// tileOf decodes d, a wgmma descriptor of a matrix in shared memory. It returns an error for an invalid one.
 func tileOf(d uint64) (operandTile, error) {
 	t := operandTile{uint32(d&0x3fff) << 4, uint32(d>>16&0x3fff) << 4, uint32(d>>32&0x3fff) << 4, uint32(d >> 49 & 7), widths[d>>62]}
 	pattern := 8 * t.width
@@ -396,8 +406,8 @@ func tileOf(d uint64) (operandTile, error) {
 	return t, nil
 }
 
-// fits checks the strides of a matrix with 16 columns (of K) and the given number of rows (of M or N). across: the
-// rows are contiguous in memory (MN-major).
+// fits returns an error if the strides of the matrix do not fit its swizzle. The matrix has 16 columns (of K) and
+// the given number of rows (of M or N). across: the rows are contiguous in memory (MN-major).
 func (t operandTile) fits(rows uint32, across bool) error {
 	if t.width == 16 {
 		return nil
@@ -419,7 +429,7 @@ func (t operandTile) fits(rows uint32, across bool) error {
 	return nil
 }
 
-// along returns the offset of the 16 bytes with columns 8·half to 8·half+7 of a row, for a K-major matrix.
+// along returns, for a K-major matrix, the offset of the 16 bytes with columns 8·half to 8·half+7 of a row.
 func (t operandTile) along(row, half uint32) uint32 {
 	step := uint32(16)
 	if t.width == 16 {
@@ -428,7 +438,7 @@ func (t operandTile) along(row, half uint32) uint32 {
 	return t.swizzled(t.start + row%8*t.width + row/8*t.stride + half*step)
 }
 
-// across returns the offset of the 16 bytes with rows 8·eight to 8·eight+7 of a column, for an MN-major matrix.
+// across returns, for an MN-major matrix, the offset of the 16 bytes with rows 8·eight to 8·eight+7 of a column.
 func (t operandTile) across(column, eight uint32) uint32 {
 	if t.width == 16 {
 		return t.start + column%8*16 + column/8*t.leading + eight*t.stride
@@ -437,13 +447,14 @@ func (t operandTile) across(column, eight uint32) uint32 {
 	return t.swizzled(t.start + eight%n*16 + eight/n*t.leading + column%8*t.width + column/8*t.stride)
 }
 
-// swizzled permutes 16-byte pieces within 128-byte rows. It xors address bits from 4 on with the bits from 7 on, as
-// many bits as the swizzle mode has.
+// swizzled returns the offset at which the swizzle stores the 16 bytes of offset at. It xors the address bits from
+// 4 on with the bits from 7 on, as many bits (0 to 3) as the swizzle mode has.
 func (t operandTile) swizzled(at uint32) uint32 {
 	return at ^ (at>>7-t.base)&(t.width/16-1)<<4
 }
 
-// pieces appends the offsets of a matrix's pieces, in the order of along (row, half) or across (column, eight).
+// pieces appends the offsets of all of the matrix's 16-byte pieces to to. They are in the order of along (by row,
+// then half), or of across (by column, then eight).
 func (t operandTile) pieces(to []uint32, rows uint32, across bool) []uint32 {
 	if across {
 		for column := range uint32(16) {
