@@ -168,8 +168,8 @@ func (b *Batch) index() {
 	}
 }
 
-// index sets Index, RowStart and RowPos with a counting sort. place maps an id to its position in UniqueIDs; unique
-// is the length of UniqueIDs.
+// index sets Index, RowStart and RowPos with a counting sort of the tokens by id. place maps an id to its position in
+// UniqueIDs; unique is the length of UniqueIDs.
 func (mb *MicroBatch) index(place []int32, unique int) {
 	mb.Index = make([]int32, mb.Tokens)
 	mb.RowStart = make([]int32, unique+1)
@@ -188,7 +188,7 @@ func (mb *MicroBatch) index(place []int32, unique int) {
 	}
 }
 
-// docs yields the lengths of the row's documents.
+// docs yields the lengths in tokens of the row's documents, in order.
 func (r Row) docs() iter.Seq[int] {
 	return func(yield func(int) bool) {
 		if r.Docs == nil {
@@ -210,7 +210,7 @@ func (r Row) labels() []int32 {
 	return r.Labels
 }
 
-// Supervised returns the number of the row's tokens in the loss.
+// Supervised returns the number of the row's tokens that are in the loss. The first token of each document is not.
 func (r Row) Supervised() int64 {
 	var sum int64
 	first, labels := 0, r.labels()
@@ -221,7 +221,7 @@ func (r Row) Supervised() int64 {
 	return sum
 }
 
-// chosen returns the number of tokens in the loss that belong to the chosen answers of the row's pairs.
+// chosen returns how many of the row's tokens are both in the loss and in the chosen document of a pair.
 func (r Row) chosen() (sum int64) {
 	doc, first, labels, pairs := int32(0), 0, r.labels(), r.Pairs // pairs are in the order of their documents
 	for n := range r.docs() {
@@ -233,7 +233,8 @@ func (r Row) chosen() (sum int64) {
 	return sum
 }
 
-// supervised returns the number of a document's tokens in the loss.
+// supervised returns how many tokens of one document are in the loss, given the document's labels. The first token
+// never is, since nothing precedes it.
 func supervised(labels []int32) int64 {
 	var n int64
 	for i, l := range labels {
@@ -251,7 +252,8 @@ type Sampler struct {
 	perStep int
 	seed    int64
 	shuffle bool
-	// Steps 1 to done consumed the rows before data position at. See From.
+	// Steps 1 to done have taken the rows before data position at; step done+1 begins there. From sets both;
+	// otherwise they are 0.
 	done int
 	at   int64
 }
@@ -265,16 +267,16 @@ func NewSampler(view View, rowsPerStep int, seed int64, shuffle bool) *Sampler {
 	return &Sampler{view: view, perStep: rowsPerStep, seed: seed, shuffle: shuffle}
 }
 
-// From returns a copy of s that continues after the given step: step+1 begins at data position pos. It does not
-// matter how many rows each earlier step took. If pos equals s.Pos(step), the copy gives the same rows as s. Methods
-// of the copy accept numbers above step; Pos also accepts step itself.
+// From returns a copy of s that continues after the given step: step+1 begins at data position pos, whatever number
+// of rows the earlier steps took. If pos equals s.Pos(step), the copy gives the same rows as s. Methods of the copy
+// accept only steps above step; Pos also accepts step itself.
 func (s *Sampler) From(step int, pos int64) *Sampler {
 	out := *s
 	out.done, out.at = step, pos
 	return &out
 }
 
-// StepAt returns the first step after which the position is at least pos.
+// StepAt returns the first step after which the data position (rows consumed so far) is at least pos.
 func (s *Sampler) StepAt(pos int64) int {
 	rows, epoch := int64(s.view.Rows()), s.at/int64(s.view.Rows())
 	if pos <= s.at {
@@ -330,8 +332,8 @@ func (s *Sampler) RankBatch(n, maxTokens, rank, ranks int) (*Batch, error) {
 	return b, nil
 }
 
-// span returns the epoch of step n, from 0, and the step's range of rows in that epoch's order. The last step of an
-// epoch takes the remaining rows, so no step crosses epochs.
+// span returns the epoch of step n, counted from 0, and the range [first, end) of the step's rows in that epoch's
+// order. The last step of an epoch takes only the remaining rows, so no step crosses epochs.
 func (s *Sampler) span(n int) (epoch, first, end int) {
 	rows, steps := s.view.Rows(), s.StepsPerEpoch()
 	if n <= s.done || steps == 0 {
@@ -418,9 +420,9 @@ func (b *Batch) AllDocs() []int32 {
 	return docs
 }
 
-// NewRankBatch returns one rank's batch from the rows of the global batch. Rank r of n takes rows r·len(rows)/n to
-// (r+1)·len(rows)/n, in micro-batches like NewBatch's. A rank without rows takes the first row of all without
-// labels and pairs: it computes like the others, with zero gradients.
+// NewRankBatch returns one rank's batch from the rows of the global batch. Of r rows, rank k of n takes rows k·r/n to
+// (k+1)·r/n, in micro-batches like NewBatch's. A rank without rows takes the first row of all, without labels and
+// pairs: it computes like the other ranks, but its gradients are zero.
 func NewRankBatch(step int, rows []Row, maxTokens, rank, ranks int) *Batch {
 	b := NewBatch(step, rankRows(rows, rank, ranks), maxTokens)
 	if ranks <= 1 {
@@ -454,7 +456,8 @@ func NewRankBatch(step int, rows []Row, maxTokens, rank, ranks int) *Batch {
 	return b
 }
 
-// rankRows returns the rows that a rank computes.
+// rankRows returns the rows that a rank computes: its share of rows or, if that is empty, a copy of the first row
+// without labels and pairs.
 func rankRows(rows []Row, rank, ranks int) []Row {
 	if ranks <= 1 {
 		return rows
@@ -469,13 +472,14 @@ func rankRows(rows []Row, rank, ranks int) []Row {
 	return []Row{unlabelled}
 }
 
-// ownRows returns the rank's share of rows; it may be empty.
+// ownRows returns the rank's share of rows, without a stand-in: it is empty if there are fewer rows than ranks and
+// none is left.
 func ownRows(rows []Row, rank, ranks int) []Row {
 	return rows[rank*len(rows)/ranks : (rank+1)*len(rows)/ranks]
 }
 
-// uniqueIDs returns the distinct ids of rows in rising order. used has one entry per id; all are false before and
-// after.
+// uniqueIDs returns the distinct token ids of rows in rising order. used is scratch memory with one entry per id of
+// the vocabulary; all entries are false before and after the call.
 func uniqueIDs(rows []Row, used []bool) []int32 {
 	var out []int32
 	for _, r := range rows {
