@@ -21,9 +21,9 @@ func (d *Dataset) setSpans() [][2]int64 {
 	return spans
 }
 
-// Streams select random numbers that are independent of each other: those that sample documents of data set i
-// (sampleStream + i), and those that choose the next data set (mixStream). Epochs use other streams for the order of
-// rows.
+// Streams of random numbers; different streams are independent of each other and of the order of rows. Permutations
+// that sample documents use the streams from sampleStream on, a stream for each data set and repetition. The numbers
+// that choose the next data set use mixStream.
 const (
 	sampleStream = uint64(1) << 62
 	mixStream    = uint64(3) << 61

@@ -5,7 +5,8 @@ import (
 	"slices"
 )
 
-// Stats describes a data set. Tokens and all later fields count the rows as they are; truncated parts do not count.
+// Stats describes a data set. Tokens and the fields after it count the rows as they are used: tokens cut off by
+// truncation are left out.
 type Stats struct {
 	ID         string `json:"id"`
 	Kind       string `json:"kind"` // text, chat, input_ids or pairs
@@ -60,8 +61,8 @@ type Bucket struct {
 	Documents int64 `json:"documents"`
 }
 
-// Pairs returns the number of pairs read; IDs of pairs are smaller. Rows may lack a pair that is too long or not in
-// the mix, and may repeat others. The result is 0 if documents are not pairs.
+// Pairs returns the number of pairs read; the IDs of pairs are 0 to this number minus 1. Not every pair need be in a
+// row: it may be too long, or not be sampled; others may be in several rows. Without pairs the result is 0.
 func (d *Dataset) Pairs() int64 {
 	if !d.IsPairs() {
 		return 0
@@ -80,8 +81,8 @@ func (d *Dataset) PairsInRows() int64 {
 	return d.mix.n
 }
 
-// ChatTemplates returns the templates used for chats as files of a model directory. They belong beside the trained
-// model. nil: the model's own templates were used, or none.
+// ChatTemplates returns the chat templates that wrote the data, as files (name to content) of a model directory. They
+// are to be saved beside the trained model. nil: the model's own templates were used, or none.
 func (d *Dataset) ChatTemplates() map[string]string {
 	if f := &d.spec.chat; d.IsChat() && f.tmpl != nil && !f.own {
 		return f.tmpl.Files()
@@ -141,12 +142,13 @@ func (d *Dataset) lengths() []Bucket {
 	return out[:len(out)-empty]
 }
 
-// bucket returns the Bucket of lengths with k binary digits.
+// bucket returns the Bucket of the lengths that have k binary digits, with n documents.
 func bucket(k int, n int64) Bucket {
 	return Bucket{From: 1 << k >> 1, To: 1<<k - 1, Documents: n}
 }
 
-// Report tells how much of each data set is used and which documents have problems. Making it reads no tokens.
+// Report tells how much of each data set is used, and which documents have problems. It is made without reading any
+// tokens.
 type Report struct {
 	Sets []SetReport `json:"sets"`
 	// FirstSkipped is the error of the first row that skip_bad_rows left out.
@@ -172,7 +174,7 @@ type Report struct {
 	Dropped []string `json:"dropped_at,omitempty"`
 }
 
-// places returns the lists of located documents by their flags.
+// places returns the Report's lists of document locations, each by the document flag that it shows.
 func (r *Report) places() map[uint64]*[]string {
 	return map[uint64]*[]string{flagMissingEOS: &r.MissingEOS, flagDoubledBOS: &r.DoubledBOS,
 		flagLeftThinking: &r.LeftThinking, flagLeftText: &r.LeftText, flagLeftCalls: &r.LeftCalls, flagPromptCut: &r.PromptCut,
@@ -211,13 +213,13 @@ type Piece struct {
 	// MissingEOS and DoubledBOS report that Stats counts the document under these names.
 	MissingEOS bool `json:"missing_eos"`
 	DoubledBOS bool `json:"doubled_bos"`
-	// LeftThinking, LeftText and LeftCalls report the same.
+	// LeftThinking, LeftText and LeftCalls report that Stats counts the document under these names.
 	LeftThinking bool `json:"left_thinking,omitempty"`
 	LeftText     bool `json:"left_text,omitempty"`
 	LeftCalls    bool `json:"left_calls,omitempty"`
 }
 
-// Pieces returns the pieces of row i.
+// Pieces returns the documents, or parts of documents, that row i consists of.
 func (d *Dataset) Pieces(i int) []Piece {
 	var out []Piece
 	for doc, part := range d.pieces(i) {
@@ -226,7 +228,7 @@ func (d *Dataset) Pieces(i int) []Piece {
 	return out
 }
 
-// piece describes the range part of a document.
+// piece returns the Piece that describes the range part of document number doc.
 func (d *Dataset) piece(doc int64, part tokenRange) Piece {
 	first, end := d.c.span(doc)
 	f := d.c.fileOf(doc)

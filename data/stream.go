@@ -22,7 +22,7 @@ import (
 	"mt/data/tokenizer"
 )
 
-// container is the way a file stores its documents.
+// container is the way in which a file stores its documents, such as JSON lines or Parquet.
 type container int
 
 const (
@@ -55,7 +55,7 @@ var (
 	rowNames     = slices.Concat(parquetNames, arrowNames, tableNames, jsonNames)
 )
 
-// stream reads and decompresses a source.
+// stream reads and decompresses one source file.
 type stream struct {
 	src         source
 	name        string // lower-case file name without a compression's extension
