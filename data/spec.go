@@ -28,8 +28,8 @@ type dataSet struct {
 	Kept    string // container of the rows, one of Builders; "": by file name
 }
 
-// split is a range of a data set's rows, in Hugging Face's notation such as "train[10:20%]". From and To may be
-// percentages of the rows; a negative number counts from the end.
+// split is a range of a data set's rows, in Hugging Face's notation such as "train[10:20%]". From and To are numbers
+// of rows or, with FromPercent and ToPercent, percentages of all rows.
 type split struct {
 	From, To               int64
 	FromPercent, ToPercent bool
