@@ -77,9 +77,8 @@ func assistants(messages []any) []int {
 // message is:
 //
 //   - the message that a loop was at while the span was written
-//   - outside of loops, the last assistant message that an earlier span belongs to, since a template may mark the end
-//
-// of the text after its loop
+//   - outside of loops, the last assistant message that an earlier span belongs to: a template may mark the end of
+//     a text after its loop
 //   - if no span was written in a loop, and there are as many spans as assistant messages: the messages in order
 //   - otherwise NoMessage
 func (out *Rendered) marked(messages []any) ([]Turn, error) {
