@@ -28,7 +28,7 @@ const (
 	maxArrowBatch  = 2 << 30
 )
 
-// Kinds of messages, with the numbers of Message.fbs.
+// The kinds of messages in an Arrow stream, as Message.fbs numbers them.
 const (
 	arrowSchemaMessage = iota + 1
 	arrowDictionaryMessage
@@ -50,8 +50,8 @@ type arrowRows struct {
 	done    error
 }
 
-// openArrow reads the schema of a stream. wanted reports for a column's name whether to read the column. known maps
-// names to column types found in a file beside the stream; nil: none.
+// openArrow reads the schema of the stream from and returns a reader of its rows. wanted reports whether the column
+// with this name is read. known gives types of columns by name, found in a file beside the stream; nil: none.
 func openArrow(from io.Reader, wanted func(string) bool, known map[string]*colType) (a *arrowRows, err error) {
 	b := bufio.NewReaderSize(from, 8<<10)                                         // message bodies are larger and bypass this buffer
 	if start, _ := b.Peek(len(arrowFileStart)); string(start) == arrowFileStart { // a read error recurs below
@@ -225,7 +225,8 @@ func (a *arrowRows) dictionary(m flat) error {
 	return err
 }
 
-// dictionaryField returns the field whose values are in the dictionary with this id, or nil.
+// dictionaryField returns the field, or the field nested in one of fields, whose values are in the dictionary with
+// this id; nil: there is none.
 func dictionaryField(fields []*arrowField, id int64) *arrowField {
 	for _, f := range fields {
 		if f.index != nil && f.dict == id {
@@ -279,7 +280,7 @@ func (b *arrowBatch) take(at *[2]int, bytes int) int {
 
 func (b *arrowBatch) number64(at int) int64 { return int64(binary.LittleEndian.Uint64(b.b[at:])) }
 
-// buffer returns the content of the next buffer.
+// buffer moves past the next buffer of the batch and returns its content.
 func (b *arrowBatch) buffer() []byte {
 	at := b.take(&b.buffers, 16)
 	from, n := b.number64(at), b.number64(at+8)
@@ -469,7 +470,7 @@ func arrowColumnTypes(fields []*arrowField) map[string]*colType {
 	return out
 }
 
-// describe returns the field's type.
+// describe returns the field's type as a colType, the form that Parquet columns share.
 func (f *arrowField) describe() *colType {
 	t := &colType{name: f.typeName(), json: f.json}
 	switch f.kind {
@@ -561,7 +562,7 @@ func (c *arrowColumn) appendTyped(dst []byte, i int64) ([]byte, error) {
 	return dst, fmt.Errorf("type %s of Arrow is not read; write it as JSONL or Parquet", kind)
 }
 
-// appendMap appends value i of a map as a JSON object.
+// appendMap appends value i of a map column to dst as a JSON object. It fails if dst becomes longer than most bytes.
 func (c *arrowColumn) appendMap(dst []byte, i int64, most int) (_ []byte, err error) {
 	entries := c.children[0]
 	from, to := c.span(i)
@@ -771,9 +772,10 @@ func (c *arrowColumn) appendStruct(dst []byte, i int64, most int) (_ []byte, err
 	return append(dst, '}'), nil
 }
 
-// Arrow describes itself in flatbuffers: tables whose fields are found through a vtable before the table. Only the
-// necessary parts are read here, with every offset checked. A library would allocate whatever a damaged file asks
-// for. Sources: "FlatBuffers Internals", and Message.fbs and Schema.fbs of Apache Arrow's format.
+// Arrow stores its schema and its messages' headers as flatbuffers: tables whose fields are found through a list of
+// offsets (vtable) in front of the table. The code below reads only the parts it needs and checks every offset. A
+// library would allocate as much memory as a damaged file asks for. Sources: "FlatBuffers Internals", and Message.fbs
+// and Schema.fbs of Apache Arrow's format.
 
 // flat is the flatbuffer table at offset pos of the buffer b. Access outside of the buffer panics like a slice;
 // guarded turns the panic into an error.
@@ -787,7 +789,7 @@ func flatRoot(b []byte) flat {
 	return flat{b, int(binary.LittleEndian.Uint32(b))}
 }
 
-// field returns the offset of field i; 0: the field is absent and has its default.
+// field returns the offset of field i of the table in t.b; 0: the field is absent and has its default.
 func (t flat) field(i int) int {
 	vtable := t.pos - int(int32(binary.LittleEndian.Uint32(t.b[t.pos:])))
 	if at := 4 + 2*i; at < int(binary.LittleEndian.Uint16(t.b[vtable:])) {
@@ -845,7 +847,7 @@ func (t flat) text(i int) string {
 	return string(t.b[from : from+n])
 }
 
-// Kinds of Arrow types, with the numbers of Schema.fbs.
+// The kinds of Arrow types, as Schema.fbs numbers them.
 const (
 	arrowNull = iota + 1
 	arrowInt

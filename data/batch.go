@@ -56,14 +56,14 @@ type MicroBatch struct {
 	Pairs []Pair
 }
 
-// Same reports whether both documents of a pair have the same tokens and targets.
+// Same reports whether the two documents of the pair p have the same tokens and the same targets.
 func (m *MicroBatch) Same(p Pair) bool {
 	of := func(list []int32, doc int32) []int32 { return list[m.CuSeqlens[doc]:m.CuSeqlens[doc+1]] }
 	return slices.Equal(of(m.IDs, p.Chosen), of(m.IDs, p.Rejected)) && slices.Equal(of(m.Targets, p.Chosen), of(m.Targets, p.Rejected))
 }
 
-// Batch is the global batch of one optimizer step or evaluation pass, or one rank's part of it. Tokens, ids and
-// micro-batches are of that part.
+// Batch is the global batch of one optimizer step or evaluation pass, or one rank's part of it. In a rank's part, the
+// tokens, ids and micro-batches are only the rank's.
 type Batch struct {
 	Step         int // number of the step or evaluation pass, from 1
 	MicroBatches []MicroBatch
@@ -127,7 +127,7 @@ func newMicroBatch(rows []Row, tokens int) MicroBatch {
 	return mb
 }
 
-// add appends a document; labels are aligned with ids.
+// add appends a document to the micro-batch. ids are its tokens; labels has one label for each token.
 func (mb *MicroBatch) add(ids, labels []int32) {
 	n := len(ids)
 	if n == 0 {
@@ -258,8 +258,8 @@ type Sampler struct {
 	at   int64
 }
 
-// NewSampler returns a Sampler that gives each step rowsPerStep rows (at least 1) of view. They are in file order
-// or, with shuffle, in an order that depends on seed and epoch.
+// NewSampler returns a Sampler over the rows of view. Each step takes rowsPerStep rows (at least 1), in file order
+// or, with shuffle, in a random order that depends on seed and epoch.
 func NewSampler(view View, rowsPerStep int, seed int64, shuffle bool) *Sampler {
 	if rowsPerStep < 1 {
 		panic(fmt.Sprintf("data: %d rows a step", rowsPerStep))
@@ -317,11 +317,12 @@ func (s *Sampler) Pos(n int) int64 {
 	return int64(epoch)*int64(s.view.Rows()) + int64(end)
 }
 
-// Batch returns step n in micro-batches, with its data position. See NewBatch; errors are from Dataset.Read.
+// Batch returns the batch of step n, in micro-batches of at most maxTokens tokens (see NewBatch). Errors are from
+// Dataset.Read.
 func (s *Sampler) Batch(n, maxTokens int) (*Batch, error) { return s.RankBatch(n, maxTokens, 0, 1) }
 
-// RankBatch returns one rank's part of step n; see NewRankBatch. Its data position is after the whole step. Errors
-// are from Dataset.Read.
+// RankBatch returns one rank's part of step n (see NewRankBatch). Its Pos is the data position after the whole step.
+// Errors are from Dataset.Read.
 func (s *Sampler) RankBatch(n, maxTokens, rank, ranks int) (*Batch, error) {
 	var rows []Row
 	if err := s.view.d.Read(func() { rows = s.Step(n) }); err != nil {
@@ -350,7 +351,7 @@ func (s *Sampler) span(n int) (epoch, first, end int) {
 	return epoch, first, min(first+s.perStep, rows)
 }
 
-// AllRanks describes the global batch of all ranks.
+// AllRanks describes the global batch, of which each rank has a part.
 type AllRanks struct {
 	// StandIn reports that the step has no row for this rank. The rank then computes a copy of another row, which
 	// must not train anything.
@@ -382,7 +383,7 @@ func (b *Batch) AllSupervised() int64 {
 	return b.Ranks.Supervised
 }
 
-// FirstToken returns the index of the batch's first token in the global batch.
+// FirstToken returns how many tokens of the global batch come before this batch's first token.
 func (b *Batch) FirstToken() int {
 	if b.Ranks == nil {
 		return 0

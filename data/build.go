@@ -26,7 +26,7 @@ const (
 // survive the end of the process.
 const partBytes = 64 << 20
 
-// Names of work for Spec.Progress.
+// Names of the work that Spec.Progress reports on.
 const (
 	tokenizing    = "tokenize"
 	CheckingCache = "check token cache"
@@ -308,8 +308,8 @@ func (s *Spec) progress(done, total int64, what string) {
 	}
 }
 
-// supply counts documents per data set. It lets reading stop early in data sets of which only the first documents are
-// needed, as with max_samples.
+// supply counts the documents of each data set, so that reading can stop early. With max_samples, for example, only
+// the first documents of a data set are needed.
 type supply struct {
 	spec *Spec
 	most []int64       // documents needed, by data set; 0: all. See Spec.documentLimit

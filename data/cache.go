@@ -81,7 +81,8 @@ type manifest struct {
 	Verbatim     int64  `json:"verbatim,omitempty"`
 	SameRow      int64  `json:"same_row,omitempty"`
 
-	// IDSum is the CRC32C of the documents with only the flags in idFlags.
+	// IDSum is the CRC32C of the array of documents, in which each document keeps only its flags in idFlags. It
+	// is part of the data set's ID.
 	IDSum uint32 `json:"id_sum"`
 }
 
@@ -101,7 +102,8 @@ type cachedFile struct {
 	Binary      bool   `json:"binary,omitempty"`
 	Unsupported string `json:"alien,omitempty"` // the format of a file with Binary set, if known
 	Docs        int64  `json:"docs"`
-	// Partial reports that only the first Read bytes were read, since no more are needed. SHA256 covers these.
+	// Partial reports that only the first Read bytes of the file were read, since no more documents were needed.
+	// SHA256 then covers only these bytes.
 	Partial bool  `json:"partial,omitempty"`
 	Read    int64 `json:"read,omitempty"`
 
@@ -432,8 +434,9 @@ func (c *cache) read(dst []int32, from []byte, first, end int64) []int32 {
 	return dst
 }
 
-// cacheWriter writes a cache file. It writes tokens into the file itself. Labels and documents come later in the
-// file, so they wait in separate files. After a commit, another process can continue from all three.
+// cacheWriter writes a cache file. The tokens go directly into the file. Labels and documents come after them in the
+// file, so until the end they wait in two files of their own. After a commit, another process can continue from these
+// three files.
 type cacheWriter struct {
 	manifest
 	name    string
@@ -716,8 +719,8 @@ func (w *cacheWriter) close() error {
 type position struct {
 	Source int   `json:"source"`
 	Rows   int64 `json:"rows"`
-	// File is the path of the current source. Docs and Skipped count documents and bad rows of all sources before
-	// it.
+	// File is the path of the current source, the one after the Source sources that are done. Docs and Skipped
+	// count documents and bad rows of all sources before it.
 	File    string `json:"file"`
 	Docs    int64  `json:"docs_before"`
 	Skipped int64  `json:"skipped_before"`
@@ -727,7 +730,8 @@ type position struct {
 	MTime int64 `json:"mtime"`
 }
 
-// journal records the committed part of an unfinished cache. It is a separate file that is replaced atomically.
+// journal records how much of an unfinished cache is committed. It is stored in a file of its own, which each commit
+// replaces atomically.
 type journal struct {
 	Manifest manifest `json:"manifest"`
 	At       position `json:"at"`
@@ -829,7 +833,7 @@ func (w *cacheWriter) canResume(j *journal, sources []source) bool {
 // part ends the process with SIGBUS. Sampler.Batch and BigramLoss call Read themselves.
 func (d *Dataset) Read(f func()) error { return d.c.reading(f) }
 
-// reading implements Dataset.Read.
+// reading implements Dataset.Read: it calls f and turns a memory fault in the mapped file into an error.
 func (c *cache) reading(f func()) (err error) {
 	if err := c.unchanged(); err != nil {
 		return err

@@ -19,7 +19,7 @@ type conversation struct {
 	names    []string // names of the messages in errors, by their place in the row: "messages[2]"
 	tools    []any    // nil: none
 	vars     *jinja.Object
-	// from is the index of the first message that may be supervised.
+	// from is the index of the first message that may be in the loss; earlier messages are context only.
 	from int
 	// plain reports that the row is a prompt and its answer, which need no chat template. verbatim reports that the
 	// two are concatenated without anything between.
@@ -63,7 +63,7 @@ func noImageColumns(names []string) error {
 	return nil
 }
 
-// turns parses a row without checking the order of its turns.
+// turns parses a row of the format f into a conversation. It does not check the order of the turns.
 func (c *columns) turns(f format, fields map[string]json.RawMessage) (*conversation, error) {
 	if err := checkUTF8(fields); err != nil {
 		return nil, err
@@ -169,7 +169,7 @@ func textField(name string, fields map[string]json.RawMessage) (string, error) {
 	return string(unquote(nil, raw[1:len(raw)-1])), nil
 }
 
-// alpaca parses the fields instruction, input, output, system and history.
+// alpaca parses a row with the fields instruction, input, output, system and history into v.
 func (c *columns) alpaca(v *conversation, fields map[string]json.RawMessage) error {
 	answer, err := textField(c.Response, fields)
 	switch {
@@ -525,7 +525,7 @@ func copyMarks(to, from *jinja.Object) {
 	}
 }
 
-// weightless reports whether a mark excludes a message from training.
+// weightless reports whether a mark on the message m, such as weight 0, excludes it from training.
 func weightless(m any) bool {
 	o := m.(*jinja.Object)
 	return slices.ContainsFunc(turnMarks, func(mark turnMark) bool {
@@ -789,7 +789,7 @@ func callOf(v any, where string) (*jinja.Object, error) {
 	return out, nil
 }
 
-// clipValue shortens a decoded value for an error message.
+// clipValue returns a decoded JSON value as text, shortened for an error message.
 func clipValue(v any) string {
 	switch v := v.(type) {
 	case nil:

@@ -32,7 +32,7 @@ const mostTypeDepth = 64
 // "Canonical Extension Types".
 const jsonExtension = "arrow.json"
 
-// Keys of the metadata in Arrow schemas and Parquet footers.
+// Keys of the metadata in Arrow schemas and Parquet footers under which column types are found.
 const (
 	extensionKey   = "ARROW:extension:name" // of an Arrow field
 	arrowSchemaKey = "ARROW:schema"         // of a Parquet file: its Arrow schema
@@ -186,7 +186,8 @@ func decimalText(unscaled *big.Int, scale int) string {
 	return digits
 }
 
-// mostScale bounds the scale of a decimal. No format has decimals of more than 76 digits.
+// mostScale limits the scale (digits after the point) of a decimal, in a damaged file. No format has decimals of more
+// than 76 digits.
 const mostScale = 1 << 10
 
 // bigEndian returns the big-endian two's complement number in b.
@@ -232,12 +233,12 @@ func instantText(seconds, nanos int64, zone bool) string {
 	return text
 }
 
-// timeText returns a time since 1970 in units of 1/perSecond seconds as text.
+// timeText returns v, a time since 1970 in units of 1/perSecond seconds, in ISO 8601. zone is as in instantText.
 func timeText(v, perSecond int64, zone bool) string {
 	return instantText(floorDiv(v, perSecond), (v-floorDiv(v, perSecond)*perSecond)*(1_000_000_000/perSecond), zone)
 }
 
-// clockText returns a time of day in units of 1/perSecond seconds as text.
+// clockText returns v, a time of day in units of 1/perSecond seconds, as hours, minutes and seconds.
 func clockText(v, perSecond int64) string {
 	return time.Unix(floorDiv(v, perSecond), (v-floorDiv(v, perSecond)*perSecond)*(1_000_000_000/perSecond)).UTC().Format(clockLayout)
 }
@@ -288,7 +289,7 @@ func appendHalf(dst []byte, column bool, bits uint16) []byte {
 // In Parquet and Arrow, a struct has every field that occurs in any row, and rows without a field hold null. TRL
 // drops these nulls (remove_none_values), and so does unpad.
 
-// padding drops the nulls of structs.
+// padding removes the nulls that stand for absent fields of structs; see unpad.
 type padding struct {
 	tools map[string]any // schema of each tool's parameters, by tool name
 }
@@ -318,7 +319,7 @@ func unpad(fields map[string]json.RawMessage, types map[string]*colType, cols *c
 	}
 }
 
-// nests reports whether t has structs nested at least levels deep.
+// nests reports whether structs are nested at least levels deep in the type t.
 func (t *colType) nests(levels int) bool {
 	switch {
 	case t == nil:

@@ -10,8 +10,8 @@ import (
 	"sort"
 )
 
-// Dataset is rows of tokens in a memory-mapped token cache. Methods are safe for concurrent use, but must not be
-// called after Close.
+// Dataset is rows of tokens, read from a memory-mapped token cache. Its methods may be called concurrently, but not
+// after Close.
 type Dataset struct {
 	spec     Spec
 	c        *cache
@@ -200,11 +200,11 @@ func (d *Dataset) Sampler(rowsPerStep int) *Sampler {
 	return NewSampler(d.Train(), rowsPerStep, d.spec.Seed, d.spec.Shuffle)
 }
 
-// Warnings returns hints for the user, one sentence each: the Notes, then counts of documents with problems. Report
-// tells where these documents are.
+// Warnings returns hints for the user, one sentence each. First come the Notes, then how many documents have which
+// problem. Report tells where these documents are.
 func (d *Dataset) Warnings() []string { return slices.Concat(d.warnings, d.problems) }
 
-// Notes returns the Warnings without problems of single documents.
+// Notes returns those Warnings that do not count problems of documents.
 func (d *Dataset) Notes() []string { return slices.Clone(d.warnings) }
 
 // Packed reports whether rows are packed.
@@ -216,8 +216,8 @@ func (d *Dataset) VocabSize() int { return d.spec.VocabSize }
 // IsText reports whether documents are tokenized text.
 func (d *Dataset) IsText() bool { return d.c.Kind == kindText }
 
-// IsChat reports whether documents are chats or prompts with answers. A data set of pairs counts as chat if a
-// template or layout writes at least one pair; the others are texts used unchanged.
+// IsChat reports whether documents are chats, or prompts with answers. Pairs count as chats if a chat template or
+// layout wrote at least one of them; otherwise they are texts used unchanged.
 func (d *Dataset) IsChat() bool {
 	return d.c.Kind == kindChat || d.IsPairs() && d.c.Verbatim < d.c.Docs
 }
@@ -312,7 +312,8 @@ func without(drop []int64, i int64) int64 {
 	return i + int64(sort.Search(len(drop), func(k int) bool { return drop[k]-int64(k) > i }))
 }
 
-// bigramVocab is the largest vocabulary for BigramLoss, whose table has one number per pair of tokens.
+// bigramVocab is the largest vocabulary for which BigramLoss works. Its table has a number for each pair of tokens,
+// so the memory grows with the square of the vocabulary.
 const bigramVocab = 4096
 
 // BigramLoss returns the loss over eval of a bigram model, which sees only the previous token, in nats per token. The

@@ -29,7 +29,7 @@ func NewDialogue(s Spec) (*Dialogue, error) {
 	return &Dialogue{newEncoder(&s), s.unreadVars()}, nil
 }
 
-// Prompt returns the ids of a conversation up to the start of the assistant's answer.
+// Prompt returns the token ids of a conversation, up to the place where the assistant's answer begins.
 func (d *Dialogue) Prompt(c *Conversation) ([]int32, error) {
 	ids, err := d.prompt(c)
 	if err != nil {
@@ -124,7 +124,7 @@ func (d *Dialogue) Ends() []int32 {
 
 // Conversation is a chat for a model to continue.
 type Conversation struct {
-	// Where is the origin of the chat, such as chats.jsonl:3; "": it was not read from a file.
+	// Where says where the chat comes from, such as chats.jsonl:3; "": it was not read from a file.
 	Where string
 	v     conversation
 }
@@ -176,9 +176,9 @@ func (c *Conversation) MarshalJSON() ([]byte, error) {
 	return o.MarshalJSON()
 }
 
-// ReadConversations reads chats to be answered, from JSON or JSONL. name is the origin of r in errors. These are
-// conversations: a list of messages, and an object with messages, like a row of a data set. A list of
-// conversations, or one object per line, gives several. Lines that are single messages form one conversation.
+// ReadConversations reads chats to be answered from r, which holds JSON or JSONL. A conversation is a list of
+// messages, or an object with the field messages, like a row of a data set. A list of conversations, or one on each
+// line, gives several. Lines that are single messages form one conversation. name says in errors where r comes from.
 func ReadConversations(r io.Reader, name string) ([]*Conversation, error) {
 	text, err := io.ReadAll(io.LimitReader(r, maxRow+1))
 	switch {

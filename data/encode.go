@@ -29,8 +29,8 @@ type encoder struct {
 	muted     []jinja.Span // ranges of ids that a layout wrote for turns excluded from training (weight 0)
 	paused    []int        // positions in ids where the assistant's turn pauses for other messages
 	around    special
-	// tmpl is the row's template, one of templates, or nil. templates are copies of the form's templates, by name,
-	// with the encoder's own Stop.
+	// tmpl is the chat template for the current row, one of templates; nil: the row needs none. templates are
+	// copies of the form's templates, by name. Each copy has a Stop function that belongs to this encoder.
 	tmpl      *jinja.Template
 	templates map[string]*jinja.Template
 	ends      map[*jinja.Template]*answerEnds      // end of answers of each template, found on demand
@@ -323,7 +323,8 @@ func (e *encoder) begin() {
 	e.ids, e.labs, e.starts = append(e.ids[:0], e.around.before...), e.labs[:0], e.starts[:0]
 }
 
-// chat sets e.ids and e.labs to the tokens and labels of a conversation.
+// chat sets e.ids and e.labs to the tokens and labels of a conversation, as the template or layout writes it. It
+// returns the document's flags (flagOpenEnd and so on).
 func (e *encoder) chat(v *conversation) (flags uint64, err error) {
 	form := &e.spec.chat
 	e.paused = e.paused[:0]
@@ -387,7 +388,7 @@ func Prompt(t tokenizer.Tokenizer, text []byte) ([]int32, error) {
 	return e.ids, err
 }
 
-// Flags of a document in the token cache.
+// Flags that the token cache stores for a document, most of them to count problems.
 const (
 	flagOpenEnd      uint64 = 1 << iota // a supervised turn does not end with a special token, or a text not with EOS
 	flagDoubledBOS                      // begins with two BOS

@@ -265,7 +265,7 @@ type Columns struct {
 	Text, Messages, Prompt, Response string
 }
 
-// The configuration keys that set Columns.
+// The configuration keys that set the fields of Columns.
 const (
 	textColumnKey     = "text_column"
 	messagesColumnKey = "messages_column"

@@ -11,7 +11,7 @@ import (
 // Names of the lists that a row of input_ids may have beside its token ids; docs/data.md explains each. All lists but
 // lengthsField have one value for each token.
 var (
-	// lossMasks are 1 for tokens in the loss and 0 for others.
+	// lossMasks are lists with 1 for tokens in the loss and 0 for the others.
 	lossMasks = []string{"assistant_masks", "assistant_mask", "assistant_tokens_mask", "completion_mask", "loss_mask", "response_mask",
 		"label_mask", "labels_mask", "target_mask", "train_mask", "output_mask"}
 	// lossWeights weigh the loss of each token. Only the weights 0 and 1 are supported.

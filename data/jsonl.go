@@ -30,7 +30,7 @@ type jsonRow struct {
 	pair   *pair
 }
 
-// fieldsOf returns the fields of a row by name.
+// fieldsOf returns the fields of the row line, a JSON object, by name. Other JSON is an error that says what to do.
 func fieldsOf(line []byte) (map[string]json.RawMessage, error) {
 	switch {
 	case len(line) > 0 && line[0] == '[':
@@ -85,7 +85,7 @@ func missingField(name string, fields map[string]json.RawMessage) error {
 	return fmt.Errorf("field %q is missing; the row has %q", name, slices.Sorted(maps.Keys(fields)))
 }
 
-// given returns nil for a field that is absent or null, otherwise raw.
+// given returns raw, the JSON of a field, or nil if the field is absent or null.
 func given(raw json.RawMessage) json.RawMessage {
 	if string(raw) == "null" {
 		return nil
@@ -301,8 +301,8 @@ func listIn(raw json.RawMessage) json.RawMessage {
 // pythonNumbers are numbers that Python's json module writes and JSON lacks.
 var pythonNumbers = []string{"NaN", "-Infinity", "Infinity"}
 
-// withoutNaN replaces each NaN or infinity in JSON written by Python by null. It returns text itself if there are
-// none.
+// withoutNaN returns text, JSON written by Python, with each NaN or infinity replaced by null. Text without them is
+// returned itself.
 func withoutNaN(text []byte) []byte {
 	if !bytes.Contains(text, []byte("NaN")) && !bytes.Contains(text, []byte("Infinity")) {
 		return text

@@ -29,7 +29,7 @@ const (
 	mixStream    = uint64(3) << 61
 )
 
-// mostMixed bounds the number of documents in a mix.
+// mostMixed is the largest number of documents in a mix; see checkLength.
 const mostMixed = 1 << 32
 
 // newMix returns the order in which the documents of all data sets come, with samples and interleaving applied.

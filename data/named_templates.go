@@ -79,7 +79,7 @@ func (l *layout) id() string {
 // stanford_alpaca, Alpaca's prompt; and LLaMA-Factory's names.
 var Templates = slices.Sorted(slices.Values(append(slices.Collect(maps.Keys(layouts)), "chatml", "stanford_alpaca")))
 
-// noTemplate returns the error for a template that is neither a file nor built in.
+// noTemplate returns the error that the template called name is neither a file nor built in.
 func noTemplate(name string) error {
 	return fmt.Errorf("template %q is neither a file nor a built-in name such as chatml, qwen3 or llama3%s; docs/data.md lists those. Leave it out to use the model's own",
 		name, human.Suggest(name, Templates))
@@ -283,10 +283,11 @@ func (e *encoder) thinking(v *conversation) bool {
 	return e.spec.TemplateVars[thinkingVar] != false
 }
 
-// thinkingVar is the variable that turns thoughts on or off.
+// thinkingVar is the template variable that says whether answers keep their thoughts.
 const thinkingVar = "enable_thinking"
 
-// withoutThought returns text without thoughts.
+// withoutThought returns text, an answer, without what stands between the layout's two thought marks, and without the
+// marks.
 func (l *layout) withoutThought(text string) string {
 	thought := regexp.MustCompile("(?s)" + regexp.QuoteMeta(l.thought[0]) + ".*?" + regexp.QuoteMeta(l.thought[1]))
 	return strings.TrimLeft(thought.ReplaceAllLiteralString(text, ""), "\n")
@@ -315,7 +316,7 @@ func plainTurn(m any, template string) (role, text string, err error) {
 	return roleOf(m), text, nil
 }
 
-// noTools returns the error for a row with tools.
+// noTools returns the error for a row with tools, which no layout can write.
 func (l *layout) noTools() error {
 	return fmt.Errorf("template %s has no place for tools; use a chat template that does", l.name)
 }

@@ -63,7 +63,7 @@ type mix struct {
 	cache  *cache
 }
 
-// doc returns the document at position p of the mix.
+// doc returns the number, in file order, of the document at position p of the mix.
 func (m *mix) doc(p int64) int64 {
 	if m.seq == nil {
 		return p
@@ -286,7 +286,7 @@ func (d *Dataset) Row(i int) Row {
 	return r
 }
 
-// fill sets r to row i. It reuses r's slices.
+// fill sets r to row i and reuses the memory of r's slices.
 func (d *Dataset) fill(i int, r *Row) {
 	d.assemble(d.pieces(i), r)
 	if !d.packing && !d.IsPairs() && d.fitAt == nil {
@@ -343,7 +343,8 @@ func (d *Dataset) pieces(i int) iter.Seq2[int64, tokenRange] {
 // tokenRange is the range [from, to) of a document's tokens.
 type tokenRange struct{ from, to int64 }
 
-// packed yields the pieces of packed row i: tokens [i*MaxSeqLen, (i+1)*MaxSeqLen) of the mix.
+// packed yields the documents in packed row i, each with the range of its tokens in the row. The row holds tokens
+// [i*MaxSeqLen, (i+1)*MaxSeqLen) of the mix.
 func (d *Dataset) packed(i int64) iter.Seq2[int64, tokenRange] {
 	n := int64(d.spec.MaxSeqLen)
 	at, end := i*n, min((i+1)*n, d.mix.tokens)

@@ -21,7 +21,7 @@ type pair struct {
 	answers [2]*conversation // prompt and answer: chosen, rejected
 }
 
-// textPair is a pair of texts.
+// textPair is a pair as texts: prompt, then the chosen and the rejected answer.
 type textPair struct {
 	prompt  string
 	answers [2]string
@@ -118,7 +118,7 @@ func (c *columns) roleIn(m map[string]any, named *columns) string {
 	return ""
 }
 
-// pair parses a row that is a pair. Errors name the field, the value and what to do.
+// pair parses a row that is a pair, whose columns are c. Errors name the field, the value and what to do.
 func (c *columns) pair(fields map[string]json.RawMessage) (*pair, error) {
 	if err := checkUTF8(fields); err != nil {
 		return nil, err

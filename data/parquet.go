@@ -94,7 +94,8 @@ func guarded(f func() error) (err error) {
 	return f()
 }
 
-// openParquet reads the file's footer. wanted reports which columns to read.
+// openParquet reads the footer of a Parquet file of size bytes and returns a reader of its rows. wanted reports
+// whether the column with this name is read.
 func openParquet(f io.ReaderAt, size int64, wanted func(string) bool) (r *parquetRows, err error) {
 	r = &parquetRows{src: f, size: size, wanted: wanted}
 	err = guarded(func() error {
@@ -226,7 +227,7 @@ func (r *parquetRows) field(c *parquet.Column, chunks []parquet.ColumnChunk, def
 	return f, nil
 }
 
-// close closes the current row group.
+// close frees the pages of the current row group.
 func (r *parquetRows) close() {
 	_ = guarded(func() error {
 		for _, f := range r.fields {
@@ -246,7 +247,7 @@ func (f *parquetField) close() {
 	}
 }
 
-// appendRow appends a row as a JSON object.
+// appendRow appends the next row to dst as a JSON object.
 func (r *parquetRows) appendRow(dst []byte) ([]byte, error) {
 	from := len(dst)
 	dst = append(dst, '{')
@@ -274,7 +275,8 @@ func (r *parquetRows) appendRow(dst []byte) ([]byte, error) {
 	return append(dst, '}'), nil
 }
 
-// quote appends text as a JSON string. Invalid UTF-8 is left unchanged; the row's reader reports it.
+// quote appends text to dst as a JSON string. Invalid UTF-8 is left unchanged; the code that parses the row reports
+// it.
 func quote[T string | []byte](dst []byte, text T) []byte {
 	const digits = "0123456789abcdef"
 	dst = append(dst, '"')
@@ -429,13 +431,13 @@ func (r *parquetRows) valueType(c *parquet.Column, elements []pqformat.SchemaEle
 	return t
 }
 
-// isMap reports whether c is a MAP: one repeated child with a key and a value.
+// isMap reports whether c is a MAP: its one child is repeated and has a key and a value.
 func isMap(c *parquet.Column) bool {
 	kids := c.Columns()
 	return len(kids) == 1 && kids[0].Repeated() && c.Type().String() == "MAP" && len(kids[0].Columns()) == 2
 }
 
-// perSecond returns the number of units per second; 1: the unit is unknown.
+// perSecond returns how many units u a second has; 1: the unit is unknown.
 func perSecond(u pqformat.TimeUnit) int64 {
 	switch u.Value.(type) {
 	case *pqformat.MilliSeconds:
@@ -774,7 +776,8 @@ func (f *parquetField) entry(dst []byte, most int) ([]byte, error) {
 	return f.children[1].append(append(asKey(dst, from), ':'), most)
 }
 
-// asKey turns the JSON value at dst[from:] into an object key, which must be a string.
+// asKey makes the JSON value that dst holds from offset from on an object key, which must be a string: it puts other
+// values in quotes.
 func asKey(dst []byte, from int) []byte {
 	if dst[from] == '"' {
 		return dst
@@ -911,7 +914,7 @@ func (h *pageHeader) checkBody(c pqformat.CompressionCodec, r io.ReaderAt, at in
 	return checkPacked(c, io.NewSectionReader(r, at+h.size+plain, h.packed-plain), h.unpacked-plain)
 }
 
-// maxFooter bounds the footer in bytes.
+// maxFooter is the largest size of a Parquet footer in bytes.
 const maxFooter = 1 << 28
 
 // checkFooter returns an error if the footer of a file of size bytes is damaged. It runs before the library allocates
@@ -971,7 +974,7 @@ type compact struct {
 	short, bad bool // b ends too early; b is not valid
 }
 
-// Types of values in the compact protocol.
+// Types of values, as the compact protocol numbers them.
 const (
 	thriftTrue   = 1
 	thriftFalse  = 2
@@ -1084,7 +1087,8 @@ func (t *compact) pass(n uint64) {
 	t.at += int(n)
 }
 
-// pageHeader reads a PageHeader. Source: parquet.thrift of Apache Parquet.
+// pageHeader parses a PageHeader, the struct before each page of a Parquet file. Source: parquet.thrift of Apache
+// Parquet.
 func (t *compact) pageHeader() (h pageHeader) {
 	values := func(id int64, k byte) {
 		if id == 1 && k > thriftByte && k <= thriftI64 {

@@ -19,7 +19,7 @@ import (
 	"mt/base/files"
 )
 
-// source is a file to be read.
+// source is a file whose rows or text are to be read.
 type source struct {
 	path  string // absolute
 	named bool   // given by its own name, so never skipped
@@ -247,7 +247,7 @@ type missingError struct{ name string }
 
 func (e *missingError) Error() string { return "no such file or directory: " + e.name }
 
-// Is makes the error match fs.ErrNotExist.
+// Is makes errors.Is(e, fs.ErrNotExist) true.
 func (e *missingError) Is(target error) bool { return target == fs.ErrNotExist }
 
 func newSource(name string, named bool, info fs.FileInfo) source {

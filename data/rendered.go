@@ -264,7 +264,7 @@ func typed(v any) string {
 	return fmt.Sprintf("%T(%#v)", v, v)
 }
 
-// OwnVars are template variables that mt sets itself; chat_template_kwargs cannot set them.
+// OwnVars are the template variables that mt sets itself, so chat_template_kwargs must not set them.
 var OwnVars = []string{"messages", "tools", "add_generation_prompt"}
 
 // written is a rendered conversation. turns are the spans of its answers to train on, if they were looked for. left
@@ -284,7 +284,7 @@ func (e *encoder) learned(v *conversation) (written, error) {
 	return written{r, turns, leftOut(v, r)}, nil
 }
 
-// renderUnchanged renders a conversation as it is, without looking for supervised turns.
+// renderUnchanged renders a conversation without repairs, and does not look for the turns to train on.
 func (e *encoder) renderUnchanged(v *conversation) (written, error) {
 	r, err := e.tmpl.Render(e.variables(v))
 	if err != nil {
@@ -293,7 +293,7 @@ func (e *encoder) renderUnchanged(v *conversation) (written, error) {
 	return written{r, nil, leftOut(v, r)}, nil
 }
 
-// asked renders a conversation up to the start of the answer.
+// asked renders a conversation up to the place where the model's answer begins (add_generation_prompt).
 func (e *encoder) asked(v *conversation) (written, error) {
 	vars := e.variables(v)
 	vars["add_generation_prompt"] = true

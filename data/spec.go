@@ -16,13 +16,14 @@ import (
 	"mt/data/tokenizer"
 )
 
-// dataSet is one of Spec.Paths or Spec.Sets: files and how to read their rows.
+// dataSet is one entry of Spec.Paths or Spec.Sets: a data set's files and how their rows are read.
 type dataSet struct {
 	Name    string
 	Format  format   // format of all rows; "": each file's first row decides
 	Columns *columns // nil: the usual columns of Format
 	Names   *columns // of pairs: configured names; names of other columns are recognised in each row
-	// Samples is the number of documents to take; 0: all. The seed chooses them. If there are fewer, some repeat.
+	// Samples is the number of documents to take, chosen by the seed; 0: all. If the data set has fewer
+	// documents, some are taken more than once.
 	Samples int64
 	Split   split
 	Kept    string // container of the rows, one of Builders; "": by file name
@@ -135,7 +136,8 @@ const (
 // Mixes are the values of Spec.MixStrategy.
 var Mixes = []string{mixConcat, mixUnder, mixOver}
 
-// checkMix checks the Spec's settings for mixing data sets.
+// checkMix returns an error if the Spec's settings for mixing data sets contradict each other, and sets their
+// defaults.
 func (s *Spec) checkMix() error {
 	if s.MixStrategy == "" {
 		s.MixStrategy = mixConcat
@@ -168,34 +170,36 @@ func (s *Spec) checkMix() error {
 	return nil
 }
 
-// Set is a data set with settings of its own.
+// Set is a data set that has settings of its own, beside those of the Spec.
 type Set struct {
-	// Path is like an entry of Spec.Paths; or one of Builders if Files are given.
+	// Path is like an entry of Spec.Paths. If Files are given, it may also be one of Builders, which then says
+	// how the files store rows.
 	Path string
-	// Config is a config of the data set's card; "": the default config.
+	// Config names a config (a choice of files) in the data set's card; "": the default config.
 	Config string
 	// Files are files and patterns inside Path, if Path is a directory or a data set of the Hub; empty: all files.
 	Files []string
-	// Split is the split to take, or a part of it such as "train[:10%]". "": train, or for evaluation validation,
-	// otherwise test.
+	// Split is the split to take, or a part of it such as "train[:10%]". "": train; for evaluation validation or,
+	// if that is missing, test.
 	Split string
 	// Shards is the number of pieces of about equal length, and Shard the piece to take, from 0. Shards 0: the
 	// whole set.
 	Shards, Shard int
-	// Kept is one of Builders, the way the files store rows, whatever the files' names; "": decided by file name.
+	// Kept is one of Builders and says how the files store rows, whatever their names; "": the names decide.
 	Kept string
 	// Format says what rows contain, one of SetFormats. "": the fields that Fields names decide, otherwise each
 	// file's first row.
 	Format string
-	// Fields maps FieldNames to names of columns and of message fields. Missing entries have their usual names.
+	// Fields maps keys in FieldNames to the names of columns and of message fields. A key that is missing means
+	// the usual name.
 	Fields map[string]string
-	// Roles are further names of messages' roles, mapped to the templates' roles.
+	// Roles maps further names of roles in messages to the roles that templates use.
 	Roles map[string]string
 
 	hub bool // Path names a data set of the Hugging Face Hub
 }
 
-// Builders are the ways to store rows in files, with the names of Hugging Face's builders.
+// Builders are the ways to store rows in files, as Hugging Face's datasets names them.
 var Builders = []string{"json", "csv", "parquet", "arrow", "text"}
 
 // SetFormats are the values of Set.Format.
@@ -220,7 +224,7 @@ var fieldOf = map[string]func(*columns) *string{
 // FieldNames are the keys of Set.Fields.
 var FieldNames = slices.Sorted(maps.Keys(fieldOf))
 
-// fieldsIn lists the fields of each format's rows.
+// fieldsIn lists, for each format, the keys of Set.Fields that its rows have.
 var fieldsIn = map[format][]string{
 	fmtText:     {"text"},
 	fmtMessages: {"messages", "system", "tools", "role", "content"}, fmtShareGPT: {"messages", "system", "tools", "role", "content"},
@@ -250,7 +254,7 @@ func (s *Set) format() format {
 	return ""
 }
 
-// Check returns an error if s contradicts itself.
+// Check returns an error if settings of s contradict each other.
 func (s *Set) Check() error {
 	f := s.format()
 	switch {
@@ -474,7 +478,7 @@ func (e *SpecError) Error() string { return e.err.Error() }
 // Unwrap returns the cause.
 func (e *SpecError) Unwrap() error { return e.err }
 
-// asSpecError returns err as a SpecError.
+// asSpecError returns err as a *SpecError, whose Key is "" unless err already is one.
 func asSpecError(err error) error {
 	if _, ok := err.(*SpecError); ok {
 		return err
@@ -557,7 +561,7 @@ func (s *Spec) resolveVocab() error {
 	return nil
 }
 
-// tokenizerID identifies the tokenizer in the key of a token cache.
+// tokenizerID returns a text that identifies the tokenizer and is part of the name of a token cache.
 func (s *Spec) tokenizerID() string {
 	if s.Tokenizer == nil {
 		return "none"

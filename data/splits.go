@@ -46,7 +46,7 @@ func newRepository(dir, how string) *repository {
 	return &repository{dir: dir, how: how, files: map[string][]source{}}
 }
 
-// add adds files to a split.
+// add adds files to a split of the repository, and the split itself if it is new.
 func (r *repository) add(split string, files ...source) {
 	if !slices.Contains(r.names, split) {
 		r.names = append(r.names, split)
@@ -149,7 +149,8 @@ func wordPatterns(behind string) map[string]*regexp.Regexp {
 	return out
 }
 
-// wordSplit returns the split whose words are in name; "": none.
+// wordSplit returns the first split whose words (splitWords) occur in name, by the patterns of wordPatterns; "":
+// none.
 func wordSplit(name string, patterns map[string]*regexp.Regexp) string {
 	for _, s := range splitWords {
 		if patterns[s.split].MatchString(name) {
@@ -214,7 +215,7 @@ func namedSplits(dir string, files []source) *repository {
 	return nil
 }
 
-// bySplit orders split names: train, validation, test, then others by name.
+// bySplit compares two split names for sorting: train, validation, test, then others by name.
 func bySplit(a, b string) int {
 	order := []string{splitTrain, splitValidation, splitTest}
 	at := func(s string) int {
@@ -346,7 +347,7 @@ func withoutAbout(dir string, files []source) ([]source, string) {
 // infoName is the file in which LLaMA-Factory describes data sets by name.
 const infoName = "dataset_info.json"
 
-// maxInfo is the largest size of such a file in bytes.
+// maxInfo is the largest size of a dataset_info.json in bytes.
 const maxInfo = 16 << 20
 
 // setInfo is one entry of dataset_info.json, which describes a data set. Source: LLaMA-Factory, data/README.md.
@@ -668,7 +669,7 @@ func defaultConfig(configs []cardConfig) (*cardConfig, error) {
 	return chosen, nil
 }
 
-// errElsewhere is the error of a pattern that leads out of the card's directory.
+// errElsewhere is the error of a file pattern that leads out of the card's directory.
 var errElsewhere = errors.New("that is not in the directory")
 
 var errDataFiles = errors.New("it must be a pattern, a list of patterns, or a list of split and path")

@@ -28,8 +28,8 @@ type Stats struct {
 	// nothing before the cut is supervised.
 	CutTokens int64 `json:"cut_tokens,omitempty"`
 	Dropped   int64 `json:"dropped_rows,omitempty"`
-	// Skipped counts the rows that skip_bad_rows left out. Unsupervised counts those of them without a supervised
-	// token.
+	// Skipped counts the rows that skip_bad_rows left out. Unsupervised counts those skipped rows that have no
+	// supervised token.
 	Skipped      int64 `json:"skipped_rows,omitempty"`
 	Unsupervised int64 `json:"unsupervised_rows,omitempty"`
 	// MissingEOS counts chats with a supervised turn that does not end with a special token, and texts that do not
@@ -41,12 +41,12 @@ type Stats struct {
 	LeftThinking int64 `json:"left_thinking,omitempty"`
 	LeftText     int64 `json:"left_text,omitempty"`
 	LeftCalls    int64 `json:"left_calls,omitempty"`
-	// PromptCut counts pairs whose prompt has other last tokens when an answer follows. These tokens count as the
-	// answer's.
+	// PromptCut counts pairs whose prompt ends with other tokens when an answer follows it. The tokens that
+	// differ count as part of the answer.
 	PromptCut int64 `json:"prompt_cut,omitempty"`
-	// Joined, Decoded, Encoded and Reshaped count chats that the template does not accept as they are. It got the
-	// parts of a content as one text, call arguments as objects, call arguments as JSON strings, or functions,
-	// texts and thoughts in another shape.
+	// Joined, Decoded, Encoded and Reshaped count chats that the template does not accept in the form of their
+	// rows. Joined: it got the parts of a content as one text. Decoded: call arguments as objects. Encoded: call
+	// arguments as JSON strings. Reshaped: functions, texts or thoughts in another shape.
 	Joined   int64    `json:"joined_parts,omitempty"`
 	Decoded  int64    `json:"decoded_arguments,omitempty"`
 	Encoded  int64    `json:"encoded_arguments,omitempty"`
@@ -119,7 +119,8 @@ func (d *Dataset) Stats() Stats {
 	return s
 }
 
-// lengths returns a histogram of document lengths by powers of two, without empty buckets at either end.
+// lengths returns how many documents have which length, in Buckets by powers of two. Empty Buckets at either end are
+// left out.
 func (d *Dataset) lengths() []Bucket {
 	var counts [64]int64
 	for i := range d.c.Docs {
@@ -195,8 +196,8 @@ type SetReport struct {
 	Skipped   int64    `json:"skipped_rows"`
 }
 
-// Piece is the range of one document in a row. A packed row has several pieces, in the order of Row.Docs; other
-// rows have one.
+// Piece is the part of a document that stands in a row. A packed row has several pieces, in the order of Row.Docs;
+// other rows have one.
 type Piece struct {
 	Document int64  `json:"document"` // number of the document in file order
 	From     int64  `json:"from"`     // first token in the row

@@ -34,19 +34,19 @@ const (
 	asArrow
 )
 
-// Units that the rows of a file are counted in; "": the file is one document.
+// The units in which errors count the rows of a file; "": the file is one document.
 const (
 	unitLine = "line"
 	unitRow  = "row"
 )
 
-// maxWindow bounds the memory in bytes that a zstd file can request.
+// maxWindow is the most memory, in bytes, that decompressing a zstd file may take.
 const maxWindow = 128 << 20
 
 // codecs maps file extensions to compressions.
 var codecs = map[string]string{".gz": "gzip", ".gzip": "gzip", ".zst": "zstd", ".zstd": "zstd", ".bz2": "bzip2", ".xz": "xz"}
 
-// File extensions, without a compression's, by container.
+// File extensions by container; an extension of a compression, such as .gz, may follow them.
 var (
 	parquetNames = []string{".parquet", ".pq"}
 	arrowNames   = []string{".arrow"}
@@ -592,7 +592,8 @@ func (f *feeder) rows(st *stream, r rowReader, skip int64) error {
 	}
 }
 
-// sendAt sends c with the stream's form, unit and types, and with the numbers of rows and bytes read so far.
+// sendAt sends c after it has set c's form, unit and types to the stream's, and recorded how many rows and bytes were
+// read so far.
 func (f *feeder) sendAt(st *stream, c *chunk) error {
 	c.form, c.known, c.given, c.unit, c.types = st.form, st.known, st.given, st.unit, st.types
 	c.rows, c.bytes = st.rows, st.counted()
@@ -701,8 +702,8 @@ const maxRow = 256 << 20
 
 // rowReader reads the rows of a file in order.
 type rowReader interface {
-	// next appends a row's JSON to dst. n is its number, from 1. err is io.EOF at the end of the file. A *badRow is
-	// an error of this row only, and reading can continue.
+	// next appends the next row to dst as JSON. n is the row's number, from 1. err is io.EOF at the end of the
+	// file. If err is a *badRow, only this row is bad, and reading can continue.
 	next(dst []byte) (row []byte, n int64, err error)
 }
 

@@ -135,7 +135,7 @@ func (e *encoder) endsTurn(text string, last int32) bool {
 	return !end.known || last == e.around.eos || written != "" && e.special(last)
 }
 
-// marker reports whether id may be the token that begins a turn.
+// marker reports whether the token id may begin a turn: it is a special token other than BOS, or it is EOS.
 func (e *encoder) marker(id int32) bool {
 	return e.tok.IsSpecial(id) && (id != e.around.bos || id == e.around.eos)
 }
@@ -321,7 +321,7 @@ func (e *encoder) endOf(end int) uint64 {
 	return flagMissingEOS
 }
 
-// special reports whether id may end a turn: it is EOS or another special token.
+// special reports whether the token id may end a turn: it is EOS or another special token.
 func (e *encoder) special(id int32) bool { return id == e.around.eos || e.tok.IsSpecial(id) }
 
 // blank reports whether text is only white space.

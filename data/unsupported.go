@@ -66,7 +66,8 @@ var unsupportedFormats = []unsupportedFormat{
 // letters, so more of the file is looked at; see isProse.
 var words = []string{"LZIP", "ORC", "GGUF"}
 
-// isProse reports whether head, the start of a file, has only bytes that occur in text.
+// isProse reports whether head, the start of a file, has only characters that occur in text, and no control
+// characters.
 func isProse(head []byte) bool {
 	return !bytes.ContainsFunc(head, func(r rune) bool { return r < ' ' && !unicode.IsSpace(r) })
 }
@@ -129,7 +130,7 @@ func codecOf(head []byte) string {
 	return ""
 }
 
-// rowsIn returns the container that a file's first bytes identify; asText: none.
+// rowsIn returns the container (Parquet or Arrow) that a file's first bytes identify; asText: neither.
 func rowsIn(head []byte) container {
 	switch {
 	case strings.HasPrefix(string(head), "PAR1"):

@@ -280,7 +280,7 @@ func (r *run) repeat(a, b any) (any, bool) {
 // method is a method of a value, such as upper of a string. self is the value and a holds the arguments.
 type method func(r *run, self any, a *args) any
 
-// objectName returns the name of v's type for errors.
+// objectName returns the name of v's type as Python's error messages write it.
 func objectName(v any) string {
 	if v == nil {
 		return "None"

@@ -467,7 +467,7 @@ type macro struct {
 	scope *scope
 }
 
-// args are the arguments of a call.
+// args are the arguments of a call: pos by position, and named by keyword, with their names.
 type args struct {
 	pos   []any
 	names []string
@@ -485,7 +485,7 @@ func (a *args) take(name string) (any, bool) {
 	return v, true
 }
 
-// keywords returns the keyword arguments as a dict.
+// keywords returns the keyword arguments that are left as a dict.
 func (a *args) keywords() *Object {
 	o := &Object{}
 	for i, name := range a.names {
@@ -500,7 +500,7 @@ func (a *args) noKeywords(r *run, name string) {
 	}
 }
 
-// missing stands for a parameter without an argument.
+// missing takes the place of a parameter that got no argument.
 type missing struct{}
 
 // bind returns the arguments of a call of the function name, in the order of its parameters params. The first need
@@ -532,7 +532,7 @@ func (a *args) bind(r *run, name string, need int, params ...string) bound {
 	return bound{r, name, params, vals}
 }
 
-// bound holds the arguments of a function in the order of its parameters.
+// bound holds the arguments of one call in the order of the function's parameters; bind makes it.
 type bound struct {
 	r      *run
 	name   string
@@ -662,7 +662,7 @@ const (
 	maxBytes     = 64 << 20
 	maxOutput    = 16 << 20
 	bytesPerByte = 64
-	// maxDepth bounds the total depth of nested macro calls, recursive loops and nested values.
+	// maxDepth is how deep macro calls, recursive loops and nested values may be nested together.
 	maxDepth = 900
 )
 
@@ -684,7 +684,7 @@ type run struct {
 	// messages maps each message, by identity, to its index in the conversation. An element of a message's list
 	// tool_responses maps to ToolResult.
 	messages map[*Object]int
-	// standing lists the loop iterations in progress, innermost last.
+	// standing lists the loop iterations that are running, the innermost last.
 	standing []*iteration
 }
 
@@ -707,11 +707,11 @@ func (r *run) overrun(format string, args ...any) {
 // stopped is the panic value that ends a rendering when Template.Stop returns true.
 type stopped struct{}
 
-// askEvery is the binary logarithm of the number of steps between two calls of Stop. 2^askEvery steps take a
-// millisecond or less.
+// askEvery sets how often Template.Stop is asked: every 2^askEvery steps, which take a millisecond or less.
 const askEvery = 12
 
-// step uses up n steps of the budget. From time to time it asks Template.Stop whether to stop.
+// step counts n steps and fails if the limit on steps is exceeded. From time to time it asks Template.Stop whether to
+// stop.
 func (r *run) step(n int) {
 	was := r.steps
 	if r.steps -= n; r.steps < 0 {

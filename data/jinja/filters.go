@@ -398,7 +398,7 @@ func isNumber(v any) bool {
 	return false
 }
 
-// isSequence reports whether v has a length and items.
+// isSequence reports whether v counts as a sequence for Jinja's test sequence: it has a length and items.
 func (r *run) isSequence(v any) bool {
 	switch v.(type) {
 	case *view, *loop:
@@ -479,7 +479,7 @@ func newRange(r *run, a *args) any {
 	return g
 }
 
-// newDict is dict(mapping or pairs, **more).
+// newDict is the global function dict(mapping or pairs, **more).
 func newDict(r *run, a *args) any { return r.dictOf("dict", a) }
 
 func (r *run) dictOf(name string, a *args) *Object {

@@ -319,7 +319,7 @@ func (r *run) group(f spec, text string) string {
 	return sign + out
 }
 
-// maxWidth bounds the width and precision of a formatted value.
+// maxWidth is the largest width and precision of a formatted value.
 const maxWidth = 1 << 16
 
 // spec is a parsed format specification, of str.format or of the % operator.
@@ -647,7 +647,7 @@ func generalText(x float64, digits, most int, keep bool) string {
 	return mantissa + tail
 }
 
-// cutText returns the first n characters of s; all of them if n is negative.
+// cutText returns the first n characters of s; n negative: all of s.
 func cutText(s string, n int) string {
 	if n < 0 {
 		return s

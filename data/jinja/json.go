@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 )
 
-// jsonWriter writes JSON as Python's json.dumps does.
+// jsonWriter writes values as JSON, in the same form as Python's json.dumps.
 type jsonWriter struct {
 	r           *run
 	b           *strings.Builder
@@ -223,7 +223,7 @@ func (w *jsonWriter) text(s string) {
 	w.b.WriteByte('"')
 }
 
-// Limits of one JSON text: the depth of nesting, and the digits of an integer (Python's own limit).
+// Limits of one JSON text: how deep values are nested, and how many digits an integer has (Python's own limit).
 const (
 	maxJSONDepth  = 256
 	maxJSONDigits = 4300
@@ -418,7 +418,7 @@ func (d *jsonReader) digits() {
 	}
 }
 
-// str reads a string whose opening quote is at offset at.
+// str parses a string, whose opening quote is at the offset d.at, and returns its text.
 func (d *jsonReader) str() string {
 	d.at++
 	s := d.plain()
@@ -444,7 +444,7 @@ func (d *jsonReader) str() string {
 	}
 }
 
-// plain reads the characters of a string up to the next quote or escape.
+// plain returns the characters of a string up to the next quote or escape, and moves past them.
 func (d *jsonReader) plain() string {
 	from := d.at
 	for d.at < len(d.text) && d.text[d.at] != '"' && d.text[d.at] != '\\' && d.text[d.at] >= ' ' {

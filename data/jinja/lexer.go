@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// kind is the kind of a token.
+// kind says what a token is: a name, a number, the start of a tag and so on.
 type kind uint8
 
 const (
@@ -95,7 +95,7 @@ func lex(src string) []token {
 
 func (l *lexer) add(t token) { l.tokens = append(l.tokens, t) }
 
-// advance moves to the offset to, and records whether the text just read ended with a line break.
+// advance moves to the offset to, and sets lineStart by whether the text it passes ends with a line break.
 func (l *lexer) advance(to int) {
 	if to > l.at {
 		l.lineStart = l.src[to-1] == '\n'

@@ -12,7 +12,7 @@ const maxNesting = 150
 // maxSource is the largest size of a template in bytes. The templates of models have some ten thousand.
 const maxSource = 1 << 20
 
-// Parse reads a template. name appears in errors, which are *Error. Parse refuses statements that read other files:
+// Parse parses a template. name appears in errors, which are *Error. Statements that read other files are errors:
 // include, import, from and extends.
 func Parse(name, source string) (t *Template, err error) {
 	src := normalize(source)
@@ -42,8 +42,8 @@ func Parse(name, source string) (t *Template, err error) {
 	return t, nil
 }
 
-// endsWithPrompt reports whether the template ends with {% if add_generation_prompt %} and uses this variable nowhere
-// else.
+// endsWithPrompt reports whether the template's last statement is {% if add_generation_prompt %} and no other
+// statement uses this variable. Setting the variable then only appends text.
 func endsWithPrompt(tokens []token, body []stmt) bool {
 	if len(body) == 0 {
 		return false
@@ -91,7 +91,7 @@ type nameUse struct {
 
 func (p *parser) cur() token { return p.tokens[p.at] }
 
-// next returns the current token and moves to the one after it.
+// next returns the current token and moves to the following one.
 func (p *parser) next() token {
 	t := p.tokens[p.at]
 	if t.kind != tEOF {

@@ -32,7 +32,7 @@ type Template struct {
 	body   []stmt
 	late   []string // names that are undefined until the template sets them; see late
 	blocks map[string]*blockStmt
-	// marks reports that the template has a {% generation %} block.
+	// marks reports that the template has a {% generation %} block, which marks the text to train on.
 	marks bool
 	// endsWithPrompt reports that the template ends with {% if add_generation_prompt %} and uses the variable
 	// nowhere else. Setting the variable then only appends text.
@@ -55,7 +55,7 @@ type Turn struct {
 	Alone string
 }
 
-// NoMessage is the index of an unknown message.
+// NoMessage is the index that stands for an unknown message, or for none.
 const NoMessage = -1
 
 // ToolResult is the index that stands for an element of a message's list tool_responses, which holds results of
@@ -255,7 +255,7 @@ func readJSON(path string) (map[string]string, error) {
 	return found, nil
 }
 
-// maxFile bounds the memory that reading a file takes.
+// maxFile is the largest size of a file that holds templates, in bytes.
 const maxFile = 64 << 20
 
 // pick returns the templates in v, by name; v is the value of chat_template in a configuration. It is a text, a list
@@ -415,7 +415,7 @@ func withReasoning(message *Object) *Object {
 	return message
 }
 
-// intake converts Go values to values of the template and adds up the size of their text.
+// intake converts Go values to values of the template. size adds up the bytes of their text.
 type intake struct{ size int }
 
 func (in *intake) value(v any, depth int) (any, error) {

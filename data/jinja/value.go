@@ -86,7 +86,7 @@ func typeName(v any) string {
 	return "function"
 }
 
-// truth is Python's bool(v).
+// truth is Python's bool(v): false for None, 0, "" and empty lists or dicts.
 func truth(v any) bool {
 	switch v := v.(type) {
 	case nil, *undefined:
@@ -205,7 +205,7 @@ func asSeq(v any) ([]any, bool) {
 	return nil, false
 }
 
-// like returns s in v's string type: markup if v is markup, otherwise string.
+// like returns s as markup (a string already escaped for HTML) if v is markup, otherwise as a string.
 func like(v any, s string) any {
 	if _, ok := v.(markup); ok {
 		return markup(s)

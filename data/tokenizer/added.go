@@ -181,7 +181,7 @@ const (
 	maxAllAdded = 8 << 20 // bytes of all added tokens together, since each takes memory
 )
 
-// readAdded reads "added_tokens" of tokenizer.json.
+// readAdded reads raw, the list added_tokens of a tokenizer.json, into t.
 func (t *hf) readAdded(raw []byte) error {
 	t.added, t.addedIDs, t.specials = map[int32]*added{}, map[string]int32{}, map[string]bool{}
 	if len(raw) == 0 || string(raw) == "null" {

@@ -296,7 +296,7 @@ func (w *worker) words(m *bpe, s *span, i, j int) {
 // heap of the pairs, which takes O(n log n).
 const shortWord = 40
 
-// symbol is a piece of a word during merging.
+// symbol is a piece of a word while pairs are merged: at first a character or byte, later a longer token.
 type symbol struct {
 	id         int32
 	size       int32 // bytes of text; 0: merged into the previous symbol
@@ -458,7 +458,7 @@ type merge struct {
 	rank, id int32
 }
 
-// noRank is the rank of a pair that never merges.
+// noRank is the rank that pairs.find returns for a pair that never merges.
 const noRank = 1<<31 - 1
 
 // pairs is a hash table from two ids to their merge. It is written once and then only read.
@@ -472,7 +472,7 @@ type pairSlot struct {
 	merge
 }
 
-// newPairs returns a table with room for n pairs.
+// newPairs returns an empty table with room for n pairs.
 func newPairs(n int) pairs {
 	bits := uint(4)
 	for 1<<bits < n+n/2 {

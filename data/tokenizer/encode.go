@@ -81,7 +81,8 @@ type hf struct {
 	specials map[string]bool // contents of special tokens
 	names    map[string]any  // named tokens as chat templates see them, see Named
 	order    [2][]string     // contents of special tokens, and of the others, in the order of the files
-	// lastAdded is the largest id of an added token; -1: none. addedBytes is the length of all their contents.
+	// lastAdded is the largest id of an added token; -1: none. addedBytes is the length of all added tokens'
+	// contents together.
 	lastAdded, addedBytes int
 	// raw finds added tokens in the original text, and normal finds those that are searched in the normalized
 	// text.
@@ -99,7 +100,7 @@ type hf struct {
 	workers []*worker
 }
 
-// maxWorkers is the most workers kept between calls of Encode.
+// maxWorkers is the largest number of idle workers that are kept between calls of Encode.
 const maxWorkers = 64
 
 func (t *hf) worker() *worker {

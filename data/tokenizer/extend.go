@@ -99,7 +99,8 @@ func reread(files map[string][]byte, bos, eos int32) (*hf, error) {
 	return t, nil
 }
 
-// extension collects the tokens that are added to a tokenizer.
+// extension collects the tokens that one call of Extend adds, and the changes that they make to the tokenizer's
+// files.
 type extension struct {
 	old     *hf
 	next    int32 // the id of the next new token

@@ -445,7 +445,7 @@ func (t *hf) readEnds(name string) error {
 // maxID is the limit below which all ids must be: ids index tables, so a huge id would take much memory.
 const maxID = 1 << 22
 
-// modelOptions are the members of "model" without vocab and merges.
+// modelOptions are the options of the part model of a tokenizer.json: all its members but vocab and merges.
 type modelOptions struct {
 	Type         string   `json:"type"`
 	Dropout      *float64 `json:"dropout"`

@@ -62,7 +62,7 @@ func (w *rewriter) put(text string, origin int) {
 	w.out.text = append(w.out.text, text...)
 }
 
-// putRune is put for one character.
+// putRune appends one character, with the given origin, an offset in the caller's text.
 func (w *rewriter) putRune(r rune, origin int) {
 	if !w.fits(utf8.UTFMax) {
 		return

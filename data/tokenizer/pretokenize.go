@@ -49,7 +49,8 @@ type splitter struct {
 	invert   bool
 }
 
-// splitPiece is a match, or the text between two matches.
+// splitPiece is the bytes [from, to) of a piece that splitter cuts: a match of the pattern, or the text between two
+// matches.
 type splitPiece struct {
 	from, to int
 	match    bool
@@ -446,7 +447,7 @@ func (p *part) scheme() string {
 	return "always"
 }
 
-// splitting is an hf that can encode a long text piece by piece.
+// splitting is a tokenizer (hf) that can encode a long text piece by piece.
 type splitting struct {
 	*hf
 	// cut reports whether text may be cut at i; 0 < i < len(text).

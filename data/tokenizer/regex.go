@@ -25,7 +25,7 @@ type regex struct {
 	size int      // characters that the body of a lookbehind matches
 }
 
-// op is the operation of an instruction.
+// op says what an instruction of a compiled regular expression does.
 type op uint8
 
 const (
@@ -301,7 +301,7 @@ const (
 	maxProgram = 1 << 16  // instructions
 )
 
-// nodeKind is the kind of a syntax tree's node.
+// nodeKind says what a node of a regular expression's syntax tree is.
 type nodeKind uint8
 
 const (
@@ -1038,7 +1038,8 @@ var wordSet = &charset{word: true, ranges: latinWords}
 
 // finder finds the matches of a pattern in a text.
 type finder interface {
-	// find returns the first match at or after from. steps bounds the work.
+	// find returns the first match that begins at the offset from or later. It takes steps for its work, so that
+	// the work is limited.
 	find(text []byte, from int, steps *int) (start, end int, ok bool, err error)
 }
 

@@ -27,7 +27,7 @@ type Tokenizer interface {
 	DecodeSpecial(ids []int32) []byte
 	// Token returns id as the vocabulary spells it; "": there is no such id.
 	Token(id int32) string
-	// TokenID returns the id of a token as the vocabulary spells it.
+	// TokenID returns the id of a token, spelled as in the vocabulary; ok is false if there is no such token.
 	TokenID(token string) (id int32, ok bool)
 	// IsSpecial reports whether Decode drops id.
 	IsSpecial(id int32) bool
@@ -39,7 +39,7 @@ type Tokenizer interface {
 	EOS() (int32, bool)
 	// ID identifies the encoding, for cache keys: tokenizers with equal IDs encode equally.
 	ID() string
-	// Files returns the files to put beside a saved model, by name.
+	// Files returns the files that belong beside a saved model, name to content.
 	Files() map[string][]byte
 }
 

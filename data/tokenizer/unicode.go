@@ -69,7 +69,7 @@ const (
 	setS    = 1<<catSm | 1<<catSc | 1<<catSk | 1<<catSo
 	setZ    = 1<<catZs | 1<<catZl | 1<<catZp
 	setC    = 1<<catCc | 1<<catCf | 1<<catCo | 1<<catMask
-	// The letters that o200k accepts at the start of a word, and in its rest.
+	// The letters that the pattern of o200k (GPT-4o) accepts at the start of a word, and in the rest of a word.
 	setUpper = 1<<catLu | 1<<catLt | 1<<catLm | 1<<catLo | setM
 	setLower = 1<<catLl | 1<<catLm | 1<<catLo | setM
 )
@@ -106,7 +106,7 @@ var unicodeClasses = sync.OnceValue(func() *unicodeTable {
 
 func (t *unicodeTable) of(r rune) class { return t.class[t.block[r>>8]][r&255] }
 
-// in reports whether r's category is in set.
+// in reports whether the general category of the character r is in set.
 func (t *unicodeTable) in(r rune, set categories) bool { return set>>(t.of(r)&catMask)&1 != 0 }
 
 // isSpace reports whether r is white space, as \s in patterns and Rust's char::is_whitespace define it.
