@@ -46,7 +46,7 @@ type arrowRows struct {
 	types   map[string]*colType
 	columns []*arrowColumn // of the current batch; nil if not read
 	rows    int64          // of the current batch
-	at, n   int64          // next row of the batch; rows returned so far
+	at, n   int64          // number of the next row of the batch; number of rows returned so far
 	done    error
 }
 
@@ -368,11 +368,11 @@ func (a *arrowRows) appendRow(dst []byte, i int64) ([]byte, error) {
 // arrowMeaning says how to read an Arrow column's values, beyond their memory layout: for example, a 64-bit integer
 // may be a time in microseconds.
 type arrowMeaning struct {
-	json      bool  // JSON text
+	json      bool  // values are JSON text
 	column    bool  // a top-level column, in no struct or list
 	scale     int   // of a decimal: digits after the point
-	perSecond int64 // of times: units per second
-	zone      bool  // of a timestamp: UTC
+	perSecond int64 // of times: number of units in a second
+	zone      bool  // of a timestamp: the time is UTC
 	unit      int64 // of dates and intervals, with Schema.fbs's number
 }
 
@@ -594,7 +594,7 @@ type arrowColumn struct {
 	offsets  []byte // start of each value, then the end of the last
 	data     []byte
 	sizes    []byte   // of list views: number of elements of each value
-	blocks   [][]byte // of text views: texts longer than a view
+	blocks   [][]byte // of text views (16-byte entries): the texts that are longer than an entry holds
 	children []*arrowColumn
 }
 
@@ -885,7 +885,7 @@ type arrowField struct {
 	bits     int  // bits of a value; 0: no fixed width
 	unsigned bool // of integers
 	size     int  // elements of a fixed-size list
-	buffers  int  // number of buffers in a batch, without children's; -1: given by the batch
+	buffers  int  // number of buffers in a batch, without its children's buffers; -1: each batch says how many
 	children []*arrowField
 	index    *arrowField // with a dictionary: type of the indices; values have the field's own type
 	dict     int64

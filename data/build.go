@@ -38,11 +38,11 @@ type builder struct {
 	spec           *Spec
 	w              *cacheWriter
 	sources        []source
-	before         []int64 // by source: bytes of all sources before it
+	before         []int64 // for each source: bytes of all sources before it
 	total          int64   // bytes of all sources
-	done, reported int64   // bytes read; the same when Progress was last called
+	done, reported int64   // bytes read so far; their number when Progress was last called
 	inside         bool    // the current document is partly written
-	skippedFrom    int64   // bad rows before the current source
+	skippedFrom    int64   // bad rows before the current source began
 	docsFrom       int64
 	at             position
 	committed      int64 // value of done at the last commit
@@ -315,7 +315,7 @@ type supply struct {
 	most []int64       // documents needed, by data set; 0: all. See Spec.documentLimit
 	docs []int64       // documents the builder has written
 	rows []int64       // rows the feeder has sent, and documents of earlier runs
-	full []atomic.Bool // the builder has all needed documents
+	full []atomic.Bool // set once the builder has written all documents that the data set needs
 }
 
 // newSupply returns the counters for a cache whose manifest m lists the documents of earlier processes. set is the

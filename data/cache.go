@@ -337,8 +337,9 @@ func (m *manifest) holds(f cachedFile, src source) bool {
 	return err == nil && sum == f.SHA256
 }
 
-// unchangedSince reports whether the time of the source file proves that it has not changed since it was read. mtime
-// is the time recorded then. It must be the same, and older than the reading by at least racy.
+// unchangedSince reports whether the times prove that the source file has not changed since the cache read it. mtime
+// is the time of last change that the cache recorded. It must be the time that the file has today, and at least racy
+// earlier than the reading.
 func (m *manifest) unchangedSince(mtime int64, src source) bool {
 	return mtime == src.mtime && mtime < m.Started-int64(racy)
 }

@@ -463,7 +463,8 @@ type turnMark struct {
 	skips bool   // true means not trained on
 }
 
-// turnMarks are the fields that other programs use as turnMark; docs/data.md lists them.
+// turnMarks are the fields of messages by which other programs say whether to train on a message; docs/data.md lists
+// them.
 var turnMarks = []turnMark{
 	{field: "weight", whose: "OpenAI"}, {field: "loss", whose: "ms-swift"}, {field: "loss_scale", whose: "ms-swift"},
 	{field: "train", whose: "axolotl"}, {field: "training", whose: "axolotl"}, {field: "loss_mask", whose: "slime"}, {field: "step_loss_mask", whose: "slime"},
@@ -475,8 +476,9 @@ var turnMarks = []turnMark{
 // errors.
 var partMarks = []string{"train_detail", "training_detail"}
 
-// checkMarks returns an error if mt cannot follow a mark of message m. Either its value is neither yes nor no, or it
-// asks to train on a role that is never trained on, or it selects only parts of the message.
+// checkMarks returns an error if mt cannot follow a mark of message m. There are three cases: its value is neither
+// yes nor no; it asks to train on a role that is never trained on; or it selects only parts of the message. where
+// locates m in errors.
 func checkMarks(m *jinja.Object, role, where string) error {
 	for _, mark := range turnMarks {
 		v, _ := m.Get(mark.field)

@@ -22,8 +22,8 @@ type Dataset struct {
 
 	rows int64
 	mix  mix
-	// first[p] is the first row of the document at position p of the mix (the order of all documents, see mix),
-	// if documents can have several rows. first[n], after the last document, is the number of rows.
+	// first is set if documents can have several rows. first[p] is then the first row of the document at position
+	// p of the mix (the order of all documents). first[n], after the last document, is the number of rows.
 	first []int64
 	// fit is set if every row holds whole documents in another order or selection than the mix (see mix). Without
 	// fitAt, row i is document fit[i]. With fitAt, row i has the documents fit[fitAt[i]:fitAt[i+1]].

@@ -62,8 +62,8 @@ func (d *Dialogue) prompt(c *Conversation) ([]int32, error) {
 	return d.e.tok.Encode(nil, []byte(out.Text))
 }
 
-// askByLayout returns the token ids of a conversation in the layout l (a chat format made of text pieces), up to the
-// start of the answer.
+// askByLayout returns the token ids of a conversation up to the start of the answer. The layout l, a chat format made
+// of text pieces, writes the conversation.
 func (e *encoder) askByLayout(l *layout, v *conversation) ([]int32, error) {
 	if v.tools != nil {
 		return nil, l.noTools()
@@ -78,9 +78,9 @@ func (e *encoder) askByLayout(l *layout, v *conversation) ([]int32, error) {
 	return slices.Clone(e.ids), nil
 }
 
-// Ends returns the special tokens at which generation stops, since the answer has ended. These are the token that the
-// chat template writes after an answer, or otherwise the tokens that begin a turn of the user or of a tool. nil:
-// there are none, or they cannot be found.
+// Ends returns the special tokens at which generation stops, since the answer has ended. If the chat template writes
+// a token after an answer, it is this token. Otherwise it is the tokens that begin a turn of the user or of a tool.
+// nil: there are none, or they cannot be found.
 func (d *Dialogue) Ends() []int32 {
 	const answer = "answer"
 	var ids []int32

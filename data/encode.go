@@ -390,9 +390,9 @@ func Prompt(t tokenizer.Tokenizer, text []byte) ([]int32, error) {
 
 // Flags that the token cache stores for a document, most of them to count problems.
 const (
-	flagOpenEnd      uint64 = 1 << iota // a supervised turn does not end with a special token, or a text not with EOS
+	flagOpenEnd      uint64 = 1 << iota // a supervised turn does not end with a special token, or a text does not end with EOS
 	flagDoubledBOS                      // begins with two BOS
-	flagMissingEOS                      // like flagOpenEnd, but white space after the special token is allowed
+	flagMissingEOS                      // like flagOpenEnd, but white space may follow the special token
 	flagLeftThinking                    // the template dropped thoughts
 	flagLeftText                        // the template dropped text of a message
 	flagLeftCalls                       // the template dropped tools or calls

@@ -341,7 +341,8 @@ func (c Columns) rename(cols *columns, f format) *columns {
 	return cols
 }
 
-// formOf returns the form of a row by its fields, of which c names some.
+// formOf returns the form of a row by its fields. c gives the names of those columns that do not have their usual
+// names.
 func (c Columns) formOf(fields map[string]json.RawMessage) (form, error) {
 	switch {
 	case c.Text != "":

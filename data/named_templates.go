@@ -207,9 +207,9 @@ type answerState struct {
 	l     *layout
 	v     *conversation
 	last  int  // index of the last answer
-	think bool // thoughts are supervised rather than removed
+	think bool // thoughts are in the loss; otherwise they are removed
 	from  int  // start of the next answer's prompt in e.ids
-	ended bool // the previous answer is trained on; in an efficient layout, so is the EOS label after it
+	ended bool // the previous answer is in the loss; in an efficient layout, so is the EOS label after it
 }
 
 // answer appends the answer in message i, whose text is given, and the labels of the answer and of the prompt before

@@ -465,7 +465,7 @@ func bestFit(lengths []int64, most int64) [][]int {
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(lengths[b], lengths[a]) })
 	var bins [][]int
-	var open []binSpace // rising
+	var open []binSpace // sorted by free space, the smallest first
 	before := func(a, b binSpace) int { return cmp.Or(cmp.Compare(a.free, b.free), cmp.Compare(a.bin, b.bin)) }
 	for _, i := range order {
 		r := binSpace{most, len(bins)}

@@ -13,8 +13,8 @@ import (
 	"mt/data/jinja"
 )
 
-// pair is a prompt with a chosen and a rejected answer. Either text is set, and the texts are concatenated, or asked
-// and answers are set, which are conversations.
+// pair is a prompt with a chosen and a rejected answer. If they are texts to be concatenated, they are in text. If
+// they are conversations, text is nil, and asked and answers hold them.
 type pair struct {
 	text    *textPair
 	asked   *conversation    // the prompt
@@ -192,7 +192,8 @@ func (c *columns) textPair(fields map[string]json.RawMessage) (*pair, error) {
 }
 
 // commonText parses a row of two texts, chosen and rejected, that both begin with the prompt. The prompt ends where
-// they first differ. If a space stands just before, it belongs to the answers. Source: TRL's extract_prompt.
+// the texts first differ. If a space stands just before the difference, it belongs to the answers. Source: TRL's
+// extract_prompt.
 func (c *columns) commonText(fields map[string]json.RawMessage) (*pair, error) {
 	var texts [2][]rune
 	for i, name := range []string{c.Chosen, c.Rejected} {

@@ -43,7 +43,7 @@ type parquetField struct {
 	children []*parquetField
 	leaf     *leafReader
 	list     bool // LIST: the elements are in children[0]
-	pairs    bool // MAP
+	pairs    bool // MAP: the entries are in children[0]
 	of       parquetLeaf
 }
 

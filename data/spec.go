@@ -434,7 +434,8 @@ type Spec struct {
 	// SkipBadRows counts and skips rows that cannot be read. Without it the first such row is an error.
 	SkipBadRows bool
 	// MixStrategy is how several data sets are mixed: concat (or ""), interleave_under or interleave_over, as in
-	// LLaMA-Factory. InterleaveProbs are their shares; empty: equal.
+	// LLaMA-Factory. InterleaveProbs are the probabilities with which interleaving draws the next document from
+	// each data set. Empty: the data sets take turns.
 	MixStrategy     string
 	InterleaveProbs []float64
 	// MaxSamples is the most documents to take from the start of each data set; 0: all.
@@ -461,7 +462,7 @@ type Spec struct {
 	Stop <-chan struct{}
 
 	sets  []dataSet // one data set for each of Paths or Sets
-	notes []string  // hints for the user about how they were found
+	notes []string  // hints for the user about how the data sets were found
 	chat  chatForm  // how chats become text
 	part  int64     // bytes of the sources between two commits; 0: partBytes
 }

@@ -22,8 +22,8 @@ type Stats struct {
 	VocabUsed  int    `json:"vocab_used"`     // number of different ids
 	Truncated  int64  `json:"truncated_rows"` // rows, or pairs, truncated to max_seq_len
 	Unused     int    `json:"unused_rows"`    // packed rows left out because no token is supervised
-	Binary     int    `json:"binary_files"`   // skipped files
-	Hidden     int    `json:"hidden_files"`   // skipped files
+	Binary     int    `json:"binary_files"`   // binary files, which were skipped
+	Hidden     int    `json:"hidden_files"`   // hidden files, which were skipped
 	// CutTokens is the number of tokens cut off the Truncated rows. Dropped counts chats and pairs left out because
 	// nothing before the cut is supervised.
 	CutTokens int64 `json:"cut_tokens,omitempty"`
@@ -200,12 +200,12 @@ type SetReport struct {
 // other rows have one.
 type Piece struct {
 	Document int64  `json:"document"` // number of the document in file order
-	From     int64  `json:"from"`     // first token in the row
-	Tokens   int64  `json:"tokens"`   // number of tokens in the row
-	Total    int64  `json:"total"`    // number of tokens of the document
+	From     int64  `json:"from"`     // number, in the document, of its first token that is in the row
+	Tokens   int64  `json:"tokens"`   // number of its tokens that are in the row
+	Total    int64  `json:"total"`    // number of tokens of the whole document
 	File     string `json:"file"`     // file it was read from
 	Line     int64  `json:"line"`     // line or row in the file, from 1; 0: the whole file
-	Where    string `json:"-"`        // File and Line for messages
+	Where    string `json:"-"`        // File and Line as one text, for messages
 	Set      string `json:"set"`      // data set it belongs to
 	Format   string `json:"format"`   // format of its row: text, messages, ...
 	// Side is chosen or rejected for a document of a pair; Document is then the pair's ID. "": documents are not

@@ -69,7 +69,7 @@ type stream struct {
 	container   container
 	unsupported *unsupportedFormat // not nil: the file has a format that mt does not read
 	r           io.Reader
-	unpacked    func() // frees the decompressor
+	unpacked    func() // frees the decompressor's memory
 	progress    func() int64
 
 	types map[string]*colType // column types of a Parquet or Arrow file
@@ -592,8 +592,8 @@ func (f *feeder) rows(st *stream, r rowReader, skip int64) error {
 	}
 }
 
-// sendAt sends c after it has set c's form, unit and types to the stream's, and recorded how many rows and bytes were
-// read so far.
+// sendAt sends c. Before, it sets c's form, unit and types to the stream's, and records in c how many rows and bytes
+// were read so far.
 func (f *feeder) sendAt(st *stream, c *chunk) error {
 	c.form, c.known, c.given, c.unit, c.types = st.form, st.known, st.given, st.unit, st.types
 	c.rows, c.bytes = st.rows, st.counted()

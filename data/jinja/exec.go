@@ -485,7 +485,7 @@ func (a *args) take(name string) (any, bool) {
 	return v, true
 }
 
-// keywords returns the keyword arguments that are left as a dict.
+// keywords returns, as a dict, the keyword arguments that no parameter has taken.
 func (a *args) keywords() *Object {
 	o := &Object{}
 	for i, name := range a.names {
@@ -850,7 +850,7 @@ func plain(v any) any {
 }
 
 // late returns the names that the statements of body set before they read them. As in Jinja, such a name is local to
-// the template from the start. A macro or loop that reads the name before it is set finds nothing, even if the caller
+// the template from the start. A macro or loop that reads the name too early finds it undefined, even if the caller
 // passed a variable of this name.
 func late(body []stmt) []string {
 	s := &symbols{known: map[string]bool{}}

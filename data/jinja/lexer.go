@@ -154,8 +154,8 @@ func (l *lexer) data(text string) {
 }
 
 // strip returns text, which stands before a tag, without the white space at its end that the tag removes. sign is the
-// tag's sign. With -, all white space at the end goes. A block or comment ({% or {#, variable false) without +
-// removes the white space after the last line break, if the line holds nothing else.
+// sign in the tag. With -, all white space at the end goes. If variable is false, the tag is a block or comment.
+// Without +, such a tag removes the white space after the last line break if the line holds nothing else.
 func (l *lexer) strip(text string, sign byte, variable bool) string {
 	switch {
 	case sign == '-':

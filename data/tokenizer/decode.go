@@ -184,8 +184,8 @@ func spacesOf(letter string, prefixed bool) each {
 	}
 }
 
-// endsOfWords is a decoder that replaces the suffix that marks a word's last token by a space, and by nothing in the
-// last token of all.
+// endsOfWords is a decoder for vocabularies that mark the last token of a word by this suffix. It replaces the suffix
+// by a space, and in the last of all tokens by nothing.
 type endsOfWords string
 
 func (d endsOfWords) decode(tokens []string) []string {

@@ -299,7 +299,7 @@ func jsonText(raw []byte) (string, bool) {
 	return s, err == nil
 }
 
-// jsonObject calls f for each member of the JSON object raw, and returns the first error of f, or an error if raw is
+// jsonObject calls f for each member of the JSON object raw. It returns the first error of f, or an error if raw is
 // no object.
 func jsonObject(raw []byte, f func(key string, value []byte) error) error {
 	raw = bytes.TrimSpace(raw)

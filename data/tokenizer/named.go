@@ -147,8 +147,8 @@ func (n *named) readDecoder(raw json.RawMessage) error {
 	return nil
 }
 
-// read records in n the tokens that f, the members of a file's JSON object, stores under keys such as eos_token, or
-// lists as additional special tokens.
+// read records in n the tokens that f, a file's JSON object, names. These are the tokens under keys such as
+// eos_token, and the list of additional special tokens.
 func (n *named) read(f map[string]json.RawMessage) error {
 	for key, raw := range f {
 		known := slices.Contains(names, key)
