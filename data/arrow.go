@@ -21,8 +21,8 @@ const (
 	arrowStreamStart = "\xff\xff\xff\xff"
 )
 
-// maxArrowSchema limits the bytes of a message's flatbuffer, such as a schema, and maxArrowBatch those of its body. A
-// longer message is an error.
+// maxArrowSchema limits the bytes of a message's flatbuffer, such as a schema. maxArrowBatch limits the bytes of a
+// message's body. A longer message is an error.
 const (
 	maxArrowSchema = 16 << 20
 	maxArrowBatch  = 2 << 30

@@ -351,7 +351,7 @@ func (s *Sampler) span(n int) (epoch, first, end int) {
 	return epoch, first, min(first+s.perStep, rows)
 }
 
-// AllRanks describes the global batch, of which each rank has a part.
+// AllRanks describes the global batch, which is divided among the ranks.
 type AllRanks struct {
 	// StandIn reports that the step has no row for this rank. The rank then computes a copy of another row, which
 	// must not train anything.
@@ -421,9 +421,9 @@ func (b *Batch) AllDocs() []int32 {
 	return docs
 }
 
-// NewRankBatch returns one rank's batch from the rows of the global batch. Of r rows, rank k of n takes rows k·r/n to
-// (k+1)·r/n, in micro-batches like NewBatch's. A rank without rows takes the first row of all, without labels and
-// pairs: it computes like the other ranks, but its gradients are zero.
+// NewRankBatch returns one rank's batch from the rows of the global batch. With r rows and n ranks, rank k takes rows
+// k·r/n to (k+1)·r/n, in micro-batches like NewBatch's. A rank without rows takes the first row of all, without
+// labels and pairs: it computes like the other ranks, but its gradients are zero.
 func NewRankBatch(step int, rows []Row, maxTokens, rank, ranks int) *Batch {
 	b := NewBatch(step, rankRows(rows, rank, ranks), maxTokens)
 	if ranks <= 1 {

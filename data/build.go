@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// kind says what the documents of a data set are: texts, chats, rows of ids or pairs. All documents of a data set
-// have the same kind.
+// kind is the kind of a data set's documents: texts, chats, rows of ids or pairs. All documents of a data set have
+// the same kind.
 type kind string
 
 const (

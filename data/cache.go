@@ -436,7 +436,7 @@ func (c *cache) read(dst []int32, from []byte, first, end int64) []int32 {
 }
 
 // cacheWriter writes a cache file. The tokens go directly into the file. Labels and documents come after them in the
-// file, so until the end they wait in two files of their own. After a commit, another process can continue from these
+// file, so both arrays wait in two other files until the end. After a commit, another process can continue from these
 // three files.
 type cacheWriter struct {
 	manifest
@@ -473,8 +473,8 @@ const (
 	newName     = ".new"
 )
 
-// tempName is part of the names of files that only one process uses. If that process dies, no other process continues
-// these files; they are removed.
+// tempName is part of the names of files that only one process uses. If the process dies, these files are removed; no
+// other process continues them.
 const tempName = ".tmp-"
 
 // besides are the suffixes of the files that may lie beside the first part (the tokens) of an unfinished cache.
@@ -575,9 +575,9 @@ func removeBesides(name string) {
 	}
 }
 
-// sweep removes files that killed processes left in the folder of the finished cache called name. These are the
-// unfinished parts of this cache, and parts of other caches without the first part, which nobody can continue. A
-// living process holds locks on its files, and locked files stay.
+// sweep removes files that killed processes left in the folder of the finished cache called name. Such files are the
+// unfinished parts of this cache. They are also parts of other caches whose first part is missing, since nobody can
+// continue such a cache. A living process holds locks on its files, and locked files stay.
 func sweep(name string) {
 	removeAbandoned(name + tempName)
 	var left []string

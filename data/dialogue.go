@@ -124,7 +124,7 @@ func (d *Dialogue) Ends() []int32 {
 
 // Conversation is a chat for a model to continue.
 type Conversation struct {
-	// Where says where the chat comes from, such as chats.jsonl:3; "": it was not read from a file.
+	// Where is the chat's origin, such as chats.jsonl:3; "": the chat was not read from a file.
 	Where string
 	v     conversation
 }

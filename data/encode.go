@@ -45,8 +45,8 @@ type special struct {
 	bos, eos      int32 // IgnoreIndex: none
 }
 
-// specialOf finds the tokens that t adds before and after a text. For this it encodes a text of one token and looks
-// at what surrounds that token.
+// specialOf finds the tokens that t adds before and after a text. To find them, it encodes a text of one token and
+// looks at the tokens around it.
 func specialOf(t tokenizer.Tokenizer) special {
 	s := special{bos: IgnoreIndex, eos: IgnoreIndex}
 	if id, ok := t.BOS(); ok {
@@ -124,8 +124,8 @@ func newEncoder(s *Spec) *encoder {
 	return e
 }
 
-// needTokenizer returns an error if the Spec has no tokenizer, and nil if it has one. where is the location of the
-// text that needs it.
+// needTokenizer returns an error if the Spec has no tokenizer, otherwise nil. where is the location of the text that
+// needs it.
 func (s *Spec) needTokenizer(where string) error {
 	switch {
 	case s.Tokenizer != nil:

@@ -46,8 +46,7 @@ func (f format) kind() kind {
 	return kindChat
 }
 
-// marks lists the fields by which a row's format is recognised. Of these fields, the first in the list that the row
-// has decides.
+// marks lists the fields by which a row's format is recognised. The first field in the list that the row has decides.
 var marks = []struct {
 	field  string
 	format format

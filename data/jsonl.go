@@ -30,7 +30,8 @@ type jsonRow struct {
 	pair   *pair
 }
 
-// fieldsOf returns the fields of the row line, a JSON object, by name. Other JSON is an error that says what to do.
+// fieldsOf returns the fields of the row line, a JSON object, by name. Other JSON is an error with advice for the
+// user.
 func fieldsOf(line []byte) (map[string]json.RawMessage, error) {
 	switch {
 	case len(line) > 0 && line[0] == '[':
@@ -263,8 +264,8 @@ func rowFields(row []byte, lists func(name string, value []byte) bool) (map[stri
 }
 
 // listIn returns the list that raw holds in another form: a JSON string with the list as JSON text, or a list of such
-// strings, one per element. Other values give nil. A string with half of a surrogate pair gives nil too; whoever
-// reads the field reports the error.
+// strings, one per element. Other values give nil. A string with half of a surrogate pair gives nil too; the code
+// that reads the field reports the error.
 func listIn(raw json.RawMessage) json.RawMessage {
 	if raw[0] == '"' {
 		inside := bytes.TrimLeft(raw[1:], " ")

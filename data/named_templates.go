@@ -272,8 +272,8 @@ func (e *encoder) elements(l *layout, pieces []string, text string) (err error) 
 	return nil
 }
 
-// thinking reports whether answers keep their thoughts, by the variable enable_thinking; without it they do. The
-// row's value takes precedence over the Spec's.
+// thinking reports whether answers keep their thoughts, by the variable enable_thinking. Without the variable, they
+// keep them. The row's value takes precedence over the Spec's.
 func (e *encoder) thinking(v *conversation) bool {
 	if v.vars != nil {
 		if x, ok := v.vars.Get(thinkingVar); ok {

@@ -193,8 +193,8 @@ func (d *Dataset) together(docs []int64) (fit, at []int64) {
 }
 
 // cutAll counts the documents and pairs longer than MaxSeqLen. It drops a document if nothing before the cut is
-// supervised, and a pair if this is true of either of its documents. It returns the documents that stay, in the order
-// of the mix; nil: all, in file order.
+// supervised, and a pair if the same holds for one of its two documents. It returns the documents that stay, in the
+// order of the mix; nil: all, in file order.
 func (d *Dataset) cutAll() (kept []int64, err error) {
 	n := int64(d.spec.MaxSeqLen)
 	for p := range d.mix.n {
@@ -309,7 +309,7 @@ func (d *Dataset) assemble(pieces iter.Seq2[int64, tokenRange], r *Row) {
 }
 
 // pieces yields each document of row i with the range of its tokens that the row holds. A pair comes twice: first
-// with the range of its chosen document, then with that of the rejected one.
+// with the range of its chosen document, then with the range of the rejected one.
 func (d *Dataset) pieces(i int) iter.Seq2[int64, tokenRange] {
 	row := d.checked(i)
 	switch {

@@ -82,7 +82,7 @@ func beside(names []string, wanted func(string) bool) func(string) bool {
 }
 
 // guarded calls f and returns its error. If f panics, or accesses memory that it may not, guarded returns an error
-// that says so.
+// that describes the panic.
 func guarded(f func() error) (err error) {
 	faulting := debug.SetPanicOnFault(true)
 	defer func() {
@@ -391,8 +391,8 @@ func (r *parquetRows) columnType(c *parquet.Column, elements []pqformat.SchemaEl
 	return r.valueType(c, elements, said, column)
 }
 
-// valueType returns the type of one value of column c; a repeated column has several. Parameters are those of
-// columnType.
+// valueType returns the type of one value of column c; a repeated column has several. The parameters mean the same as
+// in columnType.
 func (r *parquetRows) valueType(c *parquet.Column, elements []pqformat.SchemaElement, said []*colType, column bool) *colType {
 	if c.Leaf() {
 		t := &colType{name: c.Type().String()}
@@ -1141,8 +1141,8 @@ func checkCodec(c pqformat.CompressionCodec) error {
 	return fmt.Errorf("it is compressed with %s, which mt does not read; write the file with snappy or zstd", c)
 }
 
-// checkPacked decompresses a page, drops the bytes, and returns an error if there are more than most of them. It thus
-// finds a page that would take far more memory than its header states.
+// checkPacked decompresses a page, drops the bytes, and returns an error if there are more than most of them. A page
+// may need far more memory than its header states; checkPacked finds such pages.
 func checkPacked(c pqformat.CompressionCodec, packed io.Reader, most int64) error {
 	switch c {
 	case pqformat.Snappy: // a page begins with its decompressed length; source: format_description.txt of Snappy

@@ -121,7 +121,8 @@ func (s *Spec) describedIn() string {
 }
 
 // findOnHub looks for a data set of the Hugging Face Hub on this machine, for an entry that is not a file. missed is
-// the error of looking for the file; it is returned if there is no such data set. The results are those of findEntry.
+// the error of looking for the file, and is returned if there is no such data set. Otherwise the results are the same
+// as findEntry's.
 func (s *Spec) findOnHub(entry *Set, missed error) ([]source, int, error) {
 	if s.Hub == nil || !errors.Is(missed, fs.ErrNotExist) {
 		return nil, 0, missed
@@ -230,8 +231,8 @@ func (s *Spec) findEntry(entry *Set) ([]source, int, error) {
 	return w.sorted(), 0, nil
 }
 
-// missing returns the error of a missing file. entry is what the user wrote, and name the path that was tried. If err
-// is another error, missing returns err.
+// missing returns the error of a missing file. entry is the user's text, and name the path that was tried. If err is
+// another error, missing returns err.
 func missing(entry, name string, err error) error {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err // the error already names the file

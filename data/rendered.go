@@ -245,8 +245,8 @@ func (s *Spec) unreadVars() (notes []string) {
 	return notes
 }
 
-// typed returns v as text that also shows its type: 1, 1.0 and "1" give different texts, since templates may treat
-// them differently. It is part of the name of a token cache.
+// typed returns v as text that also shows its type: 1, 1.0 and "1" give different texts, since a template may
+// distinguish the three. It is part of the name of a token cache.
 func typed(v any) string {
 	var b strings.Builder
 	switch v := v.(type) {

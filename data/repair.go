@@ -293,8 +293,8 @@ func probedCall(call *jinja.Object, next func(probe) probe) *jinja.Object {
 }
 
 // unwritten renders v with the repairs r applied, and returns how much is lost: the call arguments, parts of contents
-// and function names that the template drops, and the nulls that it writes. To count them, it renders a copy of v in
-// which probes stand for arguments and parts.
+// and function names that the template drops, and the nulls that it writes. For the count, it renders a copy of v
+// with probes in place of arguments and parts.
 func (e *encoder) unwritten(v *conversation, r repair) (n int, err error) {
 	probed, probes := v.probed()
 	probed = probed.repaired(r)
@@ -358,8 +358,9 @@ func endsRepairs(err error) bool {
 }
 
 // writeParts is writeAny with each text as a list of one part, since some templates accept content only in this form.
-// all are the possible repairs. left and failed say what the attempt with plain texts has lost, and whether it
-// failed. The last result is true only if writeParts succeeds where that attempt failed, or loses less.
+// all are the possible repairs. left holds flags for the parts that the attempt with plain texts lost. failed reports
+// that this attempt failed. The last result is true only if writeParts succeeds where that attempt failed, or loses
+// less.
 func (e *encoder) writeParts(v *conversation, all repair, left uint64, failed bool, write func(*conversation) (written, error)) (written, *conversation, bool) {
 	if !strings.Contains(e.tmpl.Source(), "text") {
 		return written{}, nil, false

@@ -170,7 +170,7 @@ func (s *Spec) checkMix() error {
 	return nil
 }
 
-// Set is a data set that has settings of its own, beside those of the Spec.
+// Set is a data set with settings of its own, beside the settings of the Spec.
 type Set struct {
 	// Path is like an entry of Spec.Paths. If Files are given, it may also be one of Builders, which then says
 	// how the files store rows.
@@ -187,7 +187,7 @@ type Set struct {
 	Shards, Shard int
 	// Kept is one of Builders and says how the files store rows, whatever their names; "": the names decide.
 	Kept string
-	// Format says what rows contain, one of SetFormats. "": the fields that Fields names decide, otherwise each
+	// Format is the content of rows, one of SetFormats. "": the fields that Fields names decide, otherwise each
 	// file's first row.
 	Format string
 	// Fields maps keys in FieldNames to the names of columns and of message fields. A key that is missing means

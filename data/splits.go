@@ -66,7 +66,7 @@ func repositoryOf(dir string, files []source, config string) (*repository, error
 	return namedSplits(dir, files), nil
 }
 
-// below returns those of files that are in the directory dir, at any depth.
+// below returns the elements of files that are in the directory dir, at any depth.
 func below(dir string, files []source) []source {
 	return slices.DeleteFunc(slices.Clone(files), func(f source) bool { return !strings.HasPrefix(f.path, dir+string(filepath.Separator)) })
 }
@@ -303,7 +303,7 @@ func (r *repository) count(split string) string {
 	return "1 file"
 }
 
-// without returns the error that the split asked for is missing; parameters are those of choose.
+// without returns the error that the split asked for is missing. The parameters mean the same as in choose.
 func (r *repository) without(asked string, held bool) error {
 	want := "split called " + cmp.Or(asked, splitTrain)
 	if held && asked == "" {
@@ -334,7 +334,7 @@ func isAbout(path string) bool {
 }
 
 // withoutAbout returns files without those that describe the data set. If no other file holds rows, it returns all.
-// The note, for the user, says what was left out; "": nothing.
+// The note, for the user, names the files that were left out; "": none.
 func withoutAbout(dir string, files []source) ([]source, string) {
 	data := slices.DeleteFunc(slices.Clone(files), func(f source) bool { return isAbout(f.path) })
 	if len(data) == len(files) || !slices.ContainsFunc(data, func(f source) bool { name, _ := uncompressed(f.path); return ends(name, rowNames) }) {
@@ -428,8 +428,8 @@ func parseInfo(name string, raw json.RawMessage, hub func(string) (string, error
 	return set, in.FileName, nil
 }
 
-// columns returns the names and the format of the entry's columns. An entry that names any column must name all it
-// has: columns it does not name count as absent.
+// columns returns the names and the format of the entry's columns. If an entry names any column, columns without a
+// name in the entry count as absent.
 func (in *setInfo) columns() (*columns, format, error) {
 	f := fmtAlpaca
 	switch in.Formatting {
@@ -468,7 +468,7 @@ func (in *setInfo) columns() (*columns, format, error) {
 	return c, f, nil
 }
 
-// nameColumns sets the column names of c to those that the entry gives under columns, if it has that key.
+// nameColumns sets the column names of c to the names under the entry's key columns, if the key is present.
 func (in *setInfo) nameColumns(c *columns) error {
 	if in.Columns == nil {
 		return nil
@@ -508,8 +508,8 @@ func (in *setInfo) nameColumns(c *columns) error {
 	return nil
 }
 
-// nameTags sets the roles and the names of message fields of c to those that the entry gives under tags, if it has
-// that key.
+// nameTags sets the roles and the names of message fields of c to the values under the entry's key tags, if the key
+// is present.
 func (in *setInfo) nameTags(c *columns) error {
 	roles := map[string]string{"user_tag": "human", "assistant_tag": "gpt", "observation_tag": "observation", "function_tag": functionCall, "system_tag": "system"}
 	if in.Tags == nil {
@@ -643,7 +643,7 @@ func configOf(configs []cardConfig, name string) (*cardConfig, error) {
 }
 
 // defaultConfig returns the config that is used if the user names none. If there are several and none is the default,
-// it is an error that lists them.
+// the result is an error with their names.
 func defaultConfig(configs []cardConfig) (*cardConfig, error) {
 	if len(configs) == 1 {
 		return &configs[0], nil

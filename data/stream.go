@@ -82,8 +82,7 @@ type stream struct {
 	partial bool // no more of the file is needed
 }
 
-// openStream opens the source file src. Its first bytes and its name tell how it is compressed and which format it
-// has.
+// openStream opens the source file src. The file's first bytes and its name tell its compression and format.
 func openStream(src source, s *Spec) (*stream, error) {
 	f, info, err := openRegular(src.path)
 	if err != nil {

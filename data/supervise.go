@@ -261,9 +261,9 @@ func (e *encoder) markerOf(v *conversation, next *jinja.Object) int32 {
 	return e.firstMarker(r.Text[r.Turns[at].From:r.Turns[at].To])
 }
 
-// addedBy returns the text that one more turn adds: r is the rendering of v with this turn. It renders v alone and
-// returns what r has after that. It returns "" if r does not begin with the rendering of v. It also returns "" if the
-// rendering of v has text after v's last turn.
+// addedBy returns the text that one more turn adds to the rendering of v. r is the rendering of v with this turn;
+// addedBy also renders v without the turn, and subtracts. It returns "" if r does not begin with the rendering of v.
+// It also returns "" if the rendering of v has text after v's last turn.
 func (e *encoder) addedBy(v *conversation, r *jinja.Rendered) string {
 	alone, err := e.tmpl.Render(e.variables(v))
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 // eval returns the value of the expression e, with the variables of scope s.
 func (r *run) eval(e expr, s *scope) any { return plain(r.raw(e, s)) }
 
-// raw is eval, except that text written by a macro stays a *spanned: it keeps the record of which message wrote which
-// part.
+// raw is eval, except that text written by a macro stays a *spanned: it keeps the record of the message that wrote
+// each part.
 func (r *run) raw(e expr, s *scope) any {
 	r.step(1)
 	switch e := e.(type) {
@@ -729,8 +729,8 @@ func (p *parser) test(e expr) expr {
 // could then take any amount of time.
 const maxBits = 1 << 14
 
-// small returns i op j if both operands are within ±2^31 and the operator is one that it knows. Otherwise it returns
-// false, and integer computes the result.
+// small returns i op j if both operands are within ±2^31 and small knows the operator. Otherwise it returns false,
+// and integer computes the result.
 func small(op string, i, j int64) (int64, bool) {
 	const far = 1 << 31
 	if i < -far || i > far || j < -far || j > far {

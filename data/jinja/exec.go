@@ -359,7 +359,7 @@ func (r *run) loop(st *forStmt, s *scope, v any, depth int, again func(any, int)
 	return ended
 }
 
-// filteredItems returns those of the iterator's items for which the loop's test (for … if test) holds.
+// filteredItems returns the iterator's items that satisfy the loop's test (for … if test).
 func (r *run) filteredItems(st *forStmt, s *scope, it *iterator) *iterator {
 	return &iterator{"generator", func() (any, bool) {
 		for {
@@ -409,7 +409,8 @@ func (r *run) begin(st *forStmt, item any) {
 	r.standing = append(r.standing, i)
 }
 
-// end records that the innermost iteration ends. If it was at a message, its output becomes a Turn of that message.
+// end records that the innermost iteration ends. The output of an iteration at a message becomes a Turn of the
+// message.
 func (r *run) end() {
 	n := len(r.standing) - 1
 	i := r.standing[n]
@@ -849,9 +850,9 @@ func plain(v any) any {
 	return v
 }
 
-// late returns the names that the statements of body set before they read them. As in Jinja, such a name is local to
-// the template from the start. A macro or loop that reads the name too early finds it undefined, even if the caller
-// passed a variable of this name.
+// late returns the names that body sets before it reads them. As in Jinja, such a name is local to the template from
+// the start. If a macro or loop reads the name too early, the name is undefined, even if the caller passed a variable
+// of this name.
 func late(body []stmt) []string {
 	s := &symbols{known: map[string]bool{}}
 	s.statements(body)

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// kind says what a token is: a name, a number, the start of a tag and so on.
+// kind is the kind of a token: a name, a number, the start of a tag and so on.
 type kind uint8
 
 const (

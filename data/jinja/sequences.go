@@ -146,8 +146,8 @@ func unique(r *run, v any, a *args) any {
 	})
 }
 
-// extreme returns the filter called name, which returns the smallest (op "<", min) or largest (op ">", max) item. Of
-// several equal items, it returns the first.
+// extreme returns the filter called name, which returns the smallest (op "<", min) or largest (op ">", max) item.
+// Among equal items, it returns the first.
 func extreme(name, op string) filterFunc {
 	return func(r *run, v any, a *args) any {
 		b := a.bind(r, name, 0, "case_sensitive", "attribute")

@@ -285,7 +285,7 @@ func splitMethod(name string, right bool) method {
 	}
 }
 
-// splitRight splits s at the last n occurrences of sep, of which s must have at least n.
+// splitRight splits s at the last n occurrences of sep; s must contain sep at least n times.
 func splitRight(s, sep string, n int) []string {
 	parts := make([]string, n+1)
 	for i := n; i > 0; i-- {
@@ -647,8 +647,8 @@ func countMethod(r *run, self any, a *args) any {
 	return int64(strings.Count(part, sub))
 }
 
-// sequenceMethods are the methods of lists, tuples and ranges. listMethods are these, and the methods that only lists
-// have. dictMethods are those of dicts.
+// sequenceMethods are the methods of lists, tuples and ranges. listMethods has in addition the methods of lists only.
+// dictMethods are the methods of dicts.
 var sequenceMethods, listMethods, dictMethods map[string]method
 
 func init() {

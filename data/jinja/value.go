@@ -228,7 +228,7 @@ type (
 )
 
 // hashKey returns a Go value that can be a map's key. It is equal for all values that are the same dict key in
-// Python, such as 1 and 1.0. If v cannot be a key, it returns the name of the type that prevents it, and false.
+// Python, such as 1 and 1.0. If v cannot be a key, it returns false, and the name of the type that is at fault.
 func hashKey(v any) (any, bool) {
 	left := maxTuple * maxTuple
 	return hashAt(v, 0, &left)
@@ -270,8 +270,8 @@ func hashAt(v any, depth int, left *int) (any, bool) {
 	return v, true
 }
 
-// pairKey is the hash key of a tuple: first is the hash key of the tuple without its last item, and last that of its
-// last item.
+// pairKey is the hash key of a tuple: first is the hash key of the tuple without its last item, and last is the hash
+// key of the last item.
 type pairKey struct{ first, last any }
 
 func tupleKey(items []any, depth int, left *int) (any, bool) {

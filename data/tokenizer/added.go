@@ -19,8 +19,8 @@ type added struct {
 	normalized bool   // searched in the normalized text instead of the original
 }
 
-// trie finds added tokens in a text, as a tree of their bytes. Of several matches it finds the leftmost, and of those
-// that begin at the same place the longest.
+// trie finds added tokens in a text, as a tree of their bytes. It finds the leftmost match, and among matches at the
+// same place the longest.
 type trie struct {
 	first  [256]int32       // node that each first byte leads to; 0: none
 	next   map[uint64]int32 // node that a byte leads to from another node; the key is node<<8|byte
@@ -69,8 +69,8 @@ func (t *trie) step(at int32, b byte) int32 {
 	return t.next[uint64(at)<<8|uint64(b)]
 }
 
-// longest returns the longest token at the start of text, and its length in bytes; tok is nil if none matches. It
-// takes one of the steps for each byte it looks at.
+// longest returns the longest token at the start of text, and its length in bytes; tok is nil if none matches. Each
+// byte that is looked at uses up one step.
 func (t *trie) longest(text []byte, steps *int) (tok *added, size int) {
 	at := int32(0)
 	for i, b := range text {

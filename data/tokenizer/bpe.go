@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// bpe is the model of a tokenizer.json (byte-pair encoding): a vocabulary, and the merges, each of which combines two
-// tokens into a larger one. It does not change after loading.
+// bpe is the model of a tokenizer.json (byte-pair encoding): a vocabulary and the merges. A merge combines two tokens
+// into a larger token. It does not change after loading.
 type bpe struct {
 	ids    map[string]int32
 	tokens []string // by id; "": no token has this id

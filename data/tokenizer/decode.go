@@ -53,7 +53,7 @@ func (f each) decode(tokens []string) []string {
 }
 
 // byteLevelDecoder turns letters back into the bytes that they stand for (byteAlphabet). A token that contains any
-// other character is left as it is. Where the joined bytes are not UTF-8, it writes U+FFFD.
+// other character is left as it is. Joined bytes that are not UTF-8 become U+FFFD.
 type byteLevelDecoder struct{}
 
 func (byteLevelDecoder) decode(tokens []string) []string {

@@ -142,7 +142,7 @@ func (e *extension) verify(t *hf) error {
 	return nil
 }
 
-// files returns the files of the extended tokenizer, by name: those of the old one with the changes.
+// files returns the files of the extended tokenizer, by name: the files of the old tokenizer with the changes.
 func (e *extension) files() (map[string][]byte, error) {
 	slices.SortFunc(e.changed, func(a, b addedToken) int { return a.ID - b.ID })
 	files := maps.Clone(e.old.files)

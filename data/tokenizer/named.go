@@ -217,8 +217,8 @@ func unmarshalToken(raw []byte) (f addedToken, ok bool) {
 	return f, f.Content != "" && len(f.Content) <= maxAdded
 }
 
-// contents returns two sets of token contents: those of the tokens that have a name, and those of all special tokens,
-// named or extra.
+// contents returns two sets of token contents. names has the contents of tokens with a name; special has the contents
+// of all special tokens, named or extra.
 func (n *named) contents() (names, special map[string]bool) {
 	names, special = map[string]bool{}, map[string]bool{}
 	for _, f := range n.tokens {
@@ -254,8 +254,8 @@ func (n *named) all(t *hf) []addedToken {
 // NamedTokens are the keys that Name accepts.
 var NamedTokens = []string{"bos_token", "eos_token", "unk_token", "pad_token"}
 
-// Name returns t with other special tokens: tokens maps keys of NamedTokens to the tokens' contents, all of which t
-// must have. bos_token and eos_token become BOS and EOS. The Files of the result contain these names.
+// Name returns t with other special tokens: tokens maps keys of NamedTokens to the tokens' contents; t must have all
+// these tokens. bos_token and eos_token become BOS and EOS. The Files of the result contain these names.
 // tokenizer_config.json gets them and is created if it is missing; special_tokens_map.json gets them if t has it.
 func Name(t Tokenizer, tokens map[string]string) (Tokenizer, error) {
 	old, err := asHF(t)

@@ -92,7 +92,7 @@ type normalizer interface {
 	normalize(in span, track bool) (span, error)
 }
 
-// prependText is a normalizer that puts this text before a text, unless that is empty.
+// prependText is a normalizer that puts this text before each text that is not empty.
 type prependText string
 
 func (p prependText) normalize(in span, track bool) (span, error) {
@@ -169,8 +169,8 @@ func (lowercase) normalize(in span, track bool) (span, error) {
 	return w.done()
 }
 
-// toLower returns r in lower case. It knows the characters that Unicode 16 and 17 added, which are missing in Go's
-// tables.
+// toLower returns r in lower case. Characters that Unicode 16 and 17 added are included, though Go's tables lack
+// them.
 func toLower(r rune) rune {
 	switch {
 	case r == 0xa7cb:
@@ -293,8 +293,8 @@ func (f unicodeForm) normalize(in span, track bool) (span, error) {
 	}
 }
 
-// write appends runes to w. They are the normalized form of the text that starts at byte i of w.in; each rune gets
-// the origin of the character it replaces.
+// write appends runes to w. The runes are the normalized form of the text from byte i of w.in on. Each rune gets the
+// origin of the character that the rune replaces.
 func write(w *rewriter, runes []normRune, i int) {
 	for _, c := range runes {
 		if c.change > 0 {
@@ -365,8 +365,8 @@ func sortMarks(marks []normRune) {
 	slices.SortStableFunc(marks, func(a, b normRune) int { return cmp.Compare(a.ccc, b.ccc) })
 }
 
-// recompose joins, in place, each starter (a character of combining class 0) with those marks after it with which it
-// forms one character.
+// recompose joins, in place, each starter (a character of combining class 0) with the marks after it, as far as
+// Unicode has one character for both.
 func recompose(runes []normRune) []normRune {
 	out := runes[:0]
 	starter, last := -1, uint8(0) // last: combining class of the previous mark after starter

@@ -25,7 +25,7 @@ type regex struct {
 	size int      // characters that the body of a lookbehind matches
 }
 
-// op says what an instruction of a compiled regular expression does.
+// op is the operation of an instruction in a compiled regular expression.
 type op uint8
 
 const (
@@ -301,7 +301,7 @@ const (
 	maxProgram = 1 << 16  // instructions
 )
 
-// nodeKind says what a node of a regular expression's syntax tree is.
+// nodeKind is the kind of a node in a regular expression's syntax tree.
 type nodeKind uint8
 
 const (
@@ -1038,8 +1038,8 @@ var wordSet = &charset{word: true, ranges: latinWords}
 
 // finder finds the matches of a pattern in a text.
 type finder interface {
-	// find returns the first match that begins at the offset from or later. It takes steps for its work, so that
-	// the work is limited.
+	// find returns the first match that begins at the offset from or later. The work uses up steps, which limits
+	// its time.
 	find(text []byte, from int, steps *int) (start, end int, ok bool, err error)
 }
 
