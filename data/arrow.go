@@ -21,21 +21,22 @@ const (
 	arrowStreamStart = "\xff\xff\xff\xff"
 )
 
-// maxArrowSchema and maxArrowBatch bound the bytes of one message.
+// maxArrowSchema limits the bytes of a message's flatbuffer, such as a schema. maxArrowBatch limits the bytes of a
+// message's body. A longer message is an error.
 const (
 	maxArrowSchema = 16 << 20
 	maxArrowBatch  = 2 << 30
 )
 
-// Kinds of messages, with the numbers of Message.fbs.
+// The kinds of messages in an Arrow stream, as Message.fbs numbers them.
 const (
 	arrowSchemaMessage = iota + 1
 	arrowDictionaryMessage
 	arrowBatchMessage
 )
 
-// arrowRows reads the rows of an Arrow stream as JSON, with one batch in memory. In a damaged file an offset may lie
-// outside of its buffer; the access then panics, and guarded turns the panic into an error.
+// arrowRows reads the rows of an Arrow stream as JSON, with one batch (Arrow's record batch) in memory. In a damaged
+// file an offset may lie outside of its buffer; the access then panics, and guarded turns the panic into an error.
 type arrowRows struct {
 	r       io.Reader
 	body    bytes.Buffer // of the current message
@@ -45,12 +46,12 @@ type arrowRows struct {
 	types   map[string]*colType
 	columns []*arrowColumn // of the current batch; nil if not read
 	rows    int64          // of the current batch
-	at, n   int64          // next row of the batch; rows returned so far
+	at, n   int64          // number of the next row of the batch; number of rows returned so far
 	done    error
 }
 
-// openArrow reads the schema of a stream. wanted reports for a column's name whether to read the column. known maps
-// names to column types found in a file beside the stream; nil: none.
+// openArrow reads the schema of the stream from and returns a reader of its rows. wanted reports whether the column
+// with this name is read. known gives types of columns by name, found in a file beside the stream; nil: none.
 func openArrow(from io.Reader, wanted func(string) bool, known map[string]*colType) (a *arrowRows, err error) {
 	b := bufio.NewReaderSize(from, 8<<10)                                         // message bodies are larger and bypass this buffer
 	if start, _ := b.Peek(len(arrowFileStart)); string(start) == arrowFileStart { // a read error recurs below
@@ -130,7 +131,7 @@ func (a *arrowRows) message() (kind int, header flat, err error) {
 	return int(m.number(1, 1, 0)), header, nil
 }
 
-// cutOff turns io.EOF into an error for a truncated file.
+// cutOff returns err, but io.ErrUnexpectedEOF in place of io.EOF: the file ends inside a message.
 func cutOff(err error) error {
 	if err == io.EOF {
 		return io.ErrUnexpectedEOF
@@ -166,7 +167,8 @@ func (a *arrowRows) next(dst []byte) (row []byte, n int64, err error) {
 	return dst[:from], a.n, err
 }
 
-// nextBatch reads the next batch of rows and the dictionaries before it.
+// nextBatch reads the next record batch of rows and the dictionaries that precede it. A dictionary holds distinct
+// values, which a column's rows refer to by index.
 func (a *arrowRows) nextBatch() error {
 	a.rows, a.at = 0, 0
 	kind, m, err := a.message()
@@ -202,7 +204,7 @@ func (a *arrowRows) nextBatch() error {
 	return nil
 }
 
-// dictionary stores the values of a dictionary, which columns of later batches refer to.
+// dictionary stores the values of the dictionary message m. Columns of later batches refer to these values by index.
 func (a *arrowRows) dictionary(m flat) error {
 	id := m.number(0, 8, 0)
 	data, ok := m.table(1)
@@ -223,7 +225,8 @@ func (a *arrowRows) dictionary(m flat) error {
 	return err
 }
 
-// dictionaryField returns the field whose values are in the dictionary with this id, or nil.
+// dictionaryField returns the field, or the field nested in one of fields, whose values are in the dictionary with
+// this id; nil: there is none.
 func dictionaryField(fields []*arrowField, id int64) *arrowField {
 	for _, f := range fields {
 		if f.index != nil && f.dict == id {
@@ -236,7 +239,8 @@ func dictionaryField(fields []*arrowField, id int64) *arrowField {
 	return nil
 }
 
-// arrowBatch returns the nodes and buffers of a batch one by one, in the order of the columns.
+// arrowBatch walks through a record batch, column by column. A node describes a column by its number of values; a
+// buffer is an array of a column, such as its offsets. Nodes and buffers lie in the order of the columns.
 type arrowBatch struct {
 	flat
 	body                     []byte
@@ -255,7 +259,7 @@ func newArrowBatch(m flat, body []byte) (*arrowBatch, error) {
 	return b, nil
 }
 
-// check checks that a body of this many bytes can hold the rows, at one bit or more per row.
+// check returns an error if a body of this many bytes cannot hold the batch's rows. Each row takes at least one bit.
 func (b *arrowBatch) check(bytes int) error {
 	if b.rows < 0 || b.rows > 8*int64(bytes) {
 		return fmt.Errorf("a batch of %d rows in %d bytes", b.rows, bytes)
@@ -263,8 +267,9 @@ func (b *arrowBatch) check(bytes int) error {
 	return nil
 }
 
-// take returns the offset of the next description in a list, and moves past the description. at points to b.nodes,
-// b.buffers or b.variadic; bytes is the size of one description.
+// take returns the offset of the next description in a list of nodes or buffers, and moves past the description. at
+// points to b.nodes, b.buffers or b.variadic; each holds the next offset and the number left. bytes is the size of
+// one description.
 func (b *arrowBatch) take(at *[2]int, bytes int) int {
 	if at[1]--; at[1] < 0 {
 		panic("a batch lacks a part")
@@ -275,15 +280,15 @@ func (b *arrowBatch) take(at *[2]int, bytes int) int {
 
 func (b *arrowBatch) number64(at int) int64 { return int64(binary.LittleEndian.Uint64(b.b[at:])) }
 
-// buffer returns the content of the next buffer.
+// buffer moves past the next buffer of the batch and returns its content.
 func (b *arrowBatch) buffer() []byte {
 	at := b.take(&b.buffers, 16)
 	from, n := b.number64(at), b.number64(at+8)
 	return b.body[from:][:n]
 }
 
-// column returns the batch's column of field f, and moves past its nodes and buffers. With read false it only moves
-// past them; otherwise it checks the lengths of the buffers.
+// column returns the batch's column of field f, and moves past its nodes and buffers. With read true it also checks
+// that the buffers are long enough for the values. dicts maps a dictionary's id to its values.
 func (b *arrowBatch) column(f *arrowField, read bool, dicts map[int64]*arrowColumn) (*arrowColumn, error) {
 	if f.index != nil {
 		index, err := b.column(f.index, read, dicts)
@@ -311,7 +316,8 @@ func (b *arrowBatch) column(f *arrowField, read bool, dicts map[int64]*arrowColu
 	return c, nil
 }
 
-// parts takes a column's buffers from the batch.
+// parts moves past the buffers of column c in the batch and stores them in c: validity bits, offsets, data and so on,
+// as the type demands.
 func (b *arrowBatch) parts(c *arrowColumn) {
 	n := c.buffers
 	if n < 0 {
@@ -338,7 +344,7 @@ func (b *arrowBatch) parts(c *arrowColumn) {
 	}
 }
 
-// appendRow appends row i of the batch as a JSON object.
+// appendRow appends row i of the current batch to dst as a JSON object. A row of more than maxRow bytes is an error.
 func (a *arrowRows) appendRow(dst []byte, i int64) ([]byte, error) {
 	most := len(dst) + maxRow
 	dst = append(dst, '{')
@@ -359,13 +365,14 @@ func (a *arrowRows) appendRow(dst []byte, i int64) ([]byte, error) {
 	return append(dst, '}'), nil
 }
 
-// arrowMeaning is the meaning of an Arrow column's values, beyond their memory layout.
+// arrowMeaning says how to read an Arrow column's values, beyond their memory layout: for example, a 64-bit integer
+// may be a time in microseconds.
 type arrowMeaning struct {
-	json      bool  // JSON text
+	json      bool  // values are JSON text
 	column    bool  // a top-level column, in no struct or list
 	scale     int   // of a decimal: digits after the point
-	perSecond int64 // of times: units per second
-	zone      bool  // of a timestamp: UTC
+	perSecond int64 // of times: number of units in a second
+	zone      bool  // of a timestamp: the time is UTC
 	unit      int64 // of dates and intervals, with Schema.fbs's number
 }
 
@@ -396,8 +403,8 @@ func (f *arrowField) isText() bool {
 	return slices.Contains([]int{arrowUtf8, arrowLargeUtf8, arrowUtf8View, arrowBinary, arrowLargeBinary, arrowBinaryView}, f.kind)
 }
 
-// means sets the meaning of the field's values, from the flatbuffer table that describes the type. Source:
-// Schema.fbs, defaults included.
+// means sets f.arrowMeaning from of, the flatbuffer table that describes the field's type. Absent properties have the
+// defaults of Schema.fbs.
 func (f *arrowField) means(of flat) error {
 	unit := int64(-1)
 	switch f.kind {
@@ -425,8 +432,8 @@ func (f *arrowField) means(of flat) error {
 	return nil
 }
 
-// meanings marks the fields as top-level columns and refines their types. Each map in said gives, by column name, a
-// type from another source than the schema.
+// meanings marks the top-level fields as columns and adds what the schema does not say about their types. Each map in
+// said gives types by column name, from another source such as metadata of the library datasets.
 func meanings(fields []*arrowField, said ...map[string]*colType) {
 	for _, f := range fields {
 		f.column = true
@@ -436,8 +443,8 @@ func meanings(fields []*arrowField, said ...map[string]*colType) {
 	}
 }
 
-// take applies the type t, which another source than the schema gives to the field. t can declare that texts are
-// JSON; its other properties are ignored.
+// take applies t, the field's type in another source than the schema, to the field and its children. The only effect:
+// where t says JSON, texts are read as JSON. nil: no effect.
 func (f *arrowField) take(t *colType) {
 	switch {
 	case t == nil:
@@ -454,7 +461,7 @@ func (f *arrowField) take(t *colType) {
 	}
 }
 
-// arrowColumnTypes returns the types of a schema's columns.
+// arrowColumnTypes returns the types of a schema's columns, by column name.
 func arrowColumnTypes(fields []*arrowField) map[string]*colType {
 	out := map[string]*colType{}
 	for _, f := range fields {
@@ -463,7 +470,7 @@ func arrowColumnTypes(fields []*arrowField) map[string]*colType {
 	return out
 }
 
-// describe returns the field's type.
+// describe returns the field's type as a colType, the form that Parquet columns share.
 func (f *arrowField) describe() *colType {
 	t := &colType{name: f.typeName(), json: f.json}
 	switch f.kind {
@@ -477,7 +484,8 @@ func (f *arrowField) describe() *colType {
 	return t
 }
 
-// keyed returns the value of a key in field i, a vector of key/value pairs; "": none.
+// keyed returns the value stored under a key in field i of table t, a vector of key/value pairs; "": the key is
+// absent.
 func (t flat) keyed(i int, key string) string {
 	from, n := t.vector(i, 4)
 	for k := range n {
@@ -488,7 +496,7 @@ func (t flat) keyed(i int, key string) string {
 	return ""
 }
 
-// bytes returns the bytes of value i in a column of texts or bytes.
+// bytes returns the bytes of value i in a column of texts or binary values.
 func (c *arrowColumn) bytes(i int64) []byte {
 	switch c.kind {
 	case arrowFixedBinary:
@@ -514,7 +522,7 @@ func littleEndian(b []byte) []byte {
 	return out
 }
 
-// appendTyped appends value i of a type that JSON lacks.
+// appendTyped appends value i of a type that JSON lacks, such as a date or decimal, as a JSON string or number.
 func (c *arrowColumn) appendTyped(dst []byte, i int64) ([]byte, error) {
 	kind := c.typeName()
 	named := func(text string) ([]byte, error) { return appendNamed(dst, c.column, kind, text), nil }
@@ -554,7 +562,7 @@ func (c *arrowColumn) appendTyped(dst []byte, i int64) ([]byte, error) {
 	return dst, fmt.Errorf("type %s of Arrow is not read; write it as JSONL or Parquet", kind)
 }
 
-// appendMap appends value i of a map as a JSON object.
+// appendMap appends value i of a map column to dst as a JSON object. It fails if dst becomes longer than most bytes.
 func (c *arrowColumn) appendMap(dst []byte, i int64, most int) (_ []byte, err error) {
 	entries := c.children[0]
 	from, to := c.span(i)
@@ -577,7 +585,8 @@ func (c *arrowColumn) appendMap(dst []byte, i int64, most int) (_ []byte, err er
 	return append(dst, '}'), nil
 }
 
-// arrowColumn is a column of a batch, or nested in one.
+// arrowColumn is the values of a column in one batch. The values of a struct's fields or a list's elements are
+// columns too, in children.
 type arrowColumn struct {
 	*arrowField
 	n        int64  // number of values
@@ -585,11 +594,11 @@ type arrowColumn struct {
 	offsets  []byte // start of each value, then the end of the last
 	data     []byte
 	sizes    []byte   // of list views: number of elements of each value
-	blocks   [][]byte // of text views: texts longer than a view
+	blocks   [][]byte // of text views (16-byte entries): the texts that are longer than an entry holds
 	children []*arrowColumn
 }
 
-// offsetBytes returns the bytes of one offset; 0: the column has none.
+// offsetBytes returns the width in bytes of one entry in the column's offsets or sizes; 0: the type has no offsets.
 func (f *arrowField) offsetBytes() int64 {
 	switch f.kind {
 	case arrowUtf8, arrowBinary, arrowList, arrowMap, arrowListView:
@@ -600,7 +609,8 @@ func (f *arrowField) offsetBytes() int64 {
 	return 0
 }
 
-// check checks that the type of a column to read is supported and that the buffers are long enough.
+// check returns an error if the type of a column to read is not supported, or a buffer is too short for the column's
+// values.
 func (c *arrowColumn) check() error {
 	switch c.kind {
 	case arrowUnion, arrowRunEnd:
@@ -629,7 +639,7 @@ func (c *arrowColumn) check() error {
 	return nil
 }
 
-// append appends value i as JSON. It fails if dst becomes longer than the limit most, in bytes.
+// append appends value i to dst as JSON. It fails with errRowSize if dst becomes longer than most, in bytes.
 func (c *arrowColumn) append(dst []byte, i int64, most int) ([]byte, error) {
 	if len(dst) > most {
 		return dst, errRowSize
@@ -677,7 +687,7 @@ func (f *arrowField) isListView() bool {
 	return f.kind == arrowListView || f.kind == arrowLargeListView
 }
 
-// span returns the range of value i: bytes in data, or elements of the child.
+// span returns the range of value i: bytes in c.data for a text, or elements of the child column for a list.
 func (c *arrowColumn) span(i int64) (from, to int64) {
 	if c.isListView() {
 		at := func(b []byte) int64 {
@@ -694,7 +704,8 @@ func (c *arrowColumn) span(i int64) (from, to int64) {
 	return int64(int32(binary.LittleEndian.Uint32(c.offsets[4*i:]))), int64(int32(binary.LittleEndian.Uint32(c.offsets[4*i+4:])))
 }
 
-// whole returns integer i in data. An unsigned 64-bit integer may appear negative, with the same bits.
+// whole returns integer i of the array data, which has the field's width and sign. An unsigned 64-bit integer above
+// the largest int64 appears negative, with the same bits.
 func (f *arrowField) whole(data []byte, i int64) int64 {
 	switch {
 	case f.bits == 8 && f.unsigned:
@@ -715,7 +726,7 @@ func (f *arrowField) whole(data []byte, i int64) int64 {
 	panic(fmt.Sprintf("whole numbers of %d bits", f.bits))
 }
 
-// appendFloat appends number i, or null if JSON cannot express it.
+// appendFloat appends floating-point number i; null if it is NaN or infinite, since JSON cannot express these.
 func (c *arrowColumn) appendFloat(dst []byte, i int64) []byte {
 	var v float64
 	switch c.bits {
@@ -761,9 +772,10 @@ func (c *arrowColumn) appendStruct(dst []byte, i int64, most int) (_ []byte, err
 	return append(dst, '}'), nil
 }
 
-// Arrow describes itself in flatbuffers: tables whose fields are found through a vtable before the table. Only the
-// necessary parts are read here, with every offset checked. A library would allocate whatever a damaged file asks
-// for. Sources: "FlatBuffers Internals", and Message.fbs and Schema.fbs of Apache Arrow's format.
+// Arrow stores its schema and its messages' headers as flatbuffers: tables whose fields are found through a list of
+// offsets (vtable) in front of the table. The code below reads only the parts it needs and checks every offset. A
+// library would allocate as much memory as a damaged file asks for. Sources: "FlatBuffers Internals", and Message.fbs
+// and Schema.fbs of Apache Arrow's format.
 
 // flat is the flatbuffer table at offset pos of the buffer b. Access outside of the buffer panics like a slice;
 // guarded turns the panic into an error.
@@ -777,7 +789,7 @@ func flatRoot(b []byte) flat {
 	return flat{b, int(binary.LittleEndian.Uint32(b))}
 }
 
-// field returns the offset of field i; 0: the field is absent and has its default.
+// field returns the offset of field i of the table in t.b; 0: the field is absent and has its default.
 func (t flat) field(i int) int {
 	vtable := t.pos - int(int32(binary.LittleEndian.Uint32(t.b[t.pos:])))
 	if at := 4 + 2*i; at < int(binary.LittleEndian.Uint16(t.b[vtable:])) {
@@ -788,7 +800,8 @@ func (t flat) field(i int) int {
 	return 0
 }
 
-// number returns integer field i, which is bytes wide. If the field is absent, it returns the value of usual.
+// number returns the integer field i, whose width is given in bytes. If the field is absent, it returns usual, the
+// field's default.
 func (t flat) number(i, bytes int, usual int64) int64 {
 	at := t.field(i)
 	switch {
@@ -834,7 +847,7 @@ func (t flat) text(i int) string {
 	return string(t.b[from : from+n])
 }
 
-// Kinds of Arrow types, with the numbers of Schema.fbs.
+// The kinds of Arrow types, as Schema.fbs numbers them.
 const (
 	arrowNull = iota + 1
 	arrowInt
@@ -864,31 +877,33 @@ const (
 	arrowLargeListView
 )
 
-// arrowField is a column of a schema, or nested in a column.
+// arrowField is a column's type and name in a schema. The fields of a struct and the elements of a list are fields
+// too, in children.
 type arrowField struct {
 	name     string
 	kind     int
 	bits     int  // bits of a value; 0: no fixed width
 	unsigned bool // of integers
 	size     int  // elements of a fixed-size list
-	buffers  int  // number of buffers in a batch, without children's; -1: given by the batch
+	buffers  int  // number of buffers in a batch, without its children's buffers; -1: each batch says how many
 	children []*arrowField
 	index    *arrowField // with a dictionary: type of the indices; values have the field's own type
 	dict     int64
 	arrowMeaning
 }
 
-// mostArrowDepth bounds the nesting of types, mostArrowFields their number. In a damaged file, references may form
-// a cycle.
+// mostArrowDepth limits how deep types are nested, and mostArrowFields how many fields a schema has. Without limits a
+// damaged file, whose references form a cycle, would be read forever.
 const (
 	mostArrowDepth  = 32
 	mostArrowFields = 1 << 16
 )
 
-// arrowTypes reads a schema's fields and counts them in n.
+// arrowTypes reads a schema's fields. n counts the fields read so far, for the limit mostArrowFields.
 type arrowTypes struct{ n int }
 
-// arrowSchema returns the fields of a schema.
+// arrowSchema returns the fields of the schema table s; an error if its byte order is big-endian, or a type is
+// unknown.
 func arrowSchema(s flat) ([]*arrowField, error) {
 	if s.number(0, 2, 0) != 0 {
 		return nil, errors.New("its numbers are big-endian; write the file on another machine")
@@ -896,7 +911,8 @@ func arrowSchema(s flat) ([]*arrowField, error) {
 	return (&arrowTypes{}).fields(s, 1, 0)
 }
 
-// fields returns the Arrow fields listed in field i of a table, at the given depth.
+// fields returns the Arrow fields that flatbuffer field i of table t lists. depth is the number of types around them,
+// 0 at the top level.
 func (a *arrowTypes) fields(t flat, i, depth int) ([]*arrowField, error) {
 	if depth > mostArrowDepth {
 		return nil, fmt.Errorf("types are nested deeper than %d levels", mostArrowDepth)
@@ -936,7 +952,8 @@ func (a *arrowTypes) field(t flat, depth int) (f *arrowField, err error) {
 	return f, err
 }
 
-// shape sets the memory layout of the field's values, from the flatbuffer table that describes the type.
+// shape sets the memory layout of the field's values (bits, buffers, size) from of, the flatbuffer table that
+// describes the type. It also checks the number of children.
 func (f *arrowField) shape(of flat) error {
 	f.buffers = 2
 	children := -1 // any number
@@ -972,7 +989,8 @@ func (f *arrowField) shape(of flat) error {
 	return f.means(of)
 }
 
-// plainBits returns the width in bits of a date, time, decimal or similar type.
+// plainBits returns the width in bits of a date, time, decimal or similar type, which the flatbuffer table of
+// describes.
 func (f *arrowField) plainBits(of flat) int {
 	switch f.kind {
 	case arrowDate:

@@ -56,14 +56,14 @@ type MicroBatch struct {
 	Pairs []Pair
 }
 
-// Same reports whether both documents of a pair have the same tokens and targets.
+// Same reports whether the two documents of the pair p have the same tokens and the same targets.
 func (m *MicroBatch) Same(p Pair) bool {
 	of := func(list []int32, doc int32) []int32 { return list[m.CuSeqlens[doc]:m.CuSeqlens[doc+1]] }
 	return slices.Equal(of(m.IDs, p.Chosen), of(m.IDs, p.Rejected)) && slices.Equal(of(m.Targets, p.Chosen), of(m.Targets, p.Rejected))
 }
 
-// Batch is the global batch of one optimizer step or evaluation pass, or one rank's part of it. Tokens, ids and
-// micro-batches are of that part.
+// Batch is the global batch of one optimizer step or evaluation pass, or one rank's part of it. In a rank's part, the
+// tokens, ids and micro-batches are only the rank's.
 type Batch struct {
 	Step         int // number of the step or evaluation pass, from 1
 	MicroBatches []MicroBatch
@@ -127,7 +127,7 @@ func newMicroBatch(rows []Row, tokens int) MicroBatch {
 	return mb
 }
 
-// add appends a document; labels are aligned with ids.
+// add appends a document to the micro-batch. ids are its tokens; labels has one label for each token.
 func (mb *MicroBatch) add(ids, labels []int32) {
 	n := len(ids)
 	if n == 0 {
@@ -168,8 +168,8 @@ func (b *Batch) index() {
 	}
 }
 
-// index sets Index, RowStart and RowPos with a counting sort. place maps an id to its position in UniqueIDs; unique
-// is the length of UniqueIDs.
+// index sets Index, RowStart and RowPos with a counting sort of the tokens by id. place maps an id to its position in
+// UniqueIDs; unique is the length of UniqueIDs.
 func (mb *MicroBatch) index(place []int32, unique int) {
 	mb.Index = make([]int32, mb.Tokens)
 	mb.RowStart = make([]int32, unique+1)
@@ -188,7 +188,7 @@ func (mb *MicroBatch) index(place []int32, unique int) {
 	}
 }
 
-// docs yields the lengths of the row's documents.
+// docs yields the lengths in tokens of the row's documents, in order.
 func (r Row) docs() iter.Seq[int] {
 	return func(yield func(int) bool) {
 		if r.Docs == nil {
@@ -210,7 +210,7 @@ func (r Row) labels() []int32 {
 	return r.Labels
 }
 
-// Supervised returns the number of the row's tokens in the loss.
+// Supervised returns the number of the row's tokens that are in the loss. The first token of each document is not.
 func (r Row) Supervised() int64 {
 	var sum int64
 	first, labels := 0, r.labels()
@@ -221,7 +221,7 @@ func (r Row) Supervised() int64 {
 	return sum
 }
 
-// chosen returns the number of tokens in the loss that belong to the chosen answers of the row's pairs.
+// chosen returns how many of the row's tokens are both in the loss and in the chosen document of a pair.
 func (r Row) chosen() (sum int64) {
 	doc, first, labels, pairs := int32(0), 0, r.labels(), r.Pairs // pairs are in the order of their documents
 	for n := range r.docs() {
@@ -233,7 +233,8 @@ func (r Row) chosen() (sum int64) {
 	return sum
 }
 
-// supervised returns the number of a document's tokens in the loss.
+// supervised returns how many tokens of one document are in the loss, given the document's labels. The first token
+// never is, since nothing precedes it.
 func supervised(labels []int32) int64 {
 	var n int64
 	for i, l := range labels {
@@ -251,13 +252,14 @@ type Sampler struct {
 	perStep int
 	seed    int64
 	shuffle bool
-	// Steps 1 to done consumed the rows before data position at. See From.
+	// Steps 1 to done have taken the rows before data position at; step done+1 begins there. From sets both;
+	// otherwise they are 0.
 	done int
 	at   int64
 }
 
-// NewSampler returns a Sampler that gives each step rowsPerStep rows (at least 1) of view. They are in file order
-// or, with shuffle, in an order that depends on seed and epoch.
+// NewSampler returns a Sampler over the rows of view. Each step takes rowsPerStep rows (at least 1), in file order
+// or, with shuffle, in a random order that depends on seed and epoch.
 func NewSampler(view View, rowsPerStep int, seed int64, shuffle bool) *Sampler {
 	if rowsPerStep < 1 {
 		panic(fmt.Sprintf("data: %d rows a step", rowsPerStep))
@@ -265,16 +267,16 @@ func NewSampler(view View, rowsPerStep int, seed int64, shuffle bool) *Sampler {
 	return &Sampler{view: view, perStep: rowsPerStep, seed: seed, shuffle: shuffle}
 }
 
-// From returns a copy of s that continues after the given step: step+1 begins at data position pos. It does not
-// matter how many rows each earlier step took. If pos equals s.Pos(step), the copy gives the same rows as s. Methods
-// of the copy accept numbers above step; Pos also accepts step itself.
+// From returns a copy of s that continues after the given step: step+1 begins at data position pos, whatever number
+// of rows the earlier steps took. If pos equals s.Pos(step), the copy gives the same rows as s. Methods of the copy
+// accept only steps above step; Pos also accepts step itself.
 func (s *Sampler) From(step int, pos int64) *Sampler {
 	out := *s
 	out.done, out.at = step, pos
 	return &out
 }
 
-// StepAt returns the first step after which the position is at least pos.
+// StepAt returns the first step after which the data position (rows consumed so far) is at least pos.
 func (s *Sampler) StepAt(pos int64) int {
 	rows, epoch := int64(s.view.Rows()), s.at/int64(s.view.Rows())
 	if pos <= s.at {
@@ -315,11 +317,12 @@ func (s *Sampler) Pos(n int) int64 {
 	return int64(epoch)*int64(s.view.Rows()) + int64(end)
 }
 
-// Batch returns step n in micro-batches, with its data position. See NewBatch; errors are from Dataset.Read.
+// Batch returns the batch of step n, in micro-batches of at most maxTokens tokens (see NewBatch). Errors are from
+// Dataset.Read.
 func (s *Sampler) Batch(n, maxTokens int) (*Batch, error) { return s.RankBatch(n, maxTokens, 0, 1) }
 
-// RankBatch returns one rank's part of step n; see NewRankBatch. Its data position is after the whole step. Errors
-// are from Dataset.Read.
+// RankBatch returns one rank's part of step n (see NewRankBatch). Its Pos is the data position after the whole step.
+// Errors are from Dataset.Read.
 func (s *Sampler) RankBatch(n, maxTokens, rank, ranks int) (*Batch, error) {
 	var rows []Row
 	if err := s.view.d.Read(func() { rows = s.Step(n) }); err != nil {
@@ -330,8 +333,8 @@ func (s *Sampler) RankBatch(n, maxTokens, rank, ranks int) (*Batch, error) {
 	return b, nil
 }
 
-// span returns the epoch of step n, from 0, and the step's range of rows in that epoch's order. The last step of an
-// epoch takes the remaining rows, so no step crosses epochs.
+// span returns the epoch of step n, counted from 0, and the range [first, end) of the step's rows in that epoch's
+// order. The last step of an epoch takes only the remaining rows, so no step crosses epochs.
 func (s *Sampler) span(n int) (epoch, first, end int) {
 	rows, steps := s.view.Rows(), s.StepsPerEpoch()
 	if n <= s.done || steps == 0 {
@@ -348,7 +351,7 @@ func (s *Sampler) span(n int) (epoch, first, end int) {
 	return epoch, first, min(first+s.perStep, rows)
 }
 
-// AllRanks describes the global batch of all ranks.
+// AllRanks describes the global batch, which is divided among the ranks.
 type AllRanks struct {
 	// StandIn reports that the step has no row for this rank. The rank then computes a copy of another row, which
 	// must not train anything.
@@ -380,7 +383,7 @@ func (b *Batch) AllSupervised() int64 {
 	return b.Ranks.Supervised
 }
 
-// FirstToken returns the index of the batch's first token in the global batch.
+// FirstToken returns how many tokens of the global batch come before this batch's first token.
 func (b *Batch) FirstToken() int {
 	if b.Ranks == nil {
 		return 0
@@ -418,9 +421,9 @@ func (b *Batch) AllDocs() []int32 {
 	return docs
 }
 
-// NewRankBatch returns one rank's batch from the rows of the global batch. Rank r of n takes rows r·len(rows)/n to
-// (r+1)·len(rows)/n, in micro-batches like NewBatch's. A rank without rows takes the first row of all without
-// labels and pairs: it computes like the others, with zero gradients.
+// NewRankBatch returns one rank's batch from the rows of the global batch. With r rows and n ranks, rank k takes rows
+// k·r/n to (k+1)·r/n, in micro-batches like NewBatch's. A rank without rows takes the first row of all, without
+// labels and pairs: it computes like the other ranks, but its gradients are zero.
 func NewRankBatch(step int, rows []Row, maxTokens, rank, ranks int) *Batch {
 	b := NewBatch(step, rankRows(rows, rank, ranks), maxTokens)
 	if ranks <= 1 {
@@ -454,7 +457,8 @@ func NewRankBatch(step int, rows []Row, maxTokens, rank, ranks int) *Batch {
 	return b
 }
 
-// rankRows returns the rows that a rank computes.
+// rankRows returns the rows that a rank computes: its share of rows or, if that is empty, a copy of the first row
+// without labels and pairs.
 func rankRows(rows []Row, rank, ranks int) []Row {
 	if ranks <= 1 {
 		return rows
@@ -469,13 +473,14 @@ func rankRows(rows []Row, rank, ranks int) []Row {
 	return []Row{unlabelled}
 }
 
-// ownRows returns the rank's share of rows; it may be empty.
+// ownRows returns the rank's share of rows, without a stand-in: it is empty if there are fewer rows than ranks and
+// none is left.
 func ownRows(rows []Row, rank, ranks int) []Row {
 	return rows[rank*len(rows)/ranks : (rank+1)*len(rows)/ranks]
 }
 
-// uniqueIDs returns the distinct ids of rows in rising order. used has one entry per id; all are false before and
-// after.
+// uniqueIDs returns the distinct token ids of rows in rising order. used is scratch memory with one entry per id of
+// the vocabulary; all entries are false before and after the call.
 func uniqueIDs(rows []Row, used []bool) []int32 {
 	var out []int32
 	for _, r := range rows {

@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// kind is the kind of all documents of a data set.
+// kind is the kind of a data set's documents: texts, chats, rows of ids or pairs. All documents of a data set have
+// the same kind.
 type kind string
 
 const (
@@ -21,33 +22,35 @@ const (
 	kindPairs kind = "pairs"
 )
 
-// partBytes is the number of source bytes tokenized between two commits.
+// partBytes is the number of source bytes that are tokenized between two commits. A commit makes the work so far
+// survive the end of the process.
 const partBytes = 64 << 20
 
-// Names of work for Spec.Progress.
+// Names of the work that Spec.Progress reports on.
 const (
 	tokenizing    = "tokenize"
 	CheckingCache = "check token cache"
 )
 
-// builder reads sources into a cache file. A feeder cuts them into chunks, several encoders tokenize chunks in
-// parallel, and the builder writes the results in order.
+// builder reads sources into a cache file. A feeder cuts the sources into chunks, several encoders tokenize chunks in
+// parallel, and the builder writes the results in the order of the sources.
 type builder struct {
 	spec           *Spec
 	w              *cacheWriter
 	sources        []source
-	before         []int64 // by source: bytes of all sources before it
+	before         []int64 // for each source: bytes of all sources before it
 	total          int64   // bytes of all sources
-	done, reported int64   // bytes read; the same when Progress was last called
+	done, reported int64   // bytes read so far; their number when Progress was last called
 	inside         bool    // the current document is partly written
-	skippedFrom    int64   // bad rows before the current source
+	skippedFrom    int64   // bad rows before the current source began
 	docsFrom       int64
 	at             position
 	committed      int64 // value of done at the last commit
 	supply         *supply
 }
 
-// buildCache reads all sources into the cache file name. note mentions resumed work.
+// buildCache reads all sources and writes the token cache with this file name. note says how much an earlier,
+// interrupted process had already done; "": nothing.
 func buildCache(name string, s *Spec, sources []source) (note string, err error) {
 	b := &builder{spec: s, sources: sources}
 	for _, src := range sources {
@@ -83,7 +86,8 @@ func buildCache(name string, s *Spec, sources []source) (note string, err error)
 	return b.w.resumed, nil
 }
 
-// resume continues where an earlier process stopped, if it left anything.
+// resume continues a cache that an earlier process began and did not finish. Without such a cache, the builder starts
+// from nothing.
 func (b *builder) resume() error {
 	at, err := b.w.resume(b.sources)
 	if err != nil {
@@ -100,7 +104,8 @@ func (b *builder) resume() error {
 	return nil
 }
 
-// stopAt commits the work so far if err means that the user stopped the reading.
+// stopAt returns err. If err is ErrStopped (the user stopped the reading), stopAt first commits the documents written
+// so far, so that the next Open continues after them.
 func (b *builder) stopAt(err error) error {
 	if errors.Is(err, ErrStopped) && !b.inside && b.w.Docs > 0 {
 		if e := b.commit(); e != nil {
@@ -110,7 +115,7 @@ func (b *builder) stopAt(err error) error {
 	return err
 }
 
-// noDocuments returns why the sources hold no document.
+// noDocuments returns a message: why the sources hold no document.
 func (b *builder) noDocuments() string {
 	out := ""
 	switch n := len(b.sources); n {
@@ -130,7 +135,7 @@ func (b *builder) noDocuments() string {
 	return out
 }
 
-// run passes all chunks from the feeder through the encoders to the file.
+// run starts the feeder and the encoders, and writes all chunks to the cache file in the order of the sources.
 func (b *builder) run() error {
 	ahead := 2*b.spec.Threads + 2
 	f := &feeder{spec: b.spec, supply: b.supply, size: int(min(chunkBytes, b.spec.part)), out: make(chan *chunk, ahead), work: make(chan *chunk, ahead+2), quit: make(chan struct{})}
@@ -171,7 +176,7 @@ func (b *builder) run() error {
 	return nil
 }
 
-// lower sets v to n unless v is smaller already.
+// lower sets v to the smaller of v and n, atomically.
 func lower(v *atomic.Int64, n int64) {
 	for {
 		if was := v.Load(); was <= n || v.CompareAndSwap(was, n) {
@@ -180,7 +185,7 @@ func lower(v *atomic.Int64, n int64) {
 	}
 }
 
-// write writes a chunk's documents to the file.
+// write writes a chunk's documents to the cache file and counts the bytes read.
 func (b *builder) write(c *chunk) error {
 	for i := range c.docs {
 		if err := b.document(c, &c.docs[i]); err != nil {
@@ -204,7 +209,7 @@ func (b *builder) write(c *chunk) error {
 	return nil
 }
 
-// commit keeps all written data in case the process ends.
+// commit makes everything written so far survive the end of this process: the next process continues from here.
 func (b *builder) commit() error {
 	b.committed = b.done
 	b.at.Docs, b.at.Skipped = b.docsFrom, b.skippedFrom
@@ -218,7 +223,8 @@ func (b *builder) commit() error {
 	return nil
 }
 
-// document writes a document or a piece of one, or handles a bad row.
+// document writes one document, or a piece of a document that spans chunks, to the cache. For a bad row it counts or
+// returns the row's error; see bad.
 func (b *builder) document(c *chunk, d *encoded) error {
 	where := place(c.src.path, c.unit, d.line)
 	switch {
@@ -251,7 +257,7 @@ func (b *builder) document(c *chunk, d *encoded) error {
 	return b.w.endDoc(d.line, d.flags, d.cut)
 }
 
-// bad counts a bad row if skip_bad_rows is set, otherwise it returns the row's error.
+// bad counts a bad row and returns nil if skip_bad_rows is set. Otherwise it returns the row's error.
 func (b *builder) bad(err error) error {
 	if !b.spec.SkipBadRows {
 		return fmt.Errorf("%w (or set skip_bad_rows, which leaves out such rows)", err)
@@ -266,8 +272,8 @@ func (b *builder) bad(err error) error {
 	return nil
 }
 
-// setKind records the kind of the documents. It refuses another kind, since all data sets must have the same one.
-// set is the index of the document's data set.
+// setKind records k as the kind of the documents. It returns an error if earlier documents have another kind. set is
+// the index of the document's data set, for the error.
 func (b *builder) setKind(k kind, set int) error {
 	if b.w.Kind == "" {
 		b.w.Kind = k
@@ -302,18 +308,18 @@ func (s *Spec) progress(done, total int64, what string) {
 	}
 }
 
-// supply counts documents per data set. It lets reading stop early in data sets of which only the first documents are
-// needed, as with max_samples.
+// supply counts the documents of each data set, so that reading can stop early. With max_samples, for example, only
+// the first documents of a data set are needed.
 type supply struct {
 	spec *Spec
 	most []int64       // documents needed, by data set; 0: all. See Spec.documentLimit
 	docs []int64       // documents the builder has written
 	rows []int64       // rows the feeder has sent, and documents of earlier runs
-	full []atomic.Bool // the builder has all needed documents
+	full []atomic.Bool // set once the builder has written all documents that the data set needs
 }
 
-// newSupply returns the counters of a cache whose manifest m lists the documents of earlier runs. set is the data set
-// of the source that was read in part and is now continued; -1: none.
+// newSupply returns the counters for a cache whose manifest m lists the documents of earlier processes. set is the
+// data set of a source that an earlier process read in part, and that is continued; -1: none.
 func newSupply(s *Spec, m *manifest, set int) *supply {
 	n := len(s.sets)
 	out := &supply{s, make([]int64, n), make([]int64, n), make([]int64, n), make([]atomic.Bool, n)}
@@ -333,21 +339,22 @@ func newSupply(s *Spec, m *manifest, set int) *supply {
 	return out
 }
 
-// wrote counts documents of a data set that the builder has written.
+// wrote adds n documents, which the builder has written, to the count of data set number set.
 func (s *supply) wrote(set int, n int64) {
 	if s.docs[set] += n; s.reached(set) {
 		s.full[set].Store(true)
 	}
 }
 
-// reached reports whether the builder has all needed documents of a data set.
+// reached reports whether the builder has written all documents that data set number set needs.
 func (s *supply) reached(set int) bool {
 	most := s.most[set]
 	return most > 0 && s.docs[set] >= most
 }
 
-// enough reports whether the feeder can stop reading a data set. Each row becomes at least one document, unless bad
-// rows are skipped; only the builder can tell then.
+// enough reports whether the feeder can stop reading data set number set. Each row becomes at least one document, so
+// the rows sent so far are enough as soon as their number is. If bad rows are skipped, a row may become no document;
+// only the builder's count decides then.
 func (s *supply) enough(set int) bool {
 	most := s.most[set]
 	return most > 0 && (s.full[set].Load() || !s.spec.SkipBadRows && s.rows[set] >= most)

@@ -52,7 +52,8 @@ const racy = 2 * time.Second
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// manifest describes a cache file.
+// manifest describes the content of a cache file: the tokenizer and settings it was made with, the files read, and
+// counts of tokens and documents. It is stored in the cache as JSON.
 type manifest struct {
 	Tokenizer  string       `json:"tokenizer"`
 	Kind       kind         `json:"kind"`
@@ -80,18 +81,19 @@ type manifest struct {
 	Verbatim     int64  `json:"verbatim,omitempty"`
 	SameRow      int64  `json:"same_row,omitempty"`
 
-	// IDSum is the CRC32C of the documents with only the flags in idFlags.
+	// IDSum is the CRC32C of the array of documents, in which each document keeps only its flags in idFlags. It
+	// is part of the data set's ID.
 	IDSum uint32 `json:"id_sum"`
 }
 
-// counts returns the counters of documents by the flag they count.
+// counts returns the manifest's counters of documents, each under the document flag whose documents it counts.
 func (m *manifest) counts() map[uint64]*int64 {
 	return map[uint64]*int64{flagMissingEOS: &m.MissingEOS, flagDoubledBOS: &m.DoubledBOS,
 		flagLeftThinking: &m.LeftThinking, flagLeftText: &m.LeftText, flagLeftCalls: &m.LeftCalls, flagPromptCut: &m.PromptCut, flagVerbatim: &m.Verbatim,
 		flagJoined: &m.Joined, flagDecoded: &m.Decoded, flagEncoded: &m.Encoded, flagReshaped: &m.Reshaped, flagSameRow: &m.SameRow}
 }
 
-// cachedFile is a source at the time it was read.
+// cachedFile records a source file: its size, time and checksum when it was read, and how many documents it gave.
 type cachedFile struct {
 	Path        string `json:"path"`
 	Size        int64  `json:"size"`
@@ -100,7 +102,8 @@ type cachedFile struct {
 	Binary      bool   `json:"binary,omitempty"`
 	Unsupported string `json:"alien,omitempty"` // the format of a file with Binary set, if known
 	Docs        int64  `json:"docs"`
-	// Partial reports that only the first Read bytes were read, since no more are needed. SHA256 covers these.
+	// Partial reports that only the first Read bytes of the file were read, since no more documents were needed.
+	// SHA256 then covers only these bytes.
 	Partial bool  `json:"partial,omitempty"`
 	Read    int64 `json:"read,omitempty"`
 
@@ -136,8 +139,8 @@ type cache struct {
 	docs         []byte
 }
 
-// cacheTokenBytes returns the width of a token or label in the cache: 2 bytes if all ids below vocab and IgnoreIndex
-// fit in 16 bits, otherwise 4.
+// cacheTokenBytes returns the width of a token or label in the cache. It is 2 bytes if all ids below vocab, and
+// IgnoreIndex as 0xffff, fit in 16 bits; otherwise 4.
 func cacheTokenBytes(vocab int) int64 {
 	if vocab <= ignore16 {
 		return 2
@@ -145,8 +148,8 @@ func cacheTokenBytes(vocab int) int64 {
 	return 4
 }
 
-// CacheFolder returns the folder of caches: dir with variables and "~" replaced, or a folder of the user's if dir
-// is "".
+// CacheFolder returns the folder that holds caches: dir, with variables and "~" replaced, or a default in the user's
+// cache folder if dir is "".
 func CacheFolder(dir string) (string, error) {
 	if dir != "" {
 		return ExpandVars(dir)
@@ -158,8 +161,9 @@ func CacheFolder(dir string) (string, error) {
 	return filepath.Join(user, "mt"), nil
 }
 
-// cachePath returns the path of the cache of sources. The name depends on the sources and the settings; the
-// manifest inside tells whether the content is current.
+// cachePath returns the path of the cache for these sources. The file's name is a hash of the sources' paths and the
+// settings. It does not depend on the files' content; the cache's manifest tells whether the content has changed
+// since.
 func cachePath(s *Spec, sources []source) (string, error) {
 	dir, err := CacheFolder(s.CacheDir)
 	if err != nil {
@@ -197,8 +201,8 @@ func cachePath(s *Spec, sources []source) (string, error) {
 // errNoCache reports a missing cache.
 var errNoCache = errors.New("no cache")
 
-// openCache maps a cache file and checks all of it. The error is errNoCache or describes what is wrong with the
-// file.
+// openCache maps a cache file into memory and verifies its checksums. The error is errNoCache if the file does not
+// exist; otherwise it describes what is wrong with the file.
 func openCache(name string, s *Spec) (*cache, error) {
 	f, info, err := openRegular(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -214,7 +218,7 @@ func openCache(name string, s *Spec) (*cache, error) {
 	return c, nil
 }
 
-// open maps and parses the file, which has size bytes.
+// open maps the cache file, of size bytes, into memory and parses it.
 func (c *cache) open(size int64, s *Spec) (err error) {
 	if size < int64(trailerBytes) {
 		return fmt.Errorf("%d bytes are too few", size)
@@ -228,7 +232,7 @@ func (c *cache) open(size int64, s *Spec) (err error) {
 	return err
 }
 
-// close releases memory and file. The manifest stays readable.
+// close unmaps and closes the file. The manifest stays readable afterwards.
 func (c *cache) close() error {
 	if c.file == nil {
 		return nil
@@ -242,7 +246,8 @@ func (c *cache) close() error {
 	return errors.Join(err, f.Close())
 }
 
-// parse finds the parts of the file and checks their checksums.
+// parse finds the manifest and the arrays (tokens, labels, documents) in the mapped file. It returns an error if a
+// checksum or size is wrong, or if the cache was made with other settings than s.
 func (c *cache) parse(s *Spec) error {
 	body, t := c.mapped[:len(c.mapped)-trailerBytes], c.mapped[len(c.mapped)-trailerBytes:]
 	if !bytes.Equal(t[16:], []byte(cacheMagic)) || binary.LittleEndian.Uint32(t[12:]) != cacheVersion {
@@ -297,8 +302,8 @@ func slicesOf(b []byte, n int) func(func([]byte) bool) {
 	}
 }
 
-// isOf reports whether the cache holds the current content of sources. If a file's time does not prove its content,
-// isOf reads the file and compares checksums.
+// isOf reports whether the cache holds the current content of sources. A file with the recorded size and time counts
+// as unchanged, unless it was changed shortly before it was read; isOf then compares checksums.
 func (c *cache) isOf(sources []source) bool {
 	if len(c.Files) != len(sources) {
 		return false
@@ -311,7 +316,7 @@ func (c *cache) isOf(sources []source) bool {
 	return true
 }
 
-// holds reports whether src still has the content recorded in f.
+// holds reports whether the source file src still has the content that f recorded when the cache was made.
 func (m *manifest) holds(f cachedFile, src source) bool {
 	if f.Path != src.path || f.Size != src.size {
 		return false
@@ -332,13 +337,14 @@ func (m *manifest) holds(f cachedFile, src source) bool {
 	return err == nil && sum == f.SHA256
 }
 
-// unchangedSince reports whether the file's time proves that it has not changed since it was read.
+// unchangedSince reports whether the times prove that the source file has not changed since the cache read it. mtime
+// is the time of last change that the cache recorded. It must be the time that the file has today, and at least racy
+// earlier than the reading.
 func (m *manifest) unchangedSince(mtime int64, src source) bool {
 	return mtime == src.mtime && mtime < m.Started-int64(racy)
 }
 
-// sumOf returns the SHA-256 of the start of a file. most is the number of bytes to hash; a shorter file is hashed as
-// a whole.
+// sumOf returns the SHA-256 of a file's first most bytes, in hexadecimal. A shorter file is hashed as a whole.
 func sumOf(name string, most int64) (string, error) {
 	f, _, err := openRegular(name)
 	if err != nil {
@@ -352,10 +358,10 @@ func sumOf(name string, most int64) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// end returns the end of document i, in tokens from the start of the data set.
+// end returns the end of document i, as the number of tokens from the start of the cache.
 func (c *cache) end(i int64) int64 { return int64(binary.LittleEndian.Uint64(c.docs[i*c.docBytes():])) }
 
-// line returns the line or row of document i in its file, and its flags.
+// line returns the number of document i's line or row in its source file, and the document's flags.
 func (c *cache) line(i int64) (n int64, flags uint64) {
 	v := binary.LittleEndian.Uint64(c.docs[i*c.docBytes()+8:])
 	return int64(v & (1<<flagShift - 1)), v >> flagShift
@@ -374,7 +380,7 @@ func (c *cache) chosen(i int64) int64 {
 	return int64(binary.LittleEndian.Uint64(c.docs[i*c.docBytes()+16:]))
 }
 
-// fileOf returns the file of document i.
+// fileOf returns the source file that document i was read from.
 func (c *cache) fileOf(i int64) (f *cachedFile) {
 	for k := range c.Files {
 		if f = &c.Files[k]; i < f.Docs {
@@ -385,7 +391,7 @@ func (c *cache) fileOf(i int64) (f *cachedFile) {
 	return f
 }
 
-// where returns the location of document i for an error.
+// where returns the source file and line of document i, for an error message.
 func (c *cache) where(i int64) string {
 	f := c.fileOf(i)
 	n, _ := c.line(i)
@@ -429,8 +435,9 @@ func (c *cache) read(dst []int32, from []byte, first, end int64) []int32 {
 	return dst
 }
 
-// cacheWriter writes a cache file. It writes tokens into the file itself. Labels and documents come later in the
-// file, so they wait in separate files. After a commit, another process can continue from all three.
+// cacheWriter writes a cache file. The tokens go directly into the file. Labels and documents come after them in the
+// file, so both arrays wait in two other files until the end. After a commit, another process can continue from these
+// three files.
 type cacheWriter struct {
 	manifest
 	name    string
@@ -442,8 +449,8 @@ type cacheWriter struct {
 	resumed string // note on work taken over from an earlier process; "": none
 }
 
-// part is one of the three arrays of a cache file: tokens, labels or documents. During writing each has a file of its
-// own.
+// part is one of the three arrays of a cache file: tokens, labels or documents. While the cache is being written,
+// each array has a file of its own; finish joins them.
 type part struct {
 	f   *os.File
 	w   *bufio.Writer
@@ -459,20 +466,22 @@ func (p *part) write(b []byte) error {
 // partNames are the suffixes of an unfinished cache's three files.
 var partNames = [3]string{".part", ".part-labels", ".part-documents"}
 
-// journalName is the suffix of a commit's file. newName follows it while the file is being written.
+// journalName is the suffix of the file that records a commit. The journal is first written with the further suffix
+// newName, then renamed, so it is always complete.
 const (
 	journalName = ".part.json"
 	newName     = ".new"
 )
 
-// tempName is part of the names of files that only their own process uses; no later process continues them.
+// tempName is part of the names of files that only one process uses. If the process dies, these files are removed; no
+// other process continues them.
 const tempName = ".tmp-"
 
-// besides are the suffixes of all files beside a cache's first part.
+// besides are the suffixes of the files that may lie beside the first part (the tokens) of an unfinished cache.
 var besides = []string{partNames[1], partNames[2], journalName, journalName + newName}
 
-// newCacheWriter opens the files beside name with what an earlier process left in them. resume decides which of
-// that is used. The caller must always call close.
+// newCacheWriter opens the unfinished files of the cache name, with whatever an earlier process left in them. resume
+// later decides how much of that is used. The caller must call close, also after an error of other methods.
 func newCacheWriter(name string, m manifest) (*cacheWriter, error) {
 	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 		return nil, err
@@ -508,7 +517,8 @@ func newCacheWriter(name string, m manifest) (*cacheWriter, error) {
 
 func (w *cacheWriter) pattern() string { return w.name + tempName }
 
-// lockedFile opens and locks a file for this process; nil: another process holds the lock.
+// lockedFile opens a file, creates it if it is missing, and locks it for this process. It returns nil if another
+// process holds the lock.
 func lockedFile(name string) (*os.File, error) {
 	for {
 		f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o644)
@@ -527,8 +537,8 @@ func lockedFile(name string) (*os.File, error) {
 	}
 }
 
-// namesIn returns the paths in a folder whose names have the given start and end. filepath.Glob would interpret
-// wildcards in the folder's name.
+// namesIn returns the paths of the files in a folder whose names begin with start and end with end. filepath.Glob
+// would not do: it would interpret wildcards in the folder's name.
 func namesIn(folder, start, end string) []string {
 	entries, _ := os.ReadDir(folder) // files that cannot be listed are not removed
 	var names []string
@@ -540,8 +550,8 @@ func namesIn(folder, start, end string) []string {
 	return names
 }
 
-// removeAbandoned removes files of killed processes: those whose paths have the given start and that nobody has
-// locked. It keeps files of the last minute, since they may be about to be locked.
+// removeAbandoned removes files that killed processes left: files whose paths begin with start and that no process
+// has locked. It keeps files younger than a minute, since a process may have created but not yet locked them.
 func removeAbandoned(start string) {
 	for _, name := range namesIn(filepath.Dir(start), filepath.Base(start), "") {
 		f, err := os.Open(name)
@@ -557,16 +567,17 @@ func removeAbandoned(start string) {
 	}
 }
 
-// removeBesides removes the files beside the first part of the cache name. The caller must hold that part's lock.
+// removeBesides removes the files beside the first part of the unfinished cache called name. The caller must hold the
+// lock of the first part.
 func removeBesides(name string) {
 	for _, end := range besides {
 		os.Remove(name + end)
 	}
 }
 
-// sweep removes files of killed processes in the folder of the finished cache name: the parts of this cache, and
-// parts of other caches whose first part is missing, since nobody can continue those. Files of a living process are
-// locked and stay.
+// sweep removes files that killed processes left in the folder of the finished cache called name. Such files are the
+// unfinished parts of this cache. They are also parts of other caches whose first part is missing, since nobody can
+// continue such a cache. A living process holds locks on its files, and locked files stay.
 func sweep(name string) {
 	removeAbandoned(name + tempName)
 	var left []string
@@ -588,7 +599,7 @@ func sweep(name string) {
 	}
 }
 
-// tokens appends tokens to the current document. labels nil: the tokens are their own labels.
+// tokens appends tokens and their labels to the current document. labels nil: each token is its own label.
 func (w *cacheWriter) tokens(ids, labels []int32) error {
 	w.Tokens += int64(len(ids))
 	if labels != nil {
@@ -607,8 +618,8 @@ func (w *cacheWriter) tokens(ids, labels []int32) error {
 	return w.parts[1].write(w.buf)
 }
 
-// endDoc ends the current document. line is its line in the file; 0: the whole file. chosen is the number of tokens
-// of a pair's chosen document.
+// endDoc ends the current document. line is its line or row in its source file; 0: the document is the whole file.
+// chosen is the number of tokens of a pair's chosen document; other kinds ignore it.
 func (w *cacheWriter) endDoc(line int64, flags uint64, chosen int) error {
 	w.Docs++
 	w.buf = binary.LittleEndian.AppendUint64(w.buf[:0], uint64(w.Tokens))
@@ -635,7 +646,8 @@ func appendTokens(dst []byte, ids []int32, width int64) []byte {
 	return dst
 }
 
-// flush passes all data written so far to the operating system.
+// flush hands the buffered bytes of all parts to the operating system, and records the parts' checksums in the
+// manifest.
 func (w *cacheWriter) flush() error {
 	for i, p := range w.parts {
 		w.Sums[i] = p.sum
@@ -646,8 +658,8 @@ func (w *cacheWriter) flush() error {
 	return nil
 }
 
-// finish completes and renames the file. It removes the other parts before that, so a process killed in between
-// leaves none of them beside a complete cache.
+// finish joins the parts into one file and renames it to the cache's name. It removes the other parts before the
+// rename, so that a process killed in between leaves no parts beside a complete cache.
 func (w *cacheWriter) finish() error {
 	if err := w.flush(); err != nil {
 		return err
@@ -684,7 +696,8 @@ func (w *cacheWriter) finish() error {
 	return err
 }
 
-// close closes the cache's files. It removes them unless the cache is finished, or a commit lets a later process go on.
+// close closes the cache's files. It removes them, except if the cache is finished or a commit lets a later process
+// continue them.
 func (w *cacheWriter) close() error {
 	var errs []error
 	for i, p := range w.parts {
@@ -702,27 +715,31 @@ func (w *cacheWriter) close() error {
 	return errors.Join(errs...)
 }
 
-// position is a position in the sources: Source sources are done, and Rows rows of the next one.
+// position says how far the sources have been read: the first Source files completely, and Rows rows of the next
+// file.
 type position struct {
 	Source int   `json:"source"`
 	Rows   int64 `json:"rows"`
-	// File is the path of the current source. Docs and Skipped count documents and bad rows of all sources before
-	// it.
+	// File is the path of the current source, the one after the Source sources that are done. Docs and Skipped
+	// count documents and bad rows of all sources before it.
 	File    string `json:"file"`
 	Docs    int64  `json:"docs_before"`
 	Skipped int64  `json:"skipped_before"`
-	// Size and MTime belong to the current source.
+	// Size and MTime are the size and time of the current source file, to detect a change before reading
+	// continues.
 	Size  int64 `json:"size"`
 	MTime int64 `json:"mtime"`
 }
 
-// journal records the committed part of an unfinished cache. It is a separate file that is replaced atomically.
+// journal records how much of an unfinished cache is committed. It is stored in a file of its own, which each commit
+// replaces atomically.
 type journal struct {
 	Manifest manifest `json:"manifest"`
 	At       position `json:"at"`
 }
 
-// commit keeps everything written so far for a later process. at is the position, at the end of a document.
+// commit makes everything written so far survive the end of this process, so that a later process can continue. at is
+// how far the sources are read; a document must end there.
 func (w *cacheWriter) commit(at position) error {
 	if w.private {
 		return nil
@@ -742,8 +759,9 @@ func (w *cacheWriter) commit(at position) error {
 	return os.Rename(name+newName, name)
 }
 
-// resume continues from the last commit if that was made for these sources. It truncates the files to the commit,
-// or to nothing if there is none.
+// resume continues from the last commit, if a commit was made for the same sources and settings. It truncates the
+// files to their sizes at the commit, or to nothing if there is no usable commit. It returns how far the sources are
+// read.
 func (w *cacheWriter) resume(sources []source) (position, error) {
 	var j journal
 	if !w.private {
@@ -771,7 +789,7 @@ func (w *cacheWriter) resume(sources []source) (position, error) {
 	return j.At, nil
 }
 
-// partSizes returns the bytes of an unfinished cache's three files.
+// partSizes returns the sizes in bytes that the three files of an unfinished cache have according to m.
 func (m *manifest) partSizes() [3]int64 {
 	s := m.sizes()
 	if s[1] = s[0]; m.Kind == kindText {
@@ -780,8 +798,8 @@ func (m *manifest) partSizes() [3]int64 {
 	return s
 }
 
-// canResume reports whether a journal was made for these sources, the sources are unchanged, and the files match the
-// journal.
+// canResume reports whether the commit in journal j can be continued: it was made for these sources and settings, the
+// sources have not changed since, and the unfinished files are long enough.
 func (w *cacheWriter) canResume(j *journal, sources []source) bool {
 	m, at := &j.Manifest, &j.At
 	if m.Tokenizer != w.Tokenizer || m.TokenBytes != w.TokenBytes || len(m.Files) != at.Source || at.Source > len(sources) || m.Docs < 1 {
@@ -811,12 +829,12 @@ func (w *cacheWriter) canResume(j *journal, sources []source) bool {
 	return true
 }
 
-// Read calls f, which may call methods of d. Read returns an error if the token cache was truncated or unreadable
-// meanwhile; the data that f read is then invalid. The cache is memory-mapped, so without Read such an access ends
-// the process with SIGBUS. Sampler.Batch and BigramLoss call Read themselves.
+// Read calls f, which may call methods of d. It returns an error if the token cache was truncated or unreadable
+// meanwhile; whatever f has read is then invalid. The cache is memory-mapped: without Read, an access to a missing
+// part ends the process with SIGBUS. Sampler.Batch and BigramLoss call Read themselves.
 func (d *Dataset) Read(f func()) error { return d.c.reading(f) }
 
-// reading implements Dataset.Read.
+// reading implements Dataset.Read: it calls f and turns a memory fault in the mapped file into an error.
 func (c *cache) reading(f func()) (err error) {
 	if err := c.unchanged(); err != nil {
 		return err
@@ -873,7 +891,8 @@ func openRegular(name string) (*os.File, os.FileInfo, error) {
 	return f, info, nil
 }
 
-// readSmall reads a file. A file longer than most, in bytes, is an error; a missing file gives nil.
+// readSmall returns the content of a file. A file longer than most bytes is an error; a missing file gives nil and no
+// error.
 func readSmall(name string, most int64) ([]byte, error) {
 	text, err := files.Read(name, most)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -882,7 +901,8 @@ func readSmall(name string, most int64) ([]byte, error) {
 	return text, err
 }
 
-// notRegular adds the reason why data must be in a regular file to the error for another path.
+// notRegular adds to err, if it says that the path is not a regular file, why data must be in a regular file. Other
+// errors are returned unchanged.
 func notRegular(err error) error {
 	var is *files.NotAFile
 	if errors.As(err, &is) {

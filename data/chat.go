@@ -12,20 +12,22 @@ import (
 	"mt/data/jinja"
 )
 
-// conversation is a chat in the form that chat templates take.
+// conversation is a chat in the form that chat templates take: messages with roles, and the tools that the model may
+// call.
 type conversation struct {
 	messages []any    // *jinja.Object with role and content
 	names    []string // names of the messages in errors, by their place in the row: "messages[2]"
 	tools    []any    // nil: none
 	vars     *jinja.Object
-	// from is the index of the first message that may be supervised.
+	// from is the index of the first message that may be in the loss; earlier messages are context only.
 	from int
 	// plain reports that the row is a prompt and its answer, which need no chat template. verbatim reports that the
 	// two are concatenated without anything between.
 	plain, verbatim bool
 }
 
-// conversation parses a row to train on. Errors name the field, the value and what to do.
+// conversation parses a row to train on, whose columns are c, and checks the order of its turns. Errors name the
+// field, the value and what to do.
 func (c *columns) conversation(f format, fields map[string]json.RawMessage) (*conversation, error) {
 	v, err := c.turns(f, fields)
 	if err != nil {
@@ -34,7 +36,8 @@ func (c *columns) conversation(f format, fields map[string]json.RawMessage) (*co
 	return v, v.check()
 }
 
-// noImages refuses rows with images or other media, since the model would learn answers without seeing them.
+// noImages returns an error if a row has images or other media. The model would learn answers without seeing what
+// they are about.
 func noImages(fields map[string]json.RawMessage) error {
 	for _, k := range notText {
 		if raw := given(fields[k]); raw != nil && !slices.Contains([]string{"[]", `""`, "{}"}, string(raw)) {
@@ -47,8 +50,8 @@ func noImages(fields map[string]json.RawMessage) error {
 // notText are the usual names of fields with media.
 var notText = []string{"images", "image", "videos", "video", "audios", "audio"}
 
-// noImageColumns is noImages for the column names of a table or Parquet file. Columns with media are not read from
-// such a file, so the rows cannot show them.
+// noImageColumns is noImages for a table or Parquet file, given the names of its columns. Columns with media are
+// never read from such a file, so noImages would not find them in the rows.
 func noImageColumns(names []string) error {
 	about := slices.IndexFunc(names, func(n string) bool { return slices.Contains(notText, n) })
 	for _, m := range marks {
@@ -60,7 +63,7 @@ func noImageColumns(names []string) error {
 	return nil
 }
 
-// turns parses a row without checking the order of its turns.
+// turns parses a row of the format f into a conversation. It does not check the order of the turns.
 func (c *columns) turns(f format, fields map[string]json.RawMessage) (*conversation, error) {
 	if err := checkUTF8(fields); err != nil {
 		return nil, err
@@ -87,7 +90,8 @@ func (c *columns) turns(f format, fields map[string]json.RawMessage) (*conversat
 	return v, c.extras(v, fields)
 }
 
-// extras parses the fields beside the turns: tools, and variables of the template.
+// extras parses what a row has beside its turns: the tools, and variables for the chat template
+// (chat_template_kwargs).
 func (c *columns) extras(v *conversation, fields map[string]json.RawMessage) (err error) {
 	if v.tools, err = c.toolsOf(fields); err != nil {
 		return err
@@ -124,7 +128,8 @@ func checkUTF8(fields map[string]json.RawMessage) error {
 	return nil
 }
 
-// notUTF8 returns an error that names the first invalid byte of text; nil: text is valid UTF-8.
+// notUTF8 returns an error that names the first invalid byte of text; nil: text is valid UTF-8. name says in the
+// error what the text is.
 func notUTF8(name string, text []byte) error {
 	if utf8.Valid(text) {
 		return nil
@@ -139,13 +144,14 @@ func notUTF8(name string, text []byte) error {
 	}
 }
 
-// add appends a turn of plain text.
+// add appends a turn with this role and plain text as its content.
 func (v *conversation) add(role, content string) {
 	v.messages = append(v.messages, jinja.NewObject("role", role, "content", content))
 	v.names = append(v.names, "the "+role+"'s turn")
 }
 
-// textField returns the content of an optional field, which must be a string.
+// textField returns the content of an optional field; "": it is absent or null. A value other than a string is an
+// error.
 func textField(name string, fields map[string]json.RawMessage) (string, error) {
 	if name == "" {
 		return "", nil
@@ -163,7 +169,7 @@ func textField(name string, fields map[string]json.RawMessage) (string, error) {
 	return string(unquote(nil, raw[1:len(raw)-1])), nil
 }
 
-// alpaca parses the fields instruction, input, output, system and history.
+// alpaca parses a row with the fields instruction, input, output, system and history into v.
 func (c *columns) alpaca(v *conversation, fields map[string]json.RawMessage) error {
 	answer, err := textField(c.Response, fields)
 	switch {
@@ -180,7 +186,7 @@ func (c *columns) alpaca(v *conversation, fields map[string]json.RawMessage) err
 	return nil
 }
 
-// question adds the user turn of instruction and input, and the turns before it.
+// question adds the system turn, the turns of the history, and then the user turn, which joins instruction and input.
 func (c *columns) question(v *conversation, fields map[string]json.RawMessage) error {
 	var parts [3]string // system, instruction, input
 	for i, name := range []string{c.System, c.Prompt, c.Query} {
@@ -211,7 +217,8 @@ func (c *columns) question(v *conversation, fields map[string]json.RawMessage) e
 	return nil
 }
 
-// addHistory adds the turns of the field history, a list of pairs.
+// addHistory adds the turns of the field history: a list of [question, answer] pairs that come before the row's own
+// question.
 func (c *columns) addHistory(v *conversation, fields map[string]json.RawMessage) error {
 	raw := given(fields[c.History])
 	if c.History == "" || raw == nil {
@@ -234,7 +241,7 @@ func (c *columns) addHistory(v *conversation, fields map[string]json.RawMessage)
 	return nil
 }
 
-// prompt parses a prompt and its completion: two strings or two lists of messages.
+// prompt parses a prompt and its completion into v. Both are strings or both are lists of messages.
 func (c *columns) prompt(v *conversation, fields map[string]json.RawMessage) error {
 	p, r := given(fields[c.Prompt]), given(fields[c.Response])
 	switch {
@@ -274,7 +281,7 @@ func (c *columns) prompt(v *conversation, fields map[string]json.RawMessage) err
 	return nil
 }
 
-// chat parses a list of messages. The system message is in a field of its own or in the list.
+// chat parses a list of messages into v. The system message stands in a field of its own or in the list.
 func (c *columns) chat(v *conversation, fields map[string]json.RawMessage) error {
 	raw := given(fields[c.Messages])
 	if raw == nil {
@@ -290,7 +297,7 @@ func (c *columns) chat(v *conversation, fields map[string]json.RawMessage) error
 	return c.list(v, c.Messages, raw)
 }
 
-// check returns an error if the turns cannot be trained on in this order.
+// check returns an error if the turns stand in an order that cannot be trained on, such as a chat without an answer.
 func (v *conversation) check() error {
 	answers := 0
 	for i, m := range v.messages {
@@ -315,8 +322,8 @@ func roleOf(m any) string {
 	return s
 }
 
-// toolsIn returns the field that holds a row's tools; "": none. If the usual field is missing, it is functions,
-// OpenAI's older name.
+// toolsIn returns the name of the field that holds a row's tools; "": the format has no such field. If the usual
+// field tools is missing, it is functions, OpenAI's older name.
 func (c *columns) toolsIn(fields map[string]json.RawMessage) string {
 	if c.Tools == usualTools && given(fields[usualTools]) == nil && given(fields[olderTools]) != nil {
 		return olderTools
@@ -329,8 +336,8 @@ const (
 	olderTools = "functions"
 )
 
-// toolsOf returns the tools of a row: a list, or a string that holds one as JSON. ShareGPT rows and OpenAI's older
-// field hold functions, which are wrapped as tools.
+// toolsOf returns the tools of a row; nil: none. They are a list, or a string that holds the list as JSON. In
+// ShareGPT and in OpenAI's older field the list holds plain functions, which are wrapped as tools.
 func (c *columns) toolsOf(fields map[string]json.RawMessage) ([]any, error) {
 	name := c.toolsIn(fields)
 	raw := given(fields[name])
@@ -401,8 +408,9 @@ func (c *columns) list(v *conversation, field string, raw []byte) error {
 	return nil
 }
 
-// message returns m with the field names of chat templates. Fields that are null are dropped, except for content:
-// in Parquet a field is present in all messages or in none.
+// message returns m, a message of a row, with the field names that chat templates expect. Null fields are dropped,
+// except for content: Parquet stores a field in all messages or in none, so an absent field is null there. where
+// locates m in errors.
 func (c *columns) message(m *jinja.Object, where string) (*jinja.Object, error) {
 	role, err := c.role(m, where)
 	if err != nil {
@@ -448,14 +456,15 @@ func (c *columns) message(m *jinja.Object, where string) (*jinja.Object, error) 
 	return out, nil
 }
 
-// turnMark is a message's field that says whether the message is trained on.
+// turnMark is a message's field by which another program says whether to train on the message.
 type turnMark struct {
 	field string
 	whose string // the program that uses the field
 	skips bool   // true means not trained on
 }
 
-// turnMarks are such fields of other programs; docs/data.md lists them.
+// turnMarks are the fields of messages by which other programs say whether to train on a message; docs/data.md lists
+// them.
 var turnMarks = []turnMark{
 	{field: "weight", whose: "OpenAI"}, {field: "loss", whose: "ms-swift"}, {field: "loss_scale", whose: "ms-swift"},
 	{field: "train", whose: "axolotl"}, {field: "training", whose: "axolotl"}, {field: "loss_mask", whose: "slime"}, {field: "step_loss_mask", whose: "slime"},
@@ -463,11 +472,13 @@ var turnMarks = []turnMark{
 	{field: "masked", skips: true, whose: "torchtune"},
 }
 
-// partMarks are axolotl's fields that train on parts of a message.
+// partMarks are axolotl's fields that select parts of a message for training. mt cannot follow them, so they are
+// errors.
 var partMarks = []string{"train_detail", "training_detail"}
 
-// checkMarks returns an error if mt cannot follow a message's marks: the value is neither yes nor no, the message
-// is never trained on, or only parts of the message are.
+// checkMarks returns an error if mt cannot follow a mark of message m. There are three cases: its value is neither
+// yes nor no; it asks to train on a role that is never trained on; or it selects only parts of the message. where
+// locates m in errors.
 func checkMarks(m *jinja.Object, role, where string) error {
 	for _, mark := range turnMarks {
 		v, _ := m.Get(mark.field)
@@ -490,7 +501,7 @@ func checkMarks(m *jinja.Object, role, where string) error {
 	return nil
 }
 
-// yesNo interprets a value as yes or no; known is false if it is neither.
+// yesNo interprets a value (a boolean, a number or a text) as yes or no; known is false if it is neither.
 func yesNo(v any) (yes, known bool) {
 	switch v := v.(type) {
 	case bool:
@@ -507,7 +518,7 @@ func yesNo(v any) (yes, known bool) {
 	return false, false
 }
 
-// copyMarks copies the marks of a message to another.
+// copyMarks copies the fields of turnMarks from one message to another.
 func copyMarks(to, from *jinja.Object) {
 	for _, mark := range turnMarks {
 		if v, _ := from.Get(mark.field); v != nil {
@@ -516,7 +527,7 @@ func copyMarks(to, from *jinja.Object) {
 	}
 }
 
-// weightless reports whether a mark excludes a message from training.
+// weightless reports whether a mark on the message m, such as weight 0, excludes it from training.
 func weightless(m any) bool {
 	o := m.(*jinja.Object)
 	return slices.ContainsFunc(turnMarks, func(mark turnMark) bool {
@@ -526,11 +537,11 @@ func weightless(m any) bool {
 	})
 }
 
-// notAnswers are fields that mark an answer as one not to learn. Sources: TRL's KTOTrainer (label), LLaMA-Factory's
-// kto_tag.
+// notAnswers are fields of a row that say, when false, that the answer is a bad example. Sources: TRL's KTOTrainer
+// (label), LLaMA-Factory's kto_tag.
 var notAnswers = []string{"label", "kto_tag"}
 
-// checkLabel returns an error if a chat's row marks its answer as a bad one.
+// checkLabel returns an error if a field of notAnswers marks the answer of this chat row as a bad example.
 func checkLabel(fields map[string]json.RawMessage) error {
 	for _, name := range notAnswers {
 		if string(fields[name]) == "false" {
@@ -540,7 +551,7 @@ func checkLabel(fields map[string]json.RawMessage) error {
 	return nil
 }
 
-// role returns the message's role, translated to the name that chat templates use.
+// role returns the role of message m, translated to the name that chat templates use. where locates m in errors.
 func (c *columns) role(m *jinja.Object, where string) (string, error) {
 	v, ok := m.Get(c.Role)
 	if !ok {
@@ -554,14 +565,15 @@ func (c *columns) role(m *jinja.Object, where string) (string, error) {
 	return role, nil
 }
 
-// Types of the parts of a content. OpenAI's Responses API uses the longer names for text.
+// Values of the field type in the parts of a message's content. textParts mark text, thoughtParts a model's
+// reasoning. input_text and output_text are from OpenAI's Responses API.
 var (
 	textParts    = []string{"text", "input_text", "output_text"}
 	thoughtParts = []string{"thinking", "reasoning"}
 )
 
-// contentOf returns a message's content as templates take it: a string or a list of parts. nil stays nil. Null
-// fields of parts are dropped.
+// contentOf returns a message's content v in the form that templates take: a string or a list of parts. nil stays
+// nil. Null fields of parts are dropped. where locates the message in errors.
 func contentOf(v any, where string) (any, error) {
 	list, ok := v.([]any)
 	if !ok {
@@ -603,7 +615,8 @@ func contentOf(v any, where string) (any, error) {
 	return parts, nil
 }
 
-// partText returns the text of a part and the key that holds it. Both are "" if the part has no text.
+// partText returns the text of a content part and the name of the field that holds it. Both are "" if the part has no
+// text.
 func partText(part *jinja.Object) (key, text string) {
 	keys := []string{"text"}
 	if isThought(part) {
@@ -618,7 +631,7 @@ func partText(part *jinja.Object) (key, text string) {
 	return "", ""
 }
 
-// isThought reports whether a part of a content is a thought.
+// isThought reports whether a content part is a thought, the model's reasoning before its answer.
 func isThought(part any) bool {
 	o, ok := part.(*jinja.Object)
 	if !ok {
@@ -629,7 +642,8 @@ func isThought(part any) bool {
 	return slices.Contains(thoughtParts, name)
 }
 
-// contentText returns the text of a content, and the text of its parts that are thoughts. between separates parts.
+// contentText returns the text of a message's content, and separately the text of those parts that are thoughts.
+// between is put between the texts of two parts.
 func contentText(content any, between string) (text, thought string) {
 	if s, ok := content.(string); ok {
 		return s, ""
@@ -650,8 +664,8 @@ func contentText(content any, between string) (text, thought string) {
 	return strings.Join(said, between), strings.Join(thoughts, between)
 }
 
-// called returns an assistant message that calls functions. content holds the calls as JSON: one {"name",
-// "arguments"} or a list of them.
+// called returns an assistant message that calls functions. content is a string that holds the calls as JSON: one
+// object {"name", "arguments"} or a list of them. where locates the message in errors.
 func called(content any, where string) (*jinja.Object, error) {
 	text, ok := content.(string)
 	if !ok {
@@ -676,8 +690,8 @@ func called(content any, where string) (*jinja.Object, error) {
 	return jinja.NewObject("role", "assistant", "content", "", "tool_calls", calls), nil
 }
 
-// callsOf returns the tool_calls of a message, or nil. A function_call, OpenAI's older form, is a single call. If
-// the message has both, they must be the same call.
+// callsOf returns the tool_calls of message m; nil: none. A function_call, OpenAI's older form, is a single call. If
+// the message has both fields, they must say the same call. where locates m in errors.
 func callsOf(m *jinja.Object, where string) ([]any, error) {
 	v, _ := m.Get("tool_calls")
 	if text, ok := v.(string); ok {
@@ -710,7 +724,7 @@ func callsOf(m *jinja.Object, where string) ([]any, error) {
 	return callsIn(list, where)
 }
 
-// callsIn parses the calls in the list tool_calls.
+// callsIn parses each call in list, the value of a message's tool_calls. where locates the message in errors.
 func callsIn(list []any, where string) ([]any, error) {
 	calls := make([]any, len(list))
 	for i, c := range list {
@@ -722,7 +736,8 @@ func callsIn(list []any, where string) ([]any, error) {
 	return calls, nil
 }
 
-// sameCall reports whether two calls name the same function and arguments. Arguments may be an object or JSON text.
+// sameCall reports whether two calls name the same function and the same arguments. Arguments may be an object or
+// JSON text with this object.
 func sameCall(a, b any) bool {
 	var plain [2]any
 	for i, c := range []any{a, b} {
@@ -736,7 +751,8 @@ func sameCall(a, b any) bool {
 	return sameMessage(plain[0], plain[1])
 }
 
-// callOf returns a call without its null fields. Arguments in a string must be JSON.
+// callOf returns the call v without its null fields. Arguments given as a string must be valid JSON. where locates
+// the call in errors.
 func callOf(v any, where string) (*jinja.Object, error) {
 	call, ok := v.(*jinja.Object)
 	if !ok {
@@ -775,7 +791,7 @@ func callOf(v any, where string) (*jinja.Object, error) {
 	return out, nil
 }
 
-// clipValue shortens a decoded value for an error message.
+// clipValue returns a decoded JSON value as text, shortened for an error message.
 func clipValue(v any) string {
 	switch v := v.(type) {
 	case nil:

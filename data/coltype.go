@@ -25,21 +25,22 @@ type colType struct {
 	element *colType            // of a list; nil for other types
 }
 
-// mostTypeDepth bounds the nesting of types.
+// mostTypeDepth limits how deep the types of a column are nested.
 const mostTypeDepth = 64
 
 // jsonExtension is Arrow's extension type for JSON text, which datasets uses for its feature Json. Source: Arrow,
 // "Canonical Extension Types".
 const jsonExtension = "arrow.json"
 
-// Keys of the metadata in Arrow schemas and Parquet footers.
+// Keys of the metadata in Arrow schemas and Parquet footers under which column types are found.
 const (
 	extensionKey   = "ARROW:extension:name" // of an Arrow field
 	arrowSchemaKey = "ARROW:schema"         // of a Parquet file: its Arrow schema
 	featuresKey    = "huggingface"          // of both: the features that the library datasets writes
 )
 
-// featureTypes returns the column types in the features that datasets writes beside a schema; nil: text has none.
+// featureTypes returns the types of columns, by name, that the library datasets writes as JSON into a schema's
+// metadata. nil: text holds none.
 func featureTypes(text []byte) map[string]*colType {
 	var meta struct {
 		Info struct {
@@ -52,7 +53,8 @@ func featureTypes(text []byte) map[string]*colType {
 	return typesOf(meta.Info.Features, 0)
 }
 
-// savedTypes returns the column types in the dataset_info.json beside a file of save_to_disk; nil: none.
+// savedTypes returns the types of columns, by name, in the dataset_info.json that save_to_disk of datasets writes
+// beside the file path. nil: there is none.
 func savedTypes(path string) map[string]*colType {
 	text, err := readSmall(filepath.Join(filepath.Dir(path), infoName), maxInfo)
 	var info struct {
@@ -75,7 +77,8 @@ func typesOf(features map[string]json.RawMessage, depth int) map[string]*colType
 	return out
 }
 
-// featureType parses one feature: {"_type": NAME, …}, a struct of features, or a list of one feature.
+// featureType returns the type that one feature of the library datasets describes. A feature is {"_type": NAME, …},
+// an object of features (a struct), or a list of one feature (a list). depth counts the types around it.
 func featureType(raw json.RawMessage, depth int) *colType {
 	var list []json.RawMessage
 	if json.Unmarshal(raw, &list) == nil && len(list) == 1 && depth <= mostTypeDepth {
@@ -117,7 +120,7 @@ func (t *colType) item() *colType {
 // isJSON reports whether values of type t are JSON text. t may be nil.
 func (t *colType) isJSON() bool { return t != nil && t.json }
 
-// appendJSON appends the JSON value in text, a value of a JSON column.
+// appendJSON appends text, a value of a column whose type is JSON. Text that is not valid JSON is a bad row.
 func appendJSON(dst, text []byte) ([]byte, error) {
 	plain := withoutNaN(text)
 	if !json.Valid(plain) {
@@ -126,7 +129,8 @@ func appendJSON(dst, text []byte) ([]byte, error) {
 	return append(dst, strings.TrimSpace(string(plain))...), nil
 }
 
-// inColumn adds a column's name to an error. A *badRow stays one.
+// inColumn adds a column's name to an error. A *badRow (the error of one row, which skip_bad_rows skips) stays a
+// *badRow.
 func inColumn(name string, err error) error {
 	out := fmt.Errorf("column %q: %w", name, err)
 	if bad := (*badRow)(nil); errors.As(err, &bad) {
@@ -135,9 +139,9 @@ func inColumn(name string, err error) error {
 	return out
 }
 
-// appendNamed appends, as text, a value of a type that JSON lacks, such as a date. In a top-level column it appends
-// an object {kind: text} instead. Only the text to train on is read from such a column; its reader refuses objects,
-// and its error then shows the kind.
+// appendNamed appends a value of a type that JSON lacks, such as a date, as a JSON string. In a top-level column
+// (column true) it appends the object {kind: text} instead. Only the text to train on is read from such a column, and
+// its reader accepts no object; the error then shows the kind.
 func appendNamed(dst []byte, column bool, kind, text string) []byte {
 	if !column {
 		return quote(dst, text)
@@ -146,8 +150,8 @@ func appendNamed(dst []byte, column bool, kind, text string) []byte {
 	return append(quote(dst, text), '}')
 }
 
-// appendNumber appends a number, given as text, of a type that JSON lacks. In a top-level column the number becomes a
-// JSON string, since the column may hold the text to train on.
+// appendNumber appends a number, given as text, of a type that JSON lacks, such as a decimal. In a top-level column
+// (column true) it appends a JSON string, since the column may hold the text to train on.
 func appendNumber(dst []byte, column bool, text string) []byte {
 	if column {
 		return quote(dst, text)
@@ -155,7 +159,8 @@ func appendNumber(dst []byte, column bool, text string) []byte {
 	return append(dst, text...)
 }
 
-// appendBytes appends bytes that may be text: valid UTF-8 becomes a string.
+// appendBytes appends bytes that may be text. Valid UTF-8 becomes a JSON string; other bytes become an object that
+// shows kind, the name of their type.
 func appendBytes(dst []byte, kind string, b []byte) []byte {
 	if utf8.Valid(b) {
 		return quote(dst, b)
@@ -181,7 +186,8 @@ func decimalText(unscaled *big.Int, scale int) string {
 	return digits
 }
 
-// mostScale bounds the scale of a decimal. No format has decimals of more than 76 digits.
+// mostScale limits the scale (digits after the point) of a decimal, in a damaged file. No format has decimals of more
+// than 76 digits.
 const mostScale = 1 << 10
 
 // bigEndian returns the big-endian two's complement number in b.
@@ -217,7 +223,8 @@ const (
 	clockLayout = "15:04:05.999999999"
 )
 
-// instantText returns a time since 1970 as text. zone marks the time as UTC; otherwise the zone is unknown.
+// instantText returns a time since 1970 in ISO 8601. With zone it ends in Z, for UTC; without zone the time zone is
+// unknown and left out.
 func instantText(seconds, nanos int64, zone bool) string {
 	text := time.Unix(seconds, nanos).UTC().Format(dateLayout + "T" + clockLayout)
 	if zone {
@@ -226,12 +233,12 @@ func instantText(seconds, nanos int64, zone bool) string {
 	return text
 }
 
-// timeText returns a time since 1970 in units of 1/perSecond seconds as text.
+// timeText returns v, a time since 1970 in units of 1/perSecond seconds, in ISO 8601. zone is as in instantText.
 func timeText(v, perSecond int64, zone bool) string {
 	return instantText(floorDiv(v, perSecond), (v-floorDiv(v, perSecond)*perSecond)*(1_000_000_000/perSecond), zone)
 }
 
-// clockText returns a time of day in units of 1/perSecond seconds as text.
+// clockText returns v, a time of day in units of 1/perSecond seconds, as hours, minutes and seconds.
 func clockText(v, perSecond int64) string {
 	return time.Unix(floorDiv(v, perSecond), (v-floorDiv(v, perSecond)*perSecond)*(1_000_000_000/perSecond)).UTC().Format(clockLayout)
 }
@@ -265,7 +272,8 @@ func parquetInterval(b []byte) string {
 	return intervalText(n(0), n(1), n(2)*1_000_000)
 }
 
-// appendHalf is appendNumber for a half-precision number; null: JSON cannot express it.
+// appendHalf appends the half-precision number with these bits like appendNumber; null if it is NaN or infinite,
+// since JSON cannot express these.
 func appendHalf(dst []byte, column bool, bits uint16) []byte {
 	v := half(bits)
 	if math.IsNaN(v) || math.IsInf(v, 0) {
@@ -281,14 +289,15 @@ func appendHalf(dst []byte, column bool, bits uint16) []byte {
 // In Parquet and Arrow, a struct has every field that occurs in any row, and rows without a field hold null. TRL
 // drops these nulls (remove_none_values), and so does unpad.
 
-// padding drops the nulls of structs.
+// padding removes the nulls that stand for absent fields of structs; see unpad.
 type padding struct {
 	tools map[string]any // schema of each tool's parameters, by tool name
 }
 
-// unpad drops the nulls of absent fields in a row with columns of these types. Nulls in call arguments stay if the
-// tool's schema allows null for the parameter. The fields of a message itself stay too, since the message's reader
-// knows which may be null. cols names the row's columns.
+// unpad removes, from a row with columns of these types, the nulls that stand for absent fields. Two kinds of null
+// stay. One is in call arguments, if the tool's schema allows null for the parameter. The other is a null field
+// directly in a message: the message's reader knows which fields may be null. cols names the row's columns; nil:
+// unknown.
 func unpad(fields map[string]json.RawMessage, types map[string]*colType, cols *columns) {
 	p := &padding{}
 	toolsField := ""
@@ -310,7 +319,7 @@ func unpad(fields map[string]json.RawMessage, types map[string]*colType, cols *c
 	}
 }
 
-// nests reports whether t has structs nested at least levels deep.
+// nests reports whether structs are nested at least levels deep in the type t.
 func (t *colType) nests(levels int) bool {
 	switch {
 	case t == nil:
@@ -325,8 +334,8 @@ func (t *colType) nests(levels int) bool {
 	return slices.ContainsFunc(slices.Collect(maps.Values(t.fields)), func(f *colType) bool { return f.nests(levels - 1) })
 }
 
-// strip appends raw, a value of type t, without the nulls of its structs. The nulls of the outermost struct are
-// dropped only if drop is set. schema describes a value inside call arguments; nil: there is none.
+// strip appends the JSON value raw, of type t, without the nulls of its structs. The nulls of raw itself, if it is a
+// struct, are removed only if drop is set. schema is the JSON Schema of a value inside call arguments; nil: none.
 func (p *padding) strip(dst, raw []byte, t *colType, schema any, drop bool) []byte {
 	switch {
 	case t == nil || t.json || len(raw) == 0:
@@ -366,7 +375,7 @@ func (p *padding) strip(dst, raw []byte, t *colType, schema any, drop bool) []by
 	return append(dst, '}')
 }
 
-// nameIn returns the string field name of an object; "": none.
+// nameIn returns the value of the string field name in the JSON object raw; "": absent.
 func nameIn(raw []byte) string {
 	for key, value := range members(raw) {
 		if key == "name" && value[0] == '"' {
@@ -376,8 +385,8 @@ func nameIn(raw []byte) string {
 	return ""
 }
 
-// elements yields the elements of a JSON list written by the column readers, which has no white space between
-// elements.
+// elements yields the index and text of each element of a JSON list. The list must come from the column readers,
+// which write no white space between elements.
 func elements(raw []byte) func(func(int, []byte) bool) {
 	return func(yield func(int, []byte) bool) {
 		for i, at := 0, 1; raw[at] != ']'; i++ {
@@ -393,7 +402,8 @@ func elements(raw []byte) func(func(int, []byte) bool) {
 	}
 }
 
-// members yields the names and values of a JSON object written by the column readers.
+// members yields the names and values of a JSON object. The object must come from the column readers, which write no
+// white space between members.
 func members(raw []byte) func(func(string, []byte) bool) {
 	return func(yield func(string, []byte) bool) {
 		for at := 1; raw[at] != '}'; {
@@ -412,7 +422,8 @@ func members(raw []byte) func(func(string, []byte) bool) {
 	}
 }
 
-// parameters returns the parameter schemas of a row's tools, by tool name.
+// parameters returns the JSON Schema of the parameters of each tool in raw, a row's list of tools, by the tool's
+// name.
 func parameters(raw json.RawMessage) map[string]any {
 	out := map[string]any{}
 	var tools any
@@ -432,7 +443,7 @@ func parameters(raw json.RawMessage) map[string]any {
 	return out
 }
 
-// opened decodes v if v is a string that holds JSON. Otherwise it returns v.
+// opened returns the decoded JSON value if v is a string that holds JSON, and otherwise v.
 func opened(v any) any {
 	text, ok := v.(string)
 	if !ok {
@@ -445,14 +456,14 @@ func opened(v any) any {
 	return out
 }
 
-// keyOf returns the value of an object's key; nil: v is not an object or lacks the key.
+// keyOf returns the value under key in v; nil if v is not an object or lacks the key.
 func keyOf(v any, key string) any {
 	o, _ := v.(map[string]any)
 	return o[key]
 }
 
-// allowsNull reports whether a schema allows null. Sources: JSON Schema 2020-12; "nullable" is from OpenAPI, and
-// Transformers' get_json_schema writes it.
+// allowsNull reports whether the JSON Schema allows the value null. Sources: JSON Schema 2020-12. The keyword
+// nullable is from OpenAPI, and Transformers' get_json_schema writes it.
 func allowsNull(schema any) bool {
 	o, ok := schema.(map[string]any)
 	if !ok {

@@ -10,8 +10,8 @@ import (
 	"sort"
 )
 
-// Dataset is rows of tokens in a memory-mapped token cache. Methods are safe for concurrent use, but must not be
-// called after Close.
+// Dataset is rows of tokens, read from a memory-mapped token cache. Its methods may be called concurrently, but not
+// after Close.
 type Dataset struct {
 	spec     Spec
 	c        *cache
@@ -22,25 +22,26 @@ type Dataset struct {
 
 	rows int64
 	mix  mix
-	// first[p] is the first row of the document at position p of the mix, if documents can have several rows.
-	// first[n], after the last, is the number of rows.
+	// first is set if documents can have several rows. first[p] is then the first row of the document at position
+	// p of the mix (the order of all documents). first[n], after the last document, is the number of rows.
 	first []int64
-	// fit is set if every row holds whole documents, in another order or selection than the mix. Without fitAt, row i
-	// is document fit[i]. With fitAt, row i has the documents fit[fitAt[i]:fitAt[i+1]].
+	// fit is set if every row holds whole documents in another order or selection than the mix (see mix). Without
+	// fitAt, row i is document fit[i]. With fitAt, row i has the documents fit[fitAt[i]:fitAt[i+1]].
 	fit, fitAt []int64
-	// drop lists the packed rows that are left out, in rising order.
+	// drop lists, in rising order, the packed rows that are left out since no token in them is supervised.
 	drop []int64
 	val  []int64 // rows of Eval in rising order
 
 	hidden, binary int   // skipped files
 	truncated      int64 // rows truncated to MaxSeqLen
 	cutTokens      int64 // tokens cut from these rows and from dropped documents
-	dropped        int64 // documents without anything supervised before the cut
+	dropped        int64 // documents left out since nothing before the cut is supervised
 	cutAt, dropAt  []string
 }
 
-// Open reads the data set or finds it in the token cache. Warnings lists what was skipped or truncated. Errors name
-// the file, the line, the value and what to do. Call Close after use.
+// Open reads the data set's files and writes the token cache, or opens the cache if it is current. Method Warnings
+// lists what was skipped or truncated. Errors name the file, the line, the value and what to do. Call Close after
+// use.
 func Open(spec Spec) (_ *Dataset, err error) {
 	d := &Dataset{}
 	if d.spec, err = spec.resolved(); err != nil {
@@ -68,7 +69,7 @@ func Open(spec Spec) (_ *Dataset, err error) {
 	return d, nil
 }
 
-// openCache opens the cache of sources. If the sources have changed, it builds the cache again.
+// openCache opens the token cache of sources. If there is none, or the sources have changed, it builds the cache.
 func (d *Dataset) openCache(sources []source) error {
 	name, err := cachePath(&d.spec, sources)
 	if err != nil {
@@ -126,7 +127,7 @@ func (d *Dataset) warnSkipped() {
 	d.binary += len(unsupported)
 }
 
-// warnRows records problems of rows and documents.
+// warnRows adds warnings about skipped rows and about documents with problems.
 func (d *Dataset) warnRows() {
 	if n := d.c.Skipped; n > 0 {
 		d.warnf("skipped %d bad row(s) (skip_bad_rows); the first: %s", n, d.c.FirstSkipped)
@@ -169,11 +170,11 @@ func (d *Dataset) warnRows() {
 	}
 }
 
-// valStream is the stream of the permutation that chooses Eval's rows. No epoch has this number, so the choice is
-// independent of every epoch's order.
+// valStream selects the random permutation that chooses Eval's rows. The order of rows in epoch e uses stream e, and
+// no epoch has this number. So the choice does not depend on any epoch's order.
 const valStream = math.MaxUint64
 
-// split chooses Eval's rows.
+// split chooses the rows of Eval: ValSize of them at random, from the seed.
 func (d *Dataset) split() error {
 	v := d.spec.ValSize
 	n := int64(v)
@@ -199,11 +200,11 @@ func (d *Dataset) Sampler(rowsPerStep int) *Sampler {
 	return NewSampler(d.Train(), rowsPerStep, d.spec.Seed, d.spec.Shuffle)
 }
 
-// Warnings returns hints for the user, one sentence each: the Notes, then counts of documents with problems. Report
-// tells where these documents are.
+// Warnings returns hints for the user, one sentence each. First come the Notes, then how many documents have which
+// problem. Report tells where these documents are.
 func (d *Dataset) Warnings() []string { return slices.Concat(d.warnings, d.problems) }
 
-// Notes returns the Warnings without problems of single documents.
+// Notes returns those Warnings that do not count problems of documents.
 func (d *Dataset) Notes() []string { return slices.Clone(d.warnings) }
 
 // Packed reports whether rows are packed.
@@ -215,8 +216,8 @@ func (d *Dataset) VocabSize() int { return d.spec.VocabSize }
 // IsText reports whether documents are tokenized text.
 func (d *Dataset) IsText() bool { return d.c.Kind == kindText }
 
-// IsChat reports whether documents are chats or prompts with answers. A data set of pairs counts as chat if a
-// template or layout writes at least one pair; the others are texts used unchanged.
+// IsChat reports whether documents are chats, or prompts with answers. Pairs count as chats if a chat template or
+// layout wrote at least one of them; otherwise they are texts used unchanged.
 func (d *Dataset) IsChat() bool {
 	return d.c.Kind == kindChat || d.IsPairs() && d.c.Verbatim < d.c.Docs
 }
@@ -224,8 +225,8 @@ func (d *Dataset) IsChat() bool {
 // IsPairs reports whether documents are pairs of answers.
 func (d *Dataset) IsPairs() bool { return d.c.Kind == kindPairs }
 
-// ID identifies the content: the same files read with the same tokenizer have the same ID in any location. Length
-// and order of rows do not matter.
+// ID identifies the content: the same files read with the same tokenizer have the same ID in any location. MaxSeqLen
+// and the order of rows do not change the ID.
 func (d *Dataset) ID() string {
 	h := sha256.New()
 	sums := d.c.Sums
@@ -245,7 +246,7 @@ func (d *Dataset) ID() string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// idVersion changes when the computation of ID does.
+// idVersion is part of ID. It is raised when ID is computed in another way, so that IDs of both ways differ.
 const idVersion = 1
 
 // Close releases the memory.
@@ -283,7 +284,7 @@ func (v View) Row(i int) Row {
 
 func (v View) fill(i int, r *Row) { v.d.fill(v.at(i), r) }
 
-// at returns the data set's index of the view's row i.
+// at returns the number that row i of the view has in the data set.
 func (v View) at(i int) int {
 	switch {
 	case i < 0 || i >= v.rows:
@@ -306,16 +307,18 @@ func (v View) Longest() int {
 	return longest
 }
 
-// without returns the i-th number, from 0, that is not in drop. drop is sorted.
+// without returns the i-th number, counted from 0, among the whole numbers that are not in drop. drop is sorted.
 func without(drop []int64, i int64) int64 {
 	return i + int64(sort.Search(len(drop), func(k int) bool { return drop[k]-int64(k) > i }))
 }
 
-// bigramVocab is the largest vocabulary for BigramLoss, whose table has one number per pair of tokens.
+// bigramVocab is the largest vocabulary for which BigramLoss works. Its table has a number for each pair of tokens,
+// so the memory grows with the square of the vocabulary.
 const bigramVocab = 4096
 
-// BigramLoss returns the loss over eval of a bigram model of train, in nats per token: the loss of a model that
-// sees only the previous token. It counts supervised tokens with add-one smoothing, p(b|a) = (n(ab)+1) / (n(a)+V).
+// BigramLoss returns the loss over eval of a bigram model, which sees only the previous token, in nats per token. The
+// model counts the supervised tokens of train with add-one smoothing, p(b|a) = (n(ab)+1) / (n(a)+V), V the vocabulary
+// size.
 func BigramLoss(train, eval View) (float64, error) {
 	if train.Rows() == 0 || eval.Rows() == 0 {
 		return 0, fmt.Errorf("bigram loss: %d rows to fit and %d to score; both must be there", train.Rows(), eval.Rows())
@@ -341,7 +344,7 @@ func BigramLoss(train, eval View) (float64, error) {
 	return sum / float64(n), err
 }
 
-// eachPair calls f with each supervised token b and the previous token a, in order. Errors are from Dataset.Read.
+// eachPair calls f for each supervised token b and the token a before it, in order. Errors are from Dataset.Read.
 func (v View) eachPair(f func(a, b int32)) error {
 	return v.d.Read(func() { v.pairs(f) })
 }

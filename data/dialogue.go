@@ -20,7 +20,8 @@ type Dialogue struct {
 	Notes []string
 }
 
-// NewDialogue finds the chat template of s. It uses only Tokenizer, VocabSize, Template, TemplateVars and ModelDir.
+// NewDialogue finds the chat template that s describes. It uses only the fields Tokenizer, VocabSize, Template,
+// TemplateVars and ModelDir of s.
 func NewDialogue(s Spec) (*Dialogue, error) {
 	if s.chat = newChatForm(&s); s.chat.err != nil {
 		return nil, &SpecError{"template", s.chat.err}
@@ -28,7 +29,7 @@ func NewDialogue(s Spec) (*Dialogue, error) {
 	return &Dialogue{newEncoder(&s), s.unreadVars()}, nil
 }
 
-// Prompt returns the ids of a conversation up to the start of the assistant's answer.
+// Prompt returns the token ids of a conversation, up to the place where the assistant's answer begins.
 func (d *Dialogue) Prompt(c *Conversation) ([]int32, error) {
 	ids, err := d.prompt(c)
 	if err != nil {
@@ -61,7 +62,8 @@ func (d *Dialogue) prompt(c *Conversation) ([]int32, error) {
 	return d.e.tok.Encode(nil, []byte(out.Text))
 }
 
-// askByLayout returns the ids of a conversation in the layout l, up to the start of the answer.
+// askByLayout returns the token ids of a conversation up to the start of the answer. The layout l, a chat format made
+// of text pieces, writes the conversation.
 func (e *encoder) askByLayout(l *layout, v *conversation) ([]int32, error) {
 	if v.tools != nil {
 		return nil, l.noTools()
@@ -76,9 +78,9 @@ func (e *encoder) askByLayout(l *layout, v *conversation) ([]int32, error) {
 	return slices.Clone(e.ids), nil
 }
 
-// Ends returns the special tokens that end an answer: the token that the chat template writes after an answer, or
-// otherwise the tokens that begin turns of the user and of a tool. It returns nil if there are none or they cannot
-// be found.
+// Ends returns the special tokens at which generation stops, since the answer has ended. If the chat template writes
+// a token after an answer, it is this token. Otherwise it is the tokens that begin a turn of the user or of a tool.
+// nil: there are none, or they cannot be found.
 func (d *Dialogue) Ends() []int32 {
 	const answer = "answer"
 	var ids []int32
@@ -122,7 +124,7 @@ func (d *Dialogue) Ends() []int32 {
 
 // Conversation is a chat for a model to continue.
 type Conversation struct {
-	// Where is the origin of the chat, such as chats.jsonl:3; "": it was not read from a file.
+	// Where is the chat's origin, such as chats.jsonl:3; "": the chat was not read from a file.
 	Where string
 	v     conversation
 }
@@ -130,7 +132,7 @@ type Conversation struct {
 // Add appends a turn of plain text.
 func (c *Conversation) Add(role, text string) { c.v.add(role, text) }
 
-// Turns returns the number of turns.
+// Turns returns the number of turns (messages).
 func (c *Conversation) Turns() int { return len(c.v.messages) }
 
 // LastRole returns the role of the last turn; "": there are no turns.
@@ -174,9 +176,9 @@ func (c *Conversation) MarshalJSON() ([]byte, error) {
 	return o.MarshalJSON()
 }
 
-// ReadConversations reads chats to be answered, from JSON or JSONL. name is the origin of r in errors. These are
-// conversations: a list of messages, and an object with messages, like a row of a data set. A list of
-// conversations, or one object per line, gives several. Lines that are single messages form one conversation.
+// ReadConversations reads chats to be answered from r, which holds JSON or JSONL. A conversation is a list of
+// messages, or an object with the field messages, like a row of a data set. A list of conversations, or one on each
+// line, gives several. Lines that are single messages form one conversation. name says in errors where r comes from.
 func ReadConversations(r io.Reader, name string) ([]*Conversation, error) {
 	text, err := io.ReadAll(io.LimitReader(r, maxRow+1))
 	switch {
@@ -223,13 +225,14 @@ func (o *oneRow) next(dst []byte) ([]byte, int64, error) {
 	return dst, 1, nil
 }
 
-// conversations collects what was read: whole conversations, or the messages of one.
+// conversations collects rows while they are read: all holds complete conversations, messages the single messages
+// that will form one conversation.
 type conversations struct {
 	all      []*Conversation
 	messages [][]byte
 }
 
-// row adds a row that is a message or a conversation.
+// row adds a row, which is a single message or a whole conversation. where locates the row in errors.
 func (b *conversations) row(raw []byte, where string) error {
 	if raw[0] == '[' { // an element of a list of conversations
 		return b.whole(map[string]json.RawMessage{"messages": raw}, where)
@@ -250,7 +253,7 @@ func (b *conversations) row(raw []byte, where string) error {
 	return b.whole(fields, where)
 }
 
-// whole adds a row that is a conversation.
+// whole adds a row with these fields as a whole conversation. Other rows are errors.
 func (b *conversations) whole(fields map[string]json.RawMessage, where string) error {
 	f, err := recognised(fields)
 	if err != nil || f.format != fmtMessages && f.format != fmtShareGPT {
@@ -264,7 +267,8 @@ func (b *conversations) whole(fields map[string]json.RawMessage, where string) e
 	return nil
 }
 
-// end returns all conversations. It is called after the last row; name is the origin of the rows, for errors.
+// end returns all conversations; single messages that were collected form the last one. It is called after the last
+// row. name is the origin of the rows, for errors.
 func (b *conversations) end(name string) ([]*Conversation, error) {
 	if len(b.messages) > 0 {
 		list := append(append([]byte{'['}, bytes.Join(b.messages, []byte{','})...), ']')

@@ -9,7 +9,8 @@ import (
 	"mt/data/tokenizer"
 )
 
-// fatalRow is an error that was found in one row but would affect every row.
+// fatalRow is the error of a row that every other row would meet too, such as a missing tokenizer. skip_bad_rows does
+// not skip it.
 type fatalRow struct{ err error }
 
 func (e *fatalRow) Error() string { return e.err.Error() }
@@ -17,7 +18,7 @@ func (e *fatalRow) Error() string { return e.err.Error() }
 // Unwrap returns the cause.
 func (e *fatalRow) Unwrap() error { return e.err }
 
-// encoder turns documents into tokens. Each goroutine has its own.
+// encoder turns documents into tokens. Each goroutine has an encoder of its own.
 type encoder struct {
 	spec      *Spec
 	tok       tokenizer.Tokenizer
@@ -28,8 +29,8 @@ type encoder struct {
 	muted     []jinja.Span // ranges of ids that a layout wrote for turns excluded from training (weight 0)
 	paused    []int        // positions in ids where the assistant's turn pauses for other messages
 	around    special
-	// tmpl is the row's template, one of templates, or nil. templates are copies of the form's templates, by name,
-	// with the encoder's own Stop.
+	// tmpl is the chat template for the current row, one of templates; nil: the row needs none. templates are
+	// copies of the form's templates, by name. Each copy has a Stop function that belongs to this encoder.
 	tmpl      *jinja.Template
 	templates map[string]*jinja.Template
 	ends      map[*jinja.Template]*answerEnds      // end of answers of each template, found on demand
@@ -38,13 +39,14 @@ type encoder struct {
 	listsSet  int
 }
 
-// special holds the tokens that a tokenizer puts before and after a text, and the ids of BOS and EOS.
+// special holds the tokens that a tokenizer adds before and after each text, and the ids of BOS and EOS.
 type special struct {
 	before, after []int32
 	bos, eos      int32 // IgnoreIndex: none
 }
 
-// specialOf finds the tokens that t puts around a text by encoding a single token.
+// specialOf finds the tokens that t adds before and after a text. To find them, it encodes a text of one token and
+// looks at the tokens around it.
 func specialOf(t tokenizer.Tokenizer) special {
 	s := special{bos: IgnoreIndex, eos: IgnoreIndex}
 	if id, ok := t.BOS(); ok {
@@ -73,12 +75,12 @@ func specialOf(t tokenizer.Tokenizer) special {
 	return s
 }
 
-// class is a kind of bad row with its own count.
+// class is a reason why a row is bad; the cache counts some classes separately.
 type class string
 
 const classUnsupervised class = "unsupervised"
 
-// badRow is the error of one row. skip_bad_rows leaves out such rows.
+// badRow is an error that concerns only one row. With skip_bad_rows set, such rows are left out.
 type badRow struct {
 	class class
 	err   error
@@ -89,7 +91,8 @@ func (e *badRow) Error() string { return e.err.Error() }
 // Unwrap returns the cause.
 func (e *badRow) Unwrap() error { return e.err }
 
-// place returns the location of a row for an error; n 0: the whole file is one document.
+// place returns the location of a row for an error, such as FILE, line 3. unit is line or row, n the number. n 0: the
+// whole file is one document.
 func place(path, unit string, n int64) string {
 	switch {
 	case n == 0:
@@ -121,7 +124,8 @@ func newEncoder(s *Spec) *encoder {
 	return e
 }
 
-// needTokenizer returns an error if there is no tokenizer. where is the location of the text that needs one.
+// needTokenizer returns an error if the Spec has no tokenizer, otherwise nil. where is the location of the text that
+// needs it.
 func (s *Spec) needTokenizer(where string) error {
 	switch {
 	case s.Tokenizer != nil:
@@ -132,8 +136,8 @@ func (s *Spec) needTokenizer(where string) error {
 	return fmt.Errorf("%s: text needs a tokenizer, and there is none; give input_ids (JSONL) instead", where)
 }
 
-// encode turns the records of a chunk into tokens. It stops after a row whose error ends the reading. It also stops
-// if the tokens are not wanted; c.err is then ErrStopped.
+// encode turns the records (rows or pieces of a text) of a chunk into tokens. It stops after a row whose error ends
+// the reading. It also stops when nobody wants the tokens any more; c.err is then ErrStopped.
 func (e *encoder) encode(c *chunk) {
 	for _, r := range c.recs {
 		if e.abandoned() {
@@ -161,8 +165,8 @@ func (e *encoder) encode(c *chunk) {
 	c.buf = nil
 }
 
-// divided splits the row d into its documents. ends has the end of each document, in tokens from the start of the
-// row.
+// divided splits d, a row of token ids with several documents, into one encoded for each document. ends has the end
+// of each document, in tokens from the start of the row.
 func divided(d encoded, ends []int) []encoded {
 	out := make([]encoded, len(ends))
 	from := 0
@@ -180,7 +184,8 @@ func divided(d encoded, ends []int) []encoded {
 	return out
 }
 
-// record turns a record into tokens and appends them to the chunk.
+// record turns the record r of chunk c into tokens, and appends them to the chunk. It describes them, or the row's
+// error, in d.
 func (e *encoder) record(c *chunk, r record, d *encoded) {
 	raw := c.buf[r.from:r.to]
 	var err error
@@ -213,8 +218,8 @@ func (e *encoder) record(c *chunk, r record, d *encoded) {
 	}
 }
 
-// within returns an error if an id is outside the model's vocabulary. A tokenizer may have more tokens than its
-// model, such as Gemma 3's for images.
+// within returns an error if an id is not smaller than the size of the model's vocabulary. A tokenizer may have more
+// tokens than its model: Gemma 3's has tokens for images.
 func (e *encoder) within(ids []int32) error {
 	for _, id := range ids {
 		if int(id) >= e.spec.VocabSize {
@@ -225,7 +230,8 @@ func (e *encoder) within(ids []int32) error {
 	return nil
 }
 
-// listsOf returns Spec.lists of a data set. It keeps the function of the last data set.
+// listsOf returns the function that Spec.lists makes for data set number set. It keeps the function of the latest
+// data set for the next call.
 func (e *encoder) listsOf(set int) func(string, []byte) bool {
 	if e.lists == nil || e.listsSet != set {
 		e.lists, e.listsSet = e.spec.lists(set), set
@@ -233,7 +239,8 @@ func (e *encoder) listsOf(set int) func(string, []byte) bool {
 	return e.lists
 }
 
-// file sets e.ids to the tokens of a file that is one document, or of a piece of such a file.
+// file sets e.ids to the tokens of record r, whose text is given. The record is a file that is one document, or a
+// piece of such a file.
 func (e *encoder) file(c *chunk, r record, text []byte) error {
 	if err := e.spec.needTokenizer(c.src.path); err != nil {
 		return &fatalRow{err}
@@ -248,7 +255,7 @@ func (e *encoder) file(c *chunk, r record, text []byte) error {
 	return err
 }
 
-// rowTokens parses a row and sets e.ids, and e.labs if the row has labels.
+// rowTokens parses the row raw and sets e.ids, and e.labs if the row has labels. It sets the kind and flags of d.
 func (e *encoder) rowTokens(c *chunk, r record, raw []byte, d *encoded) error {
 	fields, err := rowFields(raw, e.listsOf(c.src.set))
 	if err != nil {
@@ -311,12 +318,13 @@ func (e *encoder) rowTokens(c *chunk, r record, raw []byte, d *encoded) error {
 	return err
 }
 
-// begin resets the buffers and puts the tokens before a text into e.ids.
+// begin empties the encoder's buffers and sets e.ids to the tokens that the tokenizer adds before a text.
 func (e *encoder) begin() {
 	e.ids, e.labs, e.starts = append(e.ids[:0], e.around.before...), e.labs[:0], e.starts[:0]
 }
 
-// chat sets e.ids and e.labs to the tokens and labels of a conversation.
+// chat sets e.ids and e.labs to the tokens and labels of a conversation, as the template or layout writes it. It
+// returns the document's flags (flagOpenEnd and so on).
 func (e *encoder) chat(v *conversation) (flags uint64, err error) {
 	form := &e.spec.chat
 	e.paused = e.paused[:0]
@@ -341,7 +349,8 @@ func (e *encoder) chat(v *conversation) (flags uint64, err error) {
 	return flags | e.openEnd(), nil
 }
 
-// text sets e.ids to the tokens of a text or of a piece of one.
+// text sets e.ids to the tokens of a text or of a piece of a text. first and last say whether it is the first or last
+// piece: only these get the tokens that stand before and after a text. name is the text's origin in errors.
 func (e *encoder) text(text []byte, name string, first, last bool) (err error) {
 	if !utf8.Valid(text) && e.tok.ID() != tokenizer.Bytes().ID() { // in the byte vocabulary every byte is a token
 		return notUTF8(name, text)
@@ -371,18 +380,19 @@ func (e *encoder) text(text []byte, name string, first, last bool) (err error) {
 	return nil
 }
 
-// Prompt returns the ids of text to continue: with the tokens before a text, without those after.
+// Prompt returns the token ids of a text that a model shall continue. The tokens that the tokenizer adds before a
+// text are included; those after a text, such as EOS, are not.
 func Prompt(t tokenizer.Tokenizer, text []byte) ([]int32, error) {
 	e := &encoder{spec: &Spec{}, tok: t, around: specialOf(t)}
 	err := e.text(text, "the prompt", true, false)
 	return e.ids, err
 }
 
-// Flags of a document in the token cache.
+// Flags that the token cache stores for a document, most of them to count problems.
 const (
-	flagOpenEnd      uint64 = 1 << iota // a supervised turn does not end with a special token, or a text not with EOS
+	flagOpenEnd      uint64 = 1 << iota // a supervised turn does not end with a special token, or a text does not end with EOS
 	flagDoubledBOS                      // begins with two BOS
-	flagMissingEOS                      // like flagOpenEnd, but white space after the special token is allowed
+	flagMissingEOS                      // like flagOpenEnd, but white space may follow the special token
 	flagLeftThinking                    // the template dropped thoughts
 	flagLeftText                        // the template dropped text of a message
 	flagLeftCalls                       // the template dropped tools or calls
@@ -394,15 +404,16 @@ const (
 	flagReshaped                        // the template got functions, texts or thoughts in another shape
 )
 
-// flagSameRow marks a document from the same row as the previous document. A row of ids may hold several documents.
+// flagSameRow marks a document that stood in the same row as the previous document. Only a row of input_ids holds
+// several documents.
 const flagSameRow uint64 = 1 << 15
 
-// idFlags are the flags that are part of a data set's ID, which checkpoints compare. They are the flags that
-// existed when the ID was defined; later flags must not change IDs.
+// idFlags are the flags that count for a data set's ID. A checkpoint stores this ID and compares it when a run
+// resumes. Flags added since the ID was defined stay out, so that the IDs of old checkpoints remain valid.
 const idFlags = flagOpenEnd | flagDoubledBOS
 
-// piece appends the tokens of text and an EOS. With sup set, the EOS is supervised, and so are the tokens that start
-// at or after the byte offset from.
+// piece appends to e.ids the tokens of text and an EOS, and to e.labs their labels. With sup set, EOS and the tokens
+// that start at byte offset from of text, or later, are supervised.
 func (e *encoder) piece(text string, from int, sup bool) (err error) {
 	first := len(e.ids)
 	if e.ids, e.starts, err = e.tok.EncodeSpans(e.ids, e.starts[:0], []byte(text)); err != nil {
@@ -422,7 +433,8 @@ func (e *encoder) piece(text string, from int, sup bool) (err error) {
 	return nil
 }
 
-// verbatim sets e.ids to a prompt directly followed by its completion and EOS.
+// verbatim sets e.ids to the tokens of a prompt, directly followed by its completion and EOS. No chat template writes
+// anything between.
 func (e *encoder) verbatim(v *conversation) error {
 	if v.tools != nil {
 		return defaultLayout.noTools()

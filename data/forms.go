@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// format names the fields that rows have and their meaning.
+// format says which fields a row has and what they mean: for example, alpaca rows have an instruction and an output.
 type format string
 
 const (
@@ -23,16 +23,17 @@ const (
 	fmtPairs    format = "pairs"
 )
 
-// form is a format together with the column names of a file's rows.
+// form is a format together with the names that the columns of one file's rows have.
 type form struct {
 	format format
 	field  string // field that identified the format
 	cols   *columns
-	// loose reports that the format was given explicitly, so columns may have any of its usual names.
+	// loose reports that the user set the format. A part of the row may then have any of the names usual for this
+	// format.
 	loose bool
 }
 
-// kind returns the kind of documents that rows of the format become.
+// kind returns the kind of document that a row of this format becomes.
 func (f format) kind() kind {
 	switch f {
 	case fmtText:
@@ -45,7 +46,7 @@ func (f format) kind() kind {
 	return kindChat
 }
 
-// marks lists the fields that identify formats. The first one that a row has decides.
+// marks lists the fields by which a row's format is recognised. The first field in the list that the row has decides.
 var marks = []struct {
 	field  string
 	format format
@@ -54,21 +55,21 @@ var marks = []struct {
 	{"instruction", fmtAlpaca}, {"prompt", fmtPrompt}, {"text", fmtText}, {chosenField, fmtPairs},
 }
 
-// responses are the usual names of the field with the answer to "prompt".
+// responses are the usual names of the field that holds the answer to the field prompt.
 var responses = []string{"completion", "response"}
 
-// columns maps the parts of a row to the file's column names. "": rows lack this part.
+// columns maps each part of a row to the name of the column that holds it. "": the rows lack this part.
 type columns struct {
 	Text, System, Tools              string
 	Prompt, Query, Response, History string
 	Messages                         string
 	Role, Content                    string // fields of a message
-	// Chosen and Rejected are the answers of a pair. Turn reports that a text prompt of a pair is a user turn.
-	// Without Turn, texts are concatenated unchanged.
+	// Chosen and Rejected are the two answers of a pair. Turn reports that a prompt given as text is a user turn
+	// of a chat. Without Turn the texts are concatenated, and no chat template is used.
 	Chosen, Rejected string `json:",omitempty"`
 	Turn             bool   `json:",omitempty"`
-	// Roles maps a chat's names of roles to the templates' names. function_call is an assistant that calls a
-	// function.
+	// Roles maps the roles that a file uses to the roles that chat templates use. The role function_call becomes
+	// an assistant's message that calls a function.
 	Roles map[string]string
 }
 
@@ -98,15 +99,16 @@ var (
 		functionCall: functionCall, "observation": "tool", "tool": "tool"}
 )
 
-// anyRoles returns the roles of OpenAI and ShareGPT, for rows that may use either.
+// anyRoles returns the union of OpenAI's and ShareGPT's roles, for rows that may use either.
 func anyRoles() map[string]string {
 	roles := maps.Clone(shareGPTRoles)
 	maps.Copy(roles, openAIRoles)
 	return roles
 }
 
-// lists returns a function that reports whether a table's value is a JSON list rather than text. Columns of prompts
-// and answers may hold either; there a list must look like messages.
+// lists returns a function for data set number set. It reports whether a value of a table (CSV or TSV) is a JSON list
+// rather than text. Columns of prompts and answers may hold either; there a list counts only if it looks like
+// messages.
 func (s *Spec) lists(set int) func(name string, value []byte) bool {
 	known := append(slices.Clone(idLists), "input_ids", olderTools, s.Columns.Messages)
 	for _, m := range marks {
@@ -132,8 +134,8 @@ func (s *Spec) lists(set int) func(name string, value []byte) bool {
 	}
 }
 
-// answers returns a function that reports whether a column of a data set holds answers, by usual and given names.
-// Tables have no null, so an empty answer is a missing one.
+// answers returns a function for data set number set. It reports whether a column holds answers, by its usual or its
+// configured name. CSV has no null, so an empty answer there is a missing answer.
 func (s *Spec) answers(set int) func(name string) bool {
 	known := append(slices.Clone(responses), columnsOf(fmtAlpaca).Response, chosenField, rejectedField, s.Columns.Response)
 	if set < len(s.sets) {
@@ -155,7 +157,8 @@ func isMessages(text []byte) bool {
 	return first["role"] != nil || first["from"] != nil
 }
 
-// recognised returns the form of a row whose fields have their usual names.
+// recognised returns the form of a row, found by the usual names of its fields. A row that has no known field is an
+// error.
 func recognised(fields map[string]json.RawMessage) (form, error) {
 	if given(fields["text"]) != nil && given(fields["input_ids"]) != nil {
 		return form{}, errors.New("both text and input_ids; keep the one to train on")
@@ -198,8 +201,8 @@ func recognised(fields map[string]json.RawMessage) (form, error) {
 	return form{}, errNoForm(fields)
 }
 
-// chatForms sets the format of a list of messages by its first message: "from" means ShareGPT, "role" means OpenAI.
-// The list may have either name.
+// chatForms sets the format of f by raw, the row's list of messages. A first message with the field from means
+// ShareGPT; the field role means OpenAI. The column itself may be called messages or conversations in both formats.
 func chatForms(f form, raw json.RawMessage) form {
 	var first []map[string]json.RawMessage
 	if json.Unmarshal(raw, &first) == nil && len(first) > 0 {
@@ -214,7 +217,7 @@ func chatForms(f form, raw json.RawMessage) form {
 	return f
 }
 
-// formOf recognises the form of a data set's row by its fields.
+// formOf returns the form of a row of data set number set, by the row's fields.
 func (s *Spec) formOf(set int, fields map[string]json.RawMessage) (form, error) {
 	d := &s.sets[set]
 	if !s.Pairs && d.Format != fmtPairs && s.Format != string(fmtPairs) {
@@ -231,7 +234,8 @@ func (s *Spec) formOf(set int, fields map[string]json.RawMessage) (form, error) 
 	return pairForm(named, fields)
 }
 
-// formIn returns the form of all rows of a data set; false: each file's first row decides.
+// formIn returns the form of all rows of data set number set, if the configuration gives it. Otherwise it returns
+// false: the first row of each file decides.
 func (s *Spec) formIn(set int) (form, bool) {
 	d := &s.sets[set]
 	if d.Format != "" && d.Columns != nil {
@@ -244,7 +248,8 @@ func (s *Spec) formIn(set int) (form, bool) {
 	return form{}, false
 }
 
-// agree returns the form of a row. It fails if the format differs from f's, the format of the file's first row.
+// agree returns the form of a row. It fails if the row's format differs from f's, which the first row of the file
+// had.
 func (f form) agree(s *Spec, set int, fields map[string]json.RawMessage) (form, error) {
 	g, err := s.formOf(set, fields)
 	if err == nil && g.format != f.format {
@@ -253,13 +258,13 @@ func (f form) agree(s *Spec, set int, fields map[string]json.RawMessage) (form, 
 	return g, err
 }
 
-// Columns names columns with unusual names: a row's text, its list of messages, its prompt, or its answer. "": the
-// usual name. Entries of dataset_info.json name their columns themselves.
+// Columns names a file's columns if they do not have their usual names: a row's text, list of messages, prompt, or
+// answer. "": the usual name. Entries of dataset_info.json name their columns in the file itself.
 type Columns struct {
 	Text, Messages, Prompt, Response string
 }
 
-// The configuration keys that set Columns.
+// The configuration keys that set the fields of Columns.
 const (
 	textColumnKey     = "text_column"
 	messagesColumnKey = "messages_column"
@@ -267,7 +272,7 @@ const (
 	responseColumnKey = "response_column"
 )
 
-// given returns the keys of the given columns in order.
+// given returns the configuration keys, such as text_column, of the columns that c names.
 func (c Columns) given() []string {
 	var keys []string
 	for _, k := range []struct{ key, name string }{
@@ -280,12 +285,13 @@ func (c Columns) given() []string {
 	return keys
 }
 
-// has reports whether name is one of the given columns.
+// has reports whether name is one of the columns that c names.
 func (c Columns) has(name string) bool {
 	return name != "" && slices.Contains([]string{c.Text, c.Messages, c.Prompt, c.Response}, name)
 }
 
-// columnsIn lists the column keys that each dataset_format allows. Formats that are not listed allow all.
+// columnsIn lists, for each value of dataset_format, the column keys that go together with it. Other formats allow
+// all column keys.
 var columnsIn = map[string][]string{
 	"text":            {},
 	string(fmtAlpaca): {promptColumnKey, responseColumnKey}, string(fmtPrompt): {promptColumnKey, responseColumnKey},
@@ -293,7 +299,7 @@ var columnsIn = map[string][]string{
 	string(fmtPairs): {promptColumnKey, messagesColumnKey},
 }
 
-// checkColumns returns an error if columns contradict each other or the Spec's format.
+// checkColumns returns an error if the column keys contradict each other or the Spec's format.
 func (s *Spec) checkColumns() error {
 	given := s.Columns.given()
 	if len(given) == 0 {
@@ -323,7 +329,7 @@ func (s *Spec) checkColumns() error {
 	return nil
 }
 
-// rename replaces names in cols, the columns of format f, by given names.
+// rename replaces the usual names in cols, the columns of format f, by the names that c gives.
 func (c Columns) rename(cols *columns, f format) *columns {
 	switch f {
 	case fmtAlpaca, fmtPrompt:
@@ -334,7 +340,8 @@ func (c Columns) rename(cols *columns, f format) *columns {
 	return cols
 }
 
-// formOf recognises the form of a row by its fields.
+// formOf returns the form of a row by its fields. c gives the names of those columns that do not have their usual
+// names.
 func (c Columns) formOf(fields map[string]json.RawMessage) (form, error) {
 	switch {
 	case c.Text != "":
@@ -348,7 +355,7 @@ func (c Columns) formOf(fields map[string]json.RawMessage) (form, error) {
 	return recognised(fields)
 }
 
-// named returns f if the row has the field f.field, and otherwise an error.
+// named returns f if the row has the field f.field, which the user has named, and otherwise an error.
 func (c Columns) named(f form, fields map[string]json.RawMessage) (form, error) {
 	if given(fields[f.field]) == nil {
 		return form{}, fmt.Errorf("%s: %w", c.given()[0], missingField(f.field, fields))
@@ -356,8 +363,8 @@ func (c Columns) named(f form, fields map[string]json.RawMessage) (form, error) 
 	return f, nil
 }
 
-// prompted recognises a row with a prompt and its answer, if c names at least one of the two. The form is Alpaca's
-// if the prompt is the field "instruction".
+// prompted returns the form of a row with a prompt and an answer, if c names at least one of the two columns. If the
+// prompt is the field instruction, the form is Alpaca's, which has further fields.
 func (c Columns) prompted(fields map[string]json.RawMessage) (form, error) {
 	f := form{format: fmtPrompt}
 	has := func(name string) bool { return given(fields[name]) != nil }
@@ -383,7 +390,8 @@ func (c Columns) prompted(fields map[string]json.RawMessage) (form, error) {
 	return c.named(f, fields)
 }
 
-// ofText returns an error if columns are given for a plain text file, which has none.
+// ofText returns an error if columns are configured for a plain text file, since such a file has no columns. name is
+// the file.
 func (c Columns) ofText(name string) error {
 	if keys := c.given(); len(keys) > 0 {
 		return fmt.Errorf("%s is plain text and has no columns; leave out %s, or choose the files that have some, for instance with a glob", name, keys[0])
@@ -391,7 +399,7 @@ func (c Columns) ofText(name string) error {
 	return nil
 }
 
-// errNoColumn returns the error of a file without a column that mt knows. all has the names of the file's columns.
+// errNoColumn returns the error of a file in which no column has a name that mt knows. all lists the file's columns.
 func errNoColumn(all []string) error {
 	return fmt.Errorf("no column that could be trained on among %q; say which they are: %s, %s, or %s and %s; or name them in %s",
 		all, textColumnKey, messagesColumnKey, promptColumnKey, responseColumnKey, infoName)

@@ -8,17 +8,19 @@ import (
 	"strings"
 )
 
-// Lists that a row of input_ids may have beside its ids; docs/data.md explains each. All but lengthsField have one
-// value per token.
+// Names of the lists that a row of input_ids may have beside its token ids; docs/data.md explains each. All lists but
+// lengthsField have one value for each token.
 var (
-	// lossMasks are 1 for tokens in the loss and 0 for others.
+	// lossMasks are lists with 1 for tokens in the loss and 0 for the others.
 	lossMasks = []string{"assistant_masks", "assistant_mask", "assistant_tokens_mask", "completion_mask", "loss_mask", "response_mask",
 		"label_mask", "labels_mask", "target_mask", "train_mask", "output_mask"}
-	// lossWeights weigh each token. Only 0 and 1 are supported.
+	// lossWeights weigh the loss of each token. Only the weights 0 and 1 are supported.
 	lossWeights = []string{"loss_weights", "loss_weight", "token_weights", "loss_scale", "weights"}
-	// noEffect must be 0 everywhere, since only text models are trained.
+	// noEffect are lists that must be 0 everywhere. Another value would mean something, such as an image's
+	// tokens, that text models do not have.
 	noEffect = []string{"token_type_ids", "mm_token_type_ids"}
-	// ambiguous have opposite meanings in different programs.
+	// ambiguous names are refused, since programs disagree on whether 1 means that a token is in the loss or left
+	// out.
 	ambiguous = []string{"mask", "prompt_mask"}
 	// idLists are the names of all lists that a row may have beside its ids.
 	idLists = slices.Concat([]string{labelsField, attentionField, positionsField, lengthsField}, lossMasks, lossWeights, noEffect, ambiguous)
@@ -31,7 +33,8 @@ const (
 	lengthsField   = "seq_lengths"
 )
 
-// parseIDs parses a row of input_ids with labels, removes padding, and finds the documents in the row.
+// parseIDs parses a row of input_ids with its labels, removes padding, and finds the documents in the row. All ids
+// must be below vocab.
 func (r *jsonRow) parseIDs(fields map[string]json.RawMessage, vocab int) (err error) {
 	r.text, r.labels, r.ends, r.masks = r.text[:0], nil, nil, r.masks[:0]
 	if r.ids, err = parseInts(r.ids[:0], "input_ids", fields["input_ids"]); err != nil {
@@ -62,8 +65,8 @@ func (r *jsonRow) parseIDs(fields map[string]json.RawMessage, vocab int) (err er
 	return r.checkLabels(vocab)
 }
 
-// beside applies the lists beside the ids to the row. If it removed padding, why says so, for an error about the
-// row's length.
+// beside applies the other lists of a row to its ids: it masks labels, removes padding and divides documents. If
+// padding was removed, why says so; it becomes part of the error if too few ids are left.
 func (r *jsonRow) beside(fields map[string]json.RawMessage) (why string, err error) {
 	for _, name := range ambiguous {
 		if given(fields[name]) != nil {
@@ -104,7 +107,8 @@ func (r *jsonRow) beside(fields map[string]json.RawMessage) (why string, err err
 	return why, r.divide(append(starts, more...), from)
 }
 
-// perToken returns the numbers of a list with one value per token; nil: the row lacks the list.
+// perToken returns the numbers of the row's list called name, which must have one value for each token. nil: the row
+// lacks the list.
 func (r *jsonRow) perToken(name string, fields map[string]json.RawMessage) (_ []int32, err error) {
 	raw := given(fields[name])
 	if raw == nil {
@@ -119,7 +123,8 @@ func (r *jsonRow) perToken(name string, fields map[string]json.RawMessage) (_ []
 	return r.marks, nil
 }
 
-// parseMarks is parseInts, but also accepts booleans and integers written with a decimal point.
+// parseMarks is parseInts for lists of marks: it also accepts booleans, and integers written with a decimal point,
+// such as 1.0.
 func parseMarks(dst []int32, field string, raw []byte) ([]int32, error) {
 	dst, err := parseInts(dst, field, raw)
 	if err == nil || raw[0] != '[' {
@@ -146,7 +151,7 @@ func parseMarks(dst []int32, field string, raw []byte) ([]int32, error) {
 	return dst, nil
 }
 
-// mask removes tokens from the labels where a list of the row has 0.
+// mask sets the labels of those tokens to IgnoreIndex for which the row's list called name has 0.
 func (r *jsonRow) mask(name string, fields map[string]json.RawMessage) error {
 	marks, err := r.perToken(name, fields)
 	if err != nil || marks == nil {
@@ -169,8 +174,9 @@ func (r *jsonRow) mask(name string, fields map[string]json.RawMessage) error {
 	return nil
 }
 
-// attended returns the range [from, to) of tokens that attention_mask does not mark as padding, and the documents'
-// starts in this range. Values above 1 number the documents of a row, as in LLaMA-Factory's neat_packing.
+// attended returns the range [from, to) of tokens that attention_mask does not mark as padding, and the starts of
+// documents in this range. A mask with values above 1 gives each document another number, as in LLaMA-Factory's
+// neat_packing; else starts is empty.
 func (r *jsonRow) attended(fields map[string]json.RawMessage) (from, to int, starts []int, err error) {
 	marks, err := r.perToken(attentionField, fields)
 	if err != nil || marks == nil {
@@ -194,7 +200,8 @@ func (r *jsonRow) attended(fields map[string]json.RawMessage) (from, to int, sta
 	return from, to, starts, nil
 }
 
-// restarts returns the positions in [from, to) where position_ids or seq_lengths begin a document.
+// restarts returns the positions of tokens in [from, to) at which a new document begins, by the row's position_ids or
+// seq_lengths.
 func (r *jsonRow) restarts(fields map[string]json.RawMessage, from, to int) (starts []int, err error) {
 	at, err := r.perToken(positionsField, fields)
 	if err != nil {
@@ -229,9 +236,9 @@ func (r *jsonRow) restarts(fields map[string]json.RawMessage, from, to int) (sta
 	return starts, nil
 }
 
-// divide records the ends of the row's documents, which begin at starts. Positions in starts still include the shift
-// padding tokens in front of the row. Documents without a supervised token are dropped, since no other document
-// attends to them.
+// divide records in r.ends the end of each of the row's documents, which begin at starts. The values of starts count
+// the shift padding tokens that were removed from the row's front. Documents without a supervised token are dropped:
+// no other document attends to them, so they would have no effect.
 func (r *jsonRow) divide(starts []int, shift int) error {
 	slices.Sort(starts)
 	n := len(r.ids)
@@ -268,7 +275,7 @@ func (r *jsonRow) divide(starts []int, shift int) error {
 	return nil
 }
 
-// checkLabels returns an error for labels outside the vocabulary and for a row without a supervised token.
+// checkLabels returns an error if a label is outside the vocabulary or no token of the row is supervised.
 func (r *jsonRow) checkLabels(vocab int) error {
 	if r.labels == nil {
 		return nil

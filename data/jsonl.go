@@ -16,7 +16,7 @@ import (
 	"unicode/utf8"
 )
 
-// jsonRow is a parsed row of JSON. Its slices are reused for the next row.
+// jsonRow is a parsed row of JSON. The next row reuses its slices.
 type jsonRow struct {
 	kind   kind
 	text   []byte
@@ -30,7 +30,8 @@ type jsonRow struct {
 	pair   *pair
 }
 
-// fieldsOf returns the fields of a row by name.
+// fieldsOf returns the fields of the row line, a JSON object, by name. Other JSON is an error with advice for the
+// user.
 func fieldsOf(line []byte) (map[string]json.RawMessage, error) {
 	switch {
 	case len(line) > 0 && line[0] == '[':
@@ -52,7 +53,7 @@ func fieldsOf(line []byte) (map[string]json.RawMessage, error) {
 	return fields, nil
 }
 
-// fill parses a row of the form f.
+// fill parses a row of the form f into r. All token ids must be below vocab.
 func (r *jsonRow) fill(f form, fields map[string]json.RawMessage, vocab int) (err error) {
 	r.kind = f.format.kind()
 	switch f.format {
@@ -77,7 +78,7 @@ func (r *jsonRow) fill(f form, fields map[string]json.RawMessage, vocab int) (er
 	return err
 }
 
-// missingField returns the error of a row that lacks a field.
+// missingField returns the error of a row that lacks the field called name.
 func missingField(name string, fields map[string]json.RawMessage) error {
 	if fields[name] != nil {
 		return fmt.Errorf("%s is null; remove the row", name)
@@ -85,7 +86,7 @@ func missingField(name string, fields map[string]json.RawMessage) error {
 	return fmt.Errorf("field %q is missing; the row has %q", name, slices.Sorted(maps.Keys(fields)))
 }
 
-// given returns nil for a field that is absent or null, otherwise raw.
+// given returns raw, the JSON of a field, or nil if the field is absent or null.
 func given(raw json.RawMessage) json.RawMessage {
 	if string(raw) == "null" {
 		return nil
@@ -108,7 +109,7 @@ func (r *jsonRow) parseText(name string, raw []byte) error {
 	return nil
 }
 
-// parseInts appends the integers in a valid JSON list to dst.
+// parseInts appends the integers of raw, a valid JSON list, to dst. field names the list in errors.
 func parseInts(dst []int32, field string, raw []byte) ([]int32, error) {
 	if raw[0] != '[' {
 		return dst, fmt.Errorf("%s is %s; it must be a list of whole numbers", field, clip(raw))
@@ -130,8 +131,8 @@ func parseInts(dst []int32, field string, raw []byte) ([]int32, error) {
 	}
 }
 
-// leadingInt returns the integer at the start of b and its length. A length of 0 means there is none, or one beyond
-// 32 bits.
+// leadingInt returns the integer at the start of b and the number of bytes it takes. A length of 0 means that b
+// begins with no integer, or with an integer beyond 32 bits.
 func leadingInt(b []byte) (int32, int) {
 	n, v, negative := 0, int64(0), b[0] == '-'
 	if negative {
@@ -152,7 +153,7 @@ func leadingInt(b []byte) (int32, int) {
 	return int32(v), n
 }
 
-// element returns the list element at the start of b, up to the next comma or bracket, for an error message.
+// element returns the start of b, a list element, up to the next comma or bracket. It is shown in an error message.
 func element(b []byte) []byte {
 	if i := slices.IndexFunc(b, func(c byte) bool { return c == ',' || c == ']' }); i > 0 {
 		return b[:i]
@@ -172,8 +173,8 @@ func clip(b []byte) string {
 
 func isSpace(c byte) bool { return c == ' ' || c == '\t' || c == '\r' || c == '\n' }
 
-// halfSurrogate returns an error if valid JSON escapes one half of a surrogate pair alone, since UTF-8 cannot
-// encode it.
+// halfSurrogate returns an error if raw, which is valid JSON, escapes one half of a surrogate pair without the other
+// half. UTF-8 cannot encode such a character. name is the field, for the error.
 func halfSurrogate(name string, raw []byte) error {
 	for i := bytes.IndexByte(raw, '\\'); i >= 0 && i+1 < len(raw); {
 		n := 2
@@ -193,8 +194,8 @@ func halfSurrogate(name string, raw []byte) error {
 	return nil
 }
 
-// unquote appends the text of a valid JSON string; s lacks the quotes. Bytes that are not UTF-8 stay unchanged.
-// Half of a surrogate pair becomes U+FFFD.
+// unquote appends to dst the text of the valid JSON string s, which is given without its quotes. Bytes that are not
+// UTF-8 stay unchanged. A single half of a surrogate pair becomes U+FFFD.
 func unquote(dst, s []byte) []byte {
 	for i := 0; i < len(s); i++ {
 		if s[i] != '\\' {
@@ -224,8 +225,8 @@ func unquote(dst, s []byte) []byte {
 	return dst
 }
 
-// unicodeEscape returns the character of the four hex digits at the start of s and the number of bytes read. If
-// another escape follows and both form a surrogate pair, it reads both.
+// unicodeEscape returns the character of a \u escape and the number of bytes it read; s begins with the escape's four
+// hex digits. If another escape follows and both form a surrogate pair, it reads both.
 func unicodeEscape(s []byte) (rune, int) {
 	r := hex4(s)
 	if !utf16.IsSurrogate(r) {
@@ -247,8 +248,8 @@ func hex4(s []byte) rune {
 	return rune(v)
 }
 
-// rowFields returns the fields of a row. Columns with fixed types and tables store lists as JSON text; such a text
-// is parsed if lists reports that the field may be a list (see Spec.lists).
+// rowFields returns the fields of a row by name. Tables, and columns with fixed types, hold lists as JSON text; such
+// a text is parsed if lists reports that the field may be a list (see Spec.lists).
 func rowFields(row []byte, lists func(name string, value []byte) bool) (map[string]json.RawMessage, error) {
 	fields, err := fieldsOf(row)
 	if err != nil {
@@ -262,8 +263,9 @@ func rowFields(row []byte, lists func(name string, value []byte) bool) (map[stri
 	return fields, nil
 }
 
-// listIn returns the list that raw holds as JSON text, or the list whose elements raw holds as JSON texts. It
-// returns nil for other values. A text with half of a surrogate pair also gives nil; the field's reader refuses it.
+// listIn returns the list that raw holds in another form: a JSON string with the list as JSON text, or a list of such
+// strings, one per element. Other values give nil. A string with half of a surrogate pair gives nil too; the code
+// that reads the field reports the error.
 func listIn(raw json.RawMessage) json.RawMessage {
 	if raw[0] == '"' {
 		inside := bytes.TrimLeft(raw[1:], " ")
@@ -300,8 +302,8 @@ func listIn(raw json.RawMessage) json.RawMessage {
 // pythonNumbers are numbers that Python's json module writes and JSON lacks.
 var pythonNumbers = []string{"NaN", "-Infinity", "Infinity"}
 
-// withoutNaN replaces each NaN or infinity in JSON written by Python by null. It returns text itself if there are
-// none.
+// withoutNaN returns text, JSON written by Python, with each NaN or infinity replaced by null. Text without them is
+// returned itself.
 func withoutNaN(text []byte) []byte {
 	if !bytes.Contains(text, []byte("NaN")) && !bytes.Contains(text, []byte("Infinity")) {
 		return text
@@ -329,7 +331,8 @@ func withoutNaN(text []byte) []byte {
 	return out
 }
 
-// pythonNumber returns the length of the word in pythonNumbers that stands at offset i as a whole value; 0: none.
+// pythonNumber returns the length of the word of pythonNumbers that begins at offset i, if the word is a whole value
+// there; otherwise 0.
 func pythonNumber(text []byte, i int) int {
 	for _, word := range pythonNumbers {
 		end := i + len(word)
@@ -340,8 +343,8 @@ func pythonNumber(text []byte, i int) int {
 	return 0
 }
 
-// newJSONRows reads an array of rows or one row per line, depending on the start of the file. It sets unit to the
-// unit that rows are counted in.
+// newJSONRows returns a reader for a file of JSON. If the file begins with a bracket, it is one array of rows;
+// otherwise each line is a row. unit is set to what errors count in, line or row.
 func newJSONRows(r io.Reader, unit *string) rowReader {
 	b := bufio.NewReaderSize(r, 256<<10)
 	start, _ := b.Peek(4) // a read error recurs at the first row
@@ -365,8 +368,8 @@ func newJSONRows(r io.Reader, unit *string) rowReader {
 	}
 }
 
-// spread returns an error if the file begins with a JSON object that spans several lines. The error names a list of
-// objects inside, which may hold the rows.
+// spread returns an error if the file begins with a JSON object that spans several lines, so that no line is a row.
+// If the object contains a list of objects, these may be the rows, and the error names the list.
 func spread(b *bufio.Reader) error {
 	start, _ := b.Peek(b.Size()) // a read error recurs at the first row
 	var line jsonScan
@@ -406,16 +409,16 @@ func spread(b *bufio.Reader) error {
 	return errors.New("an object goes on over several lines; write each object on one line (jq -c . FILE)")
 }
 
-// jqOf returns the command that writes each element of a list in a file on its own line.
+// jqOf returns a command line of jq that writes each element of the list called field on a line of its own.
 func jqOf(field string) string { return fmt.Sprintf("jq -c '.[%q][]' FILE", field) }
 
 // lineRows reads each line that is not blank as a row.
 type lineRows struct {
 	r *bufio.Reader
 	n int64
-	// done is the error that next returns after the last line.
+	// done is the error that next returns after the last line; it is io.EOF unless reading failed.
 	done error
-	// broken is the error of the first and only row; nil: the file has rows.
+	// broken, if not nil, is the error that the first call of next returns, since the file has no rows.
 	broken error
 }
 
@@ -444,8 +447,8 @@ func (l *lineRows) next(dst []byte) ([]byte, int64, error) {
 
 var errTooLong = errors.New("a line that is too long")
 
-// readLine appends the next line to dst. If dst would become longer than the limit most, in bytes, readLine skips the
-// rest of the line and returns errTooLong.
+// readLine appends the next line to dst. If dst would become longer than most bytes, it skips the rest of the line
+// and returns errTooLong.
 func readLine(r *bufio.Reader, dst []byte, most int) ([]byte, error) {
 	tooLong := false
 	for {
@@ -466,7 +469,7 @@ func readLine(r *bufio.Reader, dst []byte, most int) ([]byte, error) {
 	}
 }
 
-// arrayRows reads the elements of a JSON array, one at a time. It only finds the end of each element; the caller
+// arrayRows reads the elements of a JSON array one at a time. It only finds where each element ends; the caller
 // checks that the element is valid JSON.
 type arrayRows struct {
 	r    *bufio.Reader
@@ -510,7 +513,8 @@ func (a *arrayRows) next(dst []byte) ([]byte, int64, error) {
 	return dst, a.n, nil
 }
 
-// begin skips the text before the next element. It returns io.EOF at the end of the array.
+// begin skips the comma or bracket and the white space before the next element. It returns io.EOF at the end of the
+// array.
 func (a *arrayRows) begin() error {
 	b, err := a.mark()
 	switch {
@@ -537,7 +541,7 @@ func (a *arrayRows) begin() error {
 	return fmt.Errorf("behind row %d stands %q where a comma or \"]\" is due", a.n, b)
 }
 
-// end checks that only white space follows the array.
+// end returns an error if anything but white space follows the array.
 func (a *arrayRows) end() error {
 	b, err := a.mark()
 	if err == nil {
@@ -546,7 +550,7 @@ func (a *arrayRows) end() error {
 	return err
 }
 
-// mark returns the next byte that is not white space.
+// mark skips white space, then reads and returns the next byte.
 func (a *arrayRows) mark() (byte, error) {
 	for {
 		if b, err := a.r.ReadByte(); err != nil || !isSpace(b) {
@@ -555,7 +559,7 @@ func (a *arrayRows) mark() (byte, error) {
 	}
 }
 
-// jsonScan finds the end of a JSON value.
+// jsonScan finds the end of a JSON value that arrives in pieces.
 type jsonScan struct {
 	depth           int64
 	quoted, escaped bool
@@ -563,7 +567,8 @@ type jsonScan struct {
 	ended           bool
 }
 
-// scan returns the number of bytes of b that belong to the value. ended is set when the value is complete.
+// scan reads b, the next piece of the input, and returns how many of its bytes belong to the value. ended is set when
+// the value is complete.
 func (s *jsonScan) scan(b []byte) int {
 	for i, c := range b {
 		switch {

@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// setSpans returns the range [from, to) of documents of each data set.
+// setSpans returns, for each data set, the range [from, to) of its documents in the cache.
 func (d *Dataset) setSpans() [][2]int64 {
 	spans := make([][2]int64, len(d.spec.sets))
 	at := int64(0)
@@ -21,17 +21,18 @@ func (d *Dataset) setSpans() [][2]int64 {
 	return spans
 }
 
-// sampleStream is the first stream of the permutations that sample documents. mixStream selects the random numbers
-// that choose the next data set. Different streams are independent of each other and of the order of rows.
+// Streams of random numbers; different streams are independent of each other and of the order of rows. Permutations
+// that sample documents use the streams from sampleStream on, a stream for each data set and repetition. The numbers
+// that choose the next data set use mixStream.
 const (
 	sampleStream = uint64(1) << 62
 	mixStream    = uint64(3) << 61
 )
 
-// mostMixed bounds the number of documents in a mix.
+// mostMixed is the largest number of documents in a mix; see checkLength.
 const mostMixed = 1 << 32
 
-// newMix decides the order of the documents of all data sets.
+// newMix returns the order in which the documents of all data sets come, with samples and interleaving applied.
 func (d *Dataset) newMix() (mix, error) {
 	concat, whole := len(d.spec.sets) == 1 || d.spec.MixStrategy == mixConcat, true
 	for _, set := range d.spec.sets {
@@ -59,9 +60,9 @@ func (d *Dataset) newMix() (mix, error) {
 	return d.interleave(parts)
 }
 
-// sample returns the documents to use of data set i. The data set's documents are [from, to), and Samples says how
-// many to use; 0: all. The result is in file order. If more are requested than exist, all come once before any
-// repeats.
+// sample returns the documents of data set i to use, in file order. Its documents have the numbers [from, to), and
+// its setting Samples says how many to use; 0: all. If Samples exceeds their number, each comes once before any comes
+// twice.
 func (d *Dataset) sample(i int, from, to int64) []int64 {
 	want := d.spec.sets[i].Samples
 	if want == 0 || from == to {
@@ -83,10 +84,10 @@ func (d *Dataset) sample(i int, from, to int64) []int64 {
 	return out
 }
 
-// interleave takes one document at a time. Without shares the data sets take turns; with shares, a random number
-// draws the next data set. A data set restarts after its end. "under" stops when the first data set has ended, "over"
-// when all have. Data sets that take turns give the same number of documents. Source: Hugging Face datasets,
-// interleave_datasets, first_exhausted and all_exhausted.
+// interleave mixes parts, the documents of each data set, one document at a time. Without InterleaveProbs the data
+// sets take turns; with them, a random number draws the next data set. A data set that ends starts again.
+// interleave_under stops when the first data set has ended, interleave_over when all have. Source: Hugging Face
+// datasets, interleave_datasets (first_exhausted, all_exhausted).
 func (d *Dataset) interleave(parts [][]int64) (mix, error) {
 	share := d.spec.InterleaveProbs
 	if err := d.checkLength(parts, share); err != nil {
@@ -115,7 +116,7 @@ func (d *Dataset) interleave(parts [][]int64) (mix, error) {
 	return mixOf(seq), nil
 }
 
-// mixOf returns the mix of the documents seq in this order.
+// mixOf returns the mix that consists of the documents seq, in this order.
 func mixOf(seq []int64) mix {
 	h, buf := sha256.New(), make([]byte, 0, 8<<10)
 	for part := range slices.Chunk(seq, 1<<10) {
@@ -128,7 +129,7 @@ func mixOf(seq []int64) mix {
 	return mix{n: int64(len(seq)), seq: seq, id: [32]byte(h.Sum(nil))}
 }
 
-// draw chooses a data set by the shares, from a random number.
+// draw returns the index of a data set, chosen by a random number. share[i] is the probability of data set i.
 func draw(share []float64, random uint64) int {
 	x := float64(random>>11) / (1 << 53) // in [0, 1), exact
 	for i, s := range share {
@@ -139,7 +140,8 @@ func draw(share []float64, random uint64) int {
 	return len(share) - 1 // the shares may sum to slightly less than 1
 }
 
-// checkLength returns an error if the shares would make the mix absurdly long.
+// checkLength returns an error if interleaving would make a mix of more than mostMixed documents, as a tiny share
+// does. parts are the documents of each data set.
 func (d *Dataset) checkLength(parts [][]int64, share []float64) error {
 	var lengths []float64
 	for i, p := range parts {

@@ -23,15 +23,15 @@ type layout struct {
 	user   []string // user turn, up to the start of the answer; nil: only its text
 	answer []string // answer; nil: its text, and EOS unless efficient
 	base   string   // default system text
-	// ends are the tokens that end an answer. With replaces, the first of them is EOS.
+	// ends are the tokens that end an answer. With replaces, ends[0] takes the place of the tokenizer's EOS.
 	ends     []string
 	replaces bool
-	// efficient layouts have no EOS in answers. The row ends with EOS, and EOS is the label after every earlier
-	// answer.
+	// efficient layouts write no EOS in answers; only the row ends with EOS. After every earlier answer EOS is
+	// still the label, so the model learns to stop there.
 	efficient bool
 	merged    bool // the system text is part of the first user turn
-	// thought are the marks before and after the thoughts of an answer; empty: the model does not think. An answer
-	// without thoughts gets both marks with nothing between or, with closesOnly, only the second mark.
+	// thought are the marks before and after the thoughts of an answer; empty: the model does not think. An
+	// answer without thoughts gets both marks with nothing between. With closesOnly it gets only the second mark.
 	thought    [2]string
 	closesOnly bool
 }
@@ -66,10 +66,10 @@ func layoutNamed(name string) *layout {
 	return &l
 }
 
-// thinks reports whether answers have thoughts.
+// thinks reports whether answers in this layout may have thoughts.
 func (l *layout) thinks() bool { return l.thought[0] != "" }
 
-// id identifies the layout in the key of a token cache.
+// id returns a hash of the layout, which is part of the name of a token cache.
 func (l *layout) id() string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%#v", *l))
 	return "layout " + hex.EncodeToString(sum[:])
@@ -79,13 +79,13 @@ func (l *layout) id() string {
 // stanford_alpaca, Alpaca's prompt; and LLaMA-Factory's names.
 var Templates = slices.Sorted(slices.Values(append(slices.Collect(maps.Keys(layouts)), "chatml", "stanford_alpaca")))
 
-// noTemplate returns the error for a template that is neither a file nor built in.
+// noTemplate returns the error that the template called name is neither a file nor built in.
 func noTemplate(name string) error {
 	return fmt.Errorf("template %q is neither a file nor a built-in name such as chatml, qwen3 or llama3%s; docs/data.md lists those. Leave it out to use the model's own",
 		name, human.Suggest(name, Templates))
 }
 
-// check returns an error if the tokenizer lacks a token of the layout.
+// check returns an error if the tokenizer lacks a token that the layout writes.
 func (l *layout) check(t tokenizer.Tokenizer) error {
 	var lacking []string
 	need := func(s string) {
@@ -111,7 +111,7 @@ func (l *layout) check(t tokenizer.Tokenizer) error {
 		l.name, strings.Join(lacking, `", "`))
 }
 
-// eosOf returns the token that ends answers in the layout. own is the tokenizer's EOS.
+// eosOf returns the token that ends answers in the layout. own is the tokenizer's own EOS; most layouts use it.
 func (l *layout) eosOf(t tokenizer.Tokenizer, own int32) int32 {
 	if l.replaces {
 		if id, ok := t.TokenID(l.ends[0]); ok {
@@ -121,7 +121,7 @@ func (l *layout) eosOf(t tokenizer.Tokenizer, own int32) int32 {
 	return own
 }
 
-// layOut sets e.ids and e.labs to a conversation in the layout l.
+// layOut sets e.ids and e.labs to the tokens and labels of a conversation, written in the layout l.
 func (e *encoder) layOut(l *layout, v *conversation) error {
 	if v.tools != nil {
 		return l.noTools()
@@ -149,7 +149,7 @@ func (e *encoder) layOut(l *layout, v *conversation) error {
 	return nil
 }
 
-// layTurns appends the turns up to and including index last.
+// layTurns appends the tokens and labels of the turns with index 0 to last, last included.
 func (e *encoder) layTurns(l *layout, v *conversation, last int) error {
 	system, messages := l.base, v.messages
 	skipped := 0
@@ -202,17 +202,18 @@ func (e *encoder) layTurns(l *layout, v *conversation, last int) error {
 	return nil
 }
 
-// answerState is the progress of answer through the answers of one conversation.
+// answerState says how far layTurns has come in the answers of one conversation.
 type answerState struct {
 	l     *layout
 	v     *conversation
 	last  int  // index of the last answer
-	think bool // thoughts are supervised rather than removed
+	think bool // thoughts are in the loss; otherwise they are removed
 	from  int  // start of the next answer's prompt in e.ids
-	ended bool // the previous answer is trained on; in an efficient layout, so is the EOS label after it
+	ended bool // the previous answer is in the loss; in an efficient layout, so is the EOS label after it
 }
 
-// answer appends the answer in message i, and the labels of its prompt.
+// answer appends the answer in message i, whose text is given, and the labels of the answer and of the prompt before
+// it.
 func (e *encoder) answer(t *answerState, i int, text string) error {
 	l, isLast := t.l, i == t.last
 	learned := i >= t.v.from && (!e.spec.MaskHistory || isLast) && !weightless(t.v.messages[i])
@@ -250,7 +251,7 @@ func (e *encoder) answer(t *answerState, i int, text string) error {
 	return nil
 }
 
-// elements appends the tokens of a layout's pieces, with text at the placeholder.
+// elements appends the tokens of the pieces of layout l. text takes the place of the sign §.
 func (e *encoder) elements(l *layout, pieces []string, text string) (err error) {
 	for _, p := range pieces {
 		switch name, isToken := strings.CutPrefix(p, token); {
@@ -271,8 +272,8 @@ func (e *encoder) elements(l *layout, pieces []string, text string) (err error) 
 	return nil
 }
 
-// thinking reports whether answers keep their thoughts, from the variable enable_thinking. The row's value
-// overrides the Spec's.
+// thinking reports whether answers keep their thoughts, by the variable enable_thinking. Without the variable, they
+// keep them. The row's value takes precedence over the Spec's.
 func (e *encoder) thinking(v *conversation) bool {
 	if v.vars != nil {
 		if x, ok := v.vars.Get(thinkingVar); ok {
@@ -282,16 +283,17 @@ func (e *encoder) thinking(v *conversation) bool {
 	return e.spec.TemplateVars[thinkingVar] != false
 }
 
-// thinkingVar is the variable that turns thoughts on or off.
+// thinkingVar is the template variable that says whether answers keep their thoughts.
 const thinkingVar = "enable_thinking"
 
-// withoutThought returns text without thoughts.
+// withoutThought returns text, an answer, without what stands between the layout's two thought marks, and without the
+// marks.
 func (l *layout) withoutThought(text string) string {
 	thought := regexp.MustCompile("(?s)" + regexp.QuoteMeta(l.thought[0]) + ".*?" + regexp.QuoteMeta(l.thought[1]))
 	return strings.TrimLeft(thought.ReplaceAllLiteralString(text, ""), "\n")
 }
 
-// emptyThought returns the thought added to answers without thoughts.
+// emptyThought returns the marks that the layout adds to an answer without thoughts.
 func (l *layout) emptyThought() string {
 	if l.closesOnly {
 		return l.thought[1]
@@ -299,8 +301,8 @@ func (l *layout) emptyThought() string {
 	return l.thought[0] + l.thought[1]
 }
 
-// plainTurn returns the role and text of a message. It fails if the message has calls or thoughts. template is
-// named in errors.
+// plainTurn returns the role and text of message m. It fails if the message has calls or thoughts, which layouts
+// cannot write. template is the layout's name, for errors.
 func plainTurn(m any, template string) (role, text string, err error) {
 	o := m.(*jinja.Object)
 	if _, ok := o.Get("tool_calls"); ok {
@@ -314,12 +316,12 @@ func plainTurn(m any, template string) (role, text string, err error) {
 	return roleOf(m), text, nil
 }
 
-// noTools returns the error for a row with tools.
+// noTools returns the error for a row with tools, which no layout can write.
 func (l *layout) noTools() error {
 	return fmt.Errorf("template %s has no place for tools; use a chat template that does", l.name)
 }
 
-// Pieces shared by several layouts.
+// Text pieces that several layouts share.
 var (
 	glmPrefix    = []string{"[gMASK]<sop>"}
 	glmSystem    = []string{"<|system|>\n§"}

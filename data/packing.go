@@ -10,7 +10,7 @@ import (
 	"sort"
 )
 
-// arrange decides the order of documents, the tokens of each row, and the rows of Eval.
+// arrange decides the order of the documents, the tokens that each row holds, and which rows belong to Eval.
 func (d *Dataset) arrange() (err error) {
 	if d.mix, err = d.newMix(); err != nil {
 		return err
@@ -52,7 +52,8 @@ func (d *Dataset) noRows() error {
 	return &SpecError{"max_seq_len", fmt.Errorf("no row has a token to predict: max_seq_len is %d, and in all %d rows %s (the first: %s); raise max_seq_len, or give shorter rows", d.spec.MaxSeqLen, d.dropped, what, d.dropAt[0])}
 }
 
-// mix is the order of documents: all in file order, or a selection in any order, perhaps with repetitions.
+// mix is the order in which documents are put into rows: all documents in file order, or a selection in any order,
+// perhaps with repetitions. A position counts the documents of the mix.
 type mix struct {
 	n      int64
 	seq    []int64 // the documents; nil: all, in file order
@@ -62,7 +63,7 @@ type mix struct {
 	cache  *cache
 }
 
-// doc returns the document at position p of the mix.
+// doc returns the number, in file order, of the document at position p of the mix.
 func (m *mix) doc(p int64) int64 {
 	if m.seq == nil {
 		return p
@@ -70,7 +71,7 @@ func (m *mix) doc(p int64) int64 {
 	return m.seq[p]
 }
 
-// upTo returns a new slice of the documents before position p.
+// upTo returns a new slice with the documents at positions 0 to p-1 of the mix.
 func (m *mix) upTo(p int64) []int64 {
 	if m.seq != nil {
 		return slices.Clone(m.seq[:p])
@@ -82,7 +83,7 @@ func (m *mix) upTo(p int64) []int64 {
 	return out
 }
 
-// sum sets tokens and ends. end works only after sum.
+// sum computes tokens and ends from the lengths in the cache. Method end works only after sum.
 func (m *mix) sum(c *cache) {
 	m.cache, m.tokens = c, c.Tokens
 	if m.seq == nil {
@@ -96,7 +97,7 @@ func (m *mix) sum(c *cache) {
 	}
 }
 
-// end returns the end of the document at position p, in tokens from the start of the mix.
+// end returns the total number of tokens of the documents at positions 0 to p, the document at p included.
 func (m *mix) end(p int64) int64 {
 	if m.ends == nil {
 		return m.cache.end(p)
@@ -104,7 +105,8 @@ func (m *mix) end(p int64) int64 {
 	return m.ends[p]
 }
 
-// pack counts the packed rows and drops those without a supervised token.
+// pack divides the mix, read as one sequence of tokens, into rows of MaxSeqLen tokens. It counts the rows and drops
+// those without a supervised token.
 func (d *Dataset) pack() {
 	n := int64(d.spec.MaxSeqLen)
 	total := (d.mix.tokens + n - 1) / n
@@ -127,7 +129,7 @@ func (d *Dataset) pack() {
 	}
 }
 
-// cut counts the rows that long texts are cut into.
+// cut computes how many rows each document takes, if documents longer than MaxSeqLen are cut into several rows.
 func (d *Dataset) cut() {
 	n := int64(d.spec.MaxSeqLen)
 	if !d.anyLonger() {
@@ -154,7 +156,7 @@ func (d *Dataset) anyLonger() bool {
 	return false
 }
 
-// truncate makes each document a row and truncates long ones.
+// truncate makes each document a row. Tokens beyond MaxSeqLen are left out.
 func (d *Dataset) truncate() error {
 	kept, err := d.cutAll()
 	if err != nil {
@@ -174,8 +176,8 @@ func (d *Dataset) truncate() error {
 	return nil
 }
 
-// together puts documents that came from one input row into one row. If they exceed MaxSeqLen, it splits the row
-// between documents. The results are Dataset.fit and fitAt.
+// together puts documents that came from one input row into one row. If they exceed MaxSeqLen, the next document
+// begins another row. The results are for Dataset.fit and fitAt, which describe them.
 func (d *Dataset) together(docs []int64) (fit, at []int64) {
 	at = []int64{0}
 	tokens := int64(0)
@@ -190,8 +192,9 @@ func (d *Dataset) together(docs []int64) (fit, at []int64) {
 	return docs, append(at, int64(len(docs)))
 }
 
-// cutAll counts the documents and pairs longer than MaxSeqLen. It drops those without anything supervised before
-// the cut; for a pair, in either document. It returns the rest; nil: all, in file order.
+// cutAll counts the documents and pairs longer than MaxSeqLen. It drops a document if nothing before the cut is
+// supervised, and a pair if the same holds for one of its two documents. It returns the documents that stay, in the
+// order of the mix; nil: all, in file order.
 func (d *Dataset) cutAll() (kept []int64, err error) {
 	n := int64(d.spec.MaxSeqLen)
 	for p := range d.mix.n {
@@ -232,7 +235,8 @@ func (d *Dataset) cutAll() (kept []int64, err error) {
 	return kept, nil
 }
 
-// teaches reports whether a document, or each document of a pair, has a supervised token before the cut.
+// teaches reports whether the document doc has a supervised token within the first MaxSeqLen tokens. For a pair, both
+// of its documents must have one.
 func (d *Dataset) teaches(doc int64) bool {
 	first, _ := d.c.span(doc)
 	for _, part := range d.parts(doc) {
@@ -244,7 +248,7 @@ func (d *Dataset) teaches(doc int64) bool {
 	return true
 }
 
-// length returns the number of tokens of a document or pair that fit into a row.
+// length returns the number of tokens that a document or pair takes in a row, after truncation.
 func (d *Dataset) length(doc int64) (sum int64) {
 	for _, part := range d.parts(doc) {
 		sum += part.to - part.from
@@ -252,7 +256,7 @@ func (d *Dataset) length(doc int64) (sum int64) {
 	return sum
 }
 
-// example appends doc's location for a message, unless there are ReportExamples already.
+// example appends the location of document doc to the list to, unless the list has ReportExamples entries already.
 func (d *Dataset) example(to []string, doc int64) []string {
 	if len(to) < ReportExamples {
 		to = append(to, d.c.where(doc))
@@ -260,7 +264,8 @@ func (d *Dataset) example(to []string, doc int64) []string {
 	return to
 }
 
-// packWhole packs whole chats or pairs into rows with little space left.
+// packWhole packs whole chats or pairs into rows with little space left, by best fit. Documents longer than MaxSeqLen
+// are truncated first.
 func (d *Dataset) packWhole() error {
 	kept, err := d.cutAll()
 	if err != nil {
@@ -281,7 +286,7 @@ func (d *Dataset) Row(i int) Row {
 	return r
 }
 
-// fill sets r to row i. It reuses r's slices.
+// fill sets r to row i and reuses the memory of r's slices.
 func (d *Dataset) fill(i int, r *Row) {
 	d.assemble(d.pieces(i), r)
 	if !d.packing && !d.IsPairs() && d.fitAt == nil {
@@ -289,7 +294,7 @@ func (d *Dataset) fill(i int, r *Row) {
 	}
 }
 
-// assemble sets r to the concatenation of pieces: for each document number, a range of its tokens.
+// assemble sets r to the concatenation of pieces. Each piece is a document's number and a range of its tokens.
 func (d *Dataset) assemble(pieces iter.Seq2[int64, tokenRange], r *Row) {
 	r.IDs, r.Labels, r.Docs, r.Pairs = r.IDs[:0], r.Labels[:0], r.Docs[:0], r.Pairs[:0]
 	for doc, piece := range pieces {
@@ -303,8 +308,8 @@ func (d *Dataset) assemble(pieces iter.Seq2[int64, tokenRange], r *Row) {
 	}
 }
 
-// pieces yields the documents of row i with the range of tokens in the row. A pair comes twice: with the range of
-// the chosen document, then of the rejected one.
+// pieces yields each document of row i with the range of its tokens that the row holds. A pair comes twice: first
+// with the range of its chosen document, then with the range of the rejected one.
 func (d *Dataset) pieces(i int) iter.Seq2[int64, tokenRange] {
 	row := d.checked(i)
 	switch {
@@ -338,7 +343,8 @@ func (d *Dataset) pieces(i int) iter.Seq2[int64, tokenRange] {
 // tokenRange is the range [from, to) of a document's tokens.
 type tokenRange struct{ from, to int64 }
 
-// packed yields the pieces of packed row i: tokens [i*MaxSeqLen, (i+1)*MaxSeqLen) of the mix.
+// packed yields the documents in packed row i, each with the range of its tokens in the row. The row holds tokens
+// [i*MaxSeqLen, (i+1)*MaxSeqLen) of the mix.
 func (d *Dataset) packed(i int64) iter.Seq2[int64, tokenRange] {
 	n := int64(d.spec.MaxSeqLen)
 	at, end := i*n, min((i+1)*n, d.mix.tokens)
@@ -357,7 +363,7 @@ func (d *Dataset) packed(i int64) iter.Seq2[int64, tokenRange] {
 	}
 }
 
-// single returns the document of the unpacked row i and the range of its tokens in the row.
+// single returns the document in the unpacked row i, and the range of its tokens that the row holds.
 func (d *Dataset) single(i int64) (doc int64, piece tokenRange) {
 	switch {
 	case d.fit != nil:
@@ -371,15 +377,15 @@ func (d *Dataset) single(i int64) (doc int64, piece tokenRange) {
 	return doc, d.part(doc, (i-d.first[p])*int64(d.spec.MaxSeqLen))
 }
 
-// part returns a range of a document's tokens that fits into one row. The range begins at token number from of the
-// document.
+// part returns the range of a document's tokens that begins at token number from and fits into one row.
 func (d *Dataset) part(doc, from int64) tokenRange {
 	first, end := d.c.span(doc)
 	return tokenRange{from, min(end-first, from+int64(d.spec.MaxSeqLen))}
 }
 
-// parts returns the ranges of a document's tokens in a row of whole documents: one from the document's start or, for
-// a pair, one for the chosen and one for the rejected document.
+// parts returns the ranges of a document's tokens that a row of whole documents holds. It is one range from the
+// document's start. For a pair there are two: one from the start of the chosen and one from the start of the rejected
+// document.
 func (d *Dataset) parts(doc int64) []tokenRange {
 	if !d.IsPairs() {
 		return []tokenRange{d.part(doc, 0)}
@@ -418,13 +424,13 @@ func RowTokens(maxSeqLen int, pairs bool) int {
 	return maxSeqLen
 }
 
-// fitWindow is the number of chats packed together. A larger window fills rows better but moves chats further from
-// file order.
+// fitWindow is the number of chats among which best fit looks for rows. A larger window fills rows better but moves
+// chats further away from file order.
 const fitWindow = 8192
 
-// bestFit packs documents and pairs, truncated to MaxSeqLen, into rows, one window of documents at a time. Rows are
-// sorted by their first document, and documents within a row are in file order. The results are Dataset.fit and
-// fitAt.
+// bestFit packs documents or pairs, truncated to MaxSeqLen, into rows, one window (fitWindow documents) at a time.
+// Rows are sorted by their first document; documents within a row are in file order. The results are for Dataset.fit
+// and fitAt, which describe them.
 func (d *Dataset) bestFit(docs []int64) (fit, at []int64) {
 	at = []int64{0}
 	most := d.longestRow()
@@ -443,7 +449,7 @@ func (d *Dataset) bestFit(docs []int64) (fit, at []int64) {
 	return fit, at
 }
 
-// binSpace is a bin that is not full, with its free space in tokens.
+// binSpace is a bin of bestFit (a row) that is not full, with its free space in tokens.
 type binSpace struct {
 	free int64
 	bin  int
@@ -459,7 +465,7 @@ func bestFit(lengths []int64, most int64) [][]int {
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(lengths[b], lengths[a]) })
 	var bins [][]int
-	var open []binSpace // rising
+	var open []binSpace // sorted by free space, the smallest first
 	before := func(a, b binSpace) int { return cmp.Or(cmp.Compare(a.free, b.free), cmp.Compare(a.bin, b.bin)) }
 	for _, i := range order {
 		r := binSpace{most, len(bins)}
@@ -508,7 +514,7 @@ func newPermutation(n int64, seed int64, stream uint64) permutation {
 	return p
 }
 
-// at returns the image of i, for 0 <= i < n.
+// at returns the position to which the permutation maps i, for 0 <= i < n.
 func (p permutation) at(i int64) int64 {
 	x := uint64(i)
 	for {
@@ -527,8 +533,8 @@ func (p permutation) encrypt(x uint64) uint64 {
 	return l<<p.half | r
 }
 
-// scramble is one step of SplitMix64. Source: Steele, Lea, Flood, "Fast
-// Splittable Pseudorandom Number Generators", 2014.
+// scramble maps x to a number that looks random: one step of SplitMix64. Source: Steele, Lea, Flood, "Fast Splittable
+// Pseudorandom Number Generators", 2014.
 func scramble(x uint64) uint64 {
 	x += 0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9

@@ -13,28 +13,30 @@ import (
 	"mt/data/jinja"
 )
 
-// pair is a prompt with a chosen and a rejected answer: as texts that are concatenated, or as conversations.
+// pair is a prompt with a chosen and a rejected answer. If they are texts to be concatenated, they are in text. If
+// they are conversations, text is nil, and asked and answers hold them.
 type pair struct {
 	text    *textPair
 	asked   *conversation    // the prompt
 	answers [2]*conversation // prompt and answer: chosen, rejected
 }
 
-// textPair is a pair of texts.
+// textPair is a pair as texts: prompt, then the chosen and the rejected answer.
 type textPair struct {
 	prompt  string
 	answers [2]string
 }
 
-// The usual names of columns of pairs.
+// The usual names of the columns of a row that is a pair.
 const (
 	chosenField   = "chosen"
 	rejectedField = "rejected"
 	questionField = "question"
 )
 
-// pairForm returns the form of a row that is a pair. The prompt has its own field, or is the common beginning of
-// both answers, as in TRL. named holds unusual column names; columns that it leaves empty are recognised.
+// pairForm returns the form of a row that is a pair. The prompt has a field of its own, or is the common beginning of
+// both answers, as in TRL. named holds the configured column names; columns that it leaves empty are recognised by
+// their usual names.
 func pairForm(named *columns, fields map[string]json.RawMessage) (form, error) {
 	c := columnsOf(fmtPairs)
 	c.Chosen, c.Rejected, c.Tools = cmp.Or(named.Chosen, c.Chosen), cmp.Or(named.Rejected, c.Rejected), cmp.Or(named.Tools, c.Tools)
@@ -53,7 +55,8 @@ func pairForm(named *columns, fields map[string]json.RawMessage) (form, error) {
 	return form{format: fmtPairs, field: c.Chosen, cols: c}, nil
 }
 
-// findPrompt sets the columns of the prompt. It returns the first message of the row, or nil.
+// findPrompt sets the column names of c that say where the row's prompt is. named holds the configured names. It
+// returns the first message of the row, whose fields tell how roles are named; nil: the row has texts, no messages.
 func (c *columns) findPrompt(named *columns, fields map[string]json.RawMessage) (first map[string]any) {
 	has := func(name string) bool { return given(fields[name]) != nil }
 	first = firstMessage(fields[c.Chosen])
@@ -104,7 +107,8 @@ func firstMessage(raw json.RawMessage) map[string]any {
 	return one
 }
 
-// roleIn returns the role of a message, from any of the usual fields.
+// roleIn returns the role of message m as templates name it, from the configured field of named, or from role or
+// from.
 func (c *columns) roleIn(m map[string]any, named *columns) string {
 	for _, field := range []string{named.Role, "role", "from"} {
 		if name, ok := m[field].(string); ok {
@@ -114,7 +118,7 @@ func (c *columns) roleIn(m map[string]any, named *columns) string {
 	return ""
 }
 
-// pair parses a row that is a pair. Errors name the field, the value and what to do.
+// pair parses a row that is a pair, whose columns are c. Errors name the field, the value and what to do.
 func (c *columns) pair(fields map[string]json.RawMessage) (*pair, error) {
 	if err := checkUTF8(fields); err != nil {
 		return nil, err
@@ -187,8 +191,9 @@ func (c *columns) textPair(fields map[string]json.RawMessage) (*pair, error) {
 	return &pair{text: t}, nil
 }
 
-// commonText parses two texts that begin with the prompt. The prompt ends before the first difference, and before a
-// space there. Source: TRL's extract_prompt.
+// commonText parses a row of two texts, chosen and rejected, that both begin with the prompt. The prompt ends where
+// the texts first differ. If a space stands just before the difference, it belongs to the answers. Source: TRL's
+// extract_prompt.
 func (c *columns) commonText(fields map[string]json.RawMessage) (*pair, error) {
 	var texts [2][]rune
 	for i, name := range []string{c.Chosen, c.Rejected} {
@@ -212,8 +217,8 @@ func (c *columns) commonText(fields map[string]json.RawMessage) (*pair, error) {
 	return &pair{text: t}, nil
 }
 
-// commonLength returns the number of equal elements at the start of a and b. At least one element of the shorter
-// slice is left. Source: TRL's extract_prompt.
+// commonLength returns the number of elements at the start of a and b that are equal. It leaves at least one element
+// of the shorter slice, so that no answer is empty. Source: TRL's extract_prompt.
 func commonLength[E any](a, b []E, same func(a, b E) bool) int {
 	n := max(min(len(a), len(b))-1, 0)
 	return agreeing(a[:n], b[:n], same)
@@ -223,8 +228,9 @@ func (c *columns) errNoPrompt() error {
 	return fmt.Errorf("%s and %s have no beginning in common that could be the prompt; give it in a field of its own, prompt, or remove the row", c.Chosen, c.Rejected)
 }
 
-// common parses a row whose chosen and rejected are whole conversations; their common first messages are the prompt.
-// extras holds the row's tools and variables.
+// common parses a row whose chosen and rejected are whole conversations. Their common first messages are the prompt,
+// the other messages the answers. raw has the JSON of the two conversations; extras holds the row's tools and
+// variables.
 func (c *columns) common(extras *conversation, raw [2]json.RawMessage) (*pair, error) {
 	p := &pair{}
 	for i, field := range []string{c.Chosen, c.Rejected} {
@@ -242,8 +248,8 @@ func (c *columns) common(extras *conversation, raw [2]json.RawMessage) (*pair, e
 	return p, p.checkMarks()
 }
 
-// checkMarks returns an error if a mark excludes a turn of an answer from training, since answers of pairs are
-// compared as a whole.
+// checkMarks returns an error if a mark in an answer excludes a turn from training. DPO compares the probabilities of
+// whole answers, so no turn can be left out.
 func (p *pair) checkMarks() error {
 	for _, v := range p.answers {
 		for i, m := range v.messages[len(p.asked.messages):] {
@@ -255,7 +261,7 @@ func (p *pair) checkMarks() error {
 	return nil
 }
 
-// sameMessage reports whether two messages are equal, with fields in any order.
+// sameMessage reports whether two messages are equal, whatever the order of their fields.
 func sameMessage(a, b any) bool {
 	var plain [2]any
 	for i, m := range []any{a, b} {
@@ -267,8 +273,8 @@ func sameMessage(a, b any) bool {
 	return reflect.DeepEqual(plain[0], plain[1])
 }
 
-// answered returns a copy of the conversation asked, the prompt, with the answer of the column field appended. The
-// answer, raw, is a text, a message, or a list of messages.
+// answered returns a copy of the conversation asked, which is the prompt, with an answer appended. raw is the JSON of
+// the answer: a text, a message, or a list of messages. field is its column, for errors.
 func (c *columns) answered(asked *conversation, field string, raw json.RawMessage) (*conversation, error) {
 	v := asked.clone()
 	switch raw[0] {
@@ -286,7 +292,7 @@ func (c *columns) answered(asked *conversation, field string, raw json.RawMessag
 	return nil, fmt.Errorf("%s is %s; it must be a text, a message or a list of messages", field, clip(raw))
 }
 
-// clone returns a copy to which messages can be added.
+// clone returns a copy of v. Messages appended to the copy do not change v.
 func (v *conversation) clone() *conversation {
 	out := *v
 	out.messages, out.names = slices.Clip(v.messages), slices.Clip(v.names)
@@ -296,10 +302,10 @@ func (v *conversation) clone() *conversation {
 // errNoAnswer is the error of a pair with an empty answer.
 var errNoAnswer = &badRow{class: classUnsupervised, err: errors.New("no token of an answer is supervised: chosen or rejected is empty; remove the row")}
 
-// pair sets e.ids to the chosen document of a pair followed by the rejected one, e.labs to their labels, and e.cut
-// to the start of the second. Each document is the prompt with an answer. The answer begins where the tokens of the
-// prompt alone, with the header of an answer, differ from either document. Only answers are supervised. Source:
-// TRL's DPOTrainer.
+// pair sets e.ids to the chosen document followed by the rejected one, e.labs to their labels, and e.cut to the start
+// of the rejected document. Each document is the prompt with an answer. Only answers are supervised. An answer begins
+// at the first token in which the prompt alone, ending with the header of an answer, differs from one of the
+// documents. Source: TRL's DPOTrainer.
 func (e *encoder) pair(p *pair) (flags uint64, err error) {
 	e.paused = e.paused[:0]
 	var prompt []int32
@@ -334,7 +340,7 @@ func (e *encoder) pair(p *pair) (flags uint64, err error) {
 	return flags, nil
 }
 
-// agreeing returns the number of equal elements at the start of a and b.
+// agreeing returns the number of elements at the start of a and b that are equal.
 func agreeing[E any](a, b []E, same func(a, b E) bool) int {
 	n := min(len(a), len(b))
 	for i := range n {
@@ -347,7 +353,8 @@ func agreeing[E any](a, b []E, same func(a, b E) bool) int {
 
 func equal[E comparable](a, b E) bool { return a == b }
 
-// textSides returns the tokens of a prompt, and of the prompt with each answer and EOS.
+// textSides returns the tokens of a prompt, and, as sides, of the prompt followed by each answer (chosen, rejected)
+// and EOS.
 func (e *encoder) textSides(t *textPair) (prompt []int32, sides [2][]int32, err error) {
 	if prompt, err = e.prefixTokens(t.prompt); err != nil {
 		return nil, sides, err
@@ -364,13 +371,14 @@ func (e *encoder) textSides(t *textPair) (prompt []int32, sides [2][]int32, err 
 	return prompt, sides, nil
 }
 
-// prefixTokens returns the tokens of a text, with the tokens before a text.
+// prefixTokens returns the tokens of a text, after the tokens that the tokenizer adds before a text. No token is
+// added after it.
 func (e *encoder) prefixTokens(text string) ([]int32, error) {
 	return e.tok.Encode(slices.Clone(e.around.before), []byte(text))
 }
 
-// chatSides returns the tokens of a prompt up to the start of the answer, and of the prompt with each answer, as
-// the template or layout writes them.
+// chatSides returns the tokens of a prompt up to the start of the answer, and, as sides, of the prompt with each
+// answer (chosen, rejected). The chat template or layout writes the text.
 func (e *encoder) chatSides(p *pair) (flags uint64, prompt []int32, sides [2][]int32, err error) {
 	form := &e.spec.chat
 	layout := form.layout
@@ -413,8 +421,9 @@ func (e *encoder) chatSides(p *pair) (flags uint64, prompt []int32, sides [2][]i
 	return flags, prompt, sides, nil
 }
 
-// withEndMarker returns ids, the tokens of a conversation that ends with an answer; the first tokens are the
-// prompt's. If the template ends an answer with the marker of the next turn, withEndMarker appends this marker.
+// withEndMarker returns ids with the token that ends the last answer, if the template does not write one there. Some
+// templates end an answer only with the token that begins the next turn; withEndMarker appends that token. ids are
+// the tokens of v, which the template wrote as out; the first tokens are the prompt's.
 func (e *encoder) withEndMarker(v *conversation, out written, ids []int32, first int) []int32 {
 	last := len(v.messages) - 1
 	end := len(ids)

@@ -19,8 +19,8 @@ import (
 	pqformat "github.com/parquet-go/parquet-go/format"
 )
 
-// parquetRows reads the rows of a Parquet file as JSON. It reads column by column, with one page of each column in
-// memory. A panic of the library becomes an error.
+// parquetRows reads the rows of a Parquet file as JSON. It reads all columns side by side, with one page of each
+// column in memory. A panic of the Parquet library becomes an error.
 type parquetRows struct {
 	src    io.ReaderAt
 	file   *parquet.File
@@ -34,7 +34,7 @@ type parquetRows struct {
 	n      int64               // rows returned so far
 }
 
-// parquetField is a column or a group of columns.
+// parquetField is a column, or a group of columns such as a struct, in the current row group.
 type parquetField struct {
 	name     string
 	optional bool // a value may be null
@@ -43,12 +43,12 @@ type parquetField struct {
 	children []*parquetField
 	leaf     *leafReader
 	list     bool // LIST: the elements are in children[0]
-	pairs    bool // MAP
+	pairs    bool // MAP: the entries are in children[0]
 	of       parquetLeaf
 }
 
-// wanted returns a function that reports which columns of a data set's Parquet files are read: all columns that any
-// format uses.
+// wanted returns a function for data set number set. It reports whether a column of a Parquet file is read. A column
+// is read if any format uses its name, or the configuration names it.
 func (s *Spec) wanted(set int) func(name string) bool {
 	known := map[string]bool{"chat_template_kwargs": true, questionField: true, olderTools: true}
 	add := func(c *columns) {
@@ -71,8 +71,9 @@ func (s *Spec) wanted(set int) func(name string) bool {
 	return func(name string) bool { return known[name] || s.Columns.has(name) }
 }
 
-// beside extends the predicate wanted, which selects columns to read. It adds columns that only describe others: marks
-// of bad answers and, if the file has input_ids, the other lists of a tokenized row. names lists the file's columns.
+// beside returns the predicate wanted, which says whether a column is read, extended by columns that only describe
+// others. These are marks of bad answers and, if the file has input_ids, the other lists of such a row. names lists
+// the file's columns.
 func beside(names []string, wanted func(string) bool) func(string) bool {
 	ids := slices.Contains(names, "input_ids")
 	return func(name string) bool {
@@ -80,7 +81,8 @@ func beside(names []string, wanted func(string) bool) func(string) bool {
 	}
 }
 
-// guarded calls f and turns a panic into an error.
+// guarded calls f and returns its error. If f panics, or accesses memory that it may not, guarded returns an error
+// that describes the panic.
 func guarded(f func() error) (err error) {
 	faulting := debug.SetPanicOnFault(true)
 	defer func() {
@@ -92,7 +94,8 @@ func guarded(f func() error) (err error) {
 	return f()
 }
 
-// openParquet reads the file's footer. wanted reports which columns to read.
+// openParquet reads the footer of a Parquet file of size bytes and returns a reader of its rows. wanted reports
+// whether the column with this name is read.
 func openParquet(f io.ReaderAt, size int64, wanted func(string) bool) (r *parquetRows, err error) {
 	r = &parquetRows{src: f, size: size, wanted: wanted}
 	err = guarded(func() error {
@@ -121,7 +124,7 @@ func openParquet(f io.ReaderAt, size int64, wanted func(string) bool) (r *parque
 	return r, nil
 }
 
-// progress estimates the bytes of the file that are done.
+// progress returns an estimate of how many bytes of the file are done: the share of rows read, times the file's size.
 func (r *parquetRows) progress() int64 {
 	if all := r.file.NumRows(); all > 0 {
 		return int64(float64(r.size) * min(1, float64(r.n)/float64(all)))
@@ -182,8 +185,8 @@ func (r *parquetRows) advance() error {
 	return nil
 }
 
-// field prepares a column of the row group with the given chunks. def and rep are the definition and repetition
-// levels of its parent.
+// field returns a column of the row group, or a group of columns, ready to read. chunks holds the data of the row
+// group's leaf columns. def and rep are the definition and repetition levels of the column's parent.
 func (r *parquetRows) field(c *parquet.Column, chunks []parquet.ColumnChunk, def, rep int) (*parquetField, error) {
 	f := &parquetField{name: c.Name(), optional: c.Optional(), repeated: c.Repeated()}
 	if f.optional || f.repeated {
@@ -224,7 +227,7 @@ func (r *parquetRows) field(c *parquet.Column, chunks []parquet.ColumnChunk, def
 	return f, nil
 }
 
-// close closes the current row group.
+// close frees the pages of the current row group.
 func (r *parquetRows) close() {
 	_ = guarded(func() error {
 		for _, f := range r.fields {
@@ -244,7 +247,7 @@ func (f *parquetField) close() {
 	}
 }
 
-// appendRow appends a row as a JSON object.
+// appendRow appends the next row to dst as a JSON object.
 func (r *parquetRows) appendRow(dst []byte) ([]byte, error) {
 	from := len(dst)
 	dst = append(dst, '{')
@@ -272,7 +275,8 @@ func (r *parquetRows) appendRow(dst []byte) ([]byte, error) {
 	return append(dst, '}'), nil
 }
 
-// quote appends text as a JSON string. Invalid UTF-8 is left unchanged; the row's reader reports it.
+// quote appends text to dst as a JSON string. Invalid UTF-8 is left unchanged; the code that parses the row reports
+// it.
 func quote[T string | []byte](dst []byte, text T) []byte {
 	const digits = "0123456789abcdef"
 	dst = append(dst, '"')
@@ -289,7 +293,7 @@ func quote[T string | []byte](dst []byte, text T) []byte {
 	return append(dst, '"')
 }
 
-// leafKind is the meaning of a Parquet column's values.
+// leafKind says how to read the values of a Parquet leaf column.
 type leafKind int
 
 const (
@@ -308,7 +312,7 @@ const (
 	leafUUID
 )
 
-// parquetLeaf is the meaning of the values of a leaf column.
+// parquetLeaf says how to read the values of a leaf column: a number, for example, may be a date.
 type parquetLeaf struct {
 	kind      leafKind
 	name      string // type name, for errors
@@ -318,7 +322,7 @@ type parquetLeaf struct {
 	zone      bool   // of leafInstant: UTC
 }
 
-// readTypes reads the columns' types from the footer.
+// readTypes reads the types of the columns from the file's footer into r.types and r.leaves.
 func (r *parquetRows) readTypes() {
 	var elements []pqformat.SchemaElement
 	for _, e := range r.file.Metadata().Schema {
@@ -336,8 +340,8 @@ func (r *parquetRows) readTypes() {
 	}
 }
 
-// schemaTypes returns the types in the Base64 Arrow schema of a Parquet footer; only this schema names extension
-// types. It returns nil if text holds none.
+// schemaTypes returns the types, by column name, in text: the Arrow schema that a Parquet footer holds in Base64.
+// Only this schema names extension types, such as JSON. nil: text holds no schema.
 func schemaTypes(text string) (types map[string]*colType) {
 	b, err := base64.StdEncoding.DecodeString(text)
 	if err != nil || len(b) < 16 {
@@ -358,8 +362,9 @@ func schemaTypes(text string) (types map[string]*colType) {
 	return types
 }
 
-// fieldsSaid returns, for each description of a struct's type, the description of the field with this name. itemsSaid
-// returns the descriptions of a list's elements. A description without the field or elements gives nil.
+// fieldsSaid takes several descriptions of the same struct type, from different sources, and returns their
+// descriptions of the field called name. itemsSaid does this for the elements of a list. nil stands for a description
+// that lacks the field or elements.
 func fieldsSaid(said []*colType, name string) []*colType {
 	out := make([]*colType, len(said))
 	for i, t := range said {
@@ -376,8 +381,9 @@ func itemsSaid(said []*colType) []*colType {
 	return out
 }
 
-// columnType returns the type of a column, repetition included, and records the meaning of its leaves. said are types
-// that the Arrow schema and the features of datasets give to the column.
+// columnType returns the type of column c, a list if c is repeated, and records in r.leaves how to read its leaf
+// columns. said are the types that other sources (the Arrow schema, and the features of datasets) give to c. column
+// says whether c is a top-level column.
 func (r *parquetRows) columnType(c *parquet.Column, elements []pqformat.SchemaElement, said []*colType, column bool) *colType {
 	if c.Repeated() {
 		return &colType{name: "list", element: r.valueType(c, elements, itemsSaid(said), false)}
@@ -385,7 +391,8 @@ func (r *parquetRows) columnType(c *parquet.Column, elements []pqformat.SchemaEl
 	return r.valueType(c, elements, said, column)
 }
 
-// valueType returns the type of a single value of a column.
+// valueType returns the type of one value of column c; a repeated column has several. The parameters mean the same as
+// in columnType.
 func (r *parquetRows) valueType(c *parquet.Column, elements []pqformat.SchemaElement, said []*colType, column bool) *colType {
 	if c.Leaf() {
 		t := &colType{name: c.Type().String()}
@@ -424,13 +431,13 @@ func (r *parquetRows) valueType(c *parquet.Column, elements []pqformat.SchemaEle
 	return t
 }
 
-// isMap reports whether c is a MAP: one repeated child with a key and a value.
+// isMap reports whether c is a MAP: its one child is repeated and has a key and a value.
 func isMap(c *parquet.Column) bool {
 	kids := c.Columns()
 	return len(kids) == 1 && kids[0].Repeated() && c.Type().String() == "MAP" && len(kids[0].Columns()) == 2
 }
 
-// perSecond returns the number of units per second; 1: the unit is unknown.
+// perSecond returns how many units u a second has; 1: the unit is unknown.
 func perSecond(u pqformat.TimeUnit) int64 {
 	switch u.Value.(type) {
 	case *pqformat.MilliSeconds:
@@ -443,7 +450,8 @@ func perSecond(u pqformat.TimeUnit) int64 {
 	return 1
 }
 
-// leafOf returns the meaning of a column of type t with schema element e. Source: parquet-format, LogicalTypes.md.
+// leafOf says how to read the values of a leaf column whose type is t and whose schema element is e. Source:
+// parquet-format, LogicalTypes.md.
 func leafOf(t parquet.Type, e *pqformat.SchemaElement) parquetLeaf {
 	leaf := parquetLeaf{name: t.String()}
 	bytes := t.Kind() == parquet.ByteArray || t.Kind() == parquet.FixedLenByteArray
@@ -489,7 +497,7 @@ func leafOf(t parquet.Type, e *pqformat.SchemaElement) parquetLeaf {
 	return leaf
 }
 
-// annotated sets the meaning that a logical type gives to values.
+// annotated sets the kind, and with it the scale or unit, that the logical type l gives to a column's values.
 func (leaf *parquetLeaf) annotated(l pqformat.LogicalTypeValue) {
 	switch l := l.(type) {
 	case *pqformat.StringType, *pqformat.EnumType:
@@ -515,7 +523,8 @@ func (leaf *parquetLeaf) annotated(l pqformat.LogicalTypeValue) {
 	}
 }
 
-// appendValue appends a value of a leaf column.
+// appendValue appends the value v of a leaf column to dst as JSON, in the meaning that the column's logical type
+// gives it.
 func (f *parquetField) appendValue(dst []byte, v parquet.Value) ([]byte, error) {
 	l := &f.of
 	whole := func() int64 {
@@ -562,7 +571,7 @@ func (f *parquetField) appendValue(dst []byte, v parquet.Value) ([]byte, error) 
 	return f.appendPlain(dst, v)
 }
 
-// appendPlain appends a value whose physical type is its meaning.
+// appendPlain appends the value v of a leaf column without a logical type to dst as JSON.
 func (f *parquetField) appendPlain(dst []byte, v parquet.Value) ([]byte, error) {
 	switch v.Kind() {
 	case parquet.Boolean:
@@ -586,7 +595,8 @@ func (f *parquetField) appendPlain(dst []byte, v parquet.Value) ([]byte, error) 
 	return dst, fmt.Errorf("values of kind %s", v.Kind())
 }
 
-// leafReader reads the values of one column row by row. A row's values are valid until the next row is loaded.
+// leafReader reads the values of one leaf column, row by row. The values of a row are valid until the next row is
+// loaded.
 type leafReader struct {
 	pages  parquet.Pages
 	page   parquet.Page
@@ -597,12 +607,12 @@ type leafReader struct {
 	next   int // next value in row
 }
 
-// maxValues bounds the values of one column in a row.
+// maxValues limits the number of values that one column has in one row.
 const maxValues = 1 << 24
 
 var errUnfit = errors.New("its columns do not fit together")
 
-// load reads the values of the next row.
+// load reads the values of the next row into l.row.
 func (l *leafReader) load() error {
 	l.row, l.next = l.row[:0], 0
 	for {
@@ -630,7 +640,7 @@ func (l *leafReader) load() error {
 	}
 }
 
-// fill reads values into buf, from the next page if the current one is exhausted.
+// fill reads more values of the column into buf. If the current page is exhausted, it moves to the next page.
 func (l *leafReader) fill() error {
 	for {
 		if l.values != nil {
@@ -684,7 +694,7 @@ func (f *parquetField) load() error {
 	return nil
 }
 
-// empty reports whether all columns of f are at the end of the row.
+// empty reports whether no column of f has a value left in the current row.
 func (f *parquetField) empty() bool {
 	if f.leaf != nil {
 		_, more := f.leaf.peek()
@@ -698,7 +708,8 @@ func (f *parquetField) empty() bool {
 	return true
 }
 
-// first returns the first leaf of f. Its levels tell which values are present.
+// first returns the first leaf column below f. Its definition and repetition levels tell which values of f are
+// present.
 func (f *parquetField) first() *leafReader {
 	for f.leaf == nil {
 		f = f.children[0]
@@ -706,7 +717,7 @@ func (f *parquetField) first() *leafReader {
 	return f.leaf
 }
 
-// pass skips one value in every column of f.
+// pass skips one value, a null or an empty list, in every leaf column of f.
 func (f *parquetField) pass() error {
 	if f.leaf != nil {
 		if _, ok := f.leaf.peek(); !ok {
@@ -745,8 +756,8 @@ func (f *parquetField) append(dst []byte, most int) ([]byte, error) {
 	return f.value(dst, most)
 }
 
-// element returns the function that appends one element of a LIST. The repeated field is the element itself or a
-// group that contains it.
+// element returns the function that appends one element of f, the repeated field of a LIST. By the format's rules, f
+// is either the element itself or a group whose only child is the element.
 func (f *parquetField) element() func([]byte, int) ([]byte, error) {
 	if f.leaf == nil && len(f.children) == 1 && f.name != "array" {
 		return f.children[0].append
@@ -754,7 +765,8 @@ func (f *parquetField) element() func([]byte, int) ([]byte, error) {
 	return f.value
 }
 
-// entry appends an entry of a map as a member of a JSON object.
+// entry appends an entry of a MAP as a member of a JSON object. An error results if dst becomes longer than most
+// bytes.
 func (f *parquetField) entry(dst []byte, most int) ([]byte, error) {
 	from := len(dst)
 	dst, err := f.children[0].append(dst, most)
@@ -764,7 +776,8 @@ func (f *parquetField) entry(dst []byte, most int) ([]byte, error) {
 	return f.children[1].append(append(asKey(dst, from), ':'), most)
 }
 
-// asKey turns the JSON value at dst[from:] into an object key, which must be a string.
+// asKey makes the JSON value that dst holds from offset from on an object key, which must be a string: it puts other
+// values in quotes.
 func asKey(dst []byte, from int) []byte {
 	if dst[from] == '"' {
 		return dst
@@ -773,7 +786,8 @@ func asKey(dst []byte, from int) []byte {
 	return quote(dst[:from], text)
 }
 
-// elements appends the repeated values of a column, enclosed in brackets.
+// elements appends the repeated values of column f, which one appends one by one, between the two brackets: [] for a
+// list, {} for a map.
 func (f *parquetField) elements(dst []byte, most int, brackets string, one func([]byte, int) ([]byte, error)) ([]byte, error) {
 	dst = append(dst, brackets[0])
 	first := f.first()
@@ -797,7 +811,7 @@ func (f *parquetField) elements(dst []byte, most int, brackets string, one func(
 	}
 }
 
-// value appends a leaf's value, or a group of columns as an object.
+// value appends a value of f: one value if f is a leaf column, or an object of its children's values.
 func (f *parquetField) value(dst []byte, most int) ([]byte, error) {
 	if f.leaf != nil {
 		v, ok := f.leaf.peek()
@@ -834,8 +848,8 @@ const (
 	maxPageValues = 1 << 24
 )
 
-// checkPages checks the headers of all pages of a column in the current row group, before the library allocates
-// memory for them.
+// checkPages checks the headers of all pages of a column in the current row group. It runs before the library
+// allocates memory for the pages, so a damaged header cannot make it allocate too much.
 func (r *parquetRows) checkPages(column int) error {
 	groups := r.file.Metadata().RowGroups
 	if r.group < 1 || r.group > len(groups) || column >= len(groups[r.group-1].Columns) {
@@ -872,8 +886,9 @@ func (r *parquetRows) checkPages(column int) error {
 	return nil
 }
 
-// pageHeader is a parsed page header; size is its own length in bytes. In a data page of version 2 the first def +
-// rep bytes, the levels, are never compressed. stored: the page is not compressed at all.
+// pageHeader is a parsed page header, and size is the header's own length in bytes. packed and unpacked are the bytes
+// of the page with and without compression. In a data page of version 2, the first def + rep bytes hold the levels
+// and are never compressed. stored reports that the page is not compressed at all.
 type pageHeader struct {
 	size, unpacked, packed, values int64
 	kind, def, rep                 int64
@@ -882,8 +897,8 @@ type pageHeader struct {
 
 const dataPageV2 = 3 // kind of a data page of version 2
 
-// checkBody checks that a page decompresses to the size in its header. In r, the header begins at offset at, and the
-// page follows the header.
+// checkBody returns an error if a page does not decompress to the size that its header h states. In r, the header
+// begins at offset at, and the page follows the header. c is the compression.
 func (h *pageHeader) checkBody(c pqformat.CompressionCodec, r io.ReaderAt, at int64) error {
 	plain := int64(0)
 	if h.kind == dataPageV2 {
@@ -899,10 +914,11 @@ func (h *pageHeader) checkBody(c pqformat.CompressionCodec, r io.ReaderAt, at in
 	return checkPacked(c, io.NewSectionReader(r, at+h.size+plain, h.packed-plain), h.unpacked-plain)
 }
 
-// maxFooter bounds the footer in bytes.
+// maxFooter is the largest size of a Parquet footer in bytes.
 const maxFooter = 1 << 28
 
-// checkFooter checks the footer before the library allocates memory for it.
+// checkFooter returns an error if the footer of a file of size bytes is damaged. It runs before the library allocates
+// memory for what the footer claims.
 func checkFooter(r io.ReaderAt, size int64) error {
 	var tail [8]byte
 	if size < 12 {
@@ -931,7 +947,7 @@ func checkFooter(r io.ReaderAt, size int64) error {
 	return nil
 }
 
-// readPageHeader reads the page header that begins in r at offset at. The header must end before offset end.
+// readPageHeader parses the page header that begins in r at offset at. The header must end before offset end.
 func readPageHeader(r io.ReaderAt, at, end int64) (pageHeader, error) {
 	for n := int64(1 << 9); ; n <<= 4 {
 		buf := make([]byte, min(n, end-at))
@@ -950,14 +966,15 @@ func readPageHeader(r io.ReaderAt, at, end int64) (pageHeader, error) {
 	}
 }
 
-// compact reads Thrift's compact protocol. Source: thrift-compact-protocol.md of Apache Thrift.
+// compact reads values from b, which are in Thrift's compact protocol. Source: thrift-compact-protocol.md of Apache
+// Thrift.
 type compact struct {
 	b          []byte
 	at         int
 	short, bad bool // b ends too early; b is not valid
 }
 
-// Types of values in the compact protocol.
+// Types of values, as the compact protocol numbers them.
 const (
 	thriftTrue   = 1
 	thriftFalse  = 2
@@ -1003,7 +1020,8 @@ func (t *compact) int() int64 {
 	return int64(v>>1) ^ -int64(v&1)
 }
 
-// fields calls f for every field of a struct. f must read or skip the field's value.
+// fields calls f for every field of a struct, with the field's number and type. f must read or skip the field's
+// value.
 func (t *compact) fields(f func(id int64, kind byte)) {
 	for id := int64(0); !t.failed(); {
 		b := t.byte()
@@ -1019,7 +1037,8 @@ func (t *compact) fields(f func(id int64, kind byte)) {
 	}
 }
 
-// skip skips a value of the given type.
+// skip skips a value of type kind. depth counts the structs and lists around the value; too deep a nesting is
+// invalid.
 func (t *compact) skip(kind byte, depth int) {
 	if depth > 16 {
 		t.bad = true
@@ -1068,7 +1087,8 @@ func (t *compact) pass(n uint64) {
 	t.at += int(n)
 }
 
-// pageHeader reads a PageHeader. Source: parquet.thrift of Apache Parquet.
+// pageHeader parses a PageHeader, the struct before each page of a Parquet file. Source: parquet.thrift of Apache
+// Parquet.
 func (t *compact) pageHeader() (h pageHeader) {
 	values := func(id int64, k byte) {
 		if id == 1 && k > thriftByte && k <= thriftI64 {
@@ -1121,8 +1141,8 @@ func checkCodec(c pqformat.CompressionCodec) error {
 	return fmt.Errorf("it is compressed with %s, which mt does not read; write the file with snappy or zstd", c)
 }
 
-// checkPacked decompresses a page to check its size. A page longer than the limit most, in bytes, is an error. The
-// decompressed bytes are dropped.
+// checkPacked decompresses a page, drops the bytes, and returns an error if there are more than most of them. A page
+// may need far more memory than its header states; checkPacked finds such pages.
 func checkPacked(c pqformat.CompressionCodec, packed io.Reader, most int64) error {
 	switch c {
 	case pqformat.Snappy: // a page begins with its decompressed length; source: format_description.txt of Snappy
@@ -1149,7 +1169,7 @@ func checkPacked(c pqformat.CompressionCodec, packed io.Reader, most int64) erro
 	return nil
 }
 
-// atMost reads r to its end. More bytes than the limit most are an error.
+// atMost reads r to its end and drops the bytes. More than most bytes are an error.
 func atMost(r io.Reader, most int64) error {
 	n, err := io.Copy(io.Discard, io.LimitReader(r, most+1))
 	if err == nil && n > most {

@@ -19,7 +19,7 @@ import (
 	"mt/base/files"
 )
 
-// source is a file to be read.
+// source is a file whose rows or text are to be read.
 type source struct {
 	path  string // absolute
 	named bool   // given by its own name, so never skipped
@@ -28,8 +28,8 @@ type source struct {
 	set   int   // index of its data set in Spec.sets
 }
 
-// CheckFiles looks for the files of spec's data set without reading them. It returns the error of Open for missing
-// files or impossible settings.
+// CheckFiles looks for the files of spec's data sets without reading them. It returns the error that Open would
+// return for missing files or impossible settings.
 func CheckFiles(spec Spec) error {
 	if _, _, err := findSources(&spec); err != nil {
 		return asSpecError(err)
@@ -37,8 +37,9 @@ func CheckFiles(spec Spec) error {
 	return nil
 }
 
-// findSources lists the files of s in order and counts hidden ones in its directories; a hidden directory counts as
-// one. It sets s.sets, with one data set for each of s.entries().
+// findSources lists the files of s, in the order in which they are read. hidden is the number of hidden files in its
+// directories, which are skipped; a hidden directory counts as one. It sets s.sets, with one data set for each of
+// s.entries().
 func findSources(s *Spec) (found []source, hidden int, err error) {
 	if s.Dir, err = localPath(s.Dir); err != nil {
 		return nil, 0, err
@@ -99,7 +100,8 @@ func findSources(s *Spec) (found []source, hidden int, err error) {
 	return found, hidden, nil
 }
 
-// listed returns the names of the data sets in info; only the first ones if there are many.
+// listed returns the names of the data sets in info, for an error message. If there are many, it returns only the
+// first ones.
 func listed(info map[string]json.RawMessage) string {
 	const most = 10
 	names := slices.Sorted(maps.Keys(info))
@@ -109,7 +111,8 @@ func listed(info map[string]json.RawMessage) string {
 	return strings.Join(names, ", ")
 }
 
-// describedIn returns where the reading of rows is described: the keys of each data set, or a file.
+// describedIn says, for an error message, where the form of the rows is configured: in the key datasets, or in a
+// file.
 func (s *Spec) describedIn() string {
 	if len(s.Sets) > 0 {
 		return "datasets"
@@ -117,8 +120,9 @@ func (s *Spec) describedIn() string {
 	return filepath.Join(s.Dir, infoName)
 }
 
-// findOnHub looks for a data set of the Hub for an entry that is not a file. missed is the error of the file. The
-// results are those of findEntry.
+// findOnHub looks for a data set of the Hugging Face Hub on this machine, for an entry that is not a file. missed is
+// the error of looking for the file, and is returned if there is no such data set. Otherwise the results are the same
+// as findEntry's.
 func (s *Spec) findOnHub(entry *Set, missed error) ([]source, int, error) {
 	if s.Hub == nil || !errors.Is(missed, fs.ErrNotExist) {
 		return nil, 0, missed
@@ -135,8 +139,8 @@ func (s *Spec) findOnHub(entry *Set, missed error) ([]source, int, error) {
 	return s.findEntry(&there)
 }
 
-// directory lists the files of a directory. If it is laid out as a data set of the Hub, these are the files of the
-// wanted split.
+// directory lists the files of the directory name, and the number of hidden files that it skips. If the directory is
+// laid out as a data set of the Hub, it lists only the files of the wanted split.
 func (s *Spec) directory(name string, entry *Set) ([]source, int, error) {
 	if len(entry.Files) > 0 {
 		found, err := entry.filesIn(name)
@@ -176,14 +180,14 @@ func (s *Spec) directory(name string, entry *Set) ([]source, int, error) {
 	return files, w.hidden, nil
 }
 
-// passedOver adds a note on paths that are not files.
+// passedOver adds a note about paths that w found and that are no regular files, such as pipes.
 func (s *Spec) passedOver(w *walker) {
 	if n := len(w.odd); n > 0 {
 		s.notes = append(s.notes, fmt.Sprintf("passed over %d that are no files (a pipe, a device or a socket), the first %s", n, w.odd[0]))
 	}
 }
 
-// findEntry lists the files of a data set.
+// findEntry lists the files of the data set entry, and the number of hidden files that it skips.
 func (s *Spec) findEntry(entry *Set) ([]source, int, error) {
 	dir := s.Dir
 	if slices.Contains(Builders, entry.Path) && len(entry.Files) > 0 {
@@ -227,7 +231,8 @@ func (s *Spec) findEntry(entry *Set) ([]source, int, error) {
 	return w.sorted(), 0, nil
 }
 
-// missing returns the error of a missing file, with the path that was tried.
+// missing returns the error of a missing file. entry is the user's text, and name the path that was tried. If err is
+// another error, missing returns err.
 func missing(entry, name string, err error) error {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err // the error already names the file
@@ -243,7 +248,7 @@ type missingError struct{ name string }
 
 func (e *missingError) Error() string { return "no such file or directory: " + e.name }
 
-// Is makes the error match fs.ErrNotExist.
+// Is makes errors.Is(e, fs.ErrNotExist) true.
 func (e *missingError) Is(target error) bool { return target == fs.ErrNotExist }
 
 func newSource(name string, named bool, info fs.FileInfo) source {
@@ -252,15 +257,15 @@ func newSource(name string, named bool, info fs.FileInfo) source {
 
 func hasGlob(name string) bool { return strings.ContainsAny(name, "*?[") }
 
-// walker collects regular files. It follows symbolic links to files. It follows links to directories only in
-// explicit path elements, never for "**" or in a walk, so every walk ends.
+// walker collects regular files. It follows symbolic links to files. It follows links to directories only if the
+// user's path names them, never below "**" or in a whole directory: otherwise a cycle of links would have no end.
 type walker struct {
 	found  []source
 	hidden int
 	odd    []string // pipes, devices and the like
 }
 
-// nothing returns the error for no file found. It names other things that were found.
+// nothing returns the error that no file was found. If a pipe or device was found instead, the error names it.
 func (w *walker) nothing(format string, args ...any) error {
 	err := fmt.Errorf(format, args...)
 	if len(w.odd) > 0 {
@@ -269,13 +274,14 @@ func (w *walker) nothing(format string, args ...any) error {
 	return err
 }
 
-// sorted returns the distinct files by name.
+// sorted returns the files found, sorted by path and without duplicates.
 func (w *walker) sorted() []source {
 	slices.SortFunc(w.found, func(a, b source) int { return strings.Compare(a.path, b.path) })
 	return slices.CompactFunc(w.found, func(a, b source) bool { return a.path == b.path })
 }
 
-// add adds name if it is a regular file or a link to one.
+// add adds the path name if it is a regular file or a link to one. It ignores missing files and dangling links, and
+// counts pipes and devices in w.odd.
 func (w *walker) add(name string) error {
 	info, err := os.Stat(name)
 	switch {
@@ -291,7 +297,7 @@ func (w *walker) add(name string) error {
 	return nil
 }
 
-// directory adds all files below dir.
+// directory adds all files below dir, at any depth, except hidden ones.
 func (w *walker) directory(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -314,7 +320,8 @@ func (w *walker) directory(dir string) error {
 	return nil
 }
 
-// glob adds the files below dir that match a pattern. parts are the pattern's path elements.
+// glob adds the files below dir that match a pattern. parts are the path elements of the pattern, such as "data",
+// "**", "*.jsonl".
 func (w *walker) glob(dir string, parts []string) error {
 	part, last := parts[0], len(parts) == 1
 	switch {
@@ -328,7 +335,7 @@ func (w *walker) glob(dir string, parts []string) error {
 	return w.glob(filepath.Join(dir, part), parts[1:])
 }
 
-// match is glob for a pattern whose first element is not "**".
+// match is glob for a pattern whose first element parts[0] is not "**".
 func (w *walker) match(dir string, parts []string) error {
 	entries, err := readDir(dir)
 	if err != nil {
@@ -354,8 +361,8 @@ func (w *walker) match(dir string, parts []string) error {
 	return nil
 }
 
-// anyDepth matches the rest of the pattern in dir and in all directories below. "**" at the end of a pattern means
-// all files.
+// anyDepth is glob for a pattern that begins with "**": it matches the rest of the pattern in dir and in all
+// directories below dir. A pattern that ends with "**" means all files.
 func (w *walker) anyDepth(dir string, parts []string) error {
 	rest := parts[1:]
 	if len(rest) == 0 {
@@ -395,7 +402,8 @@ func isHidden(name string) bool { return strings.HasPrefix(name, ".") }
 
 var address = regexp.MustCompile(`^([a-zA-Z][a-zA-Z0-9+.-]+)://(.*)$`)
 
-// localPath returns a local path with variables and "~" replaced. A remote URL is an error.
+// localPath returns path with variables and a leading "~" replaced. A URL of another machine is an error; a file: URL
+// is a path.
 func localPath(path string) (string, error) {
 	m := address.FindStringSubmatch(path)
 	switch {

@@ -19,7 +19,7 @@ import (
 	"mt/data/tokenizer"
 )
 
-// chatML is OpenAI's chat markup language as a template, in our own words. Source: Qwen's model cards.
+// chatML is OpenAI's chat markup language as a Jinja template, written for mt. Source: Qwen's model cards.
 const chatML = `{% if tools %}{{ raise_exception('chatml has no place for tools; use a chat template that does') }}{% endif %}` +
 	`{% for message in messages %}{% if message.tool_calls %}{{ raise_exception('chatml has no place for calls of functions; use a chat template that does') }}{% endif %}` +
 	`<|im_start|>{{ message.role }}
@@ -45,14 +45,14 @@ const stanfordAlpaca = `{% if tools %}{{ raise_exception('stanford_alpaca has no
 {% endif %}### Response:
 {% endif %}{% endfor %}`
 
-// maxTemplate bounds a template file in bytes.
+// maxTemplate is the largest size of a template file, in bytes.
 const maxTemplate = 4 << 20
 
-// templateClock is the time that every template sees. It is constant, so the same data gives the same tokens. Llama
-// 3.1's template uses this date by default.
+// templateClock is the time that every template sees as the present. It is constant, so the same data gives the same
+// tokens on every day. Llama 3.1's template uses this date by default.
 var templateClock = time.Date(2024, time.July, 26, 0, 0, 0, 0, time.UTC)
 
-// chatForm is the way chats become text.
+// chatForm says how chats become text: by a Jinja template, or by a layout (a format made of text pieces).
 type chatForm struct {
 	tmpl   *jinja.Template
 	own    bool           // tmpl is from the model's directory
@@ -61,7 +61,8 @@ type chatForm struct {
 	tokens map[string]any // template variables that name special tokens
 }
 
-// newChatForm finds the template of s. If there is none, err is the reason; it only matters if chats are read.
+// newChatForm finds the template or layout of s. If there is none, err says why; the error matters only if the data
+// has chats.
 func newChatForm(s *Spec) chatForm {
 	f := chatForm{}
 	if f.layout = layoutNamed(s.Template); f.layout != nil {
@@ -81,7 +82,8 @@ func newChatForm(s *Spec) chatForm {
 	return f
 }
 
-// all returns the form's templates: tmpl, then its variants for rows with tools and with documents.
+// all returns the templates of f: tmpl, then its variants for rows with tools and for rows with documents, if the
+// model has them.
 func (f *chatForm) all() (out []*jinja.Template) {
 	if f.tmpl == nil {
 		return nil
@@ -157,10 +159,11 @@ func namedTemplate(name string) (*jinja.Template, error) {
 	return jinja.Parse(name, string(text))
 }
 
-// isJinja reports whether a template is given as text rather than by name.
+// isJinja reports whether the setting template holds Jinja text itself, and not a file or a name.
 func isJinja(name string) bool { return strings.Contains(name, "{%") || strings.Contains(name, "{{") }
 
-// CheckTemplate returns the error of reading Spec.Template. The name of a missing file is no error here.
+// CheckTemplate returns an error if the template called name, or its file, cannot be read or parsed. A name that is
+// no file gives no error.
 func CheckTemplate(name string) error {
 	if slices.Contains(Templates, name) {
 		return nil
@@ -172,7 +175,7 @@ func CheckTemplate(name string) error {
 	return err
 }
 
-// id identifies the form in the key of a token cache.
+// id returns a text that identifies the template or layout. It is part of the name of a token cache.
 func (f *chatForm) id() string {
 	switch {
 	case f.layout != nil:
@@ -188,11 +191,11 @@ func (f *chatForm) id() string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// defaultLayout is the layout of a prompt and its answer if there is no template.
+// defaultLayout is the layout of a row with a prompt and an answer, if the model has no template.
 var defaultLayout = layoutNamed("default")
 
-// variables returns the template's variables for a conversation. The row's own variables override
-// chat_template_kwargs.
+// variables returns the variables with which the template renders v. A variable that the row itself gives takes
+// precedence over the configured chat_template_kwargs.
 func (e *encoder) variables(v *conversation) map[string]any {
 	vars := map[string]any{"messages": v.messages, "tools": nil, "documents": nil, "add_generation_prompt": false}
 	if v.tools != nil {
@@ -216,8 +219,8 @@ func (e *encoder) variables(v *conversation) map[string]any {
 	return vars
 }
 
-// take chooses the conversation's template: the tools template if it has tools, otherwise the documents template if
-// the variables have documents, otherwise the default template.
+// take sets e.tmpl to the template for v. It is the tools template if v has tools; otherwise the documents template
+// if the variables have documents; otherwise the default. A variant that the model lacks is replaced by the default.
 func (e *encoder) take(v *conversation) {
 	e.tmpl = e.templates[jinja.DefaultTemplate]
 	if documents, _ := e.variables(v)["documents"].([]any); len(documents) > 0 && e.templates[jinja.DocumentsTemplate] != nil {
@@ -228,7 +231,7 @@ func (e *encoder) take(v *conversation) {
 	}
 }
 
-// unreadVars returns notes on variables that no template reads.
+// unreadVars returns notes for the user on configured variables (chat_template_kwargs) that no template reads.
 func (s *Spec) unreadVars() (notes []string) {
 	for _, name := range slices.Sorted(maps.Keys(s.TemplateVars)) {
 		switch f := &s.chat; {
@@ -242,7 +245,8 @@ func (s *Spec) unreadVars() (notes []string) {
 	return notes
 }
 
-// typed returns v as text that distinguishes 1, 1.0 and "1", as templates do.
+// typed returns v as text that also shows its type: 1, 1.0 and "1" give different texts, since a template may
+// distinguish the three. It is part of the name of a token cache.
 func typed(v any) string {
 	var b strings.Builder
 	switch v := v.(type) {
@@ -260,18 +264,18 @@ func typed(v any) string {
 	return fmt.Sprintf("%T(%#v)", v, v)
 }
 
-// OwnVars are template variables that mt sets itself; chat_template_kwargs cannot set them.
+// OwnVars are the template variables that mt sets itself, so chat_template_kwargs must not set them.
 var OwnVars = []string{"messages", "tools", "add_generation_prompt"}
 
-// written is a rendered conversation. turns are its supervised turns, if they were looked for; left holds flags for
-// parts that the template dropped.
+// written is a rendered conversation. turns are the spans of its answers to train on, if they were looked for. left
+// holds flags for parts of the conversation that the template dropped.
 type written struct {
 	*jinja.Rendered
 	turns []jinja.Turn
 	left  uint64
 }
 
-// learned renders a conversation to train on, with its supervised turns.
+// learned renders a conversation to train on, and finds the turns that are supervised (in the loss).
 func (e *encoder) learned(v *conversation) (written, error) {
 	r, turns, err := e.tmpl.SupervisedSpans(e.variables(v))
 	if err != nil {
@@ -280,7 +284,7 @@ func (e *encoder) learned(v *conversation) (written, error) {
 	return written{r, turns, leftOut(v, r)}, nil
 }
 
-// renderUnchanged renders a conversation as it is, without looking for supervised turns.
+// renderUnchanged renders a conversation without repairs, and does not look for the turns to train on.
 func (e *encoder) renderUnchanged(v *conversation) (written, error) {
 	r, err := e.tmpl.Render(e.variables(v))
 	if err != nil {
@@ -289,7 +293,7 @@ func (e *encoder) renderUnchanged(v *conversation) (written, error) {
 	return written{r, nil, leftOut(v, r)}, nil
 }
 
-// asked renders a conversation up to the start of the answer.
+// asked renders a conversation up to the place where the model's answer begins (add_generation_prompt).
 func (e *encoder) asked(v *conversation) (written, error) {
 	vars := e.variables(v)
 	vars["add_generation_prompt"] = true
@@ -300,9 +304,9 @@ func (e *encoder) asked(v *conversation) (written, error) {
 	return written{r, nil, leftOut(v, r)}, nil
 }
 
-// writeAny renders a conversation with write. If the template fails on the conversation or drops parts of it,
-// writeAny repairs the conversation first, with the fewest repairs that avoid this. It also returns the conversation
-// that was rendered.
+// writeAny renders v with the function write. If the template fails on v or drops parts of v, writeAny first repairs
+// v: it changes the form of the messages, with as few repairs as possible. It also returns the conversation that was
+// rendered, v or its repaired copy.
 func (e *encoder) writeAny(v *conversation, write func(*conversation) (written, error)) (written, *conversation, error) {
 	e.take(v)
 	all := v.repairs()
@@ -328,8 +332,8 @@ func (e *encoder) writeAny(v *conversation, write func(*conversation) (written, 
 	return out, given, nil
 }
 
-// rendered sets e.ids and e.labs to the tokens and labels of the rendered conversation. The result holds flags for
-// repairs and for parts that the template dropped.
+// rendered sets e.ids and e.labs to the tokens and labels of v, as the chat template writes it. left holds flags for
+// the repairs that v needed, and for parts that the template dropped.
 func (e *encoder) rendered(v *conversation) (left uint64, err error) {
 	out, given, err := e.writeAny(v, e.learned)
 	if err != nil {
@@ -341,7 +345,7 @@ func (e *encoder) rendered(v *conversation) (left uint64, err error) {
 	return out.left, e.label(v, given, out)
 }
 
-// templateError adds the failing message and what to do to a template's error.
+// templateError returns err, the error of a template, with the message at which it failed and advice for the user.
 func (v *conversation) templateError(err error) error {
 	var t *jinja.Error
 	if !errors.As(err, &t) {
@@ -357,7 +361,7 @@ func (v *conversation) templateError(err error) error {
 	return fmt.Errorf("%sthe chat template fails: %w; give the row what the template reads there, or mend the template (template: FILE)", where, err)
 }
 
-// leftOut returns flags for the parts of a conversation that the template did not write:
+// leftOut returns flags for the parts of v that the template did not write into r:
 //
 //   - thoughts of earlier answers, which many templates drop on purpose
 //   - text of a message, such as the text beside tool calls
@@ -397,7 +401,7 @@ func leftOut(v *conversation, r *jinja.Rendered) (flags uint64) {
 	return flags
 }
 
-// turnTexts returns the text written for each message.
+// turnTexts returns the text that the template wrote for each message, by the message's index.
 func turnTexts(r *jinja.Rendered) map[int]string {
 	turns := map[int]string{}
 	for _, t := range r.Turns {
@@ -406,8 +410,8 @@ func turnTexts(r *jinja.Rendered) map[int]string {
 	return turns
 }
 
-// missingNames counts the tools whose names are missing in the text, and the calls whose function names are missing
-// in their messages' turns.
+// missingNames returns how many names the template left out. It counts tools of v whose names are nowhere in the
+// text, and calls whose function names are missing in the text of their message.
 func missingNames(v *conversation, r *jinja.Rendered) (n int) {
 	for _, t := range v.tools {
 		if !strings.Contains(r.Text, functionOf(t.(*jinja.Object))) {
@@ -437,7 +441,7 @@ const (
 	thinkClose = "</think>"
 )
 
-// thoughtIn splits an answer into its thoughts and the rest.
+// thoughtIn splits an answer at the mark </think> into its thoughts and the rest. Without the mark, thought is "".
 func thoughtIn(answer string) (thought, said string) {
 	before, after, found := strings.Cut(answer, thinkClose)
 	if !found {
@@ -446,7 +450,8 @@ func thoughtIn(answer string) (thought, said string) {
 	return strings.Replace(before, thinkOpen, "", 1), after
 }
 
-// writes reports whether text has the lines of part in order, either unchanged or quoted as in JSON.
+// writes reports whether text contains the lines of part in order, with any indentation, either unchanged or quoted
+// as in a JSON string.
 func writes(text, part string) bool {
 	if part = strings.TrimSpace(part); part == "" || strings.Contains(text, part) {
 		return true
@@ -465,7 +470,7 @@ func writes(text, part string) bool {
 	return true
 }
 
-// quoted returns a line as inside a JSON string.
+// quoted returns a line as it stands inside a JSON string, without the quotes around it.
 func quoted(line string) string {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

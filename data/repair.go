@@ -11,7 +11,8 @@ import (
 	"mt/data/jinja"
 )
 
-// repair is a set of changes to a conversation that a chat template does not accept as its row has it.
+// repair is a set of changes that give a conversation another form, for a chat template that does not accept the form
+// of the row. Each bit is one change.
 type repair uint8
 
 const (
@@ -24,13 +25,13 @@ const (
 	textAsParts                        // texts become a list of one part
 )
 
-// repairFlags maps repairs to the flags of documents that got them.
+// repairFlags maps a repair to the document flag that counts the documents it was applied to.
 var repairFlags = map[repair]uint64{
 	joinParts: flagJoined, decodeArguments: flagDecoded, encodeArguments: flagEncoded,
 	wrapFunctions: flagReshaped, splitThoughts: flagReshaped, textAsParts: flagReshaped,
 }
 
-// flags returns the document flags of the repairs in r.
+// flags returns the document flags of all repairs in the set r.
 func (r repair) flags() (flags uint64) {
 	for one, flag := range repairFlags {
 		if r&one != 0 {
@@ -40,7 +41,7 @@ func (r repair) flags() (flags uint64) {
 	return flags
 }
 
-// repairs returns all repairs that would change v, except textAsParts.
+// repairs returns the set of all repairs that would change v. textAsParts, which would change any text, is left out.
 func (v *conversation) repairs() (all repair) {
 	for _, t := range v.tools {
 		if needsWrap(t) {
@@ -75,7 +76,8 @@ func (v *conversation) repairs() (all repair) {
 	return all
 }
 
-// needsWrap reports whether a tool or call is an unwrapped function or lacks a type.
+// needsWrap reports whether v, a tool or a call, is a bare function or lacks a type. Such a v changes under the
+// repair wrapFunctions.
 func needsWrap(v any) bool {
 	o, _ := v.(*jinja.Object)
 	_, has := o.Get("function")
@@ -83,7 +85,7 @@ func needsWrap(v any) bool {
 	return !has || !typed
 }
 
-// innerOf returns the function inside a tool or call.
+// innerOf returns the function object inside a tool or call; o itself if o is a bare function.
 func innerOf(o *jinja.Object) *jinja.Object {
 	if f, ok := o.Get("function"); ok {
 		if inner, ok := f.(*jinja.Object); ok {
@@ -100,7 +102,8 @@ func functionOf(o *jinja.Object) string {
 	return name
 }
 
-// wrapped returns a function as a tool or call with a type. Other fields of a call stay beside the function.
+// wrapped returns o, a bare function, as a tool or call: {"type": "function", "function": o}. The other fields of a
+// call, such as its id, stay beside the function.
 func wrapped(o *jinja.Object) *jinja.Object {
 	out := jinja.NewObject("type", "function")
 	if _, ok := o.Get("function"); !ok {
@@ -114,7 +117,7 @@ func wrapped(o *jinja.Object) *jinja.Object {
 	return out
 }
 
-// with returns a copy of o with another value under key.
+// with returns a copy of o with this value under key.
 func with(o *jinja.Object, key string, value any) *jinja.Object {
 	out := jinja.NewObject()
 	for _, k := range o.Keys() {
@@ -125,7 +128,7 @@ func with(o *jinja.Object, key string, value any) *jinja.Object {
 	return out
 }
 
-// repaired returns v with the repairs r applied.
+// repaired returns v with the repairs r applied: v itself if there are none, otherwise a copy.
 func (v *conversation) repaired(r repair) *conversation {
 	if r == 0 {
 		return v
@@ -162,7 +165,8 @@ func (v *conversation) repaired(r repair) *conversation {
 	return &out
 }
 
-// content returns the content of a message with the repairs r applied, thoughts aside, and whether they change it.
+// content returns the content of a message after the repairs r, without thoughts that splitThoughts moves elsewhere.
+// changed reports whether it differs from the message's own content.
 func (r repair) content(message *jinja.Object) (content any, changed bool) {
 	content, _ = message.Get("content")
 	switch c := content.(type) {
@@ -180,7 +184,7 @@ func (r repair) content(message *jinja.Object) (content any, changed bool) {
 	return content, false
 }
 
-// call returns a call with the repairs r applied.
+// call returns a copy of a call with the repairs r applied to its arguments and its form.
 func (r repair) call(call *jinja.Object) *jinja.Object {
 	inner := innerOf(call)
 	changed := inner
@@ -205,25 +209,26 @@ func (r repair) call(call *jinja.Object) *jinja.Object {
 	return call
 }
 
-// Characters around the number of a probe. They occur in no text, and Python escapes them when it prints a list or
-// dict.
+// Characters around the number of a probe (see probe). They occur in no text, and Python escapes them when it prints
+// a list or dict; a probe printed in that way is not found.
 const (
 	probeOpen  = "\ue000"
 	probeClose = "\ue001"
 )
 
-// probe is a placeholder for a part of a content or for call arguments. It appears in the text if the template
-// writes this part.
+// probe is a placeholder for a part of a content or for call arguments. A conversation with probes is rendered as a
+// test: if a probe is missing in the text, the template drops the part in its place.
 type probe struct {
 	text      string // text of a part, or key of the arguments
 	arguments bool
 	asText    bool // the arguments are JSON in a string
 }
 
-// json returns the probe as call arguments in JSON.
+// json returns the JSON object that stands in for call arguments. Its key is the probe's text.
 func (p probe) json() string { return fmt.Sprintf(`{"%s": "%s"}`, p.text, probeClose) }
 
-// written reports whether the probe appears in text, which was rendered with the repairs r applied.
+// written reports whether the template wrote the probe in a usable form. text is the result of rendering the probes
+// with the repairs r applied.
 func (p probe) written(text string, r repair) bool {
 	if p.arguments && (p.asText && r&decodeArguments == 0 || !p.asText && r&encodeArguments != 0) {
 		return strings.Contains(text, p.json())
@@ -231,7 +236,8 @@ func (p probe) written(text string, r repair) bool {
 	return strings.Contains(text, p.text)
 }
 
-// probed returns v with probes instead of call arguments and parts of contents.
+// probed returns a copy of v with probes in place of call arguments and parts of contents, and the list of these
+// probes.
 func (v *conversation) probed() (*conversation, []probe) {
 	var all []probe
 	next := func(p probe) probe {
@@ -269,7 +275,8 @@ func (v *conversation) probed() (*conversation, []probe) {
 	return &out, all
 }
 
-// probedCall returns a call with a probe instead of its arguments.
+// probedCall returns a copy of call with a probe in place of its arguments. next registers a probe and returns it
+// with its text set.
 func probedCall(call *jinja.Object, next func(probe) probe) *jinja.Object {
 	inner := innerOf(call)
 	changed := inner
@@ -285,8 +292,9 @@ func probedCall(call *jinja.Object, next func(probe) probe) *jinja.Object {
 	return with(call, "function", changed)
 }
 
-// unwritten renders v after the repairs r and counts the losses: call arguments, parts of contents and functions that
-// the template drops, and nulls that it writes. For the count, probes replace arguments and parts.
+// unwritten renders v with the repairs r applied, and returns how much is lost: the call arguments, parts of contents
+// and function names that the template drops, and the nulls that it writes. For the count, it renders a copy of v
+// with probes in place of arguments and parts.
 func (e *encoder) unwritten(v *conversation, r repair) (n int, err error) {
 	probed, probes := v.probed()
 	probed = probed.repaired(r)
@@ -302,9 +310,9 @@ func (e *encoder) unwritten(v *conversation, r repair) (n int, err error) {
 	return n + missingNames(probed, out) + nulls(out.Text), nil
 }
 
-// choose returns the smallest subset of the repairs all with which the template accepts v and writes all of it. If no
-// subset achieves this, choose returns the one with the fewest losses. If every attempt fails, it returns the error
-// and the repairs of the attempt that got to the latest message.
+// choose returns the smallest subset of the repairs all with which the template accepts v and drops nothing. If there
+// is none, it returns the subset with the fewest losses (see unwritten). If the template fails with every subset,
+// choose returns the error of the attempt that got to the latest message, and that attempt's repairs.
 func (e *encoder) choose(v *conversation, all repair) (best repair, err error) {
 	var sets []repair
 	for r := range all + 1 {
@@ -342,16 +350,17 @@ func (e *encoder) choose(v *conversation, all repair) (best repair, err error) {
 	return best, nil
 }
 
-// endsRepairs reports whether err makes other repairs pointless: the reading was stopped, or the template exceeded
-// a limit. It would exceed the limit again, each time after seconds.
+// endsRepairs reports whether err makes it pointless to try other repairs. Either the reading was stopped, or the
+// template exceeded a limit: other repairs would not change that, and each attempt takes seconds.
 func endsRepairs(err error) bool {
 	t, ok := errors.AsType[*jinja.Error](err)
 	return errors.Is(err, jinja.ErrStopped) || ok && t.Limit
 }
 
-// writeParts is writeAny with each text as a list of one part, for templates that accept no other content. left and
-// failed describe the attempt with plain texts. The result is false unless writeParts loses less than that attempt,
-// or succeeds where that failed.
+// writeParts is writeAny with each text as a list of one part, since some templates accept content only in this form.
+// all are the possible repairs. left holds flags for the parts that the attempt with plain texts lost. failed reports
+// that this attempt failed. The last result is true only if writeParts succeeds where that attempt failed, or loses
+// less.
 func (e *encoder) writeParts(v *conversation, all repair, left uint64, failed bool, write func(*conversation) (written, error)) (written, *conversation, bool) {
 	if !strings.Contains(e.tmpl.Source(), "text") {
 		return written{}, nil, false
@@ -378,8 +387,8 @@ func (e *encoder) writeParts(v *conversation, all repair, left uint64, failed bo
 	return out, given, true
 }
 
-// nulls counts the nulls that a template writes: Python's None, and JSON's null outside of JSON. A null inside JSON
-// comes from the row.
+// nulls returns how many nulls a template writes: Python's None, and JSON's null outside of JSON. They show that a
+// missing field was printed. A null inside JSON is not counted, since it comes from the row.
 func nulls(text string) int {
 	n := strings.Count(text, "None")
 	for before, rest, found := strings.Cut(text, "null"); found; before, rest, found = strings.Cut(rest, "null") {

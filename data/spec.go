@@ -16,19 +16,21 @@ import (
 	"mt/data/tokenizer"
 )
 
-// dataSet is one of Spec.Paths or Spec.Sets: files and how to read their rows.
+// dataSet is one entry of Spec.Paths or Spec.Sets: a data set's files and how their rows are read.
 type dataSet struct {
 	Name    string
 	Format  format   // format of all rows; "": each file's first row decides
 	Columns *columns // nil: the usual columns of Format
 	Names   *columns // of pairs: configured names; names of other columns are recognised in each row
-	// Samples is the number of documents to take; 0: all. The seed chooses them. If there are fewer, some repeat.
+	// Samples is the number of documents to take, chosen by the seed; 0: all. If the data set has fewer
+	// documents, some are taken more than once.
 	Samples int64
 	Split   split
 	Kept    string // container of the rows, one of Builders; "": by file name
 }
 
-// split is a range of a data set's rows, in Hugging Face's notation: "train" or "train[10:20%]".
+// split is a range of a data set's rows, in Hugging Face's notation such as "train[10:20%]". From and To are numbers
+// of rows or, with FromPercent and ToPercent, percentages of all rows.
 type split struct {
 	From, To               int64
 	FromPercent, ToPercent bool
@@ -64,7 +66,7 @@ func number(s string, empty int64) (int64, error) {
 	return strconv.ParseInt(s, 10, 62)
 }
 
-// of returns the range [from, to) that the split takes of n rows.
+// of returns the range [from, to) of rows that the split takes from a data set of n rows.
 func (p split) of(n int64) (from, to int64) {
 	if !p.Cut {
 		return p.shard(0, n)
@@ -79,8 +81,8 @@ func (p split) of(n int64) (from, to int64) {
 	return p.shard(from, max(from, to))
 }
 
-// shard returns the piece of the range [from, to) to take. If the pieces cannot be equal, the first ones have one
-// more row. Source: Dataset.shard of Hugging Face datasets, contiguous.
+// shard returns the piece number p.Shard of the range [from, to), cut into p.Shards pieces. If the pieces cannot be
+// equal, the first ones have one more row each. Source: Dataset.shard of Hugging Face datasets, contiguous.
 func (p split) shard(from, to int64) (first, end int64) {
 	if p.Shards == 0 {
 		return from, to
@@ -94,8 +96,9 @@ func (p split) shard(from, to int64) (first, end int64) {
 	return first, end
 }
 
-// upTo returns the number of rows, from the start of the data set, that contain the first most rows of the range;
-// most 0: the whole range. It returns 0 if this number depends on the length of the data set.
+// upTo returns how many rows must be read, from the data set's start, to get the first most rows of the split; most
+// 0: all rows of the split. It returns 0 if the number depends on the length of the data set, since then all rows
+// must be read.
 func (p split) upTo(most int64) int64 {
 	switch {
 	case p.Shards > 0, p.Cut && p.FromPercent && p.From > 0, p.Cut && p.ToPercent && p.To < 100:
@@ -112,8 +115,8 @@ func (p split) upTo(most int64) int64 {
 	return min(p.To, p.From+most)
 }
 
-// documentLimit returns the number of documents to read from a data set's start; 0: all. If there are several data
-// sets of pairs, all are read completely, since a pair's ID counts the pairs of earlier data sets.
+// documentLimit returns how many documents of data set number set must be read, from its start; 0: all. If there are
+// several data sets of pairs, each is read completely, since a pair's ID counts all pairs of the data sets before.
 func (s *Spec) documentLimit(set int) int64 {
 	if len(s.sets) > 1 && (s.Pairs || s.Format == string(fmtPairs) || s.sets[set].Format == fmtPairs) {
 		return 0
@@ -121,7 +124,7 @@ func (s *Spec) documentLimit(set int) int64 {
 	return s.sets[set].Split.upTo(s.MaxSamples)
 }
 
-// whole reports whether all rows are taken.
+// whole reports whether the split takes all rows.
 func (p split) whole() bool { return !p.Cut && p.Shards == 0 }
 
 const (
@@ -133,7 +136,8 @@ const (
 // Mixes are the values of Spec.MixStrategy.
 var Mixes = []string{mixConcat, mixUnder, mixOver}
 
-// checkMix checks the Spec's settings for mixing data sets.
+// checkMix returns an error if the Spec's settings for mixing data sets contradict each other, and sets their
+// defaults.
 func (s *Spec) checkMix() error {
 	if s.MixStrategy == "" {
 		s.MixStrategy = mixConcat
@@ -166,34 +170,36 @@ func (s *Spec) checkMix() error {
 	return nil
 }
 
-// Set is a data set with settings of its own.
+// Set is a data set with settings of its own, beside the settings of the Spec.
 type Set struct {
-	// Path is like an entry of Spec.Paths; or one of Builders if Files are given.
+	// Path is like an entry of Spec.Paths. If Files are given, it may also be one of Builders, which then says
+	// how the files store rows.
 	Path string
-	// Config is a config of the data set's card; "": the default config.
+	// Config names a config (a choice of files) in the data set's card; "": the default config.
 	Config string
 	// Files are files and patterns inside Path, if Path is a directory or a data set of the Hub; empty: all files.
 	Files []string
-	// Split is the split to take, or a part of it such as "train[:10%]". "": train, or for evaluation validation,
-	// otherwise test.
+	// Split is the split to take, or a part of it such as "train[:10%]". "": train; for evaluation validation or,
+	// if that is missing, test.
 	Split string
 	// Shards is the number of pieces of about equal length, and Shard the piece to take, from 0. Shards 0: the
 	// whole set.
 	Shards, Shard int
-	// Kept is one of Builders, the way the files store rows, whatever the files' names; "": decided by file name.
+	// Kept is one of Builders and says how the files store rows, whatever their names; "": the names decide.
 	Kept string
-	// Format is the content of rows, one of SetFormats; "": decided by the given fields, otherwise by each file's
-	// first row.
+	// Format is the content of rows, one of SetFormats. "": the fields that Fields names decide, otherwise each
+	// file's first row.
 	Format string
-	// Fields maps FieldNames to names of columns and of message fields. Missing entries have their usual names.
+	// Fields maps keys in FieldNames to the names of columns and of message fields. A key that is missing means
+	// the usual name.
 	Fields map[string]string
-	// Roles are further names of messages' roles, mapped to the templates' roles.
+	// Roles maps further names of roles in messages to the roles that templates use.
 	Roles map[string]string
 
-	hub bool // Path is a data set of the Hub
+	hub bool // Path names a data set of the Hugging Face Hub
 }
 
-// Builders are the ways to store rows in files, with the names of Hugging Face's builders.
+// Builders are the ways to store rows in files, as Hugging Face's datasets names them.
 var Builders = []string{"json", "csv", "parquet", "arrow", "text"}
 
 // SetFormats are the values of Set.Format.
@@ -218,7 +224,7 @@ var fieldOf = map[string]func(*columns) *string{
 // FieldNames are the keys of Set.Fields.
 var FieldNames = slices.Sorted(maps.Keys(fieldOf))
 
-// fieldsIn lists the fields of each format's rows.
+// fieldsIn lists, for each format, the keys of Set.Fields that its rows have.
 var fieldsIn = map[format][]string{
 	fmtText:     {"text"},
 	fmtMessages: {"messages", "system", "tools", "role", "content"}, fmtShareGPT: {"messages", "system", "tools", "role", "content"},
@@ -227,7 +233,8 @@ var fieldsIn = map[format][]string{
 	fmtPairs:  {"prompt", "instruction", "input", "messages", "chosen", "rejected", "system", "tools", "role", "content"},
 }
 
-// format returns the format of a set's rows, given or implied by its fields; "": each file's first row decides.
+// format returns the format of the set's rows: Format itself, or the format to which the fields in Fields belong. "":
+// each file's first row decides.
 func (s *Set) format() format {
 	has := func(name string) bool { return s.Fields[name] != "" }
 	switch {
@@ -247,7 +254,7 @@ func (s *Set) format() format {
 	return ""
 }
 
-// Check returns an error if s contradicts itself.
+// Check returns an error if settings of s contradict each other.
 func (s *Set) Check() error {
 	f := s.format()
 	switch {
@@ -280,7 +287,8 @@ func (s *Set) Check() error {
 	return nil
 }
 
-// columns returns the column names that the set's keys give; nil: each file's first row decides, or rows are pairs.
+// columns returns the names of the rows' columns, as the set's keys give them. nil: each file's first row decides, or
+// rows are pairs (see names).
 func (s *Set) columns() *columns {
 	f := s.format()
 	if f == "" || f == fmtPairs {
@@ -299,7 +307,7 @@ func (s *Set) columns() *columns {
 	return c
 }
 
-// names returns the configured columns of pairs; nil: rows are not pairs.
+// names returns the configured names of the columns of pairs; nil: the rows are not pairs.
 func (s *Set) names() *columns {
 	if s.format() != fmtPairs {
 		return nil
@@ -313,12 +321,12 @@ func (s *Set) names() *columns {
 	return c
 }
 
-// plain reports whether only a path is given.
+// plain reports whether the set has a path and no other key.
 func (s *Set) plain() bool {
 	return s.Config == "" && len(s.Files) == 0 && s.Split == "" && s.Shards == 0 && s.Kept == "" && s.format() == ""
 }
 
-// dataSet returns s as a dataSet.
+// dataSet returns s as a dataSet, with its split parsed. An error means that the split is malformed.
 func (s *Set) dataSet() (set dataSet, err error) {
 	set = dataSet{Name: s.Path, Format: s.format(), Columns: s.columns(), Names: s.names(), Kept: s.Kept}
 	if slices.Contains(Builders, s.Path) {
@@ -331,7 +339,7 @@ func (s *Set) dataSet() (set dataSet, err error) {
 	return set, err
 }
 
-// wanted returns the split to take from a directory; "": decided by the data's purpose.
+// wanted returns the name of the split to take from a directory; "": none is configured, and Spec.Held decides.
 func (s *Set) wanted() string {
 	word, _, _ := splitPart(s.Split) // dataSet has reported errors
 	return word
@@ -339,7 +347,7 @@ func (s *Set) wanted() string {
 
 var anySplit = regexp.MustCompile(`^(\w[\w.-]*)(\[.*\])?$`)
 
-// splitPart cuts a split such as "validation[:10%]" into its name and its range.
+// splitPart cuts a split such as "validation[:10%]" into its name and its range of rows.
 func splitPart(s string) (word string, part split, err error) {
 	m := anySplit.FindStringSubmatch(s)
 	if m == nil {
@@ -352,7 +360,8 @@ func splitPart(s string) (word string, part split, err error) {
 	return m[1], part, nil
 }
 
-// filesIn lists the files that a set names in dir. dir is "" if the set's path is not a directory.
+// filesIn lists the files that the key files of a set names. Relative names and patterns are relative to dir; dir "":
+// to the working directory.
 func (s *Set) filesIn(dir string) ([]source, error) {
 	w := walker{}
 	for _, given := range s.Files {
@@ -393,16 +402,17 @@ type Spec struct {
 	// Dir is the directory of relative Paths; "": the working directory. Its dataset_info.json, as in
 	// LLaMA-Factory, defines names that Paths may use.
 	Dir string
-	// Held reports that the data is for evaluation. From a directory with splits, Held takes validation, otherwise
-	// test. Without Held, train is taken.
+	// Held reports that the data is for evaluation. A directory with splits then gives its validation split,
+	// otherwise its test split. Without Held it gives its train split.
 	Held bool
-	// Hub finds a data set of the Hub on this machine, for an entry of Paths that is not a file. It returns the
-	// data set's directory, "" if name cannot be one, or an error that tells how to get it. May be nil.
+	// Hub looks for a data set of the Hugging Face Hub on this machine, for an entry of Paths that is not a file.
+	// It returns the data set's directory, "" if name cannot be a data set's, or an error that says how to
+	// download it. nil: do not look.
 	Hub func(name string) (string, error)
 	// Format is one of Formats; "": auto.
 	Format string
-	// Tokenizer encodes text. It may be nil if all rows are input_ids. TokenizerErr is the reason, for the error if
-	// there is text.
+	// Tokenizer encodes text. It may be nil if all rows are input_ids. TokenizerErr then says why it is nil; it
+	// becomes part of the error if there is text.
 	Tokenizer    tokenizer.Tokenizer
 	TokenizerErr error
 	// VocabSize is the model's vocabulary size; all ids must be smaller. 0: the tokenizer's.
@@ -413,17 +423,19 @@ type Spec struct {
 	// TemplateVars are further variables of the chat template. Values have the types of chat_template_kwargs: nil,
 	// bool, int64, float64, string, []any, map[string]any.
 	TemplateVars map[string]any
-	// Columns names columns with unusual names.
+	// Columns names the columns whose names are not the usual ones.
 	Columns Columns
-	// Pairs reports that rows are pairs of answers. Without it, rows are pairs if Format or a Set's Format says so,
-	// or if no other form is recognised.
+	// Pairs reports that all rows are pairs of answers, as DPO needs. Without Pairs a row counts as a pair if
+	// Format or a Set's Format says so, or if it has no other known form.
 	Pairs bool
-	// MaskHistory supervises only the last turn of a chat. TrainOnPrompt supervises everything.
+	// MaskHistory takes only the last answer of a chat into the loss, not earlier ones. TrainOnPrompt takes all
+	// tokens into the loss.
 	MaskHistory, TrainOnPrompt bool
 	// SkipBadRows counts and skips rows that cannot be read. Without it the first such row is an error.
 	SkipBadRows bool
 	// MixStrategy is how several data sets are mixed: concat (or ""), interleave_under or interleave_over, as in
-	// LLaMA-Factory. InterleaveProbs are their shares; empty: equal.
+	// LLaMA-Factory. InterleaveProbs are the probabilities with which interleaving draws the next document from
+	// each data set. Empty: the data sets take turns.
 	MixStrategy     string
 	InterleaveProbs []float64
 	// MaxSamples is the most documents to take from the start of each data set; 0: all.
@@ -450,7 +462,7 @@ type Spec struct {
 	Stop <-chan struct{}
 
 	sets  []dataSet // one data set for each of Paths or Sets
-	notes []string  // hints for the user about how they were found
+	notes []string  // hints for the user about how the data sets were found
 	chat  chatForm  // how chats become text
 	part  int64     // bytes of the sources between two commits; 0: partBytes
 }
@@ -467,7 +479,7 @@ func (e *SpecError) Error() string { return e.err.Error() }
 // Unwrap returns the cause.
 func (e *SpecError) Unwrap() error { return e.err }
 
-// asSpecError returns err as a SpecError.
+// asSpecError returns err as a *SpecError, whose Key is "" unless err already is one.
 func asSpecError(err error) error {
 	if _, ok := err.(*SpecError); ok {
 		return err
@@ -482,7 +494,7 @@ const defaultMaxSeqLen = 2048
 // container.
 var Formats = []string{"auto", "text", "jsonl", "parquet", "csv", "alpaca", "sharegpt", "messages", "prompt_completion", "pairs"}
 
-// resolved returns s with defaults filled in. Errors describe what is wrong with s.
+// resolved returns s with its defaults filled in. It returns an error if a setting of s is impossible.
 func (s Spec) resolved() (Spec, error) {
 	for i := range s.Sets {
 		if err := s.Sets[i].Check(); err != nil {
@@ -528,7 +540,7 @@ func (s Spec) resolved() (Spec, error) {
 	return s, nil
 }
 
-// entries returns the data sets: Sets, or otherwise Paths.
+// entries returns the data sets of the Spec: Sets, or otherwise one for each of Paths.
 func (s *Spec) entries() []Set {
 	if len(s.Sets) > 0 {
 		return s.Sets
@@ -550,7 +562,7 @@ func (s *Spec) resolveVocab() error {
 	return nil
 }
 
-// tokenizerID identifies the tokenizer in the key of a token cache.
+// tokenizerID returns a text that identifies the tokenizer and is part of the name of a token cache.
 func (s *Spec) tokenizerID() string {
 	if s.Tokenizer == nil {
 		return "none"

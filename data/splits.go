@@ -23,8 +23,8 @@ const (
 	splitTest       = "test"
 )
 
-// splitWords lists the words that identify each split in Hugging Face's datasets. The first match counts. Source:
-// datasets, data_files.py.
+// splitWords lists the words in a file's name that mark it as part of a split, as in Hugging Face's datasets. The
+// first split with a matching word counts. Source: datasets, data_files.py.
 var splitWords = []struct {
 	split string
 	words string
@@ -32,8 +32,8 @@ var splitWords = []struct {
 	{splitTrain, "train|training"}, {splitValidation, "validation|valid|dev|val"}, {splitTest, "test|testing|eval|evaluation"},
 }
 
-// repository is a directory that is laid out as a data set of the Hub or was written by save_to_disk. It holds the
-// files of each split.
+// repository is a directory that is laid out as a data set of the Hugging Face Hub, or was written by save_to_disk of
+// datasets. It holds the files of each split.
 type repository struct {
 	dir    string
 	names  []string // names of the splits, train first
@@ -46,7 +46,7 @@ func newRepository(dir, how string) *repository {
 	return &repository{dir: dir, how: how, files: map[string][]source{}}
 }
 
-// add adds files to a split.
+// add adds files to a split of the repository, and the split itself if it is new.
 func (r *repository) add(split string, files ...source) {
 	if !slices.Contains(r.names, split) {
 		r.names = append(r.names, split)
@@ -54,8 +54,8 @@ func (r *repository) add(split string, files ...source) {
 	r.files[split] = append(r.files[split], files...)
 }
 
-// repositoryOf returns a directory as a data set of the Hub; nil: a directory of plain files. config names a config
-// of its card; "": the default config.
+// repositoryOf returns the directory dir as a data set of the Hub; nil: dir holds plain files without splits. files
+// are all files in dir. config names a config of its card (a README with a YAML header); "": the default config.
 func repositoryOf(dir string, files []source, config string) (*repository, error) {
 	card := func(dir string, files []source) (*repository, error) { return cardSplits(dir, files, config) }
 	for _, f := range []func(string, []source) (*repository, error){savedSplits, savedToDisk, card} {
@@ -66,12 +66,13 @@ func repositoryOf(dir string, files []source, config string) (*repository, error
 	return namedSplits(dir, files), nil
 }
 
-// below returns the files in a directory, at any depth.
+// below returns the elements of files that are in the directory dir, at any depth.
 func below(dir string, files []source) []source {
 	return slices.DeleteFunc(slices.Clone(files), func(f source) bool { return !strings.HasPrefix(f.path, dir+string(filepath.Separator)) })
 }
 
-// savedSplits returns the splits of a DatasetDict written by save_to_disk, each in its own directory.
+// savedSplits returns the splits of a DatasetDict that save_to_disk of datasets wrote to dir, each split in a
+// directory of its own. nil: dir holds none.
 func savedSplits(dir string, files []source) (*repository, error) {
 	name := filepath.Join(dir, "dataset_dict.json")
 	text, err := readSmall(name, maxInfo)
@@ -97,7 +98,8 @@ func savedSplits(dir string, files []source) (*repository, error) {
 	return all, nil
 }
 
-// savedToDisk returns a Dataset written by save_to_disk. Its state.json lists the files in order.
+// savedToDisk returns the files of a Dataset that save_to_disk of datasets wrote to dir, in the order that its
+// state.json lists. nil: dir holds none.
 func savedToDisk(dir string, files []source) (*repository, error) {
 	name := filepath.Join(dir, "state.json")
 	if !slices.ContainsFunc(files, func(f source) bool { return filepath.Dir(f.path) == dir && ends(f.path, arrowNames) }) {
@@ -137,8 +139,8 @@ var (
 	inDirName = wordPatterns(`(?:[-._ 0-9]|$)`)
 )
 
-// wordPatterns returns, for each split, a pattern that matches names with one of the split's words. behind is the
-// pattern of the text that must follow the word.
+// wordPatterns returns for each split a pattern that matches file names with one of the split's words (splitWords).
+// behind is a pattern of what must follow the word.
 func wordPatterns(behind string) map[string]*regexp.Regexp {
 	out := map[string]*regexp.Regexp{}
 	for _, s := range splitWords {
@@ -147,7 +149,8 @@ func wordPatterns(behind string) map[string]*regexp.Regexp {
 	return out
 }
 
-// wordSplit returns the split whose words are in name; "": none.
+// wordSplit returns the first split whose words (splitWords) occur in name, by the patterns of wordPatterns; "":
+// none.
 func wordSplit(name string, patterns map[string]*regexp.Regexp) string {
 	for _, s := range splitWords {
 		if patterns[s.split].MatchString(name) {
@@ -157,8 +160,8 @@ func wordSplit(name string, patterns map[string]*regexp.Regexp) string {
 	return ""
 }
 
-// splitOf are the Hub's three ways to find the split of a file from its path in the directory. Each returns "" if
-// it does not apply.
+// splitOf are the three ways in which the Hub derives the split of a file from its path within the directory. Each
+// function returns "" if its way does not apply to the path.
 var splitOf = []func(path string) string{
 	func(path string) string { // data/train-00000-of-00002.parquet
 		if m := sharded.FindStringSubmatch(filepath.Base(path)); m != nil && filepath.Dir(path) == "data" {
@@ -177,12 +180,12 @@ var splitOf = []func(path string) string{
 	func(path string) string { return wordSplit(filepath.Base(path), inFile) }, // train.jsonl
 }
 
-// mediaNames are extensions of files beside data sets that hold neither rows nor prose.
+// mediaNames are extensions of files that lie beside many data sets and hold neither rows nor text to train on.
 var mediaNames = []string{".png", ".jpg", ".jpeg", ".gif", ".svg", ".webp", ".pdf", ".zip", ".mp3", ".mp4", ".wav"}
 
-// namedSplits returns the splits that file and directory names imply; nil: none. A name with "train" may be a text
-// about trains: text files alone count only if there is both a training and an evaluation split. A directory of
-// mostly other files is not a data set.
+// namedSplits returns the splits that the names of files and directories in dir imply; nil: none. Text files alone
+// (such as train.txt, which may be about trains) count only if there are both a training and an evaluation split. A
+// directory with mostly other files is not a data set.
 func namedSplits(dir string, files []source) *repository {
 	for _, split := range splitOf {
 		r := newRepository(dir, "")
@@ -212,7 +215,7 @@ func namedSplits(dir string, files []source) *repository {
 	return nil
 }
 
-// bySplit orders split names: train, validation, test, then others by name.
+// bySplit compares two split names for sorting: train, validation, test, then others by name.
 func bySplit(a, b string) int {
 	order := []string{splitTrain, splitValidation, splitTest}
 	at := func(s string) int {
@@ -227,7 +230,7 @@ func bySplit(a, b string) int {
 	return strings.Compare(a, b)
 }
 
-// withRest adds the files outside any split to train, if the only named splits are for evaluation.
+// withRest adds the files that belong to no split to the split train, if all named splits are for evaluation.
 func (r *repository) withRest(files []source) *repository {
 	held := !slices.ContainsFunc(r.names, func(n string) bool { return n != splitValidation && n != splitTest })
 	if !held {
@@ -244,8 +247,8 @@ func (r *repository) withRest(files []source) *repository {
 	return r
 }
 
-// choose returns the files of the split called asked. If asked is "", it returns the training files, or the
-// evaluation files if held is set. The note names the splits that are left out.
+// choose returns the files of the split called asked. asked "": the training files or, with held, the validation
+// files, otherwise the test files. The note, for the user, names the splits that are left out; "": none.
 func (r *repository) choose(asked string, held bool) ([]source, string, error) {
 	want := cmp.Or(asked, splitTrain)
 	if held && asked == "" {
@@ -300,7 +303,7 @@ func (r *repository) count(split string) string {
 	return "1 file"
 }
 
-// without returns the error for a missing split.
+// without returns the error that the split asked for is missing. The parameters mean the same as in choose.
 func (r *repository) without(asked string, held bool) error {
 	want := "split called " + cmp.Or(asked, splitTrain)
 	if held && asked == "" {
@@ -317,8 +320,8 @@ func (r *repository) without(asked string, held bool) error {
 	return fmt.Errorf("%s has no %s; it has %s; name the files to take, for instance with a glob", r.dir, want, strings.Join(all, ", "))
 }
 
-// about are name prefixes of files that describe a data set without being part of it. aboutNames are full names of
-// such files.
+// about are beginnings of the names of files that describe a data set without holding its rows. aboutNames are full
+// names of such files.
 var (
 	about      = []string{"README", "LICENSE", "LICENCE", "COPYING", "NOTICE", "CITATION", "CHANGELOG"}
 	aboutNames = []string{infoName, "dataset_infos.json", "dataset_dict.json", "state.json", "config.json", "dummy_data.zip"}
@@ -330,8 +333,8 @@ func isAbout(path string) bool {
 		slices.ContainsFunc(about, func(a string) bool { return strings.HasPrefix(strings.ToUpper(base), a) })
 }
 
-// withoutAbout removes files that describe the data set, if any other file has rows. The note says what was left
-// out.
+// withoutAbout returns files without those that describe the data set. If no other file holds rows, it returns all.
+// The note, for the user, names the files that were left out; "": none.
 func withoutAbout(dir string, files []source) ([]source, string) {
 	data := slices.DeleteFunc(slices.Clone(files), func(f source) bool { return isAbout(f.path) })
 	if len(data) == len(files) || !slices.ContainsFunc(data, func(f source) bool { name, _ := uncompressed(f.path); return ends(name, rowNames) }) {
@@ -344,10 +347,10 @@ func withoutAbout(dir string, files []source) ([]source, string) {
 // infoName is the file in which LLaMA-Factory describes data sets by name.
 const infoName = "dataset_info.json"
 
-// maxInfo is the largest size of such a file in bytes.
+// maxInfo is the largest size of a dataset_info.json in bytes.
 const maxInfo = 16 << 20
 
-// setInfo is an entry of dataset_info.json. Source: LLaMA-Factory, data/README.md.
+// setInfo is one entry of dataset_info.json, which describes a data set. Source: LLaMA-Factory, data/README.md.
 type setInfo struct {
 	FileName   string             `json:"file_name"`
 	HubURL     string             `json:"hf_hub_url"`
@@ -360,10 +363,10 @@ type setInfo struct {
 	Ranking    bool               `json:"ranking"`
 }
 
-// elsewhere are the keys of data sets that are not local files.
+// elsewhere are the keys of an entry that say where a data set is, if it is not a local file.
 var elsewhere = []string{"hf_hub_url", "ms_hub_url", "om_hub_url", "script_url", "cloud_file_name"}
 
-// unread are columns that mt does not use, with the reasons.
+// unread maps columns of an entry that mt does not use to the reasons.
 var unread = map[string]string{
 	"images": "mt trains on text", "videos": "mt trains on text", "audios": "mt trains on text",
 	"kto_tag": "mt trains on pairs of answers, and not on single ones with a mark",
@@ -383,7 +386,8 @@ func readInfo(dir string) (map[string]json.RawMessage, error) {
 	return sets, nil
 }
 
-// parseInfo turns the entry called name into a dataSet, and returns the file it refers to. hub is Spec.Hub.
+// parseInfo returns the entry called name of a dataset_info.json as a dataSet, and the file that the entry refers to.
+// raw is the entry's JSON. hub is Spec.Hub, which finds a data set of the Hub on this machine.
 func parseInfo(name string, raw json.RawMessage, hub func(string) (string, error)) (set dataSet, file string, err error) {
 	var keys map[string]json.RawMessage
 	var in setInfo
@@ -424,7 +428,8 @@ func parseInfo(name string, raw json.RawMessage, hub func(string) (string, error
 	return set, in.FileName, nil
 }
 
-// columns returns the entry's column names and format. If an entry names any column, all other columns are absent.
+// columns returns the names and the format of the entry's columns. If an entry names any column, columns without a
+// name in the entry count as absent.
 func (in *setInfo) columns() (*columns, format, error) {
 	f := fmtAlpaca
 	switch in.Formatting {
@@ -463,7 +468,7 @@ func (in *setInfo) columns() (*columns, format, error) {
 	return c, f, nil
 }
 
-// nameColumns sets c from the entry's columns, if it has any.
+// nameColumns sets the column names of c to the names under the entry's key columns, if the key is present.
 func (in *setInfo) nameColumns(c *columns) error {
 	if in.Columns == nil {
 		return nil
@@ -503,7 +508,8 @@ func (in *setInfo) nameColumns(c *columns) error {
 	return nil
 }
 
-// nameTags sets c's roles and field names from the entry's tags.
+// nameTags sets the roles and the names of message fields of c to the values under the entry's key tags, if the key
+// is present.
 func (in *setInfo) nameTags(c *columns) error {
 	roles := map[string]string{"user_tag": "human", "assistant_tag": "gpt", "observation_tag": "observation", "function_tag": functionCall, "system_tag": "system"}
 	if in.Tags == nil {
@@ -537,8 +543,8 @@ const cardName = "README.md"
 // maxCard is the largest size of a card in bytes.
 const maxCard = 4 << 20
 
-// cardConfig is one config of a card: files that can be loaded on their own. Source: the Hub's "Manual
-// Configuration".
+// cardConfig is one config of a data set's card: a named choice of files that can be loaded on its own. Source: the
+// Hub's "Manual Configuration".
 type cardConfig struct {
 	Name    string `yaml:"config_name"`
 	Default bool   `yaml:"default"`
@@ -546,7 +552,8 @@ type cardConfig struct {
 	Dir     string `yaml:"data_dir"`
 }
 
-// cardSplits returns the splits that the card in dir lists for a config; nil: none.
+// cardSplits returns the splits that the card (README.md) in dir lists for a config; nil: the card lists none. files
+// are all files in dir; config "": the default config.
 func cardSplits(dir string, files []source, config string) (*repository, error) {
 	name := filepath.Join(dir, cardName)
 	text, err := readSmall(name, maxCard)
@@ -587,7 +594,8 @@ func cardSplits(dir string, files []source, config string) (*repository, error) 
 	return r, nil
 }
 
-// dirSplits returns the splits of a config that names a directory instead of files.
+// dirSplits returns the splits of config c, which names a directory inside dir instead of files. The files' names
+// decide their split. how names the card.
 func dirSplits(dir, how string, c *cardConfig, files []source) (*repository, error) {
 	sub := filepath.Join(dir, c.Dir)
 	files = below(sub, files)
@@ -604,7 +612,8 @@ func dirSplits(dir, how string, c *cardConfig, files []source) (*repository, err
 	return r, nil
 }
 
-// cardHead returns the YAML between the first two lines of three dashes; "": there is none.
+// cardHead returns the YAML header of a card, the text between the first two lines of three dashes; "": there is
+// none.
 func cardHead(text string) string {
 	text = strings.ReplaceAll(strings.TrimPrefix(text, "\xef\xbb\xbf"), "\r\n", "\n")
 	head, ok := strings.CutPrefix(text, "---\n")
@@ -618,7 +627,7 @@ func cardHead(text string) string {
 	return head
 }
 
-// configOf returns the config with this name; "": the default config.
+// configOf returns the config with this name; name "": the default config.
 func configOf(configs []cardConfig, name string) (*cardConfig, error) {
 	if name == "" {
 		return defaultConfig(configs)
@@ -633,7 +642,8 @@ func configOf(configs []cardConfig, name string) (*cardConfig, error) {
 	return nil, fmt.Errorf("there is no config %q; there are %s", name, strings.Join(names, ", "))
 }
 
-// defaultConfig returns the config that is used if none is named.
+// defaultConfig returns the config that is used if the user names none. If there are several and none is the default,
+// the result is an error with their names.
 func defaultConfig(configs []cardConfig) (*cardConfig, error) {
 	if len(configs) == 1 {
 		return &configs[0], nil
@@ -659,12 +669,13 @@ func defaultConfig(configs []cardConfig) (*cardConfig, error) {
 	return chosen, nil
 }
 
-// errElsewhere is the error of a pattern that leads out of the card's directory.
+// errElsewhere is the error of a file pattern that leads out of the card's directory.
 var errElsewhere = errors.New("that is not in the directory")
 
 var errDataFiles = errors.New("it must be a pattern, a list of patterns, or a list of split and path")
 
-// eachPattern calls f with every pattern and its split.
+// eachPattern calls f with every file pattern of the config and the pattern's split. It stops at the first error of
+// f.
 func (c *cardConfig) eachPattern(f func(split, pattern string) error) error {
 	patterns := func(split string, v any) error {
 		list, ok := v.([]any)
@@ -705,7 +716,7 @@ func (c *cardConfig) eachPattern(f func(split, pattern string) error) error {
 	return nil
 }
 
-// match adds the files that match a pattern to a split.
+// match adds the files that match a pattern to a split. spelled is the pattern as the card writes it, for errors.
 func (r *repository) match(split, pattern, spelled string) error {
 	if strings.Contains(spelled, "://") || !filepath.IsLocal(pattern) {
 		return fmt.Errorf("%q: %w", spelled, errElsewhere)
@@ -729,8 +740,8 @@ func hasCard(dir string) bool {
 	return err == nil && cardHead(string(text)) != ""
 }
 
-// dataIn returns the files of a published data set without those that describe it, and a note on what was left out.
-// It fails if only archives and other unsupported files are left.
+// dataIn returns the files of a published data set without those that describe it, and a note for the user on what
+// was left out. It fails if only archives and other unsupported files are left.
 func dataIn(dir string, files []source) (found []source, note string, err error) {
 	found = slices.DeleteFunc(slices.Clone(files), func(f source) bool { return isAbout(f.path) })
 	if len(found) == 0 {
@@ -747,7 +758,7 @@ func dataIn(dir string, files []source) (found []source, note string, err error)
 	return found, note, nil
 }
 
-// errNoRows returns the error of a data set whose files all describe it.
+// errNoRows returns the error of a data set none of whose files hold rows: all describe it.
 func errNoRows(dir string, files []source) error {
 	var names []string
 	script := ""
@@ -768,8 +779,8 @@ func errNoRows(dir string, files []source) error {
 		"write the rows out with the datasets library (load_dataset(…).to_parquet(…)), or take the data set's branch refs/convert/parquet", dir, strings.Join(names, ", "), script)
 }
 
-// firstUnsupported returns the first file and its format if mt supports none of the files; nil: it supports at
-// least one.
+// firstUnsupported returns the first of files and its format, if mt can read none of them. If mt can read any of
+// them, what is nil.
 func firstUnsupported(files []source) (path string, what *unsupportedFormat) {
 	for _, f := range files {
 		a, is := unsupportedFile(f.path)
@@ -783,7 +794,8 @@ func firstUnsupported(files []source) (path string, what *unsupportedFormat) {
 	return path, what
 }
 
-// unsupportedFile returns the unsupported format of a file, by its first bytes.
+// unsupportedFile returns the format of a file, by its first bytes; false: the file's format is none of
+// unsupportedFormats.
 func unsupportedFile(path string) (unsupportedFormat, bool) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -5,7 +5,8 @@ import (
 	"slices"
 )
 
-// Stats describes a data set. Tokens and all later fields count the rows as they are; truncated parts do not count.
+// Stats describes a data set. Tokens and the fields after it count the rows as they are used: tokens cut off by
+// truncation are left out.
 type Stats struct {
 	ID         string `json:"id"`
 	Kind       string `json:"kind"` // text, chat, input_ids or pairs
@@ -21,14 +22,14 @@ type Stats struct {
 	VocabUsed  int    `json:"vocab_used"`     // number of different ids
 	Truncated  int64  `json:"truncated_rows"` // rows, or pairs, truncated to max_seq_len
 	Unused     int    `json:"unused_rows"`    // packed rows left out because no token is supervised
-	Binary     int    `json:"binary_files"`   // skipped files
-	Hidden     int    `json:"hidden_files"`   // skipped files
+	Binary     int    `json:"binary_files"`   // binary files, which were skipped
+	Hidden     int    `json:"hidden_files"`   // hidden files, which were skipped
 	// CutTokens is the number of tokens cut off the Truncated rows. Dropped counts chats and pairs left out because
 	// nothing before the cut is supervised.
 	CutTokens int64 `json:"cut_tokens,omitempty"`
 	Dropped   int64 `json:"dropped_rows,omitempty"`
-	// Skipped counts the rows that skip_bad_rows left out. Unsupervised counts those of them without a supervised
-	// token.
+	// Skipped counts the rows that skip_bad_rows left out. Unsupervised counts those skipped rows that have no
+	// supervised token.
 	Skipped      int64 `json:"skipped_rows,omitempty"`
 	Unsupervised int64 `json:"unsupervised_rows,omitempty"`
 	// MissingEOS counts chats with a supervised turn that does not end with a special token, and texts that do not
@@ -40,12 +41,12 @@ type Stats struct {
 	LeftThinking int64 `json:"left_thinking,omitempty"`
 	LeftText     int64 `json:"left_text,omitempty"`
 	LeftCalls    int64 `json:"left_calls,omitempty"`
-	// PromptCut counts pairs whose prompt has other last tokens when an answer follows. These tokens count as the
-	// answer's.
+	// PromptCut counts pairs whose prompt ends with other tokens when an answer follows it. The tokens that
+	// differ count as part of the answer.
 	PromptCut int64 `json:"prompt_cut,omitempty"`
-	// Joined, Decoded, Encoded and Reshaped count chats that the template does not accept as they are. It got the
-	// parts of a content as one text, call arguments as objects, call arguments as JSON strings, or functions,
-	// texts and thoughts in another shape.
+	// Joined, Decoded, Encoded and Reshaped count chats that the template does not accept in the form of their
+	// rows. Joined: it got the parts of a content as one text. Decoded: call arguments as objects. Encoded: call
+	// arguments as JSON strings. Reshaped: functions, texts or thoughts in another shape.
 	Joined   int64    `json:"joined_parts,omitempty"`
 	Decoded  int64    `json:"decoded_arguments,omitempty"`
 	Encoded  int64    `json:"encoded_arguments,omitempty"`
@@ -60,8 +61,8 @@ type Bucket struct {
 	Documents int64 `json:"documents"`
 }
 
-// Pairs returns the number of pairs read; IDs of pairs are smaller. Rows may lack a pair that is too long or not in
-// the mix, and may repeat others. The result is 0 if documents are not pairs.
+// Pairs returns the number of pairs read; the IDs of pairs are 0 to this number minus 1. Not every pair need be in a
+// row: it may be too long, or not be sampled; others may be in several rows. Without pairs the result is 0.
 func (d *Dataset) Pairs() int64 {
 	if !d.IsPairs() {
 		return 0
@@ -80,8 +81,8 @@ func (d *Dataset) PairsInRows() int64 {
 	return d.mix.n
 }
 
-// ChatTemplates returns the templates used for chats as files of a model directory. They belong beside the trained
-// model. nil: the model's own templates were used, or none.
+// ChatTemplates returns the chat templates that wrote the data, as files (name to content) of a model directory. They
+// are to be saved beside the trained model. nil: the model's own templates were used, or none.
 func (d *Dataset) ChatTemplates() map[string]string {
 	if f := &d.spec.chat; d.IsChat() && f.tmpl != nil && !f.own {
 		return f.tmpl.Files()
@@ -118,7 +119,8 @@ func (d *Dataset) Stats() Stats {
 	return s
 }
 
-// lengths returns a histogram of document lengths by powers of two, without empty buckets at either end.
+// lengths returns how many documents have which length, in Buckets by powers of two. Empty Buckets at either end are
+// left out.
 func (d *Dataset) lengths() []Bucket {
 	var counts [64]int64
 	for i := range d.c.Docs {
@@ -141,12 +143,13 @@ func (d *Dataset) lengths() []Bucket {
 	return out[:len(out)-empty]
 }
 
-// bucket returns the Bucket of lengths with k binary digits.
+// bucket returns the Bucket of the lengths that have k binary digits, with n documents.
 func bucket(k int, n int64) Bucket {
 	return Bucket{From: 1 << k >> 1, To: 1<<k - 1, Documents: n}
 }
 
-// Report tells how much of each data set is used and which documents have problems. Making it reads no tokens.
+// Report tells how much of each data set is used, and which documents have problems. It is made without reading any
+// tokens.
 type Report struct {
 	Sets []SetReport `json:"sets"`
 	// FirstSkipped is the error of the first row that skip_bad_rows left out.
@@ -172,7 +175,7 @@ type Report struct {
 	Dropped []string `json:"dropped_at,omitempty"`
 }
 
-// places returns the lists of located documents by their flags.
+// places returns the Report's lists of document locations, each by the document flag that it shows.
 func (r *Report) places() map[uint64]*[]string {
 	return map[uint64]*[]string{flagMissingEOS: &r.MissingEOS, flagDoubledBOS: &r.DoubledBOS,
 		flagLeftThinking: &r.LeftThinking, flagLeftText: &r.LeftText, flagLeftCalls: &r.LeftCalls, flagPromptCut: &r.PromptCut,
@@ -193,16 +196,16 @@ type SetReport struct {
 	Skipped   int64    `json:"skipped_rows"`
 }
 
-// Piece is the range of one document in a row. A packed row has several pieces, in the order of Row.Docs; other
-// rows have one.
+// Piece is the part of a document that stands in a row. A packed row has several pieces, in the order of Row.Docs;
+// other rows have one.
 type Piece struct {
 	Document int64  `json:"document"` // number of the document in file order
-	From     int64  `json:"from"`     // first token in the row
-	Tokens   int64  `json:"tokens"`   // number of tokens in the row
-	Total    int64  `json:"total"`    // number of tokens of the document
+	From     int64  `json:"from"`     // number, in the document, of its first token that is in the row
+	Tokens   int64  `json:"tokens"`   // number of its tokens that are in the row
+	Total    int64  `json:"total"`    // number of tokens of the whole document
 	File     string `json:"file"`     // file it was read from
 	Line     int64  `json:"line"`     // line or row in the file, from 1; 0: the whole file
-	Where    string `json:"-"`        // File and Line for messages
+	Where    string `json:"-"`        // File and Line as one text, for messages
 	Set      string `json:"set"`      // data set it belongs to
 	Format   string `json:"format"`   // format of its row: text, messages, ...
 	// Side is chosen or rejected for a document of a pair; Document is then the pair's ID. "": documents are not
@@ -211,13 +214,13 @@ type Piece struct {
 	// MissingEOS and DoubledBOS report that Stats counts the document under these names.
 	MissingEOS bool `json:"missing_eos"`
 	DoubledBOS bool `json:"doubled_bos"`
-	// LeftThinking, LeftText and LeftCalls report the same.
+	// LeftThinking, LeftText and LeftCalls report that Stats counts the document under these names.
 	LeftThinking bool `json:"left_thinking,omitempty"`
 	LeftText     bool `json:"left_text,omitempty"`
 	LeftCalls    bool `json:"left_calls,omitempty"`
 }
 
-// Pieces returns the pieces of row i.
+// Pieces returns the documents, or parts of documents, that row i consists of.
 func (d *Dataset) Pieces(i int) []Piece {
 	var out []Piece
 	for doc, part := range d.pieces(i) {
@@ -226,7 +229,7 @@ func (d *Dataset) Pieces(i int) []Piece {
 	return out
 }
 
-// piece describes the range part of a document.
+// piece returns the Piece that describes the range part of document number doc.
 func (d *Dataset) piece(doc int64, part tokenRange) Piece {
 	first, end := d.c.span(doc)
 	f := d.c.fileOf(doc)

@@ -22,7 +22,7 @@ import (
 	"mt/data/tokenizer"
 )
 
-// container is the way a file stores its documents.
+// container is the way in which a file stores its documents, such as JSON lines or Parquet.
 type container int
 
 const (
@@ -34,19 +34,19 @@ const (
 	asArrow
 )
 
-// Units that the rows of a file are counted in; "": the file is one document.
+// The units in which errors count the rows of a file; "": the file is one document.
 const (
 	unitLine = "line"
 	unitRow  = "row"
 )
 
-// maxWindow bounds the memory in bytes that a zstd file can request.
+// maxWindow is the most memory, in bytes, that decompressing a zstd file may take.
 const maxWindow = 128 << 20
 
 // codecs maps file extensions to compressions.
 var codecs = map[string]string{".gz": "gzip", ".gzip": "gzip", ".zst": "zstd", ".zstd": "zstd", ".bz2": "bzip2", ".xz": "xz"}
 
-// File extensions, without a compression's, by container.
+// File extensions by container; an extension of a compression, such as .gz, may follow them.
 var (
 	parquetNames = []string{".parquet", ".pq"}
 	arrowNames   = []string{".arrow"}
@@ -55,7 +55,7 @@ var (
 	rowNames     = slices.Concat(parquetNames, arrowNames, tableNames, jsonNames)
 )
 
-// stream reads and decompresses a source.
+// stream reads and decompresses one source file.
 type stream struct {
 	src         source
 	name        string // lower-case file name without a compression's extension
@@ -69,7 +69,7 @@ type stream struct {
 	container   container
 	unsupported *unsupportedFormat // not nil: the file has a format that mt does not read
 	r           io.Reader
-	unpacked    func() // frees the decompressor
+	unpacked    func() // frees the decompressor's memory
 	progress    func() int64
 
 	types map[string]*colType // column types of a Parquet or Arrow file
@@ -82,7 +82,7 @@ type stream struct {
 	partial bool // no more of the file is needed
 }
 
-// openStream opens a source and finds its format from its start.
+// openStream opens the source file src. The file's first bytes and its name tell its compression and format.
 func openStream(src source, s *Spec) (*stream, error) {
 	f, info, err := openRegular(src.path)
 	if err != nil {
@@ -124,8 +124,8 @@ func (st *stream) begin(s *Spec) error {
 	return nil
 }
 
-// peeked returns the first bytes of r, at most n, and a reader that yields everything r yields, these bytes and
-// errors included.
+// peeked returns the first bytes of r, at most n, and a reader. The reader yields everything that r yields, the
+// returned bytes included; an error of r comes at its place.
 func peeked(r io.Reader, n int) ([]byte, io.Reader) {
 	head := make([]byte, 0, n)
 	var err error
@@ -139,12 +139,13 @@ func peeked(r io.Reader, n int) ([]byte, io.Reader) {
 	return head, io.MultiReader(bytes.NewReader(head), r)
 }
 
-// failing is a reader that only returns an error.
+// failing is a reader whose every read returns this error.
 type failing struct{ err error }
 
 func (f failing) Read([]byte) (int, error) { return 0, f.err }
 
-// uncompressed returns a file's lower-case name without a compression's extension, and the compression; "": none.
+// uncompressed returns a file's name in lower case, without the extension of a compression, and that compression;
+// codec "": the name has no such extension.
 func uncompressed(name string) (base, codec string) {
 	name = strings.ToLower(name)
 	for end, codec := range codecs {
@@ -155,12 +156,12 @@ func uncompressed(name string) (base, codec string) {
 	return name, ""
 }
 
-// ends reports whether name ends with one of the strings in with.
+// ends reports whether name ends with one of the strings in the list with.
 func ends(name string, with []string) bool {
 	return slices.ContainsFunc(with, func(w string) bool { return strings.HasSuffix(name, w) })
 }
 
-// NamesFile reports whether a name ends like a data file's.
+// NamesFile reports whether name ends like the name of a data file, such as .jsonl or .txt.gz.
 func NamesFile(name string) bool {
 	base, codec := uncompressed(name)
 	return codec != "" || ends(base, rowNames) || ends(base, []string{".txt", ".md"})
@@ -172,7 +173,8 @@ func isPointer(head []byte, size int64) bool {
 	return size < 1024 && bytes.HasPrefix(head, []byte("version https://git-lfs.github.com/spec/"))
 }
 
-// container returns the container of a file with this name in data set number set.
+// container returns the container of a file of data set number set. The set's key kept decides; without it, the
+// extension of the file's name.
 func (s *Spec) container(name string, set int) container {
 	described := s.sets[set].Format != ""
 	switch s.sets[set].Kept {
@@ -214,8 +216,9 @@ func (s *Spec) container(name string, set int) container {
 	return asText
 }
 
-// raw reads the file and counts and hashes the bytes. After a failed read all further reads fail: code that peeks
-// at a file's start may drop the error (as bufio.Reader.Peek does) and mistake the file's format.
+// raw is the reader of the file's own bytes, which it counts and hashes. After a failed read, all further reads fail.
+// Otherwise code that peeks at a file's start and drops the error (as bufio.Reader.Peek does) would take the rest for
+// the start.
 type raw struct{ st *stream }
 
 func (r raw) Read(p []byte) (int, error) {
@@ -278,7 +281,8 @@ func (st *stream) unpack() error {
 
 func (st *stream) Read(p []byte) (int, error) { return st.r.Read(p) }
 
-// counted returns the number of bytes of the file that are done.
+// counted returns how many bytes of the file have been read. For a Parquet file, which is not read in order, it is an
+// estimate from the number of rows.
 func (st *stream) counted() int64 {
 	if st.progress != nil {
 		return st.progress()
@@ -286,7 +290,7 @@ func (st *stream) counted() int64 {
 	return st.count
 }
 
-// sum returns the SHA-256 of the whole file in hexadecimal.
+// sum returns the SHA-256 of the whole file, in hexadecimal. It belongs to the record of the file in the token cache.
 func (st *stream) sum() (string, error) {
 	if st.container == asParquet { // it was not read from start to end
 		return sumOf(st.src.path, math.MaxInt64)
@@ -297,7 +301,7 @@ func (st *stream) sum() (string, error) {
 	return hex.EncodeToString(st.h.Sum(nil)), nil
 }
 
-// wrap adds the file's name to an error.
+// wrap adds the file's name to an error, and advice for some errors.
 func (st *stream) wrap(err error) error {
 	if errors.Is(err, zstd.ErrWindowSizeExceeded) {
 		err = fmt.Errorf("%w: it was written with --long, and reading it takes more than %d MiB of memory; uncompress it (zstd -d --long=31), or recompress it without --long", err, maxWindow>>20)
@@ -319,7 +323,7 @@ const (
 	chunkRows  = 4096
 )
 
-// record is a row or a piece of a text. Its bytes are buf[from:to] of its chunk.
+// record is a row, or a piece of a text, in a chunk. Its bytes are buf[from:to] of the chunk.
 type record struct {
 	from, to    int
 	n           int64 // line or row number; 0: the file is one document
@@ -327,7 +331,8 @@ type record struct {
 	err         error // the error of a bad row
 }
 
-// chunk is a range of rows, or a piece of text, of a source on its way through the encoders.
+// chunk is a series of rows of a source, or a piece of a text. The feeder makes it, an encoder adds the tokens
+// (docs), and the builder writes them.
 type chunk struct {
 	src   source
 	index int   // index of the source
@@ -349,7 +354,7 @@ type chunk struct {
 	ids, labs []int32
 }
 
-// encoded is a document or a piece of one. Its ids are ids[from:to] of its chunk.
+// encoded is a document, or a piece of one, in tokens. Its ids are ids[from:to] of the chunk.
 type encoded struct {
 	kind        kind
 	from, to    int // range of its ids
@@ -360,10 +365,11 @@ type encoded struct {
 	first, last bool
 	err         error // the error of a bad row
 	fatal       error // an error that skip_bad_rows does not skip
-	ends        bool  // its error ends the reading: no later row is wanted
+	ends        bool  // the error is of a kind that ends the reading, so no later row is wanted
 }
 
-// bad reports whether the chunk's last document ends the reading.
+// bad reports whether reading ends with this chunk: reading it failed, or the error of its last document ends the
+// reading.
 func (c *chunk) bad() bool {
 	n := len(c.docs)
 	return c.err != nil || n > 0 && c.docs[n-1].ends
@@ -376,7 +382,7 @@ func (c *chunk) add(r record, text []byte) {
 	c.recs = append(c.recs, r)
 }
 
-// feeder reads sources, cuts them into chunks and sends these in order.
+// feeder reads the sources, cuts them into chunks, and sends the chunks in order to the builder and the encoders.
 type feeder struct {
 	spec   *Spec
 	supply *supply
@@ -388,15 +394,15 @@ type feeder struct {
 	quit   chan struct{}
 }
 
-// errQuit ends a feeder whose chunks are not wanted.
+// errQuit ends a feeder when the builder has stopped and wants no more chunks.
 var errQuit = errors.New("quit")
 
-// chunk returns an empty chunk for the stream's next data.
+// chunk returns an empty chunk for data that the stream st will yield next.
 func (f *feeder) chunk(st *stream) *chunk {
 	return &chunk{src: st.src, index: f.index, ready: make(chan struct{})}
 }
 
-// send sends a chunk. It blocks while out is full.
+// send sends a chunk to the builder and the encoders. It blocks while the builder is too far behind (out is full).
 func (f *feeder) send(c *chunk) error {
 	c.seq = f.sent
 	f.sent++
@@ -416,7 +422,7 @@ func (f *feeder) send(c *chunk) error {
 	return nil
 }
 
-// run sends the chunks of all sources, from the given position on.
+// run sends the chunks of all sources, from the position from on; earlier rows are in the cache already.
 func (f *feeder) run(sources []source, from position) {
 	defer close(f.out)
 	defer close(f.work)
@@ -437,14 +443,15 @@ func (f *feeder) run(sources []source, from position) {
 // wholeFile is the size in bytes up to which a text file is read in one piece.
 const wholeFile = 16 << 20
 
-// pieceBytes is the size in which longer files are read. mostPiece is the limit if the tokenizer finds no place to
-// cut.
+// pieceBytes is the size of the pieces in which a longer text file is read. A piece ends where the tokenizer may cut
+// the text. If there is no such place, the piece grows up to mostPiece bytes; beyond that is an error.
 const (
 	pieceBytes = 4 << 20
 	mostPiece  = 1 << 30
 )
 
-// text sends a file as one document. Empty files and files with a NUL byte, which are binary, send none.
+// text sends the file as one document. skip > 0: the document is in the cache already, and only the file's end is
+// sent. A file that is empty, or that has a NUL byte and thus is binary, sends no document.
 func (f *feeder) text(st *stream, skip int64) (isBinary bool, err error) {
 	src := st.src
 	text, err := io.ReadAll(io.LimitReader(st, wholeFile+1))
@@ -485,7 +492,7 @@ func (f *feeder) text(st *stream, skip int64) (isBinary bool, err error) {
 	return false, f.sendAt(st, c)
 }
 
-// findNUL returns the offset of the first NUL byte in r; -1: none. It reads all of r.
+// findNUL reads r to its end and returns the offset of the first NUL byte; -1: there is none.
 func findNUL(r io.Reader) (int64, error) {
 	buf, at, found := make([]byte, 1<<20), int64(0), int64(-1)
 	for {
@@ -503,7 +510,8 @@ func findNUL(r io.Reader) (int64, error) {
 	}
 }
 
-// pieces reads a long file a second time and sends it in pieces.
+// pieces opens a long text file again and sends it in pieces. tok finds the places between two pieces where the
+// tokenizer may cut the text.
 func (f *feeder) pieces(st *stream, tok tokenizer.Splitter) error {
 	again, err := openStream(st.src, f.spec)
 	if err != nil {
@@ -543,7 +551,7 @@ func (f *feeder) pieces(st *stream, tok tokenizer.Splitter) error {
 	}
 }
 
-// rows sends the rows of a file, except the first ones; skip is the number of rows to leave out.
+// rows sends the rows of a file that r reads. It leaves out the first skip rows, which are in the cache already.
 func (f *feeder) rows(st *stream, r rowReader, skip int64) error {
 	st.form, st.known = f.spec.formIn(st.src.set)
 	st.given = st.known
@@ -583,14 +591,15 @@ func (f *feeder) rows(st *stream, r rowReader, skip int64) error {
 	}
 }
 
-// sendAt sends c with the stream's form, unit and types, and with the numbers of rows and bytes read so far.
+// sendAt sends c. Before, it sets c's form, unit and types to the stream's, and records in c how many rows and bytes
+// were read so far.
 func (f *feeder) sendAt(st *stream, c *chunk) error {
 	c.form, c.known, c.given, c.unit, c.types = st.form, st.known, st.given, st.unit, st.types
 	c.rows, c.bytes = st.rows, st.counted()
 	return f.send(c)
 }
 
-// learn recognises the form of the file's rows from row, unless the form is known already.
+// learn finds the form of the file's rows from row, the first row. If the form is known already, it does nothing.
 func (st *stream) learn(s *Spec, row []byte) {
 	if st.known {
 		return
@@ -602,8 +611,8 @@ func (st *stream) learn(s *Spec, row []byte) {
 	}
 }
 
-// source sends the documents of one file and then the file's end. It leaves out the documents of the first rows; skip
-// is the number of these rows.
+// source sends the documents of the file src and then the mark of the file's end. It leaves out the documents of the
+// first skip rows, which are in the cache already.
 func (f *feeder) source(src source, skip int64) error {
 	entry := &cachedFile{Path: src.path, Size: src.size, MTime: src.mtime, Set: src.set}
 	if f.supply.enough(src.set) {
@@ -644,13 +653,13 @@ func (f *feeder) source(src source, skip int64) error {
 	return f.ended(f.chunk(st), entry)
 }
 
-// ended sends c as the end of its source.
+// ended sends c as the mark that its source has ended. entry is the record of the source for the cache.
 func (f *feeder) ended(c *chunk, entry *cachedFile) error {
 	c.end, c.bytes = entry, entry.Size
 	return f.send(c)
 }
 
-// table sends the rows of a file that stores rows, by its container.
+// table sends the rows of a file in a container of rows (JSON, CSV, Parquet and so on), except the first skip rows.
 func (f *feeder) table(st *stream, skip int64) error {
 	set := st.src.set
 	st.unit = unitLine
@@ -673,7 +682,7 @@ func (f *feeder) table(st *stream, skip int64) error {
 	return f.rows(st, newJSONRows(st, &st.unit), skip)
 }
 
-// parquet sends the rows of a Parquet file.
+// parquet sends the rows of a Parquet file, except the first skip rows.
 func (f *feeder) parquet(st *stream, skip int64) error {
 	if st.codec != "" {
 		return fmt.Errorf("%s: a compressed Parquet file; uncompress it (its columns are compressed anyway)", st.src.path)
@@ -687,13 +696,13 @@ func (f *feeder) parquet(st *stream, skip int64) error {
 	return f.rows(st, r, skip)
 }
 
-// maxRow bounds a row in bytes.
+// maxRow is the largest size of a row in bytes; a longer row is a bad row.
 const maxRow = 256 << 20
 
 // rowReader reads the rows of a file in order.
 type rowReader interface {
-	// next appends a row's JSON to dst. n is its number, from 1. err is io.EOF at the end of the file. A *badRow is
-	// an error of this row only, and reading can continue.
+	// next appends the next row to dst as JSON. n is the row's number, from 1. err is io.EOF at the end of the
+	// file. If err is a *badRow, only this row is bad, and reading can continue.
 	next(dst []byte) (row []byte, n int64, err error)
 }
 

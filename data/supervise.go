@@ -10,8 +10,8 @@ import (
 	"mt/data/jinja"
 )
 
-// label sets e.labs for a conversation that the template wrote as out; e.ids are its tokens. given is v with the
-// repairs that the template needed.
+// label sets e.labs, the labels of the tokens e.ids. The template wrote these tokens, as out, for the conversation v.
+// given is v after the repairs that the template needed. Only the assistant's turns are supervised (in the loss).
 func (e *encoder) label(v, given *conversation, out written) error {
 	if err := e.placed(v, out.turns); err != nil {
 		return err
@@ -36,8 +36,8 @@ func (e *encoder) label(v, given *conversation, out written) error {
 	return e.mute(given, out, out.turns)
 }
 
-// supervise labels the tokens that start within span of the text. e.starts has the offsets in the text at which the
-// tokens e.ids[first:] start.
+// supervise takes into the loss those tokens that start within the given span of the text. e.starts has the offsets
+// in the text at which the tokens e.ids[first:] start.
 func (e *encoder) supervise(first int, span jinja.Span) {
 	for i, at := range e.starts {
 		if at >= span.From && at < span.To {
@@ -46,14 +46,14 @@ func (e *encoder) supervise(first int, span jinja.Span) {
 	}
 }
 
-// whole supervises every token if Spec.TrainOnPrompt is set.
+// whole takes every token into the loss if Spec.TrainOnPrompt is set.
 func (e *encoder) whole() {
 	if e.spec.TrainOnPrompt {
 		copy(e.labs, e.ids)
 	}
 }
 
-// ignored appends n times IgnoreIndex.
+// ignored appends IgnoreIndex, the label outside the loss, n times.
 func ignored(dst []int32, n int) []int32 {
 	for range n {
 		dst = append(dst, IgnoreIndex)
@@ -61,8 +61,9 @@ func ignored(dst []int32, n int) []int32 {
 	return dst
 }
 
-// placed returns an error if the template marks supervised text ({% generation %}) and mt cannot tell to which
-// message the text belongs, but needs to.
+// placed returns an error if it must be known to which message each supervised turn belongs, but the template hides
+// it. A template hides it if its {% generation %} blocks stand outside of a loop over messages. It must be known if a
+// setting or the row excludes some answers.
 func (e *encoder) placed(v *conversation, turns []jinja.Turn) error {
 	if !slices.ContainsFunc(turns, func(t jinja.Turn) bool { return t.Message == jinja.NoMessage }) {
 		return nil
@@ -82,14 +83,15 @@ func (e *encoder) placed(v *conversation, turns []jinja.Turn) error {
 }
 
 // answerEnds is the text that a template writes after an answer, as part of the answer's turn: own[0] if the answer
-// is the last turn, own[1] if a user turn follows. Both are "" if the marker of the next turn ends the answer. known
-// reports that the template could be tested.
+// is the last turn, own[1] if a user turn follows. Both are "" if only the marker (the first special token) of the
+// next turn ends the answer. known reports that the template could be tested.
 type answerEnds struct {
 	known bool
 	own   [2]string
 }
 
-// ended finds the template's answerEnds with a short conversation, once per template.
+// ended returns the answerEnds of the template e.tmpl. It finds them by rendering a short conversation, once per
+// template.
 func (e *encoder) ended() *answerEnds {
 	if end := e.ends[e.tmpl]; end != nil {
 		return end
@@ -119,7 +121,8 @@ func (e *encoder) ended() *answerEnds {
 	return end
 }
 
-// endsTurn reports whether the text of a turn contains the turn's end. last is the turn's last token.
+// endsTurn reports whether text, an assistant's turn as the template wrote it, contains the end of the turn, such as
+// <|im_end|>. Otherwise only the next turn's marker ends it. last is the turn's last token.
 func (e *encoder) endsTurn(text string, last int32) bool {
 	end := e.ended()
 	written := ""
@@ -132,13 +135,14 @@ func (e *encoder) endsTurn(text string, last int32) bool {
 	return !end.known || last == e.around.eos || written != "" && e.special(last)
 }
 
-// marker reports whether id may be the token that begins a turn.
+// marker reports whether the token id may begin a turn: it is a special token other than BOS, or it is EOS.
 func (e *encoder) marker(id int32) bool {
 	return e.tok.IsSpecial(id) && (id != e.around.bos || id == e.around.eos)
 }
 
-// superviseEnds supervises the token that ends each turn, if the template writes it as the marker of the next turn.
-// After the last message it appends to e.ids the marker that a further message would have.
+// superviseEnds takes into the loss the token that ends each answer, if the template ends answers only with the
+// marker of the next turn. After the conversation's last message there is no next turn; superviseEnds then appends to
+// e.ids the marker that a further message would have. text is the rendered conversation, turns are its answers.
 func (e *encoder) superviseEnds(v *conversation, turns []jinja.Turn, text string) error {
 	var after int32 = IgnoreIndex
 	e.paused = e.paused[:0]
@@ -167,8 +171,9 @@ func (e *encoder) superviseEnds(v *conversation, turns []jinja.Turn, text string
 	return nil
 }
 
-// endBehind returns the position after the marker that follows position at, with only white space between. If no
-// marker follows, it returns at. last reports that only white space follows the result.
+// endBehind looks for the marker of the next turn after position at in e.ids, with only white space between. It
+// returns the position after the marker; at itself if no marker follows. last reports that the conversation ends
+// there, with only white space after at.
 func (e *encoder) endBehind(at int) (end int, last bool) {
 	next := at
 	for next < len(e.ids) && !e.special(e.ids[next]) && blank(e.tok.Decode(e.ids[next:next+1])) {
@@ -180,15 +185,17 @@ func (e *encoder) endBehind(at int) (end int, last bool) {
 	return at, next == len(e.ids)
 }
 
-// tokenAt returns the index of the first token that starts at the given byte offset of the text, or after it.
+// tokenAt returns the index of the first token that starts at byte offset at of the text, or later.
 func (e *encoder) tokenAt(at int) int {
 	i, _ := slices.BinarySearch(e.starts, at)
 	return i
 }
 
-// pausedAt corrects the labels of an assistant's turn, tokens [from, to), that pauses for other messages such as tool
-// results. alone is the turn rendered as the last message. Tokens of [from, to) that alone lacks are not supervised.
-// A special token at the end of alone is supervised if the same token follows the turn here.
+// pausedAt corrects the labels of an assistant's turn, tokens [from, to), that pauses for other messages, such as the
+// results of its tool calls. After the calls, some templates write text that leads over to the results. The model
+// must not learn to write that text, but it must learn the token that ends its turn. alone is the same turn, rendered
+// as if it were the last message, so without such text. Tokens that are not in alone are taken out of the loss. If
+// alone ends with a special token that also follows the turn in e.ids, the token is taken into the loss.
 func (e *encoder) pausedAt(from, to int, alone string) error {
 	ids, err := e.tok.Encode(nil, []byte(strings.TrimSpace(alone)))
 	if err != nil {
@@ -212,8 +219,8 @@ func (e *encoder) pausedAt(from, to int, alone string) error {
 	return nil
 }
 
-// nextMarker returns the special token that would begin the turn after v: a tool's turn if the last message calls a
-// tool, otherwise the user's. IgnoreIndex: there is none.
+// nextMarker returns the special token with which the template would begin a turn after v. It is a tool's turn if the
+// last message of v calls a tool, otherwise the user's. IgnoreIndex: there is no such token.
 func (e *encoder) nextMarker(v *conversation) int32 {
 	next := jinja.NewObject("role", "user", "content", "x")
 	calls, _ := v.messages[len(v.messages)-1].(*jinja.Object).Get("tool_calls")
@@ -230,9 +237,9 @@ func (e *encoder) nextMarker(v *conversation) int32 {
 	return e.markerOf(v, next)
 }
 
-// markerOf returns the special token that the template writes directly after the last turn of v when the turn next
-// follows. It is either an end token that the template writes only between turns, or the token that begins next.
-// IgnoreIndex: there is none.
+// markerOf returns the special token that the template writes directly after the last turn of v, when the message
+// next follows. This is either an end token that the template writes only between turns, or the token that begins the
+// turn of next. IgnoreIndex: there is no such token.
 func (e *encoder) markerOf(v *conversation, next *jinja.Object) int32 {
 	n := len(v.messages)
 	more := v.clone()
@@ -254,8 +261,9 @@ func (e *encoder) markerOf(v *conversation, next *jinja.Object) int32 {
 	return e.firstMarker(r.Text[r.Turns[at].From:r.Turns[at].To])
 }
 
-// addedBy returns the text that r, a rendering of v and one more turn, has after the rendering of v alone. It returns
-// "" if r does not begin with the rendering of v, or if that does not end with v's last turn.
+// addedBy returns the text that one more turn adds to the rendering of v. r is the rendering of v with this turn;
+// addedBy also renders v without the turn, and subtracts. It returns "" if r does not begin with the rendering of v.
+// It also returns "" if the rendering of v has text after v's last turn.
 func (e *encoder) addedBy(v *conversation, r *jinja.Rendered) string {
 	alone, err := e.tmpl.Render(e.variables(v))
 	if err != nil {
@@ -270,8 +278,8 @@ func (e *encoder) addedBy(v *conversation, r *jinja.Rendered) string {
 	return added
 }
 
-// firstMarker returns the first token of text, white space aside, if the token may be a marker; otherwise
-// IgnoreIndex.
+// firstMarker returns the first token of text, after white space, if it is a special token that may begin a turn.
+// Otherwise it returns IgnoreIndex.
 func (e *encoder) firstMarker(text string) int32 {
 	if ids, err := e.tok.Encode(nil, []byte(strings.TrimSpace(text))); err == nil && len(ids) > 0 && e.marker(ids[0]) {
 		return ids[0]
@@ -279,9 +287,9 @@ func (e *encoder) firstMarker(text string) int32 {
 	return IgnoreIndex
 }
 
-// openEnd returns flagOpenEnd if a supervised turn does not end with a special token. It adds flagMissingEOS if
-// there is no special token before trailing white space either. Many templates end a turn with a special token and
-// a line break, and supervise both.
+// openEnd returns flagOpenEnd if a supervised turn does not end with a special token. The model then does not learn
+// where to stop. It adds flagMissingEOS if there is no special token before the turn's trailing white space either.
+// Many templates end a turn with a special token and a line break, and supervise both.
 func (e *encoder) openEnd() (flags uint64) {
 	if e.spec.TrainOnPrompt { // all is one supervised turn, which may end with one white space token
 		n := len(e.ids)
@@ -299,8 +307,8 @@ func (e *encoder) openEnd() (flags uint64) {
 	return flags
 }
 
-// endOf returns 0 if the supervised tokens before position end finish with a special token, or with one and white
-// space. Otherwise it returns flagMissingEOS.
+// endOf looks at the supervised tokens directly before position end. It returns 0 if they end with a special token,
+// white space after it aside. Otherwise it returns flagMissingEOS.
 func (e *encoder) endOf(end int) uint64 {
 	for i := end - 1; i >= 0 && e.labs[i] != IgnoreIndex; i-- {
 		if e.special(e.ids[i]) {
@@ -313,15 +321,15 @@ func (e *encoder) endOf(end int) uint64 {
 	return flagMissingEOS
 }
 
-// special reports whether id may end a turn: it is EOS or another special token.
+// special reports whether the token id may end a turn: it is EOS or another special token.
 func (e *encoder) special(id int32) bool { return id == e.around.eos || e.tok.IsSpecial(id) }
 
 // blank reports whether text is only white space.
 func blank(text []byte) bool { return len(bytes.TrimSpace(text)) == 0 }
 
-// mute removes weight-0 turns, with the markers that end them, from the labels of a rendered conversation. This is
-// needed only for train_on_prompt. answers are the assistant's turns. A turn that the template writes outside of
-// its loop is an error.
+// mute takes turns of weight 0 (marked as not to be trained on), and the markers that end them, out of the loss. Only
+// train_on_prompt, which takes all tokens into the loss, needs this. answers are the assistant's turns. If the
+// template writes such a turn outside of its loop over messages, the turn cannot be found, and mute returns an error.
 func (e *encoder) mute(v *conversation, out written, answers []jinja.Turn) error {
 	if !e.spec.TrainOnPrompt {
 		return nil
@@ -350,7 +358,7 @@ func (e *encoder) mute(v *conversation, out written, answers []jinja.Turn) error
 	return nil
 }
 
-// unlearn removes tokens [from, to) from the labels.
+// unlearn takes the tokens [from, to) out of the loss.
 func (e *encoder) unlearn(from, to int) {
 	for i := from; i < to; i++ {
 		e.labs[i] = IgnoreIndex

@@ -10,9 +10,9 @@ import (
 	"strings"
 )
 
-// tableRows reads the records of a CSV or TSV file as JSON objects of strings; the first record holds the keys. It
-// reads what Python's csv and pandas write: quoted values may contain line ends and doubled quotes. Unlike
-// encoding/csv, it bounds the memory of a row in damaged files.
+// tableRows reads the records of a CSV or TSV file as JSON objects whose values are strings; the first record holds
+// the keys. It reads what Python's csv and pandas write: quoted values may contain line ends and doubled quotes.
+// Unlike encoding/csv, it limits the memory that a record of a damaged file takes.
 type tableRows struct {
 	r      *bufio.Reader
 	comma  byte
@@ -26,13 +26,14 @@ type tableRows struct {
 	done   error
 }
 
-// maxRowValues is the most values of a record.
+// maxRowValues is the largest number of values in a record; more are an error.
 const maxRowValues = 1 << 16
 
 var errRowValues = &badRow{err: fmt.Errorf("the row has more than %d values", maxRowValues)}
 
-// newTable returns a reader for a file of the given name. The separator is a comma, or a tab for the names .tsv and
-// .tab. If the first line lacks this separator, another common separator in the line is used.
+// newTable returns a reader for the CSV or TSV file with this name. The separator is a tab if the name ends in .tsv
+// or .tab, otherwise a comma. If the first line lacks this separator, another common separator in the line is used.
+// lists and answer are described at tableRows.
 func newTable(r io.Reader, name string, lists func(string, []byte) bool, answer func(string) bool) *tableRows {
 	t := &tableRows{r: bufio.NewReaderSize(r, 256<<10), comma: ',', lists: lists, answer: answer}
 	if start, _ := t.r.Peek(3); bytes.Equal(start, []byte("\xef\xbb\xbf")) { // a read error recurs at the first row
@@ -91,8 +92,8 @@ func (t *tableRows) next(dst []byte) ([]byte, int64, error) {
 	return append(dst, '}'), at, nil
 }
 
-// appendValue appends a value as JSON: a string, or the list that a column of lists holds. An empty value in a
-// column of lists or answers is null.
+// appendValue appends the value v of the column called name to dst as JSON: a string, or the list that a column of
+// lists holds. An empty value is null if the column holds lists or answers, since CSV has no null.
 func (t *tableRows) appendValue(dst []byte, name string, v []byte) []byte {
 	if list := bytes.TrimSpace(v); t.lists(name, list) {
 		switch {
@@ -116,7 +117,7 @@ func (t *tableRows) value(i int) []byte {
 	return t.text[from:t.ends[i]]
 }
 
-// readHeader reads the names of the columns.
+// readHeader reads the first record, which holds the names of the columns.
 func (t *tableRows) readHeader() error {
 	at, err := t.record()
 	if bad := (*badRow)(nil); errors.As(err, &bad) { // no row can be read without the names
@@ -137,8 +138,8 @@ func (t *tableRows) readHeader() error {
 	return nil
 }
 
-// record reads the next record and returns the line it begins on. Blank lines are skipped. After a *badRow the next
-// record begins on the following line.
+// record reads the next record, skipping blank lines, and returns the number of the line it begins on. If the error
+// is a *badRow, the next call reads from the following line on.
 func (t *tableRows) record() (at int64, err error) {
 	for {
 		at = t.line + 1
@@ -148,7 +149,7 @@ func (t *tableRows) record() (at int64, err error) {
 	}
 }
 
-// scan reads up to the end of a record, into text and ends.
+// scan reads to the end of a record. It stores the record's values in text and ends.
 func (t *tableRows) scan() error {
 	t.text, t.ends, t.quoted = t.text[:0], t.ends[:0], false
 	var bad error
@@ -202,7 +203,8 @@ func (t *tableRows) scan() error {
 	}
 }
 
-// doubled reports whether another quote follows the quote just read. If so, it reads that quote.
+// doubled is called after a quote inside a quoted value. It reports whether a second quote follows, and reads that
+// quote: together they stand for one quote.
 func (t *tableRows) doubled() bool {
 	b, err := t.r.ReadByte()
 	if err == nil && b != '"' {
@@ -211,7 +213,7 @@ func (t *tableRows) doubled() bool {
 	return err == nil && b == '"'
 }
 
-// atEnd reports whether a value ends at the reader's position.
+// atEnd reports whether the reader stands where a value ends: at a separator, a line end or the file's end.
 func (t *tableRows) atEnd() bool {
 	next, _ := t.r.Peek(2) // fewer bytes at the end of the file
 	return len(next) == 0 || next[0] == t.comma || next[0] == '\n' || string(next) == "\r\n" || string(next) == "\r"

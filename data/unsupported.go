@@ -12,8 +12,8 @@ import (
 // headBytes is the number of bytes at a file's start that identify its format.
 const headBytes = 512
 
-// unsupportedFormat is a file format with neither text nor rows that mt reads: how it begins, its name, and what to
-// do.
+// unsupportedFormat is a format of files from which mt can read neither text nor rows: the bytes with which it
+// begins, its name, and advice for the user.
 type unsupportedFormat struct {
 	at     int // offset in the file at which start stands
 	start  string
@@ -33,8 +33,8 @@ const (
 	toUTF8    = "convert it (iconv -f UTF-16 -t UTF-8)"
 )
 
-// unsupportedFormats are identified by their first bytes, as in file(1). Text may begin with the same letters; see
-// words.
+// unsupportedFormats are the formats that mt recognises by their first bytes, as file(1) does, in order to refuse
+// them. Text may begin with the same bytes as some of them; see words.
 var unsupportedFormats = []unsupportedFormat{
 	{0, "PK\x03\x04", "a ZIP archive", toUnpack},
 	{0, "PK\x05\x06", "an empty ZIP archive", noData},
@@ -62,15 +62,17 @@ var unsupportedFormats = []unsupportedFormat{
 	{0, "\xfe\xff", "text in UTF-16", toUTF8},
 }
 
-// words are the starts of unsupported formats that consist of letters only, so text may begin with them.
+// words are the first bytes of those unsupported formats that begin with letters. A text may begin with the same
+// letters, so more of the file is looked at; see isProse.
 var words = []string{"LZIP", "ORC", "GGUF"}
 
-// isProse reports whether head, the start of a file, has only bytes that occur in text.
+// isProse reports whether head, the start of a file, has only characters that occur in text, and no control
+// characters.
 func isProse(head []byte) bool {
 	return !bytes.ContainsFunc(head, func(r rune) bool { return r < ' ' && !unicode.IsSpace(r) })
 }
 
-// inZIP are file formats inside ZIP archives, by file extension.
+// inZIP are the formats whose files are ZIP archives, by file extension. Their first bytes are the same.
 var inZIP = map[string]unsupportedFormat{
 	".xlsx": {name: "an Excel workbook", remedy: toCSV}, ".xlsm": {name: "an Excel workbook", remedy: toCSV}, ".ods": {name: "a spreadsheet", remedy: toCSV},
 	".docx": {name: "a Word document", remedy: toText}, ".odt": {name: "a text document", remedy: toText}, ".epub": {name: "an EPUB book", remedy: toText},
@@ -78,7 +80,7 @@ var inZIP = map[string]unsupportedFormat{
 	".pt":  {name: "a file of PyTorch", remedy: toRows}, ".pth": {name: "a file of PyTorch", remedy: toRows},
 }
 
-// olderOffice are file formats of old Microsoft Office versions, by extension.
+// olderOffice are the formats of old Microsoft Office versions, by file extension. Their first bytes are the same.
 var olderOffice = map[string]unsupportedFormat{
 	".xls": {name: "an Excel workbook", remedy: toCSV}, ".doc": {name: "a Word document", remedy: toText},
 }
@@ -128,7 +130,7 @@ func codecOf(head []byte) string {
 	return ""
 }
 
-// rowsIn returns the container that a file's first bytes identify; asText: none.
+// rowsIn returns the container (Parquet or Arrow) that a file's first bytes identify; asText: neither.
 func rowsIn(head []byte) container {
 	switch {
 	case strings.HasPrefix(string(head), "PAR1"):

@@ -5,7 +5,7 @@ import (
 	"unicode"
 )
 
-// upper is Python's s.upper(). One character may become several.
+// upper is Python's s.upper(): s in upper case. One character may become several, as ß becomes SS.
 func upper(s string) string {
 	if isASCII(s) {
 		return strings.ToUpper(s)
@@ -21,7 +21,7 @@ func upper(s string) string {
 	return b.String()
 }
 
-// lower is Python's s.lower(). A sigma at the end of a word becomes ς.
+// lower is Python's s.lower(): s in lower case. A Greek sigma at the end of a word becomes ς, otherwise σ.
 func lower(s string) string {
 	if isASCII(s) {
 		return strings.ToLower(s)
@@ -29,7 +29,8 @@ func lower(s string) string {
 	return lowerFrom([]rune(s), 0)
 }
 
-// lowerFrom returns chars[from:] in lower case. Earlier characters only decide the form of a sigma.
+// lowerFrom returns chars[from:] in lower case. The characters before from only decide whether a sigma stands at the
+// end of a word.
 func lowerFrom(chars []rune, from int) string {
 	var b strings.Builder
 	for i := from; i < len(chars); i++ {
@@ -45,8 +46,8 @@ func lowerFrom(chars []rune, from int) string {
 	return b.String()
 }
 
-// endsWord reports whether a letter precedes chars[at] and no letter follows. Characters that ignore case are
-// skipped.
+// endsWord reports whether the character at index at ends a word: a letter precedes it and no letter follows.
+// Characters that ignore case, such as apostrophes, are skipped.
 func endsWord(chars []rune, at int) bool {
 	i := at - 1
 	for i >= 0 && ignoresCase(chars[i]) {
@@ -78,7 +79,7 @@ func titleRune(c rune) string {
 	return string(unicode.ToTitle(c))
 }
 
-// title is Python's s.title().
+// title is Python's s.title(): each word begins with an upper-case letter, all other letters are lower case.
 func title(s string) string {
 	chars := []rune(s)
 	var b strings.Builder
@@ -97,7 +98,7 @@ func title(s string) string {
 	return b.String()
 }
 
-// capitalize is Python's s.capitalize().
+// capitalize is Python's s.capitalize(): the first character in title case, the others in lower case.
 func capitalize(s string) string {
 	chars := []rune(s)
 	if len(chars) == 0 {

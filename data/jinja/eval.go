@@ -10,10 +10,11 @@ import (
 	"unicode/utf8"
 )
 
-// eval returns the value of e.
+// eval returns the value of the expression e, with the variables of scope s.
 func (r *run) eval(e expr, s *scope) any { return plain(r.raw(e, s)) }
 
-// raw returns the value of e. Text that a macro wrote keeps its spans and turns (*spanned).
+// raw is eval, except that text written by a macro stays a *spanned: it keeps the record of the message that wrote
+// each part.
 func (r *run) raw(e expr, s *scope) any {
 	r.step(1)
 	switch e := e.(type) {
@@ -28,7 +29,7 @@ func (r *run) raw(e expr, s *scope) any {
 	return v
 }
 
-// compound returns the value of an expression that contains other expressions.
+// compound returns the value of an expression that contains other expressions, such as an attribute or a call.
 func (r *run) compound(e expr, s *scope) any {
 	switch e := e.(type) {
 	case *attrExpr:
@@ -53,7 +54,7 @@ func (r *run) compound(e expr, s *scope) any {
 	return r.operator(e, s)
 }
 
-// operator returns the value of an expression made with operators or brackets.
+// operator returns the value of an expression made with an operator (and, not, +, <, …) or with brackets.
 func (r *run) operator(e expr, s *scope) any {
 	switch e := e.(type) {
 	case *logicExpr:
@@ -140,7 +141,7 @@ func (r *run) compare(e *compareExpr, s *scope) any {
 	return true
 }
 
-// usable fails with the reason if v is undefined.
+// usable fails if v is undefined; the message says which name was not found.
 func (r *run) usable(v any) {
 	if u, ok := v.(*undefined); ok {
 		r.fail("%s", u.hint)
@@ -168,7 +169,7 @@ func (r *run) unary(op string, v any) any {
 	return shrink(b)
 }
 
-// binary returns the result of the arithmetic operator op on a and b.
+// binary returns a op b for an arithmetic operator such as + or %.
 func (r *run) binary(op string, a, b any) any {
 	if s, ok := asStr(a); ok && op == "%" {
 		return r.formatMarkup(a, s, b)
@@ -206,7 +207,7 @@ func (r *run) binary(op string, a, b any) any {
 	return nil
 }
 
-// join returns a + b for strings, lists and tuples; false: these are other types.
+// join returns a + b if both are strings, lists or tuples; ok is false for other types.
 func (r *run) join(a, b any) (any, bool) {
 	if s, ok := asStr(a); ok {
 		t, ok := asStr(b)
@@ -239,7 +240,7 @@ func (r *run) join(a, b any) (any, bool) {
 	return both, true
 }
 
-// repeat returns a * b for an integer and a string, list or tuple; false: these are other types.
+// repeat returns a * b if one is an integer and the other a string, list or tuple; ok is false for other types.
 func (r *run) repeat(a, b any) (any, bool) {
 	n, ok := asInt(b)
 	if !ok {
@@ -276,10 +277,10 @@ func (r *run) repeat(a, b any) (any, bool) {
 	return all, true
 }
 
-// method is a method of a value.
+// method is a method of a value, such as upper of a string. self is the value and a holds the arguments.
 type method func(r *run, self any, a *args) any
 
-// objectName returns the name of v's type for errors.
+// objectName returns the name of v's type as Python's error messages write it.
 func objectName(v any) string {
 	if v == nil {
 		return "None"
@@ -287,7 +288,7 @@ func objectName(v any) string {
 	return typeName(v) + " object"
 }
 
-// methodOf returns the method of this name of v's type.
+// methodOf returns the method called name that v's type has; false: none.
 func methodOf(v any, name string) (method, bool) {
 	var m method
 	var ok bool
@@ -308,13 +309,15 @@ func methodOf(v any, name string) (method, bool) {
 	return m, ok
 }
 
-// unsafe lists the methods that change a list or dict, with the types that have them. The sandbox refuses them.
+// unsafe maps each method that changes a list or dict to the types that have it. Transformers' sandbox refuses such
+// methods, so they are errors here.
 var unsafe = map[string]string{
 	"append": "list", "clear": "list dict", "pop": "list dict", "reverse": "list", "insert": "list", "sort": "list",
 	"extend": "list", "remove": "list", "popitem": "dict", "setdefault": "dict", "update": "dict",
 }
 
-// attribute returns an attribute of v, but not an item.
+// attribute returns the attribute called name of v, such as a method; false: there is none. Items of a dict are not
+// attributes.
 func (r *run) attribute(v any, name string) (any, bool) {
 	if strings.HasPrefix(name, "__") && strings.HasSuffix(name, "__") || strings.Contains(unsafe[name], typeName(v)) {
 		return &undefined{"access to attribute '" + name + "' of '" + typeName(v) + "' object is unsafe"}, true
@@ -349,7 +352,7 @@ func (r *run) attribute(v any, name string) (any, bool) {
 	return nil, false
 }
 
-// getattr is v.name: an attribute, otherwise an item.
+// getattr is the template's v.name. It returns an attribute of v or, if there is none, an item of v.
 func (r *run) getattr(v any, name string) any {
 	r.usable(v)
 	if o, ok := v.(*Object); ok && dictMethods[name] == nil && unsafe[name] == "" && !strings.HasPrefix(name, "__") {
@@ -367,7 +370,8 @@ func (r *run) getattr(v any, name string) any {
 	return &undefined{"'" + objectName(v) + "' has no attribute '" + name + "'"}
 }
 
-// getitem is v[key]: an item, otherwise an attribute if key is a string.
+// getitem is the template's v[key]. It returns an item of v or, if there is none and key is a string, an attribute of
+// v.
 func (r *run) getitem(v, key any) any {
 	r.usable(v)
 	if item, ok := r.index(v, key); ok {
@@ -383,7 +387,7 @@ func (r *run) getitem(v, key any) any {
 	return &undefined{"'" + objectName(v) + "' has no attribute '" + name + "'"}
 }
 
-// index is Python's v[key]. It returns false if there is no such item.
+// index is Python's v[key]; false: v has no such item.
 func (r *run) index(v, key any) (any, bool) {
 	if o, ok := v.(*Object); ok {
 		h, ok := hashKey(key)
@@ -421,7 +425,7 @@ func (r *run) index(v, key any) (any, bool) {
 	return nil, false
 }
 
-// character returns the i-th character of s; a negative i counts from the end.
+// character returns the i-th character of s; a negative i counts from the end. false: s is too short.
 func (r *run) character(s string, i int64) (string, bool) {
 	r.grow(len(s) / 64)
 	if i < 0 {
@@ -455,7 +459,7 @@ func (r *run) item(e *itemExpr, s *scope) any {
 	return item
 }
 
-// slice is v[start:stop:step].
+// slice is Python's v[start:stop:step]; e holds the three expressions.
 func (r *run) slice(v any, e *sliceExpr, s *scope) any {
 	var bounds [3]any
 	for i, part := range []expr{e.start, e.stop, e.step} {
@@ -491,7 +495,8 @@ func (r *run) slice(v any, e *sliceExpr, s *scope) any {
 	return part
 }
 
-// sliceText returns the characters of a string at the positions of the range at.
+// sliceText returns the characters of the string v whose positions are in the range at. The result has v's string
+// type.
 func (r *run) sliceText(v any, at intRange) any {
 	text, _ := asStr(v)
 	r.grow(4 * len(text))
@@ -511,7 +516,8 @@ func (r *run) sliceText(v any, at intRange) any {
 	return like(v, part)
 }
 
-// bounds returns the positions that a slice of n items selects, like Python's slice.indices.
+// bounds returns the positions that a slice selects from n items, like Python's slice.indices. parts are start, stop
+// and step; nil: not given.
 func (r *run) bounds(n int64, parts [3]any) intRange {
 	step := r.bound(parts[2], 1)
 	if step == 0 {
@@ -536,7 +542,7 @@ func (r *run) bounds(n int64, parts [3]any) intRange {
 	return intRange{clamp(parts[0], from), clamp(parts[1], to), step}
 }
 
-// bound returns v, an integer of a slice, clamped to ±2^40. If v is None, it returns the value of otherwise.
+// bound returns v, one of the integers of a slice, clamped to ±2^40. If v is None, it returns otherwise.
 func (r *run) bound(v any, otherwise int64) int64 {
 	const most = 1 << 40
 	if v == nil {
@@ -552,7 +558,8 @@ func (r *run) bound(v any, otherwise int64) int64 {
 	return max(-most, min(most, i))
 }
 
-// callExpr evaluates a call. It calls a method directly, without making a function value.
+// callExpr returns the result of a call. A method is called directly, without a function value in between, which is
+// faster.
 func (r *run) callExpr(e *callExpr, s *scope) any {
 	if fn, ok := e.fn.(*attrExpr); ok {
 		v := r.eval(fn.node, s)
@@ -573,7 +580,7 @@ func (r *run) callExpr(e *callExpr, s *scope) any {
 	return r.call(fn, a)
 }
 
-// arguments evaluates the arguments of a call.
+// arguments returns the values of a call's arguments, with *list and **dict expanded.
 func (r *run) arguments(l *argList, s *scope) *args {
 	a := &args{pos: r.evalAll(l.args, s), names: slices.Clip(l.names), named: r.evalAll(l.named, s)}
 	if l.star != nil {
@@ -603,7 +610,7 @@ func (r *run) arguments(l *argList, s *scope) *args {
 	return a
 }
 
-// call calls fn with the arguments a.
+// call calls fn, a macro or function, with the arguments a, and returns the result. It fails if fn cannot be called.
 func (r *run) call(fn any, a *args) any {
 	switch fn := fn.(type) {
 	case *macro:
@@ -627,7 +634,7 @@ func (p *parser) call(e expr) expr {
 	return &callExpr{at, e, p.arguments()}
 }
 
-// arguments reads a call's arguments with their parentheses.
+// arguments parses a call's arguments, with the parentheses around them.
 func (p *parser) arguments() argList {
 	var a argList
 	open := p.expectOp("(")
@@ -662,7 +669,7 @@ func (p *parser) arguments() argList {
 	return a
 }
 
-// filters reads filters, each after a |.
+// filters parses the filters that follow the expression e, each after a |, and returns the filtered expression.
 func (p *parser) filters(e expr) expr {
 	for p.skipOp("|") {
 		e = p.filter(e, p.expectName())
@@ -670,7 +677,7 @@ func (p *parser) filters(e expr) expr {
 	return e
 }
 
-// dotted reads the rest of a name that contains dots.
+// dotted parses the rest of a filter's or test's name that contains dots. name is the part before the first dot.
 func (p *parser) dotted(name string) string {
 	for p.skipOp(".") {
 		name += "." + p.expectName().text
@@ -678,7 +685,7 @@ func (p *parser) dotted(name string) string {
 	return name
 }
 
-// filter reads the arguments after a filter's name.
+// filter parses the arguments after a filter's name. It returns the filter, applied to e.
 func (p *parser) filter(e expr, name token) expr {
 	f := &filterExpr{pos: name.pos, node: e, name: p.dotted(name.text)}
 	if p.isOp("(") {
@@ -688,7 +695,8 @@ func (p *parser) filter(e expr, name token) expr {
 	return f
 }
 
-// mustExist records the filter or test of f as missing if it is unknown.
+// mustExist records the filter or test f as missing if no filter or test has its name. While p.soft is set, an
+// unknown name fails only when it runs.
 func (p *parser) mustExist(f *filterExpr) {
 	if _, missing := named(f.name, f.test); missing != "" && !p.soft {
 		p.missing = append(p.missing, syntaxError{f.pos, missing})
@@ -717,11 +725,12 @@ func (p *parser) test(e expr) expr {
 	return f
 }
 
-// maxBits bounds the size of integers, which Python does not limit.
+// maxBits is the largest size of an integer in bits; a larger result is an error. Python has no limit, but a template
+// could then take any amount of time.
 const maxBits = 1 << 14
 
-// small returns the result of op on i and j if both are within ±2^31 and the result is simple to compute. Otherwise
-// it returns false.
+// small returns i op j if both operands are within ±2^31 and small knows the operator. Otherwise it returns false,
+// and integer computes the result.
 func small(op string, i, j int64) (int64, bool) {
 	const far = 1 << 31
 	if i < -far || i > far || j < -far || j > far {
@@ -747,7 +756,7 @@ func small(op string, i, j int64) (int64, bool) {
 	return 0, false
 }
 
-// integer returns the result of op on the integers a and b, whose values are x and y.
+// integer returns a op b for integers of any size. x and y are the values of a and b as big.Int.
 func (r *run) integer(op string, a, b any, x, y *big.Int) any {
 	z := new(big.Int)
 	switch op {
@@ -788,7 +797,7 @@ func (r *run) integer(op string, a, b any, x, y *big.Int) any {
 	return shrink(z)
 }
 
-// float returns the result of op on f and g.
+// float returns f op g, as Python computes it. A division by zero fails.
 func (r *run) float(op string, f, g float64) any {
 	switch op {
 	case "+":
@@ -843,7 +852,7 @@ func (r *run) power(f, g float64) any {
 	return p
 }
 
-// intOf returns f as an integer value: int64, or *big.Int beyond int64. f must be finite and whole.
+// intOf returns the whole number f as an integer of the template: int64, or *big.Int beyond int64. f must be finite.
 func intOf(f float64) any {
 	if math.Abs(f) < 1<<63 {
 		return int64(f)
@@ -891,8 +900,8 @@ func toFloat(r *run, v any, a *args) any {
 	return b.or(0, 0.0)
 }
 
-// number returns s without surrounding white space and without single underscores between digits, which Python's
-// int and float ignore. It returns false if underscores stand elsewhere.
+// number returns s as Go's parsers accept it, for Python's int and float. It removes white space at the ends and
+// single underscores between digits, which Python allows there. It returns false if an underscore stands elsewhere.
 func number(s string) (string, bool) {
 	s = strings.Map(asciiDigit, strings.TrimFunc(s, isSpace))
 	if !strings.Contains(s, "_") {
@@ -906,7 +915,7 @@ func number(s string) (string, bool) {
 	return strings.ReplaceAll(s, "_", ""), true
 }
 
-// asciiDigit returns the ASCII digit with the value of a digit of any script.
+// asciiDigit returns the ASCII digit for a digit of any script, and any other character as it is.
 func asciiDigit(c rune) rune {
 	if c < utf8.RuneSelf || !unicode.IsDigit(c) {
 		return c
@@ -926,7 +935,7 @@ func asciiDigit(c rune) rune {
 
 func isHex(c byte) bool { return c < 0x80 && (unicode.IsDigit(rune(c)) || unicode.IsLetter(rune(c))) }
 
-// parseInt is Python's int(s, base).
+// parseInt is Python's int(s, base); false: s is no such number.
 func parseInt(s string, base int) (any, bool) {
 	s, ok := number(s)
 	if !ok || len(s) > maxJSONDigits || base < 0 || base == 1 || base > 36 {
@@ -959,7 +968,7 @@ func parseInt(s string, base int) (any, bool) {
 	return shrink(b), true
 }
 
-// parseFloat is Python's float(s).
+// parseFloat is Python's float(s); false: s is no number.
 func parseFloat(s string) (float64, bool) {
 	s, ok := number(s)
 	if !ok || strings.ContainsAny(s, "xXpP") {
@@ -1007,7 +1016,8 @@ func round(r *run, v any, a *args) any {
 	return (f + 0) / scale
 }
 
-// roundInt rounds to a multiple of 10^-digits, halves to even.
+// roundInt returns i rounded to a multiple of 10^-digits; a number halfway between two goes to the even one. A
+// negative digits rounds to tens, hundreds and so on.
 func roundInt(i *big.Int, digits int64) any {
 	if digits >= 0 {
 		return shrink(i)
@@ -1017,7 +1027,8 @@ func roundInt(i *big.Int, digits int64) any {
 	return shrink(whole.Mul(whole, unit))
 }
 
-// halfEven returns a / b rounded to the nearest integer, halves to even. b must be positive.
+// halfEven returns a / b rounded to the nearest integer; a number halfway between two goes to the even one. b must be
+// positive.
 func halfEven(a, b *big.Int) *big.Int {
 	whole, rest := new(big.Int).DivMod(a, b, new(big.Int))
 	if c := rest.Lsh(rest, 1).Cmp(b); c > 0 || c == 0 && whole.Bit(0) == 1 {
@@ -1026,7 +1037,8 @@ func halfEven(a, b *big.Int) *big.Int {
 	return whole
 }
 
-// roundFloat rounds the exact value of f to digits decimals, halves to even.
+// roundFloat returns f rounded to a number of decimals, digits, from f's exact value. A number halfway between two
+// goes to the even one.
 func roundFloat(r *run, f float64, digits int) float64 {
 	if math.IsNaN(f) || math.IsInf(f, 0) {
 		return f

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// signal tells how a list of statements ended.
+// signal says how the execution of a list of statements ended: normally, by break or by continue.
 type signal uint8
 
 const (
@@ -15,7 +15,7 @@ const (
 	continued
 )
 
-// exec runs statements up to a break or continue, and returns how they ended.
+// exec runs the statements of body in scope s. It stops at a break or continue, and returns how the list ended.
 func (r *run) exec(body []stmt, s *scope) signal {
 	for _, st := range body {
 		r.step(1)
@@ -91,8 +91,8 @@ func (r *run) filterBlock(st *filterStmt, s *scope) signal {
 	return sig
 }
 
-// captured returns the output of body, filtered by filter unless that is nil. It returns nil if body ends with a
-// break or continue.
+// captured runs body and returns its output as a value, with the filter applied if there is one (filter not nil). It
+// returns nil if body ends with a break or continue.
 func (r *run) captured(body []stmt, filter expr, s *scope) (v any, sig signal) {
 	inner := &scope{outer: s}
 	v = r.capture(func() { sig = r.exec(body, inner) })
@@ -105,7 +105,8 @@ func (r *run) captured(body []stmt, filter expr, s *scope) (v any, sig signal) {
 	return v, ended
 }
 
-// filtered applies the filters of a filter block or a set block to v.
+// filtered applies to v the filters of a filter block or set block; e is their expression, with nothing at the
+// innermost place.
 func (r *run) filtered(e expr, v any, s *scope) any {
 	f := e.(*filterExpr)
 	if f.node != nil {
@@ -114,8 +115,8 @@ func (r *run) filtered(e expr, v any, s *scope) any {
 	return r.filter(f, v, s)
 }
 
-// namedBlock runs a block. A block sees the template's own variables; a scoped block also sees the enclosing loops'
-// and blocks' variables.
+// namedBlock runs a {% block %}. Inside, only the template's own variables are visible; in a block marked scoped,
+// also variables of the enclosing loops and blocks.
 func (r *run) namedBlock(st *blockStmt, s *scope) signal {
 	if st.required {
 		r.fail("required block '%s' not found", st.name)
@@ -128,7 +129,8 @@ func (r *run) namedBlock(st *blockStmt, s *scope) signal {
 	return ended
 }
 
-// assign assigns v to target, or the items of v to the names in target.
+// assign assigns v to target, a name or an attribute of a namespace. If target is a tuple of names, each name gets
+// one item of v.
 func (r *run) assign(target expr, v any, s *scope) {
 	switch t := target.(type) {
 	case *nameExpr:
@@ -155,7 +157,8 @@ func (r *run) assign(target expr, v any, s *scope) {
 	}
 }
 
-// checkSpaces fails if target is an attribute of a value that is not a namespace.
+// checkSpaces fails if target contains an attribute of a value that is not a namespace. As in Jinja, only a
+// namespace's attributes can be assigned to.
 func (r *run) checkSpaces(target expr, s *scope) {
 	switch t := target.(type) {
 	case *nsExpr:
@@ -169,14 +172,14 @@ func (r *run) checkSpaces(target expr, s *scope) {
 	}
 }
 
-// checkSpaceName refuses names that Transformers does not allow in namespaces.
+// checkSpaceName fails if name begins with an underscore. Transformers does not allow such names in a namespace.
 func (r *run) checkSpaceName(name string) {
 	if name != "" && name[0] == '_' {
 		r.fail("a namespace cannot store '%s', whose name begins with an underscore", name)
 	}
 }
 
-// loop is the variable "loop" of a for loop.
+// loop is the variable loop in the body of a for loop, with attributes such as loop.index.
 type loop struct {
 	items       *iterator
 	count       int64 // -1: unknown
@@ -199,7 +202,7 @@ func (r *run) newLoop(it *iterator, source any) *loop {
 	return l
 }
 
-// peek returns the next item, if there is one.
+// peek returns the loop's next item without moving to it; false: there is none.
 func (l *loop) peek() (any, bool) {
 	if len(l.ahead) == 0 {
 		item, ok := l.items.next()
@@ -211,7 +214,7 @@ func (l *loop) peek() (any, bool) {
 	return l.ahead[0], true
 }
 
-// advance moves to the next item and returns it.
+// advance moves to the loop's next item and returns it; false: there is none.
 func (l *loop) advance() (any, bool) {
 	item, ok := l.peek()
 	if !ok {
@@ -223,7 +226,8 @@ func (l *loop) advance() (any, bool) {
 	return item, true
 }
 
-// length returns the number of items. If it is unknown, length reads all items to count them.
+// length returns the number of the loop's items. If the number is unknown, length reads all remaining items to count
+// them, and keeps them in l.ahead.
 func (l *loop) length() int64 {
 	if l.count < 0 {
 		for {
@@ -238,7 +242,7 @@ func (l *loop) length() int64 {
 	return l.count
 }
 
-// attr returns an attribute of the variable loop.
+// attr returns the attribute called name of the variable loop, such as index or last; false: there is none.
 func (l *loop) attr(name string) (any, bool) {
 	switch name {
 	case "index":
@@ -293,11 +297,11 @@ var loopMethods = map[string]method{
 	},
 }
 
-// iteration is one run of a loop's body.
+// iteration is one execution of a loop's body, with one of the loop's items.
 type iteration struct {
 	item any
-	// message is the index of the message that the loop is at, or NoMessage. from is the offset in out at which the
-	// output of this iteration begins.
+	// message is the index of the message that the iteration is at, or NoMessage. from is the offset in out at
+	// which the iteration's output begins.
 	message int
 	from    int
 	out     *buffer
@@ -312,7 +316,8 @@ func (r *run) forLoop(st *forStmt, s *scope) signal {
 	return r.loop(st, s, r.eval(st.iter, s), 0, nil)
 }
 
-// recursiveLoop runs a loop whose body may call loop(items).
+// recursiveLoop runs a loop marked recursive over the items of v. The body may call loop(items), which runs the loop
+// again over these items, one level deeper. depth is the level, 0 at first.
 func (r *run) recursiveLoop(st *forStmt, s *scope, v any, depth int) {
 	r.loop(st, s, v, depth, func(v any, depth int) any {
 		return r.capture(func() { r.recursiveLoop(st, s, v, depth) })
@@ -354,7 +359,7 @@ func (r *run) loop(st *forStmt, s *scope, v any, depth int, again func(any, int)
 	return ended
 }
 
-// filteredItems returns the items for which the loop's test holds.
+// filteredItems returns the iterator's items that satisfy the loop's test (for … if test).
 func (r *run) filteredItems(st *forStmt, s *scope, it *iterator) *iterator {
 	return &iterator{"generator", func() (any, bool) {
 		for {
@@ -375,8 +380,8 @@ func (r *run) filteredItems(st *forStmt, s *scope, it *iterator) *iterator {
 	}}
 }
 
-// packed returns the item as the loop's variables, target, hold it. For several variables this is a tuple even if
-// item was a list, as in Jinja for a loop with a test.
+// packed returns an item as the loop's variables, target, hold it after assignment. For several variables this is a
+// tuple, even if item was a list, as in Jinja for a loop with a test.
 func (r *run) packed(target expr, item any, s *scope) any {
 	t, ok := target.(*listExpr)
 	if !ok {
@@ -392,7 +397,8 @@ func (r *run) packed(target expr, item any, s *scope) any {
 	return items
 }
 
-// begin records that an iteration of the loop st over item begins.
+// begin records that an iteration of the loop st with this item begins. If the item is a message, the iteration is at
+// that message.
 func (r *run) begin(st *forStmt, item any) {
 	i := &iteration{item: item, message: NoMessage, from: len(r.out.text), out: r.out, target: st.target}
 	if o, ok := item.(*Object); ok {
@@ -403,7 +409,8 @@ func (r *run) begin(st *forStmt, item any) {
 	r.standing = append(r.standing, i)
 }
 
-// end records the output of the iteration as a Turn if the loop was at a message.
+// end records that the innermost iteration ends. The output of an iteration at a message becomes a Turn of the
+// message.
 func (r *run) end() {
 	n := len(r.standing) - 1
 	i := r.standing[n]
@@ -413,7 +420,8 @@ func (r *run) end() {
 	}
 }
 
-// isStanding reports whether an enclosing loop is at the same message as the iteration i.
+// isStanding reports whether an iteration around i is at the same message as i. The outer iteration then records the
+// Turn.
 func (r *run) isStanding(i *iteration) bool {
 	for _, outer := range r.standing {
 		if outer.message == i.message {
@@ -423,8 +431,9 @@ func (r *run) isStanding(i *iteration) bool {
 	return false
 }
 
-// looked records that the template read items[index] and got item; at is the value of index. If item is a message and
-// index is the number of the innermost loop's iteration, the loop is at this message from here on.
+// looked records that the template read items[index] and got item; at is the value of the expression index. A loop
+// may run over numbers and read messages[i]. If index is the innermost loop's number and item is a message, the
+// iteration is at this message from here on.
 func (r *run) looked(index expr, at, item any) {
 	n := len(r.standing)
 	o, ok := item.(*Object)
@@ -452,21 +461,21 @@ func (r *run) looked(index expr, at, item any) {
 	}
 }
 
-// macro is a macro and the scope in which it was defined.
+// macro is a macro together with the scope in which it was defined, whose variables its body sees.
 type macro struct {
 	*macroStmt
 	name  string
 	scope *scope
 }
 
-// args are the arguments of a call.
+// args are the arguments of a call: pos by position, and named by keyword, with their names.
 type args struct {
 	pos   []any
 	names []string
 	named []any
 }
 
-// take removes the keyword argument name and returns it.
+// take removes the keyword argument called name and returns its value; false: it was not given.
 func (a *args) take(name string) (any, bool) {
 	i := slices.Index(a.names, name)
 	if i < 0 {
@@ -477,7 +486,7 @@ func (a *args) take(name string) (any, bool) {
 	return v, true
 }
 
-// keywords returns the keyword arguments as a dict.
+// keywords returns, as a dict, the keyword arguments that no parameter has taken.
 func (a *args) keywords() *Object {
 	o := &Object{}
 	for i, name := range a.names {
@@ -492,11 +501,11 @@ func (a *args) noKeywords(r *run, name string) {
 	}
 }
 
-// missing stands for a parameter without an argument.
+// missing takes the place of a parameter that got no argument.
 type missing struct{}
 
-// bind returns the arguments of the function name in the order of params. need is the number of required params,
-// which come first; missing{} stands for other params that are not given.
+// bind returns the arguments of a call of the function name, in the order of its parameters params. The first need
+// parameters are required; a missing one fails. For other parameters that are not given, missing{} stands.
 func (a *args) bind(r *run, name string, need int, params ...string) bound {
 	if len(a.pos) > len(params) {
 		r.fail("%s() takes at most %d arguments (%d given)", name, len(params), len(a.pos))
@@ -524,7 +533,7 @@ func (a *args) bind(r *run, name string, need int, params ...string) bound {
 	return bound{r, name, params, vals}
 }
 
-// bound holds the arguments of a function in the order of its parameters.
+// bound holds the arguments of one call in the order of the function's parameters; bind makes it.
 type bound struct {
 	r      *run
 	name   string
@@ -534,7 +543,7 @@ type bound struct {
 
 func (b bound) has(i int) bool { return b.vals[i] != (missing{}) }
 
-// or returns argument i, or v if it is missing.
+// or returns argument i, or v if the argument was not given.
 func (b bound) or(i int, v any) any {
 	if !b.has(i) {
 		return v
@@ -542,15 +551,15 @@ func (b bound) or(i int, v any) any {
 	return b.vals[i]
 }
 
-// optional returns argument i, or nil if it is missing.
+// optional returns argument i, or nil if the argument was not given.
 func (b bound) optional(i int) any { return b.or(i, nil) }
 
 func (b bound) int(i int, v int64) int64 { return typed(b, i, v, asInt, "an integer") }
 
 func (b bound) str(i int, v string) string { return typed(b, i, v, asStr, "a string") }
 
-// typed returns argument i, converted by the function as, or v if the argument is missing. It fails if the argument
-// cannot be converted.
+// typed returns argument i, converted by as, or v if the argument was not given. If as cannot convert the argument,
+// typed fails; the error says that a kind, such as an integer, was wanted.
 func typed[T any](b bound, i int, v T, as func(any) (T, bool), kind string) T {
 	if !b.has(i) {
 		return v
@@ -565,11 +574,12 @@ func typed[T any](b bound, i int, v T, as func(any) (T, bool), kind string) T {
 
 func (b bound) bool(i int) bool { return b.has(i) && truth(b.vals[i]) }
 
-// macroDepth is the extra depth of nesting that one call of a macro counts, since it takes more stack than an
-// expression.
+// macroDepth is the number of levels of nesting that one macro call counts as, beyond the first. It takes more of
+// Go's stack than an expression.
 const macroDepth = 3
 
-// callMacro runs a macro. It binds arguments to parameters by Jinja's rules.
+// callMacro runs the macro m with the arguments a and returns its output. It binds arguments to parameters by Jinja's
+// rules.
 func (r *run) callMacro(m *macro, a *args) any {
 	r.depth += macroDepth
 	r.enter()
@@ -606,7 +616,9 @@ func (r *run) callMacro(m *macro, a *args) any {
 	return out
 }
 
-// special sets caller, kwargs and varargs if the macro's body reads them. It fails on arguments that nothing takes.
+// special sets the special names caller, kwargs and varargs in scope inner, if the macro's body reads them. It fails
+// if arguments are left that no parameter takes. foundCaller reports that caller is one of the macro's parameters and
+// already set.
 func (r *run) special(m *macro, a *args, inner *scope, foundCaller bool) {
 	if m.caller && !foundCaller {
 		v, ok := a.take("caller")
@@ -627,7 +639,8 @@ func (r *run) special(m *macro, a *args, inner *scope, foundCaller bool) {
 	}
 }
 
-// callBlock runs a call block: it calls the macro, in which caller() writes the block's body.
+// callBlock runs a {% call %} block: it calls a macro. If the macro calls caller(), it gets the output of the block's
+// body.
 func (r *run) callBlock(st *callStmt, s *scope) any {
 	caller := &macro{st.macro, "", s}
 	fn := r.eval(st.call.fn, s)
@@ -640,20 +653,22 @@ func (r *run) callBlock(st *callStmt, s *scope) any {
 	return r.call(fn, a)
 }
 
-// The budget of one rendering. Chat templates take some hundred steps per message; a million steps take 0.1 to 0.5
-// s.
+// Limits of one rendering, so that no template runs forever. Chat templates take some hundred steps per message; a
+// million steps take 0.1 to 0.5 s.
 const (
-	// Each byte of text in the variables adds stepsPerByte to maxSteps, and bytesPerByte to maxBytes and maxOutput.
+	// The limits grow with the conversation. Each byte of text in the variables adds stepsPerByte to maxSteps,
+	// and bytesPerByte to maxBytes and maxOutput.
 	maxSteps     = 4_000_000
 	stepsPerByte = 4
 	maxBytes     = 64 << 20
 	maxOutput    = 16 << 20
 	bytesPerByte = 64
-	// maxDepth bounds the total depth of nested macro calls, recursive loops and nested values.
+	// maxDepth is how deep macro calls, recursive loops and nested values may be nested together.
 	maxDepth = 900
 )
 
-// run is one rendering. A failing template panics with a failure at position pos.
+// run is the state of one rendering of a template. If the template fails, run panics with a failure; pos is then
+// where in the source.
 type run struct {
 	t         *Template
 	vars      map[string]any
@@ -667,14 +682,14 @@ type run struct {
 	maxBytes  int
 	maxOutput int
 	depth     int
-	// messages maps a message to its index, by identity. An element of a message's tool_responses maps to
-	// ToolResult.
+	// messages maps each message, by identity, to its index in the conversation. An element of a message's list
+	// tool_responses maps to ToolResult.
 	messages map[*Object]int
-	// standing lists the loop iterations in progress, innermost last.
+	// standing lists the loop iterations that are running, the innermost last.
 	standing []*iteration
 }
 
-// failure is the panic value of a run.
+// failure is the panic value with which a failing template ends; Render turns it into an *Error.
 type failure struct {
 	msg    string
 	raised bool
@@ -685,19 +700,19 @@ func (r *run) fail(format string, args ...any) {
 	panic(failure{msg: fmt.Sprintf(format, args...)})
 }
 
-// overrun fails because the run exceeded its budget.
+// overrun fails since the rendering exceeds a limit; the error has Limit set.
 func (r *run) overrun(format string, args ...any) {
 	panic(failure{msg: fmt.Sprintf(format, args...), limit: true})
 }
 
-// stopped is the panic value of a run that Template.Stop ends.
+// stopped is the panic value that ends a rendering when Template.Stop returns true.
 type stopped struct{}
 
-// askEvery is the binary logarithm of the number of steps between two calls of Stop. 2^askEvery steps take a
-// millisecond or less.
+// askEvery sets how often Template.Stop is asked: every 2^askEvery steps, which take a millisecond or less.
 const askEvery = 12
 
-// step uses up n steps of the budget. From time to time it asks Template.Stop whether to stop.
+// step counts n steps and fails if the limit on steps is exceeded. From time to time it asks Template.Stop whether to
+// stop.
 func (r *run) step(n int) {
 	was := r.steps
 	if r.steps -= n; r.steps < 0 {
@@ -708,7 +723,7 @@ func (r *run) step(n int) {
 	}
 }
 
-// message returns the index of the message that the innermost loop over messages is at, or NoMessage.
+// message returns the index of the message that the innermost loop over messages is at; NoMessage: no such loop runs.
 func (r *run) message() int {
 	for _, i := range slices.Backward(r.standing) {
 		if i.message >= 0 {
@@ -718,17 +733,17 @@ func (r *run) message() int {
 	return NoMessage
 }
 
-// read uses up the steps of the budget that reading all of s costs.
+// read counts the steps that reading all of s costs: one for each 256 bytes.
 func (r *run) read(s string) { r.step(len(s) >> 8) }
 
-// grow uses up n bytes of the budget. It is called before a value of this size is made.
+// grow counts n bytes against the limit on the bytes of values. It is called before a value of this size is made.
 func (r *run) grow(n int) {
 	if r.bytes -= n; r.bytes < 0 || n < 0 {
 		r.overrun("the template makes more than %d bytes of values", r.maxBytes)
 	}
 }
 
-// enter adds a level of nesting; leave ends the level.
+// enter adds a level of nesting and fails if there are too many; leave ends the level.
 func (r *run) enter() {
 	if r.depth++; r.depth > maxDepth {
 		r.fail("the template nests macros, loops or values more than %d deep", maxDepth)
@@ -737,8 +752,8 @@ func (r *run) enter() {
 
 func (r *run) leave() { r.depth-- }
 
-// scope holds the variables of a template, an iteration, a macro call or a block. Other names are looked up in
-// outer.
+// scope holds the variables of a template, an iteration, a macro call or a block. A name that is not in a scope is
+// looked up in outer, the scope around it.
 type scope struct {
 	names []string
 	vals  []any
@@ -755,7 +770,7 @@ func (s *scope) set(name string, v any) {
 	s.names, s.vals = append(s.names, name), append(s.vals, v)
 }
 
-// lookup returns the value of a name, or *undefined.
+// lookup returns the value of a name in scope s or the scopes around it; *undefined: the name has no value.
 func (r *run) lookup(s *scope, name string) any {
 	for ; s != nil; s = s.outer {
 		for i, n := range s.names {
@@ -776,22 +791,23 @@ func (r *run) lookup(s *scope, name string) any {
 	return &undefined{"'" + name + "' is undefined"}
 }
 
-// buffer is output with the generation spans and the messages' turns in it.
+// buffer collects output. It also records which spans {% generation %} blocks wrote, and which spans (turns) each
+// message wrote.
 type buffer struct {
 	text  []byte
 	gens  []Span
 	turns []Turn
 }
 
-// spanned is text that a macro wrote, with its generation spans and its messages' turns. Printing it unchanged
-// keeps these; any other use turns it into a plain string.
+// spanned is text that a macro wrote, with the same records as buffer. When it is printed unchanged, the records are
+// kept; any other use turns it into a plain string.
 type spanned struct {
 	text  string
 	gens  []Span
 	turns []Turn
 }
 
-// write prints v.
+// write appends v to the output as text.
 func (r *run) write(v any) {
 	if s, ok := v.(*spanned); ok {
 		at := len(r.out.text)
@@ -812,7 +828,8 @@ func (r *run) writeText(text string) {
 	r.out.text = append(r.out.text, text...)
 }
 
-// capture runs f and returns its output: a string, or a *spanned if the output contains generation blocks or turns.
+// capture runs f and returns what f writes to the output: a string, or a *spanned if {% generation %} blocks or
+// messages wrote parts of it.
 func (r *run) capture(f func()) any {
 	outer := r.out
 	r.out = &buffer{}
@@ -825,7 +842,7 @@ func (r *run) capture(f func()) any {
 	return &spanned{string(r.out.text), r.out.gens, r.out.turns}
 }
 
-// plain returns v, or the text of a *spanned.
+// plain returns the text of a *spanned, and any other v as it is.
 func plain(v any) any {
 	if s, ok := v.(*spanned); ok {
 		return s.text
@@ -833,16 +850,17 @@ func plain(v any) any {
 	return v
 }
 
-// late returns the names that the template's own statements set before they read them. As in Jinja, such a name is
-// local to the template from the start. A macro or loop that reads the name earlier finds nothing, even if the caller
-// passed such a variable.
+// late returns the names that body sets before it reads them. As in Jinja, such a name is local to the template from
+// the start. If a macro or loop reads the name too early, the name is undefined, even if the caller passed a variable
+// of this name.
 func late(body []stmt) []string {
 	s := &symbols{known: map[string]bool{}}
 	s.statements(body)
 	return s.late
 }
 
-// symbols collects names from the statements of one frame, without the bodies of its loops, macros and blocks.
+// symbols collects the names that the statements of one frame (a template, macro, loop or block) read and set. The
+// bodies of loops, macros and blocks inside it are frames of their own.
 type symbols struct {
 	known map[string]bool // already read or set
 	late  []string

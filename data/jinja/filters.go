@@ -7,10 +7,11 @@ import (
 	"unicode"
 )
 
-// filterFunc is a filter or a test. v is the value it is applied to, a the further arguments.
+// filterFunc is a filter or a test. v is the value that it is applied to, and a holds its further arguments.
 type filterFunc func(r *run, v any, a *args) any
 
-// filters are Jinja's filters, except random, which is not reproducible, and the filters that make HTML of text.
+// filters are Jinja's filters by name. Left out are random, whose results differ between runs, and filters that turn
+// text into HTML.
 var filters map[string]filterFunc
 
 func init() {
@@ -29,8 +30,8 @@ func init() {
 	}
 }
 
-// named returns the filter of this name or, with test set, the test of this name. If there is none, missing is the
-// error's text.
+// named returns the filter called name or, with test set, the test. If there is none, missing is an error message
+// that says so.
 func named(name string, test bool) (f filterFunc, missing string) {
 	table, kind := filters, "filter"
 	if test {
@@ -43,7 +44,7 @@ func named(name string, test bool) (f filterFunc, missing string) {
 	return f, missing
 }
 
-// filter applies a filter or a test to v.
+// filter returns the result of applying the filter or test e to the value v.
 func (r *run) filter(e *filterExpr, v any, s *scope) any {
 	a := r.arguments(&e.args, s)
 	r.pos = e.pos
@@ -58,8 +59,8 @@ func (r *run) apply(name string, test bool, v any, a *args) any {
 	return f(r, v, a)
 }
 
-// soft returns v as text, for filters that take any value. Markup, a string that is already escaped for HTML, stays
-// markup.
+// soft returns v as text, for filters that take any value. A markup (a string that is already escaped for HTML) stays
+// a markup.
 func (r *run) soft(v any) any {
 	switch v.(type) {
 	case string, markup:
@@ -68,7 +69,7 @@ func (r *run) soft(v any) any {
 	return r.str(v)
 }
 
-// textFilter returns a filter without arguments that applies f to the text of any value.
+// textFilter returns a filter without arguments that applies f to any value, converted to text.
 func textFilter(f func(string) string) filterFunc {
 	m := plainText("filter", f)
 	return func(r *run, v any, a *args) any { return m(r, r.soft(v), a) }
@@ -88,8 +89,8 @@ func centerFilter(r *run, v any, a *args) any {
 	return stringMethods["center"](r, r.soft(v), &args{pos: []any{width}})
 }
 
-// titleFilter is the filter title. Unlike the method, it begins words only after spaces, hyphens and opening
-// brackets.
+// titleFilter is the filter title. Unlike Python's method title, it sees the start of a word only after white space,
+// hyphens and opening brackets.
 func titleFilter(s string) string {
 	var b strings.Builder
 	for s != "" {
@@ -292,7 +293,7 @@ func absolute(r *run, v any, a *args) any {
 // tests are Jinja's tests. Each takes the value, then its arguments.
 var tests map[string]filterFunc
 
-// kindTest returns a test without arguments.
+// kindTest returns a test without arguments that reports f of the value. name is the test's name, for errors.
 func kindTest(name string, f func(v any) bool) filterFunc {
 	return func(r *run, v any, a *args) any {
 		a.bind(r, name, 0)
@@ -300,7 +301,7 @@ func kindTest(name string, f func(v any) bool) filterFunc {
 	}
 }
 
-// compareTest returns the test for the comparison op.
+// compareTest returns the test that compares its value to its argument by op, such as == or <.
 func compareTest(op string) filterFunc {
 	return func(r *run, v any, a *args) any {
 		b := a.bind(r, op, 1, "other").vals[0]
@@ -314,7 +315,8 @@ func compareTest(op string) filterFunc {
 	}
 }
 
-// caseTest returns a test without arguments that applies f to the text of any value.
+// caseTest returns a test without arguments that reports f of the value, converted to text. name is the test's name,
+// for errors.
 func caseTest(name string, f func(string) bool) filterFunc {
 	return func(r *run, v any, a *args) any {
 		a.bind(r, name, 0)
@@ -322,7 +324,7 @@ func caseTest(name string, f func(string) bool) filterFunc {
 	}
 }
 
-// restTest reports whether the remainder of v divided by the number by equals rest.
+// restTest reports whether v modulo by equals rest. It serves the tests even, odd and divisibleby.
 func restTest(r *run, v any, by any, rest int64) bool {
 	return r.equal(r.binary("%", v, by), rest)
 }
@@ -396,7 +398,7 @@ func isNumber(v any) bool {
 	return false
 }
 
-// isSequence reports whether v has a length and items.
+// isSequence reports whether v counts as a sequence for Jinja's test sequence: it has a length and items.
 func (r *run) isSequence(v any) bool {
 	switch v.(type) {
 	case *view, *loop:
@@ -414,10 +416,10 @@ func isCallable(v any) bool {
 	return false
 }
 
-// maxRange bounds the length of a range, as Jinja's sandbox does.
+// maxRange is the largest number of items of range(), as in Jinja's sandbox.
 const maxRange = 100000
 
-// cycler returns its items in turn and starts again after the last one.
+// cycler is the value of cycler(…): it returns its items in turn and starts again after the last one.
 type cycler struct {
 	items []any
 	at    int
@@ -477,7 +479,7 @@ func newRange(r *run, a *args) any {
 	return g
 }
 
-// newDict is dict(mapping or pairs, **more).
+// newDict is the global function dict(mapping or pairs, **more).
 func newDict(r *run, a *args) any { return r.dictOf("dict", a) }
 
 func (r *run) dictOf(name string, a *args) *Object {
@@ -528,7 +530,7 @@ func newCycler(r *run, a *args) any {
 	return &cycler{items: a.pos}
 }
 
-// newJoiner returns a function whose first call returns "" and whose later calls return sep.
+// newJoiner is joiner(sep). It returns a function whose first call returns "" and whose later calls return sep.
 func newJoiner(r *run, a *args) any {
 	sep := a.bind(r, "joiner", 0, "sep").or(0, ", ")
 	used := false

@@ -23,13 +23,14 @@ func formatMapMethod(r *run, self any, a *args) any {
 	return r.formatText(self, nil, o)
 }
 
-// formatter is the state of one call of str.format.
+// formatter is the state of one call of Python's str.format, which replaces fields such as {name:>5}.
 type formatter struct {
 	r     *run
 	pos   []any
 	named *Object
 	mark  bool
-	// next is the index of the argument for the next {}. -1: the fields are numbered explicitly.
+	// next is the index of the argument that the next field without a number, {}, takes. -1: the fields have
+	// explicit numbers.
 	next int
 }
 
@@ -39,7 +40,8 @@ func (r *run) formatText(self any, pos []any, named *Object) any {
 	return like(self, (&formatter{r, pos, named, mark, 0}).expand(s, 2))
 }
 
-// expand replaces the fields of s with their values. Fields may nest levels deep.
+// expand returns s with its fields replaced by their values. A field's format may contain fields in turn, at most
+// levels deep.
 func (f *formatter) expand(s string, levels int) string {
 	if levels < 0 {
 		f.r.fail("format(): fields nest too deep")
@@ -74,7 +76,8 @@ func (f *formatter) expand(s string, levels int) string {
 	return b.String()
 }
 
-// matching returns the position of the shut that closes the open at the start of s, or -1.
+// matching returns the index of the bracket shut that closes the bracket open at the start of s; -1: it is not
+// closed.
 func matching(s string, open, shut byte) int {
 	depth := 0
 	for i := range len(s) {
@@ -90,8 +93,8 @@ func matching(s string, open, shut byte) int {
 	return -1
 }
 
-// field formats a replacement field of Python's str.format: name, !conversion, :format. levels limits the nesting of
-// fields in formats.
+// field returns the text of one replacement field of str.format; s is its content: name, !conversion, :format. A
+// format may contain fields in turn, at most levels deep.
 func (f *formatter) field(s string, levels int) string {
 	name, format := s, ""
 	end := 0
@@ -122,7 +125,8 @@ func (f *formatter) field(s string, levels int) string {
 	return out
 }
 
-// value returns the value that a field's name refers to: an index or a name, then .attributes and [items].
+// value returns the value that a field's name refers to. The name is an argument's number or name, then any number of
+// .attribute and [item].
 func (f *formatter) value(name string) any {
 	first := strings.IndexAny(name, ".[")
 	if first < 0 {
@@ -178,7 +182,7 @@ func (f *formatter) argument(name string) any {
 	return f.pos[i]
 }
 
-// formatSpec is Python's format(v, text).
+// formatSpec is Python's format(v, text), where text is a format specification such as >8.2f.
 func (r *run) formatSpec(v any, text string) string {
 	if text == "" {
 		return r.str(v)
@@ -207,7 +211,7 @@ func (r *run) formatSpec(v any, text string) string {
 	return r.formatFloat(f, x)
 }
 
-// parseSpec reads [[fill]align][sign][#][0][width][,][.precision][type].
+// parseSpec parses a format specification: [[fill]align][sign][#][0][width][,][.precision][type].
 func (r *run) parseSpec(text string) spec {
 	f := spec{precision: -1}
 	s := text
@@ -291,7 +295,8 @@ func (r *run) formatFloat(f spec, x float64) string {
 	return r.padNumber(f, r.group(f, text+percent))
 }
 
-// group inserts f.comma between groups of three digits of the integer part.
+// group inserts f.comma between groups of three digits of the integer part of text, a number. It changes nothing if
+// f.comma is 0.
 func (r *run) group(f spec, text string) string {
 	if f.comma == 0 {
 		return text
@@ -314,10 +319,10 @@ func (r *run) group(f spec, text string) string {
 	return sign + out
 }
 
-// maxWidth bounds the width and precision of a formatted value.
+// maxWidth is the largest width and precision of a formatted value.
 const maxWidth = 1 << 16
 
-// spec is a parsed format specification.
+// spec is a parsed format specification, of str.format or of the % operator.
 type spec struct {
 	fill      string // "": a space
 	align     byte   // < > ^ or =; 0: the default of the type
@@ -329,13 +334,14 @@ type spec struct {
 	verb      byte // 0: none
 }
 
-// formatMarkup is v % arg for a string v; s is the text of v.
+// formatMarkup is Python's v % arg for a string v, whose text is s. If v is markup, so is the result, and inserted
+// values are escaped.
 func (r *run) formatMarkup(v any, s string, arg any) any {
 	_, mark := v.(markup)
 	return like(v, r.percent(s, arg, mark))
 }
 
-// percentArgs returns the arguments of a % one by one.
+// percentArgs hands out the arguments of a % operator one by one.
 type percentArgs struct {
 	r    *run
 	arg  any
@@ -351,7 +357,7 @@ func (p *percentArgs) next() any {
 	return p.list[p.used-1]
 }
 
-// percent is Python's s % arg. With escape, inserted values are escaped for HTML.
+// percent is Python's s % arg, where s has conversions such as %d. With escape, inserted values are escaped for HTML.
 func (r *run) percent(s string, arg any, escape bool) string {
 	args := &percentArgs{r: r, arg: arg, list: []any{arg}}
 	if isTuple(arg) {
@@ -386,7 +392,8 @@ func (r *run) percent(s string, arg any, escape bool) string {
 	return b.String()
 }
 
-// isMapping reports whether Python accepts v as a mapping for %. A mapping may hold values that are not used.
+// isMapping reports whether Python's % takes v as a mapping of names to values. Unlike a tuple, a mapping may hold
+// values that no conversion uses.
 func isMapping(v any) bool {
 	switch v.(type) {
 	case *Object, []any, *undefined, intRange:
@@ -395,7 +402,8 @@ func isMapping(v any) bool {
 	return false
 }
 
-// percentOne formats one value. s begins after the %; rest is the text after the conversion.
+// percentOne formats one conversion of %; s begins after its %. It returns the text, the rest of s after the
+// conversion, and whether the conversion named its value, as %(name)d does.
 func (r *run) percentOne(s string, args *percentArgs, escape bool) (out, rest string, byKey bool) {
 	f := spec{precision: -1}
 	var v any
@@ -433,7 +441,7 @@ func (r *run) percentOne(s string, args *percentArgs, escape bool) (out, rest st
 	return out, s[1:], byKey
 }
 
-// flags reads the flags at the start of s and returns the rest.
+// flags parses the flags (-, +, 0 and so on) at the start of s into f, and returns the rest of s.
 func (f *spec) flags(s string) string {
 	for ; s != ""; s = s[1:] {
 		switch c := s[0]; c {
@@ -458,8 +466,8 @@ func (f *spec) flags(s string) string {
 	return s
 }
 
-// number reads digits at the start of s. If args is not nil, a * may stand there instead, and the next argument is
-// the number. Without either, number returns the value of none.
+// number parses digits at the start of s, and returns the number and the rest of s. If args is not nil, a * may stand
+// there instead, and the next argument is the number. Without either it returns none.
 func (r *run) number(s string, args *percentArgs, none int) (int, string) {
 	n, digits := none, 0
 	if strings.HasPrefix(s, "*") && args != nil {
@@ -525,7 +533,7 @@ func (r *run) percentValue(f spec, v any, escape bool) string {
 	return ""
 }
 
-// converted applies the conversion s, r or a to v.
+// converted returns v as the text of the conversion !s, !r or !a: Python's str, repr or ascii.
 func (r *run) converted(conversion byte, v any) string {
 	switch conversion {
 	case 'r':
@@ -571,7 +579,8 @@ func (r *run) percentInt(f spec, v any) string {
 	return r.padNumber(f, text)
 }
 
-// intText returns b in the base of f.verb, with the base's prefix if f.alt is set.
+// intText returns b as digits in the base that f.verb asks for. If f.alt is set, the base's prefix, such as 0x, comes
+// first.
 func intText(f spec, b *big.Int) string {
 	base, prefix := 10, ""
 	switch f.verb {
@@ -595,7 +604,7 @@ func intText(f spec, b *big.Int) string {
 	return text
 }
 
-// floatText returns x in the form e, f or g.
+// floatText returns x in the format e, f or g, as f.verb asks for, with f.precision digits.
 func floatText(f spec, x float64) string {
 	verb := f.verb | 0x20
 	var text string
@@ -622,8 +631,8 @@ func floatText(f spec, x float64) string {
 	return text
 }
 
-// generalText returns x in the form g, with the given number of digits. It uses scientific notation if the exponent
-// is below -4, or at least the value of most. With keep, it keeps zeros at the end.
+// generalText returns x in Python's format g, with digits significant digits. It uses scientific notation if the
+// decimal exponent is below -4 or at least most. Zeros at the end of the fraction are kept only if keep is set.
 func generalText(x float64, digits, most int, keep bool) string {
 	e := strconv.FormatFloat(x, 'e', digits-1, 64)
 	at := strings.IndexByte(e, 'e')
@@ -638,7 +647,7 @@ func generalText(x float64, digits, most int, keep bool) string {
 	return mantissa + tail
 }
 
-// cutText returns the first n characters of s; all of them if n is negative.
+// cutText returns the first n characters of s; n negative: all of s.
 func cutText(s string, n int) string {
 	if n < 0 {
 		return s
@@ -646,7 +655,7 @@ func cutText(s string, n int) string {
 	return s[:byteOffset(s, int64(n))]
 }
 
-// padText pads text to f.width.
+// padText fills text up to f.width characters, aligned as f.align says.
 func (r *run) padText(f spec, text string) string {
 	n := f.width - runeCount(text)
 	if n <= 0 {
@@ -666,7 +675,8 @@ func (r *run) padText(f spec, text string) string {
 	return strings.Repeat(fill, n) + text
 }
 
-// padNumber puts the sign before text and pads both; with align = the padding follows the sign.
+// padNumber fills the number text up to f.width characters, with the sign that f.sign asks for. With align =, the
+// fill stands between sign and digits.
 func (r *run) padNumber(f spec, text string) string {
 	sign := ""
 	if strings.HasPrefix(text, "-") {
@@ -692,8 +702,8 @@ var clockCodes = map[byte]string{
 	'R': "15:04", 'r': "03:04:05 PM", 'c': "Mon Jan _2 15:04:05 2006", 'x': "01/02/06", 'X': "15:04:05",
 }
 
-// strftime formats now as Python's strftime does on Linux, in the C locale and for a time without a zone. A - after
-// the % removes leading zeros.
+// strftime returns the time now in the given format, as Python's strftime does on Linux, in the C locale and without
+// a time zone. A - after the % leaves out leading zeros.
 func (r *run) strftime(now time.Time, format string) string {
 	var b strings.Builder
 	for i := 0; i < len(format); i++ {

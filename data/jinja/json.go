@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 )
 
-// jsonWriter writes JSON as Python's json.dumps does.
+// jsonWriter writes values as JSON, in the same form as Python's json.dumps.
 type jsonWriter struct {
 	r           *run
 	b           *strings.Builder
@@ -56,7 +56,7 @@ func toJSON(r *run, v any, a *args) any {
 	return w.b.String()
 }
 
-// value writes v. newline is a line break followed by the indentation of the enclosing value.
+// value writes v. newline is a line break and the indentation of the value around v; "": everything on one line.
 func (w *jsonWriter) value(v any, newline string) {
 	w.r.enter()
 	defer w.r.leave()
@@ -89,7 +89,7 @@ func (w *jsonWriter) value(v any, newline string) {
 	w.r.grow(w.b.Len() - from)
 }
 
-// EncodeJSON writes a value of DecodeJSON's types as Python's json.dumps(ensure_ascii=False) does.
+// EncodeJSON writes a value as Python's json.dumps(ensure_ascii=False) does. v has the types that DecodeJSON returns.
 func EncodeJSON(v any) (text string, err error) {
 	if v, err = (&intake{}).value(v, 0); err != nil {
 		return "", err
@@ -126,7 +126,8 @@ func (w *jsonWriter) list(items []any, newline string) {
 	w.close(newline, ']')
 }
 
-// between writes the separator and the line break before item i.
+// between writes what stands before item i of a list or object: a separator, except before the first item, and the
+// line break inner.
 func (w *jsonWriter) between(i int, inner string) {
 	if i > 0 {
 		w.b.WriteString(w.item)
@@ -182,7 +183,7 @@ func (w *jsonWriter) keyOf(key any) {
 	}
 }
 
-// text writes a string in double quotes.
+// text writes s as a JSON string, escaped as Python does.
 func (w *jsonWriter) text(s string) {
 	w.b.WriteByte('"')
 	from := 0
@@ -222,7 +223,7 @@ func (w *jsonWriter) text(s string) {
 	w.b.WriteByte('"')
 }
 
-// Limits of one JSON text: the depth of nesting, and the digits of an integer (Python's own limit).
+// Limits of one JSON text: how deep values are nested, and how many digits an integer has (Python's own limit).
 const (
 	maxJSONDepth  = 256
 	maxJSONDigits = 4300
@@ -256,7 +257,7 @@ type jsonError struct {
 	what string
 }
 
-// jsonReader reads text from offset at. On an error it panics with a jsonError.
+// jsonReader parses text, from the offset at on. If text is not valid, it panics with a jsonError.
 type jsonReader struct {
 	text []byte
 	at   int
@@ -417,7 +418,7 @@ func (d *jsonReader) digits() {
 	}
 }
 
-// str reads a string whose opening quote is at offset at.
+// str parses a string, whose opening quote is at the offset d.at, and returns its text.
 func (d *jsonReader) str() string {
 	d.at++
 	s := d.plain()
@@ -443,7 +444,7 @@ func (d *jsonReader) str() string {
 	}
 }
 
-// plain reads the characters of a string up to the next quote or escape.
+// plain returns the characters of a string up to the next quote or escape, and moves past them.
 func (d *jsonReader) plain() string {
 	from := d.at
 	for d.at < len(d.text) && d.text[d.at] != '"' && d.text[d.at] != '\\' && d.text[d.at] >= ' ' {

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// kind is the kind of a token.
+// kind is the kind of a token: a name, a number, the start of a tag and so on.
 type kind uint8
 
 const (
@@ -66,19 +66,21 @@ func syntaxFail(at pos, format string, args ...any) {
 	panic(syntaxError{at, fmt.Sprintf(format, args...)})
 }
 
-// normalize turns all line breaks into "\n" and removes the last one, as Jinja does before it reads a template.
+// normalize replaces all line breaks by "
+// " and removes one line break at the end, as Jinja does before it reads a template.
 func normalize(source string) string {
 	source = strings.ReplaceAll(source, "\r\n", "\n")
 	source = strings.ReplaceAll(source, "\r", "\n")
 	return strings.TrimSuffix(source, "\n")
 }
 
-// lexer cuts normalised source into tokens.
+// lexer cuts the source of a template, after normalize, into tokens.
 type lexer struct {
 	src    string
 	at     int
 	tokens []token
-	// lineStart reports that the text just read ended with a line break, or that nothing has been read.
+	// lineStart reports that the text just read ends with a line break, or that nothing has been read. A tag that
+	// follows then begins a line.
 	lineStart bool
 }
 
@@ -93,7 +95,7 @@ func lex(src string) []token {
 
 func (l *lexer) add(t token) { l.tokens = append(l.tokens, t) }
 
-// advance moves to the offset to, and records whether the text just read ended with a line break.
+// advance moves to the offset to, and sets lineStart by whether the text it passes ends with a line break.
 func (l *lexer) advance(to int) {
 	if to > l.at {
 		l.lineStart = l.src[to-1] == '\n'
@@ -101,7 +103,7 @@ func (l *lexer) advance(to int) {
 	l.at = to
 }
 
-// root reads the text up to the next tag, then the tag.
+// root reads text up to the next tag ({%, {{ or {#), and then reads the tag.
 func (l *lexer) root() {
 	open := l.at
 	for ; open < len(l.src); open++ {
@@ -136,7 +138,8 @@ func (l *lexer) root() {
 	}
 }
 
-// sign reads an optional + or - at the offset from. It returns the offset after the sign, and the sign; 0: none.
+// sign reads an optional + or - at the offset from, which controls white space beside a tag. It returns the offset
+// after the sign, and the sign; 0: none.
 func (l *lexer) sign(from int) (int, byte) {
 	if from < len(l.src) && (l.src[from] == '-' || l.src[from] == '+') {
 		return from + 1, l.src[from]
@@ -150,9 +153,9 @@ func (l *lexer) data(text string) {
 	}
 }
 
-// strip returns the text before a tag without the white space that the tag removes. A '-' removes all white space
-// at the end. A block or comment without '+' removes the white space after the last line break if the line holds
-// nothing else.
+// strip returns text, which stands before a tag, without the white space at its end that the tag removes. sign is the
+// sign in the tag. With -, all white space at the end goes. If variable is false, the tag is a block or comment.
+// Without +, such a tag removes the white space after the last line break if the line holds nothing else.
 func (l *lexer) strip(text string, sign byte, variable bool) string {
 	switch {
 	case sign == '-':
@@ -172,7 +175,8 @@ func (l *lexer) skip(from int) int {
 	return len(l.src) - len(strings.TrimLeftFunc(l.src[from:], isSpace))
 }
 
-// rawBegin returns the offset after "raw %}" if this text stands at the offset from, otherwise -1.
+// rawBegin returns the offset after "raw %}", with any white space within, if it stands at the offset from; otherwise
+// -1.
 func (l *lexer) rawBegin(from int) int {
 	at := l.skip(from)
 	if !strings.HasPrefix(l.src[at:], "raw") {
@@ -188,8 +192,8 @@ func (l *lexer) rawBegin(from int) int {
 	return -1
 }
 
-// blockEnd returns the offset after the end of a block, including the white space that the end removes. It returns -1
-// if no block ends at the offset from.
+// blockEnd returns the offset after end, the closing bracket of a tag, and after the white space that it removes. It
+// returns -1 if the tag does not end at the offset from.
 func (l *lexer) blockEnd(from int, end string) int {
 	rest := l.src[from:]
 	switch {
@@ -205,7 +209,7 @@ func (l *lexer) blockEnd(from int, end string) int {
 	return -1
 }
 
-// raw reads up to {% endraw %}; open is where the raw block began.
+// raw reads text unchanged up to {% endraw %}. open is where the raw block began, for errors.
 func (l *lexer) raw(open pos) {
 	for from := l.at; ; {
 		i := strings.Index(l.src[from:], "{%")
@@ -243,7 +247,7 @@ func (l *lexer) comment(open pos) {
 	l.advance(l.blockEnd(end, "#}"))
 }
 
-// tag reads the tokens of a block or of a variable up to its end.
+// tag reads the tokens of a tag up to its end: of a {% block or, with block false, of a {{ variable.
 func (l *lexer) tag(block bool) {
 	var brackets []byte
 	for {
@@ -301,8 +305,8 @@ func (l *lexer) name() bool {
 	return true
 }
 
-// run returns the offset after the digits that begin at the offset from; single underscores may separate digits. It
-// returns from itself if there is no digit.
+// run returns the offset after the digits that begin at the offset from; digits lists the characters that count.
+// Single underscores may stand between digits. It returns from if there is no digit.
 func (l *lexer) run(from int, digits string) int {
 	end := from
 	for i := from; i < len(l.src); i++ {
@@ -352,7 +356,8 @@ func (l *lexer) number() bool {
 	return true
 }
 
-// prefixed reads a number that begins with 0x, 0o or 0b. Without such a prefix it returns base 10 and zero.
+// prefixed reads a number that begins with 0x, 0o or 0b and returns its base and the offset after it. zero is the
+// offset after leading zeros, and is returned with base 10 if there is no such prefix.
 func (l *lexer) prefixed(zero int) (base, end int) {
 	for _, p := range []struct {
 		letter byte
@@ -372,8 +377,8 @@ func (l *lexer) prefixed(zero int) (base, end int) {
 	return 10, zero
 }
 
-// float returns the offset after the fraction and the exponent of a number. whole is the offset at which the number's
-// integer part ends. float returns whole itself if the number has neither.
+// float returns the offset after the fraction and exponent of a number whose integer part ends at the offset whole.
+// It returns whole if the number has neither.
 func (l *lexer) float(whole int) int {
 	if l.at > 0 && l.src[l.at-1] == '.' {
 		return whole
@@ -425,7 +430,7 @@ func (l *lexer) operator(brackets []byte) []byte {
 	return nil
 }
 
-// str reads a string literal and reports whether one begins here.
+// str reads a string literal as a token; false: no literal begins at l.at.
 func (l *lexer) str() bool {
 	quote := l.src[l.at]
 	if quote != '\'' && quote != '"' {
@@ -449,7 +454,8 @@ var stringEscapes = map[byte]string{
 	'\n': "", '\\': "\\", '\'': "'", '"': "\"", 'a': "\a", 'b': "\b", 'f': "\f", 'n': "\n", 'r': "\r", 't': "\t", 'v': "\v",
 }
 
-// unescape returns the text of a literal with Python's escapes resolved.
+// unescape returns the text of a string literal, with Python's escapes, such as \t for a tab, replaced. at is the
+// literal's position, for errors.
 func unescape(text string, at pos) string {
 	if !strings.Contains(text, "\\") {
 		return text
@@ -492,7 +498,8 @@ func unescape(text string, at pos) string {
 	return string(out)
 }
 
-// codePoint returns the character whose number is written in the first digits bytes of text.
+// codePoint returns the character whose number, in the given base, stands in the first digits bytes of text. at is
+// its position, for errors.
 func codePoint(text string, digits, base int, at pos) rune {
 	if len(text) < digits {
 		syntaxFail(at, "an escape in a string is cut short")

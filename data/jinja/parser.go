@@ -6,13 +6,13 @@ import (
 	"unicode/utf8"
 )
 
-// maxNesting bounds the nesting of a template's statements and expressions.
+// maxNesting is how deep a template's statements and expressions may be nested.
 const maxNesting = 150
 
-// maxSource bounds the length of a template in bytes. The templates of models have some ten thousand.
+// maxSource is the largest size of a template in bytes. The templates of models have some ten thousand.
 const maxSource = 1 << 20
 
-// Parse reads a template. name appears in errors, which are *Error. Parse refuses statements that read other files:
+// Parse parses a template. name appears in errors, which are *Error. Statements that read other files are errors:
 // include, import, from and extends.
 func Parse(name, source string) (t *Template, err error) {
 	src := normalize(source)
@@ -42,8 +42,8 @@ func Parse(name, source string) (t *Template, err error) {
 	return t, nil
 }
 
-// endsWithPrompt reports whether the template ends with {% if add_generation_prompt %} and uses this variable nowhere
-// else.
+// endsWithPrompt reports whether the template's last statement is {% if add_generation_prompt %} and no other
+// statement uses this variable. Setting the variable then only appends text.
 func endsWithPrompt(tokens []token, body []stmt) bool {
 	if len(body) == 0 {
 		return false
@@ -62,26 +62,28 @@ func endsWithPrompt(tokens []token, body []stmt) bool {
 	return ok && name.name == promptFlag && named == 1
 }
 
-// parser reads statements by recursive descent. The grammar is Jinja 3.1's:
+// parser turns tokens into statements by recursive descent. The grammar is Jinja 3.1's:
 // https://jinja.palletsprojects.com/en/stable/templates/. On an error it panics with a syntaxError.
 type parser struct {
 	tokens []token
 	at     int
 	t      *Template
 	depth  int
-	// loops counts the enclosing loops that break and continue may end. stores counts the enclosing loops that
-	// forbid assigning to the name loop.
+	// loops counts the enclosing loops that a break or continue could end. stores counts the enclosing loops in
+	// which the name loop must not be assigned to, since it is the loop's own variable.
 	loops, stores int
-	// soft reports that an unknown filter or test is an error only when it runs.
+	// soft reports that the parser is inside a conditional expression. There, as in Jinja, an unknown filter or
+	// test is an error only when it runs.
 	soft bool
-	// missing lists the uses of unknown filters and tests. Uses in conditional expressions are left out, since they
-	// are errors only when they run.
+	// missing lists the unknown filters and tests that are errors now, not when they run.
 	missing []syntaxError
-	// names records the special names that the current macro uses; nil outside of macros.
+	// names records which special names (caller, kwargs, varargs) the body of the current macro reads; nil
+	// outside of macros.
 	names *nameUse
 }
 
-// nameUse records which of a macro's special names its body reads.
+// nameUse records which special names the body of a macro reads: caller, kwargs, varargs. outer belongs to the macro
+// around it.
 type nameUse struct {
 	outer                   *nameUse
 	caller, kwargs, varargs bool
@@ -89,7 +91,7 @@ type nameUse struct {
 
 func (p *parser) cur() token { return p.tokens[p.at] }
 
-// next returns the current token and moves to the one after it.
+// next returns the current token and moves to the following one.
 func (p *parser) next() token {
 	t := p.tokens[p.at]
 	if t.kind != tEOF {
@@ -142,7 +144,7 @@ func (p *parser) expectName() token {
 	return p.next()
 }
 
-// enter begins a level of nesting and returns the function that ends it.
+// enter begins a level of nesting, and fails if there are too many. It returns a function that ends the level.
 func (p *parser) enter() func() {
 	if p.depth++; p.depth > maxNesting {
 		syntaxFail(p.cur().pos, "nested more than %d deep", maxNesting)
@@ -150,8 +152,8 @@ func (p *parser) enter() func() {
 	return func() { p.depth-- }
 }
 
-// separated reads items separated by commas, up to and including end. With trailing, a comma may follow the last
-// item.
+// separated parses items separated by commas, up to and including the token end; item parses one item. With trailing,
+// a comma may follow the last item.
 func (p *parser) separated(end string, trailing bool, item func()) {
 	for first := true; !p.isOp(end); first = false {
 		if !first {
@@ -164,8 +166,8 @@ func (p *parser) separated(end string, trailing bool, item func()) {
 	p.expectOp(end)
 }
 
-// body reads statements up to a tag named in ends and stops before that tag. Without ends it reads to the end of
-// the template.
+// body parses statements up to a tag named in ends, and stops before this tag's name. Without ends it parses to the
+// end of the template.
 func (p *parser) body(ends ...string) []stmt {
 	defer p.enter()()
 	var body []stmt
@@ -195,21 +197,21 @@ func (p *parser) body(ends ...string) []stmt {
 	}
 }
 
-// block reads the end of a tag and then statements, up to a tag named in ends. That tag is not read.
+// block parses the end of a tag and then statements, up to a tag named in ends. It stops before this tag's name.
 func (p *parser) block(ends ...string) []stmt {
 	p.skipOp(":")
 	p.expectKind(tBlockEnd)
 	return p.body(ends...)
 }
 
-// whole is block with one end, and also reads the name of the end.
+// whole parses the end of a tag and then statements, up to and including the name of the tag end.
 func (p *parser) whole(end string) []stmt {
 	body := p.block(end)
 	p.next()
 	return body
 }
 
-// refused are Jinja's statements that this package refuses, and the reasons.
+// refused maps Jinja's statements that this package refuses to the reasons.
 var refused = map[string]string{
 	"include": "reads another file", "import": "reads another file", "from": "reads another file", "extends": "reads another file",
 	"autoescape": "escapes for HTML, which no chat template needs",
@@ -258,8 +260,8 @@ func (p *parser) statement(ends []string) stmt {
 	return nil
 }
 
-// closed reads the body of a macro or block. A break or continue in the body cannot end an enclosing loop. Filters
-// in the body must exist even inside a conditional expression.
+// closed calls read, which parses the body of a macro or block. A break or continue in the body cannot end a loop
+// around it. Filters in the body must exist, even if the macro stands in a conditional expression.
 func (p *parser) closed(read func()) {
 	loops := p.loops
 	p.loops = 0
@@ -267,7 +269,7 @@ func (p *parser) closed(read func()) {
 	p.loops = loops
 }
 
-// hard reads a part whose filters and tests must exist.
+// hard calls read, which parses a part of the template. Unknown filters and tests in this part are errors at once.
 func (p *parser) hard(read func()) {
 	soft := p.soft
 	p.soft = false
@@ -275,7 +277,7 @@ func (p *parser) hard(read func()) {
 	p.soft = soft
 }
 
-// expr is an expression. Nodes of expressions and statements never change after Parse.
+// expr is an expression. After Parse no node changes, so several goroutines may read it.
 type expr interface{ at() pos }
 
 type (
@@ -287,7 +289,7 @@ type (
 		pos
 		name string
 	}
-	// nsExpr is a.b as the target of an assignment.
+	// nsExpr is the target a.b of an assignment, where a is a namespace.
 	nsExpr struct {
 		pos
 		name, attr string
@@ -308,7 +310,7 @@ type (
 		op          string
 		left, right expr
 	}
-	// logicExpr is and, or.
+	// logicExpr is left and right or, with or set, left or right.
 	logicExpr struct {
 		pos
 		or          bool
@@ -344,7 +346,7 @@ type (
 		pos
 		node, index expr
 	}
-	// sliceExpr is the index of an itemExpr. Each part may be nil.
+	// sliceExpr is the start:stop:step in an itemExpr, such as a[1:]. Each part may be nil.
 	sliceExpr struct {
 		pos
 		start, stop, step expr
@@ -354,7 +356,8 @@ type (
 		fn   expr
 		args argList
 	}
-	// filterExpr is a filter or, with test, a test. node is nil in a filter block.
+	// filterExpr is node|name(args) or, with test, node is name(args). node is nil in a filter block, where the
+	// block's output takes its place.
 	filterExpr struct {
 		pos
 		node expr
@@ -364,7 +367,7 @@ type (
 	}
 )
 
-// argList is the arguments of a call: positional, by keyword, *star, **stars.
+// argList is the arguments of a call: args by position, named by keyword (with names), then *star and **stars.
 type argList struct {
 	args        []expr
 	names       []string
@@ -444,14 +447,14 @@ type (
 		pos
 		body []stmt
 	}
-	// jumpStmt is break or continue.
+	// jumpStmt is continue or, with stop, break.
 	jumpStmt struct {
 		pos
 		stop bool
 	}
 )
 
-// tupleMode controls how a list of expressions without brackets is read.
+// tupleMode says how tuple parses a list of expressions that has no brackets of its own.
 type tupleMode struct {
 	cond    bool // x if y else z is allowed
 	parens  bool // in parentheses: may be empty
@@ -460,7 +463,8 @@ type tupleMode struct {
 	end     string
 }
 
-// tuple reads expressions separated by commas. An expression without a comma is returned as it is.
+// tuple parses expressions separated by commas and returns a tuple. A single expression without a comma is returned
+// as it is.
 func (p *parser) tuple(m tupleMode) expr {
 	from := p.cur().pos
 	var items []expr
@@ -557,7 +561,7 @@ func (p *parser) compare() expr {
 	}
 }
 
-// binary reads operands separated by operators of ops. It is left-associative.
+// binary parses operands separated by the operators ops, grouped from the left. operand parses one operand.
 func (p *parser) binary(operand func() expr, ops ...string) expr {
 	e := operand()
 	for p.cur().kind == tOp && slices.Contains(ops, p.cur().text) {
@@ -612,7 +616,8 @@ func (p *parser) unary(filters bool) expr {
 	}
 }
 
-// primary reads a name or a literal. With spaces, a.b is read as a namespace's attribute.
+// primary parses a name, a literal or an expression in brackets. With spaces, a.b is parsed as a namespace's
+// attribute, for an assignment.
 func (p *parser) primary(spaces bool) expr {
 	t := p.next()
 	switch {
@@ -722,7 +727,7 @@ func (p *parser) subscript(e expr) expr {
 	return &itemExpr{at, e, &listExpr{at, items, true}}
 }
 
-// index reads an expression or a slice.
+// index parses what stands in brackets after a value: an expression or a slice.
 func (p *parser) index() expr {
 	at := p.cur().pos
 	var parts [3]expr
@@ -803,7 +808,7 @@ func (p *parser) set(at pos) stmt {
 	return s
 }
 
-// signature reads the parameters of a macro.
+// signature parses the parameters of a macro, with their parentheses and defaults, into m.
 func (p *parser) signature(m *macroStmt) {
 	p.expectOp("(")
 	p.separated(")", false, func() {
@@ -823,7 +828,8 @@ func (p *parser) signature(m *macroStmt) {
 	})
 }
 
-// macroBody reads a macro's statements up to end and records the special names they use.
+// macroBody parses the statements of macro m up to the tag end. It records in m which special names (caller, kwargs,
+// varargs) they read.
 func (p *parser) macroBody(m *macroStmt, end string) {
 	use := &nameUse{outer: p.names}
 	p.names = use
@@ -914,8 +920,8 @@ func (p *parser) print(at pos) stmt {
 // reserved are names that cannot be assigned to.
 var reserved = map[string]bool{"true": true, "false": true, "none": true, "True": true, "False": true, "None": true}
 
-// target reads the target of an assignment: a name, a tuple of names or, with spaces, a namespace's attribute. A
-// tuple also ends before the keyword end, such as "in".
+// target parses the target of an assignment: a name, a tuple of names or, with spaces, a namespace's attribute. The
+// keyword end, such as in, also ends a tuple; "": none does.
 func (p *parser) target(spaces bool, end string) expr {
 	e := p.tuple(tupleMode{targets: true, spaces: spaces, end: end})
 	p.assignable(e)

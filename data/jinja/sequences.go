@@ -8,7 +8,7 @@ import (
 )
 
 // getter returns a function that looks up a path of attributes, such as "a.b.0", in an item. A nil path returns the
-// item. If otherwise is not nil, it replaces every part of the path that is undefined.
+// item itself. If otherwise is not nil, it takes the place of each part of the path that is undefined.
 func (r *run) getter(path, otherwise any) func(any) any {
 	var parts []any
 	if s, ok := asStr(path); ok {
@@ -34,7 +34,7 @@ func (r *run) getter(path, otherwise any) func(any) any {
 	}
 }
 
-// fold returns a string in lower case, for comparisons that ignore case, and any other value as it is.
+// fold returns a string in lower case, for comparisons that ignore case. Other values are returned unchanged.
 func fold(v any) any {
 	if s, ok := asStr(v); ok {
 		return lower(s)
@@ -42,7 +42,8 @@ func fold(v any) any {
 	return v
 }
 
-// keyed is getter, but turns strings into lower case unless exact is set.
+// keyed returns a function like getter's, whose result is a key for comparison: a string is turned into lower case,
+// unless exact is set.
 func (r *run) keyed(path, otherwise any, exact bool) func(any) any {
 	get := r.getter(path, otherwise)
 	if exact {
@@ -57,7 +58,8 @@ func (r *run) keyed(path, otherwise any, exact bool) func(any) any {
 	}
 }
 
-// sorted returns items sorted by key. Items with equal keys keep their order.
+// sorted returns items sorted by their keys, or from the largest key to the smallest with reverse. Items with equal
+// keys keep their order.
 func (r *run) sorted(items []any, key func(any) any, reverse bool) []any {
 	r.grow(32 * len(items))
 	keys, order := make([]any, len(items)), make([]int, len(items))
@@ -144,8 +146,8 @@ func unique(r *run, v any, a *args) any {
 	})
 }
 
-// extreme returns the filter min (op "<") or max (op ">"). An item replaces the best so far if r.less(op, its key,
-// the best key) holds, so the first of equal items wins.
+// extreme returns the filter called name, which returns the smallest (op "<", min) or largest (op ">", max) item.
+// Among equal items, it returns the first.
 func extreme(name, op string) filterFunc {
 	return func(r *run, v any, a *args) any {
 		b := a.bind(r, name, 0, "case_sensitive", "attribute")
@@ -200,7 +202,7 @@ func last(r *run, v any, a *args) any {
 	return &undefined{"No last item, sequence was empty."}
 }
 
-// reversed is Python's reversed(v).
+// reversed is Python's reversed(v); false: v cannot be read in reverse.
 func (r *run) reversed(v any) (*iterator, bool) {
 	switch v.(type) {
 	case *iterator, *undefined, *loop:
@@ -236,7 +238,8 @@ func reverse(r *run, v any, a *args) any {
 	return items
 }
 
-// lazy returns an iterator that calls begin when its first value is requested.
+// lazy returns an iterator that calls begin only when its first value is requested. begin returns the function that
+// yields the values.
 func (r *run) lazy(begin func() func() (any, bool)) *iterator {
 	var next func() (any, bool)
 	return &iterator{"generator", func() (any, bool) {
@@ -341,7 +344,8 @@ func mapFilter(r *run, v any, a *args) any {
 	})
 }
 
-// mapped returns the function that the filter map applies to each item: an attribute lookup or a filter.
+// mapped returns the function that the filter map applies to each item. The arguments a name an attribute to look up
+// or a filter.
 func (r *run) mapped(a *args) func(any) any {
 	if len(a.pos) == 0 && slices.Contains(a.names, "attribute") {
 		b := a.bind(r, "map", 0, "", "attribute", "default")
@@ -358,7 +362,8 @@ func (r *run) mapped(a *args) func(any) any {
 	return func(item any) any { return r.apply(name, false, item, rest) }
 }
 
-// selectFilter returns the filter select or, if keep is false, reject. With attr it returns selectattr or rejectattr.
+// selectFilter returns the filter select (keep true) or reject. With attr it returns selectattr or rejectattr, which
+// test an attribute of each item.
 func selectFilter(keep, attr bool) filterFunc {
 	return func(r *run, v any, a *args) any {
 		if !truth(v) {
@@ -383,7 +388,7 @@ func selectFilter(keep, attr bool) filterFunc {
 	}
 }
 
-// selector returns the test that select's arguments describe.
+// selector returns the test that the arguments a of select or, with attr, of selectattr describe.
 func (r *run) selector(a *args, attr bool) func(any) bool {
 	pos, get := a.pos, r.getter(nil, nil)
 	if attr {

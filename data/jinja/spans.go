@@ -7,8 +7,7 @@ import (
 	"strings"
 )
 
-// markHint is appended to the errors about templates in which the supervised text cannot be found. It tells the user
-// what to do.
+// markHint is advice appended to the error that the text to train on cannot be found in a template's output.
 const markHint = "; mark what the model learns in the template with {%% generation %%}...{%% endgeneration %%} around an assistant's text"
 
 // SupervisedSpans renders the conversation and returns the spans of text that the model is trained on.
@@ -43,7 +42,7 @@ func (t *Template) SupervisedSpans(vars map[string]any) (*Rendered, []Turn, erro
 	return out, turns, nil
 }
 
-// conversation returns the messages in vars, converted to values of the template.
+// conversation returns the messages in vars, converted to values that templates know.
 func conversation(vars map[string]any) ([]any, error) {
 	v, err := (&intake{}).value(vars["messages"], 0)
 	if err != nil {
@@ -63,7 +62,7 @@ func roleAt(messages []any, i int) any {
 	return role
 }
 
-// assistants returns the indices of the messages of role assistant.
+// assistants returns the indices of the messages whose role is assistant.
 func assistants(messages []any) []int {
 	var at []int
 	for i := range messages {
@@ -74,12 +73,13 @@ func assistants(messages []any) []int {
 	return at
 }
 
-// marked returns one Turn for each non-empty generation span, with the message it belongs to:
+// marked returns one Turn for each span that a {% generation %} block wrote, unless the span is empty. The Turn's
+// message is:
 //
 //   - the message that a loop was at while the span was written
-//   - outside of loops, the last assistant message that an earlier span belongs to, since a template may mark the
-//     end of the text after its loop
-//   - in order, if no span was written in a loop and there are as many spans as assistant messages
+//   - outside of loops, the last assistant message that an earlier span belongs to: a template may mark the end of
+//     a text after its loop
+//   - if no span was written in a loop, and there are as many spans as assistant messages: the messages in order
 //   - otherwise NoMessage
 func (out *Rendered) marked(messages []any) ([]Turn, error) {
 	asked := assistants(messages)
@@ -116,7 +116,8 @@ func (out *Rendered) marked(messages []any) ([]Turn, error) {
 	return turns, nil
 }
 
-// standing returns the index of the message that a loop was at while the template wrote all of g, or NoMessage.
+// standing returns the index of the message that a loop was at while the template wrote all of the span g; NoMessage:
+// there was none.
 func (out *Rendered) standing(g Span) int {
 	for _, t := range out.Turns {
 		if t.Message >= 0 && t.From <= g.From && g.To <= t.To {
@@ -126,9 +127,9 @@ func (out *Rendered) standing(g Span) int {
 	return NoMessage
 }
 
-// fromLoop returns the assistants' Turns that the loop over messages wrote, without headers and without text of other
-// messages. A header depends on the role of the message before it: after a tool's result some templates write no
-// header. So fromLoop renders one header for each such role.
+// fromLoop returns the assistants' Turns that the loop over messages wrote, without headers (the text before an
+// answer) and without text of other messages. A header depends on the role of the message before it: after a tool's
+// result some templates write none. So fromLoop renders one header for each such role.
 func (t *Template) fromLoop(out *Rendered, vars map[string]any, messages []any) ([]Turn, error) {
 	asked := assistants(messages)
 	if len(asked) == 0 {
@@ -169,7 +170,7 @@ func (t *Template) fromLoop(out *Rendered, vars map[string]any, messages []any) 
 	return turns, t.checkOthers(out, turns, vars, messages)
 }
 
-// turnOf returns the only Turn of a message that is not blank. No such Turn, or several, is an error.
+// turnOf returns the one Turn of this message that is not blank. It is an error if there is none, or more than one.
 func (out *Rendered) turnOf(message int) (Turn, error) {
 	var found []Turn
 	for _, t := range out.Turns {
@@ -186,19 +187,20 @@ func (out *Rendered) turnOf(message int) (Turn, error) {
 	return Turn{}, fmt.Errorf("the template writes message %d, an assistant's, in %d places"+markHint, message, len(found))
 }
 
-// opening is the text that a template writes before an answer.
+// opening is the text that a template writes before an answer, as found by rendering the conversation up to this
+// answer.
 type opening struct {
 	header string // the text that add_generation_prompt adds
 	tail   string // the text after the last message; it ends with header
 	prompt string // the whole text up to the answer; "": unknown
-	// written is the part of the answer's turn that the prompt contains too. "": the text does not begin with the
+	// written is the part of the prompt that lies inside the answer's turn. "": the text does not begin with the
 	// prompt, or the turn begins after the prompt.
 	written string
 }
 
-// endIn returns the offset in out.Text at which the prompt ends inside the answer's turn. It returns -1 if the text
-// does not begin with the prompt or the prompt ends outside the turn. White space between prompt and turn is
-// ignored.
+// endIn returns the offset in out.Text at which the prompt ends, if that is inside the answer's turn. White space
+// between prompt and turn is ignored. It returns -1 if the text does not begin with the prompt, or the prompt ends
+// outside of the turn.
 func (o opening) endIn(out *Rendered, turn Turn) int {
 	n := len(o.prompt)
 	if n == 0 || n > turn.To || !strings.HasPrefix(out.Text, o.prompt) || n < turn.From && !isBlank(out.Text[n:turn.From]) {
@@ -207,8 +209,8 @@ func (o opening) endIn(out *Rendered, turn Turn) int {
 	return max(n, turn.From)
 }
 
-// header returns the opening of the answer messages[message]: the text that the template writes for a prompt of all
-// earlier messages.
+// header returns the opening of the answer with index message: what the template writes before an answer that follows
+// the earlier messages.
 func (t *Template) header(vars map[string]any, messages []any, message int) (opening, error) {
 	open, err := t.promptOf(vars, messages[:message])
 	if err != nil || message == 0 {
@@ -222,7 +224,7 @@ func (t *Template) header(vars map[string]any, messages []any, message int) (ope
 	return open, err
 }
 
-// withMessages returns a copy of vars with other messages and another add_generation_prompt.
+// withMessages returns a copy of vars with these messages, and with add_generation_prompt set to prompt.
 func withMessages(vars map[string]any, messages []any, prompt bool) map[string]any {
 	with := make(map[string]any, len(vars)+2)
 	maps.Copy(with, vars)
@@ -230,7 +232,7 @@ func withMessages(vars map[string]any, messages []any, prompt bool) map[string]a
 	return with
 }
 
-// promptOf returns the opening of an answer to messages.
+// promptOf returns the opening of an answer that follows messages.
 func (t *Template) promptOf(vars map[string]any, messages []any) (open opening, err error) {
 	with, err := t.Render(withMessages(vars, messages, true))
 	if err != nil {
@@ -259,9 +261,9 @@ func (t *Template) promptOf(vars map[string]any, messages []any) (open opening, 
 	return open, nil
 }
 
-// answerIn returns the part of a turn that the model writes. If the turn does not contain the opening, the answer
-// begins where the message's own prompt ends. If prompt and turn differ in white space alone, the answer begins
-// where the content begins (contentAt).
+// answerIn returns the part of a turn that the model writes. It begins after the opening. If the turn does not
+// contain the opening, the answer begins where the prompt of the earlier messages ends. If that prompt differs from
+// the text in white space alone, the answer begins where the message's content begins (contentAt).
 func (t *Template) answerIn(out *Rendered, turn Turn, open opening, vars map[string]any, messages []any) (Span, error) {
 	own, err := out.answer(turn, open, roleAt(messages, turn.Message-1))
 	if err == nil || turn.Message == 0 {
@@ -279,9 +281,9 @@ func (t *Template) answerIn(out *Rendered, turn Turn, open opening, vars map[str
 	return Span{from, max(from, turn.From+len(strings.TrimRightFunc(out.Text[turn.From:turn.To], isSpace)))}, nil
 }
 
-// contentAt returns the offset in out.Text at which a turn's content begins. To find it, contentAt renders a
-// placeholder as the content. It returns -1 if the text before the content is neither the header nor the header's
-// first lines or tokens. White space is ignored in this comparison.
+// contentAt returns the offset in out.Text at which the content of the turn's message begins. To find it, contentAt
+// renders the conversation with a placeholder as this content. The text before the content must be the header, or the
+// header's first lines or tokens, white space aside; otherwise contentAt returns -1.
 func (t *Template) contentAt(out *Rendered, turn Turn, open opening, vars map[string]any, messages []any) int {
 	o, _ := messages[turn.Message].(*Object)
 	if content, _ := o.Get("content"); o == nil {
@@ -316,15 +318,16 @@ func (t *Template) contentAt(out *Rendered, turn Turn, open opening, vars map[st
 // squeezed returns s without white space.
 func squeezed(s string) string { return strings.Join(strings.FieldsFunc(s, isSpace), "") }
 
-// cutLast returns a header without its last line or token.
+// cutLast returns a header without its last line, or without its last token if that ends with > or ]. header must not
+// be empty.
 func cutLast(header string) string {
 	return header[:strings.LastIndexAny(header[:len(header)-1], "\n>]")+1]
 }
 
 // answer returns the part of a turn that the model writes: the text after the opening, without white space at the
-// end. If the turn contains only the first lines or tokens of the header, the answer begins after these: some
-// templates write a closed thinking block in the header alone. A turn without any part of the header continues the
-// model's turn if it follows an answer or a tool's result; otherwise it is an error.
+// end. Some templates write a closed thinking block only in the header, so the turn may contain just the first lines
+// or tokens of the header. The answer then begins after these. A turn without any part of the header continues the
+// model's turn if before, the role of the message before it, is assistant or tool. Otherwise that is an error.
 func (out *Rendered) answer(turn Turn, open opening, before any) (Span, error) {
 	text := out.Text[turn.From:turn.To]
 	end := turn.From + len(strings.TrimRightFunc(text, isSpace))
@@ -357,8 +360,8 @@ func (out *Rendered) answer(turn Turn, open opening, before any) (Span, error) {
 	return Span{}, fmt.Errorf("the text of message %d, an assistant's, has no %q, which add_generation_prompt writes before an answer"+markHint, turn.Message, open.header)
 }
 
-// inside returns the outermost turns of other messages inside a turn, in order of position. Blank turns are left
-// out.
+// inside returns the turns of other messages that lie inside a turn, in order of position. Blank turns, and turns
+// inside another returned turn, are left out.
 func (out *Rendered) inside(turn Turn) (others []Turn) {
 	for _, t := range out.Turns { // in the order in which they end, so inner turns come first
 		if t == turn {
@@ -376,10 +379,10 @@ func (out *Rendered) inside(turn Turn) (others []Turn) {
 
 func isBlank(s string) bool { return strings.TrimFunc(s, isSpace) == "" }
 
-// without cuts the turns of others, which are turns of other messages inside own, out of own and returns the
-// remaining pieces. A piece between two others is kept only if it also appears when the message is rendered alone: a
-// second tool call does, the brackets around a list of results do not. The piece after the last other begins at the
-// message's content; without content it is dropped.
+// without returns what remains of the turn own when others, the turns of other messages inside it, are cut out. A
+// piece between two others is kept only if it also appears when the message is rendered alone. A second tool call
+// does; the brackets around a list of results do not. The piece after the last of others begins at the message's
+// content; without content it is dropped.
 func (t *Template) without(others []Turn, own Turn, out *Rendered, vars map[string]any, messages []any, open opening) (parts []Turn) {
 	alone := t.alone(own.Message, vars, messages, open)
 	o, _ := messages[own.Message].(*Object)
@@ -409,7 +412,8 @@ func (t *Template) without(others []Turn, own Turn, out *Rendered, vars map[stri
 	return parts
 }
 
-// alone returns the answer that the template writes for a message if the conversation ends with it; "": unknown.
+// alone returns the answer that the template writes for this message if the conversation ends with it; "": unknown,
+// since the template fails or the answer cannot be found.
 func (t *Template) alone(message int, vars map[string]any, messages []any, open opening) string {
 	out, err := t.Render(withMessages(vars, messages[:message+1], false))
 	if err != nil {
@@ -426,11 +430,13 @@ func (t *Template) alone(message int, vars map[string]any, messages []any, open 
 	return out.Text[own.From:own.To]
 }
 
-// foreignMark is a placeholder for a message's content. It shows where a template writes the content.
+// foreignMark is a placeholder that takes the place of a message's content, to see where a template writes the
+// content.
 const foreignMark = "\ue000 \ue001"
 
-// checkOthers returns an error if turns contain the content of a message that is not an assistant's and that the
-// template writes without a loop over such messages.
+// checkOthers returns an error if a turn contains the content of a message of another role. A template may write such
+// a message without a loop over messages; its text then cannot be told from the assistant's, and the model would
+// learn it.
 func (t *Template) checkOthers(out *Rendered, turns []Turn, vars map[string]any, messages []any) error {
 	marked := slices.Clone(messages)
 	suspect := NoMessage

@@ -11,10 +11,10 @@ import (
 	"unicode/utf8"
 )
 
-// textFunc is a method that returns a string.
+// textFunc computes a method of the string s that returns a string; a holds the arguments.
 type textFunc func(r *run, s string, a *args) string
 
-// text turns f into a method. Called on markup, the method returns markup.
+// text makes a method of f. Called on markup (a string already escaped for HTML), the method returns markup.
 func text(f textFunc) method {
 	return func(r *run, self any, a *args) any {
 		s, _ := asStr(self)
@@ -23,7 +23,7 @@ func text(f textFunc) method {
 	}
 }
 
-// plainText turns f into a method without arguments.
+// plainText makes a method without arguments of f. name is the method's name, for errors.
 func plainText(name string, f func(string) string) method {
 	return text(func(r *run, s string, a *args) string {
 		a.bind(r, name, 0)
@@ -32,7 +32,7 @@ func plainText(name string, f func(string) string) method {
 	})
 }
 
-// about turns f into a method without arguments that returns a bool.
+// about makes a method without arguments of f that returns a bool. name is the method's name, for errors.
 func about(name string, f func(string) bool) method {
 	return func(r *run, self any, a *args) any {
 		a.bind(r, name, 0)
@@ -42,7 +42,7 @@ func about(name string, f func(string) bool) method {
 	}
 }
 
-// all returns a function that reports whether a string is not empty and f holds for all its characters.
+// all returns a function that reports whether f holds for all characters of a string; for "" it reports false.
 func all(f func(rune) bool) func(string) bool {
 	return func(s string) bool {
 		return s != "" && strings.IndexFunc(s, func(c rune) bool { return !f(c) }) < 0
@@ -102,12 +102,12 @@ func init() {
 	}
 }
 
-// isDigit is Python's isdigit: decimals and digits like ².
+// isDigit is Python's isdigit for one character: decimal digits, and digits such as ².
 func isDigit(c rune) bool {
 	return unicode.IsDigit(c) || strings.ContainsRune("²³¹⁰⁴⁵⁶⁷⁸⁹₀₁₂₃₄₅₆₇₈₉①②③④⑤⑥⑦⑧⑨", c)
 }
 
-// inName reports whether c may stand in a name or, with first, at the start of a name.
+// inName reports whether c may stand in a Python name, or at its start with first.
 func inName(c rune, first bool) bool {
 	return c == '_' || unicode.IsLetter(c) || !first && (unicode.IsDigit(c) || unicode.IsMark(c))
 }
@@ -153,7 +153,7 @@ func padMethod(name string) method {
 	})
 }
 
-// pad fills s up to width characters, on the sides that the method name (ljust, rjust, center) implies.
+// pad returns s, filled up to width characters. The method's name (ljust, rjust, center) tells on which sides.
 func (r *run) pad(s string, width int64, name, fill string) string {
 	n := width - int64(runeCount(s))
 	if n <= 0 {
@@ -216,7 +216,7 @@ func replaceMethod(r *run, self any, a *args) any {
 	return like(self, r.replace(s, b.str(0, ""), with, b.int(2, -1)))
 }
 
-// replace is Python's s.replace(old, with, count).
+// replace is Python's s.replace(old, with, count). A negative count replaces all occurrences.
 func (r *run) replace(s, old, with string, count int64) string {
 	n := int64(strings.Count(s, old))
 	if count >= 0 {
@@ -251,7 +251,7 @@ func joinMethod(r *run, self any, a *args) any {
 	return like(self, b.String())
 }
 
-// listOf returns parts as a list of values of self's string type.
+// listOf returns the strings parts as a list. Each has self's type: markup if self is markup, otherwise string.
 func (r *run) listOf(self any, parts []string) []any {
 	r.grow(32 * len(parts))
 	list := make([]any, len(parts))
@@ -285,7 +285,7 @@ func splitMethod(name string, right bool) method {
 	}
 }
 
-// splitRight splits s at the last n occurrences of sep.
+// splitRight splits s at the last n occurrences of sep; s must contain sep at least n times.
 func splitRight(s, sep string, n int) []string {
 	parts := make([]string, n+1)
 	for i := n; i > 0; i-- {
@@ -332,7 +332,7 @@ func isLineEnd(c rune) bool {
 	return c >= '\n' && c <= '\r' || c >= 0x1c && c <= 0x1e || c == 0x85 || c == 0x2028 || c == 0x2029
 }
 
-// splitLines is Python's s.splitlines(keep).
+// splitLines is Python's s.splitlines(keep). With keep, the lines keep their line ends.
 func splitLines(s string, keep bool) []string {
 	var lines []string
 	for s != "" {
@@ -380,7 +380,7 @@ func partitionMethod(name string, index func(s, sep string) int) method {
 	}
 }
 
-// reprOf is Python's repr(v).
+// reprOf returns Python's repr(v), the text of v as Python source code shows it.
 func (r *run) reprOf(v any) string {
 	b := &strings.Builder{}
 	r.repr(b, v)
@@ -437,7 +437,8 @@ func (r *run) repr(b *strings.Builder, v any) {
 	r.grow(b.Len() - from)
 }
 
-// reprOther writes values whose repr differs between runs of Python, such as addresses of functions.
+// reprOther writes the repr of a value for which Python's own differs from run to run, such as the address of a
+// function.
 func (r *run) reprOther(b *strings.Builder, v any) {
 	switch v := v.(type) {
 	case *macro:
@@ -489,7 +490,7 @@ func (r *run) reprObject(b *strings.Builder, o *Object) {
 	b.WriteString("}")
 }
 
-// floatRepr is Python's repr of a float: the shortest digits that read back as f, with an exponent below 1e-4 and
+// floatRepr is Python's repr of a float: the fewest digits that read back as f. It has an exponent below 1e-4 and
 // from 1e16 on.
 func floatRepr(f float64) string {
 	switch {
@@ -560,8 +561,8 @@ func escapeHTML(s string) string { return htmlEscapes.Replace(s) }
 
 var htmlEscapes = strings.NewReplacer("&", "&amp;", ">", "&gt;", "<", "&lt;", "'", "&#39;", `"`, "&#34;")
 
-// window returns s[start:stop] in characters, with Python's rules for slices, and the index of its first character.
-// ok is false if start is beyond the end of s.
+// window returns s[start:stop] by Python's rules for slices, counted in characters, and the index of its first
+// character. start and stop may be nil, for not given. ok is false if start is beyond the end of s.
 func (r *run) window(s string, start, stop any) (string, int64, bool) {
 	n := int64(runeCount(s))
 	r.grow(len(s) / 16)
@@ -587,8 +588,8 @@ func byteOffset(s string, n int64) int {
 	return len(s)
 }
 
-// affixMethod returns startswith or endswith: whether a part of the string has a given affix, or one of a tuple of
-// affixes.
+// affixMethod returns the method startswith or endswith, by its name. Its argument is one affix or a tuple of
+// affixes; has reports whether s has an affix.
 func affixMethod(name string, has func(s, affix string) bool) method {
 	return func(r *run, self any, a *args) any {
 		b := a.bind(r, name, 1, "affix", "start", "end")
@@ -646,8 +647,8 @@ func countMethod(r *run, self any, a *args) any {
 	return int64(strings.Count(part, sub))
 }
 
-// sequenceMethods are the methods of lists, tuples and ranges. listMethods are these and the methods of lists
-// alone.
+// sequenceMethods are the methods of lists, tuples and ranges. listMethods has in addition the methods of lists only.
+// dictMethods are the methods of dicts.
 var sequenceMethods, listMethods, dictMethods map[string]method
 
 func init() {

@@ -28,11 +28,11 @@ type Template struct {
 	named  map[string]*Template // the other templates of the same directory, by name
 	source string               // as given
 	src    string               // with line breaks normalised
-	steps  int                  // budget of steps, before stepsPerByte adds to it
+	steps  int                  // limit on steps, before stepsPerByte adds to it
 	body   []stmt
 	late   []string // names that are undefined until the template sets them; see late
 	blocks map[string]*blockStmt
-	// marks reports that the template has a {% generation %} block.
+	// marks reports that the template has a {% generation %} block, which marks the text to train on.
 	marks bool
 	// endsWithPrompt reports that the template ends with {% if add_generation_prompt %} and uses the variable
 	// nowhere else. Setting the variable then only appends text.
@@ -42,23 +42,24 @@ type Template struct {
 // Span is the range [From, To) of bytes in Rendered.Text.
 type Span struct{ From, To int }
 
-// Turn is output that a for loop wrote while its item was messages[Message]. Messages are recognised by identity,
-// so the loop may run over messages itself, a slice or a filtered copy. The loop may also run over numbers if its
-// body reads messages[i] with the loop's own variable.
+// Turn is a part of the output: what a for loop wrote while its item was messages[Message]. Messages are recognised
+// by identity, so the loop may run over messages itself, a slice or a filtered copy. It may also run over numbers, if
+// its body reads messages[i] with the loop's own variable.
 type Turn struct {
 	Message int // index into messages; NoMessage: unknown; or ToolResult
 	Span
 	// Paused reports that text of other messages, such as a tool's result, follows inside this message's turn.
 	Paused bool
-	// Alone is set with Paused: the text without the header that the template writes if the message is the last
-	// one. "": unknown.
+	// Alone is set together with Paused. It is the text, without the header, that the template writes for this
+	// message if the message is the last one; "": unknown.
 	Alone string
 }
 
-// NoMessage is the index of an unknown message.
+// NoMessage is the index that stands for an unknown message, or for none.
 const NoMessage = -1
 
-// ToolResult is the index of an element of a message's own list tool_responses, which holds the results of tools.
+// ToolResult is the index that stands for an element of a message's list tool_responses, which holds results of
+// tools.
 const ToolResult = -2
 
 // Rendered is the text that a template made of a conversation, and the origin of its parts.
@@ -155,7 +156,8 @@ func Load(dir string) (*Template, error) {
 	return assemble(dir, texts, where)
 }
 
-// readNamed reads the templates in a folder into texts, and their paths into where.
+// readNamed reads the templates in a folder. By the template's name, it stores the text in texts and the file's path
+// in where.
 func readNamed(folder string, texts, where map[string]string) error {
 	paths, err := filepath.Glob(filepath.Join(folder, "*.jinja"))
 	if err != nil {
@@ -172,7 +174,8 @@ func readNamed(folder string, texts, where map[string]string) error {
 	return nil
 }
 
-// assemble parses the templates of a directory. Both maps have the templates' names as keys.
+// assemble parses the templates of the directory dir and returns the default one. texts has their text and where
+// their file, by the template's name. nil: there are no templates.
 func assemble(dir string, texts, where map[string]string) (*Template, error) {
 	if len(texts) == 0 {
 		return nil, nil
@@ -203,7 +206,7 @@ func assemble(dir string, texts, where map[string]string) (*Template, error) {
 	return out, nil
 }
 
-// pythonString returns s as a Python string literal, which Jinja reads too.
+// pythonString returns s as a string literal of Python, which Jinja can read as well.
 func pythonString(s string) string {
 	var b strings.Builder
 	reprString(&b, s, true)
@@ -213,7 +216,8 @@ func pythonString(s string) string {
 // Named returns the template with this name from the directory that t was loaded from, or nil.
 func (t *Template) Named(name string) *Template { return t.named[name] }
 
-// Files returns t and its named templates as files of a model directory: Load reads them back. Keys are file names.
+// Files returns t and its named templates as files of a model directory, which Load can read back. Keys are file
+// names, values the content.
 func (t *Template) Files() map[string]string {
 	out := map[string]string{defaultFile: t.Source()}
 	for name, other := range t.named {
@@ -222,7 +226,8 @@ func (t *Template) Files() map[string]string {
 	return out
 }
 
-// IsFile reports whether name is a file of a model directory that holds nothing but a chat template.
+// IsFile reports whether name is the path, within a model directory, of a file that holds nothing but a chat
+// template.
 func IsFile(name string) bool { return name == defaultFile || path.Dir(name) == namedFolder }
 
 // readJSON returns the templates in the JSON file at path, by name. A missing file has none.
@@ -250,11 +255,11 @@ func readJSON(path string) (map[string]string, error) {
 	return found, nil
 }
 
-// maxFile bounds the memory that reading a file takes.
+// maxFile is the largest size of a file that holds templates, in bytes.
 const maxFile = 64 << 20
 
-// pick returns the templates in a configuration's chat_template, by name. The value is a text, a list of objects
-// with name and template, or an object of texts.
+// pick returns the templates in v, by name; v is the value of chat_template in a configuration. It is a text, a list
+// of objects with name and template, or an object of texts.
 func pick(v any) (map[string]string, error) {
 	out := map[string]string{}
 	switch v := v.(type) {
@@ -340,7 +345,8 @@ func (t *Template) Render(vars map[string]any) (out *Rendered, err error) {
 // promptFlag is the variable that asks for the header of the next answer.
 const promptFlag = "add_generation_prompt"
 
-// prepare sets the variables from vars and returns the number of bytes of text in them.
+// prepare copies the caller's vars to the run's variables, converted to values of the template. size is the number of
+// bytes of text in them.
 func (r *run) prepare(vars map[string]any) (size int, err error) {
 	r.vars = map[string]any{"tools": nil, "documents": nil, promptFlag: false}
 	in := &intake{}
@@ -376,7 +382,8 @@ func (r *run) prepare(vars map[string]any) (size int, err error) {
 	return in.size, nil
 }
 
-// noteResults maps the objects in a message's list tool_responses to ToolResult in r.messages.
+// noteResults makes the objects in a message's list tool_responses known as tool results: a loop over them then
+// writes Turns of ToolResult.
 func (r *run) noteResults(message *Object) {
 	v, _ := message.Get("tool_responses")
 	results, _ := v.([]any)
@@ -389,8 +396,8 @@ func (r *run) noteResults(message *Object) {
 	}
 }
 
-// withReasoning returns message with its reasoning under both names that templates read. A message without
-// reasoning is returned as it is.
+// withReasoning returns a message whose reasoning is stored under both names that templates read, reasoning_content
+// and thinking. A message without reasoning is returned as it is.
 func withReasoning(message *Object) *Object {
 	for _, name := range []string{"reasoning_content", "thinking", "reasoning"} {
 		v, _ := message.Get(name)
@@ -408,7 +415,7 @@ func withReasoning(message *Object) *Object {
 	return message
 }
 
-// intake converts Go values to values of the template and adds up the size of their text.
+// intake converts Go values to values of the template. size adds up the bytes of their text.
 type intake struct{ size int }
 
 func (in *intake) value(v any, depth int) (any, error) {
@@ -446,7 +453,8 @@ func (in *intake) value(v any, depth int) (any, error) {
 	return nil, fmt.Errorf("a value of type %T cannot be used in a template", v)
 }
 
-// object returns o if no value in it needs conversion, otherwise a converted copy.
+// object returns o itself if no value in it needs conversion, otherwise a converted copy. depth is the number of
+// values around it.
 func (in *intake) object(o *Object, depth int) (*Object, error) {
 	if o == nil {
 		return nil, fmt.Errorf("an object is nil")
@@ -470,7 +478,8 @@ func (in *intake) object(o *Object, depth int) (*Object, error) {
 	return out, nil
 }
 
-// list returns items if no item needs conversion, otherwise a converted copy.
+// list returns items itself if no item needs conversion, otherwise a converted copy. depth is the number of values
+// around it.
 func list[T any](in *intake, items []T, depth int) ([]any, error) {
 	out, same := any(items).([]any)
 	if !same {
@@ -505,7 +514,7 @@ func unchanged(v, w any) bool {
 	return v == w
 }
 
-// pos is a byte offset into the source with line breaks normalised.
+// pos is a byte offset into a template's source, after normalize has replaced its line breaks.
 type pos int
 
 func (p pos) at() pos { return p }

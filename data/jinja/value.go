@@ -15,14 +15,14 @@ import (
 // The types of a template's values are nil (None), bool, int64, *big.Int (an integer beyond int64), float64,
 // string, markup, []any (a list), tuple, *Object (a dict), and the types below.
 type (
-	// markup is a string that the filters safe and escape return. Strings that are concatenated with it are escaped
-	// first.
+	// markup is a string that is already escaped for HTML: the filters safe and escape return it. A string that
+	// is joined to a markup is escaped first.
 	markup string
 	tuple  []any
-	// group is a pair that groupby returns.
+	// group is one element of groupby's result: a key (grouper) and the list of items with this key.
 	group struct{ grouper, list any }
-	// undefined is the value of a name or attribute that does not exist. It prints as nothing; any other use fails
-	// with hint.
+	// undefined is the value of a name or attribute that does not exist. Printing it writes nothing; any other
+	// use fails with the message hint.
 	undefined struct{ hint string }
 	namespace struct{ attrs *Object }
 	intRange  struct{ start, stop, step int64 }
@@ -36,7 +36,7 @@ type (
 		name string
 		call func(r *run, a *args) any
 	}
-	// iterator yields its values once.
+	// iterator yields its values once; next returns false after the last.
 	iterator struct {
 		name string
 		next func() (any, bool)
@@ -86,7 +86,7 @@ func typeName(v any) string {
 	return "function"
 }
 
-// truth is Python's bool(v).
+// truth is Python's bool(v): false for None, 0, "" and empty lists or dicts.
 func truth(v any) bool {
 	switch v := v.(type) {
 	case nil, *undefined:
@@ -119,7 +119,7 @@ func truth(v any) bool {
 	return true
 }
 
-// shrink returns b as int64 if it fits, otherwise b.
+// shrink returns b as an int64 if it fits, otherwise b itself. A template's integer is a *big.Int only beyond int64.
 func shrink(b *big.Int) any {
 	if b.IsInt64() {
 		return b.Int64()
@@ -127,7 +127,7 @@ func shrink(b *big.Int) any {
 	return b
 }
 
-// asStr returns the text of a string or markup.
+// asStr returns the text of v if v is a string or markup; false: it is neither.
 func asStr(v any) (string, bool) {
 	switch v := v.(type) {
 	case string:
@@ -138,7 +138,7 @@ func asStr(v any) (string, bool) {
 	return "", false
 }
 
-// asInt returns the value of an int64 or a bool; True is 1.
+// asInt returns the value of v if v is an int64 or a bool, where True is 1; false: it is neither.
 func asInt(v any) (int64, bool) {
 	switch v := v.(type) {
 	case int64:
@@ -152,7 +152,7 @@ func asInt(v any) (int64, bool) {
 	return 0, false
 }
 
-// asFloat returns the value of a number of any type.
+// asFloat returns the value of v if v is a number of any type; false: it is none.
 func asFloat(v any) (float64, bool) {
 	switch v := v.(type) {
 	case float64:
@@ -165,7 +165,7 @@ func asFloat(v any) (float64, bool) {
 	return float64(i), ok
 }
 
-// asBig returns the value of an integer of any size.
+// asBig returns the value of v if v is an integer of any size; false: it is none.
 func asBig(v any) (*big.Int, bool) {
 	if b, ok := v.(*big.Int); ok {
 		return b, true
@@ -177,7 +177,7 @@ func asBig(v any) (*big.Int, bool) {
 	return big.NewInt(i), true
 }
 
-// compareInts compares two integers of any size.
+// compareInts returns -1, 0 or 1 for a < b, a = b, a > b, if both are integers of any size; false: one is not.
 func compareInts(a, b any) (int, bool) {
 	x, okA := asInt(a)
 	y, okB := asInt(b)
@@ -192,7 +192,7 @@ func compareInts(a, b any) (int, bool) {
 	return p.Cmp(q), true
 }
 
-// asSeq returns the items of a list or a tuple.
+// asSeq returns the items of v if v is a list or a tuple; false: it is neither.
 func asSeq(v any) ([]any, bool) {
 	switch v := v.(type) {
 	case []any:
@@ -205,7 +205,7 @@ func asSeq(v any) ([]any, bool) {
 	return nil, false
 }
 
-// like returns s in v's string type: markup if v is markup, otherwise string.
+// like returns s as markup (a string already escaped for HTML) if v is markup, otherwise as a string.
 func like(v any, s string) any {
 	if _, ok := v.(markup); ok {
 		return markup(s)
@@ -221,20 +221,21 @@ func isTuple(v any) bool {
 	return false
 }
 
-// none is the hash key of None. bigKey is the hash key of an integer beyond int64.
+// none is the hash key of None, and bigKey of an integer beyond int64 (see hashKey).
 type (
 	none   struct{}
 	bigKey string
 )
 
-// hashKey returns a comparable value that is equal for all values that are the same dict key in Python. If v cannot
-// be a key, it returns the name of the offending type and false.
+// hashKey returns a Go value that can be a map's key. It is equal for all values that are the same dict key in
+// Python, such as 1 and 1.0. If v cannot be a key, it returns false, and the name of the type that is at fault.
 func hashKey(v any) (any, bool) {
 	left := maxTuple * maxTuple
 	return hashAt(v, 0, &left)
 }
 
-// maxTuple bounds the nesting and the length of tuples used as keys. Its square bounds their total number of items.
+// maxTuple limits the nesting and the length of a tuple that is a dict key. Its square limits the number of items in
+// all nested tuples together.
 const maxTuple = 50
 
 func hashAt(v any, depth int, left *int) (any, bool) {
@@ -269,7 +270,8 @@ func hashAt(v any, depth int, left *int) (any, bool) {
 	return v, true
 }
 
-// pairKey is the hash key of a tuple: the hash key of all items but the last, and the hash key of the last.
+// pairKey is the hash key of a tuple: first is the hash key of the tuple without its last item, and last is the hash
+// key of the last item.
 type pairKey struct{ first, last any }
 
 func tupleKey(items []any, depth int, left *int) (any, bool) {
@@ -362,7 +364,7 @@ func (r *run) equalObject(a, b *Object) bool {
 	return true
 }
 
-// equalViews compares the keys, or the items, of two dicts as sets.
+// equalViews reports whether two views of dicts, both of keys or both of items, are equal as sets.
 func (r *run) equalViews(a, b *view) bool {
 	if a.kind == "items" {
 		return r.equalObject(a.obj, b.obj)
@@ -379,7 +381,7 @@ func (r *run) equalViews(a, b *view) bool {
 	return true
 }
 
-// same is Python's `a is b`, as far as Go can decide it. Tuples and empty lists are never the same.
+// same is Python's a is b, as far as Go can tell. Tuples and empty lists count as never the same.
 func same(a, b any) bool {
 	if isTuple(a) || isTuple(b) {
 		return false
@@ -394,7 +396,7 @@ func same(a, b any) bool {
 	return a == b
 }
 
-// less applies the comparison op (<, <=, > or >=) to a and b. It fails if their types have no order.
+// less reports whether a op b holds, for op <, <=, > or >=. It fails if the types of a and b have no order.
 func (r *run) less(op string, a, b any) bool {
 	order, ok := r.order(a, b)
 	if !ok {
@@ -411,14 +413,15 @@ func (r *run) less(op string, a, b any) bool {
 	return order == 1 || order == 0
 }
 
-// ordered fails with Python's error for operands that op does not support.
+// ordered fails with Python's error message that values of these types cannot be compared by op.
 func (r *run) ordered(op string, a, b any) {
 	r.usable(a)
 	r.usable(b)
 	r.fail("'%s' not supported between instances of '%s' and '%s'", op, typeName(a), typeName(b))
 }
 
-// order compares a and b: -1, 0 or 1, or 2 if they are unordered (NaN). ok is false if their types have no order.
+// order returns -1, 0 or 1 for a < b, a = b, a > b, and 2 if neither holds, as with NaN. ok is false if the types
+// have no order.
 func (r *run) order(a, b any) (int, bool) {
 	r.enter()
 	defer r.leave()
@@ -466,7 +469,8 @@ func (r *run) order(a, b any) (int, bool) {
 // Objects. Do not write to an Object while a template reads it.
 type Object struct {
 	keys, vals []any
-	// index maps a key's hash key to its position. It exists from indexFrom keys on; a scan is faster below that.
+	// index maps a key's hash key (see hashKey) to its position in keys. It exists only for objects with at least
+	// indexFrom keys; in smaller ones, a search through all keys is faster.
 	index map[any]int
 }
 
@@ -528,7 +532,7 @@ func (o *Object) MarshalJSON() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// find returns the position of the key with hash key h, or -1.
+// find returns the position of the key whose hash key (see hashKey) is h; -1: there is none.
 func (o *Object) find(h any) int {
 	if o.index != nil {
 		if i, ok := o.index[h]; ok {
@@ -548,7 +552,7 @@ func (o *Object) find(h any) int {
 	return -1
 }
 
-// get returns the value of the key with hash key h.
+// get returns the value of the key whose hash key (see hashKey) is h; false: there is none.
 func (o *Object) get(h any) (any, bool) {
 	if i := o.find(h); i >= 0 {
 		return o.vals[i], true
@@ -556,7 +560,7 @@ func (o *Object) get(h any) (any, bool) {
 	return nil, false
 }
 
-// set stores value under key, whose hash key is h.
+// set stores value under key, whose hash key (see hashKey) is h.
 func (o *Object) set(h, key, value any) {
 	if i := o.find(h); i >= 0 {
 		o.vals[i] = value
@@ -574,7 +578,7 @@ func (o *Object) set(h, key, value any) {
 	}
 }
 
-// clone returns a shallow copy of o.
+// clone returns a copy of o that shares its values.
 func (o *Object) clone() *Object {
 	c := &Object{}
 	for i, k := range o.keys {
@@ -614,7 +618,7 @@ func (v *view) items() []any {
 	return items
 }
 
-// overSlice returns an iterator over items.
+// overSlice returns an iterator over items. name is the iterator's type in Python, for errors.
 func overSlice(name string, items []any) *iterator {
 	i := 0
 	return &iterator{name, func() (any, bool) {
@@ -626,7 +630,7 @@ func overSlice(name string, items []any) *iterator {
 	}}
 }
 
-// overString returns an iterator over the characters of s.
+// overString returns an iterator over the characters of s, each a string.
 func overString(s string) *iterator {
 	return &iterator{"str_iterator", func() (any, bool) {
 		if s == "" {
@@ -639,7 +643,7 @@ func overString(s string) *iterator {
 	}}
 }
 
-// tryIter is Python's iter(v). It returns false if v is not iterable.
+// tryIter is Python's iter(v); false: v is not iterable.
 func (r *run) tryIter(v any) (*iterator, bool) {
 	if items, ok := asSeq(v); ok {
 		return overSlice("list_iterator", items), true
@@ -684,7 +688,7 @@ func (r *run) iter(v any) *iterator {
 	return it
 }
 
-// collect is Python's list(v). The result never shares memory with v.
+// collect is Python's list(v). The result is a new slice that shares no memory with v.
 func (r *run) collect(v any) []any {
 	if items, ok := asSeq(v); ok {
 		r.grow(16 * len(items))
@@ -702,7 +706,7 @@ func (r *run) collect(v any) []any {
 	}
 }
 
-// tryLen is Python's len(v).
+// tryLen is Python's len(v); false: v has no length.
 func (r *run) tryLen(v any) (int64, bool) {
 	if items, ok := asSeq(v); ok {
 		return int64(len(items)), true
@@ -726,7 +730,7 @@ func (r *run) tryLen(v any) (int64, bool) {
 	return 0, false
 }
 
-// contains is Python's `v in seq`.
+// contains is Python's v in seq. It fails if seq cannot contain anything, such as a number.
 func (r *run) contains(seq, v any) bool {
 	if s, ok := asStr(seq); ok {
 		sub, ok := asStr(v)
@@ -765,7 +769,7 @@ func (r *run) hasKey(o *Object, key any) bool {
 	return ok
 }
 
-// hash returns key's hash key. It fails if key is not hashable.
+// hash returns the hash key of key (see hashKey). It fails if key cannot be a dict key.
 func (r *run) hash(key any) any {
 	h, ok := hashKey(key)
 	if !ok {
@@ -779,7 +783,7 @@ func isSpace(r rune) bool {
 	return r == ' ' || r >= '\t' && r <= '\r' || r >= 0x1c && r <= 0x1f || r > 0x7f && unicode.IsSpace(r)
 }
 
-// str is Python's str(v).
+// str is Python's str(v): v as text.
 func (r *run) str(v any) string {
 	switch v := v.(type) {
 	case string:

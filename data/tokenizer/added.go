@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// added is an added token. It is searched in the whole text, before the text is cut into words.
+// added is an added token, such as <|im_end|>: it is searched in the whole text, before the text is cut into words.
 type added struct {
 	id         int32
 	content    string
@@ -19,7 +19,8 @@ type added struct {
 	normalized bool   // searched in the normalized text instead of the original
 }
 
-// trie finds added tokens in a text: the leftmost match, and the longest of those.
+// trie finds added tokens in a text, as a tree of their bytes. It finds the leftmost match, and among matches at the
+// same place the longest.
 type trie struct {
 	first  [256]int32       // node that each first byte leads to; 0: none
 	next   map[uint64]int32 // node that a byte leads to from another node; the key is node<<8|byte
@@ -34,7 +35,8 @@ func newTrie() *trie {
 	return &trie{next: map[uint64]int32{}, tokens: map[int32]*added{}}
 }
 
-// add adds a token that matches the text spelled. If two tokens have the same spelling, the first one counts.
+// add adds the token tok, which matches the text spelled. If another token with this spelling was added before, add
+// does nothing.
 func (t *trie) add(spelled string, tok *added) {
 	if spelled == "" {
 		return
@@ -67,7 +69,8 @@ func (t *trie) step(at int32, b byte) int32 {
 	return t.next[uint64(at)<<8|uint64(b)]
 }
 
-// longest returns the longest token at the start of text, and its length in bytes. It uses up one step per byte.
+// longest returns the longest token at the start of text, and its length in bytes; tok is nil if none matches. Each
+// byte that is looked at uses up one step.
 func (t *trie) longest(text []byte, steps *int) (tok *added, size int) {
 	at := int32(0)
 	for i, b := range text {
@@ -82,8 +85,8 @@ func (t *trie) longest(text []byte, steps *int) (tok *added, size int) {
 	return tok, size
 }
 
-// find returns the first token that begins at the offset from or later. tok is nil if there is none or the steps are
-// used up.
+// find returns the first token in text that begins at the offset from or later, and where it stands. tok is nil if
+// there is none, or if all steps are used up.
 func (t *trie) find(text []byte, from int, steps *int) (start, end int, tok *added) {
 	for i := from; i < len(text) && *steps >= 0; i++ {
 		if len(t.single) == 1 {
@@ -102,8 +105,9 @@ func (t *trie) find(text []byte, from int, steps *int) (start, end int, tok *add
 	return 0, 0, nil
 }
 
-// split calls f for each piece of text in order: tok is the token of the piece, or nil for text between tokens. As
-// in `tokenizers`, a token that takes white space may overlap the next token.
+// split cuts text at the added tokens and calls f for each piece in order. tok is the token that the piece is, or nil
+// for text between tokens. As in `tokenizers`, a token that takes the white space beside it (lstrip, rstrip) may
+// overlap the next token.
 func (t *trie) split(u *unicodeTable, text []byte, steps *int, f func(from, to int, tok *added) error) error {
 	done := 0
 	for at := 0; len(t.single) > 0; {
@@ -160,7 +164,8 @@ func wordAt(u *unicodeTable, text []byte, i int) bool {
 	return u.of(r)&classWord != 0
 }
 
-// touches reports whether a token in text ends at i, begins at i or crosses i, as far as text extends.
+// touches reports whether a token in text ends at offset i, begins there, or extends across it. Such an offset is no
+// safe place to cut the text.
 func (t *trie) touches(text []byte, i int) bool {
 	var steps int // bounded by Split
 	for from := max(0, i-t.long); from <= i; from++ {
@@ -176,7 +181,7 @@ const (
 	maxAllAdded = 8 << 20 // bytes of all added tokens together, since each takes memory
 )
 
-// readAdded reads "added_tokens" of tokenizer.json.
+// readAdded reads raw, the list added_tokens of a tokenizer.json, into t.
 func (t *hf) readAdded(raw []byte) error {
 	t.added, t.addedIDs, t.specials = map[int32]*added{}, map[string]int32{}, map[string]bool{}
 	if len(raw) == 0 || string(raw) == "null" {
@@ -200,7 +205,7 @@ func (t *hf) readAdded(raw []byte) error {
 	return t.addTokens(all)
 }
 
-// check refuses an added token that is too long or whose id is out of range.
+// check returns an error if the added token is too long or its id is out of range.
 func (f *addedToken) check() error {
 	switch {
 	case len(f.Content) > maxAdded:
@@ -211,8 +216,8 @@ func (f *addedToken) check() error {
 	return nil
 }
 
-// addTokens adds tokens, and replaces existing ones with the same content. As in `tokenizers`, the ids in the file
-// are ignored: a token of the vocabulary keeps its id, and any other token gets the next free id.
+// addTokens adds tokens, and replaces existing added tokens with the same content. As in `tokenizers`, the ids in the
+// file do not count: a token that is in the vocabulary keeps that id, and any other token gets the next free id.
 func (t *hf) addTokens(all []addedToken) error {
 	known := make([]addedToken, 0, len(all))
 	for _, f := range all {
@@ -246,8 +251,8 @@ func (t *hf) addTokens(all []addedToken) error {
 	return nil
 }
 
-// index builds the tries that find added tokens. If two tokens have the same spelling, special tokens take
-// precedence, then tokens that were added first.
+// index builds the tries that find added tokens: one for the original and one for the normalized text. If two tokens
+// have the same spelling, a special token wins, then the token that was added first.
 func (t *hf) index() error {
 	t.raw, t.normal = newTrie(), newTrie()
 	for _, content := range slices.Concat(t.order[0], t.order[1]) {

@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// bpe is the model in tokenizer.json: a vocabulary, and the merges that combine tokens into larger ones. It is
-// immutable after loading.
+// bpe is the model of a tokenizer.json (byte-pair encoding): a vocabulary and the merges. A merge combines two tokens
+// into a larger token. It does not change after loading.
 type bpe struct {
 	ids    map[string]int32
 	tokens []string // by id; "": no token has this id
@@ -22,21 +22,21 @@ type bpe struct {
 	prefix       string // prefix of every piece of a word except the first
 	suffix       string // suffix of the last piece of a word
 
-	// raw reports that words are sequences of bytes, not of characters; the vocabulary spells each byte as a
-	// letter. letters holds the ids of these letters.
+	// raw reports that words are sequences of bytes, not of characters. The vocabulary then spells each byte as a
+	// letter (byteAlphabet), and letters holds the ids of these letters.
 	raw     bool
 	letters [byteVocab]int32
-	// fallback holds the ids of <0x00> to <0xFF>, the bytes of unknown characters. -1: there is no such token, or
-	// byte fallback is off.
+	// fallback holds the ids of the tokens <0x00> to <0xFF>. They stand for the bytes of a character that the
+	// vocabulary lacks. -1: there is no such token, or byte fallback is off.
 	fallback [byteVocab]int32
 	ascii    [utf8.RuneSelf]int32 // ids of single ASCII characters; -1: none
-	// cuts reports that a word may be cut before each metaspace, except after a character in joins: no merge
-	// crosses such a place.
+	// cuts reports that a word may be cut before each metaspace (▁) without a change of its tokens, since no
+	// merge crosses this place. The exceptions are metaspaces after a character in joins.
 	cuts  bool
 	joins map[rune]bool
 }
 
-// metaspace stands for a space in vocabularies that follow SentencePiece.
+// metaspace is the character that stands for a space in vocabularies made by SentencePiece or like it.
 const metaspace = "▁"
 
 const (
@@ -45,7 +45,7 @@ const (
 	cachedIDs  = 9  // most tokens of a cached word
 )
 
-// cached is a word with its tokens. It fills one cache line.
+// cached is a word with its tokens, an entry of the cache of words. It fills one cache line of the CPU.
 type cached struct {
 	key  [3]uint64 // the bytes of the word, padded with zeros
 	size uint8     // bytes of the word; 0: empty entry
@@ -53,7 +53,8 @@ type cached struct {
 	ids  [cachedIDs]int32
 }
 
-// worker holds the buffers of one call of Encode. A tokenizer keeps idle workers with their caches of words.
+// worker holds the buffers that one call of Encode needs, and a cache of words. A tokenizer keeps idle workers for
+// later calls.
 type worker struct {
 	t       *hf
 	u       *unicodeTable
@@ -70,7 +71,8 @@ type worker struct {
 	track  bool // keep the origins of spans
 }
 
-// cacheKey returns the bytes text[i:j] as three numbers, padded with zeros. It needs j−i ≤ cachedSize.
+// cacheKey returns the bytes text[i:j] of a word as three numbers, padded with zeros. The word must have at most
+// cachedSize bytes.
 func cacheKey(text []byte, i, j int) (k [3]uint64) {
 	n := j - i
 	if i+cachedSize > len(text) {
@@ -91,7 +93,7 @@ func cacheKey(text []byte, i, j int) (k [3]uint64) {
 	return k
 }
 
-// cachePlace returns the index of the cache set for a word of n bytes with key k.
+// cachePlace returns the index of the set in the cache (two entries) where the word of n bytes with key k may stand.
 func cachePlace(k [3]uint64, n int) uint64 {
 	h := (k[0] ^ uint64(n)) * 0x9e3779b97f4a7c15
 	if n > 8 {
@@ -101,7 +103,7 @@ func cachePlace(k [3]uint64, n int) uint64 {
 	return h >> (64 - cacheBits) * 2
 }
 
-// word appends the ids of the word text[i:j].
+// word appends the ids of the word text[i:j] of s. For a short word it looks in the cache first.
 func (w *worker) word(m *bpe, s *span, i, j int) {
 	n := j - i
 	if n > cachedSize {
@@ -130,8 +132,9 @@ func (w *worker) word(m *bpe, s *span, i, j int) {
 	}
 }
 
-// place appends ids, the tokens of s.text[i:j], with their starts. If the starts do not follow from the ids, place
-// appends nothing and returns false.
+// place appends ids, the tokens of the word s.text[i:j], and computes where in the text each starts, from the tokens'
+// sizes. If the size of a token is unknown, or the sizes do not add up to the word, it appends nothing and returns
+// false.
 func (w *worker) place(m *bpe, s *span, i, j int, ids []int32) bool {
 	at := i
 	for _, id := range ids {
@@ -150,7 +153,7 @@ func (w *worker) place(m *bpe, s *span, i, j int, ids []int32) bool {
 	return true
 }
 
-// add appends one id whose text starts at byte i of s.
+// add appends one id. If starts are recorded, it also appends the origin, in the caller's text, of byte i of s.
 func (w *worker) add(s *span, id int32, i int) {
 	w.ids = append(w.ids, id)
 	if !w.spans {
@@ -160,7 +163,7 @@ func (w *worker) add(s *span, id int32, i int) {
 	w.starts = append(w.starts, w.last)
 }
 
-// merged is word without the cache.
+// merged appends the ids of the word text[i:j] of s without use of the cache, by merging pairs of symbols.
 func (w *worker) merged(m *bpe, s *span, i, j int) {
 	text := s.text[i:j]
 	if m.ignoreMerges {
@@ -184,7 +187,7 @@ func (w *worker) merged(m *bpe, s *span, i, j int) {
 	}
 }
 
-// whole returns the token whose text is text, if there is one.
+// whole returns the token whose text is exactly text; false: there is none.
 func (m *bpe) whole(w *worker, text []byte) (int32, bool) {
 	if len(text) > m.long {
 		return 0, false
@@ -200,8 +203,9 @@ func (m *bpe) whole(w *worker, text []byte) (int32, bool) {
 	return id, ok
 }
 
-// characters splits text into one symbol for each character. A character outside the vocabulary becomes its bytes
-// if all of them are tokens, otherwise the unknown token. Without an unknown token, the character is dropped.
+// characters splits text into symbols, one for each character, in w.symbols. A character that the vocabulary lacks
+// becomes one symbol for each of its bytes, if all of them are tokens. Otherwise it becomes the unknown token or, if
+// there is no unknown token, is dropped.
 func (w *worker) characters(m *bpe, text []byte) {
 	unknown := int32(0) // bytes of unknown characters that have no symbol yet
 	flush := func() {
@@ -229,7 +233,8 @@ func (w *worker) characters(m *bpe, text []byte) {
 	flush()
 }
 
-// character returns the id of the character of n bytes at i.
+// character returns the id of the character of n bytes that stands at offset i of text; false: the vocabulary lacks
+// it.
 func (m *bpe) character(w *worker, text []byte, i, n int) (int32, bool) {
 	if m.prefix == "" && m.suffix == "" {
 		if n == 1 {
@@ -250,7 +255,8 @@ func (m *bpe) character(w *worker, text []byte, i, n int) (int32, bool) {
 	return id, ok
 }
 
-// bytesOf appends the tokens of a character's bytes. If the vocabulary lacks one of them, bytesOf returns false.
+// bytesOf appends to the symbols one for each byte of a character. If the vocabulary lacks a token for one of the
+// bytes, it appends nothing and returns false.
 func (w *worker) bytesOf(m *bpe, character []byte) bool {
 	for _, b := range character {
 		if m.fallback[b] < 0 {
@@ -263,7 +269,8 @@ func (w *worker) bytesOf(m *bpe, character []byte) bool {
 	return true
 }
 
-// words cuts a word at places that no merge crosses, and appends the ids of each part.
+// words appends the ids of text[i:j] of s. It cuts the text into words at metaspaces that no merge crosses (see cuts
+// in bpe), since short words are often in the cache.
 func (w *worker) words(m *bpe, s *span, i, j int) {
 	if !m.cuts {
 		w.word(m, s, i, j)
@@ -285,11 +292,11 @@ func (w *worker) words(m *bpe, s *span, i, j int) {
 	}
 }
 
-// shortWord is the number of symbols up to which mergeShort scans all pairs for each merge. Longer words use a
-// heap, which takes O(n log n).
+// shortWord is the number of symbols up to which mergeShort searches all pairs before each merge. Longer words use a
+// heap of the pairs, which takes O(n log n).
 const shortWord = 40
 
-// symbol is a piece of a word during merging.
+// symbol is a piece of a word while pairs are merged: at first a character or byte, later a longer token.
 type symbol struct {
 	id         int32
 	size       int32 // bytes of text; 0: merged into the previous symbol
@@ -297,8 +304,8 @@ type symbol struct {
 	merge      merge // merge with the next symbol; only in mergeShort
 }
 
-// mergeSymbols merges pairs in w.symbols until none merges. It always takes the pair with the lowest rank, and the
-// leftmost of equal ranks.
+// mergeSymbols merges pairs of neighbours in w.symbols until no pair merges. It always takes the pair whose merge has
+// the lowest rank (comes first in the file) and, of equal ranks, the leftmost pair.
 func (w *worker) mergeSymbols(p *pairs) {
 	if len(w.symbols) <= shortWord {
 		w.mergeShort(p)
@@ -335,7 +342,8 @@ func (w *worker) mergeShort(p *pairs) {
 	w.symbols = s
 }
 
-// candidate is a pair that may merge: the symbol at pos and its next symbol.
+// candidate is a pair of neighbours that may merge, in the heap of mergeLong: the symbol at pos and the symbol after
+// it.
 type candidate struct {
 	merge
 	pos int32
@@ -390,8 +398,8 @@ func (w *worker) mergeLong(p *pairs) {
 	w.symbols = s[:n]
 }
 
-// offer appends the pair that begins at pos to the heap without restoring the heap's order. It returns false if the
-// pair never merges.
+// offer appends the pair that begins with the symbol at pos to the heap, without restoring the heap's order. It
+// returns false, and appends nothing, if the pair never merges.
 func (w *worker) offer(p *pairs, s []symbol, pos int32) bool {
 	m := p.find(s[pos].id, s[s[pos].next].id)
 	if m.rank == noRank {
@@ -425,7 +433,7 @@ func (w *worker) pop() candidate {
 	return top
 }
 
-// sink moves the candidate at i down until the heap is ordered.
+// sink restores the heap's order below i: it moves the candidate at i down until no candidate below it comes earlier.
 func (w *worker) sink(i int) {
 	h := w.heap
 	for {
@@ -444,12 +452,13 @@ func (w *worker) sink(i int) {
 	}
 }
 
-// merge is the token that two neighbours become. Lower ranks merge first; the rank is the order in the file.
+// merge is the token that two neighbouring tokens become. Merges with lower ranks come first; the rank is the merge's
+// place in the file.
 type merge struct {
 	rank, id int32
 }
 
-// noRank is the rank of a pair that never merges.
+// noRank is the rank that pairs.find returns for a pair that never merges.
 const noRank = 1<<31 - 1
 
 // pairs is a hash table from two ids to their merge. It is written once and then only read.
@@ -463,7 +472,7 @@ type pairSlot struct {
 	merge
 }
 
-// newPairs returns a table with room for n pairs.
+// newPairs returns an empty table with room for n pairs.
 func newPairs(n int) pairs {
 	bits := uint(4)
 	for 1<<bits < n+n/2 {

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// decoder turns tokens, as the vocabulary spells them, into pieces of text. It may change tokens in place.
+// decoder turns tokens, spelled as in the vocabulary, into pieces of text. It may change the slice tokens.
 type decoder interface {
 	decode(tokens []string) []string
 }
@@ -42,7 +42,7 @@ func (t *hf) decode(ids []int32, clean bool) []byte {
 	return b.Bytes()
 }
 
-// each is a decoder that handles one token at a time.
+// each is a decoder that handles every token on its own; i is the token's index.
 type each func(i int, token string) string
 
 func (f each) decode(tokens []string) []string {
@@ -52,8 +52,8 @@ func (f each) decode(tokens []string) []string {
 	return tokens
 }
 
-// byteLevelDecoder turns letters back into the bytes they stand for. A token with any other character stays as it
-// is. Invalid UTF-8 in the joined result becomes U+FFFD.
+// byteLevelDecoder turns letters back into the bytes that they stand for (byteAlphabet). A token that contains any
+// other character is left as it is. Joined bytes that are not UTF-8 become U+FFFD.
 type byteLevelDecoder struct{}
 
 func (byteLevelDecoder) decode(tokens []string) []string {
@@ -68,8 +68,8 @@ func (byteLevelDecoder) decode(tokens []string) []string {
 	return []string{lossy(b.String())}
 }
 
-// lossy replaces each broken character in s by U+FFFD. A broken character is the longest valid start of a character
-// that is not completed (Unicode Standard 3.9, U+FFFD substitution).
+// lossy replaces each broken character in s by U+FFFD. A broken character is the start of a UTF-8 sequence, as far as
+// it is valid, whose rest is missing. Source: Unicode Standard 3.9, U+FFFD substitution.
 func lossy(s string) string {
 	if utf8.ValidString(s) {
 		return s
@@ -86,7 +86,7 @@ func lossy(s string) string {
 	return b.String()
 }
 
-// brokenOff returns the length of the incomplete character at the start of s; at least 1.
+// brokenOff returns the number of bytes at the start of s that are an incomplete character; at least 1.
 func brokenOff(s string) int {
 	n, low, high := 0, byte(0x80), byte(0xbf) // n: most continuation bytes
 	switch c := s[0]; {
@@ -116,8 +116,8 @@ func brokenOff(s string) int {
 	return i
 }
 
-// byteFallbackDecoder turns each run of <0x00> to <0xFF> into characters. If the bytes of a run are not UTF-8, each
-// byte becomes U+FFFD.
+// byteFallbackDecoder turns each run of tokens <0x00> to <0xFF> into the characters with these bytes. If the bytes of
+// a run are not UTF-8, each byte becomes U+FFFD.
 type byteFallbackDecoder struct{}
 
 func (byteFallbackDecoder) decode(tokens []string) []string {
@@ -145,7 +145,7 @@ func (byteFallbackDecoder) decode(tokens []string) []string {
 	return out
 }
 
-// byteToken returns the byte of a token <0x00> to <0xFF>.
+// byteToken returns the byte that a token <0x00> to <0xFF> stands for; false: it is another token.
 func byteToken(token string) (byte, bool) {
 	if len(token) != 6 || !strings.HasPrefix(token, "<0x") || token[5] != '>' {
 		return 0, false
@@ -159,7 +159,7 @@ type fuse struct{}
 
 func (fuse) decode(tokens []string) []string { return []string{strings.Join(tokens, "")} }
 
-// stripEnds returns a decoder that removes copies of character at the ends of each token: up to start copies at its
+// stripEnds returns a decoder that removes a character from the ends of each token: up to start copies at the token's
 // start, and up to stop copies at its end.
 func stripEnds(character string, start, stop int) each {
 	return func(_ int, s string) string {
@@ -173,8 +173,8 @@ func stripEnds(character string, start, stop int) each {
 	}
 }
 
-// spacesOf returns a decoder that replaces letter by a space. With prefixed, the letter in the first token is
-// removed, since encoding put it before the text.
+// spacesOf returns a decoder that replaces letter by a space. With prefixed, the letter in the first token is removed
+// instead, since encoding put it before the text.
 func spacesOf(letter string, prefixed bool) each {
 	return func(i int, s string) string {
 		if i == 0 && prefixed {
@@ -184,7 +184,8 @@ func spacesOf(letter string, prefixed bool) each {
 	}
 }
 
-// endsOfWords is a decoder that replaces this suffix by a space, or by nothing in the last token.
+// endsOfWords is a decoder for vocabularies that mark the last token of a word by this suffix. It replaces the suffix
+// by a space, and in the last of all tokens by nothing.
 type endsOfWords string
 
 func (d endsOfWords) decode(tokens []string) []string {
@@ -198,7 +199,8 @@ func (d endsOfWords) decode(tokens []string) []string {
 	return tokens
 }
 
-// replaced returns a decoder that normalizes each token. A token stays as it is if normalizing exceeds the budget.
+// replaced returns a decoder that applies the normalizer n to each token. A token is left as it is if n makes it too
+// long.
 func replaced(n normalizer) each {
 	const most = 1 << 16 // bytes of a token
 	return func(_ int, s string) string {
@@ -211,7 +213,7 @@ func replaced(n normalizer) each {
 	}
 }
 
-// decoder returns the decoder that p describes.
+// decoder returns the decoder that p, a part of tokenizer.json, describes.
 func (p *part) decoder() (decoder, error) {
 	switch p.Type {
 	case "ByteLevel":

@@ -20,8 +20,8 @@ var ErrGrown = errors.New("the normalizers of tokenizer.json make this text far 
 
 const maxText = 256 << 20
 
-// span is a text and the origin of each byte: the offset in the caller's text of the character it came from.
-// Without origins, byte i came from base+i.
+// span is a text, and where each of its bytes comes from. The origin of a byte is the offset, in the text that the
+// caller gave, of the character that the byte came from. Without origins, byte i came from offset base+i.
 type span struct {
 	text   []byte
 	origin []int
@@ -29,19 +29,20 @@ type span struct {
 	left   *budget
 }
 
-// budget limits the work that one call of Encode can still do.
+// budget limits the work that one call of Encode may still do. A hostile text or tokenizer.json then cannot take any
+// amount of time or memory.
 type budget struct {
 	steps int // steps of regular expressions and of the search for added tokens
 	bytes int // bytes that one normalizer or pre-tokenizer may write
 }
 
-// newBudget returns the budget for a text of n bytes. Published vocabularies need far less.
+// newBudget returns the budget for a text of n bytes, far more than published vocabularies need.
 func newBudget(n int) *budget {
 	return &budget{steps: 1<<20 + 200*n, bytes: min(1<<16+32*n, 2*maxText)}
 }
 
-// at returns the origin of byte i. At the end of the text it returns the end or, with origins, the origin of the
-// last byte.
+// at returns the origin of byte i: the offset in the caller's text of the character it came from. If i is the length
+// of the text, at returns the offset of its end. With origins recorded it then returns the origin of the last byte.
 func (s *span) at(i int) int {
 	switch {
 	case s.origin == nil:
@@ -57,7 +58,7 @@ func (s *span) at(i int) int {
 	return s.base
 }
 
-// slice returns s[from:to].
+// slice returns the bytes [from, to) of s as a span, with their origins.
 func (s *span) slice(from, to int) span {
 	out := span{text: s.text[from:to], base: s.base + from, left: s.left}
 	if s.origin != nil {
@@ -71,8 +72,8 @@ type hf struct {
 	model *bpe
 	norms []normalizer
 	pre   []preTokenizer
-	// scan is the pattern that cuts a text into words, if cutting and BPE are the only steps. nil: there are other
-	// steps.
+	// scan cuts a text into words in one pass, if cutting with a known pattern and BPE are the only steps. nil:
+	// the tokenizer has other steps.
 	scan *scanner
 
 	added    map[int32]*added
@@ -80,9 +81,11 @@ type hf struct {
 	specials map[string]bool // contents of special tokens
 	names    map[string]any  // named tokens as chat templates see them, see Named
 	order    [2][]string     // contents of special tokens, and of the others, in the order of the files
-	// lastAdded is the largest id of an added token; -1: none. addedBytes is the length of all their contents.
+	// lastAdded is the largest id of an added token; -1: none. addedBytes is the length of all added tokens'
+	// contents together.
 	lastAdded, addedBytes int
-	// raw and normal find added tokens before and after normalizing.
+	// raw finds added tokens in the original text, and normal finds those that are searched in the normalized
+	// text.
 	raw, normal *trie
 	decoders    []decoder // empty: tokens are joined with spaces
 	post        []postProcessor
@@ -97,7 +100,7 @@ type hf struct {
 	workers []*worker
 }
 
-// maxWorkers is the most workers kept between calls of Encode.
+// maxWorkers is the largest number of idle workers that are kept between calls of Encode.
 const maxWorkers = 64
 
 func (t *hf) worker() *worker {
@@ -111,7 +114,7 @@ func (t *hf) worker() *worker {
 	return &worker{t: t, u: unicodeClasses(), cache: make([]cached, 2<<cacheBits)}
 }
 
-// release returns w to the idle workers, without large buffers.
+// release returns w to the idle workers for later calls. Its large buffers are freed.
 func (t *hf) release(w *worker) {
 	const large = 1 << 16
 	if cap(w.symbols) > large {
@@ -173,7 +176,8 @@ func badByte(text []byte) int {
 	return 0
 }
 
-// segment encodes the text between added tokens.
+// segment encodes a text that stands between added tokens of the original text: it normalizes the text and looks for
+// added tokens of the normalized text.
 func (w *worker) segment(s span) error {
 	t := w.t
 	for _, n := range t.norms {
@@ -195,7 +199,7 @@ func (w *worker) segment(s span) error {
 	})
 }
 
-// cut encodes normalized text without added tokens.
+// cut encodes normalized text that contains no added tokens: it cuts the text into words and encodes each.
 func (w *worker) cut(s span) error {
 	m := w.t.model
 	if scan := w.t.scan; scan != nil {
@@ -224,7 +228,7 @@ func (w *worker) cut(s span) error {
 	return nil
 }
 
-// postProcessor holds the ids put before and after the ids of a text.
+// postProcessor holds the ids that AddSpecial puts before and behind the ids of a text.
 type postProcessor struct {
 	before, behind []int32
 }
@@ -286,7 +290,8 @@ func (t *hf) postProcessor(p *part) (postProcessor, error) {
 	return postProcessor{}, p.unknown()
 }
 
-// template reads the tokens that a template puts around a single text.
+// template returns the postProcessor of a TemplateProcessing p: the tokens that its template for a single text puts
+// around the text.
 func (t *hf) template(p *part) (out postProcessor, err error) {
 	texts := 0
 	for i, raw := range p.Single {
@@ -327,7 +332,7 @@ func (t *hf) template(p *part) (out postProcessor, err error) {
 	return out, nil
 }
 
-// around reads the two tokens of BERT's and RoBERTa's processors.
+// around returns the postProcessor of BERT's and RoBERTa's processors, which put one token on each side of a text.
 func (t *hf) around(p *part) (out postProcessor, err error) {
 	for _, v := range []struct {
 		key string
@@ -347,7 +352,7 @@ func (t *hf) around(p *part) (out postProcessor, err error) {
 	return out, nil
 }
 
-// known returns an error if no token has the id. where is the path of the id in tokenizer.json.
+// known returns an error if no token has this id. where is the path of the id in tokenizer.json, for the error.
 func (t *hf) known(where string, id int64) error {
 	if id < 0 || id >= maxID || t.Token(int32(id)) == "" {
 		return fmt.Errorf("%s: no token has the id %d", where, id)

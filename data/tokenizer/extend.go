@@ -68,7 +68,7 @@ func Extend(t Tokenizer, plain, special []string) (Tokenizer, []NewToken, error)
 	return out.splitter(), e.asked, nil
 }
 
-// asHF returns t as its files describe it. For Bytes, these are the files that Bytes writes.
+// asHF returns t in the form that is read from a tokenizer.json. For Bytes, it reads the files that Bytes writes.
 func asHF(t Tokenizer) (*hf, error) {
 	switch t := t.(type) {
 	case *hf:
@@ -83,7 +83,8 @@ func asHF(t Tokenizer) (*hf, error) {
 	return reread(t.Files(), -1, eos)
 }
 
-// reread reads a tokenizer from files. The caller passes bos and eos, since they may come from other files.
+// reread returns the tokenizer that files (name to content) describe. The caller passes the ids bos and eos, since
+// they may come from files that a tokenizer does not keep.
 func reread(files map[string][]byte, bos, eos int32) (*hf, error) {
 	t, err := parse(files["tokenizer.json"])
 	if err != nil {
@@ -98,7 +99,8 @@ func reread(files map[string][]byte, bos, eos int32) (*hf, error) {
 	return t, nil
 }
 
-// extension collects the tokens that are added to a tokenizer.
+// extension collects the tokens that one call of Extend adds, and the changes that they make to the tokenizer's
+// files.
 type extension struct {
 	old     *hf
 	next    int32 // the id of the next new token
@@ -106,7 +108,7 @@ type extension struct {
 	changed []addedToken // new tokens, and tokens that become special or added; files sorts them by id
 }
 
-// add records a requested token.
+// add records that the token with this content shall be added, as a special token if special is set.
 func (e *extension) add(content string, special bool) {
 	if slices.ContainsFunc(e.asked, func(n NewToken) bool { return n.Content == content }) {
 		return
@@ -123,8 +125,8 @@ func (e *extension) add(content string, special bool) {
 	e.changed = append(e.changed, addedToken{ID: int(id), Content: content, Normalized: !special, Special: special})
 }
 
-// verify checks the tokenizer read from the new files: requested tokens have their ids, and all others are
-// unchanged.
+// verify returns an error if t, read from the new files, is not as intended. The requested tokens must have their
+// ids, and all other tokens must be unchanged.
 func (e *extension) verify(t *hf) error {
 	for id := range int32(e.old.size) {
 		if was, is := e.old.Token(id), t.Token(id); was != "" && was != is {
@@ -140,7 +142,7 @@ func (e *extension) verify(t *hf) error {
 	return nil
 }
 
-// files returns the files of the extended tokenizer.
+// files returns the files of the extended tokenizer, by name: the files of the old tokenizer with the changes.
 func (e *extension) files() (map[string][]byte, error) {
 	slices.SortFunc(e.changed, func(a, b addedToken) int { return a.ID - b.ID })
 	files := maps.Clone(e.old.files)
@@ -168,8 +170,8 @@ func (e *extension) files() (map[string][]byte, error) {
 	return files, nil
 }
 
-// inTokenizer writes added_tokens of tokenizer.json in this order: the existing entries, some of them changed;
-// tokens that only tokenizer_config.json or added_tokens.json lists; the new tokens.
+// inTokenizer writes the list added_tokens of tokenizer.json. First come the existing entries, some of them changed,
+// then tokens that so far only tokenizer_config.json or added_tokens.json lists, then the new tokens.
 func (e *extension) inTokenizer(o *jsonFields) error {
 	todo := map[string]addedToken{}
 	for _, f := range e.changed {
@@ -217,9 +219,9 @@ func (e *extension) inTokenizer(o *jsonFields) error {
 	return nil
 }
 
-// inConfig updates tokenizer_config.json. It writes added_tokens_decoder only if the file has the key: a new
-// added_tokens_decoder would make Transformers ignore the other files. Special tokens are also added to the list
-// whose key depends on the version of Transformers.
+// inConfig updates tokenizer_config.json. It writes added_tokens_decoder only if the file has this key already: a new
+// one would make Transformers ignore the other files. Special tokens are also added to a list, under the key that the
+// file's version of Transformers uses.
 func (e *extension) inConfig(o *jsonFields) error {
 	if raw := o.get("added_tokens_decoder"); raw != nil {
 		var decoder jsonFields
@@ -240,7 +242,7 @@ func (e *extension) inConfig(o *jsonFields) error {
 	return e.list(o, "additional_special_tokens")
 }
 
-// idOf returns the key of f in added_tokens_decoder: the existing key, otherwise f's id.
+// idOf returns the key under which the token f stands in the object added_tokens_decoder; if it is new, f's id.
 func (o *jsonFields) idOf(f addedToken) string {
 	for _, key := range o.keys {
 		if has, ok := unmarshalToken(o.values[key]); ok && has.Content == f.Content {
@@ -250,10 +252,10 @@ func (o *jsonFields) idOf(f addedToken) string {
 	return strconv.Itoa(f.ID)
 }
 
-// inMap updates additional_special_tokens in special_tokens_map.json.
+// inMap adds the special tokens to additional_special_tokens in special_tokens_map.json.
 func (e *extension) inMap(o *jsonFields) error { return e.list(o, "additional_special_tokens") }
 
-// list appends special tokens to the list under key.
+// list adds the special tokens among the changed ones to the list under key in o.
 func (e *extension) list(o *jsonFields, key string) error {
 	var list [][]byte
 	var names []string
@@ -279,7 +281,7 @@ func (e *extension) list(o *jsonFields, key string) error {
 	return nil
 }
 
-// inAdded writes the ids of tokens outside the vocabulary.
+// inAdded writes to added_tokens.json the ids of those tokens that are not in the vocabulary.
 func (e *extension) inAdded(o *jsonFields) error {
 	for _, f := range e.changed {
 		if _, word := e.old.model.ids[f.Content]; !word {
@@ -289,7 +291,7 @@ func (e *extension) inAdded(o *jsonFields) error {
 	return nil
 }
 
-// tokenJSON returns a token as in tokenizer.json; without id, as in tokenizer_config.json.
+// tokenJSON returns a token as JSON: with id as in tokenizer.json, without id as in tokenizer_config.json.
 func tokenJSON(f addedToken, id bool) []byte {
 	var o jsonFields
 	if id {
@@ -305,7 +307,8 @@ func tokenJSON(f addedToken, id bool) []byte {
 	return o.text("    ")
 }
 
-// jsonFields is a JSON object whose values are kept as written.
+// jsonFields is a JSON object whose values keep their bytes and their order, so that a file changes only where it
+// must.
 type jsonFields struct {
 	keys   []string
 	values map[string][]byte
@@ -339,7 +342,8 @@ func (o *jsonFields) set(key string, value []byte) {
 	o.values[key], o.edited = value, true
 }
 
-// text returns the object over several lines. indent is the indentation of the object's first line.
+// text returns the object as JSON, with one key on each line. indent is the indentation of the line on which the
+// object begins.
 func (o *jsonFields) text(indent string) []byte {
 	items := make([][]byte, len(o.keys))
 	for i, key := range o.keys {
@@ -348,7 +352,8 @@ func (o *jsonFields) text(indent string) []byte {
 	return jsonLines("{", items, "}", indent)
 }
 
-// jsonList returns an array over several lines.
+// jsonList returns items as a JSON array, with one element on each line. indent is the indentation of the line on
+// which the array begins.
 func jsonList(items [][]byte, indent string) []byte { return jsonLines("[", items, "]", indent) }
 
 func jsonLines(open string, items [][]byte, end, indent string) []byte {

@@ -20,7 +20,8 @@ import (
 	"mt/base/files"
 )
 
-// vocabularyFiles are other files that may hold the vocabulary if tokenizer.json is missing. Load refuses them.
+// vocabularyFiles are files in which other programs store a vocabulary. If one of them is present and tokenizer.json
+// is missing, Load returns an error.
 var vocabularyFiles = []string{"tokenizer.model", "spiece.model", "vocab.json", "vocab.txt", "tekken.json"}
 
 // companions are the files copied unchanged beside a saved model.
@@ -52,10 +53,11 @@ func Load(dir string, vocabSize int) (Tokenizer, error) {
 	return Bytes(), nil
 }
 
-// mostByteRows is the largest vocabulary that can be bytes: models pad the table's rows for matrix products.
+// mostByteRows is the largest vocabulary size for which Load takes bytes as tokens. It exceeds the number of bytes,
+// since models pad their embedding to a size that suits matrix products.
 const mostByteRows = 2 * byteVocab
 
-// load returns the tokenizer in dir; nil means Bytes.
+// load returns the tokenizer in dir; nil without an error: dir has no tokenizer.
 func load(dir string) (Tokenizer, error) {
 	name := filepath.Join(dir, "tokenizer.json")
 	text, err := readFile(name)
@@ -97,7 +99,7 @@ func readFile(name string) ([]byte, error) {
 	return text, nil
 }
 
-// parse reads tokenizer.json.
+// parse returns the tokenizer that text, the content of a tokenizer.json, describes.
 func parse(text []byte) (*hf, error) {
 	text = files.JSON(text)
 	if !json.Valid(text) {
@@ -139,7 +141,8 @@ func parse(text []byte) (*hf, error) {
 	return t, t.index()
 }
 
-// finish computes the fields that depend on more than one part of tokenizer.json.
+// finish computes the fields of t that depend on more than one part of tokenizer.json. letters reports that the
+// pre-tokenizer writes each byte of a word as a letter.
 func (t *hf) finish(letters bool) {
 	if letters && !t.model.raw {
 		t.pre = append(t.pre, letterPieces{})
@@ -156,7 +159,7 @@ func (t *hf) finish(letters bool) {
 	}
 }
 
-// isByteLevel reports whether text, a tokenizer.json, encodes as Bytes does.
+// isByteLevel reports whether text, the content of a tokenizer.json, describes the encoding of Bytes.
 func isByteLevel(text []byte) bool {
 	const most = 1 << 16 // the files that Bytes writes are far smaller
 	var f tokenizerFile
@@ -236,10 +239,11 @@ func newTokenizerConfig() tokenizerConfig {
 	return tokenizerConfig{Class: "PreTrainedTokenizerFast", EOS: EndOfText}
 }
 
-// The json functions below scan JSON that json.Valid has accepted. They allocate nothing for the parts they skip,
-// since vocabularies are large.
+// The json functions below walk through JSON that json.Valid has accepted. They allocate nothing for the parts they
+// skip, since a vocabulary is large.
 
-// jsonSpace skips white space, commas and colons from offset i. It returns the offset of the next token.
+// jsonSpace skips white space, commas and colons from offset i on. It returns the offset of the next value or
+// bracket.
 func jsonSpace(b []byte, i int) int {
 	for i < len(b) {
 		switch b[i] {
@@ -252,7 +256,7 @@ func jsonSpace(b []byte, i int) int {
 	return i
 }
 
-// jsonEnd returns the offset after the value that starts at i.
+// jsonEnd returns the offset after the JSON value that starts at offset i of b.
 func jsonEnd(b []byte, i int) int {
 	switch b[i] {
 	case '"':
@@ -282,7 +286,7 @@ func jsonEnd(b []byte, i int) int {
 	return i
 }
 
-// jsonText returns the string that raw encodes; false: raw is not a string.
+// jsonText returns the string that the JSON value raw holds; false: raw is not a string.
 func jsonText(raw []byte) (string, bool) {
 	if len(raw) < 2 || raw[0] != '"' {
 		return "", false
@@ -295,7 +299,8 @@ func jsonText(raw []byte) (string, bool) {
 	return s, err == nil
 }
 
-// jsonObject calls f for each member of the object raw.
+// jsonObject calls f for each member of the JSON object raw. It returns the first error of f, or an error if raw is
+// no object.
 func jsonObject(raw []byte, f func(key string, value []byte) error) error {
 	raw = bytes.TrimSpace(raw)
 	if len(raw) == 0 || raw[0] != '{' {
@@ -314,7 +319,8 @@ func jsonObject(raw []byte, f func(key string, value []byte) error) error {
 	return nil
 }
 
-// jsonArray calls f for each element of the array raw.
+// jsonArray calls f for each element of the JSON array raw, with the element's index n. It returns the first error of
+// f, or an error if raw is no array.
 func jsonArray(raw []byte, f func(n int, value []byte) error) error {
 	raw = bytes.TrimSpace(raw)
 	if len(raw) == 0 || raw[0] != '[' {
@@ -378,7 +384,7 @@ func (t *hf) readFiles(dir string, text []byte) error {
 	return nil
 }
 
-// identify sets the ID: a hash of everything that ids depend on.
+// identify sets t.id to a hash of everything that the ids of a text depend on.
 func (t *hf) identify() {
 	h := sha256.New()
 	h.Write(t.files["tokenizer.json"])
@@ -389,7 +395,8 @@ func (t *hf) identify() {
 	t.id = fmt.Sprintf("bpe-%d-%s", encodingVersion, hex.EncodeToString(h.Sum(nil)[:16]))
 }
 
-// edge returns the only token that the post-processors put on one side. -1: there is none, or more than one.
+// edge returns the token that all post-processors together put on one side of a text; side selects before or behind.
+// -1: there is no token, or more than one.
 func edge(post []postProcessor, side func(postProcessor) []int32) int32 {
 	var all []int32
 	for _, p := range post {
@@ -401,8 +408,8 @@ func edge(post []postProcessor, side func(postProcessor) []int32) int32 {
 	return all[0]
 }
 
-// readEnds reads bos_token_id and eos_token_id from a file if they are still unknown. A value is a number, or a
-// list whose first element counts.
+// readEnds reads bos_token_id and eos_token_id from the file called name, in so far as BOS and EOS are still unknown.
+// A value is a number, or a list of numbers, whose first counts.
 func (t *hf) readEnds(name string) error {
 	_, told := t.files["tokenizer_config.json"] // the file would name BOS if there were one
 	if (t.bos >= 0 || told) && t.eos >= 0 {
@@ -435,10 +442,10 @@ func (t *hf) readEnds(name string) error {
 	return nil
 }
 
-// maxID bounds ids, since they index tables.
+// maxID is the limit below which all ids must be: ids index tables, so a huge id would take much memory.
 const maxID = 1 << 22
 
-// modelOptions are the members of "model" without vocab and merges.
+// modelOptions are the options of the part model of a tokenizer.json: all its members but vocab and merges.
 type modelOptions struct {
 	Type         string   `json:"type"`
 	Dropout      *float64 `json:"dropout"`
@@ -450,7 +457,8 @@ type modelOptions struct {
 	IgnoreMerges bool     `json:"ignore_merges"`
 }
 
-// readModel reads "model". letters reports that the pre-tokenizer writes each byte of a word as a letter.
+// readModel reads the part model of tokenizer.json. letters reports that the pre-tokenizer writes each byte of a word
+// as a letter.
 func readModel(raw []byte, letters bool) (*bpe, error) {
 	var o modelOptions
 	var vocab, merges []byte
@@ -490,7 +498,7 @@ func readModel(raw []byte, letters bool) (*bpe, error) {
 	return m, m.readMerges(merges)
 }
 
-// read reads the members of "model".
+// read reads the options of a model from members, the members of the part model.
 func (o *modelOptions) read(members map[string][]byte) error {
 	for key, raw := range members {
 		one := append(append([]byte(`{"`+key+`":`), raw...), '}')
@@ -511,7 +519,8 @@ func text(s *string) string {
 	return *s
 }
 
-// check refuses models that are not supported.
+// check returns an error if the model is of a kind, or has options, that mt does not support. merges reports that it
+// has merges.
 func (o *modelOptions) check(merges bool) error {
 	switch {
 	case o.Type == "" && !merges || o.Type != "" && o.Type != "BPE":
@@ -549,7 +558,8 @@ func (m *bpe) readVocab(raw []byte) error {
 	return nil
 }
 
-// tables computes the tables that follow from the vocabulary.
+// tables computes the tables of m that follow from its vocabulary. letters reports that each byte of a word is
+// written as a letter; fallback, that byte fallback is on.
 func (m *bpe) tables(letters, fallback bool) {
 	m.raw = letters && m.prefix == "" && m.suffix == ""
 	for b := range byteVocab {
@@ -580,7 +590,7 @@ func (m *bpe) tables(letters, fallback bool) {
 	m.joins = map[rune]bool{}
 }
 
-// sizeOf returns the number of bytes of text that the token stands for; 0: unknown.
+// sizeOf returns how many bytes of text the token stands for; 0: the number varies or is unknown.
 func (m *bpe) sizeOf(id int32, token string) int {
 	switch {
 	case m.prefix != "" || m.suffix != "" || id == m.unk:
@@ -637,7 +647,8 @@ func (m *bpe) readMerges(raw []byte) error {
 	return nil
 }
 
-// join records the characters before metaspaces inside token, the result of a merge. Words are not cut after them.
+// join records in m.joins each character that stands before a metaspace inside token, the result of a merge. A word
+// must not be cut between such a character and a metaspace, since this merge would cross the cut.
 func (m *bpe) join(token []byte) {
 	for i := 1; m.cuts && i < len(token); {
 		n := bytes.Index(token[i:], []byte(metaspace))
@@ -650,7 +661,8 @@ func (m *bpe) join(token []byte) {
 	}
 }
 
-// mergeOf reads "a b" or ["a", "b"]. For the version line of merges.txt it returns two empty strings.
+// mergeOf returns the two tokens of a merge, which raw writes as "a b" or ["a", "b"]. For the version line, which
+// merges.txt begins with, both are "".
 func mergeOf(raw []byte) (a, b string, err error) {
 	if line, ok := jsonText(raw); ok {
 		if strings.HasPrefix(line, "#version") {

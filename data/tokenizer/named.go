@@ -12,10 +12,10 @@ import (
 	"mt/base/files"
 )
 
-// names are the keys of special tokens that Transformers knows.
+// names are the keys under which Transformers stores special tokens in its files.
 var names = []string{"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"}
 
-// named holds the tokens that the files beside tokenizer.json name or list.
+// named holds the tokens that the files beside tokenizer.json list, or store under a key such as eos_token.
 type named struct {
 	tokens map[string]addedToken // by key
 	extra  []addedToken          // special tokens without a key
@@ -69,7 +69,7 @@ func (t *hf) readNamed(dir string) error {
 	return nil
 }
 
-// object returns a file of t.files as a JSON object; nil: there is no such file.
+// object returns the file of t.files with the base name of name as a JSON object; nil: t has no such file.
 func (t *hf) object(name string) (f map[string]json.RawMessage, err error) {
 	text, ok := t.files[filepath.Base(name)]
 	if !ok {
@@ -81,7 +81,8 @@ func (t *hf) object(name string) (f map[string]json.RawMessage, err error) {
 	return f, nil
 }
 
-// readOld reads special_tokens_map.json and added_tokens.json.
+// readOld reads special_tokens_map.json and added_tokens.json into n. Transformers reads these only if
+// tokenizer_config.json has no added_tokens_decoder. dir is their directory, for errors.
 func (t *hf) readOld(dir string, n *named) error {
 	name := filepath.Join(dir, "special_tokens_map.json")
 	special, err := t.object(name)
@@ -121,7 +122,7 @@ func (t *hf) readOld(dir string, n *named) error {
 	return nil
 }
 
-// readDecoder reads added_tokens_decoder, whose keys are ids.
+// readDecoder reads raw, the value of added_tokens_decoder: an object with ids as keys and tokens as values.
 func (n *named) readDecoder(raw json.RawMessage) error {
 	var all map[string]addedToken
 	if len(raw) == 0 {
@@ -146,7 +147,8 @@ func (n *named) readDecoder(raw json.RawMessage) error {
 	return nil
 }
 
-// read records the tokens that a file names.
+// read records in n the tokens that f, a file's JSON object, names. These are the tokens under keys such as
+// eos_token, and the list of additional special tokens.
 func (n *named) read(f map[string]json.RawMessage) error {
 	for key, raw := range f {
 		known := slices.Contains(names, key)
@@ -205,7 +207,8 @@ func inOrder[V any](m map[string]V) (values []V) {
 	return values
 }
 
-// unmarshalToken reads a token: a string, or an object with a content.
+// unmarshalToken returns the token that raw describes: a string, or an object with a content. ok is false for other
+// values.
 func unmarshalToken(raw []byte) (f addedToken, ok bool) {
 	if json.Unmarshal(raw, &f.Content) != nil && json.Unmarshal(raw, &f) != nil {
 		return f, false
@@ -214,7 +217,8 @@ func unmarshalToken(raw []byte) (f addedToken, ok bool) {
 	return f, f.Content != "" && len(f.Content) <= maxAdded
 }
 
-// contents returns the contents of the named tokens, and of all special tokens: the named and the extra ones.
+// contents returns two sets of token contents. names has the contents of tokens with a name; special has the contents
+// of all special tokens, named or extra.
 func (n *named) contents() (names, special map[string]bool) {
 	names, special = map[string]bool{}, map[string]bool{}
 	for _, f := range n.tokens {
@@ -226,8 +230,8 @@ func (n *named) contents() (names, special map[string]bool) {
 	return names, special
 }
 
-// all returns the tokens to add to t: the listed tokens in the order of their ids, then the other tokens, which have
-// names, by content.
+// all returns the tokens to add to t. First come the listed tokens, in the order of their ids, then the named tokens
+// without an id, sorted by content.
 func (n *named) all(t *hf) []addedToken {
 	all, seen := slices.Clone(n.listed), map[string]bool{}
 	names, _ := n.contents()
@@ -250,9 +254,9 @@ func (n *named) all(t *hf) []addedToken {
 // NamedTokens are the keys that Name accepts.
 var NamedTokens = []string{"bos_token", "eos_token", "unk_token", "pad_token"}
 
-// Name returns t with other tokens under keys of NamedTokens; t must have all of these tokens. bos_token and
-// eos_token become BOS and EOS. The result's Files contain the names in tokenizer_config.json, which is created if
-// it is missing, and in special_tokens_map.json if t has the file.
+// Name returns t with other special tokens: tokens maps keys of NamedTokens to the tokens' contents; t must have all
+// these tokens. bos_token and eos_token become BOS and EOS. The Files of the result contain these names.
+// tokenizer_config.json gets them and is created if it is missing; special_tokens_map.json gets them if t has it.
 func Name(t Tokenizer, tokens map[string]string) (Tokenizer, error) {
 	old, err := asHF(t)
 	if err != nil {
@@ -303,8 +307,8 @@ func Name(t Tokenizer, tokens map[string]string) (Tokenizer, error) {
 	return out.splitter(), nil
 }
 
-// EndsWith returns text, a generation_config.json, with id added as the first of eos_token_id. Generation then also
-// ends at id.
+// EndsWith returns text, the content of a generation_config.json, with id as the first element of eos_token_id.
+// Generation then also ends at this token.
 func EndsWith(text []byte, id int32) ([]byte, error) {
 	o, err := readJSONFields(text)
 	if err != nil {

@@ -11,7 +11,8 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// rewriter builds a new span from another one. With track it records origins.
+// rewriter builds a new span (a text with the origin of each byte) from the span in. Only with track it records
+// origins.
 type rewriter struct {
 	in    *span
 	out   span
@@ -20,7 +21,8 @@ type rewriter struct {
 	over  bool
 }
 
-// fits reports whether n more bytes fit into the limit.
+// fits reports whether n more bytes fit into the limit on the result's length. Once it has reported false, it always
+// does.
 func (w *rewriter) fits(n int) bool {
 	w.over = w.over || len(w.out.text)+n > w.most
 	return !w.over
@@ -34,7 +36,7 @@ func (w *rewriter) done() (span, error) {
 	return w.out, nil
 }
 
-// keep copies bytes [from, to) of the old span, with their origins.
+// keep appends the bytes [from, to) of the old span unchanged, with their origins.
 func (w *rewriter) keep(from, to int) {
 	if !w.fits(to - from) {
 		return
@@ -47,7 +49,7 @@ func (w *rewriter) keep(from, to int) {
 	w.out.text = append(w.out.text, w.in.text[from:to]...)
 }
 
-// put appends text with the given origin.
+// put appends text. All its bytes have the given origin, an offset in the caller's text.
 func (w *rewriter) put(text string, origin int) {
 	if !w.fits(len(text)) {
 		return
@@ -60,7 +62,7 @@ func (w *rewriter) put(text string, origin int) {
 	w.out.text = append(w.out.text, text...)
 }
 
-// putRune is put for one character.
+// putRune appends one character, with the given origin, an offset in the caller's text.
 func (w *rewriter) putRune(r rune, origin int) {
 	if !w.fits(utf8.UTFMax) {
 		return
@@ -74,7 +76,7 @@ func (w *rewriter) putRune(r rune, origin int) {
 	}
 }
 
-// rewrite returns a rewriter whose output will replace the span in.
+// rewrite returns a rewriter that builds a span from in. With track it records origins.
 func rewrite(in *span, track bool) *rewriter {
 	w := &rewriter{in: in, track: track, most: in.left.bytes}
 	w.out = span{text: make([]byte, 0, len(in.text)+len(in.text)/8+8), base: in.base, left: in.left}
@@ -84,13 +86,13 @@ func rewrite(in *span, track bool) *rewriter {
 	return w
 }
 
-// normalizer changes a text before it is cut into words. With track, the result has origins, unless it is the
-// unchanged input.
+// normalizer changes a text before the text is cut into words. With track, the result has an origin for each byte,
+// unless nothing was changed and the result is in itself.
 type normalizer interface {
 	normalize(in span, track bool) (span, error)
 }
 
-// prependText is a normalizer that puts a text before a non-empty text.
+// prependText is a normalizer that puts this text before each text that is not empty.
 type prependText string
 
 func (p prependText) normalize(in span, track bool) (span, error) {
@@ -103,7 +105,7 @@ func (p prependText) normalize(in span, track bool) (span, error) {
 	return w.done()
 }
 
-// replaceText is a normalizer that replaces each occurrence of a text.
+// replaceText is a normalizer that replaces each occurrence of the text old by new.
 type replaceText struct{ old, new string }
 
 func (p replaceText) normalize(in span, track bool) (span, error) {
@@ -122,7 +124,7 @@ func (p replaceText) normalize(in span, track bool) (span, error) {
 	return w.done()
 }
 
-// replacePattern is a normalizer that replaces each match of a regular expression.
+// replacePattern is a normalizer that replaces each match of the regular expression re by new.
 type replacePattern struct {
 	re  *regex
 	new string
@@ -167,7 +169,8 @@ func (lowercase) normalize(in span, track bool) (span, error) {
 	return w.done()
 }
 
-// toLower returns r in lower case. It includes the characters of Unicode 16 and 17, which Go's tables lack.
+// toLower returns r in lower case. Characters that Unicode 16 and 17 added are included, though Go's tables lack
+// them.
 func toLower(r rune) rune {
 	switch {
 	case r == 0xa7cb:
@@ -184,7 +187,7 @@ func toLower(r rune) rune {
 	return unicode.ToLower(r)
 }
 
-// stripSpace is a normalizer that removes white space at the ends.
+// stripSpace is a normalizer that removes white space at the left end, the right end or both.
 type stripSpace struct{ left, right bool }
 
 func (p stripSpace) normalize(in span, _ bool) (span, error) {
@@ -198,7 +201,7 @@ func (p stripSpace) normalize(in span, _ bool) (span, error) {
 	return in.slice(from, to), nil
 }
 
-// stripAccents is a normalizer that removes combining marks.
+// stripAccents is a normalizer that removes combining marks, such as accents after decomposition.
 type stripAccents struct{}
 
 func (stripAccents) normalize(in span, track bool) (span, error) {
@@ -213,7 +216,7 @@ func (stripAccents) normalize(in span, track bool) (span, error) {
 	return w.done()
 }
 
-// byteLetters is a normalizer that writes each byte as its letter in byteAlphabet.
+// byteLetters is a normalizer that writes each byte as a letter (byteAlphabet).
 type byteLetters struct{}
 
 func (byteLetters) normalize(in span, track bool) (span, error) {
@@ -233,7 +236,8 @@ var letterBytes = func() map[rune]byte {
 	return m
 }()
 
-// fromLetters returns the bytes that token's letters stand for. It returns false if a letter stands for no byte.
+// fromLetters returns the bytes for which the letters of token stand (byteAlphabet). It returns false if a character
+// stands for no byte.
 func fromLetters(token string) (string, bool) {
 	var b strings.Builder
 	for _, r := range token {
@@ -246,15 +250,16 @@ func fromLetters(token string) (string, bool) {
 	return b.String(), true
 }
 
-// unicodeForm is one of the four Unicode normal forms, as `tokenizers` computes them with the tables of Unicode 9.
-// Newer characters are neither decomposed, reordered nor composed. Source: Unicode Standard Annex 15.
+// unicodeForm is a normalizer to one of the four Unicode normal forms, by the tables of Unicode 9, which `tokenizers`
+// uses. Characters that are newer than Unicode 9 are left as they are. Source: Unicode Standard Annex 15.
 type unicodeForm struct {
 	form    norm.Form // NFC, NFD, NFKC or NFKD
 	compose bool
 }
 
-// normRune is a character during normalization. change relates it to the characters of the text: 0: it replaces
-// one, -n: it replaces n+1, 1: it was added.
+// normRune is a character in the course of normalization, with its combining class ccc. change tells which characters
+// of the text it comes from. 0: it replaces one character; -n: it replaces n+1 characters; 1: it was added and
+// replaces none.
 type normRune struct {
 	r      rune
 	ccc    uint8
@@ -288,7 +293,8 @@ func (f unicodeForm) normalize(in span, track bool) (span, error) {
 	}
 }
 
-// write replaces the characters that start at i by runes.
+// write appends runes to w. The runes are the normalized form of the text from byte i of w.in on. Each rune gets the
+// origin of the character that the rune replaces.
 func write(w *rewriter, runes []normRune, i int) {
 	for _, c := range runes {
 		if c.change > 0 {
@@ -308,7 +314,8 @@ const (
 	hangulLs, hangulVs, hangulTs          = 19, 21, 28
 )
 
-// decompose appends the decompositions of text's characters, with marks in canonical order.
+// decompose appends to out the characters of text, each replaced by its decomposition in the normal form f. Combining
+// marks after a character are sorted into canonical order.
 func (f unicodeForm) decompose(out []normRune, text []byte) []normRune {
 	u, marks := unicodeClasses(), 0 // marks: index of the first mark after the last starter
 	add := func(r rune, first bool) {
@@ -358,7 +365,8 @@ func sortMarks(marks []normRune) {
 	slices.SortStableFunc(marks, func(a, b normRune) int { return cmp.Compare(a.ccc, b.ccc) })
 }
 
-// recompose composes starters with the marks after them, in place.
+// recompose joins, in place, each starter (a character of combining class 0) with the marks after it, as far as
+// Unicode has one character for both.
 func recompose(runes []normRune) []normRune {
 	out := runes[:0]
 	starter, last := -1, uint8(0) // last: combining class of the previous mark after starter
@@ -378,7 +386,7 @@ func recompose(runes []normRune) []normRune {
 	return out
 }
 
-// composed returns the composition of a and b, if there is one.
+// composed returns the character that a and b form together; false: they form none.
 func composed(a, b rune) (rune, bool) {
 	if l, v := a-hangulL, b-hangulV; l >= 0 && l < hangulLs && v >= 0 && v < hangulVs {
 		return hangulBase + (l*hangulVs+v)*hangulTs, true

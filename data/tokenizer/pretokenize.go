@@ -10,20 +10,21 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// piece is a part of a text during pre-tokenization.
+// piece is a part of a text, on the way from the whole text to words.
 type piece struct {
 	span
 	first bool // starts where the whole text starts
 }
 
-// sub returns the bytes [from, to) of p as a piece.
+// sub returns the bytes [from, to) of p as a piece. It is first if p is first and from is 0.
 func (p *piece) sub(from, to int) piece {
 	out := piece{span: p.slice(from, to)}
 	out.first = p.first && from == 0
 	return out
 }
 
-// preTokenizer cuts pieces into smaller ones.
+// preTokenizer is a step that cuts pieces of a text into smaller pieces; the pieces after the last step are the
+// words.
 type preTokenizer interface {
 	// split appends the parts of p to out. No part is empty.
 	split(w *worker, p piece, out []piece) ([]piece, error)
@@ -40,14 +41,16 @@ const (
 	contiguous                         // adjacent matches form one piece
 )
 
-// splitter splits pieces at the matches of a pattern. With invert, matches and the text between them swap roles.
+// splitter is a preTokenizer that cuts pieces at the matches of a pattern. With invert, the text between matches
+// counts as matches, and the matches as the text between.
 type splitter struct {
 	f        finder
 	behavior behavior
 	invert   bool
 }
 
-// splitPiece is a match, or the text between two matches.
+// splitPiece is the bytes [from, to) of a piece that splitter cuts: a match of the pattern, or the text between two
+// matches.
 type splitPiece struct {
 	from, to int
 	match    bool
@@ -81,7 +84,7 @@ func (c *splitter) split(w *worker, p piece, out []piece) ([]piece, error) {
 	return out, nil
 }
 
-// apply merges or drops pieces in all as the behavior b demands, in place.
+// apply merges or drops elements of all, in place, as the behavior b demands. all covers a piece without gaps.
 func (b behavior) apply(all []splitPiece) []splitPiece {
 	out := all[:0]
 	switch b {
@@ -123,7 +126,7 @@ func (b behavior) apply(all []splitPiece) []splitPiece {
 	return all
 }
 
-// spaceBefore is a preTokenizer that puts a space before pieces that do not start with one.
+// spaceBefore is a preTokenizer that puts a space before each piece that does not begin with a space.
 type spaceBefore struct{}
 
 func (spaceBefore) split(w *worker, p piece, out []piece) ([]piece, error) {
@@ -134,7 +137,7 @@ func (spaceBefore) split(w *worker, p piece, out []piece) ([]piece, error) {
 	return append(out, piece{span: s, first: p.first}), err
 }
 
-// letterPieces is a preTokenizer that writes each byte of a piece as its letter in byteAlphabet.
+// letterPieces is a preTokenizer that writes each byte of a piece as a letter (byteAlphabet). It cuts nothing.
 type letterPieces struct{}
 
 func (letterPieces) split(w *worker, p piece, out []piece) ([]piece, error) {
@@ -142,8 +145,8 @@ func (letterPieces) split(w *worker, p piece, out []piece) ([]piece, error) {
 	return append(out, piece{span: s, first: p.first}), err
 }
 
-// metaspaces is a preTokenizer that writes spaces as letter. It may put a letter before pieces, and cut pieces
-// before each letter.
+// metaspaces is a preTokenizer that replaces each space by letter, usually ▁. It may also put a letter before a
+// piece, and cut pieces before each letter.
 type metaspaces struct {
 	letter        string
 	always, first bool // put a letter before every piece, or before the piece at the start of the text
@@ -163,8 +166,8 @@ func (c *metaspaces) split(w *worker, p piece, out []piece) ([]piece, error) {
 	return at.split(w, p, out)
 }
 
-// part is a normalizer, pre-tokenizer, post-processor or decoder of tokenizer.json. It has the members of all of
-// them.
+// part is a normalizer, pre-tokenizer, post-processor or decoder as tokenizer.json describes it. Its fields are the
+// members that any of these may have.
 type part struct {
 	where string // path in tokenizer.json
 	Type  string `json:"type"`
@@ -198,10 +201,11 @@ type part struct {
 	Cls           json.RawMessage            `json:"cls"`
 }
 
-// maxParts bounds the parts of a sequence.
+// maxParts is the largest number of parts in a sequence (a part that consists of parts).
 const maxParts = 256
 
-// parts reads raw and flattens sequences; where is the path of raw in tokenizer.json. For null it returns no parts.
+// parts returns the parts that raw describes, with each sequence replaced by its parts. where is the path of raw in
+// tokenizer.json, for errors. null gives no parts. depth counts the sequences around raw.
 func parts(where string, raw []byte, depth int) ([]*part, error) {
 	if len(raw) == 0 || string(raw) == "null" {
 		return nil, nil
@@ -234,7 +238,8 @@ func parts(where string, raw []byte, depth int) ([]*part, error) {
 	return all, nil
 }
 
-// readParts calls read for each part in raw; where is the name of raw in tokenizer.json.
+// readParts returns the results of read for each part that raw describes. where is the name of raw in tokenizer.json,
+// for errors.
 func readParts[T any](where string, raw []byte, read func(*part) (T, error)) ([]T, error) {
 	all, err := parts(where, raw, 0)
 	if err != nil {
@@ -255,8 +260,8 @@ func (p *part) unknown() error {
 	return fmt.Errorf("%s.type: %q is not supported; give input_ids (JSONL) that another tool has made", p.where, p.Type)
 }
 
-// pattern reads {"String": …} or {"Regex": …}. re is nil for a literal; lit is the literal, or the expression's
-// source.
+// pattern returns the pattern of p, {"String": …} or {"Regex": …}. For a string, lit is the string and re is nil. For
+// a regular expression, lit is its source.
 func (p *part) pattern() (lit string, re *regex, err error) {
 	var v struct {
 		String *string
@@ -304,8 +309,8 @@ func (p *part) normalizer() (normalizer, error) {
 	return nil, p.unknown()
 }
 
-// replace reads a normalizer or decoder that replaces a literal or the matches of an expression. Replacements that
-// refer to groups are refused.
+// replace returns the normalizer, or the decoder's step, that p describes: it replaces a string or the matches of a
+// regular expression. A replacement that refers to groups of the match is an error.
 func (p *part) replace() (normalizer, error) {
 	lit, re, err := p.pattern()
 	switch {
@@ -319,8 +324,8 @@ func (p *part) replace() (normalizer, error) {
 	return replacePattern{re, p.Content}, nil
 }
 
-// readPreTokenizers reads "pre_tokenizer". The bool reports that words are bytes written as letters. The last step,
-// which would write these letters, is then left out.
+// readPreTokenizers returns the steps that raw, the value of pre_tokenizer, describes. If the last step writes the
+// bytes of words as letters, the step is left out and the bool is true: the model then works on bytes directly.
 func readPreTokenizers(raw []byte) ([]preTokenizer, bool, error) {
 	all, err := readParts("pre_tokenizer", raw, (*part).preTokenizers)
 	out := slices.Concat(all...)
@@ -330,7 +335,7 @@ func readPreTokenizers(raw []byte) ([]preTokenizer, bool, error) {
 	return out, false, err
 }
 
-// preTokenizers returns the steps that p stands for, in order.
+// preTokenizers returns the steps that the part p stands for, in order.
 func (p *part) preTokenizers() (out []preTokenizer, err error) {
 	at := func(f finder, b behavior) *splitter { return &splitter{f: f, behavior: b} }
 	u := unicodeClasses()
@@ -378,7 +383,7 @@ func punctuation(u *unicodeTable, r rune) bool {
 	return u.in(r, setP) || r < 0x80 && u.in(r, setS)
 }
 
-// behaviorOf reads the behavior. The default is isolated.
+// behaviorOf returns what the part p does with matches, by its member behavior; isolated if it has none.
 func (p *part) behaviorOf() (behavior, error) {
 	for i, n := range []string{"Isolated", "Removed", "MergedWithPrevious", "MergedWithNext", "Contiguous"} {
 		if p.Behavior == n {
@@ -430,8 +435,8 @@ func (p *part) metaspaces() (*metaspaces, error) {
 	return m, nil
 }
 
-// scheme returns which pieces Metaspace prepends its letter to: always, first or never. Old files use
-// add_prefix_space instead.
+// scheme returns to which pieces Metaspace adds its letter in front: always, first or never. Old files say this with
+// add_prefix_space.
 func (p *part) scheme() string {
 	switch {
 	case p.PrependScheme != nil:
@@ -442,14 +447,15 @@ func (p *part) scheme() string {
 	return "always"
 }
 
-// splitting is an hf that can encode a long text piece by piece.
+// splitting is a tokenizer (hf) that can encode a long text piece by piece.
 type splitting struct {
 	*hf
 	// cut reports whether text may be cut at i; 0 < i < len(text).
 	cut func(text []byte, i int) bool
 }
 
-// splitter returns t, as a Splitter if texts can be cut safely.
+// splitter returns t as a Splitter, if places can be found where a long text may be cut without a change of its ids.
+// Otherwise it returns t itself.
 func (t *hf) splitter() Tokenizer {
 	if len(t.normal.single) > 0 && len(t.norms) > 0 {
 		return t // Split cannot see added tokens of the normalized text
@@ -475,8 +481,8 @@ func (t *hf) splitter() Tokenizer {
 	return t
 }
 
-// normalizesInPlace reports whether every normalizer is a Unicode normal form. Normal forms change nothing across a
-// space or a line feed.
+// normalizesInPlace reports whether every normalizer of t is a Unicode normal form. A normal form never combines
+// characters across a space or a line feed, so a text may be cut there.
 func (t *hf) normalizesInPlace() bool {
 	for _, n := range t.norms {
 		if _, ok := n.(unicodeForm); !ok {
@@ -486,7 +492,7 @@ func (t *hf) normalizesInPlace() bool {
 	return true
 }
 
-// onlySpaces reports whether the only step before merging replaces spaces by metaspaces.
+// onlySpaces reports whether t does nothing before merging but replace spaces by metaspaces (▁).
 func (t *hf) onlySpaces() bool {
 	if len(t.norms) != 1 || t.norms[0] != (replaceText{" ", metaspace}) {
 		return false
@@ -503,8 +509,8 @@ func (t *hf) onlySpaces() bool {
 	return true
 }
 
-// Split returns the length of the longest prefix of text that can be encoded independently of all later text. It
-// checks a bounded number of places and returns 0 if none is safe.
+// Split returns the length of the longest prefix of text whose ids do not depend on the text that follows. It looks
+// at a limited number of places, and returns 0 if it finds none.
 func (s *splitting) Split(text []byte) int {
 	last := len(text) - max(s.raw.long, s.normal.long, 1) // an added token may begin in text and end after it
 	const most = 256                                      // places to check

@@ -15,8 +15,9 @@ import (
 // many steps.
 var ErrSteps = errors.New("a regular expression of tokenizer.json, or the search for its added tokens, takes too many steps on this text; cut it into several")
 
-// regex is a regular expression matched by backtracking, as in Oniguruma. Package regexp has no lookahead and
-// prefers other matches. For the split patterns of published vocabularies, scanners replace regex.
+// regex is a compiled regular expression, matched by backtracking as in Oniguruma, which `tokenizers` uses. Go's
+// package regexp has no lookahead and may prefer other matches. For the patterns of published vocabularies, the much
+// faster scanner replaces regex.
 type regex struct {
 	u    *unicodeTable
 	code []instruction
@@ -24,7 +25,7 @@ type regex struct {
 	size int      // characters that the body of a lookbehind matches
 }
 
-// op is the operation of an instruction.
+// op is the operation of an instruction in a compiled regular expression.
 type op uint8
 
 const (
@@ -50,7 +51,8 @@ type instruction struct {
 	min, max int
 }
 
-// compileRegex compiles pattern. Errors describe what is wrong with the pattern.
+// compileRegex returns the compiled form of pattern. An error describes what in the pattern is wrong or not
+// supported.
 func compileRegex(pattern string) (*regex, error) {
 	n, err := parseRegex(pattern)
 	if err != nil {
@@ -71,7 +73,7 @@ func newRegex(n *node, total *int, depth int) (*regex, error) {
 	return c.re, nil
 }
 
-// compiler turns a syntax tree into instructions.
+// compiler turns a syntax tree (node) into instructions.
 type compiler struct {
 	re    *regex
 	marks int
@@ -185,7 +187,8 @@ func (c *compiler) repeat(n *node) error {
 	return nil
 }
 
-// loop compiles body repeated any number of times. An iteration that matches nothing fails.
+// loop compiles body, repeated any number of times. mode says whether more or fewer repetitions are tried first. An
+// iteration that matches no character fails, so that matching ends.
 func (c *compiler) loop(body *node, mode byte) error {
 	mark := c.marks
 	c.marks++
@@ -200,8 +203,8 @@ func (c *compiler) loop(body *node, mode byte) error {
 	return nil
 }
 
-// choose sets the two branches of the instruction at i: into the loop, or past it. mode decides which one is tried
-// first.
+// choose sets the two branches of the opSplit at index i: in leads into the loop, and on leads past it. The branch in
+// is tried first, unless mode is lazy.
 func (c *compiler) choose(i, in, on int, mode byte) {
 	if mode == lazy {
 		in, on = on, in
@@ -209,7 +212,8 @@ func (c *compiler) choose(i, in, on int, mode byte) {
 	c.re.code[i].a, c.re.code[i].b = in, on
 }
 
-// width returns the number of characters that n matches. A variable number is an error.
+// width returns the number of characters that n matches. It is an error if the number varies, since a lookbehind must
+// know where to begin.
 func (n *node) width() (int, error) {
 	total := 0
 	for i, p := range n.parts {
@@ -242,8 +246,8 @@ func (n *node) width() (int, error) {
 	return total, nil
 }
 
-// find returns the first match that begins at the offset from or later. It uses up steps, and returns ErrSteps when
-// none are left.
+// find returns the first match that begins at the offset from or later. It takes steps for its work, and returns
+// ErrSteps when no steps are left.
 func (re *regex) find(text []byte, from int, steps *int) (start, end int, ok bool, err error) {
 	m := matcher{re: re, text: text, steps: steps}
 	for i := from; ; {
@@ -259,7 +263,7 @@ func (re *regex) find(text []byte, from int, steps *int) (start, end int, ok boo
 	}
 }
 
-// describe adds to err the pattern and where, its path in tokenizer.json.
+// describe returns err with the pattern and with where, the path of the pattern in tokenizer.json.
 func describe(where, pattern string, err error) error {
 	if len(pattern) > 80 {
 		pattern = pattern[:80] + "…"
@@ -267,7 +271,7 @@ func describe(where, pattern string, err error) error {
 	return fmt.Errorf("%s: the regular expression %q: %w", where, pattern, err)
 }
 
-// matcher is one run of a regular expression over a text.
+// matcher holds the state of matching a regular expression against a text.
 type matcher struct {
 	re    *regex
 	text  []byte
@@ -276,14 +280,15 @@ type matcher struct {
 	marks []int
 }
 
-// retry is an alternative to continue with after a failure.
+// retry is an alternative that was not taken yet: if matching fails, it continues with the instruction pc at offset
+// i.
 type retry struct {
 	pc, i int
 	least int // opRun: the least end (greedy) or the count so far (lazy); other instructions: -1
 	mark  int // opMark: the counter whose old value is in i; other instructions: -1
 }
 
-// before returns the start of the character that ends at i.
+// before returns the offset at which the character begins that ends at offset i.
 func before(text []byte, i int) int {
 	_, n := utf8.DecodeLastRune(text[:i])
 	return i - n
@@ -296,7 +301,7 @@ const (
 	maxProgram = 1 << 16  // instructions
 )
 
-// nodeKind is the kind of a syntax tree's node.
+// nodeKind is the kind of a node in a regular expression's syntax tree.
 type nodeKind uint8
 
 const (
@@ -420,7 +425,7 @@ func (p *parser) sequence() (*node, error) {
 	return cat, nil
 }
 
-// repeats reads the quantifiers after n and applies them.
+// repeats parses the quantifiers that follow n, such as * or {2,3}, and returns n with them applied.
 func (p *parser) repeats(n *node) (*node, error) {
 	for p.i < len(p.s) {
 		least, most, braces := 0, -1, false
@@ -455,7 +460,8 @@ func (p *parser) repeats(n *node) (*node, error) {
 	return n, nil
 }
 
-// interval reads {n}, {n,}, {,m} or {n,m} at the start of s. size is its length; 0: s begins with none of these.
+// interval parses {n}, {n,}, {,m} or {n,m} at the start of s. most -1: no limit. size is the number of bytes parsed;
+// 0: s begins with none of these.
 func interval(s string) (least, most, size int) {
 	end := strings.IndexByte(s, '}')
 	if end < 2 {
@@ -529,7 +535,7 @@ func (p *parser) group() (*node, error) {
 	return p.body(n)
 }
 
-// body reads the rest of a group into n, including its closing parenthesis.
+// body parses the rest of a group, with its closing parenthesis, into the node n.
 func (p *parser) body(n *node) (*node, error) {
 	inner, err := p.alternatives()
 	if err != nil {
@@ -542,7 +548,8 @@ func (p *parser) body(n *node) (*node, error) {
 	return n, nil
 }
 
-// options reads (?i), which holds until the enclosing group ends, and (?i:…). It returns nil for the former.
+// options parses the options (?i), which hold up to the end of the enclosing group, or a group with options, (?i:…).
+// For the first it returns nil.
 func (p *parser) options() (*node, error) {
 	was := *p
 	on := true
@@ -574,7 +581,7 @@ func (p *parser) options() (*node, error) {
 	}
 }
 
-// escape reads an escape outside of a set.
+// escape parses an escape, such as \d or \b, outside of brackets.
 func (p *parser) escape() (*node, error) {
 	if p.i+1 < len(p.s) {
 		switch c := p.s[p.i+1]; c {
@@ -593,7 +600,8 @@ func (p *parser) escape() (*node, error) {
 	return &node{kind: nodeSet, set: s}, err
 }
 
-// escaped reads an escape that stands for any character of a set.
+// escaped parses an escape that stands for any one character of a set, such as \d; an escaped single character is a
+// set of one.
 func (p *parser) escaped() (*charset, error) {
 	p.i++
 	if p.i >= len(p.s) {
@@ -633,7 +641,7 @@ func (p *parser) escaped() (*charset, error) {
 	return s, err
 }
 
-// escapedRune reads an escape that stands for one character.
+// escapedRune parses an escape that stands for one character, such as \x41, and returns the character.
 func (p *parser) escapedRune() (rune, error) {
 	if i := strings.IndexByte("tnrfvae", p.s[p.i]); i >= 0 {
 		p.i++
@@ -669,7 +677,7 @@ func (p *parser) escapedRune() (rune, error) {
 	return rune(r), err
 }
 
-// class reads a set in square brackets.
+// class parses a set of characters in square brackets.
 func (p *parser) class() (*charset, error) {
 	if p.depth++; p.depth > maxNesting {
 		return nil, errors.New("sets nest too deeply")
@@ -714,7 +722,7 @@ func (p *parser) class() (*charset, error) {
 	}
 }
 
-// member reads a character, or a range of characters, and adds it to s.
+// member parses a character, or a range of characters such as a-z, inside square brackets, and adds it to s.
 func (p *parser) member(s *charset) error {
 	from, single, err := p.limit(s)
 	if err != nil || !single {
@@ -738,8 +746,8 @@ func (p *parser) member(s *charset) error {
 	return nil
 }
 
-// limit reads one end of a range in a bracket expression, or a single character. If it reads a set such as \d, it adds
-// the set to s and returns single = false.
+// limit parses one end of a range, or a single character, inside square brackets, and returns it. If it finds a set
+// such as \d instead, it adds the set to s and returns single = false.
 func (p *parser) limit(s *charset) (r rune, single bool, err error) {
 	if p.peek() != '\\' {
 		return p.rune(), true, nil
@@ -763,7 +771,8 @@ func (p *parser) limit(s *charset) (r rune, single bool, err error) {
 // ¾.
 var latinWords = []runeRange{{0xb2, 0xb3}, {0xb9, 0xb9}, {0xbc, 0xbe}}
 
-// charset is a set of characters in a regular expression.
+// charset is a set of characters, as a regular expression describes it. A character is in it if one of ranges, cats,
+// tables, parts and so on has it; and, not and fold are applied after that.
 type charset struct {
 	ranges []runeRange
 	cats   categories
@@ -778,7 +787,7 @@ type charset struct {
 
 type runeRange struct{ from, to rune }
 
-// has reports whether r is in the set.
+// has reports whether r is in the set; u has the Unicode categories of characters.
 func (s *charset) has(u *unicodeTable, r rune) bool {
 	in := s.plain(u, r)
 	if s.fold {
@@ -827,7 +836,8 @@ var categoryNames = map[string]categories{
 	"cc": 1 << catCc, "cf": 1 << catCf, "co": 1 << catCo, "digit": 1 << catNd,
 }
 
-// property returns the set of \p{name}. Scripts other than Han have the characters of Go's Unicode version.
+// property returns the set of \p{name}, a Unicode category or script. Scripts other than Han have the characters of
+// the Unicode version that Go knows.
 func property(name string) (*charset, error) {
 	s := &charset{}
 	if strings.HasPrefix(name, "^") {
@@ -855,10 +865,11 @@ func property(name string) (*charset, error) {
 	return nil, fmt.Errorf("the property {%s} is not known here", name)
 }
 
-// maxRetries bounds the backtracking stack of a match, and so its memory.
+// maxRetries is the largest number of alternatives that a match keeps for backtracking. It limits the memory of a
+// match.
 const maxRetries = 1 << 20
 
-// match reports whether there is a match that starts at i, and returns its end.
+// match reports whether the expression matches at offset i, and where the match ends.
 func (m *matcher) match(i int) (end int, ok bool, err error) {
 	m.stack = m.stack[:0]
 	pc := 0
@@ -904,7 +915,7 @@ func (m *matcher) match(i int) (end int, ok bool, err error) {
 	}
 }
 
-// mark records that an iteration of the repetition n begins at i.
+// mark records that an iteration of repetition number n begins at offset i. opProgress compares with it.
 func (m *matcher) mark(n, i int) {
 	for len(m.marks) <= n {
 		m.marks = append(m.marks, 0)
@@ -913,7 +924,8 @@ func (m *matcher) mark(n, i int) {
 	m.marks[n] = i
 }
 
-// back returns to the last untried alternative; false: there is none.
+// back takes the alternative that was recorded last, and returns where to continue: instruction pc at offset i.
+// false: there is no alternative left, and the match fails.
 func (m *matcher) back() (pc, i int, ok bool) {
 	for len(m.stack) > 0 {
 		last := len(m.stack) - 1
@@ -947,7 +959,9 @@ func (m *matcher) back() (pc, i int, ok bool) {
 	return 0, 0, false
 }
 
-// run matches characters of one set: as many as possible, or with mode lazy as few as allowed.
+// run executes an opRun at pc: it matches characters of the instruction's set from offset i on. It takes as many as
+// possible, or with mode lazy as few as allowed, and records the alternatives. It returns the offset after them;
+// false: there are too few.
 func (m *matcher) run(in *instruction, pc, i int) (int, bool) {
 	most := in.max
 	if in.mode == lazy {
@@ -976,7 +990,8 @@ func (m *matcher) run(in *instruction, pc, i int) (int, bool) {
 	return i, true
 }
 
-// sub matches a lookaround or an atomic group. Matching never backtracks into either.
+// sub executes a lookaround or an atomic group at offset i. Once it has matched, matching never backtracks into it.
+// It returns the offset at which matching continues; false: it fails.
 func (m *matcher) sub(in *instruction, i int) (int, bool, error) {
 	inner := matcher{re: m.re.subs[in.a], text: m.text, steps: m.steps}
 	start := i
@@ -995,7 +1010,7 @@ func (m *matcher) sub(in *instruction, i int) (int, bool, error) {
 	return i, ok != in.not, err
 }
 
-// holds reports whether the assertion holds at position i.
+// holds reports whether an assertion, such as ^ or \b (assert is its letter), holds at offset i.
 func (m *matcher) holds(assert byte, i int) bool {
 	n := len(m.text)
 	word := func(i int) bool {
@@ -1018,17 +1033,18 @@ func (m *matcher) holds(assert byte, i int) bool {
 	return edge == (assert == 'b')
 }
 
-// wordSet is \w outside of sets.
+// wordSet is the set \w, as it is outside of square brackets.
 var wordSet = &charset{word: true, ranges: latinWords}
 
-// finder finds matches in a text.
+// finder finds the matches of a pattern in a text.
 type finder interface {
-	// find returns the first match at or after from. steps bounds the work.
+	// find returns the first match that begins at the offset from or later. The work uses up steps, which limits
+	// its time.
 	find(text []byte, from int, steps *int) (start, end int, ok bool, err error)
 }
 
-// matches yields all matches of f in text, from left to right. After an empty match the search continues at the
-// next character. An empty match right after another match is skipped.
+// matches yields all matches of f in text, from left to right. After an empty match the search continues one
+// character later. An empty match directly after another match is left out.
 type matches struct {
 	f     finder
 	text  []byte
@@ -1056,7 +1072,7 @@ func (m *matches) next() (start, end int, ok bool, err error) {
 	return 0, 0, false, nil
 }
 
-// literal is a finder of a fixed text.
+// literal is a finder of the occurrences of a fixed text.
 type literal []byte
 
 func (l literal) find(text []byte, from int, _ *int) (start, end int, ok bool, err error) {
@@ -1067,7 +1083,7 @@ func (l literal) find(text []byte, from int, _ *int) (start, end int, ok bool, e
 	return from + i, from + i + len(l), i >= 0, nil
 }
 
-// oneOf is a finder of single characters that satisfy a predicate.
+// oneOf is a finder of the single characters for which the function reports true.
 type oneOf func(r rune) bool
 
 func (f oneOf) find(text []byte, from int, _ *int) (start, end int, ok bool, err error) {
@@ -1081,7 +1097,8 @@ func (f oneOf) find(text []byte, from int, _ *int) (start, end int, ok bool, err
 	return 0, 0, false, nil
 }
 
-// find makes scanner a finder. It returns the match that begins at the offset from.
+// find returns the match that begins exactly at the offset from: a scanner's matches cover a text without gaps. It
+// thus makes scanner a finder.
 func (s *scanner) find(text []byte, from int, _ *int) (start, end int, ok bool, err error) {
 	if from >= len(text) {
 		return 0, 0, false, nil

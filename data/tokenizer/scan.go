@@ -2,25 +2,26 @@ package tokenizer
 
 import "unicode/utf8"
 
-// The split patterns of the published byte-level vocabularies, as in their tokenizer.json. Matches of each pattern
-// cover a text without gaps.
+// The patterns with which published byte-level vocabularies cut a text into words, as in their tokenizer.json. The
+// matches of each pattern cover any text without gaps.
 const (
 	patternGPT2 = `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`
-	// GPT-4, Llama 3.
+	// The pattern of GPT-4 and Llama 3.
 	patternGPT4 = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
-	// Qwen2, 2.5, 3.
+	// The pattern of Qwen2, 2.5 and 3.
 	patternQwen2 = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
-	// GPT-4o, gpt-oss.
+	// The pattern of GPT-4o and gpt-oss.
 	patternO200K = `[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?` +
 		`|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?` +
 		`|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+`
 )
 
-// scanner matches one of the patterns above with hand-written code.
+// scanner matches one of the patterns above with code written for it, which is much faster than regex.
 type scanner struct {
 	pattern string
 	next    func(u *unicodeTable, text []byte, i int) int // returns the end of the match that starts at i
-	// newlineEnds reports whether a match always starts after a run of white space that ends with a line feed.
+	// newlineEnds reports whether one match always ends, and the next begins, after white space that ends with a
+	// line feed. A text may then be cut there.
 	newlineEnds bool
 }
 
@@ -31,7 +32,8 @@ var scanners = []scanner{
 	{patternO200K, nextO200K, true},
 }
 
-// kind is the class of a character as the patterns distinguish it; sets of kinds are bit masks.
+// kind is the class of a character (letter, number, …), as far as the patterns distinguish classes. A set of kinds is
+// a bit mask.
 type kind uint8
 
 const (
@@ -42,7 +44,7 @@ const (
 	isOther
 )
 
-// asciiKinds are the kinds of single bytes; 0 for bytes of longer characters.
+// asciiKinds has the kind of each ASCII character; 0 for bytes that belong to longer characters.
 var asciiKinds = func() (k [256]kind) {
 	for b := range utf8.RuneSelf {
 		switch c := byte(b); {
@@ -61,7 +63,7 @@ var asciiKinds = func() (k [256]kind) {
 	return k
 }()
 
-// kindAt returns the kind of the character at i and its length in bytes; 0 at the end of text.
+// kindAt returns the kind of the character at offset i and its length in bytes; both are 0 at the end of text.
 func (u *unicodeTable) kindAt(text []byte, i int) (kind, int) {
 	if i >= len(text) {
 		return 0, 0
@@ -72,7 +74,7 @@ func (u *unicodeTable) kindAt(text []byte, i int) (kind, int) {
 	return u.wideKind(text[i:])
 }
 
-// wideKind is kindAt for a character that is not ASCII.
+// wideKind is kindAt for the first character of text, if it is not ASCII.
 func (u *unicodeTable) wideKind(text []byte) (kind, int) {
 	r, n := utf8.DecodeRune(text)
 	switch {
@@ -86,7 +88,7 @@ func (u *unicodeTable) wideKind(text []byte) (kind, int) {
 	return isOther, n
 }
 
-// run returns the end of the run of characters of kind k that starts at i.
+// run returns the offset at which the characters of kind k that start at offset i end; i itself if there are none.
 func (u *unicodeTable) run(text []byte, i int, k kind) int {
 	for i < len(text) {
 		if a := asciiKinds[text[i]]; a != 0 {
@@ -105,7 +107,8 @@ func (u *unicodeTable) run(text []byte, i int, k kind) int {
 	return i
 }
 
-// runOf is run for characters whose category is in set.
+// runOf returns the offset at which the characters whose category is in set, starting at offset i, end; i itself if
+// there are none.
 func (u *unicodeTable) runOf(text []byte, i int, set categories) int {
 	for i < len(text) {
 		r, n := decodeRune(text[i:])
@@ -117,7 +120,8 @@ func (u *unicodeTable) runOf(text []byte, i int, set categories) int {
 	return i
 }
 
-// contraction returns the length of 's, 't, 're, 've, 'm, 'll or 'd at i; 0: none. With fold, case does not matter.
+// contraction returns the length of 's, 't, 're, 've, 'm, 'll or 'd at offset i; 0: none stands there. With fold,
+// upper case counts too.
 func contraction(text []byte, i int, fold bool) int {
 	if i+1 >= len(text) || text[i] != '\'' {
 		return 0
@@ -146,8 +150,8 @@ func contraction(text []byte, i int, fold bool) int {
 	return 0
 }
 
-// blanks returns the end of the match of \s+(?!\S)|\s+ at i, where a white space stands. With newlines, the
-// alternative \s*[\r\n]+ has precedence.
+// blanks returns the end of the match of \s+(?!\S)|\s+ at offset i, where white space stands. With newlines, the
+// pattern also has the alternative \s*[\r\n]+, which comes first.
 func (u *unicodeTable) blanks(text []byte, i int, newlines bool) int {
 	end, last, newline := i, i, 0
 	for end < len(text) {
@@ -203,9 +207,9 @@ func nextGPT4(u *unicodeTable, text []byte, i, digits int) int {
 	return u.rest(text, i, digits, false)
 }
 
-// rest returns the end of a match of the alternatives that GPT-4's pattern shares with its derivatives: numbers of at
-// most digits digits, other characters, white space. With slash, slashes may follow other characters, as line ends
-// may.
+// rest returns the end of the match at offset i of those alternatives that GPT-4's pattern shares with patterns
+// derived from it. These are numbers of at most digits digits, other characters, and white space. With slash, slashes
+// may follow other characters, as line ends may.
 func (u *unicodeTable) rest(text []byte, i, digits int, slash bool) int {
 	k, n := u.kindAt(text, i)
 	if k == isNumber {
@@ -246,8 +250,8 @@ func nextO200K(u *unicodeTable, text []byte, i int) int {
 	return u.rest(text, i, 3, true)
 }
 
-// lowerWord returns the end of a word at i that consists of any number of letters of setUpper, then at least one of
-// setLower. 0: no such word.
+// lowerWord returns the end of a word at offset i that consists of any number of letters in setUpper, then at least
+// one in setLower. 0: no such word begins there.
 func lowerWord(u *unicodeTable, text []byte, i int) int {
 	upper := u.runOf(text, i, setUpper)
 	if end := u.runOf(text, upper, setLower); end > upper {
@@ -263,8 +267,8 @@ func lowerWord(u *unicodeTable, text []byte, i int) int {
 	return 0
 }
 
-// upperWord returns the end of a word at i that consists of at least one letter of setUpper, then any number of
-// setLower. 0: no such word.
+// upperWord returns the end of a word at offset i that consists of at least one letter in setUpper, then any number
+// in setLower. 0: no such word begins there.
 func upperWord(u *unicodeTable, text []byte, i int) int {
 	if upper := u.runOf(text, i, setUpper); upper > i {
 		return u.runOf(text, upper, setLower)

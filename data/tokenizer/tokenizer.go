@@ -11,23 +11,23 @@ import (
 
 // Tokenizer encodes text and decodes ids. All methods are safe for concurrent use.
 type Tokenizer interface {
-	// Encode appends the ids of text to dst. It recognises added tokens as the tokenizer's file says, and adds no
-	// special tokens around the text.
+	// Encode appends the ids of text to dst. It recognises added tokens, such as <|im_end|>, in text as the
+	// tokenizer's file says. It adds no special tokens around the text.
 	Encode(dst []int32, text []byte) ([]int32, error)
-	// EncodeSpans is Encode, and also appends to starts the offset in text at which each id's text starts. The ids
-	// are the same as Encode's; starts never decrease.
+	// EncodeSpans appends the same ids as Encode. For each id it also appends to starts the offset in text at
+	// which the id's text starts; these offsets never decrease.
 	EncodeSpans(ids []int32, starts []int, text []byte) ([]int32, []int, error)
 	// AddSpecial returns ids with the special tokens that belong around a text, such as BOS and EOS. It does not
 	// change ids, and returns ids itself if there is nothing to add.
 	AddSpecial(ids []int32) []int32
-	// Decode returns the text of ids. It drops special tokens and ids without a text; Bytes prints the latter as
-	// "<id>".
+	// Decode returns the text of ids without special tokens. An id without a text is dropped, except that Bytes
+	// writes it as "<id>".
 	Decode(ids []int32) []byte
 	// DecodeSpecial is Decode, but keeps special tokens.
 	DecodeSpecial(ids []int32) []byte
 	// Token returns id as the vocabulary spells it; "": there is no such id.
 	Token(id int32) string
-	// TokenID returns the id of a token as the vocabulary spells it.
+	// TokenID returns the id of a token, spelled as in the vocabulary; ok is false if there is no such token.
 	TokenID(token string) (id int32, ok bool)
 	// IsSpecial reports whether Decode drops id.
 	IsSpecial(id int32) bool
@@ -39,7 +39,7 @@ type Tokenizer interface {
 	EOS() (int32, bool)
 	// ID identifies the encoding, for cache keys: tokenizers with equal IDs encode equally.
 	ID() string
-	// Files returns the files to put beside a saved model, by name.
+	// Files returns the files that belong beside a saved model, name to content.
 	Files() map[string][]byte
 }
 
@@ -63,15 +63,16 @@ type Stream struct {
 	sent int     // bytes of the text of ids that Next has returned
 }
 
-// maxHeld is the most tokens that Stream holds back for one character, which has at most four bytes.
+// maxHeld is the largest number of tokens that Stream holds back to complete one character. A character has at most
+// four bytes.
 const maxHeld = 8
 
-// maxQuiet is the most tokens without text that Stream keeps.
+// maxQuiet is the largest number of tokens without text that Stream keeps.
 const maxQuiet = 64
 
-// NewStream starts a text. If tokens are given in before, it continues a text that ends with them. They may decide
-// whether the next token begins with a space. An incomplete character at their end is returned with the token that
-// completes it.
+// NewStream returns a Stream for a new text or, with before, for the continuation of a text that ends with these
+// tokens. The tokens before may decide whether the next one begins with a space. An incomplete character at their end
+// is returned together with the token that completes it.
 func NewStream(t Tokenizer, before ...int32) *Stream {
 	s := &Stream{t: t}
 	for n := min(maxHeld, len(before)); n > 0; n-- { // prefer a start at a character boundary
@@ -88,8 +89,8 @@ func NewStream(t Tokenizer, before ...int32) *Stream {
 	return s
 }
 
-// Next returns the text that id completes, "" while a character is incomplete. Bytes that are not UTF-8 are
-// returned as the tokenizer decodes them.
+// Next returns the text that the token id completes; "" while a character is incomplete. Bytes that are not UTF-8
+// come as the tokenizer decodes them.
 func (s *Stream) Next(id int32) string {
 	s.ids = append(s.ids, id)
 	text := s.t.Decode(s.ids)
@@ -109,7 +110,7 @@ func (s *Stream) Next(id int32) string {
 	return out
 }
 
-// Flush returns the held-back bytes of a character that was never completed.
+// Flush returns the bytes held back for a character that was never completed, and ends the text.
 func (s *Stream) Flush() string {
 	text := s.t.Decode(s.ids)
 	out := string(text[min(s.sent, len(text)):])
@@ -117,8 +118,8 @@ func (s *Stream) Flush() string {
 	return out
 }
 
-// incomplete returns the number of bytes at the end of b that are an incomplete character, or U+FFFD, which may
-// stand for one.
+// incomplete returns how many bytes at the end of b belong to an incomplete character. U+FFFD at the end counts as
+// incomplete, since decoders write it for the first bytes of a character.
 func incomplete(b []byte) int {
 	if cut := bytes.TrimRight(b, string(utf8.RuneError)); len(cut) < len(b) && utf8.Valid(b) {
 		return len(b) - len(cut)
@@ -139,8 +140,9 @@ const byteVocab = 256
 // ErrBinary is the error of Bytes for text with a NUL byte, since id 0 ends documents.
 var ErrBinary = errors.New("a NUL byte: this is not text")
 
-// Bytes returns the byte-level vocabulary, a Splitter. The id of a byte is its value. Id 0, which no text contains,
-// ends documents. EndOfText in a text also becomes id 0, as it does for other readers of the files.
+// Bytes returns the byte-level vocabulary, whose tokens are bytes; it is a Splitter. The id of a byte is its value.
+// Id 0 ends documents, and no text contains this byte. EndOfText in a text also becomes id 0, as with other programs
+// that read the files of Bytes.
 func Bytes() Tokenizer { return byteLevel{} }
 
 var endOfText = []byte(EndOfText)
@@ -181,7 +183,7 @@ func (t byteLevel) EncodeSpans(ids []int32, starts []int, text []byte) ([]int32,
 	return ids, starts, nil
 }
 
-// Split keeps back the end of text that may be the beginning of EndOfText.
+// Split returns the length of text without those last bytes that may be the beginning of EndOfText.
 func (byteLevel) Split(text []byte) int {
 	for n := min(len(text), len(endOfText)-1); n > 0; n-- {
 		if bytes.HasPrefix(endOfText, text[len(text)-n:]) {
@@ -195,7 +197,7 @@ func (byteLevel) AddSpecial(ids []int32) []int32     { return ids }
 func (t byteLevel) Decode(ids []int32) []byte        { return t.decode(ids, "") }
 func (t byteLevel) DecodeSpecial(ids []int32) []byte { return t.decode(ids, EndOfText) }
 
-// decode returns the text of ids. end replaces the token that ends a document.
+// decode returns the text of ids. The text end stands for the token that ends a document.
 func (byteLevel) decode(ids []int32, end string) []byte {
 	text := make([]byte, 0, len(ids))
 	for _, id := range ids {
@@ -251,8 +253,8 @@ var byteLevelVocab = func() map[string]int {
 	return v
 }()
 
-// byteAlphabet is the letter for each byte in the files of byte-level vocabularies. Printable Latin-1 characters
-// stand for themselves; the other bytes count up from U+0100. Source: GPT-2, bytes_to_unicode.
+// byteAlphabet has the letter by which the files of byte-level vocabularies write each byte. Printable Latin-1
+// characters stand for themselves; the other bytes are numbered from U+0100 on. Source: GPT-2, bytes_to_unicode.
 var byteAlphabet = func() (letters [byteVocab]rune) {
 	next := rune(byteVocab)
 	for b := range rune(byteVocab) {

@@ -14,7 +14,7 @@ import (
 //go:embed unicode.bin
 var unicodeRuns []byte
 
-// class is the general category of a code point, with three properties as flags.
+// class is the general category of a code point, such as uppercase letter, with three further properties as flags.
 type class uint8
 
 const (
@@ -46,7 +46,7 @@ const (
 	catCc
 	catCf
 	catCo
-	// Marks added to Unicode after the version that the normalizers know.
+	// Combining marks that Unicode added after version 9, the version that the normalizers know.
 	catYoungMn
 	catYoungMc
 	catYoungMe
@@ -57,7 +57,7 @@ const (
 	classHan   class = 128
 )
 
-// categories is a set of general categories, one bit each.
+// categories is a set of general categories, with one bit for each.
 type categories uint32
 
 const (
@@ -69,12 +69,13 @@ const (
 	setS    = 1<<catSm | 1<<catSc | 1<<catSk | 1<<catSo
 	setZ    = 1<<catZs | 1<<catZl | 1<<catZp
 	setC    = 1<<catCc | 1<<catCf | 1<<catCo | 1<<catMask
-	// The letters that o200k accepts at the start of a word, and in its rest.
+	// The letters that the pattern of o200k (GPT-4o) accepts at the start of a word, and in the rest of a word.
 	setUpper = 1<<catLu | 1<<catLt | 1<<catLm | 1<<catLo | setM
 	setLower = 1<<catLl | 1<<catLm | 1<<catLo | setM
 )
 
-// unicodeTable is unicodeRuns as a two-stage table: block maps each 256 code points to a row of class.
+// unicodeTable holds the class of every code point, unpacked from unicodeRuns as a two-stage table. block gives for
+// each 256 code points the row of class that holds their classes.
 type unicodeTable struct {
 	block [0x1100]uint16
 	class [][256]class
@@ -105,10 +106,10 @@ var unicodeClasses = sync.OnceValue(func() *unicodeTable {
 
 func (t *unicodeTable) of(r rune) class { return t.class[t.block[r>>8]][r&255] }
 
-// in reports whether r's category is in set.
+// in reports whether the general category of the character r is in set.
 func (t *unicodeTable) in(r rune, set categories) bool { return set>>(t.of(r)&catMask)&1 != 0 }
 
-// isSpace reports whether r is white space: \s, or Rust's char::is_whitespace.
+// isSpace reports whether r is white space, as \s in patterns and Rust's char::is_whitespace define it.
 func isSpace(r rune) bool {
 	switch {
 	case r <= ' ':
