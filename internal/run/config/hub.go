@@ -60,7 +60,7 @@ func snapshot(id string) (string, error) {
 	return dir, nil
 }
 
-// unreadable returns the error for an entry of the Hugging Face cache that cannot be read.
+// unreadable returns the UsageError for a model or data set (id) whose entry in the Hugging Face cache cannot be read.
 func unreadable(id string, err error) error {
 	return Usagef("%s: its place in the Hugging Face cache cannot be read: %w", id, err)
 }
@@ -123,7 +123,7 @@ func hubCache() (string, error) {
 	return filepath.Join(home, ".cache", "huggingface", "hub"), nil
 }
 
-// expand replaces ${NAME} and a leading "~/" in a path.
+// expand replaces ${NAME} in a path by the environment variable NAME, and a leading "~/" by the home folder.
 func expand(path string) (string, error) {
 	out, err := data.ExpandVars(path)
 	if err != nil {

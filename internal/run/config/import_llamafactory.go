@@ -82,7 +82,7 @@ func llamaFactoryV1() map[string]rule {
 	}
 }
 
-// llamaFactoryOptim converts optim_config: an optimizer's name and settings.
+// llamaFactoryOptim converts optim_config, a mapping with an optimizer's name and settings.
 func llamaFactoryOptim(im *importer, e entry) {
 	more := []setting{}
 	if e.val.get("name").is("muon") {
@@ -91,7 +91,7 @@ func llamaFactoryOptim(im *importer, e entry) {
 	im.optimNumbers(e, more...)
 }
 
-// negated passes the opposite of a switch on to key.
+// negated returns a rule that gives the opposite of a switch, such as disable_shuffling, to the key of mt called key.
 func negated(key string) rule {
 	return func(im *importer, e entry) {
 		if val, ok := truth(e.val.text); ok {
@@ -102,7 +102,7 @@ func negated(key string) rule {
 	}
 }
 
-// templateRule converts the name of a chat template.
+// templateRule converts the name of a chat template. A template that mt does not have is Lost.
 func templateRule(im *importer, e entry) {
 	if !slices.Contains(data.Templates, e.val.text) {
 		im.lose(e, "mt does not know this layout; the model's own chat template takes its place, or give template a Jinja file")
@@ -111,7 +111,8 @@ func templateRule(im *importer, e entry) {
 	im.give(e, "template", e.val)
 }
 
-// llamaFactoryLast writes out LLaMA-Factory's defaults where mt's differ.
+// llamaFactoryLast runs after all keys. For each key that the config leaves open it writes LLaMA-Factory's default if
+// mt's default differs.
 func llamaFactoryLast(im *importer) {
 	packing := "false"
 	if im.doc.get("stage").is("pt") {

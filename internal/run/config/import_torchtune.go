@@ -51,7 +51,8 @@ func torchtuneRules() map[string]rule {
 	return rules
 }
 
-// torchtuneLast writes out the defaults of torchtune's recipes where mt's differ.
+// torchtuneLast runs after all keys. For each key that the config leaves open it writes the default of torchtune's
+// recipes if mt's default differs.
 func torchtuneLast(im *importer) {
 	for _, d := range []struct{ key, text, why string }{
 		{"lr_scheduler_type", "constant", "without an lr_scheduler the rate stays"},
@@ -82,7 +83,8 @@ func (im *importer) filled(v value) value {
 	return v
 }
 
-// loseOthers gives the fate Lost to all arguments of a component except those in known.
+// loseOthers handles the arguments of e, a mapping with a _component_. It gives each argument that is not in known the
+// fate Lost, for the reason why.
 func (im *importer) loseOthers(e entry, why string, known ...string) {
 	for _, f := range e.val.fields {
 		if f.name != component && !slices.Contains(known, f.name) && f.val.kind != null {
@@ -103,7 +105,7 @@ func torchtuneTokenizer(im *importer, e entry) {
 	im.give(entry{"tokenizer.max_seq_len", e.pos, n}, "max_seq_len", n)
 }
 
-// torchtuneCheckpointer converts the directory of the weights.
+// torchtuneCheckpointer converts checkpointer: its checkpoint_dir, the directory of the weights, becomes the model.
 func torchtuneCheckpointer(im *importer, e entry) {
 	dir := e.val.get("checkpoint_dir")
 	if dir.kind == null {
@@ -177,7 +179,7 @@ func torchtuneScheduler(im *importer, e entry) {
 	im.giveFor(e, "", settings...)
 }
 
-// torchtuneSteps converts max_steps_per_epoch.
+// torchtuneSteps converts max_steps_per_epoch to max_steps, which is the product with the number of epochs.
 func torchtuneSteps(im *importer, e entry) {
 	n, ok := e.val.count()
 	epochs, given := im.doc.get("epochs").count()
@@ -195,7 +197,7 @@ func torchtuneSteps(im *importer, e entry) {
 	im.giveFor(e, why, setting{"max_steps", plainAt(e.val, fmt.Sprint(n*epochs))})
 }
 
-// torchtuneSaves converts save_every_n_epochs: 1 is save_strategy: epoch.
+// torchtuneSaves converts save_every_n_epochs. The value 1 becomes save_strategy: epoch.
 func torchtuneSaves(im *importer, e entry) {
 	if e.val.is("1") {
 		im.giveFor(e, "", setting{"save_strategy", plainAt(e.val, "epoch")})
@@ -238,7 +240,8 @@ func torchtuneSets(key string) rule {
 	}
 }
 
-// torchtuneSet converts one data set; false if mt cannot read it.
+// torchtuneSet converts one data set, the component item of the key e, to an item of `datasets`. ok is false if mt
+// cannot read the data set.
 func (im *importer) torchtuneSet(e entry, item value) (set value, ok bool) {
 	name := item.get(component)
 	short := name.text[strings.LastIndex(name.text, ".")+1:]

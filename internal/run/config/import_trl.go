@@ -47,7 +47,8 @@ func trlRules() map[string]rule {
 	return rules
 }
 
-// trlLast writes out the defaults of TRL's SFTConfig where mt's differ.
+// trlLast runs after all keys. For each key that the config leaves open it writes the default of TRL's SFTConfig if
+// mt's default differs.
 func trlLast(im *importer) {
 	if trlOnPairs(im) {
 		trlPairsLast(im)
@@ -61,10 +62,10 @@ func trlLast(im *importer) {
 	}
 }
 
-// noOtherTRL is the reason for refusing a config of another TRL trainer.
+// noOtherTRL is the reason why the config of another TRL trainer is refused.
 const noOtherTRL = "mt reads configs of TRL only for supervised fine-tuning and DPO"
 
-// anyLength is the reason for losing a maximal length of null, which means no limit.
+// anyLength is the reason why a maximal length of null, which means no limit in TRL, is Lost.
 const anyLength = "mt needs a limit: give max_seq_len (default 2048); longer chats are cut"
 
 // trlLength writes out the default of max_length, unless the config sets the length to null.
@@ -87,7 +88,8 @@ func trlSets(im *importer, e entry) {
 	im.give(e, "datasets", value{kind: list, pos: e.val.pos, items: []value{trlSet(e.val, name, split)}})
 }
 
-// trlSet returns an item of datasets.
+// trlSet returns an item of `datasets` with the given path, subset name and split. A name or split of kind null is
+// left out.
 func trlSet(path, name, split value) value {
 	set := value{kind: mapping, pos: path.pos, fields: []field{{"path", path.pos, textAt(path, strings.TrimSpace(path.text))}}}
 	if name.kind != null {
@@ -170,7 +172,8 @@ func (im *importer) trlMixed(e entry) {
 // mixedKeys maps the keys of a mixture's item to keys of an item of datasets.
 var mixedKeys = map[string]string{"id": "path", "path": "path", "config": "name", "name": "name", "split": "split", "data_files": "data_files"}
 
-// trlMixedSet converts an item of a mixture to an item of datasets. The default split is train.
+// trlMixedSet converts item, one data set of a mixture, to an item of `datasets`. name stands for the item in errors.
+// Without a split the set's split is train.
 func (im *importer) trlMixedSet(name string, item value) value {
 	set := value{kind: mapping, pos: item.pos}
 	for _, f := range item.fields {

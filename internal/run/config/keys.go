@@ -43,7 +43,8 @@ type key struct {
 	anew      bool              // auto is resolved again at every start, also of a resumed run, from the machine; the value changes no result
 }
 
-// limit is the allowed range of a number. why gives the reason, for error messages.
+// limit is the allowed range of a number, with both bounds included unless open or below says otherwise. why gives the
+// reason, for error messages.
 type limit struct {
 	min, max float64
 	open     bool // min itself is excluded
@@ -399,7 +400,8 @@ var machineKeys = []key{
 
 const devicesKey = "devices"
 
-// maxDepthValue is far above any useful depth and far below any overflow.
+// maxDepthValue is the largest value of a pipeline key. It is far above any useful depth, and no sum or product with
+// it overflows.
 const maxDepthValue = 1 << 20
 
 // byName maps canonical names and aliases to keys.
@@ -429,7 +431,7 @@ func eachKey(f func(k *key)) {
 // isPipeline reports whether k stands under `pipeline:`.
 func (k *key) isPipeline() bool { return strings.HasPrefix(k.name, pipelineKey+".") }
 
-// anyConfig is a Config for finding out the types of its fields. Its values are never read.
+// anyConfig is a Config that serves only to find out the types of its fields; nothing reads its values.
 var anyConfig Config
 
 // isSwitch reports whether the flag of k may stand without a value.

@@ -240,7 +240,7 @@ func (r *reader) fields(v value, in []*ast.MappingValueNode, depth int) (value, 
 	return v, nil
 }
 
-// keyText returns the text of a mapping's key, if the key is a scalar.
+// keyText returns the text of a mapping's key. The bool is false if the key is not a scalar.
 func keyText(n ast.MapKeyNode) (string, bool) {
 	switch n := n.(type) {
 	case *ast.StringNode:
