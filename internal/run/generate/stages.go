@@ -58,7 +58,7 @@ func (d *decoder) stage(p *piece, l int, v schedule.Visit) error {
 	return nil
 }
 
-// bringRows copies the embedding rows of the piece's tokens to the device.
+// bringRows enqueues a copy of the embedding rows of the piece's tokens to the device and returns them there.
 func (d *decoder) bringRows(p *piece) device.Tensor {
 	bytes := p.y.Mem().Bytes
 	d.o.Store.Layers[0].GatherRows(d.staging[:bytes], 0, p.ids)

@@ -24,7 +24,7 @@ type CUDA struct {
 	found cudart.Found
 }
 
-// triedProduct is the size of the matrix products in FindCUDA.
+// triedProduct is the number of rows and columns of the matrices that FindCUDA multiplies as a test.
 const triedProduct = 64
 
 // FindCUDA opens the first GPU, reads its state, tries matrix products on it and closes it.

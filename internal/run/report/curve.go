@@ -92,7 +92,8 @@ func curve(metrics []byte) (c chart.Chart, ok bool) {
 	}}, len(steps) > 0
 }
 
-// smooth smooths ys from both ends, so that the result does not lag.
+// smooth returns the mean of two exponential moving averages of ys, one forward and one backward, so that the result
+// does not lag behind ys. share is the weight of each new value in an average.
 func smooth(ys []float64, share float64) []float64 {
 	out := chart.Smooth(ys, share)
 	back := slices.Clone(ys)
@@ -138,7 +139,7 @@ func (t *lossHistory) add(loss float64) {
 	t.means, t.per = t.means[:maxLossHistory/2], 2*t.per
 }
 
-// spark returns the losses as a sparkline; "" for fewer than two.
+// spark returns the losses so far as a line of small bars for a terminal; "" for fewer than two losses.
 func (t *lossHistory) spark() string {
 	if len(t.means) < 2 {
 		return ""

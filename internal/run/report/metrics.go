@@ -86,8 +86,8 @@ type Meter struct {
 	recent []time.Duration      // durations of the last steps
 }
 
-// etaSteps is the number of recent steps from which the remaining time is estimated. Reports of short steps arrive in
-// bunches, so a single step says little.
+// etaSteps is the number of recent steps from which the remaining time of the run is estimated. Reports of short steps
+// arrive in bunches, so the duration of a single step says little.
 const etaSteps = 20
 
 // timed accumulates the measurements of steps.
@@ -142,7 +142,7 @@ func StepsPerPetabyte(written int64) int64 {
 	return petabyte / written
 }
 
-// mean returns d per step, in seconds.
+// mean returns the duration d, summed over the steps in t, per step and in seconds.
 func (t *timed) mean(d time.Duration) float64 { return d.Seconds() / float64(t.steps) }
 
 // ownProducts returns the number of matrix products so far, on all devices, that mt's own kernels computed because
@@ -193,7 +193,7 @@ func (m *Meter) Step(r actors.StepReport) StepMetrics {
 	return out
 }
 
-// Logged ends the window, after the last metrics from Step were written.
+// Logged begins a new window. The caller has written the last metrics that Step returned to metrics.jsonl.
 func (m *Meter) Logged() { m.Window, m.timed = checkpoint.LogWindow{}, timed{} }
 
 // eta estimates the seconds for the steps after step from the most recent steps.
@@ -214,7 +214,7 @@ type EvalMetrics struct {
 	*EvalPairMetrics
 }
 
-// usage returns the combined memory use of devs.
+// usage returns the memory use of all devs together.
 func usage(devs []device.Device) device.Usage {
 	var sum device.Usage
 	for _, d := range devs {
@@ -259,7 +259,7 @@ type EvalPairMetrics struct {
 	LogRejected float64 `json:"eval_logps/rejected"`
 }
 
-// pairLog converts a report's pairs for the log.
+// pairLog returns the sums over pairs in a report, in the form in which checkpoints keep them.
 func pairLog(s *actors.PairSums) checkpoint.PairLog {
 	return checkpoint.PairLog{Pairs: float64(s.Pairs), Chosen: s.Chosen, Rejected: s.Rejected, Right: s.Right, LogChosen: s.LogChosen, LogRejected: s.LogReject}
 }
@@ -349,7 +349,8 @@ func takenMemory(dev device.Usage, arenas accounts.Used, hostLimit int64, system
 	return m
 }
 
-// glance caches the machine's memory figures for a second. Reading them takes 0.2 ms, which would slow short steps.
+// glance reads the machine's memory figures at most once a second and returns the last ones in between. Reading takes
+// 0.2 ms, which would slow short steps.
 type glance struct {
 	look  func() host.Machine
 	clock func() time.Time
@@ -364,9 +365,9 @@ func (g *glance) now() host.Machine {
 	return g.seen
 }
 
-// FLOPs returns a function that counts the floating point operations of a step. It takes the step's tokens, its
-// attended (query, key) pairs, and the pairs that the backward attends again (again). model is the model's count;
-// executed includes recomputation.
+// FLOPs returns a function that counts the floating point operations of one step. Its arguments are the step's tokens,
+// its (query, key) pairs in attention, and the pairs that the backward computes again. Its result model is what the
+// model needs; executed includes recomputation.
 func FLOPs(p *plan.Run) func(tokens, pairs, again int64) (model, executed float64) {
 	token, pair := p.Spec.Config.FLOPs(1, 0), p.Spec.Config.FLOPs(0, 1)
 	return func(tokens, pairs, again int64) (model, executed float64) {

@@ -35,7 +35,7 @@ type References [][2]float32
 // preferenceKinds maps the values of dpo.loss_type.
 var preferenceKinds = map[string]op.PreferenceKind{"sigmoid": op.Sigmoid, "hinge": op.Hinge, "ipo": op.IPO}
 
-// preferenceLoss returns the loss for c's dpo settings.
+// preferenceLoss returns the loss that c's key dpo describes; the zero value if the run does not train on pairs.
 func preferenceLoss(c *config.Config) op.PreferenceLoss {
 	p := c.Preference()
 	if p.LossType == "" {
@@ -119,7 +119,8 @@ func (run *Resolved) ReferencesFile(set *data.Dataset) (path string, key [sha256
 // (little-endian) and the SHA-256 of everything before.
 const referencesMagic = "mt references 1\n"
 
-// EncodeReferences encodes references as a file with the given key.
+// EncodeReferences returns the content of a file with refs. key identifies the data and the model, so that the file is
+// not used for others.
 func EncodeReferences(refs References, key [sha256.Size]byte) []byte {
 	b := append([]byte(referencesMagic), key[:]...)
 	b = binary.LittleEndian.AppendUint64(b, uint64(len(refs)))
@@ -167,9 +168,9 @@ func ReadReferences(path string, key [sha256.Size]byte, pairs int64) (References
 	return refs, nil
 }
 
-// planPass plans the reference pass, unless all references are known or none are needed. The pass frees its memory
-// before the run allocates, so both get the whole budget. With several ranks only rank 0 makes the pass, with all
-// memory of its host.
+// planPass plans the reference pass of DPO, unless all references are known or none are needed. The pass frees its
+// memory before the run allocates, so each of them gets the whole budget. With several ranks only rank 0 makes the
+// pass, with all memory of its host.
 func (run *resolving) planPass() (err error) {
 	if run.Plan.Spec.Preference.None() || !run.Ranks.First() || run.Ref.unneeded || run.knowsReferences() {
 		return nil
@@ -224,7 +225,7 @@ func (r *Resolved) PassSampler(set *data.Dataset) *data.Sampler {
 }
 
 // checkPositions returns an error if rows are longer than the learned position embeddings of m. It adds a note if they
-// are longer than m's max_position_embeddings. called names the model in both.
+// are only longer than m's max_position_embeddings. called names the model m in both.
 func (r *resolving) checkPositions(m *model.Config, called string) error {
 	n := min(r.RowTokens(), r.Config.MaxSeqLen)
 	if n > m.MaxPositions && m.LearnedPositions {

@@ -87,7 +87,8 @@ func (s *Products) Record() error {
 	return s.out.WriteWhole(settings.AlgorithmsFile, algorithmsJSON(s.computed))
 }
 
-// algorithmsJSON encodes words as a JSON object with one line per shape, sorted by shape.
+// algorithmsJSON encodes words, the algorithm of each shape of a matrix product, as a JSON object with one line per
+// shape, sorted by shape.
 func algorithmsJSON(words map[string][8]uint64) []byte {
 	out := []byte("{")
 	for i, shape := range slices.Sorted(maps.Keys(words)) {

@@ -131,11 +131,12 @@ func (w *Weights) CheckTrained(reached actors.State, saved int) error {
 	return w.NonFinite(&actors.NonFiniteError{Step: reached.Step, Finite: reached.Step - skipped}, err, saved)
 }
 
-// errBroken ends the search for a weight that is not finite.
+// errBroken is returned by a function that runs over all layers to end the loop, once it has found a weight that is
+// not finite.
 var errBroken = errors.New("a weight is not finite")
 
-// brokenTensor returns the name of the first tensor with a weight that is not finite; "" if none. With several ranks
-// it does not look.
+// brokenTensor returns the name of the first tensor with a weight that is not finite; "" if there is none. With
+// several ranks it always returns "".
 func (w *Weights) brokenTensor() (name string, err error) {
 	if w.Ranks.Size() > 1 {
 		return "", nil

@@ -12,7 +12,7 @@ import (
 	"mt/internal/run/resolve"
 )
 
-// samples decides when a run prints samples.
+// samples decides when a run prints samples (texts that the model writes during training).
 type samples struct {
 	every   int
 	prompts []resolve.SamplePrompt

@@ -232,7 +232,8 @@ func (b *budget) left() time.Duration {
 	return time.Duration(float64(time.Since(b.began)) / float64(b.done) * float64(b.steps-b.done))
 }
 
-// firstRun allocates host memory, warms everything up and finds how many steps take a second.
+// firstRun runs the start once, outside of any comparison. It allocates host memory, warms everything up and shows how
+// many steps take a second.
 func (t *tuning) firstRun(ctx context.Context) error {
 	t.progress("the first run", 0, 1, 0)
 	s, err := t.measure(ctx, t.start.Point, 2)
@@ -246,7 +247,8 @@ func (t *tuning) firstRun(ctx context.Context) error {
 	return nil
 }
 
-// run is a runner that reports progress.
+// run runs the plan p for some steps, with progress, and returns the measurements. It is the runner of the
+// comparisons.
 func (t *tuning) run(ctx context.Context, p *Point, steps int) (sample, error) {
 	t.progress("short runs", t.runs.ran, t.runs.of, t.runs.left())
 	s, err := t.measure(ctx, p, steps)
@@ -254,7 +256,7 @@ func (t *tuning) run(ctx context.Context, p *Point, steps int) (sample, error) {
 	return s, err
 }
 
-// measure is a runner.
+// measure runs the plan p for idleSteps more steps than given and returns the measurements of the steps in the middle.
 func (t *tuning) measure(ctx context.Context, p *Point, steps int) (s sample, err error) {
 	reports, err := t.trials.Run(ctx, p.run, p.Knobs.Threads, steps+idleSteps)
 	if err != nil {
