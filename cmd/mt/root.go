@@ -101,8 +101,8 @@ func (a *app) options(asJSON bool) settings.Options {
 	return o
 }
 
-// keyed adds a flag for every config key to c. c then calls run with the configuration from these flags and at most
-// one config file.
+// keyed adds a flag for every config key to the command c. When c is executed, it calls run with the configuration
+// from these flags and at most one config file.
 func (a *app) keyed(c *cobra.Command, run func(c *cobra.Command, cfg *config.Config) error) *cobra.Command {
 	keys := &config.Args{}
 	keys.AddTo(c.Flags())

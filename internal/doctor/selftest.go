@@ -74,8 +74,9 @@ func SelfTest(ctx context.Context, o SelfTestOptions) (*SelfTestReport, error) {
 	return r, nil
 }
 
-// run runs one unit. An error of the unit becomes a failed check, and also a loss if the device is then no longer
-// usable. It calls hear, which may be nil, with the name of every case at its start.
+// run runs the unit u and returns its report. An error of the unit becomes a failed check. If the device then no
+// longer works, the report also has a loss. run calls hear, unless hear is nil, with the name of every case at its
+// start.
 func (o *SelfTestOptions) run(ctx context.Context, u unit, hear func(what string)) *SelfTestReport {
 	r := &SelfTestReport{OK: true, hear: hear, machine: o.Rates}
 	if o.Rates != nil {
@@ -98,8 +99,8 @@ func (o *SelfTestOptions) tell(what string) {
 	}
 }
 
-// save records the run time since begin and passes the report so far to o.Save. While a case runs, the saved report is
-// not OK: the case has not passed yet.
+// save sets the report's run time, counted from begin, and passes the report so far to o.Save. A report that is saved
+// while a case runs is not OK, because the case has not passed yet.
 func (r *SelfTestReport) save(o SelfTestOptions, begin time.Time) error {
 	r.Seconds = time.Since(begin).Seconds()
 	if o.Save == nil {
@@ -124,7 +125,8 @@ func notes(dev device.Device) []string {
 	return nil
 }
 
-// ownProducts runs the products of the operation table with mt's own kernels, if cuBLASLt computed them before.
+// ownProducts repeats the matrix products of the operation table with mt's own kernels. It does nothing if they
+// computed the products before, because the device has no cuBLASLt.
 func (r *SelfTestReport) ownProducts(o *SelfTestOptions) {
 	if o.Own != nil {
 		r.operations(o.Own, o.CPU, o.cases(partOwn, "MatMul/"), " by mt's own kernels")
@@ -166,7 +168,8 @@ type products struct {
 	Refused []string `json:"refused"` // aligned shapes that the library rejected
 }
 
-// countProducts returns the counts of dev; nil: dev has no such library.
+// countProducts returns how many matrix products dev's library and mt's own kernels have computed. It returns nil if
+// dev has no such library.
 func countProducts(dev device.Device) *products {
 	d, ok := dev.(interface {
 		Fallbacks() []string
@@ -252,7 +255,7 @@ func Choose(text string) (Choice, error) {
 	return Choice{names}, nil
 }
 
-// takes reports whether the part is selected, or the case called name in this part.
+// takes reports whether the user has selected the part as a whole, or in it the case called name.
 func (c Choice) takes(part, name string) bool {
 	return c.names == nil || slices.ContainsFunc(c.names, func(n string) bool {
 		return n == part || name != "" && (n == partTable || n == name || strings.HasPrefix(name, n+"/"))
@@ -266,15 +269,16 @@ type unit struct {
 	run  func(ctx context.Context, r *SelfTestReport) error
 }
 
-// cases returns a filter for the selected cases of a part: those whose names begin with prefix.
+// cases returns a function that reports whether a case is to run in the part: it is selected, and its name begins with
+// prefix.
 func (o *SelfTestOptions) cases(part, prefix string) func(name string) bool {
 	return func(name string) bool {
 		return strings.HasPrefix(name, prefix) && o.Choice.takes(part, name) && (o.Cases == nil || o.Cases(name))
 	}
 }
 
-// units lists the units that o selects. The list depends only on Choice, Cases and Repeat, so that two processes
-// number units alike.
+// units lists the units that o selects. The list depends only on Choice, Cases and Repeat, so that a parent and a
+// child process give units the same numbers.
 func (o *SelfTestOptions) units() (out []unit) {
 	for _, op := range conformance.OperationNames() {
 		for _, dt := range []device.DType{device.F32, device.BF16} {

@@ -120,7 +120,8 @@ func TrainSteps(ctx context.Context) func(kind string, dtype device.DType, alive
 	}
 }
 
-// steps captures the output of a run. Each write is a sign of life.
+// steps receives the output of a training run. Each write to it is a sign of life, which it passes on by calling
+// alive.
 type steps struct {
 	said  bytes.Buffer
 	alive func()
@@ -165,7 +166,7 @@ func tempDir(lock func(path string) (unlock func(), err error)) (dir string, rem
 	return dir, remove, nil
 }
 
-// writeRows writes rows of different lengths with a learnable pattern.
+// writeRows writes a data set to the file name: rows of different lengths with a pattern that a model can learn.
 func writeRows(name string) error {
 	r := rand.New(rand.NewPCG(5, 6))
 	var b bytes.Buffer
