@@ -88,7 +88,8 @@ func (c Chart) scales() (scale, []scale) {
 	return x, ys
 }
 
-// frames places the panels below top. height is the height of the whole picture.
+// frames places the panels below each other, the first one at the height top. It returns their rectangles and the
+// height of the whole picture.
 func (c Chart) frames(top float64) (all []frame, height float64) {
 	x, ys := c.scales()
 	widest := 0
@@ -139,7 +140,8 @@ func (c Chart) WriteSVG(w io.Writer) error {
 	return nil
 }
 
-// legend draws the labels in as many rows as necessary.
+// legend draws the labels of the series at the height top, in as many rows as they need. It returns the drawing and
+// the number of rows. colors has the series' palette indexes.
 func (c Chart) legend(colors [][]int, top float64) (svg []byte, rows int) {
 	d := &drawing{}
 	x, y := edge, top
@@ -162,7 +164,8 @@ func (c Chart) legend(colors [][]int, top float64) (svg []byte, rows int) {
 	return d.Bytes(), rows
 }
 
-// panel draws one panel. The last panel also gets the labels of the horizontal axis.
+// panel draws the panel p into the rectangle f. colors has the palette index of each of its series. last says that the
+// panel is the lowest one, which also gets the labels of the horizontal axis.
 func (d *drawing) panel(f frame, p Panel, colors []int, last bool) {
 	for _, t := range f.y.ticks(yTicks(f.bottom - f.top)) {
 		y := f.place(point{f.x.lo, t.value}).y
@@ -187,7 +190,7 @@ func (d *drawing) panel(f frame, p Panel, colors []int, last bool) {
 	}
 }
 
-// series draws one series and returns its number of values.
+// series draws the series s into the rectangle f and returns how many values it has drawn. color is its palette index.
 func (d *drawing) series(f frame, s Series, color int) (values int) {
 	runs := s.runs(f.x.Axis, f.y.Axis)
 	path := &drawing{}
@@ -230,8 +233,8 @@ func (d *drawing) series(f frame, s Series, color int) (values int) {
 	return values
 }
 
-// thin drops points that change no pixel. From consecutive points in one pixel column it keeps the first, the last,
-// the highest and the lowest.
+// thin drops points whose loss changes no pixel. Of consecutive points in one pixel column it keeps the first, the
+// last, the highest and the lowest.
 func thin(all []point) []point {
 	var out []point
 	for i := 0; i < len(all); {
@@ -266,7 +269,8 @@ func stroke(s Style, color int) raw {
 
 func fill(color int) raw { return raw("mt-f" + strconv.Itoa((color-1)%len(palette)+1)) }
 
-// dashes returns the dash attribute for a series whose colour is used a second time; "": the colour is used once.
+// dashes returns the SVG attribute for a dashed line if the palette index color is beyond the palette, so that the
+// colour is used again. Otherwise it returns "".
 func dashes(color int) raw {
 	if turn := (color - 1) / len(palette); turn > 0 {
 		return raw(fmt.Sprintf(` stroke-dasharray="%d 4"`, 2+4*((turn-1)%3)))

@@ -18,8 +18,8 @@ const (
 	maxFile = 16 << 20
 )
 
-// sampledFrom is a size in bytes. When a viewer opens a larger file, only a sample of the old lines is read. At 1 GB/s
-// a viewer waits a quarter of a second for this size.
+// sampledFrom is a size of metrics.jsonl in bytes. When a viewer opens a larger file, the server reads only a sample
+// of its old lines. Reading a file of this size takes a quarter of a second at 1 GB/s.
 var sampledFrom int64 = 256 << 20
 
 // lines follows a growing file of JSON lines. A resumed run may replace the file by a shorter one.
@@ -76,8 +76,8 @@ func (l *lines) read(each func(line json.RawMessage)) (again bool) {
 	return again
 }
 
-// sample passes lines to the function each: those at l.most evenly spaced places of a file of size bytes, and the last
-// complete line.
+// sample passes lines of a file of size bytes to the function each. It takes the line behind each of l.most evenly
+// spaced places, and the last complete line, so that it need not read the whole file.
 func (l *lines) sample(f io.ReaderAt, size int64, each func(json.RawMessage)) {
 	read := func(from int64, skip bool) (line []byte, end int64) {
 		in := bufio.NewReaderSize(io.NewSectionReader(f, from, size-from), 16<<10)
@@ -119,8 +119,8 @@ func (l *lines) sample(f io.ReaderAt, size int64, each func(json.RawMessage)) {
 	}
 }
 
-// hand passes lines of r to the function each: every stride-th complete line, the last line, and the lines that l.keep
-// selects. It adds the bytes read to l.off.
+// hand passes lines of r to the function each. It takes every stride-th complete line, the last line, and the lines
+// that l.keep selects. It adds the number of bytes read to l.off.
 func (l *lines) hand(r io.Reader, stride int, each func(json.RawMessage)) {
 	in := bufio.NewReaderSize(r, 64<<10)
 	var skipped []byte // the previous line, unless it was passed
@@ -144,8 +144,8 @@ func (l *lines) hand(r io.Reader, stride int, each func(json.RawMessage)) {
 	give(skipped)
 }
 
-// readLine returns the next line without its line end, and its size including the line end. A line longer than maxLine
-// is returned as nil. An incomplete line is an error.
+// readLine returns the next line without its line end, and its size in bytes with it. For a line longer than maxLine
+// it returns nil and the size. It returns an error if the input ends before the line does.
 func readLine(in *bufio.Reader) (line []byte, size int64, err error) {
 	for {
 		part, err := in.ReadSlice('\n')
@@ -185,7 +185,7 @@ func countLines(r io.Reader) (n int) {
 	}
 }
 
-// whole follows a small file that is replaced as a whole.
+// whole follows a small file that a run always replaces as a whole, such as config.yaml.
 type whole struct {
 	path string
 	at   os.FileInfo
