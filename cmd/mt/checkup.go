@@ -22,8 +22,8 @@ var (
 	passingFile int64 = 64 << 20
 )
 
-// judge examines every part of the machine that matters to a run, with the disk of the folder dir. cuda is what was
-// found of a GPU.
+// judge examines every part of the machine that matters to a run, with the disk of the folder dir. cuda describes the
+// GPU and its libraries.
 func judge(cuda machine.CUDA, dir string) doctor.Parts {
 	if a, err := host.NewArena(accounts.GradientSlabs, optim.PageBytes, nil); err == nil { // probes NUMA placement
 		_ = a.Close()

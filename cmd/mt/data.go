@@ -189,7 +189,7 @@ type sample struct {
 	Pieces     []data.Piece `json:"documents"`
 }
 
-// newSample returns row i of set. tok may be nil.
+// newSample returns row number i of set for printing. tok may be nil; the sample then has no texts.
 func newSample(set *data.Dataset, tok tokenizer.Tokenizer, i int) sample {
 	r := set.Row(i)
 	s := sample{Row: i, IDs: r.IDs, Labels: r.Labels, Supervised: r.Supervised(), Pieces: set.Pieces(i)}
@@ -256,7 +256,7 @@ func (p paint) legend() string {
 	return "⟦supervised⟧; tokens are divided by ·"
 }
 
-// writeSamples prints rows, preceded by a legend.
+// writeSamples prints rows, preceded by a legend of the marks. It prints nothing without rows.
 func (p paint) writeSamples(w io.Writer, rows []sample) error {
 	if len(rows) == 0 {
 		return nil

@@ -324,7 +324,8 @@ func (q *question) accept(in *interview) error {
 	return q.check(in)
 }
 
-// next returns the next line that the user types.
+// next returns the next line that the user types, without spaces around it. It returns an error if there are no more
+// lines or a signal arrives.
 func next(ctx context.Context, lines <-chan string) (string, error) {
 	select {
 	case line, more := <-lines:

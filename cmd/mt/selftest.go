@@ -106,9 +106,9 @@ func (t selfTest) childArgs(kind string, from int) []string {
 		"--only=" + t.only, "--child", strconv.Itoa(from)}
 }
 
-// selfTestChild is what a child process of a self test runs. Only the parent decides when the child ends. So the child
-// ignores signals, which a terminal or timeout(1) sends to both processes, and exits when the parent closes its
-// standard input.
+// selfTestChild runs in a child process of a self test and tests the device. Only the parent decides when the child
+// ends. So the child ignores signals, which a terminal or timeout(1) sends to both processes, and exits when the
+// parent closes its standard input.
 func (a *app) selfTestChild(ctx context.Context, t selfTest, o doctor.SelfTestOptions) error {
 	signal.Ignore(stopSignals()...)
 	go func() {

@@ -51,13 +51,13 @@ func Calibrate(ctx context.Context, o CalibrateOptions) (*rates.Machine, error) 
 	return m, nil
 }
 
-// calibrationPart is one part of a calibration.
+// calibrationPart is one part of a calibration: what names it for the progress, and do measures it.
 type calibrationPart struct {
 	what string
 	do   func(ctx context.Context) error
 }
 
-// calibrated does the work of Calibrate, but does not check the result.
+// calibrated measures the rates that Calibrate returns, without the check of whether they are possible.
 func calibrated(ctx context.Context, o CalibrateOptions) (_ *rates.Machine, err error) {
 	pool := parallel.New(0)
 	defer pool.Close()

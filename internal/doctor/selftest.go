@@ -28,7 +28,7 @@ type SelfTestOptions struct {
 	Train func(kind string, dtype device.DType, alive func()) ([]float64, error)
 	// Choice selects the parts and the table cases to run.
 	Choice Choice
-	// Cases selects the table cases to run by name; nil: all.
+	// Cases reports whether a case of the operation table, given by its name, is to run; nil: all run.
 	Cases func(name string) bool
 	// Repeat is the number of repetitions beside copies, in which outputs must keep their bits.
 	Repeat int
@@ -111,7 +111,8 @@ func (r *SelfTestReport) save(o SelfTestOptions, begin time.Time) error {
 	return o.Save(&so)
 }
 
-// stop records err, which ends the test early, and saves the report.
+// stop records err, which ends the test early, in the report and saves the report. It returns err, joined with an
+// error of saving.
 func (r *SelfTestReport) stop(o SelfTestOptions, begin time.Time, err error) error {
 	r.OK, r.Error = false, err.Error()
 	return fmt.Errorf("self test: %w", errors.Join(err, r.save(o, begin)))
@@ -219,7 +220,8 @@ func SelfTestParts() []string {
 	return []string{partTable, partOwn, partPortable, partAttention, partProducts, partLong, partStreams, partCopies, partTraining, partRates}
 }
 
-// caseNames returns the names of all table cases, in the form OPERATION/TYPE/CASE.
+// caseNames returns the names of all cases of the operation table (conformance.SomeOperations), in the form
+// OPERATION/TYPE/CASE.
 var caseNames = sync.OnceValue(func() (names []string) {
 	conformance.SomeOperations(&tester{}, nil, func(name string) bool {
 		names = append(names, name)
@@ -262,7 +264,7 @@ func (c Choice) takes(part, name string) bool {
 	})
 }
 
-// unit is the smallest piece of a self test that runs or is skipped.
+// unit is the smallest piece of a self test that runs or is skipped as a whole, such as one operation in one dtype.
 type unit struct {
 	part string
 	name string // name of the check if the unit fails as a whole

@@ -344,7 +344,7 @@ func (l *lab) free() {
 	l.held = nil
 }
 
-// tensor allocates n elements on the device.
+// tensor allocates a tensor of n elements of type dt on the lab's device. The lab frees it in free.
 func (l *lab) tensor(dt device.DType, n int) device.Tensor {
 	if l.err != nil {
 		return device.Tensor{DType: dt}
@@ -358,7 +358,7 @@ func (l *lab) tensor(dt device.DType, n int) device.Tensor {
 	return mem.Tensor(dt, 0, int64(n))
 }
 
-// of returns a device tensor with the given values.
+// of returns a new tensor of type dt on the lab's device with the given values.
 func (l *lab) of(dt device.DType, values []float32) device.Tensor {
 	t := l.tensor(dt, len(values))
 	l.write(t, values)
@@ -441,7 +441,8 @@ func (l *lab) timed(f func()) time.Duration {
 	return max(l.end.Elapsed(l.start), 1)
 }
 
-// uniform returns n numbers in [-most, most) that bf16 represents exactly.
+// uniform returns n random numbers in [-most, most) that bf16 represents exactly, so that both dtypes compute on equal
+// inputs.
 func uniform(rng *rand.Rand, n int, most float32) []float32 {
 	out := make([]float32, n)
 	for i := range out {

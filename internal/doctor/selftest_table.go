@@ -71,8 +71,9 @@ func usable(dev device.Device) error {
 	return errors.Join(s.Sync(), s.Close())
 }
 
-// table runs the table cases that want accepts on dev, and summarizes them by operation and dtype. It calls starts
-// before each case. After a case that leaves dev unusable it stops. lost is the name of this case; why is its error.
+// table runs the cases of the operation table that want accepts on dev. A case is one operation on small inputs, whose
+// results package conformance checks. It returns the results by operation and dtype. It calls starts before each case.
+// It stops after a case that leaves dev unusable; lost is that case's name and why its error.
 func table(dev device.Device, want func(name string) bool, starts func(name string)) (sums map[string]*opCheck, lost, why string) {
 	sums = map[string]*opCheck{}
 	of := func(name string) *opCheck {
@@ -132,9 +133,9 @@ func (r *SelfTestReport) operations(dev, cpu device.Device, want func(name strin
 // busyBytes is the size in bytes of each copy that another stream makes while operations are repeated.
 const busyBytes = 1 << 20
 
-// repeat runs the selected cases o.Repeat more times, while another stream copies continuously in both directions. It
-// fails if an output's bits change, which reveals a kernel that races with itself or with a copy. When ctx is
-// cancelled, it ends between two repetitions.
+// repeat runs the selected cases of the operation table o.Repeat more times, while another stream copies continuously
+// in both directions. It fails if the bits of an output change, which reveals a kernel that races with itself or with
+// a copy. When ctx is cancelled, it ends between two repetitions.
 func (r *SelfTestReport) repeat(ctx context.Context, o *SelfTestOptions) (err error) {
 	first, err := r.bits(o, "")
 	if err != nil {

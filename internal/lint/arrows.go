@@ -207,7 +207,7 @@ func (r *Rules) below(name string) string {
 	return strings.Join(append(names, "helpers in "+r.Helpers), ", ")
 }
 
-// within reports whether path is name or lies below it.
+// within reports whether path is the folder name or lies below it.
 func within(path, name string) bool {
 	return path == name || strings.HasPrefix(path, name+"/")
 }

@@ -52,7 +52,8 @@ const (
 	lastWrites    = 300 * time.Millisecond // time to finish writing responses
 )
 
-// Serve serves on l until Close, on its own goroutines.
+// Serve starts to serve the dashboard on the listener l, on goroutines of its own, and returns. The server serves
+// until Close.
 func Serve(l net.Listener, o Options) *Server {
 	var secret [16]byte
 	_, _ = rand.Read(secret[:]) // never fails

@@ -23,12 +23,12 @@ const (
 
 func (k Memory) String() string { return [...]string{"pinned", "registered", "pageable"}[k] }
 
-// H2D measures copies of bytes bytes from host to device.
+// H2D measures copies of bytes bytes from host memory of the given kind to the device.
 func (m *Meter) H2D(bytes int64, kind Memory) (Seconds, error) {
 	return m.copies(bytes, kind, func(c *ends) { m.s.CopyH2D(c.up, c.from) })
 }
 
-// D2H measures copies from device to host.
+// D2H measures copies of bytes bytes from the device to host memory of the given kind.
 func (m *Meter) D2H(bytes int64, kind Memory) (Seconds, error) {
 	return m.copies(bytes, kind, func(c *ends) { m.s.CopyD2H(c.to, c.down) })
 }

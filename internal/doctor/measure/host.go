@@ -88,7 +88,7 @@ func (u Update) gradSize() int64 {
 	return 4
 }
 
-// hostTimes measures the host time of f.
+// hostTimes calls f several times, as o says, and measures how long a call takes by the host's clock.
 func hostTimes(o Options, f func() error) (Seconds, error) {
 	return o.filled().times(func(repeats int) (time.Duration, error) {
 		start := time.Now()

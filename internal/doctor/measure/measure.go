@@ -160,10 +160,11 @@ type piece struct {
 	fill  func(i int) float64 // nil: random numbers in [-1, 1)
 }
 
-// want requests a tensor of n random elements in [-1, 1).
+// want requests a tensor of n random elements in [-1, 1) of type dt. take stores the tensor in *into.
 func (a *memory) want(into *device.Tensor, dt device.DType, n int) { a.filled(into, dt, n, nil) }
 
-// filled requests a tensor with element i = fill(i).
+// filled requests a tensor of n elements of type dt, element i being fill(i). take stores the tensor in *into; a nil
+// fill means random numbers.
 func (a *memory) filled(into *device.Tensor, dt device.DType, n int, fill func(i int) float64) {
 	a.sizes = append(a.sizes, piece{into, dt, n, fill})
 }

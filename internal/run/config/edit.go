@@ -203,7 +203,7 @@ func (e *editor) offset(line, column int) int {
 	return at
 }
 
-// splice replaces the bytes [from, to) by text.
+// splice returns e.text with the bytes [from, to) replaced by text.
 func (e *editor) splice(from, to int, text string) string { return e.text[:from] + text + e.text[to:] }
 
 // replace returns the text with e.value in place of the existing value n.

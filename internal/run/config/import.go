@@ -555,7 +555,8 @@ func bf16Rule(im *importer, e entry) {
 	}
 }
 
-// reportRule converts report_to and keeps the destinations that mt has.
+// reportRule converts report_to. It keeps the destinations that mt has; if there are others, the key is Lost as well,
+// with one of them in the reason.
 func reportRule(im *importer, e entry) {
 	var keep []value
 	lostOne := ""

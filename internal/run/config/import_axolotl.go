@@ -166,7 +166,8 @@ func (im *importer) axolotlChats() bool {
 	return slices.ContainsFunc(im.doc.get("datasets").items, func(v value) bool { return strings.HasPrefix(v.get("type").text, "chat_template") })
 }
 
-// axolotlTemplate converts chat_template, which names one of axolotl's chat templates.
+// axolotlTemplate converts chat_template, the name of one of axolotl's chat templates. mt has only chatml of these. It
+// drops names that stand for the model's own template, which mt uses anyway. Others are Lost.
 func axolotlTemplate(im *importer, e entry) {
 	name := e.val.text
 	if rest, ok := strings.CutPrefix(name, "tokenizer_default_fallback_"); ok {

@@ -103,7 +103,7 @@ func axolotlOnPairs(im *importer) bool {
 	return rl.is("dpo") || rl.is("ipo")
 }
 
-// axolotlRL converts rl: dpo, or ipo, which is dpo with another loss.
+// axolotlRL converts the key rl if it is dpo, or ipo, which is dpo with another loss. It refuses other methods.
 func axolotlRL(im *importer, e entry) {
 	loss := im.part("dpo_loss_type", "loss_type")
 	if loss.val.kind == list && len(loss.val.items) == 1 {
@@ -298,7 +298,8 @@ func trlPairsLast(im *importer) {
 	im.lines = append(im.lines, Line{Fate: Theirs, Why: "of its dpo command, whose keys the config has", ours: []entry{{preferenceKey, Pos{}, v}}})
 }
 
-// torchtuneLoss converts loss: cross entropy or a loss of pairs.
+// torchtuneLoss converts loss. It drops cross entropy, which mt trains with anyway, and makes `dpo:` out of a loss on
+// preference pairs. Other losses are refused.
 func torchtuneLoss(im *importer, e entry) {
 	name := e.val.get(component)
 	scale := map[string]string{"DPOLoss": "beta", "RSOLoss": "gamma"}[name.text[strings.LastIndex(name.text, ".")+1:]]

@@ -161,7 +161,8 @@ func torchtuneOptimizer(im *importer, e entry) {
 	im.giveFor(e, "", settings...)
 }
 
-// torchtuneScheduler converts lr_scheduler. The recipes have a single kind.
+// torchtuneScheduler converts lr_scheduler with its arguments. mt knows one of torchtune's schedules, the cosine with
+// warm-up; others are Lost.
 func torchtuneScheduler(im *importer, e entry) {
 	name := e.val.get(component)
 	if !strings.HasSuffix(name.text, "get_cosine_schedule_with_warmup") {

@@ -78,7 +78,8 @@ func trlLength(im *importer) {
 	im.orDefault("max_seq_len", "1024", "")
 }
 
-// trlSets converts dataset_name together with dataset_config and dataset_train_split.
+// trlSets converts dataset_name to mt's `dataset`, or to an item of `datasets` if the config also has dataset_config
+// or dataset_train_split, which belong to the item.
 func trlSets(im *importer, e entry) {
 	name, split := im.doc.get("dataset_config"), im.doc.get("dataset_train_split")
 	if name.kind == null && split.kind == null {
@@ -101,7 +102,8 @@ func trlSet(path, name, split value) value {
 	return set
 }
 
-// trlTestSplit converts dataset_test_split. TRL evaluates it only if eval_strategy says so.
+// trlTestSplit converts dataset_test_split to held-out data. It drops the key if eval_strategy is no, since TRL then
+// evaluates nothing.
 func trlTestSplit(im *importer, e entry) {
 	path := im.doc.get("dataset_name")
 	if when := im.doc.get("eval_strategy"); when.unset() || path.kind == null {
@@ -111,7 +113,8 @@ func trlTestSplit(im *importer, e entry) {
 	im.giveFor(e, "", setting{"eval_datasets", value{kind: list, pos: e.val.pos, items: []value{trlSet(path, im.doc.get("dataset_config"), e.val)}}})
 }
 
-// trlDType converts dtype, the type in which TRL loads the weights.
+// trlDType converts dtype, the type in which TRL loads and trains the weights. mt keeps fp32 master weights anyway, so
+// auto and float32 set nothing.
 func trlDType(im *importer, e entry) {
 	if e.val.is("auto") || e.val.is("float32") {
 		im.idle(e, "the master weights are fp32, whatever the model's files have")

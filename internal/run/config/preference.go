@@ -53,7 +53,8 @@ func (c *Config) Preference() Preference {
 	return p
 }
 
-// checkPreference rejects wrong entries of `dpo:` and keys that contradict preference training.
+// checkPreference rejects wrong entries of `dpo:`, and other keys that contradict training on preference pairs. fail
+// records an error about a key.
 func (c *Config) checkPreference(fail func(key, format string, args ...any)) {
 	names := slices.Sorted(maps.Keys(preferenceArgs))
 	for _, name := range slices.Sorted(maps.Keys(c.DPO)) {

@@ -110,7 +110,8 @@ func (g *GPU) Count() (int, error) {
 	return g.cuda.DeviceCount()
 }
 
-// OpenAll opens the devices with these ordinals, each like Open.
+// OpenAll opens the devices with these ordinals, each with a budget of limit bytes (0: all free memory). If one of
+// them does not open, it closes the others.
 func (g *GPU) OpenAll(ordinals []int, limit config.Bytes) (out []device.Device, err error) {
 	for _, n := range ordinals {
 		dev, err := g.Open(n, limit)
@@ -122,8 +123,8 @@ func (g *GPU) OpenAll(ordinals []int, limit config.Bytes) (out []device.Device, 
 	return out, nil
 }
 
-// Open opens the device with that ordinal and a budget of limit bytes; 0: all free memory. Closing the last open
-// device of an emulator ends the emulator. The error says what is missing.
+// Open opens the device with that ordinal and a budget of limit bytes; 0 means all free memory. The error names what
+// this machine lacks. Closing the last open device of an emulator ends the emulator.
 func (g *GPU) Open(ordinal int, limit config.Bytes) (device.Device, error) {
 	if err := g.bind(); err != nil {
 		return nil, err
@@ -224,7 +225,7 @@ func OpenAll(o Options, n int) (out []device.Device, err error) {
 	return out, nil
 }
 
-// CloseAll closes devices.
+// CloseAll closes the devices and joins their errors.
 func CloseAll(devs []device.Device) error {
 	var errs []error
 	for _, d := range devs {

@@ -274,7 +274,8 @@ func (p *opening) open(spec data.Spec, w io.Writer, interactive bool) (*data.Dat
 	return set, nil
 }
 
-// openData opens the data sets and determines the number of steps.
+// openData opens the training data and the evaluation data, and determines the number of steps. It shows progress on
+// w, as redrawn lines if interactive is true.
 func (p *opening) openData(w io.Writer, interactive bool) (err error) {
 	c := p.Config
 	if f := p.Hooks.Reading; f != nil {

@@ -79,7 +79,8 @@ type Outlook struct {
 	source      string   // source of the rates
 }
 
-// forecast predicts the run, or measures this machine for a bound.
+// forecast predicts the run on the machine in f. Without a machine it measures this one and returns a lower bound on
+// the step time instead.
 func forecast(r *resolve.Resolved, f settings.Forecast) (o Outlook, err error) {
 	m := f.Machine
 	if m == nil {
@@ -141,7 +142,8 @@ func Show(run *save.Output, w io.Writer, asJSON bool, o Outlook) error {
 	return showText(run, w, t, d, passing, o)
 }
 
-// showText prints Show's results as text.
+// showText prints the results of Show as text: memory from t, disk space from d, the reference pass from passing (""
+// if none), and times from o.
 func showText(out *save.Output, w io.Writer, t plan.Table, d save.Disk, passing string, o Outlook) error {
 	count := func(n int) string { return humanize.Comma(int64(n)) }
 	data, steps := "rows of max_seq_len tokens: "+count(out.RowTokens()), "steps"

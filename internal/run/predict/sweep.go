@@ -27,7 +27,8 @@ type Swept struct {
 	Problem   string     `json:"problem,omitempty"` // why there is no prediction
 }
 
-// try plans a run of q and predicts its step on m. what becomes the label of the line.
+// try plans the run that q requests and predicts one of its steps on m. If q has no plan, the line says why in
+// Problem. what becomes the label of the line.
 func try(what string, q plan.Request, m *rates.Machine) (Swept, error) {
 	s := Swept{What: what, Rows: q.Rows, RowTokens: q.RowTokens}
 	r, err := plan.Resolve(q)
@@ -189,7 +190,7 @@ func recommend(q plan.Request, m *rates.Machine, now *Predicted) (*recommendatio
 	return out, nil
 }
 
-// writeSwept prints a sweep as text.
+// writeSwept prints the lines of a sweep as a table.
 func writeSwept(w io.Writer, rows []Swept) error {
 	cells := [][]string{{"", "step s", "tokens/s", "TFLOPS", "stall", "device", "host", "binds"}}
 	for _, s := range rows {

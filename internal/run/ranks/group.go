@@ -36,7 +36,8 @@ type Group struct {
 	left bool  // the ranks have ended together
 }
 
-// Names of the communicators: the pipeline's, then this package's.
+// Names of the communicators, each for one kind of exchange among all ranks: first the pipeline's, then those of this
+// package.
 var commNames = []string{"gradients", "weights", "agreement", "norm", "balance", CheckpointComm, heartbeatComm, runComm}
 
 const (
@@ -245,7 +246,8 @@ func (t *Group) Meet(at string, mine Said) ([]Said, error) {
 	return all, nil
 }
 
-// Tell is Meet for a value of type T. It returns each rank's value.
+// Tell is Meet for messages of type T: all ranks call it at the same place with their value mine. It returns the
+// values of all ranks in rank order. facts must be equal on all ranks.
 func Tell[T any](t *Group, at string, mine T, facts ...Fact) ([]T, error) {
 	if t.Size() == 1 {
 		return []T{mine}, nil

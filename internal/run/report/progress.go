@@ -105,7 +105,7 @@ func (p *Progress) Eval(e Eval) {
 // Note implements Observer.
 func (p *Progress) Note(text string) { p.Line.Above("note: " + text) }
 
-// bar draws a bar of 20 cells, of which the part share (0 to 1) is filled.
+// bar draws a bar of 20 cells. The part share of them (0 to 1) is filled.
 func bar(share float64) string {
 	n := int(share*20 + 0.5)
 	return strings.Repeat("█", min(20, n)) + strings.Repeat("░", max(0, 20-n))

@@ -201,8 +201,8 @@ func (q *Queue) rest(d time.Duration) {
 	}
 }
 
-// complain warns the user about err if it is the queue's first failure. so is the part of the text that says what the
-// queue does next.
+// complain warns the user about err if it is the queue's first failure. so ends the text: it tells how the queue goes
+// on.
 func (q *Queue) complain(err error, so string) {
 	if q.warned {
 		return

@@ -382,8 +382,8 @@ func (r *Point) readConfig() (err error) {
 	return nil
 }
 
-// resume compares the configuration with that of the run that wrote the checkpoint r. It keeps the values that that
-// run resolved and adds notes about differences. It returns an error for differences that are not allowed.
+// resume compares the configuration with the one in the checkpoint r. It keeps the values that the checkpoint's run
+// resolved and adds notes about differences. It returns an error for differences that are not allowed.
 func (f *startSearch) resume(r *Point) error {
 	file := filepath.Join(r.Dir, settings.ConfigFile)
 	saved, err := config.Parse(file, r.config, config.Args{})

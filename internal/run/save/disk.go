@@ -245,7 +245,7 @@ func (o *Output) CheckDisk() (note string, err error) {
 	return space{content}.check()
 }
 
-// check does the work of CheckDisk.
+// check does what CheckDisk describes, for content that is already known.
 func (out space) check() (note string, err error) {
 	w := out.writes()
 	kept, free, err := out.held()

@@ -42,8 +42,9 @@ func (w *Weights) loading(dir string, err error) error {
 	return &resume.DoesNotLoad{Dir: dir, Err: err}
 }
 
-// receive fills the store from a checkpoint that rank 0 reads for all ranks. dir names it in errors, and beside says
-// what is read besides weights. If the checkpoint does not load, all ranks return the same error.
+// receive fills the store from a checkpoint that rank 0 reads for all ranks. dir names the checkpoint in errors.
+// beside selects the data to read besides the weights. If the checkpoint does not load, all ranks return the same
+// error.
 func (w *Weights) receive(dir string, beside checkpoint.Beside) (err error) {
 	var r *checkpoint.Reader
 	if w.Ranks.First() {

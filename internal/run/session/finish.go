@@ -145,7 +145,8 @@ func (s *session) agreeOnOutput() error {
 	return nil
 }
 
-// saveAsItIs saves the state after the last step while the pipeline is idle; see Saver.Save.
+// saveAsItIs saves a checkpoint of the state after the last step, outside of the pipeline's own saves. The pipeline
+// must be idle.
 func (s *session) saveAsItIs() error { return s.saver.Save(s.reached, s.Train.Pos(s.lastStep)) }
 
 // restoreBest restores the record of evaluations from the checkpoint, plus its step's evaluation from metrics.jsonl.

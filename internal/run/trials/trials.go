@@ -155,7 +155,7 @@ func (t *Trials) Machine(m *rates.Machine) (*rates.Machine, error) {
 	return out, nil
 }
 
-// Predict predicts a step of r on m, which comes from Machine.
+// Predict predicts a step of the plan r on m, a machine that the method Machine has returned.
 func (t *Trials) Predict(r *plan.Run, m *rates.Machine) (*predict.Prediction, error) {
 	batch := t.batches[r.Limits.MicroBatchTokens]
 	if batch == nil {

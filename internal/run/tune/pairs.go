@@ -59,8 +59,8 @@ func pair(ctx context.Context, start, other *contestant, n, steps int, run runne
 	return f, nil
 }
 
-// compare returns what the ratios of at least LeastPairs pairs say. A ratio is the step time of the start / that of
-// the other plan.
+// compare returns what the ratios of at least LeastPairs pairs show. Each ratio is the step time of the start / the
+// step time of the other plan.
 func compare(ratios []float64) Faster {
 	sorted := slices.Sorted(slices.Values(ratios))
 	n := len(sorted)

@@ -133,7 +133,8 @@ func (t *tuning) progress(what string, done, of int, left time.Duration) {
 	}
 }
 
-// propose searches in virtual time and picks the contestants that then run.
+// propose searches for fast plans in virtual time and fills t.all with the contestants, the plans that then run. asked
+// has the knobs of the start.
 func (t *tuning) propose(ctx context.Context, asked trials.Knobs) error {
 	t.space.dims = spaceOf(t.plan, t.NewBits)
 	t.space.predict, t.space.fits = predictor(t.trials, t.machine, t.plan, t.NewBits)
