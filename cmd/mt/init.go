@@ -63,8 +63,8 @@ pairs of answers (docs/preferences.md).
 	return c
 }
 
-// start is a default that mt init writes for a key. It applies if the user gave neither key nor the key in unless,
-// which would contradict it.
+// start is a default that mt init writes for a key. It applies unless the user gave key, or the key in unless, which
+// contradicts key.
 type start struct{ key, value, unless string }
 
 // recipe returns the defaults for a new config. Training from scratch takes a high learning rate, fine-tuning a low

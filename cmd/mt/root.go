@@ -70,8 +70,8 @@ mt doctor says what this machine has and what slows it down. Exit codes: 0 done,
 	return root
 }
 
-// group is what a command that only has subcommands does when it is called itself: it prints its help, or rejects an
-// unknown subcommand.
+// group runs a command that only has subcommands when the user names none of them. It prints the command's help, or
+// rejects an unknown subcommand.
 func group(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return c.Help()

@@ -14,8 +14,8 @@ import (
 	"mt/internal/run/settings"
 )
 
-// patience is the time after the first signal in which further signals count as the same one. timeout(1) sends its
-// signal to the process and to its group, and a closing terminal may also send two.
+// patience is the time after the first signal in which further signals do not count. timeout(1) sends its signal to
+// the process and also to its group, and a closing terminal may send two.
 const patience = time.Second
 
 // survivePipes makes a write to a closed pipe return an error instead of ending the process. In `mt train run.yaml

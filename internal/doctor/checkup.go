@@ -72,8 +72,8 @@ type Sources struct {
 	Disk func() DiskTrial
 }
 
-// look is one check of the machine. It returns a finding for each part that it is about; no finding if the machine has
-// no such part.
+// look is one check of the machine. It returns a finding for each part that it has checked; none if the machine has no
+// such part.
 type look func(Sources) []Part
 
 // CheckUp runs all checks, in the order in which a user would look.
@@ -104,8 +104,8 @@ func (s Sources) exists(name string) bool {
 	return err == nil
 }
 
-// after returns the rest of the first line of the file called name that begins with key, without spaces around it. ""
-// means that there is no such line.
+// after searches the file called name for the first line that begins with key. It returns the rest of the line,
+// without spaces around it; "" if there is no such line.
 func (s Sources) after(name, key string) string {
 	for line := range strings.Lines(s.text(name)) {
 		if rest, ok := strings.CutPrefix(line, key); ok {

@@ -166,8 +166,8 @@ func put(b []byte, x float32) {
 	}
 }
 
-// compare checks that b has what the computation of the given round makes of it. The second half is as written, and
-// the first half is twice the second.
+// compare checks the content of b after the given round. The second half must be as written, and the first half must
+// be twice the second.
 func (o *orderCheck) compare(b []byte, round int) {
 	second := 2*float32(round) + 1
 	for i, want := range []float32{2 * second, second} {

@@ -276,8 +276,8 @@ func (c *child) Write(b []byte) (int, error) {
 	return c.stderr.Write(b)
 }
 
-// unended returns what the device has said about work on it that does not end, as the end of a sentence. "" means that
-// it has said nothing.
+// unended returns the device's message about work that does not end, as the end of a sentence. "" means that the
+// device has sent none.
 func (c *child) unended() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

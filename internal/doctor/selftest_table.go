@@ -73,7 +73,7 @@ func usable(dev device.Device) error {
 
 // table runs the cases of the operation table that want accepts on dev. A case is one operation on small inputs, whose
 // results package conformance checks. It returns the results by operation and dtype. It calls starts before each case.
-// It stops after a case that leaves dev unusable; lost is that case's name and why its error.
+// If a case leaves dev unusable, table stops and returns the case's name (lost) and error (why).
 func table(dev device.Device, want func(name string) bool, starts func(name string)) (sums map[string]*opCheck, lost, why string) {
 	sums = map[string]*opCheck{}
 	of := func(name string) *opCheck {

@@ -49,8 +49,8 @@ func Packages(root string) ([]Package, error) {
 	return decode(strings.NewReader(string(out)))
 }
 
-// decode reads the objects that go list prints into Packages. It also reads the imports of files that go list ignores
-// because they are for another platform or tag.
+// decode reads the objects that go list prints into Packages. It adds the imports of files for another platform or
+// build tag, which go list ignores.
 func decode(r io.Reader) ([]Package, error) {
 	var pkgs []Package
 	for d := json.NewDecoder(r); ; {
@@ -118,8 +118,8 @@ func importsOf(file string) (_ []string, tagged bool, _ error) {
 	return paths, tagged, nil
 }
 
-// shorten returns paths without duplicates. In a path of this module it replaces the module's path, which is module,
-// by ".".
+// shorten returns paths without duplicates. In paths of this module, "." replaces the module's path (the argument
+// module).
 func shorten(paths []string, module string) []string {
 	var out []string
 	seen := map[string]bool{}

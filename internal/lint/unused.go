@@ -6,8 +6,7 @@ import (
 	"strings"
 )
 
-// uses collects the entries of Rules that allow some import, each in the form in which Rules has it. Other entries are
-// superfluous.
+// uses collects the entries of Rules that allow some import. Other entries are superfluous.
 type uses struct {
 	names            map[string]bool
 	arrows, only     map[[2]string]bool // from and to; start of a path and name

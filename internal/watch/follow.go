@@ -144,8 +144,8 @@ func (l *lines) hand(r io.Reader, stride int, each func(json.RawMessage)) {
 	give(skipped)
 }
 
-// readLine returns the next line without its line end, and its size in bytes with it. For a line longer than maxLine
-// it returns nil and the size. It returns an error if the input ends before the line does.
+// readLine returns the next line without its line end, and the number of bytes read. For a line longer than maxLine it
+// returns nil and the number. It returns an error if the input ends before the line does.
 func readLine(in *bufio.Reader) (line []byte, size int64, err error) {
 	for {
 		part, err := in.ReadSlice('\n')

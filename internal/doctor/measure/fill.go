@@ -24,8 +24,8 @@ func fillWith(dev device.Device, s device.Stream, t device.Tensor, value func(i 
 	return repeat(dev, s, t.Mem(), t.DType, t.Mem().Bytes, value)
 }
 
-// repeat fills mem, which has elements of type dt. It computes the elements of the first bytes on the host (first is
-// their size), element i as value(i), and repeats this beginning up to the end of mem.
+// repeat fills mem, whose elements have type dt. Element i gets value(i) in the first bytes of mem; first is the size
+// of this beginning, which is computed on the host. The rest of mem gets repetitions of the beginning.
 func repeat(dev device.Device, s device.Stream, mem device.Mem, dt device.DType, first int64, value func(i int) float64) error {
 	run, err := dev.AllocHost(first)
 	if err != nil {

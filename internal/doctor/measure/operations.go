@@ -26,11 +26,11 @@ func (o Operation) String() string {
 func (o Operation) Elements() float64 { return float64(o.Rows) * float64(o.Cols) }
 
 // build requests the operands of an operation from a memory. The returned function is called after the memory is
-// allocated. It makes the operation, enqueues it and returns it, so that its bytes can be counted.
+// allocated. It enqueues the operation and returns it as an op.Mover, which counts bytes.
 type build func(o Operation, a *memory) func(d device.Device, s device.Stream) op.Mover
 
-// enqueue returns a function that enqueues an operation and returns it as an op.Mover, which tells how many bytes it
-// moves.
+// enqueue returns a function that enqueues the operation o and returns o as an op.Mover, which counts the bytes that o
+// reads and writes.
 func enqueue[O any, P interface {
 	*O
 	op.Mover

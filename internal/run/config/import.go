@@ -277,7 +277,7 @@ func (k *key) unquoted(v value) value {
 	return v
 }
 
-// wanted returns what a key accepts, from the error that a setter returned: the error's text without its position.
+// wanted returns the part of a setter's error that says which values the key accepts: the text without its position.
 func wanted(err error) string {
 	for inner := errors.Unwrap(err); inner != nil; inner = errors.Unwrap(inner) {
 		err = inner
@@ -457,7 +457,7 @@ func means(why string, settings ...[2]string) rule {
 }
 
 // orElse returns a rule that gives the value to a key of mt. If the key does not accept the value, the fate is Lost.
-// The reason then says that another takes its place, where another names the value that mt uses instead.
+// The reason then names the value that mt uses instead (another).
 func orElse(key, another string) rule {
 	return func(im *importer, e entry) {
 		if err := byName[key].set(Default(), e.spelled, e.val); err != nil {
@@ -555,8 +555,8 @@ func bf16Rule(im *importer, e entry) {
 	}
 }
 
-// reportRule converts report_to. It keeps the destinations that mt has; if there are others, the key is Lost as well,
-// with one of them in the reason.
+// reportRule converts report_to and keeps the destinations that mt has. If the config names another destination, the
+// key is also reported as Lost, with that destination in the reason.
 func reportRule(im *importer, e entry) {
 	var keep []value
 	lostOne := ""

@@ -135,8 +135,8 @@ func (l *loader) ours(name string, doc value) ([]entry, error) {
 	return im.entries(), nil
 }
 
-// fileEntries returns the top-level keys of a document with their values. For an empty document it returns nil; for
-// one that is no mapping it records an error.
+// fileEntries returns the top-level keys of a document with their values. It returns nil for an empty document. If the
+// document is no mapping, it records an error.
 func (l *loader) fileEntries(doc value) []entry {
 	if doc.kind == null {
 		return nil

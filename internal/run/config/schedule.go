@@ -259,8 +259,8 @@ func (c *Config) checkScheduler(fail func(key, format string, args ...any)) {
 	}
 }
 
-// wants describes the numbers that the argument a accepts, such as "at least 0", if v is not one of them. It returns
-// "" if v is valid.
+// wants describes the numbers that the argument a accepts, such as "at least 0", if a does not accept v. It returns ""
+// if v is valid.
 func (a schedulerArg) wants(v any) string {
 	x, isNumber := asNumber(v)
 	switch l := a.limit; {

@@ -25,8 +25,8 @@ func (c *Config) NamedTokens() map[string]string {
 	return out
 }
 
-// MoreSpecialTokens returns all tokens in special_tokens, with or without a name of their own. Training adds those to
-// the vocabulary that it lacks.
+// MoreSpecialTokens returns all tokens in special_tokens, with or without a name of their own. Tokens that the
+// vocabulary lacks are added to it before training.
 func (c *Config) MoreSpecialTokens() []string {
 	named := c.NamedTokens()
 	var out []string

@@ -207,8 +207,8 @@ func (c *chat) talk(ctx context.Context) error {
 	}
 }
 
-// reply answers the last turn of v. If that turn is so long that no position is left for an answer, it depends on the
-// input: from a pipe, reply returns an error. At a terminal, it prints the error and removes the turn.
+// reply answers the last turn of v. A turn may be so long that no position is left for an answer. If turns come from a
+// pipe, reply then returns an error. At a terminal, it prints the error and removes the turn.
 func (c *chat) reply(ctx context.Context, v *data.Conversation, turn int) error {
 	if _, err := c.promptOf(v); err != nil {
 		if c.o.Ask == "" {

@@ -162,9 +162,8 @@ func (w Writer) GoOn(ctx context.Context, g Options, ids []int32, to io.Writer) 
 	return made, err
 }
 
-// generationNotes returns notes about the keys of dir's generation_config.json that mt ignores. These are keys that
-// change an answer and that mt does not have. The sampling keys are added unless sampled says that the command line
-// chooses the sampling.
+// generationNotes returns notes about keys of dir's generation_config.json that change an answer and that mt ignores.
+// The sampling keys are among them, unless sampled says that the command line chooses the sampling.
 func generationNotes(dir string, sampled bool) (notes []string) {
 	var f map[string]any
 	if _, err := readGeneration(dir, &f); err != nil {

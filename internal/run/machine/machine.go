@@ -142,8 +142,8 @@ func (g *GPU) Open(ordinal int, limit config.Bytes) (device.Device, error) {
 	return emulated{dev.(gpuDevice), g.end, g.open}, nil
 }
 
-// available returns how many more bytes of host memory a process can take; false if unknown. It is the memory of GPUs
-// that have none of their own.
+// available returns how many more bytes of host memory a process can take; false if unknown. A GPU without memory of
+// its own takes its memory from there.
 func available() (int64, bool) {
 	room := host.AvailableMemory()
 	return room.Bytes, room.Known

@@ -231,7 +231,7 @@ func (m *Model) newRows() []int {
 // evaluation reads the lower halves too, which it needs for nothing else.
 func (in *Inputs) StartsRows() bool { return len(in.Opened.newRows()) > 0 }
 
-// noteTokens adds notes for the user: which of the tokens in asked existed before, and which ids the new ones have.
+// noteTokens adds two notes for the user: the tokens in asked that existed before, and the ids of the new ones.
 func (m *Model) noteTokens(asked []tokenizer.NewToken) {
 	var fresh []tokenizer.NewToken
 	for _, t := range asked {

@@ -231,8 +231,8 @@ func (p *opening) openModel() error {
 	return nil
 }
 
-// noteQuantized adds notes that say how the model's quantized weights are read and in which format they are saved. If
-// asRead is true, they are saved in the format in which they were read.
+// noteQuantized tells the user how quantized weights are read and saved. asRead says that the saved model has the
+// format of the read one.
 func (p *opening) noteQuantized(asRead bool) {
 	n, save := p.Source.Counts(), p.Config.SaveDType
 	if n.E4M3+n.MXFP4 > 0 {
@@ -321,8 +321,8 @@ func (p *opening) openData(w io.Writer, interactive bool) (err error) {
 	return nil
 }
 
-// dataError adds key, the one that named the data set, to an error of opening it. A mistake in the configuration
-// becomes a UsageError.
+// dataError adds key, which named the data set, to the error err of opening the data set. A mistake in the
+// configuration becomes a UsageError.
 func (p *opening) dataError(key string, err error) error {
 	var spec *data.SpecError
 	switch {
@@ -441,7 +441,7 @@ func (p *opening) listen() (err error) {
 }
 
 // checkRanks returns an error if several ranks train together and a key asks for something that only one rank can do.
-// It also notes what the ranks on one host divide.
+// It also notes that ranks on one host divide its memory and threads.
 func (p *opening) checkRanks() error {
 	t := p.Ranks
 	if t.Size() == 1 {

@@ -48,8 +48,8 @@ type gain struct {
 	Gain float64 `json:"gain"`
 }
 
-// limiting is the gain in tokens per second above which a resource counts as the limit: doubling its rate must bring
-// more than this.
+// limiting is a relative gain in tokens per second. A resource counts as the limit if doubling its rate gains more
+// than this.
 const limiting = 0.1
 
 // scale predicts q on m with 1, 2, 4 and so on up to q's number of devices, and finds what limits each number. It
@@ -97,7 +97,7 @@ func scale(q plan.Request, m *rates.Machine) (*scaling, error) {
 	return out, out.advise(q, m)
 }
 
-// gainOf returns how many more tokens per second s has than base, as a part of base's. It returns 0 if one of them has
+// gainOf returns how many more tokens per second s has than base, as a part of base's. It returns 0 if s or base has
 // no prediction.
 func gainOf(s, base Swept) float64 {
 	if s.Predicted == nil || base.Predicted == nil {

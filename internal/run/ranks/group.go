@@ -323,7 +323,7 @@ func (t *Group) worst(all []Said) error {
 	return errors.New(text)
 }
 
-// alike returns an error if a fact that a rank tells in its message differs from rank 0's fact of that name.
+// alike returns an error if a fact in some rank's message differs from rank 0's fact of the same name.
 func (t *Group) alike(all []Said) error {
 	for r, s := range all {
 		for i, f := range all[0].Facts {

@@ -70,7 +70,7 @@ func (f *startSearch) note(format string, args ...any) {
 	f.Notes = append(f.Notes, fmt.Sprintf(format, args...))
 }
 
-// Find finds where a run begins. Rank 0 looks, and all ranks return what it found. unusable maps the directories of
+// Find finds where a run begins. Rank 0 searches, and all ranks return its result. unusable maps the directories of
 // checkpoints that the search must skip to the reasons.
 func Find(in *open.Inputs, unusable map[string]string) (*Start, error) {
 	f := &startSearch{Start: *Fresh(in.With(in.Config.Clone())), unusable: unusable}
@@ -395,8 +395,8 @@ func (f *startSearch) resume(r *Point) error {
 	return (&resumeDiff{startSearch: f, from: r, saved: saved, was: r.State.ConfigDigests}).apply()
 }
 
-// fillOlder sets keys in saved, the configuration of a checkpoint, that did not exist in the version of mt that wrote
-// it. They get the values with which that version computed.
+// fillOlder sets keys in saved, the configuration of a checkpoint, that an older version of mt did not have. The keys
+// get the values with which the older version computed.
 func fillOlder(saved *config.Config) {
 	if saved.MicroBatchOrder == "auto" {
 		saved.MicroBatchOrder = schedule.Zigzag.String()

@@ -15,8 +15,8 @@ import (
 	"mt/internal/run/settings"
 )
 
-// recorder is a device that reports which algorithm of cuBLASLt computes each shape of a matrix product, and that can
-// use recorded ones again.
+// recorder is a device that reports the algorithms of cuBLASLt with which it computes matrix products. It can also use
+// recorded ones again.
 type recorder interface {
 	Algorithms() []cuda.Algorithm
 	ResumeAlgorithms(recorded map[string][8]uint64)
@@ -31,8 +31,8 @@ type Products struct {
 	before   map[string][8]uint64 // algorithms before this process
 }
 
-// ResumeProducts reads which algorithms a resumed run has recorded for its matrix products and makes the devices use
-// these. If the output directory has no record yet, it reads the record of the run whose checkpoint is resumed.
+// ResumeProducts reads the algorithms that a resumed run has recorded for its matrix products, and makes the devices
+// use the same. If the output directory has no record yet, it reads the record of the run whose checkpoint is resumed.
 func ResumeProducts(out *Output, devs []device.Device) (*Products, error) {
 	s := &Products{devs: devs, out: out, computed: map[string][8]uint64{}}
 	if _, ok := s.devs[0].(recorder); !ok || out.From.State.Step == 0 || out.From.Products {

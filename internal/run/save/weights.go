@@ -131,8 +131,7 @@ func (w *Weights) CheckTrained(reached actors.State, saved int) error {
 	return w.NonFinite(&actors.NonFiniteError{Step: reached.Step, Finite: reached.Step - skipped}, err, saved)
 }
 
-// errBroken is returned by a function that runs over all layers to end the loop, once it has found a weight that is
-// not finite.
+// errBroken ends the loop over all layers when a weight that is not finite is found. Nobody sees this error.
 var errBroken = errors.New("a weight is not finite")
 
 // brokenTensor returns the name of the first tensor with a weight that is not finite; "" if there is none. With

@@ -70,7 +70,7 @@ func (s slowOptimizer) At(r optim.Rate) optim.Update {
 	return &slowUpdate{Update: s.Optimizer.At(r), limit: s.limit, began: time.Now()}
 }
 
-// slowUpdate is an update of one layer that waits so that it keeps to the limit in bytes per second.
+// slowUpdate is an update of one layer that is slowed down to the limit in bytes per second.
 type slowUpdate struct {
 	optim.Update
 	limit float64

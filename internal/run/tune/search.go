@@ -93,8 +93,8 @@ func (s *search) descend(p *Point) (*Point, error) {
 	}
 }
 
-// exchange returns the best plan in which one knob of p is one value lower, and another is higher: by one value, or by
-// as much as fits. It returns p if no such plan is better.
+// exchange tries plans in which one knob of p is one value lower and another knob is higher, by one value or by as
+// much as fits. It returns the best such plan, or p if none is better.
 func (s *search) exchange(p *Point) (*Point, error) {
 	best := p
 	for _, up := range s.dims {

@@ -56,8 +56,8 @@ func knobs(r *plan.Run, asked trials.Knobs) trials.Knobs {
 	return asked
 }
 
-// spaceOf returns the knobs, with their values, that may be changed in the plan start. newBits adds those that change
-// the order of sums and so the bits of results.
+// spaceOf returns the knobs that may be changed in the plan start, with their values. newBits adds knobs that change
+// the order of sums and therefore the bits of results.
 func spaceOf(start *plan.Run, newBits bool) []dimension {
 	layers := len(start.Layouts)
 	tiles, activations := layers+2*start.Experts, 0
