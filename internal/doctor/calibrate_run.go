@@ -80,8 +80,9 @@ func reportsOf(ctx context.Context, o trials.SyntheticOptions, steps int) (p *pl
 // since a corrected rate changes which work runs beside each operation.
 const corrections = 2
 
-// inRun corrects the rates of operations by a training run, and then measures messages and restarts. If memory does not
-// suffice for the run, the rates stay unchanged and Sources says so.
+// inRun corrects the rates of operations by a training run. Then it measures the time of a message between actors, and
+// the cost of restarting idle cores. If memory does not suffice for the run, the rates stay unchanged and Sources says
+// so.
 func (r *calibration) inRun(ctx context.Context) error {
 	for _, dtype := range dtypes {
 		name := dtype.String()

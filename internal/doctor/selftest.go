@@ -153,8 +153,8 @@ func withKernels(dev device.Device, kernels string, f func() error) error {
 	return errors.Join(f(), d.UseAttention("sm90a"))
 }
 
-// portableAttention runs the cases of an operation with the portable kernels, on a device whose default kernels are for
-// sm_90a.
+// portableAttention runs the cases of the attention operation called name once more, with the portable kernels. It
+// does so only on a device whose default kernels are for sm_90a.
 func (r *SelfTestReport) portableAttention(o *SelfTestOptions, name string) error {
 	return withKernels(o.Device, "portable", func() error {
 		r.operations(o.Device, o.CPU, o.cases(partPortable, name+"/"), " by the kernels for all GPUs")

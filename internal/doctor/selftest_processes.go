@@ -77,8 +77,8 @@ func SuperviseSelfTest(ctx context.Context, o SelfTestOptions, p Processes) (*Se
 	return s.r, nil
 }
 
-// child runs one child process from unit number from on, until the child or the test ends. It returns the number of the
-// next unit to run. An error ends the test.
+// child starts one child process, which runs the units with number from and above, and takes its messages until the
+// child or the test ends. It returns the number of the next unit to run. An error ends the test.
 func (s *supervisor) child(ctx context.Context, from int) (next int, err error) {
 	c := &child{cmd: s.p.Command(s.r.Kind, from), at: from, messages: make(chan message), ended: make(chan struct{}), stderr: s.p.Stderr}
 	s.r.starts("opening the device")

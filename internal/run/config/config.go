@@ -238,8 +238,8 @@ func Default() *Config {
 	}
 }
 
-// RowsPerStep returns the rows of one optimizer update. Only the product of per_device_train_batch_size and
-// gradient_accumulation_steps counts.
+// RowsPerStep returns the number of rows of one optimizer update: per_device_train_batch_size ·
+// gradient_accumulation_steps. mt uses the two keys only as this product.
 func (c *Config) RowsPerStep() int { return c.PerDeviceTrainBatchSize * c.GradientAccumulationSteps }
 
 // WaitsForNorm reports whether updates wait for the global gradient norm.

@@ -136,8 +136,8 @@ func axolotlDPO() map[string]rule {
 	}
 }
 
-// axolotlPairTypes maps the word after the dot in a type of axolotl's pair data sets to fields of an item of
-// datasets.
+// axolotlPairTypes describes axolotl's types of data sets with answer pairs. It maps the word after the dot, such as
+// intel in chatml.intel, to fields of an item of `datasets`.
 var axolotlPairTypes = map[string][]field{
 	"intel":        {{name: "field_instruction", val: value{kind: plain, text: "question"}}},
 	"icr":          {{name: "field_instruction", val: value{kind: plain, text: "input"}}},

@@ -138,8 +138,8 @@ func trlOnly(other, why string) rule {
 	}
 }
 
-// trlMixture takes dataset_mixture: {datasets: [{id, config, split, columns, weight}], seed, test_split_size}. Source:
-// the ScriptArguments of huggingface/alignment-handbook and huggingface/open-r1.
+// trlMixture converts dataset_mixture: {datasets: [{id, config, split, columns, weight}], seed, test_split_size}.
+// Source: the ScriptArguments of huggingface/alignment-handbook and huggingface/open-r1.
 func trlMixture(im *importer, e entry) {
 	for _, f := range e.val.fields {
 		part := entry{e.spelled + "." + f.name, f.pos, f.val}

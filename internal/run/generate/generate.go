@@ -40,8 +40,8 @@ type Options struct {
 // chunk is the number of prompt tokens that go through a layer in one launch.
 const chunk = 512
 
-// intBytes is an upper bound on the int32 values that upload copies for a chunk: index, position and up to two
-// attention bounds a token.
+// intBytes is an upper bound on the bytes of the int32 values that upload copies for a chunk. A token has an index, a
+// position and up to two attention bounds.
 const intBytes = 4 * 5 * chunk
 
 // Run continues prompt (at least one id) and calls emit with each new id. It stops after MaxNewTokens, at an id of

@@ -66,8 +66,8 @@ func sum(all []candidate) float64 {
 	return total
 }
 
-// candidate is a token that may be chosen. p is first its logit and then its probability divided by that of the most
-// likely token.
+// candidate is a token that may be chosen. p is at first the token's logit. Later p is its probability relative to the
+// most likely token, which then has p = 1.
 type candidate struct {
 	id int32
 	p  float64

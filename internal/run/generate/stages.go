@@ -16,8 +16,8 @@ type piece struct {
 	index device.Tensor
 	x, y  device.Tensor // (tokens, hidden) act: a layer's input and output
 
-	// For the current layer with experts: its MoE state on the device, and in staging the offset of each expert's
-	// pairs.
+	// For the current layer with experts: the state of its router on the device, and in the staging buffer the offset
+	// of each expert's (token, choice) pairs in the sorted list of all pairs.
 	experts layers.MoEState
 	offsets []byte
 }

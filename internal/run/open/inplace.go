@@ -119,9 +119,8 @@ func BindInPlace(devs []device.Device, must bool, rates func(device.Device) (own
 	return inPlace, note, err
 }
 
-// OrCopied calls f with c. The system may refuse to pin memory that a GPU would use in place. If binding is auto,
-// OrCopied then prints a note and calls f again with binding: copy. The limit on pinned memory is not known in
-// advance.
+// OrCopied calls f with c. The system may refuse to pin memory that a GPU would use in place, and only trying shows
+// it. If binding is auto, OrCopied then prints a note and calls f again with binding: copy.
 func OrCopied(c *config.Config, o settings.Options, f func(*config.Config) error) error {
 	err := f(c)
 	if c.Binding != "auto" || !errors.Is(err, cuda.ErrNotPinned) {

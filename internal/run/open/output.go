@@ -59,7 +59,8 @@ func (p *opening) checkSources() error {
 }
 
 // findModel handles a model path that is the output_dir of an unfinished run: it has checkpoints but no final model.
-// Depending on the caller's Asks, findModel takes the newest checkpoint, or names the checkpoint in an error.
+// If the caller has set Asks.OrCheckpoint, findModel takes the newest checkpoint. Otherwise it returns an error that
+// names that checkpoint.
 func (p *opening) findModel() error {
 	if p.Config.Model.Path == "" {
 		return nil

@@ -12,8 +12,8 @@ import (
 	"mt/internal/run/settings"
 )
 
-// DefaultHeartbeat is the heartbeat of every run. A rank sends its signs on a goroutine of its own, so a step may
-// take any time.
+// DefaultHeartbeat is the heartbeat of every run. A rank sends its signs of life on a goroutine of its own, so a step
+// may take longer than Timeout.
 var DefaultHeartbeat = settings.Heartbeat{Interval: 5 * time.Second, Timeout: 60 * time.Second, ExitWait: 5 * time.Second, After: time.After}
 
 // heartbeat ends the run when a rank is silent. Every Interval a round begins, in which each rank sends one sign to

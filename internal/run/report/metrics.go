@@ -133,8 +133,8 @@ func (t *timed) hidden() *float64 {
 // petabyte is the unit, in bytes, of a disk's rated writes.
 const petabyte = 1e15
 
-// StepsPerPetabyte returns the number of steps per petabyte of writes, if each step writes that many bytes; 0:
-// nothing is written.
+// StepsPerPetabyte returns how many steps a disk lasts for each petabyte of writes that its maker guarantees, if a
+// step writes written bytes. 0 means that nothing is written.
 func StepsPerPetabyte(written int64) int64 {
 	if written == 0 {
 		return 0

@@ -251,9 +251,9 @@ func (f *startSearch) newest() (r Point, err error) {
 	return r, nil
 }
 
-// named returns the checkpoint in resume_from_checkpoint. That checkpoint may belong to another run. If this output
-// directory already has checkpoints of a run that started from it, named returns the newest of these: the same
-// command continues.
+// named returns the checkpoint in resume_from_checkpoint, which may belong to another run. This output directory may
+// already have checkpoints of a run that started from it. Then named returns the newest of these, so that repeating
+// the command continues that run.
 func (f *startSearch) named() (r Point, err error) {
 	c := f.Config
 	r.Dir = c.Resume

@@ -156,9 +156,9 @@ func (s *Saver) Save(st actors.State, dataPos int64) error {
 	return nil
 }
 
-// BestTracker finds the best evaluation of a run, for save_best and early stopping. It has two records, one for Enough
-// and one for Report: the pipeline calls Enough on another goroutine, before the evaluation is reported. Both see the
-// same evaluations in the same order.
+// BestTracker finds the best evaluation of a run, for save_best and early stopping. It has one record for Enough and
+// one for Report. The pipeline calls Enough earlier and on another goroutine, so the two cannot share a record. Both
+// see the same evaluations in the same order.
 type BestTracker struct {
 	Patience  int // 0: no early stopping
 	Threshold float64

@@ -215,8 +215,8 @@ func (t *tuning) decide(ctx context.Context) error {
 	return nil
 }
 
-// idleSteps is the number of steps of a run that are not measured: two at the start fill the pipeline, and one at the
-// end keeps it full.
+// idleSteps is the number of steps of a run that are not measured. Two at the start fill the pipeline. One at the end
+// overlaps with the last measured step, as the next step does in a long run.
 const idleSteps = 3
 
 // budget counts the runs and steps that are planned and done.
