@@ -21,7 +21,8 @@ import (
 )
 
 // saveRates measures the machine and writes its rates to file. dir is a folder on the disk to measure. kind is the
-// kind of device; devices is a number of GPUs, or auto for all of them.
+// kind of device: auto, cpu or cuda. devices is a number of GPUs, or auto for all of them. asJSON prints the rates as
+// JSON too.
 func (a *app) saveRates(ctx context.Context, file, dir, kind, devices string, asJSON bool) error {
 	if err := checkTarget(file); err != nil {
 		return err

@@ -36,8 +36,8 @@ var palette = [...][2]string{
 	{"#8a6d00", "#e6c229"}, {"#5a5a66", "#b4b4c0"}, {"#6a3fb5", "#b79cff"}, {"#a4262c", "#ff7b72"},
 }
 
-// style returns the style sheet of a picture. Class names begin with mt-, so that pages can embed a picture. Without
-// media queries the picture is light.
+// style returns the style sheet of a picture, with light and dark colours. Class names begin with mt-, so that they do
+// not clash with those of a page that embeds the picture. A viewer that ignores media queries shows the light colours.
 func style() string {
 	var light, dark strings.Builder
 	for i, c := range palette {

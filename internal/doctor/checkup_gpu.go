@@ -57,8 +57,8 @@ func blas(s Sources) []Part {
 // pciDevices is the sysfs folder of PCI devices.
 const pciDevices = "sys/bus/pci/devices"
 
-// gpus returns the PCI ids of NVIDIA's display and 3D controllers. Source: pci.ids, vendor 10de, classes 0300 and
-// 0302.
+// gpus returns the PCI addresses of NVIDIA's display and 3D controllers, as sysfs names them. Source: pci.ids, vendor
+// 10de, classes 0300 and 0302.
 func (s Sources) gpus() []string {
 	entries, err := fs.ReadDir(s.Root, pciDevices)
 	if err != nil {
@@ -97,8 +97,8 @@ func (l link) generation() string {
 
 func (l link) String() string { return fmt.Sprintf("PCIe %s x%d", l.generation(), l.lanes) }
 
-// linkOf returns the link of a device as the kernel reports it. which is "current" or "max". Source:
-// Documentation/ABI/testing/sysfs-bus-pci.
+// linkOf returns the PCI Express link of a device as the kernel reports it. device is the device's folder in sysfs,
+// and which is "current" or "max". Source: Documentation/ABI/testing/sysfs-bus-pci.
 func (s Sources) linkOf(device, which string) (l link) {
 	number, _, _ := strings.Cut(s.text(device+"/"+which+"_link_speed"), " ")
 	l.speed, _ = strconv.ParseFloat(number, 64) // "Unknown" parses as 0

@@ -31,10 +31,10 @@ type lines struct {
 	keep func(line []byte) bool
 }
 
-// read passes every new complete line to the function each, without the line end. again: the file was replaced or
-// truncated, so earlier lines are void. When it first reads a file with more than l.most lines, it passes only every
-// k-th line, the last line, and the lines that l.keep selects. It skips lines that are not JSON. An unreadable file
-// counts as missing.
+// read passes every new complete line of the file to the function each, without the line end. again says that the file
+// was replaced or truncated, so that the caller must forget earlier lines. If the file has more than l.most lines when
+// it is first read, read passes only every k-th line, the last line, and the lines that l.keep selects. It skips lines
+// that are not JSON. An unreadable file counts as missing.
 func (l *lines) read(each func(line json.RawMessage)) (again bool) {
 	st, err := os.Stat(l.path)
 	if err != nil {

@@ -61,8 +61,8 @@ var setKeys = []setKey{
 	{"roles", "Names of the roles in messages, such as `{user: [human], assistant: [gpt, bot]}`", setRoles, showRoles},
 }
 
-// mappingsKey is axolotl's alternative to the keys message_field_role and message_field_content: a mapping from both
-// fields to their names.
+// mappingsKey is axolotl's other form of the keys message_field_role and message_field_content: one mapping from role
+// and content to the names that these fields have in the data.
 const mappingsKey = "message_property_mappings"
 
 // textOf returns a function that parses a text field of a data set and stores it. at returns the field's address in

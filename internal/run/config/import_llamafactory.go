@@ -166,10 +166,11 @@ func freezeRules() map[string]rule {
 	return rules
 }
 
-// freeze converts finetuning_type: freeze (LLaMA-Factory, model/adapter.py) to unfrozen_parameters. keys holds the
-// settings and name the model. The trained layers are the last ones, the first ones, or with use_llama_pro one in
-// every few. Within them all modules or some are trained, and freeze_extra_modules adds modules outside of layers. A
-// tensor is trained if its name contains one of the resulting parts.
+// freeze converts finetuning_type: freeze (LLaMA-Factory, model/adapter.py) to unfrozen_parameters. keys is a mapping
+// with the settings, and name is the model. The trained layers are the last ones, the first ones, or with
+// use_llama_pro single layers at equal distances. In these layers all modules or some are trained, and
+// freeze_extra_modules adds modules outside of layers. A tensor is trained if its name contains one of the resulting
+// parts.
 func (im *importer) freeze(e entry, keys, name value) {
 	layers, why := unfrozenLayers(keys, name.text)
 	if why != "" {
@@ -203,8 +204,8 @@ func (im *importer) freeze(e entry, keys, name value) {
 	im.giveFor(e, "names that have one of these are trained, all else is frozen", setting{"unfrozen_parameters", out})
 }
 
-// unfrozenLayers returns the indexes of the trained layers of the model called name. If they cannot be determined,
-// why says what is missing.
+// unfrozenLayers returns the indexes of the trained layers of the model called name. keys is the mapping with the
+// settings. If the layers cannot be determined, why names what is missing; otherwise why is "".
 func unfrozenLayers(keys value, name string) (layers []int, why string) {
 	trained := 2 // LLaMA-Factory's default
 	if v := keys.get("freeze_trainable_layers"); v.kind != null {

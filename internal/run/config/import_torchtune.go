@@ -207,8 +207,8 @@ func torchtuneSaves(im *importer, e entry) {
 	im.lose(e, "checkpoints are written every epoch, or every save_steps")
 }
 
-// torchtuneData maps torchtune's built-in data sets to fields of an item of datasets. The Alpaca data sets of
-// torchtune put Alpaca's wording into the user's turn of the model's chat layout.
+// torchtuneData maps the names of torchtune's built-in data sets to fields of an item of `datasets`. For its Alpaca
+// data sets, torchtune puts Alpaca's wording into the user's turn of the model's own chat template.
 var torchtuneData = map[string]map[string]string{
 	"alpaca_dataset":                {"path": "tatsu-lab/alpaca", "type": "alpaca"},
 	"alpaca_cleaned_dataset":        {"path": "yahma/alpaca-cleaned", "type": "alpaca"},

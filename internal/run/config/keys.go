@@ -7,8 +7,8 @@ import (
 	"mt/data"
 )
 
-// Part names the part of a run that a key decides. Resuming compares the checkpoint's config with the run's config
-// part by part.
+// Part names the part of a run that a key decides, such as its schedule. Resuming compares the checkpoint's config
+// with the run's config and treats differences according to their part.
 type Part string
 
 // The parts of a run. Keys without a part may differ freely between a checkpoint and the run that resumes it.

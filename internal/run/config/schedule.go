@@ -12,8 +12,8 @@ import (
 // SchedulePosition says at which steps the learning-rate schedule started. It is needed when a resumed run changes
 // the schedule, the data or the optimizer's state. The zero value: the schedule started with the run.
 type SchedulePosition struct {
-	// Base is the number of steps done before the schedule started, warm-up included. Shares of all steps are shares
-	// of the steps after Base.
+	// Base is the number of steps done before the schedule, which includes its warm-up, started. A share of all steps
+	// is then a share of the steps after Base.
 	Base int
 	// From is the step after which linear, cosine and the like restarted from the peak learning rate, without another
 	// warm-up. 0: no restart.
@@ -171,8 +171,8 @@ const kwargsKey = "lr_scheduler_kwargs"
 // schedulers lists the values of lr_scheduler_type.
 var schedulers = []string{"constant", "linear", "cosine", cosineWarmup, "cosine_with_restarts", "polynomial", "inverse_sqrt", "wsd"}
 
-// cosineWarmup names the cosine schedule shifted by one step: the last warm-up step has the peak learning rate, and
-// the first may be above 0.
+// cosineWarmup names a cosine schedule that is one step ahead of the schedule cosine: the last warm-up step already
+// has the peak learning rate, and the first step's rate may be above 0.
 const cosineWarmup = "cosine_warmup_with_min_lr"
 
 // defaultLREnd is the default final learning rate of polynomial.

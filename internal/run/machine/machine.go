@@ -190,8 +190,8 @@ func Open(o Options) (device.Device, error) {
 	return cpu.New(cpu.Options{Threads: o.Threads, MemoryLimit: int64(o.MemoryLimit), Unified: o.Unified, LinkLimit: o.LinkLimit})
 }
 
-// OpenAll opens n devices, each like Open: the first n GPUs (0: all), or n CPU devices (0: one), which share the
-// cores.
+// OpenAll opens n devices of the kind that o names, with the settings in o: the first n GPUs (0: all of them), or n CPU
+// devices (0: one), which share the cores.
 func OpenAll(o Options, n int) (out []device.Device, err error) {
 	if o.Device == "cuda" {
 		g := o.gpu()

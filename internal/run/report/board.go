@@ -47,9 +47,9 @@ type boards struct {
 // reportsTo reports whether the key report_to contains the destination name.
 func reportsTo(c *config.Config, name string) bool { return slices.Contains(c.ReportTo, name) }
 
-// OpenBoards starts the destinations in report_to. It continues the run's earlier entries there in a resumed run: if
-// step is not 0 and the checkpoint is not from another run (other). events wraps TensorBoard's file; it may be nil. The
-// caller must close b even after an error.
+// OpenBoards starts the destinations in report_to. On an MLflow server it continues the run's earlier entry if step,
+// the start of the run, is not 0 and the checkpoint is not from another run (other). events wraps TensorBoard's file;
+// it may be nil. The caller must close b even after an error.
 func OpenBoards(c *config.Config, dir settings.Dir, step int, other bool, events func(io.Writer) io.Writer, note func(string)) (b *boards, err error) {
 	b = &boards{note: note}
 	if reportsTo(c, "tensorboard") {

@@ -105,8 +105,8 @@ func smooth(ys []float64, share float64) []float64 {
 	return out
 }
 
-// lossHistory holds the finite losses of the steps in this process, at a sparkline's resolution. When there are too
-// many, pairs are replaced by their means.
+// lossHistory holds the finite losses of this process's steps for the sparkline, fewer than maxLossHistory values. When
+// there are too many, a mean replaces each two neighbours, and each later value is a mean over as many steps.
 type lossHistory struct {
 	means []float64
 	per   int     // steps per entry of means

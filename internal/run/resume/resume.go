@@ -406,8 +406,8 @@ func fillOlder(saved *config.Config) {
 	}
 }
 
-// Finished reports whether the output directory already holds the model of the checkpoint to resume, and the averaged
-// model.
+// Finished reports whether the run has nothing left to do. The output directory then holds the model that belongs to
+// the checkpoint to resume, undamaged, and the averaged model if the run keeps an average.
 func (s *Start) Finished() bool {
 	raw, err := os.ReadFile(filepath.Join(s.Config.OutputDir, settings.EndFile))
 	if err != nil {
@@ -511,8 +511,8 @@ func inside(out, dir string) string {
 	return ""
 }
 
-// Sight determines whether all ranks see the same checkpoint r.Dir as rank 0. If the checkpoint is inside rank 0's
-// output_dir, each rank looks in its own output_dir. Sight sets r.Local and r.Sent.
+// Sight finds out whether all ranks see the checkpoint r.Dir with the content that rank 0 sees. If the checkpoint is
+// inside rank 0's output_dir, each rank looks in its own output_dir. Sight sets r.Local and r.Sent.
 func (r *Point) Sight(in *open.Inputs) error {
 	type seen struct{ Inside, Digest string }
 	first, err := ranks.Tell(in.Ranks, "the name of the checkpoint", seen{inside(in.Config.OutputDir, r.Dir), checkpoint.Digest(r.Dir)})

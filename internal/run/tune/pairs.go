@@ -29,9 +29,9 @@ func (f Faster) Certain() bool { return f.Least > 1 }
 // open reports whether the other plan seems faster than the start but more pairs are needed to prove it.
 func (f Faster) open() bool { return !f.Certain() && f.Ratio > 1+alike }
 
-// pair compares two plans: it runs start and other alternately, n times each. While the result is open, it repeats
-// this, up to looks times in all. Every other pair begins with the plan other. Before a repetition it calls more, which
-// may be nil.
+// pair compares two plans. It runs start and other alternately, n times each, for steps steps a run; every second pair
+// begins with other. While the result is open, it does so again, up to looks times in all. Before it does so again it
+// calls more, unless more is nil.
 func pair(ctx context.Context, start, other *contestant, n, steps int, run runner, more func()) (f Faster, err error) {
 	var ratios []float64
 	for look := range looks {
