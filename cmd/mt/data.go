@@ -237,7 +237,7 @@ func cutCharacter(text []byte) bool {
 	return r == utf8.RuneError && len(text) > 0
 }
 
-// paint marks supervised tokens, by colour or by brackets.
+// paint marks supervised tokens (those with a loss), by colour or else by brackets.
 type paint struct{ colour bool }
 
 // Terminal colours (ECMA-48): supervised tokens are green, the others grey. Every other token is underlined, which
@@ -449,7 +449,7 @@ func (s dataStats) documents() string {
 	return "documents"
 }
 
-// chats returns the word for the documents that went through a chat template.
+// chats returns the word for documents that went through a chat template, such as chats or pairs.
 func (s dataStats) chats() string {
 	if s.Kind == "pairs" {
 		return "pairs"
@@ -466,7 +466,8 @@ func used(set data.SetReport) string {
 	return fmt.Sprintf("; %s in the mix", humanize.Comma(set.Used))
 }
 
-// finding is a kind of data that training drops, or that looks wrong, with the number of cases.
+// finding is something about the data that the report tells: documents that training drops or that look wrong, with
+// their number.
 type finding struct {
 	name string
 	n    int64

@@ -79,7 +79,8 @@ func (a *app) asRank(ctx context.Context, command string, f func() error) error 
 	return err
 }
 
-// meetOthers starts MPI, which waits for all ranks, forever if one has already exited. A signal ends the wait.
+// meetOthers starts MPI and returns when all ranks have done so. If a rank has already exited, that never happens. A
+// signal ends the wait.
 func meetOthers(ctx context.Context, l cluster.Launch) (cluster.World, error) {
 	type met struct {
 		cluster.World
@@ -124,7 +125,8 @@ type exchange struct {
 	Rates cluster.Rates `json:"rates"`
 }
 
-// passingExchange is the size in bytes of the quick exchange measurement: about a second on one machine.
+// passingExchange is the size in bytes of the exchange that mt doctor measures. It takes about a second between ranks
+// on one machine.
 const passingExchange = 32 << 20
 
 // examineRanks adds the findings of all ranks to h, the findings of this rank. Rank 0 prints the report. problem is

@@ -211,7 +211,7 @@ func onHosts(f *settings.Forecast, given bool, n int, network string) (err error
 	return nil
 }
 
-// mostHosts limits --hosts.
+// mostHosts is the largest number that --hosts accepts.
 const mostHosts = 4096
 
 // behindSwitches applies --gpus-per-switch to f: n of the predicted machine's GPUs share one link to the host. 0

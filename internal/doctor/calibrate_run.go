@@ -32,7 +32,8 @@ type trained struct {
 	rounds                            int // rounds of predict.PredictedSteps steps each
 }
 
-// trainedFor returns the shape of the training run for a kind of device.
+// trainedFor returns the shape of the training run on a device of the given kind. small asks for a tiny one, for
+// tests.
 func trainedFor(kind string, small bool) trained {
 	switch {
 	case small:
@@ -105,7 +106,8 @@ func (r *calibration) inRun(ctx context.Context) error {
 	return errors.Join(r.messages(ctx), r.restart(ctx))
 }
 
-// correct corrects the rates of one dtype. It makes its own run, because it needs the run's profile.
+// correct corrects the rates for the dtype. For each dtype a separate training run is made, in which every operation
+// is timed.
 func (r *calibration) correct(ctx context.Context, dtype device.DType) (err error) {
 	t := trainedFor(r.o.Device.Kind(), r.o.Small)
 	o, err := t.options(dtype)

@@ -124,7 +124,7 @@ func (s Sources) laidOut(n int) (found string, remedy []string) {
 	return fmt.Sprintf("%d nodes, memory policy %s", n, policy), nil
 }
 
-// swapped is the swap space in use, in bytes, from which the check reports Slow.
+// swapped is an amount of used swap space in bytes. From this amount on, the check of swap reports Slow.
 const swapped = 1 << 30
 
 // swap checks whether memory was swapped out.
@@ -280,7 +280,7 @@ type DiskTrial struct {
 	Err  error
 }
 
-// Limits below which a disk is reported. A checkpoint of a 7B model has 90 GB.
+// Limits below which the check reports a disk as slow or nearly full. A checkpoint of a 7B model has 90 GB.
 const (
 	slowDisk = 200e6   // bytes per second: such a checkpoint takes seven minutes
 	lowDisk  = 8 << 30 // free bytes

@@ -19,9 +19,10 @@ import (
 type SelfTestOptions struct {
 	Device device.Device // the device under test
 	CPU    device.Device // the reference
-	// Own is the same GPU, with all matrix products by mt's own kernels; nil: Device has no other kernels.
+	// Own is the same GPU as Device, but computes all matrix products with mt's own kernels. nil means that Device
+	// uses no other kernels.
 	Own device.Device
-	// Small shrinks the checks at training sizes, for an emulator or a CPU.
+	// Small makes the checks with large tensors smaller, for an emulator or a CPU.
 	Small bool
 	// Train runs a few steps on the given kind of device and returns the losses. Model, rows and seed are the same for
 	// each kind; dtype is the compute dtype. It calls alive now and then.
@@ -30,7 +31,7 @@ type SelfTestOptions struct {
 	Choice Choice
 	// Cases reports whether a case of the operation table, given by its name, is to run; nil: all run.
 	Cases func(name string) bool
-	// Repeat is the number of repetitions beside copies, in which outputs must keep their bits.
+	// Repeat is how often operations are repeated while copies run beside them. Their outputs must keep the same bits.
 	Repeat int
 	// Rates are the rates for predictions; nil: no predictions.
 	Rates *rates.Machine

@@ -61,7 +61,7 @@ func (o *orderCheck) stream(name string) (device.Stream, error) {
 	return s, err
 }
 
-// buffer is device memory with its events and the host memory of its copies.
+// buffer is one of the buffers of the check: device memory, its events, and the host memory of its copies.
 type buffer struct {
 	mem                   device.Mem
 	arrived, worked, idle device.Event

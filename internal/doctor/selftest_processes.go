@@ -20,12 +20,13 @@ import (
 // is given up, and further ones add little information.
 var mostLosses = 8
 
-// saveEvery is the interval for saving the name of the running case.
+// saveEvery is how often the report is saved while a case runs, so that the file names the running case.
 const saveEvery = time.Second
 
 // Processes defines how SuperviseSelfTest starts and ends child processes.
 type Processes struct {
-	// Command returns the command of a child that calls ServeSelfTest with its standard output and with from. kind is the kind of device; "": first child. The child must exit when its standard input closes.
+	// Command returns the command of a child process that calls ServeSelfTest with its standard output and with from.
+	// kind is the kind of device; "" for the first child. The child must exit when its standard input closes.
 	Command func(kind string, from int) *exec.Cmd
 	// Limit is the time limit per case: a child may be silent for this long. Opening the device may take twice as
 	// long.
@@ -287,7 +288,7 @@ func (c *child) unended() string {
 	return "; " + c.hangs
 }
 
-// lastWords describes how the process has ended. It waits at most grace for the end.
+// lastWords says how the process has ended, for the report. It waits at most grace for the end.
 func (c *child) lastWords(grace time.Duration) string {
 	select {
 	case <-c.ended:

@@ -169,7 +169,7 @@ func roundTrip(dev device.Device, size int) (c Check, err error) {
 	return c, errors.Join(err, p.free())
 }
 
-// pair is pinned memory and device memory for both directions, and a stream for copies.
+// pair has what a round trip of copies needs: pinned memory and device memory for both directions, and a stream.
 type pair struct {
 	dev      device.Device
 	s        device.Stream

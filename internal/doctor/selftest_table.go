@@ -130,7 +130,7 @@ func (r *SelfTestReport) operations(dev, cpu device.Device, want func(name strin
 	}
 }
 
-// busyBytes is the size in bytes of each copy that another stream makes while operations are repeated.
+// busyBytes is the size in bytes of each copy that runs on another stream while operations are repeated.
 const busyBytes = 1 << 20
 
 // repeat runs the selected cases of the operation table o.Repeat more times, while another stream copies continuously
@@ -183,7 +183,8 @@ func (r *SelfTestReport) bits(o *SelfTestOptions, when string) (map[string]uint6
 	return out, lost
 }
 
-// keepCopying copies in both directions on its own stream until end is called. end returns the error.
+// keepCopying starts to copy in both directions on its own stream and returns. The copies go on until end is called.
+// end returns their error.
 func keepCopying(dev device.Device) (end func() error, err error) {
 	p, err := newPair(dev, "copies", busyBytes)
 	if err != nil {

@@ -155,7 +155,7 @@ func fieldsOf(n ast.Node) *branch {
 	return &branch{node: n}
 }
 
-// find returns the field called name, or nil. A nil branch has no fields.
+// find returns the branch's field called name; nil if there is none. b may be nil and then has no fields.
 func (b *branch) find(name string) *ast.MappingValueNode {
 	if b == nil {
 		return nil

@@ -13,7 +13,7 @@ type judge func(v value, c *Config) string
 // harmless is the judge for keys that mt can ignore whatever their value.
 func harmless(value, *Config) string { return "" }
 
-// unset reports whether v switches its key off: empty, false, 0 or none.
+// unset reports whether v switches a key off: v is empty, false, 0 or none.
 func (v value) unset() bool {
 	switch v.kind {
 	case null:
@@ -114,7 +114,7 @@ var foreign = map[string]judge{
 
 var wandb = off("mt reports to metrics.jsonl, tensorboard and mlflow: set report_to")
 
-// foreignSwitches tells which keys of foreign are switches, so that their flags need no value.
+// foreignSwitches has the keys of foreign that are switches. Their flags need no value: --do_train alone means true.
 var foreignSwitches = func() map[string]bool {
 	m := map[string]bool{}
 	for k := range maps.Keys(foreign) {

@@ -38,10 +38,12 @@ func ModelDir(path string) (string, error) {
 	return snapshot(path)
 }
 
-// maxRef is the largest accepted size, in bytes, of a file under refs, which holds a commit hash.
+// maxRef is the largest accepted size, in bytes, of a file such as refs/main in the Hugging Face cache, which holds a
+// commit hash.
 const maxRef = 4096
 
-// snapshot returns the cached directory of the commit that refs/main of a model's Hub id names.
+// snapshot returns the cached directory of a model with the Hub id id. It takes the commit that the cache's file
+// refs/main names.
 func snapshot(id string) (string, error) {
 	fetch := "fetch it with: hf download " + id
 	dir, hub, err := cached("models", id)

@@ -619,10 +619,12 @@ func (im *importer) optimNumbers(e entry, more ...setting) {
 	}
 }
 
-// optimPart matches one setting in the text of optim_args: a name with a number, or with numbers in brackets.
+// optimPart matches one setting in the text of optim_args up to the next comma: a name with a number, or with several
+// numbers in brackets.
 var optimPart = regexp.MustCompile(`[^,(\[]*(?:[(\[][^)\]]*[)\]])?[^,]*`)
 
-// optimFields parses text such as "betas=(0.9,0.95),eps=1e-8". Numbers in brackets become a list.
+// optimFields parses a text of settings such as "betas=(0.9,0.95),eps=1e-8" into fields. Numbers in brackets become a
+// list.
 func optimFields(v value) (fields []field) {
 	for _, part := range optimPart.FindAllString(v.text, -1) {
 		if strings.TrimSpace(part) == "" {
@@ -752,7 +754,7 @@ func (k *key) written(v value) string {
 	return b.String()
 }
 
-// clipped formats an original value on one line, shortened to 100 characters.
+// clipped formats the other tool's value v on one line for a comment, shortened to 100 characters.
 func clipped(v value) string {
 	if v.kind == null {
 		return ""

@@ -145,7 +145,8 @@ func axolotlUnfrozen(im *importer, e entry) {
 	im.give(e, "unfrozen_parameters", out)
 }
 
-// axolotlPlugins converts plugins. Plugins that only speed a run up have no meaning in mt.
+// axolotlPlugins converts plugins, a list of Python classes. It drops those that only make a run faster; others are
+// Lost.
 func axolotlPlugins(im *importer, e entry) {
 	items := e.val.items
 	if e.val.kind != list {

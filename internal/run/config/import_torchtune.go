@@ -66,7 +66,7 @@ func torchtuneLast(im *importer) {
 
 var placeholder = regexp.MustCompile(`\$\{([a-z_0-9.]+)\}`)
 
-// filled replaces ${KEY} in text by the key's value, as OmegaConf does.
+// filled returns v with each ${KEY} in its text replaced by the value that the config gives KEY, as OmegaConf does.
 func (im *importer) filled(v value) value {
 	for range 8 { // values may contain ${KEY} too; a cycle remains as it is
 		v.text = placeholder.ReplaceAllStringFunc(v.text, func(m string) string {
@@ -93,7 +93,8 @@ func (im *importer) loseOthers(e entry, why string, known ...string) {
 	}
 }
 
-// torchtuneTokenizer converts the tokenizer's max_seq_len. mt reads the tokenizer's files from the model's directory.
+// torchtuneTokenizer converts the tokenizer's max_seq_len to mt's key. It drops arguments that name files, since mt
+// reads the tokenizer's files from the model's directory. Other arguments are Lost.
 func torchtuneTokenizer(im *importer, e entry) {
 	n := e.val.get("max_seq_len")
 	im.loseOthers(e, "the model's own tokenizer and chat template are taken as they are",
@@ -223,7 +224,8 @@ var torchtuneData = map[string]map[string]string{
 // torchtuneFields maps keys of torchtune's data sets to keys of an item of datasets.
 var torchtuneFields = map[string]string{"source": "path", "split": "split", "data_files": "data_files", "subset": "name", "name": "name", "column": "field", "conversation_column": "field_messages"}
 
-// torchtuneSets converts dataset or dataset_val: a component, or a list of components.
+// torchtuneSets returns a rule for dataset or dataset_val, a _component_ or a list of them. The rule makes a list of
+// data sets and gives it to the key of mt called key.
 func torchtuneSets(key string) rule {
 	return func(im *importer, e entry) {
 		out := value{kind: list, pos: e.val.pos}

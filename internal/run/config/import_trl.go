@@ -68,7 +68,8 @@ const noOtherTRL = "mt reads configs of TRL only for supervised fine-tuning and 
 // anyLength is the reason why a maximal length of null, which means no limit in TRL, is Lost.
 const anyLength = "mt needs a limit: give max_seq_len (default 2048); longer chats are cut"
 
-// trlLength writes out the default of max_length, unless the config sets the length to null.
+// trlLength writes TRL's default of max_length into the converted config. If the config sets the length to null (no
+// limit), it does not, and the key is Lost.
 func trlLength(im *importer) {
 	for _, key := range []string{"max_length", "max_seq_length"} {
 		if im.doc.has(key) && im.doc.get(key).kind == null {
@@ -160,7 +161,8 @@ func trlMixture(im *importer, e entry) {
 	}
 }
 
-// trlMixed converts a list of data sets: of TRL (path, name, split, data_files, columns), or of a mixture.
+// trlMixed converts a list of data sets to mt's datasets. The items are those of TRL's key datasets (path, name,
+// split, data_files, columns), or those of a mixture.
 func (im *importer) trlMixed(e entry) {
 	out := value{kind: list, pos: e.val.pos}
 	for i, item := range e.val.each() {
@@ -173,7 +175,7 @@ func (im *importer) trlMixed(e entry) {
 	im.give(e, "datasets", out)
 }
 
-// mixedKeys maps the keys of a mixture's item to keys of an item of datasets.
+// mixedKeys maps the keys of one data set in a mixture to the keys of an item of mt's `datasets`.
 var mixedKeys = map[string]string{"id": "path", "path": "path", "config": "name", "name": "name", "split": "split", "data_files": "data_files"}
 
 // trlMixedSet converts item, one data set of a mixture, to an item of `datasets`. name stands for the item in errors.

@@ -11,7 +11,7 @@ import (
 // with the run's config and treats differences according to their part.
 type Part string
 
-// The parts of a run. Keys without a part may differ freely between a checkpoint and the run that resumes it.
+// The parts of a run. Keys without a part may differ between a checkpoint and the run that resumes it.
 const (
 	PartModel     Part = "model"     // the weights and their precision
 	PartDataset   Part = "dataset"   // the rows and their order
@@ -23,7 +23,7 @@ const (
 	PartNumerics  Part = "numerics"  // rounding and the order of sums
 )
 
-// key is one row of the table.
+// key is one row of the table of all keys (sections): its names, its field in Config, and the values that it accepts.
 type key struct {
 	name    string
 	aliases []string
@@ -52,7 +52,7 @@ type limit struct {
 	why      string
 }
 
-// aboutMax reports whether why is the reason for max; otherwise it is the reason for min.
+// aboutMax reports whether l.why explains the bound max; otherwise l.why explains min.
 func (l limit) aboutMax() bool { return l.below || l.open && !math.IsInf(l.max, 1) }
 
 func atLeast(min float64, why string) limit { return limit{min: min, max: math.Inf(1), why: why} }

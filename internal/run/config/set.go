@@ -132,7 +132,7 @@ func (e *setter) text(p *string) error {
 	return e.fail("text")
 }
 
-// isWord reports whether plain text is a word: neither a number nor a truth value.
+// isWord reports whether s, text without quotes, can only be a word: neither a number nor a truth value such as yes.
 func isWord(s string) bool {
 	_, isBool := truth(s)
 	return !isBool && !floatText.MatchString(s)
@@ -547,7 +547,7 @@ func isDir(path string) bool {
 	return err == nil && st.IsDir()
 }
 
-// inline converts v to JSON-like Go values, with int64 for whole numbers.
+// inline converts v to the Go values that JSON decoding gives, but with int64 for whole numbers.
 func (v value) inline() any {
 	switch v.kind {
 	case quoted:

@@ -113,7 +113,8 @@ func (o Options) check(prompt []int32) error {
 	return nil
 }
 
-// decoder holds the device memory for one growing sequence.
+// decoder holds the device memory with which one sequence is continued: key/value caches, hidden states and a slot for
+// tiles.
 type decoder struct {
 	o         Options
 	spec      layers.Spec

@@ -22,7 +22,8 @@ type piece struct {
 	offsets []byte
 }
 
-// stage enqueues the launch of one visit to layer l for a piece.
+// stage enqueues the launch of the visit v to layer number l for the piece p. An expert without tokens in the piece
+// gets no launch, nor does the head unless the piece is the last.
 func (d *decoder) stage(p *piece, l int, v schedule.Visit) error {
 	layout, tile := &d.o.Layout[l], d.tiles[l][v.Part]
 	v.Phase = schedule.Generate

@@ -20,7 +20,8 @@ import (
 // current content.
 type timedFiles struct{ dir string }
 
-// timedFile is the content of one file. Its platform (GPU and library versions) matches the file's name.
+// timedFile is the content of one file of timed algorithms. Its platform (GPU and library versions) is also part of
+// the file's name.
 type timedFile struct {
 	cuda.Platform
 	Shapes map[string][8]uint64 `json:"shapes"`

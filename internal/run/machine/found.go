@@ -10,7 +10,7 @@ import (
 	"mt/internal/run/config"
 )
 
-// CUDA describes what device: cuda finds on this machine.
+// CUDA describes what a run with the key device: cuda finds on this machine.
 type CUDA struct {
 	Device    string                `json:"device,omitempty"` // the GPU's name, if it is usable
 	Memory    config.Bytes          `json:"memory_bytes,omitempty"`

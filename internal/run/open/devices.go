@@ -216,7 +216,7 @@ func (in *Inputs) threads() int {
 	return max(1, runtime.GOMAXPROCS(0)/n)
 }
 
-// Share returns this rank's share of bytes that the host's ranks divide.
+// Share returns this rank's part of an amount of bytes that the ranks on one host divide evenly.
 func (in *Inputs) Share(bytes int64) int64 {
 	_, n := in.Ranks.Neighbours()
 	return bytes / int64(n)
@@ -283,7 +283,7 @@ func (in *Inputs) ContextBytes() int64 {
 	return in.context
 }
 
-// choosing determines the devices of a run.
+// choosing is an opening while the devices of the run are determined.
 type choosing struct {
 	*opening
 	oneDevice bool // the run uses one device, whatever the key devices says

@@ -255,7 +255,8 @@ func (p *opening) noteQuantized(asRead bool) {
 	}
 }
 
-// open opens and reads the data set of spec, for the model's tokenizer and vocabulary.
+// open opens and reads the data set that spec describes, with the model's tokenizer and vocabulary. It shows progress
+// on w, as redrawn lines if interactive is true.
 func (p *opening) open(spec data.Spec, w io.Writer, interactive bool) (*data.Dataset, error) {
 	spec.Tokenizer, spec.TokenizerErr, spec.ModelDir, spec.VocabSize = p.Tokenizer, p.TokenizerErr, p.ModelDir, p.Model.VocabSize
 	spec.Progress, spec.Stop = report.Reading(settings.Options{Stderr: w, Interactive: interactive}), p.Ranks.Asked.Done()

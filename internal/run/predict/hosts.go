@@ -25,7 +25,7 @@ type hosting struct {
 	TriedTo   int64 `json:"tried_to_tokens"` // largest number of tokens per step and host that was tried
 }
 
-// hosted is one line of the table.
+// hosted is the line of the table for one number of hosts.
 type hosted struct {
 	Hosts int `json:"hosts"`
 	Swept

@@ -30,7 +30,7 @@ type scaling struct {
 	Help []gain `json:"help"`
 }
 
-// scaled is one line of the table.
+// scaled is the line of the table for one number of devices.
 type scaled struct {
 	Devices int `json:"devices"`
 	Swept
@@ -131,7 +131,7 @@ func fasterLinks(m *rates.Machine) *rates.Machine {
 	})
 }
 
-// judge finds the busiest resource and the limit for a number of devices that has a prediction.
+// judge sets the busiest resource of s and what limits it. s must have a prediction.
 func (s *scaled) judge() {
 	busy := s.Predicted.Busy
 	for r := range virtual.NumResources {

@@ -52,7 +52,7 @@ func try(what string, q plan.Request, m *rates.Machine) (Swept, error) {
 	return s, err
 }
 
-// variant is a plan to try, with its label.
+// variant is a request for a plan that is to be predicted, with the label of its line in a table.
 type variant struct {
 	what string
 	q    plan.Request

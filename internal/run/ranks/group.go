@@ -149,7 +149,7 @@ type Said struct {
 	Agreed bool   `json:"agreed"` // all ranks know that all end for this reason
 }
 
-// kind classifies an error with which a rank ends.
+// kind classifies the error with which a rank ends, to choose one error for the whole run.
 type kind int
 
 // The kinds by priority. The run ends with the highest kind of any rank.

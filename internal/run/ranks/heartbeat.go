@@ -37,7 +37,7 @@ func startHeartbeat(w cluster.World, c cluster.Comm, b settings.Heartbeat, fail 
 	return p
 }
 
-// stop tells the other ranks that this rank leaves, and waits until all ranks leave.
+// stop tells the other ranks in the next round that this rank leaves. It returns when all ranks leave.
 func (p *heartbeat) stop() {
 	p.leaves.Do(func() { close(p.leaving) })
 	<-p.ended

@@ -49,7 +49,8 @@ func DrawCurve(dir settings.Dir, note func(string)) {
 	}
 }
 
-// smoothedFrom: a chart with at least this many logged losses gets a smoothed line. The line has about as many bends.
+// smoothedFrom is a number of logged losses. A chart of at least as many gets a smoothed line, which has about as many
+// bends.
 const smoothedFrom = 50
 
 // curve returns the chart of metrics.jsonl; ok is false if no step is logged.

@@ -152,7 +152,7 @@ func (l *Log) note(op string, err error) error {
 // Close closes the file.
 func (l *Log) Close() { _ = l.File.Close() }
 
-// Windows keeps the window of metrics (checkpoint.LogWindow) for each coming checkpoint.
+// Windows keeps, for each coming checkpoint, the window of metrics: the sums over the steps since the last logged one.
 type Windows = Awaited[checkpoint.LogWindow]
 
 // Awaited is a value that changes with every step and that each checkpoint must contain. A checkpoint is committed

@@ -90,7 +90,7 @@ type Meter struct {
 // arrive in bunches, so the duration of a single step says little.
 const etaSteps = 20
 
-// timed accumulates the measurements of steps.
+// timed accumulates the durations and other measurements of the steps since the last logged one.
 type timed struct {
 	steps                int
 	elapsed, compute     time.Duration
@@ -130,7 +130,7 @@ func (t *timed) hidden() *float64 {
 	return &part
 }
 
-// petabyte is the unit, in bytes, of a disk's rated writes.
+// petabyte is the unit, in bytes, for the amount of writes that a disk's maker guarantees.
 const petabyte = 1e15
 
 // StepsPerPetabyte returns how many steps a disk lasts for each petabyte of writes that its maker guarantees, if a
@@ -331,7 +331,8 @@ type MemoryUse struct {
 	hostTotal, deviceTotal int64 // sums of Host and Device
 }
 
-// takenMemory combines the use of devices and arenas, the host's budget in bytes (0: none) and the system's figures.
+// takenMemory returns the figures of one line of metrics. dev is the use of the devices, arenas that of host memory by
+// purpose, and hostLimit the budget for host memory in bytes (0: none). system has the machine's figures.
 func takenMemory(dev device.Usage, arenas accounts.Used, hostLimit int64, system host.Machine) MemoryUse {
 	m := MemoryUse{Device: map[string]int64{}, DeviceLimit: dev.Limit, DeviceCapacity: dev.Capacity, Host: map[string]int64{}, HostLimit: hostLimit,
 		HostResident: system.Resident, HostCapacity: system.Capacity, HostAvailable: system.Available, HostCached: system.Cached, HostNodes: system.Nodes}

@@ -73,13 +73,14 @@ func (r *resolving) readReferences() (err error) {
 	return nil
 }
 
-// pairSet is a data set of pairs and the place of its references.
+// pairSet is a data set of pairs, with a pointer to the variable that holds its references.
 type pairSet struct {
 	Set  *data.Dataset
 	Refs *References
 }
 
-// PairSets returns the run's data sets with their places in ref; nil if no data is read.
+// PairSets returns the run's data sets of pairs, each with a pointer to its references in ref. It returns nil if no
+// data is read.
 func PairSets(in *open.Inputs, ref *Reference) (sets []pairSet) {
 	if in.Data != nil {
 		sets = append(sets, pairSet{in.Data, &ref.Train})
@@ -210,7 +211,7 @@ func (r *Resolved) knowsReferences() bool {
 	return len(sets) > 0
 }
 
-// PassName returns the name of the reference pass for errors and plans.
+// PassName returns words that name the reference pass in errors and plans.
 func (r *Resolved) PassName() string {
 	of := "of the model, as the reference,"
 	if m := r.OtherReference; m != nil {

@@ -78,7 +78,8 @@ func ToEvaluate(in *open.Inputs) (*Resolved, error) {
 	return &r.Resolved, r.resolve(true)
 }
 
-// Request returns a Resolved with only the request for the plan, for a run at step 0.
+// Request returns a Resolved that has only the request for a plan, not the plan itself. The run of in starts at step
+// 0.
 func Request(in *open.Inputs) *Resolved {
 	r := &Resolved{Start: resume.Fresh(in)}
 	r.Asked = r.request(false)
@@ -114,7 +115,8 @@ func (r *resolving) resolve(evalOnly bool) (err error) {
 	return r.planPass()
 }
 
-// IdleEnough: if several devices wait for each other for a larger share of a step than this, the user gets a note.
+// IdleEnough is a share of a step. If several devices wait for each other for more than this share, the user gets a
+// note.
 const IdleEnough = 0.25
 
 // request returns the request for a plan that the configuration makes. evalOnly asks for a plan of an evaluation.

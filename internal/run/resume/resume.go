@@ -469,7 +469,7 @@ func (f *startSearch) chooseAttention() error {
 	return nil
 }
 
-// startFound is rank 0's message about where the run begins.
+// startFound is rank 0's message that tells the other ranks where the run begins.
 type startFound struct {
 	Dir    string                  `json:"dir"` // step 0 if empty
 	State  checkpoint.TrainerState `json:"state"`

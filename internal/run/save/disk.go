@@ -36,7 +36,8 @@ type Disk struct {
 	what        string // what a checkpoint contains, in words
 }
 
-// Bounds in bytes: a line of metrics.jsonl, the same numbers as TensorBoard events, and all files written once.
+// Bounds in bytes on a line of metrics.jsonl, on the same numbers as TensorBoard events, and on all files that are
+// written once.
 const (
 	logLineBytes = 1 << 10
 	eventBytes   = 2 << 10

@@ -47,7 +47,7 @@ func (out *Output) OpenTier(r *plan.Run, saves bool, closing func(end func() err
 	return tier, links, err
 }
 
-// tierFiles opens the files of a plan.
+// tierFiles opens the files in state_dir and param_dir that the plan r needs.
 type tierFiles struct {
 	*Output
 	r       *plan.Run
@@ -75,7 +75,7 @@ func (f *tierFiles) openStates(saves bool) (e, links *extents.Files, err error) 
 	return e, links, err
 }
 
-// linkable sets options so that each state has its own file, which checkpoints can hard-link.
+// linkable sets the options o so that each layer's state has a file of its own, which checkpoints can hard-link.
 func (f *tierFiles) linkable(o *extents.Options) {
 	w, r := (&Content{Output: f.Output}).writerOptions(0), f.r
 	for l := range r.Layouts {
@@ -136,7 +136,8 @@ func (f *tierFiles) openExtents(file, what string, size func(layer int) int64, a
 	return e, nil
 }
 
-// keyOf returns the configuration key for the directory of these files: state_dir or param_dir.
+// keyOf returns the configuration key that names the directory of the files with the name pattern file: state_dir or
+// param_dir.
 func keyOf(file string) string {
 	if file == paramFile {
 		return "param_dir"
@@ -200,7 +201,8 @@ func (f *tierFiles) sweepFiles(file string) error {
 	return nil
 }
 
-// DamagedState adds advice to the error of a run that ends because data on a disk was damaged.
+// DamagedState adds advice to err if the run ended because data in state_dir or param_dir was damaged. It returns
+// other errors as they are.
 func DamagedState(err error) error {
 	var bad *extents.Damaged
 	if !errors.As(err, &bad) {

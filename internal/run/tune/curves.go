@@ -101,7 +101,8 @@ func (c *Curve) Chart() chart.Chart {
 	return out
 }
 
-// WriteCurves prints a line of predictions for each key with an effect and names the other keys.
+// WriteCurves prints, for each key that has an effect, a line with the predictions for its values. One more line names
+// the keys without an effect.
 func (r *Result) WriteCurves(w io.Writer) error {
 	var b strings.Builder
 	var flat []string

@@ -39,7 +39,7 @@ func median(values []float64) float64 {
 	return slices.Sorted(slices.Values(values))[len(values)/2]
 }
 
-// turns is how often each contestant runs in a round of halve.
+// turns is how often each contestant runs in one round of successive halving.
 const turns = 2
 
 // rounds returns the number of rounds of halving until one of n contestants is left. runsOf returns the number of runs

@@ -5,7 +5,8 @@ import (
 	"slices"
 )
 
-// LeastPairs is the smallest number of pairs that can show anything. Six pairs agree by chance once in 64 times.
+// LeastPairs is the smallest number of pairs of runs that can show a difference. One given plan wins all of six pairs
+// by chance once in 64 times.
 const LeastPairs = 6
 
 // looks is how often the pairs are evaluated: after the first n pairs and, while the result is open, after each

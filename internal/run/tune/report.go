@@ -48,7 +48,8 @@ type Result struct {
 	Written     string           `json:"written,omitempty"` // the file with the settings
 
 	winner *contestant
-	// ownSlabs: every layer's gradient has its own slab, because gradients wait for the norm.
+	// ownSlabs says that every layer's gradient has a slab of its own, because gradients wait for the global norm. The
+	// number of slabs is then not tuned.
 	ownSlabs bool
 	dims     []dimension
 }

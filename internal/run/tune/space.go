@@ -19,7 +19,7 @@ type Point struct {
 	run *plan.Run
 }
 
-// dimension is one knob with the values to try.
+// dimension is one knob (a setting that tuning may change) with the values to try.
 type dimension struct {
 	key    string // key of the configuration
 	at     func(*trials.Knobs) *int

@@ -35,7 +35,7 @@ type Options struct {
 	Progress func(what string, done, of int, left time.Duration)
 }
 
-// searchTime is how long a search may take. The first descent always finishes.
+// searchTime is how long a search for fast plans may take. The descent from the first starting point always finishes.
 const searchTime = time.Minute
 
 // tuning is a tuning in progress.
@@ -219,7 +219,7 @@ func (t *tuning) decide(ctx context.Context) error {
 // overlaps with the last measured step, as the next step does in a long run.
 const idleSteps = 3
 
-// budget counts the runs and steps that are planned and done.
+// budget counts the short runs and their steps, those planned and those done, to estimate the remaining time.
 type budget struct {
 	began     time.Time
 	steps, of int
