@@ -87,8 +87,8 @@ func (a *app) importConfig(file, from, out string) error {
 // plentiful is more memory in bytes than any plan needs.
 const plentiful = 1 << 50
 
-// judgeModel warns if c cannot run for a reason other than memory: it plans c on a machine with more memory than
-// needed and prints the error. It does nothing if the model is not on this machine.
+// judgeModel prints a warning if mt does not support the model, or if c cannot be planned even with more memory than
+// any plan needs. It does nothing if the model is not on this machine.
 func (a *app) judgeModel(c *config.Config) {
 	if c.Model.Path == "" {
 		return

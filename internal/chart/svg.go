@@ -60,7 +60,8 @@ func (f frame) place(p point) point {
 	return point{f.left + f.x.at(p.x)*(f.right-f.left), f.bottom - f.y.at(p.y)*(f.bottom-f.top)}
 }
 
-// scales returns the scale of X, and the Y scale of each panel.
+// scales returns the scale of the horizontal axis, which all panels share, and the scale of each panel's vertical
+// axis.
 func (c Chart) scales() (scale, []scale) {
 	x := newScale(c.X, 0, func(yield func(float64)) {
 		for _, p := range c.Panels {
@@ -110,7 +111,7 @@ func (c Chart) frames(top float64) (all []frame, height float64) {
 	return all, top - panelGap + tickLength + fontSize + 6 + axisRoom + edge
 }
 
-// yTicks returns the number of ticks for a panel of the given height.
+// yTicks returns how many ticks the vertical axis of a panel of the given height gets.
 func yTicks(height float64) int { return max(2, int(height/55)) }
 
 // WriteSVG writes a picture of 930 pixels' width: title, legend, panels with axes and round ticks, and a line per
@@ -284,7 +285,8 @@ type raw string
 // drawing is an XML document under construction.
 type drawing struct{ bytes.Buffer }
 
-// add appends formatted XML. It rounds float64 arguments to a tenth and escapes strings; use %v for both.
+// add appends XML, formatted as by fmt.Sprintf with %v for float64 and string arguments. It rounds float64 arguments
+// to a tenth and escapes strings.
 func (d *drawing) add(format string, args ...any) {
 	for i, a := range args {
 		switch a := a.(type) {

@@ -27,7 +27,7 @@ import (
 // percent of fp32 losses.
 var trainBounds = map[device.DType]float64{device.F32: 1e-4, device.BF16: 2e-2}
 
-// training compares the losses of a short run with the CPU device's losses.
+// training makes a short training run on the device and on the CPU device, and compares the losses.
 func (r *SelfTestReport) training(o *SelfTestOptions) error {
 	if o.Train == nil {
 		return nil
@@ -133,7 +133,7 @@ func (s *steps) Write(b []byte) (int, error) {
 	return s.said.Write(b)
 }
 
-// tempName is the prefix of our temporary directories.
+// tempName begins the names of the temporary directories that self tests make.
 const tempName = "mt-selftest-"
 
 // tempDir creates a temporary directory. It also removes the directories of killed self tests, which it recognises

@@ -96,7 +96,7 @@ func (l *listed) pack() (Package, error) {
 // emulatorTag is the build tag of a binary that emulates a GPU.
 const emulatorTag = "emu"
 
-// importsOf returns the import paths of a Go file. tagged: the file is built with emulatorTag only.
+// importsOf returns the import paths of a Go file. tagged says that only builds with emulatorTag contain the file.
 func importsOf(file string) (_ []string, tagged bool, _ error) {
 	f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly|parser.ParseComments)
 	if err != nil {

@@ -164,7 +164,7 @@ func readLine(in *bufio.Reader) (line []byte, size int64, err error) {
 	}
 }
 
-// compact returns a JSON value on one line; nil if text is not JSON.
+// compact returns the JSON value in text without line breaks and spaces; nil if text is not JSON.
 func compact(text []byte) json.RawMessage {
 	var b bytes.Buffer
 	if len(text) == 0 || json.Compact(&b, text) != nil {

@@ -66,7 +66,7 @@ func last(dir string) string {
 	return filepath.Base(dir)
 }
 
-// state is the state of a run, apart from its metrics.
+// state tells the viewer how far a run is; its metrics are sent apart.
 type state struct {
 	Run  int     `json:"run"`
 	Done bool    `json:"done"`  // the model is written

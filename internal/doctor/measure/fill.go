@@ -9,7 +9,8 @@ import (
 	"mt/device"
 )
 
-// mostFilled is the size in bytes of the generated pattern, which repeats in larger memory.
+// mostFilled is the size in bytes of the random numbers that the host computes. Larger memory gets repetitions of
+// them.
 const mostFilled = 1 << 20
 
 // FillRandom fills mem with random numbers in [-1, 1) of type dt. The pattern repeats after 1 MiB. Zeros would not do:

@@ -14,10 +14,10 @@ import (
 	"mt/model"
 )
 
-// adamW is the default optimizer of an update.
+// adamW is the optimizer of an Update that names none.
 var adamW = optim.AdamW{Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, WeightDecay: 0.01}
 
-// Optimizers are measured in addition to AdamW. Keys are their names in a config.
+// Optimizers has the optimizers whose updates are measured besides AdamW, by their names in a config.
 var Optimizers = map[string]optim.Optimizer{
 	"adamw_8bit": optim.Quantised{By: adamW, Bits: 8},
 	"adamw_4bit": optim.Quantised{By: adamW, Bits: 4},

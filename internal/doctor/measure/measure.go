@@ -131,7 +131,7 @@ func (m *Meter) Close() error {
 // Device returns the measured device.
 func (m *Meter) Device() device.Device { return m.dev }
 
-// enqueued measures the device time of the work that call enqueues on the meter's stream.
+// enqueued measures how long the device takes for the work that call enqueues on the meter's stream.
 func (m *Meter) enqueued(call func()) (Seconds, error) {
 	return m.o.times(func(repeats int) (time.Duration, error) {
 		m.s.Record(m.events[0])
