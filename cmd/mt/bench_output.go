@@ -38,7 +38,8 @@ func (b *benchDevice) flags(c *cobra.Command, dtype bool) {
 	}
 }
 
-// check completes the options, or returns an error for invalid flags.
+// check completes the options and returns the dtypes to measure. It returns a UsageError for invalid flags. name is
+// the benchmark's name in errors.
 func (b *benchDevice) check(a *app, name string) (dtypes []device.DType, err error) {
 	switch {
 	case b.on.Device != "cpu" && b.on.Device != "cuda":
@@ -77,7 +78,8 @@ func sizeFlag(s string) (int64, error) {
 	return int64(n), nil
 }
 
-// positive returns an error unless all numbers of a flag are at least 1.
+// positive returns a UsageError unless all numbers that a flag gives are at least 1. name is the command, and flag the
+// flag, in the error.
 func positive(name, flag string, numbers []int) error {
 	for _, n := range numbers {
 		if n < 1 {

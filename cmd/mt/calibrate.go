@@ -21,7 +21,8 @@ import (
 )
 
 // saveRates measures the machine and writes its rates to file. dir is a folder on the disk to measure. kind is the
-// kind of device; devices is a number of GPUs, or auto for all of them.
+// kind of device: auto, cpu or cuda. devices is a number of GPUs, or auto for all of them. asJSON prints the rates as
+// JSON too.
 func (a *app) saveRates(ctx context.Context, file, dir, kind, devices string, asJSON bool) error {
 	if err := checkTarget(file); err != nil {
 		return err
@@ -64,7 +65,8 @@ func checkTarget(file string) error {
 	return nil
 }
 
-// calibrated opens the devices to measure. Device auto means all usable GPUs.
+// calibrated opens the devices whose rates are measured. kind is auto, cpu or cuda; auto means the GPUs or, without a
+// usable one, the CPU. devices is a number of devices, or auto for all of them.
 func calibrated(kind, devices string) ([]device.Device, error) {
 	n := 0 // all
 	if devices != "auto" {
@@ -85,7 +87,8 @@ func calibrated(kind, devices string) ([]device.Device, error) {
 	return machine.OpenAll(machine.Options{Device: "cpu", Unified: true}, n)
 }
 
-// showProfile prints the rates called name, or writes them to file.
+// showProfile prints the rates that name stands for (a profile of mt or a file), or writes them to file unless file is
+// "".
 func (a *app) showProfile(name, file string, asJSON bool) error {
 	m, err := rates.Find(name)
 	if err != nil {
@@ -118,7 +121,7 @@ func (a *app) showProfile(name, file string, asJSON bool) error {
 	return nil
 }
 
-// writeRates prints a summary of m, and the name of the file with all rates, if any.
+// writeRates prints a summary of the rates m. If file is not "", it also names that file, which holds all of them.
 func writeRates(w io.Writer, m *rates.Machine, file string) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for i := range 1 + len(m.More) {

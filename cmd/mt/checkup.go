@@ -22,7 +22,8 @@ var (
 	passingFile int64 = 64 << 20
 )
 
-// judge checks every part of the machine, and the disk of dir.
+// judge examines every part of the machine that matters to a run, with the disk of the folder dir. cuda describes the
+// GPU and its libraries.
 func judge(cuda machine.CUDA, dir string) doctor.Parts {
 	if a, err := host.NewArena(accounts.GradientSlabs, optim.PageBytes, nil); err == nil { // probes NUMA placement
 		_ = a.Close()
@@ -42,7 +43,7 @@ func copyRate() (float64, error) {
 	return 2 * float64(passingCopy) / t.Least, nil
 }
 
-// tryDisk measures the write rate of dir with a temporary file.
+// tryDisk writes a temporary file into dir and measures the write rate and the free space.
 func tryDisk(dir string) (d doctor.DiskTrial) {
 	d.Dir = dir
 	if d.Free, d.Err = checkpoint.OS().Free(dir); d.Err != nil {
@@ -59,8 +60,8 @@ func tryDisk(dir string) (d doctor.DiskTrial) {
 	return d
 }
 
-// movesStates returns the name of the I/O engine that would read and write optimizer state in dir; "": dir cannot
-// hold such state.
+// movesStates returns the name of the I/O engine (such as io_uring) with which a run would read and write optimizer
+// state in dir. "" means that dir cannot hold such state.
 func movesStates(dir string) string {
 	e, err := extents.Open(extents.Options{Dirs: []string{dir}, Name: "mt-doctor.bin", Run: "mt doctor", Names: []string{"nothing"}, Bytes: []int64{extents.BlockBytes}})
 	if err != nil {

@@ -32,8 +32,9 @@ every part, as report.md.`,
 	}
 }
 
-// learnRates takes rates from the output of bench/gpu.sh at path, and writes them to file unless file is "". base
-// names the rates to keep for everything that was not measured; "": the profile of the GPU.
+// learnRates makes the rates of a machine out of measurements in the file path, which bench/gpu.sh has written. It
+// prints a report and writes the rates to file, unless file is "". base names the rates to keep for everything that
+// was not measured; "" means the profile of the measured GPU.
 func (a *app) learnRates(path, base, file string, asJSON bool) error {
 	if file != "" {
 		if err := checkTarget(file); err != nil {

@@ -92,7 +92,8 @@ type inspection struct {
 	json        bool
 }
 
-// inspection completes the flags in, or returns an error for invalid flags.
+// inspection completes in, the flags of mt data inspect, by deciding whether to use colours. It returns a UsageError
+// for an invalid flag.
 func (a *app) inspection(in *inspection) error {
 	switch in.colour {
 	case "", "auto":
@@ -151,11 +152,12 @@ func (a *app) openDataset(ctx context.Context, c *config.Config) (*data.Dataset,
 	return set, spec.Tokenizer, nil
 }
 
-// anyVocab exceeds every model's vocabulary, so that every token id is allowed.
+// anyVocab is the size of the vocabulary that is assumed without a model. It exceeds every model's, so that every
+// token id is allowed.
 const anyVocab = 1 << 20
 
-// inspectSpec returns the spec with which training would read the data. It has the model's vocabulary and tokenizer if
-// c has a model.
+// inspectSpec returns the data.Spec with which training would read the data. If c names a model, the spec has the
+// model's vocabulary and tokenizer.
 func inspectSpec(c *config.Config) (data.Spec, error) {
 	s := c.DataSpec()
 	s.VocabSize = anyVocab
@@ -187,7 +189,7 @@ type sample struct {
 	Pieces     []data.Piece `json:"documents"`
 }
 
-// newSample returns row i of set. tok may be nil.
+// newSample returns row number i of set for printing. tok may be nil; the sample then has no texts.
 func newSample(set *data.Dataset, tok tokenizer.Tokenizer, i int) sample {
 	r := set.Row(i)
 	s := sample{Row: i, IDs: r.IDs, Labels: r.Labels, Supervised: r.Supervised(), Pieces: set.Pieces(i)}
@@ -202,8 +204,8 @@ func newSample(set *data.Dataset, tok tokenizer.Tokenizer, i int) sample {
 	return s
 }
 
-// tokenTexts returns the text that each id of a document adds to the preceding text. If several tokens form one
-// character, the last of them gets the character.
+// tokenTexts returns for each id of a document the text that it adds to the preceding text. If several tokens form one
+// character, the last of them gets the character and the others get "".
 func tokenTexts(tok tokenizer.Tokenizer, ids []int32) []string {
 	out := make([]string, len(ids))
 	if tok == nil {
@@ -225,16 +227,17 @@ func tokenTexts(tok tokenizer.Tokenizer, ids []int32) []string {
 	return out
 }
 
-// maxPieces exceeds the number of tokens of any character.
+// maxPieces is more than the number of tokens that any one character takes. After so many tokens without a whole
+// character, they are shown as they are.
 const maxPieces = 12
 
-// cutCharacter reports whether text ends inside a UTF-8 character.
+// cutCharacter reports whether text ends in the middle of a UTF-8 character.
 func cutCharacter(text []byte) bool {
 	r, _ := utf8.DecodeLastRune(text)
 	return r == utf8.RuneError && len(text) > 0
 }
 
-// paint marks supervised tokens, by colour or by brackets.
+// paint marks supervised tokens (those with a loss), by colour or else by brackets.
 type paint struct{ colour bool }
 
 // Terminal colours (ECMA-48): supervised tokens are green, the others grey. Every other token is underlined, which
@@ -253,7 +256,7 @@ func (p paint) legend() string {
 	return "⟦supervised⟧; tokens are divided by ·"
 }
 
-// writeSamples prints rows, preceded by a legend.
+// writeSamples prints rows, preceded by a legend of the marks. It prints nothing without rows.
 func (p paint) writeSamples(w io.Writer, rows []sample) error {
 	if len(rows) == 0 {
 		return nil
@@ -289,8 +292,8 @@ func (p paint) writeSample(w io.Writer, s sample) error {
 	return err
 }
 
-// side prints the document [first, end) of a preference pair. Only the chosen side prints the prompt, because both
-// sides share it.
+// side prints the document of a preference pair in the tokens [first, end). side is chosen or rejected. Only the
+// chosen side prints the prompt, since both sides share it.
 func (p paint) side(b *strings.Builder, s sample, side string, first, end int) {
 	answer := first
 	for answer < end && s.Labels[answer] == data.IgnoreIndex {
@@ -304,7 +307,7 @@ func (p paint) side(b *strings.Builder, s sample, side string, first, end int) {
 	p.tokens(b, s, first, answer, end)
 }
 
-// place describes where a piece of a document was read, and the parts of it that the chat template dropped.
+// place says where p, a piece of a document, was read, and which parts of it the chat template dropped.
 func place(p data.Piece) string {
 	at := fmt.Sprintf("%s (%s), %s tokens", p.Where, p.Format, humanize.Comma(p.Total))
 	if p.Side != "" {
@@ -331,8 +334,8 @@ func place(p data.Piece) string {
 	return at + "; the template leaves out " + strings.Join(left, ", ")
 }
 
-// tokens prints the tokens [first, end) of the document that starts at token document. The first token of a document
-// never has a loss, because nothing predicts it.
+// tokens prints the tokens [first, end) of the document that starts at token number document. The first token of a
+// document never has a loss, since no token before it predicts it.
 func (p paint) tokens(b *strings.Builder, s sample, document, first, end int) {
 	open := false
 	for i := first; i < end; i++ {
@@ -359,8 +362,8 @@ func (p paint) tokens(b *strings.Builder, s sample, document, first, end int) {
 	b.WriteString("\n")
 }
 
-// coloured colours each line of a token separately. A colour that continues past a line's end would fill the rest of
-// the line.
+// coloured writes text, the text of one token, in colour, each of its lines separately. A colour that continues past a
+// line's end would fill the rest of the line. odd underlines the token.
 func (p paint) coloured(b *strings.Builder, text string, supervised, odd bool) {
 	style := grey
 	if supervised {
@@ -438,7 +441,7 @@ func (s dataStats) WriteTable(w io.Writer) error {
 	return chart.WriteBars(w, s.lengths())
 }
 
-// documents returns the word for the documents of the data.
+// documents returns the word for what the data consist of, such as documents or pairs.
 func (s dataStats) documents() string {
 	if s.Kind == "pairs" {
 		return "pairs"
@@ -446,7 +449,7 @@ func (s dataStats) documents() string {
 	return "documents"
 }
 
-// chats returns the word for the documents that went through a chat template.
+// chats returns the word for documents that went through a chat template, such as chats or pairs.
 func (s dataStats) chats() string {
 	if s.Kind == "pairs" {
 		return "pairs"
@@ -454,7 +457,8 @@ func (s dataStats) chats() string {
 	return "chats"
 }
 
-// used returns how often the documents of a data set occur in the mix; "" if once each.
+// used says how often the documents of a data set occur in the mix of all sets, if that is not once each; otherwise
+// "".
 func used(set data.SetReport) string {
 	if set.Used == set.Documents {
 		return ""
@@ -462,7 +466,8 @@ func used(set data.SetReport) string {
 	return fmt.Sprintf("; %s in the mix", humanize.Comma(set.Used))
 }
 
-// finding is a kind of data that training drops, or that looks wrong, with the number of cases.
+// finding is something about the data that the report tells: documents that training drops or that look wrong, with
+// their number.
 type finding struct {
 	name string
 	n    int64
@@ -496,7 +501,7 @@ func (s dataStats) findings() []finding {
 	}
 }
 
-// first returns the first location, in brackets; "" if there is none.
+// first returns the first of the locations at, in brackets; "" if there is none.
 func first(at []string) string {
 	if len(at) == 0 {
 		return ""
@@ -533,7 +538,8 @@ func (s dataStats) problem() error {
 	return nil
 }
 
-// replaceFile replaces the content of a file and keeps its permissions. It creates a missing file.
+// replaceFile replaces the content of a file and keeps its permissions. If the file does not exist, replaceFile
+// creates it.
 func replaceFile(name string, content []byte) error {
 	st, err := os.Stat(name)
 	if err != nil {

@@ -149,8 +149,8 @@ func (a *app) doctor(ctx context.Context, f doctorFlags) error {
 	return nil
 }
 
-// examine inspects the machine, the disk of dir, and the MPI library that fits the launcher of this process. The
-// result has the MPI even with an error, so that the error can be sent to the other ranks.
+// examine inspects the machine, the disk of dir, and the MPI library that fits the launcher (l) of this process. Even
+// with an error the result names the MPI library, so that this rank can tell the others about the error.
 func examine(dir string, l cluster.Launch) (health, error) {
 	found := cluster.Find(cluster.ThisMachine(), l)
 	dev, err := machine.Open(machine.Options{Device: "cpu", Unified: true})

@@ -126,7 +126,8 @@ func (f exportFlags) options() (export.Options, error) {
 	return o, nil
 }
 
-// exportLine prints the progress as one line that it updates. It prints nothing unless live is set, on a terminal.
+// exportLine prints the progress of an export as a single line, which it redraws. It prints nothing unless live is
+// set: the output is a terminal.
 type exportLine struct {
 	w     io.Writer
 	live  bool

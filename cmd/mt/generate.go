@@ -90,8 +90,8 @@ model ends its turn.
 	return c
 }
 
-// logitFlags adds the flags that override keys of generation_config.json. The returned function returns the flags that
-// were given.
+// logitFlags adds to set the flags that override keys of generation_config.json. After the command line was read, the
+// returned function returns the values of those that were given. given reports whether a flag was given.
 func logitFlags(set *pflag.FlagSet) func(given func(flag string) bool) generate.LogitKeys {
 	var penalty, minP float64
 	var minNew int
@@ -104,7 +104,7 @@ func logitFlags(set *pflag.FlagSet) func(given func(flag string) bool) generate.
 	}
 }
 
-// ifGiven returns value, or nil if its flag is not given.
+// ifGiven returns value if given is true, and otherwise nil, which stands for a flag that the command line lacks.
 func ifGiven[T any](given bool, value *T) *T {
 	if given {
 		return value
@@ -137,7 +137,9 @@ func (a *app) generate(ctx context.Context, f generateFlags, given func(flag str
 	return generate.Text(ctx, f.TextOptions)
 }
 
-// chatOptions reads the messages to answer.
+// chatOptions returns the options of a chat. Its conversations are those of --messages, or a single empty one. The
+// text of --prompt is added to each as a turn of the user. With --chat and no --prompt, further turns come from the
+// standard input.
 func (a *app) chatOptions(f generateFlags, given func(flag string) bool) (generate.ChatOptions, error) {
 	co := generate.ChatOptions{TextOptions: f.TextOptions, System: f.system}
 	prompted := given("prompt")
@@ -192,7 +194,7 @@ func (a *app) messages(name string) ([]*data.Conversation, error) {
 	return data.ReadConversations(f, name)
 }
 
-// whole adds a flag that takes a whole number of at least min.
+// whole adds to set a flag that takes a whole number of at least min and stores it in *into.
 func whole(set *pflag.FlagSet, name string, min int, into *int) {
 	set.Func(name, "", func(text string) error {
 		n, err := strconv.Atoi(text)
@@ -204,7 +206,7 @@ func whole(set *pflag.FlagSet, name string, min int, into *int) {
 	})
 }
 
-// decimal adds a flag that takes a number from min to max.
+// decimal adds to set a flag that takes a number from min to max and stores it in *into.
 func decimal(set *pflag.FlagSet, name string, min, max float64, into *float64) {
 	set.Func(name, "", func(text string) error {
 		x, err := strconv.ParseFloat(text, 64)
@@ -219,7 +221,7 @@ func decimal(set *pflag.FlagSet, name string, min, max float64, into *float64) {
 // maxPrompt is the largest prompt read from the standard input, in bytes.
 const maxPrompt = 64 << 20
 
-// prompt returns the prompt of --prompt text; "-": the standard input.
+// prompt returns the prompt that --prompt gives: text itself or, if text is "-", what the standard input contains.
 func (a *app) prompt(text string) (string, error) {
 	if text == "" {
 		return "", config.Usagef("--prompt is empty: give at least one letter")

@@ -46,7 +46,8 @@ mt train takes such a config as it is, where nothing of it is lost.
 	return c
 }
 
-// importConfig converts the config of another tool to one of mt. It writes the result to the file out, or prints it.
+// importConfig converts the config in file, from another tool, to one of mt. from names the tool; "" means that the
+// keys decide. It writes the result to the file out; if out is "", it prints the result.
 func (a *app) importConfig(file, from, out string) error {
 	im, err := config.ReadImport(file, from)
 	if err != nil {
@@ -86,8 +87,8 @@ func (a *app) importConfig(file, from, out string) error {
 // plentiful is more memory in bytes than any plan needs.
 const plentiful = 1 << 50
 
-// judgeModel plans c on a machine with enough memory and prints why the plan fails. It does nothing if the model is
-// not on this machine.
+// judgeModel prints a warning if mt does not support the model, or if c cannot be planned even with more memory than
+// any plan needs. It does nothing if the model is not on this machine.
 func (a *app) judgeModel(c *config.Config) {
 	if c.Model.Path == "" {
 		return

@@ -63,8 +63,8 @@ pairs of answers (docs/preferences.md).
 	return c
 }
 
-// start is a default value of the key. It applies if neither key nor the conflicting key in the field unless was
-// given.
+// start is a default that mt init writes for a key. It applies unless the user gave key, or the key in unless, which
+// contradicts key.
 type start struct{ key, value, unless string }
 
 // recipe returns the defaults for a new config. Training from scratch takes a high learning rate, fine-tuning a low
@@ -91,7 +91,7 @@ func recipe(m *open.Model, pairs bool) []start {
 	return append(all, start{"warmup_ratio", "0.03", "warmup_steps"}, start{"weight_decay", "0.1", ""})
 }
 
-// comments are written into the config file beside keys that a newcomer may want to change.
+// comments maps keys that a newcomer may want to change to the comments behind them in the written config file.
 var comments = map[string]string{
 	"max_seq_len":                 "tokens of a row; what a step holds grows with it",
 	"val_size":                    "the share of the rows that is held out, for the loss on what was not seen",
@@ -101,7 +101,8 @@ var comments = map[string]string{
 	"device_memory":               "no more of the device than this is used",
 }
 
-// begin writes the config to file, plans the run and prints the next command.
+// begin writes the config of the interview to file, plans the run and prints the next command. force replaces an
+// existing file.
 func (a *app) begin(file string, in *interview, force bool) error {
 	text := in.cfg.Brief("Written by mt init. mt train --help-all lists all keys; each one is also a flag.", comments)
 	written, err := config.Parse(file, text, config.Args{})
@@ -174,7 +175,7 @@ var questions = []question{
 		text: "Where to? The folder for checkpoints and the model"},
 }
 
-// as returns a function for question.key that stores the answer under key.
+// as returns a function for the field key of a question. The function stores the answer unchanged under key.
 func as(key string) func(string) (string, string) {
 	return func(answer string) (string, string) { return key, answer }
 }
@@ -187,7 +188,8 @@ func deviceKey(answer string) (key, value string) {
 	return "device_memory", answer
 }
 
-// lengthKey parses "3", "500 steps" or "1 step".
+// lengthKey returns the key that an answer about the length of training sets. "3" means epochs; "500 steps" and "1
+// step" mean steps.
 func lengthKey(answer string) (key, value string) {
 	if n, steps := strings.CutSuffix(strings.TrimSuffix(answer, "s"), "step"); steps {
 		return "max_steps", strings.TrimSpace(n)
@@ -195,7 +197,8 @@ func lengthKey(answer string) (key, value string) {
 	return "num_train_epochs", answer
 }
 
-// outputDir returns a folder that is named after the model and differs from the model's folder.
+// outputDir returns the default output folder, out/ and the model's name. It differs from the folder of the model
+// itself.
 func outputDir(cfg *config.Config) string {
 	name := cfg.Model.Preset
 	if cfg.Model.Path != "" {
@@ -227,7 +230,7 @@ func (in *interview) findData() error {
 	return err
 }
 
-// give sets a key as if its flag had been given, and reloads the config.
+// give sets a key as if the user had given its flag, and loads the config again.
 func (in *interview) give(key, value string) error {
 	given, err := in.given.With(key, value)
 	if err != nil {
@@ -241,7 +244,8 @@ func (in *interview) give(key, value string) error {
 	return nil
 }
 
-// interview asks for the missing settings and adds a recipe for keys without flag or answer.
+// interview asks the user for the settings that given lacks. Keys that got neither a flag nor an answer get the
+// defaults of a recipe.
 func (a *app) interview(ctx context.Context, given config.Args) (*interview, error) {
 	cfg, err := config.Load("", given)
 	if err != nil {
@@ -312,7 +316,7 @@ func (a *app) settle(ctx context.Context, in *interview, q question, lines <-cha
 	}
 }
 
-// accept runs the question's check, if there is one, on the config with the answer.
+// accept runs the check of the question q, if q has one, on the config that contains the answer.
 func (q *question) accept(in *interview) error {
 	if q.check == nil {
 		return nil
@@ -320,7 +324,8 @@ func (q *question) accept(in *interview) error {
 	return q.check(in)
 }
 
-// next returns the next line that the user types.
+// next returns the next line that the user types, without spaces around it. It returns an error if there are no more
+// lines or a signal arrives.
 func next(ctx context.Context, lines <-chan string) (string, error) {
 	select {
 	case line, more := <-lines:
@@ -333,7 +338,7 @@ func next(ctx context.Context, lines <-chan string) (string, error) {
 	}
 }
 
-// linesOf sends the lines of r to a channel, so that a reader can also wait for other events.
+// linesOf sends the lines of r to the returned channel, so that the receiver can wait for a signal at the same time.
 func linesOf(r io.Reader) <-chan string {
 	out := make(chan string)
 	go func() {

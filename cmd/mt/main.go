@@ -39,7 +39,8 @@ func main() {
 	cluster.Exit(code)
 }
 
-// checkedWriter records the first error of w. Lost output is then a failure even if the caller ignores the error.
+// checkedWriter passes output to w and remembers the first error. The command then fails because of lost output even
+// if the code that prints ignores the error.
 type checkedWriter struct {
 	w     io.Writer
 	err   error
@@ -58,7 +59,7 @@ func (c *checkedWriter) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// eraseLine clears the terminal line of the cursor.
+// eraseLine is the terminal code that clears the line of the cursor, where progress may stand.
 const eraseLine = "\r\x1b[K"
 
 // app is one run of the program: its streams, and values that tests replace.
@@ -111,7 +112,8 @@ func (a *app) run(ctx context.Context, args []string) (code int) {
 	return exitCode(ctx, err)
 }
 
-// exitCode returns the exit code for err. ctx tells whether the user interrupted.
+// exitCode returns the exit code for a command that ended with err. ctx is the command's context, which a signal
+// cancels.
 func exitCode(ctx context.Context, err error) int {
 	interrupted := errors.Is(context.Cause(ctx), settings.ErrInterrupted)
 	switch {

@@ -64,7 +64,7 @@ func writeManPage(c *cobra.Command, source string) []byte {
 
 func manSection(b *bytes.Buffer, name string) { fmt.Fprintf(b, ".SH %s\n", name) }
 
-// manProse appends help text: paragraphs separated by empty lines, and indented lines, which it keeps unfilled.
+// manProse appends text to the page b. Paragraphs are separated by empty lines. Indented lines keep their line ends.
 func manProse(b *bytes.Buffer, text string) {
 	kept := false
 	for line := range strings.Lines(text) {

@@ -15,15 +15,16 @@ import (
 	"mt/internal/run/settings"
 )
 
-// otherRank is the error of a rank that leaves the message to rank 0. The rank exits with code 0: a launcher that sees
-// a failure may kill rank 0 before it has printed the message.
+// otherRank is the error of a rank other than 0 that leaves the message to rank 0. Such a rank exits with code 0,
+// since a launcher that sees a failure may kill rank 0 before it has printed the message.
 type otherRank struct{}
 
 // Error implements error.
 func (otherRank) Error() string { return "rank 0 says what is wrong" }
 
-// launched returns the rank and size of this process. If a launcher without MPI started several processes, rank 0
-// returns the error.
+// launched returns the rank of this process and the number of ranks, as the launcher has set them. If a launcher
+// without MPI started several processes, rank 0 returns a UsageError that begins with command, and other ranks return
+// otherRank.
 func launched(command string) (cluster.Launch, error) {
 	l, err := cluster.LaunchOf(os.Getenv)
 	switch {
@@ -35,7 +36,8 @@ func launched(command string) (cluster.Launch, error) {
 	return l, nil
 }
 
-// alone returns an error if several ranks were started for a command of one process.
+// alone returns an error if several ranks were started for command, which one process must execute. why gives the
+// reason in the error.
 func alone(command, why string) error {
 	l, err := launched(command)
 	switch {
@@ -47,7 +49,8 @@ func alone(command, why string) error {
 	return config.Usagef("%s: %s has started %d ranks, and %s", command, l.By, l.Size, why)
 }
 
-// ofFirst returns w on rank 0 and a discarding writer on the other ranks, since all ranks receive the same signals.
+// ofFirst returns w on rank 0, and on other ranks a writer that discards everything. All ranks receive the same
+// signals, so one of them is enough to report them.
 func ofFirst(w io.Writer) io.Writer {
 	if l, _ := cluster.LaunchOf(os.Getenv); l.Rank > 0 {
 		return io.Discard
@@ -55,7 +58,8 @@ func ofFirst(w io.Writer) io.Writer {
 	return w
 }
 
-// asRank runs a command that several ranks execute together. It calls f, with a.world set if there are several ranks.
+// asRank runs a command that several ranks execute together. It connects the ranks, if there are several, in a.world
+// and calls f on each of them.
 func (a *app) asRank(ctx context.Context, command string, f func() error) error {
 	l, err := launched(command)
 	if err != nil {
@@ -75,7 +79,8 @@ func (a *app) asRank(ctx context.Context, command string, f func() error) error 
 	return err
 }
 
-// meetOthers starts MPI, which waits for all ranks, forever if one has already exited. A signal ends the wait.
+// meetOthers starts MPI and returns when all ranks have done so. If a rank has already exited, that never happens. A
+// signal ends the wait.
 func meetOthers(ctx context.Context, l cluster.Launch) (cluster.World, error) {
 	type met struct {
 		cluster.World
@@ -99,8 +104,8 @@ func meetOthers(ctx context.Context, l cluster.Launch) (cluster.World, error) {
 	}
 }
 
-// leave ends this rank if the ranks have ended the command together. It waits for the other ranks, because some
-// launchers kill rank 0 when another rank exits first.
+// leave ends this process's part in the ranks, if all ranks have ended the command together. It waits for the other
+// ranks, because some launchers kill rank 0 when another rank exits first.
 func (a *app) leave() {
 	if !a.ranksEnded || a.world == nil {
 		return
@@ -120,7 +125,8 @@ type exchange struct {
 	Rates cluster.Rates `json:"rates"`
 }
 
-// passingExchange is the size in bytes of the quick exchange measurement: about a second on one machine.
+// passingExchange is the size in bytes of the exchange that mt doctor measures. It takes about a second between ranks
+// on one machine.
 const passingExchange = 32 << 20
 
 // examineRanks adds the findings of all ranks to h, the findings of this rank. Rank 0 prints the report. problem is
@@ -165,7 +171,8 @@ func (a *app) examineRanks(h health, problem error, l cluster.Launch, asJSON boo
 	return nil
 }
 
-// compare sends the findings of each rank to all ranks, and measures the exchange rates.
+// compare sends own, the findings of this rank, to all ranks, receives theirs, and measures the rates of exchanges
+// between the ranks.
 func compare(w cluster.World, own doctor.Rank) (*exchange, error) {
 	c, err := w.NewComm("doctor")
 	if err != nil {

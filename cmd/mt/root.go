@@ -70,7 +70,8 @@ mt doctor says what this machine has and what slows it down. Exit codes: 0 done,
 	return root
 }
 
-// group is the RunE of a command that only has subcommands.
+// group runs a command that only has subcommands when the user names none of them. It prints the command's help, or
+// rejects an unknown subcommand.
 func group(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return c.Help()
@@ -101,8 +102,8 @@ func (a *app) options(asJSON bool) settings.Options {
 	return o
 }
 
-// keyed adds a flag for every config key to c. c then calls run with the configuration from these flags and at most
-// one config file.
+// keyed adds a flag for every config key to the command c. When c is executed, it calls run with the configuration
+// from these flags and at most one config file.
 func (a *app) keyed(c *cobra.Command, run func(c *cobra.Command, cfg *config.Config) error) *cobra.Command {
 	keys := &config.Args{}
 	keys.AddTo(c.Flags())

@@ -99,15 +99,16 @@ func (a *app) selfTest(ctx context.Context, t selfTest, asJSON bool) error {
 	return nil
 }
 
-// childArgs returns the command line of a child process that starts at part from of the test, on a device of the
-// given kind.
+// childArgs returns the command line of a child process that runs the units of the test from number from on, on a
+// device of the given kind. kind "" means the kind that the user asked for.
 func (t selfTest) childArgs(kind string, from int) []string {
 	return []string{"doctor", "--selftest", "--device", cmp.Or(kind, t.device), fmt.Sprintf("--small=%t", t.small), "--repeat", strconv.Itoa(t.repeat),
 		"--only=" + t.only, "--child", strconv.Itoa(from)}
 }
 
-// selfTestChild is the child process of a self test. The parent decides when it ends. The child ignores signals that a
-// terminal or timeout(1) sends to both processes. It exits when the parent closes its standard input.
+// selfTestChild runs in a child process of a self test and tests the device. Only the parent decides when the child
+// ends. So the child ignores signals, which a terminal or timeout(1) sends to both processes, and exits when the
+// parent closes its standard input.
 func (a *app) selfTestChild(ctx context.Context, t selfTest, o doctor.SelfTestOptions) error {
 	signal.Ignore(stopSignals()...)
 	go func() {

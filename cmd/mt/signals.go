@@ -14,8 +14,8 @@ import (
 	"mt/internal/run/settings"
 )
 
-// patience is the time after the first signal in which further signals count as the same one. timeout(1) sends its
-// signal to the process and to its group, and a closing terminal may also send two.
+// patience is the time after the first signal in which further signals do not count. timeout(1) sends its signal to
+// the process and also to its group, and a closing terminal may send two.
 const patience = time.Second
 
 // survivePipes makes a write to a closed pipe return an error instead of ending the process. In `mt train run.yaml
@@ -47,9 +47,9 @@ func interruptible(w io.Writer) (context.Context, func()) {
 	}
 }
 
-// heed cancels at the first signal and prints a message on w. Afterwards it calls insist at a signal that arrives
-// after patience, or at a tick of look if hangs returns true. A blocked reader of w does not delay insist. heed
-// returns when the message is written and either signals is closed or insist has returned.
+// heed calls cancel at the first signal and prints a message on w. After that it calls insist in two cases: a further
+// signal comes later than patience, or hangs returns true at a tick of look. A blocked reader of w does not delay
+// insist. heed returns when the message is written and either signals is closed or insist has returned.
 func heed(signals <-chan os.Signal, look <-chan time.Time, hangs func() bool, w io.Writer, now func() time.Time, cancel context.CancelCauseFunc, insist func()) {
 	s, ok := <-signals
 	if !ok {
@@ -84,8 +84,8 @@ func heed(signals <-chan os.Signal, look <-chan time.Time, hangs func() bool, w 
 	<-done
 }
 
-// sayEnd prints on w that mt exits without waiting for the GPU. It first waits until the channel said is closed. The
-// wait and the print together take at most patience.
+// sayEnd prints on w that mt exits although work on the GPU does not end. It first waits until the channel said is
+// closed, which means that an earlier message is written. The wait and the print together take at most patience.
 func sayEnd(w io.Writer, said <-chan struct{}) {
 	written := make(chan struct{})
 	go func() {

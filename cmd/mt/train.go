@@ -182,8 +182,8 @@ func forecast(f *settings.Forecast, gpu, host, sweep string) (err error) {
 	return nil
 }
 
-// onHosts applies --hosts and --network: the plan is then for n hosts with this network. given reports whether
-// --hosts was given.
+// onHosts applies --hosts (n) and --network to f: the plan is then for n hosts that this network connects. given
+// reports whether --hosts was given.
 func onHosts(f *settings.Forecast, given bool, n int, network string) (err error) {
 	switch {
 	case !given && network == "":
@@ -211,10 +211,11 @@ func onHosts(f *settings.Forecast, given bool, n int, network string) (err error
 	return nil
 }
 
-// mostHosts limits --hosts.
+// mostHosts is the largest number that --hosts accepts.
 const mostHosts = 4096
 
-// behindSwitches lets n of the machine's GPUs share a link; 0: the number in its rates.
+// behindSwitches applies --gpus-per-switch to f: n of the predicted machine's GPUs share one link to the host. 0
+// leaves the number that the machine's rates have.
 func behindSwitches(f *settings.Forecast, n int) error {
 	switch {
 	case n == 0:

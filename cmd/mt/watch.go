@@ -42,7 +42,7 @@ mt train --dashboard serves the same page from within a run.`,
 // maxRuns is the largest number of runs on a page. More curves cannot be told apart.
 const maxRuns = 24
 
-// watch serves the page of the runs in dirs until interrupted.
+// watch serves a page that shows the runs in dirs on address, until it is interrupted.
 func (a *app) watch(c *cobra.Command, dirs []string, address string) error {
 	if len(dirs) > maxRuns {
 		return config.Usagef("watch: %d runs, and a page shows %d at most: choose some", len(dirs), maxRuns)

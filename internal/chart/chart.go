@@ -41,8 +41,8 @@ const (
 	Faint              // a thin pale line, for the raw values behind a smoothed series
 )
 
-// farthest is the largest magnitude that is drawn, so that differences stay finite. nearest is the smallest value of a
-// logarithmic axis, and the smallest range.
+// farthest is the largest magnitude that is drawn, small enough for differences to stay finite. nearest is the
+// smallest value on a logarithmic axis, and also the smallest extent of an axis.
 const farthest, nearest = 1e300, 1e-290
 
 // drawable reports whether the axis can show v.
@@ -53,7 +53,7 @@ func (a Axis) drawable(v float64) bool {
 // point is a value pair, or its position in a picture.
 type point struct{ x, y float64 }
 
-// runs returns the drawable pieces of s, which is cut where values cannot be drawn.
+// runs returns the pieces of s between the values that the axes x and y cannot show. Each piece is drawn as one line.
 func (s Series) runs(x, y Axis) [][]point {
 	var all [][]point
 	open := false
@@ -71,7 +71,7 @@ func (s Series) runs(x, y Axis) [][]point {
 	return all
 }
 
-// colors returns the palette index, from 1, of every series in every panel.
+// colors returns a colour for every series of every panel: its index in the palette, counted from 1.
 func (c Chart) colors() [][]int {
 	taken := map[int]bool{}
 	for _, p := range c.Panels {

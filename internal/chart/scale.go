@@ -15,7 +15,8 @@ type scale struct {
 	pad    float64 // margin at each end, as a fraction of the axis length
 }
 
-// newScale returns a scale over all values that the axis can show.
+// newScale returns the scale of the axis a over all values that the axis can show. pad is the margin at each end, as a
+// fraction of the axis length. values calls its argument with each value.
 func newScale(a Axis, pad float64, values func(yield func(float64))) scale {
 	s := scale{Axis: a, lo: math.Inf(1), hi: math.Inf(-1), pad: pad}
 	values(func(v float64) {
@@ -46,7 +47,7 @@ func newScale(a Axis, pad float64, values func(yield func(float64))) scale {
 	return s
 }
 
-// at returns the position of v: 0 at the start of the axis, 1 at its end.
+// at returns where v lies on the axis, as a fraction of the axis length: 0 at its start, 1 at its end.
 func (s scale) at(v float64) float64 {
 	var part float64
 	if s.Log {
@@ -58,7 +59,7 @@ func (s scale) at(v float64) float64 {
 	return s.pad + part*(1-2*s.pad)
 }
 
-// tick is a marked value of an axis.
+// tick is a value that an axis marks, with its label.
 type tick struct {
 	value float64
 	label string
@@ -78,8 +79,8 @@ func (s scale) ticks(n int) []tick {
 	return all
 }
 
-// decades returns ticks at powers of ten. For a large range it skips powers; for a small range it adds 2 and 5 times
-// each power.
+// decades returns ticks at powers of ten for a logarithmic axis, about n of them. For a large range it skips powers.
+// For a small range it adds the values 2 and 5 times each power.
 func (s scale) decades(n int) []tick {
 	lo, hi := math.Floor(math.Log10(s.lo)), math.Ceil(math.Log10(s.hi))
 	within := []float64{1}
@@ -110,8 +111,8 @@ func roundStep(x float64) float64 {
 	return 10 * ten
 }
 
-// text formats v with enough digits to distinguish ticks that are step apart: with commas, with a suffix k, M, G or T,
-// or with an exponent.
+// text formats v for a tick, with enough digits to tell it from the next tick, which is step away. It uses commas, a
+// suffix k, M, G or T, or an exponent.
 func (s scale) text(v, step float64) string {
 	if v == 0 || math.Abs(v) < step*1e-6 {
 		return "0"
@@ -137,7 +138,7 @@ func (s scale) text(v, step float64) string {
 	return plain(v, step)
 }
 
-// plain formats v with commas, and with the decimals that step needs.
+// plain formats v with commas and with as many decimals as ticks that are step apart need.
 func plain(v, step float64) string {
 	decimals := max(0, int(-math.Floor(math.Log10(step)+1e-9)))
 	text := strconv.FormatFloat(v, 'f', min(decimals, 15), 64)

@@ -36,8 +36,8 @@ var palette = [...][2]string{
 	{"#8a6d00", "#e6c229"}, {"#5a5a66", "#b4b4c0"}, {"#6a3fb5", "#b79cff"}, {"#a4262c", "#ff7b72"},
 }
 
-// style returns the style sheet of a picture. Class names begin with mt-, so that pages can embed a picture. Without
-// media queries the picture is light.
+// style returns the style sheet of a picture, with light and dark colours. Class names begin with mt-, so that they do
+// not clash with those of a page that embeds the picture. A viewer that ignores media queries shows the light colours.
 func style() string {
 	var light, dark strings.Builder
 	for i, c := range palette {
@@ -60,7 +60,8 @@ func (f frame) place(p point) point {
 	return point{f.left + f.x.at(p.x)*(f.right-f.left), f.bottom - f.y.at(p.y)*(f.bottom-f.top)}
 }
 
-// scales returns the scale of X, and the Y scale of each panel.
+// scales returns the scale of the horizontal axis, which all panels share, and the scale of each panel's vertical
+// axis.
 func (c Chart) scales() (scale, []scale) {
 	x := newScale(c.X, 0, func(yield func(float64)) {
 		for _, p := range c.Panels {
@@ -88,7 +89,8 @@ func (c Chart) scales() (scale, []scale) {
 	return x, ys
 }
 
-// frames places the panels below top. height is the height of the whole picture.
+// frames places the panels below each other, the first one at the height top. It returns their rectangles and the
+// height of the whole picture.
 func (c Chart) frames(top float64) (all []frame, height float64) {
 	x, ys := c.scales()
 	widest := 0
@@ -109,7 +111,7 @@ func (c Chart) frames(top float64) (all []frame, height float64) {
 	return all, top - panelGap + tickLength + fontSize + 6 + axisRoom + edge
 }
 
-// yTicks returns the number of ticks for a panel of the given height.
+// yTicks returns how many ticks the vertical axis of a panel of the given height gets.
 func yTicks(height float64) int { return max(2, int(height/55)) }
 
 // WriteSVG writes a picture of 930 pixels' width: title, legend, panels with axes and round ticks, and a line per
@@ -139,7 +141,8 @@ func (c Chart) WriteSVG(w io.Writer) error {
 	return nil
 }
 
-// legend draws the labels in as many rows as necessary.
+// legend draws the labels of the series at the height top, in as many rows as they need. It returns the drawing and
+// the number of rows. colors has the series' palette indexes.
 func (c Chart) legend(colors [][]int, top float64) (svg []byte, rows int) {
 	d := &drawing{}
 	x, y := edge, top
@@ -162,7 +165,8 @@ func (c Chart) legend(colors [][]int, top float64) (svg []byte, rows int) {
 	return d.Bytes(), rows
 }
 
-// panel draws one panel. The last panel also gets the labels of the horizontal axis.
+// panel draws the panel p into the rectangle f. colors has the palette index of each of its series. last says that the
+// panel is the lowest one, which also gets the labels of the horizontal axis.
 func (d *drawing) panel(f frame, p Panel, colors []int, last bool) {
 	for _, t := range f.y.ticks(yTicks(f.bottom - f.top)) {
 		y := f.place(point{f.x.lo, t.value}).y
@@ -187,7 +191,7 @@ func (d *drawing) panel(f frame, p Panel, colors []int, last bool) {
 	}
 }
 
-// series draws one series and returns its number of values.
+// series draws the series s into the rectangle f and returns how many values it has drawn. color is its palette index.
 func (d *drawing) series(f frame, s Series, color int) (values int) {
 	runs := s.runs(f.x.Axis, f.y.Axis)
 	path := &drawing{}
@@ -230,8 +234,8 @@ func (d *drawing) series(f frame, s Series, color int) (values int) {
 	return values
 }
 
-// thin drops points that change no pixel. From consecutive points in one pixel column it keeps the first, the last,
-// the highest and the lowest.
+// thin drops points whose loss changes no pixel. Of consecutive points in one pixel column it keeps the first, the
+// last, the highest and the lowest.
 func thin(all []point) []point {
 	var out []point
 	for i := 0; i < len(all); {
@@ -266,7 +270,8 @@ func stroke(s Style, color int) raw {
 
 func fill(color int) raw { return raw("mt-f" + strconv.Itoa((color-1)%len(palette)+1)) }
 
-// dashes returns the dash attribute for a series whose colour is used a second time; "": the colour is used once.
+// dashes returns the SVG attribute for a dashed line if the palette index color is beyond the palette, so that the
+// colour is used again. Otherwise it returns "".
 func dashes(color int) raw {
 	if turn := (color - 1) / len(palette); turn > 0 {
 		return raw(fmt.Sprintf(` stroke-dasharray="%d 4"`, 2+4*((turn-1)%3)))
@@ -280,7 +285,8 @@ type raw string
 // drawing is an XML document under construction.
 type drawing struct{ bytes.Buffer }
 
-// add appends formatted XML. It rounds float64 arguments to a tenth and escapes strings; use %v for both.
+// add appends XML, formatted as by fmt.Sprintf with %v for float64 and string arguments. It rounds float64 arguments
+// to a tenth and escapes strings.
 func (d *drawing) add(format string, args ...any) {
 	for i, a := range args {
 		switch a := a.(type) {

@@ -51,13 +51,13 @@ func Calibrate(ctx context.Context, o CalibrateOptions) (*rates.Machine, error) 
 	return m, nil
 }
 
-// calibrationPart is one part of a calibration.
+// calibrationPart is one part of a calibration: what names it for the progress, and do measures it.
 type calibrationPart struct {
 	what string
 	do   func(ctx context.Context) error
 }
 
-// calibrated does the work of Calibrate, but does not check the result.
+// calibrated measures the rates that Calibrate returns, without the check of whether they are possible.
 func calibrated(ctx context.Context, o CalibrateOptions) (_ *rates.Machine, err error) {
 	pool := parallel.New(0)
 	defer pool.Close()
@@ -94,8 +94,8 @@ func calibrated(ctx context.Context, o CalibrateOptions) (_ *rates.Machine, err 
 	return first.out, nil
 }
 
-// newRuns makes a calibration for the first device, and one for each further device if any of them differs from the
-// first. The caller closes the runs, even after an error.
+// newRuns returns one calibration for the first device. If a further device differs from the first, it returns one for
+// each of these too. The caller closes the runs, even after an error.
 func newRuns(o CalibrateOptions, pool *parallel.Pool) (runs []*calibration, err error) {
 	devs := []device.Device{o.Device}
 	if slices.ContainsFunc(o.More, func(d device.Device) bool { return d.Name() != o.Device.Name() }) {
@@ -130,8 +130,8 @@ func (r *calibration) ofDevice() []calibrationPart {
 	return []calibrationPart{{"launches", r.launches}, {"matrix products", r.products}, {"attention", r.attention}, {"other operations", r.operations}, {"copies", r.copies}}
 }
 
-// fits reports whether a measurement succeeded. A measurement that exceeds the device's memory is skipped, without an
-// error.
+// fits looks at err, the error of one measurement. It returns false without an error if the device's memory was too
+// small, and the measurement is then skipped. It returns other errors as they are.
 func fits(ctx context.Context, err error) (bool, error) {
 	if ctx.Err() != nil {
 		return false, context.Cause(ctx)
@@ -142,7 +142,7 @@ func fits(ctx context.Context, err error) (bool, error) {
 	return err == nil, err
 }
 
-// launches measures the cost of the smallest operation.
+// launches measures how long the smallest operation takes, the fixed cost of every operation.
 func (r *calibration) launches(context.Context) error {
 	l, err := r.m.Launch()
 	if err != nil {
@@ -152,8 +152,8 @@ func (r *calibration) launches(context.Context) error {
 	return nil
 }
 
-// products measures every shape with the transposes that layers use: A·Bᵀ (forward), A·B (input gradient) and Aᵀ·B
-// accumulated in fp32 (weight gradient).
+// products measures the rate of matrix products for each shape in the three forms that layers use. These are A·Bᵀ
+// (forward), A·B (input gradient) and Aᵀ·B accumulated in fp32 (weight gradient).
 func (r *calibration) products(ctx context.Context) error {
 	for _, dtype := range dtypes {
 		for _, s := range r.shapes.products {
@@ -200,8 +200,8 @@ func (r *calibration) attention(ctx context.Context) error {
 	return nil
 }
 
-// operands returns the dtype in which operations other than products and attention are measured: the one in which runs
-// usually compute on such a device.
+// operands returns the dtype in which operations other than products and attention are measured. It is the compute
+// dtype that runs usually have on such a device.
 func (r *calibration) operands() device.DType {
 	if r.o.Device.Kind() == "cuda" {
 		return device.BF16
@@ -253,8 +253,8 @@ func (r *calibration) inPlace() error {
 	return nil
 }
 
-// copies measures the link, with registered host memory like that of tiles. It also measures devices that compute on
-// host memory, because they copy occasionally.
+// copies measures the link between host and device with registered host memory, which tiles use too. It also measures
+// devices that compute on host memory, since they copy now and then.
 func (r *calibration) copies(ctx context.Context) error {
 	const small = 4 << 10
 	l := &r.out.Link
@@ -359,8 +359,8 @@ type shapes struct {
 	file       int64    // bytes
 }
 
-// shapesFor returns the shapes for a kind of device. They include small and large ones, since rates grow with size,
-// and wide and deep ones, as in MLPs.
+// shapesFor returns the shapes to measure on a kind of device. They range from small to large, since rates grow with
+// size. They include wide and deep ones, as in MLPs. small asks for tiny shapes for tests.
 func shapesFor(kind string, small bool) shapes {
 	s := shapes{lengths: []int{64, 256, 1024}, dims: []int{32, 64, 128}, tokens: 1024, operations: [2][2]int{{64, 128}, {2048, 256}}, copies: 64 << 20,
 		params: [2]int64{1 << 16, 16 << 20}, rows: [2]int{16, 4096}, file: 256 << 20}
@@ -432,10 +432,11 @@ func (r *calibration) host(ctx context.Context) error {
 	return nil
 }
 
-// messageTime is the time in µs of a message between two otherwise idle actors.
+// messageTime is the time in µs of a message between two actors if both are otherwise idle. It is the default until
+// the time is measured in a run.
 const messageTime = 1.8
 
-// packed measures the time for packing rows into a batch, in seconds per million tokens.
+// packed measures how long it takes to pack rows into a batch, in seconds per million tokens.
 func packed() float64 {
 	const rows, length = 32, 2048
 	all := make([]data.Row, rows)

@@ -32,7 +32,8 @@ type trained struct {
 	rounds                            int // rounds of predict.PredictedSteps steps each
 }
 
-// trainedFor returns the shape of the training run for a kind of device.
+// trainedFor returns the shape of the training run on a device of the given kind. small asks for a tiny one, for
+// tests.
 func trainedFor(kind string, small bool) trained {
 	switch {
 	case small:
@@ -43,7 +44,7 @@ func trainedFor(kind string, small bool) trained {
 	return trained{layers: 3, hidden: 320, ffn: 880, heads: 5, vocab: 3000, rows: 5, length: 192, micro: 480, rounds: 3}
 }
 
-// model returns the model of the run.
+// model returns the small model that the training run trains.
 func (t trained) model() (*model.Config, error) {
 	return model.FromInline(map[string]any{"model_type": "llama", "hidden_size": int64(t.hidden), "intermediate_size": int64(t.ffn), "num_hidden_layers": int64(t.layers),
 		"num_attention_heads": int64(t.heads), "num_key_value_heads": int64(t.heads), "vocab_size": int64(t.vocab), "max_position_embeddings": int64(t.length),
@@ -56,8 +57,8 @@ func (t trained) options(act device.DType) (trials.SyntheticOptions, error) {
 	return trials.SyntheticOptions{Model: cfg, Rows: t.rows, SeqLen: t.length, MicroTokens: t.micro, Act: act, Recompute: "auto"}, err
 }
 
-// reportsOf makes a run of steps steps, and returns its plan and the report of each step. It returns nil, nil, nil if
-// memory does not suffice.
+// reportsOf makes a run of steps steps over random tokens and returns its plan and the report of each step. If memory
+// does not suffice, it returns three times nil.
 func reportsOf(ctx context.Context, o trials.SyntheticOptions, steps int) (p *plan.Run, reports []actors.StepReport, err error) {
 	s, err := trials.StartSynthetic(o)
 	if lacking := (*device.OutOfMemory)(nil); errors.As(err, &lacking) {
@@ -76,12 +77,13 @@ func reportsOf(ctx context.Context, o trials.SyntheticOptions, steps int) (p *pl
 	return s.Plan, reports, nil
 }
 
-// corrections is the number of correction rounds. One round is not enough, because a corrected rate changes what runs
-// beside each operation.
+// corrections is how often rates are corrected by comparing predicted and measured times. One time is not enough,
+// since a corrected rate changes which work runs beside each operation.
 const corrections = 2
 
-// inRun corrects the rates of operations by a training run, and then measures messages and restarts. If memory does not
-// suffice for the run, the rates stay unchanged and Sources says so.
+// inRun corrects the rates of operations by a training run. Then it measures the time of a message between actors, and
+// the cost of restarting idle cores. If memory does not suffice for the run, the rates stay unchanged and Sources says
+// so.
 func (r *calibration) inRun(ctx context.Context) error {
 	for _, dtype := range dtypes {
 		name := dtype.String()
@@ -104,7 +106,8 @@ func (r *calibration) inRun(ctx context.Context) error {
 	return errors.Join(r.messages(ctx), r.restart(ctx))
 }
 
-// correct corrects the rates of one dtype. It makes its own run, because it needs the run's profile.
+// correct corrects the rates for the dtype. For each dtype a separate training run is made, in which every operation
+// is timed.
 func (r *calibration) correct(ctx context.Context, dtype device.DType) (err error) {
 	t := trainedFor(r.o.Device.Kind(), r.o.Small)
 	o, err := t.options(dtype)
@@ -146,7 +149,8 @@ func (r *calibration) correct(ctx context.Context, dtype device.DType) (err erro
 	return r.match(s.Plan, took, dtype)
 }
 
-// match corrects rates until the predicted time of each operation in p equals the measured time took, in seconds.
+// match corrects rates until the predicted time of each operation in the plan p equals its measured time in took, in
+// seconds. dtype is the compute dtype of the run.
 func (r *calibration) match(p *plan.Run, took map[string]float64, dtype device.DType) error {
 	for range corrections {
 		times, err := predict.PredictTimes(p, r.out)
@@ -162,7 +166,7 @@ func (r *calibration) match(p *plan.Run, took map[string]float64, dtype device.D
 	return nil
 }
 
-// byOp sums up times by operation, in seconds.
+// byOp returns the sum of the times of each operation, in seconds, by the operation's name.
 func byOp(times []wrap.OpTime) map[string]float64 {
 	out := map[string]float64{}
 	for _, t := range times {
@@ -171,7 +175,7 @@ func byOp(times []wrap.OpTime) map[string]float64 {
 	return out
 }
 
-// slower changes the rate of operation op in the given dtype, so that its predicted time is multiplied by times.
+// slower changes the rate of the operation op in dtype so that the predicted time gets times as long.
 func (r *calibration) slower(op string, dtype device.DType, times float64) {
 	d, name := &r.out.Device, dtype.String()
 	switch op {
@@ -199,7 +203,8 @@ func (r *calibration) slower(op string, dtype device.DType, times float64) {
 // copy of a tile waits for messages about the slot of the previous tile. The result is the message time for which the
 // predicted stalls equal the measured ones.
 
-// handing is the shape of this run. Its layers and tiles are so small that message time matters.
+// handing is the shape of the run that measures message time. Its layers and tiles are so small that messages take a
+// large part of a step.
 var handing = trained{layers: 6, hidden: 96, ffn: 256, heads: 3, vocab: 400, rows: 4, length: 64, micro: 128}
 
 const (
@@ -234,7 +239,7 @@ func (r *calibration) messages(ctx context.Context) error {
 	return nil
 }
 
-// stalled returns the time that the compute stream was idle.
+// stalled returns how long the compute stream was idle in the step of r, over all causes.
 func stalled(r actors.StepReport) (sum time.Duration) {
 	for _, d := range r.Stall {
 		sum += d
@@ -242,13 +247,15 @@ func stalled(r actors.StepReport) (sum time.Duration) {
 	return sum
 }
 
-// messageFor returns the message time in µs with which a step of p on m is predicted to stall for the given seconds.
+// messageFor returns the message time in µs with which the compute stream is predicted to stall for the given seconds
+// in a step of p on m.
 func messageFor(p *plan.Run, m rates.Machine, seconds float64) (float64, error) {
 	return fitting(p, &m, &m.Host.Message, mostMessage, stalled, seconds)
 }
 
-// fitting searches [0, most] for the value of *field, a field of m, with which a step of p is predicted to take the
-// given seconds. of returns the part of the step that counts, such as its stalls; this part must grow with the field.
+// fitting returns the value of *field, a rate or time in m, between 0 and most, with which a prediction agrees with a
+// measurement. The predicted quantity is of, such as the stalls of a step of p, which must grow with the field.
+// seconds is the measured one.
 func fitting(p *plan.Run, m *rates.Machine, field *float64, most float64, of func(actors.StepReport) time.Duration, seconds float64) (float64, error) {
 	least := 0.0
 	for range 20 {
@@ -271,7 +278,7 @@ func fitting(p *plan.Run, m *rates.Machine, field *float64, most float64, of fun
 // the same work takes less compute time; the difference is the restart cost. Copies of a GPU cannot be slowed down, so
 // GPUs have no measured restart cost.
 
-// waiting is the shape of this run. Its launches take some milliseconds.
+// waiting is the shape of the run that measures the restart cost. Its launches take some milliseconds each.
 var waiting = trained{layers: 4, hidden: 192, ffn: 512, heads: 3, vocab: 1000, rows: 4, length: 256, micro: 512}
 
 const (
@@ -317,10 +324,11 @@ func (r *calibration) restart(ctx context.Context) error {
 	return err
 }
 
-// restartFor returns the restart cost in µs with which a step of p on m is predicted to compute for the given seconds.
+// restartFor returns the restart cost in µs with which the compute stream is predicted to work for the given seconds
+// in a step of p on m.
 func restartFor(p *plan.Run, m rates.Machine, seconds float64) (float64, error) {
 	return fitting(p, &m, &m.Device.Restart, mostRestart, computing, seconds)
 }
 
-// computing returns the time that the compute stream was busy.
+// computing returns how long the compute stream was busy in the step of r.
 func computing(r actors.StepReport) time.Duration { return r.Compute - stalled(r) }

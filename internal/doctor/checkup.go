@@ -72,7 +72,8 @@ type Sources struct {
 	Disk func() DiskTrial
 }
 
-// look is one check. It returns the parts that it found, possibly none.
+// look is one check of the machine. It returns a finding for each part that it has checked; none if the machine has no
+// such part.
 type look func(Sources) []Part
 
 // CheckUp runs all checks, in the order in which a user would look.
@@ -103,7 +104,8 @@ func (s Sources) exists(name string) bool {
 	return err == nil
 }
 
-// after returns the text behind key in the first line that starts with key, trimmed; "": there is no such line.
+// after searches the file called name for the first line that begins with key. It returns the rest of the line,
+// without spaces around it; "" if there is no such line.
 func (s Sources) after(name, key string) string {
 	for line := range strings.Lines(s.text(name)) {
 		if rest, ok := strings.CutPrefix(line, key); ok {
@@ -113,7 +115,7 @@ func (s Sources) after(name, key string) string {
 	return ""
 }
 
-// kib returns the value of key in /proc/meminfo in bytes; 0: there is none.
+// kib returns the value that /proc/meminfo gives for key, converted from KiB to bytes; 0 if the key is missing.
 func (s Sources) kib(key string) int64 {
 	number, _, _ := strings.Cut(s.after("proc/meminfo", key), " ")
 	n, err := strconv.ParseInt(number, 10, 64)
@@ -130,7 +132,7 @@ func chosen(text string) string {
 	return word
 }
 
-// count returns how many numbers a list like 0-3,8 contains.
+// count returns how many numbers a list of ranges such as 0-3,8 contains; that example has five.
 func count(list string) (n int) {
 	for _, part := range strings.Split(list, ",") {
 		from, to, isRange := strings.Cut(strings.TrimSpace(part), "-")

@@ -37,7 +37,7 @@ func driver(s Sources) []Part {
 	return one(name, Broken, c.String(), remedy...)
 }
 
-// blas checks whether NVIDIA's library computes matrix products.
+// blas checks whether cuBLASLt, NVIDIA's library for matrix products, is there and computes them.
 func blas(s Sources) []Part {
 	if s.CUDA.Device == "" || s.CUDA.Emulated {
 		return nil
@@ -57,8 +57,8 @@ func blas(s Sources) []Part {
 // pciDevices is the sysfs folder of PCI devices.
 const pciDevices = "sys/bus/pci/devices"
 
-// gpus returns the PCI ids of NVIDIA's display and 3D controllers. Source: pci.ids, vendor 10de, classes 0300 and
-// 0302.
+// gpus returns the PCI addresses of NVIDIA's display and 3D controllers, as sysfs names them. Source: pci.ids, vendor
+// 10de, classes 0300 and 0302.
 func (s Sources) gpus() []string {
 	entries, err := fs.ReadDir(s.Root, pciDevices)
 	if err != nil {
@@ -84,7 +84,8 @@ type link struct {
 // speeds are the speeds of the PCI Express generations in GT/s.
 var speeds = []float64{2.5, 5, 8, 16, 32, 64}
 
-// generation returns the PCI Express generation for the speed.
+// generation names the PCI Express generation that has the link's speed, such as 4.0. If none has it, the text gives
+// the speed in GT/s.
 func (l link) generation() string {
 	for i, speed := range speeds {
 		if l.speed == speed {
@@ -96,8 +97,8 @@ func (l link) generation() string {
 
 func (l link) String() string { return fmt.Sprintf("PCIe %s x%d", l.generation(), l.lanes) }
 
-// linkOf returns the link of a device as the kernel reports it. which is "current" or "max". Source:
-// Documentation/ABI/testing/sysfs-bus-pci.
+// linkOf returns the PCI Express link of a device as the kernel reports it. device is the device's folder in sysfs,
+// and which is "current" or "max". Source: Documentation/ABI/testing/sysfs-bus-pci.
 func (s Sources) linkOf(device, which string) (l link) {
 	number, _, _ := strings.Cut(s.text(device+"/"+which+"_link_speed"), " ")
 	l.speed, _ = strconv.ParseFloat(number, 64) // "Unknown" parses as 0
@@ -108,9 +109,9 @@ func (s Sources) linkOf(device, which string) (l link) {
 	return l
 }
 
-// links checks the PCI Express link of each GPU. The number of lanes is constant, but an idle link lowers its speed.
-// Therefore the check of the speed compares the highest speeds of slot and card. If the kernel shows no devices, as in
-// WSL, NVML provides the link of the first GPU.
+// links checks the PCI Express link of each GPU: its lanes, and the highest speeds of slot and card. An idle link
+// lowers its speed but keeps its lanes, so the current speed says nothing. If the kernel shows no devices, as in WSL,
+// NVML tells the link of the first GPU.
 func links(s Sources) (out []Part) {
 	if g := s.CUDA.State; g != nil && !s.CUDA.Emulated && len(s.gpus()) == 0 && g.PCIe[1] > 0 && g.BestPCIe[0] > 0 && g.BestPCIe[0] <= len(speeds) {
 		best := link{speeds[g.BestPCIe[0]-1], g.BestPCIe[1]}
@@ -153,7 +154,7 @@ func linkPart(name string, now, card, slot link) Part {
 	return p
 }
 
-// clocks checks why the first GPU's clocks are reduced.
+// clocks reports the reasons for which the first GPU runs at reduced clocks, with remedies.
 func clocks(s Sources) []Part {
 	const name = "GPU clocks"
 	g := s.CUDA.State
@@ -171,7 +172,7 @@ func clocks(s Sources) []Part {
 	return one(name, Slow, found+"; slowed down by: "+strings.Join(g.SlowedDown, ", "), slices.Compact(remedy)...)
 }
 
-// heat is the remedy against high temperature.
+// heat is the advice for a GPU whose clocks are reduced because it is too hot.
 var heat = []string{"clean the fans, give the case more air, or let the GPU draw less, which costs little speed:", "$ sudo nvidia-smi -pl WATTS"}
 
 // slowdowns has the remedies for each reason in machine.GPUState.SlowedDown.

@@ -105,7 +105,7 @@ func nodes(s Sources) []Part {
 	return one(name, OK, found)
 }
 
-// laidOut describes how arenas are distributed over n NUMA nodes, and returns a remedy if a better distribution is
+// laidOut says how host memory is distributed over n NUMA nodes. It adds a remedy if a better distribution is
 // possible.
 func (s Sources) laidOut(n int) (found string, remedy []string) {
 	policy := "default"
@@ -124,7 +124,7 @@ func (s Sources) laidOut(n int) (found string, remedy []string) {
 	return fmt.Sprintf("%d nodes, memory policy %s", n, policy), nil
 }
 
-// swapped is the swap space in use, in bytes, from which the check reports Slow.
+// swapped is an amount of used swap space in bytes. From this amount on, the check of swap reports Slow.
 const swapped = 1 << 30
 
 // swap checks whether memory was swapped out.
@@ -141,7 +141,8 @@ func swap(s Sources) []Part {
 	return one("swap", OK, fmt.Sprintf("%s of %s used", human.Bytes(used), human.Bytes(all)))
 }
 
-// slowMemory is a memory rate in bytes per second. Even a single memory module is faster, so a lower rate is reported.
+// slowMemory is a memory rate in bytes per second below which the check reports the memory as slow. Even a single
+// memory module is faster.
 const slowMemory = 10e9
 
 // memoryRate measures the memory rate.
@@ -209,7 +210,8 @@ func quota(s Sources) []Part {
 	return one(name, OK, fmt.Sprintf("none: %d cores", s.CPUs))
 }
 
-// cpuMax returns the CPU time that a control group may use per period; limit 0 or below: no limit.
+// cpuMax reads from dir how much CPU time (limit) a control group may use in each period, both in µs. A limit of 0 or
+// below means no limit.
 func (s Sources) cpuMax(dir string) (limit, period float64) {
 	if words := strings.Fields(s.text(dir + "/cpu.max")); len(words) == 2 {
 		limit, _ = strconv.ParseFloat(words[0], 64) // "max" parses as 0
@@ -221,8 +223,8 @@ func (s Sources) cpuMax(dir string) (limit, period float64) {
 	return limit, period
 }
 
-// groups returns the folders of the process's control groups for a controller, innermost first. It supports cgroup v1
-// and v2.
+// groups returns the folders of the control groups to which this process belongs for a controller such as cpu,
+// innermost first. It knows cgroup v1 and v2.
 func (s Sources) groups(controller string) (out []string) {
 	for line := range strings.Lines(s.text("proc/self/cgroup")) {
 		part := strings.SplitN(strings.TrimSpace(line), ":", 3)
@@ -278,7 +280,7 @@ type DiskTrial struct {
 	Err  error
 }
 
-// Limits below which a disk is reported. A checkpoint of a 7B model has 90 GB.
+// Limits below which the check reports a disk as slow or nearly full. A checkpoint of a 7B model has 90 GB.
 const (
 	slowDisk = 200e6   // bytes per second: such a checkpoint takes seven minutes
 	lowDisk  = 8 << 30 // free bytes

@@ -75,7 +75,8 @@ func placement(all []Rank) []Part {
 		"$ mpirun --map-by ppr:1:node --bind-to none mt … (Open MPI)", "$ srun --ntasks-per-node=1 mt … (Slurm)")
 }
 
-// bindings reports ranks that may use only one core. Open MPI binds each rank to one core by default.
+// bindings reports ranks that may use only one core, which makes them slow. Open MPI binds each rank to one core by
+// default.
 func bindings(all []Rank) []Part {
 	var bound []string
 	for _, r := range all {
@@ -105,7 +106,7 @@ func remoteProblems(all []Rank) (out []Part) {
 	return out
 }
 
-// list returns "rank 1" or "ranks 1, 2".
+// list returns what, such as "rank", in front of names: "rank 1" or, in the plural, "ranks 1, 2".
 func list(what string, names []string) string {
 	if len(names) > 1 {
 		what += "s"

@@ -19,18 +19,19 @@ import (
 type SelfTestOptions struct {
 	Device device.Device // the device under test
 	CPU    device.Device // the reference
-	// Own is the same GPU, with all matrix products by mt's own kernels; nil: Device has no other kernels.
+	// Own is the same GPU as Device, but computes all matrix products with mt's own kernels. nil means that Device
+	// uses no other kernels.
 	Own device.Device
-	// Small shrinks the checks at training sizes, for an emulator or a CPU.
+	// Small makes the checks with large tensors smaller, for an emulator or a CPU.
 	Small bool
 	// Train runs a few steps on the given kind of device and returns the losses. Model, rows and seed are the same for
 	// each kind; dtype is the compute dtype. It calls alive now and then.
 	Train func(kind string, dtype device.DType, alive func()) ([]float64, error)
 	// Choice selects the parts and the table cases to run.
 	Choice Choice
-	// Cases selects the table cases to run by name; nil: all.
+	// Cases reports whether a case of the operation table, given by its name, is to run; nil: all run.
 	Cases func(name string) bool
-	// Repeat is the number of repetitions beside copies, in which outputs must keep their bits.
+	// Repeat is how often operations are repeated while copies run beside them. Their outputs must keep the same bits.
 	Repeat int
 	// Rates are the rates for predictions; nil: no predictions.
 	Rates *rates.Machine
@@ -74,8 +75,9 @@ func SelfTest(ctx context.Context, o SelfTestOptions) (*SelfTestReport, error) {
 	return r, nil
 }
 
-// run runs one unit. An error of the unit becomes a failed check, and also a loss if the device is then no longer
-// usable. It calls hear, which may be nil, with the name of every case at its start.
+// run runs the unit u and returns its report. An error of the unit becomes a failed check. If the device then no
+// longer works, the report also has a loss. run calls hear, unless hear is nil, with the name of every case at its
+// start.
 func (o *SelfTestOptions) run(ctx context.Context, u unit, hear func(what string)) *SelfTestReport {
 	r := &SelfTestReport{OK: true, hear: hear, machine: o.Rates}
 	if o.Rates != nil {
@@ -98,8 +100,8 @@ func (o *SelfTestOptions) tell(what string) {
 	}
 }
 
-// save records the run time since begin and passes the report so far to o.Save. While a case runs, the saved report is
-// not OK: the case has not passed yet.
+// save sets the report's run time, counted from begin, and passes the report so far to o.Save. A report that is saved
+// while a case runs is not OK, because the case has not passed yet.
 func (r *SelfTestReport) save(o SelfTestOptions, begin time.Time) error {
 	r.Seconds = time.Since(begin).Seconds()
 	if o.Save == nil {
@@ -110,7 +112,8 @@ func (r *SelfTestReport) save(o SelfTestOptions, begin time.Time) error {
 	return o.Save(&so)
 }
 
-// stop records err, which ends the test early, and saves the report.
+// stop records err, which ends the test early, in the report and saves the report. It returns err, joined with an
+// error of saving.
 func (r *SelfTestReport) stop(o SelfTestOptions, begin time.Time, err error) error {
 	r.OK, r.Error = false, err.Error()
 	return fmt.Errorf("self test: %w", errors.Join(err, r.save(o, begin)))
@@ -124,7 +127,8 @@ func notes(dev device.Device) []string {
 	return nil
 }
 
-// ownProducts runs the products of the operation table with mt's own kernels, if cuBLASLt computed them before.
+// ownProducts repeats the matrix products of the operation table with mt's own kernels. It does nothing if they
+// computed the products before, because the device has no cuBLASLt.
 func (r *SelfTestReport) ownProducts(o *SelfTestOptions) {
 	if o.Own != nil {
 		r.operations(o.Own, o.CPU, o.cases(partOwn, "MatMul/"), " by mt's own kernels")
@@ -150,8 +154,8 @@ func withKernels(dev device.Device, kernels string, f func() error) error {
 	return errors.Join(f(), d.UseAttention("sm90a"))
 }
 
-// portableAttention runs the cases of an operation with the portable kernels, on a device whose default kernels are for
-// sm_90a.
+// portableAttention runs the cases of the attention operation called name once more, with the portable kernels. It
+// does so only on a device whose default kernels are for sm_90a.
 func (r *SelfTestReport) portableAttention(o *SelfTestOptions, name string) error {
 	return withKernels(o.Device, "portable", func() error {
 		r.operations(o.Device, o.CPU, o.cases(partPortable, name+"/"), " by the kernels for all GPUs")
@@ -166,7 +170,8 @@ type products struct {
 	Refused []string `json:"refused"` // aligned shapes that the library rejected
 }
 
-// countProducts returns the counts of dev; nil: dev has no such library.
+// countProducts returns how many matrix products dev's library and mt's own kernels have computed. It returns nil if
+// dev has no such library.
 func countProducts(dev device.Device) *products {
 	d, ok := dev.(interface {
 		Fallbacks() []string
@@ -216,7 +221,8 @@ func SelfTestParts() []string {
 	return []string{partTable, partOwn, partPortable, partAttention, partProducts, partLong, partStreams, partCopies, partTraining, partRates}
 }
 
-// caseNames returns the names of all table cases, in the form OPERATION/TYPE/CASE.
+// caseNames returns the names of all cases of the operation table (conformance.SomeOperations), in the form
+// OPERATION/TYPE/CASE.
 var caseNames = sync.OnceValue(func() (names []string) {
 	conformance.SomeOperations(&tester{}, nil, func(name string) bool {
 		names = append(names, name)
@@ -252,29 +258,30 @@ func Choose(text string) (Choice, error) {
 	return Choice{names}, nil
 }
 
-// takes reports whether the part is selected, or the case called name in this part.
+// takes reports whether the user has selected the part as a whole, or in it the case called name.
 func (c Choice) takes(part, name string) bool {
 	return c.names == nil || slices.ContainsFunc(c.names, func(n string) bool {
 		return n == part || name != "" && (n == partTable || n == name || strings.HasPrefix(name, n+"/"))
 	})
 }
 
-// unit is the smallest piece of a self test that runs or is skipped.
+// unit is the smallest piece of a self test that runs or is skipped as a whole, such as one operation in one dtype.
 type unit struct {
 	part string
 	name string // name of the check if the unit fails as a whole
 	run  func(ctx context.Context, r *SelfTestReport) error
 }
 
-// cases returns a filter for the selected cases of a part: those whose names begin with prefix.
+// cases returns a function that reports whether a case is to run in the part: it is selected, and its name begins with
+// prefix.
 func (o *SelfTestOptions) cases(part, prefix string) func(name string) bool {
 	return func(name string) bool {
 		return strings.HasPrefix(name, prefix) && o.Choice.takes(part, name) && (o.Cases == nil || o.Cases(name))
 	}
 }
 
-// units lists the units that o selects. The list depends only on Choice, Cases and Repeat, so that two processes
-// number units alike.
+// units lists the units that o selects. The list depends only on Choice, Cases and Repeat, so that a parent and a
+// child process give units the same numbers.
 func (o *SelfTestOptions) units() (out []unit) {
 	for _, op := range conformance.OperationNames() {
 		for _, dt := range []device.DType{device.F32, device.BF16} {

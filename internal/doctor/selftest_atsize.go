@@ -16,9 +16,9 @@ import (
 	"mt/plan/rates"
 )
 
-// sizes are the sizes of the checks at training size. The operation table compares with an oracle in float64, which is
-// slow, so its tensors are small. The checks at training size compare two ways in which a device computes the same
-// result.
+// sizes has the sizes of checks with large tensors, as in training. The operation table compares with results in
+// float64, which are slow to compute, so its tensors are small. The checks here compare two ways in which the device
+// itself computes the same result.
 type sizes struct {
 	attention []sequences
 	product   int   // M, N and K of a matrix product
@@ -48,12 +48,13 @@ const (
 	lseBound = 1.0 / (1 << 10)
 )
 
-// productBound returns the bound for the difference between two products of n terms in [-1, 1), summed in different
-// orders. fp32 sums of random signs stay below √n·4. Each of n additions rounds by 2^-24 of the sum, with random sign.
-// A missing term causes an error of 1/4 on average.
+// productBound returns the largest allowed difference between two products of n terms in [-1, 1) that are summed in
+// different orders. fp32 sums of random signs stay below √n·4. Each of n additions rounds by 2^-24 of the sum, with
+// random sign. A missing term causes an error of 1/4 on average.
 func productBound(n int) float64 { return 64 * float64(n) / (1 << 24) }
 
-// atSize runs a check at training size.
+// atSize runs a check with large tensors. It passes the check a lab on the device, and the sizes for it: smaller ones
+// if o.Small is set.
 func (r *SelfTestReport) atSize(o *SelfTestOptions, check func(l *lab, size sizes) error) error {
 	size := largeSizes
 	if o.Small {
@@ -67,7 +68,8 @@ func (r *SelfTestReport) atSize(o *SelfTestOptions, check func(l *lab, size size
 	return check(l, size)
 }
 
-// productsOf returns the check of matrix products. It also computes them on own, a device with mt's own kernels.
+// productsOf returns a check of large matrix products. The check also computes them on own, the same device with mt's
+// own kernels; nil: there is none.
 func (r *SelfTestReport) productsOf(own device.Device) func(l *lab, size sizes) error {
 	return func(l *lab, size sizes) error {
 		if err := r.productsAt(l, own, size); err != nil {
@@ -77,8 +79,8 @@ func (r *SelfTestReport) productsOf(own device.Device) func(l *lab, size sizes) 
 	}
 }
 
-// attentionBy returns the check of attention at the i-th size of sizes.attention. It uses the default kernels. fused:
-// it uses the fused kernels, on devices whose default kernels are for sm_90a.
+// attentionBy returns a check of attention at the i-th size of sizes.attention. It uses the device's default kernels.
+// If fused is true, it uses the fused kernels instead, on devices whose default kernels are for sm_90a.
 func (r *SelfTestReport) attentionBy(i int, fused bool) func(l *lab, size sizes) error {
 	return func(l *lab, size sizes) error {
 		of := size.attention[i]
@@ -102,6 +104,7 @@ type attended struct {
 }
 
 // attentionAt compares the bf16 attention kernels with the fp32 kernel on equal inputs, which bf16 represents exactly.
+// said names the kernels in the report.
 func (r *SelfTestReport) attentionAt(l *lab, of sequences, said string) error {
 	rng := rand.New(rand.NewPCG(7, uint64(of.tokens)))
 	t := of.n * of.tokens
@@ -150,7 +153,8 @@ func (r *SelfTestReport) attentionAt(l *lab, of sequences, said string) error {
 	return nil
 }
 
-// attend computes attention and its gradients in act, and frees the device memory.
+// attend computes attention and its gradients in the dtype act for the inputs in (Q, K, V and the output's gradient).
+// It frees the device memory afterwards.
 func (l *lab) attend(act device.DType, of sequences, in [4][]float32) (out attended, err error) {
 	defer l.free()
 	t := of.n * of.tokens
@@ -223,13 +227,14 @@ func (r *SelfTestReport) productsAt(l *lab, own device.Device, size sizes) error
 	return nil
 }
 
-// maker is a device that computes products, with the suffix of its lines in the report.
+// maker is a device that computes products in a check. name is appended to its lines in the report.
 type maker struct {
 	name string
 	lab  *lab
 }
 
-// multiply computes m with operands of type in. It returns the fp32 result and the time.
+// multiply computes the product m of a and b, converted to the dtype in. It returns the fp32 result and the time that
+// the device took.
 func (l *lab) multiply(in device.DType, m op.MatMul, a, b []float32) ([]float32, time.Duration) {
 	defer l.free()
 	m.A, m.B, m.D = l.of(in, a), l.of(in, b), l.tensor(device.F32, m.M*m.N)
@@ -240,8 +245,9 @@ func (l *lab) multiply(in device.DType, m op.MatMul, a, b []float32) ([]float32,
 	return l.read(m.D), t
 }
 
-// longTensor scales and copies a tensor with more elements than an int32 can count. It checks both ends and the
-// elements around 2^31. It reports a skipped check if memory does not suffice.
+// longTensor scales and copies a tensor with more elements than an int32 can count. It checks the elements at both
+// ends and around number 2^31, where indices of 32 bits overflow. If memory does not suffice, it reports the check as
+// skipped.
 func (r *SelfTestReport) longTensor(l *lab, size sizes) error {
 	defer l.free()
 	const part = 4096
@@ -338,7 +344,7 @@ func (l *lab) free() {
 	l.held = nil
 }
 
-// tensor allocates n elements on the device.
+// tensor allocates a tensor of n elements of type dt on the lab's device. The lab frees it in free.
 func (l *lab) tensor(dt device.DType, n int) device.Tensor {
 	if l.err != nil {
 		return device.Tensor{DType: dt}
@@ -352,7 +358,7 @@ func (l *lab) tensor(dt device.DType, n int) device.Tensor {
 	return mem.Tensor(dt, 0, int64(n))
 }
 
-// of returns a device tensor with the given values.
+// of returns a new tensor of type dt on the lab's device with the given values.
 func (l *lab) of(dt device.DType, values []float32) device.Tensor {
 	t := l.tensor(dt, len(values))
 	l.write(t, values)
@@ -404,7 +410,8 @@ func (l *lab) read(t device.Tensor) (values []float32) {
 	return values
 }
 
-// host calls f with host memory of t's size, and waits for the copy that f enqueues.
+// host allocates host memory of t's size and calls f with it. f enqueues a copy between this memory and t, and host
+// waits for the copy.
 func (l *lab) host(t device.Tensor, f func(b []byte)) {
 	if l.err != nil {
 		return
@@ -434,7 +441,8 @@ func (l *lab) timed(f func()) time.Duration {
 	return max(l.end.Elapsed(l.start), 1)
 }
 
-// uniform returns n numbers in [-most, most) that bf16 represents exactly.
+// uniform returns n random numbers in [-most, most) that bf16 represents exactly, so that both dtypes compute on equal
+// inputs.
 func uniform(rng *rand.Rand, n int, most float32) []float32 {
 	out := make([]float32, n)
 	for i := range out {
@@ -443,8 +451,8 @@ func uniform(rng *rand.Rand, n int, most float32) []float32 {
 	return out
 }
 
-// elementsDiffer returns the largest difference between two tensors, and its index. NaN counts as an infinite
-// difference.
+// elementsDiffer returns the largest difference between elements of got and want (off), and its index (at). NaN counts
+// as an infinite difference.
 func elementsDiffer(got, want []float32) (at int, off float64) {
 	for i := range want {
 		d := math.Abs(float64(got[i]) - float64(want[i]))
@@ -458,8 +466,9 @@ func elementsDiffer(got, want []float32) (at int, off float64) {
 	return at, off
 }
 
-// rowsDiffer returns the largest difference between two rows of n elements, and the row's index. The difference is the
-// norm of the difference, divided by the norm of the row plus the mean row norm.
+// rowsDiffer compares got and want as rows of n elements. It returns the largest difference of two rows (off) and the
+// row's index (at). The difference is the norm of the rows' difference, divided by the norm of the row plus the mean
+// norm of rows.
 func rowsDiffer(got, want []float32, n int) (at int, off float64) {
 	norm := func(x func(i int) float64) float64 {
 		sum := 0.0

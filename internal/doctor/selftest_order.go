@@ -17,8 +17,9 @@ const (
 	orderRounds = 24
 )
 
-// order passes two buffers through three streams, like the pipeline: copy to the device, compute, copy back. Only
-// events keep these operations in order. elems is the number of fp32 elements per buffer.
+// order checks that events keep operations of different streams in order. It passes two buffers through three streams
+// as the pipeline does: copy to the device, compute, copy back. Only events order these operations. elems is the
+// number of fp32 elements per buffer.
 func (r *SelfTestReport) order(dev device.Device, elems int) error {
 	c := Check{Name: "order of streams", OK: true,
 		Detail: fmt.Sprintf("%d rounds of %d MiB through two buffers on three streams", orderRounds, 4*elems>>20)}
@@ -60,7 +61,7 @@ func (o *orderCheck) stream(name string) (device.Stream, error) {
 	return s, err
 }
 
-// buffer is device memory with its events and the host memory of its copies.
+// buffer is one of the buffers of the check: device memory, its events, and the host memory of its copies.
 type buffer struct {
 	mem                   device.Mem
 	arrived, worked, idle device.Event
@@ -149,7 +150,7 @@ func (o *orderCheck) run() error {
 	return nil
 }
 
-// fill writes x to the first half and 2x+1 to the second half.
+// fill writes x to the first half of b and 2x+1 to the second half, as fp32.
 func fill(b []byte, x float32) {
 	half := len(b) / 2
 	put(b[:half], x)
@@ -165,7 +166,8 @@ func put(b []byte, x float32) {
 	}
 }
 
-// compare checks that b is as computed: the second half as written, and the first half twice the second.
+// compare checks the content of b after the given round. The second half must be as written, and the first half must
+// be twice the second.
 func (o *orderCheck) compare(b []byte, round int) {
 	second := 2*float32(round) + 1
 	for i, want := range []float32{2 * second, second} {

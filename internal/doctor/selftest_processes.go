@@ -16,16 +16,17 @@ import (
 	"time"
 )
 
-// mostLosses is the number of lost processes after which the test ends. Each loss may take Processes.Limit, and further
-// losses add little information.
+// mostLosses is how many child processes may hang or die before the test ends. Each may take Processes.Limit until it
+// is given up, and further ones add little information.
 var mostLosses = 8
 
-// saveEvery is the interval for saving the name of the running case.
+// saveEvery is how often the report is saved while a case runs, so that the file names the running case.
 const saveEvery = time.Second
 
 // Processes defines how SuperviseSelfTest starts and ends child processes.
 type Processes struct {
-	// Command returns the command of a child that calls ServeSelfTest with its standard output and with from. kind is the kind of device; "": first child. The child must exit when its standard input closes.
+	// Command returns the command of a child process that calls ServeSelfTest with its standard output and with from.
+	// kind is the kind of device; "" for the first child. The child must exit when its standard input closes.
 	Command func(kind string, from int) *exec.Cmd
 	// Limit is the time limit per case: a child may be silent for this long. Opening the device may take twice as
 	// long.
@@ -40,7 +41,7 @@ type Processes struct {
 	silence func(what string, limit time.Duration) <-chan time.Time
 }
 
-// supervisor collects the results of children.
+// supervisor starts the children of one self test and collects their results.
 type supervisor struct {
 	o        SelfTestOptions // without devices
 	p        Processes
@@ -77,8 +78,8 @@ func SuperviseSelfTest(ctx context.Context, o SelfTestOptions, p Processes) (*Se
 	return s.r, nil
 }
 
-// child runs one child process from unit number from on, until the child or the test ends. It returns the number of the
-// next unit to run. An error ends the test.
+// child starts one child process, which runs the units with number from and above, and takes its messages until the
+// child or the test ends. It returns the number of the next unit to run. An error ends the test.
 func (s *supervisor) child(ctx context.Context, from int) (next int, err error) {
 	c := &child{cmd: s.p.Command(s.r.Kind, from), at: from, messages: make(chan message), ended: make(chan struct{}), stderr: s.p.Stderr}
 	s.r.starts("opening the device")
@@ -119,7 +120,7 @@ func (s *supervisor) child(ctx context.Context, from int) (next int, err error) 
 	}
 }
 
-// take processes a message. over: it was the child's last message.
+// take processes m, a message of the child c. over says that it was the child's last message. An error ends the test.
 func (s *supervisor) take(c *child, m message) (over bool, err error) {
 	switch {
 	case m.Unit < 0 || m.Unit >= len(s.units):
@@ -164,8 +165,8 @@ func (s *supervisor) take(c *child, m message) (over bool, err error) {
 	return false, nil
 }
 
-// count adds p to the product counts of the report. p counts all products of the child's process, so it replaces the
-// child's previous counts.
+// count adds p to the report's counts of products. p counts all products of the child's process so far, so it replaces
+// what the child reported before.
 func (s *supervisor) count(c *child, p *products) {
 	if p == nil {
 		return
@@ -186,8 +187,9 @@ func (s *supervisor) count(c *child, p *products) {
 	c.counted = p
 }
 
-// lost records that the child was lost during its unit, and returns the next unit. If the device could not even be
-// opened, lost returns an error, which ends the test.
+// lost records that the child was lost during its unit: how is faulted, hung or died, and why is the text. It returns
+// the number of the next unit. If the child could not even open the device, lost returns an error, which ends the
+// test.
 func (s *supervisor) lost(c *child, how, why string) (next int, err error) {
 	s.r.lose(how, why)
 	l := s.r.Losses[len(s.r.Losses)-1]
@@ -275,7 +277,8 @@ func (c *child) Write(b []byte) (int, error) {
 	return c.stderr.Write(b)
 }
 
-// unended returns what the device has said about work that does not end, as the end of a sentence; "": nothing.
+// unended returns the device's message about work that does not end, as the end of a sentence. "" means that the
+// device has sent none.
 func (c *child) unended() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -285,7 +288,7 @@ func (c *child) unended() string {
 	return "; " + c.hangs
 }
 
-// lastWords describes how the process has ended. It waits at most grace for the end.
+// lastWords says how the process has ended, for the report. It waits at most grace for the end.
 func (c *child) lastWords(grace time.Duration) string {
 	select {
 	case <-c.ended:
@@ -301,8 +304,8 @@ func (c *child) lastWords(grace time.Duration) string {
 	return strings.Join(append([]string{"its process ended by itself (" + c.cmd.ProcessState.String() + ")"}, words...), ": ")
 }
 
-// end waits until a process that has sent its last message exits. It kills any other process. It returns an error if
-// the process does not exit.
+// end waits at most grace for a process that has sent its last message. It kills a process that has not exited by
+// then, and any other process at once. It returns an error if the process does not exit even then.
 func (c *child) end(grace time.Duration) error {
 	go func() {
 		for range c.messages { // drain unread messages

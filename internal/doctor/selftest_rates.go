@@ -13,13 +13,14 @@ import (
 	"mt/plan/rates"
 )
 
-// enough is the minimum time of a measurement: sizes grow until one takes this long. Tests ignore rates and lower it.
+// enough is the least time of one measurement of a rate. Sizes grow until a measurement takes this long. Tests ignore
+// rates and lower it.
 var enough = 20 * time.Millisecond
 
 // copySizes are copy sizes in bytes, tried in order until one copy takes long enough.
 var copySizes = []int{1 << 22, 1 << 25, 1 << 28}
 
-// rate appends a rate and returns it, so that a prediction can be added.
+// rate appends a measured rate to the report and returns a pointer to it, so that the caller can add a prediction.
 func (r *SelfTestReport) rate(name string, value float64, unit, detail string, args ...any) *Rate {
 	r.Rates = append(r.Rates, Rate{name, value, unit, fmt.Sprintf(detail, args...), rates.Against(0, value)})
 	return &r.Rates[len(r.Rates)-1]
@@ -97,7 +98,7 @@ func (r *SelfTestReport) copies(dev device.Device) error {
 	return nil
 }
 
-// copiesOf measures copies of one size. up is the measured time of copies to the device.
+// copiesOf measures and reports copies of one size in bytes. up is the already measured time of copies to the device.
 func (r *SelfTestReport) copiesOf(m *measure.Meter, size int, up measure.Seconds) error {
 	bytes, mib := int64(size), size>>20
 	starts := func(what string) { r.starts(fmt.Sprintf("copies of %d MiB, %s", mib, what)) }
@@ -168,7 +169,7 @@ func roundTrip(dev device.Device, size int) (c Check, err error) {
 	return c, errors.Join(err, p.free())
 }
 
-// pair is pinned memory and device memory for both directions, and a stream for copies.
+// pair has what a round trip of copies needs: pinned memory and device memory for both directions, and a stream.
 type pair struct {
 	dev      device.Device
 	s        device.Stream

@@ -29,8 +29,8 @@ type Rate struct {
 	rates.Beside
 }
 
-// predict adds a predicted rate: amount (such as FLOPs, in the rate's unit times seconds) divided by the predicted time
-// in seconds; seconds 0: no prediction.
+// predict adds a predicted rate, amount / seconds, beside the measured one. amount is in the rate's unit times
+// seconds, such as FLOPs, and seconds is the predicted time. If seconds is 0, there is no prediction.
 func (r *Rate) predict(amount, seconds float64) {
 	if seconds > 0 {
 		r.Beside = rates.Against(amount/seconds, r.Value)
@@ -91,7 +91,7 @@ func (r *SelfTestReport) starts(what string) {
 	}
 }
 
-// lose records that the running case lost its process, and how.
+// lose records that the running case lost its process. how is faulted, hung or died, and why is the text.
 func (r *SelfTestReport) lose(how, why string) {
 	if r.OK = false; r.Lost == "" {
 		r.Lost = r.Running
@@ -102,7 +102,7 @@ func (r *SelfTestReport) lose(how, why string) {
 // fail adds a failed check.
 func (r *SelfTestReport) fail(name, why string) { r.add(Check{Name: name, Errors: []string{why}}) }
 
-// merge adds the report of one unit.
+// merge adds of, the report of one unit, to the report of the test.
 func (r *SelfTestReport) merge(of *SelfTestReport) {
 	for _, c := range of.Checks {
 		r.add(c)

@@ -20,7 +20,7 @@ type tester struct {
 	report func(name string, errors []string)
 }
 
-// stopped is the panic value of Fatal.
+// stopped is the value with which Fatal panics, to end a case at once.
 type stopped struct{}
 
 // Helper implements operations.Reporter.
@@ -55,7 +55,7 @@ func (t *tester) Run(name string, f func(*tester)) bool {
 	return len(sub.found) == 0
 }
 
-// opCheck sums up the cases of one operation and dtype.
+// opCheck sums up the results of the cases of one operation in one dtype.
 type opCheck struct {
 	cases, failed int
 	worst         float64
@@ -71,8 +71,9 @@ func usable(dev device.Device) error {
 	return errors.Join(s.Sync(), s.Close())
 }
 
-// table runs the table cases that want accepts on dev, and summarizes them by operation and dtype. It calls starts
-// before each case. After a case that leaves dev unusable it stops. lost is the name of this case; why is its error.
+// table runs the cases of the operation table that want accepts on dev. A case is one operation on small inputs, whose
+// results package conformance checks. It returns the results by operation and dtype. It calls starts before each case.
+// If a case leaves dev unusable, table stops and returns the case's name (lost) and error (why).
 func table(dev device.Device, want func(name string) bool, starts func(name string)) (sums map[string]*opCheck, lost, why string) {
 	sums = map[string]*opCheck{}
 	of := func(name string) *opCheck {
@@ -101,14 +102,15 @@ func table(dev device.Device, want func(name string) bool, starts func(name stri
 	return sums, lost, why
 }
 
-// ran reports whether got has any case with the operation and dtype of the case name.
+// ran reports whether got has results for the operation and the dtype to which the case called name belongs.
 func ran(got map[string]*opCheck, name string) bool {
 	parts := strings.SplitN(name, "/", 3)
 	return got[parts[0]+" "+parts[1]] != nil
 }
 
-// operations runs the selected table cases on dev and on the CPU device. The report shows the CPU's error beside dev's,
-// as the usual size of errors. of names the kernels; it is appended to the names of the checks.
+// operations runs the cases of the operation table that want selects, on dev and on the CPU device. The report shows
+// the CPU's error beside dev's, as the usual size of errors. of names the kernels; it is appended to the names of the
+// checks.
 func (r *SelfTestReport) operations(dev, cpu device.Device, want func(name string) bool, of string) {
 	got, lost, why := table(dev, want, func(name string) { r.starts(name + of) })
 	if lost != "" {
@@ -128,12 +130,12 @@ func (r *SelfTestReport) operations(dev, cpu device.Device, want func(name strin
 	}
 }
 
-// busyBytes is the size in bytes of each copy that another stream makes while operations are repeated.
+// busyBytes is the size in bytes of each copy that runs on another stream while operations are repeated.
 const busyBytes = 1 << 20
 
-// repeat runs the selected cases o.Repeat more times, while another stream copies continuously in both directions. It
-// fails if an output's bits change, which reveals a kernel that races with itself or with a copy. When ctx is
-// cancelled, it ends between two repetitions.
+// repeat runs the selected cases of the operation table o.Repeat more times, while another stream copies continuously
+// in both directions. It fails if the bits of an output change, which reveals a kernel that races with itself or with
+// a copy. When ctx is cancelled, it ends between two repetitions.
 func (r *SelfTestReport) repeat(ctx context.Context, o *SelfTestOptions) (err error) {
 	first, err := r.bits(o, "")
 	if err != nil {
@@ -164,8 +166,9 @@ func (r *SelfTestReport) repeat(ctx context.Context, o *SelfTestOptions) (err er
 	return nil
 }
 
-// bits returns a hash of each selected case's outputs, by the case's name. It ignores wrong outputs, because an earlier
-// part has reported them. It returns an error for a case that leaves the device unusable. when names the repetition.
+// bits returns a hash of the outputs of each selected case, by the case's name. It ignores wrong outputs, which an
+// earlier part of the test has reported. It returns an error for a case that leaves the device unusable. when says in
+// the report which repetition this is.
 func (r *SelfTestReport) bits(o *SelfTestOptions, when string) (map[string]uint64, error) {
 	var lost error
 	t := &tester{starts: func(name string) { r.starts(name + when) }, report: func(name string, found []string) {
@@ -180,7 +183,8 @@ func (r *SelfTestReport) bits(o *SelfTestOptions, when string) (map[string]uint6
 	return out, lost
 }
 
-// keepCopying copies in both directions on its own stream until end is called. end returns the error.
+// keepCopying starts to copy in both directions on its own stream and returns. The copies go on until end is called.
+// end returns their error.
 func keepCopying(dev device.Device) (end func() error, err error) {
 	p, err := newPair(dev, "copies", busyBytes)
 	if err != nil {

@@ -27,7 +27,7 @@ import (
 // percent of fp32 losses.
 var trainBounds = map[device.DType]float64{device.F32: 1e-4, device.BF16: 2e-2}
 
-// training compares the losses of a short run with the CPU device's losses.
+// training makes a short training run on the device and on the CPU device, and compares the losses.
 func (r *SelfTestReport) training(o *SelfTestOptions) error {
 	if o.Train == nil {
 		return nil
@@ -120,7 +120,8 @@ func TrainSteps(ctx context.Context) func(kind string, dtype device.DType, alive
 	}
 }
 
-// steps captures the output of a run. Each write is a sign of life.
+// steps receives the output of a training run. Each write to it is a sign of life, which it passes on by calling
+// alive.
 type steps struct {
 	said  bytes.Buffer
 	alive func()
@@ -132,7 +133,7 @@ func (s *steps) Write(b []byte) (int, error) {
 	return s.said.Write(b)
 }
 
-// tempName is the prefix of our temporary directories.
+// tempName begins the names of the temporary directories that self tests make.
 const tempName = "mt-selftest-"
 
 // tempDir creates a temporary directory. It also removes the directories of killed self tests, which it recognises
@@ -165,7 +166,7 @@ func tempDir(lock func(path string) (unlock func(), err error)) (dir string, rem
 	return dir, remove, nil
 }
 
-// writeRows writes rows of different lengths with a learnable pattern.
+// writeRows writes a data set to the file name: rows of different lengths with a pattern that a model can learn.
 func writeRows(name string) error {
 	r := rand.New(rand.NewPCG(5, 6))
 	var b bytes.Buffer

@@ -7,23 +7,25 @@ import (
 	"strings"
 )
 
-// Rules defines which package may import which. A name covers the package and all packages below it, except those that
-// a longer name covers.
+// Rules defines which package may import which. A name is the path of a folder, such as "host". It covers the package
+// in this folder and all packages below it, except those that a longer name covers.
 type Rules struct {
-	// Arrows lists, for each name, the names that its packages may import. Permissions are transitive. Packages of one
-	// name may import each other.
+	// Arrows lists, for each name, the names whose packages its own packages may import. If a may import b and b may
+	// import c, a may import c too. Packages of one name may import each other.
 	Arrows map[string][]string
 	// Helpers is a folder of packages that everybody may import, except packages that Arrows names. Helpers import only
 	// helpers.
 	Helpers string
-	// Fences lists names that serve a run but do not belong to it. For each it lists the names whose packages may
-	// import the fenced packages, whatever the arrows allow. If two names cover a package, the longer name counts.
+	// Fences protects the packages of its keys. Fences[x] lists the names whose packages may import those of x. No
+	// other package may, even if an arrow allows it. The keys are tools around a run, such as benchmarks, on which a
+	// run must not depend. For example, Fences["bench"] = {"cmd"}. If two keys cover a package, the longer one counts.
 	Fences map[string][]string
-	// TestOnly lists names that only tests may import, and packages of these names.
+	// TestOnly lists names whose packages only tests may import, and other packages of TestOnly.
 	TestOnly []string
-	// ForTests lists names that every test may import.
+	// ForTests lists names whose packages every test may import, even without an arrow.
 	ForTests []string
-	// Only maps prefixes of import paths outside the module to the names whose packages may import them.
+	// Only restricts packages outside the module. Only[p] lists the names whose packages may import paths that begin
+	// with p, such as "unsafe"; no other package may.
 	Only map[string][]string
 }
 
@@ -127,7 +129,8 @@ func (r *Rules) Check(pkgs []Package) []string {
 	return found
 }
 
-// appendImport appends the violation of one import, if there is one.
+// appendImport returns found, extended by a sentence if the import of to by the package from violates the rules. test
+// says that a test imports it.
 func (r *Rules) appendImport(found []string, from, to string, test bool) []string {
 	who := from
 	if test {
@@ -157,7 +160,7 @@ func (r *Rules) appendImport(found []string, from, to string, test bool) []strin
 	return found
 }
 
-// name returns the longest name that covers the package; "" if none does.
+// name returns the longest of the names in Arrows that covers the package with this path; "" if none does.
 func (r *Rules) name(path string) string {
 	names := make([]string, 0, len(r.Arrows))
 	for n := range r.Arrows {
@@ -170,7 +173,7 @@ func (r *Rules) name(path string) string {
 	return best
 }
 
-// fence returns the longest fenced name that covers the package; "" if none does.
+// fence returns the longest of the names in Fences that covers the package with this path; "" if none does.
 func (r *Rules) fence(path string) string {
 	names := make([]string, 0, len(r.Fences))
 	for n := range r.Fences {
@@ -179,7 +182,8 @@ func (r *Rules) fence(path string) string {
 	return longest(path, names)
 }
 
-// reaches reports whether arrows lead from one name to the other.
+// reaches reports whether arrows lead from the name from to the name to, directly or over other names. Every name
+// reaches itself and Helpers. seen holds the names that were already visited.
 func (r *Rules) reaches(from, to string, seen map[string]bool) bool {
 	if from == to || to == r.Helpers {
 		return true
@@ -191,7 +195,7 @@ func (r *Rules) reaches(from, to string, seen map[string]bool) bool {
 	return slices.ContainsFunc(r.Arrows[from], func(next string) bool { return r.reaches(next, to, seen) })
 }
 
-// below lists the names that arrows lead to from name.
+// below lists the names to which arrows lead from name, directly or over others, as text for an error.
 func (r *Rules) below(name string) string {
 	var names []string
 	for to := range r.Arrows {
@@ -203,12 +207,12 @@ func (r *Rules) below(name string) string {
 	return strings.Join(append(names, "helpers in "+r.Helpers), ", ")
 }
 
-// within reports whether path is name or lies below it.
+// within reports whether path is the folder name or lies below it.
 func within(path, name string) bool {
 	return path == name || strings.HasPrefix(path, name+"/")
 }
 
-// longest returns the longest of names that contains path; "" if none does.
+// longest returns the longest of names that is path or a folder above it; "" if none is.
 func longest(path string, names []string) string {
 	best := ""
 	for _, n := range names {

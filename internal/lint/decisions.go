@@ -9,8 +9,8 @@ import (
 // pageLink matches a link to a page of the same folder, such as [credits](2026-11-credits.md).
 var pageLink = regexp.MustCompile(`\]\(([^/#)]+\.md)\)`)
 
-// CheckIndex compares the links of an index with the pages of its folder. It returns
-// one sentence for each unlisted page and for each dead link.
+// CheckIndex compares index, the text of a folder's index page, with pages, the names of the folder's other pages. It
+// returns one sentence for each page without a link and for each link without a page.
 func CheckIndex(index string, pages []string) (found []string) {
 	linked := map[string]bool{}
 	for _, m := range pageLink.FindAllStringSubmatch(index, -1) {

@@ -46,7 +46,7 @@ func CheckLinks(root, name string, content []byte) (found []string) {
 	return found
 }
 
-// anchors returns the names that links into a page can use, as GitHub makes them of headings.
+// anchors returns the names that a link into the page can have behind "#". GitHub makes them out of the headings.
 func anchors(page string) map[string]bool {
 	ids := map[string]bool{}
 	page = fence.ReplaceAllString(page, "")

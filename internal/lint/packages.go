@@ -27,7 +27,7 @@ type Package struct {
 	Files []string
 }
 
-// listed is the part of `go list -json` that Packages reads.
+// listed has the fields that Packages reads of an object that `go list -json` prints.
 type listed struct {
 	Dir, ImportPath string
 	Module          struct{ Path string }
@@ -49,8 +49,8 @@ func Packages(root string) ([]Package, error) {
 	return decode(strings.NewReader(string(out)))
 }
 
-// decode reads the objects that go list prints. It also reads the imports of files that go list ignores on this
-// platform.
+// decode reads the objects that go list prints into Packages. It adds the imports of files for another platform or
+// build tag, which go list ignores.
 func decode(r io.Reader) ([]Package, error) {
 	var pkgs []Package
 	for d := json.NewDecoder(r); ; {
@@ -68,7 +68,7 @@ func decode(r io.Reader) ([]Package, error) {
 	}
 }
 
-// pack turns l into a Package.
+// pack returns the Package that l describes.
 func (l *listed) pack() (Package, error) {
 	module := l.Module.Path
 	p := Package{Path: strings.TrimPrefix(strings.TrimPrefix(l.ImportPath, module), "/")}
@@ -96,7 +96,7 @@ func (l *listed) pack() (Package, error) {
 // emulatorTag is the build tag of a binary that emulates a GPU.
 const emulatorTag = "emu"
 
-// importsOf returns the import paths of a Go file. tagged: the file is built with emulatorTag only.
+// importsOf returns the import paths of a Go file. tagged says that only builds with emulatorTag contain the file.
 func importsOf(file string) (_ []string, tagged bool, _ error) {
 	f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly|parser.ParseComments)
 	if err != nil {
@@ -118,7 +118,8 @@ func importsOf(file string) (_ []string, tagged bool, _ error) {
 	return paths, tagged, nil
 }
 
-// shorten replaces the prefix module of paths by "." and removes duplicates.
+// shorten returns paths without duplicates. In paths of this module, "." replaces the module's path (the argument
+// module).
 func shorten(paths []string, module string) []string {
 	var out []string
 	seen := map[string]bool{}
@@ -153,7 +154,8 @@ func Tree(root string) ([]string, error) {
 	return files, nil
 }
 
-// stderrOf returns the standard error of a failed command, ready to be appended to a message.
+// stderrOf returns what a command that failed with err has written to standard error, ready to be appended to a
+// message; "" if nothing.
 func stderrOf(err error) string {
 	var exit *exec.ExitError
 	if errors.As(err, &exit) && len(exit.Stderr) > 0 {

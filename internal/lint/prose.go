@@ -61,7 +61,8 @@ func (p *Prose) AddMarkdown(name string, content []byte) {
 	})
 }
 
-// addBlocks counts the runs of consecutive lines that words accepts.
+// addBlocks counts the sentences of each block, a run of consecutive lines for which words returns true. words also
+// returns the line's text without markup. name is the file's name for the examples.
 func (p *Prose) addBlocks(name, text string, words func(line string) (string, bool)) {
 	var block []string
 	start := 0
@@ -79,7 +80,8 @@ func (p *Prose) addBlocks(name, text string, words func(line string) (string, bo
 	}
 }
 
-// addText counts the sentences of a text; sentences of one or two words do not count. place goes into the examples.
+// addText counts the sentences of a text. It leaves out sentences of one or two words. place says in the examples
+// where the text stands.
 func (p *Prose) addText(place, text string) {
 	text = codeSpan.ReplaceAllString(strings.TrimSpace(spaces.ReplaceAllString(text, " ")), "CODE")
 	text = linkTarget.ReplaceAllString(text, "]")
@@ -115,7 +117,8 @@ func (p *Prose) addText(place, text string) {
 	}
 }
 
-// Check compares the shares with limits. It returns one sentence for each share above its limit.
+// Check compares the shares of hard sentences with limits. It returns one sentence for each share above its limit.
+// what names the counted text in it.
 func (p *Prose) Check(what string, limits ProseLimits) (found []string) {
 	for _, k := range []struct {
 		name  string

@@ -12,13 +12,13 @@ import (
 	"strings"
 )
 
-// Limits are the rules for files.
+// Limits are the rules for single files: how long a function may be, and which words may not occur.
 var Limits = struct {
 	// Lines is the maximum length of a Go function, except in tests and generated files.
 	Lines int
-	// Read lists the endings of files that are searched for Marks.
+	// Read lists the endings of the names of files in which CheckFile searches for Marks.
 	Read []string
-	// Marks are words that postpone work.
+	// Marks matches the words with which programmers mark work that they postpone. No file may have one.
 	Marks *regexp.Regexp
 }{
 	Lines: 70,

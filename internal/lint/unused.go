@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// uses collects the entries of Rules that some import needs, each in the form of the rules.
+// uses collects the entries of Rules that allow some import. Other entries are superfluous.
 type uses struct {
 	names            map[string]bool
 	arrows, only     map[[2]string]bool // from and to; start of a path and name
@@ -58,7 +58,8 @@ func (r *Rules) Unused(pkgs []Package) []string {
 	return found
 }
 
-// use records the entries that one import needs. A test's import of a name in ForTests needs no arrow.
+// use records in u which entries of the rules allow the package from to import to. test says that a test imports it; a
+// test's import of a name in ForTests needs no arrow.
 func (r *Rules) use(u *uses, from, to string, test bool) {
 	own, internal := strings.CutPrefix(to, "./")
 	if !internal {

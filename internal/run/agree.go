@@ -12,8 +12,8 @@ import (
 	"mt/internal/run/resolve"
 )
 
-// agreeOnRun compares the configurations, inputs and starting points of all ranks, before any slow work. done: the run
-// is finished already and its model is written.
+// agreeOnRun compares the configurations, inputs and starting points of all ranks before any slow work. version is the
+// program's version, which all ranks must share. done says that the run is finished already and its model is written.
 func agreeOnRun(r *resolve.Resolved, version string) (done bool, err error) {
 	from := r.From
 	if from.Over || from.Ended || from.State.Step >= r.Config.MaxSteps { // otherwise steps remain, whatever is written

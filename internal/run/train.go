@@ -82,7 +82,8 @@ func train(ctx context.Context, c *config.Config, o settings.Options, t *ranks.G
 	return session.Run(ctx, r, news, o)
 }
 
-// openRun opens what a training run of c needs, finds where it resumes and plans it. It allocates and writes nothing.
+// openRun opens what a training run of c needs, finds where it resumes, and plans it. It allocates no large memory and
+// writes nothing. unusable maps checkpoints that it must not resume to the reasons.
 func openRun(c *config.Config, o settings.Options, a open.Asks, unusable map[string]string) (_ *save.Output, err error) {
 	in, err := open.Open(c, o, a)
 	if err != nil {

@@ -80,7 +80,8 @@ func Listen(a Address) (l net.Listener, note string, err error) {
 	return l, note, nil
 }
 
-// refused replaces the system's error text for a by one that names a remedy.
+// refused returns the error for a listener that could not open the address a. It replaces err, the system's error, by
+// a text that names a remedy.
 func (a Address) refused(err error) error {
 	at := net.JoinHostPort(a.host, a.port)
 	var lookup *net.DNSError
@@ -113,7 +114,7 @@ func (a Address) hosts() []string {
 	return names
 }
 
-// knownHost reports whether host, from a request header, is an IP address, localhost or one of names.
+// knownHost reports whether host, taken from the header of a request, is an IP address, localhost or one of names.
 func knownHost(host string, names []string) bool {
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		host = h
@@ -130,7 +131,8 @@ func knownHost(host string, names []string) bool {
 	return false
 }
 
-// url returns the URL of l for a browser on this machine. For an unspecified address it works from other machines too.
+// url returns the URL under which a browser on this machine reaches the listener l, with the token that requests must
+// show. If l listens on all of the machine's addresses, the URL works from other machines too.
 func url(l net.Listener, token string) string {
 	at, ok := l.Addr().(*net.TCPAddr)
 	if !ok {

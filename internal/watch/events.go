@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// enter registers a viewer. It returns false if there are too many viewers or the server is closing.
+// enter counts a new viewer. It returns false, and counts none, if there are too many viewers already or the server is
+// closing.
 func (s *Server) enter() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -95,7 +96,7 @@ type viewer struct {
 	pending bool      // data is not flushed yet
 }
 
-// send writes an event. json.Marshal puts data on one line.
+// send writes an event of the given name with data as JSON, which has no line breaks. flush sends it.
 func (v *viewer) send(event string, data any) error {
 	b, err := json.Marshal(data)
 	if err != nil {
@@ -114,7 +115,8 @@ func (v *viewer) write(text string) error {
 	return err
 }
 
-// flush sends the written data. After a long silence it sends a comment, to detect viewers that have left.
+// flush sends the events written so far to the browser. After a long silence it sends a comment instead, because only
+// a failing write shows that the viewer has left.
 func (v *viewer) flush() error {
 	if !v.pending && v.now().Sub(v.sent) >= keepAlive {
 		if err := v.write(": still here\n\n"); err != nil {

@@ -18,8 +18,8 @@ const (
 	maxFile = 16 << 20
 )
 
-// sampledFrom is a size in bytes. When a viewer opens a larger file, only a sample of the old lines is read. At 1 GB/s
-// a viewer waits a quarter of a second for this size.
+// sampledFrom is a size of metrics.jsonl in bytes. When a viewer opens a larger file, the server reads only a sample
+// of its old lines. Reading a file of this size takes a quarter of a second at 1 GB/s.
 var sampledFrom int64 = 256 << 20
 
 // lines follows a growing file of JSON lines. A resumed run may replace the file by a shorter one.
@@ -31,10 +31,10 @@ type lines struct {
 	keep func(line []byte) bool
 }
 
-// read passes every new complete line to the function each, without the line end. again: the file was replaced or
-// truncated, so earlier lines are void. When it first reads a file with more than l.most lines, it passes only every
-// k-th line, the last line, and the lines that l.keep selects. It skips lines that are not JSON. An unreadable file
-// counts as missing.
+// read passes every new complete line of the file to the function each, without the line end. again says that the file
+// was replaced or truncated, so that the caller must forget earlier lines. If the file has more than l.most lines when
+// it is first read, read passes only every k-th line, the last line, and the lines that l.keep selects. It skips lines
+// that are not JSON. An unreadable file counts as missing.
 func (l *lines) read(each func(line json.RawMessage)) (again bool) {
 	st, err := os.Stat(l.path)
 	if err != nil {
@@ -76,8 +76,8 @@ func (l *lines) read(each func(line json.RawMessage)) (again bool) {
 	return again
 }
 
-// sample passes lines to the function each: those at l.most evenly spaced places of a file of size bytes, and the last
-// complete line.
+// sample passes lines of a file of size bytes to the function each. It takes the line behind each of l.most evenly
+// spaced places, and the last complete line, so that it need not read the whole file.
 func (l *lines) sample(f io.ReaderAt, size int64, each func(json.RawMessage)) {
 	read := func(from int64, skip bool) (line []byte, end int64) {
 		in := bufio.NewReaderSize(io.NewSectionReader(f, from, size-from), 16<<10)
@@ -119,8 +119,8 @@ func (l *lines) sample(f io.ReaderAt, size int64, each func(json.RawMessage)) {
 	}
 }
 
-// hand passes lines of r to the function each: every stride-th complete line, the last line, and the lines that l.keep
-// selects. It adds the bytes read to l.off.
+// hand passes lines of r to the function each. It takes every stride-th complete line, the last line, and the lines
+// that l.keep selects. It adds the number of bytes read to l.off.
 func (l *lines) hand(r io.Reader, stride int, each func(json.RawMessage)) {
 	in := bufio.NewReaderSize(r, 64<<10)
 	var skipped []byte // the previous line, unless it was passed
@@ -144,8 +144,8 @@ func (l *lines) hand(r io.Reader, stride int, each func(json.RawMessage)) {
 	give(skipped)
 }
 
-// readLine returns the next line without its line end, and its size including the line end. A line longer than maxLine
-// is returned as nil. An incomplete line is an error.
+// readLine returns the next line without its line end, and the number of bytes read. For a line longer than maxLine it
+// returns nil and the number. It returns an error if the input ends before the line does.
 func readLine(in *bufio.Reader) (line []byte, size int64, err error) {
 	for {
 		part, err := in.ReadSlice('\n')
@@ -164,7 +164,7 @@ func readLine(in *bufio.Reader) (line []byte, size int64, err error) {
 	}
 }
 
-// compact returns a JSON value on one line; nil if text is not JSON.
+// compact returns the JSON value in text without line breaks and spaces; nil if text is not JSON.
 func compact(text []byte) json.RawMessage {
 	var b bytes.Buffer
 	if len(text) == 0 || json.Compact(&b, text) != nil {
@@ -185,7 +185,7 @@ func countLines(r io.Reader) (n int) {
 	}
 }
 
-// whole follows a small file that is replaced as a whole.
+// whole follows a small file that a run always replaces as a whole, such as config.yaml.
 type whole struct {
 	path string
 	at   os.FileInfo

@@ -42,8 +42,8 @@ func CheckRun(dir string) error {
 	return fmt.Errorf("%s holds no %s; give the output_dir of a run", dir, metricsFile)
 }
 
-// names returns a short, unique name per directory: the last path element, or the whole path if another directory has
-// the same last element.
+// names returns a short name for each directory, no two alike. It is the last element of the path, or the whole path
+// if another directory has the same last element.
 func names(dirs []string) []string {
 	count := map[string]int{}
 	for _, dir := range dirs {
@@ -58,7 +58,7 @@ func names(dirs []string) []string {
 	return out
 }
 
-// last returns the last element of dir's absolute path.
+// last returns the last element of the absolute path of dir, since dir itself may be ".".
 func last(dir string) string {
 	if abs, err := filepath.Abs(dir); err == nil {
 		dir = abs
@@ -66,7 +66,7 @@ func last(dir string) string {
 	return filepath.Base(dir)
 }
 
-// state is the state of a run, apart from its metrics.
+// state tells the viewer how far a run is; its metrics are sent apart.
 type state struct {
 	Run  int     `json:"run"`
 	Done bool    `json:"done"`  // the model is written
@@ -92,20 +92,20 @@ func newRun(index int, dir string) *run {
 		config:  whole{path: at(configFile)}, timeline: whole{path: at(timelineFile)}}
 }
 
-// always reports whether a line is sent even if only a sample of lines is sent: evaluations, which are few, and skipped
-// steps.
+// always reports whether a viewer gets this line of metrics.jsonl even if the viewer gets only a sample of all lines.
+// These are evaluations, which are few, and skipped steps.
 func always(line []byte) bool {
 	return bytes.Contains(line, []byte(`"eval_loss":`)) || bytes.Contains(line, []byte(`"skipped":true`))
 }
 
-// linesEvent carries new lines of a run. Again: the lines sent before are void.
+// linesEvent carries new lines of a run to a viewer. Again says that the viewer must forget the lines sent before.
 type linesEvent struct {
 	Run   int               `json:"run"`
 	Again bool              `json:"again,omitempty"`
 	Lines []json.RawMessage `json:"lines"`
 }
 
-// newConfig sends the configuration if it has changed. The error is send's.
+// newConfig sends the configuration to the viewer if config.yaml has changed. It returns only errors of send.
 func (r *run) newConfig(send func(event string, v any) error) error {
 	text, changed := r.config.read()
 	if !changed {
@@ -114,7 +114,8 @@ func (r *run) newConfig(send func(event string, v any) error) error {
 	return send("config", map[string]any{"run": r.index, "text": string(text)})
 }
 
-// news sends all changes since the last call. The error is send's.
+// news sends all that has changed in the run's files since the last call to the viewer. It returns only errors of
+// send.
 func (r *run) news(now time.Time, send func(event string, v any) error) error {
 	if err := r.newConfig(send); err != nil {
 		return err
@@ -135,7 +136,8 @@ func (r *run) news(now time.Time, send func(event string, v any) error) error {
 	return r.newState(now, send)
 }
 
-// newLines sends the new lines of l, in events of at most batch lines.
+// newLines sends the new lines of l to the viewer as events with the name event, each with at most batch lines. It
+// returns only errors of send.
 func (r *run) newLines(event string, l *lines, send func(string, any) error) error {
 	events := []linesEvent{{Run: r.index}}
 	again := l.read(func(line json.RawMessage) {

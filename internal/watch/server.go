@@ -52,7 +52,8 @@ const (
 	lastWrites    = 300 * time.Millisecond // time to finish writing responses
 )
 
-// Serve serves on l until Close, on its own goroutines.
+// Serve starts to serve the dashboard on the listener l, on goroutines of its own, and returns. The server serves
+// until Close.
 func Serve(l net.Listener, o Options) *Server {
 	var secret [16]byte
 	_, _ = rand.Read(secret[:]) // never fails
@@ -76,7 +77,7 @@ func Serve(l net.Listener, o Options) *Server {
 	return s
 }
 
-// nobody discards the HTTP library's messages about clients.
+// nobody is the writer for the log of the HTTP library. It discards the library's messages about browsers.
 type nobody struct{}
 
 func (nobody) Write(b []byte) (int, error) { return len(b), nil }
@@ -115,11 +116,11 @@ func (s *Server) Close() {
 //go:embed page
 var page embed.FS
 
-// kinds are the media types of the page's files.
+// kinds maps the endings of the page's files to their media types.
 var kinds = map[string]string{".html": "text/html; charset=utf-8", ".css": "text/css; charset=utf-8",
 	".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
 
-// routes returns the handler of the page and the events.
+// routes returns the handler that serves the files of the page and the stream of events.
 func (s *Server) routes() http.Handler {
 	files, err := fs.Sub(page, "page")
 	if err != nil {
@@ -143,11 +144,12 @@ func (s *Server) routes() http.Handler {
 	return mux
 }
 
-// policy lets the page load only its own resources, and forbids framing.
+// policy is the content security policy of the page. The page may load only its own files, and no other page may show
+// it in a frame.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// guarded passes only requests with the token and a known host to next.
+// guarded returns a handler that passes a request to next only if it shows the token and names a known host.
 func (s *Server) guarded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -175,7 +177,7 @@ func (s *Server) guarded(next http.Handler) http.Handler {
 	})
 }
 
-// shown returns the token that the cookie of r shows; "": there is none.
+// shown returns the token in the cookie that the request r has; "" if it has none.
 func (s *Server) shown(r *http.Request) string {
 	c, err := r.Cookie(s.cookie)
 	if err != nil {
@@ -184,7 +186,8 @@ func (s *Server) shown(r *http.Request) string {
 	return c.Value
 }
 
-// is reports whether text is the token, in constant time.
+// is reports whether text is the server's token. The comparison takes the same time for any text, so that nobody can
+// guess the token piece by piece.
 func (s *Server) is(text string) bool {
 	return subtle.ConstantTimeCompare([]byte(text), []byte(s.token)) == 1
 }

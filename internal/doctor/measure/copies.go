@@ -23,12 +23,12 @@ const (
 
 func (k Memory) String() string { return [...]string{"pinned", "registered", "pageable"}[k] }
 
-// H2D measures copies of bytes bytes from host to device.
+// H2D measures copies of bytes bytes from host memory of the given kind to the device.
 func (m *Meter) H2D(bytes int64, kind Memory) (Seconds, error) {
 	return m.copies(bytes, kind, func(c *ends) { m.s.CopyH2D(c.up, c.from) })
 }
 
-// D2H measures copies from device to host.
+// D2H measures copies of bytes bytes from the device to host memory of the given kind.
 func (m *Meter) D2H(bytes int64, kind Memory) (Seconds, error) {
 	return m.copies(bytes, kind, func(c *ends) { m.s.CopyD2H(c.to, c.down) })
 }
@@ -91,7 +91,8 @@ func (m *Meter) Both(bytes int64, kind Memory) (up, down Seconds, err error) {
 	return Sum(ups), Sum(downs), nil
 }
 
-// bothOnce makes three copies in each direction, both directions at once, and returns the times of the second copies.
+// bothOnce makes three copies in each direction, both directions at once. It returns the times of the second copies,
+// which overlap with copies of the other direction from start to end.
 func (m *Meter) bothOnce(c *ends) (up, down time.Duration, err error) {
 	e := m.events
 	for i := range 3 {
@@ -155,7 +156,7 @@ func (m *Meter) fillEnds(c *ends, bytes int64, kind Memory) (err error) {
 	return m.s.Sync()
 }
 
-// hostMemory sets b to memory of the given kind, and adds its release to c.undo.
+// hostMemory sets b to bytes of host memory of the given kind, and adds to c.undo what releases it.
 func (m *Meter) hostMemory(c *ends, b *[]byte, bytes int64, kind Memory) (err error) {
 	if kind == Pinned {
 		if *b, err = m.dev.AllocHost(bytes); err == nil {
@@ -184,8 +185,8 @@ func (m *Meter) hostMemory(c *ends, b *[]byte, bytes int64, kind Memory) (err er
 // PinThreads is the number of threads with which a GPU run pins host memory.
 const PinThreads = 8
 
-// Register measures how long the device takes to pin bytes of host memory with each of the given numbers of threads. It
-// returns nil for a device that does not pin memory.
+// Register measures how long the device takes to pin bytes of host memory. It measures once with each number of
+// threads in threads and returns the results in that order. For a device that does not pin memory it returns nil.
 func (m *Meter) Register(bytes int64, threads []int) (out []Seconds, err error) {
 	d, ok := device.Inner(m.dev).(interface {
 		RegisterBy(threads int, memory ...[]byte) error
@@ -226,7 +227,7 @@ type Launch struct {
 	RoundTrip Seconds
 }
 
-// launches is the number of queued operations in a measurement.
+// launches is the number of operations that one measurement puts into the queue.
 const launches = 256
 
 // Launch measures the smallest operation, a Scale of one element.

@@ -11,9 +11,9 @@ import (
 // diskRun is the size in bytes of one write or read.
 const diskRun = 4 << 20
 
-// Disk measures a temporary file of bytes bytes in dir. It writes the file sequentially, including fsync, and reads it
-// back. On Linux the read comes from the disk, because the page cache is dropped first. Runs and Most limit the number
-// of runs and their total time.
+// Disk measures how fast a temporary file of bytes bytes in dir is written and read. It writes the file sequentially,
+// including fsync, and reads it back. On Linux the read comes from the disk, since the page cache is dropped first.
+// o.Runs and o.Most limit the number of runs and their total time.
 func Disk(dir string, bytes int64, o Options) (write, read Seconds, err error) {
 	if bytes < 1 {
 		return write, read, fmt.Errorf("measure: disk: a file of %d bytes: want at least 1", bytes)

@@ -6,5 +6,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// forget drops the page cache of f, which is clean. The call is only advice, so errors are ignored.
+// forget drops the pages of f from the system's cache, so that the next read comes from the disk. f must be written to
+// the disk already. The call is only advice, so errors are ignored.
 func forget(f *os.File) { _ = unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED) }

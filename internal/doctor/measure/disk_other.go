@@ -4,5 +4,5 @@ package measure
 
 import "os"
 
-// forget does nothing on this system: reads come from memory.
+// forget does nothing on this system, which cannot drop cached pages: reads come from memory.
 func forget(*os.File) {}

@@ -9,7 +9,8 @@ import (
 	"mt/device"
 )
 
-// mostFilled is the size in bytes of the generated pattern, which repeats in larger memory.
+// mostFilled is the size in bytes of the random numbers that the host computes. Larger memory gets repetitions of
+// them.
 const mostFilled = 1 << 20
 
 // FillRandom fills mem with random numbers in [-1, 1) of type dt. The pattern repeats after 1 MiB. Zeros would not do:
@@ -24,7 +25,8 @@ func fillWith(dev device.Device, s device.Stream, t device.Tensor, value func(i 
 	return repeat(dev, s, t.Mem(), t.DType, t.Mem().Bytes, value)
 }
 
-// repeat generates the first bytes of mem on the host (first bytes) and fills the rest of mem with repetitions.
+// repeat fills mem, whose elements have type dt. Element i gets value(i) in the first bytes of mem; first is the size
+// of this beginning, which is computed on the host. The rest of mem gets repetitions of the beginning.
 func repeat(dev device.Device, s device.Stream, mem device.Mem, dt device.DType, first int64, value func(i int) float64) error {
 	run, err := dev.AllocHost(first)
 	if err != nil {

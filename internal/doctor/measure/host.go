@@ -14,10 +14,10 @@ import (
 	"mt/model"
 )
 
-// adamW is the default optimizer of an update.
+// adamW is the optimizer of an Update that names none.
 var adamW = optim.AdamW{Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, WeightDecay: 0.01}
 
-// Optimizers are measured in addition to AdamW. Keys are their names in a config.
+// Optimizers has the optimizers whose updates are measured besides AdamW, by their names in a config.
 var Optimizers = map[string]optim.Optimizer{
 	"adamw_8bit": optim.Quantised{By: adamW, Bits: 8},
 	"adamw_4bit": optim.Quantised{By: adamW, Bits: 4},
@@ -40,7 +40,7 @@ type Update struct {
 	By optim.Optimizer
 }
 
-// columns is the width of the single matrix in a measured layer.
+// columns is the number of columns of the matrix that a measured layer consists of.
 const columns = 1024
 
 func (u Update) elems() int64 { return (u.Params + columns - 1) / columns * columns }
@@ -55,7 +55,7 @@ func (u Update) Bytes() int64 {
 	return bytes
 }
 
-// by returns the optimizer.
+// by returns the optimizer of the update, AdamW if none is set.
 func (u Update) by() optim.Optimizer {
 	if u.By == nil {
 		return adamW
@@ -88,7 +88,7 @@ func (u Update) gradSize() int64 {
 	return 4
 }
 
-// hostTimes measures the host time of f.
+// hostTimes calls f several times, as o says, and measures how long a call takes by the host's clock.
 func hostTimes(o Options, f func() error) (Seconds, error) {
 	return o.filled().times(func(repeats int) (time.Duration, error) {
 		start := time.Now()
@@ -101,7 +101,8 @@ func hostTimes(o Options, f func() error) (Seconds, error) {
 	})
 }
 
-// layer allocates host memory for a layer with one matrix, and its gradient, and passes both to use.
+// layer allocates host memory for a layer with a single matrix, and for its gradient, and passes both to use. It frees
+// the memory when use returns.
 func (u Update) layer(pool *parallel.Pool, use func(*host.LayerState, optim.Grad) error) (err error) {
 	if u.Params < 1 || u.BF16 && !u.Split {
 		return fmt.Errorf("measure: update of %d parameters: want at least 1, and split weights for a bf16 gradient", u.Params)
@@ -122,7 +123,7 @@ func (u Update) layer(pool *parallel.Pool, use func(*host.LayerState, optim.Grad
 	return use(store.Layers[0], grad)
 }
 
-// fillGradient fills a gradient with numbers of typical magnitude.
+// fillGradient fills g with numbers as large as typical gradients, so that the update computes with ordinary numbers.
 func fillGradient(g optim.Grad) {
 	state := uint32(1)
 	for i := range g.Elems {
@@ -164,8 +165,8 @@ func (u Update) Measure(pool *parallel.Pool, o Options) (update, norm Seconds, e
 	return update, norm, err
 }
 
-// Gather measures the collection of rows rows of cols elements from a table of vocab rows. Elements are bf16 if split,
-// otherwise fp32. It reads and writes bytes bytes.
+// Gather measures how long it takes to copy rows rows out of a table of vocab rows with cols elements each, as an
+// embedding does. Elements are bf16 if split is true, and otherwise fp32. It reads bytes bytes and writes as many.
 func Gather(pool *parallel.Pool, vocab, rows, cols int, split bool, o Options) (t Seconds, bytes int64, err error) {
 	if vocab < 1 || rows < 1 || cols < 1 {
 		return t, 0, fmt.Errorf("measure: gather %d rows of %d from %d: want at least 1", rows, cols, vocab)

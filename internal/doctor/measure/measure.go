@@ -52,8 +52,9 @@ func Sum(runs []float64) Seconds {
 	return Seconds{Median: (sorted[(n-1)/2] + sorted[n/2]) / 2, Least: sorted[0], Most: sorted[n-1], Runs: n}
 }
 
-// times measures work as o says: one warm-up run, then timings with enough repetitions to fill Least. run repeats the
-// work and returns the total time. Work that takes Most or longer is timed only by the warm-up run.
+// times measures work as o says: one run to warm up, then timings that each repeat the work until Least has passed.
+// run repeats the work and returns the time of all repeats. Work that takes Most or longer is timed by the warm-up run
+// alone.
 func (o Options) times(run func(repeats int) (time.Duration, error)) (Seconds, error) {
 	took, err := run(1)
 	if err != nil {
@@ -130,7 +131,7 @@ func (m *Meter) Close() error {
 // Device returns the measured device.
 func (m *Meter) Device() device.Device { return m.dev }
 
-// enqueued measures the device time of the work that call enqueues on the meter's stream.
+// enqueued measures how long the device takes for the work that call enqueues on the meter's stream.
 func (m *Meter) enqueued(call func()) (Seconds, error) {
 	return m.o.times(func(repeats int) (time.Duration, error) {
 		m.s.Record(m.events[0])
@@ -145,7 +146,7 @@ func (m *Meter) enqueued(call func()) (Seconds, error) {
 	})
 }
 
-// memory collects tensor requests and serves them from one allocation.
+// memory collects requests for tensors, and then allocates all of them at once.
 type memory struct {
 	m     *Meter
 	sizes []piece
@@ -159,16 +160,17 @@ type piece struct {
 	fill  func(i int) float64 // nil: random numbers in [-1, 1)
 }
 
-// want requests a tensor of n random elements in [-1, 1).
+// want requests a tensor of n random elements in [-1, 1) of type dt. take stores the tensor in *into.
 func (a *memory) want(into *device.Tensor, dt device.DType, n int) { a.filled(into, dt, n, nil) }
 
-// filled requests a tensor with element i = fill(i).
+// filled requests a tensor of n elements of type dt, element i being fill(i). take stores the tensor in *into; a nil
+// fill means random numbers.
 func (a *memory) filled(into *device.Tensor, dt device.DType, n int, fill func(i int) float64) {
 	a.sizes = append(a.sizes, piece{into, dt, n, fill})
 }
 
-// take allocates and fills all requested tensors. The caller frees the memory. The error is a *device.OutOfMemory if
-// memory does not suffice.
+// take allocates memory for all requested tensors, fills them and sets the requesters' variables. The caller frees the
+// memory. If the device's memory does not suffice, the error is a *device.OutOfMemory.
 func (a *memory) take() (device.Mem, error) {
 	var bytes int64
 	for _, p := range a.sizes {

@@ -25,11 +25,12 @@ func (o Operation) String() string {
 // Elements returns Rows·Cols.
 func (o Operation) Elements() float64 { return float64(o.Rows) * float64(o.Cols) }
 
-// build requests the operands of an operation from a memory. After the memory is allocated, the returned function makes
-// the operation and enqueues it.
+// build requests the operands of an operation from a memory. The returned function is called after the memory is
+// allocated. It enqueues the operation and returns it as an op.Mover, which counts bytes.
 type build func(o Operation, a *memory) func(d device.Device, s device.Stream) op.Mover
 
-// enqueue returns the function that enqueues an operation and returns it as an op.Mover.
+// enqueue returns a function that enqueues the operation o and returns o as an op.Mover, which counts the bytes that o
+// reads and writes.
 func enqueue[O any, P interface {
 	*O
 	op.Mover
@@ -43,13 +44,14 @@ func enqueue[O any, P interface {
 // Operations returns the names that Meter.Operation accepts: all operations except matrix products and attention.
 func Operations() []string { return slices.Sorted(maps.Keys(builds)) }
 
-// headDim is the head dimension for RoPE, if Cols is large enough.
+// headDim is the head dimension with which RoPE and other operations of heads are measured, unless Cols is smaller.
 const headDim = 128
 
-// chosen is the number of experts that a router selects per token, if there are enough.
+// chosen is the number of experts that a measured router selects per token, unless there are fewer experts.
 const chosen = 8
 
-// permuted returns a permutation of 0 to n-1.
+// permuted returns a function that maps 0 to n−1 to a fixed permutation of these numbers, for row indices that are not
+// in order.
 func permuted(n int) func(i int) float64 {
 	step := 1
 	for _, p := range []int{7919, 104729, 3} { // primes
@@ -68,20 +70,22 @@ func ones(int) float64 { return 1 }
 
 func counting(i int) float64 { return float64(i) }
 
-// deltaShape returns one sequence with heads of dimension headDim and one key head per head.
+// deltaShape returns the shape of a measured gated delta rule: one sequence with heads of dimension headDim and one
+// key head per head.
 func deltaShape(o Operation) op.DeltaShape {
 	dim := min(headDim, o.Cols)
 	heads := min(op.MostDeltaHeads, o.Cols/dim)
 	return op.DeltaShape{Seqs: 1, T: o.Rows, KeyHeads: heads, Heads: heads, KeyDim: dim, ValueDim: dim, GateStride: 2 * heads}
 }
 
-// ssdShape is the scan of rows of x with o.Cols columns, as in published models.
+// ssdShape returns the shape of a measured state-space scan (Mamba-2) over rows with o.Cols columns. Its other sizes
+// are as in published models.
 func ssdShape(o Operation) op.SSDShape {
 	dim := min(64, o.Cols)
 	return op.SSDShape{Seqs: 1, T: o.Rows, Groups: 1, Heads: o.Cols / dim, HeadDim: dim, StateDim: 128, DtStride: o.Cols / dim, DtMax: 1}
 }
 
-// wantSSD takes the arguments that the scan and its backward share.
+// wantSSD requests the operands that the state-space scan and its backward share.
 func (a *memory) wantSSD(o Operation, x *op.SSDShape, xbc, dt, aLog, dtBias, d, states *device.Tensor) {
 	a.want(xbc, o.DType, o.Rows*x.Width())
 	a.want(dt, o.DType, o.Rows*x.DtStride)
@@ -431,7 +435,8 @@ var builds = map[string]build{
 	},
 }
 
-// experts returns k distinct expert ids of e for every token.
+// experts returns a function that gives each token k different experts out of e: it maps index i to the expert of
+// choice i%k of token i/k.
 func experts(e, k int) func(i int) float64 {
 	return func(i int) float64 { return float64((i/k*5 + i%k) % e) }
 }

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// check returns the mistakes in keys that depend on each other. It also adds warnings to c about keys that have no
-// effect.
+// check returns an error for every key that contradicts another key. It also adds warnings to c about keys that have
+// no effect.
 func (c *Config) check() []error {
 	var errs []error
 	fail := func(key, format string, args ...any) { errs = append(errs, c.Errorf(key, format, args...)) }
@@ -87,8 +87,8 @@ func (c *Config) CheckAverage() error {
 	return fmt.Errorf("ema_update_after_step is %d and the run has %d steps, so the average would equal the final weights: lower ema_update_after_step, or remove ema_decay", c.EMAAfter, c.MaxSteps)
 }
 
-// checkWatching rejects save_best, early_stopping_patience and sample_steps if the evaluations, checkpoints or
-// prompts that they need are missing. held: the run has held-out data.
+// checkWatching rejects save_best, early_stopping_patience and sample_steps if the evaluations, checkpoints or prompts
+// that they need are missing. held says that the run has held-out data. fail records an error about a key.
 func (c *Config) checkWatching(held bool, fail func(key, format string, args ...any)) {
 	for _, k := range []struct {
 		name  string
@@ -112,7 +112,8 @@ func (c *Config) checkWatching(held bool, fail func(key, format string, args ...
 	}
 }
 
-// samplePrompts returns the prompts of samples: SamplePrompts, or else SamplePrompt.
+// samplePrompts returns the prompts that the run continues as samples: those of SamplePrompts, or else the single
+// SamplePrompt; nil if neither is given.
 func (c *Config) samplePrompts() []string {
 	if len(c.SamplePrompts) == 0 && c.SamplePrompt != "" {
 		return []string{c.SamplePrompt}

@@ -23,7 +23,8 @@ func (c *Config) Differences(was *Config) []Difference {
 			out = append(out, Difference{k.name, k.part, a, b})
 		}
 	})
-	// A path and a preset can have the same printed form. They are different models.
+	// A model's path and a preset's name can print the same text although they are different models, so this case is
+	// compared apart.
 	if a, b := was.Model.Path != "", c.Model.Path != ""; a != b && was.Model.print() == c.Model.print() {
 		out = append(out, Difference{modelKey, PartModel, was.Model.print(), c.Model.print()})
 	}
@@ -46,8 +47,8 @@ func (c *Config) Changes(saved *Config) []Difference {
 	return out
 }
 
-// KeepResolved replaces "auto" in c by the value that saved resolved, so a resumed run keeps that value. These keys
-// stay auto:
+// KeepResolved replaces each "auto" in c by the value that saved had resolved, so that a resumed run keeps this value.
+// The following keys stay auto:
 //
 //   - pipeline keys, if pipeline is false: the steps have changed, so the plan resolves these keys again
 //   - keys that every start chooses again from the machine (key.anew)

@@ -140,9 +140,10 @@ type Config struct {
 	LRGroups          []LRGroup
 	EMADecay          float64 // decay of the weights' moving average; 0: no average
 	EMAAfter          int     // ema_update_after_step
-	// Freeze and Unfrozen are regular expressions; see model.Freeze.
+	// Freeze and Unfrozen are regular expressions for names of tensors. Tensors that match Freeze are not trained, nor
+	// are those that match none of Unfrozen if it is given. See model.Freeze.
 	Freeze, Unfrozen []string
-	// LabelSmoothing and ZLoss weight terms that the training loss adds to −log p; see op.LossTerms.
+	// LabelSmoothing and ZLoss are the weights of two terms that the training loss adds to −log p; see op.LossTerms.
 	LabelSmoothing, ZLoss float64
 	NoiseAlpha            float64 // alpha of op.Noise, the noise on embeddings; 0: no noise
 	// DPO holds the keys under `dpo:` as given; nil: no preference training. Method Preference parses them.
@@ -238,8 +239,8 @@ func Default() *Config {
 	}
 }
 
-// RowsPerStep returns the rows of one optimizer update. Only the product of per_device_train_batch_size and
-// gradient_accumulation_steps counts.
+// RowsPerStep returns the number of rows of one optimizer update: per_device_train_batch_size ·
+// gradient_accumulation_steps. mt uses the two keys only as this product.
 func (c *Config) RowsPerStep() int { return c.PerDeviceTrainBatchSize * c.GradientAccumulationSteps }
 
 // WaitsForNorm reports whether updates wait for the global gradient norm.

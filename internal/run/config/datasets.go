@@ -18,7 +18,7 @@ type setKey struct {
 	show func(s *data.Set) any // value for printing, of a type that value.inline returns; nil: not given
 }
 
-// setTypes maps other tools' values of the key type to mt's values.
+// setTypes maps the values that other tools have for a data set's key `type` to mt's values of that key.
 var setTypes = map[string]string{"chat_template": "messages", "openai": "messages", "chatml": "messages", "completion": "text", "pretrain": "text",
 	"prompt-completion": "prompt_completion", "preference": "pairs"}
 
@@ -61,11 +61,12 @@ var setKeys = []setKey{
 	{"roles", "Names of the roles in messages, such as `{user: [human], assistant: [gpt, bot]}`", setRoles, showRoles},
 }
 
-// mappingsKey is axolotl's alternative to the keys message_field_role and message_field_content: a mapping from both
-// fields to their names.
+// mappingsKey is axolotl's other form of the keys message_field_role and message_field_content: one mapping from role
+// and content to the names that these fields have in the data.
 const mappingsKey = "message_property_mappings"
 
-// textOf returns a parser for a text field of a data set. at returns the field's address.
+// textOf returns a function that parses a text field of a data set and stores it. at returns the field's address in
+// the data set.
 func textOf(at func(*data.Set) *string) func(*data.Set, *setter) error {
 	return func(s *data.Set, e *setter) error { return e.text(at(s)) }
 }
@@ -79,7 +80,8 @@ func shownText(at func(*data.Set) *string) func(*data.Set) any {
 	}
 }
 
-// wholeOf returns a parser for a whole number of at least 0 in a data set. at returns the field's address.
+// wholeOf returns a function that parses a whole number of at least 0 and stores it in a data set. at returns the
+// field's address in the data set.
 func wholeOf(at func(*data.Set) *int) func(*data.Set, *setter) error {
 	return func(s *data.Set, e *setter) error {
 		if e.v.kind == null {
@@ -107,7 +109,8 @@ func anysOrNil(list []string) any {
 	return anys(list)
 }
 
-// fieldKey returns the setKey for a key that names a column.
+// fieldKey returns the setKey for a key called name whose value names a column of the data. field is the entry of
+// data.Set.Fields that stores the column, and doc the help text.
 func fieldKey(name, field, doc string) setKey {
 	return setKey{name, doc, func(s *data.Set, e *setter) error {
 		var column string
@@ -127,7 +130,8 @@ func fieldKey(name, field, doc string) setKey {
 	}}
 }
 
-// setRoles parses the key roles. It maps each role of chat templates to the names of that role in the data.
+// setRoles parses the key `roles` of a data set. The key maps each role of chat templates, such as user, to the names
+// that the data uses for it.
 func setRoles(s *data.Set, e *setter) error {
 	const want = "a mapping such as {user: [human], assistant: [gpt]}"
 	if e.v.kind == null {
@@ -165,7 +169,8 @@ func showRoles(s *data.Set) any {
 	return out
 }
 
-// sets parses a list of data sets, each a path or a mapping.
+// sets parses the list of data sets in e's value and stores it in *p. An item is a path, or a mapping with the keys in
+// setKeys.
 func (e *setter) sets(p *[]data.Set) error {
 	v, err := e.written()
 	if err != nil {
@@ -199,7 +204,7 @@ func (e *setter) sets(p *[]data.Set) error {
 	return nil
 }
 
-// one parses one data set from v. Errors call the data set name.
+// one parses one item of a list of data sets from v. name stands for the item in errors, such as "datasets[0]".
 func (e *setter) one(name string, v value) (s data.Set, err error) {
 	switch v.kind {
 	case plain, quoted:
@@ -231,7 +236,7 @@ func (e *setter) one(name string, v value) (s data.Set, err error) {
 	return s, nil
 }
 
-// setMappings parses message_property_mappings.
+// setMappings parses the field message_property_mappings of the data set s. name stands for the data set in errors.
 func setMappings(s *data.Set, name string, f field) error {
 	for _, m := range f.val.fields {
 		if m.name != "role" && m.name != "content" {
@@ -278,7 +283,8 @@ func setsText(sets []data.Set) string {
 	return "[" + strings.Join(items, ", ") + "]"
 }
 
-// checkSets rejects data sets that are given under two keys or contradict themselves.
+// checkSets rejects two cases: data given both as paths (dataset) and as items (datasets), and an item whose own keys
+// contradict each other. fail records an error about a key.
 func (c *Config) checkSets(fail func(key, format string, args ...any)) {
 	for _, k := range []struct {
 		lists, paths string
@@ -347,8 +353,8 @@ func (c *Config) dataSpec(paths []string, sets []data.Set) data.Spec {
 	return s
 }
 
-// templatePlace returns the key template. If the key is a Hub id in the Hugging Face cache, it returns the directory
-// there.
+// templatePlace returns where the chat template lies. That is the value of the key template, or the cached directory
+// if the value is a Hub id in the Hugging Face cache.
 func (c *Config) templatePlace() string {
 	if !strings.Contains(c.Template, "/") || !hubID.MatchString(c.Template) {
 		return c.Template
@@ -372,8 +378,8 @@ func (c *Config) TemplateVars() map[string]any {
 
 const thinkingKey = "enable_thinking"
 
-// checkTemplateVars rejects chat_template_kwargs with a variable that mt sets itself, or with enable_thinking if the
-// key of that name is also given.
+// checkTemplateVars rejects chat_template_kwargs if it has a variable that mt sets itself. It also rejects
+// enable_thinking given both there and as a key of its own.
 func (c *Config) checkTemplateVars(fail func(key, format string, args ...any)) {
 	for _, name := range data.OwnVars {
 		if _, given := c.ChatTemplateKwargs[name]; given {

@@ -44,5 +44,5 @@ func (c *Config) DeviceList() (DeviceList, error) {
 // wantDevices describes the values of the key devices.
 const wantDevices = "auto, a number of devices up to 64, or a list of GPUs such as [0, 2]"
 
-// maxDevices is a limit that no machine exceeds.
+// maxDevices is the largest number of devices that the key devices accepts; no machine has more.
 const maxDevices = 64

@@ -70,8 +70,8 @@ func Edit(name string, src []byte, settings []Setting) ([]byte, error) {
 // byteOrderMark is the mark at the start of files that some editors write.
 const byteOrderMark = "\xef\xbb\xbf"
 
-// checkEdit parses an edited file again. It fails if a setting has a wrong value or if a key outside the settings
-// changed.
+// checkEdit parses the edited text again. It returns an error if a setting does not have its new value, or if any
+// other key has changed since before.
 func checkEdit(before *Config, name, text string, settings []Setting) error {
 	after, err := Parse(name, []byte(text), Args{})
 	if err != nil {
@@ -94,7 +94,7 @@ func checkEdit(before *Config, name, text string, settings []Setting) error {
 	return errors.Join(errs...)
 }
 
-// edit writes one setting into text.
+// edit returns text with the one setting s written into it. name is the file's name for errors.
 func edit(name, text string, s Setting) (string, error) {
 	f, err := parseAST(name, []byte(text))
 	if err != nil {
@@ -131,20 +131,20 @@ func edit(name, text string, s Setting) (string, error) {
 	return e.add(pipeline, leaf+": "+e.value)
 }
 
-// editor edits one text.
+// editor holds the text of one config file while one setting is written into it.
 type editor struct {
 	text, value string
 	root        *branch
 }
 
-// branch is a mapping in the file.
+// branch is a mapping of the config file in the YAML library's tree: the whole file, or the keys under `pipeline:`.
 type branch struct {
 	node   ast.Node
 	fields []*ast.MappingValueNode
 	flow   bool // in braces
 }
 
-// fieldsOf returns n as a mapping; without fields if n is none.
+// fieldsOf returns the node n as a branch. If n is not a mapping, the branch has no fields.
 func fieldsOf(n ast.Node) *branch {
 	switch n := n.(type) {
 	case *ast.MappingNode:
@@ -155,7 +155,7 @@ func fieldsOf(n ast.Node) *branch {
 	return &branch{node: n}
 }
 
-// find returns the field called name, or nil. A nil branch has no fields.
+// find returns the branch's field called name; nil if there is none. b may be nil and then has no fields.
 func (b *branch) find(name string) *ast.MappingValueNode {
 	if b == nil {
 		return nil
@@ -171,7 +171,7 @@ func (b *branch) find(name string) *ast.MappingValueNode {
 // errShape is the error for a file whose YAML layout Edit cannot change safely.
 var errShape = errors.New("its layout is unusual")
 
-// span returns the byte offsets of n, a scalar on one line.
+// span returns the byte offsets in the text where the scalar n begins and ends. n must lie on one line.
 func (e *editor) span(n ast.Node) (from, to int, err error) {
 	t := n.GetToken()
 	raw := strings.TrimSpace(t.Origin)
@@ -203,10 +203,10 @@ func (e *editor) offset(line, column int) int {
 	return at
 }
 
-// splice replaces the bytes [from, to) by text.
+// splice returns e.text with the bytes [from, to) replaced by text.
 func (e *editor) splice(from, to int, text string) string { return e.text[:from] + text + e.text[to:] }
 
-// replace writes the new value over an existing one.
+// replace returns the text with e.value in place of the existing value n.
 func (e *editor) replace(n ast.Node) (string, error) {
 	if _, empty := n.(*ast.NullNode); empty && strings.TrimSpace(n.GetToken().Origin) == "" {
 		return "", errShape
@@ -215,7 +215,7 @@ func (e *editor) replace(n ast.Node) (string, error) {
 	return e.splice(from, to, e.value), err
 }
 
-// add adds a field behind a mapping's last field.
+// add returns the text with field, such as "max_steps: 10", added behind the last field of the mapping b.
 func (e *editor) add(b *branch, field string) (string, error) {
 	switch {
 	case b == nil || len(b.fields) == 0 && !b.flow || b == e.root && !b.flow:
@@ -241,7 +241,7 @@ func (e *editor) add(b *branch, field string) (string, error) {
 	return e.addLine(end, strings.Repeat(" ", b.fields[0].Key.GetToken().Position.Column-1)+field), nil
 }
 
-// end returns the offset behind a value: a scalar, or a mapping or list in brackets.
+// end returns the offset behind the value n, which is a scalar, or a mapping or list in brackets.
 func (e *editor) end(n ast.Node) (int, error) {
 	switch n := n.(type) {
 	case *ast.MappingNode:
@@ -259,7 +259,7 @@ func (e *editor) end(n ast.Node) (int, error) {
 	return to, err
 }
 
-// addLine inserts a line behind the line at offset at.
+// addLine returns the text with a new line behind the line that contains the offset at.
 func (e *editor) addLine(at int, line string) string {
 	if i := strings.IndexByte(e.text[at:], '\n'); i >= 0 {
 		at += i
@@ -269,7 +269,7 @@ func (e *editor) addLine(at int, line string) string {
 	return e.splice(at, at, "\n"+line)
 }
 
-// fill gives a mapping key that has no value, such as `pipeline:`, its first field.
+// fill returns the text with a first field for a key that so far has no value, such as `pipeline:`.
 func (e *editor) fill(at *ast.MappingValueNode, field string) (string, error) {
 	if from, to, err := e.span(at.Value); err == nil && at.Value.GetToken().Position.Line >= at.Key.GetToken().Position.Line && to > from {
 		return e.splice(from, to, "{"+field+"}"), nil

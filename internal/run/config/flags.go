@@ -14,7 +14,8 @@ import (
 // Args holds the keys that a command line gives, in order.
 type Args struct{ entries []entry }
 
-// Dashes normalizes a flag's name: underscores become dashes.
+// Dashes normalizes a flag's name by turning underscores into dashes, so that --max_steps and --max-steps are one
+// flag. pflag calls it.
 func Dashes(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 	return pflag.NormalizedName(strings.ReplaceAll(name, "_", "-"))
 }
@@ -33,7 +34,7 @@ func (a *Args) AddTo(set *pflag.FlagSet) {
 	}
 }
 
-// add adds a flag to set that gives the key name.
+// add adds to set the flag that gives the key called name, with doc as its help, and returns the flag.
 func (a *Args) add(set *pflag.FlagSet, name, doc string) *pflag.Flag {
 	f := set.VarPF(&keyFlag{args: a, name: name}, strings.ReplaceAll(name, "_", "-"), "", doc)
 	if k := byName[name]; k != nil && k.isSwitch() || foreignSwitches[name] {
@@ -49,7 +50,8 @@ func (a Args) With(key, text string) (Args, error) {
 	return with, err
 }
 
-// Choices maps flags with a fixed set of values to these values. The names have no leading dashes.
+// Choices maps each flag that accepts only a fixed list of values to that list. The flags' names are without leading
+// dashes.
 func Choices() map[string][]string {
 	out := map[string][]string{}
 	eachKey(func(k *key) {
@@ -150,7 +152,8 @@ func togetherHint(f *pflag.Flag, typed string) string {
 // address matches arguments that can only be the value of --dashboard: a port, or a host with a port.
 var address = regexp.MustCompile(`^([^/]*:)?[0-9]+$`)
 
-// takes reports whether arg, which follows the flag f, is f's value.
+// takes reports whether arg, the argument behind the flag f, is the value of f. A switch takes only a truth value,
+// auto or, for --dashboard, an address.
 func takes(f *pflag.Flag, arg string) bool {
 	k, isKey := f.Value.(*keyFlag)
 	_, isTruth := truth(arg)
@@ -163,7 +166,8 @@ func takes(f *pflag.Flag, arg string) bool {
 	return !strings.HasPrefix(arg, "--")
 }
 
-// Switch adds to set a boolean flag that is not a key. The flag may stand without a value.
+// Switch adds to set a boolean flag that stands for no key of a config and stores its value in *to. The flag may stand
+// without a value.
 func Switch(set *pflag.FlagSet, name string, to *bool) {
 	set.BoolFunc(name, "", func(text string) (err error) {
 		val, ok := truth(text)
@@ -175,7 +179,7 @@ func Switch(set *pflag.FlagSet, name string, to *bool) {
 	})
 }
 
-// at returns v with every position replaced by pos.
+// at returns a copy of v in which v and everything inside it has the position pos.
 func (v value) at(pos Pos) value {
 	v.pos = pos
 	for i := range v.items {

@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// judge checks the value of another tool's key. It returns why mt cannot do what the value asks, or "" if mt can
-// ignore the key.
+// judge decides about the value v of another tool's key, in view of mt's config c. It returns the reason why mt cannot
+// do what v asks, or "" if mt can ignore the key.
 type judge func(v value, c *Config) string
 
-// harmless allows any value.
+// harmless is the judge for keys that mt can ignore whatever their value.
 func harmless(value, *Config) string { return "" }
 
-// unset reports whether v switches its key off: empty, false, 0 or none.
+// unset reports whether v switches a key off: v is empty, false, 0 or none.
 func (v value) unset() bool {
 	switch v.kind {
 	case null:
@@ -29,7 +29,7 @@ func (v value) unset() bool {
 	return len(v.fields) == 0
 }
 
-// off returns a judge that accepts only values that switch the key off.
+// off returns a judge that accepts only values that switch the key off. For any other value the judge returns reason.
 func off(reason string) judge {
 	return func(v value, _ *Config) string {
 		if v.unset() {
@@ -39,7 +39,8 @@ func off(reason string) judge {
 	}
 }
 
-// on returns a judge that rejects values that switch the key off. It accepts a key without a value.
+// on returns a judge that returns reason for values that switch the key off, and accepts all others. It also accepts a
+// key without a value.
 func on(reason string) judge {
 	return func(v value, _ *Config) string {
 		if v.kind != null && v.unset() {
@@ -49,7 +50,7 @@ func on(reason string) judge {
 	}
 }
 
-// only returns a judge that accepts the given words and an empty value.
+// only returns a judge that accepts the given words and an empty value. For any other value the judge returns reason.
 func only(reason string, words ...string) judge {
 	return func(v value, _ *Config) string {
 		if v.kind == null || v.kind <= quoted && slices.Contains(words, strings.ToLower(v.text)) {
@@ -113,7 +114,7 @@ var foreign = map[string]judge{
 
 var wandb = off("mt reports to metrics.jsonl, tensorboard and mlflow: set report_to")
 
-// foreignSwitches tells which keys of foreign are switches, so that their flags need no value.
+// foreignSwitches has the keys of foreign that are switches. Their flags need no value: --do_train alone means true.
 var foreignSwitches = func() map[string]bool {
 	m := map[string]bool{}
 	for k := range maps.Keys(foreign) {
@@ -131,8 +132,8 @@ var foreignSwitches = func() map[string]bool {
 	return m
 }()
 
-// bf16 is the judge of the key bf16. It sets compute_dtype to fp32 for false. True changes nothing, since auto means
-// bf16 on cuda.
+// bf16 is the judge of the key bf16. For false it sets compute_dtype to fp32 in c. For true it changes nothing, since
+// compute_dtype auto already means bf16 on cuda.
 func bf16(v value, c *Config) string {
 	val, ok := truth(v.text)
 	switch {
@@ -150,7 +151,8 @@ func bf16(v value, c *Config) string {
 	return ""
 }
 
-// checkpointing is the judge of gradient_checkpointing. It rejects values that contradict recompute.
+// checkpointing is the judge of gradient_checkpointing. It rejects a value that contradicts mt's key recompute, such
+// as false with recompute: full.
 func checkpointing(v value, c *Config) string {
 	val, ok := truth(v.text)
 	switch {
@@ -162,8 +164,8 @@ func checkpointing(v value, c *Config) string {
 	return ""
 }
 
-// idleKeys maps keys of other tools that mean nothing to mt to the reason. Dropping such a key loses nothing,
-// whatever its value. An idle key that is also in foreign may stay in a config of mt.
+// idleKeys maps the keys of other tools that have no meaning in mt to the reason. Dropping such a key loses nothing,
+// whatever its value. If the key is also in foreign, a config of mt may contain it.
 var idleKeys = func() map[string]string {
 	out := map[string]string{}
 	eachImport("any", func(key, _, why string) { out[key] = why })

@@ -38,10 +38,12 @@ func ModelDir(path string) (string, error) {
 	return snapshot(path)
 }
 
-// maxRef is the largest accepted size, in bytes, of a file under refs, which holds a commit hash.
+// maxRef is the largest accepted size, in bytes, of a file such as refs/main in the Hugging Face cache, which holds a
+// commit hash.
 const maxRef = 4096
 
-// snapshot returns the cached directory of the commit that refs/main of a model's Hub id names.
+// snapshot returns the cached directory of a model with the Hub id id. It takes the commit that the cache's file
+// refs/main names.
 func snapshot(id string) (string, error) {
 	fetch := "fetch it with: hf download " + id
 	dir, hub, err := cached("models", id)
@@ -60,7 +62,7 @@ func snapshot(id string) (string, error) {
 	return dir, nil
 }
 
-// unreadable returns the error for an entry of the Hugging Face cache that cannot be read.
+// unreadable returns the UsageError for a model or data set (id) whose entry in the Hugging Face cache cannot be read.
 func unreadable(id string, err error) error {
 	return Usagef("%s: its place in the Hugging Face cache cannot be read: %w", id, err)
 }
@@ -123,7 +125,7 @@ func hubCache() (string, error) {
 	return filepath.Join(home, ".cache", "huggingface", "hub"), nil
 }
 
-// expand replaces ${NAME} and a leading "~/" in a path.
+// expand replaces ${NAME} in a path by the environment variable NAME, and a leading "~/" by the home folder.
 func expand(path string) (string, error) {
 	out, err := data.ExpandVars(path)
 	if err != nil {

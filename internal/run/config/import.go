@@ -45,7 +45,7 @@ type Import struct {
 	file  string
 }
 
-// tool is a trainer whose configs mt can read.
+// tool is a trainer, such as axolotl, whose configs mt can read.
 type tool struct {
 	name  string               // display name
 	word  string               // name for --from
@@ -55,7 +55,7 @@ type tool struct {
 	last  func(im *importer) // runs after all keys and writes out defaults
 }
 
-// rule converts one key of another tool.
+// rule converts e, one key of another tool's config, and records in im what became of the key.
 type rule func(im *importer, e entry)
 
 // tools lists all tools. toolOf takes the first one that recognizes a config.
@@ -83,7 +83,8 @@ func toolOf(doc value) *tool {
 	return tools[i]
 }
 
-// get returns the value of a mapping's key, or a value of kind null.
+// get returns the value under the key name of the mapping v. If v lacks the key or is no mapping, the kind of the
+// result is null.
 func (v value) get(name string) value {
 	for _, f := range v.fields {
 		if f.name == name {
@@ -132,7 +133,7 @@ func ParseImport(name string, src []byte, from string) (*Import, error) {
 	return t.read(name, doc)
 }
 
-// read converts all keys of doc.
+// read converts all keys of doc, a config of the tool t. name is the file's name.
 func (t *tool) read(name string, doc value) (*Import, error) {
 	im := &importer{doc: doc, tool: t, c: Default(), given: map[string]string{}}
 	for _, f := range doc.fields {
@@ -145,7 +146,8 @@ func (t *tool) read(name string, doc value) (*Import, error) {
 	return &Import{Tool: t.name, Lines: im.lines, Notes: im.notes, file: name}, nil
 }
 
-// importer converts one config.
+// importer holds the state while one config of another tool is converted: its keys, the config of mt so far, and the
+// lines of the report.
 type importer struct {
 	doc     value
 	tool    *tool
@@ -159,8 +161,8 @@ type importer struct {
 // grouped matches a whole number with underscores between its digits, which PyYAML accepts.
 var grouped = regexp.MustCompile(`^[0-9]+(_[0-9]+)+$`)
 
-// take converts one key: by the tool's rule, otherwise as a key of mt or its alias, otherwise as a known key without
-// use.
+// take converts the key e. A rule of the tool comes first, then a key or alias of mt, then a key that is known to have
+// no use.
 func (im *importer) take(e entry) {
 	if e.val.kind == plain && grouped.MatchString(e.val.text) {
 		e.val.text = strings.ReplaceAll(e.val.text, "_", "")
@@ -188,7 +190,7 @@ func (im *importer) take(e entry) {
 	}
 }
 
-// names returns all known keys, for suggestions.
+// names returns all keys that an import knows, for the suggestion after a misspelled key.
 func (im *importer) names() (out []string) {
 	for name := range im.tool.rules {
 		out = append(out, name)
@@ -207,24 +209,26 @@ func (im *importer) lose(e entry, why string) {
 	im.lines = append(im.lines, Line{Key: e.spelled, Fate: Lost, Why: why, theirs: e})
 }
 
-// refuse records that mt lacks the config's training method. The import then fails with the first such error.
+// refuse records the error that mt has no such training method as e asks for; why gives the reason. The import fails
+// with the first error that was recorded.
 func (im *importer) refuse(e entry, why string) {
 	if im.refused == nil {
 		im.refused = e.val.pos.errorf("%s: %s: %s", e.spelled, e.val.shown(), why)
 	}
 }
 
-// give sets one key of mt to v because the other tool's config has e. If the key does not accept the value, e gets
+// give sets the key of mt called key to v because the other tool's config has e. If the key does not accept v, e gets
 // the fate Lost.
 func (im *importer) give(e entry, key string, v value) { im.giveFor(e, "", setting{key, v}) }
 
-// setting is a key of mt with a value.
+// setting is a key of mt with the value that an import gives it.
 type setting struct {
 	key string
 	val value
 }
 
-// giveFor sets keys of mt because the other tool's config has e. why explains the values.
+// giveFor sets keys of mt because the other tool's config has e. why explains the values in the written config; it may
+// be empty. If a key does not accept its value, or has another value already, e gets the fate Lost.
 func (im *importer) giveFor(e entry, why string, settings ...setting) {
 	line := Line{Key: e.spelled, Fate: Renamed, Why: why, theirs: e}
 	for _, s := range settings {
@@ -255,7 +259,8 @@ func (im *importer) giveFor(e entry, why string, settings ...setting) {
 	im.lines = append(im.lines, line)
 }
 
-// unquoted removes the quotes from a number if k takes numbers. Other tools read such text as a number.
+// unquoted returns v as a plain value if v is text in quotes and k takes numbers, since other tools read quoted
+// numbers as numbers. Otherwise it returns v.
 func (k *key) unquoted(v value) value {
 	switch k.field(&anyConfig).(type) {
 	case *int, *int64, *float64, *Interval, *[]float64:
@@ -272,7 +277,7 @@ func (k *key) unquoted(v value) value {
 	return v
 }
 
-// wanted returns the text of a setter's error without its position.
+// wanted returns the part of a setter's error that says which values the key accepts: the text without its position.
 func wanted(err error) string {
 	for inner := errors.Unwrap(err); inner != nil; inner = errors.Unwrap(inner) {
 		err = inner
@@ -293,17 +298,17 @@ func (im *importer) orDefault(key, text, why string) {
 	im.lines = append(im.lines, Line{Fate: Theirs, Why: why, ours: []entry{{key, Pos{}, v}}})
 }
 
-// byDefault records a default of the other tool that mt has no key for.
+// byDefault records a default of the other tool for which mt has no key, so that the written config mentions it.
 func (im *importer) byDefault(key, text, why string) {
 	im.lines = append(im.lines, Line{Key: key, Fate: Theirs, Why: why, theirs: entry{key, im.doc.pos, value{kind: plain, text: text, pos: im.doc.pos}}})
 }
 
-// note adds a note about the whole config.
+// note adds a note about the whole config to the import's report.
 func (im *importer) note(format string, args ...any) {
 	im.notes = append(im.notes, fmt.Sprintf(format, args...))
 }
 
-// Lost returns an error with position for each key that mt cannot convert.
+// Lost returns one error for each key that mt cannot convert. Each error begins with the key's position in the file.
 func (im *Import) Lost() (out []error) {
 	for _, l := range im.Lines {
 		if l.Fate == Lost {
@@ -323,7 +328,8 @@ func (im *Import) idle() (out []string) {
 	return out
 }
 
-// entries returns the keys of mt with the positions of the original keys.
+// entries returns all keys of mt that the import sets. Each has the position of the other tool's key from which it
+// comes.
 func (im *Import) entries() (out []entry) {
 	for _, l := range im.Lines {
 		out = append(out, l.ours...)
@@ -334,7 +340,7 @@ func (im *Import) entries() (out []entry) {
 // Config parses the converted config, without the lost keys. Its errors come from keys that contradict each other.
 func (im *Import) Config() (*Config, error) { return Parse(im.file, im.YAML(), Args{}) }
 
-// pos returns the value's position, or the key's position if the key is empty or absent.
+// pos returns the position of the other tool's value; if the value is empty or absent, the position of its key.
 func (l *Line) pos() Pos {
 	if l.theirs.val.kind == null {
 		return l.theirs.pos
@@ -342,13 +348,13 @@ func (l *Line) pos() Pos {
 	return l.theirs.val.pos
 }
 
-// to returns a rule that gives the value unchanged to a key of mt.
+// to returns a rule that gives the other tool's value unchanged to the key of mt called key.
 func to(key string) rule { return func(im *importer, e entry) { im.give(e, key, e.val) } }
 
 //go:embed import.txt
 var importText string
 
-// importReasons expands the names $NAME in import.txt to reasons.
+// importReasons replaces a name such as $noQuant, by which import.txt refers to a reason, by the text of the reason.
 var importReasons = strings.NewReplacer("$noQuant", noQuant, "$noAdapter", noAdapter, "$noTowers", noTowers, "$noOtherLoss", noOtherLoss,
 	"$noOtherOptimizer", noOtherOptimizer, "$noOtherTRL", noOtherTRL, "$tooLongTogether", tooLongTogether)
 
@@ -370,7 +376,7 @@ func eachImport(section string, f func(key, kind, why string)) {
 	}
 }
 
-// tableRules returns the rules of some sections of import.txt.
+// tableRules returns a rule for each key in the named sections of import.txt.
 func tableRules(sections ...string) map[string]rule {
 	rules := map[string]rule{}
 	for _, s := range sections {
@@ -390,8 +396,8 @@ func tableRules(sections ...string) map[string]rule {
 	return rules
 }
 
-// idleIf returns a rule: a key with the value text is dropped for the reason why, and any other value is Lost for the
-// reason lost.
+// idleIf returns a rule that drops a key whose value is text, for the reason why. A key with any other value gets the
+// fate Lost, for the reason lost.
 func idleIf(text, why, lost string) rule {
 	return func(im *importer, e entry) {
 		if e.val.is(text) {
@@ -402,10 +408,10 @@ func idleIf(text, why, lost string) rule {
 	}
 }
 
-// idle returns a rule that drops a key, whatever its value.
+// idle returns a rule that drops a key whatever its value. why is the reason that the report gives.
 func idle(why string) rule { return func(im *importer, e entry) { im.idle(e, why) } }
 
-// unlessOff returns a rule that applies r unless the value switches the key off.
+// unlessOff returns a rule that applies r, but drops the key if its value switches it off.
 func unlessOff(r rule) rule {
 	return func(im *importer, e entry) {
 		if e.val.unset() {
@@ -416,7 +422,8 @@ func unlessOff(r rule) rule {
 	}
 }
 
-// ifTrue returns a rule that applies r if the value is true. Any other value counts as off.
+// ifTrue returns a rule that applies r if the key's value is true. With any other value the key counts as off and is
+// dropped.
 func ifTrue(r rule) rule {
 	return func(im *importer, e entry) {
 		if !e.val.is("true") {
@@ -427,10 +434,12 @@ func ifTrue(r rule) rule {
 	}
 }
 
-// lost returns a rule that gives the key the fate Lost, unless the value switches the key off.
+// lost returns a rule that gives the key the fate Lost for the reason why. If the value switches the key off, the key
+// is only dropped.
 func lost(why string) rule { return unlessOff(func(im *importer, e entry) { im.lose(e, why) }) }
 
-// refused returns a rule that refuses the config, unless the value switches the key off.
+// refused returns a rule that makes the whole import fail for the reason why. If the value switches the key off, the
+// key is only dropped.
 func refused(why string) rule {
 	return unlessOff(func(im *importer, e entry) { im.refuse(e, why) })
 }
@@ -447,8 +456,8 @@ func means(why string, settings ...[2]string) rule {
 	}
 }
 
-// orElse returns a rule that gives the value to a key of mt. If the key does not accept the value, the fate is Lost,
-// and the reason adds that another takes its place.
+// orElse returns a rule that gives the value to a key of mt. If the key does not accept the value, the fate is Lost.
+// The reason then names the value that mt uses instead (another).
 func orElse(key, another string) rule {
 	return func(im *importer, e entry) {
 		if err := byName[key].set(Default(), e.spelled, e.val); err != nil {
@@ -459,7 +468,7 @@ func orElse(key, another string) rule {
 	}
 }
 
-// templateText converts a chat template: Jinja text, a file, or a directory with a tokenizer.
+// templateText converts a key whose value is a chat template: Jinja text, a file, or a directory with a tokenizer.
 func templateText(im *importer, e entry) {
 	if err := data.CheckTemplate(e.val.text); err != nil {
 		im.lose(e, err.Error())
@@ -468,7 +477,7 @@ func templateText(im *importer, e entry) {
 	im.give(e, "template", textAt(e.val, e.val.text))
 }
 
-// with adds the same rule to rules under each of the names.
+// with adds the rule r to rules once under each of the names.
 func with(rules map[string]rule, r rule, names ...string) {
 	for _, n := range names {
 		rules[n] = r
@@ -482,13 +491,13 @@ func (v value) is(text string) bool {
 	return v.kind <= quoted && v.kind != null && (v.text == text || isBool && wantsBool && val == want)
 }
 
-// count returns the value as a whole number; false if it is none.
+// count returns the value as a whole number. The bool is false if the value is no whole number.
 func (v value) count() (int, bool) {
 	n, err := strconv.Atoi(v.text)
 	return n, err == nil && (v.kind == plain || v.kind == quoted)
 }
 
-// float returns the value as a number; false if it is none.
+// float returns the value as a floating-point number. The bool is false if the value is no number.
 func (v value) float() (float64, bool) {
 	x, err := strconv.ParseFloat(v.text, 64)
 	return x, err == nil && (v.kind == plain || v.kind == quoted)
@@ -502,14 +511,14 @@ func (v value) each() []value {
 	return []value{v}
 }
 
-// plainAt returns a plain value at v's position.
+// plainAt returns text as a plain value (without quotes) that has v's position, so that errors point there.
 func plainAt(v value, text string) value { return value{kind: plain, text: text, pos: v.pos} }
 
-// textAt returns a quoted value at v's position.
+// textAt returns text as a value in quotes that has v's position, so that errors point there.
 func textAt(v value, text string) value { return value{kind: quoted, text: text, pos: v.pos} }
 
-// trainerRules returns the rules for transformers.TrainingArguments, which LLaMA-Factory and TRL also accept,
-// together with a section of import.txt and more.
+// trainerRules returns the rules for transformers.TrainingArguments, which LLaMA-Factory and TRL also accept. It adds
+// the rules of a section of import.txt and those in more; a rule in more replaces one of the same key.
 func trainerRules(section string, more map[string]rule) map[string]rule {
 	rules := tableRules("trainer", section)
 	maps.Copy(rules, map[string]rule{
@@ -531,7 +540,8 @@ func warmupRule(im *importer, e entry) {
 
 var tf32Rule = idle("products are of bf16, or of fp32 throughout")
 
-// bf16Rule converts bf16, or a dtype. On a GPU mt computes in bf16 anyway; false becomes compute_dtype: fp32.
+// bf16Rule converts the key bf16, or a key with a dtype. mt computes in bf16 on a GPU anyway, so true sets nothing.
+// false becomes compute_dtype: fp32.
 func bf16Rule(im *importer, e entry) {
 	switch {
 	case e.val.is("auto"), e.val.is("true"), e.val.is("full"), e.val.is("bf16"), e.val.is("bfloat16"):
@@ -545,7 +555,8 @@ func bf16Rule(im *importer, e entry) {
 	}
 }
 
-// reportRule converts report_to and keeps the destinations that mt has.
+// reportRule converts report_to and keeps the destinations that mt has. If the config names another destination, the
+// key is also reported as Lost, with that destination in the reason.
 func reportRule(im *importer, e entry) {
 	var keep []value
 	lostOne := ""
@@ -564,7 +575,8 @@ func reportRule(im *importer, e entry) {
 	}
 }
 
-// stepsOfEpochs converts a number per epoch into a share of all steps.
+// stepsOfEpochs converts a key that counts how often per epoch something happens. It sets key to the interval as a
+// share of all steps: 1 / (number · epochs).
 func (im *importer) stepsOfEpochs(e entry, epochs float64, key string) {
 	n, ok := e.val.count()
 	switch {
@@ -584,8 +596,8 @@ var optimKeysOf = map[string]string{
 	"beta1": "adam_beta1", "adam_beta1": "adam_beta1", "beta2": "adam_beta2", "adam_beta2": "adam_beta2",
 }
 
-// optimNumbers converts an optimizer's settings, given as a mapping or as text such as "eps=1e-8,beta2=0.95"
-// (Transformers).
+// optimNumbers converts e, an optimizer's settings as a mapping or as text such as "eps=1e-8,beta2=0.95"
+// (Transformers). Together with them it sets the keys in more.
 func (im *importer) optimNumbers(e entry, more ...setting) {
 	fields := e.val.fields
 	if e.val.kind == plain || e.val.kind == quoted {
@@ -607,10 +619,12 @@ func (im *importer) optimNumbers(e entry, more ...setting) {
 	}
 }
 
-// optimPart matches one setting in the text of optim_args: a name with a number, or with numbers in brackets.
+// optimPart matches one setting in the text of optim_args up to the next comma: a name with a number, or with several
+// numbers in brackets.
 var optimPart = regexp.MustCompile(`[^,(\[]*(?:[(\[][^)\]]*[)\]])?[^,]*`)
 
-// optimFields parses text such as "betas=(0.9,0.95),eps=1e-8". Numbers in brackets become a list.
+// optimFields parses a text of settings such as "betas=(0.9,0.95),eps=1e-8" into fields. Numbers in brackets become a
+// list.
 func optimFields(v value) (fields []field) {
 	for _, part := range optimPart.FindAllString(v.text, -1) {
 		if strings.TrimSpace(part) == "" {
@@ -630,7 +644,7 @@ func optimFields(v value) (fields []field) {
 	return fields
 }
 
-// optimArgs converts optim_args. Transformers' AdamW ignores this key.
+// optimArgs converts optim_args. It drops the key for AdamW, since the AdamW of Transformers ignores it.
 func optimArgs(im *importer, e entry) {
 	if optim := im.doc.get("optim"); optim.kind == null || optimizers[optim.text] == "adamw" {
 		im.idle(e, "AdamW of Transformers reads adam_beta1, adam_beta2 and adam_epsilon instead")
@@ -662,7 +676,8 @@ func (im *Import) YAML() []byte {
 	return b.Bytes()
 }
 
-// write writes one line: mt's keys with a comment at the end, or the original key as a comment.
+// write appends one line to b: the keys of mt with a comment behind them. If no key of mt came of it, the original key
+// becomes a comment.
 func (l *Line) write(b *bytes.Buffer) {
 	if len(l.ours) == 0 {
 		fmt.Fprintf(b, "# %s: %s  # %s: %s\n", l.Key, clipped(l.theirs.val), l.Fate, oneLine(l.Why))
@@ -683,7 +698,8 @@ func (l *Line) write(b *bytes.Buffer) {
 	}
 }
 
-// comment describes the fate of a key that was kept, renamed or set by default.
+// comment returns the text behind a key that was kept, renamed or set by default: its fate, its old name and the
+// reason.
 func (l *Line) comment() string {
 	text := string(l.Fate)
 	if l.Fate == Kept && !l.unchanged() {
@@ -701,7 +717,7 @@ func (l *Line) comment() string {
 	return text
 }
 
-// unchanged reports whether a kept key still has its original value.
+// unchanged reports whether a key with the fate Kept has the same value in mt's config as in the other tool's.
 func (l *Line) unchanged() bool {
 	k, c := byName[l.ours[0].spelled], Default()
 	if k.set(c, k.name, l.theirs.val) != nil {
@@ -711,7 +727,8 @@ func (l *Line) unchanged() bool {
 	return k.set(c, k.name, l.ours[0].val) == nil && k.print(c) == text
 }
 
-// written formats a value of k as YAML. Data sets and groups take one line each, after an empty first line.
+// written formats v, a value of the key k, as YAML. Data sets and groups of learning rates take one line each, after a
+// line break.
 func (k *key) written(v value) string {
 	c := Default()
 	if err := k.set(c, k.name, v); err != nil {
@@ -737,7 +754,7 @@ func (k *key) written(v value) string {
 	return b.String()
 }
 
-// clipped formats an original value on one line, shortened to 100 characters.
+// clipped formats the other tool's value v on one line for a comment, shortened to 100 characters.
 func clipped(v value) string {
 	if v.kind == null {
 		return ""

@@ -54,7 +54,8 @@ func axolotlRules() map[string]rule {
 	return rules
 }
 
-// axolotlLast writes out axolotl's defaults where mt's differ.
+// axolotlLast runs after all keys. For each key that the config leaves open it writes axolotl's default if mt's
+// default differs.
 func axolotlLast(im *importer) {
 	for _, d := range []struct{ key, text, why string }{
 		{"max_seq_len", "512", ""}, {"packing", "false", ""}, {"per_device_train_batch_size", "1", ""}, {"num_train_epochs", "1", ""},
@@ -85,7 +86,8 @@ func axolotlEpochs(im *importer) float64 {
 	return 1
 }
 
-// axolotlBatch converts batch_size, the rows of a step, into gradient accumulation over micro_batch_size rows.
+// axolotlBatch converts batch_size, the rows of an optimizer step, into gradient_accumulation_steps = batch_size /
+// micro_batch_size.
 func axolotlBatch(im *importer, e entry) {
 	micro, ok := im.doc.get("micro_batch_size").count()
 	if !ok {
@@ -100,8 +102,8 @@ func axolotlBatch(im *importer, e entry) {
 	}
 }
 
-// sameAsModel handles a key with the path of the model's config or of its tokenizer. mt reads both from the model's
-// directory, so any other path is not converted.
+// sameAsModel handles a key that names the model's config or its tokenizer. If the value equals base_model, it drops
+// the key, since mt reads both from the model's directory. Any other path is Lost.
 func sameAsModel(im *importer, e entry) {
 	if e.val.text == im.doc.get("base_model").text {
 		im.idle(e, "it is base_model, which has it all")
@@ -110,12 +112,14 @@ func sameAsModel(im *importer, e entry) {
 	im.lose(e, "mt reads config and tokenizer from the model's directory: put them there")
 }
 
-// switchedReport returns a rule that adds the destination board to report_to if the key is true.
+// switchedReport returns a rule for a key such as use_mlflow: if its value switches the key on, the rule adds the
+// destination board to report_to.
 func switchedReport(board string) rule {
 	return unlessOff(means("", [2]string{"report_to", board}))
 }
 
-// axolotlTokens converts tokens: a list of tokens to add, or in older configs a mapping like special_tokens.
+// axolotlTokens converts the key tokens. It is a list of tokens to add or, in older configs, a mapping in the form of
+// special_tokens.
 func axolotlTokens(im *importer, e entry) {
 	if e.val.kind == mapping {
 		im.give(e, specialTokensKey, e.val)
@@ -124,11 +128,11 @@ func axolotlTokens(im *importer, e entry) {
 	im.giveFor(e, "", setting{"add_tokens", e.val}, setting{"resize_vocab", plainAt(e.val, "true")})
 }
 
-// dots matches the dots in a pattern that axolotl takes literally, not as "any character".
+// dots matches the dots in a pattern of unfrozen_parameters that axolotl takes literally: those that no + follows.
 var dots = regexp.MustCompile(`\.([^+]|$)`)
 
-// axolotlUnfrozen converts unfrozen_parameters: patterns for the start of a name, with literal dots. A range of rows
-// after a name is lost.
+// axolotlUnfrozen converts unfrozen_parameters, a list of patterns that match the start of a tensor's name and in
+// which a dot is literal. A range of rows after a name, such as [:100], is Lost.
 func axolotlUnfrozen(im *importer, e entry) {
 	out := value{kind: list, pos: e.val.pos}
 	for _, item := range e.val.items {
@@ -141,7 +145,8 @@ func axolotlUnfrozen(im *importer, e entry) {
 	im.give(e, "unfrozen_parameters", out)
 }
 
-// axolotlPlugins converts plugins. Plugins that only speed a run up have no meaning in mt.
+// axolotlPlugins converts plugins, a list of Python classes. It drops those that only make a run faster; others are
+// Lost.
 func axolotlPlugins(im *importer, e entry) {
 	items := e.val.items
 	if e.val.kind != list {
@@ -157,12 +162,13 @@ func axolotlPlugins(im *importer, e entry) {
 	im.idle(e, "mt has kernels of its own")
 }
 
-// axolotlChats reports whether a data set goes through the chat template.
+// axolotlChats reports whether one of the config's data sets goes through the chat template.
 func (im *importer) axolotlChats() bool {
 	return slices.ContainsFunc(im.doc.get("datasets").items, func(v value) bool { return strings.HasPrefix(v.get("type").text, "chat_template") })
 }
 
-// axolotlTemplate converts chat_template, which names one of axolotl's chat templates.
+// axolotlTemplate converts chat_template, the name of one of axolotl's chat templates. mt has only chatml of these. It
+// drops names that stand for the model's own template, which mt uses anyway. Others are Lost.
 func axolotlTemplate(im *importer, e entry) {
 	name := e.val.text
 	if rest, ok := strings.CutPrefix(name, "tokenizer_default_fallback_"); ok {
@@ -229,7 +235,8 @@ func axolotlGroups(im *importer, e entry) {
 	im.giveFor(e, why, setting{groupsKey, all})
 }
 
-// partsOfNames converts parts of names to regular expressions.
+// partsOfNames converts a list of parts of tensor names to a list of regular expressions that match these parts
+// anywhere in a name.
 func partsOfNames(v value) value {
 	out := value{kind: v.kind, pos: v.pos}
 	for _, item := range v.items {
@@ -241,8 +248,8 @@ func partsOfNames(v value) value {
 	return out
 }
 
-// axolotlTypes maps axolotl's data set types to mt's types. template is set if a type implies a chat template of its
-// own.
+// axolotlTypes maps axolotl's types of data sets to mt's types. template names the built-in chat template that the
+// type implies; empty: none.
 var axolotlTypes = map[string]struct{ name, template string }{
 	"alpaca": {"alpaca", "stanford_alpaca"}, "chat_template": {"messages", ""}, "chat_template.default": {"messages", ""},
 	"completion": {"text", ""}, "pretrain": {"text", ""}, "sharegpt": {"sharegpt", ""},
@@ -268,8 +275,8 @@ func axolotlSets(key string) rule {
 	}
 }
 
-// axolotlLayout sets the key template to the one chat template that the data sets' types imply. Several templates are
-// an error.
+// axolotlLayout sets the key template to the chat template that the types of the data sets imply. layouts holds these
+// templates. With more than one, e gets the fate Lost, since mt has one template for all data sets.
 func (im *importer) axolotlLayout(e entry, layouts map[string]bool) {
 	if len(layouts) > 1 {
 		im.lose(entry{e.spelled + "[].type", e.pos, e.val}, "mt has one template for all data sets, and these have layouts of their own; the model's chat template takes their place")
@@ -282,7 +289,8 @@ func (im *importer) axolotlLayout(e entry, layouts map[string]bool) {
 	}
 }
 
-// layoutType returns the type of the first data set in a list that gives one.
+// layoutType returns the type of the first data set in sets that has one, so that the report can show this type and
+// its position.
 func layoutType(sets value) value {
 	for _, item := range sets.items {
 		if v := item.get("type"); v.kind != null {
@@ -292,7 +300,8 @@ func layoutType(sets value) value {
 	return sets.get("type")
 }
 
-// axolotlSet converts one data set to an item of `datasets`. layout is the chat template that the set's type implies.
+// axolotlSet converts one data set to an item of `datasets`. layout is the chat template that the set's type implies;
+// "" if it implies none.
 func (im *importer) axolotlSet(name string, item value) (set value, layout string) {
 	set = value{kind: mapping, pos: item.pos}
 	for _, f := range item.fields {
@@ -323,7 +332,8 @@ func (im *importer) axolotlSet(name string, item value) (set value, layout strin
 	return set, layout
 }
 
-// axolotlFields converts a mapping of column names. renamed maps axolotl's names to mt's where they differ.
+// axolotlFields converts e, a mapping of roles such as field_instruction to columns, to fields of an item of
+// `datasets`. renamed maps those keys of axolotl to mt's that have another name in mt.
 func (im *importer) axolotlFields(e entry, renamed map[string]string) (fields []field) {
 	for _, f := range e.val.fields {
 		to, another := renamed[f.name]
@@ -340,7 +350,8 @@ func (im *importer) axolotlFields(e entry, renamed map[string]string) (fields []
 	return fields
 }
 
-// axolotlType converts the type of a data set: a name, or a mapping of columns.
+// axolotlType converts the type of a data set: a name, or a mapping of columns. It returns fields for an item of
+// `datasets` and the chat template that the type implies; "" if it implies none.
 func (im *importer) axolotlType(e entry) (fields []field, layout string) {
 	if axolotlOnPairs(im) {
 		if fields, layout, ok := im.axolotlPairs(e); ok {
@@ -359,7 +370,8 @@ func (im *importer) axolotlType(e entry) (fields []field, layout string) {
 	return []field{{"type", e.pos, textAt(e.val, to.name)}}, to.template
 }
 
-// axolotlMappings converts message_property_mappings. mt has only role and content.
+// axolotlMappings converts message_property_mappings to fields of an item of `datasets`. Only role and content have a
+// counterpart in mt; other properties are Lost.
 func (im *importer) axolotlMappings(e entry) []field {
 	out := value{kind: mapping, pos: e.val.pos}
 	for _, f := range e.val.fields {

@@ -10,7 +10,7 @@ import (
 // noOtherPreference is the reason for refusing other methods of preference training.
 const noOtherPreference = "mt trains on preferences by dpo only, with the loss sigmoid, hinge or ipo"
 
-// tooLongTogether is the reason for losing separate length limits of prompts and answers.
+// tooLongTogether is the reason why separate length limits for prompts and for answers are Lost.
 const tooLongTogether = "mt cuts the answer if prompt and answer together are too long"
 
 // dpoPart pairs another tool's key with the key of `dpo:` that takes its value.
@@ -19,8 +19,9 @@ type dpoPart struct {
 	val     value
 }
 
-// giveDPO sets `dpo:` from parts because the config has e. Without a beta it writes 0.1, the default of all four
-// tools. The comment in the output names the parts that come from other keys than e.
+// giveDPO sets mt's key `dpo` to a mapping made of parts, because the config has e. Without a beta among parts it
+// writes 0.1, the default of all four tools. The comment in the output names the parts that come from other keys than
+// e.
 func (im *importer) giveDPO(e entry, parts ...dpoPart) {
 	dpo := value{kind: mapping, pos: e.val.pos}
 	if !slices.ContainsFunc(parts, func(p dpoPart) bool { return p.to == "beta" && p.val.kind != null }) {
@@ -43,11 +44,12 @@ func (im *importer) giveDPO(e entry, parts ...dpoPart) {
 	im.giveFor(e, why, setting{preferenceKey, dpo})
 }
 
-// part pairs the config's key with to, a key of `dpo:`.
+// part returns the value of key in the other tool's config, paired with to, the key under `dpo:` that takes it. The
+// value's kind is null if the config lacks key.
 func (im *importer) part(key, to string) dpoPart { return dpoPart{key, to, im.doc.get(key)} }
 
-// inDPO returns a rule for a key whose value giveDPO has already put into `dpo:` under to. on reports whether the
-// config trains by DPO.
+// inDPO returns a rule for a key whose value giveDPO has already put under `dpo:` as to. The rule only reports this,
+// or drops the key if it is 0 or on is false. on reports whether the config trains by DPO.
 func inDPO(to string, on func(im *importer) bool) rule {
 	return func(im *importer, e entry) {
 		if zero, ok := e.val.float(); !on(im) || ok && zero == 0 && to != "beta" {
@@ -58,7 +60,8 @@ func inDPO(to string, on func(im *importer) bool) rule {
 	}
 }
 
-// lossOfPairs reports whether mt has the DPO loss that e names. Otherwise it refuses the config.
+// lossOfPairs reports whether mt has the DPO loss that e names. If mt lacks the loss, it records an error, with which
+// the import fails.
 func (im *importer) lossOfPairs(e entry) bool {
 	if slices.Contains(lossTypes, e.val.text) {
 		return true
@@ -70,7 +73,7 @@ func (im *importer) lossOfPairs(e entry) bool {
 // llamaFactoryOnPairs reports whether a config of LLaMA-Factory trains by DPO.
 func llamaFactoryOnPairs(im *importer) bool { return im.doc.get("stage").is("dpo") }
 
-// llamaFactoryStage converts stage.
+// llamaFactoryStage converts LLaMA-Factory's key stage. The stage dpo becomes mt's key `dpo`.
 func llamaFactoryStage(im *importer, e entry) {
 	if llamaFactoryOnPairs(im) {
 		if loss := (entry{"pref_loss", e.pos, im.doc.get("pref_loss")}); loss.val.kind == null || im.lossOfPairs(loss) {
@@ -100,7 +103,7 @@ func axolotlOnPairs(im *importer) bool {
 	return rl.is("dpo") || rl.is("ipo")
 }
 
-// axolotlRL converts rl: dpo, or ipo, which is dpo with another loss.
+// axolotlRL converts the key rl if it is dpo, or ipo, which is dpo with another loss. It refuses other methods.
 func axolotlRL(im *importer, e entry) {
 	loss := im.part("dpo_loss_type", "loss_type")
 	if loss.val.kind == list && len(loss.val.items) == 1 {
@@ -133,8 +136,8 @@ func axolotlDPO() map[string]rule {
 	}
 }
 
-// axolotlPairTypes maps the word after the dot in a type of axolotl's pair data sets to fields of an item of
-// datasets.
+// axolotlPairTypes describes axolotl's types of data sets with answer pairs. It maps the word after the dot, such as
+// intel in chatml.intel, to fields of an item of `datasets`.
 var axolotlPairTypes = map[string][]field{
 	"intel":        {{name: "field_instruction", val: value{kind: plain, text: "question"}}},
 	"icr":          {{name: "field_instruction", val: value{kind: plain, text: "input"}}},
@@ -144,7 +147,8 @@ var axolotlPairTypes = map[string][]field{
 	"argilla_chat": {}, "ultra": {}, "default": {},
 }
 
-// axolotlPairs converts the type of a data set of pairs; false if the type is unknown.
+// axolotlPairs converts e, the type of a data set of answer pairs, to fields of an item of `datasets`. layout is the
+// chat template that the type implies; "" if none. ok is false if mt does not know the type.
 func (im *importer) axolotlPairs(e entry) (fields []field, layout string, ok bool) {
 	fields = []field{{"type", e.pos, textAt(e.val, "pairs")}}
 	if e.val.kind == mapping {
@@ -191,7 +195,9 @@ func trlCommandNamed(im *importer) string {
 	return ""
 }
 
-// trlWhichCommand decides whether a config is for TRL's dpo command if its only sign is beta.
+// trlWhichCommand handles a config whose only sign of DPO is the key beta, which TRL's orpo, kto and others have too.
+// If a name in the config mentions one of these, it refuses the config. Otherwise it notes that mt reads the config as
+// one for dpo.
 func (im *importer) trlWhichCommand() {
 	if slices.ContainsFunc(trlPairKeys[1:], im.doc.has) || im.doc.get("loss_type").kind != null {
 		return
@@ -212,8 +218,8 @@ func trlSurelyDPO(im *importer) bool {
 	return slices.ContainsFunc(trlPairKeys[1:], im.doc.has) || slices.ContainsFunc(append(loss.items, loss), func(v value) bool { return slices.Contains(lossTypes, v.text) })
 }
 
-// trlLoss converts DPO's loss_type and loss_weights: one of mt's losses, optionally with sft, which becomes
-// rpo_alpha. ok: mt has the loss.
+// trlLoss converts DPO's loss_type and loss_weights. mt takes one of its own losses, optionally together with sft,
+// whose weight becomes rpo_alpha. ok is false if mt lacks the loss.
 func (im *importer) trlLoss() (loss, alpha dpoPart, ok bool) {
 	loss, alpha = im.part("loss_type", "loss_type"), im.part("rpo_alpha", "rpo_alpha")
 	items, weights := loss.val.items, im.doc.get("loss_weights").items
@@ -243,7 +249,8 @@ func (im *importer) trlLoss() (loss, alpha dpoPart, ok bool) {
 	return loss, alpha, true
 }
 
-// trlPart returns a rule for a key that only DPO configs have. The first such key sets all of `dpo:`.
+// trlPart returns a rule for a key that only DPO configs have and whose value becomes the key to under `dpo:`. The
+// first such key in a config sets all of `dpo:`, the others only report it.
 func trlPart(to string) rule {
 	return func(im *importer, e entry) {
 		if _, given := im.given[preferenceKey]; given {
@@ -291,7 +298,8 @@ func trlPairsLast(im *importer) {
 	im.lines = append(im.lines, Line{Fate: Theirs, Why: "of its dpo command, whose keys the config has", ours: []entry{{preferenceKey, Pos{}, v}}})
 }
 
-// torchtuneLoss converts loss: cross entropy or a loss of pairs.
+// torchtuneLoss converts loss. It drops cross entropy, which mt trains with anyway, and makes `dpo:` out of a loss on
+// preference pairs. Other losses are refused.
 func torchtuneLoss(im *importer, e entry) {
 	name := e.val.get(component)
 	scale := map[string]string{"DPOLoss": "beta", "RSOLoss": "gamma"}[name.text[strings.LastIndex(name.text, ".")+1:]]
@@ -319,7 +327,8 @@ func torchtuneOnPairs(im *importer) bool {
 	return strings.HasSuffix(name, "DPOLoss") || strings.HasSuffix(name, "RSOLoss")
 }
 
-// torchtuneReference returns the directory of ref_checkpointer, if it differs from the model's.
+// torchtuneReference returns the directory of ref_checkpointer as the part reference_model. The value is empty if the
+// directory is the model's own.
 func (im *importer) torchtuneReference() dpoPart {
 	dir := im.filled(im.doc.get("ref_checkpointer").get("checkpoint_dir"))
 	if dir.text == im.filled(im.doc.get("checkpointer").get("checkpoint_dir")).text {
@@ -328,7 +337,8 @@ func (im *importer) torchtuneReference() dpoPart {
 	return dpoPart{"ref_checkpointer", "reference_model", dir}
 }
 
-// torchtuneRefCheckpointer converts ref_checkpointer.
+// torchtuneRefCheckpointer converts ref_checkpointer. It drops the key if the reference is the model that training
+// starts from, and refuses a config without DPO.
 func torchtuneRefCheckpointer(im *importer, e entry) {
 	switch {
 	case !torchtuneOnPairs(im):

@@ -82,7 +82,7 @@ func llamaFactoryV1() map[string]rule {
 	}
 }
 
-// llamaFactoryOptim converts optim_config: an optimizer's name and settings.
+// llamaFactoryOptim converts optim_config, a mapping with an optimizer's name and settings.
 func llamaFactoryOptim(im *importer, e entry) {
 	more := []setting{}
 	if e.val.get("name").is("muon") {
@@ -91,7 +91,7 @@ func llamaFactoryOptim(im *importer, e entry) {
 	im.optimNumbers(e, more...)
 }
 
-// negated passes the opposite of a switch on to key.
+// negated returns a rule that gives the opposite of a switch, such as disable_shuffling, to the key of mt called key.
 func negated(key string) rule {
 	return func(im *importer, e entry) {
 		if val, ok := truth(e.val.text); ok {
@@ -102,7 +102,7 @@ func negated(key string) rule {
 	}
 }
 
-// templateRule converts the name of a chat template.
+// templateRule converts the name of a chat template. A template that mt does not have is Lost.
 func templateRule(im *importer, e entry) {
 	if !slices.Contains(data.Templates, e.val.text) {
 		im.lose(e, "mt does not know this layout; the model's own chat template takes its place, or give template a Jinja file")
@@ -111,7 +111,8 @@ func templateRule(im *importer, e entry) {
 	im.give(e, "template", e.val)
 }
 
-// llamaFactoryLast writes out LLaMA-Factory's defaults where mt's differ.
+// llamaFactoryLast runs after all keys. For each key that the config leaves open it writes LLaMA-Factory's default if
+// mt's default differs.
 func llamaFactoryLast(im *importer) {
 	packing := "false"
 	if im.doc.get("stage").is("pt") {
@@ -165,10 +166,11 @@ func freezeRules() map[string]rule {
 	return rules
 }
 
-// freeze converts finetuning_type: freeze (LLaMA-Factory, model/adapter.py) to unfrozen_parameters. keys holds the
-// settings and name the model. The trained layers are the last ones, the first ones, or with use_llama_pro one in
-// every few. Within them all modules or some are trained, and freeze_extra_modules adds modules outside of layers. A
-// tensor is trained if its name contains one of the resulting parts.
+// freeze converts finetuning_type: freeze (LLaMA-Factory, model/adapter.py) to unfrozen_parameters. keys is a mapping
+// with the settings, and name is the model. The trained layers are the last ones, the first ones, or with
+// use_llama_pro single layers at equal distances. In these layers all modules or some are trained, and
+// freeze_extra_modules adds modules outside of layers. A tensor is trained if its name contains one of the resulting
+// parts.
 func (im *importer) freeze(e entry, keys, name value) {
 	layers, why := unfrozenLayers(keys, name.text)
 	if why != "" {
@@ -202,8 +204,8 @@ func (im *importer) freeze(e entry, keys, name value) {
 	im.giveFor(e, "names that have one of these are trained, all else is frozen", setting{"unfrozen_parameters", out})
 }
 
-// unfrozenLayers returns the indexes of the trained layers of the model called name. If they cannot be determined,
-// why says what is missing.
+// unfrozenLayers returns the indexes of the trained layers of the model called name. keys is the mapping with the
+// settings. If the layers cannot be determined, why names what is missing; otherwise why is "".
 func unfrozenLayers(keys value, name string) (layers []int, why string) {
 	trained := 2 // LLaMA-Factory's default
 	if v := keys.get("freeze_trainable_layers"); v.kind != null {

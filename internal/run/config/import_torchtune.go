@@ -51,7 +51,8 @@ func torchtuneRules() map[string]rule {
 	return rules
 }
 
-// torchtuneLast writes out the defaults of torchtune's recipes where mt's differ.
+// torchtuneLast runs after all keys. For each key that the config leaves open it writes the default of torchtune's
+// recipes if mt's default differs.
 func torchtuneLast(im *importer) {
 	for _, d := range []struct{ key, text, why string }{
 		{"lr_scheduler_type", "constant", "without an lr_scheduler the rate stays"},
@@ -65,7 +66,7 @@ func torchtuneLast(im *importer) {
 
 var placeholder = regexp.MustCompile(`\$\{([a-z_0-9.]+)\}`)
 
-// filled replaces ${KEY} in text by the key's value, as OmegaConf does.
+// filled returns v with each ${KEY} in its text replaced by the value that the config gives KEY, as OmegaConf does.
 func (im *importer) filled(v value) value {
 	for range 8 { // values may contain ${KEY} too; a cycle remains as it is
 		v.text = placeholder.ReplaceAllStringFunc(v.text, func(m string) string {
@@ -82,7 +83,8 @@ func (im *importer) filled(v value) value {
 	return v
 }
 
-// loseOthers gives the fate Lost to all arguments of a component except those in known.
+// loseOthers handles the arguments of e, a mapping with a _component_. It gives each argument that is not in known the
+// fate Lost, for the reason why.
 func (im *importer) loseOthers(e entry, why string, known ...string) {
 	for _, f := range e.val.fields {
 		if f.name != component && !slices.Contains(known, f.name) && f.val.kind != null {
@@ -91,7 +93,8 @@ func (im *importer) loseOthers(e entry, why string, known ...string) {
 	}
 }
 
-// torchtuneTokenizer converts the tokenizer's max_seq_len. mt reads the tokenizer's files from the model's directory.
+// torchtuneTokenizer converts the tokenizer's max_seq_len to mt's key. It drops arguments that name files, since mt
+// reads the tokenizer's files from the model's directory. Other arguments are Lost.
 func torchtuneTokenizer(im *importer, e entry) {
 	n := e.val.get("max_seq_len")
 	im.loseOthers(e, "the model's own tokenizer and chat template are taken as they are",
@@ -103,7 +106,7 @@ func torchtuneTokenizer(im *importer, e entry) {
 	im.give(entry{"tokenizer.max_seq_len", e.pos, n}, "max_seq_len", n)
 }
 
-// torchtuneCheckpointer converts the directory of the weights.
+// torchtuneCheckpointer converts checkpointer: its checkpoint_dir, the directory of the weights, becomes the model.
 func torchtuneCheckpointer(im *importer, e entry) {
 	dir := e.val.get("checkpoint_dir")
 	if dir.kind == null {
@@ -159,7 +162,8 @@ func torchtuneOptimizer(im *importer, e entry) {
 	im.giveFor(e, "", settings...)
 }
 
-// torchtuneScheduler converts lr_scheduler. The recipes have a single kind.
+// torchtuneScheduler converts lr_scheduler with its arguments. mt knows one of torchtune's schedules, the cosine with
+// warm-up; others are Lost.
 func torchtuneScheduler(im *importer, e entry) {
 	name := e.val.get(component)
 	if !strings.HasSuffix(name.text, "get_cosine_schedule_with_warmup") {
@@ -177,7 +181,7 @@ func torchtuneScheduler(im *importer, e entry) {
 	im.giveFor(e, "", settings...)
 }
 
-// torchtuneSteps converts max_steps_per_epoch.
+// torchtuneSteps converts max_steps_per_epoch to max_steps, which is the product with the number of epochs.
 func torchtuneSteps(im *importer, e entry) {
 	n, ok := e.val.count()
 	epochs, given := im.doc.get("epochs").count()
@@ -195,7 +199,7 @@ func torchtuneSteps(im *importer, e entry) {
 	im.giveFor(e, why, setting{"max_steps", plainAt(e.val, fmt.Sprint(n*epochs))})
 }
 
-// torchtuneSaves converts save_every_n_epochs: 1 is save_strategy: epoch.
+// torchtuneSaves converts save_every_n_epochs. The value 1 becomes save_strategy: epoch.
 func torchtuneSaves(im *importer, e entry) {
 	if e.val.is("1") {
 		im.giveFor(e, "", setting{"save_strategy", plainAt(e.val, "epoch")})
@@ -204,8 +208,8 @@ func torchtuneSaves(im *importer, e entry) {
 	im.lose(e, "checkpoints are written every epoch, or every save_steps")
 }
 
-// torchtuneData maps torchtune's built-in data sets to fields of an item of datasets. The Alpaca data sets of
-// torchtune put Alpaca's wording into the user's turn of the model's chat layout.
+// torchtuneData maps the names of torchtune's built-in data sets to fields of an item of `datasets`. For its Alpaca
+// data sets, torchtune puts Alpaca's wording into the user's turn of the model's own chat template.
 var torchtuneData = map[string]map[string]string{
 	"alpaca_dataset":                {"path": "tatsu-lab/alpaca", "type": "alpaca"},
 	"alpaca_cleaned_dataset":        {"path": "yahma/alpaca-cleaned", "type": "alpaca"},
@@ -220,7 +224,8 @@ var torchtuneData = map[string]map[string]string{
 // torchtuneFields maps keys of torchtune's data sets to keys of an item of datasets.
 var torchtuneFields = map[string]string{"source": "path", "split": "split", "data_files": "data_files", "subset": "name", "name": "name", "column": "field", "conversation_column": "field_messages"}
 
-// torchtuneSets converts dataset or dataset_val: a component, or a list of components.
+// torchtuneSets returns a rule for dataset or dataset_val, a _component_ or a list of them. The rule makes a list of
+// data sets and gives it to the key of mt called key.
 func torchtuneSets(key string) rule {
 	return func(im *importer, e entry) {
 		out := value{kind: list, pos: e.val.pos}
@@ -238,7 +243,8 @@ func torchtuneSets(key string) rule {
 	}
 }
 
-// torchtuneSet converts one data set; false if mt cannot read it.
+// torchtuneSet converts one data set, the component item of the key e, to an item of `datasets`. ok is false if mt
+// cannot read the data set.
 func (im *importer) torchtuneSet(e entry, item value) (set value, ok bool) {
 	name := item.get(component)
 	short := name.text[strings.LastIndex(name.text, ".")+1:]

@@ -47,7 +47,8 @@ func trlRules() map[string]rule {
 	return rules
 }
 
-// trlLast writes out the defaults of TRL's SFTConfig where mt's differ.
+// trlLast runs after all keys. For each key that the config leaves open it writes the default of TRL's SFTConfig if
+// mt's default differs.
 func trlLast(im *importer) {
 	if trlOnPairs(im) {
 		trlPairsLast(im)
@@ -61,13 +62,14 @@ func trlLast(im *importer) {
 	}
 }
 
-// noOtherTRL is the reason for refusing a config of another TRL trainer.
+// noOtherTRL is the reason why the config of another TRL trainer is refused.
 const noOtherTRL = "mt reads configs of TRL only for supervised fine-tuning and DPO"
 
-// anyLength is the reason for losing a maximal length of null, which means no limit.
+// anyLength is the reason why a maximal length of null, which means no limit in TRL, is Lost.
 const anyLength = "mt needs a limit: give max_seq_len (default 2048); longer chats are cut"
 
-// trlLength writes out the default of max_length, unless the config sets the length to null.
+// trlLength writes TRL's default of max_length into the converted config. If the config sets the length to null (no
+// limit), it does not, and the key is Lost.
 func trlLength(im *importer) {
 	for _, key := range []string{"max_length", "max_seq_length"} {
 		if im.doc.has(key) && im.doc.get(key).kind == null {
@@ -77,7 +79,8 @@ func trlLength(im *importer) {
 	im.orDefault("max_seq_len", "1024", "")
 }
 
-// trlSets converts dataset_name together with dataset_config and dataset_train_split.
+// trlSets converts dataset_name to mt's `dataset`, or to an item of `datasets` if the config also has dataset_config
+// or dataset_train_split, which belong to the item.
 func trlSets(im *importer, e entry) {
 	name, split := im.doc.get("dataset_config"), im.doc.get("dataset_train_split")
 	if name.kind == null && split.kind == null {
@@ -87,7 +90,8 @@ func trlSets(im *importer, e entry) {
 	im.give(e, "datasets", value{kind: list, pos: e.val.pos, items: []value{trlSet(e.val, name, split)}})
 }
 
-// trlSet returns an item of datasets.
+// trlSet returns an item of `datasets` with the given path, subset name and split. A name or split of kind null is
+// left out.
 func trlSet(path, name, split value) value {
 	set := value{kind: mapping, pos: path.pos, fields: []field{{"path", path.pos, textAt(path, strings.TrimSpace(path.text))}}}
 	if name.kind != null {
@@ -99,7 +103,8 @@ func trlSet(path, name, split value) value {
 	return set
 }
 
-// trlTestSplit converts dataset_test_split. TRL evaluates it only if eval_strategy says so.
+// trlTestSplit converts dataset_test_split to held-out data. It drops the key if eval_strategy is no, since TRL then
+// evaluates nothing.
 func trlTestSplit(im *importer, e entry) {
 	path := im.doc.get("dataset_name")
 	if when := im.doc.get("eval_strategy"); when.unset() || path.kind == null {
@@ -109,7 +114,8 @@ func trlTestSplit(im *importer, e entry) {
 	im.giveFor(e, "", setting{"eval_datasets", value{kind: list, pos: e.val.pos, items: []value{trlSet(path, im.doc.get("dataset_config"), e.val)}}})
 }
 
-// trlDType converts dtype, the type in which TRL loads the weights.
+// trlDType converts dtype, the type in which TRL loads and trains the weights. mt keeps fp32 master weights anyway, so
+// auto and float32 set nothing.
 func trlDType(im *importer, e entry) {
 	if e.val.is("auto") || e.val.is("float32") {
 		im.idle(e, "the master weights are fp32, whatever the model's files have")
@@ -118,8 +124,9 @@ func trlDType(im *importer, e entry) {
 	bf16Rule(im, e)
 }
 
-// trlOnly returns a rule for assistant_only_loss or completion_only_loss; other is the other of the two. false trains
-// on prompts too, unless the other key is true: TRL supervises the tokens that both masks keep.
+// trlOnly returns a rule for TRL's key assistant_only_loss or completion_only_loss. other is the name of the second of
+// these keys. If the value is false, mt trains on prompts too, unless the other key is true: TRL supervises only
+// tokens that both masks keep. why is the reason for dropping a key that is true.
 func trlOnly(other, why string) rule {
 	return func(im *importer, e entry) {
 		switch {
@@ -133,8 +140,8 @@ func trlOnly(other, why string) rule {
 	}
 }
 
-// trlMixture takes dataset_mixture: {datasets: [{id, config, split, columns, weight}], seed, test_split_size}. Source:
-// the ScriptArguments of huggingface/alignment-handbook and huggingface/open-r1.
+// trlMixture converts dataset_mixture: {datasets: [{id, config, split, columns, weight}], seed, test_split_size}.
+// Source: the ScriptArguments of huggingface/alignment-handbook and huggingface/open-r1.
 func trlMixture(im *importer, e entry) {
 	for _, f := range e.val.fields {
 		part := entry{e.spelled + "." + f.name, f.pos, f.val}
@@ -154,7 +161,8 @@ func trlMixture(im *importer, e entry) {
 	}
 }
 
-// trlMixed converts a list of data sets: of TRL (path, name, split, data_files, columns), or of a mixture.
+// trlMixed converts a list of data sets to mt's datasets. The items are those of TRL's key datasets (path, name,
+// split, data_files, columns), or those of a mixture.
 func (im *importer) trlMixed(e entry) {
 	out := value{kind: list, pos: e.val.pos}
 	for i, item := range e.val.each() {
@@ -167,10 +175,11 @@ func (im *importer) trlMixed(e entry) {
 	im.give(e, "datasets", out)
 }
 
-// mixedKeys maps the keys of a mixture's item to keys of an item of datasets.
+// mixedKeys maps the keys of one data set in a mixture to the keys of an item of mt's `datasets`.
 var mixedKeys = map[string]string{"id": "path", "path": "path", "config": "name", "name": "name", "split": "split", "data_files": "data_files"}
 
-// trlMixedSet converts an item of a mixture to an item of datasets. The default split is train.
+// trlMixedSet converts item, one data set of a mixture, to an item of `datasets`. name stands for the item in errors.
+// Without a split the set's split is train.
 func (im *importer) trlMixedSet(name string, item value) value {
 	set := value{kind: mapping, pos: item.pos}
 	for _, f := range item.fields {

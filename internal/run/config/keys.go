@@ -7,11 +7,11 @@ import (
 	"mt/data"
 )
 
-// Part names the part of a run that a key decides. Resuming compares the checkpoint's config with the run's config
-// part by part.
+// Part names the part of a run that a key decides, such as its schedule. Resuming compares the checkpoint's config
+// with the run's config and treats differences according to their part.
 type Part string
 
-// The parts of a run. Keys without a part may differ freely between a checkpoint and the run that resumes it.
+// The parts of a run. Keys without a part may differ between a checkpoint and the run that resumes it.
 const (
 	PartModel     Part = "model"     // the weights and their precision
 	PartDataset   Part = "dataset"   // the rows and their order
@@ -23,7 +23,7 @@ const (
 	PartNumerics  Part = "numerics"  // rounding and the order of sums
 )
 
-// key is one row of the table.
+// key is one row of the table of all keys (sections): its names, its field in Config, and the values that it accepts.
 type key struct {
 	name    string
 	aliases []string
@@ -43,7 +43,8 @@ type key struct {
 	anew      bool              // auto is resolved again at every start, also of a resumed run, from the machine; the value changes no result
 }
 
-// limit is the allowed range of a number. why gives the reason, for error messages.
+// limit is the allowed range of a number, with both bounds included unless open or below says otherwise. why gives the
+// reason, for error messages.
 type limit struct {
 	min, max float64
 	open     bool // min itself is excluded
@@ -51,7 +52,7 @@ type limit struct {
 	why      string
 }
 
-// aboutMax reports whether why is the reason for max; otherwise it is the reason for min.
+// aboutMax reports whether l.why explains the bound max; otherwise l.why explains min.
 func (l limit) aboutMax() bool { return l.below || l.open && !math.IsInf(l.max, 1) }
 
 func atLeast(min float64, why string) limit { return limit{min: min, max: math.Inf(1), why: why} }
@@ -399,7 +400,8 @@ var machineKeys = []key{
 
 const devicesKey = "devices"
 
-// maxDepthValue is far above any useful depth and far below any overflow.
+// maxDepthValue is the largest value of a pipeline key. It is far above any useful depth, and no sum or product with
+// it overflows.
 const maxDepthValue = 1 << 20
 
 // byName maps canonical names and aliases to keys.
@@ -429,7 +431,7 @@ func eachKey(f func(k *key)) {
 // isPipeline reports whether k stands under `pipeline:`.
 func (k *key) isPipeline() bool { return strings.HasPrefix(k.name, pipelineKey+".") }
 
-// anyConfig is a Config for finding out the types of its fields. Its values are never read.
+// anyConfig is a Config that serves only to find out the types of its fields; nothing reads its values.
 var anyConfig Config
 
 // isSwitch reports whether the flag of k may stand without a value.

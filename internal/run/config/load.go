@@ -28,7 +28,8 @@ func Load(file string, a Args) (*Config, error) {
 	return Parse(file, src, a)
 }
 
-// readConfig reads the text of a config file.
+// readConfig returns the text of a config file. It returns a UsageError if the file is missing, no file, or larger
+// than MaxFile.
 func readConfig(file string) ([]byte, error) {
 	st, err := os.Stat(file)
 	switch {
@@ -60,7 +61,8 @@ func read(file string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, MaxFile+1))
 }
 
-// fileError wraps err without the system call's name.
+// fileError returns the UsageError for a file that could not be read, with the cause from err but without the system
+// call's name.
 func fileError(file string, err error) error {
 	var p *fs.PathError
 	if errors.As(err, &p) {
@@ -112,8 +114,8 @@ type loader struct {
 
 func (l *loader) fail(err error) { l.errs = append(l.errs, err) }
 
-// ours returns a document's entries as keys of mt. A config of another tool is converted; ours fails if a key of that
-// config would be Lost.
+// ours returns the entries of the document doc as keys of mt. If doc is a config of another tool, ours converts it,
+// and fails if a key of it would be Lost. name is the file's name.
 func (l *loader) ours(name string, doc value) ([]entry, error) {
 	t := toolOf(doc)
 	if t == nil {
@@ -133,7 +135,8 @@ func (l *loader) ours(name string, doc value) ([]entry, error) {
 	return im.entries(), nil
 }
 
-// fileEntries returns the entries of a document.
+// fileEntries returns the top-level keys of a document with their values. It returns nil for an empty document. If the
+// document is no mapping, it records an error.
 func (l *loader) fileEntries(doc value) []entry {
 	if doc.kind == null {
 		return nil
@@ -166,7 +169,8 @@ func (l *loader) flat(entries []entry) (out []entry) {
 	return out
 }
 
-// source applies the entries of one source, the file or the command line. Each key may occur once per source.
+// source applies the entries of one source, which is the file or the command line. A key that occurs twice in one
+// source is an error.
 func (l *loader) source(entries []entry) {
 	given := map[string]entry{}
 	for _, e := range l.flat(entries) {
@@ -206,8 +210,8 @@ func lineOf(p Pos) string {
 	return fmt.Sprintf(" (line %d)", p.Line)
 }
 
-// noteSources records the positions of the keys inside a mapping, such as "model.hidden_size", and the position of
-// the mapping itself under name.
+// noteSources records where e gave the mapping called name, and where each key inside it, such as "model.hidden_size".
+// Positions of an earlier value of the mapping are forgotten.
 func (l *loader) noteSources(name string, e entry) {
 	maps.DeleteFunc(l.c.sources, func(k string, _ keySource) bool { return strings.HasPrefix(k, name+".") })
 	l.c.sources[name] = keySource{e.spelled, e.val.pos}
@@ -216,7 +220,7 @@ func (l *loader) noteSources(name string, e entry) {
 	}
 }
 
-// modelKey applies a flag that sets one key of an inline model.
+// modelKey applies the flag e that sets one key of an inline model, such as --model.hidden-size.
 func (l *loader) modelKey(e entry) {
 	m := &l.c.Model
 	if m.Preset != "" {
@@ -230,8 +234,8 @@ func (l *loader) modelKey(e entry) {
 	l.c.sources[e.spelled] = keySource{e.spelled, e.val.pos}
 }
 
-// other handles a key that mt does not have. A known key of another tool is kept for foreignKeys; any other key is a
-// mistake.
+// other handles an entry that is no key of mt. If it is a known key of another tool, it waits for foreignKeys. Any
+// other key is recorded as an error.
 func (l *loader) other(e entry) {
 	if _, ok := foreign[e.spelled]; ok {
 		l.foreign = append(l.foreign, e)
@@ -249,7 +253,7 @@ func (l *loader) other(e entry) {
 	l.fail(e.pos.errorf("unknown key %q%s", e.spelled, suggest(e.spelled, names)))
 }
 
-// flagName returns the flag for a key's or flag's name: --max-steps.
+// flagName returns the command-line flag for the name of a key or flag: "--max-steps" for max_steps.
 func flagName(name string) string {
 	return "--" + strings.ReplaceAll(strings.TrimPrefix(name, "--"), "_", "-")
 }
@@ -263,7 +267,8 @@ func flagNames() []string {
 	return out
 }
 
-// foreignKeys judges the keys of other tools. One warning lists the keys that have no effect.
+// foreignKeys asks the judges in foreign about the keys of other tools that were given. A key that mt cannot obey is
+// an error. One warning lists the keys that mt ignores.
 func (l *loader) foreignKeys() {
 	last := map[string]entry{}
 	for _, e := range l.foreign {

@@ -21,7 +21,8 @@ type LRGroup struct {
 // groupKeys lists the keys of an item of lr_groups in printing order.
 var groupKeys = []string{"name", "modules", "lr", "weight_decay"}
 
-// written returns the value. If a flag's text is a list or a mapping in YAML's flow style, written parses the text.
+// written returns the value of e. A flag's text that is a list or a mapping in YAML's flow style, such as [a, b], is
+// parsed first.
 func (e *setter) written() (value, error) {
 	v := e.v
 	if text := strings.TrimSpace(v.text); v.kind == plain && v.pos.Flag != "" && (strings.HasPrefix(text, "[") || strings.HasPrefix(text, "{")) {
@@ -34,7 +35,7 @@ func (e *setter) written() (value, error) {
 	return v, nil
 }
 
-// groups parses a list of groups.
+// groups parses the list in e's value as groups of lr_groups and stores it in *p.
 func (e *setter) groups(p *[]LRGroup) error {
 	v, err := e.written()
 	if err != nil {
@@ -58,7 +59,7 @@ func (e *setter) groups(p *[]LRGroup) error {
 	return nil
 }
 
-// group parses one group. name is the group's name in errors.
+// group parses v as one group of lr_groups. name stands for the group in errors, such as "lr_groups[0]".
 func (e *setter) group(name string, v value) (g LRGroup, err error) {
 	if v.kind != mapping {
 		return g, (&setter{key: e.key, spelled: name, v: v}).fail("a mapping such as {name: embed, modules: [embed_tokens], lr: 1e-5}")
@@ -114,7 +115,7 @@ func (c *Config) checkGroups(fail func(key, format string, args ...any)) {
 	}
 }
 
-// ModelGroups converts lr_groups for package model.
+// ModelGroups returns lr_groups in the form of package model, which assigns tensors to groups.
 func (c *Config) ModelGroups() []model.Group {
 	var out []model.Group
 	for _, g := range c.LRGroups {
@@ -123,7 +124,7 @@ func (c *Config) ModelGroups() []model.Group {
 	return out
 }
 
-// Decay returns the weight decay of the group.
+// Decay returns the weight decay of the group g: its own, or else weight_decay.
 func (c *Config) Decay(g LRGroup) float64 {
 	if g.WeightDecay != nil {
 		return *g.WeightDecay

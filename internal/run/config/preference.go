@@ -22,8 +22,8 @@ type Preference struct {
 // lossTypes lists the values of dpo.loss_type.
 var lossTypes = []string{"sigmoid", "hinge", "ipo"}
 
-// preferenceArgs has the limits of each key of `dpo:` and its field. The limits keep numbers, their squares and their
-// inverses within the range of fp32.
+// preferenceArgs has, for each numeric key of `dpo:`, its limit and a function that returns its field. Within the
+// limits the numbers, their squares and their inverses stay inside the range of fp32.
 var preferenceArgs = map[string]struct {
 	limit  limit
 	number func(*Preference) *float64
@@ -53,7 +53,8 @@ func (c *Config) Preference() Preference {
 	return p
 }
 
-// checkPreference rejects wrong entries of `dpo:` and keys that contradict preference training.
+// checkPreference rejects wrong entries of `dpo:`, and other keys that contradict training on preference pairs. fail
+// records an error about a key.
 func (c *Config) checkPreference(fail func(key, format string, args ...any)) {
 	names := slices.Sorted(maps.Keys(preferenceArgs))
 	for _, name := range slices.Sorted(maps.Keys(c.DPO)) {

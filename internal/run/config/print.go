@@ -27,7 +27,8 @@ func (c *Config) Brief(header string, comments map[string]string) []byte {
 	return c.yaml(header, func(k *key) (bool, string) { return c.Given(k.name), comments[k.name] })
 }
 
-// yaml formats those keys of c for which choose returns taken, each followed by its comment.
+// yaml formats those keys of c for which choose returns taken. The comment that choose returns stands behind the key;
+// it may be empty. header becomes comment lines at the top.
 func (c *Config) yaml(header string, choose func(*key) (taken bool, comment string)) []byte {
 	var b bytes.Buffer
 	for line := range strings.Lines(header) {
@@ -168,7 +169,8 @@ func anys[T any](in []T) []any {
 	return out
 }
 
-// flow formats x in YAML's flow style, with sorted keys. x has the types that value.inline returns.
+// flow formats x on one line in YAML's flow style, with sorted keys. x has one of the types that value.inline returns:
+// JSON-like Go values with int64 for whole numbers.
 func flow(x any) string {
 	switch x := x.(type) {
 	case string:
@@ -196,7 +198,8 @@ func flow(x any) string {
 // bare matches text that needs no quotes anywhere in YAML: a word or a path.
 var bare = regexp.MustCompile(`^[A-Za-z_./][A-Za-z0-9_./+-]*$`)
 
-// scalarText formats s as a YAML scalar, in quotes unless s is clearly a word.
+// scalarText formats s as a YAML scalar. s gets quotes unless it is a word that no YAML reader takes for a number, a
+// truth value or mt's auto.
 func scalarText(s string) string {
 	if _, isString := scalar(s).(string); isString && isWord(s) && bare.MatchString(s) && s != "auto" {
 		return s
@@ -232,7 +235,8 @@ func (k *key) defaultText(d *Config) string {
 	}
 }
 
-// Help writes the table of keys, with aliases and defaults, as text.
+// Help writes the table of keys with their meanings and defaults as text. all adds the keys that are rarely needed,
+// and all aliases.
 func Help(w io.Writer, all bool) error {
 	var b bytes.Buffer
 	d := Default()
@@ -260,7 +264,7 @@ const (
 	helpWidth  = 100
 )
 
-// help appends the lines of k to b, aliases included if aliases is true. d has the defaults.
+// help appends the lines of text about k to b, with k's aliases if aliases is true. d is the default Config.
 func (k *key) help(b *bytes.Buffer, d *Config, aliases bool) {
 	text := k.doc
 	if values, def := strings.Join(k.choices, ", "), k.defaultText(d); len(k.choices) > 1 {

@@ -12,8 +12,8 @@ import (
 // SchedulePosition says at which steps the learning-rate schedule started. It is needed when a resumed run changes
 // the schedule, the data or the optimizer's state. The zero value: the schedule started with the run.
 type SchedulePosition struct {
-	// Base is the number of steps done before the schedule started, warm-up included. Shares of all steps are shares
-	// of the steps after Base.
+	// Base is the number of steps done before the schedule, which includes its warm-up, started. A share of all steps
+	// is then a share of the steps after Base.
 	Base int
 	// From is the step after which linear, cosine and the like restarted from the peak learning rate, without another
 	// warm-up. 0: no restart.
@@ -38,7 +38,7 @@ func (c *Config) Schedule(step int) float64 {
 	return c.LearningRate * c.factor(s, warm)
 }
 
-// rise returns rate / learning_rate after s steps of a warm-up of warm steps.
+// rise returns learning rate / peak learning rate after s steps of a warm-up that has warm steps.
 func (c *Config) rise(s, warm int) float64 {
 	rise := float64(s) / float64(warm)
 	switch c.LRScheduler {
@@ -53,10 +53,10 @@ func (c *Config) rise(s, warm int) float64 {
 	return rise
 }
 
-// length returns the number of steps that the schedule covers.
+// length returns the number of steps that the schedule covers: those after SchedulePosition.Base.
 func (c *Config) length() int { return c.MaxSteps - c.SchedulePosition.Base }
 
-// warmup returns the number of warm-up steps.
+// warmup returns the number of warm-up steps of the schedule, with SchedulePosition taken into account.
 func (c *Config) warmup() int {
 	if c.SchedulePosition.From > 0 {
 		return c.SchedulePosition.Warmup
@@ -80,16 +80,18 @@ func (c *Config) decay() int {
 	return int(math.Ceil(float64(c.length()) * c.DecayRatio))
 }
 
-// floor maps x linearly from [0, 1] to [lowest, 1].
+// floor maps x linearly from [0, 1] to [lowest, 1], so that a schedule that would end at 0 ends at the lowest rate.
+// lowest is lowest rate / peak rate.
 func (c *Config) floor(x float64) float64 { return x*(1-c.lowest()) + c.lowest() }
 
-// fallFrom returns the number of steps after Base at which the decay begins, for schedules that decay until the run's
-// end.
+// fallFrom returns after how many steps, counted from Base, the decay begins. That is the end of the warm-up (warm) or
+// the restart. It serves schedules that decay until the run's end.
 func (c *Config) fallFrom(warm int) int {
 	return max(warm, c.SchedulePosition.From-c.SchedulePosition.Base)
 }
 
-// factor returns rate / learning_rate after s steps of the schedule, s beyond the warm-up.
+// factor returns learning rate / peak learning rate after s steps of the schedule. s is beyond the warm-up, which has
+// warm steps.
 func (c *Config) factor(s, warm int) float64 {
 	first := c.fallFrom(warm)
 	steps := float64(max(1, c.length()-first))
@@ -112,13 +114,15 @@ func (c *Config) factor(s, warm int) float64 {
 	return 1
 }
 
-// cosine returns the factor of a cosine with num_cycles waves, which ends at the lowest rate.
+// cosine returns rate / peak rate of a cosine with num_cycles waves that ends at the lowest rate. progress is the part
+// of the decay that is over: 0 at its start, 1 at its end.
 func (c *Config) cosine(progress float64) float64 {
 	waves := 2 * c.schedulerArg("num_cycles", 0.5)
 	return max(0, c.floor(0.5*(1+math.Cos(math.Pi*waves*progress))))
 }
 
-// stableThenDecay returns wsd's factor after warm-up: 1 until the last decay() steps.
+// stableThenDecay returns rate / peak rate of the schedule wsd at step s after the warm-up: 1 until the last decay()
+// steps, then a fall.
 func (c *Config) stableThenDecay(s int) float64 {
 	n := c.decay()
 	start := c.length() - n
@@ -132,7 +136,8 @@ func (c *Config) stableThenDecay(s int) float64 {
 	return c.lowest()
 }
 
-// restarting returns the factor of cosine_with_restarts: num_cycles half cosines from 1 to 0.
+// restarting returns rate / peak rate of cosine_with_restarts: num_cycles half cosines, each from 1 to 0. progress is
+// the part of the decay that is over, from 0 to 1.
 func (c *Config) restarting(progress float64) float64 {
 	if progress >= 1 {
 		return 0
@@ -140,7 +145,8 @@ func (c *Config) restarting(progress float64) float64 {
 	return max(0, 0.5*(1+math.Cos(math.Pi*math.Mod(c.schedulerArg("num_cycles", 1)*progress, 1))))
 }
 
-// polynomial returns a factor that falls to lr_end with a power of the remaining share.
+// polynomial returns rate / peak rate of the schedule polynomial. It falls to lr_end / peak rate with a power of 1 −
+// progress, where progress is the part of the decay that is over.
 func (c *Config) polynomial(progress float64) float64 {
 	end := c.schedulerArg("lr_end", defaultLREnd)
 	if progress > 1 {
@@ -149,7 +155,8 @@ func (c *Config) polynomial(progress float64) float64 {
 	return ((c.LearningRate-end)*math.Pow(1-progress, c.schedulerArg("power", 1)) + end) / c.LearningRate
 }
 
-// inverseSqrt returns 1/√(steps/timescale). timescale defaults to the warm-up's length, or 10000 without warm-up.
+// inverseSqrt returns rate / peak rate after s steps: 1/√(steps/timescale). timescale defaults to warm, the steps of
+// the warm-up, or to 10000 without warm-up.
 func (c *Config) inverseSqrt(s, warm int) float64 {
 	scale := float64(warm)
 	if warm == 0 {
@@ -164,8 +171,8 @@ const kwargsKey = "lr_scheduler_kwargs"
 // schedulers lists the values of lr_scheduler_type.
 var schedulers = []string{"constant", "linear", "cosine", cosineWarmup, "cosine_with_restarts", "polynomial", "inverse_sqrt", "wsd"}
 
-// cosineWarmup names the cosine schedule shifted by one step: the last warm-up step has the peak learning rate, and
-// the first may be above 0.
+// cosineWarmup names a cosine schedule that is one step ahead of the schedule cosine: the last warm-up step already
+// has the peak learning rate, and the first step's rate may be above 0.
 const cosineWarmup = "cosine_warmup_with_min_lr"
 
 // defaultLREnd is the default final learning rate of polynomial.
@@ -201,7 +208,7 @@ func (c *Config) schedulerArg(name string, usual float64) float64 {
 	return usual
 }
 
-// asNumber returns x as a float64, if x is a number.
+// asNumber returns x as a float64. The bool is false if x is no number.
 func asNumber(x any) (float64, bool) {
 	switch x := x.(type) {
 	case int64:
@@ -212,7 +219,7 @@ func asNumber(x any) (float64, bool) {
 	return 0, false
 }
 
-// lowest returns lowest rate / learning_rate, from min_lr_ratio or lr_scheduler_kwargs.
+// lowest returns lowest learning rate / peak learning rate, taken from min_lr_ratio or from lr_scheduler_kwargs.
 func (c *Config) lowest() float64 {
 	if c.LRScheduler != "cosine" && c.LRScheduler != cosineWarmup {
 		return c.MinLRRatio
@@ -252,7 +259,8 @@ func (c *Config) checkScheduler(fail func(key, format string, args ...any)) {
 	}
 }
 
-// wants describes the number that the argument accepts; "" if v is valid.
+// wants describes the numbers that the argument a accepts, such as "at least 0", if a does not accept v. It returns ""
+// if v is valid.
 func (a schedulerArg) wants(v any) string {
 	x, isNumber := asNumber(v)
 	switch l := a.limit; {
@@ -270,7 +278,8 @@ func (a schedulerArg) wants(v any) string {
 	return ""
 }
 
-// schedulerTakes lists the names of the numbers that the schedule takes.
+// schedulerTakes lists the names of the numbers that lr_scheduler_kwargs may have for the chosen schedule, as text for
+// an error.
 func (c *Config) schedulerTakes() string {
 	var names []string
 	for _, a := range schedulerArgs[c.LRScheduler] {
@@ -341,7 +350,8 @@ func (c *Config) Restart(step int) (meaning string) {
 	return fmt.Sprintf("%s, from %s to %s", text, rate(c.Schedule(step+1)), rate(c.Schedule(c.MaxSteps)))
 }
 
-// meaning describes how the learning rate changes after step. was is the old schedule's rate at step.
+// meaning describes for the user how the learning rate changes after step. was is the learning rate that the old
+// schedule had at step. It returns "" if no step is left.
 func (c *Config) meaning(was float64, step int) string {
 	if step >= c.MaxSteps {
 		return ""
@@ -371,8 +381,8 @@ func (c *Config) meaning(was float64, step int) string {
 // rate formats a learning rate for messages.
 func rate(x float64) string { return fmt.Sprintf("%.4g", x) }
 
-// perEpoch derives eval_steps and save_steps, as shares of all steps, from evals_per_epoch and saves_per_epoch. Then
-// it sets the latter to 0. If the file gives one key and a flag the other, the flag wins.
+// perEpoch turns evals_per_epoch into eval_steps and saves_per_epoch into save_steps, both as shares of all steps.
+// Then it sets the keys per epoch to 0. If the file gives one key of a pair and a flag the other, the flag wins.
 func (c *Config) perEpoch(fail func(key, format string, args ...any)) {
 	for _, k := range []struct {
 		n                    *int

@@ -68,14 +68,15 @@ func (k *key) set(c *Config, spelled string, v value) error {
 	panic("config: key " + k.name + " has a field of unknown type")
 }
 
-// setter converts a value as written and stores it in the field of a key.
+// setter converts v, a key's value as the user wrote it, and stores it in the key's field.
 type setter struct {
 	*key
 	spelled string
 	v       value
 }
 
-// fail returns an error at the value. want describes the values that the key accepts; hints follow at the end.
+// fail returns an error at the value's position. want describes the values that the key accepts. hints are appended to
+// the text.
 func (e *setter) fail(want string, hints ...string) error {
 	name := e.spelled + " "
 	if e.v.pos.Flag != "" && !strings.Contains(e.spelled, "[") { // a flag's position already names the key, except for an item of a list
@@ -88,7 +89,7 @@ func (e *setter) fail(want string, hints ...string) error {
 	return e.v.pos.errorf("%smust be %s, %s%s", name, want, got, strings.Join(hints, ""))
 }
 
-// expand replaces ~ and ${NAME} in paths, for keys that have vars set.
+// expand replaces a leading ~ and ${NAME} in paths if the key has vars set; otherwise it changes nothing.
 func (e *setter) expand(paths []string) error {
 	if !e.vars {
 		return nil
@@ -103,7 +104,7 @@ func (e *setter) expand(paths []string) error {
 	return nil
 }
 
-// isAuto reports whether the value leaves the key to mt.
+// isAuto reports whether the value is "auto" or empty for a key that allows auto, so that mt chooses the value.
 func (e *setter) isAuto() bool { return e.auto && (e.v.kind == null || e.v.text == "auto") }
 
 func (e *setter) text(p *string) error {
@@ -131,7 +132,7 @@ func (e *setter) text(p *string) error {
 	return e.fail("text")
 }
 
-// isWord reports whether plain text is a word: neither a number nor a truth value.
+// isWord reports whether s, text without quotes, can only be a word: neither a number nor a truth value such as yes.
 func isWord(s string) bool {
 	_, isBool := truth(s)
 	return !isBool && !floatText.MatchString(s)
@@ -155,7 +156,8 @@ func (e *setter) choice(p *string) error {
 	return nil
 }
 
-// why returns the reason, in brackets, for which mt lacks other tools' values of the key; "" for most keys.
+// why returns the reason why mt lacks values of the key that other tools have, in brackets for an error; "" for most
+// keys.
 func (e *setter) why() string {
 	if e.name == "optim" {
 		return " (no other optimizer keeps its state in host memory)"
@@ -237,7 +239,7 @@ func (e *setter) dashboard(p *string) error {
 	return nil
 }
 
-// devices accepts auto, a number, or a list of numbers.
+// devices parses auto, a number of devices, or a list of their numbers, and stores it as text in *p.
 func (e *setter) devices(p *string) error {
 	items := []string{}
 	for _, item := range e.v.items {
@@ -276,7 +278,8 @@ func (e *setter) integer() (int64, error) {
 	return n, nil
 }
 
-// zeroIsNone reports whether an empty value of the key means 0, for "none".
+// zeroIsNone reports whether the key is one for which a value left empty stands for 0, in the sense of no limit or
+// never.
 func (e *setter) zeroIsNone() bool {
 	return slices.Contains([]string{"max_steps", "save_total_limit", "max_samples", "evals_per_epoch", "saves_per_epoch"}, e.name)
 }
@@ -353,8 +356,8 @@ func (e *setter) limitText(x float64) string {
 	return strconv.FormatFloat(x, 'f', -1, 64)
 }
 
-// list parses a YAML list, or text with commas between items. A flag also accepts a YAML list in brackets. Commas
-// inside a glob's braces or a regular expression's brackets do not split.
+// list parses a YAML list, or text with commas between items, and stores it in *p. A flag also accepts a YAML list in
+// brackets. Commas inside a glob's braces or a regular expression's brackets do not split.
 func (e *setter) list(p *[]string) error {
 	v, err := e.bracketed()
 	if err != nil {
@@ -384,8 +387,8 @@ func (e *setter) list(p *[]string) error {
 	return nil
 }
 
-// bracketed returns the value. If a flag's text is a YAML list in brackets, bracketed returns that list. For keys
-// with whole set, text that does not parse as a list stays text.
+// bracketed returns e's value. A flag's text in brackets is first parsed as a YAML list. If the parse fails, the text
+// stays text for a key with whole set (one item, commas included), and is an error for others.
 func (e *setter) bracketed() (value, error) {
 	text := strings.TrimSpace(e.v.text)
 	if e.v.kind != plain || e.v.pos.Flag == "" || !strings.HasPrefix(text, "[") || !strings.HasSuffix(text, "]") {
@@ -398,7 +401,7 @@ func (e *setter) bracketed() (value, error) {
 	return v, err
 }
 
-// nesting returns the bracket pairs inside which a comma does not split the key's list.
+// nesting returns the kinds of brackets, such as "{}", inside which a comma does not split the key's list.
 func (e *setter) nesting() string {
 	switch {
 	case e.commas:
@@ -409,7 +412,7 @@ func (e *setter) nesting() string {
 	return "{}"
 }
 
-// numbers parses a list of numbers: a YAML list, or text with commas.
+// numbers parses a list of numbers, either a YAML list or text with commas between them, and stores it in *p.
 func (e *setter) numbers(p *[]float64) error {
 	written, err := e.bracketed()
 	if err != nil {
@@ -501,8 +504,8 @@ func splitList(s, nesting string) []string {
 	return out
 }
 
-// model parses the model. A mapping is an inline config. Under the key `model`, text without a slash is a preset
-// unless a directory of that name exists. All other text is a path or a Hub id.
+// model parses the value as a model and stores it in *p. A mapping is an inline config. Under the key `model`, text
+// without a slash is a preset unless a directory of that name exists. All other text is a path or a Hub id.
 func (e *setter) model(p *ModelRef) error {
 	switch {
 	case e.v.kind == mapping && e.spelled == "model":
@@ -525,7 +528,7 @@ func (e *setter) model(p *ModelRef) error {
 	return nil
 }
 
-// mapping parses a mapping with values of any type.
+// mapping parses a mapping with values of any type and stores it in *p.
 func (e *setter) mapping(p *map[string]any) error {
 	switch {
 	case e.v.kind == null || e.v.kind == mapping && len(e.v.fields) == 0:
@@ -544,7 +547,7 @@ func isDir(path string) bool {
 	return err == nil && st.IsDir()
 }
 
-// inline converts v to JSON-like Go values, with int64 for whole numbers.
+// inline converts v to the Go values that JSON decoding gives, but with int64 for whole numbers.
 func (v value) inline() any {
 	switch v.kind {
 	case quoted:

@@ -13,7 +13,8 @@ const (
 	moreTokensKey    = "additional_special_tokens"
 )
 
-// NamedTokens returns the tokens that special_tokens gives, by their names in tokenizer.NamedTokens.
+// NamedTokens returns the tokens in special_tokens that have one of the names in tokenizer.NamedTokens, such as
+// eos_token, by name.
 func (c *Config) NamedTokens() map[string]string {
 	out := map[string]string{}
 	for _, name := range tokenizer.NamedTokens {
@@ -24,8 +25,8 @@ func (c *Config) NamedTokens() map[string]string {
 	return out
 }
 
-// MoreSpecialTokens returns all tokens in special_tokens, named or not. Tokens that the vocabulary lacks are added to
-// it.
+// MoreSpecialTokens returns all tokens in special_tokens, with or without a name of their own. Tokens that the
+// vocabulary lacks are added to it before training.
 func (c *Config) MoreSpecialTokens() []string {
 	named := c.NamedTokens()
 	var out []string
@@ -41,7 +42,7 @@ func (c *Config) MoreSpecialTokens() []string {
 	return out
 }
 
-// checkSpecialTokens rejects entries of special_tokens that are not tokens.
+// checkSpecialTokens rejects entries of special_tokens whose value is no token. fail records an error about a key.
 func (c *Config) checkSpecialTokens(fail func(key, format string, args ...any)) {
 	for _, name := range slices.Sorted(maps.Keys(c.SpecialTokens)) {
 		key, v := specialTokensKey+"."+name, c.SpecialTokens[name]

@@ -29,7 +29,7 @@ func (k kind) String() string {
 	return [...]string{"nothing", "a plain value", "text", "a list", "a mapping"}[k]
 }
 
-// value is a parsed YAML value whose key's type is not yet known.
+// value is a parsed YAML value. Its type follows from its key, which is not known while it is parsed.
 type value struct {
 	kind   kind
 	text   string
@@ -67,7 +67,8 @@ func (v value) shown() string {
 // maxDepth bounds the nesting of lists and mappings. A config.json needs 3 levels.
 const maxDepth = 16
 
-// parseYAML parses one YAML document. The result is a mapping, or null for an empty document.
+// parseYAML parses src, one YAML document. name is the file's name for errors. The result is a mapping, or null for an
+// empty document.
 func parseYAML(name string, src []byte) (v value, err error) {
 	if !utf8.Valid(src) {
 		return v, Usagef("%s is not UTF-8 text: save it as UTF-8", name)
@@ -240,7 +241,7 @@ func (r *reader) fields(v value, in []*ast.MappingValueNode, depth int) (value, 
 	return v, nil
 }
 
-// keyText returns the text of a mapping's key, if the key is a scalar.
+// keyText returns the text of a mapping's key. The bool is false if the key is not a scalar.
 func keyText(n ast.MapKeyNode) (string, bool) {
 	switch n := n.(type) {
 	case *ast.StringNode:

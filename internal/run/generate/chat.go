@@ -59,7 +59,8 @@ func Chat(ctx context.Context, o ChatOptions) (err error) {
 	return nil
 }
 
-// check finds the chat template. It rejects conversations so long that the model has no position left for an answer.
+// check opens the chat template and returns notes for the user. It returns an error for a conversation so long that
+// the model has no position left for an answer.
 func (c *chat) check(in *open.Inputs) (notes []string, err error) {
 	spec := in.Config.DataSpec()
 	spec.Tokenizer, spec.ModelDir, spec.VocabSize = in.Tokenizer, in.ModelDir, in.Model.VocabSize
@@ -89,7 +90,8 @@ func (c *chat) check(in *open.Inputs) (notes []string, err error) {
 	return c.d.Notes, nil
 }
 
-// of adds to err the place where the conversation v was read, such as file and line, if it is known.
+// of returns err with the place where the conversation v was read, such as file and line, put before it. If the place
+// is unknown, it returns err.
 func of(v *data.Conversation, err error) error {
 	if v.Where == "" {
 		return err
@@ -119,7 +121,8 @@ func (c *chat) promptOf(v *data.Conversation) (prompt, error) {
 	return p, nil
 }
 
-// answer streams an answer to w and adds it to the conversation.
+// answer streams the answer to the last turn of v to w and appends the answer to v. turn numbers the answers of the
+// chat, so that each uses other random numbers.
 func (c *chat) answer(ctx context.Context, v *data.Conversation, turn int, w io.Writer) error {
 	p, err := c.promptOf(v)
 	if err != nil {
@@ -137,7 +140,7 @@ func (c *chat) answer(ctx context.Context, v *data.Conversation, turn int, w io.
 	return err
 }
 
-// one answers one conversation. It prints the answer or, with JSON, the whole conversation.
+// one answers v, the i-th conversation, once. It prints the answer or, with JSON, the whole conversation.
 func (c *chat) one(ctx context.Context, v *data.Conversation, i int) error {
 	w := c.o.Stdout
 	if c.o.JSON {
@@ -159,7 +162,8 @@ func (c *chat) one(ctx context.Context, v *data.Conversation, i int) error {
 	return nil
 }
 
-// talk holds a conversation. Each line of In is a turn, until In ends or the user ends the chat.
+// talk holds one conversation. Each line of In is a turn of the user and gets an answer. The conversation lasts until
+// In ends or the user types the command for it.
 func (c *chat) talk(ctx context.Context) error {
 	begin := c.o.Conversations[0]
 	v, lines := begin.Clone(), readLines(c.o.In)
@@ -203,8 +207,8 @@ func (c *chat) talk(ctx context.Context) error {
 	}
 }
 
-// reply answers the last turn. If that turn is so long that no position is left for an answer, the result depends on
-// where turns come from. From a pipe, reply returns an error. At a terminal, it prints the error and removes the turn.
+// reply answers the last turn of v. A turn may be so long that no position is left for an answer. If turns come from a
+// pipe, reply then returns an error. At a terminal, it prints the error and removes the turn.
 func (c *chat) reply(ctx context.Context, v *data.Conversation, turn int) error {
 	if _, err := c.promptOf(v); err != nil {
 		if c.o.Ask == "" {

@@ -40,8 +40,8 @@ type Options struct {
 // chunk is the number of prompt tokens that go through a layer in one launch.
 const chunk = 512
 
-// intBytes is an upper bound on the int32 values that upload copies for a chunk: index, position and up to two
-// attention bounds a token.
+// intBytes is an upper bound on the bytes of the int32 values that upload copies for a chunk. A token has an index, a
+// position and up to two attention bounds.
 const intBytes = 4 * 5 * chunk
 
 // Run continues prompt (at least one id) and calls emit with each new id. It stops after MaxNewTokens, at an id of
@@ -113,7 +113,8 @@ func (o Options) check(prompt []int32) error {
 	return nil
 }
 
-// decoder holds the device memory for one growing sequence.
+// decoder holds the device memory with which one sequence is continued: key/value caches, hidden states and a slot for
+// tiles.
 type decoder struct {
 	o         Options
 	spec      layers.Spec
@@ -214,7 +215,8 @@ func (d *decoder) alloc(spec layers.Spec, maxTokens int) error {
 	return d.take(&d.ints, accounts.Batch, intBytes)
 }
 
-// slotBytes returns the size of the largest tile, because tiles are copied into the slot one after the other.
+// slotBytes returns the size of the slot: that of the largest tile, since tiles are copied into the slot one after the
+// other.
 func (d *decoder) slotBytes(spec layers.Spec) (n int64) {
 	for i, l := range d.o.Layout {
 		kind := layers.KindOf(l.Kind)
@@ -236,7 +238,7 @@ func (d *decoder) take(m *device.Mem, p accounts.Purpose, bytes int64) (err erro
 	return err
 }
 
-// table copies fp32 values to the device and waits for the copy.
+// table copies a table of fp32 values, such as rotary frequencies, to the device and waits for the copy.
 func (d *decoder) table(v []float32) (device.Tensor, error) {
 	var m device.Mem
 	n := int64(len(v))
@@ -256,8 +258,8 @@ func (d *decoder) close() {
 	}
 }
 
-// forward appends ids to the sequence and returns the logits (V) of the last token. They are valid until the next
-// call.
+// forward appends ids to the sequence and returns the logits of the last token, one for each of the V tokens of the
+// vocabulary. The slice is valid until the next call.
 func (d *decoder) forward(ids []int32) ([]float32, error) {
 	for len(ids) > 0 {
 		n := min(len(ids), chunk)
@@ -278,7 +280,8 @@ func (d *decoder) forward(ids []int32) ([]float32, error) {
 	return out, nil
 }
 
-// piece runs at most chunk tokens through all layers. last: it also copies the last token's logits to staging.
+// piece runs ids, at most chunk tokens, through all layers. If last is true, it also copies the last token's logits to
+// the staging buffer.
 func (d *decoder) piece(ids []int32, last bool) error {
 	p := &piece{ids: ids, last: last, step: layers.CacheStep{Tokens: len(ids), Start: d.start}}
 	var err error
@@ -300,8 +303,8 @@ func (d *decoder) piece(ids []int32, last bool) error {
 	return d.stream.Sync()
 }
 
-// upload copies int32 values of a piece to the device: each token's row (index) and position, and the attention bounds
-// in step.
+// upload copies int32 values for ids to the device: each token's row of the embedding and its position, and the
+// attention bounds in step. It returns the tensor of rows (index).
 func (d *decoder) upload(ids []int32, step *layers.CacheStep) (index device.Tensor, err error) {
 	n, all := len(ids), int64(0)
 	put := func(v []int32) device.Tensor {
@@ -337,7 +340,8 @@ func (d *decoder) register() error {
 	return nil
 }
 
-// weights binds a tile in place, or copies the tile into the slot.
+// weights returns the weights of the tile t on the device. A unified device uses them where they lie; otherwise
+// weights enqueues a copy of the tile into the slot.
 func (d *decoder) weights(t layers.Tile) layers.Weights {
 	st := d.o.Store.Layers
 	if d.o.Device.Unified() {

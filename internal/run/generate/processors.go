@@ -9,7 +9,8 @@ const (
 	MostPenalty  = 100
 )
 
-// processor changes the logits (V) of the next token in place. ids holds the prompt and the answer so far.
+// processor changes the logits of the next token in place, one for each token of the vocabulary. ids holds the prompt
+// and the answer so far.
 type processor func(ids []int32, logits []float32)
 
 // processors returns the processors that o asks for, in the order of Transformers; nil if o asks for none. prompt is
@@ -28,8 +29,9 @@ func processors(o Options, prompt int) []processor {
 	return all
 }
 
-// penalize divides positive logits of all ids by penalty and multiplies negative logits by it. An id that occurs
-// several times counts once. Source: transformers.RepetitionPenaltyLogitsProcessor, arXiv:1909.05858.
+// penalize returns a processor that divides positive logits of all ids so far by penalty and multiplies negative ones
+// by it. An id that occurs several times counts once. Source: transformers.RepetitionPenaltyLogitsProcessor,
+// arXiv:1909.05858.
 func penalize(penalty float32) processor {
 	return func(ids []int32, logits []float32) {
 		was := make([]float32, len(ids)) // a repeated id is computed again from the same logit
@@ -46,8 +48,8 @@ func penalize(penalty float32) processor {
 	}
 }
 
-// forbidUntil forbids tokens while prompt and answer are shorter than length.
-// Source: transformers.MinNewTokensLengthLogitsProcessor.
+// forbidUntil returns a processor that forbids tokens as long as prompt and answer together have fewer than length
+// tokens. Source: transformers.MinNewTokensLengthLogitsProcessor.
 func forbidUntil(length int, tokens []int32) processor {
 	no := forbid(tokens)
 	return func(ids []int32, logits []float32) {
@@ -57,9 +59,8 @@ func forbidUntil(length int, tokens []int32) processor {
 	}
 }
 
-// forbid sets the logits of tokens to −Inf. It ignores tokens outside the vocabulary, as
-// Transformers does: some models' suppress_tokens is [-1].
-// Source: transformers.SuppressTokensLogitsProcessor.
+// forbid returns a processor that sets the logits of tokens to −Inf. It ignores ids outside the vocabulary, as
+// Transformers does, because some models' suppress_tokens is [-1]. Source: transformers.SuppressTokensLogitsProcessor.
 func forbid(tokens []int32) processor {
 	return func(_ []int32, logits []float32) {
 		for _, id := range tokens {

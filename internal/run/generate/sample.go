@@ -26,10 +26,12 @@ func newSampler(o Options) *sampler {
 	return s
 }
 
-// cut returns the candidates to sample from: the first of all, at least one. all is sorted by descending p.
+// cut shortens the list of candidates to sample from. all is sorted by descending p, and the result is a beginning of
+// it with at least one candidate.
 type cut func(all []candidate) []candidate
 
-// topP keeps the fewest most likely candidates whose joint probability is at least share.
+// topP returns a cut that keeps the fewest candidates whose joint probability is at least share, the most likely ones
+// first.
 func topP(share float64) cut {
 	return func(all []candidate) []candidate {
 		total, kept := sum(all), 0.0
@@ -42,8 +44,8 @@ func topP(share float64) cut {
 	}
 }
 
-// minP keeps candidates at least share times as likely as the most likely one. Source: transformers.MinPLogitsWarper,
-// arXiv:2407.01082.
+// minP returns a cut that keeps candidates at least share times as likely as the most likely one. Source:
+// transformers.MinPLogitsWarper, arXiv:2407.01082.
 func minP(share float64) cut {
 	return func(all []candidate) []candidate {
 		for i := range all {
@@ -55,7 +57,7 @@ func minP(share float64) cut {
 	}
 }
 
-// sum returns the sum of all candidates' p.
+// sum returns the sum of p over all candidates, by which a p is divided to get a probability.
 func sum(all []candidate) float64 {
 	total := 0.0
 	for i := range all {
@@ -64,8 +66,8 @@ func sum(all []candidate) float64 {
 	return total
 }
 
-// candidate is a token that may be chosen. p is first its logit and then its probability divided by that of the most
-// likely token.
+// candidate is a token that may be chosen. p is at first the token's logit. Later p is its probability relative to the
+// most likely token, which then has p = 1.
 type candidate struct {
 	id int32
 	p  float64

@@ -16,13 +16,14 @@ type piece struct {
 	index device.Tensor
 	x, y  device.Tensor // (tokens, hidden) act: a layer's input and output
 
-	// For the current layer with experts: its MoE state on the device, and in staging the offset of each expert's
-	// pairs.
+	// For the current layer with experts: the state of its router on the device, and in the staging buffer the offset
+	// of each expert's (token, choice) pairs in the sorted list of all pairs.
 	experts layers.MoEState
 	offsets []byte
 }
 
-// stage enqueues the launch of one visit to layer l for a piece.
+// stage enqueues the launch of the visit v to layer number l for the piece p. An expert without tokens in the piece
+// gets no launch, nor does the head unless the piece is the last.
 func (d *decoder) stage(p *piece, l int, v schedule.Visit) error {
 	layout, tile := &d.o.Layout[l], d.tiles[l][v.Part]
 	v.Phase = schedule.Generate
@@ -58,7 +59,7 @@ func (d *decoder) stage(p *piece, l int, v schedule.Visit) error {
 	return nil
 }
 
-// bringRows copies the embedding rows of the piece's tokens to the device.
+// bringRows enqueues a copy of the embedding rows of the piece's tokens to the device and returns them there.
 func (d *decoder) bringRows(p *piece) device.Tensor {
 	bytes := p.y.Mem().Bytes
 	d.o.Store.Layers[0].GatherRows(d.staging[:bytes], 0, p.ids)

@@ -45,7 +45,7 @@ func (o *TextOptions) sampling(file LogitKeys) Options {
 	return g
 }
 
-// sampled reports whether the command line chooses how tokens are sampled.
+// sampled reports whether the command line says how tokens are sampled. generation_config.json then does not.
 func (o *TextOptions) sampled() bool {
 	return o.Temperature > 0 || o.TopK > 0 || o.TopP > 0 && o.TopP < 1 || valueOf(o.MinP) > 0
 }
@@ -66,7 +66,7 @@ func Text(ctx context.Context, o TextOptions) (err error) {
 	return err
 }
 
-// Loaded is a model that is ready to write text.
+// Loaded is a model whose weights are in memory and that is ready to write text.
 type Loaded struct {
 	Writer
 	asked   LogitKeys // from the model's generation_config.json
@@ -76,7 +76,8 @@ type Loaded struct {
 // Close frees the model's memory.
 func (l *Loaded) Close() error { return l.closers.Close() }
 
-// Load opens a model and loads its weights. It calls check, if not nil, before any slow work; check returns notes.
+// Load opens a model and loads its weights. Before any slow work it calls check, unless check is nil. check returns
+// notes for the user, or an error that ends Load.
 func Load(o *TextOptions, check func(*open.Inputs) ([]string, error)) (_ *Loaded, err error) {
 	l := &Loaded{}
 	defer func() {
@@ -161,8 +162,8 @@ func (w Writer) GoOn(ctx context.Context, g Options, ids []int32, to io.Writer) 
 	return made, err
 }
 
-// generationNotes returns notes about parts of dir's generation_config.json that mt ignores. These are sampling,
-// unless the command line chooses it, and keys that mt does not have although they change an answer.
+// generationNotes returns notes about keys of dir's generation_config.json that change an answer and that mt ignores.
+// The sampling keys are among them, unless sampled says that the command line chooses the sampling.
 func generationNotes(dir string, sampled bool) (notes []string) {
 	var f map[string]any
 	if _, err := readGeneration(dir, &f); err != nil {
@@ -216,7 +217,7 @@ func samplingFlags(f map[string]any) string {
 	return flags[1:]
 }
 
-// stopTokens returns the tokens that end a text: the tokenizer's end-of-sequence token and the tokens in config.json
+// stopTokens returns the ids that end a text: the tokenizer's end-of-sequence token, and eos_token_id in config.json
 // and generation_config.json.
 func stopTokens(in *open.Inputs) ([]int32, error) {
 	var out []int32
@@ -274,7 +275,7 @@ func valueOf[T any](p *T) (v T) {
 	return v
 }
 
-// check returns an error for the first value out of range.
+// check returns an error for the first value of k that is out of range.
 func (k LogitKeys) check() error {
 	switch p, share, least := k.RepetitionPenalty, valueOf(k.MinP), valueOf(k.MinNewTokens); {
 	case p != nil && !(*p >= LeastPenalty && *p <= MostPenalty):

@@ -20,17 +20,19 @@ import (
 // current content.
 type timedFiles struct{ dir string }
 
-// timedFile is the content of one file. Its platform (GPU and library versions) matches the file's name.
+// timedFile is the content of one file of timed algorithms. Its platform (GPU and library versions) is also part of
+// the file's name.
 type timedFile struct {
 	cuda.Platform
 	Shapes map[string][8]uint64 `json:"shapes"`
 }
 
-// mostTimed is the largest size of a file, in bytes. One shape takes about 200 bytes.
+// mostTimed is the largest size, in bytes, of a file of timed algorithms. One shape of a matrix product takes about
+// 200 bytes.
 const mostTimed = 4 << 20
 
-// TimedDir returns the folder for these files: below cacheDir or, if that is empty, below the user's cache folder. "":
-// there is no such folder.
+// TimedDir returns the folder for the files of timed algorithms. It lies below cacheDir or, if cacheDir is empty,
+// below the user's cache folder. "" means that there is no such folder.
 func TimedDir(cacheDir string) string {
 	if cacheDir == "" {
 		user, err := os.UserCacheDir()

@@ -12,7 +12,8 @@ import (
 	"mt/cudart/emu"
 )
 
-// emuFault is the environment variable with a fault for the emulator, in the syntax of emu.Options.Plant.
+// emuFault is the environment variable that makes the emulator misbehave, for tests. Its value has the syntax of
+// emu.Options.Plant.
 const emuFault = "MT_EMU_FAULT"
 
 func init() {
@@ -26,7 +27,8 @@ func init() {
 	}
 }
 
-// coreDump returns the file for a core dump of the GPU, from the environment variables of CUDA's driver; "" for none.
+// coreDump returns the name of the file into which the emulator writes a core dump after a fault. It follows the
+// environment variables of CUDA's driver; "" means no dump.
 func coreDump() string {
 	if os.Getenv("CUDA_ENABLE_COREDUMP_ON_EXCEPTION") != "1" {
 		return ""

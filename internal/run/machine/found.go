@@ -10,7 +10,7 @@ import (
 	"mt/internal/run/config"
 )
 
-// CUDA describes what device: cuda finds on this machine.
+// CUDA describes what a run with the key device: cuda finds on this machine.
 type CUDA struct {
 	Device    string                `json:"device,omitempty"` // the GPU's name, if it is usable
 	Memory    config.Bytes          `json:"memory_bytes,omitempty"`
@@ -24,7 +24,7 @@ type CUDA struct {
 	found cudart.Found
 }
 
-// triedProduct is the size of the matrix products in FindCUDA.
+// triedProduct is the number of rows and columns of the matrices that FindCUDA multiplies as a test.
 const triedProduct = 64
 
 // FindCUDA opens the first GPU, reads its state, tries matrix products on it and closes it.

@@ -25,7 +25,7 @@ func Emulated() bool { return emulator != nil }
 // Search looks for CUDA's libraries on this machine. Tests replace it by a search that finds none.
 var Search = func() cudart.Found { return cudart.Find(cudart.ThisMachine()) }
 
-// GPU is the access to the GPUs of device: cuda.
+// GPU is the access to the GPUs of this machine, or of the emulator, before one of them is opened.
 type GPU struct {
 	Driver bool // there is an NVIDIA driver
 
@@ -62,14 +62,15 @@ func FindGPU(symbols cudart.Symbols) GPU {
 // wslDevice is the file by which Linux under WSL sees the Windows driver's GPU.
 const wslDevice = "/dev/dxg"
 
-// underWSL reports whether the file at path exists. Windows kills long kernels on such a GPU, whatever CUDA reports.
+// underWSL reports whether the file at path exists, the mark of Linux under Windows (WSL). There Windows kills long
+// kernels, although CUDA reports that it does not.
 func underWSL(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil
 }
 
-// TimeProducts makes devices opened later use cuBLASLt's fastest algorithm for each matrix product, timed when a
-// shape is first used. The timings are kept in the folder dir; "": only in this process.
+// TimeProducts makes devices that are opened later use cuBLASLt's fastest algorithm for each matrix product. It is
+// found by timing when a shape is first used. The folder dir keeps the timings; "" keeps them only in this process.
 func (g *GPU) TimeProducts(dir string) {
 	var store cuda.Store
 	if dir != "" {
@@ -88,7 +89,7 @@ func (g *GPU) TellHang(f func(text string)) { g.hang = f }
 // is first, as in other CUDA programs. Hidden GPUs are not touched.
 const First = 0
 
-// bind loads CUDA's functions, once.
+// bind loads CUDA's functions at its first call. Later calls return the same error or nil.
 func (g *GPU) bind() error {
 	if g.err != nil || g.cuda != nil {
 		return g.err
@@ -109,7 +110,8 @@ func (g *GPU) Count() (int, error) {
 	return g.cuda.DeviceCount()
 }
 
-// OpenAll opens the devices with these ordinals, each like Open.
+// OpenAll opens the devices with these ordinals, each with a budget of limit bytes (0: all free memory). If one of
+// them does not open, it closes the others.
 func (g *GPU) OpenAll(ordinals []int, limit config.Bytes) (out []device.Device, err error) {
 	for _, n := range ordinals {
 		dev, err := g.Open(n, limit)
@@ -121,8 +123,8 @@ func (g *GPU) OpenAll(ordinals []int, limit config.Bytes) (out []device.Device, 
 	return out, nil
 }
 
-// Open opens the device with that ordinal and a budget of limit bytes; 0: all free memory. Closing the last open
-// device of an emulator ends the emulator. The error says what is missing.
+// Open opens the device with that ordinal and a budget of limit bytes; 0 means all free memory. The error names what
+// this machine lacks. Closing the last open device of an emulator ends the emulator.
 func (g *GPU) Open(ordinal int, limit config.Bytes) (device.Device, error) {
 	if err := g.bind(); err != nil {
 		return nil, err
@@ -140,7 +142,8 @@ func (g *GPU) Open(ordinal int, limit config.Bytes) (device.Device, error) {
 	return emulated{dev.(gpuDevice), g.end, g.open}, nil
 }
 
-// available returns how much more host memory a process can take, for GPUs without memory of their own.
+// available returns how many more bytes of host memory a process can take; false if unknown. A GPU without memory of
+// its own takes its memory from there.
 func available() (int64, bool) {
 	room := host.AvailableMemory()
 	return room.Bytes, room.Known
@@ -165,7 +168,7 @@ type Options struct {
 	LinkLimit float64
 }
 
-// gpu finds the GPU that o describes.
+// gpu returns the access to the GPUs, with the settings in o for devices that are opened later.
 func (o Options) gpu() GPU {
 	g := FindGPU(nil)
 	g.own, g.hang = o.OwnMatMul, o.Hang
@@ -187,8 +190,8 @@ func Open(o Options) (device.Device, error) {
 	return cpu.New(cpu.Options{Threads: o.Threads, MemoryLimit: int64(o.MemoryLimit), Unified: o.Unified, LinkLimit: o.LinkLimit})
 }
 
-// OpenAll opens n devices, each like Open: the first n GPUs (0: all), or n CPU devices (0: one), which share the
-// cores.
+// OpenAll opens n devices of the kind that o names, with the settings in o: the first n GPUs (0: all of them), or n CPU
+// devices (0: one), which share the cores.
 func OpenAll(o Options, n int) (out []device.Device, err error) {
 	if o.Device == "cuda" {
 		g := o.gpu()
@@ -222,7 +225,7 @@ func OpenAll(o Options, n int) (out []device.Device, err error) {
 	return out, nil
 }
 
-// CloseAll closes devices.
+// CloseAll closes the devices and joins their errors.
 func CloseAll(devs []device.Device) error {
 	var errs []error
 	for _, d := range devs {
@@ -245,7 +248,7 @@ type gpuDevice interface {
 	InPlace(on bool) error
 }
 
-// emulated is a device on an emulator. Closing the last one ends the emulator.
+// emulated is a device on an emulator. Closing the last such device ends the emulator.
 type emulated struct {
 	gpuDevice
 	end  func() error

@@ -13,8 +13,8 @@ import (
 var CPURateSize = 1024
 
 // MatMulRate measures the device's rate of matrix products in FLOP/s, in the compute dtype act. The metric mfu is
-// relative to this rate. The matrices have most rows and columns, or fewer if memory is short. They are random, because
-// a GPU is faster on zeros. The rate is 0 if even most/8 rows and columns do not fit.
+// relative to this rate. The matrices are square with most rows, or fewer if memory is short. They are random, because
+// a GPU is faster on zeros. The rate is 0 if even most/8 rows do not fit.
 func MatMulRate(dev device.Device, act device.DType, most int) (rate float64, err error) {
 	m, err := measure.New(dev, measure.Options{Runs: 3, Least: 1})
 	if err != nil {

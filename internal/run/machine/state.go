@@ -20,7 +20,7 @@ type GPUState struct {
 	SlowedDown []string `json:"slowed_down,omitempty"` // why clocks are low
 }
 
-// slowdowns lists the reasons that matter to a user.
+// slowdowns lists the reasons for low clocks that matter to a user, with their texts.
 var slowdowns = []struct {
 	reason cudart.Throttle
 	text   string

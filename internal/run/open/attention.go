@@ -22,7 +22,8 @@ func (in *Inputs) BestAttention() string {
 	return cuda.Fused
 }
 
-// Fuses reports whether attention's backward uses the fused kernel, which needs memory for partial sums.
+// Fuses reports whether attention's backward uses the kernel that computes all its gradients at once. That kernel
+// needs memory for partial sums.
 func (in *Inputs) Fuses() bool {
 	return in.Config.AttentionKernels == cuda.Fused || in.Config.AttentionKernels == "auto" && in.BestAttention() == cuda.Fused
 }

@@ -22,7 +22,8 @@ import (
 	"mt/plan/rates"
 )
 
-// countDevices determines the number of devices; 0: all there are. Only training and evaluation use several.
+// countDevices sets the number of devices (p.Lanes) from the key devices; 0 means all that the machine has. Only
+// training and evaluation use several.
 func (p *choosing) countDevices(o settings.Options) error {
 	list, err := p.Config.DeviceList()
 	p.Lanes = list.Count
@@ -37,7 +38,8 @@ func (p *choosing) countDevices(o settings.Options) error {
 	return nil
 }
 
-// countCards is countDevices for a plan: --gpu names a machine with cards devices.
+// countCards is countDevices for a plan on the machine that --gpu names. list is the parsed key devices, and cards is
+// how many devices the machine has.
 func (p *choosing) countCards(list config.DeviceList, cards int) error {
 	if list.All || !p.Config.Given("devices") {
 		p.Lanes = cards
@@ -48,8 +50,8 @@ func (p *choosing) countCards(list config.DeviceList, cards int) error {
 	return nil
 }
 
-// weighDevices determines the rates of devices, if the devices differ. The rates come from m, from the key
-// device_rates, or from mt's profiles of the GPUs.
+// weighDevices sets the rates of the devices if the devices differ, so that faster ones get more work. The rates come
+// from m, from the key device_rates, or from mt's profiles of the GPUs.
 func (p *choosing) weighDevices(m *rates.Machine) (err error) {
 	var names []string
 	for _, d := range p.Devices {
@@ -144,8 +146,8 @@ func (p *choosing) openGPUs(g *machine.GPU) ([]device.Device, error) {
 	return g.OpenAll(ordinals, p.Config.DeviceMemory)
 }
 
-// gpuInTurn returns the ordinal of this rank's GPU when several ranks share a host: each rank on the host gets the next
-// GPU.
+// gpuInTurn returns the ordinal of this rank's GPU when several ranks share a host. The first rank of the host takes
+// the first GPU, and each further rank the next.
 func (p *choosing) gpuInTurn(g *machine.GPU) ([]int, error) {
 	has, err := g.Count()
 	if err != nil {
@@ -158,8 +160,8 @@ func (p *choosing) gpuInTurn(g *machine.GPU) ([]int, error) {
 	return []int{index % max(has, 1)}, nil
 }
 
-// OpenCPUs opens the CPU as the number of devices that the run asks for, each with the given threads (0: a share of
-// the cores).
+// OpenCPUs opens the CPU as many times as the run asks for devices. Each such device gets the given number of threads;
+// 0 means an equal share of the cores.
 func (in *Inputs) OpenCPUs(threads int) ([]device.Device, error) {
 	return machine.OpenAll(machine.Options{Device: "cpu", Threads: threads, MemoryLimit: in.Config.DeviceMemory, Unified: in.Unified, LinkLimit: in.Throttle.Link}, max(1, in.Lanes))
 }
@@ -214,13 +216,13 @@ func (in *Inputs) threads() int {
 	return max(1, runtime.GOMAXPROCS(0)/n)
 }
 
-// Share returns this rank's share of bytes that the host's ranks divide.
+// Share returns this rank's part of an amount of bytes that the ranks on one host divide evenly.
 func (in *Inputs) Share(bytes int64) int64 {
 	_, n := in.Ranks.Neighbours()
 	return bytes / int64(n)
 }
 
-// takeProfile makes the plan for machine m instead of for this machine.
+// takeProfile makes the plan for the machine m, which has a profile, instead of for this machine.
 func (p *choosing) takeProfile(m *rates.Machine) error {
 	c, gib := p.Config, float64(1<<30)
 	p.Profile, p.Integrated = m, m.Device.Integrated
@@ -252,15 +254,18 @@ func (p *choosing) takeProfile(m *rates.Machine) error {
 	return nil
 }
 
-// Optimizer returns the run's optimizer. With MT_THROTTLE (settings.Throttle) it updates more slowly.
+// Optimizer returns the run's optimizer. If MT_THROTTLE limits the rate of updates (settings.Throttle), its updates
+// take longer.
 func (in *Inputs) Optimizer() optim.Optimizer {
 	return in.Throttle.Optimizer(settings.Optimizer(in.Config))
 }
 
-// BF16Master reports whether the streamed bf16 weights are the master weights.
+// BF16Master reports whether the run keeps no lower halves, so that the bf16 weights that stream to the device are the
+// master weights.
 func (in *Inputs) BF16Master() bool { return in.Config.MasterDType == "bf16" && in.Act == device.BF16 }
 
-// checkMaster returns an error for bf16 master weights if fp32 weights stream.
+// checkMaster returns an error for master_dtype: bf16 if the compute dtype is fp32, since the weights that stream are
+// then fp32.
 func (p *opening) checkMaster() error {
 	if p.Config.MasterDType != "bf16" || p.Act == device.BF16 {
 		return nil
@@ -269,8 +274,8 @@ func (p *opening) checkMaster() error {
 		p.Config.ComputeDType)
 }
 
-// ContextBytes returns the device memory that is in use before any allocation. With Muon it adds the memory of the
-// extra stream that orthogonalizes matrices.
+// ContextBytes returns the device memory in bytes that is in use before mt allocates anything. With Muon it adds the
+// memory of the extra stream that orthogonalizes matrices.
 func (in *Inputs) ContextBytes() int64 {
 	if in.context > 0 && settings.NSSteps(in.Config) > 0 {
 		return in.context + cuda.StreamBytes
@@ -278,7 +283,7 @@ func (in *Inputs) ContextBytes() int64 {
 	return in.context
 }
 
-// choosing determines the devices of a run.
+// choosing is an opening while the devices of the run are determined.
 type choosing struct {
 	*opening
 	oneDevice bool // the run uses one device, whatever the key devices says
@@ -390,15 +395,16 @@ func (p *choosing) takeGPU(o settings.Options) error {
 	return nil
 }
 
-// planOnPaper makes the plan for a GPU that this machine does not have, with device_memory bytes. why is the reason for
-// the note.
+// planOnPaper prepares the plan for a GPU that this machine does not have, with device_memory bytes. why says why
+// there is no GPU; the note to the user begins with it.
 func (p *choosing) planOnPaper(why string) {
 	p.context = cuda.AssumedContext
 	p.note("%s: the plan is for one of %s, of which %s are taken to go to its context; device: cpu plans for this machine's CPU",
 		why, p.Config.DeviceMemory, config.Bytes(p.context))
 }
 
-// keep makes devs the devices of the run, and their memory the device budget of the plan.
+// keep makes devs the devices of the run, to be closed with it. The plan's budget of device memory is then their
+// memory.
 func (p *choosing) keep(devs []device.Device) {
 	p.Devices, p.Lanes = devs, len(devs)
 	p.closers.AddErr(func() error { return closeDevices(devs) })
@@ -426,8 +432,8 @@ func (in *Inputs) DeviceBudget() int64 {
 	return int64(in.Config.DeviceMemory)
 }
 
-// RateSize returns the largest matrix size for measuring the rate of matrix products. It is large enough for a GPU's
-// full rate and small enough for a CPU to finish soon.
+// RateSize returns how many rows and columns matrices have at most when the rate of matrix products is measured. The
+// size is large enough for a GPU's full rate and small enough for a CPU to finish soon.
 func (in *Inputs) RateSize() int {
 	switch {
 	case in.Config.Device != "cuda":
@@ -488,8 +494,8 @@ func (in *Inputs) Room() host.Room {
 }
 
 // onePart is the percentage of available memory that a run may take if host and device share one memory. The rest is
-// for the driver and for the desktop. The system counts cached file pages as available and drops them when a process
-// touches its memory. A GPU's driver allocates inside the kernel, which then has less time to drop pages.
+// for the driver and for the desktop. The system counts cached file pages as available, since it can drop them when a
+// process needs memory. A GPU's driver allocates inside the kernel, where fewer pages can be dropped in time.
 const onePart = 90
 
 // BudgetOf returns the part of room that a run may take: onePart percent if integrated is true, otherwise all of it.
@@ -500,7 +506,8 @@ func BudgetOf(integrated bool, room host.Room) host.Room {
 	return room
 }
 
-// NodeNotes describes how memory is distributed over the NUMA nodes, and what the system has refused; nil: one node.
+// NodeNotes describes how memory is spread over the NUMA nodes, and which of mt's requests the system has refused. It
+// returns nil if n is nil: the host has one node.
 func NodeNotes(n *host.Nodes) []string {
 	if n == nil {
 		return nil

@@ -21,8 +21,9 @@ type inPlacer interface {
 	InPlace(on bool) error
 }
 
-// settleBinding resolves the key binding. The CPU uses weights in place. So does a GPU that has no own memory, if it
-// reads host memory equally fast as memory that it allocates. Open GPUs are set accordingly.
+// settleBinding resolves the key binding (copy weights to the device, or use them in place) and sets open GPUs
+// accordingly. The CPU uses them in place. So does a GPU without memory of its own, if it reads host memory as fast as
+// memory that it allocates.
 func (p *choosing) settleBinding() error {
 	c := p.Config
 	inPlace, note, err := c.Binding == "unified", "", error(nil)
@@ -48,7 +49,8 @@ func (p *choosing) settleBinding() error {
 	return nil
 }
 
-// bindOnPaper resolves the binding for a GPU that this machine does not have, from the rates of its profile.
+// bindOnPaper resolves the key binding for a GPU that this machine does not have, from the rates of its profile. note
+// tells the user the choice; "" means no note.
 func (p *choosing) bindOnPaper() (inPlace bool, note string, err error) {
 	must := p.Config.Binding == "unified"
 	switch {
@@ -70,8 +72,9 @@ func (p *choosing) bindOnPaper() (inPlace bool, note string, err error) {
 	return inPlace, bindingNote(inPlace, d.Name, 1e9*d.Bandwidth, 1e9*d.HostMemory), nil
 }
 
-// BindInPlace makes GPUs use host memory in place in two cases: must is true, or all GPUs are integrated and read host
-// memory as fast as their own. rates returns both rates in bytes per second; 0: unknown.
+// BindInPlace makes GPUs use host memory in place in two cases. Either must is true, or all GPUs are integrated and
+// read host memory as fast as memory that they allocate. rates returns the two rates (host, own) in bytes per second;
+// 0 means unknown.
 func BindInPlace(devs []device.Device, must bool, rates func(device.Device) (own, host float64, err error)) (inPlace bool, note string, err error) {
 	if !must && slices.ContainsFunc(devs, func(d device.Device) bool { return !d.Usage().Integrated }) {
 		return false, "", nil
@@ -116,9 +119,8 @@ func BindInPlace(devs []device.Device, must bool, rates func(device.Device) (own
 	return inPlace, note, err
 }
 
-// OrCopied calls f with c. The system may refuse to pin memory that a GPU would use in place. If binding is auto,
-// OrCopied then prints a note and calls f again with binding: copy. The limit on pinned memory is not known in
-// advance.
+// OrCopied calls f with c. The system may refuse to pin memory that a GPU would use in place, and only trying shows
+// it. If binding is auto, OrCopied then prints a note and calls f again with binding: copy.
 func OrCopied(c *config.Config, o settings.Options, f func(*config.Config) error) error {
 	err := f(c)
 	if c.Binding != "auto" || !errors.Is(err, cuda.ErrNotPinned) {
@@ -130,7 +132,8 @@ func OrCopied(c *config.Config, o settings.Options, f func(*config.Config) error
 	return f(c)
 }
 
-// bindingNote describes the binding and the rates behind it, in bytes per second.
+// bindingNote tells the user whether weights are used in place or copied, and the two read rates behind the choice, in
+// bytes per second. name is the GPU's.
 func bindingNote(inPlace bool, name string, own, host float64) string {
 	how := "copied"
 	if inPlace {
@@ -152,7 +155,7 @@ func (in *Inputs) ReadRates(dev device.Device) (own, host float64, err error) {
 	return readRates(dev, readElems)
 }
 
-// readElems is the number of fp32 values in the measurement, beyond the size of caches.
+// readElems is the number of fp32 values that the measurement of read rates reads. They exceed every cache.
 const readElems = 32 << 20
 
 func readRates(dev device.Device, elems int64) (own, host float64, err error) {

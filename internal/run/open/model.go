@@ -45,7 +45,7 @@ func OpenModel(c *config.Config) (*Model, error) {
 	return m, nil
 }
 
-// readModel reads or creates the architecture.
+// readModel reads the model's architecture from its directory, or creates it from a preset or an inline config.
 func readModel(c *config.Config) (m *Model, err error) {
 	m = &Model{}
 	switch ref := c.Model; {
@@ -83,7 +83,8 @@ const (
 	specialKey    = "special_tokens"
 )
 
-// addTokens adds c's tokens to the tokenizer, and rows to the model if needed.
+// addTokens adds the tokens that c names to the tokenizer. If the vocabulary outgrows the embedding, it adds rows to
+// the model.
 func (m *Model) addTokens(c *config.Config) error {
 	m.known = m.Stored.VocabSize
 	if m.Tokenizer != nil {
@@ -117,7 +118,8 @@ func (m *Model) addTokens(c *config.Config) error {
 	return nil
 }
 
-// extend adds c's tokens to the tokenizer and returns the tokens with their ids.
+// extend adds c's tokens to the tokenizer and returns them with their ids. It leaves out a token that only
+// special_tokens names and that the tokenizer already knew.
 func (m *Model) extend(c *config.Config) ([]tokenizer.NewToken, error) {
 	for _, of := range []struct {
 		key  string
@@ -154,7 +156,7 @@ func (m *Model) extend(c *config.Config) ([]tokenizer.NewToken, error) {
 	}), nil
 }
 
-// save sets the content of files that are written beside the weights.
+// save records files, content by name, that will be written beside the weights of the saved model.
 func (m *Model) save(files map[string][]byte) {
 	if m.Files == nil {
 		m.Files = map[string][]byte{}
@@ -162,7 +164,8 @@ func (m *Model) save(files map[string][]byte) {
 	maps.Copy(m.Files, files)
 }
 
-// endGeneration writes the new eos_token into the model's generation_config.json, if there is one.
+// endGeneration makes the saved generation_config.json end texts at the new eos_token, if names has one and the model
+// has such a file. t is the tokenizer with the new tokens.
 func (m *Model) endGeneration(t tokenizer.Tokenizer, names map[string]string) error {
 	id, ok := t.EOS()
 	if names["eos_token"] == "" || !ok || m.Dir == "" {
@@ -182,7 +185,7 @@ func (m *Model) endGeneration(t tokenizer.Tokenizer, names map[string]string) er
 	return err
 }
 
-// checkTokens returns an error if tokens cannot be added.
+// checkTokens returns an error if the tokens in list cannot be added to the model's tokenizer.
 func (m *Model) checkTokens(list []string) error {
 	switch {
 	case len(list) == 0:
@@ -224,11 +227,11 @@ func (m *Model) newRows() []int {
 	return rows
 }
 
-// StartsRows reports whether new rows of the vocabulary's tables start at the mean of the others. The mean needs lower
-// halves. An evaluation needs lower halves for nothing else.
+// StartsRows reports whether new rows of the embedding and the head start at the mean of the other rows. If so, an
+// evaluation reads the lower halves too, which it needs for nothing else.
 func (in *Inputs) StartsRows() bool { return len(in.Opened.newRows()) > 0 }
 
-// noteTokens adds notes about tokens that existed before and about the ids of new tokens.
+// noteTokens adds two notes for the user: the tokens in asked that existed before, and the ids of the new ones.
 func (m *Model) noteTokens(asked []tokenizer.NewToken) {
 	var fresh []tokenizer.NewToken
 	for _, t := range asked {
@@ -298,7 +301,8 @@ func (p *opening) openReference() error {
 	return nil
 }
 
-// compareTokens adds a note about the ids whose token differs between the reference model m and the model.
+// compareTokens adds a note if the same id means different tokens to the reference model m and to the model. It lists
+// these ids.
 func (p *opening) compareTokens(m *Model) {
 	if m.Tokenizer == nil || p.Tokenizer == nil || p.ModelDir == "" || m.withoutTokenizer() || p.Opened.withoutTokenizer() {
 		return

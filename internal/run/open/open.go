@@ -79,13 +79,13 @@ type Asks struct {
 	HeldOut      bool         // dataset is for evaluation: take the held-out split of a directory with splits
 }
 
-// opening is Inputs under construction.
+// opening is an Inputs while it is being filled, together with what the caller asked for.
 type opening struct {
 	Inputs
 	a Asks
 }
 
-// begin starts to open what c names. It resolves every auto in a copy of c.
+// begin returns an opening for what c names. It works on a copy of c, in which every auto gets resolved.
 func begin(c *config.Config, o settings.Options, a Asks) *opening {
 	if a.Ranks == nil {
 		a.Ranks = ranks.Alone(context.Background())
@@ -231,7 +231,8 @@ func (p *opening) openModel() error {
 	return nil
 }
 
-// noteQuantized says how quantized weights are read and saved.
+// noteQuantized tells the user how quantized weights are read and saved. asRead says that the saved model has the
+// format of the read one.
 func (p *opening) noteQuantized(asRead bool) {
 	n, save := p.Source.Counts(), p.Config.SaveDType
 	if n.E4M3+n.MXFP4 > 0 {
@@ -254,7 +255,8 @@ func (p *opening) noteQuantized(asRead bool) {
 	}
 }
 
-// open opens and reads the data set of spec, for the model's tokenizer and vocabulary.
+// open opens and reads the data set that spec describes, with the model's tokenizer and vocabulary. It shows progress
+// on w, as redrawn lines if interactive is true.
 func (p *opening) open(spec data.Spec, w io.Writer, interactive bool) (*data.Dataset, error) {
 	spec.Tokenizer, spec.TokenizerErr, spec.ModelDir, spec.VocabSize = p.Tokenizer, p.TokenizerErr, p.ModelDir, p.Model.VocabSize
 	spec.Progress, spec.Stop = report.Reading(settings.Options{Stderr: w, Interactive: interactive}), p.Ranks.Asked.Done()
@@ -273,7 +275,8 @@ func (p *opening) open(spec data.Spec, w io.Writer, interactive bool) (*data.Dat
 	return set, nil
 }
 
-// openData opens the data sets and determines the number of steps.
+// openData opens the training data and the evaluation data, and determines the number of steps. It shows progress on
+// w, as redrawn lines if interactive is true.
 func (p *opening) openData(w io.Writer, interactive bool) (err error) {
 	c := p.Config
 	if f := p.Hooks.Reading; f != nil {
@@ -319,7 +322,8 @@ func (p *opening) openData(w io.Writer, interactive bool) (err error) {
 	return nil
 }
 
-// dataError adds key to an error of opening a data set. A mistake in the configuration becomes a UsageError.
+// dataError adds key, which named the data set, to the error err of opening the data set. A mistake in the
+// configuration becomes a UsageError.
 func (p *opening) dataError(key string, err error) error {
 	var spec *data.SpecError
 	switch {
@@ -333,8 +337,8 @@ func (p *opening) dataError(key string, err error) error {
 	return fmt.Errorf("%s: %w", key, err)
 }
 
-// RowTokens returns the most tokens that a row can have. Without data that is max_seq_len, or two answers of that
-// length.
+// RowTokens returns the largest number of tokens that a row can have. If no data was read, that is max_seq_len, or for
+// preference pairs two answers of that length.
 func (in *Inputs) RowTokens() int {
 	if in.Data == nil {
 		return data.RowTokens(in.Config.MaxSeqLen, len(in.Config.DPO) > 0)
@@ -343,7 +347,8 @@ func (in *Inputs) RowTokens() int {
 }
 
 // RopePositions returns max_seq_len if the rotary frequencies depend on the number of positions (rope type dynamic).
-// The frequencies then do not depend on the data. Otherwise it returns 0: the plan decides.
+// So the frequencies do not depend on the data's longest row. It returns 0 for other rope types: the plan then chooses
+// the number.
 func (in *Inputs) RopePositions() int {
 	for _, r := range in.Model.Ropes() {
 		if r.Type == "dynamic" {
@@ -436,7 +441,8 @@ func (p *opening) listen() (err error) {
 	return nil
 }
 
-// checkRanks returns an error for settings that several ranks do not support.
+// checkRanks returns an error if several ranks train together and a key asks for something that only one rank can do.
+// It also notes that ranks on one host divide its memory and threads.
 func (p *opening) checkRanks() error {
 	t := p.Ranks
 	if t.Size() == 1 {

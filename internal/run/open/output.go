@@ -44,7 +44,8 @@ func (p *opening) checkOutput() error {
 	}
 }
 
-// checkSources returns an error if the model or the reference is loaded from a directory that the run overwrites.
+// checkSources returns an error if the model or the reference model is loaded from a directory that the run itself
+// writes.
 func (p *opening) checkSources() error {
 	reference, _ := config.ModelDir(p.Config.Preference().ReferenceModel) // opening it reports the error
 	for _, written := range []string{p.Config.OutputDir, settings.AveragesIn(p.Config)} {
@@ -58,7 +59,8 @@ func (p *opening) checkSources() error {
 }
 
 // findModel handles a model path that is the output_dir of an unfinished run: it has checkpoints but no final model.
-// Depending on the caller's Asks, findModel takes the newest checkpoint, or names the checkpoint in an error.
+// If the caller has set Asks.OrCheckpoint, findModel takes the newest checkpoint. Otherwise it returns an error that
+// names that checkpoint.
 func (p *opening) findModel() error {
 	if p.Config.Model.Path == "" {
 		return nil
@@ -149,8 +151,8 @@ func inTheWay(e fs.DirEntry) bool {
 	return checkpoint.IsWeights(e.Name()) || checkpoint.IsCheckpoint(e)
 }
 
-// copiedNames returns the names or patterns of the files that a run writes beside its model: files from the model's
-// directory, or the byte tokenizer's.
+// copiedNames returns the names, or patterns of names, of the files that a run writes beside its model. They come from
+// the model's directory, or are the byte tokenizer's.
 func (p *opening) copiedNames() ([]string, error) {
 	if p.ModelDir != "" {
 		names, err := checkpoint.CompanionNames(p.ModelDir)
@@ -178,7 +180,7 @@ func (p *opening) checkCopied() error {
 	return err
 }
 
-// isEmpty reports whether e is an empty file or an empty directory.
+// isEmpty reports whether e, an entry of dir, is an empty file or an empty directory.
 func isEmpty(dir string, e fs.DirEntry) bool {
 	if e.IsDir() {
 		below, err := os.ReadDir(filepath.Join(dir, e.Name()))

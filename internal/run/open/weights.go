@@ -13,13 +13,14 @@ import (
 	"mt/model"
 )
 
-// Initialise fills the store with the initial weights of training from scratch.
+// Initialise fills the store with the random initial weights of a model that is trained from scratch. The weights
+// depend only on the seed.
 func Initialise(s *host.Store, c *model.Config, seed int64, pool *parallel.Pool) error {
 	return FillRows(s, pool, func(p model.Param, r int, row []float32) { model.InitRow(c, p, r, seed, row) })
 }
 
-// FillRows fills every row of every parameter with fill's values. All workers of pool call fill. Only a disk error is
-// possible.
+// FillRows sets every row of every parameter by calling fill with the parameter, the row's number and memory for its
+// values. All workers of pool call fill at the same time. The only possible error is one of a disk.
 func FillRows(s *host.Store, pool *parallel.Pool, fill func(p model.Param, r int, row []float32)) error {
 	for _, i := range s.Tiled() {
 		if err := s.WithLayer(i, true, func(l *host.LayerState) error {
@@ -48,7 +49,7 @@ func fillLayer(l *host.LayerState, pool *parallel.Pool, fill func(p model.Param,
 	}
 }
 
-// CheckpointLayers converts the store for package checkpoint.
+// CheckpointLayers returns the layers of the store in the form in which package checkpoint reads and writes them.
 func CheckpointLayers(s *host.Store) []checkpoint.Layer {
 	out := make([]checkpoint.Layer, len(s.Layers))
 	for i, l := range s.Layers {
@@ -62,13 +63,14 @@ func CheckpointLayers(s *host.Store) []checkpoint.Layer {
 	return out
 }
 
-// CheckpointLayer converts a layer for package checkpoint.
+// CheckpointLayer returns a layer in the form in which package checkpoint reads and writes it. The memory is shared.
 func CheckpointLayer(l *host.LayerState) checkpoint.Layer {
 	return checkpoint.Layer{Layout: l.Layout, Tile: l.Tile, Lo: l.Lo, Planes: l.Planes, Share: &l.Share}
 }
 
-// LoadModel reads the weights of ModelDir and fills the rows of new tokens with the mean of known rows. upper: the mean
-// uses only the high halves of weights, because with several ranks no rank has all lower halves.
+// LoadModel reads the weights of ModelDir into store and fills the rows of new tokens with the mean of known rows. If
+// upper is true, the mean uses only the high halves of weights, because with several ranks no rank has all lower
+// halves.
 func (in *Inputs) LoadModel(store *host.Store, upper bool, pool *parallel.Pool, l *report.Line) error {
 	unexpected, err := checkpoint.LoadModel(in.ModelDir, CheckpointLayers(store), in.Opened.Stored.VocabSize, nil)
 	if err != nil {
@@ -103,7 +105,8 @@ func (in *Inputs) notTrained(names []string) (notes []string) {
 	return notes
 }
 
-// WeightsOf loads the weights of ModelDir into a store without optimizer state; upper as for LoadModel.
+// WeightsOf loads the weights of ModelDir into a new store without optimizer state. If upper is true, new rows start
+// at the mean of the high halves only.
 func (in *Inputs) WeightsOf(layouts []model.Layout, upper bool, pool *parallel.Pool) (*host.Store, error) {
 	store, err := host.NewStore(layouts, nil, pool)
 	if err != nil {
@@ -115,14 +118,14 @@ func (in *Inputs) WeightsOf(layouts []model.Layout, upper bool, pool *parallel.P
 	return store, nil
 }
 
-// meanRows is the number of rows that are added up in one partial sum. The order of additions therefore depends only on
-// the table's size.
+// meanRows is the number of rows that are added up in one partial sum. Since it is fixed, the order of additions
+// depends only on the table's size, not on the number of threads.
 const meanRows = 1024
 
-// startRows fills rows of the vocabulary's tables with the mean of the first n rows, which belong to known tokens. A
-// token whose row is the mean hardly changes the other tokens' probabilities. Transformers' resize_token_embeddings
-// does the same, plus noise of 1e-9 times the covariance (mean_resizing; Hewitt, "Initializing New Word Embeddings for
-// Pretrained Language Models", 2021).
+// startRows fills the given rows of the embedding and the head with the mean of the first n rows, which belong to
+// known tokens. A token whose row is the mean hardly changes the other tokens' probabilities. Transformers'
+// resize_token_embeddings does the same, plus noise of 1e-9 times the covariance (mean_resizing; Hewitt, "Initializing
+// New Word Embeddings for Pretrained Language Models", 2021).
 //
 // With several ranks no rank has all lower halves, so each takes the mean of the high halves.
 func startRows(s *host.Store, rows []int, n int, several bool, pool *parallel.Pool) error {
@@ -145,8 +148,8 @@ func startRows(s *host.Store, rows []int, n int, several bool, pool *parallel.Po
 	return nil
 }
 
-// meanRow returns the mean of the first n rows of tensor t, summed in float64. upper: it uses only the high halves of
-// split weights.
+// meanRow returns the mean of the first n rows of the layer's tensor number t, summed in float64. If upper is true, it
+// uses only the high halves of weights.
 func meanRow(l *host.LayerState, t, n int, upper bool, pool *parallel.Pool) []float32 {
 	cols := l.Layout.Tensors[t].Cols
 	sums := make([][]float64, (n+meanRows-1)/meanRows)

@@ -23,7 +23,8 @@ const (
 	boundRuns = 4        // number of measurements; the fastest counts
 )
 
-// boundParams returns the number of parameters in a measured update: eight matrices of size machine.CPURateSize².
+// boundParams returns the number of parameters in the update whose rate is measured: eight square matrices with
+// machine.CPURateSize rows.
 func boundParams() int { return 8 * machine.CPURateSize * machine.CPURateSize }
 
 // boundHere measures this machine and returns a lower bound on the time of a step. It returns nil without an error if
@@ -57,8 +58,9 @@ func boundHere(r *resolve.Resolved) (_ *plan.Bound, err error) {
 	return &b, err
 }
 
-// updateRate returns the bytes per second that an update by o reads and writes in host memory. split: each matrix has
-// high and low halves, as in model.NewLayout. alone: only the high halves (bf16 master weights).
+// updateRate returns the bytes per second that an update by o reads and writes in host memory. split says that weights
+// stream as bf16 (high halves) with lower halves beside them. alone says that there are no lower halves (bf16 master
+// weights).
 func updateRate(o optim.Optimizer, pool *parallel.Pool, split, alone bool) (rate float64, err error) {
 	const cols = 1 << 10
 	params := boundParams()

@@ -71,7 +71,7 @@ func predictTraced(r *resolve.Resolved, m *rates.Machine) (*Prediction, error) {
 	return p, err
 }
 
-// describe converts a prediction for display.
+// describe returns the prediction p for the machine m in the form in which it is shown.
 func describe(m *rates.Machine, p *Prediction) *Predicted {
 	r, step := p.Report, p.Step().Seconds()
 	out := &Predicted{Machine: m.Name, Step: step, Tokens: r.Tokens, TokensPerSecond: float64(r.Tokens) / step, TFLOPS: p.Counted / step / 1e12,
@@ -95,7 +95,8 @@ func describe(m *rates.Machine, p *Prediction) *Predicted {
 	return out
 }
 
-// binds describes what limits the step: computing, or the busiest resource that the compute stream waits for.
+// binds returns in words what limits the step: computing, or else the busiest resource for which the compute stream
+// waits.
 func binds(r actors.StepReport, p *Predicted) string {
 	if p.StallShare < 0.05 {
 		return fmt.Sprintf("computing: the compute stream works for %.0f %% of the step", 100*(1-p.StallShare))
@@ -191,9 +192,10 @@ func SmallestFor(q plan.Request) (Smallest, error) {
 	return s, nil
 }
 
-// least returns the smallest budget on one side ("host" or "device") with which q has a plan. It starts with a small
-// budget and follows the need that each error states. The other side must have enough memory. If the other side becomes
-// the limit, least returns the memory that a plan without limits takes on this side.
+// least returns the smallest budget on one side (where is "host" or "device") with which q has a plan. set puts a
+// budget for that side into a request. The search begins with a tiny budget and then tries what each error says is
+// needed. The other side must have enough memory. If the other side becomes the limit, least returns what a plan
+// without limits takes on this side.
 func least(q plan.Request, where string, set func(*plan.Request, int64)) (int64, error) {
 	for budget := int64(1); ; {
 		set(&q, budget)
@@ -220,7 +222,8 @@ func least(q plan.Request, where string, set func(*plan.Request, int64)) (int64,
 	}
 }
 
-// withSmallest adds the least memory that the run needs to the error of a run that does not fit.
+// withSmallest returns err, the error of a run that does not fit into memory, with the least memory that the run
+// needs. Other errors, and errors without a machine to predict, are returned unchanged.
 func withSmallest(r *resolve.Resolved, err error, f settings.Forecast) error {
 	if lack := (*plan.NotFitting)(nil); f.Machine == nil || !errors.As(err, &lack) {
 		return err
@@ -304,7 +307,7 @@ func diskWords(p *Predicted) string {
 		100*p.DiskHidden, humanize.Comma(p.DiskStepsPerPB))
 }
 
-// shares lists named amounts in words, largest first. word formats an amount.
+// shares lists the amounts in of with their names, largest first. word turns an amount into text.
 func shares(of map[string]float64, word func(float64) string) string {
 	names := slices.SortedFunc(maps.Keys(of), func(a, b string) int { return cmp.Or(cmp.Compare(of[b], of[a]), cmp.Compare(a, b)) })
 	var out []string
@@ -314,7 +317,7 @@ func shares(of map[string]float64, word func(float64) string) string {
 	return strings.Join(out, ", ")
 }
 
-// align prints rows of cells in columns.
+// align prints rows of cells as a table in which the cells of a column begin below each other.
 func align(w io.Writer, rows [][]string) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, cells := range rows {

@@ -25,7 +25,7 @@ type hosting struct {
 	TriedTo   int64 `json:"tried_to_tokens"` // largest number of tokens per step and host that was tried
 }
 
-// hosted is one line of the table.
+// hosted is the line of the table for one number of hosts.
 type hosted struct {
 	Hosts int `json:"hosts"`
 	Swept
@@ -35,7 +35,8 @@ type hosted struct {
 	Sent     int64   `json:"network_bytes_a_step"` // sent per host; the host receives about as many
 }
 
-// unlimited multiplies the network's rate for the prediction with an infinitely fast network.
+// unlimited is the factor by which the network's rate is multiplied to predict what an infinitely fast network would
+// bring.
 const unlimited = 1e3
 
 // hosts predicts q on m with fewer hosts and finds when computing hides the network. It returns nil for a single

@@ -40,7 +40,7 @@ func Plan(c *config.Config, o settings.Options) error {
 	})
 }
 
-// Print prints the plan of the run that begin opens and plans.
+// Print prints the plan of a run with the settings c. begin opens and plans that run without allocating memory.
 func Print(c *config.Config, o settings.Options, begin func(o settings.Options) (*save.Output, error)) (err error) {
 	r, err := begin(o)
 	if err != nil {
@@ -79,7 +79,8 @@ type Outlook struct {
 	source      string   // source of the rates
 }
 
-// forecast predicts the run, or measures this machine for a bound.
+// forecast predicts the run on the machine in f. Without a machine it measures this one and returns a lower bound on
+// the step time instead.
 func forecast(r *resolve.Resolved, f settings.Forecast) (o Outlook, err error) {
 	m := f.Machine
 	if m == nil {
@@ -141,7 +142,8 @@ func Show(run *save.Output, w io.Writer, asJSON bool, o Outlook) error {
 	return showText(run, w, t, d, passing, o)
 }
 
-// showText prints Show's results as text.
+// showText prints the results of Show as text: memory from t, disk space from d, the reference pass from passing (""
+// if none), and times from o.
 func showText(out *save.Output, w io.Writer, t plan.Table, d save.Disk, passing string, o Outlook) error {
 	count := func(n int) string { return humanize.Comma(int64(n)) }
 	data, steps := "rows of max_seq_len tokens: "+count(out.RowTokens()), "steps"
@@ -198,7 +200,8 @@ func showText(out *save.Output, w io.Writer, t plan.Table, d save.Disk, passing 
 	return nil
 }
 
-// known returns v, or nil if v is not known, such as a number that depends on the data.
+// known returns v, or nil if v is zero, empty or negative, the values that stand for unknown. A number that depends on
+// the data is unknown before the data is read. JSON shows nil as null.
 func known[T int | string](v T) any {
 	var none T
 	if v <= none {
@@ -282,14 +285,15 @@ func memoryTable(r *resolve.Resolved) plan.Table {
 	return t
 }
 
-// passTime is a lower bound on the time of the reference pass, in seconds, with full rows.
+// passTime is a lower bound on the time that the reference pass of DPO takes, in seconds, if all rows are full.
 type passTime struct {
 	Step  float64  `json:"step_seconds"`      // one batch with a step's rows
 	Steps int      `json:"steps,omitempty"`   // 0: depends on the data
 	All   *float64 `json:"seconds,omitempty"` // nil: depends on the data
 }
 
-// timePass bounds the time of the reference pass at the given rates; nil: there is no such pass.
+// timePass returns a lower bound on the time of the reference pass at the rates at. It returns nil if there is no such
+// pass.
 func timePass(r *resolve.Resolved, at plan.Rates) (*passTime, error) {
 	if r.Ref.Pass == nil {
 		return nil, nil
@@ -306,7 +310,7 @@ func timePass(r *resolve.Resolved, at plan.Rates) (*passTime, error) {
 	return t, nil
 }
 
-// passSteps returns the number of batches in the reference pass; 0: it depends on the data.
+// passSteps returns the number of batches in the reference pass; 0 if the number depends on data that was not read.
 func passSteps(r *resolve.Resolved) (n int) {
 	for _, of := range resolve.PairSets(r.Inputs, &r.Ref) {
 		if *of.Refs == nil {
@@ -316,7 +320,7 @@ func passSteps(r *resolve.Resolved) (n int) {
 	return n
 }
 
-// passRates returns the combined rates of m's devices for the reference pass.
+// passRates returns the rates of all m's devices together, for the bound on the reference pass.
 func passRates(r *resolve.Resolved, m *rates.Machine) plan.Rates {
 	at, n := plan.Rates{Host: m.Host.Bandwidth * 1e9}, float64(r.Plan.Lanes())
 	for lane := range r.Plan.Lanes() {
@@ -326,7 +330,8 @@ func passRates(r *resolve.Resolved, m *rates.Machine) plan.Rates {
 	return at
 }
 
-// passWords describes the time and memory of the reference pass beyond the rows in table; "": nothing to say.
+// passWords describes the time of the reference pass (t) and its memory, if table has no rows for the pass. It returns
+// "" if there is nothing to say.
 func passWords(r *resolve.Resolved, t *passTime, table plan.Table) string {
 	var takes []string
 	if n := passSteps(r); n > 0 {

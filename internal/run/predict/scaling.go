@@ -30,7 +30,7 @@ type scaling struct {
 	Help []gain `json:"help"`
 }
 
-// scaled is one line of the table.
+// scaled is the line of the table for one number of devices.
 type scaled struct {
 	Devices int `json:"devices"`
 	Swept
@@ -48,10 +48,12 @@ type gain struct {
 	Gain float64 `json:"gain"`
 }
 
-// limiting: a resource counts as the limit if doubling it gains more than this.
+// limiting is a relative gain in tokens per second. A resource counts as the limit if doubling its rate gains more
+// than this.
 const limiting = 0.1
 
-// scale predicts q on m with fewer devices and finds the limit for each number. It returns nil for a single device.
+// scale predicts q on m with 1, 2, 4 and so on up to q's number of devices, and finds what limits each number. It
+// returns nil for a single device.
 func scale(q plan.Request, m *rates.Machine) (*scaling, error) {
 	if q.Devices <= 1 {
 		return nil, nil
@@ -95,7 +97,8 @@ func scale(q plan.Request, m *rates.Machine) (*scaling, error) {
 	return out, out.advise(q, m)
 }
 
-// gainOf returns the relative gain of s over base in tokens per second; 0 if either has no prediction.
+// gainOf returns how many more tokens per second s has than base, as a part of base's. It returns 0 if s or base has
+// no prediction.
 func gainOf(s, base Swept) float64 {
 	if s.Predicted == nil || base.Predicted == nil {
 		return 0
@@ -128,7 +131,7 @@ func fasterLinks(m *rates.Machine) *rates.Machine {
 	})
 }
 
-// judge finds the busiest resource and the limit for a number of devices that has a prediction.
+// judge sets the busiest resource of s and what limits it. s must have a prediction.
 func (s *scaled) judge() {
 	busy := s.Predicted.Busy
 	for r := range virtual.NumResources {
@@ -151,7 +154,7 @@ func (s *scaled) judge() {
 	}
 }
 
-// advise predicts changes that would help the run.
+// advise predicts the run with each of several changes, such as a faster host, and lists those that help in s.Help.
 func (s *scaling) advise(q plan.Request, m *rates.Machine) error {
 	last := s.Counts[len(s.Counts)-1]
 	if last.Predicted == nil {
@@ -224,7 +227,7 @@ func (s *scaling) write(w io.Writer) error {
 
 func percent(part float64) string { return fmt.Sprintf("%.0f %%", 100*part) }
 
-// change formats a gain or loss in percent, with its sign. Values that round to zero print as +0 %.
+// change formats part, a relative gain or loss, in percent with its sign. Values that round to zero print as +0 %.
 func change(part float64) string {
 	return fmt.Sprintf("%+.0f %%", math.Round(100*part)+0) // −0 + 0 is +0
 }

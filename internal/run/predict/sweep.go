@@ -27,7 +27,8 @@ type Swept struct {
 	Problem   string     `json:"problem,omitempty"` // why there is no prediction
 }
 
-// try plans a run of q and predicts its step on m. what becomes the label of the line.
+// try plans the run that q requests and predicts one of its steps on m. If q has no plan, the line says why in
+// Problem. what becomes the label of the line.
 func try(what string, q plan.Request, m *rates.Machine) (Swept, error) {
 	s := Swept{What: what, Rows: q.Rows, RowTokens: q.RowTokens}
 	r, err := plan.Resolve(q)
@@ -51,13 +52,14 @@ func try(what string, q plan.Request, m *rates.Machine) (Swept, error) {
 	return s, err
 }
 
-// variant is a plan to try, with its label.
+// variant is a request for a plan that is to be predicted, with the label of its line in a table.
 type variant struct {
 	what string
 	q    plan.Request
 }
 
-// tryAll tries all variants in parallel.
+// tryAll plans and predicts all variants on m, several at the same time, and returns the results in the order of
+// variants.
 func tryAll(variants []variant, m *rates.Machine) ([]Swept, error) {
 	out, errs := make([]Swept, len(variants)), make([]error, len(variants))
 	pool := parallel.New(0)
@@ -69,7 +71,7 @@ func tryAll(variants []variant, m *rates.Machine) ([]Swept, error) {
 // mostSweptTokens is the largest step of a sweep, in tokens; mostSwept is the largest number of lines.
 const mostSweptTokens, mostSwept = 4 << 20, 8
 
-// batches returns q with 1/8, 1/4, 1/2, … times its rows, and with more rows.
+// batches returns variants of q with 1/8, 1/4, 1/2, … of its rows, and with more rows than it has.
 func batches(q plan.Request) (out []variant) {
 	for rows := max(1, q.Rows/8); rows*q.RowTokens <= max(mostSweptTokens, q.Rows*q.RowTokens) && len(out) < mostSwept; rows *= 2 {
 		v := q
@@ -79,7 +81,7 @@ func batches(q plan.Request) (out []variant) {
 	return out
 }
 
-// lengths returns q with increasing row lengths and the same tokens per step, at least one row.
+// lengths returns variants of q with ever longer rows and the same tokens per step; a step has at least one row.
 func lengths(q plan.Request) (out []variant) {
 	tokens := q.Rows * q.RowTokens
 	for length := 1024; length <= mostSweptTokens && len(out) < mostSwept+2; length *= 2 {
@@ -90,7 +92,8 @@ func lengths(q plan.Request) (out []variant) {
 	return out
 }
 
-// sweep predicts q with other values of one size: its argument is batch, seq or depth. With "" it predicts nothing.
+// sweep predicts variants of q on m in which one size changes. what names the size: batch, seq or depth; "" predicts
+// nothing.
 func sweep(what string, q plan.Request, m *rates.Machine) ([]Swept, error) {
 	var all []variant
 	switch what {
@@ -104,7 +107,8 @@ func sweep(what string, q plan.Request, m *rates.Machine) ([]Swept, error) {
 	return tryAll(all, m)
 }
 
-// depths returns q with one depth changed at a time. It changes the depths that reduce stalls of the given causes.
+// depths returns variants of q in each of which one pipeline depth differs. It takes the depths that can reduce stalls
+// of the given causes.
 func depths(q plan.Request, causes ...actors.Cause) (out []variant) {
 	for _, key := range []struct {
 		name   string
@@ -141,7 +145,8 @@ type recommendation struct {
 // gain in throughput that recommended depths must bring.
 const closeEnough, worthIt = 0.95, 0.02
 
-// recommend predicts other batch sizes, and depths that reduce the stalls of the present prediction now.
+// recommend returns the recommended rows per step and depths for q on m. It predicts other batch sizes, and depths
+// that reduce the stalls in now, the prediction for q itself.
 func recommend(q plan.Request, m *rates.Machine, now *Predicted) (*recommendation, error) {
 	rate := func(s Swept) float64 {
 		if s.Predicted == nil {
@@ -185,7 +190,7 @@ func recommend(q plan.Request, m *rates.Machine, now *Predicted) (*recommendatio
 	return out, nil
 }
 
-// writeSwept prints a sweep as text.
+// writeSwept prints the lines of a sweep as a table.
 func writeSwept(w io.Writer, rows []Swept) error {
 	cells := [][]string{{"", "step s", "tokens/s", "TFLOPS", "stall", "device", "host", "binds"}}
 	for _, s := range rows {

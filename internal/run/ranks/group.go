@@ -36,7 +36,8 @@ type Group struct {
 	left bool  // the ranks have ended together
 }
 
-// Names of the communicators: the pipeline's, then this package's.
+// Names of the communicators, each for one kind of exchange among all ranks: first the pipeline's, then those of this
+// package.
 var commNames = []string{"gradients", "weights", "agreement", "norm", "balance", CheckpointComm, heartbeatComm, runComm}
 
 const (
@@ -45,7 +46,8 @@ const (
 	runComm        = "run"
 )
 
-// newGroup creates the communicators; each rank waits for the others. ctx is done when this rank is asked to stop.
+// newGroup creates the group of this rank in the world w with all communicators. It waits until all ranks do the same.
+// ctx is done when this rank is asked to stop. beat configures the heartbeat.
 func newGroup(ctx context.Context, w cluster.World, beat settings.Heartbeat) (*Group, error) {
 	t := &Group{World: w, comms: map[string]cluster.Comm{}, Asked: ctx}
 	for _, name := range commNames {
@@ -61,12 +63,12 @@ func newGroup(ctx context.Context, w cluster.World, beat settings.Heartbeat) (*G
 	return t, nil
 }
 
-// Alone returns the group of a process that trains alone; ctx is done when the process is asked to stop.
+// Alone returns the group of a process that trains alone. ctx is done when the process is asked to stop.
 func Alone(ctx context.Context) *Group {
 	return &Group{World: solo{}, Asked: ctx, Halted: ctx, Halt: func(error) {}}
 }
 
-// solo is a World of one rank.
+// solo is the cluster.World of a process that trains alone: one rank, which exchanges nothing.
 type solo struct{}
 
 // Rank implements cluster.World.
@@ -124,7 +126,7 @@ func (t *Group) Neighbours() (index, count int) {
 	return index, count
 }
 
-// Named returns a rank's name for messages.
+// Named returns the name of a rank in messages, such as "rank 1 on host2".
 func (t *Group) Named(rank int) string { return fmt.Sprintf("rank %d on %s", rank, t.Hosts()[rank]) }
 
 // Fact is a value that must be equal on all ranks.
@@ -147,7 +149,7 @@ type Said struct {
 	Agreed bool   `json:"agreed"` // all ranks know that all end for this reason
 }
 
-// kind classifies an error with which a rank ends.
+// kind classifies the error with which a rank ends, to choose one error for the whole run.
 type kind int
 
 // The kinds by priority. The run ends with the highest kind of any rank.
@@ -177,7 +179,7 @@ func kindOf(err error) kind {
 	return ofFailing
 }
 
-// agreedError is an error that the ranks have exchanged.
+// agreedError is the error with which all ranks end, after they have exchanged it.
 type agreedError struct {
 	text string
 	is   error
@@ -244,7 +246,8 @@ func (t *Group) Meet(at string, mine Said) ([]Said, error) {
 	return all, nil
 }
 
-// Tell is Meet for a value of type T. It returns each rank's value.
+// Tell is Meet for messages of type T: all ranks call it at the same place with their value mine. It returns the
+// values of all ranks in rank order. facts must be equal on all ranks.
 func Tell[T any](t *Group, at string, mine T, facts ...Fact) ([]T, error) {
 	if t.Size() == 1 {
 		return []T{mine}, nil
@@ -266,7 +269,8 @@ func Tell[T any](t *Group, at string, mine T, facts ...Fact) ([]T, error) {
 	return values, nil
 }
 
-// apart returns the error for ranks at different places, which is a defect of mt.
+// apart returns the error for ranks that call Meet at different places of a run (all has their messages). That is a
+// defect of mt.
 func (t *Group) apart(all []Said) error {
 	var where []string
 	for r, s := range all {
@@ -275,8 +279,8 @@ func (t *Group) apart(all []Said) error {
 	return fmt.Errorf("the ranks are not at the same point of the run, which is a defect of mt: %s", strings.Join(where, ", "))
 }
 
-// worst returns the error with which the run ends if ranks cannot continue; nil if all can. An error that all ranks
-// share is printed once; an error of single ranks is printed with their names.
+// worst returns the error with which the run ends if ranks cannot continue, according to their messages in all; nil if
+// all ranks can. An error that all ranks share is printed once. Otherwise the text names the ranks.
 func (t *Group) worst(all []Said) error {
 	most := ofNothing
 	for _, s := range all {
@@ -319,7 +323,7 @@ func (t *Group) worst(all []Said) error {
 	return errors.New(text)
 }
 
-// alike returns an error if a rank's facts differ from rank 0's.
+// alike returns an error if a fact in some rank's message differs from rank 0's fact of the same name.
 func (t *Group) alike(all []Said) error {
 	for r, s := range all {
 		for i, f := range all[0].Facts {
@@ -339,14 +343,14 @@ func (t *Group) alike(all []Said) error {
 	return nil
 }
 
-// ended returns whether all ranks have ended together (left), and with which common error.
+// ended reports whether all ranks have ended together (left). err is then their common error, or nil for success.
 func (t *Group) ended() (err error, left bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.over, t.left
 }
 
-// leave records that all ranks have ended and stops the heartbeat.
+// leave records that all ranks have ended with the common error err, and stops the heartbeat.
 func (t *Group) leave(err error) {
 	t.mu.Lock()
 	t.over, t.left = err, true
@@ -354,15 +358,17 @@ func (t *Group) leave(err error) {
 	t.heartbeat.stop()
 }
 
-// agreed reports whether err is a reason for which all ranks end at the same time, without telling each other.
+// agreed reports whether err is an ending that every rank reaches at the same step by itself. Such ranks need not tell
+// each other. It is success, too many non-finite steps, or a stop on which the ranks have agreed.
 func (t *Group) agreed(err error) bool {
 	var gave *actors.NonFiniteError
 	return err == nil || errors.As(err, &gave) || t.Halted.Err() != nil && errors.Is(err, settings.ErrInterrupted)
 }
 
-// End ends this rank's part with err (nil: success) and returns how the run has ended. A rank that cannot continue
-// tells the others at the next Meet. If they do not come soon, it aborts the run for all, and with MPI does not
-// return. In all other cases it waits for the others as long as they write; the heartbeat detects a dead rank.
+// End ends this rank's part of the run with err (nil: success) and returns the error with which the run has ended. A
+// rank that cannot continue tells the others at the next Meet. If they do not come soon, it aborts the run for all,
+// and with MPI does not return. In all other cases it waits for the others as long as they run; the heartbeat detects
+// a dead rank.
 func (t *Group) End(err error) error {
 	if t.Size() == 1 {
 		return err

@@ -12,13 +12,13 @@ import (
 	"mt/internal/run/settings"
 )
 
-// DefaultHeartbeat is the heartbeat of every run. A rank sends its signs on a goroutine of its own, so a step may
-// take any time.
+// DefaultHeartbeat is the heartbeat of every run. A rank sends its signs of life on a goroutine of its own, so a step
+// may take longer than Timeout.
 var DefaultHeartbeat = settings.Heartbeat{Interval: 5 * time.Second, Timeout: 60 * time.Second, ExitWait: 5 * time.Second, After: time.After}
 
-// heartbeat ends the run when a rank is silent. A round begins every Interval, and each rank's sign in a round is a
-// collective operation of its own, so only a silent rank's operation stays open. Between rounds no operation is under
-// way.
+// heartbeat ends the run when a rank is silent. Every Interval a round begins, in which each rank sends one sign to
+// all others. Each rank's sign is a collective operation of its own, so a silent rank leaves only its own operation
+// open. Between rounds no operation is under way.
 type heartbeat struct {
 	w cluster.World
 	c cluster.Comm
@@ -37,7 +37,7 @@ func startHeartbeat(w cluster.World, c cluster.Comm, b settings.Heartbeat, fail 
 	return p
 }
 
-// stop tells the other ranks that this rank leaves, and waits until all ranks leave.
+// stop tells the other ranks in the next round that this rank leaves. It returns when all ranks leave.
 func (p *heartbeat) stop() {
 	p.leaves.Do(func() { close(p.leaving) })
 	<-p.ended
@@ -48,7 +48,7 @@ func (p *heartbeat) quit() {
 	p.goes.Do(func() { close(p.gone) })
 }
 
-// errEnding is the error of a heartbeat round that quit interrupts.
+// errEnding is the error of a heartbeat round that quit has interrupted, since this rank ends the run.
 var errEnding = errors.New("the run is being ended")
 
 // The signs of life that a rank sends in each round.
@@ -83,7 +83,7 @@ func (p *heartbeat) run() {
 	}
 }
 
-// heard is one rank's sign of life, or the error that came in place of the sign.
+// heard is the sign of life of one rank, or the error that came in place of its sign.
 type heard struct {
 	rank int
 	err  error

@@ -14,7 +14,8 @@ import (
 // This file has the meetings around a rank's steps. Ranks agree on the configuration before slow work, on the loaded
 // weights before the first step, and on how the run has ended.
 
-// SharedError is the error of a rank other than 0 when all ranks end with Err: rank 0 prints it.
+// SharedError is the error of a rank other than 0 when all ranks end with Err. The rank writes Err to its own log, and
+// only rank 0 shows it to the user.
 type SharedError struct{ Err error }
 
 // Error implements error.

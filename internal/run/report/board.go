@@ -44,12 +44,12 @@ type boards struct {
 	note   func(string)
 }
 
-// reportsTo reports whether report_to contains name.
+// reportsTo reports whether the key report_to contains the destination name.
 func reportsTo(c *config.Config, name string) bool { return slices.Contains(c.ReportTo, name) }
 
-// OpenBoards starts the destinations in report_to. It continues the run's earlier entries there in a resumed run: if
-// step is not 0 and the checkpoint is not from another run (other). events wraps TensorBoard's file; it may be nil. The
-// caller must close b even after an error.
+// OpenBoards starts the destinations in report_to. On an MLflow server it continues the run's earlier entry if step,
+// the start of the run, is not 0 and the checkpoint is not from another run (other). events wraps TensorBoard's file;
+// it may be nil. The caller must close b even after an error.
 func OpenBoards(c *config.Config, dir settings.Dir, step int, other bool, events func(io.Writer) io.Writer, note func(string)) (b *boards, err error) {
 	b = &boards{note: note}
 	if reportsTo(c, "tensorboard") {
@@ -118,7 +118,7 @@ func (b *boards) Eval(of Eval) {
 }
 
 // show sends the numbers of a logged step or an evaluation to all boards. If TensorBoard's event file cannot be
-// written, the file ends there; a resumed run starts another.
+// written, no more goes into the file; a resumed run starts another.
 func (b *boards) show(step int, values ...Scalar) {
 	now := time.Now()
 	for _, q := range b.queues {
@@ -151,7 +151,8 @@ func (b *boards) End(err error) {
 	}
 }
 
-// scalars returns the numbers of a step for boards. Numbers that Transformers' Trainer also reports have its names.
+// scalars returns the numbers of a step that boards show. A number that Transformers' Trainer also reports has the
+// Trainer's name.
 func (m StepMetrics) scalars() []Scalar {
 	out := []Scalar{{Name: "train/learning_rate", Value: m.LR}, {Name: "train/epoch", Value: m.Epoch},
 		{Name: "train/tok_per_s", Value: m.TokPerS}, {Name: "train/tflops", Value: m.TFLOPS}}

@@ -49,7 +49,8 @@ func DrawCurve(dir settings.Dir, note func(string)) {
 	}
 }
 
-// smoothedFrom: a chart with at least this many logged losses gets a smoothed line. The line has about as many bends.
+// smoothedFrom is a number of logged losses. A chart of at least as many gets a smoothed line, which has about as many
+// bends.
 const smoothedFrom = 50
 
 // curve returns the chart of metrics.jsonl; ok is false if no step is logged.
@@ -92,7 +93,8 @@ func curve(metrics []byte) (c chart.Chart, ok bool) {
 	}}, len(steps) > 0
 }
 
-// smooth smooths ys from both ends, so that the result does not lag.
+// smooth returns the mean of two exponential moving averages of ys, one forward and one backward, so that the result
+// does not lag behind ys. share is the weight of each new value in an average.
 func smooth(ys []float64, share float64) []float64 {
 	out := chart.Smooth(ys, share)
 	back := slices.Clone(ys)
@@ -104,8 +106,8 @@ func smooth(ys []float64, share float64) []float64 {
 	return out
 }
 
-// lossHistory holds the finite losses of the steps in this process, at a sparkline's resolution. When there are too
-// many, pairs are replaced by their means.
+// lossHistory holds the finite losses of this process's steps for the sparkline, fewer than maxLossHistory values. When
+// there are too many, a mean replaces each two neighbours, and each later value is a mean over as many steps.
 type lossHistory struct {
 	means []float64
 	per   int     // steps per entry of means
@@ -138,7 +140,7 @@ func (t *lossHistory) add(loss float64) {
 	t.means, t.per = t.means[:maxLossHistory/2], 2*t.per
 }
 
-// spark returns the losses as a sparkline; "" for fewer than two.
+// spark returns the losses so far as a line of small bars for a terminal; "" for fewer than two losses.
 func (t *lossHistory) spark() string {
 	if len(t.means) < 2 {
 		return ""

@@ -135,7 +135,8 @@ func (l *Log) Sync() error {
 	return l.note("sync", l.File.Sync())
 }
 
-// note records the first failure. The caller holds l.mu.
+// note remembers err as the log's failure and returns it with the operation op and the file's name in its text; nil if
+// err is nil. The caller holds l.mu.
 func (l *Log) note(op string, err error) error {
 	if err == nil {
 		return nil
@@ -151,19 +152,20 @@ func (l *Log) note(op string, err error) error {
 // Close closes the file.
 func (l *Log) Close() { _ = l.File.Close() }
 
-// Windows keeps the window of metrics (checkpoint.LogWindow) for each coming checkpoint.
+// Windows keeps, for each coming checkpoint, the window of metrics: the sums over the steps since the last logged one.
 type Windows = Awaited[checkpoint.LogWindow]
 
-// Awaited is a value that changes with every step and belongs into checkpoints. A checkpoint commits after later steps
-// have been reported. Awaited therefore keeps the value of the checkpoint's step until then. It is safe for concurrent
-// use.
+// Awaited is a value that changes with every step and that each checkpoint must contain. A checkpoint is committed
+// when later steps have already been reported. Awaited therefore keeps the value of the checkpoint's own step until
+// then. It is safe for concurrent use.
 type Awaited[T any] struct {
 	mu     sync.Mutex
 	last   T         // after the last reported step
 	awaits map[int]T // values for coming checkpoints, by step
 }
 
-// Reported records the value after a step. saved: the state after this step goes into a checkpoint.
+// Reported records the value now after a step. saved says that the state after this step goes into a checkpoint, so
+// that Take will ask for the value.
 func (w *Awaited[T]) Reported(step int, saved bool, now T) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

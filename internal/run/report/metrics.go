@@ -86,11 +86,11 @@ type Meter struct {
 	recent []time.Duration      // durations of the last steps
 }
 
-// etaSteps is the number of recent steps from which the remaining time is estimated. Reports of short steps arrive in
-// bunches, so a single step says little.
+// etaSteps is the number of recent steps from which the remaining time of the run is estimated. Reports of short steps
+// arrive in bunches, so the duration of a single step says little.
 const etaSteps = 20
 
-// timed accumulates the measurements of steps.
+// timed accumulates the durations and other measurements of the steps since the last logged one.
 type timed struct {
 	steps                int
 	elapsed, compute     time.Duration
@@ -130,11 +130,11 @@ func (t *timed) hidden() *float64 {
 	return &part
 }
 
-// petabyte is the unit, in bytes, of a disk's rated writes.
+// petabyte is the unit, in bytes, for the amount of writes that a disk's maker guarantees.
 const petabyte = 1e15
 
-// StepsPerPetabyte returns the number of steps per petabyte of writes, if each step writes that many bytes; 0:
-// nothing is written.
+// StepsPerPetabyte returns how many steps a disk lasts for each petabyte of writes that its maker guarantees, if a
+// step writes written bytes. 0 means that nothing is written.
 func StepsPerPetabyte(written int64) int64 {
 	if written == 0 {
 		return 0
@@ -142,7 +142,7 @@ func StepsPerPetabyte(written int64) int64 {
 	return petabyte / written
 }
 
-// mean returns d per step, in seconds.
+// mean returns the duration d, summed over the steps in t, per step and in seconds.
 func (t *timed) mean(d time.Duration) float64 { return d.Seconds() / float64(t.steps) }
 
 // ownProducts returns the number of matrix products so far, on all devices, that mt's own kernels computed because
@@ -193,7 +193,7 @@ func (m *Meter) Step(r actors.StepReport) StepMetrics {
 	return out
 }
 
-// Logged ends the window, after the last metrics from Step were written.
+// Logged begins a new window. The caller has written the last metrics that Step returned to metrics.jsonl.
 func (m *Meter) Logged() { m.Window, m.timed = checkpoint.LogWindow{}, timed{} }
 
 // eta estimates the seconds for the steps after step from the most recent steps.
@@ -214,7 +214,7 @@ type EvalMetrics struct {
 	*EvalPairMetrics
 }
 
-// usage returns the combined memory use of devs.
+// usage returns the memory use of all devs together.
 func usage(devs []device.Device) device.Usage {
 	var sum device.Usage
 	for _, d := range devs {
@@ -259,7 +259,7 @@ type EvalPairMetrics struct {
 	LogRejected float64 `json:"eval_logps/rejected"`
 }
 
-// pairLog converts a report's pairs for the log.
+// pairLog returns the sums over pairs in a report, in the form in which checkpoints keep them.
 func pairLog(s *actors.PairSums) checkpoint.PairLog {
 	return checkpoint.PairLog{Pairs: float64(s.Pairs), Chosen: s.Chosen, Rejected: s.Rejected, Right: s.Right, LogChosen: s.LogChosen, LogRejected: s.LogReject}
 }
@@ -331,7 +331,8 @@ type MemoryUse struct {
 	hostTotal, deviceTotal int64 // sums of Host and Device
 }
 
-// takenMemory combines the use of devices and arenas, the host's budget in bytes (0: none) and the system's figures.
+// takenMemory returns the figures of one line of metrics. dev is the use of the devices, arenas that of host memory by
+// purpose, and hostLimit the budget for host memory in bytes (0: none). system has the machine's figures.
 func takenMemory(dev device.Usage, arenas accounts.Used, hostLimit int64, system host.Machine) MemoryUse {
 	m := MemoryUse{Device: map[string]int64{}, DeviceLimit: dev.Limit, DeviceCapacity: dev.Capacity, Host: map[string]int64{}, HostLimit: hostLimit,
 		HostResident: system.Resident, HostCapacity: system.Capacity, HostAvailable: system.Available, HostCached: system.Cached, HostNodes: system.Nodes}
@@ -349,7 +350,8 @@ func takenMemory(dev device.Usage, arenas accounts.Used, hostLimit int64, system
 	return m
 }
 
-// glance caches the machine's memory figures for a second. Reading them takes 0.2 ms, which would slow short steps.
+// glance reads the machine's memory figures at most once a second and returns the last ones in between. Reading takes
+// 0.2 ms, which would slow short steps.
 type glance struct {
 	look  func() host.Machine
 	clock func() time.Time
@@ -364,9 +366,9 @@ func (g *glance) now() host.Machine {
 	return g.seen
 }
 
-// FLOPs returns a function that counts the floating point operations of a step. It takes the step's tokens, its
-// attended (query, key) pairs, and the pairs that the backward attends again (again). model is the model's count;
-// executed includes recomputation.
+// FLOPs returns a function that counts the floating point operations of one step. Its arguments are the step's tokens,
+// its (query, key) pairs in attention, and the pairs that the backward computes again. Its result model is what the
+// model needs; executed includes recomputation.
 func FLOPs(p *plan.Run) func(tokens, pairs, again int64) (model, executed float64) {
 	token, pair := p.Spec.Config.FLOPs(1, 0), p.Spec.Config.FLOPs(0, 1)
 	return func(tokens, pairs, again int64) (model, executed float64) {

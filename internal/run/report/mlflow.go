@@ -117,7 +117,7 @@ func MLflowServer() string {
 	return c.base
 }
 
-// isCode reports whether err is an error answer of the server with this code.
+// isCode reports whether err is an error answer of the MLflow server with the error_code code.
 func isCode(err error, code string) bool {
 	var bad *mlflowRefused
 	return errors.As(err, &bad) && bad.Code == code
@@ -147,7 +147,7 @@ func (c *mlflowClient) experiment(ctx context.Context) (string, error) {
 	return found.Experiment.ID, err
 }
 
-// params logs the configuration. Long values are truncated.
+// params sends the configuration to the server as the run's parameters. Long values are truncated.
 func (s *MLflow) params(ctx context.Context, config map[string]string) error {
 	var all []mlflowTag
 	for _, k := range slices.Sorted(maps.Keys(config)) {
@@ -234,7 +234,7 @@ func newMLflowClient() (*mlflowClient, error) {
 	return c, nil
 }
 
-// redacted returns uri without its password.
+// redacted returns uri without its password, for messages.
 func redacted(uri string) string {
 	if at, err := url.Parse(uri); err == nil {
 		return at.Redacted()

@@ -83,7 +83,8 @@ type Dashboard struct {
 	Server *watch.Server
 }
 
-// Serve serves a page about the run in dir until the run ends. page listens on the port, and at is the page's address.
+// Serve serves a web page about the run in the directory dir until the run ends. page is the listener, and at is the
+// address that users open. note gets a message if the server fails.
 func Serve(dir string, page net.Listener, at watch.Address, note func(string)) *Dashboard {
 	return &Dashboard{Server: watch.Serve(page, watch.Options{Dirs: []string{dir}, Within: true, Address: at,
 		Warn: func(err error) { note(fmt.Sprintf("the dashboard is gone, and the run goes on: %v", err)) }})}

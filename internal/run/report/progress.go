@@ -34,8 +34,8 @@ func (l *Line) Show(texts ...string) {
 	l.drawn = width
 }
 
-// fit returns the first of texts with at most width characters, or else the beginning of the last. width < 1: unknown
-// width, everything fits.
+// fit returns the first of texts that has at most width characters. If none fits, it returns the beginning of the
+// last. width < 1 means that the width is unknown, and then the first text is returned.
 func fit(width int, texts []string) string {
 	if width < 1 {
 		return texts[0]
@@ -48,7 +48,8 @@ func fit(width int, texts []string) string {
 	return string([]rune(texts[len(texts)-1])[:width])
 }
 
-// columns returns the width of w's terminal; 0: unknown.
+// columns returns the width in characters of the terminal to which w writes; 0 if w is no terminal or the width is
+// unknown.
 func columns(w io.Writer) int {
 	f, ok := w.(interface{ Fd() uintptr })
 	if !ok {
@@ -61,7 +62,7 @@ func columns(w io.Writer) int {
 	return width
 }
 
-// Above writes permanent text above the progress line.
+// Above writes text that stays, above the progress line, which is redrawn below.
 func (l *Line) Above(text string) {
 	if l.Interactive && l.drawn > 0 {
 		fmt.Fprintf(l.Out, "\r%s\r", strings.Repeat(" ", l.drawn))
@@ -104,7 +105,7 @@ func (p *Progress) Eval(e Eval) {
 // Note implements Observer.
 func (p *Progress) Note(text string) { p.Line.Above("note: " + text) }
 
-// bar draws a bar of 20 cells for share, from 0 to 1.
+// bar draws a bar of 20 cells. The part share of them (0 to 1) is filled.
 func bar(share float64) string {
 	n := int(share*20 + 0.5)
 	return strings.Repeat("█", min(20, n)) + strings.Repeat("░", max(0, 20-n))
@@ -148,7 +149,7 @@ func (m StepMetrics) texts(interactive bool, spark string) []string {
 	return append(out, bar+whole, whole, head+rate+over+eta, head+rate+eta, head+eta)
 }
 
-// quickRead is a size in bytes. Smaller files are read without showing progress.
+// quickRead is a size in bytes. Smaller files are read without showing progress, since they take a moment.
 const quickRead = 16 << 20
 
 // slowWork is how long checking a token cache or pinning host memory must take before its progress is shown.
@@ -157,7 +158,8 @@ const slowWork = 3 * time.Second
 // Pinning names the work of pinning host memory for copies.
 const Pinning = "pin host memory"
 
-// ShowHang reports at once that work on a device does not end. The run stands still and cannot show notes.
+// ShowHang prints at once that work on a device does not end. It does not wait for the next note, because the run
+// stands still and shows none.
 func ShowHang(o settings.Options, text string) {
 	if o.Interactive { // end the progress line, if any
 		text = "\nnote: " + text

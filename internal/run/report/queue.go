@@ -157,8 +157,8 @@ func (q *Queue) run() {
 	}
 }
 
-// next waits for points. It returns points to send, the number after the last of them, and whether the queue is closed.
-// If the queue is closed and empty, it returns no points.
+// next waits until points can be sent. It returns them, the number after the last of them, and whether Close was
+// called. If Close was called and nothing is left, it returns no points.
 func (q *Queue) next() (points []Point, end int, closing bool) {
 	for {
 		select {
@@ -180,8 +180,8 @@ func (q *Queue) next() (points []Point, end int, closing bool) {
 	}
 }
 
-// drop removes the points before number end. Some of them may be gone already, because a full queue drops its oldest.
-// lost: the points were not sent.
+// drop removes the points with numbers below end from the queue. Some of them may be gone already, because a full
+// queue drops its oldest. lost says that the points were not sent, so that Close can warn about them.
 func (q *Queue) drop(end int, lost bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -193,7 +193,7 @@ func (q *Queue) drop(end int, lost bool) {
 	}
 }
 
-// rest waits for d or until Close.
+// rest waits for the duration d, but no longer than until Close is called.
 func (q *Queue) rest(d time.Duration) {
 	select {
 	case <-q.after(d):
@@ -201,7 +201,8 @@ func (q *Queue) rest(d time.Duration) {
 	}
 }
 
-// complain warns about the first failure, err. so says what the queue does about it.
+// complain warns the user about err if it is the queue's first failure. so ends the text: it tells how the queue goes
+// on.
 func (q *Queue) complain(err error, so string) {
 	if q.warned {
 		return

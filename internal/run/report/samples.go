@@ -54,8 +54,8 @@ func OpenSamples(dir settings.Dir, step, prompts int, note func(string)) (s *Sam
 	return &Samples{log: &Log{name: name, File: f, out: f}, note: note}, last, nil
 }
 
-// keepSamples returns the lines of the file called name that a run resumed at step keeps, and the step of the last
-// line. A step is complete with prompts lines.
+// keepSamples returns the lines of the file called name that a run resumed at step keeps, and the step of the last of
+// them. The lines of a step are kept only if there is one for each of the prompts.
 func keepSamples(name string, step, prompts int) (kept []byte, last int, err error) {
 	if step == 0 {
 		return nil, 0, nil

@@ -72,12 +72,13 @@ func (w *Events) Scalars(now time.Time, step int, values []Scalar) error {
 // Close closes the file.
 func (w *Events) Close() error { return w.f.Close() }
 
-// wallTime encodes Event.wall_time, field 1 (double, seconds).
+// wallTime returns the beginning of an encoded Event: its field 1, wall_time (double, seconds).
 func wallTime(now time.Time) []byte {
 	return binary.LittleEndian.AppendUint64([]byte{1<<3 | 1}, math.Float64bits(float64(now.UnixNano())/1e9))
 }
 
-// appendBytes appends a length-delimited protobuf field.
+// appendBytes appends to b a protobuf field with the number field whose value is the bytes v, preceded by their
+// length.
 func appendBytes(b []byte, field byte, v []byte) []byte {
 	b = append(b, field<<3|2)
 	b = binary.AppendUvarint(b, uint64(len(v)))
@@ -86,14 +87,14 @@ func appendBytes(b []byte, field byte, v []byte) []byte {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// masked returns the checksum of the TFRecord format: CRC32C, rotated and offset. Source:
+// masked returns the checksum that the TFRecord format uses for b: its CRC32C, rotated, plus a constant. Source:
 // tensorflow.org/tutorials/load_data/tfrecord.
 func masked(b []byte) uint32 {
 	c := crc32.Checksum(b, castagnoli)
 	return (c>>15 | c<<17) + 0xa282ead8
 }
 
-// record appends one TFRecord: length, its checksum, data, its checksum.
+// record appends one TFRecord to the file: the length of data, the length's checksum, data, and its checksum.
 func (w *Events) record(data []byte) error {
 	b := binary.LittleEndian.AppendUint64(nil, uint64(len(data)))
 	b = binary.LittleEndian.AppendUint32(b, masked(b))

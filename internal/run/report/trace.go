@@ -18,7 +18,8 @@ import (
 	"mt/internal/run/settings"
 )
 
-// timelineEvery is the shortest time between two versions of TimelineFile, except at the end.
+// timelineEvery is the least time between two writes of TimelineFile while the run lasts. The write at the run's end
+// does not wait.
 const timelineEvery = 5 * time.Second
 
 // Trace is the observer that records a run's timeline.
@@ -70,7 +71,7 @@ func CheckTrace(c *config.Config) error {
 	return nil
 }
 
-// Reason returns err without operation and path, for messages that name the path.
+// Reason returns err without the operation and the path, for messages that already name the path.
 func Reason(err error) error {
 	var onPath *fs.PathError
 	if errors.As(err, &onPath) {

@@ -25,7 +25,8 @@ import (
 // This file makes the reference pass of DPO: a forward pass of the reference model over all pairs, before training. Its
 // results, log p of every answer, are called references.
 
-// toldReferences holds the references that rank 0 sends to the others.
+// toldReferences is rank 0's message with the references (log p of the reference model), which the other ranks do not
+// compute.
 type toldReferences struct {
 	Train []byte `json:"train"`
 	Eval  []byte `json:"eval"`
@@ -60,7 +61,7 @@ type referencePass struct {
 	line  *report.Line
 }
 
-// makeReferences finds the references of the data sets whose references are still unknown.
+// makeReferences finds the references of each data set whose references are not known yet.
 func (p *referencePass) makeReferences() (err error) {
 	for _, of := range PairSets(p.Inputs, &p.found) {
 		if *of.Refs == nil {
@@ -144,7 +145,8 @@ func (p *referencePass) passReferences(set *data.Dataset) (refs References, err 
 	return refs, err
 }
 
-// notFinite returns an error if a log p is not finite.
+// notFinite returns an error if one of the two log p of a pair is NaN or infinite. id is the number of the pair, and
+// dir the directory of the reference model.
 func notFinite(dir string, id int64, logp [2]float32) error {
 	if x := float64(logp[0]) + float64(logp[1]); !math.IsNaN(x) && !math.IsInf(x, 0) {
 		return nil
@@ -152,8 +154,8 @@ func notFinite(dir string, id int64, logp [2]float32) error {
 	return fmt.Errorf("dpo: the reference %s gives the answers of pair %d the log p %v and %v: its weights are damaged, or compute_dtype does not hold them", dir, id+1, logp[0], logp[1])
 }
 
-// tellReferences returns a function to call after each of total pairs. The function shows the progress of the reference
-// pass from time to time.
+// tellReferences returns a function that the reference pass calls after each of its total pairs. The function shows
+// the progress from time to time.
 func (p *referencePass) tellReferences(total int64) func() {
 	begun, done := time.Now(), int64(0)
 	shown := begun
@@ -176,7 +178,8 @@ func (p *referencePass) tellReferences(total int64) func() {
 	}
 }
 
-// PreferencesOf returns the settings of the pipeline for training on pairs; nil: the run does not train on pairs.
+// PreferencesOf returns what the pipeline needs to train on pairs: the loss and the references in found. It returns
+// nil if the run does not train on pairs.
 func PreferencesOf(r *Resolved, found Reference) *actors.Preferences {
 	if r.Plan.Spec.Preference.None() {
 		return nil

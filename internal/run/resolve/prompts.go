@@ -15,7 +15,8 @@ type SamplePrompt struct {
 	Ends []int32
 }
 
-// findPrompts tokenizes sample_prompts: a user turn if the data are chats, otherwise a text to continue.
+// findPrompts tokenizes the texts in sample_prompts. A text becomes the user's turn of a chat if the training data are
+// chats, and otherwise the beginning of a text.
 func findPrompts(in *open.Inputs) (out []SamplePrompt, err error) {
 	texts := in.Config.Samples()
 	if len(texts) == 0 {

@@ -35,7 +35,7 @@ type References [][2]float32
 // preferenceKinds maps the values of dpo.loss_type.
 var preferenceKinds = map[string]op.PreferenceKind{"sigmoid": op.Sigmoid, "hinge": op.Hinge, "ipo": op.IPO}
 
-// preferenceLoss returns the loss for c's dpo settings.
+// preferenceLoss returns the loss that c's key dpo describes; the zero value if the run does not train on pairs.
 func preferenceLoss(c *config.Config) op.PreferenceLoss {
 	p := c.Preference()
 	if p.LossType == "" {
@@ -73,13 +73,14 @@ func (r *resolving) readReferences() (err error) {
 	return nil
 }
 
-// pairSet is a data set of pairs and the place of its references.
+// pairSet is a data set of pairs, with a pointer to the variable that holds its references.
 type pairSet struct {
 	Set  *data.Dataset
 	Refs *References
 }
 
-// PairSets returns the run's data sets with their places in ref; nil if no data is read.
+// PairSets returns the run's data sets of pairs, each with a pointer to its references in ref. It returns nil if no
+// data is read.
 func PairSets(in *open.Inputs, ref *Reference) (sets []pairSet) {
 	if in.Data != nil {
 		sets = append(sets, pairSet{in.Data, &ref.Train})
@@ -119,7 +120,8 @@ func (run *Resolved) ReferencesFile(set *data.Dataset) (path string, key [sha256
 // (little-endian) and the SHA-256 of everything before.
 const referencesMagic = "mt references 1\n"
 
-// EncodeReferences encodes references as a file with the given key.
+// EncodeReferences returns the content of a file with refs. key identifies the data and the model, so that the file is
+// not used for others.
 func EncodeReferences(refs References, key [sha256.Size]byte) []byte {
 	b := append([]byte(referencesMagic), key[:]...)
 	b = binary.LittleEndian.AppendUint64(b, uint64(len(refs)))
@@ -167,9 +169,9 @@ func ReadReferences(path string, key [sha256.Size]byte, pairs int64) (References
 	return refs, nil
 }
 
-// planPass plans the reference pass, unless all references are known or none are needed. The pass frees its memory
-// before the run allocates, so both get the whole budget. With several ranks only rank 0 makes the pass, with all
-// memory of its host.
+// planPass plans the reference pass of DPO, unless all references are known or none are needed. The pass frees its
+// memory before the run allocates, so each of them gets the whole budget. With several ranks only rank 0 makes the
+// pass, with all memory of its host.
 func (run *resolving) planPass() (err error) {
 	if run.Plan.Spec.Preference.None() || !run.Ranks.First() || run.Ref.unneeded || run.knowsReferences() {
 		return nil
@@ -209,7 +211,7 @@ func (r *Resolved) knowsReferences() bool {
 	return len(sets) > 0
 }
 
-// PassName returns the name of the reference pass for errors and plans.
+// PassName returns words that name the reference pass in errors and plans.
 func (r *Resolved) PassName() string {
 	of := "of the model, as the reference,"
 	if m := r.OtherReference; m != nil {
@@ -224,7 +226,7 @@ func (r *Resolved) PassSampler(set *data.Dataset) *data.Sampler {
 }
 
 // checkPositions returns an error if rows are longer than the learned position embeddings of m. It adds a note if they
-// are longer than m's max_position_embeddings. called names the model in both.
+// are only longer than m's max_position_embeddings. called names the model m in both.
 func (r *resolving) checkPositions(m *model.Config, called string) error {
 	n := min(r.RowTokens(), r.Config.MaxSeqLen)
 	if n > m.MaxPositions && m.LearnedPositions {

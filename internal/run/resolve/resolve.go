@@ -34,7 +34,8 @@ func (r *resolving) note(format string, args ...any) {
 	r.Notes = append(r.Notes, fmt.Sprintf(format, args...))
 }
 
-// resolvingFrom starts to resolve s with a copy of its settings.
+// resolvingFrom returns a Resolved to be filled for the start s, with a copy of s's settings, in which autos are then
+// resolved.
 func resolvingFrom(s *resume.Start) *resolving {
 	begins := *s
 	begins.Inputs = s.With(s.Config.Clone())
@@ -71,13 +72,14 @@ func Sketch(in *open.Inputs, hosts int) (*Resolved, error) {
 	return &r.Resolved, r.resolve(false)
 }
 
-// ToEvaluate resolves an evaluation without training.
+// ToEvaluate resolves the autos for an evaluation without training.
 func ToEvaluate(in *open.Inputs) (*Resolved, error) {
 	r := resolvingFrom(resume.Fresh(in))
 	return &r.Resolved, r.resolve(true)
 }
 
-// Request returns a Resolved with only the request for the plan, for a run at step 0.
+// Request returns a Resolved that has only the request for a plan, not the plan itself. The run of in starts at step
+// 0.
 func Request(in *open.Inputs) *Resolved {
 	r := &Resolved{Start: resume.Fresh(in)}
 	r.Asked = r.request(false)
@@ -113,10 +115,11 @@ func (r *resolving) resolve(evalOnly bool) (err error) {
 	return r.planPass()
 }
 
-// IdleEnough: if several devices wait for each other for a larger share of a step than this, the user gets a note.
+// IdleEnough is a share of a step. If several devices wait for each other for more than this share, the user gets a
+// note.
 const IdleEnough = 0.25
 
-// request returns the plan's request for the configuration.
+// request returns the request for a plan that the configuration makes. evalOnly asks for a plan of an evaluation.
 func (r *Resolved) request(evalOnly bool) plan.Request {
 	c := r.Config
 	q := plan.Request{Config: r.Model, Act: r.Act, Terms: op.LossTerms{Smoothing: float32(c.LabelSmoothing), Z: float32(c.ZLoss)}, Preference: preferenceLoss(c),
@@ -137,7 +140,7 @@ func (r *Resolved) request(evalOnly bool) plan.Request {
 	return q
 }
 
-// order returns the order in which layers take the micro-batches.
+// order returns in which order the layers take the micro-batches of a step.
 func (r *Resolved) order() schedule.Order {
 	if o := r.Config.MicroBatchOrder; o == schedule.Lanes.String() || o == "auto" && r.Lanes > 1 {
 		return schedule.Lanes
@@ -179,8 +182,8 @@ func (r *Resolved) checkParams() error {
 	return nil
 }
 
-// CheckRoom returns an error if the run needs more host memory than is available. Without this check, the lack could
-// show late, because arenas are filled one after the other. The argument names the run or the pass in the error.
+// CheckRoom returns an error if the run needs more host memory than is available. Without this check the lack could
+// show late, because memory is filled step by step. what names the run or the reference pass in the error.
 func (r *Resolved) CheckRoom(what string) error {
 	t, room := r.Plan.Table(), r.Room()
 	need, key := t.Host, "host_memory"
@@ -197,7 +200,8 @@ func (r *Resolved) CheckRoom(what string) error {
 		key, what, human.Bytes(need), room, human.Bytes(need-room.Bytes), key)
 }
 
-// PlanError adds a configuration key to err: the key that set the exceeded budget, or the key of a wrong depth.
+// PlanError adds a configuration key to err, the error of a plan. It is the key that set the exceeded budget, or the
+// key of a wrong depth.
 func (r *Resolved) PlanError(err error) error {
 	var lacking *plan.NotFitting
 	var depth *plan.BadDepth
@@ -221,9 +225,9 @@ func (r *Resolved) WithPlan(p *plan.Run) *Resolved {
 	return &out
 }
 
-// noteNumerics compares the plan with the plan of a host with ample memory, if state_dir is given. A small
-// host_memory can lead to smaller micro-batches or bf16 gradients, which change the last bits of sums. A note names
-// each such setting.
+// noteNumerics tells how a lack of host memory changes results, if state_dir is given. It plans the request q once
+// more with ample memory and compares. A small host_memory can lead to smaller micro-batches or bf16 gradients, which
+// change the last bits of sums. A note names each such setting.
 func (r *resolving) noteNumerics(q plan.Request) {
 	if !q.StateDir || q.EvalOnly {
 		return
@@ -248,7 +252,7 @@ func (r *resolving) noteNumerics(q plan.Request) {
 	}
 }
 
-// gradType returns the dtype of gradients on the link and on the host.
+// gradType returns the name of the dtype in which gradients cross the link and wait on the host in plan p.
 func gradType(p *plan.Run) string {
 	if p.GradBF16 {
 		return "bf16"

@@ -60,7 +60,7 @@ type Start struct {
 // Fresh returns the start of a run at step 0.
 func Fresh(in *open.Inputs) *Start { return &Start{Inputs: in, Train: in.AllRows} }
 
-// startSearch is a Start under construction.
+// startSearch is a Start while rank 0 looks for the place where the run begins.
 type startSearch struct {
 	Start
 	unusable map[string]string // checkpoints that cannot be resumed → reason
@@ -70,7 +70,8 @@ func (f *startSearch) note(format string, args ...any) {
 	f.Notes = append(f.Notes, fmt.Sprintf(format, args...))
 }
 
-// Find finds where a run begins; rank 0 decides for all. unusable maps checkpoints to skip to the reasons.
+// Find finds where a run begins. Rank 0 searches, and all ranks return its result. unusable maps the directories of
+// checkpoints that the search must skip to the reasons.
 func Find(in *open.Inputs, unusable map[string]string) (*Start, error) {
 	f := &startSearch{Start: *Fresh(in.With(in.Config.Clone())), unusable: unusable}
 	var r Point
@@ -98,7 +99,8 @@ func Find(in *open.Inputs, unusable map[string]string) (*Start, error) {
 	return &f.Start, nil
 }
 
-// lookForStart is findResume, but also accepts the model of a finished run that has no checkpoint of its last step.
+// lookForStart returns where the run begins. It does what findResume does, but also accepts a finished run whose model
+// is in the output directory and whose last step has no checkpoint.
 func (f *startSearch) lookForStart() (Point, error) {
 	c := f.Config
 	end, ok, damage, err := f.ended()
@@ -195,7 +197,8 @@ func (f *startSearch) findResume() (r Point, err error) {
 	return r, nil
 }
 
-// settle applies the found start r to the settings: it takes over values of the checkpoint's run, or starts fresh.
+// settle applies r, the start that was found, to the settings: the run keeps values that the checkpoint's run
+// resolved, or resolves them anew at step 0.
 func (f *startSearch) settle(r *Point) (err error) {
 	c := f.Config
 	if r.Ended {
@@ -221,7 +224,8 @@ func (f *startSearch) settle(r *Point) (err error) {
 	return f.resume(r)
 }
 
-// newest returns the newest checkpoint in the output directory that can be resumed; Dir is empty if there is none.
+// newest returns the newest checkpoint in the output directory that can be resumed. The Point's Dir is empty if there
+// is none.
 func (f *startSearch) newest() (r Point, err error) {
 	c := f.Config
 	var skipped []checkpoint.Skipped
@@ -247,9 +251,9 @@ func (f *startSearch) newest() (r Point, err error) {
 	return r, nil
 }
 
-// named returns the checkpoint in resume_from_checkpoint. That checkpoint may belong to another run. If this output
-// directory already has checkpoints of a run that started from it, named returns the newest of these: the same
-// command continues.
+// named returns the checkpoint in resume_from_checkpoint, which may belong to another run. This output directory may
+// already have checkpoints of a run that started from it. Then named returns the newest of these, so that repeating
+// the command continues that run.
 func (f *startSearch) named() (r Point, err error) {
 	c := f.Config
 	r.Dir = c.Resume
@@ -283,7 +287,8 @@ func (f *startSearch) named() (r Point, err error) {
 	return r, nil
 }
 
-// noCheckpoint explains why dir, if it exists, is no checkpoint of mt, and what to do; "" if it may be one.
+// noCheckpoint explains why the existing dir is no checkpoint of mt, and what to do about it. It returns "" if dir may
+// be one or does not exist.
 func noCheckpoint(dir string) string {
 	st, err := os.Stat(dir)
 	if err != nil {
@@ -328,8 +333,7 @@ func noCheckpoint(dir string) string {
 var othersFiles = []string{"optimizer.pt", "scheduler.pt", "rng_state*.pth", "training_args.bin", "zero_to_fp32.py", "global_step*",
 	"pytorch_model_fsdp*", "optimizer_[0-9]*", "*.distcp", "latest_checkpointed_iteration.txt"}
 
-// othersState reports whether dir has files of another trainer's checkpoint, or a trainer_state.json from
-// Transformers' Trainer.
+// othersState reports whether dir has a file in othersFiles, or a trainer_state.json that Transformers' Trainer wrote.
 func othersState(dir string) bool {
 	entries, _ := os.ReadDir(dir)
 	for _, e := range entries {
@@ -347,8 +351,8 @@ func othersState(dir string) bool {
 	return err == nil && json.Unmarshal(files.JSON(text), &f) == nil && f.Log != nil
 }
 
-// fromOtherRun returns the newest checkpoint in the output directory if the run there started from dir, a checkpoint
-// of another run. Otherwise Dir is empty.
+// fromOtherRun looks for a run in the output directory that began with dir, a checkpoint of another run. It returns
+// that run's newest checkpoint. The Point's Dir is empty if there is no such run.
 func (f *startSearch) fromOtherRun(dir string) (Point, error) {
 	from, err := filepath.Abs(dir)
 	if err != nil {
@@ -367,7 +371,7 @@ func (f *startSearch) fromOtherRun(dir string) (Point, error) {
 	return Point{}, nil
 }
 
-// readConfig reads the configuration of the run that wrote r.Dir.
+// readConfig reads config.yaml of the run that wrote the checkpoint r.Dir into r.config.
 func (r *Point) readConfig() (err error) {
 	if r.Dir == "" {
 		return nil
@@ -378,8 +382,8 @@ func (r *Point) readConfig() (err error) {
 	return nil
 }
 
-// resume compares the configuration with the checkpoint's. It keeps values that the checkpoint's run resolved and
-// adds notes about differences. Differences that are not allowed are an error.
+// resume compares the configuration with the one in the checkpoint r. It keeps the values that the checkpoint's run
+// resolved and adds notes about differences. It returns an error for differences that are not allowed.
 func (f *startSearch) resume(r *Point) error {
 	file := filepath.Join(r.Dir, settings.ConfigFile)
 	saved, err := config.Parse(file, r.config, config.Args{})
@@ -391,8 +395,8 @@ func (f *startSearch) resume(r *Point) error {
 	return (&resumeDiff{startSearch: f, from: r, saved: saved, was: r.State.ConfigDigests}).apply()
 }
 
-// fillOlder sets keys that the version of mt which wrote saved did not have. Their values are those with which that
-// version computed.
+// fillOlder sets keys in saved, the configuration of a checkpoint, that an older version of mt did not have. The keys
+// get the values with which the older version computed.
 func fillOlder(saved *config.Config) {
 	if saved.MicroBatchOrder == "auto" {
 		saved.MicroBatchOrder = schedule.Zigzag.String()
@@ -402,8 +406,8 @@ func fillOlder(saved *config.Config) {
 	}
 }
 
-// Finished reports whether the output directory already holds the model of the checkpoint to resume, and the averaged
-// model.
+// Finished reports whether the run has nothing left to do. The output directory then holds the model that belongs to
+// the checkpoint to resume, undamaged, and the averaged model if the run keeps an average.
 func (s *Start) Finished() bool {
 	raw, err := os.ReadFile(filepath.Join(s.Config.OutputDir, settings.EndFile))
 	if err != nil {
@@ -418,8 +422,8 @@ func (s *Start) Finished() bool {
 	return reflect.DeepEqual(end, s.From.State) && whole(s.Config.OutputDir) && (s.Config.EMADecay == 0 || whole(settings.AveragesIn(s.Config)))
 }
 
-// DoesNotLoad is the error of a checkpoint that does not load although its checksums match. Train then tries the
-// checkpoint before it, as it does for wrong checksums.
+// DoesNotLoad is the error of a checkpoint that cannot be loaded although its checksums match. Train then resumes from
+// the checkpoint before it, as it does if checksums do not match.
 type DoesNotLoad struct {
 	Dir string
 	Err error
@@ -437,8 +441,8 @@ func HoldsWeights(dir string) bool {
 	return slices.ContainsFunc(entries, func(e os.DirEntry) bool { return checkpoint.IsWeights(e.Name()) })
 }
 
-// chooseAttention resolves attention_kernels and sets the devices to them. It runs after the values kept from a
-// resumed run are known, and before the first operation.
+// chooseAttention resolves attention_kernels and makes the devices use these kernels. It runs before the first
+// operation, but after a resumed run's kept values are known, since they may name the kernels.
 func (f *startSearch) chooseAttention() error {
 	c := f.Config
 	if c.AttentionKernels == "auto" {
@@ -465,7 +469,7 @@ func (f *startSearch) chooseAttention() error {
 	return nil
 }
 
-// startFound is rank 0's message about where the run begins.
+// startFound is rank 0's message that tells the other ranks where the run begins.
 type startFound struct {
 	Dir    string                  `json:"dir"` // step 0 if empty
 	State  checkpoint.TrainerState `json:"state"`
@@ -475,7 +479,7 @@ type startFound struct {
 	Config []byte                  `json:"config"`
 }
 
-// agreeOnStart returns rank 0's start on all ranks.
+// agreeOnStart sends the start r that rank 0 found to all ranks and returns it on each of them.
 func (fd *startSearch) agreeOnStart(r Point) (Point, error) {
 	t := fd.Ranks
 	if t.Size() == 1 {
@@ -499,7 +503,7 @@ func (fd *startSearch) agreeOnStart(r Point) (Point, error) {
 	return r, err
 }
 
-// inside returns dir relative to the directory out; "" if dir lies elsewhere.
+// inside returns dir relative to the directory out; "" if dir is empty or lies outside of out.
 func inside(out, dir string) string {
 	if rel, err := filepath.Rel(out, dir); err == nil && dir != "" && filepath.IsLocal(rel) {
 		return rel
@@ -507,8 +511,8 @@ func inside(out, dir string) string {
 	return ""
 }
 
-// Sight determines whether all ranks see the same checkpoint r.Dir as rank 0. If the checkpoint is inside rank 0's
-// output_dir, each rank looks in its own output_dir. Sight sets r.Local and r.Sent.
+// Sight finds out whether all ranks see the checkpoint r.Dir with the content that rank 0 sees. If the checkpoint is
+// inside rank 0's output_dir, each rank looks in its own output_dir. Sight sets r.Local and r.Sent.
 func (r *Point) Sight(in *open.Inputs) error {
 	type seen struct{ Inside, Digest string }
 	first, err := ranks.Tell(in.Ranks, "the name of the checkpoint", seen{inside(in.Config.OutputDir, r.Dir), checkpoint.Digest(r.Dir)})

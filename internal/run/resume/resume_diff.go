@@ -24,8 +24,8 @@ type resumeDiff struct {
 	changes     []config.Difference
 }
 
-// apply decides what the run keeps from the checkpoint's run and adds notes about changes. It returns an error if the
-// run cannot resume with these changes.
+// apply decides what the run keeps from the checkpoint's run and adds notes about the changes. If the run cannot
+// resume with these changes, it returns an error with advice.
 func (a *resumeDiff) apply() error {
 	c, from := a.Config, a.from
 	a.now = a.Digests()
@@ -62,8 +62,9 @@ func (a *resumeDiff) apply() error {
 	return a.schedule()
 }
 
-// stepsDiffer reports whether the gradients of a step need other memory than in the checkpoint's run. They do if the
-// number of rows or ranks changes, or if gradients start or stop to wait for the norm.
+// stepsDiffer reports whether a step's gradients need another amount of memory than in the checkpoint's run. They do
+// if the number of rows or ranks differs, or if only one of the runs keeps all gradients until the global norm is
+// known.
 func (a *resumeDiff) stepsDiffer() bool {
 	return a.ranksDiffer() || a.Config.RowsPerStep() != a.saved.RowsPerStep() || a.Config.WaitsForNorm() != a.saved.WaitsForNorm()
 }
@@ -77,12 +78,13 @@ func (a *resumeDiff) otherData() bool {
 		slices.ContainsFunc(a.Config.Changes(a.saved), func(d config.Difference) bool { return d.Part == config.PartDataset && !a.moved(d) })
 }
 
-// otherPlanes reports whether the optimizer keeps other planes than the checkpoint has.
+// otherPlanes reports whether the optimizer keeps other planes (arrays of state) than the checkpoint has.
 func (a *resumeDiff) otherPlanes() bool {
 	return a.Config.Optim != a.saved.Optim || a.otherMomentum() || a.otherAverage()
 }
 
-// otherMomentum and otherAverage report whether only one of the runs keeps a momentum, or a moving average.
+// otherMomentum and otherAverage each report whether one run keeps a certain plane and the other run does not: SGD's
+// momentum, or the moving average of the weights.
 func (a *resumeDiff) otherMomentum() bool {
 	return a.Config.Optim == "sgd" && (a.Config.Momentum == 0) != (a.saved.Momentum == 0)
 }
@@ -133,7 +135,8 @@ func (a *resumeDiff) allow(d config.Difference) error {
 	return a.Config.Errorf(d.Key, "the checkpoint %s was made with another value: %s; restore it, %s, %s", a.from.Dir, d, wayOut, takeAfresh)
 }
 
-// checkDigests compares what the configuration does not show: the contents of model, tokenizer and data.
+// checkDigests compares the digests of model, tokenizer and data with the checkpoint's. They show changes that the
+// configuration does not show, such as a file with other content under the same name.
 func (a *resumeDiff) checkDigests() error {
 	for _, part := range []struct{ name, key, what, wayOut string }{
 		{"model", "model_name_or_path", "config.json", takeOther},
@@ -153,7 +156,8 @@ func (a *resumeDiff) checkDigests() error {
 	return nil
 }
 
-// schedule checks max_steps, fits the learning rate's schedule to the changed run, and adds notes about the changes.
+// schedule checks max_steps, fits the schedule of the learning rate to the changed run, and adds notes that tell the
+// changes.
 func (a *resumeDiff) schedule() error {
 	c, step := a.Config, a.from.State.Step
 	what := a.words()
@@ -182,7 +186,7 @@ func (a *resumeDiff) schedule() error {
 	return nil
 }
 
-// words describes the changes, such as "max_steps 16 (was 8)".
+// words returns the changes since the checkpoint in words, such as "max_steps 16 (was 8)".
 func (a *resumeDiff) words() []string {
 	var out []string
 	if a.resetData {
@@ -201,8 +205,8 @@ func (a *resumeDiff) words() []string {
 	return out
 }
 
-// placeData makes the steps continue in the data where the checkpoint stopped. If num_train_epochs decides, it sets
-// the number of steps.
+// placeData makes the next step take the row at which the checkpoint at stopped. If num_train_epochs decides how long
+// the run is, it also sets the number of steps.
 func (f *startSearch) placeData(at checkpoint.TrainerState) error {
 	c := f.Config
 	all := f.Data.Sampler(c.RowsPerStep())

@@ -16,13 +16,14 @@ type Content struct {
 	links  *extents.Files    // files of states on disk that checkpoints hard-link; nil: checkpoints copy the states
 }
 
-// contentWith returns the content to save. links has the state files that checkpoints hard-link; nil: they copy states.
+// contentWith returns the content that checkpoints and models get. links has the state files on disk that checkpoints
+// hard-link; nil means that checkpoints copy the states.
 func (out *Output) contentWith(links *extents.Files) (*Content, error) {
 	beside, err := companions(out.Resolved)
 	return &Content{out, beside, links}, err
 }
 
-// writerOptions returns the options for writing a step's checkpoint.
+// writerOptions returns the options with which package checkpoint writes the checkpoint after step.
 func (c *Content) writerOptions(step int) checkpoint.WriterOptions {
 	var extra int64
 	for _, data := range c.beside {
@@ -37,7 +38,8 @@ func (c *Content) writerOptions(step int) checkpoint.WriterOptions {
 		FS: c.FS(), Source: c.Source}
 }
 
-// modelOptions say how the finished model is written.
+// modelOptions returns the options with which package checkpoint writes the finished model, whose weights are those
+// after step.
 func (c *Content) modelOptions(step int) checkpoint.WriterOptions {
 	o := c.writerOptions(step)
 	o.SaveDType = checkpoint.DType(c.Config.SaveDType)
@@ -94,7 +96,8 @@ func (c *Content) mayLink() bool {
 	return c.Plan.StateOnDisk != nil && sameDisk(c.Config.StateDir[0], c.Config.OutputDir) && c.Config.SaveStrategy != "no" && !c.Config.SaveOnlyModel && c.whyCopied() == ""
 }
 
-// linked reports by layer whether checkpoints hard-link its state file; nil: they copy all states.
+// linked returns by layer whether checkpoints hard-link the file of its state. nil means that checkpoints copy all
+// states.
 func (c *Content) linked() []bool {
 	if c.links == nil {
 		return nil

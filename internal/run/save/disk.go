@@ -36,14 +36,15 @@ type Disk struct {
 	what        string // what a checkpoint contains, in words
 }
 
-// Bounds in bytes: a line of metrics.jsonl, the same numbers as TensorBoard events, and all files written once.
+// Bounds in bytes on a line of metrics.jsonl, on the same numbers as TensorBoard events, and on all files that are
+// written once.
 const (
 	logLineBytes = 1 << 10
 	eventBytes   = 2 << 10
 	onceBytes    = 64 << 10
 )
 
-// space computes how much disk space a run's content takes over time.
+// space computes how much disk space a run's checkpoints, models and logs take at each point of the run.
 type space struct{ *Content }
 
 // Writes returns what the run writes into output_dir.
@@ -86,9 +87,9 @@ func (out space) writes() plan.Writes {
 	return w
 }
 
-// staying returns the number of checkpoints kept while the next is written, for a save_total_limit of limit. A limit
-// of 1 keeps 2 if saves are at most two steps apart. The next save may then begin before a later step has shown that
-// the last checkpoint is good.
+// staying returns how many checkpoints are on the disk while the next one is written, if save_total_limit is limit. A
+// limit of 1 keeps 2 if saves are at most two steps apart. The next save may then begin before a later step with a
+// finite loss has shown that the last checkpoint is good.
 func (out space) staying(limit int) int {
 	every := settings.CadenceOf(out.Config)
 	gap := every.Save
@@ -110,8 +111,8 @@ func (out space) staying(limit int) int {
 	return 1
 }
 
-// saves returns the number of checkpoints still to write after step done; plan.Unknown: depends on the data. Before
-// the end it is at least 1, so that there is room for the checkpoint that Ctrl-C saves.
+// saves returns the number of checkpoints that a run at step done has still to write; plan.Unknown if it depends on
+// the data. Before the end it is at least 1, so that there is room for the checkpoint that Ctrl-C saves.
 func (out space) saves(done int) int {
 	c, every := out.Config, settings.CadenceOf(out.Config)
 	var n int
@@ -151,7 +152,7 @@ func (out space) saves(done int) int {
 	return max(n, 1)
 }
 
-// savedAt reports whether a run that saves and evaluates at the times every saves after a step before its last.
+// savedAt reports whether a run with the cadence every saves a checkpoint after step, which is not its last.
 func (out space) savedAt(every settings.Cadence, step int) bool {
 	due := func(n int, epochs bool) bool { return n > 0 && step%n == 0 || epochs && out.EndsEpoch(step) }
 	return due(every.Save, every.SaveEpochs) || every.SaveEvals && due(every.Eval, every.EvalEpochs)
@@ -187,8 +188,8 @@ func (o *Output) Disk() (Disk, error) {
 	return d, nil
 }
 
-// held returns the sizes of the checkpoints in output_dir and the free space there, both in bytes. Files that the run
-// removes at its start count as free space. free is nil if unknown.
+// held returns what is in output_dir before the run: the sizes of the checkpoints, and the free space, both in bytes.
+// Leftover files that the run removes at its start count as free space. free is nil if unknown.
 func (out space) held() (kept []int64, free *int64, err error) {
 	dir := out.Config.OutputDir
 	kept, leftovers, err := checkpoint.Held(dir)
@@ -210,7 +211,8 @@ func (out space) held() (kept []int64, free *int64, err error) {
 	return kept, free, nil
 }
 
-// nearest returns dir, or the nearest existing directory above it.
+// nearest returns dir if it exists, or else the nearest directory above it that exists. info describes the returned
+// directory.
 func nearest(dir string) (at string, info fs.FileInfo, err error) {
 	at = dir
 	info, err = os.Stat(at)
@@ -221,7 +223,8 @@ func nearest(dir string) (at string, info fs.FileInfo, err error) {
 	return at, info, err
 }
 
-// sameDisk reports whether two directories are or will be on the same file system, as far as known.
+// sameDisk reports whether the directories a and b are, or will be once created, on the same file system. If this
+// cannot be found out, it returns false.
 func sameDisk(a, b string) bool {
 	_, of, err := nearest(a)
 	_, with, other := nearest(b)
@@ -243,7 +246,7 @@ func (o *Output) CheckDisk() (note string, err error) {
 	return space{content}.check()
 }
 
-// check does the work of CheckDisk.
+// check does what CheckDisk describes, for content that is already known.
 func (out space) check() (note string, err error) {
 	w := out.writes()
 	kept, free, err := out.held()
@@ -270,7 +273,7 @@ func (out space) check() (note string, err error) {
 		out.Config.OutputDir, human.Bytes(*free), human.Bytes(need), breakdown(w), out.lessDisk(w, *free))
 }
 
-// saveAfter returns the step of the checkpoint after the next n, in a run at step done.
+// saveAfter returns the step of the checkpoint that comes after the next n checkpoints, for a run at step done.
 func (out space) saveAfter(done, n int) int {
 	every := settings.CadenceOf(out.Config)
 	if every.SaveEvals {
@@ -290,7 +293,7 @@ func (out space) saveAfter(done, n int) int {
 	return min(out.Config.MaxSteps, (done/every.Save+n+1)*every.Save)
 }
 
-// breakdown describes in words what is on the disk when w takes most space.
+// breakdown says in words what is on the disk at the moment when the run's files w take the most space.
 func breakdown(w plan.Writes) string {
 	model := "the final model of " + human.Bytes(w.Model)
 	if w.Average > 0 {
@@ -311,7 +314,8 @@ func breakdown(w plan.Writes) string {
 	return fmt.Sprintf("%d checkpoints of %s, of which the oldest goes when the next is whole, %s", n, human.Bytes(w.Checkpoint), model)
 }
 
-// lessDisk lists changes with which w would fit in free bytes.
+// lessDisk lists changes, such as a lower save_total_limit, with each of which the run's files w would fit into free
+// bytes.
 func (out space) lessDisk(w plan.Writes, free int64) string {
 	ways := []string{fmt.Sprintf("free %s", human.Bytes(w.AtMost()-free)), "choose another output_dir"}
 	try := func(text string, w plan.Writes) bool {

@@ -44,8 +44,8 @@ func (out *Output) Sweep() {
 	}
 }
 
-// prune removes surplus checkpoints (checkpoint.Prune explains the parameters). A failure does not end the run:
-// remaining checkpoints only take space.
+// prune removes checkpoints that save_total_limit does not allow; checkpoint.Prune explains the parameters. A failure
+// does not end the run, since checkpoints that remain only take space.
 func (out *Output) prune(keep, finite, current, best int) {
 	if !out.Ranks.First() {
 		return
@@ -55,7 +55,7 @@ func (out *Output) prune(keep, finite, current, best int) {
 	}
 }
 
-// MarkUnfinished removes EndFile before the model is replaced.
+// MarkUnfinished removes EndFile, the mark of a finished run, before the model in the output directory is replaced.
 func (out *Output) MarkUnfinished() error {
 	err := os.Remove(filepath.Join(out.Config.OutputDir, settings.EndFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -64,7 +64,8 @@ func (out *Output) MarkUnfinished() error {
 	return err
 }
 
-// MarkFinished writes EndFile: the model in the output directory belongs to state.
+// MarkFinished writes EndFile, the mark of a finished run. It holds state, to which the model in the output directory
+// belongs.
 func (out *Output) MarkFinished(state checkpoint.TrainerState) error {
 	raw, err := json.MarshalIndent(state, "", "  ")
 	if err != nil {
@@ -84,7 +85,8 @@ func (out *Output) DropCheckpoints() {
 	}
 }
 
-// TrainerState returns what a run needs to resume after st.Step.
+// TrainerState returns what a checkpoint keeps so that a run resumes after the step of st. dataPos is the position in
+// the data.
 func (out *Output) TrainerState(st actors.State, dataPos int64) checkpoint.TrainerState {
 	ranks := out.Ranks.Size()
 	if ranks == 1 {
@@ -94,8 +96,8 @@ func (out *Output) TrainerState(st actors.State, dataPos int64) checkpoint.Train
 		Schedule: checkpoint.SchedulePosition(out.Config.SchedulePosition), ParentRun: out.ParentRun, Lanes: out.table(), Epoch: float64(dataPos) / float64(out.Data.Train().Rows()), ConfigDigests: out.Digests()}
 }
 
-// table returns the lane of each layer, for a checkpoint. It is nil if the devices are alike: then no bit depends on
-// the lanes, and the checkpoints are the same for any number of devices.
+// table returns the number of the device (lane) of each layer, for a checkpoint. It is nil if the devices are alike.
+// Then no bit depends on the lanes, and the checkpoints are the same for any number of devices.
 func (out *Output) table() []int {
 	if out.DevicesDiffer || slices.Equal(out.Plan.Lane, out.Began) {
 		return out.Plan.Lane

@@ -15,13 +15,15 @@ import (
 	"mt/internal/run/settings"
 )
 
-// recorder is a device that reports its matrix product algorithms and can repeat recorded ones.
+// recorder is a device that reports the algorithms of cuBLASLt with which it computes matrix products. It can also use
+// recorded ones again.
 type recorder interface {
 	Algorithms() []cuda.Algorithm
 	ResumeAlgorithms(recorded map[string][8]uint64)
 }
 
-// Products tracks how a run's devices compute matrix products.
+// Products tracks with which algorithms a run's devices compute matrix products. The same algorithms give the same
+// bits after a resume.
 type Products struct {
 	devs     []device.Device
 	out      *Output
@@ -29,8 +31,8 @@ type Products struct {
 	before   map[string][8]uint64 // algorithms before this process
 }
 
-// ResumeProducts reads a resumed run's recorded algorithms and sets the devices to them. If the output directory has
-// no record yet, it reads the record of the run that is resumed.
+// ResumeProducts reads the algorithms that a resumed run has recorded for its matrix products, and makes the devices
+// use the same. If the output directory has no record yet, it reads the record of the run whose checkpoint is resumed.
 func ResumeProducts(out *Output, devs []device.Device) (*Products, error) {
 	s := &Products{devs: devs, out: out, computed: map[string][8]uint64{}}
 	if _, ok := s.devs[0].(recorder); !ok || out.From.State.Step == 0 || out.From.Products {
@@ -68,9 +70,9 @@ func (s *Products) recorders() (out []recorder) {
 	return out
 }
 
-// Record adds this process's algorithms to AlgorithmsFile, if the device reports them. It adds a note for each
-// product that a resumed run computes differently, since bits may differ. Record runs before a checkpoint is
-// committed. So a run that resumes the checkpoint repeats the algorithms, however this process ends.
+// Record adds this process's algorithms of matrix products to AlgorithmsFile, if the device reports them. It notes
+// each product that a resumed run computes with another algorithm, since bits may differ. Record runs before a
+// checkpoint is committed. So a run that resumes the checkpoint repeats the algorithms, however this process ends.
 func (s *Products) Record() error {
 	devs := s.recorders()
 	if len(devs) == 0 {
@@ -87,7 +89,8 @@ func (s *Products) Record() error {
 	return s.out.WriteWhole(settings.AlgorithmsFile, algorithmsJSON(s.computed))
 }
 
-// algorithmsJSON encodes words as a JSON object with one line per shape, sorted by shape.
+// algorithmsJSON encodes words, the algorithm of each shape of a matrix product, as a JSON object with one line per
+// shape, sorted by shape.
 func algorithmsJSON(words map[string][8]uint64) []byte {
 	out := []byte("{")
 	for i, shape := range slices.Sorted(maps.Keys(words)) {

@@ -15,7 +15,8 @@ import (
 // This file fills weights from checkpoints. If some ranks do not see the checkpoint, only rank 0 reads it and sends
 // every rank the tiles and its shares, one layer at a time.
 
-// load fills the store from the checkpoint to resume. With Reset, moments start at zero.
+// load fills the store from the checkpoint that the run resumes. If From.Reset is set, it takes only the weights, and
+// moments start at zero.
 func (w *Weights) load() error {
 	from := w.From
 	beside, load := checkpoint.Everything, checkpoint.Load
@@ -29,8 +30,8 @@ func (w *Weights) load() error {
 	return w.loading(from.Dir, err)
 }
 
-// loading wraps the error of loading the checkpoint dir. If the user has named this checkpoint, the run does not try an
-// older one.
+// loading turns err, an error of loading the checkpoint dir, into a resume.DoesNotLoad, after which the run tries an
+// older checkpoint. After a disk error, or if the user has named dir, it returns another error, and the run ends.
 func (w *Weights) loading(dir string, err error) error {
 	switch {
 	case err == nil:
@@ -41,8 +42,9 @@ func (w *Weights) loading(dir string, err error) error {
 	return &resume.DoesNotLoad{Dir: dir, Err: err}
 }
 
-// receive fills the store from a checkpoint that rank 0 reads for all; dir names it in errors. If the checkpoint does
-// not load, all ranks return the same error.
+// receive fills the store from a checkpoint that rank 0 reads for all ranks. dir names the checkpoint in errors.
+// beside selects the data to read besides the weights. If the checkpoint does not load, all ranks return the same
+// error.
 func (w *Weights) receive(dir string, beside checkpoint.Beside) (err error) {
 	var r *checkpoint.Reader
 	if w.Ranks.First() {
@@ -58,7 +60,8 @@ func (w *Weights) receive(dir string, beside checkpoint.Beside) (err error) {
 	return nil
 }
 
-// receiveLayer fills layer i, which rank 0 reads from r. opening is rank 0's error of opening the checkpoint, if any.
+// receiveLayer fills l, layer number i, which rank 0 reads from r and sends to all. opening is rank 0's error of
+// opening the checkpoint; nil if it could. beside says what is read besides weights.
 func (w *Weights) receiveLayer(dir string, r *checkpoint.Reader, opening error, i int, l *host.LayerState, beside checkpoint.Beside) error {
 	var whole wholeLayer
 	err := opening
@@ -75,7 +78,8 @@ func (w *Weights) receiveLayer(dir string, r *checkpoint.Reader, opening error, 
 	return nil
 }
 
-// agreeOnLayer tells all ranks whether rank 0 could read a layer of dir; err is rank 0's error.
+// agreeOnLayer tells all ranks whether rank 0 could read a layer of the checkpoint dir. err is rank 0's error. All
+// ranks return the same result.
 func (w *Weights) agreeOnLayer(dir string, err error) error {
 	var bad *resume.DoesNotLoad
 	if err != nil && !errors.As(w.loading(dir, err), &bad) {

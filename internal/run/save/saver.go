@@ -55,7 +55,8 @@ func (s *Saver) Layer(i int, l *host.LayerState) error {
 	return s.w.WriteLayer(i, whole)
 }
 
-// whole returns layer i on rank 0 with everything that is saved.
+// whole returns layer number i on rank 0 with everything that a checkpoint keeps of it. Other ranks send rank 0 their
+// shares.
 func (s *Saver) whole(i int, l *host.LayerState) (checkpoint.Layer, error) {
 	switch {
 	case !s.Weights.Config.SaveOnlyModel:
@@ -155,9 +156,9 @@ func (s *Saver) Save(st actors.State, dataPos int64) error {
 	return nil
 }
 
-// BestTracker finds the best evaluation of a run, for save_best and early stopping. It has two records, one for Enough
-// and one for Report: the pipeline calls Enough on another goroutine, before the evaluation is reported. Both see the
-// same evaluations in the same order.
+// BestTracker finds the best evaluation of a run, for save_best and early stopping. It has one record for Enough and
+// one for Report. The pipeline calls Enough earlier and on another goroutine, so the two cannot share a record. Both
+// see the same evaluations in the same order.
 type BestTracker struct {
 	Patience  int // 0: no early stopping
 	Threshold float64
@@ -168,7 +169,7 @@ type BestTracker struct {
 // Begin sets both records of the best evaluation to the checkpoint's.
 func (b *BestTracker) Begin(from checkpoint.Best) { b.asked, b.Reported = from, from }
 
-// Enough reports whether the run ends with this evaluation.
+// Enough adds the evaluation r to the pipeline's own record and reports whether early stopping ends the run with it.
 func (b *BestTracker) Enough(r actors.EvalReport) bool {
 	b.asked.Add(r.Step, r.Loss, b.Threshold)
 	return b.Over(b.asked)
@@ -177,5 +178,5 @@ func (b *BestTracker) Enough(r actors.EvalReport) bool {
 // Report records a reported evaluation.
 func (b *BestTracker) Report(r actors.EvalReport) { b.Reported.Add(r.Step, r.Loss, b.Threshold) }
 
-// Over reports whether early stopping ends a run with this record.
+// Over reports whether early stopping ends a run whose record of evaluations is at.
 func (b *BestTracker) Over(at checkpoint.Best) bool { return b.Patience > 0 && at.Since >= b.Patience }

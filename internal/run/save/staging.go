@@ -15,9 +15,9 @@ import (
 	"mt/plan"
 )
 
-// staging collects the ranks' shares of a layer's lower halves and optimizer planes on rank 0, one layer at a time.
-// So a single process writes the files. Shares are contiguous and in rank order, so together they form the whole
-// planes.
+// staging collects the ranks' shares of a layer's lower halves and optimizer planes on rank 0, so that a single
+// process writes the files. It handles one layer at a time. Shares are contiguous and in rank order, so one behind the
+// other they are the whole planes.
 type staging struct {
 	ranks  *ranks.Group
 	comm   cluster.Comm
@@ -46,7 +46,7 @@ func (g *staging) Close() error {
 	return g.arena.Close()
 }
 
-// parts says which data of a layer is needed beside its tile.
+// parts says which data of a layer a caller of bring needs besides the layer's tile.
 type parts int
 
 const (
@@ -55,9 +55,9 @@ const (
 	averages                 // the weights' moving average, in place of the weights
 )
 
-// bring returns layer i for a checkpoint, with the selected parts complete. A single rank returns its own memory.
-// With several ranks all call bring for the same layers in the same order, and rank 0 gets the layer, valid until the
-// next call.
+// bring returns layer number i for a checkpoint, with the data that what selects complete. A single rank returns its
+// own memory. With several ranks all of them call bring for the same layers in the same order. Rank 0 gets the layer,
+// which is valid until the next call.
 func (g *staging) bring(i int, l *host.LayerState, what parts) (checkpoint.Layer, error) {
 	whole := open.CheckpointLayer(l)
 	if g == nil {
@@ -88,8 +88,8 @@ func (g *staging) bring(i int, l *host.LayerState, what parts) (checkpoint.Layer
 	return whole, nil
 }
 
-// move sends this rank's share of a plane to rank 0, which assembles the plane at the start of free. bytes returns
-// the size of each rank's share.
+// move sends own, this rank's share of a plane, to rank 0. Rank 0 puts the shares one behind the other at the start of
+// free, shortens free by them, and returns the plane. bytes returns the size of each rank's share.
 func (g *staging) move(own []byte, free *[]byte, bytes func(rank int) int64) ([]byte, error) {
 	n := g.ranks.Size()
 	sends, receives := make([]int, n), make([]int, n)
@@ -114,7 +114,8 @@ func (out *Output) needsLower(l model.Layout) bool {
 	return checkpoint.DType(out.Config.SaveDType) != checkpoint.BF16 && l.Split()
 }
 
-// needs reports whether writing the model with these parts needs more of a layer than its tile.
+// needs reports whether writing the model needs more of the layer l than its tile: lower halves or a moving average,
+// as what says.
 func (out *Output) needs(l *host.LayerState, what parts) bool {
 	if what == averages {
 		return optim.MeanOf(l.Planes) != nil
@@ -148,8 +149,8 @@ func (g *staging) whole(l *host.LayerState) (out wholeLayer) {
 	return out
 }
 
-// spread is the reverse of bring: rank 0 has layer i in whole. It sends every rank the tile and the rank's shares of
-// the other data. All ranks call spread for the same layers in the same order.
+// spread is the reverse of bring. Rank 0 has layer number i in whole and sends every rank the tile, and each rank its
+// shares of the data that beside names. All ranks call spread for the same layers in the same order.
 func (g *staging) spread(i int, l *host.LayerState, whole wholeLayer, beside checkpoint.Beside) error {
 	tile := make([]int, g.ranks.Size())
 	tile[0] = int(l.Layout.TileBytes)
@@ -176,7 +177,8 @@ func (g *staging) spread(i int, l *host.LayerState, whole wholeLayer, beside che
 	return nil
 }
 
-// deal sends each rank its share of a plane from rank 0; bytes returns the size of each share.
+// deal sends each rank its share of the plane whole, which rank 0 has, into the rank's memory own. bytes returns the
+// size of each rank's share.
 func (g *staging) deal(whole, own []byte, bytes func(rank int) int64) error {
 	n := g.ranks.Size()
 	sends, receives := make([]int, n), make([]int, n)

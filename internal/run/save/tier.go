@@ -20,9 +20,9 @@ const (
 	paramFile = "mt-params-%d.bin"
 )
 
-// OpenTier creates the files for the data of r that is on disks. saves: the run saves checkpoints, which may hard-link
-// these files. closing receives functions that remove the files. links has the files that checkpoints link; nil:
-// checkpoints copy states.
+// OpenTier creates the files in state_dir and param_dir for the data that the plan r keeps on disks. saves says that
+// the run saves checkpoints, which may hard-link these files. OpenTier passes closing the functions that remove the
+// files. links has the files that checkpoints link; nil means that checkpoints copy states.
 func (out *Output) OpenTier(r *plan.Run, saves bool, closing func(end func() error)) (_ host.Tier, links *extents.Files, err error) {
 	f := &tierFiles{out, r, closing}
 	if saves { // a trial has no files of the run
@@ -47,14 +47,15 @@ func (out *Output) OpenTier(r *plan.Run, saves bool, closing func(end func() err
 	return tier, links, err
 }
 
-// tierFiles opens the files of a plan.
+// tierFiles opens the files in state_dir and param_dir that the plan r needs.
 type tierFiles struct {
 	*Output
 	r       *plan.Run
 	closing func(end func() error)
 }
 
-// openStates creates the files for states; saves and links as for OpenTier.
+// openStates creates the files for states. saves says that the run saves checkpoints. links has the files that
+// checkpoints hard-link; nil if checkpoints copy states.
 func (f *tierFiles) openStates(saves bool) (e, links *extents.Files, err error) {
 	r := f.r
 	why, size := (&Content{Output: f.Output}).whyCopied(), func(l int) int64 {
@@ -74,7 +75,7 @@ func (f *tierFiles) openStates(saves bool) (e, links *extents.Files, err error) 
 	return e, links, err
 }
 
-// linkable sets options so that each state has its own file, which checkpoints can hard-link.
+// linkable sets the options o so that each layer's state has a file of its own, which checkpoints can hard-link.
 func (f *tierFiles) linkable(o *extents.Options) {
 	w, r := (&Content{Output: f.Output}).writerOptions(0), f.r
 	for l := range r.Layouts {
@@ -89,8 +90,8 @@ func (f *tierFiles) linkable(o *extents.Options) {
 	}
 }
 
-// useLinks returns e if checkpoints can hard-link its files. Otherwise it returns nil and adds a note with the reason.
-// why is a reason that is already known; "": none.
+// useLinks returns e if the file system lets checkpoints hard-link its files. Otherwise it returns nil and adds a note
+// with the reason. why is a reason in the configuration that is already known; "" means none.
 func (f *tierFiles) useLinks(e *extents.Files, why string) *extents.Files {
 	apart, not := e.IsApart()
 	if apart {
@@ -103,11 +104,12 @@ func (f *tierFiles) useLinks(e *extents.Files, why string) *extents.Files {
 	return nil
 }
 
-// nothingMore is an argument for openExtents that sets no options.
+// nothingMore is the last argument of openExtents for files that need no further options.
 func nothingMore(*extents.Options) {}
 
-// openExtents creates the files with the name pattern file. They have one extent for each layer. Errors name an extent
-// by the text what and the layer's number. asks sets further options.
+// openExtents creates files with one extent (a range of bytes) for each layer. file is the pattern of their names, and
+// size returns an extent's size. Errors name an extent by the text what and the layer's number. asks sets further
+// options.
 func (f *tierFiles) openExtents(file, what string, size func(layer int) int64, asks func(*extents.Options)) (*extents.Files, error) {
 	key := keyOf(file)
 	o, err := f.extents(file)
@@ -134,7 +136,8 @@ func (f *tierFiles) openExtents(file, what string, size func(layer int) int64, a
 	return e, nil
 }
 
-// keyOf returns the configuration key for the directory of these files: state_dir or param_dir.
+// keyOf returns the configuration key that names the directory of the files with the name pattern file: state_dir or
+// param_dir.
 func keyOf(file string) string {
 	if file == paramFile {
 		return "param_dir"
@@ -142,7 +145,7 @@ func keyOf(file string) string {
 	return "state_dir"
 }
 
-// extents returns the options for the files called file.
+// extents returns the options for the files of this rank with the name pattern file.
 func (f *tierFiles) extents(file string) (o extents.Options, err error) {
 	o = extents.Options{Dirs: f.Config.StateDir, Name: fmt.Sprintf(file, f.Ranks.Rank())}
 	if file == paramFile {
@@ -168,7 +171,8 @@ func (out *Output) SweepStates() error {
 	return nil
 }
 
-// sweepUnused removes files that a killed run left and that the current plan does not use.
+// sweepUnused removes files in state_dir and param_dir that a killed process left and that the current plan does not
+// use.
 func (f *tierFiles) sweepUnused() error {
 	for _, left := range []struct {
 		file   string
@@ -184,7 +188,7 @@ func (f *tierFiles) sweepUnused() error {
 	return nil
 }
 
-// sweepFiles removes the files called file that the run has left.
+// sweepFiles removes this rank's files with the name pattern file that an earlier process has left.
 func (f *tierFiles) sweepFiles(file string) error {
 	o, err := f.extents(file)
 	if err != nil {
@@ -197,7 +201,8 @@ func (f *tierFiles) sweepFiles(file string) error {
 	return nil
 }
 
-// DamagedState adds advice to the error of a run that ends because data on a disk was damaged.
+// DamagedState adds advice to err if the run ended because data in state_dir or param_dir was damaged. It returns
+// other errors as they are.
 func DamagedState(err error) error {
 	var bad *extents.Damaged
 	if !errors.As(err, &bad) {

@@ -131,11 +131,11 @@ func (w *Weights) CheckTrained(reached actors.State, saved int) error {
 	return w.NonFinite(&actors.NonFiniteError{Step: reached.Step, Finite: reached.Step - skipped}, err, saved)
 }
 
-// errBroken ends the search for a weight that is not finite.
+// errBroken ends the loop over all layers when a weight that is not finite is found. Nobody sees this error.
 var errBroken = errors.New("a weight is not finite")
 
-// brokenTensor returns the name of the first tensor with a weight that is not finite; "" if none. With several ranks
-// it does not look.
+// brokenTensor returns the name of the first tensor with a weight that is not finite; "" if there is none. With
+// several ranks it always returns "".
 func (w *Weights) brokenTensor() (name string, err error) {
 	if w.Ranks.Size() > 1 {
 		return "", nil

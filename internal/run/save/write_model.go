@@ -29,11 +29,12 @@ func (w *Weights) serveModel(what parts) error {
 	}
 }
 
-// modelAsked is the meeting while the model is written. Rank 0 sends the layer it needs, and −1 at the end.
+// modelAsked names the place where the ranks meet while rank 0 writes the model. Rank 0 tells which layer it needs
+// next, and −1 at the end.
 const modelAsked = "the model"
 
-// writeModel writes a model into dir: the weights, or their moving averages if what is averages. Rank 0 calls it while
-// the other ranks run serveModel.
+// writeModel writes a model into dir: the weights or, if what is averages, their moving averages. The weights are
+// those after step, and extra has further files by name. Rank 0 calls writeModel while the other ranks run serveModel.
 func (w *Weights) writeModel(dir string, step int, what parts, extra map[string][]byte) error {
 	opts := w.content.modelOptions(step)
 	home := w.Store

@@ -17,7 +17,7 @@ import (
 	"mt/internal/run/settings"
 )
 
-// finish writes the final model and prints the results.
+// finish writes the final model and prints the results. extra has the files beside the model, by name.
 func (s *session) finish(ctx context.Context, extra map[string][]byte) error {
 	c := s.Config
 	if err := s.WriteAverage(s.lastStep, s.reached.AdamStep > 0, extra, s.o.Stdout); err != nil {
@@ -84,7 +84,7 @@ func (s *session) compare() error {
 	return nil
 }
 
-// after returns the state after the step that r reports; was is the state before it.
+// after returns the state of training after the step that r reports. was is the state before that step.
 func after(was actors.State, r actors.StepReport) actors.State {
 	now := actors.State{Step: r.Step, AdamStep: was.AdamStep + 1, Tokens: r.TotalTokens}
 	if r.Skipped {
@@ -93,7 +93,8 @@ func after(was actors.State, r actors.StepReport) actors.State {
 	return now
 }
 
-// resumable reports whether the last saved checkpoint is of the last step and can be resumed.
+// resumable reports whether a later process can go on after the last step. That needs a checkpoint, with the state
+// saved, of this very step and with optimizer state.
 func (s *session) resumable(saved checkpoint.TrainerState) bool {
 	return saved.Step == s.lastStep && !saved.ModelOnly
 }
@@ -117,7 +118,7 @@ func (s *session) interrupted(saved checkpoint.TrainerState) error {
 	return settings.ErrResumable
 }
 
-// begun is rank 0's message about the content of output_dir.
+// begun is rank 0's message about what an earlier process has left in output_dir, which the other ranks may not see.
 type begun struct {
 	EvalStep   int             `json:"eval_step"`   // step of the last evaluation
 	EvalLoss   uint64          `json:"eval_loss"`   // bits of its loss, which may not be finite
@@ -144,7 +145,8 @@ func (s *session) agreeOnOutput() error {
 	return nil
 }
 
-// saveAsItIs saves the state after the last step while the pipeline is idle; see Saver.Save.
+// saveAsItIs saves a checkpoint of the state after the last step, outside of the pipeline's own saves. The pipeline
+// must be idle.
 func (s *session) saveAsItIs() error { return s.saver.Save(s.reached, s.Train.Pos(s.lastStep)) }
 
 // restoreBest restores the record of evaluations from the checkpoint, plus its step's evaluation from metrics.jsonl.
@@ -175,7 +177,7 @@ func (s *session) endsEarly() bool {
 	return s.lastStep < s.Config.MaxSteps && s.bestTracker.Over(s.bestTracker.Reported)
 }
 
-// sayEnd prints the effect of early stopping and save_best at the run's end.
+// sayEnd tells the user at the run's end whether early stopping has ended it and which step save_best took.
 func (s *session) sayEnd() {
 	b := s.bestTracker.Reported
 	if s.endsEarly() {
@@ -202,7 +204,8 @@ func (s *session) modelStep() int {
 	return s.lastStep
 }
 
-// takeBest loads the weights of the best checkpoint, unless the store has them.
+// takeBest loads the weights of the best checkpoint for the final model. It does nothing if they are the weights of
+// the last step.
 func (s *session) takeBest() error {
 	step := s.modelStep()
 	if step == s.lastStep {
@@ -216,7 +219,8 @@ func (s *session) takeBest() error {
 	return nil
 }
 
-// endState returns the run's state for EndFile; at is the state after the last step.
+// endState returns the state that EndFile keeps. at is the state after the last step; the best evaluation is added if
+// it decides something.
 func (s *session) endState(at checkpoint.TrainerState) checkpoint.TrainerState {
 	if !settings.TracksBest(s.Config) {
 		return at // the model belongs to the last step
@@ -225,8 +229,8 @@ func (s *session) endState(at checkpoint.TrainerState) checkpoint.TrainerState {
 	return at
 }
 
-// leavePinned reports whether host memory can stay pinned at the end of the run: the process exits then anyway. After
-// an error everything is freed. err is the run's error.
+// leavePinned reports whether host memory can stay pinned at the end of the run, because the process exits anyway.
+// After most errors everything is freed. err is the run's error.
 func (s *session) leavePinned(err error) bool {
 	var gaveUp *actors.StepAbortedError
 	switch {

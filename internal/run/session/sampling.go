@@ -12,14 +12,14 @@ import (
 	"mt/internal/run/resolve"
 )
 
-// samples decides when a run prints samples.
+// samples decides when a run prints samples (texts that the model writes during training).
 type samples struct {
 	every   int
 	prompts []resolve.SamplePrompt
 	last    int // step of the last samples
 }
 
-// samplesOwed reports whether samples after the last step are due and not yet made.
+// samplesOwed reports whether samples (texts of the model) are due after the last step and not yet made.
 func (s *session) samplesOwed() bool {
 	m := &s.samples
 	return m.every > 0 && s.lastStep > 0 && s.lastStep%m.every == 0 && m.last != s.lastStep

@@ -311,7 +311,7 @@ func (s *session) recorder() *timeline.Recorder {
 	return s.trace.Recorder
 }
 
-// tellNotes passes new notes of the devices and the run to the observers.
+// tellNotes passes notes of the devices and of the run that are new since the last call to the observers.
 func (s *session) tellNotes() {
 	for _, n := range append(s.news.Take(), s.DeferredNotes.Take()...) {
 		s.observers.Note(n)
@@ -341,7 +341,7 @@ func (s *session) onStep(r actors.StepReport) {
 	}
 }
 
-// onEval records and reports an evaluation.
+// onEval records an evaluation as the last one and reports it to the observers.
 func (s *session) onEval(r actors.EvalReport) {
 	s.lastEval = r
 	s.bestTracker.Report(r)
@@ -397,8 +397,8 @@ func (s *session) abortSignal(ctx context.Context) (giveUp <-chan struct{}, end 
 	return up, func() { close(over) }
 }
 
-// stepTakes estimates the duration of a step: the last step's or, before the first, the time of its products and
-// attention at the device's peak rate.
+// stepTakes estimates how long a step takes. It is the duration of the last step. Before the first step it is the time
+// of the step's products and attention at the device's peak rate.
 func (s *session) stepTakes() time.Duration {
 	if took := s.took.Load(); took > 0 {
 		return time.Duration(took)
@@ -412,8 +412,8 @@ func (s *session) stepTakes() time.Duration {
 	return time.Duration(executed / s.meter.PeakFLOPS * float64(time.Second))
 }
 
-// gaveUp saves the state of a run that has aborted its step (err is a StepAbortedError). It returns any other err
-// unchanged.
+// gaveUp saves the state of the run if err says that it has aborted a step (a StepAbortedError). It returns any other
+// err unchanged.
 func (s *session) gaveUp(err error) error {
 	var up *actors.StepAbortedError
 	if !errors.As(err, &up) {

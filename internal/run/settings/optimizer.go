@@ -27,7 +27,8 @@ func Optimizer(c *config.Config) optim.Optimizer {
 	return adamW(c, c.LearningRate)
 }
 
-// Elementwise returns the optimizer, or with Muon the optimizer of the tensors that are not matrices.
+// Elementwise returns the optimizer of the tensors that are updated element by element. With Muon that is the
+// optimizer for tensors other than matrices, and otherwise the run's only one.
 func Elementwise(c *config.Config) optim.Optimizer {
 	if m := Muon(c); m != nil {
 		return m.Others
@@ -40,8 +41,8 @@ func adamW(c *config.Config, highest float64) optim.Elementwise {
 	return grouped(c, optim.AdamW{Beta1: c.AdamBeta1, Beta2: c.AdamBeta2, Eps: c.AdamEpsilon, WeightDecay: c.WeightDecay}, highest)
 }
 
-// grouped returns the optimizer by with the options of lr_groups, if there are any. highest is the optimizer's peak
-// learning rate.
+// grouped returns the optimizer by, which uses the learning rates and weight decays of lr_groups if there are any.
+// highest is the peak learning rate of by.
 func grouped(c *config.Config, by optim.Elementwise, highest float64) optim.Elementwise {
 	if groups := groups(c, highest); groups != nil {
 		return optim.Grouped{By: by, Groups: groups}
@@ -49,7 +50,8 @@ func grouped(c *config.Config, by optim.Elementwise, highest float64) optim.Elem
 	return by
 }
 
-// groups returns lr_groups. Scale is each group's peak learning rate over highest, the optimizer's own. nil: no groups.
+// groups returns lr_groups for an optimizer whose peak learning rate is highest. Scale of a group is its peak learning
+// rate / highest. It returns nil without groups.
 func groups(c *config.Config, highest float64) *optim.Groups {
 	if len(c.LRGroups) == 0 {
 		return nil

@@ -28,8 +28,9 @@ type Options struct {
 
 	Forecast Forecast // for Plan: the machine to predict, and what to vary
 
-	// World is the ranks that train together; nil or a single rank: this process trains alone. All ranks call Train.
-	// Train returns on all of them with the same error, or one rank aborts the run for all. The caller closes World.
+	// World connects the ranks (processes) that train together. With nil or a single rank this process trains alone.
+	// All ranks call Train. Train returns on all of them with the same error, or one rank aborts the run for all. The
+	// caller closes World.
 	World   cluster.World
 	Version string // version of the program; all ranks need the same
 
@@ -61,8 +62,8 @@ type Hooks struct {
 // ErrInterrupted is the error of work that ended because it was asked to stop.
 var ErrInterrupted = errors.New("interrupted")
 
-// ErrResumable is the ErrInterrupted of work that the same command can continue: a run with a saved state, or data
-// read in part.
+// ErrResumable is the error of interrupted work that the same command can continue: a run with a saved state, or data
+// read in part. It wraps ErrInterrupted.
 var ErrResumable = fmt.Errorf("%w; run the same command again to go on", ErrInterrupted)
 
 // Forecast configures the prediction of Plan.

@@ -16,7 +16,8 @@ import (
 // ThrottleVariable is the environment variable that slows a run down.
 const ThrottleVariable = "MT_THROTTLE"
 
-// Throttle limits rates, in bytes per second; 0: no limit.
+// Throttle limits the rates of a run, in bytes per second, so that a fast machine waits like a slow one; 0 means no
+// limit.
 type Throttle struct {
 	Link    float64 // copies between the host and the CPU device, each way
 	Updates float64 // reads and writes of the optimizer's element-wise updates; Muon's matrix updates are not slowed down
@@ -31,7 +32,7 @@ func ThrottleFromEnv() (Throttle, error) {
 	return l, err
 }
 
-// parseThrottle parses a Throttle. Empty text limits nothing.
+// parseThrottle parses text such as "link=400MB/s updates=2GB/s". Empty text gives a Throttle without limits.
 func parseThrottle(text string) (l Throttle, err error) {
 	for _, word := range strings.Fields(text) {
 		what, rate, _ := strings.Cut(word, "=")
@@ -69,7 +70,7 @@ func (s slowOptimizer) At(r optim.Rate) optim.Update {
 	return &slowUpdate{Update: s.Optimizer.At(r), limit: s.limit, began: time.Now()}
 }
 
-// slowUpdate is a slowed-down update of one layer.
+// slowUpdate is an update of one layer that is slowed down to the limit in bytes per second.
 type slowUpdate struct {
 	optim.Update
 	limit float64
@@ -89,7 +90,7 @@ func (u *slowUpdate) Step(unit optim.Unit, w optim.Weight, planes []optim.State,
 	time.Sleep(time.Until(u.began.Add(time.Duration(float64(moved) / u.limit * 1e9))))
 }
 
-// Machine returns m with the limits of l: rates above a limit are lowered to it.
+// Machine returns the machine m with its rates lowered to the limits of l, for predictions.
 func (l Throttle) Machine(m *rates.Machine) *rates.Machine {
 	slower := func(rate *float64, cores *float64, limit float64) {
 		if limit = limit / 1e9; limit > 0 && limit < *rate {

@@ -80,7 +80,7 @@ type Synthetic struct {
 	closers   []func()
 }
 
-// maxSyntheticSteps is the schedule's length, beyond any benchmark.
+// maxSyntheticSteps is the number of steps that the learning rate's schedule covers, more than any benchmark runs.
 const maxSyntheticSteps = 1 << 30
 
 // StartSynthetic allocates all memory and starts the pipeline.
@@ -140,7 +140,7 @@ func (s *Synthetic) resolve() (*plan.Run, error) {
 	return plan.Resolve(q)
 }
 
-// request returns the plan.Request of the run.
+// request returns the request for the plan of the synthetic run.
 func (o SyntheticOptions) request() plan.Request {
 	order := schedule.Zigzag
 	if o.Devices > 1 {
@@ -154,7 +154,7 @@ func (o SyntheticOptions) request() plan.Request {
 // PlanSynthetic returns the plan of a CPU run that StartSynthetic would start.
 func PlanSynthetic(o SyntheticOptions) (*plan.Run, error) { return plan.Resolve(o.request()) }
 
-// lent is a device that Close leaves open, because the caller owns it.
+// lent is a device that belongs to the caller of StartSynthetic. Its Close does nothing.
 type lent struct{ device.Device }
 
 func (lent) Close() error { return nil }

@@ -70,7 +70,7 @@ func (t *Trials) Close() error {
 	return errors.Join(t.closeStore(), t.in.Close())
 }
 
-// open creates the store for r, unless the current store has the same layers on disks.
+// open creates the store that plan r needs. It keeps the current store if that has the same layers on disks.
 func (t *Trials) open(r *plan.Run, pool *parallel.Pool) error {
 	if t.store != nil && slices.Equal(t.stateOnDisk, r.StateOnDisk) && slices.Equal(t.gradOnDisk, r.GradOnDisk) && slices.Equal(t.weightsOnDisk, r.WeightsOnDisk) && t.slots == r.Depths.StateSlots {
 		return nil
@@ -122,7 +122,8 @@ func (t *Trials) Plan(k Knobs) (*plan.Run, error) {
 	return plan.Resolve(q)
 }
 
-// Check returns the error that training with k would give, if k does not fit. The error names configuration keys.
+// Check returns the error that training with the knobs k would give if they do not fit into memory; otherwise nil. The
+// error names configuration keys.
 func (t *Trials) Check(k Knobs) error {
 	r, err := t.Plan(k)
 	if err != nil {
@@ -154,7 +155,7 @@ func (t *Trials) Machine(m *rates.Machine) (*rates.Machine, error) {
 	return out, nil
 }
 
-// Predict predicts a step of r on m, which comes from Machine.
+// Predict predicts a step of the plan r on m, a machine that the method Machine has returned.
 func (t *Trials) Predict(r *plan.Run, m *rates.Machine) (*predict.Prediction, error) {
 	batch := t.batches[r.Limits.MicroBatchTokens]
 	if batch == nil {
@@ -167,7 +168,8 @@ func (t *Trials) Predict(r *plan.Run, m *rates.Machine) (*predict.Prediction, er
 // OnCPU reports whether the run is on the CPU device.
 func (t *Trials) OnCPU() bool { return t.in.Config.Device == "cpu" }
 
-// Calibrated calls f with the device whose rates tuning needs, without the limits of MT_THROTTLE.
+// Calibrated calls f with the device whose rates tuning measures. The limits of MT_THROTTLE do not apply to this
+// device.
 func (t *Trials) Calibrated(f func(device.Device) error) error {
 	if t.in.Devices != nil {
 		return f(t.in.Devices[0])
@@ -220,7 +222,8 @@ func (t *Trials) Run(ctx context.Context, r *plan.Run, threads, steps int) (repo
 	return reports, err
 }
 
-// inPairs splits every row into a pair of its halves.
+// inPairs turns each row of random tokens into a preference pair: its first half and its second half become the two
+// answers.
 func inPairs(steps [][]data.Row) {
 	for _, rows := range steps {
 		for i := range rows {
@@ -230,7 +233,8 @@ func inPairs(steps [][]data.Row) {
 	}
 }
 
-// shape returns options with the model, the number of rows and the row length for random tokens of r.
+// shape returns SyntheticOptions with the model, the rows per step and the row length of plan r, for making random
+// tokens.
 func (t *Trials) shape(r *plan.Run) SyntheticOptions {
 	return SyntheticOptions{Model: t.in.Model, Rows: r.Limits.Tokens / r.RowTokens, SeqLen: r.RowTokens}
 }

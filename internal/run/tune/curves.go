@@ -26,7 +26,7 @@ type Curve struct {
 	Points []CurvePoint `json:"points"`
 }
 
-// curves predicts every value of every key, where the plan fits.
+// curves predicts the plan with every value of every key, one key at a time, as far as plans fit into memory.
 func (t *tuning) curves(ctx context.Context) error {
 	at, of := t.start.Point, "start"
 	if t.out.found() {
@@ -62,7 +62,8 @@ func (p *Point) curve(value int) CurvePoint {
 	return out
 }
 
-// flat reports whether the key changes less than a short run can measure.
+// flat reports whether no value of the key changes the predicted tokens per second by more than a short run can
+// measure.
 func (c *Curve) flat() bool {
 	for _, p := range c.Points {
 		if first := c.Points[0].TokPerSec; p.TokPerSec > first*(1+alike) || p.TokPerSec < first*(1-alike) {
@@ -100,7 +101,8 @@ func (c *Curve) Chart() chart.Chart {
 	return out
 }
 
-// WriteCurves prints a line of predictions for each key with an effect and names the other keys.
+// WriteCurves prints, for each key that has an effect, a line with the predictions for its values. One more line names
+// the keys without an effect.
 func (r *Result) WriteCurves(w io.Writer) error {
 	var b strings.Builder
 	var flat []string

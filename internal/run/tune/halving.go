@@ -18,7 +18,7 @@ type sample struct {
 // runner runs plan p for some steps and measures them.
 type runner func(ctx context.Context, p *Point, steps int) (sample, error)
 
-// contestant is a plan with its measurements.
+// contestant is a plan that runs against other plans, with the measurements of its runs.
 type contestant struct {
 	*Point
 	samples []sample
@@ -39,10 +39,11 @@ func median(values []float64) float64 {
 	return slices.Sorted(slices.Values(values))[len(values)/2]
 }
 
-// turns is how often each contestant runs in a round of halve.
+// turns is how often each contestant runs in one round of successive halving.
 const turns = 2
 
-// rounds returns the number of rounds until one of n contestants is left; runsOf returns the number of runs.
+// rounds returns the number of rounds of halving until one of n contestants is left. runsOf returns the number of runs
+// that these rounds take.
 func rounds(n int) (count int) {
 	for ; n > 1; n = (n + 1) / 2 {
 		count++

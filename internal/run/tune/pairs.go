@@ -5,11 +5,12 @@ import (
 	"slices"
 )
 
-// LeastPairs is the smallest number of pairs that can show anything. Six pairs agree by chance once in 64 times.
+// LeastPairs is the smallest number of pairs of runs that can show a difference. One given plan wins all of six pairs
+// by chance once in 64 times.
 const LeastPairs = 6
 
-// looks is how often pairs are evaluated: after the first n pairs and, if the result is open, after each further n.
-// Each look may err with probability 1/60, so all three err with at most 1/20.
+// looks is how often the pairs are evaluated: after the first n pairs and, while the result is open, after each
+// further n. Each look may be wrong with probability chance (1/60), so all three together with at most 1/20.
 const looks, chance = 3, 0.05 / looks
 
 // Faster says how much faster one plan is than another, from paired runs.
@@ -26,12 +27,12 @@ type Faster struct {
 // Certain reports whether the other plan is faster than the start, beyond chance.
 func (f Faster) Certain() bool { return f.Least > 1 }
 
-// open reports whether the other plan seems faster than the start, but needs more pairs to prove it.
+// open reports whether the other plan seems faster than the start but more pairs are needed to prove it.
 func (f Faster) open() bool { return !f.Certain() && f.Ratio > 1+alike }
 
-// pair compares two plans: it runs start and other alternately, n times each. While the result is open, it repeats
-// this, up to looks times in all. Every other pair begins with the plan other. Before a repetition it calls more, which
-// may be nil.
+// pair compares two plans. It runs start and other alternately, n times each, for steps steps a run; every second pair
+// begins with other. While the result is open, it does so again, up to looks times in all. Before it does so again it
+// calls more, unless more is nil.
 func pair(ctx context.Context, start, other *contestant, n, steps int, run runner, more func()) (f Faster, err error) {
 	var ratios []float64
 	for look := range looks {
@@ -59,7 +60,8 @@ func pair(ctx context.Context, start, other *contestant, n, steps int, run runne
 	return f, nil
 }
 
-// compare evaluates the ratios of at least LeastPairs pairs.
+// compare returns what the ratios of at least LeastPairs pairs show. Each ratio is the step time of the start / the
+// step time of the other plan.
 func compare(ratios []float64) Faster {
 	sorted := slices.Sorted(slices.Values(ratios))
 	n := len(sorted)
@@ -67,7 +69,7 @@ func compare(ratios []float64) Faster {
 	return Faster{Ratio: (sorted[(n-1)/2] + sorted[n/2]) / 2, Least: sorted[k], Most: sorted[n-1-k], Pairs: n}
 }
 
-// certainRank returns the highest rank, from 0, whose value among n sorted samples exceeds the true median with
+// certainRank returns the highest rank, from 0, at which a value among n sorted samples exceeds the true median with
 // probability at most chance. It is the sign test: each sample lies below the median with probability 1/2.
 func certainRank(n int) int {
 	exactly, atMost := 1.0, 0.0 // P(exactly k samples below), P(at most k below)

@@ -48,7 +48,8 @@ type Result struct {
 	Written     string           `json:"written,omitempty"` // the file with the settings
 
 	winner *contestant
-	// ownSlabs: every layer's gradient has its own slab, because gradients wait for the norm.
+	// ownSlabs says that every layer's gradient has a slab of its own, because gradients wait for the global norm. The
+	// number of slabs is then not tuned.
 	ownSlabs bool
 	dims     []dimension
 }
@@ -95,7 +96,7 @@ func b2i(b bool) int {
 // found reports whether the winner is faster than the start, beyond chance.
 func (r *Result) found() bool { return r.Faster != nil && r.Faster.Certain() }
 
-// row converts c to a Row.
+// row returns the contestant as a row of the result's table.
 func (c *contestant) row() Row {
 	tokens := float64(c.run.Limits.Tokens)
 	out := Row{Knobs: c.Knobs, Predicted: tokens / c.Step, Memory: c.Memory, Left: c.left, Stalls: map[string]float64{}}
@@ -156,7 +157,7 @@ func (r *Result) WriteTable(w io.Writer) error {
 	return err
 }
 
-// cells returns the row's columns.
+// cells returns the texts of the row's columns, one for each of dims and one for each measurement.
 func (row *Row) cells(dims []dimension) []string {
 	name := ""
 	switch {
@@ -184,7 +185,8 @@ func (row *Row) cells(dims []dimension) []string {
 	return append(out, threads, predicted, measured, runs, row.stalls())
 }
 
-// stalls lists the causes with at least half a percent, longest first.
+// stalls lists the causes of stalls that take at least half a percent of the time, longest first; "–" if the plan did
+// not run.
 func (row *Row) stalls() string {
 	if row.Measured == nil {
 		return "–"
@@ -205,7 +207,7 @@ func (row *Row) stalls() string {
 	return strings.Join(causes, ", ")
 }
 
-// verdict states the result and what to do.
+// verdict tells the user in words whether a faster plan was found and what to do.
 func (r *Result) verdict() string {
 	f := r.Faster
 	if f == nil {

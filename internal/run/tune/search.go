@@ -10,11 +10,11 @@ import (
 	"mt/internal/run/trials"
 )
 
-// alike is the relative difference in step time below which two predictions count as equal. A short run cannot
+// alike is the relative difference in step time below which two predictions count as equal, since a short run cannot
 // measure less.
 const alike = 0.002
 
-// search is a search in progress.
+// search holds the state of a search for fast plans in virtual time.
 type search struct {
 	space
 	ctx      context.Context
@@ -35,7 +35,8 @@ func better(p, q *Point) bool {
 	return p.Memory < q.Memory || p.Memory == q.Memory && p.Step < q.Step
 }
 
-// at returns the plan for k with its prediction. It returns nil if k has no plan or no predictions are left.
+// at returns the plan for the knobs k with its prediction. It returns nil if k has no plan or the limit on predictions
+// or time is reached.
 func (s *search) at(k trials.Knobs) (*Point, error) {
 	if err := s.ctx.Err(); err != nil {
 		return nil, context.Cause(s.ctx)
@@ -92,8 +93,8 @@ func (s *search) descend(p *Point) (*Point, error) {
 	}
 }
 
-// exchange returns the best plan in which one knob of p is one value lower, and another is higher: by one value, or by
-// as much as fits. It returns p if no such plan is better.
+// exchange tries plans in which one knob of p is one value lower and another knob is higher, by one value or by as
+// much as fits. It returns the best such plan, or p if none is better.
 func (s *search) exchange(p *Point) (*Point, error) {
 	best := p
 	for _, up := range s.dims {
@@ -119,7 +120,8 @@ func (s *search) exchange(p *Point) (*Point, error) {
 	return best, nil
 }
 
-// highest returns the highest value of dimension d with which k has a plan; none: empty.
+// highest returns, as the only item, the highest value of the knob d with which k has a plan. It returns no item if no
+// value has one.
 func (s *search) highest(k trials.Knobs, d dimension) []int {
 	for _, v := range slices.Backward(d.values) {
 		*d.at(&k) = v
@@ -130,7 +132,8 @@ func (s *search) highest(k trials.Knobs, d dimension) []int {
 	return nil
 }
 
-// beside returns the value in the sorted values next to v: above v if way > 0, otherwise below. 0: there is none.
+// beside returns the neighbour of v in the ascending values: the next above v if way > 0, otherwise the next below. It
+// returns 0 if there is none.
 func beside(values []int, v, way int) int {
 	if way > 0 {
 		if i := slices.IndexFunc(values, func(x int) bool { return x > v }); i >= 0 {
@@ -183,9 +186,9 @@ func (s *search) run(start *Point, seed uint64) ([]*Point, error) {
 	return all, nil
 }
 
-// propose picks at most n of the plans in all, which is sorted; it leaves start out. Among equally fast plans it takes
-// the one with the least memory. Among the fastest it also takes the one with the most memory, since deep buffers hide
-// delays that a prediction does not know.
+// propose picks at most n of the plans in all, which is sorted by speed, and leaves start out. Among equally fast
+// plans it takes the one with the least memory. Among the fastest it also takes the one with the most memory, since
+// deep buffers hide delays that a prediction does not know.
 func propose(all []*Point, start *Point, n int) []*Point {
 	var out []*Point
 	add := func(p *Point) {

@@ -19,7 +19,7 @@ type Point struct {
 	run *plan.Run
 }
 
-// dimension is one knob with the values to try.
+// dimension is one knob (a setting that tuning may change) with the values to try.
 type dimension struct {
 	key    string // key of the configuration
 	at     func(*trials.Knobs) *int
@@ -56,7 +56,8 @@ func knobs(r *plan.Run, asked trials.Knobs) trials.Knobs {
 	return asked
 }
 
-// spaceOf returns the dimensions along which the plan start may be changed. newBits: also those that change bits.
+// spaceOf returns the knobs that may be changed in the plan start, with their values. newBits adds knobs that change
+// the order of sums and therefore the bits of results.
 func spaceOf(start *plan.Run, newBits bool) []dimension {
 	layers := len(start.Layouts)
 	tiles, activations := layers+2*start.Experts, 0
@@ -88,7 +89,8 @@ func spaceOf(start *plan.Run, newBits bool) []dimension {
 	return dims
 }
 
-// sameBits reports whether a and b add the same numbers in the same order.
+// sameBits reports whether the plans a and b add the same numbers in the same order, so that training gives the same
+// bits.
 func sameBits(a, b *plan.Run) bool {
 	return a.Limits.MicroBatchTokens == b.Limits.MicroBatchTokens && a.GradBF16 == b.GradBF16 && a.Spec.ChunkTokens == b.Spec.ChunkTokens &&
 		a.Spec.HeadChunk == b.Spec.HeadChunk && a.Spec.Shards() == b.Spec.Shards()

@@ -35,7 +35,7 @@ type Options struct {
 	Progress func(what string, done, of int, left time.Duration)
 }
 
-// searchTime is how long a search may take. The first descent always finishes.
+// searchTime is how long a search for fast plans may take. The descent from the first starting point always finishes.
 const searchTime = time.Minute
 
 // tuning is a tuning in progress.
@@ -133,7 +133,8 @@ func (t *tuning) progress(what string, done, of int, left time.Duration) {
 	}
 }
 
-// propose searches in virtual time and picks the contestants that then run.
+// propose searches for fast plans in virtual time and fills t.all with the contestants, the plans that then run. asked
+// has the knobs of the start.
 func (t *tuning) propose(ctx context.Context, asked trials.Knobs) error {
 	t.space.dims = spaceOf(t.plan, t.NewBits)
 	t.space.predict, t.space.fits = predictor(t.trials, t.machine, t.plan, t.NewBits)
@@ -214,11 +215,11 @@ func (t *tuning) decide(ctx context.Context) error {
 	return nil
 }
 
-// idleSteps is the number of steps of a run that are not measured: two at the start fill the pipeline, and one at the
-// end keeps it full.
+// idleSteps is the number of steps of a run that are not measured. Two at the start fill the pipeline. One at the end
+// overlaps with the last measured step, as the next step does in a long run.
 const idleSteps = 3
 
-// budget counts the runs and steps that are planned and done.
+// budget counts the short runs and their steps, those planned and those done, to estimate the remaining time.
 type budget struct {
 	began     time.Time
 	steps, of int
@@ -232,7 +233,8 @@ func (b *budget) left() time.Duration {
 	return time.Duration(float64(time.Since(b.began)) / float64(b.done) * float64(b.steps-b.done))
 }
 
-// firstRun allocates host memory, warms everything up and finds how many steps take a second.
+// firstRun runs the start once, outside of any comparison. It allocates host memory, warms everything up and shows how
+// many steps take a second.
 func (t *tuning) firstRun(ctx context.Context) error {
 	t.progress("the first run", 0, 1, 0)
 	s, err := t.measure(ctx, t.start.Point, 2)
@@ -246,7 +248,8 @@ func (t *tuning) firstRun(ctx context.Context) error {
 	return nil
 }
 
-// run is a runner that reports progress.
+// run runs the plan p for some steps, with progress, and returns the measurements. It is the runner of the
+// comparisons.
 func (t *tuning) run(ctx context.Context, p *Point, steps int) (sample, error) {
 	t.progress("short runs", t.runs.ran, t.runs.of, t.runs.left())
 	s, err := t.measure(ctx, p, steps)
@@ -254,7 +257,7 @@ func (t *tuning) run(ctx context.Context, p *Point, steps int) (sample, error) {
 	return s, err
 }
 
-// measure is a runner.
+// measure runs the plan p for idleSteps more steps than given and returns the measurements of the steps in the middle.
 func (t *tuning) measure(ctx context.Context, p *Point, steps int) (s sample, err error) {
 	reports, err := t.trials.Run(ctx, p.run, p.Knobs.Threads, steps+idleSteps)
 	if err != nil {
