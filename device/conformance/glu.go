@@ -50,7 +50,7 @@ func (u *unit) inputs(r *rig, n int) *array {
 	return r.values("gu", r.dt, v)
 }
 
-// forward and gradient call the oracle.
+// forward and gradient compute the expected results with the oracle, the float64 reference.
 func (u *unit) forward(y, gu []float64, T, F int) {
 	if u.oracle == nil {
 		oracle.CutGLU(float64(u.cut.Alpha), float64(u.cut.Limit), y, gu, T, F)

@@ -26,8 +26,8 @@ func shifted(v []float64) []float64 {
 	return v
 }
 
-// layerNormCases are the cases of LayerNorm. x minus the mean keeps the rounding errors of x and of the mean, which
-// are away times larger.
+// layerNormCases are the cases of LayerNorm. The mean of x is about away, so x and the mean have larger rounding errors
+// than their difference would have. The difference keeps these errors.
 func layerNormCases(add func(string, func(*rig))) {
 	for _, sh := range layerNormShapes {
 		for _, form := range []string{"plain", "in place", "no stats", "no bias"} {

@@ -34,7 +34,7 @@ var routerRules = []struct {
 	{"many groups", false, op.RouterRule{Groups: 32, OpenGroups: 9, GroupBest: 1}},
 }
 
-// routerForms calls f with every case and its name.
+// routerForms calls f with every case, each combination of a shape, a rule and a form of logits, and with its name.
 func routerForms(f func(name string, z routing)) {
 	for _, sh := range routerShapes {
 		for _, of := range routerRules {
@@ -62,7 +62,7 @@ func routerForms(f func(name string, z routing)) {
 	}
 }
 
-// routing describes a case.
+// routing describes a case of the router's operations.
 type routing struct {
 	T, E, K   int
 	normalize bool
@@ -82,8 +82,9 @@ func routerBackwardCases(add func(string, func(*rig))) {
 	routerForms(func(name string, z routing) { add(name, func(r *rig) { routerBackward(r, z) }) })
 }
 
-// routerLogits returns random logits; some are equal if form says so. The oracle gets the rounded logits, so rounding
-// never changes a choice. Differences of two logits are at most a few times size.
+// routerLogits returns n random logits, some of them equal if form says so. They are rounded to fp32 before the oracle,
+// the float64 reference, gets them. So oracle and device choose the same experts. Differences of two logits are at most
+// a few times size.
 func (r *rig) routerLogits(n int, form string) (v []float64, size float64) {
 	v, size = r.normal(n), 1
 	switch form {
@@ -97,7 +98,8 @@ func (r *rig) routerLogits(n int, form string) (v []float64, size float64) {
 	return v, size
 }
 
-// routerBias returns a bias in steps larger than any rounding error; none if the case has no bias.
+// routerBias returns a bias for every expert. The biases differ by more than any rounding error, so rounding changes no
+// choice. If the case has no bias, the array is empty.
 func (r *rig) routerBias(z routing) *array {
 	if !z.bias {
 		return &array{}
@@ -127,8 +129,8 @@ func router(r *rig, z routing) {
 	enqueue(r, a)
 }
 
-// routerBackward checks the backward. A gradient is a probability times a difference of gradients, whose size is a
-// few units.
+// routerBackward checks the backward. A logit's gradient is a probability times a difference of gradients, and such a
+// difference is at most a few units. The allowed errors follow from that.
 func routerBackward(r *rig, z routing) {
 	v, size := r.routerLogits(z.logits(), z.form)
 	logits := r.values("Logits", device.F32, v)

@@ -272,9 +272,9 @@ func badRows(t Tester, d streamRig, f, h, ints device.Tensor) {
 	})
 }
 
-// ErrorSticks tests a stream after a failure: it drops work, and everything else continues. fail makes the stream s
-// fail with an error. The error begins with the device's kind, the stream's name and want. If hold is not nil, it
-// holds the stream as in Streams, so that all later calls are enqueued before the failure.
+// ErrorSticks tests a stream after a failure: the stream drops work, but events, waits and notifications continue. fail
+// makes the stream s fail. The error must begin with the device's kind, the stream's name and want. If hold is not nil,
+// it holds the stream as in Streams, so that all later calls are enqueued before the failure.
 func ErrorSticks(t Tester, d device.Device, hold func(s device.Stream) func(), want string, fail func(s device.Stream)) {
 	t.Helper()
 	s, e := Stream(t, d, "s"), Event(t, d)

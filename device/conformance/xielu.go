@@ -12,7 +12,8 @@ func init() {
 	row("XIELUBackward", xieluBackwardCases)
 }
 
-// xieluShapes also have more rows than a slice of the gradient's sums.
+// xieluShapes are the shapes of the gated units, and two shapes with more rows than a block of rows that is summed at
+// once.
 var xieluShapes = append([][2]int{{1100, 3}, {9, 4100}}, gluShapes...)
 
 // inputs of xielu: some are 0, just below it, and nearer to it than the constant of the function.

@@ -10,7 +10,8 @@ func init() {
 	op.Add(&table, activateBackward)
 }
 
-// An activation without a gate is a gated unit whose up is 1 everywhere. The exponential costs more than the product.
+// An activation without a gate is computed as a gated unit, act(gate)·up, whose up is 1 everywhere. The extra product
+// with 1 costs little beside the exponential.
 
 // activate works row by row, so the row stays in the cache.
 func activate(s *stream, a *op.Activate) error {

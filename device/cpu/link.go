@@ -10,15 +10,15 @@ type link struct {
 	ready time.Time // completion of the latest mark that the stream waited for
 }
 
-// waited notes that the stream has waited for a mark.
+// waited records that the stream has waited for m, so the next copy cannot begin before m was complete.
 func (l *link) waited(m *mark) {
 	if m.at.After(l.ready) {
 		l.ready = m.at
 	}
 }
 
-// copied returns the time when a copy ends at limit bytes a second. The copy was enqueued at enqueued, and took is
-// the time it took without the limit.
+// copied returns the time when a copy of bytes ends on a link of limit bytes a second. enqueued is when the copy was
+// enqueued. took is how long the copying of the memory took; the modelled copy takes no less.
 func (l *link) copied(bytes int64, enqueued time.Time, took time.Duration, limit float64) time.Time {
 	begins := l.free
 	for _, t := range []time.Time{l.ready, enqueued} {

@@ -37,7 +37,7 @@ func addPositions(s *stream, a *op.AddPositions) error {
 	return nil
 }
 
-// addPositionsBackward goes over all sequences for every position.
+// addPositionsBackward goes over the positions, and for each position adds the rows of all sequences in order.
 func addPositionsBackward(s *stream, a *op.AddPositionsBackward) error {
 	if a.T == 0 || a.C == 0 {
 		return nil

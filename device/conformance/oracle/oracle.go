@@ -177,7 +177,7 @@ func CrossEntropy(logits []float64, targets []int32, losses []float64, V int, sc
 	}
 }
 
-// softcapped returns x after the softcap, and the slopes.
+// softcapped returns x after the softcap with this limit, and the softcap's derivative at each element.
 func softcapped(x []float64, limit float64) (y, slopes []float64) {
 	y, slopes = make([]float64, len(x)), make([]float64, len(x))
 	for i, v := range x {
@@ -391,7 +391,8 @@ func AddNoise(x []float64, cu []int32, from, first, step, C int, seed uint64, sc
 	}
 }
 
-// Uniform returns the number in (−1, 1) for column c at a place in a step.
+// Uniform returns a random number in (−1, 1), determined by its arguments alone. c is the column, place the row's
+// position, and step the training step.
 func Uniform(seed uint64, step, place, c int) float64 {
 	l0, l1, r0, r1 := uint64(c/4), uint64(place), uint64(step), uint64(0)
 	k0, k1 := seed&math.MaxUint32, seed>>32

@@ -28,7 +28,8 @@ func narrowOf(eights func(dst *uint16, src *float32, n int)) func(dst *uint16, s
 	}
 }
 
-// packRowsOf returns a level's packRows, given its conversion to fp32.
+// packRowsOf returns a packRows function for a level (the kernels for one instruction set), given the level's
+// conversion of bf16 to fp32.
 func packRowsOf(widen func(dst *float32, src *uint16, n int)) func(dst *float32, a operand, rows, k int) {
 	return func(dst *float32, a operand, rows, k int) {
 		for r := range rows {
@@ -42,7 +43,8 @@ func packRowsOf(widen func(dst *float32, src *uint16, n int)) func(dst *float32,
 	}
 }
 
-// addDots adds to d the products of x and four rows of b, over the elements from from to k.
+// addDots adds to d[r] the products of x and row r of b, over the elements from … k−1. offsets are the distances of the
+// four rows from b's origin in bytes.
 func addDots(d *[4]float32, x *float32, b operand, offsets *[4]int, from, k int) {
 	in := unsafe.Slice(x, k)
 	for r, off := range offsets {

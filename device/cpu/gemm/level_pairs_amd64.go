@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/cpu"
 )
 
-// avx512bf16 is avx512 with pair products of bf16 by bf16.
+// avx512bf16 is avx512, except that it multiplies bf16 by bf16 with an instruction for pairs of bf16 (VDPBF16PS).
 var avx512bf16 = func() *level {
 	l := *avx512
 	l.name = "avx512bf16"
