@@ -168,8 +168,8 @@ func closing(t Tester, d streamRig) {
 	}
 }
 
-// Peers tests two devices that reach each other. a copies to b and b to a, in an order that events of both devices fix.
-// alone is a device that a does not reach. A copy to it must make the stream fail.
+// Peers tests two devices that reach each other. a copies to b again and again, in an order that events of both devices
+// fix. alone is a device that a must not reach. An invalid copy between devices must make the stream fail.
 func Peers(t Tester, a, b, alone device.Device) {
 	for range 2 { // a second call changes nothing
 		for _, pair := range [][2]device.Device{{a, b}, {b, a}} {

@@ -9,8 +9,9 @@ import (
 	"mt/device/cuda/kernels"
 )
 
-// The kinds of attention kernels; results differ in the last bits. Portable runs on every GPU. Fused is Portable with
-// one kernel for all gradients, if there is memory for sums (op.AttentionBackward). SM90a runs on sm_90a only.
+// The kinds of attention kernels, whose results differ in the last bits. Portable runs on every GPU. Fused is Portable,
+// except that one kernel computes all gradients if there is memory for sums (op.AttentionBackward). SM90a runs on GPUs
+// of compute capability 9.0 only.
 const (
 	Portable = "portable"
 	Fused    = "fused"
@@ -72,13 +73,14 @@ func (l *launcher) TensorMap(t device.Tensor, columns, rows, stride, boxRows int
 	return kernels.TensorMap(m)
 }
 
-// slower identifies a note about a missing faster kernel.
+// slower is the key of a note, so that each note appears once: a faster kernel is missing for heads of dim elements,
+// for the reason what.
 type slower struct {
 	what kernels.Lacking
 	dim  int
 }
 
-// Slower notes once that a missing kernel would make attention faster.
+// Slower adds a note, once for each kind of attention and head dimension, that a missing kernel would have been faster.
 func (l *launcher) Slower(what kernels.Lacking, dim int) {
 	d := l.stream.dev
 	d.mu.Lock()

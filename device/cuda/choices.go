@@ -47,7 +47,7 @@ func NewChoices(timed bool, store Store) *Choices {
 	return &Choices{timed: timed, store: store, kept: map[Platform]map[string]cudart.Algorithm{}}
 }
 
-// resume makes recorded shapes use their recorded algorithms.
+// resume makes products of a recorded shape use the algorithm that an earlier run recorded for that shape.
 func (c *Choices) resume(recorded map[string][8]uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -57,7 +57,8 @@ func (c *Choices) resume(recorded map[string][8]uint64) {
 	}
 }
 
-// of returns the choices kept for a platform. The first call loads them. The caller holds c.mu.
+// of returns the choices kept for a platform, by shape. The first call loads them from the store; note receives the
+// store's remark on skipped choices. The caller holds c.mu.
 func (c *Choices) of(p Platform, note func(string)) map[string]cudart.Algorithm {
 	if c.kept[p] == nil {
 		c.kept[p] = map[string]cudart.Algorithm{}

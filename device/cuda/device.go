@@ -104,7 +104,7 @@ type dev struct {
 	lookingEnds chan struct{}  // ends the goroutine; nil: it does not run
 }
 
-// blas is cuBLASLt and the products used so far.
+// blas holds the library cuBLASLt and the matrix products that it has computed so far.
 type blas struct {
 	dev      *dev
 	lib      *cudart.Blas // nil if mt's own kernels compute all products
@@ -274,8 +274,9 @@ const (
 	lazyModule   = 2 << 20   // for a module of mt: it needs less than 256 KiB, but memory comes in such pieces
 )
 
-// setBudget sets the limit. It computes the context's memory from the free memory before and after, and from later
-// loads. It allocates one stream's scratch memory at once, so plans account for that memory.
+// setBudget sets the limit of device memory. It takes the memory of the CUDA context to be the difference between
+// before and free, plus the modules of kernels that load later. before and free are the free bytes before and after the
+// context was made. It allocates the scratch memory of one stream at once, so that plans count this memory as used.
 func (d *dev) setBudget(before, free, total int64) error {
 	context := min(mostContext, max(leastContext, before-free))
 	later := lazyModule * int64(len(kernels.Modules())-len(d.modules))
@@ -306,8 +307,8 @@ func (d *dev) setBudget(before, free, total int64) error {
 	return err
 }
 
-// reserve returns the memory of a card that a budget leaves free. CUDA allocates in pieces of 2 MiB, so the ends of a
-// hundred large allocations may waste a hundred MiB.
+// reserve returns how many bytes of a card with total bytes a budget leaves free. CUDA allocates in pieces of 2 MiB, so
+// the ends of a hundred large allocations may waste a hundred MiB.
 func reserve(total int64) int64 {
 	return min(max(total/50, min(total/8, 256<<20)), 512<<20)
 }
@@ -348,7 +349,7 @@ func (d *dev) noteOnce(about, s string) {
 	}
 }
 
-// fallBack adds a shape to Fallbacks.
+// fallBack records that cuBLASLt refused a product of this shape, for the list that Fallbacks returns.
 func (d *dev) fallBack(shape string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -394,23 +395,23 @@ func (d *dev) Notes() []string {
 func (d *dev) Name() string { return d.name }
 func (d *dev) Kind() string { return "cuda" }
 
-// regret keeps an error for Close, because no other call is sure to return it.
+// regret records an error that no other call is sure to return, so that Close returns it.
 func (d *dev) regret(err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.late = append(d.late, err)
 }
 
-// release calls f, which gives something back, and keeps f's error for Close. After an error the resource is gone, or
-// can never be given back.
+// release calls f, which gives a resource back to CUDA. It records f's error for Close. After an error the resource is
+// not tried again: it is gone, or can never be given back.
 func (d *dev) release(f func() error) {
 	if err := f(); err != nil {
 		d.regret(err)
 	}
 }
 
-// releaseBy is release for an f that makes other calls before the C function op. If one of those fails, f is called
-// again.
+// releaseBy calls f like release. f makes other CUDA calls before the C function op, which gives the resource back. If
+// one of those other calls fails, the resource still exists, and releaseBy calls f again.
 func (d *dev) releaseBy(op string, f func() error) {
 	for try := range 2 {
 		err := f()

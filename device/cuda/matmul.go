@@ -56,7 +56,8 @@ func matMul(on kernels.Launcher, m *op.MatMul) error {
 	return nil
 }
 
-// cause adds the device's error to an error of cuBLASLt, which reports all device faults under one name.
+// cause adds the device's own error to err, an error of cuBLASLt. cuBLASLt reports all faults of the device under one
+// name.
 func (s *stream) cause(err error) error {
 	if fault := s.dev.cuda.StreamSynchronize(s.dev.context, s.cuda); fault != nil {
 		return fmt.Errorf("%w: %w", err, fault)
@@ -70,7 +71,8 @@ const matmulCall = "cublasLtMatmul"
 // errRefused is the error of a product that cuBLASLt does not compute.
 var errRefused = errors.New("cuBLASLt does not take the product")
 
-// refusal reports whether err means that cuBLASLt does not compute a product, and is no fault.
+// refusal reports whether err only means that cuBLASLt does not compute this product. Any other error is a fault of the
+// device or the library.
 func refusal(err error) bool {
 	if err == nil {
 		return false
@@ -135,9 +137,9 @@ func keyOf(m *op.MatMul) productKey {
 	return k
 }
 
-// shared returns the key under which products share a choice, because choosing takes time. Rows (with transA, sums)
-// are rounded up to a power of two; exact powers of two have keys of their own. So a last chunk of tokens, or a row
-// of any length, is not a new shape.
+// shared returns the key under which products of similar shapes share an algorithm. Choosing takes time, and a last
+// chunk of tokens or a row of any length would otherwise be a new shape. The number of rows (with transA, of summands)
+// is rounded up to a power of two. Exact powers of two have keys of their own.
 func (k productKey) shared(m *op.MatMul) productKey {
 	of := *m
 	n := *pick(m.TransA, &m.K, &m.M)
@@ -145,7 +147,7 @@ func (k productKey) shared(m *op.MatMul) productKey {
 	return keyOf(&of)
 }
 
-// takeable reports whether all addresses and rows of m begin at multiples of 16 bytes, cuBLASLt's only condition.
+// takeable reports whether all tensors and rows of m begin at multiples of 16 bytes. cuBLASLt requires nothing else.
 func takeable(m *op.MatMul) bool {
 	for _, t := range []struct {
 		tensor device.Tensor
@@ -166,7 +168,7 @@ func pick[T any](ok bool, yes, no T) T {
 	return no
 }
 
-// product is a shape with its algorithm.
+// product is a matrix product of one shape, as cuBLASLt describes it, with the algorithm that computes it.
 type product struct {
 	cudart.MatmulShape
 	algorithm cudart.Algorithm
@@ -235,12 +237,13 @@ func (b *blas) run(m *op.MatMul, workspace device.Mem, l *launcher) (err error) 
 // refusedError returns the error of a product that cuBLASLt does not compute, with the reason.
 func refusedError(k productKey, why error) error { return fmt.Errorf("%w %s (%w)", errRefused, k, why) }
 
-// refuse notes that cuBLASLt does not compute the product, and why.
+// refuse records that cuBLASLt does not compute the product, and why. mt's own kernels then compute it.
 func (p *product) refuse(k productKey, why error) {
 	p.refused, p.algorithm = refusedError(k, why), cudart.Algorithm{}
 }
 
-// product returns the product with a key, and makes it if necessary. The caller holds b.mu.
+// product returns the product with this key. If it is new, it describes the product to cuBLASLt and chooses an
+// algorithm. The caller holds b.mu.
 func (b *blas) product(key productKey, m *op.MatMul) (*product, error) {
 	if p := b.products[key]; p != nil {
 		return p, nil
@@ -266,7 +269,7 @@ func (b *blas) product(key productKey, m *op.MatMul) (*product, error) {
 	return p, nil
 }
 
-// describe creates the descriptor and the layouts of a product.
+// describe creates cuBLASLt's descriptor and the layouts of the operands for a new product.
 func (b *blas) describe(p *product, k productKey, m *op.MatMul) (err error) {
 	if p.Desc, err = b.lib.DescCreate(cudart.ComputeFloat32, cudart.Float32); err != nil {
 		return err

@@ -30,14 +30,14 @@ const (
 	pinBeside  = 2
 )
 
-// piece is a part of Register's memory that is registered at once.
+// piece is a range of memory that one call to the driver pins.
 type piece struct {
 	mem []byte
 	use int   // the first of Register's slices that shares bytes with the piece
 	err error // why it is not pinned; nil: it is, or nobody has tried
 }
 
-// pinning is the rest of a call of Register, which is pinned beside the device's work.
+// pinning is the part of a call of Register that a goroutine pins while the device works.
 type pinning struct {
 	pieces  []piece
 	total   int64 // bytes of the whole call
@@ -46,13 +46,13 @@ type pinning struct {
 	ended   sync.WaitGroup
 }
 
-// refusals are pieces that the system did not pin.
+// refusals counts the memory that the system refused to pin.
 type refusals struct {
 	err   error // of the last one
 	bytes int64
 }
 
-// pieceSize returns the size of pieces. Pieces are cut at its multiples.
+// pieceSize returns the largest size of a piece in bytes. Pieces end at multiples of this size in the address space.
 func (d *dev) pieceSize() int64 {
 	if d.opts.PinPiece > 0 {
 		return d.opts.PinPiece
@@ -68,8 +68,8 @@ func (d *dev) pageSize() uintptr {
 	return uintptr(os.Getpagesize())
 }
 
-// ranges merges memory that overlaps, shares a page, or has adjacent pages, and returns the result by address. The
-// driver pins pages, and refuses a page that is already pinned.
+// ranges merges slices of memory that overlap, share a page, or have adjacent pages. It returns the merged ranges,
+// sorted by address. The driver pins whole pages, and refuses a page that is already pinned.
 func (d *dev) ranges(memory [][]byte) (out [][]byte) {
 	in := d.pageSize() - 1 // mask of the offset in a page
 	sorted := slices.DeleteFunc(slices.Clone(memory), func(b []byte) bool { return len(b) == 0 })
@@ -106,7 +106,8 @@ func (d *dev) pieces(memory [][]byte) (out []piece, total int64) {
 	return out, total
 }
 
-// forAll calls f for every piece, with up to threads calls at a time.
+// forAll calls f for every piece, on up to threads goroutines at a time, and waits for all calls. total is the bytes of
+// the pieces.
 func (d *dev) forAll(pieces []piece, total int64, threads int, f func(*piece)) {
 	var next atomic.Int64
 	var all sync.WaitGroup
@@ -120,8 +121,8 @@ func (d *dev) forAll(pieces []piece, total int64, threads int, f func(*piece)) {
 	all.Wait()
 }
 
-// byFirstUse sorts pieces by the first of the slices that each piece shares bytes with. The pieces are sorted by
-// address before.
+// byFirstUse sorts pieces in the order in which they will be used. A piece is used with the first slice of memory that
+// shares bytes with it. Before the call the pieces must be sorted by address.
 func byFirstUse(pieces []piece, memory [][]byte) {
 	for i := range pieces {
 		pieces[i].use = len(memory)
@@ -141,10 +142,10 @@ func byFirstUse(pieces []piece, memory [][]byte) {
 	slices.SortStableFunc(pieces, func(a, b piece) int { return cmp.Compare(a.use, b.use) })
 }
 
-// Register pins memory, which is given in the order of its first use. It pins the first pinThreads pieces' worth
-// before it returns, and the rest beside later work. Pieces that the system refuses to pin stay unpinned, and their
-// copies go through pinned staging slabs. A unified device pins everything before it returns, and a refusal is an
-// error. After any other error of the first pieces nothing of memory is pinned.
+// Register pins memory, which is given in the order of its first use. It pins as much as pinThreads pieces have before
+// it returns. A goroutine pins the rest while the device works. Pieces that the system refuses to pin stay unpinned,
+// and their copies go through staging buffers. A unified device pins everything before Register returns, and a refusal
+// is an error. If another error occurs before Register returns, nothing of memory is pinned.
 func (d *dev) Register(memory ...[]byte) error {
 	if d.leaving.Load() {
 		return nil
@@ -168,7 +169,8 @@ func (d *dev) Register(memory ...[]byte) error {
 	return nil
 }
 
-// RegisterBy pins all memory before it returns, threads pieces at a time. It measures the gain of threads.
+// RegisterBy pins all memory before it returns, with threads pieces at a time. Measurements use it to show what several
+// threads gain.
 func (d *dev) RegisterBy(threads int, memory ...[]byte) error {
 	pieces, total := d.pieces(memory)
 	refused, err := d.registerFirst(pieces, total, threads)
@@ -180,7 +182,8 @@ func (d *dev) RegisterBy(threads int, memory ...[]byte) error {
 	return err
 }
 
-// registerFirst registers pieces of bytes bytes in total. After an error none of them is registered.
+// registerFirst pins pieces before Register returns; bytes is their total size, and threads how many are pinned at a
+// time. out holds what the system refused. After any other error none of the pieces is pinned.
 func (d *dev) registerFirst(pieces []piece, bytes int64, threads int) (out refusals, err error) {
 	d.registerAll(pieces, bytes, threads)
 	for _, p := range pieces {
@@ -204,8 +207,8 @@ func (d *dev) noteRefused(r refusals, total int64) {
 	}
 }
 
-// registerAll registers pieces of total bytes until one fails for another reason than a refusal. It reports progress
-// to Options.Pinning.
+// registerAll pins the pieces that one goroutine or several work on, until one fails. A refusal of the system does not
+// count as failure. It reports progress to Options.Pinning; total is the bytes of all pieces.
 func (d *dev) registerAll(pieces []piece, total int64, threads int) {
 	var mu sync.Mutex // of the following variables
 	var done int64
@@ -225,7 +228,7 @@ func (d *dev) registerAll(pieces []piece, total int64, threads int) {
 	})
 }
 
-// register registers a piece, or sets its error.
+// register pins a piece. If the driver does not pin it, register sets the piece's error.
 func (d *dev) register(p *piece) {
 	if p.err = d.cuda.HostRegister(d.context, p.mem); p.err != nil {
 		return
@@ -236,7 +239,7 @@ func (d *dev) register(p *piece) {
 	d.pin(p.mem)
 }
 
-// registerBeside starts to pin the rest of a call of Register.
+// registerBeside starts the goroutine that pins r, the rest of a call of Register, while the device works.
 func (d *dev) registerBeside(r *pinning) {
 	d.mu.Lock()
 	d.pinnings = append(d.pinnings, r)
@@ -257,8 +260,8 @@ func (d *dev) registerBeside(r *pinning) {
 	})
 }
 
-// endPinning notes which pieces of r were not pinned. It also keeps an error for Close, because no other call returns
-// it.
+// endPinning is called when the goroutine of r has ended. It notes which pieces the system refused. Other errors are
+// kept for Close, because no other call returns them.
 func (d *dev) endPinning(r *pinning) {
 	for _, p := range r.pieces {
 		switch {
@@ -273,7 +276,7 @@ func (d *dev) endPinning(r *pinning) {
 	d.noteRefused(r.refused, r.total)
 }
 
-// AwaitPinned waits until nothing is being pinned beside the device's work.
+// AwaitPinned waits until no goroutine is pinning memory any more.
 func (d *dev) AwaitPinned() {
 	d.mu.Lock()
 	all := slices.Clone(d.pinnings)
@@ -283,7 +286,8 @@ func (d *dev) AwaitPinned() {
 	}
 }
 
-// stopPinning ends each pinning that has one of pieces, and waits for its end; nil: all pinnings.
+// stopPinning stops the goroutines of pinnings, and waits for their ends. It stops those that pin one of pieces; nil:
+// all.
 func (d *dev) stopPinning(pieces []piece) {
 	at := map[uintptr]bool{}
 	for _, p := range pieces {
@@ -310,7 +314,8 @@ func (d *dev) stopPinning(pieces []piece) {
 	}
 }
 
-// Unregister undoes Register and ignores memory that was never registered. After LeavePinned memory stays pinned.
+// Unregister unpins memory that Register has pinned, and ignores any other memory. After a call of LeavePinned,
+// Unregister unpins nothing: the process is about to end, and the system then unpins its memory anyway.
 func (d *dev) Unregister(memory ...[]byte) {
 	pieces, total := d.pieces(memory)
 	if len(pieces) > 0 {
