@@ -20,7 +20,7 @@ type Profiled struct {
 	err     error // the error of the first event that could not be created
 }
 
-// span is one enqueued operation.
+// span is one enqueued operation, with the events before and after it.
 type span struct {
 	what       key
 	flops      float64

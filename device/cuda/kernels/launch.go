@@ -57,8 +57,8 @@ type Launcher interface {
 	// elements from row to row. A copy takes BoxColumns columns of boxRows rows. The tensor and its rows begin at
 	// multiples of 16 bytes.
 	TensorMap(t device.Tensor, columns, rows, stride, boxRows int) TensorMap
-	// Slower notes that no kernel for sm_90a computes attention of this kind with heads of dim elements, so a slower
-	// kernel runs.
+	// Slower is called when attention runs on a slower kernel because there is none for sm_90a. what is the reason, and
+	// dim the number of elements of a head.
 	Slower(what Lacking, dim int)
 	// SharedBytes returns the most shared memory of a block in bytes, static and dynamic.
 	SharedBytes() int
