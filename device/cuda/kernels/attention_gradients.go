@@ -40,8 +40,8 @@ func gradientsFor(dim int, small string, queries, buffers int) gradientKernels {
 
 var attentionMarks = Kernel{Module: "attention_gradients_64", Name: "attention_marks"}
 
-// unit is the number of consecutive queries of one head whose gradients are added to memory together. Sequences are
-// padded to whole units.
+// unit is a number of consecutive queries of one head. The sums of their gradients are kept together, and thread blocks
+// add to one unit in a fixed order. Sequences are padded to whole units.
 const unit = 16
 
 // gradientsTake returns the kernels that compute the gradients of a together, with five matrix products instead of

@@ -88,7 +88,7 @@ func expSum(stores bool) {
 	f.total(acc)
 }
 
-// gradRow generates the function for one row of gradStrip.
+// gradRow generates the function that GradStrip of package vec calls for each row of a strip of attention scores.
 func gradRow() {
 	f := newRow("gradRow", "func(x, dx *float32, n int, scale, lse, delta float32)",
 		"is x = exp(scale·x − lse) and dx = scale·x·(dx − delta).")

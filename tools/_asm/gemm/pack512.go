@@ -53,7 +53,8 @@ func packB512(bf16 bool) {
 	End()
 }
 
-// transpose512 generates the packing of an A that is stored (K,M), and of a B that is stored (N,K).
+// transpose512 generates the transposition with which an A that is stored (K,M), or a B that is stored (N,K), is
+// packed.
 func transpose512(bf16 bool) {
 	Begin("transpose512"+suffix(bf16),
 		"func(dst *float32, stride int, src *"+element(bf16)+", offsets *[16]int, n int)",
@@ -76,7 +77,8 @@ func transpose512(bf16 bool) {
 	End()
 }
 
-// rowsAfter returns the address of the row that follows the 16 rows at src plus offsets.
+// rowsAfter returns the address of the row after the last of 16 rows. Row i of them is at src plus the i-th of the
+// offsets.
 func rowsAfter(src, offsets reg.Register) reg.Register {
 	next := GP64()
 	MOVQ(Mem{Base: offsets, Disp: 8 * 15}, next)
@@ -99,7 +101,7 @@ func transposeBlock512(dst, stride reg.Register, load func(r int, z, free reg.Re
 	}
 }
 
-// widen512 generates the packing of a row of A in bf16.
+// widen512 generates the conversion of bf16 to fp32, with which a bf16 row of A is packed.
 func widen512() {
 	Begin("widen512", "func(dst *float32, src *uint16, n int)",
 		"writes n bf16 as fp32.")
