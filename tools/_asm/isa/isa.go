@@ -85,8 +85,8 @@ func (v ISA) Store(r reg.Register, m Mem, mask reg.Register) {
 	}
 }
 
-// LoadBF16 reads bf16 elements at m into r as fp32. The mask works as in Load. Only AVX-512 has masks for 16-bit
-// elements.
+// LoadBF16 reads bf16 elements at m into r as fp32. Elements outside mask are not read and become 0; a nil mask reads
+// all. The mask must be an AVX-512 mask, because AVX2 has no masks for 16-bit elements.
 func LoadBF16(m Mem, r, mask reg.Register) {
 	if mask != nil {
 		VPMOVZXWD_Z(m, mask, r)
@@ -96,7 +96,8 @@ func LoadBF16(m Mem, r, mask reg.Register) {
 	VPSLLD(Imm(16), r, r)
 }
 
-// StoreLow writes the lower halves of the 32-bit elements of r in mask to m.
+// StoreLow writes the lower halves of the 32-bit elements of r to m. Memory of elements outside mask does not change; a
+// nil mask writes all.
 func StoreLow(r reg.Register, m Mem, mask reg.Register) {
 	if mask == nil {
 		VPMOVDW(r, m)
@@ -165,10 +166,11 @@ var (
 	}
 )
 
-// Begin starts a function called name plus the suffix of the set.
+// Begin starts a function whose name is name plus the name of the instruction set.
 func (v ISA) Begin(name, signature, doc string) { Begin(name+v.Name, signature, doc) }
 
-// Begin starts a function. The doc lines follow the function's name, unless an earlier function has the same doc.
+// Begin starts a function called name. In the Go stub its comment is the name followed by the lines of doc. If an
+// earlier function has the same doc, there is no comment.
 func Begin(name, signature string, doc ...string) {
 	TEXT(name, NOSPLIT, signature)
 	Pragma("noescape")
@@ -178,7 +180,8 @@ func Begin(name, signature string, doc ...string) {
 	}
 }
 
-// End ends a function that has used vector registers.
+// End ends a function that has used vector registers: it clears their upper halves, so that later SSE code is not
+// slowed, and returns.
 func End() {
 	VZEROUPPER()
 	RET()

@@ -6,10 +6,12 @@ import (
 	"go/parser"
 )
 
-// arg is the offset of an argument or result from the first argument, and its size in bytes.
+// arg is where an argument or result of a function is on the stack: at is its offset in bytes from the first argument,
+// and size its size.
 type arg struct{ at, size int }
 
-// layout returns the position of each argument and result of a signature, and the total size in bytes.
+// layout returns where the arguments and results of a Go function with this signature are, by name, and their total
+// size in bytes.
 func layout(signature string) (args map[string]arg, size int) {
 	expr, err := parser.ParseExpr(signature)
 	if err != nil {

@@ -27,7 +27,7 @@ func (v isa) splat64(bits uint64) reg.VecVirtual {
 	return r
 }
 
-// and sets the register to: a & b, bit by bit.
+// and sets the operand to to a & b, bit by bit.
 func (v isa) and(a, b, to Op) {
 	if v.Wide() {
 		VPANDD(a, b, to)
@@ -58,7 +58,8 @@ func (v isa) product64(by uint64) product64 {
 	return product64{v.splat64(by), v.splat64(by >> 32)}
 }
 
-// times multiplies 64-bit lanes in place. AVX2 has only 32-bit products, so times adds three of them.
+// times multiplies each 64-bit lane of x by the number by, in place. AVX2 has only products of 32-bit numbers, so there
+// it adds three of them.
 func (v isa) times(x reg.VecVirtual, by product64) {
 	if v.Wide() {
 		VPMULLQ(by.whole, x, x)
