@@ -14,7 +14,8 @@ func init() {
 	row("AttentionBackward", attentionBackwardCases)
 }
 
-// attentionShape is a case: the lengths of the sequences' queries and, if they differ, of their keys.
+// attentionShape is a case: the lengths of the sequences' queries and, if they differ, of their keys, and the sizes of
+// heads.
 type attentionShape struct {
 	queries, keys       []int
 	heads, kvHeads      int
@@ -88,7 +89,7 @@ func longest(lengths []int) int {
 	return m
 }
 
-// attentionInput is the input that forward and backward share.
+// attentionInput holds what a case of attention reads, for the forward and for the backward.
 type attentionInput struct {
 	oracle.Shape
 	shape   op.AttentionShape

@@ -22,8 +22,8 @@ func lossCases(add func(string, func(*rig))) {
 	}
 }
 
-// lossForm describes the logits and the loss of a case. smoothing and z are op.LossTerms. weighted: gradient rows
-// have weights.
+// lossForm describes the logits and the loss of a case. size is the standard deviation of the logits, and limit their
+// softcap (0: none). smoothing and z are op.LossTerms. weighted: rows of the gradient have weights.
 type lossForm struct {
 	size, limit, smoothing, z float64
 	weighted                  bool

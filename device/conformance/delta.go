@@ -129,7 +129,7 @@ var someDeltas = []struct {
 	{[]int32{0, 129}, 1, 1, 40, 33}, {[]int32{0, 80}, 1, 2, 128, 128}, {[]int32{0}, 1, 1, 4, 4},
 }
 
-// deltaRig holds the arrays that forward and backward read.
+// deltaRig holds the arrays that a case of the gated delta rule reads, in the forward and in the backward.
 type deltaRig struct {
 	op.DeltaShape
 	oracle                   oracle.Delta
@@ -146,8 +146,8 @@ func newDeltaRig(r *rig, cu []int32, keyHeads, heads, keyDim, valueDim int) delt
 	return d
 }
 
-// The errors come from norms, gates, and sums over a chunk and over a state. Solving the linear system enlarges them
-// little, because keys have length 1 and β is below 1.
+// The allowed error comes from norms, gates, and sums over a chunk and over a state. Solving the linear system makes
+// errors hardly larger, because keys have length 1 and β is below 1.
 func gatedDeltaCases(add func(string, func(*rig))) {
 	for _, sh := range someDeltas {
 		for _, kind := range []string{"", " keeps states", " goes on"} {
@@ -184,8 +184,9 @@ func gatedDeltaCases(add func(string, func(*rig))) {
 	}
 }
 
-// forget makes a token's state decay to 1e-6 or less before the next token. The gradients of ALog and DtBias are then
-// as small, so large contributions to them must cancel exactly.
+// forget sets ALog and DtBias so large that a token's state decays to 1e-6 or less before the next token. The gradients
+// of ALog and DtBias are then as small. A device computes them as differences of large numbers, which must cancel
+// exactly.
 func (d *deltaRig) forget(r *rig) {
 	d.aLog, d.dtBias = r.values("ALog", device.F32, filled(d.Heads, 1.2)), r.values("DtBias", device.F32, filled(d.Heads, 8))
 }

@@ -13,10 +13,10 @@ func init() {
 	row("LayerNormBackward", layerNormBackwardCases)
 }
 
-// layerNormShapes are rows and dim.
+// layerNormShapes are shapes of LayerNorm: the number of rows, and dim, the elements of a row.
 var layerNormShapes = [][2]int{{1, 1}, {5, 7}, {40, 33}, {2, 300}, {0, 4}, {2100, 5}, {3, 4100}, {1, 8200}}
 
-// away is added to X, so that a kernel that forgets the mean fails.
+// away is a number that is added to every element of X. A kernel that forgets to subtract the mean then fails.
 const away = 3
 
 func shifted(v []float64) []float64 {

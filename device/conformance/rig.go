@@ -107,7 +107,7 @@ var table = map[string]cases{}
 // function that tests it.
 type cases func(add func(name string, f func(*rig)))
 
-// row adds the cases of an operation to the table.
+// row adds an operation, named op, with its test cases to the table of all operations.
 func row(op string, c cases) {
 	if table[op] != nil {
 		panic("conformance: two rows for " + op)
@@ -118,7 +118,7 @@ func row(op string, c cases) {
 // OperationNames returns the names of the table's operations, sorted.
 func OperationNames() []string { return slices.Sorted(maps.Keys(table)) }
 
-// Unit roundoffs of the types.
+// The largest relative errors of rounding a number to fp32 and to bf16.
 const (
 	uF32  = 1.0 / (1 << 24)
 	uBF16 = 1.0 / (1 << 8)
@@ -220,7 +220,7 @@ func (r *rig) values(name string, dt device.DType, v []float64) *array {
 	})
 }
 
-// distinct returns n different numbers below limit, in random order.
+// distinct returns n different random numbers from 0 to limit−1, in random order.
 func (r *rig) distinct(n, limit int) []int32 {
 	v := make([]int32, n)
 	for i, p := range r.rng.Perm(limit)[:n] {
@@ -252,7 +252,7 @@ func (r *rig) normal(n int) []float64 {
 	return v
 }
 
-// act and f32 return arrays of n random numbers, of the compute type and of fp32.
+// act and f32 make arrays of n random numbers on the device: act in the compute type of the case, f32 in fp32.
 func (r *rig) act(name string, n int) *array { return r.values(name, r.dt, r.normal(n)) }
 func (r *rig) f32(name string, n int) *array { return r.values(name, device.F32, r.normal(n)) }
 

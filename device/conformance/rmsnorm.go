@@ -13,7 +13,8 @@ func init() {
 	row("RMSNormBackward", normBackwardCases)
 }
 
-// normShapes are rows, groups, dim, and how much longer than a dense row the strides are.
+// normShapes are shapes of RMSNorm: rows, groups in a row, elements of a group, and how much longer than a dense row
+// the distance between rows is.
 var normShapes = [][4]int{{1, 1, 1, 0}, {5, 1, 7, 0}, {3, 2, 16, 5}, {40, 1, 33, 3}, {130, 3, 8, 9}, {2, 1, 300, 0}, {0, 2, 4, 0}, {2100, 1, 5, 1}}
 
 // normCases are the cases of RMSNorm. An element of the result has a few roundings more than the mean of squares, which

@@ -16,7 +16,7 @@ func init() {
 // routerShapes are tokens, experts, and chosen experts for a token.
 var routerShapes = [][3]int{{1, 1, 1}, {3, 5, 2}, {70, 8, 8}, {9, 60, 4}, {33, 128, 8}, {5, 256, 6}, {2, 1024, 32}, {40, 33, 32}, {0, 4, 2}}
 
-// routerRules are combined with every shape that they fit.
+// routerRules are variants of the router. Each is tested with every shape that allows it.
 var routerRules = []struct {
 	name string
 	bias bool
@@ -111,8 +111,8 @@ func (r *rig) routerBias(z routing) *array {
 	return r.values("Bias", device.F32, v)
 }
 
-// router checks the forward. A sigmoid is an exponential of one logit, and its error is below the bound for a
-// softmax.
+// router checks the forward of a case. With sigmoids a score is an exponential of one logit. Its error is below the
+// bound for a softmax, so the same bound serves both.
 func router(r *rig, z routing) {
 	v, size := r.routerLogits(z.logits(), z.form)
 	logits, bias, ids := r.values("Logits", device.F32, v), r.routerBias(z), r.i32("IDs", make([]int32, z.chosen()))

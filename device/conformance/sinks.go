@@ -14,7 +14,7 @@ func init() {
 	row("WeightedBiasGrad", weightedBiasGradCases)
 }
 
-// someHeads are T, heads, and the elements of a head.
+// someHeads are shapes of attention outputs: T tokens, the number of heads, and the elements of a head.
 var someHeads = [][3]int{{1, 1, 2}, {3, 2, 5}, {33, 4, 16}, {130, 3, 8}, {2, 64, 64}, {2100, 2, 2}, {0, 2, 4}}
 
 // The sinks' scores are far above the other scores, near them, or far below. The share p(sink) is an exponential (error

@@ -121,7 +121,7 @@ func waitKeepsItsRecord(t Tester, d streamRig) {
 	other.Record(e)
 	open := d.held(t, s)
 	s.Wait(e)
-	// The second record comes after s. If the wait above referred to this record, s would wait for itself.
+	// The second recording comes after the wait of s. If that wait referred to this recording, s would wait for itself.
 	done := Event(t, d)
 	s.Record(done)
 	other.Wait(done)
@@ -226,8 +226,8 @@ func badArguments(t Tester, d streamRig) {
 	badRows(t, d, f, h, ints)
 }
 
-// badRows makes invalid calls of operations on rows, experts and losses. f, h and ints are memory for numbers of each
-// type.
+// badRows makes invalid calls of operations on rows, experts and losses, and checks that each is refused. f, h and ints
+// are memory for fp32, bf16 and int32 numbers.
 func badRows(t Tester, d streamRig, f, h, ints device.Tensor) {
 	BadArguments(t, d, []BadCall{
 		{"AddPositions: Pos is fp32, want int32", func(s device.Stream) {

@@ -24,8 +24,8 @@ func (a act) u16(off, n int) []uint16 {
 	return unsafe.Slice((*uint16)(pointer(a.addr+uintptr(2*off))), n)
 }
 
-// load returns n elements as fp32, starting at element off. For an fp32 tensor this is the tensor's own memory; for a
-// bf16 tensor it is a converted copy in sc's buffer number buf.
+// load returns n elements as fp32, beginning with element off. For an fp32 tensor they are the tensor's own memory. For
+// a bf16 tensor they are a converted copy in buffer number buf of sc.
 func (a act) load(sc *scratch, buf, off, n int) []float32 {
 	if !a.bf16 {
 		return a.f32(off, n)
@@ -35,8 +35,8 @@ func (a act) load(sc *scratch, buf, off, n int) []float32 {
 	return x
 }
 
-// target returns memory for n elements that store will write at off: the tensor's own memory for fp32, buffer buf of
-// sc for bf16.
+// target returns fp32 memory for n elements that the caller will compute and then pass to store, for element off on. It
+// is the tensor's own memory for fp32, and buffer buf of sc for bf16.
 func (a act) target(sc *scratch, buf, off, n int) []float32 {
 	if !a.bf16 {
 		return a.f32(off, n)

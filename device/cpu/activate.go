@@ -13,7 +13,7 @@ func init() {
 // An activation without a gate is computed as a gated unit, act(gate)·up, whose up is 1 everywhere. The extra product
 // with 1 costs little beside the exponential.
 
-// activate works row by row, so the row stays in the cache.
+// activate computes Y row by row. All steps of a row run while the row is in the cache.
 func activate(s *stream, a *op.Activate) error {
 	reads(a.X, 1, 0, a.T*a.F)
 	writes(a.Y, 1, 0, a.T*a.F)
@@ -31,7 +31,8 @@ func activate(s *stream, a *op.Activate) error {
 	return nil
 }
 
-// activateBackward works row by row, so the row stays in the cache. DX may be X, Y may be DY.
+// activateBackward computes DX and Y row by row. All steps of a row run while the row is in the cache. DX may be X, Y
+// may be DY.
 func activateBackward(s *stream, a *op.ActivateBackward) error {
 	reads(a.X, 1, 0, a.T*a.F)
 	reads(a.DY, 1, 0, a.T*a.F)

@@ -118,8 +118,9 @@ func (f *forward) strip(g, from, to int) {
 		f.out[at*f.wide:], f.wide, f.wide/vec.Panel, again)
 }
 
-// softmax turns the scores of a strip into exponentials relative to each query's largest score so far. It rescales
-// the earlier sums to the new maximum. from is the strip's first query, and at is its first row in the output.
+// softmax turns the scores of a strip of queries into exponentials relative to each query's largest score so far. Where
+// the largest score grows, it rescales what was summed before. from is the strip's first query, at the row of the
+// output for it, and see the keys that any query of the strip attends to.
 func (f *forward) softmax(scores []float32, at, from, rows int, see span) {
 	was := f.was[:rows]
 	top := f.top[at : at+rows]
@@ -149,7 +150,7 @@ func (f *forward) softmax(scores []float32, at, from, rows int, see span) {
 	}
 }
 
-// finish stores the output and the log-sum-exp of the scores.
+// finish divides the job's sums by the sums of exponentials, and stores the output and the log-sum-exp.
 func (f *forward) finish() {
 	o, lse := actOf(f.O), f32s(f.LSE, f.Heads*f.TQ)
 	n := f.to - f.from

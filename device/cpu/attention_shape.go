@@ -34,7 +34,8 @@ type attnJob struct {
 // to the last keys.
 func (j *attnJob) shift() int { return j.nk - j.nq }
 
-// cost is proportional to the work. It accounts for the causal mask, but not for windows.
+// cost returns a number proportional to the job's work. It leaves out pairs of query and key that the causal mask
+// excludes, but counts pairs outside a sliding window.
 func (j *attnJob) cost() int {
 	first := max(j.from, j.keyFrom-j.shift()) // earlier queries attend to none of the keys
 	if first >= j.to {
@@ -48,7 +49,8 @@ func (j *attnJob) cost() int {
 // mask excludes, but counts pairs outside a sliding window.
 type jobList []attnJob
 
-// list cuts every sequence into jobs of at most block queries; block 0 makes a job of each whole sequence.
+// list makes the jobs of one operation: it cuts every sequence into ranges of at most block queries. block 0: each
+// whole sequence is one job. It returns an error if the bounds of the sequences are invalid.
 func (l *jobList) list(a *op.AttentionShape, block int) error {
 	jobs := (*l)[:0]
 	cuQ, cuK := i32s(a.CuQ, a.Seqs+1), i32s(a.CuK, a.Seqs+1)
@@ -76,7 +78,8 @@ func (l *jobList) list(a *op.AttentionShape, block int) error {
 	return nil
 }
 
-// listKeys makes a job of every block of keys. list must have validated the sequences before.
+// listKeys makes jobs of ranges of keys instead, one for each block of keys. list must have been called before, because
+// it checks the bounds of the sequences.
 func (l *jobList) listKeys(a *op.AttentionShape) {
 	jobs := (*l)[:0]
 	cuQ, cuK := i32s(a.CuQ, a.Seqs+1), i32s(a.CuK, a.Seqs+1)
@@ -97,7 +100,7 @@ func sequence(cuQ, cuK []int32, i int) attnJob {
 	return j
 }
 
-// eachHead appends a copy of j for every key/value head.
+// eachHead appends to jobs a copy of j for each of the heads key/value heads.
 func (j attnJob) eachHead(jobs []attnJob, heads int) []attnJob {
 	for j.kv = range heads {
 		jobs = append(jobs, j)

@@ -38,7 +38,8 @@ func (e *event) get() *mark {
 	return e.last
 }
 
-// Elapsed returns 0 if one of the events was never recorded. It panics if one is not complete.
+// Elapsed returns the time from start to e. It returns 0 if one of the two was never recorded, and panics if one is not
+// complete.
 func (e *event) Elapsed(start device.Event) time.Duration {
 	from, to := start.(*event).get(), e.get()
 	if from == nil || to == nil {

@@ -82,7 +82,8 @@ func (s *stream) runDelta(a *op.DeltaShape, job deltaJob, f func(seq int, j *del
 	return nil
 }
 
-// gatedDelta takes the chunks of a sequence in order. Source: arXiv:2412.06464, section 3.3.
+// gatedDelta computes the outputs chunk by chunk, in the order of the sequence, because each chunk needs the state
+// after the previous one. Source: arXiv:2412.06464, section 3.3.
 func gatedDelta(s *stream, a *op.GatedDelta) error {
 	announceDelta(&a.DeltaShape, a.QKV, a.Gates)
 	reads(a.ALog, 1, 0, a.Heads)
@@ -265,7 +266,7 @@ func (j *deltaJob) toRows(dst, src []float32) {
 	}
 }
 
-// scores writes Q·Kᵀ·decay, 0 above the diagonal.
+// scores returns the matrix Q·Kᵀ·decay of the chunk, whose elements above the diagonal are 0.
 func (j *deltaJob) scores(h deltaHead) []float32 {
 	s, reads := j.sc.f32(dScores, chunkSquare), j.sc.f32(dReads, chunkSquare)
 	for i := range j.n {
@@ -278,7 +279,8 @@ func (j *deltaJob) scores(h deltaHead) []float32 {
 	return s
 }
 
-// output writes o for the chunk: e^γ·Q·S + scores·new.
+// output writes the outputs o of the chunk's tokens for the group's g-th value head: e^γ·Q·S + scores·new, where S is
+// the state before the chunk.
 func (j *deltaJob) output(g int, h deltaHead, to act) {
 	o := j.sc.f32(dOut, op.DeltaChunk*j.values)
 	j.product(o, j.values, j.q, j.keys, false, j.state(dStates, g), j.values, false, j.n, j.ValueDim, j.KeyDim, false)

@@ -65,7 +65,8 @@ type deltaBackward struct {
 	dbeta, dof []float32 // gradients of β and of γ
 }
 
-// chunk goes back through the current chunk head by head, and then through the normalization of q and k.
+// chunk computes all gradients of the current chunk: head by head, and then through the normalization of q and k, which
+// the heads share. states are the states before the chunk, as the forward stored them.
 func (b *deltaBackward) chunk(states []float32) {
 	b.dq, b.dk = b.sc.f32(dDQ, op.DeltaChunk*b.keys), b.sc.f32(dDK, op.DeltaChunk*b.keys)
 	clear(b.dq)
@@ -106,8 +107,8 @@ func (b *deltaBackward) throughUnit(dy, y []float32, i int, r float32, scale flo
 	return d
 }
 
-// newValues writes the gradient of the chunk's new values, as rows. It sums the gradients that come from the outputs
-// and from the state after the chunk.
+// newValues computes the gradient of the chunk's new values, as rows in the buffer dGrad. It is the sum of what comes
+// from the outputs and from the state after the chunk.
 func (b *deltaBackward) newValues(g int, h deltaHead) {
 	dnew, do, scores := b.sc.f32(dGrad, op.DeltaChunk*b.values), b.sc.f32(dOut, op.DeltaChunk*b.values), b.scores(h)
 	b.product(dnew, b.values, b.k, b.keys, false, b.state(dDStates, g), b.values, false, b.n, b.ValueDim, b.KeyDim, false)
@@ -167,8 +168,9 @@ func (b *deltaBackward) addRows(dx, term, x, factor []float32, sign float32) {
 	}
 }
 
-// throughSystem turns the gradient of the new values into the gradient of the right-hand side β·(v − e^γ·K·S), in
-// dGrad. It adds the gradients that come through the system's matrix to β, γ and k.
+// throughSystem goes back through the linear system that solve has solved. It turns the gradient of the new values, in
+// dGrad, into the gradient of the right-hand side β·(v − e^γ·K·S). It also adds to the gradients of β, γ and k, on
+// which the system's matrix depends.
 func (b *deltaBackward) throughSystem(h deltaHead) {
 	rows, solved, lower := b.sc.f32(dGrad, op.DeltaChunk*b.values), b.sc.f32(dGradPack, panels(b.ValueDim)*chunkPanel), b.sc.f32(dLower, chunkSquare)
 	b.toPanels(solved, rows)

@@ -12,7 +12,7 @@ func init() {
 	op.Add(&table, gluBackward)
 }
 
-// glu works row by row, so the row stays in the cache. Source: arXiv:2002.05202.
+// glu computes Y row by row. All steps of a row run while the row is in the cache. Source: arXiv:2002.05202.
 func glu(s *stream, a *op.GLU) error {
 	reads(a.GU, 1, 0, 2*a.T*a.F)
 	writes(a.Y, 1, 0, a.T*a.F)
@@ -40,7 +40,8 @@ func glu(s *stream, a *op.GLU) error {
 	return nil
 }
 
-// gluBackward works row by row, so the row stays in the cache. DGU may be GU, Y may be DY.
+// gluBackward computes DGU and Y row by row. All steps of a row run while the row is in the cache. DGU may be GU, Y may
+// be DY.
 func gluBackward(s *stream, a *op.GLUBackward) error {
 	reads(a.GU, 1, 0, 2*a.T*a.F)
 	reads(a.DY, 1, 0, a.T*a.F)

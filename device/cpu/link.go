@@ -2,9 +2,9 @@ package cpu
 
 import "time"
 
-// link is the clock of copies over a rate-limited link. It models a copy engine, which needs no core. A copy begins
-// once it is enqueued, its waits are complete and the previous copy has ended. A late wake-up of the stream's
-// goroutine does not delay it.
+// link says when copies over a rate-limited link begin and end, as a GPU's copy engine would make them. A copy begins
+// once it is enqueued, its waits are complete and the previous copy has ended. It begins then even if the stream's
+// goroutine wakes up later.
 type link struct {
 	free  time.Time // end of the last copy
 	ready time.Time // completion of the latest mark that the stream waited for

@@ -4,7 +4,7 @@ import "mt/device/op"
 
 func init() { op.Add(&table, preferenceWeights) }
 
-// preferenceWeights takes the pairs one after another.
+// preferenceWeights computes the weights of one pair of documents after another, on one thread.
 func preferenceWeights(s *stream, a *op.PreferenceWeights) error {
 	reads(a.Losses, 1, 0, a.T)
 	reads(a.Targets, 1, 0, a.T)

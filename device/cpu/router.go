@@ -14,8 +14,8 @@ func init() {
 	op.Add(&table, routerBackward)
 }
 
-// router writes IDs and Weights token by token. It sums the scores in fixed blocks of tokens, and then the blocks in
-// order.
+// router writes IDs and Weights token by token. For ProbSum it sums the scores of fixed blocks of tokens, and then adds
+// the blocks' sums in order.
 func router(s *stream, a *op.Router) error {
 	reads(a.Logits, 1, 0, a.T*a.Rule.Logits(a.E))
 	reads(a.Bias, 1, 0, a.E)
@@ -30,7 +30,7 @@ func router(s *stream, a *op.Router) error {
 	return nil
 }
 
-// route chooses the experts of token t and returns all scores.
+// route chooses the experts of token t, writes their IDs and weights, and returns the scores of all experts.
 func route(a *op.Router, sc *scratch, t int) []float32 {
 	n, k := a.Rule.Logits(a.E), a.Rule.Chosen(a.K)
 	row, p := f32s(a.Logits, a.T*n)[t*n:(t+1)*n], sc.f32(0, a.E)

@@ -84,8 +84,8 @@ func (s *stream) runSSD(n int, job ssdJob, f func(i int, j *ssdJob)) {
 	})
 }
 
-// ssd computes first the states before all chunks, head by head, and then the outputs, chunk by chunk. Source:
-// arXiv:2405.21060, section 6.
+// ssd works in two phases. It computes the states before all chunks, head by head. Then it computes the outputs, chunk
+// by chunk. Source: arXiv:2405.21060, section 6.
 func ssd(s *stream, a *op.SSD) error {
 	announceSSD(&a.SSDShape, a.XBC, a.Dt, a.ALog, a.DtBias, a.D)
 	writes(a.O, 1, 0, a.T*a.Heads*a.HeadDim)

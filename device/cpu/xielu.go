@@ -23,7 +23,7 @@ func xieluAlphas(alpha []float32) (a, b, da, db float64) {
 	return softplus(p), xieluBeta + softplus(n), sigmoid(p), sigmoid(n)
 }
 
-// xielu works row by row, so the row stays in the cache.
+// xielu computes Y row by row. All steps of a row run while the row is in the cache.
 func xielu(s *stream, a *op.XIELU) error {
 	reads(a.X, 1, 0, a.T*a.F)
 	writes(a.Y, 1, 0, a.T*a.F)

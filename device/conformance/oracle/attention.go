@@ -37,7 +37,8 @@ func (s *Shape) scores(q, k []float64, f func(h, row, key int, scores, slopes []
 	}
 }
 
-// query returns the row of head h in a tensor laid out as Q; key does so for K.
+// query returns the elements of head h in the given row of a tensor laid out as Q. key does the same for K, where heads
+// share key/value heads.
 func (s *Shape) query(q []float64, row, h int) []float64 { return q[row*s.QStride+h*s.Dim:][:s.Dim] }
 
 func (s *Shape) key(k []float64, row, h int) []float64 {

@@ -36,7 +36,8 @@ func (a Conv) ShortConv(y, x, tail []float64) {
 	})
 }
 
-// ShortConvBackward sets dx and adds to dw and dbias, each unless nil: the gradients of x, W and Bias, given dy.
+// ShortConvBackward computes the gradients of x, W and Bias, given dy, the gradient of y. It overwrites dx, and adds to
+// dw and dbias. Each of the three may be nil.
 func (a Conv) ShortConvBackward(dx, dw, dbias, dy, x []float64, dxStride int) {
 	for t := range int(a.Cu[len(a.Cu)-1]) {
 		clear(dx[t*dxStride:][:a.width()])
@@ -186,7 +187,8 @@ func (a Delta) GatedDelta(o, states, last, qkv, gates, aLog, dtBias []float64) {
 	}
 }
 
-// GatedDeltaBackward sets dqkv and dgates, and adds to daLog and ddtBias, given do.
+// GatedDeltaBackward computes gradients, given do, the gradient of o. It overwrites dqkv and dgates, and adds to daLog
+// and ddtBias.
 func (a Delta) GatedDeltaBackward(dqkv, dgates, daLog, ddtBias, do, qkv, gates, aLog, dtBias []float64) {
 	K, V := a.KeyDim, a.ValueDim
 	keys := a.KeyHeads * K

@@ -72,7 +72,7 @@ func (r RouterRule) widths(E, K int) (logits, chosen int) {
 	return E, K
 }
 
-// scores returns the scores of a row of logits.
+// scores returns each expert's score for a token, given the token's row of logits.
 func (r RouterRule) scores(row []float64) []float64 {
 	if !r.Sigmoid {
 		return softmax(row)

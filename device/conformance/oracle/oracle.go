@@ -247,7 +247,8 @@ func GLU(f Activation, y, gu []float64, T, F int) {
 	}
 }
 
-// GLUBackward overwrites dgu, which may be gu, and y unless y is nil; y may be dy.
+// GLUBackward writes the gradient of GLU's input gu to dgu, given dy. Unless y is nil it also writes GLU's result to y.
+// dgu may be gu, and y may be dy.
 func GLUBackward(f Activation, dgu, y, dy, gu []float64, T, F int) {
 	for t := range T {
 		for i := range F {
@@ -268,7 +269,8 @@ func Activate(f Activation, y, x []float64) {
 	}
 }
 
-// ActivateBackward overwrites dx, which may be x, and y unless y is nil; y may be dy.
+// ActivateBackward writes the gradient of Activate's input x to dx, given dy. Unless y is nil it also writes Activate's
+// result to y. dx may be x, and y may be dy.
 func ActivateBackward(f Activation, dx, y, dy, x []float64) {
 	for i, d := range dy {
 		v, slope := f(x[i])
@@ -365,7 +367,8 @@ func AddPositions(y, x, table []float64, pos []int32, C int) {
 	}
 }
 
-// AddPositionsBackward adds dy (T, C), the tokens from from on, to the rows of their positions in dtable.
+// AddPositionsBackward adds row t of dy (T, C) to the row of dtable for its position in its sequence. The rows of dy
+// are the T tokens that begin with token number from. cu holds the sequences' bounds.
 func AddPositionsBackward(dtable, dy []float64, cu []int32, from, T, C int) {
 	for s, first := range cu[:len(cu)-1] {
 		for t := max(int(first), from); t < min(int(cu[s+1]), from+T); t++ {

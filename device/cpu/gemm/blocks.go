@@ -100,7 +100,8 @@ type block struct {
 	ldc, ldd int
 }
 
-// blockOf returns the block of the t-th task. Consecutive tasks read the same panels of B.
+// blockOf returns the block of D that is the t-th task. Consecutive tasks use the same packed panels of B, which are
+// then in the cache.
 func (w *Workspace) blockOf(t int) block {
 	p, l := &w.plan, w.level
 	var b block
@@ -144,7 +145,8 @@ func (w *Workspace) prepare(b *block, s *lane) {
 	}
 }
 
-// readA points b to its rows of A for block kb of K: in place, or packed.
+// readA sets where the kernels read task b's rows of A, for block kb of K: in A itself, or in a packed copy that readA
+// makes.
 func (w *Workspace) readA(b *block, kb int) {
 	k0, k := w.plan.kRange(kb, w.K)
 	if w.plan.inPlace {

@@ -46,7 +46,8 @@ func (w *Workspace) dotLane(lane int) {
 	}
 }
 
-// dotGroup computes columns n … n+count-1 of D, at most four.
+// dotGroup computes count columns of D, from column n on: dot products of each row of A with count rows of B. count is
+// at most four.
 func (w *Workspace) dotGroup(s *lane, n, count int) {
 	for i := range s.four {
 		s.four[i] = min(i, count-1) * w.K * w.right.size()

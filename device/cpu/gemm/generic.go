@@ -117,7 +117,7 @@ func packPanels(dst *float32, stride, w int, src operand, n, k int) {
 	}
 }
 
-// packPanelsT is packPanels for a src that is stored transposed.
+// packPanelsT does what packPanels does, for a src that is stored transposed.
 func packPanelsT(dst *float32, stride, w int, src operand, n, k int) {
 	for j := 0; j < n; j += w {
 		transposeTo(at(dst, j/w*stride), w, src.at(j, 0), min(w, n-j), k)

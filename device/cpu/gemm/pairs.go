@@ -64,7 +64,7 @@ var pairTrials = []struct{ first, x, y uint32 }{
 	{pair(1, 0), pair(0, 1), pair(float32(math.Inf(1)), 2)},
 }
 
-// pair packs two bf16 numbers.
+// pair returns two bf16 numbers, given as fp32, in one word: the first in its upper half.
 func pair(upper, lower float32) uint32 {
 	return math.Float32bits(upper)&0xffff0000 | math.Float32bits(lower)>>16
 }

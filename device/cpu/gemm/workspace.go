@@ -25,7 +25,7 @@ type Workspace struct {
 	chunk   chunk
 	threads int
 
-	// The loop bodies that the pool runs, made once, and the index that they share.
+	// Functions that the pool runs on every thread, made once, and the next index, which the threads take in turn.
 	next     atomic.Int64
 	packBody func(int)
 	tileBody func(int)

@@ -2,7 +2,7 @@ package vec
 
 import "math"
 
-// unit is one implementation of a gated linear unit.
+// unit is one implementation of a gated linear unit: its forward and its gradient.
 type unit struct {
 	forward func(y, gate, up *float32, n int)
 	grad    func(dgate, dup, dy, gate, up *float32, n int)
