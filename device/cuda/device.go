@@ -65,9 +65,10 @@ type dev struct {
 	blas       blas
 	own        atomic.Int64 // see OwnProducts
 	unified    atomic.Bool  // see InPlace
-	// pace is the least FLOPs a second of the device, by operand type.
+	// pace is the number of FLOPs a second that the device surely reaches, for each operand type.
 	pace [2]float64
-	// mostWork is the most FLOPs that a launch should have, by operand type; 0: no limit.
+	// mostWork is the largest number of FLOPs that a launch should have, for each operand type, lest a watchdog ends
+	// it; 0: no limit.
 	mostWork [2]float64
 
 	modulesMu sync.Mutex // held while a module loads
@@ -147,7 +148,7 @@ func New(o Options) (_ device.Device, err error) {
 	return d, nil
 }
 
-// crowded adds a likely reason to the error of a card that is too full.
+// crowded adds a likely reason to err if the card had too little free memory: another process uses it.
 func (d *dev) crowded(err error) error {
 	var counted *device.OutOfMemory
 	if !errors.Is(err, cudart.ErrOutOfMemory) || errors.As(err, &counted) {
@@ -156,7 +157,7 @@ func (d *dev) crowded(err error) error {
 	return fmt.Errorf("%w: the %s has no room for mt's kernels; is another process using it (nvidia-smi lists them)?", err, d.name)
 }
 
-// check refuses GPUs and drivers that cannot run the kernels.
+// check returns an error if the GPU or the driver cannot run the kernels.
 func (d *dev) check() error {
 	driver, err := d.cuda.DriverVersion()
 	if err != nil {
@@ -208,7 +209,7 @@ func (d *dev) check() error {
 // cudaVersion formats a version: 12040 is 12.4.
 func cudaVersion(v int) string { return fmt.Sprintf("%d.%d", v/1000, v%1000/10) }
 
-// open creates the context, loads the first kernels and sets the budget.
+// open creates the CUDA context, loads the first kernels and sets the budget of device memory.
 func (d *dev) open() (err error) {
 	before, visible, err := d.freeBefore()
 	if err != nil {
@@ -244,7 +245,7 @@ func (d *dev) open() (err error) {
 	return d.setBudget(before, free, total)
 }
 
-// openBlas uses cuBLASLt if it is installed.
+// openBlas prepares cuBLASLt for matrix products if it is installed; otherwise mt's own kernels compute them.
 func (d *dev) openBlas() error {
 	lib := d.cuda.BlasLt()
 	switch {
@@ -332,14 +333,14 @@ func (d *dev) freeBefore() (free, total int64, err error) {
 	return free, total, nil
 }
 
-// note adds s to Notes.
+// note adds s to the notes for the user, which Notes returns.
 func (d *dev) note(s string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.notes = append(d.notes, s)
 }
 
-// noteOnce adds s to Notes, once for each subject.
+// noteOnce adds s to the notes for the user, unless there is already a note about the subject about.
 func (d *dev) noteOnce(about, s string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -358,7 +359,8 @@ func (d *dev) fallBack(shape string) {
 	}
 }
 
-// Fallbacks lists the aligned matrix products that cuBLASLt refused. mt's own kernels computed them, more slowly.
+// Fallbacks lists the matrix products that cuBLASLt refused although their tensors are aligned. mt's own kernels
+// computed them, more slowly.
 func (d *dev) Fallbacks() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -375,7 +377,7 @@ func (d *dev) CuBLASLt() int { return d.blas.platform.CuBLASLt }
 // pinHelp is advice for memory that cannot be pinned.
 const pinHelp = "a higher limit of locked memory helps (ulimit -l, or --ulimit memlock=-1 of a container)"
 
-// refuse notes that host memory cannot be pinned, once for each reason. what is the amount.
+// refuse adds a note that the system did not pin host memory, once for each reason err. what says how much memory.
 func (d *dev) refuse(what string, err error) {
 	about, help := "pinning", pinHelp
 	if errors.Is(err, cudart.ErrAlreadyRegistered) {

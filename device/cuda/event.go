@@ -166,7 +166,7 @@ func (e *event) Elapsed(start device.Event) time.Duration {
 	return time.Duration(float64(ms) * float64(time.Millisecond))
 }
 
-// Close gives the CUDA event back. Streams that wait for it keep waiting.
+// Close gives the CUDA event back for reuse. Streams that already wait for the event keep waiting.
 func (e *event) Close() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -176,8 +176,8 @@ func (e *event) Close() {
 	}
 }
 
-// takeEvent returns a CUDA event for one user at a time. CUDA's waits and records refer to the event's state when
-// they were enqueued. So the next user may get the event while the device still uses it.
+// takeEvent returns a CUDA event that nobody else uses: an unused one, or a new one. CUDA's waits refer to the
+// recording at the time when they were enqueued. So an event may be reused while the device still has to pass it.
 func (d *dev) takeEvent() (cudart.Event, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -67,7 +67,8 @@ func (l *launch) String() string {
 	return s + " by " + l.call
 }
 
-// fence is an event that completes when a number of launches have ended.
+// fence is a CUDA event by which the host sees progress: once it is complete, the stream's first launches have ended,
+// as many as at says.
 type fence struct {
 	at    uint64
 	event cudart.Event
@@ -93,7 +94,7 @@ type unended struct {
 	hanging string     // work that has not ended for hangLeast or longer; under mu
 }
 
-// add appends a launch. It reports whether a fence is due.
+// add appends a launch. It returns true if so much work has followed the last fence that a new fence is due.
 func (u *unended) add(l launch) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -134,7 +135,7 @@ func (u *unended) fence(f fence) bool {
 	return true
 }
 
-// reached notes that the first n launches have ended.
+// reached removes launches that are known to have ended: all of the first n of the stream.
 func (u *unended) reached(d *dev, n uint64) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -174,7 +175,8 @@ func (s *stream) launched(call string, w task) error {
 	return s.ownFence(s.unended.count())
 }
 
-// ownFence records a fence of the stream's own after the first at launches, all of which are enqueued.
+// ownFence records an event on the stream as a fence after its first at launches. No other event serves as a fence
+// there.
 func (s *stream) ownFence(at uint64) error {
 	d := s.dev
 	e, err := d.takeEvent()
@@ -383,7 +385,7 @@ func (s *stream) describe(head []launch, n uint64, age time.Duration, seconds fl
 		age, time.Duration(seconds*float64(time.Second)).Round(time.Microsecond))
 }
 
-// tellHang calls Options.Hang, or keeps a note if it is nil.
+// tellHang passes text to Options.Hang. If that is nil, the text becomes a note for the user.
 func (d *dev) tellHang(text string) {
 	if d.opts.Hang != nil {
 		d.opts.Hang(text)

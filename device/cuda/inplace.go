@@ -66,8 +66,8 @@ func (d *dev) within(m device.Mem) int64 {
 	return m.Bytes
 }
 
-// direction returns the direction of a copy. On a unified device either side may be bound host memory, so CUDA has to
-// detect it.
+// direction returns the direction that a copy must state. On a unified device device memory may really be host memory,
+// so CUDA has to find out the direction from the addresses.
 func (d *dev) direction(kind cudart.MemcpyKind) cudart.MemcpyKind {
 	if d.Unified() {
 		return cudart.AnyDirection

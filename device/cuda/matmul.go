@@ -81,8 +81,9 @@ func refusal(err error) bool {
 	return errors.As(err, &e) && e.Library == cudart.BlasLt && (errors.Is(e, cudart.ErrNotSupported) || errors.Is(e, cudart.ErrInvalidValue))
 }
 
-// productKey has everything that the choice of an algorithm may depend on. An extent that depends on the data is
-// rounded up to a power of two: an algorithm works for all extents, and extents only decide its speed.
+// productKey has everything on which the choice of an algorithm may depend. An extent that depends on the data is
+// rounded up to a power of two, so that few keys occur. An algorithm chosen for one extent computes all; only its speed
+// may differ.
 type productKey struct {
 	m, n, k                 int
 	ragged                  bool // m, or k with transA, is a rounded extent
@@ -112,7 +113,8 @@ func (k productKey) String() string {
 	return fmt.Sprintf("%s align %v", s, k.align)
 }
 
-// alignment returns the alignment of addr, as far as algorithms distinguish it.
+// alignment returns a power of two of which addr is a multiple: the largest that matters for the choice of an
+// algorithm.
 func alignment(addr uintptr) uint16 {
 	for _, n := range []uintptr{device.Align, 16, 8, 4} {
 		if addr%n == 0 {
@@ -176,7 +178,7 @@ type product struct {
 	refused   error              // errRefused with the reason; nil: cuBLASLt computes the product
 }
 
-// mostProducts is the number of remembered shapes. Batches of many lengths make many shapes.
+// mostProducts is how many shapes of products are remembered. Batches of many lengths have many shapes.
 const mostProducts = 4096
 
 // run enqueues m. A shape always runs with the same algorithm and workspace size, so cuBLASLt gives the same bits
@@ -210,7 +212,8 @@ func (b *blas) run(m *op.MatMul, workspace device.Mem, l *launcher) (err error) 
 			return err
 		}
 	}
-	// Row-major D = A·B is column-major Dᵀ = Bᵀ·Aᵀ.
+	// CUDA's libraries expect column-major matrices. The row-major D = A·B is the column-major Dᵀ = Bᵀ·Aᵀ, so A and B
+	// change places.
 	a := cudart.MatmulArgs{Alpha: 1, A: cudart.DevicePtr(m.B.Addr), B: cudart.DevicePtr(m.A.Addr), C: cudart.DevicePtr(m.D.Addr),
 		D: cudart.DevicePtr(m.D.Addr), Algorithm: &p.algorithm, Workspace: cudart.DevicePtr(workspace.Addr), WorkspaceBytes: workspace.Bytes}
 	if !m.C.None() {
@@ -298,7 +301,8 @@ func (b *blas) describe(p *product, k productKey, m *op.MatMul) (err error) {
 	return b.layouts(&p.MatmulShape, k)
 }
 
-// layouts creates the layouts of a product in s. After an error, s keeps the layouts created before.
+// layouts creates cuBLASLt's descriptions of the operands of a product, and puts them into s. After an error, s holds
+// those that were created before.
 func (b *blas) layouts(s *cudart.MatmulShape, k productKey) (err error) {
 	layout := func(to *cudart.MatrixLayout, dt device.DType, trans bool, rows, cols int) {
 		if err != nil {
@@ -307,7 +311,7 @@ func (b *blas) layouts(s *cudart.MatmulShape, k productKey) (err error) {
 		if trans {
 			rows, cols = cols, rows
 		}
-		// Row-major (rows, cols) is column-major (cols, rows).
+		// A row-major matrix (rows, cols) is a column-major matrix (cols, rows).
 		var made cudart.MatrixLayout
 		if made, err = b.lib.LayoutCreate(dataType(dt), int64(cols), int64(rows), int64(cols)); err == nil {
 			*to = made
@@ -347,7 +351,7 @@ func dataType(dt device.DType) cudart.DataType {
 	return cudart.Float32
 }
 
-// forget destroys all products. The caller holds b.mu.
+// forget destroys the descriptions of all remembered products. The caller holds b.mu.
 func (b *blas) forget() error {
 	var err error
 	for key, p := range b.products {

@@ -22,7 +22,7 @@ type block struct {
 	pinned  bool
 }
 
-// span is a pinned range of host memory.
+// span is a pinned range of host memory, by its addresses.
 type span struct{ from, to uintptr }
 
 func address(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
@@ -208,7 +208,7 @@ func refused(err error) bool {
 	return e.Code == codeOperatingSystem || e.Code == codeNotPermitted
 }
 
-// cudaErrorOperatingSystem and cudaErrorNotPermitted.
+// The values of CUDA's errors cudaErrorOperatingSystem and cudaErrorNotPermitted.
 const (
 	codeOperatingSystem = 304
 	codeNotPermitted    = 800

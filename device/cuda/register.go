@@ -92,7 +92,7 @@ func (d *dev) ranges(memory [][]byte) (out [][]byte) {
 //go:nocheckptr
 func extend(b []byte, bytes uintptr) []byte { return unsafe.Slice(unsafe.SliceData(b), bytes) }
 
-// pieces cuts memory into pieces and returns their total bytes.
+// pieces cuts memory into pieces, each of which one call of the driver pins. It returns them and their total bytes.
 func (d *dev) pieces(memory [][]byte) (out []piece, total int64) {
 	each := uintptr(d.pieceSize())
 	for _, b := range d.ranges(memory) {
@@ -200,7 +200,7 @@ func (d *dev) registerFirst(pieces []piece, bytes int64, threads int) (out refus
 
 func (r *refusals) add(p *piece) { r.err, r.bytes = p.err, r.bytes+int64(len(p.mem)) }
 
-// noteRefused notes how much of total bytes the system did not pin.
+// noteRefused adds a note for the user, if the system refused to pin some of total bytes: how much, and why.
 func (d *dev) noteRefused(r refusals, total int64) {
 	if r.err != nil {
 		d.refuse(fmt.Sprintf("%s of %s", human.Bytes(r.bytes), human.Bytes(total)), r.err)

@@ -31,7 +31,7 @@ type staging struct {
 	pool   *parallel.Pool // copies within host memory
 }
 
-// prepare allocates slabs for a copy of n bytes.
+// prepare ensures that the slabs are large enough for a copy of n bytes, and allocates larger ones if not.
 func (g *staging) prepare(n int64) error {
 	d := g.stream.dev
 	if g.pool == nil {

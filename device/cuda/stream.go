@@ -34,7 +34,7 @@ const (
 	notifying
 )
 
-// command is something to enqueue on the CUDA stream.
+// command is a call on a stream that is to be enqueued on the CUDA stream, at once or by the worker.
 type command struct {
 	name string
 	what what
@@ -50,7 +50,7 @@ type command struct {
 	f        func(error)               // notifying
 }
 
-// notice is a notification that is not delivered yet.
+// notice is a notification that the goroutine of notifications has yet to deliver.
 type notice struct {
 	after cudart.Event // the event that it waits for; 0: recording the event failed
 	at    uint64       // the notification comes after the first at launches

@@ -104,7 +104,7 @@ func (a *AttentionBackward) Work() (shape string, flops float64) {
 // heads returns the elements of a dense row of queries (all heads) and of a dense row of keys (all key/value heads).
 func (a *AttentionShape) heads() (wide, narrow int) { return a.Heads * a.Dim, a.KVHeads * a.Dim }
 
-// attention checks the shape that forward and backward share.
+// attention checks the fields of AttentionShape, which the forward and the backward share.
 func (c *checker) attention(a *AttentionShape) {
 	c.sizes(a.Seqs, a.TQ, a.TK, a.MaxQ, a.MaxK, a.Heads, a.KVHeads, a.Dim, a.Window)
 	c.softcap(a.Softcap)

@@ -8,8 +8,8 @@ const (
 	sumsBytes  = 160 << 20 // most bytes of sums, if one group fits: room for 32 heads of 128 over 8,192 queries
 )
 
-// summedWidth returns the number of columns that Sums has for a head of dim elements; 0: the backward does not use
-// Sums.
+// summedWidth returns how many columns the scratch memory Sums has for a head of dim elements. 0: heads are too wide
+// for Sums.
 func summedWidth(dim int) int {
 	for _, w := range []int{64, 96, 128} {
 		if dim <= w {

@@ -17,7 +17,8 @@ func (r Resource) String() string {
 		"wires from other devices", "switch to the devices", "switch to the host", "switch both ways", "disk", "network"}[r]
 }
 
-// perDevice reports whether each device has its own instance of the resource; perSwitch, whether each switch has one.
+// perDevice reports whether every device has a resource r of its own, such as its link. perSwitch reports the same for
+// switches.
 func (r Resource) perDevice() bool { return r >= LinkUp && r <= WiresIn }
 func (r Resource) perSwitch() bool { return r >= SwitchUp && r <= SwitchBoth }
 
@@ -65,7 +66,8 @@ func (w Work) Then(next Work) Work {
 	return out
 }
 
-// Clock runs works and calls functions at their times. It is not for concurrent use.
+// Clock is a virtual clock. It runs works (computations and copies that take time), and calls functions when their time
+// has come. It is not for concurrent use.
 type Clock struct {
 	now    float64 // seconds
 	spent  float64 // by the current function, see Spend
@@ -155,7 +157,7 @@ func (c *Clock) Now() time.Duration { return time.Duration((c.now + c.spent) * 1
 // Time returns the clock's time in seconds. In contrast to Now, it leaves out what the current function has spent.
 func (c *Clock) Time() float64 { return c.now }
 
-// At calls f at a time in seconds, on the scale of Time.
+// At arranges that f is called at a time in seconds, on the scale of Time.
 func (c *Clock) At(seconds float64, f func()) {
 	c.count++
 	heap.Push(&c.timers, timer{at: seconds, order: c.count, f: f})
@@ -165,10 +167,11 @@ func (c *Clock) At(seconds float64, f func()) {
 // function starts afterwards starts later.
 func (c *Clock) Spend(seconds float64) { c.spent += seconds }
 
-// After calls f in seconds seconds from Now.
+// After arranges that f is called when the given seconds have passed from Now.
 func (c *Clock) After(seconds float64, f func()) { c.At(c.now+c.spent+seconds, f) }
 
-// Start begins a work and calls done when it is complete.
+// Start begins the work w now, and calls done when w is complete. Other works that run at the same time may slow it
+// down.
 func (c *Clock) Start(w Work, done func()) {
 	begin := func() {
 		c.active = append(c.active, &running{needs: c.needs(&w), left: w.Seconds, done: done})

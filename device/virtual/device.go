@@ -9,7 +9,8 @@ import (
 	"mt/plan/rates"
 )
 
-// Device is a machine's device on a virtual clock. It is not for concurrent use.
+// Device is the device of a machine in plan/rates, on a virtual clock: its operations take time but compute nothing. It
+// is not for concurrent use.
 type Device struct {
 	clock   *Clock
 	index   int // number of the device

@@ -48,8 +48,8 @@ func (s *stream) work(w Work, op bool) {
 	s.put(item{work: w, op: op})
 }
 
-// joined is the largest number of bytes of consecutive copies that are simulated as one copy. The limit keeps joined
-// copies about as short as the pieces in which activations are copied.
+// joined limits how many bytes of consecutive copies are simulated as one copy. Activations are copied in pieces of
+// about this size, so a joined copy is hardly longer than a real piece.
 const joined = 32 << 20
 
 // copy enqueues the copy w of bytes bytes on the engine e. Small consecutive copies are joined into one, as works are.

@@ -43,7 +43,8 @@ func FailLate(dev device.Device, failAt int64) *Failing {
 	return &Failing{Device: dev, failAt: failAt, late: true, rows: make([]int32, 3*device.Align/4)}
 }
 
-// misread enqueues on s, a stream of the wrapped device, an operation that gathers row 1 of a table with one row.
+// misread enqueues an invalid operation on s, a stream of the wrapped device: it reads row 1 of a table with one row.
+// The device notices that only when it runs the operation.
 func (d *Failing) misread(s device.Stream) {
 	d.rows[0] = 1
 	mem := device.Mem{Addr: reflect.ValueOf(d.rows).Pointer(), Bytes: 4 * int64(len(d.rows))}

@@ -8,7 +8,7 @@ import (
 	"mt/device/op"
 )
 
-// Case is an operation at a shape.
+// Case is one operation at one shape, whose time is to be predicted.
 type Case struct {
 	Name  string // name of the operation
 	Shape string
@@ -112,7 +112,7 @@ func (z Size) attend(dt device.DType, dim, length int, backward bool) Case {
 	return c
 }
 
-// products returns products with a weight, of both types, and one product with few rows.
+// products returns matrix products with a weight, in bf16 and in fp32, and one product with few rows.
 func (z Size) products() []Case {
 	var out []Case
 	for _, dt := range []device.DType{device.BF16, device.F32} {

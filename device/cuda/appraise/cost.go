@@ -15,7 +15,7 @@ const (
 	units
 )
 
-// cost is the cost of one instruction of a warp.
+// cost says what one instruction of a warp occupies, and for how many cycles.
 type cost struct {
 	issue   float64 // cycles in which the quarter issues nothing else
 	unit    unit
@@ -48,8 +48,8 @@ const (
 	latencyProduct  = 32  // in addition to the cycles in which tensor cores are busy
 )
 
-// costs returns the cost of each class of instruction on g. Instructions of PTX that the GPU mostly does not have
-// (moves, parameters) cost nothing.
+// costs returns the cost of each class of instruction on g. Some PTX instructions, moves and parameters, mostly do not
+// exist on the GPU. They cost nothing.
 func (g *GPU) costs() (out [ptx.Classes]cost) {
 	float, integer := lanesOfQuarters/g.Arch.Float, lanesOfQuarters/g.Arch.Integer
 	const special, pack = lanesOfQuarters / specialLanes, lanesOfQuarters / packLanes

@@ -104,7 +104,7 @@ var table = []GPU{
 	{Name: "gb10", Arch: sm120, SMs: 48, Clock: 2.52, MMA: mmaL40S, L2: l2GB10, Peak: 273},
 }
 
-// FindGPU returns the GPU that plan/rates finds by a name such as h100 or rtx-4090.
+// FindGPU returns the GPU called name, such as h100 or rtx-4090. The names are those of plan/rates.
 func FindGPU(name string) (*GPU, error) {
 	m, err := rates.Find(name)
 	if err != nil {

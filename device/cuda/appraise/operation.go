@@ -9,7 +9,7 @@ import (
 	"mt/device/op"
 )
 
-// Launch describes one launch on one GPU.
+// Launch describes one kernel launch of an operation on one GPU, with its predicted times.
 type Launch struct {
 	Kernel    string
 	Blocks    int
@@ -27,7 +27,7 @@ type Launch struct {
 	Expected  float64 // seconds
 }
 
-// Operation is an operation with its launches.
+// Operation is an operation at one shape, with the kernel launches that compute it.
 type Operation struct {
 	Name, Shape string
 	DType       device.DType
@@ -36,7 +36,7 @@ type Operation struct {
 	Launches    []Launch
 }
 
-// Count counts an operation of Cases for a GPU.
+// Count counts the work of all launches of the case c on the GPU g, and predicts their times.
 func Count(c *Case, g *GPU) (*Operation, error) {
 	r := newRig()
 	r.sm90a, r.shared = g.Arch.Name == "sm_90", g.Arch.SharedOfBlock()

@@ -48,7 +48,8 @@ func (g *GPU) Cycles(r Replay) float64 {
 	return max(m.end, m.memory) / float64(r.Rounds) // stores are still on their way when blocks end
 }
 
-// machine is one multiprocessor during a replay.
+// machine is the state of one multiprocessor while a launch is replayed (simulated instruction by instruction). Times
+// are in cycles.
 type machine struct {
 	costs    [ptx.Classes]cost
 	meanings []ptx.Meaning
@@ -176,7 +177,8 @@ func (m *machine) issue(q *part) {
 	}
 }
 
-// ended counts a warp that has ended. The last warp of a block frees the place for the next block.
+// ended is called when a warp has ended. With the last warp of a thread block its place becomes free for the next
+// block.
 func (m *machine) ended(w *replayed) {
 	p := w.place
 	w.wake = math.Inf(1)

@@ -90,7 +90,7 @@ func (r *rig) integers(n int, at func(i int) int) device.Tensor {
 	return m.Tensor(device.I32, 0, int64(n))
 }
 
-// take records the launches of an operation. They do not run yet.
+// take records the launches of the operation o in the rig. It runs no kernel.
 func (r *rig) take(o device.Op) error {
 	if err := o.Check(); err != nil {
 		return fmt.Errorf("%s: %w", o.Name(), err)

@@ -190,7 +190,7 @@ func (s *sample) run(groups []int) error {
 	return nil
 }
 
-// counts returns the counts of the whole launch.
+// counts returns the work of the whole launch: the counted and the interpolated blocks together.
 func (s *sample) counts() ptx.Counts {
 	var twice ptx.Counts
 	heads := int64(s.heads) * int64(s.repeats)
@@ -261,8 +261,8 @@ func (s *sample) memory(c *ptx.Counts) int64 {
 // moved returns the bytes that the blocks exchange with the L2 cache, if no block reads the same bytes twice.
 func moved(c *ptx.Counts) int64 { return 32 * c.Moved() }
 
-// trace returns the instruction trace of the block that stands for a group of blocks. It runs the block again, unless
-// the first run traced all blocks.
+// trace returns the instruction trace of one thread block of a group. It runs the block a second time, unless the first
+// run already traced all blocks.
 func (s *sample) trace(group int) (*ptx.Trace, error) {
 	block := s.ran[group]
 	if s.once {

@@ -6,7 +6,7 @@ import (
 	"mt/cudart/emu/ptx"
 )
 
-// replayed is a warp during a replay.
+// replayed is the state of one warp while a launch is replayed (simulated instruction by instruction).
 type replayed struct {
 	place    *place
 	steps    []ptx.Step
@@ -30,7 +30,7 @@ type groups struct {
 	open   float64   // time at which the operations of the open group are done
 }
 
-// add adds an operation that is done at time done.
+// add adds an operation, which will be done at the time done, to the open group.
 func (g *groups) add(done float64) { g.open = max(g.open, done) }
 
 // close closes the open group, as a commit instruction does; later operations belong to the next group.
@@ -69,7 +69,7 @@ var orders = map[ptx.Class]order{
 	ptx.ClassWGMMA: fence, ptx.ClassWGMMAOrder: fence, ptx.ClassBulk: fence, ptx.ClassBulkWait: fence, ptx.ClassMbar: fence, ptx.ClassMbarWait: fence,
 }
 
-// begin starts the warp of a new block.
+// begin sets the warp to the first instruction of a new thread block, which begins at the time at.
 func (w *replayed) begin(at float64) {
 	w.next, w.window, w.closed, w.waits, w.wake = 0, w.window[:0], false, 0, at
 	for _, g := range []*groups{&w.copies, &w.bulks, &w.reads, &w.products} {

@@ -7,7 +7,8 @@ import "mt/device"
 // between the forms. So whether a tensor is aligned to 16 bytes may change the last bits of a result.
 type byAccess [2]perType
 
-// forAccess returns the kernels name_f32, name_bf16, name16_f32 and name16_bf16.
+// forAccess returns the kernels of a module for both types and both forms: name_f32 and name_bf16, and name16_f32 and
+// name16_bf16 for 16 bytes at a time.
 func forAccess(module, name string) byAccess {
 	return byAccess{forTypes(module, name, 0), forTypes(module, name+"16", 0)}
 }
@@ -50,14 +51,14 @@ func wideBy(dt device.DType, extents ...int) bool {
 	return true
 }
 
-// warps returns n rounded up to a multiple of 32, clamped to 32 … most.
+// warps returns a number of threads: n rounded up to whole warps of 32, but at least 32 and at most most.
 func warps(n, most int) int { return min(max(32, (n+31)/32*32), most) }
 
 // line returns a one-dimensional grid of n blocks, or block of n threads.
 func line(n int64) Dim3 { return Dim3{X: uint32(n), Y: 1, Z: 1} }
 
-// columnBlocks returns the grid and the block of a launch over rows rows of columns columns. A block has at most
-// threads threads and works on columns of a single row. A thread works on at most each columns.
+// columnBlocks returns the grid and the thread block of a launch over a table with so many rows and columns. A thread
+// block has at most threads threads and works on columns of one row. A thread works on at most each columns.
 func columnBlocks(rows, columns, each, threads int) (grid, block Dim3) {
 	n := warps((columns+each-1)/each, threads)
 	return Dim3{uint32(rows), uint32(ceilDiv(int64(columns), int64(n*each))), 1}, line(int64(n))

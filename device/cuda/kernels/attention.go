@@ -109,13 +109,14 @@ func attentionPick(s op.AttentionShape, dt device.DType) *attentionKernels {
 	panic(fmt.Sprintf("kernels: attention heads of %d elements, at most %d", s.Dim, MaxHeadDim))
 }
 
-// Bits of a kernel's last parameter.
+// Bits of the last parameter of the attention kernels.
 const (
 	attentionReads  = 1 << iota // inputs may be read 16 bytes at a time
 	attentionWrites             // outputs may be written 16 bytes at a time
 )
 
-// chunked reports whether rows of heads of dim bf16 can be accessed 16 bytes at a time.
+// chunked reports whether the tensors can be accessed 16 bytes at a time: heads of dim bf16 elements, the distances
+// between rows (strides, in elements) and the addresses must be multiples of 16 bytes.
 func chunked(dim int, strides []int, tensors ...device.Tensor) bool {
 	ok := dim%8 == 0
 	for _, s := range strides {

@@ -20,7 +20,7 @@ type gradientKernel struct {
 	queries int // in a tile
 }
 
-// attentionGradients are the kernels for all gradients, sorted by head dimension.
+// attentionGradients are the kernels that compute all gradients of attention at once, sorted by head dimension.
 var attentionGradients = []gradientKernels{
 	gradientsFor(64, "gradients", 64, 2), gradientsFor(96, "gradients_small", 64, 1), gradientsFor(128, "gradients_small", 32, 2),
 }

@@ -56,10 +56,10 @@ func hopperFor(dim, keys, dkdvKeys, dqKeys int) *hopperKernels {
 		kernel("attention_backward", "dq", queries, dqKeys, 2*queries+4*dqKeys, 0)}
 }
 
-// Lacking is the reason why no kernel for sm_90a computes some attention.
+// Lacking is the reason why no kernel for sm_90a (compute capability 9.0) computes an attention.
 type Lacking string
 
-// Attention that no kernel for sm_90a computes.
+// The kinds of attention for which there is no kernel for sm_90a.
 const (
 	LackingNothing Lacking = ""
 	LackingF32     Lacking = "fp32"
@@ -68,7 +68,7 @@ const (
 	LackingRows    Lacking = "rows that do not begin at multiples of 16 bytes"
 )
 
-// Of returns the text of the reason for heads of dim elements.
+// Of returns the reason as a sentence for the user, for heads of dim elements.
 func (l Lacking) Of(dim int) string {
 	return fmt.Sprintf("attention with heads of %d elements runs on the kernels for all GPUs, slower: those for sm_90a do not take %s", dim, string(l))
 }

@@ -14,7 +14,7 @@ import (
 //go:embed *.ptx
 var files embed.FS
 
-// Kernel names one __global__ function.
+// Kernel names one CUDA kernel, a __global__ function.
 type Kernel struct {
 	Module string // its file, without ".ptx"
 	Name   string
@@ -151,10 +151,11 @@ func suffix(dt device.DType) string {
 	return "_f32"
 }
 
-// perType is a kernel for each compute dtype.
+// perType is a pair of kernels, one for each compute dtype (fp32 and bf16).
 type perType [2]Kernel
 
-// forTypes names the kernels name_f32 and name_bf16 of a module.
+// forTypes returns the kernels name_f32 and name_bf16 of a module. shared is their largest dynamic shared memory in
+// bytes.
 func forTypes(module, name string, shared int) perType {
 	var k perType
 	for _, dt := range []device.DType{device.F32, device.BF16} {

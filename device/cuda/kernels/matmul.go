@@ -74,7 +74,7 @@ func MatMul(l Launcher, a *op.MatMul) {
 	matMulWith(l, m, tile, parts)
 }
 
-// Tiles for each combination of operands; see matMulTiles.
+// The tiles that can compute a product, for each combination of operands; matMulTiles chooses a list.
 var (
 	f32Tiles  = []*matMulTile{f32Large, f32Small}
 	anyTiles  = []*matMulTile{bf16Any}

@@ -6,7 +6,7 @@ import "mt/tools/asm/neon"
 // instruction. The 8-bit functions read the table's words one by one and combine them in registers. The 4-bit decoder
 // keeps its whole table in registers.
 
-// codes generates the functions for quantized moments.
+// codes generates the functions that encode and decode quantized optimizer moments.
 func codes() {
 	decode()
 	decode16()
@@ -100,7 +100,8 @@ type finder struct {
 	table                                     neon.R // the table's base minus the offset of the first bucket, so the magnitude's upper bits index it directly
 }
 
-// Bit patterns of the smallest and largest magnitude, and the number of table entries for one sign.
+// Bit patterns of the smallest and the largest magnitude that have a table entry, and the number of table entries for
+// numbers of one sign.
 const (
 	leastMag   = 0x34000000
 	mostMag    = 0x3f800000

@@ -31,7 +31,7 @@ func (f *row) newExp() exponential {
 	return e
 }
 
-// apply sets x to e^x. NaN stays NaN.
+// apply generates x = e^x for the lanes of a register. NaN stays NaN.
 func (e exponential) apply(x neon.V) {
 	f := e.Func
 	f.Scope(func() {

@@ -35,7 +35,8 @@ func kernel(h int) {
 	p := newProduct(f, h, 4*productColumns, b)
 	p.clear()
 
-	// Each iteration prefetches one row of d, so these prefetches do not delay the loads of a and b.
+	// Each iteration of the loop prefetches one row of d. So the prefetches are spread over the loop, and do not delay
+	// the loads of a and b.
 	turn, tail, single, finish, store := f.Label("block"), f.Label("tail"), f.Label("single"), f.Label("finish"), f.Label("store")
 	f.Less(k, unroll, tail)
 	f.Place(turn)

@@ -36,7 +36,8 @@ func (f *row) newUnit(kind string) unit {
 	return u
 }
 
-// sigmoid sets s to 1 / (1 + e^−z). If slope is wanted and dz/dx is not 1, sigmoid sets slope to dz/dx.
+// sigmoid generates s = 1 / (1 + e^−z). If slope is not nil and dz/dx is not 1, it also generates *slope = dz/dx, in a
+// new register.
 func (u unit) sigmoid(s, x neon.V, slope *neon.V) {
 	f := u.Func
 	switch u.kind {

@@ -49,7 +49,7 @@ func widened(f *neon.Func, p neon.R, disp int) pair {
 	return x
 }
 
-// rounding has the constants of rounding to bf16.
+// rounding holds the constants that round needs, in registers.
 type rounding struct{ one, half, quiet neon.V }
 
 func newRounding(f *neon.Func) rounding {

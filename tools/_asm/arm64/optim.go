@@ -261,8 +261,8 @@ func sum(kind string) {
 	f.Ret()
 }
 
-// roundDrawn generates the stochastic rounding of fp32 to bf16. One SplitMix64 draw serves four numbers. See
-// roundGeneric.
+// roundDrawn generates the stochastic rounding of fp32 to bf16. One random number of SplitMix64 serves four numbers.
+// The function roundGeneric of host/optim does the same in plain Go.
 func roundDrawn() {
 	const gamma, first, second uint64 = 0x9e3779b97f4a7c15, 0xbf58476d1ce4e5b9, 0x94d049bb133111eb
 	f := neon.Begin("roundNEON", "func(from *float32, to *uint16, n int, states *[8]uint64)",

@@ -32,7 +32,7 @@ func newProduct(f *neon.Func, h, next int, right neon.R) *product {
 	return p
 }
 
-// clear sets the accumulators to zero.
+// clear generates instructions that set all sums to zero.
 func (p *product) clear() {
 	for _, row := range p.acc {
 		for _, a := range row {

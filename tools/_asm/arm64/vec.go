@@ -120,7 +120,7 @@ func (f *row) clears() {
 	})
 }
 
-// constant fills a register with a float32 constant.
+// constant returns a register that holds x in all lanes.
 func (f *row) constant(x float32) neon.V { return f.Splat(math.Float32bits(x)) }
 
 // accumulators returns n registers set to zero.
@@ -241,8 +241,8 @@ func normGrad(adds bool) {
 	f.Ret()
 }
 
-// rotate generates the rotary embedding of several heads. It loads the cosines and sines of some elements once and
-// applies them to all heads.
+// rotate generates the rotary embedding of several heads of a token. It loads the cosines and sines of some elements
+// once, and applies them to these elements of all heads.
 func rotate() {
 	f := newRow("rotate", "func(x, cos, sin *float32, half, heads, stride int, sign float32)",
 		"turns the pairs (x[i], x[i+half]) of heads heads, stride floats apart, by sign times their angles.")

@@ -8,7 +8,7 @@ import (
 	. "mt/tools/asm/isa"
 )
 
-// load256 reads 8 elements at m into y as fp32.
+// load256 generates the load of 8 elements at m into y, converted to fp32 if they are bf16.
 func load256(bf16 bool, m Mem, y reg.Register) {
 	if bf16 {
 		LoadBF16(m, y, nil)
@@ -17,7 +17,7 @@ func load256(bf16 bool, m Mem, y reg.Register) {
 	}
 }
 
-// loop8 runs body n/8 times. It changes n.
+// loop8 generates a loop that runs body n/8 times. It changes n.
 func loop8(n reg.Register, body func()) {
 	SHRQ(Imm(3), n)
 	JE(LabelRef("done"))

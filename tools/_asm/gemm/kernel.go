@@ -14,7 +14,7 @@ import (
 // cache lines of B, and two of the next part of A.
 const unroll = 16
 
-// machine describes the kernels of one instruction set.
+// machine describes one instruction set, and generates the matrix product kernels for it.
 type machine struct {
 	name  string
 	regs  []reg.VecPhysical
@@ -163,7 +163,7 @@ func (a *rows) at(r, i int) Mem {
 	return m
 }
 
-// move advances the pointers by n elements.
+// move advances all pointers to rows of A by n elements.
 func (a *rows) move(n int) {
 	for r := range reach {
 		if p := a.pointers[r]; p != nil {
@@ -268,8 +268,8 @@ func finishRows256(h int, store string, c, ldc, d, ldd reg.Register,
 	}
 }
 
-// expandMask256 copies bits 0–7 of mask to the sign bits of the lanes of low, and bits 8–15 to the sign bits of high.
-// Masked moves test the sign bits. expandMask256 changes ymm(12) and mask.
+// expandMask256 generates the masks of two registers of columns from the bits of mask. Bits 0–7 go to the sign bits of
+// low's lanes, and bits 8–15 to those of high. Masked moves test the sign bits. It changes ymm(12) and mask.
 func expandMask256(mask, low, high reg.Register) {
 	counts := GP64()
 	MOVQ(U64(0x18191a1b1c1d1e1f), counts) // the byte of lane i is 31 - i

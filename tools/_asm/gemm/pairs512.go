@@ -62,7 +62,8 @@ func joinPairs(first, second Mem, z, t, mask reg.Register) {
 	VPORD(t, z, z)
 }
 
-// loop32 runs body without a mask for every 32 of n elements, then once with mask K1 for the rest. It changes n.
+// loop32 generates a loop over n elements. It runs body without a mask for every 32 elements, then once with the mask
+// K1 for the rest. It changes n.
 func loop32(n reg.Register, body func(mask reg.Register)) {
 	Label("block")
 	CMPQ(n, U32(32))

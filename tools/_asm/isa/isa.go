@@ -119,7 +119,8 @@ func Round(x, y, nan reg.Register, one, half, quiet Op) {
 	VPSRLD(Imm(16), y, y)
 }
 
-// TailMask sets the opmask k to the first n < 16 elements. It needs AVX-512.
+// TailMask sets the opmask k so that it selects the first n elements of a register; n must be below 16. It needs
+// AVX-512.
 func TailMask(n, k reg.Register) {
 	m := GP32()
 	MOVL(U32(0xffff), m)
@@ -190,10 +191,10 @@ func End() {
 // At returns the address disp bytes after p.
 func At(p reg.Register, disp int) Mem { return Mem{Base: p, Disp: disp} }
 
-// Arg loads the parameter called name, a pointer or 64-bit integer.
+// Arg loads the generated function's parameter called name, a pointer or 64-bit integer, into a new register.
 func Arg(name string) reg.GPVirtual { return Load(Param(name), GP64()).(reg.GPVirtual) }
 
-// Args loads the parameters called names.
+// Args loads the generated function's parameters called names into new registers.
 func Args(names ...string) []reg.GPVirtual {
 	p := make([]reg.GPVirtual, len(names))
 	for i, name := range names {

@@ -74,7 +74,7 @@ func (f *Func) Args(names ...string) []R {
 	return regs
 }
 
-// SpreadArg fills a register with the fp32 argument called name.
+// SpreadArg returns a register with the fp32 argument called name in all lanes.
 func (f *Func) SpreadArg(name string) V {
 	to := f.Reg()
 	f.line("FMOVS %s+%d(FP), F%d", name, f.args[name].at, to)
@@ -82,7 +82,7 @@ func (f *Func) SpreadArg(name string) V {
 	return to
 }
 
-// Return returns the first fp32 lane of x.
+// Return emits the end of a function whose result is the first fp32 lane of x.
 func (f *Func) Return(x V) {
 	f.line("FMOVS F%d, ret+%d(FP)", x, f.args["ret"].at)
 	f.Ret()

@@ -18,7 +18,7 @@ import (
 // V is a vector register: 4 fp32, 2 fp64 or 128 bits.
 type V int
 
-// R is a general register.
+// R is a general register, for addresses and 64-bit integers.
 type R int
 
 // file collects the text that is generated: the assembly, and the Go declarations (stubs) of its functions.
@@ -184,7 +184,8 @@ func (f *Func) LoadPlanes(p R, to [4]V) {
 	f.line("VLD4 (R%d), [V%d.B16, V%d.B16, V%d.B16, V%d.B16]", p, to[0], to[1], to[2], to[3])
 }
 
-// LoadAt reads the 4-byte word at p + 4·i, where i is the lower 32 bits of the register. The upper bytes become 0.
+// LoadAt reads the 4-byte word at p + 4·n, where n is the lower 32 bits of the register i. The upper bytes of the
+// register to become 0.
 func (f *Func) LoadAt(p, i R, to V) {
 	f.line("FMOVS (R%d)(R%d.UXTW<<2), F%d", p, i, to)
 }

@@ -68,7 +68,7 @@ func (f *Func) SADDW2(d, n, m V) { f.three(0x4e601000, "saddw2", d, n, m, "4s", 
 func (f *Func) ADDHN(d, n, m V)  { f.three(0x0e604000, "addhn", d, n, m, "4h", "4s", "4s") }
 func (f *Func) ADDHN2(d, n, m V) { f.three(0x4e604000, "addhn2", d, n, m, "8h", "4s", "4s") }
 
-// The instructions of two registers.
+// Instructions with two registers: d is the destination, n the operand.
 
 func (f *Func) two(code uint32, name string, d, n V, dn, nn, end string) {
 	f.word(code|uint32(n)<<5|uint32(d), "%s v%d.%s, v%d.%s%s", name, d, dn, n, nn, end)
@@ -84,7 +84,8 @@ func (f *Func) FCMEQ0(d, n V) { f.two(0x4ea0d800, "fcmeq", d, n, "4s", "4s", ", 
 func (f *Func) FCVTL(d, n V)  { f.two(0x0e617800, "fcvtl", d, n, "2d", "2s", "") }
 func (f *Func) FCVTL2(d, n V) { f.two(0x4e617800, "fcvtl2", d, n, "2d", "4s", "") }
 
-// SHLL moves the first four 16-bit lanes of n to the upper halves of 32-bit lanes, SHLL2 the last four.
+// SHLL moves each of the first four 16-bit lanes of n to the upper half of a 32-bit lane, which converts bf16 to fp32.
+// SHLL2 takes the last four.
 func (f *Func) SHLL(d, n V)  { f.two(0x2e613800, "shll", d, n, "4s", "4h", ", #16") }
 func (f *Func) SHLL2(d, n V) { f.two(0x6e613800, "shll2", d, n, "4s", "8h", ", #16") }
 

@@ -83,7 +83,7 @@ func interleave(lower, upper func(...Op), a, b reg.VecVirtual) (low, high reg.Ve
 	return low, a
 }
 
-// decodeVBMI generates the decoder of 8-bit codes.
+// decodeVBMI generates the decoder of 8-bit codes for processors with AVX512_VBMI, with the table in registers.
 func decodeVBMI() {
 	vbmi.Begin("decode", "func(values *[4][256]byte, codes *byte, out *float32, n int, scale *float32)",
 		"sets out to n numbers with these codes; n is a multiple of 64.")
@@ -101,8 +101,9 @@ func decodeVBMI() {
 	End()
 }
 
-// encodeVBMI generates the encoder of 8-bit codes. A linear function of the magnitude guesses the code; comparison with
-// the code's border corrects the guess.
+// encodeVBMI generates the encoder of 8-bit codes for processors with AVX512_VBMI. It guesses a code by a linear
+// function of the number's magnitude. Then it compares the number with the border between this code and the next, and
+// corrects the guess.
 func encodeVBMI() {
 	v := vbmi
 	v.Begin("encode", "func(borders *[4][256]byte, lines *[3][32]float32, zero uint64, x *float32, codes *byte, n int, scale *float32)",

@@ -48,7 +48,7 @@ func (v isa) xorShifted(x reg.VecVirtual, by uint8) reg.VecVirtual {
 	return y
 }
 
-// product64 holds a 64-bit multiplier; upper is its upper half, for AVX2.
+// product64 holds a 64-bit multiplier in all lanes of a register. upper has its upper half, which only AVX2 needs.
 type product64 struct{ whole, upper reg.VecVirtual }
 
 func (v isa) product64(by uint64) product64 {
@@ -120,7 +120,8 @@ func round(v isa) {
 	End()
 }
 
-// roundBy rounds two registers of numbers with the 16-bit words of draws, the random numbers, in order.
+// roundBy generates the stochastic rounding of two registers of numbers. Each number uses 16 bits of draws, which holds
+// random numbers, in order. exponent and quiet hold constants for infinities and NaNs.
 func (v isa) roundBy(from, to reg.GPVirtual, disp int, draws, exponent, quiet reg.VecVirtual) {
 	var rounded [2]reg.VecVirtual
 	for i := range rounded {

@@ -20,7 +20,7 @@ func (v isa) newSigmoid() sigmoid {
 	return s
 }
 
-// of returns 1 / (1 + e^−x).
+// of generates 1 / (1 + e^−x) and returns the register with the result.
 func (s sigmoid) of(x reg.VecVirtual) reg.VecVirtual {
 	v := s.isa
 	d, r, t := v.Reg(), v.Reg(), v.Reg()

@@ -72,7 +72,7 @@ func (v isa) bits(b uint32) Op {
 	return r
 }
 
-// inMemory returns a constant as an operand in memory.
+// inMemory returns a 32-bit constant as an operand in memory. It adds the constant to the generated file if it is new.
 func inMemory(b uint32) Mem {
 	m, ok := constants[b]
 	if !ok {
@@ -95,7 +95,7 @@ const RODATAandNOPTR = 8 | 16
 
 var maskTable Mem
 
-// tailMask returns the mask of the first n < lanes elements.
+// tailMask returns a mask for the first n elements of a register, where n is less than a register has.
 func (v isa) tailMask(n reg.GPVirtual) reg.Register {
 	if v.Wide() {
 		k := K()

@@ -193,7 +193,8 @@ func normGrad(v isa, adds bool) {
 	End()
 }
 
-// rotate loads a register of cosines and one of sines once and applies both to all heads.
+// rotate generates the rotary embedding of several heads of a token. It loads a register of cosines and one of sines
+// once, and applies both to all heads.
 func rotate(v isa) {
 	v.Begin("rotate", "func(x, cos, sin *float32, half, heads, stride int, sign float32)",
 		"turns the pairs (x[i], x[i+half]) of heads heads, stride floats apart, by sign times their angles.")

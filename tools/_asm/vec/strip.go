@@ -79,8 +79,8 @@ func (s *strip) blank(label string, offset reg.GPVirtual, zero reg.Register, row
 	Label(label + "Done")
 }
 
-// softmaxStrip turns scores into exponentials. It computes all row maxima first, so no exponential waits for a maximum.
-// Constants stay in registers from row to row.
+// softmaxStrip generates SoftmaxStrip of package vec, which turns scores into exponentials. It first computes the
+// largest scores of all rows, so that no exponential has to wait for one. Constants stay in registers from row to row.
 func softmaxStrip(v isa) {
 	v.Begin("softmaxStrip", "func(x *float32, stride, rows, n, most, width int, scale float32, top, sum *float32)",
 		"does a strip: see SoftmaxStrip.")
@@ -131,7 +131,8 @@ func softmaxStrip(v isa) {
 	End()
 }
 
-// gradStrip turns scores into probabilities, and gradients of probabilities into gradients of scores.
+// gradStrip generates GradStrip of package vec, which turns scores into probabilities, and gradients of probabilities
+// into gradients of scores.
 func gradStrip(v isa) {
 	v.Begin("gradStrip", "func(x, dx *float32, stride, rows, n, most, width int, scale float32, lse, delta *float32)",
 		"does a strip: see GradStrip.")
