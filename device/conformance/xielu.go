@@ -16,8 +16,8 @@ func init() {
 // once.
 var xieluShapes = append([][2]int{{1100, 3}, {9, 4100}}, gluShapes...)
 
-// xieluInputs returns inputs of which some are 0, some are near 0, and some are nearer to 0 than the constant −1e−6 of
-// the function.
+// xieluInputs returns random inputs. Some are 0, some near 0, and some nearer to 0 than the constant −1e−6 of the
+// function.
 func xieluInputs(r *rig, n int) *array {
 	v := scaled(r.normal(n), 2)
 	for i := range v {

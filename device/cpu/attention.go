@@ -36,7 +36,7 @@ func attention(s *stream, a *op.Attention) error {
 }
 
 // queryBlock returns the largest number of queries of one job, for group query heads that share a key/value head. Each
-// job packs the keys again, so many queries in a job make that cost relatively small.
+// job packs the keys again. With many queries in a job, this packing costs little beside the products.
 func queryBlock(group int) int { return max(28, min(128, 256/group)) }
 
 // forward is the state of one job of attention: the queries from … to−1 of all heads of a group, and the current block
@@ -118,9 +118,9 @@ func (f *forward) strip(g, from, to int) {
 		f.out[at*f.wide:], f.wide, f.wide/vec.Panel, again)
 }
 
-// softmax turns the scores of a strip of queries into exponentials relative to each query's largest score so far. Where
-// the largest score grows, it rescales what was summed before. from is the strip's first query, at the row of the
-// output for it, and see the keys that any query of the strip attends to.
+// softmax turns the scores of a strip of queries into exponentials relative to each query's largest score so far. If
+// that score grows, softmax rescales the query's earlier sums. The strip has rows queries: the first is from, and its
+// output is in row at. see is the range of keys that any of them attends to.
 func (f *forward) softmax(scores []float32, at, from, rows int, see span) {
 	was := f.was[:rows]
 	top := f.top[at : at+rows]

@@ -142,7 +142,7 @@ func reluGLU(y, gate, up []float32) {
 	}
 }
 
-// reluGrad writes the gradients for reluGLU; its arguments are those of sigmoidGrad.
+// reluGrad writes the gradients for reluGLU; it has the arguments of sigmoidGrad.
 func reluGrad(dgate, dup, y, dy, gate, up []float32) {
 	for i, g := range gate {
 		d, u := dy[i], up[i]
@@ -165,7 +165,7 @@ func squaredReLU(y, gate, up []float32) {
 	}
 }
 
-// squaredReLUGrad writes the gradients for squaredReLU; its arguments are those of sigmoidGrad.
+// squaredReLUGrad writes the gradients for squaredReLU; it has the arguments of sigmoidGrad.
 func squaredReLUGrad(dgate, dup, y, dy, gate, up []float32) {
 	for i, g := range gate {
 		d, u := dy[i], up[i]

@@ -75,9 +75,9 @@ func (c *Choices) of(p Platform, note func(string)) map[string]cudart.Algorithm 
 	return c.kept[p]
 }
 
-// made returns the algorithm for a shape if it needs no timing: the recorded one, the first proposal if nothing is to
-// be timed, or an earlier or stored choice. It returns false if the proposals are still to be timed. note receives
-// remarks of the store. The caller holds c.mu.
+// made returns the algorithm for a shape if it needs no timing. That is the recorded one, or the first proposal if
+// nothing is to be timed, or an earlier or stored choice. It returns false if the proposals are still to be timed. note
+// receives remarks of the store. The caller holds c.mu.
 func (c *Choices) made(p Platform, shape string, proposed []cudart.Algorithm, note func(string)) (cudart.Algorithm, bool) {
 	if a, ok := c.recorded[shape]; ok && slices.Contains(proposed, a) {
 		return a, true

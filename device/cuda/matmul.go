@@ -113,8 +113,7 @@ func (k productKey) String() string {
 	return fmt.Sprintf("%s align %v", s, k.align)
 }
 
-// alignment returns a power of two of which addr is a multiple: the largest that matters for the choice of an
-// algorithm.
+// alignment returns the largest power of two that divides addr, as far as it matters for the choice of an algorithm.
 func alignment(addr uintptr) uint16 {
 	for _, n := range []uintptr{device.Align, 16, 8, 4} {
 		if addr%n == 0 {

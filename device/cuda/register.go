@@ -92,7 +92,7 @@ func (d *dev) ranges(memory [][]byte) (out [][]byte) {
 //go:nocheckptr
 func extend(b []byte, bytes uintptr) []byte { return unsafe.Slice(unsafe.SliceData(b), bytes) }
 
-// pieces cuts memory into pieces, each of which one call of the driver pins. It returns them and their total bytes.
+// pieces cuts memory into pieces, and returns them and their total bytes. One call of the driver pins one piece.
 func (d *dev) pieces(memory [][]byte) (out []piece, total int64) {
 	each := uintptr(d.pieceSize())
 	for _, b := range d.ranges(memory) {

@@ -76,8 +76,8 @@ func (g *staging) settle(sl *slab) error {
 	return g.stream.dev.cuda.EventSynchronize(g.stream.dev.context, sl.done)
 }
 
-// piece returns where the i-th piece of a copy of n bytes begins, how many bytes it has (0: the copy has no such
-// piece), and the slab that it goes through.
+// piece returns the i-th piece of a copy of n bytes: the offset where it begins, its size in bytes, and the slab that
+// it goes through. Size 0: the copy has no such piece.
 func (g *staging) piece(i int, n int64) (off, size int64, sl *slab) {
 	each := int64(min(len(g.slabs[0].mem), len(g.slabs[1].mem)))
 	off = min(n, int64(i)*each)
@@ -134,8 +134,8 @@ func (g *staging) down(dst []byte, src device.Mem) error {
 	}
 }
 
-// enqueue enqueues the copy of size bytes from src to dst, one of which is the slab sl, and the event that tells when
-// sl is free again.
+// enqueue enqueues a copy of size bytes from src to dst. One of them is the slab sl. It also records the event that
+// tells when sl is free again.
 func (g *staging) enqueue(sl *slab, dst, src uintptr, size int64, kind cudart.MemcpyKind) error {
 	s := g.stream
 	if err := s.dev.cuda.MemcpyAsync(s.dev.context, dst, src, size, kind, s.cuda); err != nil {

@@ -1,8 +1,8 @@
 package op
 
-// MostSummed and sumsBytes limit the scratch memory in which a backward sums DQ. Whether the backward uses this memory
-// follows from the shape alone. So no bit of the result depends on the device's memory, or on whether heads are
-// computed all at once or in groups.
+// MostSummed and sumsBytes limit the scratch memory in which a backward sums DQ. The shape alone decides whether the
+// backward uses this memory. So no bit of the result depends on the device's memory, or on whether heads are computed
+// all at once or in groups.
 const (
 	MostSummed = 1 << 16   // queries of all sequences; above it the sums of a single key/value group would be too large
 	sumsBytes  = 160 << 20 // most bytes of sums, if one group fits: room for 32 heads of 128 over 8,192 queries

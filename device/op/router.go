@@ -90,7 +90,8 @@ func (a *RouterBackward) Check() error {
 	return c.err
 }
 
-// Logits returns how many logits a token has, for a router with so many experts. A shared expert with a gate adds one.
+// Logits returns how many logits a token has, for a router with this number of experts. A shared expert with a gate
+// adds one.
 func (r RouterRule) Logits(experts int) int {
 	if r.Gated {
 		return experts + 1

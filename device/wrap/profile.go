@@ -28,7 +28,7 @@ type span struct {
 	start, end device.Event
 }
 
-// key says which times are added up: those of one operation with the same sizes.
+// key says which times are added up: the times of one operation with the same sizes.
 type key struct{ op, shape string }
 
 // OpTime is the time of all calls of one operation with one shape.

@@ -60,8 +60,8 @@ func (r RouterRule) scale() float64 {
 	return float64(r.Scale)
 }
 
-// widths returns how many logits a token has and how many experts it goes to, for E experts of which K are chosen. A
-// shared expert is not among the E experts.
+// widths returns how many logits a token has and how many experts it goes to. The router chooses K of E experts; a
+// shared expert is not one of them.
 func (r RouterRule) widths(E, K int) (logits, chosen int) {
 	if r.Shared {
 		K++
@@ -296,7 +296,7 @@ func CutGLU(alpha, limit float64, y, gu []float64, T, F int) {
 	}
 }
 
-// CutGLUBackward writes the gradients of CutGLU; its arguments are those of GLUBackward. Inputs beyond a limit have
+// CutGLUBackward writes the gradients of CutGLU; it has the arguments of GLUBackward. Inputs beyond a limit have
 // gradient 0; inputs at the limit have a gradient.
 func CutGLUBackward(alpha, limit float64, dgu, y, dy, gu []float64, T, F int) {
 	for t := range T {

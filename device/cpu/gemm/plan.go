@@ -10,7 +10,7 @@ type plan struct {
 	nc     int // columns of B packed at a time, in whole panels
 	panels int // panels of the packed columns
 
-	// The packed columns are multiplied in mBlocks · nBlocks tasks, each of which is a block of D.
+	// The packed columns are multiplied in mBlocks · nBlocks tasks. A task is one block of D.
 	mBlocks, rows   int // blocks of rows of D; the last one may be shorter
 	nBlocks, across int // blocks of panels; the last one may be shorter
 }

@@ -37,7 +37,7 @@ func SwiGLUGrad(dgate, dup, y, dy, gate, up []float32) {
 // 0.044715x³), which is ½x(1+tanh(z/2)).
 func GeGLU(y, gate, up []float32) { chosen.geglu.result(y, gate, up) }
 
-// GeGLUGrad writes the gradients for GeGLU; its arguments are those of SwiGLUGrad.
+// GeGLUGrad writes the gradients for GeGLU; it has the arguments of SwiGLUGrad.
 func GeGLUGrad(dgate, dup, y, dy, gate, up []float32) {
 	chosen.geglu.gradient(dgate, dup, y, dy, gate, up)
 }
@@ -46,7 +46,7 @@ func GeGLUGrad(dgate, dup, y, dy, gate, up []float32) {
 // logit of the normal distribution at x.
 func ErfGLU(y, gate, up []float32) { chosen.erfglu.result(y, gate, up) }
 
-// ErfGLUGrad writes the gradients for ErfGLU; its arguments are those of SwiGLUGrad.
+// ErfGLUGrad writes the gradients for ErfGLU; it has the arguments of SwiGLUGrad.
 func ErfGLUGrad(dgate, dup, y, dy, gate, up []float32) {
 	chosen.erfglu.gradient(dgate, dup, y, dy, gate, up)
 }

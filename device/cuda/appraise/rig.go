@@ -80,7 +80,7 @@ func (r *rig) random(dt device.DType, n int) device.Tensor {
 	return m.Tensor(dt, 0, int64(n))
 }
 
-// integers returns an int32 tensor of n numbers, of which at(i) gives the i-th.
+// integers returns an int32 tensor of n numbers; the i-th is at(i).
 func (r *rig) integers(n int, at func(i int) int) device.Tensor {
 	m := r.alloc(int64(n) * 4)
 	data := r.buffers[len(r.buffers)-1].Data

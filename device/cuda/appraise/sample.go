@@ -235,8 +235,8 @@ func (s *sample) mean() {
 	s.average = float64(c.Issued()) / float64(c.Blocks)
 }
 
-// typical returns the group whose work is closest to the mean, among the groups of which a block has run. Its block is
-// traced.
+// typical returns the group that represents the launch. It is the group whose work is closest to the mean, among the
+// groups with a block that has run. Its block is traced.
 func (s *sample) typical() int {
 	best := 0
 	for g, n := range s.known {

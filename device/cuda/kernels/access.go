@@ -57,7 +57,7 @@ func warps(n, most int) int { return min(max(32, (n+31)/32*32), most) }
 // line returns a one-dimensional grid of n blocks, or block of n threads.
 func line(n int64) Dim3 { return Dim3{X: uint32(n), Y: 1, Z: 1} }
 
-// columnBlocks returns the grid and the thread block of a launch over a table with so many rows and columns. A thread
+// columnBlocks returns the grid and the thread block of a launch over a table of rows by columns elements. A thread
 // block has at most threads threads and works on columns of one row. A thread works on at most each columns.
 func columnBlocks(rows, columns, each, threads int) (grid, block Dim3) {
 	n := warps((columns+each-1)/each, threads)

@@ -115,8 +115,8 @@ const (
 	attentionWrites             // outputs may be written 16 bytes at a time
 )
 
-// chunked reports whether the tensors can be accessed 16 bytes at a time: heads of dim bf16 elements, the distances
-// between rows (strides, in elements) and the addresses must be multiples of 16 bytes.
+// chunked reports whether the tensors can be accessed 16 bytes at a time. For that, heads of dim bf16 elements,
+// distances between rows and addresses must all be multiples of 16 bytes. strides holds the distances in elements.
 func chunked(dim int, strides []int, tensors ...device.Tensor) bool {
 	ok := dim%8 == 0
 	for _, s := range strides {
@@ -163,7 +163,7 @@ func headsAtOnce(most float64, heads, products int, s op.AttentionShape) int {
 	return int(min(max(most/each, 1), float64(heads)))
 }
 
-// launchHeads enqueues the kernel k for some heads, the first of which is head from.
+// launchHeads enqueues the kernel k for some consecutive heads, beginning with head from.
 func launchHeads(l Launcher, k *attentionKernel, total, from, some int, params *Params, s op.AttentionShape, qStride, kStride, flags int) {
 	window := s.Window
 	if window >= s.TK {

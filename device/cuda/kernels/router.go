@@ -13,7 +13,8 @@ func init() {
 	add(RouterBackward)
 }
 
-// routerKernels are the kernels for routers with at most so many experts as the field experts says; see router.cu.
+// routerKernels are the kernels for routers with a limited number of experts, given by the field experts; see
+// router.cu.
 type routerKernels struct {
 	experts                 int
 	forward, backward       Kernel

@@ -36,8 +36,8 @@ func (f *row) newUnit(kind string) unit {
 	return u
 }
 
-// sigmoid generates s = 1 / (1 + e^−z). If slope is not nil and dz/dx is not 1, it also generates *slope = dz/dx, in a
-// new register.
+// sigmoid generates s = 1 / (1 + e^−z). If slope is not nil and dz/dx is not 1, it also sets the register *slope to
+// dz/dx.
 func (u unit) sigmoid(s, x neon.V, slope *neon.V) {
 	f := u.Func
 	switch u.kind {
