@@ -276,7 +276,7 @@ func numbers(bits []byte, dt device.DType, n int) []float64 {
 	return v
 }
 
-// copy returns a copy of the array's elements, for the oracle to change.
+// copy returns a copy of the array's elements, which the oracle, the float64 reference, may overwrite.
 func (a *array) copy() []float64 { return append([]float64(nil), a.v...) }
 
 // expect sets the expected content of a to want. The allowed error is computing, relative to the largest element of

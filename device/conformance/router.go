@@ -13,7 +13,7 @@ func init() {
 	row("RouterBackward", routerBackwardCases)
 }
 
-// routerShapes are tokens, experts, and chosen experts for a token.
+// routerShapes are shapes of the router: tokens, experts, and how many experts each token chooses.
 var routerShapes = [][3]int{{1, 1, 1}, {3, 5, 2}, {70, 8, 8}, {9, 60, 4}, {33, 128, 8}, {5, 256, 6}, {2, 1024, 32}, {40, 33, 32}, {0, 4, 2}}
 
 // routerRules are variants of the router. Each is tested with every shape that allows it.

@@ -97,7 +97,7 @@ func waitRefersToTheLastRecordBefore(t Tester, d streamRig) {
 	order := make(chan string, 3)
 	s.Wait(e)
 	s.Notify(func(error) { order <- "after the gate" })
-	// The wait above refers to the earlier record. A wait for the later record would never end.
+	// The wait above refers to the earlier recording. If it referred to the later recording, it would never end.
 	openLate := d.held(t, late)
 	late.Record(e)
 	order <- "gate opens"

@@ -132,7 +132,8 @@ func misuse(t Tester, d streamRig) {
 	}
 }
 
-// Close refuses while streams are open. Without streams it frees everything, and the device cannot be used again.
+// Close returns an error while streams are open. Without streams it frees everything, and the device cannot be used
+// again.
 func closing(t Tester, d streamRig) {
 	s, err := d.NewStream("s")
 	if err != nil {

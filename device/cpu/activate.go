@@ -60,7 +60,7 @@ func activateBackward(s *stream, a *op.ActivateBackward) error {
 	return nil
 }
 
-// ones returns n ones in buffer buf of sc.
+// ones returns n numbers, all 1, in buffer buf of the scratch memory sc.
 func ones(sc *scratch, buf, n int) []float32 {
 	v := sc.f32(buf, n)
 	for i := range v {

@@ -151,7 +151,7 @@ func (b *backward) pack() {
 	vec.Transpose(b.values, rows, stride, b.n, b.Dim)
 }
 
-// tile computes what queries from … to−1 of head g of the group contribute to the gradients, with the current block of
+// tile adds to all gradients the contribution of queries from … to−1 of head g of the group, with the current block of
 // keys.
 func (b *backward) tile(g, from, to int) {
 	h, rows := b.kv*b.group+g, to-from

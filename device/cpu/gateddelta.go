@@ -28,7 +28,7 @@ const (
 	dKeys           // keys times factors
 	dGates          // per-token numbers, see deltaHead
 	dNewRows        // the new values as rows
-	// For the backward:
+	// Buffers that only the backward uses:
 	dGrad     // gradient of the new values, then of the right-hand side, as rows
 	dGradPack // dGrad as panels of rows
 	dDScores  // gradients of scores, then of pairs

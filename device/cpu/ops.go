@@ -82,7 +82,7 @@ func announceRows(t device.Tensor, rows []int32, n int) {
 	}
 }
 
-// pieceElems is the approximate number of elements that a worker takes at a time.
+// pieceElems is about how many elements a worker takes at a time, as one piece of an operation.
 const pieceElems = 16 << 10
 
 // forRows calls f on all cores for pieces of the rows 0 … rows−1 of width elements. The operation must treat rows

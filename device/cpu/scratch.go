@@ -34,7 +34,7 @@ func grown(buf []float32, n int) []float32 {
 	return buf[skip:]
 }
 
-// scratchList keeps unused scratches.
+// scratchList keeps scratch memory that no worker uses at the moment, for reuse.
 type scratchList struct {
 	mu     sync.Mutex
 	free   []*scratch

@@ -26,7 +26,7 @@ const (
 	sState         // a state (HeadDim, StateDim)
 	sSteps         // per-token numbers
 	sWide          // a temporary row
-	// For the backward:
+	// Buffers that only the backward uses:
 	sDY     // gradient of o (n, HeadDim)
 	sDPairs // gradient of C·Bᵀ, summed over the heads of a group
 	sDW     // DY·Xᵀ

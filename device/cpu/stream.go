@@ -46,7 +46,7 @@ type stream struct {
 	mu  sync.Mutex
 	err error
 
-	// Only the stream's goroutine uses these.
+	// The following fields need no lock: only the stream's goroutine uses them.
 	pool    *parallel.Pool
 	scratch *scratchList
 	broken  bool  // a command has failed, so later work is dropped

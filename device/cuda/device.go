@@ -314,8 +314,8 @@ func reserve(total int64) int64 {
 	return min(max(total/50, min(total/8, 256<<20)), 512<<20)
 }
 
-// freeBefore returns the free and the total device memory before the context exists. Both are 0 if NVML does not
-// tell.
+// freeBefore returns the free and the total device memory in bytes before the CUDA context exists, as NVML reports
+// them. Both are 0 if NVML does not report them.
 func (d *dev) freeBefore() (free, total int64, err error) {
 	id, err := d.cuda.PCIBusID(d.opts.Ordinal)
 	n := d.cuda.NVML()

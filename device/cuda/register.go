@@ -20,10 +20,11 @@ import (
 // Register itself pins the memory that is used first. A goroutine pins the rest beside the device's work, in the
 // order of first use. Until a piece is pinned, its copies go through staging memory, as for all unpinned memory.
 
-// pinPiece is the size of pieces. Pieces end at multiples of pinPiece in the address space, where huge pages end too.
+// pinPiece is the largest size of a piece, the memory that one call of the driver pins. Pieces end at multiples of
+// pinPiece in the address space, where huge pages end too.
 //
-// At most pinThreads pieces are registered at a time, and at most pinBeside beside the device's work: the driver may
-// hold a lock that launches need. Register itself pins as many bytes as pinThreads pieces have.
+// Before it returns, Register pins the bytes of pinThreads pieces, on as many threads. A goroutine pins the rest while
+// the device works. It pins only pinBeside pieces at a time, because the driver may hold a lock that launches need.
 const (
 	pinPiece   = 256 << 20
 	pinThreads = 8
@@ -87,7 +88,8 @@ func (d *dev) ranges(memory [][]byte) (out [][]byte) {
 	return out
 }
 
-// extend returns bytes bytes of memory from the beginning of b. They may cross several allocations.
+// extend returns the bytes bytes of memory that begin where b begins. They may belong to several allocations, which
+// checkptr would report.
 //
 //go:nocheckptr
 func extend(b []byte, bytes uintptr) []byte { return unsafe.Slice(unsafe.SliceData(b), bytes) }

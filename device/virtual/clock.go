@@ -22,7 +22,8 @@ func (r Resource) String() string {
 func (r Resource) perDevice() bool { return r >= LinkUp && r <= WiresIn }
 func (r Resource) perSwitch() bool { return r >= SwitchUp && r <= SwitchBoth }
 
-// The resources. A work's share of a resource is from 0 (not used) to 1 (all of it, at the work's full speed).
+// The resources. A work's share of a resource is 0 if it does not use the resource, and 1 if it needs all of it at the
+// work's full speed.
 const (
 	Cores      Resource = iota // of the host
 	HostMemory                 // the bandwidth of the host's memory

@@ -6,7 +6,8 @@ import "unsafe"
 
 // This file extends kernels that take a multiple of 8 elements to any number of elements.
 
-// widenOf returns a conversion of bf16 to fp32 for any n.
+// widenOf returns a conversion of n bf16 numbers to fp32 for any n. eights is one for multiples of 8, which does most
+// of the work.
 func widenOf(eights func(dst *float32, src *uint16, n int)) func(dst *float32, src *uint16, n int) {
 	return func(dst *float32, src *uint16, n int) {
 		whole := n &^ 7
@@ -17,7 +18,8 @@ func widenOf(eights func(dst *float32, src *uint16, n int)) func(dst *float32, s
 	}
 }
 
-// narrowOf returns a conversion of fp32 to bf16 for any n.
+// narrowOf returns a conversion of n fp32 numbers to bf16 for any n. eights is one for multiples of 8, which does most
+// of the work.
 func narrowOf(eights func(dst *uint16, src *float32, n int)) func(dst *uint16, src *float32, n int) {
 	return func(dst *uint16, src *float32, n int) {
 		whole := n &^ 7

@@ -97,8 +97,8 @@ func packRowsTGeneric(dst *float32, a operand, rows, k int, _ *rowOffsets) {
 	transposeTo(dst, rowStride, a, k, rows)
 }
 
-// packPanels copies k rows of n columns of src into panels of w columns, which are
-// stride floats apart.
+// packPanels packs a matrix src of k rows and n columns into panels of w columns. Panels are stride floats apart;
+// within a panel the rows follow one another.
 func packPanels(dst *float32, stride, w int, src operand, n, k int) {
 	for j := 0; j < n; j += w {
 		out := unsafe.Slice(at(dst, j/w*stride), k*w)

@@ -64,10 +64,10 @@ type level struct {
 	dot func(d *[4]float32, x *float32, b operand, offsets *[4]int, k int)
 }
 
-// rowOffsets is scratch memory for the byte offsets of rows.
+// rowOffsets is memory in which packing functions collect the byte offsets of rows, for the assembly.
 type rowOffsets [32]int
 
-// best is the level that Run uses.
+// best is the level (kernels for one instruction set) that Run uses.
 var best = choose(os.Getenv("MT_CPU"))
 
 // Level returns the instruction set in use: "avx512bf16", "avx512", "avx2", "neon" or "generic". The environment

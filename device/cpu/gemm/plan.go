@@ -28,8 +28,8 @@ const (
 	// Costs of a task beside its products, in units of the products. Packing one row of A costs as much as computing
 	// rowCost columns. Fetching one column of B costs as much as columnCost rows.
 	rowCost, columnCost = 30, 6
-	// tailCost is the share of a task that is lost at the end, when some threads are idle while a delayed one still
-	// works.
+	// tailCost is the cost of the end of a product, in tasks: some threads are idle while a delayed one still works on
+	// its last task.
 	tailCost = 0.25
 )
 
@@ -52,7 +52,8 @@ func (p *plan) planN(n, steps, nr int) {
 }
 
 // planTasks cuts m rows by n packed columns into tasks. Few tasks pack A less often, but many tasks keep all threads
-// busy to the end; it looks for the lowest cost of both.
+// busy to the end. planTasks takes the division with the lowest estimated cost. narrow: D is bf16, so the width of a
+// block is limited.
 func (p *plan) planTasks(m, n int, l *level, threads int, narrow bool) {
 	p.panels = ceil(n, l.nr)
 	firstM, firstN := ceil(m, maxRows), 1

@@ -41,7 +41,8 @@ func add[O any, P interface {
 	})
 }
 
-// Launcher enqueues kernels on one stream. Errors stick to the stream.
+// Launcher enqueues kernels on one stream. Its methods return no errors: the stream keeps the first error and drops
+// later work.
 type Launcher interface {
 	// Params returns the empty parameters of the next launch. The launcher owns them and has one set at a time.
 	Params() *Params

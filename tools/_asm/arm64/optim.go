@@ -222,7 +222,7 @@ func (s *element) lerp(to, a, b, part, far neon.V) {
 	})
 }
 
-// sumLanes is the number of independent partial sums.
+// sumLanes is the number of partial sums, which are added up independently of each other.
 const sumLanes = 32
 
 // sum generates the sum of squares in fp64, with element i in partial sum i % sumLanes. The square is exact in fp64, so

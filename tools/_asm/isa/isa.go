@@ -153,7 +153,8 @@ func Transpose[R reg.Register](in, a []R) {
 	}
 }
 
-// ZMMs and YMMs list the physical registers, for kernels that allocate registers themselves.
+// ZMMs and YMMs list the physical registers, for kernels that choose their registers themselves instead of letting avo
+// do it.
 var (
 	ZMMs = []reg.VecPhysical{
 		reg.Z0, reg.Z1, reg.Z2, reg.Z3, reg.Z4, reg.Z5, reg.Z6, reg.Z7,

@@ -49,14 +49,14 @@ func sizeOf(t ast.Expr) int {
 	return 8
 }
 
-// Arg loads the argument called name into a fresh register.
+// Arg loads the generated function's argument called name into a new register.
 func (f *Func) Arg(name string) R {
 	to := f.General()
 	f.LoadArg(name, to)
 	return to
 }
 
-// LoadArg loads the argument called name.
+// LoadArg loads the generated function's argument called name into the register to.
 func (f *Func) LoadArg(name string, to R) {
 	a, ok := f.args[name]
 	if !ok {
@@ -65,7 +65,7 @@ func (f *Func) LoadArg(name string, to R) {
 	f.line("%s %s+%d(FP), R%d", map[int]string{8: "MOVD", 4: "MOVWU", 1: "MOVBU"}[a.size], name, a.at, to)
 }
 
-// Args loads the arguments called names.
+// Args loads the generated function's arguments called names into new registers.
 func (f *Func) Args(names ...string) []R {
 	regs := make([]R, len(names))
 	for i, name := range names {

@@ -54,7 +54,7 @@ type Func struct {
 	labels int
 }
 
-// generals lists the registers that a function may use freely.
+// generals lists the general registers that generated functions may use. Go reserves the others.
 var generals = [...]R{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 19, 20, 21, 22, 23, 24, 25}
 
 // Begin starts a function called name. In the Go stub its comment is the name followed by doc. If an earlier function
@@ -107,7 +107,7 @@ func (f *Func) General() R {
 	return generals[f.r-1]
 }
 
-// Scope runs body and then releases the registers that body has allocated.
+// Scope runs body, and afterwards frees the registers that body has allocated.
 func (f *Func) Scope(body func()) {
 	v, r := f.v, f.r
 	body()
@@ -120,7 +120,7 @@ func (f *Func) Label(name string) string {
 	return fmt.Sprintf("%s%d", name, f.labels)
 }
 
-// Place puts the label at the current position.
+// Place defines the label at the current position of the generated code.
 func (f *Func) Place(label string) { fmt.Fprintf(&file.text, "%s:\n", label) }
 
 // Ret emits the return from the generated function.
